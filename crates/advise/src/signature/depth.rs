@@ -1,0 +1,266 @@
+//! Queue depth over time, from when requests were issued and when they completed.
+//!
+//! **Invariants**: time is counted once, at the depth that held then; time without any request in
+//! flight is not counted, so the shares describe the stream while it works.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use serde::Serialize;
+
+/// Intervals held back to put late ones in order.
+const REORDER_INTERVALS: usize = 16;
+
+/// Depths from here on are counted together.
+const DEPTH_MAX: usize = 4096;
+
+/// Sweeps over the intervals of one stream.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct DepthSweep {
+    held: BinaryHeap<Reverse<(u64, u64)>>,
+    completions: BinaryHeap<Reverse<u64>>,
+    now_ns: u64,
+    /// Something has completed since the last issue.
+    fell: bool,
+    time: TimeAtDepth,
+}
+
+/// Nanoseconds spent at each depth; the first entry is depth 1.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct TimeAtDepth {
+    nanos: Vec<u64>,
+    /// How often the depth had fallen to this, from 0, when the next request came.
+    refills: Vec<u64>,
+}
+
+/// How many requests a stream keeps in flight while it works.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Depth {
+    /// Held or exceeded during 90 % of the time.
+    pub low: u32,
+    /// Median over time.
+    pub typical: u32,
+    /// Held or exceeded during 10 % of the time.
+    pub high: u32,
+    pub max: u32,
+    pub mean: f64,
+    /// How far the depth usually falls before the next request comes: one less than the depth where
+    /// every completion is followed by a request, lower where requests are issued in batches.
+    pub refilled_from: u32,
+    /// Share of the time at each depth that holds at least 0.1 % of it.
+    pub distribution: Vec<DepthShare>,
+}
+
+/// One bar of the distribution.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct DepthShare {
+    pub depth: u32,
+    pub share: f64,
+}
+
+impl DepthSweep {
+    /// Adds a request in flight from `issued_ns` to `completed_ns`.
+    pub(crate) fn add(&mut self, issued_ns: u64, completed_ns: u64) {
+        self.held.push(Reverse((issued_ns, completed_ns)));
+        if self.held.len() > REORDER_INTERVALS
+            && let Some(Reverse((issued_ns, completed_ns))) = self.held.pop()
+        {
+            self.enter(issued_ns, completed_ns);
+        }
+    }
+
+    /// Takes the time counted so far; what is in flight stays.
+    pub(crate) fn take(&mut self) -> TimeAtDepth {
+        std::mem::take(&mut self.time)
+    }
+
+    /// Sweeps to the end of all intervals and takes the time.
+    pub(crate) fn finish(&mut self) -> TimeAtDepth {
+        while let Some(Reverse((issued_ns, completed_ns))) = self.held.pop() {
+            self.enter(issued_ns, completed_ns);
+        }
+        self.advance(u64::MAX);
+        self.take()
+    }
+
+    fn enter(&mut self, issued_ns: u64, completed_ns: u64) {
+        self.advance(issued_ns);
+        self.now_ns = self.now_ns.max(issued_ns);
+        if self.fell {
+            self.fell = false;
+            self.time.refill(self.completions.len());
+        }
+        if completed_ns > self.now_ns {
+            self.completions.push(Reverse(completed_ns));
+        }
+    }
+
+    /// Lets everything complete that does so until `until_ns`.
+    fn advance(&mut self, until_ns: u64) {
+        while let Some(&Reverse(completed_ns)) = self.completions.peek()
+            && completed_ns <= until_ns
+        {
+            self.count_until(completed_ns);
+            self.completions.pop();
+            self.fell = true;
+        }
+        if !self.completions.is_empty() {
+            self.count_until(until_ns);
+        }
+    }
+
+    fn count_until(&mut self, at_ns: u64) {
+        let passed = at_ns.saturating_sub(self.now_ns);
+        self.time.add(self.completions.len(), passed);
+        self.now_ns = self.now_ns.max(at_ns);
+    }
+}
+
+impl TimeAtDepth {
+    fn add(&mut self, depth: usize, nanos: u64) {
+        let time = entry(&mut self.nanos, depth - 1);
+        *time = time.saturating_add(nanos);
+    }
+
+    fn refill(&mut self, depth: usize) {
+        *entry(&mut self.refills, depth) += 1;
+    }
+
+    pub(crate) fn merge(&mut self, other: &TimeAtDepth) {
+        for (index, &nanos) in other.nanos.iter().enumerate() {
+            self.add(index + 1, nanos);
+        }
+        for (depth, &count) in other.refills.iter().enumerate() {
+            *entry(&mut self.refills, depth) += count;
+        }
+    }
+
+    pub(crate) fn total_ns(&self) -> u64 {
+        self.nanos.iter().fold(0, |sum, &nanos| sum.saturating_add(nanos))
+    }
+
+    /// Mean depth while the stream works.
+    pub(crate) fn mean(&self) -> Option<f64> {
+        let total = self.total_ns() as f64;
+        let weighted = |(index, &nanos): (usize, &u64)| (index + 1) as f64 * nanos as f64;
+        (total > 0.0).then(|| self.nanos.iter().enumerate().map(weighted).sum::<f64>() / total)
+    }
+
+    fn median_refill(&self) -> u32 {
+        let half = self.refills.iter().sum::<u64>().div_ceil(2);
+        let mut sum = 0;
+        let reaches_half = |&count: &u64| {
+            sum += count;
+            sum >= half
+        };
+        self.refills.iter().position(reaches_half).unwrap_or(0) as u32
+    }
+
+    /// The summary, or `None` where no time is known.
+    pub(crate) fn summary(&self) -> Option<Depth> {
+        let mean = self.mean()?;
+        let total = self.total_ns() as f64;
+        let shares = self.nanos.iter().enumerate().filter(|&(_, &nanos)| nanos > 0);
+        let shares = shares.map(|(index, &nanos)| DepthShare {
+            depth: index as u32 + 1,
+            share: nanos as f64 / total,
+        });
+        let distribution: Vec<_> = shares.collect();
+        Some(Depth {
+            low: quantile(&distribution, 0.1),
+            typical: quantile(&distribution, 0.5),
+            high: quantile(&distribution, 0.9),
+            max: distribution.last().map_or(0, |bar| bar.depth),
+            mean,
+            refilled_from: self.median_refill(),
+            distribution: distribution.into_iter().filter(|bar| bar.share >= 0.001).collect(),
+        })
+    }
+}
+
+impl Depth {
+    /// A few words: `depth 8`, `depth 10-16 in batches`.
+    pub fn describe(&self) -> String {
+        if self.is_batched() {
+            return format!("depth {}-{} in batches", self.refilled_from.max(1), self.high);
+        }
+        if self.low == self.high || f64::from(self.high) <= f64::from(self.typical) * 1.2 {
+            return format!("depth {}", self.typical);
+        }
+        format!("depth {}-{}", self.low, self.high)
+    }
+
+    /// True where requests are issued in batches, not one for each that completes.
+    pub fn is_batched(&self) -> bool {
+        self.high > 2 && self.refilled_from + 2 < self.high
+    }
+}
+
+fn entry(counts: &mut Vec<u64>, index: usize) -> &mut u64 {
+    let index = index.min(DEPTH_MAX);
+    if counts.len() <= index {
+        counts.resize(index + 1, 0);
+    }
+    &mut counts[index]
+}
+
+/// The depth at or below which the stream is during `share` of its time.
+fn quantile(distribution: &[DepthShare], share: f64) -> u32 {
+    let mut sum = 0.0;
+    for bar in distribution {
+        sum += bar.share;
+        if sum >= share {
+            return bar.depth;
+        }
+    }
+    distribution.last().map_or(0, |bar| bar.depth)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn depth(intervals: &[(u64, u64)]) -> Depth {
+        let mut sweep = DepthSweep::default();
+        intervals.iter().for_each(|&(issued, completed)| sweep.add(issued, completed));
+        sweep.finish().summary().unwrap()
+    }
+
+    #[test]
+    fn requests_one_after_another_are_depth_one_whatever_lies_between() {
+        let depth = depth(&[(0, 10), (1_000, 1_010), (5_000, 5_010)]);
+        assert_eq!((depth.low, depth.typical, depth.max), (1, 1, 1));
+        assert_eq!(depth.mean, 1.0);
+    }
+
+    #[test]
+    fn constant_depth_is_found() {
+        let intervals: Vec<_> = (0..1000).map(|n| (n * 10, n * 10 + 80)).collect();
+        let depth = depth(&intervals);
+        assert_eq!((depth.low, depth.typical, depth.high, depth.max), (8, 8, 8, 8));
+        assert_eq!((depth.refilled_from, depth.is_batched()), (7, false));
+    }
+
+    #[test]
+    fn batches_are_told_from_a_steady_queue() {
+        let batch = |n: u64| (0..6).map(move |_| (n * 60, n * 60 + 100));
+        let depth = depth(&(0..200).flat_map(batch).collect::<Vec<_>>());
+        assert_eq!((depth.refilled_from, depth.max), (6, 12));
+        assert!(depth.is_batched());
+    }
+
+    #[test]
+    fn late_interval_is_counted_where_it_belongs() {
+        let sorted = depth(&[(0, 100), (10, 100), (20, 100)]);
+        let shuffled = depth(&[(20, 100), (0, 100), (10, 100)]);
+        assert_eq!(sorted, shuffled);
+        assert_eq!(sorted.max, 3);
+    }
+
+    #[test]
+    fn requests_that_take_no_time_have_no_depth() {
+        let mut sweep = DepthSweep::default();
+        sweep.add(5, 5);
+        assert_eq!(sweep.finish().summary(), None);
+    }
+}

@@ -1,0 +1,245 @@
+//! One stream, described.
+
+use std::collections::BTreeMap;
+
+use headpond_trace::{Names, Op};
+use serde::Serialize;
+
+use super::depth::Depth;
+use super::phases::fold_small;
+use super::router::{Owner, Stream};
+use super::sizes::Sizes;
+use super::totals::Totals;
+use crate::render::size;
+
+/// Streams shown one by one.
+const SHOWN_MAX: usize = 24;
+
+/// Share of sequential requests from which a stream counts as sequential, and up to which as
+/// random.
+const SEQUENTIAL_SHARE_MIN: f64 = 0.8;
+const RANDOM_SHARE_MAX: f64 = 0.2;
+
+/// Random writes are present when they are at least this share of the requests.
+const RANDOM_WRITES_SHARE_MIN: f64 = 0.02;
+
+/// Requests that belong together, and what they are like.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct StreamSignature {
+    /// From 1, in the order of the list.
+    pub number: usize,
+    /// Device or file, where the trace names it.
+    pub device: Option<String>,
+    /// Process id, where the trace tells it.
+    pub process: Option<u32>,
+    pub process_name: Option<String>,
+    pub pattern: Pattern,
+    pub random_writes_present: bool,
+    pub requests: u64,
+    pub bytes: u64,
+    /// Share of all requests and of all bytes of the trace.
+    pub request_share: f64,
+    pub byte_share: f64,
+    pub mix: Mix,
+    pub sizes: Option<Sizes>,
+    /// Known where the trace tells completions.
+    pub depth: Option<Depth>,
+    /// Share of reads and writes in sequential runs.
+    pub sequential_share: f64,
+    pub runs: Option<Runs>,
+    /// Share of writes whose issuer waits for them.
+    pub sync_share: f64,
+    pub fua_share: f64,
+    pub flushes_per_100_writes: f64,
+    pub metadata_share: f64,
+    pub failed: u64,
+    pub first_ns: u64,
+    pub last_ns: u64,
+    /// Over the time the stream was there.
+    pub requests_per_second: f64,
+    pub bytes_per_second: f64,
+    pub mean_response_ns: Option<u64>,
+}
+
+/// How a stream walks over the volume.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Pattern {
+    Random,
+    Sequential,
+    /// Some of both.
+    Mixed,
+}
+
+/// Shares of the operations among a stream's requests.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Mix {
+    pub read: f64,
+    pub write: f64,
+    pub flush: f64,
+    pub discard: f64,
+    pub write_zeroes: f64,
+}
+
+/// Sequential runs of a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Runs {
+    pub count: u64,
+    pub mean_requests: f64,
+    pub mean_bytes: f64,
+    pub longest_bytes: u64,
+}
+
+impl StreamSignature {
+    /// Depth that holds most of the time; 1 where the trace does not tell.
+    pub fn typical_depth(&self) -> u32 {
+        self.depth.as_ref().map_or(1, |depth| depth.typical.max(1))
+    }
+
+    /// The most frequent size; 4 KiB for a stream without data.
+    pub fn typical_bytes(&self) -> u64 {
+        self.sizes.as_ref().map_or(4096, |sizes| sizes.dominant_bytes.max(512))
+    }
+
+    /// One line: size, pattern, direction, depth.
+    pub fn describe(&self) -> String {
+        let direction = match self.read_share() {
+            share if share >= 0.98 => "read".to_owned(),
+            share if share <= 0.02 => "write".to_owned(),
+            share => format!("{:.0}/{:.0} read/write", share * 100.0, (1.0 - share) * 100.0),
+        };
+        let pattern = match self.pattern {
+            Pattern::Random => "random",
+            Pattern::Sequential => "sequential",
+            Pattern::Mixed => "partly sequential",
+        };
+        let depth = self.depth.as_ref().map_or("depth unknown".to_owned(), Depth::describe);
+        format!("{} {pattern} {direction}, {depth}", size(self.typical_bytes()))
+    }
+
+    /// Share of reads among reads and writes.
+    pub fn read_share(&self) -> f64 {
+        let data = self.mix.read + self.mix.write;
+        if data > 0.0 { self.mix.read / data } else { 0.0 }
+    }
+}
+
+/// Describes streams: phases become streams, what is small joins what it resembles or the rest.
+pub(crate) fn describe(
+    streams: Vec<Stream>,
+    names: &Names,
+    share_min: f64,
+) -> Vec<StreamSignature> {
+    let mut parts: BTreeMap<Owner, Vec<Totals>> = BTreeMap::new();
+    for stream in streams {
+        parts.entry(stream.owner).or_default().extend(stream.body.finish());
+    }
+    parts.values_mut().for_each(fold_small);
+    let mut parts: Vec<(Owner, Totals)> = parts
+        .into_iter()
+        .flat_map(|(owner, parts)| parts.into_iter().map(move |part| (owner, part)))
+        .filter(|(_, part)| part.total_requests() > 0)
+        .collect();
+    let requests: u64 = parts.iter().map(|(_, part)| part.total_requests()).sum();
+    let add = |sum: u64, more: u64| sum.saturating_add(more);
+    let bytes = parts.iter().map(|(_, part)| part.total_bytes()).fold(0, add);
+    let busy_ns = parts.iter().map(|(_, part)| part.busy_ns()).fold(0, add);
+    let weight = |part: &Totals| {
+        let share = |part: u64, whole: u64| part as f64 / whole.max(1) as f64;
+        share(part.total_requests(), requests)
+            .max(share(part.total_bytes(), bytes))
+            .max(share(part.busy_ns(), busy_ns))
+    };
+    parts.sort_by(|one, other| weight(&other.1).total_cmp(&weight(&one.1)));
+    let shown = parts.iter().take(SHOWN_MAX).filter(|(_, part)| weight(part) >= share_min).count();
+    let rest = parts.split_off(shown.max(1).min(parts.len()));
+    let mut described: Vec<StreamSignature> = parts
+        .iter()
+        .map(|(owner, part)| describe_one(Some((*owner, names)), part, requests, bytes))
+        .collect();
+    let mut sum = Totals::default();
+    rest.iter().for_each(|(_, part)| sum.merge(part));
+    if sum.total_requests() > 0 {
+        described.push(describe_one(None, &sum, requests, bytes));
+    }
+    for (index, stream) in described.iter_mut().enumerate() {
+        stream.number = index + 1;
+    }
+    described
+}
+
+/// `origin` is `None` for the rest, which belongs to nobody in particular.
+fn describe_one(
+    origin: Option<(Owner, &Names)>,
+    part: &Totals,
+    all_requests: u64,
+    all_bytes: u64,
+) -> StreamSignature {
+    let requests = part.total_requests();
+    let share = |part: u64, whole: u64| part as f64 / whole.max(1) as f64;
+    let count = |op: Op| part.requests[op.index()];
+    let (reads, writes) = (count(Op::Read), count(Op::Write));
+    let random: u64 = part.random.iter().sum();
+    let sequential_share = share((reads + writes).saturating_sub(random), reads + writes);
+    let random_writes = part.random[Op::Write.index()];
+    let process = origin.map(|(owner, _)| owner.process).filter(|&process| process != 0);
+    let named = |name: Option<&str>| name.map(str::to_owned);
+    StreamSignature {
+        number: 0,
+        device: origin.and_then(|(owner, names)| named(names.device(owner.device))),
+        process,
+        process_name: origin.and_then(|(_, names)| named(names.process(process?))),
+        pattern: pattern(sequential_share),
+        random_writes_present: share(random_writes, requests) >= RANDOM_WRITES_SHARE_MIN,
+        requests,
+        bytes: part.total_bytes(),
+        request_share: share(requests, all_requests),
+        byte_share: share(part.total_bytes(), all_bytes),
+        mix: Mix {
+            read: share(reads, requests),
+            write: share(writes, requests),
+            flush: share(count(Op::Flush), requests),
+            discard: share(count(Op::Discard), requests),
+            write_zeroes: share(count(Op::WriteZeroes), requests),
+        },
+        sizes: part.sizes.summary(),
+        depth: part.depth.summary(),
+        sequential_share,
+        runs: runs(part),
+        sync_share: share(part.sync_writes, writes),
+        fua_share: share(part.fua_writes, writes),
+        flushes_per_100_writes: 100.0 * share(count(Op::Flush), writes),
+        metadata_share: share(part.metadata, requests),
+        failed: part.failed,
+        first_ns: part.first_ns,
+        last_ns: part.last_ns,
+        requests_per_second: per_second(requests, part.span_ns),
+        bytes_per_second: per_second(part.total_bytes(), part.span_ns),
+        mean_response_ns: (part.responses > 0)
+            .then(|| (part.response_ns / u128::from(part.responses)) as u64),
+    }
+}
+
+fn pattern(sequential_share: f64) -> Pattern {
+    if sequential_share >= SEQUENTIAL_SHARE_MIN {
+        Pattern::Sequential
+    } else if sequential_share <= RANDOM_SHARE_MAX {
+        Pattern::Random
+    } else {
+        Pattern::Mixed
+    }
+}
+
+fn runs(part: &Totals) -> Option<Runs> {
+    let count = part.runs.runs;
+    (count > 0).then(|| Runs {
+        count,
+        mean_requests: part.runs.requests as f64 / count as f64,
+        mean_bytes: part.runs.bytes as f64 / count as f64,
+        longest_bytes: part.runs.longest_bytes,
+    })
+}
+
+fn per_second(amount: u64, span_ns: u64) -> f64 {
+    if span_ns == 0 { 0.0 } else { amount as f64 * 1e9 / span_ns as f64 }
+}

@@ -1,0 +1,279 @@
+//! Memory that requests move: reference-counted, sliced without copying, pooled or somebody else's.
+//!
+//! A [`Buffer`] is a handle to bytes that a device, a client's ring or the kernel may be filling;
+//! it is therefore not a `&[u8]`. Its bytes are copied in and out, or looked at through the two
+//! unsafe accessors, whose callers state why nothing else writes there meanwhile.
+//!
+//! **Invariants**
+//! - Memory returns to its pool or owner when the last handle to any part of it is gone.
+//! - A buffer without payload has a length and no bytes: copying from it yields zeros, copying into
+//!   it does nothing. What-if runs use it, so that a petabyte of writes costs no memory.
+
+mod pool;
+mod region;
+mod vector;
+
+pub use pool::{BufferPool, PoolClass, PoolConfig};
+pub use vector::Buffers;
+
+use region::Region;
+use std::any::Any;
+use std::fmt;
+use std::ops::Range;
+use std::ptr::NonNull;
+
+/// Alignment of all memory that Headpond allocates, in bytes: what O_DIRECT asks at most.
+pub const ALIGNMENT_BYTES: usize = 4096;
+
+/// A handle to contiguous memory. Clones and slices share it.
+pub struct Buffer {
+    region: NonNull<Region>,
+    /// Start of this slice; dangling where the region has no payload.
+    start: *mut u8,
+    len: usize,
+}
+
+// SAFETY: a region is reachable from several threads only through its atomic count; its bytes are
+// raw memory that is accessed by copying, or under the contract of the unsafe accessors.
+unsafe impl Send for Buffer {}
+// SAFETY: as above; a shared handle offers nothing that an owned one does not.
+unsafe impl Sync for Buffer {}
+
+impl Buffer {
+    /// Aligned memory from the heap, filled with zeros. For set-up and tests; requests take from a
+    /// [`BufferPool`].
+    pub fn zeroed(len: usize) -> Self {
+        Self::whole(Region::heap(len))
+    }
+
+    /// Aligned memory from the heap with a copy of `bytes`.
+    pub fn from_slice(bytes: &[u8]) -> Self {
+        let buffer = Self::zeroed(bytes.len());
+        buffer.copy_from(bytes);
+        buffer
+    }
+
+    /// A length without bytes.
+    pub fn payload_free(len: usize) -> Self {
+        Self::whole(Region::payload_free(len))
+    }
+
+    /// Memory that `owner` keeps alive: a guest's pages, a RAM device, a mapped file.
+    ///
+    /// # Safety
+    /// `len` bytes at `memory` stay readable and writable until `owner` is dropped, and nobody
+    /// holds a Rust reference to them.
+    pub unsafe fn foreign(
+        memory: NonNull<u8>,
+        len: usize,
+        owner: Box<dyn Any + Send + Sync>,
+    ) -> Self {
+        Self::whole(Region::foreign(memory, len, owner))
+    }
+
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    pub fn is_payload_free(&self) -> bool {
+        self.region().is_payload_free()
+    }
+
+    /// The part `range` of this buffer, sharing its memory.
+    ///
+    /// # Panics
+    /// Where the range does not lie within the buffer.
+    pub fn slice(&self, range: Range<usize>) -> Self {
+        assert!(range.start <= range.end && range.end <= self.len, "slice outside its buffer");
+        self.region().retain();
+        let start = self.start.wrapping_add(range.start);
+        Self { region: self.region, start, len: range.end - range.start }
+    }
+
+    /// The first byte, for handing to a system call; dangling where there is no payload.
+    pub fn as_ptr(&self) -> *mut u8 {
+        self.start
+    }
+
+    /// Number of the pool arena this memory lies in, where it was registered with a ring.
+    pub fn arena(&self) -> Option<u16> {
+        self.region().arena()
+    }
+
+    /// Copies the first `to.len()` bytes out.
+    ///
+    /// # Panics
+    /// Where the buffer is shorter.
+    pub fn copy_to(&self, to: &mut [u8]) {
+        assert!(to.len() <= self.len, "buffer shorter than its reader expects");
+        if self.is_payload_free() {
+            to.fill(0);
+            return;
+        }
+        // SAFETY: both ranges are valid for `to.len()` bytes, and `to` is exclusively ours.
+        unsafe { std::ptr::copy_nonoverlapping(self.start, to.as_mut_ptr(), to.len()) }
+    }
+
+    /// Copies `from` to the start of the buffer.
+    ///
+    /// # Panics
+    /// Where the buffer is shorter.
+    pub fn copy_from(&self, from: &[u8]) {
+        assert!(from.len() <= self.len, "buffer shorter than what is written to it");
+        if !self.is_payload_free() {
+            // SAFETY: both ranges are valid for `from.len()` bytes; no reference to our bytes
+            // exists outside the unsafe accessors' scopes.
+            unsafe { std::ptr::copy(from.as_ptr(), self.start, from.len()) }
+        }
+    }
+
+    /// Copies all bytes of `from` to the start of the buffer; the two may overlap.
+    ///
+    /// # Panics
+    /// Where the buffer is shorter than `from`.
+    pub fn copy_from_buffer(&self, from: &Buffer) {
+        assert!(from.len <= self.len, "buffer shorter than what is written to it");
+        if self.is_payload_free() {
+            return;
+        }
+        if from.is_payload_free() {
+            return self.slice(0..from.len).fill(0);
+        }
+        // SAFETY: both ranges are valid for `from.len` bytes; `copy` allows them to overlap.
+        unsafe { std::ptr::copy(from.start, self.start, from.len) }
+    }
+
+    pub fn fill(&self, byte: u8) {
+        if !self.is_payload_free() {
+            // SAFETY: the range is valid for writes of `len` bytes.
+            unsafe { std::ptr::write_bytes(self.start, byte, self.len) }
+        }
+    }
+
+    pub fn to_vec(&self) -> Vec<u8> {
+        let mut bytes = vec![0; self.len];
+        self.copy_to(&mut bytes);
+        bytes
+    }
+
+    /// The bytes in place; empty where there is no payload.
+    ///
+    /// # Safety
+    /// Until the slice is gone nothing writes to these bytes: no read operation into them is in
+    /// flight, no other handle is written through.
+    pub unsafe fn as_slice(&self) -> &[u8] {
+        if self.is_payload_free() {
+            return &[];
+        }
+        // SAFETY: the range is valid; the caller vouches for the absence of writers.
+        unsafe { std::slice::from_raw_parts(self.start, self.len) }
+    }
+
+    /// The bytes in place, for writing; empty where there is no payload.
+    ///
+    /// # Safety
+    /// Until the slice is gone nothing else reads or writes these bytes.
+    #[allow(clippy::mut_from_ref)]
+    pub unsafe fn as_mut_slice(&self) -> &mut [u8] {
+        if self.is_payload_free() {
+            return &mut [];
+        }
+        // SAFETY: the range is valid; the caller vouches for exclusive access.
+        unsafe { std::slice::from_raw_parts_mut(self.start, self.len) }
+    }
+
+    /// Whether `next` continues this buffer in the same memory.
+    fn is_continued_by(&self, next: &Buffer) -> bool {
+        self.region == next.region && self.start.wrapping_add(self.len) == next.start
+    }
+
+    fn whole(region: NonNull<Region>) -> Self {
+        // SAFETY: a new region carries one count, which this handle takes over.
+        let (start, len) = unsafe { (region.as_ref().memory(), region.as_ref().len()) };
+        Self { region, start, len }
+    }
+
+    fn region(&self) -> &Region {
+        // SAFETY: this handle's count keeps the region alive.
+        unsafe { self.region.as_ref() }
+    }
+}
+
+impl Clone for Buffer {
+    fn clone(&self) -> Self {
+        self.slice(0..self.len)
+    }
+}
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        // SAFETY: the handle's count is given up exactly once, here.
+        unsafe { Region::release(self.region) }
+    }
+}
+
+impl fmt::Debug for Buffer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kind = if self.is_payload_free() { " without payload" } else { "" };
+        write!(f, "Buffer({} B{kind})", self.len)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    #[test]
+    fn slices_share_memory() {
+        let buffer = Buffer::zeroed(16);
+        buffer.slice(4..8).copy_from(b"abcd");
+        assert_eq!(&buffer.to_vec()[..10], b"\0\0\0\0abcd\0\0");
+    }
+
+    #[test]
+    fn heap_memory_is_aligned() {
+        assert!((Buffer::zeroed(100).as_ptr() as usize).is_multiple_of(ALIGNMENT_BYTES));
+    }
+
+    #[test]
+    fn payload_free_buffer_reads_as_zeros() {
+        let buffer = Buffer::payload_free(1 << 40);
+        buffer.slice(5..9).copy_from(b"lost");
+        let mut bytes = [7; 4];
+        buffer.slice(5..9).copy_to(&mut bytes);
+        assert_eq!(bytes, [0; 4]);
+    }
+
+    #[test]
+    fn foreign_owner_lives_as_long_as_the_last_slice() {
+        struct Owner(Arc<AtomicBool>, Box<[u8; 8]>);
+        impl Drop for Owner {
+            fn drop(&mut self) {
+                self.0.store(true, Ordering::Relaxed);
+            }
+        }
+        let gone = Arc::new(AtomicBool::new(false));
+        let mut owner = Box::new(Owner(gone.clone(), Box::new([1; 8])));
+        let memory = NonNull::new(owner.1.as_mut_ptr()).expect("not null");
+        // SAFETY: the boxed array lives in the owner and is not referred to any more.
+        let buffer = unsafe { Buffer::foreign(memory, 8, owner) };
+        let part = buffer.slice(2..3);
+        drop(buffer);
+        assert!(!gone.load(Ordering::Relaxed));
+        assert_eq!(part.to_vec(), [1]);
+        drop(part);
+        assert!(gone.load(Ordering::Relaxed));
+    }
+
+    #[test]
+    #[should_panic(expected = "slice outside its buffer")]
+    fn slice_outside_the_buffer_is_refused() {
+        drop(Buffer::zeroed(8).slice(4..9));
+    }
+}

@@ -1,0 +1,192 @@
+//! Memory set aside at start, in a few sizes.
+
+use super::region::Region;
+use super::{ALIGNMENT_BYTES, Buffer};
+use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+/// How many buffers of one size a pool holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PoolClass {
+    /// A multiple of 4 KiB.
+    pub buffer_bytes: usize,
+    pub count: usize,
+}
+
+/// The sizes of a pool, ascending.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PoolConfig {
+    pub classes: Vec<PoolClass>,
+}
+
+impl Default for PoolConfig {
+    /// 28 MiB: enough for a few hundred small and a few dozen large requests in flight.
+    fn default() -> Self {
+        let class = |buffer_bytes, count| PoolClass { buffer_bytes, count };
+        Self { classes: vec![class(4096, 1024), class(64 << 10, 128), class(1 << 20, 16)] }
+    }
+}
+
+/// Aligned buffers from one arena a size, allocated once. Cloning shares the pool.
+///
+/// A request for more than is left is served from the heap and counted, so that a burst slows down
+/// instead of failing; the limits that bound requests in flight are set above, where they can wait.
+#[derive(Clone)]
+pub struct BufferPool(Arc<PoolShared>);
+
+pub(super) struct PoolShared {
+    classes: Vec<Class>,
+    overflows: AtomicU64,
+}
+
+struct Class {
+    buffer_bytes: usize,
+    memory: *mut u8,
+    layout: Layout,
+    slots: Vec<Region>,
+    first_slot: u32,
+    free: Mutex<Vec<u32>>,
+}
+
+// SAFETY: the raw arena pointer is only handed out slot by slot, each to one owner at a time; the
+// free list is behind its lock, and regions count atomically.
+unsafe impl Send for PoolShared {}
+// SAFETY: as above.
+unsafe impl Sync for PoolShared {}
+
+impl BufferPool {
+    /// Allocates all arenas.
+    ///
+    /// # Panics
+    /// Where sizes are not ascending multiples of 4 KiB, or memory is not to be had.
+    pub fn new(config: &PoolConfig) -> Self {
+        let sizes = || config.classes.iter().map(|class| class.buffer_bytes);
+        assert!(sizes().all(|bytes| bytes > 0 && bytes % ALIGNMENT_BYTES == 0));
+        assert!(sizes().zip(sizes().skip(1)).all(|(a, b)| a < b), "pool sizes ascend");
+        let shared = Arc::new_cyclic(|weak| {
+            let mut classes = Vec::new();
+            let mut first_slot = 0;
+            for (arena, class) in config.classes.iter().enumerate() {
+                let arena = u16::try_from(arena).expect("few classes");
+                classes.push(Class::new(*class, weak.as_ptr(), first_slot, arena));
+                first_slot += class.count as u32;
+            }
+            PoolShared { classes, overflows: AtomicU64::new(0) }
+        });
+        Self(shared)
+    }
+
+    /// A buffer of `len` bytes. Its contents are whatever its last user left there.
+    pub fn take(&self, len: usize) -> Buffer {
+        let fitting = self.0.classes.iter().filter(|class| class.buffer_bytes >= len);
+        for class in fitting {
+            if let Some(region) = class.pop() {
+                // The count that the last handle gives back in `Region::release`.
+                std::mem::forget(Arc::clone(&self.0));
+                region.take();
+                let whole = Buffer::whole(NonNull::from(region));
+                return if len == whole.len() { whole } else { whole.slice(0..len) };
+            }
+        }
+        self.0.overflows.fetch_add(1, Ordering::Relaxed);
+        Buffer::zeroed(len)
+    }
+
+    /// How often a buffer came from the heap because the pool had none left.
+    pub fn overflows(&self) -> u64 {
+        self.0.overflows.load(Ordering::Relaxed)
+    }
+
+    /// Start and length of each arena, in the order of [`Buffer::arena`], for registering with a
+    /// ring.
+    pub fn arenas(&self) -> Vec<(*mut u8, usize)> {
+        self.0.classes.iter().map(|class| (class.memory, class.layout.size())).collect()
+    }
+}
+
+impl PoolShared {
+    pub(super) fn put_back(&self, slot: u32) {
+        let class = self.classes.iter().rev().find(|class| class.first_slot <= slot);
+        let class = class.expect("slot belongs to this pool");
+        let mut free = class.free.lock().expect("pool lock");
+        free.push(slot - class.first_slot);
+        assert!(free.len() <= class.slots.len(), "slot returned twice");
+    }
+}
+
+impl Class {
+    fn new(class: PoolClass, pool: *const PoolShared, first_slot: u32, arena: u16) -> Self {
+        let PoolClass { buffer_bytes, count } = class;
+        let bytes = buffer_bytes.checked_mul(count.max(1)).expect("pool fits the address space");
+        let layout = Layout::from_size_align(bytes, ALIGNMENT_BYTES).expect("valid layout");
+        // SAFETY: the layout is not empty.
+        let memory = unsafe { alloc_zeroed(layout) };
+        if memory.is_null() {
+            handle_alloc_error(layout);
+        }
+        let slot = |index: u32| {
+            let start = memory.wrapping_add(index as usize * buffer_bytes);
+            Region::slot(start, buffer_bytes, pool, first_slot + index, arena)
+        };
+        let slots = (0..count as u32).map(slot).collect();
+        let free = Mutex::new((0..count as u32).rev().collect());
+        Self { buffer_bytes, memory, layout, slots, first_slot, free }
+    }
+
+    fn pop(&self) -> Option<&Region> {
+        let index = self.free.lock().expect("pool lock").pop()?;
+        Some(&self.slots[index as usize])
+    }
+}
+
+impl Drop for Class {
+    fn drop(&mut self) {
+        let out = self.slots.len() - self.free.get_mut().expect("pool lock").len();
+        assert_eq!(out, 0, "pool dropped while buffers are out");
+        // SAFETY: allocated in `new` with this layout; every slot is back.
+        unsafe { dealloc(self.memory, self.layout) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn small_pool() -> BufferPool {
+        let class = |buffer_bytes, count| PoolClass { buffer_bytes, count };
+        BufferPool::new(&PoolConfig { classes: vec![class(4096, 2), class(8192, 1)] })
+    }
+
+    #[test]
+    fn memory_is_reused_after_the_last_handle_is_gone() {
+        let pool = small_pool();
+        let first = pool.take(100);
+        let address = first.as_ptr();
+        let part = first.slice(0..10);
+        drop(first);
+        assert_ne!(pool.take(100).as_ptr(), address);
+        drop(part);
+        assert_eq!(pool.take(100).as_ptr(), address);
+    }
+
+    #[test]
+    fn an_empty_class_borrows_from_the_next_and_then_from_the_heap() {
+        let pool = small_pool();
+        let taken: Vec<_> = (0..3).map(|_| pool.take(4096)).collect();
+        assert_eq!(taken[2].arena(), Some(1));
+        assert_eq!(pool.overflows(), 0);
+        assert_eq!(pool.take(4096).arena(), None);
+        assert_eq!(pool.overflows(), 1);
+    }
+
+    #[test]
+    fn buffers_may_outlive_the_last_handle_to_their_pool() {
+        let pool = small_pool();
+        let buffer = pool.take(4096);
+        drop(pool);
+        buffer.fill(3);
+        assert_eq!(buffer.to_vec(), [3; 4096]);
+    }
+}

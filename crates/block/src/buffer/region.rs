@@ -1,0 +1,140 @@
+//! The counted memory behind buffers.
+
+use super::ALIGNMENT_BYTES;
+use super::pool::PoolShared;
+use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::any::Any;
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering, fence};
+
+/// Contiguous memory with a count of its handles and a way to give it back.
+pub(super) struct Region {
+    memory: *mut u8,
+    len: usize,
+    handles: AtomicUsize,
+    owner: Owner,
+}
+
+enum Owner {
+    /// A slot of a pool. The pool is kept alive by one strong count for each slot that is out.
+    Pool {
+        pool: *const PoolShared,
+        slot: u32,
+        arena: u16,
+    },
+    Heap {
+        allocation: *mut u8,
+    },
+    PayloadFree,
+    /// Dropped with the region.
+    Foreign(#[expect(dead_code, reason = "held for its drop")] Box<dyn Any + Send + Sync>),
+}
+
+impl Region {
+    pub(super) fn heap(len: usize) -> NonNull<Region> {
+        let layout = heap_layout(len);
+        // SAFETY: the layout has a size of at least one alignment unit.
+        let allocation = unsafe { alloc_zeroed(layout) };
+        if allocation.is_null() {
+            handle_alloc_error(layout);
+        }
+        let memory = allocation.wrapping_add(allocation.align_offset(ALIGNMENT_BYTES));
+        Self::boxed(memory, len, Owner::Heap { allocation })
+    }
+
+    pub(super) fn payload_free(len: usize) -> NonNull<Region> {
+        Self::boxed(std::ptr::dangling_mut(), len, Owner::PayloadFree)
+    }
+
+    pub(super) fn foreign(
+        memory: NonNull<u8>,
+        len: usize,
+        owner: Box<dyn Any + Send + Sync>,
+    ) -> NonNull<Region> {
+        Self::boxed(memory.as_ptr(), len, Owner::Foreign(owner))
+    }
+
+    /// A pool slot at rest: no handle refers to it yet.
+    pub(super) fn slot(
+        memory: *mut u8,
+        len: usize,
+        pool: *const PoolShared,
+        slot: u32,
+        arena: u16,
+    ) -> Region {
+        let owner = Owner::Pool { pool, slot, arena };
+        Region { memory, len, handles: AtomicUsize::new(0), owner }
+    }
+
+    /// Takes the first handle of a pool slot.
+    pub(super) fn take(&self) {
+        let before = self.handles.swap(1, Ordering::Acquire);
+        assert_eq!(before, 0, "pool slot handed out twice");
+    }
+
+    pub(super) fn retain(&self) {
+        let before = self.handles.fetch_add(1, Ordering::Relaxed);
+        assert!(before > 0 && before < usize::MAX / 2, "handle to a region that is gone");
+    }
+
+    /// Gives up one handle; the last one returns the memory.
+    ///
+    /// # Safety
+    /// The caller owns one handle and does not use the region through it afterwards.
+    pub(super) unsafe fn release(this: NonNull<Region>) {
+        // SAFETY: the caller's handle keeps the region alive until the count is given up.
+        let region = unsafe { this.as_ref() };
+        if region.handles.fetch_sub(1, Ordering::Release) != 1 {
+            return;
+        }
+        fence(Ordering::Acquire);
+        match region.owner {
+            Owner::Pool { pool, slot, .. } => {
+                // SAFETY: taking the slot leaked one strong count of the pool, taken back here.
+                let pool = unsafe { Arc::from_raw(pool) };
+                pool.put_back(slot);
+            }
+            Owner::Heap { allocation } => {
+                // SAFETY: allocated in `heap` with this layout, and no handle is left.
+                unsafe { dealloc(allocation, heap_layout(region.len)) };
+                // SAFETY: boxed in `boxed`, and no handle is left.
+                drop(unsafe { Box::from_raw(this.as_ptr()) });
+            }
+            Owner::PayloadFree | Owner::Foreign(_) => {
+                // SAFETY: boxed in `boxed`, and no handle is left.
+                drop(unsafe { Box::from_raw(this.as_ptr()) });
+            }
+        }
+    }
+
+    pub(super) fn memory(&self) -> *mut u8 {
+        self.memory
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
+    pub(super) fn arena(&self) -> Option<u16> {
+        match self.owner {
+            Owner::Pool { arena, .. } => Some(arena),
+            _ => None,
+        }
+    }
+
+    pub(super) fn is_payload_free(&self) -> bool {
+        matches!(self.owner, Owner::PayloadFree)
+    }
+
+    fn boxed(memory: *mut u8, len: usize, owner: Owner) -> NonNull<Region> {
+        let region = Box::new(Region { memory, len, handles: AtomicUsize::new(1), owner });
+        NonNull::from(Box::leak(region))
+    }
+}
+
+/// Room to align by hand: an allocator that is asked for aligned zeros touches every page, one that
+/// is asked for zeros alone leaves a large allocation to be filled by first use.
+fn heap_layout(len: usize) -> Layout {
+    Layout::from_size_align(len + ALIGNMENT_BYTES, 16).expect("length fits the address space")
+}

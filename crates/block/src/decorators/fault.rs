@@ -1,0 +1,182 @@
+//! A device that fails on command.
+
+use crate::{
+    BlockDevice, ByteRange, DeviceError, DeviceName, Geometry, Outcome, Request, RequestKind,
+    Runtime, Submission,
+};
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::time::Duration;
+
+/// What happens to an operation that a rule matches.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// A medium error; nothing reaches the device.
+    Media,
+    /// The device is gone, for this operation and every later one.
+    Gone,
+    /// No space is left; nothing reaches the device.
+    NoSpace,
+    /// The operation is never answered, and never carried out.
+    Hang,
+    /// The operation is carried out after this time.
+    Delay(Duration),
+    /// A read returns with its first byte inverted; a write stores it so.
+    Corrupt,
+    /// A write is acknowledged and not carried out; other operations are carried out.
+    Lose,
+}
+
+/// Which operations a fault befalls.
+#[derive(Clone, Debug)]
+pub struct FaultRule {
+    /// `None`: every kind.
+    pub kind: Option<RequestKind>,
+    /// `None`: everywhere, and requests without a range.
+    pub range: Option<ByteRange>,
+    /// Matching operations that pass before the first fault.
+    pub after: u64,
+    /// How many operations fail; `None`: all that follow.
+    pub times: Option<u64>,
+    pub fault: Fault,
+}
+
+impl FaultRule {
+    /// `fault` for every operation of `kind`.
+    pub fn on(kind: RequestKind, fault: Fault) -> Self {
+        Self { kind: Some(kind), range: None, after: 0, times: None, fault }
+    }
+
+    fn matches(&self, request: &Request) -> bool {
+        self.kind.is_none_or(|kind| kind == request.kind)
+            && self.range.is_none_or(|range| range.overlaps(request.range))
+    }
+
+    /// Whether this match is one of those that fail; counts it.
+    fn strike(&mut self) -> bool {
+        if self.after > 0 {
+            self.after -= 1;
+            return false;
+        }
+        match &mut self.times {
+            Some(0) => false,
+            Some(times) => {
+                *times -= 1;
+                true
+            }
+            None => true,
+        }
+    }
+}
+
+/// The rules of a [`FaultDevice`], to change while it is in use. Cloning shares them.
+#[derive(Clone, Default)]
+pub struct FaultControl(Rc<RefCell<State>>);
+
+#[derive(Default)]
+struct State {
+    rules: Vec<FaultRule>,
+    is_gone: bool,
+    struck: u64,
+}
+
+impl FaultControl {
+    pub fn add(&self, rule: FaultRule) {
+        self.0.borrow_mut().rules.push(rule);
+    }
+
+    /// The device is whole again.
+    pub fn clear(&self) {
+        let mut state = self.0.borrow_mut();
+        state.rules.clear();
+        state.is_gone = false;
+    }
+
+    /// Number of operations that a fault befell.
+    pub fn struck(&self) -> u64 {
+        self.0.borrow().struck
+    }
+
+    fn draw(&self, request: &Request) -> Option<Fault> {
+        let state = &mut *self.0.borrow_mut();
+        let fault = match state.is_gone {
+            true => Some(Fault::Gone),
+            false => {
+                let mut matching = state.rules.iter_mut().filter(|rule| rule.matches(request));
+                matching.find_map(|rule| rule.strike().then(|| rule.fault.clone()))
+            }
+        };
+        state.is_gone |= fault == Some(Fault::Gone);
+        state.struck += u64::from(fault.is_some());
+        fault
+    }
+}
+
+/// Passes requests on to `inner`, except where a rule says otherwise.
+pub struct FaultDevice {
+    inner: Rc<dyn BlockDevice>,
+    control: FaultControl,
+    runtime: Runtime,
+}
+
+impl FaultDevice {
+    pub fn new(inner: Rc<dyn BlockDevice>, control: FaultControl, runtime: Runtime) -> Self {
+        Self { inner, control, runtime }
+    }
+
+    async fn late(&self, after: Duration, request: Request) -> Outcome {
+        self.runtime.sleep(after).await;
+        self.inner.submit(request).await
+    }
+
+    async fn corrupt(&self, mut request: Request) -> Outcome {
+        if request.kind == RequestKind::Write {
+            let copy = crate::Buffer::from_slice(&request.buffers.to_vec());
+            invert_first_byte(&copy);
+            request.buffers = copy.into();
+            return self.inner.submit(request).await;
+        }
+        let buffers = request.buffers.clone();
+        self.inner.submit(request).await?;
+        if let Some(first) = buffers.iter().next() {
+            invert_first_byte(first);
+        }
+        Ok(())
+    }
+}
+
+impl BlockDevice for FaultDevice {
+    fn name(&self) -> &DeviceName {
+        self.inner.name()
+    }
+
+    fn geometry(&self) -> &Geometry {
+        self.inner.geometry()
+    }
+
+    fn submit(&self, request: Request) -> Submission<'_> {
+        let device = || self.name().clone();
+        match self.control.draw(&request) {
+            None => self.inner.submit(request),
+            Some(Fault::Media) => {
+                let range = request.range;
+                Submission::ready(Err(DeviceError::Media { device: device(), range }))
+            }
+            Some(Fault::Gone) => Submission::ready(Err(DeviceError::Gone { device: device() })),
+            Some(Fault::NoSpace) => {
+                Submission::ready(Err(DeviceError::NoSpace { device: device() }))
+            }
+            Some(Fault::Hang) => Submission::pending(std::future::pending()),
+            Some(Fault::Delay(after)) => Submission::pending(self.late(after, request)),
+            Some(Fault::Corrupt) => Submission::pending(self.corrupt(request)),
+            Some(Fault::Lose) if request.kind == RequestKind::Write => Submission::ready(Ok(())),
+            Some(Fault::Lose) => self.inner.submit(request),
+        }
+    }
+}
+
+fn invert_first_byte(buffer: &crate::Buffer) {
+    let mut byte = [0];
+    buffer.copy_to(&mut byte);
+    buffer.copy_from(&[!byte[0]]);
+}

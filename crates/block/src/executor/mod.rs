@@ -1,0 +1,257 @@
+//! The executor: one per thread, the same above real and virtual time.
+//!
+//! Lifecycle: 1. a runtime crate makes a [`Driver`]; 2. [`Executor::block_on`] polls what is ready,
+//! fires due timers and parks in the driver until there is more; 3. dropping the executor drops
+//! every task at the await it stands at, which is what a power cut looks like from inside.
+//!
+//! **Invariants**
+//! - Tasks stay on their thread; a waker may be used from any thread.
+//! - With [`Order::Seeded`] the same seed gives the same interleaving, because the order of ready
+//!   tasks is drawn from the seed and nothing else here is random.
+//!
+//! **Not here**: clocks and I/O (the driver), limits on work in flight (semaphores of the layers).
+
+mod tasks;
+mod timers;
+mod waker;
+
+pub use timers::Sleep;
+
+use crate::Instant;
+use crate::sync::{Receiver, oneshot};
+use std::cell::Cell;
+use std::future::Future;
+use std::io;
+use std::pin::{Pin, pin};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+use tasks::Tasks;
+use timers::Timers;
+use waker::{Current, Remote};
+
+/// How long the driver may wait for I/O.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wait {
+    /// Not at all: submit, collect what is done, return.
+    Poll,
+    /// Until something is done or this instant has come.
+    Until(Instant),
+    /// Until something is done.
+    Forever,
+}
+
+/// What an executor needs from below: a clock and a place to wait.
+pub trait Driver {
+    fn now(&self) -> Instant;
+
+    /// Makes progress with I/O and wakes the tasks whose operations are done.
+    ///
+    /// # Errors
+    /// Where nothing can ever happen again, or the kernel refuses; the executor then stops.
+    fn park(&self, wait: Wait) -> io::Result<()>;
+
+    /// Ends a `park` from another thread.
+    fn unparker(&self) -> Arc<dyn Fn() + Send + Sync>;
+}
+
+/// In which order tasks that are ready at the same time run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    Fifo,
+    /// Drawn from a generator with this seed.
+    Seeded(u64),
+}
+
+/// The executor cannot go on.
+#[derive(Debug, thiserror::Error)]
+#[error("no progress is possible with {tasks} tasks waiting: {source}")]
+pub struct Stalled {
+    pub tasks: usize,
+    pub source: io::Error,
+}
+
+/// Owns the tasks of one thread.
+pub struct Executor {
+    core: Rc<Core>,
+}
+
+/// A handle to the executor, for everything that must wait or run beside its caller.
+#[derive(Clone)]
+pub struct Runtime {
+    core: Rc<Core>,
+}
+
+struct Core {
+    driver: Box<dyn Driver>,
+    tasks: Tasks,
+    timers: Timers,
+    remote: Arc<Remote>,
+    closed: Cell<bool>,
+}
+
+impl Executor {
+    pub fn new(driver: Box<dyn Driver>, order: Order) -> Self {
+        let remote = Remote::register(driver.unparker());
+        let tasks = Tasks::new(order, remote.executor());
+        let timers = Timers::default();
+        let core = Core { driver, tasks, timers, remote, closed: Cell::new(false) };
+        Self { core: Rc::new(core) }
+    }
+
+    pub fn runtime(&self) -> Runtime {
+        Runtime { core: Rc::clone(&self.core) }
+    }
+
+    /// Runs `main` to its end, and the spawned tasks beside it.
+    ///
+    /// # Errors
+    /// [`Stalled`] where the driver cannot wait any more; `main` is dropped where it stood.
+    pub fn block_on<F: Future>(&self, main: F) -> Result<F::Output, Stalled> {
+        let _current = Current::enter(&self.core.tasks, self.core.remote.executor());
+        let mut main = pin!(main);
+        let waker = self.core.tasks.main_waker();
+        waker.wake_by_ref();
+        loop {
+            if let Some(output) =
+                self.core.run_ready(main.as_mut(), &mut Context::from_waker(&waker))
+            {
+                return Ok(output);
+            }
+            self.core.park().map_err(|source| {
+                let tasks = self.core.tasks.count();
+                Stalled { tasks, source }
+            })?;
+        }
+    }
+}
+
+impl Drop for Executor {
+    fn drop(&mut self) {
+        self.core.closed.set(true);
+        let _current = Current::enter(&self.core.tasks, self.core.remote.executor());
+        self.core.tasks.drop_all();
+        self.core.timers.clear();
+    }
+}
+
+impl Core {
+    /// Polls every task that is ready now, once; tasks that become ready meanwhile wait for the
+    /// next round, so that I/O is looked at in between.
+    fn run_ready<F: Future>(
+        &self,
+        mut main: Pin<&mut F>,
+        context: &mut Context,
+    ) -> Option<F::Output> {
+        for key in self.remote.drain() {
+            self.tasks.wake(key);
+        }
+        for _ in 0..self.tasks.ready_count() {
+            let Some(key) = self.tasks.next_ready() else { break };
+            if !key.is_main() {
+                self.tasks.poll(key);
+            } else if let Poll::Ready(output) = main.as_mut().poll(context) {
+                return Some(output);
+            }
+        }
+        None
+    }
+
+    fn park(&self) -> io::Result<()> {
+        let wait = match (self.tasks.ready_count(), self.timers.next()) {
+            (1.., _) => Wait::Poll,
+            (0, Some(at)) => Wait::Until(at),
+            (0, None) => Wait::Forever,
+        };
+        self.driver.park(wait)?;
+        if self.timers.next().is_some() {
+            self.timers.fire(self.driver.now());
+        }
+        Ok(())
+    }
+}
+
+impl Runtime {
+    pub fn now(&self) -> Instant {
+        self.core.driver.now()
+    }
+
+    pub fn sleep(&self, duration: Duration) -> Sleep {
+        self.sleep_until(self.now() + duration)
+    }
+
+    /// Completes when the clock has reached `at`.
+    pub fn sleep_until(&self, at: Instant) -> Sleep {
+        Sleep::new(self.clone(), at)
+    }
+
+    /// Lets the other ready tasks run first.
+    pub async fn yield_now(&self) {
+        let mut yielded = false;
+        std::future::poll_fn(|context| {
+            if std::mem::replace(&mut yielded, true) {
+                return Poll::Ready(());
+            }
+            context.waker().wake_by_ref();
+            Poll::Pending
+        })
+        .await;
+    }
+
+    /// Runs `future` beside its caller. Dropping the handle lets it run on.
+    pub fn spawn<T: 'static>(&self, future: impl Future<Output = T> + 'static) -> JoinHandle<T> {
+        let (sender, receiver) = oneshot();
+        if !self.core.closed.get() {
+            self.core.tasks.spawn(Box::pin(async move { sender.send(future.await) }));
+        }
+        JoinHandle { receiver }
+    }
+
+    /// The outcome of `future`, where it is there by `at`.
+    ///
+    /// # Errors
+    /// [`Late`] where it is not; the future runs on to its end beside the caller, and keeps what it
+    /// owns until then: that is how a buffer survives a device that answers too late.
+    pub async fn deadline<T: 'static>(
+        &self,
+        at: Instant,
+        future: impl Future<Output = T> + 'static,
+    ) -> Result<T, Late> {
+        let mut task = self.spawn(future);
+        let mut timer = self.sleep_until(at);
+        std::future::poll_fn(|context| {
+            if let Poll::Ready(output) = Pin::new(&mut task).poll(context) {
+                return Poll::Ready(Ok(output));
+            }
+            Pin::new(&mut timer).poll(context).map(|()| Err(Late))
+        })
+        .await
+    }
+}
+
+/// The deadline came first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("no answer by the deadline")]
+pub struct Late;
+
+/// Waits for a spawned task.
+pub struct JoinHandle<T> {
+    receiver: Receiver<T>,
+}
+
+impl<T> Future for JoinHandle<T> {
+    type Output = T;
+
+    /// Stays pending for ever where the executor was dropped with the task still in it: then the
+    /// waiter is about to be dropped as well.
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<T> {
+        match Pin::new(&mut self.receiver).poll(context) {
+            Poll::Ready(Some(output)) => Poll::Ready(output),
+            Poll::Ready(None) | Poll::Pending => Poll::Pending,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,46 @@
+//! The one seam of Headpond: what a block device is, what memory it moves, and what runs it.
+//!
+//! Everything that stores data (files, RAM, drive models, arrays, caches, NBD clients) is a
+//! [`BlockDevice`]; everything that waits runs on one [`Executor`] per thread. The real runtime and
+//! the virtual-time runtime differ only in the [`Driver`] below that executor, so the same engine
+//! source runs on both.
+//!
+//! **Invariants**
+//! - A device keeps its own handles to the memory of an operation until it has answered, so that a
+//!   dropped [`Submission`] never frees memory that hardware or the kernel still uses.
+//! - A write is durable when a later FLUSH, or its own FUA, has been acknowledged, and not before.
+//! - No clock, thread, file or socket is touched here: only drivers do that.
+//!
+//! **Not here**: files, sockets and rings (`headpond-uring`), models and virtual time
+//! (`headpond-sim`), and any policy.
+
+pub mod buffer;
+pub mod decorators;
+pub mod device;
+pub mod devices;
+mod error;
+pub mod executor;
+mod geometry;
+mod range;
+mod request;
+mod started;
+pub mod stream;
+pub mod sync;
+mod time;
+
+pub use buffer::{Buffer, BufferPool, Buffers, PoolClass, PoolConfig};
+pub use device::{BlockDevice, Outcome, Submission};
+pub use error::{DeviceError, DeviceName};
+pub use executor::{Driver, Executor, JoinHandle, Late, Order, Runtime, Stalled, Wait};
+pub use geometry::{Geometry, Stability, StripeGeometry};
+pub use range::ByteRange;
+pub use request::{Hints, Request, RequestFlags, RequestKind};
+pub use started::{Started, start};
+pub use stream::{Listener, LocalFuture, Stream};
+pub use time::Instant;
+
+/// The smallest unit of validity in a cache, and the alignment of every pooled buffer, in bytes.
+pub const BLOCK_BYTES: u64 = 4096;
+
+/// What the kernel calls a sector, in bytes.
+pub const SECTOR_BYTES: u64 = 512;

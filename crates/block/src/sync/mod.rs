@@ -1,0 +1,16 @@
+//! Waiting for one another on one thread: no atomics, no poisoning, first come first served.
+
+mod join;
+mod key_locks;
+mod notify;
+mod oneshot;
+mod range_locks;
+mod semaphore;
+mod waiter;
+
+pub use join::join_all;
+pub use key_locks::{KeyGuard, KeyLocks};
+pub use notify::Notify;
+pub use oneshot::{Receiver, Sender, oneshot};
+pub use range_locks::{Access, RangeGuard, RangeLocks};
+pub use semaphore::{Permit, Semaphore};

@@ -1,0 +1,268 @@
+//! Who goes into the next record: the queue in front of the log.
+//!
+//! A request finds the log idle and becomes a record of its own at once, or it waits here and
+//! shares the next record with all that wait.
+//!
+//! **Invariants**
+//! - Every append is answered exactly once.
+//! - Whoever waits for the dirty data to shrink waits in the order of arrival, and not for ever.
+
+use crate::config::CleaningPolicy;
+use crate::engine::Engine;
+use crate::log::{Fill, Formed, Intake, Purpose, Refusal};
+use crate::types::BlockRun;
+use headpond_block::sync::{Sender, oneshot};
+use headpond_block::{Buffers, Instant, Outcome, start};
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::rc::Rc;
+
+/// Something that wants to be in the log.
+#[derive(Clone)]
+pub(crate) struct Wanted {
+    pub run: BlockRun,
+    pub purpose: Purpose,
+    pub buffers: Buffers,
+    pub is_promise: bool,
+    pub guard: Option<Rc<Fill>>,
+}
+
+/// How an append ended.
+#[derive(Debug)]
+pub(crate) enum Verdict {
+    Written,
+    /// The cache device refused the write.
+    Failed,
+    /// What the caller knew about the blocks no longer holds; nothing was written.
+    Spoiled,
+    /// As much is dirty as may be, and the wait is over; nothing was written.
+    FullOfDirty,
+}
+
+struct Waiting {
+    wanted: Wanted,
+    since: Instant,
+    answer: Sender<Verdict>,
+}
+
+/// The appends that wait.
+#[derive(Default)]
+pub(crate) struct Queue {
+    waiting: RefCell<VecDeque<Waiting>>,
+    is_timed: Cell<bool>,
+}
+
+impl Queue {
+    pub fn len(&self) -> usize {
+        self.waiting.borrow().len()
+    }
+}
+
+impl Wanted {
+    pub fn intake(&self) -> Intake<'_> {
+        let Self { run, purpose, ref buffers, is_promise, ref guard } = *self;
+        Intake { run, purpose, buffers, is_promise, guard: guard.as_ref() }
+    }
+}
+
+impl Engine {
+    /// Puts `wanted`, which fits a record, into the log.
+    pub(crate) async fn append(self: &Rc<Self>, wanted: Wanted) -> Verdict {
+        let (answer, verdict) = oneshot();
+        let since = self.runtime.now();
+        self.queue.waiting.borrow_mut().push_back(Waiting { wanted, since, answer });
+        self.pump();
+        verdict.await.unwrap_or(Verdict::Failed)
+    }
+
+    /// Forms and starts records as long as somebody waits who may go.
+    pub(crate) fn pump(self: &Rc<Self>) {
+        while self.queue.len() > 0 && self.may_start_record() {
+            let Some((formed, members)) = self.form_next() else { break };
+            self.launch(formed, members);
+        }
+    }
+
+    pub(crate) fn may_start_record(&self) -> bool {
+        self.log.borrow().in_flight() < self.config.borrow().records_in_flight_max.max(1)
+    }
+
+    /// Carries a record out and answers its members.
+    fn launch(self: &Rc<Self>, mut formed: Formed, members: Vec<Sender<Verdict>>) {
+        let request = std::mem::replace(&mut formed.request, headpond_block::Request::flush());
+        match start(&self.cache, request) {
+            Ok(outcome) => self.record_done(&formed, outcome, members),
+            Err(started) => {
+                let engine = Rc::clone(self);
+                drop(self.runtime.spawn(async move {
+                    let outcome = started.await;
+                    engine.record_done(&formed, outcome, members);
+                    engine.pump();
+                }));
+            }
+        }
+    }
+
+    fn record_done(
+        self: &Rc<Self>,
+        formed: &Formed,
+        outcome: Outcome,
+        members: Vec<Sender<Verdict>>,
+    ) {
+        let is_written = self.settle_record(formed, &outcome);
+        for member in members {
+            member.send(if is_written { Verdict::Written } else { Verdict::Failed });
+        }
+    }
+
+    /// Accounts for a record whose write was answered; `false` where it failed.
+    pub(crate) fn settle_record(self: &Rc<Self>, formed: &Formed, outcome: &Outcome) -> bool {
+        self.log.borrow_mut().complete(formed, outcome.is_ok());
+        if outcome.is_err() {
+            self.log.borrow_mut().counters.errors.cache_write += 1;
+            self.void_failed_records();
+        }
+        self.records_done.notify_all();
+        if formed.is_promise {
+            self.seal_when_idle();
+        }
+        if self.cleaning.drainers.get() > 0 {
+            self.cleaning_wanted.notify_all();
+        }
+        if self.log.borrow_mut().take_opened() {
+            self.reclaim_wanted.notify_all();
+        }
+        outcome.is_ok()
+    }
+
+    /// The next record from the queue, and who gets its answer; answers on the way who may not
+    /// wait.
+    fn form_next(self: &Rc<Self>) -> Option<(Formed, Vec<Sender<Verdict>>)> {
+        match self.form_from(|_| true) {
+            Err(Refusal::NoSpace) => {
+                self.reclaim_wanted.notify_all();
+                self.form_from(|purpose| matches!(purpose, Purpose::Tombstone { .. })).ok()?
+            }
+            formed => formed.ok()?,
+        }
+    }
+
+    #[allow(clippy::type_complexity)]
+    fn form_from(
+        self: &Rc<Self>,
+        is_eligible: impl Fn(Purpose) -> bool,
+    ) -> Result<Option<(Formed, Vec<Sender<Verdict>>)>, Refusal> {
+        let mut queue = self.queue.waiting.borrow_mut();
+        let mut log = self.log.borrow_mut();
+        let (mut chosen, mut kept) = (Vec::new(), VecDeque::with_capacity(queue.len()));
+        let (mut blocks, mut is_full) = (0, false);
+        let mut refused = Vec::new();
+        for waiting in queue.drain(..) {
+            let intake = waiting.wanted.intake();
+            let survey = log.survey(intake.run);
+            let is_behind = is_full && intake.purpose == Purpose::WriteBack;
+            match log.admit(&intake, survey) {
+                // Those who wait for room keep their turn.
+                Ok(()) if is_behind && survey.dirty < intake.run.count => kept.push_back(waiting),
+                Err(Refusal::Spoiled) => refused.push((waiting.answer, Verdict::Spoiled)),
+                Err(Refusal::FullOfDirty) if self.never_cleans() => {
+                    refused.push((waiting.answer, Verdict::FullOfDirty));
+                }
+                Err(Refusal::FullOfDirty) => {
+                    is_full = true;
+                    kept.push_back(waiting);
+                }
+                // One at a time while the dirty data is near its limit, or a batch would pass it.
+                Ok(())
+                    if is_eligible(intake.purpose)
+                        && log.fits(chosen.len(), blocks, &intake)
+                        && (chosen.is_empty() || log.has_slack(blocks + intake.run.count))
+                        && !conflicts(&chosen, &intake) =>
+                {
+                    blocks += if intake.buffers.is_empty() { 0 } else { intake.run.count };
+                    chosen.push(waiting);
+                }
+                Ok(()) | Err(Refusal::NoSpace) => kept.push_back(waiting),
+            }
+        }
+        let result = form_chosen(&mut log, chosen, &mut kept);
+        *queue = kept;
+        drop((queue, log));
+        if is_full {
+            self.wait_for_cleaner();
+        }
+        refused.into_iter().for_each(|(answer, verdict)| answer.send(verdict));
+        result
+    }
+
+    fn never_cleans(&self) -> bool {
+        self.config.borrow().cleaning.policy == CleaningPolicy::Nop
+    }
+
+    /// Wakes the cleaner, and sees to it that nobody waits longer than allowed.
+    fn wait_for_cleaner(self: &Rc<Self>) {
+        self.cleaning_wanted.notify_all();
+        if !self.queue.is_timed.replace(true) {
+            let engine = Rc::clone(self);
+            drop(self.runtime.spawn(async move { engine.expire_waiting().await }));
+        }
+    }
+
+    async fn expire_waiting(self: Rc<Self>) {
+        loop {
+            let wait = self.config.borrow().full_wait;
+            let oldest = self.queue.waiting.borrow().iter().map(|waiting| waiting.since).min();
+            let Some(oldest) = oldest else { break };
+            self.runtime.sleep_until(oldest + wait).await;
+            let now = self.runtime.now();
+            self.answer_expired(|since| since + wait <= now);
+        }
+        self.queue.is_timed.set(false);
+    }
+
+    fn answer_expired(&self, is_expired: impl Fn(Instant) -> bool) {
+        let mut expired = Vec::new();
+        {
+            let (mut queue, log) = (self.queue.waiting.borrow_mut(), self.log.borrow());
+            let mut kept = VecDeque::with_capacity(queue.len());
+            for waiting in queue.drain(..) {
+                let intake = waiting.wanted.intake();
+                let full = log.admit(&intake, log.survey(intake.run)) == Err(Refusal::FullOfDirty);
+                match is_expired(waiting.since) && intake.purpose == Purpose::WriteBack {
+                    true if full => expired.push(waiting.answer),
+                    true => kept.push_back(Waiting { since: self.runtime.now(), ..waiting }),
+                    false => kept.push_back(waiting),
+                }
+            }
+            *queue = kept;
+        }
+        expired.into_iter().for_each(|answer| answer.send(Verdict::FullOfDirty));
+    }
+}
+
+/// Two parts of one record must not be about the same block: their order would be lost.
+fn conflicts(chosen: &[Waiting], intake: &Intake) -> bool {
+    chosen.iter().any(|other| other.wanted.run.overlaps(intake.run))
+}
+
+#[allow(clippy::type_complexity)]
+fn form_chosen(
+    log: &mut crate::log::Log,
+    chosen: Vec<Waiting>,
+    kept: &mut VecDeque<Waiting>,
+) -> Result<Option<(Formed, Vec<Sender<Verdict>>)>, Refusal> {
+    if chosen.is_empty() {
+        return Ok(None);
+    }
+    let intakes: Vec<Intake> = chosen.iter().map(|waiting| waiting.wanted.intake()).collect();
+    match log.form(&intakes) {
+        Ok(formed) => {
+            let members = chosen.into_iter().map(|waiting| waiting.answer).collect();
+            Ok(Some((formed, members)))
+        }
+        Err(refusal) => {
+            chosen.into_iter().rev().for_each(|waiting| kept.push_front(waiting));
+            Err(refusal)
+        }
+    }
+}

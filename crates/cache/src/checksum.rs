@@ -1,0 +1,37 @@
+//! CRC-32C (Castagnoli) of blocks and metadata.
+
+use headpond_block::{BLOCK_BYTES, Buffer, Buffers};
+
+pub(crate) fn crc32c(bytes: &[u8]) -> u32 {
+    crc_fast::crc32_iscsi(bytes)
+}
+
+/// The checksum of one buffer; zero where it has no payload.
+pub(crate) fn crc32c_of_buffer(buffer: &Buffer) -> u32 {
+    // SAFETY: the caller hands over memory whose contents are settled for the time of the request:
+    // a client must not write to the memory of a write in flight, and a finished read is done.
+    let bytes = unsafe { buffer.as_slice() };
+    if bytes.is_empty() { 0 } else { crc32c(bytes) }
+}
+
+/// Adds the checksum of each 4 KiB block of `buffers`, however they are cut into parts.
+pub(crate) fn push_block_checksums(buffers: &Buffers, into: &mut Vec<u32>) {
+    let block_bytes = BLOCK_BYTES as usize;
+    if let Some(single) = buffers.as_single() {
+        if single.is_payload_free() {
+            into.extend((0..single.len() / block_bytes).map(|_| 0));
+            return;
+        }
+        // SAFETY: as in `crc32c_of_buffer`.
+        let bytes = unsafe { single.as_slice() };
+        into.extend(bytes.chunks_exact(block_bytes).map(crc32c));
+        return;
+    }
+    for block in 0..buffers.len_bytes() / block_bytes {
+        let part = buffers.slice(block * block_bytes..(block + 1) * block_bytes);
+        into.push(match part.as_single() {
+            Some(single) => crc32c_of_buffer(single),
+            None => crc32c(&part.to_vec()),
+        });
+    }
+}

@@ -1,0 +1,224 @@
+//! Making a device a cache, and finding out which cache a device is.
+//!
+//! Creation goes: 1. both superblock copies are wiped and flushed, so that nothing of an older
+//! cache is found any more; 2. the slice headers are written and flushed; 3. the superblock, copy
+//! by copy. A cut anywhere leaves no cache or a whole one.
+
+use crate::error::{CreateError, OpenError};
+use crate::format::FormatError;
+use crate::format::checkpoint::Checkpoint;
+use crate::format::slice_header::{CheckpointRef, SliceHeader};
+use crate::format::superblock::{
+    COPY_OFFSETS, CORE_BYTES_MAX, Features, SLICES_MAX, SLICES_OFFSET, SUPERBLOCK_BYTES, Superblock,
+};
+use crate::layout::SliceLayout;
+use crate::types::{Epoch, Position, SegmentIndex, Sequence};
+use headpond_block::{
+    BLOCK_BYTES, BlockDevice, Buffer, ByteRange, DeviceError, Outcome, Request, Stability,
+};
+use uuid::Uuid;
+
+/// Slices are multiples of this, in bytes.
+const SLICE_ALIGNMENT_BYTES: u64 = 64 << 10;
+
+/// What a new cache is for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CreateOptions {
+    /// A new, random identity of the cache.
+    pub cache: Uuid,
+    pub volume: Uuid,
+    /// Identity of the core: its array, or the volume's own UUID for a plain device.
+    pub core: Uuid,
+    pub core_bytes: u64,
+    /// Generation on the core's label.
+    pub generation: u64,
+    pub slices: usize,
+    /// 4096 is the only line size of this version.
+    pub line_bytes: u32,
+    /// 512 or 4096; `None` chooses: 512 for RAM, else 4096.
+    pub unit_bytes: Option<u32>,
+}
+
+/// Makes `device` an empty cache; what was on it is lost.
+///
+/// # Errors
+/// Where sizes do not fit, with the device unchanged; or where it fails, with no cache on it.
+pub async fn create(
+    device: &dyn BlockDevice,
+    options: &CreateOptions,
+) -> Result<Superblock, CreateError> {
+    let superblock = plan(device, options)?;
+    wipe(device).await?;
+    for (index, slice) in superblock.slices.iter().enumerate() {
+        let layout = layout_of(&superblock, *slice);
+        write_first_headers(device, &superblock, index as u16, &layout).await?;
+    }
+    device.flush().await?;
+    let mut superblock = superblock;
+    for _ in COPY_OFFSETS {
+        write_superblock(device, &mut superblock).await?;
+    }
+    Ok(superblock)
+}
+
+/// Ends a cache: the device is no cache any more.
+///
+/// # Errors
+/// The device's.
+pub async fn wipe(device: &dyn BlockDevice) -> Outcome {
+    for offset in COPY_OFFSETS {
+        device.write(offset, Buffer::zeroed(SUPERBLOCK_BYTES)).await?;
+    }
+    device.flush().await
+}
+
+/// Writes the next version of the superblock to the copy whose turn it is, stable.
+///
+/// # Errors
+/// The device's; the other copy is whole.
+pub async fn write_superblock(device: &dyn BlockDevice, superblock: &mut Superblock) -> Outcome {
+    superblock.sequence += 1;
+    let offset = COPY_OFFSETS[(superblock.sequence % 2) as usize];
+    device.flush().await?;
+    device.write(offset, Buffer::from_slice(&superblock.encode())).await?;
+    device.flush().await
+}
+
+/// Reads the superblock: of the valid copies the newer one.
+///
+/// # Errors
+/// Where no copy is valid, or the device cannot be read.
+pub async fn load(device: &dyn BlockDevice) -> Result<Superblock, OpenError> {
+    let mut best: Option<Superblock> = None;
+    let mut worst: Option<FormatError> = None;
+    for offset in COPY_OFFSETS {
+        let buffer = Buffer::zeroed(SUPERBLOCK_BYTES);
+        device.read(offset, &buffer).await?;
+        match Superblock::decode(&buffer.to_vec()) {
+            Ok(found) if best.as_ref().is_none_or(|best| best.sequence < found.sequence) => {
+                best = Some(found);
+            }
+            Ok(_) => {}
+            // A damaged or newer copy says more than an empty one.
+            Err(FormatError::Magic { .. }) if worst.is_some() => {}
+            Err(error) => worst = Some(error),
+        }
+    }
+    let source = worst.unwrap_or(FormatError::Malformed { what: "cache", detail: "no copy" });
+    let newer = matches!(source, FormatError::Version { .. } | FormatError::Features { .. });
+    match best {
+        Some(best) if !newer => Ok(best),
+        _ => Err(OpenError::NoCache { device: device.name().clone(), source }),
+    }
+}
+
+pub(crate) fn layout_of(superblock: &Superblock, slice: ByteRange) -> SliceLayout {
+    let (segment_bytes, unit_bytes) = (superblock.segment_bytes, superblock.unit_bytes);
+    SliceLayout::new(slice, u64::from(segment_bytes), u64::from(unit_bytes))
+        .expect("checked by plan and by decode")
+}
+
+fn plan(device: &dyn BlockDevice, options: &CreateOptions) -> Result<Superblock, CreateError> {
+    let geometry = device.geometry();
+    let name = || device.name().clone();
+    if !(1..=SLICES_MAX).contains(&options.slices) {
+        return Err(CreateError::SliceCount { slices: options.slices });
+    }
+    if u64::from(options.line_bytes) != BLOCK_BYTES {
+        return Err(CreateError::LineSize { line_bytes: options.line_bytes });
+    }
+    let core_bytes = options.core_bytes;
+    if core_bytes == 0 || core_bytes > CORE_BYTES_MAX || !core_bytes.is_multiple_of(BLOCK_BYTES) {
+        return Err(CreateError::CoreSize { core_bytes });
+    }
+    let room = geometry.size_bytes.saturating_sub(SLICES_OFFSET) / options.slices as u64;
+    let slice_bytes = room - room % SLICE_ALIGNMENT_BYTES;
+    let segment_bytes = SliceLayout::segment_bytes_for(slice_bytes.max(1));
+    let unit_bytes = options.unit_bytes.unwrap_or_else(|| default_unit_bytes(device));
+    let start = |index: usize| SLICES_OFFSET + index as u64 * slice_bytes;
+    let slices: Vec<ByteRange> =
+        (0..options.slices).map(|index| ByteRange::at(start(index), slice_bytes)).collect();
+    if SliceLayout::new(slices[0], segment_bytes, u64::from(unit_bytes)).is_none() {
+        let needed_bytes = SLICES_OFFSET + options.slices as u64 * SliceLayout::slice_bytes_min();
+        if geometry.size_bytes >= needed_bytes {
+            return Err(CreateError::TooLarge { device: name(), slices: options.slices });
+        }
+        let found_bytes = geometry.size_bytes;
+        return Err(CreateError::TooSmall { device: name(), found_bytes, needed_bytes });
+    }
+    Ok(Superblock {
+        features: Features::default(),
+        sequence: 0,
+        volume: options.volume,
+        cache: options.cache,
+        generation: options.generation,
+        core: options.core,
+        core_bytes,
+        device_bytes: geometry.size_bytes,
+        segment_bytes: segment_bytes as u32,
+        line_bytes: options.line_bytes,
+        unit_bytes,
+        slices,
+    })
+}
+
+/// RAM takes half a kilobyte as readily as four; flash does not, whatever it says.
+fn default_unit_bytes(device: &dyn BlockDevice) -> u32 {
+    let geometry = device.geometry();
+    let is_ram = geometry.stability == Stability::LostOnPower
+        || device.lend(ByteRange::at(0, BLOCK_BYTES)).is_some();
+    if is_ram && geometry.logical_block_bytes == 512 { 512 } else { 4096 }
+}
+
+/// Writes both copies, so that one that is not valid is always one that was damaged or torn.
+async fn write_first_headers(
+    device: &dyn BlockDevice,
+    superblock: &Superblock,
+    slice: u16,
+    layout: &SliceLayout,
+) -> Result<(), DeviceError> {
+    let segments = vec![Sequence(1); layout.segments() as usize];
+    let checkpoint = Checkpoint { segments, entries: Vec::new() };
+    let checkpoint = write_checkpoint(device, layout, 0, &checkpoint).await?;
+    device.flush().await?;
+    let header = SliceHeader {
+        cache: superblock.cache,
+        slice,
+        sequence: 1,
+        epoch: Epoch(0),
+        next_record: Sequence(1),
+        tail: Sequence(1),
+        tail_segment: SegmentIndex(0),
+        head: Position(0),
+        head_segment: SegmentIndex(0),
+        is_clean: true,
+        checkpoint,
+    };
+    for sequence in [0, 1] {
+        let header = SliceHeader { sequence, ..header };
+        let offset = layout.header_offset(sequence as usize);
+        device.write(offset, Buffer::from_slice(&header.encode())).await?;
+    }
+    Ok(())
+}
+
+/// Writes a checkpoint to an area that no valid header refers to. Not flushed.
+pub(crate) async fn write_checkpoint(
+    device: &dyn BlockDevice,
+    layout: &SliceLayout,
+    area: u8,
+    checkpoint: &Checkpoint,
+) -> Result<CheckpointRef, DeviceError> {
+    const PIECE_BYTES: usize = 1 << 20;
+    let mut bytes = checkpoint.encode();
+    let (len, checksum) = (bytes.len() as u64, crate::checksum::crc32c(&bytes));
+    bytes.resize(bytes.len().next_multiple_of(BLOCK_BYTES as usize), 0);
+    let place = layout.checkpoint(area);
+    assert!(bytes.len() as u64 <= place.len(), "checkpoint outgrows its area");
+    for (index, piece) in bytes.chunks(PIECE_BYTES).enumerate() {
+        let offset = place.start() + (index * PIECE_BYTES) as u64;
+        device.submit(Request::write(offset, Buffer::from_slice(piece))).await?;
+    }
+    let entries = checkpoint.entries.len() as u64;
+    Ok(CheckpointRef { area, entries, bytes: len, checksum })
+}

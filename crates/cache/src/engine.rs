@@ -1,0 +1,255 @@
+//! What the paths of one slice share: the devices, the log, the locks, and who waits for what.
+//!
+//! **Invariants**
+//! - Nothing of the log stays borrowed across an await.
+//! - Whoever writes to the core holds the lock on the blocks; the cleaner too. Whoever only writes
+//!   to the log holds none: the order of records is the order of versions.
+
+use crate::append::{Queue, Verdict, Wanted};
+use crate::config::{Mode, SliceConfig};
+use crate::label::CoreLabel;
+use crate::log::{Log, Purpose};
+use crate::types::{BlockRun, CoreBlock, Sequence, SlotIndex};
+use headpond_block::sync::{Access, Notify, RangeGuard, RangeLocks};
+use headpond_block::{
+    BlockDevice, Buffers, DeviceName, Geometry, Outcome, Request, Runtime, Stability,
+};
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+/// One slice at work.
+pub(crate) struct Engine {
+    pub name: DeviceName,
+    pub geometry: Geometry,
+    pub runtime: Runtime,
+    pub cache: Rc<dyn BlockDevice>,
+    pub core: Rc<dyn BlockDevice>,
+    pub label: Option<Rc<dyn CoreLabel>>,
+    pub config: RefCell<SliceConfig>,
+    pub log: RefCell<Log>,
+    pub queue: Queue,
+    pub core_writes: CoreWrites,
+    /// At the core since its last flush, and where in the log it was then.
+    pub written: RefCell<Vec<(CoreBlock, SlotIndex, Sequence)>>,
+    /// Writes past the log that the core has answered, and how many of them it has flushed.
+    pub core_changes: Cell<u64>,
+    pub core_changes_flushed: Cell<u64>,
+    pub cleaning: crate::cleaner::Progress,
+    /// The memory of the cache device may be looked at directly, and is not checked when read.
+    pub lends: bool,
+    pub is_failed: Cell<bool>,
+    /// New requests are refused.
+    pub is_closed: Cell<bool>,
+    /// The tasks of the slice end.
+    pub is_stopping: Cell<bool>,
+    pub busy: Busy,
+    pub is_seal_due: Cell<bool>,
+    pub is_log_flushing: Cell<bool>,
+    pub log_flushed: Notify,
+    pub records_done: Notify,
+    pub segments_unpinned: Notify,
+    pub reclaim_wanted: Notify,
+    pub cleaning_wanted: Notify,
+}
+
+/// Writes to the core: one at a time on each block, and known to readers that want to insert.
+#[derive(Default)]
+pub(crate) struct CoreWrites {
+    locks: RangeLocks,
+    active: RefCell<Vec<BlockRun>>,
+}
+
+/// A write past the log to these blocks of the core is under way.
+pub(crate) struct CoreWrite<'a> {
+    engine: &'a Engine,
+    run: BlockRun,
+    _guard: RangeGuard,
+}
+
+impl CoreWrites {
+    /// The lock alone: for the cleaner, which changes no contents.
+    pub async fn lock(&self, run: BlockRun) -> RangeGuard {
+        self.locks.lock(run.range(), Access::Exclusive).await
+    }
+
+    /// Whether contents are being changed behind the cache's back.
+    pub fn is_changing(&self, run: BlockRun) -> bool {
+        self.active.borrow().iter().any(|active| active.overlaps(run))
+    }
+}
+
+impl Drop for CoreWrite<'_> {
+    fn drop(&mut self) {
+        let mut active = self.engine.core_writes.active.borrow_mut();
+        let place = active.iter().position(|active| *active == self.run);
+        active.swap_remove(place.expect("an active write"));
+        drop(active);
+        self.engine.log.borrow_mut().spoil(self.run);
+    }
+}
+
+impl Engine {
+    /// Takes the lock, and tells readers that the core's contents are about to change.
+    pub async fn begin_core_write(&self, run: BlockRun) -> CoreWrite<'_> {
+        let guard = self.core_writes.lock(run).await;
+        self.core_writes.active.borrow_mut().push(run);
+        self.log.borrow_mut().spoil(run);
+        CoreWrite { engine: self, run, _guard: guard }
+    }
+
+    /// A write to the core that did not come from the log.
+    pub async fn write_core(&self, request: Request) -> Outcome {
+        let outcome = self.core.submit(request).await;
+        // Only now: a flush that began meanwhile did not cover it.
+        self.core_changes.set(self.core_changes.get() + 1);
+        if outcome.is_err() {
+            self.log.borrow_mut().counters.errors.core_write += 1;
+        }
+        outcome
+    }
+
+    pub fn mode(&self) -> Mode {
+        if self.is_failed.get() { Mode::PassThrough } else { self.config.borrow().mode }
+    }
+
+    /// Waits until no record that was formed by now is on its way.
+    pub async fn settle(&self) {
+        let next = self.log.borrow().next();
+        while self.log.borrow().settled() < next {
+            self.records_done.wait().await;
+        }
+    }
+
+    /// Ends the mappings of `blocks` durably.
+    pub async fn entomb(self: &Rc<Self>, blocks: &[CoreBlock], over_dirty: bool) -> Entombed {
+        let mut runs: Vec<BlockRun> = Vec::new();
+        for &block in blocks {
+            match runs.last_mut() {
+                Some(run) if run.end() == block && run.count < 1 << 16 => run.count += 1,
+                _ => runs.push(BlockRun { first: block, count: 1 }),
+            }
+        }
+        for run in runs {
+            if self.is_failed.get() {
+                let mut log = self.log.borrow_mut();
+                log.forget(run);
+                continue;
+            }
+            let purpose = Purpose::Tombstone { over_dirty };
+            let buffers = Buffers::new();
+            let wanted = Wanted { run, purpose, buffers, is_promise: true, guard: None };
+            match self.append(wanted).await {
+                Verdict::Written => {}
+                Verdict::Spoiled => return Entombed::Spoiled,
+                Verdict::Failed | Verdict::FullOfDirty => {
+                    if let Err(error) = self.fail().await {
+                        return Entombed::Failed(error);
+                    }
+                    let mut log = self.log.borrow_mut();
+                    log.forget(run);
+                }
+            }
+        }
+        Entombed::Done
+    }
+
+    /// The cache device can record nothing more: from here on it is only read, and its next open
+    /// will be refused.
+    ///
+    /// # Errors
+    /// Where not even the core's label could be written: then nothing may be acknowledged.
+    pub async fn fail(&self) -> Outcome {
+        if let Some(label) = &self.label {
+            label.disown_cache().await?;
+        }
+        self.is_failed.set(true);
+        Ok(())
+    }
+
+    /// Puts void records in the place of failed ones, in a task of its own.
+    pub fn void_failed_records(self: &Rc<Self>) {
+        let engine = Rc::clone(self);
+        drop(self.runtime.spawn(async move { engine.write_voids().await }));
+    }
+
+    async fn write_voids(self: Rc<Self>) {
+        loop {
+            let wanted = self.log.borrow().void_wanted();
+            let Some(sequence) = wanted else { break };
+            let request = self.log.borrow_mut().form_void(sequence);
+            let is_void = match request {
+                Ok(request) => self.cache.submit(request).await.is_ok(),
+                Err(_) => false,
+            };
+            if !is_void && self.fail().await.is_err() {
+                // Flushes go on failing, for the mark cannot pass the record.
+                self.is_failed.set(true);
+            }
+            self.log.borrow_mut().void_done(sequence);
+            self.records_done.notify_all();
+        }
+    }
+
+    /// Whether a flush of the cache device saves anything.
+    pub fn cache_is_volatile(&self) -> bool {
+        self.cache.geometry().stability == Stability::LostOnPower
+    }
+
+    /// Counts a reader of a segment, which is not reused until the reader is gone.
+    pub fn pin(self: &Rc<Self>, slot: SlotIndex) -> Pin {
+        let mut log = self.log.borrow_mut();
+        let segment = log.layout.segment_of_slot(slot);
+        log.ring.pin(segment);
+        drop(log);
+        Pin { engine: Rc::clone(self), segment }
+    }
+}
+
+/// Requests in tasks of their own, which a stop waits for. Clones count together.
+#[derive(Clone, Default)]
+pub(crate) struct Busy(Rc<(Cell<u64>, Notify)>);
+
+pub(crate) struct BusyGuard(Busy);
+
+impl Busy {
+    pub fn begin(&self) -> BusyGuard {
+        self.0.0.set(self.0.0.get() + 1);
+        BusyGuard(self.clone())
+    }
+
+    pub async fn until_idle(&self) {
+        while self.0.0.get() > 0 {
+            self.0.1.wait().await;
+        }
+    }
+}
+
+impl Drop for BusyGuard {
+    fn drop(&mut self) {
+        let (count, ended) = &*self.0.0;
+        count.set(count.get() - 1);
+        ended.notify_all();
+    }
+}
+
+/// How a durable end of mappings went.
+pub(crate) enum Entombed {
+    Done,
+    /// Somebody wrote to the blocks meanwhile.
+    Spoiled,
+    Failed(headpond_block::DeviceError),
+}
+
+/// Keeps a segment from being reused.
+pub(crate) struct Pin {
+    engine: Rc<Engine>,
+    segment: crate::types::SegmentIndex,
+}
+
+impl Drop for Pin {
+    fn drop(&mut self) {
+        if self.engine.log.borrow_mut().ring.unpin(self.segment) {
+            self.engine.segments_unpinned.notify_all();
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! Why a cache cannot be made, opened, changed or stopped.
+
+use crate::format::FormatError;
+use headpond_block::{DeviceError, DeviceName};
+use uuid::Uuid;
+
+/// Why a device cannot be made a cache. Nothing usable was written.
+#[derive(Debug, thiserror::Error)]
+pub enum CreateError {
+    #[error("{device} is too small for a cache: {found_bytes} bytes, {needed_bytes} are needed")]
+    TooSmall { device: DeviceName, found_bytes: u64, needed_bytes: u64 },
+    #[error("{device} is too large for {slices} slices; use more slices")]
+    TooLarge { device: DeviceName, slices: usize },
+    #[error("{slices} slices: a cache has 1 to 64")]
+    SliceCount { slices: usize },
+    #[error("lines of {line_bytes} bytes: 4096 is the only line size of this version")]
+    LineSize { line_bytes: u32 },
+    #[error("the core has {core_bytes} bytes, which is no multiple of 4096 below 4 PiB")]
+    CoreSize { core_bytes: u64 },
+    #[error("writing the cache failed: {0}")]
+    Device(#[from] DeviceError),
+}
+
+/// Why a cache cannot be used. Nothing was changed.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    #[error("{device} carries no cache: {source}")]
+    NoCache { device: DeviceName, source: FormatError },
+    #[error("{device}: no usable copy of the header of slice {slice}: {source}")]
+    NoSlice { device: DeviceName, slice: u16, source: FormatError },
+    #[error(
+        "{device}: the newest header of slice {slice} that can be read is of epoch {found}, but its \
+         log has records of epoch {expected}: a newer header is damaged, and without it the slice \
+         would go back to an older state"
+    )]
+    StaleHeader { device: DeviceName, slice: u16, expected: u64, found: u64 },
+    #[error("{device}: the checkpoint of slice {slice} is damaged: {detail}")]
+    Checkpoint { device: DeviceName, slice: u16, detail: String },
+    #[error(
+        "{device} belongs to volume {found}, not to {expected}; attach the cache of {expected}"
+    )]
+    ForeignVolume { device: DeviceName, expected: Uuid, found: Uuid },
+    #[error(
+        "{device} has generation {found}, but its core has {expected}: the core was changed without \
+         this cache, whose contents are out of date"
+    )]
+    Generation { device: DeviceName, expected: u64, found: u64 },
+    #[error("{device} serves a core of {expected_bytes} bytes, this one has {found_bytes}")]
+    CoreSize { device: DeviceName, expected_bytes: u64, found_bytes: u64 },
+    #[error("{device} has {found_bytes} bytes, the cache was made for {expected_bytes}")]
+    DeviceSize { device: DeviceName, expected_bytes: u64, found_bytes: u64 },
+    #[error("{device}: the cache has no slice {slice}")]
+    SliceIndex { device: DeviceName, slice: u16 },
+    #[error(
+        "{device} loses its contents with the power, so write-back is refused; use write-through, or \
+         allow it expressly"
+    )]
+    Volatile { device: DeviceName },
+    #[error(
+        "{device}: {records} records that a flush promised are missing, and what they held is not \
+         known: the device lost flushed data"
+    )]
+    LostRecords { device: DeviceName, records: u64 },
+    #[error("the cache and its core cannot be used together: {detail}")]
+    Unfit { detail: &'static str },
+    #[error(transparent)]
+    Device(#[from] DeviceError),
+}
+
+/// Why a setting was refused. The old one holds.
+#[derive(Debug, thiserror::Error)]
+pub enum ModeError {
+    #[error("{device} loses its contents with the power, so write-back is refused without force")]
+    Volatile { device: DeviceName },
+    #[error("{device} failed; the cache stays in pass-through")]
+    Failed { device: DeviceName },
+}
+
+/// Why the dirty data is not all at the core. What could not be cleaned stays dirty.
+#[derive(Debug, thiserror::Error)]
+pub enum CleanError {
+    #[error("{blocks} blocks stay dirty: {source}")]
+    Core { blocks: u64, source: DeviceError },
+}
+
+/// Why a slice could not be stopped cleanly. The next open recovers it.
+#[derive(Debug, thiserror::Error)]
+pub enum StopError {
+    #[error("the state of slice {slice} could not be saved: {source}")]
+    Device { slice: u16, source: DeviceError },
+    #[error("slice {slice} has been stopped already")]
+    Stopped { slice: u16 },
+}

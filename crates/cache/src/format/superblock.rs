@@ -1,0 +1,241 @@
+//! The superblock of a cache device: which cache this is, whom it serves, where its slices lie.
+
+use super::FormatError;
+use super::bytes::{get_u16, get_u32, get_u64, get_uuid, put_u16, put_u32, put_u64, put_uuid};
+use crate::checksum::crc32c;
+use crate::layout::SliceLayout;
+use headpond_block::{BLOCK_BYTES, ByteRange};
+use uuid::Uuid;
+
+pub const MAGIC: u64 = u64::from_le_bytes(*b"HPCACHE\0");
+pub const VERSION: u32 = 1;
+pub const SUPERBLOCK_BYTES: usize = 4096;
+/// Where the two copies lie; a write goes to copy `sequence mod 2`.
+pub const COPY_OFFSETS: [u64; 2] = [0, 64 << 10];
+/// The first slice starts here at the earliest.
+pub const SLICES_OFFSET: u64 = 1 << 20;
+pub const SLICES_MAX: usize = 64;
+/// Largest core: its blocks have 40-bit numbers.
+pub const CORE_BYTES_MAX: u64 = 1 << 52;
+
+const WHAT: &str = "cache superblock";
+const TABLE_AT: usize = 256;
+
+/// Feature flags; unknown ones are ignored, forbid writing, or forbid use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Features {
+    pub compat: u64,
+    pub ro_compat: u64,
+    pub incompat: u64,
+}
+
+/// What a cache belongs to and how it is cut.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Superblock {
+    pub features: Features,
+    pub sequence: u64,
+    pub volume: Uuid,
+    pub cache: Uuid,
+    /// Must equal the generation on the core's label.
+    pub generation: u64,
+    pub core: Uuid,
+    pub core_bytes: u64,
+    pub device_bytes: u64,
+    pub segment_bytes: u32,
+    pub line_bytes: u32,
+    /// Alignment of records: 512 or 4096.
+    pub unit_bytes: u32,
+    pub slices: Vec<ByteRange>,
+}
+
+impl Superblock {
+    pub fn encode(&self) -> Vec<u8> {
+        assert!(self.slices.len() <= SLICES_MAX);
+        let mut bytes = vec![0; SUPERBLOCK_BYTES];
+        put_u64(&mut bytes, 0, MAGIC);
+        put_u32(&mut bytes, 12, VERSION);
+        put_u64(&mut bytes, 16, self.features.compat);
+        put_u64(&mut bytes, 24, self.features.ro_compat);
+        put_u64(&mut bytes, 32, self.features.incompat);
+        put_u64(&mut bytes, 40, self.sequence);
+        put_uuid(&mut bytes, 48, self.volume);
+        put_uuid(&mut bytes, 64, self.cache);
+        put_u64(&mut bytes, 80, self.generation);
+        put_uuid(&mut bytes, 88, self.core);
+        put_u64(&mut bytes, 104, self.core_bytes);
+        put_u64(&mut bytes, 112, self.device_bytes);
+        put_u32(&mut bytes, 120, self.segment_bytes);
+        put_u32(&mut bytes, 124, self.line_bytes);
+        put_u32(&mut bytes, 128, self.unit_bytes);
+        put_u16(&mut bytes, 132, self.slices.len() as u16);
+        for (index, slice) in self.slices.iter().enumerate() {
+            put_u64(&mut bytes, TABLE_AT + 16 * index, slice.start());
+            put_u64(&mut bytes, TABLE_AT + 16 * index + 8, slice.len());
+        }
+        let checksum = crc32c(&bytes[12..]);
+        put_u32(&mut bytes, 8, checksum);
+        bytes
+    }
+
+    /// # Errors
+    /// Where the bytes are no superblock, a damaged one, or one that this program does not know.
+    pub fn decode(bytes: &[u8]) -> Result<Self, FormatError> {
+        check(bytes)?;
+        let malformed = |detail| FormatError::Malformed { what: WHAT, detail };
+        let device_bytes = get_u64(bytes, 112);
+        let superblock = Self {
+            features: features(bytes),
+            sequence: get_u64(bytes, 40),
+            volume: get_uuid(bytes, 48),
+            cache: get_uuid(bytes, 64),
+            generation: get_u64(bytes, 80),
+            core: get_uuid(bytes, 88),
+            core_bytes: get_u64(bytes, 104),
+            device_bytes,
+            segment_bytes: get_u32(bytes, 120),
+            line_bytes: get_u32(bytes, 124),
+            unit_bytes: get_u32(bytes, 128),
+            slices: slices(bytes, device_bytes).map_err(malformed)?,
+        };
+        superblock.check_sizes().map_err(malformed)?;
+        Ok(superblock)
+    }
+
+    /// Whether the sizes are possible and fit each other; says what does not.
+    fn check_sizes(&self) -> Result<(), &'static str> {
+        let Self { unit_bytes, segment_bytes, core_bytes, .. } = *self;
+        if u64::from(self.line_bytes) != BLOCK_BYTES {
+            return Err("lines are not of 4096 bytes");
+        }
+        if !(1..=CORE_BYTES_MAX).contains(&core_bytes) || !core_bytes.is_multiple_of(BLOCK_BYTES) {
+            return Err("impossible core size");
+        }
+        if !matches!(unit_bytes, 512 | 4096) {
+            return Err("record unit is neither 512 nor 4096");
+        }
+        if !segment_bytes.is_power_of_two() || !(1 << 16..=1 << 26).contains(&segment_bytes) {
+            return Err("impossible segment size");
+        }
+        let fits = |&slice: &ByteRange| {
+            SliceLayout::new(slice, segment_bytes.into(), unit_bytes.into()).is_some()
+        };
+        if self.slices.iter().all(fits) { Ok(()) } else { Err("a slice does not fit its segments") }
+    }
+}
+
+/// The table of slices, which rise and do not overlap.
+fn slices(bytes: &[u8], device_bytes: u64) -> Result<Vec<ByteRange>, &'static str> {
+    let count = usize::from(get_u16(bytes, 132));
+    if !(1..=SLICES_MAX).contains(&count) {
+        return Err("impossible number of slices");
+    }
+    let mut slices = Vec::with_capacity(count);
+    let mut free_from = SLICES_OFFSET;
+    for index in 0..count {
+        let at = TABLE_AT + 16 * index;
+        let slice = ByteRange::new(get_u64(bytes, at), get_u64(bytes, at + 8))
+            .filter(|slice| slice.is_aligned(BLOCK_BYTES) && slice.end() <= device_bytes)
+            .ok_or("slice outside the device")?;
+        if slice.start() < free_from {
+            return Err("slices overlap");
+        }
+        free_from = slice.end();
+        slices.push(slice);
+    }
+    Ok(slices)
+}
+
+fn features(bytes: &[u8]) -> Features {
+    Features {
+        compat: get_u64(bytes, 16),
+        ro_compat: get_u64(bytes, 24),
+        incompat: get_u64(bytes, 32),
+    }
+}
+
+fn check(bytes: &[u8]) -> Result<(), FormatError> {
+    if bytes.len() < SUPERBLOCK_BYTES {
+        return Err(FormatError::Malformed { what: WHAT, detail: "too short" });
+    }
+    let magic = get_u64(bytes, 0);
+    if magic != MAGIC {
+        return Err(FormatError::Magic { what: WHAT, found: magic });
+    }
+    let (expected, found) = (get_u32(bytes, 8), crc32c(&bytes[12..SUPERBLOCK_BYTES]));
+    if expected != found {
+        return Err(FormatError::Checksum { what: WHAT, expected, found });
+    }
+    let version = get_u32(bytes, 12);
+    if version > VERSION {
+        return Err(FormatError::Version { what: WHAT, found: version, known: VERSION });
+    }
+    let features = features(bytes);
+    let unknown = features.incompat | features.ro_compat;
+    if unknown != 0 {
+        return Err(FormatError::Features { what: WHAT, unknown });
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn example() -> Superblock {
+        Superblock {
+            features: Features::default(),
+            sequence: 4,
+            volume: Uuid::from_u128(1),
+            cache: Uuid::from_u128(2),
+            generation: 3,
+            core: Uuid::from_u128(4),
+            core_bytes: 1 << 40,
+            device_bytes: 1 << 30,
+            segment_bytes: 1 << 20,
+            line_bytes: 4096,
+            unit_bytes: 512,
+            slices: vec![ByteRange::at(1 << 20, 1 << 28), ByteRange::at(1 << 29, 1 << 28)],
+        }
+    }
+
+    #[test]
+    fn what_is_encoded_is_decoded() {
+        assert_eq!(Superblock::decode(&example().encode()).unwrap(), example());
+    }
+
+    #[test]
+    fn unknown_incompat_feature_is_refused_and_named() {
+        let features = Features { incompat: 1 << 9, ..Features::default() };
+        let newer = Superblock { features, ..example() };
+        let refused = Superblock::decode(&newer.encode());
+        assert_eq!(refused, Err(FormatError::Features { what: WHAT, unknown: 1 << 9 }));
+    }
+
+    #[test]
+    fn sizes_that_do_not_fit_each_other_are_refused() {
+        let one = |start, len| vec![ByteRange::at(start, len)];
+        let wrong = [
+            (
+                Superblock { segment_bytes: 1 << 26, ..example() },
+                "a slice does not fit its segments",
+            ),
+            (Superblock { slices: one(0, 1 << 28), ..example() }, "slices overlap"),
+            (Superblock { line_bytes: 8192, ..example() }, "lines are not of 4096 bytes"),
+            (Superblock { core_bytes: CORE_BYTES_MAX + 4096, ..example() }, "impossible core size"),
+        ];
+        for (superblock, detail) in wrong {
+            let refused = Superblock::decode(&superblock.encode());
+            assert_eq!(refused, Err(FormatError::Malformed { what: WHAT, detail }));
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_flipped_bit_is_noticed(bit in 0usize..4096 * 8) {
+            let mut bytes = example().encode();
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            prop_assert!(Superblock::decode(&bytes).is_err());
+        }
+    }
+}

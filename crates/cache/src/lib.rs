@@ -1,0 +1,52 @@
+//! The cache: a log on a fast device in front of a slow one.
+//!
+//! A volume is cut into slices; each [`Slice`] has a log and a line map of its own on the cache
+//! device and is a block device over its extents of the core. `docs/format.md` says what lies on
+//! the device.
+//!
+//! 1. Pure: the codecs (`format`), `layout`, `line_map`, `dirty_index`, `ring`, `log`, `replay`,
+//!    `pace`.
+//! 2. Async: one file for each path in `paths`; `append` (the queue before the log), `cleaner`,
+//!    `reclaim`, `recover`, and `slice` above them all.
+//!
+//! **Invariants**: the laws of the log.
+//! - A version counts until a durable tombstone ends it or its segment is below the tail.
+//! - What a flush promised is read back, or reading fails; it is never replaced by anything older.
+//! - The core is written under the lock on the blocks; what it lacks is in the log.
+//!
+//! **Not here**: arrays, the parity of what is cleaned, real or virtual devices, the cut into
+//! slices.
+
+mod append;
+mod checksum;
+mod cleaner;
+mod config;
+mod create;
+mod dirty_index;
+mod engine;
+mod error;
+mod fill;
+pub mod format;
+mod label;
+mod layout;
+mod line_map;
+mod log;
+mod pace;
+mod paths;
+mod reclaim;
+mod recover;
+mod replay;
+mod ring;
+mod slice;
+mod stats;
+mod types;
+
+pub use config::{CleaningConfig, CleaningPolicy, Mode, SliceConfig};
+pub use create::{CreateOptions, create, load, wipe, write_superblock};
+pub use error::{CleanError, CreateError, ModeError, OpenError, StopError};
+pub use format::superblock::Superblock;
+pub use label::CoreLabel;
+pub use recover::Recovery;
+pub use slice::{Expected, Foundation, Slice};
+pub use stats::{BypassReason, BypassStats, Counters, ErrorStats, RequestStats, SliceStats};
+pub use types::{BlockRun, CoreBlock, Epoch, Position, SegmentIndex, Sequence};

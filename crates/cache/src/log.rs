@@ -1,0 +1,532 @@
+//! The log of a slice in memory: forms records, maps their blocks, keeps account of what is stable.
+//!
+//! Lifecycle of a record: 1. [`Log::form`] takes places at the head, maps the blocks as pending and
+//! answers the device write; 2. the caller carries the write out; 3. [`Log::complete`] publishes
+//! the blocks, or takes them back.
+//!
+//! **Invariants**
+//! - The order in which records are formed is the order of versions, in memory and at replay.
+//! - The flush mark never passes a record that is on its way, or that failed and is not yet void.
+//! - Clients never take the last segments: tombstones and reclaim can always go on.
+//!
+//! **Not here**: I/O, waiting, who is served next.
+
+mod reinsert;
+mod stability;
+
+pub use reinsert::Reinsertion;
+
+use crate::checksum::push_block_checksums;
+use crate::dirty_index::DirtyIndex;
+use crate::format::record::{self, Draft, Entry, EntryKind, Promises};
+use crate::layout::SliceLayout;
+use crate::line_map::{LineMap, Marks, State, Version};
+use crate::ring::Ring;
+use crate::stats::Counters;
+use crate::types::{BlockRun, CoreBlock, Epoch, Position, SegmentIndex, Sequence};
+use headpond_block::{BLOCK_BYTES, Buffer, Buffers, Request, RequestFlags};
+use std::cell::Cell;
+use std::collections::{BTreeSet, VecDeque};
+use std::rc::Rc;
+use uuid::Uuid;
+
+/// Segments that new data may not take: for tombstones, reclaim, and the next open.
+pub const RESERVE_FOR_CLIENTS: u32 = 4;
+const RESERVE_FOR_TOMBSTONES: u32 = 2;
+/// Segments that do not count as usable: the reserve, the head and one being reclaimed.
+const UNUSABLE_SEGMENTS: u64 = RESERVE_FOR_CLIENTS as u64 + 2;
+/// Share of the usable segments that dirty data may fill; the rest keeps reclaim cheap.
+const USABLE_PERCENT: u64 = 88;
+
+/// A descriptor without entries fits the smallest unit.
+const HEADER_UNITS: u64 = 1;
+
+/// What an append is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    WriteBack,
+    /// Goes to the core as well; the caller moves the blocks on when the core has them.
+    WriteThrough,
+    ReadInsert,
+    /// Ends all versions of the blocks. Unless `over_dirty`, refused where the core lacks one.
+    Tombstone {
+        over_dirty: bool,
+    },
+}
+
+/// A read of the core whose result becomes wrong when its blocks are written meanwhile.
+#[derive(Debug)]
+pub struct Fill {
+    run: BlockRun,
+    spoiled: Cell<bool>,
+}
+
+/// One part of a record to be formed.
+#[derive(Clone, Copy)]
+pub struct Intake<'a> {
+    pub run: BlockRun,
+    pub purpose: Purpose,
+    /// Whole blocks; empty for tombstones.
+    pub buffers: &'a Buffers,
+    /// The record is acknowledged as stable.
+    pub is_promise: bool,
+    pub guard: Option<&'a Rc<Fill>>,
+}
+
+/// Why an intake cannot go into a record now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// What the caller knew about the blocks no longer holds.
+    Spoiled,
+    FullOfDirty,
+    /// No room in the log until reclaim has made some.
+    NoSpace,
+}
+
+/// A record that is to be written.
+pub struct Formed {
+    pub sequence: Sequence,
+    pub request: Request,
+    pub data: Position,
+    pub blocks: u32,
+    /// Stable when it is acknowledged.
+    pub is_promise: bool,
+    descriptor: Buffer,
+}
+
+/// What is mapped of a run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Survey {
+    pub mapped: u64,
+    /// The core lacks them or has not flushed them.
+    pub unsafe_at_core: u64,
+    pub dirty: u64,
+    pub pending: u64,
+}
+
+/// Which cache, slice and life the records belong to.
+#[derive(Clone, Copy, Debug)]
+pub struct Identity {
+    pub cache: Uuid,
+    pub slice: u16,
+    pub epoch: Epoch,
+}
+
+pub struct Log {
+    pub map: LineMap,
+    pub dirty: DirtyIndex,
+    pub ring: Ring,
+    pub layout: SliceLayout,
+    pub counters: Counters,
+    /// Promised and damaged; reads fail until they are overwritten.
+    pub lost: BTreeSet<CoreBlock>,
+    /// Lost when the epoch began: what replaced them must outlive the epoch.
+    pub lost_at_start: BTreeSet<CoreBlock>,
+    identity: Identity,
+    draft: Draft,
+    next: Sequence,
+    /// The tail that new records carry.
+    tail: Sequence,
+    flush_mark: Sequence,
+    /// Newest record with entries, and the mark that the newest record carries.
+    newest_data: Sequence,
+    carried_mark: Sequence,
+    promises: Promises,
+    carried_promise: Sequence,
+    /// Up to here the log is stable: the head when the last flush began.
+    stable: (SegmentIndex, Position),
+    /// Records from the oldest unfinished one on, and whether each is done.
+    window: VecDeque<bool>,
+    in_flight: u32,
+    voids: Vec<Sequence>,
+    fills: Vec<Rc<Fill>>,
+    spare: Vec<Buffer>,
+    dirty_max: u64,
+    written_max: u64,
+    has_opened_segment: bool,
+}
+
+impl Log {
+    pub fn new(
+        identity: Identity,
+        layout: SliceLayout,
+        ring: Ring,
+        next: Sequence,
+        tail: Sequence,
+        core_blocks: u64,
+    ) -> Self {
+        let usable_segments = u64::from(layout.segments()) - UNUSABLE_SEGMENTS;
+        // At worst each record that reclaim writes costs a block for its descriptor.
+        let record = layout.record_blocks_max() as u64;
+        let slots = usable_segments * layout.slots_per_segment() * record / (record + 1);
+        let usable = slots * USABLE_PERCENT / 100;
+        let mark = Sequence(next.0 - 1);
+        Self {
+            map: LineMap::new(layout.slots()),
+            dirty: DirtyIndex::new(core_blocks, u64::from(layout.slots())),
+            stable: (ring.head(), ring.position()),
+            ring,
+            layout,
+            counters: Counters::default(),
+            lost: BTreeSet::new(),
+            lost_at_start: BTreeSet::new(),
+            identity,
+            draft: Draft::default(),
+            next,
+            tail,
+            flush_mark: mark,
+            newest_data: mark,
+            carried_mark: mark,
+            promises: Promises::default(),
+            carried_promise: Sequence(0),
+            window: VecDeque::new(),
+            in_flight: 0,
+            voids: Vec::new(),
+            fills: Vec::new(),
+            spare: Vec::new(),
+            dirty_max: usable,
+            written_max: usable / 16,
+            has_opened_segment: false,
+        }
+    }
+
+    pub fn next(&self) -> Sequence {
+        self.next
+    }
+
+    pub fn identity(&self) -> Identity {
+        self.identity
+    }
+
+    /// Whether a segment was opened since this was asked last: time to look after reclaim.
+    pub fn take_opened(&mut self) -> bool {
+        std::mem::take(&mut self.has_opened_segment)
+    }
+
+    /// Whether new data finds no segment.
+    pub fn is_out_of_space(&self) -> bool {
+        self.ring.free() <= RESERVE_FOR_CLIENTS
+    }
+
+    pub fn epoch(&self) -> Epoch {
+        self.identity.epoch
+    }
+
+    pub fn in_flight(&self) -> u32 {
+        self.in_flight
+    }
+
+    pub fn dirty_max(&self) -> u64 {
+        self.dirty_max
+    }
+
+    /// Dirty blocks, those on their way to the log included.
+    pub fn dirty_now(&self) -> u64 {
+        let counts = self.map.counts();
+        counts.dirty + counts.pending_dirty
+    }
+
+    /// Whether so many blocks more may become dirty.
+    pub fn has_slack(&self, blocks: u64) -> bool {
+        self.dirty_now() + blocks <= self.dirty_max
+    }
+
+    pub fn survey(&self, run: BlockRun) -> Survey {
+        let mut survey = Survey::default();
+        for version in run.blocks().filter_map(|block| self.map.newest(block)) {
+            survey.mapped += 1;
+            survey.unsafe_at_core += u64::from(version.is_unsafe_at_core());
+            survey.dirty += u64::from(version.target == State::Dirty);
+            survey.pending += u64::from(version.state == State::Pending);
+        }
+        survey
+    }
+
+    /// The mapped blocks of a run, in any order; as fast as the smaller of run and map.
+    pub fn mapped_in(&self, run: BlockRun) -> Vec<CoreBlock> {
+        if run.count <= u64::from(self.layout.slots()) {
+            return run.blocks().filter(|block| self.map.newest(*block).is_some()).collect();
+        }
+        let inside = |block: &CoreBlock| run.first <= *block && *block < run.end();
+        let mut blocks: Vec<_> =
+            self.map.iter().map(|version| version.block).filter(inside).collect();
+        blocks.sort_unstable();
+        blocks.dedup();
+        blocks
+    }
+
+    /// Whether a block of the run is damaged.
+    pub fn is_lost_in(&self, run: BlockRun) -> bool {
+        !self.lost.is_empty() && self.lost.range(run.first..run.end()).next().is_some()
+    }
+
+    /// Drops the mappings of a run from memory only: for a cache that will not be opened again.
+    pub fn forget(&mut self, run: BlockRun) {
+        for block in run.blocks() {
+            self.map.remove_block(block);
+            self.lost.remove(&block);
+        }
+    }
+
+    /// Checks what is cheap to check only now and then; for tests and simulation.
+    ///
+    /// # Panics
+    /// Where an invariant does not hold.
+    pub fn self_check(&self) {
+        self.map.self_check();
+        assert!(self.ring.free() + self.ring.used() == self.layout.segments());
+        let is_used = |slot| {
+            let segments = self.layout.segments();
+            let segment = self.layout.segment_of_slot(slot).0;
+            (segment + segments - self.ring.tail().0) % segments < self.ring.used()
+        };
+        assert!(self.map.iter().all(|version| is_used(version.slot)), "mapped in a free segment");
+    }
+
+    pub fn begin_fill(&mut self, run: BlockRun) -> Rc<Fill> {
+        let fill = Rc::new(Fill { run, spoiled: Cell::new(false) });
+        self.fills.push(Rc::clone(&fill));
+        fill
+    }
+
+    pub fn end_fill(&mut self, fill: &Rc<Fill>) {
+        self.fills.retain(|other| !Rc::ptr_eq(other, fill));
+    }
+
+    /// What is being read from the core for these blocks is not to be inserted.
+    pub fn spoil(&mut self, run: BlockRun) {
+        for fill in self.fills.iter().filter(|fill| fill.run.overlaps(run)) {
+            fill.spoiled.set(true);
+        }
+    }
+
+    /// Whether an intake may go into a record, as far as its blocks are concerned.
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn admit(&self, intake: &Intake, survey: Survey) -> Result<(), Refusal> {
+        if intake.guard.is_some_and(|guard| guard.spoiled.get()) {
+            return Err(Refusal::Spoiled);
+        }
+        match intake.purpose {
+            Purpose::WriteBack => {
+                let new = intake.run.count - survey.dirty;
+                let counts = self.map.counts();
+                let dirty = self.dirty_now() + new;
+                let full = dirty > self.dirty_max
+                    || dirty + counts.written > self.dirty_max + self.written_max;
+                if new > 0 && full { Err(Refusal::FullOfDirty) } else { Ok(()) }
+            }
+            Purpose::ReadInsert if survey.mapped > 0 => Err(Refusal::Spoiled),
+            Purpose::Tombstone { over_dirty: false } if survey.unsafe_at_core > 0 => {
+                Err(Refusal::Spoiled)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Forms one record of all intakes, which were admitted and fit together (`fits`).
+    ///
+    /// # Errors
+    /// `NoSpace`; nothing was changed.
+    pub fn form(&mut self, intakes: &[Intake]) -> Result<Formed, Refusal> {
+        let (mut blocks, mut is_promise, mut reserve) = (0, false, RESERVE_FOR_TOMBSTONES);
+        self.draft.clear();
+        for intake in intakes {
+            let kind = self.kind_of(intake);
+            let count = u32::try_from(intake.run.count).expect("fits a record");
+            let entry = Entry { first: intake.run.first, count, kind, birth: None };
+            assert!(self.draft.push_entry(entry), "record outgrows its descriptor");
+            if kind.carries_data() {
+                blocks += count;
+                reserve = RESERVE_FOR_CLIENTS;
+            }
+            is_promise |= intake.is_promise;
+        }
+        let descriptor_units = self.take_room(self.descriptor_units(blocks), blocks, reserve)?;
+        for intake in intakes.iter().filter(|intake| !intake.buffers.is_empty()) {
+            push_block_checksums(intake.buffers, &mut self.draft.checksums);
+        }
+        let data = Position(self.ring.position().0 + descriptor_units);
+        let mut index = 0;
+        for intake in intakes {
+            self.map_intake(intake, data, &mut index);
+        }
+        let parts = intakes.iter().map(|intake| intake.buffers);
+        Ok(self.seal_off(data, blocks, is_promise, parts))
+    }
+
+    /// The record has been written, or not.
+    pub fn complete(&mut self, formed: &Formed, is_written: bool) {
+        let each = self.layout.units_per_block();
+        for index in 0..u64::from(formed.blocks) {
+            let (slot, _) = self.layout.slot_at(Position(formed.data.0 + index * each));
+            if !is_written {
+                self.map.remove(slot);
+            } else if self.map.publish(slot) && !self.lost.is_empty() {
+                let block = self.map.version(slot).block;
+                self.lost.remove(&block);
+            }
+        }
+        if !is_written {
+            self.voids.push(formed.sequence);
+        } else if formed.is_promise {
+            self.promises.add(formed.sequence);
+        }
+        let oldest = self.next.0 - self.window.len() as u64;
+        self.window[(formed.sequence.0 - oldest) as usize] = true;
+        while self.window.front() == Some(&true) {
+            self.window.pop_front();
+        }
+        self.in_flight -= 1;
+        self.spare.push(formed.descriptor.clone());
+    }
+
+    /// Whether one more intake fits a record that holds `entries` and `blocks` already.
+    pub fn fits(&self, entries: usize, blocks: u64, intake: &Intake) -> bool {
+        let adds = if intake.buffers.is_empty() { 0 } else { intake.run.count };
+        (entries + 1) * 8 <= record::ENTRY_BYTES_MAX
+            && blocks + adds <= self.layout.record_blocks_max() as u64
+    }
+
+    fn kind_of(&self, intake: &Intake) -> EntryKind {
+        match intake.purpose {
+            Purpose::WriteBack => EntryKind::Dirty,
+            Purpose::ReadInsert => EntryKind::ReadInsert,
+            Purpose::Tombstone { .. } => EntryKind::Tombstone,
+            // Over a block that the core lacks the new version may be all there is after a cut.
+            Purpose::WriteThrough if self.survey(intake.run).unsafe_at_core > 0 => EntryKind::Dirty,
+            Purpose::WriteThrough => EntryKind::WrittenThrough,
+        }
+    }
+
+    /// Units of the descriptor that is being drafted, with so many data blocks.
+    fn descriptor_units(&self, blocks: u32) -> u64 {
+        let bytes = self.draft.encoded_bytes(blocks as usize) as u64;
+        bytes.div_ceil(self.layout.unit_bytes())
+    }
+
+    /// Opens a segment where the record does not fit the head; answers the descriptor's units.
+    fn take_room(&mut self, units: u64, blocks: u32, reserve: u32) -> Result<u64, Refusal> {
+        // A segment that was opened from the reserve is not for those who may not touch the
+        // reserve.
+        if self.ring.free() < reserve {
+            return Err(Refusal::NoSpace);
+        }
+        if self.ring.room() < units + u64::from(blocks) * self.layout.units_per_block() {
+            if self.ring.free() <= reserve {
+                return Err(Refusal::NoSpace);
+            }
+            self.ring.open_next(&self.layout, self.next);
+            self.has_opened_segment = true;
+        }
+        Ok(units)
+    }
+
+    fn map_intake(&mut self, intake: &Intake, data: Position, index: &mut u64) {
+        self.spoil_others(intake);
+        for block in intake.run.blocks() {
+            let (target, is_indexed) = match intake.purpose {
+                Purpose::Tombstone { .. } => {
+                    self.map.remove_block(block);
+                    self.lost.remove(&block);
+                    self.counters.tombstone_blocks += 1;
+                    continue;
+                }
+                Purpose::WriteBack => (State::Dirty, true),
+                Purpose::WriteThrough => (State::Dirty, false),
+                Purpose::ReadInsert => (State::Clean, false),
+            };
+            let each = self.layout.units_per_block();
+            let (slot, unit) = self.layout.slot_at(Position(data.0 + *index * each));
+            let (state, checksum) = (State::Pending, self.draft.checksums[*index as usize]);
+            let marks = self.inherited_marks(block, is_indexed);
+            self.map.insert(Version { slot, block, state, target, unit, checksum, marks });
+            *index += 1;
+        }
+    }
+
+    fn spoil_others(&mut self, intake: &Intake) {
+        if self.fills.is_empty() || intake.purpose == Purpose::ReadInsert {
+            return;
+        }
+        for fill in self.fills.iter().filter(|fill| fill.run.overlaps(intake.run)) {
+            if intake.guard.is_none_or(|own| !Rc::ptr_eq(own, fill)) {
+                fill.spoiled.set(true);
+            }
+        }
+    }
+
+    /// A version that follows a dirty one takes over its place in the index and its parity debt.
+    fn inherited_marks(&mut self, block: CoreBlock, is_indexed: bool) -> Marks {
+        let older = self.map.newest(block).filter(|older| older.target == State::Dirty);
+        let older = older.map_or(Marks::NONE, |older| older.marks);
+        let mut marks = Marks::NONE;
+        if older.contains(Marks::REPLAYED) {
+            marks = marks | Marks::REPLAYED;
+        }
+        if is_indexed {
+            if !older.contains(Marks::INDEXED) {
+                self.dirty.push(block);
+            }
+            marks = marks | Marks::INDEXED;
+        }
+        marks
+    }
+
+    /// Writes the descriptor, moves the head on and makes the device write.
+    fn seal_off<'a>(
+        &mut self,
+        data: Position,
+        blocks: u32,
+        is_promise: bool,
+        parts: impl Iterator<Item = &'a Buffers>,
+    ) -> Formed {
+        let sequence = self.next;
+        let header = self.header(sequence);
+        let units = data.0 - header.position.0;
+        let descriptor_bytes = (units * self.layout.unit_bytes()) as usize;
+        let whole = self.spare.pop().unwrap_or_else(|| Buffer::zeroed(BLOCK_BYTES as usize));
+        let descriptor = whole.slice(0..descriptor_bytes);
+        // SAFETY: a spare descriptor belongs to nobody: its last write has been answered.
+        self.draft.encode(&header, unsafe { descriptor.as_mut_slice() });
+        let mut buffers = Buffers::from(descriptor);
+        parts.for_each(|part| buffers.extend(part));
+        let len = descriptor_bytes as u64 + u64::from(blocks) * BLOCK_BYTES;
+        assert_eq!(buffers.len_bytes() as u64, len, "a record has its data");
+        let range = self.layout.range_at(header.position, len);
+        let flags = if is_promise { RequestFlags::FUA } else { RequestFlags::empty() };
+        let request = Request::write(range.start(), buffers).with_flags(flags);
+        self.account(len, descriptor_bytes as u64, sequence);
+        self.ring.advance(units + u64::from(blocks) * self.layout.units_per_block());
+        self.draft.advance();
+        Formed { sequence, request, data, blocks, is_promise, descriptor: whole }
+    }
+
+    fn account(&mut self, len: u64, descriptor_bytes: u64, sequence: Sequence) {
+        self.counters.records += 1;
+        self.counters.log_bytes += len;
+        self.counters.descriptor_bytes += descriptor_bytes;
+        if !self.draft.is_empty() {
+            self.newest_data = sequence;
+        }
+        self.carried_mark = self.flush_mark;
+        self.carried_promise = self.promises.newest();
+        self.next = sequence.next();
+        self.window.push_back(false);
+        self.in_flight += 1;
+    }
+
+    fn header(&self, sequence: Sequence) -> record::Header {
+        record::Header {
+            cache: self.identity.cache,
+            slice: self.identity.slice,
+            epoch: self.identity.epoch,
+            sequence,
+            tail: self.tail,
+            flush_mark: self.flush_mark,
+            position: self.ring.position(),
+            promises: self.promises,
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! Copies of blocks that outlive their segment.
+
+use super::{Formed, Log, Refusal};
+use crate::format::record::EntryKind;
+use crate::line_map::{Marks, State, Version};
+use crate::types::{Position, Sequence, SlotIndex};
+use headpond_block::Buffers;
+
+/// A block that reclaim carries on.
+#[derive(Clone)]
+pub struct Reinsertion {
+    pub slot: SlotIndex,
+    pub birth: Option<Sequence>,
+    pub data: Buffers,
+}
+
+impl Log {
+    /// Forms a record of reinserted copies. Those that were superseded meanwhile are left out.
+    ///
+    /// # Errors
+    /// `NoSpace`; nothing was changed.
+    pub fn form_reinsertion(&mut self, copies: &[Reinsertion]) -> Result<Option<Formed>, Refusal> {
+        let is_current = |copy: &&Reinsertion| {
+            let version = self.map.version(copy.slot);
+            version.state != State::Free && self.map.newest(version.block) == Some(version)
+        };
+        let copies: Vec<&Reinsertion> = copies.iter().filter(is_current).collect();
+        if copies.is_empty() {
+            return Ok(None);
+        }
+        self.draft.clear();
+        for copy in &copies {
+            let version = self.map.version(copy.slot);
+            let kind = match version.state {
+                State::Clean => EntryKind::ReadInsert,
+                _ => EntryKind::Dirty,
+            };
+            let birth = copy.birth.or(Some(self.next));
+            assert!(self.draft.push(version.block, kind, birth), "copies fit a descriptor");
+        }
+        let blocks = copies.len() as u32;
+        let descriptor_units = self.take_room(self.descriptor_units(blocks), blocks, 0)?;
+        let data = Position(self.ring.position().0 + descriptor_units);
+        for (index, copy) in copies.iter().enumerate() {
+            self.map_copy(copy, Position(data.0 + index as u64 * self.layout.units_per_block()));
+        }
+        self.counters.reinserted_blocks += copies.len() as u64;
+        let parts = copies.iter().map(|copy| &copy.data);
+        Ok(Some(self.seal_off(data, copies.len() as u32, false, parts)))
+    }
+
+    fn map_copy(&mut self, copy: &Reinsertion, position: Position) {
+        let old = self.map.version(copy.slot);
+        let (slot, unit) = self.layout.slot_at(position);
+        let marks = match old.state {
+            State::Dirty => self.inherited_marks(old.block, true),
+            _ => Marks::NONE,
+        };
+        self.draft.checksums.push(old.checksum);
+        let (state, target) = (State::Pending, old.state);
+        self.map.insert(Version { slot, unit, state, target, marks, ..old });
+    }
+
+    /// The published versions of a record that the core has but has not flushed.
+    pub fn written_in(&self, formed: &Formed) -> Vec<Version> {
+        let each = self.layout.units_per_block();
+        let slots = (0..u64::from(formed.blocks))
+            .map(|index| self.layout.slot_at(Position(formed.data.0 + index * each)).0);
+        let versions = slots.map(|slot| self.map.version(slot));
+        versions.filter(|version| version.state == State::Written).collect()
+    }
+
+    /// Blocks of a reinsertion that fill the head segment, or a whole record where it is full.
+    pub fn copies_that_fit(&self) -> usize {
+        let each = self.layout.units_per_block();
+        match (self.ring.room() / each).saturating_sub(1) as usize {
+            0 => self.layout.record_blocks_max(),
+            room => room.min(self.layout.record_blocks_max()),
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! What of the log is stable: marks, promises, the tail, and the records that only carry them.
+
+use super::{Formed, HEADER_UNITS, Log, Refusal};
+use crate::format::record::Draft;
+use crate::line_map::Version;
+use crate::types::{Position, SegmentIndex, Sequence};
+use headpond_block::{Buffer, Request};
+
+impl Log {
+    /// Every record below this one is done, well or void.
+    pub fn settled(&self) -> Sequence {
+        let oldest = self.next.0 - self.window.len() as u64;
+        let oldest = self.voids.iter().map(|void| void.0).min().unwrap_or(oldest).min(oldest);
+        Sequence(oldest)
+    }
+
+    /// Where a flush that begins now will have made the log stable.
+    pub fn head(&self) -> (SegmentIndex, Position) {
+        (self.ring.head(), self.ring.position())
+    }
+
+    /// A flush that began with the head at `head` has ended.
+    pub fn stabilise(&mut self, head: (SegmentIndex, Position)) {
+        if self.ring_order(self.stable.0) <= self.ring_order(head.0) {
+            self.stable = head;
+        }
+    }
+
+    /// Whether the record of a published version is known to be stable.
+    pub fn is_stable(&self, version: &Version) -> bool {
+        let segment = self.layout.segment_of_slot(version.slot);
+        let position = self.layout.position_of(version.slot, version.unit);
+        let (order, stable) = (self.ring_order(segment), self.ring_order(self.stable.0));
+        order < stable || order == stable && position < self.stable.1
+    }
+
+    /// Segments from the tail to this one.
+    fn ring_order(&self, segment: SegmentIndex) -> u32 {
+        let segments = self.layout.segments();
+        (segment.0 + segments - self.ring.tail().0) % segments
+    }
+
+    /// Every record up to `mark` has been flushed.
+    pub fn raise_flush_mark(&mut self, mark: Sequence) {
+        assert!(mark < self.settled() || mark == self.flush_mark, "a promise needs its records");
+        self.flush_mark = self.flush_mark.max(mark);
+    }
+
+    /// Whether a promise is on the device only as long as nothing happens to the records
+    /// themselves.
+    pub fn wants_seal(&self) -> bool {
+        self.carried_mark < self.newest_data.min(self.flush_mark)
+            || self.carried_promise < self.promises.newest()
+    }
+
+    /// New records carry this tail from now on, or the present one where that is further.
+    pub fn announce_tail(&mut self, tail: Sequence) {
+        assert!(tail <= self.next);
+        self.tail = self.tail.max(tail);
+    }
+
+    /// Forms a record without entries, which carries tail and mark. It may use the reserve.
+    ///
+    /// # Errors
+    /// `NoSpace`; nothing was changed.
+    pub fn form_seal(&mut self) -> Result<Formed, Refusal> {
+        self.draft.clear();
+        let units = self.take_room(self.descriptor_units(0), 0, 0)?;
+        let data = Position(self.ring.position().0 + units);
+        self.counters.seals += 1;
+        Ok(self.seal_off(data, 0, false, std::iter::empty()))
+    }
+
+    /// A record that failed, and must be replaced by a void one before any promise covers it.
+    pub fn void_wanted(&self) -> Option<Sequence> {
+        self.voids.first().copied()
+    }
+
+    /// The write that puts an empty record in the place of the failed `sequence`.
+    ///
+    /// # Errors
+    /// `NoSpace`.
+    pub fn form_void(&mut self, sequence: Sequence) -> Result<Request, Refusal> {
+        let units = self.take_room(HEADER_UNITS, 0, 0)?;
+        let header = self.header(sequence);
+        let mut bytes = vec![0; (units * self.layout.unit_bytes()) as usize];
+        Draft::default().encode(&header, &mut bytes);
+        let range = self.layout.range_at(self.ring.position(), bytes.len() as u64);
+        self.ring.advance(units);
+        Ok(Request::write(range.start(), Buffer::from_slice(&bytes)))
+    }
+
+    /// The void record is on the device.
+    pub fn void_done(&mut self, sequence: Sequence) {
+        self.voids.retain(|void| *void != sequence);
+    }
+}

@@ -1,0 +1,88 @@
+//! The caller's barrier: what was acknowledged before is stable after.
+
+use crate::engine::Engine;
+use crate::error::CleanError;
+use crate::line_map::Version;
+use crate::types::Sequence;
+use headpond_block::{Outcome, Stability};
+use std::rc::Rc;
+
+impl Engine {
+    pub(crate) async fn flush(self: &Rc<Self>) -> Outcome {
+        self.log.borrow_mut().counters.flushes += 1;
+        if self.cache_is_volatile() {
+            // Nothing in the cache is stable, so everything goes on to what is.
+            return self.clean_all().await.map_err(|CleanError::Core { source, .. }| source);
+        }
+        self.flush_log().await?;
+        // A flush of the core that is still on its way is no answer for this one.
+        if self.core_changes_flushed.get() < self.core_changes.get() {
+            self.flush_core().await?;
+        }
+        self.seal_when_idle();
+        Ok(())
+    }
+
+    /// Makes every record that was formed by now stable.
+    pub(crate) async fn flush_log(&self) -> Outcome {
+        let (next, head) = {
+            let log = self.log.borrow();
+            (log.next(), log.head())
+        };
+        while self.log.borrow().settled() < next {
+            self.records_done.wait().await;
+        }
+        let outcome = self.cache.flush().await;
+        let mut log = self.log.borrow_mut();
+        if outcome.is_ok() {
+            log.raise_flush_mark(Sequence(next.0 - 1));
+            log.stabilise(head);
+        } else {
+            log.counters.errors.cache_write += 1;
+        }
+        outcome
+    }
+
+    /// Makes the records of these versions stable, so that what happens to their copies at the core
+    /// does not matter. A device that never is stable is left alone.
+    pub(crate) async fn stabilise(&self, versions: &[Version]) -> Outcome {
+        if self.cache.geometry().stability != Stability::Flushable {
+            return Ok(());
+        }
+        while !versions.iter().all(|version| self.log.borrow().is_stable(version)) {
+            if self.is_log_flushing.replace(true) {
+                self.log_flushed.wait().await;
+                continue;
+            }
+            let outcome = self.flush_log().await;
+            self.is_log_flushing.set(false);
+            self.log_flushed.notify_all();
+            outcome?;
+        }
+        Ok(())
+    }
+
+    /// Writes the mark of a flush to the log where no record carries it soon.
+    pub(crate) fn seal_when_idle(self: &Rc<Self>) {
+        if !self.log.borrow().wants_seal() || self.is_seal_due.replace(true) {
+            return;
+        }
+        let engine = Rc::clone(self);
+        drop(self.runtime.spawn(async move {
+            let delay = engine.config.borrow().seal_delay;
+            engine.runtime.sleep(delay).await;
+            engine.is_seal_due.set(false);
+            if engine.log.borrow().wants_seal() && !engine.is_stopping.get() {
+                engine.append_seal().await;
+            }
+        }));
+    }
+
+    /// Appends a record without entries; answers whether it was written.
+    pub(crate) async fn append_seal(self: &Rc<Self>) -> bool {
+        let formed = self.log.borrow_mut().form_seal();
+        let Ok(formed) = formed else { return false };
+        let outcome = self.cache.submit(formed.request.clone()).await;
+        self.settle_record(&formed, &outcome)
+    }
+}

@@ -1,0 +1,350 @@
+//! Reads: from the cache what it has, from the core the rest, in one span.
+
+use crate::append::Wanted;
+use crate::checksum::crc32c;
+use crate::config::Mode;
+use crate::engine::{Engine, Pin};
+use crate::fill::FillGuard;
+use crate::line_map::{Marks, State, Version};
+use crate::log::Purpose;
+use crate::stats::BypassReason;
+use crate::types::{BlockRun, CoreBlock};
+use headpond_block::sync::join_all;
+use headpond_block::{
+    BLOCK_BYTES, Buffer, Buffers, ByteRange, DeviceError, Outcome, Request, RequestFlags,
+    Submission,
+};
+use std::rc::Rc;
+
+/// Neighbouring blocks that lie in a row on the cache device too.
+struct Piece {
+    /// Blocks from the start of what is read.
+    first: u64,
+    versions: Vec<Version>,
+    range: ByteRange,
+    _pin: Pin,
+}
+
+/// Where the blocks of a read come from.
+struct Plan {
+    pieces: Vec<Piece>,
+    /// First missing block and the end of the last one, counted from the start of the read.
+    missing: Option<(u64, u64)>,
+    missing_blocks: Vec<u64>,
+}
+
+impl Engine {
+    pub(crate) fn read(self: &Rc<Self>, request: Request) -> Submission<'static> {
+        if self.lends
+            && let Some(outcome) = self.read_hit_at_once(&request)
+        {
+            return Submission::ready(outcome);
+        }
+        let engine = Rc::clone(self);
+        Submission::pending(async move { engine.read_slowly(request).await })
+    }
+
+    /// A read that the memory of the cache device answers wholly; `None` where it does not.
+    fn read_hit_at_once(&self, request: &Request) -> Option<Outcome> {
+        let run = BlockRun::touching(request.range);
+        let mut log = self.log.borrow_mut();
+        let serves_clean = self.mode() != Mode::PassThrough;
+        if run.count != 1 {
+            // Long reads are worth a plan.
+            return None;
+        }
+        let version = log.map.published(run.first)?;
+        if !serves_clean && version.state == State::Clean || log.is_lost_in(run) {
+            return None;
+        }
+        let place = log.layout.position_of(version.slot, version.unit);
+        let within = request.range.start() % BLOCK_BYTES;
+        let range = log.layout.range_at(place, BLOCK_BYTES);
+        let lent = self.cache.lend(ByteRange::at(range.start() + within, request.range.len()))?;
+        match request.buffers.as_single() {
+            Some(single) => single.copy_from_buffer(&lent),
+            None => request.buffers.copy_from_buffers(&lent.into()),
+        }
+        if !version.marks.contains(Marks::REFERENCED) {
+            log.map.mark(version.slot, Marks::REFERENCED);
+        }
+        log.count_read(request.range, 1, 1);
+        Some(Ok(()))
+    }
+
+    async fn read_slowly(self: &Rc<Self>, request: Request) -> Outcome {
+        let run = BlockRun::touching(request.range);
+        let is_whole = request.range.is_aligned(BLOCK_BYTES);
+        let target = match is_whole {
+            true => request.buffers.clone(),
+            false => Buffer::zeroed((run.count * BLOCK_BYTES) as usize).into(),
+        };
+        let is_streaming = request.flags.contains(RequestFlags::STREAMING);
+        let fill = (!is_streaming && self.may_insert(run)).then(|| FillGuard::begin(self, run));
+        let (hits, missing) = self.read_blocks(run, target.clone()).await?;
+        {
+            let mut log = self.log.borrow_mut();
+            match self.mode() {
+                Mode::PassThrough if hits == 0 => {
+                    log.count_pass_through_read(request.range, BypassReason::Mode);
+                }
+                _ if is_streaming && hits == 0 => {
+                    log.count_pass_through_read(request.range, BypassReason::Sequential);
+                }
+                _ => log.count_read(request.range, hits, run.count),
+            }
+        }
+        if !is_whole {
+            let start = (request.range.start() - run.range().start()) as usize;
+            let part = target.slice(start..start + request.range.len() as usize);
+            request.buffers.copy_from_buffers(&part);
+        }
+        if let Some(fill) = fill
+            && !missing.is_empty()
+            && !self.is_closed.get()
+        {
+            self.insert_beside(run, &target, &missing, fill);
+        }
+        Ok(())
+    }
+
+    fn may_insert(&self, run: BlockRun) -> bool {
+        self.mode() != Mode::PassThrough
+            && !self.core_writes.is_changing(run)
+            && run.count <= self.log.borrow().dirty_max() / 8
+    }
+
+    /// Reads whole blocks into `target`; answers how many were hits, and which were not.
+    pub(crate) async fn read_blocks(
+        self: &Rc<Self>,
+        run: BlockRun,
+        target: Buffers,
+    ) -> Result<(u64, Vec<u64>), DeviceError> {
+        let plan = self.plan_read(run)?;
+        if let Some((first, end)) = plan.missing {
+            self.read_core(run, first..end, &target).await?;
+        }
+        let reads = plan.pieces.iter().map(|piece| {
+            let start = (piece.first * BLOCK_BYTES) as usize;
+            let part = target.slice(start..start + piece.range.len() as usize);
+            Submission::pending(self.read_piece(piece, part))
+        });
+        join_all(reads.collect()).await.into_iter().collect::<Outcome>()?;
+        Ok((run.count - plan.missing_blocks.len() as u64, plan.missing_blocks))
+    }
+
+    async fn read_core(
+        &self,
+        run: BlockRun,
+        blocks: std::ops::Range<u64>,
+        to: &Buffers,
+    ) -> Outcome {
+        let (start, end) = (blocks.start * BLOCK_BYTES, blocks.end * BLOCK_BYTES);
+        let part = to.slice(start as usize..end as usize);
+        let request = Request::read(run.range().start() + start, part);
+        let outcome = self.core.submit(request).await;
+        if outcome.is_err() {
+            self.log.borrow_mut().counters.errors.core_read += 1;
+        }
+        outcome
+    }
+
+    fn plan_read(self: &Rc<Self>, run: BlockRun) -> Result<Plan, DeviceError> {
+        let mut plan = Plan { pieces: Vec::new(), missing: None, missing_blocks: Vec::new() };
+        let serves_clean = self.mode() != Mode::PassThrough;
+        if self.log.borrow().is_lost_in(run) {
+            let device = self.cache.name().clone();
+            return Err(DeviceError::Media { device, range: run.range() });
+        }
+        for (index, block) in run.blocks().enumerate() {
+            let index = index as u64;
+            let version = self.log.borrow().map.published(block);
+            match version.filter(|version| serves_clean || version.state != State::Clean) {
+                Some(version) => self.add_to_plan(&mut plan, index, version),
+                None => {
+                    let (first, _) = plan.missing.unwrap_or((index, 0));
+                    plan.missing = Some((first, index + 1));
+                    plan.missing_blocks.push(index);
+                }
+            }
+        }
+        Ok(plan)
+    }
+
+    fn add_to_plan(self: &Rc<Self>, plan: &mut Plan, index: u64, version: Version) {
+        let range = {
+            let mut log = self.log.borrow_mut();
+            if !version.marks.contains(Marks::REFERENCED) {
+                log.map.mark(version.slot, Marks::REFERENCED);
+            }
+            let place = log.layout.position_of(version.slot, version.unit);
+            log.layout.range_at(place, BLOCK_BYTES)
+        };
+        if let Some(last) = plan.pieces.last_mut()
+            && last.first + last.versions.len() as u64 == index
+            && last.range.end() == range.start()
+            && self.is_same_segment(last.versions[0], version)
+        {
+            last.range = ByteRange::at(last.range.start(), last.range.len() + BLOCK_BYTES);
+            last.versions.push(version);
+            return;
+        }
+        let _pin = self.pin(version.slot);
+        plan.pieces.push(Piece { first: index, versions: vec![version], range, _pin });
+    }
+
+    fn is_same_segment(&self, a: Version, b: Version) -> bool {
+        let layout = &self.log.borrow().layout;
+        layout.segment_of_slot(a.slot) == layout.segment_of_slot(b.slot)
+    }
+
+    /// Reads from the cache and checks; what cannot be read there comes from the core, where it has
+    /// it.
+    async fn read_piece(self: &Rc<Self>, piece: &Piece, to: Buffers) -> Outcome {
+        let outcome = self.cache.submit(Request::read(piece.range.start(), to.clone())).await;
+        let error = outcome.err();
+        if error.is_some() {
+            self.log.borrow_mut().counters.errors.cache_read += 1;
+        } else if self.lends {
+            return Ok(());
+        }
+        for (index, version) in piece.versions.iter().enumerate() {
+            let start = index * BLOCK_BYTES as usize;
+            let block = to.slice(start..start + BLOCK_BYTES as usize);
+            let error = match &error {
+                // One bad block must not take its neighbours with it.
+                Some(_) => self.read_block_alone(piece, index as u64, version, &block).await.err(),
+                None => self.check(piece.range.start() + start as u64, version, &block).err(),
+            };
+            let Some(error) = error else { continue };
+            if version.state != State::Clean {
+                return Err(error);
+            }
+            let only = BlockRun { first: version.block, count: 1 };
+            self.read_core(only, 0..1, &block).await?;
+            self.drop_mapping_beside(version.block);
+        }
+        Ok(())
+    }
+
+    async fn read_block_alone(
+        &self,
+        piece: &Piece,
+        index: u64,
+        version: &Version,
+        to: &Buffers,
+    ) -> Outcome {
+        let offset = piece.range.start() + index * BLOCK_BYTES;
+        self.cache.submit(Request::read(offset, to.clone())).await?;
+        self.check(offset, version, to)
+    }
+
+    /// Compares a block with its checksum.
+    pub(crate) fn check(&self, offset: u64, version: &Version, block: &Buffers) -> Outcome {
+        if block.iter().any(Buffer::is_payload_free) {
+            return Ok(());
+        }
+        let found = match block.as_single() {
+            // SAFETY: the read into this memory has been answered, and its client waits for us.
+            Some(single) => crc32c(unsafe { single.as_slice() }),
+            None => crc32c(&block.to_vec()),
+        };
+        if found == version.checksum {
+            return Ok(());
+        }
+        self.log.borrow_mut().counters.errors.cache_checksum += 1;
+        let (device, expected) = (self.cache.name().clone(), u64::from(version.checksum));
+        Err(DeviceError::Corrupt { device, offset, expected, found: u64::from(found) })
+    }
+
+    /// Ends the mapping of a clean block that cannot be read, without making the reader wait.
+    fn drop_mapping_beside(self: &Rc<Self>, block: CoreBlock) {
+        let (engine, busy) = (Rc::clone(self), self.busy.begin());
+        drop(self.runtime.spawn(async move {
+            let _busy = busy;
+            engine.entomb(&[block], false).await
+        }));
+    }
+
+    /// Inserts what was read from the core, in a task of its own.
+    fn insert_beside(
+        self: &Rc<Self>,
+        run: BlockRun,
+        target: &Buffers,
+        missing: &[u64],
+        fill: FillGuard,
+    ) {
+        let records = self.insertions(run, target, missing, &fill);
+        let (engine, busy) = (Rc::clone(self), self.busy.begin());
+        drop(self.runtime.spawn(async move {
+            let _busy = busy;
+            for wanted in records {
+                let count = wanted.run.count;
+                if engine.log.borrow().is_scarce() {
+                    break;
+                }
+                if let crate::append::Verdict::Written = engine.append(wanted).await {
+                    engine.log.borrow_mut().counters.inserted_blocks += count;
+                }
+            }
+            drop(fill);
+        }));
+    }
+
+    /// The missing blocks as runs that fit a record, in memory of their own.
+    fn insertions(
+        &self,
+        run: BlockRun,
+        target: &Buffers,
+        missing: &[u64],
+        fill: &FillGuard,
+    ) -> Vec<Wanted> {
+        let most = self.log.borrow().layout.piece_blocks();
+        let mut runs: Vec<(u64, u64)> = Vec::new();
+        for &index in missing {
+            match runs.last_mut() {
+                Some((first, count)) if *first + *count == index && *count < most => *count += 1,
+                _ => runs.push((index, 1)),
+            }
+        }
+        let wanted = |(first, count): (u64, u64)| {
+            let (start, end) = ((first * BLOCK_BYTES) as usize, ((first + count) * BLOCK_BYTES));
+            let part = target.slice(start..end as usize);
+            let copy = match part.iter().any(Buffer::is_payload_free) {
+                true => Buffer::payload_free(part.len_bytes()),
+                false => Buffer::from_slice(&part.to_vec()),
+            };
+            Wanted {
+                run: BlockRun { first: CoreBlock(run.first.0 + first), count },
+                purpose: Purpose::ReadInsert,
+                buffers: copy.into(),
+                is_promise: false,
+                guard: Some(fill.fill()),
+            }
+        };
+        runs.into_iter().map(wanted).collect()
+    }
+}
+
+impl crate::log::Log {
+    fn count_read(&mut self, range: ByteRange, hits: u64, blocks: u64) {
+        let stats = &mut self.counters.read;
+        stats.requests += 1;
+        stats.bytes += range.len();
+        stats.blocks_hit += hits;
+        stats.blocks_missed += blocks - hits;
+        match hits {
+            0 => stats.misses += 1,
+            hits if hits < blocks => stats.partial_hits += 1,
+            _ => stats.hits += 1,
+        }
+    }
+
+    fn count_pass_through_read(&mut self, range: ByteRange, reason: BypassReason) {
+        self.counters.bypass.count(reason);
+        let stats = &mut self.counters.read;
+        stats.requests += 1;
+        stats.bytes += range.len();
+        stats.pass_through += 1;
+    }
+}

@@ -1,0 +1,219 @@
+//! Write-back: acknowledged when the log has it.
+
+use crate::append::{Verdict, Wanted};
+use crate::config::Mode;
+use crate::engine::Engine;
+use crate::log::{Formed, Intake, Purpose, Survey};
+use crate::paths::Cut;
+use crate::stats::BypassReason;
+use crate::types::BlockRun;
+use headpond_block::sync::{join_all, oneshot};
+use headpond_block::{
+    BLOCK_BYTES, ByteRange, Outcome, Request, RequestFlags, Started, Submission, start,
+};
+use std::cell::Cell;
+use std::rc::Rc;
+
+/// Why a request, or a part of it, went past the cache.
+pub(crate) type Bypassed = Cell<Option<BypassReason>>;
+
+impl Engine {
+    /// A write in whichever mode is set.
+    pub(crate) fn write(self: &Rc<Self>, request: Request) -> Submission<'static> {
+        if self.may_write_at_once(&request)
+            && let Some(submission) = self.write_at_once(&request)
+        {
+            return submission;
+        }
+        let (engine, busy) = (Rc::clone(self), self.busy.begin());
+        Submission::pending(self.runtime.spawn(async move {
+            let _busy = busy;
+            engine.write_slowly(request).await
+        }))
+    }
+
+    /// Whether the request is one record of its own, with nothing to wait for in front of it.
+    fn may_write_at_once(&self, request: &Request) -> bool {
+        request.range.is_aligned(BLOCK_BYTES)
+            && self.mode() == Mode::WriteBack
+            && !request.flags.contains(RequestFlags::STREAMING)
+            && self.queue.len() == 0
+            && self.may_start_record()
+            && !(request.is_fua() && self.cache_is_volatile())
+    }
+
+    /// The write as a record of its own; `None`, and nothing has happened, where it has to wait.
+    fn write_at_once(self: &Rc<Self>, request: &Request) -> Option<Submission<'static>> {
+        let run = BlockRun::touching(request.range);
+        let mut formed = {
+            let mut log = self.log.borrow_mut();
+            if run.count > log.layout.record_blocks_max() as u64 {
+                return None;
+            }
+            let (purpose, is_promise) = (Purpose::WriteBack, request.is_fua());
+            let intake =
+                Intake { run, purpose, buffers: &request.buffers, is_promise, guard: None };
+            let survey = log.survey(run);
+            log.admit(&intake, survey).ok()?;
+            let formed = log.form(&[intake]).ok()?;
+            log.count_write(request.range, survey, run.count);
+            formed
+        };
+        let write = std::mem::replace(&mut formed.request, Request::flush());
+        Some(match start(&self.cache, write) {
+            Ok(outcome) if self.settle_record(&formed, &outcome) => {
+                self.note_dirty();
+                Submission::ready(Ok(()))
+            }
+            Ok(_) => self.write_elsewhere(request.clone()),
+            Err(started) => self.answer_later(started, formed, request.clone()),
+        })
+    }
+
+    /// The cache did not take it.
+    fn write_elsewhere(self: &Rc<Self>, request: Request) -> Submission<'static> {
+        let (engine, busy) = (Rc::clone(self), self.busy.begin());
+        Submission::pending(self.runtime.spawn(async move {
+            let _busy = busy;
+            engine.write_after_failure(request).await
+        }))
+    }
+
+    async fn write_after_failure(self: &Rc<Self>, request: Request) -> Outcome {
+        self.log.borrow_mut().counters.bypass.count(BypassReason::CacheError);
+        self.change_core(request).await
+    }
+
+    /// Waits for a record in a task of its own, so that it is accounted for whoever gives up
+    /// waiting.
+    fn answer_later(
+        self: &Rc<Self>,
+        started: Started,
+        formed: Formed,
+        request: Request,
+    ) -> Submission<'static> {
+        let (answer, answered) = oneshot();
+        let (engine, busy) = (Rc::clone(self), self.busy.begin());
+        drop(self.runtime.spawn(async move {
+            let _busy = busy;
+            let outcome = started.await;
+            let is_written = engine.settle_record(&formed, &outcome);
+            engine.pump();
+            if is_written {
+                engine.note_dirty();
+                answer.send(Ok(()));
+            } else {
+                answer.send(engine.write_after_failure(request).await);
+            }
+        }));
+        Submission::pending(async move { answered.await.expect("the record's task answers") })
+    }
+
+    async fn write_slowly(self: &Rc<Self>, request: Request) -> Outcome {
+        let run = BlockRun::touching(request.range);
+        let (range, bypassed) = (request.range, Cell::new(None));
+        let survey = if run.count > self.log.borrow().dirty_max() / 2 {
+            bypassed.set(Some(BypassReason::TooLarge));
+            Survey::default()
+        } else {
+            self.log.borrow().survey(run)
+        };
+        // Over blocks that the core lacks the log is the shorter way that loses nothing.
+        let is_streaming = request.flags.contains(RequestFlags::STREAMING);
+        if is_streaming && survey.unsafe_at_core == 0 && bypassed.get().is_none() {
+            bypassed.set(Some(BypassReason::Sequential));
+        }
+        let outcome = match self.mode() {
+            Mode::PassThrough => {
+                let is_failed = self.is_failed.get();
+                let reason = if is_failed { BypassReason::CacheError } else { BypassReason::Mode };
+                bypassed.set(Some(reason));
+                self.change_core(request).await
+            }
+            _ if bypassed.get().is_some() => self.change_core(request).await,
+            Mode::WriteThrough => self.write_through(request).await,
+            Mode::WriteBack if request.is_fua() && self.cache_is_volatile() => {
+                self.write_through(request).await
+            }
+            Mode::WriteBack => self.write_back_parts(request, &bypassed).await,
+        };
+        let mut log = self.log.borrow_mut();
+        match bypassed.get() {
+            Some(reason) => log.count_pass_through_write(range, reason),
+            None => log.count_write(range, survey, run.count),
+        }
+        outcome
+    }
+
+    async fn write_back_parts(self: &Rc<Self>, request: Request, bypassed: &Bypassed) -> Outcome {
+        let cut = Cut::new(request.range);
+        for end in cut.ends() {
+            self.write_part_of_block(request.part(end, end.start()), bypassed).await?;
+        }
+        let chunk = self.log.borrow().layout.piece_blocks() * BLOCK_BYTES;
+        let pieces = cut.middle.split_at_multiples(chunk).map(|piece| {
+            let part = request.part(piece, piece.start());
+            Submission::pending(self.write_back_piece(part, bypassed))
+        });
+        join_all(pieces.collect()).await.into_iter().collect()
+    }
+
+    /// Whole blocks that fit one record.
+    async fn write_back_piece(self: &Rc<Self>, request: Request, bypassed: &Bypassed) -> Outcome {
+        let run = BlockRun::touching(request.range);
+        let (buffers, is_promise) = (request.buffers.clone(), request.is_fua());
+        let purpose = Purpose::WriteBack;
+        if self.log.borrow().is_full_for(run) {
+            self.log.borrow_mut().counters.throttled += 1;
+        }
+        let reason =
+            match self.append(Wanted { run, purpose, buffers, is_promise, guard: None }).await {
+                Verdict::Written => {
+                    self.note_dirty();
+                    return Ok(());
+                }
+                Verdict::FullOfDirty => BypassReason::FullOfDirty,
+                Verdict::Failed | Verdict::Spoiled => BypassReason::CacheError,
+            };
+        bypassed.set(Some(reason));
+        self.change_core(request).await
+    }
+
+    /// Wakes the cleaner where there is enough for it to do.
+    pub(crate) fn note_dirty(&self) {
+        if self.cleaning.is_idle.get() && self.wants_cleaning() {
+            self.cleaning_wanted.notify_all();
+        }
+    }
+}
+
+impl crate::log::Log {
+    pub(crate) fn count_write(&mut self, range: ByteRange, survey: Survey, blocks: u64) {
+        let stats = &mut self.counters.write;
+        stats.requests += 1;
+        stats.bytes += range.len();
+        stats.blocks_hit += survey.mapped.min(blocks);
+        stats.blocks_missed += blocks - survey.mapped.min(blocks);
+        match survey.mapped {
+            0 => stats.misses += 1,
+            mapped if mapped < blocks => stats.partial_hits += 1,
+            _ => stats.hits += 1,
+        }
+    }
+
+    fn count_pass_through_write(&mut self, range: ByteRange, reason: BypassReason) {
+        self.counters.bypass.count(reason);
+        let stats = &mut self.counters.write;
+        stats.requests += 1;
+        stats.bytes += range.len();
+        stats.pass_through += 1;
+    }
+
+    /// Whether so many blocks cannot all become dirty now.
+    pub(crate) fn is_full_for(&self, run: BlockRun) -> bool {
+        let buffers = headpond_block::Buffers::new();
+        let purpose = Purpose::WriteBack;
+        let intake = Intake { run, purpose, buffers: &buffers, is_promise: false, guard: None };
+        self.admit(&intake, self.survey(run)).is_err()
+    }
+}

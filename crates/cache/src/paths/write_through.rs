@@ -1,0 +1,124 @@
+//! Write-through: acknowledged when core and cache have it.
+
+use crate::append::{Verdict, Wanted};
+use crate::engine::{Engine, Entombed};
+use crate::fill::FillGuard;
+use crate::line_map::{Marks, State};
+use crate::log::Purpose;
+use crate::paths::Cut;
+use crate::types::BlockRun;
+use headpond_block::sync::join_all;
+use headpond_block::{BLOCK_BYTES, Outcome, Request, RequestFlags, Submission};
+use std::rc::Rc;
+
+impl Engine {
+    pub(crate) async fn write_through(self: &Rc<Self>, request: Request) -> Outcome {
+        let cut = Cut::new(request.range);
+        for end in cut.ends() {
+            self.write_part_through(request.part(end, end.start())).await?;
+        }
+        let chunk = self.log.borrow().layout.piece_blocks() * BLOCK_BYTES;
+        let pieces = cut.middle.split_at_multiples(chunk).map(|piece| {
+            let part = request.part(piece, piece.start());
+            Submission::pending(self.write_blocks_through(part))
+        });
+        join_all(pieces.collect()).await.into_iter().collect()
+    }
+
+    /// Whole blocks that fit one record.
+    async fn write_blocks_through(self: &Rc<Self>, request: Request) -> Outcome {
+        let run = BlockRun::touching(request.range);
+        let _write = self.begin_core_write(run).await;
+        self.write_both(request, run, None).await.map(|_| ())
+    }
+
+    /// Part of one block: the whole block goes to both.
+    async fn write_part_through(self: &Rc<Self>, request: Request) -> Outcome {
+        let run = BlockRun::touching(request.range);
+        let _write = self.begin_core_write(run).await;
+        loop {
+            let fill = FillGuard::begin(self, run);
+            let whole = self.merged_block(&request).await?;
+            let merged = Request::write(run.range().start(), whole)
+                .with_flags(request.flags & RequestFlags::FUA);
+            if self.write_both(merged, run, Some(&fill)).await? {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Writes to core and log; `false`, and nothing is written, where the fill was spoiled. The
+    /// caller holds the lock on the blocks.
+    async fn write_both(
+        self: &Rc<Self>,
+        request: Request,
+        run: BlockRun,
+        fill: Option<&FillGuard>,
+    ) -> Result<bool, headpond_block::DeviceError> {
+        let (buffers, is_promise) = (request.buffers.clone(), request.is_fua());
+        let (purpose, guard) = (Purpose::WriteThrough, fill.map(FillGuard::fill));
+        let wanted = Wanted { run, purpose, buffers, is_promise, guard };
+        // With a fill to watch over, the log decides first whether the contents are still right.
+        let (verdict, outcome) = if fill.is_some() {
+            let verdict = self.append(wanted).await;
+            if matches!(verdict, Verdict::Spoiled) {
+                return Ok(false);
+            }
+            (verdict, self.write_core(request).await)
+        } else {
+            self.write_both_at_once(wanted, request).await
+        };
+        match (verdict, outcome) {
+            (Verdict::Written, outcome) => {
+                self.move_on(run, outcome.is_ok());
+                outcome.map(|()| true)
+            }
+            (_, Err(error)) => Err(error),
+            (_, Ok(())) => self.forget_stale(run).await.map(|()| true),
+        }
+    }
+
+    async fn write_both_at_once(
+        self: &Rc<Self>,
+        wanted: Wanted,
+        request: Request,
+    ) -> (Verdict, Outcome) {
+        let engine = Rc::clone(self);
+        let append = self.runtime.spawn(async move { engine.append(wanted).await });
+        let outcome = self.write_core(request).await;
+        (append.await, outcome)
+    }
+
+    /// The core has the blocks, or failed to take them: then the cleaner tries again.
+    fn move_on(self: &Rc<Self>, run: BlockRun, is_written: bool) {
+        let mut log = self.log.borrow_mut();
+        for block in run.blocks() {
+            let Some(version) = log.map.published(block) else { continue };
+            let is_ours = version.state == State::Dirty
+                && !version.marks.contains(Marks::INDEXED)
+                && !version.marks.contains(Marks::CLEANING);
+            if !is_ours {
+                continue;
+            }
+            if is_written {
+                log.map.set_state(version.slot, State::Written);
+                self.remember_written(&log, block, version.slot);
+            } else {
+                log.map.mark(version.slot, Marks::INDEXED);
+                log.dirty.push(block);
+            }
+        }
+        drop(log);
+        self.schedule_core_flush_later();
+    }
+
+    /// The core has the data and the log does not: what it has instead must not come back.
+    async fn forget_stale(self: &Rc<Self>, run: BlockRun) -> Outcome {
+        self.flush_core().await?;
+        let blocks = self.log.borrow().mapped_in(run);
+        match self.entomb(&blocks, true).await {
+            Entombed::Failed(error) => Err(error),
+            Entombed::Done | Entombed::Spoiled => Ok(()),
+        }
+    }
+}

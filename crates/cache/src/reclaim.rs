@@ -1,0 +1,342 @@
+//! Reclaim: frees the oldest segments of the log, carrying on what is worth keeping.
+//!
+//! 1. Copy what the core lacks, and what was read, from the oldest segment to the head; 2. flush
+//!    the log: the copies are stable; 3. announce a tail behind the segment in a record, and flush
+//!    again: now nothing in it can come back; 4. drop what is still mapped there, and reuse the
+//!    segment.
+//!
+//! **Invariants**
+//! - When a segment is freed, nothing that the core lacks is mapped in it.
+//! - Until then its clean blocks stay mapped, so that a write past the cache ends them by a
+//!   tombstone.
+//!
+//! **Not here**: choosing by anything but age; ghosts.
+
+use crate::engine::Engine;
+use crate::format::record::{self, ENTRY_BYTES_MAX};
+use crate::line_map::{Marks, State, Version};
+use crate::log::{Log, RESERVE_FOR_CLIENTS, Refusal, Reinsertion};
+use crate::types::{CoreBlock, Position, SegmentIndex, Sequence, SlotIndex};
+use foldhash::fast::FixedState;
+use headpond_block::{BLOCK_BYTES, Buffer, Buffers, DeviceError, Request};
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::time::Duration;
+
+/// The records in which blocks were first written.
+type Births = HashMap<SlotIndex, Sequence, FixedState>;
+
+/// Most segments between two pairs of flushes.
+const SEGMENTS_PER_ROUND: u32 = 4;
+/// After a device error.
+const BACK_OFF: Duration = Duration::from_millis(200);
+/// Copies of one record: each may need an entry with a birth.
+const COPIES_PER_RECORD: usize = ENTRY_BYTES_MAX / 16;
+/// Clean blocks are carried on only while less than this share of the log is mapped.
+const KEEP_CLEAN_BELOW_PERCENT: u64 = 70;
+
+impl Log {
+    /// Whether reclaim should work: early while it is cheap, late where it must copy much.
+    pub(crate) fn wants_reclaim(&self) -> bool {
+        let needed = RESERVE_FOR_CLIENTS + 2;
+        let (free, used) = (self.ring.free(), self.ring.used());
+        used > 1 && (free < needed || free < self.layout.segments() / 8 && self.is_tail_cheap())
+    }
+
+    fn is_tail_cheap(&self) -> bool {
+        let state = |slot| self.map.version(slot).state;
+        let must_stay = |slot: &SlotIndex| matches!(state(*slot), State::Dirty | State::Written);
+        let copies = self.layout.slots_of(self.ring.tail()).filter(must_stay).count() as u64;
+        copies < self.layout.slots_per_segment() / 2
+    }
+
+    /// Whether read-inserts would be in the way of writes.
+    pub(crate) fn is_scarce(&self) -> bool {
+        self.ring.free() <= RESERVE_FOR_CLIENTS || !self.has_slack(self.dirty_max() / 16)
+    }
+
+    /// What has to leave a segment before it can be freed, and what should.
+    fn keepers(&self, segment: SegmentIndex) -> Vec<Version> {
+        let budget = u64::from(self.layout.slots()) * KEEP_CLEAN_BELOW_PERCENT / 100;
+        let may_keep = self.map.counts().mapped() < budget && self.ring.free() > 2;
+        // At most half of a segment is carried on for its own sake, or reclaim would gain nothing.
+        let mut left = self.layout.slots_per_segment() / 2;
+        let mut keeps = |version: &Version| match version.state {
+            State::Dirty | State::Written => true,
+            State::Clean if self.lost_at_start.contains(&version.block) => true,
+            State::Clean => {
+                let keeps = may_keep && left > 0 && version.marks.contains(Marks::REFERENCED);
+                left -= u64::from(keeps);
+                keeps
+            }
+            State::Free | State::Pending => false,
+        };
+        let versions = self.layout.slots_of(segment).map(|slot| self.map.version(slot));
+        versions.filter(|version| keeps(version)).collect()
+    }
+
+    fn has_unsafe(&self, segment: SegmentIndex) -> bool {
+        let state = |slot| self.map.version(slot).state;
+        self.layout
+            .slots_of(segment)
+            .any(|slot| matches!(state(slot), State::Dirty | State::Written))
+    }
+
+    /// Drops the clean blocks of the tail segment and frees it.
+    fn free_tail(&mut self) {
+        for slot in self.layout.slots_of(self.ring.tail()) {
+            assert!(
+                matches!(self.map.version(slot).state, State::Free | State::Clean),
+                "reclaim would lose what the core lacks"
+            );
+            self.map.remove(slot);
+        }
+        self.ring.free_tail();
+        self.counters.segments_reclaimed += 1;
+    }
+}
+
+impl Engine {
+    /// The task of reclaim.
+    pub(crate) async fn run_reclaim(self: Rc<Self>) {
+        while !self.is_stopping.get() {
+            let wake = self.reclaim_wanted.wait();
+            if !self.is_failed.get() && (self.log.borrow().wants_reclaim() || self.lacks_space()) {
+                if self.reclaim_round().await.is_err() {
+                    self.runtime.sleep(BACK_OFF).await;
+                }
+                self.pump();
+                self.runtime.yield_now().await;
+                continue;
+            }
+            wake.await;
+        }
+    }
+
+    fn lacks_space(&self) -> bool {
+        self.queue.len() > 0 && self.log.borrow().is_out_of_space()
+    }
+
+    /// Frees some of the oldest segments.
+    async fn reclaim_round(self: &Rc<Self>) -> Result<(), DeviceError> {
+        let mut victims = 0;
+        while victims < SEGMENTS_PER_ROUND {
+            let victim = {
+                let log = self.log.borrow();
+                let ring = &log.ring;
+                if victims + 1 >= ring.used() || victims > 0 && ring.free() <= 2 {
+                    break;
+                }
+                SegmentIndex((ring.tail().0 + victims) % log.layout.segments())
+            };
+            match self.empty(victim).await {
+                Ok(()) => victims += 1,
+                Err(error) if victims == 0 => return Err(error),
+                Err(_) => break,
+            }
+        }
+        if victims == 0 {
+            return Ok(());
+        }
+        self.flush_log().await?;
+        self.announce(victims).await?;
+        for _ in 0..victims {
+            let tail = self.log.borrow().ring.tail();
+            while self.log.borrow().ring.is_pinned(tail) {
+                self.segments_unpinned.wait().await;
+            }
+            self.log.borrow_mut().free_tail();
+            self.pump();
+        }
+        Ok(())
+    }
+
+    /// Carries everything out of a segment that must not be lost with it.
+    async fn empty(self: &Rc<Self>, victim: SegmentIndex) -> Result<(), DeviceError> {
+        self.settle_segment(victim).await;
+        let keepers = self.log.borrow().keepers(victim);
+        if !keepers.is_empty() {
+            self.reinsert(victim, &keepers).await?;
+        }
+        // What was superseded by a record on its way is safe once that is written.
+        while self.log.borrow().has_unsafe(victim) {
+            self.settle().await;
+            let left = self.log.borrow().keepers(victim);
+            if !left.is_empty() {
+                self.reinsert(victim, &left).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits for the records of a segment that is no longer the head.
+    async fn settle_segment(&self, segment: SegmentIndex) {
+        let next = {
+            let log = self.log.borrow();
+            log.ring.first_record(log.ring.after(segment))
+        };
+        while self.log.borrow().settled() < next {
+            self.records_done.wait().await;
+        }
+    }
+
+    /// Copies blocks of a segment to the head of the log.
+    async fn reinsert(
+        self: &Rc<Self>,
+        victim: SegmentIndex,
+        keepers: &[Version],
+    ) -> Result<(), DeviceError> {
+        let data = self.read_segment(victim).await?;
+        let births = self.births(victim, &data);
+        let mut left = keepers;
+        while !left.is_empty() {
+            let most = COPIES_PER_RECORD.min(self.log.borrow().copies_that_fit());
+            let (group, rest) = left.split_at(most.min(left.len()));
+            let copies = group.iter().map(|version| self.copy_of(version, victim, &data, &births));
+            let copies: Option<Vec<Reinsertion>> = copies.collect();
+            let Some(copies) = copies else {
+                let device = self.cache.name().clone();
+                let range = self.log.borrow().layout.segment_range(victim);
+                return Err(DeviceError::Media { device, range });
+            };
+            self.append_copies(&copies).await?;
+            left = rest;
+        }
+        Ok(())
+    }
+
+    /// The copy of a block, where its data is whole.
+    fn copy_of(
+        &self,
+        version: &Version,
+        victim: SegmentIndex,
+        data: &Buffer,
+        births: &Births,
+    ) -> Option<Reinsertion> {
+        let offset = {
+            let layout = &self.log.borrow().layout;
+            let position = layout.position_of(version.slot, version.unit);
+            (position.0 - layout.segment_start(victim).0) * layout.unit_bytes()
+        };
+        let start = offset as usize;
+        let block = Buffers::from(data.slice(start..start + BLOCK_BYTES as usize));
+        if !self.lends && self.check(offset, version, &block).is_err() {
+            return None;
+        }
+        Some(Reinsertion {
+            slot: version.slot,
+            birth: births.get(&version.slot).copied(),
+            data: block,
+        })
+    }
+
+    async fn append_copies(self: &Rc<Self>, copies: &[Reinsertion]) -> Result<(), DeviceError> {
+        let formed = self.log.borrow_mut().form_reinsertion(copies);
+        let formed = match formed {
+            Ok(Some(formed)) => formed,
+            Ok(None) => return Ok(()),
+            Err(refusal) => {
+                assert_eq!(refusal, Refusal::NoSpace);
+                return Err(DeviceError::NoSpace { device: self.cache.name().clone() });
+            }
+        };
+        let outcome = self.cache.submit(formed.request.clone()).await;
+        self.settle_record(&formed, &outcome);
+        // The next flush of the core covers the copies; the one on its way looks for the originals.
+        let log = self.log.borrow();
+        for version in log.written_in(&formed) {
+            self.remember_written(&log, version.block, version.slot);
+        }
+        outcome
+    }
+
+    async fn read_segment(&self, segment: SegmentIndex) -> Result<Buffer, DeviceError> {
+        let range = self.log.borrow().layout.segment_range(segment);
+        if self.lends
+            && let Some(lent) = self.cache.lend(range)
+        {
+            return Ok(lent);
+        }
+        let data = Buffer::zeroed(range.len() as usize);
+        self.cache.submit(Request::read(range.start(), &data)).await?;
+        Ok(data)
+    }
+
+    /// The births of the blocks in a segment, as its descriptors tell. A block whose descriptor
+    /// cannot be read is reborn: it has no version on its way, so that is no lie.
+    fn births(&self, segment: SegmentIndex, data: &Buffer) -> Births {
+        let log = self.log.borrow();
+        let (first, start) = (log.ring.first_record(segment), log.layout.segment_start(segment));
+        // SAFETY: a closed segment is not written to until it has been freed, which only our caller
+        // does.
+        let bytes = unsafe { data.as_slice() };
+        let mut births = Births::default();
+        let mut position = start;
+        while position.0 < start.0 + log.layout.units_per_segment() {
+            let offset = ((position.0 - start.0) * log.layout.unit_bytes()) as usize;
+            let Some(bytes) = bytes.get(offset..) else { break };
+            let found = log.decode(bytes, position);
+            let Some(found) = found.filter(|found| found.header.sequence >= first) else {
+                position = Position(position.0 + 1);
+                continue;
+            };
+            position = log.note_births(&found, position, &mut births);
+        }
+        births
+    }
+
+    /// Puts a tail behind the oldest segments into the log, stable.
+    async fn announce(self: &Rc<Self>, victims: u32) -> Result<(), DeviceError> {
+        {
+            let mut log = self.log.borrow_mut();
+            let oldest = SegmentIndex((log.ring.tail().0 + victims) % log.layout.segments());
+            let tail = log.ring.first_record(oldest);
+            log.announce_tail(tail);
+        }
+        self.renew_graves().await;
+        if !self.append_seal().await {
+            return Err(DeviceError::NoSpace { device: self.cache.name().clone() });
+        }
+        self.flush_log().await
+    }
+
+    /// Blocks that were lost when the epoch began, and were discarded since, need their tombstones
+    /// as long as the epoch lasts.
+    async fn renew_graves(self: &Rc<Self>) {
+        let graves: Vec<CoreBlock> = {
+            let log = self.log.borrow();
+            let is_grave =
+                |block: &&CoreBlock| !log.lost.contains(block) && log.map.newest(**block).is_none();
+            log.lost_at_start.iter().filter(is_grave).copied().collect()
+        };
+        if !graves.is_empty() {
+            self.entomb(&graves, false).await;
+        }
+    }
+}
+
+impl Log {
+    fn decode(&self, bytes: &[u8], position: Position) -> Option<record::Record> {
+        let (cache, slice) = (self.identity().cache, self.identity().slice);
+        record::decode(bytes, cache, slice, position).ok()
+    }
+
+    /// Notes the births of a record's blocks; answers where the next record starts.
+    fn note_births(
+        &self,
+        found: &record::Record,
+        position: Position,
+        births: &mut Births,
+    ) -> Position {
+        let units = (found.descriptor_bytes as u64).div_ceil(self.layout.unit_bytes());
+        let mut at = position.0 + units;
+        for entry in found.entries.iter().filter(|entry| entry.kind.carries_data()) {
+            for _ in 0..entry.count {
+                let slot = self.layout.slot_at(Position(at)).0;
+                births.insert(slot, entry.birth.unwrap_or(found.header.sequence));
+                at += self.layout.units_per_block();
+            }
+        }
+        Position(at)
+    }
+}

@@ -1,0 +1,330 @@
+//! From what lies on the device after any stop to what counts: the laws of the log, without I/O.
+//!
+//! 1. Take the checkpoint that the epoch began with; 2. take every readable record of the epoch, in
+//!    any order; 3. [`Replay::finish`] decides.
+//!
+//! **Invariants**
+//! - The highest birth of a block wins, then the highest sequence.
+//! - Nothing below the highest tail counts.
+//! - What was promised and cannot be read is lost, never replaced by an older version; what was not
+//!   promised and cannot be read never happened.
+//!
+//! **Not here**: reading the device, the line map.
+
+use crate::format::checkpoint::{CheckpointEntry, CheckpointKind};
+use crate::format::record::{Entry, EntryKind, Predecessor, Record};
+use crate::types::{BlockRun, CoreBlock, Epoch, Position, Sequence};
+use foldhash::fast::FixedState;
+use std::collections::{BTreeSet, HashMap, HashSet};
+
+type Map<K, V> = HashMap<K, V, FixedState>;
+
+/// Most missing records in a row that are looked at one by one; more are damage in any case.
+const MISSING_MAX: usize = 1 << 20;
+
+/// Collects what is found.
+pub struct Replay {
+    epoch: Epoch,
+    later_epoch: Option<Epoch>,
+    start: Sequence,
+    tail: Sequence,
+    flush_mark: Sequence,
+    promises: HashSet<Sequence, FixedState>,
+    highest: Option<(Sequence, Position, u64)>,
+    versions: Map<CoreBlock, Candidate>,
+    /// Newest unreadable version of a block that nothing readable supersedes.
+    suspects: Vec<Suspect>,
+    seen: Vec<Sequence>,
+    /// What the successor of an unseen record says about it, by the unseen record.
+    described: Map<Sequence, Predecessor>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Candidate {
+    birth: Sequence,
+    sequence: Sequence,
+    kind: Found,
+    position: Position,
+    checksum: u32,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Found {
+    DirtyAtCheckpoint,
+    LostAtCheckpoint,
+    Record(EntryKind),
+}
+
+struct Suspect {
+    block: CoreBlock,
+    birth: Sequence,
+    sequence: Sequence,
+    /// A promised record that is missing altogether.
+    is_known_loss: bool,
+}
+
+/// A block that comes back dirty.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LiveBlock {
+    pub block: CoreBlock,
+    pub position: Position,
+    pub checksum: u32,
+}
+
+/// What replay decided.
+#[derive(Debug, Default)]
+pub struct Replayed {
+    pub live: Vec<LiveBlock>,
+    /// Promised and damaged.
+    pub lost: BTreeSet<CoreBlock>,
+    /// Went to the core beside the cache, perhaps not with their parity.
+    pub parity_suspects: Vec<BlockRun>,
+    pub tail: Sequence,
+    /// Where the log goes on: after the highest record.
+    pub highest: Option<(Sequence, Position, u64)>,
+    pub records: u64,
+    /// Records and blocks that no promise covered and that were not whole.
+    pub never_happened: u64,
+    /// Promised records that are missing and that no successor describes.
+    pub unnamed: Vec<Sequence>,
+}
+
+impl Replay {
+    /// For the records of `epoch`, the first of which was `start`.
+    pub fn new(epoch: Epoch, start: Sequence, tail: Sequence) -> Self {
+        Self {
+            epoch,
+            later_epoch: None,
+            start,
+            tail,
+            flush_mark: Sequence(0),
+            promises: HashSet::default(),
+            highest: None,
+            versions: Map::default(),
+            suspects: Vec::new(),
+            seen: Vec::new(),
+            described: Map::default(),
+        }
+    }
+
+    /// One block of the checkpoint, in a segment whose contents began with `first`. What was clean
+    /// then is forgotten: an unpromised write-through may have changed the core since.
+    pub fn add_checkpointed(&mut self, entry: &CheckpointEntry, first: Sequence) {
+        let (kind, sequence) = match entry.kind {
+            CheckpointKind::Clean => return,
+            CheckpointKind::Dirty | CheckpointKind::DirtyReplayed => {
+                (Found::DirtyAtCheckpoint, first)
+            }
+            // A lost block has no place, and so no segment whose end could end it.
+            CheckpointKind::Lost => (Found::LostAtCheckpoint, Sequence(u64::MAX)),
+        };
+        let (birth, position) = (Sequence(0), entry.position);
+        let candidate = Candidate { birth, sequence, kind, position, checksum: entry.checksum };
+        self.versions.insert(entry.block, candidate);
+    }
+
+    /// Looks at the epoch of a record, whether it belongs to this replay or not.
+    pub fn note_epoch(&mut self, record: &Record) {
+        if record.header.epoch > self.epoch {
+            self.later_epoch = self.later_epoch.max(Some(record.header.epoch));
+        }
+    }
+
+    /// The latest epoch of all records, where it is later than the one that is replayed. Its header
+    /// was stable before its first record, so the header that this replay starts from is out of
+    /// date, and what replay decides is not to be used.
+    pub fn later_epoch(&self) -> Option<Epoch> {
+        self.later_epoch
+    }
+
+    /// Whether a record belongs to this replay; what an earlier epoch left is in the checkpoint.
+    pub fn concerns(&self, record: &Record) -> bool {
+        record.header.epoch == self.epoch && record.header.sequence >= self.start
+    }
+
+    /// One record. `is_whole[i]` says whether its data block i carries the checksum it should, and
+    /// `data` is where its first data block lies, `units_per_block` apart from the next.
+    pub fn add_record(
+        &mut self,
+        record: &Record,
+        is_whole: &[bool],
+        data: Position,
+        units_per_block: u64,
+    ) {
+        assert_eq!(is_whole.len(), record.checksums.len());
+        if !self.concerns(record) {
+            return;
+        }
+        self.note_facts(record, data.0 + is_whole.len() as u64 * units_per_block);
+        let header = &record.header;
+        let mut index = 0;
+        for entry in &record.entries {
+            let birth = entry.birth.unwrap_or(header.sequence);
+            let run = BlockRun { first: entry.first, count: u64::from(entry.count) };
+            for block in run.blocks() {
+                if !entry.kind.carries_data() {
+                    self.offer(block, birth, header.sequence, entry.kind, Position(0), 0);
+                    continue;
+                }
+                let position = Position(data.0 + index as u64 * units_per_block);
+                let checksum = record.checksums[index];
+                if is_whole[index] {
+                    self.offer(block, birth, header.sequence, entry.kind, position, checksum);
+                } else if entry.kind == EntryKind::Dirty {
+                    let (sequence, is_known_loss) = (header.sequence, false);
+                    self.suspects.push(Suspect { block, birth, sequence, is_known_loss });
+                } else {
+                    // The core has the data as well, so only the older versions end here.
+                    self.offer(block, birth, header.sequence, EntryKind::Tombstone, position, 0);
+                }
+                index += 1;
+            }
+        }
+    }
+
+    fn note_facts(&mut self, record: &Record, end: u64) {
+        let header = &record.header;
+        self.tail = self.tail.max(header.tail);
+        self.flush_mark = self.flush_mark.max(header.flush_mark);
+        self.promises.extend(header.promises.iter());
+        if self.highest.is_none_or(|(highest, ..)| highest < header.sequence) {
+            self.highest = Some((header.sequence, header.position, end - header.position.0));
+        }
+        self.seen.push(header.sequence);
+        self.described.remove(&header.sequence);
+        if let Some(predecessor) = &record.predecessor
+            && header.sequence > self.start
+        {
+            let previous = Sequence(header.sequence.0 - 1);
+            // In the order of the log the predecessor has just been seen.
+            if self.seen.iter().rev().take(2).all(|seen| *seen != previous) {
+                self.described.insert(previous, predecessor.clone());
+            }
+        }
+    }
+
+    fn offer(
+        &mut self,
+        block: CoreBlock,
+        birth: Sequence,
+        sequence: Sequence,
+        kind: EntryKind,
+        position: Position,
+        checksum: u32,
+    ) {
+        let kind = Found::Record(kind);
+        let candidate = Candidate { birth, sequence, kind, position, checksum };
+        let best = self.versions.entry(block).or_insert(candidate);
+        if (best.birth, best.sequence) < (birth, sequence) {
+            *best = candidate;
+        }
+    }
+
+    /// Decides.
+    pub fn finish(mut self) -> Replayed {
+        let mut result = Replayed { tail: self.tail, highest: self.highest, ..Default::default() };
+        self.find_missing(&mut result);
+        result.records = self.seen.len() as u64;
+        for (&block, candidate) in &self.versions {
+            if candidate.sequence >= self.tail {
+                keep(block, candidate, &mut result);
+            }
+        }
+        for suspect in &self.suspects {
+            self.judge(suspect, &mut result);
+        }
+        if !result.lost.is_empty() {
+            let lost = &result.lost;
+            result.live.retain(|live| !lost.contains(&live.block));
+        }
+        result
+    }
+
+    /// Finds the records that are not there.
+    fn find_missing(&mut self, result: &mut Replayed) {
+        self.seen.sort_unstable();
+        self.seen.dedup();
+        let first = self.start.max(self.tail);
+        let (mut expected, mut missing) = (first, Vec::new());
+        for &seen in self.seen.iter().filter(|seen| **seen >= first) {
+            missing.extend((expected.0..seen.0).take(MISSING_MAX).map(Sequence));
+            expected = seen.next();
+        }
+        // A promise may reach beyond the last record that can be read.
+        let promised = self.promises.iter().copied().max().max(Some(self.flush_mark));
+        let promised = promised.expect("at least the mark").0;
+        missing.extend((expected.0..=promised).take(MISSING_MAX).map(Sequence));
+        for sequence in missing {
+            match self.described.remove(&sequence) {
+                Some(description) => self.mourn(sequence, &description, result),
+                None if self.is_promised(sequence) => result.unnamed.push(sequence),
+                None => result.never_happened += 1,
+            }
+        }
+    }
+
+    /// A record that only its successor knows.
+    fn mourn(&mut self, sequence: Sequence, description: &Predecessor, result: &mut Replayed) {
+        if !self.is_promised(sequence) {
+            result.never_happened += 1;
+            return;
+        }
+        for (entry, &reinserted) in description.entries.iter().zip(&description.reinserted) {
+            self.mourn_entry(sequence, entry, reinserted);
+        }
+    }
+
+    fn mourn_entry(&mut self, sequence: Sequence, entry: &Entry, reinserted: bool) {
+        let run = BlockRun { first: entry.first, count: u64::from(entry.count) };
+        for block in run.blocks() {
+            if entry.kind == EntryKind::Dirty {
+                // A copy is as old as its original, which may still be there to stand in for it.
+                let birth = if reinserted { Sequence(0) } else { sequence };
+                self.suspects.push(Suspect { block, birth, sequence, is_known_loss: true });
+            } else if !reinserted {
+                // The core has the data, so only the older versions end here.
+                self.offer(block, sequence, sequence, EntryKind::Tombstone, Position(0), 0);
+            }
+        }
+    }
+
+    fn is_promised(&self, sequence: Sequence) -> bool {
+        sequence <= self.flush_mark || self.promises.contains(&sequence)
+    }
+
+    fn judge(&self, suspect: &Suspect, result: &mut Replayed) {
+        if suspect.sequence < self.tail {
+            return;
+        }
+        if !suspect.is_known_loss && !self.is_promised(suspect.sequence) {
+            result.never_happened += 1;
+            return;
+        }
+        let stands_in = self.versions.get(&suspect.block).is_some_and(|best| {
+            best.sequence >= self.tail && (best.birth, 0) >= (suspect.birth, 0)
+        });
+        if !stands_in {
+            result.lost.insert(suspect.block);
+        }
+    }
+}
+
+fn keep(block: CoreBlock, candidate: &Candidate, result: &mut Replayed) {
+    match candidate.kind {
+        Found::DirtyAtCheckpoint | Found::Record(EntryKind::Dirty) => {
+            let Candidate { position, checksum, .. } = *candidate;
+            result.live.push(LiveBlock { block, position, checksum });
+        }
+        Found::LostAtCheckpoint => {
+            result.lost.insert(block);
+        }
+        Found::Record(EntryKind::WrittenThrough) => {
+            result.parity_suspects.push(BlockRun { first: block, count: 1 });
+        }
+        Found::Record(EntryKind::ReadInsert | EntryKind::Tombstone) => {}
+    }
+}
+
+#[cfg(test)]
+#[path = "replay_tests.rs"]
+mod tests;

@@ -1,0 +1,162 @@
+//! The ring of segments that the log runs through: where it ends, where it begins, what is free.
+//!
+//! Segments are filled one after the other and freed in the same order, so that a version in an
+//! older segment never outlives one, or a tombstone, in a younger segment.
+//!
+//! **Invariants**
+//! - The used segments run from the tail to the head without a gap; the head is always used.
+//! - A segment that is pinned (being read) is not freed.
+
+use crate::layout::SliceLayout;
+use crate::types::{Position, SegmentIndex, Sequence};
+
+#[derive(Clone, Copy, Default)]
+struct Segment {
+    /// First record of the present contents.
+    first: Sequence,
+    pins: u32,
+}
+
+pub struct Ring {
+    segments: Box<[Segment]>,
+    head: SegmentIndex,
+    /// Used segments, the head included.
+    used: u32,
+    /// Where the next record goes.
+    position: Position,
+    end_of_head: u64,
+}
+
+impl Ring {
+    /// A ring whose used segments run from `tail` to that of `head`; the contents of segment i
+    /// began with record `firsts[i]`.
+    pub fn new(
+        layout: &SliceLayout,
+        firsts: &[Sequence],
+        tail: SegmentIndex,
+        head_segment: SegmentIndex,
+        head: Position,
+    ) -> Self {
+        let count = layout.segments();
+        assert_eq!(firsts.len(), count as usize);
+        let used = (head_segment.0 + count - tail.0) % count + 1;
+        let segment = |&first| Segment { first, pins: 0 };
+        let end_of_head = layout.segment_start(head_segment).0 + layout.units_per_segment();
+        assert!(head.0 <= end_of_head);
+        Self {
+            segments: firsts.iter().map(segment).collect(),
+            head: head_segment,
+            used,
+            position: head,
+            end_of_head,
+        }
+    }
+
+    pub fn head(&self) -> SegmentIndex {
+        self.head
+    }
+
+    pub fn tail(&self) -> SegmentIndex {
+        let count = self.segments.len() as u32;
+        SegmentIndex((self.head.0 + count + 1 - self.used) % count)
+    }
+
+    pub fn position(&self) -> Position {
+        self.position
+    }
+
+    pub fn used(&self) -> u32 {
+        self.used
+    }
+
+    pub fn free(&self) -> u32 {
+        self.segments.len() as u32 - self.used
+    }
+
+    /// Units left in the head segment.
+    pub fn room(&self) -> u64 {
+        self.end_of_head - self.position.0
+    }
+
+    /// Takes units of the head segment.
+    ///
+    /// # Panics
+    /// Where there is no room.
+    pub fn advance(&mut self, units: u64) {
+        assert!(units <= self.room(), "record crosses its segment");
+        self.position = Position(self.position.0 + units);
+    }
+
+    /// Closes the head segment and opens the next one, whose first record will be `first`.
+    ///
+    /// # Panics
+    /// Where no segment is free.
+    pub fn open_next(&mut self, layout: &SliceLayout, first: Sequence) {
+        assert!(self.free() > 0, "log ran into its own tail");
+        self.head = self.after(self.head);
+        self.used += 1;
+        let start = layout.segment_start(self.head);
+        self.position = start;
+        self.end_of_head = start.0 + layout.units_per_segment();
+        self.segments[self.head.0 as usize].first = first;
+    }
+
+    /// Frees the tail segment.
+    ///
+    /// # Panics
+    /// Where it is the head, or being read.
+    pub fn free_tail(&mut self) {
+        assert!(self.used > 1, "the head is never freed");
+        assert_eq!(self.segments[self.tail().0 as usize].pins, 0, "segment is being read");
+        self.used -= 1;
+    }
+
+    pub fn after(&self, segment: SegmentIndex) -> SegmentIndex {
+        SegmentIndex((segment.0 + 1) % self.segments.len() as u32)
+    }
+
+    pub fn first_record(&self, segment: SegmentIndex) -> Sequence {
+        self.segments[segment.0 as usize].first
+    }
+
+    pub fn firsts(&self) -> Vec<Sequence> {
+        self.segments.iter().map(|segment| segment.first).collect()
+    }
+
+    pub fn pin(&mut self, segment: SegmentIndex) {
+        self.segments[segment.0 as usize].pins += 1;
+    }
+
+    /// Answers whether nobody reads the segment any more.
+    pub fn unpin(&mut self, segment: SegmentIndex) -> bool {
+        let pins = &mut self.segments[segment.0 as usize].pins;
+        *pins = pins.checked_sub(1).expect("unpinned more often than pinned");
+        *pins == 0
+    }
+
+    pub fn is_pinned(&self, segment: SegmentIndex) -> bool {
+        self.segments[segment.0 as usize].pins > 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use headpond_block::ByteRange;
+
+    #[test]
+    fn ring_runs_around_and_frees_in_order() {
+        let layout = SliceLayout::new(ByteRange::at(0, 16 << 20), 256 << 10, 4096).unwrap();
+        let count = layout.segments();
+        let firsts = vec![Sequence(0); count as usize];
+        let start = SegmentIndex(count - 1);
+        let mut ring = Ring::new(&layout, &firsts, start, start, layout.segment_start(start));
+        assert_eq!((ring.used(), ring.tail()), (1, start));
+        ring.open_next(&layout, Sequence(5));
+        assert_eq!((ring.head(), ring.tail()), (SegmentIndex(0), start));
+        ring.free_tail();
+        assert_eq!(ring.tail(), SegmentIndex(0));
+        assert_eq!(ring.first_record(SegmentIndex(0)), Sequence(5));
+        assert_eq!(ring.room(), layout.units_per_segment());
+    }
+}

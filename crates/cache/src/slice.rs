@@ -1,0 +1,375 @@
+//! A slice of a cached volume: one log, one line map, as a block device.
+//!
+//! Lifecycle: 1. [`Slice::open`] recovers and begins an epoch; 2. requests, with the cleaner and
+//! reclaim beside them; 3. [`Slice::stop`] saves the line map, so that the next open replays
+//! nothing. A slice that is dropped, or whose executor is, is recovered by the next open.
+//!
+//! **Not here**: which extents belong to the slice (the volume), making the cache (`create`).
+
+use crate::append::Queue;
+use crate::cleaner::Progress;
+use crate::config::{CleaningConfig, Mode, SliceConfig};
+use crate::create::layout_of;
+use crate::engine::{Busy, CoreWrites, Engine};
+use crate::error::{CleanError, ModeError, OpenError, StopError};
+use crate::format::checkpoint::{Checkpoint, CheckpointEntry, CheckpointKind};
+use crate::format::slice_header::SliceHeader;
+use crate::format::superblock::Superblock;
+use crate::label::CoreLabel;
+use crate::line_map::{Marks, State};
+use crate::log::Log;
+use crate::recover::{Recovery, Source};
+use crate::stats::SliceStats;
+use crate::types::Position;
+use headpond_block::sync::Notify;
+use headpond_block::{
+    BLOCK_BYTES, BlockDevice, ByteRange, DeviceError, DeviceName, Geometry, JoinHandle, Request,
+    RequestKind, Runtime, Stability, Submission,
+};
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use uuid::Uuid;
+
+/// What a slice stands on.
+#[derive(Clone)]
+pub struct Foundation {
+    pub runtime: Runtime,
+    /// The whole cache device.
+    pub cache: Rc<dyn BlockDevice>,
+    /// The whole core device; a slice is only asked for its own extents of it.
+    pub core: Rc<dyn BlockDevice>,
+    /// Where the core's generation can be raised, should the cache fail.
+    pub label: Option<Rc<dyn CoreLabel>>,
+}
+
+/// What the cache must match.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Expected {
+    pub volume: Uuid,
+    /// On the core's label.
+    pub generation: u64,
+}
+
+/// One slice of a cache, serving. Cloning shares it.
+#[derive(Clone)]
+pub struct Slice {
+    engine: Rc<Engine>,
+    tasks: Rc<RefCell<Vec<JoinHandle<()>>>>,
+    header: Rc<Cell<SliceHeader>>,
+}
+
+impl Slice {
+    /// Opens slice `index` of the cache that `superblock` describes.
+    ///
+    /// # Errors
+    /// Where the cache does not belong here, cannot be read, or cannot be trusted. A refusal
+    /// changes nothing on the device.
+    pub async fn open(
+        foundation: Foundation,
+        superblock: &Superblock,
+        expected: Expected,
+        index: u16,
+        config: SliceConfig,
+    ) -> Result<(Self, Recovery), OpenError> {
+        let Foundation { runtime, cache, core, label } = foundation;
+        check(&*cache, &*core, superblock, expected, &config)?;
+        let slice = superblock.slices.get(usize::from(index)).copied();
+        let no_slice = || OpenError::SliceIndex { device: cache.name().clone(), slice: index };
+        let source = Source {
+            device: &*cache,
+            layout: layout_of(superblock, slice.ok_or_else(no_slice)?),
+            cache: superblock.cache,
+            slice: index,
+            core_blocks: superblock.core_bytes / BLOCK_BYTES,
+        };
+        let (log, header, recovery) = source.open().await?;
+        let engine = Rc::new(Engine {
+            name: DeviceName::new(format!("slice {index} of the cache on {}", cache.name())),
+            geometry: geometry(&*cache, &*core),
+            lends: cache.lend(ByteRange::at(0, BLOCK_BYTES)).is_some(),
+            runtime,
+            cache,
+            core,
+            label,
+            config: RefCell::new(config),
+            log: RefCell::new(log),
+            queue: Queue::default(),
+            core_writes: CoreWrites::default(),
+            written: RefCell::default(),
+            core_changes: Cell::new(0),
+            core_changes_flushed: Cell::new(0),
+            cleaning: Progress::default(),
+            is_failed: Cell::new(false),
+            is_closed: Cell::new(false),
+            is_stopping: Cell::new(false),
+            busy: Busy::default(),
+            is_seal_due: Cell::new(false),
+            is_log_flushing: Cell::new(false),
+            log_flushed: Notify::new(),
+            records_done: Notify::new(),
+            segments_unpinned: Notify::new(),
+            reclaim_wanted: Notify::new(),
+            cleaning_wanted: Notify::new(),
+        });
+        let tasks = [
+            engine.runtime.spawn(Rc::clone(&engine).run_cleaner()),
+            engine.runtime.spawn(Rc::clone(&engine).run_reclaim()),
+        ];
+        let tasks = Rc::new(RefCell::new(Vec::from(tasks)));
+        Ok((Self { engine, tasks, header: Rc::new(Cell::new(header)) }, recovery))
+    }
+
+    /// Switches the mode. Dirty data stays dirty, is served, and is cleaned in the background where
+    /// the new mode makes none (`is_draining` in the statistics).
+    ///
+    /// # Errors
+    /// Where the mode is not allowed here; the old one holds.
+    pub fn set_mode(&self, mode: Mode) -> Result<(), ModeError> {
+        let device = || self.engine.cache.name().clone();
+        if self.engine.is_failed.get() && mode != Mode::PassThrough {
+            return Err(ModeError::Failed { device: device() });
+        }
+        let mut config = self.engine.config.borrow_mut();
+        if mode == Mode::WriteBack && self.engine.cache_is_volatile() && !config.allow_volatile {
+            return Err(ModeError::Volatile { device: device() });
+        }
+        config.mode = mode;
+        drop(config);
+        self.engine.cleaning_wanted.notify_all();
+        Ok(())
+    }
+
+    pub fn mode(&self) -> Mode {
+        self.engine.config.borrow().mode
+    }
+
+    pub fn set_cleaning(&self, cleaning: CleaningConfig) {
+        self.engine.config.borrow_mut().cleaning = cleaning;
+        self.engine.cleaning_wanted.notify_all();
+        self.engine.pump();
+    }
+
+    /// The settings in force.
+    pub fn config(&self) -> SliceConfig {
+        self.engine.config.borrow().clone()
+    }
+
+    /// Cleans everything that is dirty at the time of the call, and flushes the core. Progress
+    /// shows in the statistics.
+    ///
+    /// # Errors
+    /// Where the core fails; what could not be cleaned stays dirty.
+    pub async fn flush_dirty(&self) -> Result<(), CleanError> {
+        self.engine.clean_all().await
+    }
+
+    pub fn stats(&self) -> SliceStats {
+        let engine = &self.engine;
+        let log = engine.log.borrow();
+        let counts = log.map.counts();
+        let layout = &log.layout;
+        let capacity_bytes = u64::from(layout.segments()) * layout.segment_bytes();
+        let ratio = |part: u64, whole: u64| part as f64 / whole.max(1) as f64;
+        let memory = log.map.memory_bytes() + log.dirty.memory_bytes();
+        let no_dirt_made = engine.mode() != Mode::WriteBack;
+        SliceStats {
+            counters: log.counters,
+            dirty_bytes_max: log.dirty_max() * BLOCK_BYTES,
+            capacity_bytes,
+            dirty_bytes: log.dirty_now() * BLOCK_BYTES,
+            written_bytes: counts.written * BLOCK_BYTES,
+            clean_bytes: counts.clean * BLOCK_BYTES,
+            dirty_ratio: ratio(log.dirty_now(), log.dirty_max()),
+            occupancy_ratio: ratio(counts.mapped() * BLOCK_BYTES, capacity_bytes),
+            write_amplification: ratio(log.counters.log_bytes, log.counters.write.bytes),
+            segments: layout.segments(),
+            segments_free: log.ring.free(),
+            records_in_flight: log.in_flight(),
+            writes_waiting: engine.queue.len() as u64,
+            cleaning_in_flight: engine.cleaning.in_flight.get(),
+            lost_blocks: log.lost.len() as u64,
+            is_draining: no_dirt_made && counts.dirty + counts.written > 0,
+            is_failed: engine.is_failed.get(),
+            memory_bytes: memory,
+        }
+    }
+
+    /// Checks the invariants of the line map and the log; for tests and simulation.
+    ///
+    /// # Panics
+    /// Where one does not hold.
+    pub fn self_check(&self) {
+        self.engine.log.borrow().self_check();
+    }
+
+    /// Ends service: waits for what is under way, makes everything stable and saves the line map.
+    /// Dirty data stays dirty.
+    ///
+    /// # Errors
+    /// Where the devices fail; the next open then recovers as after a power cut.
+    pub async fn stop(&self) -> Result<(), StopError> {
+        let engine = &self.engine;
+        let header = self.header.get();
+        let slice = header.slice;
+        if engine.is_closed.replace(true) {
+            return Err(StopError::Stopped { slice });
+        }
+        engine.busy.until_idle().await;
+        engine.is_stopping.set(true);
+        engine.cleaning_wanted.notify_all();
+        engine.reclaim_wanted.notify_all();
+        let tasks = self.tasks.take();
+        for task in tasks {
+            task.await;
+        }
+        while engine.cleaning.in_flight.get() > 0 {
+            engine.cleaning_wanted.wait().await;
+        }
+        let failed = |source: DeviceError| StopError::Device { slice, source };
+        engine.flush_log().await.map_err(failed)?;
+        engine.flush_core().await.map_err(failed)?;
+        if engine.is_failed.get() {
+            return Err(failed(DeviceError::ReadOnly { device: engine.cache.name().clone() }));
+        }
+        self.save(header).await.map_err(failed)
+    }
+
+    async fn save(&self, header: SliceHeader) -> Result<(), DeviceError> {
+        let (checkpoint, mut header) = {
+            let log = self.engine.log.borrow();
+            let header = SliceHeader {
+                sequence: header.sequence + 1,
+                epoch: log.epoch(),
+                next_record: log.next(),
+                tail: log.ring.first_record(log.ring.tail()).max(header.tail),
+                tail_segment: log.ring.tail(),
+                head: log.ring.position(),
+                head_segment: log.ring.head(),
+                is_clean: true,
+                ..header
+            };
+            (checkpoint_of(&log), header)
+        };
+        let layout = self.engine.log.borrow().layout.clone();
+        let cache = &*self.engine.cache;
+        let area = 1 - header.checkpoint.area;
+        header.checkpoint =
+            crate::create::write_checkpoint(cache, &layout, area, &checkpoint).await?;
+        let core_blocks = 0;
+        let source =
+            Source { device: cache, layout, cache: header.cache, slice: header.slice, core_blocks };
+        source.write_header(&header).await?;
+        self.header.set(header);
+        Ok(())
+    }
+}
+
+impl BlockDevice for Slice {
+    fn name(&self) -> &DeviceName {
+        &self.engine.name
+    }
+
+    fn geometry(&self) -> &Geometry {
+        &self.engine.geometry
+    }
+
+    fn submit(&self, request: Request) -> Submission<'_> {
+        let engine = &self.engine;
+        if let Err(error) = request.check(&engine.name, &engine.geometry) {
+            return Submission::ready(Err(error));
+        }
+        if engine.is_closed.get() {
+            return Submission::ready(Err(DeviceError::Gone { device: engine.name.clone() }));
+        }
+        if request.range.is_empty() && request.kind != RequestKind::Flush {
+            return Submission::ready(Ok(()));
+        }
+        match request.kind {
+            RequestKind::Read => engine.read(request),
+            RequestKind::Write => engine.write(request),
+            kind => {
+                // In a task of its own: half a discard must not hold up the other half.
+                let engine = Rc::clone(engine);
+                let (runtime, busy) = (engine.runtime.clone(), engine.busy.begin());
+                Submission::pending(runtime.spawn(async move {
+                    let _busy = busy;
+                    match kind {
+                        RequestKind::Flush => engine.flush().await,
+                        RequestKind::Discard => engine.discard(request).await,
+                        _ => engine.write_zeroes(request).await,
+                    }
+                }))
+            }
+        }
+    }
+}
+
+fn check(
+    cache: &dyn BlockDevice,
+    core: &dyn BlockDevice,
+    superblock: &Superblock,
+    expected: Expected,
+    config: &SliceConfig,
+) -> Result<(), OpenError> {
+    let device = || cache.name().clone();
+    if superblock.volume != expected.volume {
+        let (expected, found) = (expected.volume, superblock.volume);
+        return Err(OpenError::ForeignVolume { device: device(), expected, found });
+    }
+    if superblock.generation != expected.generation {
+        let (expected, found) = (expected.generation, superblock.generation);
+        return Err(OpenError::Generation { device: device(), expected, found });
+    }
+    if core.size_bytes() != superblock.core_bytes {
+        let (expected_bytes, found_bytes) = (superblock.core_bytes, core.size_bytes());
+        return Err(OpenError::CoreSize { device: device(), expected_bytes, found_bytes });
+    }
+    if cache.size_bytes() < superblock.device_bytes {
+        let (expected_bytes, found_bytes) = (superblock.device_bytes, cache.size_bytes());
+        return Err(OpenError::DeviceSize { device: device(), expected_bytes, found_bytes });
+    }
+    if cache.geometry().logical_block_bytes > superblock.unit_bytes {
+        let detail = "the cache device has larger logical blocks than when the cache was made";
+        return Err(OpenError::Unfit { detail });
+    }
+    let is_volatile = cache.geometry().stability == Stability::LostOnPower;
+    if config.mode == Mode::WriteBack && is_volatile && !config.allow_volatile {
+        return Err(OpenError::Volatile { device: device() });
+    }
+    Ok(())
+}
+
+/// What the slice is to those above: the core's size and stripes, the cache's manners.
+fn geometry(cache: &dyn BlockDevice, core: &dyn BlockDevice) -> Geometry {
+    let stability = match cache.geometry().stability {
+        // A flush goes down to the core, which makes it honest.
+        Stability::LostOnPower => Stability::Flushable,
+        stability => stability.worst(core.geometry().stability),
+    };
+    Geometry {
+        preferred_bytes: BLOCK_BYTES as u32,
+        rotational: false,
+        stability,
+        ..core.geometry().clone()
+    }
+}
+
+fn checkpoint_of(log: &Log) -> Checkpoint {
+    let mapped = log.map.iter().map(|version| {
+        let kind = match version.state {
+            State::Clean => CheckpointKind::Clean,
+            State::Free | State::Pending => unreachable!("a settled log has no such versions"),
+            _ if version.marks.contains(Marks::REPLAYED) => CheckpointKind::DirtyReplayed,
+            _ => CheckpointKind::Dirty,
+        };
+        let position = log.layout.position_of(version.slot, version.unit);
+        CheckpointEntry { block: version.block, kind, position, checksum: version.checksum }
+    });
+    let lost = log.lost.iter().map(|&block| CheckpointEntry {
+        block,
+        kind: CheckpointKind::Lost,
+        position: Position(0),
+        checksum: 0,
+    });
+    Checkpoint { segments: log.ring.firsts(), entries: mapped.chain(lost).collect() }
+}

@@ -1,0 +1,119 @@
+//! What a slice has done and holds.
+
+use serde::Serialize;
+
+/// Requests of one direction, each counted once; blocks are 4 KiB.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize)]
+pub struct RequestStats {
+    pub requests: u64,
+    pub bytes: u64,
+    pub hits: u64,
+    pub partial_hits: u64,
+    pub misses: u64,
+    pub pass_through: u64,
+    pub blocks_hit: u64,
+    pub blocks_missed: u64,
+}
+
+/// Why a request went past the cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum BypassReason {
+    /// The mode is pass-through.
+    Mode,
+    /// As much is dirty as may be, and the cleaner did not make room in time.
+    FullOfDirty,
+    /// Larger than a cache of this size takes.
+    TooLarge,
+    /// Part of a sequential stream that is longer than the cutoff.
+    Sequential,
+    /// The cache device failed.
+    CacheError,
+}
+
+/// Requests past the cache by reason.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize)]
+pub struct BypassStats {
+    pub mode: u64,
+    pub full_of_dirty: u64,
+    pub too_large: u64,
+    pub sequential: u64,
+    pub cache_error: u64,
+}
+
+impl BypassStats {
+    pub(crate) fn count(&mut self, reason: BypassReason) {
+        match reason {
+            BypassReason::Mode => self.mode += 1,
+            BypassReason::FullOfDirty => self.full_of_dirty += 1,
+            BypassReason::TooLarge => self.too_large += 1,
+            BypassReason::Sequential => self.sequential += 1,
+            BypassReason::CacheError => self.cache_error += 1,
+        }
+    }
+}
+
+/// Errors of the devices below, and what they did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize)]
+pub struct ErrorStats {
+    pub cache_read: u64,
+    pub cache_write: u64,
+    pub cache_checksum: u64,
+    pub core_read: u64,
+    pub core_write: u64,
+    pub core_flush: u64,
+}
+
+/// Sums since the slice was opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize)]
+pub struct Counters {
+    pub read: RequestStats,
+    pub write: RequestStats,
+    pub bypass: BypassStats,
+    pub flushes: u64,
+    pub discards: u64,
+    pub records: u64,
+    pub seals: u64,
+    /// Written to the cache device by records, descriptors included.
+    pub log_bytes: u64,
+    pub descriptor_bytes: u64,
+    pub reinserted_blocks: u64,
+    pub inserted_blocks: u64,
+    pub tombstone_blocks: u64,
+    pub segments_reclaimed: u64,
+    pub cleaned_blocks: u64,
+    pub cleaning_writes: u64,
+    pub full_stripe_writes: u64,
+    pub cleaning_flushes: u64,
+    /// Writes that waited for the cleaner.
+    pub throttled: u64,
+    pub errors: ErrorStats,
+}
+
+/// A snapshot of one slice.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct SliceStats {
+    pub counters: Counters,
+    /// May be dirty at most.
+    pub dirty_bytes_max: u64,
+    pub capacity_bytes: u64,
+    pub dirty_bytes: u64,
+    /// At the core, which has not flushed it yet.
+    pub written_bytes: u64,
+    pub clean_bytes: u64,
+    pub dirty_ratio: f64,
+    pub occupancy_ratio: f64,
+    /// Bytes written to the cache device by byte that was asked to be written.
+    pub write_amplification: f64,
+    pub segments: u32,
+    pub segments_free: u32,
+    pub records_in_flight: u32,
+    pub writes_waiting: u64,
+    pub cleaning_in_flight: u32,
+    pub lost_blocks: u64,
+    /// A mode without dirty data is set, and there still is some.
+    pub is_draining: bool,
+    /// The cache device failed; writes go to the core.
+    pub is_failed: bool,
+    pub memory_bytes: u64,
+}

@@ -1,0 +1,75 @@
+//! Numbers that must not be mixed up.
+
+use headpond_block::{BLOCK_BYTES, ByteRange};
+
+/// Number of a 4 KiB block on the core device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct CoreBlock(pub u64);
+
+/// One place for a 4 KiB block in the log of a slice: the 4 KiB window in which the block starts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SlotIndex(pub u32);
+
+/// Number of a segment of a slice's log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SegmentIndex(pub u32);
+
+/// A position in a slice's log, counted in record units (512 B or 4 KiB).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Position(pub u64);
+
+/// Number of a record; rises by one from record to record over the whole life of a slice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default, serde::Serialize)]
+pub struct Sequence(pub u64);
+
+/// Number of a life of the log: raised by every open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default, serde::Serialize)]
+pub struct Epoch(pub u64);
+
+impl Sequence {
+    pub fn next(self) -> Sequence {
+        Sequence(self.0 + 1)
+    }
+}
+
+impl CoreBlock {
+    pub fn range(self, count: u64) -> ByteRange {
+        ByteRange::at(self.0 * BLOCK_BYTES, count * BLOCK_BYTES)
+    }
+}
+
+/// A run of neighbouring core blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct BlockRun {
+    #[serde(serialize_with = "first_as_number")]
+    pub first: CoreBlock,
+    pub count: u64,
+}
+
+fn first_as_number<S: serde::Serializer>(first: &CoreBlock, to: S) -> Result<S::Ok, S::Error> {
+    to.serialize_u64(first.0)
+}
+
+impl BlockRun {
+    /// The blocks that `range` touches.
+    pub fn touching(range: ByteRange) -> Self {
+        let outer = range.align_outward(BLOCK_BYTES);
+        Self { first: CoreBlock(outer.start() / BLOCK_BYTES), count: outer.len() / BLOCK_BYTES }
+    }
+
+    pub fn blocks(self) -> impl Iterator<Item = CoreBlock> {
+        (self.first.0..self.first.0 + self.count).map(CoreBlock)
+    }
+
+    pub fn end(self) -> CoreBlock {
+        CoreBlock(self.first.0 + self.count)
+    }
+
+    pub fn range(self) -> ByteRange {
+        self.first.range(self.count)
+    }
+
+    pub fn overlaps(self, other: BlockRun) -> bool {
+        self.first < other.end() && other.first < self.end()
+    }
+}

@@ -1,0 +1,179 @@
+//! Power cuts at every device operation of short workloads, judged by the witness.
+
+use crate::machine::{Machine, small_cleaning};
+use headpond_cache::{CleaningConfig, CleaningPolicy, Mode, SliceConfig};
+use headpond_sim::Ended;
+use headpond_witness::Workload;
+
+const SHORT: Workload = Workload {
+    requests: 40,
+    depth: 6,
+    blocks: 24,
+    blocks_max: 4,
+    flush_percent: 12,
+    discard_percent: 5,
+    sector_percent: 20,
+    ..Workload::BUSY
+};
+
+fn config(mode: Mode, policy: CleaningPolicy) -> SliceConfig {
+    let cleaning = CleaningConfig { policy, low_percent: 0, ..small_cleaning() };
+    SliceConfig { mode, cleaning, ..SliceConfig::default() }
+}
+
+/// Cuts the workload at every `step`-th device operation, recovers, judges, works on and cuts
+/// again.
+fn sweep(config: SliceConfig, unit_bytes: u32, workload: &Workload, seed: u64, step: usize) {
+    let mut cuts = 0;
+    for at in (0..).step_by(step) {
+        let machine = Machine::new(config.clone(), unit_bytes, seed);
+        machine.create(seed);
+        machine.power.cut_after(at);
+        let mut ended = machine.work(seed, workload, true);
+        let finished = !ended.was_cut();
+        for life in 1..4 {
+            if let Ended::Finished(work) = ended {
+                work.verdict.unwrap_or_else(|verdict| panic!("cut {at} seed {seed}: {verdict}"));
+                assert_eq!(work.tally.failed_reads + work.tally.failed_others, 0);
+            } else {
+                cuts += 1;
+            }
+            machine.crash(seed + at + life);
+            if life == 1 {
+                machine.power.cut_after(at * 7 % 400 + life);
+            }
+            ended = machine.work(seed + at + life, workload, life == 2);
+        }
+        if finished {
+            break;
+        }
+    }
+    assert!(cuts > 20, "the sweep cut only {cuts} times");
+}
+
+#[test]
+fn write_back_keeps_its_promises_at_every_cut() {
+    sweep(config(Mode::WriteBack, CleaningPolicy::Nop), 4096, &SHORT, 1, 3);
+}
+
+#[test]
+fn write_back_with_cleaner_keeps_its_promises_at_every_cut() {
+    sweep(config(Mode::WriteBack, CleaningPolicy::Stripe), 512, &SHORT, 2, 5);
+}
+
+#[test]
+fn write_through_keeps_its_promises_at_every_cut() {
+    sweep(config(Mode::WriteThrough, CleaningPolicy::Stripe), 4096, &SHORT, 3, 5);
+}
+
+#[test]
+fn pass_through_keeps_its_promises_at_every_cut() {
+    sweep(config(Mode::PassThrough, CleaningPolicy::Stripe), 4096, &SHORT, 4, 5);
+}
+
+/// A cache that is always full, cut while it reclaims and cleans, life after life.
+fn under_pressure(config: SliceConfig, seed: u64) {
+    let workload = Workload {
+        requests: 1500,
+        depth: 12,
+        blocks: 6000,
+        blocks_max: 12,
+        flush_percent: 3,
+        fua_percent: 3,
+        read_percent: 10,
+        discard_percent: 2,
+        sector_percent: 5,
+        ..Workload::BUSY
+    };
+    let machine = Machine::new(config, 4096, seed);
+    machine.create(seed);
+    let (mut reclaimed, mut cuts) = (0, 0);
+    for life in 0..12 {
+        machine.power.cut_after(700 + (seed + life) * 977 % 4000);
+        match machine.work(seed * 100 + life, &workload, life % 5 == 4) {
+            Ended::Finished(work) => {
+                work.verdict.unwrap_or_else(|verdict| panic!("life {life} seed {seed}: {verdict}"));
+                reclaimed += work.stats.counters.segments_reclaimed;
+            }
+            Ended::Cut => cuts += 1,
+        }
+        machine.crash(seed + life);
+    }
+    let Ended::Finished(work) = machine.work(seed, &workload, true) else { panic!("no cut") };
+    work.verdict.unwrap_or_else(|verdict| panic!("seed {seed}: {verdict}"));
+    reclaimed += work.stats.counters.segments_reclaimed;
+    assert!(cuts > 5 && reclaimed > 10, "{cuts} cuts, {reclaimed} segments");
+}
+
+#[test]
+fn full_cache_without_cleaner_keeps_its_promises() {
+    (1..3).for_each(|seed| under_pressure(config(Mode::WriteBack, CleaningPolicy::Nop), seed));
+}
+
+#[test]
+fn full_cache_with_cleaner_keeps_its_promises() {
+    (4..6).for_each(|seed| under_pressure(config(Mode::WriteBack, CleaningPolicy::Stripe), seed));
+}
+
+#[test]
+fn full_write_through_cache_keeps_its_promises() {
+    (8..10)
+        .for_each(|seed| under_pressure(config(Mode::WriteThrough, CleaningPolicy::Stripe), seed));
+}
+
+/// Cuts at consecutive operations while segments are being reclaimed one after the other.
+#[test]
+fn cut_anywhere_in_reclaim_loses_nothing() {
+    let workload = Workload {
+        requests: 1200,
+        depth: 12,
+        blocks: 3000,
+        blocks_max: 16,
+        flush_percent: 4,
+        read_percent: 0,
+        zeroes_percent: 0,
+        fua_percent: 0,
+        ..Workload::BUSY
+    };
+    for at in 0..70 {
+        let machine = Machine::new(config(Mode::WriteBack, CleaningPolicy::Nop), 4096, 1);
+        machine.create(1);
+        machine.power.cut_after(1500 + at * 11);
+        assert!(machine.work(at, &workload, false).was_cut());
+        machine.crash(at);
+        let Ended::Finished(work) = machine.work(at, &Workload { requests: 1, ..workload }, false)
+        else {
+            panic!("no cut")
+        };
+        work.verdict.unwrap_or_else(|verdict| panic!("cut {at}: {verdict}"));
+    }
+}
+
+/// Dirty data is drained, overtaken by writes past the cache, and covered again, under way and cut.
+#[test]
+fn switching_modes_on_the_live_slice_keeps_its_promises() {
+    let workload = Workload {
+        requests: 300,
+        blocks: 40,
+        flush_percent: 4,
+        fua_percent: 30,
+        read_percent: 10,
+        // Past the cache the disk itself may put an older part of a block over a newer whole.
+        sector_percent: 0,
+        ..SHORT
+    };
+    for at in 0..40 {
+        let mut machine = Machine::new(config(Mode::WriteBack, CleaningPolicy::Stripe), 4096, at);
+        machine.modes = vec![Mode::WriteBack, Mode::PassThrough, Mode::WriteThrough];
+        machine.create(at);
+        for life in 0..4 {
+            machine.power.cut_after(200 + (at * 31 + life * 17) % 900);
+            if let Ended::Finished(work) = machine.work(at * 10 + life, &workload, life == 2) {
+                work.verdict.unwrap_or_else(|verdict| panic!("{at}, life {life}: {verdict}"));
+            }
+            machine.crash(at + life);
+        }
+        let Ended::Finished(work) = machine.work(at, &workload, true) else { panic!("no cut") };
+        work.verdict.unwrap_or_else(|verdict| panic!("{at}: {verdict}"));
+    }
+}

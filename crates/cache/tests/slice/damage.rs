@@ -1,0 +1,203 @@
+//! What an open makes of metadata that was damaged, or forged, at rest.
+
+use crate::bench::{Bench, block, byte_at, nop, simulate};
+use crate::machine::{CORE_BYTES, EXPECTED};
+use headpond_block::{BlockDevice, ByteRange};
+use headpond_cache::format::checkpoint;
+use headpond_cache::format::slice_header::{
+    CHECKPOINTS_OFFSET, COPY_OFFSETS, HEADER_BYTES, SliceHeader,
+};
+use headpond_cache::format::superblock::{self, Superblock};
+use headpond_cache::{OpenError, Recovery, Slice, load};
+
+/// Writes version `byte` of some blocks, each with a promise.
+async fn write(slice: &Slice, byte: u8, blocks: impl Iterator<Item = u64>) {
+    let device: &dyn BlockDevice = slice;
+    for index in blocks {
+        device.write(index * 4096, block(byte)).await.unwrap();
+    }
+    device.flush().await.unwrap();
+}
+
+/// What the device holds at the offset of each copy of the header of slice 0.
+async fn header_range(bench: &Bench, copy: usize) -> std::ops::Range<usize> {
+    let slice = load(&*bench.cache).await.unwrap().slices[0];
+    let start = (slice.start() + COPY_OFFSETS[copy]) as usize;
+    start..start + HEADER_BYTES
+}
+
+/// Flips a bit in the copy of the header that was written last, which has this sequence.
+async fn damage_header(bench: &Bench, sequence: usize) {
+    let range = header_range(bench, sequence % 2).await;
+    let memory = bench.cache.memory().slice(range);
+    let mut bytes = memory.to_vec();
+    assert_eq!(bytes[40], sequence as u8, "the sequence that is meant");
+    bytes[3000] ^= 1;
+    memory.copy_from(&bytes);
+}
+
+/// Opens as the next life does after a power cut, or after a stop.
+async fn reopen(bench: &Bench) -> Result<(Slice, Recovery), OpenError> {
+    let superblock = load(&*bench.cache).await?;
+    Slice::open(bench.foundation(), &superblock, EXPECTED, 0, nop()).await
+}
+
+/// A first life that stops, and a second one that overwrites every other block and is cut.
+async fn two_lives(bench: &Bench) {
+    let first = bench.open(nop()).await;
+    write(&first, 1, 0..8).await;
+    first.stop().await.unwrap();
+    write(&bench.open(nop()).await, 2, (0..8).step_by(2)).await;
+}
+
+async fn assert_newest(slice: &Slice) {
+    for index in 0..8 {
+        let expected = if index % 2 == 0 { 2 } else { 1 };
+        assert_eq!(byte_at(slice, index * 4096).await.unwrap(), expected, "block {index}");
+    }
+}
+
+#[test]
+fn newer_header_that_rots_after_a_clean_one_costs_nothing_that_was_promised() {
+    simulate(async |runtime| {
+        let bench = Bench::new(&runtime).await;
+        two_lives(&bench).await;
+        damage_header(&bench, 4).await;
+        let (slice, recovery) = reopen(&bench).await.unwrap();
+        assert!(!recovery.was_clean);
+        assert_newest(&slice).await;
+        drop(slice);
+        let (slice, _) = reopen(&bench).await.unwrap();
+        assert_newest(&slice).await;
+    });
+}
+
+#[test]
+fn clean_blocks_of_a_header_whose_successor_rotted_are_read_from_the_core() {
+    simulate(async |runtime| {
+        let bench = Bench::new(&runtime).await;
+        let first = bench.open(nop()).await;
+        write(&first, 1, 0..8).await;
+        first.flush_dirty().await.unwrap();
+        first.stop().await.unwrap();
+        drop(bench.open(nop()).await);
+        // As a write that went past the cache, in a life of which no record is left.
+        bench.core.memory().fill(7);
+        damage_header(&bench, 4).await;
+        let (slice, _) = reopen(&bench).await.unwrap();
+        assert_eq!(byte_at(&slice, 0).await.unwrap(), 7);
+    });
+}
+
+#[test]
+fn older_header_is_refused_where_records_of_a_later_life_are_in_the_log() {
+    simulate(async |runtime| {
+        let bench = Bench::new(&runtime).await;
+        two_lives(&bench).await;
+        let third = bench.open(nop()).await;
+        write(&third, 3, 0..8).await;
+        damage_header(&bench, 5).await;
+        let before = bench.cache.memory().to_vec();
+        let refused = reopen(&bench).await.map(|_| ()).unwrap_err();
+        assert!(
+            matches!(refused, OpenError::StaleHeader { slice: 0, expected: 3, found: 2, .. }),
+            "{refused}"
+        );
+        assert!(bench.cache.memory().to_vec() == before, "a refusal changes nothing");
+    });
+}
+
+#[test]
+fn older_header_serves_where_the_newer_one_saw_no_records() {
+    simulate(async |runtime| {
+        let bench = Bench::new(&runtime).await;
+        two_lives(&bench).await;
+        drop(bench.open(nop()).await);
+        damage_header(&bench, 5).await;
+        assert_newest(&reopen(&bench).await.unwrap().0).await;
+    });
+}
+
+#[test]
+fn clean_header_that_rots_leaves_the_state_of_a_power_cut() {
+    simulate(async |runtime| {
+        let bench = Bench::new(&runtime).await;
+        two_lives(&bench).await;
+        reopen(&bench).await.unwrap().0.stop().await.unwrap();
+        damage_header(&bench, 6).await;
+        let (slice, recovery) = reopen(&bench).await.unwrap();
+        assert!(!recovery.was_clean);
+        assert_newest(&slice).await;
+    });
+}
+
+#[test]
+fn new_cache_is_clean() {
+    simulate(async |runtime| {
+        let bench = Bench::new(&runtime).await;
+        assert!(reopen(&bench).await.unwrap().1.was_clean);
+    });
+}
+
+#[test]
+fn checkpoint_that_gives_two_blocks_one_place_is_refused() {
+    simulate(async |runtime| {
+        let bench = Bench::new(&runtime).await;
+        let first = bench.open(nop()).await;
+        write(&first, 1, 0..8).await;
+        first.stop().await.unwrap();
+        let superblock = load(&*bench.cache).await.unwrap();
+        // The header with sequence 3 is the newest; its checkpoint went to area 1.
+        let place = bench.cache.memory().slice(header_range(&bench, 1).await);
+        let mut header = SliceHeader::decode(&place.to_vec(), superblock.cache, 0).unwrap();
+        let log_bytes = superblock.slices[0].len() - CHECKPOINTS_OFFSET;
+        let segments = log_bytes / u64::from(superblock.segment_bytes);
+        let blocks = segments * u64::from(superblock.segment_bytes) / 4096;
+        let area_bytes = checkpoint::bytes_max(segments, blocks);
+        let area = u64::from(header.checkpoint.area) * area_bytes;
+        let start = (superblock.slices[0].start() + CHECKPOINTS_OFFSET + area) as usize;
+        let memory = bench.cache.memory().slice(start..start + header.checkpoint.bytes as usize);
+        let mut bytes = memory.to_vec();
+        let (end, last) = (bytes.len(), bytes.len() - checkpoint::ENTRY_BYTES as usize);
+        // The last entry gets the position of the one before.
+        bytes.copy_within(last - 8..last - 4, end - 8);
+        memory.copy_from(&bytes);
+        header.checkpoint.checksum = crc_fast::crc32_iscsi(&bytes);
+        place.copy_from(&header.encode());
+        let refused = reopen(&bench).await.map(|_| ()).unwrap_err();
+        assert!(
+            matches!(&refused, OpenError::Checkpoint { detail, .. } if detail.contains("share")),
+            "{refused}"
+        );
+    });
+}
+
+#[test]
+fn superblock_whose_sizes_do_not_fit_each_other_is_refused() {
+    simulate(async |runtime| {
+        let bench = Bench::new(&runtime).await;
+        let sound = load(&*bench.cache).await.unwrap();
+        let (slice, end) = (sound.slices[0], sound.slices[0].end());
+        let forged = [
+            Superblock { segment_bytes: 1 << 26, ..sound.clone() },
+            Superblock { slices: vec![ByteRange::at(0, end)], ..sound.clone() },
+            Superblock { slices: vec![slice, slice], ..sound.clone() },
+            Superblock { line_bytes: 8192, ..sound.clone() },
+            Superblock { core_bytes: CORE_BYTES + 1, ..sound.clone() },
+            Superblock { core_bytes: 1 << 60, ..sound.clone() },
+            Superblock {
+                slices: vec![ByteRange::at(u64::MAX - (1 << 18) + 1, (1 << 18) - 4096)],
+                device_bytes: u64::MAX,
+                ..sound.clone()
+            },
+        ];
+        for superblock in forged {
+            for offset in superblock::COPY_OFFSETS {
+                let memory = bench.cache.memory().slice(offset as usize..offset as usize + 4096);
+                memory.copy_from(&superblock.encode());
+            }
+            let refused = load(&*bench.cache).await.unwrap_err();
+            assert!(matches!(refused, OpenError::NoCache { .. }), "{superblock:?}");
+        }
+    });
+}

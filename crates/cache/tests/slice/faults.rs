@@ -1,0 +1,243 @@
+//! Refusals, and what a slice does when a device fails.
+
+use crate::bench::{Bench, block, byte_at, flushable, nop, simulate};
+use crate::machine::{CACHE_BYTES, CORE_BYTES, EXPECTED, VOLUME, options, small_cleaning};
+use headpond_block::decorators::{Fault, FaultRule};
+use headpond_block::devices::RamDevice;
+use headpond_block::{BlockDevice, Buffer, DeviceError, Request, RequestFlags, RequestKind};
+use headpond_cache::{
+    CreateError, Expected, Foundation, Mode, OpenError, Slice, SliceConfig, create, load,
+};
+use std::rc::Rc;
+use std::time::Duration;
+use uuid::Uuid;
+
+#[test]
+fn cache_of_another_volume_or_generation_is_refused() {
+    simulate(async |runtime| {
+        let bench = Bench::new(&runtime).await;
+        let before = bench.cache.memory().to_vec();
+        let superblock = load(&*bench.cache).await.unwrap();
+        let open = async |expected| {
+            let opened = Slice::open(bench.foundation(), &superblock, expected, 0, nop()).await;
+            opened.map(|_| ()).unwrap_err()
+        };
+        let foreign = open(Expected { volume: Uuid::from_u128(7), generation: 1 }).await;
+        assert!(matches!(foreign, OpenError::ForeignVolume { expected, found, .. }
+            if expected == Uuid::from_u128(7) && found == VOLUME));
+        let stale = open(Expected { generation: 2, ..EXPECTED }).await;
+        assert!(matches!(stale, OpenError::Generation { expected: 2, found: 1, .. }));
+        assert!(bench.cache.memory().to_vec() == before, "a refusal changes nothing");
+    });
+}
+
+#[test]
+fn device_too_small_or_without_a_cache_is_refused() {
+    simulate(async |_| {
+        let small = flushable("small", 4 << 20);
+        let error = create(&*small, &options(4096)).await.unwrap_err();
+        assert!(
+            matches!(error, CreateError::TooSmall { found_bytes, .. } if found_bytes == 4 << 20)
+        );
+        assert!(matches!(load(&*small).await.unwrap_err(), OpenError::NoCache { .. }));
+    });
+}
+
+#[test]
+fn write_back_on_a_cache_that_is_lost_on_power_needs_force_and_flushes_down_to_the_core() {
+    simulate(async |runtime| {
+        let ram: Rc<dyn BlockDevice> = Rc::new(RamDevice::new("ram", CACHE_BYTES));
+        let core = flushable("core", CORE_BYTES);
+        let superblock = create(&*ram, &options(512)).await.unwrap();
+        let open = async |config: SliceConfig| {
+            let (cache, core) = (Rc::clone(&ram), Rc::clone(&core) as Rc<dyn BlockDevice>);
+            let foundation = Foundation { runtime: runtime.clone(), cache, core, label: None };
+            Slice::open(foundation, &superblock, EXPECTED, 0, config).await
+        };
+        let refused = open(nop()).await.map(|_| ()).unwrap_err();
+        assert!(matches!(refused, OpenError::Volatile { .. }));
+        let careful = SliceConfig { mode: Mode::WriteThrough, ..nop() };
+        let (slice, _) = open(careful).await.unwrap();
+        assert!(slice.set_mode(Mode::WriteBack).is_err());
+        slice.stop().await.unwrap();
+        let (slice, _) = open(SliceConfig { allow_volatile: true, ..nop() }).await.unwrap();
+        let device: &dyn BlockDevice = &slice;
+        device.write(8192, block(7)).await.unwrap();
+        assert_eq!(byte_at(&*core, 8192).await.unwrap(), 0);
+        device.flush().await.unwrap();
+        assert_eq!(byte_at(&*core, 8192).await.unwrap(), 7);
+        device
+            .submit(Request::write(0, block(5)).with_flags(headpond_block::RequestFlags::FUA))
+            .await
+            .unwrap();
+        assert_eq!(byte_at(&*core, 0).await.unwrap(), 5);
+    });
+}
+
+#[test]
+fn mode_switch_keeps_dirty_data_served_until_it_is_drained() {
+    simulate(async |runtime| {
+        let bench = Bench::new(&runtime).await;
+        let slice = bench.open(SliceConfig { cleaning: small_cleaning(), ..nop() }).await;
+        let device: &dyn BlockDevice = &slice;
+        for index in 0..32 {
+            device.write(index * 65536, block(index as u8 + 1)).await.unwrap();
+        }
+        slice.set_mode(Mode::PassThrough).unwrap();
+        assert!(slice.stats().is_draining);
+        assert_eq!(byte_at(device, 65536).await.unwrap(), 2);
+        device.write(65536, block(99)).await.unwrap();
+        runtime.sleep(Duration::from_secs(2)).await;
+        assert!(!slice.stats().is_draining);
+        for index in 0..32 {
+            let expected = if index == 1 { 99 } else { index as u8 + 1 };
+            assert_eq!(byte_at(&*bench.core, index * 65536).await.unwrap(), expected);
+            assert_eq!(byte_at(device, index * 65536).await.unwrap(), expected);
+        }
+    });
+}
+
+#[test]
+fn unreadable_clean_block_comes_from_the_core_and_a_dirty_one_is_an_error() {
+    simulate(async |runtime| {
+        let bench = Bench::new(&runtime).await;
+        let slice = bench.open(nop()).await;
+        let device: &dyn BlockDevice = &slice;
+        bench.core.memory().fill(3);
+        assert_eq!(byte_at(device, 0).await.unwrap(), 3);
+        runtime.sleep(Duration::from_millis(1)).await;
+        assert_eq!(byte_at(device, 0).await.unwrap(), 3);
+        assert_eq!(slice.stats().counters.read.hits, 1);
+        device.write(4096, block(9)).await.unwrap();
+        bench.cache_faults.add(FaultRule::on(RequestKind::Read, Fault::Corrupt));
+        assert_eq!(byte_at(device, 0).await.unwrap(), 3);
+        let error = byte_at(device, 4096).await.unwrap_err();
+        assert!(matches!(error, DeviceError::Corrupt { .. }), "{error}");
+        bench.cache_faults.clear();
+        assert_eq!(byte_at(device, 4096).await.unwrap(), 9, "readable again once the error passes");
+    });
+}
+
+#[test]
+fn failed_cache_write_goes_to_the_core_and_the_mapping_does_not_come_back() {
+    simulate(async |runtime| {
+        let bench = Bench::new(&runtime).await;
+        let slice = bench.open(nop()).await;
+        let device: &dyn BlockDevice = &slice;
+        device.write(0, block(1)).await.unwrap();
+        let once = FaultRule { times: Some(1), ..FaultRule::on(RequestKind::Write, Fault::Media) };
+        bench.cache_faults.add(once);
+        device.write(0, block(2)).await.unwrap();
+        assert_eq!(byte_at(device, 0).await.unwrap(), 2);
+        assert_eq!(byte_at(&*bench.core, 0).await.unwrap(), 2);
+        assert_eq!((slice.stats().is_failed, bench.label.0.get()), (false, 0));
+        device.flush().await.unwrap();
+        // As after a power cut: the first version is still in the log, below a tombstone.
+        let again = bench.open(nop()).await;
+        assert_eq!(byte_at(&again, 0).await.unwrap(), 2);
+    });
+}
+
+#[test]
+fn cache_that_takes_no_more_writes_is_disowned_before_anything_is_acknowledged() {
+    simulate(async |runtime| {
+        let bench = Bench::new(&runtime).await;
+        let slice = bench.open(nop()).await;
+        let device: &dyn BlockDevice = &slice;
+        device.write(0, block(1)).await.unwrap();
+        device.write(4096, block(1)).await.unwrap();
+        bench.cache_faults.add(FaultRule::on(RequestKind::Write, Fault::Media));
+        device.write(0, block(2)).await.unwrap();
+        assert!(bench.label.0.get() > 0);
+        assert!(slice.stats().is_failed);
+        assert_eq!(byte_at(device, 0).await.unwrap(), 2);
+        assert_eq!(byte_at(device, 4096).await.unwrap(), 1, "dirty data is still served");
+        assert!(slice.set_mode(Mode::WriteBack).is_err());
+        slice.flush_dirty().await.unwrap();
+        assert_eq!(byte_at(&*bench.core, 4096).await.unwrap(), 1);
+    });
+}
+
+#[test]
+fn core_that_fails_while_cleaning_keeps_the_data_dirty_and_flush_reports_it() {
+    simulate(async |runtime| {
+        let bench = Bench::new(&runtime).await;
+        let slice = bench.open(nop()).await;
+        let device: &dyn BlockDevice = &slice;
+        device.write(0, block(1)).await.unwrap();
+        bench.core_faults.add(FaultRule::on(RequestKind::Write, Fault::Media));
+        assert!(slice.flush_dirty().await.is_err());
+        assert_eq!(slice.stats().dirty_bytes, 4096);
+        bench.core_faults.clear();
+        runtime.sleep(Duration::from_secs(1)).await;
+        slice.flush_dirty().await.unwrap();
+        assert_eq!(byte_at(&*bench.core, 0).await.unwrap(), 1);
+        let failing = FaultRule::on(RequestKind::Read, Fault::Media);
+        bench.core_faults.add(FaultRule { times: Some(1), ..failing });
+        assert!(byte_at(device, 1 << 20).await.is_err());
+        assert_eq!(byte_at(device, 1 << 20).await.unwrap(), 0, "the next read tries again");
+    });
+}
+
+#[test]
+fn flushed_data_that_the_device_lost_reads_as_an_error_never_as_something_older() {
+    simulate(async |runtime| {
+        let bench = Bench::new(&runtime).await;
+        let slice = bench.open(nop()).await;
+        let device: &dyn BlockDevice = &slice;
+        device.write(0, block(1)).await.unwrap();
+        device.flush().await.unwrap();
+        let lose = FaultRule { times: Some(1), ..FaultRule::on(RequestKind::Write, Fault::Lose) };
+        bench.cache_faults.add(lose);
+        device.write(0, block(2)).await.unwrap();
+        device.write(4096, block(4)).await.unwrap();
+        device.flush().await.unwrap();
+        runtime.sleep(Duration::from_secs(1)).await;
+        let again = bench.open(nop()).await;
+        let device: &dyn BlockDevice = &again;
+        assert!(byte_at(device, 0).await.is_err());
+        assert_eq!(byte_at(device, 4096).await.unwrap(), 4);
+        assert_eq!(again.stats().lost_blocks, 1);
+        device.write(0, block(5)).await.unwrap();
+        assert_eq!(byte_at(device, 0).await.unwrap(), 5, "an overwrite heals");
+    });
+}
+
+#[test]
+fn request_larger_than_the_cache_goes_past_it() {
+    simulate(async |runtime| {
+        let bench = Bench::new(&runtime).await;
+        let slice = bench.open(nop()).await;
+        let device: &dyn BlockDevice = &slice;
+        device.write(4096, block(1)).await.unwrap();
+        let large = Buffer::zeroed(CACHE_BYTES as usize);
+        large.fill(8);
+        device.write(0, large).await.unwrap();
+        assert_eq!(slice.stats().counters.bypass.too_large, 1);
+        assert_eq!(byte_at(device, 4096).await.unwrap(), 8);
+    });
+}
+
+#[test]
+fn a_stream_goes_past_the_cache_except_where_only_the_cache_has_the_data() {
+    simulate(async |runtime| {
+        let bench = Bench::new(&runtime).await;
+        let slice = bench.open(nop()).await;
+        let device: &dyn BlockDevice = &slice;
+        device.write(4096, block(1)).await.unwrap();
+        let stream =
+            |offset: u64| Request::write(offset, block(2)).with_flags(RequestFlags::STREAMING);
+        for offset in [0, 4096, 8192] {
+            device.submit(stream(offset)).await.unwrap();
+        }
+        let stats = slice.stats();
+        assert_eq!(stats.counters.bypass.sequential, 2);
+        assert_eq!(stats.dirty_bytes, 4096, "the dirty block stays in the log, with the new data");
+        for offset in [0, 4096, 8192] {
+            assert_eq!(byte_at(device, offset).await.unwrap(), 2);
+        }
+        let read = Request::read(16384, Buffer::zeroed(4096));
+        device.submit(read.with_flags(RequestFlags::STREAMING)).await.unwrap();
+        assert_eq!(slice.stats().counters.bypass.sequential, 3);
+    });
+}

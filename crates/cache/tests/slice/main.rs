@@ -1,0 +1,9 @@
+//! A slice on simulated devices: what it does while it serves, when a device fails, and what is
+//! left after power cuts.
+
+mod bench;
+mod crash;
+mod damage;
+mod faults;
+mod machine;
+mod serving;

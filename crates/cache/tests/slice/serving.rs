@@ -1,0 +1,69 @@
+//! What a slice does while it runs, on simulated devices.
+
+use crate::machine::{Machine, small_cleaning};
+use headpond_cache::{CleaningConfig, CleaningPolicy, Mode, SliceConfig};
+use headpond_sim::Ended;
+use headpond_witness::Workload;
+
+const LONG: Workload = Workload {
+    requests: 4000,
+    depth: 16,
+    blocks: 8192,
+    blocks_max: 16,
+    flush_percent: 1,
+    discard_percent: 1,
+    sector_percent: 10,
+    ..Workload::BUSY
+};
+
+fn work(
+    config: SliceConfig,
+    unit_bytes: u32,
+    workload: &Workload,
+    seed: u64,
+) -> crate::machine::Work {
+    let machine = Machine::new(config, unit_bytes, seed);
+    machine.create(seed);
+    let Ended::Finished(work) = machine.work(seed, workload, true) else { panic!("no cut") };
+    work.verdict.as_ref().unwrap_or_else(|verdict| panic!("{verdict}"));
+    assert_eq!(work.tally.failed_reads + work.tally.failed_others, 0);
+    let Ended::Finished(again) = machine.work(seed + 1, &Workload { requests: 50, ..LONG }, true)
+    else {
+        panic!("no cut")
+    };
+    again.verdict.unwrap_or_else(|verdict| panic!("{verdict}"));
+    assert!(again.recovery.was_clean);
+    work
+}
+
+fn config(mode: Mode, policy: CleaningPolicy) -> SliceConfig {
+    let cleaning = CleaningConfig { policy, ..small_cleaning() };
+    SliceConfig { mode, cleaning, ..SliceConfig::default() }
+}
+
+#[test]
+fn full_of_dirty_data_without_a_cleaner_goes_past_the_cache_and_never_hangs() {
+    let work = work(config(Mode::WriteBack, CleaningPolicy::Nop), 4096, &LONG, 1);
+    assert!(work.stats.counters.bypass.full_of_dirty > 100);
+    assert!(work.stats.counters.segments_reclaimed > 0);
+    assert!(work.stats.dirty_ratio > 0.9);
+}
+
+#[test]
+fn full_of_dirty_data_waits_for_the_cleaner() {
+    for unit_bytes in [512, 4096] {
+        let config = config(Mode::WriteBack, CleaningPolicy::Stripe);
+        let work = work(config, unit_bytes, &LONG, 2);
+        assert_eq!(work.stats.counters.bypass.full_of_dirty, 0);
+        assert!(work.stats.counters.cleaned_blocks > 1000);
+        assert!(work.stats.counters.segments_reclaimed > 10);
+    }
+}
+
+#[test]
+fn other_modes_agree_with_the_witness() {
+    for mode in [Mode::WriteThrough, Mode::PassThrough] {
+        let work = work(config(mode, CleaningPolicy::Stripe), 4096, &LONG, 3);
+        assert_eq!(work.stats.dirty_bytes, 0);
+    }
+}

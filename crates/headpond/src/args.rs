@@ -1,0 +1,264 @@
+//! The command line.
+
+use crate::demo::DemoArgs;
+use clap::{Args, Parser, Subcommand};
+use headpond_cache::{CleaningPolicy, Mode};
+use headpond_raid::level::Level;
+use headpond_volume::{SeqCutoff, SettingChange, Size};
+use std::path::PathBuf;
+
+/// A small fast crash-safe cache in front of a large slow array, served over NBD.
+#[derive(Parser)]
+#[command(
+    version,
+    arg_required_else_help = true,
+    after_help = "Exit codes: 0 ok, 1 error, 2 usage, 3 it worked and the volume is degraded, \
+                  4 refused for safety (nothing was changed).\n\
+                  Volumes are described in /var/lib/headpond (root) or ~/.local/state/headpond; \
+                  HEADPOND_STATE names another folder."
+)]
+pub struct Cli {
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+#[derive(Subcommand)]
+pub enum Command {
+    Try(DemoArgs),
+    Create(CreateArgs),
+    Serve(ServeArgs),
+    Status(StatusArgs),
+    Stats(StatsArgs),
+    Set(SetArgs),
+    Flush(FlushArgs),
+    Stop(StopArgs),
+    Destroy(DestroyArgs),
+    #[command(subcommand)]
+    Trace(TraceCommand),
+    Analyze(AnalyzeArgs),
+    Advise(AdviseArgs),
+}
+
+/// Make a volume of an array and, if you like, a cache; what is on the devices is lost.
+#[derive(Args)]
+#[command(after_help = "Examples:\n  \
+    headpond create hv0 --raid 6 --strip 64K /dev/sd[b-g] --cache /dev/nvme0n1\n  \
+    headpond create hv1 --raid 60 --groups 2 /dev/sd[b-q] --cache /dev/nvme0n1 --mode write-through\n  \
+    headpond create toy --raid 5 a.img b.img c.img --cache ram:64M --force\n\n\
+    A device is a block device or file, ram:SIZE, or model:NAME?store=FILE (a drive model on a\n\
+    sparse file). Devices that hold a file system, are mounted or in use are refused.")]
+pub struct CreateArgs {
+    /// Name of the volume.
+    pub name: String,
+    /// Members of the array, in any order.
+    #[arg(required = true, value_name = "DEV")]
+    pub members: Vec<String>,
+    /// RAID level: 0, 1, 10, 5, 6, 50, 60.
+    #[arg(long, value_name = "LEVEL")]
+    pub raid: Level,
+    /// Groups of the array (levels 10, 50 and 60).
+    #[arg(long, default_value_t = 1)]
+    pub groups: u16,
+    /// Bytes of a stripe on one member.
+    #[arg(long, default_value = "64K")]
+    pub strip: Size,
+    /// The cache device.
+    #[arg(long, value_name = "DEV")]
+    pub cache: Option<String>,
+    /// How requests use the cache: write-back, write-through, pass-through.
+    #[arg(long, default_value = "write-back", value_parser = parse_mode, requires = "cache")]
+    pub mode: Mode,
+    /// What writes dirty data to the array: stripe (in address order) or nop (nothing).
+    #[arg(long, default_value = "stripe", value_parser = parse_cleaning, requires = "cache")]
+    pub cleaning: CleaningPolicy,
+    /// Sequential streams longer than this go past the cache: never, or a size.
+    #[arg(long, default_value = "never", requires = "cache")]
+    pub seq_cutoff: SeqCutoff,
+    /// Parts of the volume with a log of their own, 1 to 16.
+    #[arg(long, default_value_t = 1)]
+    pub slices: u16,
+    /// Keep no map of the regions that are being written: a write that reaches the array without
+    /// the cache is then not made good after a crash.
+    #[arg(long)]
+    pub no_intent: bool,
+    /// The members are known to read as zeros (fresh sparse files): parity need not be computed.
+    #[arg(long)]
+    pub zeroed: bool,
+    /// Where to serve: unix:PATH or tcp:HOST:PORT; may be given several times.
+    #[arg(long, value_name = "ADDRESS")]
+    pub nbd: Vec<String>,
+    /// Serve on TCP addresses that other machines can reach, without encryption or authentication.
+    #[arg(long)]
+    pub insecure: bool,
+    /// Overwrite what the devices hold, and allow write-back on a cache that is lost with the
+    /// power.
+    #[arg(long)]
+    pub force: bool,
+}
+
+/// Serve a volume over NBD, in the foreground, until `headpond stop` or a signal.
+#[derive(Args)]
+#[command(after_help = "Example:\n  headpond serve hv0\n  \
+    nbdinfo 'nbd+unix:///?socket=/run/headpond/hv0.sock'")]
+pub struct ServeArgs {
+    pub name: String,
+    /// Serve a degraded array that was not stopped cleanly, and a cache whose contents are damaged
+    /// or lost with the power.
+    #[arg(long)]
+    pub force: bool,
+}
+
+/// Show what a volume is made of and how it is; all volumes without a name.
+#[derive(Args)]
+#[command(after_help = "Example:\n  headpond status hv0 --json")]
+pub struct StatusArgs {
+    pub name: Option<String>,
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Show what a volume has done: hits, misses, bypasses by reason, device traffic.
+#[derive(Args)]
+#[command(after_help = "Example:\n  headpond stats hv0\n  headpond stats hv0 --json")]
+pub struct StatsArgs {
+    pub name: String,
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Change settings of a volume that is being served.
+#[derive(Args)]
+#[command(after_help = "Examples:\n  headpond set hv0 mode=write-through\n  \
+    headpond set hv0 mode=write-back cleaning=stripe seq-cutoff=1M")]
+pub struct SetArgs {
+    pub name: String,
+    /// mode=write-back|write-through|pass-through, cleaning=stripe|nop, seq-cutoff=never|SIZE.
+    #[arg(required = true, value_name = "KEY=VALUE")]
+    pub changes: Vec<SettingChange>,
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Write all dirty data to the array, and wait for it.
+#[derive(Args)]
+#[command(after_help = "Example:\n  headpond flush hv0")]
+pub struct FlushArgs {
+    pub name: String,
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Stop serving a volume; dirty data stays in the cache unless --flush is given.
+#[derive(Args)]
+#[command(after_help = "Example:\n  headpond stop hv0 --flush")]
+pub struct StopArgs {
+    pub name: String,
+    /// Write all dirty data to the array first.
+    #[arg(long)]
+    pub flush: bool,
+}
+
+/// Remove a volume: its superblocks and its description. What it held is lost.
+#[derive(Args)]
+#[command(after_help = "Example:\n  headpond destroy hv0 --yes")]
+pub struct DestroyArgs {
+    pub name: String,
+    /// Really.
+    #[arg(long)]
+    pub yes: bool,
+}
+
+/// Record and look at block traces.
+#[derive(Subcommand)]
+pub enum TraceCommand {
+    Record(RecordArgs),
+    Stats(TraceStatsArgs),
+}
+
+/// Record the requests to a volume that is being served, until the time is over or Ctrl-C.
+#[derive(Args)]
+#[command(after_help = "Example:\n  headpond trace record hv0 --seconds 60 --output hv0.hptrace")]
+pub struct RecordArgs {
+    pub name: String,
+    /// The recording; NAME.hptrace without it.
+    #[arg(long, short, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// How long to record.
+    #[arg(long, default_value_t = 60)]
+    pub seconds: u64,
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Count what is in a trace.
+#[derive(Args)]
+pub struct TraceStatsArgs {
+    /// A trace, or - for standard input.
+    pub file: String,
+    /// Skip and count damaged records instead of ending there.
+    #[arg(long)]
+    pub lenient: bool,
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Find the signature of a workload in a trace: blktrace, blkparse text, fio iolog, own recordings.
+#[derive(Args)]
+#[command(after_help = "Examples:\n  headpond analyze sda.blktrace.0\n  \
+    blkparse -i sda | headpond analyze -\n  headpond analyze hv0.hptrace --json")]
+pub struct AnalyzeArgs {
+    /// A trace (of a per-CPU set any file, or the name without .blktrace.N), or - for standard
+    /// input.
+    pub file: String,
+    /// Skip and count damaged records instead of ending there.
+    #[arg(long)]
+    pub lenient: bool,
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Say whether and how to cache the workload of a trace, with the reasons.
+#[derive(Args)]
+#[command(
+    after_help = "Examples:\n  headpond advise sda.blktrace.0 --raid 6 --members 12 --cache-size 400G\n  \
+    headpond advise hv0.hptrace --volume hv0 --json"
+)]
+pub struct AdviseArgs {
+    /// A trace, or - for standard input.
+    pub file: String,
+    /// Take array and cache from this volume.
+    #[arg(long, conflicts_with_all = ["raid", "members", "groups", "strip", "cache_size"])]
+    pub volume: Option<String>,
+    /// RAID level of the array; without it an array is assumed, and described in the answer.
+    #[arg(long, requires = "members")]
+    pub raid: Option<Level>,
+    /// Members of the array.
+    #[arg(long, requires = "raid")]
+    pub members: Option<u16>,
+    #[arg(long, default_value_t = 1)]
+    pub groups: u16,
+    #[arg(long, default_value = "64K")]
+    pub strip: Size,
+    /// The array is made of SSDs.
+    #[arg(long, requires = "raid")]
+    pub flash: bool,
+    /// Size of the cache; without it a cache is assumed, and described in the answer.
+    #[arg(long)]
+    pub cache_size: Option<Size>,
+    /// The cache is lost with the power.
+    #[arg(long, requires = "cache_size")]
+    pub cache_volatile: bool,
+    /// Skip and count damaged records instead of ending there.
+    #[arg(long)]
+    pub lenient: bool,
+    #[arg(long)]
+    pub json: bool,
+}
+
+fn parse_mode(text: &str) -> Result<Mode, String> {
+    headpond_volume::parse_mode(text).map_err(|error| error.to_string())
+}
+
+fn parse_cleaning(text: &str) -> Result<CleaningPolicy, String> {
+    headpond_volume::parse_cleaning(text).map_err(|error| error.to_string())
+}

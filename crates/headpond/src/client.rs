@@ -1,0 +1,110 @@
+//! Talking to a volume's daemon: HTTP and JSON over its control socket.
+
+use crate::outcome::{Exit, Failure};
+use crate::place::Places;
+use anyhow::{Context, Result, bail};
+use http_body_util::{BodyExt, Full};
+use hyper::body::Bytes;
+use hyper::{Method, Request};
+use hyper_util::rt::TokioIo;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use std::io::ErrorKind;
+use std::path::PathBuf;
+use tokio::net::UnixStream;
+
+/// A daemon that may or may not run.
+pub struct Client {
+    volume: String,
+    socket: PathBuf,
+}
+
+/// What the daemon says when it does not do what was asked.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Refusal {
+    pub error: String,
+    /// The exit code that the command line ends with.
+    pub exit: u8,
+}
+
+impl Client {
+    /// # Errors
+    /// Where the volume is not known.
+    pub fn of(places: &Places, volume: &str) -> Result<Self> {
+        if !places.exists(volume) {
+            places.load(volume)?;
+        }
+        Ok(Self { volume: volume.to_owned(), socket: places.control_socket(volume)? })
+    }
+
+    /// Whether a daemon answers.
+    pub fn is_served(&self) -> bool {
+        std::os::unix::net::UnixStream::connect(&self.socket).is_ok()
+    }
+
+    pub fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T> {
+        self.call(Method::GET, path, Bytes::new())
+    }
+
+    pub fn post<T: DeserializeOwned>(&self, path: &str, body: &impl Serialize) -> Result<T> {
+        self.call(Method::POST, path, serde_json::to_vec(body)?.into())
+    }
+
+    fn call<T: DeserializeOwned>(&self, method: Method, path: &str, body: Bytes) -> Result<T> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
+        let (status, answer) = runtime.block_on(self.exchange(method, path, body))?;
+        if status.is_success() {
+            return serde_json::from_slice(&answer)
+                .context("the daemon's answer is not understood");
+        }
+        match serde_json::from_slice::<Refusal>(&answer) {
+            Ok(refusal) => Err(refusal.into_error()),
+            Err(_) => bail!("the daemon answered {status}: {}", String::from_utf8_lossy(&answer)),
+        }
+    }
+
+    async fn exchange(
+        &self,
+        method: Method,
+        path: &str,
+        body: Bytes,
+    ) -> Result<(hyper::StatusCode, Bytes)> {
+        let stream =
+            UnixStream::connect(&self.socket).await.map_err(|error| self.unreachable(error))?;
+        let (mut sender, connection) =
+            hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
+        let connection = tokio::spawn(connection);
+        let request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header("host", "headpond")
+            .header("content-type", "application/json")
+            .body(Full::new(body))?;
+        let response = sender.send_request(request).await.context("the daemon went away")?;
+        let status = response.status();
+        let answer = response.into_body().collect().await.context("the daemon went away")?;
+        connection.abort();
+        Ok((status, answer.to_bytes()))
+    }
+
+    fn unreachable(&self, error: std::io::Error) -> anyhow::Error {
+        let name = &self.volume;
+        match error.kind() {
+            ErrorKind::NotFound | ErrorKind::ConnectionRefused => {
+                anyhow::anyhow!("{name} is not being served: start it with `headpond serve {name}`")
+            }
+            _ => anyhow::Error::new(error).context(format!("{}", self.socket.display())),
+        }
+    }
+}
+
+impl Refusal {
+    fn into_error(self) -> anyhow::Error {
+        let exit = match self.exit {
+            code if code == Exit::Refused as u8 => Exit::Refused,
+            code if code == Exit::Usage as u8 => Exit::Usage,
+            _ => Exit::Error,
+        };
+        Failure { exit, message: self.error }.into()
+    }
+}

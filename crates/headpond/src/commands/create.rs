@@ -1,0 +1,141 @@
+//! `headpond create`.
+
+use crate::args::CreateArgs;
+use crate::device::{Consent, DeviceSpec, Opener, Vetted, vet};
+use crate::outcome::{Exit, Failure};
+use crate::place::Places;
+use anyhow::Result;
+use headpond_block::{BufferPool, PoolConfig};
+use headpond_cache::Mode;
+use headpond_raid::{Contents, Intent, Occupied};
+use headpond_uring::{RingConfig, run_with_pool};
+use headpond_volume::{
+    CacheDescription, CoreDescription, CreateOptions, Description, Devices, ExportDescription,
+    Volume,
+};
+use uuid::Uuid;
+
+/// Makes the volume; nothing is written before every refusal has been considered.
+///
+/// # Errors
+/// Refusals, and what went wrong while writing.
+pub fn run(places: &Places, args: &CreateArgs) -> Result<Exit> {
+    let consent = if args.force { Consent::Forced } else { Consent::Careful };
+    let members = specs(&args.members)?;
+    let cache = args.cache.iter().map(|cache| spec(cache)).next().transpose()?;
+    let description = describe(args, &members, cache.as_ref())?;
+    if places.exists(&args.name) {
+        let name = &args.name;
+        return Err(Failure::refused(format!(
+            "there is a volume {name} already: `headpond destroy {name}` removes it"
+        )));
+    }
+    let mut with_write_cache = Vec::new();
+    for device in members.iter().chain(&cache) {
+        let vetted = vet(device, consent)?;
+        if vetted.write_cache {
+            with_write_cache.push(device.to_string());
+        }
+        if Some(device) == cache.as_ref() {
+            check_cache(device, &vetted, args.mode, consent)?;
+        }
+    }
+    tell_of_write_caches(&with_write_cache);
+    write(&description, &members, cache.as_ref(), args)?;
+    places.save(&description)?;
+    println!("created {}: serve it with `headpond serve {}`", description.name, description.name);
+    Ok(Exit::Ok)
+}
+
+fn describe(
+    args: &CreateArgs,
+    members: &[DeviceSpec],
+    cache: Option<&DeviceSpec>,
+) -> Result<Description> {
+    let cache = cache.map(|device| CacheDescription {
+        device: device.to_string(),
+        mode: args.mode,
+        cleaning: args.cleaning,
+        seq_cutoff: args.seq_cutoff,
+        volatile_allowed: args.force,
+    });
+    let export = |nbd: &String| ExportDescription { nbd: nbd.clone(), insecure: args.insecure };
+    let description = Description {
+        name: args.name.clone(),
+        uuid: Uuid::new_v4(),
+        slices: args.slices,
+        cache,
+        core: CoreDescription {
+            raid: args.raid,
+            groups: args.groups,
+            strip: args.strip,
+            intent: !args.no_intent,
+            members: members.iter().map(DeviceSpec::to_string).collect(),
+        },
+        exports: args.nbd.iter().map(export).collect(),
+    };
+    description.check().map_err(|error| Failure::usage(error.to_string()))?;
+    Ok(description)
+}
+
+/// A cache that is lost with the power must not hold the only copy of anything, unless that is
+/// wanted.
+fn check_cache(cache: &DeviceSpec, vetted: &Vetted, mode: Mode, consent: Consent) -> Result<()> {
+    let Some(reason) = &vetted.volatile else { return Ok(()) };
+    if mode == Mode::WriteBack && consent == Consent::Careful {
+        return Err(Failure::refused(format!(
+            "{cache} is lost with the power ({reason}), and write-back keeps the only copy of new data \
+             there: use --mode write-through, a device that keeps its contents, or --force"
+        )));
+    }
+    eprintln!("headpond: note: {cache} is lost with the power ({reason})");
+    Ok(())
+}
+
+fn tell_of_write_caches(devices: &[String]) {
+    if !devices.is_empty() {
+        eprintln!(
+            "headpond: note: these have write caches whose flushes are relied on, and nothing tells \
+             whether they are protected against power loss: {}",
+            devices.join(", ")
+        );
+    }
+}
+
+fn write(
+    description: &Description,
+    members: &[DeviceSpec],
+    cache: Option<&DeviceSpec>,
+    args: &CreateArgs,
+) -> Result<()> {
+    let options = CreateOptions {
+        contents: if args.zeroed { Contents::Zeros } else { Contents::Unknown },
+        intent: if args.no_intent { Intent::None } else { Intent::Bitmap },
+        occupied: if args.force { Occupied::Overwrite } else { Occupied::Refuse },
+    };
+    let pool = BufferPool::new(&PoolConfig::default());
+    run_with_pool(&RingConfig::default(), &pool, |ring, runtime| async move {
+        let opener = Opener::new(ring, runtime.clone());
+        let mut devices = Devices::default();
+        for member in members {
+            devices.members.push(opener.open(member)?);
+        }
+        devices.cache = cache.map(|cache| opener.open(cache)).transpose()?;
+        let created = Volume::create(description, &devices, &options).await;
+        created.map_err(|error| match error.is_refusal() {
+            true => Failure::refused(error.to_string()),
+            false => error.into(),
+        })
+    })?
+}
+
+fn specs(names: &[String]) -> Result<Vec<DeviceSpec>> {
+    names.iter().map(|name| spec(name)).collect()
+}
+
+fn spec(name: &str) -> Result<DeviceSpec> {
+    let spec: DeviceSpec = name
+        .parse()
+        .map_err(|error: crate::device::SpecError| Failure::usage(error.to_string()))?;
+    Ok(spec.absolute()?)
+}

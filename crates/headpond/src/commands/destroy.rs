@@ -1,0 +1,51 @@
+//! `headpond destroy`.
+
+use crate::args::DestroyArgs;
+use crate::client::Client;
+use crate::device::{DeviceSpec, Opener};
+use crate::outcome::{Exit, Failure};
+use crate::place::Places;
+use anyhow::Result;
+use headpond_block::{BufferPool, PoolConfig};
+use headpond_uring::{RingConfig, run_with_pool};
+use headpond_volume::{Devices, Volume};
+
+/// Removes superblocks and description.
+///
+/// # Errors
+/// Refused while the volume is served, and without `--yes`.
+pub fn run(places: &Places, args: &DestroyArgs) -> Result<Exit> {
+    let name = &args.name;
+    let description = places.load(name)?;
+    if Client::of(places, name)?.is_served() {
+        return Err(Failure::refused(format!(
+            "{name} is being served: `headpond stop {name}` first"
+        )));
+    }
+    if !args.yes {
+        let devices: Vec<&str> = description.devices().collect();
+        return Err(Failure::refused(format!(
+            "everything on {name} would be lost ({}): say --yes if that is what you want",
+            devices.join(", ")
+        )));
+    }
+    let pool = BufferPool::new(&PoolConfig::default());
+    let wiped = run_with_pool(&RingConfig::default(), &pool, |ring, runtime| async {
+        let description = &description;
+        let opener = Opener::new(ring, runtime);
+        let mut devices = Devices::default();
+        for (index, device) in description.devices().enumerate() {
+            let spec: DeviceSpec = device.parse()?;
+            match opener.open(&spec) {
+                Ok(open) if index == 0 && description.cache.is_some() => devices.cache = Some(open),
+                Ok(open) => devices.members.push(open),
+                Err(error) => eprintln!("headpond: note: left alone: {error:#}"),
+            }
+        }
+        let wiped = Volume::destroy(description, &devices).await?;
+        Ok::<_, anyhow::Error>(wiped)
+    })??;
+    places.forget(name)?;
+    println!("destroyed {name}: {wiped} devices are free");
+    Ok(Exit::Ok)
+}

@@ -1,0 +1,12 @@
+//! One file a command.
+
+pub mod advise;
+pub mod analyze;
+pub mod create;
+pub mod destroy;
+pub mod flush;
+pub mod record;
+pub mod set;
+pub mod stats;
+pub mod status;
+pub mod stop;

@@ -1,0 +1,163 @@
+//! `headpond status`.
+
+use crate::args::StatusArgs;
+use crate::client::Client;
+use crate::outcome::Exit;
+use crate::place::Places;
+use anyhow::Result;
+use headpond_advise::render::{Align, Table, size};
+use headpond_volume::Description;
+use serde_json::{Value, json};
+
+/// Shows one volume, or a line for each.
+///
+/// # Errors
+/// Where the volume is not known, or its daemon does not answer.
+pub fn run(places: &Places, args: &StatusArgs) -> Result<Exit> {
+    match &args.name {
+        Some(name) => one(places, name, args.json),
+        None => all(places, args.json),
+    }
+}
+
+fn one(places: &Places, name: &str, as_json: bool) -> Result<Exit> {
+    let status = status_of(places, name)?;
+    if as_json {
+        println!("{}", serde_json::to_string_pretty(&status)?);
+    } else {
+        print(&status);
+    }
+    let is_whole = matches!(status["array"]["state"].as_str(), None | Some("healthy"));
+    let is_cached = status["cache"]["failed"].as_bool() != Some(true);
+    Ok(if is_whole && is_cached { Exit::Ok } else { Exit::Degraded })
+}
+
+fn all(places: &Places, as_json: bool) -> Result<Exit> {
+    let statuses: Vec<Value> =
+        places.names().iter().map(|name| status_of(places, name)).collect::<Result<_>>()?;
+    if as_json {
+        println!("{}", serde_json::to_string_pretty(&statuses)?);
+        return Ok(Exit::Ok);
+    }
+    if statuses.is_empty() {
+        println!("no volumes; make one with `headpond create`");
+        return Ok(Exit::Ok);
+    }
+    let columns =
+        ["volume", "served", "array", "state", "cache mode"].map(|name| (name, Align::Left));
+    let mut table = Table::new(columns);
+    for status in &statuses {
+        let is_served = status["served"].as_bool() == Some(true);
+        table.row([
+            text(&status["name"]),
+            if is_served { "yes" } else { "no" }.to_owned(),
+            format!("RAID {}", status["array"]["level"]),
+            text(&status["array"]["state"]),
+            text(&status["cache"]["mode"]),
+        ]);
+    }
+    print!("{}", table.render());
+    Ok(Exit::Ok)
+}
+
+/// From the daemon, where it runs; else what the description says.
+fn status_of(places: &Places, name: &str) -> Result<Value> {
+    let description = places.load(name)?;
+    let client = Client::of(places, name)?;
+    if client.is_served() { client.get("/v1/status") } else { Ok(unserved(&description)) }
+}
+
+fn unserved(description: &Description) -> Value {
+    let cache = description.cache.as_ref().map(|cache| {
+        json!({ "device": cache.device, "mode": cache.mode, "cleaning": cache.cleaning,
+                "seq_cutoff": cache.seq_cutoff })
+    });
+    let members = description.core.members.iter().map(|device| json!({ "device": device }));
+    json!({
+        "name": description.name,
+        "uuid": description.uuid,
+        "served": false,
+        "slices": description.slices,
+        "array": { "level": description.core.raid, "members": members.collect::<Vec<_>>() },
+        "cache": cache,
+    })
+}
+
+fn print(status: &Value) {
+    let name = text(&status["name"]);
+    let array = &status["array"];
+    let members = array["members"].as_array().map_or(0, Vec::len);
+    if status["served"].as_bool() != Some(true) {
+        println!("{name}: not served; start it with `headpond serve {name}`");
+        println!("  array     RAID {} of {members} members", array["level"]);
+        print_settings(status);
+        return;
+    }
+    println!("{name}: {}", size(status["size_bytes"].as_u64().unwrap_or(0)));
+    for export in status["exports"].as_array().into_iter().flatten() {
+        println!("  export    {}", text(export));
+    }
+    println!("  clients   {}", status["clients"].as_array().map_or(0, Vec::len));
+    println!("  array     RAID {} of {members} members, {}", array["level"], text(&array["state"]));
+    print_missing(array);
+    print_settings(status);
+    print_usage(&status["cache"]);
+    if let Some(output) = status["recording"].as_str() {
+        println!("  recording to {output}");
+    }
+    for warning in status["warnings"].as_array().into_iter().flatten() {
+        println!("  warning   {}", text(warning));
+    }
+}
+
+fn print_missing(array: &Value) {
+    for member in array["members"].as_array().into_iter().flatten() {
+        if member["state"] != "active" {
+            println!(
+                "            member {} (group {}): {}{}",
+                member["role"],
+                member["group"],
+                text(&member["state"]),
+                member["device"].as_str().map(|name| format!(", {name}")).unwrap_or_default()
+            );
+        }
+    }
+}
+
+/// The settings of the cache in one line.
+pub fn print_settings(status: &Value) {
+    let cache = &status["cache"];
+    if cache.is_null() {
+        println!("  cache     none");
+        return;
+    }
+    let draining = if cache["draining"].as_bool() == Some(true) { " (draining)" } else { "" };
+    println!(
+        "  cache     {}: mode={}{draining} cleaning={} seq-cutoff={}",
+        text(&cache["device"]),
+        text(&cache["mode"]),
+        text(&cache["cleaning"]),
+        text(&cache["seq_cutoff"])
+    );
+}
+
+fn print_usage(cache: &Value) {
+    let Some(capacity) = cache["capacity_bytes"].as_u64() else { return };
+    let bytes = |field: &str| size(cache[field].as_u64().unwrap_or(0));
+    println!(
+        "            {}: {} dirty of at most {} ({:.0} %), {} clean",
+        size(capacity),
+        bytes("dirty_bytes"),
+        bytes("dirty_bytes_max"),
+        cache["dirty_ratio"].as_f64().unwrap_or(0.0) * 100.0,
+        bytes("clean_bytes")
+    );
+}
+
+fn text(value: &Value) -> String {
+    match value {
+        Value::Null => "-".to_owned(),
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    }
+}

@@ -1,0 +1,154 @@
+//! The control API: HTTP and JSON on a Unix socket, served by a thread of its own.
+//!
+//! `GET /v1/status`, `GET /v1/stats`, `POST /v1/settings`, `POST /v1/flush`, `POST /v1/stop`,
+//! `POST /v1/recording/start`, `POST /v1/recording/stop`. A refusal is `{"error", "exit"}`.
+//!
+//! **Invariants**: this thread never touches the volume; it only sends messages.
+
+use super::message::{Answer, Message, RecordBody, SetBody, StopBody, Wish};
+use crate::client::Refusal;
+use crate::outcome::{Exit, Failure};
+use anyhow::{Context, Result};
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use axum::{Json, Router};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::thread::JoinHandle;
+use tokio::net::UnixListener;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::{mpsc, oneshot};
+
+/// The control thread, while it runs.
+pub struct Control {
+    thread: JoinHandle<Result<()>>,
+    ended: oneshot::Sender<()>,
+}
+
+impl Control {
+    /// Listens on `socket` and starts the thread.
+    ///
+    /// # Errors
+    /// Where the socket cannot be made.
+    pub fn start(socket: &Path, messages: mpsc::Sender<Message>) -> Result<Self> {
+        let listener = listen(socket)?;
+        let (ended, wait) = oneshot::channel();
+        let serve = move || run(listener, messages, wait);
+        let thread = std::thread::Builder::new().name("control".into()).spawn(serve)?;
+        Ok(Self { thread, ended })
+    }
+
+    /// Lets answers under way be delivered, and ends the thread.
+    ///
+    /// # Errors
+    /// What ended the thread early.
+    pub fn stop(self) -> Result<()> {
+        // The thread may have ended by itself; then nobody listens.
+        let _ = self.ended.send(());
+        self.thread.join().expect("the control thread does not panic")
+    }
+}
+
+/// A socket that only its owner may use. A file that no daemon answers on is left over and removed.
+fn listen(socket: &Path) -> Result<std::os::unix::net::UnixListener> {
+    let shown = socket.display();
+    if std::os::unix::net::UnixStream::connect(socket).is_ok() {
+        return Err(Failure::refused(format!("another daemon answers on {shown}: stop it first")));
+    }
+    if socket.exists() {
+        std::fs::remove_file(socket).with_context(|| format!("cannot remove {shown}"))?;
+    }
+    let listener = std::os::unix::net::UnixListener::bind(socket)
+        .with_context(|| format!("cannot listen on {shown}"))?;
+    std::fs::set_permissions(socket, std::fs::Permissions::from_mode(0o600))?;
+    listener.set_nonblocking(true)?;
+    Ok(listener)
+}
+
+fn run(
+    listener: std::os::unix::net::UnixListener,
+    messages: mpsc::Sender<Message>,
+    ended: oneshot::Receiver<()>,
+) -> Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async move {
+        let listener = UnixListener::from_std(listener)?;
+        tokio::spawn(stop_on_signal(messages.clone()));
+        let served = axum::serve(listener, routes(messages));
+        served.with_graceful_shutdown(async { drop(ended.await) }).await?;
+        Ok(())
+    })
+}
+
+/// SIGTERM and SIGINT stop the volume as `headpond stop` does.
+async fn stop_on_signal(messages: mpsc::Sender<Message>) {
+    let (Ok(mut term), Ok(mut interrupt)) =
+        (signal(SignalKind::terminate()), signal(SignalKind::interrupt()))
+    else {
+        return;
+    };
+    tokio::select! {
+        _ = term.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+    drop(ask(&messages, Wish::Stop(StopBody { flush: false })).await);
+}
+
+fn routes(messages: mpsc::Sender<Message>) -> Router {
+    type Sender = State<mpsc::Sender<Message>>;
+    let status = async |State(to): Sender| respond(ask(&to, Wish::Status).await);
+    let stats = async |State(to): Sender| respond(ask(&to, Wish::Stats).await);
+    let flush = async |State(to): Sender| respond(ask(&to, Wish::Flush).await);
+    let start = async |State(to): Sender, Json(body): Json<RecordBody>| {
+        respond(ask(&to, Wish::StartRecording(body)).await)
+    };
+    let end = async |State(to): Sender| respond(ask(&to, Wish::StopRecording).await);
+    let stop = async |State(to): Sender, Json(body): Json<StopBody>| {
+        respond(ask(&to, Wish::Stop(body)).await)
+    };
+    let set = async |State(to): Sender, Json(body): Json<SetBody>| {
+        let changes: Result<Vec<_>, _> = body.changes.iter().map(|text| text.parse()).collect();
+        match changes {
+            Ok(changes) => respond(ask(&to, Wish::Set(changes)).await),
+            Err(error) => respond(Err(usage(&error))),
+        }
+    };
+    Router::new()
+        .route("/v1/status", get(status))
+        .route("/v1/stats", get(stats))
+        .route("/v1/settings", post(set))
+        .route("/v1/flush", post(flush))
+        .route("/v1/stop", post(stop))
+        .route("/v1/recording/start", post(start))
+        .route("/v1/recording/stop", post(end))
+        .with_state(messages)
+}
+
+async fn ask(messages: &mpsc::Sender<Message>, wish: Wish) -> Answer {
+    let gone = || Refusal { error: "the volume is being stopped".into(), exit: Exit::Error as u8 };
+    let (reply, answer) = oneshot::channel();
+    messages.send(Message { wish, reply }).await.map_err(|_| gone())?;
+    answer.await.map_err(|_| gone())?
+}
+
+fn respond(answer: Answer) -> Response {
+    match answer {
+        Ok(document) => Json(document).into_response(),
+        Err(refusal) => {
+            let is_conflict = refusal.exit == Exit::Refused as u8;
+            let is_usage = refusal.exit == Exit::Usage as u8;
+            let status = match (is_conflict, is_usage) {
+                (true, _) => StatusCode::CONFLICT,
+                (_, true) => StatusCode::BAD_REQUEST,
+                _ => StatusCode::INTERNAL_SERVER_ERROR,
+            };
+            (status, Json(refusal)).into_response()
+        }
+    }
+}
+
+fn usage(error: &impl ToString) -> Refusal {
+    Refusal { error: error.to_string(), exit: Exit::Usage as u8 }
+}

@@ -1,0 +1,59 @@
+//! What the control thread asks of the data thread.
+
+use crate::client::Refusal;
+use crate::outcome::{Exit, Failure};
+use headpond_volume::SettingChange;
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
+use tokio::sync::oneshot;
+
+/// One wish, as the control API carries it.
+#[derive(Debug)]
+pub enum Wish {
+    Status,
+    Stats,
+    Set(Vec<SettingChange>),
+    /// Write all dirty data to the core.
+    Flush,
+    Stop(StopBody),
+    StartRecording(RecordBody),
+    StopRecording,
+}
+
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SetBody {
+    /// `key=value`, as on the command line.
+    pub changes: Vec<String>,
+}
+
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct StopBody {
+    /// Write all dirty data to the core first.
+    #[serde(default)]
+    pub flush: bool,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RecordBody {
+    pub output: PathBuf,
+}
+
+/// A wish and where its answer goes.
+pub struct Message {
+    pub wish: Wish,
+    pub reply: oneshot::Sender<Answer>,
+}
+
+/// What comes back: a JSON document, or a refusal.
+pub type Answer = Result<serde_json::Value, Refusal>;
+
+impl From<anyhow::Error> for Refusal {
+    fn from(error: anyhow::Error) -> Self {
+        let failure = error.downcast_ref::<Failure>();
+        let exit = failure.map_or(Exit::Error, |failure| failure.exit);
+        Self { error: format!("{error:#}"), exit: exit as u8 }
+    }
+}

@@ -1,0 +1,79 @@
+//! Recording the workload of a served volume to a file.
+
+use anyhow::{Context, Result, anyhow, bail};
+use headpond_trace::{CaptureDevice, CaptureSummary, capture};
+use std::cell::RefCell;
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::thread::JoinHandle;
+use std::time::{SystemTime, UNIX_EPOCH};
+use tokio::sync::oneshot;
+
+/// At most one recording at a time.
+pub struct Recording {
+    device: Rc<CaptureDevice>,
+    volume: String,
+    active: RefCell<Option<Active>>,
+}
+
+struct Active {
+    output: PathBuf,
+    writer: JoinHandle<()>,
+    ended: oneshot::Receiver<Result<CaptureSummary>>,
+}
+
+impl Recording {
+    pub fn new(device: Rc<CaptureDevice>, volume: String) -> Self {
+        Self { device, volume, active: RefCell::default() }
+    }
+
+    /// Where it records to, while it does.
+    pub fn output(&self) -> Option<PathBuf> {
+        self.active.borrow().as_ref().map(|active| active.output.clone())
+    }
+
+    /// Notes every request from now on.
+    ///
+    /// # Errors
+    /// Where a recording is under way, or the file exists or cannot be made.
+    pub fn start(&self, output: &Path) -> Result<()> {
+        if let Some(other) = self.output() {
+            bail!("a recording to {} is under way: stop it first", other.display());
+        }
+        let file = File::create_new(output)
+            .with_context(|| format!("cannot record to {}", output.display()))?;
+        let (recorder, drain) = capture();
+        let (tell, ended) = oneshot::channel();
+        let volume = self.volume.clone();
+        let writer = std::thread::Builder::new().name("recorder".into()).spawn(move || {
+            let begun = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+            let written = drain.run(BufWriter::new(file), &volume, begun.as_nanos() as u64);
+            let finished = written.and_then(|(mut output, summary)| {
+                output.flush()?;
+                output.get_ref().sync_all()?;
+                Ok(summary)
+            });
+            // Nobody waits where the daemon has ended meanwhile.
+            let _ = tell.send(finished.map_err(anyhow::Error::from));
+        })?;
+        self.device.start(recorder);
+        let output = output.to_owned();
+        *self.active.borrow_mut() = Some(Active { output, writer, ended });
+        Ok(())
+    }
+
+    /// Ends the recording and waits until the file is complete.
+    ///
+    /// # Errors
+    /// Where there is none, or it could not be written.
+    pub async fn stop(&self) -> Result<CaptureSummary> {
+        let active = self.active.borrow_mut().take();
+        let active = active.context("no recording is under way")?;
+        self.device.stop();
+        let ended = active.ended.await.map_err(|_| anyhow!("the recorder ended without a word"))?;
+        active.writer.join().map_err(|_| anyhow!("the recorder failed"))?;
+        ended.with_context(|| format!("recording to {}", active.output.display()))
+    }
+}

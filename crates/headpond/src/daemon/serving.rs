@@ -1,0 +1,239 @@
+//! The data thread: assembles the volume, serves it, grants wishes.
+
+use super::control::Control;
+use super::message::{Answer, Message, Wish};
+use super::recording::Recording;
+use crate::client::Refusal;
+use crate::device::Opener;
+use crate::outcome::{Exit, Failure};
+use crate::place::Places;
+use anyhow::{Context, Result};
+use headpond_block::{BlockDevice, BufferPool, Listener, PoolConfig, Runtime};
+use headpond_nbd::limits::Limits;
+use headpond_nbd::server::{Export, Exports, Server};
+use headpond_trace::CaptureDevice;
+use headpond_uring::{Ring, RingConfig, SocketListener, run_with_pool};
+use headpond_volume::{
+    Description, Devices, ExportDescription, OpenOptions, SettingChange, Tolerance, Volume,
+};
+use serde_json::{Value, json};
+use std::net::SocketAddr;
+use std::rc::Rc;
+use tokio::sync::mpsc;
+
+/// Wishes that may wait for the data thread.
+const MESSAGES_MAX: usize = 64;
+
+/// Serves a volume until it is stopped.
+///
+/// # Errors
+/// What kept it from being served, or from being stopped cleanly.
+pub fn serve(places: &Places, name: &str, tolerance: Tolerance) -> Result<Exit> {
+    let description = places.load(name)?;
+    places.make_run_folder()?;
+    let pool = BufferPool::new(&PoolConfig::default());
+    let lend = pool.clone();
+    run_with_pool(&RingConfig::default(), &pool, |ring, runtime| async move {
+        let data = Data::open(places, description, tolerance, ring, runtime, lend).await?;
+        data.serve().await
+    })?
+}
+
+/// Everything the data thread owns.
+struct Data {
+    volume: Rc<Volume>,
+    server: Rc<Server>,
+    recording: Recording,
+    listeners: Vec<Rc<dyn Listener>>,
+    runtime: Runtime,
+    control: Control,
+    messages: mpsc::Receiver<Message>,
+    places: Places,
+}
+
+impl Data {
+    async fn open(
+        places: &Places,
+        description: Description,
+        tolerance: Tolerance,
+        ring: Ring,
+        runtime: Runtime,
+        pool: BufferPool,
+    ) -> Result<Self> {
+        let (to_data, messages) = mpsc::channel(MESSAGES_MAX);
+        let devices = open_devices(&Opener::new(ring.clone(), runtime.clone()), &description)?;
+        let options = OpenOptions { tolerance, pool: pool.clone() };
+        let volume = Volume::open(&runtime, &description, devices, options).await;
+        let volume = volume.map_err(|error| match error.is_refusal() {
+            true => Failure::refused(error.to_string()),
+            false => error.into(),
+        })?;
+        volume.warnings().iter().for_each(|warning| eprintln!("headpond: note: {warning}"));
+        let volume = Rc::new(volume);
+        let watched = Rc::new(CaptureDevice::new(volume.clone(), runtime.clone(), 0));
+        let exports = Rc::new(Exports::new());
+        exports.add(Export::new(&description.name, watched.clone()))?;
+        let server = Server::new(runtime.clone(), pool, exports, Limits::default());
+        let listeners = listen(places, &ring, &description)?;
+        // Last, so that an answer of the control socket means: it is served.
+        let control = Control::start(&places.control_socket(&description.name)?, to_data)?;
+        let recording = Recording::new(watched, description.name.clone());
+        let server = Rc::new(server);
+        let places = places.clone();
+        Ok(Self { volume, server, recording, listeners, runtime, control, messages, places })
+    }
+
+    async fn serve(self) -> Result<Exit> {
+        for listener in &self.listeners {
+            println!("serving {} at {}", self.volume.name(), listener.address());
+            let (server, listener) = (Rc::clone(&self.server), Rc::clone(listener));
+            drop(self.runtime.spawn(async move {
+                if let Err(error) = server.serve(listener).await {
+                    eprintln!("headpond: error: a listener ended: {error}");
+                }
+            }));
+        }
+        let Self { volume, server, recording, runtime, control, mut messages, listeners, places } =
+            self;
+        let desk = Rc::new(Desk { volume, server, recording, listeners, places });
+        while let Some(Message { wish, reply }) = messages.recv().await {
+            if let Wish::Stop(body) = wish {
+                let stopped = desk.stop(body.flush).await;
+                let is_stopped = stopped.is_ok();
+                // A client that has gone away meanwhile does not want to know.
+                let _ =
+                    reply.send(stopped.map(|()| json!({ "stopped": true })).map_err(Refusal::from));
+                if is_stopped {
+                    break;
+                }
+                continue;
+            }
+            let desk = Rc::clone(&desk);
+            drop(runtime.spawn(async move {
+                let _ = reply.send(desk.grant(wish).await);
+            }));
+        }
+        control.stop()?;
+        Ok(Exit::Ok)
+    }
+}
+
+/// Where wishes are granted.
+struct Desk {
+    volume: Rc<Volume>,
+    server: Rc<Server>,
+    recording: Recording,
+    listeners: Vec<Rc<dyn Listener>>,
+    places: Places,
+}
+
+impl Desk {
+    async fn grant(&self, wish: Wish) -> Answer {
+        let granted: Result<Value> = match wish {
+            Wish::Status => self.status(),
+            Wish::Stats => serde_json::to_value(self.volume.stats()).map_err(anyhow::Error::from),
+            Wish::Set(changes) => self.set(&changes),
+            Wish::Flush => self.flush().await,
+            Wish::StartRecording(body) => {
+                let started = self.recording.start(&body.output);
+                started.map(|()| json!({ "output": body.output }))
+            }
+            Wish::StopRecording => {
+                self.recording.stop().await.and_then(|summary| Ok(serde_json::to_value(summary)?))
+            }
+            Wish::Stop(_) => unreachable!("a stop ends the loop itself"),
+        };
+        granted.map_err(Refusal::from)
+    }
+
+    fn status(&self) -> Result<Value> {
+        let mut status = serde_json::to_value(self.volume.status())?;
+        let report = self.server.report();
+        let exports: Vec<_> = self.listeners.iter().map(|listener| listener.address()).collect();
+        let clients = report.connections.iter().map(|client| {
+            json!({ "peer": client.peer, "in_flight": client.in_flight,
+                    "requests": client.totals.requests })
+        });
+        status["served"] = true.into();
+        status["exports"] = exports.into();
+        status["clients"] = clients.collect();
+        status["recording"] = serde_json::to_value(self.recording.output())?;
+        Ok(status)
+    }
+
+    /// What was set outlives the daemon.
+    fn set(&self, changes: &[SettingChange]) -> Result<Value> {
+        self.volume.set(changes).map_err(|error| Failure::refused(error.to_string()))?;
+        self.places.save(&self.volume.description())?;
+        self.status()
+    }
+
+    async fn flush(&self) -> Result<Value> {
+        let cleaned_bytes = self.volume.clean_all().await?;
+        Ok(json!({ "cleaned_bytes": cleaned_bytes }))
+    }
+
+    /// Clients finish first: what they were told is done is then in the volume.
+    async fn stop(&self, flush: bool) -> Result<()> {
+        if self.recording.output().is_some() {
+            self.recording.stop().await?;
+        }
+        if flush {
+            self.flush().await?;
+        }
+        self.server.stop().await?;
+        Ok(self.volume.stop().await?)
+    }
+}
+
+fn open_devices(opener: &Opener, description: &Description) -> Result<Devices> {
+    let open = |name: &str| -> Result<Rc<dyn BlockDevice>> { opener.open(&name.parse()?) };
+    let mut devices = Devices::default();
+    if let Some(cache) = &description.cache {
+        match open(&cache.device) {
+            Ok(device) => devices.cache = Some(device),
+            Err(error) => devices.absent.push(format!("cache {}: {error:#}", cache.device)),
+        }
+    }
+    for member in &description.core.members {
+        match open(member) {
+            Ok(device) => devices.members.push(device),
+            // The array decides whether it can do without.
+            Err(error) => devices.absent.push(format!("{error:#}")),
+        }
+    }
+    Ok(devices)
+}
+
+fn listen(
+    places: &Places,
+    ring: &Ring,
+    description: &Description,
+) -> Result<Vec<Rc<dyn Listener>>> {
+    if description.exports.is_empty() {
+        let nbd = format!("unix:{}", places.nbd_socket(&description.name)?.display());
+        return Ok(vec![listen_at(ring, &ExportDescription { nbd, insecure: false })?]);
+    }
+    description.exports.iter().map(|export| listen_at(ring, export)).collect()
+}
+
+fn listen_at(ring: &Ring, export: &ExportDescription) -> Result<Rc<dyn Listener>> {
+    let address = &export.nbd;
+    let listener = match address.split_once(':') {
+        Some(("unix", path)) => SocketListener::bind_unix(ring, path.as_ref()),
+        Some(("tcp", rest)) => {
+            let parsed: SocketAddr =
+                rest.parse().with_context(|| format!("{address} is no address"))?;
+            if !parsed.ip().is_loopback() && !export.insecure {
+                return Err(Failure::refused(format!(
+                    "{address} can be reached from other machines, and nothing there is encrypted or \
+                     asks who is calling: use a loopback address or a Unix socket, or create the \
+                     volume with --insecure"
+                )));
+            }
+            SocketListener::bind_tcp(ring, parsed)
+        }
+        _ => return Err(Failure::usage(format!("{address}: write unix:PATH or tcp:HOST:PORT"))),
+    };
+    Ok(Rc::new(listener.with_context(|| format!("cannot listen at {address}"))?))
+}

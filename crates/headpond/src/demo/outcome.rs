@@ -1,0 +1,107 @@
+//! What the demo found out, as numbers and as a table.
+
+use super::load::{Measured, Workload};
+use headpond_advise::render::{Align, Table};
+use serde::Serialize;
+
+/// The whole result; the page and `--json` show the same.
+#[derive(Debug, Serialize)]
+pub struct DemoOutcome {
+    pub load_by: String,
+    pub volume_bytes: u64,
+    pub cache_bytes: u64,
+    /// What was applied after the first half.
+    pub applied: Vec<String>,
+    pub rows: Vec<Row>,
+    /// Blocks of 4 KiB a second that `flush` reached on a cache full of random dirty blocks.
+    pub offline_cleaning_iops: f64,
+    pub signature: String,
+    pub advice: String,
+}
+
+/// One workload, three times.
+#[derive(Debug, Serialize)]
+pub struct Row {
+    pub workload: Workload,
+    pub before: Measured,
+    /// While the cache absorbs it.
+    pub burst: Measured,
+    /// With the cache full of dirty data, or as full as this workload can make it.
+    pub sustained: Measured,
+    /// Share of what may be dirty, when the sustained run began.
+    pub sustained_dirty_ratio: f64,
+}
+
+impl Row {
+    pub fn burst_gain(&self) -> f64 {
+        self.burst.iops() / self.before.iops().max(f64::MIN_POSITIVE)
+    }
+
+    pub fn sustained_gain(&self) -> f64 {
+        self.sustained.iops() / self.before.iops().max(f64::MIN_POSITIVE)
+    }
+}
+
+impl DemoOutcome {
+    /// The table that ends the demo.
+    pub fn table(&self) -> String {
+        let right = |name| (name, Align::Right);
+        let mut table = Table::new([
+            ("workload", Align::Left),
+            right("before"),
+            right("after: burst"),
+            right("gain"),
+            right("after: sustained"),
+            right("gain"),
+        ]);
+        for row in &self.rows {
+            table.row([
+                row.workload.name.to_owned(),
+                rate(&row.before, row.workload),
+                rate(&row.burst, row.workload),
+                gain(row.burst_gain()),
+                rate(&row.sustained, row.workload),
+                gain(row.sustained_gain()),
+            ]);
+        }
+        table.render()
+    }
+
+    /// How honest the sustained column is: what the array itself can take.
+    pub fn footnotes(&self) -> Vec<String> {
+        let mut notes = vec![format!(
+            "sustained: with the cache full of dirty data ({} at the start of each run)",
+            self.rows
+                .iter()
+                .map(|row| format!("{:.0} %", row.sustained_dirty_ratio * 100.0))
+                .collect::<Vec<_>>()
+                .join(", ")
+        )];
+        if let Some(row) = self.rows.first() {
+            let share = row.sustained.iops() / self.offline_cleaning_iops.max(f64::MIN_POSITIVE);
+            notes.push(format!(
+                "cleaning the same dirty set offline in address order: {:.0} blocks/s; depth 1 \
+                 sustained reaches {:.0} % of that (in a run this short the drives' own caches \
+                 take a part)",
+                self.offline_cleaning_iops,
+                share * 100.0
+            ));
+        }
+        notes.push(format!("load by {}", self.load_by));
+        notes
+    }
+}
+
+pub fn rate(measured: &Measured, workload: Workload) -> String {
+    if workload.block_bytes > 4096 {
+        return format!("{:.1} MB/s", measured.mb_per_s);
+    }
+    match measured.read_iops > 0.0 {
+        true => format!("{:.0} + {:.0} IOPS", measured.read_iops, measured.write_iops),
+        false => format!("{:.0} IOPS", measured.write_iops),
+    }
+}
+
+pub fn gain(factor: f64) -> String {
+    if factor < 10.0 { format!("{factor:.1} x") } else { format!("{factor:.0} x") }
+}

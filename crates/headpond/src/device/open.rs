@@ -1,0 +1,94 @@
+//! Opening devices on the data thread's ring.
+
+use super::spec::DeviceSpec;
+use anyhow::{Context, Result};
+use headpond_block::decorators::{Leak, VolatileDevice};
+use headpond_block::devices::RamDevice;
+use headpond_block::{BlockDevice, Runtime};
+use headpond_sim::ModelDevice;
+use headpond_sim::hdd::HddModel;
+use headpond_uring::{Allocation, FileDevice, FileOptions, Holder, OpenError, Ring};
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+const RELEASE_PATIENCE: Duration = Duration::from_secs(3);
+const RELEASE_PAUSE: Duration = Duration::from_millis(10);
+
+/// Opens devices for one thread.
+pub struct Opener {
+    ring: Ring,
+    runtime: Runtime,
+    /// Each model is read once and shared by its drives.
+    models: RefCell<BTreeMap<String, Rc<HddModel>>>,
+}
+
+impl Opener {
+    pub fn new(ring: Ring, runtime: Runtime) -> Self {
+        Self { ring, runtime, models: RefCell::default() }
+    }
+
+    /// Opens a device for this daemon alone.
+    ///
+    /// # Errors
+    /// Where it is in use, cannot be opened, or names no model; the error names the device.
+    pub fn open(&self, spec: &DeviceSpec) -> Result<Rc<dyn BlockDevice>> {
+        Ok(match spec {
+            DeviceSpec::Path(path) => self.file(&FileOptions::new(path))?,
+            DeviceSpec::Ram(size) => Rc::new(RamDevice::new(&*spec.to_string(), size.bytes())),
+            DeviceSpec::Model { model, store } => {
+                let model = self.model(model)?;
+                let options = FileOptions::new(store);
+                let store = self.file(&options.create(model.size_bytes(), Allocation::Sparse))?;
+                Rc::new(ModelDevice::new(store, model, self.phase(spec), &self.runtime))
+            }
+            DeviceSpec::Lossy { path, seed, leak } => {
+                let leak = if *leak == 0 { Leak::Nothing } else { Leak::OneIn(*leak) };
+                let inner = self.file(&FileOptions::new(path))?;
+                Rc::new(VolatileDevice::new(inner, leak, *seed))
+            }
+        })
+    }
+
+    /// The kernel closes the files of a killed daemon's ring some time after the process is gone: a
+    /// lock that no living process holds is waited for.
+    fn file(&self, options: &FileOptions) -> Result<Rc<dyn BlockDevice>> {
+        let patience = Instant::now() + RELEASE_PATIENCE;
+        loop {
+            match FileDevice::open(&self.ring, options) {
+                Err(OpenError::InUse { holder, .. })
+                    if is_nobody(&holder) && Instant::now() < patience =>
+                {
+                    std::thread::sleep(RELEASE_PAUSE);
+                }
+                opened => return Ok(Rc::new(opened?)),
+            }
+        }
+    }
+
+    fn model(&self, name: &str) -> Result<Rc<HddModel>> {
+        if let Some(model) = self.models.borrow().get(name) {
+            return Ok(Rc::clone(model));
+        }
+        let model = HddModel::builtin(name).with_context(|| format!("model:{name}"))?;
+        let model = Rc::new(model);
+        self.models.borrow_mut().insert(name.to_owned(), Rc::clone(&model));
+        Ok(model)
+    }
+
+    /// Where a drive's spindle stands at the start: drives of one kind do not turn in step. Taken
+    /// from the name, so that a run can be repeated.
+    fn phase(&self, spec: &DeviceSpec) -> u64 {
+        let mix = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+        spec.to_string().bytes().fold(0xcbf2_9ce4_8422_2325, mix) >> 40
+    }
+}
+
+fn is_nobody(holder: &Holder) -> bool {
+    match holder {
+        Holder::Unknown => true,
+        Holder::Process { id, .. } => !std::path::Path::new(&format!("/proc/{id}")).exists(),
+        Holder::Kernel(_) => false,
+    }
+}

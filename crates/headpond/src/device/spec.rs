@@ -1,0 +1,131 @@
+//! The ways to name a device.
+
+use headpond_volume::Size;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+/// What a device is, as the user wrote it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DeviceSpec {
+    /// A block device or regular file.
+    Path(PathBuf),
+    /// Memory of the daemon: empty whenever the daemon starts.
+    Ram(Size),
+    /// A drive model against the wall clock, its contents in a sparse file.
+    Model { model: String, store: PathBuf },
+    /// A file whose unflushed writes die with the daemon: a drive with a volatile cache, for tests.
+    /// One unflushed block in `leak` reaches the file early; 0: none.
+    Lossy { path: PathBuf, seed: u64, leak: u32 },
+}
+
+/// A name that says no device.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{text:?} names no device ({reason}): give a path, ram:SIZE, model:NAME?store=FILE or \
+     lossy:FILE?seed=N&leak=N"
+)]
+pub struct SpecError {
+    text: String,
+    reason: String,
+}
+
+impl DeviceSpec {
+    /// The file below, where there is one.
+    pub fn path(&self) -> Option<&Path> {
+        match self {
+            Self::Path(path) | Self::Lossy { path, .. } | Self::Model { store: path, .. } => {
+                Some(path)
+            }
+            Self::Ram(_) => None,
+        }
+    }
+
+    /// The same with its path made absolute, so that it means the same from every folder.
+    ///
+    /// # Errors
+    /// Where there is no current folder.
+    pub fn absolute(self) -> std::io::Result<Self> {
+        Ok(match self {
+            Self::Path(path) => Self::Path(std::path::absolute(path)?),
+            Self::Model { model, store } => {
+                Self::Model { model, store: std::path::absolute(store)? }
+            }
+            Self::Lossy { path, seed, leak } => {
+                Self::Lossy { path: std::path::absolute(path)?, seed, leak }
+            }
+            Self::Ram(size) => Self::Ram(size),
+        })
+    }
+}
+
+impl FromStr for DeviceSpec {
+    type Err = SpecError;
+
+    fn from_str(text: &str) -> Result<Self, SpecError> {
+        let error = |reason: &str| SpecError { text: text.to_owned(), reason: reason.to_owned() };
+        if let Some(size) = text.strip_prefix("ram:") {
+            return size.parse().map(Self::Ram).map_err(|bad| error(&bad.to_string()));
+        }
+        if let Some(rest) = text.strip_prefix("model:") {
+            let (model, options) = rest.split_once('?').ok_or_else(|| error("no store"))?;
+            let store = option(options, "store").ok_or_else(|| error("no store"))?;
+            return Ok(Self::Model { model: model.to_owned(), store: store.into() });
+        }
+        if let Some(rest) = text.strip_prefix("lossy:") {
+            let (path, options) = rest.split_once('?').unwrap_or((rest, ""));
+            let number = |name: &str| match option(options, name) {
+                Some(value) => value.parse().map_err(|_| error(&format!("{name} is no number"))),
+                None => Ok(0),
+            };
+            let leak = u32::try_from(number("leak")?).map_err(|_| error("leak is too large"))?;
+            return Ok(Self::Lossy { path: path.into(), seed: number("seed")?, leak });
+        }
+        if text.is_empty() { Err(error("it is empty")) } else { Ok(Self::Path(text.into())) }
+    }
+}
+
+impl fmt::Display for DeviceSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Path(path) => write!(f, "{}", path.display()),
+            Self::Ram(size) => write!(f, "ram:{size}"),
+            Self::Model { model, store } => write!(f, "model:{model}?store={}", store.display()),
+            Self::Lossy { path, seed, leak } => {
+                write!(f, "lossy:{}?seed={seed}&leak={leak}", path.display())
+            }
+        }
+    }
+}
+
+fn option<'a>(options: &'a str, name: &str) -> Option<&'a str> {
+    let mut pairs = options.split('&').filter_map(|pair| pair.split_once('='));
+    pairs.find(|(key, _)| *key == name).map(|(_, value)| value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kind_of_name_survives_being_read_and_written() {
+        let names =
+            ["/dev/sdb", "ram:256M", "model:hdd-7k2-4t?store=/x/a.img", "lossy:/x/b?seed=3&leak=4"];
+        for name in names {
+            assert_eq!(name.parse::<DeviceSpec>().unwrap().to_string(), name);
+        }
+    }
+
+    #[test]
+    fn half_a_name_is_refused_with_a_reason() {
+        for (name, reason) in [
+            ("ram:x", "not a size"),
+            ("model:hdd-7k2-4t", "no store"),
+            ("lossy:/x?seed=y", "seed is no number"),
+            ("", "empty"),
+        ] {
+            let error = name.parse::<DeviceSpec>().unwrap_err().to_string();
+            assert!(error.contains(reason), "{error}");
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! May we take these devices? Every reason against it, before anything is written.
+
+use super::spec::DeviceSpec;
+use crate::outcome::Failure;
+use anyhow::Result;
+use headpond_uring::safety::{DeviceFacts, Hazard, VolatileReason, inspect};
+
+/// What the user has agreed to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Consent {
+    /// Nothing that could lose data.
+    Careful,
+    /// The contents of the devices may go, and a volatile cache is wanted.
+    Forced,
+}
+
+/// What was found out about a device that may be used.
+pub struct Vetted {
+    /// Why everything on it would be lost with the power, where it would.
+    pub volatile: Option<String>,
+    /// Has a write cache whose flushes are relied on.
+    pub write_cache: bool,
+}
+
+/// Checks one device.
+///
+/// # Errors
+/// A refusal that names every hazard of the device; nothing was changed.
+pub fn vet(spec: &DeviceSpec, consent: Consent) -> Result<Vetted> {
+    let path = match spec {
+        DeviceSpec::Ram(_) => return Ok(Vetted::volatile("it is memory of the daemon")),
+        DeviceSpec::Model { store, .. } if !store.exists() => return Ok(Vetted::plain()),
+        spec => spec.path().expect("everything else has a path"),
+    };
+    let facts = inspect(path)?;
+    let hazards = facts.hazards();
+    let blocks = |hazard: &&Hazard| consent == Consent::Careful || !hazard.may_be_forced();
+    let blocking: Vec<String> = hazards.iter().filter(blocks).map(Hazard::to_string).collect();
+    if !blocking.is_empty() {
+        let reasons = blocking.join("; ");
+        return Err(Failure::refused(format!("{spec} cannot be taken: {reasons}")));
+    }
+    Ok(Vetted::of(&facts))
+}
+
+impl Vetted {
+    fn plain() -> Self {
+        Self { volatile: None, write_cache: false }
+    }
+
+    fn volatile(reason: &str) -> Self {
+        Self { volatile: Some(reason.to_owned()), write_cache: false }
+    }
+
+    fn of(facts: &DeviceFacts) -> Self {
+        let volatile = facts.volatile.as_ref().map(VolatileReason::to_string);
+        Self { volatile, write_cache: facts.write_cache == Some(true) }
+    }
+}

@@ -1,0 +1,69 @@
+//! Headpond's command line: see [`args`] for the commands, [`daemon`] for what `serve` runs.
+
+mod args;
+mod client;
+mod commands;
+mod daemon;
+mod demo;
+mod device;
+mod outcome;
+mod place;
+
+use args::{Cli, Command, TraceCommand};
+use clap::Parser;
+use headpond_volume::Tolerance;
+use outcome::Exit;
+use place::Places;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    if is_printer(&cli.command) {
+        end_with_the_reader();
+    }
+    match run(&cli.command) {
+        Ok(exit) => exit.into(),
+        Err(error) => outcome::report(&error).into(),
+    }
+}
+
+/// Whether a command does nothing but print: then `| head` may end it at any time.
+fn is_printer(command: &Command) -> bool {
+    matches!(
+        command,
+        Command::Status(_)
+            | Command::Stats(_)
+            | Command::Trace(TraceCommand::Stats(_))
+            | Command::Analyze(_)
+            | Command::Advise(_)
+    )
+}
+
+/// Writing to a pipe that nobody reads any more ends the program, as it does for other tools;
+/// Rust's default is an error, which `println!` turns into a panic.
+fn end_with_the_reader() {
+    // SAFETY: no other thread runs yet, and the default action needs no handler of ours.
+    unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
+}
+
+fn run(command: &Command) -> anyhow::Result<Exit> {
+    let places = Places::find()?;
+    match command {
+        Command::Try(args) => demo::run(args),
+        Command::Create(args) => commands::create::run(&places, args),
+        Command::Serve(args) => {
+            let tolerance = if args.force { Tolerance::Forced } else { Tolerance::Careful };
+            daemon::serve(&places, &args.name, tolerance)
+        }
+        Command::Status(args) => commands::status::run(&places, args),
+        Command::Stats(args) => commands::stats::run(&places, args),
+        Command::Set(args) => commands::set::run(&places, args),
+        Command::Flush(args) => commands::flush::run(&places, args),
+        Command::Stop(args) => commands::stop::run(&places, args),
+        Command::Destroy(args) => commands::destroy::run(&places, args),
+        Command::Trace(TraceCommand::Record(args)) => commands::record::record(&places, args),
+        Command::Trace(TraceCommand::Stats(args)) => commands::record::stats(args),
+        Command::Analyze(args) => commands::analyze::run(args),
+        Command::Advise(args) => commands::advise::run(&places, args),
+    }
+}

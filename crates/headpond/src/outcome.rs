@@ -1,0 +1,59 @@
+//! How a run of the program ends: its exit code, and how an error is told.
+
+use std::fmt;
+use std::process::ExitCode;
+
+/// What the exit code says; scripts rely on the numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exit {
+    Ok = 0,
+    /// It did not work.
+    Error = 1,
+    /// The command line is wrong; clap's own code.
+    Usage = 2,
+    /// It worked, and the volume is degraded.
+    Degraded = 3,
+    /// Refused, because data could be lost; nothing was changed.
+    Refused = 4,
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        ExitCode::from(exit as u8)
+    }
+}
+
+/// An error that decides the exit code; carried inside an `anyhow::Error`.
+#[derive(Debug)]
+pub struct Failure {
+    pub exit: Exit,
+    pub message: String,
+}
+
+impl Failure {
+    /// Refused for safety.
+    pub fn refused(message: impl Into<String>) -> anyhow::Error {
+        Self { exit: Exit::Refused, message: message.into() }.into()
+    }
+
+    pub fn usage(message: impl Into<String>) -> anyhow::Error {
+        Self { exit: Exit::Usage, message: message.into() }.into()
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for Failure {}
+
+/// Prints what went wrong, with its causes, and finds the exit code.
+pub fn report(error: &anyhow::Error) -> Exit {
+    let failure = error.chain().find_map(|cause| cause.downcast_ref::<Failure>());
+    let exit = failure.map_or(Exit::Error, |failure| failure.exit);
+    let word = if exit == Exit::Refused { "refused" } else { "error" };
+    eprintln!("headpond: {word}: {error:#}");
+    exit
+}

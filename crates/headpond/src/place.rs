@@ -1,0 +1,160 @@
+//! Where descriptions and control sockets are kept.
+
+use anyhow::{Context, Result, bail};
+use headpond_volume::Description;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Longest path that a Unix socket can have on Linux, in bytes.
+const SOCKET_PATH_MAX: usize = 107;
+
+/// The two folders of this user: what lasts, and what lives as long as a daemon.
+#[derive(Clone, Debug)]
+pub struct Places {
+    state: PathBuf,
+    run: PathBuf,
+}
+
+impl Places {
+    /// `HEADPOND_STATE` for both, where it is set; else the system's folders for root and the
+    /// user's own for everybody else.
+    ///
+    /// # Errors
+    /// Where the user has no home.
+    pub fn find() -> Result<Self> {
+        if let Some(state) = std::env::var_os("HEADPOND_STATE") {
+            return Ok(Self::at(Path::new(&state)));
+        }
+        if is_root() {
+            let (state, run) = ("/var/lib/headpond".into(), "/run/headpond".into());
+            return Ok(Self { state, run });
+        }
+        let of_variable = |name| std::env::var_os(name).map(PathBuf::from);
+        let home = || of_variable("HOME").context("HOME is not set: set it, or HEADPOND_STATE");
+        let state = match of_variable("XDG_STATE_HOME") {
+            Some(folder) => folder,
+            None => home()?.join(".local/state"),
+        };
+        let run = of_variable("XDG_RUNTIME_DIR").unwrap_or_else(|| state.clone());
+        Ok(Self { state: state.join("headpond"), run: run.join("headpond") })
+    }
+
+    /// Both in one folder.
+    pub fn at(folder: &Path) -> Self {
+        Self { state: folder.to_owned(), run: folder.to_owned() }
+    }
+
+    /// The description of volume `name`.
+    ///
+    /// # Errors
+    /// Where there is none, or it cannot be used.
+    pub fn load(&self, name: &str) -> Result<Description> {
+        let path = self.description(name);
+        let text = match fs::read_to_string(&path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                bail!("there is no volume {name}{}", self.known_names());
+            }
+            Err(error) => return Err(error).with_context(|| format!("{}", path.display())),
+        };
+        Description::parse(&text).with_context(|| format!("{}", path.display()))
+    }
+
+    /// Writes the description, whole or not at all.
+    ///
+    /// # Errors
+    /// Where the folder cannot be written.
+    pub fn save(&self, description: &Description) -> Result<()> {
+        let path = self.description(&description.name);
+        let save = || -> Result<()> {
+            fs::create_dir_all(&self.state)?;
+            let file = tempfile::NamedTempFile::new_in(&self.state)?;
+            fs::write(file.path(), description.to_toml())?;
+            file.as_file().sync_all()?;
+            file.persist(&path)?;
+            Ok(fs::File::open(&self.state)?.sync_all()?)
+        };
+        save().with_context(|| format!("cannot write {}", path.display()))
+    }
+
+    /// # Errors
+    /// Where the file cannot be removed.
+    pub fn forget(&self, name: &str) -> Result<()> {
+        let path = self.description(name);
+        fs::remove_file(&path).with_context(|| format!("cannot remove {}", path.display()))
+    }
+
+    pub fn exists(&self, name: &str) -> bool {
+        self.description(name).exists()
+    }
+
+    pub fn description(&self, name: &str) -> PathBuf {
+        self.state.join(format!("{name}.toml"))
+    }
+
+    /// The folder of sockets, made if it is not there.
+    ///
+    /// # Errors
+    /// Where it cannot be made.
+    pub fn make_run_folder(&self) -> Result<&Path> {
+        fs::create_dir_all(&self.run)
+            .with_context(|| format!("cannot make {}", self.run.display()))?;
+        Ok(&self.run)
+    }
+
+    /// The control socket of volume `name`.
+    ///
+    /// # Errors
+    /// Where its path would be longer than a Unix socket's may be.
+    pub fn control_socket(&self, name: &str) -> Result<PathBuf> {
+        checked_socket(self.run.join(format!("{name}.control")))
+    }
+
+    /// The NBD socket of volume `name`, unless its description says otherwise.
+    ///
+    /// # Errors
+    /// As [`Self::control_socket`].
+    pub fn nbd_socket(&self, name: &str) -> Result<PathBuf> {
+        checked_socket(self.run.join(format!("{name}.sock")))
+    }
+
+    /// Names of all volumes that have a description here.
+    pub fn names(&self) -> Vec<String> {
+        let Ok(entries) = fs::read_dir(&self.state) else { return Vec::new() };
+        let name = |entry: fs::DirEntry| {
+            entry.file_name().to_str()?.strip_suffix(".toml").map(str::to_owned)
+        };
+        let mut names: Vec<String> = entries.flatten().filter_map(name).collect();
+        names.sort();
+        names
+    }
+
+    fn known_names(&self) -> String {
+        match self.names() {
+            names if names.is_empty() => {
+                format!(
+                    " (none is described in {}); make one with `headpond create`",
+                    self.state.display()
+                )
+            }
+            names => format!("; there are: {}", names.join(", ")),
+        }
+    }
+}
+
+fn checked_socket(path: PathBuf) -> Result<PathBuf> {
+    let bytes = path.as_os_str().len();
+    if bytes > SOCKET_PATH_MAX {
+        bail!(
+            "{} is too long for a Unix socket ({bytes} bytes, at most {SOCKET_PATH_MAX}): set \
+             HEADPOND_STATE to a shorter folder",
+            path.display()
+        );
+    }
+    Ok(path)
+}
+
+fn is_root() -> bool {
+    use std::os::unix::fs::MetadataExt;
+    fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0)
+}

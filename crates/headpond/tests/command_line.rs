@@ -1,0 +1,203 @@
+//! The command line as a user meets it: the main path, and the mistakes.
+
+mod common;
+
+use common::User;
+use headpond_testkit::skip;
+use std::process::Command;
+
+const MIB: u64 = 1 << 20;
+
+/// A RAID 6 of five files behind a cache file, write-back.
+fn create(user: &User, name: &str) {
+    let mut args: Vec<String> =
+        ["create", name, "--raid", "6", "--strip", "64K"].map(Into::into).into();
+    args.extend((0..5).map(|member| user.file(&format!("{name}-{member}.img"), 32 * MIB)));
+    args.extend(["--cache".into(), user.file(&format!("{name}-cache.img"), 64 * MIB)]);
+    args.push("--zeroed".into());
+    user.ok(&args);
+}
+
+#[test]
+fn a_volume_lives_from_create_to_destroy() {
+    let user = User::new();
+    create(&user, "hv0");
+    let daemon = user.serve("hv0");
+    let status = user.json(&["status", "hv0", "--json"]);
+    assert_eq!(status["array"]["level"], 6);
+    assert_eq!(status["cache"]["mode"], "write-back");
+    assert!(user.ok(&["status", "hv0"]).contains("RAID 6"));
+    assert!(user.ok(&["stats", "hv0"]).contains("hits"));
+    user.ok(&["set", "hv0", "mode=write-through", "cleaning=nop", "seq-cutoff=1M"]);
+    user.ok(&["flush", "hv0"]);
+    user.ok(&["stop", "hv0"]);
+    assert_eq!(daemon.wait(), 0);
+    let daemon = user.serve("hv0");
+    let status = user.json(&["status", "hv0", "--json"]);
+    assert_eq!(status["cache"]["mode"], "write-through", "settings outlive the daemon");
+    assert_eq!(status["cache"]["cleaning"], "nop");
+    assert_eq!(status["cache"]["seq_cutoff"], "1M");
+    user.ok(&["stop", "hv0", "--flush"]);
+    assert_eq!(daemon.wait(), 0);
+    assert_eq!(user.run(&["destroy", "hv0"]).code, 4, "destroy wants --yes");
+    user.ok(&["destroy", "hv0", "--yes"]);
+    assert_eq!(user.run(&["status", "hv0"]).code, 1);
+    create(&user, "hv0");
+}
+
+#[test]
+fn a_volume_without_a_cache_works_too() {
+    let user = User::new();
+    let members: Vec<String> = (0..2).map(|at| user.file(&format!("{at}.img"), 16 * MIB)).collect();
+    user.ok(&["create", "plain", "--raid", "0", &members[0], &members[1]]);
+    let daemon = user.serve("plain");
+    assert!(user.json(&["status", "plain", "--json"])["cache"].is_null());
+    assert_eq!(user.run(&["set", "plain", "mode=write-back"]).code, 4);
+    user.ok(&["stop", "plain"]);
+    assert_eq!(daemon.wait(), 0);
+}
+
+#[test]
+fn usage_errors_exit_with_2() {
+    let user = User::new();
+    for args in [
+        vec!["create"],
+        vec!["create", "x", "--raid", "7", "a"],
+        vec!["create", "x", "--raid", "5", "--strip", "64Q", "a", "b", "c"],
+        vec!["create", "../x", "--raid", "0", "a"],
+        vec!["set", "x", "mode=fast"],
+        vec!["set", "x", "mode"],
+        vec!["fly"],
+    ] {
+        let ended = user.run(&args);
+        assert_eq!(ended.code, 2, "{args:?}: {}{}", ended.out, ended.err);
+    }
+}
+
+#[test]
+fn mistakes_are_errors_that_name_the_thing_and_the_way_out() {
+    let user = User::new();
+    let ended = user.run(&["status", "nobody"]);
+    assert_eq!(ended.code, 1);
+    assert!(ended.err.contains("no volume nobody") && ended.err.contains("headpond create"));
+    create(&user, "hv0");
+    let ended = user.run(&["stats", "hv0"]);
+    assert!(ended.err.contains("headpond serve hv0"), "{}", ended.err);
+    let ended = user.run(&["create", "other", "--raid", "0", "/does/not/exist"]);
+    assert_eq!(ended.code, 1);
+    assert!(ended.err.contains("/does/not/exist"), "{}", ended.err);
+    let small = user.file("small.img", 4096);
+    let ended = user.run(&["create", "tiny", "--raid", "0", &small]);
+    assert_eq!(ended.code, 1);
+    assert!(ended.err.contains("small.img"), "{}", ended.err);
+}
+
+#[test]
+fn what_could_lose_data_is_refused_and_changes_nothing() {
+    let user = User::new();
+    create(&user, "hv0");
+    let member = user.path("hv0-0.img").display().to_string();
+    let before = std::fs::read(&member).unwrap();
+    let fresh = user.file("fresh.img", 32 * MIB);
+    let refuse = |args: &[&str], part: &str| {
+        let ended = user.run(args);
+        assert_eq!(ended.code, 4, "{args:?}: {}{}", ended.out, ended.err);
+        assert!(ended.err.contains(part), "{args:?}: {}", ended.err);
+    };
+    refuse(&["create", "thief", "--raid", "1", &member, &fresh], "hv0");
+    refuse(&["create", "hv0", "--raid", "0", &fresh], "already");
+    refuse(&["create", "ram", "--raid", "0", &fresh, "--cache", "ram:64M"], "lost with the power");
+    let daemon = user.serve("hv0");
+    refuse(&["destroy", "hv0", "--yes"], "headpond stop hv0");
+    let ended = user.run(&["serve", "hv0"]);
+    assert!(ended.code == 1 || ended.code == 4, "{}{}", ended.out, ended.err);
+    user.ok(&["stop", "hv0"]);
+    assert_eq!(daemon.wait(), 0);
+    assert_eq!(std::fs::read(&fresh).unwrap(), vec![0; 32 << 20], "nothing was written");
+    assert_eq!(before[..8], std::fs::read(&member).unwrap()[..8]);
+}
+
+#[test]
+fn a_file_system_is_refused() {
+    let Some(mkfs) = headpond_testkit::tool("mkfs.ext4") else {
+        skip!("a_file_system_is_refused", "mkfs.ext4 is not installed");
+    };
+    let user = User::new();
+    let image = user.file("fs.img", 32 * MIB);
+    assert!(Command::new(mkfs).args(["-q", "-F", &image]).status().unwrap().success());
+    let before = std::fs::read(&image).unwrap();
+    let ended = user.run(&["create", "fs", "--raid", "0", &image]);
+    assert_eq!(ended.code, 4);
+    assert!(ended.err.contains("ext"), "{}", ended.err);
+    assert_eq!(std::fs::read(&image).unwrap(), before, "nothing was changed");
+    user.ok(&["create", "fs", "--raid", "0", &image, "--force"]);
+}
+
+#[test]
+fn another_volumes_cache_and_missing_members_are_refused() {
+    let user = User::new();
+    create(&user, "one");
+    create(&user, "two");
+    let swap = |from: &str, to: &str| {
+        let path = user.path("one.toml");
+        let text = std::fs::read_to_string(&path).unwrap().replace(from, to);
+        std::fs::write(path, text).unwrap();
+    };
+    swap("one-cache.img", "two-cache.img");
+    let ended = user.run(&["serve", "one"]);
+    assert_eq!(ended.code, 4, "{}", ended.err);
+    assert!(ended.err.contains("belongs to volume"), "{}", ended.err);
+    swap("two-cache.img", "one-cache.img");
+    for member in 0..3 {
+        std::fs::remove_file(user.path(&format!("one-{member}.img"))).unwrap();
+    }
+    let ended = user.run(&["serve", "one"]);
+    assert_eq!(ended.code, 4, "{}", ended.err);
+    assert!(ended.err.contains("missing"), "{}", ended.err);
+}
+
+#[test]
+fn a_degraded_volume_is_served_and_says_so_with_exit_code_3() {
+    let user = User::new();
+    create(&user, "hv0");
+    std::fs::remove_file(user.path("hv0-1.img")).unwrap();
+    let daemon = user.serve("hv0");
+    let ended = user.run(&["status", "hv0"]);
+    assert_eq!(ended.code, 3, "{}{}", ended.out, ended.err);
+    assert!(ended.out.contains("degraded"));
+    user.ok(&["stop", "hv0"]);
+    assert_eq!(daemon.wait(), 0);
+}
+
+#[test]
+fn tcp_for_everybody_wants_consent() {
+    let user = User::new();
+    let image = user.file("a.img", 16 * MIB);
+    user.ok(&["create", "open", "--raid", "0", &image, "--nbd", "tcp:0.0.0.0:0"]);
+    let ended = user.run(&["serve", "open"]);
+    assert_eq!(ended.code, 4, "{}", ended.err);
+    assert!(ended.err.contains("--insecure"), "{}", ended.err);
+}
+
+#[test]
+fn every_help_has_an_example() {
+    let user = User::new();
+    for command in [
+        "create", "serve", "status", "stats", "set", "flush", "stop", "destroy", "analyze",
+        "advise", "try",
+    ] {
+        let help = user.ok(&[command, "--help"]);
+        assert!(help.contains("Example"), "{command}: {help}");
+        assert!(help.contains("headpond "), "{command}");
+    }
+}
+
+#[test]
+fn a_reader_that_has_seen_enough_ends_the_program_quietly() {
+    let Some(trace) = headpond_testkit::shared("traces/headpond-vm/vda.bin") else {
+        skip!("a_reader_that_has_seen_enough_ends_the_program_quietly", "no sample traces");
+    };
+    let script = format!("{} advise {} --json | head -1", common::PROGRAM, trace.display());
+    let output = Command::new("sh").args(["-c", &script]).output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&output.stderr), "");
+}

@@ -1,0 +1,19 @@
+//! NBD: the protocol, a server for any block device, and a client that is one.
+//!
+//! - [`codec`]: bytes to messages and back, without I/O.
+//! - [`server`]: named block devices for many clients; the handshake is a pure state machine.
+//! - [`client`]: a server's export as a block device.
+//! - [`limits`]: what a client may ask for and hold.
+//!
+//! Everything that waits runs on the runtime of `headpond-block`, so the same source serves real
+//! sockets and simulated ones.
+//!
+//! **Source**: `doc/proto.md` of the NBD project.
+
+pub mod client;
+pub mod codec;
+mod device_error;
+pub mod export_info;
+pub mod limits;
+mod link;
+pub mod server;

@@ -1,0 +1,195 @@
+//! The NBD server: named block devices for any number of clients on one thread.
+//!
+//! 1. [`Server::new`] with the exports; [`Server::serve`] for each listener.
+//! 2. Each connection is one task: the handshake machine, then the transmission loop. A request
+//!    that its device does not answer at once is awaited by a task of its own.
+//! 3. [`Server::stop`] refuses new work, lets the rest finish, flushes, and closes.
+//!
+//! **Invariants**
+//! - Everything a client can make the server hold is bounded by [`Limits`].
+//! - A lost client's requests run to their end; their memory is given back when the device has
+//!   answered; other clients do not notice.
+//!
+//! **Not here**: sockets (a runtime crate makes [`Listener`]s), TLS, who may connect.
+
+mod check;
+mod connection;
+mod export;
+pub mod handshake;
+mod serving;
+mod stats;
+mod stop;
+mod transmission;
+
+pub use check::{Operation, check};
+pub use connection::ConnectionError;
+pub use export::{Export, Exports, NameTaken};
+pub use stats::{ConnectionReport, ServerReport, Totals};
+pub use stop::StopError;
+
+use crate::limits::Limits;
+use crate::link::ReceivePool;
+use connection::Connection;
+use headpond_block::sync::Notify;
+use headpond_block::{BufferPool, Listener, Runtime, Stream};
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::future::{Future, poll_fn};
+use std::io;
+use std::pin::pin;
+use std::rc::Rc;
+use std::task::Poll;
+use std::time::Duration;
+
+/// Pause after an accept that failed, so that a lack of file descriptors does not become a loop.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// Accepts that may fail one after another before the listener is given up.
+const ACCEPT_FAILURES_MAX: u32 = 100;
+
+/// A server and its connections. Cloning shares it.
+#[derive(Clone)]
+pub struct Server {
+    shared: Rc<Shared>,
+}
+
+/// What all connections of a server have in common.
+struct Shared {
+    runtime: Runtime,
+    pool: BufferPool,
+    receive_pool: ReceivePool,
+    exports: Rc<Exports>,
+    limits: Limits,
+    connections: RefCell<BTreeMap<u64, Rc<Connection>>>,
+    is_stopping: Cell<bool>,
+    /// Connections came or went, or the server is about to stop.
+    changed: Notify,
+    closed: RefCell<ServerReport>,
+    last_error: RefCell<Option<ConnectionError>>,
+}
+
+impl Server {
+    /// A server that takes memory for requests from `pool`.
+    pub fn new(runtime: Runtime, pool: BufferPool, exports: Rc<Exports>, limits: Limits) -> Self {
+        let shared = Shared {
+            runtime,
+            pool,
+            receive_pool: ReceivePool::new(limits.connections_max.max(1)),
+            exports,
+            limits,
+            connections: RefCell::default(),
+            is_stopping: Cell::new(false),
+            changed: Notify::new(),
+            closed: RefCell::default(),
+            last_error: RefCell::default(),
+        };
+        Self { shared: Rc::new(shared) }
+    }
+
+    pub fn exports(&self) -> &Rc<Exports> {
+        &self.shared.exports
+    }
+
+    /// Accepts clients until the server is stopped. May run for several listeners at once.
+    ///
+    /// # Errors
+    /// What the listener says, when it keeps failing; connections that exist are served on.
+    pub async fn serve(&self, listener: Rc<dyn Listener>) -> io::Result<()> {
+        let mut failures = 0;
+        while let Some(accepted) = self.accept_unless_stopping(&*listener).await {
+            match accepted {
+                Ok(stream) => {
+                    failures = 0;
+                    self.serve_stream(stream);
+                }
+                Err(error) if failures == ACCEPT_FAILURES_MAX => return Err(error),
+                Err(_) => {
+                    failures += 1;
+                    self.shared.runtime.sleep(ACCEPT_PAUSE).await;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Serves one client that is already connected, in a task of its own.
+    pub fn serve_stream(&self, stream: Rc<dyn Stream>) {
+        let shared = &self.shared;
+        let is_full = shared.connections.borrow().len() >= shared.limits.connections_max;
+        if is_full || shared.is_stopping() {
+            shared.closed.borrow_mut().refused += 1;
+            stream.shutdown();
+            return;
+        }
+        let connection = Rc::new(Connection::new(stream, shared));
+        let id = shared.enlist(Rc::clone(&connection));
+        let shared = Rc::clone(shared);
+        self.shared.runtime.spawn(async move {
+            let outcome = connection.run(&shared).await;
+            shared.strike_off(id, &connection, outcome);
+        });
+    }
+
+    /// Counters and connections at this moment.
+    pub fn report(&self) -> ServerReport {
+        let mut report = self.shared.closed.borrow().clone();
+        for connection in self.shared.connections.borrow().values() {
+            report.totals = report.totals.plus(connection.stats.totals());
+            report.connections.push(connection.stats.report(connection.queue.in_flight()));
+        }
+        report
+    }
+
+    /// Takes the reason of the latest connection that the server had to close.
+    pub fn take_last_error(&self) -> Option<ConnectionError> {
+        self.shared.last_error.borrow_mut().take()
+    }
+
+    async fn accept_unless_stopping(
+        &self,
+        listener: &dyn Listener,
+    ) -> Option<io::Result<Rc<dyn Stream>>> {
+        let mut accepting = listener.accept();
+        let mut changed = pin!(self.shared.wait_for_stop());
+        poll_fn(|context| {
+            if changed.as_mut().poll(context).is_ready() {
+                return Poll::Ready(None);
+            }
+            accepting.as_mut().poll(context).map(Some)
+        })
+        .await
+    }
+}
+
+impl Shared {
+    fn is_stopping(&self) -> bool {
+        self.is_stopping.get()
+    }
+
+    async fn wait_for_stop(&self) {
+        while !self.is_stopping() {
+            self.changed.wait().await;
+        }
+    }
+
+    fn enlist(&self, connection: Rc<Connection>) -> u64 {
+        let mut closed = self.closed.borrow_mut();
+        closed.accepted += 1;
+        let id = closed.accepted;
+        self.connections.borrow_mut().insert(id, connection);
+        id
+    }
+
+    fn strike_off(&self, id: u64, connection: &Connection, outcome: Result<(), ConnectionError>) {
+        self.connections.borrow_mut().remove(&id).expect("a connection is struck off once");
+        let mut closed = self.closed.borrow_mut();
+        closed.totals = closed.totals.plus(connection.stats.totals());
+        if !connection.is_established() {
+            closed.failed_handshakes += 1;
+        }
+        drop(closed);
+        if let Err(error) = outcome {
+            *self.last_error.borrow_mut() = Some(error);
+        }
+        self.changed.notify_all();
+    }
+}

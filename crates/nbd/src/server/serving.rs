@@ -1,0 +1,210 @@
+//! Carrying out the requests of one connection and answering them.
+//!
+//! A request whose device answers at once is answered at once; any other is awaited by a task of
+//! its own, so that requests overtake one another freely.
+
+use super::check::Operation;
+use super::export::Export;
+use super::stats::ConnectionStats;
+use crate::codec::reply::{encode_data, encode_done, encode_error, encode_simple};
+use crate::codec::request::RequestHeader;
+use crate::codec::wire::{Command, WireError};
+use crate::device_error::to_wire;
+use crate::link::SendQueue;
+use headpond_block::{
+    Buffer, BufferPool, Buffers, ByteRange, DeviceError, Outcome, Request, Runtime, Started, start,
+};
+use std::rc::Rc;
+
+/// What one `CACHE` request has in memory at a time, in bytes.
+const PREFETCH_BYTES: u64 = 1 << 20;
+
+/// One connection in the transmission phase, as its requests see it.
+pub struct Serving {
+    pub runtime: Runtime,
+    pub pool: BufferPool,
+    pub export: Rc<Export>,
+    pub structured_replies: bool,
+    pub queue: Rc<SendQueue>,
+    pub stats: Rc<ConnectionStats>,
+}
+
+/// An admitted request that wants an answer.
+#[derive(Debug, Clone, Copy)]
+struct Asked {
+    cookie: u64,
+    operation: Operation,
+    held_bytes: u64,
+}
+
+/// Payload bytes that an operation keeps in memory until it is answered.
+pub fn held_bytes(operation: Operation) -> u64 {
+    match operation {
+        Operation::Read(range) | Operation::Write(range, _) => range.len(),
+        Operation::Cache(range) => range.len().min(PREFETCH_BYTES),
+        _ => 0,
+    }
+}
+
+impl Serving {
+    /// Carries out an admitted operation; `payload` is what a write writes.
+    pub fn carry_out(self: &Rc<Self>, cookie: u64, operation: Operation, payload: Option<Buffer>) {
+        let asked = Asked { cookie, operation, held_bytes: held_bytes(operation) };
+        match operation {
+            Operation::Read(range) => self.read(asked, range),
+            Operation::Write(range, flags) => {
+                let payload = payload.expect("a write has a payload");
+                let request = Request::write(range.start(), payload).with_flags(flags);
+                self.change(asked, request);
+            }
+            Operation::Trim(range, flags) => {
+                self.change(asked, Request::discard(range).with_flags(flags));
+            }
+            Operation::WriteZeroes(range, flags) => {
+                self.change(asked, Request::write_zeroes(range).with_flags(flags));
+            }
+            Operation::Flush => self.change(asked, Request::flush()),
+            Operation::Cache(range) => self.prefetch(asked, range),
+            Operation::Disconnect => unreachable!("a disconnect is not carried out"),
+        }
+    }
+
+    /// Answers a request, admitted with no bytes, that will not be carried out.
+    pub fn refuse(&self, header: &RequestHeader, error: WireError) {
+        self.stats.failed();
+        let is_read = header.command == Command::Read.to_wire();
+        let header = self.error_header(header.cookie, error, is_read);
+        self.queue.push_answer(header.as_ref(), &Buffers::new(), 0);
+    }
+
+    fn read(self: &Rc<Self>, asked: Asked, range: ByteRange) {
+        if range.is_empty() {
+            return self.answer_read(asked, Ok(()), Buffers::new());
+        }
+        if let Some(lent) = self.export.device().lend(range) {
+            return self.answer_read(asked, Ok(()), lent.into());
+        }
+        let memory = self.pool.take(range.len() as usize);
+        match start(self.export.device(), Request::read(range.start(), memory.clone())) {
+            Ok(outcome) => self.answer_read(asked, outcome, memory.into()),
+            Err(started) => {
+                let serving = Rc::clone(self);
+                self.runtime.spawn(async move {
+                    let outcome = started.await;
+                    serving.answer_read(asked, outcome, memory.into());
+                });
+            }
+        }
+    }
+
+    /// Everything that answers without payload.
+    fn change(self: &Rc<Self>, asked: Asked, request: Request) {
+        let is_flush = asked.operation == Operation::Flush;
+        if request.range.is_empty() && !is_flush {
+            return self.answer(asked, Ok(()));
+        }
+        match start(self.export.device(), request) {
+            Ok(outcome) => self.answer(asked, outcome),
+            Err(started) => self.answer_later(asked, started),
+        }
+    }
+
+    fn answer_later(self: &Rc<Self>, asked: Asked, started: Started) {
+        let serving = Rc::clone(self);
+        self.runtime.spawn(async move {
+            let outcome = started.await;
+            serving.answer(asked, outcome);
+        });
+    }
+
+    /// Reads the range piece by piece, so that whatever caches below has it. A device that lends
+    /// its memory has nothing to gain.
+    fn prefetch(self: &Rc<Self>, asked: Asked, range: ByteRange) {
+        if range.is_empty() || self.export.device().lend(range).is_some() {
+            return self.answer(asked, Ok(()));
+        }
+        let serving = Rc::clone(self);
+        self.runtime.spawn(async move {
+            let outcome = serving.read_through(range).await;
+            serving.answer(asked, outcome);
+        });
+    }
+
+    async fn read_through(&self, range: ByteRange) -> Outcome {
+        for piece in range.split_at_multiples(PREFETCH_BYTES) {
+            let memory = self.pool.take(piece.len() as usize);
+            self.export.device().read(piece.start(), memory).await?;
+        }
+        Ok(())
+    }
+
+    fn answer_read(&self, asked: Asked, outcome: Outcome, data: Buffers) {
+        if let Err(error) = outcome {
+            return self.answer_error(asked, to_wire(&error));
+        }
+        let Operation::Read(range) = asked.operation else { unreachable!("only reads come here") };
+        self.stats.read(range.len());
+        let (cookie, length) = (asked.cookie, range.len() as u32);
+        let header = if !self.structured_replies {
+            Header::new(&encode_simple(cookie, None))
+        } else if range.is_empty() {
+            Header::new(&encode_done(cookie))
+        } else {
+            Header::new(&encode_data(cookie, range.start(), length))
+        };
+        self.queue.push_answer(header.as_ref(), &data, asked.held_bytes);
+    }
+
+    fn answer(&self, asked: Asked, outcome: Outcome) {
+        // A discard is a hint: a device that cannot do it has taken the hint.
+        let is_trim = matches!(asked.operation, Operation::Trim(..));
+        match outcome {
+            Err(DeviceError::Unsupported { .. }) if is_trim => {}
+            Err(error) => return self.answer_error(asked, to_wire(&error)),
+            Ok(()) => {}
+        }
+        if let Operation::Write(range, _) = asked.operation {
+            self.stats.written(range.len());
+        }
+        let header = encode_simple(asked.cookie, None);
+        self.queue.push_answer(&header, &Buffers::new(), asked.held_bytes);
+    }
+
+    fn answer_error(&self, asked: Asked, error: WireError) {
+        self.stats.failed();
+        let is_read = matches!(asked.operation, Operation::Read(_));
+        let header = self.error_header(asked.cookie, error, is_read);
+        self.queue.push_answer(header.as_ref(), &Buffers::new(), asked.held_bytes);
+    }
+
+    /// Reads must be answered in chunks once that was agreed; for the rest the short form is fine.
+    fn error_header(&self, cookie: u64, error: WireError, is_read: bool) -> Header {
+        if self.structured_replies && is_read {
+            Header::new(&encode_error(cookie, error))
+        } else {
+            Header::new(&encode_simple(cookie, Some(error)))
+        }
+    }
+}
+
+/// The header of an answer, whichever form it has.
+struct Header {
+    bytes: [u8; Self::BYTES_MAX],
+    len: usize,
+}
+
+impl Header {
+    const BYTES_MAX: usize = 28;
+
+    fn new(encoded: &[u8]) -> Self {
+        let mut bytes = [0; Self::BYTES_MAX];
+        bytes[..encoded.len()].copy_from_slice(encoded);
+        Self { bytes, len: encoded.len() }
+    }
+}
+
+impl AsRef<[u8]> for Header {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes[..self.len]
+    }
+}

@@ -1,0 +1,136 @@
+//! What an array costs by itself: 4 KiB requests on members that do nothing, one thread, depth 32.
+
+use std::cell::Cell;
+use std::hint::black_box;
+use std::io;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Instant;
+
+use headpond_block::devices::NullDevice;
+use headpond_block::devices::RamDevice;
+use headpond_block::sync::join_all;
+use headpond_block::{BlockDevice, Buffer, Driver, Executor, Order, Request, Submission, Wait};
+use headpond_raid::{
+    AssembleOptions, Contents, CreateOptions, Intent, Level, Occupied, assemble, create,
+};
+use uuid::Uuid;
+
+const DEPTH: u64 = 32;
+const TURNS: u64 = 20_000;
+
+/// Nothing here ever waits.
+struct Idle(Cell<u64>);
+
+impl Driver for Idle {
+    fn now(&self) -> headpond_block::Instant {
+        headpond_block::Instant::from_nanos(self.0.get())
+    }
+
+    fn park(&self, wait: Wait) -> io::Result<()> {
+        match wait {
+            Wait::Poll => Ok(()),
+            _ => Err(io::Error::other("nothing to wait for")),
+        }
+    }
+
+    fn unparker(&self) -> Arc<dyn Fn() + Send + Sync> {
+        Arc::new(|| {})
+    }
+}
+
+/// A label in memory, and nothing behind it.
+struct LabelledNull {
+    label: RamDevice,
+    data: NullDevice,
+}
+
+impl BlockDevice for LabelledNull {
+    fn name(&self) -> &headpond_block::DeviceName {
+        self.data.name()
+    }
+
+    fn geometry(&self) -> &headpond_block::Geometry {
+        self.data.geometry()
+    }
+
+    fn submit(&self, request: Request) -> Submission<'_> {
+        if request.range.end() <= self.label.geometry().size_bytes {
+            return self.label.submit(request);
+        }
+        // A null read fills memory with zeros; a member of a benchmark does not even do that.
+        Submission::ready(Ok(()))
+    }
+}
+
+fn main() {
+    let executor = Executor::new(Box::new(Idle(Cell::new(0))), Order::Fifo);
+    executor.block_on(measure()).expect("nothing waits");
+}
+
+async fn measure() {
+    let bare: Rc<dyn BlockDevice> = member(0);
+    let limit = row("bare", &*bare, 0.0, Kind::Read).await;
+    for (level, count, groups) in
+        [(Level::Raid0, 4, 1), (Level::Raid10, 4, 2), (Level::Raid6, 10, 1), (Level::Raid60, 40, 4)]
+    {
+        let members: Vec<Rc<dyn BlockDevice>> = (0..count).map(member).collect();
+        let options = CreateOptions {
+            name: "bench".into(),
+            uuid: Uuid::from_u128(1),
+            level,
+            groups,
+            strip_bytes: 64 << 10,
+            contents: Contents::Zeros,
+            intent: Intent::None,
+            occupied: Occupied::Refuse,
+        };
+        create(&members, &options).await.expect("created");
+        let assembled = assemble(members, AssembleOptions::default()).await.expect("assembled");
+        for kind in [Kind::Read, Kind::Write] {
+            row(&format!("{level} {kind:?} 4k"), &assembled.array, limit, kind).await;
+        }
+    }
+}
+
+fn member(index: usize) -> Rc<dyn BlockDevice> {
+    let name = format!("n{index}");
+    let label = RamDevice::new(name.as_str(), 1 << 20);
+    Rc::new(LabelledNull { label, data: NullDevice::new(name.as_str(), 4 << 40) })
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Kind {
+    Read,
+    Write,
+}
+
+/// Nanoseconds a request, the median of five rounds.
+async fn row(name: &str, device: &dyn BlockDevice, limit: f64, kind: Kind) -> f64 {
+    let memory = Buffer::zeroed(4096);
+    let mut rounds = Vec::new();
+    for _ in 0..5 {
+        let start = Instant::now();
+        for turn in 0..TURNS / DEPTH {
+            let mut waiting = Vec::new();
+            for index in 0..DEPTH {
+                let offset = (turn * DEPTH + index) * 7_654_321 % (1 << 38) * 4096 % (1 << 40);
+                let offset = offset + (2 << 20);
+                let request = match kind {
+                    Kind::Read => Request::read(offset, &memory),
+                    Kind::Write => Request::write(offset, &memory),
+                };
+                match black_box(device.submit(request)).now_or() {
+                    Ok(outcome) => outcome.expect("done"),
+                    Err(pending) => waiting.push(pending),
+                }
+            }
+            join_all(waiting).await.into_iter().for_each(|outcome| outcome.expect("done"));
+        }
+        rounds.push(start.elapsed().as_nanos() as f64 / TURNS as f64);
+    }
+    rounds.sort_by(f64::total_cmp);
+    let nanos = rounds[2];
+    println!("{name:<22} {nanos:>8.0} ns/op   {:>8.0} over the bare member", nanos - limit);
+    nanos
+}

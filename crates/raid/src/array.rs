@@ -1,0 +1,206 @@
+//! An array as a block device.
+//!
+//! Lifecycle: 1. `create` writes the superblocks; 2. `assemble` finds the members and makes an
+//! [`Array`];
+//! 3. requests are served, and members that fail are left out; 4. [`Array::stop`] records the array
+//!    as clean. A submission must be driven to its end: dropping one half-way is a power cut for
+//!    its stripe.
+//!
+//! **Invariants**
+//! - Parity levels change a stripe only under its lock, and so that data and parity on the members
+//!   that are left agree once the lock is free.
+//! - A write that was carried out without a member is acknowledged only after the survivors durably
+//!   know that this member is out.
+//! - Once a group has lost more members than it can replace, nothing is written any more.
+//! - Order of acquisition: stripe lock, intent mark, scratch memory. Nobody waits for a lock with
+//!   scratch.
+//!
+//! **Not here**: where bytes lie (`layout`), what a write needs (`plan`), arithmetic (`parity`),
+//! the bytes on the members (`superblock`, `intent`).
+
+mod columns;
+mod failure;
+mod flush;
+mod gather;
+mod intents;
+mod label;
+mod members;
+mod mirror;
+mod parity_write;
+mod plain;
+mod read;
+mod rebuild;
+mod resync;
+mod scratch;
+mod status;
+mod writers;
+mod zero;
+
+use std::cell::{Cell, OnceCell, RefCell};
+use std::collections::BTreeSet;
+
+use headpond_block::sync::KeyLocks;
+use headpond_block::{
+    BlockDevice, Buffer, DeviceError, DeviceName, Geometry, Request, RequestKind, Stability,
+    StripeGeometry, Submission,
+};
+
+use crate::layout::{Layout, Stripe};
+use crate::level::Level;
+use crate::superblock::{ArrayRecord, RecordedParity};
+use failure::Recorder;
+use intents::Intents;
+pub use label::{Inspection, erase, inspect};
+pub(crate) use label::{read_intent_page, write_intent_page, write_superblock, zero_copy};
+pub(crate) use members::{Member, Members};
+use scratch::Scratch;
+pub use scratch::Tuning;
+use status::Counters;
+pub use status::{ArrayState, ArrayStatus, MemberStatus, PlanCounts};
+use writers::Writers;
+
+/// What to do with parity that may be torn when a lost strip could only come from it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TornParity {
+    /// Answer with an error.
+    Refuse,
+    /// Use it: the administrator forced the start of an array that was degraded and unclean.
+    Use,
+}
+
+/// An assembled array.
+pub struct Array {
+    name: DeviceName,
+    geometry: Geometry,
+    layout: Layout,
+    members: Members,
+    recorder: Recorder,
+    locks: KeyLocks,
+    intents: Option<Intents>,
+    scratch: Scratch,
+    counters: Counters,
+    parity: Cell<RecordedParity>,
+    torn_parity: TornParity,
+    /// Stripes of which a write stopped half-way for want of space.
+    torn: RefCell<BTreeSet<Stripe>>,
+    writers: Writers,
+    stopped: Cell<bool>,
+    /// Zeros to write from, made when they are first needed.
+    zeros: OnceCell<Buffer>,
+}
+
+impl Array {
+    pub(crate) fn new(
+        record: ArrayRecord,
+        layout: Layout,
+        members: Vec<Member>,
+        tuning: Tuning,
+        torn_parity: TornParity,
+    ) -> Array {
+        let name = DeviceName::new(record.name.clone());
+        let geometry = geometry(&layout, &record, &members);
+        let intents = record
+            .intent_region_stripes
+            .map(|region_stripes| Intents::new(record.uuid, layout.stripes(), region_stripes));
+        Array {
+            name,
+            geometry,
+            members: Members::new(members, &layout, record.data_offset),
+            layout,
+            parity: Cell::new(record.parity),
+            recorder: Recorder::new(record),
+            locks: KeyLocks::new(),
+            intents,
+            scratch: Scratch::new(tuning),
+            counters: Counters::default(),
+            torn_parity,
+            torn: RefCell::default(),
+            writers: Writers::default(),
+            stopped: Cell::new(false),
+            zeros: OnceCell::new(),
+        }
+    }
+
+    /// The shape of the array.
+    pub fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// Whether writes can be served.
+    fn check_writable(&self) -> Result<(), DeviceError> {
+        if self.stopped.get() {
+            return Err(DeviceError::ReadOnly { device: self.name.clone() });
+        }
+        self.check_intact()
+    }
+
+    /// Whether the redundancy still holds everything.
+    fn check_intact(&self) -> Result<(), DeviceError> {
+        if self.members.is_broken() {
+            return Err(DeviceError::Gone { device: self.name.clone() });
+        }
+        Ok(())
+    }
+
+    fn write(&self, request: Request) -> Submission<'_> {
+        if let Err(error) = self.check_writable() {
+            return Submission::ready(Err(error));
+        }
+        if self.layout.parity_strips() > 0 {
+            return self.parity_write(request);
+        }
+        if self.layout.level().is_mirrored() {
+            return self.mirror_write(request);
+        }
+        self.plain_write(request)
+    }
+}
+
+impl BlockDevice for Array {
+    fn name(&self) -> &DeviceName {
+        &self.name
+    }
+
+    fn geometry(&self) -> &Geometry {
+        &self.geometry
+    }
+
+    fn submit(&self, request: Request) -> Submission<'_> {
+        if request.kind == RequestKind::Flush {
+            return Submission::pending(self.flush());
+        }
+        if let Err(error) = request.check(&self.name, &self.geometry) {
+            return Submission::ready(Err(error));
+        }
+        if request.range.is_empty() {
+            return Submission::ready(Ok(()));
+        }
+        match request.kind {
+            RequestKind::Read => self.read(request),
+            RequestKind::Write => self.write(request),
+            RequestKind::Discard | RequestKind::WriteZeroes => {
+                Submission::pending(self.zero(request))
+            }
+            RequestKind::Flush => unreachable!("a flush was answered above"),
+        }
+    }
+}
+
+fn geometry(layout: &Layout, record: &ArrayRecord, members: &[Member]) -> Geometry {
+    let present = || members.iter().filter_map(|member| member.device.as_deref());
+    let stability = present()
+        .map(|device| device.geometry().stability)
+        .fold(Stability::StableOnCompletion, Stability::worst);
+    let stripe = StripeGeometry {
+        strip_bytes: layout.strip_bytes(),
+        width_bytes: layout.stripe_bytes() as u32,
+    };
+    Geometry {
+        size_bytes: layout.array_bytes(),
+        logical_block_bytes: record.logical_block_bytes,
+        preferred_bytes: layout.strip_bytes(),
+        stripe: (layout.level() != Level::Raid1).then_some(stripe),
+        stability,
+        rotational: present().any(|device| device.geometry().rotational),
+    }
+}

@@ -1,0 +1,121 @@
+//! Mirrors: every copy is written, any copy is read.
+
+use headpond_block::sync::{KeyGuard, join_all};
+use headpond_block::{Buffers, ByteRange, DeviceError, Outcome, Request, Submission};
+use smallvec::SmallVec;
+
+use super::Array;
+use super::gather::Gather;
+use crate::layout::{Place, Role, Stripe};
+use crate::split::{self, Piece};
+
+/// The writes of one strip to all of its copies.
+type Copies<'a> = SmallVec<[(Role, Submission<'a>); 3]>;
+
+impl Array {
+    pub(super) fn mirror_write(&self, request: Request) -> Submission<'_> {
+        let place = self.layout.place(request.range.start());
+        let end = u64::from(place.within) + request.range.len();
+        let simple = end <= u64::from(self.layout.strip_bytes()) && self.intents.is_none();
+        if !simple {
+            return Submission::pending(self.mirror_write_pieces(request));
+        }
+        match self.locks.try_lock(place.stripe.0) {
+            Some(lock) => self.mirror_write_strip(request, place, lock),
+            None => Submission::pending(self.mirror_write_pieces(request)),
+        }
+    }
+
+    /// Writes a part of one strip to all copies; where they take it at once, nothing is allocated.
+    fn mirror_write_strip(&self, request: Request, place: Place, lock: KeyGuard) -> Submission<'_> {
+        let offset = self.layout.strip_start(place.stripe) + u64::from(place.within);
+        let range = ByteRange::at(offset, request.range.len());
+        let mut copies = Copies::new();
+        let mut at_once = true;
+        for copy in 0..self.layout.copies() {
+            let role = self.layout.role_of_copy(place.stripe, copy);
+            let Some(device) = self.members.active(role) else { continue };
+            let write = self.members.submit(device, Request { range, ..request.clone() });
+            at_once &= matches!(write, Submission::Ready(Some(Ok(()))));
+            copies.push((role, write));
+        }
+        if at_once && !self.members.is_degraded() {
+            copies.iter().for_each(|(role, _)| self.members.note_write(*role));
+            return Submission::ready(Ok(()));
+        }
+        Submission::pending(async move {
+            let _writer = self.writers.enter();
+            let _lock = lock;
+            let (roles, writes): (Vec<Role>, Vec<Submission<'_>>) = copies.into_iter().unzip();
+            self.conclude_writes(&roles, join_all(writes).await).await
+        })
+    }
+
+    /// Writes, zeroes or discards a range on all copies.
+    pub(super) async fn mirror_write_pieces(&self, request: Request) -> Outcome {
+        let _writer = self.writers.enter();
+        let (first, last) = self.stripes_of(request.range);
+        let _locks = self.lock_stripes(first, last).await;
+        let _mark = self.mark(first..=last, request.flags).await?;
+        self.check_writable()?;
+        let mut gather = Gather::new(self.layout.members());
+        for piece in split::pieces(&self.layout, request.range) {
+            let offset = piece.member_offset(&self.layout);
+            for copy in 0..self.layout.copies() {
+                let role = self.layout.role_of_copy(piece.stripe, copy);
+                if self.members.active(role).is_some() {
+                    gather.add(role, offset, piece.clone(), &request.buffers);
+                }
+            }
+        }
+        self.write_operations(&request, gather.operations).await
+    }
+
+    /// Reads a piece from a copy other than the one that failed, which is then rewritten. The
+    /// stripe is locked by the caller.
+    pub(super) async fn mirror_reread(
+        &self,
+        piece: &Piece,
+        buffers: &Buffers,
+        failed: Role,
+        error: DeviceError,
+    ) -> Outcome {
+        let offset = piece.member_offset(&self.layout);
+        let others: SmallVec<[Role; 4]> =
+            self.copies_by_turn(piece.stripe).filter(|role| *role != failed).collect();
+        for role in others {
+            let Some(device) = self.members.active(role) else { continue };
+            let read = self.members.submit(device, Request::read(offset, buffers.clone()));
+            if read.await.is_ok() {
+                self.mirror_repair(failed, offset, buffers).await;
+                return Ok(());
+            }
+        }
+        Err(error)
+    }
+
+    async fn mirror_repair(&self, role: Role, offset: u64, content: &Buffers) {
+        let Some(device) = self.members.active(role) else { return };
+        match self.members.submit(device, Request::write(offset, content.clone())).await {
+            Ok(()) => {
+                self.members.note_write(role);
+                self.counters.rewritten_strips.count();
+            }
+            Err(_) => self.fail_member(role).await,
+        }
+    }
+
+    /// Locks stripes in ascending order.
+    pub(super) async fn lock_stripes(&self, first: Stripe, last: Stripe) -> Vec<KeyGuard> {
+        let mut locks = Vec::with_capacity((last.0 - first.0 + 1) as usize);
+        for stripe in first.0..=last.0 {
+            locks.push(self.locks.lock(stripe).await);
+        }
+        locks
+    }
+
+    /// The first and last stripe of a range that is not empty.
+    pub(super) fn stripes_of(&self, range: ByteRange) -> (Stripe, Stripe) {
+        (self.layout.place(range.start()).stripe, self.layout.place(range.end() - 1).stripe)
+    }
+}

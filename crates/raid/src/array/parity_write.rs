@@ -1,0 +1,297 @@
+//! Writing under parity: one stripe at a time, under its lock, by the plan that costs least.
+//!
+//! 1. lock the stripe; 2. mark its region; 3. plan around what is lost; 4. read old contents; where
+//!    that fails, repair the strip and plan anew; 5. compute; 6. write data and parity; 7. settle
+//!    failures.
+
+use headpond_block::sync::join_all;
+use headpond_block::{Buffers, DeviceError, Hints, Outcome, Request, RequestFlags, Submission};
+use smallvec::SmallVec;
+
+use super::Array;
+use super::columns::{Columns, ParityMemory};
+use super::rebuild::{ReadFailure, Rebuild};
+use super::scratch::{Allowance, Payload};
+use crate::layout::{Role, Strip, Stripe};
+use crate::plan::{
+    self, Extent, ParityTrust, PlanError, PlanKind, StripRead, StripeState, WritePlan,
+};
+use crate::split::{self, StripePieces};
+
+/// What is to be written to one stripe.
+struct StripeWrite {
+    stripe: Stripe,
+    extents: SmallVec<[Extent; 8]>,
+    /// The memory of each extent.
+    data: SmallVec<[Buffers; 8]>,
+    flags: RequestFlags,
+    hints: Hints,
+}
+
+/// How an attempt ended that did not get through.
+enum Setback {
+    /// Nothing was written.
+    Unread(Vec<ReadFailure>),
+    Failed(DeviceError),
+}
+
+impl StripeWrite {
+    fn new(pieces: StripePieces, request: &Request) -> StripeWrite {
+        StripeWrite {
+            stripe: pieces[0].stripe,
+            data: pieces.iter().map(|piece| request.buffers.slice(piece.memory())).collect(),
+            extents: pieces.into_iter().map(|piece| piece.extent).collect(),
+            flags: request.flags,
+            hints: request.hints,
+        }
+    }
+
+    fn payload(&self) -> Payload {
+        Payload::of(&self.data[0])
+    }
+}
+
+impl Array {
+    pub(super) fn parity_write(&self, request: Request) -> Submission<'_> {
+        let mut stripes = split::stripes(&self.layout, request.range);
+        let first = StripeWrite::new(stripes.next().expect("a request is not empty"), &request);
+        let mut writes: SmallVec<[StripeWrite; 1]> = SmallVec::from_iter([first]);
+        writes.extend(stripes.map(|pieces| StripeWrite::new(pieces, &request)));
+        if writes.len() == 1 {
+            return Submission::pending(self.write_stripe(writes.remove(0)));
+        }
+        Submission::pending(async move {
+            let stripes = writes.into_iter();
+            let all = stripes.map(|stripe| Submission::pending(self.write_stripe(stripe)));
+            join_all(all.collect()).await.into_iter().collect()
+        })
+    }
+
+    async fn write_stripe(&self, job: StripeWrite) -> Outcome {
+        let _writer = self.writers.enter();
+        let _lock = self.locks.lock(job.stripe.0).await;
+        let _mark = self.mark(job.stripe..=job.stripe, job.flags).await?;
+        let mut repaired: SmallVec<[Strip; 4]> = SmallVec::new();
+        loop {
+            self.check_writable()?;
+            let plan = self.plan_write(&job)?;
+            match self.carry_out(&job, &plan).await {
+                Ok(()) => break self.note_carried_out(&job, &plan),
+                Err(Setback::Failed(error)) => return Err(error),
+                Err(Setback::Unread(failures)) => {
+                    for failure in failures {
+                        self.overcome(job.stripe, failure, &mut repaired).await?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn plan_write(&self, job: &StripeWrite) -> Result<WritePlan, DeviceError> {
+        let lost = self.members.lost_strips(&self.layout, job.stripe);
+        let trust = match job.flags.contains(RequestFlags::RECOMPUTE_PARITY) {
+            true => ParityTrust::Stale,
+            false => self.parity_trust(job.stripe),
+        };
+        let plan =
+            |parity| plan::write(&self.layout, &job.extents, StripeState { lost: &lost, parity });
+        let plan = plan(trust).or_else(|error| match (error, self.torn_parity) {
+            (PlanError::StaleParity, super::TornParity::Use) => plan(ParityTrust::Valid),
+            _ => Err(error),
+        });
+        plan.map_err(|_| self.gone())
+    }
+
+    fn note_carried_out(&self, job: &StripeWrite, plan: &WritePlan) {
+        self.counters.plan(plan.kind).count();
+        let anew = matches!(plan.kind, PlanKind::FullStripe | PlanKind::Reconstruct);
+        if anew && plan.hull == (0..self.layout.strip_bytes()) {
+            self.torn.borrow_mut().remove(&job.stripe);
+        }
+    }
+
+    /// Repairs a strip that could not be read, or gives its member up where it was repaired before.
+    async fn overcome(
+        &self,
+        stripe: Stripe,
+        failure: ReadFailure,
+        repaired: &mut SmallVec<[Strip; 4]>,
+    ) -> Outcome {
+        let ReadFailure { read, error } = failure;
+        let hopeless = matches!(error, DeviceError::Gone { .. }) || repaired.contains(&read.strip);
+        if hopeless {
+            self.fail_member(self.layout.role_of(stripe, read.strip)).await;
+            return self.check_intact();
+        }
+        repaired.push(read.strip);
+        self.rebuild(Rebuild::of(stripe).with_suspect(read, error)).await
+    }
+
+    async fn carry_out(&self, job: &StripeWrite, plan: &WritePlan) -> Result<(), Setback> {
+        let read_bytes: usize = plan.reads.iter().map(|read| read.span.len()).sum();
+        let bytes = read_bytes + self.layout.parity_strips() * plan.hull.len();
+        let memory = self.scratch.allow(bytes, job.payload()).await;
+        let old: Old = plan
+            .reads
+            .iter()
+            .map(|read| (read.clone(), memory.take(read.span.len()).into()))
+            .collect();
+        self.read_strips(job.stripe, &old).await.map_err(Setback::Unread)?;
+        let parity = match plan.kind {
+            PlanKind::DataOnly => None,
+            PlanKind::ReadModifyWrite => Some(self.patched_parity(job, plan, &old, &memory)),
+            PlanKind::FullStripe | PlanKind::Reconstruct => {
+                Some(self.new_parity(job, plan, &old, &memory))
+            }
+        };
+        self.write_strips(job, plan, parity).await.map_err(Setback::Failed)
+    }
+
+    /// Old parity with the differences of all extents added.
+    fn patched_parity(
+        &self,
+        job: &StripeWrite,
+        plan: &WritePlan,
+        old: &Old,
+        memory: &Allowance<'_>,
+    ) -> ParityMemory {
+        let mut parity = self.parity_memory_from(old, plan, memory);
+        if memory.payload() == Payload::Free {
+            return parity;
+        }
+        for (extent, new) in job.extents.iter().zip(&job.data) {
+            let (read, buffers) = old
+                .iter()
+                .find(|(read, _)| read.strip == Strip::Data(extent.strip))
+                .expect("read-modify-write has read what it writes");
+            let from = (extent.span.start - read.span.start) as usize;
+            let before = buffers.as_single().expect("scratch memory is contiguous");
+            let before = before.slice(from..from + extent.span.len());
+            let start = (extent.span.start - plan.hull.start) as usize;
+            parity.patch(extent.strip, start, &before, new);
+        }
+        parity
+    }
+
+    /// The old P and Q as they were read; plain scratch memory in the place of a lost one.
+    fn parity_memory_from(
+        &self,
+        old: &Old,
+        plan: &WritePlan,
+        memory: &Allowance<'_>,
+    ) -> ParityMemory {
+        let read = |strip| {
+            let (_, buffers) = old.iter().find(|(read, _)| read.strip == strip)?;
+            Some(buffers.as_single().expect("scratch memory is contiguous").clone())
+        };
+        let take = || memory.take(plan.hull.len());
+        let two = self.layout.parity_strips() == 2;
+        ParityMemory {
+            p: read(Strip::P).unwrap_or_else(take),
+            q: two.then(|| read(Strip::Q).unwrap_or_else(take)),
+        }
+    }
+
+    /// Parity of the stripe as it will be.
+    fn new_parity(
+        &self,
+        job: &StripeWrite,
+        plan: &WritePlan,
+        old: &Old,
+        memory: &Allowance<'_>,
+    ) -> ParityMemory {
+        if memory.payload() == Payload::Free {
+            return self.parity_memory(plan.hull.len(), memory);
+        }
+        let mut before = Columns::from_elem(None, self.layout.data_strips());
+        if let Some(lost) = plan.lost {
+            for (read, buffers) in old {
+                if let Strip::Data(k) = read.strip {
+                    before[usize::from(k)] = Some(buffers.clone());
+                }
+            }
+            self.parity_memory_from(old, plan, memory).solve(&mut before, lost);
+        }
+        let columns: Columns = before
+            .into_iter()
+            .enumerate()
+            .map(|(k, solved)| Some(new_column(job, plan, old, k as u16, solved)))
+            .collect();
+        let mut parity = self.parity_memory(plan.hull.len(), memory);
+        parity.generate(&columns);
+        parity
+    }
+
+    async fn write_strips(
+        &self,
+        job: &StripeWrite,
+        plan: &WritePlan,
+        parity: Option<ParityMemory>,
+    ) -> Outcome {
+        let mut writes: SmallVec<[(Strip, u32, Buffers); 8]> = SmallVec::new();
+        for (extent, data) in job.extents.iter().zip(&job.data) {
+            writes.push((Strip::Data(extent.strip), extent.span.start, data.clone()));
+        }
+        if let Some(ParityMemory { p, q }) = parity {
+            writes.push((Strip::P, plan.hull.start, p.into()));
+            writes.extend(q.map(|q| (Strip::Q, plan.hull.start, q.into())));
+        }
+        let base = self.layout.strip_start(job.stripe);
+        let (roles, submissions): (Vec<Role>, Vec<Submission<'_>>) = writes
+            .into_iter()
+            .filter_map(|(strip, start, buffers)| {
+                let role = self.layout.role_of(job.stripe, strip);
+                let device = self.members.active(role)?;
+                let request = Request::write(base + u64::from(start), buffers)
+                    .with_flags(job.flags & RequestFlags::FUA)
+                    .with_hints(job.hints);
+                Some((role, self.members.submit(device, request)))
+            })
+            .unzip();
+        let outcome = self.conclude_writes(&roles, join_all(submissions).await).await;
+        if matches!(outcome, Err(DeviceError::NoSpace { .. })) {
+            self.torn.borrow_mut().insert(job.stripe);
+        }
+        outcome
+    }
+}
+
+/// Old contents that were read, and their memory.
+type Old = SmallVec<[(StripRead, Buffers); 8]>;
+
+/// A data strip over the hull as it will be: the new extents, and between them what was there
+/// before.
+fn new_column(
+    job: &StripeWrite,
+    plan: &WritePlan,
+    old: &Old,
+    k: u16,
+    solved: Option<Buffers>,
+) -> Buffers {
+    let read = old.iter().find(|(read, _)| read.strip == Strip::Data(k));
+    let before = |start: u32, end: u32| -> Buffers {
+        let (from, buffers) = match (&solved, read) {
+            (Some(solved), _) => (plan.hull.start, solved),
+            (None, Some((read, buffers))) => (read.span.start, buffers),
+            (None, None) => unreachable!("the plan reads what is not written"),
+        };
+        buffers.slice((start - from) as usize..(end - from) as usize)
+    };
+    let mut written: SmallVec<[(&Extent, &Buffers); 4]> =
+        job.extents.iter().zip(&job.data).filter(|(extent, _)| extent.strip == k).collect();
+    written.sort_by_key(|(extent, _)| extent.span.start);
+    let mut column = Buffers::new();
+    let mut at = plan.hull.start;
+    for (extent, data) in written {
+        if at < extent.span.start {
+            column.extend(&before(at, extent.span.start));
+        }
+        column.extend(data);
+        at = extent.span.end;
+    }
+    if at < plan.hull.end {
+        column.extend(&before(at, plan.hull.end));
+    }
+    column
+}

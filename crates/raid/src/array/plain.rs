@@ -1,0 +1,92 @@
+//! Writing without parity: striping, and what mirrors share with it.
+
+use headpond_block::sync::join_all;
+use headpond_block::{ByteRange, DeviceError, Outcome, Request, RequestKind, Submission};
+
+use super::Array;
+use super::gather::{Gather, MemberOperation};
+use crate::layout::{Role, Strip};
+use crate::split;
+
+impl Array {
+    /// Writes to an array without redundancy.
+    pub(super) fn plain_write(&self, request: Request) -> Submission<'_> {
+        let place = self.layout.place(request.range.start());
+        let end = u64::from(place.within) + request.range.len();
+        let role = self.layout.role_of(place.stripe, Strip::Data(place.strip));
+        match self.members.active(role) {
+            Some(device) if end <= u64::from(self.layout.strip_bytes()) => {
+                let offset = self.layout.strip_start(place.stripe) + u64::from(place.within);
+                let range = ByteRange::at(offset, request.range.len());
+                self.members.submit(device, Request { range, ..request })
+            }
+            _ => Submission::pending(self.plain_write_pieces(request)),
+        }
+    }
+
+    /// Writes, zeroes or discards a range of an array without redundancy.
+    pub(super) async fn plain_write_pieces(&self, request: Request) -> Outcome {
+        let mut gather = Gather::new(self.layout.members());
+        for piece in split::pieces(&self.layout, request.range) {
+            let role = self.layout.role_of(piece.stripe, Strip::Data(piece.extent.strip));
+            let offset = piece.member_offset(&self.layout);
+            gather.add(role, offset, piece, &request.buffers);
+        }
+        self.write_operations(&request, gather.operations).await
+    }
+
+    /// Carries out operations of the request's kind on the members.
+    pub(super) async fn write_operations(
+        &self,
+        request: &Request,
+        operations: Vec<MemberOperation>,
+    ) -> Outcome {
+        let roles: Vec<Role> = operations.iter().map(|operation| operation.role).collect();
+        let start = |operation: MemberOperation| {
+            let (role, range, buffers) = (operation.role, operation.range, operation.buffers);
+            self.change(role, Request { range, buffers, ..request.clone() })
+        };
+        let submissions = operations.into_iter().map(start).collect();
+        self.conclude_writes(&roles, join_all(submissions).await).await
+    }
+
+    /// Starts a write, zeroing or discard on the data area of a member.
+    pub(super) fn change(&self, role: Role, request: Request) -> Submission<'_> {
+        let Some(device) = self.members.active(role) else {
+            return Submission::ready(Err(self.gone()));
+        };
+        if request.kind == RequestKind::Write {
+            return self.members.submit(device, request);
+        }
+        Submission::pending(self.zero_member(device, request))
+    }
+
+    /// Sorts out how writes to some members ended: those that failed are taken out of use, and the
+    /// write as a whole has succeeded where the redundancy still holds it.
+    ///
+    /// # Errors
+    /// Where it does not, or a member had no space left, which is no fault of the member's.
+    pub(super) async fn conclude_writes(&self, roles: &[Role], outcomes: Vec<Outcome>) -> Outcome {
+        let mut no_space = None;
+        let mut first_error = None;
+        for (role, outcome) in roles.iter().zip(outcomes) {
+            match outcome {
+                Ok(()) => self.members.note_write(*role),
+                Err(error @ DeviceError::NoSpace { .. }) => no_space = Some(error),
+                Err(error) => {
+                    if self.layout.redundancy() == 0 {
+                        return Err(error);
+                    }
+                    first_error.get_or_insert(error);
+                    self.fail_member(*role).await;
+                }
+            }
+        }
+        self.settle().await;
+        match (no_space, first_error) {
+            (Some(error), _) => Err(error),
+            (None, Some(error)) if self.members.is_broken() => Err(error),
+            _ => self.check_intact(),
+        }
+    }
+}

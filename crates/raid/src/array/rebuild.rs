@@ -1,0 +1,333 @@
+//! Strips of one stripe from the other strips of that stripe.
+//!
+//! One routine serves reads of lost strips, reads after an error and the repair of strips that
+//! could not be read. What is read anyway lands in the memory of the caller; only the rest needs
+//! scratch memory.
+
+use headpond_block::sync::join_all;
+use headpond_block::{Buffers, ByteRange, DeviceError, Outcome, Request, Submission};
+use smallvec::SmallVec;
+
+use super::Array;
+use super::columns::{Columns, ParityMemory};
+use super::members::LostStrips;
+use super::scratch::{Allowance, Payload};
+use crate::layout::{Strip, Stripe};
+use crate::plan::{self, Extent, ParityTrust, RecoveryPlan, Span, StripRead, StripeState};
+use crate::split::Piece;
+use crate::superblock::RecordedParity;
+
+/// What is to be got of a stripe. The stripe is locked by the caller.
+pub(super) struct Rebuild {
+    stripe: Stripe,
+    /// Data that somebody wants, at most one extent a strip, and where to.
+    wanted: SmallVec<[(Extent, Buffers); 8]>,
+    /// Strips that could not be read, to be rewritten.
+    suspects: SmallVec<[(StripRead, DeviceError); 2]>,
+    avoided: Option<Strip>,
+}
+
+/// A strip that could not be read.
+pub(super) struct ReadFailure {
+    pub(super) read: StripRead,
+    pub(super) error: DeviceError,
+}
+
+impl Rebuild {
+    pub(super) fn of(stripe: Stripe) -> Rebuild {
+        Rebuild { stripe, wanted: SmallVec::new(), suspects: SmallVec::new(), avoided: None }
+    }
+
+    pub(super) fn with_wanted(mut self, piece: &Piece, memory: &Buffers) -> Rebuild {
+        self.wanted.push((piece.extent.clone(), memory.slice(piece.memory())));
+        self
+    }
+
+    pub(super) fn with_suspect(mut self, read: StripRead, error: DeviceError) -> Rebuild {
+        self.suspects.push((read, error));
+        self
+    }
+
+    /// Treats a strip that could be read as if it were lost.
+    pub(super) fn avoiding(mut self, strip: Strip) -> Rebuild {
+        self.avoided = Some(strip);
+        self
+    }
+
+    pub(super) fn stripe(&self) -> Stripe {
+        self.stripe
+    }
+
+    fn payload(&self) -> Payload {
+        self.wanted.first().map_or(Payload::Bytes, |(_, buffers)| Payload::of(buffers))
+    }
+
+    /// All strips that are not to be read: those of lost members, suspects, and the avoided one.
+    fn unreadable(&self, lost: LostStrips) -> LostStrips {
+        let mut strips = lost;
+        let suspects = self.suspects.iter().map(|(read, _)| read.strip);
+        for strip in suspects.chain(self.avoided) {
+            if !strips.contains(&strip) {
+                strips.push(strip);
+            }
+        }
+        strips
+    }
+
+    /// The smallest span that holds what has to be solved.
+    fn hull(&self, unreadable: &LostStrips) -> Span {
+        let wanted = self.wanted.iter().map(|(extent, _)| extent);
+        let wanted = wanted
+            .filter(|extent| unreadable.contains(&Strip::Data(extent.strip)))
+            .map(|extent| extent.span.clone());
+        let suspects = self.suspects.iter().map(|(read, _)| read.span.clone());
+        wanted.chain(suspects).reduce(union).unwrap_or(0..0)
+    }
+
+    fn wanted_of(&self, strip: Strip) -> Option<&(Extent, Buffers)> {
+        self.wanted.iter().find(|(extent, _)| Strip::Data(extent.strip) == strip)
+    }
+}
+
+impl Array {
+    /// Gets what is wanted, around everything that cannot be read, and rewrites the suspects.
+    ///
+    /// # Errors
+    /// Where more strips cannot be read than the parity replaces, or the parity is not valid.
+    pub(super) async fn rebuild(&self, mut job: Rebuild) -> Outcome {
+        loop {
+            let unreadable = job.unreadable(self.members.lost_strips(&self.layout, job.stripe));
+            let hull = job.hull(&unreadable);
+            let plan = self.plan_recovery(&job, &hull, &unreadable)?;
+            let failures = match self.rebuild_once(&job, &hull, plan).await {
+                Ok(()) => return Ok(()),
+                Err(failures) => failures,
+            };
+            for ReadFailure { read, error } in failures {
+                if matches!(error, DeviceError::Gone { .. }) {
+                    self.fail_member(self.layout.role_of(job.stripe, read.strip)).await;
+                }
+                job.suspects.push((read, error));
+            }
+        }
+    }
+
+    /// Whether the parity of a stripe fits its data.
+    pub(super) fn parity_trust(&self, stripe: Stripe) -> ParityTrust {
+        let torn = self.torn.borrow();
+        let initialised = self.parity.get() == RecordedParity::Valid;
+        if initialised && (torn.is_empty() || !torn.contains(&stripe)) {
+            return ParityTrust::Valid;
+        }
+        ParityTrust::Stale
+    }
+
+    /// Reads strips of one stripe into memory.
+    ///
+    /// # Errors
+    /// Every strip that could not be read.
+    pub(super) async fn read_strips(
+        &self,
+        stripe: Stripe,
+        reads: &[(StripRead, Buffers)],
+    ) -> Result<(), Vec<ReadFailure>> {
+        let base = self.layout.strip_start(stripe);
+        let start = |(read, buffers): &(StripRead, Buffers)| {
+            let role = self.layout.role_of(stripe, read.strip);
+            let Some(device) = self.members.active(role) else {
+                return Submission::ready(Err(self.gone()));
+            };
+            let request = Request::read(base + u64::from(read.span.start), buffers.clone());
+            self.members.submit(device, request)
+        };
+        let outcomes = join_all(reads.iter().map(start).collect()).await;
+        let failed = outcomes.into_iter().zip(reads).filter_map(|(outcome, (read, _))| {
+            let error = outcome.err()?;
+            Some(ReadFailure { read: read.clone(), error })
+        });
+        let failures: Vec<ReadFailure> = failed.collect();
+        if failures.is_empty() { Ok(()) } else { Err(failures) }
+    }
+
+    fn plan_recovery(
+        &self,
+        job: &Rebuild,
+        hull: &Span,
+        unreadable: &LostStrips,
+    ) -> Result<RecoveryPlan, DeviceError> {
+        if hull.is_empty() {
+            return Ok(RecoveryPlan { reads: SmallVec::new(), lost: None });
+        }
+        let trust = self.parity_trust(job.stripe);
+        let plan = |parity| {
+            let state = StripeState { lost: unreadable, parity };
+            plan::recovery(&self.layout, hull, state)
+        };
+        let plan = plan(trust).or_else(|error| match self.torn_parity {
+            super::TornParity::Use => plan(ParityTrust::Valid),
+            super::TornParity::Refuse => Err(error),
+        });
+        plan.map_err(|_| self.unrecoverable(job, hull))
+    }
+
+    fn unrecoverable(&self, job: &Rebuild, hull: &Span) -> DeviceError {
+        if let Some((_, error)) = job.suspects.first() {
+            return error.clone();
+        }
+        let first = job.wanted.first().map_or(0, |(extent, _)| extent.strip);
+        let start = self.layout.stripe_start(job.stripe)
+            + u64::from(first) * u64::from(self.layout.strip_bytes());
+        let range = ByteRange::at(start + u64::from(hull.start), hull.len() as u64);
+        DeviceError::Media { device: self.name.clone(), range }
+    }
+
+    async fn rebuild_once(
+        &self,
+        job: &Rebuild,
+        hull: &Span,
+        plan: RecoveryPlan,
+    ) -> Result<(), Vec<ReadFailure>> {
+        let strips = self.layout.data_strips() + 2;
+        let bytes = strips * hull.len();
+        let memory = self.scratch.allow(bytes, job.payload()).await;
+        let reads = compose(job, hull, &plan, &memory);
+        self.read_strips(job.stripe, &reads).await?;
+        if hull.is_empty() {
+            return Ok(());
+        }
+        let (mut columns, parity) = self.columns_of(&reads, hull, &memory);
+        if let (Some(lost), Payload::Bytes) = (plan.lost, memory.payload()) {
+            parity.solve(&mut columns, lost);
+        }
+        if memory.payload() == Payload::Bytes {
+            deliver(job, hull, &columns);
+            self.rewrite_suspects(job, hull, &columns, &memory).await;
+        }
+        Ok(())
+    }
+
+    /// Sorts what was read into columns over the hull, and P and Q.
+    fn columns_of(
+        &self,
+        reads: &[(StripRead, Buffers)],
+        hull: &Span,
+        memory: &Allowance<'_>,
+    ) -> (Columns, ParityMemory) {
+        let mut columns = Columns::from_elem(None, self.layout.data_strips());
+        let mut parity = self.parity_memory(hull.len(), memory);
+        for (read, buffers) in reads {
+            let start = hull.start.checked_sub(read.span.start);
+            let start = start.filter(|_| hull.end <= read.span.end).map(|start| start as usize);
+            let part = start.map(|start| buffers.slice(start..start + hull.len()));
+            match read.strip {
+                Strip::Data(k) => columns[usize::from(k)] = part,
+                Strip::P => parity.p = whole(buffers),
+                Strip::Q => parity.q = Some(whole(buffers)),
+            }
+        }
+        (columns, parity)
+    }
+
+    /// Memory for as many parity strips as the level has.
+    pub(super) fn parity_memory(&self, len: usize, memory: &Allowance<'_>) -> ParityMemory {
+        let q = (self.layout.parity_strips() == 2).then(|| memory.take(len));
+        ParityMemory { p: memory.take(len), q }
+    }
+
+    async fn rewrite_suspects(
+        &self,
+        job: &Rebuild,
+        hull: &Span,
+        columns: &Columns,
+        memory: &Allowance<'_>,
+    ) {
+        if job.suspects.is_empty() {
+            return;
+        }
+        let mut parity = self.parity_memory(hull.len(), memory);
+        parity.generate(columns);
+        for (read, _) in &job.suspects {
+            let content: Buffers = match read.strip {
+                Strip::Data(k) => columns[usize::from(k)].clone().expect("solved"),
+                Strip::P => (&parity.p).into(),
+                Strip::Q => parity.q.as_ref().expect("the level has Q").into(),
+            };
+            let part = within(&read.span, hull);
+            self.rewrite(job.stripe, read, content.slice(part)).await;
+        }
+    }
+
+    /// Writes what could not be read; a member that does not take it is out of use.
+    async fn rewrite(&self, stripe: Stripe, read: &StripRead, content: Buffers) {
+        let role = self.layout.role_of(stripe, read.strip);
+        let Some(device) = self.members.active(role) else { return };
+        let offset = self.layout.strip_start(stripe) + u64::from(read.span.start);
+        match self.members.submit(device, Request::write(offset, content)).await {
+            Ok(()) => {
+                self.members.note_write(role);
+                self.counters.rewritten_strips.count();
+            }
+            Err(_) => self.fail_member(role).await,
+        }
+    }
+}
+
+/// The reads of a plan and of what is wanted beside it, one a strip, into the caller's memory where
+/// it is wanted and into scratch memory where it is not.
+fn compose(
+    job: &Rebuild,
+    hull: &Span,
+    plan: &RecoveryPlan,
+    memory: &Allowance<'_>,
+) -> SmallVec<[(StripRead, Buffers); 8]> {
+    let mut reads: SmallVec<[(StripRead, Buffers); 8]> = SmallVec::new();
+    for read in &plan.reads {
+        let Some((extent, wanted)) = job.wanted_of(read.strip) else {
+            reads.push((read.clone(), memory.take(hull.len()).into()));
+            continue;
+        };
+        let span = union(read.span.clone(), extent.span.clone());
+        let mut buffers = Buffers::new();
+        if span.start < extent.span.start {
+            buffers.push(memory.take((extent.span.start - span.start) as usize));
+        }
+        buffers.extend(wanted);
+        if extent.span.end < span.end {
+            buffers.push(memory.take((span.end - extent.span.end) as usize));
+        }
+        reads.push((StripRead { strip: read.strip, span }, buffers));
+    }
+    if plan.reads.is_empty() {
+        let direct = job.wanted.iter().map(|(extent, buffers)| {
+            let (strip, span) = (Strip::Data(extent.strip), extent.span.clone());
+            (StripRead { strip, span }, buffers.clone())
+        });
+        reads.extend(direct);
+    }
+    reads
+}
+
+/// Copies solved strips to where they are wanted. Those that were read are there already.
+fn deliver(job: &Rebuild, hull: &Span, columns: &Columns) {
+    for (extent, buffers) in &job.wanted {
+        let solved = hull.start <= extent.span.start && extent.span.end <= hull.end;
+        let Some(column) = columns[usize::from(extent.strip)].as_ref().filter(|_| solved) else {
+            continue;
+        };
+        buffers.copy_from_buffers(&column.slice(within(&extent.span, hull)));
+    }
+}
+
+fn union(a: Span, b: Span) -> Span {
+    a.start.min(b.start)..a.end.max(b.end)
+}
+
+/// A span that lies in the hull, as bytes of a column over the hull.
+fn within(span: &Span, hull: &Span) -> std::ops::Range<usize> {
+    assert!(hull.start <= span.start && span.end <= hull.end);
+    (span.start - hull.start) as usize..(span.end - hull.start) as usize
+}
+
+fn whole(buffers: &Buffers) -> headpond_block::Buffer {
+    buffers.as_single().expect("scratch memory is contiguous").clone()
+}

@@ -1,0 +1,110 @@
+//! Making redundancy anew from the data: after an unclean stop, and for an array that never had
+//! any.
+
+use std::ops::Range;
+
+use headpond_block::sync::join_all;
+use headpond_block::{Buffers, DeviceError, Outcome, Request, Submission};
+use smallvec::SmallVec;
+
+use super::Array;
+use super::columns::Columns;
+use super::scratch::Payload;
+use crate::layout::{Role, Strip, Stripe};
+use crate::plan::{self, ParityTrust, StripRead, StripeState};
+use crate::superblock::RecordedParity;
+
+/// Stripes resynchronised side by side.
+const STRIPES_AT_A_TIME: u64 = 16;
+
+impl Array {
+    /// Computes the parity, or equalises the copies, of the whole array, and records that this is
+    /// done. Requests are served meanwhile.
+    ///
+    /// # Errors
+    /// The first strip that could neither be read nor done without; what was done stays done.
+    pub async fn initialise(&self) -> Outcome {
+        self.resync(0..self.layout.stripes()).await?;
+        self.flush_members().await?;
+        self.parity.set(RecordedParity::Valid);
+        self.change_record(|record| record.parity = RecordedParity::Valid).await
+    }
+
+    /// Makes the redundancy of some stripes anew from their data.
+    ///
+    /// # Errors
+    /// As for [`Self::initialise`].
+    pub(crate) async fn resync(&self, stripes: Range<u64>) -> Outcome {
+        let mut start = stripes.start;
+        while start < stripes.end {
+            let end = stripes.end.min(start + STRIPES_AT_A_TIME);
+            let batch =
+                (start..end).map(|stripe| Submission::pending(self.resync_stripe(Stripe(stripe))));
+            join_all(batch.collect()).await.into_iter().collect::<Outcome>()?;
+            start = end;
+        }
+        Ok(())
+    }
+
+    async fn resync_stripe(&self, stripe: Stripe) -> Outcome {
+        let _lock = self.locks.lock(stripe.0).await;
+        match self.layout.level().is_mirrored() {
+            true => self.resync_copies(stripe).await,
+            false => self.resync_parity(stripe).await,
+        }
+    }
+
+    async fn resync_parity(&self, stripe: Stripe) -> Outcome {
+        let lost = self.members.lost_strips(&self.layout, stripe);
+        let span = 0..self.layout.strip_bytes();
+        let state = StripeState { lost: &lost, parity: ParityTrust::Stale };
+        let plan = plan::recovery(&self.layout, &span, state).map_err(|_| self.gone())?;
+        let bytes = (self.layout.data_strips() + 2) * span.len();
+        let memory = self.scratch.allow(bytes, Payload::Bytes).await;
+        let reads: SmallVec<[(StripRead, Buffers); 8]> =
+            plan.reads.into_iter().map(|read| (read, memory.take(span.len()).into())).collect();
+        let failed = self.read_strips(stripe, &reads).await.err();
+        if let Some(failure) = failed.into_iter().flatten().next() {
+            return Err(failure.error);
+        }
+        let columns: Columns = reads.into_iter().map(|(_, buffers)| Some(buffers)).collect();
+        let mut parity = self.parity_memory(span.len(), &memory);
+        parity.generate(&columns);
+        let q = parity.q.map(|q| (Strip::Q, q));
+        let strips = [(Strip::P, parity.p)].into_iter().chain(q);
+        let (roles, writes): (Vec<Role>, Vec<Submission<'_>>) = strips
+            .filter_map(|(strip, content)| {
+                let role = self.layout.role_of(stripe, strip);
+                let write = Request::write(self.layout.strip_start(stripe), content);
+                Some((role, self.members.submit(self.members.active(role)?, write)))
+            })
+            .unzip();
+        self.conclude_writes(&roles, join_all(writes).await).await
+    }
+
+    /// Copies the first copy that can be read to the others.
+    async fn resync_copies(&self, stripe: Stripe) -> Outcome {
+        let len = self.layout.strip_bytes() as usize;
+        let memory = self.scratch.allow(len, Payload::Bytes).await;
+        let content: Buffers = memory.take(len).into();
+        let offset = self.layout.strip_start(stripe);
+        let roles: SmallVec<[Role; 4]> = self.copies_by_turn(stripe).collect();
+        let mut error: Option<DeviceError> = None;
+        for source in &roles {
+            let Some(device) = self.members.active(*source) else { continue };
+            let read = Request::read(offset, content.clone());
+            match self.members.submit(device, read).await {
+                Ok(()) => {
+                    let others: Vec<Role> =
+                        roles.iter().copied().filter(|role| role != source).collect();
+                    let write = || Request::write(offset, content.clone());
+                    let writes = others.iter().map(|role| self.change(*role, write()));
+                    let outcomes = join_all(writes.collect()).await;
+                    return self.conclude_writes(&others, outcomes).await;
+                }
+                Err(failure) => error = Some(failure),
+            }
+        }
+        Err(error.unwrap_or_else(|| self.gone()))
+    }
+}

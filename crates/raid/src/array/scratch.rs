@@ -1,0 +1,74 @@
+//! Memory for old data and parity, within a limit.
+
+use headpond_block::sync::{Permit, Semaphore};
+use headpond_block::{Buffer, BufferPool, Buffers, PoolConfig};
+
+/// What an array may use of the machine.
+#[derive(Clone)]
+pub struct Tuning {
+    /// Where scratch memory comes from; what it lacks comes from the heap.
+    pub pool: BufferPool,
+    /// The most scratch memory in use at a time, in bytes.
+    pub scratch_bytes_max: u64,
+}
+
+impl Default for Tuning {
+    fn default() -> Self {
+        Tuning { pool: BufferPool::new(&PoolConfig::default()), scratch_bytes_max: 64 << 20 }
+    }
+}
+
+/// Whether the memory of a request holds bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Payload {
+    Bytes,
+    /// Lengths only: nothing is computed.
+    Free,
+}
+
+impl Payload {
+    pub(super) fn of(buffers: &Buffers) -> Payload {
+        let free = buffers.iter().any(Buffer::is_payload_free);
+        if free { Payload::Free } else { Payload::Bytes }
+    }
+}
+
+pub(super) struct Scratch {
+    tuning: Tuning,
+    budget: Semaphore,
+}
+
+/// The right to some bytes of scratch memory.
+pub(super) struct Allowance<'a> {
+    scratch: &'a Scratch,
+    payload: Payload,
+    _permit: Permit,
+}
+
+impl Scratch {
+    pub(super) fn new(tuning: Tuning) -> Scratch {
+        let budget = Semaphore::new(tuning.scratch_bytes_max);
+        Scratch { tuning, budget }
+    }
+
+    /// Waits until `bytes` may be used; more than the limit counts as the limit.
+    pub(super) async fn allow(&self, bytes: usize, payload: Payload) -> Allowance<'_> {
+        let count = (bytes as u64).min(self.tuning.scratch_bytes_max);
+        let count = if payload == Payload::Free { 0 } else { count };
+        Allowance { scratch: self, payload, _permit: self.budget.acquire(count).await }
+    }
+}
+
+impl Allowance<'_> {
+    /// Memory with whatever content.
+    pub(super) fn take(&self, len: usize) -> Buffer {
+        match self.payload {
+            Payload::Bytes => self.scratch.tuning.pool.take(len),
+            Payload::Free => Buffer::payload_free(len),
+        }
+    }
+
+    pub(super) fn payload(&self) -> Payload {
+        self.payload
+    }
+}

@@ -1,0 +1,153 @@
+//! What an array tells about itself.
+
+use std::cell::Cell;
+
+use serde::Serialize;
+use uuid::Uuid;
+
+use super::Array;
+use crate::level::Level;
+use crate::plan::PlanKind;
+use crate::superblock::{RecordedParity, RoleState};
+
+/// A picture of an array at one moment.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ArrayStatus {
+    pub name: String,
+    pub uuid: Uuid,
+    pub level: Level,
+    pub state: ArrayState,
+    pub size_bytes: u64,
+    pub strip_bytes: u32,
+    pub groups: usize,
+    pub event_count: u64,
+    /// Whether the parity of all stripes has been computed at least once.
+    pub parity_initialised: bool,
+    /// Whether an intent bitmap guards unclean stops.
+    pub intent_bitmap: bool,
+    pub members: Vec<MemberStatus>,
+    pub counts: PlanCounts,
+}
+
+/// Whether an array serves, and with what left to lose.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ArrayState {
+    Healthy,
+    /// Some member is out of use; everything is served.
+    Degraded,
+    /// A group has lost more than it can replace: writes are refused, and reads of lost strips.
+    Failed,
+}
+
+/// One member.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct MemberStatus {
+    pub role: u16,
+    pub group: usize,
+    pub uuid: Uuid,
+    /// Name of the device, where one is there.
+    pub device: Option<String>,
+    pub state: RoleState,
+}
+
+/// Plans carried out since the array was assembled.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct PlanCounts {
+    pub full_stripe_writes: u64,
+    pub reconstruct_writes: u64,
+    pub read_modify_writes: u64,
+    /// Writes to stripes that have no parity strip left.
+    pub data_only_writes: u64,
+    /// Reads answered by solving for a strip, or from another copy, because of a lost member or an
+    /// error.
+    pub reconstructed_reads: u64,
+    /// Strips rewritten after a read error.
+    pub rewritten_strips: u64,
+    /// Pages of the intent bitmap written.
+    pub intent_pages: u64,
+}
+
+#[derive(Default)]
+pub(super) struct Counter(Cell<u64>);
+
+impl Counter {
+    pub(super) fn count(&self) {
+        self.0.set(self.0.get() + 1);
+    }
+}
+
+#[derive(Default)]
+pub(super) struct Counters {
+    full_stripe: Counter,
+    reconstruct: Counter,
+    read_modify_write: Counter,
+    data_only: Counter,
+    pub(super) reconstructed_reads: Counter,
+    pub(super) rewritten_strips: Counter,
+    pub(super) intent_pages: Counter,
+}
+
+impl Counters {
+    pub(super) fn plan(&self, kind: PlanKind) -> &Counter {
+        match kind {
+            PlanKind::FullStripe => &self.full_stripe,
+            PlanKind::Reconstruct => &self.reconstruct,
+            PlanKind::ReadModifyWrite => &self.read_modify_write,
+            PlanKind::DataOnly => &self.data_only,
+        }
+    }
+
+    fn snapshot(&self) -> PlanCounts {
+        PlanCounts {
+            full_stripe_writes: self.full_stripe.0.get(),
+            reconstruct_writes: self.reconstruct.0.get(),
+            read_modify_writes: self.read_modify_write.0.get(),
+            data_only_writes: self.data_only.0.get(),
+            reconstructed_reads: self.reconstructed_reads.0.get(),
+            rewritten_strips: self.rewritten_strips.0.get(),
+            intent_pages: self.intent_pages.0.get(),
+        }
+    }
+}
+
+impl Array {
+    /// Its state at this moment.
+    pub fn status(&self) -> ArrayStatus {
+        let record = self.recorder.record();
+        ArrayStatus {
+            name: record.name.clone(),
+            uuid: record.uuid,
+            level: record.level,
+            state: self.state(),
+            size_bytes: self.layout.array_bytes(),
+            strip_bytes: self.layout.strip_bytes(),
+            groups: self.layout.groups(),
+            event_count: record.event_count,
+            parity_initialised: self.parity.get() == RecordedParity::Valid,
+            intent_bitmap: self.intents.is_some(),
+            members: self.member_statuses(),
+            counts: self.counters.snapshot(),
+        }
+    }
+
+    /// Whether it serves, and with what left to lose.
+    pub fn state(&self) -> ArrayState {
+        match (self.members.is_broken(), self.members.is_degraded()) {
+            (true, _) => ArrayState::Failed,
+            (false, true) => ArrayState::Degraded,
+            (false, false) => ArrayState::Healthy,
+        }
+    }
+
+    fn member_statuses(&self) -> Vec<MemberStatus> {
+        let status = |(role, member): (crate::layout::Role, &super::Member)| MemberStatus {
+            role: role.0,
+            group: self.layout.group_of_role(role),
+            uuid: member.uuid,
+            device: member.name().map(ToString::to_string),
+            state: member.state.get(),
+        };
+        self.members.iter().map(status).collect()
+    }
+}

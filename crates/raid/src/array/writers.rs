@@ -1,0 +1,42 @@
+//! Who is writing, so that an orderly stop can wait for them.
+//!
+//! Counted is what holds a stripe lock and waits; writes that members complete at once, and those
+//! of arrays without redundancy, leave nothing half done.
+
+use std::cell::Cell;
+
+use headpond_block::sync::Notify;
+
+/// The writes in flight.
+#[derive(Default)]
+pub(super) struct Writers {
+    count: Cell<u64>,
+    left: Notify,
+}
+
+/// One write in flight, until dropped.
+pub(super) struct Writer<'a>(&'a Writers);
+
+impl Writers {
+    pub(super) fn enter(&self) -> Writer<'_> {
+        self.count.set(self.count.get() + 1);
+        Writer(self)
+    }
+
+    /// Waits until nobody writes. The caller has seen to it that nobody begins.
+    pub(super) async fn gone(&self) {
+        while self.count.get() > 0 {
+            self.left.wait().await;
+        }
+    }
+}
+
+impl Drop for Writer<'_> {
+    fn drop(&mut self) {
+        let count = self.0.count.get() - 1;
+        self.0.count.set(count);
+        if count == 0 {
+            self.0.left.notify_all();
+        }
+    }
+}

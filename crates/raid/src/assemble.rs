@@ -1,0 +1,317 @@
+//! Putting an array together from its members, given in any order.
+//!
+//! 1. every device is looked at; strangers, doubles and damaged ones are refused; 2. the role table
+//!    of the highest event count says who is a member, whoever is behind it is stale and left out;
+//!    3. what is missing must be within the redundancy, and after an unclean stop the parity that
+//!    replaces it must be right; 4. the array is recorded as in use; 5. after an unclean stop the
+//!    marked regions are resynchronised. Up to step 4 nothing is written.
+
+mod judge;
+
+use std::rc::Rc;
+
+use headpond_block::{BlockDevice, DeviceError, DeviceName};
+use thiserror::Error;
+use uuid::Uuid;
+
+use crate::array::{Array, Inspection, TornParity, Tuning, inspect, read_intent_page};
+use crate::layout::{Layout, Role};
+use crate::superblock::{DecodeError, RecordedParity, RecordedState, Superblock};
+use judge::{Verdict, judge};
+
+/// How to put an array together.
+#[derive(Clone)]
+pub struct AssembleOptions {
+    /// The array that is expected; `None` takes the one that the devices belong to.
+    pub uuid: Option<Uuid>,
+    pub after_unclean_stop: AfterUncleanStop,
+    pub force: Force,
+    pub tuning: Tuning,
+}
+
+impl Default for AssembleOptions {
+    fn default() -> Self {
+        AssembleOptions {
+            uuid: None,
+            after_unclean_stop: AfterUncleanStop::DistrustParity,
+            force: Force::No,
+            tuning: Tuning::default(),
+        }
+    }
+}
+
+/// What holds after an unclean stop of an array without intent bitmap.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AfterUncleanStop {
+    /// Any stripe may be torn: the parity counts as not initialised.
+    DistrustParity,
+    /// Every stripe that may be torn will be written again with `RECOMPUTE_PARITY`: a log above the
+    /// array knows them all.
+    LogRecomputes,
+}
+
+/// Whether to start where that may return wrong data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Force {
+    No,
+    /// Start a degraded array after an unclean stop, and use its parity although it may be torn.
+    UseTornParity,
+}
+
+/// An array that was put together.
+pub struct Assembled {
+    pub array: Array,
+    /// Roles for which no usable device was given.
+    pub missing: Vec<Role>,
+    /// Devices that were left out because the array went on without them.
+    pub stale: Vec<DeviceName>,
+    pub warnings: Vec<Warning>,
+}
+
+/// What a user should know about an array that was put together all the same.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum Warning {
+    #[error("the array was not stopped in order")]
+    Unclean,
+    #[error("{regions} regions that were being written were resynchronised")]
+    Resynchronised { regions: usize },
+    #[error("the parity is not to be trusted until the array has been initialised")]
+    ParityUntrusted,
+    #[error(
+        "the array was degraded and not stopped in order; it was started by force, and data on \
+         {lost} lost members may be wrong where it was being written"
+    )]
+    Forced { lost: usize },
+}
+
+/// Why there is no array. Every text says what is wrong with which device, and the way out.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum AssembleError {
+    #[error("no devices were given")]
+    NoDevices,
+    #[error("{device}: is no member of a Headpond array; leave it out")]
+    Foreign { device: DeviceName },
+    #[error("{device}: its superblock cannot be used: {cause}; leave it out to start without it")]
+    Unusable { device: DeviceName, cause: DecodeError },
+    #[error(
+        "{device}: belongs to array `{found}` ({found_uuid}), not to {wanted}; leave it out, or \
+         name the other array"
+    )]
+    OtherArray { device: DeviceName, found: String, found_uuid: Uuid, wanted: Uuid },
+    #[error(
+        "{device} and {other} both claim role {role}: one is a copy of the other; leave one out"
+    )]
+    Duplicate { device: DeviceName, other: DeviceName, role: u16 },
+    #[error("{device}: contradicts the newer superblock on {newer} about `{field}`; leave it out")]
+    Contradiction { device: DeviceName, newer: DeviceName, field: &'static str },
+    #[error("{device}: has {size_bytes} bytes, the array needs {needed_bytes}; was it truncated?")]
+    TooSmall { device: DeviceName, size_bytes: u64, needed_bytes: u64 },
+    #[error(
+        "{device}: has logical blocks of {found} bytes, the array was made for {allowed}; attach \
+         it so that it shows smaller ones"
+    )]
+    LogicalBlock { device: DeviceName, found: u32, allowed: u32 },
+    #[error("array `{name}` was never completely created; create it again")]
+    Unborn { name: String },
+    #[error(
+        "array `{name}`: {lost} members are missing in group {group} ({roles}), the level \
+         replaces {redundancy}; bring them back"
+    )]
+    TooFew { name: String, group: usize, lost: usize, redundancy: usize, roles: String },
+    #[error(
+        "array `{name}` is degraded and was not stopped in order, so the data of the missing \
+         members ({roles}) may be wrong; bring them back, or start by force"
+    )]
+    DegradedAndUnclean { name: String, roles: String },
+    #[error(
+        "array `{name}` is degraded and its parity was never initialised, so the data of the \
+         missing members ({roles}) cannot be computed; bring them back, or start by force"
+    )]
+    DegradedAndUninitialised { name: String, roles: String },
+    #[error(transparent)]
+    Device(#[from] DeviceError),
+}
+
+/// A device, and the superblock on it.
+pub(super) struct Candidate {
+    pub(super) device: Rc<dyn BlockDevice>,
+    pub(super) superblock: Superblock,
+}
+
+/// Puts the array together to which the devices belong.
+///
+/// # Errors
+/// Where that would be a guess. Nothing has been written then, unless the error is one of a device.
+pub async fn assemble(
+    devices: Vec<Rc<dyn BlockDevice>>,
+    options: AssembleOptions,
+) -> Result<Assembled, AssembleError> {
+    let candidates = look_at(devices, options.uuid).await?;
+    let verdict = judge(candidates)?;
+    let layout = verdict.record.layout().expect("a decoded superblock has a shape");
+    let start = Start::decide(&verdict, &layout, &options).await?;
+    let Verdict { mut record, members, missing, stale } = verdict;
+    record.parity = start.parity;
+    let array = Array::new(record, layout, members, options.tuning, start.torn_parity);
+    array.begin(&start.marked).await?;
+    Ok(Assembled { array, missing, stale, warnings: start.warnings })
+}
+
+async fn look_at(
+    devices: Vec<Rc<dyn BlockDevice>>,
+    wanted: Option<Uuid>,
+) -> Result<Vec<Candidate>, AssembleError> {
+    let mut candidates = Vec::new();
+    let mut wanted = wanted;
+    for device in devices {
+        let name = device.name().clone();
+        let superblock = match inspect(&*device).await? {
+            Inspection::Member(superblock) => *superblock,
+            Inspection::Unusable(cause) => {
+                return Err(AssembleError::Unusable { device: name, cause });
+            }
+            Inspection::Empty | Inspection::Foreign => {
+                return Err(AssembleError::Foreign { device: name });
+            }
+        };
+        let found_uuid = superblock.array.uuid;
+        let wanted = *wanted.get_or_insert(found_uuid);
+        if found_uuid != wanted {
+            let found = superblock.array.name;
+            return Err(AssembleError::OtherArray { device: name, found, found_uuid, wanted });
+        }
+        candidates.push(Candidate { device, superblock });
+    }
+    if candidates.is_empty() { Err(AssembleError::NoDevices) } else { Ok(candidates) }
+}
+
+/// In which way the array may start.
+struct Start {
+    parity: RecordedParity,
+    torn_parity: TornParity,
+    /// Regions to be resynchronised.
+    marked: Vec<std::ops::Range<u64>>,
+    warnings: Vec<Warning>,
+}
+
+impl Start {
+    async fn decide(
+        verdict: &Verdict,
+        layout: &Layout,
+        options: &AssembleOptions,
+    ) -> Result<Start, AssembleError> {
+        let record = &verdict.record;
+        let mut start = Start {
+            parity: record.parity,
+            torn_parity: TornParity::Refuse,
+            marked: Vec::new(),
+            warnings: Vec::new(),
+        };
+        let mut torn = false;
+        if record.state != RecordedState::Clean {
+            start.warnings.push(Warning::Unclean);
+            torn = start.look_for_torn(verdict, layout, options).await?;
+        }
+        start.check_degraded(verdict, layout, options, torn)?;
+        if start.parity == RecordedParity::NotInitialised && layout.parity_strips() > 0 {
+            start.warnings.push(Warning::ParityUntrusted);
+        }
+        Ok(start)
+    }
+
+    /// After an unclean stop: which stripes may be torn. Says whether any may.
+    async fn look_for_torn(
+        &mut self,
+        verdict: &Verdict,
+        layout: &Layout,
+        options: &AssembleOptions,
+    ) -> Result<bool, AssembleError> {
+        let record = &verdict.record;
+        if let Some(region_stripes) = record.intent_region_stripes {
+            self.marked = marked_regions(verdict, layout, region_stripes).await?;
+            if !self.marked.is_empty() {
+                let regions = self.marked.len();
+                self.warnings.push(Warning::Resynchronised { regions });
+            }
+            if record.state == RecordedState::Dirty {
+                return Ok(!self.marked.is_empty());
+            }
+        }
+        if options.after_unclean_stop == AfterUncleanStop::DistrustParity
+            && layout.parity_strips() > 0
+            && verdict.missing.is_empty()
+        {
+            self.parity = RecordedParity::NotInitialised;
+        }
+        Ok(layout.parity_strips() > 0)
+    }
+
+    fn check_degraded(
+        &mut self,
+        verdict: &Verdict,
+        layout: &Layout,
+        options: &AssembleOptions,
+        torn: bool,
+    ) -> Result<(), AssembleError> {
+        let lost = verdict.missing.len();
+        if lost == 0 || layout.parity_strips() == 0 {
+            return Ok(());
+        }
+        let uninitialised = self.parity == RecordedParity::NotInitialised;
+        let (name, roles) = (verdict.record.name.clone(), judge::list(&verdict.missing));
+        match (options.force, torn, uninitialised) {
+            (_, false, false) => Ok(()),
+            (Force::UseTornParity, ..) => {
+                self.torn_parity = TornParity::Use;
+                self.marked.clear();
+                self.warnings.retain(|it| !matches!(it, Warning::Resynchronised { .. }));
+                self.warnings.push(Warning::Forced { lost });
+                Ok(())
+            }
+            (Force::No, true, _) => Err(AssembleError::DegradedAndUnclean { name, roles }),
+            (Force::No, false, true) => {
+                Err(AssembleError::DegradedAndUninitialised { name, roles })
+            }
+        }
+    }
+}
+
+/// The union of what the members' bitmaps mark.
+async fn marked_regions(
+    verdict: &Verdict,
+    layout: &Layout,
+    region_stripes: u64,
+) -> Result<Vec<std::ops::Range<u64>>, AssembleError> {
+    let uuid = verdict.record.uuid;
+    let mut bitmap = crate::intent::IntentBitmap::new(uuid, layout.stripes(), region_stripes);
+    for number in 0..bitmap.pages() {
+        let mut found = false;
+        for device in verdict.members.iter().filter_map(|member| member.device.as_deref()) {
+            if let Ok(bytes) = read_intent_page(device, number).await {
+                found |= bitmap.merge(number, &bytes).is_ok();
+            }
+        }
+        if !found {
+            bitmap.mark_page(number);
+        }
+    }
+    Ok(bitmap.marked(layout.stripes()))
+}
+
+impl Array {
+    /// Records the array as in use, then makes the redundancy of the marked stripes anew.
+    async fn begin(&self, marked: &[std::ops::Range<u64>]) -> Result<(), DeviceError> {
+        self.keep_marks(marked).await?;
+        self.change_record(|record| {
+            // What a log has still to write again stays on record until the array is stopped.
+            if record.state != RecordedState::DirtyLogged {
+                record.state = RecordedState::Dirty;
+            }
+        })
+        .await?;
+        for stripes in marked {
+            self.resync(stripes.clone()).await?;
+        }
+        Ok(())
+    }
+}

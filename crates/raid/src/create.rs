@@ -1,0 +1,231 @@
+//! Making an array: its shape from the devices given, and the superblocks that say so.
+//!
+//! 1. [`plan`] derives the record without touching anything; 2. [`create`] looks at every device
+//!    and refuses what is in use; 3. writes both superblocks over with zeros; 4. writes the intent
+//!    pages and a superblock in state *being created*; 5. when all members have that, the
+//!    superblock in state *clean*. Cut anywhere, there is no array, or a refused half one, or the
+//!    new one.
+
+use std::rc::Rc;
+
+use headpond_block::{BlockDevice, DeviceError, DeviceName};
+use thiserror::Error;
+use uuid::{Builder, Uuid};
+
+use crate::array::{Inspection, inspect, write_intent_page, write_superblock, zero_copy};
+use crate::intent::{self, IntentBitmap};
+use crate::layout::{Layout, LayoutError, Role};
+use crate::level::Level;
+use crate::superblock::{
+    ArrayRecord, DATA_OFFSET_MIN, NAME_BYTES_MAX, RecordedParity, RecordedState, RoleRecord,
+    RoleState, Superblock,
+};
+
+/// What an array shall be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CreateOptions {
+    pub name: String,
+    /// Random, and never used before: members are told apart by it.
+    pub uuid: Uuid,
+    pub level: Level,
+    /// Groups of levels 10, 50 and 60; 1 for the others.
+    pub groups: usize,
+    pub strip_bytes: u32,
+    pub contents: Contents,
+    pub intent: Intent,
+    pub occupied: Occupied,
+}
+
+/// What is on the members before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Contents {
+    /// Nothing but zeros in the data area, as on new sparse files: the parity of zeros is zeros.
+    Zeros,
+    /// Anything: parity counts as not initialised until `Array::initialise` has run.
+    Unknown,
+}
+
+/// What guards the parity of a healthy array against an unclean stop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Intent {
+    /// Nothing here: whoever writes names the stripes that may be torn, or the parity is
+    /// distrusted.
+    None,
+    /// A bitmap on the members, written before the first write to a region.
+    Bitmap,
+}
+
+/// What to do with a device that is not empty.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Occupied {
+    Refuse,
+    Overwrite,
+}
+
+/// Why there is no new array.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum CreateError {
+    #[error(transparent)]
+    Layout(#[from] LayoutError),
+    #[error("the name `{0}` is empty, longer than {NAME_BYTES_MAX} bytes or holds a zero byte")]
+    Name(String),
+    #[error(
+        "{device}: {size_bytes} bytes are too few: superblock and intent log take \
+         {DATA_OFFSET_MIN}, and at least one strip must follow; use a larger device"
+    )]
+    TooSmall { device: DeviceName, size_bytes: u64 },
+    #[error("{device}: is given twice; name each device once")]
+    Duplicate { device: DeviceName },
+    #[error(
+        "{device}: is member {role} of array `{array}` ({uuid}); destroy that array first, or \
+         overwrite it by force"
+    )]
+    Member { device: DeviceName, array: String, uuid: Uuid, role: u16 },
+    #[error("{device}: holds data of something else; wipe it first, or overwrite it by force")]
+    Foreign { device: DeviceName },
+    #[error(transparent)]
+    Device(#[from] DeviceError),
+}
+
+/// The record of the array that [`create`] would make. Nothing is read or written.
+///
+/// # Errors
+/// Where the devices do not give the shape that is asked for.
+pub fn plan(
+    members: &[Rc<dyn BlockDevice>],
+    options: &CreateOptions,
+) -> Result<ArrayRecord, CreateError> {
+    let name = &options.name;
+    if name.is_empty() || name.len() > NAME_BYTES_MAX || name.contains('\0') {
+        return Err(CreateError::Name(name.clone()));
+    }
+    check_devices(members, options)?;
+    let room = |device: &Rc<dyn BlockDevice>| device.geometry().size_bytes - DATA_OFFSET_MIN;
+    let smallest = members.iter().map(room).min().unwrap_or(0);
+    let (count, groups) = (members.len(), options.groups);
+    let layout = Layout::new(options.level, count, groups, options.strip_bytes, smallest)?;
+    let blocks = members.iter().map(|device| device.geometry().logical_block_bytes);
+    Ok(ArrayRecord {
+        uuid: options.uuid,
+        name: name.clone(),
+        event_count: 0,
+        state: RecordedState::Creating,
+        parity: recorded_parity(options),
+        level: options.level,
+        groups: groups as u16,
+        strip_bytes: options.strip_bytes,
+        logical_block_bytes: blocks.max().unwrap_or(512),
+        data_offset: DATA_OFFSET_MIN,
+        member_data_bytes: layout.member_data_bytes(),
+        intent_region_stripes: intent_region(options, &layout),
+        owner_generation: 0,
+        roles: (0..count).map(|index| new_role(options.uuid, index)).collect(),
+    })
+}
+
+/// Makes the devices the members of a new array, in this order. It is then to be assembled.
+///
+/// # Errors Before anything is written: the refusals. After that: those of the devices; the array
+/// is then not born, and its members are refused by `assemble` until they are overwritten.
+pub async fn create(
+    members: &[Rc<dyn BlockDevice>],
+    options: &CreateOptions,
+) -> Result<ArrayRecord, CreateError> {
+    let mut record = plan(members, options)?;
+    if options.occupied == Occupied::Refuse {
+        for device in members {
+            refuse_occupied(&**device).await?;
+        }
+    }
+    for device in members {
+        zero_copy(&**device, 0).await?;
+        zero_copy(&**device, 1).await?;
+        write_empty_pages(&**device, &record).await?;
+    }
+    for state in [RecordedState::Creating, RecordedState::Clean] {
+        record.state = state;
+        record.event_count += 1;
+        for (index, device) in members.iter().enumerate() {
+            write_superblock(&**device, superblock(&record, index)).await?;
+        }
+    }
+    Ok(record)
+}
+
+fn check_devices(
+    members: &[Rc<dyn BlockDevice>],
+    options: &CreateOptions,
+) -> Result<(), CreateError> {
+    for (index, device) in members.iter().enumerate() {
+        let (name, size_bytes) = (device.name().clone(), device.geometry().size_bytes);
+        if size_bytes < DATA_OFFSET_MIN + u64::from(options.strip_bytes) {
+            return Err(CreateError::TooSmall { device: name, size_bytes });
+        }
+        let is_same =
+            |other: &Rc<dyn BlockDevice>| Rc::ptr_eq(other, device) || *other.name() == name;
+        if members[..index].iter().any(is_same) {
+            return Err(CreateError::Duplicate { device: name });
+        }
+    }
+    Ok(())
+}
+
+async fn refuse_occupied(device: &dyn BlockDevice) -> Result<(), CreateError> {
+    let name = device.name().clone();
+    match inspect(device).await? {
+        Inspection::Empty => Ok(()),
+        Inspection::Member(found) => Err(CreateError::Member {
+            device: name,
+            array: found.array.name,
+            uuid: found.array.uuid,
+            role: found.role.0,
+        }),
+        Inspection::Foreign | Inspection::Unusable(_) => Err(CreateError::Foreign { device: name }),
+    }
+}
+
+async fn write_empty_pages(
+    device: &dyn BlockDevice,
+    record: &ArrayRecord,
+) -> Result<(), CreateError> {
+    let Some(region_stripes) = record.intent_region_stripes else { return Ok(()) };
+    let layout = record.layout()?;
+    let bitmap = IntentBitmap::new(record.uuid, layout.stripes(), region_stripes);
+    for number in 0..bitmap.pages() {
+        write_intent_page(device, number, &bitmap.empty_page(number)).await?;
+    }
+    Ok(())
+}
+
+fn superblock(record: &ArrayRecord, index: usize) -> Superblock {
+    Superblock {
+        array: record.clone(),
+        member_uuid: record.roles[index].member_uuid,
+        role: Role(index as u16),
+        sequence: record.event_count,
+    }
+}
+
+fn recorded_parity(options: &CreateOptions) -> RecordedParity {
+    match options.contents {
+        Contents::Zeros => RecordedParity::Valid,
+        // Without redundancy there is nothing to initialise.
+        Contents::Unknown if options.level == Level::Raid0 => RecordedParity::Valid,
+        Contents::Unknown => RecordedParity::NotInitialised,
+    }
+}
+
+fn intent_region(options: &CreateOptions, layout: &Layout) -> Option<u64> {
+    let wanted = options.intent == Intent::Bitmap && layout.redundancy() > 0;
+    wanted.then(|| intent::region_stripes(layout))
+}
+
+/// The UUID of a member follows from that of its array and its role.
+fn new_role(array: Uuid, index: usize) -> RoleRecord {
+    const SPREAD: u128 = 0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835;
+    let mixed = (array.as_u128() ^ (index as u128 + 1).wrapping_mul(SPREAD)).to_be_bytes();
+    RoleRecord {
+        member_uuid: Builder::from_custom_bytes(mixed).into_uuid(),
+        state: RoleState::Active,
+    }
+}

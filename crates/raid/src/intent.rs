@@ -1,0 +1,403 @@
+//! Which regions of the array may hold stripes whose parity is not right, should the power go now.
+//!
+//! A region is marked, on stable storage, before the first write to it, and cleared some time after
+//! a flush of the members has covered its last write. Clearing is lazy: a region must have been
+//! idle for a whole interval between two flushes, and the page goes to the members with the next
+//! mark on it.
+//!
+//! **Invariants**: `stable` never claims a bit that the newest page on some member may lack; a
+//! region with a write in flight is never cleared.
+//! **Not here**: the writing of pages (`array::intents`).
+//! **Source**: `docs/format.md`, "Intent bitmap"; the idea is the write-intent bitmap of Linux md.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::RangeInclusive;
+
+use thiserror::Error;
+use uuid::Uuid;
+
+use crate::checksum;
+use crate::layout::{Layout, Stripe};
+use crate::superblock::INTENT_BYTES;
+
+/// Bytes of a page.
+pub const PAGE_BYTES: usize = 4096;
+/// Pages of the bitmap.
+pub const PAGES: usize = INTENT_BYTES as usize / PAGE_BYTES;
+
+const MAGIC: &[u8; 8] = b"HPINTENT";
+const HEADER_BYTES: usize = 32;
+const PAGE_WORDS: usize = (PAGE_BYTES - HEADER_BYTES) / size_of::<u64>();
+const PAGE_BITS: u64 = PAGE_WORDS as u64 * 64;
+const CHECKSUM_AT: usize = 8;
+/// Array bytes of the smallest region: a smaller one would be marked too often.
+const REGION_BYTES_MIN: u64 = 64 << 20;
+
+/// Stripes to a region, so that the bitmap covers the array.
+pub fn region_stripes(layout: &Layout) -> u64 {
+    let enough = layout.stripes().div_ceil(PAGES as u64 * PAGE_BITS);
+    enough.max(REGION_BYTES_MIN / layout.stripe_bytes()).max(1)
+}
+
+/// The bitmap in memory: what shall be marked and what is marked on the members.
+#[derive(Debug)]
+pub struct IntentBitmap {
+    array: Uuid,
+    region_stripes: u64,
+    pages: Vec<Page>,
+    writes_in_flight: BTreeMap<u64, u32>,
+    /// Regions written to since the flush that began last, and in the interval before it.
+    touched: BTreeSet<u64>,
+    touched_before: BTreeSet<u64>,
+}
+
+#[derive(Clone, Debug)]
+struct Page {
+    sequence: u64,
+    wanted: Vec<u64>,
+    stable: Vec<u64>,
+}
+
+/// A page on its way to the members.
+#[derive(Debug)]
+pub struct PageWrite {
+    /// Number of the page.
+    pub number: usize,
+    /// What to write at the place of the page.
+    pub bytes: Vec<u8>,
+    bits: Vec<u64>,
+}
+
+/// The regions that a flush will let go of, once it has succeeded.
+#[derive(Debug)]
+pub struct Settling(BTreeSet<u64>);
+
+/// Why bytes are no page of this bitmap.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum PageError {
+    #[error("no intent page")]
+    Foreign,
+    #[error("its checksum is {found:#010x} where {expected:#010x} was expected")]
+    Checksum { expected: u32, found: u32 },
+    #[error("it belongs to another array or another place")]
+    Misplaced,
+}
+
+impl IntentBitmap {
+    /// The empty bitmap of an array with `stripes` stripes.
+    pub fn new(array: Uuid, stripes: u64, region_stripes: u64) -> Self {
+        let regions = stripes.div_ceil(region_stripes);
+        let pages = regions.div_ceil(PAGE_BITS) as usize;
+        assert!(pages <= PAGES, "a region of {region_stripes} stripes is too small");
+        let page = Page { sequence: 0, wanted: vec![0; PAGE_WORDS], stable: vec![0; PAGE_WORDS] };
+        IntentBitmap {
+            array,
+            region_stripes,
+            pages: vec![page; pages],
+            writes_in_flight: BTreeMap::new(),
+            touched: BTreeSet::new(),
+            touched_before: BTreeSet::new(),
+        }
+    }
+
+    /// Pages in use.
+    pub fn pages(&self) -> usize {
+        self.pages.len()
+    }
+
+    /// Stripes to a region.
+    pub fn region_stripes(&self) -> u64 {
+        self.region_stripes
+    }
+
+    /// Notes a write to the stripes; it may begin once [`Self::is_stable`].
+    pub fn begin(&mut self, stripes: RangeInclusive<Stripe>) {
+        for region in self.regions(&stripes) {
+            *self.writes_in_flight.entry(region).or_default() += 1;
+            self.touched.insert(region);
+            let (page, word, bit) = place(region);
+            self.pages[page].wanted[word] |= bit;
+        }
+    }
+
+    /// Whether every region of the stripes is marked on the members.
+    pub fn is_stable(&self, stripes: RangeInclusive<Stripe>) -> bool {
+        self.regions(&stripes).all(|region| {
+            let (page, word, bit) = place(region);
+            self.pages[page].stable[word] & bit != 0
+        })
+    }
+
+    /// Notes the end of a write that began.
+    pub fn finish(&mut self, stripes: RangeInclusive<Stripe>) {
+        for region in self.regions(&stripes) {
+            let count = self.writes_in_flight.get_mut(&region).expect("the write has begun");
+            *count -= 1;
+            if *count == 0 {
+                self.writes_in_flight.remove(&region);
+            }
+            self.touched.insert(region);
+        }
+    }
+
+    /// A flush of the members begins: what it will settle are the regions that have been idle since
+    /// the flush before it began.
+    pub fn flush_begins(&mut self) -> Settling {
+        let recent = std::mem::take(&mut self.touched);
+        let before = std::mem::replace(&mut self.touched_before, recent);
+        let idle = before.into_iter().filter(|region| !self.is_busy(*region));
+        Settling(idle.collect())
+    }
+
+    /// The flush has succeeded: its idle regions are no longer wanted.
+    pub fn flush_succeeded(&mut self, settling: Settling) {
+        for region in settling.0 {
+            if !self.is_busy(region) {
+                let (page, word, bit) = place(region);
+                self.pages[page].wanted[word] &= !bit;
+            }
+        }
+    }
+
+    /// The flush has failed, or was given up: its regions wait for another.
+    pub fn flush_failed(&mut self, settling: Settling) {
+        self.touched_before.extend(settling.0);
+    }
+
+    /// A page that lacks a mark on the members, taken for writing.
+    pub fn next_urgent(&mut self) -> Option<PageWrite> {
+        let lacks = |page: &Page| page.wanted.iter().zip(&page.stable).any(|(w, s)| w & !s != 0);
+        let number = self.pages.iter().position(lacks)?;
+        Some(self.take(number))
+    }
+
+    /// A page that differs from what is on the members, taken for writing: for an orderly stop.
+    pub fn next_outdated(&mut self) -> Option<PageWrite> {
+        let number = self.pages.iter().position(|page| page.wanted != page.stable)?;
+        Some(self.take(number))
+    }
+
+    /// The page is on every active member.
+    pub fn written(&mut self, write: PageWrite) {
+        self.pages[write.number].stable = write.bits;
+    }
+
+    /// Nothing is wanted any more: every member was flushed and no write is in flight.
+    ///
+    /// # Panics
+    /// Where a write is in flight.
+    pub fn clear(&mut self) {
+        assert!(self.writes_in_flight.is_empty(), "writes are in flight");
+        self.touched.clear();
+        self.touched_before.clear();
+        self.pages.iter_mut().for_each(|page| page.wanted.fill(0));
+    }
+
+    /// The page `number` as it is at first, for a new array.
+    pub fn empty_page(&self, number: usize) -> Vec<u8> {
+        encode(self.array, number, 0, &[0; PAGE_WORDS])
+    }
+
+    /// Adds the marks of one member's copy of a page.
+    ///
+    /// # Errors
+    /// Where the bytes are no valid copy; nothing was added.
+    pub fn merge(&mut self, number: usize, bytes: &[u8]) -> Result<(), PageError> {
+        let (sequence, bits) = decode(self.array, number, bytes)?;
+        let page = &mut self.pages[number];
+        page.sequence = page.sequence.max(sequence);
+        page.wanted.iter_mut().zip(&bits).for_each(|(wanted, bits)| *wanted |= bits);
+        Ok(())
+    }
+
+    /// Marks a whole page: no valid copy of it was found.
+    pub fn mark_page(&mut self, number: usize) {
+        self.pages[number].wanted.fill(!0);
+    }
+
+    /// The stripes of every marked region, up to `stripes`.
+    pub fn marked(&self, stripes: u64) -> Vec<std::ops::Range<u64>> {
+        let regions = 0..stripes.div_ceil(self.region_stripes);
+        let marked = regions.filter(|region| {
+            let (page, word, bit) = place(*region);
+            self.pages[page].wanted[word] & bit != 0
+        });
+        let range = |region: u64| {
+            let start = region * self.region_stripes;
+            start..(start + self.region_stripes).min(stripes)
+        };
+        marked.map(range).collect()
+    }
+
+    fn take(&mut self, number: usize) -> PageWrite {
+        let page = &mut self.pages[number];
+        page.sequence += 1;
+        let bits = page.wanted.clone();
+        // From here on a member may have either content.
+        page.stable.iter_mut().zip(&bits).for_each(|(stable, bits)| *stable &= bits);
+        let bytes = encode(self.array, number, page.sequence, &bits);
+        PageWrite { number, bytes, bits }
+    }
+
+    fn is_busy(&self, region: u64) -> bool {
+        self.writes_in_flight.contains_key(&region)
+            || self.touched.contains(&region)
+            || self.touched_before.contains(&region)
+    }
+
+    fn regions(&self, stripes: &RangeInclusive<Stripe>) -> RangeInclusive<u64> {
+        stripes.start().0 / self.region_stripes..=stripes.end().0 / self.region_stripes
+    }
+}
+
+/// Page, word and bit of a region.
+fn place(region: u64) -> (usize, usize, u64) {
+    let in_page = region % PAGE_BITS;
+    ((region / PAGE_BITS) as usize, (in_page / 64) as usize, 1 << (in_page % 64))
+}
+
+fn encode(array: Uuid, number: usize, sequence: u64, bits: &[u64]) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(PAGE_BYTES);
+    bytes.extend(MAGIC);
+    bytes.extend([0; 4]);
+    bytes.extend((number as u32).to_le_bytes());
+    bytes.extend(sequence.to_le_bytes());
+    bytes.extend(&array.as_bytes()[..8]);
+    assert_eq!(bytes.len(), HEADER_BYTES);
+    bits.iter().for_each(|word| bytes.extend(word.to_le_bytes()));
+    assert_eq!(bytes.len(), PAGE_BYTES);
+    let sum = checksum::with_hole(&bytes, CHECKSUM_AT);
+    bytes[CHECKSUM_AT..CHECKSUM_AT + 4].copy_from_slice(&sum.to_le_bytes());
+    bytes
+}
+
+fn decode(array: Uuid, number: usize, bytes: &[u8]) -> Result<(u64, Vec<u64>), PageError> {
+    assert_eq!(bytes.len(), PAGE_BYTES);
+    if !bytes.starts_with(MAGIC) {
+        return Err(PageError::Foreign);
+    }
+    let word = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
+    let (found, expected) = (word(CHECKSUM_AT) as u32, checksum::with_hole(bytes, CHECKSUM_AT));
+    if found != expected {
+        return Err(PageError::Checksum { expected, found });
+    }
+    let found_number = (word(CHECKSUM_AT) >> 32) as usize;
+    if found_number != number || bytes[24..HEADER_BYTES] != array.as_bytes()[..8] {
+        return Err(PageError::Misplaced);
+    }
+    let bits = (HEADER_BYTES..PAGE_BYTES).step_by(8).map(word).collect();
+    Ok((word(16), bits))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::level::Level;
+    use proptest::prelude::*;
+
+    fn bitmap() -> IntentBitmap {
+        IntentBitmap::new(Uuid::from_u128(7), 1000, 10)
+    }
+
+    fn at(stripe: u64) -> RangeInclusive<Stripe> {
+        Stripe(stripe)..=Stripe(stripe)
+    }
+
+    fn write_urgent(bitmap: &mut IntentBitmap) -> usize {
+        std::iter::from_fn(|| bitmap.next_urgent().map(|page| bitmap.written(page))).count()
+    }
+
+    fn flush(bitmap: &mut IntentBitmap) {
+        let settling = bitmap.flush_begins();
+        bitmap.flush_succeeded(settling);
+    }
+
+    #[test]
+    fn a_write_waits_until_its_mark_is_stable_and_the_next_does_not() {
+        let mut bitmap = bitmap();
+        bitmap.begin(at(25));
+        assert!(!bitmap.is_stable(at(25)));
+        assert_eq!(write_urgent(&mut bitmap), 1);
+        assert!(bitmap.is_stable(at(29)));
+        assert!(!bitmap.is_stable(at(30)));
+        bitmap.finish(at(25));
+        bitmap.begin(at(21));
+        assert_eq!(write_urgent(&mut bitmap), 0);
+    }
+
+    #[test]
+    fn a_region_is_cleared_only_after_an_idle_interval() {
+        let mut bitmap = bitmap();
+        bitmap.begin(at(25));
+        write_urgent(&mut bitmap);
+        flush(&mut bitmap);
+        flush(&mut bitmap);
+        assert_eq!(bitmap.marked(1000), vec![20..30; 1]);
+        bitmap.finish(at(25));
+        flush(&mut bitmap);
+        assert_eq!(bitmap.marked(1000), vec![20..30; 1]);
+        flush(&mut bitmap);
+        assert!(bitmap.marked(1000).is_empty());
+        assert!(bitmap.next_outdated().is_some());
+    }
+
+    #[test]
+    fn a_failed_flush_clears_nothing() {
+        let mut bitmap = bitmap();
+        bitmap.begin(at(5));
+        bitmap.finish(at(5));
+        flush(&mut bitmap);
+        let settling = bitmap.flush_begins();
+        bitmap.flush_failed(settling);
+        assert_eq!(bitmap.marked(1000), vec![0..10; 1]);
+        flush(&mut bitmap);
+        assert!(bitmap.marked(1000).is_empty());
+    }
+
+    #[test]
+    fn a_region_marked_anew_while_its_clearing_is_written_is_not_stable() {
+        let mut bitmap = bitmap();
+        bitmap.begin(at(5));
+        write_urgent(&mut bitmap);
+        bitmap.finish(at(5));
+        flush(&mut bitmap);
+        flush(&mut bitmap);
+        let clearing = bitmap.next_outdated().unwrap();
+        bitmap.begin(at(5));
+        assert!(!bitmap.is_stable(at(5)));
+        bitmap.written(clearing);
+        assert!(!bitmap.is_stable(at(5)));
+        assert_eq!(write_urgent(&mut bitmap), 1);
+        assert!(bitmap.is_stable(at(5)));
+    }
+
+    #[test]
+    fn marks_survive_on_the_members_and_damage_is_noticed() {
+        let mut before = bitmap();
+        before.begin(at(25));
+        before.begin(at(990));
+        let page = before.next_urgent().unwrap();
+        let mut after = bitmap();
+        after.merge(0, &page.bytes).unwrap();
+        assert_eq!(after.marked(1000), [20..30, 990..1000]);
+        let mut torn = page.bytes.clone();
+        torn[2048..].fill(0xaa);
+        assert!(matches!(after.merge(0, &torn), Err(PageError::Checksum { .. })));
+        let mut other = IntentBitmap::new(Uuid::from_u128(8 << 64), 1000, 10);
+        assert_eq!(other.merge(0, &page.bytes), Err(PageError::Misplaced));
+        other.mark_page(0);
+        assert_eq!(other.marked(1000).len(), 100);
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(32))]
+        #[test]
+        fn the_bitmap_covers_every_array(rows in 1_u64..1 << 32, data in 1_usize..20) {
+            let bytes = rows << 16;
+            let layout = Layout::new(Level::Raid6, data + 3, 1, 65536, bytes).unwrap();
+            let bitmap =
+                IntentBitmap::new(Uuid::nil(), layout.stripes(), region_stripes(&layout));
+            prop_assert!(bitmap.pages() <= PAGES);
+        }
+    }
+}

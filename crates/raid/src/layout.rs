@@ -1,0 +1,379 @@
+//! Where the bytes of an array lie on its members.
+//!
+//! An array is `groups` equal groups of members. A *stripe* is one row of strips across one group;
+//! stripes go round the groups. Level 0 and mirrors are the cases without parity: level 0 has as
+//! many data strips as members, a mirror has one, in as many copies as members.
+//!
+//! **Invariants**: every array byte has one (stripe, data strip, offset in it); every strip of a
+//! row is on its own slot.
+//! **Not here**: what to read or write (`plan`), where the data area of a member begins
+//! (`superblock`).
+//! **Source**: rotation of Linux md, `drivers/md/raid5.c` `raid5_compute_sector`,
+//! `ALGORITHM_LEFT_SYMMETRIC`.
+
+use thiserror::Error;
+
+use crate::level::Level;
+
+/// The smallest strip.
+pub const STRIP_BYTES_MIN: u32 = 4 << 10;
+/// The largest strip.
+pub const STRIP_BYTES_MAX: u32 = 1 << 20;
+/// The most members of an array: a data strip must have a coefficient of its own in Q.
+pub const MEMBERS_MAX: usize = 255;
+
+/// The role of a member: its place among all members of the array.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Role(pub u16);
+
+impl Role {
+    /// As an index into a table of all members.
+    pub fn index(self) -> usize {
+        usize::from(self.0)
+    }
+}
+
+/// The number of a stripe, counted over all groups.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Stripe(pub u64);
+
+/// What a strip of a stripe holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Strip {
+    /// The data strip with this number, from 0.
+    Data(u16),
+    /// The sum of the data strips.
+    P,
+    /// The weighted sum of the data strips.
+    Q,
+}
+
+/// A byte of the array as (stripe, data strip, offset in the strip).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    pub stripe: Stripe,
+    pub strip: u16,
+    pub within: u32,
+}
+
+/// The shape of an array.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Layout {
+    level: Level,
+    members: u16,
+    groups: u16,
+    width: u16,
+    data: u16,
+    strip_bytes: u32,
+    rows: u64,
+}
+
+/// Why an array cannot have the shape that was asked for.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum LayoutError {
+    #[error("a strip of {0} bytes: it must be a power of two from 4 KiB to 1 MiB")]
+    Strip(u32),
+    #[error("{members} members: an array has 1 to {MEMBERS_MAX}")]
+    Members { members: usize },
+    #[error(
+        "{level} with {groups} groups: this level has one group; use its striped form (10, 50, \
+         60) or groups = 1"
+    )]
+    GroupsNotAllowed { level: Level, groups: usize },
+    #[error("{members} members cannot be dealt evenly into {groups} groups; change one of the two")]
+    Uneven { members: usize, groups: usize },
+    #[error(
+        "{level} needs at least {needed} members in a group, and {found} were given; add members \
+         or use fewer groups"
+    )]
+    TooFew { level: Level, needed: usize, found: usize },
+    #[error(
+        "a member has room for {data_bytes} bytes of data, less than one strip of {strip_bytes}; \
+         use larger members"
+    )]
+    MemberTooSmall { data_bytes: u64, strip_bytes: u32 },
+}
+
+impl Layout {
+    /// The layout of an array whose members each give `member_data_bytes`, rounded down to whole
+    /// strips.
+    ///
+    /// # Errors
+    /// Where the level does not allow the shape.
+    pub fn new(
+        level: Level,
+        members: usize,
+        groups: usize,
+        strip_bytes: u32,
+        member_data_bytes: u64,
+    ) -> Result<Layout, LayoutError> {
+        check_strip(strip_bytes)?;
+        let width = group_width(level, members, groups)?;
+        let rows = member_data_bytes / u64::from(strip_bytes);
+        let data = if level.is_mirrored() { 1 } else { width - u16::from(level.parity()) };
+        let rows_max = u64::MAX / u64::from(strip_bytes) / MEMBERS_MAX as u64;
+        if rows == 0 || rows > rows_max {
+            return Err(LayoutError::MemberTooSmall { data_bytes: member_data_bytes, strip_bytes });
+        }
+        let (members, groups) = (members as u16, groups as u16);
+        Ok(Layout { level, members, groups, width, data, strip_bytes, rows })
+    }
+
+    /// The level.
+    pub fn level(&self) -> Level {
+        self.level
+    }
+
+    /// Members of the whole array.
+    pub fn members(&self) -> usize {
+        usize::from(self.members)
+    }
+
+    /// Groups of members.
+    pub fn groups(&self) -> usize {
+        usize::from(self.groups)
+    }
+
+    /// Members of one group.
+    pub fn width(&self) -> usize {
+        usize::from(self.width)
+    }
+
+    /// Data strips in a stripe.
+    pub fn data_strips(&self) -> usize {
+        usize::from(self.data)
+    }
+
+    /// Parity strips in a stripe.
+    pub fn parity_strips(&self) -> usize {
+        usize::from(self.level.parity())
+    }
+
+    /// Copies of each strip.
+    pub fn copies(&self) -> usize {
+        if self.level.is_mirrored() { self.width() } else { 1 }
+    }
+
+    /// Members that a group can lose without losing data.
+    pub fn redundancy(&self) -> usize {
+        self.parity_strips().max(self.copies() - 1)
+    }
+
+    /// Bytes of a strip.
+    pub fn strip_bytes(&self) -> u32 {
+        self.strip_bytes
+    }
+
+    /// Data bytes of a stripe.
+    pub fn stripe_bytes(&self) -> u64 {
+        u64::from(self.strip_bytes) * u64::from(self.data)
+    }
+
+    /// Bytes of the data area of each member.
+    pub fn member_data_bytes(&self) -> u64 {
+        self.rows * u64::from(self.strip_bytes)
+    }
+
+    /// Stripes of the whole array.
+    pub fn stripes(&self) -> u64 {
+        self.rows * u64::from(self.groups)
+    }
+
+    /// Bytes of the array.
+    pub fn array_bytes(&self) -> u64 {
+        self.stripes() * self.stripe_bytes()
+    }
+
+    /// The place of an array byte.
+    ///
+    /// # Panics
+    /// Where the byte lies past the end of the array.
+    pub fn place(&self, array_offset: u64) -> Place {
+        assert!(array_offset < self.array_bytes(), "byte {array_offset} is past the array");
+        let strips = array_offset / u64::from(self.strip_bytes);
+        Place {
+            stripe: Stripe(strips / u64::from(self.data)),
+            strip: (strips % u64::from(self.data)) as u16,
+            within: (array_offset % u64::from(self.strip_bytes)) as u32,
+        }
+    }
+
+    /// The first array byte of a stripe.
+    pub fn stripe_start(&self, stripe: Stripe) -> u64 {
+        stripe.0 * self.stripe_bytes()
+    }
+
+    /// The group in which a stripe lies.
+    pub fn group_of(&self, stripe: Stripe) -> usize {
+        (stripe.0 % u64::from(self.groups)) as usize
+    }
+
+    /// The row of a stripe in its group.
+    pub fn row_of(&self, stripe: Stripe) -> u64 {
+        stripe.0 / u64::from(self.groups)
+    }
+
+    /// Where the strips of a stripe begin in the data area of their members.
+    pub fn strip_start(&self, stripe: Stripe) -> u64 {
+        self.row_of(stripe) * u64::from(self.strip_bytes)
+    }
+
+    /// The member that holds a strip. For mirrors this is the first copy.
+    pub fn role_of(&self, stripe: Stripe, strip: Strip) -> Role {
+        let slot = self.slot_of(self.row_of(stripe), strip);
+        Role((self.group_of(stripe) * self.width() + slot) as u16)
+    }
+
+    /// The member that holds copy `copy` of the strips of a stripe in a mirrored group.
+    pub fn role_of_copy(&self, stripe: Stripe, copy: usize) -> Role {
+        assert!(copy < self.copies());
+        Role((self.group_of(stripe) * self.width() + copy) as u16)
+    }
+
+    /// What the given member of the stripe's group holds of the stripe.
+    pub fn strip_on(&self, stripe: Stripe, role: Role) -> Strip {
+        let slot = role.index() - self.group_of(stripe) * self.width();
+        assert!(slot < self.width(), "the member is of another group");
+        if self.level.is_mirrored() {
+            return Strip::Data(0);
+        }
+        self.strip_at(self.row_of(stripe), slot)
+    }
+
+    /// The group of a member.
+    pub fn group_of_role(&self, role: Role) -> usize {
+        role.index() / self.width()
+    }
+
+    fn slot_of(&self, row: u64, strip: Strip) -> usize {
+        let (width, parity) = (self.width(), self.parity_strips());
+        let p = width - 1 - (row % width as u64) as usize;
+        match strip {
+            Strip::Data(k) if parity == 0 => usize::from(k),
+            Strip::Data(k) => wrap(p + parity + usize::from(k), width),
+            Strip::P => p,
+            Strip::Q => wrap(p + 1, width),
+        }
+    }
+
+    fn strip_at(&self, row: u64, slot: usize) -> Strip {
+        let (width, parity) = (self.width(), self.parity_strips());
+        let p = width - 1 - (row % width as u64) as usize;
+        let from_p = wrap(slot + width - p, width);
+        match from_p {
+            _ if parity == 0 => Strip::Data(slot as u16),
+            0 => Strip::P,
+            1 if parity == 2 => Strip::Q,
+            _ => Strip::Data((from_p - parity) as u16),
+        }
+    }
+}
+
+fn wrap(slot: usize, width: usize) -> usize {
+    if slot >= width { slot - width } else { slot }
+}
+
+fn check_strip(strip_bytes: u32) -> Result<(), LayoutError> {
+    let allowed = STRIP_BYTES_MIN..=STRIP_BYTES_MAX;
+    if strip_bytes.is_power_of_two() && allowed.contains(&strip_bytes) {
+        return Ok(());
+    }
+    Err(LayoutError::Strip(strip_bytes))
+}
+
+fn group_width(level: Level, members: usize, groups: usize) -> Result<u16, LayoutError> {
+    if members == 0 || members > MEMBERS_MAX {
+        return Err(LayoutError::Members { members });
+    }
+    if groups != 1 && !level.has_groups() {
+        return Err(LayoutError::GroupsNotAllowed { level, groups });
+    }
+    if groups == 0 || !members.is_multiple_of(groups) {
+        return Err(LayoutError::Uneven { members, groups });
+    }
+    let (found, needed) = (members / groups, level.group_members_min());
+    if found < needed {
+        return Err(LayoutError::TooFew { level, needed, found });
+    }
+    Ok(found as u16)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn layout(level: Level, members: usize, groups: usize) -> Layout {
+        Layout::new(level, members, groups, 4096, 1 << 20).unwrap()
+    }
+
+    fn row_text(layout: &Layout, row: u64) -> String {
+        let stripe = Stripe(row);
+        (0..layout.width())
+            .map(|slot| match layout.strip_on(stripe, Role(slot as u16)) {
+                Strip::Data(k) => format!("{}", row * layout.data_strips() as u64 + u64::from(k)),
+                Strip::P => "P".into(),
+                Strip::Q => "Q".into(),
+            })
+            .collect::<Vec<_>>()
+            .join(" ")
+    }
+
+    #[test]
+    fn raid5_rotates_like_md_left_symmetric() {
+        let layout = layout(Level::Raid5, 4, 1);
+        let rows: Vec<_> = (0..5).map(|row| row_text(&layout, row)).collect();
+        assert_eq!(rows, ["0 1 2 P", "4 5 P 3", "8 P 6 7", "P 9 10 11", "12 13 14 P"]);
+    }
+
+    #[test]
+    fn raid6_rotates_like_md_left_symmetric() {
+        let layout = layout(Level::Raid6, 5, 1);
+        let rows: Vec<_> = (0..5).map(|row| row_text(&layout, row)).collect();
+        assert_eq!(rows, ["Q 0 1 2 P", "3 4 5 P Q", "7 8 P Q 6", "11 P Q 9 10", "P Q 12 13 14"]);
+    }
+
+    #[test]
+    fn raid60_goes_round_the_groups_by_whole_stripes() {
+        let layout = Layout::new(Level::Raid60, 40, 4, 65536, 4 << 40).unwrap();
+        let stripe_bytes = 8 * 65536;
+        assert_eq!(layout.stripe_bytes(), stripe_bytes);
+        assert_eq!(layout.group_of(layout.place(5 * stripe_bytes).stripe), 1);
+        assert_eq!(layout.row_of(layout.place(5 * stripe_bytes).stripe), 1);
+        assert!(layout.array_bytes() > 100 << 40);
+    }
+
+    #[test]
+    fn shapes_that_a_level_does_not_allow_are_refused() {
+        let attempt = |level, members, groups| Layout::new(level, members, groups, 4096, 1 << 20);
+        assert!(matches!(attempt(Level::Raid6, 8, 2), Err(LayoutError::GroupsNotAllowed { .. })));
+        assert!(matches!(attempt(Level::Raid60, 7, 2), Err(LayoutError::Uneven { .. })));
+        assert!(matches!(attempt(Level::Raid60, 6, 2), Err(LayoutError::TooFew { .. })));
+        assert!(matches!(attempt(Level::Raid5, 2, 1), Err(LayoutError::TooFew { .. })));
+        assert!(matches!(attempt(Level::Raid0, 256, 1), Err(LayoutError::Members { .. })));
+        assert!(Layout::new(Level::Raid0, 1, 1, 5000, 1 << 20).is_err());
+        assert!(Layout::new(Level::Raid0, 1, 1, 4096, 4095).is_err());
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+        #[test]
+        fn every_strip_of_a_stripe_has_its_own_member(
+            level in prop::sample::select(Level::ALL.to_vec()),
+            extra in 0_usize..6, groups in 1_usize..4, stripe in 0_u64..500,
+        ) {
+            let groups = if level.has_groups() { groups } else { 1 };
+            let width = level.group_members_min() + extra;
+            let layout = Layout::new(level, width * groups, groups, 4096, 1 << 30).unwrap();
+            let stripe = Stripe(stripe);
+            for k in 0..layout.data_strips() {
+                let role = layout.role_of(stripe, Strip::Data(k as u16));
+                prop_assert_eq!(layout.strip_on(stripe, role), Strip::Data(k as u16));
+                prop_assert_eq!(layout.group_of_role(role), layout.group_of(stripe));
+            }
+            for strip in [Strip::P, Strip::Q].into_iter().take(layout.parity_strips()) {
+                prop_assert_eq!(layout.strip_on(stripe, layout.role_of(stripe, strip)), strip);
+            }
+        }
+    }
+}

@@ -1,0 +1,27 @@
+//! Headpond: raid. An array of block devices as one block device, that outlives some of them.
+//!
+//! Pure: [`level`], [`layout`], [`split`], [`plan`], [`parity`], [`superblock`], [`intent`]. With
+//! I/O: [`create()`] writes a new array on its members, [`assemble()`] puts it together, and
+//! [`Array`] serves.
+
+pub mod array;
+pub mod assemble;
+mod checksum;
+pub mod create;
+pub mod intent;
+pub mod layout;
+pub mod level;
+pub mod parity;
+pub mod plan;
+pub mod split;
+pub mod superblock;
+
+pub use array::{
+    Array, ArrayState, ArrayStatus, Inspection, MemberStatus, PlanCounts, Tuning, erase, inspect,
+};
+pub use assemble::{
+    AfterUncleanStop, AssembleError, AssembleOptions, Assembled, Force, Warning, assemble,
+};
+pub use create::{Contents, CreateError, CreateOptions, Intent, Occupied, create};
+pub use layout::{Layout, LayoutError, Role};
+pub use level::Level;

@@ -1,0 +1,145 @@
+//! One set of parity routines for one kind of processor, and the choice among them.
+
+use std::sync::OnceLock;
+
+use super::portable;
+#[cfg(target_arch = "x86_64")]
+use super::{avx2, avx512};
+
+/// Adds sources to a sum.
+pub(super) type Add = fn(&mut [u8], &[&[u8]]);
+/// Makes P and Q of data strips, or adds them to it.
+pub(super) type Pq = fn(&mut [u8], &mut [u8], &[Option<&[u8]>]);
+/// Adds a multiple of a source to a sum.
+pub(super) type AddMultiple = fn(&mut [u8], u8, &[u8]);
+
+/// The parity routines for one kind of processor. All slices of a call have the same length.
+#[derive(Debug)]
+pub struct Kernel {
+    pub(super) name: &'static str,
+    pub(super) add: Add,
+    pub(super) pq: Pq,
+    pub(super) add_pq: Pq,
+    pub(super) add_multiple: AddMultiple,
+}
+
+impl Kernel {
+    /// What it needs of the processor, for a report.
+    pub fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// See [`super::add`].
+    pub fn add(&self, sum: &mut [u8], sources: &[&[u8]]) {
+        (self.add)(sum, sources);
+    }
+
+    /// See [`super::pq`].
+    pub fn pq(&self, p: &mut [u8], q: &mut [u8], data: &[Option<&[u8]>]) {
+        (self.pq)(p, q, data);
+    }
+
+    /// See [`super::add_pq`].
+    pub fn add_pq(&self, p: &mut [u8], q: &mut [u8], data: &[Option<&[u8]>]) {
+        (self.add_pq)(p, q, data);
+    }
+
+    /// See [`super::add_multiple`].
+    pub fn add_multiple(&self, sum: &mut [u8], factor: u8, source: &[u8]) {
+        (self.add_multiple)(sum, factor, source);
+    }
+}
+
+/// The kernels that this processor can run, the fastest first.
+pub fn available() -> Vec<&'static Kernel> {
+    let mut kernels = Vec::new();
+    #[cfg(target_arch = "x86_64")]
+    {
+        kernels.extend(avx512::kernel());
+        kernels.extend(avx2::kernel());
+    }
+    kernels.push(&portable::KERNEL);
+    kernels
+}
+
+/// The kernel in use: the fastest that this processor can run.
+pub fn active() -> &'static Kernel {
+    static ACTIVE: OnceLock<&'static Kernel> = OnceLock::new();
+    ACTIVE.get_or_init(|| available()[0])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::field::{multiply, power_of_two};
+    use super::*;
+    use proptest::prelude::*;
+
+    fn strips(count: usize) -> impl Strategy<Value = Vec<Vec<u8>>> {
+        (0_usize..1400).prop_flat_map(move |len| {
+            prop::collection::vec(prop::collection::vec(any::<u8>(), len), count..=count)
+        })
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(48))]
+
+        #[test]
+        fn every_kernel_adds_like_the_naive_field(
+            strips in (1_usize..8).prop_flat_map(strips),
+        ) {
+            let (first, rest) = strips.split_first().unwrap();
+            let sources: Vec<&[u8]> = rest.iter().map(Vec::as_slice).collect();
+            let expected: Vec<u8> =
+                (0..first.len()).map(|i| strips.iter().fold(0, |sum, s| sum ^ s[i])).collect();
+            for kernel in available() {
+                let mut sum = first.clone();
+                kernel.add(&mut sum, &sources);
+                prop_assert_eq!(&sum, &expected, "{}", kernel.name());
+            }
+        }
+
+        #[test]
+        fn every_kernel_makes_p_and_q_like_the_naive_field(
+            strips in (2_usize..14).prop_flat_map(strips), gap in 0_usize..14,
+        ) {
+            let (initial, data) = strips.split_at(2);
+            let data: Vec<Option<&[u8]>> = data
+                .iter()
+                .enumerate()
+                .map(|(k, strip)| (k != gap).then_some(strip.as_slice()))
+                .collect();
+            let (mut p, mut q) = (initial[0].clone(), initial[1].clone());
+            for (k, strip) in data.iter().enumerate() {
+                for (i, byte) in strip.iter().flat_map(|strip| strip.iter()).enumerate() {
+                    p[i] ^= byte;
+                    q[i] ^= multiply(power_of_two(k as u32), *byte);
+                }
+            }
+            for kernel in available() {
+                let (mut ours_p, mut ours_q) = (initial[0].clone(), initial[1].clone());
+                kernel.add_pq(&mut ours_p, &mut ours_q, &data);
+                prop_assert_eq!(&ours_p, &p, "{}", kernel.name());
+                prop_assert_eq!(&ours_q, &q, "{}", kernel.name());
+                kernel.pq(&mut ours_p, &mut ours_q, &data);
+                kernel.add_pq(&mut ours_p, &mut ours_q, &data);
+                prop_assert!(ours_p.iter().chain(&ours_q).all(|byte| *byte == 0));
+            }
+        }
+
+        #[test]
+        fn every_kernel_multiplies_like_the_naive_field(
+            strips in strips(2), factor in any::<u8>(),
+        ) {
+            let expected: Vec<u8> = strips[0]
+                .iter()
+                .zip(&strips[1])
+                .map(|(sum, byte)| sum ^ multiply(factor, *byte))
+                .collect();
+            for kernel in available() {
+                let mut sum = strips[0].clone();
+                kernel.add_multiple(&mut sum, factor, &strips[1]);
+                prop_assert_eq!(&sum, &expected, "{}", kernel.name());
+            }
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! The description of an array that each of its members carries.
+//!
+//! **Invariants**: bytes become a [`Superblock`] only where magic, checksum, version, features and
+//! every field are right; what is encoded decodes to itself.
+//! **Not here**: reading and writing members (`array::label`), which members fit together
+//! (`assemble`).
+//! **Source**: `docs/format.md`, "Member superblock".
+
+mod codec;
+
+use serde::Serialize;
+use thiserror::Error;
+use uuid::Uuid;
+
+use crate::layout::{Layout, LayoutError, Role};
+use crate::level::Level;
+
+pub use codec::{decode, encode};
+
+/// Bytes of a superblock.
+pub const SUPERBLOCK_BYTES: usize = 8 << 10;
+/// Where the two copies begin, by the parity of their sequence.
+pub const COPY_OFFSETS: [u64; 2] = [0, 64 << 10];
+/// Where the intent bitmap begins.
+pub const INTENT_OFFSET: u64 = 128 << 10;
+/// Bytes set aside for the intent bitmap.
+pub const INTENT_BYTES: u64 = 64 << 10;
+/// The smallest, and usual, data offset.
+pub const DATA_OFFSET_MIN: u64 = 1 << 20;
+/// Bytes of the longest array name.
+pub const NAME_BYTES_MAX: usize = 64;
+/// The version written.
+pub const VERSION: u32 = 1;
+
+const _: () = assert!(COPY_OFFSETS[0] + SUPERBLOCK_BYTES as u64 <= COPY_OFFSETS[1]);
+const _: () = assert!(COPY_OFFSETS[1] + SUPERBLOCK_BYTES as u64 <= INTENT_OFFSET);
+const _: () = assert!(INTENT_OFFSET + INTENT_BYTES <= DATA_OFFSET_MIN);
+
+/// What a member carries: the array, and itself as one role of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Superblock {
+    pub array: ArrayRecord,
+    pub member_uuid: Uuid,
+    pub role: Role,
+    /// Of this member's superblock writes; decides which copy the next one goes to.
+    pub sequence: u64,
+}
+
+/// The array as all of its members describe it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ArrayRecord {
+    pub uuid: Uuid,
+    pub name: String,
+    pub event_count: u64,
+    pub state: RecordedState,
+    pub parity: RecordedParity,
+    pub level: Level,
+    pub groups: u16,
+    pub strip_bytes: u32,
+    pub logical_block_bytes: u32,
+    pub data_offset: u64,
+    pub member_data_bytes: u64,
+    /// Stripes to one bit of the intent bitmap; `None` without one.
+    pub intent_region_stripes: Option<u64>,
+    /// Raised by whoever uses the array when something beside it, such as a cache, is out of date.
+    pub owner_generation: u64,
+    /// One entry a role.
+    pub roles: Vec<RoleRecord>,
+}
+
+/// What the array knows of the member in one role.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RoleRecord {
+    pub member_uuid: Uuid,
+    pub state: RoleState,
+}
+
+/// State of a member.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum RoleState {
+    Active,
+    /// It refused a write or a flush, or went away, while the array was running.
+    Failed,
+    /// It was not there when the array was assembled.
+    Missing,
+}
+
+/// State of the array as written on the members.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RecordedState {
+    Creating,
+    /// Stopped in order.
+    Clean,
+    /// Assembled, and since then not stopped.
+    Dirty,
+    /// The same, and some writes were noted by a log above the array, not by the intent bitmap.
+    DirtyLogged,
+}
+
+/// State of the parity as written on the members.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RecordedParity {
+    Valid,
+    NotInitialised,
+}
+
+impl ArrayRecord {
+    /// Where each byte lies.
+    ///
+    /// # Errors
+    /// Where the fields contradict each other.
+    pub fn layout(&self) -> Result<Layout, LayoutError> {
+        let (members, groups) = (self.roles.len(), usize::from(self.groups));
+        Layout::new(self.level, members, groups, self.strip_bytes, self.member_data_bytes)
+    }
+}
+
+/// Why bytes are no superblock that can be used.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum DecodeError {
+    #[error("it is empty")]
+    Zeroed,
+    #[error("it holds something else (no Headpond magic)")]
+    Foreign,
+    #[error("its checksum is {found:#010x} where {expected:#010x} was expected")]
+    Checksum { expected: u32, found: u32 },
+    #[error("it is of format version {found}; this program knows up to {VERSION}: use a newer one")]
+    Version { found: u32 },
+    #[error("it needs features {unknown:#x} that this program does not know; use a newer one")]
+    Incompatible { unknown: u64 },
+    #[error("its field `{field}` has the impossible value {value}")]
+    Field { field: &'static str, value: u64 },
+    #[error("its name is not UTF-8")]
+    Name,
+    #[error("its shape is impossible: {0}")]
+    Layout(#[from] LayoutError),
+}

@@ -1,0 +1,361 @@
+//! The superblock as bytes.
+
+use uuid::Uuid;
+
+use super::{
+    ArrayRecord, DATA_OFFSET_MIN, DecodeError, INTENT_BYTES, INTENT_OFFSET, NAME_BYTES_MAX,
+    RecordedParity, RecordedState, RoleRecord, RoleState, SUPERBLOCK_BYTES, Superblock, VERSION,
+};
+use crate::checksum;
+use crate::layout::{MEMBERS_MAX, Role};
+use crate::level::Level;
+
+const MAGIC: &[u8; 8] = b"HPRAIDSB";
+
+/// Where each field lies; see `docs/format.md`.
+mod at {
+    pub const VERSION: usize = 8;
+    pub const CHECKSUM: usize = 12;
+    pub const RO_COMPAT: usize = 24;
+    pub const INCOMPAT: usize = 32;
+    pub const SEQUENCE: usize = 40;
+    pub const ARRAY_UUID: usize = 48;
+    pub const MEMBER_UUID: usize = 64;
+    pub const EVENT_COUNT: usize = 80;
+    pub const DATA_OFFSET: usize = 88;
+    pub const DATA_BYTES: usize = 96;
+    pub const ARRAY_BYTES: usize = 104;
+    pub const INTENT_OFFSET: usize = 112;
+    pub const INTENT_BYTES: usize = 120;
+    pub const INTENT_REGION: usize = 128;
+    pub const STRIP_BYTES: usize = 152;
+    pub const BLOCK_BYTES: usize = 156;
+    pub const ROLE: usize = 160;
+    pub const MEMBERS: usize = 162;
+    pub const GROUPS: usize = 164;
+    pub const LEVEL: usize = 166;
+    pub const PARITY_STRIPS: usize = 167;
+    pub const COPIES: usize = 168;
+    pub const ROTATION: usize = 169;
+    pub const STATE: usize = 170;
+    pub const PARITY: usize = 171;
+    pub const OWNER_GENERATION: usize = 176;
+    pub const NAME: usize = 192;
+    pub const ROLES: usize = 512;
+    pub const ROLE_BYTES: usize = 24;
+    pub const ROLE_STATE: usize = 16;
+}
+
+const _: () = assert!(at::ROLES + MEMBERS_MAX * at::ROLE_BYTES <= SUPERBLOCK_BYTES);
+
+/// The superblock as it is written.
+///
+/// # Panics
+/// Where the name is too long or the shape impossible: both are checked when an array is made.
+pub fn encode(superblock: &Superblock) -> Vec<u8> {
+    let array = &superblock.array;
+    let layout = array.layout().expect("the shape of an array was checked");
+    assert!(array.name.len() <= NAME_BYTES_MAX, "array name of {} bytes", array.name.len());
+    let mut bytes = vec![0; SUPERBLOCK_BYTES];
+    let mut put = |offset: usize, value: &[u8]| {
+        bytes[offset..offset + value.len()].copy_from_slice(value);
+    };
+    put(0, MAGIC);
+    put(at::VERSION, &VERSION.to_le_bytes());
+    put(at::SEQUENCE, &superblock.sequence.to_le_bytes());
+    put(at::ARRAY_UUID, array.uuid.as_bytes());
+    put(at::MEMBER_UUID, superblock.member_uuid.as_bytes());
+    put(at::EVENT_COUNT, &array.event_count.to_le_bytes());
+    put(at::DATA_OFFSET, &array.data_offset.to_le_bytes());
+    put(at::DATA_BYTES, &array.member_data_bytes.to_le_bytes());
+    put(at::ARRAY_BYTES, &layout.array_bytes().to_le_bytes());
+    put(at::INTENT_OFFSET, &INTENT_OFFSET.to_le_bytes());
+    put(at::INTENT_BYTES, &INTENT_BYTES.to_le_bytes());
+    put(at::INTENT_REGION, &array.intent_region_stripes.unwrap_or(0).to_le_bytes());
+    put(at::STRIP_BYTES, &array.strip_bytes.to_le_bytes());
+    put(at::BLOCK_BYTES, &array.logical_block_bytes.to_le_bytes());
+    put(at::ROLE, &superblock.role.0.to_le_bytes());
+    put(at::MEMBERS, &(array.roles.len() as u16).to_le_bytes());
+    put(at::GROUPS, &array.groups.to_le_bytes());
+    put(at::LEVEL, &[array.level.number()]);
+    put(at::PARITY_STRIPS, &[array.level.parity()]);
+    put(at::COPIES, &[layout.copies() as u8]);
+    put(at::ROTATION, &[rotation(array.level)]);
+    put(at::STATE, &[state_code(array.state)]);
+    put(at::PARITY, &[parity_code(array.parity)]);
+    put(at::OWNER_GENERATION, &array.owner_generation.to_le_bytes());
+    put(at::NAME, array.name.as_bytes());
+    for (index, role) in array.roles.iter().enumerate() {
+        let offset = at::ROLES + index * at::ROLE_BYTES;
+        put(offset, role.member_uuid.as_bytes());
+        put(offset + at::ROLE_STATE, &[role_code(role.state)]);
+    }
+    let sum = checksum::with_hole(&bytes, at::CHECKSUM);
+    bytes[at::CHECKSUM..at::CHECKSUM + 4].copy_from_slice(&sum.to_le_bytes());
+    bytes
+}
+
+/// The superblock in `bytes`.
+///
+/// # Errors
+/// Where it is none, or damaged, or of a kind not known here.
+///
+/// # Panics
+/// Where `bytes` has not the size of a superblock.
+pub fn decode(bytes: &[u8]) -> Result<Superblock, DecodeError> {
+    assert_eq!(bytes.len(), SUPERBLOCK_BYTES);
+    let fields = Fields(bytes);
+    fields.check_envelope()?;
+    let array = fields.array()?;
+    let role = Role(fields.u16(at::ROLE));
+    if role.index() >= array.roles.len() {
+        return Err(impossible("role", u64::from(role.0)));
+    }
+    let sequence = fields.u64(at::SEQUENCE);
+    Ok(Superblock { array, member_uuid: fields.uuid(at::MEMBER_UUID), role, sequence })
+}
+
+struct Fields<'a>(&'a [u8]);
+
+impl Fields<'_> {
+    fn check_envelope(&self) -> Result<(), DecodeError> {
+        if self.0.iter().all(|byte| *byte == 0) {
+            return Err(DecodeError::Zeroed);
+        }
+        if !self.0.starts_with(MAGIC) {
+            return Err(DecodeError::Foreign);
+        }
+        let version = self.u32(at::VERSION);
+        let (found, expected) = (self.u32(at::CHECKSUM), checksum::with_hole(self.0, at::CHECKSUM));
+        if found != expected {
+            return Err(DecodeError::Checksum { expected, found });
+        }
+        if version != VERSION {
+            return Err(DecodeError::Version { found: version });
+        }
+        // Nothing here opens an array for reading only, so its unknown features refuse as well.
+        match self.u64(at::INCOMPAT) | self.u64(at::RO_COMPAT) {
+            0 => Ok(()),
+            unknown => Err(DecodeError::Incompatible { unknown }),
+        }
+    }
+
+    fn array(&self) -> Result<ArrayRecord, DecodeError> {
+        let level = self.u8(at::LEVEL);
+        let level = Level::try_from(level).map_err(|_| impossible("level", level.into()))?;
+        let array = ArrayRecord {
+            uuid: self.uuid(at::ARRAY_UUID),
+            name: self.name()?,
+            event_count: self.u64(at::EVENT_COUNT),
+            state: self.state()?,
+            parity: self.parity()?,
+            level,
+            groups: self.u16(at::GROUPS),
+            strip_bytes: self.u32(at::STRIP_BYTES),
+            logical_block_bytes: self.u32(at::BLOCK_BYTES),
+            data_offset: self.u64(at::DATA_OFFSET),
+            member_data_bytes: self.u64(at::DATA_BYTES),
+            intent_region_stripes: Some(self.u64(at::INTENT_REGION)).filter(|count| *count > 0),
+            owner_generation: self.u64(at::OWNER_GENERATION),
+            roles: self.roles()?,
+        };
+        self.check_shape(&array)?;
+        Ok(array)
+    }
+
+    fn check_shape(&self, array: &ArrayRecord) -> Result<(), DecodeError> {
+        let layout = array.layout()?;
+        let expect = |field, value: u64, expected: u64| {
+            if value == expected { Ok(()) } else { Err(impossible(field, value)) }
+        };
+        let size = self.u64(at::DATA_BYTES);
+        expect("data size", size, layout.member_data_bytes())?;
+        expect("array size", self.u64(at::ARRAY_BYTES), layout.array_bytes())?;
+        expect("intent offset", self.u64(at::INTENT_OFFSET), INTENT_OFFSET)?;
+        expect("intent size", self.u64(at::INTENT_BYTES), INTENT_BYTES)?;
+        let parity = layout.parity_strips() as u64;
+        expect("parity strips", self.u8(at::PARITY_STRIPS).into(), parity)?;
+        expect("copies", self.u8(at::COPIES).into(), layout.copies() as u64)?;
+        expect("rotation", self.u8(at::ROTATION).into(), rotation(array.level).into())?;
+        if !matches!(array.logical_block_bytes, 512 | 4096) {
+            return Err(impossible("logical block", array.logical_block_bytes.into()));
+        }
+        let offset = array.data_offset;
+        let fits = offset.checked_add(size).is_some();
+        if offset < DATA_OFFSET_MIN || !offset.is_multiple_of(4096) || !fits {
+            return Err(impossible("data offset", offset));
+        }
+        Ok(())
+    }
+
+    fn roles(&self) -> Result<Vec<RoleRecord>, DecodeError> {
+        let members = usize::from(self.u16(at::MEMBERS));
+        if members == 0 || members > MEMBERS_MAX {
+            return Err(impossible("members", members as u64));
+        }
+        let entry = |index| {
+            let offset = at::ROLES + index * at::ROLE_BYTES;
+            let state = match self.u8(offset + at::ROLE_STATE) {
+                1 => RoleState::Active,
+                2 => RoleState::Failed,
+                3 => RoleState::Missing,
+                other => return Err(impossible("state of a member", other.into())),
+            };
+            Ok(RoleRecord { member_uuid: self.uuid(offset), state })
+        };
+        (0..members).map(entry).collect()
+    }
+
+    fn name(&self) -> Result<String, DecodeError> {
+        let padded = &self.0[at::NAME..at::NAME + NAME_BYTES_MAX];
+        let len = padded.iter().position(|byte| *byte == 0).unwrap_or(NAME_BYTES_MAX);
+        String::from_utf8(padded[..len].to_vec()).map_err(|_| DecodeError::Name)
+    }
+
+    fn state(&self) -> Result<RecordedState, DecodeError> {
+        match self.u8(at::STATE) {
+            1 => Ok(RecordedState::Creating),
+            2 => Ok(RecordedState::Clean),
+            3 => Ok(RecordedState::Dirty),
+            4 => Ok(RecordedState::DirtyLogged),
+            other => Err(impossible("state", other.into())),
+        }
+    }
+
+    fn parity(&self) -> Result<RecordedParity, DecodeError> {
+        match self.u8(at::PARITY) {
+            1 => Ok(RecordedParity::Valid),
+            2 => Ok(RecordedParity::NotInitialised),
+            other => Err(impossible("parity", other.into())),
+        }
+    }
+
+    fn array_of<const N: usize>(&self, offset: usize) -> [u8; N] {
+        self.0[offset..offset + N].try_into().expect("the slice has N bytes")
+    }
+
+    fn u8(&self, offset: usize) -> u8 {
+        self.0[offset]
+    }
+
+    fn u16(&self, offset: usize) -> u16 {
+        u16::from_le_bytes(self.array_of(offset))
+    }
+
+    fn u32(&self, offset: usize) -> u32 {
+        u32::from_le_bytes(self.array_of(offset))
+    }
+
+    fn u64(&self, offset: usize) -> u64 {
+        u64::from_le_bytes(self.array_of(offset))
+    }
+
+    fn uuid(&self, offset: usize) -> Uuid {
+        Uuid::from_bytes(self.array_of(offset))
+    }
+}
+
+fn impossible(field: &'static str, value: u64) -> DecodeError {
+    DecodeError::Field { field, value }
+}
+
+fn rotation(level: Level) -> u8 {
+    u8::from(level.parity() > 0)
+}
+
+fn state_code(state: RecordedState) -> u8 {
+    match state {
+        RecordedState::Creating => 1,
+        RecordedState::Clean => 2,
+        RecordedState::Dirty => 3,
+        RecordedState::DirtyLogged => 4,
+    }
+}
+
+fn parity_code(parity: RecordedParity) -> u8 {
+    match parity {
+        RecordedParity::Valid => 1,
+        RecordedParity::NotInitialised => 2,
+    }
+}
+
+fn role_code(state: RoleState) -> u8 {
+    match state {
+        RoleState::Active => 1,
+        RoleState::Failed => 2,
+        RoleState::Missing => 3,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn superblocks() -> impl Strategy<Value = Superblock> {
+        let shape = (prop::sample::select(Level::ALL.to_vec()), 1_u16..5, 0_usize..8, 12_u32..21);
+        (shape, "[a-z0-9 ä]{0,20}", any::<(u64, u64, u128)>(), 1_u64..1 << 20, 0_u64..3).prop_map(
+            |((level, groups, extra, shift), name, (event_count, sequence, uuid), rows, intent)| {
+                let groups = if level.has_groups() { groups } else { 1 };
+                let members = (level.group_members_min() + extra) * usize::from(groups);
+                let states = [RoleState::Active, RoleState::Failed, RoleState::Missing];
+                let role = |index: usize| RoleRecord {
+                    member_uuid: Uuid::from_u128(uuid ^ index as u128),
+                    state: states[index % 3],
+                };
+                let array = ArrayRecord {
+                    uuid: Uuid::from_u128(uuid),
+                    name,
+                    event_count,
+                    state: RecordedState::Dirty,
+                    parity: RecordedParity::NotInitialised,
+                    level,
+                    groups,
+                    strip_bytes: 1 << shift,
+                    logical_block_bytes: 4096,
+                    data_offset: DATA_OFFSET_MIN,
+                    member_data_bytes: rows << shift,
+                    intent_region_stripes: Some(intent).filter(|intent| *intent > 0),
+                    owner_generation: event_count ^ sequence,
+                    roles: (0..members).map(role).collect(),
+                };
+                let role = Role((members - 1) as u16);
+                Superblock { array, member_uuid: Uuid::from_u128(!uuid), role, sequence }
+            },
+        )
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+        #[test]
+        fn what_is_encoded_is_decoded(superblock in superblocks()) {
+            prop_assert_eq!(decode(&encode(&superblock)), Ok(superblock));
+        }
+
+        #[test]
+        fn every_changed_byte_is_noticed(
+            superblock in superblocks(), at in 0..SUPERBLOCK_BYTES, change in 1..=255_u8,
+        ) {
+            let mut bytes = encode(&superblock);
+            bytes[at] ^= change;
+            prop_assert!(decode(&bytes).is_err());
+        }
+
+        #[test]
+        fn a_wrong_field_under_a_right_checksum_never_panics(
+            superblock in superblocks(), at in 0_usize..1024, value in any::<u8>(),
+        ) {
+            let mut bytes = encode(&superblock);
+            bytes[at] = value;
+            let sum = checksum::with_hole(&bytes, at::CHECKSUM);
+            bytes[at::CHECKSUM..at::CHECKSUM + 4].copy_from_slice(&sum.to_le_bytes());
+            let _ = decode(&bytes);
+        }
+    }
+
+    #[test]
+    fn empty_and_foreign_blocks_are_told_apart() {
+        assert_eq!(decode(&[0; SUPERBLOCK_BYTES]), Err(DecodeError::Zeroed));
+        assert_eq!(decode(&[7; SUPERBLOCK_BYTES]), Err(DecodeError::Foreign));
+    }
+}

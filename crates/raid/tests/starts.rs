@@ -1,0 +1,360 @@
+//! Putting arrays together: after orderly and other stops, and when it must be refused.
+
+mod support;
+
+use std::rc::Rc;
+
+use headpond_block::devices::RamDevice;
+use headpond_block::{BlockDevice, Buffer, Geometry, Request, RequestFlags};
+use headpond_raid::layout::Stripe;
+use headpond_raid::{
+    AfterUncleanStop, ArrayState, AssembleError, AssembleOptions, Assembled, CreateError,
+    CreateOptions, Force, Inspection, Intent, Level, Occupied, Warning, assemble, create, erase,
+    inspect,
+};
+use support::*;
+use uuid::Uuid;
+
+async fn attempt(members: &[Rc<TestDevice>]) -> Result<Assembled, AssembleError> {
+    assemble(as_devices(members), AssembleOptions::default()).await
+}
+
+fn error(result: Result<Assembled, AssembleError>) -> AssembleError {
+    result.err().expect("refused")
+}
+
+#[test]
+fn strangers_and_doubles_are_refused_by_name() {
+    run(1, |runtime| async move {
+        let members = devices(4, 8, &runtime);
+        create(&as_devices(&members), &options(Level::Raid5, 1)).await.unwrap();
+        let mut with_stranger = members.clone();
+        with_stranger.push(TestDevice::new(9, 2 << 20, &runtime));
+        let refused = error(attempt(&with_stranger).await);
+        assert!(matches!(&refused, AssembleError::Foreign { device } if device.as_str() == "m9"));
+        let mut with_copy = members.clone();
+        with_copy.push(members[2].copy(7, &runtime));
+        assert!(matches!(
+            error(attempt(&with_copy).await),
+            AssembleError::Duplicate { role: 2, .. }
+        ));
+        let others = devices(4, 8, &runtime);
+        let other = CreateOptions { uuid: Uuid::from_u128(9), ..options(Level::Raid5, 1) };
+        create(&as_devices(&others), &other).await.unwrap();
+        let mixed = [&members[..3], &others[..1]].concat();
+        assert!(matches!(error(attempt(&mixed).await), AssembleError::OtherArray { .. }));
+        assert!(matches!(error(attempt(&[]).await), AssembleError::NoDevices));
+        assert_eq!(attempt(&members).await.unwrap().array.state(), ArrayState::Healthy);
+    });
+}
+
+#[test]
+fn too_few_members_and_small_ones_are_refused() {
+    run(2, |runtime| async move {
+        let members = devices(6, 8, &runtime);
+        create(&as_devices(&members), &options(Level::Raid50, 2)).await.unwrap();
+        let few = error(attempt(&members[2..]).await);
+        assert!(matches!(few, AssembleError::TooFew { group: 0, lost: 2, redundancy: 1, .. }));
+        let small = RamDevice::with_geometry("small", Geometry::of_size((1 << 20) + 4096));
+        small.memory().copy_from_buffer(&members[0].memory().slice(0..(1 << 20) + 4096));
+        let mut with_small = as_devices(&members[1..]);
+        with_small.push(Rc::new(small));
+        let refused = assemble(with_small, AssembleOptions::default()).await;
+        assert!(matches!(error(refused), AssembleError::TooSmall { .. }));
+    });
+}
+
+#[test]
+fn a_damaged_copy_is_bridged_and_two_are_refused() {
+    run(3, |runtime| async move {
+        let members = devices(4, 8, &runtime);
+        let array = new_array(&members, &options(Level::Raid5, 1)).await;
+        array.stop().await.unwrap();
+        members[1].memory().slice(100..200).fill(0xff);
+        assert_eq!(attempt(&members).await.unwrap().array.state(), ArrayState::Healthy);
+        members[2].memory().slice(100..200).fill(0xff);
+        members[2].memory().slice(65636..65736).fill(0xff);
+        let refused = error(attempt(&members).await);
+        assert!(matches!(&refused, AssembleError::Unusable { device, .. }
+            if device.as_str() == "m2"));
+    });
+}
+
+#[test]
+fn occupied_devices_are_not_overwritten_unless_forced() {
+    run(4, |runtime| async move {
+        let members = devices(4, 8, &runtime);
+        let array = options(Level::Raid5, 1);
+        create(&as_devices(&members), &array).await.unwrap();
+        let again = create(&as_devices(&members), &array).await.unwrap_err();
+        assert!(matches!(again, CreateError::Member { role: 0, .. }));
+        erase(&*members[0]).await.unwrap();
+        members[0].memory().slice(1024..1100).fill(0x53);
+        let again = create(&as_devices(&members), &array).await.unwrap_err();
+        assert!(matches!(again, CreateError::Foreign { .. }));
+        let force = CreateOptions { occupied: Occupied::Overwrite, ..array.clone() };
+        create(&as_devices(&members), &force).await.unwrap();
+        let twice = vec![members[0].clone(), members[1].clone(), members[0].clone()];
+        let refused = create(&as_devices(&twice), &force).await.unwrap_err();
+        assert!(matches!(refused, CreateError::Duplicate { .. }));
+        let tiny = vec![TestDevice::new(0, 1 << 20, &runtime); 3];
+        let refused = create(&as_devices(&tiny), &array).await.unwrap_err();
+        assert!(matches!(refused, CreateError::TooSmall { .. }));
+    });
+}
+
+/// Cuts the power at every device write of creating an array over an older one.
+#[test]
+fn creation_cut_anywhere_leaves_no_array_or_the_new_one() {
+    let mut born = 0;
+    for cut in 0..40 {
+        born += u32::from(run(5, |runtime| async move {
+            let members = devices(3, 4, &runtime);
+            create(&as_devices(&members), &options(Level::Raid5, 1)).await.unwrap();
+            let new = CreateOptions {
+                uuid: Uuid::from_u128(77),
+                occupied: Occupied::Overwrite,
+                intent: Intent::Bitmap,
+                ..options(Level::Raid5, 1)
+            };
+            cut_after(&members, &new, cut).await
+        }));
+    }
+    assert!(born > 0, "the sweep reaches the end");
+}
+
+/// Lets `cut` writes of a creation through, and says whether there is a new array then.
+async fn cut_after(members: &[Rc<TestDevice>], new: &CreateOptions, cut: u64) -> bool {
+    // Creation goes member by member, so a budget for all is dealt out in its order: 2 zeroed
+    // copies and one page each, then one superblock each, then another.
+    let first_pass = |index: u64| cut.saturating_sub(index * 3).min(3);
+    let later = |index: u64, pass: u64| u64::from(cut > 9 + pass * 3 + index);
+    for (index, member) in (0..).zip(members) {
+        member.writes_left.set(first_pass(index) + later(index, 0) + later(index, 1));
+    }
+    let done = create(&as_devices(members), new).await.is_ok();
+    members.iter().for_each(|member| member.writes_left.set(u64::MAX));
+    match attempt(members).await {
+        Ok(assembled) => {
+            assert_eq!(assembled.missing, []);
+            let uuid = assembled.array.status().uuid;
+            // With one copy gone of one member the old array is still whole.
+            assert!(cut <= 1 || uuid == new.uuid);
+            uuid == new.uuid
+        }
+        Err(error) => {
+            assert!(!done, "{error}");
+            false
+        }
+    }
+}
+
+#[test]
+fn an_unclean_stop_without_a_bitmap_costs_the_trust_in_the_parity() {
+    run(6, |runtime| async move {
+        let members = devices(8, 8, &runtime);
+        drop(new_array(&members, &options(Level::Raid6, 1)).await);
+        let assembled = attempt(&members).await.unwrap();
+        assert_eq!(assembled.warnings, [Warning::Unclean, Warning::ParityUntrusted]);
+        assert!(!assembled.array.status().parity_initialised);
+        drop(assembled);
+    });
+    run(7, |runtime| async move {
+        let members = devices(8, 8, &runtime);
+        drop(new_array(&members, &options(Level::Raid6, 1)).await);
+        let options = AssembleOptions {
+            after_unclean_stop: AfterUncleanStop::LogRecomputes,
+            ..AssembleOptions::default()
+        };
+        let assembled = assemble(as_devices(&members), options).await.unwrap();
+        assert_eq!(assembled.warnings, [Warning::Unclean]);
+        assert!(assembled.array.status().parity_initialised);
+    });
+}
+
+#[test]
+fn degraded_and_unclean_is_refused_unless_forced() {
+    run(8, |runtime| async move {
+        let members = devices(5, 8, &runtime);
+        drop(new_array(&members, &options(Level::Raid6, 1)).await);
+        let refused = error(attempt(&members[1..]).await);
+        assert!(matches!(refused, AssembleError::DegradedAndUnclean { .. }), "{refused}");
+        let force = AssembleOptions { force: Force::UseTornParity, ..AssembleOptions::default() };
+        let forced = assemble(as_devices(&members[1..]), force).await.unwrap();
+        assert!(forced.warnings.contains(&Warning::Forced { lost: 1 }));
+        write(&forced.array, 0, &[1; 512]).await.unwrap();
+        assert_eq!(read(&forced.array, 0, 512).await.unwrap(), [1; 512]);
+    });
+    run(9, |runtime| async move {
+        let members = devices(3, 8, &runtime);
+        drop(new_array(&members, &options(Level::Raid1, 1)).await);
+        assert!(attempt(&members[1..]).await.is_ok(), "one copy is right by itself");
+    });
+}
+
+/// The power goes in the middle of many writes; afterwards no stripe's parity is torn.
+#[test]
+fn the_intent_bitmap_finds_every_torn_stripe() {
+    let mut resynchronised = 0;
+    for (seed, level, count, groups) in (0..30_u64).map(|seed| match seed % 3 {
+        0 => (seed, Level::Raid5, 4, 1),
+        1 => (seed, Level::Raid60, 8, 2),
+        _ => (seed, Level::Raid10, 4, 2),
+    }) {
+        let members = {
+            let executor = executor(seed);
+            let runtime = executor.runtime();
+            let members = devices(count, 16, &runtime);
+            let options = CreateOptions { intent: Intent::Bitmap, ..options(level, groups) };
+            let inner = members.clone();
+            let stopped = executor.block_on(async {
+                let array = Rc::new(new_array(&inner, &options).await);
+                for index in 0..80 {
+                    let (array, random) = (Rc::clone(&array), Random::new(seed * 1000 + index));
+                    runtime.spawn(async move {
+                        let start = random.below(array.geometry().size_bytes / 512 - 8) * 512;
+                        let data = Buffer::from_slice(&random.bytes(512 * 8));
+                        array.submit(Request::write(start, data)).await.unwrap();
+                    });
+                }
+                runtime.sleep(std::time::Duration::from_nanos(3000 + seed * 300)).await;
+            });
+            stopped.unwrap();
+            members
+        };
+        run(seed, |runtime| async move {
+            let copies: Vec<_> =
+                members.iter().enumerate().map(|(i, member)| member.copy(i, &runtime)).collect();
+            let assembled = start(&copies).await;
+            check_redundancy(assembled.array.layout(), &copies);
+            assert!(assembled.array.status().parity_initialised);
+            assembled.warnings.contains(&Warning::Resynchronised { regions: 1 })
+        })
+        .then(|| resynchronised += 1);
+    }
+    assert!(resynchronised > 10, "the cuts hit writes");
+}
+
+#[test]
+fn marks_are_cleared_when_idle_and_an_idle_degraded_array_may_start() {
+    run(10, |runtime| async move {
+        let members = devices(5, 8, &runtime);
+        let options = CreateOptions { intent: Intent::Bitmap, ..options(Level::Raid6, 1) };
+        let array = new_array(&members, &options).await;
+        for _ in 0..20 {
+            write(&array, 0, &[1; 512]).await.unwrap();
+        }
+        assert_eq!(array.status().counts.intent_pages, 1);
+        let marked = error(attempt_copies(&members[1..]).await);
+        assert!(matches!(marked, AssembleError::DegradedAndUnclean { .. }));
+        array.stop().await.unwrap();
+        assert_eq!(array.status().counts.intent_pages, 2);
+        let assembled = attempt(&members[1..]).await.unwrap();
+        assert_eq!(assembled.missing.len(), 1);
+        drop(assembled);
+        // Unclean, but nothing was being written.
+        assert!(attempt(&members[1..]).await.is_ok());
+    });
+}
+
+#[test]
+fn a_stop_waits_for_the_writes_in_flight_and_refuses_later_ones() {
+    run(14, |runtime| async move {
+        let members = devices(5, 8, &runtime);
+        let options = CreateOptions { intent: Intent::Bitmap, ..options(Level::Raid6, 1) };
+        let array = Rc::new(new_array(&members, &options).await);
+        let writer = Rc::clone(&array);
+        let task = runtime.spawn(async move { write(&writer, 512, &[4; 512]).await });
+        runtime.sleep(std::time::Duration::from_nanos(100)).await;
+        array.stop().await.unwrap();
+        let early = task.await.is_ok();
+        assert!(write(&array, 0, &[5; 512]).await.is_err());
+        check_redundancy(array.layout(), &members);
+        let again = attempt(&members).await.unwrap();
+        assert_eq!(again.warnings, []);
+        assert_eq!(read(&again.array, 512, 512).await.unwrap() == [4; 512], early);
+    });
+}
+
+/// A log above noted a write that the bitmap does not know, and the power went.
+#[test]
+fn writes_that_only_a_log_noted_leave_the_parity_in_doubt() {
+    run(12, |runtime| async move {
+        let members = devices(5, 8, &runtime);
+        let options = CreateOptions { intent: Intent::Bitmap, ..options(Level::Raid6, 1) };
+        let array = new_array(&members, &options).await;
+        let request = Request::write(0, Buffer::from_slice(&[1; 512]));
+        array.submit(request.with_flags(RequestFlags::LOGGED)).await.unwrap();
+        assert_eq!(array.status().counts.intent_pages, 0);
+        let refused = error(attempt_copies(&members[1..]).await);
+        assert!(matches!(refused, AssembleError::DegradedAndUnclean { .. }));
+        let distrusted = attempt_copies(&members).await.unwrap();
+        assert!(distrusted.warnings.contains(&Warning::ParityUntrusted));
+        array.stop().await.unwrap();
+        assert!(attempt_copies(&members[1..]).await.is_ok());
+    });
+}
+
+#[test]
+fn a_second_unclean_stop_does_not_forget_what_the_log_has_still_to_write() {
+    run(14, |runtime| async move {
+        let members = devices(5, 8, &runtime);
+        let options = CreateOptions { intent: Intent::Bitmap, ..options(Level::Raid6, 1) };
+        let array = new_array(&members, &options).await;
+        let request = Request::write(0, Buffer::from_slice(&[1; 512]));
+        array.submit(request.with_flags(RequestFlags::LOGGED)).await.unwrap();
+        drop(array);
+        let after_unclean_stop = AfterUncleanStop::LogRecomputes;
+        let options = AssembleOptions { after_unclean_stop, ..AssembleOptions::default() };
+        let reopened = assemble(as_devices(&members), options).await.unwrap();
+        drop(reopened);
+        let refused = error(attempt_copies(&members[1..]).await);
+        assert!(matches!(refused, AssembleError::DegradedAndUnclean { .. }));
+    });
+}
+
+#[test]
+fn the_owners_generation_is_on_every_member_when_it_was_raised() {
+    run(13, |runtime| async move {
+        let members = devices(4, 8, &runtime);
+        let array = new_array(&members, &options(Level::Raid5, 1)).await;
+        assert_eq!(array.owner_generation(), 0);
+        array.bump_owner_generation().await.unwrap();
+        for member in &members {
+            let Inspection::Member(found) = inspect(&**member).await.unwrap() else {
+                panic!("a member")
+            };
+            assert_eq!(found.array.owner_generation, 1);
+        }
+        array.stop().await.unwrap();
+        assert_eq!(start(&members).await.array.owner_generation(), 1);
+    });
+}
+
+async fn attempt_copies(members: &[Rc<TestDevice>]) -> Result<Assembled, AssembleError> {
+    let devices = members.iter().map(|member| {
+        let copy = RamDevice::with_geometry(member.name().clone(), member.geometry().clone());
+        copy.memory().copy_from_buffer(member.memory());
+        Rc::new(copy) as Rc<dyn BlockDevice>
+    });
+    assemble(devices.collect(), AssembleOptions::default()).await
+}
+
+/// RAID 6 of 5 with a strip of 4 KiB, as md lays it out: row 1 is `3 4 5 P Q`. Data strip 3 holds
+/// 0x01, 4 holds 0x80 and 5 holds 0x03 throughout, so that P is 0x82 and Q is 01 + 2 x 80 + 4 x 03,
+/// that is 01 ^ 1d ^ 0c = 10.
+#[test]
+fn a_small_raid6_is_byte_for_byte_that_of_md() {
+    run(11, |runtime| async move {
+        let members = devices(5, 8, &runtime);
+        let array = new_array(&members, &options(Level::Raid6, 1)).await;
+        for (strip, byte) in [(3, 0x01), (4, 0x80), (5, 0x03)] {
+            write(&array, strip * u64::from(STRIP), &[byte; STRIP as usize]).await.unwrap();
+        }
+        let row = |member: usize| members[member].data(u64::from(STRIP), STRIP as usize);
+        for (member, byte) in [0x01, 0x80, 0x03, 0x82, 0x10].into_iter().enumerate() {
+            assert_eq!(row(member), [byte; STRIP as usize], "member {member}");
+        }
+        assert_eq!(array.layout().place(3 * u64::from(STRIP)).stripe, Stripe(1));
+    });
+}

@@ -1,0 +1,140 @@
+//! The virtual-time runtime: block's executor above a clock that jumps.
+
+use crate::Random;
+use headpond_block::{Driver, Executor, Instant, Order, Runtime, Stalled, Wait};
+use std::cell::{Cell, RefCell};
+use std::future::Future;
+use std::io;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// What a simulated run knows of itself. Clones are the same.
+#[derive(Clone)]
+pub struct Sim {
+    seed: u64,
+    random: Rc<RefCell<Random>>,
+}
+
+impl Sim {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self { seed, random: Rc::new(RefCell::new(Random::new(seed))) }
+    }
+
+    pub fn seed(&self) -> u64 {
+        self.seed
+    }
+
+    /// A new generator; which one depends on the seed and on how many were taken before.
+    pub fn random(&self) -> Random {
+        self.random.borrow_mut().fork()
+    }
+}
+
+/// Runs `main` to its end in virtual time. Tasks that it leaves behind are dropped.
+///
+/// # Errors
+/// `Stalled` where every task waits and no timer is set: a deadlock.
+pub fn run<F: Future>(
+    seed: u64,
+    main: impl FnOnce(Runtime, Sim) -> F,
+) -> Result<F::Output, Stalled> {
+    let sim = Sim::new(seed);
+    let executor = executor(&sim);
+    executor.block_on(main(executor.runtime(), sim))
+}
+
+/// An executor in virtual time whose order of tasks is drawn from the simulation's seed.
+pub(crate) fn executor(sim: &Sim) -> Executor {
+    let order = Order::Seeded(sim.random().number());
+    Executor::new(Box::new(VirtualClock::default()), order)
+}
+
+/// A clock that stands still while anything can run, and else jumps to the next timer.
+#[derive(Default)]
+struct VirtualClock {
+    now: Cell<Instant>,
+    unparked: Arc<AtomicBool>,
+}
+
+impl Driver for VirtualClock {
+    fn now(&self) -> Instant {
+        self.now.get()
+    }
+
+    fn park(&self, wait: Wait) -> io::Result<()> {
+        let unparked = self.unparked.swap(false, Ordering::AcqRel);
+        match wait {
+            Wait::Poll => Ok(()),
+            _ if unparked => Ok(()),
+            Wait::Until(at) => {
+                self.now.set(self.now.get().max(at));
+                Ok(())
+            }
+            Wait::Forever => {
+                let deadlock = "every task waits and no timer is set";
+                Err(io::Error::new(io::ErrorKind::Deadlock, deadlock))
+            }
+        }
+    }
+
+    fn unparker(&self) -> Arc<dyn Fn() + Send + Sync> {
+        let unparked = Arc::clone(&self.unparked);
+        Arc::new(move || unparked.store(true, Ordering::Release))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use headpond_block::sync::Notify;
+    use std::time::Duration;
+
+    /// Some tasks that sleep and meet; the order in which they ran, and when.
+    fn trace(seed: u64) -> Vec<(u32, Instant)> {
+        run(seed, |runtime, sim| async move {
+            let trace = Rc::new(RefCell::new(Vec::new()));
+            let tasks: Vec<_> = (0..20)
+                .map(|task| {
+                    let (runtime, trace, mut random) =
+                        (runtime.clone(), trace.clone(), sim.random());
+                    runtime.clone().spawn(async move {
+                        for _ in 0..10 {
+                            trace.borrow_mut().push((task, runtime.now()));
+                            runtime.sleep(Duration::from_millis(random.below(3))).await;
+                        }
+                    })
+                })
+                .collect();
+            for task in tasks {
+                task.await;
+            }
+            trace.take()
+        })
+        .unwrap()
+    }
+
+    #[test]
+    fn one_seed_gives_one_order_and_another_seed_another() {
+        let first = trace(1);
+        assert_eq!(first.len(), 200);
+        assert_eq!(first, trace(1));
+        let tasks = |trace: &[(u32, Instant)]| trace.iter().map(|step| step.0).collect::<Vec<_>>();
+        assert_ne!(tasks(&first), tasks(&trace(2)));
+    }
+
+    #[test]
+    fn an_hour_passes_at_once() {
+        let slept = run(0, |runtime, _| async move {
+            runtime.sleep(Duration::from_secs(3600)).await;
+            runtime.now()
+        });
+        assert_eq!(slept.unwrap(), Instant::from_nanos(3_600_000_000_000));
+    }
+
+    #[test]
+    fn a_deadlock_is_reported() {
+        let stalled = run(0, |_, _| async { Notify::new().wait().await });
+        assert!(stalled.unwrap_err().to_string().contains("no timer is set"));
+    }
+}

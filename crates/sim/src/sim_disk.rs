@@ -1,0 +1,122 @@
+//! A medium attached to a run: operations take time, end out of order, and stop when the power
+//! does.
+
+use crate::medium::{Data, Medium};
+use crate::sparse::read_into;
+use crate::{Power, Random, Sim};
+use headpond_block::{
+    BlockDevice, DeviceName, Geometry, Outcome, Request, RequestKind, Runtime, Submission,
+};
+use std::cell::RefCell;
+use std::future::pending;
+use std::rc::Rc;
+use std::time::Duration;
+
+/// The times that operations take: drawn, so that they end out of order.
+#[derive(Clone, Copy, Debug)]
+pub struct OperationTime {
+    pub shortest: Duration,
+    pub longest: Duration,
+}
+
+impl OperationTime {
+    /// Between 10 µs and 1 ms.
+    pub const SOME: Self =
+        Self { shortest: Duration::from_micros(10), longest: Duration::from_millis(1) };
+}
+
+/// A disk of one run over a medium that outlives it.
+pub struct SimDisk {
+    medium: Rc<Medium>,
+    power: Power,
+    runtime: Runtime,
+    time: OperationTime,
+    random: RefCell<Random>,
+}
+
+impl SimDisk {
+    pub fn attach(
+        medium: Rc<Medium>,
+        power: &Power,
+        runtime: &Runtime,
+        sim: &Sim,
+        time: OperationTime,
+    ) -> Self {
+        let random = RefCell::new(sim.random());
+        Self { medium, power: power.clone(), runtime: runtime.clone(), time, random }
+    }
+
+    async fn read(&self, request: Request) -> Outcome {
+        self.take_time().await;
+        read_into(&self.medium.current(), request.range.start(), &request.buffers);
+        Ok(())
+    }
+
+    /// The caller's memory is read at once; what happens to it later is of no consequence.
+    fn write(&self, request: Request) -> Submission<'_> {
+        let begun = self.medium.begin_write(request.range, data(&request));
+        let is_fua = request.is_fua();
+        Submission::pending(async move {
+            self.take_time().await;
+            self.medium.complete_write(begun);
+            if is_fua {
+                self.medium.complete_fua(begun);
+            }
+            Ok(())
+        })
+    }
+
+    fn flush(&self) -> Submission<'_> {
+        let begun = self.medium.begin_flush();
+        Submission::pending(async move {
+            self.take_time().await;
+            self.medium.complete_flush(begun);
+            Ok(())
+        })
+    }
+
+    /// Waits as long as an operation takes; for ever where the power goes meanwhile.
+    async fn take_time(&self) {
+        let time = self.random.borrow_mut().between(self.time.shortest, self.time.longest);
+        self.runtime.sleep(time).await;
+        if !self.power.is_on() {
+            pending::<()>().await;
+        }
+    }
+}
+
+impl BlockDevice for SimDisk {
+    fn name(&self) -> &DeviceName {
+        self.medium.name()
+    }
+
+    fn geometry(&self) -> &Geometry {
+        self.medium.geometry()
+    }
+
+    fn submit(&self, request: Request) -> Submission<'_> {
+        if let Err(error) = request.check(self.name(), self.geometry()) {
+            return Submission::ready(Err(error));
+        }
+        if !self.power.begin_operation() {
+            return Submission::pending(pending());
+        }
+        match request.kind {
+            RequestKind::Read => Submission::pending(self.read(request)),
+            RequestKind::Flush => self.flush(),
+            RequestKind::Write | RequestKind::WriteZeroes | RequestKind::Discard => {
+                self.write(request)
+            }
+        }
+    }
+}
+
+fn data(request: &Request) -> Data {
+    match request.kind {
+        RequestKind::Write if request.buffers.iter().any(|part| part.is_payload_free()) => {
+            Data::Untold
+        }
+        RequestKind::Write => Data::Bytes(request.buffers.to_vec()),
+        _ => Data::Zeroes,
+    }
+}

@@ -1,0 +1,112 @@
+//! What can be wrong with a trace, and where.
+
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+
+use thiserror::Error;
+
+/// Why a trace could not be opened or read on. Every variant that concerns content says where it is
+/// and what was expected there.
+#[derive(Debug, Error)]
+pub enum TraceError {
+    #[error("cannot open trace {}: {source}", path.display())]
+    Open { path: PathBuf, source: io::Error },
+
+    #[error("{name}: reading failed at {at}: {source}")]
+    Read { name: String, at: Position, source: io::Error },
+
+    #[error("{name}: the trace is empty")]
+    Empty { name: String },
+
+    #[error(
+        "{name}: not a trace format known here; it starts with {found}. Known: blktrace v7 and v8 (per-CPU or \
+         merged), blkparse text, fio iolog v2 and v3, Headpond recording; each plain, gzip or zstd"
+    )]
+    Unrecognised { name: String, found: String },
+
+    #[error("{name}: {format} version {found} at {at} is not supported (supported: {supported})")]
+    UnsupportedVersion {
+        name: String,
+        format: &'static str,
+        at: Position,
+        found: u32,
+        supported: &'static str,
+    },
+
+    #[error("{name}: damaged {format} at {at}: expected {expected}, found {found}")]
+    Damaged {
+        name: String,
+        format: &'static str,
+        at: Position,
+        expected: &'static str,
+        found: String,
+    },
+
+    #[error(
+        "{name}: truncated {format}: {part} at {at} needs {needed_bytes} bytes, only {available_bytes} are left"
+    )]
+    Truncated {
+        name: String,
+        format: &'static str,
+        part: &'static str,
+        at: Position,
+        needed_bytes: u64,
+        available_bytes: u64,
+    },
+
+    #[error(
+        "{name}: recording was not finished: no end block at {at} ({records} records before it are good; read \
+         it leniently to use them)"
+    )]
+    Unfinished { name: String, at: Position, records: u64 },
+}
+
+impl TraceError {
+    /// True when skipping ahead in the same input may find more good records.
+    pub fn is_damage(&self) -> bool {
+        matches!(
+            self,
+            TraceError::Damaged { .. }
+                | TraceError::Truncated { .. }
+                | TraceError::Unfinished { .. }
+        )
+    }
+
+    /// Where in the input the problem lies, where one place can be named.
+    pub fn position(&self) -> Option<Position> {
+        match self {
+            TraceError::Open { .. } | TraceError::Empty { .. } => None,
+            TraceError::Unrecognised { .. } => Some(Position::Byte(0)),
+            TraceError::Read { at, .. }
+            | TraceError::UnsupportedVersion { at, .. }
+            | TraceError::Damaged { at, .. }
+            | TraceError::Truncated { at, .. }
+            | TraceError::Unfinished { at, .. } => Some(*at),
+        }
+    }
+}
+
+/// A place in an input: a byte of a binary format (after decompression), a line (from 1) of a text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Position {
+    Byte(u64),
+    Line(u64),
+}
+
+impl fmt::Display for Position {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Position::Byte(offset) => write!(f, "byte {offset}"),
+            Position::Line(number) => write!(f, "line {number}"),
+        }
+    }
+}
+
+/// Shows the first bytes of something unexpected, shortened and printable.
+pub(crate) fn preview(bytes: &[u8]) -> String {
+    const SHOWN_BYTES: usize = 48;
+    let shown = &bytes[..bytes.len().min(SHOWN_BYTES)];
+    let dots = if bytes.len() > SHOWN_BYTES { "..." } else { "" };
+    format!("\"{}{dots}\"", shown.escape_ascii())
+}

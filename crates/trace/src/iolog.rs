@@ -1,0 +1,289 @@
+//! fio's I/O log, versions 2 and 3.
+//!
+//! `fio version N iolog`, then one line each: `[time] file action [offset length]`. Version 3
+//! starts each line with a time in microseconds; version 2 has lines `[file] wait microseconds`
+//! between the requests instead.
+//!
+//! **Source**: fio HOWTO, "Trace file format v2", "v3".
+
+use crate::blkparse::{Fields, number};
+use crate::error::{Position, TraceError, preview};
+use crate::names::Names;
+use crate::reader::{Damage, RecordSource};
+use crate::record::{Op, TraceRecord};
+use crate::source::ByteSource;
+use crate::tally::Tally;
+
+pub(crate) const FORMAT: &str = "fio iolog";
+pub(crate) const HEAD: &[u8] = b"fio version ";
+const VERSIONS: &str = "2, 3";
+const EXPECTED_V2: &str =
+    "`file read|write|trim|sync|datasync offset length` or `wait microseconds`";
+const EXPECTED_V3: &str = "`microseconds file read|write|trim|sync|datasync offset length`";
+
+/// The version of a log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IologVersion {
+    V2,
+    V3,
+}
+
+/// A log, read as requests.
+pub(crate) struct Iolog {
+    source: ByteSource,
+    version: IologVersion,
+    damage: Damage,
+    names: Names,
+    tally: Tally,
+    waited_us: u64,
+    start_us: Option<u64>,
+}
+
+/// What a line of the log says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Line<'a> {
+    Request {
+        at_us: u64,
+        file: &'a [u8],
+        op: Op,
+        offset_bytes: u64,
+        length_bytes: u64,
+    },
+    Wait {
+        us: u64,
+    },
+    /// A file is added, opened or closed; an empty line.
+    Remark,
+    Damaged,
+}
+
+impl Iolog {
+    /// Reads the first line.
+    ///
+    /// # Errors
+    /// [`TraceError::UnsupportedVersion`], [`TraceError::Damaged`] for a first line that is none of
+    /// this format.
+    pub(crate) fn new(mut source: ByteSource, damage: Damage) -> Result<Self, TraceError> {
+        let head = source.line()?.unwrap_or_default();
+        let (found, shown) = (head_version(head), preview(head));
+        let name = source.name().to_owned();
+        let (format, at) = (FORMAT, Position::Line(1));
+        let version = match found {
+            Some(2) => IologVersion::V2,
+            Some(3) => IologVersion::V3,
+            Some(found) => {
+                let found = u32::try_from(found).unwrap_or(u32::MAX);
+                let supported = VERSIONS;
+                return Err(TraceError::UnsupportedVersion { name, format, at, found, supported });
+            }
+            None => {
+                let (expected, found) = ("`fio version N iolog`", shown);
+                return Err(TraceError::Damaged { name, format, at, expected, found });
+            }
+        };
+        let (names, tally) = (Names::default(), Tally::default());
+        Ok(Self { source, version, damage, names, tally, waited_us: 0, start_us: None })
+    }
+
+    fn next_line(&mut self) -> Result<Option<Next>, TraceError> {
+        let line = match self.source.line() {
+            Err(error) if error.is_damage() && self.damage == Damage::Skip => {
+                self.tally.damaged += 1;
+                return Ok(Some(Next::Nothing));
+            }
+            other => other?,
+        };
+        let Some(line) = line else {
+            return Ok(None);
+        };
+        self.tally.events += 1;
+        let next = match parse_line(line, self.version) {
+            Line::Remark => Next::Nothing,
+            Line::Wait { us } => {
+                self.waited_us = self.waited_us.saturating_add(us);
+                Next::Nothing
+            }
+            Line::Request { at_us, file, op, offset_bytes, length_bytes } => {
+                let device = self.names.device_index(&String::from_utf8_lossy(file));
+                let at_us = if self.version == IologVersion::V3 { at_us } else { self.waited_us };
+                let start_us = *self.start_us.get_or_insert(at_us);
+                let at_ns = at_us.saturating_sub(start_us).saturating_mul(1000);
+                let mut record = TraceRecord::new(at_ns, op, offset_bytes, length_bytes);
+                record.device = device;
+                Next::Record(record)
+            }
+            Line::Damaged if self.damage == Damage::Skip => {
+                self.tally.damaged += 1;
+                self.tally.skipped_bytes += line.len() as u64 + 1;
+                Next::Nothing
+            }
+            Line::Damaged => {
+                let found = preview(line);
+                return Err(self.damaged(found));
+            }
+        };
+        Ok(Some(next))
+    }
+
+    fn damaged(&self, found: String) -> TraceError {
+        TraceError::Damaged {
+            name: self.source.name().to_owned(),
+            format: FORMAT,
+            at: Position::Line(self.source.line_number()),
+            expected: if self.version == IologVersion::V3 { EXPECTED_V3 } else { EXPECTED_V2 },
+            found,
+        }
+    }
+}
+
+enum Next {
+    Record(TraceRecord),
+    Nothing,
+}
+
+impl RecordSource for Iolog {
+    fn next_record(&mut self) -> Result<Option<TraceRecord>, TraceError> {
+        loop {
+            match self.next_line()? {
+                Some(Next::Record(record)) => return Ok(Some(record)),
+                Some(Next::Nothing) => {}
+                None => return Ok(None),
+            }
+        }
+    }
+
+    fn names(&self) -> &Names {
+        &self.names
+    }
+
+    fn tally(&self) -> Tally {
+        self.tally
+    }
+}
+
+fn head_version(line: &[u8]) -> Option<u64> {
+    let rest = line.strip_prefix(HEAD)?;
+    number(rest.strip_suffix(b" iolog")?)
+}
+
+/// Parses one line after the first.
+pub fn parse_line(line: &[u8], version: IologVersion) -> Line<'_> {
+    let mut fields = Fields { rest: line };
+    let mut words: [&[u8]; 5] = [b""; 5];
+    let mut count = 0;
+    for field in fields.by_ref().take(5) {
+        words[count] = field;
+        count += 1;
+    }
+    if fields.next().is_some() {
+        return Line::Damaged;
+    }
+    let words = &words[..count];
+    match version {
+        IologVersion::V2 => parse_action(0, words),
+        IologVersion::V3 => match words.split_first() {
+            None => Line::Remark,
+            Some((time, rest)) => {
+                number(time).map_or(Line::Damaged, |at_us| parse_action(at_us, rest))
+            }
+        },
+    }
+}
+
+fn parse_action<'a>(at_us: u64, words: &[&'a [u8]]) -> Line<'a> {
+    match *words {
+        [] => Line::Remark,
+        [b"wait", us] | [_, b"wait", us] | [_, b"wait", us, _] => {
+            number(us).map_or(Line::Damaged, |us| Line::Wait { us })
+        }
+        [_, b"add" | b"open" | b"close"] => Line::Remark,
+        [file, b"sync" | b"datasync" | b"syncfs"] => flush(at_us, file),
+        [file, b"sync" | b"datasync" | b"syncfs" | b"sync_file_range", _, _] => flush(at_us, file),
+        [file, action, offset, length] => {
+            request(at_us, file, action, offset, length).unwrap_or(Line::Damaged)
+        }
+        _ => Line::Damaged,
+    }
+}
+
+fn flush(at_us: u64, file: &[u8]) -> Line<'_> {
+    Line::Request { at_us, file, op: Op::Flush, offset_bytes: 0, length_bytes: 0 }
+}
+
+fn request<'a>(
+    at_us: u64,
+    file: &'a [u8],
+    action: &[u8],
+    offset: &[u8],
+    length: &[u8],
+) -> Option<Line<'a>> {
+    let op = match action {
+        b"read" => Op::Read,
+        b"write" => Op::Write,
+        b"trim" => Op::Discard,
+        _ => return None,
+    };
+    let (offset_bytes, length_bytes) = (number(offset)?, number(length)?);
+    offset_bytes.checked_add(length_bytes)?;
+    Some(Line::Request { at_us, file, op, offset_bytes, length_bytes })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Cursor;
+
+    fn log(text: &str, damage: Damage) -> Result<Iolog, TraceError> {
+        let input = Box::new(Cursor::new(text.as_bytes().to_vec()));
+        Iolog::new(ByteSource::new("test", input)?, damage)
+    }
+
+    fn records(log: &mut Iolog) -> Result<Vec<TraceRecord>, TraceError> {
+        std::iter::from_fn(|| log.next_record().transpose()).collect()
+    }
+
+    #[test]
+    fn version_3_has_times_in_microseconds() {
+        let text = "fio version 3 iolog\n20 /dev/a add\n30 /dev/a open\n30 /dev/a write 4096 512\n\
+                    45 /dev/b read 0 4096\n50 /dev/a sync 0 0\n60 /dev/a close\n";
+        let mut log = log(text, Damage::Fail).unwrap();
+        let records = records(&mut log).unwrap();
+        let times: Vec<_> = records.iter().map(|record| record.issued_ns).collect();
+        assert_eq!(times, [0, 15_000, 20_000]);
+        assert_eq!((records[1].op, records[1].device), (Op::Read, 1));
+        assert_eq!(records[2].op, Op::Flush);
+        assert_eq!(log.names().device(0), Some("/dev/a"));
+    }
+
+    #[test]
+    fn version_2_adds_up_its_waits() {
+        let text = "fio version 2 iolog\n/f add\n/f open\n/f write 0 4096\nwait 250\n\
+                    /f trim 4096 4096\n/f wait 100 0\n/f datasync\n/f close\n";
+        let records = records(&mut log(text, Damage::Fail).unwrap()).unwrap();
+        let times: Vec<_> = records.iter().map(|record| record.issued_ns).collect();
+        assert_eq!(times, [0, 250_000, 350_000]);
+        assert_eq!(records[1].op, Op::Discard);
+    }
+
+    #[test]
+    fn damaged_line_is_located_or_skipped() {
+        let text = "fio version 3 iolog\n1 /f read 0 4096\n2 /f read x 4096\n3 /f read 0 4096\n";
+        let error = records(&mut log(text, Damage::Fail).unwrap()).unwrap_err();
+        assert_eq!(error.position(), Some(Position::Line(3)));
+        let mut lenient = log(text, Damage::Skip).unwrap();
+        assert_eq!(records(&mut lenient).unwrap().len(), 2);
+        assert_eq!(lenient.tally().damaged, 1);
+    }
+
+    #[test]
+    fn unknown_version_is_named() {
+        let error = log("fio version 9 iolog\n", Damage::Fail).err().unwrap();
+        assert!(matches!(error, TraceError::UnsupportedVersion { found: 9, .. }), "{error}");
+    }
+
+    #[test]
+    fn range_that_wraps_is_damage() {
+        let line = b"1 /f write 18446744073709551615 4096";
+        assert_eq!(parse_line(line, IologVersion::V3), Line::Damaged);
+    }
+}

@@ -1,0 +1,43 @@
+//! Block traces: one record type, readers of the common formats, a compact format of our own, and
+//! live capture.
+//!
+//! 1. [`TraceReader::open`] recognises a format by its content and yields [`TraceRecord`]s in order
+//!    of issue.
+//! 2. [`TraceStats`] sums them up; the `advise` crate draws a signature from them.
+//! 3. [`RecordingWriter`] writes records; [`CaptureDevice`] makes them of live requests.
+//!
+//! **Invariants**: readers stream in bounded memory; bytes of a trace are never believed, a damaged
+//! one is an error that says where.
+//!
+//! **Not here**: what a workload means (`advise`).
+
+mod blkparse;
+mod blktrace;
+mod capture;
+mod error;
+mod event;
+mod iolog;
+mod names;
+mod order;
+mod pair;
+mod reader;
+mod record;
+mod recording;
+mod source;
+mod stats;
+mod tally;
+
+pub use blkparse::{Line as BlkparseLine, parse_line as parse_blkparse_line};
+pub use blktrace::decode_header as decode_blktrace_header;
+pub use blktrace::{Decoded as BlktraceDecoded, Header as BlktraceHeader};
+pub use capture::{CaptureDevice, CaptureSummary, Drain, Recorder, capture};
+pub use error::{Position, TraceError};
+pub use event::{Action, BlockEvent, Category};
+pub use iolog::{IologVersion, Line as IologLine, parse_line as parse_iolog_line};
+pub use names::Names;
+pub use reader::{Damage, ReadOptions, TraceFormat, TraceReader};
+pub use record::{Op, RecordFlags, TraceRecord};
+pub use recording::{BlockError, BlockKind, RecordingWriter, decode_block};
+pub use source::ByteSource;
+pub use stats::{OpStats, StatsBuilder, TraceStats};
+pub use tally::Tally;

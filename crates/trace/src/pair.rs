@@ -1,0 +1,327 @@
+//! Pairs the kernel's events into requests: queued, dispatched, completed, whatever was merged or
+//! split between.
+//!
+//! A queued request waits here until the bytes it asks for have completed, in one piece or in
+//! several, alone or inside a merged neighbour. Requests leave in the order in which they were
+//! queued.
+//!
+//! **Invariants**: at most `OUTSTANDING_MAX` requests wait; beyond that the oldest leaves without a
+//! completion, counted. `index` holds exactly the waiting requests that are not done and have a
+//! length.
+//!
+//! **Not here**: the forms in which events are written.
+
+use std::collections::{BTreeSet, VecDeque};
+
+use crate::event::{Action, BlockEvent, SECTOR_BYTES};
+use crate::names::Names;
+use crate::record::{Op, RecordFlags, TraceRecord};
+use crate::tally::Tally;
+
+/// How many requests may wait for their completion, or behind one that does.
+const OUTSTANDING_MAX: usize = 65_536;
+
+/// Requests on their way.
+pub(crate) struct Pairer {
+    queue: VecDeque<Outstanding>,
+    /// Number of the request at the front of `queue`; numbers rise by one.
+    first_id: u64,
+    /// (device, offset, number) of what is not done.
+    index: BTreeSet<(u16, u64, u64)>,
+    /// Flushes that are not done, oldest first.
+    flushes: VecDeque<u64>,
+    /// Longest request seen per operation: how far before a range its requests may start.
+    longest_bytes: [u64; Op::ALL.len()],
+    matches: Vec<u64>,
+    remapped: Option<(u32, u64)>,
+    device: Option<(u32, u16)>,
+    start_ns: Option<u64>,
+}
+
+struct Outstanding {
+    record: TraceRecord,
+    remaining_bytes: u64,
+    done: bool,
+}
+
+impl Pairer {
+    pub(crate) fn new() -> Self {
+        Self {
+            queue: VecDeque::new(),
+            first_id: 0,
+            index: BTreeSet::new(),
+            flushes: VecDeque::new(),
+            longest_bytes: [0; Op::ALL.len()],
+            matches: Vec::new(),
+            remapped: None,
+            device: None,
+            start_ns: None,
+        }
+    }
+
+    /// Takes one event in.
+    pub(crate) fn take(&mut self, event: &BlockEvent, names: &mut Names, tally: &mut Tally) {
+        if event.action == Action::Other {
+            return;
+        }
+        let Some(op) = event.op() else {
+            tally.other_commands += u64::from(event.action == Action::Queue);
+            return;
+        };
+        if event.end_bytes().is_none() {
+            tally.impossible_ranges += 1;
+            return;
+        }
+        let start_ns = *self.start_ns.get_or_insert(event.time_ns);
+        let at_ns = event.time_ns.saturating_sub(start_ns);
+        let device = self.device_index(event.device, names);
+        match event.action {
+            Action::Queue => self.queued(event, op, device, at_ns, names),
+            Action::Issue => self.dispatched(event, op, device, at_ns, names, tally),
+            Action::Complete => self.completed(event, op, device, at_ns, tally),
+            Action::Remap => {
+                tally.remaps += 1;
+                self.remapped = Some((event.device, event.sector));
+            }
+            Action::BackMerge | Action::FrontMerge => {
+                tally.merges += 1;
+                self.mark(event, op, device, RecordFlags::MERGED);
+            }
+            Action::Split => {
+                tally.splits += 1;
+                self.mark(event, op, device, RecordFlags::SPLIT);
+            }
+            Action::Requeue => {
+                tally.requeues += 1;
+                self.requeued(event, op, device);
+            }
+            Action::Abort => self.aborted(event, op, device, tally),
+            Action::Other => {}
+        }
+    }
+
+    /// The oldest request, once it is done or too many wait behind it.
+    pub(crate) fn ready(&mut self, tally: &mut Tally) -> Option<TraceRecord> {
+        let front = self.queue.front()?;
+        if front.done || self.queue.len() > OUTSTANDING_MAX { self.leave(tally) } else { None }
+    }
+
+    /// The oldest request, done or not: for the end of the trace.
+    pub(crate) fn leave(&mut self, tally: &mut Tally) -> Option<TraceRecord> {
+        let front = self.queue.pop_front()?;
+        let id = self.first_id;
+        self.first_id += 1;
+        if !front.done {
+            tally.incomplete += 1;
+            self.forget(id, &front.record);
+        }
+        Some(front.record)
+    }
+
+    fn queued(&mut self, event: &BlockEvent, op: Op, device: u16, at_ns: u64, names: &Names) {
+        let mut record = self.admit(event, op, device, at_ns, names);
+        if self.remapped.take() == Some((event.device, event.sector)) {
+            record.flags |= RecordFlags::REMAPPED;
+        }
+        self.enter(record);
+    }
+
+    fn dispatched(
+        &mut self,
+        event: &BlockEvent,
+        op: Op,
+        device: u16,
+        at_ns: u64,
+        names: &Names,
+        tally: &mut Tally,
+    ) {
+        if op == Op::Flush {
+            return self.flush_dispatched(device, at_ns);
+        }
+        self.find(event, op, device);
+        if self.matches.is_empty() {
+            tally.dispatched_unqueued += 1;
+            let mut record = self.admit(event, op, device, at_ns, names);
+            record.dispatched_ns = Some(at_ns);
+            return self.enter(record);
+        }
+        for position in 0..self.matches.len() {
+            let id = self.matches[position];
+            self.waiting(id).record.dispatched_ns.get_or_insert(at_ns);
+        }
+    }
+
+    fn completed(
+        &mut self,
+        event: &BlockEvent,
+        op: Op,
+        device: u16,
+        at_ns: u64,
+        tally: &mut Tally,
+    ) {
+        if op == Op::Flush {
+            return self.flush_completed(event, device, at_ns);
+        }
+        self.find(event, op, device);
+        tally.unmatched_completions += u64::from(self.matches.is_empty());
+        let range_end = event.sector * SECTOR_BYTES + u64::from(event.bytes);
+        let mut cursor = event.sector * SECTOR_BYTES;
+        for position in 0..self.matches.len() {
+            let id = self.matches[position];
+            let waiting = self.waiting(id);
+            let from = waiting.record.offset_bytes.max(event.sector * SECTOR_BYTES);
+            if from < cursor {
+                continue;
+            }
+            let to = waiting.record.end_bytes().min(range_end);
+            cursor = to;
+            waiting.remaining_bytes = waiting.remaining_bytes.saturating_sub(to - from);
+            waiting.record.flags |= event.outcome();
+            if waiting.remaining_bytes == 0 {
+                self.finish(id, at_ns);
+            }
+        }
+    }
+
+    fn flush_dispatched(&mut self, device: u16, at_ns: u64) {
+        for position in 0..self.flushes.len() {
+            let waiting = self.waiting(self.flushes[position]);
+            if waiting.record.device == device {
+                waiting.record.dispatched_ns.get_or_insert(at_ns);
+            }
+        }
+    }
+
+    /// The kernel lets several flushes share one; each then tells its own end, oldest first.
+    fn flush_completed(&mut self, event: &BlockEvent, device: u16, at_ns: u64) {
+        let ours = |id: &u64| self.queue[(id - self.first_id) as usize].record.device == device;
+        let Some(position) = self.flushes.iter().position(ours) else {
+            return;
+        };
+        let id = self.flushes[position];
+        self.waiting(id).record.flags |= event.outcome();
+        self.finish(id, at_ns);
+    }
+
+    fn mark(&mut self, event: &BlockEvent, op: Op, device: u16, flag: RecordFlags) {
+        self.find(event, op, device);
+        for position in 0..self.matches.len() {
+            let id = self.matches[position];
+            let waiting = self.waiting(id);
+            if waiting.record.offset_bytes == event.sector * SECTOR_BYTES {
+                waiting.record.flags |= flag;
+            }
+        }
+    }
+
+    fn requeued(&mut self, event: &BlockEvent, op: Op, device: u16) {
+        self.find(event, op, device);
+        for position in 0..self.matches.len() {
+            let id = self.matches[position];
+            let record = &mut self.waiting(id).record;
+            record.dispatched_ns = None;
+            record.flags |= RecordFlags::REQUEUED;
+        }
+    }
+
+    fn aborted(&mut self, event: &BlockEvent, op: Op, device: u16, tally: &mut Tally) {
+        tally.aborts += 1;
+        self.find(event, op, device);
+        for position in 0..self.matches.len() {
+            let id = self.matches[position];
+            let waiting = self.waiting(id);
+            waiting.record.flags |= RecordFlags::FAILED;
+            waiting.done = true;
+            let record = waiting.record;
+            self.forget(id, &record);
+        }
+    }
+
+    fn admit(
+        &mut self,
+        event: &BlockEvent,
+        op: Op,
+        device: u16,
+        at_ns: u64,
+        names: &Names,
+    ) -> TraceRecord {
+        let is_flush = op == Op::Flush;
+        TraceRecord {
+            issued_ns: at_ns,
+            offset_bytes: if is_flush { 0 } else { event.sector * SECTOR_BYTES },
+            length_bytes: u64::from(event.bytes),
+            dispatched_ns: None,
+            completed_ns: None,
+            process: names.issuer(event.pid),
+            device,
+            queue: u16::try_from(event.cpu).unwrap_or(u16::MAX),
+            op,
+            flags: event.flags(),
+        }
+    }
+
+    fn enter(&mut self, record: TraceRecord) {
+        let id = self.first_id + self.queue.len() as u64;
+        if record.op == Op::Flush {
+            self.flushes.push_back(id);
+        } else {
+            self.index.insert((record.device, record.offset_bytes, id));
+            let longest = &mut self.longest_bytes[record.op.index()];
+            *longest = (*longest).max(record.length_bytes);
+        }
+        let remaining_bytes = record.length_bytes;
+        self.queue.push_back(Outstanding { record, remaining_bytes, done: false });
+    }
+
+    /// Fills `matches` with the waiting requests of this kind that the event's range touches, by
+    /// offset and age.
+    fn find(&mut self, event: &BlockEvent, op: Op, device: u16) {
+        self.matches.clear();
+        let start = event.sector * SECTOR_BYTES;
+        let end = start + u64::from(event.bytes);
+        let lowest = start.saturating_sub(self.longest_bytes[op.index()]);
+        let range = (device, lowest, 0)..(device, end.max(start + 1), 0);
+        for &(_, _, id) in self.index.range(range) {
+            let record = &self.queue[(id - self.first_id) as usize].record;
+            if record.op == op && record.end_bytes() > start {
+                self.matches.push(id);
+            }
+        }
+    }
+
+    fn finish(&mut self, id: u64, at_ns: u64) {
+        let waiting = self.waiting(id);
+        waiting.done = true;
+        waiting.record.completed_ns = Some(at_ns.max(waiting.record.issued_ns));
+        let record = waiting.record;
+        self.forget(id, &record);
+    }
+
+    fn forget(&mut self, id: u64, record: &TraceRecord) {
+        if record.op == Op::Flush {
+            self.flushes.retain(|&flush| flush != id);
+        } else {
+            let known = self.index.remove(&(record.device, record.offset_bytes, id));
+            assert!(known, "a waiting request is in the index");
+        }
+    }
+
+    fn waiting(&mut self, id: u64) -> &mut Outstanding {
+        &mut self.queue[(id - self.first_id) as usize]
+    }
+
+    fn device_index(&mut self, device: u32, names: &mut Names) -> u16 {
+        if let Some((known, index)) = self.device
+            && known == device
+        {
+            return index;
+        }
+        let index = names.device_index(&format!("{},{}", device >> 20, device & 0xf_ffff));
+        self.device = Some((device, index));
+        index
+    }
+}
+
+#[cfg(test)]
+#[path = "pair_tests.rs"]
+mod tests;

@@ -1,0 +1,201 @@
+//! Reads a recording block by block.
+
+use super::decode::{BlockError, BlockKind, decode_block};
+use super::{
+    BLOCK_HEADER_BYTES, BLOCK_MAGIC, FORMAT, HEADER_BYTES, MAGIC, PAYLOAD_BYTES_MAX, VERSION,
+    crc32c,
+};
+use crate::error::{Position, TraceError, preview};
+use crate::names::Names;
+use crate::reader::{Damage, RecordSource};
+use crate::record::TraceRecord;
+use crate::source::ByteSource;
+use crate::tally::Tally;
+
+/// A recording, read as requests. One block is in memory at a time.
+pub(crate) struct RecordingStream {
+    source: ByteSource,
+    damage: Damage,
+    names: Names,
+    tally: Tally,
+    block: Vec<TraceRecord>,
+    next: usize,
+    ended: bool,
+}
+
+impl RecordingStream {
+    /// Checks the file's header.
+    pub(crate) fn new(mut source: ByteSource, damage: Damage) -> Result<Self, TraceError> {
+        check_header(&mut source)?;
+        source.consume(HEADER_BYTES);
+        Ok(Self {
+            source,
+            damage,
+            names: Names::default(),
+            tally: Tally::default(),
+            block: Vec::new(),
+            next: 0,
+            ended: false,
+        })
+    }
+
+    /// Reads blocks until one brings records or the recording ends.
+    fn fill(&mut self) -> Result<(), TraceError> {
+        self.block.clear();
+        self.next = 0;
+        while self.block.is_empty() && !self.ended {
+            let bytes = self.source.require(BLOCK_HEADER_BYTES + PAYLOAD_BYTES_MAX)?;
+            if bytes.is_empty() {
+                self.ended = true;
+                return self.unfinished();
+            }
+            match decode_block(bytes, &mut self.block, &mut self.names) {
+                Ok((kind, length)) => {
+                    self.take_block(kind)?;
+                    self.source.consume(length);
+                    if matches!(kind, BlockKind::End { .. }) {
+                        self.check_nothing_follows()?;
+                    }
+                }
+                Err(error) => self.fail_or_skip(error)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn take_block(&mut self, kind: BlockKind) -> Result<(), TraceError> {
+        self.tally.events += self.block.len() as u64;
+        if let BlockKind::End { records } = kind {
+            self.ended = true;
+            if records != self.tally.events && self.damage == Damage::Fail {
+                let found = format!("{} records before it", self.tally.events);
+                return Err(self.damaged("the end of as many records as it counts", found));
+            }
+        }
+        Ok(())
+    }
+
+    fn check_nothing_follows(&mut self) -> Result<(), TraceError> {
+        let rest = self.source.require(1)?;
+        if rest.is_empty() || self.damage == Damage::Skip {
+            return Ok(());
+        }
+        let found = preview(&rest[..rest.len().min(8)]);
+        Err(self.damaged("nothing behind the end block", found))
+    }
+
+    fn unfinished(&mut self) -> Result<(), TraceError> {
+        if self.damage == Damage::Skip {
+            self.tally.damaged += 1;
+            return Ok(());
+        }
+        Err(TraceError::Unfinished {
+            name: self.source.name().to_owned(),
+            at: self.at(),
+            records: self.tally.events,
+        })
+    }
+
+    fn fail_or_skip(&mut self, error: BlockError) -> Result<(), TraceError> {
+        if self.damage == Damage::Fail {
+            return Err(match error {
+                BlockError::Short { needed_bytes } => TraceError::Truncated {
+                    name: self.source.name().to_owned(),
+                    format: FORMAT,
+                    part: "the block",
+                    at: self.at(),
+                    needed_bytes: needed_bytes as u64,
+                    available_bytes: self.source.buffered().len() as u64,
+                },
+                other => self.damaged("a sound block", other.to_string()),
+            });
+        }
+        self.tally.damaged += 1;
+        self.skip_to_next_block()
+    }
+
+    fn skip_to_next_block(&mut self) -> Result<(), TraceError> {
+        let mut skipped = 1;
+        self.source.consume(1);
+        loop {
+            let bytes = self.source.require(BLOCK_MAGIC.len())?;
+            let found = memchr::memmem::find(bytes, BLOCK_MAGIC);
+            let at_end = bytes.len() < BLOCK_MAGIC.len();
+            let passed = match found {
+                Some(at) => at,
+                None if at_end => bytes.len(),
+                None => bytes.len() + 1 - BLOCK_MAGIC.len(),
+            };
+            skipped += passed;
+            self.source.consume(passed);
+            if found.is_some() || at_end {
+                break;
+            }
+        }
+        self.tally.skipped_bytes += skipped as u64;
+        Ok(())
+    }
+
+    fn at(&self) -> Position {
+        Position::Byte(self.source.offset())
+    }
+
+    fn damaged(&self, expected: &'static str, found: String) -> TraceError {
+        let name = self.source.name().to_owned();
+        TraceError::Damaged { name, format: FORMAT, at: self.at(), expected, found }
+    }
+}
+
+fn check_header(source: &mut ByteSource) -> Result<(), TraceError> {
+    let name = source.name().to_owned();
+    let at = Position::Byte(0);
+    let bytes = source.require(HEADER_BYTES)?;
+    let available_bytes = bytes.len() as u64;
+    let Some(header) = bytes.first_chunk::<HEADER_BYTES>() else {
+        return Err(TraceError::Truncated {
+            name,
+            format: FORMAT,
+            part: "the header",
+            at,
+            needed_bytes: HEADER_BYTES as u64,
+            available_bytes,
+        });
+    };
+    let crc = u32::from_le_bytes([header[28], header[29], header[30], header[31]]);
+    if &header[..8] != MAGIC || crc != crc32c(&[&header[..28]]) {
+        let (expected, found) = ("a header with a sound checksum", preview(header));
+        return Err(TraceError::Damaged { name, format: FORMAT, at, expected, found });
+    }
+    let version = u16::from_le_bytes([header[8], header[9]]);
+    let features = u16::from_le_bytes([header[10], header[11]]);
+    if version != VERSION || features != 0 {
+        let found = u32::from(version) | (u32::from(features) << 16);
+        return Err(TraceError::UnsupportedVersion {
+            name,
+            format: FORMAT,
+            at,
+            found,
+            supported: "1, without features",
+        });
+    }
+    Ok(())
+}
+
+impl RecordSource for RecordingStream {
+    fn next_record(&mut self) -> Result<Option<TraceRecord>, TraceError> {
+        if self.next == self.block.len() {
+            self.fill()?;
+        }
+        let record = self.block.get(self.next).copied();
+        self.next += usize::from(record.is_some());
+        Ok(record)
+    }
+
+    fn names(&self) -> &Names {
+        &self.names
+    }
+
+    fn tally(&self) -> Tally {
+        self.tally
+    }
+}

@@ -1,0 +1,43 @@
+//! The real clock and the real wait, below block's executor.
+
+use crate::Ring;
+use headpond_block::{Driver, Instant, Wait};
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Waits in a ring for completions and for the executor's timers.
+pub struct RingDriver {
+    ring: Ring,
+    start: std::time::Instant,
+}
+
+impl RingDriver {
+    /// The clock starts at zero now.
+    pub fn new(ring: Ring) -> Self {
+        Self { ring, start: std::time::Instant::now() }
+    }
+
+    fn elapsed(&self) -> Duration {
+        self.start.elapsed()
+    }
+}
+
+impl Driver for RingDriver {
+    fn now(&self) -> Instant {
+        Instant::START + self.elapsed()
+    }
+
+    fn park(&self, wait: Wait) -> io::Result<()> {
+        self.ring.park(match wait {
+            Wait::Poll => Some(Duration::ZERO),
+            Wait::Until(at) => Some(at - self.now()),
+            Wait::Forever => None,
+        })
+    }
+
+    fn unparker(&self) -> Arc<dyn Fn() + Send + Sync> {
+        let unparker = self.ring.unparker();
+        Arc::new(move || unparker.unpark())
+    }
+}

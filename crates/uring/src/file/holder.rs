@@ -1,0 +1,80 @@
+//! Who it is that keeps us out of a file or block device.
+
+use crate::safety::{self, Hazard};
+use std::fmt;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+/// The situation of whoever uses a file that we want for ourselves.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Holder {
+    /// A process with a lock on the file.
+    Process { id: u32, name: String },
+    /// A mount, an array, swap.
+    Kernel(Vec<Hazard>),
+    /// Somebody who cannot be seen from here.
+    Unknown,
+}
+
+impl fmt::Display for Holder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Process { id, name } => {
+                write!(f, "process {id} ({name}) has it open for itself: stop that first")
+            }
+            Self::Kernel(hazards) => {
+                let hazards: Vec<_> = hazards.iter().map(Hazard::to_string).collect();
+                f.write_str(&hazards.join("; "))
+            }
+            Self::Unknown => f.write_str("another program has it open for itself: stop that first"),
+        }
+    }
+}
+
+/// Looks for the process that has locked a file.
+pub(super) fn of_lock(path: &Path) -> Holder {
+    let locks = fs::read_to_string("/proc/locks").unwrap_or_default();
+    let inode = path.metadata().map(|metadata| metadata.ino());
+    match inode.ok().and_then(|inode| locking_process(&locks, inode)) {
+        Some(id) => {
+            let name = fs::read_to_string(format!("/proc/{id}/comm")).unwrap_or_default();
+            Holder::Process { id, name: name.trim_end().to_owned() }
+        }
+        None => Holder::Unknown,
+    }
+}
+
+/// Looks for what holds a block device.
+pub(super) fn of_block(path: &Path) -> Holder {
+    let Ok(facts) = safety::inspect(path) else { return Holder::Unknown };
+    let is_use = |hazard: &Hazard| !matches!(hazard, Hazard::Contents(_) | Hazard::Claimed);
+    let uses: Vec<_> = facts.hazards().into_iter().filter(is_use).collect();
+    if uses.is_empty() { Holder::Unknown } else { Holder::Kernel(uses) }
+}
+
+/// `1: FLOCK  ADVISORY  WRITE 1234 fe:00:131 0 EOF`. The device is left out of the comparison: on
+/// some file systems it differs from the one stat tells.
+fn locking_process(locks: &str, inode: u64) -> Option<u32> {
+    locks.lines().find_map(|line| {
+        let fields: Vec<&str> = line.split_whitespace().collect();
+        let [_, "FLOCK", _, _, process, place, ..] = fields[..] else { return None };
+        let is_ours = place.rsplit(':').next()?.parse() == Ok(inode);
+        is_ours.then(|| process.parse().ok())?
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn holder_of_a_lock_is_read_from_the_kernels_list() {
+        let locks = "1: POSIX  ADVISORY  WRITE 77 fe:00:131 0 EOF\n\
+                     2: FLOCK  ADVISORY  WRITE 1234 fe:00:131 0 EOF\n\
+                     2: -> FLOCK  ADVISORY  WRITE 9 fe:00:131 0 EOF\n";
+        assert_eq!(locking_process(locks, 131), Some(1234));
+        assert_eq!(locking_process(locks, 31), None);
+        assert_eq!(locking_process("", 131), None);
+    }
+}

@@ -1,0 +1,130 @@
+//! A regular file or block device as a `BlockDevice`.
+//!
+//! Lifecycle: 1. [`FileDevice::open`] opens, locks, creates and examines, waiting for the kernel
+//! in the ordinary way; 2. each request becomes one operation of the ring, submitted as it is made,
+//! except where memory must be copied or the kernel moved only a part; 3. the last handle closes
+//! the file when its operations have been answered, and with it gives up the lock.
+//!
+//! **Invariants**
+//! - FLUSH is fdatasync, FUA is RWF_DSYNC; neither is answered before the kernel has answered.
+//! - The kernel sees only memory that is aligned as it asks; other memory is copied.
+//! - A part of a block is never written: such requests are misaligned.
+//!
+//! **Not here**: deadlines (the caller's), refusals of devices that hold data ([`crate::safety`]).
+
+mod answers;
+mod holder;
+mod open;
+mod options;
+mod properties;
+mod space;
+mod transfer;
+
+pub use holder::Holder;
+pub use open::OpenError;
+pub use options::{Access, Allocation, Caching, FileOptions, Ownership};
+pub use properties::FileProperties;
+
+use crate::Ring;
+use crate::ring::{Direction, Handle};
+use headpond_block::{
+    BlockDevice, ByteRange, DeviceError, DeviceName, Geometry, Outcome, Request, RequestKind,
+    Submission,
+};
+use std::cell::Cell;
+use std::future::Future;
+use std::rc::Rc;
+
+/// A file or block device on one thread's ring.
+pub struct FileDevice {
+    name: DeviceName,
+    geometry: Geometry,
+    properties: FileProperties,
+    ring: Ring,
+    handle: Rc<Handle>,
+    bounced: Cell<u64>,
+}
+
+impl FileDevice {
+    /// Opens a file as the options say.
+    ///
+    /// # Errors
+    /// See [`OpenError`].
+    pub fn open(ring: &Ring, options: &FileOptions) -> Result<Self, OpenError> {
+        let mut opened = open::open(options)?;
+        let (geometry, properties) = properties::examine(options, &mut opened)?;
+        Ok(Self {
+            name: DeviceName::new(options.path.display().to_string()),
+            geometry,
+            properties,
+            ring: ring.clone(),
+            handle: ring.register(opened.file.into()),
+            bounced: Cell::new(0),
+        })
+    }
+
+    pub fn properties(&self) -> &FileProperties {
+        &self.properties
+    }
+
+    /// How many requests were copied through aligned memory.
+    pub fn bounced(&self) -> u64 {
+        self.bounced.get()
+    }
+
+    fn check(&self, request: &Request) -> Outcome {
+        if request.is_mutation() && self.properties.is_read_only {
+            return Err(DeviceError::ReadOnly { device: self.name.clone() });
+        }
+        request.check(&self.name, &self.geometry)
+    }
+
+    fn move_data(&self, direction: Direction, request: Request) -> Submission<'_> {
+        if self.takes(&request.buffers) {
+            Submission::pending(self.transfer(direction, request.range, request.buffers))
+        } else {
+            Submission::pending(self.bounce(direction, request.range, request.buffers))
+        }
+    }
+
+    fn flush(&self) -> impl Future<Output = Outcome> + use<'_> {
+        let completion = self.ring.sync_data(&self.handle);
+        async move {
+            let answer = completion.await.count();
+            answer.map(drop).map_err(|errno| self.error("flush", ByteRange::EMPTY, errno))
+        }
+    }
+}
+
+impl BlockDevice for FileDevice {
+    fn name(&self) -> &DeviceName {
+        &self.name
+    }
+
+    fn geometry(&self) -> &Geometry {
+        &self.geometry
+    }
+
+    fn submit(&self, request: Request) -> Submission<'_> {
+        if let Err(error) = self.check(&request) {
+            return Submission::ready(Err(error));
+        }
+        let (range, flags) = (request.range, request.flags);
+        if range.is_empty() && request.kind != RequestKind::Flush {
+            return Submission::ready(Ok(()));
+        }
+        match request.kind {
+            RequestKind::Read => self.move_data(Direction::Read, request),
+            RequestKind::Write => {
+                let flags = if request.is_fua() { libc::RWF_DSYNC } else { 0 };
+                self.move_data(Direction::Write { flags }, request)
+            }
+            RequestKind::Flush => Submission::pending(self.flush()),
+            RequestKind::Discard => Submission::pending(self.discard(range, flags)),
+            RequestKind::WriteZeroes => Submission::pending(self.write_zeroes(range, flags)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

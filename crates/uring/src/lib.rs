@@ -1,0 +1,31 @@
+//! The real runtime: one io_uring per thread; files, block devices, sockets and timers.
+//!
+//! [`run`] gives a thread a [`Ring`] below block's executor. [`FileDevice`] makes a regular file or
+//! a block device a `BlockDevice`; [`SocketStream`] and [`SocketListener`] are `Stream` and
+//! `Listener` over Unix and TCP sockets. [`safety`] tells what a path would lose if it were taken.
+//!
+//! **Invariants**
+//! - Memory that the kernel reads or writes is owned by the operation until the kernel has
+//!   answered, whoever stopped waiting meanwhile.
+//! - FLUSH is fdatasync and FUA is RWF_DSYNC: an acknowledgement means what the kernel means by it.
+//! - Everything of a ring stays on the ring's thread.
+//!
+//! **Not here**: drive models and virtual time (`headpond-sim`), protocols, any policy.
+
+mod driver;
+mod error;
+mod file;
+mod ring;
+mod run;
+pub mod safety;
+mod socket;
+
+pub use driver::RingDriver;
+pub use error::{RingError, RunError};
+pub use file::{
+    Access, Allocation, Caching, FileDevice, FileOptions, FileProperties, Holder, OpenError,
+    Ownership,
+};
+pub use ring::{Level, Ring, RingConfig, RingCounters};
+pub use run::{RunConfig, run, run_with_pool};
+pub use socket::{SocketListener, SocketStream};

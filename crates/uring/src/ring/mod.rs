@@ -1,0 +1,373 @@
+//! One io_uring, for one thread.
+//!
+//! Lifecycle: 1. [`Ring::new`] sets it up and registers the pool's memory; 2. operations are queued
+//! as they come and submitted together, when the executor parks or the queue is full; 3. answers
+//! are collected in `park` and wake their waiters; 4. with the last handle the ring cancels what is
+//! still in flight, waits for the kernel to let go of all memory, and closes.
+//!
+//! **Invariants**
+//! - No reference into the ring or its tables is held while foreign code runs (wakers, drops).
+//! - Memory named in an operation outlives the kernel's use of it (see [`operations`]).
+//!
+//! **Not here**: what the operations mean for a device or a stream.
+
+mod arenas;
+mod entries;
+mod files;
+mod handle;
+mod operations;
+mod setup;
+mod unpark;
+
+pub use setup::Level;
+
+pub(crate) use entries::{Direction, PART_COUNT_MAX, TRANSFER_BYTES_MAX};
+pub(crate) use handle::Handle;
+pub(crate) use operations::Answer;
+pub(crate) use unpark::Unparker;
+
+use crate::error::RingError;
+use arenas::Arenas;
+use files::FileTable;
+use headpond_block::BufferPool;
+use io_uring::{IoUring, opcode, squeue, types};
+use operations::{Keep, Operations};
+use std::cell::{Cell, RefCell};
+use std::future::Future;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+/// Sizes of a ring.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RingConfig {
+    /// Operations that are submitted at once; a power of two. More may be in flight.
+    pub entries: u32,
+    /// Places in the table of registered files; further files work, a little slower.
+    pub files: u32,
+}
+
+impl Default for RingConfig {
+    fn default() -> Self {
+        Self { entries: 256, files: 1024 }
+    }
+}
+
+/// What a ring has done so far, and what the kernel granted it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RingCounters {
+    pub level: Level,
+    /// Whether the pool's memory is registered.
+    pub has_fixed_buffers: bool,
+    /// Whether the kernel refused to register the pool's memory, usually for RLIMIT_MEMLOCK.
+    pub fixed_buffers_refused: bool,
+    /// Files used by their descriptors because the table was full or refused.
+    pub files_refused: u64,
+    pub operations: u64,
+    /// System calls made to submit and wait.
+    pub enters: u64,
+    /// Times the completion queue overflowed into kernel memory.
+    pub overflows: u64,
+}
+
+/// A handle to the thread's ring.
+#[derive(Clone)]
+pub struct Ring {
+    core: Rc<Core>,
+}
+
+struct Core {
+    uring: RefCell<IoUring>,
+    operations: Operations,
+    files: FileTable,
+    arenas: Arenas,
+    pool: BufferPool,
+    unparker: Arc<Unparker>,
+    /// Whether a read of the unparker's event is in flight.
+    is_listening: Cell<bool>,
+    collected: RefCell<Vec<(u64, Answer)>>,
+    /// Number of answers collected so far.
+    answers: Cell<u64>,
+    counters: Cell<RingCounters>,
+}
+
+/// User data of the read that waits for other threads, and of cancellations.
+const UNPARK: u64 = u64::MAX;
+const CANCEL: u64 = u64::MAX - 1;
+
+/// How long a ring waits at most while other threads cannot reach it.
+const DEAF_PATIENCE: Duration = Duration::from_millis(1);
+
+/// How long a ring that closes waits for the kernel before it gives memory up for lost.
+const CLOSE_PATIENCE: Duration = Duration::from_secs(10);
+
+impl Ring {
+    /// Sets up a ring for this thread, and registers the memory of `pool` with it.
+    ///
+    /// # Errors
+    /// See [`RingError`]; each names the way out.
+    pub fn new(config: &RingConfig, pool: &BufferPool) -> Result<Self, RingError> {
+        let (uring, level) = setup::build(config)?;
+        let files = FileTable::register(&uring.submitter(), config.files);
+        let arenas = Arenas::register(&uring.submitter(), pool);
+        let core = Core {
+            uring: RefCell::new(uring),
+            operations: Operations::with_capacity(config.entries as usize),
+            files,
+            arenas,
+            pool: pool.clone(),
+            unparker: Arc::new(Unparker::new()?),
+            is_listening: Cell::new(false),
+            collected: RefCell::default(),
+            answers: Cell::new(0),
+            counters: Cell::new(RingCounters { level, ..RingCounters::default() }),
+        };
+        Ok(Self { core: Rc::new(core) })
+    }
+
+    /// The pool whose memory is registered.
+    pub fn pool(&self) -> &BufferPool {
+        &self.core.pool
+    }
+
+    pub fn counters(&self) -> RingCounters {
+        RingCounters {
+            has_fixed_buffers: self.core.arenas.is_registered(),
+            fixed_buffers_refused: self.core.arenas.is_refused,
+            files_refused: self.core.files.refusals(),
+            ..self.core.counters.get()
+        }
+    }
+
+    pub(crate) fn register(&self, fd: OwnedFd) -> Rc<Handle> {
+        Handle::registered(fd, &self.core)
+    }
+
+    pub(crate) fn unparker(&self) -> Arc<Unparker> {
+        Arc::clone(&self.core.unparker)
+    }
+
+    /// Submits what is queued, waits for a completion as long as `patience` says (`None`: for
+    /// ever), and wakes the waiters of all that is done.
+    ///
+    /// # Errors
+    /// Where the kernel refuses for a reason that waiting does not cure.
+    pub(crate) fn park(&self, patience: Option<Duration>) -> io::Result<()> {
+        let core = &self.core;
+        let before = core.answers.get();
+        let patience = if core.listen() { patience } else { Some(DEAF_PATIENCE) };
+        core.collect();
+        // Answers that came in while the queue was full have made tasks ready as well.
+        if core.answers.get() != before || patience == Some(Duration::ZERO) {
+            core.enter_without_waiting()?;
+        } else {
+            core.enter_and_wait(patience)?;
+        }
+        core.collect();
+        Ok(())
+    }
+
+    /// Queues an operation.
+    ///
+    /// # Safety
+    /// All memory that `entry` points to is owned by `keep`, at addresses that do not change when
+    /// `keep` moves.
+    unsafe fn start(&self, entry: squeue::Entry, keep: Keep) -> Completion {
+        let flags = keep.handle.flags();
+        let key = self.core.operations.insert(keep);
+        let entry = entry.flags(flags).user_data(key as u64);
+        // SAFETY: the keep lives in the operations until the kernel has answered.
+        if let Err(error) = unsafe { self.core.push(&entry) } {
+            let result = -error.raw_os_error().unwrap_or(libc::EIO);
+            self.core.operations.complete(key, Answer { result, flags: 0 });
+        }
+        Completion { core: Rc::clone(&self.core), key: Some(key) }
+    }
+}
+
+impl Core {
+    /// Queues an entry; submits first where the queue is full.
+    ///
+    /// # Safety
+    /// What the entry points to stays in place until the kernel has answered.
+    unsafe fn push(&self, entry: &squeue::Entry) -> io::Result<()> {
+        self.count(|counters| counters.operations += 1);
+        loop {
+            // SAFETY: passed on to the caller.
+            if unsafe { self.uring.borrow_mut().submission().push(entry) }.is_ok() {
+                return Ok(());
+            }
+            let before = self.queued();
+            self.enter_without_waiting()?;
+            self.collect();
+            if self.queued() >= before {
+                // The kernel took nothing though it was asked: it lacks memory.
+                return Err(io::Error::from_raw_os_error(libc::EAGAIN));
+            }
+        }
+    }
+
+    /// Number of entries that are queued and not submitted.
+    fn queued(&self) -> usize {
+        self.uring.borrow_mut().submission().len()
+    }
+
+    /// Submits what is queued and lets the kernel finish what it has put off for us.
+    fn enter_without_waiting(&self) -> io::Result<()> {
+        let mut uring = self.uring.borrow_mut();
+        let submission = uring.submission();
+        let queued = submission.len();
+        let has_work = submission.taskrun() || submission.cq_overflow();
+        drop(submission);
+        if queued == 0 && !has_work {
+            return Ok(());
+        }
+        self.count(|counters| counters.enters += 1);
+        const GETEVENTS: u32 = 1;
+        let queued = u32::try_from(queued).expect("a queue of 32-bit size");
+        // SAFETY: entries were pushed under `push`'s contract; there is no argument.
+        let entered =
+            unsafe { uring.submitter().enter::<libc::sigset_t>(queued, 0, GETEVENTS, None) };
+        forgive(entered.map(drop))
+    }
+
+    fn enter_and_wait(&self, patience: Option<Duration>) -> io::Result<()> {
+        self.count(|counters| counters.enters += 1);
+        let uring = self.uring.borrow();
+        let entered = match patience {
+            None => uring.submitter().submit_and_wait(1),
+            Some(patience) => {
+                let timespec = types::Timespec::from(patience);
+                let arguments = types::SubmitArgs::new().timespec(&timespec);
+                uring.submitter().submit_with_args(1, &arguments)
+            }
+        };
+        forgive(entered.map(drop))
+    }
+
+    /// Takes all completions and wakes their waiters.
+    fn collect(&self) {
+        let mut collected = self.collected.take();
+        {
+            let mut uring = self.uring.borrow_mut();
+            if uring.submission().cq_overflow() {
+                self.count(|counters| counters.overflows += 1);
+            }
+            let answer = |entry: io_uring::cqueue::Entry| {
+                let answer = Answer { result: entry.result(), flags: entry.flags() };
+                (entry.user_data(), answer)
+            };
+            collected.extend(uring.completion().map(answer));
+        }
+        self.answers.set(self.answers.get() + collected.len() as u64);
+        for (user_data, answer) in collected.drain(..) {
+            match user_data {
+                UNPARK => self.is_listening.set(false),
+                CANCEL => {}
+                key => self.operations.complete(key as usize, answer),
+            }
+        }
+        *self.collected.borrow_mut() = collected;
+    }
+
+    /// Sees to it that another thread can end our wait; false where the kernel lacks memory for
+    /// that.
+    fn listen(&self) -> bool {
+        if self.is_listening.get() {
+            return true;
+        }
+        let entry = self.unparker.read_entry().user_data(UNPARK);
+        // SAFETY: the core keeps the unparker, and so the memory it reads into, until the kernel
+        // has let go of it (`close`).
+        let is_pushed = unsafe { self.push(&entry) }.is_ok();
+        self.is_listening.set(is_pushed);
+        is_pushed
+    }
+
+    /// Cancels all operations and waits for the kernel's answers; what it does not answer is
+    /// leaked.
+    fn close(&self) {
+        let deadline = Instant::now() + CLOSE_PATIENCE;
+        let mut open = self.open();
+        for user_data in &open {
+            let entry = opcode::AsyncCancel::new(*user_data).build().user_data(CANCEL);
+            // SAFETY: a cancellation points to no memory.
+            let _ = unsafe { self.push(&entry) };
+        }
+        while !open.is_empty() {
+            let patience = deadline.saturating_duration_since(Instant::now());
+            if patience.is_zero() || self.enter_and_wait(Some(patience)).is_err() {
+                self.operations.leak();
+                // The event's memory as well.
+                std::mem::forget(Arc::clone(&self.unparker));
+                return;
+            }
+            self.collect();
+            open = self.open();
+        }
+    }
+
+    /// User data of all that the kernel has not answered.
+    fn open(&self) -> Vec<u64> {
+        let operations = self.operations.in_flight().into_iter().map(|key| key as u64);
+        operations.chain(self.is_listening.get().then_some(UNPARK)).collect()
+    }
+
+    fn count(&self, change: impl FnOnce(&mut RingCounters)) {
+        let mut counters = self.counters.get();
+        change(&mut counters);
+        self.counters.set(counters);
+    }
+}
+
+impl Drop for Core {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+/// Takes for success what only means "not now": the next `park` goes on from there.
+fn forgive(entered: io::Result<()>) -> io::Result<()> {
+    const NOT_NOW: [i32; 4] = [libc::ETIME, libc::EINTR, libc::EBUSY, libc::EAGAIN];
+    match entered {
+        Err(error) if error.raw_os_error().is_some_and(|errno| NOT_NOW.contains(&errno)) => Ok(()),
+        other => other,
+    }
+}
+
+/// Waits for the kernel's answer to one operation. Dropping it lets the operation run on.
+#[must_use = "an operation's answer is needed to know what it did"]
+pub(crate) struct Completion {
+    core: Rc<Core>,
+    key: Option<usize>,
+}
+
+impl Future for Completion {
+    type Output = Answer;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Answer> {
+        let key = self.key.expect("polled after completion");
+        match self.core.operations.poll(key, context.waker()) {
+            Some((answer, _keep)) => {
+                self.key = None;
+                Poll::Ready(answer)
+            }
+            None => Poll::Pending,
+        }
+    }
+}
+
+impl Drop for Completion {
+    fn drop(&mut self) {
+        if let Some(key) = self.key {
+            self.core.operations.abandon(key);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

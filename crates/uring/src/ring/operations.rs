@@ -1,0 +1,231 @@
+//! The operations that the kernel works on, and what they keep alive.
+//!
+//! Lifecycle of one: 1. *waiting*, from submission; 2. *done*, once its answer is collected, until
+//! its [`Completion`](super::Completion) is polled; or 2. *abandoned*, where the completion is
+//! dropped first: then the entry lives on until the kernel has answered.
+//!
+//! **Invariants**
+//! - Whatever the kernel may read or write for an operation is owned by its [`Keep`], and a keep is
+//!   dropped only after the kernel's answer.
+//! - A slot is used again only when both the kernel and the waiter are through with it.
+
+use super::handle::Handle;
+use headpond_block::Buffers;
+use slab::Slab;
+use std::cell::RefCell;
+use std::os::fd::{FromRawFd, OwnedFd};
+use std::rc::Rc;
+use std::task::Waker;
+
+/// What must stay in place until the kernel has answered.
+pub(crate) struct Keep {
+    pub handle: Rc<Handle>,
+    pub buffers: Buffers,
+    /// What a vectored operation points to; empty for one contiguous buffer.
+    pub vectors: Vec<libc::iovec>,
+    /// What a message operation points to.
+    pub header: Option<Box<libc::msghdr>>,
+    /// Whether the answer is a descriptor, to be closed where nobody waits for it any more.
+    pub answers_descriptor: bool,
+}
+
+impl Keep {
+    pub fn new(handle: &Rc<Handle>, buffers: Buffers) -> Self {
+        let (vectors, header) = (Vec::new(), None);
+        let handle = Rc::clone(handle);
+        Self { handle, buffers, vectors, header, answers_descriptor: false }
+    }
+}
+
+/// The kernel's answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Answer {
+    /// A count of bytes or the like; below zero an errno, negated.
+    pub result: i32,
+    /// `IORING_CQE_F_*`.
+    pub flags: u32,
+}
+
+impl Answer {
+    /// The count, or the errno.
+    pub fn count(self) -> Result<usize, i32> {
+        usize::try_from(self.result).map_err(|_| -self.result)
+    }
+}
+
+enum State {
+    Waiting(Option<Waker>),
+    Done(Answer),
+    Abandoned,
+}
+
+struct Operation {
+    keep: Keep,
+    state: State,
+}
+
+impl Operation {
+    /// Ends an operation whose answer nobody wants.
+    fn discard(self, answer: Answer) {
+        if self.keep.answers_descriptor && answer.result >= 0 {
+            // SAFETY: the kernel made this descriptor for us, and nobody else has learnt of it.
+            drop(unsafe { OwnedFd::from_raw_fd(answer.result) });
+        }
+    }
+}
+
+#[derive(Default)]
+pub(super) struct Operations {
+    slots: RefCell<Slab<Operation>>,
+}
+
+impl Operations {
+    pub fn with_capacity(count: usize) -> Self {
+        Self { slots: RefCell::new(Slab::with_capacity(count)) }
+    }
+
+    /// Notes a new operation; the key goes to the kernel as its user data.
+    pub fn insert(&self, keep: Keep) -> usize {
+        self.slots.borrow_mut().insert(Operation { keep, state: State::Waiting(None) })
+    }
+
+    /// Takes the kernel's answer, and wakes the waiter.
+    pub fn complete(&self, key: usize, answer: Answer) {
+        let mut slots = self.slots.borrow_mut();
+        let operation = slots.get_mut(key).expect("answer to an operation in flight");
+        match std::mem::replace(&mut operation.state, State::Done(answer)) {
+            State::Waiting(waker) => {
+                drop(slots);
+                if let Some(waker) = waker {
+                    waker.wake();
+                }
+            }
+            State::Abandoned => {
+                let operation = slots.remove(key);
+                // Let go of the slots first: memory that belongs to others may do anything on drop.
+                drop(slots);
+                operation.discard(answer);
+            }
+            State::Done(_) => panic!("the kernel answered twice"),
+        }
+    }
+
+    /// The answer, where it is there; otherwise `waker` is woken when it comes.
+    pub fn poll(&self, key: usize, waker: &Waker) -> Option<(Answer, Keep)> {
+        let mut slots = self.slots.borrow_mut();
+        let operation = slots.get_mut(key).expect("operation polled after its answer");
+        match &mut operation.state {
+            State::Done(answer) => {
+                let answer = *answer;
+                Some((answer, slots.remove(key).keep))
+            }
+            State::Waiting(Some(old)) if old.will_wake(waker) => None,
+            State::Waiting(slot) => {
+                *slot = Some(waker.clone());
+                None
+            }
+            State::Abandoned => panic!("operation polled after it was abandoned"),
+        }
+    }
+
+    /// The waiter is gone.
+    pub fn abandon(&self, key: usize) {
+        let mut slots = self.slots.borrow_mut();
+        let operation = slots.get_mut(key).expect("operation abandoned after its answer");
+        match operation.state {
+            State::Done(answer) => {
+                let operation = slots.remove(key);
+                drop(slots);
+                operation.discard(answer);
+            }
+            _ => operation.state = State::Abandoned,
+        }
+    }
+
+    /// Keys of the operations that the kernel has not answered.
+    pub fn in_flight(&self) -> Vec<usize> {
+        let slots = self.slots.borrow();
+        let is_open =
+            |(_, operation): &(usize, &Operation)| !matches!(operation.state, State::Done(_));
+        slots.iter().filter(is_open).map(|(key, _)| key).collect()
+    }
+
+    /// Gives up the memory of operations that the kernel never answered: it may still write there.
+    pub fn leak(&self) {
+        std::mem::forget(self.slots.take());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use headpond_block::Buffer;
+    use std::ptr::NonNull;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    /// A keep whose memory tells when it is let go.
+    fn keep() -> (Keep, Arc<AtomicBool>) {
+        struct Owner(Arc<AtomicBool>, #[expect(dead_code, reason = "the memory")] Box<[u8; 4]>);
+        impl Drop for Owner {
+            fn drop(&mut self) {
+                self.0.store(true, Ordering::Relaxed);
+            }
+        }
+        let gone = Arc::new(AtomicBool::new(false));
+        let mut memory = Box::new([0; 4]);
+        let start = NonNull::new(memory.as_mut_ptr()).unwrap();
+        let owner = Box::new(Owner(Arc::clone(&gone), memory));
+        // SAFETY: the owner keeps the boxed array, which nobody else refers to.
+        let buffer = unsafe { Buffer::foreign(start, 4, owner) };
+        let file = tempfile::tempfile().unwrap();
+        (Keep::new(&Handle::unregistered(file.into()), buffer.into()), gone)
+    }
+
+    const ANSWER: Answer = Answer { result: 7, flags: 0 };
+
+    #[test]
+    fn abandoned_operation_keeps_its_memory_until_the_kernel_answers() {
+        let operations = Operations::default();
+        let (keep, gone) = keep();
+        let key = operations.insert(keep);
+        operations.abandon(key);
+        assert!(!gone.load(Ordering::Relaxed));
+        assert_eq!(operations.in_flight(), [key]);
+        operations.complete(key, ANSWER);
+        assert!(gone.load(Ordering::Relaxed));
+        assert!(operations.in_flight().is_empty());
+    }
+
+    #[test]
+    fn answered_operation_that_nobody_polls_is_freed_when_abandoned() {
+        let operations = Operations::default();
+        let (keep, gone) = keep();
+        let key = operations.insert(keep);
+        operations.complete(key, ANSWER);
+        assert!(!gone.load(Ordering::Relaxed));
+        operations.abandon(key);
+        assert!(gone.load(Ordering::Relaxed));
+    }
+
+    #[test]
+    fn slot_is_not_reused_before_its_answer_is_taken() {
+        let operations = Operations::default();
+        let first = operations.insert(keep().0);
+        operations.complete(first, ANSWER);
+        let second = operations.insert(keep().0);
+        assert_ne!(first, second);
+        let (answer, _keep) = operations.poll(first, Waker::noop()).expect("answered");
+        assert_eq!(answer, ANSWER);
+        assert_eq!(operations.insert(keep().0), first);
+    }
+
+    #[test]
+    #[should_panic(expected = "answered twice")]
+    fn second_answer_is_a_defect() {
+        let operations = Operations::default();
+        let key = operations.insert(keep().0);
+        operations.complete(key, ANSWER);
+        operations.complete(key, ANSWER);
+    }
+}

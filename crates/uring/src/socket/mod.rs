@@ -1,0 +1,127 @@
+//! Unix and TCP sockets as block's streams.
+//!
+//! **Invariants**
+//! - A stream that is dropped is shut down, so that what still waits on it ends and its memory
+//!   comes back.
+//! - A write is one message to the kernel for up to [`PART_COUNT_MAX`] parts.
+//!
+//! **Not here**: TLS, protocols, limits on connections.
+
+mod connect;
+mod listener;
+
+pub use listener::SocketListener;
+
+use crate::Ring;
+use crate::ring::{Handle, PART_COUNT_MAX, TRANSFER_BYTES_MAX};
+use headpond_block::{Buffer, Buffers, LocalFuture, Stream};
+use smallvec::SmallVec;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::rc::Rc;
+
+/// One end of a connection.
+pub struct SocketStream {
+    ring: Ring,
+    handle: Rc<Handle>,
+    peer: String,
+}
+
+impl SocketStream {
+    /// Takes over a connected socket, from socketpair(2) or a parent process.
+    pub fn from_connected(ring: &Ring, socket: OwnedFd, peer: impl Into<String>) -> Self {
+        let handle = ring.register(socket);
+        Self { ring: ring.clone(), handle, peer: peer.into() }
+    }
+
+    async fn receive(&self, buffer: Buffer) -> io::Result<usize> {
+        assert!(!buffer.is_empty() && !buffer.is_payload_free(), "memory to read into");
+        loop {
+            match self.ring.receive(&self.handle, buffer.clone()).await.count() {
+                Err(libc::EINTR | libc::EAGAIN) => {}
+                other => return other.map_err(io::Error::from_raw_os_error),
+            }
+        }
+    }
+
+    /// Sends at once what the socket takes, and the rest through the ring.
+    ///
+    /// A system call of its own for each message sounds wasteful and is not: it costs less than an
+    /// operation of the ring (measured with 4 KiB replies on one CPU, client included: 4.2 instead
+    /// of 4.7 us each at depth 4, 11.2 instead of 11.6 at depth 1), and the peer starts earlier.
+    async fn send(&self, buffers: Buffers) -> io::Result<()> {
+        assert!(buffers.iter().all(|part| !part.is_payload_free()), "memory to send from");
+        let len = buffers.len_bytes();
+        let mut done = if len == 0 { 0 } else { self.send_now(&message(&buffers, 0))? };
+        while done < len {
+            let rest = message(&buffers, done);
+            match self.ring.send(&self.handle, rest).await.count() {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(count) => done += count,
+                Err(libc::EINTR | libc::EAGAIN) => {}
+                Err(errno) => return Err(io::Error::from_raw_os_error(errno)),
+            }
+        }
+        Ok(())
+    }
+
+    /// How many bytes the socket took without waiting.
+    fn send_now(&self, buffers: &Buffers) -> io::Result<usize> {
+        const FLAGS: i32 = libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT;
+        let vector =
+            |part: &Buffer| libc::iovec { iov_base: part.as_ptr().cast(), iov_len: part.len() };
+        let mut vectors: SmallVec<[libc::iovec; 8]> = buffers.iter().map(vector).collect();
+        // SAFETY: a message header of zeros is valid: no name, no control data.
+        let mut header: libc::msghdr = unsafe { std::mem::zeroed() };
+        header.msg_iov = vectors.as_mut_ptr();
+        header.msg_iovlen = vectors.len() as _;
+        // SAFETY: the header and all it points to outlive the call.
+        let sent = unsafe { libc::sendmsg(self.handle.as_fd().as_raw_fd(), &header, FLAGS) };
+        match usize::try_from(sent) {
+            Ok(sent) => Ok(sent),
+            Err(_) => match io::Error::last_os_error() {
+                error if error.kind() == io::ErrorKind::WouldBlock => Ok(0),
+                error if error.kind() == io::ErrorKind::Interrupted => Ok(0),
+                error => Err(error),
+            },
+        }
+    }
+}
+
+/// What is sent next: everything from `done` on, as far as one message takes it.
+fn message(buffers: &Buffers, done: usize) -> Buffers {
+    if done == 0 && buffers.count() <= PART_COUNT_MAX && buffers.len_bytes() <= TRANSFER_BYTES_MAX {
+        return buffers.clone();
+    }
+    let end = buffers.len_bytes().min(done + TRANSFER_BYTES_MAX);
+    let rest = buffers.slice(done..end);
+    rest.iter().take(PART_COUNT_MAX).cloned().collect()
+}
+
+impl Stream for SocketStream {
+    fn read(&self, buffer: Buffer) -> LocalFuture<'_, io::Result<usize>> {
+        Box::pin(self.receive(buffer))
+    }
+
+    fn write_all(&self, buffers: Buffers) -> LocalFuture<'_, io::Result<()>> {
+        Box::pin(self.send(buffers))
+    }
+
+    fn shutdown(&self) {
+        // A connection that the other end has closed has nothing left to shut down.
+        let _ = rustix::net::shutdown(&*self.handle, rustix::net::Shutdown::Both);
+    }
+
+    fn peer(&self) -> String {
+        self.peer.clone()
+    }
+}
+
+impl Drop for SocketStream {
+    fn drop(&mut self) {
+        self.shutdown();
+    }
+}
+
+#[cfg(test)]
+mod tests;

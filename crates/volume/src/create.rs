@@ -1,0 +1,157 @@
+//! Making and removing volumes.
+
+use crate::description::Description;
+use crate::open::Devices;
+use crate::volume::Volume;
+use headpond_block::{BlockDevice, DeviceError, DeviceName};
+use headpond_cache::CreateOptions as CacheOptions;
+use headpond_raid::{Contents, Inspection, Intent, Occupied};
+use uuid::Uuid;
+
+/// How a volume is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CreateOptions {
+    pub contents: Contents,
+    pub intent: Intent,
+    pub occupied: Occupied,
+}
+
+/// Why there is no new volume. Refusals change nothing.
+#[derive(Debug, thiserror::Error)]
+pub enum CreateError {
+    #[error(transparent)]
+    Array(#[from] headpond_raid::CreateError),
+    #[error(transparent)]
+    Cache(#[from] headpond_cache::CreateError),
+    #[error(
+        "{device}: is the cache of volume {volume}; destroy that volume first, or overwrite it by force"
+    )]
+    CacheInUse { device: DeviceName, volume: uuid::Uuid },
+    #[error(
+        "{device}: is a member of array `{array}`; destroy that first, or overwrite it by force"
+    )]
+    CacheIsMember { device: DeviceName, array: String },
+    #[error(transparent)]
+    Device(#[from] DeviceError),
+}
+
+/// Why a volume could not be removed; it may be half removed.
+#[derive(Debug, thiserror::Error)]
+pub enum DestroyError {
+    #[error(transparent)]
+    Device(#[from] DeviceError),
+}
+
+impl CreateError {
+    /// Whether it was refused because data could be lost.
+    pub fn is_refusal(&self) -> bool {
+        use headpond_raid::CreateError as Array;
+        matches!(
+            self,
+            Self::CacheInUse { .. }
+                | Self::CacheIsMember { .. }
+                | Self::Array(Array::Member { .. } | Array::Foreign { .. })
+        )
+    }
+}
+
+impl Volume {
+    /// Writes the superblocks of a new volume. Cut anywhere, there is no volume or the whole one.
+    ///
+    /// # Errors
+    /// Refusals before anything is written; later those of the devices.
+    pub async fn create(
+        description: &Description,
+        devices: &Devices,
+        options: &CreateOptions,
+    ) -> Result<(), CreateError> {
+        let array = array_options(description, options);
+        let record = headpond_raid::create::plan(&devices.members, &array)?;
+        if let (Some(cache), Occupied::Refuse) = (&devices.cache, options.occupied) {
+            refuse_occupied(&**cache).await?;
+        }
+        headpond_raid::create(&devices.members, &array).await?;
+        if let Some(cache) = &devices.cache {
+            let core_bytes =
+                record.layout().map_err(headpond_raid::CreateError::from)?.array_bytes();
+            headpond_cache::create(&**cache, &cache_options(description, core_bytes, 0)).await?;
+        }
+        Ok(())
+    }
+
+    /// Erases the superblocks of the volume; devices that do not belong to it are left alone. Tells
+    /// how many were erased.
+    ///
+    /// # Errors
+    /// Those of the devices.
+    pub async fn destroy(
+        description: &Description,
+        devices: &Devices,
+    ) -> Result<usize, DestroyError> {
+        let mut erased = 0;
+        // The cache first: without it the members are refused as a volume, and nothing is half
+        // right.
+        if let Some(cache) = &devices.cache {
+            let is_ours = headpond_cache::load(&**cache)
+                .await
+                .is_ok_and(|superblock| superblock.volume == description.uuid);
+            if is_ours {
+                headpond_cache::wipe(&**cache).await?;
+                erased += 1;
+            }
+        }
+        for member in &devices.members {
+            if let Inspection::Member(superblock) = headpond_raid::inspect(&**member).await?
+                && superblock.array.uuid == description.uuid
+            {
+                headpond_raid::erase(&**member).await?;
+                erased += 1;
+            }
+        }
+        Ok(erased)
+    }
+}
+
+pub(crate) fn cache_options(
+    description: &Description,
+    core_bytes: u64,
+    generation: u64,
+) -> CacheOptions {
+    CacheOptions {
+        volume: description.uuid,
+        cache: Uuid::new_v4(),
+        core: description.uuid,
+        core_bytes,
+        generation,
+        slices: usize::from(description.slices),
+        line_bytes: 4096,
+        unit_bytes: None,
+    }
+}
+
+fn array_options(
+    description: &Description,
+    options: &CreateOptions,
+) -> headpond_raid::CreateOptions {
+    headpond_raid::CreateOptions {
+        name: description.name.clone(),
+        uuid: description.uuid,
+        level: description.core.raid,
+        groups: usize::from(description.core.groups),
+        strip_bytes: u32::try_from(description.core.strip.bytes()).unwrap_or(u32::MAX),
+        contents: options.contents,
+        intent: options.intent,
+        occupied: options.occupied,
+    }
+}
+
+async fn refuse_occupied(cache: &dyn BlockDevice) -> Result<(), CreateError> {
+    let device = || cache.name().clone();
+    if let Ok(superblock) = headpond_cache::load(cache).await {
+        return Err(CreateError::CacheInUse { device: device(), volume: superblock.volume });
+    }
+    if let Inspection::Member(superblock) = headpond_raid::inspect(cache).await? {
+        return Err(CreateError::CacheIsMember { device: device(), array: superblock.array.name });
+    }
+    Ok(())
+}

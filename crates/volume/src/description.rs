@@ -1,0 +1,191 @@
+//! What a volume is made of, as a file that people read and edit.
+//!
+//! The superblocks on the devices are the truth about what is on them; the description names the
+//! devices to look at, the exports and the settings to start with.
+
+use crate::{SeqCutoff, Size};
+use headpond_cache::{CleaningPolicy, Mode};
+use headpond_raid::Level;
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+/// A whole volume.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Description {
+    pub name: String,
+    /// Identity that the superblocks carry.
+    pub uuid: Uuid,
+    /// Parts of the volume with a log of their own; fixed at create.
+    pub slices: u16,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cache: Option<CacheDescription>,
+    pub core: CoreDescription,
+    #[serde(default, rename = "export", skip_serializing_if = "Vec::is_empty")]
+    pub exports: Vec<ExportDescription>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CacheDescription {
+    /// What the device is called: a path, `ram:256M`, `model:...`.
+    pub device: String,
+    pub mode: Mode,
+    pub cleaning: CleaningPolicy,
+    #[serde(default)]
+    pub seq_cutoff: SeqCutoff,
+    /// The user knows that the device loses everything with the power.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub volatile_allowed: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CoreDescription {
+    pub raid: Level,
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub groups: u16,
+    pub strip: Size,
+    /// The members carry a map of the regions that are being written.
+    #[serde(default = "yes", skip_serializing_if = "is_true")]
+    pub intent: bool,
+    /// In any order: the superblocks tell the roles.
+    pub members: Vec<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ExportDescription {
+    /// `unix:PATH` or `tcp:HOST:PORT`.
+    pub nbd: String,
+    /// The user knows that a TCP address is open to whoever reaches it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub insecure: bool,
+}
+
+/// A description that cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum DescriptionError {
+    #[error("the description cannot be read: {0}")]
+    Syntax(#[from] toml::de::Error),
+    #[error(
+        "{name:?} cannot be the name of a volume: use up to {NAME_BYTES_MAX} letters, digits, '-', '_' and '.', \
+         not starting with '.' or '-'"
+    )]
+    Name { name: String },
+    #[error("a volume has 1 to {SLICES_MAX} slices, not {slices}")]
+    Slices { slices: u16 },
+    #[error("{device} is named twice: a device can have one place in a volume")]
+    Repeated { device: String },
+}
+
+/// Longest name: what a member superblock has room for.
+pub const NAME_BYTES_MAX: usize = 64;
+pub const SLICES_MAX: u16 = 16;
+
+impl Description {
+    /// Reads and checks a description.
+    ///
+    /// # Errors
+    /// Where it is no TOML, lacks or has unknown fields, or breaks a rule; the error says which.
+    pub fn parse(text: &str) -> Result<Self, DescriptionError> {
+        let description: Self = toml::from_str(text)?;
+        description.check()?;
+        Ok(description)
+    }
+
+    /// Checks what the types cannot: name, slices, no device twice.
+    ///
+    /// # Errors
+    /// The rule that is broken.
+    pub fn check(&self) -> Result<(), DescriptionError> {
+        if !is_name(&self.name) {
+            return Err(DescriptionError::Name { name: self.name.clone() });
+        }
+        if !(1..=SLICES_MAX).contains(&self.slices) {
+            return Err(DescriptionError::Slices { slices: self.slices });
+        }
+        let mut devices: Vec<&str> = self.devices().collect();
+        devices.sort_unstable();
+        match devices.windows(2).find(|pair| pair[0] == pair[1]) {
+            Some(pair) => Err(DescriptionError::Repeated { device: pair[0].to_owned() }),
+            None => Ok(()),
+        }
+    }
+
+    /// The text of the file.
+    pub fn to_toml(&self) -> String {
+        toml::to_string_pretty(self).expect("a description is plain data")
+    }
+
+    /// All devices that the description names.
+    pub fn devices(&self) -> impl Iterator<Item = &str> {
+        let cache = self.cache.iter().map(|cache| cache.device.as_str());
+        cache.chain(self.core.members.iter().map(String::as_str))
+    }
+}
+
+fn is_name(name: &str) -> bool {
+    let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "-_.".contains(letter);
+    (1..=NAME_BYTES_MAX).contains(&name.len())
+        && name.chars().all(is_plain)
+        && !name.starts_with(['.', '-'])
+}
+
+fn yes() -> bool {
+    true
+}
+
+fn is_true(intent: &bool) -> bool {
+    *intent
+}
+
+fn one() -> u16 {
+    1
+}
+
+fn is_one(groups: &u16) -> bool {
+    *groups == 1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = r#"
+        name = "hv0"
+        uuid = "6b7c8f0e-9a31-4d7e-8f7b-0d2c1f4a5e66"
+        slices = 2
+        [cache]
+        device = "/dev/nvme0n1"
+        mode = "write-back"
+        cleaning = "stripe"
+        [core]
+        raid = 60
+        groups = 2
+        strip = "64K"
+        members = ["/dev/a", "/dev/b"]
+        [[export]]
+        nbd = "unix:/run/headpond/hv0.sock"
+    "#;
+
+    #[test]
+    fn a_description_survives_being_written_and_read() {
+        let description = Description::parse(TEXT).unwrap();
+        assert_eq!(description.core.strip, Size(65536));
+        assert_eq!(Description::parse(&description.to_toml()).unwrap(), description);
+    }
+
+    #[test]
+    fn a_mistake_is_named() {
+        let refuse = |from: &str, to: &str| {
+            let error = Description::parse(&TEXT.replace(from, to)).unwrap_err();
+            error.to_string()
+        };
+        assert!(refuse("hv0\"\n", "a b\"\n").contains("cannot be the name"));
+        assert!(refuse("slices = 2", "slices = 0").contains("1 to 16 slices"));
+        assert!(refuse("/dev/b", "/dev/a").contains("named twice"));
+        assert!(refuse("raid = 60", "raid = 7").contains("no RAID level"));
+        assert!(refuse("strip =", "chunk =").contains("unknown field"));
+    }
+}

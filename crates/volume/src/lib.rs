@@ -1,0 +1,35 @@
+//! A volume: an array, perhaps a cache in front of it, cut into slices, as one block device.
+//!
+//! Lifecycle: 1. a [`Description`] says what the user wants; 2. [`Volume::create`] writes the
+//! superblocks; 3. [`Volume::open`] finds the members by what is on them, assembles array and
+//! cache, and recovers; 4. requests are served and settings changed; 5. [`Volume::stop`] saves the
+//! state.
+//!
+//! **Invariants**
+//! - The superblocks are the truth: a device that says it belongs elsewhere is refused, whatever
+//!   the description says.
+//! - FLUSH covers every slice.
+//!
+//! **Not here**: opening devices (the caller brings them), exports, where descriptions are kept.
+
+mod create;
+pub mod description;
+mod front;
+mod label;
+mod open;
+mod settings;
+mod size;
+mod slicing;
+mod status;
+mod streams;
+mod volume;
+
+pub use create::{CreateError, CreateOptions, DestroyError};
+pub use description::{
+    CacheDescription, CoreDescription, Description, DescriptionError, ExportDescription,
+};
+pub use open::{Devices, OpenError, OpenOptions, Tolerance};
+pub use settings::{SeqCutoff, SettingChange, SettingError, parse_cleaning, parse_mode};
+pub use size::{Size, SizeError};
+pub use status::{CacheStatus, VolumeStats, VolumeStatus};
+pub use volume::{CleanAllError, SetError, StopError, Volume};

@@ -1,0 +1,252 @@
+//! Assembling a volume from its devices.
+
+use crate::description::{CacheDescription, Description};
+use crate::front::Front;
+use crate::label::ArrayLabel;
+use crate::settings::SeqCutoff;
+use crate::slicing::Slicing;
+use crate::volume::{Cached, Volume};
+use headpond_block::{
+    BlockDevice, BufferPool, DeviceError, DeviceName, Geometry, PoolConfig, Runtime, Stability,
+};
+use headpond_cache::{
+    CleaningConfig, Expected, Foundation, Recovery, Slice, SliceConfig, Superblock,
+};
+use headpond_raid::{
+    AfterUncleanStop, Array, AssembleError, AssembleOptions, Assembled, Force, Tuning, assemble,
+};
+use std::rc::Rc;
+
+/// The devices of a volume, opened by the caller.
+#[derive(Default)]
+pub struct Devices {
+    pub cache: Option<Rc<dyn BlockDevice>>,
+    /// In any order.
+    pub members: Vec<Rc<dyn BlockDevice>>,
+    /// Why devices of the description are not among these.
+    pub absent: Vec<String>,
+}
+
+/// What the caller agrees to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tolerance {
+    /// Nothing that could return wrong data.
+    Careful,
+    /// Use parity that may be torn, and go on without a cache that is lost or out of date.
+    Forced,
+}
+
+/// How to open a volume.
+pub struct OpenOptions {
+    pub tolerance: Tolerance,
+    pub pool: BufferPool,
+}
+
+impl Default for OpenOptions {
+    fn default() -> Self {
+        let pool = BufferPool::new(&PoolConfig::default());
+        Self { tolerance: Tolerance::Careful, pool }
+    }
+}
+
+/// Why a volume cannot be opened. Nothing was changed, unless the error is one of a device.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    #[error(transparent)]
+    Array(#[from] AssembleError),
+    #[error(transparent)]
+    Cache(#[from] headpond_cache::OpenError),
+    #[error(
+        "the volume's cache is not there ({reason}), and it may hold data that nothing else has: bring \
+         it back"
+    )]
+    NoCacheDevice { reason: String },
+    #[error("the cache in memory cannot be set up: {0}")]
+    EmptyCache(#[from] headpond_cache::CreateError),
+    #[error(
+        "the cache has {found} slices, the description says {expected}: correct the description"
+    )]
+    Slices { expected: u16, found: usize },
+}
+
+impl OpenError {
+    /// Whether it was refused because the data could be wrong, or another's; not for a device that
+    /// failed.
+    pub fn is_refusal(&self) -> bool {
+        !matches!(
+            self,
+            Self::Array(AssembleError::Device(_))
+                | Self::Cache(headpond_cache::OpenError::Device(_))
+                | Self::EmptyCache(_)
+        )
+    }
+}
+
+impl Volume {
+    /// Puts the volume together and recovers what an unclean stop left.
+    ///
+    /// # Errors
+    /// Where array or cache refuse; the text says what is wrong with which device, and the way out.
+    pub async fn open(
+        runtime: &Runtime,
+        description: &Description,
+        devices: Devices,
+        options: OpenOptions,
+    ) -> Result<Self, OpenError> {
+        if description.cache.is_some() && devices.cache.is_none() {
+            return Err(OpenError::NoCacheDevice { reason: devices.absent.join("; ") });
+        }
+        let Devices { cache, members, absent } = devices;
+        let how = assemble_options(description, &options, cache.as_deref());
+        let assembled = assemble(members, how).await?;
+        let mut warnings = absent;
+        warnings.extend(assembled.warnings.iter().map(ToString::to_string));
+        warnings.extend(assembled.stale.iter().map(|name| format!("{name} is stale and left out")));
+        let Assembled { array, .. } = assembled;
+        let array = Rc::new(array);
+        let slicing = slicing(description.slices, array.geometry());
+        let name = DeviceName::new(description.name.as_str());
+        let (Some(device), Some(settings)) = (cache, &description.cache) else {
+            let core: Rc<dyn BlockDevice> = array.clone();
+            let parts = vec![core; usize::from(description.slices)];
+            let geometry = array.geometry().clone();
+            let front = Front::new(name, geometry, slicing, parts, SeqCutoff::Never);
+            return Ok(Self::assembled(description, array, None, front, warnings));
+        };
+        let (cached, notes) = open_cache(runtime, description, settings, device, &array).await?;
+        warnings.extend(notes);
+        let parts: Vec<Rc<dyn BlockDevice>> = cached
+            .slices
+            .iter()
+            .map(|slice| Rc::new(slice.clone()) as Rc<dyn BlockDevice>)
+            .collect();
+        let geometry = parts[0].geometry().clone();
+        let front = Front::new(name, geometry, slicing, parts, settings.seq_cutoff);
+        Ok(Self::assembled(description, array, Some(cached), front, warnings))
+    }
+}
+
+pub(crate) fn slicing(slices: u16, core: &Geometry) -> Slicing {
+    let stripe_bytes =
+        core.stripe.map_or(u64::from(core.preferred_bytes), |stripe| u64::from(stripe.width_bytes));
+    Slicing::new(slices, stripe_bytes)
+}
+
+fn assemble_options(
+    description: &Description,
+    options: &OpenOptions,
+    cache: Option<&dyn BlockDevice>,
+) -> AssembleOptions {
+    // Between them the log of a cache that outlives the power and the map of the regions that were
+    // written past it name every stripe that may be torn.
+    let has_log = cache.is_some_and(|cache| cache.geometry().stability != Stability::LostOnPower);
+    let is_logged = has_log && description.core.intent;
+    AssembleOptions {
+        uuid: Some(description.uuid),
+        after_unclean_stop: match is_logged {
+            true => AfterUncleanStop::LogRecomputes,
+            false => AfterUncleanStop::DistrustParity,
+        },
+        force: match options.tolerance {
+            Tolerance::Careful => Force::No,
+            Tolerance::Forced => Force::UseTornParity,
+        },
+        tuning: Tuning { pool: options.pool.clone(), ..Tuning::default() },
+    }
+}
+
+async fn open_cache(
+    runtime: &Runtime,
+    description: &Description,
+    settings: &CacheDescription,
+    device: Rc<dyn BlockDevice>,
+    array: &Rc<Array>,
+) -> Result<(Cached, Vec<String>), OpenError> {
+    let mut warnings = Vec::new();
+    let superblock = find_or_renew(description, settings, &*device, array, &mut warnings).await?;
+    if superblock.slices.len() != usize::from(description.slices) {
+        let (expected, found) = (description.slices, superblock.slices.len());
+        return Err(OpenError::Slices { expected, found });
+    }
+    let foundation = Foundation {
+        runtime: runtime.clone(),
+        cache: Rc::clone(&device),
+        core: array.clone(),
+        label: Some(Rc::new(ArrayLabel(Rc::clone(array)))),
+    };
+    let config = SliceConfig {
+        mode: settings.mode,
+        cleaning: CleaningConfig { policy: settings.cleaning, ..CleaningConfig::default() },
+        allow_volatile: settings.volatile_allowed,
+        ..SliceConfig::default()
+    };
+    let expected = Expected { volume: description.uuid, generation: array.owner_generation() };
+    let mut slices = Vec::new();
+    let mut has_replayed = false;
+    for index in 0..description.slices {
+        let opening = Slice::open(foundation.clone(), &superblock, expected, index, config.clone());
+        let (slice, recovery) = opening.await?;
+        recompute_parity(array, &recovery).await.map_err(AssembleError::Device)?;
+        warnings.extend(tell_recovery(index, &recovery));
+        has_replayed |= !recovery.was_clean && recovery.dirty_blocks > 0;
+        slices.push(slice);
+    }
+    Ok((Cached { device, slices, superblock, has_replayed }, warnings))
+}
+
+/// The cache on the device. A cache in memory is empty when a daemon starts: it is made anew, and
+/// what it may have held is lost, as the user allowed.
+async fn find_or_renew(
+    description: &Description,
+    settings: &CacheDescription,
+    device: &dyn BlockDevice,
+    array: &Array,
+    warnings: &mut Vec<String>,
+) -> Result<Superblock, OpenError> {
+    let found = headpond_cache::load(device).await;
+    let is_lost = device.geometry().stability == Stability::LostOnPower && found.is_err();
+    if !is_lost || !settings.volatile_allowed {
+        return Ok(found?);
+    }
+    warnings.push(format!("{} is memory: the cache starts empty", device.name()));
+    let options = crate::create::cache_options(
+        description,
+        array.geometry().size_bytes,
+        array.owner_generation(),
+    );
+    Ok(headpond_cache::create(device, &options).await?)
+}
+
+/// Stripes that were written through when the power failed may have torn parity.
+async fn recompute_parity(array: &Array, recovery: &Recovery) -> Result<(), DeviceError> {
+    use headpond_block::{Buffer, Request, RequestFlags};
+    if !array.layout().level().parity().gt(&0) {
+        return Ok(());
+    }
+    for run in &recovery.parity_suspects {
+        for piece in run.range().split_at_multiples(1 << 20) {
+            let data = Buffer::zeroed(piece.len() as usize);
+            (array as &dyn BlockDevice).read(piece.start(), &data).await?;
+            let write = Request::write(piece.start(), data);
+            array.submit(write.with_flags(RequestFlags::RECOMPUTE_PARITY)).await?;
+        }
+    }
+    Ok(())
+}
+
+fn tell_recovery(index: u16, recovery: &Recovery) -> Option<String> {
+    if recovery.was_clean && recovery.lost_blocks == 0 {
+        return None;
+    }
+    let Recovery { records_replayed, dirty_blocks, lost_blocks, .. } = recovery;
+    let mut text = format!(
+        "slice {index} was not stopped cleanly: {records_replayed} records replayed, {dirty_blocks} dirty blocks found"
+    );
+    if *lost_blocks > 0 {
+        text += &format!(
+            "; {lost_blocks} blocks that had been promised are damaged and answer with errors until they \
+             are written again: the cache device lost flushed data"
+        );
+    }
+    Some(text)
+}

@@ -1,0 +1,138 @@
+//! What a volume tells about itself.
+
+use crate::settings::SeqCutoff;
+use crate::volume::Volume;
+use headpond_block::{BlockDevice, Stability};
+use headpond_cache::{CleaningPolicy, Mode, SliceStats};
+use headpond_raid::{ArrayState, ArrayStatus};
+use serde::Serialize;
+use uuid::Uuid;
+
+/// A picture of a volume at one moment.
+#[derive(Clone, Debug, Serialize)]
+pub struct VolumeStatus {
+    pub name: String,
+    pub uuid: Uuid,
+    pub size_bytes: u64,
+    /// Whether address distance costs time on the members.
+    pub rotational: bool,
+    pub slices: u16,
+    pub array: ArrayStatus,
+    pub cache: Option<CacheStatus>,
+    /// What the operator should know, worst first.
+    pub warnings: Vec<String>,
+}
+
+/// The cache and its settings.
+#[derive(Clone, Debug, Serialize)]
+pub struct CacheStatus {
+    pub device: String,
+    pub uuid: Uuid,
+    pub mode: Mode,
+    /// The mode makes no dirty data, and what there is from before is on its way to the array.
+    pub draining: bool,
+    pub failed: bool,
+    pub cleaning: CleaningPolicy,
+    pub seq_cutoff: SeqCutoff,
+    pub line_bytes: u32,
+    pub capacity_bytes: u64,
+    pub dirty_bytes: u64,
+    /// What may be dirty at most.
+    pub dirty_bytes_max: u64,
+    pub clean_bytes: u64,
+    pub dirty_ratio: f64,
+    pub lost_blocks: u64,
+    pub lost_on_power: bool,
+    /// Write-back is allowed all the same.
+    pub volatile_allowed: bool,
+}
+
+/// What a volume has done since it was opened.
+#[derive(Clone, Debug, Serialize)]
+pub struct VolumeStats {
+    pub slices: Vec<SliceStats>,
+    pub array: headpond_raid::PlanCounts,
+}
+
+impl Volume {
+    pub fn status(&self) -> VolumeStatus {
+        let array = self.array.status();
+        let cache = self.cache_status();
+        let mut warnings = warnings(&array, cache.as_ref());
+        warnings.extend_from_slice(self.warnings());
+        VolumeStatus {
+            name: self.description.name.clone(),
+            uuid: self.description.uuid,
+            size_bytes: self.geometry().size_bytes,
+            rotational: self.array.geometry().rotational,
+            slices: self.description.slices,
+            array,
+            cache,
+            warnings,
+        }
+    }
+
+    pub fn stats(&self) -> VolumeStats {
+        let slices = self.cached.iter().flat_map(|cached| &cached.slices);
+        VolumeStats {
+            slices: slices.map(headpond_cache::Slice::stats).collect(),
+            array: self.array.status().counts,
+        }
+    }
+
+    fn cache_status(&self) -> Option<CacheStatus> {
+        let cached = self.cached.as_ref()?;
+        let stats: Vec<SliceStats> =
+            cached.slices.iter().map(headpond_cache::Slice::stats).collect();
+        let sum = |pick: fn(&SliceStats) -> u64| stats.iter().map(pick).sum::<u64>();
+        let dirty_bytes = sum(|slice| slice.dirty_bytes);
+        let dirty_bytes_max = sum(|slice| slice.dirty_bytes_max);
+        Some(CacheStatus {
+            device: cached.device.name().to_string(),
+            uuid: cached.superblock.cache,
+            mode: self.mode()?,
+            draining: stats.iter().any(|slice| slice.is_draining),
+            failed: stats.iter().any(|slice| slice.is_failed),
+            cleaning: cached.slices[0].config().cleaning.policy,
+            seq_cutoff: self.cutoff(),
+            line_bytes: cached.superblock.line_bytes,
+            capacity_bytes: sum(|slice| slice.capacity_bytes),
+            dirty_bytes,
+            dirty_bytes_max,
+            clean_bytes: sum(|slice| slice.clean_bytes),
+            dirty_ratio: dirty_bytes as f64 / dirty_bytes_max.max(1) as f64,
+            lost_blocks: sum(|slice| slice.lost_blocks),
+            lost_on_power: cached.device.geometry().stability == Stability::LostOnPower,
+            volatile_allowed: self.description.cache.as_ref()?.volatile_allowed,
+        })
+    }
+}
+
+fn warnings(array: &ArrayStatus, cache: Option<&CacheStatus>) -> Vec<String> {
+    let mut warnings = Vec::new();
+    match array.state {
+        ArrayState::Healthy => {}
+        ArrayState::Degraded => warnings.push("the array is degraded: replace the failed member".into()),
+        ArrayState::Failed => warnings.push(
+            "the array has lost more members than it can replace: writes are refused; bring them back"
+                .into(),
+        ),
+    }
+    let Some(cache) = cache else { return warnings };
+    if cache.failed {
+        warnings.push("the cache device failed: writes go to the array".into());
+    }
+    if cache.lost_blocks > 0 {
+        warnings.push(format!(
+            "{} blocks in the cache are damaged and answer with errors until they are written again",
+            cache.lost_blocks
+        ));
+    }
+    if cache.lost_on_power && cache.mode == Mode::WriteBack {
+        warnings.push("the cache is lost with the power, and with it what is dirty".into());
+    } else if cache.dirty_bytes > 0 {
+        warnings
+            .push("dirty data is on one cache device only: its death would lose that data".into());
+    }
+    warnings
+}

@@ -1,0 +1,166 @@
+//! The assembled volume.
+
+use crate::description::Description;
+use crate::front::Front;
+use crate::settings::{SeqCutoff, SettingChange};
+use headpond_block::{
+    BlockDevice, DeviceError, DeviceName, Geometry, Request, Stability, Submission,
+};
+use headpond_cache::{CleanError, Mode, ModeError, Slice, Superblock};
+use headpond_raid::Array;
+use std::rc::Rc;
+
+/// An open volume: serves requests, changes its settings, tells its state.
+pub struct Volume {
+    pub(crate) description: Description,
+    pub(crate) array: Rc<Array>,
+    pub(crate) cached: Option<Cached>,
+    pub(crate) front: Front,
+    warnings: Vec<String>,
+}
+
+/// The cache of a volume.
+pub(crate) struct Cached {
+    pub device: Rc<dyn BlockDevice>,
+    pub slices: Vec<Slice>,
+    pub superblock: Superblock,
+    /// Dirty data was replayed after an unclean stop: until it is cleaned, which recomputes the
+    /// parity, that of its stripes may be torn.
+    pub has_replayed: bool,
+}
+
+/// Why a setting was refused. Settings before it in the same call hold.
+#[derive(Debug, thiserror::Error)]
+pub enum SetError {
+    #[error("{volume} has no cache: there is nothing to set")]
+    NoCache { volume: String },
+    #[error(transparent)]
+    Mode(#[from] ModeError),
+}
+
+/// Why not everything is at the core.
+#[derive(Debug, thiserror::Error)]
+#[error("not all dirty data could be written to the array: {0}")]
+pub struct CleanAllError(#[from] CleanError);
+
+/// Why a volume was not stopped cleanly; the next open recovers it.
+#[derive(Debug, thiserror::Error)]
+pub enum StopError {
+    #[error(transparent)]
+    Cache(#[from] headpond_cache::StopError),
+    #[error("the cache is memory, and its dirty data could not be saved: {0}")]
+    Memory(CleanAllError),
+    #[error("the parity under dirty data from before an unclean stop could not be made good: {0}")]
+    Parity(CleanAllError),
+    #[error(transparent)]
+    Array(#[from] DeviceError),
+}
+
+impl Volume {
+    pub(crate) fn assembled(
+        description: &Description,
+        array: Rc<Array>,
+        cached: Option<Cached>,
+        front: Front,
+        warnings: Vec<String>,
+    ) -> Self {
+        Self { description: description.clone(), array, cached, front, warnings }
+    }
+
+    /// What the user should know of how it was opened.
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
+    }
+
+    /// Changes settings, in order.
+    ///
+    /// # Errors
+    /// At the first that is refused.
+    pub fn set(&self, changes: &[SettingChange]) -> Result<(), SetError> {
+        let Some(cached) = &self.cached else {
+            return Err(SetError::NoCache { volume: self.description.name.clone() });
+        };
+        for change in changes {
+            match *change {
+                SettingChange::SeqCutoff(cutoff) => self.front.set_cutoff(cutoff),
+                SettingChange::Mode(mode) => {
+                    cached.slices.iter().try_for_each(|slice| slice.set_mode(mode))?;
+                }
+                SettingChange::Cleaning(policy) => {
+                    for slice in &cached.slices {
+                        let mut cleaning = slice.config().cleaning;
+                        cleaning.policy = policy;
+                        slice.set_cleaning(cleaning);
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The description with the settings in force.
+    pub fn description(&self) -> Description {
+        let mut description = self.description.clone();
+        if let (Some(settings), Some(cached)) = (&mut description.cache, &self.cached) {
+            let config = cached.slices[0].config();
+            settings.mode = config.mode;
+            settings.cleaning = config.cleaning.policy;
+            settings.seq_cutoff = self.front.cutoff();
+        }
+        description
+    }
+
+    /// Writes everything that is dirty now to the array; the bytes that were dirty.
+    ///
+    /// # Errors
+    /// What stays dirty, and why.
+    pub async fn clean_all(&self) -> Result<u64, CleanAllError> {
+        let Some(cached) = &self.cached else { return Ok(0) };
+        let dirty_bytes = cached.slices.iter().map(|slice| slice.stats().dirty_bytes).sum();
+        for slice in &cached.slices {
+            slice.flush_dirty().await?;
+        }
+        Ok(dirty_bytes)
+    }
+
+    /// Closes the volume: the cache saves its state, the array is recorded as clean. A cache in
+    /// memory is cleaned first. Requests must have ended.
+    ///
+    /// # Errors
+    /// Where a device fails; the next open recovers.
+    pub async fn stop(&self) -> Result<(), StopError> {
+        if let Some(cached) = &self.cached {
+            if cached.device.geometry().stability == Stability::LostOnPower {
+                self.clean_all().await.map_err(StopError::Memory)?;
+            } else if cached.has_replayed {
+                self.clean_all().await.map_err(StopError::Parity)?;
+            }
+            for slice in &cached.slices {
+                slice.stop().await?;
+            }
+        }
+        Ok(self.array.stop().await?)
+    }
+
+    pub(crate) fn mode(&self) -> Option<Mode> {
+        self.cached.as_ref().map(|cached| cached.slices[0].mode())
+    }
+
+    pub(crate) fn cutoff(&self) -> SeqCutoff {
+        self.front.cutoff()
+    }
+}
+
+impl BlockDevice for Volume {
+    fn name(&self) -> &DeviceName {
+        self.front.name()
+    }
+
+    fn geometry(&self) -> &Geometry {
+        self.front.geometry()
+    }
+
+    fn submit(&self, request: Request) -> Submission<'_> {
+        self.front.submit(request)
+    }
+}

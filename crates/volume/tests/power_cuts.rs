@@ -1,0 +1,282 @@
+//! The whole stack under power cuts at every device operation, judged by the witness.
+//!
+//! 1. A volume works through a short workload until the power goes; disks tear and reorder what was
+//!    not flushed.
+//! 2. It is opened again (and perhaps cut again while it recovers), judged and stopped.
+//! 3. It is opened with a member missing and judged once more: what the parity gives back must be
+//!    right too.
+
+mod support;
+
+use headpond_block::{
+    BlockDevice, DeviceName, Geometry, Request, RequestKind, Runtime, Stability, Submission,
+};
+use headpond_cache::Mode;
+use headpond_sim::{Ended, Medium, OperationTime, Power, Random, Sim, SimDisk, run_until_cut};
+use headpond_volume::{Devices, Volume};
+use headpond_witness::{Client, Tally, Verdict, Witness, Workload};
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::time::Duration;
+use support::{CREATE, careful, description};
+
+const MEMBERS: usize = 3;
+const CACHE_BYTES_PER_SLICE: u64 = 12 << 20;
+/// A volume of 12 MiB: extents of 4 MiB go to the slices in turn.
+const MEMBER_BYTES: u64 = (1 << 20) + (6 << 20);
+/// The workload's window, which lies across the border between two slices.
+const WINDOW_BYTES: u64 = 256 << 10;
+const WINDOW_START: u64 = (4 << 20) - WINDOW_BYTES / 2;
+
+const BUSY: Workload = Workload {
+    requests: 70,
+    depth: 6,
+    blocks: WINDOW_BYTES / 4096,
+    blocks_max: 10,
+    read_percent: 15,
+    flush_percent: 10,
+    discard_percent: 4,
+    fua_percent: 20,
+    sector_percent: 20,
+    ..Workload::BUSY
+};
+/// Past the cache a disk may put an older part of a block over a newer whole.
+const BUSY_WHOLE_BLOCKS: Workload = Workload { sector_percent: 0, ..BUSY };
+
+/// Part of a device as a device.
+struct Window {
+    inner: Rc<Volume>,
+    geometry: Geometry,
+}
+
+impl BlockDevice for Window {
+    fn name(&self) -> &DeviceName {
+        self.inner.name()
+    }
+
+    fn geometry(&self) -> &Geometry {
+        &self.geometry
+    }
+
+    fn submit(&self, request: Request) -> Submission<'_> {
+        if request.kind == RequestKind::Flush {
+            return self.inner.submit(request);
+        }
+        let start = request.range.start() + WINDOW_START;
+        self.inner.submit(request.part(request.range, start))
+    }
+}
+
+struct Machine {
+    cache: Rc<Medium>,
+    members: Vec<Rc<Medium>>,
+    power: Power,
+    witness: Rc<RefCell<Witness>>,
+    slices: u16,
+}
+
+/// Which devices a life finds and what it does.
+#[derive(Clone, Copy)]
+struct Life {
+    mode: Mode,
+    seed: u64,
+    missing: Option<usize>,
+    workload: Option<Workload>,
+}
+
+#[derive(Debug)]
+struct Lived {
+    verdict: Result<(), Box<Verdict>>,
+    tally: Tally,
+}
+
+impl Machine {
+    fn new(slices: u16, seed: u64) -> Self {
+        let geometry = Geometry {
+            stability: Stability::Flushable,
+            ..Geometry::of_size(CACHE_BYTES_PER_SLICE * u64::from(slices) + (2 << 20))
+        };
+        let member = |name| Rc::new(Medium::flushable(name, MEMBER_BYTES).with_atoms(4096));
+        let machine = Self {
+            cache: Rc::new(Medium::new("cache", geometry)),
+            members: ["m0", "m1", "m2"].map(member).into(),
+            power: Power::on(),
+            witness: Rc::new(RefCell::new(Witness::new(WINDOW_BYTES, seed))),
+            slices,
+        };
+        let main = async |runtime, sim| {
+            let devices = machine.devices(&runtime, &sim, seed, None);
+            let description = description(Mode::WriteBack, slices);
+            Volume::create(&description, &devices, &CREATE).await.expect("created");
+        };
+        assert!(!run_until_cut(seed, &machine.power, main).expect("no deadlock").was_cut());
+        machine
+    }
+
+    /// The members in an order that depends on the seed, except while the volume is created.
+    fn devices(&self, runtime: &Runtime, sim: &Sim, seed: u64, missing: Option<usize>) -> Devices {
+        let disk = |medium: &Rc<Medium>| -> Rc<dyn BlockDevice> {
+            let (medium, time) = (Rc::clone(medium), OperationTime::SOME);
+            Rc::new(SimDisk::attach(medium, &self.power, runtime, sim, time))
+        };
+        let present = self.members.iter().enumerate().filter(|(index, _)| Some(*index) != missing);
+        let mut members: Vec<_> = present.map(|(_, medium)| disk(medium)).collect();
+        Random::new(seed).shuffle(&mut members);
+        Devices { cache: Some(disk(&self.cache)), members, absent: Vec::new() }
+    }
+
+    /// Opens, checks everything, works, cleans meanwhile, checks again and stops.
+    fn live(&self, life: Life) -> Ended<Lived> {
+        let main = async |runtime: Runtime, sim: Sim| {
+            let devices = self.devices(&runtime, &sim, life.seed, life.missing);
+            let description = description(life.mode, self.slices);
+            let opening = Volume::open(&runtime, &description, devices, careful());
+            let volume = Rc::new(opening.await.expect("opens after any cut"));
+            let geometry = Geometry { size_bytes: WINDOW_BYTES, ..volume.geometry().clone() };
+            let window = Rc::new(Window { inner: Rc::clone(&volume), geometry });
+            let client = Client::new(window, Rc::clone(&self.witness), &runtime);
+            let verdict = work(&volume, &client, &runtime, life).await;
+            volume.stop().await.expect("stops");
+            Lived { verdict, tally: client.tally() }
+        };
+        run_until_cut(life.seed, &self.power, main).expect("no deadlock")
+    }
+
+    fn crash(&self, seed: u64) {
+        let mut random = Random::new(seed);
+        self.cache.lose_power(&mut random);
+        self.members.iter().for_each(|member| member.lose_power(&mut random));
+        self.power.restore();
+        self.witness.borrow_mut().crash();
+    }
+
+    /// The members' bytes of every stripe that the window touches sum to zero.
+    fn check_parity(&self, context: &str) {
+        let data_members = MEMBERS as u64 - 1;
+        let start = (1 << 20) + WINDOW_START / data_members;
+        let len = (WINDOW_BYTES / data_members) as usize;
+        let mut sum = vec![0; len];
+        for member in &self.members {
+            let bytes = member.peek(start, len);
+            sum.iter_mut().zip(bytes).for_each(|(sum, byte)| *sum ^= byte);
+        }
+        let wrong = sum.iter().position(|byte| *byte != 0);
+        assert_eq!(wrong, None, "{context}: first byte of a stripe with wrong parity");
+    }
+}
+
+async fn work(
+    volume: &Rc<Volume>,
+    client: &Client,
+    runtime: &Runtime,
+    life: Life,
+) -> Result<(), Box<Verdict>> {
+    client.check_all().await?;
+    let Some(workload) = life.workload else { return Ok(()) };
+    let is_over = Rc::new(Cell::new(false));
+    let cleaner = {
+        let (volume, is_over, runtime) = (Rc::clone(volume), is_over.clone(), runtime.clone());
+        runtime.clone().spawn(async move {
+            while !is_over.get() {
+                runtime.sleep(Duration::from_millis(6)).await;
+                volume.clean_all().await.expect("healthy disks take what is dirty");
+            }
+        })
+    };
+    let verdict = client.run(&workload, life.seed).await;
+    is_over.set(true);
+    cleaner.await;
+    verdict?;
+    client.check_all().await
+}
+
+fn judge(ended: &Ended<Lived>, context: &str) {
+    let Ended::Finished(lived) = ended else { return };
+    if let Err(verdict) = &lived.verdict {
+        panic!("{context}: {verdict}");
+    }
+    let failures = lived.tally.failed_reads + lived.tally.failed_others;
+    assert_eq!(failures, 0, "{context}: requests failed on healthy disks");
+}
+
+#[derive(Clone, Copy)]
+struct Sweep {
+    mode: Mode,
+    slices: u16,
+    workload: Workload,
+    seed: u64,
+    step: usize,
+}
+
+impl Sweep {
+    fn run(self) {
+        let mut cuts = 0;
+        for at in (0..).step_by(self.step) {
+            if !self.cut(at) {
+                break;
+            }
+            cuts += 1;
+        }
+        assert!(cuts > 10, "the sweep cut only {cuts} times");
+    }
+
+    /// One machine, cut after `at` operations; false where it was done before.
+    fn cut(self, at: u64) -> bool {
+        let Self { mode, seed, .. } = self;
+        let context = format!("{mode:?}, {} slices, seed {seed}, cut {at}", self.slices);
+        let machine = Machine::new(self.slices, seed);
+        let life = Life { mode, seed, missing: None, workload: Some(self.workload) };
+        machine.power.cut_after(at);
+        let first = machine.live(life);
+        judge(&first, &context);
+        machine.crash(seed + at);
+        // Every second recovery is cut as well.
+        let recovery = Life { seed: seed + at + 1, workload: None, ..life };
+        if at % 2 == 1 {
+            machine.power.cut_after(at * 7 % 90);
+            judge(&machine.live(recovery), &context);
+            machine.crash(seed + at + 2);
+        }
+        let recovered = machine.live(recovery);
+        judge(&recovered, &format!("{context}, recovered"));
+        assert!(!recovered.was_cut());
+        machine.check_parity(&context);
+        self.fail_a_member(&machine, at, &context);
+        first.was_cut()
+    }
+
+    /// What was never in danger stays dirty over the stop; the rest is there without one member.
+    fn fail_a_member(self, machine: &Machine, at: u64, context: &str) {
+        let missing = Some((at % MEMBERS as u64) as usize);
+        let seed = self.seed + at + 3;
+        // Past the cache: only what is dirty is read from there.
+        let life = Life { mode: Mode::PassThrough, seed, missing, workload: None };
+        judge(&machine.live(life), &format!("{context}, without {missing:?}"));
+    }
+}
+
+#[test]
+fn write_back_keeps_its_promises_at_every_cut() {
+    let (mode, workload) = (Mode::WriteBack, BUSY);
+    Sweep { mode, slices: 1, workload, seed: 1, step: 1 }.run();
+}
+
+#[test]
+fn write_back_over_two_slices_keeps_its_promises_at_every_cut() {
+    let (mode, workload) = (Mode::WriteBack, BUSY);
+    Sweep { mode, slices: 2, workload, seed: 2, step: 7 }.run();
+}
+
+#[test]
+fn write_through_keeps_its_promises_at_every_cut() {
+    let (mode, workload) = (Mode::WriteThrough, BUSY_WHOLE_BLOCKS);
+    Sweep { mode, slices: 1, workload, seed: 3, step: 7 }.run();
+    Sweep { mode, slices: 2, workload, seed: 4, step: 13 }.run();
+}
+
+#[test]
+fn pass_through_with_the_intent_bitmap_keeps_its_promises_at_every_cut() {
+    let (mode, workload) = (Mode::PassThrough, BUSY_WHOLE_BLOCKS);
+    Sweep { mode, slices: 1, workload, seed: 5, step: 7 }.run();
+    Sweep { mode, slices: 2, workload, seed: 6, step: 13 }.run();
+}

@@ -1,0 +1,40 @@
+//! The volume that the tests put together: a RAID 5 of three members with a cache in front.
+
+use headpond_block::{BufferPool, PoolClass, PoolConfig};
+use headpond_cache::{CleaningPolicy, Mode};
+use headpond_raid::{Contents, Intent, Level, Occupied};
+use headpond_volume::{
+    CacheDescription, CoreDescription, CreateOptions, Description, OpenOptions, SeqCutoff, Size,
+    Tolerance,
+};
+use uuid::Uuid;
+
+pub const CREATE: CreateOptions =
+    CreateOptions { contents: Contents::Zeros, intent: Intent::Bitmap, occupied: Occupied::Refuse };
+
+pub fn description(mode: Mode, slices: u16) -> Description {
+    let cache = CacheDescription {
+        device: "cache".into(),
+        mode,
+        cleaning: CleaningPolicy::Stripe,
+        seq_cutoff: SeqCutoff::Never,
+        volatile_allowed: false,
+    };
+    let core = CoreDescription {
+        raid: Level::Raid5,
+        groups: 1,
+        strip: Size(16 << 10),
+        intent: true,
+        members: ["m0", "m1", "m2"].map(String::from).into(),
+    };
+    let (name, uuid) = ("stack".into(), Uuid::from_u128(0x5eed));
+    Description { name, uuid, slices, cache: Some(cache), core, exports: Vec::new() }
+}
+
+/// Nothing is forced. The pool is small: a volume is opened thousands of times.
+pub fn careful() -> OpenOptions {
+    let class = |buffer_bytes, count| PoolClass { buffer_bytes, count };
+    let classes = vec![class(4096, 64), class(64 << 10, 8)];
+    let pool = BufferPool::new(&PoolConfig { classes });
+    OpenOptions { tolerance: Tolerance::Careful, pool }
+}

@@ -1,0 +1,60 @@
+//! A member's superblock: any bytes, and a sound one in which some bytes were changed and the
+//! checksum made right again.
+
+#![no_main]
+
+use headpond_fuzz::{patch, seal, sized};
+use headpond_raid::layout::{Layout, Role};
+use headpond_raid::level::Level;
+use headpond_raid::superblock::{
+    ArrayRecord, DATA_OFFSET_MIN, RecordedParity, RecordedState, RoleRecord, RoleState,
+    SUPERBLOCK_BYTES, Superblock, decode, encode,
+};
+use libfuzzer_sys::fuzz_target;
+use uuid::Uuid;
+
+const CHECKSUM_AT: usize = 12;
+
+fuzz_target!(|data: &[u8]| {
+    let _ = decode(&sized(data, SUPERBLOCK_BYTES));
+    let Some((&shape, changes)) = data.split_first() else { return };
+    let mut bytes = encode(&sound(shape));
+    patch(&mut bytes, changes);
+    bytes[CHECKSUM_AT..CHECKSUM_AT + 4].fill(0);
+    seal(&mut bytes, CHECKSUM_AT, 0..SUPERBLOCK_BYTES);
+    if let Ok(superblock) = decode(&bytes) {
+        let again = decode(&encode(&superblock)).expect("what was decoded can be written");
+        assert_eq!(again, superblock);
+    }
+});
+
+fn sound(shape: u8) -> Superblock {
+    let (level, members, groups) = [
+        (Level::Raid0, 3, 1),
+        (Level::Raid1, 2, 1),
+        (Level::Raid10, 4, 2),
+        (Level::Raid5, 3, 1),
+        (Level::Raid6, 5, 1),
+        (Level::Raid50, 6, 2),
+        (Level::Raid60, 40, 4),
+    ][usize::from(shape % 7)];
+    let layout = Layout::new(level, members, groups, 64 << 10, 1 << 30).expect("a sound shape");
+    let role = |index| RoleRecord { member_uuid: Uuid::from_u128(index), state: RoleState::Active };
+    let array = ArrayRecord {
+        uuid: Uuid::from_u128(1000),
+        name: "fuzzed".to_owned(),
+        event_count: 7,
+        state: RecordedState::Clean,
+        parity: RecordedParity::Valid,
+        level,
+        groups: groups as u16,
+        strip_bytes: 64 << 10,
+        logical_block_bytes: 512,
+        data_offset: DATA_OFFSET_MIN,
+        member_data_bytes: layout.member_data_bytes(),
+        intent_region_stripes: (shape & 8 != 0).then_some(64),
+        owner_generation: 2,
+        roles: (0..members as u128).map(role).collect(),
+    };
+    Superblock { array, member_uuid: Uuid::from_u128(0), role: Role(0), sequence: 3 }
+}

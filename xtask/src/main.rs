@@ -1,0 +1,61 @@
+//! The project's own chores: `cargo xtask test`, `tidy`, `bench`,
+//! `fuzz`.
+//!
+//! What would be a shell script with logic in it is a program here, with unit tests.
+//!
+//! **Not here**: anything a user runs (the `headpond` binary), and installing tools
+//! (`scripts/setup`).
+
+mod bench;
+mod fuzz;
+mod metadata;
+mod test;
+mod tidy;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Chores of the Headpond workspace.
+#[derive(Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask")]
+struct Arguments {
+    #[command(subcommand)]
+    chore: Chore,
+}
+
+#[derive(Subcommand)]
+enum Chore {
+    /// Run every test of the workspace and end with one line that counts them.
+    Test(test::Options),
+    /// Check the rules of the house: arrows, licences, sizes, calls, leftovers, decisions.
+    Tidy,
+    /// Run every benchmark and print one table beside the limits and the rivals.
+    Bench,
+    /// Feed every reader of foreign bytes with hostile input.
+    Fuzz(fuzz::Options),
+}
+
+fn main() -> ExitCode {
+    let outcome = match Arguments::parse().chore {
+        Chore::Test(options) => test::run(&workspace(), &options),
+        Chore::Bench => bench::run(&workspace()),
+        Chore::Fuzz(options) => fuzz::run(&workspace(), &options),
+        Chore::Tidy => tidy::run(&workspace()),
+    };
+    match outcome {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// The folder of the workspace, whatever the current directory is.
+fn workspace() -> PathBuf {
+    let xtask = Path::new(env!("CARGO_MANIFEST_DIR"));
+    xtask.parent().expect("xtask lies in the workspace").to_owned()
+}
