@@ -281,6 +281,14 @@ impl Log {
             (segment + segments - self.ring.tail().0) % segments < self.ring.used()
         };
         assert!(self.map.iter().all(|version| is_used(version.slot)), "mapped in a free segment");
+        let is_ahead = |version: Version| {
+            let end = self.layout.position_of(version.slot, version.unit).0
+                + self.layout.units_per_block();
+            self.layout.segment_of_slot(version.slot) == self.ring.head()
+                && end > self.ring.position().0
+        };
+        assert!(!self.map.iter().any(is_ahead), "mapped ahead of the head");
+        self.ring.self_check();
     }
 
     pub fn begin_fill(&mut self, run: BlockRun) -> Rc<Fill> {

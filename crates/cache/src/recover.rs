@@ -420,13 +420,14 @@ fn restore(log: &mut Log, entry: &CheckpointEntry) {
 }
 
 /// Makes the first sequences rise from tail to head, where segments that were wholly lost left old
-/// ones.
+/// ones. Each of those held a record of its own at least, so the numbers in between suffice; a tail
+/// behind one of two segments that began alike would not tell which of them it frees.
 fn level(segments: &mut [Sequence], tail: SegmentIndex, head: SegmentIndex, lowest: Sequence) {
     let mut known = lowest;
     let mut index = tail.0 as usize;
     loop {
-        known = known.max(segments[index]);
-        segments[index] = known;
+        segments[index] = segments[index].max(known);
+        known = segments[index].next();
         if index == head.0 as usize {
             break;
         }

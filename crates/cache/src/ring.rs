@@ -5,6 +5,7 @@
 //!
 //! **Invariants**
 //! - The used segments run from the tail to the head without a gap; the head is always used.
+//! - Each used segment began with a later record than the one before it: a tail names one segment.
 //! - A segment that is pinned (being read) is not freed.
 
 use crate::layout::SliceLayout;
@@ -132,6 +133,19 @@ impl Ring {
         let pins = &mut self.segments[segment.0 as usize].pins;
         *pins = pins.checked_sub(1).expect("unpinned more often than pinned");
         *pins == 0
+    }
+
+    /// Checks what is cheap to check only now and then; for tests and simulation.
+    ///
+    /// # Panics
+    /// Where an invariant does not hold.
+    pub fn self_check(&self) {
+        let mut segment = self.tail();
+        while segment != self.head {
+            let next = self.after(segment);
+            assert!(self.first_record(segment) < self.first_record(next), "a tail names two");
+            segment = next;
+        }
     }
 
     pub fn is_pinned(&self, segment: SegmentIndex) -> bool {

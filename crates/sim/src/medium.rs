@@ -105,6 +105,9 @@ impl Medium {
         let state = &mut *state;
         let mut writes: Vec<Write> = std::mem::take(&mut state.undurable).into_values().collect();
         random.shuffle(&mut writes);
+        // Some cuts come early and leave of all that was in the cache next to nothing.
+        let odds = *random.pick(&[1, 1, 4, 32]);
+        writes.retain(|_| random.one_in(odds));
         for write in &writes {
             for part in survivors(write, self.atom_bytes, random) {
                 write.apply(&mut state.durable, part);

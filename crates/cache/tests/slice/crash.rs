@@ -177,3 +177,33 @@ fn switching_modes_on_the_live_slice_keeps_its_promises() {
         work.verdict.unwrap_or_else(|verdict| panic!("{at}: {verdict}"));
     }
 }
+
+/// Lives so short that the log goes round only over many of them, and with so few flushes that whole
+/// segments of it are lost: their successors must still be told from them by the tail.
+#[test]
+fn many_short_lives_go_round_the_log() {
+    let workload = Workload {
+        requests: 1500,
+        depth: 16,
+        blocks: 768,
+        blocks_max: 16,
+        read_percent: 15,
+        flush_percent: 1,
+        fua_percent: 0,
+        ..Workload::BUSY
+    };
+    for seed in 0..4 {
+        let config = config(Mode::WriteBack, CleaningPolicy::Stripe);
+        let machine = Machine::new(config, if seed % 2 == 0 { 512 } else { 4096 }, seed);
+        machine.create(seed);
+        for life in 0..60 {
+            machine.power.cut_after(40 + (seed + life) * 7919 % 900);
+            if let Ended::Finished(work) = machine.work(seed * 100 + life, &workload, false) {
+                work.verdict.unwrap_or_else(|verdict| panic!("{seed}, life {life}: {verdict}"));
+            }
+            machine.crash(seed * 100 + life);
+        }
+        let Ended::Finished(work) = machine.work(seed, &workload, true) else { panic!("no cut") };
+        work.verdict.unwrap_or_else(|verdict| panic!("{seed}: {verdict}"));
+    }
+}

@@ -70,7 +70,10 @@ impl Machine {
         let superblock = load(&*cache).await.expect("a cache");
         let foundation = Foundation { runtime: runtime.clone(), cache, core, label: None };
         let config = self.config.clone();
-        Slice::open(foundation, &superblock, EXPECTED, 0, config).await.expect("opens")
+        let opened = Slice::open(foundation, &superblock, EXPECTED, 0, config).await;
+        let (slice, recovery) = opened.expect("opens");
+        slice.self_check();
+        (slice, recovery)
     }
 
     /// Opens, checks everything, works, and stops cleanly where asked to.

@@ -107,8 +107,10 @@ impl Daemon {
         self.child.id()
     }
 
-    /// kill -9.
+    /// kill -9, of a daemon that has not ended by itself.
     pub fn kill(mut self) {
+        let ended = self.child.try_wait().unwrap();
+        assert!(ended.is_none(), "ended by itself with {ended:?}: {}", self.log());
         self.child.kill().unwrap();
         self.child.wait().unwrap();
     }
