@@ -31,7 +31,9 @@ mod time;
 pub use buffer::{Buffer, BufferPool, Buffers, PoolClass, PoolConfig};
 pub use device::{BlockDevice, Outcome, Submission};
 pub use error::{DeviceError, DeviceName};
-pub use executor::{Driver, Executor, JoinHandle, Late, Order, Runtime, Stalled, Wait};
+pub use executor::{
+    Driver, Executor, JoinHandle, Late, Order, Runtime, Stalled, VirtualClock, Wait,
+};
 pub use geometry::{Geometry, Stability, StripeGeometry};
 pub use range::ByteRange;
 pub use request::{Hints, Request, RequestFlags, RequestKind};

@@ -1,13 +1,10 @@
 //! The virtual-time runtime: block's executor above a clock that jumps.
 
 use crate::Random;
-use headpond_block::{Driver, Executor, Instant, Order, Runtime, Stalled, Wait};
-use std::cell::{Cell, RefCell};
+use headpond_block::{Executor, Order, Runtime, Stalled, VirtualClock};
+use std::cell::RefCell;
 use std::future::Future;
-use std::io;
 use std::rc::Rc;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 /// What a simulated run knows of itself. Clones are the same.
 #[derive(Clone)]
@@ -50,43 +47,10 @@ pub(crate) fn executor(sim: &Sim) -> Executor {
     Executor::new(Box::new(VirtualClock::default()), order)
 }
 
-/// A clock that stands still while anything can run, and else jumps to the next timer.
-#[derive(Default)]
-struct VirtualClock {
-    now: Cell<Instant>,
-    unparked: Arc<AtomicBool>,
-}
-
-impl Driver for VirtualClock {
-    fn now(&self) -> Instant {
-        self.now.get()
-    }
-
-    fn park(&self, wait: Wait) -> io::Result<()> {
-        let unparked = self.unparked.swap(false, Ordering::AcqRel);
-        match wait {
-            Wait::Poll => Ok(()),
-            _ if unparked => Ok(()),
-            Wait::Until(at) => {
-                self.now.set(self.now.get().max(at));
-                Ok(())
-            }
-            Wait::Forever => {
-                let deadlock = "every task waits and no timer is set";
-                Err(io::Error::new(io::ErrorKind::Deadlock, deadlock))
-            }
-        }
-    }
-
-    fn unparker(&self) -> Arc<dyn Fn() + Send + Sync> {
-        let unparked = Arc::clone(&self.unparked);
-        Arc::new(move || unparked.store(true, Ordering::Release))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use headpond_block::Instant;
     use headpond_block::sync::Notify;
     use std::time::Duration;
 

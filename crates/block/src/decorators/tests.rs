@@ -1,40 +1,14 @@
 use super::*;
 use crate::devices::RamDevice;
 use crate::{
-    BlockDevice, Buffer, DeviceError, Driver, Executor, Instant, Order, Request, RequestFlags,
-    RequestKind, Runtime, Wait,
+    BlockDevice, Buffer, DeviceError, Executor, Instant, Order, Request, RequestFlags, RequestKind,
+    Runtime, VirtualClock,
 };
-use std::cell::Cell;
 use std::rc::Rc;
-use std::sync::Arc;
 use std::time::Duration;
 
-#[derive(Default)]
-struct JumpingClock(Cell<Instant>);
-
-impl Driver for JumpingClock {
-    fn now(&self) -> Instant {
-        self.0.get()
-    }
-
-    fn park(&self, wait: Wait) -> std::io::Result<()> {
-        match wait {
-            Wait::Poll => Ok(()),
-            Wait::Until(at) => {
-                self.0.set(at);
-                Ok(())
-            }
-            Wait::Forever => Err(std::io::ErrorKind::Deadlock.into()),
-        }
-    }
-
-    fn unparker(&self) -> Arc<dyn Fn() + Send + Sync> {
-        Arc::new(|| {})
-    }
-}
-
 fn run<T>(story: impl AsyncFnOnce(Runtime) -> T) -> T {
-    let executor = Executor::new(Box::<JumpingClock>::default(), Order::Fifo);
+    let executor = Executor::new(Box::<VirtualClock>::default(), Order::Fifo);
     let runtime = executor.runtime();
     executor.block_on(story(runtime)).expect("the story ends")
 }

@@ -13,9 +13,11 @@
 
 mod tasks;
 mod timers;
+mod virtual_clock;
 mod waker;
 
 pub use timers::Sleep;
+pub use virtual_clock::VirtualClock;
 
 use crate::Instant;
 use crate::sync::{Receiver, oneshot};

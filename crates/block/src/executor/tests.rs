@@ -2,31 +2,6 @@ use super::*;
 use std::cell::RefCell;
 use std::sync::{Condvar, Mutex};
 
-/// A clock that jumps to the next timer.
-#[derive(Default)]
-struct JumpingClock(Cell<Instant>);
-
-impl Driver for JumpingClock {
-    fn now(&self) -> Instant {
-        self.0.get()
-    }
-
-    fn park(&self, wait: Wait) -> io::Result<()> {
-        match wait {
-            Wait::Poll => Ok(()),
-            Wait::Until(at) => {
-                self.0.set(at);
-                Ok(())
-            }
-            Wait::Forever => Err(io::ErrorKind::Deadlock.into()),
-        }
-    }
-
-    fn unparker(&self) -> Arc<dyn Fn() + Send + Sync> {
-        Arc::new(|| {})
-    }
-}
-
 /// Waits for another thread to unpark it.
 #[derive(Default)]
 struct Parked(Arc<(Mutex<bool>, Condvar)>);
@@ -55,7 +30,7 @@ impl Driver for Parked {
 }
 
 fn executor(order: Order) -> Executor {
-    Executor::new(Box::<JumpingClock>::default(), order)
+    Executor::new(Box::<VirtualClock>::default(), order)
 }
 
 fn interleaving(order: Order) -> Vec<u32> {

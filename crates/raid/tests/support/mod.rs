@@ -3,15 +3,13 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
-use std::io;
 use std::rc::Rc;
-use std::sync::Arc;
 use std::time::Duration;
 
 use headpond_block::devices::RamDevice;
 use headpond_block::{
-    BlockDevice, Buffer, ByteRange, DeviceError, DeviceName, Driver, Executor, Geometry, Instant,
-    Order, Outcome, Request, RequestKind, Runtime, Submission, Wait,
+    BlockDevice, Buffer, ByteRange, DeviceError, DeviceName, Executor, Geometry, Order, Outcome,
+    Request, RequestKind, Runtime, Submission, VirtualClock,
 };
 use headpond_raid::layout::{Layout, Strip, Stripe};
 use headpond_raid::superblock::DATA_OFFSET_MIN;
@@ -21,33 +19,9 @@ use headpond_raid::{
 };
 use uuid::Uuid;
 
-/// A clock that jumps to the next timer.
-struct Jumping(Cell<Instant>);
-
-impl Driver for Jumping {
-    fn now(&self) -> Instant {
-        self.0.get()
-    }
-
-    fn park(&self, wait: Wait) -> io::Result<()> {
-        match wait {
-            Wait::Poll => Ok(()),
-            Wait::Until(at) => {
-                self.0.set(self.0.get().max(at));
-                Ok(())
-            }
-            Wait::Forever => Err(io::Error::other("nothing will ever happen")),
-        }
-    }
-
-    fn unparker(&self) -> Arc<dyn Fn() + Send + Sync> {
-        Arc::new(|| {})
-    }
-}
-
 /// An executor whose order and times follow from a seed.
 pub fn executor(seed: u64) -> Executor {
-    Executor::new(Box::new(Jumping(Cell::new(Instant::START))), Order::Seeded(seed))
+    Executor::new(Box::<VirtualClock>::default(), Order::Seeded(seed))
 }
 
 /// Runs a test that is one future.

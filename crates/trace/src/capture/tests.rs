@@ -1,47 +1,21 @@
 //! Stories of captures on a RAM device.
 
-use std::cell::Cell;
 use std::io::Cursor;
 use std::rc::Rc;
-use std::sync::Arc;
 use std::time::Duration;
 
 use headpond_block::decorators::{Limits, ThrottleDevice};
 use headpond_block::devices::RamDevice;
 use headpond_block::{
-    BlockDevice, Buffer, Driver, Executor, Instant, Order, Request, RequestFlags, Runtime, Wait,
+    BlockDevice, Buffer, Executor, Order, Request, RequestFlags, Runtime, VirtualClock,
 };
 
 use super::*;
 use crate::reader::{ReadOptions, TraceReader};
 use crate::record::{Op, RecordFlags, TraceRecord};
 
-#[derive(Default)]
-struct JumpingClock(Cell<Instant>);
-
-impl Driver for JumpingClock {
-    fn now(&self) -> Instant {
-        self.0.get()
-    }
-
-    fn park(&self, wait: Wait) -> std::io::Result<()> {
-        match wait {
-            Wait::Poll => Ok(()),
-            Wait::Until(at) => {
-                self.0.set(at);
-                Ok(())
-            }
-            Wait::Forever => Err(std::io::ErrorKind::Deadlock.into()),
-        }
-    }
-
-    fn unparker(&self) -> Arc<dyn Fn() + Send + Sync> {
-        Arc::new(|| {})
-    }
-}
-
 fn run<T>(story: impl AsyncFnOnce(Runtime) -> T) -> T {
-    let executor = Executor::new(Box::<JumpingClock>::default(), Order::Fifo);
+    let executor = Executor::new(Box::<VirtualClock>::default(), Order::Fifo);
     let runtime = executor.runtime();
     executor.block_on(story(runtime)).expect("the story ends")
 }
