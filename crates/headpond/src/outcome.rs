@@ -49,11 +49,40 @@ impl fmt::Display for Failure {
 
 impl std::error::Error for Failure {}
 
+/// An error and its causes in one line. Many texts name their cause themselves; it is not said
+/// twice.
+pub fn told(error: &anyhow::Error) -> String {
+    let mut told = String::new();
+    for cause in error.chain().map(ToString::to_string) {
+        if told.is_empty() {
+            told = cause;
+        } else if !told.contains(&cause) {
+            told = format!("{told}: {cause}");
+        }
+    }
+    told
+}
+
 /// Prints what went wrong, with its causes, and finds the exit code.
 pub fn report(error: &anyhow::Error) -> Exit {
     let failure = error.chain().find_map(|cause| cause.downcast_ref::<Failure>());
     let exit = failure.map_or(Exit::Error, |failure| failure.exit);
     let word = if exit == Exit::Refused { "refused" } else { "error" };
-    eprintln!("headpond: {word}: {error:#}");
+    eprintln!("headpond: {word}: {}", told(error));
     exit
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use anyhow::Context;
+    use headpond_trace::TraceError;
+
+    #[test]
+    fn a_cause_is_told_once() {
+        let source = std::io::Error::from(std::io::ErrorKind::NotFound);
+        let error = TraceError::Open { path: "t".into(), source };
+        let told = told(&Err::<(), _>(error).context("analyzing").unwrap_err());
+        assert_eq!(told, "analyzing: cannot open trace t: entity not found");
+    }
 }

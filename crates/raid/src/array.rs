@@ -56,7 +56,7 @@ pub(crate) use members::{Member, Members};
 use scratch::Scratch;
 pub use scratch::Tuning;
 use status::Counters;
-pub use status::{ArrayState, ArrayStatus, MemberStatus, PlanCounts};
+pub use status::{ArrayState, ArrayStatus, MemberStatus, PlanCounts, Progress};
 use writers::Writers;
 
 /// What to do with parity that may be torn when a lost strip could only come from it.
@@ -80,6 +80,7 @@ pub struct Array {
     scratch: Scratch,
     counters: Counters,
     parity: Cell<RecordedParity>,
+    initialising: Cell<Option<Progress>>,
     torn_parity: TornParity,
     /// Stripes of which a write stopped half-way for want of space.
     torn: RefCell<BTreeSet<Stripe>>,
@@ -113,6 +114,7 @@ impl Array {
             intents,
             scratch: Scratch::new(tuning),
             counters: Counters::default(),
+            initialising: Cell::new(None),
             torn_parity,
             torn: RefCell::default(),
             writers: Writers::default(),

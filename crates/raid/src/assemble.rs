@@ -120,12 +120,12 @@ pub enum AssembleError {
     TooFew { name: String, group: usize, lost: usize, redundancy: usize, roles: String },
     #[error(
         "array `{name}` is degraded and was not stopped in order, so the data of the missing \
-         members ({roles}) may be wrong; bring them back, or start by force"
+         members ({roles}) may be wrong; bring them back, or start with --force"
     )]
     DegradedAndUnclean { name: String, roles: String },
     #[error(
         "array `{name}` is degraded and its parity was never initialised, so the data of the \
-         missing members ({roles}) cannot be computed; bring them back, or start by force"
+         missing members ({roles}) cannot be computed; bring them back, or start with --force"
     )]
     DegradedAndUninitialised { name: String, roles: String },
     #[error(transparent)]

@@ -78,10 +78,10 @@ pub enum CreateError {
     Duplicate { device: DeviceName },
     #[error(
         "{device}: is member {role} of array `{array}` ({uuid}); destroy that array first, or \
-         overwrite it by force"
+         overwrite it with --force"
     )]
     Member { device: DeviceName, array: String, uuid: Uuid, role: u16 },
-    #[error("{device}: holds data of something else; wipe it first, or overwrite it by force")]
+    #[error("{device}: holds data of something else; wipe it first, or overwrite it with --force")]
     Foreign { device: DeviceName },
     #[error(transparent)]
     Device(#[from] DeviceError),

@@ -17,7 +17,8 @@ pub mod split;
 pub mod superblock;
 
 pub use array::{
-    Array, ArrayState, ArrayStatus, Inspection, MemberStatus, PlanCounts, Tuning, erase, inspect,
+    Array, ArrayState, ArrayStatus, Inspection, MemberStatus, PlanCounts, Progress, Tuning, erase,
+    inspect,
 };
 pub use assemble::{
     AfterUncleanStop, AssembleError, AssembleOptions, Assembled, Force, Warning, assemble,

@@ -2,6 +2,8 @@
 
 mod support;
 
+use std::cell::Cell;
+
 use headpond_block::sync::join_all;
 use headpond_block::{BlockDevice, Buffer, DeviceError, Request, RequestFlags};
 use headpond_raid::layout::{Strip, Stripe};
@@ -202,7 +204,15 @@ fn parity_that_was_never_initialised_is_written_by_reconstruct_until_it_is() {
         let counts = array.status().counts;
         assert_eq!((counts.reconstruct_writes, counts.read_modify_writes), (1, 0));
         assert!(!array.status().parity_initialised);
-        array.initialise().await.unwrap();
+        assert!(array.initialise(async || false).await.is_ok());
+        assert!(!array.status().parity_initialised, "it was told to end early");
+        let seen = Cell::new(0);
+        let watch = async || {
+            seen.set(array.status().initialising.unwrap().stripes_done.max(seen.get()) + 1);
+            true
+        };
+        array.initialise(watch).await.unwrap();
+        assert!(seen.get() > 0 && array.status().initialising.is_none());
         check_redundancy(array.layout(), &members);
         write(&array, 0, &[2; 512]).await.unwrap();
         assert_eq!(array.status().counts.read_modify_writes, 1);

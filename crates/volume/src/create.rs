@@ -24,11 +24,11 @@ pub enum CreateError {
     #[error(transparent)]
     Cache(#[from] headpond_cache::CreateError),
     #[error(
-        "{device}: is the cache of volume {volume}; destroy that volume first, or overwrite it by force"
+        "{device}: is the cache of volume {volume}; destroy that volume first, or overwrite it with --force"
     )]
     CacheInUse { device: DeviceName, volume: uuid::Uuid },
     #[error(
-        "{device}: is a member of array `{array}`; destroy that first, or overwrite it by force"
+        "{device}: is a member of array `{array}`; destroy that first, or overwrite it with --force"
     )]
     CacheIsMember { device: DeviceName, array: String },
     #[error(transparent)]

@@ -15,6 +15,7 @@
 mod create;
 pub mod description;
 mod front;
+mod initialise;
 mod label;
 mod open;
 mod settings;

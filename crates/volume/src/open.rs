@@ -13,7 +13,8 @@ use headpond_cache::{
     CleaningConfig, Expected, Foundation, Recovery, Slice, SliceConfig, Superblock,
 };
 use headpond_raid::{
-    AfterUncleanStop, Array, AssembleError, AssembleOptions, Assembled, Force, Tuning, assemble,
+    AfterUncleanStop, Array, AssembleError, AssembleOptions, Assembled, Force, Tuning, Warning,
+    assemble,
 };
 use std::rc::Rc;
 
@@ -100,7 +101,10 @@ impl Volume {
         let how = assemble_options(description, &options, cache.as_deref());
         let assembled = assemble(members, how).await?;
         let mut warnings = absent;
-        warnings.extend(assembled.warnings.iter().map(ToString::to_string));
+        // What is done about parity that was never computed, the status tells as it goes on.
+        let told =
+            assembled.warnings.iter().filter(|warning| **warning != Warning::ParityUntrusted);
+        warnings.extend(told.map(ToString::to_string));
         warnings.extend(assembled.stale.iter().map(|name| format!("{name} is stale and left out")));
         let Assembled { array, .. } = assembled;
         let array = Rc::new(array);
@@ -111,7 +115,7 @@ impl Volume {
             let parts = vec![core; usize::from(description.slices)];
             let geometry = array.geometry().clone();
             let front = Front::new(name, geometry, slicing, parts, SeqCutoff::Never);
-            return Ok(Self::assembled(description, array, None, front, warnings));
+            return Ok(Self::assembled(description, array, None, front, warnings, runtime));
         };
         let (cached, notes) = open_cache(runtime, description, settings, device, &array).await?;
         warnings.extend(notes);
@@ -122,7 +126,7 @@ impl Volume {
             .collect();
         let geometry = parts[0].geometry().clone();
         let front = Front::new(name, geometry, slicing, parts, settings.seq_cutoff);
-        Ok(Self::assembled(description, array, Some(cached), front, warnings))
+        Ok(Self::assembled(description, array, Some(cached), front, warnings, runtime))
     }
 }
 

@@ -59,6 +59,7 @@ impl Volume {
         let array = self.array.status();
         let cache = self.cache_status();
         let mut warnings = warnings(&array, cache.as_ref());
+        warnings.extend(self.parity_warning(&array));
         warnings.extend_from_slice(self.warnings());
         VolumeStatus {
             name: self.description.name.clone(),
@@ -70,6 +71,22 @@ impl Volume {
             cache,
             warnings,
         }
+    }
+
+    /// What a member's failure would cost while the parity has not been computed.
+    fn parity_warning(&self, array: &ArrayStatus) -> Option<String> {
+        const RISK: &str = "until then, a member that fails takes data with it";
+        if array.parity_initialised {
+            return None;
+        }
+        if let Some(error) = self.initialisation.failure() {
+            return Some(format!("the parity could not be computed: {error}; {RISK}"));
+        }
+        let Some(progress) = array.initialising else {
+            return Some(format!("the parity is computed while all members are in use; {RISK}"));
+        };
+        let percent = progress.stripes_done * 100 / progress.stripes.max(1);
+        Some(format!("the parity is being computed for the first time, {percent} % done; {RISK}"))
     }
 
     pub fn stats(&self) -> VolumeStats {

@@ -2,9 +2,10 @@
 
 use crate::description::Description;
 use crate::front::Front;
+use crate::initialise::Initialisation;
 use crate::settings::{SeqCutoff, SettingChange};
 use headpond_block::{
-    BlockDevice, DeviceError, DeviceName, Geometry, Request, Stability, Submission,
+    BlockDevice, DeviceError, DeviceName, Geometry, Request, Runtime, Stability, Submission,
 };
 use headpond_cache::{CleanError, Mode, ModeError, Slice, Superblock};
 use headpond_raid::Array;
@@ -16,6 +17,7 @@ pub struct Volume {
     pub(crate) array: Rc<Array>,
     pub(crate) cached: Option<Cached>,
     pub(crate) front: Front,
+    pub(crate) initialisation: Initialisation,
     warnings: Vec<String>,
 }
 
@@ -63,8 +65,11 @@ impl Volume {
         cached: Option<Cached>,
         front: Front,
         warnings: Vec<String>,
+        runtime: &Runtime,
     ) -> Self {
-        Self { description: description.clone(), array, cached, front, warnings }
+        let initialisation = Initialisation::begin(&array, runtime);
+        let description = description.clone();
+        Self { description, array, cached, front, initialisation, warnings }
     }
 
     /// What the user should know of how it was opened.
@@ -129,6 +134,7 @@ impl Volume {
     /// # Errors
     /// Where a device fails; the next open recovers.
     pub async fn stop(&self) -> Result<(), StopError> {
+        self.initialisation.stop().await;
         if let Some(cached) = &self.cached {
             if cached.device.geometry().stability == Stability::LostOnPower {
                 self.clean_all().await.map_err(StopError::Memory)?;

@@ -3,7 +3,7 @@
 use crate::args::DestroyArgs;
 use crate::client::Client;
 use crate::device::{DeviceSpec, Opener};
-use crate::outcome::{Exit, Failure};
+use crate::outcome::{Exit, Failure, told};
 use crate::place::Places;
 use anyhow::Result;
 use headpond_block::{BufferPool, PoolConfig};
@@ -39,7 +39,7 @@ pub fn run(places: &Places, args: &DestroyArgs) -> Result<Exit> {
             match opener.open(&spec) {
                 Ok(open) if index == 0 && description.cache.is_some() => devices.cache = Some(open),
                 Ok(open) => devices.members.push(open),
-                Err(error) => eprintln!("headpond: note: left alone: {error:#}"),
+                Err(error) => eprintln!("headpond: note: left alone: {}", told(&error)),
             }
         }
         let wiped = Volume::destroy(description, &devices).await?;

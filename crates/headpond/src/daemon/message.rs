@@ -1,7 +1,7 @@
 //! What the control thread asks of the data thread.
 
 use crate::client::Refusal;
-use crate::outcome::{Exit, Failure};
+use crate::outcome::{Exit, Failure, told};
 use headpond_volume::SettingChange;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -54,6 +54,6 @@ impl From<anyhow::Error> for Refusal {
     fn from(error: anyhow::Error) -> Self {
         let failure = error.downcast_ref::<Failure>();
         let exit = failure.map_or(Exit::Error, |failure| failure.exit);
-        Self { error: format!("{error:#}"), exit: exit as u8 }
+        Self { error: told(&error), exit: exit as u8 }
     }
 }

@@ -5,7 +5,7 @@ use super::message::{Answer, Message, Wish};
 use super::recording::Recording;
 use crate::client::Refusal;
 use crate::device::Opener;
-use crate::outcome::{Exit, Failure};
+use crate::outcome::{Exit, Failure, told};
 use crate::place::Places;
 use anyhow::{Context, Result};
 use headpond_block::{BlockDevice, BufferPool, Listener, PoolConfig, Runtime};
@@ -192,14 +192,14 @@ fn open_devices(opener: &Opener, description: &Description) -> Result<Devices> {
     if let Some(cache) = &description.cache {
         match open(&cache.device) {
             Ok(device) => devices.cache = Some(device),
-            Err(error) => devices.absent.push(format!("cache {}: {error:#}", cache.device)),
+            Err(error) => devices.absent.push(format!("cache {}: {}", cache.device, told(&error))),
         }
     }
     for member in &description.core.members {
         match open(member) {
             Ok(device) => devices.members.push(device),
             // The array decides whether it can do without.
-            Err(error) => devices.absent.push(format!("{error:#}")),
+            Err(error) => devices.absent.push(told(&error)),
         }
     }
     Ok(devices)

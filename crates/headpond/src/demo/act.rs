@@ -7,7 +7,7 @@ use super::outcome::{DemoOutcome, Row};
 use super::progress::Progress;
 use super::{DemoArgs, page};
 use crate::commands::advise::{Findings, advise_for};
-use crate::outcome::{Exit, Failure};
+use crate::outcome::{Exit, Failure, told};
 use anyhow::{Context, Result};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -147,7 +147,7 @@ fn pick_load(args: &DemoArgs) -> Box<dyn Load> {
     match Fio::find() {
         Ok(fio) => Box::new(fio),
         Err(error) => {
-            eprintln!("{error:#}: Headpond's own NBD client makes the load instead");
+            eprintln!("{}: Headpond's own NBD client makes the load instead", told(&error));
             Box::new(OwnLoad)
         }
     }

@@ -7,9 +7,9 @@ use headpond_block::sync::join_all;
 use headpond_block::{Buffers, DeviceError, Outcome, Request, Submission};
 use smallvec::SmallVec;
 
-use super::Array;
 use super::columns::Columns;
 use super::scratch::Payload;
+use super::{Array, Progress};
 use crate::layout::{Role, Strip, Stripe};
 use crate::plan::{self, ParityTrust, StripRead, StripeState};
 use crate::superblock::RecordedParity;
@@ -19,12 +19,25 @@ const STRIPES_AT_A_TIME: u64 = 16;
 
 impl Array {
     /// Computes the parity, or equalises the copies, of the whole array, and records that this is
-    /// done. Requests are served meanwhile.
+    /// done. Requests are served meanwhile; between every few stripes `go_on` may wait, to leave
+    /// them room, and ends the work with `false`. The next call then begins anew.
     ///
     /// # Errors
     /// The first strip that could neither be read nor done without; what was done stays done.
-    pub async fn initialise(&self) -> Outcome {
-        self.resync(0..self.layout.stripes()).await?;
+    pub async fn initialise(&self, mut go_on: impl AsyncFnMut() -> bool) -> Outcome {
+        let stripes = self.layout.stripes();
+        let mut done = 0;
+        while done < stripes {
+            self.initialising.set(Some(Progress { stripes_done: done, stripes }));
+            let end = stripes.min(done + STRIPES_AT_A_TIME);
+            let outcome = self.resync(done..end).await;
+            if outcome.is_err() || !go_on().await {
+                self.initialising.set(None);
+                return outcome;
+            }
+            done = end;
+        }
+        self.initialising.set(None);
         self.flush_members().await?;
         self.parity.set(RecordedParity::Valid);
         self.change_record(|record| record.parity = RecordedParity::Valid).await
@@ -59,7 +72,7 @@ impl Array {
         let span = 0..self.layout.strip_bytes();
         let state = StripeState { lost: &lost, parity: ParityTrust::Stale };
         let plan = plan::recovery(&self.layout, &span, state).map_err(|_| self.gone())?;
-        let bytes = (self.layout.data_strips() + 2) * span.len();
+        let bytes = (self.layout.data_strips() + 4) * span.len();
         let memory = self.scratch.allow(bytes, Payload::Bytes).await;
         let reads: SmallVec<[(StripRead, Buffers); 8]> =
             plan.reads.into_iter().map(|read| (read, memory.take(span.len()).into())).collect();
@@ -71,14 +84,19 @@ impl Array {
         let mut parity = self.parity_memory(span.len(), &memory);
         parity.generate(&columns);
         let q = parity.q.map(|q| (Strip::Q, q));
-        let strips = [(Strip::P, parity.p)].into_iter().chain(q);
-        let (roles, writes): (Vec<Role>, Vec<Submission<'_>>) = strips
-            .filter_map(|(strip, content)| {
-                let role = self.layout.role_of(stripe, strip);
-                let write = Request::write(self.layout.strip_start(stripe), content);
-                Some((role, self.members.submit(self.members.active(role)?, write)))
-            })
-            .unzip();
+        let (mut roles, mut writes) = (Vec::new(), Vec::new());
+        for (strip, content) in [(Strip::P, parity.p)].into_iter().chain(q) {
+            let role = self.layout.role_of(stripe, strip);
+            let Some(device) = self.members.active(role) else { continue };
+            let found: Buffers = memory.take(span.len()).into();
+            let offset = self.layout.strip_start(stripe);
+            let read = self.members.submit(device, Request::read(offset, found.clone())).await;
+            // What fits already stays untouched: on flash and in sparse files a write costs more.
+            if read.is_err() || found.to_vec() != content.to_vec() {
+                roles.push(role);
+                writes.push(self.members.submit(device, Request::write(offset, content)));
+            }
+        }
         self.conclude_writes(&roles, join_all(writes).await).await
     }
 

@@ -23,10 +23,19 @@ pub struct ArrayStatus {
     pub event_count: u64,
     /// Whether the parity of all stripes has been computed at least once.
     pub parity_initialised: bool,
+    /// How far that is, while it goes on.
+    pub initialising: Option<Progress>,
     /// Whether an intent bitmap guards unclean stops.
     pub intent_bitmap: bool,
     pub members: Vec<MemberStatus>,
     pub counts: PlanCounts,
+}
+
+/// How far a piece of work on the whole array has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Progress {
+    pub stripes_done: u64,
+    pub stripes: u64,
 }
 
 /// Whether an array serves, and with what left to lose.
@@ -125,6 +134,7 @@ impl Array {
             groups: self.layout.groups(),
             event_count: record.event_count,
             parity_initialised: self.parity.get() == RecordedParity::Valid,
+            initialising: self.initialising.get(),
             intent_bitmap: self.intents.is_some(),
             members: self.member_statuses(),
             counts: self.counters.snapshot(),
