@@ -178,8 +178,8 @@ fn switching_modes_on_the_live_slice_keeps_its_promises() {
     }
 }
 
-/// Lives so short that the log goes round only over many of them, and with so few flushes that whole
-/// segments of it are lost: their successors must still be told from them by the tail.
+/// Lives so short that the log goes round only over many of them, and with so few flushes that
+/// whole segments of it are lost: their successors must still be told from them by the tail.
 #[test]
 fn many_short_lives_go_round_the_log() {
     let workload = Workload {
