@@ -37,6 +37,7 @@ pub enum Command {
     Trace(TraceCommand),
     Analyze(AnalyzeArgs),
     Advise(AdviseArgs),
+    Simulate(SimulateArgs),
 }
 
 /// Make a volume of an array and, if you like, a cache; what is on the devices is lost.
@@ -251,6 +252,54 @@ pub struct AdviseArgs {
     /// Skip and count damaged records instead of ending there.
     #[arg(long)]
     pub lenient: bool,
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Say what a workload would come to on a machine that is only described: virtual time, real engine.
+#[derive(Args)]
+#[command(after_help = "Examples:\n  \
+    headpond simulate plain.toml cached.toml --rw randwrite --iodepth 32 --runtime 5m\n  \
+    headpond simulate plain.toml --job workload.fio --json\n  \
+    headpond simulate --reference tables/\n\n\
+    A stack is a TOML file:\n\n  \
+    name = \"cached\"\n  \
+    [core]\n  raid = 60\n  groups = 4\n  strip = \"64K\"\n  drive = \"hdd-7k2-4t\"\n  drives = 40\n  \
+    [cache]            # leave it out for none\n  size = \"64M\"\n  mode = \"write-back\"\n  write_us = 20")]
+pub struct SimulateArgs {
+    /// Descriptions of machines, simulated side by side.
+    #[arg(value_name = "STACK", required_unless_present = "reference")]
+    pub stacks: Vec<PathBuf>,
+    /// The workload as a fio job file.
+    #[arg(long, value_name = "FILE", conflicts_with = "rw")]
+    pub job: Option<PathBuf>,
+    /// What is asked, in fio's words: read, write, rw, randread, randwrite, randrw.
+    #[arg(long)]
+    pub rw: Option<String>,
+    /// Percent of reads, where both are made.
+    #[arg(long, requires = "rw")]
+    pub rwmixread: Option<u32>,
+    /// Bytes of a request.
+    #[arg(long, default_value = "4k")]
+    pub bs: String,
+    /// Requests in flight.
+    #[arg(long, default_value_t = 1)]
+    pub iodepth: u32,
+    /// Such jobs at once.
+    #[arg(long, default_value_t = 1)]
+    pub numjobs: u32,
+    /// Measured time, virtual.
+    #[arg(long, default_value = "60s")]
+    pub runtime: String,
+    /// Time before that.
+    #[arg(long, default_value = "10s")]
+    pub ramp_time: String,
+    /// Run the published tables in this folder (CSV) and compare.
+    #[arg(long, value_name = "FOLDER", conflicts_with_all = ["stacks", "job", "rw"])]
+    pub reference: Option<PathBuf>,
+    /// The same seed gives the same figures.
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
     #[arg(long)]
     pub json: bool,
 }

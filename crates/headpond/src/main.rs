@@ -36,6 +36,7 @@ fn is_printer(command: &Command) -> bool {
             | Command::Trace(TraceCommand::Stats(_))
             | Command::Analyze(_)
             | Command::Advise(_)
+            | Command::Simulate(_)
     )
 }
 
@@ -65,5 +66,6 @@ fn run(command: &Command) -> anyhow::Result<Exit> {
         Command::Trace(TraceCommand::Stats(args)) => commands::record::stats(args),
         Command::Analyze(args) => commands::analyze::run(args),
         Command::Advise(args) => commands::advise::run(&places, args),
+        Command::Simulate(args) => commands::simulate::run(args),
     }
 }

@@ -184,7 +184,7 @@ fn every_help_has_an_example() {
     let user = User::new();
     for command in [
         "create", "serve", "status", "stats", "set", "flush", "stop", "destroy", "analyze",
-        "advise", "try",
+        "advise", "simulate", "try",
     ] {
         let help = user.ok(&[command, "--help"]);
         assert!(help.contains("Example"), "{command}: {help}");

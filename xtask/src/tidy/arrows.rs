@@ -16,7 +16,7 @@ const fn arrow(from: &'static str, to: &'static [&'static str], why: &'static st
     Arrow { from, to, why }
 }
 
-const TABLE: [Arrow; 13] = [
+const TABLE: [Arrow; 14] = [
     arrow("headpond-block", &[], "the one seam knows nobody above it"),
     arrow("headpond-uring", BLOCK, "a runtime serves whatever is built on the seam"),
     arrow("headpond-sim", BLOCK, "a runtime serves whatever is built on the seam"),
@@ -51,6 +51,19 @@ const TABLE: [Arrow; 13] = [
         "advice comes from records and models, never from real devices or clients",
     ),
     arrow(
+        "headpond-lab",
+        &[
+            "headpond-block",
+            "headpond-volume",
+            "headpond-cache",
+            "headpond-raid",
+            "headpond-sim",
+            "headpond-trace",
+            "headpond-uring",
+        ],
+        "experiments run on volumes, whatever their devices are, and advise nobody",
+    ),
+    arrow(
         "headpond",
         &[
             "headpond-block",
@@ -62,6 +75,7 @@ const TABLE: [Arrow; 13] = [
             "headpond-nbd",
             "headpond-trace",
             "headpond-advise",
+            "headpond-lab",
             "headpond-witness",
         ],
         "the binary joins everything but the test tools",

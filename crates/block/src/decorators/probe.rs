@@ -35,6 +35,8 @@ pub struct ProbeSnapshot {
     pub fua_writes: u64,
     pub in_flight: u64,
     pub in_flight_max: u64,
+    /// Time with something in flight, in nanoseconds, up to the last start or end.
+    pub busy_nanos: u64,
 }
 
 /// Counts and times the requests to `inner`, and remembers the last few.
@@ -47,6 +49,8 @@ pub struct ProbeDevice {
 #[derive(Default)]
 struct State {
     seen: ProbeSnapshot,
+    /// When `busy_nanos` was brought up to date.
+    counted_until: Instant,
     recent: VecDeque<(RequestKind, ByteRange)>,
 }
 
@@ -61,6 +65,7 @@ impl ProbeDevice {
 
     pub fn reset(&self) {
         let mut state = self.state.borrow_mut();
+        state.counted_until = self.runtime.now();
         let in_flight = state.seen.in_flight;
         state.seen = ProbeSnapshot { in_flight, ..ProbeSnapshot::default() };
     }
@@ -82,6 +87,7 @@ impl ProbeDevice {
             state.recent.pop_front();
         }
         state.recent.push_back((request.kind, request.range));
+        state.count_busy(self.runtime.now());
         let seen = &mut state.seen;
         seen.in_flight += 1;
         seen.in_flight_max = seen.in_flight_max.max(seen.in_flight);
@@ -93,9 +99,20 @@ impl ProbeDevice {
 
     fn note_end(&self, request: Seen, outcome: &Outcome) {
         let took = self.runtime.now().since(request.at);
-        let seen = &mut self.state.borrow_mut().seen;
+        let state = &mut *self.state.borrow_mut();
+        state.count_busy(self.runtime.now());
+        let seen = &mut state.seen;
         seen.in_flight -= 1;
         seen.of(request.kind).add(request.bytes, took, outcome.is_err());
+    }
+}
+
+impl State {
+    fn count_busy(&mut self, now: Instant) {
+        if self.seen.in_flight > 0 {
+            self.seen.busy_nanos += now.since(self.counted_until).as_nanos() as u64;
+        }
+        self.counted_until = now;
     }
 }
 

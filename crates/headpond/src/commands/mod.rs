@@ -7,6 +7,7 @@ pub mod destroy;
 pub mod flush;
 pub mod record;
 pub mod set;
+pub mod simulate;
 pub mod stats;
 pub mod status;
 pub mod stop;

@@ -68,7 +68,8 @@ impl Generator {
         run: u64,
         region: ByteRange,
     ) -> Rc<Self> {
-        let nanos = Histogram::new(3).expect("three digits are possible");
+        let hour = 3_600_000_000_000;
+        let nanos = Histogram::new_with_bounds(1, hour, 3).expect("three digits are possible");
         Rc::new(Self {
             workload,
             begun: runtime.now(),

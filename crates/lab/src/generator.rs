@@ -1,0 +1,164 @@
+//! A closed loop of requests, as fio makes it.
+
+use crate::job::Job;
+use crate::measured::{Measured, Tally};
+use headpond_block::sync::join_all;
+use headpond_block::{BlockDevice, Buffer, ByteRange, Instant, Request, Runtime, Submission};
+use headpond_sim::Random;
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::time::Duration;
+
+/// Requests that were answered so far, measured or not.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Answered {
+    pub reads: u64,
+    pub writes: u64,
+}
+
+/// Runs the clones of a job to its end; requests carry no payload.
+pub(crate) async fn run(
+    job: &Job,
+    device: &Rc<dyn BlockDevice>,
+    runtime: &Runtime,
+    random: &mut Random,
+    answered: &Rc<Cell<Answered>>,
+) -> Measured {
+    let begun = runtime.now();
+    let measured_from = begun + job.ramp;
+    let tally = Rc::new(RefCell::new(Tally::new()));
+    let clones = (0..job.jobs).map(|_| {
+        Rc::new(Clone {
+            job: job.clone(),
+            region: region(job, device.size_bytes()),
+            device: Rc::clone(device),
+            runtime: runtime.clone(),
+            random: RefCell::new(random.fork()),
+            measured_from,
+            ends_at: job.runtime.map(|runtime| measured_from + runtime),
+            next: Cell::new(0),
+            moved: Cell::new(0),
+            written: Cell::new(0),
+            next_turn: Cell::new(begun),
+            tally: Rc::clone(&tally),
+            answered: Rc::clone(answered),
+        })
+    });
+    let tasks: Vec<Submission<'_>> = clones
+        .flat_map(|clone| (0..job.depth).map(move |_| Rc::clone(&clone)))
+        .map(|clone| {
+            let task = runtime.spawn(clone.one_at_a_time());
+            Submission::pending(async move {
+                task.await;
+                Ok(())
+            })
+        })
+        .collect();
+    join_all(tasks).await;
+    let tally = tally.borrow();
+    tally.measured(runtime.now().max(measured_from).since(measured_from))
+}
+
+/// What a job may touch: whole requests only.
+fn region(job: &Job, device_bytes: u64) -> ByteRange {
+    let start = job.offset.next_multiple_of(job.block_bytes).min(device_bytes);
+    let len = job.size.unwrap_or(u64::MAX).min(device_bytes - start);
+    ByteRange::at(start, len / job.block_bytes * job.block_bytes)
+}
+
+/// One of the processes of a job; its tasks share the place in the region.
+struct Clone {
+    job: Job,
+    region: ByteRange,
+    device: Rc<dyn BlockDevice>,
+    runtime: Runtime,
+    random: RefCell<Random>,
+    measured_from: Instant,
+    ends_at: Option<Instant>,
+    next: Cell<u64>,
+    moved: Cell<u64>,
+    written: Cell<u32>,
+    next_turn: Cell<Instant>,
+    tally: Rc<RefCell<Tally>>,
+    answered: Rc<Cell<Answered>>,
+}
+
+impl Clone {
+    async fn one_at_a_time(self: Rc<Self>) {
+        let bytes = self.job.block_bytes;
+        let buffer = Buffer::payload_free(bytes as usize);
+        while self.goes_on() {
+            self.wait_for_turn().await;
+            let is_read = self.is_read();
+            let range = ByteRange::at(self.next_offset(), bytes);
+            let request = match is_read {
+                true => Request::read(range.start(), &buffer),
+                false => Request::write(range.start(), &buffer),
+            };
+            let sent = self.runtime.now();
+            let outcome = self.device.submit(request).await;
+            self.note(is_read, sent, outcome.is_ok());
+            if !is_read {
+                self.flush_if_due().await;
+            }
+        }
+    }
+
+    fn goes_on(&self) -> bool {
+        let now = self.runtime.now();
+        let in_time = self.ends_at.is_none_or(|end| now < end);
+        let moved = self.moved.get();
+        self.moved.set(moved + self.job.block_bytes);
+        in_time && !self.region.is_empty() && (self.job.is_time_based || moved < self.region.len())
+    }
+
+    /// Keeps to the rate: each request has a turn, and none is made up for.
+    async fn wait_for_turn(&self) {
+        let Some(rate) = self.job.rate_iops else { return };
+        let turn = self.next_turn.get().max(self.runtime.now());
+        self.next_turn.set(turn + Duration::from_nanos(1_000_000_000 / rate));
+        self.runtime.sleep_until(turn).await;
+    }
+
+    fn is_read(&self) -> bool {
+        let rw = self.job.rw;
+        let draws = || self.random.borrow_mut().below(100) < u64::from(self.job.read_percent);
+        if rw.reads && rw.writes { draws() } else { rw.reads }
+    }
+
+    fn next_offset(&self) -> u64 {
+        let blocks = self.region.len() / self.job.block_bytes;
+        let block = match self.job.rw.is_random {
+            true => self.random.borrow_mut().below(blocks),
+            false => self.next.replace((self.next.get() + 1) % blocks),
+        };
+        self.region.start() + block * self.job.block_bytes
+    }
+
+    fn note(&self, is_read: bool, sent: Instant, is_ok: bool) {
+        let now = self.runtime.now();
+        let mut answered = self.answered.get();
+        *(if is_read { &mut answered.reads } else { &mut answered.writes }) += 1;
+        self.answered.set(answered);
+        // What was begun in time and ends late belongs to nobody's second.
+        if now < self.measured_from || self.ends_at.is_some_and(|end| now > end) {
+            return;
+        }
+        let mut tally = self.tally.borrow_mut();
+        match is_ok {
+            true => tally.note(is_read, self.job.block_bytes, now.since(sent)),
+            false => tally.errors += 1,
+        }
+    }
+
+    async fn flush_if_due(&self) {
+        if self.job.flush_every == 0 {
+            return;
+        }
+        let written = self.written.get() + 1;
+        self.written.set(written % self.job.flush_every);
+        if written >= self.job.flush_every && self.device.flush().await.is_err() {
+            self.tally.borrow_mut().errors += 1;
+        }
+    }
+}

@@ -1,0 +1,27 @@
+//! What-if: a workload on a machine that is only described, in virtual time.
+//!
+//! 1. A [`Stack`] says what the machine is made of: modelled drives, an array, perhaps a cache;
+//!    2. [`job::parse`] reads what is asked of it, in fio's job syntax; 3. [`simulate`] puts the
+//!    machine together from the real array and cache, above models of its devices, runs the jobs,
+//!    and tells what came of it and where the time went.
+//!
+//! **Invariants**
+//! - One stack, one workload and one seed give the same figures on every machine.
+//! - The engine is the one that serves real volumes; only devices and clock are models.
+//!
+//! **Not here**: the models (`headpond-sim`), load on real devices.
+
+mod generator;
+pub mod job;
+mod machine;
+mod measured;
+mod outcome;
+pub mod reference;
+mod simulate;
+mod stack;
+
+pub use job::{Job, JobError, Rw};
+pub use measured::{Latency, Measured, Side};
+pub use outcome::{CacheShare, DeviceShare, JobOutcome, Outcome, Plans, Window};
+pub use simulate::{Experiment, SimulateError, simulate, simulate_all};
+pub use stack::{CacheStack, CoreStack, Stack, StackError};

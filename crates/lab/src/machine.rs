@@ -1,0 +1,93 @@
+//! A machine put together from models: the array and the cache are the real ones.
+
+use crate::stack::{CacheStack, Stack};
+use headpond_block::decorators::ProbeDevice;
+use headpond_block::{
+    BlockDevice, BufferPool, Geometry, PoolClass, PoolConfig, Runtime, Stability,
+};
+use headpond_raid::{Contents, Intent, Occupied};
+use headpond_sim::hdd::HddModel;
+use headpond_sim::{FixedLatency, FixedLatencyDevice, ModelDevice, Sim, SparseDevice};
+use headpond_volume::{
+    CreateError, CreateOptions, Devices, OpenError, OpenOptions, Tolerance, Volume,
+};
+use std::rc::Rc;
+
+/// A running machine; its devices are watched.
+pub(crate) struct Machine {
+    pub volume: Rc<Volume>,
+    pub drives: Vec<Rc<ProbeDevice>>,
+    pub cache: Option<Rc<ProbeDevice>>,
+}
+
+/// Why there is no machine.
+#[derive(Debug, thiserror::Error)]
+pub enum MachineError {
+    #[error(transparent)]
+    Create(#[from] CreateError),
+    #[error(transparent)]
+    Open(#[from] OpenError),
+}
+
+impl Machine {
+    /// Creates the volume on new devices, whose parity is right, and opens it.
+    ///
+    /// # Errors
+    /// Where the description does not fit the devices.
+    pub async fn start(
+        stack: &Stack,
+        model: &Rc<HddModel>,
+        runtime: &Runtime,
+        sim: &Sim,
+    ) -> Result<Self, MachineError> {
+        let mut phases = sim.random();
+        let drive = |number| {
+            let phase_ns = phases.below(model.revolution_ns());
+            let name = format!("drive{number:02}");
+            let store = SparseDevice::new(&*name, Geometry::of_size(model.size_bytes()));
+            let drive = ModelDevice::new(Rc::new(store), Rc::clone(model), phase_ns, runtime);
+            Rc::new(ProbeDevice::new(Rc::new(drive), runtime.clone()))
+        };
+        let drives: Vec<_> = (0..stack.core.drives).map(drive).collect();
+        let cache = stack.cache.as_ref().map(|cache| cache_device(cache, runtime));
+        let devices = || Devices {
+            cache: cache.clone().map(|cache| cache as Rc<dyn BlockDevice>),
+            members: drives.iter().map(|drive| Rc::clone(drive) as Rc<dyn BlockDevice>).collect(),
+            absent: Vec::new(),
+        };
+        let description = stack.description();
+        let intent = if stack.core.intent { Intent::Bitmap } else { Intent::None };
+        let options =
+            CreateOptions { contents: Contents::Zeros, intent, occupied: Occupied::Overwrite };
+        Volume::create(&description, &devices(), &options).await?;
+        let options = OpenOptions { tolerance: Tolerance::Careful, pool: small_pool() };
+        let volume = Volume::open(runtime, &description, devices(), options).await?;
+        Ok(Self { volume: Rc::new(volume), drives, cache })
+    }
+
+    /// Everything seen so far is forgotten.
+    pub fn reset_probes(&self) {
+        self.drives.iter().chain(&self.cache).for_each(|probe| probe.reset());
+    }
+}
+
+fn cache_device(cache: &CacheStack, runtime: &Runtime) -> Rc<ProbeDevice> {
+    let geometry = Geometry::of_size(cache.size.bytes());
+    let store = Rc::new(SparseDevice::new("cache", geometry));
+    let latency = CacheStack::latency;
+    let figures = FixedLatency {
+        read: latency(cache.read_us),
+        write: latency(cache.write_us),
+        flush: latency(cache.flush_us),
+        bytes_per_s: (cache.mb_per_s * 1e6) as u64,
+        stability: Stability::Flushable,
+    };
+    let device = FixedLatencyDevice::new(store, figures, runtime.clone());
+    Rc::new(ProbeDevice::new(Rc::new(device), runtime.clone()))
+}
+
+/// Requests bring no payload, so little is borrowed.
+fn small_pool() -> BufferPool {
+    let class = |buffer_bytes, count| PoolClass { buffer_bytes, count };
+    BufferPool::new(&PoolConfig { classes: vec![class(4096, 64), class(64 << 10, 8)] })
+}

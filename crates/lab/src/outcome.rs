@@ -1,0 +1,210 @@
+//! What a simulation found out, and where the time went.
+
+use crate::measured::Measured;
+use headpond_block::decorators::{ProbeCounts, ProbeSnapshot};
+use headpond_cache::SliceStats;
+use headpond_raid::PlanCounts;
+use serde::Serialize;
+
+/// One experiment.
+#[derive(Clone, Debug, Serialize)]
+pub struct Outcome {
+    pub name: String,
+    /// Size of the volume.
+    pub size_bytes: u64,
+    pub jobs: Vec<JobOutcome>,
+    pub drives: DeviceShare,
+    pub cache: Option<CacheShare>,
+    /// Write plans of the array, in the measured time.
+    pub plans: Plans,
+    /// From the start on, the ramp included.
+    pub windows: Vec<Window>,
+    /// Where the time went, in sentences.
+    pub why: Vec<String>,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub struct JobOutcome {
+    pub name: String,
+    pub measured: Measured,
+}
+
+/// The load on devices of one kind, in the measured time.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub struct DeviceShare {
+    pub devices: usize,
+    /// Share of the time with something in flight: the mean of all, and of the busiest.
+    pub busy_mean: f64,
+    pub busy_max: f64,
+    /// Of all together.
+    pub reads_per_s: f64,
+    pub writes_per_s: f64,
+    /// With their time in the device's queue.
+    pub read_mean_us: f64,
+    pub write_mean_us: f64,
+}
+
+/// What the cache did in the measured time.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct CacheShare {
+    pub device: DeviceShare,
+    /// Reads answered from the cache alone.
+    pub read_hit_ratio: f64,
+    /// At the end, of what may be dirty.
+    pub dirty_ratio: f64,
+    /// Blocks of 4 KiB written to the array.
+    pub cleaned_per_s: f64,
+    /// Writes to the array for them.
+    pub cleaning_writes_per_s: f64,
+    /// Writes that waited for the cleaner.
+    pub waited: u64,
+    /// Requests that went past the cache.
+    pub bypassed: u64,
+}
+
+/// How the array wrote.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub struct Plans {
+    pub full_stripe: u64,
+    pub reconstruct: u64,
+    pub read_modify: u64,
+}
+
+/// A stretch of time.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Window {
+    /// Its end.
+    pub at_s: f64,
+    pub read_iops: f64,
+    pub write_iops: f64,
+    pub dirty_ratio: f64,
+}
+
+/// Counters at the start of the measured time.
+pub(crate) struct Baseline {
+    pub slices: Vec<SliceStats>,
+    pub plans: PlanCounts,
+}
+
+impl DeviceShare {
+    pub(crate) fn of(probes: &[ProbeSnapshot], seconds: f64) -> Self {
+        if probes.is_empty() || seconds <= 0.0 {
+            return Self::default();
+        }
+        let busy = probes.iter().map(|probe| (probe.busy_nanos as f64 / 1e9 / seconds).min(1.0));
+        let sum = |pick: fn(&ProbeSnapshot) -> ProbeCounts| {
+            probes.iter().map(pick).fold((0, 0), |(requests, nanos), counts| {
+                (requests + counts.requests, nanos + counts.nanos_total)
+            })
+        };
+        let (reads, read_nanos) = sum(|probe| probe.reads);
+        let (writes, write_nanos) = sum(|probe| probe.writes);
+        let mean = |nanos: u64, requests: u64| nanos as f64 / 1e3 / requests.max(1) as f64;
+        Self {
+            devices: probes.len(),
+            busy_mean: busy.clone().sum::<f64>() / probes.len() as f64,
+            busy_max: busy.fold(0.0, f64::max),
+            reads_per_s: reads as f64 / seconds,
+            writes_per_s: writes as f64 / seconds,
+            read_mean_us: mean(read_nanos, reads),
+            write_mean_us: mean(write_nanos, writes),
+        }
+    }
+}
+
+impl CacheShare {
+    pub(crate) fn of(
+        before: &[SliceStats],
+        after: &[SliceStats],
+        device: DeviceShare,
+        seconds: f64,
+    ) -> Self {
+        let since = |pick: fn(&SliceStats) -> u64| {
+            after.iter().map(pick).sum::<u64>() - before.iter().map(pick).sum::<u64>()
+        };
+        let (reads, hits) =
+            (since(|slice| slice.counters.read.requests), since(|slice| slice.counters.read.hits));
+        let sum = |pick: fn(&SliceStats) -> u64| after.iter().map(pick).sum::<u64>() as f64;
+        Self {
+            device,
+            read_hit_ratio: hits as f64 / reads.max(1) as f64,
+            dirty_ratio: sum(|slice| slice.dirty_bytes)
+                / sum(|slice| slice.dirty_bytes_max).max(1.0),
+            cleaned_per_s: since(|slice| slice.counters.cleaned_blocks) as f64 / seconds,
+            cleaning_writes_per_s: since(|slice| slice.counters.cleaning_writes) as f64 / seconds,
+            waited: since(|slice| slice.counters.throttled),
+            bypassed: since(|slice| {
+                slice.counters.read.pass_through + slice.counters.write.pass_through
+            }),
+        }
+    }
+}
+
+impl Plans {
+    pub(crate) fn since(before: &PlanCounts, after: &PlanCounts) -> Self {
+        Self {
+            full_stripe: after.full_stripe_writes - before.full_stripe_writes,
+            reconstruct: after.reconstruct_writes - before.reconstruct_writes,
+            read_modify: after.read_modify_writes - before.read_modify_writes,
+        }
+    }
+
+    fn total(&self) -> u64 {
+        self.full_stripe + self.reconstruct + self.read_modify
+    }
+}
+
+/// Says where the time went, from what was counted.
+pub(crate) fn explain(outcome: &Outcome) -> Vec<String> {
+    let mut why = Vec::new();
+    let drives = &outcome.drives;
+    let asked: f64 =
+        outcome.jobs.iter().map(|job| job.measured.read.iops + job.measured.write.iops).sum();
+    if asked <= 0.0 {
+        return vec!["nothing was answered in the measured time".into()];
+    }
+    let per_request = (drives.reads_per_s + drives.writes_per_s) / asked;
+    why.push(format!(
+        "each request cost {per_request:.2} operations on drives ({:.2} reads, {:.2} writes)",
+        drives.reads_per_s / asked,
+        drives.writes_per_s / asked
+    ));
+    let plans = &outcome.plans;
+    if plans.total() > 0 {
+        let percent = |count: u64| 100.0 * count as f64 / plans.total() as f64;
+        why.push(format!(
+            "the array wrote {:.0} % by read-modify-write, {:.0} % by reconstruct, {:.0} % in full stripes",
+            percent(plans.read_modify),
+            percent(plans.reconstruct),
+            percent(plans.full_stripe)
+        ));
+    }
+    why.push(format!(
+        "a drive was busy {:.0} % of the time (the busiest {:.0} %); a read took it {:.1} ms with its queue, a write {:.1} ms",
+        100.0 * drives.busy_mean,
+        100.0 * drives.busy_max,
+        drives.read_mean_us / 1e3,
+        drives.write_mean_us / 1e3
+    ));
+    if let Some(cache) = &outcome.cache {
+        why.push(explain_cache(cache));
+    }
+    why
+}
+
+fn explain_cache(cache: &CacheShare) -> String {
+    let mut text = format!(
+        "the cache answered {:.0} % of the reads, ended {:.0} % dirty and sent {:.0} blocks/s to the array in {:.0} writes/s",
+        100.0 * cache.read_hit_ratio,
+        100.0 * cache.dirty_ratio,
+        cache.cleaned_per_s,
+        cache.cleaning_writes_per_s
+    );
+    if cache.waited > 0 {
+        text += &format!("; {} writes waited for the cleaner", cache.waited);
+    }
+    if cache.bypassed > 0 {
+        text += &format!("; {} requests went past it", cache.bypassed);
+    }
+    text
+}

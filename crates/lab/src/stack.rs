@@ -1,0 +1,200 @@
+//! What a simulated machine is made of, as a file that people write.
+
+use headpond_cache::{CleaningPolicy, Mode};
+use headpond_raid::Level;
+use headpond_sim::hdd::{HddModel, ModelError};
+use headpond_volume::{CacheDescription, CoreDescription, Description, SeqCutoff, Size};
+use serde::{Deserialize, Serialize};
+use std::time::Duration;
+use uuid::Uuid;
+
+/// A whole machine.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Stack {
+    /// What results call it.
+    pub name: String,
+    pub core: CoreStack,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cache: Option<CacheStack>,
+}
+
+/// The array.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CoreStack {
+    pub raid: Level,
+    #[serde(default = "one")]
+    pub groups: u16,
+    #[serde(default = "strip")]
+    pub strip: Size,
+    /// Name of the drives' model.
+    pub drive: String,
+    pub drives: u16,
+    /// The drives' own write caches; as the model says where it is left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub drive_write_cache: Option<bool>,
+    /// The members carry a map of the regions that are being written.
+    #[serde(default)]
+    pub intent: bool,
+}
+
+/// The cache and the device that it is on.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CacheStack {
+    pub size: Size,
+    #[serde(default = "write_back")]
+    pub mode: Mode,
+    #[serde(default = "stripe")]
+    pub cleaning: CleaningPolicy,
+    #[serde(default)]
+    pub seq_cutoff: SeqCutoff,
+    /// Latencies of one operation in microseconds, and what all share in MB/s (10^6 bytes); zero
+    /// latencies are RAM.
+    #[serde(default)]
+    pub read_us: f64,
+    #[serde(default)]
+    pub write_us: f64,
+    #[serde(default)]
+    pub flush_us: f64,
+    #[serde(default = "ram_mb_per_s")]
+    pub mb_per_s: f64,
+}
+
+/// A stack that cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum StackError {
+    #[error("the stack cannot be read: {0}")]
+    Syntax(#[from] toml::de::Error),
+    #[error(transparent)]
+    Model(#[from] ModelError),
+    #[error("{field} must be {what}, not {found}")]
+    Field { field: &'static str, what: &'static str, found: String },
+}
+
+const fn one() -> u16 {
+    1
+}
+
+const fn strip() -> Size {
+    Size(64 << 10)
+}
+
+const fn write_back() -> Mode {
+    Mode::WriteBack
+}
+
+const fn stripe() -> CleaningPolicy {
+    CleaningPolicy::Stripe
+}
+
+const fn ram_mb_per_s() -> f64 {
+    10_000.0
+}
+
+impl Stack {
+    /// Reads and checks a stack.
+    ///
+    /// # Errors
+    /// Where it is no TOML, lacks or has unknown fields, or a figure is none; the error says which.
+    pub fn parse(text: &str) -> Result<Self, StackError> {
+        let stack: Self = toml::from_str(text)?;
+        stack.drive_model()?;
+        if let Some(cache) = &stack.cache {
+            let latencies = [
+                ("cache.read_us", cache.read_us),
+                ("cache.write_us", cache.write_us),
+                ("cache.flush_us", cache.flush_us),
+            ];
+            for (field, found) in latencies {
+                require(
+                    field,
+                    "a time of 0 to 10,000,000 us",
+                    found,
+                    (0.0..=1e7).contains(&found),
+                )?;
+            }
+            let (field, found) = ("cache.mb_per_s", cache.mb_per_s);
+            require(field, "a rate of 1 to 1,000,000 MB/s", found, (1.0..=1e6).contains(&found))?;
+        }
+        Ok(stack)
+    }
+
+    /// The model of the drives, with the write cache as asked for.
+    ///
+    /// # Errors
+    /// Where there is no such model.
+    pub fn drive_model(&self) -> Result<HddModel, ModelError> {
+        let model = HddModel::builtin(&self.core.drive)?;
+        Ok(match self.core.drive_write_cache {
+            Some(enabled) => model.with_write_cache(enabled),
+            None => model,
+        })
+    }
+
+    /// The volume on this machine.
+    pub(crate) fn description(&self) -> Description {
+        let cache = self.cache.as_ref().map(|cache| CacheDescription {
+            device: "cache".into(),
+            mode: cache.mode,
+            cleaning: cache.cleaning,
+            seq_cutoff: cache.seq_cutoff,
+            volatile_allowed: true,
+        });
+        let core = CoreDescription {
+            raid: self.core.raid,
+            groups: self.core.groups,
+            strip: self.core.strip,
+            intent: self.core.intent,
+            members: (0..self.core.drives).map(|number| format!("drive{number:02}")).collect(),
+        };
+        let uuid = Uuid::from_u128(0x5eed);
+        Description { name: "simulated".into(), uuid, slices: 1, cache, core, exports: Vec::new() }
+    }
+}
+
+impl CacheStack {
+    pub(crate) fn latency(micros: f64) -> Duration {
+        Duration::from_nanos((micros * 1e3) as u64)
+    }
+}
+
+fn require(
+    field: &'static str,
+    what: &'static str,
+    found: f64,
+    holds: bool,
+) -> Result<(), StackError> {
+    let found = found.to_string();
+    if holds { Ok(()) } else { Err(StackError::Field { field, what, found }) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = "name = \"array\"\n[core]\nraid = 60\ngroups = 4\ndrive = \"hdd-7k2-4t\"\n\
+                        drives = 40\n[cache]\nsize = \"64M\"\nwrite_us = 20\n";
+
+    #[test]
+    fn what_is_left_out_has_its_default() {
+        let stack = Stack::parse(TEXT).unwrap();
+        assert_eq!(stack.core.strip, Size(64 << 10));
+        let cache = stack.cache.unwrap();
+        assert_eq!((cache.mode, cache.write_us), (Mode::WriteBack, 20.0));
+    }
+
+    #[test]
+    fn mistakes_name_the_field() {
+        for (from, to, says) in [
+            ("drives", "disks", "unknown field `disks`"),
+            ("hdd-7k2-4t", "floppy", "no drive model named floppy"),
+            ("write_us = 20", "write_us = -1", "cache.write_us must be a time"),
+            ("raid = 60", "raid = 7", "no RAID level"),
+        ] {
+            let error = Stack::parse(&TEXT.replace(from, to)).unwrap_err().to_string();
+            assert!(error.contains(says), "{error}");
+        }
+    }
+}

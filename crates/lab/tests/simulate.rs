@@ -1,0 +1,70 @@
+//! Small machines, whole simulations.
+
+use headpond_lab::{Experiment, Outcome, Stack, job, simulate, simulate_all};
+
+const STACK: &str = "name = \"small\"\n[core]\nraid = 6\ndrive = \"hdd-7k2-4t\"\ndrives = 10\n";
+
+fn experiment(stack: &str, jobs: &str, seed: u64) -> Experiment {
+    Experiment { stack: Stack::parse(stack).unwrap(), jobs: job::parse(jobs).unwrap(), seed }
+}
+
+fn outcome(jobs: &str) -> Outcome {
+    simulate(&experiment(STACK, jobs, 1)).unwrap()
+}
+
+#[test]
+fn a_random_write_of_a_raid_6_costs_three_reads_and_three_writes() {
+    let outcome = outcome("[a]\nrw=randwrite\nruntime=20\nramp_time=5\ntime_based\n");
+    let write = outcome.jobs[0].measured.write;
+    assert!((30.0..90.0).contains(&write.iops), "{write:?}");
+    // One at a time: the rate is the inverse of the latency.
+    assert!((write.iops * write.latency.mean_us / 1e6 - 1.0).abs() < 0.02, "{write:?}");
+    assert!(write.latency.p50_us <= write.latency.p99_us && write.latency.p99_us > 1000.0);
+    let (reads, writes) = (outcome.drives.reads_per_s, outcome.drives.writes_per_s);
+    assert!((reads / write.iops - 3.0).abs() < 0.1, "{reads} {}", write.iops);
+    assert!((writes / write.iops - 3.0).abs() < 0.1, "{writes} {}", write.iops);
+    assert!(outcome.plans.read_modify > 0 && outcome.plans.full_stripe == 0);
+    assert!((0.1..1.0).contains(&outcome.drives.busy_mean));
+    assert!(outcome.windows.len() >= 59 && outcome.windows[30].write_iops > 0.0);
+    assert!(outcome.why.iter().any(|line| line.contains("read-modify-write")));
+}
+
+#[test]
+fn a_seed_gives_the_same_figures_again_whatever_runs_beside() {
+    let jobs = "[a]\nrw=randrw\niodepth=8\nruntime=5\ntime_based\n";
+    let experiments = [1, 2, 1, 1].map(|seed| experiment(STACK, jobs, seed));
+    let figures: Vec<_> = simulate_all(&experiments, |_| {})
+        .into_iter()
+        .map(|outcome| {
+            let measured = outcome.unwrap().jobs[0].measured.clone();
+            (measured.read.requests, measured.write.requests, measured.write.latency.mean_us)
+        })
+        .collect();
+    assert!(figures[0] == figures[2] && figures[0] == figures[3]);
+    assert_ne!(figures[0], figures[1]);
+}
+
+#[test]
+fn jobs_keep_to_their_rate_region_and_flushes() {
+    let outcome = outcome(
+        "[slow]\nrw=read\nrate_iops=10\nruntime=10\ntime_based\n\
+         [once]\nrw=write\nbs=64k\nsize=1m\nfsync=1\n",
+    );
+    let slow = &outcome.jobs[0].measured.read;
+    assert!((slow.iops - 10.0).abs() < 0.2, "{slow:?}");
+    assert_eq!(outcome.jobs[1].measured.write.requests, 16);
+}
+
+#[test]
+fn a_region_outside_the_volume_is_an_error() {
+    let jobs = "[far]\nrw=read\noffset=1p\nruntime=1\ntime_based\n";
+    let error = simulate(&experiment(STACK, jobs, 1)).unwrap_err().to_string();
+    assert!(error.contains("nothing was measured"), "{error}");
+}
+
+#[test]
+fn a_stack_that_makes_no_array_says_why() {
+    let stack = STACK.replace("drives = 10", "drives = 2");
+    let error = simulate(&experiment(&stack, "[a]\nrw=read\n", 1)).unwrap_err().to_string();
+    assert!(error.contains("cannot be put together") && error.contains('4'), "{error}");
+}
