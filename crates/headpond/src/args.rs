@@ -256,7 +256,7 @@ pub struct AdviseArgs {
     pub json: bool,
 }
 
-/// Say what a workload would come to on a machine that is only described: virtual time, real engine.
+/// Say what a workload would come to on a machine that is only described, in virtual time.
 #[derive(Args)]
 #[command(after_help = "Examples:\n  \
     headpond simulate plain.toml cached.toml --rw randwrite --iodepth 32 --runtime 5m\n  \

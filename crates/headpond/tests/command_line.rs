@@ -193,6 +193,27 @@ fn every_help_has_an_example() {
 }
 
 #[test]
+fn a_described_machine_is_simulated_and_a_wrong_one_is_named() {
+    let user = User::new();
+    let stack = user.path("small.toml");
+    let text = "name = \"small\"\n[core]\nraid = 5\ndrive = \"hdd-7k2-4t\"\ndrives = 4\n";
+    std::fs::write(&stack, text).unwrap();
+    let stack = stack.to_str().unwrap();
+    let load = ["--rw", "randread", "--iodepth", "4", "--runtime", "10"];
+    let table = user.ok(&[&["simulate", stack], &load[..]].concat());
+    assert!(table.contains("p99.99") && table.contains("operations on drives"), "{table}");
+    let json = user.json(&[&["simulate", stack, "--json"], &load[..]].concat());
+    let iops = json[0]["jobs"][0]["measured"]["read"]["iops"].as_f64().unwrap();
+    assert!((100.0..1000.0).contains(&iops), "{iops}");
+    let refused = user.run(&["simulate", stack]);
+    assert_eq!(refused.code, 2, "{}", refused.err);
+    std::fs::write(stack, text.replace("hdd-7k2-4t", "floppy")).unwrap();
+    let wrong = user.run(&[&["simulate", stack], &load[..]].concat());
+    assert_eq!(wrong.code, 1);
+    assert!(wrong.err.contains("small.toml") && wrong.err.contains("floppy"), "{}", wrong.err);
+}
+
+#[test]
 fn a_reader_that_has_seen_enough_ends_the_program_quietly() {
     let Some(trace) = headpond_testkit::shared("traces/headpond-vm/vda.bin") else {
         skip!("a_reader_that_has_seen_enough_ends_the_program_quietly", "no sample traces");
