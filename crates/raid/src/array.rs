@@ -68,6 +68,13 @@ pub enum TornParity {
     Use,
 }
 
+/// How far the parity is to be trusted.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Trust {
+    pub(crate) parity: RecordedParity,
+    pub(crate) torn_parity: TornParity,
+}
+
 /// An assembled array.
 pub struct Array {
     name: DeviceName,
@@ -91,13 +98,15 @@ pub struct Array {
 }
 
 impl Array {
+    /// Members as they were found, with the newest record on any of them.
     pub(crate) fn new(
         record: ArrayRecord,
         layout: Layout,
         members: Vec<Member>,
         tuning: Tuning,
-        torn_parity: TornParity,
+        trust: Trust,
     ) -> Array {
+        let Trust { parity, torn_parity } = trust;
         let name = DeviceName::new(record.name.clone());
         let geometry = geometry(&layout, &record, &members);
         let intents = record
@@ -108,8 +117,8 @@ impl Array {
             geometry,
             members: Members::new(members, &layout, record.data_offset),
             layout,
-            parity: Cell::new(record.parity),
-            recorder: Recorder::new(record),
+            parity: Cell::new(parity),
+            recorder: Recorder::new(record, parity),
             locks: KeyLocks::new(),
             intents,
             scratch: Scratch::new(tuning),

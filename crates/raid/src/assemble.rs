@@ -1,10 +1,11 @@
 //! Putting an array together from its members, given in any order.
 //!
-//! 1. every device is looked at; strangers, doubles and damaged ones are refused; 2. the role table
-//!    of the highest event count says who is a member, whoever is behind it is stale and left out;
+//! 1. every device is looked at; strangers, doubles and damaged ones are refused; 2. `judge` says
+//!    who is a member and whom the array went on without, or that there is more than one history;
 //!    3. what is missing must be within the redundancy, and after an unclean stop the parity that
-//!    replaces it must be right; 4. the array is recorded as in use; 5. after an unclean stop the
-//!    marked regions are resynchronised. Up to step 4 nothing is written.
+//!    replaces it must be right; 4. members that missed the last superblock are given it, and then
+//!    the array is recorded as in use; 5. after an unclean stop the marked regions are
+//!    resynchronised. Up to step 4 nothing is written.
 
 mod judge;
 
@@ -14,7 +15,7 @@ use headpond_block::{BlockDevice, DeviceError, DeviceName};
 use thiserror::Error;
 use uuid::Uuid;
 
-use crate::array::{Array, Inspection, TornParity, Tuning, inspect, read_intent_page};
+use crate::array::{Array, Inspection, TornParity, Trust, Tuning, inspect, read_intent_page};
 use crate::layout::{Layout, Role};
 use crate::superblock::{DecodeError, RecordedParity, RecordedState, Superblock};
 use judge::{Verdict, judge};
@@ -104,6 +105,11 @@ pub enum AssembleError {
     Duplicate { device: DeviceName, other: DeviceName, role: u16 },
     #[error("{device}: contradicts the newer superblock on {newer} about `{field}`; leave it out")]
     Contradiction { device: DeviceName, newer: DeviceName, field: &'static str },
+    #[error(
+        "{device} was in use without {other}, but the array has also gone on as if it had not been: \
+         each of the two may hold what the other lacks; leave one of them out to choose"
+    )]
+    Diverged { device: DeviceName, other: DeviceName },
     #[error("{device}: has {size_bytes} bytes, the array needs {needed_bytes}; was it truncated?")]
     TooSmall { device: DeviceName, size_bytes: u64, needed_bytes: u64 },
     #[error(
@@ -150,9 +156,8 @@ pub async fn assemble(
     let verdict = judge(candidates)?;
     let layout = verdict.record.layout().expect("a decoded superblock has a shape");
     let start = Start::decide(&verdict, &layout, &options).await?;
-    let Verdict { mut record, members, missing, stale } = verdict;
-    record.parity = start.parity;
-    let array = Array::new(record, layout, members, options.tuning, start.torn_parity);
+    let Verdict { record, members, missing, stale } = verdict;
+    let array = Array::new(record, layout, members, options.tuning, start.trust);
     array.begin(&start.marked).await?;
     Ok(Assembled { array, missing, stale, warnings: start.warnings })
 }
@@ -187,8 +192,7 @@ async fn look_at(
 
 /// In which way the array may start.
 struct Start {
-    parity: RecordedParity,
-    torn_parity: TornParity,
+    trust: Trust,
     /// Regions to be resynchronised.
     marked: Vec<std::ops::Range<u64>>,
     warnings: Vec<Warning>,
@@ -202,8 +206,7 @@ impl Start {
     ) -> Result<Start, AssembleError> {
         let record = &verdict.record;
         let mut start = Start {
-            parity: record.parity,
-            torn_parity: TornParity::Refuse,
+            trust: Trust { parity: record.parity, torn_parity: TornParity::Refuse },
             marked: Vec::new(),
             warnings: Vec::new(),
         };
@@ -213,7 +216,7 @@ impl Start {
             torn = start.look_for_torn(verdict, layout, options).await?;
         }
         start.check_degraded(verdict, layout, options, torn)?;
-        if start.parity == RecordedParity::NotInitialised && layout.parity_strips() > 0 {
+        if start.trust.parity == RecordedParity::NotInitialised && layout.parity_strips() > 0 {
             start.warnings.push(Warning::ParityUntrusted);
         }
         Ok(start)
@@ -241,7 +244,7 @@ impl Start {
             && layout.parity_strips() > 0
             && verdict.missing.is_empty()
         {
-            self.parity = RecordedParity::NotInitialised;
+            self.trust.parity = RecordedParity::NotInitialised;
         }
         Ok(layout.parity_strips() > 0)
     }
@@ -257,12 +260,12 @@ impl Start {
         if lost == 0 || layout.parity_strips() == 0 {
             return Ok(());
         }
-        let uninitialised = self.parity == RecordedParity::NotInitialised;
+        let uninitialised = self.trust.parity == RecordedParity::NotInitialised;
         let (name, roles) = (verdict.record.name.clone(), judge::list(&verdict.missing));
         match (options.force, torn, uninitialised) {
             (_, false, false) => Ok(()),
             (Force::UseTornParity, ..) => {
-                self.torn_parity = TornParity::Use;
+                self.trust.torn_parity = TornParity::Use;
                 self.marked.clear();
                 self.warnings.retain(|it| !matches!(it, Warning::Resynchronised { .. }));
                 self.warnings.push(Warning::Forced { lost });

@@ -3,6 +3,17 @@
 //! A failure counts in memory at once. It is *settled* when the survivors durably carry it; until
 //! then no request that did without the member is acknowledged. Where a group has lost too much,
 //! nothing is recorded: the last members to go hold what the others hold, and may yet come back.
+//!
+//! **Invariants**, on which `assemble` builds when it judges who is a member:
+//! - A request that did without a member is acknowledged only when every member in use durably
+//!   calls that one out, by the role table in its superblock.
+//! - A role that is out stays out: no later superblock of the same member has it in use again.
+//! - An event is issued only when every member in use durably carries the one before. Where a cut
+//!   left members behind, the superblock that they missed is written to them first, as it stands on
+//!   the others. So whoever is in use by a superblock of event N carries event N - 1 at least,
+//!   however many lives were cut since.
+//! - An event says the same wherever it is found, and goes to the copy that the member can spare
+//!   until it is acknowledged.
 
 use std::cell::{Cell, RefCell};
 
@@ -11,11 +22,14 @@ use headpond_block::{Outcome, Submission};
 
 use super::{Array, write_superblock};
 use crate::layout::Role;
-use crate::superblock::{ArrayRecord, RoleState, Superblock};
+use crate::superblock::{ArrayRecord, RecordedParity, Superblock};
 
 /// What the members' superblocks say, and whether that is still true.
 pub(super) struct Recorder {
+    /// What they shall say.
     record: RefCell<ArrayRecord>,
+    /// What the newest of them says; some members may lack it.
+    issued: RefCell<ArrayRecord>,
     changes: Cell<u64>,
     recorded: Cell<u64>,
     busy: Cell<bool>,
@@ -23,9 +37,11 @@ pub(super) struct Recorder {
 }
 
 impl Recorder {
-    pub(super) fn new(record: ArrayRecord) -> Recorder {
+    /// `issued` was found on a member; what it says of the parity holds no more.
+    pub(super) fn new(issued: ArrayRecord, parity: RecordedParity) -> Recorder {
         Recorder {
-            record: RefCell::new(record),
+            record: RefCell::new(ArrayRecord { parity, ..issued.clone() }),
+            issued: RefCell::new(issued),
             changes: Cell::new(0),
             recorded: Cell::new(0),
             busy: Cell::new(false),
@@ -64,8 +80,14 @@ impl Array {
                 continue;
             }
             let _turn = Turn::take(&self.recorder);
+            let newest = self.recorder.issued.borrow().clone();
+            self.write_superblocks(&newest).await;
+            if self.members.is_broken() {
+                return;
+            }
             let changes = self.recorder.changes.get();
-            self.write_superblocks().await;
+            let next = self.next_event();
+            self.write_superblocks(&next).await;
             self.recorder.recorded.set(changes);
         }
     }
@@ -95,39 +117,41 @@ impl Array {
         self.change_record(|record| record.owner_generation += 1).await
     }
 
-    async fn write_superblocks(&self) {
+    /// Writes a record to every active member that does not carry its event yet.
+    async fn write_superblocks(&self, record: &ArrayRecord) {
         let (roles, writes): (Vec<Role>, Vec<Submission<'_>>) = self
-            .next_superblocks()
-            .into_iter()
-            .filter_map(|superblock| {
-                let role = superblock.role;
-                let device = self.members.active(role)?;
-                let write = Submission::pending(write_superblock(device, superblock));
-                Some((role, write))
+            .members
+            .iter()
+            .filter(|(_, member)| member.event_count.get() < record.event_count)
+            .filter_map(|(role, member)| {
+                let sequence = member.sequence.get() + 1;
+                let (array, member_uuid) = (record.clone(), member.uuid);
+                let superblock = Superblock { array, member_uuid, role, sequence };
+                let write = write_superblock(member.active()?, superblock);
+                Some((role, Submission::pending(write)))
             })
             .unzip();
         for (role, outcome) in roles.into_iter().zip(join_all(writes).await) {
-            if outcome.is_err() && self.members.active(role).is_some() {
+            if outcome.is_ok() {
+                self.members.get(role).note_superblock(record.event_count);
+            } else if self.members.active(role).is_some() {
                 self.members.fail(role);
                 self.recorder.note_change();
             }
         }
     }
 
-    /// The superblock of every active member, one event on.
-    fn next_superblocks(&self) -> Vec<Superblock> {
+    /// The record as it is to be now, one event on.
+    fn next_event(&self) -> ArrayRecord {
         let mut record = self.recorder.record.borrow_mut();
-        record.event_count += 1;
         for (role, member) in self.members.iter() {
+            let in_step = member.event_count.get() == record.event_count;
+            assert!(in_step || member.active().is_none(), "{role:?} has missed an event");
             record.roles[role.index()].state = member.state.get();
         }
-        let active = self.members.iter().filter(|(_, m)| m.state.get() == RoleState::Active);
-        let superblock = |(role, member): (Role, &super::Member)| {
-            member.sequence.set(member.sequence.get() + 1);
-            let (member_uuid, sequence) = (member.uuid, member.sequence.get());
-            Superblock { array: record.clone(), member_uuid, role, sequence }
-        };
-        active.map(superblock).collect()
+        record.event_count += 1;
+        self.recorder.issued.replace(record.clone());
+        record.clone()
     }
 }
 

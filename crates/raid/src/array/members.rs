@@ -8,15 +8,17 @@ use smallvec::SmallVec;
 use uuid::Uuid;
 
 use crate::layout::{Layout, Role, Strip, Stripe};
-use crate::superblock::RoleState;
+use crate::superblock::{RoleState, Superblock};
 
 /// A member: a role of the array, and the device in it where there is one.
 pub(crate) struct Member {
     pub(crate) device: Option<Rc<dyn BlockDevice>>,
     pub(crate) uuid: Uuid,
     pub(crate) state: Cell<RoleState>,
-    /// Of its newest superblock.
-    pub(crate) sequence: Cell<u64>,
+    /// Of its newest superblock that is stable.
+    pub(super) sequence: Cell<u64>,
+    /// Of the same.
+    pub(super) event_count: Cell<u64>,
     writes_done: Cell<u64>,
     writes_flushed: Cell<u64>,
 }
@@ -37,17 +39,32 @@ pub(crate) struct Members {
 }
 
 impl Member {
-    pub(crate) fn new(
-        device: Option<Rc<dyn BlockDevice>>,
-        uuid: Uuid,
-        state: RoleState,
-        sequence: u64,
-    ) -> Member {
-        assert!(device.is_some() || state != RoleState::Active, "an active member has a device");
-        let (state, sequence) = (Cell::new(state), Cell::new(sequence));
-        // What an earlier process wrote may still be unflushed.
-        let (writes_done, writes_flushed) = (Cell::new(1), Cell::new(0));
-        Member { device, uuid, state, sequence, writes_done, writes_flushed }
+    /// A member in use, as its superblock describes it.
+    pub(crate) fn active_on(device: Rc<dyn BlockDevice>, superblock: &Superblock) -> Member {
+        Member {
+            device: Some(device),
+            uuid: superblock.member_uuid,
+            state: Cell::new(RoleState::Active),
+            sequence: Cell::new(superblock.sequence),
+            event_count: Cell::new(superblock.array.event_count),
+            // What an earlier process wrote may still be unflushed.
+            writes_done: Cell::new(1),
+            writes_flushed: Cell::new(0),
+        }
+    }
+
+    /// A role without a device.
+    pub(crate) fn vacant(uuid: Uuid, state: RoleState) -> Member {
+        assert!(state != RoleState::Active, "an active member has a device");
+        Member {
+            device: None,
+            uuid,
+            state: Cell::new(state),
+            sequence: Cell::new(0),
+            event_count: Cell::new(0),
+            writes_done: Cell::new(0),
+            writes_flushed: Cell::new(0),
+        }
     }
 
     pub(super) fn name(&self) -> Option<&DeviceName> {
@@ -149,6 +166,12 @@ impl Members {
 }
 
 impl Member {
+    /// Its next superblock is stable.
+    pub(super) fn note_superblock(&self, event_count: u64) {
+        assert!(self.event_count.replace(event_count) < event_count, "events go up");
+        self.sequence.set(self.sequence.get() + 1);
+    }
+
     /// The writes that a flush which begins now will cover; `None` where it would cover nothing
     /// new.
     pub(super) fn unflushed_writes(&self) -> Option<u64> {

@@ -1,15 +1,27 @@
 //! Which of the devices given make up the array, and as what. Pure but for the devices' geometry.
+//!
+//! A member *calls another out* where the role table of its superblock has that one failed or
+//! missing. Of the invariants of `array::failure` follows:
+//! - Every member that was in use when a write was acknowledged calls those out that lack it, then
+//!   and for ever. So those whom nobody here calls out have every write that anybody here has.
+//! - The event count proves nothing of the kind: a start that was cut may have raised it on one
+//!   member, and the others may since have gone on without that one and come to the same count. It
+//!   only says whose record is the newest, among those whom nobody calls out.
+//! - In one history the newest calls out whomever any older one does. A member that does so alone
+//!   was in use in another history than the newest; either may hold what the other lacks.
+//! - A member in use is at most one event behind. One that nobody calls out and that is further
+//!   behind was put back from an older image.
 
 use headpond_block::DeviceName;
 
 use super::{AssembleError, Candidate};
 use crate::array::Member;
 use crate::layout::{Layout, Role};
-use crate::superblock::{ArrayRecord, RecordedState, RoleState};
+use crate::superblock::{ArrayRecord, RecordedState, RoleState, Superblock};
 
 /// The members of an array.
 pub(super) struct Verdict {
-    /// What the highest event count says.
+    /// As it was found on the newest of them.
     pub(super) record: ArrayRecord,
     /// One a role.
     pub(super) members: Vec<Member>,
@@ -19,18 +31,14 @@ pub(super) struct Verdict {
 
 /// Sorts the candidates, which all belong to one array.
 pub(super) fn judge(candidates: Vec<Candidate>) -> Result<Verdict, AssembleError> {
-    let newest = candidates
-        .iter()
-        .max_by_key(|candidate| candidate.superblock.array.event_count)
-        .expect("there are candidates");
-    let (record, newest) = (newest.superblock.array.clone(), newest.device.name().clone());
+    check_agreement(&candidates)?;
+    let record = newest_in_use(&candidates)?.superblock.array.clone();
     if record.state == RecordedState::Creating {
         return Err(AssembleError::Unborn { name: record.name });
     }
     let mut chosen: Vec<Option<Candidate>> = record.roles.iter().map(|_| None).collect();
     let mut stale = Vec::new();
     for candidate in candidates {
-        check_agreement(&candidate, &record, &newest)?;
         if is_stale(&candidate, &record) {
             stale.push(candidate.device.name().clone());
             continue;
@@ -49,10 +57,7 @@ pub(super) fn judge(candidates: Vec<Candidate>) -> Result<Verdict, AssembleError
     let missing = vacancies(&chosen);
     check_count(&record, &missing)?;
     let members = chosen.into_iter().enumerate().map(|(index, candidate)| match candidate {
-        Some(Candidate { device, superblock }) => {
-            let (uuid, sequence) = (superblock.member_uuid, superblock.sequence);
-            Member::new(Some(device), uuid, RoleState::Active, sequence)
-        }
+        Some(Candidate { device, superblock }) => Member::active_on(device, &superblock),
         None => vacant(&record, Role(index as u16)),
     });
     Ok(Verdict { members: members.collect(), record, missing, stale })
@@ -64,38 +69,66 @@ pub(super) fn list(roles: &[Role]) -> String {
 }
 
 /// The shape of an array never changes, whatever the event count.
-fn check_agreement(
-    candidate: &Candidate,
-    record: &ArrayRecord,
-    newest: &DeviceName,
-) -> Result<(), AssembleError> {
-    let own = &candidate.superblock.array;
-    let fields = [
-        ("level", own.level == record.level),
-        ("groups", own.groups == record.groups),
-        ("members", own.roles.len() == record.roles.len()),
-        ("strip size", own.strip_bytes == record.strip_bytes),
-        ("data offset", own.data_offset == record.data_offset),
-        ("data size", own.member_data_bytes == record.member_data_bytes),
-        ("intent bitmap", own.intent_region_stripes == record.intent_region_stripes),
-    ];
-    match fields.iter().find(|(_, agrees)| !agrees) {
-        None => Ok(()),
-        Some((field, _)) => Err(AssembleError::Contradiction {
-            device: candidate.device.name().clone(),
-            newer: newest.clone(),
-            field,
-        }),
+fn check_agreement(candidates: &[Candidate]) -> Result<(), AssembleError> {
+    let newest = newest(candidates.iter()).expect("there are candidates");
+    let record = &newest.superblock.array;
+    for candidate in candidates {
+        let own = &candidate.superblock.array;
+        let fields = [
+            ("level", own.level == record.level),
+            ("groups", own.groups == record.groups),
+            ("members", own.roles.len() == record.roles.len()),
+            ("strip size", own.strip_bytes == record.strip_bytes),
+            ("data offset", own.data_offset == record.data_offset),
+            ("data size", own.member_data_bytes == record.member_data_bytes),
+            ("intent bitmap", own.intent_region_stripes == record.intent_region_stripes),
+        ];
+        if let Some((field, _)) = fields.into_iter().find(|(_, agrees)| !agrees) {
+            let (device, newer) = (candidate.device.name().clone(), newest.device.name().clone());
+            return Err(AssembleError::Contradiction { device, newer, field });
+        }
     }
+    Ok(())
 }
 
-/// Whether the array went on without this device: the newest role table says so, or has another in
-/// its place, or the device missed more than the one update that may have been interrupted.
+fn newest<'a>(candidates: impl Iterator<Item = &'a Candidate>) -> Option<&'a Candidate> {
+    candidates.max_by_key(|candidate| candidate.superblock.array.event_count)
+}
+
+/// The newest of those whom nobody calls out.
+///
+/// # Errors
+/// Where it does not call out all whom others do: then there are two histories.
+fn newest_in_use(candidates: &[Candidate]) -> Result<&Candidate, AssembleError> {
+    let accuser_of = |accused: &Candidate| {
+        let accused = &accused.superblock;
+        candidates.iter().find(|accuser| calls_out(&accuser.superblock.array, accused))
+    };
+    let accusers: Vec<Option<&Candidate>> = candidates.iter().map(accuser_of).collect();
+    let pairs = || candidates.iter().zip(&accusers);
+    let newest = newest(pairs().filter(|(_, by)| by.is_none()).map(|(candidate, _)| candidate));
+    for (accused, accuser) in pairs() {
+        let Some(accuser) = accuser else { continue };
+        let agrees = |it: &Candidate| calls_out(&it.superblock.array, &accused.superblock);
+        if !newest.is_some_and(agrees) {
+            let (device, other) = (accuser.device.name().clone(), accused.device.name().clone());
+            return Err(AssembleError::Diverged { device, other });
+        }
+    }
+    Ok(newest.expect("where everybody is called out, nobody is there to agree"))
+}
+
+/// Whether a record has this member out of use, or another one in its role.
+fn calls_out(record: &ArrayRecord, member: &Superblock) -> bool {
+    let entry = record.roles[member.role.index()];
+    entry.member_uuid != member.member_uuid || entry.state != RoleState::Active
+}
+
+/// Whether the array went on without this device.
 fn is_stale(candidate: &Candidate, record: &ArrayRecord) -> bool {
     let own = &candidate.superblock;
-    let entry = record.roles[own.role.index()];
-    let current = own.array.event_count.saturating_add(1) >= record.event_count;
-    entry.member_uuid != own.member_uuid || entry.state != RoleState::Active || !current
+    let in_step = own.array.event_count.saturating_add(1) >= record.event_count;
+    calls_out(record, own) || !in_step
 }
 
 fn check_device(candidate: &Candidate, record: &ArrayRecord) -> Result<(), AssembleError> {
@@ -143,5 +176,5 @@ fn vacant(record: &ArrayRecord, role: Role) -> Member {
         RoleState::Failed => RoleState::Failed,
         RoleState::Active | RoleState::Missing => RoleState::Missing,
     };
-    Member::new(None, entry.member_uuid, state, 0)
+    Member::vacant(entry.member_uuid, state)
 }

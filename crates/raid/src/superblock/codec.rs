@@ -12,6 +12,9 @@ use crate::level::Level;
 
 const MAGIC: &[u8; 8] = b"HPRAIDSB";
 
+/// No array lives so long; a higher count could not be counted up for ever.
+const COUNT_MAX: u64 = u64::MAX / 2;
+
 /// Where each field lies; see `docs/format.md`.
 mod at {
     pub const VERSION: usize = 8;
@@ -180,6 +183,10 @@ impl Fields<'_> {
         if !matches!(array.logical_block_bytes, 512 | 4096) {
             return Err(impossible("logical block", array.logical_block_bytes.into()));
         }
+        for (field, at) in [("event count", at::EVENT_COUNT), ("sequence", at::SEQUENCE)] {
+            let count = self.u64(at);
+            expect(field, count, count.min(COUNT_MAX))?;
+        }
         let offset = array.data_offset;
         let fits = offset.checked_add(size).is_some();
         if offset < DATA_OFFSET_MIN || !offset.is_multiple_of(4096) || !fits {
@@ -294,7 +301,8 @@ mod tests {
 
     fn superblocks() -> impl Strategy<Value = Superblock> {
         let shape = (prop::sample::select(Level::ALL.to_vec()), 1_u16..5, 0_usize..8, 12_u32..21);
-        (shape, "[a-z0-9 ä]{0,20}", any::<(u64, u64, u128)>(), 1_u64..1 << 20, 0_u64..3).prop_map(
+        let counts = (0..=COUNT_MAX, 0..=COUNT_MAX, any::<u128>());
+        (shape, "[a-z0-9 ä]{0,20}", counts, 1_u64..1 << 20, 0_u64..3).prop_map(
             |((level, groups, extra, shift), name, (event_count, sequence, uuid), rows, intent)| {
                 let groups = if level.has_groups() { groups } else { 1 };
                 let members = (level.group_members_min() + extra) * usize::from(groups);
@@ -350,6 +358,21 @@ mod tests {
             let sum = checksum::with_hole(&bytes, at::CHECKSUM);
             bytes[at::CHECKSUM..at::CHECKSUM + 4].copy_from_slice(&sum.to_le_bytes());
             let _ = decode(&bytes);
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(16))]
+        #[test]
+        fn a_count_near_its_end_is_impossible(superblock in superblocks(), past in 1..=COUNT_MAX) {
+            for at in [at::EVENT_COUNT, at::SEQUENCE] {
+                let mut bytes = encode(&superblock);
+                bytes[at..at + 8].copy_from_slice(&(COUNT_MAX + past).to_le_bytes());
+                let sum = checksum::with_hole(&bytes, at::CHECKSUM);
+                bytes[at::CHECKSUM..at::CHECKSUM + 4].copy_from_slice(&sum.to_le_bytes());
+                let refused = matches!(decode(&bytes), Err(DecodeError::Field { .. }));
+                prop_assert!(refused, "a count of {}", COUNT_MAX + past);
+            }
         }
     }
 

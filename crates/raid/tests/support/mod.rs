@@ -1,6 +1,8 @@
 //! Members that answer late, in any order, and fail when told to; and a naive look at their bytes.
 #![allow(dead_code, reason = "each test file uses a part of this")]
 
+pub mod machine;
+
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::rc::Rc;

@@ -1,0 +1,109 @@
+//! A machine whose disks outlive the lives of their array, and whose power can be cut.
+
+use std::rc::Rc;
+
+use headpond_block::{BlockDevice, BufferPool, PoolConfig, Runtime};
+use headpond_raid::superblock::{COPY_OFFSETS, DATA_OFFSET_MIN, SUPERBLOCK_BYTES, decode};
+use headpond_raid::{
+    AfterUncleanStop, AssembleError, AssembleOptions, Assembled, CreateOptions, Force, Intent,
+    Level, Tuning, assemble, create,
+};
+use headpond_sim::{Ended, Medium, OperationTime, Power, Random, Sim, SimDisk, run_until_cut};
+
+use super::{STRIP, options};
+
+pub type Devices = Vec<Rc<dyn BlockDevice>>;
+
+const MEMBER_BYTES: u64 = DATA_OFFSET_MIN + 4 * STRIP as u64;
+
+pub struct Machine {
+    pub members: Vec<Rc<Medium>>,
+    pub power: Power,
+}
+
+impl Machine {
+    pub fn new(count: usize) -> Machine {
+        let member = |index| Medium::flushable(format!("m{index}").as_str(), MEMBER_BYTES);
+        Machine { members: (0..count).map(member).map(Rc::new).collect(), power: Power::on() }
+    }
+
+    /// With an array on it that was never used.
+    pub fn with_array(count: usize, level: Level) -> Machine {
+        let machine = Machine::new(count);
+        machine.live_to_the_end(&machine.all(), async |devices| make_array(devices, level).await);
+        machine
+    }
+
+    pub fn all(&self) -> Vec<usize> {
+        (0..self.members.len()).collect()
+    }
+
+    /// One life, with these members in this order.
+    pub fn live<T>(
+        &self,
+        seed: u64,
+        present: &[usize],
+        life: impl AsyncFnOnce(Devices, Runtime) -> T,
+    ) -> Ended<T> {
+        let main = async |runtime: Runtime, sim: Sim| {
+            let attach = |index: &usize| {
+                let (medium, time) = (Rc::clone(&self.members[*index]), OperationTime::SOME);
+                let disk = SimDisk::attach(medium, &self.power, &runtime, &sim, time);
+                Rc::new(disk) as Rc<dyn BlockDevice>
+            };
+            life(present.iter().map(attach).collect(), runtime.clone()).await
+        };
+        let ended = run_until_cut(seed, &self.power, main).expect("no deadlock");
+        let mut random = Random::new(seed);
+        self.members.iter().for_each(|member| member.lose_power(&mut random));
+        self.power.restore();
+        ended
+    }
+
+    /// A life that nothing befalls, with these members in this order.
+    pub fn live_to_the_end<T>(&self, present: &[usize], life: impl AsyncFnOnce(Devices) -> T) -> T {
+        match self.live(7, present, async |devices, _| life(devices).await) {
+            Ended::Finished(end) => end,
+            Ended::Cut => panic!("nobody cut the power"),
+        }
+    }
+
+    pub fn image(&self, member: usize) -> Vec<u8> {
+        self.members[member].peek(0, MEMBER_BYTES as usize)
+    }
+
+    pub fn images(&self) -> Vec<Vec<u8>> {
+        (0..self.members.len()).map(|member| self.image(member)).collect()
+    }
+
+    pub fn put_back(&self, member: usize, image: &[u8]) {
+        self.members[member].poke(0, image);
+    }
+
+    /// The event count that each member has to show.
+    pub fn event_counts(&self) -> Vec<u64> {
+        let newest = |member: &Rc<Medium>| {
+            let copy = |offset| decode(&member.peek(offset, SUPERBLOCK_BYTES)).ok();
+            let copies = COPY_OFFSETS.into_iter().filter_map(copy);
+            copies.max_by_key(|copy| copy.sequence).map_or(0, |copy| copy.array.event_count)
+        };
+        self.members.iter().map(newest).collect()
+    }
+}
+
+pub async fn make_array(devices: Devices, level: Level) {
+    let options = CreateOptions { intent: Intent::Bitmap, ..options(level, 1) };
+    create(&devices, &options).await.expect("created");
+}
+
+/// With a pool that costs nothing: arrays are put together thousands of times.
+pub async fn attempt(devices: Devices) -> Result<Assembled, AssembleError> {
+    let pool = BufferPool::new(&PoolConfig { classes: Vec::new() });
+    let options = AssembleOptions {
+        uuid: None,
+        after_unclean_stop: AfterUncleanStop::DistrustParity,
+        force: Force::No,
+        tuning: Tuning { pool, scratch_bytes_max: 1 << 20 },
+    };
+    assemble(devices, options).await
+}
