@@ -16,6 +16,7 @@ mod entries;
 mod files;
 mod handle;
 mod operations;
+mod patience;
 mod setup;
 mod unpark;
 
@@ -32,6 +33,7 @@ use files::FileTable;
 use headpond_block::BufferPool;
 use io_uring::{IoUring, opcode, squeue, types};
 use operations::{Keep, Operations};
+use patience::Patience;
 use std::cell::{Cell, RefCell};
 use std::future::Future;
 use std::io;
@@ -87,6 +89,7 @@ struct Core {
     arenas: Arenas,
     pool: BufferPool,
     unparker: Arc<Unparker>,
+    patience: Patience,
     /// Whether a read of the unparker's event is in flight.
     is_listening: Cell<bool>,
     collected: RefCell<Vec<(u64, Answer)>>,
@@ -121,6 +124,7 @@ impl Ring {
             arenas,
             pool: pool.clone(),
             unparker: Arc::new(Unparker::new()?),
+            patience: Patience::default(),
             is_listening: Cell::new(false),
             collected: RefCell::default(),
             answers: Cell::new(0),
@@ -145,6 +149,12 @@ impl Ring {
 
     pub(crate) fn register(&self, fd: OwnedFd) -> Rc<Handle> {
         Handle::registered(fd, &self.core)
+    }
+
+    /// A message has come in; `was_cut_short` finds out whether its sender, which has the same
+    /// processor perhaps, was still busy with what we sent it before.
+    pub(crate) fn message_received(&self, was_cut_short: impl FnOnce() -> bool) {
+        self.core.patience.message(was_cut_short);
     }
 
     pub(crate) fn unparker(&self) -> Arc<Unparker> {

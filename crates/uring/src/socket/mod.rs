@@ -4,6 +4,7 @@
 //! - A stream that is dropped is shut down, so that what still waits on it ends and its memory
 //!   comes back.
 //! - A write is one message to the kernel for up to [`PART_COUNT_MAX`] parts.
+//! - A peer on this machine that is busy with our answers is not cut short for its next request.
 //!
 //! **Not here**: TLS, protocols, limits on connections.
 
@@ -15,6 +16,7 @@ pub use listener::SocketListener;
 use crate::Ring;
 use crate::ring::{Handle, PART_COUNT_MAX, TRANSFER_BYTES_MAX};
 use headpond_block::{Buffer, Buffers, LocalFuture, Stream};
+use rustix::net::AddressFamily;
 use smallvec::SmallVec;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -25,13 +27,17 @@ pub struct SocketStream {
     ring: Ring,
     handle: Rc<Handle>,
     peer: String,
+    /// Whether the kernel knows what the peer has read; of TCP it knows what has arrived.
+    is_local: bool,
 }
 
 impl SocketStream {
     /// Takes over a connected socket, from socketpair(2) or a parent process.
     pub fn from_connected(ring: &Ring, socket: OwnedFd, peer: impl Into<String>) -> Self {
+        let domain = rustix::net::sockopt::socket_domain(&socket);
+        let is_local = domain.is_ok_and(|domain| domain == AddressFamily::UNIX);
         let handle = ring.register(socket);
-        Self { ring: ring.clone(), handle, peer: peer.into() }
+        Self { ring: ring.clone(), handle, peer: peer.into(), is_local }
     }
 
     async fn receive(&self, buffer: Buffer) -> io::Result<usize> {
@@ -39,9 +45,23 @@ impl SocketStream {
         loop {
             match self.ring.receive(&self.handle, buffer.clone()).await.count() {
                 Err(libc::EINTR | libc::EAGAIN) => {}
-                other => return other.map_err(io::Error::from_raw_os_error),
+                Err(errno) => return Err(io::Error::from_raw_os_error(errno)),
+                Ok(count) => {
+                    self.ring.message_received(|| self.is_local && self.has_unread());
+                    return Ok(count);
+                }
             }
         }
+    }
+
+    /// Whether the peer has yet to read something that we sent.
+    fn has_unread(&self) -> bool {
+        let mut unread: libc::c_int = 0;
+        // SAFETY: the kernel writes the answer to where the argument points, during the call.
+        let answer = unsafe {
+            libc::ioctl(self.handle.as_fd().as_raw_fd(), libc::TIOCOUTQ, &raw mut unread)
+        };
+        answer == 0 && unread > 0
     }
 
     /// Sends at once what the socket takes, and the rest through the ring.

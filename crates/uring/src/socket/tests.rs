@@ -141,6 +141,35 @@ fn shutdown_ends_a_read_in_progress() {
     .unwrap();
 }
 
+fn policy() -> i32 {
+    // SAFETY: asks about the calling thread.
+    unsafe { libc::sched_getscheduler(0) }
+}
+
+#[test]
+fn thread_waits_for_a_peer_that_sends_on_while_answers_lie_unread_and_only_for_such() {
+    run(&RunConfig::default(), |ring, _| async move {
+        let (near, far) = pair(&ring);
+        let (request, answer) = (Buffer::zeroed(28), Buffer::zeroed(16));
+        let ask = async || {
+            far.write_all((&request).into()).await.unwrap();
+            read_exact(&near, &request).await.unwrap();
+            near.write_all((&answer).into()).await.unwrap();
+        };
+        for _ in 0..100 {
+            ask().await;
+            read_exact(&far, &answer).await.unwrap();
+        }
+        assert_eq!(policy(), libc::SCHED_OTHER, "each answer was read before the next request");
+        for _ in 0..20 {
+            ask().await;
+        }
+        assert_eq!(policy(), libc::SCHED_BATCH, "twenty answers lie unread");
+    })
+    .unwrap();
+    assert_eq!(policy(), libc::SCHED_OTHER, "the ring is gone");
+}
+
 fn bind(path: &Path) -> io::Result<String> {
     run(&RunConfig::default(), |ring, _| async move {
         SocketListener::bind_unix(&ring, path).map(|listener| listener.address())
