@@ -1,0 +1,230 @@
+//! The server on a RAM device beside nbdkit's memory plugin, over Unix sockets, loaded by fio.
+//!
+//! Server and client are pinned to one processor, where a depth-1 figure does not depend on where
+//! the scheduler puts the two. The limit is what two pinned processes reach that exchange messages
+//! of the same sizes at the same depth and do nothing else: no fio, no protocol, no storage. Ours,
+//! the rival and the limit take turns; each figure is the median. Both devices are written once
+//! before, so that reads find data. Without fio nothing is measured, without nbdkit there is no
+//! rival; both are said.
+
+mod transport;
+
+use headpond_block::devices::RamDevice;
+use headpond_block::{BufferPool, PoolConfig};
+use headpond_nbd::limits::Limits;
+use headpond_nbd::server::{Export, Exports, Server};
+use headpond_uring::{RunConfig, SocketListener, run};
+use std::error::Error;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+use transport::Exchange;
+
+const SIZE_MIB: u64 = 512;
+const ROUNDS: usize = 5;
+const ROUND_SECONDS: u64 = 1;
+/// The processor of all parties.
+const PROCESSOR: &str = "0";
+const START_PATIENCE: Duration = Duration::from_secs(10);
+
+/// On the wire, in bytes.
+const REQUEST_HEADER_BYTES: usize = 28;
+const REPLY_HEADER_BYTES: usize = 16;
+
+const ROWS: [Row; 6] = [
+    row("nbd read 4k d1", "randread", 4 << 10, 1),
+    row("nbd read 4k d32", "randread", 4 << 10, 32),
+    row("nbd write 4k d1", "randwrite", 4 << 10, 1),
+    row("nbd write 4k d32", "randwrite", 4 << 10, 32),
+    row("nbd read 1m d8", "read", 1 << 20, 8),
+    row("nbd write 1m d8", "write", 1 << 20, 8),
+];
+
+struct Row {
+    name: &'static str,
+    /// As fio calls it.
+    rw: &'static str,
+    block_bytes: usize,
+    depth: usize,
+}
+
+const fn row(name: &'static str, rw: &'static str, block_bytes: usize, depth: usize) -> Row {
+    Row { name, rw, block_bytes, depth }
+}
+
+/// A server process, killed at the end.
+struct Peer {
+    process: Child,
+    socket: PathBuf,
+}
+
+/// Requests a second, one for each round.
+#[derive(Default)]
+struct Rates {
+    ours: Vec<f64>,
+    limit: Vec<f64>,
+    rival: Vec<f64>,
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let arguments: Vec<String> = std::env::args().collect();
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    match words[1..] {
+        ["serve", socket] => serve(Path::new(socket)),
+        ["answer", socket] => Ok(transport::answer(Path::new(socket))?),
+        ["ask", socket, request_bytes, reply_bytes, depth] => {
+            let [request_bytes, reply_bytes] = [request_bytes.parse()?, reply_bytes.parse()?];
+            let exchange = Exchange { request_bytes, reply_bytes, depth: depth.parse()? };
+            let time = Duration::from_secs(ROUND_SECONDS);
+            println!("{}", transport::ask(Path::new(socket), exchange, time)?);
+            Ok(())
+        }
+        _ => measure(),
+    }
+}
+
+fn measure() -> Result<(), Box<dyn Error>> {
+    if headpond_testkit::tool("fio").is_none() {
+        eprintln!("skipped: nbd over a socket: fio is not installed");
+        return Ok(());
+    }
+    let folder = headpond_testkit::tempdir();
+    let ours = start_own("serve", &folder.path().join("ours.sock"))?;
+    let limit = start_own("answer", &folder.path().join("limit.sock"))?;
+    let rival = start_nbdkit(&folder.path().join("nbdkit.sock"))?;
+    for peer in [Some(&ours), rival.as_ref()].into_iter().flatten() {
+        let size = format!("--size={SIZE_MIB}m");
+        fio(&peer.socket, &["--rw=write", "--bs=1m", "--iodepth=8", &size])?;
+    }
+    for row in ROWS {
+        let mut rates = Rates::default();
+        for _ in 0..ROUNDS {
+            rates.ours.push(row.load(&ours.socket)?);
+            rates.limit.push(row.exchange(&limit.socket)?);
+            if let Some(rival) = &rival {
+                rates.rival.push(row.load(&rival.socket)?);
+            }
+        }
+        row.print(rates);
+    }
+    Ok(())
+}
+
+fn serve(socket: &Path) -> Result<(), Box<dyn Error>> {
+    run(&RunConfig::default(), |ring, runtime| async move {
+        let exports = Rc::new(Exports::new());
+        exports.add(Export::new("", Rc::new(RamDevice::new("ram", SIZE_MIB << 20))))?;
+        let pool = BufferPool::new(&PoolConfig::default());
+        let server = Server::new(runtime, pool, exports, Limits::default());
+        server.serve(Rc::new(SocketListener::bind_unix(&ring, socket)?)).await?;
+        Ok(())
+    })?
+}
+
+/// Runs this program again, in another part.
+fn start_own(part: &str, socket: &Path) -> Result<Peer, Box<dyn Error>> {
+    let mut command = pinned(&std::env::current_exe()?);
+    command.arg(part).arg(socket);
+    Peer::start(command, socket)
+}
+
+fn start_nbdkit(socket: &Path) -> Result<Option<Peer>, Box<dyn Error>> {
+    let Some(program) = headpond_testkit::tool("nbdkit") else {
+        eprintln!("skipped: the rival of nbd over a socket: nbdkit is not installed");
+        return Ok(None);
+    };
+    let mut command = pinned(&program);
+    command.arg("-f").arg("-U").arg(socket).args(["memory", &format!("{SIZE_MIB}M")]);
+    Peer::start(command, socket).map(Some)
+}
+
+fn pinned(program: &Path) -> Command {
+    let mut command = Command::new("taskset");
+    command.args(["-c", PROCESSOR]).arg(program).stdin(Stdio::null());
+    command
+}
+
+fn fio(socket: &Path, workload: &[&str]) -> Result<Output, Box<dyn Error>> {
+    let mut command = pinned(Path::new("fio"));
+    command.args(["--name=bench", "--ioengine=nbd", "--thread"]).args(workload);
+    command.args(["--output-format=terse", "--terse-version=3"]);
+    command.arg(format!("--uri=nbd+unix:///?socket={}", socket.display()));
+    let output = command.stderr(Stdio::inherit()).output()?;
+    if output.status.success() { Ok(output) } else { Err("fio failed".into()) }
+}
+
+impl Row {
+    /// Requests a second that fio gets answered.
+    fn load(&self, socket: &Path) -> Result<f64, Box<dyn Error>> {
+        let rw = format!("--rw={}", self.rw);
+        let [bs, depth] = [self.block_bytes, self.depth];
+        let [bs, depth] = [format!("--bs={bs}"), format!("--iodepth={depth}")];
+        let runtime = format!("--runtime={ROUND_SECONDS}");
+        let output = fio(socket, &[&rw, &bs, &depth, "--time_based", &runtime])?;
+        let text = String::from_utf8_lossy(&output.stdout);
+        let line = text.lines().find(|line| line.starts_with("3;fio"));
+        let fields: Vec<&str> = line.ok_or("fio gave no figures")?.split(';').collect();
+        // Bandwidth in KiB/s, of reads and 41 fields further of writes: requests a second come as
+        // whole numbers, which is too coarse for large ones.
+        let kib = fields[6].parse::<f64>()? + fields[47].parse::<f64>()?;
+        Ok(kib * 1024.0 / self.block_bytes as f64)
+    }
+
+    /// Exchanges a second of messages as long as this row's.
+    fn exchange(&self, socket: &Path) -> Result<f64, Box<dyn Error>> {
+        let (mut request_bytes, mut reply_bytes) = (REQUEST_HEADER_BYTES, REPLY_HEADER_BYTES);
+        if self.rw.ends_with("read") {
+            reply_bytes += self.block_bytes;
+        } else {
+            request_bytes += self.block_bytes;
+        }
+        let mut command = pinned(&std::env::current_exe()?);
+        command.arg("ask").arg(socket);
+        command.args([request_bytes, reply_bytes, self.depth].map(|number| number.to_string()));
+        let output = command.stderr(Stdio::inherit()).output()?;
+        Ok(String::from_utf8(output.stdout)?.trim().parse()?)
+    }
+
+    fn print(&self, rates: Rates) {
+        let is_large = self.block_bytes >= 1 << 20;
+        let (unit, factor) =
+            if is_large { ("MB/s", self.block_bytes as f64 / 1e6) } else { ("ops/s", 1.0) };
+        let figure = |rates| median(rates).map(|rate| format!("{:.1}", rate * factor));
+        let ours = figure(rates.ours).expect("measured");
+        let [limit, rival] =
+            [rates.limit, rates.rival].map(|rates| figure(rates).unwrap_or("null".into()));
+        println!(
+            r#"{{"name":"{}","unit":"{unit}","ours":{ours},"limit":{limit},"rival":{rival}}}"#,
+            self.name
+        );
+    }
+}
+
+fn median(mut rates: Vec<f64>) -> Option<f64> {
+    rates.sort_by(f64::total_cmp);
+    rates.get(rates.len() / 2).copied()
+}
+
+impl Peer {
+    fn start(mut command: Command, socket: &Path) -> Result<Self, Box<dyn Error>> {
+        let process = command.spawn()?;
+        let peer = Self { process, socket: socket.to_owned() };
+        let begun = Instant::now();
+        while std::os::unix::net::UnixStream::connect(socket).is_err() {
+            if begun.elapsed() > START_PATIENCE {
+                return Err(format!("nobody answers on {}", socket.display()).into());
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        Ok(peer)
+    }
+}
+
+impl Drop for Peer {
+    fn drop(&mut self) {
+        // It serves until it is killed.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
