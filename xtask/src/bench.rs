@@ -25,12 +25,12 @@ struct Row {
     name: String,
     unit: String,
     ours: f64,
-    /// What the machine can do at best: a plain copy, the bare device.
+    /// What the machine can do at best: a plain copy, the bare socket.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     limit: Option<f64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     rival: Option<f64>,
-    /// For one operation.
+    /// For one operation, without copies of its payload.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     instructions: Option<f64>,
 }
