@@ -126,7 +126,8 @@ impl Engine {
         if formed.is_promise {
             self.seal_when_idle();
         }
-        if self.cleaning.drainers.get() > 0 {
+        // Those who meet a block on its way to the log wait for it.
+        if self.cleaning.drainers.get() > 0 || self.log.borrow().map.counts().replayed > 0 {
             self.cleaning_wanted.notify_all();
         }
         if self.log.borrow_mut().take_opened() {

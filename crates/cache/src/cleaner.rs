@@ -4,20 +4,29 @@
 //!    write those that are still current; they are *written*; 3. when enough is written, or long
 //!    enough ago, flush the core; they are *clean*. Cleaning goes on while the core flushes.
 //!
+//! Blocks that were replayed after an unclean stop go first, and are written with their parity
+//! recomputed: the stop may have torn it, for nothing else notes which stripes were being written.
+//!
 //! **Invariants**
 //! - A block becomes clean only by a core flush that began after its write was answered.
 //! - No two writes of one block are on their way to the core.
+//! - No version of a replayed block is dropped, and nothing else is written over the block at the
+//!   core, before its parity has been recomputed.
 //!
 //! **Not here**: which block is next (`dirty_index`), how hard to work (`pace`).
+
+mod batches;
+mod core_flush;
 
 use crate::engine::Engine;
 use crate::error::CleanError;
 use crate::line_map::{Marks, State, Version};
-use crate::pace;
-use crate::types::{BlockRun, CoreBlock, SlotIndex};
+use crate::pace::{self, Pace};
+use crate::types::{BlockRun, CoreBlock};
 use headpond_block::sync::join_all;
 use headpond_block::{
     BLOCK_BYTES, Buffer, Buffers, ByteRange, DeviceError, Instant, Outcome, Request, RequestFlags,
+    Submission,
 };
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -37,6 +46,8 @@ pub(crate) struct Progress {
     pub drainers: Cell<u32>,
     /// The newest failure since the drain began.
     pub failure: RefCell<Option<DeviceError>>,
+    /// Writes of replayed blocks that the requests leave room for.
+    leisure: Cell<u32>,
     back_off_until: Cell<Option<Instant>>,
     flush_is_due: Cell<bool>,
     is_flushing: Cell<bool>,
@@ -47,8 +58,7 @@ impl Engine {
     pub(crate) async fn run_cleaner(self: Rc<Self>) {
         while !self.is_stopping.get() {
             let wake = self.cleaning_wanted.wait();
-            while self.cleaning.in_flight.get() < self.cleaning_target() {
-                let Some(batch) = self.next_batch() else { break };
+            while let Some(batch) = self.next_batch() {
                 self.start_batch(batch);
             }
             if !self.written.borrow().is_empty() {
@@ -61,19 +71,21 @@ impl Engine {
 
     /// Whether the cleaner would start something now.
     pub(crate) fn wants_cleaning(&self) -> bool {
-        self.cleaning_target() > 0
+        self.pace().replayed > 0
     }
 
-    fn cleaning_target(&self) -> u32 {
+    fn pace(&self) -> Pace {
         if self.cleaning.back_off_until.get().is_some() || self.cleaning.is_flushing.get() {
-            return 0;
+            return Pace::NONE;
         }
         let (config, log) = (self.config.borrow(), self.log.borrow());
-        pace::writes_in_flight(
+        pace::pace(
             &config.cleaning,
             &pace::Load {
                 dirty: log.dirty_now(),
                 dirty_max: log.dirty_max(),
+                replayed: log.map.counts().replayed,
+                leisure: self.cleaning.leisure.get(),
                 has_waiters: self.queue.len() > 0,
                 must_drain: self.cleaning.drainers.get() > 0,
                 is_draining_mode: self.mode() != crate::config::Mode::WriteBack,
@@ -83,55 +95,35 @@ impl Engine {
 
     fn start_batch(self: &Rc<Self>, batch: Vec<Version>) {
         self.cleaning.in_flight.set(self.cleaning.in_flight.get() + 1);
-        let engine = Rc::clone(self);
+        let (engine, requests) = (Rc::clone(self), self.requests.get());
         drop(self.runtime.spawn(async move {
             {
                 let _lock = engine.core_writes.lock(run_of(&batch)).await;
-                engine.clean_batch(&batch).await;
+                // A failure is counted, and the cleaner tries again.
+                let _ = engine.clean_batch(&batch).await;
             }
             engine.cleaning.in_flight.set(engine.cleaning.in_flight.get() - 1);
+            engine.note_leisure(requests);
             engine.cleaning_wanted.notify_all();
             engine.pump();
         }));
     }
 
-    /// Takes the next neighbouring dirty blocks out of the index.
-    fn next_batch(&self) -> Option<Vec<Version>> {
-        let stripe = self.core.geometry().stripe.map(|stripe| u64::from(stripe.width_bytes));
-        let write_max = u64::from(self.config.borrow().cleaning.write_bytes_max).max(BLOCK_BYTES);
-        let mut log = self.log.borrow_mut();
-        let (mut versions, mut deferred) = (Vec::<Version>::new(), Vec::new());
-        for _ in 0..log.dirty.len() {
-            let Some(next) = log.dirty.peek() else { break };
-            if let Some(first) = versions.first()
-                && !belongs(first.block, versions.len() as u64, next, stripe, write_max)
-            {
-                break;
-            }
-            log.dirty.take();
-            match log.map.newest(next) {
-                Some(version) if version.state == State::Pending => deferred.push(next),
-                Some(version)
-                    if version.state == State::Dirty
-                        && !version.marks.contains(Marks::CLEANING) =>
-                {
-                    log.map.unmark(version.slot, Marks::INDEXED);
-                    log.map.mark(version.slot, Marks::CLEANING);
-                    versions.push(version);
-                }
-                _ => {}
-            }
-        }
-        deferred.into_iter().for_each(|block| log.dirty.push(block));
-        (!versions.is_empty()).then_some(versions)
+    /// Looks, after a write that began when so many requests had arrived, who was there meanwhile.
+    fn note_leisure(&self, requests: u64) {
+        let before = self.cleaning.leisure.get();
+        let was_quiet =
+            self.requests.get() == requests && self.busy.is_idle() && self.reading.is_idle();
+        let leisure = pace::leisure(&self.config.borrow().cleaning, before, was_quiet);
+        self.cleaning.leisure.set(leisure);
     }
 
     /// Writes what is still current to the core. The caller holds the lock on the blocks; segments
     /// are pinned only now, for reclaim must not wait for whoever waits for a lock.
-    async fn clean_batch(self: &Rc<Self>, batch: &[Version]) {
+    async fn clean_batch(self: &Rc<Self>, batch: &[Version]) -> Outcome {
         if let Err(error) = self.stabilise(batch).await {
-            self.cleaned(batch, &Err(error));
-            return;
+            self.cleaned(batch, &Err(error.clone()));
+            return Err(error);
         }
         let mut groups: Vec<Vec<Version>> = Vec::new();
         let mut pins = Vec::with_capacity(batch.len());
@@ -142,10 +134,13 @@ impl Engine {
                 _ => groups.push(vec![version]),
             }
         }
+        let mut all = Ok(());
         for group in groups {
             let outcome = self.clean_group(&group).await;
             self.cleaned(&group, &outcome);
+            all = all.and(outcome);
         }
+        all
     }
 
     /// What the slot of `version` holds now, where that is still the dirty version of the block.
@@ -212,18 +207,21 @@ impl Engine {
     fn cleaned(self: &Rc<Self>, versions: &[Version], outcome: &Outcome) {
         let mut log = self.log.borrow_mut();
         for version in versions {
+            if outcome.is_ok() && version.marks.contains(Marks::REPLAYED) {
+                // Whichever version it was: the parity fits what the core has of the block now.
+                log.map.unmark_block(version.block, Marks::REPLAYED);
+            }
             let now = log.map.version(version.slot);
             if now.state != State::Dirty || now.block != version.block {
                 continue;
             }
             log.map.unmark(version.slot, Marks::CLEANING);
             if outcome.is_ok() {
-                log.map.unmark(version.slot, Marks::REPLAYED);
                 log.map.set_state(version.slot, State::Written);
                 self.remember_written(&log, version.block, version.slot);
             } else {
                 log.map.mark(version.slot, Marks::INDEXED);
-                log.dirty.push(version.block);
+                log.index(version.block, now.marks);
             }
         }
         match outcome {
@@ -250,96 +248,29 @@ impl Engine {
         }));
     }
 
-    /// Notes that the core has a block, which counts as clean after its next flush.
-    pub(crate) fn remember_written(
-        &self,
-        log: &crate::log::Log,
-        block: CoreBlock,
-        slot: SlotIndex,
-    ) {
-        let first = log.ring.first_record(log.layout.segment_of_slot(slot));
-        self.written.borrow_mut().push((block, slot, first));
-    }
-
-    /// Flushes the core after the set interval, one flush at a time. Meanwhile no core write is
-    /// started: a drive that sorts its writes would keep the oldest waiting behind ever newer ones,
-    /// and the flush with them (40 modelled drives: 1,750 blocks a second with the pause, 1,380
-    /// without).
-    pub(crate) fn schedule_core_flush_later(self: &Rc<Self>) {
-        if self.cleaning.flush_is_due.replace(true) {
-            return;
-        }
-        let engine = Rc::clone(self);
-        drop(self.runtime.spawn(async move {
-            let interval = engine.config.borrow().cleaning.core_flush_interval;
-            engine.runtime.sleep(interval).await;
-            if !engine.written.borrow().is_empty() && !engine.is_stopping.get() {
-                engine.cleaning.is_flushing.set(true);
-                // A failure is counted, and everything is dirty again.
-                let _ = engine.flush_core().await;
-                engine.cleaning.is_flushing.set(false);
-            }
-            engine.cleaning.flush_is_due.set(false);
-            engine.cleaning_wanted.notify_all();
-        }));
-    }
-
-    /// Flushes the core: what was written before is clean.
-    pub(crate) async fn flush_core(self: &Rc<Self>) -> Outcome {
-        let taken = self.written.take();
-        let changes = self.core_changes.get();
-        let outcome = self.core.submit(Request::flush()).await;
-        let mut log = self.log.borrow_mut();
-        log.counters.cleaning_flushes += 1;
-        if outcome.is_err() {
-            log.counters.errors.core_flush += 1;
-            self.redo(&mut log, taken);
-        } else {
-            let flushed = self.core_changes_flushed.get().max(changes);
-            self.core_changes_flushed.set(flushed);
-            for (block, slot, first) in taken {
-                if is_still_written(&log, block, slot, first) {
-                    log.map.set_state(slot, State::Clean);
-                }
-            }
-        }
-        drop(log);
-        self.pump();
-        self.cleaning_wanted.notify_all();
-        self.reclaim_wanted.notify_all();
-        outcome
-    }
-
-    /// After a failed flush nobody knows what the core kept: it is all dirty again.
-    fn redo(
-        &self,
-        log: &mut crate::log::Log,
-        taken: Vec<(CoreBlock, SlotIndex, crate::types::Sequence)>,
-    ) {
-        for (block, slot, first) in taken {
-            if is_still_written(log, block, slot, first) {
-                log.map.set_state(slot, State::Dirty);
-                log.map.mark(slot, Marks::INDEXED);
-                log.dirty.push(block);
-            }
-        }
-    }
-
-    /// Cleans the dirty blocks of a run now. The caller holds the lock on it.
-    pub(crate) async fn clean_locked(self: &Rc<Self>, run: BlockRun) -> Outcome {
-        let blocks = self.log.borrow().mapped_in(run);
-        for block in blocks {
-            let version = self.log.borrow().map.published(block);
-            let Some(version) = version.filter(|version| version.state == State::Dirty) else {
-                continue;
+    /// Cleans those of these blocks that are dirty now. The caller holds the lock on them.
+    pub(crate) async fn clean_locked(self: &Rc<Self>, blocks: &[CoreBlock]) -> Outcome {
+        let most = self.config.borrow().cleaning.in_flight_max.max(1) as usize;
+        for batches in self.batches(blocks).chunks(most) {
+            let clean = |batch: &Vec<Version>| {
+                let (engine, batch) = (Rc::clone(self), batch.clone());
+                Submission::pending(async move { engine.clean_batch(&batch).await })
             };
-            let _pin = self.pin(version.slot);
-            self.stabilise(&[version]).await?;
-            let outcome = self.clean_group(&[version]).await;
-            self.cleaned(&[version], &outcome);
-            outcome?;
+            join_all(batches.iter().map(clean).collect()).await.into_iter().collect::<Outcome>()?;
         }
         self.flush_core().await
+    }
+
+    /// Recomputes the parity that blocks of a run owe since an unclean stop. The caller holds the
+    /// lock on the run, and is about to change the core by a write that does not.
+    pub(crate) async fn settle_parity(self: &Rc<Self>, run: BlockRun) -> Outcome {
+        loop {
+            let owing = self.log.borrow().replayed_in(run);
+            if owing.is_empty() {
+                return Ok(());
+            }
+            self.clean_locked(&owing).await?;
+        }
     }
 
     /// Cleans everything that is dirty now.
@@ -350,14 +281,17 @@ impl Engine {
         self.settle().await;
         self.cleaning.failure.replace(None);
         let drain = Drain::begin(self);
-        let goal = self.log.borrow().dirty.rounds() + 2;
+        let goals = {
+            let log = self.log.borrow();
+            (log.dirty.goal(), log.replayed.goal())
+        };
         loop {
             let wake = self.cleaning_wanted.wait();
             let failure = self.cleaning.failure.borrow_mut().take();
             let (blocks, is_swept) = {
                 let log = self.log.borrow();
-                let blocks = log.dirty_now();
-                (blocks, log.dirty.is_empty() || log.dirty.rounds() >= goal)
+                let is_swept = log.dirty.is_swept(goals.0) && log.replayed.is_swept(goals.1);
+                (log.dirty_now(), is_swept)
             };
             if let Some(source) = failure {
                 return Err(CleanError::Core { blocks, source });
@@ -392,47 +326,6 @@ impl Drop for Drain<'_> {
     }
 }
 
-fn is_still_written(
-    log: &crate::log::Log,
-    block: CoreBlock,
-    slot: SlotIndex,
-    first: crate::types::Sequence,
-) -> bool {
-    let now = log.map.version(slot);
-    let segment = log.layout.segment_of_slot(slot);
-    now.state == State::Written && now.block == block && log.ring.first_record(segment) == first
-}
-
 fn run_of(versions: &[Version]) -> BlockRun {
     BlockRun { first: versions[0].block, count: versions.len() as u64 }
-}
-
-/// Whether `next` continues a write of `count` blocks that starts at `first`: within one stripe, or
-/// within the longest write where there are no stripes or it is shorter.
-fn belongs(
-    first: CoreBlock,
-    count: u64,
-    next: CoreBlock,
-    stripe: Option<u64>,
-    write_max: u64,
-) -> bool {
-    let end = first.0 + count;
-    let Some(stripe_blocks) = stripe.map(|bytes| (bytes / BLOCK_BYTES).max(1)) else {
-        return next.0 == end && (count + 1) * BLOCK_BYTES <= write_max;
-    };
-    next.0 == end && next.0 / stripe_blocks == first.0 / stripe_blocks
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn write_ends_with_the_stripe_or_at_the_limit() {
-        let stripe = Some(8 * BLOCK_BYTES);
-        assert!(belongs(CoreBlock(8), 7, CoreBlock(15), stripe, 4096));
-        assert!(!belongs(CoreBlock(8), 8, CoreBlock(16), stripe, 1 << 20));
-        assert!(!belongs(CoreBlock(8), 1, CoreBlock(10), stripe, 1 << 20));
-        assert!(!belongs(CoreBlock(8), 2, CoreBlock(10), None, 2 * BLOCK_BYTES));
-    }
 }

@@ -19,7 +19,9 @@ pub enum Mode {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum CleaningPolicy {
-    /// Nothing does, but for an explicit flush of the dirty data.
+    /// Nothing does, but for an explicit flush of the dirty data. What came back from an unclean
+    /// stop is cleaned all the same: not for its own sake, but for the parity that the stop may
+    /// have torn.
     Nop,
     /// In address order, by the stripes of the core.
     Stripe,
@@ -32,7 +34,8 @@ pub struct CleaningConfig {
     pub policy: CleaningPolicy,
     /// Most core writes in flight.
     pub in_flight_max: u32,
-    /// Below this dirty ratio, in per cent of what may be dirty, nothing is cleaned unasked.
+    /// Below this dirty ratio, in per cent of what may be dirty, nothing is cleaned unasked but
+    /// what came back from an unclean stop.
     pub low_percent: u32,
     /// From this ratio on the cleaner works at full speed.
     pub high_percent: u32,

@@ -5,8 +5,10 @@
 //! by it, one behind waits for the next round, as in an elevator.
 //!
 //! **Invariants**
-//! - Every dirty block that is not on its way to the core is in the index at least once. The index
+//! - Every dirty block that is not on its way to the core is in an index at least once. The index
 //!   may name blocks that are no longer dirty; the taker asks the line map.
+//! - Blocks that owe parity since an unclean stop are in an index of their own, so that they can be
+//!   cleaned first, and alone.
 //!
 //! **Source**: address-ordered destage as in STOW (ATC '09) and WOW (FAST '05); the lazy sorting is
 //! ours.
@@ -58,9 +60,14 @@ impl DirtyIndex {
         self.len == 0
     }
 
-    /// How often the sweep came back to the start.
-    pub fn rounds(&self) -> u64 {
-        self.rounds
+    /// How many rounds there will have been when all that is there now has been met.
+    pub fn goal(&self) -> u64 {
+        self.rounds + 2
+    }
+
+    /// Whether everything has been met that was there when [`DirtyIndex::goal`] was asked.
+    pub fn is_swept(&self, goal: u64) -> bool {
+        self.is_empty() || self.rounds >= goal
     }
 
     pub fn memory_bytes(&self) -> u64 {
@@ -88,6 +95,15 @@ impl DirtyIndex {
         self.peek()?;
         self.len -= 1;
         self.current.pop()
+    }
+
+    /// All entries, in any order.
+    pub fn blocks(&self) -> impl Iterator<Item = CoreBlock> + '_ {
+        let buckets = self.buckets.iter().enumerate().flat_map(|(bucket, list)| {
+            let start = bucket as u64 * self.span;
+            list.iter().map(move |number| CoreBlock(start + u64::from(*number)))
+        });
+        buckets.chain(self.current.iter().copied())
     }
 
     fn enter_next_bucket(&mut self) -> Option<()> {

@@ -42,7 +42,12 @@ pub(crate) struct Engine {
     pub is_closed: Cell<bool>,
     /// The tasks of the slice end.
     pub is_stopping: Cell<bool>,
+    /// Requests in tasks of their own, which a stop waits for.
     pub busy: Busy,
+    /// Reads that were not answered at once; a stop does not wait for them.
+    pub reading: Busy,
+    /// Requests that arrived since the slice was opened.
+    pub requests: Cell<u64>,
     pub is_seal_due: Cell<bool>,
     pub is_log_flushing: Cell<bool>,
     pub log_flushed: Notify,
@@ -205,7 +210,7 @@ impl Engine {
     }
 }
 
-/// Requests in tasks of their own, which a stop waits for. Clones count together.
+/// How many of something are under way. Clones count together.
 #[derive(Clone, Default)]
 pub(crate) struct Busy(Rc<(Cell<u64>, Notify)>);
 
@@ -217,8 +222,12 @@ impl Busy {
         BusyGuard(self.clone())
     }
 
+    pub fn is_idle(&self) -> bool {
+        self.0.0.get() == 0
+    }
+
     pub async fn until_idle(&self) {
-        while self.0.0.get() > 0 {
+        while !self.is_idle() {
             self.0.1.wait().await;
         }
     }

@@ -49,7 +49,8 @@ impl Marks {
     pub const INDEXED: Marks = Marks(1);
     /// Read since it was written here.
     pub const REFERENCED: Marks = Marks(2);
-    /// Came back from an unclean stop: parity is recomputed when it is cleaned.
+    /// Came back from an unclean stop, as did its successors until one version of the block has
+    /// been cleaned: parity is recomputed then.
     pub const REPLAYED: Marks = Marks(4);
     /// On its way to the core.
     pub const CLEANING: Marks = Marks(8);
@@ -103,11 +104,34 @@ pub struct Counts {
     pub dirty: u64,
     pub written: u64,
     pub clean: u64,
+    /// Those of the dirty ones whose parity is not to be trusted.
+    pub replayed: u64,
 }
 
 impl Counts {
     pub fn mapped(&self) -> u64 {
         self.dirty + self.written + self.clean
+    }
+
+    fn add(&mut self, word: u64) {
+        *self.of(word) += 1;
+        self.replayed += u64::from(owes_parity(word));
+    }
+
+    fn subtract(&mut self, word: u64) {
+        *self.of(word) -= 1;
+        self.replayed -= u64::from(owes_parity(word));
+    }
+
+    fn of(&mut self, word: u64) -> &mut u64 {
+        match (state_of(word), target_of(word)) {
+            (State::Pending, State::Dirty) => &mut self.pending_dirty,
+            (State::Pending, _) => &mut self.pending_other,
+            (State::Dirty, _) => &mut self.dirty,
+            (State::Written, _) => &mut self.written,
+            (State::Clean, _) => &mut self.clean,
+            (State::Free, _) => unreachable!("free slots are not counted"),
+        }
     }
 }
 
@@ -193,7 +217,7 @@ impl LineMap {
         let bucket = bucket_in(self.heads.len(), version.block);
         *place = Slot { word, checksum: version.checksum, next: self.heads[bucket] };
         self.heads[bucket] = version.slot.0;
-        *self.count_of(word) += 1;
+        self.counts.add(word);
     }
 
     /// The record of a pending version has been written: the older versions are superseded. `false`
@@ -205,10 +229,8 @@ impl LineMap {
             State::Free => return false,
             state => panic!("published twice, now {state:?}"),
         }
-        *self.count_of(word) -= 1;
         let word = with_state(word, target_of(word));
-        self.slots[slot.0 as usize].word = word;
-        *self.count_of(word) += 1;
+        self.replace(slot, word);
         self.unlink_after(slot, CoreBlock(word & BLOCK_MASK));
         true
     }
@@ -246,18 +268,31 @@ impl LineMap {
     pub fn set_state(&mut self, slot: SlotIndex, state: State) {
         let word = self.slots[slot.0 as usize].word;
         assert!(!matches!(state_of(word), State::Free | State::Pending) && state != State::Free);
-        *self.count_of(word) -= 1;
-        let word = with_target(with_state(word, state), state);
-        self.slots[slot.0 as usize].word = word;
-        *self.count_of(word) += 1;
+        self.replace(slot, with_target(with_state(word, state), state));
     }
 
     pub fn mark(&mut self, slot: SlotIndex, marks: Marks) {
+        assert!(!marks.contains(Marks::REPLAYED), "known when a version is inserted");
         self.slots[slot.0 as usize].word |= marks.0 << MARKS_SHIFT;
     }
 
     pub fn unmark(&mut self, slot: SlotIndex, marks: Marks) {
-        self.slots[slot.0 as usize].word &= !(marks.0 << MARKS_SHIFT);
+        let word = self.slots[slot.0 as usize].word;
+        if word & marks.0 << MARKS_SHIFT != 0 {
+            self.replace(slot, word & !(marks.0 << MARKS_SHIFT));
+        }
+    }
+
+    /// Takes marks from all versions of a block, pending ones included.
+    pub fn unmark_block(&mut self, block: CoreBlock, marks: Marks) {
+        let mut at = self.heads[self.bucket(block)];
+        while at != NONE {
+            let Slot { word, next, .. } = self.slots[at as usize];
+            if word & BLOCK_MASK == block.0 {
+                self.unmark(SlotIndex(at), marks);
+            }
+            at = next;
+        }
     }
 
     /// Every version that is mapped, in the order of the log's places.
@@ -272,17 +307,21 @@ impl LineMap {
     /// # Panics
     /// Where an invariant does not hold.
     pub fn self_check(&self) {
-        let mut counts = Self::new(1);
+        let mut counts = Counts::default();
         let mut published = std::collections::BTreeSet::new();
         for version in self.iter() {
-            *counts.count_of(self.slots[version.slot.0 as usize].word) += 1;
+            counts.add(self.slots[version.slot.0 as usize].word);
             if version.state != State::Pending {
                 assert!(published.insert(version.block), "two published versions of a block");
             }
             let newest = self.newest(version.block).expect("a mapped block is found");
             assert_eq!(newest.block, version.block);
+            if version.marks.contains(Marks::REPLAYED) {
+                let debtor = self.published(version.block).filter(|it| it.state == State::Dirty);
+                assert!(debtor.is_some_and(|it| it.marks.contains(Marks::REPLAYED)));
+            }
         }
-        assert_eq!(counts.counts, self.counts);
+        assert_eq!(counts, self.counts);
     }
 
     /// Drops all versions of a block that follow `slot` in its chain.
@@ -302,20 +341,15 @@ impl LineMap {
     }
 
     fn free(&mut self, slot: u32) {
-        let word = self.slots[slot as usize].word;
-        *self.count_of(word) -= 1;
+        self.counts.subtract(self.slots[slot as usize].word);
         self.slots[slot as usize] = Slot { word: 0, checksum: 0, next: NONE };
     }
 
-    fn count_of(&mut self, word: u64) -> &mut u64 {
-        match (state_of(word), target_of(word)) {
-            (State::Pending, State::Dirty) => &mut self.counts.pending_dirty,
-            (State::Pending, _) => &mut self.counts.pending_other,
-            (State::Dirty, _) => &mut self.counts.dirty,
-            (State::Written, _) => &mut self.counts.written,
-            (State::Clean, _) => &mut self.counts.clean,
-            (State::Free, _) => unreachable!("free slots are not counted"),
-        }
+    fn replace(&mut self, slot: SlotIndex, word: u64) {
+        let place = &mut self.slots[slot.0 as usize].word;
+        self.counts.subtract(*place);
+        self.counts.add(word);
+        *place = word;
     }
 
     fn bucket(&self, block: CoreBlock) -> usize {
@@ -328,6 +362,11 @@ fn bucket_in(buckets: usize, block: CoreBlock) -> usize {
     let group = (block.0 >> 4).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let group = group >> 24;
     ((group << 4 | block.0 & 15) as usize) & (buckets - 1)
+}
+
+/// One version of a block at most: those on their way to the log do not count yet.
+fn owes_parity(word: u64) -> bool {
+    state_of(word) == State::Dirty && Marks(word >> MARKS_SHIFT).contains(Marks::REPLAYED)
 }
 
 fn state_of(word: u64) -> State {
@@ -414,6 +453,10 @@ mod tests {
         Publish(usize),
         Fail(usize),
         RemoveBlock(u64),
+        /// As after an unclean stop, where nothing is mapped yet.
+        Replay(u64),
+        /// The core has a version of the block, its parity recomputed.
+        Settle(u64),
     }
 
     fn step() -> impl Strategy<Value = Step> {
@@ -422,6 +465,8 @@ mod tests {
             4 => any::<usize>().prop_map(Step::Publish),
             1 => any::<usize>().prop_map(Step::Fail),
             1 => (0u64..12).prop_map(Step::RemoveBlock),
+            2 => (0u64..12).prop_map(Step::Replay),
+            1 => (0u64..12).prop_map(Step::Settle),
         ]
     }
 
@@ -433,17 +478,36 @@ mod tests {
             let mut twin: BTreeMap<u64, Vec<(u32, bool)>> = BTreeMap::new();
             let mut on_the_way: Vec<(u32, u64)> = Vec::new();
             for step in steps {
+                let used = |slot: &u32| {
+                    twin.values().flatten().any(|(used, _)| used == slot)
+                        || on_the_way.iter().any(|(used, _)| used == slot)
+                };
+                let free = (0..16).find(|slot| !used(slot));
                 match step {
                     Step::Insert(block, dirty) => {
-                        let used = |slot: &u32| {
-                            twin.values().flatten().any(|(used, _)| used == slot)
-                                || on_the_way.iter().any(|(used, _)| used == slot)
-                        };
-                        let Some(slot) = (0..16).find(|slot| !used(slot)) else { continue };
+                        let Some(slot) = free else { continue };
                         let target = if dirty { State::Dirty } else { State::Clean };
-                        map.insert(pending(slot, block, target));
+                        let older = map.newest(CoreBlock(block));
+                        let inherits = dirty && older.is_some_and(|older| older.target == target
+                            && older.marks.contains(Marks::REPLAYED));
+                        let marks = if inherits { Marks::REPLAYED } else { Marks::NONE };
+                        map.insert(Version { marks, ..pending(slot, block, target) });
                         twin.entry(block).or_default().push((slot, false));
                         on_the_way.push((slot, block));
+                    }
+                    Step::Replay(block) => {
+                        let Some(slot) = free.filter(|_| map.newest(CoreBlock(block)).is_none())
+                        else { continue };
+                        let (state, marks) = (State::Dirty, Marks::REPLAYED);
+                        map.insert(Version { state, marks, ..pending(slot, block, state) });
+                        twin.entry(block).or_default().push((slot, true));
+                    }
+                    Step::Settle(block) => {
+                        let before = map.counts().replayed;
+                        let published = map.published(CoreBlock(block));
+                        let owed = published.is_some_and(|it| it.marks.contains(Marks::REPLAYED));
+                        map.unmark_block(CoreBlock(block), Marks::REPLAYED);
+                        prop_assert_eq!(map.counts().replayed, before - u64::from(owed));
                     }
                     Step::Publish(index) if !on_the_way.is_empty() => {
                         let (slot, block) = on_the_way.remove(index % on_the_way.len());

@@ -13,8 +13,10 @@
 
 mod reinsert;
 mod stability;
+mod survey;
 
 pub use reinsert::Reinsertion;
+pub use survey::Survey;
 
 use crate::checksum::push_block_checksums;
 use crate::dirty_index::DirtyIndex;
@@ -94,16 +96,6 @@ pub struct Formed {
     descriptor: Buffer,
 }
 
-/// What is mapped of a run.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Survey {
-    pub mapped: u64,
-    /// The core lacks them or has not flushed them.
-    pub unsafe_at_core: u64,
-    pub dirty: u64,
-    pub pending: u64,
-}
-
 /// Which cache, slice and life the records belong to.
 #[derive(Clone, Copy, Debug)]
 pub struct Identity {
@@ -115,6 +107,8 @@ pub struct Identity {
 pub struct Log {
     pub map: LineMap,
     pub dirty: DirtyIndex,
+    /// Those of the dirty blocks whose parity is not to be trusted since an unclean stop.
+    pub replayed: DirtyIndex,
     pub ring: Ring,
     pub layout: SliceLayout,
     pub counters: Counters,
@@ -164,6 +158,7 @@ impl Log {
         Self {
             map: LineMap::new(layout.slots()),
             dirty: DirtyIndex::new(core_blocks, u64::from(layout.slots())),
+            replayed: DirtyIndex::new(core_blocks, u64::from(layout.slots())),
             stable: (ring.head(), ring.position()),
             ring,
             layout,
@@ -231,35 +226,6 @@ impl Log {
         self.dirty_now() + blocks <= self.dirty_max
     }
 
-    pub fn survey(&self, run: BlockRun) -> Survey {
-        let mut survey = Survey::default();
-        for version in run.blocks().filter_map(|block| self.map.newest(block)) {
-            survey.mapped += 1;
-            survey.unsafe_at_core += u64::from(version.is_unsafe_at_core());
-            survey.dirty += u64::from(version.target == State::Dirty);
-            survey.pending += u64::from(version.state == State::Pending);
-        }
-        survey
-    }
-
-    /// The mapped blocks of a run, in any order; as fast as the smaller of run and map.
-    pub fn mapped_in(&self, run: BlockRun) -> Vec<CoreBlock> {
-        if run.count <= u64::from(self.layout.slots()) {
-            return run.blocks().filter(|block| self.map.newest(*block).is_some()).collect();
-        }
-        let inside = |block: &CoreBlock| run.first <= *block && *block < run.end();
-        let mut blocks: Vec<_> =
-            self.map.iter().map(|version| version.block).filter(inside).collect();
-        blocks.sort_unstable();
-        blocks.dedup();
-        blocks
-    }
-
-    /// Whether a block of the run is damaged.
-    pub fn is_lost_in(&self, run: BlockRun) -> bool {
-        !self.lost.is_empty() && self.lost.range(run.first..run.end()).next().is_some()
-    }
-
     /// Drops the mappings of a run from memory only: for a cache that will not be opened again.
     pub fn forget(&mut self, run: BlockRun) {
         for block in run.blocks() {
@@ -288,7 +254,23 @@ impl Log {
                 && end > self.ring.position().0
         };
         assert!(!self.map.iter().any(is_ahead), "mapped ahead of the head");
+        self.check_indexes();
         self.ring.self_check();
+    }
+
+    fn check_indexes(&self) {
+        let replayed: BTreeSet<CoreBlock> = self.replayed.blocks().collect();
+        let dirty: BTreeSet<CoreBlock> = self.dirty.blocks().collect();
+        let waits = |version: &Version| {
+            version.state == State::Dirty && !version.marks.contains(Marks::CLEANING)
+        };
+        for version in self.map.iter().filter(waits) {
+            let (block, marks) = (version.block, version.marks);
+            let is_known = dirty.contains(&block) || replayed.contains(&block);
+            assert!(is_known || !marks.contains(Marks::INDEXED), "{block:?} is never cleaned");
+            let is_known = replayed.contains(&block) || !marks.contains(Marks::REPLAYED);
+            assert!(is_known, "{block:?} owes parity and is not cleaned unasked");
+        }
     }
 
     pub fn begin_fill(&mut self, run: BlockRun) -> Rc<Fill> {
@@ -475,11 +457,18 @@ impl Log {
         }
         if is_indexed {
             if !older.contains(Marks::INDEXED) {
-                self.dirty.push(block);
+                self.index(block, marks);
             }
             marks = marks | Marks::INDEXED;
         }
         marks
+    }
+
+    /// Notes for the cleaner that a version with these marks is dirty.
+    pub fn index(&mut self, block: CoreBlock, marks: Marks) {
+        let owes_parity = marks.contains(Marks::REPLAYED);
+        let index = if owes_parity { &mut self.replayed } else { &mut self.dirty };
+        index.push(block);
     }
 
     /// Writes the descriptor, moves the head on and makes the device write.

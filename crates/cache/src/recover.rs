@@ -415,7 +415,7 @@ fn restore(log: &mut Log, entry: &CheckpointEntry) {
     let (target, checksum) = (state, entry.checksum);
     log.map.insert(Version { slot, block, state, target, unit, checksum, marks });
     if state == State::Dirty {
-        log.dirty.push(block);
+        log.index(block, marks);
     }
 }
 

@@ -103,6 +103,8 @@ impl Slice {
             is_closed: Cell::new(false),
             is_stopping: Cell::new(false),
             busy: Busy::default(),
+            reading: Busy::default(),
+            requests: Cell::new(0),
             is_seal_due: Cell::new(false),
             is_log_flushing: Cell::new(false),
             log_flushed: Notify::new(),
@@ -170,7 +172,8 @@ impl Slice {
         let layout = &log.layout;
         let capacity_bytes = u64::from(layout.segments()) * layout.segment_bytes();
         let ratio = |part: u64, whole: u64| part as f64 / whole.max(1) as f64;
-        let memory = log.map.memory_bytes() + log.dirty.memory_bytes();
+        let memory =
+            log.map.memory_bytes() + log.dirty.memory_bytes() + log.replayed.memory_bytes();
         let no_dirt_made = engine.mode() != Mode::WriteBack;
         SliceStats {
             counters: log.counters,
@@ -188,6 +191,7 @@ impl Slice {
             writes_waiting: engine.queue.len() as u64,
             cleaning_in_flight: engine.cleaning.in_flight.get(),
             lost_blocks: log.lost.len() as u64,
+            replayed_blocks: counts.replayed,
             is_draining: no_dirt_made && counts.dirty + counts.written > 0,
             is_failed: engine.is_failed.get(),
             memory_bytes: memory,
@@ -284,6 +288,7 @@ impl BlockDevice for Slice {
         if request.range.is_empty() && request.kind != RequestKind::Flush {
             return Submission::ready(Ok(()));
         }
+        engine.requests.set(engine.requests.get() + 1);
         match request.kind {
             RequestKind::Read => engine.read(request),
             RequestKind::Write => engine.write(request),

@@ -111,6 +111,9 @@ pub struct SliceStats {
     pub writes_waiting: u64,
     pub cleaning_in_flight: u32,
     pub lost_blocks: u64,
+    /// Dirty since an unclean stop and not yet cleaned: until they are, the parity of their stripes
+    /// may be torn.
+    pub replayed_blocks: u64,
     /// A mode without dirty data is set, and there still is some.
     pub is_draining: bool,
     /// The cache device failed; writes go to the core.

@@ -69,7 +69,8 @@ pub struct CreateArgs {
     /// How requests use the cache: write-back, write-through, pass-through.
     #[arg(long, default_value = "write-back", value_parser = parse_mode, requires = "cache")]
     pub mode: Mode,
-    /// What writes dirty data to the array: stripe (in address order) or nop (nothing).
+    /// What writes dirty data to the array: stripe (in address order) or nop (nothing,
+    /// but for what was replayed after an unclean stop).
     #[arg(long, default_value = "stripe", value_parser = parse_cleaning, requires = "cache")]
     pub cleaning: CleaningPolicy,
     /// Sequential streams longer than this go past the cache: never, or a size.

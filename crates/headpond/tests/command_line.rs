@@ -26,6 +26,7 @@ fn a_volume_lives_from_create_to_destroy() {
     let status = user.json(&["status", "hv0", "--json"]);
     assert_eq!(status["array"]["level"], 6);
     assert_eq!(status["cache"]["mode"], "write-back");
+    assert_eq!(status["cache"]["replayed_blocks"], 0);
     assert!(user.ok(&["status", "hv0"]).contains("RAID 6"));
     assert!(user.ok(&["stats", "hv0"]).contains("hits"));
     user.ok(&["set", "hv0", "mode=write-through", "cleaning=nop", "seq-cutoff=1M"]);

@@ -55,8 +55,21 @@ fn nothing_flushed_is_lost_in_200_kills() {
     let complete =
         load_of(&user.socket("v"), &witness, ROUNDS, &Workload { requests: 100, ..LOAD });
     assert!(complete, "after the last kill everything is served: {}", daemon.log());
+    wait_for_parity(&user);
     user.ok(&["stop", "v"]);
     assert_eq!(daemon.wait(), 0);
+}
+
+/// What the kill left dirty is cleaned though nobody asks.
+fn wait_for_parity(user: &User) {
+    for _ in 0..500 {
+        let status = user.json(&["status", "v", "--json"]);
+        if status["cache"]["replayed_blocks"].as_u64().expect("is counted") == 0 {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    panic!("replayed blocks are left after ten seconds of idleness");
 }
 
 fn create(user: &User) {

@@ -186,16 +186,14 @@ async fn open_cache(
     };
     let expected = Expected { volume: description.uuid, generation: array.owner_generation() };
     let mut slices = Vec::new();
-    let mut has_replayed = false;
     for index in 0..description.slices {
         let opening = Slice::open(foundation.clone(), &superblock, expected, index, config.clone());
         let (slice, recovery) = opening.await?;
         recompute_parity(array, &recovery).await.map_err(AssembleError::Device)?;
         warnings.extend(tell_recovery(index, &recovery));
-        has_replayed |= !recovery.was_clean && recovery.dirty_blocks > 0;
         slices.push(slice);
     }
-    Ok((Cached { device, slices, superblock, has_replayed }, warnings))
+    Ok((Cached { device, slices, superblock }, warnings))
 }
 
 /// The cache on the device. A cache in memory is empty when a daemon starts: it is made anew, and

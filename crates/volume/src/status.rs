@@ -42,6 +42,9 @@ pub struct CacheStatus {
     pub clean_bytes: u64,
     pub dirty_ratio: f64,
     pub lost_blocks: u64,
+    /// Replayed after an unclean stop and not yet cleaned: a member that fails before they are may
+    /// leave wrong data in their stripes.
+    pub replayed_blocks: u64,
     pub lost_on_power: bool,
     /// Write-back is allowed all the same.
     pub volatile_allowed: bool,
@@ -119,6 +122,7 @@ impl Volume {
             clean_bytes: sum(|slice| slice.clean_bytes),
             dirty_ratio: dirty_bytes as f64 / dirty_bytes_max.max(1) as f64,
             lost_blocks: sum(|slice| slice.lost_blocks),
+            replayed_blocks: cached.replayed_blocks(),
             lost_on_power: cached.device.geometry().stability == Stability::LostOnPower,
             volatile_allowed: self.description.cache.as_ref()?.volatile_allowed,
         })

@@ -26,9 +26,14 @@ pub(crate) struct Cached {
     pub device: Rc<dyn BlockDevice>,
     pub slices: Vec<Slice>,
     pub superblock: Superblock,
-    /// Dirty data was replayed after an unclean stop: until it is cleaned, which recomputes the
-    /// parity, that of its stripes may be torn.
-    pub has_replayed: bool,
+}
+
+impl Cached {
+    /// Blocks that came back from an unclean stop and have not been cleaned since: the parity of
+    /// their stripes may be torn.
+    pub fn replayed_blocks(&self) -> u64 {
+        self.slices.iter().map(|slice| slice.stats().replayed_blocks).sum()
+    }
 }
 
 /// Why a setting was refused. Settings before it in the same call hold.
@@ -138,7 +143,7 @@ impl Volume {
         if let Some(cached) = &self.cached {
             if cached.device.geometry().stability == Stability::LostOnPower {
                 self.clean_all().await.map_err(StopError::Memory)?;
-            } else if cached.has_replayed {
+            } else if cached.replayed_blocks() > 0 {
                 self.clean_all().await.map_err(StopError::Parity)?;
             }
             for slice in &cached.slices {

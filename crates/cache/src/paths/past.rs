@@ -1,7 +1,8 @@
 //! Past the cache: the core has the truth afterwards, and nothing in the log contradicts it.
 //!
 //! **Source**: law 4. Over a clean block: tombstone, then core. Over a dirty one: core, core flush,
-//! tombstone; part of a dirty block is cleaned first.
+//! tombstone; part of a dirty block is cleaned first, and so is what owes parity: such a write
+//! patches the parity as it finds it, and a discard may leave it alone.
 
 use crate::engine::{Engine, Entombed};
 use crate::types::{BlockRun, CoreBlock};
@@ -13,7 +14,7 @@ enum Step {
     Write,
     EntombThenWrite(Vec<CoreBlock>),
     WriteThenEntomb(Vec<CoreBlock>),
-    CleanFirst,
+    CleanFirst(Vec<CoreBlock>),
 }
 
 impl Engine {
@@ -22,10 +23,11 @@ impl Engine {
     pub(crate) async fn change_core(self: &Rc<Self>, request: Request) -> Outcome {
         let run = BlockRun::touching(request.range);
         let _write = self.begin_core_write(run).await;
+        self.settle_parity(run).await?;
         loop {
             match self.next_step(&request, run).await {
                 Step::Write => return self.write_core(request).await,
-                Step::CleanFirst => self.clean_locked(run).await?,
+                Step::CleanFirst(blocks) => self.clean_locked(&blocks).await?,
                 Step::EntombThenWrite(blocks) => match self.entomb(&blocks, false).await {
                     Entombed::Done => return self.write_core(request).await,
                     Entombed::Spoiled => {}
@@ -68,7 +70,7 @@ impl Engine {
         match (is_unsafe, request.range.is_aligned(BLOCK_BYTES)) {
             (false, _) => Step::EntombThenWrite(blocks),
             (true, true) => Step::WriteThenEntomb(blocks),
-            (true, false) => Step::CleanFirst,
+            (true, false) => Step::CleanFirst(blocks),
         }
     }
 }

@@ -40,8 +40,11 @@ impl Engine {
         {
             return Submission::ready(outcome);
         }
-        let engine = Rc::clone(self);
-        Submission::pending(async move { engine.read_slowly(request).await })
+        let (engine, reading) = (Rc::clone(self), self.reading.begin());
+        Submission::pending(async move {
+            let _reading = reading;
+            engine.read_slowly(request).await
+        })
     }
 
     /// A read that the memory of the cache device answers wholly; `None` where it does not.

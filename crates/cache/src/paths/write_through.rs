@@ -29,6 +29,7 @@ impl Engine {
     async fn write_blocks_through(self: &Rc<Self>, request: Request) -> Outcome {
         let run = BlockRun::touching(request.range);
         let _write = self.begin_core_write(run).await;
+        self.settle_parity(run).await?;
         self.write_both(request, run, None).await.map(|_| ())
     }
 
@@ -36,6 +37,7 @@ impl Engine {
     async fn write_part_through(self: &Rc<Self>, request: Request) -> Outcome {
         let run = BlockRun::touching(request.range);
         let _write = self.begin_core_write(run).await;
+        self.settle_parity(run).await?;
         loop {
             let fill = FillGuard::begin(self, run);
             let whole = self.merged_block(&request).await?;
@@ -105,7 +107,7 @@ impl Engine {
                 self.remember_written(&log, block, version.slot);
             } else {
                 log.map.mark(version.slot, Marks::INDEXED);
-                log.dirty.push(block);
+                log.index(block, version.marks);
             }
         }
         drop(log);

@@ -6,4 +6,5 @@ mod crash;
 mod damage;
 mod faults;
 mod machine;
+mod replayed;
 mod serving;

@@ -90,6 +90,10 @@ fn print_cache(sums: &Sums) {
         sums.of("/segments_free"),
         sums.of("/segments"),
     );
+    let replayed = sums.of("/replayed_blocks");
+    if replayed > 0 {
+        println!("recovery: {} blocks replayed and not yet cleaned", count(replayed));
+    }
     let asked = sums.of("/counters/write/bytes");
     println!(
         "log: {} records, {} written ({:.2} bytes a byte asked), {} blocks carried on by reclaim",

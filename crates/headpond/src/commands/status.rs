@@ -5,7 +5,7 @@ use crate::client::Client;
 use crate::outcome::Exit;
 use crate::place::Places;
 use anyhow::Result;
-use headpond_advise::render::{Align, Table, size};
+use headpond_advise::render::{Align, Table, count, size};
 use headpond_volume::Description;
 use serde_json::{Value, json};
 
@@ -101,7 +101,7 @@ fn print(status: &Value) {
     println!("  array     RAID {} of {members} members, {}", array["level"], text(&array["state"]));
     print_missing(array);
     print_settings(status);
-    print_usage(&status["cache"]);
+    usage(&status["cache"]).iter().for_each(|line| println!("            {line}"));
     if let Some(output) = status["recording"].as_str() {
         println!("  recording to {output}");
     }
@@ -141,17 +141,23 @@ pub fn print_settings(status: &Value) {
     );
 }
 
-fn print_usage(cache: &Value) {
-    let Some(capacity) = cache["capacity_bytes"].as_u64() else { return };
+/// What the cache of a served volume holds.
+fn usage(cache: &Value) -> Vec<String> {
+    let Some(capacity) = cache["capacity_bytes"].as_u64() else { return Vec::new() };
     let bytes = |field: &str| size(cache[field].as_u64().unwrap_or(0));
-    println!(
-        "            {}: {} dirty of at most {} ({:.0} %), {} clean",
+    let mut lines = vec![format!(
+        "{}: {} dirty of at most {} ({:.0} %), {} clean",
         size(capacity),
         bytes("dirty_bytes"),
         bytes("dirty_bytes_max"),
         cache["dirty_ratio"].as_f64().unwrap_or(0.0) * 100.0,
         bytes("clean_bytes")
-    );
+    )];
+    let replayed = cache["replayed_blocks"].as_u64().unwrap_or(0);
+    if replayed > 0 {
+        lines.push(format!("{} blocks replayed and not yet cleaned", count(replayed)));
+    }
+    lines
 }
 
 fn text(value: &Value) -> String {
@@ -159,5 +165,19 @@ fn text(value: &Value) -> String {
         Value::Null => "-".to_owned(),
         Value::String(text) => text.clone(),
         other => other.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_that_were_replayed_are_told_until_they_are_cleaned() {
+        let mut cache = json!({ "capacity_bytes": 1 << 30, "replayed_blocks": 2601 });
+        assert_eq!(usage(&cache)[1], "2,601 blocks replayed and not yet cleaned");
+        cache["replayed_blocks"] = 0.into();
+        assert_eq!(usage(&cache).len(), 1);
+        assert!(usage(&Value::Null).is_empty());
     }
 }

@@ -1,0 +1,111 @@
+//! Which dirty blocks go to the core together.
+
+use crate::dirty_index::DirtyIndex;
+use crate::engine::Engine;
+use crate::line_map::{Marks, State, Version};
+use crate::log::Log;
+use crate::types::CoreBlock;
+use headpond_block::BLOCK_BYTES;
+
+impl Engine {
+    /// Takes the blocks of the next write out of an index, as far as the pace allows one more.
+    pub(super) fn next_batch(&self) -> Option<Vec<Version>> {
+        let (pace, in_flight) = (self.pace(), self.cleaning.in_flight.get());
+        let is_any_due = in_flight < pace.any;
+        let is_due = |version: &Version| is_any_due || version.marks.contains(Marks::REPLAYED);
+        let mut batch = None;
+        if in_flight < pace.replayed {
+            batch = self.take_batch(|log| &mut log.replayed, is_due);
+        }
+        if batch.is_none() && is_any_due {
+            batch = self.take_batch(|log| &mut log.dirty, is_due);
+        }
+        batch
+    }
+
+    /// Takes the next neighbouring dirty blocks out of an index; those that are not due go back to
+    /// the index of all.
+    fn take_batch(
+        &self,
+        index: fn(&mut Log) -> &mut DirtyIndex,
+        is_due: impl Fn(&Version) -> bool,
+    ) -> Option<Vec<Version>> {
+        let mut log = self.log.borrow_mut();
+        let (mut versions, mut pending, mut idle) = (Vec::<Version>::new(), vec![], vec![]);
+        for _ in 0..index(&mut log).len() {
+            let Some(next) = index(&mut log).peek() else { break };
+            if !versions.is_empty() && !self.belongs(&versions, next) {
+                break;
+            }
+            index(&mut log).take();
+            match log.map.newest(next) {
+                Some(version) if version.state == State::Pending => pending.push(next),
+                Some(version) if !is_cleanable(&version) => {}
+                Some(version) if is_due(&version) => {
+                    log.map.unmark(version.slot, Marks::INDEXED);
+                    log.map.mark(version.slot, Marks::CLEANING);
+                    versions.push(version);
+                }
+                Some(_) => idle.push(next),
+                None => {}
+            }
+        }
+        pending.into_iter().for_each(|block| index(&mut log).push(block));
+        idle.into_iter().for_each(|block| log.dirty.push(block));
+        (!versions.is_empty()).then_some(versions)
+    }
+
+    /// Whether `next` is written together with a batch.
+    fn belongs(&self, batch: &[Version], next: CoreBlock) -> bool {
+        let stripe = self.core.geometry().stripe.map(|stripe| u64::from(stripe.width_bytes));
+        let write_max = u64::from(self.config.borrow().cleaning.write_bytes_max).max(BLOCK_BYTES);
+        belongs(batch[0].block, batch.len() as u64, next, stripe, write_max)
+    }
+
+    /// The dirty ones of some blocks, which ascend, as they are written to the core.
+    pub(super) fn batches(&self, blocks: &[CoreBlock]) -> Vec<Vec<Version>> {
+        let (log, mut batches) = (self.log.borrow(), Vec::<Vec<Version>>::new());
+        let dirty = blocks.iter().filter_map(|block| log.map.published(*block));
+        for version in dirty.filter(|version| version.state == State::Dirty) {
+            match batches.last_mut() {
+                Some(batch) if self.belongs(batch, version.block) => batch.push(version),
+                _ => batches.push(vec![version]),
+            }
+        }
+        batches
+    }
+}
+
+fn is_cleanable(version: &Version) -> bool {
+    version.state == State::Dirty && !version.marks.contains(Marks::CLEANING)
+}
+
+/// Whether `next` continues a write of `count` blocks that starts at `first`: within one stripe, or
+/// within the longest write where there are no stripes or it is shorter.
+fn belongs(
+    first: CoreBlock,
+    count: u64,
+    next: CoreBlock,
+    stripe: Option<u64>,
+    write_max: u64,
+) -> bool {
+    let end = first.0 + count;
+    let Some(stripe_blocks) = stripe.map(|bytes| (bytes / BLOCK_BYTES).max(1)) else {
+        return next.0 == end && (count + 1) * BLOCK_BYTES <= write_max;
+    };
+    next.0 == end && next.0 / stripe_blocks == first.0 / stripe_blocks
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn write_ends_with_the_stripe_or_at_the_limit() {
+        let stripe = Some(8 * BLOCK_BYTES);
+        assert!(belongs(CoreBlock(8), 7, CoreBlock(15), stripe, 4096));
+        assert!(!belongs(CoreBlock(8), 8, CoreBlock(16), stripe, 1 << 20));
+        assert!(!belongs(CoreBlock(8), 1, CoreBlock(10), stripe, 1 << 20));
+        assert!(!belongs(CoreBlock(8), 2, CoreBlock(10), None, 2 * BLOCK_BYTES));
+    }
+}

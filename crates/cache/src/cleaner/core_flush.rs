@@ -1,0 +1,82 @@
+//! From written to clean: flushes of the core.
+
+use crate::engine::Engine;
+use crate::line_map::{Marks, State};
+use crate::log::Log;
+use crate::types::{CoreBlock, Sequence, SlotIndex};
+use headpond_block::{Outcome, Request};
+use std::rc::Rc;
+
+impl Engine {
+    /// Notes that the core has a block, which counts as clean after its next flush.
+    pub(crate) fn remember_written(&self, log: &Log, block: CoreBlock, slot: SlotIndex) {
+        let first = log.ring.first_record(log.layout.segment_of_slot(slot));
+        self.written.borrow_mut().push((block, slot, first));
+    }
+
+    /// Flushes the core after the set interval, one flush at a time. Meanwhile no core write is
+    /// started: a drive that sorts its writes would keep the oldest waiting behind ever newer ones,
+    /// and the flush with them (40 modelled drives: 1,750 blocks a second with the pause, 1,380
+    /// without).
+    pub(crate) fn schedule_core_flush_later(self: &Rc<Self>) {
+        if self.cleaning.flush_is_due.replace(true) {
+            return;
+        }
+        let engine = Rc::clone(self);
+        drop(self.runtime.spawn(async move {
+            let interval = engine.config.borrow().cleaning.core_flush_interval;
+            engine.runtime.sleep(interval).await;
+            if !engine.written.borrow().is_empty() && !engine.is_stopping.get() {
+                engine.cleaning.is_flushing.set(true);
+                // A failure is counted, and everything is dirty again.
+                let _ = engine.flush_core().await;
+                engine.cleaning.is_flushing.set(false);
+            }
+            engine.cleaning.flush_is_due.set(false);
+            engine.cleaning_wanted.notify_all();
+        }));
+    }
+
+    /// Flushes the core: what was written before is clean.
+    pub(crate) async fn flush_core(self: &Rc<Self>) -> Outcome {
+        let taken = self.written.take();
+        let changes = self.core_changes.get();
+        let outcome = self.core.submit(Request::flush()).await;
+        let mut log = self.log.borrow_mut();
+        log.counters.cleaning_flushes += 1;
+        if outcome.is_err() {
+            log.counters.errors.core_flush += 1;
+            self.redo(&mut log, taken);
+        } else {
+            let flushed = self.core_changes_flushed.get().max(changes);
+            self.core_changes_flushed.set(flushed);
+            for (block, slot, first) in taken {
+                if is_still_written(&log, block, slot, first) {
+                    log.map.set_state(slot, State::Clean);
+                }
+            }
+        }
+        drop(log);
+        self.pump();
+        self.cleaning_wanted.notify_all();
+        self.reclaim_wanted.notify_all();
+        outcome
+    }
+
+    /// After a failed flush nobody knows what the core kept: it is all dirty again.
+    fn redo(&self, log: &mut Log, taken: Vec<(CoreBlock, SlotIndex, Sequence)>) {
+        for (block, slot, first) in taken {
+            if is_still_written(log, block, slot, first) {
+                log.map.set_state(slot, State::Dirty);
+                log.map.mark(slot, Marks::INDEXED);
+                log.dirty.push(block);
+            }
+        }
+    }
+}
+
+fn is_still_written(log: &Log, block: CoreBlock, slot: SlotIndex, first: Sequence) -> bool {
+    let now = log.map.version(slot);
+    let segment = log.layout.segment_of_slot(slot);
+    now.state == State::Written && now.block == block && log.ring.first_record(segment) == first
+}
