@@ -22,6 +22,7 @@ fn fio(user: &User, program: &std::path::Path, args: &[&str]) -> String {
         "--ioengine=nbd".into(),
         format!("--uri={}", user.uri("v")),
         "--verify=crc32c".into(),
+        "--verify_state_save=0".into(),
         "--verify_fatal=1".into(),
         "--thread".into(),
         "--group_reporting".into(),

@@ -189,6 +189,7 @@ fn fio_verifies(serving: &Serving, fio: &Path, arguments: &[&str]) {
     let uri = format!("--uri={}", serving.uri());
     let mut all = vec!["--name=verify", "--ioengine=nbd", &uri];
     all.extend(["--verify=crc32c", "--verify_fatal=1", "--randseed=7"]);
+    all.push("--verify_state_save=0");
     all.extend(arguments);
     succeed(fio, &all);
 }
