@@ -14,7 +14,9 @@ pub(crate) fn crc32c_of_buffer(buffer: &Buffer) -> u32 {
     if bytes.is_empty() { 0 } else { crc32c(bytes) }
 }
 
-/// Adds the checksum of each 4 KiB block of `buffers`, however they are cut into parts.
+/// Adds the checksum of each 4 KiB block of `buffers`, however they are cut into parts; zero where
+/// any part of the block has no payload. Such a block is known by its mark, not by this zero, which
+/// real data may have too.
 pub(crate) fn push_block_checksums(buffers: &Buffers, into: &mut Vec<u32>) {
     let block_bytes = BLOCK_BYTES as usize;
     if let Some(single) = buffers.as_single() {
@@ -31,6 +33,7 @@ pub(crate) fn push_block_checksums(buffers: &Buffers, into: &mut Vec<u32>) {
         let part = buffers.slice(block * block_bytes..(block + 1) * block_bytes);
         into.push(match part.as_single() {
             Some(single) => crc32c_of_buffer(single),
+            None if part.is_payload_free() => 0,
             None => crc32c(&part.to_vec()),
         });
     }

@@ -170,21 +170,27 @@ impl Engine {
         }
     }
 
-    /// The data of versions whose segments are pinned.
+    /// The data of versions whose segments are pinned. Where only some have payload the others are
+    /// zeros, so that an array has something to compute with.
     async fn fetch(self: &Rc<Self>, versions: &[Version]) -> Result<Buffers, DeviceError> {
         let ranges: Vec<ByteRange> = {
             let layout = &self.log.borrow().layout;
             let place = |version: &Version| layout.position_of(version.slot, version.unit);
             versions.iter().map(|version| layout.range_at(place(version), BLOCK_BYTES)).collect()
         };
-        if self.lends {
+        let bare = versions.iter().filter(|version| version.is_payload_free()).count();
+        if self.lends && bare == 0 {
             let lent: Option<Buffers> =
                 ranges.iter().map(|range| self.cache.lend(*range)).collect();
             if let Some(lent) = lent {
                 return Ok(lent);
             }
         }
-        let whole = Buffer::zeroed(versions.len() * BLOCK_BYTES as usize);
+        let (is_bare, len) = (bare == versions.len(), versions.len() * BLOCK_BYTES as usize);
+        let whole = if is_bare { Buffer::payload_free(len) } else { Buffer::zeroed(len) };
+        if self.lends && is_bare {
+            return Ok(whole.into());
+        }
         let mut reads: Vec<(u64, Buffers)> = Vec::new();
         for (index, range) in ranges.iter().enumerate() {
             let start = index * BLOCK_BYTES as usize;

@@ -54,6 +54,8 @@ impl Marks {
     pub const REPLAYED: Marks = Marks(4);
     /// On its way to the core.
     pub const CLEANING: Marks = Marks(8);
+    /// Written without payload: there is nothing to move, and nothing that could be checked.
+    pub const PAYLOAD_FREE: Marks = Marks(16);
 
     pub fn contains(self, other: Marks) -> bool {
         self.0 & other.0 == other.0
@@ -93,6 +95,10 @@ impl Version {
     /// Whether the core lacks it, or may lack it after a power cut.
     pub fn is_unsafe_at_core(&self) -> bool {
         matches!(self.target, State::Dirty | State::Written)
+    }
+
+    pub fn is_payload_free(&self) -> bool {
+        self.marks.contains(Marks::PAYLOAD_FREE)
     }
 }
 

@@ -415,7 +415,8 @@ impl Log {
 
     fn map_intake(&mut self, intake: &Intake, data: Position, index: &mut u64) {
         self.spoil_others(intake);
-        for block in intake.run.blocks() {
+        let has_bare = intake.buffers.is_payload_free();
+        for (place, block) in intake.run.blocks().enumerate() {
             let (target, is_indexed) = match intake.purpose {
                 Purpose::Tombstone { .. } => {
                     self.map.remove_block(block);
@@ -430,7 +431,10 @@ impl Log {
             let each = self.layout.units_per_block();
             let (slot, unit) = self.layout.slot_at(Position(data.0 + *index * each));
             let (state, checksum) = (State::Pending, self.draft.checksums[*index as usize]);
-            let marks = self.inherited_marks(block, is_indexed);
+            let mut marks = self.inherited_marks(block, is_indexed);
+            if has_bare && block_of(intake.buffers, place).is_payload_free() {
+                marks = marks | Marks::PAYLOAD_FREE;
+            }
             self.map.insert(Version { slot, block, state, target, unit, checksum, marks });
             *index += 1;
         }
@@ -526,4 +530,9 @@ impl Log {
             promises: self.promises,
         }
     }
+}
+
+fn block_of(buffers: &Buffers, index: usize) -> Buffers {
+    let start = index * BLOCK_BYTES as usize;
+    buffers.slice(start..start + BLOCK_BYTES as usize)
 }

@@ -219,15 +219,15 @@ impl Engine {
             (position.0 - layout.segment_start(victim).0) * layout.unit_bytes()
         };
         let start = offset as usize;
-        let block = Buffers::from(data.slice(start..start + BLOCK_BYTES as usize));
-        if !self.lends && self.check(offset, version, &block).is_err() {
+        let block = match version.is_payload_free() {
+            true => Buffer::payload_free(BLOCK_BYTES as usize),
+            false => data.slice(start..start + BLOCK_BYTES as usize),
+        };
+        let (slot, data) = (version.slot, Buffers::from(block));
+        if !self.lends && self.check(offset, version, &data).is_err() {
             return None;
         }
-        Some(Reinsertion {
-            slot: version.slot,
-            birth: births.get(&version.slot).copied(),
-            data: block,
-        })
+        Some(Reinsertion { slot, birth: births.get(&slot).copied(), data })
     }
 
     async fn append_copies(self: &Rc<Self>, copies: &[Reinsertion]) -> Result<(), DeviceError> {

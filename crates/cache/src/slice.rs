@@ -360,7 +360,8 @@ fn geometry(cache: &dyn BlockDevice, core: &dyn BlockDevice) -> Geometry {
 }
 
 fn checkpoint_of(log: &Log) -> Checkpoint {
-    let mapped = log.map.iter().map(|version| {
+    // What came without payload has nothing to come back to in another life.
+    let mapped = log.map.iter().filter(|version| !version.is_payload_free()).map(|version| {
         let kind = match version.state {
             State::Clean => CheckpointKind::Clean,
             State::Free | State::Pending => unreachable!("a settled log has no such versions"),

@@ -50,10 +50,10 @@ struct State {
 
 /// What a write leaves behind.
 pub(crate) enum Data {
-    Bytes(Vec<u8>),
+    /// Pieces of the range, by their distance from its start. Of what came without payload nothing
+    /// is kept.
+    Parts(Vec<(u64, Vec<u8>)>),
     Zeroes,
-    /// It came without payload; nothing is kept.
-    Untold,
 }
 
 struct Write {
@@ -222,12 +222,17 @@ impl Write {
     fn apply(&self, store: &mut SparseStore, part: ByteRange) {
         let part = part.intersect(self.range);
         match &self.data {
-            Data::Bytes(bytes) => {
-                let start = (part.start() - self.range.start()) as usize;
-                store.write(part.start(), &bytes[start..start + part.len() as usize]);
+            Data::Parts(parts) => {
+                for (at, bytes) in parts {
+                    let place = ByteRange::at(self.range.start() + at, bytes.len() as u64);
+                    let kept = place.intersect(part);
+                    if !kept.is_empty() {
+                        let start = (kept.start() - place.start()) as usize;
+                        store.write(kept.start(), &bytes[start..start + kept.len() as usize]);
+                    }
+                }
             }
             Data::Zeroes => store.erase(part.start(), part.len()),
-            Data::Untold => {}
         }
     }
 }
@@ -274,7 +279,7 @@ mod tests {
 
     fn write(medium: &Medium, byte: u8) -> Moment {
         let range = ByteRange::at(0, 1024);
-        medium.begin_write(range, Data::Bytes(vec![byte; 1024]))
+        medium.begin_write(range, Data::Parts(vec![(0, vec![byte; 1024])]))
     }
 
     /// What the first two sectors may hold after a power cut.

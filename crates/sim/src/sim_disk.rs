@@ -5,7 +5,7 @@ use crate::medium::{Data, Medium};
 use crate::sparse::read_into;
 use crate::{Power, Random, Sim};
 use headpond_block::{
-    BlockDevice, DeviceName, Geometry, Outcome, Request, RequestKind, Runtime, Submission,
+    BlockDevice, Buffers, DeviceName, Geometry, Outcome, Request, RequestKind, Runtime, Submission,
 };
 use std::cell::RefCell;
 use std::future::pending;
@@ -113,10 +113,45 @@ impl BlockDevice for SimDisk {
 
 fn data(request: &Request) -> Data {
     match request.kind {
-        RequestKind::Write if request.buffers.iter().any(|part| part.is_payload_free()) => {
-            Data::Untold
-        }
-        RequestKind::Write => Data::Bytes(request.buffers.to_vec()),
+        RequestKind::Write => Data::Parts(parts_with_payload(&request.buffers)),
         _ => Data::Zeroes,
+    }
+}
+
+/// What a write brings, and how far from its start.
+fn parts_with_payload(buffers: &Buffers) -> Vec<(u64, Vec<u8>)> {
+    let mut at = 0;
+    let mut parts = Vec::with_capacity(buffers.count());
+    for part in buffers.iter() {
+        if !part.is_payload_free() {
+            parts.push((at, part.to_vec()));
+        }
+        at += part.len() as u64;
+    }
+    parts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use headpond_block::Buffer;
+
+    #[test]
+    fn a_write_keeps_the_parts_that_have_payload() {
+        let medium = Rc::new(Medium::flushable("disk", 4096));
+        let main = async |runtime: Runtime, sim: Sim| {
+            let (power, time) = (Power::on(), OperationTime::SOME);
+            let disk = SimDisk::attach(Rc::clone(&medium), &power, &runtime, &sim, time);
+            disk.submit(Request::write(0, Buffer::from_slice(&[1; 1536]))).await.unwrap();
+            let parts = [&[2; 512][..], &[3; 512]].map(Buffer::from_slice);
+            let [first, last] = parts;
+            let mixed: Buffers = [first, Buffer::payload_free(512), last].into_iter().collect();
+            disk.submit(Request::write(0, mixed)).await.unwrap();
+            disk.submit(Request::flush()).await.unwrap();
+        };
+        crate::run(1, main).expect("no deadlock");
+        medium.lose_power(&mut Random::new(1));
+        let bytes = medium.peek(0, 2048);
+        assert_eq!([0, 512, 1024, 1536].map(|at| bytes[at]), [2, 1, 3, 0]);
     }
 }

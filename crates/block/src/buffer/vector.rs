@@ -24,6 +24,11 @@ impl Buffers {
         self.len == 0
     }
 
+    /// Whether any part has no payload: then the whole counts as having none.
+    pub fn is_payload_free(&self) -> bool {
+        self.parts.iter().any(Buffer::is_payload_free)
+    }
+
     /// Number of parts, each contiguous.
     pub fn count(&self) -> usize {
         self.parts.len()

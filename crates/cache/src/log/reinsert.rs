@@ -52,10 +52,13 @@ impl Log {
     fn map_copy(&mut self, copy: &Reinsertion, position: Position) {
         let old = self.map.version(copy.slot);
         let (slot, unit) = self.layout.slot_at(position);
-        let marks = match old.state {
+        let mut marks = match old.state {
             State::Dirty => self.inherited_marks(old.block, true),
             _ => Marks::NONE,
         };
+        if old.is_payload_free() {
+            marks = marks | Marks::PAYLOAD_FREE;
+        }
         self.draft.checksums.push(old.checksum);
         let (state, target) = (State::Pending, old.state);
         self.map.insert(Version { slot, unit, state, target, marks, ..old });

@@ -60,6 +60,9 @@ impl Engine {
         if !serves_clean && version.state == State::Clean || log.is_lost_in(run) {
             return None;
         }
+        if version.is_payload_free() && !request.buffers.is_payload_free() {
+            return None;
+        }
         let place = log.layout.position_of(version.slot, version.unit);
         let within = request.range.start() % BLOCK_BYTES;
         let range = log.layout.range_at(place, BLOCK_BYTES);
@@ -80,7 +83,7 @@ impl Engine {
         let is_whole = request.range.is_aligned(BLOCK_BYTES);
         let target = match is_whole {
             true => request.buffers.clone(),
-            false => Buffer::zeroed((run.count * BLOCK_BYTES) as usize).into(),
+            false => room_for(run, &request).into(),
         };
         let is_streaming = request.flags.contains(RequestFlags::STREAMING);
         let fill = (!is_streaming && self.may_insert(run)).then(|| FillGuard::begin(self, run));
@@ -208,7 +211,7 @@ impl Engine {
         let error = outcome.err();
         if error.is_some() {
             self.log.borrow_mut().counters.errors.cache_read += 1;
-        } else if self.lends {
+        } else if self.lends && !piece.versions.iter().any(Version::is_payload_free) {
             return Ok(());
         }
         for (index, version) in piece.versions.iter().enumerate() {
@@ -242,9 +245,19 @@ impl Engine {
         self.check(offset, version, to)
     }
 
-    /// Compares a block with its checksum.
+    /// Compares a block with its checksum. What was written without payload reads as zeros, like
+    /// any copy of such memory, as long as the core lacks it; then the core tells.
     pub(crate) fn check(&self, offset: u64, version: &Version, block: &Buffers) -> Outcome {
-        if block.iter().any(Buffer::is_payload_free) {
+        if block.is_payload_free() {
+            return Ok(());
+        }
+        if version.is_payload_free() {
+            if version.state == State::Clean {
+                let (device, range) =
+                    (self.cache.name().clone(), ByteRange::at(offset, BLOCK_BYTES));
+                return Err(DeviceError::Media { device, range });
+            }
+            block.fill(0);
             return Ok(());
         }
         let found = match block.as_single() {
@@ -313,7 +326,7 @@ impl Engine {
         let wanted = |(first, count): (u64, u64)| {
             let (start, end) = ((first * BLOCK_BYTES) as usize, ((first + count) * BLOCK_BYTES));
             let part = target.slice(start..end as usize);
-            let copy = match part.iter().any(Buffer::is_payload_free) {
+            let copy = match part.is_payload_free() {
                 true => Buffer::payload_free(part.len_bytes()),
                 false => Buffer::from_slice(&part.to_vec()),
             };
@@ -326,6 +339,15 @@ impl Engine {
             }
         };
         runs.into_iter().map(wanted).collect()
+    }
+}
+
+/// Memory for the whole blocks around a read of parts of them.
+fn room_for(run: BlockRun, request: &Request) -> Buffer {
+    let len = (run.count * BLOCK_BYTES) as usize;
+    match request.buffers.is_payload_free() {
+        true => Buffer::payload_free(len),
+        false => Buffer::zeroed(len),
     }
 }
 

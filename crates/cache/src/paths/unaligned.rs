@@ -54,7 +54,11 @@ impl Engine {
         request: &Request,
     ) -> Result<Buffer, DeviceError> {
         let run = BlockRun::touching(request.range);
-        let whole = Buffer::zeroed(BLOCK_BYTES as usize);
+        // Part of a block without payload leaves none in the whole.
+        let whole = match request.buffers.is_payload_free() {
+            true => Buffer::payload_free(BLOCK_BYTES as usize),
+            false => Buffer::zeroed(BLOCK_BYTES as usize),
+        };
         if self.log.borrow().survey(run).pending > 0 {
             self.settle().await;
         }

@@ -6,5 +6,6 @@ mod crash;
 mod damage;
 mod faults;
 mod machine;
+mod payload_free;
 mod replayed;
 mod serving;
