@@ -6,8 +6,8 @@
 //! in the files, and is taken as a third of the stroke, which is the mean distance between random
 //! cylinders: an arm is built for the seeks that it makes.
 //!
-//! **Source** of the form: C. Ruemmler and J. Wilkes, "An introduction to disk drive modeling", IEEE
-//! Computer 27(3), 1994. The drives there begin to coast at 0.20 and 0.43 of the stroke.
+//! **Source** of the form: C. Ruemmler and J. Wilkes, "An introduction to disk drive modeling",
+//! IEEE Computer 27(3), 1994. The drives there begin to coast at 0.20 and 0.43 of the stroke.
 
 /// Part of the stroke after which the arm coasts.
 const COAST_FROM: f64 = 1.0 / 3.0;

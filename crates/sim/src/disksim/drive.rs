@@ -8,7 +8,7 @@ use super::syntax::Block;
 use super::zones::zones;
 use crate::hdd::{
     AfterParameters, GeometryParameters, HddModel, HddParameters, InterfaceParameters,
-    OverheadParameters, ReadAheadReach, ReadBufferParameters, WriteCacheParameters,
+    OverheadParameters, ReadAheadReach, ReadBufferParameters, WriteCacheParameters, ZoneParameters,
 };
 use std::io;
 
@@ -57,6 +57,12 @@ pub fn import(
     let mechanics = Arm { block, cylinders, reader: &mut reader, notes: Vec::new() }.mechanics()?;
     notes.extend(mechanics.notes);
     notes.extend(medium.unknown(&["Number of cylinders"]));
+    let transfer_ms = sector_transfer_ms(&fields, &blocks)?;
+    if transfer_ms == 0.0 {
+        let text = "no transfer time is given for a sector, by drive, bus or controller: data \
+                    crosses the interface at once";
+        notes.push(Note { at: disk.at.clone(), text: text.to_owned() });
+    }
     let parameters = HddParameters {
         name: disk.name.clone(),
         description: format!("imported from {}", import.file),
@@ -66,7 +72,7 @@ pub fn import(
             ..geometry
         },
         seek: mechanics.seek,
-        interface: interface(&fields, sector_transfer_ms(&fields, &blocks)?)?,
+        interface: interface(&fields, transfer_ms)?,
         read_buffer: read_buffer(&fields)?,
         write_cache: write_cache(&fields)?,
     };
@@ -77,7 +83,8 @@ pub fn import(
 }
 
 /// Another surface has its own track to settle on, which takes no less than the next cylinder of
-/// the same surface. Head switches shorter than that were taken from drives whose skew hides them.
+/// the same surface, unless the skew between the tracks leaves less time for it. Switches shorter
+/// than that stand in files of drives whose skew hid them from the measurement.
 fn settle_on_heads(
     disk: &Block,
     mut parameters: HddParameters,
@@ -87,22 +94,31 @@ fn settle_on_heads(
         HddModel::new(parameters).map_err(|source| ImportError::Model {
             at: disk.at.clone(),
             drive: disk.name.clone(),
-            source,
+            source: Box::new(source),
         })
     };
     let model = make(parameters.clone())?;
-    let single_ms = model.seek_ms(1);
+    let settled_ms = model.seek_ms(1).min(track_skew_ms(&parameters.geometry));
     let switch_ms = parameters.geometry.head_switch_ms;
-    if parameters.geometry.heads == 1 || switch_ms >= single_ms {
+    if parameters.geometry.heads == 1 || switch_ms >= settled_ms {
         return Ok(model);
     }
     let text = format!(
-        "Head switch time of {switch_ms} ms is taken as {single_ms} ms, the shortest seek: a head \
-         settles on another surface as on another cylinder"
+        "Head switch time of {switch_ms} ms is taken as {settled_ms:.3} ms: a head settles on \
+         another surface as on another cylinder, in the time that the skew leaves"
     );
     notes.push(Note { at: disk.at.clone(), text });
-    parameters.geometry.head_switch_ms = single_ms;
+    parameters.geometry.head_switch_ms = settled_ms;
     make(parameters)
+}
+
+/// The shortest time that the layout leaves for the switch to the next track of a cylinder.
+fn track_skew_ms(geometry: &GeometryParameters) -> f64 {
+    let turn_ms = 60_000.0 / f64::from(geometry.rpm);
+    let skew = |zone: &ZoneParameters| {
+        zone.track_skew_sectors.max(0.0) * turn_ms / f64::from(zone.sectors_per_track)
+    };
+    geometry.zone_table.iter().map(skew).fold(f64::INFINITY, f64::min)
 }
 
 fn choose<'a>(import: Import<'_>, blocks: &'a [Block]) -> Result<&'a Block, ImportError> {
@@ -235,6 +251,9 @@ fn read_buffer(fields: &Fields<'_>) -> Result<ReadBufferParameters, ImportError>
     let over_requested = fields.number_or("Read-ahead over requested", 0.0)?;
     let kib = |sectors: u64| sectors as f64 * SECTOR_BYTES as f64 / 1024.0;
     let reads_ahead = reach > 0 && keeps_data;
+    let holds_written =
+        keeps_data && fields.integer_or("Allow read hits on write data", 0, 1)? == 1;
+    let written = fields.integer_or("Maximum number of write segments", 1, SEGMENTS_MAX)?.max(1);
     Ok(ReadBufferParameters {
         segments: if keeps_data { segments.saturating_sub(for_writes) as usize } else { 0 },
         read_ahead_kib: if reads_ahead { kib(ahead_sectors) } else { 0.0 },
@@ -246,7 +265,7 @@ fn read_buffer(fields: &Fields<'_>) -> Result<ReadBufferParameters, ImportError>
             _ => ReadAheadReach::Distance,
         },
         keeps_request: over_requested != 1.0,
-        holds_written: fields.integer_or("Allow read hits on write data", 0, 1)? == 1 && keeps_data,
+        written_segments: Some(if holds_written { written as usize } else { 0 }),
         on_arrival: fields.integer_or("Immediate buffer read", 0, 2)? > 0,
     })
 }

@@ -36,7 +36,7 @@ pub enum ImportError {
     #[error("{file}: describes several drives, name one: {names}")]
     SeveralDrives { file: String, names: String },
     #[error("{at}: {drive}: {source}")]
-    Model { at: Location, drive: String, source: ModelError },
+    Model { at: Location, drive: String, source: Box<ModelError> },
 }
 
 impl ImportError {

@@ -100,6 +100,19 @@ impl Spared {
         self.places().checked_sub(self.reserved)?.checked_sub(kept_back)
     }
 
+    /// Groups that keep spares of their own.
+    pub(super) fn groups_with_spares(&self) -> u64 {
+        match self.scheme {
+            Scheme::Track => self.tracks(),
+            Scheme::Cylinder
+            | Scheme::CylinderSlipsToEnd
+            | Scheme::CylinderFront
+            | Scheme::CylinderFrontSlipsToEnd => self.cylinders,
+            Scheme::Range => self.cylinders / self.cylinders_per_range,
+            _ => 1,
+        }
+    }
+
     /// Where the addresses of the zone lie, in their order.
     pub(super) fn extents(&self) -> Vec<ExtentParameters> {
         let mut found = Extents { list: Vec::new(), skip: self.reserved };
@@ -144,7 +157,7 @@ impl Spared {
                 .map(|group| Group { first: group.first + spares, ..group })
                 .collect(),
             Scheme::Range => {
-                let range = per_cylinder * self.cylinders_per_range;
+                let range = per_cylinder.saturating_mul(self.cylinders_per_range);
                 whole(range, range.saturating_sub(spares)).collect()
             }
             _ => whole(self.places(), u64::MAX).collect(),

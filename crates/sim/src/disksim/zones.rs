@@ -8,6 +8,7 @@ use crate::hdd::{Serpentine, ZoneParameters};
 
 const CYLINDERS_MAX: u64 = 4_000_000;
 const SECTORS_PER_TRACK_MAX: u64 = 100_000;
+const GROUPS_MAX: u64 = 1 << 22;
 const PLACE_MAX: u64 = 1 << 48;
 
 pub(super) struct Zones {
@@ -137,6 +138,10 @@ impl Layout<'_> {
         if spared.slips.iter().chain(replacements).any(|&place| place >= places) {
             let what = format!("names a place outside the zone, which has {places}");
             return Err(ImportError::field(&fields.block.at, "slips or defects", what));
+        }
+        if spared.groups_with_spares() > GROUPS_MAX {
+            let what = format!("there are more than {GROUPS_MAX} groups with spares in a zone");
+            return Err(ImportError::field(&fields.block.at, "Number of spares", what));
         }
         if spared.addresses().is_none() {
             let what = "and the empty space at the front are more than the zone has";

@@ -106,7 +106,10 @@ impl Drive {
         Self {
             mechanism: Mechanism::new(model.clone(), phase_ns),
             buffer: ReadBuffer::new(read.segments, segment_sectors),
-            written: ReadBuffer::new(read.segments, segment_sectors),
+            written: ReadBuffer::new(
+                read.written_segments.unwrap_or(read.segments),
+                segment_sectors,
+            ),
             cache: WriteCache::new(cache_sectors, write.runs_max),
             now: 0,
             next_number: 0,
@@ -145,6 +148,9 @@ impl Drive {
         }
         let ready = self.now + self.command_ns(kind, &range);
         let waiting = Waiting { tag, kind, range, ready };
+        if matches!(kind, CommandKind::Write | CommandKind::WriteThrough) {
+            self.replace(&waiting.range);
+        }
         match waiting.kind {
             CommandKind::Read => self.accept_read(waiting),
             CommandKind::Write => self.accept_cached_write(waiting),
@@ -181,6 +187,15 @@ impl Drive {
         match kind {
             CommandKind::Write if !cached => CommandKind::WriteThrough,
             kind => kind,
+        }
+    }
+
+    /// A write is about to change what was read.
+    fn replace(&mut self, range: &Range<Sector>) {
+        if self.model.parameters().read_buffer.written_segments.is_some() {
+            self.stop_reading_ahead();
+            self.buffer.forget(range);
+            self.written.forget(range);
         }
     }
 
@@ -392,10 +407,15 @@ impl Drive {
     /// are.
     fn follow_read_ahead(&mut self, read: Waiting) {
         let ahead = self.reading_ahead.take().expect("checked by the caller");
+        let before = read.range.start - ahead.from;
+        let first = match before {
+            0 => ahead.since,
+            _ => self.mechanism.clone().follow(ahead.from, before, ahead.since),
+        };
         let sectors = read.range.end - ahead.from;
         let passed = self.mechanism.follow(ahead.from, sectors, ahead.since);
         let asked = read.range.end - read.range.start;
-        let answered = self.read_answered(read.ready, asked, passed, passed).max(self.now);
+        let answered = self.read_answered(read.ready, asked, first, passed).max(self.now);
         let (work, range) = (Work::Read(read.tag), ahead.from..read.range.end);
         self.job = Some(Job { work, range, passed, ends: passed.max(self.now), answered });
     }
@@ -460,18 +480,12 @@ impl Drive {
             }
             Work::Write(tag) => {
                 self.answer(tag, job.answered);
-                self.keep_written(job.range);
+                self.written.add(job.range);
             }
-            Work::Destage(_) => self.keep_written(job.range),
+            Work::Destage(_) => self.written.add(job.range),
         }
         self.admit_waiting_writes();
         self.finish_flushes(self.now);
-    }
-
-    fn keep_written(&mut self, range: Range<Sector>) {
-        if self.model.parameters().read_buffer.holds_written {
-            self.written.add(range);
-        }
     }
 
     fn admit_waiting_writes(&mut self) {
@@ -548,5 +562,7 @@ impl Drive {
     }
 }
 
+#[cfg(test)]
+mod measured_tests;
 #[cfg(test)]
 mod tests;

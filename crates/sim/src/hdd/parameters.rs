@@ -106,9 +106,10 @@ pub struct ReadBufferParameters {
     /// What is read ahead does not take the place of what was asked for.
     #[serde(default)]
     pub keeps_request: bool,
-    /// A read may be served from what was written and is still held.
-    #[serde(default = "yes")]
-    pub holds_written: bool,
+    /// Segments, beside those for reads, that keep what was written; then a write also drives out
+    /// what it replaces. As many as for reads where it is left out, and nothing is driven out.
+    #[serde(default)]
+    pub written_segments: Option<usize>,
     /// Sectors are taken in the order in which they pass, not in the order of addresses.
     #[serde(default)]
     pub on_arrival: bool,
@@ -126,10 +127,6 @@ pub enum ReadAheadReach {
     Cylinder,
     /// The end of the next track, if the track before was read lately; otherwise nothing is read.
     NextTrack,
-}
-
-fn yes() -> bool {
-    true
 }
 
 impl ReadBufferParameters {
@@ -217,7 +214,9 @@ impl HddParameters {
             "is not between 1 and 2^20",
         )?;
         let segments = self.read_buffer.segments;
-        require(segments <= 4096, "read_buffer.segments", "is more than 4096")
+        require(segments <= 4096, "read_buffer.segments", "is more than 4096")?;
+        let written = buffer.written_segments.unwrap_or(segments);
+        require(written <= 4096, "read_buffer.written_segments", "is more than 4096")
     }
 }
 
