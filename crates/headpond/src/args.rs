@@ -1,5 +1,6 @@
 //! The command line.
 
+use crate::commands::model::ModelCommand;
 use crate::demo::DemoArgs;
 use clap::{Args, Parser, Subcommand};
 use headpond_cache::{CleaningPolicy, Mode};
@@ -38,6 +39,8 @@ pub enum Command {
     Analyze(AnalyzeArgs),
     Advise(AdviseArgs),
     Simulate(SimulateArgs),
+    #[command(subcommand)]
+    Model(ModelCommand),
 }
 
 /// Make a volume of an array and, if you like, a cache; what is on the devices is lost.

@@ -37,6 +37,7 @@ fn is_printer(command: &Command) -> bool {
             | Command::Analyze(_)
             | Command::Advise(_)
             | Command::Simulate(_)
+            | Command::Model(_)
     )
 }
 
@@ -67,5 +68,6 @@ fn run(command: &Command) -> anyhow::Result<Exit> {
         Command::Analyze(args) => commands::analyze::run(args),
         Command::Advise(args) => commands::advise::run(&places, args),
         Command::Simulate(args) => commands::simulate::run(args),
+        Command::Model(command) => commands::model::run(command),
     }
 }

@@ -19,6 +19,8 @@
 //!
 //! **Not here**: judging what a run did (`headpond-witness`), real I/O (`headpond-uring`).
 
+pub mod demerit;
+pub mod disksim;
 mod fixed;
 pub mod hdd;
 mod medium;

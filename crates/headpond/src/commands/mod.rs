@@ -5,6 +5,7 @@ pub mod analyze;
 pub mod create;
 pub mod destroy;
 pub mod flush;
+pub mod model;
 pub mod record;
 pub mod set;
 pub mod simulate;

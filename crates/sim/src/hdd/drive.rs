@@ -9,6 +9,8 @@ use super::command::{Answer, Command, CommandKind, Tag};
 use super::layout::{SECTOR_BYTES, Sector};
 use super::mechanism::{Mechanism, Purpose};
 use super::model::HddModel;
+use super::overheads::Way;
+use super::read_ahead::{ReadAhead, ReadAheadLimit};
 use super::read_buffer::ReadBuffer;
 use super::write_cache::WriteCache;
 use headpond_block::Instant;
@@ -40,6 +42,9 @@ pub struct Drive {
     idle_since: u64,
     /// What has been passing under the heads since the last read ended.
     reading_ahead: Option<ReadAhead>,
+    ahead_limit: ReadAheadLimit,
+    /// What the command before was.
+    before: Way,
     /// Commands that the drive may choose from, oldest first.
     queue: Vec<Waiting>,
     /// Commands beyond the queue depth.
@@ -65,6 +70,8 @@ struct Job {
     /// When its last bit passes.
     passed: u64,
     ends: u64,
+    /// When who waits for it has its data.
+    answered: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,17 +80,6 @@ enum Work {
     Write(Tag),
     /// Writes back cached data; the number of its oldest write.
     Destage(u64),
-}
-
-/// The heads follow the track from `from`, whose first bit passes at `since`.
-#[derive(Clone, Debug)]
-struct ReadAhead {
-    from: Sector,
-    since: u64,
-    sectors_max: u64,
-    /// Before this time unwritten data stays unwritten, because a sequential reader is being
-    /// served.
-    undisturbed_until: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -105,18 +101,23 @@ impl Drive {
     pub fn new(model: Rc<HddModel>, phase_ns: u64) -> Self {
         let parameters = model.parameters();
         let (read, write) = (&parameters.read_buffer, &parameters.write_cache);
-        let segment_sectors = u64::from(read.read_ahead_kib) * 1024 / SECTOR_BYTES;
+        let segment_sectors = read.segment_sectors();
         let cache_sectors = u64::from(write.capacity_kib) * 1024 / SECTOR_BYTES;
         Self {
             mechanism: Mechanism::new(model.clone(), phase_ns),
             buffer: ReadBuffer::new(read.segments, segment_sectors),
-            written: ReadBuffer::new(read.segments, segment_sectors),
+            written: ReadBuffer::new(
+                read.written_segments.unwrap_or(read.segments),
+                segment_sectors,
+            ),
             cache: WriteCache::new(cache_sectors, write.runs_max),
             now: 0,
             next_number: 0,
             job: None,
             idle_since: 0,
             reading_ahead: None,
+            ahead_limit: ReadAheadLimit::new(read),
+            before: Way::Read,
             queue: Vec::new(),
             outside: VecDeque::new(),
             roomless: VecDeque::new(),
@@ -141,8 +142,15 @@ impl Drive {
         let tag = Tag(self.next_number);
         self.next_number += 1;
         let range = command.range.start() / SECTOR_BYTES..command.range.end() / SECTOR_BYTES;
-        let ready = self.now + self.model.command_ns;
-        let waiting = Waiting { tag, kind: self.effective(command.kind, &range), range, ready };
+        let kind = self.effective(command.kind, &range);
+        if kind == CommandKind::Read {
+            self.end_spent_read_ahead();
+        }
+        let ready = self.now + self.command_ns(kind, &range);
+        let waiting = Waiting { tag, kind, range, ready };
+        if matches!(kind, CommandKind::Write | CommandKind::WriteThrough) {
+            self.replace(&waiting.range);
+        }
         match waiting.kind {
             CommandKind::Read => self.accept_read(waiting),
             CommandKind::Write => self.accept_cached_write(waiting),
@@ -182,11 +190,33 @@ impl Drive {
         }
     }
 
+    /// A write is about to change what was read.
+    fn replace(&mut self, range: &Range<Sector>) {
+        if self.model.parameters().read_buffer.written_segments.is_some() {
+            self.stop_reading_ahead();
+            self.buffer.forget(range);
+            self.written.forget(range);
+        }
+    }
+
+    /// The time of the electronics for a command that arrives now.
+    fn command_ns(&mut self, kind: CommandKind, range: &Range<Sector>) -> u64 {
+        let (way, is_hit) = match kind {
+            CommandKind::Read => (Way::Read, self.holds(range) || self.holds_start(range)),
+            CommandKind::Write => (Way::Write, true),
+            CommandKind::WriteThrough => (Way::Write, false),
+            CommandKind::Flush => {
+                return self.model.overheads.command_ns(Way::Write, true, self.before);
+            }
+        };
+        let before = std::mem::replace(&mut self.before, way);
+        self.model.overheads.command_ns(way, is_hit, before)
+    }
+
     fn accept_read(&mut self, read: Waiting) {
-        self.end_spent_read_ahead();
         if self.holds(&read.range) {
-            let bytes = (read.range.end - read.range.start) * SECTOR_BYTES;
-            self.answer(read.tag, read.ready + self.model.wire_ns(bytes));
+            let at = self.sent(Way::Read, read.ready, read.range.end - read.range.start);
+            self.answer(read.tag, at + self.model.overheads.completion_ns(Way::Read));
         } else {
             self.enqueue(read);
         }
@@ -202,6 +232,38 @@ impl Drive {
             || self.cache.contains(range)
             || self.written.hit(range)
             || self.buffer.hit(range)
+    }
+
+    /// Whether the heads, staying on behind a read, have come by the start of the range.
+    fn holds_start(&self, range: &Range<Sector>) -> bool {
+        self.is_coming(range)
+            && self.stopped_reading_ahead().1.is_some_and(|read| range.start < read.end)
+    }
+
+    /// When so many sectors that are there have crossed the interface, for a command that was
+    /// understood at `ready`.
+    fn sent(&self, way: Way, ready: u64, sectors: u64) -> u64 {
+        ready + self.model.overheads.data_ns(way) + self.model.wire_ns(sectors)
+    }
+
+    /// When a read whose sectors pass from `first` to `passed` has been answered: sending begins
+    /// when enough is there, and the last sector is sent when it has passed.
+    fn read_answered(&self, ready: u64, sectors: u64, first: u64, passed: u64) -> u64 {
+        let interface = &self.model.parameters().interface;
+        let enough = ((interface.read_watermark * sectors as f64).ceil() as u64).clamp(1, sectors);
+        let there = first + (passed - first) * enough / sectors;
+        let starts = there + self.model.overheads.reconnect_ns;
+        let sent = self.sent(Way::Read, ready.max(starts), sectors);
+        sent.max(passed + self.model.wire_ns(1)) + self.model.overheads.completion_ns(Way::Read)
+    }
+
+    /// Before this time a write past the cache cannot begin: its data would not keep up.
+    fn data_keeps_up(&self, write: &Waiting) -> u64 {
+        let sectors = write.range.end - write.range.start;
+        let place = self.model.layout().place(write.range.start);
+        let sector_ns = self.model.revolution_ns() / u64::from(place.sectors_per_track);
+        let sent = self.sent(Way::Write, write.ready, sectors);
+        sent.saturating_sub((sectors - 1) * sector_ns).max(self.sent(Way::Write, write.ready, 1))
     }
 
     fn accept_cached_write(&mut self, write: Waiting) {
@@ -228,8 +290,9 @@ impl Drive {
     }
 
     fn admit(&mut self, write: Waiting) {
-        let bytes = (write.range.end - write.range.start) * SECTOR_BYTES;
-        let at = write.ready.max(self.now) + self.model.wire_ns(bytes);
+        let ready = write.ready.max(self.now);
+        let at = self.sent(Way::Write, ready, write.range.end - write.range.start);
+        let at = at + self.model.overheads.completion_ns(Way::Write);
         if self.cache.is_empty() {
             self.idle_since = self.idle_since.max(at);
         }
@@ -307,17 +370,15 @@ impl Drive {
     /// When the first sector of a queued command would pass.
     fn starts(&self, heads: &Mechanism, waiting: &Waiting) -> u64 {
         match waiting.kind {
-            CommandKind::Read if self.is_coming(waiting) => self.now,
+            CommandKind::Read if self.is_coming(&waiting.range) => self.now,
             CommandKind::Read => heads.reach(waiting.range.start, self.now, Purpose::Read),
             _ => heads.reach(waiting.range.start, self.now, Purpose::Write),
         }
     }
 
-    /// Whether the read asks for what the heads are reading anyway.
-    fn is_coming(&self, read: &Waiting) -> bool {
-        self.reading_ahead.as_ref().is_some_and(|ahead| {
-            ahead.from <= read.range.start && read.range.end <= ahead.from + ahead.sectors_max
-        })
+    /// Whether these are sectors that the heads are reading anyway.
+    fn is_coming(&self, range: &Range<Sector>) -> bool {
+        self.reading_ahead.as_ref().is_some_and(|ahead| ahead.covers(range))
     }
 
     fn begin_queued(&mut self, index: usize) {
@@ -325,66 +386,100 @@ impl Drive {
         if let Some(next) = self.outside.pop_front() {
             self.enqueue(next);
         }
-        if waiting.kind == CommandKind::Read && self.is_coming(&waiting) {
+        if waiting.kind == CommandKind::Read && self.is_coming(&waiting.range) {
             return self.follow_read_ahead(waiting);
         }
         self.stop_reading_ahead();
-        let work = match waiting.kind {
-            CommandKind::Read => Work::Read(waiting.tag),
+        match waiting.kind {
+            CommandKind::Read => self.begin_read(waiting),
             _ => {
                 self.cache.remove(&waiting.range);
-                Work::Write(waiting.tag)
+                self.begin_write(
+                    Work::Write(waiting.tag),
+                    &waiting.range,
+                    self.data_keeps_up(&waiting),
+                );
             }
-        };
-        self.begin(work, waiting.range);
+        }
     }
 
     /// The heads are on their way to the end of this read, or have been there: it ends when they
     /// are.
     fn follow_read_ahead(&mut self, read: Waiting) {
         let ahead = self.reading_ahead.take().expect("checked by the caller");
+        let before = read.range.start - ahead.from;
+        let first = match before {
+            0 => ahead.since,
+            _ => self.mechanism.clone().follow(ahead.from, before, ahead.since),
+        };
         let sectors = read.range.end - ahead.from;
         let passed = self.mechanism.follow(ahead.from, sectors, ahead.since);
-        let range = ahead.from..read.range.end;
-        self.job =
-            Some(Job { work: Work::Read(read.tag), range, passed, ends: passed.max(self.now) });
+        let asked = read.range.end - read.range.start;
+        let answered = self.read_answered(read.ready, asked, first, passed).max(self.now);
+        let (work, range) = (Work::Read(read.tag), ahead.from..read.range.end);
+        self.job = Some(Job { work, range, passed, ends: passed.max(self.now), answered });
     }
 
     fn begin_destage(&mut self, start: Sector) {
         self.stop_reading_ahead();
         let (range, oldest) = self.cache.take(start, DESTAGE_SECTORS_MAX);
-        self.begin(Work::Destage(oldest), range);
+        self.begin_write(Work::Destage(oldest), &range, 0);
     }
 
-    fn begin(&mut self, work: Work, range: Range<Sector>) {
-        let physical =
-            u64::from(self.model.parameters().geometry.physical_sector_bytes) / SECTOR_BYTES;
-        let start = range.start - range.start % physical;
-        let sectors = range.end.next_multiple_of(physical) - start;
-        let is_read = matches!(work, Work::Read(_));
+    fn begin_read(&mut self, read: Waiting) {
+        let (start, sectors) = self.physical(&read.range);
+        let (first, passed) = match self.model.parameters().read_buffer.on_arrival {
+            true => self.mechanism.take_on_arrival(start, sectors, self.now, Purpose::Read),
+            false => {
+                let first = self.mechanism.reach(start, self.now, Purpose::Read);
+                (first, self.mechanism.follow(start, sectors, first))
+            }
+        };
+        let asked = read.range.end - read.range.start;
+        let answered = self.read_answered(read.ready, asked, first.min(passed), passed);
+        let work = Work::Read(read.tag);
+        self.job = Some(Job { work, range: read.range, passed, ends: passed, answered });
+    }
+
+    fn begin_write(&mut self, work: Work, range: &Range<Sector>, not_before: u64) {
+        let (start, sectors) = self.physical(range);
         let mut at = self.now;
-        let is_partial = start != range.start || sectors != range.end - range.start;
-        if !is_read && is_partial {
+        if (start, sectors) != (range.start, range.end - range.start) {
             // Part of a physical sector is read, changed and written a turn later.
             let first = self.mechanism.reach(start, at, Purpose::Read);
             at = self.mechanism.follow(start, sectors, first);
         }
-        let purpose = if is_read { Purpose::Read } else { Purpose::Write };
-        let first = self.mechanism.reach(start, at, purpose);
-        let ends = self.mechanism.follow(start, sectors, first);
-        self.job = Some(Job { work, range, passed: ends, ends });
+        let on_arrival = self.model.parameters().write_cache.on_arrival;
+        let passed = match on_arrival && not_before <= at {
+            true => self.mechanism.take_on_arrival(start, sectors, at, Purpose::Write).1,
+            false => {
+                let first = self.mechanism.reach_late(start, at, Purpose::Write, not_before);
+                self.mechanism.follow(start, sectors, first)
+            }
+        };
+        let overheads = &self.model.overheads;
+        let answered = passed + overheads.reconnect_ns + overheads.completion_ns(Way::Write);
+        self.job = Some(Job { work, range: range.clone(), passed, ends: passed, answered });
+    }
+
+    /// The whole physical sectors that hold a range: the first, and how many of 512 bytes.
+    fn physical(&self, range: &Range<Sector>) -> (Sector, u64) {
+        let bytes = self.model.parameters().geometry.physical_sector_bytes;
+        let sectors = u64::from(bytes) / SECTOR_BYTES;
+        let start = range.start - range.start % sectors;
+        (start, range.end.next_multiple_of(sectors) - start)
     }
 
     fn finish(&mut self, job: Job) {
         self.idle_since = self.idle_since.max(job.ends);
         match job.work {
             Work::Read(tag) => {
-                self.answer(tag, job.ends);
+                self.answer(tag, job.answered);
                 self.start_reading_ahead(&job);
                 self.buffer.add(job.range);
             }
             Work::Write(tag) => {
-                self.answer(tag, job.ends);
+                self.answer(tag, job.answered);
                 self.written.add(job.range);
             }
             Work::Destage(_) => self.written.add(job.range),
@@ -424,9 +519,7 @@ impl Drive {
     /// work, and they stay until they have read as far ahead as they may.
     fn start_reading_ahead(&mut self, read: &Job) {
         let from = read.range.end;
-        let limit = u64::from(self.model.parameters().read_buffer.read_ahead_kib) * 1024;
-        let left = self.model.size_bytes() / SECTOR_BYTES - from;
-        let sectors_max = (limit / SECTOR_BYTES).min(left);
+        let sectors_max = self.ahead_limit.after(self.model.layout(), &read.range);
         if sectors_max == 0 {
             return;
         }
@@ -469,5 +562,7 @@ impl Drive {
     }
 }
 
+#[cfg(test)]
+mod measured_tests;
 #[cfg(test)]
 mod tests;

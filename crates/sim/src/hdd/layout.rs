@@ -1,24 +1,21 @@
 //! Where a sector lies: zones of equal track length, cylinders, heads, and the skew between tracks.
 //!
-//! Addresses run along a track, then through the heads of a cylinder, then to the next cylinder.
+//! Addresses run along a track, then through the heads of a cylinder, then to the next cylinder;
+//! where the layout is serpentine, every other cylinder is gone through backwards.
 //!
-//! **Invariants**: zones are contiguous in cylinders and in addresses; every sector has one place.
-//!
-//! **Not here**: defects and spare sectors; serpentine orders within a zone.
+//! **Invariants**: zones are contiguous in addresses and rise in cylinders; every sector has one
+//! place.
 
-use super::{ModelError, parameters::GeometryParameters};
+use super::angle::Angle;
+use super::parameters::{GeometryParameters, Serpentine};
+use super::zone::{Skews, Zone};
+use super::{ModelError, parameters::require};
+use std::ops::Range;
 
 /// A sector of 512 bytes, counted from the start of the drive.
 pub(super) type Sector = u64;
 
 pub(super) const SECTOR_BYTES: u64 = 512;
-
-#[derive(Clone, Debug)]
-struct Zone {
-    first_cylinder: u32,
-    first_sector: Sector,
-    sectors_per_track: u32,
-}
 
 /// The place of a sector under the heads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,6 +25,16 @@ pub(super) struct Place {
     /// Index on its track.
     pub index: u32,
     pub sectors_per_track: u32,
+    /// Where its first bit lies.
+    pub angle: Angle,
+    /// This sector and those that follow it without a gap on the same track.
+    pub run: u64,
+}
+
+impl Place {
+    pub(super) fn is_on_track_of(&self, other: &Self) -> bool {
+        (self.cylinder, self.head) == (other.cylinder, other.head)
+    }
 }
 
 /// The map from addresses to places.
@@ -35,48 +42,113 @@ pub(super) struct Place {
 pub(super) struct Layout {
     zones: Vec<Zone>,
     heads: u32,
+    serpentine: Serpentine,
     pub cylinders: u32,
     pub sectors: Sector,
 }
 
 impl Layout {
-    /// Cuts the capacity into zones of as many cylinders each, their tracks shrinking evenly
-    /// inwards.
+    /// Lays out the drive: as its zones were measured, or by cutting the capacity into zones of as
+    /// many cylinders each, their tracks shrinking evenly inwards and set off by `skews`.
     ///
     /// # Errors
     /// Names the field that makes no drive.
-    pub(super) fn new(parameters: &GeometryParameters) -> Result<Self, ModelError> {
+    pub(super) fn new(parameters: &GeometryParameters, skews: Skews) -> Result<Self, ModelError> {
         parameters.check()?;
+        let (zones, cylinders) = match parameters.zone_table.is_empty() {
+            true => even_zones(parameters, skews)?,
+            false => measured_zones(parameters),
+        };
         let sectors = parameters.capacity_bytes / SECTOR_BYTES;
-        let lengths: Vec<u32> = track_lengths(parameters).collect();
-        let per_round: u64 = lengths.iter().map(|&n| u64::from(n * parameters.heads)).sum();
-        let too_large =
-            ModelError::Invalid { field: "geometry.capacity_bytes", reason: "too large" };
-        let per_zone = u32::try_from(sectors.div_ceil(per_round)).map_err(|_| too_large)?;
-        let mut zones = Vec::with_capacity(lengths.len());
-        let (mut first_cylinder, mut first_sector) = (0, 0);
-        for sectors_per_track in lengths {
-            zones.push(Zone { first_cylinder, first_sector, sectors_per_track });
-            first_cylinder += per_zone;
-            first_sector += u64::from(per_zone) * u64::from(sectors_per_track * parameters.heads);
-        }
-        assert!(first_sector >= sectors, "the zones hold the capacity");
-        Ok(Self { zones, heads: parameters.heads, cylinders: first_cylinder, sectors })
+        let last = zones.last().expect("there is a zone");
+        assert!(last.end_sector() >= sectors, "the zones hold the capacity");
+        let (heads, serpentine) = (parameters.heads, parameters.serpentine);
+        Ok(Self { zones, heads, serpentine, cylinders, sectors })
     }
 
     pub(super) fn place(&self, sector: Sector) -> Place {
         assert!(sector < self.sectors, "sector {sector} beyond the drive");
         let zone = &self.zones[self.zones.partition_point(|z| z.first_sector <= sector) - 1];
-        let within = sector - zone.first_sector;
+        let extent = zone.extent(sector);
+        let position = extent.position + (sector - extent.first_sector);
         let per_track = u64::from(zone.sectors_per_track);
-        let track = within / per_track;
+        let (track, index) = (position / per_track, position % per_track);
+        let (within, turn) = (track / u64::from(self.heads), track % u64::from(self.heads));
+        let cylinder = zone.first_cylinder + within as u32;
+        let switches = turn + u64::from(self.heads - 1) * within;
+        let angle = zone
+            .offset
+            .plus(zone.track_skew.times(switches))
+            .plus(zone.cylinder_skew.times(within))
+            .plus(Angle::fraction(index + u64::from(extent.turned), per_track));
         Place {
-            cylinder: zone.first_cylinder + (track / u64::from(self.heads)) as u32,
-            head: (track % u64::from(self.heads)) as u32,
-            index: (within % per_track) as u32,
+            cylinder,
+            head: self.head(turn as u32, within, cylinder),
+            index: index as u32,
             sectors_per_track: zone.sectors_per_track,
+            angle,
+            run: (per_track - index).min(extent.end_sector.min(self.sectors) - sector),
         }
     }
+
+    /// The addresses on the track of `sector`, defects and spare sectors aside.
+    pub(super) fn track_of(&self, sector: Sector) -> Range<Sector> {
+        let place = self.place(sector);
+        let mut end = sector + place.run;
+        while end < self.sectors && self.place(end).is_on_track_of(&place) {
+            end += self.place(end).run;
+        }
+        let mut start = sector - sector.min(place.index.into());
+        while !self.place(start).is_on_track_of(&place) {
+            start += self.place(start).run;
+        }
+        start..end
+    }
+
+    /// The head that the `turn`-th track of a cylinder belongs to.
+    fn head(&self, turn: u32, within: u64, cylinder: u32) -> u32 {
+        let is_backwards = match self.serpentine {
+            Serpentine::No => false,
+            Serpentine::ByZone => within % 2 == 1,
+            Serpentine::ByCylinder => cylinder % 2 == 1,
+        };
+        if is_backwards { self.heads - 1 - turn } else { turn }
+    }
+}
+
+fn measured_zones(parameters: &GeometryParameters) -> (Vec<Zone>, u32) {
+    let mut zones = Vec::with_capacity(parameters.zone_table.len());
+    let (mut first_sector, mut cylinders) = (0, 0);
+    for zone in &parameters.zone_table {
+        zones.push(Zone::measured(zone, first_sector, parameters.heads));
+        first_sector += zone.sectors(parameters.heads);
+        cylinders = zone.first_cylinder + zone.cylinders;
+    }
+    // A zone without addresses has no place in the order of addresses.
+    zones.retain(|zone| zone.end_sector() > zone.first_sector);
+    (zones, cylinders)
+}
+
+fn even_zones(
+    parameters: &GeometryParameters,
+    skews: Skews,
+) -> Result<(Vec<Zone>, u32), ModelError> {
+    let sectors = parameters.capacity_bytes / SECTOR_BYTES;
+    let lengths: Vec<u32> = track_lengths(parameters).collect();
+    let per_round: u64 = lengths.iter().map(|&n| u64::from(n * parameters.heads)).sum();
+    let per_zone = u32::try_from(sectors.div_ceil(per_round)).unwrap_or(u32::MAX);
+    let fits = u64::from(per_zone) * lengths.len() as u64 <= u64::from(u32::MAX);
+    require(fits, "geometry.capacity_bytes", "is too large")?;
+    let mut zones = Vec::with_capacity(lengths.len());
+    let (mut first_cylinder, mut first_sector) = (0, 0);
+    for sectors_per_track in lengths {
+        let sectors = u64::from(per_zone) * u64::from(sectors_per_track * parameters.heads);
+        let first = (first_cylinder, first_sector);
+        zones.push(Zone::even(first, sectors_per_track, sectors, skews));
+        first_cylinder += per_zone;
+        first_sector += sectors;
+    }
+    Ok((zones, first_cylinder))
 }
 
 /// Sectors per track, zone by zone from the outside in, whole physical sectors each.
@@ -91,41 +163,4 @@ fn track_lengths(parameters: &GeometryParameters) -> impl Iterator<Item = u32> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::hdd::HddModel;
-
-    fn layout() -> Layout {
-        HddModel::builtin("hdd-7k2-4t").unwrap().layout().clone()
-    }
-
-    #[test]
-    fn four_terabytes_take_the_tracks_that_the_manual_states() {
-        let cylinders = layout().cylinders;
-        assert!((320_000..322_000).contains(&cylinders), "{cylinders} cylinders");
-    }
-
-    #[test]
-    fn neighbours_in_address_are_neighbours_in_place() {
-        let layout = layout();
-        for start in (0..layout.sectors - 5000).step_by(999_999_937) {
-            for sector in start..start + 4000 {
-                let (a, b) = (layout.place(sector), layout.place(sector + 1));
-                let same_track = (a.cylinder, a.head, a.index + 1) == (b.cylinder, b.head, b.index);
-                let next_track = b.index == 0 && a.index + 1 == a.sectors_per_track;
-                assert!(same_track || next_track, "{a:?} then {b:?}");
-            }
-        }
-    }
-
-    #[test]
-    fn outer_tracks_are_longer() {
-        let layout = layout();
-        let lengths: Vec<u32> = (0..layout.sectors)
-            .step_by(100_000_000)
-            .map(|sector| layout.place(sector).sectors_per_track)
-            .collect();
-        assert!(lengths.is_sorted_by(|a, b| a >= b));
-        assert!(lengths.iter().all(|n| n.is_multiple_of(8)));
-    }
-}
+mod tests;

@@ -42,33 +42,67 @@ impl Mechanism {
 
     /// When the first bit of `sector` passes under its head if the arm sets out at `at`.
     pub(super) fn reach(&self, sector: Sector, at: u64, purpose: Purpose) -> u64 {
+        self.reach_late(sector, at, purpose, 0)
+    }
+
+    /// The same where the data to be written is not there before `not_before`.
+    pub(super) fn reach_late(
+        &self,
+        sector: Sector,
+        at: u64,
+        purpose: Purpose,
+        not_before: u64,
+    ) -> u64 {
         if sector == self.last + 1 {
-            return self.continues(sector, at);
+            return self.continues(sector, at.max(not_before));
         }
         let place = self.model.layout().place(sector);
-        let move_ns = self.move_ns(place);
-        let settle_ns = match purpose {
-            Purpose::Write if move_ns > 0 => self.model.write_settle_ns,
-            _ => 0,
-        };
-        self.next_pass(place, at + move_ns + settle_ns)
+        self.next_pass(place, self.arrives(place, at, purpose).max(not_before))
     }
 
     /// When `sector` passes if the heads simply stay on after the one before it ended at `ended`.
     pub(super) fn continues(&self, sector: Sector, ended: u64) -> u64 {
-        let place = self.model.layout().place(sector);
-        match place.index {
-            0 => self.next_pass(place, ended + self.switch_ns(place)),
-            _ => self.next_pass(place, ended.saturating_sub(ROUNDING_NS)),
+        assert!(sector > 0, "there is one before it");
+        let layout = self.model.layout();
+        let (before, place) = (layout.place(sector - 1), layout.place(sector));
+        match place.is_on_track_of(&before) {
+            true => self.next_pass(place, ended.saturating_sub(ROUNDING_NS)),
+            false => self.next_pass(place, ended + self.switch_ns(before, place)),
         }
+    }
+
+    /// Goes to `sectors` from `sector` and takes each as it passes, in whatever order: heads that
+    /// come down among them need not wait for the first. Answers when the first and when the last
+    /// to be taken has passed.
+    pub(super) fn take_on_arrival(
+        &mut self,
+        sector: Sector,
+        sectors: u64,
+        at: u64,
+        purpose: Purpose,
+    ) -> (u64, u64) {
+        let place = self.model.layout().place(sector);
+        let arrives = self.arrives(place, at, purpose);
+        let first = self.next_pass(place, arrives);
+        let mut pass = self.passage(sector, first);
+        let taken = pass.time_ns(pass.sectors.min(sectors));
+        let turn = self.model.revolution_ns;
+        if arrives + turn > first && arrives + turn < first + taken {
+            pass.ends = arrives + turn + pass.time_ns(pass.sectors.saturating_sub(sectors));
+        }
+        (first, self.follow_from(pass, sector, sectors))
     }
 
     /// Follows `sectors` from `sector`, whose first bit passes at `at`; leaves the heads on the
     /// last track and answers when the last bit has passed.
     pub(super) fn follow(&mut self, sector: Sector, sectors: u64, at: u64) -> u64 {
-        let mut pass = self.passage(sector, at);
+        let pass = self.passage(sector, at);
+        self.follow_from(pass, sector, sectors)
+    }
+
+    fn follow_from(&mut self, mut pass: Passage, sector: Sector, sectors: u64) -> u64 {
         while pass.sectors < sectors {
-            pass = self.next_track(pass);
+            pass = self.next_run(pass);
         }
         let excess = pass.sectors - sectors;
         self.stand_on(sector + sectors - 1);
@@ -86,9 +120,9 @@ impl Mechanism {
     ) -> u64 {
         let mut pass = self.passage(sector, at);
         while pass.ends < until && pass.sectors < sectors_max {
-            pass = self.next_track(pass);
+            pass = self.next_run(pass);
         }
-        let missing = pass.sectors_in(pass.ends.saturating_sub(until)).min(pass.on_track);
+        let missing = pass.sectors_in(pass.ends.saturating_sub(until)).min(pass.run);
         let passed = (pass.sectors - missing).min(sectors_max);
         if passed > 0 {
             self.stand_on(sector + passed - 1);
@@ -101,6 +135,18 @@ impl Mechanism {
         (self.cylinder, self.head, self.last) = (place.cylinder, place.head, sector);
     }
 
+    /// When the head is settled on the track of `place`.
+    fn arrives(&self, place: Place, at: u64, purpose: Purpose) -> u64 {
+        let move_ns = self.move_ns(place);
+        let settled_ns = match purpose {
+            Purpose::Write if move_ns > 0 => {
+                move_ns.saturating_add_signed(self.model.write_settle_ns)
+            }
+            _ => move_ns,
+        };
+        at + settled_ns
+    }
+
     fn move_ns(&self, place: Place) -> u64 {
         let switch = if place.head == self.head { 0 } else { self.model.head_switch_ns };
         self.model.seek.time_ns(place.cylinder.abs_diff(self.cylinder)).max(switch)
@@ -109,47 +155,37 @@ impl Mechanism {
     /// The first time not before `at` at which `place` starts to pass.
     fn next_pass(&self, place: Place, at: u64) -> u64 {
         let turn = self.model.revolution_ns;
-        let heads = u64::from(self.model.parameters().geometry.heads);
-        let per_cylinder = (heads - 1) * self.model.head_skew_ns + self.model.cylinder_skew_ns;
-        let track_start = u64::from(place.cylinder) * per_cylinder
-            + u64::from(place.head) * self.model.head_skew_ns;
-        let along = u64::from(place.index) * turn / u64::from(place.sectors_per_track);
-        let target = (track_start + along) % turn;
+        let target = place.angle.nanos(turn);
         let angle = (at + self.phase_ns) % turn;
         at + (target + turn - angle) % turn
     }
 
-    /// The rest of the track from `sector`, which passes at `at`.
+    /// The sectors from `sector` that lie without a gap on its track; it passes at `at`.
     fn passage(&self, sector: Sector, at: u64) -> Passage {
         let place = self.model.layout().place(sector);
-        let on_track = u64::from(place.sectors_per_track - place.index);
-        let per_track = u64::from(place.sectors_per_track);
         let mut pass = Passage {
-            next: sector + on_track,
-            sectors: on_track,
-            on_track,
+            next: sector + place.run,
+            sectors: place.run,
+            run: place.run,
             ends: at,
-            per_track,
+            per_track: u64::from(place.sectors_per_track),
             turn_ns: self.model.revolution_ns,
         };
-        pass.ends += pass.time_ns(on_track);
+        pass.ends += pass.time_ns(place.run);
         pass
     }
 
-    /// Goes on to the track behind, for which the skew leaves just time enough.
-    fn next_track(&self, pass: Passage) -> Passage {
-        let place = self.model.layout().place(pass.next);
-        let starts = self.next_pass(place, pass.ends + self.switch_ns(place));
-        let track = self.passage(pass.next, starts);
-        Passage { sectors: pass.sectors + track.sectors, ..track }
+    /// Goes on behind a defect, or to the track behind, for which the skew leaves just time enough.
+    fn next_run(&self, pass: Passage) -> Passage {
+        let starts = self.continues(pass.next, pass.ends);
+        let run = self.passage(pass.next, starts);
+        Passage { sectors: pass.sectors + run.sectors, ..run }
     }
 
-    /// From the end of the track before to the one of `place`.
-    fn switch_ns(&self, place: Place) -> u64 {
-        match place.head {
-            0 => self.model.seek.time_ns(1).max(self.model.head_switch_ns),
-            _ => self.model.head_switch_ns,
-        }
+    /// From the end of one track to the next in address.
+    fn switch_ns(&self, from: Place, to: Place) -> u64 {
+        let switch = if from.head == to.head { 0 } else { self.model.head_switch_ns };
+        self.model.seek.time_ns(from.cylinder.abs_diff(to.cylinder)).max(switch)
     }
 }
 
@@ -157,10 +193,10 @@ impl Mechanism {
 #[derive(Clone, Copy, Debug)]
 struct Passage {
     next: Sector,
-    /// Passed since the start of the run.
+    /// Passed since the start.
     sectors: u64,
-    /// Of these, on the last track.
-    on_track: u64,
+    /// Of these, the last ones without a gap.
+    run: u64,
     ends: u64,
     per_track: u64,
     turn_ns: u64,

@@ -10,20 +10,26 @@
 //!
 //! **Not here**: payload and waiting (`ModelDevice`), other kinds of drive.
 
+mod angle;
 mod command;
 mod drive;
 mod layout;
 mod mechanism;
 mod model;
+mod overheads;
 mod parameters;
+mod read_ahead;
 mod read_buffer;
 mod seek;
 mod write_cache;
+mod zone;
 
 pub use command::{Answer, Command, CommandKind, Tag};
 pub use drive::Drive;
 pub use model::{HddModel, ModelError};
+pub use overheads::{AfterParameters, OverheadParameters};
 pub use parameters::{
-    GeometryParameters, HddParameters, InterfaceParameters, ReadBufferParameters, SeekParameters,
-    WriteCacheParameters,
+    GeometryParameters, HddParameters, InterfaceParameters, ReadAheadReach, ReadBufferParameters,
+    SeekParameters, Serpentine, WriteCacheParameters,
 };
+pub use zone::{ExtentParameters, ZoneParameters};

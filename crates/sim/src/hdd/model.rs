@@ -1,5 +1,9 @@
 //! A drive model made ready for use: the data file with everything that follows from it.
 
+use super::angle::Angle;
+use super::layout::SECTOR_BYTES;
+use super::overheads::Overheads;
+use super::zone::Skews;
 use super::{layout::Layout, parameters::HddParameters, seek::SeekCurve};
 
 /// Why a model file describes no drive.
@@ -24,10 +28,9 @@ pub struct HddModel {
     pub(super) seek: SeekCurve,
     pub(super) revolution_ns: u64,
     pub(super) head_switch_ns: u64,
-    pub(super) write_settle_ns: u64,
-    pub(super) head_skew_ns: u64,
-    pub(super) cylinder_skew_ns: u64,
-    pub(super) command_ns: u64,
+    /// Added to a seek before a write.
+    pub(super) write_settle_ns: i64,
+    pub(super) overheads: Overheads,
     pub(super) wait_max_ns: u64,
     pub(super) idle_ns: u64,
 }
@@ -46,8 +49,16 @@ impl HddModel {
     /// # Errors
     /// Where there is none of that name.
     pub fn builtin(name: &str) -> Result<Self, ModelError> {
+        Self::parse(Self::builtin_text(name)?)
+    }
+
+    /// The data file of a model that comes with the program, with the source of every number.
+    ///
+    /// # Errors
+    /// Where there is none of that name.
+    pub fn builtin_text(name: &str) -> Result<&'static str, ModelError> {
         match BUILTIN.iter().find(|(known, _)| *known == name) {
-            Some((_, text)) => Self::parse(text),
+            Some((_, text)) => Ok(text),
             None => {
                 let known = Self::builtin_names().collect::<Vec<_>>().join(", ");
                 Err(ModelError::Unknown { name: name.to_owned(), known })
@@ -63,20 +74,22 @@ impl HddModel {
     /// Names the field that is wrong.
     pub fn new(parameters: HddParameters) -> Result<Self, ModelError> {
         parameters.check()?;
-        let layout = Layout::new(&parameters.geometry)?;
-        let seek = &parameters.seek;
-        let figures = [seek.single_cylinder_ms, seek.average_ms, seek.full_stroke_ms];
-        let revolution_ns = 60_000_000_000 / u64::from(parameters.geometry.rpm);
-        let head_switch_ns = nanos(parameters.geometry.head_switch_ms);
+        let (geometry, seek) = (&parameters.geometry, &parameters.seek);
+        let revolution_ns = 60_000_000_000 / u64::from(geometry.rpm);
+        let head_switch_ns = nanos(geometry.head_switch_ms);
         let single_ns = nanos(seek.single_cylinder_ms);
+        let skews = Skews {
+            heads: geometry.heads.into(),
+            track: skew(head_switch_ns, revolution_ns),
+            cylinder: skew(single_ns.max(head_switch_ns), revolution_ns),
+        };
+        let layout = Layout::new(geometry, skews)?;
         Ok(Self {
-            seek: SeekCurve::fit(figures, layout.cylinders)?,
+            seek: SeekCurve::new(seek, layout.cylinders)?,
             revolution_ns,
             head_switch_ns,
-            write_settle_ns: nanos(seek.write_settle_ms),
-            head_skew_ns: skew(head_switch_ns, revolution_ns),
-            cylinder_skew_ns: skew(single_ns.max(head_switch_ns), revolution_ns),
-            command_ns: nanos(parameters.interface.command_ms),
+            write_settle_ns: (seek.write_settle_ms * 1e6) as i64,
+            overheads: Overheads::new(&parameters.interface),
             wait_max_ns: nanos(parameters.interface.wait_max_ms),
             idle_ns: nanos(parameters.write_cache.idle_ms),
             layout,
@@ -103,12 +116,18 @@ impl HddModel {
         self.revolution_ns
     }
 
+    /// Milliseconds of a seek over so many cylinders, settled for reading.
+    pub fn seek_ms(&self, cylinders: u32) -> f64 {
+        self.seek.time_ns(cylinders) as f64 / 1e6
+    }
+
     pub(super) fn layout(&self) -> &Layout {
         &self.layout
     }
 
-    /// Nanoseconds that `bytes` take on the interface.
-    pub(super) fn wire_ns(&self, bytes: u64) -> u64 {
+    /// Nanoseconds that so many sectors take on the interface.
+    pub(super) fn wire_ns(&self, sectors: u64) -> u64 {
+        let bytes = sectors * SECTOR_BYTES;
         (bytes as f64 * 1e3 / self.parameters.interface.mb_per_s) as u64
     }
 }
@@ -118,8 +137,8 @@ fn nanos(ms: f64) -> u64 {
 }
 
 /// How far the next track starts behind: the switch to it and a hundredth of a turn to spare.
-fn skew(switch_ns: u64, revolution_ns: u64) -> u64 {
-    (switch_ns + revolution_ns / 100) % revolution_ns
+fn skew(switch_ns: u64, revolution_ns: u64) -> Angle {
+    Angle::fraction(switch_ns + revolution_ns / 100, revolution_ns)
 }
 
 #[cfg(test)]

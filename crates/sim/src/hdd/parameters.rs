@@ -1,6 +1,9 @@
 //! The description of a drive as its data file gives it.
 
 use super::ModelError;
+use super::overheads::OverheadParameters;
+use super::read_ahead;
+use super::zone::ZoneParameters;
 use serde::Deserialize;
 
 /// One model file.
@@ -24,21 +27,50 @@ pub struct GeometryParameters {
     pub physical_sector_bytes: u32,
     pub rpm: u32,
     pub heads: u32,
+    /// Zones of as many cylinders each, their tracks shrinking evenly; this and the next two are
+    /// left out where there is a `zone_table`.
+    #[serde(default)]
     pub zones: u32,
+    #[serde(default)]
     pub outer_sectors_per_track: u32,
+    #[serde(default)]
     pub inner_sectors_per_track: u32,
     pub head_switch_ms: f64,
+    /// The zones as they were measured.
+    #[serde(default)]
+    pub zone_table: Vec<ZoneParameters>,
+    #[serde(default)]
+    pub serpentine: Serpentine,
+}
+
+/// Which cylinders are gone through from the last head to the first.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "kebab-case")]
+pub enum Serpentine {
+    #[default]
+    No,
+    /// Every second one of a zone.
+    ByZone,
+    /// Those with odd numbers.
+    ByCylinder,
 }
 
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SeekParameters {
+    /// This and the next two are left out where there is a `curve`.
+    #[serde(default)]
     pub single_cylinder_ms: f64,
     /// Mean over all pairs of cylinders, settled for reading.
+    #[serde(default)]
     pub average_ms: f64,
+    #[serde(default)]
     pub full_stroke_ms: f64,
     /// How much longer the head settles before it may write.
     pub write_settle_ms: f64,
+    /// Measured seeks: cylinders and milliseconds, rising in cylinders.
+    #[serde(default)]
+    pub curve: Vec<(u32, f64)>,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -52,15 +84,55 @@ pub struct InterfaceParameters {
     pub queue_depth: usize,
     /// How long a command may be passed over for nearer ones.
     pub wait_max_ms: f64,
+    /// Measured times of the electronics, which then take the place of `command_ms`.
+    #[serde(default)]
+    pub overheads: Option<OverheadParameters>,
+    /// Part of a read that must have come from the medium before the drive starts to send it.
+    #[serde(default)]
+    pub read_watermark: f64,
 }
 
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ReadBufferParameters {
     pub segments: usize,
-    /// How far the drive reads on behind a read while nothing else is to be done; also the most
-    /// that a segment keeps.
-    pub read_ahead_kib: u32,
+    /// How far the drive reads on behind a read while nothing else is to be done.
+    pub read_ahead_kib: f64,
+    /// The most that a segment keeps; as much as is read ahead where it is left out.
+    #[serde(default)]
+    pub segment_kib: Option<f64>,
+    #[serde(default)]
+    pub reach: ReadAheadReach,
+    /// What is read ahead does not take the place of what was asked for.
+    #[serde(default)]
+    pub keeps_request: bool,
+    /// Segments, beside those for reads, that keep what was written; then a write also drives out
+    /// what it replaces. As many as for reads where it is left out, and nothing is driven out.
+    #[serde(default)]
+    pub written_segments: Option<usize>,
+    /// Sectors are taken in the order in which they pass, not in the order of addresses.
+    #[serde(default)]
+    pub on_arrival: bool,
+}
+
+/// What ends reading ahead, beside its distance.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "kebab-case")]
+pub enum ReadAheadReach {
+    #[default]
+    Distance,
+    /// The end of the track.
+    Track,
+    /// The end of the cylinder.
+    Cylinder,
+    /// The end of the next track, if the track before was read lately; otherwise nothing is read.
+    NextTrack,
+}
+
+impl ReadBufferParameters {
+    pub(super) fn segment_sectors(&self) -> u64 {
+        read_ahead::sectors(self.segment_kib.unwrap_or(self.read_ahead_kib))
+    }
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -72,6 +144,9 @@ pub struct WriteCacheParameters {
     pub runs_max: usize,
     /// Time without work before unwritten data is written.
     pub idle_ms: f64,
+    /// Sectors are written in the order in which they pass, not in the order of addresses.
+    #[serde(default)]
+    pub on_arrival: bool,
 }
 
 impl GeometryParameters {
@@ -83,6 +158,11 @@ impl GeometryParameters {
         require(whole && self.capacity_bytes > 0, "capacity_bytes", "is no number of sectors")?;
         require((100..=100_000).contains(&self.rpm), "rpm", "is not between 100 and 100,000")?;
         require((1..=64).contains(&self.heads), "heads", "is not between 1 and 64")?;
+        if !self.zone_table.is_empty() {
+            let even = (self.zones, lengths.0, lengths.1);
+            require(even == (0, 0, 0), "zones", "has no meaning beside a zone_table")?;
+            return self.check_zone_table();
+        }
         require((1..=1000).contains(&self.zones), "zones", "is not between 1 and 1000")?;
         let ordered = lengths.0 >= 8 && lengths.0 <= lengths.1 && lengths.1 <= 100_000;
         require(ordered, "inner_sectors_per_track", "is not between 8 and the outer figure")
@@ -97,15 +177,30 @@ impl HddParameters {
             ("seek.single_cylinder_ms", self.seek.single_cylinder_ms),
             ("seek.average_ms", self.seek.average_ms),
             ("seek.full_stroke_ms", self.seek.full_stroke_ms),
-            ("seek.write_settle_ms", self.seek.write_settle_ms),
             ("interface.command_ms", self.interface.command_ms),
             ("interface.wait_max_ms", self.interface.wait_max_ms),
             ("write_cache.idle_ms", self.write_cache.idle_ms),
         ] {
             require((0.0..=10_000.0).contains(&ms), field, "is not between 0 and 10,000 ms")?;
         }
+        // Measured drives are known whose writes settle sooner than their reads.
+        let settle = self.seek.write_settle_ms;
+        let field = "seek.write_settle_ms";
+        require((-100.0..=10_000.0).contains(&settle), field, "is not between -100 and 10,000 ms")?;
+        if let Some(overheads) = &self.interface.overheads {
+            overheads.check()?;
+        }
+        let watermark = self.interface.read_watermark;
+        let field = "interface.read_watermark";
+        require((0.0..=1.0).contains(&watermark), field, "is not between 0 and 1")?;
+        let buffer = &self.read_buffer;
+        for kib in [Some(buffer.read_ahead_kib), buffer.segment_kib].into_iter().flatten() {
+            let field = "read_buffer";
+            require((0.0..=1e9).contains(&kib), field, "has a size not between 0 and 1e9 KiB")?;
+        }
         let rate = self.interface.mb_per_s;
-        require((1.0..=1e6).contains(&rate), "interface.mb_per_s", "is not between 1 and 1e6")?;
+        let field = "interface.mb_per_s";
+        require((1e-3..=1e6).contains(&rate), field, "is not between 0.001 and 1e6")?;
         let depth = self.interface.queue_depth;
         require(
             (1..=65_536).contains(&depth),
@@ -119,10 +214,16 @@ impl HddParameters {
             "is not between 1 and 2^20",
         )?;
         let segments = self.read_buffer.segments;
-        require(segments <= 4096, "read_buffer.segments", "is more than 4096")
+        require(segments <= 4096, "read_buffer.segments", "is more than 4096")?;
+        let written = buffer.written_segments.unwrap_or(segments);
+        require(written <= 4096, "read_buffer.written_segments", "is more than 4096")
     }
 }
 
-fn require(holds: bool, field: &'static str, reason: &'static str) -> Result<(), ModelError> {
+pub(super) fn require(
+    holds: bool,
+    field: &'static str,
+    reason: &'static str,
+) -> Result<(), ModelError> {
     if holds { Ok(()) } else { Err(ModelError::Invalid { field, reason }) }
 }

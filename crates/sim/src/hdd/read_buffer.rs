@@ -1,5 +1,6 @@
 //! What the drive has read or written and still holds: a few contiguous segments, the least
-//! recently used one going first. A write changes what is held and does not drive it out.
+//! recently used one going first. On most drives a write changes what is held and does not drive it
+//! out.
 
 use super::layout::Sector;
 use std::collections::VecDeque;
@@ -30,6 +31,16 @@ impl ReadBuffer {
     /// Whether what starts there goes on where a held segment ends, or within it.
     pub(super) fn is_continued_at(&self, start: Sector) -> bool {
         self.segments.iter().any(|held| (held.start..=held.end).contains(&start))
+    }
+
+    /// Drops the segments' parts from where a write overlaps them.
+    pub(super) fn forget(&mut self, range: &Range<Sector>) {
+        for held in &mut self.segments {
+            if held.start < range.end && range.start < held.end {
+                held.end = range.start.max(held.start);
+            }
+        }
+        self.segments.retain(|held| !held.is_empty());
     }
 
     /// Takes in what was read, behind the segment that it continues if there is one.
@@ -70,5 +81,16 @@ mod tests {
         buffer.add(2000..2010);
         assert!(buffer.hit(&(0..10)));
         assert!(!buffer.hit(&(1000..1010)));
+    }
+
+    #[test]
+    fn what_a_write_replaces_is_forgotten_with_what_lies_behind_it() {
+        let mut buffer = ReadBuffer::new(3, 100);
+        buffer.add(0..10);
+        buffer.add(20..30);
+        buffer.forget(&(5..22));
+        assert!(buffer.hit(&(0..5)));
+        assert!(!buffer.hit(&(4..6)));
+        assert!(!buffer.hit(&(22..30)));
     }
 }

@@ -1,15 +1,26 @@
 //! How long the arm takes over a number of cylinders.
 //!
-//! **Source**: E. K. Lee and R. H. Katz, "An analytic performance model of disk arrays", SIGMETRICS
-//! 1993, section 3: `t(d) = a * sqrt(d - 1) + b * (d - 1) + c`, whose three constants follow from
-//! the three figures that data sheets print. The root is the accelerating arm, the linear part the
-//! coast.
+//! Either measured, with straight lines between the points, or from three figures.
+//!
+//! **Source** of the latter: E. K. Lee and R. H. Katz, "An analytic performance model of disk
+//! arrays", SIGMETRICS 1993, section 3: `t(d) = a * sqrt(d - 1) + b * (d - 1) + c`, whose three
+//! constants follow from the three figures that data sheets print. The root is the accelerating
+//! arm, the linear part the coast.
 
 use super::ModelError;
+use super::parameters::{SeekParameters, require};
 
-/// Seek time as a function of distance; monotonic.
+/// Seek time as a function of distance.
 #[derive(Clone, Debug)]
-pub(super) struct SeekCurve {
+pub(super) enum SeekCurve {
+    Formula(Formula),
+    /// Cylinders and nanoseconds, rising in cylinders; beyond the last the last line goes on.
+    Points(Vec<(u32, f64)>),
+}
+
+/// Rises monotonically.
+#[derive(Clone, Debug)]
+pub(super) struct Formula {
     /// Nanoseconds for one cylinder, settling included.
     single_ns: f64,
     root_ns: f64,
@@ -17,6 +28,23 @@ pub(super) struct SeekCurve {
 }
 
 impl SeekCurve {
+    /// The curve of a drive with so many cylinders.
+    ///
+    /// # Errors
+    /// Names the field from which no curve can be made.
+    pub(super) fn new(parameters: &SeekParameters, cylinders: u32) -> Result<Self, ModelError> {
+        if parameters.curve.is_empty() {
+            let SeekParameters { single_cylinder_ms, average_ms, full_stroke_ms, .. } = parameters;
+            return Self::fit([*single_cylinder_ms, *average_ms, *full_stroke_ms], cylinders);
+        }
+        let points = &parameters.curve;
+        let rising = points[0].0 > 0 && points.is_sorted_by(|a, b| a.0 < b.0);
+        require(rising, "seek.curve", "does not rise in cylinders, or starts at none")?;
+        let sane = points.iter().all(|(_, ms)| (0.0..=10_000.0).contains(ms));
+        require(sane, "seek.curve", "has a time that is not between 0 and 10,000 ms")?;
+        Ok(Self::Points(points.iter().map(|(cylinders, ms)| (*cylinders, ms * 1e6)).collect()))
+    }
+
     /// Fits the curve to the time of one cylinder, of the mean over all pairs, and of the full
     /// stroke.
     ///
@@ -32,11 +60,11 @@ impl SeekCurve {
             let reason = "single, average and full stroke do not lie on one rising curve";
             return Err(ModelError::Invalid { field: "seek", reason });
         }
-        Ok(Self {
+        Ok(Self::Formula(Formula {
             single_ns: single * 1e6,
             root_ns: root * 1e6 / distance.sqrt(),
             linear_ns: linear * 1e6 / distance,
-        })
+        }))
     }
 
     /// Nanoseconds to move by `cylinders`, settled for reading; zero for none.
@@ -44,9 +72,29 @@ impl SeekCurve {
         if cylinders == 0 {
             return 0;
         }
+        match self {
+            Self::Formula(formula) => formula.time_ns(cylinders),
+            Self::Points(points) => interpolate(points, cylinders),
+        }
+    }
+}
+
+impl Formula {
+    fn time_ns(&self, cylinders: u32) -> u64 {
         let beyond = f64::from(cylinders - 1);
         (self.single_ns + self.root_ns * beyond.sqrt() + self.linear_ns * beyond) as u64
     }
+}
+
+fn interpolate(points: &[(u32, f64)], cylinders: u32) -> u64 {
+    let at = points.partition_point(|point| point.0 < cylinders);
+    if at == 0 || points.len() == 1 {
+        return points[0].1 as u64;
+    }
+    let at = at.min(points.len() - 1);
+    let ((from, from_ns), (to, to_ns)) = (points[at - 1], points[at]);
+    let part = f64::from(cylinders - from) / f64::from(to - from);
+    (from_ns + part * (to_ns - from_ns)).max(0.0) as u64
 }
 
 #[cfg(test)]
@@ -80,5 +128,28 @@ mod tests {
     fn impossible_figures_are_refused() {
         assert!(SeekCurve::fit([0.9, 30.0, 17.0], 1000).is_err());
         assert!(SeekCurve::fit([0.9, 2.0, 17.0], 1000).is_err());
+    }
+
+    fn measured(curve: &[(u32, f64)]) -> Result<SeekCurve, ModelError> {
+        let mut parameters =
+            crate::hdd::HddModel::builtin("hdd-7k2-4t").unwrap().parameters().seek.clone();
+        parameters.curve = curve.to_vec();
+        SeekCurve::new(&parameters, 1000)
+    }
+
+    #[test]
+    fn measured_points_are_met_and_joined_by_lines() {
+        let curve = measured(&[(1, 1.0), (10, 2.0), (110, 4.0)]).unwrap();
+        let ms = |cylinders| curve.time_ns(cylinders) as f64 / 1e6;
+        assert_eq!([0, 1, 10, 60, 110, 160].map(ms), [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]);
+        let one = measured(&[(5, 1.0)]).unwrap();
+        assert_eq!([1, 5, 900].map(|d| one.time_ns(d)), [1_000_000; 3]);
+    }
+
+    #[test]
+    fn points_that_do_not_rise_are_refused() {
+        assert!(measured(&[(0, 1.0), (2, 2.0)]).is_err());
+        assert!(measured(&[(2, 1.0), (2, 2.0)]).is_err());
+        assert!(measured(&[(2, 1.0), (3, f64::NAN)]).is_err());
     }
 }

@@ -1,0 +1,21 @@
+//! `headpond model`: the catalogue of drive models, and how far a model is from a real drive.
+
+mod args;
+mod catalogue;
+mod demerit;
+mod files;
+
+pub use args::ModelCommand;
+
+use crate::outcome::Exit;
+use anyhow::Result;
+
+/// # Errors
+/// Where a model is unknown, or files cannot be read or understood.
+pub fn run(command: &ModelCommand) -> Result<Exit> {
+    match command {
+        ModelCommand::List(args) => catalogue::list(args),
+        ModelCommand::Show(args) => catalogue::show(args),
+        ModelCommand::Demerit(args) => demerit::run(args),
+    }
+}
