@@ -88,12 +88,13 @@ async fn live(
 ) -> Result<bool, AssembleError> {
     let assembled = attempt(devices).await?;
     let (array, is_healthy) = (assembled.array, assembled.missing.is_empty());
-    for (strip, values) in &mut allowed.borrow_mut().0 {
+    let strips: Vec<u64> = allowed.borrow().0.keys().copied().collect();
+    for strip in strips {
         // A member may fail just now, so that nothing can be read any more: no wrong answer.
         let Ok(bytes) = read(&array, strip * u64::from(STRIP), 512).await else { continue };
         let found = u64::from_le_bytes(bytes[..8].try_into().unwrap());
+        let values = allowed.borrow_mut().0.insert(strip, vec![found]).unwrap();
         assert!(values.contains(&found), "{context}: strip {strip} holds {found} of {values:?}");
-        *values = vec![found];
     }
     for _ in 0..fate.writes {
         write_some(&array, allowed, random).await;
