@@ -12,6 +12,10 @@ use headpond_volume::{
     CreateError, CreateOptions, Devices, OpenError, OpenOptions, Tolerance, Volume,
 };
 use std::rc::Rc;
+use uuid::Uuid;
+
+/// Every machine is alone in its world, so its cache needs no identity that nobody else has.
+const CACHE: Uuid = Uuid::from_u128(0xcac4e);
 
 /// A running machine; its devices are watched.
 pub(crate) struct Machine {
@@ -57,10 +61,11 @@ impl Machine {
         };
         let description = stack.description();
         let intent = if stack.core.intent { Intent::Bitmap } else { Intent::None };
-        let options =
-            CreateOptions { contents: Contents::Zeros, intent, occupied: Occupied::Overwrite };
+        let (contents, occupied) = (Contents::Zeros, Occupied::Overwrite);
+        let options = CreateOptions { contents, intent, occupied, cache: CACHE };
         Volume::create(&description, &devices(), &options).await?;
-        let options = OpenOptions { tolerance: Tolerance::Careful, pool: small_pool() };
+        let tolerance = Tolerance::Careful;
+        let options = OpenOptions { tolerance, pool: small_pool(), new_cache: CACHE };
         let volume = Volume::open(runtime, &description, devices(), options).await?;
         Ok(Self { volume: Rc::new(volume), drives, cache })
     }

@@ -14,6 +14,9 @@ pub struct CreateOptions {
     pub contents: Contents,
     pub intent: Intent,
     pub occupied: Occupied,
+    /// Identity of the cache, where there is one: random, and never used before. The identities of
+    /// the members follow from the description's.
+    pub cache: Uuid,
 }
 
 /// Why there is no new volume. Refusals change nothing.
@@ -74,7 +77,8 @@ impl Volume {
         if let Some(cache) = &devices.cache {
             let core_bytes =
                 record.layout().map_err(headpond_raid::CreateError::from)?.array_bytes();
-            headpond_cache::create(&**cache, &cache_options(description, core_bytes, 0)).await?;
+            let new = cache_options(description, options.cache, core_bytes, 0);
+            headpond_cache::create(&**cache, &new).await?;
         }
         Ok(())
     }
@@ -114,12 +118,13 @@ impl Volume {
 
 pub(crate) fn cache_options(
     description: &Description,
+    cache: Uuid,
     core_bytes: u64,
     generation: u64,
 ) -> CacheOptions {
     CacheOptions {
         volume: description.uuid,
-        cache: Uuid::new_v4(),
+        cache,
         core: description.uuid,
         core_bytes,
         generation,

@@ -7,7 +7,7 @@ use crate::settings::SeqCutoff;
 use crate::slicing::Slicing;
 use crate::volume::{Cached, Volume};
 use headpond_block::{
-    BlockDevice, BufferPool, DeviceError, DeviceName, Geometry, PoolConfig, Runtime, Stability,
+    BlockDevice, BufferPool, DeviceError, DeviceName, Geometry, Runtime, Stability,
 };
 use headpond_cache::{
     CleaningConfig, Expected, Foundation, Recovery, Slice, SliceConfig, Superblock,
@@ -17,6 +17,7 @@ use headpond_raid::{
     assemble,
 };
 use std::rc::Rc;
+use uuid::Uuid;
 
 /// The devices of a volume, opened by the caller.
 #[derive(Default)]
@@ -41,13 +42,9 @@ pub enum Tolerance {
 pub struct OpenOptions {
     pub tolerance: Tolerance,
     pub pool: BufferPool,
-}
-
-impl Default for OpenOptions {
-    fn default() -> Self {
-        let pool = BufferPool::new(&PoolConfig::default());
-        Self { tolerance: Tolerance::Careful, pool }
-    }
+    /// Identity of a cache in memory, which is made anew by every open: random, and never used
+    /// before.
+    pub new_cache: Uuid,
 }
 
 /// Why a volume cannot be opened. Nothing was changed, unless the error is one of a device.
@@ -117,16 +114,22 @@ impl Volume {
             let front = Front::new(name, geometry, slicing, parts, SeqCutoff::Never);
             return Ok(Self::assembled(description, array, None, front, warnings, runtime));
         };
-        let (cached, notes) = open_cache(runtime, description, settings, device, &array).await?;
+        let anew = crate::create::cache_options(
+            description,
+            options.new_cache,
+            array.geometry().size_bytes,
+            array.owner_generation(),
+        );
+        let superblock = find_or_renew(settings, &*device, &anew, &mut warnings).await?;
+        let (slices, notes) =
+            open_slices(runtime, description, settings, &device, &superblock, &array).await?;
         warnings.extend(notes);
-        let parts: Vec<Rc<dyn BlockDevice>> = cached
-            .slices
-            .iter()
-            .map(|slice| Rc::new(slice.clone()) as Rc<dyn BlockDevice>)
-            .collect();
+        let parts: Vec<Rc<dyn BlockDevice>> =
+            slices.iter().map(|slice| Rc::new(slice.clone()) as Rc<dyn BlockDevice>).collect();
         let geometry = parts[0].geometry().clone();
         let front = Front::new(name, geometry, slicing, parts, settings.seq_cutoff);
-        Ok(Self::assembled(description, array, Some(cached), front, warnings, runtime))
+        let cached = Some(Cached { device, slices, superblock });
+        Ok(Self::assembled(description, array, cached, front, warnings, runtime))
     }
 }
 
@@ -159,22 +162,22 @@ fn assemble_options(
     }
 }
 
-async fn open_cache(
+async fn open_slices(
     runtime: &Runtime,
     description: &Description,
     settings: &CacheDescription,
-    device: Rc<dyn BlockDevice>,
+    device: &Rc<dyn BlockDevice>,
+    superblock: &Superblock,
     array: &Rc<Array>,
-) -> Result<(Cached, Vec<String>), OpenError> {
-    let mut warnings = Vec::new();
-    let superblock = find_or_renew(description, settings, &*device, array, &mut warnings).await?;
+) -> Result<(Vec<Slice>, Vec<String>), OpenError> {
+    let (mut slices, mut warnings) = (Vec::new(), Vec::new());
     if superblock.slices.len() != usize::from(description.slices) {
         let (expected, found) = (description.slices, superblock.slices.len());
         return Err(OpenError::Slices { expected, found });
     }
     let foundation = Foundation {
         runtime: runtime.clone(),
-        cache: Rc::clone(&device),
+        cache: Rc::clone(device),
         core: array.clone(),
         label: Some(Rc::new(ArrayLabel(Rc::clone(array)))),
     };
@@ -185,24 +188,22 @@ async fn open_cache(
         ..SliceConfig::default()
     };
     let expected = Expected { volume: description.uuid, generation: array.owner_generation() };
-    let mut slices = Vec::new();
     for index in 0..description.slices {
-        let opening = Slice::open(foundation.clone(), &superblock, expected, index, config.clone());
+        let opening = Slice::open(foundation.clone(), superblock, expected, index, config.clone());
         let (slice, recovery) = opening.await?;
         recompute_parity(array, &recovery).await.map_err(AssembleError::Device)?;
         warnings.extend(tell_recovery(index, &recovery));
         slices.push(slice);
     }
-    Ok((Cached { device, slices, superblock }, warnings))
+    Ok((slices, warnings))
 }
 
 /// The cache on the device. A cache in memory is empty when a daemon starts: it is made anew, and
 /// what it may have held is lost, as the user allowed.
 async fn find_or_renew(
-    description: &Description,
     settings: &CacheDescription,
     device: &dyn BlockDevice,
-    array: &Array,
+    anew: &headpond_cache::CreateOptions,
     warnings: &mut Vec<String>,
 ) -> Result<Superblock, OpenError> {
     let found = headpond_cache::load(device).await;
@@ -211,12 +212,7 @@ async fn find_or_renew(
         return Ok(found?);
     }
     warnings.push(format!("{} is memory: the cache starts empty", device.name()));
-    let options = crate::create::cache_options(
-        description,
-        array.geometry().size_bytes,
-        array.owner_generation(),
-    );
-    Ok(headpond_cache::create(device, &options).await?)
+    Ok(headpond_cache::create(device, anew).await?)
 }
 
 /// Stripes that were written through when the power failed may have torn parity.

@@ -89,8 +89,7 @@ enum Event {
     Ended { at: Instant, disk: DeviceName, range: ByteRange, flags: RequestFlags },
 }
 
-/// Writes down every operation of a disk, and for members what is written: a cache has an identity
-/// of its own, drawn when it is made, in all that it stores.
+/// Writes down every operation of a disk, and what is written.
 struct Recorder {
     inner: SimDisk,
     runtime: Runtime,
@@ -109,7 +108,7 @@ impl BlockDevice for Recorder {
     fn submit(&self, request: Request) -> Submission<'_> {
         let (disk, range, flags) = (self.name().clone(), request.range, request.flags);
         let mut data = DefaultHasher::new();
-        if request.kind == RequestKind::Write && disk.as_str() != "cache" {
+        if request.kind == RequestKind::Write {
             request.buffers.to_vec().hash(&mut data);
         }
         let (at, kind, data) = (self.runtime.now(), request.kind, data.finish());

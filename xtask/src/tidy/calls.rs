@@ -48,7 +48,7 @@ struct Exception {
     reason: &'static str,
 }
 
-const EXCEPTIONS: [Exception; 3] = [
+const EXCEPTIONS: [Exception; 2] = [
     Exception {
         path: "crates/trace/src/source.rs",
         call: "std::fs",
@@ -58,11 +58,6 @@ const EXCEPTIONS: [Exception; 3] = [
         path: "crates/trace/src/blktrace/files.rs",
         call: "std::fs",
         reason: "the files of a capture are looked for beside each other",
-    },
-    Exception {
-        path: "crates/volume/src/create.rs",
-        call: "Uuid::new_v4",
-        reason: "two volumes never share an identity, and nothing is decided by it",
     },
 ];
 

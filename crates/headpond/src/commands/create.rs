@@ -112,6 +112,7 @@ fn write(
         contents: if args.zeroed { Contents::Zeros } else { Contents::Unknown },
         intent: if args.no_intent { Intent::None } else { Intent::Bitmap },
         occupied: if args.force { Occupied::Overwrite } else { Occupied::Refuse },
+        cache: Uuid::new_v4(),
     };
     let pool = BufferPool::new(&PoolConfig::default());
     run_with_pool(&RingConfig::default(), &pool, |ring, runtime| async move {

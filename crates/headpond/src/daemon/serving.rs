@@ -20,6 +20,7 @@ use serde_json::{Value, json};
 use std::net::SocketAddr;
 use std::rc::Rc;
 use tokio::sync::mpsc;
+use uuid::Uuid;
 
 /// Wishes that may wait for the data thread.
 const MESSAGES_MAX: usize = 64;
@@ -62,7 +63,7 @@ impl Data {
     ) -> Result<Self> {
         let (to_data, messages) = mpsc::channel(MESSAGES_MAX);
         let devices = open_devices(&Opener::new(ring.clone(), runtime.clone()), &description)?;
-        let options = OpenOptions { tolerance, pool: pool.clone() };
+        let options = OpenOptions { tolerance, pool: pool.clone(), new_cache: Uuid::new_v4() };
         let volume = Volume::open(&runtime, &description, devices, options).await;
         let volume = volume.map_err(|error| match error.is_refusal() {
             true => Failure::refused(error.to_string()),

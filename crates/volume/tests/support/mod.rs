@@ -9,8 +9,14 @@ use headpond_volume::{
 };
 use uuid::Uuid;
 
-pub const CREATE: CreateOptions =
-    CreateOptions { contents: Contents::Zeros, intent: Intent::Bitmap, occupied: Occupied::Refuse };
+const CACHE: Uuid = Uuid::from_u128(0xcac4e);
+
+pub const CREATE: CreateOptions = CreateOptions {
+    contents: Contents::Zeros,
+    intent: Intent::Bitmap,
+    occupied: Occupied::Refuse,
+    cache: CACHE,
+};
 
 pub fn description(mode: Mode, slices: u16) -> Description {
     let cache = CacheDescription {
@@ -36,5 +42,5 @@ pub fn careful() -> OpenOptions {
     let class = |buffer_bytes, count| PoolClass { buffer_bytes, count };
     let classes = vec![class(4096, 64), class(64 << 10, 8)];
     let pool = BufferPool::new(&PoolConfig { classes });
-    OpenOptions { tolerance: Tolerance::Careful, pool }
+    OpenOptions { tolerance: Tolerance::Careful, pool, new_cache: CACHE }
 }
