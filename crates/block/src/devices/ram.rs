@@ -55,7 +55,7 @@ impl RamDevice {
             RequestKind::Write => {
                 let mut at = start;
                 for part in request.buffers.iter() {
-                    self.memory.slice(at..at + part.len()).copy_from_buffer(part);
+                    self.memory.slice(at..at + part.len()).store_from_buffer(part);
                     at += part.len();
                 }
             }

@@ -1,0 +1,80 @@
+//! Copying to memory that nobody reads soon.
+//!
+//! An ordinary store fetches the line that it goes to and leaves it in the processor's cache, in
+//! the place of something that is needed. Where the memory is a device, both are for nothing: 1 MiB
+//! took 57 instead of 125 us, and 1 MiB writes over NBD to a RAM device became 1.4 times as fast,
+//! the client's part included. In the end one waits for all stores: only a large amount repays it.
+
+/// What the processor moves between cache and memory, in bytes.
+const LINE_BYTES: usize = 64;
+
+/// Copies `len` bytes; they are in memory, for every thread, when this returns.
+///
+/// # Safety
+/// `from` is valid for reads and `to` for writes of `len` bytes, and the two do not overlap.
+pub(super) unsafe fn copy_past_cache(from: *const u8, to: *mut u8, len: usize) {
+    let head = to.align_offset(LINE_BYTES).min(len);
+    let tail = head + (len - head) / LINE_BYTES * LINE_BYTES;
+    // SAFETY: three neighbouring ranges within `len`; the middle one starts where `to` is aligned
+    // and is a multiple of a line.
+    unsafe {
+        std::ptr::copy_nonoverlapping(from, to, head);
+        copy_lines(from.add(head), to.add(head), tail - head);
+        std::ptr::copy_nonoverlapping(from.add(tail), to.add(tail), len - tail);
+    }
+}
+
+/// # Safety
+/// As for [`copy_past_cache`]; `to` is aligned to a line, and `len` a multiple of it.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+unsafe fn copy_lines(from: *const u8, to: *mut u8, len: usize) {
+    use std::arch::x86_64::{__m128i, _mm_loadu_si128, _mm_sfence, _mm_stream_si128};
+    const PARTS: usize = LINE_BYTES / size_of::<__m128i>();
+    for line in (0..len).step_by(LINE_BYTES) {
+        // SAFETY: the line is within `len`, and streaming stores are aligned as it is. SSE2 is part
+        // of x86-64.
+        unsafe {
+            let (from, to) = (from.add(line).cast::<__m128i>(), to.add(line).cast::<__m128i>());
+            let parts: [__m128i; PARTS] = std::array::from_fn(|k| _mm_loadu_si128(from.add(k)));
+            (0..PARTS).for_each(|k| _mm_stream_si128(to.add(k), parts[k]));
+        }
+    }
+    // Streaming stores are not ordered with others, not even with the one that says they are done.
+    // SAFETY: SSE is part of x86-64.
+    unsafe { _mm_sfence() }
+}
+
+/// # Safety
+/// As for [`copy_past_cache`].
+#[cfg(not(target_arch = "x86_64"))]
+#[inline(always)]
+unsafe fn copy_lines(from: *const u8, to: *mut u8, len: usize) {
+    // SAFETY: passed on.
+    unsafe { std::ptr::copy_nonoverlapping(from, to, len) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn copies_what_it_is_told_and_nothing_beside(
+            from_start in 0..70_usize,
+            to_start in 0..70_usize,
+            len in 0..700_usize,
+        ) {
+            let from: Vec<u8> = (0..1024).map(|at| (at % 251) as u8).collect();
+            let mut to = vec![0xee; 1024];
+            let mut expected = to.clone();
+            expected[to_start..to_start + len].copy_from_slice(&from[from_start..from_start + len]);
+            // SAFETY: both ranges are within their vectors.
+            unsafe {
+                copy_past_cache(from.as_ptr().add(from_start), to.as_mut_ptr().add(to_start), len);
+            }
+            prop_assert!(to == expected);
+        }
+    }
+}
