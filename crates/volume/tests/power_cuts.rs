@@ -382,3 +382,13 @@ fn replayed_blocks_that_only_torn_parity_could_complete_stay_and_are_counted() {
     }
     assert!(kept > 0, "no block needed the lost member");
 }
+
+/// Found by sweeps: both cuts fall on the superblocks of the array, and a member that had missed no
+/// more than the others was left out.
+#[test]
+fn two_lives_cut_at_their_superblocks_cost_no_member() {
+    for seed in [102, 118, 128] {
+        let (mode, workload) = (Mode::WriteBack, BUSY);
+        Sweep { mode, slices: 2, workload, seed, step: 13 }.cut(143);
+    }
+}
