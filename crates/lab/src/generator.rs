@@ -2,8 +2,7 @@
 
 use crate::job::Job;
 use crate::measured::{Measured, Tally};
-use headpond_block::sync::join_all;
-use headpond_block::{BlockDevice, Buffer, ByteRange, Instant, Request, Runtime, Submission};
+use headpond_block::{BlockDevice, Buffer, ByteRange, Instant, Request, Runtime};
 use headpond_sim::Random;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -16,7 +15,7 @@ pub(crate) struct Answered {
     pub writes: u64,
 }
 
-/// Runs the clones of a job to its end; requests carry no payload.
+/// Runs the processes of a job to their end; requests carry no payload.
 pub(crate) async fn run(
     job: &Job,
     device: &Rc<dyn BlockDevice>,
@@ -27,8 +26,8 @@ pub(crate) async fn run(
     let begun = runtime.now();
     let measured_from = begun + job.ramp;
     let tally = Rc::new(RefCell::new(Tally::new()));
-    let clones = (0..job.jobs).map(|_| {
-        Rc::new(Clone {
+    let processes = (0..job.jobs).map(|_| {
+        Rc::new(Process {
             job: job.clone(),
             region: region(job, device.size_bytes()),
             device: Rc::clone(device),
@@ -44,17 +43,13 @@ pub(crate) async fn run(
             answered: Rc::clone(answered),
         })
     });
-    let tasks: Vec<Submission<'_>> = clones
-        .flat_map(|clone| (0..job.depth).map(move |_| Rc::clone(&clone)))
-        .map(|clone| {
-            let task = runtime.spawn(clone.one_at_a_time());
-            Submission::pending(async move {
-                task.await;
-                Ok(())
-            })
-        })
+    let tasks: Vec<_> = processes
+        .flat_map(|process| (0..job.depth).map(move |_| Rc::clone(&process)))
+        .map(|process| runtime.spawn(process.one_at_a_time()))
         .collect();
-    join_all(tasks).await;
+    for task in tasks {
+        task.await;
+    }
     let tally = tally.borrow();
     tally.measured(runtime.now().max(measured_from).since(measured_from))
 }
@@ -67,7 +62,7 @@ fn region(job: &Job, device_bytes: u64) -> ByteRange {
 }
 
 /// One of the processes of a job; its tasks share the place in the region.
-struct Clone {
+struct Process {
     job: Job,
     region: ByteRange,
     device: Rc<dyn BlockDevice>,
@@ -83,7 +78,7 @@ struct Clone {
     answered: Rc<Cell<Answered>>,
 }
 
-impl Clone {
+impl Process {
     async fn one_at_a_time(self: Rc<Self>) {
         let bytes = self.job.block_bytes;
         let buffer = Buffer::payload_free(bytes as usize);

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-/// One job: `jobs` clones of a closed loop of `depth` requests.
+/// One job: `jobs` processes, each a closed loop of `depth` requests.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Job {
     pub name: String,
@@ -19,7 +19,7 @@ pub struct Job {
     pub offset: u64,
     /// Length of the region; the rest of the device without it.
     pub size: Option<u64>,
-    /// Requests a second of each clone at most.
+    /// Requests a second of each process at most.
     pub rate_iops: Option<u64>,
     /// A flush after so many writes; 0: none.
     pub flush_every: u32,

@@ -124,12 +124,10 @@ impl CacheShare {
         };
         let (reads, hits) =
             (since(|slice| slice.counters.read.requests), since(|slice| slice.counters.read.hits));
-        let sum = |pick: fn(&SliceStats) -> u64| after.iter().map(pick).sum::<u64>() as f64;
         Self {
             device,
             read_hit_ratio: hits as f64 / reads.max(1) as f64,
-            dirty_ratio: sum(|slice| slice.dirty_bytes)
-                / sum(|slice| slice.dirty_bytes_max).max(1.0),
+            dirty_ratio: dirty_ratio(after),
             cleaned_per_s: since(|slice| slice.counters.cleaned_blocks) as f64 / seconds,
             cleaning_writes_per_s: since(|slice| slice.counters.cleaning_writes) as f64 / seconds,
             waited: since(|slice| slice.counters.throttled),
@@ -138,6 +136,12 @@ impl CacheShare {
             }),
         }
     }
+}
+
+/// What is dirty, of what may be.
+pub(crate) fn dirty_ratio(slices: &[SliceStats]) -> f64 {
+    let sum = |pick: fn(&SliceStats) -> u64| slices.iter().map(pick).sum::<u64>();
+    sum(|slice| slice.dirty_bytes) as f64 / sum(|slice| slice.dirty_bytes_max).max(1) as f64
 }
 
 impl Plans {

@@ -4,7 +4,7 @@ use crate::generator::{self, Answered};
 use crate::job::Job;
 use crate::machine::{Machine, MachineError};
 use crate::outcome::{
-    Baseline, CacheShare, DeviceShare, JobOutcome, Outcome, Plans, Window, explain,
+    Baseline, CacheShare, DeviceShare, JobOutcome, Outcome, Plans, Window, dirty_ratio, explain,
 };
 use crate::stack::Stack;
 use headpond_block::sync::join_all;
@@ -217,16 +217,11 @@ async fn watch_windows(watcher: Watcher) {
     while !watcher.is_over.get() && !watcher.window.is_zero() {
         watcher.runtime.sleep(watcher.window).await;
         let answered = watcher.answered.get();
-        let slices = watcher.machine.volume.stats().slices;
-        let sum = |pick: fn(&headpond_cache::SliceStats) -> u64| {
-            slices.iter().map(pick).sum::<u64>() as f64
-        };
         watcher.windows.borrow_mut().push(Window {
             at_s: watcher.runtime.now().since(watcher.begun).as_secs_f64(),
             read_iops: (answered.reads - before.reads) as f64 / seconds,
             write_iops: (answered.writes - before.writes) as f64 / seconds,
-            dirty_ratio: sum(|slice| slice.dirty_bytes)
-                / sum(|slice| slice.dirty_bytes_max).max(1.0),
+            dirty_ratio: dirty_ratio(&watcher.machine.volume.stats().slices),
         });
         before = answered;
     }
