@@ -36,7 +36,8 @@ pub(super) fn of(signature: &Signature, cache: &CacheFacts) -> Vec<WeightedLoad>
 }
 
 /// How many bytes the writes would reach if they went on: from how seldom a trace of this length
-/// hits the same block twice, at most the range addressed.
+/// hits the same block twice, at most the range addressed. Where some blocks are written more
+/// often than others it is the least: what comes back hides how widely the rest is spread.
 pub(super) fn reach_bytes(volume: &VolumeSignature) -> f64 {
     let range = volume.range_bytes.map_or(0.0, |(low, high)| (high - low) as f64);
     let written = volume.written_bytes as f64 / BLOCK_BYTES as f64;

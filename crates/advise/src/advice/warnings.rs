@@ -67,7 +67,7 @@ fn capacity(
     let writes = volume.written_bytes > 0 && chosen.mode == CacheMode::WriteBack;
     if writes && reach > cache.size_bytes as f64 {
         warnings.push(format!(
-            "the writes reach over {}, the cache holds {}: once it is full of dirty data the \
+            "the writes reach over {} at least, the cache holds {}: once it is full of dirty data the \
              sustained rate holds, not the burst",
             size(reach as u64),
             size(cache.size_bytes)
