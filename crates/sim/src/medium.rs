@@ -99,8 +99,9 @@ impl Medium {
     }
 
     /// Cuts the power: decides what is left of everything that was not durable. In-flight
-    /// operations of a run that still goes on are lost; drop that run first.
-    pub fn lose_power(&self, random: &mut Random) {
+    /// operations of a run that still goes on are lost; drop that run first. Tells how many writes
+    /// were torn.
+    pub fn lose_power(&self, random: &mut Random) -> usize {
         let mut state = self.state.borrow_mut();
         let state = &mut *state;
         let mut writes: Vec<Write> = std::mem::take(&mut state.undurable).into_values().collect();
@@ -108,15 +109,70 @@ impl Medium {
         // Some cuts come early and leave of all that was in the cache next to nothing.
         let odds = *random.pick(&[1, 1, 4, 32]);
         writes.retain(|_| random.one_in(odds));
+        let mut torn = 0;
         for write in &writes {
-            for part in survivors(write, self.atom_bytes, random) {
-                write.apply(&mut state.durable, part);
-            }
+            let kept = survivors(write, self.atom_bytes, random);
+            let kept_bytes: u64 = kept.iter().map(|part| part.len()).sum();
+            torn += usize::from(kept_bytes > 0 && kept_bytes < write.range.len());
+            kept.into_iter().for_each(|part| write.apply(&mut state.durable, part));
         }
         if self.geometry.stability == Stability::LostOnPower {
             state.durable = SparseStore::default();
         }
         state.current = state.durable.clone();
+        torn
+    }
+
+    /// The program that used the disk dies, the disk does not: of what was in flight each write
+    /// happens or not, and until somebody uses the disk again it has made everything durable.
+    pub fn lose_program(&self, random: &mut Random) {
+        if self.geometry.stability == Stability::LostOnPower {
+            self.lose_power(random);
+            return;
+        }
+        let in_flight: Vec<Moment> = {
+            let state = self.state.borrow();
+            let writes = state.undurable.iter();
+            writes.filter(|(_, write)| write.completed.is_none()).map(|(at, _)| *at).collect()
+        };
+        for begun in in_flight {
+            match random.one_in(2) {
+                true => self.complete_write(begun),
+                false => drop(self.state.borrow_mut().undurable.remove(&begun)),
+            }
+        }
+        self.rest();
+    }
+
+    /// Another disk that holds the same, durably.
+    ///
+    /// # Panics
+    /// Where something is not durable yet.
+    pub fn duplicate(&self) -> Self {
+        let state = self.state.borrow();
+        assert!(state.undurable.is_empty(), "a disk at rest");
+        let copy = State {
+            durable: state.durable.clone(),
+            current: state.current.clone(),
+            undurable: BTreeMap::new(),
+            now: state.now,
+        };
+        let Self { name, geometry, flushes, atom_bytes, .. } = self;
+        let (name, geometry, state) = (name.clone(), geometry.clone(), RefCell::new(copy));
+        Self { name, geometry, flushes: *flushes, atom_bytes: *atom_bytes, state }
+    }
+
+    /// Makes everything that was written durable, as a disk does that is switched off in order.
+    pub fn rest(&self) {
+        let mut state = self.state.borrow_mut();
+        assert!(state.undurable.values().all(|write| write.completed.is_some()), "in flight");
+        state.undurable.clear();
+        state.durable = state.current.clone();
+    }
+
+    /// Addresses of all pages of 4 KiB that hold something.
+    pub fn written_pages(&self) -> Vec<u64> {
+        self.state.borrow().current.page_addresses().collect()
     }
 
     /// Writes that a power cut could still undo.

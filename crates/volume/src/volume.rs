@@ -153,6 +153,14 @@ impl Volume {
         Ok(self.array.stop().await?)
     }
 
+    /// Checks the invariants of the cache; for tests and simulation.
+    ///
+    /// # Panics
+    /// Where one does not hold.
+    pub fn self_check(&self) {
+        self.cached.iter().flat_map(|cached| &cached.slices).for_each(Slice::self_check);
+    }
+
     pub(crate) fn mode(&self) -> Option<Mode> {
         self.cached.as_ref().map(|cached| cached.slices[0].mode())
     }

@@ -75,6 +75,8 @@ pub(crate) struct Book {
     /// Begin and acknowledgement of each completed flush.
     pub flushes: Vec<Range<Time>>,
     pub crashes: Vec<Time>,
+    /// What else happened, for the story.
+    pub notes: Vec<(Time, String)>,
     /// Everything acknowledged before this time is stable.
     pub flushed_before: Time,
 }
@@ -89,8 +91,8 @@ impl Book {
             end: 0,
             fate: Fate::Acknowledged,
         };
-        let (flushes, crashes) = (Vec::new(), Vec::new());
-        Self { now: 0, writes: vec![start], flushes, crashes, flushed_before: 0 }
+        let (flushes, crashes, notes) = (Vec::new(), Vec::new(), Vec::new());
+        Self { now: 0, writes: vec![start], flushes, crashes, notes, flushed_before: 0 }
     }
 
     pub fn tick(&mut self) -> Time {

@@ -33,6 +33,10 @@ pub struct Workload {
     pub fua_percent: u64,
     /// Of all requests with a range, those of 512-byte sectors; needs a device that takes them.
     pub sector_percent: u64,
+    /// Of all requests with a range, those that go to the first eighth of the blocks.
+    pub hot_percent: u64,
+    /// Of all requests with a range, those that begin where the one before ended.
+    pub sequential_percent: u64,
 }
 
 impl Workload {
@@ -48,12 +52,16 @@ impl Workload {
         discard_percent: 0,
         fua_percent: 10,
         sector_percent: 0,
+        hot_percent: 0,
+        sequential_percent: 0,
     };
 }
 
 /// What came of a workload.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
+    /// Requests that were sent, those without an answer included.
+    pub sent: u64,
     pub succeeded: u64,
     pub failed_reads: u64,
     pub failed_others: u64,
@@ -109,13 +117,15 @@ impl Client {
         let slots = Semaphore::new(u64::from(workload.depth));
         let offence = Rc::new(RefCell::new(None));
         let mut draw = Draw::new(seed);
+        let mut next_start = 0;
         for _ in 0..workload.requests {
             let slot = slots.acquire(1).await;
             if offence.borrow().is_some() || self.is_gone.get() {
                 break;
             }
             let (client, offence) = (self.clone(), Rc::clone(&offence));
-            let (action, range) = self.next_request(workload, &mut draw);
+            let (action, range) = self.next_request(workload, next_start, &mut draw);
+            next_start = range.end();
             drop(self.runtime.spawn(async move {
                 if let Err(verdict) = client.request(action, range).await {
                     offence.borrow_mut().get_or_insert(verdict);
@@ -140,6 +150,7 @@ impl Client {
     }
 
     async fn request(&self, action: Action, range: ByteRange) -> Result<(), Box<Verdict>> {
+        self.count(|tally| tally.sent += 1);
         match action {
             Action::Read => return self.read(range).await,
             Action::Write(promise) => self.write(range, promise).await,
@@ -227,11 +238,24 @@ impl Client {
         self.tally.set(tally);
     }
 
-    fn next_request(&self, workload: &Workload, draw: &mut Draw) -> (Action, ByteRange) {
+    fn next_request(
+        &self,
+        workload: &Workload,
+        next_start: u64,
+        draw: &mut Draw,
+    ) -> (Action, ByteRange) {
         let action = next_action(workload, draw);
         let blocks = workload.blocks.min(self.device.size_bytes() / BLOCK_BYTES);
         let len = 1 + draw.below(workload.blocks_max.min(blocks));
-        let range = ByteRange::at(draw.below(blocks - len + 1) * BLOCK_BYTES, len * BLOCK_BYTES);
+        let start = if draw.percent(workload.sequential_percent) {
+            let next_block = next_start.div_ceil(BLOCK_BYTES);
+            if next_block + len <= blocks { next_block } else { 0 }
+        } else if draw.percent(workload.hot_percent) {
+            draw.below((blocks / 8).clamp(1, blocks - len + 1))
+        } else {
+            draw.below(blocks - len + 1)
+        };
+        let range = ByteRange::at(start * BLOCK_BYTES, len * BLOCK_BYTES);
         if !draw.percent(workload.sector_percent) {
             return (action, range);
         }

@@ -51,6 +51,7 @@ pub(crate) fn story(book: &Book, block: u64) -> String {
         lines.push((flush.start, format!("flush, acknowledged at {}", flush.end)));
     }
     lines.extend(book.crashes.iter().map(|&at| (at, "power cut".to_owned())));
+    lines.extend(book.notes.iter().cloned());
     lines.sort();
     lines.into_iter().fold(String::new(), |mut story, (at, line)| {
         let _ = writeln!(story, "  {at:>6} {line}");

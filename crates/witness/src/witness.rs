@@ -143,6 +143,12 @@ impl Witness {
         self.reads.clear();
     }
 
+    /// Notes something for the stories: a fault, a command.
+    pub fn note(&mut self, what: impl Into<String>) {
+        let now = self.book.tick();
+        self.book.notes.push((now, what.into()));
+    }
+
     /// The writes whose values the sector at `address` may show now.
     pub fn allowed(&self, address: u64) -> Vec<WriteId> {
         let (block, index) = (address - address % BLOCK_BYTES, sector_index(address));

@@ -13,6 +13,8 @@ use std::time::Duration;
 pub enum Fault {
     /// A medium error; nothing reaches the device.
     Media,
+    /// Reads of the rule's range fail with a medium error until all of it is written again.
+    Latent,
     /// The device is gone, for this operation and every later one.
     Gone,
     /// No space is left; nothing reaches the device.
@@ -50,6 +52,14 @@ impl FaultRule {
     fn matches(&self, request: &Request) -> bool {
         self.kind.is_none_or(|kind| kind == request.kind)
             && self.range.is_none_or(|range| range.overlaps(request.range))
+    }
+
+    /// Whether the request heals what the rule stands for.
+    fn is_healed_by(&self, request: &Request) -> bool {
+        let is_write = matches!(request.kind, RequestKind::Write | RequestKind::WriteZeroes);
+        self.fault == Fault::Latent
+            && is_write
+            && self.range.is_some_and(|range| request.range.intersect(range) == range)
     }
 
     /// Whether this match is one of those that fail; counts it.
@@ -99,6 +109,7 @@ impl FaultControl {
 
     fn draw(&self, request: &Request) -> Option<Fault> {
         let state = &mut *self.0.borrow_mut();
+        state.rules.retain(|rule| !rule.is_healed_by(request));
         let fault = match state.is_gone {
             true => Some(Fault::Gone),
             false => {
@@ -158,7 +169,7 @@ impl BlockDevice for FaultDevice {
         let device = || self.name().clone();
         match self.control.draw(&request) {
             None => self.inner.submit(request),
-            Some(Fault::Media) => {
+            Some(Fault::Media | Fault::Latent) => {
                 let range = request.range;
                 Submission::ready(Err(DeviceError::Media { device: device(), range }))
             }

@@ -1,0 +1,384 @@
+//! A whole case: what a seed draws, lived to its end.
+
+use crate::expect::Excuses;
+use crate::faults::{Ill, Theme};
+use crate::life::{Cut, End, Order, World};
+use crate::machine::{Absent, Machine};
+use crate::steps::{Remains, Step};
+use crate::tally::Tally;
+use crate::topology::{Settings, Topology};
+use headpond_cache::Mode;
+use headpond_sim::Random;
+use headpond_volume::SeqCutoff;
+use headpond_witness::{Verdict, Workload};
+use std::cell::RefCell;
+use std::fmt::Write;
+use std::time::Duration;
+
+/// What every case does at least.
+const REQUESTS_MIN: u64 = 1000;
+const CRASHES_MIN: u64 = 3;
+const FAULTS_MIN: u64 = 2;
+/// Cases are ended after so many lives, whatever they lack.
+const LIVES_MAX: u64 = 40;
+
+/// What a volume did that it must not.
+#[derive(Debug, thiserror::Error)]
+pub enum Offence {
+    #[error("a read broke the contract: {0}")]
+    Verdict(#[from] Box<Verdict>),
+    #[error("{reads} reads and {others} other requests failed, and no fault explains it")]
+    Errors { reads: u64, others: u64 },
+    #[error("the volume refused to open, and no fault explains it: {0}")]
+    Refused(String),
+    #[error("a command failed, and no fault explains it: {0}")]
+    Command(String),
+    #[error("the volume could not be stopped, and no fault explains it: {0}")]
+    Stop(String),
+    #[error("a life did not end in half an hour of its time")]
+    Stuck,
+    #[error("nothing can go on: {0}")]
+    Stalled(String),
+    #[error("the case cannot be set up: {0}")]
+    Setup(String),
+    #[error("panic: {0}")]
+    Panic(String),
+}
+
+/// A case that went wrong.
+#[derive(Debug)]
+pub struct Failure {
+    pub seed: u64,
+    pub offence: Offence,
+    /// What was drawn and what came of it, a line each.
+    pub story: Vec<String>,
+    pub tally: Tally,
+}
+
+/// Lives the case of `seed` to its end.
+///
+/// # Errors
+/// What went wrong, with the story so far.
+///
+/// # Panics
+/// Where the engine does; the caller catches it.
+pub fn run_case(seed: u64, tell: &mut dyn FnMut(&str)) -> Result<Tally, Box<Failure>> {
+    let mut case = Case::new(seed, tell);
+    let outcome = case.run();
+    let (story, tally) = (case.story, case.tally.into_inner());
+    match outcome {
+        Ok(()) => Ok(tally),
+        Err(offence) => Err(Box::new(Failure { seed, offence, story, tally })),
+    }
+}
+
+/// Whether the case goes on after a life.
+enum Next {
+    Live,
+    Over,
+}
+
+struct Case<'a> {
+    seed: u64,
+    random: Random,
+    /// For what is drawn while a life is lived.
+    live_random: RefCell<Random>,
+    theme: Theme,
+    settings: Settings,
+    absent: Absent,
+    excuses: RefCell<Excuses>,
+    tally: RefCell<Tally>,
+    story: Vec<String>,
+    tell: &'a mut dyn FnMut(&str),
+}
+
+impl<'a> Case<'a> {
+    fn new(seed: u64, tell: &'a mut dyn FnMut(&str)) -> Self {
+        let mut random = Random::new(seed);
+        let theme = if random.one_in(3) { Theme::Cache } else { Theme::Array };
+        Self {
+            seed,
+            settings: Settings::draw(&mut random),
+            live_random: RefCell::new(random.fork()),
+            random,
+            theme,
+            absent: Absent::default(),
+            excuses: RefCell::default(),
+            tally: RefCell::new(Tally { cases: 1, ..Tally::default() }),
+            story: Vec::new(),
+            tell,
+        }
+    }
+
+    fn run(&mut self) -> Result<(), Offence> {
+        let topology = Topology::draw(&mut self.random);
+        self.say(format!("seed {}: {topology}", self.seed));
+        let machine = Machine::new(topology, self.seed);
+        let machine = machine.map_err(|error| Offence::Setup(error.to_string()))?;
+        while !self.has_seen_enough() {
+            let order = self.draw_life(&machine, false);
+            if let Next::Over = self.live(&machine, order)? {
+                return Ok(());
+            }
+        }
+        if !self.random.one_in(3) {
+            for _ in 0..2 {
+                let order = self.draw_life(&machine, true);
+                if let Next::Over = self.live(&machine, order)? {
+                    return Ok(());
+                }
+                self.draw_returns(&machine);
+            }
+        }
+        self.finish(&machine)
+    }
+
+    fn has_seen_enough(&self) -> bool {
+        let tally = self.tally.borrow();
+        let is_enough = tally.requests >= REQUESTS_MIN
+            && tally.crashes() >= CRASHES_MIN
+            && tally.faults_total() >= FAULTS_MIN;
+        is_enough || tally.lives >= LIVES_MAX
+    }
+
+    /// Everything is read once more, and once more without as many members as may be lost.
+    fn finish(&mut self, machine: &Machine) -> Result<(), Offence> {
+        let quiet = |case: &mut Self| Order {
+            seed: case.random.number(),
+            settings: case.settings,
+            absent: case.absent.clone(),
+            workload: None,
+            steps: vec![(Duration::ZERO, Step::CleanAll)],
+            cut: Cut::Never,
+        };
+        let order = quiet(self);
+        if let Next::Over = self.live(machine, order)? {
+            return Ok(());
+        }
+        let redundancy = machine.topology.redundancy();
+        let is_whole = {
+            let excuses = self.excuses.borrow();
+            excuses.lost.is_empty() && !excuses.unclean && !excuses.errors
+        };
+        if redundancy == 0 || !is_whole {
+            return Ok(());
+        }
+        let mut members: Vec<usize> = (0..machine.topology.members).collect();
+        self.random.shuffle(&mut members);
+        self.absent.members = members.into_iter().take(redundancy).collect();
+        self.excuses.borrow_mut().lost = self.absent.members.clone();
+        self.settings.mode = Mode::PassThrough;
+        let order = Order { steps: Vec::new(), ..quiet(self) };
+        self.live(machine, order).map(|_| ())
+    }
+
+    fn live(&mut self, machine: &Machine, order: Order) -> Result<Next, Offence> {
+        self.tell_life(&order);
+        let returned = self.excuses.borrow().lost.difference(&order.absent.members).count() > 0;
+        let world = World {
+            machine,
+            excuses: &self.excuses,
+            tally: &self.tally,
+            random: &self.live_random,
+        };
+        let (end, remains) = world.live(&order);
+        let sent = remains.of_client();
+        {
+            let mut tally = self.tally.borrow_mut();
+            tally.lives += 1;
+            tally.requests += sent.sent;
+            tally.failed_requests += sent.failed_reads + sent.failed_others;
+            if returned && remains.volume.borrow().is_some() {
+                tally.row(35);
+            }
+        }
+        self.settings = remains.settings().unwrap_or(self.settings);
+        self.say(format!(
+            "  {}: {} requests, {} failed",
+            describe(&end),
+            sent.sent,
+            sent.failed_reads + sent.failed_others
+        ));
+        self.conclude(machine, end, &remains)
+    }
+
+    fn conclude(
+        &mut self,
+        machine: &Machine,
+        end: End,
+        remains: &Remains,
+    ) -> Result<Next, Offence> {
+        match end {
+            End::Stopped => {
+                self.tally.borrow_mut().clean_stops += 1;
+                self.excuses.borrow_mut().unclean = false;
+                machine.media().for_each(|medium| medium.rest());
+                if let Some(cache) = machine.cache.as_ref().filter(|it| crate::machine::is_memory(it)) {
+                    cache.lose_power(&mut self.random);
+                }
+                Ok(Next::Live)
+            }
+            End::Cut | End::StopFailed => {
+                let is_power_cut = !self.random.one_in(4);
+                self.count_crash(machine, is_power_cut, remains);
+                self.excuses.borrow_mut().unclean = true;
+                let mut tally = self.tally.borrow_mut();
+                machine.crash(is_power_cut, &mut self.random, &mut tally);
+                Ok(Next::Live)
+            }
+            End::Refused(reason) => {
+                let mut tally = self.tally.borrow_mut();
+                *tally.refusals.entry(reason).or_default() += 1;
+                match reason {
+                    "stale cache" => tally.row(27),
+                    "degraded and unclean" => tally.row(7),
+                    _ => {}
+                }
+                Ok(Next::Over)
+            }
+            End::Offence(offence) => Err(offence),
+        }
+    }
+
+    fn count_crash(&self, machine: &Machine, is_power_cut: bool, remains: &Remains) {
+        let mut tally = self.tally.borrow_mut();
+        if !is_power_cut {
+            tally.kills += 1;
+            tally.row(14);
+            return;
+        }
+        tally.power_cuts += 1;
+        tally.row(1);
+        if remains.was_cleaning() {
+            tally.row(11);
+        }
+        if remains.was_draining() {
+            tally.row(12);
+        }
+        if machine.topology.has_parity() && !self.excuses.borrow().lost.is_empty() {
+            tally.row(7);
+        }
+    }
+
+    fn draw_life(&mut self, machine: &Machine, is_severe: bool) -> Order {
+        let has_cache = machine.cache.is_some();
+        let workload = self.draw_workload(machine, is_severe);
+        let random = &mut self.random;
+        let mut steps: Vec<(Duration, Step)> = Vec::new();
+        let when = |random: &mut Random| Duration::from_micros(1 << (8 + random.below(10)));
+        let is_plain = workload.sector_percent > 0;
+        for _ in 0..random.below(4) {
+            let command = Step::draw_command(random);
+            let bypasses = matches!(command, Step::Set(_)) && is_plain;
+            if has_cache && !bypasses {
+                steps.push((when(random), command));
+            }
+        }
+        let topology = &machine.topology;
+        // Blocks that cannot be read are on one member: more is not always replaced.
+        let mut latent_on = None;
+        for _ in 0..random.below(4) {
+            let mut ill = Ill::draw_mild(self.theme, topology, random);
+            if let Ill::MemberLatent { member, .. } = &mut ill {
+                *member = *latent_on.get_or_insert(*member);
+                if is_severe {
+                    continue;
+                }
+            }
+            steps.push((when(random), Step::Ill(ill)));
+        }
+        if is_severe {
+            let ill = Ill::draw_severe(self.theme, topology, random);
+            steps.push((when(random), Step::Ill(ill)));
+        }
+        steps.sort_by_key(|(at, _)| *at);
+        Order {
+            seed: random.number(),
+            settings: self.settings,
+            absent: self.absent.clone(),
+            workload: Some(workload),
+            steps,
+            cut: draw_cut(random),
+        }
+    }
+
+    fn draw_workload(&mut self, machine: &Machine, is_severe: bool) -> Workload {
+        let random = &mut self.random;
+        let is_logged = machine.cache.is_some()
+            && self.settings.mode == Mode::WriteBack
+            && self.settings.cutoff == SeqCutoff::Never
+            && !is_severe;
+        Workload {
+            requests: 150 + random.below(350) as u32,
+            depth: *random.pick(&[1, 2, 4, 8, 16]),
+            blocks: machine.topology.window_bytes / 4096,
+            blocks_max: *random.pick(&[1, 1, 2, 4, 8, 32]),
+            read_percent: *random.pick(&[5, 20, 40, 60]),
+            flush_percent: *random.pick(&[0, 2, 5, 15]),
+            zeroes_percent: *random.pick(&[0, 0, 3]),
+            discard_percent: *random.pick(&[0, 0, 3]),
+            fua_percent: *random.pick(&[0, 0, 10, 40]),
+            sector_percent: if is_logged { *random.pick(&[0, 0, 20]) } else { 0 },
+            hot_percent: *random.pick(&[0, 50, 90]),
+            sequential_percent: *random.pick(&[0, 0, 30, 80]),
+        }
+    }
+
+    /// Devices that were lost may come back, and the cache may stay away.
+    fn draw_returns(&mut self, machine: &Machine) {
+        let lost = self.excuses.borrow().lost.clone();
+        let stays_away = |random: &mut Random| random.one_in(2);
+        self.absent.members = match lost.len() <= machine.topology.redundancy() {
+            true => lost.into_iter().filter(|_| stays_away(&mut self.random)).collect(),
+            false => Default::default(),
+        };
+        self.absent.cache = self.excuses.borrow().cache_failed && self.random.one_in(4);
+    }
+
+    fn tell_life(&mut self, order: &Order) {
+        let number = self.tally.borrow().lives + 1;
+        let Settings { mode, cleaning, cutoff } = order.settings;
+        let mut text = format!("life {number}: {mode:?}, {cleaning:?}, cutoff {cutoff}");
+        if order.absent != Absent::default() {
+            let _ = write!(text, ", absent: {:?}", order.absent);
+        }
+        match order.cut {
+            Cut::Never => {}
+            cut => drop(write!(text, ", cut {cut:?}")),
+        }
+        self.say(text);
+        if let Some(workload) = order.workload {
+            self.say(format!("  {workload:?}"));
+        }
+        for (at, step) in &order.steps {
+            self.say(format!("  from {:.3} ms: {step}", at.as_secs_f64() * 1e3));
+        }
+    }
+
+    fn say(&mut self, line: String) {
+        (self.tell)(&line);
+        self.story.push(line);
+    }
+}
+
+fn draw_cut(random: &mut Random) -> Cut {
+    match random.below(8) {
+        0 => Cut::Never,
+        1 => Cut::InOpening(random.below(200)),
+        2 => Cut::InStopping(random.below(40)),
+        _ => {
+            let most = 64 << random.below(7);
+            Cut::InWork(random.below(most))
+        }
+    }
+}
+
+fn describe(end: &End) -> String {
+    match end {
+        End::Stopped => "stopped".into(),
+        End::StopFailed => "could not be stopped".into(),
+        End::Cut => "cut".into(),
+        End::Refused(reason) => format!("refused: {reason}"),
+        End::Offence(offence) => format!("offence: {offence}"),
+    }
+}

@@ -1,0 +1,73 @@
+//! What the faults so far allow a volume to do.
+//!
+//! It follows from what was done to the devices alone; what the engine says of itself is no excuse.
+
+use crate::faults::Ill;
+use crate::topology::Topology;
+use headpond_block::DeviceError;
+use headpond_raid::AssembleError;
+use headpond_volume::OpenError;
+use std::collections::BTreeSet;
+
+/// Excuses, which hold to the end of the case.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Excuses {
+    /// Requests may fail: a block was damaged, or a device that nothing replaces failed.
+    pub errors: bool,
+    /// Members that were lost, or may have been taken out of use.
+    pub lost: BTreeSet<usize>,
+    /// The cache device failed, so that the core may have gone on without it.
+    pub cache_failed: bool,
+    /// Blocks of the cache device are damaged: what depends on them may be refused.
+    pub cache_damaged: bool,
+    /// The last life did not end in order.
+    pub unclean: bool,
+}
+
+impl Excuses {
+    /// Takes note of a fault that is about to happen.
+    pub fn note(&mut self, ill: Ill, topology: &Topology) {
+        if let Some(member) = ill.costs_member() {
+            self.lost.insert(member);
+        }
+        self.errors |= match ill {
+            Ill::MemberLatent { .. } => topology.redundancy() == 0,
+            Ill::MemberSlow { .. } | Ill::CacheSlow { .. } => false,
+            Ill::MemberWrite { .. } | Ill::MemberFlush { .. } | Ill::MemberGone { .. } => {
+                self.lost.len() > topology.redundancy()
+            }
+            _ => true,
+        };
+        self.cache_failed |= matches!(ill, Ill::CacheGone | Ill::CacheWrites { .. });
+        self.cache_damaged |= matches!(ill, Ill::Damage(_));
+    }
+
+    /// Why a volume may have refused to open; `None` where nothing excuses it.
+    pub fn refusal(&self, error: &OpenError) -> Option<&'static str> {
+        use headpond_cache::OpenError as Cache;
+        match error {
+            OpenError::Array(
+                AssembleError::DegradedAndUnclean { .. }
+                | AssembleError::DegradedAndUninitialised { .. },
+            ) if !self.lost.is_empty() => Some("degraded and unclean"),
+            OpenError::Array(AssembleError::TooFew { .. } | AssembleError::Diverged { .. })
+                if self.errors && !self.lost.is_empty() =>
+            {
+                Some("too many members lost")
+            }
+            OpenError::Cache(Cache::Generation { .. }) if self.cache_failed => Some("stale cache"),
+            OpenError::NoCacheDevice { .. } if self.cache_failed => Some("cache missing"),
+            OpenError::Cache(
+                Cache::NoCache { .. }
+                | Cache::NoSlice { .. }
+                | Cache::StaleHeader { .. }
+                | Cache::Checkpoint { .. }
+                | Cache::LostRecords { .. },
+            ) if self.cache_damaged || self.cache_failed => Some("cache damaged"),
+            OpenError::Cache(Cache::Device(DeviceError::Gone { .. })) if self.cache_failed => {
+                Some("cache gone")
+            }
+            _ => None,
+        }
+    }
+}

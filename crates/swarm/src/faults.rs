@@ -1,0 +1,201 @@
+//! The faults that a life may meet, and what a volume may do about each.
+
+use headpond_block::decorators::{Fault, FaultRule};
+use crate::topology::Topology;
+use headpond_block::{BLOCK_BYTES, ByteRange, RequestKind};
+use headpond_sim::Random;
+use std::fmt;
+use std::time::Duration;
+
+/// Something that goes wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ill {
+    /// A block of a member cannot be read until it is written again.
+    MemberLatent { member: usize, block: ByteRange },
+    MemberSlow { member: usize, delay: Duration, times: u64 },
+    /// A write of a member fails.
+    MemberWrite { member: usize },
+    MemberFlush { member: usize },
+    MemberGone { member: usize },
+    CacheSlow { delay: Duration, times: u64 },
+    CacheReads { times: u64 },
+    /// Reads of the cache bring other bytes than are there.
+    CacheReadsWrong { times: u64 },
+    CacheWrites { times: u64 },
+    CacheFlush,
+    CacheGone,
+    /// A block that is stable on the cache device changes.
+    Damage(Damage),
+    /// A device stops to answer, for as long as the life lasts.
+    Hang { member: Option<usize> },
+}
+
+/// How a stable block of the cache device changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Damage {
+    Flip,
+    /// It holds what it held before its last write, which was lost.
+    Revert,
+    /// It holds what was meant for another block.
+    Misplace,
+}
+
+/// Which faults a case draws from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Theme {
+    /// Nothing that explains an error.
+    Array,
+    /// The cache device, too, is unreliable.
+    Cache,
+}
+
+impl Ill {
+    /// One that a volume survives, as often as it comes.
+    pub fn draw_mild(theme: Theme, topology: &Topology, random: &mut Random) -> Self {
+        let member = random.below(topology.members as u64) as usize;
+        let has_cache = topology.cache.is_some();
+        let times = 1 + random.below(4);
+        let delay = Duration::from_millis(5 << random.below(6));
+        let slow_times = times * 20;
+        if theme == Theme::Cache && has_cache && random.one_in(2) {
+            return match random.below(6) {
+                0 => Self::CacheReads { times },
+                1 => Self::CacheReadsWrong { times },
+                2 => Self::CacheFlush,
+                3 => Self::Damage(Damage::Flip),
+                4 => Self::Damage(Damage::Revert),
+                _ => Self::Damage(Damage::Misplace),
+            };
+        }
+        match random.below(5) {
+            0 if has_cache => Self::CacheSlow { delay, times: slow_times },
+            0 | 1 => Self::MemberSlow { member, delay, times: slow_times },
+            _ => {
+                let blocks = topology.window_on_member().split_at_multiples(BLOCK_BYTES);
+                let blocks: Vec<ByteRange> = blocks.collect();
+                Self::MemberLatent { member, block: *random.pick(&blocks) }
+            }
+        }
+    }
+
+    /// One that costs a device, or the life.
+    pub fn draw_severe(theme: Theme, topology: &Topology, random: &mut Random) -> Self {
+        let member = random.below(topology.members as u64) as usize;
+        let has_cache = topology.cache.is_some();
+        if theme == Theme::Cache && has_cache && random.one_in(2) {
+            return match random.below(3) {
+                0 => Self::CacheWrites { times: 1 + random.below(3) },
+                _ => Self::CacheGone,
+            };
+        }
+        match random.below(8) {
+            0 | 1 => Self::MemberWrite { member },
+            2 => Self::MemberFlush { member },
+            3 if has_cache => Self::Hang { member: None },
+            3 | 4 => Self::Hang { member: Some(member) },
+            _ => Self::MemberGone { member },
+        }
+    }
+
+    /// The member whose loss it may mean.
+    pub fn costs_member(self) -> Option<usize> {
+        match self {
+            Self::MemberWrite { member }
+            | Self::MemberFlush { member }
+            | Self::MemberGone { member } => Some(member),
+            _ => None,
+        }
+    }
+
+    /// The member that it happens to; `None` for the cache device.
+    pub fn member(self) -> Option<usize> {
+        match self {
+            Self::MemberLatent { member, .. } | Self::MemberSlow { member, .. } => Some(member),
+            Self::Hang { member } => member,
+            _ => self.costs_member(),
+        }
+    }
+
+    /// What the device does, where it is the device that does it.
+    pub fn rule(self) -> Option<FaultRule> {
+        let on = |kind, fault, times| FaultRule { times: Some(times), ..FaultRule::on(kind, fault) };
+        Some(match self {
+            Self::MemberLatent { block, .. } => {
+                let rule = FaultRule::on(RequestKind::Read, Fault::Latent);
+                FaultRule { range: Some(block), ..rule }
+            }
+            Self::MemberSlow { delay, times, .. } | Self::CacheSlow { delay, times } => {
+                FaultRule { kind: None, ..on(RequestKind::Read, Fault::Delay(delay), times) }
+            }
+            Self::MemberWrite { .. } => on(RequestKind::Write, Fault::Media, 1),
+            Self::MemberFlush { .. } | Self::CacheFlush => on(RequestKind::Flush, Fault::Media, 1),
+            Self::MemberGone { .. } | Self::CacheGone => {
+                FaultRule { kind: None, ..FaultRule::on(RequestKind::Read, Fault::Gone) }
+            }
+            Self::CacheReads { times } => on(RequestKind::Read, Fault::Media, times),
+            Self::CacheReadsWrong { times } => on(RequestKind::Read, Fault::Corrupt, times),
+            Self::CacheWrites { times } => on(RequestKind::Write, Fault::Media, times),
+            Self::Hang { .. } => {
+                FaultRule { kind: None, ..FaultRule::on(RequestKind::Read, Fault::Hang) }
+            }
+            Self::Damage(_) => return None,
+        })
+    }
+
+    /// What the counts call it.
+    pub fn kind(self) -> &'static str {
+        match self {
+            Self::MemberLatent { .. } => "member block unreadable",
+            Self::MemberSlow { .. } => "member slow",
+            Self::MemberWrite { .. } => "member write error",
+            Self::MemberFlush { .. } => "member flush error",
+            Self::MemberGone { .. } => "member gone",
+            Self::CacheSlow { .. } => "cache slow",
+            Self::CacheReads { .. } => "cache read error",
+            Self::CacheReadsWrong { .. } => "cache read corrupted",
+            Self::CacheWrites { .. } => "cache write error",
+            Self::CacheFlush => "cache flush error",
+            Self::CacheGone => "cache gone",
+            Self::Damage(Damage::Flip) => "cache block corrupted",
+            Self::Damage(Damage::Revert) => "cache write lost",
+            Self::Damage(Damage::Misplace) => "cache write misdirected",
+            Self::Hang { member: Some(_) } => "member hangs",
+            Self::Hang { member: None } => "cache hangs",
+        }
+    }
+
+    /// The row of the fault table that it belongs to, whatever comes of it.
+    pub fn row(self) -> Option<u8> {
+        Some(match self {
+            Self::MemberLatent { .. } => 29,
+            Self::MemberSlow { .. } | Self::CacheSlow { .. } | Self::Hang { .. } => 39,
+            Self::MemberWrite { .. } | Self::MemberGone { .. } => 32,
+            Self::MemberFlush { .. } | Self::CacheFlush => 31,
+            Self::CacheReads { .. } => 19,
+            Self::CacheWrites { .. } => 21,
+            Self::CacheReadsWrong { .. } | Self::Damage(Damage::Flip) => 22,
+            Self::Damage(Damage::Revert) => 38,
+            Self::Damage(Damage::Misplace) => 37,
+            Self::CacheGone => return None,
+        })
+    }
+}
+
+impl fmt::Display for Ill {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.kind())?;
+        if let Some(member) = self.member() {
+            write!(f, " (member {member})")?;
+        }
+        match self {
+            Self::MemberLatent { block, .. } => write!(f, ", {} at {}", block.len(), block.start()),
+            Self::CacheReads { times }
+            | Self::CacheReadsWrong { times }
+            | Self::CacheWrites { times } => write!(f, ", {times} times"),
+            Self::MemberSlow { delay, times, .. } | Self::CacheSlow { delay, times } => {
+                write!(f, ", {times} operations by {} ms", delay.as_millis())
+            }
+            _ => Ok(()),
+        }
+    }
+}

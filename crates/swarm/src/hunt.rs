@@ -1,0 +1,81 @@
+//! Many cases, side by side on all processors.
+
+use crate::case::{Failure, Offence, run_case};
+use crate::tally::Tally;
+use std::cell::RefCell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// Which cases to run, and when to stop.
+#[derive(Clone, Copy, Debug)]
+pub struct Hunt {
+    /// The first seed; the others follow it.
+    pub seed: u64,
+    pub cases_max: u64,
+    pub time_max: Option<Duration>,
+    /// Ends at the first failure.
+    pub stops_at_failure: bool,
+}
+
+thread_local! {
+    static LAST_PANIC: RefCell<Option<String>> = const { RefCell::new(None) };
+    static STORY: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Runs the cases; `done` hears of each that has ended. Tells what was done in all, and what went
+/// wrong.
+pub fn hunt(hunt: &Hunt, done: impl Fn(&Tally) + Sync) -> (Tally, Vec<Failure>) {
+    catch_panics_quietly();
+    let next = AtomicU64::new(0);
+    let is_over = AtomicBool::new(false);
+    let results = Mutex::new((Tally::default(), Vec::new()));
+    let begun = Instant::now();
+    let work = || {
+        while !is_over.load(Ordering::Relaxed) {
+            let index = next.fetch_add(1, Ordering::Relaxed);
+            let is_late = hunt.time_max.is_some_and(|most| begun.elapsed() >= most);
+            if index >= hunt.cases_max || is_late {
+                break;
+            }
+            let outcome = guarded(hunt.seed.wrapping_add(index));
+            let mut results = results.lock().expect("nobody panics with it");
+            match outcome {
+                Ok(tally) => results.0.add(&tally),
+                Err(failure) => {
+                    results.0.add(&failure.tally);
+                    results.1.push(*failure);
+                    is_over.fetch_or(hunt.stops_at_failure, Ordering::Relaxed);
+                }
+            }
+            done(&results.0);
+        }
+    };
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(work);
+        }
+    });
+    results.into_inner().expect("nobody panics with it")
+}
+
+/// Runs a case; a panic of the engine is an offence like any other.
+fn guarded(seed: u64) -> Result<Tally, Box<Failure>> {
+    STORY.take();
+    let mut tell = |line: &str| STORY.with_borrow_mut(|story| story.push(line.to_owned()));
+    catch_unwind(AssertUnwindSafe(|| run_case(seed, &mut tell))).unwrap_or_else(|_| {
+        let text = LAST_PANIC.take().unwrap_or_default();
+        let (offence, story) = (Offence::Panic(text), STORY.take());
+        let tally = Tally { cases: 1, ..Tally::default() };
+        Err(Box::new(Failure { seed, offence, story, tally }))
+    })
+}
+
+/// What a panic says is kept for the report, instead of being printed.
+fn catch_panics_quietly() {
+    std::panic::set_hook(Box::new(|info| {
+        LAST_PANIC.replace(Some(info.to_string()));
+    }));
+}

@@ -1,0 +1,206 @@
+//! One life of a volume: from opening to a stop, a power cut, or the death of the program.
+
+use crate::case::Offence;
+use crate::devices::Window;
+use crate::expect::Excuses;
+use crate::machine::{Absent, Machine, careful};
+use crate::steps::{Remains, Stage, Step};
+use crate::tally::Tally;
+use crate::topology::Settings;
+use headpond_block::{BlockDevice, Runtime};
+use headpond_sim::{Ended, Random, Sim, run_until_cut};
+use headpond_volume::Volume;
+use headpond_witness::{Client, Workload};
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::time::Duration;
+
+/// Longer than any life takes that is not stuck, in virtual time.
+const LIFE_MAX: Duration = Duration::from_secs(1800);
+/// A device that hangs is waited for so long before somebody pulls the plug.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// What is asked of a life.
+#[derive(Clone, Debug)]
+pub(crate) struct Order {
+    pub seed: u64,
+    pub settings: Settings,
+    pub absent: Absent,
+    pub workload: Option<Workload>,
+    pub steps: Vec<(Duration, Step)>,
+    pub cut: Cut,
+}
+
+/// When a life is over before its end, counted in device operations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Cut {
+    Never,
+    /// From the beginning, while the volume is opened perhaps.
+    InOpening(u64),
+    /// From when everything was read once.
+    InWork(u64),
+    /// From when the stop began.
+    InStopping(u64),
+}
+
+/// How a life ended.
+#[derive(Debug)]
+pub(crate) enum End {
+    Stopped,
+    /// It could not be stopped in order, and something excuses that.
+    StopFailed,
+    Cut,
+    Refused(&'static str),
+    /// The settings in force are kept for the next life.
+    Offence(Offence),
+}
+
+/// What the lives of a case share.
+pub(crate) struct World<'a> {
+    pub machine: &'a Machine,
+    pub excuses: &'a RefCell<Excuses>,
+    pub tally: &'a RefCell<Tally>,
+    pub random: &'a RefCell<Random>,
+}
+
+impl World<'_> {
+    /// Lives once. The caller makes of a cut what it was: the disks still hold everything.
+    pub fn live(&self, order: &Order) -> (End, Remains) {
+        let remains = Remains::default();
+        let is_stuck = Rc::new(Cell::new(false));
+        if let Cut::InOpening(operations) = order.cut {
+            self.machine.power.cut_after(operations);
+        }
+        let main = async |runtime: Runtime, sim: Sim| {
+            self.watch(order, &runtime, &is_stuck);
+            match self.act(order, &runtime, &sim, &remains).await {
+                Ok(end) => end,
+                Err(offence) => End::Offence(offence),
+            }
+        };
+        let end = match run_until_cut(order.seed, &self.machine.power, main) {
+            Ok(Ended::Finished(end)) => end,
+            Ok(Ended::Cut) if is_stuck.get() => End::Offence(Offence::Stuck),
+            Ok(Ended::Cut) => End::Cut,
+            Err(stalled) => End::Offence(Offence::Stalled(stalled.to_string())),
+        };
+        (end, remains)
+    }
+
+    /// Pulls the plug where a life does not end.
+    fn watch(&self, order: &Order, runtime: &Runtime, is_stuck: &Rc<Cell<bool>>) {
+        let hangs = order.steps.iter().any(|(_, step)| {
+            matches!(step, Step::Ill(crate::faults::Ill::Hang { .. }))
+        });
+        let (power, runtime, is_stuck) =
+            (self.machine.power.clone(), runtime.clone(), Rc::clone(is_stuck));
+        drop(runtime.clone().spawn(async move {
+            runtime.sleep(if hangs { PATIENCE } else { LIFE_MAX }).await;
+            is_stuck.set(!hangs);
+            power.cut();
+        }));
+    }
+
+    async fn act(
+        &self,
+        order: &Order,
+        runtime: &Runtime,
+        sim: &Sim,
+        remains: &Remains,
+    ) -> Result<End, Offence> {
+        let controls = self.machine.controls();
+        let devices = self.machine.devices(runtime, sim, &order.absent, &controls);
+        let description = self.machine.topology.description(order.settings);
+        let volume = match Volume::open(runtime, &description, devices, careful()).await {
+            Ok(volume) => Rc::new(volume),
+            Err(error) => {
+                let excuse = self.excuses.borrow().refusal(&error);
+                let refusal = excuse.map(End::Refused);
+                return refusal.ok_or_else(|| Offence::Refused(error.to_string()));
+            }
+        };
+        remains.volume.replace(Some(Rc::clone(&volume)));
+        volume.self_check();
+        let client = self.client(&volume, runtime);
+        remains.client.replace(Some(client.clone()));
+        client.check_all().await?;
+        if let Cut::InWork(operations) = order.cut {
+            self.machine.power.cut_after(operations);
+        }
+        let is_over = Cell::new(false);
+        let stage = Stage {
+            machine: self.machine,
+            volume: &volume,
+            runtime,
+            controls: &controls,
+            excuses: self.excuses,
+            tally: self.tally,
+            random: self.random,
+            is_over: &is_over,
+        };
+        let work = async {
+            let worked = match &order.workload {
+                Some(workload) => client.run(workload, order.seed).await,
+                None => Ok(()),
+            };
+            is_over.set(true);
+            worked
+        };
+        let (worked, stepped) = both(work, stage.run(&order.steps)).await;
+        worked?;
+        stepped?;
+        client.check_all().await?;
+        self.check_errors(&client)?;
+        volume.self_check();
+        if let Cut::InStopping(operations) = order.cut {
+            self.machine.power.cut_after(operations);
+        }
+        match volume.stop().await {
+            Ok(()) => Ok(End::Stopped),
+            Err(_) if self.excuses.borrow().errors => Ok(End::StopFailed),
+            Err(error) => Err(Offence::Stop(error.to_string())),
+        }
+    }
+
+    fn client(&self, volume: &Rc<Volume>, runtime: &Runtime) -> Client {
+        let topology = &self.machine.topology;
+        let (start, len) = (topology.window_start, topology.window_bytes);
+        let window: Rc<dyn BlockDevice> = Rc::new(Window::new(Rc::clone(volume), start, len));
+        Client::new(window, Rc::clone(&self.machine.witness), runtime)
+    }
+
+    /// Where nothing excuses it, nothing fails.
+    fn check_errors(&self, client: &Client) -> Result<(), Offence> {
+        let tally = client.tally();
+        let failed = tally.failed_reads + tally.failed_others;
+        if failed > 0 && !self.excuses.borrow().errors {
+            let (reads, others) = (tally.failed_reads, tally.failed_others);
+            return Err(Offence::Errors { reads, others });
+        }
+        Ok(())
+    }
+}
+
+/// Waits for both.
+async fn both<A, B>(first: impl Future<Output = A>, second: impl Future<Output = B>) -> (A, B) {
+    let (mut first, mut second) = (std::pin::pin!(first), std::pin::pin!(second));
+    let (mut one, mut two) = (None, None);
+    std::future::poll_fn(|context| {
+        if one.is_none()
+            && let std::task::Poll::Ready(output) = first.as_mut().poll(context)
+        {
+            one = Some(output);
+        }
+        if two.is_none()
+            && let std::task::Poll::Ready(output) = second.as_mut().poll(context)
+        {
+            two = Some(output);
+        }
+        match one.is_some() && two.is_some() {
+            true => std::task::Poll::Ready(()),
+            false => std::task::Poll::Pending,
+        }
+    })
+    .await;
+    (one.expect("done"), two.expect("done"))
+}

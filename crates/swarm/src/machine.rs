@@ -1,0 +1,231 @@
+//! The disks of a case, which outlive the lives that use them.
+
+use crate::faults::Damage;
+use crate::tally::Tally;
+use crate::topology::{CACHE, Topology};
+use headpond_block::decorators::{FaultControl, FaultDevice};
+use headpond_block::{
+    BlockDevice, BufferPool, DeviceName, Geometry, PoolClass, PoolConfig, Runtime, Stability,
+};
+use headpond_sim::{Medium, OperationTime, Power, Random, Sim, SimDisk, run_until_cut};
+use headpond_volume::{CreateError, Devices, OpenOptions, Tolerance, Volume};
+use headpond_witness::Witness;
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::rc::Rc;
+use std::time::Duration;
+
+const PAGE_BYTES: usize = 4096;
+
+/// Disks, the switch, and the witness.
+pub(crate) struct Machine {
+    pub topology: Topology,
+    pub cache: Option<Rc<Medium>>,
+    pub members: Vec<Rc<Medium>>,
+    pub power: Power,
+    pub witness: Rc<RefCell<Witness>>,
+}
+
+/// What may be told to the devices of one life.
+#[derive(Clone, Default)]
+pub(crate) struct Controls {
+    pub cache: FaultControl,
+    pub members: Vec<FaultControl>,
+}
+
+/// Devices that are not there when a volume is opened.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Absent {
+    pub members: BTreeSet<usize>,
+    pub cache: bool,
+}
+
+const FAST: OperationTime =
+    OperationTime { shortest: Duration::from_micros(10), longest: Duration::from_micros(300) };
+const SLOW: OperationTime =
+    OperationTime { shortest: Duration::from_micros(50), longest: Duration::from_millis(2) };
+
+impl Machine {
+    /// New disks with a new volume on them.
+    ///
+    /// # Errors
+    /// Where the volume cannot be created: the topology is one that is refused.
+    pub fn new(topology: Topology, seed: u64) -> Result<Self, CreateError> {
+        let stability = topology.members_are;
+        let size = topology.member_bytes();
+        let member = |index: usize| {
+            let geometry = Geometry { stability, ..Geometry::of_size(size) };
+            // Past the cache a write of a whole block is one piece on the disk, or none.
+            Rc::new(Medium::new(DeviceName::new(format!("m{index}")), geometry).with_atoms(4096))
+        };
+        let cache = topology.cache.as_ref().map(|shape| {
+            let geometry = Geometry::of_size(shape.bytes);
+            Rc::new(Medium::new("cache", Geometry { stability: shape.stability, ..geometry }))
+        });
+        let machine = Self {
+            cache,
+            members: (0..topology.members).map(member).collect(),
+            power: Power::on(),
+            witness: Rc::new(RefCell::new(Witness::new(topology.window_bytes, seed))),
+            topology,
+        };
+        machine.create(seed)?;
+        Ok(machine)
+    }
+
+    fn create(&self, seed: u64) -> Result<(), CreateError> {
+        let settings = crate::topology::Settings::draw(&mut Random::new(seed));
+        let main = async |runtime: Runtime, sim: Sim| {
+            let devices = self.devices(&runtime, &sim, &Absent::default(), &self.controls());
+            let description = self.topology.description(settings);
+            Volume::create(&description, &devices, &self.topology.create_options()).await
+        };
+        match run_until_cut(seed, &self.power, main).expect("creating ends") {
+            headpond_sim::Ended::Finished(created) => created?,
+            headpond_sim::Ended::Cut => unreachable!("the power is on"),
+        }
+        self.media().for_each(Medium::rest);
+        Ok(())
+    }
+
+    /// The same disks once more, with what is on them.
+    pub fn duplicate(&self, seed: u64) -> Self {
+        let copy = |medium: &Rc<Medium>| Rc::new(medium.duplicate());
+        let witness = Witness::new(self.topology.window_bytes, seed);
+        Self {
+            topology: self.topology.clone(),
+            cache: self.cache.as_ref().map(copy),
+            members: self.members.iter().map(copy).collect(),
+            power: Power::on(),
+            witness: Rc::new(RefCell::new(witness)),
+        }
+    }
+
+    pub fn controls(&self) -> Controls {
+        let members = self.members.iter().map(|_| FaultControl::default()).collect();
+        Controls { cache: FaultControl::default(), members }
+    }
+
+    pub fn devices(
+        &self,
+        runtime: &Runtime,
+        sim: &Sim,
+        absent: &Absent,
+        controls: &Controls,
+    ) -> Devices {
+        let attach = |medium: &Rc<Medium>, control: &FaultControl, time| -> Rc<dyn BlockDevice> {
+            let disk = SimDisk::attach(Rc::clone(medium), &self.power, runtime, sim, time);
+            Rc::new(FaultDevice::new(Rc::new(disk), control.clone(), runtime.clone()))
+        };
+        let present = self.members.iter().zip(&controls.members).enumerate();
+        let present = present.filter(|(index, _)| !absent.members.contains(index));
+        let members = present.map(|(_, (medium, control))| attach(medium, control, SLOW));
+        let cache = self.cache.as_ref().filter(|_| !absent.cache);
+        Devices {
+            cache: cache.map(|medium| attach(medium, &controls.cache, FAST)),
+            members: members.collect(),
+            absent: Vec::new(),
+        }
+    }
+
+    /// The power goes, or only the program; the disks keep what they keep.
+    pub fn crash(&self, is_power_cut: bool, random: &mut Random, tally: &mut Tally) {
+        let torn = match is_power_cut {
+            true => {
+                if self.members.iter().any(|member| member.undurable_writes() > 0) {
+                    tally.row(6);
+                }
+                let torn = self.cache.as_ref().map_or(0, |cache| cache.lose_power(random));
+                for member in &self.members {
+                    member.lose_power(random);
+                }
+                torn
+            }
+            false => {
+                self.media().for_each(|medium| medium.lose_program(random));
+                0
+            }
+        };
+        if torn > 0 {
+            tally.row(2);
+        }
+        self.power.restore();
+        self.witness.borrow_mut().crash();
+    }
+
+    pub fn media(&self) -> impl Iterator<Item = &Medium> {
+        self.cache.iter().chain(&self.members).map(|medium| &**medium)
+    }
+}
+
+/// Some pages of a device, as they were.
+pub(crate) struct Pages(Vec<(u64, Vec<u8>)>);
+
+impl Pages {
+    /// So many of those that hold something.
+    pub fn sample(medium: &Medium, count: usize, random: &mut Random) -> Self {
+        let mut addresses = medium.written_pages();
+        random.shuffle(&mut addresses);
+        addresses.truncate(count);
+        let page = |address| (address, medium.peek(address, PAGE_BYTES));
+        Self(addresses.into_iter().map(page).collect())
+    }
+
+    /// Keeps those that are still as they were.
+    pub fn retain_unchanged(&mut self, medium: &Medium) {
+        self.0.retain(|(address, bytes)| medium.peek(*address, PAGE_BYTES) == *bytes);
+    }
+
+    /// Changes one page that has been as it is for some time, and tells which; `None` where there is
+    /// none for it.
+    pub fn damage(
+        &self,
+        medium: &Medium,
+        damage: Damage,
+        older: &Pages,
+        random: &mut Random,
+    ) -> Option<u64> {
+        let pick = |pages: &[(u64, Vec<u8>)], random: &mut Random| {
+            (!pages.is_empty()).then(|| random.pick(pages).clone())
+        };
+        let (address, bytes) = match damage {
+            Damage::Flip => {
+                let (address, mut bytes) = pick(&self.0, random)?;
+                let at = random.below(PAGE_BYTES as u64) as usize;
+                bytes[at] ^= 1 << random.below(8);
+                (address, bytes)
+            }
+            Damage::Revert => {
+                let stands = |address: u64| self.0.iter().any(|(other, _)| *other == address);
+                let is_past = |page: &&(u64, Vec<u8>)| {
+                    stands(page.0) && medium.peek(page.0, PAGE_BYTES) != page.1
+                };
+                let past: Vec<_> = older.0.iter().filter(is_past).cloned().collect();
+                pick(&past, random)?
+            }
+            Damage::Misplace => {
+                let (address, _) = pick(&self.0, random)?;
+                let (from, bytes) = pick(&self.0, random)?;
+                if from == address {
+                    return None;
+                }
+                (address, bytes)
+            }
+        };
+        medium.poke(address, &bytes);
+        Some(address)
+    }
+}
+
+/// Nothing is forced. The pool is small: a volume is opened thousands of times.
+pub(crate) fn careful() -> OpenOptions {
+    let class = |buffer_bytes, count| PoolClass { buffer_bytes, count };
+    let classes = vec![class(4096, 64), class(64 << 10, 8)];
+    let pool = BufferPool::new(&PoolConfig { classes });
+    OpenOptions { tolerance: Tolerance::Careful, pool, new_cache: CACHE }
+}
+
+/// Whether a device forgets everything without power.
+pub(crate) fn is_memory(medium: &Medium) -> bool {
+    medium.geometry().stability == Stability::LostOnPower
+}

@@ -1,0 +1,124 @@
+//! The swarm's command line; `cargo xtask swarm` builds and calls it.
+
+use clap::Parser;
+use headpond_swarm::{Failure, Hunt, ROWS, Tally, hunt, run_case};
+use std::io::{IsTerminal, Write};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+/// Breaks whole volumes in virtual time and judges what they return.
+#[derive(Parser)]
+#[command(name = "cargo xtask swarm", version)]
+struct Arguments {
+    /// First seed; the others follow it. Drawn from the clock where it is left out.
+    #[arg(long)]
+    seed: Option<u64>,
+    /// Ends after so many minutes.
+    #[arg(long, default_value_t = 2.0)]
+    minutes: f64,
+    /// Ends after so many cases, however long that takes.
+    #[arg(long)]
+    cases: Option<u64>,
+    /// Tells the whole story of one seed.
+    #[arg(long, value_name = "SEED", conflicts_with_all = ["seed", "cases"])]
+    replay: Option<u64>,
+    /// Goes on after a failure.
+    #[arg(long)]
+    keep_going: bool,
+    /// Prints the totals as JSON.
+    #[arg(long)]
+    json: bool,
+    /// The commit that is judged, for the reports.
+    #[arg(long, hide = true, default_value = "unknown")]
+    commit: String,
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let failures = match arguments.replay {
+        Some(seed) => replay(seed),
+        None => run(&arguments),
+    };
+    failures.iter().for_each(|failure| report(failure, &arguments.commit));
+    if failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn replay(seed: u64) -> Vec<Failure> {
+    let outcome = run_case(seed, &mut |line| println!("{line}"));
+    match outcome {
+        Ok(tally) => {
+            println!("seed {seed}: passed");
+            print(&tally, None);
+            Vec::new()
+        }
+        Err(failure) => {
+            println!("{}", failure.offence);
+            vec![*failure]
+        }
+    }
+}
+
+fn run(arguments: &Arguments) -> Vec<Failure> {
+    let seed = arguments.seed.unwrap_or_else(seed_of_the_clock);
+    let time_max = Duration::from_secs_f64(arguments.minutes * 60.0);
+    let order = Hunt {
+        seed,
+        cases_max: arguments.cases.unwrap_or(u64::MAX),
+        time_max: arguments.cases.is_none().then_some(time_max),
+        stops_at_failure: !arguments.keep_going,
+    };
+    eprintln!("swarm: from seed {seed} on, commit {}", arguments.commit);
+    let begun = Instant::now();
+    let shows_progress = std::io::stderr().is_terminal();
+    let (tally, failures) = hunt(&order, |tally| {
+        if shows_progress {
+            eprint!("\r{} cases, {} requests, {} crashes", tally.cases, tally.requests, tally.crashes());
+            let _ = std::io::stderr().flush();
+        }
+    });
+    if shows_progress {
+        eprintln!();
+    }
+    match arguments.json {
+        true => println!("{}", serde_json::to_string_pretty(&tally).expect("plain data")),
+        false => print(&tally, Some(begun.elapsed())),
+    }
+    failures
+}
+
+fn seed_of_the_clock() -> u64 {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    now.map_or(1, |now| now.as_secs() * 1_000_000)
+}
+
+fn print(tally: &Tally, elapsed: Option<Duration>) {
+    println!("{} cases, {} lives", tally.cases, tally.lives);
+    println!("{} requests, {} of them failed, as faults allow", tally.requests, tally.failed_requests);
+    println!(
+        "{} crashes: {} power cuts, {} killed programs; {} clean stops; {} commands",
+        tally.crashes(),
+        tally.power_cuts,
+        tally.kills,
+        tally.clean_stops,
+        tally.commands
+    );
+    println!("{} faults:", tally.faults_total());
+    tally.faults.iter().for_each(|(kind, count)| println!("  {count:>8} {kind}"));
+    println!("refusals, as they must be:");
+    tally.refusals.iter().for_each(|(reason, count)| println!("  {count:>8} {reason}"));
+    println!("rows of the fault table, and cases that exercised them:");
+    for (row, about) in ROWS {
+        println!("  {:>8} row {row}: {about}", tally.rows.get(&row).unwrap_or(&0));
+    }
+    if let Some(elapsed) = elapsed {
+        let rate = tally.cases as f64 / elapsed.as_secs_f64() * 60.0;
+        println!("{:.0} s, {rate:.0} seeds a minute", elapsed.as_secs_f64());
+    }
+}
+
+fn report(failure: &Failure, commit: &str) {
+    let seed = failure.seed;
+    println!("\nfailed: seed {seed}, commit {commit}");
+    println!("{}", failure.offence);
+    println!("its story: cargo xtask swarm --replay {seed}");
+}

@@ -1,0 +1,234 @@
+//! What happens beside the workload of a life: commands, and faults.
+
+use crate::case::Offence;
+use crate::expect::Excuses;
+use crate::faults::{Damage, Ill};
+use crate::machine::{Controls, Machine, Pages};
+use crate::tally::Tally;
+use crate::topology::Settings;
+use headpond_block::{BlockDevice, Request, Runtime};
+use headpond_cache::{CleaningPolicy, Mode};
+use headpond_raid::ArrayState;
+use headpond_sim::Random;
+use headpond_volume::{SeqCutoff, SettingChange, Size, Volume};
+use headpond_witness::Client;
+use std::cell::{Cell, RefCell};
+use std::fmt;
+use std::rc::Rc;
+use std::time::Duration;
+
+/// Pages of the cache that are watched for a chance to damage one.
+const PAGES: usize = 96;
+/// Longer than an idle log waits before it is sealed.
+const UNTIL_SEALED: Duration = Duration::from_millis(60);
+const TRUST_POLL: Duration = Duration::from_millis(10);
+const TRUST_POLLS_MAX: u32 = 500;
+
+/// One thing that happens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    Set(SettingChange),
+    CleanAll,
+    Ill(Ill),
+}
+
+impl Step {
+    pub fn draw_command(random: &mut Random) -> Self {
+        let modes = [Mode::WriteBack, Mode::WriteBack, Mode::WriteThrough, Mode::PassThrough];
+        let cleaning = [CleaningPolicy::Stripe, CleaningPolicy::Nop];
+        let cutoffs = [SeqCutoff::Never, SeqCutoff::After(Size(32 << 10))];
+        match random.below(6) {
+            0 | 1 => Self::Set(SettingChange::Mode(*random.pick(&modes))),
+            2 => Self::Set(SettingChange::Cleaning(*random.pick(&cleaning))),
+            3 => Self::Set(SettingChange::SeqCutoff(*random.pick(&cutoffs))),
+            _ => Self::CleanAll,
+        }
+    }
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Set(change) => write!(f, "set {change}"),
+            Self::CleanAll => write!(f, "clean all"),
+            Self::Ill(ill) => write!(f, "{ill}"),
+        }
+    }
+}
+
+/// Where the steps of a life are carried out.
+pub(crate) struct Stage<'a> {
+    pub machine: &'a Machine,
+    pub volume: &'a Volume,
+    pub runtime: &'a Runtime,
+    pub controls: &'a Controls,
+    pub excuses: &'a RefCell<Excuses>,
+    pub tally: &'a RefCell<Tally>,
+    pub random: &'a RefCell<Random>,
+    pub is_over: &'a Cell<bool>,
+}
+
+impl Stage<'_> {
+    /// Carries out all steps at their times, until the life is over.
+    ///
+    /// # Errors
+    /// A command that failed though nothing excuses it.
+    pub async fn run(&self, steps: &[(Duration, Step)]) -> Result<(), Offence> {
+        let begun = self.runtime.now();
+        let older = self.machine.cache.as_ref().map(|cache| {
+            Pages::sample(cache, PAGES, &mut self.random.borrow_mut())
+        });
+        for (at, step) in steps {
+            self.runtime.sleep_until(begun + *at).await;
+            if self.is_over.get() {
+                break;
+            }
+            match *step {
+                Step::Set(change) => self.set(change)?,
+                Step::CleanAll => self.clean_all().await?,
+                Step::Ill(Ill::Damage(damage)) => self.damage(damage, older.as_ref()).await,
+                Step::Ill(ill) => self.befall(ill).await,
+            }
+        }
+        Ok(())
+    }
+
+    fn note(&self, what: impl fmt::Display) {
+        let now = self.runtime.now().since(headpond_block::Instant::START);
+        let text = format!("{:.3} ms: {what}", now.as_secs_f64() * 1e3);
+        self.machine.witness.borrow_mut().note(text);
+    }
+
+    fn set(&self, change: SettingChange) -> Result<(), Offence> {
+        if self.machine.cache.is_none() {
+            return Ok(());
+        }
+        self.note(Step::Set(change));
+        self.tally.borrow_mut().commands += 1;
+        match self.volume.set(&[change]) {
+            Err(error) if !self.excuses.borrow().errors => {
+                Err(Offence::Command(format!("{change}: {error}")))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    async fn clean_all(&self) -> Result<(), Offence> {
+        self.note(Step::CleanAll);
+        self.tally.borrow_mut().commands += 1;
+        match self.volume.clean_all().await {
+            Err(error) if !self.excuses.borrow().errors => {
+                Err(Offence::Command(format!("clean all: {error}")))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    async fn befall(&self, ill: Ill) {
+        if ill.member().is_some() && !self.redundancy_holds().await {
+            return;
+        }
+        let control = match ill.member() {
+            Some(member) => &self.controls.members[member],
+            None if self.machine.cache.is_none() => return,
+            None => &self.controls.cache,
+        };
+        self.note(ill);
+        self.excuses.borrow_mut().note(ill, &self.machine.topology);
+        self.count(ill);
+        control.add(ill.rule().expect("a fault of a device"));
+    }
+
+    /// A member may fail only while the redundancy is right: after an unclean stop it is made so
+    /// first, and until the journal of the complete array exists that is part of the contract.
+    async fn redundancy_holds(&self) -> bool {
+        if !self.machine.topology.has_parity() {
+            return true;
+        }
+        for _ in 0..TRUST_POLLS_MAX {
+            let status = self.volume.status();
+            let owed = status.cache.as_ref().map_or(0, |cache| cache.replayed_blocks);
+            let is_right = status.array.parity_initialised || status.array.state != ArrayState::Healthy;
+            if owed == 0 && is_right {
+                return true;
+            }
+            self.runtime.sleep(TRUST_POLL).await;
+            if self.is_over.get() {
+                return false;
+            }
+        }
+        false
+    }
+
+    /// Damages a block of the cache that has been stable for so long that the log itself says so.
+    async fn damage(&self, damage: Damage, older: Option<&Pages>) {
+        let (Some(cache), Some(older)) = (&self.machine.cache, older) else { return };
+        if crate::machine::is_memory(cache) {
+            return;
+        }
+        let mut pages = Pages::sample(cache, PAGES, &mut self.random.borrow_mut());
+        for _ in 0..2 {
+            if self.volume.submit(Request::flush()).await.is_err() {
+                return;
+            }
+            self.runtime.sleep(UNTIL_SEALED).await;
+        }
+        if self.volume.submit(Request::flush()).await.is_err() {
+            return;
+        }
+        pages.retain_unchanged(cache);
+        let changed = pages.damage(cache, damage, older, &mut self.random.borrow_mut());
+        let Some(address) = changed else { return };
+        let ill = Ill::Damage(damage);
+        self.note(format!("{ill}, at {address}"));
+        self.excuses.borrow_mut().note(ill, &self.machine.topology);
+        self.count(ill);
+    }
+
+    fn count(&self, ill: Ill) {
+        let mut tally = self.tally.borrow_mut();
+        tally.fault(ill.kind());
+        if let Some(row) = ill.row() {
+            tally.row(row);
+        }
+        if ill == Ill::CacheGone {
+            let dirty = self.volume.status().cache.map_or(0, |cache| cache.dirty_bytes);
+            tally.row(if dirty > 0 { 18 } else { 17 });
+        }
+    }
+}
+
+/// What a life left, to be looked at when it is over.
+#[derive(Clone, Default)]
+pub(crate) struct Remains {
+    pub volume: Rc<RefCell<Option<Rc<Volume>>>>,
+    pub client: Rc<RefCell<Option<Client>>>,
+}
+
+impl Remains {
+    pub fn of_client(&self) -> headpond_witness::Tally {
+        self.client.borrow().as_ref().map(Client::tally).unwrap_or_default()
+    }
+
+    /// Whether dirty data was on its way to the core.
+    pub fn was_cleaning(&self) -> bool {
+        let volume = self.volume.borrow();
+        let stats = volume.as_ref().map(|volume| volume.stats());
+        stats.is_some_and(|stats| stats.slices.iter().any(|slice| slice.cleaning_in_flight > 0))
+    }
+
+    /// Whether the mode makes no dirty data and there is some.
+    pub fn was_draining(&self) -> bool {
+        let volume = self.volume.borrow();
+        let status = volume.as_ref().map(|volume| volume.status());
+        status.is_some_and(|status| status.cache.is_some_and(|cache| cache.draining))
+    }
+
+    /// The settings in force at the end.
+    pub fn settings(&self) -> Option<Settings> {
+        let volume = self.volume.borrow();
+        let cache = volume.as_ref()?.description().cache?;
+        let (mode, cleaning, cutoff) = (cache.mode, cache.cleaning, cache.seq_cutoff);
+        Some(Settings { mode, cleaning, cutoff })
+    }
+}

@@ -1,0 +1,209 @@
+//! What a case's volume is made of.
+
+use headpond_block::{ByteRange, Stability};
+use headpond_cache::{CleaningPolicy, Mode};
+use headpond_raid::{Contents, Intent, Level, Occupied};
+use headpond_sim::Random;
+use headpond_volume::{
+    CacheDescription, CoreDescription, CreateOptions, Description, SeqCutoff, Size,
+};
+use std::fmt;
+use uuid::Uuid;
+
+/// What lies before the data on a member, in bytes.
+const MEMBER_HEAD_BYTES: u64 = 1 << 20;
+const CACHE_HEAD_BYTES: u64 = 2 << 20;
+/// Extents of so many bytes go to the slices in turn.
+const EXTENT_BYTES: u64 = 4 << 20;
+
+/// The identity of every case's cache: its world has no other.
+pub(crate) const CACHE: Uuid = Uuid::from_u128(0xcac4e);
+
+/// A volume's shape, drawn from a seed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Topology {
+    pub level: Level,
+    pub groups: u16,
+    pub members: usize,
+    pub strip_bytes: u64,
+    /// The members carry a map of the regions that are being written.
+    pub has_intent: bool,
+    /// The parity was right when the array was made.
+    pub is_initialised: bool,
+    pub members_are: Stability,
+    pub slices: u16,
+    pub cache: Option<CacheShape>,
+    /// The part of the volume that is worked on.
+    pub window_start: u64,
+    pub window_bytes: u64,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CacheShape {
+    pub bytes: u64,
+    pub stability: Stability,
+}
+
+/// The settings that a life starts with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Settings {
+    pub mode: Mode,
+    pub cleaning: CleaningPolicy,
+    pub cutoff: SeqCutoff,
+}
+
+impl Topology {
+    pub fn draw(random: &mut Random) -> Self {
+        use Level::{Raid0, Raid1, Raid5, Raid6, Raid10, Raid50, Raid60};
+        let shapes: [(Level, u16, usize); 13] = [
+            (Raid5, 1, 3),
+            (Raid5, 1, 4),
+            (Raid5, 1, 6),
+            (Raid6, 1, 4),
+            (Raid6, 1, 5),
+            (Raid6, 1, 7),
+            (Raid50, 2, 6),
+            (Raid60, 2, 8),
+            (Raid1, 1, 2),
+            (Raid1, 1, 3),
+            (Raid10, 2, 4),
+            (Raid10, 3, 6),
+            (Raid0, 1, 2),
+        ];
+        let (level, groups, members) = *random.pick(&shapes);
+        let slices = *random.pick(&[1, 1, 1, 2, 3]);
+        let window_bytes = *random.pick(&[128 << 10, 256 << 10, 512 << 10, 1 << 20]);
+        let cache = (!random.one_in(8)).then(|| CacheShape::draw(slices, random));
+        let around = EXTENT_BYTES - window_bytes / 2;
+        let window_start = *random.pick(&[0, around, 4096 * random.clone().below(256)]);
+        Self {
+            level,
+            groups,
+            members,
+            strip_bytes: *random.pick(&[4 << 10, 16 << 10, 64 << 10]),
+            // Copies that differ after a cut are only made equal where something marks them.
+            has_intent: level.is_mirrored() || !random.one_in(4),
+            is_initialised: !random.one_in(5),
+            members_are: *random.pick(&[
+                Stability::Flushable,
+                Stability::Flushable,
+                Stability::StableOnCompletion,
+            ]),
+            slices,
+            cache,
+            window_start,
+            window_bytes,
+        }
+    }
+
+    /// Members that may be lost at once, whichever they are.
+    pub fn redundancy(&self) -> usize {
+        match self.level {
+            Level::Raid0 => 0,
+            Level::Raid1 => self.members - 1,
+            Level::Raid10 | Level::Raid5 | Level::Raid50 => 1,
+            Level::Raid6 | Level::Raid60 => 2,
+        }
+    }
+
+    pub fn has_parity(&self) -> bool {
+        self.level.parity() > 0
+    }
+
+    /// Room for the window beyond the first extent.
+    pub(crate) fn member_bytes(&self) -> u64 {
+        let volume_bytes = EXTENT_BYTES + (2 << 20);
+        let each = volume_bytes.div_ceil(self.data_members());
+        MEMBER_HEAD_BYTES + each.next_multiple_of(self.strip_bytes)
+    }
+
+    fn data_members(&self) -> u64 {
+        let members = match self.level {
+            Level::Raid0 => self.members,
+            Level::Raid1 => 1,
+            Level::Raid10 => usize::from(self.groups),
+            _ => self.members - usize::from(self.groups) * usize::from(self.level.parity()),
+        };
+        members as u64
+    }
+
+    /// Where the window lies on every member, to within a stripe.
+    pub(crate) fn window_on_member(&self) -> ByteRange {
+        let start = self.window_start / self.data_members() / self.strip_bytes * self.strip_bytes;
+        let len = (self.window_bytes / self.data_members()).next_multiple_of(self.strip_bytes);
+        ByteRange::at(MEMBER_HEAD_BYTES + start, len)
+    }
+
+    pub(crate) fn description(&self, settings: Settings) -> Description {
+        let cache = self.cache.as_ref().map(|cache| CacheDescription {
+            device: "cache".into(),
+            mode: settings.mode,
+            cleaning: settings.cleaning,
+            seq_cutoff: settings.cutoff,
+            volatile_allowed: cache.stability == Stability::LostOnPower,
+        });
+        let core = CoreDescription {
+            raid: self.level,
+            groups: self.groups,
+            strip: Size(self.strip_bytes),
+            intent: self.has_intent,
+            members: (0..self.members).map(|index| format!("m{index}")).collect(),
+        };
+        let (name, uuid) = ("swarm".into(), Uuid::from_u128(0x5eed));
+        Description { name, uuid, slices: self.slices, cache, core, exports: Vec::new() }
+    }
+
+    pub(crate) fn create_options(&self) -> CreateOptions {
+        CreateOptions {
+            contents: if self.is_initialised { Contents::Zeros } else { Contents::Unknown },
+            intent: if self.has_intent { Intent::Bitmap } else { Intent::None },
+            occupied: Occupied::Refuse,
+            cache: CACHE,
+        }
+    }
+}
+
+impl CacheShape {
+    fn draw(slices: u16, random: &mut Random) -> Self {
+        let each = *random.pick(&[8 << 20, 12 << 20]);
+        let (flushable, stable) = (Stability::Flushable, Stability::StableOnCompletion);
+        let kinds = [flushable, flushable, flushable, flushable, stable, Stability::LostOnPower];
+        let bytes = CACHE_HEAD_BYTES + each * u64::from(slices);
+        Self { bytes, stability: *random.pick(&kinds) }
+    }
+}
+
+impl Settings {
+    pub fn draw(random: &mut Random) -> Self {
+        use Mode::{PassThrough, WriteBack, WriteThrough};
+        Self {
+            mode: *random.pick(&[WriteBack, WriteBack, WriteBack, WriteThrough, PassThrough]),
+            cleaning: *random.pick(&[CleaningPolicy::Stripe, CleaningPolicy::Stripe, CleaningPolicy::Nop]),
+            cutoff: *random.pick(&[SeqCutoff::Never, SeqCutoff::Never, SeqCutoff::After(Size(64 << 10))]),
+        }
+    }
+}
+
+impl fmt::Display for Topology {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { level, groups, members, slices, .. } = self;
+        let strip = Size(self.strip_bytes);
+        write!(f, "{level}, {members} members")?;
+        if *groups > 1 {
+            write!(f, " in {groups} groups")?;
+        }
+        write!(f, " ({:?}), strip {strip}", self.members_are)?;
+        write!(f, ", {} intent bitmap", if self.has_intent { "with" } else { "no" })?;
+        if !self.is_initialised {
+            write!(f, ", parity not initialised")?;
+        }
+        match &self.cache {
+            Some(cache) => {
+                let (size, stability) = (Size(cache.bytes), cache.stability);
+                write!(f, "; cache of {size} ({stability:?}) in {slices} slices")?;
+            }
+            None => write!(f, "; no cache")?,
+        }
+        write!(f, "; window {} at {}", Size(self.window_bytes), Size(self.window_start))
+    }
+}
