@@ -23,7 +23,7 @@ use crate::error::CleanError;
 use crate::line_map::{Marks, State, Version};
 use crate::pace::{self, Pace};
 use crate::types::{BlockRun, CoreBlock};
-use headpond_block::sync::join_all;
+use headpond_block::sync::{Notify, join_all};
 use headpond_block::{
     BLOCK_BYTES, Buffer, Buffers, ByteRange, DeviceError, Instant, Outcome, Request, RequestFlags,
     Submission,
@@ -44,6 +44,8 @@ pub(crate) struct Progress {
     pub is_idle: Cell<bool>,
     /// Callers that want everything cleaned.
     pub drainers: Cell<u32>,
+    /// The index has been looked through as far as the pace allows.
+    pub swept: Notify,
     /// The newest failure since the drain began.
     pub failure: RefCell<Option<DeviceError>>,
     /// Writes of replayed blocks that the requests leave room for.
@@ -61,6 +63,7 @@ impl Engine {
             while let Some(batch) = self.next_batch() {
                 self.start_batch(batch);
             }
+            self.cleaning.swept.notify_all();
             if !self.written.borrow().is_empty() {
                 self.schedule_core_flush_later();
             }
@@ -121,7 +124,7 @@ impl Engine {
     /// Writes what is still current to the core. The caller holds the lock on the blocks; segments
     /// are pinned only now, for reclaim must not wait for whoever waits for a lock.
     async fn clean_batch(self: &Rc<Self>, batch: &[Version]) -> Outcome {
-        if let Err(error) = self.stabilise(batch).await {
+        if let Err(error) = self.stabilise(|| self.are_stable(batch)).await {
             self.cleaned(batch, &Err(error.clone()));
             return Err(error);
         }
@@ -141,6 +144,13 @@ impl Engine {
             all = all.and(outcome);
         }
         all
+    }
+
+    /// Whether the log can lose none of what is still to be written. Versions that were superseded, or
+    /// carried on by reclaim, have nothing to become stable any more.
+    fn are_stable(&self, batch: &[Version]) -> bool {
+        let mut current = batch.iter().filter_map(|version| self.current(version));
+        current.all(|version| self.log.borrow().is_stable(&version))
     }
 
     /// What the slot of `version` holds now, where that is still the dirty version of the block.
@@ -292,7 +302,8 @@ impl Engine {
             (log.dirty.goal(), log.replayed.goal())
         };
         loop {
-            let wake = self.cleaning_wanted.wait();
+            // Not for what the cleaner itself waits for: it may find that nothing is left to do.
+            let wake = self.cleaning.swept.wait();
             let failure = self.cleaning.failure.borrow_mut().take();
             let (blocks, is_swept) = {
                 let log = self.log.borrow();

@@ -35,8 +35,8 @@ pub enum Offence {
     Command(String),
     #[error("the volume could not be stopped, and no fault explains it: {0}")]
     Stop(String),
-    #[error("a life did not end in half an hour of its time")]
-    Stuck,
+    #[error("a life did not end in half an hour of its time, {phase}: {picture}")]
+    Stuck { phase: &'static str, picture: String },
     #[error("nothing can go on: {0}")]
     Stalled(String),
     #[error("the case cannot be set up: {0}")]
@@ -175,6 +175,7 @@ impl<'a> Case<'a> {
     fn live(&mut self, machine: &Machine, order: Order) -> Result<Next, Offence> {
         self.tell_life(&order);
         let returned = self.excuses.borrow().lost.difference(&order.absent.members).count() > 0;
+        self.excuses.borrow_mut().note_opening(&machine.topology);
         let world = World {
             machine,
             excuses: &self.excuses,

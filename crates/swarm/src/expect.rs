@@ -42,6 +42,12 @@ impl Excuses {
         self.cache_damaged |= matches!(ill, Ill::Damage(_));
     }
 
+    /// Takes note that a volume is about to be opened without the members that were lost. After an
+    /// unclean stop what only torn parity could tell is an error.
+    pub fn note_opening(&mut self, topology: &Topology) {
+        self.errors |= self.unclean && !self.lost.is_empty() && topology.has_parity();
+    }
+
     /// Why a volume may have refused to open; `None` where nothing excuses it.
     pub fn refusal(&self, error: &OpenError) -> Option<&'static str> {
         use headpond_cache::OpenError as Cache;

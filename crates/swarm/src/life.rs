@@ -80,7 +80,10 @@ impl World<'_> {
         };
         let end = match run_until_cut(order.seed, &self.machine.power, main) {
             Ok(Ended::Finished(end)) => end,
-            Ok(Ended::Cut) if is_stuck.get() => End::Offence(Offence::Stuck),
+            Ok(Ended::Cut) if is_stuck.get() => {
+                let (phase, picture) = (remains.phase.get(), remains.picture());
+                End::Offence(Offence::Stuck { phase, picture })
+            }
             Ok(Ended::Cut) => End::Cut,
             Err(stalled) => End::Offence(Offence::Stalled(stalled.to_string())),
         };
@@ -108,6 +111,8 @@ impl World<'_> {
         sim: &Sim,
         remains: &Remains,
     ) -> Result<End, Offence> {
+        let phase = |phase| remains.phase.set(phase);
+        phase("opening");
         let controls = self.machine.controls();
         let devices = self.machine.devices(runtime, sim, &order.absent, &controls);
         let description = self.machine.topology.description(order.settings);
@@ -121,12 +126,14 @@ impl World<'_> {
         };
         remains.volume.replace(Some(Rc::clone(&volume)));
         volume.self_check();
+        phase("reading everything");
         let client = self.client(&volume, runtime);
         remains.client.replace(Some(client.clone()));
         client.check_all().await?;
         if let Cut::InWork(operations) = order.cut {
             self.machine.power.cut_after(operations);
         }
+        phase("working");
         let is_over = Cell::new(false);
         let stage = Stage {
             machine: self.machine,
@@ -144,14 +151,17 @@ impl World<'_> {
                 None => Ok(()),
             };
             is_over.set(true);
+            phase("ending the steps");
             worked
         };
         let (worked, stepped) = both(work, stage.run(&order.steps)).await;
         worked?;
         stepped?;
+        phase("reading everything again");
         client.check_all().await?;
         self.check_errors(&client)?;
         volume.self_check();
+        phase("stopping");
         if let Cut::InStopping(operations) = order.cut {
             self.machine.power.cut_after(operations);
         }

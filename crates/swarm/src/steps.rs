@@ -203,11 +203,21 @@ impl Stage<'_> {
 pub(crate) struct Remains {
     pub volume: Rc<RefCell<Option<Rc<Volume>>>>,
     pub client: Rc<RefCell<Option<Client>>>,
+    /// What it was doing.
+    pub phase: Rc<Cell<&'static str>>,
 }
 
 impl Remains {
     pub fn of_client(&self) -> headpond_witness::Tally {
         self.client.borrow().as_ref().map(Client::tally).unwrap_or_default()
+    }
+
+    /// The state of the volume as it was left, for whoever looks for a mistake.
+    pub fn picture(&self) -> String {
+        let volume = self.volume.borrow();
+        let Some(volume) = volume.as_ref() else { return "never open".into() };
+        let picture = (volume.status(), volume.stats());
+        serde_json::to_string(&picture).expect("plain data")
     }
 
     /// Whether dirty data was on its way to the core.

@@ -2,7 +2,6 @@
 
 use crate::engine::Engine;
 use crate::error::CleanError;
-use crate::line_map::Version;
 use crate::types::Sequence;
 use headpond_block::{Outcome, Stability};
 use std::rc::Rc;
@@ -43,13 +42,13 @@ impl Engine {
         outcome
     }
 
-    /// Makes the records of these versions stable, so that what happens to their copies at the core
-    /// does not matter. A device that never is stable is left alone.
-    pub(crate) async fn stabilise(&self, versions: &[Version]) -> Outcome {
+    /// Flushes the log until `are_stable` says that what the caller is about to write to the core
+    /// cannot be lost, whatever happens there. A device that never is stable is left alone.
+    pub(crate) async fn stabilise(&self, are_stable: impl Fn() -> bool) -> Outcome {
         if self.cache.geometry().stability != Stability::Flushable {
             return Ok(());
         }
-        while !versions.iter().all(|version| self.log.borrow().is_stable(version)) {
+        while !are_stable() {
             if self.is_log_flushing.replace(true) {
                 self.log_flushed.wait().await;
                 continue;
