@@ -56,6 +56,12 @@ impl Queue {
     pub fn len(&self) -> usize {
         self.waiting.borrow().len()
     }
+
+    /// Answers all who wait that there is no log any more.
+    pub fn refuse_all(&self) {
+        let waiting = self.waiting.take();
+        waiting.into_iter().for_each(|waiting| waiting.answer.send(Verdict::Failed));
+    }
 }
 
 impl Wanted {
@@ -68,6 +74,9 @@ impl Wanted {
 impl Engine {
     /// Puts `wanted`, which fits a record, into the log.
     pub(crate) async fn append(self: &Rc<Self>, wanted: Wanted) -> Verdict {
+        if self.is_failed.get() {
+            return Verdict::Failed;
+        }
         let (answer, verdict) = oneshot();
         let since = self.runtime.now();
         self.queue.waiting.borrow_mut().push_back(Waiting { wanted, since, answer });

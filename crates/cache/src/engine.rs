@@ -167,8 +167,15 @@ impl Engine {
         if let Some(label) = &self.label {
             label.disown_cache().await?;
         }
-        self.is_failed.set(true);
+        self.give_up();
         Ok(())
+    }
+
+    /// From here on nothing is appended: reclaim has ended, and who waits for room would wait for
+    /// ever.
+    fn give_up(&self) {
+        self.is_failed.set(true);
+        self.queue.refuse_all();
     }
 
     /// Puts void records in the place of failed ones, in a task of its own.
@@ -188,7 +195,7 @@ impl Engine {
             };
             if !is_void && self.fail().await.is_err() {
                 // Flushes go on failing, for the mark cannot pass the record.
-                self.is_failed.set(true);
+                self.give_up();
             }
             self.log.borrow_mut().void_done(sequence);
             self.records_done.notify_all();

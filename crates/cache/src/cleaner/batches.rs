@@ -30,6 +30,7 @@ impl Engine {
         index: fn(&mut Log) -> &mut DirtyIndex,
         is_due: impl Fn(&Version) -> bool,
     ) -> Option<Vec<Version>> {
+        let is_draining = self.cleaning.drainers.get() > 0;
         let mut log = self.log.borrow_mut();
         let (mut versions, mut pending, mut idle) = (Vec::<Version>::new(), vec![], vec![]);
         for _ in 0..index(&mut log).len() {
@@ -39,7 +40,16 @@ impl Engine {
             }
             index(&mut log).take();
             match log.map.newest(next) {
-                Some(version) if version.state == State::Pending => pending.push(next),
+                Some(version) if version.state == State::Pending => {
+                    pending.push(next);
+                    // Who drains was promised the version before, and a block that is written over
+                    // and over would always have a newer one on its way.
+                    let older = log.map.published(next).filter(is_cleanable);
+                    if let Some(older) = older.filter(|_| is_draining) {
+                        log.map.mark(older.slot, Marks::CLEANING);
+                        versions.push(older);
+                    }
+                }
                 Some(version) if !is_cleanable(&version) => {}
                 Some(version) if is_due(&version) => {
                     log.map.unmark(version.slot, Marks::INDEXED);
