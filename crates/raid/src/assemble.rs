@@ -315,6 +315,10 @@ impl Array {
         for stripes in marked {
             self.resync(stripes.clone()).await?;
         }
+        if !marked.is_empty() {
+            // What a read is about to show of one copy must not be lost with that member.
+            self.flush_members().await?;
+        }
         Ok(())
     }
 }

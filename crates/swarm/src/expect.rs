@@ -34,12 +34,17 @@ impl Excuses {
             Ill::MemberLatent { .. } => topology.redundancy() == 0,
             Ill::MemberSlow { .. } | Ill::CacheSlow { .. } => false,
             Ill::MemberWrite { .. } | Ill::MemberFlush { .. } | Ill::MemberGone { .. } => {
-                self.lost.len() > topology.redundancy()
+                self.is_beyond_redundancy(topology)
             }
             _ => true,
         };
         self.cache_failed |= matches!(ill, Ill::CacheGone | Ill::CacheWrites { .. });
         self.cache_damaged |= matches!(ill, Ill::Damage(_));
+    }
+
+    /// Whether nothing stands in for what was lost.
+    pub fn is_beyond_redundancy(&self, topology: &Topology) -> bool {
+        self.lost.len() > topology.redundancy()
     }
 
     /// Takes note that a volume is about to be opened without the members that were lost. After an

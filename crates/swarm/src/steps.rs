@@ -135,6 +135,9 @@ impl Stage<'_> {
         };
         self.note(ill);
         self.excuses.borrow_mut().note(ill, &self.machine.topology);
+        if self.excuses.borrow().is_beyond_redundancy(&self.machine.topology) {
+            self.machine.witness.borrow_mut().let_failures_linger();
+        }
         self.count(ill);
         control.add(ill.rule().expect("a fault of a device"));
     }

@@ -34,8 +34,10 @@ pub(crate) enum Value {
 pub(crate) enum Fate {
     InFlight,
     Acknowledged,
-    /// Failed or cut off: it has happened or it has not.
+    /// Cut off: it has happened or it has not.
     Uncertain,
+    /// Answered with an error: the same.
+    Failed,
 }
 
 #[derive(Clone, Debug)]
@@ -79,6 +81,8 @@ pub(crate) struct Book {
     pub notes: Vec<(Time, String)>,
     /// Everything acknowledged before this time is stable.
     pub flushed_before: Time,
+    /// Writes that failed may still show, or cease to, until they are replaced.
+    pub failures_linger: bool,
 }
 
 impl Book {
@@ -92,7 +96,9 @@ impl Book {
             fate: Fate::Acknowledged,
         };
         let (flushes, crashes, notes) = (Vec::new(), Vec::new(), Vec::new());
-        Self { now: 0, writes: vec![start], flushes, crashes, notes, flushed_before: 0 }
+        let (flushed_before, failures_linger) = (0, false);
+        let writes = vec![start];
+        Self { now: 0, writes, flushes, crashes, notes, flushed_before, failures_linger }
     }
 
     pub fn tick(&mut self) -> Time {
@@ -126,6 +132,11 @@ impl Book {
         for record in self.writes.iter_mut().filter(|record| record.fate == Fate::InFlight) {
             (record.end, record.fate) = (at, Fate::Uncertain);
         }
+    }
+
+    /// Whether the write may still come, or go, though a read has told what the sector holds.
+    pub fn may_linger(&self, id: WriteId) -> bool {
+        self.failures_linger && self.write(id).fate == Fate::Failed
     }
 
     pub fn write(&self, id: WriteId) -> &WriteRecord {

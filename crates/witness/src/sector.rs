@@ -59,7 +59,7 @@ impl SectorHistory {
     /// Takes note that a read that began at `since` showed one of `shown`.
     pub fn observe(&mut self, book: &Book, shown: &[WriteId], since: Time) {
         let in_flight = |write: &WriteId| book.write(*write).end > since;
-        if shown.iter().any(in_flight) {
+        if shown.iter().any(|write| in_flight(write) || book.may_linger(*write)) {
             return;
         }
         let is_shown = |version: &Version| shown.contains(&version.write);
@@ -105,8 +105,8 @@ impl SectorHistory {
     /// that had ended by then has happened.
     fn observe_settled(&mut self, book: &Book, shown: &[WriteId], since: Time) {
         self.versions.retain(|version| match version.settled {
-            true => shown.contains(&version.write),
-            false => book.write(version.write).end > since,
+            true => shown.contains(&version.write) || book.may_linger(version.write),
+            false => book.write(version.write).end > since || book.may_linger(version.write),
         });
     }
 
@@ -116,7 +116,7 @@ impl SectorHistory {
         let seen = self.versions[index];
         self.versions.retain(|version| {
             let after = precedes(book, &seen, version);
-            !(after && book.write(version.write).end <= since)
+            !(after && book.write(version.write).end <= since) || book.may_linger(version.write)
         });
         let seen = self.versions.iter_mut().find(|v| v.write == write).expect("kept");
         seen.confirmed = true;
@@ -164,5 +164,9 @@ fn precedes(book: &Book, version: &Version, next: &Version) -> bool {
     if version.write == next.write || next.settled {
         return false;
     }
-    version.settled || book.write(version.write).end <= next.not_before
+    let not_before = match book.may_linger(version.write) {
+        true => book.write(next.write).begin,
+        false => next.not_before,
+    };
+    version.settled || book.write(version.write).end <= not_before
 }

@@ -68,7 +68,13 @@ impl Witness {
     /// # Panics
     /// Where it was answered before, or cut off by a crash.
     pub fn fail(&mut self, write: WriteId) {
-        self.book.end_write(write, Fate::Uncertain);
+        self.book.end_write(write, Fate::Failed);
+    }
+
+    /// From here on a write that failed may show and cease to show until another replaces it: a
+    /// device is gone for which nothing stands in, and nobody can say what it took.
+    pub fn let_failures_linger(&mut self) {
+        self.book.failures_linger = true;
     }
 
     /// A flush is about to be sent. One that fails needs no further call: it promised nothing.

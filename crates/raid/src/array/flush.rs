@@ -39,7 +39,7 @@ impl Array {
         Ok(())
     }
 
-    pub(super) async fn flush_members(&self) -> Outcome {
+    pub(crate) async fn flush_members(&self) -> Outcome {
         let mut failed = Vec::new();
         let (targets, flushes): (Vec<(Role, u64)>, Vec<Submission<'_>>) = self
             .members
