@@ -158,7 +158,7 @@ fn assemble_options(
             Tolerance::Careful => Force::No,
             Tolerance::Forced => Force::UseTornParity,
         },
-        tuning: Tuning { pool: options.pool.clone(), ..Tuning::default() },
+        tuning: Tuning::with_pool(options.pool.clone()),
     }
 }
 

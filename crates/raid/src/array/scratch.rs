@@ -12,9 +12,16 @@ pub struct Tuning {
     pub scratch_bytes_max: u64,
 }
 
+impl Tuning {
+    /// The usual limits, with memory from this pool.
+    pub fn with_pool(pool: BufferPool) -> Self {
+        Tuning { pool, scratch_bytes_max: 64 << 20 }
+    }
+}
+
 impl Default for Tuning {
     fn default() -> Self {
-        Tuning { pool: BufferPool::new(&PoolConfig::default()), scratch_bytes_max: 64 << 20 }
+        Self::with_pool(BufferPool::new(&PoolConfig::default()))
     }
 }
 
