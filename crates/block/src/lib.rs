@@ -16,6 +16,7 @@
 
 pub mod buffer;
 pub mod decorators;
+pub mod defect;
 pub mod device;
 pub mod devices;
 mod error;

@@ -97,7 +97,10 @@ impl Engine {
     }
 
     /// Carries a record out and answers its members.
-    fn launch(self: &Rc<Self>, mut formed: Formed, members: Vec<Sender<Verdict>>) {
+    fn launch(self: &Rc<Self>, mut formed: Formed, mut members: Vec<Sender<Verdict>>) {
+        if headpond_block::defect!(AcknowledgeEarly) {
+            members.drain(..).for_each(|member| member.send(Verdict::Written));
+        }
         let request = std::mem::replace(&mut formed.request, headpond_block::Request::flush());
         match start(&self.cache, request) {
             Ok(outcome) => self.record_done(&formed, outcome, members),

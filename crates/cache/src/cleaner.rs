@@ -26,7 +26,7 @@ use crate::types::{BlockRun, CoreBlock};
 use headpond_block::sync::{Notify, join_all};
 use headpond_block::{
     BLOCK_BYTES, Buffer, Buffers, ByteRange, DeviceError, Instant, Outcome, Request, RequestFlags,
-    Submission,
+    Submission, defect,
 };
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -162,7 +162,8 @@ impl Engine {
     async fn clean_group(self: &Rc<Self>, versions: &[Version]) -> Outcome {
         let data = self.fetch(versions).await?;
         let run = run_of(versions);
-        let replayed = versions.iter().any(|version| version.marks.contains(Marks::REPLAYED));
+        let replayed = versions.iter().any(|version| version.marks.contains(Marks::REPLAYED))
+            && !defect!(PatchTornParity);
         let mut flags = RequestFlags::empty();
         flags.set(RequestFlags::RECOMPUTE_PARITY, replayed);
         // The batch is stable in the log, unless the log is memory.
@@ -234,6 +235,10 @@ impl Engine {
             log.map.unmark(version.slot, Marks::CLEANING);
             if outcome.is_ok() {
                 log.map.set_state(version.slot, State::Written);
+                if defect!(CleanBeforeCoreFlush) {
+                    log.map.set_state(version.slot, State::Clean);
+                    continue;
+                }
                 self.remember_written(&log, version.block, version.slot);
             } else {
                 log.map.mark(version.slot, Marks::INDEXED);

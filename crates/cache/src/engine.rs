@@ -164,7 +164,9 @@ impl Engine {
     /// # Errors
     /// Where not even the core's label could be written: then nothing may be acknowledged.
     pub async fn fail(&self) -> Outcome {
-        if let Some(label) = &self.label {
+        if let Some(label) = &self.label
+            && !headpond_block::defect!(KeepFailedCache)
+        {
             label.disown_cache().await?;
         }
         self.give_up();

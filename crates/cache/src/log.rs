@@ -18,6 +18,7 @@ mod survey;
 pub use reinsert::Reinsertion;
 pub use survey::Survey;
 
+use headpond_block::defect;
 use crate::checksum::push_block_checksums;
 use crate::dirty_index::DirtyIndex;
 use crate::format::record::{self, Draft, Entry, EntryKind, Promises};
@@ -295,7 +296,11 @@ impl Log {
     /// # Errors
     /// Why not.
     pub fn admit(&self, intake: &Intake, survey: Survey) -> Result<(), Refusal> {
-        if intake.guard.is_some_and(|guard| guard.spoiled.get()) {
+        let forgives = match intake.purpose {
+            Purpose::ReadInsert => defect!(InsertStaleRead),
+            _ => defect!(MergeWithOldBlock),
+        };
+        if intake.guard.is_some_and(|guard| guard.spoiled.get()) && !forgives {
             return Err(Refusal::Spoiled);
         }
         match intake.purpose {
@@ -385,7 +390,12 @@ impl Log {
             Purpose::ReadInsert => EntryKind::ReadInsert,
             Purpose::Tombstone { .. } => EntryKind::Tombstone,
             // Over a block that the core lacks the new version may be all there is after a cut.
-            Purpose::WriteThrough if self.survey(intake.run).unsafe_at_core > 0 => EntryKind::Dirty,
+            Purpose::WriteThrough
+                if self.survey(intake.run).unsafe_at_core > 0
+                    && !defect!(WriteThroughOverDirtyIsNotDirty) =>
+            {
+                EntryKind::Dirty
+            }
             Purpose::WriteThrough => EntryKind::WrittenThrough,
         }
     }

@@ -18,7 +18,7 @@ use crate::line_map::{Marks, State, Version};
 use crate::log::{Log, RESERVE_FOR_CLIENTS, Refusal, Reinsertion};
 use crate::types::{CoreBlock, Position, SegmentIndex, Sequence, SlotIndex};
 use foldhash::fast::FixedState;
-use headpond_block::{BLOCK_BYTES, Buffer, Buffers, DeviceError, Request};
+use headpond_block::{BLOCK_BYTES, Buffer, Buffers, DeviceError, Request, defect};
 use std::collections::HashMap;
 use std::rc::Rc;
 use std::time::Duration;
@@ -138,8 +138,12 @@ impl Engine {
         if victims == 0 {
             return Ok(());
         }
-        self.flush_log().await?;
-        self.announce(victims).await?;
+        if !defect!(ReuseBeforeCopiesAreStable) {
+            self.flush_log().await?;
+        }
+        if !defect!(ReuseBeforeTailMoves) {
+            self.announce(victims).await?;
+        }
         for _ in 0..victims {
             let tail = self.log.borrow().ring.tail();
             while self.log.borrow().ring.is_pinned(tail) {

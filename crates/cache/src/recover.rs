@@ -5,6 +5,7 @@
 //!    becomes a checkpoint and a header of a new epoch, both stable, before the first request is
 //!    served: what was decided about holes and torn blocks is not decided again.
 
+use headpond_block::defect;
 use crate::checksum::crc32c;
 use crate::create::write_checkpoint;
 use crate::error::OpenError;
@@ -76,7 +77,9 @@ impl Source<'_> {
             false => self.save_entries(&old, &found).await?,
         };
         let header = self.next_header(&old, &found, checkpoint);
-        self.write_header(&header).await?;
+        if !defect!(ServeBeforeEpochIsDurable) {
+            self.write_header(&header).await?;
+        }
         let log = self.build(&found, header.epoch);
         recovery.dirty_blocks = log.map.counts().dirty;
         recovery.clean_blocks = log.map.counts().clean;

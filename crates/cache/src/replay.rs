@@ -11,6 +11,7 @@
 //!
 //! **Not here**: reading the device, the line map.
 
+use headpond_block::defect;
 use crate::format::checkpoint::{CheckpointEntry, CheckpointKind};
 use crate::format::record::{Entry, EntryKind, Predecessor, Record};
 use crate::types::{BlockRun, CoreBlock, Epoch, Position, Sequence};
@@ -289,7 +290,8 @@ impl Replay {
     }
 
     fn is_promised(&self, sequence: Sequence) -> bool {
-        sequence <= self.flush_mark || self.promises.contains(&sequence)
+        !defect!(IgnorePromises)
+            && (sequence <= self.flush_mark || self.promises.contains(&sequence))
     }
 
     fn judge(&self, suspect: &Suspect, result: &mut Replayed) {

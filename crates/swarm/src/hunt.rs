@@ -17,6 +17,23 @@ pub struct Hunt {
     pub time_max: Option<Duration>,
     /// Ends at the first failure.
     pub stops_at_failure: bool,
+    /// The mistake that the engines make.
+    #[cfg(feature = "defects")]
+    pub defect: Option<headpond_block::defect::Defect>,
+}
+
+impl Hunt {
+    /// From this seed on, until something is found.
+    pub fn from_seed(seed: u64) -> Self {
+        Self {
+            seed,
+            cases_max: u64::MAX,
+            time_max: None,
+            stops_at_failure: true,
+            #[cfg(feature = "defects")]
+            defect: None,
+        }
+    }
 }
 
 thread_local! {
@@ -33,6 +50,8 @@ pub fn hunt(hunt: &Hunt, done: impl Fn(&Tally) + Sync) -> (Tally, Vec<Failure>) 
     let results = Mutex::new((Tally::default(), Vec::new()));
     let begun = Instant::now();
     let work = || {
+        #[cfg(feature = "defects")]
+        headpond_block::defect::activate(hunt.defect);
         while !is_over.load(Ordering::Relaxed) {
             let index = next.fetch_add(1, Ordering::Relaxed);
             let is_late = hunt.time_max.is_some_and(|most| begun.elapsed() >= most);

@@ -62,10 +62,10 @@ fn run(arguments: &Arguments) -> Vec<Failure> {
     let seed = arguments.seed.unwrap_or_else(seed_of_the_clock);
     let time_max = Duration::from_secs_f64(arguments.minutes * 60.0);
     let order = Hunt {
-        seed,
         cases_max: arguments.cases.unwrap_or(u64::MAX),
         time_max: arguments.cases.is_none().then_some(time_max),
         stops_at_failure: !arguments.keep_going,
+        ..Hunt::from_seed(seed)
     };
     eprintln!("swarm: from seed {seed} on, commit {}", arguments.commit);
     let begun = Instant::now();

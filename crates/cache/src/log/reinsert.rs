@@ -4,7 +4,7 @@ use super::{Formed, Log, Refusal};
 use crate::format::record::EntryKind;
 use crate::line_map::{Marks, State, Version};
 use crate::types::{Position, Sequence, SlotIndex};
-use headpond_block::Buffers;
+use headpond_block::{Buffers, defect};
 
 /// A block that reclaim carries on.
 #[derive(Clone)]
@@ -33,6 +33,8 @@ impl Log {
             let version = self.map.version(copy.slot);
             let kind = match version.state {
                 State::Clean => EntryKind::ReadInsert,
+                _ if defect!(ReinsertDirtyAsRead) => EntryKind::ReadInsert,
+                _ if defect!(ReinsertDirtyAsRead) => EntryKind::ReadInsert,
                 _ => EntryKind::Dirty,
             };
             let birth = copy.birth.or(Some(self.next));

@@ -6,7 +6,7 @@
 
 use crate::engine::{Engine, Entombed};
 use crate::types::{BlockRun, CoreBlock};
-use headpond_block::{BLOCK_BYTES, Outcome, Request};
+use headpond_block::{BLOCK_BYTES, Outcome, Request, defect};
 use std::rc::Rc;
 
 /// What to do next with a write past the cache.
@@ -35,7 +35,9 @@ impl Engine {
                 },
                 Step::WriteThenEntomb(blocks) => {
                     self.write_core(request).await?;
-                    self.flush_core().await?;
+                    if !defect!(TombstoneBeforeCoreFlush) {
+                        self.flush_core().await?;
+                    }
                     return match self.entomb(&blocks, true).await {
                         Entombed::Failed(error) => Err(error),
                         Entombed::Done | Entombed::Spoiled => Ok(()),
@@ -55,7 +57,7 @@ impl Engine {
         }
         let log = self.log.borrow();
         let blocks = log.mapped_in(run);
-        if blocks.is_empty() && !log.is_lost_in(run) {
+        if blocks.is_empty() && !log.is_lost_in(run) || defect!(ForgetTombstone) {
             return Step::Write;
         }
         let lacks = |block: &CoreBlock| {

@@ -75,6 +75,7 @@ impl ParityMemory {
         let (p, q) = self.run(start, difference.len());
         parity::add(p, &[difference]);
         if let Some(q) = q {
+            let k = if headpond_block::defect!(WrongCoefficient) { k + 1 } else { k };
             parity::add_multiple(q, parity::coefficient(k), difference);
         }
     }

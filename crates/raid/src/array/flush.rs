@@ -44,6 +44,7 @@ impl Array {
         let (targets, flushes): (Vec<(Role, u64)>, Vec<Submission<'_>>) = self
             .members
             .iter()
+            .filter(|(role, _)| role.index() != 1 || !headpond_block::defect!(FlushAllButOne))
             .filter_map(|(role, member)| {
                 let writes = match self.layout.redundancy() {
                     // Its writes pass by unseen, so any of them may be unflushed.

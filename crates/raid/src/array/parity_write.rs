@@ -69,7 +69,10 @@ impl Array {
 
     async fn write_stripe(&self, job: StripeWrite) -> Outcome {
         let _writer = self.writers.enter();
-        let _lock = self.locks.lock(job.stripe.0).await;
+        let _lock = match headpond_block::defect!(SkipStripeLock) {
+            true => None,
+            false => Some(self.locks.lock(job.stripe.0).await),
+        };
         let _mark = self.mark(job.stripe..=job.stripe, job.flags).await?;
         let mut repaired: SmallVec<[Strip; 4]> = SmallVec::new();
         loop {
@@ -243,8 +246,12 @@ impl Array {
             .filter_map(|(strip, start, buffers)| {
                 let role = self.layout.role_of(job.stripe, strip);
                 let device = self.members.active(role)?;
+                let flags = match headpond_block::defect!(DropFua) {
+                    true => RequestFlags::empty(),
+                    false => job.flags & RequestFlags::FUA,
+                };
                 let request = Request::write(base + u64::from(start), buffers)
-                    .with_flags(job.flags & RequestFlags::FUA)
+                    .with_flags(flags)
                     .with_hints(job.hints);
                 Some((role, self.members.submit(device, request)))
             })

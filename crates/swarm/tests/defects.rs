@@ -1,0 +1,25 @@
+//! The judge is judged: mistakes made on purpose are found by cases that know nothing of them.
+
+use headpond_block::defect::Defect;
+use headpond_swarm::{Hunt, hunt};
+
+/// A mistake that so many cases do not show is one that the judge does not see.
+const CASES_MAX: u64 = 300;
+
+#[test]
+fn every_defect_is_found_within_three_hundred_seeds() {
+    let mut missed = Vec::new();
+    for defect in Defect::ALL {
+        let order = Hunt { cases_max: CASES_MAX, defect: Some(defect), ..Hunt::from_seed(1) };
+        let (tally, failures) = hunt(&order, |_| {});
+        match failures.first() {
+            Some(failure) => {
+                let told = failure.offence.to_string();
+                let first = told.lines().next().unwrap_or_default();
+                println!("{defect:?}: after {} cases, seed {}: {first:.150}", tally.cases, failure.seed);
+            }
+            None => missed.push(defect),
+        }
+    }
+    assert!(missed.is_empty(), "not found within {CASES_MAX} seeds: {missed:?}");
+}
