@@ -15,7 +15,10 @@ use crate::Random;
 use crate::sparse::SparseStore;
 use headpond_block::{ByteRange, DeviceName, Geometry, SECTOR_BYTES, Stability};
 use std::cell::{Ref, RefCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
+
+/// Writes whose places are remembered.
+const LATEST_MAX: usize = 64;
 
 /// Whether the disk does what FLUSH and FUA ask.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -45,6 +48,8 @@ struct State {
     /// What reads see: the durable image and all completed writes.
     current: SparseStore,
     undurable: BTreeMap<Moment, Write>,
+    /// Where the last writes went, the newest last.
+    latest: VecDeque<ByteRange>,
     now: u64,
 }
 
@@ -155,6 +160,7 @@ impl Medium {
             durable: state.durable.clone(),
             current: state.current.clone(),
             undurable: BTreeMap::new(),
+            latest: state.latest.clone(),
             now: state.now,
         };
         let Self { name, geometry, flushes, atom_bytes, .. } = self;
@@ -170,9 +176,9 @@ impl Medium {
         state.durable = state.current.clone();
     }
 
-    /// Addresses of all pages of 4 KiB that hold something.
-    pub fn written_pages(&self) -> Vec<u64> {
-        self.state.borrow().current.page_addresses().collect()
+    /// Where the last writes went, the newest last.
+    pub fn latest_writes(&self) -> Vec<ByteRange> {
+        self.state.borrow().latest.iter().copied().collect()
     }
 
     /// Writes that a power cut could still undo.
@@ -198,6 +204,10 @@ impl Medium {
     pub(crate) fn begin_write(&self, range: ByteRange, data: Data) -> Moment {
         let mut state = self.state.borrow_mut();
         let begun = state.tick();
+        state.latest.push_back(range);
+        if state.latest.len() > LATEST_MAX {
+            state.latest.pop_front();
+        }
         let write = Write { range, data, completed: None, alive: vec![range] };
         state.undurable.insert(begun, write);
         begun

@@ -50,11 +50,6 @@ impl SparseStore {
         self.pages.append(&mut behind.split_off(&last));
     }
 
-    /// Where the pages lie that were written.
-    pub(crate) fn page_addresses(&self) -> impl Iterator<Item = u64> + '_ {
-        self.pages.keys().map(|page| page * PAGE_BYTES as u64)
-    }
-
     pub(crate) fn pages(&self) -> usize {
         self.pages.len()
     }

@@ -12,6 +12,7 @@ use headpond_sim::Random;
 use headpond_volume::SeqCutoff;
 use headpond_witness::{Verdict, Workload};
 use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::time::Duration;
 
@@ -141,35 +142,58 @@ impl<'a> Case<'a> {
         is_enough || tally.lives >= LIVES_MAX
     }
 
-    /// Everything is read once more, and once more without as many members as may be lost.
+    /// Everything is cleaned and read once more.
     fn finish(&mut self, machine: &Machine) -> Result<(), Offence> {
-        let quiet = |case: &mut Self| Order {
-            seed: case.random.number(),
-            settings: case.settings,
-            absent: case.absent.clone(),
-            workload: None,
+        let order = Order {
+            absent: self.absent.clone(),
             steps: vec![(Duration::ZERO, Step::CleanAll)],
-            cut: Cut::Never,
+            ..self.quiet(self.settings)
         };
-        let order = quiet(self);
-        if let Next::Over = self.live(machine, order)? {
-            return Ok(());
+        self.live(machine, order).map(|_| ())
+    }
+
+    /// A life in which nothing is asked but that everything can be read.
+    fn quiet(&mut self, settings: Settings) -> Order {
+        Order {
+            seed: self.random.number(),
+            settings,
+            absent: Absent::default(),
+            workload: None,
+            steps: Vec::new(),
+            cut: Cut::Never,
         }
+    }
+
+    /// Copies of the disks, as many missing as may be lost, hold the same: the redundancy is right.
+    /// What is in the cache may hide what the members hold, but for what is clean.
+    fn check_redundancy(&mut self, machine: &Machine) -> Result<(), Offence> {
         let redundancy = machine.topology.redundancy();
         let is_whole = {
             let excuses = self.excuses.borrow();
-            excuses.lost.is_empty() && !excuses.unclean && !excuses.errors
+            excuses.lost.is_empty() && !excuses.errors
         };
         if redundancy == 0 || !is_whole {
             return Ok(());
         }
+        let copy = machine.duplicate();
         let mut members: Vec<usize> = (0..machine.topology.members).collect();
         self.random.shuffle(&mut members);
-        self.absent.members = members.into_iter().take(redundancy).collect();
-        self.excuses.borrow_mut().lost = self.absent.members.clone();
-        self.settings.mode = Mode::PassThrough;
-        let order = Order { steps: Vec::new(), ..quiet(self) };
-        self.live(machine, order).map(|_| ())
+        let missing: BTreeSet<usize> = members.into_iter().take(redundancy).collect();
+        self.say(format!("  a copy without members {missing:?}"));
+        let settings = Settings { mode: Mode::PassThrough, ..self.settings };
+        let absent = Absent { members: missing.clone(), cache: false };
+        let order = Order { absent, ..self.quiet(settings) };
+        let excuses = RefCell::new(Excuses { lost: missing, ..Excuses::default() });
+        let world = World {
+            machine: &copy,
+            excuses: &excuses,
+            tally: &self.tally,
+            random: &self.live_random,
+        };
+        match world.live(&order).0 {
+            End::Offence(offence) => Err(offence),
+            _ => Ok(()),
+        }
     }
 
     fn live(&mut self, machine: &Machine, order: Order) -> Result<Next, Offence> {
@@ -214,9 +238,11 @@ impl<'a> Case<'a> {
                 self.tally.borrow_mut().clean_stops += 1;
                 self.excuses.borrow_mut().unclean = false;
                 machine.media().for_each(|medium| medium.rest());
-                if let Some(cache) = machine.cache.as_ref().filter(|it| crate::machine::is_memory(it)) {
-                    cache.lose_power(&mut self.random);
+                let memory = machine.cache.as_ref().filter(|it| crate::machine::is_memory(it));
+                if let Some(memory) = memory {
+                    memory.lose_power(&mut self.random);
                 }
+                self.check_redundancy(machine)?;
                 Ok(Next::Live)
             }
             End::Cut | End::StopFailed => {

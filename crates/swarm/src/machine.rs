@@ -88,10 +88,10 @@ impl Machine {
         Ok(())
     }
 
-    /// The same disks once more, with what is on them.
-    pub fn duplicate(&self, seed: u64) -> Self {
+    /// The same disks once more, at rest, with what is on them and what is known of it.
+    pub fn duplicate(&self) -> Self {
         let copy = |medium: &Rc<Medium>| Rc::new(medium.duplicate());
-        let witness = Witness::new(self.topology.window_bytes, seed);
+        let witness = self.witness.borrow().clone();
         Self {
             topology: self.topology.clone(),
             cache: self.cache.as_ref().map(copy),
@@ -162,9 +162,14 @@ impl Machine {
 pub(crate) struct Pages(Vec<(u64, Vec<u8>)>);
 
 impl Pages {
-    /// So many of those that hold something.
-    pub fn sample(medium: &Medium, count: usize, random: &mut Random) -> Self {
-        let mut addresses = medium.written_pages();
+    /// Those that were written last, in some order: a log has most use for them.
+    pub fn latest(medium: &Medium, count: usize, random: &mut Random) -> Self {
+        let writes = medium.latest_writes();
+        let pages = writes.iter().flat_map(|range| range.split_at_multiples(PAGE_BYTES as u64));
+        let mut addresses: Vec<u64> =
+            pages.map(|page| page.start() - page.start() % PAGE_BYTES as u64).collect();
+        addresses.sort_unstable();
+        addresses.dedup();
         random.shuffle(&mut addresses);
         addresses.truncate(count);
         let page = |address| (address, medium.peek(address, PAGE_BYTES));

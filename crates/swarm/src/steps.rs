@@ -76,7 +76,7 @@ impl Stage<'_> {
     pub async fn run(&self, steps: &[(Duration, Step)]) -> Result<(), Offence> {
         let begun = self.runtime.now();
         let older = self.machine.cache.as_ref().map(|cache| {
-            Pages::sample(cache, PAGES, &mut self.random.borrow_mut())
+            Pages::latest(cache, PAGES, &mut self.random.borrow_mut())
         });
         for (at, step) in steps {
             self.runtime.sleep_until(begun + *at).await;
@@ -169,7 +169,7 @@ impl Stage<'_> {
         if crate::machine::is_memory(cache) {
             return;
         }
-        let mut pages = Pages::sample(cache, PAGES, &mut self.random.borrow_mut());
+        let mut pages = Pages::latest(cache, PAGES, &mut self.random.borrow_mut());
         for _ in 0..2 {
             if self.volume.submit(Request::flush()).await.is_err() {
                 return;

@@ -165,7 +165,8 @@ impl Topology {
 
 impl CacheShape {
     fn draw(slices: u16, random: &mut Random) -> Self {
-        let each = *random.pick(&[8 << 20, 12 << 20]);
+        // The smallest is just large enough for a log, which then goes round soon.
+        let each = *random.pick(&[6 << 20, 6 << 20, 8 << 20, 12 << 20]);
         let (flushable, stable) = (Stability::Flushable, Stability::StableOnCompletion);
         let kinds = [flushable, flushable, flushable, flushable, stable, Stability::LostOnPower];
         let bytes = CACHE_HEAD_BYTES + each * u64::from(slices);
