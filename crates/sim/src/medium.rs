@@ -38,6 +38,17 @@ pub struct Medium {
     state: RefCell<State>,
 }
 
+/// What a medium held at some time.
+pub struct Picture(SparseStore);
+
+impl Picture {
+    pub fn read(&self, offset: u64, len: usize) -> Vec<u8> {
+        let mut bytes = vec![0; len];
+        self.0.read(offset, &mut bytes);
+        bytes
+    }
+}
+
 /// A point in the order of submissions and completions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Moment(u64);
@@ -174,6 +185,11 @@ impl Medium {
         assert!(state.undurable.values().all(|write| write.completed.is_some()), "in flight");
         state.undurable.clear();
         state.durable = state.current.clone();
+    }
+
+    /// What reads see now, to be compared with later.
+    pub fn picture(&self) -> Picture {
+        Picture(self.state.borrow().current.clone())
     }
 
     /// Where the last writes went, the newest last.

@@ -57,13 +57,13 @@ impl Ill {
         let times = 1 + random.below(4);
         let delay = Duration::from_millis(5 << random.below(6));
         let slow_times = times * 20;
-        if theme == Theme::Cache && has_cache && random.one_in(2) {
-            return match random.below(6) {
+        if theme == Theme::Cache && has_cache && !random.one_in(3) {
+            return match random.below(9) {
                 0 => Self::CacheReads { times },
                 1 => Self::CacheReadsWrong { times },
                 2 => Self::CacheFlush,
-                3 => Self::Damage(Damage::Flip),
-                4 => Self::Damage(Damage::Revert),
+                3 | 4 => Self::Damage(Damage::Flip),
+                5 | 6 => Self::Damage(Damage::Revert),
                 _ => Self::Damage(Damage::Misplace),
             };
         }

@@ -7,7 +7,7 @@ use headpond_block::decorators::{FaultControl, FaultDevice};
 use headpond_block::{
     BlockDevice, BufferPool, DeviceName, Geometry, PoolClass, PoolConfig, Runtime, Stability,
 };
-use headpond_sim::{Medium, OperationTime, Power, Random, Sim, SimDisk, run_until_cut};
+use headpond_sim::{Medium, OperationTime, Picture, Power, Random, Sim, SimDisk, run_until_cut};
 use headpond_volume::{CreateError, Devices, OpenOptions, Tolerance, Volume};
 use headpond_witness::Witness;
 use std::cell::RefCell;
@@ -187,7 +187,7 @@ impl Pages {
         &self,
         medium: &Medium,
         damage: Damage,
-        older: &Pages,
+        before: &Picture,
         random: &mut Random,
     ) -> Option<u64> {
         let pick = |pages: &[(u64, Vec<u8>)], random: &mut Random| {
@@ -201,12 +201,11 @@ impl Pages {
                 (address, bytes)
             }
             Damage::Revert => {
-                let stands = |address: u64| self.0.iter().any(|(other, _)| *other == address);
-                let is_past = |page: &&(u64, Vec<u8>)| {
-                    stands(page.0) && medium.peek(page.0, PAGE_BYTES) != page.1
-                };
-                let past: Vec<_> = older.0.iter().filter(is_past).cloned().collect();
-                pick(&past, random)?
+                let old = |address: u64| before.read(address, PAGE_BYTES);
+                let changed = self.0.iter().filter(|(address, now)| old(*address) != *now);
+                let changed: Vec<u64> = changed.map(|(address, _)| *address).collect();
+                let address = *changed.get(random.below(changed.len().max(1) as u64) as usize)?;
+                (address, old(address))
             }
             Damage::Misplace => {
                 let (address, _) = pick(&self.0, random)?;

@@ -9,7 +9,7 @@ use crate::topology::Settings;
 use headpond_block::{BlockDevice, Request, Runtime};
 use headpond_cache::{CleaningPolicy, Mode};
 use headpond_raid::ArrayState;
-use headpond_sim::Random;
+use headpond_sim::{Picture, Random};
 use headpond_volume::{SeqCutoff, SettingChange, Size, Volume};
 use headpond_witness::Client;
 use std::cell::{Cell, RefCell};
@@ -75,9 +75,9 @@ impl Stage<'_> {
     /// A command that failed though nothing excuses it.
     pub async fn run(&self, steps: &[(Duration, Step)]) -> Result<(), Offence> {
         let begun = self.runtime.now();
-        let older = self.machine.cache.as_ref().map(|cache| {
-            Pages::latest(cache, PAGES, &mut self.random.borrow_mut())
-        });
+        let is_damage = |(_, step): &(Duration, Step)| matches!(step, Step::Ill(Ill::Damage(_)));
+        let cache = self.machine.cache.as_ref().filter(|_| steps.iter().any(is_damage));
+        let before = cache.map(|cache| cache.picture());
         for (at, step) in steps {
             self.runtime.sleep_until(begun + *at).await;
             if self.is_over.get() {
@@ -86,7 +86,7 @@ impl Stage<'_> {
             match *step {
                 Step::Set(change) => self.set(change)?,
                 Step::CleanAll => self.clean_all().await?,
-                Step::Ill(Ill::Damage(damage)) => self.damage(damage, older.as_ref()).await,
+                Step::Ill(Ill::Damage(damage)) => self.damage(damage, before.as_ref()).await,
                 Step::Ill(ill) => self.befall(ill).await,
             }
         }
@@ -164,8 +164,8 @@ impl Stage<'_> {
     }
 
     /// Damages a block of the cache that has been stable for so long that the log itself says so.
-    async fn damage(&self, damage: Damage, older: Option<&Pages>) {
-        let (Some(cache), Some(older)) = (&self.machine.cache, older) else { return };
+    async fn damage(&self, damage: Damage, before: Option<&Picture>) {
+        let (Some(cache), Some(before)) = (&self.machine.cache, before) else { return };
         if crate::machine::is_memory(cache) {
             return;
         }
@@ -180,12 +180,17 @@ impl Stage<'_> {
             return;
         }
         pages.retain_unchanged(cache);
-        let changed = pages.damage(cache, damage, older, &mut self.random.borrow_mut());
+        let changed = pages.damage(cache, damage, before, &mut self.random.borrow_mut());
         let Some(address) = changed else { return };
         let ill = Ill::Damage(damage);
         self.note(format!("{ill}, at {address}"));
         self.excuses.borrow_mut().note(ill, &self.machine.topology);
         self.count(ill);
+        let mut random = self.random.borrow_mut();
+        if random.one_in(2) {
+            // Before it is noticed, or has been cleaned: recovery is to notice it.
+            self.machine.power.cut_after(random.below(100));
+        }
     }
 
     fn count(&self, ill: Ill) {
