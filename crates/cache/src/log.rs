@@ -18,7 +18,6 @@ mod survey;
 pub use reinsert::Reinsertion;
 pub use survey::Survey;
 
-use headpond_block::defect;
 use crate::checksum::push_block_checksums;
 use crate::dirty_index::DirtyIndex;
 use crate::format::record::{self, Draft, Entry, EntryKind, Promises};
@@ -27,6 +26,7 @@ use crate::line_map::{LineMap, Marks, State, Version};
 use crate::ring::Ring;
 use crate::stats::Counters;
 use crate::types::{BlockRun, CoreBlock, Epoch, Position, SegmentIndex, Sequence};
+use headpond_block::defect;
 use headpond_block::{BLOCK_BYTES, Buffer, Buffers, Request, RequestFlags};
 use std::cell::Cell;
 use std::collections::{BTreeSet, VecDeque};

@@ -5,7 +5,6 @@
 //!    becomes a checkpoint and a header of a new epoch, both stable, before the first request is
 //!    served: what was decided about holes and torn blocks is not decided again.
 
-use headpond_block::defect;
 use crate::checksum::crc32c;
 use crate::create::write_checkpoint;
 use crate::error::OpenError;
@@ -19,6 +18,7 @@ use crate::log::{Identity, Log};
 use crate::replay::{Replay, Replayed};
 use crate::ring::Ring;
 use crate::types::{BlockRun, CoreBlock, Epoch, Position, SegmentIndex, Sequence};
+use headpond_block::defect;
 use headpond_block::{BLOCK_BYTES, BlockDevice, Buffer, DeviceError, Request};
 use serde::Serialize;
 use std::collections::BTreeSet;

@@ -11,11 +11,11 @@
 //!
 //! **Not here**: reading the device, the line map.
 
-use headpond_block::defect;
 use crate::format::checkpoint::{CheckpointEntry, CheckpointKind};
 use crate::format::record::{Entry, EntryKind, Predecessor, Record};
 use crate::types::{BlockRun, CoreBlock, Epoch, Position, Sequence};
 use foldhash::fast::FixedState;
+use headpond_block::defect;
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 type Map<K, V> = HashMap<K, V, FixedState>;

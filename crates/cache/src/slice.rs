@@ -364,7 +364,9 @@ fn checkpoint_of(log: &Log) -> Checkpoint {
     let mapped = log.map.iter().filter(|version| !version.is_payload_free()).map(|version| {
         let kind = match version.state {
             State::Clean => CheckpointKind::Clean,
-            _ if headpond_block::defect!(ForgetDirtyAtStop) && version.block.0.is_multiple_of(3) => {
+            _ if headpond_block::defect!(ForgetDirtyAtStop)
+                && version.block.0.is_multiple_of(3) =>
+            {
                 CheckpointKind::Clean
             }
             State::Free | State::Pending => unreachable!("a settled log has no such versions"),

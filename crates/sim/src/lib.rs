@@ -33,7 +33,7 @@ mod sim_disk;
 mod sparse;
 
 pub use fixed::{FixedLatency, FixedLatencyDevice};
-pub use medium::{Flushes, Medium, Picture};
+pub use medium::{Flushes, Loss, Medium, Picture};
 pub use model_device::ModelDevice;
 pub use power::{Ended, Power, run_until_cut};
 pub use random::Random;

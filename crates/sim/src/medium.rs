@@ -29,6 +29,25 @@ pub enum Flushes {
     Ignored,
 }
 
+/// What a power cut takes of the writes that were not durable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Loss {
+    Nothing,
+    Everything,
+    /// The write that began last.
+    TheLast,
+    /// The second half of the write that began last.
+    HalfOfTheLast,
+    /// All but the write that began last.
+    AllButTheLast,
+}
+
+impl Loss {
+    fn keeps_others(self) -> bool {
+        !matches!(self, Self::Everything | Self::AllButTheLast)
+    }
+}
+
 /// The platters and the cache of one simulated disk.
 pub struct Medium {
     name: DeviceName,
@@ -137,6 +156,33 @@ impl Medium {
         }
         state.current = state.durable.clone();
         torn
+    }
+
+    /// Cuts the power with a chosen outcome instead of a drawn one.
+    pub fn lose_power_as(&self, loss: Loss) {
+        let mut state = self.state.borrow_mut();
+        let state = &mut *state;
+        let mut writes: Vec<Write> = std::mem::take(&mut state.undurable).into_values().collect();
+        let last = writes.pop().filter(|_| loss != Loss::Everything);
+        let others = if loss.keeps_others() { writes } else { Vec::new() };
+        for write in others.iter().chain(&last) {
+            let is_last = last.as_ref().is_some_and(|last| std::ptr::eq(last, write));
+            let len = match (is_last, loss) {
+                (true, Loss::TheLast) => 0,
+                (true, Loss::HalfOfTheLast) => {
+                    write.range.len() / 2 / self.atom_bytes * self.atom_bytes
+                }
+                _ => write.range.len(),
+            };
+            let kept = ByteRange::at(write.range.start(), len);
+            for part in write.alive.iter().map(|part| part.intersect(kept)) {
+                write.apply(&mut state.durable, part);
+            }
+        }
+        if self.geometry.stability == Stability::LostOnPower {
+            state.durable = SparseStore::default();
+        }
+        state.current = state.durable.clone();
     }
 
     /// The program that used the disk dies, the disk does not: of what was in flight each write

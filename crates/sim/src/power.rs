@@ -10,8 +10,8 @@
 
 use crate::Sim;
 use crate::runtime::executor;
-use headpond_block::{Runtime, Stalled, sync::Notify};
-use std::cell::Cell;
+use headpond_block::{DeviceName, Runtime, Stalled, sync::Notify};
+use std::cell::{Cell, RefCell};
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::rc::Rc;
@@ -26,6 +26,9 @@ struct Switch {
     is_off: Cell<bool>,
     operations: Cell<u64>,
     cut_after: Cell<Option<u64>>,
+    writes: Cell<u64>,
+    cut_at_write: Cell<Option<u64>>,
+    last_written: RefCell<Option<DeviceName>>,
     changed: Notify,
 }
 
@@ -40,6 +43,21 @@ impl Power {
         self.0.cut_after.set(Some(self.0.operations.get() + operations));
     }
 
+    /// Cuts the power when so many more writes have begun: the last of them is on its way.
+    pub fn cut_at_write(&self, writes: u64) {
+        self.0.cut_at_write.set(Some(self.0.writes.get() + writes));
+    }
+
+    /// Writes that have begun since the power was first on.
+    pub fn writes(&self) -> u64 {
+        self.0.writes.get()
+    }
+
+    /// The device that was written to last.
+    pub fn last_written(&self) -> Option<DeviceName> {
+        self.0.last_written.borrow().clone()
+    }
+
     pub fn cut(&self) {
         self.0.is_off.set(true);
         self.0.changed.notify_all();
@@ -49,6 +67,7 @@ impl Power {
     pub fn restore(&self) {
         self.0.is_off.set(false);
         self.0.cut_after.set(None);
+        self.0.cut_at_write.set(None);
     }
 
     pub fn is_on(&self) -> bool {
@@ -64,6 +83,15 @@ impl Power {
     pub async fn until_cut(&self) {
         while self.is_on() {
             self.0.changed.wait().await;
+        }
+    }
+
+    /// Counts a write that has begun.
+    pub(crate) fn note_write(&self, device: &DeviceName) {
+        self.0.writes.set(self.writes() + 1);
+        self.0.last_written.replace(Some(device.clone()));
+        if self.0.cut_at_write.get() == Some(self.writes()) {
+            self.cut();
         }
     }
 

@@ -55,6 +55,7 @@ impl SimDisk {
     /// The caller's memory is read at once; what happens to it later is of no consequence.
     fn write(&self, request: Request) -> Submission<'_> {
         let begun = self.medium.begin_write(request.range, data(&request));
+        self.power.note_write(self.medium.name());
         let is_fua = request.is_fua();
         Submission::pending(async move {
             self.take_time().await;

@@ -1,7 +1,7 @@
 //! The faults that a life may meet, and what a volume may do about each.
 
-use headpond_block::decorators::{Fault, FaultRule};
 use crate::topology::Topology;
+use headpond_block::decorators::{Fault, FaultRule};
 use headpond_block::{BLOCK_BYTES, ByteRange, RequestKind};
 use headpond_sim::Random;
 use std::fmt;
@@ -11,23 +11,47 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ill {
     /// A block of a member cannot be read until it is written again.
-    MemberLatent { member: usize, block: ByteRange },
-    MemberSlow { member: usize, delay: Duration, times: u64 },
+    MemberLatent {
+        member: usize,
+        block: ByteRange,
+    },
+    MemberSlow {
+        member: usize,
+        delay: Duration,
+        times: u64,
+    },
     /// A write of a member fails.
-    MemberWrite { member: usize },
-    MemberFlush { member: usize },
-    MemberGone { member: usize },
-    CacheSlow { delay: Duration, times: u64 },
-    CacheReads { times: u64 },
+    MemberWrite {
+        member: usize,
+    },
+    MemberFlush {
+        member: usize,
+    },
+    MemberGone {
+        member: usize,
+    },
+    CacheSlow {
+        delay: Duration,
+        times: u64,
+    },
+    CacheReads {
+        times: u64,
+    },
     /// Reads of the cache bring other bytes than are there.
-    CacheReadsWrong { times: u64 },
-    CacheWrites { times: u64 },
+    CacheReadsWrong {
+        times: u64,
+    },
+    CacheWrites {
+        times: u64,
+    },
     CacheFlush,
     CacheGone,
     /// A block that is stable on the cache device changes.
     Damage(Damage),
     /// A device stops to answer, for as long as the life lasts.
-    Hang { member: Option<usize> },
+    Hang {
+        member: Option<usize>,
+    },
 }
 
 /// How a stable block of the cache device changes.
@@ -118,7 +142,8 @@ impl Ill {
 
     /// What the device does, where it is the device that does it.
     pub fn rule(self) -> Option<FaultRule> {
-        let on = |kind, fault, times| FaultRule { times: Some(times), ..FaultRule::on(kind, fault) };
+        let on =
+            |kind, fault, times| FaultRule { times: Some(times), ..FaultRule::on(kind, fault) };
         Some(match self {
             Self::MemberLatent { block, .. } => {
                 let rule = FaultRule::on(RequestKind::Read, Fault::Latent);

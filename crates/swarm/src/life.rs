@@ -92,9 +92,10 @@ impl World<'_> {
 
     /// Pulls the plug where a life does not end.
     fn watch(&self, order: &Order, runtime: &Runtime, is_stuck: &Rc<Cell<bool>>) {
-        let hangs = order.steps.iter().any(|(_, step)| {
-            matches!(step, Step::Ill(crate::faults::Ill::Hang { .. }))
-        });
+        let hangs = order
+            .steps
+            .iter()
+            .any(|(_, step)| matches!(step, Step::Ill(crate::faults::Ill::Hang { .. })));
         let (power, runtime, is_stuck) =
             (self.machine.power.clone(), runtime.clone(), Rc::clone(is_stuck));
         drop(runtime.clone().spawn(async move {

@@ -1,6 +1,8 @@
 //! The swarm's command line; `cargo xtask swarm` builds and calls it.
 
 use clap::Parser;
+use headpond_cache::Mode;
+use headpond_swarm::enumerate::{Enumeration, enumerate};
 use headpond_swarm::{Failure, Hunt, ROWS, Tally, hunt, run_case};
 use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
@@ -22,6 +24,9 @@ struct Arguments {
     /// Tells the whole story of one seed.
     #[arg(long, value_name = "SEED", conflicts_with_all = ["seed", "cases"])]
     replay: Option<u64>,
+    /// Goes through all workloads of up to so many operations, cut at every write, in every mode.
+    #[arg(long, value_name = "OPERATIONS", conflicts_with_all = ["seed", "cases", "replay"])]
+    enumerate: Option<usize>,
     /// Goes on after a failure.
     #[arg(long)]
     keep_going: bool,
@@ -35,12 +40,27 @@ struct Arguments {
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
+    if let Some(operations) = arguments.enumerate {
+        return exhaust(operations);
+    }
     let failures = match arguments.replay {
         Some(seed) => replay(seed),
         None => run(&arguments),
     };
     failures.iter().for_each(|failure| report(failure, &arguments.commit));
     if failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn exhaust(operations_max: usize) -> ExitCode {
+    let mut is_clean = true;
+    for mode in [Mode::WriteBack, Mode::WriteThrough, Mode::PassThrough] {
+        let begun = Instant::now();
+        let all = enumerate(Enumeration { mode, operations_max }, |_| {});
+        println!("{mode:?}: {all} ({:.0} s)", begun.elapsed().as_secs_f64());
+        all.failures.iter().take(10).for_each(|failure| println!("  {failure}"));
+        is_clean &= all.failures.is_empty();
+    }
+    if is_clean { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 fn replay(seed: u64) -> Vec<Failure> {
@@ -72,7 +92,12 @@ fn run(arguments: &Arguments) -> Vec<Failure> {
     let shows_progress = std::io::stderr().is_terminal();
     let (tally, failures) = hunt(&order, |tally| {
         if shows_progress {
-            eprint!("\r{} cases, {} requests, {} crashes", tally.cases, tally.requests, tally.crashes());
+            eprint!(
+                "\r{} cases, {} requests, {} crashes",
+                tally.cases,
+                tally.requests,
+                tally.crashes()
+            );
             let _ = std::io::stderr().flush();
         }
     });
@@ -93,7 +118,10 @@ fn seed_of_the_clock() -> u64 {
 
 fn print(tally: &Tally, elapsed: Option<Duration>) {
     println!("{} cases, {} lives", tally.cases, tally.lives);
-    println!("{} requests, {} of them failed, as faults allow", tally.requests, tally.failed_requests);
+    println!(
+        "{} requests, {} of them failed, as faults allow",
+        tally.requests, tally.failed_requests
+    );
     println!(
         "{} crashes: {} power cuts, {} killed programs; {} clean stops; {} commands",
         tally.crashes(),

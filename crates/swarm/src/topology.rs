@@ -179,8 +179,16 @@ impl Settings {
         use Mode::{PassThrough, WriteBack, WriteThrough};
         Self {
             mode: *random.pick(&[WriteBack, WriteBack, WriteBack, WriteThrough, PassThrough]),
-            cleaning: *random.pick(&[CleaningPolicy::Stripe, CleaningPolicy::Stripe, CleaningPolicy::Nop]),
-            cutoff: *random.pick(&[SeqCutoff::Never, SeqCutoff::Never, SeqCutoff::After(Size(64 << 10))]),
+            cleaning: *random.pick(&[
+                CleaningPolicy::Stripe,
+                CleaningPolicy::Stripe,
+                CleaningPolicy::Nop,
+            ]),
+            cutoff: *random.pick(&[
+                SeqCutoff::Never,
+                SeqCutoff::Never,
+                SeqCutoff::After(Size(64 << 10)),
+            ]),
         }
     }
 }

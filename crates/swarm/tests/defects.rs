@@ -16,7 +16,10 @@ fn every_defect_is_found_within_three_hundred_seeds() {
             Some(failure) => {
                 let told = failure.offence.to_string();
                 let first = told.lines().next().unwrap_or_default();
-                println!("{defect:?}: after {} cases, seed {}: {first:.150}", tally.cases, failure.seed);
+                println!(
+                    "{defect:?}: after {} cases, seed {}: {first:.150}",
+                    tally.cases, failure.seed
+                );
             }
             None => missed.push(defect),
         }

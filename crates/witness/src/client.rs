@@ -176,7 +176,8 @@ impl Client {
         witness.check_read(read, range.start(), &buffer.to_vec())
     }
 
-    async fn write(&self, range: ByteRange, promise: Promise) {
+    /// Writes payload to a range of whole sectors.
+    pub async fn write(&self, range: ByteRange, promise: Promise) {
         let (offset, len) = (range.start(), range.len());
         let (write, payload) = {
             let mut witness = self.witness.borrow_mut();
@@ -189,7 +190,8 @@ impl Client {
         self.answered(write, outcome);
     }
 
-    async fn write_zeroes(&self, range: ByteRange, promise: Promise) {
+    /// Zeroes a range of whole sectors.
+    pub async fn write_zeroes(&self, range: ByteRange, promise: Promise) {
         let (offset, len) = (range.start(), range.len());
         let write = self.witness.borrow_mut().begin_zeroes(offset, len, promise);
         let request = Request::write_zeroes(range).with_flags(flags(promise));
@@ -197,13 +199,15 @@ impl Client {
         self.answered(write, outcome);
     }
 
-    async fn discard(&self, range: ByteRange) {
+    /// Discards a range of whole sectors.
+    pub async fn discard(&self, range: ByteRange) {
         let write = self.witness.borrow_mut().begin_discard(range.start(), range.len());
         let outcome = self.device.submit(Request::discard(range)).await;
         self.answered(write, outcome);
     }
 
-    async fn flush(&self) {
+    /// Makes everything acknowledged so far stable.
+    pub async fn flush(&self) {
         let flush = self.witness.borrow_mut().begin_flush();
         match self.device.flush().await {
             Ok(()) => {
