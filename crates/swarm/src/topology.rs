@@ -12,6 +12,8 @@ use uuid::Uuid;
 
 /// What lies before the data on a member, in bytes.
 const MEMBER_HEAD_BYTES: u64 = 1 << 20;
+/// Volumes are multiples of so many bytes.
+const ROOM_BYTES: u64 = 512 << 10;
 const CACHE_HEAD_BYTES: u64 = 2 << 20;
 /// Extents of so many bytes go to the slices in turn.
 const EXTENT_BYTES: u64 = 4 << 20;
@@ -110,9 +112,9 @@ impl Topology {
         self.level.parity() > 0
     }
 
-    /// Room for the window beyond the first extent.
+    /// Room for the window and a little more: after an unclean stop all of it may be looked through.
     pub(crate) fn member_bytes(&self) -> u64 {
-        let volume_bytes = EXTENT_BYTES + (2 << 20);
+        let volume_bytes = (self.window_start + self.window_bytes).next_multiple_of(ROOM_BYTES);
         let each = volume_bytes.div_ceil(self.data_members());
         MEMBER_HEAD_BYTES + each.next_multiple_of(self.strip_bytes)
     }
