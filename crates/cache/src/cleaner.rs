@@ -140,6 +140,17 @@ impl Engine {
         let mut all = Ok(());
         for group in groups {
             let outcome = self.clean_group(&group).await;
+            let is_damaged = |error: &DeviceError| error.device() == self.cache.name();
+            if group.len() > 1 && outcome.as_ref().is_err_and(is_damaged) {
+                // One of them; the others are not to stay dirty for its sake.
+                for version in &group {
+                    let version = std::slice::from_ref(version);
+                    let outcome = self.clean_group(version).await;
+                    self.cleaned(version, &outcome);
+                    all = all.and(outcome);
+                }
+                continue;
+            }
             self.cleaned(&group, &outcome);
             all = all.and(outcome);
         }

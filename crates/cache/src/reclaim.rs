@@ -18,7 +18,7 @@ use crate::line_map::{Marks, State, Version};
 use crate::log::{Log, RESERVE_FOR_CLIENTS, Refusal, Reinsertion};
 use crate::types::{CoreBlock, Position, SegmentIndex, Sequence, SlotIndex};
 use foldhash::fast::FixedState;
-use headpond_block::{BLOCK_BYTES, Buffer, Buffers, DeviceError, Request, defect};
+use headpond_block::{BLOCK_BYTES, Buffer, Buffers, ByteRange, DeviceError, Request, defect};
 use std::collections::HashMap;
 use std::rc::Rc;
 use std::time::Duration;
@@ -196,42 +196,46 @@ impl Engine {
         while !left.is_empty() {
             let most = COPIES_PER_RECORD.min(self.log.borrow().copies_that_fit());
             let (group, rest) = left.split_at(most.min(left.len()));
-            let copies = group.iter().map(|version| self.copy_of(version, victim, &data, &births));
-            let copies: Option<Vec<Reinsertion>> = copies.collect();
-            let Some(copies) = copies else {
-                let device = self.cache.name().clone();
-                let range = self.log.borrow().layout.segment_range(victim);
-                return Err(DeviceError::Media { device, range });
-            };
+            let mut copies = Vec::with_capacity(group.len());
+            for version in group {
+                copies.push(self.copy_of(version, victim, &data, &births).await);
+            }
             self.append_copies(&copies).await?;
             left = rest;
         }
         Ok(())
     }
 
-    /// The copy of a block, where its data is whole.
-    fn copy_of(
+    /// The copy of a block. A damaged one is carried on as it is, with the checksum that says so:
+    /// until it is written again it answers with errors, wherever it lies, and the log goes on.
+    async fn copy_of(
         &self,
         version: &Version,
         victim: SegmentIndex,
         data: &Buffer,
         births: &Births,
-    ) -> Option<Reinsertion> {
-        let offset = {
+    ) -> Reinsertion {
+        let (place, offset) = {
             let layout = &self.log.borrow().layout;
             let position = layout.position_of(version.slot, version.unit);
-            (position.0 - layout.segment_start(victim).0) * layout.unit_bytes()
+            let start = layout.segment_start(victim).0;
+            (layout.range_at(position, BLOCK_BYTES), (position.0 - start) * layout.unit_bytes())
         };
         let start = offset as usize;
         let block = match version.is_payload_free() {
             true => Buffer::payload_free(BLOCK_BYTES as usize),
             false => data.slice(start..start + BLOCK_BYTES as usize),
         };
-        let (slot, data) = (version.slot, Buffers::from(block));
-        if !self.lends && self.check(offset, version, &data).is_err() {
-            return None;
+        let (slot, mut data) = (version.slot, Buffers::from(block));
+        if !self.lends && self.check(place.start(), version, &data).is_err() {
+            // Perhaps only the way from the device was bad.
+            let again = Buffers::from(Buffer::zeroed(BLOCK_BYTES as usize));
+            let read = self.cache.submit(Request::read(place.start(), again.clone())).await;
+            if read.is_ok() && self.check(place.start(), version, &again).is_ok() {
+                data = again;
+            }
         }
-        Some(Reinsertion { slot, birth: births.get(&slot).copied(), data })
+        Reinsertion { slot, birth: births.get(&slot).copied(), data }
     }
 
     async fn append_copies(self: &Rc<Self>, copies: &[Reinsertion]) -> Result<(), DeviceError> {
@@ -262,8 +266,26 @@ impl Engine {
             return Ok(lent);
         }
         let data = Buffer::zeroed(range.len() as usize);
-        self.cache.submit(Request::read(range.start(), &data)).await?;
-        Ok(data)
+        match self.cache.submit(Request::read(range.start(), &data)).await {
+            Ok(()) => Ok(data),
+            Err(error @ DeviceError::Gone { .. }) => Err(error),
+            Err(_) => {
+                self.read_block_by_block(range, &data).await;
+                Ok(data)
+            }
+        }
+    }
+
+    /// Reads what can be read. In place of the rest stand zeros, which no checksum takes for data.
+    async fn read_block_by_block(&self, range: ByteRange, data: &Buffer) {
+        for place in range.split_at_multiples(BLOCK_BYTES) {
+            let start = (place.start() - range.start()) as usize;
+            let block = data.slice(start..start + place.len() as usize);
+            let read = self.cache.submit(Request::read(place.start(), block.clone())).await;
+            if read.is_err() {
+                block.fill(0);
+            }
+        }
     }
 
     /// The births of the blocks in a segment, as its descriptors tell. A block whose descriptor
