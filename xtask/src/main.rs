@@ -1,5 +1,4 @@
-//! The project's own chores: `cargo xtask test`, `tidy`, `bench`,
-//! `fuzz`.
+//! The project's own chores: `cargo xtask test`, `tidy`, `bench`, `swarm`, `fuzz`.
 //!
 //! What would be a shell script with logic in it is a program here, with unit tests.
 //!
@@ -9,6 +8,7 @@
 mod bench;
 mod fuzz;
 mod metadata;
+mod swarm;
 mod test;
 mod tidy;
 
@@ -33,6 +33,8 @@ enum Chore {
     Tidy,
     /// Run every benchmark and print one table beside the limits and the rivals.
     Bench,
+    /// Break whole volumes in virtual time and judge what they return (`swarm --help`).
+    Swarm(swarm::Options),
     /// Feed every reader of foreign bytes with hostile input.
     Fuzz(fuzz::Options),
 }
@@ -41,6 +43,7 @@ fn main() -> ExitCode {
     let outcome = match Arguments::parse().chore {
         Chore::Test(options) => test::run(&workspace(), &options),
         Chore::Bench => bench::run(&workspace()),
+        Chore::Swarm(options) => swarm::run(&workspace(), &options),
         Chore::Fuzz(options) => fuzz::run(&workspace(), &options),
         Chore::Tidy => tidy::run(&workspace()),
     };

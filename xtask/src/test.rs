@@ -2,8 +2,9 @@
 //!
 //! 1. `cargo test` over the workspace (unit, integration and doc tests), all of it even after a
 //!    failure; its output is passed through as it comes and read on the way.
-//! 2. The scripts `tests/*.sh`, in the order of their names.
-//! 3. What failed and what was skipped, by name; the time; then `N passed, N failed, N skipped`.
+//! 2. The test of the swarm's judgement, which is a build of its own.
+//! 3. The scripts `tests/*.sh`, in the order of their names.
+//! 4. What failed and what was skipped, by name; the time; then `N passed, N failed, N skipped`.
 //!
 //! **Invariants**
 //! - The closing line is the last line on stdout, and is printed once.
@@ -41,12 +42,23 @@ pub fn run(workspace: &Path, options: &Options) -> Result<bool> {
     let status = run_cargo(workspace, options, skip_log.path(), &mut tally)?;
     tally.finish(status.success());
     if options.cargo.is_empty() {
+        judge_the_judge(workspace, skip_log.path(), &mut tally)?;
         scripts::run(workspace, skip_log.path(), &mut tally)?;
     }
     let log = std::fs::read_to_string(skip_log.path()).context("reading the skip log")?;
     tally.subtract_skips(&skips::parse(&log));
     report(&tally, started)?;
     Ok(tally.failed() == 0)
+}
+
+/// The mistakes on purpose are compiled into these binaries alone.
+fn judge_the_judge(workspace: &Path, skip_log: &Path, tally: &mut Tally) -> Result<()> {
+    const DEFECTS: [&str; 6] =
+        ["--package", "headpond-swarm", "--features", "defects", "--test", "defects"];
+    let options = Options { cargo: DEFECTS.map(String::from).into() };
+    let status = run_cargo(workspace, &options, skip_log, tally)?;
+    tally.finish(status.success());
+    Ok(())
 }
 
 fn run_cargo(

@@ -1,7 +1,7 @@
 //! Mistakes made on purpose, so that the judge of the simulation can be judged itself.
 //!
-//! [`defect!`](crate::defect) stands where the engine could go wrong. It is `false` in every build, but
-//! with the feature `defects`; then one mistake at a time can be made to happen on a thread.
+//! [`defect!`](crate::defect) stands where the engine could go wrong. It is `false` in every build
+//! but those with the feature `defects`; there one mistake at a time can be made on a thread.
 //!
 //! **Not here**: who makes them happen (the swarm's own test).
 

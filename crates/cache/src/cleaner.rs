@@ -157,8 +157,8 @@ impl Engine {
         all
     }
 
-    /// Whether the log can lose none of what is still to be written. Versions that were superseded, or
-    /// carried on by reclaim, have nothing to become stable any more.
+    /// Whether the log can lose none of what is still to be written. Versions that were superseded,
+    /// or carried on by reclaim, have nothing to become stable any more.
     fn are_stable(&self, batch: &[Version]) -> bool {
         let mut current = batch.iter().filter_map(|version| self.current(version));
         current.all(|version| self.log.borrow().is_stable(&version))

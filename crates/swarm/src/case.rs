@@ -66,6 +66,7 @@ pub struct Failure {
 pub fn run_case(seed: u64, tell: &mut dyn FnMut(&str)) -> Result<Tally, Box<Failure>> {
     let mut case = Case::new(seed, tell);
     let outcome = case.run();
+    case.tally.borrow_mut().full_cases = u64::from(case.is_full());
     let (story, tally) = (case.story, case.tally.into_inner());
     match outcome {
         Ok(()) => Ok(tally),
@@ -135,11 +136,14 @@ impl<'a> Case<'a> {
     }
 
     fn has_seen_enough(&self) -> bool {
+        self.is_full() || self.tally.borrow().lives >= LIVES_MAX
+    }
+
+    fn is_full(&self) -> bool {
         let tally = self.tally.borrow();
-        let is_enough = tally.requests >= REQUESTS_MIN
+        tally.requests >= REQUESTS_MIN
             && tally.crashes() >= CRASHES_MIN
-            && tally.faults_total() >= FAULTS_MIN;
-        is_enough || tally.lives >= LIVES_MAX
+            && tally.faults_total() >= FAULTS_MIN
     }
 
     /// Everything is cleaned and read once more.

@@ -1,9 +1,10 @@
 //! Every short workload, cut at every write it causes, with every outcome of the cut.
 //!
-//! 1. All sequences of up to so many operations are gone through; 2. each is carried out once to see
-//!    which device writes its last operation causes (those before are the shorter sequences'); 3. for
-//!    each such write, and once more when all is acknowledged, the power is cut with the write on its
-//!    way, and every [`Loss`]; 4. the volume is opened again and everything read.
+//! 1. All sequences of up to so many operations are gone through; 2. each is carried out once to
+//!    see which device writes its last operation causes (those before are the shorter sequences');
+//!    3. for each such write, and once more when all is acknowledged, the power is cut with the
+//!    write on its way, and every [`Loss`]; 4. the volume is opened again and everything read, then
+//!    once more without a member.
 //!
 //! **Invariants**: nothing is drawn; two enumerations make the same runs.
 

@@ -1,10 +1,12 @@
 //! The judge at work: whole volumes in virtual time, with faults and power cuts, thousands of them.
 //!
 //! 1. A seed draws a [`Topology`]: level, members, strips, cache, slices; 2. the volume lives
-//!    several lives, each with a workload, commands in the middle and faults inside the contract; most
-//!    end by a power cut or a killed program; 3. the witness judges every read of every life, and
-//!    whatever fails without a fault that explains it is an offence as well; 4. in the end the array is
-//!    opened without as many members as it can lose, so that its redundancy is judged too.
+//!    several lives, each with a workload, commands in the middle and faults inside the contract;
+//!    most end by a power cut or a killed program; 3. the witness judges every read of every life,
+//!    and whatever fails without a fault that explains it is an offence as well; 4. after a clean
+//!    stop a copy of the disks is opened without as many members as may be lost, so that the
+//!    redundancy is judged too.
+//! 5. Beside that, [`enumerate`] goes through all short workloads and all their cuts.
 //!
 //! **Invariants**
 //! - A seed tells one story, on every machine.

@@ -181,8 +181,8 @@ impl Pages {
         self.0.retain(|(address, bytes)| medium.peek(*address, PAGE_BYTES) == *bytes);
     }
 
-    /// Changes one page that has been as it is for some time, and tells which; `None` where there is
-    /// none for it.
+    /// Changes one page that has been as it is for some time, and tells which; `None` where there
+    /// is none for it.
     pub fn damage(
         &self,
         medium: &Medium,

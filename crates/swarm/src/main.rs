@@ -117,7 +117,11 @@ fn seed_of_the_clock() -> u64 {
 }
 
 fn print(tally: &Tally, elapsed: Option<Duration>) {
-    println!("{} cases, {} lives", tally.cases, tally.lives);
+    let Tally { cases, full_cases, lives, .. } = tally;
+    println!(
+        "{cases} cases, {full_cases} of them with 1,000 requests, 3 crashes, 2 faults or more"
+    );
+    println!("{lives} lives");
     println!(
         "{} requests, {} of them failed, as faults allow",
         tally.requests, tally.failed_requests

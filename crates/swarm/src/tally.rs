@@ -31,6 +31,9 @@ pub const ROWS: [(u8, &str); 20] = [
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Tally {
     pub cases: u64,
+    /// Cases with as many requests, crashes and faults as one should have; the others ended before,
+    /// by a refusal that a fault explains.
+    pub full_cases: u64,
     pub lives: u64,
     pub requests: u64,
     pub failed_requests: u64,
@@ -66,6 +69,7 @@ impl Tally {
 
     pub(crate) fn add(&mut self, other: &Self) {
         self.cases += other.cases;
+        self.full_cases += other.full_cases;
         self.lives += other.lives;
         self.requests += other.requests;
         self.failed_requests += other.failed_requests;

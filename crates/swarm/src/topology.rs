@@ -112,7 +112,7 @@ impl Topology {
         self.level.parity() > 0
     }
 
-    /// Room for the window and a little more: after an unclean stop all of it may be looked through.
+    /// Room for the window and a little more: an unclean stop may have all of it looked through.
     pub(crate) fn member_bytes(&self) -> u64 {
         let volume_bytes = (self.window_start + self.window_bytes).next_multiple_of(ROOM_BYTES);
         let each = volume_bytes.div_ceil(self.data_members());

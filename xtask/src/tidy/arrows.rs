@@ -16,7 +16,7 @@ const fn arrow(from: &'static str, to: &'static [&'static str], why: &'static st
     Arrow { from, to, why }
 }
 
-const TABLE: [Arrow; 14] = [
+const TABLE: [Arrow; 15] = [
     arrow("headpond-block", &[], "the one seam knows nobody above it"),
     arrow("headpond-uring", BLOCK, "a runtime serves whatever is built on the seam"),
     arrow("headpond-sim", BLOCK, "a runtime serves whatever is built on the seam"),
@@ -62,6 +62,18 @@ const TABLE: [Arrow; 14] = [
             "headpond-uring",
         ],
         "experiments run on volumes, whatever their devices are, and advise nobody",
+    ),
+    arrow(
+        "headpond-swarm",
+        &[
+            "headpond-block",
+            "headpond-volume",
+            "headpond-cache",
+            "headpond-raid",
+            "headpond-sim",
+            "headpond-witness",
+        ],
+        "the judge sees volumes on simulated disks, and nothing that serves or measures them",
     ),
     arrow(
         "headpond",

@@ -1,0 +1,63 @@
+//! Seeds that every change has to pass, and two minutes of seeds that nobody has tried.
+
+use headpond_swarm::{Failure, Hunt, Tally, hunt};
+use std::time::{Duration, SystemTime};
+
+/// The same for everybody.
+const CORPUS: std::ops::Range<u64> = 1..161;
+const FRESH: Duration = Duration::from_secs(120);
+
+fn tell(failures: &[Failure]) -> String {
+    let one = |failure: &Failure| {
+        let Failure { seed, offence, .. } = failure;
+        format!("\nseed {seed}: {offence}\nits story: cargo xtask swarm --replay {seed}")
+    };
+    failures.iter().map(one).collect()
+}
+
+fn print(tally: &Tally) {
+    println!(
+        "{} cases: {} requests, {} crashes, {} faults",
+        tally.cases,
+        tally.requests,
+        tally.crashes(),
+        tally.faults_total()
+    );
+}
+
+#[test]
+fn the_corpus_is_kept_to() {
+    let cases_max = CORPUS.end - CORPUS.start;
+    let order = Hunt { cases_max, stops_at_failure: false, ..Hunt::from_seed(CORPUS.start) };
+    let (tally, failures) = hunt(&order, |_| {});
+    print(&tally);
+    assert!(failures.is_empty(), "{}", tell(&failures));
+    assert_eq!(tally.cases, cases_max);
+    // What a case is, on average: less would be a judge who looks away.
+    assert!(tally.requests >= 1000 * cases_max, "{tally:?}");
+    assert!(tally.crashes() >= 3 * cases_max, "{tally:?}");
+    assert!(tally.faults_total() >= 2 * cases_max, "{tally:?}");
+}
+
+#[test]
+fn fresh_seeds_find_nothing() {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("after 1970");
+    let order = Hunt { time_max: Some(FRESH), ..Hunt::from_seed(now.as_secs() * 1_000_000) };
+    println!("from seed {} on", order.seed);
+    let (tally, failures) = hunt(&order, |_| {});
+    print(&tally);
+    assert!(failures.is_empty(), "{}", tell(&failures));
+    assert!(tally.cases > 0);
+}
+
+#[test]
+fn a_seed_tells_one_story() {
+    let story = |seed| {
+        let mut lines = Vec::new();
+        let tally = headpond_swarm::run_case(seed, &mut |line| lines.push(line.to_owned()));
+        (lines, tally.map_err(|failure| failure.offence.to_string()))
+    };
+    for seed in [3, 1 << 40] {
+        assert_eq!(story(seed), story(seed));
+    }
+}
