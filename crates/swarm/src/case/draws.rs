@@ -1,0 +1,102 @@
+//! What the lives of a case are like: workload, commands, faults, and where they are cut.
+
+use super::Case;
+use crate::faults::Ill;
+use crate::life::{Cut, Order};
+use crate::machine::Machine;
+use crate::steps::Step;
+use headpond_cache::Mode;
+use headpond_sim::Random;
+use headpond_volume::SeqCutoff;
+use headpond_witness::Workload;
+use std::time::Duration;
+
+impl Case<'_> {
+    pub(super) fn draw_life(&mut self, machine: &Machine, is_severe: bool) -> Order {
+        let has_cache = machine.cache.is_some();
+        let workload = self.draw_workload(machine, is_severe);
+        let random = &mut self.random;
+        let mut steps: Vec<(Duration, Step)> = Vec::new();
+        let when = |random: &mut Random| Duration::from_micros(1 << (8 + random.below(10)));
+        let is_plain = workload.sector_percent > 0;
+        for _ in 0..random.below(4) {
+            let command = Step::draw_command(random);
+            let bypasses = matches!(command, Step::Set(_)) && is_plain;
+            if has_cache && !bypasses {
+                steps.push((when(random), command));
+            }
+        }
+        let topology = &machine.topology;
+        // Blocks that cannot be read are on one member: more is not always replaced.
+        let mut latent_on = None;
+        for _ in 0..random.below(4) {
+            let mut ill = Ill::draw_mild(self.theme, topology, random);
+            if let Ill::MemberLatent { member, .. } = &mut ill {
+                *member = *latent_on.get_or_insert(*member);
+                if is_severe {
+                    continue;
+                }
+            }
+            steps.push((when(random), Step::Ill(ill)));
+        }
+        if is_severe {
+            let ill = Ill::draw_severe(self.theme, topology, random);
+            steps.push((when(random), Step::Ill(ill)));
+        }
+        steps.sort_by_key(|(at, _)| *at);
+        Order {
+            seed: random.number(),
+            settings: self.settings,
+            absent: self.absent.clone(),
+            workload: Some(workload),
+            steps,
+            cut: draw_cut(random),
+        }
+    }
+
+    fn draw_workload(&mut self, machine: &Machine, is_severe: bool) -> Workload {
+        let random = &mut self.random;
+        let is_logged = machine.cache.is_some()
+            && self.settings.mode == Mode::WriteBack
+            && self.settings.cutoff == SeqCutoff::Never
+            && !is_severe;
+        Workload {
+            requests: 150 + random.below(350) as u32,
+            depth: *random.pick(&[1, 2, 4, 8, 16]),
+            blocks: machine.topology.window_bytes / 4096,
+            blocks_max: *random.pick(&[1, 1, 2, 4, 8, 32]),
+            read_percent: *random.pick(&[5, 20, 40, 60]),
+            flush_percent: *random.pick(&[0, 2, 5, 15]),
+            zeroes_percent: *random.pick(&[0, 0, 3]),
+            discard_percent: *random.pick(&[0, 0, 3]),
+            fua_percent: *random.pick(&[0, 0, 10, 40]),
+            sector_percent: if is_logged { *random.pick(&[0, 0, 20]) } else { 0 },
+            hot_percent: *random.pick(&[0, 50, 90]),
+            sequential_percent: *random.pick(&[0, 0, 30, 80]),
+        }
+    }
+
+    /// Devices that were lost may come back, and the cache may stay away.
+    pub(super) fn draw_returns(&mut self, machine: &Machine) {
+        let lost = self.excuses.borrow().lost.clone();
+        let stays_away = |random: &mut Random| random.one_in(2);
+        self.absent.members = match lost.len() <= machine.topology.redundancy() {
+            true => lost.into_iter().filter(|_| stays_away(&mut self.random)).collect(),
+            false => Default::default(),
+        };
+        self.absent.cache = self.excuses.borrow().cache_failed && self.random.one_in(4);
+    }
+}
+
+/// While the volume is opened or stopped, early, or in the thick of it; or not at all.
+fn draw_cut(random: &mut Random) -> Cut {
+    match random.below(8) {
+        0 => Cut::Never,
+        1 => Cut::InOpening(random.below(200)),
+        2 => Cut::InStopping(random.below(40)),
+        _ => {
+            let most = 64 << random.below(7);
+            Cut::InWork(random.below(most))
+        }
+    }
+}
