@@ -170,7 +170,9 @@ impl Machine {
     fn crash(&self, seed: u64) {
         let mut random = Random::new(seed);
         self.cache.lose_power(&mut random);
-        self.members.iter().for_each(|member| member.lose_power(&mut random));
+        for member in &self.members {
+            member.lose_power(&mut random);
+        }
         self.power.restore();
         self.witness.borrow_mut().crash();
     }

@@ -55,7 +55,9 @@ impl Machine {
         };
         let ended = run_until_cut(seed, &self.power, main).expect("no deadlock");
         let mut random = Random::new(seed);
-        self.members.iter().for_each(|member| member.lose_power(&mut random));
+        for member in &self.members {
+            member.lose_power(&mut random);
+        }
         self.power.restore();
         ended
     }
