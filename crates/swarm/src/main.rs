@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 /// Breaks whole volumes in virtual time and judges what they return.
 #[derive(Parser)]
-#[command(name = "cargo xtask swarm", version)]
+#[command(name = "cargo xtask swarm", bin_name = "cargo xtask swarm", version)]
 struct Arguments {
     /// First seed; the others follow it. Drawn from the clock where it is left out.
     #[arg(long)]
