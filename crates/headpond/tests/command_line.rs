@@ -215,6 +215,28 @@ fn a_described_machine_is_simulated_and_a_wrong_one_is_named() {
 }
 
 #[test]
+fn a_recording_is_played_against_a_described_machine() {
+    let user = User::new();
+    let (stack, trace) = (user.path("small.toml"), user.path("reads.log"));
+    let text = "name = \"small\"\n[core]\nraid = 5\ndrive = \"hdd-7k2-4t\"\ndrives = 4\n";
+    std::fs::write(&stack, text).unwrap();
+    let lines = (0..200).map(|at| format!("{} /dev/a read {} 4096\n", at * 50_000, at * 999_424));
+    let log = format!("fio version 3 iolog\n{}", lines.collect::<String>());
+    std::fs::write(&trace, log).unwrap();
+    let (stack, trace) = (stack.to_str().unwrap(), trace.to_str().unwrap());
+    let load = ["simulate", stack, "--trace", trace];
+    let json = user.json(&[&load[..], &["--speed", "2", "--json"]].concat());
+    let read = &json[0]["jobs"][0]["measured"]["read"];
+    assert_eq!(read["requests"], 200);
+    assert!((39.0..42.0).contains(&read["iops"].as_f64().unwrap()), "{read}");
+    assert_eq!(json[0]["replay"]["format"], "fio-iolog");
+    let table = user.ok(&[&load[..], &["--as-fast-as-possible", "--fit", "refuse"]].concat());
+    assert!(table.contains("reads.log"), "{table}");
+    let refused = user.run(&["simulate", stack, "--trace", "-"]);
+    assert_eq!(refused.code, 2, "{}", refused.err);
+}
+
+#[test]
 fn a_reader_that_has_seen_enough_ends_the_program_quietly() {
     let Some(trace) = headpond_testkit::shared("traces/headpond-vm/vda.bin") else {
         skip!("a_reader_that_has_seen_enough_ends_the_program_quietly", "no sample traces");

@@ -1,6 +1,8 @@
 //! What a simulation found out, and where the time went.
 
 use crate::measured::Measured;
+use crate::replay::Replay;
+use crate::windows::Window;
 use headpond_block::decorators::{ProbeCounts, ProbeSnapshot};
 use headpond_cache::SliceStats;
 use headpond_raid::PlanCounts;
@@ -13,6 +15,8 @@ pub struct Outcome {
     /// Size of the volume.
     pub size_bytes: u64,
     pub jobs: Vec<JobOutcome>,
+    /// Where the load was a trace.
+    pub replay: Option<Replay>,
     pub drives: DeviceShare,
     pub cache: Option<CacheShare>,
     /// Write plans of the array, in the measured time.
@@ -68,16 +72,6 @@ pub struct Plans {
     pub full_stripe: u64,
     pub reconstruct: u64,
     pub read_modify: u64,
-}
-
-/// A stretch of time.
-#[derive(Clone, Copy, Debug, Serialize)]
-pub struct Window {
-    /// Its end.
-    pub at_s: f64,
-    pub read_iops: f64,
-    pub write_iops: f64,
-    pub dirty_ratio: f64,
 }
 
 /// Counters at the start of the measured time.
@@ -162,6 +156,9 @@ impl Plans {
 pub(crate) fn explain(outcome: &Outcome) -> Vec<String> {
     let mut why = Vec::new();
     let drives = &outcome.drives;
+    if let Some(replay) = &outcome.replay {
+        why.extend(replay.remarks());
+    }
     let asked: f64 =
         outcome.jobs.iter().map(|job| job.measured.read.iops + job.measured.write.iops).sum();
     if asked <= 0.0 {

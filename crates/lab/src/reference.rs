@@ -5,6 +5,7 @@
 //! it.
 
 use crate::job::{Job, Rw};
+use crate::load::Load;
 use crate::outcome::Outcome;
 use crate::simulate::Experiment;
 use crate::stack::{CoreStack, Stack};
@@ -148,7 +149,7 @@ impl Reference {
             intent: false,
         };
         let stack = Stack { name: format!("strip {strip_kib}K"), core, cache: None };
-        self.experiments.push(Experiment { stack, jobs: vec![job], seed: 1 });
+        self.experiments.push(Experiment { stack, load: Load::Jobs(vec![job]), seed: 1 });
         self.experiments.len() - 1
     }
 

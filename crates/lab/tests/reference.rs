@@ -1,5 +1,6 @@
 //! The published tables against the modelled machine.
 
+use headpond_lab::Gauge;
 use headpond_lab::reference::{self, Score, Times};
 use headpond_lab::simulate_all;
 use headpond_testkit::{shared, skip};
@@ -14,10 +15,11 @@ fn the_array_without_a_cache_is_as_fast_as_published() {
         skip!("the_array_without_a_cache_is_as_fast_as_published", "no published tables");
     };
     let reference = reference::plan(&folder, SHORT).unwrap();
-    let outcomes: Vec<_> = simulate_all(&reference.experiments, |_| {})
-        .into_iter()
-        .map(|outcome| outcome.expect("the machine works"))
-        .collect();
+    let outcomes: Vec<_> =
+        simulate_all(&reference.experiments, &Gauge::for_each(reference.experiments.len()))
+            .into_iter()
+            .map(|outcome| outcome.expect("the machine works"))
+            .collect();
     let cells = reference.compare(&outcomes);
     let score = Score::of(&cells);
     assert!(score.cells >= 26, "{score:?}");
