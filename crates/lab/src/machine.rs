@@ -45,15 +45,23 @@ impl Machine {
         sim: &Sim,
     ) -> Result<Self, MachineError> {
         let mut phases = sim.random();
+        let mut stores = Vec::new();
+        let mut store = |name: &str, size_bytes| {
+            let store = Rc::new(SparseDevice::new(name, Geometry::of_size(size_bytes)));
+            stores.push(Rc::clone(&store));
+            store
+        };
         let drive = |number| {
             let phase_ns = phases.below(model.revolution_ns());
-            let name = format!("drive{number:02}");
-            let store = SparseDevice::new(&*name, Geometry::of_size(model.size_bytes()));
-            let drive = ModelDevice::new(Rc::new(store), Rc::clone(model), phase_ns, runtime);
+            let store = store(&format!("drive{number:02}"), model.size_bytes());
+            let drive = ModelDevice::new(store, Rc::clone(model), phase_ns, runtime);
             Rc::new(ProbeDevice::new(Rc::new(drive), runtime.clone()))
         };
         let drives: Vec<_> = (0..stack.core.drives).map(drive).collect();
-        let cache = stack.cache.as_ref().map(|cache| cache_device(cache, runtime));
+        let cache = stack.cache.as_ref().map(|cache| {
+            let store = store("cache", cache.size.bytes());
+            cache_device(cache, store, runtime)
+        });
         let devices = || Devices {
             cache: cache.clone().map(|cache| cache as Rc<dyn BlockDevice>),
             members: drives.iter().map(|drive| Rc::clone(drive) as Rc<dyn BlockDevice>).collect(),
@@ -67,6 +75,8 @@ impl Machine {
         let tolerance = Tolerance::Careful;
         let options = OpenOptions { tolerance, pool: small_pool(), new_cache: CACHE };
         let volume = Volume::open(runtime, &description, devices(), options).await?;
+        // Nobody opens this machine again.
+        stores.iter().for_each(|store| store.keep_no_more());
         Ok(Self { volume: Rc::new(volume), drives, cache })
     }
 
@@ -76,9 +86,7 @@ impl Machine {
     }
 }
 
-fn cache_device(cache: &CacheStack, runtime: &Runtime) -> Rc<ProbeDevice> {
-    let geometry = Geometry::of_size(cache.size.bytes());
-    let store = Rc::new(SparseDevice::new("cache", geometry));
+fn cache_device(cache: &CacheStack, store: Rc<SparseDevice>, runtime: &Runtime) -> Rc<ProbeDevice> {
     let latency = CacheStack::latency;
     let figures = FixedLatency {
         read: latency(cache.read_us),

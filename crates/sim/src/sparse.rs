@@ -3,7 +3,7 @@
 use headpond_block::{
     BlockDevice, Buffers, DeviceName, Geometry, Outcome, Request, RequestKind, Submission,
 };
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 
 const PAGE_BYTES: usize = 4096;
@@ -16,6 +16,10 @@ pub(crate) struct SparseStore {
 
 impl SparseStore {
     pub(crate) fn read(&self, offset: u64, into: &mut [u8]) {
+        let last = (offset + into.len() as u64).div_ceil(PAGE_BYTES as u64);
+        if self.pages.range(offset / PAGE_BYTES as u64..last).next().is_none() {
+            return into.fill(0);
+        }
         for (page, start, piece) in pieces_mut(offset, into) {
             match self.pages.get(&page) {
                 Some(bytes) => piece.copy_from_slice(&bytes[start..start + piece.len()]),
@@ -74,11 +78,19 @@ pub struct SparseDevice {
     name: DeviceName,
     geometry: Geometry,
     store: RefCell<SparseStore>,
+    keeps: Cell<bool>,
 }
 
 impl SparseDevice {
     pub fn new(name: impl Into<DeviceName>, geometry: Geometry) -> Self {
-        Self { name: name.into(), geometry, store: RefCell::default() }
+        Self { name: name.into(), geometry, store: RefCell::default(), keeps: Cell::new(true) }
+    }
+
+    /// From now on what is written leaves no trace, with payload or without; what was written before
+    /// can still be read. For machines that nobody will open again: the log of a cache describes
+    /// itself for another life, and that would be most of what such a machine costs.
+    pub fn keep_no_more(&self) {
+        self.keeps.set(false);
     }
 
     /// Memory that the device takes up, in bytes.
@@ -88,6 +100,9 @@ impl SparseDevice {
 
     fn carry_out(&self, request: &Request) -> Outcome {
         request.check(&self.name, &self.geometry)?;
+        if request.is_mutation() && !self.keeps.get() {
+            return Ok(());
+        }
         let (offset, len) = (request.range.start(), request.range.len());
         let mut store = self.store.borrow_mut();
         match request.kind {
@@ -153,6 +168,24 @@ mod tests {
         let unmoved = device.write(1 << 40, Buffer::payload_free(1 << 20)).now_or();
         assert!(matches!(unmoved, Ok(Ok(()))));
         assert_eq!(sparse.resident_bytes(), 4096);
+    }
+
+    #[test]
+    fn a_device_that_keeps_no_more_remembers_what_it_kept() {
+        let sparse = SparseDevice::new("sparse", Geometry::of_size(1 << 30));
+        let device: &dyn BlockDevice = &sparse;
+        let write = |offset, byte| {
+            let written = device.write(offset, Buffer::from_slice(&[byte; 4096])).now_or();
+            assert!(matches!(written, Ok(Ok(()))));
+        };
+        write(0, 5);
+        sparse.keep_no_more();
+        write(0, 6);
+        write(8192, 7);
+        let into = Buffer::from_slice(&[1; 12_288]);
+        assert!(matches!(device.read(0, &into).now_or(), Ok(Ok(()))));
+        let found = [0, 4096, 8192].map(|at| into.slice(at..at + 1).to_vec()[0]);
+        assert_eq!((found, sparse.resident_bytes()), ([5, 0, 0], 4096));
     }
 
     proptest! {
