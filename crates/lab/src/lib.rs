@@ -12,6 +12,7 @@
 //!
 //! **Not here**: the models (`headpond-sim`), load on real devices.
 
+mod engine;
 mod generator;
 pub mod job;
 mod load;
@@ -26,10 +27,11 @@ mod simulate;
 mod stack;
 mod windows;
 
+pub use engine::{CleanerCost, Cost, EngineCost, EngineError, EngineModel};
 pub use job::{Job, JobError, Rw};
 pub use load::{Fit, IN_FLIGHT_MAX, Load, Pace, Survey, TraceLoad};
 pub use measured::{Latency, Measured, Side};
-pub use outcome::{CacheShare, DeviceShare, JobOutcome, Outcome, Plans};
+pub use outcome::{CacheShare, DeviceShare, EngineShare, JobOutcome, Outcome, Plans};
 pub use progress::Gauge;
 pub use replay::{Replay, ReplayError};
 pub use simulate::{Experiment, SimulateError, simulate, simulate_all, simulate_watched};

@@ -1,5 +1,6 @@
 //! A machine put together from models: the array and the cache are the real ones.
 
+use crate::engine::{CleanerCeiling, EngineDevice, EngineError, EngineModel};
 use crate::stack::{CacheStack, Stack};
 use headpond_block::decorators::ProbeDevice;
 use headpond_block::{
@@ -9,7 +10,7 @@ use headpond_raid::{Contents, Intent, Occupied};
 use headpond_sim::hdd::HddModel;
 use headpond_sim::{FixedLatency, FixedLatencyDevice, ModelDevice, Sim, SparseDevice};
 use headpond_volume::{
-    CreateError, CreateOptions, Devices, OpenError, OpenOptions, Tolerance, Volume,
+    CreateError, CreateOptions, Decorator, Devices, OpenError, OpenOptions, Tolerance, Volume,
 };
 use std::rc::Rc;
 use uuid::Uuid;
@@ -20,6 +21,9 @@ const CACHE: Uuid = Uuid::from_u128(0xcac4e);
 /// A running machine; its devices are watched.
 pub(crate) struct Machine {
     pub volume: Rc<Volume>,
+    /// What clients see: the volume, behind what serving costs.
+    pub front: Rc<dyn BlockDevice>,
+    pub engine: Option<Rc<EngineDevice>>,
     pub drives: Vec<Rc<ProbeDevice>>,
     pub cache: Option<Rc<ProbeDevice>>,
 }
@@ -31,6 +35,8 @@ pub enum MachineError {
     Create(#[from] CreateError),
     #[error(transparent)]
     Open(#[from] OpenError),
+    #[error(transparent)]
+    Engine(#[from] EngineError),
 }
 
 impl Machine {
@@ -73,17 +79,34 @@ impl Machine {
         let options = CreateOptions { contents, intent, occupied, cache: CACHE };
         Volume::create(&description, &devices(), &options).await?;
         let tolerance = Tolerance::Careful;
-        let options = OpenOptions { tolerance, pool: small_pool(), new_cache: CACHE };
+        let engine = stack.engine_model()?;
+        let around_core = engine.as_ref().and_then(|engine| ceiling(engine, runtime));
+        let options = OpenOptions { tolerance, pool: small_pool(), new_cache: CACHE, around_core };
         let volume = Volume::open(runtime, &description, devices(), options).await?;
         // Nobody opens this machine again.
         stores.iter().for_each(|store| store.keep_no_more());
-        Ok(Self { volume: Rc::new(volume), drives, cache })
+        let volume = Rc::new(volume);
+        let served = |model| Rc::new(EngineDevice::new(volume.clone(), model, runtime));
+        let engine = engine.map(served);
+        let front = match &engine {
+            Some(engine) => Rc::clone(engine) as Rc<dyn BlockDevice>,
+            None => volume.clone(),
+        };
+        Ok(Self { volume, front, engine, drives, cache })
     }
 
     /// Everything seen so far is forgotten.
     pub fn reset_probes(&self) {
         self.drives.iter().chain(&self.cache).for_each(|probe| probe.reset());
+        self.engine.iter().for_each(|engine| engine.reset());
     }
+}
+
+/// What holds back the engine's cleaner, where something does.
+fn ceiling(engine: &EngineModel, runtime: &Runtime) -> Option<Decorator> {
+    let (cost, runtime) = (engine.cleaner?, runtime.clone());
+    let decorate = move |core| Rc::new(CleanerCeiling::new(core, cost, &runtime));
+    Some(Rc::new(move |core| decorate(core) as Rc<dyn BlockDevice>))
 }
 
 fn cache_device(cache: &CacheStack, store: Rc<SparseDevice>, runtime: &Runtime) -> Rc<ProbeDevice> {

@@ -1,5 +1,6 @@
 //! What a simulation found out, and where the time went.
 
+use crate::engine::EngineDevice;
 use crate::measured::Measured;
 use crate::replay::Replay;
 use crate::windows::Window;
@@ -19,6 +20,8 @@ pub struct Outcome {
     pub replay: Option<Replay>,
     pub drives: DeviceShare,
     pub cache: Option<CacheShare>,
+    /// Where the stack says what serving costs.
+    pub engine: Option<EngineShare>,
     /// Write plans of the array, in the measured time.
     pub plans: Plans,
     /// From the start on, the ramp included.
@@ -46,6 +49,13 @@ pub struct DeviceShare {
     /// With their time in the device's queue.
     pub read_mean_us: f64,
     pub write_mean_us: f64,
+}
+
+/// The load on the core that serves requests, in the measured time.
+#[derive(Clone, Debug, Serialize)]
+pub struct EngineShare {
+    pub name: String,
+    pub busy: f64,
 }
 
 /// What the cache did in the measured time.
@@ -103,6 +113,13 @@ impl DeviceShare {
             read_mean_us: mean(read_nanos, reads),
             write_mean_us: mean(write_nanos, writes),
         }
+    }
+}
+
+impl EngineShare {
+    pub(crate) fn of(engine: &EngineDevice, seconds: f64) -> Self {
+        let busy = engine.busy().as_secs_f64() / seconds.max(f64::MIN_POSITIVE);
+        Self { name: engine.name_of_model().to_owned(), busy: busy.min(1.0) }
     }
 }
 
@@ -189,6 +206,12 @@ pub(crate) fn explain(outcome: &Outcome) -> Vec<String> {
     ));
     if let Some(cache) = &outcome.cache {
         why.push(explain_cache(cache));
+    }
+    if let Some(EngineShare { name, busy }) = &outcome.engine {
+        why.push(format!(
+            "the core that serves as {name} was busy {:.0} % of the time",
+            100.0 * busy
+        ));
     }
     why
 }

@@ -148,7 +148,7 @@ impl Reference {
             drive_write_cache: None,
             intent: false,
         };
-        let stack = Stack { name: format!("strip {strip_kib}K"), core, cache: None };
+        let stack = Stack { name: format!("strip {strip_kib}K"), engine: None, core, cache: None };
         self.experiments.push(Experiment { stack, load: Load::Jobs(vec![job]), seed: 1 });
         self.experiments.len() - 1
     }

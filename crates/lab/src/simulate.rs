@@ -6,7 +6,8 @@ use crate::load::{Load, TraceLoad};
 use crate::machine::{Machine, MachineError};
 use crate::measured::Answered;
 use crate::outcome::{
-    Baseline, CacheShare, DeviceShare, JobOutcome, Outcome, Plans, dirty_ratio, explain,
+    Baseline, CacheShare, DeviceShare, EngineShare, JobOutcome, Outcome, Plans, dirty_ratio,
+    explain,
 };
 use crate::progress::Gauge;
 use crate::replay::{self, ReplayError};
@@ -158,7 +159,7 @@ impl<'a> Course<'a> {
         let baseline = Rc::new(RefCell::new(None));
         drop(self.runtime.spawn(self.watcher().watch()));
         self.take_baseline(&baseline);
-        let device: Rc<dyn BlockDevice> = self.machine.volume.clone();
+        let device = Rc::clone(&self.machine.front);
         let (jobs, replay) = match &self.experiment.load {
             Load::Jobs(jobs) => (self.run_jobs(jobs, &device, sim).await, None),
             Load::Trace(trace) => {
@@ -269,6 +270,7 @@ impl<'a> Course<'a> {
             replay,
             drives: DeviceShare::of(&snapshots, seconds),
             cache,
+            engine: machine.engine.as_ref().map(|engine| EngineShare::of(engine, seconds)),
             plans: Plans::since(&baseline.plans, &stats.array),
             windows: self.windows.take().into_list(),
             why: Vec::new(),

@@ -1,5 +1,6 @@
 //! What a simulated machine is made of, as a file that people write.
 
+use crate::engine::{EngineError, EngineModel};
 use headpond_cache::{CleaningPolicy, Mode};
 use headpond_raid::Level;
 use headpond_sim::hdd::{HddModel, ModelError};
@@ -14,6 +15,9 @@ use uuid::Uuid;
 pub struct Stack {
     /// What results call it.
     pub name: String,
+    /// What serving costs: the name of an engine, or a file; nothing where it is left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub engine: Option<String>,
     pub core: CoreStack,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cache: Option<CacheStack>,
@@ -69,6 +73,8 @@ pub enum StackError {
     Syntax(#[from] toml::de::Error),
     #[error(transparent)]
     Model(#[from] ModelError),
+    #[error(transparent)]
+    Engine(#[from] EngineError),
     #[error("{field} must be {what}, not {found}")]
     Field { field: &'static str, what: &'static str, found: String },
 }
@@ -101,6 +107,7 @@ impl Stack {
     pub fn parse(text: &str) -> Result<Self, StackError> {
         let stack: Self = toml::from_str(text)?;
         stack.drive_model()?;
+        stack.engine_model()?;
         if let Some(cache) = &stack.cache {
             let latencies = [
                 ("cache.read_us", cache.read_us),
@@ -131,6 +138,14 @@ impl Stack {
             Some(enabled) => model.with_write_cache(enabled),
             None => model,
         })
+    }
+
+    /// What serving costs on this machine.
+    ///
+    /// # Errors
+    /// Where there is no such engine.
+    pub fn engine_model(&self) -> Result<Option<EngineModel>, EngineError> {
+        self.engine.as_deref().map(EngineModel::find).transpose()
     }
 
     /// The volume on this machine.

@@ -86,9 +86,9 @@ impl SparseDevice {
         Self { name: name.into(), geometry, store: RefCell::default(), keeps: Cell::new(true) }
     }
 
-    /// From now on what is written leaves no trace, with payload or without; what was written before
-    /// can still be read. For machines that nobody will open again: the log of a cache describes
-    /// itself for another life, and that would be most of what such a machine costs.
+    /// From now on what is written leaves no trace; what was written before can still be read. For
+    /// machines that nobody will open again: the log of a cache describes itself for another life,
+    /// and that would be most of what such a machine costs.
     pub fn keep_no_more(&self) {
         self.keeps.set(false);
     }
