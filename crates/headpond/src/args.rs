@@ -265,7 +265,7 @@ pub struct AdviseArgs {
 #[command(after_help = "Examples:\n  \
     headpond simulate plain.toml cached.toml --rw randwrite --iodepth 32 --runtime 5m\n  \
     headpond simulate plain.toml --job workload.fio --json\n  \
-    headpond simulate plain.toml cached.toml --trace monday.hpt --speed 2\n  \
+    headpond simulate plain.toml cached.toml --trace monday.hptrace --speed 2 --html monday.html\n  \
     headpond simulate --reference tables/\n\n\
     A stack is a TOML file:\n\n  \
     name = \"cached\"\n  \
@@ -319,6 +319,9 @@ pub struct SimulateArgs {
     /// Run the published tables in this folder (CSV) and compare.
     #[arg(long, value_name = "FOLDER", conflicts_with_all = ["stacks", "job", "rw", "trace"])]
     pub reference: Option<PathBuf>,
+    /// Writes tables and charts as one page that needs nothing else.
+    #[arg(long, value_name = "FILE", conflicts_with = "reference")]
+    pub html: Option<PathBuf>,
     /// The same seed gives the same figures.
     #[arg(long, default_value_t = 1)]
     pub seed: u64,

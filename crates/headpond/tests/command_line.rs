@@ -215,6 +215,33 @@ fn a_described_machine_is_simulated_and_a_wrong_one_is_named() {
 }
 
 #[test]
+fn stacks_are_compared_in_a_table_in_pictures_and_on_a_page() {
+    let user = User::new();
+    let (plain, cached) = (user.path("plain.toml"), user.path("cached.toml"));
+    let page = user.path("page.html");
+    let core = "[core]\nraid = 5\ndrive = \"hdd-7k2-4t\"\ndrives = 4\n";
+    std::fs::write(&plain, format!("name = \"plain\"\n{core}")).unwrap();
+    let text =
+        format!("name = \"<cached>\"\nengine = \"opencas-22.06\"\n{core}[cache]\nsize = \"64M\"\n");
+    std::fs::write(&cached, text).unwrap();
+    let load = ["--rw", "randwrite", "--ramp-time", "0", "--runtime", "2", "--html"];
+    let stacks = ["simulate", plain.to_str().unwrap(), cached.to_str().unwrap()];
+    let text = user.ok(&[&stacks[..], &load[..], &[page.to_str().unwrap()]].concat());
+    let line = |start: &str| {
+        let found = text.lines().find(|line| line.starts_with(start));
+        found.unwrap_or_else(|| panic!("{start} in {text}")).to_owned()
+    };
+    assert!(line("write IOPS").ends_with("<cached>"), "{text}");
+    assert!(line("<cached>  dirty").contains('▅'), "{text}");
+    assert!(line("<cached>  core (opencas-22.06)").contains('%'), "{text}");
+    assert!(line("plain     4 drives").contains('%'), "{text}");
+    let page = std::fs::read_to_string(page).unwrap();
+    assert!(page.contains("&#60;cached&#62;") && !page.contains("<cached>"), "escaped");
+    assert!(page.matches("<svg").count() == 2 && page.contains("class=\"best\""));
+    assert!(!page.contains("src=") && !page.contains("@import"), "needs nothing else");
+}
+
+#[test]
 fn a_recording_is_played_against_a_described_machine() {
     let user = User::new();
     let (stack, trace) = (user.path("small.toml"), user.path("reads.log"));

@@ -1,15 +1,18 @@
 //! `headpond simulate`.
 
+mod comparison;
+mod page;
+mod picture;
 mod progress;
+mod report;
 
 use crate::args::{FitChoice, SimulateArgs};
 use crate::outcome::{Exit, Failure};
 use anyhow::{Context, Result};
-use headpond_advise::render::{Align, Table, count, throughput};
+use headpond_advise::render::{Align, Table};
 use headpond_lab::reference::{self, Cell, Reference, Score, Times};
 use headpond_lab::{
-    Experiment, Fit, IN_FLIGHT_MAX, JobOutcome, Load, Outcome, Pace, Stack, TraceLoad, job,
-    simulate_all,
+    Experiment, Fit, IN_FLIGHT_MAX, Load, Outcome, Pace, Stack, TraceLoad, job, simulate_all,
 };
 use headpond_trace::Damage;
 use serde_json::json;
@@ -35,10 +38,12 @@ fn run_stacks(args: &SimulateArgs) -> Result<Exit> {
     };
     let experiments = args.stacks.iter().map(experiment).collect::<Result<Vec<_>>>()?;
     let outcomes = carry_out(&experiments)?;
-    if args.json {
-        println!("{}", serde_json::to_string_pretty(&outcomes)?);
-    } else {
-        print(&outcomes);
+    if let Some(path) = &args.html {
+        page::write(path, &outcomes)?;
+    }
+    match args.json {
+        true => println!("{}", serde_json::to_string_pretty(&outcomes)?),
+        false => print!("{}", report::text(&outcomes)),
     }
     Ok(Exit::Ok)
 }
@@ -94,45 +99,6 @@ fn carry_out(experiments: &[Experiment]) -> Result<Vec<Outcome>> {
             outcome.with_context(|| format!("stack {}", experiment.stack.name))
         })
         .collect()
-}
-
-fn print(outcomes: &[Outcome]) {
-    let right = ["", "IOPS", "MB/s", "mean ms", "p50", "p99", "p99.9", "p99.99"];
-    let columns = [("stack", Align::Left), ("job", Align::Left)]
-        .into_iter()
-        .chain(right.map(|name| (name, Align::Right)));
-    let mut table = Table::new(columns);
-    for outcome in outcomes {
-        for job in &outcome.jobs {
-            rows(&mut table, &outcome.name, job);
-        }
-    }
-    print!("{}", table.render());
-    for outcome in outcomes {
-        println!("\n{}:", outcome.name);
-        outcome.why.iter().for_each(|line| println!("  - {line}"));
-    }
-}
-
-fn rows(table: &mut Table, stack: &str, job: &JobOutcome) {
-    let measured = &job.measured;
-    let sides = [("read", measured.read), ("write", measured.write), ("flush", measured.flush)];
-    for (name, side) in sides.into_iter().filter(|(_, side)| side.requests > 0) {
-        let ms = |micros: f64| format!("{:.2}", micros / 1e3);
-        let latency = side.latency;
-        table.row([
-            stack.to_owned(),
-            job.name.clone(),
-            name.to_owned(),
-            count(side.iops.round() as u64),
-            throughput(side.mb_per_s * 1e6),
-            ms(latency.mean_us),
-            ms(latency.p50_us),
-            ms(latency.p99_us),
-            ms(latency.p99_9_us),
-            ms(latency.p99_99_us),
-        ]);
-    }
 }
 
 fn run_reference(folder: &Path, as_json: bool) -> Result<Exit> {
