@@ -16,10 +16,6 @@ pub(crate) struct SparseStore {
 
 impl SparseStore {
     pub(crate) fn read(&self, offset: u64, into: &mut [u8]) {
-        let last = (offset + into.len() as u64).div_ceil(PAGE_BYTES as u64);
-        if self.pages.range(offset / PAGE_BYTES as u64..last).next().is_none() {
-            return into.fill(0);
-        }
         for (page, start, piece) in pieces_mut(offset, into) {
             match self.pages.get(&page) {
                 Some(bytes) => piece.copy_from_slice(&bytes[start..start + piece.len()]),
@@ -52,6 +48,12 @@ impl SparseStore {
         self.write(last * unit, &vec![0; (end - last * unit) as usize]);
         let mut behind = self.pages.split_off(&first);
         self.pages.append(&mut behind.split_off(&last));
+    }
+
+    /// Whether nothing was written there.
+    fn is_empty_in(&self, offset: u64, len: u64) -> bool {
+        let unit = PAGE_BYTES as u64;
+        self.pages.range(offset / unit..(offset + len).div_ceil(unit)).next().is_none()
     }
 
     pub(crate) fn pages(&self) -> usize {
@@ -133,7 +135,9 @@ impl BlockDevice for SparseDevice {
 pub(crate) fn read_into(store: &SparseStore, offset: u64, buffers: &Buffers) {
     let mut at = offset;
     for buffer in buffers.iter() {
-        if !buffer.is_payload_free() {
+        if store.is_empty_in(at, buffer.len() as u64) {
+            buffer.fill(0);
+        } else if !buffer.is_payload_free() {
             let mut bytes = vec![0; buffer.len()];
             store.read(at, &mut bytes);
             buffer.copy_from(&bytes);

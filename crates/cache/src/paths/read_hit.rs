@@ -81,6 +81,7 @@ impl Engine {
     }
 
     /// The version that answers a read of one block, or of a part of it.
+    #[inline]
     fn find_hit(&self, log: &Log, request: &Request) -> Option<Version> {
         let run = BlockRun::touching(request.range);
         if run.count != 1 || log.is_lost_in(run) {
@@ -124,11 +125,13 @@ impl Hit {
 }
 
 impl Log {
+    #[inline]
     fn place_of(&self, version: Version) -> ByteRange {
         let place = self.layout.position_of(version.slot, version.unit);
         self.layout.range_at(place, BLOCK_BYTES)
     }
 
+    #[inline]
     fn refer_to(&mut self, version: Version) {
         if !version.marks.contains(Marks::REFERENCED) {
             self.map.mark(version.slot, Marks::REFERENCED);
