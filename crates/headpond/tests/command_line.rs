@@ -235,6 +235,7 @@ fn stacks_are_compared_in_a_table_in_pictures_and_on_a_page() {
     assert!(line("<cached>  dirty").contains('▅'), "{text}");
     assert!(line("<cached>  core (opencas-22.06)").contains('%'), "{text}");
     assert!(line("plain     4 drives").contains('%'), "{text}");
+    assert!(line("<cached>  drive by drive").contains("████"), "{text}");
     let page = std::fs::read_to_string(page).unwrap();
     assert!(page.contains("&#60;cached&#62;") && !page.contains("<cached>"), "escaped");
     assert!(page.matches("<svg").count() == 2 && page.contains("class=\"best\""));

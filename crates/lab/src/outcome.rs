@@ -19,6 +19,8 @@ pub struct Outcome {
     /// Where the load was a trace.
     pub replay: Option<Replay>,
     pub drives: DeviceShare,
+    /// The drives one by one, in the order of the description.
+    pub each_drive: Vec<DeviceShare>,
     pub cache: Option<CacheShare>,
     /// Where the stack says what serving costs.
     pub engine: Option<EngineShare>,

@@ -269,6 +269,10 @@ impl<'a> Course<'a> {
             jobs,
             replay,
             drives: DeviceShare::of(&snapshots, seconds),
+            each_drive: snapshots
+                .iter()
+                .map(|drive| DeviceShare::of(std::slice::from_ref(drive), seconds))
+                .collect(),
             cache,
             engine: machine.engine.as_ref().map(|engine| EngineShare::of(engine, seconds)),
             plans: Plans::since(&baseline.plans, &stats.array),

@@ -26,6 +26,9 @@ fn a_random_write_of_a_raid_6_costs_three_reads_and_three_writes() {
     assert!((writes / write.iops - 3.0).abs() < 0.1, "{writes} {}", write.iops);
     assert!(outcome.plans.read_modify > 0 && outcome.plans.full_stripe == 0);
     assert!((0.1..1.0).contains(&outcome.drives.busy_mean));
+    let busy = outcome.each_drive.iter().map(|drive| drive.busy_mean);
+    assert_eq!((outcome.each_drive.len(), outcome.drives.devices), (10, 10));
+    assert!((busy.sum::<f64>() / 10.0 - outcome.drives.busy_mean).abs() < 1e-9);
     assert!(outcome.windows.len() >= 59 && outcome.windows[30].write_iops > 0.0);
     assert!(outcome.why.iter().any(|line| line.contains("read-modify-write")));
 }

@@ -9,7 +9,8 @@ use std::fmt::Write as _;
 /// Everything, in the order in which people ask.
 pub fn text(outcomes: &[Outcome]) -> String {
     let mut text = jobs(outcomes).render();
-    for part in [comparison::table(outcomes), courses(outcomes), devices(outcomes).render()] {
+    let devices = devices(outcomes).render() + &each_drive(outcomes);
+    for part in [comparison::table(outcomes), courses(outcomes), devices] {
         if !part.is_empty() {
             text += &format!("\n{part}");
         }
@@ -123,6 +124,19 @@ fn courses(outcomes: &[Outcome]) -> String {
             writeln!(text, "{stack:<width$}  {name:<10}  |{line}|  {seconds:.0} s, {words}")
                 .expect("a string can be written to");
         }
+    }
+    text
+}
+
+/// The drives side by side: one that stands out shows.
+fn each_drive(outcomes: &[Outcome]) -> String {
+    let width = outcomes.iter().map(|outcome| outcome.name.chars().count()).max().unwrap_or(0);
+    let mut text = String::new();
+    for outcome in outcomes {
+        let busy: Vec<f64> = outcome.each_drive.iter().map(|drive| drive.busy_mean).collect();
+        let (stack, line) = (&outcome.name, sparkline(&busy, 1.0));
+        writeln!(text, "{stack:<width$}  drive by drive  |{line}|  of 100 %")
+            .expect("a string can be written to");
     }
     text
 }
