@@ -175,7 +175,7 @@ impl Engine {
 
     /// From here on nothing is appended: reclaim has ended, and who waits for room would wait for
     /// ever.
-    fn give_up(&self) {
+    pub(crate) fn give_up(&self) {
         self.is_failed.set(true);
         self.queue.refuse_all();
     }

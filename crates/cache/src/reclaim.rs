@@ -30,6 +30,8 @@ type Births = HashMap<SlotIndex, Sequence, FixedState>;
 const SEGMENTS_PER_ROUND: u32 = 4;
 /// After a device error.
 const BACK_OFF: Duration = Duration::from_millis(200);
+/// Failures in a row after which those who wait for space go past the cache.
+const FAILURES_MAX: u32 = 25;
 /// Copies of one record: each may need an entry with a birth.
 const COPIES_PER_RECORD: usize = ENTRY_BYTES_MAX / 16;
 /// Clean blocks are carried on only while less than this share of the log is mapped.
@@ -99,17 +101,35 @@ impl Log {
 impl Engine {
     /// The task of reclaim.
     pub(crate) async fn run_reclaim(self: Rc<Self>) {
+        let mut failures = 0;
         while !self.is_stopping.get() {
             let wake = self.reclaim_wanted.wait();
             if !self.is_failed.get() && (self.log.borrow().wants_reclaim() || self.lacks_space()) {
-                if self.reclaim_round().await.is_err() {
-                    self.runtime.sleep(BACK_OFF).await;
+                match self.reclaim_round().await {
+                    Ok(()) => failures = 0,
+                    Err(error) => {
+                        failures += 1;
+                        self.after_failure(&error, failures).await;
+                    }
                 }
                 self.pump();
                 self.runtime.yield_now().await;
                 continue;
             }
             wake.await;
+        }
+    }
+
+    /// Waits before the next try; or gives the cache up, where its device is gone or others have
+    /// waited for space long enough.
+    async fn after_failure(&self, error: &DeviceError, failures: u32) {
+        let is_gone = matches!(error, DeviceError::Gone { .. });
+        let is_hopeless = failures >= FAILURES_MAX && self.lacks_space();
+        if !(is_gone || is_hopeless) {
+            self.runtime.sleep(BACK_OFF).await;
+        } else if self.fail().await.is_err() {
+            // Not even the core's label can be written: what waits fails with the core.
+            self.give_up();
         }
     }
 
