@@ -67,13 +67,13 @@ pub(super) fn recreation_cut_anywhere_leaves_the_old_volume_or_the_new_one_or_no
     old.halt();
     let (mut olds, mut news) = (0, 0);
     for at in 0.. {
-        let rig = Rig::of(old.machine.duplicate(1));
+        let rig = Rig::of(old.machine.duplicate());
         let new = Description { uuid: OTHER, ..rig.description.clone() };
         rig.machine.power.cut_after(at);
         let is_done = create(&rig, &new, Uuid::from_u128(7));
         rig.cut(at);
         for (description, byte) in [(rig.description.clone(), 1), (new, 0)] {
-            let mut copy = Rig::of(rig.machine.duplicate(1));
+            let mut copy = Rig::of(rig.machine.duplicate());
             copy.description = description;
             match copy.try_live(async |scene| scene.expect(3, byte).await) {
                 Ended::Finished(Ok(())) if byte == 1 => olds += 1,
