@@ -309,8 +309,8 @@ impl BlockDevice for Slice {
     }
 }
 
-/// Whether a cache belongs to a core of so many bytes and can be used as it is wanted, as far as its
-/// superblock tells.
+/// Whether a cache belongs to a core of so many bytes and can be used as it is wanted, as far as
+/// its superblock tells.
 ///
 /// # Errors
 /// Why not.

@@ -211,8 +211,8 @@ struct Found<'a> {
 }
 
 impl<'a> Wanted<'a> {
-    /// The cache, if there is to be one, and what to tell of it. By force the volume does without one
-    /// that is lost or out of date.
+    /// The cache, if there is to be one, and what to tell of it. By force the volume does without
+    /// one that is lost or out of date.
     async fn find(
         &self,
         description: &Description,

@@ -18,8 +18,8 @@ fn late(kind: RequestKind, after: Duration) -> FaultRule {
     FaultRule::on(kind, Fault::Delay(after))
 }
 
-/// The index named nothing but blocks that were no longer dirty, and nobody told the caller when the
-/// cleaner had found that out.
+/// The index named nothing but blocks that were no longer dirty, and nobody told the caller when
+/// the cleaner had found that out.
 #[test]
 fn cleaning_everything_ends_though_all_that_was_dirty_was_discarded() {
     simulate(async |runtime| {

@@ -39,8 +39,8 @@ pub enum About {
 /// What shows that a rule is kept, or that it is not yet.
 pub enum Proof {
     Scenario(Scenario),
-    /// `path::function` of a test elsewhere in the workspace.
-    Test(&'static str),
+    /// File and function of a test elsewhere in the workspace.
+    Test(&'static str, &'static str),
     /// What is missing.
     NotYet(&'static str),
 }

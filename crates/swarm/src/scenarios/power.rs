@@ -1,14 +1,40 @@
 //! Power cuts, torn and lying devices: rows 2 to 14.
 
 use super::rig::{A_WHILE, Rig, once};
-use headpond_block::RequestKind;
 use headpond_block::decorators::{Fault, FaultRule};
+use headpond_block::{RequestFlags, RequestKind};
 use headpond_cache::Mode;
 use headpond_cache::format::{slice_header, superblock};
 use headpond_raid::{AssembleError, Level};
 use headpond_sim::Ended;
 use headpond_volume::{OpenError, Tolerance};
 use std::time::Duration;
+
+/// With its own promise, and with one for all, in each mode.
+pub(super) fn flushed_and_fua_writes_outlive_a_cut_in_every_mode() {
+    for (mode, seed) in [Mode::WriteBack, Mode::WriteThrough, Mode::PassThrough]
+        .into_iter()
+        .zip(0..)
+        .cycle()
+        .take(48)
+    {
+        let rig = Rig::in_mode(mode);
+        rig.live(async |scene| {
+            scene.promise(3, 1).await;
+            scene.promise(4, 1).await;
+            scene.write_with(3, 2, RequestFlags::FUA).await.expect("takes the write");
+            scene.write(4, 2).await.expect("takes the write");
+            scene.flush().await.expect("flushes");
+            scene.write_with(5, 2, RequestFlags::FUA).await.expect("takes the write");
+        });
+        rig.cut(seed);
+        rig.live(async |scene| {
+            for block in 3..6 {
+                scene.expect(block, 2).await;
+            }
+        });
+    }
+}
 
 pub(super) fn torn_block_that_nobody_promised_gives_way_to_the_version_before() {
     let rig = Rig::in_mode(Mode::WriteBack);
@@ -94,6 +120,31 @@ pub(super) fn descriptor_that_landed_before_its_data_is_as_if_never_written() {
         rig.cache().poke(place, &[0; 4096]);
     }
     rig.live(async |scene| scene.expect(3, 1).await);
+}
+
+/// The members take the new data before the log forgets the old.
+pub(super) fn write_past_a_dirty_block_cut_anywhere_leaves_the_old_block_or_the_new() {
+    let (mut olds, mut news) = (0, 0);
+    for (at, seed) in (0..30).flat_map(|at| (0..4).map(move |seed| (at, seed))) {
+        let mut rig = Rig::in_mode(Mode::WriteBack);
+        rig.live(async |scene| {
+            scene.promise(3, 1).await;
+            scene.volume.stop().await.expect("stops");
+        });
+        rig.halt();
+        rig.set_mode(Mode::PassThrough);
+        let ended = rig.try_live(async |scene| {
+            rig.machine.power.cut_after(at);
+            scene.write(3, 2).await.expect("takes the write");
+            scene.flush().await.expect("flushes");
+        });
+        rig.cut(seed);
+        let found = rig.live(async |scene| scene.read(3).await.expect("can be read"));
+        let is_promised = matches!(ended, Ended::Finished(Ok(())));
+        assert!(found == 2 || found == 1 && !is_promised, "cut at {at}, seed {seed}: {found}");
+        (olds, news) = (olds + u32::from(found == 1), news + u32::from(found == 2));
+    }
+    assert!(olds > 0 && news > 0, "{olds} old, {news} new");
 }
 
 /// The device acknowledged a record and the flush after it, and the record is not there.

@@ -8,8 +8,8 @@ use crate::tally::Tally;
 use crate::topology::{CacheShape, Settings, Topology};
 use headpond_block::decorators::{Fault, FaultRule};
 use headpond_block::{
-    BLOCK_BYTES, BlockDevice, Buffer, DeviceError, Outcome, Request, RequestKind, Runtime,
-    Stability,
+    BLOCK_BYTES, BlockDevice, Buffer, DeviceError, Outcome, Request, RequestFlags, RequestKind,
+    Runtime, Stability,
 };
 use headpond_cache::format::superblock::Superblock as CacheSuperblock;
 use headpond_cache::{CleaningPolicy, Mode};
@@ -175,8 +175,13 @@ pub(super) fn places_on(medium: &Medium, byte: u8) -> Vec<u64> {
 
 impl Scene {
     pub async fn write(&self, block: u64, byte: u8) -> Outcome {
+        self.write_with(block, byte, RequestFlags::empty()).await
+    }
+
+    pub async fn write_with(&self, block: u64, byte: u8, flags: RequestFlags) -> Outcome {
         let data = Buffer::from_slice(&[byte; BLOCK_BYTES as usize]);
-        self.volume.submit(Request::write(block * BLOCK_BYTES, data)).await
+        let request = Request::write(block * BLOCK_BYTES, data);
+        self.volume.submit(request.with_flags(flags)).await
     }
 
     /// Writes, flushes, and waits until the log says of itself that this is stable.

@@ -56,8 +56,8 @@ pub(super) fn creation_cut_anywhere_leaves_no_volume_or_a_whole_one() {
     assert!(born > 0 && unborn > 10, "{born} born, {unborn} not");
 }
 
-/// The old volume has dirty data in its cache: it is whole, or gone, and nothing of it is in the new
-/// one.
+/// The old volume has dirty data in its cache: it is whole, or gone, and nothing of it is in the
+/// new one.
 pub(super) fn recreation_cut_anywhere_leaves_the_old_volume_or_the_new_one_or_none() {
     let old = Rig::in_mode(Mode::WriteBack);
     old.live(async |scene| {

@@ -24,12 +24,15 @@ fn every_row_and_every_loss_is_in_the_table_once_and_has_a_proof() {
 fn every_test_that_the_table_names_exists() {
     for entry in ROWS_AND_LOSSES {
         for proof in entry.proofs {
-            let Proof::Test(name) = proof else { continue };
-            let (path, function) = name.split_once("::").expect("path::function");
+            let Proof::Test(path, function) = proof else { continue };
             let source = std::fs::read_to_string(workspace().join(path));
             let source = source.unwrap_or_else(|error| panic!("{}: {path}: {error}", entry.about));
             let is_test = source.contains(&format!("fn {function}("));
-            assert!(is_test && source.contains("#[test]"), "{}: no test {name}", entry.about);
+            assert!(
+                is_test && source.contains("#[test]"),
+                "{}: no test {path}::{function}",
+                entry.about
+            );
         }
     }
 }
@@ -42,8 +45,8 @@ fn document() -> String {
         for proof in entry.proofs {
             match proof {
                 Proof::Scenario(scenario) => proofs.push(format!("`{}`", scenario.name)),
-                Proof::Test(name) => {
-                    proofs.push(format!("`{}`", name.trim_start_matches("crates/")));
+                Proof::Test(path, name) => {
+                    proofs.push(format!("`{}::{name}`", path.trim_start_matches("crates/")));
                 }
                 Proof::NotYet(what) => missing.push(*what),
             }
@@ -104,6 +107,8 @@ fn every_scenario_is_a_test_of_its_own_name() {
 }
 
 each! {
+    flushed_and_fua_writes_outlive_a_cut_in_every_mode
+    write_past_a_dirty_block_cut_anywhere_leaves_the_old_block_or_the_new
     torn_block_that_nobody_promised_gives_way_to_the_version_before
     torn_block_that_was_promised_is_an_error_until_it_is_written_again
     torn_copy_of_any_superblock_costs_nothing
