@@ -47,6 +47,6 @@ pub use error::{CleanError, CreateError, ModeError, OpenError, StopError};
 pub use format::superblock::Superblock;
 pub use label::CoreLabel;
 pub use recover::Recovery;
-pub use slice::{Expected, Foundation, Slice};
+pub use slice::{Expected, Foundation, Slice, check_fit};
 pub use stats::{BypassReason, BypassStats, Counters, ErrorStats, RequestStats, SliceStats};
 pub use types::{BlockRun, CoreBlock, Epoch, Position, SegmentIndex, Sequence};

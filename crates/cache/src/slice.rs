@@ -72,7 +72,7 @@ impl Slice {
         config: SliceConfig,
     ) -> Result<(Self, Recovery), OpenError> {
         let Foundation { runtime, cache, core, label } = foundation;
-        check(&*cache, &*core, superblock, expected, &config)?;
+        check_fit(&*cache, core.size_bytes(), superblock, expected, &config)?;
         let slice = superblock.slices.get(usize::from(index)).copied();
         let no_slice = || OpenError::SliceIndex { device: cache.name().clone(), slice: index };
         let source = Source {
@@ -309,9 +309,14 @@ impl BlockDevice for Slice {
     }
 }
 
-fn check(
+/// Whether a cache belongs to a core of so many bytes and can be used as it is wanted, as far as
+/// its superblock tells.
+///
+/// # Errors
+/// Why not.
+pub fn check_fit(
     cache: &dyn BlockDevice,
-    core: &dyn BlockDevice,
+    core_bytes: u64,
     superblock: &Superblock,
     expected: Expected,
     config: &SliceConfig,
@@ -325,8 +330,8 @@ fn check(
         let (expected, found) = (expected.generation, superblock.generation);
         return Err(OpenError::Generation { device: device(), expected, found });
     }
-    if core.size_bytes() != superblock.core_bytes {
-        let (expected_bytes, found_bytes) = (superblock.core_bytes, core.size_bytes());
+    if core_bytes != superblock.core_bytes {
+        let (expected_bytes, found_bytes) = (superblock.core_bytes, core_bytes);
         return Err(OpenError::CoreSize { device: device(), expected_bytes, found_bytes });
     }
     if cache.size_bytes() < superblock.device_bytes {

@@ -107,8 +107,8 @@ pub struct CreateArgs {
     nbdinfo 'nbd+unix:///?socket=/run/headpond/hv0.sock'")]
 pub struct ServeArgs {
     pub name: String,
-    /// Serve a degraded array that was not stopped cleanly, and a cache whose contents are damaged
-    /// or lost with the power.
+    /// Serve a degraded array that was not stopped cleanly, and go on without a cache that is lost
+    /// or out of date: what only the cache held is lost then.
     #[arg(long)]
     pub force: bool,
 }

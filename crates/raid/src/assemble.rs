@@ -69,6 +69,33 @@ pub struct Assembled {
     pub warnings: Vec<Warning>,
 }
 
+/// An array that may start, and of which nothing has been written yet.
+pub struct Prepared {
+    assembled: Assembled,
+    /// Regions to be resynchronised.
+    marked: Vec<std::ops::Range<u64>>,
+}
+
+impl Prepared {
+    pub fn size_bytes(&self) -> u64 {
+        self.assembled.array.geometry().size_bytes
+    }
+
+    /// What the owner of the array last raised.
+    pub fn owner_generation(&self) -> u64 {
+        self.assembled.array.owner_generation()
+    }
+
+    /// Records the array as in use, and makes the redundancy of the marked regions anew.
+    ///
+    /// # Errors
+    /// Those of the members.
+    pub async fn begin(self) -> Result<Assembled, AssembleError> {
+        self.assembled.array.begin(&self.marked).await?;
+        Ok(self.assembled)
+    }
+}
+
 /// What a user should know about an array that was put together all the same.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum Warning {
@@ -152,14 +179,27 @@ pub async fn assemble(
     devices: Vec<Rc<dyn BlockDevice>>,
     options: AssembleOptions,
 ) -> Result<Assembled, AssembleError> {
+    prepare(devices, options).await?.begin().await
+}
+
+/// Decides how the array is put together to which the devices belong, and writes nothing.
+///
+/// # Errors
+/// Where that would be a guess.
+pub async fn prepare(
+    devices: Vec<Rc<dyn BlockDevice>>,
+    options: AssembleOptions,
+) -> Result<Prepared, AssembleError> {
     let candidates = look_at(devices, options.uuid).await?;
     let verdict = judge(candidates)?;
     let layout = verdict.record.layout().expect("a decoded superblock has a shape");
     let start = Start::decide(&verdict, &layout, &options).await?;
     let Verdict { record, members, missing, stale } = verdict;
     let array = Array::new(record, layout, members, options.tuning, start.trust);
-    array.begin(&start.marked).await?;
-    Ok(Assembled { array, missing, stale, warnings: start.warnings })
+    Ok(Prepared {
+        assembled: Assembled { array, missing, stale, warnings: start.warnings },
+        marked: start.marked,
+    })
 }
 
 async fn look_at(

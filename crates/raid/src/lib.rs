@@ -21,7 +21,8 @@ pub use array::{
     inspect,
 };
 pub use assemble::{
-    AfterUncleanStop, AssembleError, AssembleOptions, Assembled, Force, Warning, assemble,
+    AfterUncleanStop, AssembleError, AssembleOptions, Assembled, Force, Prepared, Warning,
+    assemble, prepare,
 };
 pub use create::{Contents, CreateError, CreateOptions, Intent, Occupied, create};
 pub use layout::{Layout, LayoutError, Role};

@@ -3,9 +3,11 @@
 mod support;
 
 use std::cell::Cell;
+use std::rc::Rc;
 
+use headpond_block::decorators::{Fault, FaultControl, FaultDevice, FaultRule};
 use headpond_block::sync::join_all;
-use headpond_block::{BlockDevice, Buffer, DeviceError, Request, RequestFlags};
+use headpond_block::{BlockDevice, Buffer, DeviceError, Request, RequestFlags, RequestKind};
 use headpond_raid::layout::{Strip, Stripe};
 use headpond_raid::superblock::RoleState;
 use headpond_raid::{ArrayState, AssembleOptions, Contents, Level, Role, Tuning, assemble, create};
@@ -78,6 +80,32 @@ fn a_bad_strip_met_by_a_write_is_repaired_first() {
             assert_eq!(array.state(), ArrayState::Healthy);
             members.iter().for_each(|member| member.bad.borrow_mut().clear());
             check_redundancy(array.layout(), &members);
+        });
+    }
+}
+
+/// Found by the swarm: a second sector went bad while the first was repaired, and the member was
+/// out. One that fails again and again is.
+#[test]
+fn a_strip_that_cannot_be_read_again_is_repaired_again_and_its_member_given_up_late() {
+    for (failures, state) in [(2, ArrayState::Healthy), (50, ArrayState::Degraded)] {
+        run(11, |runtime| async move {
+            let members = devices(8, 8, &runtime);
+            create(&as_devices(&members), &options(Level::Raid6, 1)).await.unwrap();
+            let controls = [(); 8].map(|()| FaultControl::default());
+            let faulty =
+                as_devices(&members).into_iter().zip(&controls).map(|(device, control)| {
+                    Rc::new(FaultDevice::new(device, control.clone(), runtime.clone())) as Rc<_>
+                });
+            let options = AssembleOptions::default();
+            let array = assemble(faulty.collect(), options).await.unwrap().array;
+            let role = array.layout().role_of(Stripe(0), Strip::Data(0));
+            let rule = FaultRule::on(RequestKind::Read, Fault::Media);
+            controls[role.index()].add(FaultRule { times: Some(failures), ..rule });
+            // Part of the strip, so that the old contents are read.
+            write(&array, 0, &[7; 512]).await.unwrap();
+            assert_eq!(array.state(), state);
+            assert_eq!(read(&array, 0, 512).await.unwrap(), [7; 512]);
         });
     }
 }

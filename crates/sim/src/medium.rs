@@ -332,12 +332,13 @@ impl State {
         for part in &write.alive {
             write.apply(&mut self.durable, *part);
         }
-        self.supersede(write.range, begun);
+        self.supersede(write.range, write.completed.expect("completed"));
     }
 
-    /// Of the writes completed before `begun`, the parts in `range` are past.
-    fn supersede(&mut self, range: ByteRange, begun: Moment) {
-        let older = |write: &&mut Write| write.completed.is_some_and(|at| at < begun);
+    /// Of the writes completed before `completed`, whenever they began, the parts in `range` are
+    /// past: reads have shown since what replaced them.
+    fn supersede(&mut self, range: ByteRange, completed: Moment) {
+        let older = |write: &&mut Write| write.completed.is_some_and(|at| at < completed);
         for write in self.undurable.values_mut().filter(older) {
             write.alive = write.alive.iter().flat_map(|part| without(*part, range)).collect();
         }
@@ -433,6 +434,17 @@ mod tests {
         });
         let all = (0..3).flat_map(|a| (0..3).map(move |b| (a, b))).collect();
         assert_eq!(found, all);
+    }
+
+    #[test]
+    fn what_a_stable_write_has_replaced_never_comes_back_though_both_were_in_flight() {
+        let found = outcomes(|medium| {
+            let (first, second) = (write(medium, 1), write(medium, 2));
+            medium.complete_write(first);
+            medium.complete_write(second);
+            medium.complete_fua(second);
+        });
+        assert_eq!(found, BTreeSet::from([(2, 2)]));
     }
 
     #[test]

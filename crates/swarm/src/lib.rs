@@ -23,6 +23,7 @@ mod faults;
 mod hunt;
 mod life;
 mod machine;
+pub mod scenarios;
 mod steps;
 mod tally;
 mod topology;

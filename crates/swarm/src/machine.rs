@@ -51,6 +51,13 @@ impl Machine {
     /// # Errors
     /// Where the volume cannot be created: the topology is one that is refused.
     pub fn new(topology: Topology, seed: u64) -> Result<Self, CreateError> {
+        let machine = Self::blank(topology, seed);
+        machine.create(seed)?;
+        Ok(machine)
+    }
+
+    /// New disks with nothing on them.
+    pub fn blank(topology: Topology, seed: u64) -> Self {
         let stability = topology.members_are;
         let size = topology.member_bytes();
         let member = |index: usize| {
@@ -62,15 +69,13 @@ impl Machine {
             let geometry = Geometry::of_size(shape.bytes);
             Rc::new(Medium::new("cache", Geometry { stability: shape.stability, ..geometry }))
         });
-        let machine = Self {
+        Self {
             cache,
             members: (0..topology.members).map(member).collect(),
             power: Power::on(),
             witness: Rc::new(RefCell::new(Witness::new(topology.window_bytes, seed))),
             topology,
-        };
-        machine.create(seed)?;
-        Ok(machine)
+        }
     }
 
     fn create(&self, seed: u64) -> Result<(), CreateError> {

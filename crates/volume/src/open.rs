@@ -13,8 +13,8 @@ use headpond_cache::{
     CleaningConfig, Expected, Foundation, Recovery, Slice, SliceConfig, Superblock,
 };
 use headpond_raid::{
-    AfterUncleanStop, Array, AssembleError, AssembleOptions, Assembled, Force, Tuning, Warning,
-    assemble,
+    AfterUncleanStop, Array, AssembleError, AssembleOptions, Assembled, Force, Prepared, Tuning,
+    Warning, prepare,
 };
 use std::rc::Rc;
 use uuid::Uuid;
@@ -61,7 +61,7 @@ pub enum OpenError {
     Cache(#[from] headpond_cache::OpenError),
     #[error(
         "the volume's cache is not there ({reason}), and it may hold data that nothing else has: bring \
-         it back"
+         it back, or start with --force and do without"
     )]
     NoCacheDevice { reason: String },
     #[error("the cache in memory cannot be set up: {0}")]
@@ -96,13 +96,19 @@ impl Volume {
         devices: Devices,
         options: OpenOptions,
     ) -> Result<Self, OpenError> {
-        if description.cache.is_some() && devices.cache.is_none() {
-            return Err(OpenError::NoCacheDevice { reason: devices.absent.join("; ") });
-        }
         let Devices { cache, members, absent } = devices;
-        let how = assemble_options(description, &options, cache.as_deref());
-        let assembled = assemble(members, how).await?;
+        let reason = absent.join("; ");
+        let cache = Wanted { settings: description.cache.as_ref(), device: cache, reason };
+        let how = assemble_options(description, &options, cache.device.as_deref());
+        let mut prepared = prepare(members.clone(), how).await?;
+        let (found, told_of_cache) = cache.find(description, &options, &prepared).await?;
+        if found.is_none() && cache.device.is_some() {
+            // Without the log nobody knows which stripes may be torn.
+            prepared = prepare(members, assemble_options(description, &options, None)).await?;
+        }
+        let assembled = prepared.begin().await?;
         let mut warnings = absent;
+        warnings.extend(told_of_cache);
         // What is done about parity that was never computed, the status tells as it goes on.
         let told =
             assembled.warnings.iter().filter(|warning| **warning != Warning::ParityUntrusted);
@@ -112,20 +118,15 @@ impl Volume {
         let array = Rc::new(array);
         let slicing = slicing(description.slices, array.geometry());
         let name = DeviceName::new(description.name.as_str());
-        let (Some(device), Some(settings)) = (cache, &description.cache) else {
+        let Some(Found { device, settings, superblock }) = found else {
+            // A cache that comes back later has missed what happens from here on.
+            array.bump_owner_generation().await.map_err(AssembleError::Device)?;
             let core: Rc<dyn BlockDevice> = array.clone();
             let parts = vec![core; usize::from(description.slices)];
             let geometry = array.geometry().clone();
             let front = Front::new(name, geometry, slicing, parts, SeqCutoff::Never);
             return Ok(Self::assembled(description, array, None, front, warnings, runtime));
         };
-        let anew = crate::create::cache_options(
-            description,
-            options.new_cache,
-            array.geometry().size_bytes,
-            array.owner_generation(),
-        );
-        let superblock = find_or_renew(settings, &*device, &anew, &mut warnings).await?;
         let core: Rc<dyn BlockDevice> = array.clone();
         let foundation = Foundation {
             runtime: runtime.clone(),
@@ -182,16 +183,7 @@ async fn open_slices(
     array: &Rc<Array>,
 ) -> Result<(Vec<Slice>, Vec<String>), OpenError> {
     let (mut slices, mut warnings) = (Vec::new(), Vec::new());
-    if superblock.slices.len() != usize::from(description.slices) {
-        let (expected, found) = (description.slices, superblock.slices.len());
-        return Err(OpenError::Slices { expected, found });
-    }
-    let config = SliceConfig {
-        mode: settings.mode,
-        cleaning: CleaningConfig { policy: settings.cleaning, ..CleaningConfig::default() },
-        allow_volatile: settings.volatile_allowed,
-        ..SliceConfig::default()
-    };
+    let config = slice_config(settings);
     let expected = Expected { volume: description.uuid, generation: array.owner_generation() };
     for index in 0..description.slices {
         let opening = Slice::open(foundation.clone(), superblock, expected, index, config.clone());
@@ -203,21 +195,103 @@ async fn open_slices(
     Ok((slices, warnings))
 }
 
-/// The cache on the device. A cache in memory is empty when a daemon starts: it is made anew, and
-/// what it may have held is lost, as the user allowed.
-async fn find_or_renew(
-    settings: &CacheDescription,
-    device: &dyn BlockDevice,
-    anew: &headpond_cache::CreateOptions,
-    warnings: &mut Vec<String>,
-) -> Result<Superblock, OpenError> {
-    let found = headpond_cache::load(device).await;
-    let is_lost = device.geometry().stability == Stability::LostOnPower && found.is_err();
-    if !is_lost || !settings.volatile_allowed {
-        return Ok(found?);
+/// The cache that a volume should have.
+struct Wanted<'a> {
+    settings: Option<&'a CacheDescription>,
+    device: Option<Rc<dyn BlockDevice>>,
+    /// Why there is no device.
+    reason: String,
+}
+
+/// The cache that it has.
+struct Found<'a> {
+    settings: &'a CacheDescription,
+    device: Rc<dyn BlockDevice>,
+    superblock: Superblock,
+}
+
+impl<'a> Wanted<'a> {
+    /// The cache, if there is to be one, and what to tell of it. By force the volume does without
+    /// one that is lost or out of date.
+    async fn find(
+        &self,
+        description: &Description,
+        options: &OpenOptions,
+        core: &Prepared,
+    ) -> Result<(Option<Found<'a>>, Option<String>), OpenError> {
+        let Some(settings) = self.settings else { return Ok((None, None)) };
+        match self.look(settings, description, options, core).await {
+            Ok((found, told)) => Ok((Some(found), told)),
+            Err(error) if options.tolerance == Tolerance::Forced && is_lost(&error) => {
+                let told = format!(
+                    "started by force without its cache: what only the cache had is lost ({error})"
+                );
+                Ok((None, Some(told)))
+            }
+            Err(error) => Err(error),
+        }
     }
-    warnings.push(format!("{} is memory: the cache starts empty", device.name()));
-    Ok(headpond_cache::create(device, anew).await?)
+
+    /// The cache on the device, where it fits the core. A cache in memory is empty when a daemon
+    /// starts: it is made anew, and what it may have held is lost, as the user allowed.
+    async fn look(
+        &self,
+        settings: &'a CacheDescription,
+        description: &Description,
+        options: &OpenOptions,
+        core: &Prepared,
+    ) -> Result<(Found<'a>, Option<String>), OpenError> {
+        let Some(device) = self.device.clone() else {
+            return Err(OpenError::NoCacheDevice { reason: self.reason.clone() });
+        };
+        let (core_bytes, generation) = (core.size_bytes(), core.owner_generation());
+        let mut told = None;
+        let superblock = match headpond_cache::load(&*device).await {
+            Ok(superblock) => superblock,
+            Err(_) if is_memory(&*device) && settings.volatile_allowed => {
+                told = Some(format!("{} is memory: the cache starts empty", device.name()));
+                let anew = crate::create::cache_options(
+                    description,
+                    options.new_cache,
+                    core_bytes,
+                    generation,
+                );
+                headpond_cache::create(&*device, &anew).await?
+            }
+            Err(error) => return Err(error.into()),
+        };
+        let expected = Expected { volume: description.uuid, generation };
+        let config = slice_config(settings);
+        headpond_cache::check_fit(&*device, core_bytes, &superblock, expected, &config)?;
+        if superblock.slices.len() != usize::from(description.slices) {
+            let (expected, found) = (description.slices, superblock.slices.len());
+            return Err(OpenError::Slices { expected, found });
+        }
+        Ok((Found { settings, device, superblock }, told))
+    }
+}
+
+fn is_memory(device: &dyn BlockDevice) -> bool {
+    device.geometry().stability == Stability::LostOnPower
+}
+
+/// Whether the cache is lost, or its core went on without it.
+fn is_lost(error: &OpenError) -> bool {
+    use headpond_cache::OpenError as Cache;
+    matches!(
+        error,
+        OpenError::NoCacheDevice { .. }
+            | OpenError::Cache(Cache::NoCache { .. } | Cache::Generation { .. } | Cache::Device(_))
+    )
+}
+
+fn slice_config(settings: &CacheDescription) -> SliceConfig {
+    SliceConfig {
+        mode: settings.mode,
+        cleaning: CleaningConfig { policy: settings.cleaning, ..CleaningConfig::default() },
+        allow_volatile: settings.volatile_allowed,
+        ..SliceConfig::default()
+    }
 }
 
 /// Stripes that were written through when the power failed may have torn parity.

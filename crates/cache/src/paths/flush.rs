@@ -3,7 +3,7 @@
 use crate::engine::Engine;
 use crate::error::CleanError;
 use crate::types::Sequence;
-use headpond_block::{Outcome, Stability, defect};
+use headpond_block::{DeviceError, Outcome, Stability, defect};
 use std::rc::Rc;
 
 impl Engine {
@@ -13,13 +13,28 @@ impl Engine {
             // Nothing in the cache is stable, so everything goes on to what is.
             return self.clean_all().await.map_err(|CleanError::Core { source, .. }| source);
         }
-        self.flush_log().await?;
+        if let Err(error) = self.flush_log().await {
+            self.outlive_log(error).await?;
+        }
         // A flush of the core that is still on its way is no answer for this one.
         if self.core_changes_flushed.get() < self.core_changes.get() && !defect!(SkipCoreFlush) {
             self.flush_core().await?;
         }
         self.seal_when_idle();
         Ok(())
+    }
+
+    /// The log could not be flushed. Where its device is gone that is no loss as long as the core has
+    /// everything; where it has not, the device may still come back with what is dirty.
+    async fn outlive_log(self: &Rc<Self>, error: DeviceError) -> Outcome {
+        let is_gone = self.is_failed.get() || matches!(error, DeviceError::Gone { .. });
+        if !is_gone || self.log.borrow().dirty_now() > 0 {
+            return Err(error);
+        }
+        if !self.is_failed.get() {
+            self.fail().await?;
+        }
+        self.flush_core().await
     }
 
     /// Makes every record that was formed by now stable.

@@ -158,6 +158,39 @@ fn cache_that_takes_no_more_writes_is_disowned_before_anything_is_acknowledged()
     });
 }
 
+/// What is dirty may come back with the device, so it is disowned only where nothing is.
+#[test]
+fn flush_outlives_a_cache_that_is_gone_as_soon_as_the_core_has_everything() {
+    simulate(async |runtime| {
+        let bench = Bench::new(&runtime).await;
+        let slice = bench.open(nop()).await;
+        let device: &dyn BlockDevice = &slice;
+        device.write(0, block(1)).await.unwrap();
+        device.write(4096, block(1)).await.unwrap();
+        let gone = FaultRule { kind: None, ..FaultRule::on(RequestKind::Flush, Fault::Gone) };
+        bench.cache_faults.add(gone);
+        assert!(device.flush().await.is_err());
+        assert_eq!((slice.stats().is_failed, bench.label.0.get()), (false, 0));
+        device.write(0, block(2)).await.unwrap();
+        assert!(device.flush().await.is_err(), "the other one is still dirty");
+        device.write(4096, block(2)).await.unwrap();
+        device.flush().await.unwrap();
+        assert_eq!(byte_at(&*bench.core, 4096).await.unwrap(), 2);
+    });
+    simulate(async |runtime| {
+        let bench = Bench::new(&runtime).await;
+        let slice = bench.open(nop()).await;
+        let device: &dyn BlockDevice = &slice;
+        device.write(0, block(1)).await.unwrap();
+        slice.flush_dirty().await.unwrap();
+        let gone = FaultRule { kind: None, ..FaultRule::on(RequestKind::Flush, Fault::Gone) };
+        bench.cache_faults.add(gone);
+        device.flush().await.unwrap();
+        assert_eq!((slice.stats().is_failed, bench.label.0.get()), (true, 1));
+        assert_eq!(byte_at(device, 0).await.unwrap(), 1);
+    });
+}
+
 #[test]
 fn core_that_fails_while_cleaning_keeps_the_data_dirty_and_flush_reports_it() {
     simulate(async |runtime| {

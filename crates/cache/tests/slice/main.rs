@@ -5,6 +5,7 @@ mod bench;
 mod crash;
 mod damage;
 mod faults;
+mod hunted;
 mod machine;
 mod payload_free;
 mod replayed;

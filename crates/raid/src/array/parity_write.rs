@@ -28,6 +28,13 @@ struct StripeWrite {
     hints: Hints,
 }
 
+/// A drive that still cannot read a strip after so many repairs of it, in one write, is given up:
+/// fewer could be sectors that went bad one after the other.
+const REPAIRS_MAX: usize = 4;
+
+/// Strips that were repaired for the sake of one write, once for each repair.
+type Repaired = SmallVec<[Strip; 4]>;
+
 /// How an attempt ended that did not get through.
 enum Setback {
     /// Nothing was written.
@@ -74,7 +81,7 @@ impl Array {
             false => Some(self.locks.lock(job.stripe.0).await),
         };
         let _mark = self.mark(job.stripe..=job.stripe, job.flags).await?;
-        let mut repaired: SmallVec<[Strip; 4]> = SmallVec::new();
+        let mut repaired: Repaired = SmallVec::new();
         loop {
             self.check_writable()?;
             let plan = self.plan_write(&job)?;
@@ -114,15 +121,16 @@ impl Array {
         }
     }
 
-    /// Repairs a strip that could not be read, or gives its member up where it was repaired before.
+    /// Repairs a strip that could not be read, or gives its member up where that has not helped.
     async fn overcome(
         &self,
         stripe: Stripe,
         failure: ReadFailure,
-        repaired: &mut SmallVec<[Strip; 4]>,
+        repaired: &mut Repaired,
     ) -> Outcome {
         let ReadFailure { read, error } = failure;
-        let hopeless = matches!(error, DeviceError::Gone { .. }) || repaired.contains(&read.strip);
+        let repairs = repaired.iter().filter(|strip| **strip == read.strip).count();
+        let hopeless = matches!(error, DeviceError::Gone { .. }) || repairs >= REPAIRS_MAX;
         if hopeless {
             self.fail_member(self.layout.role_of(stripe, read.strip)).await;
             return self.check_intact();

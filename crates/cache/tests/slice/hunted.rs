@@ -1,0 +1,149 @@
+//! What the swarm found: waits that never ended, or ended too soon.
+
+use crate::bench::{Bench, block, byte_at, flushable, nop, simulate};
+use crate::machine::{CACHE_BYTES, CORE_BYTES, EXPECTED, options};
+use headpond_block::decorators::{Fault, FaultControl, FaultDevice, FaultRule};
+use headpond_block::devices::RamDevice;
+use headpond_block::sync::join_all;
+use headpond_block::{BlockDevice, ByteRange, Request, RequestKind, Runtime};
+use headpond_cache::{Foundation, Slice, SliceConfig, create};
+use std::cell::Cell;
+use std::rc::Rc;
+use std::time::Duration;
+
+/// After which no timer is set and nothing is under way.
+const QUIET: Duration = Duration::from_secs(2);
+
+fn late(kind: RequestKind, after: Duration) -> FaultRule {
+    FaultRule::on(kind, Fault::Delay(after))
+}
+
+/// The index named nothing but blocks that were no longer dirty, and nobody told the caller when
+/// the cleaner had found that out.
+#[test]
+fn cleaning_everything_ends_though_all_that_was_dirty_was_discarded() {
+    simulate(async |runtime| {
+        let bench = Bench::new(&runtime).await;
+        let slice = bench.open(nop()).await;
+        let device: &dyn BlockDevice = &slice;
+        for index in 0..8 {
+            device.write(index * 4096, block(1)).await.unwrap();
+        }
+        device.submit(Request::discard(ByteRange::at(0, 8 * 4096))).await.unwrap();
+        assert_eq!(slice.stats().dirty_bytes, 0);
+        runtime.sleep(QUIET).await;
+        slice.flush_dirty().await.unwrap();
+        slice.self_check();
+    });
+}
+
+/// The cleaner waited for a version to become stable that reclaim had carried on meanwhile: its
+/// segment was free, and what lies there never is.
+#[test]
+fn cleaning_ends_though_reclaim_carried_its_block_on_and_freed_the_segment() {
+    simulate(async |runtime| {
+        let bench = Bench::new(&runtime).await;
+        let slice = bench.open(nop()).await;
+        let device: &dyn BlockDevice = &slice;
+        device.write(0, block(1)).await.unwrap();
+        let first = late(RequestKind::Flush, Duration::from_secs(1));
+        bench.cache_faults.add(FaultRule { times: Some(1), ..first });
+        bench.cache_faults.add(late(RequestKind::Flush, Duration::from_micros(100)));
+        let cleaner = slice.clone();
+        let cleaning = runtime.spawn(async move { cleaner.flush_dirty().await });
+        runtime.sleep(Duration::from_millis(1)).await;
+        assert_eq!(slice.stats().cleaning_in_flight, 1, "it waits for the first flush");
+        go_round_the_log(&slice).await;
+        assert!(slice.stats().segments_free > 0 && slice.stats().counters.reinserted_blocks > 0);
+        runtime.sleep(Duration::from_secs(30)).await;
+        slice.self_check();
+        assert_eq!(slice.stats().cleaning_in_flight, 0, "nothing is left to wait for");
+        cleaning.await.unwrap();
+        assert_eq!(byte_at(&*bench.core, 0).await.unwrap(), 1);
+    });
+}
+
+/// Writes more than the log holds, to blocks far from the first.
+async fn go_round_the_log(slice: &Slice) {
+    let device: &dyn BlockDevice = slice;
+    for round in 0..4 {
+        for index in 2000..2900 {
+            device.write(index * 4096, block(round + 2)).await.unwrap();
+        }
+    }
+}
+
+/// Writes version after version of one block, each noted when it is acknowledged.
+async fn keep_writing(slice: Slice, last: Rc<Cell<u8>>, acknowledged: Rc<Cell<u8>>) {
+    while last.get() < 200 {
+        let version = last.get() + 1;
+        last.set(version);
+        slice.submit(Request::write(0, block(version))).await.unwrap();
+        acknowledged.set(acknowledged.get().max(version));
+    }
+}
+
+async fn open_in_memory(runtime: &Runtime, core: &Rc<RamDevice>) -> (Slice, FaultControl) {
+    let control = FaultControl::default();
+    let ram = Rc::new(RamDevice::new("ram", CACHE_BYTES));
+    let superblock = create(&*ram, &options(4096)).await.unwrap();
+    let cache = Rc::new(FaultDevice::new(ram, control.clone(), runtime.clone()));
+    let core = Rc::clone(core) as Rc<dyn BlockDevice>;
+    let foundation = Foundation { runtime: runtime.clone(), cache, core, label: None };
+    let config = SliceConfig { allow_volatile: true, ..nop() };
+    let opened = Slice::open(foundation, &superblock, EXPECTED, 0, config).await;
+    (opened.unwrap().0, control)
+}
+
+/// A block with a newer version on its way to the log was passed over, and the flush was
+/// acknowledged though the version that it promised was in memory only.
+#[test]
+fn flush_of_a_cache_in_memory_carries_on_a_block_that_is_written_all_the_time() {
+    simulate(async |runtime| {
+        let core = flushable("core", CORE_BYTES);
+        let (slice, faults) = open_in_memory(&runtime, &core).await;
+        faults.add(late(RequestKind::Write, Duration::from_millis(1)));
+        let (last, acknowledged) = (Rc::<Cell<u8>>::default(), Rc::<Cell<u8>>::default());
+        for _ in 0..4 {
+            let written = (Rc::clone(&last), Rc::clone(&acknowledged));
+            drop(runtime.spawn(keep_writing(slice.clone(), written.0, written.1)));
+            runtime.sleep(Duration::from_micros(230)).await;
+        }
+        for _ in 0..10 {
+            let promised = acknowledged.get();
+            (&slice as &dyn BlockDevice).flush().await.unwrap();
+            let stable = byte_at(&*core, 0).await.unwrap();
+            assert!(stable >= promised, "{promised} was acknowledged, the core has {stable}");
+        }
+        assert!(last.get() < 200 && acknowledged.get() > 10, "it was written to meanwhile");
+    });
+}
+
+/// Reclaim ends with the log, and nobody told those that it had kept waiting.
+#[test]
+fn writes_that_wait_for_room_in_the_log_go_to_the_core_when_the_cache_fails() {
+    simulate(async |runtime| {
+        let bench = Bench::new(&runtime).await;
+        let slice = bench.open(nop()).await;
+        go_round_the_log(&slice).await;
+        bench.cache_faults.add(late(RequestKind::Flush, Duration::from_secs(1)));
+        let write = |index: u64| slice.submit(Request::write(index * 4096, block(9)));
+        let writes = (0..4).flat_map(|_| 2000..2900).map(write).collect();
+        let fail = async {
+            runtime.sleep(Duration::from_millis(100)).await;
+            assert!(slice.stats().writes_waiting > 0, "the log is full, and reclaim waits");
+            bench.cache_faults.add(FaultRule::on(RequestKind::Write, Fault::Media));
+        };
+        let failing = headpond_block::Submission::pending(async {
+            fail.await;
+            Ok(())
+        });
+        let all = [failing].into_iter().chain::<Vec<_>>(writes).collect();
+        join_all(all).await.into_iter().for_each(|outcome| outcome.unwrap());
+        assert!(slice.stats().is_failed && bench.label.0.get() > 0);
+        assert_eq!(slice.stats().writes_waiting, 0);
+        for index in [2000, 2899] {
+            assert_eq!(byte_at(&slice, index * 4096).await.unwrap(), 9);
+        }
+    });
+}

@@ -1,0 +1,244 @@
+//! The cache device fails, lies or is full: rows 17 to 22, 37, 38.
+
+use super::rig::{Rig, Scene, once, places_on};
+use headpond_block::RequestKind;
+use headpond_block::decorators::{Fault, FaultRule};
+use headpond_cache::Mode;
+use headpond_volume::{OpenError, Tolerance};
+
+fn is_stale(error: &OpenError) -> bool {
+    matches!(error, OpenError::Cache(headpond_cache::OpenError::Generation { .. }))
+}
+
+async fn clean_block(scene: &Scene, block: u64, byte: u8) {
+    scene.promise(block, byte).await;
+    scene.volume.clean_all().await.expect("cleans");
+    assert_eq!(scene.cache().dirty_bytes, 0);
+}
+
+pub(super) fn cache_that_vanishes_clean_costs_nothing_and_the_volume_stays_online() {
+    let mut rig = Rig::in_mode(Mode::WriteBack);
+    rig.live(async |scene| {
+        clean_block(scene, 3, 1).await;
+        scene.lose_cache();
+        scene.expect(3, 1).await;
+        scene.flush().await.expect("there is nothing that only the cache had");
+        scene.write(3, 2).await.expect("goes to the core");
+        scene.flush().await.expect("the core has it");
+        scene.expect(3, 2).await;
+        assert!(scene.cache().failed && scene.warns("the cache device failed"));
+    });
+    rig.cut(1);
+    let refused = rig.refusal();
+    assert!(is_stale(&refused), "{refused}");
+    rig.tolerance = Tolerance::Forced;
+    rig.live(async |scene| {
+        scene.expect(3, 2).await;
+        assert!(scene.warns("without its cache"));
+    });
+}
+
+pub(super) fn cache_that_vanishes_dirty_costs_its_dirty_blocks_and_restarts_only_by_force() {
+    let mut rig = Rig::in_mode(Mode::WriteBack);
+    rig.live(async |scene| {
+        scene.promise(3, 1).await;
+        scene.promise(4, 1).await;
+        scene.lose_cache();
+        assert!(scene.read(3).await.is_err() && scene.read(4).await.is_err());
+        scene.expect(100, 0).await;
+        scene.write(100, 5).await.expect("goes to the core");
+        scene.expect(100, 5).await;
+        scene.write(3, 2).await.expect("all of it is new");
+        scene.expect(3, 2).await;
+        assert!(scene.read(4).await.is_err(), "never what the core has");
+        assert!(scene.flush().await.is_err(), "what was acknowledged is not all stable");
+        scene.write(4, 2).await.expect("all of it is new");
+        scene.flush().await.expect("now it is");
+    });
+    rig.cut(1);
+    let refused = rig.refusal();
+    assert!(is_stale(&refused), "{refused}");
+    rig.absent.cache = true;
+    let refused = rig.refusal();
+    assert!(matches!(refused, OpenError::NoCacheDevice { .. }), "{refused}");
+    rig.tolerance = Tolerance::Forced;
+    rig.live(async |scene| {
+        for (block, byte) in [(100, 5), (3, 2), (4, 2)] {
+            scene.expect(block, byte).await;
+        }
+    });
+}
+
+/// Nothing was written while it was away, so it is as good as before.
+pub(super) fn cache_that_was_away_over_a_restart_comes_back_with_its_dirty_data() {
+    let mut rig = Rig::in_mode(Mode::WriteBack);
+    rig.live(async |scene| scene.promise(3, 1).await);
+    rig.halt();
+    rig.absent.cache = true;
+    assert!(matches!(rig.refusal(), OpenError::NoCacheDevice { .. }));
+    rig.absent.cache = false;
+    rig.live(async |scene| scene.expect(3, 1).await);
+}
+
+pub(super) fn clean_block_that_the_cache_cannot_read_comes_from_the_core_and_is_counted() {
+    let rig = Rig::in_mode(Mode::WriteBack);
+    rig.live(async |scene| {
+        clean_block(scene, 3, 1).await;
+        scene.controls.cache.add(once(RequestKind::Read, Fault::Media));
+        scene.expect(3, 1).await;
+        assert_eq!(scene.volume.stats().slices[0].counters.errors.cache_read, 1);
+        scene.expect(3, 1).await;
+    });
+}
+
+pub(super) fn dirty_block_that_the_cache_cannot_read_is_an_error_and_the_others_are_served() {
+    let rig = Rig::in_mode(Mode::WriteBack);
+    rig.live(async |scene| {
+        scene.promise(3, 1).await;
+        scene.promise(4, 1).await;
+        let [place] = places_on(rig.cache(), 1)[..1] else { unreachable!("one place") };
+        let range = headpond_block::ByteRange::at(place, 4096);
+        let rule = FaultRule::on(RequestKind::Read, Fault::Latent);
+        scene.controls.cache.add(FaultRule { range: Some(range), ..rule });
+        assert!(scene.read(3).await.is_err());
+        assert!(scene.read(3).await.is_err(), "and stays one");
+        scene.expect(4, 1).await;
+        assert!(scene.volume.clean_all().await.is_err(), "it is not taken for clean");
+        scene.write(3, 2).await.expect("all of it is new");
+        scene.expect(3, 2).await;
+    });
+}
+
+pub(super) fn write_that_the_cache_refuses_goes_to_the_core_and_nothing_older_comes_back() {
+    for seed in 0..8 {
+        let rig = Rig::in_mode(Mode::WriteBack);
+        rig.live(async |scene| {
+            scene.promise(3, 1).await;
+            scene.controls.cache.add(once(RequestKind::Write, Fault::Media));
+            scene.write(3, 2).await.expect("goes to the core");
+            scene.flush().await.expect("flushes");
+            scene.expect(3, 2).await;
+            assert!(!scene.cache().failed, "one error is not its end");
+        });
+        rig.cut(seed);
+        rig.live(async |scene| scene.expect(3, 2).await);
+    }
+}
+
+/// One bit of a block changes on the cache device while nobody looks.
+pub(super) fn silent_corruption_is_noticed_and_a_clean_block_comes_from_the_core() {
+    let rig = Rig::in_mode(Mode::WriteBack);
+    rig.live(async |scene| {
+        clean_block(scene, 3, 1).await;
+        scene.promise(4, 2).await;
+        for byte in [1, 2] {
+            for place in rig.places(byte) {
+                rig.cache().poke(place + 1000, &[byte ^ 8]);
+            }
+        }
+        scene.expect(3, 1).await;
+        assert!(scene.read(4).await.is_err());
+        assert!(scene.volume.clean_all().await.is_err(), "garbage does not reach the core");
+        assert!(scene.volume.stats().slices[0].counters.errors.cache_checksum > 0);
+    });
+    rig.halt();
+    rig.live(async |scene| {
+        scene.expect(3, 1).await;
+        assert!(scene.read(4).await.is_err());
+    });
+}
+
+/// What was meant for one block lands on another, with a checksum that is right where it belongs.
+pub(super) fn misdirected_write_is_noticed_by_the_block_that_it_hit() {
+    let rig = Rig::in_mode(Mode::WriteBack);
+    rig.live(async |scene| {
+        clean_block(scene, 3, 1).await;
+        scene.promise(4, 2).await;
+        scene.promise(5, 3).await;
+        for place in rig.places(1).into_iter().chain(rig.places(2)) {
+            rig.cache().poke(place, &[3; 4096]);
+        }
+        scene.expect(3, 1).await;
+        assert!(scene.read(4).await.is_err());
+        scene.expect(5, 3).await;
+    });
+    rig.halt();
+    rig.live(async |scene| {
+        assert!(scene.read(4).await.is_err());
+        scene.expect(5, 3).await;
+    });
+}
+
+/// A whole record, valid in itself, lands behind the end of the log.
+pub(super) fn misdirected_record_is_not_replayed_where_it_landed() {
+    let rig = Rig::in_mode(Mode::WriteBack);
+    rig.live(async |scene| {
+        scene.promise(3, 1).await;
+        scene.promise(3, 2).await;
+    });
+    rig.halt();
+    let place = rig.places(1)[0];
+    let around = rig.cache().peek(place - 4096, 8192);
+    for distance in (4..64).map(|step| step * 8192) {
+        rig.cache().poke(place - 4096 + 64 * 1024 + distance, &around);
+    }
+    rig.live(async |scene| scene.expect(3, 2).await);
+}
+
+/// The device acknowledged a write and holds what it held before.
+pub(super) fn lost_write_is_noticed_by_the_next_read() {
+    let rig = Rig::in_mode(Mode::WriteBack);
+    rig.live(async |scene| {
+        scene.promise(3, 1).await;
+        scene.controls.cache.add(once(RequestKind::Write, Fault::Lose));
+        scene.write(3, 2).await.expect("takes the write");
+        assert!(scene.read(3).await.is_err(), "never the version before");
+        scene.write(3, 4).await.expect("takes the write");
+        scene.expect(3, 4).await;
+    });
+}
+
+/// Each page that the cache holds is damaged in turn: a start refuses, or every block is right or
+/// an error.
+pub(super) fn damaged_cache_never_ends_the_program_nor_returns_something_else() {
+    let rig = Rig::in_mode(Mode::WriteBack);
+    rig.live(async |scene| {
+        clean_block(scene, 1, 1).await;
+        for block in 2..12 {
+            scene.promise(block, block as u8).await;
+        }
+        scene.volume.stop().await.expect("stops");
+    });
+    rig.halt();
+    let image = rig.cache().peek(0, rig.cache().geometry().size_bytes as usize);
+    let pages = image.chunks(4096).zip((0..).step_by(4096));
+    let pages = pages.filter(|(bytes, _)| bytes.iter().any(|byte| *byte != 0));
+    let pages: Vec<u64> = pages.map(|(_, page)| page).collect();
+    let (mut opened, mut refused) = (0, 0);
+    for (page, damage) in pages.into_iter().flat_map(|page| (0..3).map(move |how| (page, how))) {
+        let mut copy = Rig::of(rig.machine.duplicate());
+        copy.set_mode(Mode::WriteBack);
+        let mut bytes = copy.cache().peek(page, 4096);
+        match damage {
+            0 => bytes[page as usize / 4096 * 37 % 4096] ^= 1,
+            1 => bytes.fill(0xff),
+            _ => bytes.rotate_left(512),
+        }
+        copy.cache().poke(page, &bytes);
+        let looked = copy.try_live(async |scene| {
+            for block in 1..12 {
+                let found = scene.read(block).await;
+                assert!(found.is_err() || found == Ok(block as u8), "page {page}: {found:?}");
+            }
+        });
+        match looked {
+            headpond_sim::Ended::Finished(Ok(())) => opened += 1,
+            headpond_sim::Ended::Finished(Err(error)) => {
+                assert!(error.is_refusal(), "page {page}: {error}");
+                refused += 1;
+            }
+            headpond_sim::Ended::Cut => unreachable!("the power is on"),
+        }
+    }
+    assert!(opened > 20 && refused > 0, "{opened} opened, {refused} refused");
+}

@@ -1,0 +1,267 @@
+//! The rows and their proofs.
+
+use super::About::{Loss, Row};
+use super::{Entry, Proof, Scenario, array_faults, cache_faults, power, starts};
+
+const ARRAY_FAILURES: &str = "crates/raid/tests/failures.rs";
+const ARRAY_LIVES: &str = "crates/raid/tests/lives.rs";
+const ARRAY_MODEL: &str = "crates/raid/tests/model.rs";
+const ARRAY_STARTS: &str = "crates/raid/tests/starts.rs";
+const CACHE_CRASH: &str = "crates/cache/tests/slice/crash.rs";
+const CACHE_DAMAGE: &str = "crates/cache/tests/slice/damage.rs";
+const CACHE_FAULTS: &str = "crates/cache/tests/slice/faults.rs";
+const CACHE_SERVING: &str = "crates/cache/tests/slice/serving.rs";
+const COMMAND_LINE: &str = "crates/headpond/tests/command_line.rs";
+const FILES: &str = "crates/uring/src/file/tests.rs";
+const INTENT: &str = "crates/raid/src/intent.rs";
+const KILL: &str = "crates/headpond/tests/kill.rs";
+const POOL: &str = "crates/block/src/buffer/pool.rs";
+const POWER_CUTS: &str = "crates/volume/tests/power_cuts.rs";
+const REPLAY: &str = "crates/cache/src/replay_tests.rs";
+const TIDY: &str = "xtask/src/tidy/calls.rs";
+const WITNESS: &str = "crates/witness/src/witness.rs";
+
+/// Each row with its proofs.
+macro_rules! table {
+    ($($about:ident($number:literal) $fault:literal {
+        $($kind:ident $($place:ident :: $name:ident)? $($what:literal)?;)+
+    })+) => {
+        pub const ROWS_AND_LOSSES: &[Entry] = &[$(Entry {
+            about: $about($number),
+            fault: $fault,
+            proofs: &[$(proof!($kind $($place::$name)? $($what)?)),+],
+        }),+];
+    };
+}
+
+macro_rules! proof {
+    (scenario $module:ident :: $name:ident) => {
+        Proof::Scenario(Scenario { name: stringify!($name), run: $module::$name })
+    };
+    (test $file:ident :: $name:ident) => {
+        Proof::Test($file, stringify!($name))
+    };
+    (missing $what:literal) => {
+        Proof::NotYet($what)
+    };
+}
+
+/// Every scenario once, in the order of the table.
+pub fn all() -> Vec<Scenario> {
+    let proofs = ROWS_AND_LOSSES.iter().flat_map(|entry| entry.proofs);
+    let mut scenarios: Vec<Scenario> = Vec::new();
+    for proof in proofs {
+        let Proof::Scenario(scenario) = proof else { continue };
+        if scenarios.iter().all(|known| known.name != scenario.name) {
+            scenarios.push(*scenario);
+        }
+    }
+    scenarios
+}
+
+table! {
+    Row(1) "power cut at any I/O boundary" {
+        test POWER_CUTS::write_back_keeps_its_promises_at_every_cut;
+        test POWER_CUTS::write_through_keeps_its_promises_at_every_cut;
+        test POWER_CUTS::pass_through_with_the_intent_bitmap_keeps_its_promises_at_every_cut;
+        scenario power::stop_cut_anywhere_loses_nothing_and_leaves_dirty_data_dirty;
+        scenario power::flushed_and_fua_writes_outlive_a_cut_in_every_mode;
+    }
+    Row(2) "torn data block in the cache" {
+        scenario power::torn_block_that_nobody_promised_gives_way_to_the_version_before;
+        scenario power::torn_block_that_was_promised_is_an_error_until_it_is_written_again;
+    }
+    Row(3) "torn superblock or header" {
+        scenario power::torn_copy_of_any_superblock_costs_nothing;
+        test ARRAY_STARTS::a_damaged_copy_is_bridged_and_two_are_refused;
+        test CACHE_DAMAGE::older_header_is_refused_where_records_of_a_later_life_are_in_the_log;
+    }
+    Row(4) "metadata ahead of its data" {
+        scenario power::descriptor_that_landed_before_its_data_is_as_if_never_written;
+        scenario power::write_past_a_dirty_block_cut_anywhere_leaves_the_old_block_or_the_new;
+        test ARRAY_LIVES::
+            a_failed_member_never_hides_what_was_acknowledged_however_its_recording_is_cut;
+    }
+    Row(5) "lying flush" {
+        scenario power::flushed_record_that_a_lying_device_lost_is_an_error_never_something_older;
+        test REPLAY::promised_record_that_nobody_describes_is_reported;
+        test COMMAND_LINE::what_could_lose_data_is_refused_and_changes_nothing;
+        missing "needs a log whose end is known elsewhere, and a list of what is damaged";
+    }
+    Row(6) "cut mid-stripe, all members present" {
+        test POWER_CUTS::parity_is_right_soon_after_a_cut_though_nobody_asks;
+        test POWER_CUTS::writes_past_the_cache_right_after_a_cut_leave_no_torn_parity;
+        test ARRAY_STARTS::the_intent_bitmap_finds_every_torn_stripe;
+    }
+    Row(7) "cut mid-stripe, degraded" {
+        scenario power::degraded_and_torn_is_refused_unless_forced;
+        missing "needs a journal of stripes, to start without force";
+    }
+    Row(8) "cut in rebuild" {
+        missing "needs rebuild";
+    }
+    Row(9) "cut in scrub" {
+        missing "needs scrub";
+    }
+    Row(10) "cut in reshape" {
+        missing "needs reshape";
+    }
+    Row(11) "cut in cleaning" {
+        scenario power::cut_between_cleaning_and_the_flush_of_the_core_leaves_the_data_dirty;
+        test CACHE_CRASH::write_back_with_cleaner_keeps_its_promises_at_every_cut;
+    }
+    Row(12) "cut after a switch of the mode" {
+        scenario power::cut_after_a_switch_to_write_through_keeps_what_was_dirty_dirty;
+        test CACHE_CRASH::switching_modes_on_the_live_slice_keeps_its_promises;
+        missing "needs detach";
+    }
+    Row(13) "cut in create" {
+        scenario starts::creation_cut_anywhere_leaves_no_volume_or_a_whole_one;
+        scenario starts::recreation_cut_anywhere_leaves_the_old_volume_or_the_new_one_or_none;
+    }
+    Row(14) "program killed" {
+        scenario power::killed_program_loses_nothing_that_it_acknowledged;
+        test KILL::nothing_flushed_is_lost_in_200_kills;
+    }
+    Row(15) "allocation failure" {
+        test ARRAY_FAILURES::little_scratch_memory_slows_down_and_does_not_stop;
+        test POOL::an_empty_class_borrows_from_the_next_and_then_from_the_heap;
+        missing "needs pools that never borrow from the heap";
+    }
+    Row(16) "clock jump" {
+        test TIDY::each_forbidden_call_is_found_however_it_is_written;
+    }
+    Row(17) "cache vanishes, all clean" {
+        scenario cache_faults::cache_that_vanishes_clean_costs_nothing_and_the_volume_stays_online;
+    }
+    Row(18) "cache vanishes, dirty" {
+        scenario cache_faults::
+            cache_that_vanishes_dirty_costs_its_dirty_blocks_and_restarts_only_by_force;
+        scenario cache_faults::cache_that_was_away_over_a_restart_comes_back_with_its_dirty_data;
+    }
+    Row(19) "cache read error, clean" {
+        scenario cache_faults::
+            clean_block_that_the_cache_cannot_read_comes_from_the_core_and_is_counted;
+    }
+    Row(20) "cache read error, dirty" {
+        scenario cache_faults::
+            dirty_block_that_the_cache_cannot_read_is_an_error_and_the_others_are_served;
+        missing "needs mirrored caches: another copy";
+    }
+    Row(21) "cache write error" {
+        scenario cache_faults::
+            write_that_the_cache_refuses_goes_to_the_core_and_nothing_older_comes_back;
+    }
+    Row(22) "silent corruption in the cache" {
+        scenario cache_faults::silent_corruption_is_noticed_and_a_clean_block_comes_from_the_core;
+    }
+    Row(23) "cache full of dirty data" {
+        test CACHE_SERVING::full_of_dirty_data_waits_for_the_cleaner;
+        test CACHE_SERVING::
+            full_of_dirty_data_without_a_cleaner_goes_past_the_cache_and_never_hangs;
+        test CACHE_FAULTS::request_larger_than_the_cache_goes_past_it;
+    }
+    Row(24) "wrong cache for the core" {
+        scenario starts::cache_of_another_volume_is_refused_and_both_are_named;
+    }
+    Row(25) "attached twice, or by two hosts" {
+        test FILES::second_opener_is_refused_and_told_by_whom;
+        missing "needs a persistent owner and a heartbeat";
+    }
+    Row(26) "core written outside while the cache is dirty" {
+        scenario starts::cache_whose_core_was_opened_without_it_is_refused;
+        missing "needs a label on the core that tells of its cache";
+    }
+    Row(27) "stale cache returns" {
+        scenario starts::cache_whose_core_went_on_without_it_is_refused;
+    }
+    Row(28) "unknown version or features" {
+        scenario starts::cache_of_a_later_version_or_with_unknown_features_is_refused_and_says_so;
+        scenario starts::member_of_a_later_version_or_with_unknown_features_is_refused_and_says_so;
+    }
+    Row(29) "core read error" {
+        scenario array_faults::block_that_a_member_cannot_read_is_reconstructed_and_written_again;
+        scenario array_faults::block_that_the_only_copy_cannot_give_is_an_error;
+    }
+    Row(30) "core error while cleaning" {
+        test CACHE_FAULTS::core_that_fails_while_cleaning_keeps_the_data_dirty_and_flush_reports_it;
+        scenario array_faults::full_member_fails_writes_and_nothing_else;
+    }
+    Row(31) "flush fails" {
+        scenario array_faults::member_that_cannot_flush_is_out_and_the_flush_holds_without_it;
+        scenario array_faults::flush_that_the_cache_refuses_is_an_error_and_the_next_one_covers_it;
+        scenario array_faults::flush_that_the_core_refuses_makes_nothing_clean;
+    }
+    Row(32) "array loses 1, 2, 3 members" {
+        scenario array_faults::
+            members_lost_within_the_redundancy_cost_nothing_and_beyond_it_writes_stop;
+        scenario array_faults::array_beyond_its_redundancy_leaves_dirty_data_in_the_cache;
+        test ARRAY_FAILURES::a_member_lost_in_the_middle_of_many_writes_costs_no_data;
+    }
+    Row(33) "loss during rebuild" {
+        missing "needs rebuild";
+    }
+    Row(34) "latent error during rebuild" {
+        missing "needs rebuild";
+    }
+    Row(35) "stale member returns" {
+        scenario array_faults::copy_that_missed_writes_is_not_read_when_it_returns;
+        test ARRAY_LIVES::a_member_put_back_from_an_older_image_is_stale;
+        missing "needs re-adding of members: catch-up by the bitmap";
+    }
+    Row(36) "silent corruption of the core" {
+        missing "needs scrub";
+    }
+    Row(37) "misdirected write" {
+        scenario cache_faults::misdirected_write_is_noticed_by_the_block_that_it_hit;
+        scenario cache_faults::misdirected_record_is_not_replayed_where_it_landed;
+        missing "needs checksums on the members";
+    }
+    Row(38) "lost write" {
+        scenario cache_faults::lost_write_is_noticed_by_the_next_read;
+        missing "needs checksums on the members";
+    }
+    Row(39) "slow or hung member" {
+        scenario array_faults::
+            slow_member_holds_up_nothing_that_the_cache_can_answer_and_stays_a_member;
+        missing "needs deadlines for members: one that hangs is waited for";
+    }
+    Row(40) "completions out of order" {
+        test ARRAY_MODEL::overlapping_writes_leave_one_of_them_and_right_parity;
+        test WITNESS::a_write_acknowledged_while_the_flush_ran_is_not_covered;
+    }
+    Row(41) "dirty cache and a member lost" {
+        scenario array_faults::cache_and_member_lost_together_cost_only_what_was_dirty;
+        missing "needs a list of the lost extents";
+    }
+    Row(42) "no space left below" {
+        scenario array_faults::full_member_fails_writes_and_nothing_else;
+        test ARRAY_FAILURES::a_full_member_is_no_failed_member_and_its_stripe_is_made_right_later;
+    }
+    Row(43) "smaller device, larger sectors" {
+        scenario starts::device_that_shrank_or_shows_larger_sectors_is_refused;
+    }
+    Loss(1) "metadata before its data, or not flushed; a superblock that did not wait" {
+        scenario power::descriptor_that_landed_before_its_data_is_as_if_never_written;
+        scenario power::write_past_a_dirty_block_cut_anywhere_leaves_the_old_block_or_the_new;
+        scenario power::stop_cut_anywhere_loses_nothing_and_leaves_dirty_data_dirty;
+        test INTENT::a_write_waits_until_its_mark_is_stable_and_the_next_does_not;
+    }
+    Loss(2) "a command or a stop cut half-way; old mappings back after making the cache anew" {
+        scenario power::stop_cut_anywhere_loses_nothing_and_leaves_dirty_data_dirty;
+        scenario starts::recreation_cut_anywhere_leaves_the_old_volume_or_the_new_one_or_none;
+    }
+    Loss(3) "dirty taken for clean; pass-through that loaded dirty mappings" {
+        scenario power::dirty_data_stays_dirty_over_a_clean_stop_and_a_cut_after_it;
+        scenario power::switch_to_pass_through_brings_no_old_mapping_back;
+    }
+    Loss(4) "a stale cache overwrites newer data; core errors while cleaning ignored" {
+        scenario starts::cache_whose_core_went_on_without_it_is_refused;
+        scenario starts::cache_whose_core_was_opened_without_it_is_refused;
+        scenario array_faults::flush_that_the_core_refuses_makes_nothing_clean;
+        test CACHE_FAULTS::core_that_fails_while_cleaning_keeps_the_data_dirty_and_flush_reports_it;
+    }
+    Loss(5) "a corrupt cache made the process abort" {
+        scenario cache_faults::damaged_cache_never_ends_the_program_nor_returns_something_else;
+    }
+}
