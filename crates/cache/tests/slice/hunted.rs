@@ -147,3 +147,44 @@ fn writes_that_wait_for_room_in_the_log_go_to_the_core_when_the_cache_fails() {
         }
     });
 }
+
+/// Only reclaim had to do with the device when it went, and tried again for ever.
+#[test]
+fn writes_that_wait_for_room_in_the_log_go_to_the_core_when_reclaim_finds_the_cache_gone() {
+    simulate(async |runtime| {
+        let bench = Bench::new(&runtime).await;
+        let slice = bench.open(nop()).await;
+        go_round_the_log(&slice).await;
+        bench.cache_faults.add(FaultRule::on(RequestKind::Flush, Fault::Gone));
+        let write = |index: u64| slice.submit(Request::write(index * 4096, block(9)));
+        let writes = (0..4).flat_map(|_| 2000..2900).map(write).collect();
+        join_all(writes).await.into_iter().for_each(|outcome| outcome.unwrap());
+        assert!(slice.stats().is_failed && bench.label.0.get() > 0);
+        assert_eq!(byte_at(&slice, 2899 * 4096).await.unwrap(), 9);
+    });
+}
+
+/// A block that came back damaged kept its segment from being freed, until nothing could be written
+/// any more, and the block beside it from being cleaned.
+#[test]
+fn a_damaged_block_is_carried_on_as_it_is_and_its_neighbour_is_cleaned() {
+    simulate(async |runtime| {
+        let bench = Bench::new(&runtime).await;
+        let slice = bench.open(nop()).await;
+        let device: &dyn BlockDevice = &slice;
+        device.write(0, block(7)).await.unwrap();
+        device.write(4096, block(1)).await.unwrap();
+        let memory = bench.cache.memory().to_vec();
+        let place = memory.windows(4096).position(|bytes| bytes == [7; 4096]).expect("in the log");
+        bench.cache.memory().slice(place..place + 1).copy_from(&[8]);
+        assert!(byte_at(&slice, 0).await.is_err(), "damaged and dirty");
+        assert!(slice.flush_dirty().await.is_err(), "one block stays dirty");
+        assert_eq!(byte_at(&*bench.core, 4096).await.unwrap(), 1, "the other one does not");
+        go_round_the_log(&slice).await;
+        slice.self_check();
+        assert!(slice.stats().counters.reinserted_blocks > 0);
+        assert!(byte_at(&slice, 0).await.is_err(), "it has not become older data");
+        device.write(0, block(2)).await.unwrap();
+        assert_eq!(byte_at(&slice, 0).await.unwrap(), 2);
+    });
+}
