@@ -100,11 +100,35 @@ fn the_catalogue_lists_models_and_shows_their_sources() {
     for name in names {
         let text = user.ok(&["model", "show", name]);
         assert!(text.contains(&format!("name = {name:?}")), "{text}");
-        assert!(text.contains("product manual"), "sources are named");
+        assert!(text.contains("[G]"), "sources are named");
     }
     let unknown = user.run(&["model", "show", "nothing"]);
     assert_eq!(unknown.code, 2);
     assert!(unknown.err.contains("hdd-7k2-4t"), "{}", unknown.err);
+}
+
+#[test]
+fn a_file_of_the_users_is_taken_where_a_model_is_named() {
+    let user = User::new();
+    let file = user.path("mine.toml");
+    let text = user.ok(&["model", "show", "hdd-7k2-4t"]);
+    std::fs::write(&file, text.replace("rpm = 7200 ", "rpm = 5400 ")).unwrap();
+    let file = file.to_str().unwrap();
+    assert!(user.ok(&["model", "show", file]).contains("rpm = 5400"));
+    let stack = user.path("stack.toml");
+    let machine = format!("name = \"own\"\n[core]\nraid = 0\ndrive = {file:?}\ndrives = 2\n");
+    std::fs::write(&stack, machine).unwrap();
+    let load = ["--rw", "randread", "--runtime", "5", "--json"];
+    let outcome = user.json(&[&["simulate", stack.to_str().unwrap()], &load[..]].concat());
+    assert!(outcome[0]["jobs"][0]["measured"]["read"]["iops"].as_f64().unwrap() > 10.0);
+    std::fs::write(file, text.replace("rpm = 7200 ", "rpm = 7 ")).unwrap();
+    let wrong = user.run(&["model", "show", file]);
+    assert_eq!(wrong.code, 2);
+    let line = 1 + text.lines().position(|line| line.starts_with("rpm")).unwrap();
+    let says = format!("mine.toml: line {line}: geometry.rpm = 7 is not between 100 and 100,000");
+    assert!(wrong.err.contains(&says), "{}", wrong.err);
+    let missing = user.run(&["model", "show", "./nowhere.toml"]);
+    assert!(missing.err.contains("nowhere.toml"), "{}", missing.err);
 }
 
 /// The drives of DiskSim's validation, and its own demerit in microseconds. The collection lacks

@@ -1,13 +1,16 @@
 //! A machine put together from models: the array and the cache are the real ones.
 
-use crate::stack::{CacheStack, Stack};
+use crate::stack::{CacheStack, Parts, Stack};
 use headpond_block::decorators::ProbeDevice;
 use headpond_block::{
     BlockDevice, BufferPool, Geometry, PoolClass, PoolConfig, Runtime, Stability,
 };
 use headpond_raid::{Contents, Intent, Occupied};
-use headpond_sim::hdd::HddModel;
-use headpond_sim::{FixedLatency, FixedLatencyDevice, ModelDevice, Sim, SparseDevice};
+use headpond_sim::ssd::State;
+use headpond_sim::{
+    Controller, FixedLatency, FixedLatencyDevice, Model, ModelDevice, NetworkLink, Random, Sim,
+    SparseDevice,
+};
 use headpond_volume::{
     CreateError, CreateOptions, Devices, OpenError, OpenOptions, Tolerance, Volume,
 };
@@ -40,20 +43,37 @@ impl Machine {
     /// Where the description does not fit the devices.
     pub async fn start(
         stack: &Stack,
-        model: &Rc<HddModel>,
+        parts: &Parts,
         runtime: &Runtime,
         sim: &Sim,
     ) -> Result<Self, MachineError> {
-        let mut phases = sim.random();
+        let mut chance = sim.random();
+        let controller = parts.controller.clone().map(|model| Controller::new(model, runtime));
+        let network =
+            parts.network.clone().map(|model| NetworkLink::new(model, chance.fork(), runtime));
         let drive = |number| {
-            let phase_ns = phases.below(model.revolution_ns());
             let name = format!("drive{number:02}");
-            let store = SparseDevice::new(&*name, Geometry::of_size(model.size_bytes()));
-            let drive = ModelDevice::new(Rc::new(store), Rc::clone(model), phase_ns, runtime);
-            Rc::new(ProbeDevice::new(Rc::new(drive), runtime.clone()))
+            let state = stack.core.drive_state;
+            let drive = modelled(&name, &parts.drive, u64::MAX, state, &mut chance, runtime);
+            let drive: Rc<dyn BlockDevice> = match &controller {
+                Some(controller) => controller.attach(drive),
+                None => drive,
+            };
+            let drive = match &network {
+                Some(network) => network.attach(drive),
+                None => drive,
+            };
+            Rc::new(ProbeDevice::new(drive, runtime.clone()))
         };
         let drives: Vec<_> = (0..stack.core.drives).map(drive).collect();
-        let cache = stack.cache.as_ref().map(|cache| cache_device(cache, runtime));
+        let cache = stack.cache.as_ref().map(|cache| match &parts.cache {
+            Some(model) => {
+                let (size, state) = (cache.size.bytes(), cache.state);
+                let device = modelled("cache", model, size, state, &mut chance, runtime);
+                Rc::new(ProbeDevice::new(device, runtime.clone()))
+            }
+            None => cache_device(cache, runtime),
+        });
         let devices = || Devices {
             cache: cache.clone().map(|cache| cache as Rc<dyn BlockDevice>),
             members: drives.iter().map(|drive| Rc::clone(drive) as Rc<dyn BlockDevice>).collect(),
@@ -73,6 +93,31 @@ impl Machine {
     /// Everything seen so far is forgotten.
     pub fn reset_probes(&self) {
         self.drives.iter().chain(&self.cache).for_each(|probe| probe.reset());
+    }
+}
+
+/// A drive of a model, of which at most `size_bytes` are used.
+fn modelled(
+    name: &str,
+    model: &Model,
+    size_bytes: u64,
+    state: State,
+    chance: &mut Random,
+    runtime: &Runtime,
+) -> Rc<dyn BlockDevice> {
+    let capacity_bytes = model.capacity_bytes().expect("a stack's drives store something");
+    let size_bytes = capacity_bytes.min(size_bytes);
+    let store = Rc::new(SparseDevice::new(name, Geometry::of_size(size_bytes)));
+    match model {
+        Model::Hdd(model) => {
+            let phase_ns = chance.below(model.revolution_ns());
+            Rc::new(ModelDevice::new(store, Rc::clone(model), phase_ns, runtime))
+        }
+        Model::Ssd(model) => {
+            let seed = chance.number();
+            Rc::new(ModelDevice::ssd(store, Rc::clone(model), state, seed, runtime))
+        }
+        Model::Controller(_) | Model::Network(_) => unreachable!("checked with the stack"),
     }
 }
 

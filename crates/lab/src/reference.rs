@@ -9,6 +9,7 @@ use crate::outcome::Outcome;
 use crate::simulate::Experiment;
 use crate::stack::{CoreStack, Stack};
 use headpond_raid::Level;
+use headpond_sim::ssd::State;
 use headpond_volume::Size;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
@@ -145,6 +146,9 @@ impl Reference {
             drive: "hdd-7k2-4t".into(),
             drives: 40,
             drive_write_cache: None,
+            drive_state: State::default(),
+            controller: None,
+            network: None,
             intent: false,
         };
         let stack = Stack { name: format!("strip {strip_kib}K"), core, cache: None };

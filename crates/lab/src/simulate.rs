@@ -9,8 +9,7 @@ use crate::outcome::{
 use crate::stack::Stack;
 use headpond_block::sync::join_all;
 use headpond_block::{BlockDevice, Instant, Runtime, Stalled, Submission};
-use headpond_sim::hdd::ModelError;
-use headpond_sim::{Sim, run};
+use headpond_sim::{CatalogueError, Sim, run};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Mutex;
@@ -29,7 +28,7 @@ pub struct Experiment {
 #[derive(Debug, thiserror::Error)]
 pub enum SimulateError {
     #[error(transparent)]
-    Model(#[from] ModelError),
+    Model(#[from] CatalogueError),
     #[error("the machine cannot be put together: {0}")]
     Machine(#[from] MachineError),
     #[error("the simulation stands still: {0}")]
@@ -49,9 +48,9 @@ const WINDOW_OF_UNKNOWN: Duration = Duration::from_secs(1);
 /// # Errors
 /// Where the machine cannot be put together, or nothing happens in it.
 pub fn simulate(experiment: &Experiment) -> Result<Outcome, SimulateError> {
-    let model = Rc::new(experiment.stack.drive_model()?);
+    let parts = experiment.stack.parts()?;
     run(experiment.seed, |runtime, sim| async move {
-        let machine = Machine::start(&experiment.stack, &model, &runtime, &sim).await?;
+        let machine = Machine::start(&experiment.stack, &parts, &runtime, &sim).await?;
         Course::new(experiment, machine, runtime).run(&sim).await
     })?
 }

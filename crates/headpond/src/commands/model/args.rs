@@ -21,8 +21,10 @@ pub struct ListArgs {
 
 /// Print a model's data file, with the source of every number.
 #[derive(Args)]
-#[command(after_help = "Example:\n  headpond model show hdd-7k2-4t > my-drive.toml")]
+#[command(after_help = "Examples:\n  headpond model show hdd-7k2-4t > my-drive.toml\n  \
+    headpond model show ./my-drive.toml    # checks it")]
 pub struct ShowArgs {
+    /// A model of the list, or the path of a file (with a / or .toml), which is checked.
     pub name: String,
 }
 
