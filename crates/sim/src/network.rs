@@ -1,8 +1,8 @@
 //! A network between the host and a device: latency, bandwidth, jitter, stalls.
 //!
 //! Requests and answers each go in order, as over one connection. All devices behind one link share
-//! it. A stall holds up both directions: a switch that reconverges, a congested queue, a lost packet
-//! that is sent again.
+//! it. A stall holds up both directions: a switch that reconverges, a congested queue, a lost
+//! packet that is sent again.
 //!
 //! **Not here**: connections that break (`net`).
 
