@@ -131,6 +131,43 @@ fn a_file_of_the_users_is_taken_where_a_model_is_named() {
     assert!(missing.err.contains("nowhere.toml"), "{}", missing.err);
 }
 
+#[test]
+fn a_model_is_fitted_to_a_device_and_taken_where_models_are_named() {
+    let user = User::new();
+    let (device, model) = (user.path("device.img"), user.path("fitted.toml"));
+    std::fs::write(&device, vec![0x5a; 96 << 20]).unwrap();
+    let (device, model) = (device.to_str().unwrap(), model.to_str().unwrap());
+    let fit = ["model", "fit", "--device", device, "--kind", "ssd", "-o", model];
+    let report = user.json(&[&fit[..], &["--json"]].concat());
+    assert_eq!(report["measured"]["size_bytes"], 96 << 20);
+    assert!(report["measured"]["read_s"].as_f64().unwrap() > 0.0);
+    assert!(std::fs::read(device).unwrap().iter().all(|byte| *byte == 0x5a), "only read");
+    let stack = user.path("stack.toml");
+    let machine = format!("name = \"own\"\n[core]\nraid = 0\ndrive = {model:?}\ndrives = 2\n");
+    std::fs::write(&stack, machine).unwrap();
+    let load = ["--rw", "randread", "--runtime", "1", "--json"];
+    let outcome = user.json(&[&["simulate", stack.to_str().unwrap()], &load[..]].concat());
+    let iops = outcome[0]["jobs"][0]["measured"]["read"]["iops"].as_f64().unwrap();
+    let measured = 1.0 / report["measured"]["read_s"].as_f64().unwrap();
+    assert!((0.5..2.0).contains(&(iops / measured)), "{iops} {measured}");
+}
+
+#[test]
+fn a_device_with_contents_is_not_measured_destructively() {
+    let user = User::new();
+    let device = user.path("swap.img");
+    let mut contents = vec![0u8; 64 << 20];
+    contents[4086..4096].copy_from_slice(b"SWAPSPACE2");
+    std::fs::write(&device, &contents).unwrap();
+    let fit = ["model", "fit", "--device", device.to_str().unwrap(), "--kind", "ssd"];
+    let refused = user.run(&[&fit[..], &["--destructive"]].concat());
+    assert_eq!(refused.code, 4, "{}", refused.err);
+    assert!(refused.err.contains("swap"), "{}", refused.err);
+    assert!(std::fs::read(&device).unwrap() == contents, "untouched");
+    let forced = user.json(&[&fit[..], &["--destructive", "--force", "--json"]].concat());
+    assert!(forced["measured"]["writes"]["sustained_mb_per_s"].as_f64().unwrap() > 0.0);
+}
+
 /// The drives of DiskSim's validation, and its own demerit in microseconds. The collection lacks
 /// their measured seek curves, so this also depends on how missing curves are made up for.
 const MEASURED: [(&str, u32); 4] =

@@ -11,6 +11,7 @@
 //!
 //! **Not here**: the models (`headpond-sim`), load on real devices.
 
+pub mod fit;
 mod generator;
 pub mod job;
 mod machine;

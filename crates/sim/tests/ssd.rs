@@ -56,6 +56,22 @@ fn the_sheets_own_figures_come_out_of_the_parts() {
     }
 }
 
+/// The sheets' sustained random writes are no input: they follow from spare space and sequential
+/// rate. How far off the models are says how much of a real drive is more than that.
+#[test]
+fn collection_alone_comes_near_the_sheets_sustained_random_writes() {
+    for (name, sheet) in [
+        ("ssd-dc-s3500-80g", 7000.0),
+        ("ssd-x25m-g2-160g", 8600.0),
+        ("ssd-dc-960g", 33_000.0),
+        ("nvme-dc-2t", 81_500.0),
+    ] {
+        let found = ssd_rate(&parameters(name), State::Steady, Load::random_write(32, 200_000));
+        eprintln!("{name}: {found:.0} of {sheet}: {:.2}", found / sheet);
+        assert!((0.6..1.6).contains(&(found / sheet)), "{name}: {found} against {sheet}");
+    }
+}
+
 #[test]
 fn more_dies_are_never_slower() {
     for name in DRIVES {

@@ -2,7 +2,8 @@
 //!
 //! Fio's libaio engine carries fdatasync out in the thread that submits, so with a drive that is
 //! sent flushes one write and its flush go one after the other, whatever the depth. A drive that
-//! reports no write cache is sent none, fdatasync returns at once, and sixteen writes are under way.
+//! reports no write cache is sent none, fdatasync returns at once, and sixteen writes are under
+//! way.
 //!
 //! A cell `a>b` settles at b, which is scored; `a/b` has no single value and is printed beside the
 //! simulation. The columns with a controller are qualitative and not run.

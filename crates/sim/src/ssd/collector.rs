@@ -66,7 +66,8 @@ impl Collector {
                 (Map::in_order(units, superblocks, superblock_units), used)
             }
             State::Steady => {
-                let used = superblocks - free_target - 2;
+                // Two are open, and one less is free than there should be: collection is under way.
+                let used = superblocks - free_target - 1;
                 let shares = steady_shares(units, used, superblock_units, superblocks);
                 (Map::new(units, &shares), used)
             }
@@ -120,7 +121,7 @@ impl Collector {
     /// What has to be done now that `written` more units of space are used.
     pub(super) fn collect(&mut self, written: u64) -> Collected {
         let mut done = Collected::default();
-        if self.is_in_place || (self.free.len() >= self.free_target && self.victim.is_none()) {
+        if self.is_in_place || (!self.is_short() && self.victim.is_none()) {
             self.debt = 0.0;
             return done;
         }
@@ -129,7 +130,7 @@ impl Collector {
         while self.debt >= 1.0 || self.free.len() <= FREE_MIN {
             let wanted = (self.debt.max(1.0) as u64).max(1);
             self.copy(wanted, &mut done);
-            if self.victim.is_none() && self.free.len() >= self.free_target {
+            if self.victim.is_none() && !self.is_short() {
                 self.debt = 0.0;
                 break;
             }
@@ -139,6 +140,14 @@ impl Collector {
             self.copy(0, &mut done);
         }
         done
+    }
+
+    /// Whether there is less free space than there should be. It is counted in units, so that
+    /// copying goes along with writing instead of coming in bursts of a superblock.
+    fn is_short(&self) -> bool {
+        let size = self.superblock_units;
+        let open = 2 * size - self.host.filled - self.copies.filled;
+        self.free.len() as u64 * size + open < (self.free_target as u64 + 1) * size
     }
 
     /// Copies up to `wanted` units of the victim, and frees it where that was the last.

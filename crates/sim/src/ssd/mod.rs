@@ -5,10 +5,10 @@
 //!    [`State`]; it is a [`Machine`](crate::Machine) as a disk is.
 //!
 //! A write is in the buffer when it has crossed the link, and leaves it in units that a die
-//! programs at once. A flush of a drive whose buffer is lost with the power programs what the buffer holds,
-//! with padding, and a page of the map's journal beside it. Space is written in superblocks; when
-//! free ones run short, the one with the least valid data is copied together and erased, at the
-//! pace at which the host uses space up. Reads go before programs, four to one.
+//! programs at once. A flush of a drive whose buffer is lost with the power programs what the
+//! buffer holds, with padding, and a page of the map's journal beside it. Space is written in
+//! superblocks; when free ones run short, the one with the least valid data is copied together and
+//! erased, at the pace at which the host uses space up. Reads go before programs, four to one.
 //!
 //! The map is statistical: of each superblock is known how many units of each region of the
 //! address space are valid there, not which. An overwritten unit is drawn from those of its region.
