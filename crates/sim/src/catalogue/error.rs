@@ -26,6 +26,8 @@ pub enum Fault {
     Syntax(toml::de::Error),
     #[error("line {line}: {field} = {found} {reason}")]
     Figure { line: usize, field: &'static str, found: String, reason: &'static str },
+    #[error("line {line}: [{section}] {reason}")]
+    Section { line: usize, section: &'static str, reason: &'static str },
     /// Where no single line is to blame.
     #[error("{field} {reason}")]
     Whole { field: &'static str, reason: &'static str },
@@ -37,11 +39,20 @@ impl CatalogueError {
             ModelError::Syntax(error) => Fault::Syntax(error),
             ModelError::Invalid { field, reason } => match find(text, field) {
                 Some((line, found)) => Fault::Figure { line, field, found, reason },
-                None => Fault::Whole { field, reason },
+                None => match find_section(text, field) {
+                    Some(line) => Fault::Section { line, section: field, reason },
+                    None => Fault::Whole { field, reason },
+                },
             },
         };
         Self::InFile { file: file.to_owned(), fault }
     }
+}
+
+/// Line on which a section begins.
+fn find_section(text: &str, section: &str) -> Option<usize> {
+    let is_begun = |line: &str| line.trim_start().starts_with(&format!("[{section}]"));
+    text.lines().position(is_begun).map(|index| index + 1)
 }
 
 /// Line and value of a field, which is written `section.key`.

@@ -176,6 +176,12 @@ mod tests {
             let error = Model::parse("mine.toml", &text.replace(from, to)).unwrap_err().to_string();
             assert!(error.starts_with(&(line(from) + says)), "{error}");
         }
+        let error = text.replace("read_ahead_kib = 2048", "read_ahead_kib = -1");
+        let error = Model::parse("mine.toml", &error).unwrap_err().to_string();
+        assert!(
+            error.starts_with(&(line("[read_buffer]") + "[read_buffer] has a size")),
+            "{error}"
+        );
         for (from, to, says) in [
             ("heads = 10 ", "haeds = 10 ", "unknown field `haeds`, expected one of"),
             ("rpm = 7200 ", "rpm = \"fast\" ", "invalid type: string \"fast\", expected u32"),
