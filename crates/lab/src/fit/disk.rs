@@ -13,7 +13,7 @@ const HEADS_ASSUMED: f64 = 8.0;
 
 /// Times at which a sector had been read, and reads elsewhere between them, so that the drive has
 /// forgotten it: more than such drives have segments.
-const TURNS: usize = 24;
+const TURNS: usize = 40;
 const READS_BETWEEN: usize = 70;
 
 const ZONES: usize = 24;
