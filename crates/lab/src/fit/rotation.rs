@@ -6,8 +6,8 @@
 const HZ_MIN: f64 = 55.0;
 const HZ_MAX: f64 = 270.0;
 
-/// How far the phases must agree. Of 40 chance times, over all periods tried, the best agree to about
-/// a half; jitter of a millisecond leaves three quarters at 7200 rpm.
+/// How far the phases must agree. Of 40 chance times, over all periods tried, the best agree to
+/// about a half; jitter of a millisecond leaves three quarters at 7200 rpm.
 const AGREEMENT_MIN: f64 = 0.65;
 
 /// Seconds of a revolution; nothing where there is no such period.
