@@ -62,7 +62,7 @@ pub(super) async fn measure(
     probe.tell("zones");
     let rates_mb_per_s = rates(probe).await?;
     probe.tell("track buffer");
-    // A tenth of a turn for timers that are late; a miss that is as quick by chance must not repeat.
+    // A tenth of a turn for timers that are late; a miss as quick by chance must not repeat.
     let limit_s = hit_s * 2.0 + revolution_s * 0.1;
     let read_ahead_bytes = read_ahead(probe, limit_s).await?;
     let segments = segments(probe, limit_s).await?;
