@@ -215,6 +215,56 @@ fn a_described_machine_is_simulated_and_a_wrong_one_is_named() {
 }
 
 #[test]
+fn stacks_are_compared_in_a_table_in_pictures_and_on_a_page() {
+    let user = User::new();
+    let (plain, cached) = (user.path("plain.toml"), user.path("cached.toml"));
+    let page = user.path("page.html");
+    let core = "[core]\nraid = 5\ndrive = \"hdd-7k2-4t\"\ndrives = 4\n";
+    std::fs::write(&plain, format!("name = \"plain\"\n{core}")).unwrap();
+    let text =
+        format!("name = \"<cached>\"\nengine = \"opencas-22.06\"\n{core}[cache]\nsize = \"64M\"\n");
+    std::fs::write(&cached, text).unwrap();
+    let load = ["--rw", "randwrite", "--ramp-time", "0", "--runtime", "2", "--html"];
+    let stacks = ["simulate", plain.to_str().unwrap(), cached.to_str().unwrap()];
+    let text = user.ok(&[&stacks[..], &load[..], &[page.to_str().unwrap()]].concat());
+    let line = |start: &str| {
+        let found = text.lines().find(|line| line.starts_with(start));
+        found.unwrap_or_else(|| panic!("{start} in {text}")).to_owned()
+    };
+    assert!(line("write IOPS").ends_with("<cached>"), "{text}");
+    assert!(line("<cached>  dirty").contains('▅'), "{text}");
+    assert!(line("<cached>  core (opencas-22.06)").contains('%'), "{text}");
+    assert!(line("plain     4 drives").contains('%'), "{text}");
+    assert!(line("<cached>  drive by drive").contains("████"), "{text}");
+    let page = std::fs::read_to_string(page).unwrap();
+    assert!(page.contains("&#60;cached&#62;") && !page.contains("<cached>"), "escaped");
+    assert!(page.matches("<svg").count() == 2 && page.contains("class=\"best\""));
+    assert!(!page.contains("src=") && !page.contains("@import"), "needs nothing else");
+}
+
+#[test]
+fn a_recording_is_played_against_a_described_machine() {
+    let user = User::new();
+    let (stack, trace) = (user.path("small.toml"), user.path("reads.log"));
+    let text = "name = \"small\"\n[core]\nraid = 5\ndrive = \"hdd-7k2-4t\"\ndrives = 4\n";
+    std::fs::write(&stack, text).unwrap();
+    let lines = (0..200).map(|at| format!("{} /dev/a read {} 4096\n", at * 50_000, at * 999_424));
+    let log = format!("fio version 3 iolog\n{}", lines.collect::<String>());
+    std::fs::write(&trace, log).unwrap();
+    let (stack, trace) = (stack.to_str().unwrap(), trace.to_str().unwrap());
+    let load = ["simulate", stack, "--trace", trace];
+    let json = user.json(&[&load[..], &["--speed", "2", "--json"]].concat());
+    let read = &json[0]["jobs"][0]["measured"]["read"];
+    assert_eq!(read["requests"], 200);
+    assert!((39.0..42.0).contains(&read["iops"].as_f64().unwrap()), "{read}");
+    assert_eq!(json[0]["replay"]["format"], "fio-iolog");
+    let table = user.ok(&[&load[..], &["--as-fast-as-possible", "--fit", "refuse"]].concat());
+    assert!(table.contains("reads.log"), "{table}");
+    let refused = user.run(&["simulate", stack, "--trace", "-"]);
+    assert_eq!(refused.code, 2, "{}", refused.err);
+}
+
+#[test]
 fn a_reader_that_has_seen_enough_ends_the_program_quietly() {
     let Some(trace) = headpond_testkit::shared("traces/headpond-vm/vda.bin") else {
         skip!("a_reader_that_has_seen_enough_ends_the_program_quietly", "no sample traces");

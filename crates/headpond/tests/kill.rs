@@ -29,6 +29,8 @@ const LOAD: Workload = Workload {
     discard_percent: 2,
     fua_percent: 10,
     sector_percent: 10,
+    hot_percent: 30,
+    sequential_percent: 20,
 };
 
 #[test]

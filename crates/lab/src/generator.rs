@@ -1,19 +1,12 @@
 //! A closed loop of requests, as fio makes it.
 
 use crate::job::Job;
-use crate::measured::{Measured, Tally};
+use crate::measured::{Answered, Kind, Measured, Tally};
 use headpond_block::{BlockDevice, Buffer, ByteRange, Instant, Request, Runtime};
 use headpond_sim::Random;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
-
-/// Requests that were answered so far, measured or not.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Answered {
-    pub reads: u64,
-    pub writes: u64,
-}
 
 /// Runs the processes of a job to their end; requests carry no payload.
 pub(crate) async fn run(
@@ -85,14 +78,14 @@ impl Process {
         while self.goes_on() {
             self.wait_for_turn().await;
             let is_read = self.is_read();
-            let range = ByteRange::at(self.next_offset(), bytes);
-            let request = match is_read {
-                true => Request::read(range.start(), &buffer),
-                false => Request::write(range.start(), &buffer),
+            let offset = self.next_offset();
+            let (kind, request) = match is_read {
+                true => (Kind::Read, Request::read(offset, &buffer)),
+                false => (Kind::Write, Request::write(offset, &buffer)),
             };
             let sent = self.runtime.now();
             let outcome = self.device.submit(request).await;
-            self.note(is_read, sent, outcome.is_ok());
+            self.note(kind, sent, outcome.is_ok());
             if !is_read {
                 self.flush_if_due().await;
             }
@@ -130,10 +123,10 @@ impl Process {
         self.region.start() + block * self.job.block_bytes
     }
 
-    fn note(&self, is_read: bool, sent: Instant, is_ok: bool) {
+    fn note(&self, kind: Kind, sent: Instant, is_ok: bool) {
         let now = self.runtime.now();
         let mut answered = self.answered.get();
-        *(if is_read { &mut answered.reads } else { &mut answered.writes }) += 1;
+        answered.count(kind);
         self.answered.set(answered);
         // What was begun in time and ends late belongs to nobody's second.
         if now < self.measured_from || self.ends_at.is_some_and(|end| now > end) {
@@ -141,7 +134,7 @@ impl Process {
         }
         let mut tally = self.tally.borrow_mut();
         match is_ok {
-            true => tally.note(is_read, self.job.block_bytes, now.since(sent)),
+            true => tally.note(kind, self.bytes_of(kind), now.since(sent)),
             false => tally.errors += 1,
         }
     }
@@ -152,8 +145,14 @@ impl Process {
         }
         let written = self.written.get() + 1;
         self.written.set(written % self.job.flush_every);
-        if written >= self.job.flush_every && self.device.flush().await.is_err() {
-            self.tally.borrow_mut().errors += 1;
+        if written >= self.job.flush_every {
+            let sent = self.runtime.now();
+            let outcome = self.device.flush().await;
+            self.note(Kind::Flush, sent, outcome.is_ok());
         }
+    }
+
+    fn bytes_of(&self, kind: Kind) -> u64 {
+        if kind == Kind::Flush { 0 } else { self.job.block_bytes }
     }
 }

@@ -1,7 +1,8 @@
 //! What-if: a workload on a machine that is only described, in virtual time.
 //!
 //! 1. A [`Stack`] says what the machine is made of: modelled drives, an array, perhaps a cache;
-//!    2. [`job::parse`] reads what is asked of it, in fio's job syntax; 3. [`simulate`] puts the
+//!    2. [`job::parse`] reads what is asked of it, in fio's job syntax, or [`TraceLoad::open`] a
+//!    recording; 3. [`simulate`] puts the
 //!    machine together from the real array and cache, above models of its devices, runs the jobs,
 //!    and tells what came of it and where the time went.
 //!
@@ -11,19 +12,30 @@
 //!
 //! **Not here**: the models (`headpond-sim`), load on real devices.
 
+mod engine;
 pub mod fit;
 mod generator;
 pub mod job;
+mod load;
 mod machine;
 mod measured;
 pub mod models;
 mod outcome;
+mod place;
+mod progress;
 pub mod reference;
+mod replay;
 mod simulate;
 mod stack;
+mod windows;
 
+pub use engine::{CleanerCost, Cost, EngineCost, EngineError, EngineModel};
 pub use job::{Job, JobError, Rw};
+pub use load::{Fit, IN_FLIGHT_MAX, Load, Pace, Survey, TraceLoad};
 pub use measured::{Latency, Measured, Side};
-pub use outcome::{CacheShare, DeviceShare, JobOutcome, Outcome, Plans, Window};
-pub use simulate::{Experiment, SimulateError, simulate, simulate_all};
+pub use outcome::{CacheShare, DeviceShare, EngineShare, JobOutcome, Outcome, Plans};
+pub use progress::Gauge;
+pub use replay::{Replay, ReplayError};
+pub use simulate::{Experiment, SimulateError, simulate, simulate_all, simulate_watched};
 pub use stack::{CacheStack, CoreStack, Parts, Stack, StackError};
+pub use windows::Window;

@@ -1,5 +1,6 @@
 //! A machine put together from models: the array and the cache are the real ones.
 
+use crate::engine::{CleanerCeiling, EngineDevice, EngineError, EngineModel};
 use crate::stack::{CacheStack, Parts, Stack};
 use headpond_block::decorators::ProbeDevice;
 use headpond_block::{
@@ -12,7 +13,7 @@ use headpond_sim::{
     SparseDevice,
 };
 use headpond_volume::{
-    CreateError, CreateOptions, Devices, OpenError, OpenOptions, Tolerance, Volume,
+    CreateError, CreateOptions, Decorator, Devices, OpenError, OpenOptions, Tolerance, Volume,
 };
 use std::rc::Rc;
 use uuid::Uuid;
@@ -23,6 +24,9 @@ const CACHE: Uuid = Uuid::from_u128(0xcac4e);
 /// A running machine; its devices are watched.
 pub(crate) struct Machine {
     pub volume: Rc<Volume>,
+    /// What clients see: the volume, behind what serving costs.
+    pub front: Rc<dyn BlockDevice>,
+    pub engine: Option<Rc<EngineDevice>>,
     pub drives: Vec<Rc<ProbeDevice>>,
     pub cache: Option<Rc<ProbeDevice>>,
 }
@@ -34,6 +38,8 @@ pub enum MachineError {
     Create(#[from] CreateError),
     #[error(transparent)]
     Open(#[from] OpenError),
+    #[error(transparent)]
+    Engine(#[from] EngineError),
 }
 
 impl Machine {
@@ -51,10 +57,18 @@ impl Machine {
         let controller = parts.controller.clone().map(|model| Controller::new(model, runtime));
         let network =
             parts.network.clone().map(|model| NetworkLink::new(model, chance.fork(), runtime));
+        let mut stores = Vec::new();
+        let mut store = |name: &str, size_bytes| {
+            let store = Rc::new(SparseDevice::new(name, Geometry::of_size(size_bytes)));
+            stores.push(Rc::clone(&store));
+            store
+        };
+        let capacity_bytes =
+            |model: &Model| model.capacity_bytes().expect("a stack's drives store something");
         let drive = |number| {
-            let name = format!("drive{number:02}");
+            let store = store(&format!("drive{number:02}"), capacity_bytes(&parts.drive));
             let state = stack.core.drive_state;
-            let drive = modelled(&name, &parts.drive, u64::MAX, state, &mut chance, runtime);
+            let drive = modelled(store, &parts.drive, state, &mut chance, runtime);
             let drive: Rc<dyn BlockDevice> = match &controller {
                 Some(controller) => controller.attach(drive),
                 None => drive,
@@ -68,11 +82,11 @@ impl Machine {
         let drives: Vec<_> = (0..stack.core.drives).map(drive).collect();
         let cache = stack.cache.as_ref().map(|cache| match &parts.cache {
             Some(model) => {
-                let (size, state) = (cache.size.bytes(), cache.state);
-                let device = modelled("cache", model, size, state, &mut chance, runtime);
+                let store = store("cache", cache.size.bytes().min(capacity_bytes(model)));
+                let device = modelled(store, model, cache.state, &mut chance, runtime);
                 Rc::new(ProbeDevice::new(device, runtime.clone()))
             }
-            None => cache_device(cache, runtime),
+            None => cache_device(cache, store("cache", cache.size.bytes()), runtime),
         });
         let devices = || Devices {
             cache: cache.clone().map(|cache| cache as Rc<dyn BlockDevice>),
@@ -85,29 +99,37 @@ impl Machine {
         let options = CreateOptions { contents, intent, occupied, cache: CACHE };
         Volume::create(&description, &devices(), &options).await?;
         let tolerance = Tolerance::Careful;
-        let options = OpenOptions { tolerance, pool: small_pool(), new_cache: CACHE };
+        let engine = stack.engine_model()?;
+        let around_core = engine.as_ref().and_then(|engine| ceiling(engine, runtime));
+        let options = OpenOptions { tolerance, pool: small_pool(), new_cache: CACHE, around_core };
         let volume = Volume::open(runtime, &description, devices(), options).await?;
-        Ok(Self { volume: Rc::new(volume), drives, cache })
+        // Nobody opens this machine again.
+        stores.iter().for_each(|store| store.keep_no_more());
+        let volume = Rc::new(volume);
+        let served = |model| Rc::new(EngineDevice::new(volume.clone(), model, runtime));
+        let engine = engine.map(served);
+        let front = match &engine {
+            Some(engine) => Rc::clone(engine) as Rc<dyn BlockDevice>,
+            None => volume.clone(),
+        };
+        Ok(Self { volume, front, engine, drives, cache })
     }
 
     /// Everything seen so far is forgotten.
     pub fn reset_probes(&self) {
         self.drives.iter().chain(&self.cache).for_each(|probe| probe.reset());
+        self.engine.iter().for_each(|engine| engine.reset());
     }
 }
 
-/// A drive of a model, of which at most `size_bytes` are used.
+/// A drive of a model.
 fn modelled(
-    name: &str,
+    store: Rc<SparseDevice>,
     model: &Model,
-    size_bytes: u64,
     state: State,
     chance: &mut Random,
     runtime: &Runtime,
 ) -> Rc<dyn BlockDevice> {
-    let capacity_bytes = model.capacity_bytes().expect("a stack's drives store something");
-    let size_bytes = capacity_bytes.min(size_bytes);
-    let store = Rc::new(SparseDevice::new(name, Geometry::of_size(size_bytes)));
     match model {
         Model::Hdd(model) => {
             let phase_ns = chance.below(model.revolution_ns());
@@ -121,9 +143,14 @@ fn modelled(
     }
 }
 
-fn cache_device(cache: &CacheStack, runtime: &Runtime) -> Rc<ProbeDevice> {
-    let geometry = Geometry::of_size(cache.size.bytes());
-    let store = Rc::new(SparseDevice::new("cache", geometry));
+/// What holds back the engine's cleaner, where something does.
+fn ceiling(engine: &EngineModel, runtime: &Runtime) -> Option<Decorator> {
+    let (cost, runtime) = (engine.cleaner?, runtime.clone());
+    let decorate = move |core| Rc::new(CleanerCeiling::new(core, cost, &runtime));
+    Some(Rc::new(move |core| decorate(core) as Rc<dyn BlockDevice>))
+}
+
+fn cache_device(cache: &CacheStack, store: Rc<SparseDevice>, runtime: &Runtime) -> Rc<ProbeDevice> {
     let latency = CacheStack::latency;
     let figures = FixedLatency {
         read: latency(cache.read_us),

@@ -1,26 +1,27 @@
-//! What a job experienced.
+//! What a job, or a trace, experienced.
 
 use hdrhistogram::Histogram;
 use serde::Serialize;
 use std::time::Duration;
 
-/// Reads and writes of one job, in its measured time.
+/// The requests of one job, in its measured time.
 #[derive(Clone, Debug, Serialize)]
 pub struct Measured {
     pub seconds: f64,
     pub read: Side,
     pub write: Side,
+    pub flush: Side,
     pub errors: u64,
 }
 
 impl Measured {
     /// Whether nothing was answered, well or not.
     pub fn is_empty(&self) -> bool {
-        self.read.requests + self.write.requests + self.errors == 0
+        self.read.requests + self.write.requests + self.flush.requests + self.errors == 0
     }
 }
 
-/// One direction.
+/// One kind of request; discards and zeroes count as writes.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct Side {
     pub requests: u64,
@@ -49,7 +50,33 @@ const LONGEST_NANOS: u64 = 3_600_000_000_000;
 pub(crate) struct Tally {
     read: SideTally,
     write: SideTally,
+    flush: SideTally,
     pub errors: u64,
+}
+
+/// What a request counts as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Read,
+    Write,
+    Flush,
+}
+
+/// Requests that were answered so far, measured or not.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Answered {
+    pub reads: u64,
+    pub writes: u64,
+}
+
+impl Answered {
+    pub fn count(&mut self, kind: Kind) {
+        match kind {
+            Kind::Read => self.reads += 1,
+            Kind::Write => self.writes += 1,
+            Kind::Flush => {}
+        }
+    }
 }
 
 struct SideTally {
@@ -63,11 +90,15 @@ impl Tally {
             bytes: 0,
             nanos: Histogram::new_with_bounds(1, LONGEST_NANOS, 3).expect("three digits"),
         };
-        Self { read: side(), write: side(), errors: 0 }
+        Self { read: side(), write: side(), flush: side(), errors: 0 }
     }
 
-    pub fn note(&mut self, is_read: bool, bytes: u64, took: Duration) {
-        let side = if is_read { &mut self.read } else { &mut self.write };
+    pub fn note(&mut self, kind: Kind, bytes: u64, took: Duration) {
+        let side = match kind {
+            Kind::Read => &mut self.read,
+            Kind::Write => &mut self.write,
+            Kind::Flush => &mut self.flush,
+        };
         side.bytes += bytes;
         side.nanos.saturating_record(took.as_nanos() as u64);
     }
@@ -75,7 +106,8 @@ impl Tally {
     pub fn measured(&self, time: Duration) -> Measured {
         let seconds = time.as_secs_f64();
         let (read, write) = (self.read.over(seconds), self.write.over(seconds));
-        Measured { seconds, read, write, errors: self.errors }
+        let flush = self.flush.over(seconds);
+        Measured { seconds, read, write, flush, errors: self.errors }
     }
 }
 

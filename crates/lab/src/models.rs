@@ -1,8 +1,6 @@
 //! Models by the word that names them: one of the catalogue, or a file of the user's.
 
-use headpond_sim::hdd::HddModel;
 use headpond_sim::{CatalogueError, Model, catalogue};
-use std::rc::Rc;
 
 /// The model that `word` names: a builtin one, or, where it has a / or ends in .toml, a file.
 ///
@@ -24,15 +22,4 @@ pub fn text(word: &str) -> Result<String, CatalogueError> {
         file: word.to_owned(),
         reason: error.to_string(),
     })
-}
-
-/// A disk by its word.
-///
-/// # Errors
-/// As [`load`], and where it is another kind of thing.
-pub fn disk(word: &str) -> Result<Rc<HddModel>, CatalogueError> {
-    match load(word)? {
-        Model::Hdd(model) => Ok(model),
-        other => Err(other.is_not("a disk (hdd)")),
-    }
 }

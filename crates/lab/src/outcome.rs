@@ -1,6 +1,9 @@
 //! What a simulation found out, and where the time went.
 
+use crate::engine::EngineDevice;
 use crate::measured::Measured;
+use crate::replay::Replay;
+use crate::windows::Window;
 use headpond_block::decorators::{ProbeCounts, ProbeSnapshot};
 use headpond_cache::SliceStats;
 use headpond_raid::PlanCounts;
@@ -13,8 +16,14 @@ pub struct Outcome {
     /// Size of the volume.
     pub size_bytes: u64,
     pub jobs: Vec<JobOutcome>,
+    /// Where the load was a trace.
+    pub replay: Option<Replay>,
     pub drives: DeviceShare,
+    /// The drives one by one, in the order of the description.
+    pub each_drive: Vec<DeviceShare>,
     pub cache: Option<CacheShare>,
+    /// Where the stack says what serving costs.
+    pub engine: Option<EngineShare>,
     /// Write plans of the array, in the measured time.
     pub plans: Plans,
     /// From the start on, the ramp included.
@@ -44,6 +53,13 @@ pub struct DeviceShare {
     pub write_mean_us: f64,
 }
 
+/// The load on the core that serves requests, in the measured time.
+#[derive(Clone, Debug, Serialize)]
+pub struct EngineShare {
+    pub name: String,
+    pub busy: f64,
+}
+
 /// What the cache did in the measured time.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct CacheShare {
@@ -68,16 +84,6 @@ pub struct Plans {
     pub full_stripe: u64,
     pub reconstruct: u64,
     pub read_modify: u64,
-}
-
-/// A stretch of time.
-#[derive(Clone, Copy, Debug, Serialize)]
-pub struct Window {
-    /// Its end.
-    pub at_s: f64,
-    pub read_iops: f64,
-    pub write_iops: f64,
-    pub dirty_ratio: f64,
 }
 
 /// Counters at the start of the measured time.
@@ -109,6 +115,13 @@ impl DeviceShare {
             read_mean_us: mean(read_nanos, reads),
             write_mean_us: mean(write_nanos, writes),
         }
+    }
+}
+
+impl EngineShare {
+    pub(crate) fn of(engine: &EngineDevice, seconds: f64) -> Self {
+        let busy = engine.busy().as_secs_f64() / seconds.max(f64::MIN_POSITIVE);
+        Self { name: engine.name_of_model().to_owned(), busy: busy.min(1.0) }
     }
 }
 
@@ -162,6 +175,9 @@ impl Plans {
 pub(crate) fn explain(outcome: &Outcome) -> Vec<String> {
     let mut why = Vec::new();
     let drives = &outcome.drives;
+    if let Some(replay) = &outcome.replay {
+        why.extend(replay.remarks());
+    }
     let asked: f64 =
         outcome.jobs.iter().map(|job| job.measured.read.iops + job.measured.write.iops).sum();
     if asked <= 0.0 {
@@ -192,6 +208,12 @@ pub(crate) fn explain(outcome: &Outcome) -> Vec<String> {
     ));
     if let Some(cache) = &outcome.cache {
         why.push(explain_cache(cache));
+    }
+    if let Some(EngineShare { name, busy }) = &outcome.engine {
+        why.push(format!(
+            "the core that serves as {name} was busy {:.0} % of the time",
+            100.0 * busy
+        ));
     }
     why
 }

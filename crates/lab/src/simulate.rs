@@ -1,26 +1,32 @@
 //! Runs experiments, each in a virtual time of its own, side by side on all processors.
 
-use crate::generator::{self, Answered};
+use crate::generator;
 use crate::job::Job;
+use crate::load::{Load, TraceLoad};
 use crate::machine::{Machine, MachineError};
+use crate::measured::Answered;
 use crate::outcome::{
-    Baseline, CacheShare, DeviceShare, JobOutcome, Outcome, Plans, Window, dirty_ratio, explain,
+    Baseline, CacheShare, DeviceShare, EngineShare, JobOutcome, Outcome, Plans, dirty_ratio,
+    explain,
 };
+use crate::progress::Gauge;
+use crate::replay::{self, ReplayError};
 use crate::stack::Stack;
+use crate::windows::{Watcher, Windows};
 use headpond_block::sync::join_all;
 use headpond_block::{BlockDevice, Instant, Runtime, Stalled, Submission};
 use headpond_sim::{CatalogueError, Sim, run};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// A workload on a machine.
 #[derive(Clone, Debug)]
 pub struct Experiment {
     pub stack: Stack,
-    pub jobs: Vec<Job>,
+    pub load: Load,
     pub seed: u64,
 }
 
@@ -33,33 +39,49 @@ pub enum SimulateError {
     Machine(#[from] MachineError),
     #[error("the simulation stands still: {0}")]
     Stalled(#[from] Stalled),
+    #[error("the trace cannot be played: {0}")]
+    Replay(#[from] ReplayError),
     #[error(
-        "nothing was measured: no job makes a request in the volume of {size_bytes} bytes after its ramp"
+        "nothing was measured: no request is made in the volume of {size_bytes} bytes after the ramp"
     )]
     NothingMeasured { size_bytes: u64 },
 }
 
-/// Windows of an experiment whose length is known.
-const WINDOWS: u32 = 60;
-const WINDOW_OF_UNKNOWN: Duration = Duration::from_secs(1);
-
 /// Runs one experiment.
 ///
 /// # Errors
-/// Where the machine cannot be put together, or nothing happens in it.
+/// Where the machine cannot be put together, the trace cannot be played, or nothing happens.
 pub fn simulate(experiment: &Experiment) -> Result<Outcome, SimulateError> {
-    let parts = experiment.stack.parts()?;
-    run(experiment.seed, |runtime, sim| async move {
-        let machine = Machine::start(&experiment.stack, &parts, &runtime, &sim).await?;
-        Course::new(experiment, machine, runtime).run(&sim).await
-    })?
+    simulate_watched(experiment, &Arc::default())
 }
 
-/// Runs experiments side by side; `done` hears of each that has ended, by its index.
+/// The same, while others look at `gauge`.
+///
+/// # Errors
+/// As [`simulate`].
+pub fn simulate_watched(
+    experiment: &Experiment,
+    gauge: &Arc<Gauge>,
+) -> Result<Outcome, SimulateError> {
+    let outcome = experiment.stack.parts().map_err(SimulateError::from).and_then(|parts| {
+        run(experiment.seed, |runtime, sim| async move {
+            let machine = Machine::start(&experiment.stack, &parts, &runtime, &sim).await?;
+            Course::new(experiment, machine, runtime, gauge).run(&sim).await
+        })?
+    });
+    gauge.end();
+    outcome
+}
+
+/// Runs experiments side by side, each with its own gauge.
+///
+/// # Panics
+/// Where there are not as many gauges as experiments.
 pub fn simulate_all(
     experiments: &[Experiment],
-    done: impl Fn(usize) + Sync,
+    gauges: &[Arc<Gauge>],
 ) -> Vec<Result<Outcome, SimulateError>> {
+    assert_eq!(experiments.len(), gauges.len(), "a gauge for each experiment");
     let next = AtomicUsize::new(0);
     let outcomes: Mutex<Vec<_>> = Mutex::new(experiments.iter().map(|_| None).collect());
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
@@ -69,15 +91,34 @@ pub fn simulate_all(
                 loop {
                     let index = next.fetch_add(1, Ordering::Relaxed);
                     let Some(experiment) = experiments.get(index) else { break };
-                    let outcome = simulate(experiment);
+                    let outcome = simulate_watched(experiment, &gauges[index]);
                     outcomes.lock().expect("nobody panics with it")[index] = Some(outcome);
-                    done(index);
                 }
             });
         }
     });
     let outcomes = outcomes.into_inner().expect("nobody panics with it");
     outcomes.into_iter().map(|outcome| outcome.expect("every index was taken")).collect()
+}
+
+impl Load {
+    fn ramp(&self) -> Duration {
+        match self {
+            Load::Jobs(jobs) => jobs.iter().map(|job| job.ramp).max().unwrap_or_default(),
+            Load::Trace(_) => Duration::ZERO,
+        }
+    }
+
+    /// With its ramp; nothing where it is over when it is over.
+    fn duration(&self) -> Option<Duration> {
+        match self {
+            Load::Jobs(jobs) => {
+                let known = jobs.iter().map(|job| job.runtime.map(|time| job.ramp + time));
+                known.collect::<Option<Vec<_>>>().and_then(|times| times.into_iter().max())
+            }
+            Load::Trace(trace) => trace.duration(),
+        }
+    }
 }
 
 /// An experiment under way.
@@ -87,33 +128,63 @@ struct Course<'a> {
     runtime: Runtime,
     begun: Instant,
     answered: Rc<Cell<Answered>>,
-    windows: Rc<RefCell<Vec<Window>>>,
+    windows: Rc<RefCell<Windows>>,
     is_over: Rc<Cell<bool>>,
+    gauge: &'a Arc<Gauge>,
 }
 
 impl<'a> Course<'a> {
-    fn new(experiment: &'a Experiment, machine: Machine, runtime: Runtime) -> Self {
+    fn new(
+        experiment: &'a Experiment,
+        machine: Machine,
+        runtime: Runtime,
+        gauge: &'a Arc<Gauge>,
+    ) -> Self {
+        let windows = Windows::over(experiment.load.duration());
         Self {
             experiment,
             machine: Rc::new(machine),
             begun: runtime.now(),
             runtime,
             answered: Rc::default(),
-            windows: Rc::default(),
+            windows: Rc::new(RefCell::new(windows)),
             is_over: Rc::default(),
+            gauge,
         }
     }
 
     async fn run(&self, sim: &Sim) -> Result<Outcome, SimulateError> {
-        let jobs = &self.experiment.jobs;
         let baseline = Rc::new(RefCell::new(None));
-        drop(self.runtime.spawn(watch_windows(self.watcher())));
-        drop(self.runtime.spawn(self.take_baseline(&baseline)));
-        let device: Rc<dyn BlockDevice> = self.machine.volume.clone();
+        drop(self.runtime.spawn(self.watcher().watch()));
+        self.take_baseline(&baseline);
+        let device = Rc::clone(&self.machine.front);
+        let (jobs, replay) = match &self.experiment.load {
+            Load::Jobs(jobs) => (self.run_jobs(jobs, &device, sim).await, None),
+            Load::Trace(trace) => {
+                let (job, replay) = self.run_trace(trace, &device).await?;
+                (vec![job], Some(replay))
+            }
+        };
+        self.is_over.set(true);
+        let size_bytes = device.size_bytes();
+        let is_idle = |job: &JobOutcome| job.measured.is_empty();
+        let baseline = match baseline.take() {
+            Some(baseline) if !jobs.iter().all(is_idle) => baseline,
+            _ => return Err(SimulateError::NothingMeasured { size_bytes }),
+        };
+        Ok(self.conclude(jobs, replay, &baseline))
+    }
+
+    async fn run_jobs(
+        &self,
+        jobs: &[Job],
+        device: &Rc<dyn BlockDevice>,
+        sim: &Sim,
+    ) -> Vec<JobOutcome> {
         let mut randoms: Vec<_> = jobs.iter().map(|_| sim.random()).collect();
         let measured: Vec<_> = jobs.iter().map(|_| RefCell::new(None)).collect();
         let running = jobs.iter().zip(&mut randoms).zip(&measured).map(|((job, random), slot)| {
-            let (device, runtime, answered) = (&device, &self.runtime, &self.answered);
+            let (runtime, answered) = (&self.runtime, &self.answered);
             Submission::pending(async move {
                 let measured = generator::run(job, device, runtime, random, answered).await;
                 *slot.borrow_mut() = Some(measured);
@@ -121,60 +192,66 @@ impl<'a> Course<'a> {
             })
         });
         join_all(running.collect()).await;
-        self.is_over.set(true);
-        let jobs: Vec<JobOutcome> = jobs
-            .iter()
-            .zip(measured)
-            .map(|(job, slot)| JobOutcome {
-                name: job.name.clone(),
-                measured: slot.into_inner().expect("it ran to its end"),
-            })
-            .collect();
-        let size_bytes = device.size_bytes();
-        let is_idle = |job: &JobOutcome| job.measured.is_empty();
-        let baseline = match baseline.take() {
-            Some(baseline) if !jobs.iter().all(is_idle) => baseline,
-            _ => return Err(SimulateError::NothingMeasured { size_bytes }),
-        };
-        Ok(self.conclude(jobs, &baseline))
+        let outcomes = jobs.iter().zip(measured).map(|(job, slot)| JobOutcome {
+            name: job.name.clone(),
+            measured: slot.into_inner().expect("it ran to its end"),
+        });
+        outcomes.collect()
     }
 
-    fn ramp(&self) -> Duration {
-        self.experiment.jobs.iter().map(|job| job.ramp).max().unwrap_or_default()
-    }
-
-    /// Waits for the end of the ramp, where counting begins.
-    fn take_baseline(
+    async fn run_trace(
         &self,
-        baseline: &Rc<RefCell<Option<Baseline>>>,
-    ) -> impl Future<Output = ()> + 'static {
-        let (runtime, machine, slot) =
-            (self.runtime.clone(), Rc::clone(&self.machine), Rc::clone(baseline));
-        let at = self.begun + self.ramp();
-        async move {
-            runtime.sleep_until(at).await;
+        trace: &TraceLoad,
+        device: &Rc<dyn BlockDevice>,
+    ) -> Result<(JobOutcome, replay::Replay), ReplayError> {
+        let (measured, replay) =
+            replay::run(trace, device, &self.runtime, &self.answered, self.gauge).await?;
+        Ok((JobOutcome { name: trace.name(), measured }, replay))
+    }
+
+    /// Takes the counters at the end of the ramp, which may be now.
+    fn take_baseline(&self, slot: &Rc<RefCell<Option<Baseline>>>) {
+        let (machine, slot) = (Rc::clone(&self.machine), Rc::clone(slot));
+        let take = move || {
             machine.reset_probes();
             let stats = machine.volume.stats();
             *slot.borrow_mut() = Some(Baseline { slices: stats.slices, plans: stats.array });
+        };
+        let ramp = self.experiment.load.ramp();
+        if ramp.is_zero() {
+            return take();
         }
+        let over = self.runtime.sleep_until(self.begun + ramp);
+        drop(self.runtime.spawn(async move {
+            over.await;
+            take();
+        }));
     }
 
     fn watcher(&self) -> Watcher {
-        let known = self.experiment.jobs.iter().map(|job| job.runtime.map(|time| job.ramp + time));
-        let total = known.collect::<Option<Vec<_>>>().and_then(|times| times.into_iter().max());
+        let machine = Rc::clone(&self.machine);
         Watcher {
-            machine: Rc::clone(&self.machine),
+            dirty_ratio: Box::new(move || dirty_ratio(&machine.volume.stats().slices)),
             runtime: self.runtime.clone(),
             begun: self.begun,
-            window: total.map_or(WINDOW_OF_UNKNOWN, |total| total / WINDOWS),
+            total: match &self.experiment.load {
+                Load::Jobs(_) => self.experiment.load.duration(),
+                Load::Trace(_) => None,
+            },
             answered: Rc::clone(&self.answered),
             windows: Rc::clone(&self.windows),
             is_over: Rc::clone(&self.is_over),
+            gauge: Arc::clone(self.gauge),
         }
     }
 
-    fn conclude(&self, jobs: Vec<JobOutcome>, baseline: &Baseline) -> Outcome {
-        let measured_from = self.begun + self.ramp();
+    fn conclude(
+        &self,
+        jobs: Vec<JobOutcome>,
+        replay: Option<replay::Replay>,
+        baseline: &Baseline,
+    ) -> Outcome {
+        let measured_from = self.begun + self.experiment.load.ramp();
         let now = self.runtime.now().max(measured_from);
         let seconds = now.since(measured_from).as_secs_f64();
         let machine = &self.machine;
@@ -188,40 +265,19 @@ impl<'a> Course<'a> {
             name: self.experiment.stack.name.clone(),
             size_bytes: machine.volume.geometry().size_bytes,
             jobs,
+            replay,
             drives: DeviceShare::of(&snapshots, seconds),
+            each_drive: snapshots
+                .iter()
+                .map(|drive| DeviceShare::of(std::slice::from_ref(drive), seconds))
+                .collect(),
             cache,
+            engine: machine.engine.as_ref().map(|engine| EngineShare::of(engine, seconds)),
             plans: Plans::since(&baseline.plans, &stats.array),
-            windows: self.windows.take(),
+            windows: self.windows.take().into_list(),
             why: Vec::new(),
         };
         outcome.why = explain(&outcome);
         outcome
-    }
-}
-
-/// Looks at the machine from time to time.
-struct Watcher {
-    machine: Rc<Machine>,
-    runtime: Runtime,
-    begun: Instant,
-    window: Duration,
-    answered: Rc<Cell<Answered>>,
-    windows: Rc<RefCell<Vec<Window>>>,
-    is_over: Rc<Cell<bool>>,
-}
-
-async fn watch_windows(watcher: Watcher) {
-    let mut before = Answered::default();
-    let seconds = watcher.window.as_secs_f64();
-    while !watcher.is_over.get() && !watcher.window.is_zero() {
-        watcher.runtime.sleep(watcher.window).await;
-        let answered = watcher.answered.get();
-        watcher.windows.borrow_mut().push(Window {
-            at_s: watcher.runtime.now().since(watcher.begun).as_secs_f64(),
-            read_iops: (answered.reads - before.reads) as f64 / seconds,
-            write_iops: (answered.writes - before.writes) as f64 / seconds,
-            dirty_ratio: dirty_ratio(&watcher.machine.volume.stats().slices),
-        });
-        before = answered;
     }
 }

@@ -1,5 +1,6 @@
 //! What a simulated machine is made of, as a file that people write.
 
+use crate::engine::{EngineError, EngineModel};
 use crate::models;
 use headpond_cache::{CleaningPolicy, Mode};
 use headpond_raid::Level;
@@ -17,6 +18,9 @@ use uuid::Uuid;
 pub struct Stack {
     /// What results call it.
     pub name: String,
+    /// What serving costs: the name of an engine, or a file; nothing where it is left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub engine: Option<String>,
     pub core: CoreStack,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cache: Option<CacheStack>,
@@ -87,6 +91,8 @@ pub enum StackError {
     Syntax(#[from] toml::de::Error),
     #[error(transparent)]
     Model(#[from] CatalogueError),
+    #[error(transparent)]
+    Engine(#[from] EngineError),
     #[error("{field} must be {what}, not {found}")]
     Field { field: &'static str, what: &'static str, found: String },
 }
@@ -128,6 +134,7 @@ impl Stack {
     pub fn parse(text: &str) -> Result<Self, StackError> {
         let stack: Self = toml::from_str(text)?;
         stack.parts()?;
+        stack.engine_model()?;
         if let Some(cache) = &stack.cache {
             cache.check_model()?;
             let latencies = [
@@ -185,6 +192,14 @@ impl Stack {
             cache => cache,
         };
         Ok(Parts { drive, controller, network, cache })
+    }
+
+    /// What serving costs on this machine.
+    ///
+    /// # Errors
+    /// Where there is no such engine.
+    pub fn engine_model(&self) -> Result<Option<EngineModel>, EngineError> {
+        self.engine.as_deref().map(EngineModel::find).transpose()
     }
 
     /// The volume on this machine.

@@ -1,5 +1,6 @@
 //! The published tables against the modelled machine.
 
+use headpond_lab::Gauge;
 use headpond_lab::reference::{self, Cell, Reference, Score, Times};
 use headpond_lab::simulate_all;
 use headpond_testkit::{shared, skip};
@@ -10,10 +11,11 @@ use std::time::Duration;
 const SHORT: Times = Times { ramp: Duration::from_secs(20), runtime: Duration::from_secs(60) };
 
 fn cells(reference: &Reference) -> Vec<Cell> {
-    let outcomes: Vec<_> = simulate_all(&reference.experiments, |_| {})
-        .into_iter()
-        .map(|outcome| outcome.expect("the machine works"))
-        .collect();
+    let outcomes: Vec<_> =
+        simulate_all(&reference.experiments, &Gauge::for_each(reference.experiments.len()))
+            .into_iter()
+            .map(|outcome| outcome.expect("the machine works"))
+            .collect();
     reference.compare(&outcomes)
 }
 
@@ -58,7 +60,10 @@ fn a_cell_that_settles_is_scored_and_one_that_alternates_is_not() {
     let reference = reference::plan(folder.path(), SHORT).unwrap();
     assert_eq!(reference.experiments.len(), 2);
     let outcomes: Vec<_> =
-        simulate_all(&reference.experiments, |_| {}).into_iter().map(Result::unwrap).collect();
+        simulate_all(&reference.experiments, &Gauge::for_each(reference.experiments.len()))
+            .into_iter()
+            .map(Result::unwrap)
+            .collect();
     let cells = reference.compare(&outcomes);
     assert_eq!((cells.len(), cells[0].published), (1, 20_000.0));
     let unscored = reference.compare_unscored(&outcomes);

@@ -1,11 +1,12 @@
 //! Small machines, whole simulations.
 
-use headpond_lab::{Experiment, Outcome, Stack, job, simulate, simulate_all};
+use headpond_lab::{Experiment, Gauge, Load, Outcome, Stack, job, simulate, simulate_all};
 
 const STACK: &str = "name = \"small\"\n[core]\nraid = 6\ndrive = \"hdd-7k2-4t\"\ndrives = 10\n";
 
 fn experiment(stack: &str, jobs: &str, seed: u64) -> Experiment {
-    Experiment { stack: Stack::parse(stack).unwrap(), jobs: job::parse(jobs).unwrap(), seed }
+    let load = Load::Jobs(job::parse(jobs).unwrap());
+    Experiment { stack: Stack::parse(stack).unwrap(), load, seed }
 }
 
 fn outcome(jobs: &str) -> Outcome {
@@ -25,6 +26,9 @@ fn a_random_write_of_a_raid_6_costs_three_reads_and_three_writes() {
     assert!((writes / write.iops - 3.0).abs() < 0.1, "{writes} {}", write.iops);
     assert!(outcome.plans.read_modify > 0 && outcome.plans.full_stripe == 0);
     assert!((0.1..1.0).contains(&outcome.drives.busy_mean));
+    let busy = outcome.each_drive.iter().map(|drive| drive.busy_mean);
+    assert_eq!((outcome.each_drive.len(), outcome.drives.devices), (10, 10));
+    assert!((busy.sum::<f64>() / 10.0 - outcome.drives.busy_mean).abs() < 1e-9);
     assert!(outcome.windows.len() >= 59 && outcome.windows[30].write_iops > 0.0);
     assert!(outcome.why.iter().any(|line| line.contains("read-modify-write")));
 }
@@ -33,7 +37,8 @@ fn a_random_write_of_a_raid_6_costs_three_reads_and_three_writes() {
 fn a_seed_gives_the_same_figures_again_whatever_runs_beside() {
     let jobs = "[a]\nrw=randrw\niodepth=8\nruntime=5\ntime_based\n";
     let experiments = [1, 2, 1, 1].map(|seed| experiment(STACK, jobs, seed));
-    let figures: Vec<_> = simulate_all(&experiments, |_| {})
+    let gauges = Gauge::for_each(experiments.len());
+    let figures: Vec<_> = simulate_all(&experiments, &gauges)
         .into_iter()
         .map(|outcome| {
             let measured = outcome.unwrap().jobs[0].measured.clone();
@@ -41,6 +46,7 @@ fn a_seed_gives_the_same_figures_again_whatever_runs_beside() {
         })
         .collect();
     assert!(figures[0] == figures[2] && figures[0] == figures[3]);
+    assert!(gauges.iter().all(|gauge| gauge.is_over() && gauge.virtual_time().as_secs() >= 4));
     assert_ne!(figures[0], figures[1]);
 }
 
@@ -52,7 +58,9 @@ fn jobs_keep_to_their_rate_region_and_flushes() {
     );
     let slow = &outcome.jobs[0].measured.read;
     assert!((slow.iops - 10.0).abs() < 0.2, "{slow:?}");
-    assert_eq!(outcome.jobs[1].measured.write.requests, 16);
+    let once = &outcome.jobs[1].measured;
+    assert_eq!((once.write.requests, once.flush.requests), (16, 16));
+    assert!(once.flush.latency.mean_us > 1000.0, "{once:?}");
 }
 
 #[test]

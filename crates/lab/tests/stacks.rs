@@ -1,11 +1,12 @@
 //! Machines of more than disks.
 
-use headpond_lab::{Experiment, Outcome, Stack, job, simulate};
+use headpond_lab::{Experiment, Load, Outcome, Stack, job, simulate};
 
 fn outcome(core: &str, cache: &str, jobs: &str) -> Outcome {
     let text = format!("name = \"m\"\n[core]\nraid = 5\ndrives = 4\n{core}\n{cache}");
-    let (stack, jobs) = (Stack::parse(&text).unwrap(), job::parse(jobs).unwrap());
-    simulate(&Experiment { stack, jobs, seed: 1 }).unwrap()
+    let stack = Stack::parse(&text).unwrap();
+    let load = Load::Jobs(job::parse(jobs).unwrap());
+    simulate(&Experiment { stack, load, seed: 1 }).unwrap()
 }
 
 fn write_iops(core: &str, cache: &str, jobs: &str) -> f64 {

@@ -3,7 +3,7 @@
 use headpond_block::{
     BlockDevice, Buffers, DeviceName, Geometry, Outcome, Request, RequestKind, Submission,
 };
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 
 const PAGE_BYTES: usize = 4096;
@@ -50,6 +50,12 @@ impl SparseStore {
         self.pages.append(&mut behind.split_off(&last));
     }
 
+    /// Whether nothing was written there.
+    fn is_empty_in(&self, offset: u64, len: u64) -> bool {
+        let unit = PAGE_BYTES as u64;
+        self.pages.range(offset / unit..(offset + len).div_ceil(unit)).next().is_none()
+    }
+
     pub(crate) fn pages(&self) -> usize {
         self.pages.len()
     }
@@ -74,11 +80,19 @@ pub struct SparseDevice {
     name: DeviceName,
     geometry: Geometry,
     store: RefCell<SparseStore>,
+    keeps: Cell<bool>,
 }
 
 impl SparseDevice {
     pub fn new(name: impl Into<DeviceName>, geometry: Geometry) -> Self {
-        Self { name: name.into(), geometry, store: RefCell::default() }
+        Self { name: name.into(), geometry, store: RefCell::default(), keeps: Cell::new(true) }
+    }
+
+    /// From now on what is written leaves no trace; what was written before can still be read. For
+    /// machines that nobody will open again: the log of a cache describes itself for another life,
+    /// and that would be most of what such a machine costs.
+    pub fn keep_no_more(&self) {
+        self.keeps.set(false);
     }
 
     /// Memory that the device takes up, in bytes.
@@ -88,6 +102,9 @@ impl SparseDevice {
 
     fn carry_out(&self, request: &Request) -> Outcome {
         request.check(&self.name, &self.geometry)?;
+        if request.is_mutation() && !self.keeps.get() {
+            return Ok(());
+        }
         let (offset, len) = (request.range.start(), request.range.len());
         let mut store = self.store.borrow_mut();
         match request.kind {
@@ -118,7 +135,9 @@ impl BlockDevice for SparseDevice {
 pub(crate) fn read_into(store: &SparseStore, offset: u64, buffers: &Buffers) {
     let mut at = offset;
     for buffer in buffers.iter() {
-        if !buffer.is_payload_free() {
+        if store.is_empty_in(at, buffer.len() as u64) {
+            buffer.fill(0);
+        } else if !buffer.is_payload_free() {
             let mut bytes = vec![0; buffer.len()];
             store.read(at, &mut bytes);
             buffer.copy_from(&bytes);
@@ -153,6 +172,24 @@ mod tests {
         let unmoved = device.write(1 << 40, Buffer::payload_free(1 << 20)).now_or();
         assert!(matches!(unmoved, Ok(Ok(()))));
         assert_eq!(sparse.resident_bytes(), 4096);
+    }
+
+    #[test]
+    fn a_device_that_keeps_no_more_remembers_what_it_kept() {
+        let sparse = SparseDevice::new("sparse", Geometry::of_size(1 << 30));
+        let device: &dyn BlockDevice = &sparse;
+        let write = |offset, byte| {
+            let written = device.write(offset, Buffer::from_slice(&[byte; 4096])).now_or();
+            assert!(matches!(written, Ok(Ok(()))));
+        };
+        write(0, 5);
+        sparse.keep_no_more();
+        write(0, 6);
+        write(8192, 7);
+        let into = Buffer::from_slice(&[1; 12_288]);
+        assert!(matches!(device.read(0, &into).now_or(), Ok(Ok(()))));
+        let found = [0, 4096, 8192].map(|at| into.slice(at..at + 1).to_vec()[0]);
+        assert_eq!((found, sparse.resident_bytes()), ([5, 0, 0], 4096));
     }
 
     proptest! {

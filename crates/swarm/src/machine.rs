@@ -226,7 +226,7 @@ pub(crate) fn careful() -> OpenOptions {
     let class = |buffer_bytes, count| PoolClass { buffer_bytes, count };
     let classes = vec![class(4096, 64), class(64 << 10, 8)];
     let pool = BufferPool::new(&PoolConfig { classes });
-    OpenOptions { tolerance: Tolerance::Careful, pool, new_cache: CACHE }
+    OpenOptions { tolerance: Tolerance::Careful, pool, new_cache: CACHE, around_core: None }
 }
 
 /// Whether a device forgets everything without power.

@@ -29,7 +29,7 @@ pub use create::{CreateError, CreateOptions, DestroyError};
 pub use description::{
     CacheDescription, CoreDescription, Description, DescriptionError, ExportDescription,
 };
-pub use open::{Devices, OpenError, OpenOptions, Tolerance};
+pub use open::{Decorator, Devices, OpenError, OpenOptions, Tolerance};
 pub use settings::{SeqCutoff, SettingChange, SettingError, parse_cleaning, parse_mode};
 pub use size::{Size, SizeError};
 pub use status::{CacheStatus, VolumeStats, VolumeStatus};

@@ -45,7 +45,12 @@ pub struct OpenOptions {
     /// Identity of a cache in memory, which is made anew by every open: random, and never used
     /// before.
     pub new_cache: Uuid,
+    /// Put between cache and array, by those who watch or slow down what passes there.
+    pub around_core: Option<Decorator>,
 }
+
+/// Makes a device of a device.
+pub type Decorator = Rc<dyn Fn(Rc<dyn BlockDevice>) -> Rc<dyn BlockDevice>>;
 
 /// Why a volume cannot be opened. Nothing was changed, unless the error is one of a device.
 #[derive(Debug, thiserror::Error)]
@@ -121,8 +126,15 @@ impl Volume {
             array.owner_generation(),
         );
         let superblock = find_or_renew(settings, &*device, &anew, &mut warnings).await?;
+        let core: Rc<dyn BlockDevice> = array.clone();
+        let foundation = Foundation {
+            runtime: runtime.clone(),
+            cache: Rc::clone(&device),
+            core: options.around_core.map_or(core.clone(), |decorate| decorate(core)),
+            label: Some(Rc::new(ArrayLabel(Rc::clone(&array)))),
+        };
         let (slices, notes) =
-            open_slices(runtime, description, settings, &device, &superblock, &array).await?;
+            open_slices(foundation, description, settings, &superblock, &array).await?;
         warnings.extend(notes);
         let parts: Vec<Rc<dyn BlockDevice>> =
             slices.iter().map(|slice| Rc::new(slice.clone()) as Rc<dyn BlockDevice>).collect();
@@ -163,10 +175,9 @@ fn assemble_options(
 }
 
 async fn open_slices(
-    runtime: &Runtime,
+    foundation: Foundation,
     description: &Description,
     settings: &CacheDescription,
-    device: &Rc<dyn BlockDevice>,
     superblock: &Superblock,
     array: &Rc<Array>,
 ) -> Result<(Vec<Slice>, Vec<String>), OpenError> {
@@ -175,12 +186,6 @@ async fn open_slices(
         let (expected, found) = (description.slices, superblock.slices.len());
         return Err(OpenError::Slices { expected, found });
     }
-    let foundation = Foundation {
-        runtime: runtime.clone(),
-        cache: Rc::clone(device),
-        core: array.clone(),
-        label: Some(Rc::new(ArrayLabel(Rc::clone(array)))),
-    };
     let config = SliceConfig {
         mode: settings.mode,
         cleaning: CleaningConfig { policy: settings.cleaning, ..CleaningConfig::default() },

@@ -21,7 +21,8 @@ impl Driver for VirtualClock {
     }
 
     fn park(&self, wait: Wait) -> io::Result<()> {
-        let unparked = self.unparked.swap(false, Ordering::AcqRel);
+        let unparked =
+            self.unparked.load(Ordering::Relaxed) && self.unparked.swap(false, Ordering::AcqRel);
         match wait {
             Wait::Poll => Ok(()),
             _ if unparked => Ok(()),

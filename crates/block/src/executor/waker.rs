@@ -122,7 +122,9 @@ impl Remote {
     }
 
     pub(super) fn drain(&self) -> Vec<TaskKey> {
-        if !self.has_woken.swap(false, Ordering::Acquire) {
+        // Looked at first: writing to it in every round would cost more than the round.
+        if !self.has_woken.load(Ordering::Relaxed) || !self.has_woken.swap(false, Ordering::Acquire)
+        {
             return Vec::new();
         }
         std::mem::take(&mut *self.woken.lock().expect("remote wake-ups"))

@@ -4,6 +4,7 @@ mod discard;
 mod flush;
 mod past;
 mod read;
+mod read_hit;
 mod unaligned;
 mod write_back;
 mod write_through;

@@ -17,12 +17,12 @@ use headpond_block::{
 use std::rc::Rc;
 
 /// Neighbouring blocks that lie in a row on the cache device too.
-struct Piece {
+pub(super) struct Piece {
     /// Blocks from the start of what is read.
-    first: u64,
-    versions: Vec<Version>,
-    range: ByteRange,
-    _pin: Pin,
+    pub first: u64,
+    pub versions: Vec<Version>,
+    pub range: ByteRange,
+    pub _pin: Pin,
 }
 
 /// Where the blocks of a read come from.
@@ -35,47 +35,14 @@ struct Plan {
 
 impl Engine {
     pub(crate) fn read(self: &Rc<Self>, request: Request) -> Submission<'static> {
-        if self.lends
-            && let Some(outcome) = self.read_hit_at_once(&request)
-        {
-            return Submission::ready(outcome);
+        if let Some(submission) = self.read_hit(&request) {
+            return submission;
         }
         let (engine, reading) = (Rc::clone(self), self.reading.begin());
         Submission::pending(async move {
             let _reading = reading;
             engine.read_slowly(request).await
         })
-    }
-
-    /// A read that the memory of the cache device answers wholly; `None` where it does not.
-    fn read_hit_at_once(&self, request: &Request) -> Option<Outcome> {
-        let run = BlockRun::touching(request.range);
-        let mut log = self.log.borrow_mut();
-        let serves_clean = self.mode() != Mode::PassThrough;
-        if run.count != 1 {
-            // Long reads are worth a plan.
-            return None;
-        }
-        let version = log.map.published(run.first)?;
-        if !serves_clean && version.state == State::Clean || log.is_lost_in(run) {
-            return None;
-        }
-        if version.is_payload_free() && !request.buffers.is_payload_free() {
-            return None;
-        }
-        let place = log.layout.position_of(version.slot, version.unit);
-        let within = request.range.start() % BLOCK_BYTES;
-        let range = log.layout.range_at(place, BLOCK_BYTES);
-        let lent = self.cache.lend(ByteRange::at(range.start() + within, request.range.len()))?;
-        match request.buffers.as_single() {
-            Some(single) => single.copy_from_buffer(&lent),
-            None => request.buffers.copy_from_buffers(&lent.into()),
-        }
-        if !version.marks.contains(Marks::REFERENCED) {
-            log.map.mark(version.slot, Marks::REFERENCED);
-        }
-        log.count_read(request.range, 1, 1);
-        Some(Ok(()))
     }
 
     async fn read_slowly(self: &Rc<Self>, request: Request) -> Outcome {
@@ -208,6 +175,16 @@ impl Engine {
     /// it.
     async fn read_piece(self: &Rc<Self>, piece: &Piece, to: Buffers) -> Outcome {
         let outcome = self.cache.submit(Request::read(piece.range.start(), to.clone())).await;
+        self.judge_piece(piece, outcome, to).await
+    }
+
+    /// Checks what a read of the cache has brought.
+    pub(super) async fn judge_piece(
+        self: &Rc<Self>,
+        piece: &Piece,
+        outcome: Outcome,
+        to: Buffers,
+    ) -> Outcome {
         let error = outcome.err();
         if error.is_some() {
             self.log.borrow_mut().counters.errors.cache_read += 1;
@@ -260,14 +237,7 @@ impl Engine {
             block.fill(0);
             return Ok(());
         }
-        let found = match block.as_single() {
-            // SAFETY: the read into this memory has been answered, and its client waits for us.
-            Some(single) => crc32c(unsafe { single.as_slice() }),
-            None => crc32c(&block.to_vec()),
-        };
-        if found == version.checksum || headpond_block::defect!(SkipChecksum) {
-            return Ok(());
-        }
+        let Err(found) = compare(version, block) else { return Ok(()) };
         self.log.borrow_mut().counters.errors.cache_checksum += 1;
         let (device, expected) = (self.cache.name().clone(), u64::from(version.checksum));
         Err(DeviceError::Corrupt { device, offset, expected, found: u64::from(found) })
@@ -342,6 +312,23 @@ impl Engine {
     }
 }
 
+/// Compares what a read has brought with the checksum of what was written.
+///
+/// # Errors
+/// The checksum that was found, where it is another one.
+pub(super) fn compare(version: &Version, block: &Buffers) -> Result<(), u32> {
+    if block.is_payload_free() {
+        return Ok(());
+    }
+    let found = match block.as_single() {
+        // SAFETY: the read into this memory has been answered, and its client waits for us.
+        Some(single) => crc32c(unsafe { single.as_slice() }),
+        None => crc32c(&block.to_vec()),
+    };
+    let is_sound = found == version.checksum || headpond_block::defect!(SkipChecksum);
+    if is_sound { Ok(()) } else { Err(found) }
+}
+
 /// Memory for the whole blocks around a read of parts of them.
 fn room_for(run: BlockRun, request: &Request) -> Buffer {
     let len = (run.count * BLOCK_BYTES) as usize;
@@ -352,7 +339,7 @@ fn room_for(run: BlockRun, request: &Request) -> Buffer {
 }
 
 impl crate::log::Log {
-    fn count_read(&mut self, range: ByteRange, hits: u64, blocks: u64) {
+    pub(super) fn count_read(&mut self, range: ByteRange, hits: u64, blocks: u64) {
         let stats = &mut self.counters.read;
         stats.requests += 1;
         stats.bytes += range.len();

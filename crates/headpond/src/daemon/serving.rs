@@ -63,7 +63,12 @@ impl Data {
     ) -> Result<Self> {
         let (to_data, messages) = mpsc::channel(MESSAGES_MAX);
         let devices = open_devices(&Opener::new(ring.clone(), runtime.clone()), &description)?;
-        let options = OpenOptions { tolerance, pool: pool.clone(), new_cache: Uuid::new_v4() };
+        let options = OpenOptions {
+            tolerance,
+            pool: pool.clone(),
+            new_cache: Uuid::new_v4(),
+            around_core: None,
+        };
         let volume = Volume::open(&runtime, &description, devices, options).await;
         let volume = volume.map_err(|error| match error.is_refusal() {
             true => Failure::refused(error.to_string()),

@@ -118,5 +118,5 @@ fn stack(name: &str, raid: Level, drives: u16) -> Stack {
         network: None,
         intent: false,
     };
-    Stack { name: name.to_owned(), core, cache: None }
+    Stack { name: name.to_owned(), engine: None, core, cache: None }
 }

@@ -10,6 +10,7 @@ mod syncs;
 mod table;
 
 use crate::job::Job;
+use crate::load::Load;
 use crate::outcome::Outcome;
 use crate::simulate::Experiment;
 use crate::stack::Stack;
@@ -130,7 +131,7 @@ pub fn plan(folder: &Path, times: Times) -> Result<Reference, ReferenceError> {
 
 impl Reference {
     fn add(&mut self, stack: Stack, job: Job) -> usize {
-        self.experiments.push(Experiment { stack, jobs: vec![job], seed: 1 });
+        self.experiments.push(Experiment { stack, load: Load::Jobs(vec![job]), seed: 1 });
         self.experiments.len() - 1
     }
 

@@ -68,7 +68,7 @@ impl Reference {
             network: None,
             intent: false,
         };
-        let stack = Stack { name: format!("strip {strip_kib}K"), core, cache: None };
+        let stack = Stack { name: format!("strip {strip_kib}K"), engine: None, core, cache: None };
         self.add(stack, job)
     }
 }

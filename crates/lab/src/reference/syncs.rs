@@ -114,5 +114,5 @@ fn stack(name: &str, model: &str, write_cache: Option<bool>) -> Stack {
         network: None,
         intent: false,
     };
-    Stack { name: name.to_owned(), core, cache: None }
+    Stack { name: name.to_owned(), engine: None, core, cache: None }
 }

@@ -1,12 +1,20 @@
 //! `headpond simulate`.
 
-use crate::args::SimulateArgs;
+mod comparison;
+mod page;
+mod picture;
+mod progress;
+mod report;
+
+use crate::args::{FitChoice, SimulateArgs};
 use crate::outcome::{Exit, Failure};
 use anyhow::{Context, Result};
-use headpond_advise::render::{Align, Table, count, throughput};
+use headpond_advise::render::{Align, Table};
 use headpond_lab::reference::{self, Cell, Reference, Score, Times, UnscoredCell};
-use headpond_lab::{Experiment, Job, JobOutcome, Outcome, Stack, job, simulate_all};
-use indicatif::{ProgressBar, ProgressStyle};
+use headpond_lab::{
+    Experiment, Fit, IN_FLIGHT_MAX, Load, Outcome, Pace, Stack, TraceLoad, job, simulate_all,
+};
+use headpond_trace::Damage;
 use serde_json::json;
 use std::path::Path;
 
@@ -22,31 +30,36 @@ pub fn run(args: &SimulateArgs) -> Result<Exit> {
 }
 
 fn run_stacks(args: &SimulateArgs) -> Result<Exit> {
-    let jobs = jobs(args)?;
+    let load = load(args)?;
     let experiment = |path: &std::path::PathBuf| -> Result<Experiment> {
         let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
         let stack = Stack::parse(&text).with_context(|| path.display().to_string())?;
-        Ok(Experiment { stack, jobs: jobs.clone(), seed: args.seed })
+        Ok(Experiment { stack, load: load.clone(), seed: args.seed })
     };
     let experiments = args.stacks.iter().map(experiment).collect::<Result<Vec<_>>>()?;
     let outcomes = carry_out(&experiments)?;
-    if args.json {
-        println!("{}", serde_json::to_string_pretty(&outcomes)?);
-    } else {
-        print(&outcomes);
+    if let Some(path) = &args.html {
+        page::write(path, &outcomes)?;
+    }
+    match args.json {
+        true => println!("{}", serde_json::to_string_pretty(&outcomes)?),
+        false => print!("{}", report::text(&outcomes)),
     }
     Ok(Exit::Ok)
 }
 
-/// From the job file, or from the flags that say the same.
-fn jobs(args: &SimulateArgs) -> Result<Vec<Job>> {
+/// From the trace, the job file, or the flags that say the same.
+fn load(args: &SimulateArgs) -> Result<Load> {
+    if let Some(path) = &args.trace {
+        return Ok(Load::Trace(trace(path, args)?));
+    }
     if let Some(path) = &args.job {
         let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
-        return job::parse(&text).with_context(|| path.display().to_string());
+        return Ok(Load::Jobs(job::parse(&text).with_context(|| path.display().to_string())?));
     }
     let Some(rw) = &args.rw else {
         return Err(Failure::usage(
-            "say what is asked of the machine: --job FILE, or --rw and more",
+            "say what is asked of the machine: --trace FILE, --job FILE, or --rw and more",
         ));
     };
     let mut text = format!(
@@ -56,61 +69,36 @@ fn jobs(args: &SimulateArgs) -> Result<Vec<Job>> {
     if let Some(percent) = args.rwmixread {
         text += &format!("rwmixread={percent}\n");
     }
-    Ok(job::parse(&text)?)
+    Ok(Load::Jobs(job::parse(&text)?))
 }
 
-/// Runs experiments with a bar on standard error.
+fn trace(path: &Path, args: &SimulateArgs) -> Result<TraceLoad> {
+    if path == Path::new("-") {
+        return Err(Failure::usage("--trace needs a file: each stack reads it anew"));
+    }
+    let pace = match args.as_fast_as_possible {
+        true => Pace::AsFastAsPossible { depth: args.iodepth.clamp(1, IN_FLIGHT_MAX) },
+        false => Pace::Recorded { speed: args.speed },
+    };
+    let fit = match args.fit {
+        FitChoice::Wrap => Fit::Wrap,
+        FitChoice::Skip => Fit::Skip,
+        FitChoice::Refuse => Fit::Refuse,
+    };
+    let damage = if args.lenient { Damage::Skip } else { Damage::Fail };
+    Ok(TraceLoad::open(path, pace, fit, damage)?)
+}
+
+/// Runs experiments while standard error shows how far they are.
 fn carry_out(experiments: &[Experiment]) -> Result<Vec<Outcome>> {
-    let bar = ProgressBar::new(experiments.len() as u64).with_message("simulating");
-    let style = ProgressStyle::with_template("{msg} {wide_bar} {pos}/{len} (left: {eta})");
-    bar.set_style(style.expect("the template is ours"));
-    bar.tick();
-    let outcomes = simulate_all(experiments, |_| bar.inc(1));
-    bar.finish_and_clear();
+    let outcomes =
+        progress::while_shown(experiments.len(), |gauges| simulate_all(experiments, gauges));
     let outcomes = outcomes.into_iter().zip(experiments);
     outcomes
         .map(|(outcome, experiment)| {
             outcome.with_context(|| format!("stack {}", experiment.stack.name))
         })
         .collect()
-}
-
-fn print(outcomes: &[Outcome]) {
-    let right = ["", "IOPS", "MB/s", "mean ms", "p50", "p99", "p99.9", "p99.99"];
-    let columns = [("stack", Align::Left), ("job", Align::Left)]
-        .into_iter()
-        .chain(right.map(|name| (name, Align::Right)));
-    let mut table = Table::new(columns);
-    for outcome in outcomes {
-        for job in &outcome.jobs {
-            rows(&mut table, &outcome.name, job);
-        }
-    }
-    print!("{}", table.render());
-    for outcome in outcomes {
-        println!("\n{}:", outcome.name);
-        outcome.why.iter().for_each(|line| println!("  - {line}"));
-    }
-}
-
-fn rows(table: &mut Table, stack: &str, job: &JobOutcome) {
-    let sides = [("read", job.measured.read), ("write", job.measured.write)];
-    for (name, side) in sides.into_iter().filter(|(_, side)| side.requests > 0) {
-        let ms = |micros: f64| format!("{:.2}", micros / 1e3);
-        let latency = side.latency;
-        table.row([
-            stack.to_owned(),
-            job.name.clone(),
-            name.to_owned(),
-            count(side.iops.round() as u64),
-            throughput(side.mb_per_s * 1e6),
-            ms(latency.mean_us),
-            ms(latency.p50_us),
-            ms(latency.p99_us),
-            ms(latency.p99_9_us),
-            ms(latency.p99_99_us),
-        ]);
-    }
 }
 
 fn run_reference(folder: &Path, as_json: bool) -> Result<Exit> {

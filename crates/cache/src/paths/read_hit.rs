@@ -1,0 +1,140 @@
+//! Reads of one block that the cache has: nothing to plan, nothing to insert.
+
+use crate::config::Mode;
+use crate::engine::{BusyGuard, Engine, Pin};
+use crate::line_map::{Marks, State, Version};
+use crate::log::Log;
+use crate::paths::read::{Piece, compare};
+use crate::types::BlockRun;
+use headpond_block::{
+    BLOCK_BYTES, Buffers, ByteRange, Outcome, Request, Started, Submission, start,
+};
+use std::rc::Rc;
+
+/// A hit that is on its way from the cache device.
+struct Hit {
+    engine: Rc<Engine>,
+    version: Version,
+    /// On the cache device.
+    range: ByteRange,
+    /// What was asked for, and where it goes.
+    asked: ByteRange,
+    to: Buffers,
+    pin: Pin,
+    _reading: BusyGuard,
+}
+
+impl Engine {
+    /// The answer to a read of one block that the cache has, or of a part of one that it lends;
+    /// `None`, and nothing has happened, for every other read.
+    pub(super) fn read_hit(self: &Rc<Self>, request: &Request) -> Option<Submission<'static>> {
+        if self.lends {
+            return self.read_hit_at_once(request).map(Submission::ready);
+        }
+        self.start_hit(request)
+    }
+
+    /// A read that the memory of the cache device answers wholly; `None` where it does not.
+    fn read_hit_at_once(&self, request: &Request) -> Option<Outcome> {
+        let mut log = self.log.borrow_mut();
+        let version = self.find_hit(&log, request)?;
+        if version.is_payload_free() && !request.buffers.is_payload_free() {
+            return None;
+        }
+        let within = request.range.start() % BLOCK_BYTES;
+        let range = log.place_of(version);
+        let lent = self.cache.lend(ByteRange::at(range.start() + within, request.range.len()))?;
+        match request.buffers.as_single() {
+            Some(single) => single.copy_from_buffer(&lent),
+            None => request.buffers.copy_from_buffers(&lent.into()),
+        }
+        log.refer_to(version);
+        log.count_read(request.range, 1, 1);
+        Some(Ok(()))
+    }
+
+    fn start_hit(self: &Rc<Self>, request: &Request) -> Option<Submission<'static>> {
+        if !request.range.is_aligned(BLOCK_BYTES) {
+            return None;
+        }
+        let (version, range) = {
+            let mut log = self.log.borrow_mut();
+            let version = self.find_hit(&log, request)?;
+            log.refer_to(version);
+            (version, log.place_of(version))
+        };
+        let hit = Hit {
+            engine: Rc::clone(self),
+            version,
+            range,
+            asked: request.range,
+            to: request.buffers.clone(),
+            pin: self.pin(version.slot),
+            _reading: self.reading.begin(),
+        };
+        let read = Request::read(range.start(), request.buffers.clone());
+        match start(&self.cache, read) {
+            Ok(outcome) if hit.is_good(&outcome) => Some(Submission::ready(Ok(()))),
+            Ok(outcome) => Some(Submission::pending(hit.judge(outcome))),
+            Err(started) => Some(Submission::pending(hit.finish(started))),
+        }
+    }
+
+    /// The version that answers a read of one block, or of a part of it.
+    #[inline]
+    fn find_hit(&self, log: &Log, request: &Request) -> Option<Version> {
+        let run = BlockRun::touching(request.range);
+        if run.count != 1 || log.is_lost_in(run) {
+            return None;
+        }
+        let version = log.map.published(run.first)?;
+        let is_served = version.state != State::Clean || self.mode() != Mode::PassThrough;
+        is_served.then_some(version)
+    }
+}
+
+impl Hit {
+    async fn finish(self, started: Started) -> Outcome {
+        let outcome = started.await;
+        if self.is_good(&outcome) {
+            return Ok(());
+        }
+        // Boxed: it is rare, and would make every hit larger.
+        Box::pin(self.judge(outcome)).await
+    }
+
+    /// Whether the block came as it was written; if so the hit is accounted for.
+    fn is_good(&self, outcome: &Outcome) -> bool {
+        let is_good = outcome.is_ok()
+            && (self.to.is_payload_free() || !self.version.is_payload_free())
+            && compare(&self.version, &self.to).is_ok();
+        if is_good {
+            self.engine.log.borrow_mut().count_read(self.asked, 1, 1);
+        }
+        is_good
+    }
+
+    /// Finds out what is wrong, and where else the block may come from.
+    async fn judge(self, outcome: Outcome) -> Outcome {
+        let Self { engine, version, range, asked, to, pin, _reading } = self;
+        let piece = Piece { first: 0, versions: vec![version], range, _pin: pin };
+        engine.judge_piece(&piece, outcome, to).await?;
+        engine.log.borrow_mut().count_read(asked, 1, 1);
+        Ok(())
+    }
+}
+
+impl Log {
+    #[inline]
+    fn place_of(&self, version: Version) -> ByteRange {
+        let place = self.layout.position_of(version.slot, version.unit);
+        self.layout.range_at(place, BLOCK_BYTES)
+    }
+
+    #[inline]
+    fn refer_to(&mut self, version: Version) {
+        if !version.marks.contains(Marks::REFERENCED) {
+            self.map.mark(version.slot, Marks::REFERENCED);
+        }
+    }
+}

@@ -1,0 +1,163 @@
+//! Traces, played against small machines.
+
+use headpond_lab::{
+    Experiment, Fit, Load, Outcome, Pace, Replay, SimulateError, Stack, TraceLoad, simulate,
+};
+use headpond_testkit::{shared, skip, tempdir};
+use headpond_trace::{Damage, Op, RecordFlags, RecordingWriter, TraceRecord};
+use std::fs::File;
+use std::path::Path;
+
+const PLAIN: &str = "name = \"plain\"\n[core]\nraid = 5\ndrive = \"hdd-7k2-4t\"\ndrives = 4\n";
+const CACHE: &str = "[cache]\nsize = \"128M\"\nwrite_us = 20\nread_us = 80\n";
+const RECORDED: Pace = Pace::Recorded { speed: 1.0 };
+
+fn play(stack: &str, trace: &Path, pace: Pace, fit: Fit) -> Result<Outcome, SimulateError> {
+    let load = TraceLoad::open(trace, pace, fit, Damage::Fail).unwrap();
+    let stack = Stack::parse(stack).unwrap();
+    simulate(&Experiment { stack, load: Load::Trace(load), seed: 1 })
+}
+
+fn replay(outcome: &Outcome) -> Replay {
+    outcome.replay.expect("the load was a trace")
+}
+
+fn write(path: &Path, records: impl IntoIterator<Item = TraceRecord>) {
+    let mut writer = RecordingWriter::new(File::create(path).unwrap(), 0).unwrap();
+    writer.name_device(0, "sda").unwrap();
+    records.into_iter().for_each(|record| writer.push(record).unwrap());
+    writer.finish().unwrap();
+}
+
+/// 4 KiB reads all over the volume, one each `every_us`.
+fn reads(count: u64, every_us: u64) -> impl Iterator<Item = TraceRecord> {
+    (0..count).map(move |number| {
+        let block = number.wrapping_mul(0x9e37_79b9_7f4a_7c15) % 2_000_000_000;
+        TraceRecord::new(number * every_us * 1000, Op::Read, block * 4096, 4096)
+    })
+}
+
+#[test]
+fn requests_come_when_they_were_recorded() {
+    let dir = tempdir();
+    let path = dir.path().join("calm");
+    write(&path, reads(400, 50_000));
+    let outcome = play(PLAIN, &path, RECORDED, Fit::Wrap).unwrap();
+    let read = outcome.jobs[0].measured.read;
+    assert_eq!((outcome.jobs[0].name.as_str(), read.requests), ("calm", 400));
+    assert!((19.0..21.0).contains(&read.iops), "{read:?}");
+    assert!((5_000.0..20_000.0).contains(&read.latency.mean_us), "{read:?}");
+    assert!((59..=120).contains(&outcome.windows.len()), "{}", outcome.windows.len());
+    let twice = play(PLAIN, &path, Pace::Recorded { speed: 2.0 }, Fit::Wrap).unwrap();
+    assert!((38.0..42.0).contains(&twice.jobs[0].measured.read.iops));
+}
+
+#[test]
+fn latency_counts_from_the_recorded_time_where_the_machine_falls_behind() {
+    let dir = tempdir();
+    let path = dir.path().join("storm");
+    // Ten thousand reads a second are far beyond four drives, which do some hundred each.
+    write(&path, reads(20_000, 100));
+    let outcome = play(PLAIN, &path, RECORDED, Fit::Wrap).unwrap();
+    let (read, seconds) = (outcome.jobs[0].measured.read, outcome.jobs[0].measured.seconds);
+    assert_eq!(read.requests, 20_000);
+    assert!(seconds > 10.0 && read.iops < 2000.0, "{read:?}");
+    // Who came first waited little, who came last nearly for all of it: half of it on average.
+    let half = (seconds - 2.0) / 2.0 * 1e6;
+    assert!((0.6..1.4).contains(&(read.latency.mean_us / half)), "{read:?} {half}");
+    assert!(replay(&outcome).in_flight_max > 10_000);
+    // In a closed loop nothing waits for more than those in front of it.
+    let depth = Pace::AsFastAsPossible { depth: 8 };
+    let closed = play(PLAIN, &path, depth, Fit::Wrap).unwrap();
+    let read = closed.jobs[0].measured.read;
+    assert_eq!((read.requests, replay(&closed).in_flight_max), (20_000, 8));
+    assert!(read.latency.p99_us < 200_000.0, "{read:?}");
+}
+
+#[test]
+fn every_kind_of_request_reaches_the_volume() {
+    let dir = tempdir();
+    let path = dir.path().join("kinds");
+    let at = |step: u64, op, offset, len| TraceRecord::new(step * 10_000_000, op, offset, len);
+    let mut fua = at(2, Op::Write, 8192, 4096);
+    fua.flags |= RecordFlags::FUA | RecordFlags::PREFLUSH;
+    let mut again = at(6, Op::Write, 0, 4096);
+    again.flags |= RecordFlags::RETRIED;
+    let mut slow = at(8, Op::Read, 1 << 30, 512);
+    slow.completed_ns = Some(slow.issued_ns + 3_000_000);
+    let records = [
+        at(0, Op::Write, 0, 4096),
+        at(1, Op::Flush, 0, 0),
+        fua,
+        at(3, Op::Discard, 1 << 30, 1 << 20),
+        at(4, Op::WriteZeroes, 2 << 30, 1 << 20),
+        at(5, Op::Read, 100, 4000),
+        again,
+        at(7, Op::Read, 0, 0),
+        slow,
+    ];
+    write(&path, records);
+    let outcome = play(&format!("{PLAIN}{CACHE}"), &path, RECORDED, Fit::Refuse).unwrap();
+    let (measured, replay) = (&outcome.jobs[0].measured, replay(&outcome));
+    assert_eq!(measured.errors, 0);
+    let requests = (measured.read.requests, measured.write.requests, measured.flush.requests);
+    assert_eq!(requests, (2, 4, 1), "{measured:?}");
+    let counts = (replay.flushes, replay.fua_writes, replay.discards, replay.write_zeroes);
+    assert_eq!(counts, (1, 1, 1, 1));
+    assert_eq!((replay.rounded, replay.empty, replay.wrapped), (1, 2, 0));
+    let recorded = replay.recorded_read.expect("one of the reads has a time");
+    assert!((recorded.mean_us / 3000.0 - 1.0).abs() < 0.01 && replay.recorded_write.is_none());
+}
+
+#[test]
+fn what_lies_beyond_the_volume_is_wrapped_skipped_or_refused() {
+    let dir = tempdir();
+    let path = dir.path().join("beyond");
+    let volume = 3 * 4_000_000_000_000u64;
+    let far = |number: u64| volume / 40_960 * number * 6 * 4096;
+    let record = |number| TraceRecord::new(number * 20_000_000, Op::Read, far(number), 8192);
+    write(&path, (0..8).map(record));
+    let wrapped = play(PLAIN, &path, RECORDED, Fit::Wrap).unwrap();
+    assert_eq!((wrapped.jobs[0].measured.read.requests, replay(&wrapped).wrapped), (8, 6));
+    assert!(wrapped.why[0].contains("6 requests of the trace lay beyond"), "{:?}", wrapped.why);
+    let skipped = play(PLAIN, &path, RECORDED, Fit::Skip).unwrap();
+    assert_eq!((skipped.jobs[0].measured.read.requests, replay(&skipped).skipped), (2, 6));
+    let refused = play(PLAIN, &path, RECORDED, Fit::Refuse).unwrap_err().to_string();
+    assert!(refused.contains("request 3 of the trace ends at byte"), "{refused}");
+}
+
+#[test]
+fn a_damaged_trace_says_where() {
+    let dir = tempdir();
+    let path = dir.path().join("log");
+    std::fs::write(&path, "fio version 2 iolog\n/dev/a read 0 4096\n/dev/a tickle 0 1\n").unwrap();
+    let open = |damage| TraceLoad::open(&path, RECORDED, Fit::Wrap, damage);
+    let error = open(Damage::Fail).unwrap_err().to_string();
+    assert!(error.contains("line 3"), "{error}");
+    assert_eq!(open(Damage::Skip).unwrap().survey().records, 1);
+}
+
+#[test]
+fn real_traces_are_played_whatever_their_format() {
+    let stack = format!("{PLAIN}{CACHE}");
+    let mut played = 0;
+    for name in [
+        "headpond-vm/vda.bin",
+        "headpond-vm/vda.blktrace.0",
+        "blktrace/takeoverjp-sample.blktrace.0",
+        "fio-iolog/own-oltp-v3.iolog.zst",
+    ] {
+        let Some(path) = shared(Path::new("traces").join(name)) else { continue };
+        let outcome = play(&stack, &path, RECORDED, Fit::Wrap).unwrap();
+        let (measured, replay) = (&outcome.jobs[0].measured, replay(&outcome));
+        let answered = measured.read.requests + measured.write.requests + measured.flush.requests;
+        let load = TraceLoad::open(&path, RECORDED, Fit::Wrap, Damage::Fail).unwrap();
+        assert_eq!(measured.errors, 0, "{name}");
+        assert!(answered > 0 && answered + replay.empty >= load.survey().records, "{name}");
+        assert!(measured.seconds >= load.survey().span.as_secs_f64() * 0.999, "{name}");
+        played += 1;
+    }
+    if played < 4 {
+        skip!("real traces are played", "{} of 4 sample traces are absent", 4 - played);
+    }
+}
