@@ -270,7 +270,9 @@ pub struct AdviseArgs {
     A stack is a TOML file:\n\n  \
     name = \"cached\"\n  \
     [core]\n  raid = 60\n  groups = 4\n  strip = \"64K\"\n  drive = \"hdd-7k2-4t\"\n  drives = 40\n  \
-    [cache]            # leave it out for none\n  size = \"64M\"\n  mode = \"write-back\"\n  write_us = 20")]
+    [cache]            # leave it out for none\n  size = \"64M\"\n  mode = \"write-back\"\n  write_us = 20\n\n\
+    `drive` is a model of `headpond model list` or a file; [core] also takes drive_state (fresh, full, \
+    steady),\ncontroller and network, [cache] a model in place of the figures.")]
 pub struct SimulateArgs {
     /// Descriptions of machines, simulated side by side.
     #[arg(value_name = "STACK", required_unless_present = "reference")]

@@ -100,11 +100,72 @@ fn the_catalogue_lists_models_and_shows_their_sources() {
     for name in names {
         let text = user.ok(&["model", "show", name]);
         assert!(text.contains(&format!("name = {name:?}")), "{text}");
-        assert!(text.contains("product manual"), "sources are named");
+        assert!(text.contains("[G]"), "sources are named");
     }
     let unknown = user.run(&["model", "show", "nothing"]);
     assert_eq!(unknown.code, 2);
     assert!(unknown.err.contains("hdd-7k2-4t"), "{}", unknown.err);
+}
+
+#[test]
+fn a_file_of_the_users_is_taken_where_a_model_is_named() {
+    let user = User::new();
+    let file = user.path("mine.toml");
+    let text = user.ok(&["model", "show", "hdd-7k2-4t"]);
+    std::fs::write(&file, text.replace("rpm = 7200 ", "rpm = 5400 ")).unwrap();
+    let file = file.to_str().unwrap();
+    assert!(user.ok(&["model", "show", file]).contains("rpm = 5400"));
+    let stack = user.path("stack.toml");
+    let machine = format!("name = \"own\"\n[core]\nraid = 0\ndrive = {file:?}\ndrives = 2\n");
+    std::fs::write(&stack, machine).unwrap();
+    let load = ["--rw", "randread", "--runtime", "5", "--json"];
+    let outcome = user.json(&[&["simulate", stack.to_str().unwrap()], &load[..]].concat());
+    assert!(outcome[0]["jobs"][0]["measured"]["read"]["iops"].as_f64().unwrap() > 10.0);
+    std::fs::write(file, text.replace("rpm = 7200 ", "rpm = 7 ")).unwrap();
+    let wrong = user.run(&["model", "show", file]);
+    assert_eq!(wrong.code, 2);
+    let line = 1 + text.lines().position(|line| line.starts_with("rpm")).unwrap();
+    let says = format!("mine.toml: line {line}: geometry.rpm = 7 is not between 100 and 100,000");
+    assert!(wrong.err.contains(&says), "{}", wrong.err);
+    let missing = user.run(&["model", "show", "./nowhere.toml"]);
+    assert!(missing.err.contains("nowhere.toml"), "{}", missing.err);
+}
+
+#[test]
+fn a_model_is_fitted_to_a_device_and_taken_where_models_are_named() {
+    let user = User::new();
+    let (device, model) = (user.path("device.img"), user.path("fitted.toml"));
+    std::fs::write(&device, vec![0x5a; 96 << 20]).unwrap();
+    let (device, model) = (device.to_str().unwrap(), model.to_str().unwrap());
+    let fit = ["model", "fit", "--device", device, "--kind", "ssd", "-o", model];
+    let report = user.json(&[&fit[..], &["--json"]].concat());
+    assert_eq!(report["measured"]["size_bytes"], 96 << 20);
+    assert!(report["measured"]["read_s"].as_f64().unwrap() > 0.0);
+    assert!(std::fs::read(device).unwrap().iter().all(|byte| *byte == 0x5a), "only read");
+    let stack = user.path("stack.toml");
+    let machine = format!("name = \"own\"\n[core]\nraid = 0\ndrive = {model:?}\ndrives = 2\n");
+    std::fs::write(&stack, machine).unwrap();
+    let load = ["--rw", "randread", "--runtime", "1", "--json"];
+    let outcome = user.json(&[&["simulate", stack.to_str().unwrap()], &load[..]].concat());
+    let iops = outcome[0]["jobs"][0]["measured"]["read"]["iops"].as_f64().unwrap();
+    let measured = 1.0 / report["measured"]["read_s"].as_f64().unwrap();
+    assert!((0.5..2.0).contains(&(iops / measured)), "{iops} {measured}");
+}
+
+#[test]
+fn a_device_with_contents_is_not_measured_destructively() {
+    let user = User::new();
+    let device = user.path("swap.img");
+    let mut contents = vec![0u8; 64 << 20];
+    contents[4086..4096].copy_from_slice(b"SWAPSPACE2");
+    std::fs::write(&device, &contents).unwrap();
+    let fit = ["model", "fit", "--device", device.to_str().unwrap(), "--kind", "ssd"];
+    let refused = user.run(&[&fit[..], &["--destructive"]].concat());
+    assert_eq!(refused.code, 4, "{}", refused.err);
+    assert!(refused.err.contains("swap"), "{}", refused.err);
+    assert!(std::fs::read(&device).unwrap() == contents, "untouched");
+    let forced = user.json(&[&fit[..], &["--destructive", "--force", "--json"]].concat());
+    assert!(forced["measured"]["writes"]["sustained_mb_per_s"].as_f64().unwrap() > 0.0);
 }
 
 /// The drives of DiskSim's validation, and its own demerit in microseconds. The collection lacks

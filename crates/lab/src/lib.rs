@@ -13,11 +13,13 @@
 //! **Not here**: the models (`headpond-sim`), load on real devices.
 
 mod engine;
+pub mod fit;
 mod generator;
 pub mod job;
 mod load;
 mod machine;
 mod measured;
+pub mod models;
 mod outcome;
 mod place;
 mod progress;
@@ -35,5 +37,5 @@ pub use outcome::{CacheShare, DeviceShare, EngineShare, JobOutcome, Outcome, Pla
 pub use progress::Gauge;
 pub use replay::{Replay, ReplayError};
 pub use simulate::{Experiment, SimulateError, simulate, simulate_all, simulate_watched};
-pub use stack::{CacheStack, CoreStack, Stack, StackError};
+pub use stack::{CacheStack, CoreStack, Parts, Stack, StackError};
 pub use windows::Window;

@@ -1,14 +1,17 @@
 //! A machine put together from models: the array and the cache are the real ones.
 
 use crate::engine::{CleanerCeiling, EngineDevice, EngineError, EngineModel};
-use crate::stack::{CacheStack, Stack};
+use crate::stack::{CacheStack, Parts, Stack};
 use headpond_block::decorators::ProbeDevice;
 use headpond_block::{
     BlockDevice, BufferPool, Geometry, PoolClass, PoolConfig, Runtime, Stability,
 };
 use headpond_raid::{Contents, Intent, Occupied};
-use headpond_sim::hdd::HddModel;
-use headpond_sim::{FixedLatency, FixedLatencyDevice, ModelDevice, Sim, SparseDevice};
+use headpond_sim::ssd::State;
+use headpond_sim::{
+    Controller, FixedLatency, FixedLatencyDevice, Model, ModelDevice, NetworkLink, Random, Sim,
+    SparseDevice,
+};
 use headpond_volume::{
     CreateError, CreateOptions, Decorator, Devices, OpenError, OpenOptions, Tolerance, Volume,
 };
@@ -46,27 +49,44 @@ impl Machine {
     /// Where the description does not fit the devices.
     pub async fn start(
         stack: &Stack,
-        model: &Rc<HddModel>,
+        parts: &Parts,
         runtime: &Runtime,
         sim: &Sim,
     ) -> Result<Self, MachineError> {
-        let mut phases = sim.random();
+        let mut chance = sim.random();
+        let controller = parts.controller.clone().map(|model| Controller::new(model, runtime));
+        let network =
+            parts.network.clone().map(|model| NetworkLink::new(model, chance.fork(), runtime));
         let mut stores = Vec::new();
         let mut store = |name: &str, size_bytes| {
             let store = Rc::new(SparseDevice::new(name, Geometry::of_size(size_bytes)));
             stores.push(Rc::clone(&store));
             store
         };
+        let capacity_bytes =
+            |model: &Model| model.capacity_bytes().expect("a stack's drives store something");
         let drive = |number| {
-            let phase_ns = phases.below(model.revolution_ns());
-            let store = store(&format!("drive{number:02}"), model.size_bytes());
-            let drive = ModelDevice::new(store, Rc::clone(model), phase_ns, runtime);
-            Rc::new(ProbeDevice::new(Rc::new(drive), runtime.clone()))
+            let store = store(&format!("drive{number:02}"), capacity_bytes(&parts.drive));
+            let state = stack.core.drive_state;
+            let drive = modelled(store, &parts.drive, state, &mut chance, runtime);
+            let drive: Rc<dyn BlockDevice> = match &controller {
+                Some(controller) => controller.attach(drive),
+                None => drive,
+            };
+            let drive = match &network {
+                Some(network) => network.attach(drive),
+                None => drive,
+            };
+            Rc::new(ProbeDevice::new(drive, runtime.clone()))
         };
         let drives: Vec<_> = (0..stack.core.drives).map(drive).collect();
-        let cache = stack.cache.as_ref().map(|cache| {
-            let store = store("cache", cache.size.bytes());
-            cache_device(cache, store, runtime)
+        let cache = stack.cache.as_ref().map(|cache| match &parts.cache {
+            Some(model) => {
+                let store = store("cache", cache.size.bytes().min(capacity_bytes(model)));
+                let device = modelled(store, model, cache.state, &mut chance, runtime);
+                Rc::new(ProbeDevice::new(device, runtime.clone()))
+            }
+            None => cache_device(cache, store("cache", cache.size.bytes()), runtime),
         });
         let devices = || Devices {
             cache: cache.clone().map(|cache| cache as Rc<dyn BlockDevice>),
@@ -99,6 +119,27 @@ impl Machine {
     pub fn reset_probes(&self) {
         self.drives.iter().chain(&self.cache).for_each(|probe| probe.reset());
         self.engine.iter().for_each(|engine| engine.reset());
+    }
+}
+
+/// A drive of a model.
+fn modelled(
+    store: Rc<SparseDevice>,
+    model: &Model,
+    state: State,
+    chance: &mut Random,
+    runtime: &Runtime,
+) -> Rc<dyn BlockDevice> {
+    match model {
+        Model::Hdd(model) => {
+            let phase_ns = chance.below(model.revolution_ns());
+            Rc::new(ModelDevice::new(store, Rc::clone(model), phase_ns, runtime))
+        }
+        Model::Ssd(model) => {
+            let seed = chance.number();
+            Rc::new(ModelDevice::ssd(store, Rc::clone(model), state, seed, runtime))
+        }
+        Model::Controller(_) | Model::Network(_) => unreachable!("checked with the stack"),
     }
 }
 

@@ -15,8 +15,7 @@ use crate::stack::Stack;
 use crate::windows::{Watcher, Windows};
 use headpond_block::sync::join_all;
 use headpond_block::{BlockDevice, Instant, Runtime, Stalled, Submission};
-use headpond_sim::hdd::ModelError;
-use headpond_sim::{Sim, run};
+use headpond_sim::{CatalogueError, Sim, run};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -35,7 +34,7 @@ pub struct Experiment {
 #[derive(Debug, thiserror::Error)]
 pub enum SimulateError {
     #[error(transparent)]
-    Model(#[from] ModelError),
+    Model(#[from] CatalogueError),
     #[error("the machine cannot be put together: {0}")]
     Machine(#[from] MachineError),
     #[error("the simulation stands still: {0}")]
@@ -64,10 +63,9 @@ pub fn simulate_watched(
     experiment: &Experiment,
     gauge: &Arc<Gauge>,
 ) -> Result<Outcome, SimulateError> {
-    let outcome = experiment.stack.drive_model().map_err(SimulateError::from).and_then(|model| {
+    let outcome = experiment.stack.parts().map_err(SimulateError::from).and_then(|parts| {
         run(experiment.seed, |runtime, sim| async move {
-            let machine =
-                Machine::start(&experiment.stack, &Rc::new(model), &runtime, &sim).await?;
+            let machine = Machine::start(&experiment.stack, &parts, &runtime, &sim).await?;
             Course::new(experiment, machine, runtime, gauge).run(&sim).await
         })?
     });

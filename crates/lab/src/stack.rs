@@ -1,11 +1,14 @@
 //! What a simulated machine is made of, as a file that people write.
 
 use crate::engine::{EngineError, EngineModel};
+use crate::models;
 use headpond_cache::{CleaningPolicy, Mode};
 use headpond_raid::Level;
-use headpond_sim::hdd::{HddModel, ModelError};
+use headpond_sim::ssd::State;
+use headpond_sim::{CatalogueError, ControllerModel, Model, NetworkModel};
 use headpond_volume::{CacheDescription, CoreDescription, Description, SeqCutoff, Size};
 use serde::{Deserialize, Serialize};
+use std::rc::Rc;
 use std::time::Duration;
 use uuid::Uuid;
 
@@ -32,12 +35,21 @@ pub struct CoreStack {
     pub groups: u16,
     #[serde(default = "strip")]
     pub strip: Size,
-    /// Name of the drives' model.
+    /// The drives' model: a name of the catalogue, or a file.
     pub drive: String,
     pub drives: u16,
     /// The drives' own write caches; as the model says where it is left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub drive_write_cache: Option<bool>,
+    /// What was done to solid state drives before.
+    #[serde(default)]
+    pub drive_state: State,
+    /// The model of a controller that all drives are behind.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub controller: Option<String>,
+    /// The model of a network that lies between the host and all that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub network: Option<String>,
     /// The members carry a map of the regions that are being written.
     #[serde(default)]
     pub intent: bool,
@@ -54,6 +66,12 @@ pub struct CacheStack {
     pub cleaning: CleaningPolicy,
     #[serde(default)]
     pub seq_cutoff: SeqCutoff,
+    /// The model of its device, of which `size` is used; without one, the four figures below.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+    /// What was done to a solid state device before.
+    #[serde(default)]
+    pub state: State,
     /// Latencies of one operation in microseconds, and what all share in MB/s (10^6 bytes); zero
     /// latencies are RAM.
     #[serde(default)]
@@ -72,11 +90,20 @@ pub enum StackError {
     #[error("the stack cannot be read: {0}")]
     Syntax(#[from] toml::de::Error),
     #[error(transparent)]
-    Model(#[from] ModelError),
+    Model(#[from] CatalogueError),
     #[error(transparent)]
     Engine(#[from] EngineError),
     #[error("{field} must be {what}, not {found}")]
     Field { field: &'static str, what: &'static str, found: String },
+}
+
+/// The models that a machine is made of.
+#[derive(Clone, Debug)]
+pub struct Parts {
+    pub drive: Model,
+    pub controller: Option<Rc<ControllerModel>>,
+    pub network: Option<Rc<NetworkModel>>,
+    pub cache: Option<Model>,
 }
 
 const fn one() -> u16 {
@@ -106,9 +133,10 @@ impl Stack {
     /// Where it is no TOML, lacks or has unknown fields, or a figure is none; the error says which.
     pub fn parse(text: &str) -> Result<Self, StackError> {
         let stack: Self = toml::from_str(text)?;
-        stack.drive_model()?;
+        stack.parts()?;
         stack.engine_model()?;
         if let Some(cache) = &stack.cache {
+            cache.check_model()?;
             let latencies = [
                 ("cache.read_us", cache.read_us),
                 ("cache.write_us", cache.write_us),
@@ -128,16 +156,42 @@ impl Stack {
         Ok(stack)
     }
 
-    /// The model of the drives, with the write cache as asked for.
+    /// The models that are named, with the drives' write cache as asked for.
     ///
     /// # Errors
-    /// Where there is no such model.
-    pub fn drive_model(&self) -> Result<HddModel, ModelError> {
-        let model = HddModel::builtin(&self.core.drive)?;
-        Ok(match self.core.drive_write_cache {
-            Some(enabled) => model.with_write_cache(enabled),
-            None => model,
-        })
+    /// Where there is no such model, or one of a kind that does not belong there.
+    pub fn parts(&self) -> Result<Parts, CatalogueError> {
+        let core = &self.core;
+        let controller = match core.controller.as_deref().map(models::load).transpose()? {
+            None => None,
+            Some(Model::Controller(model)) => Some(model),
+            Some(other) => return Err(other.is_not("a controller (core.controller)")),
+        };
+        let network = match core.network.as_deref().map(models::load).transpose()? {
+            None => None,
+            Some(Model::Network(model)) => Some(model),
+            Some(other) => return Err(other.is_not("a network (core.network)")),
+        };
+        let asked = core.drive_write_cache;
+        let set = asked.or(controller.as_ref().and_then(|model| model.drive_write_cache));
+        let drive = match (models::load(&core.drive)?, set) {
+            (Model::Hdd(model), Some(enabled)) => {
+                Model::Hdd(Rc::new(Rc::unwrap_or_clone(model).with_write_cache(enabled)))
+            }
+            (Model::Ssd(model), Some(enabled)) => {
+                Model::Ssd(Rc::new(Rc::unwrap_or_clone(model).with_write_cache(enabled)))
+            }
+            (drive @ (Model::Hdd(_) | Model::Ssd(_)), None) => drive,
+            (other, _) => return Err(other.is_not("a drive, hdd or ssd (core.drive)")),
+        };
+        let named = self.cache.as_ref().and_then(|cache| cache.model.as_deref());
+        let cache = match named.map(models::load).transpose()? {
+            Some(other @ (Model::Controller(_) | Model::Network(_))) => {
+                return Err(other.is_not("a drive, hdd or ssd (cache.model)"));
+            }
+            cache => cache,
+        };
+        Ok(Parts { drive, controller, network, cache })
     }
 
     /// What serving costs on this machine.
@@ -170,6 +224,18 @@ impl Stack {
 }
 
 impl CacheStack {
+    fn check_model(&self) -> Result<(), StackError> {
+        let figures = [
+            ("cache.read_us", self.read_us),
+            ("cache.write_us", self.write_us),
+            ("cache.flush_us", self.flush_us),
+        ];
+        let is_free = |found: f64| self.model.is_none() || found == 0.0;
+        figures.into_iter().try_for_each(|(field, found)| {
+            require(field, "left out beside cache.model", found, is_free(found))
+        })
+    }
+
     pub(crate) fn latency(micros: f64) -> Duration {
         Duration::from_nanos((micros * 1e3) as u64)
     }
@@ -204,9 +270,12 @@ mod tests {
     fn mistakes_name_the_field() {
         for (from, to, says) in [
             ("drives", "disks", "unknown field `disks`"),
-            ("hdd-7k2-4t", "floppy", "no drive model named floppy"),
+            ("hdd-7k2-4t", "floppy", "no model named floppy"),
             ("write_us = 20", "write_us = -1", "cache.write_us must be a time"),
             ("raid = 60", "raid = 7", "no RAID level"),
+            ("hdd-7k2-4t", "net-10g", "net-10g is a model of kind network; here a drive"),
+            ("drives = 40", "drives = 40\ncontroller = \"net-10g\"", "here a controller"),
+            ("write_us = 20", "write_us = 20\nmodel = \"nvme-dc-2t\"", "must be left out beside"),
         ] {
             let error = Stack::parse(&TEXT.replace(from, to)).unwrap_err().to_string();
             assert!(error.contains(says), "{error}");

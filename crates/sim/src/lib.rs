@@ -6,9 +6,12 @@
 //!
 //! Room by room:
 //! - [`run`], [`run_until_cut`]: the runtime. A run that can never go on ends as `Stalled`.
+//! - [`catalogue`]: everything that is modelled, by name or from a user's file.
 //! - [`hdd`]: the disk drive as a pure machine. [`ModelDevice`] makes it a `BlockDevice`, in
 //!   virtual time or against the wall clock; [`FixedLatencyDevice`] is the simple model of a fast
 //!   device.
+//! - [`ssd`]: the solid state drive, likewise.
+//! - [`controller`] and [`NetworkLink`]: what may lie between the host and its drives.
 //! - [`Power`], [`Medium`], [`SimDisk`]: disks that lose what was not flushed, and a switch to cut
 //!   the power at any device operation.
 //! - [`net`]: connections with latency that can be cut.
@@ -19,22 +22,33 @@
 //!
 //! **Not here**: judging what a run did (`headpond-witness`), real I/O (`headpond-uring`).
 
+pub mod catalogue;
+mod command;
+pub mod controller;
 pub mod demerit;
 pub mod disksim;
+mod error;
 mod fixed;
 pub mod hdd;
 mod medium;
 mod model_device;
 pub mod net;
+mod network;
 mod power;
 mod random;
 mod runtime;
 mod sim_disk;
 mod sparse;
+pub mod ssd;
 
+pub use catalogue::{CatalogueError, Kind, Model};
+pub use command::Machine;
+pub use controller::{Controller, ControllerModel};
+pub use error::ModelError;
 pub use fixed::{FixedLatency, FixedLatencyDevice};
 pub use medium::{Flushes, Loss, Medium, Picture};
 pub use model_device::ModelDevice;
+pub use network::{NetworkLink, NetworkModel};
 pub use power::{Ended, Power, run_until_cut};
 pub use random::Random;
 pub use runtime::{Sim, run};

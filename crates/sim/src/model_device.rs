@@ -12,7 +12,9 @@
 //!
 //! **Not here**: what a power cut leaves (`Medium`).
 
-use crate::hdd::{Command, CommandKind, Drive, HddModel, Tag};
+use crate::command::{Command, CommandKind, Machine, Tag};
+use crate::hdd::{Drive, HddModel};
+use crate::ssd::{SsdDrive, SsdModel, State};
 use headpond_block::sync::{Notify, Receiver, Sender, oneshot};
 use headpond_block::{
     BlockDevice, DeviceName, Geometry, Instant, Request, RequestKind, Runtime, Stability,
@@ -25,7 +27,7 @@ use std::pin::pin;
 use std::rc::{Rc, Weak};
 use std::task::Poll;
 
-/// A modelled hard disk drive.
+/// A modelled drive of any kind.
 pub struct ModelDevice {
     store: Rc<dyn BlockDevice>,
     geometry: Geometry,
@@ -34,7 +36,9 @@ pub struct ModelDevice {
 
 struct Shared {
     runtime: Runtime,
-    drive: RefCell<Drive>,
+    drive: RefCell<Box<dyn Machine>>,
+    is_sent_flushes: bool,
+    takes_discards: bool,
     waiting: RefCell<BTreeMap<Tag, Sender<()>>>,
     /// When the device's task will look again.
     looks_at: Cell<Option<Instant>>,
@@ -42,7 +46,7 @@ struct Shared {
 }
 
 impl ModelDevice {
-    /// A drive of `model`, its spindle `phase_ns` into its turn at the start of the runtime, whose
+    /// A disk of `model`, its spindle `phase_ns` into its turn at the start of the runtime, whose
     /// payload is kept by `store`. The device is as large as the smaller of both.
     pub fn new(
         store: Rc<dyn BlockDevice>,
@@ -51,9 +55,40 @@ impl ModelDevice {
         runtime: &Runtime,
     ) -> Self {
         let geometry = geometry(&model, store.geometry());
+        Self::of(store, geometry, Box::new(Drive::new(model, phase_ns)), runtime)
+    }
+
+    /// A solid state drive of `model`, in `state` at the start of the runtime.
+    pub fn ssd(
+        store: Rc<dyn BlockDevice>,
+        model: Rc<SsdModel>,
+        state: State,
+        seed: u64,
+        runtime: &Runtime,
+    ) -> Self {
+        let own =
+            if model.is_stable() { Stability::StableOnCompletion } else { Stability::Flushable };
+        let geometry = Geometry {
+            size_bytes: model.size_bytes().min(store.geometry().size_bytes),
+            stability: own.worst(store.geometry().stability),
+            rotational: false,
+            stripe: None,
+            ..store.geometry().clone()
+        };
+        Self::of(store, geometry, Box::new(SsdDrive::new(model, state, seed)), runtime)
+    }
+
+    fn of(
+        store: Rc<dyn BlockDevice>,
+        geometry: Geometry,
+        machine: Box<dyn Machine>,
+        runtime: &Runtime,
+    ) -> Self {
         let shared = Rc::new(Shared {
             runtime: runtime.clone(),
-            drive: RefCell::new(Drive::new(model, phase_ns)),
+            is_sent_flushes: machine.is_sent_flushes(),
+            takes_discards: machine.takes_discards(),
+            drive: RefCell::new(machine),
             waiting: RefCell::default(),
             looks_at: Cell::new(None),
             earlier: Rc::default(),
@@ -76,7 +111,9 @@ impl BlockDevice for ModelDevice {
         if let Err(error) = request.check(self.name(), &self.geometry) {
             return Submission::ready(Err(error));
         }
-        let Some(command) = command(&request) else { return self.store.submit(request) };
+        let Some(command) = self.shared.command(&request) else {
+            return self.store.submit(request);
+        };
         let served = self.shared.serve(command);
         let stored = self.store.submit(request);
         Submission::pending(async move {
@@ -105,6 +142,23 @@ impl Shared {
             self.earlier.notify_all();
         }
         receiver
+    }
+
+    /// What the drive has to do for a request; nothing for what only concerns the payload.
+    fn command(&self, request: &Request) -> Option<Command> {
+        let kind = match request.kind {
+            RequestKind::Flush if self.is_sent_flushes => CommandKind::Flush,
+            RequestKind::Flush => return None,
+            _ if request.range.is_empty() => return None,
+            RequestKind::Read => CommandKind::Read,
+            RequestKind::Write | RequestKind::WriteZeroes if request.is_fua() => {
+                CommandKind::WriteThrough
+            }
+            RequestKind::Write | RequestKind::WriteZeroes => CommandKind::Write,
+            RequestKind::Discard if self.takes_discards => CommandKind::Discard,
+            RequestKind::Discard => return None,
+        };
+        Some(Command { kind, range: request.range })
     }
 
     /// Passes on every answer that is due, and says when to look again.
@@ -141,21 +195,6 @@ async fn pass_answers_on(shared: Weak<Shared>, earlier: Rc<Notify>) {
             }
         }
     }
-}
-
-/// What the drive has to do for a request; nothing for what only concerns the payload.
-fn command(request: &Request) -> Option<Command> {
-    let kind = match request.kind {
-        _ if request.range.is_empty() && request.kind != RequestKind::Flush => return None,
-        RequestKind::Read => CommandKind::Read,
-        RequestKind::Write | RequestKind::WriteZeroes if request.is_fua() => {
-            CommandKind::WriteThrough
-        }
-        RequestKind::Write | RequestKind::WriteZeroes => CommandKind::Write,
-        RequestKind::Flush => CommandKind::Flush,
-        RequestKind::Discard => return None,
-    };
-    Some(Command { kind, range: request.range })
 }
 
 fn geometry(model: &HddModel, store: &Geometry) -> Geometry {

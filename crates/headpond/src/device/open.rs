@@ -5,11 +5,13 @@ use anyhow::{Context, Result};
 use headpond_block::decorators::{Leak, VolatileDevice};
 use headpond_block::devices::RamDevice;
 use headpond_block::{BlockDevice, Runtime};
-use headpond_sim::ModelDevice;
-use headpond_sim::hdd::HddModel;
+use headpond_lab::models;
+use headpond_sim::ssd::State;
+use headpond_sim::{Model, ModelDevice};
 use headpond_uring::{Allocation, FileDevice, FileOptions, Holder, OpenError, Ring};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
@@ -21,7 +23,7 @@ pub struct Opener {
     ring: Ring,
     runtime: Runtime,
     /// Each model is read once and shared by its drives.
-    models: RefCell<BTreeMap<String, Rc<HddModel>>>,
+    models: RefCell<BTreeMap<String, Model>>,
 }
 
 impl Opener {
@@ -37,12 +39,7 @@ impl Opener {
         Ok(match spec {
             DeviceSpec::Path(path) => self.file(&FileOptions::new(path))?,
             DeviceSpec::Ram(size) => Rc::new(RamDevice::new(&*spec.to_string(), size.bytes())),
-            DeviceSpec::Model { model, store } => {
-                let model = self.model(model)?;
-                let options = FileOptions::new(store);
-                let store = self.file(&options.create(model.size_bytes(), Allocation::Sparse))?;
-                Rc::new(ModelDevice::new(store, model, self.phase(spec), &self.runtime))
-            }
+            DeviceSpec::Model { model, store } => self.modelled(spec, model, store)?,
             DeviceSpec::Lossy { path, seed, leak } => {
                 let leak = if *leak == 0 { Leak::Nothing } else { Leak::OneIn(*leak) };
                 let inner = self.file(&FileOptions::new(path))?;
@@ -67,13 +64,29 @@ impl Opener {
         }
     }
 
-    fn model(&self, name: &str) -> Result<Rc<HddModel>> {
+    /// A drive against the wall clock; a solid state one has been written once from end to end.
+    fn modelled(&self, spec: &DeviceSpec, name: &str, store: &Path) -> Result<Rc<dyn BlockDevice>> {
+        let model = self.model(name)?;
+        let Some(size_bytes) = model.capacity_bytes() else {
+            return Err(model.is_not("a drive (hdd or ssd)").into());
+        };
+        let options = FileOptions::new(store).create(size_bytes, Allocation::Sparse);
+        let (store, phase) = (self.file(&options)?, self.phase(spec));
+        Ok(match model {
+            Model::Hdd(model) => Rc::new(ModelDevice::new(store, model, phase, &self.runtime)),
+            Model::Ssd(model) => {
+                Rc::new(ModelDevice::ssd(store, model, State::Full, phase, &self.runtime))
+            }
+            Model::Controller(_) | Model::Network(_) => unreachable!("these store nothing"),
+        })
+    }
+
+    fn model(&self, name: &str) -> Result<Model> {
         if let Some(model) = self.models.borrow().get(name) {
-            return Ok(Rc::clone(model));
+            return Ok(model.clone());
         }
-        let model = HddModel::builtin(name).with_context(|| format!("model:{name}"))?;
-        let model = Rc::new(model);
-        self.models.borrow_mut().insert(name.to_owned(), Rc::clone(&model));
+        let model = models::load(name).with_context(|| format!("model:{name}"))?;
+        self.models.borrow_mut().insert(name.to_owned(), model.clone());
         Ok(model)
     }
 

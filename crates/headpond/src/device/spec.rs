@@ -12,7 +12,8 @@ pub enum DeviceSpec {
     Path(PathBuf),
     /// Memory of the daemon: empty whenever the daemon starts.
     Ram(Size),
-    /// A drive model against the wall clock, its contents in a sparse file.
+    /// A drive model, of the catalogue or a file, against the wall clock; its contents in a sparse
+    /// file.
     Model { model: String, store: PathBuf },
     /// A file whose unflushed writes die with the daemon: a drive with a volatile cache, for tests.
     /// One unflushed block in `leak` reaches the file early; 0: none.
@@ -22,7 +23,7 @@ pub enum DeviceSpec {
 /// A name that says no device.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{text:?} names no device ({reason}): give a path, ram:SIZE, model:NAME?store=FILE or \
+    "{text:?} names no device ({reason}): give a path, ram:SIZE, model:NAME|FILE?store=FILE or \
      lossy:FILE?seed=N&leak=N"
 )]
 pub struct SpecError {
@@ -49,6 +50,10 @@ impl DeviceSpec {
         Ok(match self {
             Self::Path(path) => Self::Path(std::path::absolute(path)?),
             Self::Model { model, store } => {
+                let model = match headpond_sim::catalogue::is_file(&model) {
+                    true => std::path::absolute(model)?.display().to_string(),
+                    false => model,
+                };
                 Self::Model { model, store: std::path::absolute(store)? }
             }
             Self::Lossy { path, seed, leak } => {

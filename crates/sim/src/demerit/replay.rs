@@ -6,6 +6,7 @@
 //! would drift away from the drive's within seconds.
 
 use super::trace::{MeasuredRequest, Operation};
+use crate::Machine;
 use crate::hdd::{Command, CommandKind, Drive, HddModel};
 use headpond_block::{ByteRange, Instant};
 use std::rc::Rc;

@@ -6,6 +6,7 @@ use super::fields::Fields;
 use super::seeks::Arm;
 use super::syntax::Block;
 use super::zones::zones;
+use crate::catalogue::Kind;
 use crate::hdd::{
     AfterParameters, GeometryParameters, HddModel, HddParameters, InterfaceParameters,
     OverheadParameters, ReadAheadReach, ReadBufferParameters, WriteCacheParameters, ZoneParameters,
@@ -64,6 +65,7 @@ pub fn import(
         notes.push(Note { at: disk.at.clone(), text: text.to_owned() });
     }
     let parameters = HddParameters {
+        kind: Kind::Hdd,
         name: disk.name.clone(),
         description: format!("imported from {}", import.file),
         geometry: GeometryParameters {

@@ -5,7 +5,6 @@
 //! of the write cache takes part when nothing else is ready, when the cache is full, or when a
 //! flush waits. A command that was passed over for too long is taken whatever it costs.
 
-use super::command::{Answer, Command, CommandKind, Tag};
 use super::layout::{SECTOR_BYTES, Sector};
 use super::mechanism::{Mechanism, Purpose};
 use super::model::HddModel;
@@ -13,6 +12,7 @@ use super::overheads::Way;
 use super::read_ahead::{ReadAhead, ReadAheadLimit};
 use super::read_buffer::ReadBuffer;
 use super::write_cache::WriteCache;
+use crate::command::{Answer, Command, CommandKind, Machine, Tag};
 use headpond_block::Instant;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -96,6 +96,55 @@ enum Choice {
     Destage(Sector),
 }
 
+impl Machine for Drive {
+    /// # Panics
+    /// Where the range is not of whole sectors inside the drive.
+    fn submit(&mut self, now: Instant, command: Command) -> Tag {
+        assert!(command.range.is_aligned(SECTOR_BYTES), "whole sectors");
+        assert!(command.range.end() <= self.model.size_bytes(), "inside the drive");
+        self.catch_up(now.as_nanos());
+        let tag = Tag(self.next_number);
+        self.next_number += 1;
+        let range = command.range.start() / SECTOR_BYTES..command.range.end() / SECTOR_BYTES;
+        let kind = self.effective(command.kind, &range);
+        if kind == CommandKind::Read {
+            self.end_spent_read_ahead();
+        }
+        let ready = self.now + self.command_ns(kind, &range);
+        let waiting = Waiting { tag, kind, range, ready };
+        if matches!(kind, CommandKind::Write | CommandKind::WriteThrough) {
+            self.replace(&waiting.range);
+        }
+        match waiting.kind {
+            CommandKind::Read => self.accept_read(waiting),
+            CommandKind::Write => self.accept_cached_write(waiting),
+            CommandKind::WriteThrough => self.enqueue(waiting),
+            CommandKind::Flush => self.accept_flush(waiting),
+            CommandKind::Discard => unreachable!("a disk is not told of discards"),
+        }
+        tag
+    }
+
+    /// The earliest time at which a command may be answered, if any waits. Looking at the drive
+    /// before then changes nothing; at that time it may turn out to be later.
+    fn next_answer(&self) -> Option<Instant> {
+        let answered = self.answers.peek().map(|Reverse(answer)| answer.at.as_nanos());
+        let waits = !(self.queue.is_empty() && self.flushes.is_empty() && self.roomless.is_empty());
+        let serves = self.job.as_ref().is_some_and(|job| !matches!(job.work, Work::Destage(_)));
+        let mechanical = if waits || serves { self.next_event() } else { None };
+        answered.into_iter().chain(mechanical).min().map(Instant::from_nanos)
+    }
+
+    /// The next answer that is due at `now`, in the order of time.
+    fn take_answer(&mut self, now: Instant) -> Option<Answer> {
+        self.catch_up(now.as_nanos());
+        match self.answers.peek() {
+            Some(Reverse(answer)) if answer.at <= now => self.answers.pop().map(|Reverse(a)| a),
+            _ => None,
+        }
+    }
+}
+
 impl Drive {
     /// A drive at rest whose spindle is `phase_ns` into its turn at time zero.
     pub fn new(model: Rc<HddModel>, phase_ns: u64) -> Self {
@@ -131,54 +180,6 @@ impl Drive {
         &self.model
     }
 
-    /// Hands a command to the drive at `now`, or at the drive's own time if that is later.
-    ///
-    /// # Panics
-    /// Where the range is not of whole sectors inside the drive.
-    pub fn submit(&mut self, now: Instant, command: Command) -> Tag {
-        assert!(command.range.is_aligned(SECTOR_BYTES), "whole sectors");
-        assert!(command.range.end() <= self.model.size_bytes(), "inside the drive");
-        self.catch_up(now.as_nanos());
-        let tag = Tag(self.next_number);
-        self.next_number += 1;
-        let range = command.range.start() / SECTOR_BYTES..command.range.end() / SECTOR_BYTES;
-        let kind = self.effective(command.kind, &range);
-        if kind == CommandKind::Read {
-            self.end_spent_read_ahead();
-        }
-        let ready = self.now + self.command_ns(kind, &range);
-        let waiting = Waiting { tag, kind, range, ready };
-        if matches!(kind, CommandKind::Write | CommandKind::WriteThrough) {
-            self.replace(&waiting.range);
-        }
-        match waiting.kind {
-            CommandKind::Read => self.accept_read(waiting),
-            CommandKind::Write => self.accept_cached_write(waiting),
-            CommandKind::WriteThrough => self.enqueue(waiting),
-            CommandKind::Flush => self.accept_flush(waiting),
-        }
-        tag
-    }
-
-    /// The earliest time at which a command may be answered, if any waits. Looking at the drive
-    /// before then changes nothing; at that time it may turn out to be later.
-    pub fn next_answer(&self) -> Option<Instant> {
-        let answered = self.answers.peek().map(|Reverse(answer)| answer.at.as_nanos());
-        let waits = !(self.queue.is_empty() && self.flushes.is_empty() && self.roomless.is_empty());
-        let serves = self.job.as_ref().is_some_and(|job| !matches!(job.work, Work::Destage(_)));
-        let mechanical = if waits || serves { self.next_event() } else { None };
-        answered.into_iter().chain(mechanical).min().map(Instant::from_nanos)
-    }
-
-    /// The next answer that is due at `now`, in the order of time.
-    pub fn take_answer(&mut self, now: Instant) -> Option<Answer> {
-        self.catch_up(now.as_nanos());
-        match self.answers.peek() {
-            Some(Reverse(answer)) if answer.at <= now => self.answers.pop().map(|Reverse(a)| a),
-            _ => None,
-        }
-    }
-
     /// What becomes of a kind on this drive: a write passes the cache where that is off or too
     /// small.
     fn effective(&self, kind: CommandKind, range: &Range<Sector>) -> CommandKind {
@@ -205,7 +206,7 @@ impl Drive {
             CommandKind::Read => (Way::Read, self.holds(range) || self.holds_start(range)),
             CommandKind::Write => (Way::Write, true),
             CommandKind::WriteThrough => (Way::Write, false),
-            CommandKind::Flush => {
+            CommandKind::Flush | CommandKind::Discard => {
                 return self.model.overheads.command_ns(Way::Write, true, self.before);
             }
         };

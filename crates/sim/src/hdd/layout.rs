@@ -9,7 +9,7 @@
 use super::angle::Angle;
 use super::parameters::{GeometryParameters, Serpentine};
 use super::zone::{Skews, Zone};
-use super::{ModelError, parameters::require};
+use crate::error::{ModelError, require};
 use std::ops::Range;
 
 /// A sector of 512 bytes, counted from the start of the drive.

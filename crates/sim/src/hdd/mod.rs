@@ -11,7 +11,6 @@
 //! **Not here**: payload and waiting (`ModelDevice`), other kinds of drive.
 
 mod angle;
-mod command;
 mod drive;
 mod layout;
 mod mechanism;
@@ -24,9 +23,10 @@ mod seek;
 mod write_cache;
 mod zone;
 
-pub use command::{Answer, Command, CommandKind, Tag};
+pub use crate::command::{Answer, Command, CommandKind, Tag};
+pub use crate::error::ModelError;
 pub use drive::Drive;
-pub use model::{HddModel, ModelError};
+pub use model::HddModel;
 pub use overheads::{AfterParameters, OverheadParameters};
 pub use parameters::{
     GeometryParameters, HddParameters, InterfaceParameters, ReadAheadReach, ReadBufferParameters,

@@ -5,20 +5,9 @@ use super::layout::SECTOR_BYTES;
 use super::overheads::Overheads;
 use super::zone::Skews;
 use super::{layout::Layout, parameters::HddParameters, seek::SeekCurve};
-
-/// Why a model file describes no drive.
-#[derive(Debug, thiserror::Error)]
-pub enum ModelError {
-    #[error("drive model: {0}")]
-    Syntax(#[from] toml::de::Error),
-    #[error("drive model: {field} {reason}")]
-    Invalid { field: &'static str, reason: &'static str },
-    #[error("no drive model named {name}; there are: {known}")]
-    Unknown { name: String, known: String },
-}
-
-/// The model files that come with the program.
-const BUILTIN: [(&str, &str); 1] = [("hdd-7k2-4t", include_str!("../../models/hdd-7k2-4t.toml"))];
+use crate::catalogue::{CatalogueError, Model};
+use crate::error::ModelError;
+use std::rc::Rc;
 
 /// A kind of drive; shared by all drives of that kind. Times in nanoseconds.
 #[derive(Clone, Debug)]
@@ -44,30 +33,15 @@ impl HddModel {
         Self::new(toml::from_str(text)?)
     }
 
-    /// A model that comes with the program.
+    /// A disk that comes with the program.
     ///
     /// # Errors
-    /// Where there is none of that name.
-    pub fn builtin(name: &str) -> Result<Self, ModelError> {
-        Self::parse(Self::builtin_text(name)?)
-    }
-
-    /// The data file of a model that comes with the program, with the source of every number.
-    ///
-    /// # Errors
-    /// Where there is none of that name.
-    pub fn builtin_text(name: &str) -> Result<&'static str, ModelError> {
-        match BUILTIN.iter().find(|(known, _)| *known == name) {
-            Some((_, text)) => Ok(text),
-            None => {
-                let known = Self::builtin_names().collect::<Vec<_>>().join(", ");
-                Err(ModelError::Unknown { name: name.to_owned(), known })
-            }
-        }
-    }
-
-    pub fn builtin_names() -> impl Iterator<Item = &'static str> {
-        BUILTIN.iter().map(|(name, _)| *name)
+    /// Where there is no disk of that name.
+    pub fn builtin(name: &str) -> Result<Self, CatalogueError> {
+        let Model::Hdd(model) = Model::builtin(name)? else {
+            return Err(Model::builtin(name)?.is_not("a disk (hdd)"));
+        };
+        Ok(Rc::unwrap_or_clone(model))
     }
 
     /// # Errors
@@ -139,29 +113,4 @@ fn nanos(ms: f64) -> u64 {
 /// How far the next track starts behind: the switch to it and a hundredth of a turn to spare.
 fn skew(switch_ns: u64, revolution_ns: u64) -> Angle {
     Angle::fraction(switch_ns + revolution_ns / 100, revolution_ns)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_builtin_model_is_sound_and_bears_its_name() {
-        for name in HddModel::builtin_names() {
-            assert_eq!(HddModel::builtin(name).unwrap().parameters().name, name);
-        }
-    }
-
-    #[test]
-    fn a_wrong_field_is_named() {
-        let text = BUILTIN[0].1;
-        let wrong = text.replace("heads = 10 ", "heads = 0 ");
-        let error = HddModel::parse(&wrong).unwrap_err().to_string();
-        assert!(error.contains("heads"), "{error}");
-        let unknown = text.replace("heads = 10 ", "haeds = 10 ");
-        let error = HddModel::parse(&unknown).unwrap_err().to_string();
-        assert!(error.contains("haeds"), "{error}");
-        let error = HddModel::builtin("nothing").unwrap_err().to_string();
-        assert!(error.contains("hdd-7k2-4t"), "{error}");
-    }
 }

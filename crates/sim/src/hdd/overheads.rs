@@ -3,8 +3,8 @@
 //! Measured drives answer a command that they find in memory sooner than one that moves the arm,
 //! and take their time differently after a read and after a write.
 
-use super::ModelError;
-use super::parameters::{InterfaceParameters, require};
+use super::parameters::InterfaceParameters;
+use crate::error::{ModelError, require};
 use serde::Deserialize;
 
 /// Times by case, in milliseconds.

@@ -1,15 +1,18 @@
 //! The description of a drive as its data file gives it.
 
-use super::ModelError;
 use super::overheads::OverheadParameters;
 use super::read_ahead;
 use super::zone::ZoneParameters;
+use crate::catalogue::Kind;
+use crate::error::{ModelError, require};
 use serde::Deserialize;
 
 /// One model file.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HddParameters {
+    #[serde(default)]
+    pub kind: Kind,
     pub name: String,
     pub description: String,
     pub geometry: GeometryParameters,
@@ -153,19 +156,35 @@ impl GeometryParameters {
     pub(super) fn check(&self) -> Result<(), ModelError> {
         let physical = self.physical_sector_bytes;
         let lengths = (self.inner_sectors_per_track, self.outer_sectors_per_track);
-        require(physical == 512 || physical == 4096, "physical_sector_bytes", "is 512 or 4096")?;
+        require(
+            physical == 512 || physical == 4096,
+            "geometry.physical_sector_bytes",
+            "is 512 or 4096",
+        )?;
         let whole = self.capacity_bytes.is_multiple_of(u64::from(physical));
-        require(whole && self.capacity_bytes > 0, "capacity_bytes", "is no number of sectors")?;
-        require((100..=100_000).contains(&self.rpm), "rpm", "is not between 100 and 100,000")?;
-        require((1..=64).contains(&self.heads), "heads", "is not between 1 and 64")?;
+        require(
+            whole && self.capacity_bytes > 0,
+            "geometry.capacity_bytes",
+            "is no multiple of physical_sector_bytes",
+        )?;
+        require(
+            (100..=100_000).contains(&self.rpm),
+            "geometry.rpm",
+            "is not between 100 and 100,000",
+        )?;
+        require((1..=64).contains(&self.heads), "geometry.heads", "is not between 1 and 64")?;
         if !self.zone_table.is_empty() {
             let even = (self.zones, lengths.0, lengths.1);
-            require(even == (0, 0, 0), "zones", "has no meaning beside a zone_table")?;
+            require(even == (0, 0, 0), "geometry.zones", "has no meaning beside a zone_table")?;
             return self.check_zone_table();
         }
-        require((1..=1000).contains(&self.zones), "zones", "is not between 1 and 1000")?;
+        require((1..=1000).contains(&self.zones), "geometry.zones", "is not between 1 and 1000")?;
         let ordered = lengths.0 >= 8 && lengths.0 <= lengths.1 && lengths.1 <= 100_000;
-        require(ordered, "inner_sectors_per_track", "is not between 8 and the outer figure")
+        require(
+            ordered,
+            "geometry.inner_sectors_per_track",
+            "is not between 8 and outer_sectors_per_track, which is at most 100,000",
+        )
     }
 }
 
@@ -218,12 +237,4 @@ impl HddParameters {
         let written = buffer.written_segments.unwrap_or(segments);
         require(written <= 4096, "read_buffer.written_segments", "is more than 4096")
     }
-}
-
-pub(super) fn require(
-    holds: bool,
-    field: &'static str,
-    reason: &'static str,
-) -> Result<(), ModelError> {
-    if holds { Ok(()) } else { Err(ModelError::Invalid { field, reason }) }
 }

@@ -8,7 +8,8 @@
 //! arm, the linear part the coast.
 
 use super::ModelError;
-use super::parameters::{SeekParameters, require};
+use super::parameters::SeekParameters;
+use crate::error::require;
 
 /// Seek time as a function of distance.
 #[derive(Clone, Debug)]

@@ -5,8 +5,9 @@
 //! between extents, so no more needs to be known of how a drive spares.
 
 use super::angle::Angle;
-use super::parameters::{GeometryParameters, require};
+use super::parameters::GeometryParameters;
 use super::{ModelError, layout::Sector};
+use crate::error::require;
 use serde::Deserialize;
 
 /// One zone as measured on a drive.
@@ -175,6 +176,6 @@ impl GeometryParameters {
         }
         require(after < u32::MAX, "geometry.zone_table", "has too many cylinders")?;
         let holds = self.capacity_bytes <= sectors.saturating_mul(512);
-        require(holds, "capacity_bytes", "is more than the zones hold")
+        require(holds, "geometry.capacity_bytes", "is more than the zones hold")
     }
 }

@@ -1,6 +1,6 @@
 //! The command line of `headpond model`.
 
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
 use std::path::PathBuf;
 
 /// Look at drive models, and check one against a real drive.
@@ -9,6 +9,41 @@ pub enum ModelCommand {
     List(ListArgs),
     Show(ShowArgs),
     Demerit(DemeritArgs),
+    Fit(FitArgs),
+}
+
+/// Measure a device, and write a model that behaves like it.
+#[derive(Args)]
+#[command(after_help = "Examples:\n  \
+    headpond model fit --device /dev/sdb -o sdb.toml           # reads only, a few minutes\n  \
+    headpond model fit --device /dev/sdb -o sdb.toml --destructive\n\n\
+    The file says of each figure whether it was measured or is assumed. A device that others use is \
+    \nmeasured with their load on it.")]
+pub struct FitArgs {
+    /// A block device, a file, or anything else that names a device.
+    #[arg(long, value_name = "DEVICE")]
+    pub device: String,
+    /// Where the model goes; to standard output where it is left out.
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// What the device is, where it does not say it rightly itself.
+    #[arg(long, value_name = "hdd|ssd")]
+    pub kind: Option<FitKind>,
+    /// Measure writes as well: everything on the device is lost.
+    #[arg(long)]
+    pub destructive: bool,
+    /// Give up contents that would otherwise be a reason to refuse.
+    #[arg(long, requires = "destructive")]
+    pub force: bool,
+    /// Print what was measured, with the model's text.
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum FitKind {
+    Hdd,
+    Ssd,
 }
 
 /// List the models that come with the program.
@@ -21,8 +56,10 @@ pub struct ListArgs {
 
 /// Print a model's data file, with the source of every number.
 #[derive(Args)]
-#[command(after_help = "Example:\n  headpond model show hdd-7k2-4t > my-drive.toml")]
+#[command(after_help = "Examples:\n  headpond model show hdd-7k2-4t > my-drive.toml\n  \
+    headpond model show ./my-drive.toml    # checks it")]
 pub struct ShowArgs {
+    /// A model of the list, or the path of a file (with a / or .toml), which is checked.
     pub name: String,
 }
 

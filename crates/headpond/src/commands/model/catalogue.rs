@@ -4,23 +4,23 @@ use super::args::{ListArgs, ShowArgs};
 use crate::outcome::{Exit, Failure};
 use anyhow::Result;
 use headpond_advise::render::{Align, Table, size};
-use headpond_sim::hdd::{HddModel, ModelError};
+use headpond_lab::models;
+use headpond_sim::{CatalogueError, Model, catalogue};
 use serde_json::json;
 
 /// # Errors
 /// Never, as long as the models that come with the program are sound.
 pub fn list(args: &ListArgs) -> Result<Exit> {
-    let models: Result<Vec<HddModel>, ModelError> =
-        HddModel::builtin_names().map(HddModel::builtin).collect();
+    let models: Result<Vec<Model>, CatalogueError> =
+        catalogue::builtin_names().map(Model::builtin).collect();
     let models = models?;
     if args.json {
-        let entry = |model: &HddModel| {
-            let parameters = model.parameters();
+        let entry = |model: &Model| {
             json!({
-                "name": parameters.name,
-                "description": parameters.description,
-                "capacity_bytes": model.size_bytes(),
-                "rpm": parameters.geometry.rpm,
+                "name": model.name(),
+                "kind": model.kind(),
+                "description": model.description(),
+                "capacity_bytes": model.capacity_bytes(),
             })
         };
         let entries: Vec<_> = models.iter().map(entry).collect();
@@ -29,17 +29,16 @@ pub fn list(args: &ListArgs) -> Result<Exit> {
     }
     let mut table = Table::new([
         ("model", Align::Left),
+        ("kind", Align::Left),
         ("capacity", Align::Right),
-        ("rpm", Align::Right),
         ("description", Align::Left),
     ]);
     for model in &models {
-        let parameters = model.parameters();
         table.row([
-            parameters.name.clone(),
-            size(model.size_bytes()),
-            parameters.geometry.rpm.to_string(),
-            parameters.description.clone(),
+            model.name().to_owned(),
+            model.kind().to_string(),
+            model.capacity_bytes().map_or("-".into(), size),
+            model.description().to_owned(),
         ]);
     }
     print!("{}", table.render());
@@ -47,11 +46,10 @@ pub fn list(args: &ListArgs) -> Result<Exit> {
 }
 
 /// # Errors
-/// Where there is no such model.
+/// Where there is no such model, or the file describes none.
 pub fn show(args: &ShowArgs) -> Result<Exit> {
-    match HddModel::builtin_text(&args.name) {
-        Ok(text) => print!("{text}"),
-        Err(error) => return Err(Failure::usage(error.to_string())),
-    }
+    let usage = |error: CatalogueError| Failure::usage(error.to_string());
+    models::load(&args.name).map_err(usage)?;
+    print!("{}", models::text(&args.name).map_err(usage)?);
     Ok(Exit::Ok)
 }

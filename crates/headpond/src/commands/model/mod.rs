@@ -1,9 +1,11 @@
-//! `headpond model`: the catalogue of drive models, and how far a model is from a real drive.
+//! `headpond model`: the catalogue of models, how far a model is from a real drive, and models
+//! fitted to devices.
 
 mod args;
 mod catalogue;
 mod demerit;
 mod files;
+mod fit;
 
 pub use args::ModelCommand;
 
@@ -17,5 +19,6 @@ pub fn run(command: &ModelCommand) -> Result<Exit> {
         ModelCommand::List(args) => catalogue::list(args),
         ModelCommand::Show(args) => catalogue::show(args),
         ModelCommand::Demerit(args) => demerit::run(args),
+        ModelCommand::Fit(args) => fit::run(args),
     }
 }

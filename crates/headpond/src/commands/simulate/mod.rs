@@ -10,7 +10,7 @@ use crate::args::{FitChoice, SimulateArgs};
 use crate::outcome::{Exit, Failure};
 use anyhow::{Context, Result};
 use headpond_advise::render::{Align, Table};
-use headpond_lab::reference::{self, Cell, Reference, Score, Times};
+use headpond_lab::reference::{self, Cell, Reference, Score, Times, UnscoredCell};
 use headpond_lab::{
     Experiment, Fit, IN_FLIGHT_MAX, Load, Outcome, Pace, Stack, TraceLoad, job, simulate_all,
 };
@@ -110,15 +110,21 @@ fn run_reference(folder: &Path, as_json: bool) -> Result<Exit> {
         let waiting: Vec<_> =
             waiting.map(|(table, needs)| json!({ "table": table, "needs": needs })).collect();
         let score = Score::of(&cells);
-        let report = json!({ "cells": cells, "score": score, "not_yet": waiting });
+        let report = json!({
+            "cells": cells,
+            "unscored": reference.compare_unscored(&outcomes),
+            "score": score,
+            "not_yet": waiting,
+            "remarks": reference.remarks,
+        });
         println!("{}", serde_json::to_string_pretty(&report)?);
     } else {
-        print_reference(&reference, &cells);
+        print_reference(&reference, &cells, &reference.compare_unscored(&outcomes));
     }
     Ok(Exit::Ok)
 }
 
-fn print_reference(reference: &Reference, cells: &[Cell]) {
+fn print_reference(reference: &Reference, cells: &[Cell], unscored: &[UnscoredCell]) {
     let left = ["table", "row", "column"].map(|name| (name, Align::Left));
     let right = ["published", "simulated", "ratio"].map(|name| (name, Align::Right));
     let mut table = Table::new(left.into_iter().chain(right));
@@ -140,7 +146,13 @@ fn print_reference(reference: &Reference, cells: &[Cell]) {
         worst_error * 100.0,
         within_quarter * 100.0
     );
-    for (table, needs) in reference.waiting {
+    for UnscoredCell { table, row, column, published, simulated } in unscored {
+        println!(
+            "{table}: {row}, {column}: published {published}, simulated {simulated:.0}; no score"
+        );
+    }
+    reference.remarks.iter().for_each(|remark| println!("{remark}"));
+    for (table, needs) in &reference.waiting {
         println!("{table}: not yet: needs {needs}");
     }
 }

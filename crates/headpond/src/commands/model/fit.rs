@@ -1,0 +1,64 @@
+//! `headpond model fit`.
+
+use super::args::{FitArgs, FitKind};
+use crate::device::{Consent, DeviceSpec, Opener, vet};
+use crate::outcome::{Exit, Failure};
+use anyhow::{Context, Result};
+use headpond_block::{BlockDevice, BufferPool, PoolConfig};
+use headpond_lab::fit::{FitOptions, Measured, measure};
+use headpond_uring::{Access, FileDevice, FileOptions, Ownership, RingConfig, run_with_pool};
+use serde_json::json;
+use std::rc::Rc;
+
+/// Where the requests go is drawn from this, so that a device is measured alike each time.
+const SEED: u64 = 1;
+
+/// # Errors
+/// Refusals before anything is written, and what the device answers.
+pub fn run(args: &FitArgs) -> Result<Exit> {
+    let spec: DeviceSpec = args
+        .device
+        .parse()
+        .map_err(|bad: crate::device::SpecError| Failure::usage(bad.to_string()))?;
+    if args.destructive {
+        let consent = if args.force { Consent::Forced } else { Consent::Careful };
+        vet(&spec, consent)?;
+    }
+    let measured = carry_out(args, &spec).with_context(|| spec.to_string())?;
+    let name = args.output.as_ref().and_then(|path| path.file_stem());
+    let name = name.map_or("fitted".into(), |stem| stem.to_string_lossy().into_owned());
+    let text = measured.model_text(&name, &spec.to_string())?;
+    if let Some(path) = &args.output {
+        std::fs::write(path, &text).with_context(|| path.display().to_string())?;
+    }
+    if args.json {
+        let report = json!({ "measured": measured, "model": text });
+        println!("{}", serde_json::to_string_pretty(&report)?);
+    } else if let Some(path) = &args.output {
+        println!("{}: a model of {spec}", path.display());
+    } else {
+        print!("{text}");
+    }
+    Ok(Exit::Ok)
+}
+
+fn carry_out(args: &FitArgs, spec: &DeviceSpec) -> Result<Measured> {
+    let options = FitOptions {
+        destructive: args.destructive,
+        rotational: args.kind.map(|kind| kind == FitKind::Hdd),
+        seed: SEED,
+    };
+    let pool = BufferPool::new(&PoolConfig::default());
+    run_with_pool(&RingConfig::default(), &pool, |ring, runtime| async move {
+        let device: Rc<dyn BlockDevice> = match (spec, args.destructive) {
+            // Whoever only reads needs nobody's leave and keeps nobody out.
+            (DeviceSpec::Path(path), false) => {
+                let options = FileOptions::new(path).access(Access::ReadOnly);
+                Rc::new(FileDevice::open(&ring, &options.ownership(Ownership::Shared))?)
+            }
+            _ => Opener::new(ring, runtime.clone()).open(spec)?,
+        };
+        let progress = |what: &str| eprintln!("measuring {spec}: {what}");
+        Ok(measure(&device, &runtime, options, &progress).await?)
+    })?
+}

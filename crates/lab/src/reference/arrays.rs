@@ -1,0 +1,122 @@
+//! Arrays of a few 14 TB disks, as an engineer expects them to be from the figures of one disk.
+//!
+//! Each cell is run on our array above modelled disks. The row `single` is the disk itself.
+
+use super::table::Table;
+use super::{Figure, Planned, Reference, ReferenceError, Times};
+use crate::job::{Job, Rw};
+use crate::stack::{CoreStack, Stack};
+use headpond_raid::Level;
+use headpond_sim::ssd::State;
+use headpond_volume::Size;
+
+pub(super) const ARRAYS: &str = "hdd_raid_expected";
+
+/// Requests in flight for each drive.
+const DEPTH: u32 = 32;
+
+impl Reference {
+    pub(super) fn plan_arrays(
+        &mut self,
+        table: &Table,
+        times: Times,
+    ) -> Result<(), ReferenceError> {
+        for row in &table.rows {
+            let metric = table.text(row, "metric")?;
+            for column in table.columns.iter().skip(2) {
+                let Some(published) = table.figure(row, column)? else { continue };
+                let Some((level, drives)) = array(column) else {
+                    let needs = "an array of that kind".into();
+                    self.waiting.push((format!("{ARRAYS}, column {column}"), needs));
+                    continue;
+                };
+                if let Some(needs) = missing(metric, level) {
+                    let what = format!("{ARRAYS}, {metric} of {column}");
+                    self.waiting.push((what, needs.to_owned()));
+                    continue;
+                }
+                let Some((mut job, figure)) = job(metric, times) else {
+                    return Err(table.damaged(row, &format!("{metric}: no metric that is known")));
+                };
+                job.depth *= u32::from(drives);
+                let experiment = self.add(stack(column, level, drives), job);
+                let (row, column) = (metric.to_owned(), column.clone());
+                let table = ARRAYS;
+                self.cells.push(Planned { table, row, column, published, experiment, figure });
+            }
+        }
+        self.remarks.push(format!(
+            "{ARRAYS}: published are expectations (n times one disk), simulated is our array with 64 \
+             KiB strips"
+        ));
+        Ok(())
+    }
+}
+
+/// What our array lacks for a cell.
+fn missing(metric: &str, level: Level) -> Option<&'static str> {
+    match (metric, level) {
+        ("sequential_read", Level::Raid1 | Level::Raid10) => {
+            Some("mirrors that read one stream from both copies")
+        }
+        ("sequential_write", Level::Raid5 | Level::Raid6) => Some("merge of sequential writes"),
+        _ => None,
+    }
+}
+
+/// `raid10_8` is RAID 10 of eight drives, `single` one drive.
+fn array(column: &str) -> Option<(Level, u16)> {
+    if column == "single" {
+        return Some((Level::Raid0, 1));
+    }
+    let (level, drives) = column.strip_prefix("raid")?.split_once('_')?;
+    let level = match level {
+        "0" => Level::Raid0,
+        "1" => Level::Raid1,
+        "10" => Level::Raid10,
+        "5" => Level::Raid5,
+        "6" => Level::Raid6,
+        _ => return None,
+    };
+    Some((level, drives.parse().ok()?))
+}
+
+fn job(metric: &str, times: Times) -> Option<(Job, Figure)> {
+    let (is_random, reads, figure) = match metric {
+        "random_read" => (true, true, Figure::ReadIops),
+        "random_write" => (true, false, Figure::WriteIops),
+        "sequential_read" => (false, true, Figure::ReadMbPerS),
+        "sequential_write" => (false, false, Figure::WriteMbPerS),
+        _ => return None,
+    };
+    let job = Job {
+        name: metric.to_owned(),
+        rw: Rw { is_random, reads, writes: !reads },
+        read_percent: if reads { 100 } else { 0 },
+        block_bytes: if is_random { 4096 } else { 1 << 20 },
+        depth: DEPTH,
+        ramp: times.ramp,
+        runtime: Some(times.runtime),
+        is_time_based: true,
+        ..Job::default()
+    };
+    Some((job, figure))
+}
+
+fn stack(name: &str, raid: Level, drives: u16) -> Stack {
+    // Mirrors of two.
+    let groups = if raid == Level::Raid10 { drives / 2 } else { 1 };
+    let core = CoreStack {
+        raid,
+        groups,
+        strip: Size(64 << 10),
+        drive: "hdd-7k2-14t".into(),
+        drives,
+        drive_write_cache: None,
+        drive_state: State::default(),
+        controller: None,
+        network: None,
+        intent: false,
+    };
+    Stack { name: name.to_owned(), engine: None, core, cache: None }
+}

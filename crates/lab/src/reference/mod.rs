@@ -1,0 +1,219 @@
+//! Published measurements, run again on the modelled machine.
+//!
+//! The tables are CSV files in a folder that the caller names; here stands only what each of them
+//! is a measurement of. Nothing of a table but its headings goes into the run that is compared with
+//! it.
+
+mod arrays;
+mod raid60;
+mod syncs;
+mod table;
+
+use crate::job::Job;
+use crate::load::Load;
+use crate::outcome::Outcome;
+use crate::simulate::Experiment;
+use crate::stack::Stack;
+use arrays::ARRAYS;
+use raid60::{MIXED, RANDOM_WRITE};
+use serde::Serialize;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use syncs::SYNCS;
+use table::Table;
+
+/// What can be compared, and what cannot yet.
+#[derive(Default)]
+pub struct Reference {
+    pub experiments: Vec<Experiment>,
+    cells: Vec<Planned>,
+    unscored: Vec<Unscored>,
+    /// Tables, or rows of one, that need what is not there yet, and what that is.
+    pub waiting: Vec<(String, String)>,
+    /// What has to be known beside the figures.
+    pub remarks: Vec<String>,
+}
+
+/// A cell that is no single number.
+struct Unscored {
+    table: &'static str,
+    row: String,
+    column: String,
+    published: String,
+    experiment: usize,
+    figure: Figure,
+}
+
+struct Planned {
+    table: &'static str,
+    row: String,
+    column: String,
+    published: f64,
+    experiment: usize,
+    figure: Figure,
+}
+
+/// Which figure of an outcome a cell is about.
+#[derive(Clone, Copy)]
+enum Figure {
+    ReadIops,
+    WriteIops,
+    ReadMbPerS,
+    WriteMbPerS,
+}
+
+/// A cell that is no single number, beside what the simulation says; it is not scored.
+#[derive(Clone, Debug, Serialize)]
+pub struct UnscoredCell {
+    pub table: &'static str,
+    pub row: String,
+    pub column: String,
+    pub published: String,
+    pub simulated: f64,
+}
+
+/// A cell that was run again.
+#[derive(Clone, Debug, Serialize)]
+pub struct Cell {
+    pub table: &'static str,
+    pub row: String,
+    pub column: String,
+    pub published: f64,
+    pub simulated: f64,
+}
+
+/// A folder that cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum ReferenceError {
+    #[error("{}: {source}", path.display())]
+    Read { path: PathBuf, source: std::io::Error },
+    #[error("{}: line {line}: {detail}", path.display())]
+    Damaged { path: PathBuf, line: usize, detail: String },
+}
+
+/// What is not run yet.
+const WAITING: [(&str, &str); 5] = [
+    ("raid60_mixed_cached, rows with a cache", "cleaning policy acp, mode write-only"),
+    ("raid60_random_write_cached", "cleaning policies acp and alru"),
+    ("raid60_sequential_write", "merge of sequential writes"),
+    ("raid60_sequential_write_cached", "merge of sequential writes, cleaning policy acp"),
+    ("raid60_large_sequential_write", "merge of sequential writes, cleaning policy acp"),
+];
+
+/// How long a cell runs.
+#[derive(Clone, Copy, Debug)]
+pub struct Times {
+    pub ramp: Duration,
+    pub runtime: Duration,
+}
+
+impl Default for Times {
+    /// The queues are full and the drives' caches have settled after a minute; three minutes were
+    /// measured.
+    fn default() -> Self {
+        Self { ramp: Duration::from_secs(60), runtime: Duration::from_secs(180) }
+    }
+}
+
+/// Plans a run of every cell that can be run.
+///
+/// # Errors
+/// Where a table is missing or damaged.
+pub fn plan(folder: &Path, times: Times) -> Result<Reference, ReferenceError> {
+    let waiting = WAITING.map(|(table, needs)| (table.to_owned(), needs.to_owned()));
+    let mut reference = Reference { waiting: waiting.into(), ..Reference::default() };
+    reference.plan_random_write(&Table::read(folder, RANDOM_WRITE)?, times)?;
+    reference.plan_mixed(&Table::read(folder, MIXED)?, times)?;
+    reference.plan_arrays(&Table::read(folder, ARRAYS)?, times)?;
+    reference.plan_syncs(&Table::read(folder, SYNCS)?, times)?;
+    Ok(reference)
+}
+
+impl Reference {
+    fn add(&mut self, stack: Stack, job: Job) -> usize {
+        self.experiments.push(Experiment { stack, load: Load::Jobs(vec![job]), seed: 1 });
+        self.experiments.len() - 1
+    }
+
+    /// The cells beside what `outcomes`, one for each experiment, say.
+    pub fn compare(&self, outcomes: &[Outcome]) -> Vec<Cell> {
+        let cell = |cell: &Planned| Cell {
+            table: cell.table,
+            row: cell.row.clone(),
+            column: cell.column.clone(),
+            published: cell.published,
+            simulated: cell.figure.of(&outcomes[cell.experiment]),
+        };
+        self.cells.iter().map(cell).collect()
+    }
+
+    /// The same for cells that are no single number.
+    pub fn compare_unscored(&self, outcomes: &[Outcome]) -> Vec<UnscoredCell> {
+        let cell = |cell: &Unscored| UnscoredCell {
+            table: cell.table,
+            row: cell.row.clone(),
+            column: cell.column.clone(),
+            published: cell.published.clone(),
+            simulated: cell.figure.of(&outcomes[cell.experiment]),
+        };
+        self.unscored.iter().map(cell).collect()
+    }
+}
+
+impl Figure {
+    fn of(self, outcome: &Outcome) -> f64 {
+        let measured = &outcome.jobs[0].measured;
+        match self {
+            Self::ReadIops => measured.read.iops,
+            Self::WriteIops => measured.write.iops,
+            Self::ReadMbPerS => measured.read.mb_per_s,
+            Self::WriteMbPerS => measured.write.mb_per_s,
+        }
+    }
+}
+
+/// How far simulated figures are from the published ones, as a share of these.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Score {
+    pub cells: usize,
+    pub median_error: f64,
+    pub worst_error: f64,
+    /// Share of the cells within 25 %.
+    pub within_quarter: f64,
+}
+
+impl Score {
+    /// # Panics
+    /// Without cells.
+    pub fn of(cells: &[Cell]) -> Self {
+        let mut errors: Vec<f64> =
+            cells.iter().map(|cell| (cell.simulated / cell.published - 1.0).abs()).collect();
+        errors.sort_by(f64::total_cmp);
+        let near = errors.iter().filter(|error| **error <= 0.25).count();
+        Self {
+            cells: cells.len(),
+            median_error: errors[errors.len() / 2],
+            worst_error: errors[errors.len() - 1],
+            within_quarter: near as f64 / errors.len() as f64,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_score_is_about_ratios() {
+        let cell = |published, simulated| Cell {
+            table: "t",
+            row: String::new(),
+            column: String::new(),
+            published,
+            simulated,
+        };
+        let score = Score::of(&[cell(100.0, 110.0), cell(10.0, 10.0), cell(1.0, 2.0)]);
+        assert!((score.median_error - 0.1).abs() < 1e-9 && (score.worst_error - 1.0).abs() < 1e-9);
+        assert!((score.within_quarter - 2.0 / 3.0).abs() < 1e-9);
+    }
+}

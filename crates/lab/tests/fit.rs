@@ -1,0 +1,167 @@
+//! Models fitted to drives whose figures are known, because they are models themselves.
+
+use headpond_block::{BlockDevice, Geometry, Runtime};
+use headpond_lab::fit::{FitOptions, Measured, MeasuredDisk, MeasuredSsd, measure};
+use headpond_sim::hdd::HddModel;
+use headpond_sim::ssd::{SsdModel, SsdParameters, State};
+use headpond_sim::{Model, ModelDevice, SparseDevice, run};
+use std::rc::Rc;
+
+const OPTIONS: FitOptions = FitOptions { destructive: true, rotational: None, seed: 7 };
+
+fn disk(model: HddModel) -> (MeasuredDisk, Rc<HddModel>) {
+    let model = Rc::new(model);
+    let measured = run(3, |runtime, _| {
+        let model = Rc::clone(&model);
+        async move {
+            let store = SparseDevice::new("disk", Geometry::of_size(model.size_bytes()));
+            let device: Rc<dyn BlockDevice> =
+                Rc::new(ModelDevice::new(Rc::new(store), model, 1_234_567, &runtime));
+            measure(&device, &runtime, OPTIONS, &|_| {}).await.unwrap()
+        }
+    });
+    let Measured::Hdd(disk) = measured.unwrap() else { panic!("a disk") };
+    (disk, model)
+}
+
+fn near(what: &str, found: f64, truth: f64, tolerance: f64) {
+    assert!((found / truth - 1.0).abs() <= tolerance, "{what}: {found} is not {truth}");
+}
+
+#[test]
+fn a_disk_is_measured_as_it_is() {
+    for name in ["hdd-7k2-4t", "hdd-7k2-14t"] {
+        let (disk, truth) = disk(HddModel::builtin(name).unwrap());
+        let parameters = truth.parameters();
+        near("rpm", 60.0 / disk.revolution_s, f64::from(parameters.geometry.rpm), 1e-3);
+        let hit = parameters.interface.command_ms + 4.096 / parameters.interface.mb_per_s;
+        let geometry = &parameters.geometry;
+        let sectors = (geometry.outer_sectors_per_track, geometry.inner_sectors_per_track);
+        near("hit", disk.hit_s * 1e3, hit, 0.1);
+        near("interface", disk.interface_mb_per_s, parameters.interface.mb_per_s, 0.1);
+        let read_ahead = parameters.read_buffer.read_ahead_kib;
+        near("read-ahead", disk.read_ahead_bytes as f64 / 1024.0, read_ahead, 0.5);
+        near("segments", disk.segments as f64, parameters.read_buffer.segments as f64, 0.5);
+        let writes = disk.writes.unwrap();
+        assert!(writes.cache_enabled);
+        near("runs", writes.runs as f64, parameters.write_cache.runs_max as f64, 0.25);
+        let text = Measured::Hdd(disk.clone()).model_text("fitted", "a model").unwrap();
+        let Ok(Model::Hdd(fitted)) = Model::parse("fitted", &text) else { panic!("{text}") };
+        let found = &fitted.parameters().geometry;
+        near("outer", f64::from(found.outer_sectors_per_track), f64::from(sectors.0), 0.05);
+        near("inner", f64::from(found.inner_sectors_per_track), f64::from(sectors.1), 0.05);
+        // The two behave alike, whatever their parts are called.
+        let load = |model: &Rc<HddModel>, sequential| loads(&disk_device(model), sequential);
+        for sequential in [false, true] {
+            near(name, load(&fitted, sequential), load(&truth, sequential), 0.1);
+        }
+        let cylinders = |model: &HddModel| f64::from(model.parameters().geometry.heads);
+        for (distance, seconds) in disk.seeks.iter().skip(1) {
+            let heads_ratio = 8.0 / cylinders(&truth);
+            let true_ms = truth.seek_ms((f64::from(*distance) * heads_ratio) as u32);
+            assert!((seconds * 1e3 - true_ms).abs() < 0.6, "{distance}: {seconds} {true_ms}");
+        }
+    }
+}
+
+type Device = Box<dyn Fn(&Runtime) -> Rc<dyn BlockDevice>>;
+
+fn disk_device(model: &Rc<HddModel>) -> Device {
+    let model = Rc::clone(model);
+    Box::new(move |runtime| {
+        let store = SparseDevice::new("disk", Geometry::of_size(model.size_bytes()));
+        Rc::new(ModelDevice::new(Rc::new(store), Rc::clone(&model), 0, runtime))
+    })
+}
+
+/// Reads a second, one at a time.
+fn loads(device: &Device, sequential: bool) -> f64 {
+    run(5, |runtime, sim| async move {
+        let device = device(&runtime);
+        let mut random = sim.random();
+        let begun = runtime.now();
+        let bytes = if sequential { 1 << 20 } else { 4096 };
+        for number in 0..2000u64 {
+            let block = if sequential { number } else { random.below(device.size_bytes() / bytes) };
+            let buffer = headpond_block::Buffer::payload_free(bytes as usize);
+            device.read(block * bytes, buffer).await.unwrap();
+        }
+        2000.0 / runtime.now().since(begun).as_secs_f64()
+    })
+    .unwrap()
+}
+
+fn ssd(parameters: &SsdParameters, options: FitOptions) -> MeasuredSsd {
+    let model = Rc::new(SsdModel::new(parameters.clone()).unwrap());
+    let measured = run(3, |runtime, _| async move {
+        let store = SparseDevice::new("ssd", Geometry::of_size(model.size_bytes()));
+        let device: Rc<dyn BlockDevice> =
+            Rc::new(ModelDevice::ssd(Rc::new(store), model, State::Full, 1, &runtime));
+        measure(&device, &runtime, options, &|_| {}).await.unwrap()
+    });
+    let Measured::Ssd(ssd) = measured.unwrap() else { panic!("an SSD") };
+    ssd
+}
+
+fn parameters(name: &str) -> SsdParameters {
+    let Ok(Model::Ssd(model)) = Model::builtin(name) else { panic!("an SSD") };
+    model.parameters().clone()
+}
+
+#[test]
+fn a_solid_state_drive_is_measured_as_it_is() {
+    for name in ["ssd-dc-960g", "ssd-consumer-250g", "nvme-dc-2t"] {
+        let truth = parameters(name);
+        let measured = ssd(&truth, OPTIONS);
+        let text = Measured::Ssd(measured.clone()).model_text("fitted", "a model").unwrap();
+        let Ok(Model::Ssd(fitted)) = Model::parse("fitted", &text) else { panic!("{text}") };
+        let again = ssd(fitted.parameters(), OPTIONS);
+        near("latency", again.read_s, measured.read_s, 0.1);
+        for ((depth, truth), (_, found)) in measured.read_iops.iter().zip(&again.read_iops) {
+            near(&format!("{name}, depth {depth}"), *found, *truth, 0.2);
+        }
+        near("MB/s", again.read_mb_per_s, measured.read_mb_per_s, 0.2);
+        let (writes, before) = (again.writes.unwrap(), measured.writes.unwrap());
+        near("write", writes.write_s, before.write_s, 0.15);
+        near("sustained", writes.sustained_mb_per_s, before.sustained_mb_per_s, 0.15);
+        assert_eq!(before.burst_bytes.is_some(), truth.slc.is_some(), "{name}: {before:?}");
+        let protected = fitted.parameters().write_cache.protected;
+        assert_eq!(protected, truth.write_cache.protected, "{name}");
+        let is_slow = |flush_s: f64| flush_s > 200e-6;
+        assert_eq!(is_slow(writes.flush_s), is_slow(before.flush_s), "{writes:?} {before:?}");
+    }
+}
+
+#[test]
+fn without_leave_nothing_is_written() {
+    let truth = parameters("nvme-dc-2t");
+    let model = Rc::new(SsdModel::new(truth).unwrap());
+    let options = FitOptions { destructive: false, ..OPTIONS };
+    let (measured, counts) = run(3, |runtime, _| async move {
+        use headpond_block::decorators::ProbeDevice;
+        let store = SparseDevice::new("ssd", Geometry::of_size(model.size_bytes()));
+        let inner = Rc::new(ModelDevice::ssd(Rc::new(store), model, State::Full, 1, &runtime));
+        let probe = Rc::new(ProbeDevice::new(inner, runtime.clone()));
+        let device: Rc<dyn BlockDevice> = probe.clone();
+        let measured = measure(&device, &runtime, options, &|_| {}).await.unwrap();
+        (measured, probe.snapshot())
+    })
+    .unwrap();
+    assert!(counts.reads.requests > 1000 && counts.writes.requests == 0);
+    let text = measured.model_text("n", "a model").unwrap();
+    assert!(text.contains("those figures are assumed"), "{text}");
+}
+
+#[test]
+fn what_does_not_turn_is_no_disk() {
+    let model = Rc::new(SsdModel::new(parameters("ssd-dc-960g")).unwrap());
+    let options = FitOptions { destructive: false, rotational: Some(true), seed: 1 };
+    let error = run(3, |runtime, _| async move {
+        let store = SparseDevice::new("ssd", Geometry::of_size(model.size_bytes()));
+        let device: Rc<dyn BlockDevice> =
+            Rc::new(ModelDevice::ssd(Rc::new(store), model, State::Full, 1, &runtime));
+        measure(&device, &runtime, options, &|_| {}).await.unwrap_err().to_string()
+    });
+    let error = error.unwrap();
+    assert!(error.contains("no rotation") && error.contains("--kind ssd"), "{error}");
+}
