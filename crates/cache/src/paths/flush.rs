@@ -24,8 +24,8 @@ impl Engine {
         Ok(())
     }
 
-    /// The log could not be flushed. Where its device is gone that is no loss as long as the core has
-    /// everything; where it has not, the device may still come back with what is dirty.
+    /// The log could not be flushed. Where its device is gone that is no loss as long as the core
+    /// has everything; where it has not, the device may still come back with what is dirty.
     async fn outlive_log(self: &Rc<Self>, error: DeviceError) -> Outcome {
         let is_gone = self.is_failed.get() || matches!(error, DeviceError::Gone { .. });
         if !is_gone || self.log.borrow().dirty_now() > 0 {
