@@ -1,6 +1,7 @@
 //! Many cases, side by side on all processors.
 
 use crate::case::{Failure, Offence, run_case};
+use crate::scenarios::Scenario;
 use crate::tally::Tally;
 use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -90,6 +91,16 @@ fn guarded(seed: u64) -> Result<Tally, Box<Failure>> {
         let tally = Tally { cases: 1, ..Tally::default() };
         Err(Box::new(Failure { seed, offence, story, tally }))
     })
+}
+
+/// Runs every scenario; the names of those whose rule is broken, and what they said.
+pub fn play(scenarios: &[Scenario]) -> Vec<(&'static str, String)> {
+    catch_panics_quietly();
+    let broken = |scenario: &Scenario| {
+        let outcome = catch_unwind(scenario.run);
+        outcome.err().map(|_| (scenario.name, LAST_PANIC.take().unwrap_or_default()))
+    };
+    scenarios.iter().filter_map(broken).collect()
 }
 
 /// What a panic says is kept for the report, instead of being printed.

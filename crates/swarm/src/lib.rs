@@ -29,6 +29,6 @@ mod tally;
 mod topology;
 
 pub use case::{Failure, Offence, run_case};
-pub use hunt::{Hunt, hunt};
-pub use tally::{ROWS, Tally};
+pub use hunt::{Hunt, hunt, play};
+pub use tally::Tally;
 pub use topology::Topology;

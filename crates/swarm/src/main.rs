@@ -1,9 +1,12 @@
 //! The swarm's command line; `cargo xtask swarm` builds and calls it.
 
+mod summary;
+
 use clap::Parser;
 use headpond_cache::Mode;
 use headpond_swarm::enumerate::{Enumeration, enumerate};
-use headpond_swarm::{Failure, Hunt, ROWS, Tally, hunt, run_case};
+use headpond_swarm::scenarios::{self, Scenario};
+use headpond_swarm::{Failure, Hunt, hunt, play, run_case};
 use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -27,6 +30,9 @@ struct Arguments {
     /// Goes through all workloads of up to so many operations, cut at every write, in every mode.
     #[arg(long, value_name = "OPERATIONS", conflicts_with_all = ["seed", "cases", "replay"])]
     enumerate: Option<usize>,
+    /// Plays the named scenarios of the fault table, and prints the table.
+    #[arg(long, conflicts_with_all = ["seed", "cases", "replay", "enumerate"])]
+    scenarios: bool,
     /// Goes on after a failure.
     #[arg(long)]
     keep_going: bool,
@@ -40,6 +46,9 @@ struct Arguments {
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
+    if arguments.scenarios {
+        return play_all(&scenarios::all());
+    }
     if let Some(operations) = arguments.enumerate {
         return exhaust(operations);
     }
@@ -49,6 +58,13 @@ fn main() -> ExitCode {
     };
     failures.iter().for_each(|failure| report(failure, &arguments.commit));
     if failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn play_all(all: &[Scenario]) -> ExitCode {
+    let broken = play(all);
+    summary::print_table(&broken);
+    println!("{} scenarios, {} of them broken", all.len(), broken.len());
+    if broken.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 fn exhaust(operations_max: usize) -> ExitCode {
@@ -68,7 +84,7 @@ fn replay(seed: u64) -> Vec<Failure> {
     match outcome {
         Ok(tally) => {
             println!("seed {seed}: passed");
-            print(&tally, None);
+            summary::print(&tally, None);
             Vec::new()
         }
         Err(failure) => {
@@ -106,7 +122,7 @@ fn run(arguments: &Arguments) -> Vec<Failure> {
     }
     match arguments.json {
         true => println!("{}", serde_json::to_string_pretty(&tally).expect("plain data")),
-        false => print(&tally, Some(begun.elapsed())),
+        false => summary::print(&tally, Some(begun.elapsed())),
     }
     failures
 }
@@ -114,38 +130,6 @@ fn run(arguments: &Arguments) -> Vec<Failure> {
 fn seed_of_the_clock() -> u64 {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     now.map_or(1, |now| now.as_secs() * 1_000_000)
-}
-
-fn print(tally: &Tally, elapsed: Option<Duration>) {
-    let Tally { cases, full_cases, lives, .. } = tally;
-    println!(
-        "{cases} cases, {full_cases} of them with 1,000 requests, 3 crashes, 2 faults or more"
-    );
-    println!("{lives} lives");
-    println!(
-        "{} requests, {} of them failed, as faults allow",
-        tally.requests, tally.failed_requests
-    );
-    println!(
-        "{} crashes: {} power cuts, {} killed programs; {} clean stops; {} commands",
-        tally.crashes(),
-        tally.power_cuts,
-        tally.kills,
-        tally.clean_stops,
-        tally.commands
-    );
-    println!("{} faults:", tally.faults_total());
-    tally.faults.iter().for_each(|(kind, count)| println!("  {count:>8} {kind}"));
-    println!("refusals, as they must be:");
-    tally.refusals.iter().for_each(|(reason, count)| println!("  {count:>8} {reason}"));
-    println!("rows of the fault table, and cases that exercised them:");
-    for (row, about) in ROWS {
-        println!("  {:>8} row {row}: {about}", tally.rows.get(&row).unwrap_or(&0));
-    }
-    if let Some(elapsed) = elapsed {
-        let rate = tally.cases as f64 / elapsed.as_secs_f64() * 60.0;
-        println!("{:.0} s, {rate:.0} seeds a minute", elapsed.as_secs_f64());
-    }
 }
 
 fn report(failure: &Failure, commit: &str) {
