@@ -46,8 +46,9 @@ pub(crate) struct Progress {
     pub drainers: Cell<u32>,
     /// The index has been looked through as far as the pace allows.
     pub swept: Notify,
-    /// The newest failure since the drain began.
+    /// The newest failure, and how many there were.
     pub failure: RefCell<Option<DeviceError>>,
+    pub failures: Cell<u64>,
     /// Writes of replayed blocks that the requests leave room for.
     leisure: Cell<u32>,
     back_off_until: Cell<Option<Instant>>,
@@ -268,6 +269,7 @@ impl Engine {
 
     fn back_off(self: &Rc<Self>, error: DeviceError) {
         self.cleaning.failure.replace(Some(error));
+        self.cleaning.failures.set(self.cleaning.failures.get() + 1);
         let until = self.runtime.now() + BACK_OFF;
         if self.cleaning.back_off_until.replace(Some(until)).is_some() {
             return;
@@ -311,7 +313,7 @@ impl Engine {
     /// The core's, and how much stays dirty.
     pub(crate) async fn clean_all(self: &Rc<Self>) -> Result<(), CleanError> {
         self.settle().await;
-        self.cleaning.failure.replace(None);
+        let failures = self.cleaning.failures.get();
         let drain = Drain::begin(self);
         let goals = {
             let log = self.log.borrow();
@@ -320,7 +322,9 @@ impl Engine {
         loop {
             // Not for what the cleaner itself waits for: it may find that nothing is left to do.
             let wake = self.cleaning.swept.wait();
-            let failure = self.cleaning.failure.borrow_mut().take();
+            // Whoever else drains is told as well.
+            let has_failed = self.cleaning.failures.get() > failures;
+            let failure = self.cleaning.failure.borrow().clone().filter(|_| has_failed);
             let (blocks, is_swept) = {
                 let log = self.log.borrow();
                 let is_swept = log.dirty.is_swept(goals.0) && log.replayed.is_swept(goals.1);

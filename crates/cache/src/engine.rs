@@ -136,8 +136,9 @@ impl Engine {
         }
         for run in runs {
             if self.is_failed.get() {
-                let mut log = self.log.borrow_mut();
-                log.forget(run);
+                if !self.forget(run, over_dirty) {
+                    return Entombed::Spoiled;
+                }
                 continue;
             }
             let purpose = Purpose::Tombstone { over_dirty };
@@ -150,12 +151,24 @@ impl Engine {
                     if let Err(error) = self.fail().await {
                         return Entombed::Failed(error);
                     }
-                    let mut log = self.log.borrow_mut();
-                    log.forget(run);
+                    if !self.forget(run, over_dirty) {
+                        return Entombed::Spoiled;
+                    }
                 }
             }
         }
         Entombed::Done
+    }
+
+    /// Ends mappings where nothing can be recorded any more; `false`, and nothing has happened,
+    /// where the core lacks what the caller has not written there.
+    fn forget(&self, run: BlockRun, over_dirty: bool) -> bool {
+        let mut log = self.log.borrow_mut();
+        let may_forget = over_dirty || log.survey(run).unsafe_at_core == 0;
+        if may_forget {
+            log.forget(run);
+        }
+        may_forget
     }
 
     /// The cache device can record nothing more: from here on it is only read, and its next open

@@ -188,3 +188,60 @@ fn a_damaged_block_is_carried_on_as_it_is_and_its_neighbour_is_cleaned() {
         assert_eq!(byte_at(&slice, 0).await.unwrap(), 2);
     });
 }
+
+/// A read that had found its block unreadable dropped the mapping, and with it a version that was
+/// dirty and newer; the core was then read as if it had everything.
+#[test]
+fn a_failed_cache_forgets_no_dirty_block_for_the_sake_of_an_older_read() {
+    simulate(async |runtime| {
+        let bench = Bench::new(&runtime).await;
+        let slice = bench.open(nop()).await;
+        let device: &dyn BlockDevice = &slice;
+        device.write(0, block(1)).await.unwrap();
+        slice.flush_dirty().await.unwrap();
+        let unreadable = FaultRule::on(RequestKind::Read, Fault::Media);
+        bench.cache_faults.add(FaultRule { times: Some(2), ..unreadable });
+        bench.core_faults.add(late(RequestKind::Read, Duration::from_millis(5)));
+        let reader = slice.clone();
+        let reading = runtime.spawn(async move { byte_at(&reader, 0).await });
+        runtime.sleep(Duration::from_micros(100)).await;
+        device.write(0, block(2)).await.unwrap();
+        bench
+            .cache_faults
+            .add(FaultRule { kind: None, ..FaultRule::on(RequestKind::Write, Fault::Gone) });
+        device.write(4096, block(3)).await.unwrap();
+        runtime.sleep(Duration::from_millis(1)).await;
+        assert!(slice.stats().is_failed);
+        reading.await.unwrap();
+        runtime.sleep(QUIET).await;
+        let found = byte_at(&slice, 0).await;
+        assert!(found.is_err(), "2 is lost with the cache, and {found:?} is not 2");
+    });
+}
+
+/// The failure was told to one of those who drained, and the other was told that all was well.
+#[test]
+fn who_drains_beside_another_is_told_as_well_that_something_stays_dirty() {
+    simulate(async |runtime| {
+        let bench = Bench::new(&runtime).await;
+        let slice = bench.open(nop()).await;
+        (&slice as &dyn BlockDevice).write(0, block(1)).await.unwrap();
+        bench
+            .core_faults
+            .add(FaultRule { times: Some(1), ..FaultRule::on(RequestKind::Write, Fault::Media) });
+        let drain = || {
+            let slice = slice.clone();
+            runtime.spawn(async move {
+                let drained = slice.flush_dirty().await;
+                assert!(drained.is_err() || slice.stats().dirty_bytes == 0);
+                drained.is_err()
+            })
+        };
+        let drains = [drain(), drain()];
+        for failed in drains {
+            assert!(failed.await, "both began before the failure");
+        }
+        slice.flush_dirty().await.unwrap();
+        assert_eq!(byte_at(&*bench.core, 0).await.unwrap(), 1);
+    });
+}
