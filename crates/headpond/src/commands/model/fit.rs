@@ -24,7 +24,7 @@ pub fn run(args: &FitArgs) -> Result<Exit> {
         let consent = if args.force { Consent::Forced } else { Consent::Careful };
         vet(&spec, consent)?;
     }
-    let measured = carry_out(args, &spec).with_context(|| spec.to_string())?;
+    let measured = carry_out(args, &spec)?;
     let name = args.output.as_ref().and_then(|path| path.file_stem());
     let name = name.map_or("fitted".into(), |stem| stem.to_string_lossy().into_owned());
     let text = measured.model_text(&name, &spec.to_string())?;
@@ -59,6 +59,7 @@ fn carry_out(args: &FitArgs, spec: &DeviceSpec) -> Result<Measured> {
             _ => Opener::new(ring, runtime.clone()).open(spec)?,
         };
         let progress = |what: &str| eprintln!("measuring {spec}: {what}");
-        Ok(measure(&device, &runtime, options, &progress).await?)
+        let measured = measure(&device, &runtime, options, &progress).await;
+        measured.with_context(|| spec.to_string())
     })?
 }
