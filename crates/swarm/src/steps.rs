@@ -200,6 +200,10 @@ impl Stage<'_> {
         if let Some(row) = ill.row() {
             tally.row(row);
         }
+        if ill == Ill::Damage(Damage::Revert) {
+            // The flush that made the write stable has lied.
+            tally.row(5);
+        }
         if ill == Ill::CacheGone {
             let dirty = self.volume.status().cache.map_or(0, |cache| cache.dirty_bytes);
             tally.row(if dirty > 0 { 18 } else { 17 });
