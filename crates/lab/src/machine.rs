@@ -3,9 +3,7 @@
 use crate::engine::{CleanerCeiling, EngineDevice, EngineError, EngineModel};
 use crate::stack::{CacheStack, Parts, Stack};
 use headpond_block::decorators::ProbeDevice;
-use headpond_block::{
-    BlockDevice, BufferPool, Geometry, PoolClass, PoolConfig, Runtime, Stability,
-};
+use headpond_block::{BlockDevice, BufferPool, Geometry, PoolConfig, Runtime, Stability};
 use headpond_raid::{Contents, Intent, Occupied};
 use headpond_sim::ssd::State;
 use headpond_sim::{
@@ -101,7 +99,12 @@ impl Machine {
         let tolerance = Tolerance::Careful;
         let engine = stack.engine_model()?;
         let around_core = engine.as_ref().and_then(|engine| ceiling(engine, runtime));
-        let options = OpenOptions { tolerance, pool: small_pool(), new_cache: CACHE, around_core };
+        let options = OpenOptions {
+            tolerance,
+            pool: BufferPool::new(&PoolConfig::small()),
+            new_cache: CACHE,
+            around_core,
+        };
         let volume = Volume::open(runtime, &description, devices(), options).await?;
         // Nobody opens this machine again.
         stores.iter().for_each(|store| store.keep_no_more());
@@ -161,10 +164,4 @@ fn cache_device(cache: &CacheStack, store: Rc<SparseDevice>, runtime: &Runtime) 
     };
     let device = FixedLatencyDevice::new(store, figures, runtime.clone());
     Rc::new(ProbeDevice::new(Rc::new(device), runtime.clone()))
-}
-
-/// Requests bring no payload, so little is borrowed.
-fn small_pool() -> BufferPool {
-    let class = |buffer_bytes, count| PoolClass { buffer_bytes, count };
-    BufferPool::new(&PoolConfig { classes: vec![class(4096, 64), class(64 << 10, 8)] })
 }

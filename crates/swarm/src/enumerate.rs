@@ -9,12 +9,12 @@
 //! **Invariants**: nothing is drawn; two enumerations make the same runs.
 
 use crate::case::Offence;
-use crate::devices::Window;
 use crate::expect::Excuses;
 use crate::life::{Cut, End, Order, World};
 use crate::machine::{Absent, Machine, careful};
 use crate::tally::Tally;
 use crate::topology::{CacheShape, Settings, Topology};
+use headpond_block::decorators::WindowDevice;
 use headpond_block::{BLOCK_BYTES, BlockDevice, ByteRange, Runtime, SECTOR_BYTES, Stability};
 use headpond_cache::{CleaningPolicy, Mode};
 use headpond_raid::Level;
@@ -221,8 +221,8 @@ impl Bench {
                 machine.power.cut_at_write(writes);
             }
             let window_bytes = machine.topology.window_bytes;
-            let window: Rc<dyn BlockDevice> =
-                Rc::new(Window::new(Rc::clone(&volume), 0, window_bytes));
+            let whole: Rc<dyn BlockDevice> = volume.clone();
+            let window = Rc::new(WindowDevice::new(whole, 0, window_bytes));
             let client = Client::new(window, Rc::clone(&machine.witness), &runtime);
             for operation in workload {
                 self.carry_out(*operation, &client, &volume).await;

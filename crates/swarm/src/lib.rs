@@ -16,7 +16,6 @@
 //! **Not here**: the oracle (`headpond-witness`), the disks (`headpond-sim`).
 
 mod case;
-mod devices;
 pub mod enumerate;
 mod expect;
 mod faults;

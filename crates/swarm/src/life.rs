@@ -1,12 +1,12 @@
 //! One life of a volume: from opening to a stop, a power cut, or the death of the program.
 
 use crate::case::Offence;
-use crate::devices::Window;
 use crate::expect::Excuses;
 use crate::machine::{Absent, Machine, careful};
 use crate::steps::{Remains, Stage, Step};
 use crate::tally::Tally;
 use crate::topology::Settings;
+use headpond_block::decorators::WindowDevice;
 use headpond_block::{BlockDevice, Runtime};
 use headpond_sim::{Ended, Random, Sim, run_until_cut};
 use headpond_volume::Volume;
@@ -176,7 +176,8 @@ impl World<'_> {
     fn client(&self, volume: &Rc<Volume>, runtime: &Runtime) -> Client {
         let topology = &self.machine.topology;
         let (start, len) = (topology.window_start, topology.window_bytes);
-        let window: Rc<dyn BlockDevice> = Rc::new(Window::new(Rc::clone(volume), start, len));
+        let whole: Rc<dyn BlockDevice> = volume.clone();
+        let window = Rc::new(WindowDevice::new(whole, start, len));
         Client::new(window, Rc::clone(&self.machine.witness), runtime)
     }
 

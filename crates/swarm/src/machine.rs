@@ -5,7 +5,7 @@ use crate::tally::Tally;
 use crate::topology::{CACHE, Topology};
 use headpond_block::decorators::{FaultControl, FaultDevice};
 use headpond_block::{
-    BlockDevice, BufferPool, DeviceName, Geometry, PoolClass, PoolConfig, Runtime, Stability,
+    BlockDevice, BufferPool, DeviceName, Geometry, PoolConfig, Runtime, Stability,
 };
 use headpond_sim::{Medium, OperationTime, Picture, Power, Random, Sim, SimDisk, run_until_cut};
 use headpond_volume::{CreateError, Devices, OpenOptions, Tolerance, Volume};
@@ -226,11 +226,9 @@ impl Pages {
     }
 }
 
-/// Nothing is forced. The pool is small: a volume is opened thousands of times.
+/// Nothing is forced.
 pub(crate) fn careful() -> OpenOptions {
-    let class = |buffer_bytes, count| PoolClass { buffer_bytes, count };
-    let classes = vec![class(4096, 64), class(64 << 10, 8)];
-    let pool = BufferPool::new(&PoolConfig { classes });
+    let pool = BufferPool::new(&PoolConfig::small());
     OpenOptions { tolerance: Tolerance::Careful, pool, new_cache: CACHE, around_core: None }
 }
 

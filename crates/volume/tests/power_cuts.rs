@@ -8,10 +8,8 @@
 
 mod support;
 
-use headpond_block::decorators::{Fault, FaultControl, FaultDevice, FaultRule};
-use headpond_block::{
-    BlockDevice, DeviceName, Geometry, Request, RequestKind, Runtime, Stability, Submission,
-};
+use headpond_block::decorators::{Fault, FaultControl, FaultDevice, FaultRule, WindowDevice};
+use headpond_block::{BlockDevice, DeviceName, Geometry, RequestKind, Runtime, Stability};
 use headpond_cache::Mode;
 use headpond_sim::{Ended, Medium, OperationTime, Power, Random, Sim, SimDisk, run_until_cut};
 use headpond_volume::{Devices, StopError, Volume};
@@ -45,30 +43,6 @@ const BUSY: Workload = Workload {
 };
 /// Past the cache a disk may put an older part of a block over a newer whole.
 const BUSY_WHOLE_BLOCKS: Workload = Workload { sector_percent: 0, ..BUSY };
-
-/// Part of a device as a device.
-struct Window {
-    inner: Rc<Volume>,
-    geometry: Geometry,
-}
-
-impl BlockDevice for Window {
-    fn name(&self) -> &DeviceName {
-        self.inner.name()
-    }
-
-    fn geometry(&self) -> &Geometry {
-        &self.geometry
-    }
-
-    fn submit(&self, request: Request) -> Submission<'_> {
-        if request.kind == RequestKind::Flush {
-            return self.inner.submit(request);
-        }
-        let start = request.range.start() + WINDOW_START;
-        self.inner.submit(request.part(request.range, start))
-    }
-}
 
 struct Machine {
     cache: Rc<Medium>,
@@ -161,8 +135,8 @@ impl Machine {
         let description = description(life.mode, self.slices);
         let opening = Volume::open(runtime, &description, devices, careful());
         let volume = Rc::new(opening.await.expect("opens after any cut"));
-        let geometry = Geometry { size_bytes: WINDOW_BYTES, ..volume.geometry().clone() };
-        let window = Rc::new(Window { inner: Rc::clone(&volume), geometry });
+        let whole: Rc<dyn BlockDevice> = volume.clone();
+        let window = Rc::new(WindowDevice::new(whole, WINDOW_START, WINDOW_BYTES));
         let client = Client::new(window, Rc::clone(&self.witness), runtime);
         (volume, client)
     }

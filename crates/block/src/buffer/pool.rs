@@ -21,6 +21,14 @@ pub struct PoolConfig {
     pub classes: Vec<PoolClass>,
 }
 
+impl PoolConfig {
+    /// 768 KiB: for simulations, which open volumes by the thousand.
+    pub fn small() -> Self {
+        let class = |buffer_bytes, count| PoolClass { buffer_bytes, count };
+        Self { classes: vec![class(4096, 64), class(64 << 10, 8)] }
+    }
+}
+
 impl Default for PoolConfig {
     /// 28 MiB: enough for a few hundred small and a few dozen large requests in flight.
     fn default() -> Self {

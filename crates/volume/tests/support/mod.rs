@@ -1,6 +1,6 @@
 //! The volume that the tests put together: a RAID 5 of three members with a cache in front.
 
-use headpond_block::{BufferPool, PoolClass, PoolConfig};
+use headpond_block::{BufferPool, PoolConfig};
 use headpond_cache::{CleaningPolicy, Mode};
 use headpond_raid::{Contents, Intent, Level, Occupied};
 use headpond_volume::{
@@ -37,10 +37,8 @@ pub fn description(mode: Mode, slices: u16) -> Description {
     Description { name, uuid, slices, cache: Some(cache), core, exports: Vec::new() }
 }
 
-/// Nothing is forced. The pool is small: a volume is opened thousands of times.
+/// Nothing is forced.
 pub fn careful() -> OpenOptions {
-    let class = |buffer_bytes, count| PoolClass { buffer_bytes, count };
-    let classes = vec![class(4096, 64), class(64 << 10, 8)];
-    let pool = BufferPool::new(&PoolConfig { classes });
+    let pool = BufferPool::new(&PoolConfig::small());
     OpenOptions { tolerance: Tolerance::Careful, pool, new_cache: CACHE, around_core: None }
 }
