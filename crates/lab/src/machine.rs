@@ -51,41 +51,7 @@ impl Machine {
         runtime: &Runtime,
         sim: &Sim,
     ) -> Result<Self, MachineError> {
-        let mut chance = sim.random();
-        let controller = parts.controller.clone().map(|model| Controller::new(model, runtime));
-        let network =
-            parts.network.clone().map(|model| NetworkLink::new(model, chance.fork(), runtime));
-        let mut stores = Vec::new();
-        let mut store = |name: &str, size_bytes| {
-            let store = Rc::new(SparseDevice::new(name, Geometry::of_size(size_bytes)));
-            stores.push(Rc::clone(&store));
-            store
-        };
-        let capacity_bytes =
-            |model: &Model| model.capacity_bytes().expect("a stack's drives store something");
-        let drive = |number| {
-            let store = store(&format!("drive{number:02}"), capacity_bytes(&parts.drive));
-            let state = stack.core.drive_state;
-            let drive = modelled(store, &parts.drive, state, &mut chance, runtime);
-            let drive: Rc<dyn BlockDevice> = match &controller {
-                Some(controller) => controller.attach(drive),
-                None => drive,
-            };
-            let drive = match &network {
-                Some(network) => network.attach(drive),
-                None => drive,
-            };
-            Rc::new(ProbeDevice::new(drive, runtime.clone()))
-        };
-        let drives: Vec<_> = (0..stack.core.drives).map(drive).collect();
-        let cache = stack.cache.as_ref().map(|cache| match &parts.cache {
-            Some(model) => {
-                let store = store("cache", cache.size.bytes().min(capacity_bytes(model)));
-                let device = modelled(store, model, cache.state, &mut chance, runtime);
-                Rc::new(ProbeDevice::new(device, runtime.clone()))
-            }
-            None => cache_device(cache, store("cache", cache.size.bytes()), runtime),
-        });
+        let Hardware { drives, cache, stores } = Hardware::new(stack, parts, runtime, sim);
         let devices = || Devices {
             cache: cache.clone().map(|cache| cache as Rc<dyn BlockDevice>),
             members: drives.iter().map(|drive| Rc::clone(drive) as Rc<dyn BlockDevice>).collect(),
@@ -122,6 +88,55 @@ impl Machine {
     pub fn reset_probes(&self) {
         self.drives.iter().chain(&self.cache).for_each(|probe| probe.reset());
         self.engine.iter().for_each(|engine| engine.reset());
+    }
+}
+
+/// The drives and the cache device of a machine, new.
+struct Hardware {
+    drives: Vec<Rc<ProbeDevice>>,
+    cache: Option<Rc<ProbeDevice>>,
+    /// What lies under them.
+    stores: Vec<Rc<SparseDevice>>,
+}
+
+impl Hardware {
+    fn new(stack: &Stack, parts: &Parts, runtime: &Runtime, sim: &Sim) -> Self {
+        let mut chance = sim.random();
+        let controller = parts.controller.clone().map(|model| Controller::new(model, runtime));
+        let network =
+            parts.network.clone().map(|model| NetworkLink::new(model, chance.fork(), runtime));
+        let mut stores = Vec::new();
+        let mut store = |name: &str, size_bytes| {
+            let store = Rc::new(SparseDevice::new(name, Geometry::of_size(size_bytes)));
+            stores.push(Rc::clone(&store));
+            store
+        };
+        let capacity_bytes =
+            |model: &Model| model.capacity_bytes().expect("a stack's drives store something");
+        let drive = |number| {
+            let store = store(&format!("drive{number:02}"), capacity_bytes(&parts.drive));
+            let state = stack.core.drive_state;
+            let drive = modelled(store, &parts.drive, state, &mut chance, runtime);
+            let drive: Rc<dyn BlockDevice> = match &controller {
+                Some(controller) => controller.attach(drive),
+                None => drive,
+            };
+            let drive = match &network {
+                Some(network) => network.attach(drive),
+                None => drive,
+            };
+            Rc::new(ProbeDevice::new(drive, runtime.clone()))
+        };
+        let drives: Vec<_> = (0..stack.core.drives).map(drive).collect();
+        let cache = stack.cache.as_ref().map(|cache| match &parts.cache {
+            Some(model) => {
+                let store = store("cache", cache.size.bytes().min(capacity_bytes(model)));
+                let device = modelled(store, model, cache.state, &mut chance, runtime);
+                Rc::new(ProbeDevice::new(device, runtime.clone()))
+            }
+            None => cache_device(cache, store("cache", cache.size.bytes()), runtime),
+        });
+        Self { drives, cache, stores }
     }
 }
 
