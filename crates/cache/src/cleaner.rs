@@ -92,7 +92,7 @@ impl Engine {
                 leisure: self.cleaning.leisure.get(),
                 has_waiters: self.queue.len() > 0,
                 must_drain: self.cleaning.drainers.get() > 0,
-                is_draining_mode: self.mode() != crate::config::Mode::WriteBack,
+                is_draining_mode: !self.mode().makes_dirt(),
             },
         )
     }

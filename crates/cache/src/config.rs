@@ -4,19 +4,47 @@ use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
 /// How requests use the cache.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Mode {
-    /// Acknowledged when the cache has it.
+    /// Writes are acknowledged when the cache has them.
+    #[default]
     WriteBack,
-    /// Acknowledged when both have it.
+    /// Writes are acknowledged when cache and core have them.
     WriteThrough,
+    /// Writes go to the core, and to the cache where it has all that they write to.
+    WriteAround,
+    /// Writes go to the core, and end what the cache has of them.
+    WriteInvalidate,
+    /// As write-back, but what is read is not inserted.
+    WriteOnly,
     /// The cache is not used, except for what only it has.
     PassThrough,
 }
 
+impl Mode {
+    pub const ALL: [Self; 6] = [
+        Self::WriteBack,
+        Self::WriteThrough,
+        Self::WriteAround,
+        Self::WriteInvalidate,
+        Self::WriteOnly,
+        Self::PassThrough,
+    ];
+
+    /// Whether writes leave the cache with what the core lacks.
+    pub fn makes_dirt(self) -> bool {
+        matches!(self, Self::WriteBack | Self::WriteOnly)
+    }
+
+    /// Whether what was read from the core goes into the cache.
+    pub fn inserts_reads(self) -> bool {
+        !matches!(self, Self::WriteOnly | Self::PassThrough)
+    }
+}
+
 /// What writes dirty data to the core, and in which order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum CleaningPolicy {
     /// Nothing does, but for an explicit flush of the dirty data. What came back from an unclean
@@ -24,6 +52,7 @@ pub enum CleaningPolicy {
     /// have torn.
     Nop,
     /// In address order, by the stripes of the core.
+    #[default]
     Stripe,
 }
 

@@ -8,7 +8,7 @@
 
 use crate::append::Queue;
 use crate::cleaner::Progress;
-use crate::config::{CleaningConfig, Mode, SliceConfig};
+use crate::config::{Mode, SliceConfig};
 use crate::create::layout_of;
 use crate::engine::{Busy, CoreWrites, Engine};
 use crate::error::{CleanError, ModeError, OpenError, StopError};
@@ -121,34 +121,39 @@ impl Slice {
         Ok((Self { engine, tasks, header: Rc::new(Cell::new(header)) }, recovery))
     }
 
-    /// Switches the mode. Dirty data stays dirty, is served, and is cleaned in the background where
-    /// the new mode makes none (`is_draining` in the statistics).
+    /// Whether a mode is possible here and now.
     ///
     /// # Errors
-    /// Where the mode is not allowed here; the old one holds.
-    pub fn set_mode(&self, mode: Mode) -> Result<(), ModeError> {
+    /// Why not.
+    pub fn check_mode(&self, mode: Mode) -> Result<(), ModeError> {
         let device = || self.engine.cache.name().clone();
         if self.engine.is_failed.get() && mode != Mode::PassThrough {
             return Err(ModeError::Failed { device: device() });
         }
-        let mut config = self.engine.config.borrow_mut();
-        if mode == Mode::WriteBack && self.engine.cache_is_volatile() && !config.allow_volatile {
+        let allow_volatile = self.engine.config.borrow().allow_volatile;
+        if mode.makes_dirt() && self.engine.cache_is_volatile() && !allow_volatile {
             return Err(ModeError::Volatile { device: device() });
         }
-        config.mode = mode;
-        drop(config);
+        Ok(())
+    }
+
+    /// Changes the settings. Where the mode becomes one that makes no dirty data, what is dirty
+    /// stays so, is served, and is cleaned in the background (`is_draining` in the statistics).
+    ///
+    /// # Errors
+    /// Where the mode changes to one that is not possible; everything stays as it was.
+    pub fn set_config(&self, config: SliceConfig) -> Result<(), ModeError> {
+        if config.mode != self.mode() {
+            self.check_mode(config.mode)?;
+        }
+        self.engine.config.replace(config);
         self.engine.cleaning_wanted.notify_all();
+        self.engine.pump();
         Ok(())
     }
 
     pub fn mode(&self) -> Mode {
         self.engine.config.borrow().mode
-    }
-
-    pub fn set_cleaning(&self, cleaning: CleaningConfig) {
-        self.engine.config.borrow_mut().cleaning = cleaning;
-        self.engine.cleaning_wanted.notify_all();
-        self.engine.pump();
     }
 
     /// The settings in force.
@@ -174,7 +179,7 @@ impl Slice {
         let ratio = |part: u64, whole: u64| part as f64 / whole.max(1) as f64;
         let memory =
             log.map.memory_bytes() + log.dirty.memory_bytes() + log.replayed.memory_bytes();
-        let no_dirt_made = engine.mode() != Mode::WriteBack;
+        let no_dirt_made = !engine.mode().makes_dirt();
         SliceStats {
             counters: log.counters,
             dirty_bytes_max: log.dirty_max() * BLOCK_BYTES,
@@ -343,7 +348,7 @@ pub fn check_fit(
         return Err(OpenError::Unfit { detail });
     }
     let is_volatile = cache.geometry().stability == Stability::LostOnPower;
-    if config.mode == Mode::WriteBack && is_volatile && !config.allow_volatile {
+    if config.mode.makes_dirt() && is_volatile && !config.allow_volatile {
         return Err(OpenError::Volatile { device: device() });
     }
     Ok(())

@@ -19,7 +19,7 @@ pub struct RequestStats {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum BypassReason {
-    /// The mode is pass-through.
+    /// The mode sends it to the core.
     Mode,
     /// As much is dirty as may be, and the cleaner did not make room in time.
     FullOfDirty,

@@ -5,7 +5,7 @@ use crate::demo::DemoArgs;
 use clap::{Args, Parser, Subcommand};
 use headpond_cache::{CleaningPolicy, Mode};
 use headpond_raid::level::Level;
-use headpond_volume::{SeqCutoff, SettingChange, Size};
+use headpond_volume::{SeqCutoff, SettingChange, Size, parse_word};
 use std::path::PathBuf;
 
 /// A small fast crash-safe cache in front of a large slow array, served over NBD.
@@ -69,16 +69,20 @@ pub struct CreateArgs {
     /// The cache device.
     #[arg(long, value_name = "DEV")]
     pub cache: Option<String>,
-    /// How requests use the cache: write-back, write-through, pass-through.
-    #[arg(long, default_value = "write-back", value_parser = parse_mode, requires = "cache")]
+    /// How requests use the cache: write-back, write-through, write-around, write-invalidate,
+    /// write-only, pass-through.
+    #[arg(long, default_value = "write-back", value_parser = parse_word::<Mode>, requires = "cache")]
     pub mode: Mode,
     /// What writes dirty data to the array: stripe (in address order) or nop (nothing,
     /// but for what was replayed after an unclean stop).
-    #[arg(long, default_value = "stripe", value_parser = parse_cleaning, requires = "cache")]
+    #[arg(long, default_value = "stripe", value_parser = parse_word::<CleaningPolicy>, requires = "cache")]
     pub cleaning: CleaningPolicy,
     /// Sequential streams longer than this go past the cache: never, or a size.
     #[arg(long, default_value = "never", requires = "cache")]
     pub seq_cutoff: SeqCutoff,
+    /// Any other setting that `headpond set` takes; may be given several times.
+    #[arg(long = "set", value_name = "KEY=VALUE", requires = "cache")]
+    pub settings: Vec<SettingChange>,
     /// Parts of the volume with a log of their own, 1 to 16.
     #[arg(long, default_value_t = 1)]
     pub slices: u16,
@@ -134,12 +138,18 @@ pub struct StatsArgs {
 /// Change settings of a volume that is being served.
 #[derive(Args)]
 #[command(after_help = "Examples:\n  headpond set hv0 mode=write-through\n  \
-    headpond set hv0 mode=write-back cleaning=stripe seq-cutoff=1M")]
+    headpond set hv0 mode=write-back cleaning=stripe seq-cutoff=1M\n  \
+    headpond set hv0 mode=pass-through --flush")]
 pub struct SetArgs {
     pub name: String,
-    /// mode=write-back|write-through|pass-through, cleaning=stripe|nop, seq-cutoff=never|SIZE.
+    /// mode=write-back|write-through|write-around|write-invalidate|write-only|pass-through,
+    /// cleaning=stripe|nop, seq-cutoff=never|SIZE.
     #[arg(required = true, value_name = "KEY=VALUE")]
     pub changes: Vec<SettingChange>,
+    /// Write all dirty data to the array before the change and after it, and wait for it; without,
+    /// what is dirty is served and cleaned in the background.
+    #[arg(long)]
+    pub flush: bool,
     #[arg(long)]
     pub json: bool,
 }
@@ -342,12 +352,4 @@ pub enum FitChoice {
 fn parse_speed(text: &str) -> Result<f64, String> {
     let speed = text.parse::<f64>().ok().filter(|speed| (1e-3..=1e6).contains(speed));
     speed.ok_or_else(|| "a factor of 0.001 to 1,000,000".into())
-}
-
-fn parse_mode(text: &str) -> Result<Mode, String> {
-    headpond_volume::parse_mode(text).map_err(|error| error.to_string())
-}
-
-fn parse_cleaning(text: &str) -> Result<CleaningPolicy, String> {
-    headpond_volume::parse_cleaning(text).map_err(|error| error.to_string())
 }

@@ -29,6 +29,11 @@ fn a_volume_lives_from_create_to_destroy() {
     assert_eq!(status["cache"]["replayed_blocks"], 0);
     assert!(user.ok(&["status", "hv0"]).contains("RAID 6"));
     assert!(user.ok(&["stats", "hv0"]).contains("hits"));
+    for change in ["mode=fast", "colour=red", "cleaning.speed=9"] {
+        let ended = user.run(&["set", "hv0", "mode=pass-through", change]);
+        assert_eq!(ended.code, 2, "{change}: {}", ended.err);
+    }
+    user.ok(&["set", "hv0", "mode=write-around", "--flush"]);
     user.ok(&["set", "hv0", "mode=write-through", "cleaning=nop", "seq-cutoff=1M"]);
     user.ok(&["flush", "hv0"]);
     user.ok(&["stop", "hv0"]);
@@ -66,7 +71,6 @@ fn usage_errors_exit_with_2() {
         vec!["create", "x", "--raid", "7", "a"],
         vec!["create", "x", "--raid", "5", "--strip", "64Q", "a", "b", "c"],
         vec!["create", "../x", "--raid", "0", "a"],
-        vec!["set", "x", "mode=fast"],
         vec!["set", "x", "mode"],
         vec!["fly"],
     ] {

@@ -2,11 +2,10 @@
 
 use crate::engine::{EngineError, EngineModel};
 use crate::models;
-use headpond_cache::{CleaningPolicy, Mode};
 use headpond_raid::Level;
 use headpond_sim::ssd::State;
 use headpond_sim::{CatalogueError, ControllerModel, Model, NetworkModel};
-use headpond_volume::{CacheDescription, CoreDescription, Description, SeqCutoff, Size};
+use headpond_volume::{CacheDescription, CacheSettings, CoreDescription, Description, Size};
 use serde::{Deserialize, Serialize};
 use std::rc::Rc;
 use std::time::Duration;
@@ -60,12 +59,8 @@ pub struct CoreStack {
 #[serde(deny_unknown_fields)]
 pub struct CacheStack {
     pub size: Size,
-    #[serde(default = "write_back")]
-    pub mode: Mode,
-    #[serde(default = "stripe")]
-    pub cleaning: CleaningPolicy,
-    #[serde(default)]
-    pub seq_cutoff: SeqCutoff,
+    #[serde(flatten)]
+    pub settings: CacheSettings,
     /// The model of its device, of which `size` is used; without one, the four figures below.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
@@ -112,14 +107,6 @@ const fn one() -> u16 {
 
 const fn strip() -> Size {
     Size(64 << 10)
-}
-
-const fn write_back() -> Mode {
-    Mode::WriteBack
-}
-
-const fn stripe() -> CleaningPolicy {
-    CleaningPolicy::Stripe
 }
 
 const fn ram_mb_per_s() -> f64 {
@@ -206,9 +193,7 @@ impl Stack {
     pub(crate) fn description(&self) -> Description {
         let cache = self.cache.as_ref().map(|cache| CacheDescription {
             device: "cache".into(),
-            mode: cache.mode,
-            cleaning: cache.cleaning,
-            seq_cutoff: cache.seq_cutoff,
+            settings: cache.settings.clone(),
             volatile_allowed: true,
         });
         let core = CoreDescription {
@@ -263,7 +248,7 @@ mod tests {
         let stack = Stack::parse(TEXT).unwrap();
         assert_eq!(stack.core.strip, Size(64 << 10));
         let cache = stack.cache.unwrap();
-        assert_eq!((cache.mode, cache.write_us), (Mode::WriteBack, 20.0));
+        assert_eq!((cache.settings.mode, cache.write_us), (headpond_cache::Mode::WriteBack, 20.0));
     }
 
     #[test]

@@ -8,9 +8,10 @@ use crate::life::{Cut, End, Order, World};
 use crate::machine::{Absent, Machine};
 use crate::steps::{Remains, Step};
 use crate::tally::Tally;
-use crate::topology::{Settings, Topology};
+use crate::topology::{Topology, draw_settings};
 use headpond_cache::Mode;
 use headpond_sim::Random;
+use headpond_volume::CacheSettings;
 use headpond_witness::Verdict;
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -87,7 +88,7 @@ struct Case<'a> {
     /// For what is drawn while a life is lived.
     live_random: RefCell<Random>,
     theme: Theme,
-    settings: Settings,
+    settings: CacheSettings,
     absent: Absent,
     excuses: RefCell<Excuses>,
     tally: RefCell<Tally>,
@@ -101,7 +102,7 @@ impl<'a> Case<'a> {
         let theme = if random.one_in(3) { Theme::Cache } else { Theme::Array };
         Self {
             seed,
-            settings: Settings::draw(&mut random),
+            settings: draw_settings(&mut random),
             live_random: RefCell::new(random.fork()),
             random,
             theme,
@@ -152,13 +153,13 @@ impl<'a> Case<'a> {
         let order = Order {
             absent: self.absent.clone(),
             steps: vec![(Duration::ZERO, Step::CleanAll)],
-            ..self.quiet(self.settings)
+            ..self.quiet(self.settings.clone())
         };
         self.live(machine, order).map(|_| ())
     }
 
     /// A life in which nothing is asked but that everything can be read.
-    fn quiet(&mut self, settings: Settings) -> Order {
+    fn quiet(&mut self, settings: CacheSettings) -> Order {
         Order {
             seed: self.random.number(),
             settings,
@@ -185,7 +186,7 @@ impl<'a> Case<'a> {
         self.random.shuffle(&mut members);
         let missing: BTreeSet<usize> = members.into_iter().take(redundancy).collect();
         self.say(format!("  a copy without members {missing:?}"));
-        let settings = Settings { mode: Mode::PassThrough, ..self.settings };
+        let settings = CacheSettings { mode: Mode::PassThrough, ..self.settings.clone() };
         let absent = Absent { members: missing.clone(), cache: false };
         let order = Order { absent, ..self.quiet(settings) };
         let excuses = RefCell::new(Excuses { lost: missing, ..Excuses::default() });
@@ -222,7 +223,7 @@ impl<'a> Case<'a> {
                 tally.row(35);
             }
         }
-        self.settings = remains.settings().unwrap_or(self.settings);
+        self.settings = remains.settings().unwrap_or_else(|| self.settings.clone());
         self.say(format!(
             "  {}: {} requests, {} failed",
             describe(&end),
@@ -294,8 +295,7 @@ impl<'a> Case<'a> {
 
     fn tell_life(&mut self, order: &Order) {
         let number = self.tally.borrow().lives + 1;
-        let Settings { mode, cleaning, cutoff } = order.settings;
-        let mut text = format!("life {number}: {mode:?}, {cleaning:?}, cutoff {cutoff}");
+        let mut text = format!("life {number}: {:?}", order.settings);
         if order.absent != Absent::default() {
             let _ = write!(text, ", absent: {:?}", order.absent);
         }

@@ -13,13 +13,13 @@ use crate::expect::Excuses;
 use crate::life::{Cut, End, Order, World};
 use crate::machine::{Absent, Machine, careful};
 use crate::tally::Tally;
-use crate::topology::{CacheShape, Settings, Topology};
+use crate::topology::{CacheShape, Topology};
 use headpond_block::decorators::WindowDevice;
 use headpond_block::{BLOCK_BYTES, BlockDevice, ByteRange, Runtime, SECTOR_BYTES, Stability};
-use headpond_cache::{CleaningPolicy, Mode};
+use headpond_cache::Mode;
 use headpond_raid::Level;
 use headpond_sim::{Ended, Loss, Random, Sim, run_until_cut};
-use headpond_volume::{SeqCutoff, SettingChange, Volume};
+use headpond_volume::{CacheSettings, SettingChange, Volume};
 use headpond_witness::{Client, Promise};
 use std::cell::RefCell;
 use std::fmt;
@@ -120,7 +120,7 @@ pub fn enumerate(enumeration: Enumeration, done: impl Fn(&Enumerated) + Sync) ->
 /// All sequences, the shorter ones first. Past the cache a sector may be torn from its block, so
 /// only a mode that logs everything writes sectors.
 fn workloads(enumeration: Enumeration) -> Vec<Vec<Operation>> {
-    let is_logged = enumeration.mode == Mode::WriteBack;
+    let is_logged = enumeration.mode.makes_dirt();
     let fits = |operation: &Operation| is_logged || *operation != Operation::WriteSector;
     let alphabet: Vec<Operation> = ALPHABET.into_iter().filter(fits).collect();
     let mut all: Vec<Vec<Operation>> = Vec::new();
@@ -145,7 +145,7 @@ fn mixes_sectors(workload: &[Operation]) -> bool {
 /// A new volume, of which every run uses a copy.
 struct Bench {
     base: Machine,
-    settings: Settings,
+    settings: CacheSettings,
 }
 
 impl Bench {
@@ -163,8 +163,7 @@ impl Bench {
             window_start: 0,
             window_bytes: 64 << 10,
         };
-        let settings =
-            Settings { mode, cleaning: CleaningPolicy::Stripe, cutoff: SeqCutoff::Never };
+        let settings = CacheSettings { mode, ..CacheSettings::default() };
         Self { base: Machine::new(topology, SEED).expect("a usual volume"), settings }
     }
 
@@ -213,7 +212,7 @@ impl Bench {
         let main = async |runtime: Runtime, sim: Sim| {
             let controls = machine.controls();
             let devices = machine.devices(&runtime, &sim, &Absent::default(), &controls);
-            let description = machine.topology.description(self.settings);
+            let description = machine.topology.description(&self.settings);
             let volume = Volume::open(&runtime, &description, devices, careful()).await;
             let volume = Rc::new(volume.expect("opens after a clean stop"));
             *begun.borrow_mut() = machine.power.writes();
@@ -250,11 +249,11 @@ impl Bench {
             Operation::Flush => client.flush().await,
             Operation::CleanAll => drop(volume.clean_all().await.expect("healthy disks")),
             Operation::SwitchMode => {
-                let mode = match volume.description().cache.expect("a cache").mode {
+                let mode = match volume.description().cache.expect("a cache").settings.mode {
                     Mode::WriteBack => Mode::WriteThrough,
                     _ => Mode::WriteBack,
                 };
-                volume.set(&[SettingChange::Mode(mode)]).expect("a healthy cache");
+                volume.set(&[SettingChange::new("mode", mode)]).expect("a healthy cache");
             }
         }
     }
@@ -264,7 +263,7 @@ impl Bench {
         let live = |machine: &Machine, absent: Absent, excuses: Excuses| {
             let order = Order {
                 seed: SEED,
-                settings: self.settings,
+                settings: self.settings.clone(),
                 absent,
                 workload: None,
                 steps: Vec::new(),

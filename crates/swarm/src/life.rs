@@ -5,11 +5,10 @@ use crate::expect::Excuses;
 use crate::machine::{Absent, Machine, careful};
 use crate::steps::{Remains, Stage, Step};
 use crate::tally::Tally;
-use crate::topology::Settings;
 use headpond_block::decorators::WindowDevice;
 use headpond_block::{BlockDevice, Runtime};
 use headpond_sim::{Ended, Random, Sim, run_until_cut};
-use headpond_volume::Volume;
+use headpond_volume::{CacheSettings, Volume};
 use headpond_witness::{Client, Workload};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -24,7 +23,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 #[derive(Clone, Debug)]
 pub(crate) struct Order {
     pub seed: u64,
-    pub settings: Settings,
+    pub settings: CacheSettings,
     pub absent: Absent,
     pub workload: Option<Workload>,
     pub steps: Vec<(Duration, Step)>,
@@ -116,7 +115,7 @@ impl World<'_> {
         phase("opening");
         let controls = self.machine.controls();
         let devices = self.machine.devices(runtime, sim, &order.absent, &controls);
-        let description = self.machine.topology.description(order.settings);
+        let description = self.machine.topology.description(&order.settings);
         let volume = match Volume::open(runtime, &description, devices, careful()).await {
             Ok(volume) => Rc::new(volume),
             Err(error) => {

@@ -79,10 +79,10 @@ impl Machine {
     }
 
     fn create(&self, seed: u64) -> Result<(), CreateError> {
-        let settings = crate::topology::Settings::draw(&mut Random::new(seed));
+        let settings = crate::topology::draw_settings(&mut Random::new(seed));
         let main = async |runtime: Runtime, sim: Sim| {
             let devices = self.devices(&runtime, &sim, &Absent::default(), &self.controls());
-            let description = self.topology.description(settings);
+            let description = self.topology.description(&settings);
             Volume::create(&description, &devices, &self.topology.create_options()).await
         };
         match run_until_cut(seed, &self.power, main).expect("creating ends") {

@@ -69,7 +69,7 @@ fn play_all(all: &[Scenario]) -> ExitCode {
 
 fn exhaust(operations_max: usize) -> ExitCode {
     let mut is_clean = true;
-    for mode in [Mode::WriteBack, Mode::WriteThrough, Mode::PassThrough] {
+    for mode in Mode::ALL {
         let begun = Instant::now();
         let all = enumerate(Enumeration { mode, operations_max }, |_| {});
         println!("{mode:?}: {all} ({:.0} s)", begun.elapsed().as_secs_f64());

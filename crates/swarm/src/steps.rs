@@ -5,12 +5,12 @@ use crate::expect::Excuses;
 use crate::faults::{Damage, Ill};
 use crate::machine::{Controls, Machine, Pages};
 use crate::tally::Tally;
-use crate::topology::Settings;
+use crate::topology::draw_mode;
 use headpond_block::{BlockDevice, Request, Runtime};
-use headpond_cache::{CleaningPolicy, Mode};
+use headpond_cache::CleaningPolicy;
 use headpond_raid::ArrayState;
 use headpond_sim::{Picture, Random};
-use headpond_volume::{SeqCutoff, SettingChange, Size, Volume};
+use headpond_volume::{CacheSettings, SeqCutoff, SettingChange, Size, Volume};
 use headpond_witness::Client;
 use std::cell::{Cell, RefCell};
 use std::fmt;
@@ -25,7 +25,7 @@ const TRUST_POLL: Duration = Duration::from_millis(10);
 const TRUST_POLLS_MAX: u32 = 500;
 
 /// One thing that happens.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     Set(SettingChange),
     CleanAll,
@@ -34,13 +34,12 @@ pub(crate) enum Step {
 
 impl Step {
     pub fn draw_command(random: &mut Random) -> Self {
-        let modes = [Mode::WriteBack, Mode::WriteBack, Mode::WriteThrough, Mode::PassThrough];
         let cleaning = [CleaningPolicy::Stripe, CleaningPolicy::Nop];
         let cutoffs = [SeqCutoff::Never, SeqCutoff::After(Size(32 << 10))];
         match random.below(6) {
-            0 | 1 => Self::Set(SettingChange::Mode(*random.pick(&modes))),
-            2 => Self::Set(SettingChange::Cleaning(*random.pick(&cleaning))),
-            3 => Self::Set(SettingChange::SeqCutoff(*random.pick(&cutoffs))),
+            0 | 1 => Self::Set(SettingChange::new("mode", draw_mode(random))),
+            2 => Self::Set(SettingChange::new("cleaning", random.pick(&cleaning))),
+            3 => Self::Set(SettingChange::new("seq-cutoff", random.pick(&cutoffs))),
             _ => Self::CleanAll,
         }
     }
@@ -83,7 +82,7 @@ impl Stage<'_> {
             if self.is_over.get() {
                 break;
             }
-            match *step {
+            match step.clone() {
                 Step::Set(change) => self.set(change)?,
                 Step::CleanAll => self.clean_all().await?,
                 Step::Ill(Ill::Damage(damage)) => self.damage(damage, before.as_ref()).await,
@@ -103,9 +102,9 @@ impl Stage<'_> {
         if self.machine.cache.is_none() {
             return Ok(());
         }
-        self.note(Step::Set(change));
+        self.note(Step::Set(change.clone()));
         self.tally.borrow_mut().commands += 1;
-        match self.volume.set(&[change]) {
+        match self.volume.set(std::slice::from_ref(&change)) {
             Err(error) if !self.excuses.borrow().errors => {
                 Err(Offence::Command(format!("{change}: {error}")))
             }
@@ -248,10 +247,8 @@ impl Remains {
     }
 
     /// The settings in force at the end.
-    pub fn settings(&self) -> Option<Settings> {
+    pub fn settings(&self) -> Option<CacheSettings> {
         let volume = self.volume.borrow();
-        let cache = volume.as_ref()?.description().cache?;
-        let (mode, cleaning, cutoff) = (cache.mode, cache.cleaning, cache.seq_cutoff);
-        Some(Settings { mode, cleaning, cutoff })
+        Some(volume.as_ref()?.description().cache?.settings)
     }
 }

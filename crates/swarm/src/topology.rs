@@ -5,7 +5,7 @@ use headpond_cache::{CleaningPolicy, Mode};
 use headpond_raid::{Contents, Intent, Level, Occupied};
 use headpond_sim::Random;
 use headpond_volume::{
-    CacheDescription, CoreDescription, CreateOptions, Description, SeqCutoff, Size,
+    CacheDescription, CacheSettings, CoreDescription, CreateOptions, Description, SeqCutoff, Size,
 };
 use std::fmt;
 use uuid::Uuid;
@@ -44,14 +44,6 @@ pub struct Topology {
 pub struct CacheShape {
     pub bytes: u64,
     pub stability: Stability,
-}
-
-/// The settings that a life starts with.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Settings {
-    pub mode: Mode,
-    pub cleaning: CleaningPolicy,
-    pub cutoff: SeqCutoff,
 }
 
 impl Topology {
@@ -136,12 +128,10 @@ impl Topology {
         ByteRange::at(MEMBER_HEAD_BYTES + start, len)
     }
 
-    pub(crate) fn description(&self, settings: Settings) -> Description {
+    pub(crate) fn description(&self, settings: &CacheSettings) -> Description {
         let cache = self.cache.as_ref().map(|cache| CacheDescription {
             device: "cache".into(),
-            mode: settings.mode,
-            cleaning: settings.cleaning,
-            seq_cutoff: settings.cutoff,
+            settings: settings.clone(),
             volatile_allowed: cache.stability == Stability::LostOnPower,
         });
         let core = CoreDescription {
@@ -176,23 +166,25 @@ impl CacheShape {
     }
 }
 
-impl Settings {
-    pub fn draw(random: &mut Random) -> Self {
-        use Mode::{PassThrough, WriteBack, WriteThrough};
-        Self {
-            mode: *random.pick(&[WriteBack, WriteBack, WriteBack, WriteThrough, PassThrough]),
-            cleaning: *random.pick(&[
-                CleaningPolicy::Stripe,
-                CleaningPolicy::Stripe,
-                CleaningPolicy::Nop,
-            ]),
-            cutoff: *random.pick(&[
-                SeqCutoff::Never,
-                SeqCutoff::Never,
-                SeqCutoff::After(Size(64 << 10)),
-            ]),
-        }
+/// The settings that a life starts with.
+pub(crate) fn draw_settings(random: &mut Random) -> CacheSettings {
+    CacheSettings {
+        mode: draw_mode(random),
+        cleaning: *random.pick(&[
+            CleaningPolicy::Stripe,
+            CleaningPolicy::Stripe,
+            CleaningPolicy::Nop,
+        ]),
+        seq_cutoff: *random.pick(&[
+            SeqCutoff::Never,
+            SeqCutoff::Never,
+            SeqCutoff::After(Size(64 << 10)),
+        ]),
     }
+}
+
+pub(crate) fn draw_mode(random: &mut Random) -> Mode {
+    if random.one_in(2) { Mode::WriteBack } else { *random.pick(&Mode::ALL) }
 }
 
 impl fmt::Display for Topology {

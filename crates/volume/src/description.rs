@@ -3,8 +3,8 @@
 //! The superblocks on the devices are the truth about what is on them; the description names the
 //! devices to look at, the exports and the settings to start with.
 
-use crate::{SeqCutoff, Size};
-use headpond_cache::{CleaningPolicy, Mode};
+use crate::{CacheSettings, Size};
+use headpond_cache::SliceConfig;
 use headpond_raid::Level;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
@@ -30,10 +30,8 @@ pub struct Description {
 pub struct CacheDescription {
     /// What the device is called: a path, `ram:256M`, `model:...`.
     pub device: String,
-    pub mode: Mode,
-    pub cleaning: CleaningPolicy,
-    #[serde(default)]
-    pub seq_cutoff: SeqCutoff,
+    #[serde(flatten)]
+    pub settings: CacheSettings,
     /// The user knows that the device loses everything with the power.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub volatile_allowed: bool,
@@ -61,6 +59,12 @@ pub struct ExportDescription {
     /// The user knows that a TCP address is open to whoever reaches it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub insecure: bool,
+}
+
+impl CacheDescription {
+    pub(crate) fn slice_config(&self) -> SliceConfig {
+        self.settings.of_slice(self.volatile_allowed)
+    }
 }
 
 /// A description that cannot be used.

@@ -36,10 +36,6 @@ impl Front {
         Self { name, geometry, slicing, slices, streams, cutoff: Cell::new(cutoff) }
     }
 
-    pub fn cutoff(&self) -> SeqCutoff {
-        self.cutoff.get()
-    }
-
     pub fn set_cutoff(&self, cutoff: SeqCutoff) {
         self.cutoff.set(cutoff);
     }

@@ -30,7 +30,7 @@ pub use description::{
     CacheDescription, CoreDescription, Description, DescriptionError, ExportDescription,
 };
 pub use open::{Decorator, Devices, OpenError, OpenOptions, Tolerance};
-pub use settings::{SeqCutoff, SettingChange, SettingError, parse_cleaning, parse_mode};
+pub use settings::{CacheSettings, SeqCutoff, SettingChange, SettingError, parse_word};
 pub use size::{Size, SizeError};
 pub use status::{CacheStatus, VolumeStats, VolumeStatus};
 pub use volume::{CleanAllError, SetError, StopError, Volume};

@@ -9,9 +9,7 @@ use crate::volume::{Cached, Volume};
 use headpond_block::{
     BlockDevice, BufferPool, DeviceError, DeviceName, Geometry, Runtime, Stability,
 };
-use headpond_cache::{
-    CleaningConfig, Expected, Foundation, Recovery, Slice, SliceConfig, Superblock,
-};
+use headpond_cache::{Expected, Foundation, Recovery, Slice, Superblock};
 use headpond_raid::{
     AfterUncleanStop, Array, AssembleError, AssembleOptions, Assembled, Force, Prepared, Tuning,
     Warning, prepare,
@@ -98,7 +96,7 @@ impl Volume {
     ) -> Result<Self, OpenError> {
         let Devices { cache, members, absent } = devices;
         let reason = absent.join("; ");
-        let cache = Wanted { settings: description.cache.as_ref(), device: cache, reason };
+        let cache = Wanted { described: description.cache.as_ref(), device: cache, reason };
         let how = assemble_options(description, &options, cache.device.as_deref());
         let mut prepared = prepare(members.clone(), how).await?;
         let (found, told_of_cache) = cache.find(description, &options, &prepared).await?;
@@ -118,7 +116,7 @@ impl Volume {
         let array = Rc::new(array);
         let slicing = slicing(description.slices, array.geometry());
         let name = DeviceName::new(description.name.as_str());
-        let Some(Found { device, settings, superblock }) = found else {
+        let Some(Found { device, described, superblock }) = found else {
             // A cache that comes back later has missed what happens from here on.
             array.bump_owner_generation().await.map_err(AssembleError::Device)?;
             let core: Rc<dyn BlockDevice> = array.clone();
@@ -135,12 +133,12 @@ impl Volume {
             label: Some(Rc::new(ArrayLabel(Rc::clone(&array)))),
         };
         let (slices, notes) =
-            open_slices(foundation, description, settings, &superblock, &array).await?;
+            open_slices(foundation, description, described, &superblock, &array).await?;
         warnings.extend(notes);
         let parts: Vec<Rc<dyn BlockDevice>> =
             slices.iter().map(|slice| Rc::new(slice.clone()) as Rc<dyn BlockDevice>).collect();
         let geometry = parts[0].geometry().clone();
-        let front = Front::new(name, geometry, slicing, parts, settings.seq_cutoff);
+        let front = Front::new(name, geometry, slicing, parts, described.settings.seq_cutoff);
         let cached = Some(Cached { device, slices, superblock });
         Ok(Self::assembled(description, array, cached, front, warnings, runtime))
     }
@@ -178,12 +176,12 @@ fn assemble_options(
 async fn open_slices(
     foundation: Foundation,
     description: &Description,
-    settings: &CacheDescription,
+    described: &CacheDescription,
     superblock: &Superblock,
     array: &Rc<Array>,
 ) -> Result<(Vec<Slice>, Vec<String>), OpenError> {
     let (mut slices, mut warnings) = (Vec::new(), Vec::new());
-    let config = slice_config(settings);
+    let config = described.slice_config();
     let expected = Expected { volume: description.uuid, generation: array.owner_generation() };
     for index in 0..description.slices {
         let opening = Slice::open(foundation.clone(), superblock, expected, index, config.clone());
@@ -197,7 +195,7 @@ async fn open_slices(
 
 /// The cache that a volume should have.
 struct Wanted<'a> {
-    settings: Option<&'a CacheDescription>,
+    described: Option<&'a CacheDescription>,
     device: Option<Rc<dyn BlockDevice>>,
     /// Why there is no device.
     reason: String,
@@ -205,7 +203,7 @@ struct Wanted<'a> {
 
 /// The cache that it has.
 struct Found<'a> {
-    settings: &'a CacheDescription,
+    described: &'a CacheDescription,
     device: Rc<dyn BlockDevice>,
     superblock: Superblock,
 }
@@ -219,8 +217,8 @@ impl<'a> Wanted<'a> {
         options: &OpenOptions,
         core: &Prepared,
     ) -> Result<(Option<Found<'a>>, Option<String>), OpenError> {
-        let Some(settings) = self.settings else { return Ok((None, None)) };
-        match self.look(settings, description, options, core).await {
+        let Some(described) = self.described else { return Ok((None, None)) };
+        match self.look(described, description, options, core).await {
             Ok((found, told)) => Ok((Some(found), told)),
             Err(error) if options.tolerance == Tolerance::Forced && is_lost(&error) => {
                 let told = format!(
@@ -236,7 +234,7 @@ impl<'a> Wanted<'a> {
     /// starts: it is made anew, and what it may have held is lost, as the user allowed.
     async fn look(
         &self,
-        settings: &'a CacheDescription,
+        described: &'a CacheDescription,
         description: &Description,
         options: &OpenOptions,
         core: &Prepared,
@@ -248,7 +246,7 @@ impl<'a> Wanted<'a> {
         let mut told = None;
         let superblock = match headpond_cache::load(&*device).await {
             Ok(superblock) => superblock,
-            Err(_) if is_memory(&*device) && settings.volatile_allowed => {
+            Err(_) if is_memory(&*device) && described.volatile_allowed => {
                 told = Some(format!("{} is memory: the cache starts empty", device.name()));
                 let anew = crate::create::cache_options(
                     description,
@@ -261,13 +259,13 @@ impl<'a> Wanted<'a> {
             Err(error) => return Err(error.into()),
         };
         let expected = Expected { volume: description.uuid, generation };
-        let config = slice_config(settings);
+        let config = described.slice_config();
         headpond_cache::check_fit(&*device, core_bytes, &superblock, expected, &config)?;
         if superblock.slices.len() != usize::from(description.slices) {
             let (expected, found) = (description.slices, superblock.slices.len());
             return Err(OpenError::Slices { expected, found });
         }
-        Ok((Found { settings, device, superblock }, told))
+        Ok((Found { described, device, superblock }, told))
     }
 }
 
@@ -283,15 +281,6 @@ fn is_lost(error: &OpenError) -> bool {
         OpenError::NoCacheDevice { .. }
             | OpenError::Cache(Cache::NoCache { .. } | Cache::Generation { .. } | Cache::Device(_))
     )
-}
-
-fn slice_config(settings: &CacheDescription) -> SliceConfig {
-    SliceConfig {
-        mode: settings.mode,
-        cleaning: CleaningConfig { policy: settings.cleaning, ..CleaningConfig::default() },
-        allow_volatile: settings.volatile_allowed,
-        ..SliceConfig::default()
-    }
 }
 
 /// Stripes that were written through when the power failed may have torn parity.

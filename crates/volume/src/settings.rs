@@ -1,17 +1,24 @@
 //! Settings that change while a volume is served.
+//!
+//! There is one typed struct of them, which stands in the description's `[cache]` table too. A
+//! change names a place in that table and a text for it; the changed table is read again as a
+//! whole, so that what can be written into the file can be set, and nothing else.
 
 use crate::Size;
-use headpond_cache::{CleaningPolicy, Mode};
+use headpond_cache::{CleaningConfig, CleaningPolicy, Mode, SliceConfig};
+use serde::de::{DeserializeOwned, IntoDeserializer, value};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
+use toml::{Table, Value};
 
-/// One change, as `key=value`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SettingChange {
-    Mode(Mode),
-    Cleaning(CleaningPolicy),
-    SeqCutoff(SeqCutoff),
+/// Everything of a cache that can be changed while it runs.
+#[derive(Clone, Debug, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct CacheSettings {
+    pub mode: Mode,
+    pub cleaning: CleaningPolicy,
+    pub seq_cutoff: SeqCutoff,
 }
 
 /// From which length on a sequential stream goes past the cache.
@@ -24,63 +31,144 @@ pub enum SeqCutoff {
     After(Size),
 }
 
-/// A change that cannot be read.
+/// One change, as `key=value`; the key of a setting within another one has a dot.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SettingChange {
+    key: String,
+    value: String,
+}
+
+/// A change that cannot be read, or is not possible. What was set before holds.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SettingError {
     #[error("{text:?} is no setting: write key=value, e.g. mode=write-through")]
     Form { text: String },
-    #[error("there is no setting {key:?}; there are: mode, cleaning, seq-cutoff")]
-    Key { key: String },
-    #[error("{key}={value} is not possible; {key} is one of: {known}")]
-    Value { key: &'static str, value: String, known: &'static str },
+    #[error("there is no setting {key:?}; there are: {known}")]
+    Key { key: String, known: String },
+    #[error("{change} is not possible: {reason}")]
+    Value { change: SettingChange, reason: String },
 }
 
-const MODES: [(&str, Mode); 3] = [
-    ("write-back", Mode::WriteBack),
-    ("write-through", Mode::WriteThrough),
-    ("pass-through", Mode::PassThrough),
-];
-const CLEANING: [(&str, CleaningPolicy); 2] =
-    [("stripe", CleaningPolicy::Stripe), ("nop", CleaningPolicy::Nop)];
+impl CacheSettings {
+    /// These settings with some of them changed, in order.
+    ///
+    /// # Errors
+    /// At the first for which there is no setting, or whose value does not fit it; the text says
+    /// what there is.
+    pub fn with_all(&self, changes: &[SettingChange]) -> Result<Self, SettingError> {
+        changes.iter().try_fold(self.clone(), |settings, change| settings.with(change))
+    }
 
-/// Reads a mode.
+    fn with(&self, change: &SettingChange) -> Result<Self, SettingError> {
+        let mut table = Table::try_from(self).expect("settings are plain data");
+        change.apply_to(&mut table)?;
+        let refuse = |error: toml::de::Error| SettingError::Value {
+            change: change.clone(),
+            reason: error.message().to_owned(),
+        };
+        table.try_into().map_err(refuse)
+    }
+
+    /// What a slice of the cache is to do.
+    pub(crate) fn of_slice(&self, allow_volatile: bool) -> SliceConfig {
+        SliceConfig {
+            mode: self.mode,
+            cleaning: CleaningConfig { policy: self.cleaning, ..CleaningConfig::default() },
+            allow_volatile,
+            ..SliceConfig::default()
+        }
+    }
+}
+
+impl SettingChange {
+    /// The change of a setting to a value of its type.
+    ///
+    /// # Panics
+    /// Where the value is no single word or number.
+    pub fn new(key: &str, value: impl Serialize) -> Self {
+        let value = Value::try_from(value).expect("a setting is plain data");
+        Self { key: key.to_owned(), value: word_of(&value).expect("a single value") }
+    }
+
+    /// Whether it is about the setting of this key, or about a part of it.
+    pub(crate) fn concerns(&self, key: &str) -> bool {
+        self.key == key || self.key.strip_prefix(key).is_some_and(|rest| rest.starts_with('.'))
+    }
+
+    fn apply_to(&self, settings: &mut Table) -> Result<(), SettingError> {
+        let place = self.find_in(settings)?;
+        let value = match place {
+            Value::String(_) => Ok(Value::String(self.value.clone())),
+            // Numbers and truth values read as the table's own syntax does.
+            _ => format!("v = {}", self.value)
+                .parse::<Table>()
+                .map(|mut table| table.remove("v").expect("what was written")),
+        };
+        let kind = place.type_str();
+        *place = value.map_err(|_| SettingError::Value {
+            change: self.clone(),
+            reason: format!("it is no {kind}"),
+        })?;
+        Ok(())
+    }
+
+    /// The place of the value in the settings. Of a setting with parameters, its policy is meant
+    /// where nothing else is said.
+    fn find_in<'a>(&self, settings: &'a mut Table) -> Result<&'a mut Value, SettingError> {
+        let mut table = settings;
+        let mut words = self.key.split('.');
+        loop {
+            let word = words.next().unwrap_or("policy");
+            let is_meant = |key: &&String| dashed(key) == dashed(word);
+            let Some(key) = table.keys().find(is_meant).cloned() else {
+                let known: Vec<String> = table.keys().map(|key| dashed(key)).collect();
+                return Err(SettingError::Key { key: self.key.clone(), known: known.join(", ") });
+            };
+            match table.get_mut(&key).expect("found") {
+                Value::Table(inner) => table = inner,
+                value if words.next().is_none() => return Ok(value),
+                _ => {
+                    let known = format!("{}, without anything after it", dashed(&key));
+                    return Err(SettingError::Key { key: self.key.clone(), known });
+                }
+            }
+        }
+    }
+}
+
+/// Reads a setting of one word, as a value of its type.
 ///
 /// # Errors
-/// Names the modes that there are.
-pub fn parse_mode(value: &str) -> Result<Mode, SettingError> {
-    find(&MODES, value, "mode", "write-back, write-through, pass-through")
+/// Names what is possible.
+pub fn parse_word<T: DeserializeOwned>(text: &str) -> Result<T, String> {
+    let word: value::StrDeserializer<'_, value::Error> = text.into_deserializer();
+    T::deserialize(word).map_err(|error| error.to_string())
 }
 
-/// Reads a cleaning policy.
-///
-/// # Errors
-/// Names the policies that there are.
-pub fn parse_cleaning(value: &str) -> Result<CleaningPolicy, SettingError> {
-    find(&CLEANING, value, "cleaning", "stripe, nop")
+/// The word or number for a value; nothing for a table or a list.
+fn word_of(value: &Value) -> Option<String> {
+    match value {
+        Value::String(text) => Some(text.clone()),
+        Value::Table(_) | Value::Array(_) => None,
+        value => Some(value.to_string()),
+    }
 }
 
-fn find<T: Copy>(
-    table: &[(&str, T)],
-    value: &str,
-    key: &'static str,
-    known: &'static str,
-) -> Result<T, SettingError> {
-    let found = table.iter().find(|(name, _)| *name == value).map(|(_, item)| *item);
-    found.ok_or_else(|| SettingError::Value { key, value: value.to_owned(), known })
+/// The command line has dashes where the file has underscores.
+fn dashed(key: &str) -> String {
+    key.replace('_', "-")
 }
 
 impl FromStr for SeqCutoff {
-    type Err = SettingError;
+    type Err = String;
 
-    fn from_str(value: &str) -> Result<Self, SettingError> {
+    fn from_str(value: &str) -> Result<Self, String> {
         if value == "never" {
             return Ok(Self::Never);
         }
-        let known = "never, or a size such as 1M";
-        let error = || SettingError::Value { key: "seq-cutoff", value: value.to_owned(), known };
         match value.parse::<Size>() {
             Ok(size) if size.bytes() > 0 => Ok(Self::After(size)),
-            _ => Err(error()),
+            _ => Err("it is one of: never, or a size such as 1M".to_owned()),
         }
     }
 }
@@ -101,26 +189,17 @@ impl From<SeqCutoff> for String {
 }
 
 impl TryFrom<String> for SeqCutoff {
-    type Error = SettingError;
+    type Error = String;
 
-    fn try_from(text: String) -> Result<Self, SettingError> {
+    fn try_from(text: String) -> Result<Self, String> {
         text.parse()
     }
 }
 
 impl fmt::Display for SettingChange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Mode(mode) => write!(f, "mode={}", name_of(&MODES, *mode)),
-            Self::Cleaning(policy) => write!(f, "cleaning={}", name_of(&CLEANING, *policy)),
-            Self::SeqCutoff(cutoff) => write!(f, "seq-cutoff={cutoff}"),
-        }
+        write!(f, "{}={}", self.key, self.value)
     }
-}
-
-fn name_of<T: PartialEq>(table: &[(&'static str, T)], item: T) -> &'static str {
-    let entry = table.iter().find(|(_, other)| *other == item);
-    entry.expect("the table names everything").0
 }
 
 impl FromStr for SettingChange {
@@ -129,12 +208,7 @@ impl FromStr for SettingChange {
     fn from_str(text: &str) -> Result<Self, SettingError> {
         let form = || SettingError::Form { text: text.to_owned() };
         let (key, value) = text.split_once('=').ok_or_else(form)?;
-        match key {
-            "mode" => parse_mode(value).map(Self::Mode),
-            "cleaning" => parse_cleaning(value).map(Self::Cleaning),
-            "seq-cutoff" => value.parse().map(Self::SeqCutoff),
-            _ => Err(SettingError::Key { key: key.to_owned() }),
-        }
+        Ok(Self { key: dashed(key.trim()), value: value.trim().to_owned() })
     }
 }
 
@@ -142,20 +216,49 @@ impl FromStr for SettingChange {
 mod tests {
     use super::*;
 
+    fn set(text: &str) -> Result<CacheSettings, SettingError> {
+        CacheSettings::default().with(&text.parse()?)
+    }
+
     #[test]
-    fn settings_are_read_and_mistakes_name_what_is_possible() {
-        assert_eq!("mode=write-back".parse(), Ok(SettingChange::Mode(Mode::WriteBack)));
-        assert_eq!("cleaning=nop".parse(), Ok(SettingChange::Cleaning(CleaningPolicy::Nop)));
+    fn what_is_set_is_what_the_file_would_say() {
+        let changed = [
+            ("mode=write-through", "mode = 'write-through'"),
+            ("cleaning=nop", "cleaning = 'nop'"),
+            ("seq-cutoff=1M", "seq_cutoff = '1M'"),
+            ("seq_cutoff = 1M", "seq_cutoff = '1M'"),
+        ];
+        for (text, file) in changed {
+            let expected: CacheSettings = toml::from_str(file).unwrap();
+            assert_eq!(set(text), Ok(expected), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_typed_change_reads_back() {
         let cutoff = SeqCutoff::After(Size(1 << 20));
-        assert_eq!("seq-cutoff=1M".parse(), Ok(SettingChange::SeqCutoff(cutoff)));
+        let change = SettingChange::new("seq-cutoff", cutoff);
+        assert_eq!(change.to_string().parse(), Ok(change.clone()));
+        assert_eq!(CacheSettings::default().with(&change).unwrap().seq_cutoff, cutoff);
+    }
+
+    #[test]
+    fn a_mistake_says_what_is_possible() {
         for (text, part) in [
             ("mode", "key=value"),
             ("mode=fast", "write-through"),
-            ("colour=red", "there are: mode"),
+            ("colour=red", "there are: cleaning, mode, seq-cutoff"),
+            ("mode.speed=9", "mode, without anything after it"),
             ("seq-cutoff=0", "such as 1M"),
         ] {
-            let error = text.parse::<SettingChange>().unwrap_err().to_string();
+            let error = set(text).unwrap_err().to_string();
             assert!(error.contains(part), "{error}");
         }
+    }
+
+    #[test]
+    fn a_word_on_the_command_line_names_what_there_is() {
+        assert_eq!(parse_word::<Mode>("write-back"), Ok(Mode::WriteBack));
+        assert!(parse_word::<Mode>("fast").unwrap_err().contains("write-through"));
     }
 }

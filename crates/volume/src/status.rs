@@ -1,9 +1,9 @@
 //! What a volume tells about itself.
 
-use crate::settings::SeqCutoff;
+use crate::settings::CacheSettings;
 use crate::volume::Volume;
 use headpond_block::{BlockDevice, Stability};
-use headpond_cache::{CleaningPolicy, Mode, SliceStats};
+use headpond_cache::SliceStats;
 use headpond_raid::{ArrayState, ArrayStatus};
 use serde::Serialize;
 use uuid::Uuid;
@@ -28,12 +28,11 @@ pub struct VolumeStatus {
 pub struct CacheStatus {
     pub device: String,
     pub uuid: Uuid,
-    pub mode: Mode,
+    #[serde(flatten)]
+    pub settings: CacheSettings,
     /// The mode makes no dirty data, and what there is from before is on its way to the array.
     pub draining: bool,
     pub failed: bool,
-    pub cleaning: CleaningPolicy,
-    pub seq_cutoff: SeqCutoff,
     pub line_bytes: u32,
     pub capacity_bytes: u64,
     pub dirty_bytes: u64,
@@ -59,17 +58,18 @@ pub struct VolumeStats {
 
 impl Volume {
     pub fn status(&self) -> VolumeStatus {
+        let description = self.description.borrow();
         let array = self.array.status();
         let cache = self.cache_status();
         let mut warnings = warnings(&array, cache.as_ref());
         warnings.extend(self.parity_warning(&array));
         warnings.extend_from_slice(self.warnings());
         VolumeStatus {
-            name: self.description.name.clone(),
-            uuid: self.description.uuid,
+            name: description.name.clone(),
+            uuid: description.uuid,
             size_bytes: self.geometry().size_bytes,
             rotational: self.array.geometry().rotational,
-            slices: self.description.slices,
+            slices: description.slices,
             array,
             cache,
             warnings,
@@ -102,6 +102,8 @@ impl Volume {
 
     fn cache_status(&self) -> Option<CacheStatus> {
         let cached = self.cached.as_ref()?;
+        let description = self.description.borrow();
+        let description = description.cache.as_ref()?;
         let stats: Vec<SliceStats> =
             cached.slices.iter().map(headpond_cache::Slice::stats).collect();
         let sum = |pick: fn(&SliceStats) -> u64| stats.iter().map(pick).sum::<u64>();
@@ -110,11 +112,9 @@ impl Volume {
         Some(CacheStatus {
             device: cached.device.name().to_string(),
             uuid: cached.superblock.cache,
-            mode: self.mode()?,
+            settings: description.settings.clone(),
             draining: stats.iter().any(|slice| slice.is_draining),
             failed: stats.iter().any(|slice| slice.is_failed),
-            cleaning: cached.slices[0].config().cleaning.policy,
-            seq_cutoff: self.cutoff(),
             line_bytes: cached.superblock.line_bytes,
             capacity_bytes: sum(|slice| slice.capacity_bytes),
             dirty_bytes,
@@ -124,7 +124,7 @@ impl Volume {
             lost_blocks: sum(|slice| slice.lost_blocks),
             replayed_blocks: cached.replayed_blocks(),
             lost_on_power: cached.device.geometry().stability == Stability::LostOnPower,
-            volatile_allowed: self.description.cache.as_ref()?.volatile_allowed,
+            volatile_allowed: description.volatile_allowed,
         })
     }
 }
@@ -149,7 +149,7 @@ fn warnings(array: &ArrayStatus, cache: Option<&CacheStatus>) -> Vec<String> {
             cache.lost_blocks
         ));
     }
-    if cache.lost_on_power && cache.mode == Mode::WriteBack {
+    if cache.lost_on_power && cache.settings.mode.makes_dirt() {
         warnings.push("the cache is lost with the power, and with it what is dirty".into());
     } else if cache.dirty_bytes > 0 {
         warnings

@@ -3,17 +3,18 @@
 use crate::description::Description;
 use crate::front::Front;
 use crate::initialise::Initialisation;
-use crate::settings::{SeqCutoff, SettingChange};
+use crate::settings::{SettingChange, SettingError};
 use headpond_block::{
     BlockDevice, DeviceError, DeviceName, Geometry, Request, Runtime, Stability, Submission,
 };
-use headpond_cache::{CleanError, Mode, ModeError, Slice, Superblock};
+use headpond_cache::{CleanError, ModeError, Slice, Superblock};
 use headpond_raid::Array;
+use std::cell::RefCell;
 use std::rc::Rc;
 
 /// An open volume: serves requests, changes its settings, tells its state.
 pub struct Volume {
-    pub(crate) description: Description,
+    pub(crate) description: RefCell<Description>,
     pub(crate) array: Rc<Array>,
     pub(crate) cached: Option<Cached>,
     pub(crate) front: Front,
@@ -36,13 +37,17 @@ impl Cached {
     }
 }
 
-/// Why a setting was refused. Settings before it in the same call hold.
+/// Why settings were refused.
 #[derive(Debug, thiserror::Error)]
 pub enum SetError {
     #[error("{volume} has no cache: there is nothing to set")]
     NoCache { volume: String },
     #[error(transparent)]
+    Setting(#[from] SettingError),
+    #[error(transparent)]
     Mode(#[from] ModeError),
+    #[error(transparent)]
+    Clean(#[from] CleanAllError),
 }
 
 /// Why not everything is at the core.
@@ -73,7 +78,7 @@ impl Volume {
         runtime: &Runtime,
     ) -> Self {
         let initialisation = Initialisation::begin(&array, runtime);
-        let description = description.clone();
+        let description = RefCell::new(description.clone());
         Self { description, array, cached, front, initialisation, warnings }
     }
 
@@ -82,42 +87,43 @@ impl Volume {
         &self.warnings
     }
 
-    /// Changes settings, in order.
+    /// Changes settings, all of them or none.
     ///
     /// # Errors
     /// At the first that is refused.
     pub fn set(&self, changes: &[SettingChange]) -> Result<(), SetError> {
-        let Some(cached) = &self.cached else {
-            return Err(SetError::NoCache { volume: self.description.name.clone() });
+        let mut description = self.description();
+        let (Some(cached), Some(cache)) = (&self.cached, &mut description.cache) else {
+            return Err(SetError::NoCache { volume: description.name });
         };
-        for change in changes {
-            match *change {
-                SettingChange::SeqCutoff(cutoff) => self.front.set_cutoff(cutoff),
-                SettingChange::Mode(mode) => {
-                    cached.slices.iter().try_for_each(|slice| slice.set_mode(mode))?;
-                }
-                SettingChange::Cleaning(policy) => {
-                    for slice in &cached.slices {
-                        let mut cleaning = slice.config().cleaning;
-                        cleaning.policy = policy;
-                        slice.set_cleaning(cleaning);
-                    }
-                }
-            }
+        cache.settings = cache.settings.with_all(changes)?;
+        let config = cache.slice_config();
+        // A mode that is asked for is refused even where it is only the effect that differs.
+        if changes.iter().any(|change| change.concerns("mode")) {
+            cached.slices.iter().try_for_each(|slice| slice.check_mode(config.mode))?;
         }
+        cached.slices.iter().try_for_each(|slice| slice.set_config(config.clone()))?;
+        self.front.set_cutoff(cache.settings.seq_cutoff);
+        self.description.replace(description);
+        Ok(())
+    }
+
+    /// Changes settings, and has everything cleaned that is dirty then: where the new mode makes no
+    /// dirty data, there is none left.
+    ///
+    /// # Errors
+    /// Before the change, what could not be cleaned or was refused; after it, what stays dirty.
+    pub async fn set_and_clean(&self, changes: &[SettingChange]) -> Result<(), SetError> {
+        // Most of it while the old settings hold, so that the new ones begin with little to do.
+        self.clean_all().await?;
+        self.set(changes)?;
+        self.clean_all().await?;
         Ok(())
     }
 
     /// The description with the settings in force.
     pub fn description(&self) -> Description {
-        let mut description = self.description.clone();
-        if let (Some(settings), Some(cached)) = (&mut description.cache, &self.cached) {
-            let config = cached.slices[0].config();
-            settings.mode = config.mode;
-            settings.cleaning = config.cleaning.policy;
-            settings.seq_cutoff = self.front.cutoff();
-        }
-        description
+        self.description.borrow().clone()
     }
 
     /// Writes everything that is dirty now to the array; the bytes that were dirty.
@@ -159,14 +165,6 @@ impl Volume {
     /// Where one does not hold.
     pub fn self_check(&self) {
         self.cached.iter().flat_map(|cached| &cached.slices).for_each(Slice::self_check);
-    }
-
-    pub(crate) fn mode(&self) -> Option<Mode> {
-        self.cached.as_ref().map(|cached| cached.slices[0].mode())
-    }
-
-    pub(crate) fn cutoff(&self) -> SeqCutoff {
-        self.front.cutoff()
     }
 }
 

@@ -3,7 +3,6 @@
 //! Neither leaves a trace in the log but tombstones: the core is changed and flushed before a dirty
 //! version ends.
 
-use crate::config::Mode;
 use crate::engine::Engine;
 use crate::paths::Cut;
 use headpond_block::{BLOCK_BYTES, Buffer, Buffers, Outcome, Request, RequestKind};
@@ -31,7 +30,7 @@ impl Engine {
         let is_small = cut.middle.len() <= ZEROES_AS_DATA_BYTES_MAX;
         match cut.middle.is_empty() {
             true => Ok(()),
-            false if is_small && self.mode() == Mode::WriteBack => {
+            false if is_small && self.mode().makes_dirt() => {
                 self.write_zeroes_as_data(&Request { range: cut.middle, ..request }).await
             }
             false => self.change_core(Request { range: cut.middle, ..request }).await,

@@ -82,7 +82,7 @@ impl Engine {
     }
 
     fn may_insert(&self, run: BlockRun) -> bool {
-        self.mode() != Mode::PassThrough
+        self.mode().inserts_reads()
             && !self.core_writes.is_changing(run)
             && run.count <= self.log.borrow().dirty_max() / 8
     }

@@ -35,7 +35,7 @@ impl Engine {
     /// Whether the request is one record of its own, with nothing to wait for in front of it.
     fn may_write_at_once(&self, request: &Request) -> bool {
         request.range.is_aligned(BLOCK_BYTES)
-            && self.mode() == Mode::WriteBack
+            && self.mode().makes_dirt()
             && !request.flags.contains(RequestFlags::STREAMING)
             && self.queue.len() == 0
             && self.may_start_record()
@@ -123,19 +123,17 @@ impl Engine {
         if is_streaming && survey.unsafe_at_core == 0 && bypassed.get().is_none() {
             bypassed.set(Some(BypassReason::Sequential));
         }
-        let outcome = match self.mode() {
-            Mode::PassThrough => {
-                let is_failed = self.is_failed.get();
-                let reason = if is_failed { BypassReason::CacheError } else { BypassReason::Mode };
-                bypassed.set(Some(reason));
-                self.change_core(request).await
-            }
-            _ if bypassed.get().is_some() => self.change_core(request).await,
-            Mode::WriteThrough => self.write_through(request).await,
-            Mode::WriteBack if request.is_fua() && self.cache_is_volatile() => {
-                self.write_through(request).await
-            }
-            Mode::WriteBack => self.write_back_parts(request, &bypassed).await,
+        let mode = self.mode();
+        if sends_past(mode, survey, run) {
+            let is_failed = self.is_failed.get();
+            let reason = if is_failed { BypassReason::CacheError } else { BypassReason::Mode };
+            bypassed.set(Some(reason));
+        }
+        let is_both = !mode.makes_dirt() || request.is_fua() && self.cache_is_volatile();
+        let outcome = match bypassed.get() {
+            Some(_) => self.change_core(request).await,
+            None if is_both => self.write_through(request).await,
+            None => self.write_back_parts(request, &bypassed).await,
         };
         let mut log = self.log.borrow_mut();
         match bypassed.get() {
@@ -184,6 +182,15 @@ impl Engine {
         if self.cleaning.is_idle.get() && self.wants_cleaning() {
             self.cleaning_wanted.notify_all();
         }
+    }
+}
+
+/// Whether the mode alone takes a write past the cache.
+fn sends_past(mode: Mode, survey: Survey, run: BlockRun) -> bool {
+    match mode {
+        Mode::PassThrough | Mode::WriteInvalidate => true,
+        Mode::WriteAround => survey.mapped < run.count,
+        Mode::WriteBack | Mode::WriteThrough | Mode::WriteOnly => false,
     }
 }
 

@@ -71,6 +71,13 @@ fn pass_through_keeps_its_promises_at_every_cut() {
     sweep(config(Mode::PassThrough, CleaningPolicy::Stripe), 4096, &SHORT, 4, 5);
 }
 
+#[test]
+fn modes_that_write_around_the_cache_keep_their_promises_at_every_cut() {
+    sweep(config(Mode::WriteAround, CleaningPolicy::Stripe), 4096, &SHORT, 5, 5);
+    sweep(config(Mode::WriteInvalidate, CleaningPolicy::Stripe), 4096, &SHORT, 6, 5);
+    sweep(config(Mode::WriteOnly, CleaningPolicy::Nop), 4096, &SHORT, 7, 5);
+}
+
 /// A cache that is always full, cut while it reclaims and cleans, life after life.
 fn under_pressure(config: SliceConfig, seed: u64) {
     let workload = Workload {
@@ -164,7 +171,14 @@ fn switching_modes_on_the_live_slice_keeps_its_promises() {
     };
     for at in 0..40 {
         let mut machine = Machine::new(config(Mode::WriteBack, CleaningPolicy::Stripe), 4096, at);
-        machine.modes = vec![Mode::WriteBack, Mode::PassThrough, Mode::WriteThrough];
+        machine.modes = vec![
+            Mode::WriteBack,
+            Mode::PassThrough,
+            Mode::WriteAround,
+            Mode::WriteOnly,
+            Mode::WriteInvalidate,
+            Mode::WriteThrough,
+        ];
         machine.create(at);
         for life in 0..4 {
             machine.power.cut_after(200 + (at * 31 + life * 17) % 900);

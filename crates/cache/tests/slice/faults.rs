@@ -58,7 +58,7 @@ fn write_back_on_a_cache_that_is_lost_on_power_needs_force_and_flushes_down_to_t
         assert!(matches!(refused, OpenError::Volatile { .. }));
         let careful = SliceConfig { mode: Mode::WriteThrough, ..nop() };
         let (slice, _) = open(careful).await.unwrap();
-        assert!(slice.set_mode(Mode::WriteBack).is_err());
+        assert!(slice.check_mode(Mode::WriteBack).is_err());
         slice.stop().await.unwrap();
         let (slice, _) = open(SliceConfig { allow_volatile: true, ..nop() }).await.unwrap();
         let device: &dyn BlockDevice = &slice;
@@ -83,7 +83,7 @@ fn mode_switch_keeps_dirty_data_served_until_it_is_drained() {
         for index in 0..32 {
             device.write(index * 65536, block(index as u8 + 1)).await.unwrap();
         }
-        slice.set_mode(Mode::PassThrough).unwrap();
+        slice.set_config(SliceConfig { mode: Mode::PassThrough, ..slice.config() }).unwrap();
         assert!(slice.stats().is_draining);
         assert_eq!(byte_at(device, 65536).await.unwrap(), 2);
         device.write(65536, block(99)).await.unwrap();
@@ -152,7 +152,7 @@ fn cache_that_takes_no_more_writes_is_disowned_before_anything_is_acknowledged()
         assert!(slice.stats().is_failed);
         assert_eq!(byte_at(device, 0).await.unwrap(), 2);
         assert_eq!(byte_at(device, 4096).await.unwrap(), 1, "dirty data is still served");
-        assert!(slice.set_mode(Mode::WriteBack).is_err());
+        assert!(slice.check_mode(Mode::WriteBack).is_err());
         slice.flush_dirty().await.unwrap();
         assert_eq!(byte_at(&*bench.core, 4096).await.unwrap(), 1);
     });

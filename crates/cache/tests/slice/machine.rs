@@ -106,7 +106,8 @@ impl Machine {
         let (slice, modes, runtime) = (slice.clone(), self.modes.clone(), runtime.clone());
         drop(runtime.clone().spawn(async move {
             for mode in modes.into_iter().cycle() {
-                slice.set_mode(mode).expect("a mode that is allowed");
+                let config = SliceConfig { mode, ..slice.config() };
+                slice.set_config(config).expect("a mode that is allowed");
                 runtime.sleep(Duration::from_millis(4)).await;
             }
         }));

@@ -9,4 +9,5 @@ mod hunted;
 mod machine;
 mod payload_free;
 mod replayed;
+mod semantics;
 mod serving;

@@ -62,8 +62,11 @@ fn full_of_dirty_data_waits_for_the_cleaner() {
 
 #[test]
 fn other_modes_agree_with_the_witness() {
-    for mode in [Mode::WriteThrough, Mode::PassThrough] {
+    let modes = [Mode::WriteThrough, Mode::WriteAround, Mode::WriteInvalidate, Mode::PassThrough];
+    for mode in modes {
         let work = work(config(mode, CleaningPolicy::Stripe), 4096, &LONG, 3);
         assert_eq!(work.stats.dirty_bytes, 0);
     }
+    let work = work(config(Mode::WriteOnly, CleaningPolicy::Stripe), 4096, &LONG, 3);
+    assert_eq!(work.stats.counters.inserted_blocks, 0);
 }

@@ -10,8 +10,8 @@ use headpond_cache::Mode;
 use headpond_raid::{Contents, Intent, Occupied};
 use headpond_uring::{RingConfig, run_with_pool};
 use headpond_volume::{
-    CacheDescription, CoreDescription, CreateOptions, Description, Devices, ExportDescription,
-    Volume,
+    CacheDescription, CacheSettings, CoreDescription, CreateOptions, Description, Devices,
+    ExportDescription, Volume,
 };
 use uuid::Uuid;
 
@@ -37,7 +37,8 @@ pub fn run(places: &Places, args: &CreateArgs) -> Result<Exit> {
             with_write_cache.push(device.to_string());
         }
         if Some(device) == cache.as_ref() {
-            check_cache(device, &vetted, args.mode, consent)?;
+            let settings = description.cache.as_ref().map(|cache| &cache.settings);
+            check_cache(device, &vetted, settings.map(|settings| settings.mode), consent)?;
         }
     }
     tell_of_write_caches(&with_write_cache);
@@ -47,16 +48,21 @@ pub fn run(places: &Places, args: &CreateArgs) -> Result<Exit> {
     Ok(Exit::Ok)
 }
 
+fn settings(args: &CreateArgs) -> Result<CacheSettings> {
+    let CreateArgs { mode, cleaning, seq_cutoff, .. } = *args;
+    let named = CacheSettings { mode, cleaning, seq_cutoff };
+    named.with_all(&args.settings).map_err(|error| Failure::usage(error.to_string()))
+}
+
 fn describe(
     args: &CreateArgs,
     members: &[DeviceSpec],
     cache: Option<&DeviceSpec>,
 ) -> Result<Description> {
+    let settings = settings(args)?;
     let cache = cache.map(|device| CacheDescription {
         device: device.to_string(),
-        mode: args.mode,
-        cleaning: args.cleaning,
-        seq_cutoff: args.seq_cutoff,
+        settings: settings.clone(),
         volatile_allowed: args.force,
     });
     let export = |nbd: &String| ExportDescription { nbd: nbd.clone(), insecure: args.insecure };
@@ -80,11 +86,16 @@ fn describe(
 
 /// A cache that is lost with the power must not hold the only copy of anything, unless that is
 /// wanted.
-fn check_cache(cache: &DeviceSpec, vetted: &Vetted, mode: Mode, consent: Consent) -> Result<()> {
+fn check_cache(
+    cache: &DeviceSpec,
+    vetted: &Vetted,
+    mode: Option<Mode>,
+    consent: Consent,
+) -> Result<()> {
     let Some(reason) = &vetted.volatile else { return Ok(()) };
-    if mode == Mode::WriteBack && consent == Consent::Careful {
+    if mode.is_some_and(Mode::makes_dirt) && consent == Consent::Careful {
         return Err(Failure::refused(format!(
-            "{cache} is lost with the power ({reason}), and write-back keeps the only copy of new data \
+            "{cache} is lost with the power ({reason}), and this mode keeps the only copy of new data \
              there: use --mode write-through, a device that keeps its contents, or --force"
         )));
     }

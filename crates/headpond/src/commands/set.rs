@@ -3,7 +3,7 @@
 use crate::args::SetArgs;
 use crate::client::Client;
 use crate::daemon::SetBody;
-use crate::outcome::Exit;
+use crate::outcome::{Exit, Failure};
 use crate::place::Places;
 use anyhow::Result;
 use serde_json::Value;
@@ -14,12 +14,20 @@ use serde_json::Value;
 /// What the daemon refuses.
 pub fn run(places: &Places, args: &SetArgs) -> Result<Exit> {
     let client = Client::of(places, &args.name)?;
+    check(places, args)?;
     let changes = args.changes.iter().map(ToString::to_string).collect();
-    let status: Value = client.post("/v1/settings", &SetBody { changes })?;
+    let status: Value = client.post("/v1/settings", &SetBody { changes, flush: args.flush })?;
     if args.json {
         println!("{}", serde_json::to_string_pretty(&status)?);
     } else {
         super::status::print_settings(&status);
     }
     Ok(Exit::Ok)
+}
+
+/// Finds what can never be set before anything is asked of the daemon.
+fn check(places: &Places, args: &SetArgs) -> Result<()> {
+    let Some(cache) = places.load(&args.name)?.cache else { return Ok(()) };
+    let possible = cache.settings.with_all(&args.changes);
+    possible.map(drop).map_err(|error| Failure::usage(error.to_string()))
 }

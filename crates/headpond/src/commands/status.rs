@@ -68,10 +68,10 @@ fn status_of(places: &Places, name: &str) -> Result<Value> {
 }
 
 fn unserved(description: &Description) -> Value {
-    let cache = description.cache.as_ref().map(|cache| {
-        json!({ "device": cache.device, "mode": cache.mode, "cleaning": cache.cleaning,
-                "seq_cutoff": cache.seq_cutoff })
-    });
+    let cache = description
+        .cache
+        .as_ref()
+        .map(|cache| serde_json::to_value(cache).expect("a description is plain data"));
     let members = description.core.members.iter().map(|device| json!({ "device": device }));
     json!({
         "name": description.name,

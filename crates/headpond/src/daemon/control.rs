@@ -111,7 +111,7 @@ fn routes(messages: mpsc::Sender<Message>) -> Router {
     let set = async |State(to): Sender, Json(body): Json<SetBody>| {
         let changes: Result<Vec<_>, _> = body.changes.iter().map(|text| text.parse()).collect();
         match changes {
-            Ok(changes) => respond(ask(&to, Wish::Set(changes)).await),
+            Ok(changes) => respond(ask(&to, Wish::Set { changes, flush: body.flush }).await),
             Err(error) => respond(Err(usage(&error))),
         }
     };

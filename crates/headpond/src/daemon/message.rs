@@ -12,7 +12,11 @@ use tokio::sync::oneshot;
 pub enum Wish {
     Status,
     Stats,
-    Set(Vec<SettingChange>),
+    Set {
+        changes: Vec<SettingChange>,
+        /// Everything is at the core when the answer comes.
+        flush: bool,
+    },
     /// Write all dirty data to the core.
     Flush,
     Stop(StopBody),
@@ -25,6 +29,9 @@ pub enum Wish {
 pub struct SetBody {
     /// `key=value`, as on the command line.
     pub changes: Vec<String>,
+    /// Write all dirty data to the core, and answer when that is done.
+    #[serde(default)]
+    pub flush: bool,
 }
 
 #[derive(Debug, Default, Serialize, Deserialize)]

@@ -138,7 +138,7 @@ impl Desk {
         let granted: Result<Value> = match wish {
             Wish::Status => self.status(),
             Wish::Stats => serde_json::to_value(self.volume.stats()).map_err(anyhow::Error::from),
-            Wish::Set(changes) => self.set(&changes),
+            Wish::Set { changes, flush } => self.set(&changes, flush).await,
             Wish::Flush => self.flush().await,
             Wish::StartRecording(body) => {
                 let started = self.recording.start(&body.output);
@@ -168,9 +168,14 @@ impl Desk {
     }
 
     /// What was set outlives the daemon.
-    fn set(&self, changes: &[SettingChange]) -> Result<Value> {
-        self.volume.set(changes).map_err(|error| Failure::refused(error.to_string()))?;
+    async fn set(&self, changes: &[SettingChange], flush: bool) -> Result<Value> {
+        let outcome = match flush {
+            true => self.volume.set_and_clean(changes).await,
+            false => self.volume.set(changes),
+        };
+        // Where only the cleaning failed the settings hold.
         self.places.save(&self.volume.description())?;
+        outcome.map_err(|error| Failure::refused(error.to_string()))?;
         self.status()
     }
 

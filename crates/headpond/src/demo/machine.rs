@@ -70,7 +70,7 @@ impl Machine {
     }
 
     pub fn set(&self, changes: &[String]) -> Result<Value> {
-        self.client()?.post("/v1/settings", &SetBody { changes: changes.to_vec() })
+        self.client()?.post("/v1/settings", &SetBody { changes: changes.to_vec(), flush: false })
     }
 
     /// Writes all dirty data to the array.

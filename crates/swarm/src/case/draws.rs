@@ -5,7 +5,6 @@ use crate::faults::Ill;
 use crate::life::{Cut, Order};
 use crate::machine::Machine;
 use crate::steps::Step;
-use headpond_cache::Mode;
 use headpond_sim::Random;
 use headpond_volume::SeqCutoff;
 use headpond_witness::Workload;
@@ -46,7 +45,7 @@ impl Case<'_> {
         steps.sort_by_key(|(at, _)| *at);
         Order {
             seed: random.number(),
-            settings: self.settings,
+            settings: self.settings.clone(),
             absent: self.absent.clone(),
             workload: Some(workload),
             steps,
@@ -57,8 +56,8 @@ impl Case<'_> {
     fn draw_workload(&mut self, machine: &Machine, is_severe: bool) -> Workload {
         let random = &mut self.random;
         let is_logged = machine.cache.is_some()
-            && self.settings.mode == Mode::WriteBack
-            && self.settings.cutoff == SeqCutoff::Never
+            && self.settings.mode.makes_dirt()
+            && self.settings.seq_cutoff == SeqCutoff::Never
             && !is_severe;
         Workload {
             requests: 150 + random.below(350) as u32,

@@ -229,7 +229,7 @@ pub(super) fn full_member_fails_writes_and_nothing_else() {
         assert_eq!(scene.cache().dirty_bytes, 4096);
         scene.expect(3, 1).await;
         scene.expect(100, 0).await;
-        let past = headpond_volume::SettingChange::Mode(Mode::PassThrough);
+        let past = headpond_volume::SettingChange::new("mode", Mode::PassThrough);
         scene.volume.set(&[past]).expect("a mode that is allowed");
         let refused = scene.write(100, 1).await;
         assert!(matches!(refused, Err(DeviceError::NoSpace { .. })), "{refused:?}");

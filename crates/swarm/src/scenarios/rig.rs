@@ -5,7 +5,7 @@
 
 use crate::machine::{Absent, Controls, Machine, careful};
 use crate::tally::Tally;
-use crate::topology::{CacheShape, Settings, Topology};
+use crate::topology::{CacheShape, Topology};
 use headpond_block::decorators::{Fault, FaultRule};
 use headpond_block::{
     BLOCK_BYTES, BlockDevice, Buffer, DeviceError, Outcome, Request, RequestFlags, RequestKind,
@@ -15,7 +15,7 @@ use headpond_cache::format::superblock::Superblock as CacheSuperblock;
 use headpond_cache::{CleaningPolicy, Mode};
 use headpond_raid::Level;
 use headpond_sim::{Ended, Medium, Random, Sim, run_until_cut};
-use headpond_volume::{CacheStatus, Description, OpenError, SeqCutoff, Tolerance, Volume};
+use headpond_volume::{CacheSettings, CacheStatus, Description, OpenError, Tolerance, Volume};
 use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
@@ -64,12 +64,12 @@ impl Rig {
     }
 
     pub fn of(machine: Machine) -> Self {
-        let settings = Settings {
+        let settings = CacheSettings {
             mode: Mode::WriteBack,
             cleaning: CleaningPolicy::Nop,
-            cutoff: SeqCutoff::Never,
+            ..CacheSettings::default()
         };
-        let description = machine.topology.description(settings);
+        let description = machine.topology.description(&settings);
         let (absent, tolerance) = (Absent::default(), Tolerance::Careful);
         Self { machine, description, absent, tolerance, lives: Cell::new(0) }
     }
@@ -87,7 +87,7 @@ impl Rig {
     }
 
     pub fn set_mode(&mut self, mode: Mode) {
-        self.description.cache.as_mut().expect("a cache").mode = mode;
+        self.description.cache.as_mut().expect("a cache").settings.mode = mode;
     }
 
     pub fn cache(&self) -> &Medium {

@@ -1,11 +1,11 @@
 //! The volume that the tests put together: a RAID 5 of three members with a cache in front.
 
 use headpond_block::{BufferPool, PoolConfig};
-use headpond_cache::{CleaningPolicy, Mode};
+use headpond_cache::Mode;
 use headpond_raid::{Contents, Intent, Level, Occupied};
 use headpond_volume::{
-    CacheDescription, CoreDescription, CreateOptions, Description, OpenOptions, SeqCutoff, Size,
-    Tolerance,
+    CacheDescription, CacheSettings, CoreDescription, CreateOptions, Description, OpenOptions,
+    Size, Tolerance,
 };
 use uuid::Uuid;
 
@@ -21,9 +21,7 @@ pub const CREATE: CreateOptions = CreateOptions {
 pub fn description(mode: Mode, slices: u16) -> Description {
     let cache = CacheDescription {
         device: "cache".into(),
-        mode,
-        cleaning: CleaningPolicy::Stripe,
-        seq_cutoff: SeqCutoff::Never,
+        settings: CacheSettings { mode, ..CacheSettings::default() },
         volatile_allowed: false,
     };
     let core = CoreDescription {
