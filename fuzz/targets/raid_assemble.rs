@@ -70,6 +70,7 @@ fn options(mode: u8) -> CreateOptions {
         contents: Contents::Zeros,
         intent: if mode & 4 == 0 { Intent::None } else { Intent::Bitmap },
         occupied: Occupied::Refuse,
+        owner: None,
     }
 }
 

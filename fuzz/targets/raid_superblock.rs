@@ -54,6 +54,7 @@ fn sound(shape: u8) -> Superblock {
         member_data_bytes: layout.member_data_bytes(),
         intent_region_stripes: (shape & 8 != 0).then_some(64),
         owner_generation: 2,
+        owner: Some(Uuid::from_u128(3)),
         roles: (0..members as u128).map(role).collect(),
     };
     Superblock { array, member_uuid: Uuid::from_u128(0), role: Role(0), sequence: 3 }

@@ -10,7 +10,7 @@ use crate::config::{Mode, SliceConfig};
 use crate::label::CoreLabel;
 use crate::log::{Log, Purpose};
 use crate::types::{BlockRun, CoreBlock, Sequence, SlotIndex};
-use headpond_block::sync::{Access, Notify, RangeGuard, RangeLocks};
+use headpond_block::sync::{Access, Busy, Notify, RangeGuard, RangeLocks};
 use headpond_block::{
     BlockDevice, Buffers, DeviceName, Geometry, Outcome, Request, Runtime, Stability,
 };
@@ -229,37 +229,6 @@ impl Engine {
         log.ring.pin(segment);
         drop(log);
         Pin { engine: Rc::clone(self), segment }
-    }
-}
-
-/// How many of something are under way. Clones count together.
-#[derive(Clone, Default)]
-pub(crate) struct Busy(Rc<(Cell<u64>, Notify)>);
-
-pub(crate) struct BusyGuard(Busy);
-
-impl Busy {
-    pub fn begin(&self) -> BusyGuard {
-        self.0.0.set(self.0.0.get() + 1);
-        BusyGuard(self.clone())
-    }
-
-    pub fn is_idle(&self) -> bool {
-        self.0.0.get() == 0
-    }
-
-    pub async fn until_idle(&self) {
-        while !self.is_idle() {
-            self.0.1.wait().await;
-        }
-    }
-}
-
-impl Drop for BusyGuard {
-    fn drop(&mut self) {
-        let (count, ended) = &*self.0.0;
-        count.set(count.get() - 1);
-        ended.notify_all();
     }
 }
 

@@ -10,7 +10,7 @@ use crate::append::Queue;
 use crate::cleaner::Progress;
 use crate::config::{Mode, SliceConfig};
 use crate::create::layout_of;
-use crate::engine::{Busy, CoreWrites, Engine};
+use crate::engine::{CoreWrites, Engine};
 use crate::error::{CleanError, ModeError, OpenError, StopError};
 use crate::format::checkpoint::{Checkpoint, CheckpointEntry, CheckpointKind};
 use crate::format::slice_header::SliceHeader;
@@ -21,6 +21,7 @@ use crate::log::Log;
 use crate::recover::{Recovery, Source};
 use crate::stats::SliceStats;
 use crate::types::Position;
+use headpond_block::sync::Busy;
 use headpond_block::sync::Notify;
 use headpond_block::{
     BLOCK_BYTES, BlockDevice, ByteRange, DeviceError, DeviceName, Geometry, JoinHandle, Request,

@@ -1,5 +1,6 @@
 //! The command line.
 
+use crate::commands::cache::CacheCommand;
 use crate::commands::model::ModelCommand;
 use crate::demo::DemoArgs;
 use clap::{Args, Parser, Subcommand};
@@ -31,6 +32,8 @@ pub enum Command {
     Status(StatusArgs),
     Stats(StatsArgs),
     Set(SetArgs),
+    #[command(subcommand)]
+    Cache(CacheCommand),
     Flush(FlushArgs),
     Stop(StopArgs),
     Destroy(DestroyArgs),

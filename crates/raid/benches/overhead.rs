@@ -84,6 +84,7 @@ async fn measure() {
             contents: Contents::Zeros,
             intent: Intent::None,
             occupied: Occupied::Refuse,
+            owner: None,
         };
         create(&members, &options).await.expect("created");
         let assembled = assemble(members, AssembleOptions::default()).await.expect("assembled");

@@ -86,6 +86,11 @@ impl Prepared {
         self.assembled.array.owner_generation()
     }
 
+    /// The cache in front of the array.
+    pub fn owner(&self) -> Option<Uuid> {
+        self.assembled.array.owner()
+    }
+
     /// Records the array as in use, and makes the redundancy of the marked regions anew.
     ///
     /// # Errors

@@ -34,6 +34,8 @@ pub struct CreateOptions {
     pub contents: Contents,
     pub intent: Intent,
     pub occupied: Occupied,
+    /// The cache that will stand in front of the array.
+    pub owner: Option<Uuid>,
 }
 
 /// What is on the members before.
@@ -119,6 +121,7 @@ pub fn plan(
         member_data_bytes: layout.member_data_bytes(),
         intent_region_stripes: intent_region(options, &layout),
         owner_generation: 0,
+        owner: options.owner,
         roles: (0..count).map(|index| new_role(options.uuid, index)).collect(),
     })
 }

@@ -64,6 +64,8 @@ pub struct ArrayRecord {
     pub intent_region_stripes: Option<u64>,
     /// Raised by whoever uses the array when something beside it, such as a cache, is out of date.
     pub owner_generation: u64,
+    /// The cache in front of the array, which may hold what the array lacks; `None` without one.
+    pub owner: Option<Uuid>,
     /// One entry a role.
     pub roles: Vec<RoleRecord>,
 }

@@ -12,6 +12,7 @@ use crate::case::Offence;
 use crate::expect::Excuses;
 use crate::life::{Cut, End, Order, World};
 use crate::machine::{Absent, Machine, careful};
+use crate::steps::switch_cache;
 use crate::tally::Tally;
 use crate::topology::{CacheShape, Topology};
 use headpond_block::decorators::WindowDevice;
@@ -26,6 +27,7 @@ use std::fmt;
 use std::rc::Rc;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use uuid::Uuid;
 
 const SEED: u64 = 1;
 /// Room for the smallest log there is.
@@ -48,9 +50,11 @@ pub enum Operation {
     CleanAll,
     /// To a mode that makes no dirty data, or back.
     SwitchMode,
+    /// The cache is detached, or attached.
+    SwitchCache,
 }
 
-const ALPHABET: [Operation; 10] = [
+const ALPHABET: [Operation; 11] = [
     Operation::Write { first: 0, blocks: 1 },
     Operation::Write { first: 1, blocks: 1 },
     Operation::Write { first: 0, blocks: 2 },
@@ -61,6 +65,7 @@ const ALPHABET: [Operation; 10] = [
     Operation::Flush,
     Operation::CleanAll,
     Operation::SwitchMode,
+    Operation::SwitchCache,
 ];
 
 const LOSSES: [Loss; 5] =
@@ -139,7 +144,17 @@ fn workloads(enumeration: Enumeration) -> Vec<Vec<Operation>> {
 
 /// Whether sectors are written while the mode may send them past the log.
 fn mixes_sectors(workload: &[Operation]) -> bool {
-    workload.contains(&Operation::WriteSector) && workload.contains(&Operation::SwitchMode)
+    let switches = [Operation::SwitchMode, Operation::SwitchCache];
+    workload.contains(&Operation::WriteSector) && switches.iter().any(|it| workload.contains(it))
+}
+
+/// What an operation is carried out with.
+struct Hands<'a> {
+    machine: &'a Machine,
+    volume: &'a Volume,
+    /// What may be attached.
+    cache: Rc<dyn BlockDevice>,
+    client: Client,
 }
 
 /// A new volume, of which every run uses a copy.
@@ -212,7 +227,8 @@ impl Bench {
         let main = async |runtime: Runtime, sim: Sim| {
             let controls = machine.controls();
             let devices = machine.devices(&runtime, &sim, &Absent::default(), &controls);
-            let description = machine.topology.description(&self.settings);
+            let cache = machine.cache_device(&runtime, &sim, &controls).expect("a cache");
+            let description = machine.description(&self.settings);
             let volume = Volume::open(&runtime, &description, devices, careful()).await;
             let volume = Rc::new(volume.expect("opens after a clean stop"));
             *begun.borrow_mut() = machine.power.writes();
@@ -223,8 +239,9 @@ impl Bench {
             let whole: Rc<dyn BlockDevice> = volume.clone();
             let window = Rc::new(WindowDevice::new(whole, 0, window_bytes));
             let client = Client::new(window, Rc::clone(&machine.witness), &runtime);
+            let hands = Hands { machine, volume: &volume, cache, client };
             for operation in workload {
-                self.carry_out(*operation, &client, &volume).await;
+                self.carry_out(*operation, &hands).await;
             }
         };
         let ended = run_until_cut(SEED, &machine.power, main).expect("nothing hangs");
@@ -233,7 +250,8 @@ impl Bench {
         machine.power.writes() - begun.take()
     }
 
-    async fn carry_out(&self, operation: Operation, client: &Client, volume: &Volume) {
+    async fn carry_out(&self, operation: Operation, hands: &Hands<'_>) {
+        let Hands { machine, volume, cache, client } = hands;
         let block = ByteRange::at(0, BLOCK_BYTES);
         match operation {
             Operation::Write { first, blocks } => {
@@ -249,11 +267,17 @@ impl Bench {
             Operation::Flush => client.flush().await,
             Operation::CleanAll => drop(volume.clean_all().await.expect("healthy disks")),
             Operation::SwitchMode => {
-                let mode = match volume.description().cache.expect("a cache").settings.mode {
+                let Some(cache) = volume.description().cache else { return };
+                let mode = match cache.settings.mode {
                     Mode::WriteBack => Mode::WriteThrough,
                     _ => Mode::WriteBack,
                 };
                 volume.set(&[SettingChange::new("mode", mode)]).expect("a healthy cache");
+            }
+            Operation::SwitchCache => {
+                let identity = Uuid::from_u128(SEED.into());
+                let switched = switch_cache(machine, volume, cache, &self.settings, identity);
+                switched.await.expect("healthy disks");
             }
         }
     }

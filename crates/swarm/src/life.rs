@@ -115,7 +115,7 @@ impl World<'_> {
         phase("opening");
         let controls = self.machine.controls();
         let devices = self.machine.devices(runtime, sim, &order.absent, &controls);
-        let description = self.machine.topology.description(&order.settings);
+        let description = self.machine.description(&order.settings);
         let volume = match Volume::open(runtime, &description, devices, careful()).await {
             Ok(volume) => Rc::new(volume),
             Err(error) => {
@@ -138,6 +138,8 @@ impl World<'_> {
         let stage = Stage {
             machine: self.machine,
             volume: &volume,
+            cache: self.machine.cache_device(runtime, sim, &controls),
+            settings: &order.settings,
             runtime,
             controls: &controls,
             excuses: self.excuses,

@@ -8,9 +8,11 @@ use headpond_block::{
     BlockDevice, BufferPool, DeviceName, Geometry, PoolConfig, Runtime, Stability,
 };
 use headpond_sim::{Medium, OperationTime, Picture, Power, Random, Sim, SimDisk, run_until_cut};
-use headpond_volume::{CreateError, Devices, OpenOptions, Tolerance, Volume};
+use headpond_volume::{
+    CacheSettings, CreateError, Description, Devices, OpenOptions, Tolerance, Volume,
+};
 use headpond_witness::Witness;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::time::Duration;
@@ -24,6 +26,8 @@ pub(crate) struct Machine {
     pub members: Vec<Rc<Medium>>,
     pub power: Power,
     pub witness: Rc<RefCell<Witness>>,
+    /// Whether the description that is kept names the cache: it may be detached.
+    pub names_cache: Cell<bool>,
 }
 
 /// What may be told to the devices of one life.
@@ -70,6 +74,7 @@ impl Machine {
             Rc::new(Medium::new("cache", Geometry { stability: shape.stability, ..geometry }))
         });
         Self {
+            names_cache: Cell::new(cache.is_some()),
             cache,
             members: (0..topology.members).map(member).collect(),
             power: Power::on(),
@@ -82,7 +87,7 @@ impl Machine {
         let settings = crate::topology::draw_settings(&mut Random::new(seed));
         let main = async |runtime: Runtime, sim: Sim| {
             let devices = self.devices(&runtime, &sim, &Absent::default(), &self.controls());
-            let description = self.topology.description(&settings);
+            let description = self.description(&settings);
             Volume::create(&description, &devices, &self.topology.create_options()).await
         };
         match run_until_cut(seed, &self.power, main).expect("creating ends") {
@@ -103,7 +108,15 @@ impl Machine {
             members: self.members.iter().map(copy).collect(),
             power: Power::on(),
             witness: Rc::new(RefCell::new(witness)),
+            names_cache: self.names_cache.clone(),
         }
+    }
+
+    /// The description as it is kept.
+    pub fn description(&self, settings: &CacheSettings) -> Description {
+        let description = self.topology.description(settings);
+        let cache = description.cache.filter(|_| self.names_cache.get());
+        Description { cache, ..description }
     }
 
     pub fn controls(&self) -> Controls {
@@ -118,19 +131,41 @@ impl Machine {
         absent: &Absent,
         controls: &Controls,
     ) -> Devices {
-        let attach = |medium: &Rc<Medium>, control: &FaultControl, time| -> Rc<dyn BlockDevice> {
-            let disk = SimDisk::attach(Rc::clone(medium), &self.power, runtime, sim, time);
-            Rc::new(FaultDevice::new(Rc::new(disk), control.clone(), runtime.clone()))
+        let attach = |medium: &Rc<Medium>, control: &FaultControl, time| {
+            self.device(medium, control, time, runtime, sim)
         };
         let present = self.members.iter().zip(&controls.members).enumerate();
         let present = present.filter(|(index, _)| !absent.members.contains(index));
         let members = present.map(|(_, (medium, control))| attach(medium, control, SLOW));
-        let cache = self.cache.as_ref().filter(|_| !absent.cache);
+        let cache = self.cache.as_ref().filter(|_| !absent.cache && self.names_cache.get());
         Devices {
             cache: cache.map(|medium| attach(medium, &controls.cache, FAST)),
             members: members.collect(),
             absent: Vec::new(),
         }
+    }
+
+    /// The cache's disk, as a device that may be attached.
+    pub fn cache_device(
+        &self,
+        runtime: &Runtime,
+        sim: &Sim,
+        controls: &Controls,
+    ) -> Option<Rc<dyn BlockDevice>> {
+        let cache = self.cache.as_ref()?;
+        Some(self.device(cache, &controls.cache, FAST, runtime, sim))
+    }
+
+    fn device(
+        &self,
+        medium: &Rc<Medium>,
+        control: &FaultControl,
+        time: OperationTime,
+        runtime: &Runtime,
+        sim: &Sim,
+    ) -> Rc<dyn BlockDevice> {
+        let disk = SimDisk::attach(Rc::clone(medium), &self.power, runtime, sim, time);
+        Rc::new(FaultDevice::new(Rc::new(disk), control.clone(), runtime.clone()))
     }
 
     /// The power goes, or only the program; the disks keep what they keep.

@@ -8,14 +8,15 @@ use crate::tally::Tally;
 use crate::topology::draw_mode;
 use headpond_block::{BlockDevice, Request, Runtime};
 use headpond_cache::CleaningPolicy;
-use headpond_raid::ArrayState;
+use headpond_raid::{ArrayState, Occupied};
 use headpond_sim::{Picture, Random};
-use headpond_volume::{CacheSettings, SeqCutoff, SettingChange, Size, Volume};
+use headpond_volume::{CacheSettings, Dirty, SeqCutoff, SettingChange, Size, Volume};
 use headpond_witness::Client;
 use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::rc::Rc;
 use std::time::Duration;
+use uuid::Uuid;
 
 /// Pages of the cache that are watched for a chance to damage one.
 const PAGES: usize = 96;
@@ -29,6 +30,8 @@ const TRUST_POLLS_MAX: u32 = 500;
 pub(crate) enum Step {
     Set(SettingChange),
     CleanAll,
+    /// Takes the cache away, or puts it back, empty.
+    SwitchCache,
     Ill(Ill),
 }
 
@@ -36,10 +39,11 @@ impl Step {
     pub fn draw_command(random: &mut Random) -> Self {
         let cleaning = [CleaningPolicy::Stripe, CleaningPolicy::Nop];
         let cutoffs = [SeqCutoff::Never, SeqCutoff::After(Size(32 << 10))];
-        match random.below(6) {
+        match random.below(7) {
             0 | 1 => Self::Set(SettingChange::new("mode", draw_mode(random))),
             2 => Self::Set(SettingChange::new("cleaning", random.pick(&cleaning))),
             3 => Self::Set(SettingChange::new("seq-cutoff", random.pick(&cutoffs))),
+            4 => Self::SwitchCache,
             _ => Self::CleanAll,
         }
     }
@@ -50,6 +54,7 @@ impl fmt::Display for Step {
         match self {
             Self::Set(change) => write!(f, "set {change}"),
             Self::CleanAll => write!(f, "clean all"),
+            Self::SwitchCache => write!(f, "detach the cache, or attach it"),
             Self::Ill(ill) => write!(f, "{ill}"),
         }
     }
@@ -59,6 +64,9 @@ impl fmt::Display for Step {
 pub(crate) struct Stage<'a> {
     pub machine: &'a Machine,
     pub volume: &'a Volume,
+    /// What may be attached.
+    pub cache: Option<Rc<dyn BlockDevice>>,
+    pub settings: &'a CacheSettings,
     pub runtime: &'a Runtime,
     pub controls: &'a Controls,
     pub excuses: &'a RefCell<Excuses>,
@@ -85,6 +93,7 @@ impl Stage<'_> {
             match step.clone() {
                 Step::Set(change) => self.set(change)?,
                 Step::CleanAll => self.clean_all().await?,
+                Step::SwitchCache => self.switch_cache().await?,
                 Step::Ill(Ill::Damage(damage)) => self.damage(damage, before.as_ref()).await,
                 Step::Ill(ill) => self.befall(ill).await,
             }
@@ -99,7 +108,7 @@ impl Stage<'_> {
     }
 
     fn set(&self, change: SettingChange) -> Result<(), Offence> {
-        if self.machine.cache.is_none() {
+        if self.volume.status().cache.is_none() {
             return Ok(());
         }
         self.note(Step::Set(change.clone()));
@@ -119,6 +128,17 @@ impl Stage<'_> {
             Err(error) if !self.excuses.borrow().errors => {
                 Err(Offence::Command(format!("clean all: {error}")))
             }
+            _ => Ok(()),
+        }
+    }
+
+    async fn switch_cache(&self) -> Result<(), Offence> {
+        let Some(device) = &self.cache else { return Ok(()) };
+        self.note(Step::SwitchCache);
+        self.tally.borrow_mut().commands += 1;
+        let identity = Uuid::from_u128(u128::from(self.random.borrow_mut().number()));
+        match switch_cache(self.machine, self.volume, device, self.settings, identity).await {
+            Err(error) if !self.excuses.borrow().errors => Err(Offence::Command(error)),
             _ => Ok(()),
         }
     }
@@ -208,6 +228,31 @@ impl Stage<'_> {
             tally.row(if dirty > 0 { 18 } else { 17 });
         }
     }
+}
+
+/// Detaches the cache, or attaches it where there is none, keeping the description as an operator
+/// does.
+pub(crate) async fn switch_cache(
+    machine: &Machine,
+    volume: &Volume,
+    device: &Rc<dyn BlockDevice>,
+    settings: &CacheSettings,
+    identity: Uuid,
+) -> Result<(), String> {
+    let outcome = if volume.status().cache.is_some() {
+        volume.detach(Dirty::Clean).await.map_err(|error| format!("detach: {error}"))
+    } else {
+        let described = machine.topology.description(settings).cache.expect("a cache");
+        let attach = async {
+            let occupied = Occupied::Overwrite;
+            let new = volume.make_cache(Rc::clone(device), described, identity, occupied).await?;
+            machine.names_cache.set(true);
+            volume.attach(new).await
+        };
+        attach.await.map_err(|error| format!("attach: {error}"))
+    };
+    machine.names_cache.set(volume.description().cache.is_some());
+    outcome
 }
 
 /// What a life left, to be looked at when it is over.

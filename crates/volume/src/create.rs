@@ -1,11 +1,12 @@
 //! Making and removing volumes.
 
 use crate::description::Description;
-use crate::open::Devices;
+use crate::open::{Devices, is_memory};
 use crate::volume::Volume;
 use headpond_block::{BlockDevice, DeviceError, DeviceName};
 use headpond_cache::CreateOptions as CacheOptions;
 use headpond_raid::{Contents, Inspection, Intent, Occupied};
+use std::rc::Rc;
 use uuid::Uuid;
 
 /// How a volume is made.
@@ -68,7 +69,9 @@ impl Volume {
         devices: &Devices,
         options: &CreateOptions,
     ) -> Result<(), CreateError> {
-        let array = array_options(description, options);
+        let lasts = |cache: &Rc<dyn BlockDevice>| !is_memory(&**cache);
+        let owner = devices.cache.as_ref().filter(|cache| lasts(cache)).map(|_| options.cache);
+        let array = array_options(description, options, owner);
         let record = headpond_raid::create::plan(&devices.members, &array)?;
         if let (Some(cache), Occupied::Refuse) = (&devices.cache, options.occupied) {
             refuse_occupied(&**cache).await?;
@@ -137,6 +140,7 @@ pub(crate) fn cache_options(
 fn array_options(
     description: &Description,
     options: &CreateOptions,
+    owner: Option<Uuid>,
 ) -> headpond_raid::CreateOptions {
     headpond_raid::CreateOptions {
         name: description.name.clone(),
@@ -147,10 +151,11 @@ fn array_options(
         contents: options.contents,
         intent: options.intent,
         occupied: options.occupied,
+        owner,
     }
 }
 
-async fn refuse_occupied(cache: &dyn BlockDevice) -> Result<(), CreateError> {
+pub(crate) async fn refuse_occupied(cache: &dyn BlockDevice) -> Result<(), CreateError> {
     let device = || cache.name().clone();
     if let Ok(superblock) = headpond_cache::load(cache).await {
         return Err(CreateError::CacheInUse { device: device(), volume: superblock.volume });

@@ -3,10 +3,10 @@
 use crate::settings::SeqCutoff;
 use crate::slicing::Slicing;
 use crate::streams::StreamTable;
-use headpond_block::sync::join_all;
+use headpond_block::sync::{Busy, Notify, join_all};
 use headpond_block::{
     BlockDevice, ByteRange, DeviceName, Geometry, Outcome, Request, RequestFlags, RequestKind,
-    Submission,
+    Submission, start,
 };
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -16,10 +16,17 @@ pub struct Front {
     name: DeviceName,
     geometry: Geometry,
     slicing: Slicing,
-    slices: Vec<Rc<dyn BlockDevice>>,
+    slices: RefCell<Vec<Rc<dyn BlockDevice>>>,
     streams: RefCell<StreamTable>,
     cutoff: Cell<SeqCutoff>,
+    /// Requests that the slices have not answered yet.
+    busy: Busy,
+    is_held: Cell<bool>,
+    released: Notify,
 }
+
+/// New requests wait while this is there.
+pub struct Held<'a>(&'a Front);
 
 impl Front {
     /// # Panics
@@ -31,9 +38,35 @@ impl Front {
         slices: Vec<Rc<dyn BlockDevice>>,
         cutoff: SeqCutoff,
     ) -> Self {
-        assert_eq!(slices.len(), usize::from(slicing.slices()), "one device a slice");
-        let streams = RefCell::new(StreamTable::new());
-        Self { name, geometry, slicing, slices, streams, cutoff: Cell::new(cutoff) }
+        let front = Self {
+            name,
+            geometry,
+            slicing,
+            slices: RefCell::default(),
+            streams: RefCell::new(StreamTable::new()),
+            cutoff: Cell::new(cutoff),
+            busy: Busy::default(),
+            is_held: Cell::new(false),
+            released: Notify::new(),
+        };
+        front.put(slices);
+        front
+    }
+
+    /// Lets no request in until the answer is dropped, and waits for those that are.
+    ///
+    /// # Panics
+    /// Where it is held already.
+    pub async fn hold(&self) -> Held<'_> {
+        assert!(!self.is_held.replace(true), "one at a time changes what lies below");
+        let held = Held(self);
+        self.busy.until_idle().await;
+        held
+    }
+
+    fn put(&self, slices: Vec<Rc<dyn BlockDevice>>) {
+        assert_eq!(slices.len(), usize::from(self.slicing.slices()), "one device a slice");
+        self.slices.replace(slices);
     }
 
     pub fn set_cutoff(&self, cutoff: SeqCutoff) {
@@ -51,16 +84,48 @@ impl Front {
         }
     }
 
+    fn submit_to(&self, slice: usize, request: Request) -> Submission<'_> {
+        let device = Rc::clone(&self.slices.borrow()[slice]);
+        match start(&device, request) {
+            Ok(outcome) => Submission::ready(outcome),
+            Err(started) => {
+                let busy = self.busy.begin();
+                Submission::pending(async move {
+                    let _busy = busy;
+                    started.await
+                })
+            }
+        }
+    }
+
     async fn all(submissions: Vec<Submission<'_>>) -> Outcome {
         join_all(submissions).await.into_iter().collect()
     }
 
     fn flush(&self, request: &Request) -> Submission<'_> {
-        if let [only] = self.slices.as_slice() {
-            return only.submit(request.clone());
+        if self.slicing.slices() == 1 {
+            return self.submit_to(0, request.clone());
         }
-        let flushes = self.slices.iter().map(|slice| slice.submit(request.clone())).collect();
+        let slices = 0..usize::from(self.slicing.slices());
+        let flushes = slices.map(|slice| self.submit_to(slice, request.clone())).collect();
         Submission::pending(Self::all(flushes))
+    }
+}
+
+impl Held<'_> {
+    /// Puts other devices in the place of the slices.
+    ///
+    /// # Panics
+    /// Where there are not as many.
+    pub fn replace(&self, slices: Vec<Rc<dyn BlockDevice>>) {
+        self.0.put(slices);
+    }
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        self.0.is_held.set(false);
+        self.0.released.notify_all();
     }
 }
 
@@ -74,6 +139,14 @@ impl BlockDevice for Front {
     }
 
     fn submit(&self, mut request: Request) -> Submission<'_> {
+        if self.is_held.get() {
+            return Submission::pending(async move {
+                while self.is_held.get() {
+                    self.released.wait().await;
+                }
+                self.submit(request).await
+            });
+        }
         if request.kind == RequestKind::Flush {
             return self.flush(&request);
         }
@@ -82,11 +155,11 @@ impl BlockDevice for Front {
         }
         self.mark_stream(&mut request);
         if let Some(slice) = self.slicing.single(request.range) {
-            return self.slices[slice].submit(request);
+            return self.submit_to(slice, request);
         }
         let parts = self.slicing.split(request.range);
         let submit = |(slice, part): (usize, ByteRange)| {
-            self.slices[slice].submit(request.part(part, part.start()))
+            self.submit_to(slice, request.part(part, part.start()))
         };
         Submission::pending(Self::all(parts.map(submit).collect()))
     }

@@ -12,11 +12,13 @@
 //!
 //! **Not here**: opening devices (the caller brings them), exports, where descriptions are kept.
 
+mod cached;
 mod create;
 pub mod description;
 mod front;
 mod initialise;
 mod label;
+mod lifecycle;
 mod open;
 mod settings;
 mod size;
@@ -29,6 +31,7 @@ pub use create::{CreateError, CreateOptions, DestroyError};
 pub use description::{
     CacheDescription, CoreDescription, Description, DescriptionError, ExportDescription,
 };
+pub use lifecycle::{AttachError, DetachError, Dirty, NewCache};
 pub use open::{Decorator, Devices, OpenError, OpenOptions, Tolerance};
 pub use settings::{CacheSettings, SeqCutoff, SettingChange, SettingError, parse_word};
 pub use size::{Size, SizeError};

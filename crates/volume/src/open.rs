@@ -1,18 +1,13 @@
 //! Assembling a volume from its devices.
 
+use crate::cached::{Cached, Core};
 use crate::description::{CacheDescription, Description};
-use crate::front::Front;
-use crate::label::ArrayLabel;
-use crate::settings::SeqCutoff;
-use crate::slicing::Slicing;
-use crate::volume::{Cached, Volume};
-use headpond_block::{
-    BlockDevice, BufferPool, DeviceError, DeviceName, Geometry, Runtime, Stability,
-};
-use headpond_cache::{Expected, Foundation, Recovery, Slice, Superblock};
+use crate::volume::Volume;
+use headpond_block::{BlockDevice, BufferPool, DeviceName, Runtime, Stability};
+use headpond_cache::{Expected, Superblock};
 use headpond_raid::{
-    AfterUncleanStop, Array, AssembleError, AssembleOptions, Assembled, Force, Prepared, Tuning,
-    Warning, prepare,
+    AfterUncleanStop, AssembleError, AssembleOptions, Assembled, Force, Prepared, Tuning, Warning,
+    prepare,
 };
 use std::rc::Rc;
 use uuid::Uuid;
@@ -62,6 +57,13 @@ pub enum OpenError {
          it back, or start with --force and do without"
     )]
     NoCacheDevice { reason: String },
+    #[error(
+        "the volume has cache {cache}, which the description does not name, and which may hold data \
+         that nothing else has: name its device under [cache], or start with --force and do without"
+    )]
+    UnnamedCache { cache: Uuid },
+    #[error("{device} is cache {found}, but the volume's cache is {expected}: attach that one")]
+    OtherCache { device: DeviceName, expected: Uuid, found: Uuid },
     #[error("the cache in memory cannot be set up: {0}")]
     EmptyCache(#[from] headpond_cache::CreateError),
     #[error(
@@ -114,40 +116,25 @@ impl Volume {
         warnings.extend(assembled.stale.iter().map(|name| format!("{name} is stale and left out")));
         let Assembled { array, .. } = assembled;
         let array = Rc::new(array);
-        let slicing = slicing(description.slices, array.geometry());
-        let name = DeviceName::new(description.name.as_str());
-        let Some(Found { device, described, superblock }) = found else {
-            // A cache that comes back later has missed what happens from here on.
-            array.bump_owner_generation().await.map_err(AssembleError::Device)?;
-            let core: Rc<dyn BlockDevice> = array.clone();
-            let parts = vec![core; usize::from(description.slices)];
-            let geometry = array.geometry().clone();
-            let front = Front::new(name, geometry, slicing, parts, SeqCutoff::Never);
-            return Ok(Self::assembled(description, array, None, front, warnings, runtime));
-        };
-        let core: Rc<dyn BlockDevice> = array.clone();
-        let foundation = Foundation {
+        let device: Rc<dyn BlockDevice> = array.clone();
+        let core = Core {
             runtime: runtime.clone(),
-            cache: Rc::clone(&device),
-            core: options.around_core.map_or(core.clone(), |decorate| decorate(core)),
-            label: Some(Rc::new(ArrayLabel(Rc::clone(&array)))),
+            device: options.around_core.map_or(device.clone(), |decorate| decorate(device)),
+            array,
         };
-        let (slices, notes) =
-            open_slices(foundation, description, described, &superblock, &array).await?;
-        warnings.extend(notes);
-        let parts: Vec<Rc<dyn BlockDevice>> =
-            slices.iter().map(|slice| Rc::new(slice.clone()) as Rc<dyn BlockDevice>).collect();
-        let geometry = parts[0].geometry().clone();
-        let front = Front::new(name, geometry, slicing, parts, described.settings.seq_cutoff);
-        let cached = Some(Cached { device, slices, superblock });
-        Ok(Self::assembled(description, array, cached, front, warnings, runtime))
+        let cached = match found {
+            Some(found) => {
+                let (cached, notes) = Cached::open(&core, description, found).await?;
+                warnings.extend(notes);
+                Some(cached)
+            }
+            None => {
+                core.do_without().await.map_err(AssembleError::Device)?;
+                None
+            }
+        };
+        Ok(Self::assembled(description, core, cached, warnings))
     }
-}
-
-pub(crate) fn slicing(slices: u16, core: &Geometry) -> Slicing {
-    let stripe_bytes =
-        core.stripe.map_or(u64::from(core.preferred_bytes), |stripe| u64::from(stripe.width_bytes));
-    Slicing::new(slices, stripe_bytes)
 }
 
 fn assemble_options(
@@ -173,26 +160,6 @@ fn assemble_options(
     }
 }
 
-async fn open_slices(
-    foundation: Foundation,
-    description: &Description,
-    described: &CacheDescription,
-    superblock: &Superblock,
-    array: &Rc<Array>,
-) -> Result<(Vec<Slice>, Vec<String>), OpenError> {
-    let (mut slices, mut warnings) = (Vec::new(), Vec::new());
-    let config = described.slice_config();
-    let expected = Expected { volume: description.uuid, generation: array.owner_generation() };
-    for index in 0..description.slices {
-        let opening = Slice::open(foundation.clone(), superblock, expected, index, config.clone());
-        let (slice, recovery) = opening.await?;
-        recompute_parity(array, &recovery).await.map_err(AssembleError::Device)?;
-        warnings.extend(tell_recovery(index, &recovery));
-        slices.push(slice);
-    }
-    Ok((slices, warnings))
-}
-
 /// The cache that a volume should have.
 struct Wanted<'a> {
     described: Option<&'a CacheDescription>,
@@ -202,10 +169,10 @@ struct Wanted<'a> {
 }
 
 /// The cache that it has.
-struct Found<'a> {
-    described: &'a CacheDescription,
-    device: Rc<dyn BlockDevice>,
-    superblock: Superblock,
+pub(crate) struct Found<'a> {
+    pub described: &'a CacheDescription,
+    pub device: Rc<dyn BlockDevice>,
+    pub superblock: Superblock,
 }
 
 impl<'a> Wanted<'a> {
@@ -217,10 +184,20 @@ impl<'a> Wanted<'a> {
         options: &OpenOptions,
         core: &Prepared,
     ) -> Result<(Option<Found<'a>>, Option<String>), OpenError> {
-        let Some(described) = self.described else { return Ok((None, None)) };
+        let is_forced = options.tolerance == Tolerance::Forced;
+        let Some(described) = self.described else {
+            return match core.owner() {
+                Some(cache) if !is_forced => Err(OpenError::UnnamedCache { cache }),
+                _ => Ok((None, None)),
+            };
+        };
         match self.look(described, description, options, core).await {
             Ok((found, told)) => Ok((Some(found), told)),
-            Err(error) if options.tolerance == Tolerance::Forced && is_lost(&error) => {
+            Err(error) if core.owner().is_none() && is_lost(&error) && self.lasts() => {
+                let told = format!("the description names a cache that is not attached: {error}");
+                Ok((None, Some(told)))
+            }
+            Err(error) if is_forced && is_lost(&error) => {
                 let told = format!(
                     "started by force without its cache: what only the cache had is lost ({error})"
                 );
@@ -228,6 +205,11 @@ impl<'a> Wanted<'a> {
             }
             Err(error) => Err(error),
         }
+    }
+
+    /// Whether the cache would be recorded on the members.
+    fn lasts(&self) -> bool {
+        self.device.as_ref().is_none_or(|device| !is_memory(&**device))
     }
 
     /// The cache on the device, where it fits the core. A cache in memory is empty when a daemon
@@ -261,6 +243,10 @@ impl<'a> Wanted<'a> {
         let expected = Expected { volume: description.uuid, generation };
         let config = described.slice_config();
         headpond_cache::check_fit(&*device, core_bytes, &superblock, expected, &config)?;
+        if let Some(owner) = core.owner().filter(|owner| *owner != superblock.cache) {
+            let (device, found) = (device.name().clone(), superblock.cache);
+            return Err(OpenError::OtherCache { device, expected: owner, found });
+        }
         if superblock.slices.len() != usize::from(description.slices) {
             let (expected, found) = (description.slices, superblock.slices.len());
             return Err(OpenError::Slices { expected, found });
@@ -269,7 +255,7 @@ impl<'a> Wanted<'a> {
     }
 }
 
-fn is_memory(device: &dyn BlockDevice) -> bool {
+pub(crate) fn is_memory(device: &dyn BlockDevice) -> bool {
     device.geometry().stability == Stability::LostOnPower
 }
 
@@ -281,38 +267,4 @@ fn is_lost(error: &OpenError) -> bool {
         OpenError::NoCacheDevice { .. }
             | OpenError::Cache(Cache::NoCache { .. } | Cache::Generation { .. } | Cache::Device(_))
     )
-}
-
-/// Stripes that were written through when the power failed may have torn parity.
-async fn recompute_parity(array: &Array, recovery: &Recovery) -> Result<(), DeviceError> {
-    use headpond_block::{Buffer, Request, RequestFlags};
-    if !array.layout().level().parity().gt(&0) {
-        return Ok(());
-    }
-    for run in &recovery.parity_suspects {
-        for piece in run.range().split_at_multiples(1 << 20) {
-            let data = Buffer::zeroed(piece.len() as usize);
-            (array as &dyn BlockDevice).read(piece.start(), &data).await?;
-            let write = Request::write(piece.start(), data);
-            array.submit(write.with_flags(RequestFlags::RECOMPUTE_PARITY)).await?;
-        }
-    }
-    Ok(())
-}
-
-fn tell_recovery(index: u16, recovery: &Recovery) -> Option<String> {
-    if recovery.was_clean && recovery.lost_blocks == 0 {
-        return None;
-    }
-    let Recovery { records_replayed, dirty_blocks, lost_blocks, .. } = recovery;
-    let mut text = format!(
-        "slice {index} was not stopped cleanly: {records_replayed} records replayed, {dirty_blocks} dirty blocks found"
-    );
-    if *lost_blocks > 0 {
-        text += &format!(
-            "; {lost_blocks} blocks that had been promised are damaged and answer with errors until they \
-             are written again: the cache device lost flushed data"
-        );
-    }
-    Some(text)
 }

@@ -2,7 +2,7 @@
 
 use crate::settings::CacheSettings;
 use crate::volume::Volume;
-use headpond_block::{BlockDevice, Stability};
+use headpond_block::BlockDevice;
 use headpond_cache::SliceStats;
 use headpond_raid::{ArrayState, ArrayStatus};
 use serde::Serialize;
@@ -59,7 +59,7 @@ pub struct VolumeStats {
 impl Volume {
     pub fn status(&self) -> VolumeStatus {
         let description = self.description.borrow();
-        let array = self.array.status();
+        let array = self.core.array.status();
         let cache = self.cache_status();
         let mut warnings = warnings(&array, cache.as_ref());
         warnings.extend(self.parity_warning(&array));
@@ -68,7 +68,7 @@ impl Volume {
             name: description.name.clone(),
             uuid: description.uuid,
             size_bytes: self.geometry().size_bytes,
-            rotational: self.array.geometry().rotational,
+            rotational: self.core.array.geometry().rotational,
             slices: description.slices,
             array,
             cache,
@@ -93,19 +93,15 @@ impl Volume {
     }
 
     pub fn stats(&self) -> VolumeStats {
-        let slices = self.cached.iter().flat_map(|cached| &cached.slices);
-        VolumeStats {
-            slices: slices.map(headpond_cache::Slice::stats).collect(),
-            array: self.array.status().counts,
-        }
+        let slices = self.cached().map(|cached| cached.stats());
+        VolumeStats { slices: slices.unwrap_or_default(), array: self.core.array.status().counts }
     }
 
     fn cache_status(&self) -> Option<CacheStatus> {
-        let cached = self.cached.as_ref()?;
+        let cached = self.cached()?;
         let description = self.description.borrow();
         let description = description.cache.as_ref()?;
-        let stats: Vec<SliceStats> =
-            cached.slices.iter().map(headpond_cache::Slice::stats).collect();
+        let stats = cached.stats();
         let sum = |pick: fn(&SliceStats) -> u64| stats.iter().map(pick).sum::<u64>();
         let dirty_bytes = sum(|slice| slice.dirty_bytes);
         let dirty_bytes_max = sum(|slice| slice.dirty_bytes_max);
@@ -123,7 +119,7 @@ impl Volume {
             dirty_ratio: dirty_bytes as f64 / dirty_bytes_max.max(1) as f64,
             lost_blocks: sum(|slice| slice.lost_blocks),
             replayed_blocks: cached.replayed_blocks(),
-            lost_on_power: cached.device.geometry().stability == Stability::LostOnPower,
+            lost_on_power: cached.is_memory(),
             volatile_allowed: description.volatile_allowed,
         })
     }

@@ -1,40 +1,29 @@
 //! The assembled volume.
 
+use crate::cached::{Cached, Core};
 use crate::description::Description;
 use crate::front::Front;
 use crate::initialise::Initialisation;
-use crate::settings::{SettingChange, SettingError};
+use crate::settings::{SeqCutoff, SettingChange, SettingError};
+use crate::slicing::Slicing;
+use headpond_block::sync::{Busy, BusyGuard};
 use headpond_block::{
-    BlockDevice, DeviceError, DeviceName, Geometry, Request, Runtime, Stability, Submission,
+    BlockDevice, DeviceError, DeviceName, Geometry, Request, Stability, Submission,
 };
-use headpond_cache::{CleanError, ModeError, Slice, Superblock};
-use headpond_raid::Array;
+use headpond_cache::{CleanError, ModeError, Slice};
 use std::cell::RefCell;
 use std::rc::Rc;
 
 /// An open volume: serves requests, changes its settings, tells its state.
 pub struct Volume {
     pub(crate) description: RefCell<Description>,
-    pub(crate) array: Rc<Array>,
-    pub(crate) cached: Option<Cached>,
+    pub(crate) core: Core,
+    pub(crate) cached: RefCell<Option<Rc<Cached>>>,
     pub(crate) front: Front,
     pub(crate) initialisation: Initialisation,
+    /// Settings and devices are changed one at a time.
+    changing: Busy,
     warnings: Vec<String>,
-}
-
-/// The cache of a volume.
-pub(crate) struct Cached {
-    pub device: Rc<dyn BlockDevice>,
-    pub slices: Vec<Slice>,
-    pub superblock: Superblock,
-}
-
-impl Cached {
-    /// Blocks that came back from an unclean stop and have not been cleaned since: the parity of
-    /// their stripes may be torn.
-    pub fn replayed_blocks(&self) -> u64 {
-        self.slices.iter().map(|slice| slice.stats().replayed_blocks).sum()
-    }
 }
 
 /// Why settings were refused.
@@ -42,6 +31,8 @@ impl Cached {
 pub enum SetError {
     #[error("{volume} has no cache: there is nothing to set")]
     NoCache { volume: String },
+    #[error("{volume} is being changed by another command: wait for it")]
+    Busy { volume: String },
     #[error(transparent)]
     Setting(#[from] SettingError),
     #[error(transparent)]
@@ -71,15 +62,27 @@ pub enum StopError {
 impl Volume {
     pub(crate) fn assembled(
         description: &Description,
-        array: Rc<Array>,
+        core: Core,
         cached: Option<Cached>,
-        front: Front,
         warnings: Vec<String>,
-        runtime: &Runtime,
     ) -> Self {
-        let initialisation = Initialisation::begin(&array, runtime);
-        let description = RefCell::new(description.clone());
-        Self { description, array, cached, front, initialisation, warnings }
+        let array = core.array.geometry();
+        let stripe_bytes = array.stripe.map_or(array.preferred_bytes, |stripe| stripe.width_bytes);
+        let slicing = Slicing::new(description.slices, u64::from(stripe_bytes));
+        let (parts, cutoff) = match (&cached, &description.cache) {
+            (Some(cached), Some(cache)) => (cached.parts(), cache.settings.seq_cutoff),
+            _ => (core.parts(description.slices), SeqCutoff::Never),
+        };
+        let name = DeviceName::new(description.name.as_str());
+        let front = Front::new(name, lasting(parts[0].geometry()), slicing, parts, cutoff);
+        let initialisation = Initialisation::begin(&core.array, &core.runtime);
+        let (description, cached) = (description.clone().into(), cached.map(Rc::new).into());
+        let changing = Busy::default();
+        Self { description, core, cached, front, initialisation, changing, warnings }
+    }
+
+    pub(crate) fn cached(&self) -> Option<Rc<Cached>> {
+        self.cached.borrow().clone()
     }
 
     /// What the user should know of how it was opened.
@@ -92,8 +95,13 @@ impl Volume {
     /// # Errors
     /// At the first that is refused.
     pub fn set(&self, changes: &[SettingChange]) -> Result<(), SetError> {
+        let _change = self.begin_change()?;
+        self.apply(changes)
+    }
+
+    fn apply(&self, changes: &[SettingChange]) -> Result<(), SetError> {
         let mut description = self.description();
-        let (Some(cached), Some(cache)) = (&self.cached, &mut description.cache) else {
+        let (Some(cached), Some(cache)) = (self.cached(), &mut description.cache) else {
             return Err(SetError::NoCache { volume: description.name });
         };
         cache.settings = cache.settings.with_all(changes)?;
@@ -114,11 +122,19 @@ impl Volume {
     /// # Errors
     /// Before the change, what could not be cleaned or was refused; after it, what stays dirty.
     pub async fn set_and_clean(&self, changes: &[SettingChange]) -> Result<(), SetError> {
+        let _change = self.begin_change()?;
         // Most of it while the old settings hold, so that the new ones begin with little to do.
         self.clean_all().await?;
-        self.set(changes)?;
+        self.apply(changes)?;
         self.clean_all().await?;
         Ok(())
+    }
+
+    pub(crate) fn begin_change(&self) -> Result<BusyGuard, SetError> {
+        if !self.changing.is_idle() {
+            return Err(SetError::Busy { volume: self.description().name });
+        }
+        Ok(self.changing.begin())
     }
 
     /// The description with the settings in force.
@@ -131,11 +147,9 @@ impl Volume {
     /// # Errors
     /// What stays dirty, and why.
     pub async fn clean_all(&self) -> Result<u64, CleanAllError> {
-        let Some(cached) = &self.cached else { return Ok(0) };
-        let dirty_bytes = cached.slices.iter().map(|slice| slice.stats().dirty_bytes).sum();
-        for slice in &cached.slices {
-            slice.flush_dirty().await?;
-        }
+        let Some(cached) = self.cached() else { return Ok(0) };
+        let dirty_bytes = cached.stats().iter().map(|slice| slice.dirty_bytes).sum();
+        cached.clean_all().await?;
         Ok(dirty_bytes)
     }
 
@@ -145,9 +159,10 @@ impl Volume {
     /// # Errors
     /// Where a device fails; the next open recovers.
     pub async fn stop(&self) -> Result<(), StopError> {
+        self.changing.until_idle().await;
         self.initialisation.stop().await;
-        if let Some(cached) = &self.cached {
-            if cached.device.geometry().stability == Stability::LostOnPower {
+        if let Some(cached) = self.cached() {
+            if cached.is_memory() {
                 self.clean_all().await.map_err(StopError::Memory)?;
             } else if cached.replayed_blocks() > 0 {
                 self.clean_all().await.map_err(StopError::Parity)?;
@@ -156,7 +171,7 @@ impl Volume {
                 slice.stop().await?;
             }
         }
-        Ok(self.array.stop().await?)
+        Ok(self.core.array.stop().await?)
     }
 
     /// Checks the invariants of the cache; for tests and simulation.
@@ -164,8 +179,14 @@ impl Volume {
     /// # Panics
     /// Where one does not hold.
     pub fn self_check(&self) {
-        self.cached.iter().flat_map(|cached| &cached.slices).for_each(Slice::self_check);
+        self.cached().iter().flat_map(|cached| &cached.slices).for_each(Slice::self_check);
     }
+}
+
+/// What may be promised to those above for as long as the volume is open: a cache that is attached
+/// later may have to be flushed where the array need not be.
+fn lasting(geometry: &Geometry) -> Geometry {
+    Geometry { stability: geometry.stability.worst(Stability::Flushable), ..geometry.clone() }
 }
 
 impl BlockDevice for Volume {

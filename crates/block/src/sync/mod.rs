@@ -1,5 +1,6 @@
 //! Waiting for one another on one thread: no atomics, no poisoning, first come first served.
 
+mod busy;
 mod join;
 mod key_locks;
 mod notify;
@@ -8,6 +9,7 @@ mod range_locks;
 mod semaphore;
 mod waiter;
 
+pub use busy::{Busy, BusyGuard};
 pub use join::join_all;
 pub use key_locks::{KeyGuard, KeyLocks};
 pub use notify::Notify;

@@ -1,11 +1,12 @@
 //! Reads of one block that the cache has: nothing to plan, nothing to insert.
 
 use crate::config::Mode;
-use crate::engine::{BusyGuard, Engine, Pin};
+use crate::engine::{Engine, Pin};
 use crate::line_map::{Marks, State, Version};
 use crate::log::Log;
 use crate::paths::read::{Piece, compare};
 use crate::types::BlockRun;
+use headpond_block::sync::BusyGuard;
 use headpond_block::{
     BLOCK_BYTES, Buffers, ByteRange, Outcome, Request, Started, Submission, start,
 };

@@ -1,12 +1,11 @@
 //! `headpond create`.
 
 use crate::args::CreateArgs;
-use crate::device::{Consent, DeviceSpec, Opener, Vetted, vet};
+use crate::device::{Consent, DeviceSpec, Opener, vet};
 use crate::outcome::{Exit, Failure};
 use crate::place::Places;
 use anyhow::Result;
 use headpond_block::{BufferPool, PoolConfig};
-use headpond_cache::Mode;
 use headpond_raid::{Contents, Intent, Occupied};
 use headpond_uring::{RingConfig, run_with_pool};
 use headpond_volume::{
@@ -37,8 +36,8 @@ pub fn run(places: &Places, args: &CreateArgs) -> Result<Exit> {
             with_write_cache.push(device.to_string());
         }
         if Some(device) == cache.as_ref() {
-            let settings = description.cache.as_ref().map(|cache| &cache.settings);
-            check_cache(device, &vetted, settings.map(|settings| settings.mode), consent)?;
+            let mode = settings(args)?.mode;
+            vetted.check_cache(device, mode, consent)?;
         }
     }
     tell_of_write_caches(&with_write_cache);
@@ -82,25 +81,6 @@ fn describe(
     };
     description.check().map_err(|error| Failure::usage(error.to_string()))?;
     Ok(description)
-}
-
-/// A cache that is lost with the power must not hold the only copy of anything, unless that is
-/// wanted.
-fn check_cache(
-    cache: &DeviceSpec,
-    vetted: &Vetted,
-    mode: Option<Mode>,
-    consent: Consent,
-) -> Result<()> {
-    let Some(reason) = &vetted.volatile else { return Ok(()) };
-    if mode.is_some_and(Mode::makes_dirt) && consent == Consent::Careful {
-        return Err(Failure::refused(format!(
-            "{cache} is lost with the power ({reason}), and this mode keeps the only copy of new data \
-             there: use --mode write-through, a device that keeps its contents, or --force"
-        )));
-    }
-    eprintln!("headpond: note: {cache} is lost with the power ({reason})");
-    Ok(())
 }
 
 fn tell_of_write_caches(devices: &[String]) {

@@ -2,6 +2,7 @@
 
 pub mod advise;
 pub mod analyze;
+pub mod cache;
 pub mod create;
 pub mod destroy;
 pub mod flush;

@@ -5,7 +5,9 @@
 //!
 //! **Invariants**: this thread never touches the volume; it only sends messages.
 
-use super::message::{Answer, Message, RecordBody, SetBody, StopBody, Wish};
+use super::message::{
+    Answer, AttachBody, DetachBody, Message, RecordBody, SetBody, StopBody, Wish,
+};
 use crate::client::Refusal;
 use crate::outcome::{Exit, Failure};
 use anyhow::{Context, Result};
@@ -108,6 +110,15 @@ fn routes(messages: mpsc::Sender<Message>) -> Router {
     let stop = async |State(to): Sender, Json(body): Json<StopBody>| {
         respond(ask(&to, Wish::Stop(body)).await)
     };
+    let attach = async |State(to): Sender, Json(body): Json<AttachBody>| {
+        respond(ask(&to, Wish::AttachCache(body)).await)
+    };
+    let detach = async |State(to): Sender, Json(body): Json<DetachBody>| {
+        respond(ask(&to, Wish::DetachCache(body)).await)
+    };
+    let replace = async |State(to): Sender, Json(body): Json<AttachBody>| {
+        respond(ask(&to, Wish::ReplaceCache(body)).await)
+    };
     let set = async |State(to): Sender, Json(body): Json<SetBody>| {
         let changes: Result<Vec<_>, _> = body.changes.iter().map(|text| text.parse()).collect();
         match changes {
@@ -120,6 +131,9 @@ fn routes(messages: mpsc::Sender<Message>) -> Router {
         .route("/v1/stats", get(stats))
         .route("/v1/settings", post(set))
         .route("/v1/flush", post(flush))
+        .route("/v1/cache/attach", post(attach))
+        .route("/v1/cache/detach", post(detach))
+        .route("/v1/cache/replace", post(replace))
         .route("/v1/stop", post(stop))
         .route("/v1/recording/start", post(start))
         .route("/v1/recording/stop", post(end))

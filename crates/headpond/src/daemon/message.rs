@@ -20,6 +20,10 @@ pub enum Wish {
     /// Write all dirty data to the core.
     Flush,
     Stop(StopBody),
+    AttachCache(AttachBody),
+    DetachCache(DetachBody),
+    /// The settings stay, and everything dirty is written to the core in between.
+    ReplaceCache(AttachBody),
     StartRecording(RecordBody),
     StopRecording,
 }
@@ -40,6 +44,29 @@ pub struct StopBody {
     /// Write all dirty data to the core first.
     #[serde(default)]
     pub flush: bool,
+}
+
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AttachBody {
+    pub device: String,
+    /// Settings as `key=value`.
+    #[serde(default)]
+    pub changes: Vec<String>,
+    /// Overwrite what is on the device, and allow it to be lost with the power.
+    #[serde(default)]
+    pub force: bool,
+}
+
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DetachBody {
+    /// Write all dirty data to the core first.
+    #[serde(default)]
+    pub flush: bool,
+    /// Give up what cannot be written.
+    #[serde(default)]
+    pub force: bool,
 }
 
 #[derive(Debug, Serialize, Deserialize)]

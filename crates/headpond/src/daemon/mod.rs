@@ -5,10 +5,11 @@
 //! 3. Wishes arrive as messages and are granted one by one, long ones beside the others.
 //! 4. `stop`, SIGTERM or SIGINT: clients finish, the cache saves its state, the array is closed.
 
+mod caches;
 mod control;
 mod message;
 mod recording;
 mod serving;
 
-pub use message::{RecordBody, SetBody, StopBody};
+pub use message::{AttachBody, DetachBody, RecordBody, SetBody, StopBody};
 pub use serving::serve;

@@ -50,6 +50,7 @@ struct Data {
     control: Control,
     messages: mpsc::Receiver<Message>,
     places: Places,
+    opener: Opener,
 }
 
 impl Data {
@@ -62,7 +63,8 @@ impl Data {
         pool: BufferPool,
     ) -> Result<Self> {
         let (to_data, messages) = mpsc::channel(MESSAGES_MAX);
-        let devices = open_devices(&Opener::new(ring.clone(), runtime.clone()), &description)?;
+        let opener = Opener::new(ring.clone(), runtime.clone());
+        let devices = open_devices(&opener, &description)?;
         let options = OpenOptions {
             tolerance,
             pool: pool.clone(),
@@ -86,7 +88,17 @@ impl Data {
         let recording = Recording::new(watched, description.name.clone());
         let server = Rc::new(server);
         let places = places.clone();
-        Ok(Self { volume, server, recording, listeners, runtime, control, messages, places })
+        Ok(Self {
+            volume,
+            server,
+            recording,
+            listeners,
+            runtime,
+            control,
+            messages,
+            places,
+            opener,
+        })
     }
 
     async fn serve(self) -> Result<Exit> {
@@ -99,9 +111,10 @@ impl Data {
                 }
             }));
         }
-        let Self { volume, server, recording, runtime, control, mut messages, listeners, places } =
+        let Self { volume, server, recording, runtime, control, listeners, places, opener, .. } =
             self;
-        let desk = Rc::new(Desk { volume, server, recording, listeners, places });
+        let mut messages = self.messages;
+        let desk = Rc::new(Desk { volume, server, recording, listeners, places, opener });
         while let Some(Message { wish, reply }) = messages.recv().await {
             if let Wish::Stop(body) = wish {
                 let stopped = desk.stop(body.flush).await;
@@ -125,12 +138,13 @@ impl Data {
 }
 
 /// Where wishes are granted.
-struct Desk {
-    volume: Rc<Volume>,
+pub(super) struct Desk {
+    pub volume: Rc<Volume>,
     server: Rc<Server>,
     recording: Recording,
     listeners: Vec<Rc<dyn Listener>>,
-    places: Places,
+    pub places: Places,
+    pub opener: Opener,
 }
 
 impl Desk {
@@ -140,6 +154,9 @@ impl Desk {
             Wish::Stats => serde_json::to_value(self.volume.stats()).map_err(anyhow::Error::from),
             Wish::Set { changes, flush } => self.set(&changes, flush).await,
             Wish::Flush => self.flush().await,
+            Wish::AttachCache(body) => self.attach(&body).await,
+            Wish::DetachCache(body) => self.detach(&body).await,
+            Wish::ReplaceCache(body) => self.replace(&body).await,
             Wish::StartRecording(body) => {
                 let started = self.recording.start(&body.output);
                 started.map(|()| json!({ "output": body.output }))
@@ -152,7 +169,7 @@ impl Desk {
         granted.map_err(Refusal::from)
     }
 
-    fn status(&self) -> Result<Value> {
+    pub fn status(&self) -> Result<Value> {
         let mut status = serde_json::to_value(self.volume.status())?;
         let report = self.server.report();
         let exports: Vec<_> = self.listeners.iter().map(|listener| listener.address()).collect();

@@ -6,4 +6,4 @@ mod vet;
 
 pub use open::Opener;
 pub use spec::{DeviceSpec, SpecError};
-pub use vet::{Consent, Vetted, vet};
+pub use vet::{Consent, vet};

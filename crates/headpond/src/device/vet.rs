@@ -3,6 +3,7 @@
 use super::spec::DeviceSpec;
 use crate::outcome::Failure;
 use anyhow::Result;
+use headpond_cache::Mode;
 use headpond_uring::safety::{DeviceFacts, Hazard, VolatileReason, inspect};
 
 /// What the user has agreed to.
@@ -50,6 +51,23 @@ impl Vetted {
 
     fn volatile(reason: &str) -> Self {
         Self { volatile: Some(reason.to_owned()), write_cache: false }
+    }
+
+    /// A cache that is lost with the power must not hold the only copy of anything, unless that is
+    /// wanted.
+    ///
+    /// # Errors
+    /// Where it would, with the ways out.
+    pub fn check_cache(&self, cache: &DeviceSpec, mode: Mode, consent: Consent) -> Result<()> {
+        let Some(reason) = &self.volatile else { return Ok(()) };
+        if mode.makes_dirt() && consent == Consent::Careful {
+            return Err(Failure::refused(format!(
+                "{cache} is lost with the power ({reason}), and this mode keeps the only copy of new \
+                 data there: use write-through, a device that keeps its contents, or --force"
+            )));
+        }
+        eprintln!("headpond: note: {cache} is lost with the power ({reason})");
+        Ok(())
     }
 
     fn of(facts: &DeviceFacts) -> Self {

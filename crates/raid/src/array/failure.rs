@@ -22,7 +22,8 @@ use headpond_block::{Outcome, Submission};
 
 use super::{Array, write_superblock};
 use crate::layout::Role;
-use crate::superblock::{ArrayRecord, RecordedParity, Superblock};
+use crate::superblock::{ArrayRecord, RecordedParity, RecordedState, Superblock};
+use uuid::Uuid;
 
 /// What the members' superblocks say, and whether that is still true.
 pub(super) struct Recorder {
@@ -110,6 +111,31 @@ impl Array {
     /// What the owner of the array last raised by [`Array::bump_owner_generation`].
     pub fn owner_generation(&self) -> u64 {
         self.recorder.record().owner_generation
+    }
+
+    /// The cache that was last recorded by [`Array::set_owner`], or when the array was made.
+    pub fn owner(&self) -> Option<Uuid> {
+        self.recorder.record().owner
+    }
+
+    /// Records the cache in front of the array, durably on every active member. The one before it
+    /// is out of date from then on.
+    ///
+    /// # Errors
+    /// Where the array has lost too many members.
+    pub async fn set_owner(&self, owner: Option<Uuid>) -> Outcome {
+        if self.owner() == owner {
+            return Ok(());
+        }
+        let set = |record: &mut ArrayRecord| {
+            record.owner_generation += u64::from(record.owner.is_some());
+            record.owner = owner;
+            if owner.is_none() && record.state == RecordedState::DirtyLogged {
+                // Whatever its log noted has reached the members.
+                record.state = RecordedState::Dirty;
+            }
+        };
+        self.change_record(set).await
     }
 
     /// Raises the owner's generation, durably on every active member.

@@ -44,6 +44,7 @@ mod at {
     pub const PARITY: usize = 171;
     pub const OWNER_GENERATION: usize = 176;
     pub const NAME: usize = 192;
+    pub const OWNER: usize = 256;
     pub const ROLES: usize = 512;
     pub const ROLE_BYTES: usize = 24;
     pub const ROLE_STATE: usize = 16;
@@ -88,6 +89,7 @@ pub fn encode(superblock: &Superblock) -> Vec<u8> {
     put(at::PARITY, &[parity_code(array.parity)]);
     put(at::OWNER_GENERATION, &array.owner_generation.to_le_bytes());
     put(at::NAME, array.name.as_bytes());
+    put(at::OWNER, array.owner.unwrap_or_default().as_bytes());
     for (index, role) in array.roles.iter().enumerate() {
         let offset = at::ROLES + index * at::ROLE_BYTES;
         put(offset, role.member_uuid.as_bytes());
@@ -160,6 +162,7 @@ impl Fields<'_> {
             member_data_bytes: self.u64(at::DATA_BYTES),
             intent_region_stripes: Some(self.u64(at::INTENT_REGION)).filter(|count| *count > 0),
             owner_generation: self.u64(at::OWNER_GENERATION),
+            owner: Some(self.uuid(at::OWNER)).filter(|owner| !owner.is_nil()),
             roles: self.roles()?,
         };
         self.check_shape(&array)?;
@@ -325,6 +328,7 @@ mod tests {
                     member_data_bytes: rows << shift,
                     intent_region_stripes: Some(intent).filter(|intent| *intent > 0),
                     owner_generation: event_count ^ sequence,
+                    owner: (event_count % 2 == 0).then(|| Uuid::from_u128(uuid.max(1))),
                     roles: (0..members).map(role).collect(),
                 };
                 let role = Role((members - 1) as u16);

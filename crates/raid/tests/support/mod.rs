@@ -179,6 +179,7 @@ pub fn options(level: Level, groups: usize) -> CreateOptions {
         contents: Contents::Zeros,
         intent: Intent::None,
         occupied: Occupied::Refuse,
+        owner: None,
     }
 }
 

@@ -20,7 +20,7 @@ impl Case<'_> {
         let is_plain = workload.sector_percent > 0;
         for _ in 0..random.below(4) {
             let command = Step::draw_command(random);
-            let bypasses = matches!(command, Step::Set(_)) && is_plain;
+            let bypasses = matches!(command, Step::Set(_) | Step::SwitchCache) && is_plain;
             if has_cache && !bypasses {
                 steps.push((when(random), command));
             }
@@ -55,7 +55,7 @@ impl Case<'_> {
 
     fn draw_workload(&mut self, machine: &Machine, is_severe: bool) -> Workload {
         let random = &mut self.random;
-        let is_logged = machine.cache.is_some()
+        let is_logged = machine.names_cache.get()
             && self.settings.mode.makes_dirt()
             && self.settings.seq_cutoff == SeqCutoff::Never
             && !is_severe;

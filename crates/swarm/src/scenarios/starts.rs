@@ -7,7 +7,7 @@ use headpond_block::{Geometry, RequestKind, Runtime};
 use headpond_cache::Mode;
 use headpond_raid::{AssembleError, Occupied};
 use headpond_sim::{Ended, Medium, Sim, run_until_cut};
-use headpond_volume::{CreateOptions, Description, OpenError, Volume};
+use headpond_volume::{CreateOptions, Description, OpenError, Tolerance, Volume};
 use std::rc::Rc;
 use uuid::Uuid;
 
@@ -123,7 +123,7 @@ pub(super) fn cache_whose_core_went_on_without_it_is_refused() {
 }
 
 /// Somebody takes the cache out of the description, works on the array, and puts it back.
-pub(super) fn cache_whose_core_was_opened_without_it_is_refused() {
+pub(super) fn cache_that_the_description_forgets_is_asked_for_and_never_comes_back_stale() {
     let mut rig = Rig::in_mode(Mode::WriteBack);
     rig.live(async |scene| {
         scene.promise(3, 1).await;
@@ -131,16 +131,21 @@ pub(super) fn cache_whose_core_was_opened_without_it_is_refused() {
     });
     rig.halt();
     let cache = rig.description.cache.take();
+    let refused = rig.refusal();
+    assert!(matches!(refused, OpenError::UnnamedCache { .. }), "{refused}");
+    rig.tolerance = Tolerance::Forced;
     rig.live(async |scene| {
         scene.promise(3, 2).await;
         scene.volume.stop().await.expect("stops");
     });
     rig.halt();
     rig.description.cache = cache;
-    let refused = rig.refusal();
-    let is_stale =
-        matches!(refused, OpenError::Cache(headpond_cache::OpenError::Generation { .. }));
-    assert!(is_stale, "{refused}");
+    rig.tolerance = Tolerance::Careful;
+    rig.live(async |scene| {
+        assert!(scene.volume.status().cache.is_none());
+        assert!(scene.warns("not attached"));
+        scene.expect(3, 2).await;
+    });
 }
 
 /// CRC-32C, bit by bit.

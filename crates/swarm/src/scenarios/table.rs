@@ -16,6 +16,7 @@ const FILES: &str = "crates/uring/src/file/tests.rs";
 const INTENT: &str = "crates/raid/src/intent.rs";
 const KILL: &str = "crates/headpond/tests/kill.rs";
 const POOL: &str = "crates/block/src/buffer/pool.rs";
+const ENUMERATE: &str = "crates/swarm/tests/enumerate.rs";
 const POWER_CUTS: &str = "crates/volume/tests/power_cuts.rs";
 const REPLAY: &str = "crates/cache/src/replay_tests.rs";
 const TIDY: &str = "xtask/src/tidy/calls.rs";
@@ -110,10 +111,10 @@ table! {
         scenario power::cut_between_cleaning_and_the_flush_of_the_core_leaves_the_data_dirty;
         test CACHE_CRASH::write_back_with_cleaner_keeps_its_promises_at_every_cut;
     }
-    Row(12) "cut after a switch of the mode" {
+    Row(12) "cut after a switch of the mode, or in a detach" {
         scenario power::cut_after_a_switch_to_write_through_keeps_what_was_dirty_dirty;
         test CACHE_CRASH::switching_modes_on_the_live_slice_keeps_its_promises;
-        missing "needs detach";
+        test ENUMERATE::write_back_survives_every_cut_of_three_operations;
     }
     Row(13) "cut in create" {
         scenario starts::creation_cut_anywhere_leaves_no_volume_or_a_whole_one;
@@ -169,8 +170,7 @@ table! {
         missing "needs a persistent owner and a heartbeat";
     }
     Row(26) "core written outside while the cache is dirty" {
-        scenario starts::cache_whose_core_was_opened_without_it_is_refused;
-        missing "needs a label on the core that tells of its cache";
+        scenario starts::cache_that_the_description_forgets_is_asked_for_and_never_comes_back_stale;
     }
     Row(27) "stale cache returns" {
         scenario starts::cache_whose_core_went_on_without_it_is_refused;
@@ -257,7 +257,7 @@ table! {
     }
     Loss(4) "a stale cache overwrites newer data; core errors while cleaning ignored" {
         scenario starts::cache_whose_core_went_on_without_it_is_refused;
-        scenario starts::cache_whose_core_was_opened_without_it_is_refused;
+        scenario starts::cache_that_the_description_forgets_is_asked_for_and_never_comes_back_stale;
         scenario array_faults::flush_that_the_core_refuses_makes_nothing_clean;
         test CACHE_FAULTS::core_that_fails_while_cleaning_keeps_the_data_dirty_and_flush_reports_it;
     }

@@ -147,7 +147,7 @@ each! {
     recreation_cut_anywhere_leaves_the_old_volume_or_the_new_one_or_none
     cache_of_another_volume_is_refused_and_both_are_named
     cache_whose_core_went_on_without_it_is_refused
-    cache_whose_core_was_opened_without_it_is_refused
+    cache_that_the_description_forgets_is_asked_for_and_never_comes_back_stale
     cache_of_a_later_version_or_with_unknown_features_is_refused_and_says_so
     member_of_a_later_version_or_with_unknown_features_is_refused_and_says_so
     device_that_shrank_or_shows_larger_sectors_is_refused

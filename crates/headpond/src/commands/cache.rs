@@ -1,0 +1,88 @@
+//! `headpond cache`: the cache device of a volume that is being served.
+
+use crate::client::Client;
+use crate::daemon::{AttachBody, DetachBody};
+use crate::outcome::Exit;
+use crate::place::Places;
+use anyhow::Result;
+use clap::{Args, Subcommand};
+use headpond_volume::SettingChange;
+use serde_json::Value;
+
+/// Attach, detach or replace the cache of a volume while it is served.
+#[derive(Subcommand)]
+pub enum CacheCommand {
+    Attach(AttachArgs),
+    Detach(DetachArgs),
+    Replace(AttachArgs),
+}
+
+/// Make a device the cache of a served volume; what is on the device is lost.
+#[derive(Args)]
+#[command(after_help = "Examples:\n  headpond cache attach hv0 /dev/nvme0n1\n  \
+    headpond cache attach hv0 /dev/nvme0n1 --set mode=write-through\n  \
+    headpond cache replace hv0 /dev/nvme1n1      # keeps the settings, writes what is dirty first")]
+pub struct AttachArgs {
+    pub name: String,
+    /// A block device or file, ram:SIZE, or model:NAME?store=FILE.
+    #[arg(value_name = "DEV")]
+    pub device: String,
+    /// A setting to begin with, as `headpond set` takes it; may be given several times.
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    pub settings: Vec<SettingChange>,
+    /// Overwrite what the device holds, and allow write-back on one that is lost with the power.
+    #[arg(long)]
+    pub force: bool,
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Take the cache away; the array alone has everything afterwards.
+#[derive(Args)]
+#[command(after_help = "Example:\n  headpond cache detach hv0 --flush")]
+pub struct DetachArgs {
+    pub name: String,
+    /// Write all dirty data to the array first; without, a cache with dirty data is refused.
+    #[arg(long)]
+    pub flush: bool,
+    /// Give up what cannot be written to the array: for a cache device that is lost.
+    #[arg(long)]
+    pub force: bool,
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// # Errors
+/// What the daemon refuses.
+pub fn run(places: &Places, command: &CacheCommand) -> Result<Exit> {
+    match command {
+        CacheCommand::Attach(args) => {
+            put(places, args, "/v1/cache/attach", &format!("{} is attached", args.device))
+        }
+        CacheCommand::Replace(args) => {
+            put(places, args, "/v1/cache/replace", &format!("{} is the new cache", args.device))
+        }
+        CacheCommand::Detach(args) => {
+            let body = DetachBody { flush: args.flush, force: args.force };
+            let status = Client::of(places, &args.name)?.post("/v1/cache/detach", &body)?;
+            tell(&args.name, "the cache is detached", &status, args.json)
+        }
+    }
+}
+
+fn put(places: &Places, args: &AttachArgs, path: &str, done: &str) -> Result<Exit> {
+    let changes = args.settings.iter().map(ToString::to_string).collect();
+    let body = AttachBody { device: args.device.clone(), changes, force: args.force };
+    let status = Client::of(places, &args.name)?.post(path, &body)?;
+    tell(&args.name, done, &status, args.json)
+}
+
+fn tell(name: &str, done: &str, status: &Value, is_json: bool) -> Result<Exit> {
+    if is_json {
+        println!("{}", serde_json::to_string_pretty(status)?);
+    } else {
+        println!("{name}: {done}");
+        super::status::print_settings(status);
+    }
+    Ok(Exit::Ok)
+}

@@ -1,0 +1,91 @@
+//! Wishes about the cache device itself.
+
+use super::message::{AttachBody, DetachBody};
+use super::serving::Desk;
+use crate::device::{Consent, DeviceSpec, vet};
+use crate::outcome::Failure;
+use anyhow::{Result, anyhow};
+use headpond_raid::Occupied;
+use headpond_volume::{AttachError, CacheDescription, CacheSettings, DetachError, Dirty};
+use serde_json::Value;
+use uuid::Uuid;
+
+impl Desk {
+    pub async fn attach(&self, body: &AttachBody) -> Result<Value> {
+        self.put_cache(body, CacheSettings::default()).await?;
+        self.status()
+    }
+
+    pub async fn detach(&self, body: &DetachBody) -> Result<Value> {
+        let dirty = match (body.force, body.flush) {
+            (true, _) => Dirty::Lose,
+            (false, true) => Dirty::Clean,
+            (false, false) => Dirty::Refuse,
+        };
+        self.take_cache(dirty).await?;
+        self.status()
+    }
+
+    pub async fn replace(&self, body: &AttachBody) -> Result<Value> {
+        let description = self.volume.description();
+        let cache = description.cache.as_ref();
+        let settings = cache.map(|cache| cache.settings.clone()).unwrap_or_default();
+        let is_same = cache.is_some_and(|cache| cache.device == body.device);
+        if !is_same {
+            // What could be said against the new one is said while there still is the old one.
+            self.consider(body, &settings)?;
+        }
+        self.take_cache(Dirty::Clean).await?;
+        let put = self.put_cache(body, settings).await;
+        put.map_err(|error| error.context("the old cache is detached, and there is no new one"))?;
+        self.status()
+    }
+
+    /// Makes the device a cache, and puts it in front of the volume.
+    async fn put_cache(&self, body: &AttachBody, settings: CacheSettings) -> Result<()> {
+        let volume = &self.volume;
+        if volume.status().cache.is_some() {
+            let volume = volume.description().name;
+            return Err(refused(AttachError::HasCache { volume }));
+        }
+        let (spec, settings) = self.consider(body, &settings)?;
+        let device = self.opener.open(&spec)?;
+        let described =
+            CacheDescription { device: spec.to_string(), settings, volatile_allowed: body.force };
+        let occupied = if body.force { Occupied::Overwrite } else { Occupied::Refuse };
+        let new = volume.make_cache(device, described.clone(), Uuid::new_v4(), occupied).await;
+        let new = new.map_err(refused)?;
+        self.places.save(&volume.description_with(&described))?;
+        let attached = volume.attach(new).await;
+        self.places.save(&volume.description())?;
+        attached.map_err(refused)
+    }
+
+    async fn take_cache(&self, dirty: Dirty) -> Result<()> {
+        self.volume.detach(dirty).await.map_err(|error| match error {
+            DetachError::Array(_) | DetachError::Clean(_) => anyhow!(error),
+            refusal => Failure::refused(refusal.to_string()),
+        })?;
+        self.places.save(&self.volume.description())
+    }
+
+    /// Everything that can be said against a device before it is touched.
+    fn consider(
+        &self,
+        body: &AttachBody,
+        settings: &CacheSettings,
+    ) -> Result<(DeviceSpec, CacheSettings)> {
+        let usage = |error: String| Failure::usage(error);
+        let changes: Result<Vec<_>, _> = body.changes.iter().map(|text| text.parse()).collect();
+        let changes = changes.map_err(|error| usage(format!("{error}")))?;
+        let settings = settings.with_all(&changes).map_err(|error| usage(error.to_string()))?;
+        let spec: DeviceSpec = body.device.parse()?;
+        let consent = if body.force { Consent::Forced } else { Consent::Careful };
+        vet(&spec, consent)?.check_cache(&spec, settings.mode, consent)?;
+        Ok((spec, settings))
+    }
+}
+
+fn refused(error: AttachError) -> anyhow::Error {
+    Failure::refused(error.to_string())
+}

@@ -1,0 +1,129 @@
+//! The cache of a served volume comes and goes.
+
+mod common;
+
+use common::{User, client};
+use headpond_testkit::skip;
+use serde_json::Value;
+
+const MIB: u64 = 1 << 20;
+
+/// A RAID 5 of three files, without a cache.
+fn create(user: &User) {
+    let mut args: Vec<String> = ["create", "v", "--raid", "5", "--zeroed"].map(Into::into).into();
+    args.extend((0..3).map(|member| user.file(&format!("{member}.img"), 64 * MIB)));
+    user.ok(&args);
+}
+
+fn cache_of(user: &User) -> Value {
+    user.json(&["status", "v", "--json"])["cache"].clone()
+}
+
+/// One command of qemu-io.
+fn qemu_io(user: &User, program: &std::path::Path, command: &str) {
+    let args = ["-f", "raw", "-c", command, &user.uri("v")].map(str::to_owned);
+    let out = client(program, &args);
+    assert!(!out.contains("failed") && !out.contains("error"), "{command}: {out}");
+}
+
+#[test]
+fn a_cache_is_attached_replaced_and_detached_and_nothing_is_lost() {
+    let Some(program) = headpond_testkit::tool("qemu-io") else {
+        skip!("a_cache_is_attached_replaced_and_detached_and_nothing_is_lost", "no qemu-io");
+    };
+    let user = User::new();
+    create(&user);
+    let daemon = user.serve("v");
+    let (first, second) = (user.file("one.img", 64 * MIB), user.file("two.img", 48 * MIB));
+    user.ok(&["cache", "attach", "v", &first, "--set", "cleaning=nop"]);
+    qemu_io(&user, &program, "write -P 0x11 0 1M");
+    assert_eq!(cache_of(&user)["dirty_bytes"], MIB);
+    assert_eq!(user.run(&["cache", "detach", "v"]).code, 4, "it is dirty");
+    assert_eq!(cache_of(&user)["mode"], "write-back", "a refusal changes nothing");
+    user.ok(&["cache", "replace", "v", &second]);
+    let cache = cache_of(&user);
+    assert_eq!((&cache["cleaning"], &cache["dirty_bytes"]), (&"nop".into(), &0.into()));
+    assert_eq!(cache["device"], second.as_str());
+    qemu_io(&user, &program, "read -P 0x11 0 1M");
+    qemu_io(&user, &program, "write -P 0x22 512k 1M");
+    user.ok(&["cache", "replace", "v", &second]);
+    qemu_io(&user, &program, "read -P 0x22 512k 1M");
+    qemu_io(&user, &program, "write -P 0x33 1M 1M");
+    user.ok(&["stop", "v"]);
+    assert_eq!(daemon.wait(), 0);
+    let daemon = user.serve("v");
+    assert_eq!(cache_of(&user)["device"], second.as_str(), "it outlives the daemon");
+    user.ok(&["cache", "detach", "v", "--flush"]);
+    assert!(cache_of(&user).is_null());
+    qemu_io(&user, &program, "read -P 0x33 1M 1M");
+    user.ok(&["stop", "v"]);
+    assert_eq!(daemon.wait(), 0);
+    let _daemon = user.serve("v");
+    assert!(cache_of(&user).is_null());
+    qemu_io(&user, &program, "read -P 0x11 0 512k");
+}
+
+#[test]
+fn what_cannot_be_a_cache_is_refused_and_the_volume_goes_on() {
+    let user = User::new();
+    create(&user);
+    let _daemon = user.serve("v");
+    let member = user.path("0.img").display().to_string();
+    let cache = user.file("cache.img", 64 * MIB);
+    assert_eq!(user.run(&["cache", "detach", "v"]).code, 4, "there is none");
+    for (args, code) in [
+        (vec!["cache", "attach", "v", "ram:32M"], 4),
+        (vec!["cache", "attach", "v", &member], 1),
+        (vec!["cache", "attach", "v", "nowhere.img"], 1),
+        (vec!["cache", "attach", "v", &cache, "--set", "mode=fast"], 2),
+    ] {
+        let ended = user.run(&args);
+        assert_eq!(ended.code, code, "{args:?}: {}", ended.err);
+        assert!(cache_of(&user).is_null(), "{args:?}");
+    }
+    user.ok(&["cache", "attach", "v", &cache]);
+    assert_eq!(user.run(&["cache", "attach", "v", &cache]).code, 4, "there is one");
+    let other = user.file("other.img", 64 * MIB);
+    let ended = user.run(&["cache", "replace", "v", "ram:32M"]);
+    assert_eq!((ended.code, cache_of(&user)["device"].as_str()), (4, Some(&*cache)));
+    user.ok(&["cache", "replace", "v", &other]);
+    user.ok(&["cache", "detach", "v"]);
+}
+
+#[test]
+fn a_client_that_verifies_sees_nothing_of_a_cache_that_comes_and_goes() {
+    let Some(program) = headpond_testkit::tool("fio") else {
+        skip!("a_client_that_verifies_sees_nothing_of_a_cache_that_comes_and_goes", "no fio");
+    };
+    let user = User::new();
+    create(&user);
+    let daemon = user.serve("v");
+    let cache = user.file("cache.img", 48 * MIB);
+    let args = [
+        "--name=verify".to_owned(),
+        "--ioengine=nbd".into(),
+        format!("--uri={}", user.uri("v")),
+        "--rw=randwrite".into(),
+        "--bs=4k".into(),
+        "--size=12M".into(),
+        "--loops=2".into(),
+        "--iodepth=16".into(),
+        "--fsync=64".into(),
+        "--verify=crc32c".into(),
+        "--verify_state_save=0".into(),
+        "--verify_fatal=1".into(),
+    ];
+    std::thread::scope(|scope| {
+        let verifying = scope.spawn(|| client(&program, &args));
+        let mut changes = 0;
+        while !verifying.is_finished() || changes < 4 {
+            user.ok(&["cache", "attach", "v", &cache]);
+            std::thread::sleep(std::time::Duration::from_millis(100));
+            user.ok(&["cache", "detach", "v", "--flush"]);
+            changes += 1;
+        }
+        verifying.join().expect("every block reads back as it was written");
+    });
+    user.ok(&["stop", "v"]);
+    assert_eq!(daemon.wait(), 0);
+}

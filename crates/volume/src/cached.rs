@@ -1,0 +1,163 @@
+//! The cache of an open volume, and what it lies in front of.
+
+use crate::description::Description;
+use crate::label::ArrayLabel;
+use crate::open::{Found, OpenError, is_memory};
+use headpond_block::{BlockDevice, Buffer, DeviceError, Outcome, Request, RequestFlags, Runtime};
+use headpond_cache::{
+    CleanError, Expected, Foundation, Recovery, Slice, SliceConfig, SliceStats, Superblock,
+};
+use headpond_raid::{Array, AssembleError};
+use std::rc::Rc;
+
+/// The array at work.
+pub(crate) struct Core {
+    pub runtime: Runtime,
+    pub array: Rc<Array>,
+    /// The array as those above it see it.
+    pub device: Rc<dyn BlockDevice>,
+}
+
+/// The cache of a volume.
+pub(crate) struct Cached {
+    pub device: Rc<dyn BlockDevice>,
+    pub slices: Vec<Slice>,
+    pub superblock: Superblock,
+}
+
+impl Core {
+    /// A cache that comes back later has missed what happens from here on.
+    pub async fn do_without(&self) -> Outcome {
+        match self.array.owner() {
+            Some(_) => self.array.set_owner(None).await,
+            None => self.array.bump_owner_generation().await,
+        }
+    }
+
+    /// The devices of a volume without a cache, one for each slice.
+    pub fn parts(&self, slices: u16) -> Vec<Rc<dyn BlockDevice>> {
+        vec![Rc::clone(&self.device); usize::from(slices)]
+    }
+}
+
+impl Cached {
+    /// Opens the slices, and recovers what an unclean stop left; with what to tell of that.
+    ///
+    /// # Errors
+    /// Where the cache cannot be used, or a device fails.
+    pub async fn open(
+        core: &Core,
+        description: &Description,
+        found: Found<'_>,
+    ) -> Result<(Self, Vec<String>), OpenError> {
+        let Found { described, device, superblock } = found;
+        let array = &core.array;
+        if !is_memory(&*device) {
+            array.set_owner(Some(superblock.cache)).await.map_err(AssembleError::Device)?;
+        }
+        let foundation = Foundation {
+            runtime: core.runtime.clone(),
+            cache: Rc::clone(&device),
+            core: Rc::clone(&core.device),
+            label: Some(Rc::new(ArrayLabel(Rc::clone(array)))),
+        };
+        let (mut slices, mut notes) = (Vec::new(), Vec::new());
+        let config = described.slice_config();
+        let expected = Expected { volume: description.uuid, generation: array.owner_generation() };
+        for index in 0..description.slices {
+            let opening =
+                Slice::open(foundation.clone(), &superblock, expected, index, config.clone());
+            let (slice, recovery) = opening.await?;
+            recompute_parity(array, &recovery).await.map_err(AssembleError::Device)?;
+            notes.extend(tell_recovery(index, &recovery));
+            slices.push(slice);
+        }
+        Ok((Self { device, slices, superblock }, notes))
+    }
+
+    /// The slices as devices.
+    pub fn parts(&self) -> Vec<Rc<dyn BlockDevice>> {
+        self.slices.iter().map(|slice| Rc::new(slice.clone()) as Rc<dyn BlockDevice>).collect()
+    }
+
+    pub fn stats(&self) -> Vec<SliceStats> {
+        self.slices.iter().map(Slice::stats).collect()
+    }
+
+    pub fn is_memory(&self) -> bool {
+        is_memory(&*self.device)
+    }
+
+    /// What the array lacks, or may lack after a power cut.
+    pub fn dirty_bytes(&self) -> u64 {
+        self.stats().iter().map(|slice| slice.dirty_bytes + slice.written_bytes).sum()
+    }
+
+    /// Blocks that came back from an unclean stop and have not been cleaned since: the parity of
+    /// their stripes may be torn.
+    pub fn replayed_blocks(&self) -> u64 {
+        self.stats().iter().map(|slice| slice.replayed_blocks).sum()
+    }
+
+    /// Promised and damaged: reads of them fail.
+    pub fn lost_blocks(&self) -> u64 {
+        self.stats().iter().map(|slice| slice.lost_blocks).sum()
+    }
+
+    /// Sets the slices to what they may always be set to.
+    pub fn configure(&self, config: &SliceConfig) {
+        for slice in &self.slices {
+            // A failed cache stays in pass-through whatever is set.
+            let _ = slice.set_config(config.clone());
+        }
+    }
+
+    /// Cleans until nothing is dirty, in a mode that makes nothing dirty.
+    pub async fn drain(&self) -> Result<(), CleanError> {
+        while self.dirty_bytes() > 0 {
+            self.clean_all().await?;
+        }
+        Ok(())
+    }
+
+    /// Writes everything that is dirty now to the array.
+    pub async fn clean_all(&self) -> Result<(), CleanError> {
+        for slice in &self.slices {
+            slice.flush_dirty().await?;
+        }
+        Ok(())
+    }
+}
+
+/// Stripes that were written through when the power failed may have torn parity.
+async fn recompute_parity(array: &Array, recovery: &Recovery) -> Result<(), DeviceError> {
+    if !array.layout().level().parity().gt(&0) {
+        return Ok(());
+    }
+    for run in &recovery.parity_suspects {
+        for piece in run.range().split_at_multiples(1 << 20) {
+            let data = Buffer::zeroed(piece.len() as usize);
+            (array as &dyn BlockDevice).read(piece.start(), &data).await?;
+            let write = Request::write(piece.start(), data);
+            array.submit(write.with_flags(RequestFlags::RECOMPUTE_PARITY)).await?;
+        }
+    }
+    Ok(())
+}
+
+fn tell_recovery(index: u16, recovery: &Recovery) -> Option<String> {
+    if recovery.was_clean && recovery.lost_blocks == 0 {
+        return None;
+    }
+    let Recovery { records_replayed, dirty_blocks, lost_blocks, .. } = recovery;
+    let mut text = format!(
+        "slice {index} was not stopped cleanly: {records_replayed} records replayed, {dirty_blocks} dirty blocks found"
+    );
+    if *lost_blocks > 0 {
+        text += &format!(
+            "; {lost_blocks} blocks that had been promised are damaged and answer with errors until they \
+             are written again: the cache device lost flushed data"
+        );
+    }
+    Some(text)
+}

@@ -1,0 +1,221 @@
+//! Putting a cache in front of a volume that is served, and taking it away again.
+//!
+//! Attach: 1. the device becomes an empty cache; 2. the caller keeps the description that names it;
+//! 3. requests are held for a moment; 4. the members record the cache as theirs; 5. requests go
+//! through it. Detach: 1. the cache takes nothing dirty any more and is cleaned; 2. requests are
+//! held; 3. the members record that there is none; 4. requests go past it, and the device is no
+//! cache any more.
+//!
+//! **Invariants**
+//! - A cut leaves a volume with its cache or one without: what the members record decides, and a
+//!   cache that they do not record has nothing that the array lacks.
+//! - While requests change from one way to the other none is on either.
+
+use crate::cached::Cached;
+use crate::create::{cache_options, refuse_occupied};
+use crate::description::{CacheDescription, Description, DescriptionError};
+use crate::open::{Found, OpenError};
+use crate::settings::SeqCutoff;
+use crate::volume::{SetError, Volume};
+use crate::{CleanAllError, CreateError};
+use headpond_block::{BlockDevice, DeviceError, DeviceName};
+use headpond_cache::{Mode, SliceConfig, Superblock, wipe};
+use headpond_raid::Occupied;
+use std::rc::Rc;
+use std::time::Duration;
+use uuid::Uuid;
+
+const RELEASE_POLL: Duration = Duration::from_millis(1);
+const RELEASE_POLLS_MAX: u32 = 1000;
+
+/// An empty cache that may be attached.
+pub struct NewCache {
+    described: CacheDescription,
+    device: Rc<dyn BlockDevice>,
+    superblock: Superblock,
+}
+
+/// What becomes of dirty data when a cache is detached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Dirty {
+    /// There must be none.
+    Refuse,
+    /// It is written to the array first.
+    Clean,
+    /// It is written where that is possible, and lost where it is not.
+    Lose,
+}
+
+/// Why a cache was not attached; the volume goes on without one.
+#[derive(Debug, thiserror::Error)]
+pub enum AttachError {
+    #[error("{volume} has a cache: detach or replace it")]
+    HasCache { volume: String },
+    #[error(transparent)]
+    Description(#[from] DescriptionError),
+    #[error(transparent)]
+    Create(#[from] CreateError),
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    #[error(transparent)]
+    Busy(#[from] SetError),
+}
+
+/// Why a cache was not detached; it is used as before.
+#[derive(Debug, thiserror::Error)]
+pub enum DetachError {
+    #[error("{volume} has no cache")]
+    NoCache { volume: String },
+    #[error(
+        "{device} has {bytes} bytes that the array lacks: let them be written first (--flush), or give \
+         them up (--force)"
+    )]
+    Dirty { device: DeviceName, bytes: u64 },
+    #[error(
+        "{device} has {blocks} damaged blocks, which answer with errors; without the cache they would \
+         answer with older data: write them again, or give them up (--force)"
+    )]
+    Damaged { device: DeviceName, blocks: u64 },
+    #[error(transparent)]
+    Clean(#[from] CleanAllError),
+    #[error(transparent)]
+    Array(#[from] DeviceError),
+    #[error(transparent)]
+    Busy(#[from] SetError),
+}
+
+impl Volume {
+    /// Makes a device an empty cache of this volume; what was on it is lost. The volume does not
+    /// use it yet.
+    ///
+    /// # Errors
+    /// Why it cannot be; refusals change nothing.
+    pub async fn make_cache(
+        &self,
+        device: Rc<dyn BlockDevice>,
+        described: CacheDescription,
+        identity: Uuid,
+        occupied: Occupied,
+    ) -> Result<NewCache, AttachError> {
+        let description = self.description_with(&described);
+        description.check()?;
+        if occupied == Occupied::Refuse {
+            refuse_occupied(&*device).await?;
+        }
+        let array = &self.core.array;
+        let core_bytes = array.geometry().size_bytes;
+        let options = cache_options(&description, identity, core_bytes, array.owner_generation());
+        let superblock =
+            headpond_cache::create(&*device, &options).await.map_err(CreateError::from)?;
+        Ok(NewCache { described, device, superblock })
+    }
+
+    /// The description of this volume with a cache, for whoever keeps it: before the cache is
+    /// attached.
+    pub fn description_with(&self, cache: &CacheDescription) -> Description {
+        Description { cache: Some(cache.clone()), ..self.description() }
+    }
+
+    /// Puts a cache in front of the volume, under load.
+    ///
+    /// # Errors
+    /// Why not; the volume goes on without one.
+    pub async fn attach(&self, new: NewCache) -> Result<(), AttachError> {
+        let _change = self.begin_change()?;
+        if self.cached().is_some() {
+            return Err(AttachError::HasCache { volume: self.description().name });
+        }
+        let NewCache { described, device, superblock } = new;
+        let description = self.description_with(&described);
+        let held = self.front.hold().await;
+        let found = Found { described: &described, device, superblock };
+        let opened = Cached::open(&self.core, &description, found).await;
+        let cached = match opened {
+            Ok((cached, _)) => cached,
+            Err(error) => {
+                self.core.array.set_owner(None).await.map_err(CreateError::from)?;
+                return Err(error.into());
+            }
+        };
+        held.replace(cached.parts());
+        self.front.set_cutoff(described.settings.seq_cutoff);
+        self.cached.replace(Some(Rc::new(cached)));
+        self.description.replace(description);
+        Ok(())
+    }
+
+    /// Takes the cache away, under load; the array alone has everything afterwards. Where only the
+    /// description still names one, it ends there.
+    ///
+    /// # Errors
+    /// Why not; the cache is used as before.
+    pub async fn detach(&self, dirty: Dirty) -> Result<(), DetachError> {
+        let _change = self.begin_change()?;
+        let Some(cached) = self.cached() else {
+            let mut description = self.description.borrow_mut();
+            let named = description.cache.take();
+            let volume = description.name.clone();
+            return named.map(drop).ok_or(DetachError::NoCache { volume });
+        };
+        check_dirt(&cached, dirty)?;
+        let config = cached.slices[0].config();
+        cached.configure(&SliceConfig { mode: Mode::PassThrough, ..config.clone() });
+        let ended = self.end(&cached, dirty).await;
+        if ended.is_err() {
+            cached.configure(&config);
+            return ended;
+        }
+        self.cached.take();
+        self.description.borrow_mut().cache = None;
+        // It is no cache of this volume any more, whatever becomes of these.
+        for slice in &cached.slices {
+            let _ = slice.stop().await;
+        }
+        let _ = wipe(&*cached.device).await;
+        self.release(cached).await;
+        Ok(())
+    }
+
+    /// Waits a little until nobody holds the device any more: timers of its slices may still run.
+    async fn release(&self, cached: Rc<Cached>) {
+        let device = Rc::clone(&cached.device);
+        drop(cached);
+        for _ in 0..RELEASE_POLLS_MAX {
+            if Rc::strong_count(&device) == 1 {
+                break;
+            }
+            self.core.runtime.sleep(RELEASE_POLL).await;
+        }
+    }
+
+    /// Cleans a cache that takes nothing dirty any more, and leads the requests past it.
+    async fn end(&self, cached: &Cached, dirty: Dirty) -> Result<(), DetachError> {
+        let may_lose = dirty == Dirty::Lose;
+        let cleaned = cached.drain().await;
+        if !may_lose {
+            cleaned.map_err(CleanAllError::from)?;
+        }
+        let held = self.front.hold().await;
+        let cleaned = cached.drain().await;
+        if !may_lose {
+            cleaned.map_err(CleanAllError::from)?;
+            check_dirt(cached, dirty)?;
+        }
+        self.core.array.set_owner(None).await?;
+        held.replace(self.core.parts(self.description.borrow().slices));
+        self.front.set_cutoff(SeqCutoff::Never);
+        Ok(())
+    }
+}
+
+fn check_dirt(cached: &Cached, dirty: Dirty) -> Result<(), DetachError> {
+    let device = || cached.device.name().clone();
+    let (bytes, blocks) = (cached.dirty_bytes(), cached.lost_blocks());
+    match dirty {
+        Dirty::Refuse if bytes > 0 => Err(DetachError::Dirty { device: device(), bytes }),
+        Dirty::Refuse | Dirty::Clean if blocks > 0 => {
+            Err(DetachError::Damaged { device: device(), blocks })
+        }
+        _ => Ok(()),
+    }
+}
