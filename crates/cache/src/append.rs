@@ -10,6 +10,7 @@
 use crate::config::CleaningPolicy;
 use crate::engine::Engine;
 use crate::log::{Fill, Formed, Intake, Purpose, Refusal};
+use crate::stats::BypassReason;
 use crate::types::BlockRun;
 use headpond_block::sync::{Sender, oneshot};
 use headpond_block::{Buffers, Instant, Outcome, start};
@@ -37,6 +38,20 @@ pub(crate) enum Verdict {
     Spoiled,
     /// As much is dirty as may be, and the wait is over; nothing was written.
     FullOfDirty,
+    /// The map has no extents left for lines in so many pieces, and the wait is over; nothing was
+    /// written.
+    Scattered,
+}
+
+impl Verdict {
+    /// Why what was not written to the log goes past it.
+    pub fn reason(&self) -> BypassReason {
+        match self {
+            Verdict::FullOfDirty => BypassReason::FullOfDirty,
+            Verdict::Scattered => BypassReason::Scattered,
+            Verdict::Written | Verdict::Failed | Verdict::Spoiled => BypassReason::CacheError,
+        }
+    }
 }
 
 struct Waiting {
@@ -168,7 +183,7 @@ impl Engine {
         let mut queue = self.queue.waiting.borrow_mut();
         let mut log = self.log.borrow_mut();
         let (mut chosen, mut kept) = (Vec::new(), VecDeque::with_capacity(queue.len()));
-        let (mut blocks, mut is_full) = (0, false);
+        let (mut blocks, mut extents, mut is_full, mut is_scattered) = (0, 0, false, false);
         let mut refused = Vec::new();
         for waiting in queue.drain(..) {
             let intake = waiting.wanted.intake();
@@ -178,21 +193,25 @@ impl Engine {
                 // Those who wait for room keep their turn.
                 Ok(()) if is_behind && survey.dirty < intake.run.count => kept.push_back(waiting),
                 Err(Refusal::Spoiled) => refused.push((waiting.answer, Verdict::Spoiled)),
-                Err(Refusal::FullOfDirty) if self.never_cleans() => {
-                    refused.push((waiting.answer, Verdict::FullOfDirty));
-                }
-                Err(Refusal::FullOfDirty) => {
-                    is_full = true;
-                    kept.push_back(waiting);
+                Err(refusal @ (Refusal::FullOfDirty | Refusal::Scattered)) => {
+                    is_scattered |= refusal == Refusal::Scattered;
+                    if intake.purpose == Purpose::WriteBack && self.never_cleans() {
+                        refused.extend(verdict_of(refusal).map(|it| (waiting.answer, it)));
+                    } else {
+                        is_full = true;
+                        kept.push_back(waiting);
+                    }
                 }
                 // One at a time while the dirty data is near its limit, or a batch would pass it.
                 Ok(())
                     if is_eligible(intake.purpose)
                         && log.fits(chosen.len(), blocks, &intake)
                         && (chosen.is_empty() || log.has_slack(blocks + intake.run.count))
+                        && log.has_extents(extents + log.extents_for(&intake))
                         && !conflicts(&chosen, &intake) =>
                 {
                     blocks += if intake.buffers.is_empty() { 0 } else { intake.run.count };
+                    extents += log.extents_for(&intake);
                     chosen.push(waiting);
                 }
                 Ok(()) | Err(Refusal::NoSpace) => kept.push_back(waiting),
@@ -201,6 +220,9 @@ impl Engine {
         let result = form_chosen(&mut log, chosen, &mut kept);
         *queue = kept;
         drop((queue, log));
+        if is_scattered {
+            self.reclaim_wanted.notify_all();
+        }
         if is_full {
             self.wait_for_cleaner();
         }
@@ -240,16 +262,29 @@ impl Engine {
             let mut kept = VecDeque::with_capacity(queue.len());
             for waiting in queue.drain(..) {
                 let intake = waiting.wanted.intake();
-                let full = log.admit(&intake, log.survey(intake.run)) == Err(Refusal::FullOfDirty);
-                match is_expired(waiting.since) && intake.purpose == Purpose::WriteBack {
-                    true if full => expired.push(waiting.answer),
-                    true => kept.push_back(Waiting { since: self.runtime.now(), ..waiting }),
-                    false => kept.push_back(waiting),
+                let refusal = log.admit(&intake, log.survey(intake.run)).err();
+                let may_expire =
+                    matches!(intake.purpose, Purpose::WriteBack | Purpose::WriteThrough);
+                match (is_expired(waiting.since) && may_expire, refusal.and_then(verdict_of)) {
+                    (true, Some(verdict)) => expired.push((waiting.answer, verdict)),
+                    (true, None) => {
+                        kept.push_back(Waiting { since: self.runtime.now(), ..waiting });
+                    }
+                    (false, _) => kept.push_back(waiting),
                 }
             }
             *queue = kept;
         }
-        expired.into_iter().for_each(|answer| answer.send(Verdict::FullOfDirty));
+        expired.into_iter().for_each(|(answer, verdict)| answer.send(verdict));
+    }
+}
+
+/// How a wait ends that was for this and took too long.
+fn verdict_of(refusal: Refusal) -> Option<Verdict> {
+    match refusal {
+        Refusal::FullOfDirty => Some(Verdict::FullOfDirty),
+        Refusal::Scattered => Some(Verdict::Scattered),
+        Refusal::NoSpace | Refusal::Spoiled => None,
     }
 }
 

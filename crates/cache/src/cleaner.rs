@@ -86,7 +86,7 @@ impl Engine {
         pace::pace(
             &config.cleaning,
             &pace::Load {
-                dirty: log.dirty_now(),
+                dirty: log.dirty_pressure(),
                 dirty_max: log.dirty_max(),
                 replayed: log.map.counts().replayed,
                 leisure: self.cleaning.leisure.get(),
@@ -289,6 +289,22 @@ impl Engine {
             let clean = |batch: &Vec<Version>| {
                 let (engine, batch) = (Rc::clone(self), batch.clone());
                 Submission::pending(async move { engine.clean_batch(&batch).await })
+            };
+            join_all(batches.iter().map(clean).collect()).await.into_iter().collect::<Outcome>()?;
+        }
+        self.flush_core().await
+    }
+
+    /// Cleans those of these blocks that are dirty now, for whom reclaim has no other place.
+    pub(crate) async fn clean_in_place(self: &Rc<Self>, blocks: &[CoreBlock]) -> Outcome {
+        let most = self.config.borrow().cleaning.in_flight_max.max(1) as usize;
+        for batches in self.batches(blocks).chunks(most) {
+            let clean = |batch: &Vec<Version>| {
+                let (engine, batch) = (Rc::clone(self), batch.clone());
+                Submission::pending(async move {
+                    let _lock = engine.core_writes.lock(run_of(&batch)).await;
+                    engine.clean_batch(&batch).await
+                })
             };
             join_all(batches.iter().map(clean).collect()).await.into_iter().collect::<Outcome>()?;
         }

@@ -11,7 +11,7 @@ use crate::format::slice_header::{CheckpointRef, SliceHeader};
 use crate::format::superblock::{
     COPY_OFFSETS, CORE_BYTES_MAX, Features, SLICES_MAX, SLICES_OFFSET, SUPERBLOCK_BYTES, Superblock,
 };
-use crate::layout::SliceLayout;
+use crate::layout::{SliceLayout, is_line_size};
 use crate::types::{Epoch, Position, SegmentIndex, Sequence};
 use headpond_block::{
     BLOCK_BYTES, BlockDevice, Buffer, ByteRange, DeviceError, Outcome, Request, Stability,
@@ -33,7 +33,7 @@ pub struct CreateOptions {
     /// Generation on the core's label.
     pub generation: u64,
     pub slices: usize,
-    /// 4096 is the only line size of this version.
+    /// A power of two from 4 KiB to 1 MiB.
     pub line_bytes: u32,
     /// 512 or 4096; `None` chooses: 512 for RAM, else 4096.
     pub unit_bytes: Option<u32>,
@@ -116,6 +116,7 @@ pub(crate) fn layout_of(superblock: &Superblock, slice: ByteRange) -> SliceLayou
     let (segment_bytes, unit_bytes) = (superblock.segment_bytes, superblock.unit_bytes);
     SliceLayout::new(slice, u64::from(segment_bytes), u64::from(unit_bytes))
         .expect("checked by plan and by decode")
+        .with_lines(u64::from(superblock.line_bytes))
 }
 
 fn plan(device: &dyn BlockDevice, options: &CreateOptions) -> Result<Superblock, CreateError> {
@@ -124,7 +125,7 @@ fn plan(device: &dyn BlockDevice, options: &CreateOptions) -> Result<Superblock,
     if !(1..=SLICES_MAX).contains(&options.slices) {
         return Err(CreateError::SliceCount { slices: options.slices });
     }
-    if u64::from(options.line_bytes) != BLOCK_BYTES {
+    if !is_line_size(u64::from(options.line_bytes)) {
         return Err(CreateError::LineSize { line_bytes: options.line_bytes });
     }
     let core_bytes = options.core_bytes;

@@ -1,63 +1,68 @@
-//! Which blocks are dirty, in address order: what the cleaner sweeps over.
+//! Where blocks are dirty, in address order: what the cleaner sweeps over.
 //!
-//! The address space is cut into buckets, each an unsorted list that a write only appends to; a
-//! bucket is sorted when the sweep enters it. A block that becomes dirty ahead of the sweep is met
-//! by it, one behind waits for the next round, as in an elevator.
+//! The address space is cut into regions of a line or more, each with a bit that says that it may
+//! have dirty blocks. The sweep enters one marked region after the other and names all blocks of
+//! it. A block that becomes dirty ahead of the sweep is met by it, one behind waits for the next
+//! round, as in an elevator. All memory is taken at the start, and noting a block sets a bit: there
+//! is nothing to sort, and nothing grows.
 //!
 //! **Invariants**
-//! - Every dirty block that is not on its way to the core is in an index at least once. The index
-//!   may name blocks that are no longer dirty; the taker asks the line map.
+//! - Every dirty block that is not on its way to the core is in a marked region, or is still to be
+//!   named of the one that was entered. Blocks are named that are not dirty, or not there at all;
+//!   the taker asks the line map.
 //! - Blocks that owe parity since an unclean stop are in an index of their own, so that they can be
-//!   cleaned first, and alone.
+//!   cleaned first.
 //!
-//! **Source**: address-ordered destage as in STOW (ATC '09) and WOW (FAST '05); the lazy sorting is
-//! ours.
+//! **Source**: address-ordered destage as in STOW (ATC '09) and WOW (FAST '05).
 
-use crate::types::CoreBlock;
+use crate::types::{BlockRun, CoreBlock};
 
-const BUCKETS_MAX: u64 = 1 << 16;
-/// So many blocks of a full cache fall into one bucket on average.
-const BLOCKS_PER_BUCKET: u64 = 1024;
+/// Bits for each line of the cache. Where the core is this much larger than the cache a region is
+/// one line; 1,000 times larger, and each bit costs 250 questions to the map, neighbours all.
+const REGIONS_PER_LINE: u64 = 4;
+const WORD_BITS: u64 = 64;
 
 pub struct DirtyIndex {
-    /// Core blocks of one bucket.
-    span: u64,
-    buckets: Vec<Vec<u32>>,
-    /// Bit for every bucket that is not empty.
-    filled: Vec<u64>,
-    /// What is left of the bucket under the sweep, descending.
-    current: Vec<CoreBlock>,
-    sweep: usize,
-    len: usize,
+    /// Log2 of the blocks of a region.
+    shift: u32,
+    core_blocks: u64,
+    marked: Box<[u64]>,
+    /// Bit for every word of `marked` that is not zero.
+    summary: Box<[u64]>,
+    marked_len: u64,
+    /// What is still to be named of the region under the sweep.
+    current: BlockRun,
+    /// The region behind it.
+    sweep: u64,
     rounds: u64,
 }
 
 impl DirtyIndex {
-    /// For a core of `core_blocks` behind a cache of `cache_blocks`.
-    pub fn new(core_blocks: u64, cache_blocks: u64) -> Self {
-        let wanted = (cache_blocks / BLOCKS_PER_BUCKET).clamp(1, BUCKETS_MAX);
-        // The number within a bucket has 32 bits.
-        let span = core_blocks.div_ceil(wanted).clamp(1, 1 << 32);
-        let buckets = core_blocks.div_ceil(span).max(1) as usize;
-        let filled = vec![0; buckets.div_ceil(64)];
+    /// For a core of `core_blocks` behind a cache of `cache_blocks`, in lines of `line_blocks`.
+    pub fn new(core_blocks: u64, cache_blocks: u64, line_blocks: u64) -> Self {
+        let most = (cache_blocks / line_blocks * REGIONS_PER_LINE).max(WORD_BITS);
+        let smallest = core_blocks.div_ceil(most).next_power_of_two();
+        let shift = smallest.max(line_blocks).ilog2();
+        let words = (core_blocks.max(1) >> shift) / WORD_BITS + 1;
         Self {
-            span,
-            buckets: vec![Vec::new(); buckets],
-            filled,
-            current: Vec::new(),
+            shift,
+            core_blocks,
+            marked: vec![0; words as usize].into(),
+            summary: vec![0; words.div_ceil(WORD_BITS) as usize].into(),
+            marked_len: 0,
+            current: BlockRun { first: CoreBlock(0), count: 0 },
             sweep: 0,
-            len: 0,
             rounds: 0,
         }
     }
 
-    /// Entries, those that are no longer dirty included.
-    pub fn len(&self) -> usize {
-        self.len
+    /// Blocks that may be named before there is nothing left.
+    pub fn len(&self) -> u64 {
+        (self.marked_len << self.shift) + self.current.count
     }
 
     pub fn is_empty(&self) -> bool {
-        self.len == 0
+        self.len() == 0
     }
 
     /// How many rounds there will have been when all that is there now has been met.
@@ -71,75 +76,98 @@ impl DirtyIndex {
     }
 
     pub fn memory_bytes(&self) -> u64 {
-        let lists: usize = self.buckets.iter().map(|bucket| bucket.capacity() * 4).sum();
-        (lists + self.current.capacity() * 8 + self.filled.len() * 8) as u64
+        ((self.marked.len() + self.summary.len()) * size_of::<u64>()) as u64
     }
 
+    #[inline]
     pub fn push(&mut self, block: CoreBlock) {
-        let bucket = (block.0 / self.span) as usize;
-        self.buckets[bucket].push((block.0 % self.span) as u32);
-        self.filled[bucket / 64] |= 1 << (bucket % 64);
-        self.len += 1;
+        self.push_region(block.0 >> self.shift);
+    }
+
+    #[inline]
+    pub fn push_run(&mut self, run: BlockRun) {
+        let last = (run.end().0 - 1) >> self.shift;
+        (run.first.0 >> self.shift..=last).for_each(|region| self.push_region(region));
     }
 
     /// The block that `take` would answer.
     pub fn peek(&mut self) -> Option<CoreBlock> {
-        while self.current.is_empty() {
-            self.enter_next_bucket()?;
+        if self.current.count == 0 {
+            self.enter_next_region()?;
         }
-        self.current.last().copied()
+        Some(self.current.first)
     }
 
     /// Takes the next block of the sweep out of the index; after the last comes the first.
     pub fn take(&mut self) -> Option<CoreBlock> {
-        self.peek()?;
-        self.len -= 1;
-        self.current.pop()
+        let block = self.peek()?;
+        self.current = BlockRun { first: CoreBlock(block.0 + 1), count: self.current.count - 1 };
+        Some(block)
     }
 
-    /// All entries, in any order.
-    pub fn blocks(&self) -> impl Iterator<Item = CoreBlock> + '_ {
-        let buckets = self.buckets.iter().enumerate().flat_map(|(bucket, list)| {
-            let start = bucket as u64 * self.span;
-            list.iter().map(move |number| CoreBlock(start + u64::from(*number)))
-        });
-        buckets.chain(self.current.iter().copied())
+    /// Whether a block will be named.
+    pub fn contains(&self, block: CoreBlock) -> bool {
+        let region = block.0 >> self.shift;
+        let is_marked = self.marked[(region / WORD_BITS) as usize] >> (region % WORD_BITS) & 1 == 1;
+        is_marked || self.current.first <= block && block < self.current.end()
     }
 
-    fn enter_next_bucket(&mut self) -> Option<()> {
-        if self.len == 0 {
+    #[inline]
+    fn push_region(&mut self, region: u64) {
+        let (word, bit) = ((region / WORD_BITS) as usize, 1 << (region % WORD_BITS));
+        if self.marked[word] & bit == 0 {
+            self.marked[word] |= bit;
+            self.summary[word / WORD_BITS as usize] |= 1 << (word as u64 % WORD_BITS);
+            self.marked_len += 1;
+        }
+    }
+
+    fn enter_next_region(&mut self) -> Option<()> {
+        if self.marked_len == 0 {
             return None;
         }
-        let bucket = match self.next_filled(self.sweep) {
-            Some(bucket) => bucket,
+        let region = match self.next_marked(self.sweep) {
+            Some(region) => region,
             None => {
                 self.rounds += 1;
-                self.next_filled(0)?
+                self.next_marked(0).expect("a marked region")
             }
         };
-        self.sweep = bucket + 1;
-        self.filled[bucket / 64] &= !(1 << (bucket % 64));
-        let list = std::mem::take(&mut self.buckets[bucket]);
-        let before = list.len();
-        let start = bucket as u64 * self.span;
-        self.current.extend(list.into_iter().map(|number| CoreBlock(start + u64::from(number))));
-        self.current.sort_unstable_by(|a, b| b.cmp(a));
-        self.current.dedup();
-        self.len -= before - self.current.len();
+        self.sweep = region + 1;
+        self.marked_len -= 1;
+        let word = (region / WORD_BITS) as usize;
+        self.marked[word] &= !(1 << (region % WORD_BITS));
+        if self.marked[word] == 0 {
+            self.summary[word / WORD_BITS as usize] &= !(1 << (word as u64 % WORD_BITS));
+        }
+        let first = region << self.shift;
+        let count = (1 << self.shift).min(self.core_blocks - first);
+        self.current = BlockRun { first: CoreBlock(first), count };
         Some(())
     }
 
-    fn next_filled(&self, from: usize) -> Option<usize> {
-        let mut word = from / 64;
-        let mut bits = *self.filled.get(word)? & (!0 << (from % 64));
-        loop {
-            if bits != 0 {
-                return Some(word * 64 + bits.trailing_zeros() as usize);
-            }
-            word += 1;
-            bits = *self.filled.get(word)?;
+    fn next_marked(&self, from: u64) -> Option<u64> {
+        let word = from / WORD_BITS;
+        if let Some(bits) =
+            self.marked.get(word as usize).map(|bits| bits & !0 << (from % WORD_BITS))
+            && bits != 0
+        {
+            return Some(word * WORD_BITS + u64::from(bits.trailing_zeros()));
         }
+        let word = next_bit(&self.summary, word + 1)?;
+        Some(word * WORD_BITS + u64::from(self.marked[word as usize].trailing_zeros()))
     }
+}
+
+/// The first bit from `from` on that is set.
+fn next_bit(words: &[u64], from: u64) -> Option<u64> {
+    let mut word = (from / WORD_BITS) as usize;
+    let mut bits = *words.get(word)? & !0 << (from % WORD_BITS);
+    while bits == 0 {
+        word += 1;
+        bits = *words.get(word)?;
+    }
+    Some(word as u64 * WORD_BITS + u64::from(bits.trailing_zeros()))
 }
 
 #[cfg(test)]
@@ -153,7 +181,7 @@ mod tests {
 
     #[test]
     fn block_behind_the_sweep_waits_for_the_next_round() {
-        let mut index = DirtyIndex::new(1 << 20, 64 * 1024);
+        let mut index = DirtyIndex::new(1 << 20, 1 << 18, 1);
         for block in [600_000, 10, 400_000] {
             index.push(CoreBlock(block));
         }
@@ -163,16 +191,47 @@ mod tests {
         assert_eq!(sweep(&mut index), [400_000, 500_000, 600_000, 5]);
     }
 
+    #[test]
+    fn region_that_was_entered_and_becomes_dirty_again_is_met_in_the_next_round() {
+        let mut index = DirtyIndex::new(1 << 10, 1 << 10, 4);
+        index.push(CoreBlock(8));
+        assert_eq!(index.take(), Some(CoreBlock(8)));
+        index.push(CoreBlock(8));
+        assert!(index.contains(CoreBlock(8)) && index.contains(CoreBlock(11)));
+        assert_eq!(sweep(&mut index), [9, 10, 11, 8, 9, 10, 11]);
+        assert!(!index.contains(CoreBlock(8)));
+    }
+
+    #[test]
+    fn memory_does_not_depend_on_the_size_of_the_core() {
+        for core in [1, 1 << 24, 1 << 40] {
+            let bytes = DirtyIndex::new(core, 1 << 20, 1).memory_bytes();
+            assert!(bytes <= (1 << 20) * 9 / 16, "{bytes} bytes for a core of {core} blocks");
+        }
+    }
+
     proptest! {
         #[test]
-        fn one_sweep_yields_every_block_once_in_order(
-            mut blocks in prop::collection::vec(0u64..5_000_000, 0..300),
+        fn one_sweep_names_every_block_of_the_regions_once_in_order(
+            mut blocks in prop::collection::vec(0u64..5_000_001, 0..300),
+            cache_blocks in prop::sample::select(&[64u64, 100_000, 8_000_000][..]),
+            line in prop::sample::select(&[1u64, 16][..]),
         ) {
-            let mut index = DirtyIndex::new(5_000_000, 100_000);
+            let mut index = DirtyIndex::new(5_000_001, cache_blocks, line);
             blocks.iter().for_each(|&block| index.push(CoreBlock(block)));
+            let len = index.len();
+            prop_assert!(blocks.iter().all(|&block| index.contains(CoreBlock(block))));
+            let swept = sweep(&mut index);
+            prop_assert!(swept.is_sorted() && swept.len() as u64 <= len);
             blocks.sort_unstable();
             blocks.dedup();
-            prop_assert_eq!(sweep(&mut index), blocks);
+            let region = |block: &u64| block >> index.shift;
+            let mut regions: Vec<u64> = blocks.iter().map(region).collect();
+            regions.dedup();
+            let mut found: Vec<u64> = swept.iter().map(region).collect();
+            found.dedup();
+            prop_assert_eq!(found, regions);
+            prop_assert!(blocks.iter().all(|block| swept.binary_search(block).is_ok()));
             prop_assert!(index.is_empty());
         }
     }

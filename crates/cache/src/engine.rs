@@ -9,6 +9,7 @@ use crate::append::{Queue, Verdict, Wanted};
 use crate::config::{Mode, SliceConfig};
 use crate::label::CoreLabel;
 use crate::log::{Log, Purpose};
+use crate::stats::MemoryStats;
 use crate::types::{BlockRun, CoreBlock, Sequence, SlotIndex};
 use headpond_block::sync::{Access, Busy, Notify, RangeGuard, RangeLocks};
 use headpond_block::{
@@ -147,7 +148,7 @@ impl Engine {
             match self.append(wanted).await {
                 Verdict::Written => {}
                 Verdict::Spoiled => return Entombed::Spoiled,
-                Verdict::Failed | Verdict::FullOfDirty => {
+                Verdict::Failed | Verdict::FullOfDirty | Verdict::Scattered => {
                     if let Err(error) = self.fail().await {
                         return Entombed::Failed(error);
                     }
@@ -214,6 +215,21 @@ impl Engine {
             }
             self.log.borrow_mut().void_done(sequence);
             self.records_done.notify_all();
+        }
+    }
+
+    pub fn memory(&self) -> MemoryStats {
+        let log = self.log.borrow();
+        let (extents, free) = log.map.pool();
+        MemoryStats {
+            map: log.map.memory_bytes(),
+            dirty_index: log.dirty.memory_bytes() + log.replayed.memory_bytes(),
+            segments: log.ring.memory_bytes(),
+            checksums: log.map.checksum_bytes(),
+            extent_pool: log.map.pool_bytes(),
+            extents: u64::from(extents),
+            extents_used: u64::from(extents - free),
+            written_list: std::mem::size_of_val(&**self.written.borrow()) as u64,
         }
     }
 

@@ -13,7 +13,7 @@ pub enum CreateError {
     TooLarge { device: DeviceName, slices: usize },
     #[error("{slices} slices: a cache has 1 to 64")]
     SliceCount { slices: usize },
-    #[error("lines of {line_bytes} bytes: 4096 is the only line size of this version")]
+    #[error("lines of {line_bytes} bytes: a line is a power of two from 4 KiB to 1 MiB")]
     LineSize { line_bytes: u32 },
     #[error("the core has {core_bytes} bytes, which is no multiple of 4096 below 4 PiB")]
     CoreSize { core_bytes: u64 },

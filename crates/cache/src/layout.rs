@@ -17,6 +17,13 @@ const PIECE_BLOCKS_MAX: u64 = 64;
 /// Positions must fit 32 bits in a checkpoint.
 const POSITIONS_MAX: u64 = 1 << 32;
 
+const LINE_BYTES_MAX: u64 = 1 << 20;
+
+/// Whether lines can be of so many bytes: a power of two from one block to 1 MiB.
+pub fn is_line_size(bytes: u64) -> bool {
+    bytes.is_power_of_two() && (BLOCK_BYTES..=LINE_BYTES_MAX).contains(&bytes)
+}
+
 /// The cut of one slice.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SliceLayout {
@@ -26,6 +33,7 @@ pub struct SliceLayout {
     segments: u32,
     segment_bytes: u64,
     unit_bytes: u64,
+    line_bytes: u64,
 }
 
 impl SliceLayout {
@@ -44,7 +52,23 @@ impl SliceLayout {
             return None;
         }
         let segments = u32::try_from(segments).ok()?;
-        Some(Self { slice, checkpoint_bytes, log_offset, segments, segment_bytes, unit_bytes })
+        let line_bytes = BLOCK_BYTES;
+        let sizes = Self {
+            slice,
+            checkpoint_bytes,
+            log_offset,
+            segments,
+            segment_bytes,
+            unit_bytes,
+            line_bytes,
+        };
+        Some(sizes)
+    }
+
+    /// The same cut, mapped in lines of so many bytes.
+    pub fn with_lines(self, line_bytes: u64) -> Self {
+        assert!(is_line_size(line_bytes), "checked by plan and by decode");
+        Self { line_bytes, ..self }
     }
 
     /// The segment size for a slice of so many bytes.
@@ -91,6 +115,15 @@ impl SliceLayout {
 
     pub fn units_per_block(&self) -> u64 {
         BLOCK_BYTES / self.unit_bytes
+    }
+
+    pub fn line_bytes(&self) -> u64 {
+        self.line_bytes
+    }
+
+    /// Blocks of a line, or of a segment where that is smaller.
+    pub fn line_blocks(&self) -> u64 {
+        (self.line_bytes / BLOCK_BYTES).min(self.slots_per_segment())
     }
 
     pub fn unit_bytes(&self) -> u64 {

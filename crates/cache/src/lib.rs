@@ -48,5 +48,7 @@ pub use format::superblock::Superblock;
 pub use label::CoreLabel;
 pub use recover::Recovery;
 pub use slice::{Expected, Foundation, Slice, check_fit};
-pub use stats::{BypassReason, BypassStats, Counters, ErrorStats, RequestStats, SliceStats};
+pub use stats::{
+    BypassReason, BypassStats, Counters, ErrorStats, MemoryStats, RequestStats, SliceStats,
+};
 pub use types::{BlockRun, CoreBlock, Epoch, Position, SegmentIndex, Sequence};

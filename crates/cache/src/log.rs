@@ -11,6 +11,7 @@
 //!
 //! **Not here**: I/O, waiting, who is served next.
 
+mod mapping;
 mod reinsert;
 mod stability;
 mod survey;
@@ -25,7 +26,7 @@ use crate::layout::SliceLayout;
 use crate::line_map::{LineMap, Marks, State, Version};
 use crate::ring::Ring;
 use crate::stats::Counters;
-use crate::types::{BlockRun, CoreBlock, Epoch, Position, SegmentIndex, Sequence};
+use crate::types::{BlockRun, CoreBlock, Epoch, Position, SegmentIndex, Sequence, SlotIndex};
 use headpond_block::defect;
 use headpond_block::{BLOCK_BYTES, Buffer, Buffers, Request, RequestFlags};
 use std::cell::Cell;
@@ -36,6 +37,8 @@ use uuid::Uuid;
 /// Segments that new data may not take: for tombstones, reclaim, and the next open.
 pub const RESERVE_FOR_CLIENTS: u32 = 4;
 const RESERVE_FOR_TOMBSTONES: u32 = 2;
+/// Extents that new data may not take: as many as reclaim has copies in a record.
+const EXTENTS_FOR_RECLAIM: u32 = (record::ENTRY_BYTES_MAX / 16) as u32;
 /// Segments that do not count as usable: the reserve, the head and one being reclaimed.
 const UNUSABLE_SEGMENTS: u64 = RESERVE_FOR_CLIENTS as u64 + 2;
 /// Share of the usable segments that dirty data may fill; the rest keeps reclaim cheap.
@@ -82,6 +85,9 @@ pub enum Refusal {
     /// What the caller knew about the blocks no longer holds.
     Spoiled,
     FullOfDirty,
+    /// More pieces of lines than the map has extents for, until cleaner and reclaim have ended
+    /// some.
+    Scattered,
     /// No room in the log until reclaim has made some.
     NoSpace,
 }
@@ -142,6 +148,7 @@ pub struct Log {
 }
 
 impl Log {
+    /// An empty log. Its map has room for `scattered` extents that will be put back into the pool.
     pub fn new(
         identity: Identity,
         layout: SliceLayout,
@@ -149,6 +156,7 @@ impl Log {
         next: Sequence,
         tail: Sequence,
         core_blocks: u64,
+        scattered: u32,
     ) -> Self {
         let usable_segments = u64::from(layout.segments()) - UNUSABLE_SEGMENTS;
         // At worst each record that reclaim writes costs a block for its descriptor.
@@ -156,10 +164,12 @@ impl Log {
         let slots = usable_segments * layout.slots_per_segment() * record / (record + 1);
         let usable = slots * USABLE_PERCENT / 100;
         let mark = Sequence(next.0 - 1);
+        let (places, line) = (layout.slots(), layout.line_blocks());
+        let index = || DirtyIndex::new(core_blocks, u64::from(places), line);
         Self {
-            map: LineMap::new(layout.slots()),
-            dirty: DirtyIndex::new(core_blocks, u64::from(layout.slots())),
-            replayed: DirtyIndex::new(core_blocks, u64::from(layout.slots())),
+            map: LineMap::new(places, line, scattered, EXTENTS_FOR_RECLAIM),
+            dirty: index(),
+            replayed: index(),
             stable: (ring.head(), ring.position()),
             ring,
             layout,
@@ -260,16 +270,14 @@ impl Log {
     }
 
     fn check_indexes(&self) {
-        let replayed: BTreeSet<CoreBlock> = self.replayed.blocks().collect();
-        let dirty: BTreeSet<CoreBlock> = self.dirty.blocks().collect();
         let waits = |version: &Version| {
             version.state == State::Dirty && !version.marks.contains(Marks::CLEANING)
         };
         for version in self.map.iter().filter(waits) {
             let (block, marks) = (version.block, version.marks);
-            let is_known = dirty.contains(&block) || replayed.contains(&block);
+            let is_known = self.dirty.contains(block) || self.replayed.contains(block);
             assert!(is_known || !marks.contains(Marks::INDEXED), "{block:?} is never cleaned");
-            let is_known = replayed.contains(&block) || !marks.contains(Marks::REPLAYED);
+            let is_known = self.replayed.contains(block) || !marks.contains(Marks::REPLAYED);
             assert!(is_known, "{block:?} owes parity and is not cleaned unasked");
         }
     }
@@ -303,7 +311,10 @@ impl Log {
         if intake.guard.is_some_and(|guard| guard.spoiled.get()) && !forgives {
             return Err(Refusal::Spoiled);
         }
+        let is_scattered = !self.has_extents(self.extents_for(intake));
         match intake.purpose {
+            Purpose::ReadInsert if is_scattered => Err(Refusal::Spoiled),
+            Purpose::WriteBack | Purpose::WriteThrough if is_scattered => Err(Refusal::Scattered),
             Purpose::WriteBack => {
                 let new = intake.run.count - survey.dirty;
                 let counts = self.map.counts();
@@ -323,9 +334,12 @@ impl Log {
     /// Forms one record of all intakes, which were admitted and fit together (`fits`).
     ///
     /// # Errors
-    /// `NoSpace`; nothing was changed.
+    /// `NoSpace` or `Scattered`; nothing was changed.
     pub fn form(&mut self, intakes: &[Intake]) -> Result<Formed, Refusal> {
         let (mut blocks, mut is_promise, mut reserve) = (0, false, RESERVE_FOR_TOMBSTONES);
+        if !self.has_extents(intakes.iter().map(|intake| self.extents_for(intake)).sum()) {
+            return Err(Refusal::Scattered);
+        }
         self.draft.clear();
         for intake in intakes {
             let kind = self.kind_of(intake);
@@ -353,15 +367,10 @@ impl Log {
 
     /// The record has been written, or not.
     pub fn complete(&mut self, formed: &Formed, is_written: bool) {
-        let each = self.layout.units_per_block();
-        for index in 0..u64::from(formed.blocks) {
-            let (slot, _) = self.layout.slot_at(Position(formed.data.0 + index * each));
-            if !is_written {
-                self.map.remove(slot);
-            } else if self.map.publish(slot) && !self.lost.is_empty() {
-                let block = self.map.version(slot).block;
-                self.lost.remove(&block);
-            }
+        let (slot, _) = self.layout.slot_at(formed.data);
+        match is_written {
+            true => self.publish(slot, formed.blocks),
+            false => self.map.remove(slot, formed.blocks),
         }
         if !is_written {
             self.voids.push(formed.sequence);
@@ -375,6 +384,19 @@ impl Log {
         }
         self.in_flight -= 1;
         self.spare.push(formed.descriptor.clone());
+    }
+
+    fn publish(&mut self, slot: SlotIndex, blocks: u32) {
+        if self.lost.is_empty() {
+            self.map.publish(slot, blocks);
+            return;
+        }
+        for slot in (slot.0..slot.0 + blocks).map(SlotIndex) {
+            if self.map.publish(slot, 1) > 0 {
+                let block = self.map.version(slot).block;
+                self.lost.remove(&block);
+            }
+        }
     }
 
     /// Whether one more intake fits a record that holds `entries` and `blocks` already.
@@ -421,68 +443,6 @@ impl Log {
             self.has_opened_segment = true;
         }
         Ok(units)
-    }
-
-    fn map_intake(&mut self, intake: &Intake, data: Position, index: &mut u64) {
-        self.spoil_others(intake);
-        let has_bare = intake.buffers.is_payload_free();
-        for (place, block) in intake.run.blocks().enumerate() {
-            let (target, is_indexed) = match intake.purpose {
-                Purpose::Tombstone { .. } => {
-                    self.map.remove_block(block);
-                    self.lost.remove(&block);
-                    self.counters.tombstone_blocks += 1;
-                    continue;
-                }
-                Purpose::WriteBack => (State::Dirty, true),
-                Purpose::WriteThrough => (State::Dirty, false),
-                Purpose::ReadInsert => (State::Clean, false),
-            };
-            let each = self.layout.units_per_block();
-            let (slot, unit) = self.layout.slot_at(Position(data.0 + *index * each));
-            let (state, checksum) = (State::Pending, self.draft.checksums[*index as usize]);
-            let mut marks = self.inherited_marks(block, is_indexed);
-            if has_bare && block_of(intake.buffers, place).is_payload_free() {
-                marks = marks | Marks::PAYLOAD_FREE;
-            }
-            self.map.insert(Version { slot, block, state, target, unit, checksum, marks });
-            *index += 1;
-        }
-    }
-
-    fn spoil_others(&mut self, intake: &Intake) {
-        if self.fills.is_empty() || intake.purpose == Purpose::ReadInsert {
-            return;
-        }
-        for fill in self.fills.iter().filter(|fill| fill.run.overlaps(intake.run)) {
-            if intake.guard.is_none_or(|own| !Rc::ptr_eq(own, fill)) {
-                fill.spoiled.set(true);
-            }
-        }
-    }
-
-    /// A version that follows a dirty one takes over its place in the index and its parity debt.
-    fn inherited_marks(&mut self, block: CoreBlock, is_indexed: bool) -> Marks {
-        let older = self.map.newest(block).filter(|older| older.target == State::Dirty);
-        let older = older.map_or(Marks::NONE, |older| older.marks);
-        let mut marks = Marks::NONE;
-        if older.contains(Marks::REPLAYED) {
-            marks = marks | Marks::REPLAYED;
-        }
-        if is_indexed {
-            if !older.contains(Marks::INDEXED) {
-                self.index(block, marks);
-            }
-            marks = marks | Marks::INDEXED;
-        }
-        marks
-    }
-
-    /// Notes for the cleaner that a version with these marks is dirty.
-    pub fn index(&mut self, block: CoreBlock, marks: Marks) {
-        let owes_parity = marks.contains(Marks::REPLAYED);
-        let index = if owes_parity { &mut self.replayed } else { &mut self.dirty };
-        index.push(block);
     }
 
     /// Writes the descriptor, moves the head on and makes the device write.
@@ -540,9 +500,4 @@ impl Log {
             promises: self.promises,
         }
     }
-}
-
-fn block_of(buffers: &Buffers, index: usize) -> Buffers {
-    let start = index * BLOCK_BYTES as usize;
-    buffers.slice(start..start + BLOCK_BYTES as usize)
 }

@@ -12,7 +12,7 @@
 //!
 //! **Not here**: choosing by anything but age; ghosts.
 
-use crate::engine::Engine;
+use crate::engine::{Engine, Entombed};
 use crate::format::record::{self, ENTRY_BYTES_MAX};
 use crate::line_map::{Marks, State, Version};
 use crate::log::{Log, RESERVE_FOR_CLIENTS, Refusal, Reinsertion};
@@ -42,25 +42,49 @@ impl Log {
     pub(crate) fn wants_reclaim(&self) -> bool {
         let needed = RESERVE_FOR_CLIENTS + 2;
         let (free, used) = (self.ring.free(), self.ring.used());
-        used > 1 && (free < needed || free < self.layout.segments() / 8 && self.is_tail_cheap())
+        used > 1
+            && (free < needed
+                || free < self.layout.segments() / 8 && self.is_tail_cheap()
+                || self.is_scattered() && self.does_tail_yield())
     }
 
     fn is_tail_cheap(&self) -> bool {
-        let state = |slot| self.map.version(slot).state;
-        let must_stay = |slot: &SlotIndex| matches!(state(*slot), State::Dirty | State::Written);
-        let copies = self.layout.slots_of(self.ring.tail()).filter(must_stay).count() as u64;
+        let (copies, _) = self.tail_blocks();
         copies < self.layout.slots_per_segment() / 2
+    }
+
+    /// Whether the map gains from the end of the oldest segment: what must be carried on is as
+    /// scattered afterwards.
+    fn does_tail_yield(&self) -> bool {
+        let (copies, others) = self.tail_blocks();
+        copies <= others
+    }
+
+    /// Blocks of the oldest segment that must be carried on, and that need not.
+    fn tail_blocks(&self) -> (u64, u64) {
+        let (mut copies, mut others) = (0, 0);
+        for slot in self.layout.slots_of(self.ring.tail()) {
+            match self.map.state(slot) {
+                State::Dirty | State::Written => copies += 1,
+                State::Clean => others += 1,
+                State::Free | State::Pending => {}
+            }
+        }
+        (copies, others)
     }
 
     /// Whether read-inserts would be in the way of writes.
     pub(crate) fn is_scarce(&self) -> bool {
-        self.ring.free() <= RESERVE_FOR_CLIENTS || !self.has_slack(self.dirty_max() / 16)
+        self.ring.free() <= RESERVE_FOR_CLIENTS
+            || !self.has_slack(self.dirty_max() / 16)
+            || !self.has_extents(u64::from(self.map.pool().0 / 16))
     }
 
     /// What has to leave a segment before it can be freed, and what should.
     fn keepers(&self, segment: SegmentIndex) -> Vec<Version> {
         let budget = u64::from(self.layout.slots()) * KEEP_CLEAN_BELOW_PERCENT / 100;
-        let may_keep = self.map.counts().mapped() < budget && self.ring.free() > 2;
+        let may_keep =
+            self.map.counts().mapped() < budget && self.ring.free() > 2 && !self.is_scattered();
         // At most half of a segment is carried on for its own sake, or reclaim would gain nothing.
         let mut left = self.layout.slots_per_segment() / 2;
         let mut keeps = |version: &Version| match version.state {
@@ -73,26 +97,23 @@ impl Log {
             }
             State::Free | State::Pending => false,
         };
-        let versions = self.layout.slots_of(segment).map(|slot| self.map.version(slot));
-        versions.filter(|version| keeps(version)).collect()
+        let is_mapped = |slot: &SlotIndex| self.map.state(*slot) != State::Free;
+        let slots = self.layout.slots_of(segment).filter(is_mapped);
+        slots.map(|slot| self.map.version(slot)).filter(|version| keeps(version)).collect()
     }
 
     fn has_unsafe(&self, segment: SegmentIndex) -> bool {
-        let state = |slot| self.map.version(slot).state;
-        self.layout
-            .slots_of(segment)
-            .any(|slot| matches!(state(slot), State::Dirty | State::Written))
+        let is_unsafe = |slot| matches!(self.map.state(slot), State::Dirty | State::Written);
+        self.layout.slots_of(segment).any(is_unsafe)
     }
 
     /// Drops the clean blocks of the tail segment and frees it.
     fn free_tail(&mut self) {
-        for slot in self.layout.slots_of(self.ring.tail()) {
-            assert!(
-                matches!(self.map.version(slot).state, State::Free | State::Clean),
-                "reclaim would lose what the core lacks"
-            );
-            self.map.remove(slot);
-        }
+        let tail = self.ring.tail();
+        let may_end = |slot| matches!(self.map.state(slot), State::Free | State::Clean);
+        assert!(self.layout.slots_of(tail).all(may_end), "reclaim would lose what the core lacks");
+        let first = self.layout.slots_of(tail).next().expect("a segment has slots");
+        self.map.remove(first, self.layout.slots_per_segment() as u32);
         self.ring.free_tail();
         self.counters.segments_reclaimed += 1;
     }
@@ -263,6 +284,7 @@ impl Engine {
         let formed = match formed {
             Ok(Some(formed)) => formed,
             Ok(None) => return Ok(()),
+            Err(Refusal::Scattered) => return self.end_where_they_lie(copies).await,
             Err(refusal) => {
                 assert_eq!(refusal, Refusal::NoSpace);
                 return Err(DeviceError::NoSpace { device: self.cache.name().clone() });
@@ -276,6 +298,30 @@ impl Engine {
             self.remember_written(&log, version.block, version.slot);
         }
         outcome
+    }
+
+    /// The map has no extents for the copies, which would lie more scattered than the blocks do
+    /// now. So what the core lacks is cleaned, whatever the policy, and the rest is dropped.
+    async fn end_where_they_lie(
+        self: &Rc<Self>,
+        copies: &[Reinsertion],
+    ) -> Result<(), DeviceError> {
+        let (dirty, graves) = {
+            let log = self.log.borrow();
+            let versions = || copies.iter().map(|copy| log.map.version(copy.slot));
+            let in_state = |state| versions().filter(move |version| version.state == state);
+            let mut dirty: Vec<CoreBlock> = in_state(State::Dirty).map(|it| it.block).collect();
+            dirty.sort_unstable();
+            let clean = in_state(State::Clean).map(|version| version.block);
+            let graves = clean.filter(|block| log.lost_at_start.contains(block));
+            (dirty, graves.collect::<Vec<_>>())
+        };
+        self.clean_in_place(&dirty).await?;
+        // What replaced a block that was lost when the epoch began is replaced by a tombstone.
+        match self.entomb(&graves, false).await {
+            Entombed::Failed(error) => Err(error),
+            Entombed::Done | Entombed::Spoiled => Ok(()),
+        }
     }
 
     async fn read_segment(&self, segment: SegmentIndex) -> Result<Buffer, DeviceError> {

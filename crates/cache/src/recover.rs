@@ -13,7 +13,7 @@ use crate::format::checkpoint::{Checkpoint, CheckpointEntry, CheckpointKind};
 use crate::format::record::{self, Record};
 use crate::format::slice_header::{CheckpointRef, HEADER_BYTES, SliceHeader};
 use crate::layout::SliceLayout;
-use crate::line_map::{Marks, State, Version};
+use crate::line_map::{Marks, State, Version, scattered_extents};
 use crate::log::{Identity, Log};
 use crate::replay::{Replay, Replayed};
 use crate::ring::Ring;
@@ -377,8 +377,18 @@ impl Source<'_> {
         );
         let identity = Identity { cache: self.cache, slice: self.slice, epoch };
         let layout = self.layout.clone();
-        let mut log = Log::new(identity, layout, ring, found.next, found.tail, self.core_blocks);
-        for entry in &found.entries {
+        // In the order of the log, so that what lay in one extent does so again.
+        let mut entries: Vec<&CheckpointEntry> = found.entries.iter().collect();
+        entries.sort_unstable_by_key(|entry| entry.position);
+        let mapped = entries.iter().filter(|entry| entry.kind != CheckpointKind::Lost);
+        let places = mapped.map(|entry| {
+            let (slot, unit) = layout.slot_at(entry.position);
+            (slot, unit, entry.block)
+        });
+        let scattered = scattered_extents(layout.line_blocks(), places);
+        let (next, tail, core_blocks) = (found.next, found.tail, self.core_blocks);
+        let mut log = Log::new(identity, layout, ring, next, tail, core_blocks, scattered);
+        for entry in entries {
             restore(&mut log, entry);
         }
         log.lost_at_start = log.lost.clone();

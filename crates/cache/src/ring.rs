@@ -66,6 +66,10 @@ impl Ring {
         self.position
     }
 
+    pub fn memory_bytes(&self) -> u64 {
+        size_of_val(&*self.segments) as u64
+    }
+
     pub fn used(&self) -> u32 {
         self.used
     }

@@ -178,8 +178,7 @@ impl Slice {
         let layout = &log.layout;
         let capacity_bytes = u64::from(layout.segments()) * layout.segment_bytes();
         let ratio = |part: u64, whole: u64| part as f64 / whole.max(1) as f64;
-        let memory =
-            log.map.memory_bytes() + log.dirty.memory_bytes() + log.replayed.memory_bytes();
+        let memory = engine.memory();
         let no_dirt_made = !engine.mode().makes_dirt();
         SliceStats {
             counters: log.counters,
@@ -200,7 +199,9 @@ impl Slice {
             replayed_blocks: counts.replayed,
             is_draining: no_dirt_made && counts.dirty + counts.written > 0,
             is_failed: engine.is_failed.get(),
-            memory_bytes: memory,
+            line_bytes: layout.line_bytes(),
+            memory_bytes: memory.total(),
+            memory,
         }
     }
 

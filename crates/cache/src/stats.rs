@@ -23,6 +23,8 @@ pub enum BypassReason {
     Mode,
     /// As much is dirty as may be, and the cleaner did not make room in time.
     FullOfDirty,
+    /// The pool for lines in many pieces is used up, and nothing was cleaned or reclaimed in time.
+    Scattered,
     /// Larger than a cache of this size takes.
     TooLarge,
     /// Part of a sequential stream that is longer than the cutoff.
@@ -36,6 +38,7 @@ pub enum BypassReason {
 pub struct BypassStats {
     pub mode: u64,
     pub full_of_dirty: u64,
+    pub scattered: u64,
     pub too_large: u64,
     pub sequential: u64,
     pub cache_error: u64,
@@ -46,6 +49,7 @@ impl BypassStats {
         match reason {
             BypassReason::Mode => self.mode += 1,
             BypassReason::FullOfDirty => self.full_of_dirty += 1,
+            BypassReason::Scattered => self.scattered += 1,
             BypassReason::TooLarge => self.too_large += 1,
             BypassReason::Sequential => self.sequential += 1,
             BypassReason::CacheError => self.cache_error += 1,
@@ -90,6 +94,32 @@ pub struct Counters {
     pub errors: ErrorStats,
 }
 
+/// Memory of a slice in bytes: taken when it is opened, whatever it will hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize)]
+pub struct MemoryStats {
+    /// Where each block is and what its state is, with whole lines in one extent each.
+    pub map: u64,
+    /// Where blocks are dirty, and where parity is owed.
+    pub dirty_index: u64,
+    pub segments: u64,
+    /// One for each 4 KiB, at hand for every read.
+    pub checksums: u64,
+    /// For lines in more than one piece.
+    pub extent_pool: u64,
+    /// Extents in the pool, and how many of them are in use.
+    pub extents: u64,
+    pub extents_used: u64,
+    /// Blocks at the core, which has not flushed them yet: a list that grows with them.
+    pub written_list: u64,
+}
+
+impl MemoryStats {
+    pub fn total(&self) -> u64 {
+        let Self { map, dirty_index, segments, checksums, extent_pool, written_list, .. } = *self;
+        map + dirty_index + segments + checksums + extent_pool + written_list
+    }
+}
+
 /// A snapshot of one slice.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct SliceStats {
@@ -118,5 +148,8 @@ pub struct SliceStats {
     pub is_draining: bool,
     /// The cache device failed; writes go to the core.
     pub is_failed: bool,
+    pub line_bytes: u64,
+    /// All of `memory`.
     pub memory_bytes: u64,
+    pub memory: MemoryStats,
 }

@@ -86,8 +86,11 @@ impl Engine {
     }
 }
 
+/// Whether it waits for the cleaner: what is written through goes to the core by itself.
 fn is_cleanable(version: &Version) -> bool {
-    version.state == State::Dirty && !version.marks.contains(Marks::CLEANING)
+    version.state == State::Dirty
+        && version.marks.contains(Marks::INDEXED)
+        && !version.marks.contains(Marks::CLEANING)
 }
 
 /// Whether `next` continues a write of `count` blocks that starts at `first`: within one stripe, or

@@ -3,7 +3,7 @@
 use super::FormatError;
 use super::bytes::{get_u16, get_u32, get_u64, get_uuid, put_u16, put_u32, put_u64, put_uuid};
 use crate::checksum::crc32c;
-use crate::layout::SliceLayout;
+use crate::layout::{SliceLayout, is_line_size};
 use headpond_block::{BLOCK_BYTES, ByteRange};
 use uuid::Uuid;
 
@@ -104,8 +104,8 @@ impl Superblock {
     /// Whether the sizes are possible and fit each other; says what does not.
     fn check_sizes(&self) -> Result<(), &'static str> {
         let Self { unit_bytes, segment_bytes, core_bytes, .. } = *self;
-        if u64::from(self.line_bytes) != BLOCK_BYTES {
-            return Err("lines are not of 4096 bytes");
+        if !is_line_size(u64::from(self.line_bytes)) {
+            return Err("lines are no power of two from 4 KiB to 1 MiB");
         }
         if !(1..=CORE_BYTES_MAX).contains(&core_bytes) || !core_bytes.is_multiple_of(BLOCK_BYTES) {
             return Err("impossible core size");
@@ -214,6 +214,7 @@ mod tests {
 
     #[test]
     fn sizes_that_do_not_fit_each_other_are_refused() {
+        const NOT_A_LINE: &str = "lines are no power of two from 4 KiB to 1 MiB";
         let one = |start, len| vec![ByteRange::at(start, len)];
         let wrong = [
             (
@@ -221,7 +222,9 @@ mod tests {
                 "a slice does not fit its segments",
             ),
             (Superblock { slices: one(0, 1 << 28), ..example() }, "slices overlap"),
-            (Superblock { line_bytes: 8192, ..example() }, "lines are not of 4096 bytes"),
+            (Superblock { line_bytes: 12_288, ..example() }, NOT_A_LINE),
+            (Superblock { line_bytes: 2048, ..example() }, NOT_A_LINE),
+            (Superblock { line_bytes: 2 << 20, ..example() }, NOT_A_LINE),
             (Superblock { core_bytes: CORE_BYTES_MAX + 4096, ..example() }, "impossible core size"),
         ];
         for (superblock, detail) in wrong {

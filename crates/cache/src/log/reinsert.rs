@@ -18,7 +18,7 @@ impl Log {
     /// Forms a record of reinserted copies. Those that were superseded meanwhile are left out.
     ///
     /// # Errors
-    /// `NoSpace`; nothing was changed.
+    /// `NoSpace` or `Scattered`; nothing was changed.
     pub fn form_reinsertion(&mut self, copies: &[Reinsertion]) -> Result<Option<Formed>, Refusal> {
         let is_current = |copy: &&Reinsertion| {
             let version = self.map.version(copy.slot);
@@ -27,6 +27,10 @@ impl Log {
         let copies: Vec<&Reinsertion> = copies.iter().filter(is_current).collect();
         if copies.is_empty() {
             return Ok(None);
+        }
+        let (_, extents) = self.map.pool();
+        if self.map.has_pool() && copies.len() > extents as usize {
+            return Err(Refusal::Scattered);
         }
         self.draft.clear();
         for copy in &copies {

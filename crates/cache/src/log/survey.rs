@@ -1,6 +1,6 @@
 //! What is mapped of a run of blocks.
 
-use super::Log;
+use super::{EXTENTS_FOR_RECLAIM, Intake, Log};
 use crate::line_map::{Marks, State};
 use crate::types::{BlockRun, CoreBlock};
 
@@ -17,19 +17,26 @@ pub struct Survey {
 impl Log {
     pub fn survey(&self, run: BlockRun) -> Survey {
         let mut survey = Survey::default();
-        for version in run.blocks().filter_map(|block| self.map.newest(block)) {
+        self.map.each_newest(run, |_, version| {
+            let Some(version) = version else { return };
             survey.mapped += 1;
             survey.unsafe_at_core += u64::from(version.is_unsafe_at_core());
             survey.dirty += u64::from(version.target == State::Dirty);
             survey.pending += u64::from(version.state == State::Pending);
-        }
+        });
         survey
     }
 
     /// The mapped blocks of a run, ascending; as fast as the smaller of run and map.
     pub fn mapped_in(&self, run: BlockRun) -> Vec<CoreBlock> {
         if run.count <= u64::from(self.layout.slots()) {
-            return run.blocks().filter(|block| self.map.newest(*block).is_some()).collect();
+            let mut blocks = Vec::new();
+            self.map.each_newest(run, |block, version| {
+                if version.is_some() {
+                    blocks.push(block);
+                }
+            });
+            return blocks;
         }
         let inside = |block: &CoreBlock| run.first <= *block && *block < run.end();
         let mut blocks: Vec<_> =
@@ -49,6 +56,35 @@ impl Log {
             version.is_some_and(|version| version.marks.contains(Marks::REPLAYED))
         };
         self.mapped_in(run).into_iter().filter(owes_parity).collect()
+    }
+
+    /// Most extents that an intake takes from the pool.
+    pub fn extents_for(&self, intake: &Intake) -> u64 {
+        if intake.buffers.is_empty() { 0 } else { self.map.extents_for(intake.run) }
+    }
+
+    /// Whether the pool has so many extents for new data. A tombstone wants none, and goes on where
+    /// reclaim has taken what was kept for it.
+    pub fn has_extents(&self, wanted: u64) -> bool {
+        let (_, free) = self.map.pool();
+        wanted == 0 || u64::from(free) >= wanted + u64::from(EXTENTS_FOR_RECLAIM)
+    }
+
+    /// Whether little of the pool is left: time to end what is scattered.
+    pub fn is_scattered(&self) -> bool {
+        let (pool, free) = self.map.pool();
+        self.map.has_pool() && free < pool / 4 + EXTENTS_FOR_RECLAIM
+    }
+
+    /// Dirty blocks for whoever decides how hard to clean: as full as the fuller of log and pool.
+    pub fn dirty_pressure(&self) -> u64 {
+        let (pool, free) = self.map.pool();
+        let dirty = self.dirty_now();
+        if dirty == 0 || pool == 0 {
+            return dirty;
+        }
+        let by_pool = u128::from(self.dirty_max()) * u128::from(pool - free) / u128::from(pool);
+        dirty.max(by_pool as u64)
     }
 
     /// Whether a block of the run is damaged.

@@ -5,7 +5,8 @@ use crate::checksum::crc32c;
 use crate::config::Mode;
 use crate::engine::{Engine, Pin};
 use crate::fill::FillGuard;
-use crate::line_map::{Marks, State, Version};
+use crate::layout::SliceLayout;
+use crate::line_map::{State, Version};
 use crate::log::Purpose;
 use crate::stats::BypassReason;
 use crate::types::{BlockRun, CoreBlock};
@@ -123,52 +124,35 @@ impl Engine {
     }
 
     fn plan_read(self: &Rc<Self>, run: BlockRun) -> Result<Plan, DeviceError> {
-        let mut plan = Plan { pieces: Vec::new(), missing: None, missing_blocks: Vec::new() };
         let serves_clean = self.mode() != Mode::PassThrough;
-        if self.log.borrow().is_lost_in(run) {
+        let mut log = self.log.borrow_mut();
+        if log.is_lost_in(run) {
             let device = self.cache.name().clone();
             return Err(DeviceError::Media { device, range: run.range() });
         }
-        for (index, block) in run.blocks().enumerate() {
-            let index = index as u64;
-            let version = self.log.borrow().map.published(block);
+        let (mut rows, mut missing_blocks) = (Vec::<Vec<Version>>::new(), Vec::new());
+        let layout = &log.layout;
+        log.map.each_published(run, |block, version| {
             match version.filter(|version| serves_clean || version.state != State::Clean) {
-                Some(version) => self.add_to_plan(&mut plan, index, version),
-                None => {
-                    let (first, _) = plan.missing.unwrap_or((index, 0));
-                    plan.missing = Some((first, index + 1));
-                    plan.missing_blocks.push(index);
-                }
+                None => missing_blocks.push(block.0 - run.first.0),
+                Some(version) => match rows.last_mut() {
+                    Some(row) if continues(layout, row, &version) => row.push(version),
+                    _ => rows.push(vec![version]),
+                },
             }
-        }
-        Ok(plan)
+        });
+        rows.iter().flatten().for_each(|version| log.refer_to(*version));
+        drop(log);
+        let pieces = rows.into_iter().map(|versions| self.piece_of(run, versions)).collect();
+        let missing = missing_blocks.first().zip(missing_blocks.last());
+        let missing = missing.map(|(&first, &last)| (first, last + 1));
+        Ok(Plan { pieces, missing, missing_blocks })
     }
 
-    fn add_to_plan(self: &Rc<Self>, plan: &mut Plan, index: u64, version: Version) {
-        let range = {
-            let mut log = self.log.borrow_mut();
-            if !version.marks.contains(Marks::REFERENCED) {
-                log.map.mark(version.slot, Marks::REFERENCED);
-            }
-            let place = log.layout.position_of(version.slot, version.unit);
-            log.layout.range_at(place, BLOCK_BYTES)
-        };
-        if let Some(last) = plan.pieces.last_mut()
-            && last.first + last.versions.len() as u64 == index
-            && last.range.end() == range.start()
-            && self.is_same_segment(last.versions[0], version)
-        {
-            last.range = ByteRange::at(last.range.start(), last.range.len() + BLOCK_BYTES);
-            last.versions.push(version);
-            return;
-        }
-        let _pin = self.pin(version.slot);
-        plan.pieces.push(Piece { first: index, versions: vec![version], range, _pin });
-    }
-
-    fn is_same_segment(&self, a: Version, b: Version) -> bool {
-        let layout = &self.log.borrow().layout;
-        layout.segment_of_slot(a.slot) == layout.segment_of_slot(b.slot)
+    fn piece_of(self: &Rc<Self>, run: BlockRun, versions: Vec<Version>) -> Piece {
+        let (start, len) = (versions[0], versions.len() as u64 * BLOCK_BYTES);
+        let range = ByteRange::at(self.log.borrow().place_of(start).start(), len);
+        Piece { first: start.block.0 - run.first.0, versions, range, _pin: self.pin(start.slot) }
     }
 
     /// Reads from the cache and checks; what cannot be read there comes from the core, where it has
@@ -310,6 +294,15 @@ impl Engine {
         };
         runs.into_iter().map(wanted).collect()
     }
+}
+
+/// Whether a version lies behind a row of others, as its block follows theirs.
+fn continues(layout: &SliceLayout, row: &[Version], version: &Version) -> bool {
+    let last = &row[row.len() - 1];
+    version.block.0 == last.block.0 + 1
+        && version.slot.0 == last.slot.0 + 1
+        && version.unit == last.unit
+        && layout.segment_of_slot(version.slot) == layout.segment_of_slot(last.slot)
 }
 
 /// Compares what a read has brought with the checksum of what was written.

@@ -1,11 +1,11 @@
-//! Reads of one block that the cache has: nothing to plan, nothing to insert.
+//! Reads that the cache has in one piece: nothing to plan, nothing to insert.
 
 use crate::config::Mode;
 use crate::engine::{Engine, Pin};
 use crate::line_map::{Marks, State, Version};
 use crate::log::Log;
 use crate::paths::read::{Piece, compare};
-use crate::types::BlockRun;
+use crate::types::{BlockRun, SlotIndex};
 use headpond_block::sync::BusyGuard;
 use headpond_block::{
     BLOCK_BYTES, Buffers, ByteRange, Outcome, Request, Started, Submission, start,
@@ -26,8 +26,9 @@ struct Hit {
 }
 
 impl Engine {
-    /// The answer to a read of one block that the cache has, or of a part of one that it lends;
-    /// `None`, and nothing has happened, for every other read.
+    /// The answer to a read of one block that the cache has, or of blocks and parts of blocks that
+    /// lie in a row in memory that it lends; `None`, and nothing has happened, for every other
+    /// read.
     pub(super) fn read_hit(self: &Rc<Self>, request: &Request) -> Option<Submission<'static>> {
         if self.lends {
             return self.read_hit_at_once(request).map(Submission::ready);
@@ -38,7 +39,8 @@ impl Engine {
     /// A read that the memory of the cache device answers wholly; `None` where it does not.
     fn read_hit_at_once(&self, request: &Request) -> Option<Outcome> {
         let mut log = self.log.borrow_mut();
-        let version = self.find_hit(&log, request)?;
+        let run = BlockRun::touching(request.range);
+        let version = self.find_row(&log, run)?;
         if version.is_payload_free() && !request.buffers.is_payload_free() {
             return None;
         }
@@ -49,8 +51,8 @@ impl Engine {
             Some(single) => single.copy_from_buffer(&lent),
             None => request.buffers.copy_from_buffers(&lent.into()),
         }
-        log.refer_to(version);
-        log.count_read(request.range, 1, 1);
+        log.refer_to_row(version, run.count);
+        log.count_read(request.range, run.count, run.count);
         Some(Ok(()))
     }
 
@@ -60,7 +62,8 @@ impl Engine {
         }
         let (version, range) = {
             let mut log = self.log.borrow_mut();
-            let version = self.find_hit(&log, request)?;
+            let run = BlockRun::touching(request.range);
+            let version = self.find_hit(&log, run)?;
             log.refer_to(version);
             (version, log.place_of(version))
         };
@@ -83,14 +86,33 @@ impl Engine {
 
     /// The version that answers a read of one block, or of a part of it.
     #[inline]
-    fn find_hit(&self, log: &Log, request: &Request) -> Option<Version> {
-        let run = BlockRun::touching(request.range);
+    fn find_hit(&self, log: &Log, run: BlockRun) -> Option<Version> {
         if run.count != 1 || log.is_lost_in(run) {
             return None;
         }
         let version = log.map.published(run.first)?;
         let is_served = version.state != State::Clean || self.mode() != Mode::PassThrough;
         is_served.then_some(version)
+    }
+
+    /// The first of versions that lie in a row, of all blocks of a run.
+    #[inline]
+    fn find_row(&self, log: &Log, run: BlockRun) -> Option<Version> {
+        if run.count == 1 {
+            return self.find_hit(log, run);
+        }
+        let first = log.map.published(run.first)?;
+        if log.is_lost_in(run) || first.is_payload_free() || self.mode() == Mode::PassThrough {
+            return None;
+        }
+        let mut is_row = true;
+        log.map.each_published(run, |block, version| {
+            let slot = first.slot.0 + (block.0 - run.first.0) as u32;
+            is_row &= version.is_some_and(|version| {
+                version.slot.0 == slot && version.unit == first.unit && !version.is_payload_free()
+            });
+        });
+        is_row.then_some(first)
     }
 }
 
@@ -127,15 +149,23 @@ impl Hit {
 
 impl Log {
     #[inline]
-    fn place_of(&self, version: Version) -> ByteRange {
+    pub(super) fn place_of(&self, version: Version) -> ByteRange {
         let place = self.layout.position_of(version.slot, version.unit);
         self.layout.range_at(place, BLOCK_BYTES)
     }
 
     #[inline]
-    fn refer_to(&mut self, version: Version) {
+    pub(super) fn refer_to(&mut self, version: Version) {
         if !version.marks.contains(Marks::REFERENCED) {
             self.map.mark(version.slot, Marks::REFERENCED);
+        }
+    }
+
+    #[inline]
+    fn refer_to_row(&mut self, first: Version, count: u64) {
+        self.refer_to(first);
+        for slot in first.slot.0 + 1..first.slot.0 + count as u32 {
+            self.map.mark(SlotIndex(slot), Marks::REFERENCED);
         }
     }
 }

@@ -5,7 +5,6 @@ use crate::engine::Engine;
 use crate::fill::FillGuard;
 use crate::log::Purpose;
 use crate::paths::write_back::Bypassed;
-use crate::stats::BypassReason;
 use crate::types::BlockRun;
 use headpond_block::{BLOCK_BYTES, Buffer, DeviceError, Outcome, Request};
 use std::rc::Rc;
@@ -34,10 +33,7 @@ impl Engine {
                 Verdict::Spoiled => {}
                 verdict => {
                     drop((fill, lock));
-                    bypassed.set(Some(match verdict {
-                        Verdict::FullOfDirty => BypassReason::FullOfDirty,
-                        _ => BypassReason::CacheError,
-                    }));
+                    bypassed.set(Some(verdict.reason()));
                     return self.change_core(request).await;
                 }
             }

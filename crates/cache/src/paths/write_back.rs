@@ -164,16 +164,14 @@ impl Engine {
         if self.log.borrow().is_full_for(run) {
             self.log.borrow_mut().counters.throttled += 1;
         }
-        let reason =
-            match self.append(Wanted { run, purpose, buffers, is_promise, guard: None }).await {
-                Verdict::Written => {
-                    self.note_dirty();
-                    return Ok(());
-                }
-                Verdict::FullOfDirty => BypassReason::FullOfDirty,
-                Verdict::Failed | Verdict::Spoiled => BypassReason::CacheError,
-            };
-        bypassed.set(Some(reason));
+        let wanted = Wanted { run, purpose, buffers, is_promise, guard: None };
+        match self.append(wanted).await {
+            Verdict::Written => {
+                self.note_dirty();
+                return Ok(());
+            }
+            verdict => bypassed.set(Some(verdict.reason())),
+        }
         self.change_core(request).await
     }
 

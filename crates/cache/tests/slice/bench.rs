@@ -7,7 +7,8 @@ use headpond_block::{
     BlockDevice, Buffer, DeviceError, Geometry, LocalFuture, Outcome, Runtime, Stability,
 };
 use headpond_cache::{
-    CleaningConfig, CleaningPolicy, CoreLabel, Foundation, Slice, SliceConfig, create, load,
+    CleaningConfig, CleaningPolicy, CoreLabel, CreateOptions, Foundation, Slice, SliceConfig,
+    create, load,
 };
 use std::cell::Cell;
 use std::rc::Rc;
@@ -39,6 +40,10 @@ pub fn flushable(name: &str, size_bytes: u64) -> Rc<RamDevice> {
 
 impl Bench {
     pub async fn new(runtime: &Runtime) -> Self {
+        Self::with_lines(runtime, 4096).await
+    }
+
+    pub async fn with_lines(runtime: &Runtime, line_bytes: u32) -> Self {
         let bench = Self {
             runtime: runtime.clone(),
             cache: flushable("cache", CACHE_BYTES),
@@ -47,7 +52,8 @@ impl Bench {
             core_faults: FaultControl::default(),
             label: Rc::default(),
         };
-        create(&*bench.cache, &options(4096)).await.unwrap();
+        let options = CreateOptions { line_bytes, ..options(4096) };
+        create(&*bench.cache, &options).await.unwrap();
         bench
     }
 

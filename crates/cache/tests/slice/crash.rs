@@ -21,12 +21,17 @@ fn config(mode: Mode, policy: CleaningPolicy) -> SliceConfig {
     SliceConfig { mode, cleaning, ..SliceConfig::default() }
 }
 
+fn sweep(config: SliceConfig, unit_bytes: u32, workload: &Workload, seed: u64, step: usize) {
+    let machine = || Machine::new(config.clone(), unit_bytes, seed);
+    sweep_on(machine, workload, seed, step);
+}
+
 /// Cuts the workload at every `step`-th device operation, recovers, judges, works on and cuts
 /// again.
-fn sweep(config: SliceConfig, unit_bytes: u32, workload: &Workload, seed: u64, step: usize) {
+fn sweep_on(machine: impl Fn() -> Machine, workload: &Workload, seed: u64, step: usize) {
     let mut cuts = 0;
     for at in (0..).step_by(step) {
-        let machine = Machine::new(config.clone(), unit_bytes, seed);
+        let machine = machine();
         machine.create(seed);
         machine.power.cut_after(at);
         let mut ended = machine.work(seed, workload, true);
@@ -78,8 +83,25 @@ fn modes_that_write_around_the_cache_keep_their_promises_at_every_cut() {
     sweep(config(Mode::WriteOnly, CleaningPolicy::Nop), 4096, &SHORT, 7, 5);
 }
 
+#[test]
+fn long_lines_keep_their_promises_at_every_cut() {
+    for (line_bytes, policy, unit_bytes) in [
+        (64 << 10, CleaningPolicy::Nop, 512),
+        (64 << 10, CleaningPolicy::Stripe, 4096),
+        (1 << 20, CleaningPolicy::Stripe, 512),
+    ] {
+        let config = config(Mode::WriteBack, policy);
+        let machine = || Machine::new(config.clone(), unit_bytes, 5).with_lines(line_bytes);
+        sweep_on(machine, &Workload { blocks: 96, blocks_max: 20, ..SHORT }, 5, 7);
+    }
+}
+
 /// A cache that is always full, cut while it reclaims and cleans, life after life.
 fn under_pressure(config: SliceConfig, seed: u64) {
+    under_pressure_on(Machine::new(config, 4096, seed), seed);
+}
+
+fn under_pressure_on(machine: Machine, seed: u64) {
     let workload = Workload {
         requests: 1500,
         depth: 12,
@@ -92,7 +114,6 @@ fn under_pressure(config: SliceConfig, seed: u64) {
         sector_percent: 5,
         ..Workload::BUSY
     };
-    let machine = Machine::new(config, 4096, seed);
     machine.create(seed);
     let (mut reclaimed, mut cuts) = (0, 0);
     for life in 0..12 {
@@ -120,6 +141,17 @@ fn full_cache_without_cleaner_keeps_its_promises() {
 #[test]
 fn full_cache_with_cleaner_keeps_its_promises() {
     (4..6).for_each(|seed| under_pressure(config(Mode::WriteBack, CleaningPolicy::Stripe), seed));
+}
+
+/// The pool for scattered lines is used up, and cuts bring back what had been superseded.
+#[test]
+fn full_cache_with_long_lines_keeps_its_promises() {
+    for (seed, line_bytes) in [(11, 64 << 10), (12, 16 << 10), (13, 1 << 20)] {
+        for policy in [CleaningPolicy::Stripe, CleaningPolicy::Nop] {
+            let machine = Machine::new(config(Mode::WriteBack, policy), 4096, seed);
+            under_pressure_on(machine.with_lines(line_bytes), seed);
+        }
+    }
 }
 
 #[test]

@@ -182,7 +182,7 @@ fn superblock_whose_sizes_do_not_fit_each_other_is_refused() {
             Superblock { segment_bytes: 1 << 26, ..sound.clone() },
             Superblock { slices: vec![ByteRange::at(0, end)], ..sound.clone() },
             Superblock { slices: vec![slice, slice], ..sound.clone() },
-            Superblock { line_bytes: 8192, ..sound.clone() },
+            Superblock { line_bytes: 12_288, ..sound.clone() },
             Superblock { core_bytes: CORE_BYTES + 1, ..sound.clone() },
             Superblock { core_bytes: 1 << 60, ..sound.clone() },
             Superblock {

@@ -24,6 +24,7 @@ pub struct Machine {
     pub witness: Rc<RefCell<Witness>>,
     pub config: SliceConfig,
     pub unit_bytes: u32,
+    pub line_bytes: u32,
     /// While it works the mode goes round these.
     pub modes: Vec<Mode>,
 }
@@ -46,8 +47,13 @@ impl Machine {
             witness: Rc::new(RefCell::new(Witness::new(CORE_BYTES, seed))),
             config,
             unit_bytes,
+            line_bytes: 4096,
             modes: Vec::new(),
         }
+    }
+
+    pub fn with_lines(self, line_bytes: u32) -> Self {
+        Self { line_bytes, ..self }
     }
 
     pub fn disk(&self, medium: &Rc<Medium>, runtime: &Runtime, sim: &Sim) -> Rc<dyn BlockDevice> {
@@ -59,7 +65,9 @@ impl Machine {
     pub fn create(&self, seed: u64) {
         let main = async |runtime, sim: Sim| {
             let cache = self.disk(&self.cache, &runtime, &sim);
-            create(&*cache, &options(self.unit_bytes)).await.expect("a cache that fits");
+            let line_bytes = self.line_bytes;
+            let options = CreateOptions { line_bytes, ..options(self.unit_bytes) };
+            create(&*cache, &options).await.expect("a cache that fits");
         };
         assert!(!run_until_cut(seed, &self.power, main).expect("no deadlock").was_cut());
     }

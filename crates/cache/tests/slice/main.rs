@@ -6,6 +6,7 @@ mod crash;
 mod damage;
 mod faults;
 mod hunted;
+mod lines;
 mod machine;
 mod payload_free;
 mod replayed;

@@ -1,0 +1,407 @@
+//! The memory of the line map: extents, how they are found by line and by place, and the places'
+//! own bytes.
+//!
+//! An extent is a run of neighbouring blocks of one core line that lie in a row in the log. The
+//! log is cut into *windows* as long as a line, and there is one extent for each window: the first
+//! one that starts in it. Others that start there come from a pool, which is as large as it was
+//! made. With lines of one block a window has one place, an extent one block, and there is no pool:
+//! then the place's byte stands in the extent itself.
+//!
+//! **Invariants**
+//! - An extent lies within one line, and has a mapped place.
+//! - Extents are in the bucket of their line, newest first.
+//! - Where an extent covers a place, no other one does.
+//!
+//! **Not here**: what the states of places mean for each other.
+
+use super::version::Tag;
+use crate::types::{CoreBlock, SlotIndex};
+
+pub(super) const NONE: u32 = u32::MAX;
+/// Most blocks of one extent. No longer piece of a request goes into a record, so that longer
+/// lines would save nothing.
+pub(super) const EXTENT_BLOCKS_MAX: u64 = 64;
+
+const BLOCK_BITS: u32 = 40;
+const BLOCK_MASK: u64 = (1 << BLOCK_BITS) - 1;
+/// With lines of one block: the place's tag.
+const TAG_SHIFT: u32 = 40;
+const TAG_MASK: u64 = 0xff << TAG_SHIFT;
+/// With longer lines: the first place within the window, and the length less one.
+const OFFSET_SHIFT: u32 = 40;
+const LEN_SHIFT: u32 = 46;
+const SIX_BITS: u64 = 63;
+const UNIT_SHIFT: u32 = 52;
+/// Eight bits are left between the unit and this one.
+const EMPTY: u64 = 1 << 63;
+
+/// Neighbouring lines share a cache line of bucket heads.
+const NEIGHBOURS: u64 = 16;
+
+#[derive(Clone, Copy)]
+#[repr(C, packed(4))]
+struct Extent {
+    word: u64,
+    next: u32,
+}
+
+const _: () = assert!(size_of::<Extent>() == 12);
+
+/// Where an extent of the pool starts: the others tell by their number.
+#[derive(Clone, Copy)]
+struct Link {
+    window: u32,
+    /// The next one that starts in the same window, or the next free one.
+    next: u32,
+}
+
+/// What an extent covers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Span {
+    pub block: u64,
+    pub place: u32,
+    pub len: u32,
+    pub unit: u8,
+}
+
+impl Span {
+    /// The place of a block, where the extent covers it.
+    #[inline]
+    pub fn place_of(&self, block: u64) -> Option<u32> {
+        let index = block.wrapping_sub(self.block);
+        (index < u64::from(self.len)).then(|| self.place + index as u32)
+    }
+
+    pub fn end_place(&self) -> u32 {
+        self.place + self.len
+    }
+
+    pub fn end_block(&self) -> u64 {
+        self.block + u64::from(self.len)
+    }
+}
+
+pub(super) struct Extents {
+    /// Log2 of the blocks of a line, or of the longest extent.
+    shift: u32,
+    windows: u32,
+    /// One for each window, then the pool.
+    extents: Box<[Extent]>,
+    /// By place; empty with lines of one block.
+    tags: Box<[Tag]>,
+    heads: Box<[u32]>,
+    /// Of the pool.
+    links: Box<[Link]>,
+    /// By window: the newest extent of the pool that starts there.
+    scattered: Box<[u32]>,
+    free: u32,
+    free_len: u32,
+}
+
+impl Extents {
+    /// For `places`, a multiple of the lines' length, with lines of `line_blocks` or of the longest
+    /// extent, and so many extents in the pool.
+    pub fn new(places: u32, line_blocks: u64, pool: u32) -> Self {
+        let shift = line_blocks.min(EXTENT_BLOCKS_MAX).ilog2();
+        let (windows, pool) = (places >> shift, if shift == 0 { 0 } else { pool });
+        assert!(places > 0 && u64::from(places) + u64::from(pool) < u64::from(NONE));
+        assert_eq!(windows << shift, places, "windows fill the log");
+        let unlinked = Extent { word: EMPTY, next: NONE };
+        let long = |count: u32| if shift == 0 { 0 } else { count as usize };
+        let links = (0..pool).map(|index| Link {
+            window: NONE,
+            next: if index + 1 < pool { windows + index + 1 } else { NONE },
+        });
+        Self {
+            shift,
+            windows,
+            extents: vec![unlinked; (windows + pool) as usize].into(),
+            tags: vec![Tag::FREE; long(places)].into(),
+            heads: vec![NONE; buckets(windows, pool)].into(),
+            links: links.collect(),
+            scattered: vec![NONE; long(windows)].into(),
+            free: if pool > 0 { windows } else { NONE },
+            free_len: pool,
+        }
+    }
+
+    pub fn places(&self) -> u32 {
+        self.windows << self.shift
+    }
+
+    /// Blocks of the longest extent.
+    #[inline]
+    pub fn line_blocks(&self) -> u64 {
+        1 << self.shift
+    }
+
+    pub fn is_by_block(&self) -> bool {
+        self.shift == 0
+    }
+
+    pub fn pool(&self) -> u32 {
+        self.links.len() as u32
+    }
+
+    pub fn pool_free(&self) -> u32 {
+        self.free_len
+    }
+
+    /// Bytes of everything but the pool, and of the pool.
+    pub fn memory_bytes(&self) -> (u64, u64) {
+        let heads_of_pool = (self.heads.len() - buckets(self.windows, 0)) * size_of::<u32>();
+        let pool = self.links.len() * (size_of::<Extent>() + size_of::<Link>())
+            + self.scattered.len() * size_of::<u32>()
+            + heads_of_pool;
+        let map = self.windows as usize * size_of::<Extent>()
+            + self.tags.len()
+            + buckets(self.windows, 0) * size_of::<u32>();
+        (map as u64, pool as u64)
+    }
+
+    /// The newest extent in the bucket of a block's line.
+    #[inline]
+    pub fn first(&self, block: u64) -> u32 {
+        self.heads[self.bucket(block)]
+    }
+
+    #[inline]
+    pub fn next(&self, at: u32) -> u32 {
+        self.extents[at as usize].next
+    }
+
+    #[inline]
+    pub fn span(&self, at: u32) -> Span {
+        let word = self.extents[at as usize].word;
+        let (block, unit) = (word & BLOCK_MASK, (word >> UNIT_SHIFT & 7) as u8);
+        if self.shift == 0 {
+            return Span { block, place: at, len: 1, unit };
+        }
+        let window = if at < self.windows { at } else { self.link_of_pool(at).window };
+        let place = (window << self.shift) + (word >> OFFSET_SHIFT & SIX_BITS) as u32;
+        Span { block, place, len: (word >> LEN_SHIFT & SIX_BITS) as u32 + 1, unit }
+    }
+
+    #[inline]
+    pub fn tag(&self, place: u32) -> Tag {
+        if self.shift == 0 {
+            return Tag((self.extents[place as usize].word >> TAG_SHIFT) as u8);
+        }
+        self.tags[place as usize]
+    }
+
+    #[inline]
+    pub fn set_tag(&mut self, place: u32, tag: Tag) {
+        if self.shift == 0 {
+            let word = &mut { self.extents[place as usize].word };
+            let word = *word & !TAG_MASK | u64::from(tag.0) << TAG_SHIFT;
+            self.extents[place as usize].word = word;
+        } else {
+            self.tags[place as usize] = tag;
+        }
+    }
+
+    /// The extent that covers a place.
+    #[inline]
+    pub fn at_place(&self, place: u32) -> Option<u32> {
+        let window = place >> self.shift;
+        if self.shift == 0 {
+            return self.is_linked(window).then_some(window);
+        }
+        // An extent is no longer than a window.
+        self.in_window(window, place).or_else(|| self.in_window(window.checked_sub(1)?, place))
+    }
+
+    /// Puts a new extent in front of all others of its line. Its places are tagged by the caller.
+    ///
+    /// # Panics
+    /// Where the pool is empty, and where the extent leaves its line.
+    #[inline]
+    pub fn link(&mut self, span: Span) -> u32 {
+        let line = self.line_blocks();
+        assert!(span.block <= BLOCK_MASK && span.unit < 8 && span.len > 0);
+        assert!(span.block % line + u64::from(span.len) <= line, "extent leaves its line");
+        let window = span.place >> self.shift;
+        let at = if self.is_linked(window) { self.take_from_pool(window) } else { window };
+        let offset = span.place - (window << self.shift);
+        let mut word = span.block | u64::from(span.unit) << UNIT_SHIFT;
+        if self.shift > 0 {
+            word |= u64::from(offset) << OFFSET_SHIFT | u64::from(span.len - 1) << LEN_SHIFT;
+        }
+        let bucket = self.bucket(span.block);
+        self.extents[at as usize] = Extent { word, next: self.heads[bucket] };
+        self.heads[bucket] = at;
+        at
+    }
+
+    /// Makes an extent longer by the places up to `last`, and as many blocks.
+    pub fn extend(&mut self, at: u32, last: u32) {
+        let span = self.span(at);
+        let len = last + 1 - span.place;
+        assert!(span.block % self.line_blocks() + u64::from(len) <= self.line_blocks());
+        let word = { self.extents[at as usize].word } & !(SIX_BITS << LEN_SHIFT);
+        self.extents[at as usize].word = word | u64::from(len - 1) << LEN_SHIFT;
+    }
+
+    /// Takes an extent out of its bucket, in which `before` stands in front of it.
+    pub fn unlink(&mut self, at: u32, before: Option<u32>) {
+        let next = self.next(at);
+        match before {
+            Some(before) => self.extents[before as usize].next = next,
+            None => {
+                let bucket = self.bucket(self.span(at).block);
+                assert_eq!(self.heads[bucket], at, "first of its bucket");
+                self.heads[bucket] = next;
+            }
+        }
+        self.extents[at as usize] = Extent { word: EMPTY, next: NONE };
+        if at >= self.windows {
+            self.return_to_pool(at);
+        }
+    }
+
+    /// Takes an extent out of its bucket.
+    pub fn unlink_found(&mut self, at: u32) {
+        let (mut before, mut other) = (None, self.first(self.span(at).block));
+        while other != at {
+            (before, other) = (Some(other), self.next(other));
+        }
+        self.unlink(at, before);
+    }
+
+    /// Whether no place of an extent is mapped.
+    #[inline]
+    pub fn is_vacant(&self, span: &Span) -> bool {
+        if self.shift == 0 {
+            return !self.tag(span.place).is_mapped();
+        }
+        let places = span.place as usize..span.end_place() as usize;
+        // Places are mostly freed in ascending order.
+        !self.tags[places].iter().rev().any(|tag| tag.is_mapped())
+    }
+
+    /// Checks what links the extents; for tests and simulation.
+    ///
+    /// # Panics
+    /// Where an invariant does not hold.
+    pub fn self_check(&self) {
+        let (mut linked, mut covered) = (0, std::collections::BTreeSet::new());
+        for (bucket, &head) in self.heads.iter().enumerate() {
+            let mut at = head;
+            while at != NONE {
+                let span = self.span(at);
+                assert_eq!(self.bucket(span.block), bucket);
+                assert!(!self.is_vacant(&span), "an extent without a mapped place");
+                assert_eq!(self.at_place(span.place), Some(at));
+                for place in span.place..span.end_place() {
+                    assert!(covered.insert(place), "two extents cover a place");
+                }
+                (linked, at) = (linked + 1, self.next(at));
+            }
+        }
+        let is_covered = |place: &u32| covered.contains(place) || !self.tag(*place).is_mapped();
+        assert!((0..self.places()).all(|place| is_covered(&place)), "mapped without an extent");
+        let used = (0..self.windows).filter(|window| self.is_linked(*window)).count() as u32;
+        assert_eq!(linked, used + self.pool() - self.free_len);
+        let (mut at, mut free) = (self.free, 0);
+        while at != NONE {
+            assert!(!self.is_linked(at));
+            (free, at) = (free + 1, self.link_of_pool(at).next);
+        }
+        assert_eq!(free, self.free_len);
+    }
+
+    #[inline]
+    fn is_linked(&self, at: u32) -> bool {
+        self.extents[at as usize].word & EMPTY == 0
+    }
+
+    #[inline]
+    fn in_window(&self, window: u32, place: u32) -> Option<u32> {
+        let covers = |at: u32| {
+            let span = self.span(at);
+            span.place <= place && place < span.end_place()
+        };
+        if self.is_linked(window) && covers(window) {
+            return Some(window);
+        }
+        let mut at = self.scattered[window as usize];
+        while at != NONE && !covers(at) {
+            at = self.link_of_pool(at).next;
+        }
+        (at != NONE).then_some(at)
+    }
+
+    fn link_of_pool(&self, at: u32) -> Link {
+        self.links[(at - self.windows) as usize]
+    }
+
+    fn take_from_pool(&mut self, window: u32) -> u32 {
+        let at = self.free;
+        assert!(at != NONE, "more extents than were admitted");
+        let next = self.scattered[window as usize];
+        let link = &mut self.links[(at - self.windows) as usize];
+        self.free = std::mem::replace(link, Link { window, next }).next;
+        self.free_len -= 1;
+        self.scattered[window as usize] = at;
+        at
+    }
+
+    fn return_to_pool(&mut self, at: u32) {
+        let Link { window, next } = self.link_of_pool(at);
+        if self.scattered[window as usize] == at {
+            self.scattered[window as usize] = next;
+        } else {
+            let mut before = self.scattered[window as usize];
+            while self.link_of_pool(before).next != at {
+                before = self.link_of_pool(before).next;
+            }
+            self.links[(before - self.windows) as usize].next = next;
+        }
+        self.links[(at - self.windows) as usize] = Link { window: NONE, next: self.free };
+        self.free = at;
+        self.free_len += 1;
+    }
+
+    /// Source: fast range reduction by a multiplication instead of a remainder (Lemire, 2019).
+    #[inline]
+    fn bucket(&self, block: u64) -> usize {
+        let line = block >> self.shift;
+        let hash = (line / NEIGHBOURS).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+        let group = (hash * (self.heads.len() as u64 / NEIGHBOURS)) >> 32;
+        (group * NEIGHBOURS + line % NEIGHBOURS) as usize
+    }
+}
+
+/// How many extents recovered blocks will take from the pool, which ascend by place. An extent may
+/// have holes: what was there has been superseded.
+pub(super) fn pool_needed(
+    line_blocks: u64,
+    blocks: impl Iterator<Item = (SlotIndex, u8, CoreBlock)>,
+) -> u32 {
+    let line = line_blocks.min(EXTENT_BLOCKS_MAX);
+    let (mut needed, mut window, mut span) = (0, NONE, None::<Span>);
+    for (slot, unit, block) in blocks {
+        if span.is_some_and(|span| continues(line, &span, slot.0, unit, block.0)) {
+            continue;
+        }
+        span = Some(Span { block: block.0, place: slot.0, len: 1, unit });
+        let starts_in = slot.0 / line as u32;
+        needed += u32::from(starts_in == window);
+        window = starts_in;
+    }
+    needed
+}
+
+/// Whether a block can be the next of an extent, with holes in between or without.
+pub(super) fn continues(line: u64, span: &Span, place: u32, unit: u8, block: u64) -> bool {
+    block > span.block
+        && unit == span.unit
+        && block / line == span.block / line
+        && place.checked_sub(span.place).map(u64::from) == Some(block - span.block)
+}
+
+fn buckets(windows: u32, pool: u32) -> usize {
+    let wanted = u64::from(windows) * 5 / 8 + u64::from(pool) / 2;
+    (wanted / NEIGHBOURS).max(1) as usize * NEIGHBOURS as usize
+}

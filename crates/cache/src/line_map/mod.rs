@@ -1,0 +1,488 @@
+//! The line map: where the newest version of each cached block is.
+//!
+//! Whole runs of a line that lie in a row in the log are one extent ([`extents`]); each place of
+//! the log has a byte for the state of the block that is there. So the map from block to place and
+//! the one from place to block are the same memory: with lines of one block 15 bytes for each 4 KiB
+//! of the log, with lines of 64 KiB not quite two and what the pool for scattered lines takes.
+//! Checksums lie apart.
+//!
+//! Lifecycle of a version: 1. pending, from the moment its record is formed, ahead of the older
+//! versions of its block; 2. published when the record is written, which frees the older versions,
+//! or failed; 3. dirty, written (the core has it), clean (the core has flushed); 4. free, when
+//! superseded, or dropped by reclaim.
+//!
+//! **Invariants**
+//! - The order of versions in a chain is the order in which their records were formed.
+//! - At most one published version of a block is mapped.
+//!
+//! **Not here**: I/O, the order of reclaim, which blocks to clean.
+
+mod extents;
+#[cfg(test)]
+mod tests;
+mod version;
+
+pub use version::{Counts, Marks, State, Version};
+
+use crate::types::{BlockRun, CoreBlock, SlotIndex};
+use extents::{EXTENT_BLOCKS_MAX, Extents, NONE, Span};
+use version::Tag;
+
+/// One extent in the pool for so many places: scattered lines hold three times what they would
+/// without a pool, in less memory than the peers take for whole ones.
+const PLACES_PER_POOLED_EXTENT: u32 = 8;
+
+/// Where new blocks are put.
+#[derive(Clone, Copy)]
+pub struct Insertion<'a> {
+    pub run: BlockRun,
+    pub slot: SlotIndex,
+    pub unit: u8,
+    pub target: State,
+    pub marks: Marks,
+    /// One for each block.
+    pub checksums: &'a [u32],
+}
+
+pub struct LineMap {
+    extents: Extents,
+    /// By place.
+    checksums: Box<[u32]>,
+    counts: Counts,
+    /// Where the last version went that was inserted by itself: the next may continue it.
+    open: u32,
+}
+
+impl LineMap {
+    /// For so many places, and lines of so many blocks. The pool takes `scattered` extents that are
+    /// there already, and beside them what a pool for such a log has.
+    pub fn new(places: u32, line_blocks: u64, scattered: u32, reserve: u32) -> Self {
+        let wanted = (places / PLACES_PER_POOLED_EXTENT).max(2 * reserve);
+        let pool = wanted.max(scattered.saturating_add(reserve));
+        Self {
+            extents: Extents::new(places, line_blocks, pool),
+            checksums: vec![0; places as usize].into(),
+            counts: Counts::default(),
+            open: NONE,
+        }
+    }
+
+    pub fn counts(&self) -> Counts {
+        self.counts
+    }
+
+    /// Bytes without those of checksums and pool.
+    pub fn memory_bytes(&self) -> u64 {
+        self.extents.memory_bytes().0
+    }
+
+    pub fn checksum_bytes(&self) -> u64 {
+        size_of_val(&*self.checksums) as u64
+    }
+
+    pub fn pool_bytes(&self) -> u64 {
+        self.extents.memory_bytes().1
+    }
+
+    /// Extents for scattered lines, and how many of them are not in use.
+    pub fn pool(&self) -> (u32, u32) {
+        (self.extents.pool(), self.extents.pool_free())
+    }
+
+    /// Whether extents can run out: with lines of one block there is one for each place.
+    pub fn has_pool(&self) -> bool {
+        !self.extents.is_by_block()
+    }
+
+    /// How many extents a run may take from the pool.
+    #[inline]
+    pub fn extents_for(&self, run: BlockRun) -> u64 {
+        if self.extents.is_by_block() {
+            return 0;
+        }
+        let line = self.extents.line_blocks();
+        (run.end().0 - 1) / line - run.first.0 / line + 1
+    }
+
+    /// The newest version of a block, pending ones included.
+    #[inline]
+    pub fn newest(&self, block: CoreBlock) -> Option<Version> {
+        self.find(block, Tag::is_mapped)
+    }
+
+    /// The newest version of a block that is on the device: what a read gets.
+    #[inline]
+    pub fn published(&self, block: CoreBlock) -> Option<Version> {
+        self.find(block, Tag::is_published)
+    }
+
+    /// As [`LineMap::newest`] for each block of a run, which ascend.
+    pub fn each_newest(&self, run: BlockRun, visit: impl FnMut(CoreBlock, Option<Version>)) {
+        self.each(run, Tag::is_mapped, visit);
+    }
+
+    /// As [`LineMap::published`] for each block of a run, which ascend.
+    pub fn each_published(&self, run: BlockRun, visit: impl FnMut(CoreBlock, Option<Version>)) {
+        self.each(run, Tag::is_published, visit);
+    }
+
+    #[inline]
+    pub fn state(&self, slot: SlotIndex) -> State {
+        self.extents.tag(slot.0).state()
+    }
+
+    /// What a slot holds; of a free one only the state means something.
+    pub fn version(&self, slot: SlotIndex) -> Version {
+        let tag = self.extents.tag(slot.0);
+        let at = if tag.is_mapped() { self.extents.at_place(slot.0) } else { None };
+        let span = at
+            .map_or(Span { block: 0, place: slot.0, len: 1, unit: 0 }, |at| self.extents.span(at));
+        let block = CoreBlock(span.block + u64::from(slot.0 - span.place));
+        self.version_at(block, slot.0, span.unit, tag)
+    }
+
+    /// Maps the blocks of a record as pending, ahead of all other versions of them.
+    ///
+    /// # Panics
+    /// Where a place is not free, and where the pool lacks extents for the run.
+    pub fn insert_run(&mut self, insertion: &Insertion) {
+        let Insertion { run, slot, unit, target, marks, checksums } = *insertion;
+        assert_eq!(checksums.len() as u64, run.count);
+        let tag = Tag::new(State::Pending, target, marks);
+        let places = slot.0 as usize..slot.0 as usize + checksums.len();
+        self.checksums[places].copy_from_slice(checksums);
+        let mut place = slot.0;
+        for piece in self.lines_of(run) {
+            let len = piece.count as u32;
+            self.assert_free(place, len);
+            self.extents.link(Span { block: piece.first.0, place, len, unit });
+            (place..place + len).for_each(|place| self.extents.set_tag(place, tag));
+            place += len;
+        }
+        self.counts.add_many(tag, run.count);
+    }
+
+    /// Maps a new version, ahead of all others of its block. `version.state` is taken as it is, so
+    /// that replay can insert what is published already.
+    ///
+    /// # Panics
+    /// Where the slot is not free, and where the pool lacks an extent.
+    pub fn insert(&mut self, version: Version) {
+        let Version { slot, block, unit, .. } = version;
+        self.assert_free(slot.0, 1);
+        if self.continues_open(&version) {
+            self.extents.extend(self.open, slot.0);
+        } else {
+            self.open = self.extents.link(Span { block: block.0, place: slot.0, len: 1, unit });
+        }
+        let tag = Tag::new(version.state, version.target, version.marks);
+        self.extents.set_tag(slot.0, tag);
+        self.checksums[slot.0 as usize] = version.checksum;
+        self.counts.add(tag);
+    }
+
+    /// The record of pending versions has been written: the older versions are superseded. Answers
+    /// how many there were: some may have been superseded or removed meanwhile.
+    ///
+    /// # Panics
+    /// Where one was published before.
+    pub fn publish(&mut self, slot: SlotIndex, count: u32) -> u32 {
+        let mut published = 0;
+        self.each_extent(slot, count, |map, at, span, places| {
+            let mut blocks = 0u64;
+            for place in places {
+                let tag = map.extents.tag(place);
+                if !tag.is_mapped() {
+                    continue;
+                }
+                assert!(tag.is_pending(), "published twice, now {:?}", tag.state());
+                map.retag(place, tag, tag.published());
+                blocks |= 1 << (place - span.place);
+            }
+            published += blocks.count_ones();
+            map.supersede(at, span, blocks);
+        });
+        published
+    }
+
+    /// Drops versions; nothing where they are free already. The older versions of their blocks, if
+    /// there are any, count again.
+    pub fn remove(&mut self, slot: SlotIndex, count: u32) {
+        self.each_extent(slot, count, |map, at, span, places| {
+            places.for_each(|place| map.release(place));
+            if map.extents.is_vacant(span) {
+                map.close(at);
+                map.extents.unlink_found(at);
+            }
+        });
+    }
+
+    /// Drops every version of a block, pending ones included; answers whether there was one.
+    pub fn remove_block(&mut self, block: CoreBlock) -> bool {
+        let (mut before, mut at, mut found) = (None, self.extents.first(block.0), false);
+        while at != NONE {
+            let (span, next) = (self.extents.span(at), self.extents.next(at));
+            if let Some(place) = span.place_of(block.0) {
+                found |= self.extents.tag(place).is_mapped();
+                self.release(place);
+            }
+            self.step(&mut before, at, &span);
+            at = next;
+        }
+        found
+    }
+
+    /// Moves a published version to another state.
+    pub fn set_state(&mut self, slot: SlotIndex, state: State) {
+        let tag = self.extents.tag(slot.0);
+        assert!(tag.is_published());
+        self.retag(slot.0, tag, Tag::new(state, state, tag.marks()));
+    }
+
+    #[inline]
+    pub fn mark(&mut self, slot: SlotIndex, marks: Marks) {
+        assert!(!marks.contains(Marks::REPLAYED), "known when a version is inserted");
+        let tag = self.extents.tag(slot.0);
+        self.extents.set_tag(slot.0, tag.with(marks));
+    }
+
+    pub fn unmark(&mut self, slot: SlotIndex, marks: Marks) {
+        let tag = self.extents.tag(slot.0);
+        if tag.is_mapped() {
+            self.retag(slot.0, tag, tag.without(marks));
+        }
+    }
+
+    /// Takes marks from all versions of a block, pending ones included.
+    pub fn unmark_block(&mut self, block: CoreBlock, marks: Marks) {
+        let mut at = self.extents.first(block.0);
+        while at != NONE {
+            if let Some(place) = self.extents.span(at).place_of(block.0) {
+                self.unmark(SlotIndex(place), marks);
+            }
+            at = self.extents.next(at);
+        }
+    }
+
+    /// Every version that is mapped, in the order of the log's places.
+    pub fn iter(&self) -> impl Iterator<Item = Version> + '_ {
+        let places = (0..self.extents.places()).map(SlotIndex);
+        places.filter(|slot| self.state(*slot) != State::Free).map(|slot| self.version(slot))
+    }
+
+    /// Checks the counts and chains; for tests and simulation.
+    ///
+    /// # Panics
+    /// Where an invariant does not hold.
+    pub fn self_check(&self) {
+        let mut counts = Counts::default();
+        let mut published = std::collections::BTreeSet::new();
+        for version in self.iter() {
+            counts.add(self.extents.tag(version.slot.0));
+            if version.state != State::Pending {
+                assert!(published.insert(version.block), "two published versions of a block");
+            }
+            let newest = self.newest(version.block).expect("a mapped block is found");
+            assert_eq!(newest.block, version.block);
+            if version.marks.contains(Marks::REPLAYED) {
+                let debtor = self.published(version.block).filter(|it| it.state == State::Dirty);
+                assert!(debtor.is_some_and(|it| it.marks.contains(Marks::REPLAYED)));
+            }
+        }
+        assert_eq!(counts, self.counts);
+        self.extents.self_check();
+    }
+
+    #[inline]
+    fn find(&self, block: CoreBlock, is_wanted: impl Fn(Tag) -> bool) -> Option<Version> {
+        let mut at = self.extents.first(block.0);
+        while at != NONE {
+            let span = self.extents.span(at);
+            if let Some(place) = span.place_of(block.0) {
+                let tag = self.extents.tag(place);
+                if is_wanted(tag) {
+                    return Some(self.version_at(block, place, span.unit, tag));
+                }
+            }
+            at = self.extents.next(at);
+        }
+        None
+    }
+
+    /// One walk for each line.
+    #[inline]
+    fn each(
+        &self,
+        run: BlockRun,
+        is_wanted: impl Fn(Tag) -> bool + Copy,
+        mut visit: impl FnMut(CoreBlock, Option<Version>),
+    ) {
+        for piece in self.lines_of(run) {
+            if piece.count == 1 {
+                visit(piece.first, self.find(piece.first, is_wanted));
+                continue;
+            }
+            let mut found = [(NONE, 0u8); EXTENT_BLOCKS_MAX as usize];
+            self.find_in_line(piece, is_wanted, &mut found);
+            for (block, &(place, unit)) in piece.blocks().zip(&found) {
+                let version = || self.version_at(block, place, unit, self.extents.tag(place));
+                visit(block, (place != NONE).then(version));
+            }
+        }
+    }
+
+    /// Place and unit of the newest wanted version of each block of a piece of one line.
+    fn find_in_line(
+        &self,
+        piece: BlockRun,
+        is_wanted: impl Fn(Tag) -> bool,
+        found: &mut [(u32, u8)],
+    ) {
+        let (mut missing, mut at) = (piece.count, self.extents.first(piece.first.0));
+        while at != NONE && missing > 0 {
+            let span = self.extents.span(at);
+            let (from, to) = overlap(&span, piece.first.0, piece.end().0);
+            for block in from..to {
+                let place = span.place + (block - span.block) as u32;
+                let entry = &mut found[(block - piece.first.0) as usize];
+                if entry.0 == NONE && is_wanted(self.extents.tag(place)) {
+                    *entry = (place, span.unit);
+                    missing -= 1;
+                }
+            }
+            at = self.extents.next(at);
+        }
+    }
+
+    #[inline]
+    fn version_at(&self, block: CoreBlock, place: u32, unit: u8, tag: Tag) -> Version {
+        Version {
+            slot: SlotIndex(place),
+            block,
+            state: tag.state(),
+            target: tag.target(),
+            unit,
+            checksum: self.checksums[place as usize],
+            marks: tag.marks(),
+        }
+    }
+
+    /// A run, cut where lines meet.
+    #[inline]
+    fn lines_of(&self, run: BlockRun) -> impl Iterator<Item = BlockRun> + use<> {
+        let (line, mut first, end) = (self.extents.line_blocks(), run.first.0, run.end().0);
+        std::iter::from_fn(move || {
+            let count = (line - first % line).min(end - first);
+            let piece = BlockRun { first: CoreBlock(first), count };
+            first += count;
+            (count > 0).then_some(piece)
+        })
+    }
+
+    fn continues_open(&self, version: &Version) -> bool {
+        if self.extents.is_by_block() || self.open == NONE {
+            return false;
+        }
+        let (span, place) = (self.extents.span(self.open), version.slot.0);
+        let line = self.extents.line_blocks();
+        place >= span.end_place()
+            && extents::continues(line, &span, place, version.unit, version.block.0)
+            && (span.end_place()..place).all(|hole| self.extents.at_place(hole).is_none())
+    }
+
+    /// Goes through the extents that cover some places.
+    #[inline]
+    fn each_extent(
+        &mut self,
+        slot: SlotIndex,
+        count: u32,
+        mut visit: impl FnMut(&mut Self, u32, &Span, std::ops::Range<u32>),
+    ) {
+        let (mut place, end) = (slot.0, slot.0 + count);
+        while place < end {
+            let Some(at) = self.extents.at_place(place) else {
+                place += 1;
+                continue;
+            };
+            let span = self.extents.span(at);
+            let stop = end.min(span.end_place());
+            visit(self, at, &span, place..stop);
+            place = stop;
+        }
+    }
+
+    /// Drops the versions behind an extent in its chain of those of its blocks that are named by a
+    /// bit each.
+    #[inline]
+    fn supersede(&mut self, at: u32, newer: &Span, blocks: u64) {
+        let (mut before, mut at) = (Some(at), self.extents.next(at));
+        while at != NONE {
+            let (span, next) = (self.extents.span(at), self.extents.next(at));
+            let (from, to) = overlap(&span, newer.block, newer.end_block());
+            for block in from..to {
+                if blocks >> (block - newer.block) & 1 == 1 {
+                    self.release(span.place + (block - span.block) as u32);
+                }
+            }
+            if from < to {
+                self.step(&mut before, at, &span);
+            } else {
+                before = Some(at);
+            }
+            at = next;
+        }
+    }
+
+    /// Goes on behind an extent, which is unlinked where nothing is left of it.
+    #[inline]
+    fn step(&mut self, before: &mut Option<u32>, at: u32, span: &Span) {
+        if self.extents.is_vacant(span) {
+            self.close(at);
+            self.extents.unlink(at, *before);
+        } else {
+            *before = Some(at);
+        }
+    }
+
+    fn close(&mut self, at: u32) {
+        if self.open == at {
+            self.open = NONE;
+        }
+    }
+
+    #[inline]
+    fn release(&mut self, place: u32) {
+        let tag = self.extents.tag(place);
+        if tag.is_mapped() {
+            self.counts.subtract(tag);
+            self.extents.set_tag(place, Tag::FREE);
+        }
+    }
+
+    #[inline]
+    fn retag(&mut self, place: u32, old: Tag, new: Tag) {
+        self.counts.subtract(old);
+        self.counts.add(new);
+        self.extents.set_tag(place, new);
+    }
+
+    #[inline]
+    fn assert_free(&self, place: u32, len: u32) {
+        let is_free = |place| !self.extents.tag(place).is_mapped();
+        assert!((place..place + len).all(is_free), "slot is still in use");
+    }
+}
+
+/// The blocks of an extent that lie between two blocks.
+#[inline]
+fn overlap(span: &Span, first: u64, end: u64) -> (u64, u64) {
+    (span.block.max(first), span.end_block().min(end))
+}
+
+/// How many extents recovered blocks, which ascend by place, take from the pool.
+pub fn scattered_extents(
+    line_blocks: u64,
+    blocks: impl Iterator<Item = (SlotIndex, u8, CoreBlock)>,
+) -> u32 {
+    extents::pool_needed(line_blocks, blocks)
+}

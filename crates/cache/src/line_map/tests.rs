@@ -1,0 +1,302 @@
+use super::*;
+use proptest::prelude::*;
+use std::collections::BTreeMap;
+
+const SEGMENT: u32 = 64;
+const SEGMENTS: u32 = 4;
+const BLOCKS: u64 = 48;
+
+fn run(first: u64, count: u64) -> BlockRun {
+    BlockRun { first: CoreBlock(first), count }
+}
+
+fn pending(map: &mut LineMap, slot: u32, run: BlockRun, target: State) {
+    let checksums: Vec<u32> = (slot..slot + run.count as u32).collect();
+    let (slot, unit, marks) = (SlotIndex(slot), 3, Marks::NONE);
+    map.insert_run(&Insertion { run, slot, unit, target, marks, checksums: &checksums });
+}
+
+fn slot_of(version: Option<Version>) -> Option<u32> {
+    version.map(|version| version.slot.0)
+}
+
+#[test]
+fn reader_sees_the_old_version_until_the_new_one_is_written() {
+    for line in [1, 16] {
+        let mut map = LineMap::new(64, line, 0, 0);
+        pending(&mut map, 0, run(5, 1), State::Dirty);
+        map.publish(SlotIndex(0), 1);
+        pending(&mut map, 1, run(5, 1), State::Dirty);
+        assert_eq!(slot_of(map.published(CoreBlock(5))), Some(0));
+        assert_eq!(slot_of(map.newest(CoreBlock(5))), Some(1));
+        map.publish(SlotIndex(1), 1);
+        assert_eq!(slot_of(map.published(CoreBlock(5))), Some(1));
+        assert_eq!(map.counts().dirty, 1);
+    }
+}
+
+#[test]
+fn failed_version_brings_the_older_one_back() {
+    let mut map = LineMap::new(64, 1, 0, 0);
+    pending(&mut map, 0, run(5, 1), State::Dirty);
+    map.publish(SlotIndex(0), 1);
+    pending(&mut map, 1, run(5, 1), State::Dirty);
+    map.remove(SlotIndex(1), 1);
+    assert_eq!(slot_of(map.newest(CoreBlock(5))), Some(0));
+}
+
+#[test]
+fn later_record_that_is_written_first_wins() {
+    let mut map = LineMap::new(64, 1, 0, 0);
+    pending(&mut map, 0, run(5, 1), State::Dirty);
+    pending(&mut map, 1, run(5, 1), State::Dirty);
+    assert_eq!(map.publish(SlotIndex(1), 1), 1);
+    assert_eq!(map.publish(SlotIndex(0), 1), 0, "superseded while it was on its way");
+    assert_eq!(slot_of(map.published(CoreBlock(5))), Some(1));
+}
+
+#[test]
+fn whole_lines_take_nothing_from_the_pool() {
+    let mut map = LineMap::new(1024, 16, 0, 0);
+    let (pool, _) = map.pool();
+    for line in 0..60u64 {
+        // A descriptor stands in front of each.
+        pending(&mut map, line as u32 * 17, run(line * 160, 16), State::Dirty);
+    }
+    map.self_check();
+    assert_eq!(map.pool(), (pool, pool));
+    pending(&mut map, 1020, run(1, 1), State::Dirty);
+    pending(&mut map, 1022, run(3, 1), State::Dirty);
+    assert_eq!(map.pool(), (pool, pool - 1), "the second one that starts in its window");
+    map.remove(SlotIndex(1022), 1);
+    assert_eq!(map.pool(), (pool, pool));
+}
+
+#[test]
+fn memory_is_within_the_bounds_of_the_issue() {
+    let places = 1 << 20;
+    for (line, most) in [(1, 15.0), (16, 1.95)] {
+        let map = LineMap::new(places, line, 0, 83);
+        let each = map.memory_bytes() as f64 / f64::from(places);
+        assert!(each <= most, "{each} bytes for each place, lines of {line} blocks");
+        assert_eq!(map.checksum_bytes(), 4 * u64::from(places));
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    /// Blocks, whether they become dirty, and the places of the descriptor.
+    Insert(u64, u64, bool, u32),
+    Publish(usize),
+    Fail(usize),
+    RemoveBlock(u64),
+    /// As after an unclean stop, where nothing is mapped yet, with holes.
+    Replay(u64, u64, u64),
+    /// The core has a version of the block, its parity recomputed.
+    Settle(u64),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        5 => (0..BLOCKS, 1u64..20, any::<bool>(), 0u32..2)
+            .prop_map(|(block, count, dirty, gap)| Step::Insert(block, count, dirty, gap)),
+        5 => any::<usize>().prop_map(Step::Publish),
+        1 => any::<usize>().prop_map(Step::Fail),
+        2 => (0..BLOCKS).prop_map(Step::RemoveBlock),
+        2 => (0..BLOCKS, 1u64..12, 1u64..3)
+            .prop_map(|(block, count, each)| Step::Replay(block, count, each)),
+        1 => (0..BLOCKS).prop_map(Step::Settle),
+    ]
+}
+
+/// Keeps for each block the list of its versions, oldest first, and whether they are published.
+struct Twin {
+    map: LineMap,
+    versions: BTreeMap<u64, Vec<(u32, bool)>>,
+    on_the_way: Vec<(u32, BlockRun)>,
+    head: u32,
+}
+
+impl Twin {
+    fn new(line: u64) -> Self {
+        let places = SEGMENTS * SEGMENT;
+        let map = LineMap::new(places, line, places, 0);
+        Self { map, versions: BTreeMap::new(), on_the_way: Vec::new(), head: 0 }
+    }
+
+    /// Places at the head; a segment is emptied before it is entered.
+    fn take(&mut self, count: u32) -> u32 {
+        if self.head / SEGMENT != (self.head + count - 1) / SEGMENT {
+            self.head = (self.head / SEGMENT + 1) % SEGMENTS * SEGMENT;
+        }
+        if self.head.is_multiple_of(SEGMENT) {
+            let segment = self.head..self.head + SEGMENT;
+            // What owes parity is cleaned before its segment is reclaimed.
+            for slot in segment.clone().map(SlotIndex) {
+                let version = self.map.version(slot);
+                if version.state != State::Free {
+                    self.map.unmark_block(version.block, Marks::REPLAYED);
+                }
+            }
+            self.map.remove(SlotIndex(segment.start), SEGMENT);
+            for versions in self.versions.values_mut() {
+                versions.retain(|(slot, _)| !segment.contains(slot));
+            }
+            self.on_the_way.retain(|(slot, _)| !segment.contains(slot));
+        }
+        let place = self.head;
+        self.head = (self.head + count) % (SEGMENTS * SEGMENT);
+        place
+    }
+
+    fn insert(&mut self, run: BlockRun, is_dirty: bool, gap: u32) {
+        let slot = self.take(gap + run.count as u32) + gap;
+        let target = if is_dirty { State::Dirty } else { State::Clean };
+        let mut owes = false;
+        self.map.each_newest(run, |_, older| {
+            owes |= older.is_some_and(|older| older.marks.contains(Marks::REPLAYED));
+        });
+        for (place, block) in (slot..).zip(run.blocks()) {
+            self.versions.entry(block.0).or_default().push((place, false));
+        }
+        self.on_the_way.push((slot, run));
+        if !owes {
+            return pending(&mut self.map, slot, run, target);
+        }
+        for (place, block) in (slot..).zip(run.blocks()) {
+            let older = self.map.newest(block);
+            let inherits = is_dirty
+                && older.is_some_and(|it| {
+                    it.target == State::Dirty && it.marks.contains(Marks::REPLAYED)
+                });
+            let marks = if inherits { Marks::REPLAYED } else { Marks::NONE };
+            let (slot, state, unit, checksum) = (SlotIndex(place), State::Pending, 3, place);
+            self.map.insert(Version { slot, block, state, target, unit, checksum, marks });
+        }
+    }
+
+    fn replay(&mut self, first: u64, count: u64, each: u64) {
+        let start = self.take((count * each) as u32);
+        for index in (0..count * each).step_by(each as usize) {
+            let block = first + index;
+            if self.map.newest(CoreBlock(block)).is_some() {
+                continue;
+            }
+            let (slot, block) = (SlotIndex(start + index as u32), CoreBlock(block));
+            let (state, target, marks) = (State::Dirty, State::Dirty, Marks::REPLAYED);
+            let (unit, checksum) = (0, slot.0);
+            self.map.insert(Version { slot, block, state, target, unit, checksum, marks });
+            self.versions.entry(block.0).or_default().push((slot.0, true));
+        }
+    }
+
+    fn publish(&mut self, index: usize) {
+        let (slot, run) = self.on_the_way.remove(index % self.on_the_way.len());
+        let mut left = 0;
+        for (place, block) in (slot..).zip(run.blocks()) {
+            let versions = self.versions.entry(block.0).or_default();
+            if let Some(at) = versions.iter().position(|(used, _)| *used == place) {
+                versions[at].1 = true;
+                versions.drain(..at);
+                left += 1;
+            }
+        }
+        assert_eq!(self.map.publish(SlotIndex(slot), run.count as u32), left);
+    }
+
+    fn fail(&mut self, index: usize) {
+        let (slot, run) = self.on_the_way.remove(index % self.on_the_way.len());
+        self.map.remove(SlotIndex(slot), run.count as u32);
+        for (place, block) in (slot..).zip(run.blocks()) {
+            self.versions.entry(block.0).or_default().retain(|(used, _)| *used != place);
+        }
+    }
+
+    fn take_step(&mut self, step: Step) {
+        match step {
+            Step::Insert(block, count, dirty, gap) => self.insert(run(block, count), dirty, gap),
+            Step::Replay(block, count, each) => self.replay(block, count, each),
+            Step::Settle(block) => {
+                let before = self.map.counts().replayed;
+                let published = self.map.published(CoreBlock(block));
+                let owed = published.is_some_and(|it| {
+                    it.state == State::Dirty && it.marks.contains(Marks::REPLAYED)
+                });
+                self.map.unmark_block(CoreBlock(block), Marks::REPLAYED);
+                assert_eq!(self.map.counts().replayed, before - u64::from(owed));
+            }
+            Step::RemoveBlock(block) => {
+                let there = self.versions.remove(&block).is_some_and(|v| !v.is_empty());
+                assert_eq!(self.map.remove_block(CoreBlock(block)), there);
+            }
+            Step::Publish(index) if !self.on_the_way.is_empty() => self.publish(index),
+            Step::Fail(index) if !self.on_the_way.is_empty() => self.fail(index),
+            Step::Publish(_) | Step::Fail(_) => {}
+        }
+    }
+
+    fn check(&self) {
+        let all = run(0, BLOCKS + 40);
+        let (mut newest, mut published) = (Vec::new(), Vec::new());
+        self.map.each_newest(all, |_, version| newest.push(slot_of(version)));
+        self.map.each_published(all, |_, version| published.push(slot_of(version)));
+        for block in all.blocks() {
+            let versions = self.versions.get(&block.0).map_or(&[][..], |all| all);
+            let expected = versions.last().map(|(slot, _)| *slot);
+            assert_eq!(slot_of(self.map.newest(block)), expected);
+            assert_eq!(newest[block.0 as usize], expected);
+            let expected = versions.iter().rev().find(|(_, published)| *published);
+            let expected = expected.map(|(slot, _)| *slot);
+            assert_eq!(slot_of(self.map.published(block)), expected);
+            assert_eq!(published[block.0 as usize], expected);
+            for &(slot, is_published) in versions {
+                let version = self.map.version(SlotIndex(slot));
+                assert_eq!((version.block, version.checksum), (block, slot));
+                assert_eq!(version.state != State::Pending, is_published);
+            }
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn map_agrees_with_a_plain_twin_at_every_line_size(
+        line in (0u32..7).prop_map(|power| 1u64 << power),
+        steps in prop::collection::vec(step(), 0..120),
+    ) {
+        let mut twin = Twin::new(line);
+        for step in steps {
+            twin.take_step(step);
+            twin.map.self_check();
+            twin.check();
+        }
+    }
+
+    /// Recovery asks how large the pool has to be, and then the same blocks must fit.
+    #[test]
+    fn recovered_blocks_fit_the_pool_that_was_counted_for_them(
+        line in (1u32..7).prop_map(|power| 1u64 << power),
+        places in prop::collection::btree_map(0u32..256, (0u64..600, 0u8..2), 0..200),
+    ) {
+        // Neighbours by place are neighbours by block often enough.
+        let block = |place: u32, jump: u64| {
+            CoreBlock(if jump < 500 { u64::from(place) } else { 1000 * (jump - 499) })
+        };
+        let mut seen = std::collections::BTreeSet::new();
+        let blocks: Vec<_> = places
+            .into_iter()
+            .map(|(place, (jump, unit))| (SlotIndex(place), unit, block(place, jump)))
+            .filter(|(_, _, block)| seen.insert(*block))
+            .collect();
+        let needed = scattered_extents(line, blocks.iter().copied());
+        let mut map = LineMap::new(256, line, needed, 0);
+        for (slot, unit, block) in blocks {
+            let (state, marks, checksum) = (State::Dirty, Marks::NONE, 0);
+            let target = state;
+            map.insert(Version { slot, block, state, target, unit, checksum, marks });
+        }
+        map.self_check();
+        let (pool, free) = map.pool();
+        prop_assert_eq!(pool - free, needed);
+    }
+}

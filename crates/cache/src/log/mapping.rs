@@ -1,0 +1,102 @@
+//! From a record that is formed to the line map and the dirty indexes.
+
+use super::{Intake, Log, Purpose};
+use crate::line_map::{Insertion, Marks, State, Version};
+use crate::types::{BlockRun, CoreBlock, Position, SlotIndex};
+use headpond_block::{BLOCK_BYTES, Buffers};
+use std::rc::Rc;
+
+impl Log {
+    pub(super) fn map_intake(&mut self, intake: &Intake, data: Position, index: &mut u64) {
+        self.spoil_others(intake);
+        let run = intake.run;
+        let (target, is_indexed) = match intake.purpose {
+            Purpose::Tombstone { .. } => return self.end_mappings(run),
+            Purpose::WriteBack => (State::Dirty, true),
+            Purpose::WriteThrough => (State::Dirty, false),
+            Purpose::ReadInsert => (State::Clean, false),
+        };
+        let each = self.layout.units_per_block();
+        let (slot, unit) = self.layout.slot_at(Position(data.0 + *index * each));
+        let first = *index as usize;
+        *index += run.count;
+        if self.map.counts().replayed > 0 || intake.buffers.is_payload_free() {
+            let place = (slot, unit, first);
+            return self.map_one_by_one(intake, target, place);
+        }
+        let marks = if is_indexed { Marks::INDEXED } else { Marks::NONE };
+        let checksums = &self.draft.checksums[first..*index as usize];
+        self.map.insert_run(&Insertion { run, slot, unit, target, marks, checksums });
+        if is_indexed {
+            self.dirty.push_run(run);
+        }
+    }
+
+    fn end_mappings(&mut self, run: BlockRun) {
+        for block in run.blocks() {
+            self.map.remove_block(block);
+            self.lost.remove(&block);
+        }
+        self.counters.tombstone_blocks += run.count;
+    }
+
+    /// Where the marks of the blocks may differ.
+    fn map_one_by_one(
+        &mut self,
+        intake: &Intake,
+        target: State,
+        (slot, unit, first): (SlotIndex, u8, usize),
+    ) {
+        let has_bare = intake.buffers.is_payload_free();
+        let is_indexed = intake.purpose == Purpose::WriteBack;
+        for (place, block) in intake.run.blocks().enumerate() {
+            let mut marks = self.inherited_marks(block, is_indexed);
+            if has_bare && block_of(intake.buffers, place).is_payload_free() {
+                marks = marks | Marks::PAYLOAD_FREE;
+            }
+            let (slot, state) = (SlotIndex(slot.0 + place as u32), State::Pending);
+            let checksum = self.draft.checksums[first + place];
+            self.map.insert(Version { slot, block, state, target, unit, checksum, marks });
+        }
+    }
+
+    fn spoil_others(&mut self, intake: &Intake) {
+        if self.fills.is_empty() || intake.purpose == Purpose::ReadInsert {
+            return;
+        }
+        for fill in self.fills.iter().filter(|fill| fill.run.overlaps(intake.run)) {
+            if intake.guard.is_none_or(|own| !Rc::ptr_eq(own, fill)) {
+                fill.spoiled.set(true);
+            }
+        }
+    }
+
+    /// A version that follows a dirty one takes over its place in the index and its parity debt.
+    pub(super) fn inherited_marks(&mut self, block: CoreBlock, is_indexed: bool) -> Marks {
+        let older = self.map.newest(block).filter(|older| older.target == State::Dirty);
+        let older = older.map_or(Marks::NONE, |older| older.marks);
+        let mut marks = Marks::NONE;
+        if older.contains(Marks::REPLAYED) {
+            marks = marks | Marks::REPLAYED;
+        }
+        if is_indexed {
+            if !older.contains(Marks::INDEXED) {
+                self.index(block, marks);
+            }
+            marks = marks | Marks::INDEXED;
+        }
+        marks
+    }
+
+    /// Notes for the cleaner that a version with these marks is dirty.
+    pub fn index(&mut self, block: CoreBlock, marks: Marks) {
+        let owes_parity = marks.contains(Marks::REPLAYED);
+        let index = if owes_parity { &mut self.replayed } else { &mut self.dirty };
+        index.push(block);
+    }
+}
+
+fn block_of(buffers: &Buffers, index: usize) -> Buffers {
+    let start = index * BLOCK_BYTES as usize;
+    buffers.slice(start..start + BLOCK_BYTES as usize)
+}
