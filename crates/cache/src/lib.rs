@@ -46,6 +46,7 @@ pub use create::{CreateOptions, create, load, wipe, write_superblock};
 pub use error::{CleanError, CreateError, ModeError, OpenError, StopError};
 pub use format::superblock::Superblock;
 pub use label::CoreLabel;
+pub use layout::is_line_size;
 pub use recover::Recovery;
 pub use slice::{Expected, Foundation, Slice, check_fit};
 pub use stats::{

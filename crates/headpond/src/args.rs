@@ -80,6 +80,10 @@ pub struct CreateArgs {
     /// but for what was replayed after an unclean stop).
     #[arg(long, default_value = "stripe", value_parser = parse_word::<CleaningPolicy>, requires = "cache")]
     pub cleaning: CleaningPolicy,
+    /// Cache line: 4K, 8K, 16K, 32K, 64K, 128K, 256K, 512K or 1M. Longer lines take less memory
+    /// where the data is contiguous; what is valid or dirty is known for each 4K all the same.
+    #[arg(long, default_value = "4K", requires = "cache")]
+    pub line: Size,
     /// Sequential streams longer than this go past the cache: never, or a size.
     #[arg(long, default_value = "never", requires = "cache")]
     pub seq_cutoff: SeqCutoff,

@@ -59,6 +59,8 @@ pub struct CoreStack {
 #[serde(deny_unknown_fields)]
 pub struct CacheStack {
     pub size: Size,
+    #[serde(default = "four_kib")]
+    pub line: Size,
     #[serde(flatten)]
     pub settings: CacheSettings,
     /// The model of its device, of which `size` is used; without one, the four figures below.
@@ -109,6 +111,10 @@ const fn strip() -> Size {
     Size(64 << 10)
 }
 
+const fn four_kib() -> Size {
+    Size(4 << 10)
+}
+
 const fn ram_mb_per_s() -> f64 {
     10_000.0
 }
@@ -124,6 +130,8 @@ impl Stack {
         stack.engine_model()?;
         if let Some(cache) = &stack.cache {
             cache.check_model()?;
+            let is_line = headpond_cache::is_line_size(cache.line.bytes());
+            require("cache.line", "a power of two from 4K to 1M", cache.line, is_line)?;
             let latencies = [
                 ("cache.read_us", cache.read_us),
                 ("cache.write_us", cache.write_us),
@@ -193,6 +201,7 @@ impl Stack {
     pub(crate) fn description(&self) -> Description {
         let cache = self.cache.as_ref().map(|cache| CacheDescription {
             device: "cache".into(),
+            line: cache.line,
             settings: cache.settings.clone(),
             volatile_allowed: true,
         });
@@ -229,7 +238,7 @@ impl CacheStack {
 fn require(
     field: &'static str,
     what: &'static str,
-    found: f64,
+    found: impl std::fmt::Display,
     holds: bool,
 ) -> Result<(), StackError> {
     let found = found.to_string();
@@ -257,6 +266,7 @@ mod tests {
             ("drives", "disks", "unknown field `disks`"),
             ("hdd-7k2-4t", "floppy", "no model named floppy"),
             ("write_us = 20", "write_us = -1", "cache.write_us must be a time"),
+            ("write_us = 20", "line = \"12K\"", "cache.line must be a power of two from 4K to 1M"),
             ("raid = 60", "raid = 7", "no RAID level"),
             ("hdd-7k2-4t", "net-10g", "net-10g is a model of kind network; here a drive"),
             ("drives = 40", "drives = 40\ncontroller = \"net-10g\"", "here a controller"),

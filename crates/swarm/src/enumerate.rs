@@ -174,7 +174,11 @@ impl Bench {
             is_initialised: true,
             members_are: Stability::Flushable,
             slices: 1,
-            cache: Some(CacheShape { bytes: CACHE_BYTES, stability: Stability::Flushable }),
+            cache: Some(CacheShape {
+                bytes: CACHE_BYTES,
+                line_bytes: BLOCK_BYTES,
+                stability: Stability::Flushable,
+            }),
             window_start: 0,
             window_bytes: 64 << 10,
         };

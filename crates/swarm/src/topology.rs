@@ -43,6 +43,7 @@ pub struct Topology {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CacheShape {
     pub bytes: u64,
+    pub line_bytes: u64,
     pub stability: Stability,
 }
 
@@ -131,6 +132,7 @@ impl Topology {
     pub(crate) fn description(&self, settings: &CacheSettings) -> Description {
         let cache = self.cache.as_ref().map(|cache| CacheDescription {
             device: "cache".into(),
+            line: Size(cache.line_bytes),
             settings: settings.clone(),
             volatile_allowed: cache.stability == Stability::LostOnPower,
         });
@@ -162,7 +164,9 @@ impl CacheShape {
         let (flushable, stable) = (Stability::Flushable, Stability::StableOnCompletion);
         let kinds = [flushable, flushable, flushable, flushable, stable, Stability::LostOnPower];
         let bytes = CACHE_HEAD_BYTES + each * u64::from(slices);
-        Self { bytes, stability: *random.pick(&kinds) }
+        let stability = *random.pick(&kinds);
+        let lines = [4 << 10, 4 << 10, 4 << 10, 8 << 10, 16 << 10, 64 << 10, 64 << 10, 1 << 20];
+        Self { bytes, line_bytes: *random.pick(&lines), stability }
     }
 }
 
@@ -202,8 +206,9 @@ impl fmt::Display for Topology {
         }
         match &self.cache {
             Some(cache) => {
-                let (size, stability) = (Size(cache.bytes), cache.stability);
-                write!(f, "; cache of {size} ({stability:?}) in {slices} slices")?;
+                let (size, line) = (Size(cache.bytes), Size(cache.line_bytes));
+                let stability = cache.stability;
+                write!(f, "; cache of {size} ({stability:?}) in {slices} slices, lines of {line}")?;
             }
             None => write!(f, "; no cache")?,
         }

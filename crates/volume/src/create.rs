@@ -3,7 +3,7 @@
 use crate::description::Description;
 use crate::open::{Devices, is_memory};
 use crate::volume::Volume;
-use headpond_block::{BlockDevice, DeviceError, DeviceName};
+use headpond_block::{BLOCK_BYTES, BlockDevice, DeviceError, DeviceName};
 use headpond_cache::CreateOptions as CacheOptions;
 use headpond_raid::{Contents, Inspection, Intent, Occupied};
 use std::rc::Rc;
@@ -125,6 +125,7 @@ pub(crate) fn cache_options(
     core_bytes: u64,
     generation: u64,
 ) -> CacheOptions {
+    let line = description.cache.as_ref().map_or(BLOCK_BYTES, |cache| cache.line.bytes());
     CacheOptions {
         volume: description.uuid,
         cache,
@@ -132,7 +133,7 @@ pub(crate) fn cache_options(
         core_bytes,
         generation,
         slices: usize::from(description.slices),
-        line_bytes: 4096,
+        line_bytes: u32::try_from(line).unwrap_or(u32::MAX),
         unit_bytes: None,
     }
 }

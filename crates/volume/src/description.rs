@@ -4,6 +4,7 @@
 //! devices to look at, the exports and the settings to start with.
 
 use crate::{CacheSettings, Size};
+use headpond_block::BLOCK_BYTES;
 use headpond_cache::SliceConfig;
 use headpond_raid::Level;
 use serde::{Deserialize, Serialize};
@@ -30,6 +31,9 @@ pub struct Description {
 pub struct CacheDescription {
     /// What the device is called: a path, `ram:256M`, `model:...`.
     pub device: String,
+    /// Length of a line, where a cache is made; later its superblock tells.
+    #[serde(default = "one_block", skip_serializing_if = "is_one_block")]
+    pub line: Size,
     #[serde(flatten)]
     pub settings: CacheSettings,
     /// The user knows that the device loses everything with the power.
@@ -79,6 +83,8 @@ pub enum DescriptionError {
     Name { name: String },
     #[error("a volume has 1 to {SLICES_MAX} slices, not {slices}")]
     Slices { slices: u16 },
+    #[error("cache lines of {line}: a line is a power of two from 4K to 1M")]
+    Line { line: Size },
     #[error("{device} is named twice: a device can have one place in a volume")]
     Repeated { device: String },
 }
@@ -98,7 +104,7 @@ impl Description {
         Ok(description)
     }
 
-    /// Checks what the types cannot: name, slices, no device twice.
+    /// Checks what the types cannot: name, slices, line, no device twice.
     ///
     /// # Errors
     /// The rule that is broken.
@@ -108,6 +114,10 @@ impl Description {
         }
         if !(1..=SLICES_MAX).contains(&self.slices) {
             return Err(DescriptionError::Slices { slices: self.slices });
+        }
+        let line = self.cache.as_ref().map_or(one_block(), |cache| cache.line);
+        if !headpond_cache::is_line_size(line.bytes()) {
+            return Err(DescriptionError::Line { line });
         }
         let mut devices: Vec<&str> = self.devices().collect();
         devices.sort_unstable();
@@ -142,6 +152,14 @@ fn yes() -> bool {
 
 fn is_true(intent: &bool) -> bool {
     *intent
+}
+
+fn one_block() -> Size {
+    Size(BLOCK_BYTES)
+}
+
+fn is_one_block(line: &Size) -> bool {
+    *line == one_block()
 }
 
 fn one() -> u16 {
@@ -181,6 +199,17 @@ mod tests {
     }
 
     #[test]
+    fn lines_are_of_4_kib_unless_the_description_says_otherwise() {
+        let description = Description::parse(TEXT).unwrap();
+        assert_eq!(description.cache.as_ref().unwrap().line, Size(4096));
+        assert!(!description.to_toml().contains("line ="));
+        let text = TEXT.replace("cleaning =", "line = \"64K\"\n cleaning =");
+        let long = Description::parse(&text).unwrap();
+        assert_eq!(long.cache.as_ref().unwrap().line, Size(65536));
+        assert_eq!(Description::parse(&long.to_toml()).unwrap(), long);
+    }
+
+    #[test]
     fn a_mistake_is_named() {
         let refuse = |from: &str, to: &str| {
             let error = Description::parse(&TEXT.replace(from, to)).unwrap_err();
@@ -191,5 +220,9 @@ mod tests {
         assert!(refuse("/dev/b", "/dev/a").contains("named twice"));
         assert!(refuse("raid = 60", "raid = 7").contains("no RAID level"));
         assert!(refuse("strip =", "chunk =").contains("unknown field"));
+        for line in ["2K", "48K", "2M"] {
+            let line = format!("line = {line:?}\n cleaning =");
+            assert!(refuse("cleaning =", &line).contains("a power of two from 4K to 1M"));
+        }
     }
 }

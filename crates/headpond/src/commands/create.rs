@@ -61,6 +61,7 @@ fn describe(
     let settings = settings(args)?;
     let cache = cache.map(|device| CacheDescription {
         device: device.to_string(),
+        line: args.line,
         settings: settings.clone(),
         volatile_allowed: args.force,
     });

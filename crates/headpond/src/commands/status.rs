@@ -6,7 +6,8 @@ use crate::outcome::Exit;
 use crate::place::Places;
 use anyhow::Result;
 use headpond_advise::render::{Align, Table, count, size};
-use headpond_volume::Description;
+use headpond_block::BLOCK_BYTES;
+use headpond_volume::{Description, Size};
 use serde_json::{Value, json};
 
 /// Shows one volume, or a line for each.
@@ -133,12 +134,22 @@ pub fn print_settings(status: &Value) {
     }
     let draining = if cache["draining"].as_bool() == Some(true) { " (draining)" } else { "" };
     println!(
-        "  cache     {}: mode={}{draining} cleaning={} seq-cutoff={}",
+        "  cache     {}: mode={}{draining} cleaning={} seq-cutoff={} line={}",
         text(&cache["device"]),
         text(&cache["mode"]),
         text(&cache["cleaning"]),
-        text(&cache["seq_cutoff"])
+        text(&cache["seq_cutoff"]),
+        line(cache)
     );
+}
+
+/// The length of a line: a served cache tells in bytes; a description need not say.
+fn line(cache: &Value) -> String {
+    match (cache["line_bytes"].as_u64(), cache["line"].as_str()) {
+        (Some(bytes), _) => Size(bytes).to_string(),
+        (None, Some(described)) => described.to_owned(),
+        (None, None) => Size(BLOCK_BYTES).to_string(),
+    }
 }
 
 /// What the cache of a served volume holds.

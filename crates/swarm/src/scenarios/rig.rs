@@ -51,7 +51,7 @@ pub(super) fn cached_raid5() -> Topology {
         is_initialised: true,
         members_are: Stability::Flushable,
         slices: 1,
-        cache: Some(CacheShape { bytes, stability: Stability::Flushable }),
+        cache: Some(CacheShape { bytes, line_bytes: 4096, stability: Stability::Flushable }),
         window_start: 0,
         window_bytes: 1 << 20,
     }

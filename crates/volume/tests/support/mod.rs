@@ -21,6 +21,7 @@ pub const CREATE: CreateOptions = CreateOptions {
 pub fn description(mode: Mode, slices: u16) -> Description {
     let cache = CacheDescription {
         device: "cache".into(),
+        line: Size(4096),
         settings: CacheSettings { mode, ..CacheSettings::default() },
         volatile_allowed: false,
     };
