@@ -12,8 +12,8 @@ use crate::engine::Engine;
 use crate::log::{Fill, Formed, Intake, Purpose, Refusal};
 use crate::stats::BypassReason;
 use crate::types::BlockRun;
-use headpond_block::sync::{Sender, oneshot};
-use headpond_block::{Buffers, Instant, Outcome, start};
+use headpond_block::sync::{Receiver, Sender, oneshot};
+use headpond_block::{Buffers, Instant, JoinHandle, Outcome, start};
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -89,14 +89,57 @@ impl Wanted {
 impl Engine {
     /// Puts `wanted`, which fits a record, into the log.
     pub(crate) async fn append(self: &Rc<Self>, wanted: Wanted) -> Verdict {
-        if self.is_failed.get() {
-            return Verdict::Failed;
-        }
+        self.begin_append(wanted).await.unwrap_or(Verdict::Failed)
+    }
+
+    /// Starts to append, or to wait for that; the answer comes later. No answer is a failure.
+    pub(crate) fn begin_append(self: &Rc<Self>, wanted: Wanted) -> Receiver<Verdict> {
         let (answer, verdict) = oneshot();
+        if self.is_failed.get() {
+            answer.send(Verdict::Failed);
+            return verdict;
+        }
         let since = self.runtime.now();
         self.queue.waiting.borrow_mut().push_back(Waiting { wanted, since, answer });
         self.pump();
-        verdict.await.unwrap_or(Verdict::Failed)
+        verdict
+    }
+
+    /// A record of its own for somebody who finds no queue; `None`, and nothing has happened, where
+    /// there is one, or the log refuses: then the queue knows what to do.
+    pub(crate) fn form_alone(&self, wanted: &Wanted) -> Option<Formed> {
+        if self.queue.len() > 0 || !self.may_start_record() || self.is_failed.get() {
+            return None;
+        }
+        let (mut log, intake) = (self.log.borrow_mut(), wanted.intake());
+        let survey = log.survey(wanted.run);
+        log.admit(&intake, survey).ok()?;
+        log.form(&[intake]).ok()
+    }
+
+    /// Carries out a record that was formed alone, as far as that goes at once; whether it is
+    /// written.
+    ///
+    /// # Errors
+    /// Not an error: a task that goes on with it, so that it is accounted for whoever gives up
+    /// waiting.
+    pub(crate) fn start_alone(
+        self: &Rc<Self>,
+        mut formed: Formed,
+    ) -> Result<bool, JoinHandle<bool>> {
+        let request = std::mem::replace(&mut formed.request, headpond_block::Request::flush());
+        match start(&self.cache, request) {
+            Ok(outcome) => Ok(self.settle_record(&formed, &outcome)),
+            Err(started) => {
+                let engine = Rc::clone(self);
+                Err(self.runtime.spawn(async move {
+                    let outcome = started.await;
+                    let is_written = engine.settle_record(&formed, &outcome);
+                    engine.pump();
+                    is_written
+                }))
+            }
+        }
     }
 
     /// Forms and starts records as long as somebody waits who may go.

@@ -18,6 +18,8 @@
 mod batches;
 mod core_flush;
 
+pub(crate) use core_flush::Written;
+
 use crate::engine::Engine;
 use crate::error::CleanError;
 use crate::line_map::{Marks, State, Version};

@@ -6,11 +6,12 @@
 //!   to the log holds none: the order of records is the order of versions.
 
 use crate::append::{Queue, Verdict, Wanted};
+use crate::cleaner::Written;
 use crate::config::{Mode, SliceConfig};
 use crate::label::CoreLabel;
 use crate::log::{Log, Purpose};
 use crate::stats::MemoryStats;
-use crate::types::{BlockRun, CoreBlock, Sequence, SlotIndex};
+use crate::types::{BlockRun, CoreBlock, SlotIndex};
 use headpond_block::sync::{Access, Busy, Notify, RangeGuard, RangeLocks};
 use headpond_block::{
     BlockDevice, Buffers, DeviceName, Geometry, Outcome, Request, Runtime, Stability,
@@ -30,8 +31,8 @@ pub(crate) struct Engine {
     pub log: RefCell<Log>,
     pub queue: Queue,
     pub core_writes: CoreWrites,
-    /// At the core since its last flush, and where in the log it was then.
-    pub written: RefCell<Vec<(CoreBlock, SlotIndex, Sequence)>>,
+    /// At the core since its last flush.
+    pub written: RefCell<Vec<Written>>,
     /// Writes past the log that the core has answered, and how many of them it has flushed.
     pub core_changes: Cell<u64>,
     pub core_changes_flushed: Cell<u64>,

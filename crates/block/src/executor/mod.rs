@@ -27,7 +27,7 @@ use std::io;
 use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 use tasks::Tasks;
 use timers::Timers;
@@ -208,6 +208,25 @@ impl Runtime {
             self.core.tasks.spawn(Box::pin(async move { sender.send(future.await) }));
         }
         JoinHandle { receiver }
+    }
+
+    /// Carries `future` as far as it goes at once.
+    ///
+    /// # Errors
+    /// Not an error: what is left of it, running on beside the caller.
+    pub fn start<T: 'static>(
+        &self,
+        future: impl Future<Output = T> + 'static,
+    ) -> Result<T, JoinHandle<T>> {
+        if self.core.closed.get() {
+            return Err(self.spawn(future));
+        }
+        let mut future = Box::pin(future);
+        // The task polls once more, and with that it is its own waker that is left everywhere.
+        match future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(outcome) => Ok(outcome),
+            Poll::Pending => Err(self.spawn(future)),
+        }
     }
 
     /// The outcome of `future`, where it is there by `at`.

@@ -169,3 +169,17 @@ fn another_thread_wakes_a_parked_task() {
     executor.block_on(wait).unwrap();
     thread.join().unwrap();
 }
+
+#[test]
+fn what_is_started_is_there_at_once_or_runs_on_as_a_task() {
+    let executor = executor(Order::Fifo);
+    let runtime = executor.runtime();
+    let main = async {
+        assert_eq!(runtime.start(async { 7 }).ok(), Some(7));
+        let (sender, receiver) = oneshot();
+        let Err(rest) = runtime.start(receiver) else { panic!("too early") };
+        sender.send(9);
+        assert_eq!(rest.await, Some(9), "the task is woken though it was polled before it was one");
+    };
+    executor.block_on(main).unwrap();
+}

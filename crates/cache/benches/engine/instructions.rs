@@ -12,7 +12,7 @@ use std::error::Error;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-const FEW: u64 = 2048;
+const FEW: u64 = 512;
 const MANY: u64 = 3 * FEW;
 
 /// Instructions, of one operation or of a whole run.

@@ -7,11 +7,41 @@ use crate::types::{CoreBlock, Sequence, SlotIndex};
 use headpond_block::{Outcome, Request};
 use std::rc::Rc;
 
+/// Neighbouring blocks that lie in a row in the log, that the core has, and where in the log they
+/// were then: in a segment that began with record `first`.
+pub(crate) struct Written {
+    block: CoreBlock,
+    slot: SlotIndex,
+    count: u32,
+    first: Sequence,
+}
+
+const _: () = assert!(size_of::<Written>() == 24);
+
+impl Written {
+    fn is_followed_by(&self, block: CoreBlock, slot: SlotIndex, first: Sequence) -> bool {
+        block.0 == self.block.0 + u64::from(self.count)
+            && slot.0 == self.slot.0 + self.count
+            && first == self.first
+    }
+
+    fn blocks(&self) -> impl Iterator<Item = (CoreBlock, SlotIndex, Sequence)> + use<> {
+        let Self { block, slot, count, first } = *self;
+        (0..count).map(move |index| {
+            (CoreBlock(block.0 + u64::from(index)), SlotIndex(slot.0 + index), first)
+        })
+    }
+}
+
 impl Engine {
     /// Notes that the core has a block, which counts as clean after its next flush.
     pub(crate) fn remember_written(&self, log: &Log, block: CoreBlock, slot: SlotIndex) {
         let first = log.ring.first_record(log.layout.segment_of_slot(slot));
-        self.written.borrow_mut().push((block, slot, first));
+        let mut written = self.written.borrow_mut();
+        match written.last_mut() {
+            Some(row) if row.is_followed_by(block, slot, first) => row.count += 1,
+            _ => written.push(Written { block, slot, count: 1, first }),
+        }
     }
 
     /// Flushes the core after the set interval, one flush at a time. Meanwhile no core write is
@@ -46,11 +76,11 @@ impl Engine {
         log.counters.cleaning_flushes += 1;
         if outcome.is_err() {
             log.counters.errors.core_flush += 1;
-            self.redo(&mut log, taken);
+            self.redo(&mut log, &taken);
         } else {
             let flushed = self.core_changes_flushed.get().max(changes);
             self.core_changes_flushed.set(flushed);
-            for (block, slot, first) in taken {
+            for (block, slot, first) in taken.iter().flat_map(Written::blocks) {
                 if is_still_written(&log, block, slot, first) {
                     log.map.set_state(slot, State::Clean);
                 }
@@ -64,8 +94,8 @@ impl Engine {
     }
 
     /// After a failed flush nobody knows what the core kept: it is all dirty again.
-    fn redo(&self, log: &mut Log, taken: Vec<(CoreBlock, SlotIndex, Sequence)>) {
-        for (block, slot, first) in taken {
+    fn redo(&self, log: &mut Log, taken: &[Written]) {
+        for (block, slot, first) in taken.iter().flat_map(Written::blocks) {
             if is_still_written(log, block, slot, first) {
                 log.map.set_state(slot, State::Dirty);
                 log.map.mark(slot, Marks::INDEXED);

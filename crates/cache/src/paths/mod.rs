@@ -5,6 +5,7 @@ mod flush;
 mod past;
 mod read;
 mod read_hit;
+mod read_insert;
 mod unaligned;
 mod write_back;
 mod write_through;

@@ -1,13 +1,11 @@
 //! Reads: from the cache what it has, from the core the rest, in one span.
 
-use crate::append::Wanted;
 use crate::checksum::crc32c;
 use crate::config::Mode;
 use crate::engine::{Engine, Pin};
 use crate::fill::FillGuard;
 use crate::layout::SliceLayout;
 use crate::line_map::{State, Version};
-use crate::log::Purpose;
 use crate::stats::BypassReason;
 use crate::types::{BlockRun, CoreBlock};
 use headpond_block::sync::join_all;
@@ -77,7 +75,7 @@ impl Engine {
             && !missing.is_empty()
             && !self.is_closed.get()
         {
-            self.insert_beside(run, &target, &missing, fill);
+            self.insert(run, &target, &missing, fill).await;
         }
         Ok(())
     }
@@ -97,6 +95,9 @@ impl Engine {
         let plan = self.plan_read(run)?;
         if let Some((first, end)) = plan.missing {
             self.read_core(run, first..end, &target).await?;
+        }
+        if plan.pieces.is_empty() {
+            return Ok((0, plan.missing_blocks));
         }
         let reads = plan.pieces.iter().map(|piece| {
             let start = (piece.first * BLOCK_BYTES) as usize;
@@ -234,65 +235,6 @@ impl Engine {
             let _busy = busy;
             engine.entomb(&[block], false).await
         }));
-    }
-
-    /// Inserts what was read from the core, in a task of its own.
-    fn insert_beside(
-        self: &Rc<Self>,
-        run: BlockRun,
-        target: &Buffers,
-        missing: &[u64],
-        fill: FillGuard,
-    ) {
-        let records = self.insertions(run, target, missing, &fill);
-        let (engine, busy) = (Rc::clone(self), self.busy.begin());
-        drop(self.runtime.spawn(async move {
-            let _busy = busy;
-            for wanted in records {
-                let count = wanted.run.count;
-                if engine.log.borrow().is_scarce() {
-                    break;
-                }
-                if let crate::append::Verdict::Written = engine.append(wanted).await {
-                    engine.log.borrow_mut().counters.inserted_blocks += count;
-                }
-            }
-            drop(fill);
-        }));
-    }
-
-    /// The missing blocks as runs that fit a record, in memory of their own.
-    fn insertions(
-        &self,
-        run: BlockRun,
-        target: &Buffers,
-        missing: &[u64],
-        fill: &FillGuard,
-    ) -> Vec<Wanted> {
-        let most = self.log.borrow().layout.piece_blocks();
-        let mut runs: Vec<(u64, u64)> = Vec::new();
-        for &index in missing {
-            match runs.last_mut() {
-                Some((first, count)) if *first + *count == index && *count < most => *count += 1,
-                _ => runs.push((index, 1)),
-            }
-        }
-        let wanted = |(first, count): (u64, u64)| {
-            let (start, end) = ((first * BLOCK_BYTES) as usize, ((first + count) * BLOCK_BYTES));
-            let part = target.slice(start..end as usize);
-            let copy = match part.is_payload_free() {
-                true => Buffer::payload_free(part.len_bytes()),
-                false => Buffer::from_slice(&part.to_vec()),
-            };
-            Wanted {
-                run: BlockRun { first: CoreBlock(run.first.0 + first), count },
-                purpose: Purpose::ReadInsert,
-                buffers: copy.into(),
-                is_promise: false,
-                guard: Some(fill.fill()),
-            }
-        };
-        runs.into_iter().map(wanted).collect()
     }
 }
 

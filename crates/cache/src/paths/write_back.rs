@@ -26,10 +26,15 @@ impl Engine {
             return submission;
         }
         let (engine, busy) = (Rc::clone(self), self.busy.begin());
-        Submission::pending(self.runtime.spawn(async move {
+        let write = async move {
             let _busy = busy;
             engine.write_slowly(request).await
-        }))
+        };
+        // In a task, so that it is accounted for whoever gives up waiting.
+        match self.runtime.start(write) {
+            Ok(outcome) => Submission::ready(outcome),
+            Err(rest) => Submission::pending(rest),
+        }
     }
 
     /// Whether the request is one record of its own, with nothing to wait for in front of it.

@@ -18,6 +18,9 @@ impl Engine {
             self.write_part_through(request.part(end, end.start())).await?;
         }
         let chunk = self.log.borrow().layout.piece_blocks() * BLOCK_BYTES;
+        if cut.middle == request.range && cut.middle.len() <= chunk {
+            return self.write_blocks_through(request).await;
+        }
         let pieces = cut.middle.split_at_multiples(chunk).map(|piece| {
             let part = request.part(piece, piece.start());
             Submission::pending(self.write_blocks_through(part))
@@ -85,29 +88,38 @@ impl Engine {
         wanted: Wanted,
         request: Request,
     ) -> (Verdict, Outcome) {
-        let engine = Rc::clone(self);
-        let append = self.runtime.spawn(async move { engine.append(wanted).await });
+        let Some(formed) = self.form_alone(&wanted) else {
+            let verdict = self.begin_append(wanted);
+            let outcome = self.write_core(request).await;
+            return (verdict.await.unwrap_or(Verdict::Failed), outcome);
+        };
+        let record = self.start_alone(formed);
         let outcome = self.write_core(request).await;
-        (append.await, outcome)
+        let is_written = match record {
+            Ok(is_written) => is_written,
+            Err(rest) => rest.await,
+        };
+        (if is_written { Verdict::Written } else { Verdict::Failed }, outcome)
     }
 
     /// The core has the blocks, or failed to take them: then the cleaner tries again.
     fn move_on(self: &Rc<Self>, run: BlockRun, is_written: bool) {
         let mut log = self.log.borrow_mut();
-        for block in run.blocks() {
-            let Some(version) = log.map.published(block) else { continue };
-            let is_ours = version.state == State::Dirty
-                && !version.marks.contains(Marks::INDEXED)
-                && !version.marks.contains(Marks::CLEANING);
-            if !is_ours {
-                continue;
-            }
+        let mut ours = Vec::with_capacity(run.count as usize);
+        log.map.each_published(run, |_, version| {
+            ours.extend(version.filter(|version| {
+                version.state == State::Dirty
+                    && !version.marks.contains(Marks::INDEXED)
+                    && !version.marks.contains(Marks::CLEANING)
+            }));
+        });
+        for version in ours {
             if is_written {
                 log.map.set_state(version.slot, State::Written);
-                self.remember_written(&log, block, version.slot);
+                self.remember_written(&log, version.block, version.slot);
             } else {
                 log.map.mark(version.slot, Marks::INDEXED);
-                log.index(block, version.marks);
+                log.index(version.block, version.marks);
             }
         }
         drop(log);

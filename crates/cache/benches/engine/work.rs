@@ -1,0 +1,221 @@
+//! The work that is measured: which requests, on a slice that was prepared how.
+
+use headpond_block::devices::{NullDevice, RamDevice};
+use headpond_block::{BlockDevice, Buffer, Runtime};
+use headpond_cache::{
+    CleaningConfig, CleaningPolicy, Counters, CreateOptions, Expected, Foundation, Mode, Slice,
+    SliceConfig, create,
+};
+use std::rc::Rc;
+use std::time::Instant;
+
+pub const CACHE_BYTES: u64 = 512 << 20;
+const CORE_BYTES: u64 = 8 << 30;
+/// What is filled, hit and copied: less than half of the cache.
+pub const WORKED_BYTES: u64 = 192 << 20;
+
+/// One kind of request.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Work {
+    Fill,
+    WriteHit,
+    ReadHit,
+    /// With insertion, and eviction of what was inserted before.
+    ReadMiss,
+    /// Of what is not mapped, with eviction.
+    WriteThrough,
+}
+
+/// Requests of so many bytes, on lines of as many.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Row {
+    pub work: Work,
+    pub bytes: u64,
+}
+
+/// How often the work is carried out; what it is prepared with counts as one more.
+pub const ROUNDS: u64 = 7;
+
+const SMALL: u64 = 4 << 10;
+const LARGE: u64 = 64 << 10;
+
+pub const ROWS: [Row; 10] = [
+    Row { work: Work::Fill, bytes: SMALL },
+    Row { work: Work::WriteHit, bytes: SMALL },
+    Row { work: Work::ReadHit, bytes: SMALL },
+    Row { work: Work::ReadMiss, bytes: SMALL },
+    Row { work: Work::WriteThrough, bytes: SMALL },
+    Row { work: Work::Fill, bytes: LARGE },
+    Row { work: Work::WriteHit, bytes: LARGE },
+    Row { work: Work::ReadHit, bytes: LARGE },
+    Row { work: Work::ReadMiss, bytes: LARGE },
+    Row { work: Work::WriteThrough, bytes: LARGE },
+];
+
+impl Row {
+    pub fn name(self) -> String {
+        let work = match self.work {
+            Work::Fill => "fill",
+            Work::WriteHit => "write hit",
+            Work::ReadHit => "read hit",
+            Work::ReadMiss => "read miss",
+            Work::WriteThrough => "write-through",
+        };
+        format!("engine {work} {}k", self.bytes >> 10)
+    }
+
+    /// As an argument of this program.
+    pub fn word(self) -> String {
+        self.name().replace(' ', "-")
+    }
+
+    /// Requests for everything that is worked on.
+    pub fn requests(self) -> u64 {
+        WORKED_BYTES / self.bytes
+    }
+
+    pub fn mode(self) -> Mode {
+        match self.work {
+            Work::WriteThrough => Mode::WriteThrough,
+            _ => Mode::WriteBack,
+        }
+    }
+
+    /// Brings a new slice to where the work begins.
+    pub async fn prepare(self, bench: &Bench, requests: u64) {
+        let before = |index| self.fresh(index, ROUNDS);
+        match self.work {
+            Work::Fill => {}
+            Work::WriteHit | Work::ReadHit => bench.writes(self, requests, |index| index).await,
+            Work::ReadMiss => bench.misses(self, bench.full(self), before).await,
+            Work::WriteThrough => bench.writes(self, bench.full(self), before).await,
+        }
+    }
+
+    /// Carries out so many requests, `round` times as often as that before.
+    pub async fn carry_out(self, bench: &Bench, requests: u64, round: u64) {
+        let anywhere = |index| scatter(index, round) % requests;
+        let elsewhere = |index| self.fresh(index, round);
+        let before = bench.slice.stats().counters;
+        match self.work {
+            Work::Fill => bench.writes(self, requests, |index| index).await,
+            Work::WriteHit => bench.writes(self, requests, anywhere).await,
+            Work::ReadHit => bench.reads(self, requests, anywhere).await,
+            Work::ReadMiss => bench.misses(self, requests, elsewhere).await,
+            Work::WriteThrough => bench.writes(self, requests, elsewhere).await,
+        }
+        self.check(requests, &before, &bench.slice.stats().counters);
+    }
+
+    /// A place all over the core, another one for each request of each round.
+    fn fresh(self, index: u64, round: u64) -> u64 {
+        scatter(index + round * self.requests(), 0)
+    }
+
+    /// Whether the requests were what they are said to be.
+    fn check(self, requests: u64, before: &Counters, after: &Counters) {
+        let blocks = requests * self.bytes / 4096;
+        let (reads, writes) =
+            (after.read.hits - before.read.hits, after.write.hits - before.write.hits);
+        let inserted = after.inserted_blocks - before.inserted_blocks;
+        let missed = after.write.misses - before.write.misses;
+        let is_right = match self.work {
+            Work::Fill => missed == requests,
+            Work::WriteHit => writes == requests,
+            Work::ReadHit => reads == requests,
+            Work::ReadMiss => inserted == blocks && reads == 0,
+            Work::WriteThrough => missed == requests,
+        };
+        let evicts = matches!(self.work, Work::ReadMiss | Work::WriteThrough);
+        let is_evicted = !evicts || after.segments_reclaimed > 0;
+        assert!(is_right && is_evicted, "{}: {before:?} {after:?}", self.name());
+    }
+}
+
+/// A permutation of what is worked on.
+pub fn scatter(index: u64, seed: u64) -> u64 {
+    index.wrapping_mul(2_654_435_761) ^ seed.wrapping_mul(40_503)
+}
+
+/// A slice under load.
+pub struct Bench {
+    pub slice: Slice,
+    cache_bytes: u64,
+    runtime: Runtime,
+}
+
+impl Bench {
+    pub async fn new(runtime: &Runtime, ram: &Rc<RamDevice>, row: Row, seed: u64) -> Self {
+        let options = CreateOptions {
+            cache: uuid::Uuid::from_u128(u128::from(seed) + 3),
+            volume: uuid::Uuid::from_u128(1),
+            core: uuid::Uuid::from_u128(2),
+            core_bytes: CORE_BYTES,
+            generation: 1,
+            slices: 1,
+            line_bytes: row.bytes as u32,
+            unit_bytes: None,
+        };
+        let superblock = create(&**ram, &options).await.expect("fits");
+        let foundation = Foundation {
+            runtime: runtime.clone(),
+            cache: Rc::clone(ram) as Rc<dyn BlockDevice>,
+            core: Rc::new(NullDevice::new("null", CORE_BYTES)),
+            label: None,
+        };
+        let cleaning = CleaningConfig { policy: CleaningPolicy::Nop, ..CleaningConfig::default() };
+        let config = SliceConfig {
+            mode: row.mode(),
+            cleaning,
+            allow_volatile: true,
+            ..SliceConfig::default()
+        };
+        let expected = Expected { volume: options.volume, generation: 1 };
+        let opened = Slice::open(foundation, &superblock, expected, 0, config).await;
+        let cache_bytes = ram.geometry().size_bytes;
+        Self { slice: opened.expect("opens").0, cache_bytes, runtime: runtime.clone() }
+    }
+
+    /// Requests until the cache is full, and evicts.
+    fn full(&self, row: Row) -> u64 {
+        self.cache_bytes / row.bytes
+    }
+
+    async fn writes(&self, row: Row, count: u64, place: impl Fn(u64) -> u64) {
+        let data = Buffer::zeroed(row.bytes as usize);
+        data.fill(0x5a);
+        let device: &dyn BlockDevice = &self.slice;
+        for index in 0..count {
+            device.write(offset(row, place(index)), &data).await.expect("written");
+        }
+    }
+
+    async fn reads(&self, row: Row, count: u64, place: impl Fn(u64) -> u64) {
+        let data = Buffer::zeroed(row.bytes as usize);
+        let device: &dyn BlockDevice = &self.slice;
+        for index in 0..count {
+            device.read(offset(row, place(index)), &data).await.expect("read");
+        }
+    }
+
+    /// As `reads`, each with the insertion that it causes.
+    async fn misses(&self, row: Row, count: u64, place: impl Fn(u64) -> u64) {
+        let data = Buffer::zeroed(row.bytes as usize);
+        let device: &dyn BlockDevice = &self.slice;
+        for index in 0..count {
+            device.read(offset(row, place(index)), &data).await.expect("read");
+            self.runtime.yield_now().await;
+        }
+    }
+}
+
+fn offset(row: Row, place: u64) -> u64 {
+    place % (CORE_BYTES / row.bytes) * row.bytes
+}
+
+/// Nanoseconds for each of so many requests.
+pub async fn timed(requests: u64, work: impl Future<Output = ()>) -> f64 {
+    let start = Instant::now();
+    work.await;
+    start.elapsed().as_nanos() as f64 / requests as f64
+}
