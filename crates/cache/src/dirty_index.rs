@@ -3,8 +3,11 @@
 //! The address space is cut into regions of a line or more, each with a bit that says that it may
 //! have dirty blocks. The sweep enters one marked region after the other and names all blocks of
 //! it. A block that becomes dirty ahead of the sweep is met by it, one behind waits for the next
-//! round, as in an elevator. All memory is taken at the start, and noting a block sets a bit: there
-//! is nothing to sort, and nothing grows.
+//! round, as in an elevator. All memory is taken at the start, and noting a block sets a bit.
+//!
+//! Behind a cache that is very much smaller than the core a region has too many blocks to name
+//! them all. There the sweep gathers: it goes through the line map once and keeps the next dirty
+//! blocks in address order, tens of thousands at a time.
 //!
 //! **Invariants**
 //! - Every dirty block that is not on its way to the core is in a marked region, or is still to be
@@ -17,9 +20,13 @@
 
 use crate::types::{BlockRun, CoreBlock};
 
-/// Bits for each line of the cache. Where the core is this much larger than the cache a region is
-/// one line; 1,000 times larger, and each bit costs 250 questions to the map, neighbours all.
+/// Bits for each line of the cache. Up to a core this much larger than the cache a region is one
+/// line.
 const REGIONS_PER_LINE: u64 = 4;
+/// Log2 of the most lines of a region that are all named.
+const NAMED_LINES_SHIFT: u32 = 5;
+/// Blocks that are gathered at once.
+const GATHERED_MAX: usize = 1 << 15;
 const WORD_BITS: u64 = 64;
 
 pub struct DirtyIndex {
@@ -32,6 +39,9 @@ pub struct DirtyIndex {
     marked_len: u64,
     /// What is still to be named of the region under the sweep.
     current: BlockRun,
+    /// What was gathered and is still to be named, descending; twice the room of what is kept.
+    gathered: Vec<CoreBlock>,
+    gathers: bool,
     /// The region behind it.
     sweep: u64,
     rounds: u64,
@@ -44,6 +54,8 @@ impl DirtyIndex {
         let smallest = core_blocks.div_ceil(most).next_power_of_two();
         let shift = smallest.max(line_blocks).ilog2();
         let words = (core_blocks.max(1) >> shift) / WORD_BITS + 1;
+        let gathers = shift > line_blocks.ilog2() + NAMED_LINES_SHIFT;
+        let room = if gathers { 2 * GATHERED_MAX.min(cache_blocks as usize) } else { 0 };
         Self {
             shift,
             core_blocks,
@@ -51,6 +63,8 @@ impl DirtyIndex {
             summary: vec![0; words.div_ceil(WORD_BITS) as usize].into(),
             marked_len: 0,
             current: BlockRun { first: CoreBlock(0), count: 0 },
+            gathered: Vec::with_capacity(room),
+            gathers,
             sweep: 0,
             rounds: 0,
         }
@@ -58,7 +72,7 @@ impl DirtyIndex {
 
     /// Blocks that may be named before there is nothing left.
     pub fn len(&self) -> u64 {
-        (self.marked_len << self.shift) + self.current.count
+        (self.marked_len << self.shift) + self.current.count + self.gathered.len() as u64
     }
 
     pub fn is_empty(&self) -> bool {
@@ -76,7 +90,8 @@ impl DirtyIndex {
     }
 
     pub fn memory_bytes(&self) -> u64 {
-        ((self.marked.len() + self.summary.len()) * size_of::<u64>()) as u64
+        let words = self.marked.len() + self.summary.len() + self.gathered.capacity();
+        (words * size_of::<u64>()) as u64
     }
 
     #[inline]
@@ -90,8 +105,44 @@ impl DirtyIndex {
         (run.first.0 >> self.shift..=last).for_each(|region| self.push_region(region));
     }
 
+    /// Whether nothing is named before [`DirtyIndex::gather`].
+    #[inline]
+    pub fn wants_gathering(&self) -> bool {
+        self.gathers && self.gathered.is_empty() && self.marked_len > 0
+    }
+
+    /// Takes the next blocks of the sweep from all dirty ones, which may come in any order.
+    pub fn gather(&mut self, dirty: impl Iterator<Item = CoreBlock>) {
+        let from = self.next_region().expect("asked for by `wants_gathering`");
+        let (start, most) = (CoreBlock(from << self.shift), self.gathered.capacity() / 2);
+        let (mut end, mut kept) = (None, std::mem::take(&mut self.gathered));
+        for block in dirty.filter(|block| *block >= start && self.is_marked(*block)) {
+            if end.is_some_and(|end| block >= end) {
+                continue;
+            }
+            if kept.len() == kept.capacity() {
+                kept.select_nth_unstable(most - 1);
+                kept.truncate(most);
+                end = kept.last().copied();
+            }
+            kept.push(block);
+        }
+        kept.sort_unstable_by(|a, b| b.cmp(a));
+        kept.dedup();
+        // The region of the last one may have more.
+        let regions = self.marked.len() as u64 * WORD_BITS;
+        self.sweep = end.map_or(regions, |_| kept[0].0 >> self.shift);
+        while let Some(region) = self.next_marked(from).filter(|region| *region < self.sweep) {
+            self.unmark(region);
+        }
+        self.gathered = kept;
+    }
+
     /// The block that `take` would answer.
     pub fn peek(&mut self) -> Option<CoreBlock> {
+        if self.gathers {
+            return self.gathered.last().copied();
+        }
         if self.current.count == 0 {
             self.enter_next_region()?;
         }
@@ -101,15 +152,23 @@ impl DirtyIndex {
     /// Takes the next block of the sweep out of the index; after the last comes the first.
     pub fn take(&mut self) -> Option<CoreBlock> {
         let block = self.peek()?;
+        if self.gathers {
+            return self.gathered.pop();
+        }
         self.current = BlockRun { first: CoreBlock(block.0 + 1), count: self.current.count - 1 };
         Some(block)
     }
 
     /// Whether a block will be named.
     pub fn contains(&self, block: CoreBlock) -> bool {
+        self.is_marked(block)
+            || self.current.first <= block && block < self.current.end()
+            || self.gathered.binary_search_by(|other| block.cmp(other)).is_ok()
+    }
+
+    fn is_marked(&self, block: CoreBlock) -> bool {
         let region = block.0 >> self.shift;
-        let is_marked = self.marked[(region / WORD_BITS) as usize] >> (region % WORD_BITS) & 1 == 1;
-        is_marked || self.current.first <= block && block < self.current.end()
+        self.marked[(region / WORD_BITS) as usize] >> (region % WORD_BITS) & 1 == 1
     }
 
     #[inline]
@@ -123,27 +182,30 @@ impl DirtyIndex {
     }
 
     fn enter_next_region(&mut self) -> Option<()> {
-        if self.marked_len == 0 {
-            return None;
-        }
-        let region = match self.next_marked(self.sweep) {
-            Some(region) => region,
-            None => {
-                self.rounds += 1;
-                self.next_marked(0).expect("a marked region")
-            }
-        };
+        let region = self.next_region()?;
         self.sweep = region + 1;
-        self.marked_len -= 1;
-        let word = (region / WORD_BITS) as usize;
-        self.marked[word] &= !(1 << (region % WORD_BITS));
-        if self.marked[word] == 0 {
-            self.summary[word / WORD_BITS as usize] &= !(1 << (word as u64 % WORD_BITS));
-        }
+        self.unmark(region);
         let first = region << self.shift;
         let count = (1 << self.shift).min(self.core_blocks - first);
         self.current = BlockRun { first: CoreBlock(first), count };
         Some(())
+    }
+
+    /// The next marked region of the sweep; after the last comes the first, in a new round.
+    fn next_region(&mut self) -> Option<u64> {
+        self.next_marked(self.sweep).or_else(|| {
+            self.rounds += u64::from(self.marked_len > 0);
+            self.next_marked(0)
+        })
+    }
+
+    fn unmark(&mut self, region: u64) {
+        let word = (region / WORD_BITS) as usize;
+        self.marked_len -= 1;
+        self.marked[word] &= !(1 << (region % WORD_BITS));
+        if self.marked[word] == 0 {
+            self.summary[word / WORD_BITS as usize] &= !(1 << (word as u64 % WORD_BITS));
+        }
     }
 
     fn next_marked(&self, from: u64) -> Option<u64> {
@@ -174,6 +236,7 @@ fn next_bit(words: &[u64], from: u64) -> Option<u64> {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use std::collections::BTreeSet;
 
     fn sweep(index: &mut DirtyIndex) -> Vec<u64> {
         std::iter::from_fn(|| index.take()).map(|block| block.0).collect()
@@ -206,15 +269,52 @@ mod tests {
     fn memory_does_not_depend_on_the_size_of_the_core() {
         for core in [1, 1 << 24, 1 << 40] {
             let bytes = DirtyIndex::new(core, 1 << 20, 1).memory_bytes();
-            assert!(bytes <= (1 << 20) * 9 / 16, "{bytes} bytes for a core of {core} blocks");
+            let gathered = 2 * 8 * GATHERED_MAX as u64;
+            assert!(bytes <= (1 << 20) * 9 / 16 + gathered, "{bytes} for a core of {core} blocks");
         }
+    }
+
+    /// Takes all that is there, which stays dirty until it is taken.
+    fn sweep_gathering(index: &mut DirtyIndex, dirty: &mut BTreeSet<u64>) -> Vec<u64> {
+        let mut swept = Vec::new();
+        loop {
+            while index.wants_gathering() {
+                index.gather(dirty.iter().rev().copied().map(CoreBlock));
+            }
+            let Some(block) = index.take() else { break };
+            dirty.remove(&block.0);
+            swept.push(block.0);
+        }
+        swept
+    }
+
+    #[test]
+    fn small_cache_before_a_large_core_gathers_piece_by_piece_in_order() {
+        let mut index = DirtyIndex::new(1 << 36, 1 << 12, 1);
+        let mut dirty: BTreeSet<u64> =
+            (0..20_000u64).map(|index| index.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 28).collect();
+        dirty.extend(77..9_000);
+        dirty.iter().for_each(|block| index.push(CoreBlock(*block)));
+        let expected: Vec<u64> = dirty.iter().copied().collect();
+        assert!(index.gathers && expected.len() > 2 * index.gathered.capacity());
+        assert_eq!(sweep_gathering(&mut index, &mut dirty), expected);
+        assert!(index.is_empty());
+    }
+
+    #[test]
+    fn marks_that_nothing_stands_behind_end_by_themselves() {
+        let mut index = DirtyIndex::new(1 << 36, 1 << 12, 1);
+        let goal = index.goal();
+        index.push(CoreBlock(5));
+        assert!(sweep_gathering(&mut index, &mut BTreeSet::new()).is_empty());
+        assert!(index.is_swept(goal));
     }
 
     proptest! {
         #[test]
         fn one_sweep_names_every_block_of_the_regions_once_in_order(
             mut blocks in prop::collection::vec(0u64..5_000_001, 0..300),
-            cache_blocks in prop::sample::select(&[64u64, 100_000, 8_000_000][..]),
+            cache_blocks in prop::sample::select(&[100_000u64, 700_000, 8_000_000][..]),
             line in prop::sample::select(&[1u64, 16][..]),
         ) {
             let mut index = DirtyIndex::new(5_000_001, cache_blocks, line);

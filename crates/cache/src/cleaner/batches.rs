@@ -34,6 +34,7 @@ impl Engine {
         let mut log = self.log.borrow_mut();
         let (mut versions, mut pending, mut idle) = (Vec::<Version>::new(), vec![], vec![]);
         for _ in 0..index(&mut log).len() {
+            log.gather_dirty();
             let Some(next) = index(&mut log).peek() else { break };
             if !versions.is_empty() && !self.belongs(&versions, next) {
                 break;

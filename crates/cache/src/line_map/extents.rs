@@ -269,6 +269,12 @@ impl Extents {
         self.unlink(at, before);
     }
 
+    /// All extents, in no order.
+    pub fn spans(&self) -> impl Iterator<Item = Span> + '_ {
+        let all = 0..self.extents.len() as u32;
+        all.filter(|at| self.is_linked(*at)).map(|at| self.span(at))
+    }
+
     /// Whether no place of an extent is mapped.
     #[inline]
     pub fn is_vacant(&self, span: &Span) -> bool {

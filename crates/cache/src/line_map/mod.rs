@@ -270,6 +270,16 @@ impl LineMap {
         places.filter(|slot| self.state(*slot) != State::Free).map(|slot| self.version(slot))
     }
 
+    /// The blocks with these marks that are dirty, or will be when they are on the device, in no
+    /// order.
+    pub fn dirty_blocks(&self, marks: Marks) -> impl Iterator<Item = CoreBlock> + '_ {
+        self.extents.spans().flat_map(move |span| {
+            let waits = move |place: &u32| self.extents.tag(*place).is_dirty_with(marks);
+            let places = (span.place..span.end_place()).filter(waits);
+            places.map(move |place| CoreBlock(span.block + u64::from(place - span.place)))
+        })
+    }
+
     /// Checks the counts and chains; for tests and simulation.
     ///
     /// # Panics

@@ -156,6 +156,11 @@ impl Tag {
         Tag(self.0 & !(marks.0 << MARKS_SHIFT))
     }
 
+    #[inline]
+    pub fn is_dirty_with(self, marks: Marks) -> bool {
+        matches!(self.0 & CODE, PENDING_DIRTY | DIRTY) && self.marks().contains(marks)
+    }
+
     /// One version of a block at most: those on their way to the log do not count yet.
     #[inline]
     fn owes_parity(self) -> bool {

@@ -87,6 +87,16 @@ impl Log {
         dirty.max(by_pool as u64)
     }
 
+    /// Gathers for the indexes that name nothing without it.
+    pub fn gather_dirty(&mut self) {
+        let owing = Marks::INDEXED | Marks::REPLAYED;
+        for (index, marks) in [(&mut self.replayed, owing), (&mut self.dirty, Marks::INDEXED)] {
+            while index.wants_gathering() {
+                index.gather(self.map.dirty_blocks(marks));
+            }
+        }
+    }
+
     /// Whether a block of the run is damaged.
     pub fn is_lost_in(&self, run: BlockRun) -> bool {
         !self.lost.is_empty() && self.lost.range(run.first..run.end()).next().is_some()

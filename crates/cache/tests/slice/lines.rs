@@ -270,3 +270,40 @@ fn what_reclaim_has_no_extents_for_is_cleaned_where_it_lies() {
         }
     });
 }
+
+/// The dirty index has no bit for each line of such a core.
+#[test]
+fn cache_a_million_times_smaller_than_its_core_is_cleaned_in_order() {
+    simulate(async |runtime| {
+        let core_bytes = 16 << 40;
+        for line_bytes in [4096, LINE] {
+            let cache: Rc<dyn BlockDevice> = Rc::new(RamDevice::new("ram", 16 << 20));
+            let options = CreateOptions { line_bytes, core_bytes, ..options(512) };
+            let superblock = create(&*cache, &options).await.unwrap();
+            let null = Rc::new(NullDevice::new("null", core_bytes));
+            let core = Rc::new(ProbeDevice::new(null, runtime.clone()));
+            let watched = Rc::clone(&core);
+            let foundation = Foundation { runtime: runtime.clone(), cache, core, label: None };
+            let cleaning = CleaningConfig { in_flight_max: 1, ..nop().cleaning };
+            let config = SliceConfig { cleaning, allow_volatile: true, ..nop() };
+            let opened = Slice::open(foundation, &superblock, EXPECTED, 0, config).await;
+            let (slice, _) = opened.unwrap();
+            let device: &dyn BlockDevice = &slice;
+            for index in 0..300u64 {
+                let place = index.wrapping_mul(0x9e37_79b9_7f4a_7c15) % (core_bytes / 4096);
+                device.write(place * 4096, Buffer::payload_free(4096)).await.unwrap();
+            }
+            slice.self_check();
+            slice.flush_dirty().await.unwrap();
+            let stats = slice.stats();
+            assert_eq!((stats.dirty_bytes, stats.counters.cleaned_blocks), (0, 300));
+            let recent: Vec<u64> = watched
+                .recent()
+                .iter()
+                .map(|(_, range)| range.start())
+                .filter(|at| *at > 0)
+                .collect();
+            assert!(recent.len() > 10 && recent.is_sorted(), "{recent:?}");
+        }
+    });
+}
