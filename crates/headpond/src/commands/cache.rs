@@ -6,7 +6,7 @@ use crate::outcome::Exit;
 use crate::place::Places;
 use anyhow::Result;
 use clap::{Args, Subcommand};
-use headpond_volume::SettingChange;
+use headpond_volume::{SettingChange, Size};
 use serde_json::Value;
 
 /// Attach, detach or replace the cache of a volume while it is served.
@@ -30,6 +30,9 @@ pub struct AttachArgs {
     /// A setting to begin with, as `headpond set` takes it; may be given several times.
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub settings: Vec<SettingChange>,
+    /// Length of its lines, 4K to 1M; where nothing is said as in the cache before it, or 4K.
+    #[arg(long)]
+    pub line: Option<Size>,
     /// Overwrite what the device holds, and allow write-back on one that is lost with the power.
     #[arg(long)]
     pub force: bool,
@@ -72,7 +75,8 @@ pub fn run(places: &Places, command: &CacheCommand) -> Result<Exit> {
 
 fn put(places: &Places, args: &AttachArgs, path: &str, done: &str) -> Result<Exit> {
     let changes = args.settings.iter().map(ToString::to_string).collect();
-    let body = AttachBody { device: args.device.clone(), changes, force: args.force };
+    let body =
+        AttachBody { device: args.device.clone(), changes, line: args.line, force: args.force };
     let status = Client::of(places, &args.name)?.post(path, &body)?;
     tell(&args.name, done, &status, args.json)
 }

@@ -5,14 +5,18 @@ use super::serving::Desk;
 use crate::device::{Consent, DeviceSpec, vet};
 use crate::outcome::Failure;
 use anyhow::{Result, anyhow};
+use headpond_block::BLOCK_BYTES;
+use headpond_cache::is_line_size;
 use headpond_raid::Occupied;
-use headpond_volume::{AttachError, CacheDescription, CacheSettings, DetachError, Dirty};
+use headpond_volume::{
+    AttachError, CacheDescription, CacheSettings, DescriptionError, DetachError, Dirty, Size,
+};
 use serde_json::Value;
 use uuid::Uuid;
 
 impl Desk {
     pub async fn attach(&self, body: &AttachBody) -> Result<Value> {
-        self.put_cache(body, CacheSettings::default()).await?;
+        self.put_cache(body, CacheSettings::default(), Size(BLOCK_BYTES)).await?;
         self.status()
     }
 
@@ -30,19 +34,25 @@ impl Desk {
         let description = self.volume.description();
         let cache = description.cache.as_ref();
         let settings = cache.map(|cache| cache.settings.clone()).unwrap_or_default();
+        let line = cache.map_or(Size(BLOCK_BYTES), |cache| cache.line);
         let is_same = cache.is_some_and(|cache| cache.device == body.device);
         if !is_same {
             // What could be said against the new one is said while there still is the old one.
             self.consider(body, &settings)?;
         }
         self.take_cache(Dirty::Clean).await?;
-        let put = self.put_cache(body, settings).await;
+        let put = self.put_cache(body, settings, line).await;
         put.map_err(|error| error.context("the old cache is detached, and there is no new one"))?;
         self.status()
     }
 
     /// Makes the device a cache, and puts it in front of the volume.
-    async fn put_cache(&self, body: &AttachBody, settings: CacheSettings) -> Result<()> {
+    async fn put_cache(
+        &self,
+        body: &AttachBody,
+        settings: CacheSettings,
+        line: Size,
+    ) -> Result<()> {
         let volume = &self.volume;
         if volume.status().cache.is_some() {
             let volume = volume.description().name;
@@ -50,8 +60,12 @@ impl Desk {
         }
         let (spec, settings) = self.consider(body, &settings)?;
         let device = self.opener.open(&spec)?;
-        let described =
-            CacheDescription { device: spec.to_string(), settings, volatile_allowed: body.force };
+        let described = CacheDescription {
+            device: spec.to_string(),
+            line: body.line.unwrap_or(line),
+            settings,
+            volatile_allowed: body.force,
+        };
         let occupied = if body.force { Occupied::Overwrite } else { Occupied::Refuse };
         let new = volume.make_cache(device, described.clone(), Uuid::new_v4(), occupied).await;
         let new = new.map_err(refused)?;
@@ -79,6 +93,9 @@ impl Desk {
         let changes: Result<Vec<_>, _> = body.changes.iter().map(|text| text.parse()).collect();
         let changes = changes.map_err(|error| usage(format!("{error}")))?;
         let settings = settings.with_all(&changes).map_err(|error| usage(error.to_string()))?;
+        if let Some(line) = body.line.filter(|line| !is_line_size(line.bytes())) {
+            return Err(usage(DescriptionError::Line { line }.to_string()));
+        }
         let spec: DeviceSpec = body.device.parse()?;
         let consent = if body.force { Consent::Forced } else { Consent::Careful };
         vet(&spec, consent)?.check_cache(&spec, settings.mode, consent)?;

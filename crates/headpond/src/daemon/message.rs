@@ -2,7 +2,7 @@
 
 use crate::client::Refusal;
 use crate::outcome::{Exit, Failure, told};
-use headpond_volume::SettingChange;
+use headpond_volume::{SettingChange, Size};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use tokio::sync::oneshot;
@@ -53,6 +53,9 @@ pub struct AttachBody {
     /// Settings as `key=value`.
     #[serde(default)]
     pub changes: Vec<String>,
+    /// Length of its lines; that of the cache before it, or 4K, where nothing is said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub line: Option<Size>,
     /// Overwrite what is on the device, and allow it to be lost with the power.
     #[serde(default)]
     pub force: bool,
