@@ -48,6 +48,8 @@ pub(crate) struct Engine {
     pub busy: Busy,
     /// Reads that were not answered at once; a stop does not wait for them.
     pub reading: Busy,
+    /// How far the scrub is that is under way.
+    pub scrubbing: Cell<Option<crate::scrub::ScrubProgress>>,
     /// Requests that arrived since the slice was opened.
     pub requests: Cell<u64>,
     pub is_seal_due: Cell<bool>,

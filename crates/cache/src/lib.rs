@@ -37,6 +37,7 @@ mod reclaim;
 mod recover;
 mod replay;
 mod ring;
+mod scrub;
 mod slice;
 mod stats;
 mod types;
@@ -48,6 +49,7 @@ pub use format::superblock::Superblock;
 pub use label::CoreLabel;
 pub use layout::is_line_size;
 pub use recover::Recovery;
+pub use scrub::{ScrubError, ScrubProgress, ScrubReport};
 pub use slice::{Expected, Foundation, Slice, check_fit};
 pub use stats::{
     BypassReason, BypassStats, Counters, ErrorStats, MemoryStats, RequestStats, SliceStats,

@@ -19,6 +19,7 @@ use crate::label::CoreLabel;
 use crate::line_map::{Marks, State};
 use crate::log::Log;
 use crate::recover::{Recovery, Source};
+use crate::scrub::{ScrubError, ScrubReport};
 use crate::stats::SliceStats;
 use crate::types::Position;
 use headpond_block::sync::Busy;
@@ -105,6 +106,7 @@ impl Slice {
             is_stopping: Cell::new(false),
             busy: Busy::default(),
             reading: Busy::default(),
+            scrubbing: Cell::new(None),
             requests: Cell::new(0),
             is_seal_due: Cell::new(false),
             is_log_flushing: Cell::new(false),
@@ -171,6 +173,15 @@ impl Slice {
         self.engine.clean_all().await
     }
 
+    /// Reads all that the slice holds on the cache device, and compares it with its checksums.
+    /// Progress shows in the statistics.
+    ///
+    /// # Errors
+    /// Where a scrub is under way, or a damaged block could not be ended.
+    pub async fn scrub(&self) -> Result<ScrubReport, ScrubError> {
+        self.engine.scrub().await
+    }
+
     pub fn stats(&self) -> SliceStats {
         let engine = &self.engine;
         let log = engine.log.borrow();
@@ -199,6 +210,7 @@ impl Slice {
             replayed_blocks: counts.replayed,
             is_draining: no_dirt_made && counts.dirty + counts.written > 0,
             is_failed: engine.is_failed.get(),
+            scrubbing: engine.scrubbing.get(),
             line_bytes: layout.line_bytes(),
             memory_bytes: memory.total(),
             memory,

@@ -1,5 +1,6 @@
 //! What a slice has done and holds.
 
+use crate::scrub::ScrubProgress;
 use serde::Serialize;
 
 /// Requests of one direction, each counted once; blocks are 4 KiB.
@@ -148,6 +149,8 @@ pub struct SliceStats {
     pub is_draining: bool,
     /// The cache device failed; writes go to the core.
     pub is_failed: bool,
+    /// How far the scrub is that is under way.
+    pub scrubbing: Option<ScrubProgress>,
     pub line_bytes: u64,
     /// All of `memory`.
     pub memory_bytes: u64,

@@ -47,6 +47,9 @@ fn a_cache_is_attached_replaced_and_detached_and_nothing_is_lost() {
     qemu_io(&user, &program, "read -P 0x11 0 1M");
     qemu_io(&user, &program, "write -P 0x22 512k 1M");
     user.ok(&["cache", "replace", "v", &second]);
+    let scrub = user.json(&["cache", "scrub", "v", "--json"]);
+    assert_eq!((&scrub["dropped_blocks"], &scrub["lost"]), (&0.into(), &serde_json::json!([])));
+    assert!(user.ok(&["cache", "scrub", "v"]).contains("0 damaged"));
     qemu_io(&user, &program, "read -P 0x22 512k 1M");
     qemu_io(&user, &program, "write -P 0x33 1M 1M");
     user.ok(&["stop", "v"]);
@@ -71,6 +74,7 @@ fn what_cannot_be_a_cache_is_refused_and_the_volume_goes_on() {
     let member = user.path("0.img").display().to_string();
     let cache = user.file("cache.img", 64 * MIB);
     assert_eq!(user.run(&["cache", "detach", "v"]).code, 4, "there is none");
+    assert_eq!(user.run(&["cache", "scrub", "v"]).code, 4, "there is none");
     for (args, code) in [
         (vec!["cache", "attach", "v", "ram:32M"], 4),
         (vec!["cache", "attach", "v", &member], 1),

@@ -5,7 +5,8 @@ use crate::label::ArrayLabel;
 use crate::open::{Found, OpenError, is_memory};
 use headpond_block::{BlockDevice, Buffer, DeviceError, Outcome, Request, RequestFlags, Runtime};
 use headpond_cache::{
-    CleanError, Expected, Foundation, Recovery, Slice, SliceConfig, SliceStats, Superblock,
+    CleanError, Expected, Foundation, Recovery, ScrubError, ScrubProgress, ScrubReport, Slice,
+    SliceConfig, SliceStats, Superblock,
 };
 use headpond_raid::{Array, AssembleError};
 use std::rc::Rc;
@@ -118,6 +119,27 @@ impl Cached {
             self.clean_all().await?;
         }
         Ok(())
+    }
+
+    /// Reads all that the cache holds, slice by slice, and compares it with its checksums.
+    pub async fn scrub(&self) -> Result<ScrubReport, ScrubError> {
+        let mut report = ScrubReport::default();
+        for slice in &self.slices {
+            report.add(slice.scrub().await?);
+        }
+        Ok(report)
+    }
+
+    /// How far that is, in segments of all slices; `None` where none is being scrubbed.
+    pub fn scrubbing(&self) -> Option<ScrubProgress> {
+        let stats = self.stats();
+        let at = stats.iter().position(|slice| slice.scrubbing.is_some())?;
+        let before: u32 =
+            stats[..at].iter().map(|slice| slice.segments - slice.segments_free).sum();
+        let after = stats[at + 1..].iter().map(|slice| slice.segments - slice.segments_free);
+        let now = stats[at].scrubbing.unwrap_or_default();
+        let total = before + now.total + after.sum::<u32>();
+        Some(ScrubProgress { done: before + now.done, total })
     }
 
     /// Writes everything that is dirty now to the array.

@@ -36,4 +36,4 @@ pub use open::{Decorator, Devices, OpenError, OpenOptions, Tolerance};
 pub use settings::{CacheSettings, SeqCutoff, SettingChange, SettingError, parse_word};
 pub use size::{Size, SizeError};
 pub use status::{CacheStatus, VolumeStats, VolumeStatus};
-pub use volume::{CleanAllError, SetError, StopError, Volume};
+pub use volume::{CleanAllError, ScrubCacheError, SetError, StopError, Volume};

@@ -3,7 +3,7 @@
 use crate::settings::CacheSettings;
 use crate::volume::Volume;
 use headpond_block::BlockDevice;
-use headpond_cache::SliceStats;
+use headpond_cache::{ScrubProgress, SliceStats};
 use headpond_raid::{ArrayState, ArrayStatus};
 use serde::Serialize;
 use uuid::Uuid;
@@ -44,6 +44,8 @@ pub struct CacheStatus {
     /// Replayed after an unclean stop and not yet cleaned: a member that fails before they are may
     /// leave wrong data in their stripes.
     pub replayed_blocks: u64,
+    /// How far the scrub is that is under way.
+    pub scrubbing: Option<ScrubProgress>,
     pub lost_on_power: bool,
     /// Write-back is allowed all the same.
     pub volatile_allowed: bool,
@@ -119,6 +121,7 @@ impl Volume {
             dirty_ratio: dirty_bytes as f64 / dirty_bytes_max.max(1) as f64,
             lost_blocks: sum(|slice| slice.lost_blocks),
             replayed_blocks: cached.replayed_blocks(),
+            scrubbing: cached.scrubbing(),
             lost_on_power: cached.is_memory(),
             volatile_allowed: description.volatile_allowed,
         })

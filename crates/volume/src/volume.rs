@@ -10,7 +10,7 @@ use headpond_block::sync::{Busy, BusyGuard};
 use headpond_block::{
     BlockDevice, DeviceError, DeviceName, Geometry, Request, Stability, Submission,
 };
-use headpond_cache::{CleanError, ModeError, Slice};
+use headpond_cache::{CleanError, ModeError, ScrubError, ScrubReport, Slice};
 use std::cell::RefCell;
 use std::rc::Rc;
 
@@ -39,6 +39,15 @@ pub enum SetError {
     Mode(#[from] ModeError),
     #[error(transparent)]
     Clean(#[from] CleanAllError),
+}
+
+/// Why a cache was not scrubbed to the end.
+#[derive(Debug, thiserror::Error)]
+pub enum ScrubCacheError {
+    #[error("{volume} has no cache: there is nothing to scrub")]
+    NoCache { volume: String },
+    #[error(transparent)]
+    Scrub(#[from] ScrubError),
 }
 
 /// Why not everything is at the core.
@@ -151,6 +160,16 @@ impl Volume {
         let dirty_bytes = cached.stats().iter().map(|slice| slice.dirty_bytes).sum();
         cached.clean_all().await?;
         Ok(dirty_bytes)
+    }
+
+    /// Reads all that the cache device holds, and compares it with its checksums.
+    ///
+    /// # Errors
+    /// Where there is no cache, a scrub is under way, or a damaged block could not be ended.
+    pub async fn scrub_cache(&self) -> Result<ScrubReport, ScrubCacheError> {
+        let no_cache = || ScrubCacheError::NoCache { volume: self.description().name };
+        let cached = self.cached().ok_or_else(no_cache)?;
+        Ok(cached.scrub().await?)
     }
 
     /// Closes the volume: the cache saves its state, the array is recorded as clean. A cache in

@@ -149,7 +149,7 @@ impl Hit {
 
 impl Log {
     #[inline]
-    pub(super) fn place_of(&self, version: Version) -> ByteRange {
+    pub(crate) fn place_of(&self, version: Version) -> ByteRange {
         let place = self.layout.position_of(version.slot, version.unit);
         self.layout.range_at(place, BLOCK_BYTES)
     }

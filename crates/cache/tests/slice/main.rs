@@ -10,5 +10,6 @@ mod lines;
 mod machine;
 mod payload_free;
 mod replayed;
+mod scrub;
 mod semantics;
 mod serving;

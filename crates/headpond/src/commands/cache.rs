@@ -1,20 +1,23 @@
 //! `headpond cache`: the cache device of a volume that is being served.
 
 use crate::client::Client;
+use crate::commands::waiting;
 use crate::daemon::{AttachBody, DetachBody};
 use crate::outcome::Exit;
 use crate::place::Places;
 use anyhow::Result;
 use clap::{Args, Subcommand};
+use headpond_block::BLOCK_BYTES;
 use headpond_volume::{SettingChange, Size};
 use serde_json::Value;
 
-/// Attach, detach or replace the cache of a volume while it is served.
+/// Attach, detach, replace or scrub the cache of a volume while it is served.
 #[derive(Subcommand)]
 pub enum CacheCommand {
     Attach(AttachArgs),
     Detach(DetachArgs),
     Replace(AttachArgs),
+    Scrub(ScrubArgs),
 }
 
 /// Make a device the cache of a served volume; what is on the device is lost.
@@ -55,6 +58,16 @@ pub struct DetachArgs {
     pub json: bool,
 }
 
+/// Read all that the cache device holds and compare it with its checksums; exit code 3 where
+/// something is damaged that the array lacks.
+#[derive(Args)]
+#[command(after_help = "Example:\n  headpond cache scrub hv0")]
+pub struct ScrubArgs {
+    pub name: String,
+    #[arg(long)]
+    pub json: bool,
+}
+
 /// # Errors
 /// What the daemon refuses.
 pub fn run(places: &Places, command: &CacheCommand) -> Result<Exit> {
@@ -65,6 +78,7 @@ pub fn run(places: &Places, command: &CacheCommand) -> Result<Exit> {
         CacheCommand::Replace(args) => {
             put(places, args, "/v1/cache/replace", &format!("{} is the new cache", args.device))
         }
+        CacheCommand::Scrub(args) => scrub(places, args),
         CacheCommand::Detach(args) => {
             let body = DetachBody { flush: args.flush, force: args.force };
             let status = Client::of(places, &args.name)?.post("/v1/cache/detach", &body)?;
@@ -79,6 +93,38 @@ fn put(places: &Places, args: &AttachArgs, path: &str, done: &str) -> Result<Exi
         AttachBody { device: args.device.clone(), changes, line: args.line, force: args.force };
     let status = Client::of(places, &args.name)?.post(path, &body)?;
     tell(&args.name, done, &status, args.json)
+}
+
+fn scrub(places: &Places, args: &ScrubArgs) -> Result<Exit> {
+    let client = Client::of(places, &args.name)?;
+    let done = |status: &Value| {
+        let scrubbing = &status["cache"]["scrubbing"];
+        let part = |field: &str| scrubbing[field].as_u64().unwrap_or(0);
+        (part("done"), part("total"))
+    };
+    let template = "{bar:30} {pos} of {len} segments read, {eta} left";
+    let report = waiting::post(&client, "/v1/cache/scrub", &(), template, done)?;
+    let lost = report["lost"].as_array().cloned().unwrap_or_default();
+    if args.json {
+        println!("{report}");
+    } else {
+        let count = |field: &str| report[field].as_u64().unwrap_or(0);
+        let (name, blocks, dropped) = (&args.name, count("blocks"), count("dropped_blocks"));
+        println!("{name}: {blocks} blocks of 4 KiB read, {dropped} damaged ones dropped");
+        for run in &lost {
+            let (first, blocks) = (run["first"].as_u64(), run["count"].as_u64());
+            let (first, blocks) = (first.unwrap_or(0), blocks.unwrap_or(0));
+            println!(
+                "  {} bytes at {} are damaged, and the array lacks them: write them again",
+                blocks * BLOCK_BYTES,
+                first * BLOCK_BYTES
+            );
+        }
+        if report["is_partial"] == true {
+            println!("  the cache was closed before all of it was read");
+        }
+    }
+    Ok(if lost.is_empty() { Exit::Ok } else { Exit::Degraded })
 }
 
 fn tell(name: &str, done: &str, status: &Value, is_json: bool) -> Result<Exit> {

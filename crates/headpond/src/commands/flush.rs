@@ -2,14 +2,11 @@
 
 use crate::args::FlushArgs;
 use crate::client::Client;
+use crate::commands::waiting;
 use crate::outcome::Exit;
 use crate::place::Places;
-use anyhow::{Result, anyhow};
-use indicatif::{ProgressBar, ProgressStyle};
+use anyhow::Result;
 use serde_json::Value;
-use std::time::Duration;
-
-const LOOK_EVERY: Duration = Duration::from_millis(500);
 
 /// Writes all dirty data to the array.
 ///
@@ -31,23 +28,9 @@ pub fn run(places: &Places, args: &FlushArgs) -> Result<Exit> {
 /// # Errors
 /// As [`run`].
 pub fn flush(client: &Client) -> Result<Value> {
-    let dirty = || -> Result<u64> {
-        let status: Value = client.get("/v1/status")?;
-        Ok(status["cache"]["dirty_bytes"].as_u64().unwrap_or(0))
-    };
-    let total = dirty()?;
-    let bar = ProgressBar::new(total);
+    let dirty = |status: &Value| status["cache"]["dirty_bytes"].as_u64().unwrap_or(0);
+    let total = dirty(&client.get("/v1/status")?);
     let template = "{bar:30} {bytes} of {total_bytes} cleaned, {eta} left";
-    bar.set_style(ProgressStyle::with_template(template)?);
-    std::thread::scope(|scope| {
-        let flushing = scope.spawn(|| client.post::<Value>("/v1/flush", &()));
-        while !flushing.is_finished() {
-            std::thread::sleep(LOOK_EVERY.min(Duration::from_millis(50)));
-            if bar.elapsed() > LOOK_EVERY {
-                bar.set_position(total.saturating_sub(dirty().unwrap_or(0)));
-            }
-        }
-        bar.finish_and_clear();
-        flushing.join().map_err(|_| anyhow!("the flush was interrupted"))?
-    })
+    let done = |status: &Value| (total.saturating_sub(dirty(status)), total);
+    waiting::post(client, "/v1/flush", &(), template, done)
 }

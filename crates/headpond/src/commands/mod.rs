@@ -13,3 +13,4 @@ pub mod simulate;
 pub mod stats;
 pub mod status;
 pub mod stop;
+mod waiting;

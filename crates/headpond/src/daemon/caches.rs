@@ -15,6 +15,12 @@ use serde_json::Value;
 use uuid::Uuid;
 
 impl Desk {
+    pub async fn scrub_cache(&self) -> Result<Value> {
+        let report = self.volume.scrub_cache().await;
+        let report = report.map_err(|error| Failure::refused(error.to_string()))?;
+        Ok(serde_json::to_value(report)?)
+    }
+
     pub async fn attach(&self, body: &AttachBody) -> Result<Value> {
         self.put_cache(body, CacheSettings::default(), Size(BLOCK_BYTES)).await?;
         self.status()

@@ -110,6 +110,7 @@ fn routes(messages: mpsc::Sender<Message>) -> Router {
     let stop = async |State(to): Sender, Json(body): Json<StopBody>| {
         respond(ask(&to, Wish::Stop(body)).await)
     };
+    let scrub = async |State(to): Sender| respond(ask(&to, Wish::ScrubCache).await);
     let attach = async |State(to): Sender, Json(body): Json<AttachBody>| {
         respond(ask(&to, Wish::AttachCache(body)).await)
     };
@@ -132,6 +133,7 @@ fn routes(messages: mpsc::Sender<Message>) -> Router {
         .route("/v1/settings", post(set))
         .route("/v1/flush", post(flush))
         .route("/v1/cache/attach", post(attach))
+        .route("/v1/cache/scrub", post(scrub))
         .route("/v1/cache/detach", post(detach))
         .route("/v1/cache/replace", post(replace))
         .route("/v1/stop", post(stop))

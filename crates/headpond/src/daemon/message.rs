@@ -20,6 +20,7 @@ pub enum Wish {
     /// Write all dirty data to the core.
     Flush,
     Stop(StopBody),
+    ScrubCache,
     AttachCache(AttachBody),
     DetachCache(DetachBody),
     /// The settings stay, and everything dirty is written to the core in between.

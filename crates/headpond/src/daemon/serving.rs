@@ -154,6 +154,7 @@ impl Desk {
             Wish::Stats => serde_json::to_value(self.volume.stats()).map_err(anyhow::Error::from),
             Wish::Set { changes, flush } => self.set(&changes, flush).await,
             Wish::Flush => self.flush().await,
+            Wish::ScrubCache => self.scrub_cache().await,
             Wish::AttachCache(body) => self.attach(&body).await,
             Wish::DetachCache(body) => self.detach(&body).await,
             Wish::ReplaceCache(body) => self.replace(&body).await,

@@ -1,0 +1,190 @@
+//! Scrub: reads all that the cache device holds, and compares it with its checksums.
+//!
+//! Segment by segment, from the oldest, and neighbouring blocks in one read; where that shows
+//! damage each block alone. A damaged block that the core has as well ends, durably, so that reads
+//! find the core's. One that the core lacks is reported, and answers with errors until it is
+//! written again.
+//!
+//! One read is on its way at a time, so requests are hardly held up. What is written meanwhile is
+//! not looked at: it has just been written.
+
+use crate::engine::{Engine, Entombed};
+use crate::line_map::{State, Version};
+use crate::types::{BlockRun, CoreBlock, SegmentIndex};
+use headpond_block::{BLOCK_BYTES, Buffer, Buffers, DeviceError, Outcome, Request};
+use serde::Serialize;
+use std::rc::Rc;
+
+/// Blocks of one read.
+const ROW_BLOCKS_MAX: usize = 256;
+
+/// What a scrub found.
+#[derive(Clone, Debug, PartialEq, Eq, Default, Serialize)]
+pub struct ScrubReport {
+    /// Blocks that were read and compared.
+    pub blocks: u64,
+    /// Damaged, and ended: the core has them.
+    pub dropped_blocks: u64,
+    /// Damaged, and nothing else has them.
+    pub lost: Vec<BlockRun>,
+    /// The slice was closed before everything was read.
+    pub is_partial: bool,
+}
+
+/// How far a scrub is, in segments of the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize)]
+pub struct ScrubProgress {
+    pub done: u32,
+    pub total: u32,
+}
+
+/// Why a scrub ended early.
+#[derive(Debug, thiserror::Error)]
+pub enum ScrubError {
+    #[error("a scrub of this cache is under way")]
+    Busy,
+    #[error(transparent)]
+    Device(#[from] DeviceError),
+}
+
+impl ScrubReport {
+    /// Adds what was found in another slice.
+    pub fn add(&mut self, other: Self) {
+        self.blocks += other.blocks;
+        self.dropped_blocks += other.dropped_blocks;
+        self.lost.extend(other.lost);
+        self.is_partial |= other.is_partial;
+    }
+
+    fn lose(&mut self, block: CoreBlock) {
+        match self.lost.last_mut() {
+            Some(run) if run.end() == block => run.count += 1,
+            _ => self.lost.push(BlockRun { first: block, count: 1 }),
+        }
+    }
+}
+
+impl Engine {
+    /// Reads everything that is mapped now.
+    ///
+    /// # Errors
+    /// Where another scrub is under way, or a damaged block could not be ended.
+    pub(crate) async fn scrub(self: &Rc<Self>) -> Result<ScrubReport, ScrubError> {
+        if self.scrubbing.get().is_some() {
+            return Err(ScrubError::Busy);
+        }
+        let segments = self.used_segments();
+        let total = segments.len() as u32;
+        let mut report = ScrubReport::default();
+        let mut outcome = Ok(());
+        for (done, segment) in segments.into_iter().enumerate() {
+            self.scrubbing.set(Some(ScrubProgress { done: done as u32, total }));
+            outcome = self.scrub_segment(segment, &mut report).await;
+            if outcome.is_err() || report.is_partial {
+                break;
+            }
+        }
+        self.scrubbing.set(None);
+        outcome?;
+        Ok(report)
+    }
+
+    fn used_segments(&self) -> Vec<SegmentIndex> {
+        let log = self.log.borrow();
+        let first = log.ring.tail();
+        let next = |segment: &SegmentIndex| Some(log.ring.after(*segment));
+        std::iter::successors(Some(first), next).take(log.ring.used() as usize).collect()
+    }
+
+    async fn scrub_segment(
+        self: &Rc<Self>,
+        segment: SegmentIndex,
+        report: &mut ScrubReport,
+    ) -> Outcome {
+        for row in self.rows_of(segment) {
+            if self.is_closed.get() {
+                report.is_partial = true;
+                break;
+            }
+            let _pin = self.pin(row[0].slot);
+            // The segment may have been given to others since.
+            let row: Vec<Version> =
+                row.into_iter().filter(|version| self.is_same(version)).collect();
+            for part in row.chunk_by(|one, next| one.slot.0 + 1 == next.slot.0) {
+                self.scrub_row(part, report).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// What lies in the segment and can be compared, as runs that lie in a row.
+    fn rows_of(&self, segment: SegmentIndex) -> Vec<Vec<Version>> {
+        let log = self.log.borrow();
+        let versions = log.layout.slots_of(segment).map(|slot| log.map.version(slot));
+        let is_there = |version: &Version| {
+            !matches!(version.state, State::Free | State::Pending) && !version.is_payload_free()
+        };
+        let mut rows: Vec<Vec<Version>> = Vec::new();
+        for version in versions.filter(is_there) {
+            match rows.last_mut() {
+                Some(row) if row.len() < ROW_BLOCKS_MAX && follows(row, &version) => {
+                    row.push(version);
+                }
+                _ => rows.push(vec![version]),
+            }
+        }
+        rows
+    }
+
+    fn is_same(&self, version: &Version) -> bool {
+        let now = self.log.borrow().map.version(version.slot);
+        let is_there = !matches!(now.state, State::Free | State::Pending);
+        is_there && (now.block, now.checksum) == (version.block, version.checksum)
+    }
+
+    /// Compares blocks that lie in a row, in a segment that is pinned.
+    async fn scrub_row(self: &Rc<Self>, row: &[Version], report: &mut ScrubReport) -> Outcome {
+        let start = self.log.borrow().place_of(row[0]).start();
+        let data = Buffers::from(Buffer::zeroed(row.len() * BLOCK_BYTES as usize));
+        let read = self.cache.submit(Request::read(start, data.clone())).await;
+        for (index, version) in row.iter().enumerate() {
+            let (at, offset) = (index * BLOCK_BYTES as usize, start + index as u64 * BLOCK_BYTES);
+            let block = data.slice(at..at + BLOCK_BYTES as usize);
+            let is_sound = read.is_ok() && self.check(offset, version, &block).is_ok();
+            report.blocks += 1;
+            if is_sound || self.is_sound_alone(offset, version, &block).await {
+                continue;
+            }
+            self.condemn(version, report).await?;
+        }
+        Ok(())
+    }
+
+    async fn is_sound_alone(&self, offset: u64, version: &Version, block: &Buffers) -> bool {
+        let read = self.cache.submit(Request::read(offset, block.clone())).await;
+        read.is_ok() && self.check(offset, version, block).is_ok()
+    }
+
+    async fn condemn(self: &Rc<Self>, version: &Version, report: &mut ScrubReport) -> Outcome {
+        if !self.is_same(version) {
+            return Ok(());
+        }
+        let now = self.log.borrow().map.version(version.slot);
+        if now.state != State::Clean {
+            report.lose(version.block);
+            return Ok(());
+        }
+        match self.entomb(&[version.block], false).await {
+            Entombed::Failed(error) => return Err(error),
+            Entombed::Done => report.dropped_blocks += 1,
+            // Written again meanwhile.
+            Entombed::Spoiled => {}
+        }
+        Ok(())
+    }
+}
+
+fn follows(row: &[Version], version: &Version) -> bool {
+    let last = &row[row.len() - 1];
+    last.slot.0 + 1 == version.slot.0 && last.unit == version.unit
+}
