@@ -7,7 +7,7 @@
 //! - Every append is answered exactly once.
 //! - Whoever waits for the dirty data to shrink waits in the order of arrival, and not for ever.
 
-use crate::config::CleaningPolicy;
+use crate::cleaning::CleaningPolicy;
 use crate::engine::Engine;
 use crate::log::{Fill, Formed, Intake, Purpose, Refusal};
 use crate::stats::BypassReason;
@@ -17,6 +17,7 @@ use headpond_block::{Buffers, Instant, JoinHandle, Outcome, start};
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
+use std::time::Duration;
 
 /// Something that wants to be in the log.
 #[derive(Clone)]
@@ -279,7 +280,7 @@ impl Engine {
 
     /// Wakes the cleaner, and sees to it that nobody waits longer than allowed.
     fn wait_for_cleaner(self: &Rc<Self>) {
-        self.cleaning_wanted.notify_all();
+        self.want_relief();
         if !self.queue.is_timed.replace(true) {
             let engine = Rc::clone(self);
             drop(self.runtime.spawn(async move { engine.expire_waiting().await }));
@@ -288,7 +289,8 @@ impl Engine {
 
     async fn expire_waiting(self: Rc<Self>) {
         loop {
-            let wait = self.config.borrow().full_wait;
+            let wait = self.config.borrow().cleaning.full_wait_ms;
+            let wait = Duration::from_millis(u64::from(wait));
             let oldest = self.queue.waiting.borrow().iter().map(|waiting| waiting.since).min();
             let Some(oldest) = oldest else { break };
             self.runtime.sleep_until(oldest + wait).await;

@@ -13,17 +13,20 @@
 //! - No version of a replayed block is dropped, and nothing else is written over the block at the
 //!   core, before its parity has been recomputed.
 //!
-//! **Not here**: which block is next (`dirty_index`), how hard to work (`pace`).
+//! **Not here**: which block is next, and how hard to work (`cleaning`).
 
 mod batches;
 mod core_flush;
+mod filling;
+mod guide;
+mod relief;
 
 pub(crate) use core_flush::Written;
 
+use crate::cleaning::{self, CleaningConfig, Policy, pace};
 use crate::engine::Engine;
 use crate::error::CleanError;
 use crate::line_map::{Marks, State, Version};
-use crate::pace::{self, Pace};
 use crate::types::{BlockRun, CoreBlock};
 use headpond_block::sync::{Notify, join_all};
 use headpond_block::{
@@ -31,6 +34,7 @@ use headpond_block::{
     Submission, defect,
 };
 use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -38,8 +42,14 @@ use std::time::Duration;
 const BACK_OFF: Duration = Duration::from_millis(500);
 
 /// How far the cleaner is.
-#[derive(Default)]
 pub(crate) struct Progress {
+    /// Decides.
+    pub policy: RefCell<Box<dyn Policy>>,
+    /// Chosen, and waiting for a write to the core; ascending, marked as being cleaned.
+    round: RefCell<VecDeque<Version>>,
+    relief: relief::Relief,
+    /// The cleaner is woken then, whatever happens.
+    alarm: Cell<Option<Instant>>,
     /// Core writes on their way.
     pub in_flight: Cell<u32>,
     /// The task waits for something to do.
@@ -58,48 +68,52 @@ pub(crate) struct Progress {
     is_flushing: Cell<bool>,
 }
 
+impl Progress {
+    pub fn new(config: &CleaningConfig) -> Self {
+        Self {
+            policy: RefCell::new(cleaning::policy(config)),
+            round: RefCell::default(),
+            relief: relief::Relief::default(),
+            alarm: Cell::default(),
+            in_flight: Cell::default(),
+            is_idle: Cell::default(),
+            drainers: Cell::default(),
+            swept: Notify::default(),
+            failure: RefCell::default(),
+            failures: Cell::default(),
+            leisure: Cell::default(),
+            back_off_until: Cell::default(),
+            flush_is_due: Cell::default(),
+            is_flushing: Cell::default(),
+        }
+    }
+
+    /// Nothing is on its way to the core, or chosen to go there.
+    fn is_at_rest(&self) -> bool {
+        self.in_flight.get() == 0 && self.round.borrow().is_empty()
+    }
+}
+
 impl Engine {
     /// The cleaner's task.
     pub(crate) async fn run_cleaner(self: Rc<Self>) {
         while !self.is_stopping.get() {
             let wake = self.cleaning_wanted.wait();
+            self.relieve();
             while let Some(batch) = self.next_batch() {
-                self.start_batch(batch);
+                self.start_batch(batch, false);
             }
             self.cleaning.swept.notify_all();
             if !self.written.borrow().is_empty() {
                 self.schedule_core_flush_later();
             }
             self.cleaning.is_idle.set(self.cleaning.in_flight.get() == 0);
+            self.set_alarm();
             wake.await;
         }
     }
 
-    /// Whether the cleaner would start something now.
-    pub(crate) fn wants_cleaning(&self) -> bool {
-        self.pace().replayed > 0
-    }
-
-    fn pace(&self) -> Pace {
-        if self.cleaning.back_off_until.get().is_some() || self.cleaning.is_flushing.get() {
-            return Pace::NONE;
-        }
-        let (config, log) = (self.config.borrow(), self.log.borrow());
-        pace::pace(
-            &config.cleaning,
-            &pace::Load {
-                dirty: log.dirty_pressure(),
-                dirty_max: log.dirty_max(),
-                replayed: log.map.counts().replayed,
-                leisure: self.cleaning.leisure.get(),
-                has_waiters: self.queue.len() > 0,
-                must_drain: self.cleaning.drainers.get() > 0,
-                is_draining_mode: !self.mode().makes_dirt(),
-            },
-        )
-    }
-
-    fn start_batch(self: &Rc<Self>, batch: Vec<Version>) {
+    fn start_batch(self: &Rc<Self>, batch: Vec<Version>, is_relief: bool) {
         self.cleaning.in_flight.set(self.cleaning.in_flight.get() + 1);
         let (engine, requests) = (Rc::clone(self), self.requests.get());
         drop(self.runtime.spawn(async move {
@@ -109,6 +123,9 @@ impl Engine {
                 let _ = engine.clean_batch(&batch).await;
             }
             engine.cleaning.in_flight.set(engine.cleaning.in_flight.get() - 1);
+            if is_relief {
+                engine.note_relief();
+            }
             engine.note_leisure(requests);
             engine.cleaning_wanted.notify_all();
             engine.pump();
@@ -120,7 +137,8 @@ impl Engine {
         let before = self.cleaning.leisure.get();
         let was_quiet =
             self.requests.get() == requests && self.busy.is_idle() && self.reading.is_idle();
-        let leisure = pace::leisure(&self.config.borrow().cleaning, before, was_quiet);
+        let in_flight_max = self.config.borrow().cleaning.in_flight_max;
+        let leisure = pace::leisure(in_flight_max, before, was_quiet);
         self.cleaning.leisure.set(leisure);
     }
 
@@ -131,22 +149,15 @@ impl Engine {
             self.cleaned(batch, &Err(error.clone()));
             return Err(error);
         }
-        let mut groups: Vec<Vec<Version>> = Vec::new();
-        let mut pins = Vec::with_capacity(batch.len());
-        for version in batch.iter().filter_map(|version| self.current(version)) {
-            pins.push(self.pin(version.slot));
-            match groups.last_mut() {
-                Some(group) if run_of(group).end() == version.block => group.push(version),
-                _ => groups.push(vec![version]),
-            }
-        }
+        let groups = self.groups(batch);
+        let _pins: Vec<_> = groups.iter().flatten().map(|version| self.pin(version.slot)).collect();
         let mut all = Ok(());
         for group in groups {
             let outcome = self.clean_group(&group).await;
             let is_damaged = |error: &DeviceError| error.device() == self.cache.name();
             if group.len() > 1 && outcome.as_ref().is_err_and(is_damaged) {
                 // One of them; the others are not to stay dirty for its sake.
-                for version in &group {
+                for version in group.iter().filter(|version| version.state == State::Dirty) {
                     let version = std::slice::from_ref(version);
                     let outcome = self.clean_group(version).await;
                     self.cleaned(version, &outcome);
@@ -260,7 +271,12 @@ impl Engine {
             }
         }
         match outcome {
-            Ok(()) => log.counters.cleaned_blocks += versions.len() as u64,
+            Ok(()) => {
+                let is_dirty = |version: &&Version| version.state == State::Dirty;
+                let dirty = versions.iter().filter(is_dirty).count() as u64;
+                log.counters.cleaned_blocks += dirty;
+                log.counters.filled_blocks += versions.len() as u64 - dirty;
+            }
             Err(error) => {
                 log.counters.errors.core_write += u64::from(error.device() == self.core.name());
                 drop(log);
@@ -270,6 +286,7 @@ impl Engine {
     }
 
     fn back_off(self: &Rc<Self>, error: DeviceError) {
+        self.cleaning.policy.borrow_mut().failed();
         self.cleaning.failure.replace(Some(error));
         self.cleaning.failures.set(self.cleaning.failures.get() + 1);
         let until = self.runtime.now() + BACK_OFF;
@@ -351,7 +368,7 @@ impl Engine {
             if let Some(source) = failure {
                 return Err(CleanError::Core { blocks, source });
             }
-            if is_swept && self.cleaning.in_flight.get() == 0 {
+            if is_swept && self.cleaning.is_at_rest() {
                 break;
             }
             wake.await;
@@ -381,6 +398,7 @@ impl Drop for Drain<'_> {
     }
 }
 
+/// Of versions without gaps between them.
 fn run_of(versions: &[Version]) -> BlockRun {
     BlockRun { first: versions[0].block, count: versions.len() as u64 }
 }

@@ -226,7 +226,7 @@ impl Engine {
         let (extents, free) = log.map.pool();
         MemoryStats {
             map: log.map.memory_bytes(),
-            dirty_index: log.dirty.memory_bytes() + log.replayed.memory_bytes(),
+            dirty_index: log.dirty.memory_bytes() + log.chunk_bytes() + log.replayed.memory_bytes(),
             segments: log.ring.memory_bytes(),
             checksums: log.map.checksum_bytes(),
             extent_pool: log.map.pool_bytes(),

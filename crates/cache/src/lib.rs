@@ -4,8 +4,8 @@
 //! device and is a block device over its extents of the core. `docs/format.md` says what lies on
 //! the device.
 //!
-//! 1. Pure: the codecs (`format`), `layout`, `line_map`, `dirty_index`, `ring`, `log`, `replay`,
-//!    `pace`.
+//! 1. Pure: the codecs (`format`), `layout`, `line_map`, `dirty_index`, `ring`, `log`,
+//!    `replay`, and what is cleaned when (`cleaning`).
 //! 2. Async: one file for each path in `paths`; `append` (the queue before the log), `cleaner`,
 //!    `reclaim`, `recover`, and `slice` above them all.
 //!
@@ -20,6 +20,7 @@
 mod append;
 mod checksum;
 mod cleaner;
+mod cleaning;
 mod config;
 mod create;
 mod dirty_index;
@@ -31,7 +32,6 @@ mod label;
 mod layout;
 mod line_map;
 mod log;
-mod pace;
 mod paths;
 mod reclaim;
 mod recover;
@@ -42,7 +42,11 @@ mod slice;
 mod stats;
 mod types;
 
-pub use config::{CleaningConfig, CleaningPolicy, Mode, SliceConfig};
+pub use cleaning::{
+    AcpConfig, AlruConfig, CleaningConfig, CleaningPolicy, CleaningPreset, ParameterError,
+    StripeConfig, UnknownPreset,
+};
+pub use config::{Mode, SliceConfig};
 pub use create::{CreateOptions, create, load, wipe, write_superblock};
 pub use error::{CleanError, CreateError, ModeError, OpenError, StopError};
 pub use format::superblock::Superblock;

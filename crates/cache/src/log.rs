@@ -11,6 +11,7 @@
 //!
 //! **Not here**: I/O, waiting, who is served next.
 
+mod age;
 mod mapping;
 mod reinsert;
 mod stability;
@@ -20,6 +21,7 @@ pub use reinsert::Reinsertion;
 pub use survey::Survey;
 
 use crate::checksum::push_block_checksums;
+use crate::cleaning::Chunks;
 use crate::dirty_index::DirtyIndex;
 use crate::format::record::{self, Draft, Entry, EntryKind, Promises};
 use crate::layout::SliceLayout;
@@ -116,6 +118,8 @@ pub struct Log {
     pub dirty: DirtyIndex,
     /// Those of the dirty blocks whose parity is not to be trusted since an unclean stop.
     pub replayed: DirtyIndex,
+    /// How much is dirty where, while a policy wants to know.
+    pub chunks: Option<Chunks>,
     pub ring: Ring,
     pub layout: SliceLayout,
     pub counters: Counters,
@@ -170,6 +174,7 @@ impl Log {
             map: LineMap::new(places, line, scattered, EXTENTS_FOR_RECLAIM),
             dirty: index(),
             replayed: index(),
+            chunks: None,
             stable: (ring.head(), ring.position()),
             ring,
             layout,

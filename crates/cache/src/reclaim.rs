@@ -30,6 +30,9 @@ type Births = HashMap<SlotIndex, Sequence, FixedState>;
 const SEGMENTS_PER_ROUND: u32 = 4;
 /// After a device error.
 const BACK_OFF: Duration = Duration::from_millis(200);
+/// How often, and after which time, it is looked whether the cleaner has cleaned a segment.
+const CLEANING_POLLS_MAX: u32 = 20;
+const CLEANING_POLL: Duration = Duration::from_millis(20);
 /// Failures in a row after which those who wait for space go past the cache.
 const FAILURES_MAX: u32 = 25;
 /// Copies of one record: each may need an entry with a birth.
@@ -100,6 +103,17 @@ impl Log {
         let is_mapped = |slot: &SlotIndex| self.map.state(*slot) != State::Free;
         let slots = self.layout.slots_of(segment).filter(is_mapped);
         slots.map(|slot| self.map.version(slot)).filter(|version| keeps(version)).collect()
+    }
+
+    /// Blocks of a segment that will soon be clean, and others that the core lacks.
+    fn leaving(&self, segment: SegmentIndex) -> (u64, u64) {
+        let versions = self.layout.slots_of(segment).map(|slot| self.map.version(slot));
+        versions.fold((0, 0), |(leaving, staying), version| match version.state {
+            State::Written => (leaving + 1, staying),
+            State::Dirty if version.marks.contains(Marks::CLEANING) => (leaving + 1, staying),
+            State::Dirty => (leaving, staying + 1),
+            _ => (leaving, staying),
+        })
     }
 
     fn has_unsafe(&self, segment: SegmentIndex) -> bool {
@@ -199,6 +213,7 @@ impl Engine {
     /// Carries everything out of a segment that must not be lost with it.
     async fn empty(self: &Rc<Self>, victim: SegmentIndex) -> Result<(), DeviceError> {
         self.settle_segment(victim).await;
+        self.wait_for_cleaning(victim).await;
         let keepers = self.log.borrow().keepers(victim);
         if !keepers.is_empty() {
             self.reinsert(victim, &keepers).await?;
@@ -212,6 +227,18 @@ impl Engine {
             }
         }
         Ok(())
+    }
+
+    /// Gives the cleaner a moment where most of what a segment holds is on its way to the core: a
+    /// copy of it would be dirty still, and be written there again.
+    async fn wait_for_cleaning(&self, segment: SegmentIndex) {
+        for _ in 0..CLEANING_POLLS_MAX {
+            let (leaving, staying) = self.log.borrow().leaving(segment);
+            if leaving <= staying {
+                break;
+            }
+            self.runtime.sleep(CLEANING_POLL).await;
+        }
     }
 
     /// Waits for the records of a segment that is no longer the head.

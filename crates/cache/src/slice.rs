@@ -93,6 +93,7 @@ impl Slice {
             cache,
             core,
             label,
+            cleaning: Progress::new(&config.cleaning),
             config: RefCell::new(config),
             log: RefCell::new(log),
             queue: Queue::default(),
@@ -100,7 +101,6 @@ impl Slice {
             written: RefCell::default(),
             core_changes: Cell::new(0),
             core_changes_flushed: Cell::new(0),
-            cleaning: Progress::default(),
             is_failed: Cell::new(false),
             is_closed: Cell::new(false),
             is_stopping: Cell::new(false),
@@ -116,6 +116,7 @@ impl Slice {
             reclaim_wanted: Notify::new(),
             cleaning_wanted: Notify::new(),
         });
+        engine.prepare_index();
         let tasks = [
             engine.runtime.spawn(Rc::clone(&engine).run_cleaner()),
             engine.runtime.spawn(Rc::clone(&engine).run_reclaim()),
@@ -149,7 +150,10 @@ impl Slice {
         if config.mode != self.mode() {
             self.check_mode(config.mode)?;
         }
-        self.engine.config.replace(config);
+        let before = self.engine.config.replace(config);
+        if before.cleaning != self.engine.config.borrow().cleaning {
+            self.engine.change_cleaning();
+        }
         self.engine.cleaning_wanted.notify_all();
         self.engine.pump();
         Ok(())

@@ -87,6 +87,8 @@ pub struct Counters {
     pub tombstone_blocks: u64,
     pub segments_reclaimed: u64,
     pub cleaned_blocks: u64,
+    /// Clean ones that were written along with them, so that a write was whole.
+    pub filled_blocks: u64,
     pub cleaning_writes: u64,
     pub full_stripe_writes: u64,
     pub cleaning_flushes: u64,

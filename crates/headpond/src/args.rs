@@ -4,7 +4,7 @@ use crate::commands::cache::CacheCommand;
 use crate::commands::model::ModelCommand;
 use crate::demo::DemoArgs;
 use clap::{Args, Parser, Subcommand};
-use headpond_cache::{CleaningPolicy, Mode};
+use headpond_cache::{CleaningConfig, Mode};
 use headpond_raid::level::Level;
 use headpond_volume::{SeqCutoff, SettingChange, Size, parse_word};
 use std::path::PathBuf;
@@ -76,10 +76,11 @@ pub struct CreateArgs {
     /// write-only, pass-through.
     #[arg(long, default_value = "write-back", value_parser = parse_word::<Mode>, requires = "cache")]
     pub mode: Mode,
-    /// What writes dirty data to the array: stripe (in address order) or nop (nothing,
-    /// but for what was replayed after an unclean stop).
-    #[arg(long, default_value = "stripe", value_parser = parse_word::<CleaningPolicy>, requires = "cache")]
-    pub cleaning: CleaningPolicy,
+    /// What writes dirty data to the array: stripe (in address order), alru (what is stale), acp
+    /// (the dirtiest region first), nop (nothing, but for what was replayed after an unclean stop),
+    /// or a preset: acp-very-aggressive, alru-very-aggressive, lustre.
+    #[arg(long, default_value = "stripe", value_parser = parse_word::<CleaningConfig>, requires = "cache")]
+    pub cleaning: CleaningConfig,
     /// Cache line: 4K, 8K, 16K, 32K, 64K, 128K, 256K, 512K or 1M. Longer lines take less memory
     /// where the data is contiguous; what is valid or dirty is known for each 4K all the same.
     #[arg(long, default_value = "4K", requires = "cache")]
@@ -150,7 +151,7 @@ pub struct StatsArgs {
 pub struct SetArgs {
     pub name: String,
     /// mode=write-back|write-through|write-around|write-invalidate|write-only|pass-through,
-    /// cleaning=stripe|nop, seq-cutoff=never|SIZE.
+    /// cleaning=stripe|alru|acp|nop|PRESET, seq-cutoff=never|SIZE.
     #[arg(required = true, value_name = "KEY=VALUE")]
     pub changes: Vec<SettingChange>,
     /// Write all dirty data to the array before the change and after it, and wait for it; without,

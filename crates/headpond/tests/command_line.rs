@@ -41,7 +41,7 @@ fn a_volume_lives_from_create_to_destroy() {
     let daemon = user.serve("hv0");
     let status = user.json(&["status", "hv0", "--json"]);
     assert_eq!(status["cache"]["mode"], "write-through", "settings outlive the daemon");
-    assert_eq!(status["cache"]["cleaning"], "nop");
+    assert_eq!(status["cache"]["cleaning"]["policy"], "nop");
     assert_eq!(status["cache"]["seq_cutoff"], "1M");
     user.ok(&["stop", "hv0", "--flush"]);
     assert_eq!(daemon.wait(), 0);

@@ -7,7 +7,6 @@ use crate::machine::{Controls, Machine, Pages};
 use crate::tally::Tally;
 use crate::topology::draw_mode;
 use headpond_block::{BlockDevice, Request, Runtime};
-use headpond_cache::CleaningPolicy;
 use headpond_raid::{ArrayState, Occupied};
 use headpond_sim::{Picture, Random};
 use headpond_volume::{CacheSettings, Dirty, SeqCutoff, SettingChange, Size, Volume};
@@ -25,6 +24,18 @@ const UNTIL_SEALED: Duration = Duration::from_millis(60);
 const TRUST_POLL: Duration = Duration::from_millis(10);
 const TRUST_POLLS_MAX: u32 = 500;
 
+/// Changes of how the cleaner works, as a user would write them.
+const CLEANING: [&str; 8] = [
+    "cleaning=stripe",
+    "cleaning=nop",
+    "cleaning=alru",
+    "cleaning=alru-very-aggressive",
+    "cleaning=acp",
+    "cleaning=acp-very-aggressive",
+    "cleaning.alru.dirty-ratio-threshold-percent=2",
+    "cleaning.acp.flush-max-buffers=3",
+];
+
 /// One thing that happens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
@@ -37,11 +48,10 @@ pub(crate) enum Step {
 
 impl Step {
     pub fn draw_command(random: &mut Random) -> Self {
-        let cleaning = [CleaningPolicy::Stripe, CleaningPolicy::Nop];
         let cutoffs = [SeqCutoff::Never, SeqCutoff::After(Size(32 << 10))];
         match random.below(7) {
             0 | 1 => Self::Set(SettingChange::new("mode", draw_mode(random))),
-            2 => Self::Set(SettingChange::new("cleaning", random.pick(&cleaning))),
+            2 => Self::Set(random.pick(&CLEANING).parse().expect("key=value")),
             3 => Self::Set(SettingChange::new("seq-cutoff", random.pick(&cutoffs))),
             4 => Self::SwitchCache,
             _ => Self::CleanAll,

@@ -1,7 +1,9 @@
 //! What a case's volume is made of.
 
 use headpond_block::{ByteRange, Stability};
-use headpond_cache::{CleaningPolicy, Mode};
+use headpond_cache::{
+    AlruConfig, CleaningConfig, CleaningPolicy, CleaningPreset, Mode, StripeConfig,
+};
 use headpond_raid::{Contents, Intent, Level, Occupied};
 use headpond_sim::Random;
 use headpond_volume::{
@@ -174,17 +176,30 @@ impl CacheShape {
 pub(crate) fn draw_settings(random: &mut Random) -> CacheSettings {
     CacheSettings {
         mode: draw_mode(random),
-        cleaning: *random.pick(&[
-            CleaningPolicy::Stripe,
-            CleaningPolicy::Stripe,
-            CleaningPolicy::Nop,
-        ]),
+        cleaning: draw_cleaning(random),
         seq_cutoff: *random.pick(&[
             SeqCutoff::Never,
             SeqCutoff::Never,
             SeqCutoff::After(Size(64 << 10)),
         ]),
     }
+}
+
+/// Lives are short: parameters are such that the policies have something to do in them.
+fn draw_cleaning(random: &mut Random) -> CleaningConfig {
+    let default = CleaningConfig::default();
+    let soon =
+        |percent| StripeConfig { low_percent: percent, target_percent: percent, ..default.stripe };
+    let early = AlruConfig { dirty_ratio_threshold_percent: 2, ..default.alru };
+    *random.pick(&[
+        default,
+        CleaningConfig { stripe: soon(0), ..default },
+        CleaningConfig { stripe: soon(2), ..default },
+        CleaningConfig { policy: CleaningPolicy::Nop, ..default },
+        CleaningConfig { policy: CleaningPolicy::Alru, alru: early, ..default },
+        CleaningConfig { policy: CleaningPolicy::Acp, ..default },
+        CleaningPreset::AcpVeryAggressive.apply(default),
+    ])
 }
 
 pub(crate) fn draw_mode(random: &mut Random) -> Mode {

@@ -5,7 +5,7 @@
 //! whole, so that what can be written into the file can be set, and nothing else.
 
 use crate::Size;
-use headpond_cache::{CleaningConfig, CleaningPolicy, Mode, SliceConfig};
+use headpond_cache::{CleaningConfig, Mode, SliceConfig};
 use serde::de::{DeserializeOwned, IntoDeserializer, value};
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -17,7 +17,7 @@ use toml::{Table, Value};
 #[serde(default)]
 pub struct CacheSettings {
     pub mode: Mode,
-    pub cleaning: CleaningPolicy,
+    pub cleaning: CleaningConfig,
     pub seq_cutoff: SeqCutoff,
 }
 
@@ -73,7 +73,7 @@ impl CacheSettings {
     pub(crate) fn of_slice(&self, allow_volatile: bool) -> SliceConfig {
         SliceConfig {
             mode: self.mode,
-            cleaning: CleaningConfig { policy: self.cleaning, ..CleaningConfig::default() },
+            cleaning: self.cleaning,
             allow_volatile,
             ..SliceConfig::default()
         }
@@ -225,6 +225,10 @@ mod tests {
         let changed = [
             ("mode=write-through", "mode = 'write-through'"),
             ("cleaning=nop", "cleaning = 'nop'"),
+            ("cleaning.policy=alru", "cleaning = { policy = 'alru' }"),
+            ("cleaning=lustre", "cleaning = 'lustre'"),
+            ("cleaning.alru.wake-up-s=3", "cleaning = { alru = { wake_up_s = 3 } }"),
+            ("cleaning.acp.flush_max_buffers=10000", "cleaning.acp.flush_max_buffers = 10000"),
             ("seq-cutoff=1M", "seq_cutoff = '1M'"),
             ("seq_cutoff = 1M", "seq_cutoff = '1M'"),
         ];
@@ -250,6 +254,10 @@ mod tests {
             ("colour=red", "there are: cleaning, mode, seq-cutoff"),
             ("mode.speed=9", "mode, without anything after it"),
             ("seq-cutoff=0", "such as 1M"),
+            ("cleaning=soon", "there are: nop, alru, acp, stripe, acp-very-aggressive"),
+            ("cleaning.alru.wake-up-s=3601", "alru.wake-up-s = 3601 is not possible"),
+            ("cleaning.acp.staleness-s=1", "there are: flush-max-buffers, wake-up-ms"),
+            ("cleaning.stripe.low-percent=90", "must rise"),
         ] {
             let error = set(text).unwrap_err().to_string();
             assert!(error.contains(part), "{error}");

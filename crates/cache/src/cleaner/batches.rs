@@ -18,9 +18,14 @@ impl Engine {
             batch = self.take_batch(|log| &mut log.replayed, is_due);
         }
         if batch.is_none() && is_any_due {
-            batch = self.take_batch(|log| &mut log.dirty, is_due);
+            batch = self.next_wanted();
         }
         batch
+    }
+
+    /// What the sweep over all dirty blocks meets next.
+    pub(super) fn sweep(&self) -> Option<Vec<Version>> {
+        self.take_batch(|log| &mut log.dirty, |_| true)
     }
 
     /// Takes the next neighbouring dirty blocks out of an index; those that are not due go back to
@@ -31,12 +36,16 @@ impl Engine {
         is_due: impl Fn(&Version) -> bool,
     ) -> Option<Vec<Version>> {
         let is_draining = self.cleaning.drainers.get() > 0;
+        let fills = self.cleaning.policy.borrow().completes_stripes();
         let mut log = self.log.borrow_mut();
         let (mut versions, mut pending, mut idle) = (Vec::<Version>::new(), vec![], vec![]);
         for _ in 0..index(&mut log).len() {
             log.gather_dirty();
             let Some(next) = index(&mut log).peek() else { break };
-            if !versions.is_empty() && !self.belongs(&versions, next) {
+            let goes_on = versions.is_empty()
+                || self.belongs(&versions, next)
+                || fills && self.close_gap(&log, &mut versions, next);
+            if !goes_on {
                 break;
             }
             index(&mut log).take();
@@ -54,6 +63,7 @@ impl Engine {
                 Some(version) if !is_cleanable(&version) => {}
                 Some(version) if is_due(&version) => {
                     log.map.unmark(version.slot, Marks::INDEXED);
+                    log.uncount(next);
                     log.map.mark(version.slot, Marks::CLEANING);
                     versions.push(version);
                 }
@@ -63,14 +73,24 @@ impl Engine {
         }
         pending.into_iter().for_each(|block| index(&mut log).push(block));
         idle.into_iter().for_each(|block| log.dirty.push(block));
+        if fills && !versions.is_empty() {
+            self.complete_stripe(&log, &mut versions);
+        }
         (!versions.is_empty()).then_some(versions)
     }
 
     /// Whether `next` is written together with a batch.
-    fn belongs(&self, batch: &[Version], next: CoreBlock) -> bool {
+    pub(super) fn belongs(&self, batch: &[Version], next: CoreBlock) -> bool {
         let stripe = self.core.geometry().stripe.map(|stripe| u64::from(stripe.width_bytes));
         let write_max = u64::from(self.config.borrow().cleaning.write_bytes_max).max(BLOCK_BYTES);
         belongs(batch[0].block, batch.len() as u64, next, stripe, write_max)
+    }
+
+    /// Whether one write may reach from one block to the other.
+    pub(super) fn is_within_one_write(&self, first: CoreBlock, last: CoreBlock) -> bool {
+        let stripe = self.core.geometry().stripe.map(|stripe| u64::from(stripe.width_bytes));
+        let write_max = u64::from(self.config.borrow().cleaning.write_bytes_max).max(BLOCK_BYTES);
+        belongs(first, last.0 - first.0, last, stripe, write_max)
     }
 
     /// The dirty ones of some blocks, which ascend, as they are written to the core.
@@ -88,7 +108,7 @@ impl Engine {
 }
 
 /// Whether it waits for the cleaner: what is written through goes to the core by itself.
-fn is_cleanable(version: &Version) -> bool {
+pub(super) fn is_cleanable(version: &Version) -> bool {
     version.state == State::Dirty
         && version.marks.contains(Marks::INDEXED)
         && !version.marks.contains(Marks::CLEANING)

@@ -6,6 +6,7 @@ use crate::log::Log;
 use crate::types::{CoreBlock, Sequence, SlotIndex};
 use headpond_block::{Outcome, Request};
 use std::rc::Rc;
+use std::time::Duration;
 
 /// Neighbouring blocks that lie in a row in the log, that the core has, and where in the log they
 /// were then: in a segment that began with record `first`.
@@ -54,8 +55,8 @@ impl Engine {
         }
         let engine = Rc::clone(self);
         drop(self.runtime.spawn(async move {
-            let interval = engine.config.borrow().cleaning.core_flush_interval;
-            engine.runtime.sleep(interval).await;
+            let interval = engine.config.borrow().cleaning.core_flush_interval_ms;
+            engine.runtime.sleep(Duration::from_millis(u64::from(interval))).await;
             if !engine.written.borrow().is_empty() && !engine.is_stopping.get() {
                 engine.cleaning.is_flushing.set(true);
                 // A failure is counted, and everything is dirty again.
@@ -95,11 +96,12 @@ impl Engine {
 
     /// After a failed flush nobody knows what the core kept: it is all dirty again.
     fn redo(&self, log: &mut Log, taken: &[Written]) {
+        self.cleaning.policy.borrow_mut().failed();
         for (block, slot, first) in taken.iter().flat_map(Written::blocks) {
             if is_still_written(log, block, slot, first) {
                 log.map.set_state(slot, State::Dirty);
                 log.map.mark(slot, Marks::INDEXED);
-                log.dirty.push(block);
+                log.index(block, Marks::NONE);
             }
         }
     }

@@ -24,6 +24,9 @@ impl Log {
             let place = (slot, unit, first);
             return self.map_one_by_one(intake, target, place);
         }
+        if is_indexed {
+            self.count_new_dirt(run);
+        }
         let marks = if is_indexed { Marks::INDEXED } else { Marks::NONE };
         let checksums = &self.draft.checksums[first..*index as usize];
         self.map.insert_run(&Insertion { run, slot, unit, target, marks, checksums });
@@ -93,6 +96,22 @@ impl Log {
         let owes_parity = marks.contains(Marks::REPLAYED);
         let index = if owes_parity { &mut self.replayed } else { &mut self.dirty };
         index.push(block);
+        if let Some(chunks) = &mut self.chunks {
+            chunks.add(block);
+        }
+    }
+
+    /// Counts, where that is wanted, those of a run that were not dirty before.
+    fn count_new_dirt(&mut self, run: BlockRun) {
+        let Some(chunks) = &mut self.chunks else { return };
+        self.map.each_newest(run, |block, older| {
+            let was_counted = older.is_some_and(|older| {
+                older.target == State::Dirty && older.marks.contains(Marks::INDEXED)
+            });
+            if !was_counted {
+                chunks.add(block);
+            }
+        });
     }
 }
 

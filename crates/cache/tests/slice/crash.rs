@@ -1,7 +1,7 @@
 //! Power cuts at every device operation of short workloads, judged by the witness.
 
 use crate::machine::{Machine, small_cleaning};
-use headpond_cache::{CleaningConfig, CleaningPolicy, Mode, SliceConfig};
+use headpond_cache::{AlruConfig, CleaningConfig, CleaningPolicy, Mode, SliceConfig, StripeConfig};
 use headpond_sim::Ended;
 use headpond_witness::Workload;
 
@@ -17,7 +17,9 @@ const SHORT: Workload = Workload {
 };
 
 fn config(mode: Mode, policy: CleaningPolicy) -> SliceConfig {
-    let cleaning = CleaningConfig { policy, low_percent: 0, ..small_cleaning() };
+    let stripe = StripeConfig { low_percent: 0, target_percent: 0, ..StripeConfig::default() };
+    let alru = AlruConfig { activity_threshold_ms: 0, staleness_s: 1, ..AlruConfig::default() };
+    let cleaning = CleaningConfig { policy, stripe, alru, ..small_cleaning() };
     SliceConfig { mode, cleaning, ..SliceConfig::default() }
 }
 
@@ -143,6 +145,9 @@ fn full_cache_without_cleaner_keeps_its_promises() {
 #[test]
 fn full_cache_with_cleaner_keeps_its_promises() {
     (4..6).for_each(|seed| under_pressure(config(Mode::WriteBack, CleaningPolicy::Stripe), seed));
+    for (seed, policy) in [(7, CleaningPolicy::Alru), (8, CleaningPolicy::Acp)] {
+        under_pressure(config(Mode::WriteBack, policy), seed);
+    }
 }
 
 /// The pool for scattered lines is used up, and cuts bring back what had been superseded.

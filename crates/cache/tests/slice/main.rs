@@ -2,6 +2,7 @@
 //! left after power cuts.
 
 mod bench;
+mod cleaning;
 mod crash;
 mod damage;
 mod faults;

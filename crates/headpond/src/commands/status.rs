@@ -137,7 +137,7 @@ pub fn print_settings(status: &Value) {
         "  cache     {}: mode={}{draining} cleaning={} seq-cutoff={} line={}",
         text(&cache["device"]),
         text(&cache["mode"]),
-        text(&cache["cleaning"]),
+        text(&cache["cleaning"]["policy"]),
         text(&cache["seq_cutoff"]),
         line(cache)
     );

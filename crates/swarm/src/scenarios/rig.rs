@@ -12,7 +12,7 @@ use headpond_block::{
     Runtime, Stability,
 };
 use headpond_cache::format::superblock::Superblock as CacheSuperblock;
-use headpond_cache::{CleaningPolicy, Mode};
+use headpond_cache::{CleaningConfig, CleaningPolicy, Mode};
 use headpond_raid::Level;
 use headpond_sim::{Ended, Medium, Random, Sim, run_until_cut};
 use headpond_volume::{CacheSettings, CacheStatus, Description, OpenError, Tolerance, Volume};
@@ -66,7 +66,7 @@ impl Rig {
     pub fn of(machine: Machine) -> Self {
         let settings = CacheSettings {
             mode: Mode::WriteBack,
-            cleaning: CleaningPolicy::Nop,
+            cleaning: CleaningConfig { policy: CleaningPolicy::Nop, ..Default::default() },
             ..CacheSettings::default()
         };
         let description = machine.topology.description(&settings);

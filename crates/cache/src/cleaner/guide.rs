@@ -1,0 +1,181 @@
+//! What the policy is told, and what it says.
+
+use super::pace::{self, Duties, Pace};
+use crate::cleaning::{self, Choice, CleaningPolicy, Load};
+use crate::engine::Engine;
+use crate::line_map::{Marks, State, Version};
+use crate::log::Log;
+use crate::types::CoreBlock;
+use headpond_block::Instant;
+use std::rc::Rc;
+
+impl Engine {
+    /// The cleaner's settings have changed. What another policy has chosen is given back.
+    pub(crate) fn change_cleaning(&self) {
+        {
+            let mut log = self.log.borrow_mut();
+            for version in self.cleaning.round.take() {
+                give_back(&mut log, &version);
+            }
+        }
+        *self.cleaning.policy.borrow_mut() = cleaning::policy(&self.config.borrow().cleaning);
+        self.prepare_index();
+    }
+
+    /// Has the index count what the policy asks for.
+    pub(crate) fn prepare_index(&self) {
+        let wanted = self.cleaning.policy.borrow().counts_chunks();
+        self.log.borrow_mut().count_chunks(wanted);
+    }
+
+    /// Whether the cleaner would start something now.
+    pub(crate) fn wants_cleaning(&self) -> bool {
+        let is_nop = self.config.borrow().cleaning.policy == CleaningPolicy::Nop;
+        if is_nop && self.log.borrow().map.counts().replayed == 0 {
+            return self.cleaning.drainers.get() > 0;
+        }
+        // The policy is asked at least once after something has become dirty.
+        self.cleaning.alarm.get().is_none() || self.pace().replayed > 0
+    }
+
+    pub(super) fn pace(&self) -> Pace {
+        if self.is_resting() {
+            return Pace::NONE;
+        }
+        let log = self.log.borrow();
+        let speed = self.cleaning.policy.borrow_mut().speed(&self.load(&log));
+        pace::pace(&self.duties(&log), speed)
+    }
+
+    /// Nothing is begun now, whoever wants it.
+    pub(super) fn is_resting(&self) -> bool {
+        self.cleaning.back_off_until.get().is_some() || self.cleaning.is_flushing.get()
+    }
+
+    /// Has the cleaner woken when the policy wants to be asked again.
+    pub(super) fn set_alarm(self: &Rc<Self>) {
+        let speed = {
+            let log = self.log.borrow();
+            self.cleaning.policy.borrow_mut().speed(&self.load(&log))
+        };
+        let Some(at) = speed.ask_again else { return };
+        if self.cleaning.alarm.get().is_some_and(|set| set <= at) {
+            return;
+        }
+        self.cleaning.alarm.set(Some(at));
+        let engine = Rc::clone(self);
+        drop(self.runtime.spawn(async move { engine.ring_at(at).await }));
+    }
+
+    async fn ring_at(self: Rc<Self>, at: Instant) {
+        self.runtime.sleep_until(at).await;
+        if self.cleaning.alarm.get() == Some(at) {
+            self.cleaning.alarm.set(None);
+            self.cleaning_wanted.notify_all();
+        }
+    }
+
+    fn load(&self, log: &Log) -> Load {
+        Load {
+            now: self.runtime.now(),
+            dirty: log.dirty_pressure(),
+            dirty_max: log.dirty_max(),
+            in_flight: self.cleaning.in_flight.get() - self.cleaning.relief.in_flight.get(),
+            chosen: self.cleaning.round.borrow().len(),
+            requests: self.requests.get(),
+            is_busy: !(self.busy.is_idle() && self.reading.is_idle()),
+            has_waiters: self.queue.len() > 0,
+            head: log.age_now(),
+        }
+    }
+
+    fn duties(&self, log: &Log) -> Duties {
+        Duties {
+            in_flight_max: self.config.borrow().cleaning.in_flight_max,
+            must_drain: self.must_drain(),
+            replayed: log.map.counts().replayed,
+            leisure: self.cleaning.leisure.get(),
+        }
+    }
+
+    /// Somebody asked for everything to be cleaned, or the mode makes no dirty data, so what there
+    /// is should go.
+    fn must_drain(&self) -> bool {
+        let is_nop = self.config.borrow().cleaning.policy == CleaningPolicy::Nop;
+        self.cleaning.drainers.get() > 0 || !self.mode().makes_dirt() && !is_nop
+    }
+
+    /// The blocks of the next write that the policy wants.
+    pub(super) fn next_wanted(&self) -> Option<Vec<Version>> {
+        loop {
+            if let Some(batch) = self.take_from_round() {
+                return Some(batch);
+            }
+            if self.must_drain() {
+                return self.sweep();
+            }
+            let choice = {
+                let mut log = self.log.borrow_mut();
+                let load = self.load(&log);
+                self.cleaning.policy.borrow_mut().choose(&load, &mut *log)
+            };
+            match choice {
+                Choice::Nothing => return None,
+                Choice::Sweep => return self.sweep(),
+                // Those on their way to the log are met again when they are there.
+                Choice::Round(blocks) => {
+                    if self.begin_round(&blocks) > 0 && self.cleaning.round.borrow().is_empty() {
+                        return None;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Marks what was chosen; answers how many blocks have to wait for the log.
+    fn begin_round(&self, blocks: &[CoreBlock]) -> usize {
+        let mut log = self.log.borrow_mut();
+        let (mut round, mut pending) = (self.cleaning.round.borrow_mut(), 0);
+        for &block in blocks {
+            match log.map.newest(block) {
+                Some(version) if version.state == State::Pending => {
+                    pending += 1;
+                    log.dirty.push(block);
+                }
+                _ => round.extend(choose(&mut log, block)),
+            }
+        }
+        pending
+    }
+
+    fn take_from_round(&self) -> Option<Vec<Version>> {
+        let mut round = self.cleaning.round.borrow_mut();
+        let mut versions = vec![round.pop_front()?];
+        while let Some(next) = round.front()
+            && self.belongs(&versions, next.block)
+        {
+            versions.extend(round.pop_front());
+        }
+        Some(versions)
+    }
+}
+
+/// Marks the newest version of a block as being cleaned, where it is dirty and not marked yet. The
+/// index may still name the block.
+pub(super) fn choose(log: &mut Log, block: CoreBlock) -> Option<Version> {
+    let version = log.map.newest(block).filter(super::batches::is_cleanable)?;
+    log.map.unmark(version.slot, Marks::INDEXED);
+    log.map.mark(version.slot, Marks::CLEANING);
+    log.uncount(block);
+    Some(version)
+}
+
+/// Into the index again, for whoever cleans it.
+fn give_back(log: &mut Log, version: &Version) {
+    let now = log.map.version(version.slot);
+    if now.state == State::Dirty && now.block == version.block {
+        log.map.unmark(now.slot, Marks::CLEANING);
+        log.map.mark(now.slot, Marks::INDEXED);
+        log.index(now.block, now.marks);
+    }
+}

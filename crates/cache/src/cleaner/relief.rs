@@ -1,0 +1,79 @@
+//! Cleaning for writes that find no room, beside what the policy does by itself.
+//!
+//! A policy that works in rounds may rest for long, or be busy with a round that takes seconds. So
+//! that the cache gives room meanwhile, some of the oldest blocks are cleaned in a go, one such go
+//! at a time.
+//!
+//! **Source**: Open CAS cleans 32 cache lines of the tail of its list of the least recently used
+//! when nothing can be evicted (`OCF_EVICTION_CLEAN_SIZE`). Ours are those that were written
+//! longest ago, which is the order of the log: what is cleaned there leaves least for reclaim
+//! to copy.
+
+use crate::cleaning::{Age, Dirt};
+use crate::engine::Engine;
+use crate::line_map::Version;
+use std::cell::Cell;
+use std::rc::Rc;
+
+const BLOCKS: usize = 32;
+
+/// Where the relief is.
+#[derive(Default)]
+pub(super) struct Relief {
+    is_wanted: Cell<bool>,
+    /// Writes on their way to the core.
+    pub in_flight: Cell<u32>,
+    /// How far the log was walked.
+    walked: Cell<Age>,
+}
+
+impl Engine {
+    /// A write has found no room.
+    pub(crate) fn want_relief(&self) {
+        self.cleaning.relief.is_wanted.set(true);
+        self.cleaning_wanted.notify_all();
+    }
+
+    /// Begins another go, where one is wanted and none is under way.
+    pub(super) fn relieve(self: &Rc<Self>) {
+        let relief = &self.cleaning.relief;
+        let is_wanted = relief.is_wanted.take() || self.queue.len() > 0;
+        if !self.cleaning.policy.borrow().wants_relief() || self.is_resting() {
+            return;
+        }
+        if relief.in_flight.get() > 0 {
+            // Who wanted it meanwhile is not forgotten.
+            return relief.is_wanted.set(is_wanted);
+        }
+        // Where there is room but for what the core has to flush first, more would not help.
+        if !is_wanted || self.log.borrow().has_slack(BLOCKS as u64) {
+            return;
+        }
+        let versions = self.choose_oldest();
+        relief.in_flight.set(versions.len() as u32);
+        for version in versions {
+            self.start_batch(vec![version], true);
+        }
+    }
+
+    fn choose_oldest(&self) -> Vec<Version> {
+        let mut walked = self.cleaning.relief.walked.get();
+        let mut log = self.log.borrow_mut();
+        let head = log.age_now();
+        let mut blocks = log.oldest(&mut walked, head, BLOCKS);
+        if blocks.is_empty() {
+            // Perhaps something behind has become dirty again.
+            walked = Age::default();
+            blocks = log.oldest(&mut walked, head, BLOCKS);
+        }
+        self.cleaning.relief.walked.set(walked);
+        blocks.sort_unstable();
+        blocks.into_iter().filter_map(|block| super::guide::choose(&mut log, block)).collect()
+    }
+
+    /// One of the writes has ended.
+    pub(super) fn note_relief(&self) {
+        let left = self.cleaning.relief.in_flight.get() - 1;
+        self.cleaning.relief.in_flight.set(left);
+    }
+}

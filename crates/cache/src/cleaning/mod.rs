@@ -1,0 +1,42 @@
+//! What the cleaner does next, and how hard: one policy in each file, behind one trait.
+//!
+//! A policy is asked, with the time as an input, how many writes to the core may be under way and
+//! which dirty blocks come next. It neither waits nor does I/O; `cleaner` does both.
+//!
+//! **Invariants**, whatever the policy
+//! - Blocks that owe parity since an unclean stop go first (`pace`).
+//! - While somebody wants everything cleaned, it is cleaned in address order at full speed.
+//!
+//! **Not here**: I/O (`cleaner`), the dirty blocks themselves (`dirty_index`, `log/age`).
+
+mod acp;
+mod alru;
+mod chunks;
+mod config;
+mod nop;
+pub(crate) mod pace;
+mod pi;
+mod policy;
+mod presets;
+mod reading;
+mod rounds;
+mod stripe;
+#[cfg(test)]
+mod twins;
+
+pub(crate) use chunks::Chunks;
+pub use config::{
+    AcpConfig, AlruConfig, CleaningConfig, CleaningPolicy, ParameterError, StripeConfig,
+};
+pub(crate) use policy::{Age, Choice, Chunk, Dirt, Load, Policy};
+pub use presets::{CleaningPreset, UnknownPreset};
+
+/// The policy that a configuration asks for, with nothing known yet.
+pub(crate) fn policy(config: &CleaningConfig) -> Box<dyn Policy> {
+    match config.policy {
+        CleaningPolicy::Nop => Box::new(nop::Nop),
+        CleaningPolicy::Alru => Box::new(alru::Alru::new(config.alru)),
+        CleaningPolicy::Acp => Box::new(acp::Acp::new(config.acp)),
+        CleaningPolicy::Stripe => Box::new(stripe::Stripe::new(config)),
+    }
+}

@@ -1,0 +1,94 @@
+//! How hard the cleaner works, whatever the policy says: for those who want everything cleaned, and
+//! for blocks that owe parity since an unclean stop.
+
+use super::policy::Speed;
+
+/// Share of the writes in flight that replayed blocks may take while nobody asks for anything: who
+/// comes then waits for few.
+const LEISURE_SHARE: u32 = 16;
+
+/// What the decision depends on, beside the policy.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Duties {
+    pub in_flight_max: u32,
+    /// Somebody asked for everything to be cleaned, or the mode makes no dirty data.
+    pub must_drain: bool,
+    /// Dirty blocks that owe parity since an unclean stop.
+    pub replayed: u64,
+    /// What [`leisure`] said last.
+    pub leisure: u32,
+}
+
+/// Core writes that should be in flight.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Pace {
+    /// Whatever they write.
+    pub any: u32,
+    /// As far as they write replayed blocks; never fewer.
+    pub replayed: u32,
+}
+
+impl Pace {
+    pub const NONE: Self = Self { any: 0, replayed: 0 };
+}
+
+/// Replayed blocks are cleaned whatever the dirty ratio is, and whatever the policy: `nop` says
+/// that dirty data may stay in the cache, not that the array may stay with parity that does not fit
+/// its data. Only writing them again mends that, and a member that fails before takes data with it.
+pub(crate) fn pace(duties: &Duties, speed: Speed) -> Pace {
+    let most = duties.in_flight_max.max(1);
+    let any = if duties.must_drain { most } else { speed.in_flight_max.min(most) };
+    let replayed = match duties.replayed {
+        0 => any,
+        _ => any.max(duties.leisure.clamp(1, leisure_max(most))),
+    };
+    Pace { any, replayed }
+}
+
+/// Writes of replayed blocks in flight, after one of them has ended: one while requests are served,
+/// and twice as many after each write during which none was.
+pub(crate) fn leisure(in_flight_max: u32, before: u32, was_quiet: bool) -> u32 {
+    if was_quiet { (before.max(1) * 2).min(leisure_max(in_flight_max)) } else { 1 }
+}
+
+fn leisure_max(in_flight_max: u32) -> u32 {
+    (in_flight_max / LEISURE_SHARE).max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const QUIET: Duties =
+        Duties { in_flight_max: 1024, must_drain: false, replayed: 0, leisure: 0 };
+    const STILL: Speed = Speed { in_flight_max: 0, ask_again: None };
+
+    #[test]
+    fn who_wants_everything_cleaned_gets_full_speed_whatever_the_policy_says() {
+        assert_eq!(pace(&QUIET, STILL), Pace::NONE);
+        assert_eq!(pace(&Duties { must_drain: true, ..QUIET }, STILL).any, 1024);
+        let fast = Speed { in_flight_max: u32::MAX, ..STILL };
+        assert_eq!(pace(&QUIET, fast).any, 1024);
+    }
+
+    #[test]
+    fn replayed_blocks_are_cleaned_though_the_policy_stands_still() {
+        let owing = Duties { replayed: 3, ..QUIET };
+        assert_eq!(pace(&owing, STILL), Pace { any: 0, replayed: 1 });
+        let idle = Duties { leisure: 8, ..owing };
+        assert_eq!(pace(&idle, STILL), Pace { any: 0, replayed: 8 });
+        assert_eq!(pace(&Duties { replayed: 0, ..idle }, STILL), Pace::NONE);
+    }
+
+    #[test]
+    fn leisure_doubles_while_nobody_comes_and_ends_when_somebody_does() {
+        let mut now = 0;
+        let quiet = [(); 8].map(|()| {
+            now = leisure(1024, now, true);
+            now
+        });
+        assert_eq!(quiet, [2, 4, 8, 16, 32, 64, 64, 64]);
+        assert_eq!(leisure(1024, now, false), 1);
+        assert_eq!(leisure(2, 1, true), 1);
+    }
+}

@@ -1,0 +1,125 @@
+//! `stripe`: in address order, whole stripes where they can be had, at a steady pace.
+//!
+//! Below `low` nothing is cleaned while requests come: what is overwritten soon need not go to the
+//! core twice. Between `low` and `high` a controller holds the ratio at `target`. From `high` on,
+//! and for writes that wait, it is as many writes as allowed; so it is where nobody asks for
+//! anything, with a quarter of them: who comes then waits for no more.
+//!
+//! **Source**: STOW (ATC '09) and WOW (FAST '05) for the order and whole stripes, bcache for the
+//! controller (`pi`). Completing stripes and gaps from clean blocks that are cached is ours.
+
+use super::config::{CleaningConfig, StripeConfig};
+use super::pi::Controller;
+use super::policy::{Choice, Dirt, Load, Policy, Speed};
+use headpond_block::Instant;
+use std::time::Duration;
+
+/// Share of the writes in flight while nobody asks for anything.
+const IDLE_SHARE: u32 = 4;
+
+pub(crate) struct Stripe {
+    config: StripeConfig,
+    in_flight_max: u32,
+    controller: Controller,
+    /// How many requests there had been when, of which that was seen first.
+    seen: Option<(u64, Instant)>,
+}
+
+impl Stripe {
+    pub fn new(config: &CleaningConfig) -> Self {
+        Self {
+            config: config.stripe,
+            in_flight_max: config.in_flight_max.max(1),
+            controller: Controller::default(),
+            seen: None,
+        }
+    }
+
+    /// When nobody will have asked for anything for long enough.
+    fn idle_at(&mut self, load: &Load) -> Instant {
+        let changed = self.seen.filter(|(requests, _)| *requests == load.requests && !load.is_busy);
+        let (_, since) = *self.seen.insert(changed.unwrap_or((load.requests, load.now)));
+        since + Duration::from_millis(u64::from(self.config.idle_after_ms))
+    }
+
+    fn paced(&mut self, load: &Load) -> u32 {
+        let ratio = |percent: u32| f64::from(percent) / 100.0;
+        let (target, high) = (ratio(self.config.target_percent), ratio(self.config.high_percent));
+        let now = load.dirty as f64 / load.dirty_max.max(1) as f64;
+        let share = self.controller.share(load.now, now, target, high);
+        ((f64::from(self.in_flight_max) * share) as u32).max(1)
+    }
+}
+
+impl Policy for Stripe {
+    fn speed(&mut self, load: &Load) -> Speed {
+        if load.dirty == 0 {
+            return Speed::default();
+        }
+        if load.has_waiters {
+            return Speed { in_flight_max: self.in_flight_max, ask_again: None };
+        }
+        let (idle_at, percent) = (self.idle_at(load), load.dirty * 100 / load.dirty_max.max(1));
+        let idle = match idle_at <= load.now {
+            true => (self.in_flight_max / IDLE_SHARE).max(1),
+            false => 0,
+        };
+        let paced = match percent {
+            _ if percent >= u64::from(self.config.high_percent) => self.in_flight_max,
+            _ if percent >= u64::from(self.config.low_percent) => self.paced(load),
+            _ => 0,
+        };
+        let ask_again = (idle == 0).then_some(idle_at);
+        Speed { in_flight_max: paced.max(idle), ask_again }
+    }
+
+    fn choose(&mut self, _load: &Load, _dirt: &mut dyn Dirt) -> Choice {
+        Choice::Sweep
+    }
+
+    fn completes_stripes(&self) -> bool {
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(ms: u64) -> Instant {
+        Instant::START + Duration::from_millis(ms)
+    }
+
+    fn busy(dirty: u64) -> Load {
+        Load { dirty, is_busy: true, ..Load::quiet(at(0)) }
+    }
+
+    #[test]
+    fn speed_rises_with_the_dirty_ratio() {
+        let config = CleaningConfig::default();
+        let speed = |dirty| Stripe::new(&config).speed(&busy(dirty)).in_flight_max;
+        let speeds = [0, 50, 100, 400, 500, 600, 740, 750, 1000].map(speed);
+        assert!(speeds.is_sorted(), "{speeds:?}");
+        assert_eq!(speeds[..4], [0, 0, 1, 1]);
+        assert_eq!(speeds[7..], [config.in_flight_max; 2]);
+    }
+
+    #[test]
+    fn who_waits_for_room_is_served_at_full_speed() {
+        let mut stripe = Stripe::new(&CleaningConfig::default());
+        let load = Load { has_waiters: true, ..busy(10) };
+        assert_eq!(stripe.speed(&load).in_flight_max, 1024);
+    }
+
+    #[test]
+    fn everything_is_cleaned_when_nobody_has_come_for_a_while_and_not_before() {
+        let mut stripe = Stripe::new(&CleaningConfig::default());
+        let quiet = |ms| Load { dirty: 1, requests: 9, ..Load::quiet(at(ms)) };
+        let first = stripe.speed(&quiet(0));
+        assert_eq!((first.in_flight_max, first.ask_again), (0, Some(at(5000))));
+        assert_eq!(stripe.speed(&quiet(4999)).in_flight_max, 0);
+        assert_eq!(stripe.speed(&quiet(5000)).in_flight_max, 256);
+        let came = Load { requests: 10, ..quiet(5100) };
+        assert_eq!(stripe.speed(&came), Speed { in_flight_max: 0, ask_again: Some(at(10_100)) });
+    }
+}

@@ -1,0 +1,126 @@
+//! The dirty blocks as policies see them: by age, which is the order of the log, and by region.
+
+use super::Log;
+use crate::cleaning::{Age, Chunk, Chunks, Dirt};
+use crate::line_map::{Marks, State, Version};
+use crate::types::{BlockRun, CoreBlock, SegmentIndex};
+
+/// Slots that one walk along the log looks at: more are left for the next.
+const SLOTS_PER_WALK: u64 = 1 << 20;
+
+impl Log {
+    /// Has the dirty blocks counted by chunk from now on, or no longer.
+    pub fn count_chunks(&mut self, wanted: bool) {
+        if wanted == self.chunks.is_some() {
+            return;
+        }
+        let mut chunks = Chunks::default();
+        let is_counted = |version: &Version| {
+            version.target == State::Dirty && version.marks.contains(Marks::INDEXED)
+        };
+        let dirty = self.map.iter().filter(|version| wanted && is_counted(version));
+        let mut blocks: Vec<CoreBlock> = dirty.map(|version| version.block).collect();
+        blocks.sort_unstable();
+        blocks.dedup();
+        blocks.into_iter().for_each(|block| chunks.add(block));
+        self.chunks = wanted.then_some(chunks);
+    }
+
+    /// Memory of the counts by chunk.
+    pub fn chunk_bytes(&self) -> u64 {
+        self.chunks.as_ref().map_or(0, Chunks::memory_bytes)
+    }
+
+    /// A block has been chosen.
+    pub fn uncount(&mut self, block: CoreBlock) {
+        if let Some(chunks) = &mut self.chunks {
+            chunks.remove(block);
+        }
+    }
+
+    /// Where the log is now: whatever is written from here on is younger.
+    pub fn age_now(&self) -> Age {
+        let (segment, position) = self.head();
+        let start = self.layout.segment_start(segment);
+        let slot = (position.0 - start.0).div_ceil(self.layout.units_per_block());
+        Age { segment: self.ring.first_record(segment), slot: slot as u32 }
+    }
+
+    /// The used segment in which a walk from `from` begins, and the slot in it.
+    fn begin_of_walk(&self, from: Age) -> (SegmentIndex, u32) {
+        let mut segment = self.ring.tail();
+        while segment != self.ring.head() && self.ring.first_record(segment) < from.segment {
+            segment = self.ring.after(segment);
+        }
+        let is_there = self.ring.first_record(segment) == from.segment;
+        (segment, if is_there { from.slot } else { 0 })
+    }
+}
+
+impl Dirt for Log {
+    fn oldest(&mut self, from: &mut Age, until: Age, most: usize) -> Vec<CoreBlock> {
+        let (mut segment, mut slot) = self.begin_of_walk(*from);
+        let (mut blocks, mut left) = (Vec::new(), SLOTS_PER_WALK);
+        let each = self.layout.slots_per_segment() as u32;
+        loop {
+            let age = Age { segment: self.ring.first_record(segment), slot };
+            if age >= until || blocks.len() >= most || left == 0 {
+                break;
+            }
+            left -= 1;
+            if slot >= each {
+                if segment == self.ring.head() {
+                    break;
+                }
+                (segment, slot) = (self.ring.after(segment), 0);
+                continue;
+            }
+            let first = self.layout.slots_of(segment).next().expect("a segment has slots");
+            let version = self.map.version(crate::types::SlotIndex(first.0 + slot));
+            match version.state {
+                // It will be dirty, and must not be passed.
+                State::Pending if version.target == State::Dirty => break,
+                State::Dirty if is_waiting(&version) => {
+                    blocks.push(version.block);
+                }
+                _ => {}
+            }
+            slot += 1;
+        }
+        *from = Age { segment: self.ring.first_record(segment), slot };
+        blocks
+    }
+
+    fn dirtiest(&self) -> Option<Chunk> {
+        self.chunks.as_ref()?.dirtiest()
+    }
+
+    fn run_of(&self, chunk: Chunk) -> BlockRun {
+        Chunks::run_of(chunk)
+    }
+
+    fn dirty_in(&mut self, run: BlockRun, most: usize) -> Vec<CoreBlock> {
+        let (mut blocks, mut waits) = (Vec::new(), false);
+        self.map.each_newest(run, |block, version| {
+            let Some(version) = version.filter(|version| version.target == State::Dirty) else {
+                return;
+            };
+            waits = true;
+            if blocks.len() < most && is_waiting(&version) {
+                blocks.push(block);
+            }
+        });
+        if !waits && let Some(chunks) = &mut self.chunks {
+            // What was counted has been discarded since.
+            chunks.clear(run);
+        }
+        blocks
+    }
+}
+
+/// Dirty, and nobody has chosen it yet.
+fn is_waiting(version: &Version) -> bool {
+    version.state == State::Dirty
+        && version.marks.contains(Marks::INDEXED)
+        && !version.marks.contains(Marks::CLEANING)
+}
