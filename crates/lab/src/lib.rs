@@ -27,6 +27,8 @@ pub mod reference;
 mod replay;
 mod simulate;
 mod stack;
+#[cfg(test)]
+mod steadiness;
 mod windows;
 
 pub use engine::{CleanerCost, Cost, EngineCost, EngineError, EngineModel};

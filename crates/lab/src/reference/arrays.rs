@@ -42,7 +42,16 @@ impl Reference {
                 let experiment = self.add(stack(column, level, drives), job);
                 let (row, column) = (metric.to_owned(), column.clone());
                 let table = ARRAYS;
-                self.cells.push(Planned { table, row, column, published, experiment, figure });
+                let beside = None;
+                self.cells.push(Planned {
+                    table,
+                    row,
+                    column,
+                    published,
+                    experiment,
+                    figure,
+                    beside,
+                });
             }
         }
         self.remarks.push(format!(

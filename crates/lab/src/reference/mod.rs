@@ -5,6 +5,7 @@
 //! it.
 
 mod arrays;
+mod cached;
 mod raid60;
 mod syncs;
 mod table;
@@ -15,6 +16,7 @@ use crate::outcome::Outcome;
 use crate::simulate::Experiment;
 use crate::stack::Stack;
 use arrays::ARRAYS;
+use cached::RANDOM_WRITE_CACHED;
 use raid60::{MIXED, RANDOM_WRITE};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
@@ -51,6 +53,16 @@ struct Planned {
     published: f64,
     experiment: usize,
     figure: Figure,
+    beside: Option<Beside>,
+}
+
+/// What stands beside a cell that is about a cache.
+#[derive(Clone, Copy)]
+struct Beside {
+    /// The experiment with our cache as it comes.
+    ours: usize,
+    /// The cell of the same load without a cache.
+    without: Option<usize>,
 }
 
 /// Which figure of an outcome a cell is about.
@@ -80,7 +92,23 @@ pub struct Cell {
     pub column: String,
     pub published: f64,
     pub simulated: f64,
+    /// What our own cache reaches there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ours: Option<f64>,
+    /// Whether the cache is worth it, where that can be told.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub decision: Option<Decision>,
 }
+
+/// With a cache against without one: is it faster, as published and as simulated?
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Decision {
+    pub published: bool,
+    pub simulated: bool,
+}
+
+/// Nearer than this share the published figures with and without a cache are a tie.
+const TIE: f64 = 0.10;
 
 /// A folder that cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -92,12 +120,10 @@ pub enum ReferenceError {
 }
 
 /// What is not run yet.
-const WAITING: [(&str, &str); 5] = [
-    ("raid60_mixed_cached, rows with a cache", "cleaning policy acp, mode write-only"),
-    ("raid60_random_write_cached", "cleaning policies acp and alru"),
+const WAITING: [(&str, &str); 3] = [
     ("raid60_sequential_write", "merge of sequential writes"),
-    ("raid60_sequential_write_cached", "merge of sequential writes, cleaning policy acp"),
-    ("raid60_large_sequential_write", "merge of sequential writes, cleaning policy acp"),
+    ("raid60_sequential_write_cached", "merge of sequential writes"),
+    ("raid60_large_sequential_write", "merge of sequential writes"),
 ];
 
 /// How long a cell runs.
@@ -123,6 +149,7 @@ pub fn plan(folder: &Path, times: Times) -> Result<Reference, ReferenceError> {
     let waiting = WAITING.map(|(table, needs)| (table.to_owned(), needs.to_owned()));
     let mut reference = Reference { waiting: waiting.into(), ..Reference::default() };
     reference.plan_random_write(&Table::read(folder, RANDOM_WRITE)?, times)?;
+    reference.plan_random_write_cached(&Table::read(folder, RANDOM_WRITE_CACHED)?, times)?;
     reference.plan_mixed(&Table::read(folder, MIXED)?, times)?;
     reference.plan_arrays(&Table::read(folder, ARRAYS)?, times)?;
     reference.plan_syncs(&Table::read(folder, SYNCS)?, times)?;
@@ -143,8 +170,20 @@ impl Reference {
             column: cell.column.clone(),
             published: cell.published,
             simulated: cell.figure.of(&outcomes[cell.experiment]),
+            ours: cell.beside.map(|beside| cell.figure.of(&outcomes[beside.ours])),
+            decision: self.decision(cell, outcomes),
         };
         self.cells.iter().map(cell).collect()
+    }
+
+    fn decision(&self, cell: &Planned, outcomes: &[Outcome]) -> Option<Decision> {
+        let without = &self.cells[cell.beside?.without?];
+        let gain = cell.published / without.published - 1.0;
+        let simulated = |cell: &Planned| cell.figure.of(&outcomes[cell.experiment]);
+        (gain.abs() > TIE).then(|| Decision {
+            published: gain > 0.0,
+            simulated: simulated(cell) > simulated(without),
+        })
     }
 
     /// The same for cells that are no single number.
@@ -180,6 +219,9 @@ pub struct Score {
     pub worst_error: f64,
     /// Share of the cells within 25 %.
     pub within_quarter: f64,
+    /// Cells that say whether a cache is worth it, and those of them where the simulation agrees.
+    pub decisions: usize,
+    pub decisions_right: usize,
 }
 
 impl Score {
@@ -189,12 +231,16 @@ impl Score {
         let mut errors: Vec<f64> =
             cells.iter().map(|cell| (cell.simulated / cell.published - 1.0).abs()).collect();
         errors.sort_by(f64::total_cmp);
+        let decisions: Vec<Decision> = cells.iter().filter_map(|cell| cell.decision).collect();
+        let is_right = |decision: &&Decision| decision.published == decision.simulated;
         let near = errors.iter().filter(|error| **error <= 0.25).count();
         Self {
             cells: cells.len(),
             median_error: errors[errors.len() / 2],
             worst_error: errors[errors.len() - 1],
             within_quarter: near as f64 / errors.len() as f64,
+            decisions: decisions.len(),
+            decisions_right: decisions.iter().filter(is_right).count(),
         }
     }
 }
@@ -211,6 +257,8 @@ mod tests {
             column: String::new(),
             published,
             simulated,
+            ours: None,
+            decision: None,
         };
         let score = Score::of(&[cell(100.0, 110.0), cell(10.0, 10.0), cell(1.0, 2.0)]);
         assert!((score.median_error - 0.1).abs() < 1e-9 && (score.worst_error - 1.0).abs() < 1e-9);

@@ -31,6 +31,7 @@ impl Reference {
                     published,
                     experiment,
                     figure: Figure::WriteIops,
+                    beside: None,
                 });
             }
         }
@@ -41,6 +42,7 @@ impl Reference {
         for row in &table.rows {
             let mix: u32 = table.number(row, "mix_read_pct")?;
             if table.text(row, "mode")? != "none" {
+                self.plan_mixed_cached(table, row, mix, times)?;
                 continue;
             }
             let experiment = self.add_raid60(64, random(32, mix, times));
@@ -48,32 +50,44 @@ impl Reference {
             for (column, figure) in figures {
                 let Some(published) = table.figure(row, column)? else { continue };
                 let (row, column) = (format!("{mix} % reads, no cache"), column.to_owned());
-                let table = MIXED;
-                self.cells.push(Planned { table, row, column, published, experiment, figure });
+                let (table, beside) = (MIXED, None);
+                self.cells.push(Planned {
+                    table,
+                    row,
+                    column,
+                    published,
+                    experiment,
+                    figure,
+                    beside,
+                });
             }
         }
         Ok(())
     }
 
     fn add_raid60(&mut self, strip_kib: u64, job: Job) -> usize {
-        let core = CoreStack {
-            raid: Level::Raid60,
-            groups: 4,
-            strip: Size(strip_kib << 10),
-            drive: "hdd-7k2-4t".into(),
-            drives: 40,
-            drive_write_cache: None,
-            drive_state: State::default(),
-            controller: None,
-            network: None,
-            intent: false,
-        };
+        let core = core(strip_kib);
         let stack = Stack { name: format!("strip {strip_kib}K"), engine: None, core, cache: None };
         self.add(stack, job)
     }
 }
 
-fn random(depth: u32, read_percent: u32, times: Times) -> Job {
+pub(super) fn core(strip_kib: u64) -> CoreStack {
+    CoreStack {
+        raid: Level::Raid60,
+        groups: 4,
+        strip: Size(strip_kib << 10),
+        drive: "hdd-7k2-4t".into(),
+        drives: 40,
+        drive_write_cache: None,
+        drive_state: State::default(),
+        controller: None,
+        network: None,
+        intent: false,
+    }
+}
+
+pub(super) fn random(depth: u32, read_percent: u32, times: Times) -> Job {
     Job {
         name: format!("depth {depth}"),
         rw: Rw { is_random: true, reads: read_percent > 0, writes: true },

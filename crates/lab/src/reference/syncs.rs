@@ -83,7 +83,8 @@ impl Reference {
         let published = published
             .map_err(|_| table.damaged(row, &format!("{column}: {text:?} is no figure")))?;
         let (table, row) = (SYNCS, name);
-        self.cells.push(Planned { table, row, column, published, experiment, figure });
+        let beside = None;
+        self.cells.push(Planned { table, row, column, published, experiment, figure, beside });
         Ok(())
     }
 }

@@ -126,7 +126,7 @@ fn run_reference(folder: &Path, as_json: bool) -> Result<Exit> {
 
 fn print_reference(reference: &Reference, cells: &[Cell], unscored: &[UnscoredCell]) {
     let left = ["table", "row", "column"].map(|name| (name, Align::Left));
-    let right = ["published", "simulated", "ratio"].map(|name| (name, Align::Right));
+    let right = ["published", "simulated", "ratio", "ours"].map(|name| (name, Align::Right));
     let mut table = Table::new(left.into_iter().chain(right));
     for cell in cells {
         table.row([
@@ -136,16 +136,11 @@ fn print_reference(reference: &Reference, cells: &[Cell], unscored: &[UnscoredCe
             format!("{:.0}", cell.published),
             format!("{:.0}", cell.simulated),
             format!("{:.2}", cell.simulated / cell.published),
+            cell.ours.map(|ours| format!("{ours:.0}")).unwrap_or_default(),
         ]);
     }
     print!("{}", table.render());
-    let Score { cells, median_error, worst_error, within_quarter } = Score::of(cells);
-    println!(
-        "\n{cells} cells: median error {:.1} %, worst {:.1} %, {:.0} % of the cells within 25 %",
-        median_error * 100.0,
-        worst_error * 100.0,
-        within_quarter * 100.0
-    );
+    print_score(&Score::of(cells));
     for UnscoredCell { table, row, column, published, simulated } in unscored {
         println!(
             "{table}: {row}, {column}: published {published}, simulated {simulated:.0}; no score"
@@ -154,5 +149,22 @@ fn print_reference(reference: &Reference, cells: &[Cell], unscored: &[UnscoredCe
     reference.remarks.iter().for_each(|remark| println!("{remark}"));
     for (table, needs) in &reference.waiting {
         println!("{table}: not yet: needs {needs}");
+    }
+}
+
+fn print_score(score: &Score) {
+    let Score { cells, median_error, worst_error, within_quarter, decisions, decisions_right } =
+        score;
+    println!(
+        "\n{cells} cells: median error {:.1} %, worst {:.1} %, {:.0} % of the cells within 25 %",
+        median_error * 100.0,
+        worst_error * 100.0,
+        within_quarter * 100.0
+    );
+    if *decisions > 0 {
+        println!(
+            "whether the cache is faster than the array alone: right in {decisions_right} of \
+             {decisions} cells that are no tie (10 %)"
+        );
     }
 }

@@ -1,0 +1,159 @@
+//! The array of forty disks behind a cache that others made, and behind ours.
+//!
+//! What is known of their cache goes into the run: what serving costs (`opencas-22.06`, from a
+//! table that is not scored), its cleaning policy and parameters (from the remarks above the
+//! tables), that a cache line of 64 KiB holds one random block of 4 KiB, that requests which
+//! find no room go past it at once, and that 32 of the oldest lines are then cleaned in a
+//! round. Nothing of that follows from a cell that is scored.
+//!
+//! Beside each cell stands the same load on our cache as it comes: the policy `stripe`, writes that
+//! wait for room, the costs of our own server. It holds as many dirty blocks as theirs.
+
+use super::raid60::{MIXED, RANDOM_WRITE, core, random};
+use super::table::{Row, Table};
+use super::{Beside, Figure, Planned, Reference, ReferenceError, Times};
+use crate::job::Job;
+use crate::load::Load;
+use crate::stack::{CacheStack, Stack};
+use headpond_cache::{CleaningConfig, CleaningPreset, Mode};
+use headpond_sim::ssd::State;
+use headpond_volume::{CacheSettings, Size};
+
+pub(super) const RANDOM_WRITE_CACHED: &str = "raid60_random_write_cached";
+
+/// The RAM disk, its cache lines, and the blocks that random writes leave in each.
+const CACHE_BYTES: u64 = 29_200_000_000;
+const LINE_BYTES: u64 = 64 << 10;
+const BLOCK_BYTES: u64 = 4 << 10;
+/// Of our log, so much may be dirty; of theirs all.
+const DIRTY_PERCENT: u64 = 86;
+
+impl Reference {
+    pub(super) fn plan_random_write_cached(
+        &mut self,
+        table: &Table,
+        times: Times,
+    ) -> Result<(), ReferenceError> {
+        for row in &table.rows {
+            let strip_kib: u64 = table.number(row, "strip_kib")?;
+            let cleaning = table.text(row, "cleaning")?.to_owned();
+            let settings = theirs(table, row, Mode::WriteBack, &cleaning)?;
+            for column in table.columns.iter().filter(|column| column.starts_with("qd")) {
+                let Some(published) = table.figure(row, column)? else { continue };
+                let depth = column[2..].parse().map_err(|_| table.damaged(row, "no depth"))?;
+                let job = settled(random(depth, 0, times));
+                let without = self.planned(RANDOM_WRITE, &format!("strip {strip_kib}K"), column);
+                let [theirs, ours] = self.add_cached(strip_kib, &settings, &job);
+                self.cells.push(Planned {
+                    table: RANDOM_WRITE_CACHED,
+                    row: format!("strip {strip_kib}K, {cleaning}"),
+                    column: column.clone(),
+                    published,
+                    experiment: theirs,
+                    figure: Figure::WriteIops,
+                    beside: Some(Beside { ours, without }),
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// One row of the mixed table that has a cache.
+    pub(super) fn plan_mixed_cached(
+        &mut self,
+        table: &Table,
+        row: &Row,
+        mix: u32,
+        times: Times,
+    ) -> Result<(), ReferenceError> {
+        let (mode, cleaning) = (table.text(row, "mode")?, table.text(row, "cleaning")?.to_owned());
+        let parsed = match mode {
+            "write-back" => Mode::WriteBack,
+            "write-only" => Mode::WriteOnly,
+            other => return Err(table.damaged(row, &format!("{other}: no mode that is known"))),
+        };
+        let settings = theirs(table, row, parsed, &cleaning)?;
+        let job = settled(random(32, mix, times));
+        let [theirs, ours] = self.add_cached(64, &settings, &job);
+        for (column, figure) in [("read_iops", Figure::ReadIops), ("write_iops", Figure::WriteIops)]
+        {
+            let Some(published) = table.figure(row, column)? else { continue };
+            let without = self.planned(MIXED, &format!("{mix} % reads, no cache"), column);
+            self.cells.push(Planned {
+                table: MIXED,
+                row: format!("{mix} % reads, {mode}, {cleaning}"),
+                column: column.to_owned(),
+                published,
+                experiment: theirs,
+                figure,
+                beside: Some(Beside { ours, without }),
+            });
+        }
+        Ok(())
+    }
+
+    /// The cell of these names, where it has been planned.
+    fn planned(&self, table: &str, row: &str, column: &str) -> Option<usize> {
+        self.cells
+            .iter()
+            .position(|cell| cell.table == table && cell.row == row && cell.column == column)
+    }
+
+    /// The same experiment, where it has been planned: ours is the same for every policy of theirs.
+    fn find(&self, stack: &Stack, job: &Job) -> Option<usize> {
+        let is_same = |load: &Load| matches!(load, Load::Jobs(jobs) if *jobs == [job.clone()]);
+        self.experiments.iter().position(|it| it.stack == *stack && is_same(&it.load))
+    }
+
+    /// Their cache and ours, in front of the same array.
+    fn add_cached(&mut self, strip_kib: u64, settings: &CacheSettings, job: &Job) -> [usize; 2] {
+        let ours = CacheSettings { mode: settings.mode, ..CacheSettings::default() };
+        [("opencas-22.06", settings.clone()), ("headpond", ours)].map(|(engine, settings)| {
+            let stack = Stack {
+                name: format!("strip {strip_kib}K behind {engine}"),
+                engine: Some(engine.into()),
+                core: core(strip_kib),
+                cache: Some(ram(settings)),
+            };
+            self.find(&stack, job).unwrap_or_else(|| self.add(stack, job.clone()))
+        })
+    }
+}
+
+/// The policy that a row names, as the rival works.
+fn theirs(
+    table: &Table,
+    row: &Row,
+    mode: Mode,
+    cleaning: &str,
+) -> Result<CacheSettings, ReferenceError> {
+    let preset: CleaningPreset = cleaning
+        .replace(' ', "-")
+        .parse()
+        .map_err(|_| table.damaged(row, &format!("{cleaning}: no cleaning that is known")))?;
+    // Who finds no room does not wait.
+    let cleaning = CleaningConfig { full_wait_ms: 0, ..CleaningConfig::default() };
+    Ok(CacheSettings { mode, cleaning: preset.apply(cleaning), ..CacheSettings::default() })
+}
+
+/// The RAM disk, so large that as many blocks may be dirty as it has lines.
+fn ram(settings: CacheSettings) -> CacheStack {
+    let bytes = CACHE_BYTES / LINE_BYTES * BLOCK_BYTES * 100 / DIRTY_PERCENT;
+    CacheStack {
+        size: Size(bytes.next_multiple_of(1 << 20)),
+        line: Size(BLOCK_BYTES),
+        settings,
+        model: None,
+        state: State::default(),
+        read_us: 0.0,
+        write_us: 0.0,
+        flush_us: 0.0,
+        mb_per_s: 10_000.0,
+    }
+}
+
+/// The cache is full of dirty data within seconds, and the drives' caches have settled within the
+/// ramp. Half the time suffices: what is measured are rounds of a few seconds at most.
+fn settled(job: Job) -> Job {
+    Job { runtime: job.runtime.map(|runtime| runtime / 2), ..job }
+}
