@@ -1,5 +1,6 @@
 //! What can be set on a slice, some of it while it runs.
 
+use crate::admission::AdmissionConfig;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
@@ -88,11 +89,11 @@ impl Default for CleaningConfig {
 }
 
 /// Settings of a slice.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SliceConfig {
     pub mode: Mode,
     pub cleaning: CleaningConfig,
+    pub admission: AdmissionConfig,
     /// Most records on their way to the cache device.
     pub records_in_flight_max: u32,
     /// How long a write waits for the cleaner before it goes past a full cache.
@@ -108,6 +109,7 @@ impl Default for SliceConfig {
         Self {
             mode: Mode::WriteBack,
             cleaning: CleaningConfig::default(),
+            admission: AdmissionConfig::default(),
             records_in_flight_max: 8,
             full_wait: Duration::from_secs(5),
             seal_delay: Duration::from_millis(20),

@@ -5,7 +5,7 @@
 //! the device.
 //!
 //! 1. Pure: the codecs (`format`), `layout`, `line_map`, `dirty_index`, `ring`, `log`, `replay`,
-//!    `pace`.
+//!    `pace`, `classes`, `admission`.
 //! 2. Async: one file for each path in `paths`; `append` (the queue before the log), `cleaner`,
 //!    `reclaim`, `recover`, and `slice` above them all.
 //!
@@ -17,8 +17,10 @@
 //! **Not here**: arrays, the parity of what is cleaned, real or virtual devices, the cut into
 //! slices.
 
+mod admission;
 mod append;
 mod checksum;
+pub mod classes;
 mod cleaner;
 mod config;
 mod create;
@@ -41,15 +43,18 @@ mod slice;
 mod stats;
 mod types;
 
+pub use admission::{AdmissionConfig, CutoffPolicy, Promotion, PromotionPolicy};
 pub use config::{CleaningConfig, CleaningPolicy, Mode, SliceConfig};
 pub use create::{CreateOptions, create, load, wipe, write_superblock};
 pub use error::{CleanError, CreateError, ModeError, OpenError, StopError};
 pub use format::superblock::Superblock;
 pub use label::CoreLabel;
 pub use layout::is_line_size;
+pub use paths::Coverage;
 pub use recover::Recovery;
 pub use slice::{Expected, Foundation, Slice, check_fit};
 pub use stats::{
-    BypassReason, BypassStats, Counters, ErrorStats, MemoryStats, RequestStats, SliceStats,
+    BypassReason, BypassStats, ClassStats, Counters, ErrorStats, MemoryStats, RequestStats,
+    SliceStats,
 };
 pub use types::{BlockRun, CoreBlock, Epoch, Position, SegmentIndex, Sequence};
