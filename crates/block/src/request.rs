@@ -43,6 +43,8 @@ pub struct Hints {
     pub metadata: bool,
     /// Requests of one sequential stream carry the same number.
     pub stream: Option<u32>,
+    /// What the layers above take it for; 0 where they say nothing.
+    pub class: u8,
 }
 
 /// One request. Cloning shares the memory.
@@ -74,15 +76,15 @@ impl Request {
     }
 
     pub fn flush() -> Self {
-        Self::without_data(RequestKind::Flush, ByteRange::EMPTY)
+        Self::plain(RequestKind::Flush, ByteRange::EMPTY)
     }
 
     pub fn discard(range: ByteRange) -> Self {
-        Self::without_data(RequestKind::Discard, range)
+        Self::plain(RequestKind::Discard, range)
     }
 
     pub fn write_zeroes(range: ByteRange) -> Self {
-        Self::without_data(RequestKind::WriteZeroes, range)
+        Self::plain(RequestKind::WriteZeroes, range)
     }
 
     pub fn with_flags(mut self, flags: RequestFlags) -> Self {
@@ -102,6 +104,11 @@ impl Request {
     /// Whether the request changes what later reads return.
     pub fn is_mutation(&self) -> bool {
         matches!(self.kind, RequestKind::Write | RequestKind::Discard | RequestKind::WriteZeroes)
+    }
+
+    /// What was asked, without the memory: for whoever accounts for it later.
+    pub fn without_data(&self) -> Request {
+        Request { buffers: Buffers::new(), ..*self }
     }
 
     /// The part of this request on `part`, moved to `offset`: the same kind, flags and hints, and a
@@ -149,7 +156,7 @@ impl Request {
         Self { kind, range, buffers, flags: RequestFlags::empty(), hints: Hints::default() }
     }
 
-    fn without_data(kind: RequestKind, range: ByteRange) -> Self {
+    fn plain(kind: RequestKind, range: ByteRange) -> Self {
         let (flags, hints) = (RequestFlags::empty(), Hints::default());
         Self { kind, range, buffers: Buffers::new(), flags, hints }
     }

@@ -1,5 +1,6 @@
 //! What can be set on a slice, some of it while it runs.
 
+use crate::admission::AdmissionConfig;
 use crate::cleaning::CleaningConfig;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
@@ -45,11 +46,11 @@ impl Mode {
 }
 
 /// Settings of a slice.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SliceConfig {
     pub mode: Mode,
     pub cleaning: CleaningConfig,
+    pub admission: AdmissionConfig,
     /// Most records on their way to the cache device.
     pub records_in_flight_max: u32,
     /// An idle log is sealed so long after a flush.
@@ -63,6 +64,7 @@ impl Default for SliceConfig {
         Self {
             mode: Mode::WriteBack,
             cleaning: CleaningConfig::default(),
+            admission: AdmissionConfig::default(),
             records_in_flight_max: 8,
             seal_delay: Duration::from_millis(20),
             allow_volatile: false,

@@ -5,11 +5,13 @@
 //! - Whoever writes to the core holds the lock on the blocks; the cleaner too. Whoever only writes
 //!   to the log holds none: the order of records is the order of versions.
 
+use crate::admission::Admission;
 use crate::append::{Queue, Verdict, Wanted};
 use crate::cleaner::Written;
 use crate::config::{Mode, SliceConfig};
 use crate::label::CoreLabel;
 use crate::log::{Log, Purpose};
+use crate::paths::Ahead;
 use crate::stats::MemoryStats;
 use crate::types::{BlockRun, CoreBlock, SlotIndex};
 use headpond_block::sync::{Access, Busy, Notify, RangeGuard, RangeLocks};
@@ -28,8 +30,10 @@ pub(crate) struct Engine {
     pub core: Rc<dyn BlockDevice>,
     pub label: Option<Rc<dyn CoreLabel>>,
     pub config: RefCell<SliceConfig>,
+    pub admission: RefCell<Admission>,
     pub log: RefCell<Log>,
     pub queue: Queue,
+    pub ahead: Ahead,
     pub core_writes: CoreWrites,
     /// At the core since its last flush.
     pub written: RefCell<Vec<Written>>,
@@ -233,6 +237,7 @@ impl Engine {
             extents: u64::from(extents),
             extents_used: u64::from(extents - free),
             written_list: std::mem::size_of_val(&**self.written.borrow()) as u64,
+            hit_counts: self.admission.borrow().memory_bytes(),
         }
     }
 

@@ -4,8 +4,8 @@
 //! device and is a block device over its extents of the core. `docs/format.md` says what lies on
 //! the device.
 //!
-//! 1. Pure: the codecs (`format`), `layout`, `line_map`, `dirty_index`, `ring`, `log`,
-//!    `replay`, and what is cleaned when (`cleaning`).
+//! 1. Pure: the codecs (`format`), `layout`, `line_map`, `dirty_index`, `ring`, `log`, `replay`,
+//!    `classes`, `admission`, and what is cleaned when (`cleaning`).
 //! 2. Async: one file for each path in `paths`; `append` (the queue before the log), `cleaner`,
 //!    `reclaim`, `recover`, and `slice` above them all.
 //!
@@ -17,8 +17,10 @@
 //! **Not here**: arrays, the parity of what is cleaned, real or virtual devices, the cut into
 //! slices.
 
+mod admission;
 mod append;
 mod checksum;
+pub mod classes;
 mod cleaner;
 mod cleaning;
 mod config;
@@ -42,6 +44,7 @@ mod slice;
 mod stats;
 mod types;
 
+pub use admission::{AdmissionConfig, CutoffPolicy, Promotion, PromotionPolicy};
 pub use cleaning::{
     AcpConfig, AlruConfig, CleaningConfig, CleaningPolicy, CleaningPreset, ParameterError,
     StripeConfig, UnknownPreset,
@@ -52,10 +55,12 @@ pub use error::{CleanError, CreateError, ModeError, OpenError, StopError};
 pub use format::superblock::Superblock;
 pub use label::CoreLabel;
 pub use layout::is_line_size;
+pub use paths::Coverage;
 pub use recover::Recovery;
 pub use scrub::{ScrubError, ScrubProgress, ScrubReport};
 pub use slice::{Expected, Foundation, Slice, check_fit};
 pub use stats::{
-    BypassReason, BypassStats, Counters, ErrorStats, MemoryStats, RequestStats, SliceStats,
+    BypassReason, BypassStats, ClassStats, Counters, ErrorStats, MemoryStats, RequestStats,
+    SliceStats,
 };
 pub use types::{BlockRun, CoreBlock, Epoch, Position, SegmentIndex, Sequence};

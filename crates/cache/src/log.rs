@@ -16,18 +16,21 @@ mod mapping;
 mod reinsert;
 mod stability;
 mod survey;
+mod tally;
 
 pub use reinsert::Reinsertion;
 pub use survey::Survey;
+pub(crate) use tally::id_of;
 
 use crate::checksum::push_block_checksums;
+use crate::classes::CLASSES_MAX;
 use crate::cleaning::Chunks;
 use crate::dirty_index::DirtyIndex;
 use crate::format::record::{self, Draft, Entry, EntryKind, Promises};
 use crate::layout::SliceLayout;
 use crate::line_map::{LineMap, Marks, State, Version};
 use crate::ring::Ring;
-use crate::stats::Counters;
+use crate::stats::{ClassStats, Counters};
 use crate::types::{BlockRun, CoreBlock, Epoch, Position, SegmentIndex, Sequence, SlotIndex};
 use headpond_block::defect;
 use headpond_block::{BLOCK_BYTES, Buffer, Buffers, Request, RequestFlags};
@@ -123,6 +126,8 @@ pub struct Log {
     pub ring: Ring,
     pub layout: SliceLayout,
     pub counters: Counters,
+    /// Requests by class; `totals` adds them to `counters`.
+    pub classes: Box<[ClassStats; CLASSES_MAX]>,
     /// Promised and damaged; reads fail until they are overwritten.
     pub lost: BTreeSet<CoreBlock>,
     /// Lost when the epoch began: what replaced them must outlive the epoch.
@@ -149,6 +154,8 @@ pub struct Log {
     dirty_max: u64,
     written_max: u64,
     has_opened_segment: bool,
+    /// Reclaim drives out what a reader could still want.
+    is_evicting: bool,
 }
 
 impl Log {
@@ -179,6 +186,7 @@ impl Log {
             ring,
             layout,
             counters: Counters::default(),
+            classes: Box::new([ClassStats::default(); CLASSES_MAX]),
             lost: BTreeSet::new(),
             lost_at_start: BTreeSet::new(),
             identity,
@@ -198,6 +206,7 @@ impl Log {
             dirty_max: usable,
             written_max: usable / 16,
             has_opened_segment: false,
+            is_evicting: false,
         }
     }
 

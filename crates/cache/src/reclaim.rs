@@ -126,6 +126,9 @@ impl Log {
         let tail = self.ring.tail();
         let may_end = |slot| matches!(self.map.state(slot), State::Free | State::Clean);
         assert!(self.layout.slots_of(tail).all(may_end), "reclaim would lose what the core lacks");
+        let is_clean = |slot: &SlotIndex| self.map.state(*slot) == State::Clean;
+        let dropped = self.layout.slots_of(tail).filter(is_clean).count();
+        self.note_eviction(dropped as u64);
         let first = self.layout.slots_of(tail).next().expect("a segment has slots");
         self.map.remove(first, self.layout.slots_per_segment() as u32);
         self.ring.free_tail();

@@ -6,7 +6,9 @@
 //!
 //! **Not here**: which extents belong to the slice (the volume), making the cache (`create`).
 
+use crate::admission::Admission;
 use crate::append::Queue;
+use crate::classes::ClassId;
 use crate::cleaner::Progress;
 use crate::config::{Mode, SliceConfig};
 use crate::create::layout_of;
@@ -18,9 +20,10 @@ use crate::format::superblock::Superblock;
 use crate::label::CoreLabel;
 use crate::line_map::{Marks, State};
 use crate::log::Log;
+use crate::paths::{Ahead, Coverage};
 use crate::recover::{Recovery, Source};
 use crate::scrub::{ScrubError, ScrubReport};
-use crate::stats::SliceStats;
+use crate::stats::{ClassStats, SliceStats};
 use crate::types::Position;
 use headpond_block::sync::Busy;
 use headpond_block::sync::Notify;
@@ -94,9 +97,14 @@ impl Slice {
             core,
             label,
             cleaning: Progress::new(&config.cleaning),
+            admission: RefCell::new(Admission::new(
+                &config.admission,
+                u64::from(log.layout.slots()),
+            )),
             config: RefCell::new(config),
             log: RefCell::new(log),
             queue: Queue::default(),
+            ahead: Ahead::default(),
             core_writes: CoreWrites::default(),
             written: RefCell::default(),
             core_changes: Cell::new(0),
@@ -150,6 +158,9 @@ impl Slice {
         if config.mode != self.mode() {
             self.check_mode(config.mode)?;
         }
+        if config.admission != self.engine.config.borrow().admission {
+            self.engine.admission.borrow_mut().set(&config.admission);
+        }
         let before = self.engine.config.replace(config);
         if before.cleaning != self.engine.config.borrow().cleaning {
             self.engine.change_cleaning();
@@ -186,6 +197,22 @@ impl Slice {
         self.engine.scrub().await
     }
 
+    /// Brings what the cache lacks of `range` into it, beside everything else, as far as that is in
+    /// nobody's way.
+    pub fn read_ahead(&self, range: ByteRange, is_payload_free: bool) {
+        self.engine.read_ahead(range, is_payload_free);
+    }
+
+    /// Whether what a request reads enters the cache, as far as the request itself tells.
+    pub fn admits(&self, request: &Request) -> bool {
+        self.engine.mode().inserts_reads() && self.engine.refuses(request).is_none()
+    }
+
+    /// How far a range has come that was read ahead.
+    pub fn coverage(&self, range: ByteRange) -> Coverage {
+        self.engine.coverage(range)
+    }
+
     pub fn stats(&self) -> SliceStats {
         let engine = &self.engine;
         let log = engine.log.borrow();
@@ -194,9 +221,11 @@ impl Slice {
         let capacity_bytes = u64::from(layout.segments()) * layout.segment_bytes();
         let ratio = |part: u64, whole: u64| part as f64 / whole.max(1) as f64;
         let memory = engine.memory();
+        let counters = log.totals();
         let no_dirt_made = !engine.mode().makes_dirt();
         SliceStats {
-            counters: log.counters,
+            counters,
+            classes: self.class_stats(),
             dirty_bytes_max: log.dirty_max() * BLOCK_BYTES,
             capacity_bytes,
             dirty_bytes: log.dirty_now() * BLOCK_BYTES,
@@ -204,7 +233,7 @@ impl Slice {
             clean_bytes: counts.clean * BLOCK_BYTES,
             dirty_ratio: ratio(log.dirty_now(), log.dirty_max()),
             occupancy_ratio: ratio(counts.mapped() * BLOCK_BYTES, capacity_bytes),
-            write_amplification: ratio(log.counters.log_bytes, log.counters.write.bytes),
+            write_amplification: ratio(counters.log_bytes, counters.write.bytes),
             segments: layout.segments(),
             segments_free: log.ring.free(),
             records_in_flight: log.in_flight(),
@@ -219,6 +248,17 @@ impl Slice {
             memory_bytes: memory.total(),
             memory,
         }
+    }
+
+    fn class_stats(&self) -> Vec<ClassStats> {
+        let (log, config) = (self.engine.log.borrow(), self.engine.config.borrow());
+        let all = log.classes.iter().zip(0u64..).filter_map(|(stats, id)| {
+            let id = ClassId::new(id).expect("as many as there are classes");
+            let is_known = config.admission.classes.get(id).is_some();
+            let was_used = stats.read.requests + stats.write.requests > 0;
+            (is_known || was_used).then_some(ClassStats { id, ..*stats })
+        });
+        all.collect()
     }
 
     /// Checks the invariants of the line map and the log; for tests and simulation.

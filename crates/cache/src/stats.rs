@@ -1,7 +1,9 @@
 //! What a slice has done and holds.
 
+use crate::classes::ClassId;
 use crate::scrub::ScrubProgress;
 use serde::Serialize;
+use std::ops::AddAssign;
 
 /// Requests of one direction, each counted once; blocks are 4 KiB.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize)]
@@ -14,6 +16,19 @@ pub struct RequestStats {
     pub pass_through: u64,
     pub blocks_hit: u64,
     pub blocks_missed: u64,
+}
+
+impl AddAssign for RequestStats {
+    fn add_assign(&mut self, other: Self) {
+        self.requests += other.requests;
+        self.bytes += other.bytes;
+        self.hits += other.hits;
+        self.partial_hits += other.partial_hits;
+        self.misses += other.misses;
+        self.pass_through += other.pass_through;
+        self.blocks_hit += other.blocks_hit;
+        self.blocks_missed += other.blocks_missed;
+    }
 }
 
 /// Why a request went past the cache.
@@ -32,6 +47,12 @@ pub enum BypassReason {
     Sequential,
     /// The cache device failed.
     CacheError,
+    /// Its class goes past the cache.
+    Class,
+    /// Its class holds its share of the cache.
+    ClassShare,
+    /// Not asked for often enough.
+    Promotion,
 }
 
 /// Requests past the cache by reason.
@@ -43,6 +64,9 @@ pub struct BypassStats {
     pub too_large: u64,
     pub sequential: u64,
     pub cache_error: u64,
+    pub class: u64,
+    pub class_share: u64,
+    pub promotion: u64,
 }
 
 impl BypassStats {
@@ -54,8 +78,36 @@ impl BypassStats {
             BypassReason::TooLarge => self.too_large += 1,
             BypassReason::Sequential => self.sequential += 1,
             BypassReason::CacheError => self.cache_error += 1,
+            BypassReason::Class => self.class += 1,
+            BypassReason::ClassShare => self.class_share += 1,
+            BypassReason::Promotion => self.promotion += 1,
         }
     }
+}
+
+impl AddAssign for BypassStats {
+    fn add_assign(&mut self, other: Self) {
+        let Self { mode, full_of_dirty, scattered, too_large, sequential, .. } = other;
+        let Self { cache_error, class, class_share, promotion, .. } = other;
+        self.mode += mode;
+        self.full_of_dirty += full_of_dirty;
+        self.scattered += scattered;
+        self.too_large += too_large;
+        self.sequential += sequential;
+        self.cache_error += cache_error;
+        self.class += class;
+        self.class_share += class_share;
+        self.promotion += promotion;
+    }
+}
+
+/// Requests of one class, each counted once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize)]
+pub struct ClassStats {
+    pub id: ClassId,
+    pub read: RequestStats,
+    pub write: RequestStats,
+    pub bypass: BypassStats,
 }
 
 /// Errors of the devices below, and what they did.
@@ -84,6 +136,8 @@ pub struct Counters {
     pub descriptor_bytes: u64,
     pub reinserted_blocks: u64,
     pub inserted_blocks: u64,
+    /// Read from the core for nobody yet.
+    pub ahead_blocks: u64,
     pub tombstone_blocks: u64,
     pub segments_reclaimed: u64,
     pub cleaned_blocks: u64,
@@ -114,12 +168,14 @@ pub struct MemoryStats {
     pub extents_used: u64,
     /// Blocks at the core, which has not flushed them yet: a list that grows with them.
     pub written_list: u64,
+    /// Counters of promotion.
+    pub hit_counts: u64,
 }
 
 impl MemoryStats {
     pub fn total(&self) -> u64 {
-        let Self { map, dirty_index, segments, checksums, extent_pool, written_list, .. } = *self;
-        map + dirty_index + segments + checksums + extent_pool + written_list
+        let Self { map, dirty_index, segments, checksums, extent_pool, .. } = *self;
+        map + dirty_index + segments + checksums + extent_pool + self.written_list + self.hit_counts
     }
 }
 
@@ -127,6 +183,8 @@ impl MemoryStats {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct SliceStats {
     pub counters: Counters,
+    /// Class 0, and every class that has rules or has had requests; their sum is in `counters`.
+    pub classes: Vec<ClassStats>,
     /// May be dirty at most.
     pub dirty_bytes_max: u64,
     pub capacity_bytes: u64,

@@ -1,6 +1,7 @@
 //! The command line.
 
 use crate::commands::cache::CacheCommand;
+use crate::commands::class::ClassCommand;
 use crate::commands::model::ModelCommand;
 use crate::demo::DemoArgs;
 use clap::{Args, Parser, Subcommand};
@@ -44,6 +45,8 @@ pub enum Command {
     Simulate(SimulateArgs),
     #[command(subcommand)]
     Model(ModelCommand),
+    #[command(subcommand)]
+    Class(ClassCommand),
 }
 
 /// Make a volume of an array and, if you like, a cache; what is on the devices is lost.
@@ -85,8 +88,9 @@ pub struct CreateArgs {
     /// where the data is contiguous; what is valid or dirty is known for each 4K all the same.
     #[arg(long, default_value = "4K", requires = "cache")]
     pub line: Size,
-    /// Sequential streams longer than this go past the cache: never, or a size.
-    #[arg(long, default_value = "never", requires = "cache")]
+    /// When sequential streams go past the cache: full (longer than 1M, while the cache is full),
+    /// always, never, or a size after which they always do.
+    #[arg(long, default_value = "full", requires = "cache")]
     pub seq_cutoff: SeqCutoff,
     /// Any other setting that `headpond set` takes; may be given several times.
     #[arg(long = "set", value_name = "KEY=VALUE", requires = "cache")]

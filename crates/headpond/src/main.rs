@@ -38,6 +38,7 @@ fn is_printer(command: &Command) -> bool {
             | Command::Advise(_)
             | Command::Simulate(_)
             | Command::Model(_)
+            | Command::Class(_)
     )
 }
 
@@ -70,5 +71,6 @@ fn run(command: &Command) -> anyhow::Result<Exit> {
         Command::Advise(args) => commands::advise::run(&places, args),
         Command::Simulate(args) => commands::simulate::run(args),
         Command::Model(command) => commands::model::run(command),
+        Command::Class(command) => commands::class::run(command),
     }
 }

@@ -42,7 +42,8 @@ fn a_volume_lives_from_create_to_destroy() {
     let status = user.json(&["status", "hv0", "--json"]);
     assert_eq!(status["cache"]["mode"], "write-through", "settings outlive the daemon");
     assert_eq!(status["cache"]["cleaning"]["policy"], "nop");
-    assert_eq!(status["cache"]["seq_cutoff"], "1M");
+    assert_eq!(status["cache"]["seq_cutoff"]["policy"], "always");
+    assert_eq!(status["cache"]["seq_cutoff"]["threshold"], "1M");
     user.ok(&["stop", "hv0", "--flush"]);
     assert_eq!(daemon.wait(), 0);
     assert_eq!(user.run(&["destroy", "hv0"]).code, 4, "destroy wants --yes");

@@ -77,7 +77,7 @@ fn the_cleaner_does_not_pass_its_ceiling() {
     let cleaned = |engine: &str| {
         let stack = format!(
             "name = \"clean\"\n{engine}\n[core]\nraid = 0\ndrive = \"hdd-7k2-4t\"\ndrives = 12\n\
-             [cache]\nsize = \"128M\"\nmb_per_s = 1e6\n"
+             [cache]\nsize = \"128M\"\nmb_per_s = 1e6\nseq_cutoff = \"never\"\n"
         );
         let jobs = "[seq]\nrw=write\nbs=1m\niodepth=16\nruntime=1\nramp_time=1\ntime_based\n";
         let load = Load::Jobs(job::parse(jobs).unwrap());

@@ -5,11 +5,11 @@ use crate::expect::Excuses;
 use crate::faults::{Damage, Ill};
 use crate::machine::{Controls, Machine, Pages};
 use crate::tally::Tally;
-use crate::topology::draw_mode;
+use crate::topology::{draw_classes, draw_mode, draw_promotion, draw_readahead};
 use headpond_block::{BlockDevice, Request, Runtime};
 use headpond_raid::{ArrayState, Occupied};
 use headpond_sim::{Picture, Random};
-use headpond_volume::{CacheSettings, Dirty, SeqCutoff, SettingChange, Size, Volume};
+use headpond_volume::{CacheSettings, Dirty, SettingChange, Volume};
 use headpond_witness::Client;
 use std::cell::{Cell, RefCell};
 use std::fmt;
@@ -48,12 +48,15 @@ pub(crate) enum Step {
 
 impl Step {
     pub fn draw_command(random: &mut Random) -> Self {
-        let cutoffs = [SeqCutoff::Never, SeqCutoff::After(Size(32 << 10))];
-        match random.below(7) {
+        let cutoffs = ["never", "full", "32K"];
+        match random.below(10) {
             0 | 1 => Self::Set(SettingChange::new("mode", draw_mode(random))),
             2 => Self::Set(random.pick(&CLEANING).parse().expect("key=value")),
             3 => Self::Set(SettingChange::new("seq-cutoff", random.pick(&cutoffs))),
-            4 => Self::SwitchCache,
+            4 => Self::Set(SettingChange::new("classes", draw_classes(random))),
+            6 => Self::SwitchCache,
+            7 => Self::Set(SettingChange::new("readahead", draw_readahead(random))),
+            5 => Self::Set(SettingChange::new("promotion", draw_promotion(random).policy)),
             _ => Self::CleanAll,
         }
     }

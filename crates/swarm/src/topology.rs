@@ -2,12 +2,14 @@
 
 use headpond_block::{ByteRange, Stability};
 use headpond_cache::{
-    AlruConfig, CleaningConfig, CleaningPolicy, CleaningPreset, Mode, StripeConfig,
+    AlruConfig, CleaningConfig, CleaningPolicy, CleaningPreset, CutoffPolicy, Mode, Promotion,
+    PromotionPolicy, StripeConfig,
 };
 use headpond_raid::{Contents, Intent, Level, Occupied};
 use headpond_sim::Random;
 use headpond_volume::{
-    CacheDescription, CacheSettings, CoreDescription, CreateOptions, Description, SeqCutoff, Size,
+    CacheDescription, CacheSettings, ClassSetting, CoreDescription, CreateOptions, Description,
+    Readahead, ReadaheadPolicy, SeqCutoff, Size,
 };
 use std::fmt;
 use uuid::Uuid;
@@ -177,11 +179,15 @@ pub(crate) fn draw_settings(random: &mut Random) -> CacheSettings {
     CacheSettings {
         mode: draw_mode(random),
         cleaning: draw_cleaning(random),
+        classes: draw_classes(random),
         seq_cutoff: *random.pick(&[
-            SeqCutoff::Never,
-            SeqCutoff::Never,
-            SeqCutoff::After(Size(64 << 10)),
+            SeqCutoff::NEVER,
+            SeqCutoff::NEVER,
+            SeqCutoff::always(Size(64 << 10)),
+            SeqCutoff { policy: CutoffPolicy::Full, ..SeqCutoff::always(Size(32 << 10)) },
         ]),
+        promotion: draw_promotion(random),
+        readahead: Readahead { policy: draw_readahead(random), ..Readahead::default() },
     }
 }
 
@@ -200,6 +206,30 @@ fn draw_cleaning(random: &mut Random) -> CleaningConfig {
         CleaningConfig { policy: CleaningPolicy::Acp, ..default },
         CleaningPreset::AcpVeryAggressive.apply(default),
     ])
+}
+
+/// Where there are any, some requests go past the cache, by size, direction or place.
+pub(crate) fn draw_classes(random: &mut Random) -> ClassSetting {
+    let rule = match random.below(6) {
+        0 => "request_size:ge:16384&done",
+        1 => "io_direction:write&lba:ge:64&done",
+        2 => return ClassSetting::Lustre,
+        _ => return ClassSetting::None,
+    };
+    let text = format!("[[class]]\nid = 1\nwhen = \"{rule}\"\npass_through = true\n");
+    ClassSetting::parse(&text).expect("a sound rule")
+}
+
+pub(crate) fn draw_readahead(random: &mut Random) -> ReadaheadPolicy {
+    if random.one_in(3) { ReadaheadPolicy::Off } else { ReadaheadPolicy::Adaptive }
+}
+
+pub(crate) fn draw_promotion(random: &mut Random) -> Promotion {
+    let policy = match random.one_in(4) {
+        true => PromotionPolicy::Nhit,
+        false => PromotionPolicy::Always,
+    };
+    Promotion { policy, insertion_threshold: 2, trigger: *random.pick(&[0, 30, 80]) }
 }
 
 pub(crate) fn draw_mode(random: &mut Random) -> Mode {

@@ -1,17 +1,27 @@
 //! The volume as its clients see it: requests are recognised as streams, split, and joined again.
 
-use crate::settings::SeqCutoff;
+use crate::cutoff::SeqCutoff;
+use crate::metadata::Recogniser;
+use crate::readahead::{Limits, Readahead, ReadaheadPolicy, ReadaheadStats, Windows};
+use crate::settings::CacheSettings;
 use crate::slicing::Slicing;
-use crate::streams::StreamTable;
+use crate::streams::{Direction, Sighting, StreamTable};
 use headpond_block::sync::{Busy, Notify, join_all};
 use headpond_block::{
     BlockDevice, ByteRange, DeviceName, Geometry, Outcome, Request, RequestFlags, RequestKind,
-    Submission, start,
+    Runtime, SECTOR_BYTES, Submission, start,
 };
+use headpond_cache::classes::{Classes, Facts};
+use headpond_cache::{Coverage, CutoffPolicy, Slice};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
+use std::sync::Arc;
 
-/// Splits requests over the slices. Streams are recognised before the split, where they are whole.
+/// The number of the one core of a volume.
+const CORE_ID: u32 = 1;
+
+/// Splits requests over the slices. Streams and classes are recognised before the split, while
+/// requests are whole.
 pub struct Front {
     name: DeviceName,
     geometry: Geometry,
@@ -19,6 +29,13 @@ pub struct Front {
     slices: RefCell<Vec<Rc<dyn BlockDevice>>>,
     streams: RefCell<StreamTable>,
     cutoff: Cell<SeqCutoff>,
+    /// Where there are rules.
+    classes: RefCell<Option<Arc<Classes>>>,
+    /// Where a rule asks for metadata.
+    recogniser: RefCell<Option<Rc<Recogniser>>>,
+    /// What it reads by.
+    plain: RefCell<Option<Rc<Front>>>,
+    ahead: RefCell<Option<ReadingAhead>>,
     /// Requests that the slices have not answered yet.
     busy: Busy,
     is_held: Cell<bool>,
@@ -28,6 +45,13 @@ pub struct Front {
 /// New requests wait while this is there.
 pub struct Held<'a>(&'a Front);
 
+/// Reading ahead into the slices of a cache.
+struct ReadingAhead {
+    slices: Vec<Slice>,
+    settings: Readahead,
+    windows: Windows,
+}
+
 impl Front {
     /// # Panics
     /// Where there are not as many slices as `slicing` says.
@@ -36,15 +60,18 @@ impl Front {
         geometry: Geometry,
         slicing: Slicing,
         slices: Vec<Rc<dyn BlockDevice>>,
-        cutoff: SeqCutoff,
     ) -> Self {
         let front = Self {
             name,
             geometry,
             slicing,
             slices: RefCell::default(),
-            streams: RefCell::new(StreamTable::new()),
-            cutoff: Cell::new(cutoff),
+            streams: RefCell::default(),
+            cutoff: Cell::new(SeqCutoff::NEVER),
+            classes: RefCell::default(),
+            recogniser: RefCell::default(),
+            plain: RefCell::default(),
+            ahead: RefCell::default(),
             busy: Busy::default(),
             is_held: Cell::new(false),
             released: Notify::new(),
@@ -66,22 +93,158 @@ impl Front {
 
     fn put(&self, slices: Vec<Rc<dyn BlockDevice>>) {
         assert_eq!(slices.len(), usize::from(self.slicing.slices()), "one device a slice");
+        if let Some(plain) = &*self.plain.borrow() {
+            plain.put(slices.clone());
+        }
         self.slices.replace(slices);
     }
 
-    pub fn set_cutoff(&self, cutoff: SeqCutoff) {
-        self.cutoff.set(cutoff);
+    /// Reads ahead of sequential readers into these slices, as the settings say; of nobody where
+    /// there are none.
+    pub fn read_ahead_into(&self, slices: &[Slice]) {
+        let (settings, windows) = (Readahead::default(), Windows::default());
+        let ahead = ReadingAhead { slices: slices.to_vec(), settings, windows };
+        self.ahead.replace((!slices.is_empty()).then_some(ahead));
     }
 
-    fn mark_stream(&self, request: &mut Request) {
-        let SeqCutoff::After(threshold) = self.cutoff.get() else { return };
-        if !matches!(request.kind, RequestKind::Read | RequestKind::Write) {
-            return;
+    /// There is no cache that streams or classes could go past.
+    pub fn lead_past(&self) {
+        self.ahead.take();
+        self.classes.take();
+        self.cutoff.set(SeqCutoff::NEVER);
+    }
+
+    pub fn readahead_stats(&self) -> ReadaheadStats {
+        self.ahead.borrow().as_ref().map(|ahead| ahead.windows.stats).unwrap_or_default()
+    }
+
+    /// Other settings, for requests from now on.
+    pub fn set(&self, settings: &CacheSettings) {
+        self.cutoff.set(settings.seq_cutoff);
+        if let Some(ahead) = &mut *self.ahead.borrow_mut() {
+            ahead.settings = settings.readahead;
         }
-        let run_bytes = self.streams.borrow_mut().observe(request.range);
-        if run_bytes > threshold.bytes() {
+        let classes = settings.classes.classes();
+        self.classes.replace((!classes.is_trivial()).then_some(classes));
+    }
+
+    /// Whether a rule asks for metadata and nobody looks for it yet.
+    pub fn lacks_recogniser(&self) -> bool {
+        let asks = |classes: &Arc<Classes>| classes.asks_for_metadata();
+        self.classes.borrow().as_ref().is_some_and(asks) && self.recogniser.borrow().is_none()
+    }
+
+    /// Has metadata recognised from now on.
+    pub fn recognise(&self, runtime: &Runtime) -> Rc<Recogniser> {
+        // A front of its own, so that what is read for it is no client's stream.
+        let (name, geometry) = (self.name.clone(), self.geometry.clone());
+        let slices = self.slices.borrow().clone();
+        let plain = Rc::new(Self::new(name, geometry, self.slicing, slices));
+        let device: Rc<dyn BlockDevice> = plain.clone();
+        self.plain.replace(Some(plain));
+        let recogniser = Recogniser::new(runtime.clone(), device);
+        self.recogniser.replace(Some(Rc::clone(&recogniser)));
+        recogniser
+    }
+
+    pub fn recogniser(&self) -> Option<Rc<Recogniser>> {
+        self.recogniser.borrow().clone()
+    }
+
+    /// What is known of a request while it is whole.
+    fn mark(&self, request: &mut Request) {
+        let run = self.mark_stream(request);
+        if let Some(classes) = &*self.classes.borrow() {
+            self.mark_class(request, classes);
+        }
+        if let (Some(run), RequestKind::Read) = (run, request.kind) {
+            self.read_ahead_of(request, run);
+        }
+    }
+
+    fn mark_stream(&self, request: &mut Request) -> Option<Sighting> {
+        let cutoff = self.cutoff.get();
+        let direction = match request.kind {
+            RequestKind::Read => Direction::Read,
+            RequestKind::Write => Direction::Write,
+            _ => return None,
+        };
+        let is_cut = cutoff.policy != CutoffPolicy::Never;
+        if !is_cut && (direction == Direction::Write || !self.reads_ahead()) {
+            return None;
+        }
+        let growth = cutoff.growth();
+        let run = self.streams.borrow_mut().observe(request.range, direction, growth);
+        if is_cut && run.bytes > cutoff.threshold.bytes() {
             request.flags |= RequestFlags::STREAMING;
         }
+        Some(run)
+    }
+
+    fn reads_ahead(&self) -> bool {
+        let ahead = self.ahead.borrow();
+        ahead.as_ref().is_some_and(|ahead| ahead.settings.policy == ReadaheadPolicy::Adaptive)
+    }
+
+    /// Begins to read what a reader will want next, where what it reads enters the cache.
+    fn read_ahead_of(&self, request: &Request, run: Sighting) {
+        let mut ahead = self.ahead.borrow_mut();
+        let Some(ReadingAhead { slices, settings, windows }) = &mut *ahead else { return };
+        let admits = |part: (usize, ByteRange)| slices[part.0].admits(request);
+        if settings.policy == ReadaheadPolicy::Off || !self.slicing.split(request.range).all(admits)
+        {
+            return;
+        }
+        let degree_max = settings.degree_max.bytes();
+        let limits = Limits { degree_max, device_bytes: self.geometry.size_bytes };
+        let worst = |range: ByteRange| {
+            let parts = self.slicing.split(range).map(|(at, part)| slices[at].coverage(part));
+            parts.max().unwrap_or(Coverage::Cached)
+        };
+        let Some(next) = windows.advance(request.range, run, limits, worst) else { return };
+        for (at, part) in self.slicing.split(next) {
+            slices[at].read_ahead(part, request.buffers.is_payload_free());
+        }
+    }
+
+    fn mark_class(&self, request: &mut Request, classes: &Classes) {
+        let is_write = match request.kind {
+            RequestKind::Read => false,
+            RequestKind::Write | RequestKind::WriteZeroes => true,
+            RequestKind::Discard | RequestKind::Flush => return,
+        };
+        let facts = Facts {
+            size_bytes: request.range.len(),
+            lba: request.range.start() / SECTOR_BYTES,
+            is_write,
+            is_metadata: request.hints.metadata || self.is_metadata(request, classes),
+            core_id: CORE_ID,
+        };
+        request.hints.class = classes.classify(&facts).get();
+    }
+
+    fn is_metadata(&self, request: &Request, classes: &Classes) -> bool {
+        let recogniser = self.recogniser.borrow();
+        let asked = recogniser.as_ref().filter(|_| classes.asks_for_metadata());
+        asked.is_some_and(|recogniser| recogniser.is_metadata(request))
+    }
+
+    /// The recogniser, where the request changes what it has to look at again.
+    fn told_by(&self, request: &Request) -> Option<Rc<Recogniser>> {
+        let recogniser = self.recogniser.borrow();
+        let is_told = |recogniser: &&Rc<Recogniser>| recogniser.is_watched(request.range);
+        recogniser.as_ref().filter(|_| request.is_mutation()).filter(is_told).cloned()
+    }
+
+    fn pass_on(&self, request: Request) -> Submission<'_> {
+        if let Some(slice) = self.slicing.single(request.range) {
+            return self.submit_to(slice, request);
+        }
+        let parts = self.slicing.split(request.range);
+        let submit = |(slice, part): (usize, ByteRange)| {
+            self.submit_to(slice, request.part(part, part.start()))
+        };
+        Submission::pending(Self::all(parts.map(submit).collect()))
     }
 
     fn submit_to(&self, slice: usize, request: Request) -> Submission<'_> {
@@ -153,22 +316,29 @@ impl BlockDevice for Front {
         if let Err(error) = request.check(&self.name, &self.geometry) {
             return Submission::ready(Err(error));
         }
-        self.mark_stream(&mut request);
-        if let Some(slice) = self.slicing.single(request.range) {
-            return self.submit_to(slice, request);
-        }
-        let parts = self.slicing.split(request.range);
-        let submit = |(slice, part): (usize, ByteRange)| {
-            self.submit_to(slice, request.part(part, part.start()))
-        };
-        Submission::pending(Self::all(parts.map(submit).collect()))
+        self.mark(&mut request);
+        let Some(recogniser) = self.told_by(&request) else { return self.pass_on(request) };
+        let submission = self.pass_on(request);
+        Submission::pending(async move {
+            let outcome = submission.await;
+            recogniser.look_again_later();
+            outcome
+        })
+    }
+}
+
+#[cfg(test)]
+impl Front {
+    pub(crate) fn class_of(&self, mut request: Request) -> u8 {
+        self.mark(&mut request);
+        request.hints.class
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Size;
+    use crate::{ClassSetting, Size};
     use headpond_block::Buffer;
     use headpond_block::devices::RamDevice;
     use proptest::prelude::*;
@@ -180,7 +350,7 @@ mod tests {
         let parts = devices.iter().map(|device| Rc::clone(device) as Rc<dyn BlockDevice>).collect();
         let slicing = Slicing::new(slices, 64 << 10);
         let geometry = Geometry::of_size(SIZE);
-        (Front::new("v".into(), geometry, slicing, parts, SeqCutoff::Never), devices)
+        (Front::new("v".into(), geometry, slicing, parts), devices)
     }
 
     fn done(mut submission: Submission<'_>) -> Outcome {
@@ -214,12 +384,32 @@ mod tests {
     #[test]
     fn long_streams_are_marked_and_short_ones_are_not() {
         let (front, _) = front(1);
-        front.set_cutoff(SeqCutoff::After(Size(8192)));
+        let seq_cutoff = SeqCutoff::always(Size(8192));
+        front.set(&CacheSettings { seq_cutoff, ..CacheSettings::default() });
         let marked = |offset: u64| {
             let mut request = Request::write(offset, Buffer::zeroed(4096));
-            front.mark_stream(&mut request);
+            front.mark(&mut request);
             request.flags.contains(RequestFlags::STREAMING)
         };
         assert_eq!([0, 4096, 8192, 1 << 20].map(marked), [false, false, true, false]);
+    }
+
+    #[test]
+    fn a_request_has_the_class_of_the_whole_of_it_in_every_slice() {
+        let (front, _) = front(4);
+        let classes = "[[class]]\nid = 5\nwhen = \"request_size:gt:128000&lba:ge:8\"\n";
+        let classes = ClassSetting::parse(classes).unwrap();
+        front.set(&CacheSettings { classes, ..CacheSettings::default() });
+        let class = |offset: u64, len: usize| {
+            let mut request = Request::write(offset, Buffer::zeroed(len));
+            front.mark(&mut request);
+            assert_eq!(front.class_of(request.clone()), request.hints.class);
+            let part = request.part(ByteRange::at(offset, 512), offset);
+            assert_eq!(part.hints.class, request.hints.class);
+            request.hints.class
+        };
+        assert_eq!([class(4096, 131_072), class(0, 131_072), class(4096, 65_536)], [5, 0, 0]);
+        front.set(&CacheSettings::default());
+        assert_eq!(class(4096, 131_072), 0);
     }
 }

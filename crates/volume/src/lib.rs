@@ -13,13 +13,17 @@
 //! **Not here**: opening devices (the caller brings them), exports, where descriptions are kept.
 
 mod cached;
+mod class_setting;
 mod create;
+mod cutoff;
 pub mod description;
 mod front;
 mod initialise;
 mod label;
 mod lifecycle;
+mod metadata;
 mod open;
+mod readahead;
 mod settings;
 mod size;
 mod slicing;
@@ -27,13 +31,17 @@ mod status;
 mod streams;
 mod volume;
 
+pub use class_setting::ClassSetting;
 pub use create::{CreateError, CreateOptions, DestroyError};
+pub use cutoff::SeqCutoff;
 pub use description::{
     CacheDescription, CoreDescription, Description, DescriptionError, ExportDescription,
 };
 pub use lifecycle::{AttachError, DetachError, Dirty, NewCache};
+pub use metadata::FoundFileSystem;
 pub use open::{Decorator, Devices, OpenError, OpenOptions, Tolerance};
-pub use settings::{CacheSettings, SeqCutoff, SettingChange, SettingError, parse_word};
+pub use readahead::{Readahead, ReadaheadPolicy, ReadaheadStats};
+pub use settings::{CacheSettings, SettingChange, SettingError, parse_word};
 pub use size::{Size, SizeError};
 pub use status::{CacheStatus, VolumeStats, VolumeStatus};
 pub use volume::{CleanAllError, ScrubCacheError, SetError, StopError, Volume};

@@ -15,7 +15,6 @@ use crate::cached::Cached;
 use crate::create::{cache_options, refuse_occupied};
 use crate::description::{CacheDescription, Description, DescriptionError};
 use crate::open::{Found, OpenError};
-use crate::settings::SeqCutoff;
 use crate::volume::{SetError, Volume};
 use crate::{CleanAllError, CreateError};
 use headpond_block::{BlockDevice, DeviceError, DeviceName};
@@ -138,7 +137,9 @@ impl Volume {
             }
         };
         held.replace(cached.parts());
-        self.front.set_cutoff(described.settings.seq_cutoff);
+        self.front.read_ahead_into(&cached.slices);
+        self.front.set(&described.settings);
+        self.recognise_beside();
         self.cached.replace(Some(Rc::new(cached)));
         self.description.replace(description);
         Ok(())
@@ -203,7 +204,7 @@ impl Volume {
         }
         self.core.array.set_owner(None).await?;
         held.replace(self.core.parts(self.description.borrow().slices));
-        self.front.set_cutoff(SeqCutoff::Never);
+        self.front.lead_past();
         Ok(())
     }
 }

@@ -57,6 +57,8 @@ pub enum OpenError {
          it back, or start with --force and do without"
     )]
     NoCacheDevice { reason: String },
+    #[error("the I/O classes of {path} were not read")]
+    Classes { path: String },
     #[error(
         "the volume has cache {cache}, which the description does not name, and which may hold data \
          that nothing else has: name its device under [cache], or start with --force and do without"
@@ -133,7 +135,9 @@ impl Volume {
                 None
             }
         };
-        Ok(Self::assembled(description, core, cached, warnings))
+        let volume = Self::assembled(description, core, cached, warnings);
+        volume.recognise().await;
+        Ok(volume)
     }
 }
 
@@ -191,6 +195,9 @@ impl<'a> Wanted<'a> {
                 _ => Ok((None, None)),
             };
         };
+        if let Some(path) = described.settings.classes.file() {
+            return Err(OpenError::Classes { path: path.to_owned() });
+        }
         match self.look(described, description, options, core).await {
             Ok((found, told)) => Ok((Some(found), told)),
             Err(error) if core.owner().is_none() && is_lost(&error) && self.lasts() => {

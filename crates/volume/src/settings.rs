@@ -4,8 +4,8 @@
 //! change names a place in that table and a text for it; the changed table is read again as a
 //! whole, so that what can be written into the file can be set, and nothing else.
 
-use crate::Size;
-use headpond_cache::{CleaningConfig, Mode, SliceConfig};
+use crate::{ClassSetting, Readahead, SeqCutoff};
+use headpond_cache::{AdmissionConfig, CleaningConfig, Mode, Promotion, SliceConfig};
 use serde::de::{DeserializeOwned, IntoDeserializer, value};
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -18,17 +18,10 @@ use toml::{Table, Value};
 pub struct CacheSettings {
     pub mode: Mode,
     pub cleaning: CleaningConfig,
+    pub classes: ClassSetting,
     pub seq_cutoff: SeqCutoff,
-}
-
-/// From which length on a sequential stream goes past the cache.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
-pub enum SeqCutoff {
-    #[default]
-    Never,
-    /// After so many contiguous bytes.
-    After(Size),
+    pub promotion: Promotion,
+    pub readahead: Readahead,
 }
 
 /// One change, as `key=value`; the key of a setting within another one has a dot.
@@ -66,7 +59,14 @@ impl CacheSettings {
             change: change.clone(),
             reason: error.message().to_owned(),
         };
-        table.try_into().map_err(refuse)
+        let changed: Self = table.try_into().map_err(refuse)?;
+        let is_named = change.concerns("classes") && changed.classes.file().is_some();
+        let reason =
+            "it is none, lustre, or the text of a file of classes, which whoever asks reads";
+        match is_named {
+            true => Err(SettingError::Value { change: change.clone(), reason: reason.into() }),
+            false => Ok(changed),
+        }
     }
 
     /// What a slice of the cache is to do.
@@ -74,6 +74,11 @@ impl CacheSettings {
         SliceConfig {
             mode: self.mode,
             cleaning: self.cleaning,
+            admission: AdmissionConfig {
+                cutoff: self.seq_cutoff.policy,
+                promotion: self.promotion,
+                classes: self.classes.classes(),
+            },
             allow_volatile,
             ..SliceConfig::default()
         }
@@ -93,6 +98,11 @@ impl SettingChange {
     /// Whether it is about the setting of this key, or about a part of it.
     pub(crate) fn concerns(&self, key: &str) -> bool {
         self.key == key || self.key.strip_prefix(key).is_some_and(|rest| rest.starts_with('.'))
+    }
+
+    /// The value, where the change is about the setting of this key.
+    pub fn value_of(&self, key: &str) -> Option<&str> {
+        (self.key == key).then_some(&*self.value)
     }
 
     fn apply_to(&self, settings: &mut Table) -> Result<(), SettingError> {
@@ -159,43 +169,6 @@ fn dashed(key: &str) -> String {
     key.replace('_', "-")
 }
 
-impl FromStr for SeqCutoff {
-    type Err = String;
-
-    fn from_str(value: &str) -> Result<Self, String> {
-        if value == "never" {
-            return Ok(Self::Never);
-        }
-        match value.parse::<Size>() {
-            Ok(size) if size.bytes() > 0 => Ok(Self::After(size)),
-            _ => Err("it is one of: never, or a size such as 1M".to_owned()),
-        }
-    }
-}
-
-impl fmt::Display for SeqCutoff {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Never => f.write_str("never"),
-            Self::After(size) => write!(f, "{size}"),
-        }
-    }
-}
-
-impl From<SeqCutoff> for String {
-    fn from(cutoff: SeqCutoff) -> String {
-        cutoff.to_string()
-    }
-}
-
-impl TryFrom<String> for SeqCutoff {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<Self, String> {
-        text.parse()
-    }
-}
-
 impl fmt::Display for SettingChange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}={}", self.key, self.value)
@@ -215,6 +188,7 @@ impl FromStr for SettingChange {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Size;
 
     fn set(text: &str) -> Result<CacheSettings, SettingError> {
         CacheSettings::default().with(&text.parse()?)
@@ -231,6 +205,14 @@ mod tests {
             ("cleaning.acp.flush_max_buffers=10000", "cleaning.acp.flush_max_buffers = 10000"),
             ("seq-cutoff=1M", "seq_cutoff = '1M'"),
             ("seq_cutoff = 1M", "seq_cutoff = '1M'"),
+            ("seq-cutoff=always", "seq_cutoff = { policy = 'always' }"),
+            ("seq-cutoff.threshold=2M", "seq_cutoff = { threshold = '2M' }"),
+            ("seq-cutoff.promotion-count=3", "seq_cutoff = { promotion_count = 3 }"),
+            ("promotion=nhit", "promotion = { policy = 'nhit' }"),
+            ("promotion.insertion-threshold=5", "promotion = { insertion_threshold = 5 }"),
+            ("readahead=off", "readahead = { policy = 'off' }"),
+            ("readahead.degree-max=1M", "readahead = { degree_max = '1M' }"),
+            ("classes=lustre", "classes = 'lustre'"),
         ];
         for (text, file) in changed {
             let expected: CacheSettings = toml::from_str(file).unwrap();
@@ -240,10 +222,10 @@ mod tests {
 
     #[test]
     fn a_typed_change_reads_back() {
-        let cutoff = SeqCutoff::After(Size(1 << 20));
-        let change = SettingChange::new("seq-cutoff", cutoff);
+        let change = SettingChange::new("seq-cutoff.threshold", Size(2 << 20));
         assert_eq!(change.to_string().parse(), Ok(change.clone()));
-        assert_eq!(CacheSettings::default().with(&change).unwrap().seq_cutoff, cutoff);
+        let changed = CacheSettings::default().with(&change).unwrap();
+        assert_eq!(changed.seq_cutoff.threshold, Size(2 << 20));
     }
 
     #[test]
@@ -251,9 +233,13 @@ mod tests {
         for (text, part) in [
             ("mode", "key=value"),
             ("mode=fast", "write-through"),
-            ("colour=red", "there are: cleaning, mode, seq-cutoff"),
+            ("colour=red", "there are: classes, cleaning, mode, promotion, readahead, seq-cutoff"),
             ("mode.speed=9", "mode, without anything after it"),
-            ("seq-cutoff=0", "such as 1M"),
+            ("seq-cutoff=fast", "such as 1M"),
+            ("classes=/no/text", "the text of a file"),
+            ("promotion.trigger=101", "0 to 100 per cent"),
+            ("promotion.insertion-threshold=1", "2 to 1000"),
+            ("classes=[[class]]\nid = 7\n", "line 1: class 7 has no rule"),
             ("cleaning=soon", "there are: nop, alru, acp, stripe, acp-very-aggressive"),
             ("cleaning.alru.wake-up-s=3601", "alru.wake-up-s = 3601 is not possible"),
             ("cleaning.acp.staleness-s=1", "there are: flush-max-buffers, wake-up-ms"),

@@ -1,5 +1,7 @@
 //! What a volume tells about itself.
 
+use crate::metadata::FoundFileSystem;
+use crate::readahead::ReadaheadStats;
 use crate::settings::CacheSettings;
 use crate::volume::Volume;
 use headpond_block::BlockDevice;
@@ -19,6 +21,8 @@ pub struct VolumeStatus {
     pub slices: u16,
     pub array: ArrayStatus,
     pub cache: Option<CacheStatus>,
+    /// Found on it, where a rule of the I/O classes asks for metadata.
+    pub file_systems: Vec<FoundFileSystem>,
     /// What the operator should know, worst first.
     pub warnings: Vec<String>,
 }
@@ -56,6 +60,7 @@ pub struct CacheStatus {
 pub struct VolumeStats {
     pub slices: Vec<SliceStats>,
     pub array: headpond_raid::PlanCounts,
+    pub readahead: ReadaheadStats,
 }
 
 impl Volume {
@@ -74,6 +79,7 @@ impl Volume {
             slices: description.slices,
             array,
             cache,
+            file_systems: self.front.recogniser().map(|it| it.found()).unwrap_or_default(),
             warnings,
         }
     }
@@ -96,7 +102,11 @@ impl Volume {
 
     pub fn stats(&self) -> VolumeStats {
         let slices = self.cached().map(|cached| cached.stats());
-        VolumeStats { slices: slices.unwrap_or_default(), array: self.core.array.status().counts }
+        VolumeStats {
+            slices: slices.unwrap_or_default(),
+            array: self.core.array.status().counts,
+            readahead: self.front.readahead_stats(),
+        }
     }
 
     fn cache_status(&self) -> Option<CacheStatus> {

@@ -1,73 +1,307 @@
 //! Recognising sequential streams among interleaved requests.
+//!
+//! Streams are told apart by address and direction alone: a request that starts where an earlier
+//! one ended continues its run, whoever sent it. Requests of one stream may come slightly out of
+//! order, as they do at queue depth: a request that fits before a young run joins it from below,
+//! and one that closes the gap between two runs makes one of them.
+//!
+//! A run is young until it has had so many requests as the promotion count says, or is longer than
+//! the cutoff. Every random request begins a run, so the young ones displace each other, the one
+//! silent longest first; a run that is grown is displaced by grown ones only.
+//!
+//! **Source**: the two tables, promotion by count or length and the sizes follow Open CAS's
+//! sequential cutoff; it keeps the young streams for each queue and knows no reordering.
 
+use foldhash::fast::FixedState;
 use headpond_block::ByteRange;
+use std::collections::{BTreeMap, HashMap};
 
-/// Streams followed at a time; the one that was silent longest makes room.
-const STREAMS_MAX: usize = 64;
+/// Runs of each age followed at a time.
+const YOUNG_MAX: usize = 256;
+const GROWN_MAX: usize = 256;
+/// Requests that a run may have had when one still joins it from below: what is further out of
+/// order, or a reader that goes backwards, is no stream.
+const REORDERED_MAX: u32 = 16;
+
+/// Which way the data goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Direction {
+    Read,
+    Write,
+}
+
+/// When a run is grown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Growth {
+    pub requests: u32,
+    /// More than so many bytes.
+    pub bytes: u64,
+}
+
+/// The run that a request belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sighting {
+    /// The same number for all requests of a run that come in order, and for no other run.
+    pub stream: u64,
+    /// Length of the contiguous run, the request included.
+    pub bytes: u64,
+    pub requests: u32,
+    /// Where the run ends by now.
+    pub end: u64,
+}
 
 /// Remembers where recent requests ended, and how long each contiguous run is by now.
-///
-/// Interleaved streams are told apart by address alone: a request that starts where an earlier one
-/// ended continues its run, whoever sent it.
+#[derive(Default)]
 pub struct StreamTable {
     runs: Vec<Run>,
+    free: Vec<usize>,
+    by_end: Index,
+    by_start: Index,
+    /// By the time of the last request.
+    young: BTreeMap<u64, usize>,
+    grown: BTreeMap<u64, usize>,
     clock: u64,
 }
 
+type Index = HashMap<(u64, Direction), usize, FixedState>;
+
 #[derive(Clone, Copy)]
 struct Run {
-    next_byte: u64,
-    bytes: u64,
+    range: ByteRange,
+    direction: Direction,
+    stream: u64,
+    requests: u32,
+    is_grown: bool,
     seen_at: u64,
 }
 
 impl StreamTable {
-    pub fn new() -> Self {
-        Self { runs: Vec::with_capacity(STREAMS_MAX), clock: 0 }
+    /// The run that `range` belongs to, itself included.
+    pub fn observe(&mut self, range: ByteRange, direction: Direction, growth: Growth) -> Sighting {
+        self.clock += 1;
+        let before = self.by_end.get(&(range.start(), direction)).copied();
+        let after = self.by_start.get(&(range.end(), direction)).copied();
+        let is_young = |at: &usize| {
+            let run = &self.runs[*at];
+            run.requests <= REORDERED_MAX && !run.is_grown && Some(*at) != before
+        };
+        let after = after.filter(is_young);
+        let mut run = Run {
+            range,
+            direction,
+            stream: self.clock,
+            requests: 1,
+            is_grown: false,
+            seen_at: self.clock,
+        };
+        let same_end = self.by_end.get(&(range.end(), direction)).copied();
+        if let (None, None, Some(known)) = (before, after, same_end) {
+            // The end of a run once more: the run itself goes on from there.
+            let known = Run { seen_at: self.clock, ..self.remove(known) };
+            self.insert(known);
+            return run.sighting();
+        }
+        for part in [after, before].into_iter().flatten() {
+            run = run.joined(self.remove(part));
+        }
+        if before.is_some() || after.is_some() {
+            self.remove_if_ends_at(run.range.end(), direction);
+        }
+        run.is_grown |= run.requests >= growth.requests || run.range.len() > growth.bytes;
+        self.insert(run);
+        run.sighting()
     }
 
-    /// Length in bytes of the contiguous run that `range` ends, itself included.
-    pub fn observe(&mut self, range: ByteRange) -> u64 {
-        self.clock += 1;
-        let seen_at = self.clock;
-        if let Some(run) = self.runs.iter_mut().find(|run| run.next_byte == range.start()) {
-            *run = Run { next_byte: range.end(), bytes: run.bytes + range.len(), seen_at };
-            return run.bytes;
+    fn remove_if_ends_at(&mut self, end: u64, direction: Direction) {
+        if let Some(same) = self.by_end.get(&(end, direction)).copied() {
+            self.remove(same);
         }
-        let run = Run { next_byte: range.end(), bytes: range.len(), seen_at };
-        if self.runs.len() < STREAMS_MAX {
-            self.runs.push(run);
-        } else {
-            let oldest = self.runs.iter_mut().min_by_key(|run| run.seen_at);
-            *oldest.expect("the table is full") = run;
+    }
+
+    fn insert(&mut self, run: Run) {
+        let (order, most) = match run.is_grown {
+            true => (&self.grown, GROWN_MAX),
+            false => (&self.young, YOUNG_MAX),
+        };
+        if order.len() == most {
+            let (_, oldest) = order.first_key_value().expect("it is full");
+            self.remove(*oldest);
         }
-        run.bytes
+        let at = self.free.pop().unwrap_or(self.runs.len());
+        match self.runs.get_mut(at) {
+            Some(place) => *place = run,
+            None => self.runs.push(run),
+        }
+        let displaced = self.by_end.insert((run.range.end(), run.direction), at);
+        assert!(displaced.is_none(), "two runs with one end");
+        // Of two runs with one start, the later one may still be joined from below.
+        self.by_start.insert((run.range.start(), run.direction), at);
+        let order = if run.is_grown { &mut self.grown } else { &mut self.young };
+        assert!(order.insert(run.seen_at, at).is_none(), "one run a request");
+    }
+
+    fn remove(&mut self, at: usize) -> Run {
+        let run = self.runs[at];
+        let (start, end) = (run.range.start(), run.range.end());
+        assert_eq!(self.by_end.remove(&(end, run.direction)), Some(at));
+        if self.by_start.get(&(start, run.direction)) == Some(&at) {
+            self.by_start.remove(&(start, run.direction));
+        }
+        let order = if run.is_grown { &mut self.grown } else { &mut self.young };
+        assert_eq!(order.remove(&run.seen_at), Some(at));
+        self.free.push(at);
+        run
+    }
+}
+
+impl Run {
+    /// This run and an earlier one beside it, as one.
+    fn joined(self, other: Run) -> Run {
+        let start = self.range.start().min(other.range.start());
+        let end = self.range.end().max(other.range.end());
+        Run {
+            range: ByteRange::between(start, end),
+            stream: other.stream,
+            requests: self.requests.saturating_add(other.requests),
+            is_grown: self.is_grown || other.is_grown,
+            ..self
+        }
+    }
+
+    fn sighting(&self) -> Sighting {
+        let Run { stream, requests, range, .. } = *self;
+        Sighting { stream, bytes: range.len(), requests, end: range.end() }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
+
+    const GROWTH: Growth = Growth { requests: 8, bytes: 1 << 20 };
+    const KIB: u64 = 1 << 10;
+
+    fn bytes(table: &mut StreamTable, start: u64, len: u64) -> u64 {
+        table.observe(ByteRange::at(start, len), Direction::Read, GROWTH).bytes
+    }
 
     #[test]
     fn interleaved_streams_are_told_apart_from_random_requests() {
-        let mut table = StreamTable::new();
+        let mut table = StreamTable::default();
         for step in 0..10 {
-            let first = table.observe(ByteRange::at(step * 4096, 4096));
-            let second = table.observe(ByteRange::at((1 << 30) + step * 65536, 65536));
-            let random = table.observe(ByteRange::at((1 << 40) + step * 999_424, 4096));
+            let first = bytes(&mut table, step * 4096, 4096);
+            let second = bytes(&mut table, (1 << 30) + step * 65536, 65536);
+            let random = bytes(&mut table, (1 << 40) + step * 999_424, 4096);
             assert_eq!((first, second), ((step + 1) * 4096, (step + 1) * 65536));
             assert_eq!(random, 4096);
         }
     }
 
     #[test]
-    fn a_stream_that_fell_silent_makes_room() {
-        let mut table = StreamTable::new();
-        table.observe(ByteRange::at(0, 4096));
-        for other in 1..=STREAMS_MAX as u64 {
-            table.observe(ByteRange::at(other << 30, 4096));
+    fn a_young_stream_that_fell_silent_makes_room() {
+        let mut table = StreamTable::default();
+        bytes(&mut table, 0, 4096);
+        for other in 1..=YOUNG_MAX as u64 {
+            bytes(&mut table, other << 30, 4096);
         }
-        assert_eq!(table.observe(ByteRange::at(4096, 4096)), 4096);
+        assert_eq!(bytes(&mut table, 4096, 4096), 4096);
+    }
+
+    #[test]
+    fn a_grown_stream_survives_any_number_of_random_requests() {
+        let mut table = StreamTable::default();
+        (0..8).for_each(|step| assert!(bytes(&mut table, step * 4096, 4096) > 0));
+        bytes(&mut table, 1 << 50, 2 << 20);
+        for other in 1..10_000u64 {
+            bytes(&mut table, other << 30, 4096);
+        }
+        assert_eq!(bytes(&mut table, 8 * 4096, 4096), 9 * 4096, "by its requests");
+        assert_eq!(
+            bytes(&mut table, (1 << 50) + (2 << 20), 4096),
+            (2 << 20) + 4096,
+            "by its bytes"
+        );
+    }
+
+    #[test]
+    fn two_hundred_streams_at_once_are_all_followed() {
+        let mut table = StreamTable::default();
+        for step in 0..20 {
+            for stream in 0..200 {
+                assert_eq!(
+                    bytes(&mut table, (stream << 30) + step * 4096, 4096),
+                    (step + 1) * 4096
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn requests_slightly_out_of_order_are_one_stream() {
+        let mut table = StreamTable::default();
+        let order = [0, 1, 4, 2, 3, 7, 6, 5, 9, 8];
+        let seen: Vec<u64> =
+            order.iter().map(|at| bytes(&mut table, at * 64 * KIB, 64 * KIB)).collect();
+        assert_eq!(*seen.last().unwrap(), 10 * 64 * KIB);
+        assert_eq!(bytes(&mut table, 640 * KIB, KIB), 641 * KIB);
+    }
+
+    #[test]
+    fn a_reader_that_goes_backwards_is_no_stream() {
+        let mut table = StreamTable::default();
+        let longest =
+            (0..1000u64).rev().map(|at| bytes(&mut table, at * 4096, 4096)).max().unwrap();
+        assert!(longest <= (u64::from(REORDERED_MAX) + 1) * 4096, "{longest}");
+    }
+
+    #[test]
+    fn reads_and_writes_of_the_same_place_are_two_streams() {
+        let mut table = StreamTable::default();
+        let mut observe =
+            |start, direction| table.observe(ByteRange::at(start, 4096), direction, GROWTH).bytes;
+        assert_eq!(observe(0, Direction::Read), 4096);
+        assert_eq!(observe(4096, Direction::Write), 4096);
+        assert_eq!(observe(4096, Direction::Read), 8192);
+    }
+
+    #[test]
+    fn asking_for_the_last_request_again_does_not_end_a_stream() {
+        let mut table = StreamTable::default();
+        (0..4).for_each(|step| assert!(bytes(&mut table, step * 4096, 4096) > 0));
+        assert_eq!(bytes(&mut table, 3 * 4096, 4096), 4096);
+        assert_eq!(bytes(&mut table, 4 * 4096, 4096), 5 * 4096);
+    }
+
+    proptest! {
+        /// In order, and with fewer streams than are followed, the answer is the sum.
+        #[test]
+        fn lengths_agree_with_plain_sums(
+            steps in prop::collection::vec((0u64..40, 1u64..64), 0..400),
+        ) {
+            let mut table = StreamTable::default();
+            let mut sums = [0u64; 40];
+            for (stream, blocks) in steps {
+                let start = (stream << 40) + sums[stream as usize];
+                sums[stream as usize] += blocks * 4096;
+                prop_assert_eq!(bytes(&mut table, start, blocks * 4096), sums[stream as usize]);
+            }
+        }
+
+        /// Whatever comes, in whatever order: the table stays in order and within its bounds.
+        #[test]
+        fn any_requests_keep_the_table_sound(
+            steps in prop::collection::vec((0u64..60, 1u64..5, any::<bool>()), 0..2000),
+        ) {
+            let mut table = StreamTable::default();
+            for (start, len, writes) in steps {
+                let direction = if writes { Direction::Write } else { Direction::Read };
+                let range = ByteRange::at(start * 512, len * 512);
+                let seen = table.observe(range, direction, Growth { requests: 3, bytes: 8192 });
+                prop_assert!(seen.bytes >= range.len() && seen.end >= range.end());
+                prop_assert!(table.young.len() <= YOUNG_MAX && table.grown.len() <= GROWN_MAX);
+                prop_assert_eq!(table.by_end.len(), table.young.len() + table.grown.len());
+            }
+        }
     }
 }

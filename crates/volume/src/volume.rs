@@ -4,7 +4,7 @@ use crate::cached::{Cached, Core};
 use crate::description::Description;
 use crate::front::Front;
 use crate::initialise::Initialisation;
-use crate::settings::{SeqCutoff, SettingChange, SettingError};
+use crate::settings::{SettingChange, SettingError};
 use crate::slicing::Slicing;
 use headpond_block::sync::{Busy, BusyGuard};
 use headpond_block::{
@@ -78,16 +78,34 @@ impl Volume {
         let array = core.array.geometry();
         let stripe_bytes = array.stripe.map_or(array.preferred_bytes, |stripe| stripe.width_bytes);
         let slicing = Slicing::new(description.slices, u64::from(stripe_bytes));
-        let (parts, cutoff) = match (&cached, &description.cache) {
-            (Some(cached), Some(cache)) => (cached.parts(), cache.settings.seq_cutoff),
-            _ => (core.parts(description.slices), SeqCutoff::Never),
+        let parts = match &cached {
+            Some(cached) => cached.parts(),
+            None => core.parts(description.slices),
         };
         let name = DeviceName::new(description.name.as_str());
-        let front = Front::new(name, lasting(parts[0].geometry()), slicing, parts, cutoff);
+        let front = Front::new(name, lasting(parts[0].geometry()), slicing, parts);
+        if let (Some(cached), Some(cache)) = (&cached, &description.cache) {
+            front.read_ahead_into(&cached.slices);
+            front.set(&cache.settings);
+        }
         let initialisation = Initialisation::begin(&core.array, &core.runtime);
         let (description, cached) = (description.clone().into(), cached.map(Rc::new).into());
         let changing = Busy::default();
         Self { description, core, cached, front, initialisation, changing, warnings }
+    }
+
+    /// Has metadata recognised from now on, where a rule asks for it.
+    pub(crate) async fn recognise(&self) {
+        if self.front.lacks_recogniser() {
+            self.front.recognise(&self.core.runtime).look().await;
+        }
+    }
+
+    /// The same, without waiting for it.
+    pub(crate) fn recognise_beside(&self) {
+        if self.front.lacks_recogniser() {
+            self.front.recognise(&self.core.runtime).look_now();
+        }
     }
 
     pub(crate) fn cached(&self) -> Option<Rc<Cached>> {
@@ -120,7 +138,8 @@ impl Volume {
             cached.slices.iter().try_for_each(|slice| slice.check_mode(config.mode))?;
         }
         cached.slices.iter().try_for_each(|slice| slice.set_config(config.clone()))?;
-        self.front.set_cutoff(cache.settings.seq_cutoff);
+        self.front.set(&cache.settings);
+        self.recognise_beside();
         self.description.replace(description);
         Ok(())
     }

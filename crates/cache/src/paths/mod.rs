@@ -1,14 +1,19 @@
 //! One file for each way a request takes through the cache.
 
 mod discard;
+mod entry;
 mod flush;
 mod past;
 mod read;
+mod read_ahead;
 mod read_hit;
 mod read_insert;
 mod unaligned;
 mod write_back;
 mod write_through;
+
+pub(crate) use read_ahead::Ahead;
+pub use read_ahead::Coverage;
 
 use headpond_block::{BLOCK_BYTES, ByteRange};
 

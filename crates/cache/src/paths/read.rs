@@ -10,8 +10,7 @@ use crate::stats::BypassReason;
 use crate::types::{BlockRun, CoreBlock};
 use headpond_block::sync::join_all;
 use headpond_block::{
-    BLOCK_BYTES, Buffer, Buffers, ByteRange, DeviceError, Outcome, Request, RequestFlags,
-    Submission,
+    BLOCK_BYTES, Buffer, Buffers, ByteRange, DeviceError, Outcome, Request, Submission,
 };
 use std::rc::Rc;
 
@@ -51,36 +50,52 @@ impl Engine {
             true => request.buffers.clone(),
             false => room_for(run, &request).into(),
         };
-        let is_streaming = request.flags.contains(RequestFlags::STREAMING);
-        let fill = (!is_streaming && self.may_insert(run)).then(|| FillGuard::begin(self, run));
+        self.ahead.until_arrived(run).await;
+        let refusal = self.refuses(&request);
+        let fill = (refusal.is_none() && self.may_insert(run)).then(|| FillGuard::begin(self, run));
         let (hits, missing) = self.read_blocks(run, target.clone()).await?;
-        {
-            let mut log = self.log.borrow_mut();
-            match self.mode() {
-                Mode::PassThrough if hits == 0 => {
-                    log.count_pass_through_read(request.range, BypassReason::Mode);
-                }
-                _ if is_streaming && hits == 0 => {
-                    log.count_pass_through_read(request.range, BypassReason::Sequential);
-                }
-                _ => log.count_read(request.range, hits, run.count),
-            }
-        }
+        let (entering, refusal) = match &fill {
+            Some(_) => self.promoted(run, missing),
+            None => (Vec::new(), refusal),
+        };
+        self.count_slow_read(&request, hits, refusal.filter(|_| entering.is_empty()));
         if !is_whole {
             let start = (request.range.start() - run.range().start()) as usize;
             let part = target.slice(start..start + request.range.len() as usize);
             request.buffers.copy_from_buffers(&part);
         }
         if let Some(fill) = fill
-            && !missing.is_empty()
+            && !entering.is_empty()
             && !self.is_closed.get()
         {
-            self.insert(run, &target, &missing, fill).await;
+            self.insert(run, &target, &entering, fill).await;
         }
         Ok(())
     }
 
-    fn may_insert(&self, run: BlockRun) -> bool {
+    fn count_slow_read(&self, request: &Request, hits: u64, refusal: Option<BypassReason>) {
+        let mut log = self.log.borrow_mut();
+        let reason = match self.mode() {
+            Mode::PassThrough => Some(BypassReason::Mode),
+            _ => refusal,
+        };
+        match reason.filter(|_| hits == 0) {
+            Some(reason) => log.count_pass_through_read(request, reason),
+            None => log.count_read(request, hits, BlockRun::touching(request.range).count),
+        }
+    }
+
+    /// Those of the missing blocks that enter the cache, and why the others do not.
+    fn promoted(&self, run: BlockRun, missing: Vec<u64>) -> (Vec<u64>, Option<BypassReason>) {
+        let filling = self.log.borrow().filling();
+        let (mut admission, count) = (self.admission.borrow_mut(), missing.len());
+        let promotes = |index: &u64| admission.promotes(CoreBlock(run.first.0 + index), filling);
+        let entering: Vec<u64> = missing.into_iter().filter(promotes).collect();
+        let reason = (entering.len() < count).then_some(BypassReason::Promotion);
+        (entering, reason)
+    }
+
+    pub(super) fn may_insert(&self, run: BlockRun) -> bool {
         self.mode().inserts_reads()
             && !self.core_writes.is_changing(run)
             && run.count <= self.log.borrow().dirty_max() / 8
@@ -108,7 +123,7 @@ impl Engine {
         Ok((run.count - plan.missing_blocks.len() as u64, plan.missing_blocks))
     }
 
-    async fn read_core(
+    pub(super) async fn read_core(
         &self,
         run: BlockRun,
         blocks: std::ops::Range<u64>,
@@ -270,28 +285,5 @@ fn room_for(run: BlockRun, request: &Request) -> Buffer {
     match request.buffers.is_payload_free() {
         true => Buffer::payload_free(len),
         false => Buffer::zeroed(len),
-    }
-}
-
-impl crate::log::Log {
-    pub(super) fn count_read(&mut self, range: ByteRange, hits: u64, blocks: u64) {
-        let stats = &mut self.counters.read;
-        stats.requests += 1;
-        stats.bytes += range.len();
-        stats.blocks_hit += hits;
-        stats.blocks_missed += blocks - hits;
-        match hits {
-            0 => stats.misses += 1,
-            hits if hits < blocks => stats.partial_hits += 1,
-            _ => stats.hits += 1,
-        }
-    }
-
-    fn count_pass_through_read(&mut self, range: ByteRange, reason: BypassReason) {
-        self.counters.bypass.count(reason);
-        let stats = &mut self.counters.read;
-        stats.requests += 1;
-        stats.bytes += range.len();
-        stats.pass_through += 1;
     }
 }

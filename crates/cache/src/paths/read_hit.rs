@@ -7,9 +7,7 @@ use crate::log::Log;
 use crate::paths::read::{Piece, compare};
 use crate::types::{BlockRun, SlotIndex};
 use headpond_block::sync::BusyGuard;
-use headpond_block::{
-    BLOCK_BYTES, Buffers, ByteRange, Outcome, Request, Started, Submission, start,
-};
+use headpond_block::{BLOCK_BYTES, ByteRange, Outcome, Request, Started, Submission, start};
 use std::rc::Rc;
 
 /// A hit that is on its way from the cache device.
@@ -18,9 +16,7 @@ struct Hit {
     version: Version,
     /// On the cache device.
     range: ByteRange,
-    /// What was asked for, and where it goes.
-    asked: ByteRange,
-    to: Buffers,
+    asked: Request,
     pin: Pin,
     _reading: BusyGuard,
 }
@@ -52,7 +48,7 @@ impl Engine {
             None => request.buffers.copy_from_buffers(&lent.into()),
         }
         log.refer_to_row(version, run.count);
-        log.count_read(request.range, run.count, run.count);
+        log.count_read(request, run.count, run.count);
         Some(Ok(()))
     }
 
@@ -71,8 +67,7 @@ impl Engine {
             engine: Rc::clone(self),
             version,
             range,
-            asked: request.range,
-            to: request.buffers.clone(),
+            asked: request.clone(),
             pin: self.pin(version.slot),
             _reading: self.reading.begin(),
         };
@@ -129,20 +124,20 @@ impl Hit {
     /// Whether the block came as it was written; if so the hit is accounted for.
     fn is_good(&self, outcome: &Outcome) -> bool {
         let is_good = outcome.is_ok()
-            && (self.to.is_payload_free() || !self.version.is_payload_free())
-            && compare(&self.version, &self.to).is_ok();
+            && (self.asked.buffers.is_payload_free() || !self.version.is_payload_free())
+            && compare(&self.version, &self.asked.buffers).is_ok();
         if is_good {
-            self.engine.log.borrow_mut().count_read(self.asked, 1, 1);
+            self.engine.log.borrow_mut().count_read(&self.asked, 1, 1);
         }
         is_good
     }
 
     /// Finds out what is wrong, and where else the block may come from.
     async fn judge(self, outcome: Outcome) -> Outcome {
-        let Self { engine, version, range, asked, to, pin, _reading } = self;
+        let Self { engine, version, range, asked, pin, _reading } = self;
         let piece = Piece { first: 0, versions: vec![version], range, _pin: pin };
-        engine.judge_piece(&piece, outcome, to).await?;
-        engine.log.borrow_mut().count_read(asked, 1, 1);
+        engine.judge_piece(&piece, outcome, asked.buffers.clone()).await?;
+        engine.log.borrow_mut().count_read(&asked, 1, 1);
         Ok(())
     }
 }

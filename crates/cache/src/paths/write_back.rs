@@ -8,9 +8,7 @@ use crate::paths::Cut;
 use crate::stats::BypassReason;
 use crate::types::BlockRun;
 use headpond_block::sync::{join_all, oneshot};
-use headpond_block::{
-    BLOCK_BYTES, ByteRange, Outcome, Request, RequestFlags, Started, Submission, start,
-};
+use headpond_block::{BLOCK_BYTES, Outcome, Request, Started, Submission, start};
 use std::cell::Cell;
 use std::rc::Rc;
 
@@ -41,7 +39,7 @@ impl Engine {
     fn may_write_at_once(&self, request: &Request) -> bool {
         request.range.is_aligned(BLOCK_BYTES)
             && self.mode().makes_dirt()
-            && !request.flags.contains(RequestFlags::STREAMING)
+            && self.is_open_to(request)
             && self.queue.len() == 0
             && self.may_start_record()
             && !(request.is_fua() && self.cache_is_volatile())
@@ -61,7 +59,7 @@ impl Engine {
             let survey = log.survey(run);
             log.admit(&intake, survey).ok()?;
             let formed = log.form(&[intake]).ok()?;
-            log.count_write(request.range, survey, run.count);
+            log.count_write(request, survey, run.count);
             formed
         };
         let write = std::mem::replace(&mut formed.request, Request::flush());
@@ -85,7 +83,7 @@ impl Engine {
     }
 
     async fn write_after_failure(self: &Rc<Self>, request: Request) -> Outcome {
-        self.log.borrow_mut().counters.bypass.count(BypassReason::CacheError);
+        self.log.borrow_mut().class_of(&request).bypass.count(BypassReason::CacheError);
         self.change_core(request).await
     }
 
@@ -116,7 +114,7 @@ impl Engine {
 
     async fn write_slowly(self: &Rc<Self>, request: Request) -> Outcome {
         let run = BlockRun::touching(request.range);
-        let (range, bypassed) = (request.range, Cell::new(None));
+        let (asked, bypassed) = (request.without_data(), Cell::new(None));
         let survey = if run.count > self.log.borrow().dirty_max() / 2 {
             bypassed.set(Some(BypassReason::TooLarge));
             Survey::default()
@@ -124,9 +122,8 @@ impl Engine {
             self.log.borrow().survey(run)
         };
         // Over blocks that the core lacks the log is the shorter way that loses nothing.
-        let is_streaming = request.flags.contains(RequestFlags::STREAMING);
-        if is_streaming && survey.unsafe_at_core == 0 && bypassed.get().is_none() {
-            bypassed.set(Some(BypassReason::Sequential));
+        if survey.unsafe_at_core == 0 && bypassed.get().is_none() {
+            bypassed.set(self.refuses_write(&request, survey));
         }
         let mode = self.mode();
         if sends_past(mode, survey, run) {
@@ -142,8 +139,8 @@ impl Engine {
         };
         let mut log = self.log.borrow_mut();
         match bypassed.get() {
-            Some(reason) => log.count_pass_through_write(range, reason),
-            None => log.count_write(range, survey, run.count),
+            Some(reason) => log.count_pass_through_write(&asked, reason),
+            None => log.count_write(&asked, survey, run.count),
         }
         outcome
     }
@@ -198,27 +195,6 @@ fn sends_past(mode: Mode, survey: Survey, run: BlockRun) -> bool {
 }
 
 impl crate::log::Log {
-    pub(crate) fn count_write(&mut self, range: ByteRange, survey: Survey, blocks: u64) {
-        let stats = &mut self.counters.write;
-        stats.requests += 1;
-        stats.bytes += range.len();
-        stats.blocks_hit += survey.mapped.min(blocks);
-        stats.blocks_missed += blocks - survey.mapped.min(blocks);
-        match survey.mapped {
-            0 => stats.misses += 1,
-            mapped if mapped < blocks => stats.partial_hits += 1,
-            _ => stats.hits += 1,
-        }
-    }
-
-    fn count_pass_through_write(&mut self, range: ByteRange, reason: BypassReason) {
-        self.counters.bypass.count(reason);
-        let stats = &mut self.counters.write;
-        stats.requests += 1;
-        stats.bytes += range.len();
-        stats.pass_through += 1;
-    }
-
     /// Whether so many blocks cannot all become dirty now.
     pub(crate) fn is_full_for(&self, run: BlockRun) -> bool {
         let buffers = headpond_block::Buffers::new();

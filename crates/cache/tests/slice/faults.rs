@@ -6,7 +6,8 @@ use headpond_block::decorators::{Fault, FaultRule};
 use headpond_block::devices::RamDevice;
 use headpond_block::{BlockDevice, Buffer, DeviceError, Request, RequestFlags, RequestKind};
 use headpond_cache::{
-    CreateError, Expected, Foundation, Mode, OpenError, Slice, SliceConfig, create, load,
+    AdmissionConfig, CreateError, CutoffPolicy, Expected, Foundation, Mode, OpenError, Slice,
+    SliceConfig, create, load,
 };
 use std::rc::Rc;
 use std::time::Duration;
@@ -255,7 +256,9 @@ fn request_larger_than_the_cache_goes_past_it() {
 fn a_stream_goes_past_the_cache_except_where_only_the_cache_has_the_data() {
     simulate(async |runtime| {
         let bench = Bench::new(&runtime).await;
-        let slice = bench.open(nop()).await;
+        let cutoff = CutoffPolicy::Always;
+        let admission = AdmissionConfig { cutoff, ..AdmissionConfig::default() };
+        let slice = bench.open(SliceConfig { admission, ..nop() }).await;
         let device: &dyn BlockDevice = &slice;
         device.write(4096, block(1)).await.unwrap();
         let stream =

@@ -1,6 +1,7 @@
 //! A slice on simulated devices: what it does while it serves, when a device fails, and what is
 //! left after power cuts.
 
+mod admission;
 mod bench;
 mod cleaning;
 mod crash;
@@ -10,6 +11,7 @@ mod hunted;
 mod lines;
 mod machine;
 mod payload_free;
+mod read_ahead;
 mod replayed;
 mod scrub;
 mod semantics;

@@ -88,9 +88,10 @@ pub fn run(places: &Places, command: &CacheCommand) -> Result<Exit> {
 }
 
 fn put(places: &Places, args: &AttachArgs, path: &str, done: &str) -> Result<Exit> {
-    let changes = args.settings.iter().map(ToString::to_string).collect();
-    let body =
-        AttachBody { device: args.device.clone(), changes, line: args.line, force: args.force };
+    let changes = super::class::read_named_files(&args.settings)?;
+    let changes = changes.iter().map(ToString::to_string).collect();
+    let (device, line) = (args.device.clone(), args.line);
+    let body = AttachBody { device, changes, line, force: args.force };
     let status = Client::of(places, &args.name)?.post(path, &body)?;
     tell(&args.name, done, &status, args.json)
 }

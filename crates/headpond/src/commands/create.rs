@@ -49,8 +49,9 @@ pub fn run(places: &Places, args: &CreateArgs) -> Result<Exit> {
 
 fn settings(args: &CreateArgs) -> Result<CacheSettings> {
     let CreateArgs { mode, cleaning, seq_cutoff, .. } = *args;
-    let named = CacheSettings { mode, cleaning, seq_cutoff };
-    named.with_all(&args.settings).map_err(|error| Failure::usage(error.to_string()))
+    let named = CacheSettings { mode, cleaning, seq_cutoff, ..CacheSettings::default() };
+    let changes = super::class::read_named_files(&args.settings)?;
+    named.with_all(&changes).map_err(|error| Failure::usage(error.to_string()))
 }
 
 fn describe(

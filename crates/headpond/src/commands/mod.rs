@@ -3,6 +3,7 @@
 pub mod advise;
 pub mod analyze;
 pub mod cache;
+pub mod class;
 pub mod create;
 pub mod destroy;
 pub mod flush;

@@ -6,6 +6,7 @@ use crate::daemon::SetBody;
 use crate::outcome::{Exit, Failure};
 use crate::place::Places;
 use anyhow::Result;
+use headpond_volume::SettingChange;
 use serde_json::Value;
 
 /// Changes settings of a served volume; the description is changed with them.
@@ -14,8 +15,9 @@ use serde_json::Value;
 /// What the daemon refuses.
 pub fn run(places: &Places, args: &SetArgs) -> Result<Exit> {
     let client = Client::of(places, &args.name)?;
-    check(places, args)?;
-    let changes = args.changes.iter().map(ToString::to_string).collect();
+    let changes = super::class::read_named_files(&args.changes)?;
+    check(places, &args.name, &changes)?;
+    let changes = changes.iter().map(ToString::to_string).collect();
     let status: Value = client.post("/v1/settings", &SetBody { changes, flush: args.flush })?;
     if args.json {
         println!("{}", serde_json::to_string_pretty(&status)?);
@@ -26,8 +28,8 @@ pub fn run(places: &Places, args: &SetArgs) -> Result<Exit> {
 }
 
 /// Finds what can never be set before anything is asked of the daemon.
-fn check(places: &Places, args: &SetArgs) -> Result<()> {
-    let Some(cache) = places.load(&args.name)?.cache else { return Ok(()) };
-    let possible = cache.settings.with_all(&args.changes);
+fn check(places: &Places, name: &str, changes: &[SettingChange]) -> Result<()> {
+    let Some(cache) = places.load(name)?.cache else { return Ok(()) };
+    let possible = cache.settings.with_all(changes);
     possible.map(drop).map_err(|error| Failure::usage(error.to_string()))
 }

@@ -7,6 +7,7 @@ use crate::place::Places;
 use anyhow::Result;
 use headpond_advise::render::{Align, Table, count, percent, size};
 use serde_json::Value;
+use std::collections::BTreeMap;
 
 /// Shows what a served volume has done since it was opened.
 ///
@@ -23,6 +24,7 @@ pub fn run(places: &Places, args: &StatsArgs) -> Result<Exit> {
         println!("no cache");
     } else {
         print!("{}", requests(&sums).render());
+        print_classes(&sums);
         print_bypasses(&sums);
         print_cache(&sums);
     }
@@ -66,6 +68,41 @@ fn requests(sums: &Sums) -> Table {
         ]);
     }
     table
+}
+
+/// The classes that have had requests, where there are others than class 0.
+fn print_classes(sums: &Sums) {
+    let mut by_class: BTreeMap<u64, Vec<Value>> = BTreeMap::new();
+    let all = sums.0.iter().filter_map(|slice| slice["classes"].as_array()).flatten();
+    for class in all {
+        by_class.entry(class["id"].as_u64().unwrap_or(0)).or_default().push(class.clone());
+    }
+    if by_class.keys().all(|id| *id == 0) {
+        return;
+    }
+    let right = |name| (name, Align::Right);
+    let mut table = Table::new([
+        right("class"),
+        right("reads"),
+        right("read hits"),
+        right("writes"),
+        right("write hits"),
+        right("past the cache"),
+        right("bytes"),
+    ]);
+    for (id, slices) in by_class {
+        let of = |pointer: &str| Sums(&slices).of(pointer);
+        table.row([
+            id.to_string(),
+            count(of("/read/requests")),
+            count(of("/read/hits")),
+            count(of("/write/requests")),
+            count(of("/write/hits")),
+            count(of("/read/pass_through") + of("/write/pass_through")),
+            size(of("/read/bytes") + of("/write/bytes")),
+        ]);
+    }
+    print!("{}", table.render());
 }
 
 fn print_bypasses(sums: &Sums) {

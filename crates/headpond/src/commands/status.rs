@@ -134,13 +134,25 @@ pub fn print_settings(status: &Value) {
     }
     let draining = if cache["draining"].as_bool() == Some(true) { " (draining)" } else { "" };
     println!(
-        "  cache     {}: mode={}{draining} cleaning={} seq-cutoff={} line={}",
+        "  cache     {}: mode={}{draining} cleaning={} seq-cutoff={} promotion={} line={}{}",
         text(&cache["device"]),
         text(&cache["mode"]),
         text(&cache["cleaning"]["policy"]),
-        text(&cache["seq_cutoff"]),
-        line(cache)
+        text(&cache["seq_cutoff"]["policy"]),
+        text(&cache["promotion"]["policy"]),
+        line(cache),
+        classes(cache),
     );
+}
+
+fn classes(cache: &Value) -> String {
+    match cache["classes"].as_str() {
+        None | Some("none") => String::new(),
+        Some(text) if text.contains('\n') => {
+            format!(" classes={} tables", text.matches("[[class]]").count())
+        }
+        Some(name) => format!(" classes={name}"),
+    }
 }
 
 /// The length of a line: a served cache tells in bytes; a description need not say.

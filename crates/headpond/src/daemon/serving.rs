@@ -4,6 +4,7 @@ use super::control::Control;
 use super::message::{Answer, Message, Wish};
 use super::recording::Recording;
 use crate::client::Refusal;
+use crate::commands::class::read_named_file;
 use crate::device::Opener;
 use crate::outcome::{Exit, Failure, told};
 use crate::place::Places;
@@ -30,7 +31,10 @@ const MESSAGES_MAX: usize = 64;
 /// # Errors
 /// What kept it from being served, or from being stopped cleanly.
 pub fn serve(places: &Places, name: &str, tolerance: Tolerance) -> Result<Exit> {
-    let description = places.load(name)?;
+    let mut description = places.load(name)?;
+    if let Some(cache) = &mut description.cache {
+        read_named_file(&mut cache.settings.classes)?;
+    }
     places.make_run_folder()?;
     let pool = BufferPool::new(&PoolConfig::default());
     let lend = pool.clone();

@@ -17,7 +17,7 @@ use crate::load::Load;
 use crate::stack::{CacheStack, Stack};
 use headpond_cache::{CleaningConfig, CleaningPreset, Mode};
 use headpond_sim::ssd::State;
-use headpond_volume::{CacheSettings, Size};
+use headpond_volume::{CacheSettings, SeqCutoff, Size};
 
 pub(super) const RANDOM_WRITE_CACHED: &str = "raid60_random_write_cached";
 
@@ -133,7 +133,8 @@ fn theirs(
         .map_err(|_| table.damaged(row, &format!("{cleaning}: no cleaning that is known")))?;
     // Who finds no room does not wait.
     let cleaning = CleaningConfig { full_wait_ms: 0, ..CleaningConfig::default() };
-    Ok(CacheSettings { mode, cleaning: preset.apply(cleaning), ..CacheSettings::default() })
+    let (cleaning, seq_cutoff) = (preset.apply(cleaning), SeqCutoff::NEVER);
+    Ok(CacheSettings { mode, cleaning, seq_cutoff, ..CacheSettings::default() })
 }
 
 /// The RAM disk, so large that as many blocks may be dirty as it has lines.

@@ -5,8 +5,9 @@ use crate::faults::Ill;
 use crate::life::{Cut, Order};
 use crate::machine::Machine;
 use crate::steps::Step;
+use headpond_cache::{CutoffPolicy, PromotionPolicy};
 use headpond_sim::Random;
-use headpond_volume::SeqCutoff;
+use headpond_volume::ClassSetting;
 use headpond_witness::Workload;
 use std::time::Duration;
 
@@ -57,7 +58,9 @@ impl Case<'_> {
         let random = &mut self.random;
         let is_logged = machine.names_cache.get()
             && self.settings.mode.makes_dirt()
-            && self.settings.seq_cutoff == SeqCutoff::Never
+            && self.settings.seq_cutoff.policy == CutoffPolicy::Never
+            && self.settings.promotion.policy == PromotionPolicy::Always
+            && self.settings.classes == ClassSetting::None
             && !is_severe;
         Workload {
             requests: 150 + random.below(350) as u32,

@@ -1,0 +1,85 @@
+//! The settings of admission.
+
+use crate::classes::Classes;
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+
+/// When a sequential stream that is longer than its threshold goes past the cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum CutoffPolicy {
+    Always,
+    /// While the cache is full: while what enters drives something out.
+    #[default]
+    Full,
+    Never,
+}
+
+/// When what was asked for enters the cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum PromotionPolicy {
+    /// At once.
+    #[default]
+    Always,
+    /// When it was asked for often enough.
+    Nhit,
+}
+
+/// Settings of promotion.
+///
+/// **Source**: the parameters of Open CAS's `nhit`, with its names, defaults and ranges.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, try_from = "Parameters")]
+pub struct Promotion {
+    pub policy: PromotionPolicy,
+    /// The request for a block that brings it in, counted from 1.
+    pub insertion_threshold: u32,
+    /// Per cent of the cache that must be in use; below, everything enters.
+    pub trigger: u32,
+}
+
+/// The same, unchecked.
+#[derive(Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct Parameters {
+    policy: PromotionPolicy,
+    insertion_threshold: u32,
+    trigger: u32,
+}
+
+impl Default for Promotion {
+    fn default() -> Self {
+        Self { policy: PromotionPolicy::Always, insertion_threshold: 3, trigger: 80 }
+    }
+}
+
+impl Default for Parameters {
+    fn default() -> Self {
+        let Promotion { policy, insertion_threshold, trigger } = Promotion::default();
+        Self { policy, insertion_threshold, trigger }
+    }
+}
+
+impl TryFrom<Parameters> for Promotion {
+    type Error = String;
+
+    fn try_from(from: Parameters) -> Result<Self, String> {
+        let Parameters { policy, insertion_threshold, trigger } = from;
+        if !(2..=1000).contains(&insertion_threshold) {
+            return Err(format!("an insertion threshold is 2 to 1000, not {insertion_threshold}"));
+        }
+        if trigger > 100 {
+            return Err(format!("a trigger is 0 to 100 per cent, not {trigger}"));
+        }
+        Ok(Self { policy, insertion_threshold, trigger })
+    }
+}
+
+/// Everything that decides who may enter.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct AdmissionConfig {
+    pub cutoff: CutoffPolicy,
+    pub promotion: Promotion,
+    pub classes: Arc<Classes>,
+}

@@ -1,0 +1,89 @@
+//! How often blocks outside the cache were asked for.
+//!
+//! A table of fixed size, hashed into sets of eight. Within a set the blocks stand in the order in
+//! which they were asked for last; who comes when all eight are taken displaces the last.
+//!
+//! **Source**: the idea and the size relative to the cache are those of Open CAS's `nhit`, which
+//! keeps its counters in chained buckets in one global order of use; here a block is displaced by
+//! the least recently used of eight. A block that was promoted keeps its count as long as it keeps
+//! its place: evicted and asked for again, it returns at once, where Open CAS counts anew.
+
+use crate::types::CoreBlock;
+
+const WAYS: usize = 8;
+const COUNT_BITS: u32 = 10;
+const COUNT_MAX: u64 = (1 << COUNT_BITS) - 1;
+/// 32 MiB of counters: the misses that a larger cache sees between two uses are not told apart.
+const SETS_MAX: u64 = 1 << 19;
+
+/// Counts of one set: block number and count, the latest first; 0 is empty.
+type Set = [u64; WAYS];
+
+pub(super) struct HitCounts {
+    sets: Vec<Set>,
+}
+
+impl HitCounts {
+    /// Room for as many blocks as the cache has.
+    pub fn for_blocks(blocks: u64) -> Self {
+        let sets = (blocks / WAYS as u64).next_power_of_two().clamp(1, SETS_MAX);
+        Self { sets: vec![[0; WAYS]; sets as usize] }
+    }
+
+    /// One more request for a block; how many there were, as far as is remembered.
+    pub fn count(&mut self, block: CoreBlock) -> u32 {
+        assert!(block.0 < 1 << (64 - COUNT_BITS), "block numbers fit beside a count");
+        let hash = block.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+        let sets = self.sets.len();
+        let set = &mut self.sets[hash as usize & (sets - 1)];
+        let known = set.iter().position(|entry| *entry != 0 && entry >> COUNT_BITS == block.0);
+        let count = known.map_or(0, |at| set[at] & COUNT_MAX);
+        let count = (count + 1).min(COUNT_MAX);
+        set[..=known.unwrap_or(WAYS - 1)].rotate_right(1);
+        set[0] = block.0 << COUNT_BITS | count;
+        count as u32
+    }
+
+    pub fn memory_bytes(&self) -> u64 {
+        (self.sets.len() * size_of::<Set>()) as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn counts_are_exact_while_there_is_room_and_end_at_their_maximum() {
+        let mut counts = HitCounts::for_blocks(64);
+        assert_eq!([(); 3].map(|()| counts.count(CoreBlock(5))), [1, 2, 3]);
+        assert_eq!(counts.count(CoreBlock(0)), 1, "block 0 is a block like others");
+        (0..2000).for_each(|_| assert!(counts.count(CoreBlock(5)) > 3));
+        assert_eq!(counts.count(CoreBlock(5)), 1023);
+    }
+
+    #[test]
+    fn memory_is_bounded_for_a_cache_of_any_size() {
+        assert_eq!(HitCounts::for_blocks(u64::MAX / 8).memory_bytes(), 32 << 20);
+        assert_eq!(HitCounts::for_blocks(0).memory_bytes(), 64);
+    }
+
+    proptest! {
+        /// One set, so that the twin is a plain list in the order of use.
+        #[test]
+        fn a_set_agrees_with_a_list_in_order_of_use(
+            blocks in prop::collection::vec(0u64..14, 0..300),
+        ) {
+            let mut counts = HitCounts::for_blocks(1);
+            let mut twin: Vec<(u64, u32)> = Vec::new();
+            for block in blocks {
+                let known = twin.iter().position(|(other, _)| *other == block);
+                let count = known.map_or(0, |at| twin.remove(at).1) + 1;
+                twin.insert(0, (block, count));
+                twin.truncate(WAYS);
+                prop_assert_eq!(counts.count(CoreBlock(block)), count);
+            }
+        }
+    }
+}

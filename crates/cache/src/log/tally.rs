@@ -1,0 +1,96 @@
+//! Requests and blocks, counted for whoever asks.
+
+use super::Log;
+use crate::admission::Filling;
+use crate::classes::ClassId;
+use crate::log::Survey;
+use crate::stats::{BypassReason, ClassStats, Counters, RequestStats};
+use headpond_block::Request;
+
+/// A cache that drives out what it holds counts as full down to this share of what may be dirty.
+const FULL_DOWN_TO_PERCENT: u64 = 50;
+
+impl Log {
+    /// How full the cache is, of what may be dirty.
+    ///
+    /// The log goes round long before the last place is mapped, how long before depends on its
+    /// size: it counts as full from the first time that reclaim drove a clean block out.
+    pub fn filling(&self) -> Filling {
+        let percent = self.mapped_percent();
+        let is_full = percent >= 100 || self.is_evicting && percent >= FULL_DOWN_TO_PERCENT;
+        Filling { percent: if is_full { 100 } else { percent }, is_full }
+    }
+
+    fn mapped_percent(&self) -> u64 {
+        let counts = self.map.counts();
+        (counts.mapped() + counts.pending_dirty) * 100 / self.dirty_max().max(1)
+    }
+
+    /// Reclaim is about to drop clean blocks, or has nothing to drop.
+    pub fn note_eviction(&mut self, dropped: u64) {
+        if self.mapped_percent() < FULL_DOWN_TO_PERCENT {
+            self.is_evicting = false;
+        } else if dropped > 0 {
+            self.is_evicting = true;
+        }
+    }
+
+    pub(crate) fn count_read(&mut self, request: &Request, hits: u64, blocks: u64) {
+        count(&mut self.class_of(request).read, request, hits, blocks);
+    }
+
+    pub(crate) fn count_write(&mut self, request: &Request, survey: Survey, blocks: u64) {
+        count(&mut self.class_of(request).write, request, survey.mapped.min(blocks), blocks);
+    }
+
+    pub(crate) fn count_pass_through_read(&mut self, request: &Request, reason: BypassReason) {
+        let class = self.class_of(request);
+        class.bypass.count(reason);
+        count_past(&mut class.read, request);
+    }
+
+    pub(crate) fn count_pass_through_write(&mut self, request: &Request, reason: BypassReason) {
+        let class = self.class_of(request);
+        class.bypass.count(reason);
+        count_past(&mut class.write, request);
+    }
+
+    pub(crate) fn class_of(&mut self, request: &Request) -> &mut ClassStats {
+        &mut self.classes[id_of(request).index()]
+    }
+
+    /// The counters, with the sums over all classes.
+    pub fn totals(&self) -> Counters {
+        let mut totals = self.counters;
+        for class in self.classes.iter() {
+            totals.read += class.read;
+            totals.write += class.write;
+            totals.bypass += class.bypass;
+        }
+        totals
+    }
+}
+
+/// The class that a request was given; one that there cannot be counts as none.
+#[inline]
+pub(crate) fn id_of(request: &Request) -> ClassId {
+    ClassId::new(request.hints.class.into()).unwrap_or_default()
+}
+
+fn count(stats: &mut RequestStats, request: &Request, hits: u64, blocks: u64) {
+    stats.requests += 1;
+    stats.bytes += request.range.len();
+    stats.blocks_hit += hits;
+    stats.blocks_missed += blocks - hits;
+    match hits {
+        0 => stats.misses += 1,
+        hits if hits < blocks => stats.partial_hits += 1,
+        _ => stats.hits += 1,
+    }
+}
+
+fn count_past(stats: &mut RequestStats, request: &Request) {
+    stats.requests += 1;
+    stats.bytes += request.range.len();
+    stats.pass_through += 1;
+}

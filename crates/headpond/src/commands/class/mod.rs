@@ -1,0 +1,200 @@
+//! `headpond class`: files of I/O classes, checked, imported and tried on a trace.
+
+mod trial;
+
+use crate::outcome::{Exit, Failure};
+use anyhow::{Context, Result};
+use clap::{Args, Subcommand};
+use headpond_advise::render::{Align, Table};
+use headpond_cache::classes::{Class, Classes, Priority, Rule, Unknown};
+use headpond_volume::{ClassSetting, SettingChange};
+use serde_json::json;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// I/O classes: which requests may enter the cache, and what becomes of them there.
+#[derive(Subcommand)]
+#[command(after_help = "Examples:\n  headpond class import ioclass-config.csv -o classes.toml\n  \
+    headpond class check classes.toml\n  headpond class test classes.toml monday.hptrace")]
+pub enum ClassCommand {
+    Check(CheckArgs),
+    Import(ImportArgs),
+    Test(TestArgs),
+}
+
+/// Read a file of classes and show what it says, or what is wrong in which line.
+#[derive(Args)]
+pub struct CheckArgs {
+    /// Our own file, or Open CAS's CSV.
+    pub file: PathBuf,
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Turn Open CAS's CSV into a file of our own.
+#[derive(Args)]
+pub struct ImportArgs {
+    /// The CSV.
+    pub file: PathBuf,
+    /// Where to write; standard output without it. An existing file is not overwritten.
+    #[arg(long, short, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// Conditions that only a file system knows (`file_size`, `directory`, ...) never hold, instead
+    /// of ending the import.
+    #[arg(long)]
+    pub lenient: bool,
+}
+
+/// Show which rule each request of a trace would take.
+#[derive(Args)]
+pub struct TestArgs {
+    /// Our own file, or Open CAS's CSV.
+    pub rules: PathBuf,
+    /// A trace: blktrace, blkparse text, fio iolog, Headpond's own recording.
+    pub trace: PathBuf,
+    /// List every request with its class, too.
+    #[arg(long)]
+    pub requests: bool,
+    /// Skip and count damaged records, and take unknown conditions as never holding, instead of
+    /// ending there.
+    #[arg(long)]
+    pub lenient: bool,
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// Where a file cannot be read, or is wrong; the line and what is allowed there.
+pub fn run(command: &ClassCommand) -> Result<Exit> {
+    match command {
+        ClassCommand::Check(args) => check(args),
+        ClassCommand::Import(args) => import(args),
+        ClassCommand::Test(args) => trial::run(args),
+    }
+}
+
+fn check(args: &CheckArgs) -> Result<Exit> {
+    let classes = load(&args.file)?;
+    if args.json {
+        let all: Vec<_> = classes.iter().map(as_json).collect();
+        println!("{}", serde_json::to_string_pretty(&all)?);
+        return Ok(Exit::Ok);
+    }
+    let (left, right) = (|name| (name, Align::Left), |name| (name, Align::Right));
+    let mut table = Table::new([right("id"), left("rule"), right("priority"), right("share")]);
+    for class in classes.iter() {
+        let rule = class.rule.as_ref().map_or("whatever no rule takes".into(), Rule::to_string);
+        table.row([class.id.to_string(), rule, priority(class), share(class)]);
+    }
+    print!("{}", table.render());
+    for class in classes.iter().filter(|class| !can_hold(class)) {
+        println!("class {} takes no request: one of its conditions never holds", class.id);
+    }
+    Ok(Exit::Ok)
+}
+
+fn import(args: &ImportArgs) -> Result<Exit> {
+    let unknown = if args.lenient { Unknown::NeverHolds } else { Unknown::Refuse };
+    let read = Classes::from_csv(&text_of(&args.file)?, unknown);
+    let (classes, lamed) = read.with_context(|| args.file.display().to_string())?;
+    let text = classes.to_toml();
+    match &args.output {
+        None => print!("{text}"),
+        Some(path) => write_new(path, &text)?,
+    }
+    if !lamed.is_empty() {
+        let lines: Vec<String> = lamed.iter().map(ToString::to_string).collect();
+        eprintln!(
+            "headpond: note: {} rules have conditions that a block device cannot know and that never hold \
+             (lines {})",
+            lamed.len(),
+            lines.join(", ")
+        );
+    }
+    Ok(Exit::Ok)
+}
+
+fn write_new(path: &Path, text: &str) -> Result<()> {
+    use std::io::Write;
+    let opened = std::fs::OpenOptions::new().write(true).create_new(true).open(path);
+    let mut file = match opened {
+        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
+            let told = format!("{} is there already; remove it first", path.display());
+            return Err(Failure::refused(told));
+        }
+        opened => opened.with_context(|| format!("cannot write {}", path.display()))?,
+    };
+    file.write_all(text.as_bytes()).with_context(|| format!("cannot write {}", path.display()))
+}
+
+/// Reads a file of classes, whichever of the two forms it has.
+///
+/// # Errors
+/// Where it cannot be read, or is wrong: file, line, and what is allowed there.
+pub fn load(path: &Path) -> Result<Classes> {
+    Classes::parse(&text_of(path)?).with_context(|| path.display().to_string())
+}
+
+/// The changes with the text of a file of classes in place of its name: who reads it is the user,
+/// not the daemon.
+///
+/// # Errors
+/// Where a file cannot be read, or is wrong.
+pub fn read_named_files(changes: &[SettingChange]) -> Result<Vec<SettingChange>> {
+    let read = |change: &SettingChange| match change.value_of("classes") {
+        Some(value) => {
+            let mut setting = ClassSetting::try_from(value.to_owned()).map_err(Failure::usage)?;
+            read_named_file(&mut setting)?;
+            Ok(SettingChange::new("classes", setting))
+        }
+        None => Ok(change.clone()),
+    };
+    changes.iter().map(read).collect()
+}
+
+/// Reads the file that a setting names, where it names one.
+///
+/// # Errors
+/// Where it cannot be read, or is wrong.
+pub fn read_named_file(setting: &mut ClassSetting) -> Result<()> {
+    if let Some(path) = setting.file().map(PathBuf::from) {
+        *setting = ClassSetting::Inline(Arc::new(load(&path)?));
+    }
+    Ok(())
+}
+
+fn text_of(path: &Path) -> Result<String> {
+    std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))
+}
+
+fn can_hold(class: &Class) -> bool {
+    class.rule.as_ref().is_none_or(Rule::can_hold)
+}
+
+fn priority(class: &Class) -> String {
+    match class.priority {
+        Priority::Pinned => "pinned".into(),
+        Priority::Level(level) => level.to_string(),
+    }
+}
+
+fn share(class: &Class) -> String {
+    match class.is_pass_through() {
+        true => "past the cache".into(),
+        false => format!("{} %", class.occupancy.get()),
+    }
+}
+
+fn as_json(class: &Class) -> serde_json::Value {
+    json!({
+        "id": class.id,
+        "name": class.name,
+        "rule": class.rule.as_ref().map(Rule::to_string),
+        "priority": priority(class),
+        "occupancy_percent": class.occupancy.get(),
+        "pass_through": class.is_pass_through(),
+        "can_hold": can_hold(class),
+    })
+}
