@@ -46,7 +46,10 @@ fn a_cache_is_attached_replaced_and_detached_and_nothing_is_lost() {
     assert_eq!(cache["device"], second.as_str());
     qemu_io(&user, &program, "read -P 0x11 0 1M");
     qemu_io(&user, &program, "write -P 0x22 512k 1M");
-    user.ok(&["cache", "replace", "v", &second]);
+    assert_eq!(user.run(&["cache", "replace", "v", &second, "--line", "48K"]).code, 2);
+    assert_eq!(cache_of(&user)["line_bytes"], 4096);
+    user.ok(&["cache", "replace", "v", &second, "--line", "64K"]);
+    assert_eq!(cache_of(&user)["line_bytes"], 65_536);
     let scrub = user.json(&["cache", "scrub", "v", "--json"]);
     assert_eq!((&scrub["dropped_blocks"], &scrub["lost"]), (&0.into(), &serde_json::json!([])));
     assert!(user.ok(&["cache", "scrub", "v"]).contains("0 damaged"));

@@ -37,6 +37,7 @@ impl Desk {
     }
 
     pub async fn replace(&self, body: &AttachBody) -> Result<Value> {
+        check_line(body)?;
         let description = self.volume.description();
         let cache = description.cache.as_ref();
         let settings = cache.map(|cache| cache.settings.clone()).unwrap_or_default();
@@ -64,6 +65,7 @@ impl Desk {
             let volume = volume.description().name;
             return Err(refused(AttachError::HasCache { volume }));
         }
+        check_line(body)?;
         let (spec, settings) = self.consider(body, &settings)?;
         let device = self.opener.open(&spec)?;
         let described = CacheDescription {
@@ -99,13 +101,17 @@ impl Desk {
         let changes: Result<Vec<_>, _> = body.changes.iter().map(|text| text.parse()).collect();
         let changes = changes.map_err(|error| usage(format!("{error}")))?;
         let settings = settings.with_all(&changes).map_err(|error| usage(error.to_string()))?;
-        if let Some(line) = body.line.filter(|line| !is_line_size(line.bytes())) {
-            return Err(usage(DescriptionError::Line { line }.to_string()));
-        }
         let spec: DeviceSpec = body.device.parse()?;
         let consent = if body.force { Consent::Forced } else { Consent::Careful };
         vet(&spec, consent)?.check_cache(&spec, settings.mode, consent)?;
         Ok((spec, settings))
+    }
+}
+
+fn check_line(body: &AttachBody) -> Result<()> {
+    match body.line.filter(|line| !is_line_size(line.bytes())) {
+        Some(line) => Err(Failure::usage(DescriptionError::Line { line }.to_string())),
+        None => Ok(()),
     }
 }
 
