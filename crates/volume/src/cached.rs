@@ -10,6 +10,9 @@ use headpond_cache::{
 };
 use headpond_raid::{Array, AssembleError};
 use std::rc::Rc;
+use std::time::Duration;
+
+const DRAIN_POLL: Duration = Duration::from_millis(1);
 
 /// The array at work.
 pub(crate) struct Core {
@@ -114,9 +117,11 @@ impl Cached {
     }
 
     /// Cleans until nothing is dirty, in a mode that makes nothing dirty.
-    pub async fn drain(&self) -> Result<(), CleanError> {
+    pub async fn drain(&self, runtime: &Runtime) -> Result<(), CleanError> {
         while self.dirty_bytes() > 0 {
             self.clean_all().await?;
+            // What another flush of the core is to make clean waits for that one's answer.
+            runtime.sleep(DRAIN_POLL).await;
         }
         Ok(())
     }

@@ -192,12 +192,12 @@ impl Volume {
     /// Cleans a cache that takes nothing dirty any more, and leads the requests past it.
     async fn end(&self, cached: &Cached, dirty: Dirty) -> Result<(), DetachError> {
         let may_lose = dirty == Dirty::Lose;
-        let cleaned = cached.drain().await;
+        let cleaned = cached.drain(&self.core.runtime).await;
         if !may_lose {
             cleaned.map_err(CleanAllError::from)?;
         }
         let held = self.front.hold().await;
-        let cleaned = cached.drain().await;
+        let cleaned = cached.drain(&self.core.runtime).await;
         if !may_lose {
             cleaned.map_err(CleanAllError::from)?;
             check_dirt(cached, dirty)?;
