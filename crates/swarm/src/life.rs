@@ -149,7 +149,10 @@ impl World<'_> {
         };
         let work = async {
             let worked = match &order.workload {
-                Some(workload) => client.run(workload, order.seed).await,
+                Some(workload) => {
+                    let workload = self.fit(workload, &volume);
+                    client.run(&workload, order.seed).await
+                }
                 None => Ok(()),
             };
             is_over.set(true);
@@ -172,6 +175,15 @@ impl World<'_> {
             Err(_) if self.excuses.borrow().errors => Ok(End::StopFailed),
             Err(error) => Err(Offence::Stop(error.to_string())),
         }
+    }
+
+    /// A cache that is named may not be attached, after a cut in the middle: then nothing is logged,
+    /// and past the log no sectors are written.
+    fn fit(&self, workload: &Workload, volume: &Volume) -> Workload {
+        let is_cached = volume.status().cache.is_some();
+        self.machine.names_cache.set(is_cached);
+        let sector_percent = if is_cached { workload.sector_percent } else { 0 };
+        Workload { sector_percent, ..*workload }
     }
 
     fn client(&self, volume: &Rc<Volume>, runtime: &Runtime) -> Client {

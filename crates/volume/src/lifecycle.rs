@@ -127,6 +127,8 @@ impl Volume {
         let NewCache { described, device, superblock } = new;
         let description = self.description_with(&described);
         let held = self.front.hold().await;
+        // The cache flushes the array for what it knows of; it cannot know what came before it.
+        self.core.device.flush().await.map_err(CreateError::from)?;
         let found = Found { described: &described, device, superblock };
         let opened = Cached::open(&self.core, &description, found).await;
         let cached = match opened {

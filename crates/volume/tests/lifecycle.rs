@@ -6,11 +6,13 @@ use headpond_block::decorators::{Fault, FaultControl, FaultDevice, FaultRule};
 use headpond_block::devices::RamDevice;
 use headpond_block::{BlockDevice, Buffer, Geometry, RequestKind, Runtime, Stability};
 use headpond_cache::Mode;
-use headpond_sim::run;
+use headpond_raid::Occupied;
+use headpond_sim::{Medium, OperationTime, Power, SimDisk, run};
 use headpond_volume::{Devices, Dirty, Volume};
 use std::rc::Rc;
 use std::time::Duration;
 use support::{CREATE, careful, description};
+use uuid::Uuid;
 
 fn flushable(name: &str, size_bytes: u64) -> Rc<dyn BlockDevice> {
     let geometry = Geometry { stability: Stability::Flushable, ..Geometry::of_size(size_bytes) };
@@ -38,6 +40,7 @@ fn a_detach_waits_for_a_flush_of_the_array_that_is_under_way() {
         let faults = FaultControl::default();
         let (devices, description) = (devices(&runtime, &faults), description(Mode::WriteBack, 1));
         Volume::create(&description, &devices, &CREATE).await.unwrap();
+        let cache = devices.cache.clone().unwrap();
         let volume = Volume::open(&runtime, &description, devices, careful()).await;
         let volume = Rc::new(volume.unwrap());
         let device: &dyn BlockDevice = &*volume;
@@ -51,9 +54,39 @@ fn a_detach_waits_for_a_flush_of_the_array_that_is_under_way() {
         volume.detach(Dirty::Clean).await.unwrap();
         cleaning.await.unwrap();
         assert!(volume.status().cache.is_none());
+        assert_eq!(Rc::strong_count(&cache), 1, "it may be opened again");
         let back = Buffer::zeroed(4096);
         device.read(0, &back).await.unwrap();
         assert_eq!(back.to_vec(), [7; 4096]);
+    })
+    .expect("no deadlock");
+}
+
+/// Found by the swarm (seed 157): the cache did not flush the array for writes from before it.
+#[test]
+fn a_flush_after_an_attach_covers_what_was_written_before_it() {
+    run(1, |runtime, sim| async move {
+        let media: Vec<_> = (0..3)
+            .map(|index| Rc::new(Medium::flushable(&*format!("m{index}"), 16 << 20)))
+            .collect();
+        let attach = |medium: &Rc<Medium>| -> Rc<dyn BlockDevice> {
+            let (power, time) = (Power::on(), OperationTime::SOME);
+            Rc::new(SimDisk::attach(Rc::clone(medium), &power, &runtime, &sim, time))
+        };
+        let members = media.iter().map(attach).collect();
+        let devices = Devices { cache: None, members, absent: Vec::new() };
+        let mut plain = description(Mode::WriteBack, 1);
+        let described = plain.cache.take().unwrap();
+        Volume::create(&plain, &devices, &CREATE).await.unwrap();
+        let volume = Volume::open(&runtime, &plain, devices, careful()).await.unwrap();
+        let device: &dyn BlockDevice = &volume;
+        device.write(0, Buffer::from_slice(&[7; 4096])).await.unwrap();
+        let cache = attach(&Rc::new(Medium::flushable("cache", 16 << 20)));
+        let identity = Uuid::from_u128(5);
+        let new = volume.make_cache(cache, described, identity, Occupied::Refuse).await.unwrap();
+        volume.attach(new).await.unwrap();
+        device.flush().await.unwrap();
+        assert!(media.iter().all(|member| member.undurable_writes() == 0));
     })
     .expect("no deadlock");
 }

@@ -63,12 +63,17 @@ impl Engine {
             return;
         }
         self.cleaning.alarm.set(Some(at));
-        let engine = Rc::clone(self);
-        drop(self.runtime.spawn(async move { engine.ring_at(at).await }));
+        // It may be far off, and is not to keep a slice that has been closed.
+        let (engine, runtime) = (Rc::downgrade(self), self.runtime.clone());
+        drop(self.runtime.spawn(async move {
+            runtime.sleep_until(at).await;
+            if let Some(engine) = engine.upgrade() {
+                engine.ring(at);
+            }
+        }));
     }
 
-    async fn ring_at(self: Rc<Self>, at: Instant) {
-        self.runtime.sleep_until(at).await;
+    fn ring(&self, at: Instant) {
         if self.cleaning.alarm.get() == Some(at) {
             self.cleaning.alarm.set(None);
             self.cleaning_wanted.notify_all();
