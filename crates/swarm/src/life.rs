@@ -148,11 +148,8 @@ impl World<'_> {
             is_over: &is_over,
         };
         let work = async {
-            let worked = match &order.workload {
-                Some(workload) => {
-                    let workload = self.fit(workload, &volume);
-                    client.run(&workload, order.seed).await
-                }
+            let worked = match self.workload_for(order, &volume) {
+                Some(workload) => client.run(&workload, order.seed).await,
                 None => Ok(()),
             };
             is_over.set(true);
@@ -177,13 +174,14 @@ impl World<'_> {
         }
     }
 
-    /// A cache that is named may not be attached, after a cut in the middle: then nothing is logged,
-    /// and past the log no sectors are written.
-    fn fit(&self, workload: &Workload, volume: &Volume) -> Workload {
+    /// A cache that is named may not be attached, after a cut in the middle: then nothing is
+    /// logged, and past the log no sectors are written.
+    fn workload_for(&self, order: &Order, volume: &Volume) -> Option<Workload> {
         let is_cached = volume.status().cache.is_some();
         self.machine.names_cache.set(is_cached);
+        let workload = order.workload?;
         let sector_percent = if is_cached { workload.sector_percent } else { 0 };
-        Workload { sector_percent, ..*workload }
+        Some(Workload { sector_percent, ..workload })
     }
 
     fn client(&self, volume: &Rc<Volume>, runtime: &Runtime) -> Client {
