@@ -96,6 +96,12 @@ impl Source<'_> {
             let buffer = Buffer::zeroed(HEADER_BYTES);
             self.device.read(self.layout.header_offset(copy), &buffer).await?;
             match SliceHeader::decode(&buffer.to_vec(), self.cache, self.slice) {
+                // The sequence says which copy it is: the older one may lie over the newer.
+                Ok(found) if found.sequence % 2 != copy as u64 => {
+                    let detail = "the other copy lies in its place";
+                    failure = FormatError::Malformed { what: "slice header", detail };
+                    is_alone = true;
+                }
                 Ok(found) if best.is_none_or(|best| best.sequence < found.sequence) => {
                     best = Some(found);
                 }
