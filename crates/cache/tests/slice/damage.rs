@@ -201,3 +201,23 @@ fn superblock_whose_sizes_do_not_fit_each_other_is_refused() {
         }
     });
 }
+
+/// Found by the swarm (seed 1795301533000402): a misdirected write put the older copy of the header
+/// over the newer one, and the slice went back to what that one knew.
+#[test]
+fn a_header_in_the_place_of_the_other_copy_takes_no_slice_back() {
+    for newer in 0..2 {
+        simulate(async |runtime| {
+            let bench = Bench::new(&runtime).await;
+            two_lives(&bench).await;
+            let older = header_range(&bench, 1 - newer).await;
+            let place = header_range(&bench, newer).await;
+            let bytes = bench.cache.memory().slice(older).to_vec();
+            bench.cache.memory().slice(place).copy_from(&bytes);
+            match reopen(&bench).await {
+                Ok((slice, _)) => assert_newest(&slice).await,
+                Err(error) => assert!(matches!(error, OpenError::StaleHeader { .. }), "{error}"),
+            }
+        });
+    }
+}
