@@ -337,7 +337,10 @@ impl Log {
                     || dirty + counts.written > self.dirty_max + self.written_max;
                 if new > 0 && full { Err(Refusal::FullOfDirty) } else { Ok(()) }
             }
-            Purpose::ReadInsert if survey.mapped > 0 => Err(Refusal::Spoiled),
+            // Lost is not healed by what the core has: it is older.
+            Purpose::ReadInsert if survey.mapped > 0 || self.is_lost_in(intake.run) => {
+                Err(Refusal::Spoiled)
+            }
             Purpose::Tombstone { over_dirty: false } if survey.unsafe_at_core > 0 => {
                 Err(Refusal::Spoiled)
             }

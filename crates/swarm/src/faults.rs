@@ -106,7 +106,7 @@ impl Ill {
     pub fn draw_severe(theme: Theme, topology: &Topology, random: &mut Random) -> Self {
         let member = random.below(topology.members as u64) as usize;
         let has_cache = topology.cache.is_some();
-        if theme == Theme::Cache && has_cache && random.one_in(2) {
+        if theme == Theme::Cache && has_cache && !random.one_in(4) {
             return match random.below(3) {
                 0 => Self::CacheWrites { times: 1 + random.below(3) },
                 _ => Self::CacheGone,

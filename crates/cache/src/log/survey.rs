@@ -97,6 +97,12 @@ impl Log {
         }
     }
 
+    /// Whether the cache holds a block or has lost it: in both cases what the core has is not the
+    /// answer.
+    pub fn knows(&self, block: CoreBlock) -> bool {
+        self.map.newest(block).is_some() || self.lost.contains(&block)
+    }
+
     /// Whether a block of the run is damaged.
     pub fn is_lost_in(&self, run: BlockRun) -> bool {
         !self.lost.is_empty() && self.lost.range(run.first..run.end()).next().is_some()

@@ -19,6 +19,7 @@ const BLOCKS_AT_ONCE: u64 = 256;
 /// How far a range has come that was read ahead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub enum Coverage {
+    /// The cache has all of it, or has lost it and no longer takes it from the core.
     Cached,
     /// Some of it is on its way from the core.
     OnTheWay,
@@ -65,7 +66,7 @@ impl Engine {
             return Coverage::OnTheWay;
         }
         let log = self.log.borrow();
-        match run.blocks().all(|block| log.map.newest(block).is_some()) {
+        match run.blocks().all(|block| log.knows(block)) {
             true => Coverage::Cached,
             false => Coverage::Missing,
         }
@@ -87,7 +88,7 @@ impl Engine {
         }
     }
 
-    /// The runs of `range` that are neither mapped nor on their way; none where reading ahead has
+    /// The runs of `range` that are neither known nor on their way; none where reading ahead has
     /// to stand back.
     fn runs_to_bring_in(&self, range: ByteRange) -> Vec<BlockRun> {
         let whole = BlockRun::touching(range);
@@ -98,7 +99,7 @@ impl Engine {
         let mut runs: Vec<BlockRun> = Vec::new();
         for block in whole.blocks() {
             let only = BlockRun { first: block, count: 1 };
-            if log.map.newest(block).is_some() || self.ahead.touches(only) {
+            if log.knows(block) || self.ahead.touches(only) {
                 continue;
             }
             match runs.last_mut() {

@@ -61,6 +61,32 @@ fn nothing_is_read_ahead_where_nothing_is_inserted() {
     }
 }
 
+/// The swarm, seed 1795302962000005: a block that the cache had lost came back as the core had it.
+#[test]
+fn what_the_cache_has_lost_is_not_read_ahead() {
+    simulate(async |runtime| {
+        use headpond_block::RequestKind;
+        use headpond_block::decorators::{Fault, FaultRule};
+        let bench = Bench::new(&runtime).await;
+        (&*bench.core as &dyn BlockDevice).write(AHEAD.start(), block(1)).await.unwrap();
+        let slice = bench.open(nop()).await;
+        let device: &dyn BlockDevice = &slice;
+        let lose = FaultRule { times: Some(1), ..FaultRule::on(RequestKind::Write, Fault::Lose) };
+        bench.cache_faults.add(lose);
+        device.write(AHEAD.start(), block(2)).await.unwrap();
+        device.write(0, block(3)).await.unwrap();
+        device.flush().await.unwrap();
+        runtime.sleep(Duration::from_secs(1)).await;
+        let again = bench.open(nop()).await;
+        assert_eq!(again.stats().lost_blocks, 1);
+        again.read_ahead(AHEAD, false);
+        runtime.sleep(Duration::from_secs(1)).await;
+        assert!(byte_at(&again, AHEAD.start()).await.is_err(), "never as the core has it");
+        assert_eq!(again.stats().counters.ahead_blocks, 15);
+        assert_eq!(again.coverage(AHEAD), Coverage::Cached, "there is nothing left to bring in");
+    });
+}
+
 #[test]
 fn a_core_that_cannot_be_read_ahead_fails_only_its_reader() {
     use headpond_block::RequestKind;
