@@ -84,18 +84,20 @@ pub async fn write_superblock(device: &dyn BlockDevice, superblock: &mut Superbl
     device.flush().await
 }
 
-/// Reads the superblock: of the valid copies the newer one.
+/// Reads the superblock: of the valid copies the newer one. A later generation is newer whatever
+/// the sequence, which begins anew with each cache that is made.
 ///
 /// # Errors
 /// Where no copy is valid, or the device cannot be read.
 pub async fn load(device: &dyn BlockDevice) -> Result<Superblock, OpenError> {
+    let age = |superblock: &Superblock| (superblock.generation, superblock.sequence);
     let mut best: Option<Superblock> = None;
     let mut worst: Option<FormatError> = None;
     for offset in COPY_OFFSETS {
         let buffer = Buffer::zeroed(SUPERBLOCK_BYTES);
         device.read(offset, &buffer).await?;
         match Superblock::decode(&buffer.to_vec()) {
-            Ok(found) if best.as_ref().is_none_or(|best| best.sequence < found.sequence) => {
+            Ok(found) if best.as_ref().is_none_or(|best| age(best) < age(&found)) => {
                 best = Some(found);
             }
             Ok(_) => {}

@@ -66,7 +66,11 @@ impl Excuses {
             {
                 Some("too many members lost")
             }
-            OpenError::Cache(Cache::Generation { .. }) if self.cache_failed => Some("stale cache"),
+            OpenError::Cache(Cache::Generation { .. })
+                if self.cache_failed || self.cache_damaged =>
+            {
+                Some("stale cache")
+            }
             OpenError::NoCacheDevice { .. } if self.cache_failed => Some("cache missing"),
             OpenError::Cache(
                 Cache::NoCache { .. }

@@ -3,10 +3,10 @@
 use crate::case::{Failure, Offence, run_case};
 use crate::scenarios::Scenario;
 use crate::tally::Tally;
-use std::cell::RefCell;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Mutex;
+use std::cell::{Cell, RefCell};
+use std::panic::{AssertUnwindSafe, catch_unwind, set_hook, take_hook};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, Once};
 use std::time::{Duration, Instant};
 
 /// Which cases to run, and when to stop.
@@ -38,6 +38,8 @@ impl Hunt {
 }
 
 thread_local! {
+    /// Whether a panic of this thread is to be reported instead of printed.
+    static CATCHES: Cell<bool> = const { Cell::new(false) };
     static LAST_PANIC: RefCell<Option<String>> = const { RefCell::new(None) };
     static STORY: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
 }
@@ -85,8 +87,7 @@ pub fn hunt(hunt: &Hunt, done: impl Fn(&Tally) + Sync) -> (Tally, Vec<Failure>) 
 fn guarded(seed: u64) -> Result<Tally, Box<Failure>> {
     STORY.take();
     let mut tell = |line: &str| STORY.with_borrow_mut(|story| story.push(line.to_owned()));
-    catch_unwind(AssertUnwindSafe(|| run_case(seed, &mut tell))).unwrap_or_else(|_| {
-        let text = LAST_PANIC.take().unwrap_or_default();
+    caught(|| run_case(seed, &mut tell)).unwrap_or_else(|text| {
         let (offence, story) = (Offence::Panic(text), STORY.take());
         let tally = Tally { cases: 1, ..Tally::default() };
         Err(Box::new(Failure { seed, offence, story, tally }))
@@ -96,16 +97,26 @@ fn guarded(seed: u64) -> Result<Tally, Box<Failure>> {
 /// Runs every scenario; the names of those whose rule is broken, and what they said.
 pub fn play(scenarios: &[Scenario]) -> Vec<(&'static str, String)> {
     catch_panics_quietly();
-    let broken = |scenario: &Scenario| {
-        let outcome = catch_unwind(scenario.run);
-        outcome.err().map(|_| (scenario.name, LAST_PANIC.take().unwrap_or_default()))
-    };
+    let broken = |scenario: &Scenario| caught(scenario.run).err().map(|text| (scenario.name, text));
     scenarios.iter().filter_map(broken).collect()
 }
 
-/// What a panic says is kept for the report, instead of being printed.
+/// Runs something; what its panic says is returned, not printed.
+fn caught<T>(run: impl FnOnce() -> T) -> Result<T, String> {
+    CATCHES.set(true);
+    let outcome = catch_unwind(AssertUnwindSafe(run));
+    CATCHES.set(false);
+    outcome.map_err(|_| LAST_PANIC.take().unwrap_or_default())
+}
+
+/// What a panic says is kept for the report where it is caught, and printed elsewhere.
 fn catch_panics_quietly() {
-    std::panic::set_hook(Box::new(|info| {
-        LAST_PANIC.replace(Some(info.to_string()));
-    }));
+    static HOOK: Once = Once::new();
+    HOOK.call_once(|| {
+        let print = take_hook();
+        set_hook(Box::new(move |info| match CATCHES.get() {
+            true => drop(LAST_PANIC.replace(Some(info.to_string()))),
+            false => print(info),
+        }));
+    });
 }

@@ -1,14 +1,14 @@
 //! What an open makes of metadata that was damaged, or forged, at rest.
 
 use crate::bench::{Bench, block, byte_at, nop, simulate};
-use crate::machine::{CORE_BYTES, EXPECTED};
+use crate::machine::{CORE_BYTES, EXPECTED, options};
 use headpond_block::{BlockDevice, ByteRange};
 use headpond_cache::format::checkpoint;
 use headpond_cache::format::slice_header::{
     CHECKPOINTS_OFFSET, COPY_OFFSETS, HEADER_BYTES, SliceHeader,
 };
 use headpond_cache::format::superblock::{self, Superblock};
-use headpond_cache::{OpenError, Recovery, Slice, load};
+use headpond_cache::{CreateOptions, OpenError, Recovery, Slice, create, load, write_superblock};
 
 /// Writes version `byte` of some blocks, each with a promise.
 async fn write(slice: &Slice, byte: u8, blocks: impl Iterator<Item = u64>) {
@@ -218,6 +218,28 @@ fn a_header_in_the_place_of_the_other_copy_takes_no_slice_back() {
                 Ok((slice, _)) => assert_newest(&slice).await,
                 Err(error) => assert!(matches!(error, OpenError::StaleHeader { .. }), "{error}"),
             }
+        });
+    }
+}
+
+/// Found by the swarm (seed 1795305044000929): the device had lost half of the superblock of a
+/// cache that was attached after another one, and the one before was taken for the newer.
+#[test]
+fn a_superblock_of_the_cache_before_is_not_the_newer_one() {
+    for copy in superblock::COPY_OFFSETS {
+        simulate(async |runtime| {
+            let bench = Bench::new(&runtime).await;
+            let place = copy as usize..copy as usize + superblock::SUPERBLOCK_BYTES;
+            let before = bench.cache.memory().slice(place.clone()).to_vec();
+            let again = CreateOptions { generation: 3, ..options(4096) };
+            create(&*bench.cache, &again).await.unwrap();
+            bench.cache.memory().slice(place).copy_from(&before);
+            let mut found = load(&*bench.cache).await.unwrap();
+            assert_eq!(found.generation, 3, "the copy at {copy} is the older cache's");
+            for _ in superblock::COPY_OFFSETS {
+                write_superblock(&*bench.cache, &mut found).await.unwrap();
+            }
+            assert_eq!(load(&*bench.cache).await.unwrap(), found);
         });
     }
 }
