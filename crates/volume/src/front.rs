@@ -2,7 +2,9 @@
 
 use crate::cutoff::SeqCutoff;
 use crate::metadata::Recogniser;
-use crate::readahead::{Limits, Readahead, ReadaheadPolicy, ReadaheadStats, Windows};
+use crate::readahead::{
+    Advance, InFlight, Limits, Readahead, ReadaheadPolicy, ReadaheadStats, Windows,
+};
 use crate::settings::CacheSettings;
 use crate::slicing::Slicing;
 use crate::streams::{Direction, Sighting, StreamTable};
@@ -151,14 +153,15 @@ impl Front {
         self.recogniser.borrow().clone()
     }
 
-    /// What is known of a request while it is whole.
-    fn mark(&self, request: &mut Request) {
+    /// What is known of a request while it is whole; the answer is kept as long as it is in flight.
+    fn mark(&self, request: &mut Request) -> Option<InFlight> {
         let run = self.mark_stream(request);
         if let Some(classes) = &*self.classes.borrow() {
             self.mark_class(request, classes);
         }
-        if let (Some(run), RequestKind::Read) = (run, request.kind) {
-            self.read_ahead_of(request, run);
+        match (run, request.kind) {
+            (Some(run), RequestKind::Read) => self.read_ahead_of(request, run),
+            _ => None,
         }
     }
 
@@ -187,24 +190,28 @@ impl Front {
     }
 
     /// Begins to read what a reader will want next, where what it reads enters the cache.
-    fn read_ahead_of(&self, request: &Request, run: Sighting) {
+    fn read_ahead_of(&self, request: &Request, run: Sighting) -> Option<InFlight> {
         let mut ahead = self.ahead.borrow_mut();
-        let Some(ReadingAhead { slices, settings, windows }) = &mut *ahead else { return };
+        let ReadingAhead { slices, settings, windows } = ahead.as_mut()?;
         let admits = |part: (usize, ByteRange)| slices[part.0].admits(request);
         if settings.policy == ReadaheadPolicy::Off || !self.slicing.split(request.range).all(admits)
         {
-            return;
+            return None;
         }
-        let degree_max = settings.degree_max.bytes();
-        let limits = Limits { degree_max, device_bytes: self.geometry.size_bytes };
+        let limits = Limits {
+            degree_max: settings.degree_max.bytes(),
+            device_bytes: self.geometry.size_bytes,
+            stripe_bytes: self.geometry.stripe.map_or(0, |stripe| stripe.width_bytes.into()),
+        };
         let worst = |range: ByteRange| {
             let parts = self.slicing.split(range).map(|(at, part)| slices[at].coverage(part));
             parts.max().unwrap_or(Coverage::Cached)
         };
-        let Some(next) = windows.advance(request.range, run, limits, worst) else { return };
-        for (at, part) in self.slicing.split(next) {
+        let Advance { in_flight, piece } = windows.advance(request.range, run, limits, worst)?;
+        for (at, part) in piece.into_iter().flat_map(|piece| self.slicing.split(piece)) {
             slices[at].read_ahead(part, request.buffers.is_payload_free());
         }
+        Some(in_flight)
     }
 
     fn mark_class(&self, request: &mut Request, classes: &Classes) {
@@ -316,14 +323,23 @@ impl BlockDevice for Front {
         if let Err(error) = request.check(&self.name, &self.geometry) {
             return Submission::ready(Err(error));
         }
-        self.mark(&mut request);
-        let Some(recogniser) = self.told_by(&request) else { return self.pass_on(request) };
+        let in_flight = self.mark(&mut request);
+        let recogniser = self.told_by(&request);
         let submission = self.pass_on(request);
-        Submission::pending(async move {
-            let outcome = submission.await;
-            recogniser.look_again_later();
+        if in_flight.is_none() && recogniser.is_none() {
+            return submission;
+        }
+        let done = move |outcome| {
+            drop(in_flight);
+            if let Some(recogniser) = recogniser {
+                recogniser.look_again_later();
+            }
             outcome
-        })
+        };
+        match submission.now_or() {
+            Ok(outcome) => Submission::ready(done(outcome)),
+            Err(pending) => Submission::pending(async move { done(pending.await) }),
+        }
     }
 }
 

@@ -1,32 +1,41 @@
 //! How far ahead of a sequential reader to read.
 //!
-//! A stream of reads that has shown itself gets a window in front of it. When what is left of the
-//! window falls below its degree, the next piece of that length is read. A reader that catches up
-//! with what is still on its way, or runs past it, doubles the degree; one that misses what had
-//! been read ahead, because it was evicted unused or never got in, halves it.
+//! A stream of reads that has shown itself gets a window in front of it, which is as long as its
+//! degree and moves along with the reader, piece by piece: drives that are asked for a whole window
+//! at a time stand still in between, and wait for their disks to come round again. A reader that
+//! catches up with what is still on its way, or runs past it, doubles the degree; one that misses
+//! what had been read ahead, because it was evicted unused or never got in, halves it. A reader
+//! that has enough in flight itself is left alone: all drives work for it, and the cache device
+//! would only have to take what it reads and give it back.
 //!
-//! **Invariants**: nothing beyond the device, and at most two degrees ahead of the reader.
+//! **Invariants**: nothing beyond the device, nor more than a degree ahead of the reader.
 //!
 //! **Not here**: recognising streams; carrying it out.
 //!
 //! **Source**: Gill and Bathen, "AMP: Adaptive Multi-stream Prefetching in a Shared Cache",
 //! FAST '07 (a degree for each stream, that grows when its reader is faster and shrinks when its
-//! data leaves unused); Linux's on-demand readahead (windows that double, the next begun while the
-//! last is read). AMP adapts degree and trigger distance one by one; here the distance is the
-//! degree, and both are doubled or halved. AMP learns of unused data when it is evicted, ours when
-//! it is missed.
+//! data leaves unused); Linux's on-demand readahead (windows that double). AMP adapts how much is
+//! read and when it is triggered one by one; here the trigger is every piece of the least degree,
+//! and the degree is doubled or halved. AMP learns of unused data when it is evicted, ours when it
+//! is missed.
 
 use crate::Size;
 use crate::streams::Sighting;
 use headpond_block::ByteRange;
 use headpond_cache::Coverage;
 use serde::{Deserialize, Serialize};
+use std::cell::Cell;
 use std::collections::HashMap;
+use std::rc::Rc;
 
 /// Contiguous requests after which a reader is believed to go on.
 const REQUESTS_MIN: u32 = 4;
+/// Also the least that is read at once, but at the end of the device.
 const DEGREE_MIN: u64 = 128 << 10;
 const STREAMS_MAX: usize = 256;
+/// What a reader has in flight so that nothing is read ahead of it, unless half a stripe is more:
+/// about where the modelled arrays of 12 and 40 drives stop gaining from more.
+const OWN_BYTES_MIN: u64 = 512 << 10;
 
 /// Whether and how far to read ahead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
@@ -89,6 +98,8 @@ pub struct ReadaheadStats {
     pub caught_up: u64,
     /// Times that a reader missed what had been read ahead, and its degree was halved.
     pub missed: u64,
+    /// Requests of readers that had enough in flight themselves.
+    pub left_alone: u64,
 }
 
 /// The windows of all streams.
@@ -99,24 +110,53 @@ pub(crate) struct Windows {
     pub stats: ReadaheadStats,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone)]
 struct Window {
     /// Everything before this was read, or read ahead.
     end: u64,
     degree: u64,
     used_at: u64,
+    own: Rc<Cell<u64>>,
+    /// The most of late: what its reader has in flight, answers come in bursts.
+    own_peak: u64,
+}
+
+/// A request of a stream, in flight until this is dropped.
+pub(crate) struct InFlight {
+    own: Rc<Cell<u64>>,
+    bytes: u64,
+}
+
+impl InFlight {
+    fn begin(own: &Rc<Cell<u64>>, bytes: u64) -> Self {
+        own.set(own.get() + bytes);
+        Self { own: Rc::clone(own), bytes }
+    }
+}
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        self.own.set(self.own.get() - self.bytes);
+    }
+}
+
+/// What follows from a request of a stream.
+pub(crate) struct Advance {
+    pub in_flight: InFlight,
+    /// What to read ahead.
+    pub piece: Option<ByteRange>,
 }
 
 impl Windows {
-    /// What to read ahead now that a stream has asked for `range`; `coverage` tells of a range
-    /// that was read ahead how far it has come.
+    /// What follows now that a stream has asked for `range`; `coverage` tells of a range that was
+    /// read ahead how far it has come. Nothing for who is no reader in a row yet.
     pub fn advance(
         &mut self,
         range: ByteRange,
         run: Sighting,
         limits: Limits,
         coverage: impl FnOnce(ByteRange) -> Coverage,
-    ) -> Option<ByteRange> {
+    ) -> Option<Advance> {
         // A request that came out of order says nothing of where the reader is.
         if run.requests < REQUESTS_MIN || run.end != range.end() {
             return None;
@@ -125,27 +165,41 @@ impl Windows {
         let clock = self.clock;
         let begin = || {
             let degree = (2 * range.len()).clamp(DEGREE_MIN, limits.degree_max);
-            Window { end: range.end(), degree, used_at: clock }
+            Window { end: range.end(), degree, used_at: clock, own: Rc::default(), own_peak: 0 }
         };
-        let known = self.of.get(&run.stream).copied();
+        let known = self.of.get(&run.stream).cloned();
         let mut window = match known {
             None => begin(),
             Some(window) => self.follow(window, range, limits, coverage),
         };
         window.used_at = clock;
-        let left = window.end - range.end();
-        let piece = (left < window.degree).then(|| {
-            let end = window.end.saturating_add(window.degree).min(limits.device_bytes);
-            ByteRange::between(window.end, end.max(window.end))
-        });
-        let piece = piece.filter(|piece| !piece.is_empty());
-        if let Some(piece) = piece {
-            window.end = piece.end();
-            self.stats.pieces += 1;
-            self.stats.bytes += piece.len();
-        }
+        let in_flight = InFlight::begin(&window.own, range.len());
+        window.own_peak = window.own.get().max(window.own_peak - window.own_peak / 8);
+        let piece = self.piece(&mut window, range, limits);
         self.keep(run.stream, window);
-        piece
+        Some(Advance { in_flight, piece })
+    }
+
+    fn piece(
+        &mut self,
+        window: &mut Window,
+        range: ByteRange,
+        limits: Limits,
+    ) -> Option<ByteRange> {
+        if window.own_peak >= limits.own_bytes() {
+            self.stats.left_alone += 1;
+            return None;
+        }
+        let end = range.end().saturating_add(window.degree).min(limits.device_bytes);
+        let is_enough = end >= window.end + DEGREE_MIN || end == limits.device_bytes;
+        if end <= window.end || !is_enough {
+            return None;
+        }
+        let piece = ByteRange::between(window.end, end);
+        window.end = end;
+        self.stats.pieces += 1;
+        self.stats.bytes += piece.len();
+        Some(piece)
     }
 
     fn follow(
@@ -187,6 +241,15 @@ impl Windows {
 pub(crate) struct Limits {
     pub degree_max: u64,
     pub device_bytes: u64,
+    /// Data of a full stripe; 0 where there are none.
+    pub stripe_bytes: u64,
+}
+
+impl Limits {
+    /// What a reader has in flight who needs nobody to read ahead.
+    fn own_bytes(self) -> u64 {
+        OWN_BYTES_MIN.max(self.stripe_bytes / 2)
+    }
 }
 
 #[cfg(test)]
@@ -194,7 +257,8 @@ mod tests {
     use super::*;
 
     const KIB: u64 = 1 << 10;
-    const LIMITS: Limits = Limits { degree_max: 4 << 20, device_bytes: 64 << 20 };
+    const LIMITS: Limits =
+        Limits { degree_max: 4 << 20, device_bytes: 64 << 20, stripe_bytes: 640 << 10 };
 
     struct Reader {
         windows: Windows,
@@ -213,7 +277,7 @@ mod tests {
             self.at = range.end();
             self.requests += 1;
             let run = Sighting { stream: 1, bytes: 0, requests: self.requests, end: self.at };
-            self.windows.advance(range, run, LIMITS, |_| coverage)
+            self.windows.advance(range, run, LIMITS, |_| coverage)?.piece
         }
 
         fn degree(&self) -> u64 {
@@ -227,8 +291,39 @@ mod tests {
         let begun: Vec<_> = (0..4).map(|_| reader.read(Coverage::Missing)).collect();
         assert_eq!(begun[..3], [None; 3]);
         assert_eq!(begun[3], Some(ByteRange::at(256 * KIB, 128 * KIB)));
+        assert_eq!(reader.read(Coverage::Cached), None, "half a piece has been read of the window");
         assert_eq!(reader.read(Coverage::Cached), Some(ByteRange::at(384 * KIB, 128 * KIB)));
         assert_eq!(reader.degree(), 128 * KIB);
+    }
+
+    #[test]
+    fn a_window_moves_with_its_reader_in_small_pieces() {
+        let mut reader = Reader::new(0);
+        for _ in 0..20 {
+            reader.read(Coverage::OnTheWay);
+        }
+        let pieces: Vec<_> = (0..8).map(|_| reader.read(Coverage::Cached)).collect();
+        let lens: Vec<u64> = pieces.iter().flatten().map(|piece| piece.len() / KIB).collect();
+        assert_eq!(lens, [128; 4], "{pieces:?}");
+        let ahead = reader.windows.of[&1].end - reader.at;
+        assert!((3968 * KIB..=4096 * KIB).contains(&ahead), "{ahead}");
+    }
+
+    #[test]
+    fn a_reader_with_enough_in_flight_is_left_alone() {
+        let mut windows = Windows::default();
+        let mut read = |index: u64| {
+            let range = ByteRange::at(index * 128 * KIB, 128 * KIB);
+            let run = Sighting { stream: 1, bytes: 0, requests: 9, end: range.end() };
+            windows.advance(range, run, LIMITS, |_| Coverage::Missing).expect("a reader in a row")
+        };
+        let mut in_flight: Vec<Advance> = (0..4).map(&mut read).collect();
+        let piece = |advance: &Advance| advance.piece.is_some();
+        assert_eq!(in_flight.iter().map(piece).collect::<Vec<_>>(), [true, true, true, false]);
+        in_flight.push(read(4));
+        in_flight.drain(..4);
+        assert!(read(5).piece.is_none(), "answers come in bursts");
+        assert!(read(6).piece.is_some(), "two in flight are not enough");
     }
 
     #[test]
@@ -256,7 +351,7 @@ mod tests {
         while reader.at < LIMITS.device_bytes {
             if let Some(piece) = reader.read(Coverage::OnTheWay) {
                 assert!(piece.end() <= LIMITS.device_bytes && piece.start() >= reader.at);
-                assert!(piece.end() - reader.at <= 2 * LIMITS.degree_max);
+                assert!(piece.end() - reader.at <= LIMITS.degree_max);
             }
         }
         assert!(reader.windows.stats.bytes <= LIMITS.device_bytes);
