@@ -66,6 +66,7 @@ struct Waiting {
 pub(crate) struct Queue {
     waiting: RefCell<VecDeque<Waiting>>,
     is_timed: Cell<bool>,
+    is_throttled: Cell<bool>,
 }
 
 impl Queue {
@@ -145,6 +146,9 @@ impl Engine {
 
     /// Forms and starts records as long as somebody waits who may go.
     pub(crate) fn pump(self: &Rc<Self>) {
+        if self.queue.len() > 0 {
+            self.advance_throttle();
+        }
         while self.queue.len() > 0 && self.may_start_record() {
             let Some((formed, members)) = self.form_next() else { break };
             self.launch(formed, members);
@@ -250,7 +254,7 @@ impl Engine {
                 Ok(())
                     if is_eligible(intake.purpose)
                         && log.fits(chosen.len(), blocks, &intake)
-                        && (chosen.is_empty() || log.has_slack(blocks + intake.run.count))
+                        && (chosen.is_empty() || log.has_room_beside(blocks, intake.run))
                         && log.has_extents(extents + log.extents_for(&intake))
                         && !conflicts(&chosen, &intake) =>
                 {
@@ -269,6 +273,7 @@ impl Engine {
         }
         if is_full {
             self.wait_for_cleaner();
+            self.wait_for_throttle();
         }
         refused.into_iter().for_each(|(answer, verdict)| answer.send(verdict));
         result
@@ -276,6 +281,33 @@ impl Engine {
 
     fn never_cleans(&self) -> bool {
         self.config.borrow().cleaning.policy == CleaningPolicy::Nop
+    }
+
+    fn advance_throttle(&self) {
+        let (now, mut log) = (self.runtime.now(), self.log.borrow_mut());
+        let (room, most) = (log.dirty_room(), log.dirty_max());
+        log.throttle.advance(now, room, most);
+    }
+
+    /// Holds back who comes from now on, and sees to it that those who wait are let in by the
+    /// clock.
+    fn wait_for_throttle(self: &Rc<Self>) {
+        if self.cleaning.policy.borrow().wants_relief() {
+            // Room comes in small gos then, of which there is nothing to even out.
+            return;
+        }
+        let wait = {
+            let mut log = self.log.borrow_mut();
+            log.throttle.engage(self.runtime.now());
+            log.throttle.wait(log.dirty_room())
+        };
+        let Some(wait) = wait.filter(|_| !self.queue.is_throttled.replace(true)) else { return };
+        let engine = Rc::clone(self);
+        drop(self.runtime.spawn(async move {
+            engine.runtime.sleep(wait).await;
+            engine.queue.is_throttled.set(false);
+            engine.pump();
+        }));
     }
 
     /// Wakes the cleaner, and sees to it that nobody waits longer than allowed.

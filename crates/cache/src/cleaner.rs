@@ -23,8 +23,8 @@ mod relief;
 
 pub(crate) use core_flush::Written;
 
-use crate::cleaning::{self, CleaningConfig, Policy, pace};
-use crate::engine::Engine;
+use crate::cleaning::{self, CleaningConfig, Depth, Policy, pace};
+use crate::engine::{Engine, Pin};
 use crate::error::CleanError;
 use crate::line_map::{Marks, State, Version};
 use crate::types::{BlockRun, CoreBlock};
@@ -63,6 +63,8 @@ pub(crate) struct Progress {
     pub failures: Cell<u64>,
     /// Writes of replayed blocks that the requests leave room for.
     leisure: Cell<u32>,
+    /// What the core can use at once.
+    depth: Cell<Depth>,
     back_off_until: Cell<Option<Instant>>,
     flush_is_due: Cell<bool>,
     is_flushing: Cell<bool>,
@@ -82,6 +84,7 @@ impl Progress {
             failure: RefCell::default(),
             failures: Cell::default(),
             leisure: Cell::default(),
+            depth: Cell::default(),
             back_off_until: Cell::default(),
             flush_is_due: Cell::default(),
             is_flushing: Cell::default(),
@@ -149,17 +152,20 @@ impl Engine {
             self.cleaned(batch, &Err(error.clone()));
             return Err(error);
         }
-        let groups = self.groups(batch);
-        let _pins: Vec<_> = groups.iter().flatten().map(|version| self.pin(version.slot)).collect();
+        let pinned = |group: Vec<Version>| {
+            let pins: Vec<Pin> = group.iter().map(|version| self.pin(version.slot)).collect();
+            (group, pins)
+        };
+        let groups: Vec<_> = self.groups(batch).into_iter().map(pinned).collect();
         let mut all = Ok(());
-        for group in groups {
-            let outcome = self.clean_group(&group).await;
+        for (group, mut pins) in groups {
+            let outcome = self.clean_group(&group, &mut pins).await;
             let is_damaged = |error: &DeviceError| error.device() == self.cache.name();
             if group.len() > 1 && outcome.as_ref().is_err_and(is_damaged) {
                 // One of them; the others are not to stay dirty for its sake.
                 for version in group.iter().filter(|version| version.state == State::Dirty) {
                     let version = std::slice::from_ref(version);
-                    let outcome = self.clean_group(version).await;
+                    let outcome = self.clean_group(version, &mut Vec::new()).await;
                     self.cleaned(version, &outcome);
                     all = all.and(outcome);
                 }
@@ -184,8 +190,13 @@ impl Engine {
         (now.state == State::Dirty && now.block == version.block).then_some(now)
     }
 
-    async fn clean_group(self: &Rc<Self>, versions: &[Version]) -> Outcome {
+    /// Writes neighbouring versions. Their segments are let go as soon as the data is a copy: a
+    /// write may take long, and reclaim is not to wait for it.
+    async fn clean_group(self: &Rc<Self>, versions: &[Version], pins: &mut Vec<Pin>) -> Outcome {
         let data = self.fetch(versions).await?;
+        if !self.lends {
+            pins.clear();
+        }
         let run = run_of(versions);
         let replayed = versions.iter().any(|version| version.marks.contains(Marks::REPLAYED))
             && !defect!(PatchTornParity);
@@ -194,7 +205,17 @@ impl Engine {
         // The batch is stable in the log, unless the log is memory.
         flags.set(RequestFlags::LOGGED, !self.cache_is_volatile());
         self.count_core_write(run);
-        self.core.submit(Request::write(run.range().start(), data).with_flags(flags)).await
+        let write = Request::write(run.range().start(), data).with_flags(flags);
+        let (begun, beside) = (self.runtime.now(), self.cleaning.in_flight.get());
+        let outcome = self.core.submit(write).await;
+        self.learn_depth(self.runtime.now().since(begun), beside);
+        outcome
+    }
+
+    fn learn_depth(&self, took: Duration, beside: u32) {
+        let mut depth = self.cleaning.depth.get();
+        depth.learn(took, beside, self.config.borrow().cleaning.in_flight_max);
+        self.cleaning.depth.set(depth);
     }
 
     fn count_core_write(&self, run: BlockRun) {

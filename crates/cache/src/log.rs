@@ -24,7 +24,7 @@ pub(crate) use tally::id_of;
 
 use crate::checksum::push_block_checksums;
 use crate::classes::CLASSES_MAX;
-use crate::cleaning::Chunks;
+use crate::cleaning::{Chunks, Throttle};
 use crate::dirty_index::DirtyIndex;
 use crate::format::record::{self, Draft, Entry, EntryKind, Promises};
 use crate::layout::SliceLayout;
@@ -153,6 +153,8 @@ pub struct Log {
     spare: Vec<Buffer>,
     dirty_max: u64,
     written_max: u64,
+    /// Holds new dirt back while there is little room for it.
+    pub throttle: Throttle,
     has_opened_segment: bool,
     /// Reclaim drives out what a reader could still want.
     is_evicting: bool,
@@ -205,6 +207,7 @@ impl Log {
             spare: Vec::new(),
             dirty_max: usable,
             written_max: usable / 16,
+            throttle: Throttle::default(),
             has_opened_segment: false,
             is_evicting: false,
         }
@@ -246,9 +249,21 @@ impl Log {
         counts.dirty + counts.pending_dirty
     }
 
+    /// Blocks that may become dirty beside those that are.
+    pub fn dirty_room(&self) -> u64 {
+        let (dirty, written) = (self.dirty_now(), self.map.counts().written);
+        let most = self.dirty_max.min((self.dirty_max + self.written_max).saturating_sub(written));
+        most.saturating_sub(dirty)
+    }
+
     /// Whether so many blocks more may become dirty.
     pub fn has_slack(&self, blocks: u64) -> bool {
         self.dirty_now() + blocks <= self.dirty_max
+    }
+
+    /// Whether a run may become dirty together with so many blocks of other requests.
+    pub fn has_room_beside(&self, blocks: u64, run: BlockRun) -> bool {
+        self.has_slack(blocks + run.count) && self.throttle.allows_beside(blocks)
     }
 
     /// Drops the mappings of a run from memory only: for a cache that will not be opened again.
@@ -335,7 +350,8 @@ impl Log {
                 let dirty = self.dirty_now() + new;
                 let full = dirty > self.dirty_max
                     || dirty + counts.written > self.dirty_max + self.written_max;
-                if new > 0 && full { Err(Refusal::FullOfDirty) } else { Ok(()) }
+                let may = new == 0 || !full && self.throttle.allows_beside(0);
+                if may { Ok(()) } else { Err(Refusal::FullOfDirty) }
             }
             // Lost is not healed by what the core has: it is older.
             Purpose::ReadInsert if survey.mapped > 0 || self.is_lost_in(intake.run) => {
@@ -373,11 +389,12 @@ impl Log {
         for intake in intakes.iter().filter(|intake| !intake.buffers.is_empty()) {
             push_block_checksums(intake.buffers, &mut self.draft.checksums);
         }
-        let data = Position(self.ring.position().0 + descriptor_units);
+        let (data, dirty) = (Position(self.ring.position().0 + descriptor_units), self.dirty_now());
         let mut index = 0;
         for intake in intakes {
             self.map_intake(intake, data, &mut index);
         }
+        self.throttle.spend(self.dirty_now().saturating_sub(dirty));
         let parts = intakes.iter().map(|intake| intake.buffers);
         Ok(self.seal_off(data, blocks, is_promise, parts))
     }

@@ -100,13 +100,14 @@ fn online(cache: &str, seconds: u32) -> Vec<f64> {
 }
 
 #[test]
-fn full_of_dirty_data_it_is_as_fast_as_in_peace_and_never_stalls() {
+fn full_of_dirty_data_it_is_as_fast_as_in_peace_and_even() {
     let cache = "size = \"320M\"\n";
     let (offline, windows) = (offline(cache), online(cache, 40));
     let mean = windows.iter().sum::<f64>() / windows.len() as f64;
     eprintln!("offline {offline:.0}/s, online {mean:.0}/s, by second {windows:?}");
     assert!(mean > 0.9 * offline, "{mean:.0}/s of {offline:.0}/s");
-    assert!(windows.iter().all(|window| *window > mean / 2.0), "{mean:.0}/s: {windows:?}");
+    let is_even = |window: &f64| (0.9 * mean..1.1 * mean).contains(window);
+    assert!(windows.iter().all(is_even), "{mean:.0}/s: {windows:?}");
 }
 
 /// The latency that 99 of a hundred writes keep, at 2,000 writes a second for ten seconds.

@@ -86,6 +86,7 @@ impl Engine {
             dirty: log.dirty_pressure(),
             dirty_max: log.dirty_max(),
             in_flight: self.cleaning.in_flight.get() - self.cleaning.relief.in_flight.get(),
+            depth: self.depth(),
             chosen: self.cleaning.round.borrow().len(),
             requests: self.requests.get(),
             is_busy: !(self.busy.is_idle() && self.reading.is_idle()),
@@ -94,9 +95,15 @@ impl Engine {
         }
     }
 
+    /// Core writes that are worth having under way.
+    fn depth(&self) -> u32 {
+        self.cleaning.depth.get().of(self.config.borrow().cleaning.in_flight_max)
+    }
+
     fn duties(&self, log: &Log) -> Duties {
         Duties {
             in_flight_max: self.config.borrow().cleaning.in_flight_max,
+            depth: self.depth(),
             must_drain: self.must_drain(),
             replayed: log.map.counts().replayed,
             leisure: self.cleaning.leisure.get(),

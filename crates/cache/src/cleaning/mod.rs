@@ -13,6 +13,7 @@ mod acp;
 mod alru;
 mod chunks;
 mod config;
+mod depth;
 mod nop;
 pub(crate) mod pace;
 mod pi;
@@ -21,6 +22,7 @@ mod presets;
 mod reading;
 mod rounds;
 mod stripe;
+mod throttle;
 #[cfg(test)]
 mod twins;
 
@@ -28,8 +30,10 @@ pub(crate) use chunks::Chunks;
 pub use config::{
     AcpConfig, AlruConfig, CleaningConfig, CleaningPolicy, ParameterError, StripeConfig,
 };
+pub(crate) use depth::Depth;
 pub(crate) use policy::{Age, Choice, Chunk, Dirt, Load, Policy};
 pub use presets::{CleaningPreset, UnknownPreset};
+pub(crate) use throttle::Throttle;
 
 /// The policy that a configuration asks for, with nothing known yet.
 pub(crate) fn policy(config: &CleaningConfig) -> Box<dyn Policy> {

@@ -11,6 +11,8 @@ const LEISURE_SHARE: u32 = 16;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Duties {
     pub in_flight_max: u32,
+    /// As many of them as the core can use.
+    pub depth: u32,
     /// Somebody asked for everything to be cleaned, or the mode makes no dirty data.
     pub must_drain: bool,
     /// Dirty blocks that owe parity since an unclean stop.
@@ -37,7 +39,7 @@ impl Pace {
 /// its data. Only writing them again mends that, and a member that fails before takes data with it.
 pub(crate) fn pace(duties: &Duties, speed: Speed) -> Pace {
     let most = duties.in_flight_max.max(1);
-    let any = if duties.must_drain { most } else { speed.in_flight_max.min(most) };
+    let any = if duties.must_drain { duties.depth } else { speed.in_flight_max.min(most) };
     let replayed = match duties.replayed {
         0 => any,
         _ => any.max(duties.leisure.clamp(1, leisure_max(most))),
@@ -60,13 +62,13 @@ mod tests {
     use super::*;
 
     const QUIET: Duties =
-        Duties { in_flight_max: 1024, must_drain: false, replayed: 0, leisure: 0 };
+        Duties { in_flight_max: 1024, depth: 500, must_drain: false, replayed: 0, leisure: 0 };
     const STILL: Speed = Speed { in_flight_max: 0, ask_again: None };
 
     #[test]
     fn who_wants_everything_cleaned_gets_full_speed_whatever_the_policy_says() {
         assert_eq!(pace(&QUIET, STILL), Pace::NONE);
-        assert_eq!(pace(&Duties { must_drain: true, ..QUIET }, STILL).any, 1024);
+        assert_eq!(pace(&Duties { must_drain: true, ..QUIET }, STILL).any, 500);
         let fast = Speed { in_flight_max: u32::MAX, ..STILL };
         assert_eq!(pace(&QUIET, fast).any, 1024);
     }

@@ -13,6 +13,8 @@ pub(crate) struct Load {
     /// Core writes of the cleaner on their way, and blocks that were chosen and wait for one.
     pub in_flight: u32,
     pub chosen: usize,
+    /// As many of them as the core can use.
+    pub depth: u32,
     /// Requests that arrived since the slice was opened; whoever sees it unchanged sees quiet.
     pub requests: u64,
     /// Some are being served.
@@ -107,6 +109,7 @@ impl Load {
             dirty_max: 1000,
             in_flight: 0,
             chosen: 0,
+            depth: 1024,
             requests: 0,
             is_busy: false,
             has_waiters: false,

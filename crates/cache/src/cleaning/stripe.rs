@@ -2,8 +2,8 @@
 //!
 //! Below `low` nothing is cleaned while requests come: what is overwritten soon need not go to the
 //! core twice. Between `low` and `high` a controller holds the ratio at `target`. From `high` on,
-//! and for writes that wait, it is as many writes as allowed; so it is where nobody asks for
-//! anything, with a quarter of them: who comes then waits for no more.
+//! and for writes that wait, it is as many writes as the core can use; so it is where nobody asks
+//! for anything, with a quarter of them: who comes then waits for no more.
 //!
 //! **Source**: STOW (ATC '09) and WOW (FAST '05) for the order and whole stripes, bcache for the
 //! controller (`pi`). Completing stripes and gaps from clean blocks that are cached is ours.
@@ -19,7 +19,6 @@ const IDLE_SHARE: u32 = 4;
 
 pub(crate) struct Stripe {
     config: StripeConfig,
-    in_flight_max: u32,
     controller: Controller,
     /// How many requests there had been when, of which that was seen first.
     seen: Option<(u64, Instant)>,
@@ -27,12 +26,7 @@ pub(crate) struct Stripe {
 
 impl Stripe {
     pub fn new(config: &CleaningConfig) -> Self {
-        Self {
-            config: config.stripe,
-            in_flight_max: config.in_flight_max.max(1),
-            controller: Controller::default(),
-            seen: None,
-        }
+        Self { config: config.stripe, controller: Controller::default(), seen: None }
     }
 
     /// When nobody will have asked for anything for long enough.
@@ -47,7 +41,7 @@ impl Stripe {
         let (target, high) = (ratio(self.config.target_percent), ratio(self.config.high_percent));
         let now = load.dirty as f64 / load.dirty_max.max(1) as f64;
         let share = self.controller.share(load.now, now, target, high);
-        ((f64::from(self.in_flight_max) * share) as u32).max(1)
+        ((f64::from(load.depth) * share) as u32).max(1)
     }
 }
 
@@ -57,15 +51,15 @@ impl Policy for Stripe {
             return Speed::default();
         }
         if load.has_waiters {
-            return Speed { in_flight_max: self.in_flight_max, ask_again: None };
+            return Speed { in_flight_max: load.depth, ask_again: None };
         }
         let (idle_at, percent) = (self.idle_at(load), load.dirty * 100 / load.dirty_max.max(1));
         let idle = match idle_at <= load.now {
-            true => (self.in_flight_max / IDLE_SHARE).max(1),
+            true => (load.depth / IDLE_SHARE).max(1),
             false => 0,
         };
         let paced = match percent {
-            _ if percent >= u64::from(self.config.high_percent) => self.in_flight_max,
+            _ if percent >= u64::from(self.config.high_percent) => load.depth,
             _ if percent >= u64::from(self.config.low_percent) => self.paced(load),
             _ => 0,
         };
@@ -101,7 +95,7 @@ mod tests {
         let speeds = [0, 50, 100, 400, 500, 600, 740, 750, 1000].map(speed);
         assert!(speeds.is_sorted(), "{speeds:?}");
         assert_eq!(speeds[..4], [0, 0, 1, 1]);
-        assert_eq!(speeds[7..], [config.in_flight_max; 2]);
+        assert_eq!(speeds[7..], [1024; 2]);
     }
 
     #[test]

@@ -1,0 +1,29 @@
+//! A cache that is full of dirty data before few drives: writers get what the drives do, evenly.
+
+use headpond_lab::{Experiment, Load, Outcome, Stack, job, simulate};
+
+fn run(size: &str, level: u32, drives: u32) -> Outcome {
+    let stack = format!(
+        "name = \"small\"\n[core]\nraid = {level}\ndrive = \"hdd-7k2-4t\"\ndrives = {drives}\n\
+         [cache]\nsize = \"{size}\"\nread_us = 80\nwrite_us = 20\nmb_per_s = 2000\n"
+    );
+    let job = "[w]\nrw=randwrite\nbs=4k\niodepth=32\nruntime=20\nramp_time=0\ntime_based\n";
+    let (load, stack) = (Load::Jobs(job::parse(job).unwrap()), Stack::parse(&stack).unwrap());
+    simulate(&Experiment { stack, load, seed: 1 }).unwrap()
+}
+
+/// It stood still for seconds: writes in the queues of the drives held segments of the log, for
+/// which reclaim waited, and room came in bursts.
+#[test]
+fn a_small_cache_before_few_drives_never_stands_still() {
+    for (size, level, drives) in [("64M", 5, 4), ("256M", 5, 4), ("64M", 6, 12)] {
+        let outcome = run(size, level, drives);
+        let full = outcome.windows.iter().filter(|window| window.at_s > 3.0);
+        let iops: Vec<f64> = full.map(|window| window.write_iops).collect();
+        let mean = iops.iter().sum::<f64>() / iops.len() as f64;
+        println!("{size}, RAID {level} of {drives}: {mean:.0} IOPS, {iops:.0?}");
+        // Windows of a third of a second, shorter than the array's own cycle of write and flush.
+        let is_even = |iops: &f64| (0.5 * mean..1.5 * mean).contains(iops);
+        assert!(iops.iter().all(is_even), "{size}, RAID {level} of {drives}: {iops:?}");
+    }
+}
