@@ -27,6 +27,7 @@ use crate::cleaning::{self, CleaningConfig, Depth, Policy, pace};
 use crate::engine::{Engine, Pin};
 use crate::error::CleanError;
 use crate::line_map::{Marks, State, Version};
+use crate::stats::CacheRead;
 use crate::types::{BlockRun, CoreBlock};
 use headpond_block::sync::{Notify, join_all};
 use headpond_block::{
@@ -221,6 +222,7 @@ impl Engine {
     fn count_core_write(&self, run: BlockRun) {
         let mut log = self.log.borrow_mut();
         log.counters.cleaning_writes += 1;
+        log.counters.traffic.core.written_by_cleaning += run.range().len();
         if let Some(stripe) = self.core.geometry().stripe {
             let is_full = run.range().len() >= u64::from(stripe.width_bytes);
             log.counters.full_stripe_writes += u64::from(is_full);
@@ -240,6 +242,7 @@ impl Engine {
             let lent: Option<Buffers> =
                 ranges.iter().map(|range| self.cache.lend(*range)).collect();
             if let Some(lent) = lent {
+                self.count_lent(lent.len_bytes() as u64);
                 return Ok(lent);
             }
         }
@@ -257,8 +260,11 @@ impl Engine {
                 _ => reads.push((range.start(), block.into())),
             }
         }
-        let reads = reads.into_iter().map(|(at, to)| self.cache.submit(Request::read(at, to)));
-        join_all(reads.collect()).await.into_iter().collect::<Outcome>()?;
+        let read = |(at, to)| self.read_cache(CacheRead::Cleaning, Request::read(at, to));
+        let reads = reads.into_iter().map(|part| Submission::pending(read(part)));
+        let outcome = join_all(reads.collect()).await.into_iter().collect::<Outcome>();
+        self.log.borrow_mut().counters.errors.cache_read += u64::from(outcome.is_err());
+        outcome?;
         for (index, (version, range)) in versions.iter().zip(&ranges).enumerate() {
             let start = index * BLOCK_BYTES as usize;
             let block = Buffers::from(whole.slice(start..start + BLOCK_BYTES as usize));
@@ -296,6 +302,9 @@ impl Engine {
                 let is_dirty = |version: &&Version| version.state == State::Dirty;
                 let dirty = versions.iter().filter(is_dirty).count() as u64;
                 log.counters.cleaned_blocks += dirty;
+                let mut rate = self.cleaned.get();
+                rate.add(self.runtime.now(), dirty);
+                self.cleaned.set(rate);
                 log.counters.filled_blocks += versions.len() as u64 - dirty;
             }
             Err(error) => {

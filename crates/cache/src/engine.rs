@@ -12,11 +12,11 @@ use crate::config::{Mode, SliceConfig};
 use crate::label::CoreLabel;
 use crate::log::{Log, Purpose};
 use crate::paths::Ahead;
-use crate::stats::MemoryStats;
+use crate::stats::{Latencies, MemoryStats, Rate};
 use crate::types::{BlockRun, CoreBlock, SlotIndex};
 use headpond_block::sync::{Access, Busy, Notify, RangeGuard, RangeLocks};
 use headpond_block::{
-    BlockDevice, Buffers, DeviceName, Geometry, Outcome, Request, Runtime, Stability,
+    BlockDevice, Buffers, DeviceName, Geometry, Instant, Outcome, Request, Runtime, Stability,
 };
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -56,6 +56,11 @@ pub(crate) struct Engine {
     pub scrubbing: Cell<Option<crate::scrub::ScrubProgress>>,
     /// Requests that arrived since the slice was opened.
     pub requests: Cell<u64>,
+    /// How many of them had been answered when the counters were last reset.
+    pub requests_before: Cell<u64>,
+    pub counted_since: Cell<Instant>,
+    pub latencies: Latencies,
+    pub cleaned: Cell<Rate>,
     pub is_seal_due: Cell<bool>,
     pub is_log_flushing: Cell<bool>,
     pub log_flushed: Notify,
@@ -112,6 +117,8 @@ impl Engine {
 
     /// A write to the core that did not come from the log.
     pub async fn write_core(&self, request: Request) -> Outcome {
+        let (kind, bytes) = (request.kind, request.range.len());
+        self.log.borrow_mut().counters.count_core_change(kind, bytes);
         let outcome = self.core.submit(request).await;
         // Only now: a flush that began meanwhile did not cover it.
         self.core_changes.set(self.core_changes.get() + 1);
@@ -213,7 +220,11 @@ impl Engine {
             let Some(sequence) = wanted else { break };
             let request = self.log.borrow_mut().form_void(sequence);
             let is_void = match request {
-                Ok(request) => self.cache.submit(request).await.is_ok(),
+                Ok(request) => {
+                    let bytes = request.range.len();
+                    self.log.borrow_mut().counters.traffic.cache.written_descriptors += bytes;
+                    self.cache.submit(request).await.is_ok()
+                }
                 Err(_) => false,
             };
             if !is_void && self.fail().await.is_err() {
@@ -238,7 +249,21 @@ impl Engine {
             extents_used: u64::from(extents - free),
             written_list: std::mem::size_of_val(&**self.written.borrow()) as u64,
             hit_counts: self.admission.borrow().memory_bytes(),
+            latencies: self.latencies.memory_bytes(),
         }
+    }
+
+    /// Requests that have arrived and are not counted yet.
+    pub fn requests_in_flight(&self) -> u64 {
+        self.requests.get() - self.requests_before.get() - self.log.borrow().totals().requests()
+    }
+
+    /// All counters are zero from here on; what is held is what it was.
+    pub fn reset_counters(&self) {
+        self.requests_before.set(self.requests.get() - self.requests_in_flight());
+        self.log.borrow_mut().reset_counters();
+        self.latencies.reset();
+        self.counted_since.set(self.runtime.now());
     }
 
     /// Whether a flush of the cache device saves anything.

@@ -16,6 +16,7 @@ use crate::engine::{Engine, Entombed};
 use crate::format::record::{self, ENTRY_BYTES_MAX};
 use crate::line_map::{Marks, State, Version};
 use crate::log::{Log, RESERVE_FOR_CLIENTS, Refusal, Reinsertion};
+use crate::stats::CacheRead;
 use crate::types::{CoreBlock, Position, SegmentIndex, Sequence, SlotIndex};
 use foldhash::fast::FixedState;
 use headpond_block::{BLOCK_BYTES, Buffer, Buffers, ByteRange, DeviceError, Request, defect};
@@ -301,7 +302,8 @@ impl Engine {
         if !self.lends && self.check(place.start(), version, &data).is_err() {
             // Perhaps only the way from the device was bad.
             let again = Buffers::from(Buffer::zeroed(BLOCK_BYTES as usize));
-            let read = self.cache.submit(Request::read(place.start(), again.clone())).await;
+            let request = Request::read(place.start(), again.clone());
+            let read = self.read_cache(CacheRead::Reclaim, request).await;
             if read.is_ok() && self.check(place.start(), version, &again).is_ok() {
                 data = again;
             }
@@ -359,13 +361,15 @@ impl Engine {
         if self.lends
             && let Some(lent) = self.cache.lend(range)
         {
+            self.count_lent(range.len());
             return Ok(lent);
         }
         let data = Buffer::zeroed(range.len() as usize);
-        match self.cache.submit(Request::read(range.start(), &data)).await {
+        match self.read_cache(CacheRead::Reclaim, Request::read(range.start(), &data)).await {
             Ok(()) => Ok(data),
             Err(error @ DeviceError::Gone { .. }) => Err(error),
             Err(_) => {
+                self.log.borrow_mut().counters.errors.cache_read += 1;
                 self.read_block_by_block(range, &data).await;
                 Ok(data)
             }
@@ -377,8 +381,8 @@ impl Engine {
         for place in range.split_at_multiples(BLOCK_BYTES) {
             let start = (place.start() - range.start()) as usize;
             let block = data.slice(start..start + place.len() as usize);
-            let read = self.cache.submit(Request::read(place.start(), block.clone())).await;
-            if read.is_err() {
+            let request = Request::read(place.start(), block.clone());
+            if self.read_cache(CacheRead::Reclaim, request).await.is_err() {
                 block.fill(0);
             }
         }

@@ -10,6 +10,7 @@
 
 use crate::engine::{Engine, Entombed};
 use crate::line_map::{State, Version};
+use crate::stats::CacheRead;
 use crate::types::{BlockRun, CoreBlock, SegmentIndex};
 use headpond_block::{BLOCK_BYTES, Buffer, Buffers, DeviceError, Outcome, Request};
 use serde::Serialize;
@@ -146,7 +147,8 @@ impl Engine {
     async fn scrub_row(self: &Rc<Self>, row: &[Version], report: &mut ScrubReport) -> Outcome {
         let start = self.log.borrow().place_of(row[0]).start();
         let data = Buffers::from(Buffer::zeroed(row.len() * BLOCK_BYTES as usize));
-        let read = self.cache.submit(Request::read(start, data.clone())).await;
+        let read = self.read_cache(CacheRead::Scrub, Request::read(start, data.clone())).await;
+        self.log.borrow_mut().counters.errors.cache_read += u64::from(read.is_err());
         for (index, version) in row.iter().enumerate() {
             let (at, offset) = (index * BLOCK_BYTES as usize, start + index as u64 * BLOCK_BYTES);
             let block = data.slice(at..at + BLOCK_BYTES as usize);
@@ -161,7 +163,7 @@ impl Engine {
     }
 
     async fn is_sound_alone(&self, offset: u64, version: &Version, block: &Buffers) -> bool {
-        let read = self.cache.submit(Request::read(offset, block.clone())).await;
+        let read = self.read_cache(CacheRead::Scrub, Request::read(offset, block.clone())).await;
         read.is_ok() && self.check(offset, version, block).is_ok()
     }
 

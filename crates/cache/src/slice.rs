@@ -23,8 +23,9 @@ use crate::log::Log;
 use crate::paths::{Ahead, Coverage};
 use crate::recover::{Recovery, Source};
 use crate::scrub::{ScrubError, ScrubReport};
-use crate::stats::{ClassStats, SliceStats};
+use crate::stats::{ClassStats, Latencies, LatencyStats, SliceStats};
 use crate::types::Position;
+use headpond_block::decorators::ProbeDevice;
 use headpond_block::sync::Busy;
 use headpond_block::sync::Notify;
 use headpond_block::{
@@ -92,7 +93,7 @@ impl Slice {
             name: DeviceName::new(format!("slice {index} of the cache on {}", cache.name())),
             geometry: geometry(&*cache, &*core),
             lends: cache.lend(ByteRange::at(0, BLOCK_BYTES)).is_some(),
-            runtime,
+            runtime: runtime.clone(),
             cache,
             core,
             label,
@@ -116,6 +117,10 @@ impl Slice {
             reading: Busy::default(),
             scrubbing: Cell::new(None),
             requests: Cell::new(0),
+            requests_before: Cell::new(0),
+            counted_since: Cell::new(runtime.now()),
+            latencies: Latencies::new(&runtime),
+            cleaned: Cell::default(),
             is_seal_due: Cell::new(false),
             is_log_flushing: Cell::new(false),
             log_flushed: Notify::new(),
@@ -223,8 +228,13 @@ impl Slice {
         let memory = engine.memory();
         let counters = log.totals();
         let no_dirt_made = !engine.mode().makes_dirt();
+        let (now, since) = (engine.runtime.now(), engine.counted_since.get());
+        let written = counters.traffic.cache;
         SliceStats {
             counters,
+            counted_ms: now.since(since).as_millis() as u64,
+            requests_in_flight: engine.requests_in_flight(),
+            cleaned_per_s: engine.cleaned.get().per_second(now),
             classes: self.class_stats(),
             dirty_bytes_max: log.dirty_max() * BLOCK_BYTES,
             capacity_bytes,
@@ -233,7 +243,7 @@ impl Slice {
             clean_bytes: counts.clean * BLOCK_BYTES,
             dirty_ratio: ratio(log.dirty_now(), log.dirty_max()),
             occupancy_ratio: ratio(counts.mapped() * BLOCK_BYTES, capacity_bytes),
-            write_amplification: ratio(counters.log_bytes, counters.write.bytes),
+            write_amplification: ratio(written.written(), written.written_data),
             segments: layout.segments(),
             segments_free: log.ring.free(),
             records_in_flight: log.in_flight(),
@@ -248,6 +258,16 @@ impl Slice {
             memory_bytes: memory.total(),
             memory,
         }
+    }
+
+    /// How long requests took.
+    pub fn latencies(&self) -> LatencyStats {
+        self.engine.latencies.snapshot()
+    }
+
+    /// Sets everything to zero that counts what has happened. What the slice holds is what it was.
+    pub fn reset_stats(&self) {
+        self.engine.reset_counters();
     }
 
     fn class_stats(&self) -> Vec<ClassStats> {
@@ -266,7 +286,11 @@ impl Slice {
     /// # Panics
     /// Where one does not hold.
     pub fn self_check(&self) {
-        self.engine.log.borrow().self_check();
+        let log = self.engine.log.borrow();
+        log.self_check();
+        log.classes.iter().for_each(ClassStats::self_check);
+        let arrived = self.engine.requests.get() - self.engine.requests_before.get();
+        assert!(log.totals().requests() <= arrived, "no request counts twice");
     }
 
     /// Ends service: waits for what is under way, makes everything stable and saves the line map.
@@ -318,7 +342,8 @@ impl Slice {
             (checkpoint_of(&log), header)
         };
         let layout = self.engine.log.borrow().layout.clone();
-        let cache = &*self.engine.cache;
+        let probe = ProbeDevice::new(Rc::clone(&self.engine.cache), self.engine.runtime.clone());
+        let cache: &dyn BlockDevice = &probe;
         let area = 1 - header.checkpoint.area;
         header.checkpoint =
             crate::create::write_checkpoint(cache, &layout, area, &checkpoint).await?;
@@ -327,6 +352,8 @@ impl Slice {
             Source { device: cache, layout, cache: header.cache, slice: header.slice, core_blocks };
         source.write_header(&header).await?;
         self.header.set(header);
+        let traffic = &mut self.engine.log.borrow_mut().counters.traffic;
+        traffic.cache.written_checkpoints += probe.snapshot().writes.bytes;
         Ok(())
     }
 }

@@ -1,5 +1,15 @@
 //! What a slice has done and holds.
 
+mod latency;
+mod rate;
+mod traffic;
+
+pub(crate) use latency::{Begun, Latencies};
+pub use latency::{LatencyStats, Way, WayLatency};
+pub(crate) use rate::Rate;
+pub(crate) use traffic::{CacheRead, CoreRead};
+pub use traffic::{CacheTraffic, CoreTraffic, Traffic};
+
 use crate::classes::ClassId;
 use crate::scrub::ScrubProgress;
 use serde::Serialize;
@@ -16,6 +26,8 @@ pub struct RequestStats {
     pub pass_through: u64,
     pub blocks_hit: u64,
     pub blocks_missed: u64,
+    /// Of the requests, whatever else they count as: answered with an error.
+    pub failed: u64,
 }
 
 impl AddAssign for RequestStats {
@@ -28,6 +40,14 @@ impl AddAssign for RequestStats {
         self.pass_through += other.pass_through;
         self.blocks_hit += other.blocks_hit;
         self.blocks_missed += other.blocks_missed;
+        self.failed += other.failed;
+    }
+}
+
+impl RequestStats {
+    /// Those that went through the cache, as hit or miss.
+    pub fn serviced(&self) -> u64 {
+        self.hits + self.partial_hits + self.misses
     }
 }
 
@@ -85,6 +105,55 @@ impl BypassStats {
     }
 }
 
+impl BypassReason {
+    pub const ALL: [BypassReason; 9] = [
+        BypassReason::Mode,
+        BypassReason::FullOfDirty,
+        BypassReason::Scattered,
+        BypassReason::TooLarge,
+        BypassReason::Sequential,
+        BypassReason::CacheError,
+        BypassReason::Class,
+        BypassReason::ClassShare,
+        BypassReason::Promotion,
+    ];
+
+    /// As the statistics name it.
+    pub fn word(self) -> &'static str {
+        match self {
+            BypassReason::Mode => "mode",
+            BypassReason::FullOfDirty => "full_of_dirty",
+            BypassReason::Scattered => "scattered",
+            BypassReason::TooLarge => "too_large",
+            BypassReason::Sequential => "sequential",
+            BypassReason::CacheError => "cache_error",
+            BypassReason::Class => "class",
+            BypassReason::ClassShare => "class_share",
+            BypassReason::Promotion => "promotion",
+        }
+    }
+}
+
+impl BypassStats {
+    pub fn of(&self, reason: BypassReason) -> u64 {
+        match reason {
+            BypassReason::Mode => self.mode,
+            BypassReason::FullOfDirty => self.full_of_dirty,
+            BypassReason::Scattered => self.scattered,
+            BypassReason::TooLarge => self.too_large,
+            BypassReason::Sequential => self.sequential,
+            BypassReason::CacheError => self.cache_error,
+            BypassReason::Class => self.class,
+            BypassReason::ClassShare => self.class_share,
+            BypassReason::Promotion => self.promotion,
+        }
+    }
+
+    pub fn total(&self) -> u64 {
+        BypassReason::ALL.into_iter().map(|reason| self.of(reason)).sum()
+    }
+}
+
 impl AddAssign for BypassStats {
     fn add_assign(&mut self, other: Self) {
         let Self { mode, full_of_dirty, scattered, too_large, sequential, .. } = other;
@@ -116,12 +185,26 @@ pub struct ErrorStats {
     pub cache_read: u64,
     pub cache_write: u64,
     pub cache_checksum: u64,
+    /// Blocks that requests wanted, that only the cache has, and that it could not give.
+    pub dirty_unreadable: u64,
     pub core_read: u64,
     pub core_write: u64,
     pub core_flush: u64,
 }
 
-/// Sums since the slice was opened.
+impl AddAssign for ErrorStats {
+    fn add_assign(&mut self, other: Self) {
+        self.cache_read += other.cache_read;
+        self.cache_write += other.cache_write;
+        self.cache_checksum += other.cache_checksum;
+        self.dirty_unreadable += other.dirty_unreadable;
+        self.core_read += other.core_read;
+        self.core_write += other.core_write;
+        self.core_flush += other.core_flush;
+    }
+}
+
+/// Sums since the slice was opened, or the counters were reset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize)]
 pub struct Counters {
     pub read: RequestStats,
@@ -149,6 +232,30 @@ pub struct Counters {
     /// Writes that waited for the cleaner.
     pub throttled: u64,
     pub errors: ErrorStats,
+    pub traffic: Traffic,
+}
+
+impl Counters {
+    /// Requests of all kinds that were counted.
+    pub fn requests(&self) -> u64 {
+        self.read.requests + self.write.requests + self.flushes + self.discards
+    }
+}
+
+impl ClassStats {
+    /// Each request is a hit, a partial hit, a miss or past the cache, and past it for one reason.
+    ///
+    /// # Panics
+    /// Where it is not so.
+    pub(crate) fn self_check(&self) {
+        for side in [self.read, self.write] {
+            let sum = side.serviced() + side.pass_through;
+            assert_eq!(side.requests, sum, "each request counts once: {self:?}");
+            assert!(side.failed <= side.requests);
+        }
+        let past = self.read.pass_through + self.write.pass_through;
+        assert_eq!(past, self.bypass.total(), "each bypass has a reason: {self:?}");
+    }
 }
 
 /// Memory of a slice in bytes: taken when it is opened, whatever it will hold.
@@ -170,12 +277,16 @@ pub struct MemoryStats {
     pub written_list: u64,
     /// Counters of promotion.
     pub hit_counts: u64,
+    /// How long requests took.
+    pub latencies: u64,
 }
 
 impl MemoryStats {
     pub fn total(&self) -> u64 {
         let Self { map, dirty_index, segments, checksums, extent_pool, .. } = *self;
-        map + dirty_index + segments + checksums + extent_pool + self.written_list + self.hit_counts
+        let Self { written_list, hit_counts, latencies, .. } = *self;
+        let lists = written_list + hit_counts + latencies;
+        map + dirty_index + segments + checksums + extent_pool + lists
     }
 }
 
@@ -183,6 +294,12 @@ impl MemoryStats {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct SliceStats {
     pub counters: Counters,
+    /// How long they have been counting.
+    pub counted_ms: u64,
+    /// Requests that have arrived and are not answered.
+    pub requests_in_flight: u64,
+    /// Blocks cleaned a second, over the last ten.
+    pub cleaned_per_s: f64,
     /// Class 0, and every class that has rules or has had requests; their sum is in `counters`.
     pub classes: Vec<ClassStats>,
     /// May be dirty at most.
@@ -194,7 +311,7 @@ pub struct SliceStats {
     pub clean_bytes: u64,
     pub dirty_ratio: f64,
     pub occupancy_ratio: f64,
-    /// Bytes written to the cache device by byte that was asked to be written.
+    /// Bytes written to the cache device by byte that entered the log, written or read.
     pub write_amplification: f64,
     pub segments: u32,
     pub segments_free: u32,

@@ -138,13 +138,29 @@ pub struct StatusArgs {
     pub json: bool,
 }
 
-/// Show what a volume has done: hits, misses, bypasses by reason, device traffic.
+/// Show what a volume has done: usage, requests, blocks and errors as casadm shows them; then how
+/// long requests took by the way they went, why they went past the cache, what cleaning achieves.
 #[derive(Args)]
-#[command(after_help = "Example:\n  headpond stats hv0\n  headpond stats hv0 --json")]
+#[command(after_help = "Examples:\n  headpond stats hv0\n  headpond stats hv0 --by-class\n  \
+    headpond stats hv0 --csv\n  headpond stats hv0 --json --reset     # the figures until now, then from zero\n\n\
+    docs/cache.md says what each row means.")]
 pub struct StatsArgs {
     pub name: String,
+    /// The requests of one I/O class.
+    #[arg(long, value_name = "ID")]
+    pub class: Option<u8>,
+    /// The requests of each I/O class.
+    #[arg(long, conflicts_with = "class")]
+    pub by_class: bool,
+    /// Set all counters to zero after showing them; what the cache holds stays.
+    #[arg(long)]
+    pub reset: bool,
     #[arg(long)]
     pub json: bool,
+    /// One line of names and one of values, with the columns that casadm prints; a line for each
+    /// class with --by-class.
+    #[arg(long, conflicts_with = "json")]
+    pub csv: bool,
 }
 
 /// Change settings of a volume that is being served.

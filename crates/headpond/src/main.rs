@@ -8,6 +8,7 @@ mod demo;
 mod device;
 mod outcome;
 mod place;
+mod wall_clock;
 
 use args::{Cli, Command, TraceCommand};
 use clap::Parser;

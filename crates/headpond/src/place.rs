@@ -1,7 +1,8 @@
 //! Where descriptions and control sockets are kept.
 
 use anyhow::{Context, Result, bail};
-use headpond_volume::Description;
+use headpond_volume::{Alert, Description};
+use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -81,7 +82,29 @@ impl Places {
     /// Where the file cannot be removed.
     pub fn forget(&self, name: &str) -> Result<()> {
         let path = self.description(name);
+        self.forget_refusal(name);
         fs::remove_file(&path).with_context(|| format!("cannot remove {}", path.display()))
+    }
+
+    /// Keeps why a volume was not opened, for `status`.
+    pub fn note_refusal(&self, name: &str, alert: &Alert) {
+        // Whoever starts it is told anyway.
+        let _ = serde_json::to_vec(alert).map(|text| fs::write(self.refused(name), text));
+    }
+
+    /// It was opened since, or is no more.
+    pub fn forget_refusal(&self, name: &str) {
+        // There need not be one.
+        let _ = fs::remove_file(self.refused(name));
+    }
+
+    /// Why the last start was refused, where it was.
+    pub fn refusal(&self, name: &str) -> Option<Value> {
+        serde_json::from_slice(&fs::read(self.refused(name)).ok()?).ok()
+    }
+
+    fn refused(&self, name: &str) -> PathBuf {
+        self.state.join(format!("{name}.refused.json"))
     }
 
     pub fn exists(&self, name: &str) -> bool {

@@ -135,3 +135,30 @@ fn a_client_that_verifies_sees_nothing_of_a_cache_that_comes_and_goes() {
     user.ok(&["stop", "v"]);
     assert_eq!(daemon.wait(), 0);
 }
+
+#[test]
+fn a_refused_start_is_told_by_status_until_the_volume_is_served() {
+    let user = User::new();
+    create(&user);
+    let daemon = user.serve("v");
+    let cache = user.file("cache.img", 48 * MIB);
+    user.ok(&["cache", "attach", "v", &cache]);
+    user.ok(&["stop", "v"]);
+    assert_eq!(daemon.wait(), 0);
+    let away = user.path("away.img");
+    std::fs::rename(&cache, &away).unwrap();
+    assert_eq!(user.run(&["serve", "v"]).code, 4);
+    let alert = &user.json(&["status", "v", "--json"])["alerts"][0];
+    assert_eq!(alert["kind"], "start-refused");
+    assert!(alert["happened"].as_str().unwrap().contains("cache is not there"), "{alert}");
+    let text = user.ok(&["status", "v"]);
+    for part in ["alert     start-refused", "at risk: what only that cache holds", "to do: bring"] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    std::fs::rename(&away, &cache).unwrap();
+    let daemon = user.serve("v");
+    assert_eq!(user.json(&["status", "v", "--json"])["alerts"], serde_json::json!([]));
+    user.ok(&["stop", "v"]);
+    assert_eq!(daemon.wait(), 0);
+    assert_eq!(user.json(&["status", "v", "--json"])["alerts"], serde_json::json!([]));
+}

@@ -168,7 +168,7 @@ impl World<'_> {
             self.machine.power.cut_after(operations);
         }
         match volume.stop().await {
-            Ok(()) => Ok(End::Stopped),
+            Ok(()) => check_counts(&volume).map(|()| End::Stopped),
             Err(_) if self.excuses.borrow().errors => Ok(End::StopFailed),
             Err(error) => Err(Offence::Stop(error.to_string())),
         }
@@ -202,6 +202,17 @@ impl World<'_> {
         }
         Ok(())
     }
+}
+
+/// Each request that came has been counted, once, and nothing has been added up wrong.
+fn check_counts(volume: &Volume) -> Result<(), Offence> {
+    volume.self_check();
+    let slices = volume.stats().slices;
+    let uncounted: u64 = slices.iter().map(|slice| slice.requests_in_flight).sum();
+    if uncounted > 0 {
+        return Err(Offence::Stop(format!("{uncounted} requests were answered and not counted")));
+    }
+    Ok(())
 }
 
 /// Waits for both.

@@ -41,6 +41,7 @@ const CLEANING: [&str; 8] = [
 pub(crate) enum Step {
     Set(SettingChange),
     CleanAll,
+    ResetStats,
     /// Takes the cache away, or puts it back, empty.
     SwitchCache,
     Ill(Ill),
@@ -57,6 +58,7 @@ impl Step {
             6 => Self::SwitchCache,
             7 => Self::Set(SettingChange::new("readahead", draw_readahead(random))),
             5 => Self::Set(SettingChange::new("promotion", draw_promotion(random).policy)),
+            8 => Self::ResetStats,
             _ => Self::CleanAll,
         }
     }
@@ -67,6 +69,7 @@ impl fmt::Display for Step {
         match self {
             Self::Set(change) => write!(f, "set {change}"),
             Self::CleanAll => write!(f, "clean all"),
+            Self::ResetStats => write!(f, "reset the statistics"),
             Self::SwitchCache => write!(f, "detach the cache, or attach it"),
             Self::Ill(ill) => write!(f, "{ill}"),
         }
@@ -106,6 +109,7 @@ impl Stage<'_> {
             match step.clone() {
                 Step::Set(change) => self.set(change)?,
                 Step::CleanAll => self.clean_all().await?,
+                Step::ResetStats => self.reset_stats(),
                 Step::SwitchCache => self.switch_cache().await?,
                 Step::Ill(Ill::Damage(damage)) => self.damage(damage, before.as_ref()).await,
                 Step::Ill(ill) => self.befall(ill).await,
@@ -143,6 +147,13 @@ impl Stage<'_> {
             }
             _ => Ok(()),
         }
+    }
+
+    fn reset_stats(&self) {
+        self.note(Step::ResetStats);
+        self.tally.borrow_mut().commands += 1;
+        self.volume.reset_stats();
+        self.volume.self_check();
     }
 
     async fn switch_cache(&self) -> Result<(), Offence> {

@@ -120,6 +120,12 @@ impl Front {
         self.ahead.borrow().as_ref().map(|ahead| ahead.windows.stats).unwrap_or_default()
     }
 
+    pub fn reset_readahead_stats(&self) {
+        if let Some(ahead) = &mut *self.ahead.borrow_mut() {
+            ahead.windows.stats = ReadaheadStats::default();
+        }
+    }
+
     /// Other settings, for requests from now on.
     pub fn set(&self, settings: &CacheSettings) {
         self.cutoff.set(settings.seq_cutoff);

@@ -12,6 +12,7 @@
 //!
 //! **Not here**: opening devices (the caller brings them), exports, where descriptions are kept.
 
+mod alerts;
 mod cached;
 mod class_setting;
 mod create;
@@ -24,6 +25,7 @@ mod lifecycle;
 mod metadata;
 mod open;
 mod readahead;
+mod report;
 mod settings;
 mod size;
 mod slicing;
@@ -31,6 +33,7 @@ mod status;
 mod streams;
 mod volume;
 
+pub use alerts::{Alert, AlertKind, Risk};
 pub use class_setting::ClassSetting;
 pub use create::{CreateError, CreateOptions, DestroyError};
 pub use cutoff::SeqCutoff;
@@ -41,6 +44,7 @@ pub use lifecycle::{AttachError, DetachError, Dirty, NewCache};
 pub use metadata::FoundFileSystem;
 pub use open::{Decorator, Devices, OpenError, OpenOptions, Tolerance};
 pub use readahead::{Readahead, ReadaheadPolicy, ReadaheadStats};
+pub use report::{CacheReport, ClassReport, CleaningReport, Groups, Row, StatsReport};
 pub use settings::{CacheSettings, SettingChange, SettingError, parse_word};
 pub use size::{Size, SizeError};
 pub use status::{CacheStatus, VolumeStats, VolumeStatus};

@@ -94,6 +94,8 @@ pub struct ReadaheadStats {
     /// Pieces that were read ahead.
     pub pieces: u64,
     pub bytes: u64,
+    /// Of them, what its reader then asked for: in the cache, or on its way there.
+    pub used_bytes: u64,
     /// Times that a reader caught up, and its degree was doubled.
     pub caught_up: u64,
     /// Times that a reader missed what had been read ahead, and its degree was halved.
@@ -210,7 +212,12 @@ impl Windows {
         coverage: impl FnOnce(ByteRange) -> Coverage,
     ) -> Window {
         let is_past = range.end() > window.end;
-        match coverage(range) {
+        let coverage = coverage(range);
+        if coverage != Coverage::Missing {
+            let within = range.end().min(window.end);
+            self.stats.used_bytes += within.saturating_sub(range.start());
+        }
+        match coverage {
             Coverage::Cached if !is_past => {}
             Coverage::Missing if !is_past => {
                 self.stats.missed += 1;
@@ -343,6 +350,19 @@ mod tests {
         assert_eq!(reader.degree(), 1024 * KIB, "evicted unused");
         assert_eq!(reader.windows.stats.missed, 2);
         assert_eq!(reader.windows.stats.caught_up, 8);
+    }
+
+    #[test]
+    fn what_a_reader_finds_of_what_was_read_ahead_counts_as_used() {
+        let mut reader = Reader::new(0);
+        let begun = (0..4).filter_map(|_| reader.read(Coverage::Missing));
+        assert_eq!(begun.count(), 1);
+        for coverage in [Coverage::Cached, Coverage::OnTheWay, Coverage::Missing] {
+            reader.read(coverage);
+        }
+        let stats = reader.windows.stats;
+        assert_eq!(stats.used_bytes, 128 * KIB);
+        assert!(stats.used_bytes <= stats.bytes);
     }
 
     #[test]

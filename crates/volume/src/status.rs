@@ -1,11 +1,12 @@
 //! What a volume tells about itself.
 
+use crate::alerts::{self, Alert};
 use crate::metadata::FoundFileSystem;
 use crate::readahead::ReadaheadStats;
 use crate::settings::CacheSettings;
 use crate::volume::Volume;
 use headpond_block::BlockDevice;
-use headpond_cache::{ScrubProgress, SliceStats};
+use headpond_cache::{ErrorStats, ScrubProgress, SliceStats};
 use headpond_raid::{ArrayState, ArrayStatus};
 use serde::Serialize;
 use uuid::Uuid;
@@ -23,7 +24,9 @@ pub struct VolumeStatus {
     pub cache: Option<CacheStatus>,
     /// Found on it, where a rule of the I/O classes asks for metadata.
     pub file_systems: Vec<FoundFileSystem>,
-    /// What the operator should know, worst first.
+    /// What wants the operator, worst first.
+    pub alerts: Vec<Alert>,
+    /// What else the operator should know.
     pub warnings: Vec<String>,
 }
 
@@ -55,7 +58,7 @@ pub struct CacheStatus {
     pub volatile_allowed: bool,
 }
 
-/// What a volume has done since it was opened.
+/// What a volume has done since it was opened, or its counters were reset.
 #[derive(Clone, Debug, Serialize)]
 pub struct VolumeStats {
     pub slices: Vec<SliceStats>,
@@ -68,6 +71,7 @@ impl Volume {
         let description = self.description.borrow();
         let array = self.core.array.status();
         let cache = self.cache_status();
+        let alerts = cache.as_ref().map(|cache| self.alerts(&description.name, cache));
         let mut warnings = warnings(&array, cache.as_ref());
         warnings.extend(self.parity_warning(&array));
         warnings.extend_from_slice(self.warnings());
@@ -80,8 +84,16 @@ impl Volume {
             array,
             cache,
             file_systems: self.front.recogniser().map(|it| it.found()).unwrap_or_default(),
+            alerts: alerts.unwrap_or_default(),
             warnings,
         }
+    }
+
+    fn alerts(&self, name: &str, cache: &CacheStatus) -> Vec<Alert> {
+        let slices = self.cached().map(|cached| cached.stats()).unwrap_or_default();
+        let mut errors = ErrorStats::default();
+        slices.iter().for_each(|slice| errors += slice.counters.errors);
+        alerts::of_cache(name, cache, &errors)
     }
 
     /// What a member's failure would cost while the parity has not been computed.
@@ -149,15 +161,6 @@ fn warnings(array: &ArrayStatus, cache: Option<&CacheStatus>) -> Vec<String> {
         ),
     }
     let Some(cache) = cache else { return warnings };
-    if cache.failed {
-        warnings.push("the cache device failed: writes go to the array".into());
-    }
-    if cache.lost_blocks > 0 {
-        warnings.push(format!(
-            "{} blocks in the cache are damaged and answer with errors until they are written again",
-            cache.lost_blocks
-        ));
-    }
     if cache.lost_on_power && cache.settings.mode.makes_dirt() {
         warnings.push("the cache is lost with the power, and with it what is dirty".into());
     } else if cache.dirty_bytes > 0 {

@@ -5,7 +5,7 @@ use crate::admission::Filling;
 use crate::classes::ClassId;
 use crate::log::Survey;
 use crate::stats::{BypassReason, ClassStats, Counters, RequestStats};
-use headpond_block::Request;
+use headpond_block::{BLOCK_BYTES, Request};
 
 /// A cache that drives out what it holds counts as full down to this share of what may be dirty.
 const FULL_DOWN_TO_PERCENT: u64 = 50;
@@ -55,6 +55,12 @@ impl Log {
         count_past(&mut class.write, request);
     }
 
+    /// All counters are zero from here on.
+    pub fn reset_counters(&mut self) {
+        self.counters = Counters::default();
+        self.classes.fill(ClassStats::default());
+    }
+
     pub(crate) fn class_of(&mut self, request: &Request) -> &mut ClassStats {
         &mut self.classes[id_of(request).index()]
     }
@@ -62,6 +68,10 @@ impl Log {
     /// The counters, with the sums over all classes.
     pub fn totals(&self) -> Counters {
         let mut totals = self.counters;
+        let cache = &mut totals.traffic.cache;
+        cache.written_data = self.counters.data_bytes();
+        cache.written_copies = self.counters.reinserted_blocks * BLOCK_BYTES;
+        cache.written_descriptors += self.counters.descriptor_bytes;
         for class in self.classes.iter() {
             totals.read += class.read;
             totals.write += class.write;

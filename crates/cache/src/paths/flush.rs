@@ -2,6 +2,7 @@
 
 use crate::engine::Engine;
 use crate::error::CleanError;
+use crate::stats::Way;
 use crate::types::Sequence;
 use headpond_block::{DeviceError, Outcome, Stability, defect};
 use std::rc::Rc;
@@ -9,6 +10,15 @@ use std::rc::Rc;
 impl Engine {
     pub(crate) async fn flush(self: &Rc<Self>) -> Outcome {
         self.log.borrow_mut().counters.flushes += 1;
+        let begun = self.latencies.begin(None);
+        let outcome = self.make_stable().await;
+        if outcome.is_ok() {
+            self.latencies.note(Way::Flush, begun);
+        }
+        outcome
+    }
+
+    async fn make_stable(self: &Rc<Self>) -> Outcome {
         if self.cache_is_volatile() && !defect!(FlushIntoMemory) {
             // Nothing in the cache is stable, so everything goes on to what is.
             return self.clean_all().await.map_err(|CleanError::Core { source, .. }| source);

@@ -6,7 +6,7 @@ use crate::engine::{Engine, Pin};
 use crate::fill::FillGuard;
 use crate::layout::SliceLayout;
 use crate::line_map::{State, Version};
-use crate::stats::BypassReason;
+use crate::stats::{BypassReason, CacheRead, CoreRead, Way};
 use crate::types::{BlockRun, CoreBlock};
 use headpond_block::sync::join_all;
 use headpond_block::{
@@ -33,17 +33,21 @@ struct Plan {
 
 impl Engine {
     pub(crate) fn read(self: &Rc<Self>, request: Request) -> Submission<'static> {
-        if let Some(submission) = self.read_hit(&request) {
+        let sampled = self.latencies.sample(&self.latencies.reads);
+        if let Some(submission) = self.read_hit(&request, sampled) {
             return submission;
         }
         let (engine, reading) = (Rc::clone(self), self.reading.begin());
+        let begun = self.latencies.begin(sampled);
         Submission::pending(async move {
             let _reading = reading;
-            engine.read_slowly(request).await
+            let way = engine.read_slowly(request).await?;
+            engine.latencies.note(way, begun);
+            Ok(())
         })
     }
 
-    async fn read_slowly(self: &Rc<Self>, request: Request) -> Outcome {
+    async fn read_slowly(self: &Rc<Self>, request: Request) -> Result<Way, DeviceError> {
         let run = BlockRun::touching(request.range);
         let is_whole = request.range.is_aligned(BLOCK_BYTES);
         let target = match is_whole {
@@ -53,12 +57,18 @@ impl Engine {
         self.ahead.until_arrived(run).await;
         let refusal = self.refuses(&request);
         let fill = (refusal.is_none() && self.may_insert(run)).then(|| FillGuard::begin(self, run));
-        let (hits, missing) = self.read_blocks(run, target.clone()).await?;
+        let (hits, missing) = match self.read_blocks(run, target.clone()).await {
+            Ok(found) => found,
+            Err(error) => {
+                self.count_failed_read(&request, run, refusal);
+                return Err(error);
+            }
+        };
         let (entering, refusal) = match &fill {
             Some(_) => self.promoted(run, missing),
             None => (Vec::new(), refusal),
         };
-        self.count_slow_read(&request, hits, refusal.filter(|_| entering.is_empty()));
+        let way = self.count_slow_read(&request, hits, refusal.filter(|_| entering.is_empty()));
         if !is_whole {
             let start = (request.range.start() - run.range().start()) as usize;
             let part = target.slice(start..start + request.range.len() as usize);
@@ -70,18 +80,32 @@ impl Engine {
         {
             self.insert(run, &target, &entering, fill).await;
         }
-        Ok(())
+        Ok(way)
     }
 
-    fn count_slow_read(&self, request: &Request, hits: u64, refusal: Option<BypassReason>) {
+    /// Counts a read by what the cache has of it, which could not be had or was not enough.
+    fn count_failed_read(&self, request: &Request, run: BlockRun, refusal: Option<BypassReason>) {
+        let mapped = self.log.borrow().survey(run).mapped;
+        self.count_slow_read(request, mapped, refusal);
+        self.log.borrow_mut().class_of(request).read.failed += 1;
+    }
+
+    fn count_slow_read(&self, request: &Request, hits: u64, refusal: Option<BypassReason>) -> Way {
+        let blocks = BlockRun::touching(request.range).count;
         let mut log = self.log.borrow_mut();
         let reason = match self.mode() {
-            Mode::PassThrough => Some(BypassReason::Mode),
+            Mode::PassThrough => Some(self.reason_of_mode()),
             _ => refusal,
         };
         match reason.filter(|_| hits == 0) {
-            Some(reason) => log.count_pass_through_read(request, reason),
-            None => log.count_read(request, hits, BlockRun::touching(request.range).count),
+            Some(reason) => {
+                log.count_pass_through_read(request, reason);
+                Way::ReadPastCache
+            }
+            None => {
+                log.count_read(request, hits, blocks);
+                if hits < blocks { Way::ReadMiss } else { Way::ReadHit }
+            }
         }
     }
 
@@ -109,7 +133,7 @@ impl Engine {
     ) -> Result<(u64, Vec<u64>), DeviceError> {
         let plan = self.plan_read(run)?;
         if let Some((first, end)) = plan.missing {
-            self.read_core(run, first..end, &target).await?;
+            self.read_core(CoreRead::Request, run, first..end, &target).await?;
         }
         if plan.pieces.is_empty() {
             return Ok((0, plan.missing_blocks));
@@ -125,6 +149,7 @@ impl Engine {
 
     pub(super) async fn read_core(
         &self,
+        purpose: CoreRead,
         run: BlockRun,
         blocks: std::ops::Range<u64>,
         to: &Buffers,
@@ -132,6 +157,7 @@ impl Engine {
         let (start, end) = (blocks.start * BLOCK_BYTES, blocks.end * BLOCK_BYTES);
         let part = to.slice(start as usize..end as usize);
         let request = Request::read(run.range().start() + start, part);
+        self.log.borrow_mut().counters.count_core_read(purpose, end - start);
         let outcome = self.core.submit(request).await;
         if outcome.is_err() {
             self.log.borrow_mut().counters.errors.core_read += 1;
@@ -174,7 +200,8 @@ impl Engine {
     /// Reads from the cache and checks; what cannot be read there comes from the core, where it has
     /// it.
     async fn read_piece(self: &Rc<Self>, piece: &Piece, to: Buffers) -> Outcome {
-        let outcome = self.cache.submit(Request::read(piece.range.start(), to.clone())).await;
+        let request = Request::read(piece.range.start(), to.clone());
+        let outcome = self.read_cache(CacheRead::Request, request).await;
         self.judge_piece(piece, outcome, to).await
     }
 
@@ -201,10 +228,11 @@ impl Engine {
             };
             let Some(error) = error else { continue };
             if version.state != State::Clean {
+                self.log.borrow_mut().counters.errors.dirty_unreadable += 1;
                 return Err(error);
             }
             let only = BlockRun { first: version.block, count: 1 };
-            self.read_core(only, 0..1, &block).await?;
+            self.read_core(CoreRead::Request, only, 0..1, &block).await?;
             self.drop_mapping_beside(version.block);
         }
         Ok(())
@@ -218,7 +246,7 @@ impl Engine {
         to: &Buffers,
     ) -> Outcome {
         let offset = piece.range.start() + index * BLOCK_BYTES;
-        self.cache.submit(Request::read(offset, to.clone())).await?;
+        self.read_cache(CacheRead::Request, Request::read(offset, to.clone())).await?;
         self.check(offset, version, to)
     }
 

@@ -6,6 +6,7 @@ use crate::append::{Verdict, Wanted};
 use crate::engine::Engine;
 use crate::fill::FillGuard;
 use crate::log::Purpose;
+use crate::stats::CoreRead;
 use crate::types::{BlockRun, CoreBlock};
 use headpond_block::sync::{Notify, join_all};
 use headpond_block::{BLOCK_BYTES, Buffer, Buffers, ByteRange, Submission};
@@ -118,7 +119,9 @@ impl Engine {
             false => Buffer::zeroed(len),
         });
         self.log.borrow_mut().counters.ahead_blocks += run.count;
-        if self.read_core(run, 0..run.count, &target).await.is_err() || self.is_closed.get() {
+        if self.read_core(CoreRead::Ahead, run, 0..run.count, &target).await.is_err()
+            || self.is_closed.get()
+        {
             return;
         }
         let most = self.log.borrow().layout.piece_blocks();

@@ -5,9 +5,12 @@ use crate::engine::{Engine, Pin};
 use crate::line_map::{Marks, State, Version};
 use crate::log::Log;
 use crate::paths::read::{Piece, compare};
+use crate::stats::{CacheRead, Way};
 use crate::types::{BlockRun, SlotIndex};
 use headpond_block::sync::BusyGuard;
-use headpond_block::{BLOCK_BYTES, ByteRange, Outcome, Request, Started, Submission, start};
+use headpond_block::{
+    BLOCK_BYTES, ByteRange, Instant, Outcome, Request, Started, Submission, start,
+};
 use std::rc::Rc;
 
 /// A hit that is on its way from the cache device.
@@ -17,6 +20,8 @@ struct Hit {
     /// On the cache device.
     range: ByteRange,
     asked: Request,
+    /// Where it is timed.
+    sampled: Option<Instant>,
     pin: Pin,
     _reading: BusyGuard,
 }
@@ -25,11 +30,17 @@ impl Engine {
     /// The answer to a read of one block that the cache has, or of blocks and parts of blocks that
     /// lie in a row in memory that it lends; `None`, and nothing has happened, for every other
     /// read.
-    pub(super) fn read_hit(self: &Rc<Self>, request: &Request) -> Option<Submission<'static>> {
-        if self.lends {
-            return self.read_hit_at_once(request).map(Submission::ready);
+    pub(super) fn read_hit(
+        self: &Rc<Self>,
+        request: &Request,
+        sampled: Option<Instant>,
+    ) -> Option<Submission<'static>> {
+        if !self.lends {
+            return self.start_hit(request, sampled);
         }
-        self.start_hit(request)
+        let outcome = self.read_hit_at_once(request)?;
+        self.latencies.note_sampled(Way::ReadHit, sampled);
+        Some(Submission::ready(outcome))
     }
 
     /// A read that the memory of the cache device answers wholly; `None` where it does not.
@@ -49,10 +60,15 @@ impl Engine {
         }
         log.refer_to_row(version, run.count);
         log.count_read(request, run.count, run.count);
+        log.counters.traffic.cache.lent += request.range.len();
         Some(Ok(()))
     }
 
-    fn start_hit(self: &Rc<Self>, request: &Request) -> Option<Submission<'static>> {
+    fn start_hit(
+        self: &Rc<Self>,
+        request: &Request,
+        sampled: Option<Instant>,
+    ) -> Option<Submission<'static>> {
         if !request.range.is_aligned(BLOCK_BYTES) {
             return None;
         }
@@ -61,6 +77,7 @@ impl Engine {
             let run = BlockRun::touching(request.range);
             let version = self.find_hit(&log, run)?;
             log.refer_to(version);
+            log.counters.count_cache_read(CacheRead::Request, BLOCK_BYTES);
             (version, log.place_of(version))
         };
         let hit = Hit {
@@ -68,6 +85,7 @@ impl Engine {
             version,
             range,
             asked: request.clone(),
+            sampled,
             pin: self.pin(version.slot),
             _reading: self.reading.begin(),
         };
@@ -128,17 +146,23 @@ impl Hit {
             && compare(&self.version, &self.asked.buffers).is_ok();
         if is_good {
             self.engine.log.borrow_mut().count_read(&self.asked, 1, 1);
+            self.engine.latencies.note_sampled(Way::ReadHit, self.sampled);
         }
         is_good
     }
 
     /// Finds out what is wrong, and where else the block may come from.
     async fn judge(self, outcome: Outcome) -> Outcome {
-        let Self { engine, version, range, asked, pin, _reading } = self;
+        let Self { engine, version, range, asked, sampled, pin, _reading } = self;
         let piece = Piece { first: 0, versions: vec![version], range, _pin: pin };
-        engine.judge_piece(&piece, outcome, asked.buffers.clone()).await?;
-        engine.log.borrow_mut().count_read(&asked, 1, 1);
-        Ok(())
+        let outcome = engine.judge_piece(&piece, outcome, asked.buffers.clone()).await;
+        let mut log = engine.log.borrow_mut();
+        log.count_read(&asked, 1, 1);
+        match outcome.is_ok() {
+            true => engine.latencies.note_sampled(Way::ReadHit, sampled),
+            false => log.class_of(&asked).read.failed += 1,
+        }
+        outcome
     }
 }
 

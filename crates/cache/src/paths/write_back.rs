@@ -5,28 +5,47 @@ use crate::config::Mode;
 use crate::engine::Engine;
 use crate::log::{Formed, Intake, Purpose, Survey};
 use crate::paths::Cut;
-use crate::stats::BypassReason;
+use crate::stats::{Begun, BypassReason, Way};
 use crate::types::BlockRun;
 use headpond_block::sync::{join_all, oneshot};
-use headpond_block::{BLOCK_BYTES, Outcome, Request, Started, Submission, start};
+use headpond_block::{BLOCK_BYTES, Instant, Outcome, Request, Started, Submission, start};
 use std::cell::Cell;
 use std::rc::Rc;
 
 /// Why a request, or a part of it, went past the cache.
 pub(crate) type Bypassed = Cell<Option<BypassReason>>;
 
+/// How a write went.
+pub(super) struct Written {
+    pub bypassed: Option<BypassReason>,
+    /// Before.
+    pub survey: Survey,
+    /// To core and cache.
+    pub is_both: bool,
+}
+
+/// A write whose record is on its way.
+struct Asked {
+    request: Request,
+    survey: Survey,
+    /// Where it is timed.
+    sampled: Option<Instant>,
+}
+
 impl Engine {
     /// A write in whichever mode is set.
     pub(crate) fn write(self: &Rc<Self>, request: Request) -> Submission<'static> {
+        let sampled = self.latencies.sample(&self.latencies.writes);
         if self.may_write_at_once(&request)
-            && let Some(submission) = self.write_at_once(&request)
+            && let Some(submission) = self.write_at_once(&request, sampled)
         {
             return submission;
         }
         let (engine, busy) = (Rc::clone(self), self.busy.begin());
+        let begun = self.latencies.begin(sampled);
         let write = async move {
             let _busy = busy;
-            engine.write_slowly(request).await
+            engine.write_slowly(request, begun).await
         };
         // In a task, so that it is accounted for whoever gives up waiting.
         match self.runtime.start(write) {
@@ -46,9 +65,13 @@ impl Engine {
     }
 
     /// The write as a record of its own; `None`, and nothing has happened, where it has to wait.
-    fn write_at_once(self: &Rc<Self>, request: &Request) -> Option<Submission<'static>> {
+    fn write_at_once(
+        self: &Rc<Self>,
+        request: &Request,
+        sampled: Option<Instant>,
+    ) -> Option<Submission<'static>> {
         let run = BlockRun::touching(request.range);
-        let mut formed = {
+        let (mut formed, survey) = {
             let mut log = self.log.borrow_mut();
             if run.count > log.layout.record_blocks_max() as u64 {
                 return None;
@@ -58,19 +81,27 @@ impl Engine {
                 Intake { run, purpose, buffers: &request.buffers, is_promise, guard: None };
             let survey = log.survey(run);
             log.admit(&intake, survey).ok()?;
-            let formed = log.form(&[intake]).ok()?;
-            log.count_write(request, survey, run.count);
-            formed
+            (log.form(&[intake]).ok()?, survey)
         };
         let write = std::mem::replace(&mut formed.request, Request::flush());
         Some(match start(&self.cache, write) {
             Ok(outcome) if self.settle_record(&formed, &outcome) => {
-                self.note_dirty();
+                self.written_at_once(request, survey, sampled);
                 Submission::ready(Ok(()))
             }
             Ok(_) => self.write_elsewhere(request.clone()),
-            Err(started) => self.answer_later(started, formed, request.clone()),
+            Err(started) => {
+                let asked = Asked { request: request.clone(), survey, sampled };
+                self.answer_later(started, formed, asked)
+            }
         })
+    }
+
+    fn written_at_once(&self, request: &Request, survey: Survey, sampled: Option<Instant>) {
+        let blocks = BlockRun::touching(request.range).count;
+        self.log.borrow_mut().count_write(request, survey, blocks);
+        self.latencies.note_sampled(Way::WriteToCache, sampled);
+        self.note_dirty();
     }
 
     /// The cache did not take it.
@@ -83,8 +114,14 @@ impl Engine {
     }
 
     async fn write_after_failure(self: &Rc<Self>, request: Request) -> Outcome {
-        self.log.borrow_mut().class_of(&request).bypass.count(BypassReason::CacheError);
-        self.change_core(request).await
+        let begun = self.latencies.begin(None);
+        let asked = request.without_data();
+        let outcome = self.change_core(request).await;
+        self.count_write_past(&asked, BypassReason::CacheError, &outcome);
+        if outcome.is_ok() {
+            self.latencies.note(Way::WritePastCache, begun);
+        }
+        outcome
     }
 
     /// Waits for a record in a task of its own, so that it is accounted for whoever gives up
@@ -93,7 +130,7 @@ impl Engine {
         self: &Rc<Self>,
         started: Started,
         formed: Formed,
-        request: Request,
+        asked: Asked,
     ) -> Submission<'static> {
         let (answer, answered) = oneshot();
         let (engine, busy) = (Rc::clone(self), self.busy.begin());
@@ -103,18 +140,52 @@ impl Engine {
             let is_written = engine.settle_record(&formed, &outcome);
             engine.pump();
             if is_written {
-                engine.note_dirty();
+                engine.written_at_once(&asked.request, asked.survey, asked.sampled);
                 answer.send(Ok(()));
             } else {
-                answer.send(engine.write_after_failure(request).await);
+                answer.send(engine.write_after_failure(asked.request).await);
             }
         }));
         Submission::pending(async move { answered.await.expect("the record's task answers") })
     }
 
-    async fn write_slowly(self: &Rc<Self>, request: Request) -> Outcome {
-        let run = BlockRun::touching(request.range);
-        let (asked, bypassed) = (request.without_data(), Cell::new(None));
+    pub(super) async fn write_slowly(self: &Rc<Self>, request: Request, begun: Begun) -> Outcome {
+        let asked = request.without_data();
+        let (outcome, way) = self.write_uncounted(request).await;
+        let Written { bypassed, survey, is_both } = way;
+        let way = match bypassed {
+            Some(reason) => {
+                self.count_write_past(&asked, reason, &outcome);
+                Way::WritePastCache
+            }
+            None => {
+                let blocks = BlockRun::touching(asked.range).count;
+                let mut log = self.log.borrow_mut();
+                log.count_write(&asked, survey, blocks);
+                log.class_of(&asked).write.failed += u64::from(outcome.is_err());
+                if is_both { Way::WriteThrough } else { Way::WriteToCache }
+            }
+        };
+        if outcome.is_ok() {
+            self.latencies.note(way, begun);
+        }
+        outcome
+    }
+
+    pub(super) fn count_write_past(
+        &self,
+        asked: &Request,
+        reason: BypassReason,
+        outcome: &Outcome,
+    ) {
+        let mut log = self.log.borrow_mut();
+        log.count_pass_through_write(asked, reason);
+        log.class_of(asked).write.failed += u64::from(outcome.is_err());
+    }
+
+    /// A write, or the part of a request that is one; and how it went, for whoever counts it.
+    pub(super) async fn write_uncounted(self: &Rc<Self>, request: Request) -> (Outcome, Written) {
+        let (run, bypassed) = (BlockRun::touching(request.range), Cell::new(None));
         let survey = if run.count > self.log.borrow().dirty_max() / 2 {
             bypassed.set(Some(BypassReason::TooLarge));
             Survey::default()
@@ -127,9 +198,7 @@ impl Engine {
         }
         let mode = self.mode();
         if sends_past(mode, survey, run) {
-            let is_failed = self.is_failed.get();
-            let reason = if is_failed { BypassReason::CacheError } else { BypassReason::Mode };
-            bypassed.set(Some(reason));
+            bypassed.set(Some(self.reason_of_mode()));
         }
         let is_both = !mode.makes_dirt() || request.is_fua() && self.cache_is_volatile();
         let outcome = match bypassed.get() {
@@ -137,12 +206,7 @@ impl Engine {
             None if is_both => self.write_through(request).await,
             None => self.write_back_parts(request, &bypassed).await,
         };
-        let mut log = self.log.borrow_mut();
-        match bypassed.get() {
-            Some(reason) => log.count_pass_through_write(&asked, reason),
-            None => log.count_write(&asked, survey, run.count),
-        }
-        outcome
+        (outcome, Written { bypassed: bypassed.get(), survey, is_both })
     }
 
     async fn write_back_parts(self: &Rc<Self>, request: Request, bypassed: &Bypassed) -> Outcome {
@@ -175,6 +239,11 @@ impl Engine {
             verdict => bypassed.set(Some(verdict.reason())),
         }
         self.change_core(request).await
+    }
+
+    /// Why the mode in force sends something past the cache.
+    pub(super) fn reason_of_mode(&self) -> BypassReason {
+        if self.is_failed.get() { BypassReason::CacheError } else { BypassReason::Mode }
     }
 
     /// Wakes the cleaner where there is enough for it to do.

@@ -215,10 +215,11 @@ fn memory_is_within_the_bounds_of_the_issue_and_taken_at_the_start() {
             let [before, after] = memory_of(&runtime, line_bytes, request_bytes).await;
             let blocks = (after.capacity_bytes / 4096) as f64;
             let memory = after.memory;
-            let apart = memory.checksums + memory.extent_pool;
+            let apart = memory.checksums + memory.extent_pool + memory.latencies;
             let each = (after.memory_bytes - apart) as f64 / blocks;
             assert!(each <= most, "{each} bytes for each block, lines of {line_bytes}: {memory:?}");
             assert!(memory.checksums as f64 / blocks <= 4.0);
+            assert!(memory.latencies <= 64 << 10, "whatever the cache holds");
             assert_eq!(memory.extents_used, 0, "whole lines take nothing from the pool");
             assert!(after.dirty_bytes > after.capacity_bytes * 6 / 10, "filled");
             assert_eq!(before.memory_bytes, after.memory_bytes, "nothing grows");

@@ -16,3 +16,4 @@ mod replayed;
 mod scrub;
 mod semantics;
 mod serving;
+mod statistics;

@@ -65,7 +65,12 @@ fn all(places: &Places, as_json: bool) -> Result<Exit> {
 fn status_of(places: &Places, name: &str) -> Result<Value> {
     let description = places.load(name)?;
     let client = Client::of(places, name)?;
-    if client.is_served() { client.get("/v1/status") } else { Ok(unserved(&description)) }
+    if client.is_served() {
+        return client.get("/v1/status");
+    }
+    let mut status = unserved(&description);
+    status["alerts"] = places.refusal(name).into_iter().collect();
+    Ok(status)
 }
 
 fn unserved(description: &Description) -> Value {
@@ -92,6 +97,7 @@ fn print(status: &Value) {
         println!("{name}: not served; start it with `headpond serve {name}`");
         println!("  array     RAID {} of {members} members", array["level"]);
         print_settings(status);
+        print_alerts(status);
         return;
     }
     println!("{name}: {}", size(status["size_bytes"].as_u64().unwrap_or(0)));
@@ -106,8 +112,18 @@ fn print(status: &Value) {
     if let Some(output) = status["recording"].as_str() {
         println!("  recording to {output}");
     }
+    print_alerts(status);
     for warning in status["warnings"].as_array().into_iter().flatten() {
         println!("  warning   {}", text(warning));
+    }
+}
+
+/// What happened, what is at risk, and what to do.
+fn print_alerts(status: &Value) {
+    for alert in status["alerts"].as_array().into_iter().flatten() {
+        println!("  alert     {}: {}", text(&alert["kind"]), text(&alert["happened"]));
+        println!("            at risk: {}", text(&alert["at_risk"]["what"]));
+        println!("            to do: {}", text(&alert["to_do"]));
     }
 }
 

@@ -1,7 +1,8 @@
 //! The control API: HTTP and JSON on a Unix socket, served by a thread of its own.
 //!
-//! `GET /v1/status`, `GET /v1/stats`, `POST /v1/settings`, `POST /v1/flush`, `POST /v1/stop`,
-//! `POST /v1/recording/start`, `POST /v1/recording/stop`. A refusal is `{"error", "exit"}`.
+//! `GET /v1/status`, `GET /v1/stats`, `POST /v1/stats/reset`, `POST /v1/settings`,
+//! `POST /v1/flush`, `POST /v1/stop`, `POST /v1/recording/start`, `POST /v1/recording/stop`. A
+//! refusal is `{"error", "exit"}`.
 //!
 //! **Invariants**: this thread never touches the volume; it only sends messages.
 
@@ -102,6 +103,7 @@ fn routes(messages: mpsc::Sender<Message>) -> Router {
     type Sender = State<mpsc::Sender<Message>>;
     let status = async |State(to): Sender| respond(ask(&to, Wish::Status).await);
     let stats = async |State(to): Sender| respond(ask(&to, Wish::Stats).await);
+    let reset = async |State(to): Sender| respond(ask(&to, Wish::ResetStats).await);
     let flush = async |State(to): Sender| respond(ask(&to, Wish::Flush).await);
     let start = async |State(to): Sender, Json(body): Json<RecordBody>| {
         respond(ask(&to, Wish::StartRecording(body)).await)
@@ -130,6 +132,7 @@ fn routes(messages: mpsc::Sender<Message>) -> Router {
     Router::new()
         .route("/v1/status", get(status))
         .route("/v1/stats", get(stats))
+        .route("/v1/stats/reset", post(reset))
         .route("/v1/settings", post(set))
         .route("/v1/flush", post(flush))
         .route("/v1/cache/attach", post(attach))

@@ -12,6 +12,8 @@ use tokio::sync::oneshot;
 pub enum Wish {
     Status,
     Stats,
+    /// The statistics until now, which then begin at zero.
+    ResetStats,
     Set {
         changes: Vec<SettingChange>,
         /// Everything is at the core when the answer comes.

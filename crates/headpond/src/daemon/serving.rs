@@ -8,6 +8,7 @@ use crate::commands::class::read_named_file;
 use crate::device::Opener;
 use crate::outcome::{Exit, Failure, told};
 use crate::place::Places;
+use crate::wall_clock::utc;
 use anyhow::{Context, Result};
 use headpond_block::{BlockDevice, BufferPool, Listener, PoolConfig, Runtime};
 use headpond_nbd::limits::Limits;
@@ -20,6 +21,7 @@ use headpond_volume::{
 use serde_json::{Value, json};
 use std::net::SocketAddr;
 use std::rc::Rc;
+use std::time::{Duration, SystemTime};
 use tokio::sync::mpsc;
 use uuid::Uuid;
 
@@ -77,9 +79,13 @@ impl Data {
         };
         let volume = Volume::open(&runtime, &description, devices, options).await;
         let volume = volume.map_err(|error| match error.is_refusal() {
-            true => Failure::refused(error.to_string()),
+            true => {
+                places.note_refusal(&description.name, &error.alert(&description.name));
+                Failure::refused(error.to_string())
+            }
             false => error.into(),
         })?;
+        places.forget_refusal(&description.name);
         volume.warnings().iter().for_each(|warning| eprintln!("headpond: note: {warning}"));
         let volume = Rc::new(volume);
         let watched = Rc::new(CaptureDevice::new(volume.clone(), runtime.clone(), 0));
@@ -155,7 +161,8 @@ impl Desk {
     async fn grant(&self, wish: Wish) -> Answer {
         let granted: Result<Value> = match wish {
             Wish::Status => self.status(),
-            Wish::Stats => serde_json::to_value(self.volume.stats()).map_err(anyhow::Error::from),
+            Wish::Stats => self.stats(),
+            Wish::ResetStats => self.stats().inspect(|_| self.volume.reset_stats()),
             Wish::Set { changes, flush } => self.set(&changes, flush).await,
             Wish::Flush => self.flush().await,
             Wish::ScrubCache => self.scrub_cache().await,
@@ -187,6 +194,18 @@ impl Desk {
         status["clients"] = clients.collect();
         status["recording"] = serde_json::to_value(self.recording.output())?;
         Ok(status)
+    }
+
+    fn stats(&self) -> Result<Value> {
+        let report = self.volume.report();
+        let counted_s = report.cache.as_ref().map(|cache| cache.counted_s);
+        let mut stats = serde_json::to_value(report)?;
+        stats["name"] = self.volume.description().name.into();
+        if let Some(counted_s) = counted_s {
+            let since = SystemTime::now() - Duration::from_secs_f64(counted_s);
+            stats["counted_since"] = utc(since).into();
+        }
+        Ok(stats)
     }
 
     /// What was set outlives the daemon.

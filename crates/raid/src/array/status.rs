@@ -60,7 +60,7 @@ pub struct MemberStatus {
     pub state: RoleState,
 }
 
-/// Plans carried out since the array was assembled.
+/// Plans carried out since the array was assembled, or the counts were reset.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct PlanCounts {
     pub full_stripe_writes: u64,
@@ -107,6 +107,13 @@ impl Counters {
         }
     }
 
+    fn reset(&self) {
+        let plans =
+            [&self.full_stripe, &self.reconstruct, &self.read_modify_write, &self.data_only];
+        let others = [&self.reconstructed_reads, &self.rewritten_strips, &self.intent_pages];
+        plans.into_iter().chain(others).for_each(|counter| counter.0.set(0));
+    }
+
     fn snapshot(&self) -> PlanCounts {
         PlanCounts {
             full_stripe_writes: self.full_stripe.0.get(),
@@ -139,6 +146,11 @@ impl Array {
             members: self.member_statuses(),
             counts: self.counters.snapshot(),
         }
+    }
+
+    /// The counts begin again at zero.
+    pub fn reset_counts(&self) {
+        self.counters.reset();
     }
 
     /// Whether it serves, and with what left to lose.

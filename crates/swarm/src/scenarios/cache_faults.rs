@@ -1,10 +1,11 @@
 //! The cache device fails, lies or is full: rows 17 to 22, 37, 38.
 
-use super::rig::{Rig, Scene, once, places_on};
-use headpond_block::RequestKind;
+use super::rig::{Rig, Scene, cached_raid5, once, places_on};
+use crate::topology::Topology;
 use headpond_block::decorators::{Fault, FaultRule};
+use headpond_block::{BlockDevice, Buffer, Request, RequestKind};
 use headpond_cache::Mode;
-use headpond_volume::{OpenError, Tolerance};
+use headpond_volume::{AlertKind, OpenError, SeqCutoff, Tolerance};
 
 fn is_stale(error: &OpenError) -> bool {
     matches!(error, OpenError::Cache(headpond_cache::OpenError::Generation { .. }))
@@ -26,11 +27,14 @@ pub(super) fn cache_that_vanishes_clean_costs_nothing_and_the_volume_stays_onlin
         scene.write(3, 2).await.expect("goes to the core");
         scene.flush().await.expect("the core has it");
         scene.expect(3, 2).await;
-        assert!(scene.cache().failed && scene.warns("the cache device failed"));
+        let failed = scene.alert(AlertKind::CacheFailed);
+        assert_eq!((scene.cache().failed, failed.at_risk.blocks), (true, 0), "{failed}");
+        assert!(failed.to_do.contains("cache detach"), "{failed}");
     });
     rig.cut(1);
     let refused = rig.refusal();
     assert!(is_stale(&refused), "{refused}");
+    assert!(refused.alert("v").to_do.contains("headpond serve v --force"), "{refused}");
     rig.tolerance = Tolerance::Forced;
     rig.live(async |scene| {
         scene.expect(3, 2).await;
@@ -45,12 +49,17 @@ pub(super) fn cache_that_vanishes_dirty_costs_its_dirty_blocks_and_restarts_only
         scene.promise(4, 1).await;
         scene.lose_cache();
         assert!(scene.read(3).await.is_err() && scene.read(4).await.is_err());
+        let unreadable = scene.alert(AlertKind::DirtyUnreadable);
+        assert_eq!(unreadable.at_risk.blocks, 2, "{unreadable}");
         scene.expect(100, 0).await;
         scene.write(100, 5).await.expect("goes to the core");
         scene.expect(100, 5).await;
         scene.write(3, 2).await.expect("all of it is new");
         scene.expect(3, 2).await;
         assert!(scene.read(4).await.is_err(), "never what the core has");
+        let failed = scene.alert(AlertKind::CacheFailed);
+        assert_eq!(failed.at_risk.blocks, 1, "block 4: {failed}");
+        assert!(failed.to_do.contains("headpond flush") && failed.to_do.contains("--force"));
         assert!(scene.flush().await.is_err(), "what was acknowledged is not all stable");
         scene.write(4, 2).await.expect("all of it is new");
         scene.flush().await.expect("now it is");
@@ -61,6 +70,7 @@ pub(super) fn cache_that_vanishes_dirty_costs_its_dirty_blocks_and_restarts_only
     rig.absent.cache = true;
     let refused = rig.refusal();
     assert!(matches!(refused, OpenError::NoCacheDevice { .. }), "{refused}");
+    assert!(refused.alert("v").to_do.contains("bring the cache back"));
     rig.tolerance = Tolerance::Forced;
     rig.live(async |scene| {
         for (block, byte) in [(100, 5), (3, 2), (4, 2)] {
@@ -87,7 +97,11 @@ pub(super) fn clean_block_that_the_cache_cannot_read_comes_from_the_core_and_is_
         scene.controls.cache.add(once(RequestKind::Read, Fault::Media));
         scene.expect(3, 1).await;
         assert_eq!(scene.volume.stats().slices[0].counters.errors.cache_read, 1);
+        let told = scene.alert(AlertKind::CacheReadErrors);
+        assert!(told.at_risk.blocks == 0 && told.to_do.contains("cache scrub"), "{told}");
         scene.expect(3, 1).await;
+        scene.volume.reset_stats();
+        assert!(scene.volume.status().alerts.is_empty(), "as the alert says");
     });
 }
 
@@ -102,6 +116,9 @@ pub(super) fn dirty_block_that_the_cache_cannot_read_is_an_error_and_the_others_
         scene.controls.cache.add(FaultRule { range: Some(range), ..rule });
         assert!(scene.read(3).await.is_err());
         assert!(scene.read(3).await.is_err(), "and stays one");
+        let told = scene.alert(AlertKind::DirtyUnreadable);
+        assert_eq!((told.at_risk.blocks, told.at_risk.bytes), (2, 8192), "3 or 4: {told}");
+        assert!(told.happened.starts_with("2 reads from cache"), "{told}");
         scene.expect(4, 1).await;
         assert!(scene.volume.clean_all().await.is_err(), "it is not taken for clean");
         scene.write(3, 2).await.expect("all of it is new");
@@ -119,10 +136,33 @@ pub(super) fn write_that_the_cache_refuses_goes_to_the_core_and_nothing_older_co
             scene.flush().await.expect("flushes");
             scene.expect(3, 2).await;
             assert!(!scene.cache().failed, "one error is not its end");
+            let told = scene.alert(AlertKind::CacheWriteErrors);
+            assert!(told.to_do.contains("cache replace"), "{told}");
         });
         rig.cut(seed);
         rig.live(async |scene| scene.expect(3, 2).await);
     }
+}
+
+/// Nothing cleans, and more is written than may be dirty.
+pub(super) fn cache_full_of_dirty_data_says_so_until_there_is_room_again() {
+    let mut rig = Rig::new(Topology { window_bytes: 24 << 20, ..cached_raid5() });
+    let settings = &mut rig.description.cache.as_mut().expect("a cache").settings;
+    settings.seq_cutoff = SeqCutoff::NEVER;
+    rig.live(async |scene| {
+        let most = scene.cache().dirty_bytes_max;
+        assert!(scene.volume.status().alerts.is_empty());
+        let data = Buffer::from_slice(&[1; 1 << 16]);
+        for offset in (0..most + (1 << 20)).step_by(1 << 16) {
+            let write = Request::write(offset, &data);
+            scene.volume.submit(write).await.expect("is taken, by the cache or the array");
+        }
+        let full = scene.alert(AlertKind::CacheFull);
+        assert!(full.at_risk.bytes == 0 && full.to_do.contains("cleaning=stripe"), "{full}");
+        assert!(scene.volume.stats().slices[0].counters.bypass.full_of_dirty >= 10);
+        scene.volume.clean_all().await.expect("cleans");
+        assert!(scene.volume.status().alerts.is_empty());
+    });
 }
 
 /// One bit of a block changes on the cache device while nobody looks.
@@ -140,6 +180,9 @@ pub(super) fn silent_corruption_is_noticed_and_a_clean_block_comes_from_the_core
         assert!(scene.read(4).await.is_err());
         assert!(scene.volume.clean_all().await.is_err(), "garbage does not reach the core");
         assert!(scene.volume.stats().slices[0].counters.errors.cache_checksum > 0);
+        let told = scene.alert(AlertKind::CacheCorruption);
+        assert!(told.at_risk.blocks == 1 && told.to_do.contains("cache scrub"), "{told}");
+        assert_eq!(scene.alert(AlertKind::DirtyUnreadable).at_risk.blocks, 1);
     });
     rig.halt();
     rig.live(async |scene| {

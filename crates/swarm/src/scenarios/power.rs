@@ -7,7 +7,7 @@ use headpond_cache::Mode;
 use headpond_cache::format::{slice_header, superblock};
 use headpond_raid::{AssembleError, Level};
 use headpond_sim::Ended;
-use headpond_volume::{OpenError, Tolerance};
+use headpond_volume::{AlertKind, OpenError, Tolerance};
 use std::time::Duration;
 
 /// With its own promise, and with one for all, in each mode.
@@ -60,7 +60,9 @@ pub(super) fn torn_block_that_was_promised_is_an_error_until_it_is_written_again
         assert!(scene.read(3).await.is_err());
         scene.expect(4, 4).await;
         assert_eq!(scene.cache().lost_blocks, 1);
-        assert!(scene.warns("1 blocks in the cache are damaged"));
+        let damaged = scene.alert(AlertKind::DamagedBlocks);
+        assert_eq!((damaged.at_risk.blocks, damaged.at_risk.bytes), (1, 4096));
+        assert!(damaged.to_do.contains("cache scrub"), "{damaged}");
         scene.promise(3, 5).await;
         scene.expect(3, 5).await;
     });

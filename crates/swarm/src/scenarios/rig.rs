@@ -15,7 +15,9 @@ use headpond_cache::format::superblock::Superblock as CacheSuperblock;
 use headpond_cache::{CleaningConfig, CleaningPolicy, Mode};
 use headpond_raid::Level;
 use headpond_sim::{Ended, Medium, Random, Sim, run_until_cut};
-use headpond_volume::{CacheSettings, CacheStatus, Description, OpenError, Tolerance, Volume};
+use headpond_volume::{
+    Alert, AlertKind, CacheSettings, CacheStatus, Description, OpenError, Tolerance, Volume,
+};
 use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
@@ -210,6 +212,13 @@ impl Scene {
 
     pub fn cache(&self) -> CacheStatus {
         self.volume.status().cache.expect("a cache")
+    }
+
+    /// The alert of this kind in the status.
+    pub fn alert(&self, kind: AlertKind) -> Alert {
+        let alerts = self.volume.status().alerts;
+        let found = alerts.iter().find(|alert| alert.kind == kind).cloned();
+        found.unwrap_or_else(|| panic!("no {kind:?} in {alerts:?}"))
     }
 
     /// Whether a warning of the status contains these words.

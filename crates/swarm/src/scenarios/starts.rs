@@ -7,7 +7,7 @@ use headpond_block::{Geometry, RequestKind, Runtime};
 use headpond_cache::Mode;
 use headpond_raid::{AssembleError, Occupied};
 use headpond_sim::{Ended, Medium, Sim, run_until_cut};
-use headpond_volume::{CreateOptions, Description, OpenError, Tolerance, Volume};
+use headpond_volume::{AlertKind, CreateOptions, Description, OpenError, Tolerance, Volume};
 use std::rc::Rc;
 use uuid::Uuid;
 
@@ -103,6 +103,9 @@ pub(super) fn cache_of_another_volume_is_refused_and_both_are_named() {
     let text = refused.to_string();
     assert!(text.contains(&OTHER.to_string()), "{text}");
     assert!(text.contains(&rig.description.uuid.to_string()), "{text}");
+    let alert = refused.alert("v");
+    assert_eq!((alert.kind, &alert.happened), (AlertKind::StartRefused, &text));
+    assert!(alert.to_do.contains("the volume's own cache"), "{alert}");
 }
 
 pub(super) fn cache_whose_core_went_on_without_it_is_refused() {
@@ -120,6 +123,9 @@ pub(super) fn cache_whose_core_went_on_without_it_is_refused() {
         OpenError::Cache(headpond_cache::OpenError::Generation { expected: 1, found: 0, .. })
     );
     assert!(is_stale, "{refused}");
+    let alert = refused.alert("v");
+    assert!(alert.at_risk.what.contains("what only that cache held"), "{alert}");
+    assert!(alert.to_do.contains("headpond serve v --force"), "{alert}");
 }
 
 /// Somebody takes the cache out of the description, works on the array, and puts it back.
@@ -133,6 +139,7 @@ pub(super) fn cache_that_the_description_forgets_is_asked_for_and_never_comes_ba
     let cache = rig.description.cache.take();
     let refused = rig.refusal();
     assert!(matches!(refused, OpenError::UnnamedCache { .. }), "{refused}");
+    assert!(refused.alert("v").to_do.contains("bring the cache back"), "{refused}");
     rig.tolerance = Tolerance::Forced;
     rig.live(async |scene| {
         scene.promise(3, 2).await;

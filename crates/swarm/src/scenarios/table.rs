@@ -157,6 +157,7 @@ table! {
         scenario cache_faults::silent_corruption_is_noticed_and_a_clean_block_comes_from_the_core;
     }
     Row(23) "cache full of dirty data" {
+        scenario cache_faults::cache_full_of_dirty_data_says_so_until_there_is_room_again;
         test CACHE_SERVING::full_of_dirty_data_waits_for_the_cleaner;
         test CACHE_SERVING::
             full_of_dirty_data_without_a_cleaner_goes_past_the_cache_and_never_hangs;

@@ -1,0 +1,229 @@
+//! How long requests took, by the way they went.
+//!
+//! Reading the clock costs a tenth of what answering a request from memory does. So of the requests
+//! that the cache alone answers some are timed, and of those that wait for the core, or for a
+//! flush, all.
+
+use hdrhistogram::Histogram;
+use headpond_block::{Instant, Runtime};
+use serde::Serialize;
+use std::cell::{Cell, RefCell};
+use std::ops::AddAssign;
+
+/// Of so many requests that the cache alone answers one is timed.
+const SAMPLE_EVERY: u32 = 32;
+/// What takes longer is counted as this: an hour.
+const LONGEST_NANOS: u64 = 3_600_000_000_000;
+/// Buckets are a sixteenth of their value wide, or less.
+const DIGITS: u8 = 1;
+
+/// The way that a request went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Way {
+    /// All of it came from the cache.
+    ReadHit,
+    /// Some of it came from the core.
+    ReadMiss,
+    ReadPastCache,
+    /// Written to the cache, and to nothing else yet.
+    WriteToCache,
+    WriteThrough,
+    WritePastCache,
+    Flush,
+    Discard,
+}
+
+impl Way {
+    pub const ALL: [Way; 8] = [
+        Way::ReadHit,
+        Way::ReadMiss,
+        Way::ReadPastCache,
+        Way::WriteToCache,
+        Way::WriteThrough,
+        Way::WritePastCache,
+        Way::Flush,
+        Way::Discard,
+    ];
+
+    /// Whether only some of the requests that went this way are timed.
+    pub fn is_sampled(self) -> bool {
+        matches!(self, Way::ReadHit | Way::WriteToCache)
+    }
+}
+
+/// When a request began, and whether it is one of those that are timed whatever their way is.
+#[derive(Clone, Copy)]
+pub(crate) struct Begun {
+    pub at: Instant,
+    pub is_sampled: bool,
+}
+
+/// The times of all ways, with as many buckets from the beginning as there will be.
+pub(crate) struct Latencies {
+    runtime: Runtime,
+    by_way: RefCell<Vec<Histogram<u64>>>,
+    pub reads: Turns,
+    pub writes: Turns,
+}
+
+/// Whose turn it is to be timed: reads and writes take turns among themselves, or a client that
+/// alternates would always have the same one timed.
+#[derive(Default)]
+pub(crate) struct Turns(Cell<u32>);
+
+impl Latencies {
+    pub fn new(runtime: &Runtime) -> Self {
+        let by_way = RefCell::new(Way::ALL.map(|_| empty()).into());
+        Self { runtime: runtime.clone(), by_way, reads: Turns::default(), writes: Turns::default() }
+    }
+
+    /// The time, where it is this one's turn to be timed.
+    #[inline]
+    pub fn sample(&self, turns: &Turns) -> Option<Instant> {
+        turns.take().then(|| self.runtime.now())
+    }
+
+    /// The beginning of a request that waits for something, in its turn or not.
+    pub fn begin(&self, sampled: Option<Instant>) -> Begun {
+        let at = sampled.unwrap_or_else(|| self.runtime.now());
+        Begun { at, is_sampled: sampled.is_some() }
+    }
+
+    /// A request that began so long ago is answered.
+    pub fn note(&self, way: Way, begun: Begun) {
+        if begun.is_sampled || !way.is_sampled() {
+            let took = self.runtime.now().since(begun.at).as_nanos() as u64;
+            self.by_way.borrow_mut()[way as usize].saturating_record(took);
+        }
+    }
+
+    /// The same of one that is timed only in its turn.
+    #[inline]
+    pub fn note_sampled(&self, way: Way, sampled: Option<Instant>) {
+        if let Some(at) = sampled {
+            self.note(way, Begun { at, is_sampled: true });
+        }
+    }
+
+    pub fn reset(&self) {
+        self.by_way.borrow_mut().iter_mut().for_each(Histogram::reset);
+    }
+
+    pub fn snapshot(&self) -> LatencyStats {
+        LatencyStats(self.by_way.borrow().clone())
+    }
+
+    pub fn memory_bytes(&self) -> u64 {
+        let by_way = self.by_way.borrow();
+        by_way.iter().map(|way| (way.distinct_values() * size_of::<u64>()) as u64).sum()
+    }
+}
+
+impl Turns {
+    #[inline]
+    fn take(&self) -> bool {
+        let turn = self.0.get();
+        self.0.set(turn.wrapping_add(1));
+        turn.is_multiple_of(SAMPLE_EVERY)
+    }
+}
+
+fn empty() -> Histogram<u64> {
+    Histogram::new_with_max(LONGEST_NANOS, DIGITS).expect("bounds that a histogram can have")
+}
+
+/// How long requests took until now.
+#[derive(Clone)]
+pub struct LatencyStats(Vec<Histogram<u64>>);
+
+/// The times of one way, in microseconds.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct WayLatency {
+    pub way: Way,
+    /// Requests that were timed.
+    pub timed: u64,
+    /// Of so many requests one was.
+    pub one_of: u32,
+    pub mean_us: f64,
+    pub p50_us: f64,
+    pub p99_us: f64,
+    pub p99_9_us: f64,
+    pub max_us: f64,
+    /// Longest time of a bucket, and how many requests took that long; empty ones are left out.
+    pub buckets: Vec<(f64, u64)>,
+}
+
+impl Default for LatencyStats {
+    fn default() -> Self {
+        Self(Way::ALL.map(|_| empty()).into())
+    }
+}
+
+impl AddAssign<&LatencyStats> for LatencyStats {
+    fn add_assign(&mut self, other: &LatencyStats) {
+        for (sum, other) in self.0.iter_mut().zip(&other.0) {
+            sum.add(other).expect("all have the same bounds");
+        }
+    }
+}
+
+impl LatencyStats {
+    /// The ways that requests went.
+    pub fn ways(&self) -> Vec<WayLatency> {
+        let used = Way::ALL.into_iter().zip(&self.0).filter(|(_, times)| !times.is_empty());
+        used.map(|(way, times)| told(way, times)).collect()
+    }
+}
+
+fn told(way: Way, times: &Histogram<u64>) -> WayLatency {
+    let micros = |nanos: u64| nanos as f64 / 1000.0;
+    let quantile = |share| micros(times.value_at_quantile(share).min(times.max()));
+    let buckets = times.iter_recorded();
+    WayLatency {
+        way,
+        timed: times.len(),
+        one_of: if way.is_sampled() { SAMPLE_EVERY } else { 1 },
+        mean_us: times.mean() / 1000.0,
+        p50_us: quantile(0.5),
+        p99_us: quantile(0.99),
+        p99_9_us: quantile(0.999),
+        max_us: micros(times.max()),
+        buckets: buckets
+            .map(|at| (micros(at.value_iterated_to()), at.count_since_last_iteration()))
+            .collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_and_writes_that_alternate_are_both_timed() {
+        let (reads, writes) = (Turns::default(), Turns::default());
+        let mut timed = [0, 0];
+        for _ in 0..10 * SAMPLE_EVERY {
+            timed[0] += u32::from(reads.take());
+            timed[1] += u32::from(writes.take());
+        }
+        assert_eq!(timed, [10, 10]);
+    }
+
+    #[test]
+    fn quantiles_are_a_sixteenth_off_at_most_and_buckets_add_up() {
+        let mut all = LatencyStats::default();
+        for nanos in 1..=100_000_u64 {
+            all.0[Way::Flush as usize].record(nanos).unwrap();
+        }
+        let both = all.clone();
+        all += &both;
+        let [flush] = &all.ways()[..] else { panic!("one way") };
+        assert_eq!((flush.way, flush.timed), (Way::Flush, 200_000));
+        for (found, right) in [(flush.p50_us, 50.0), (flush.p99_us, 99.0), (flush.mean_us, 50.0)] {
+            assert!((found / right - 1.0).abs() < 1.0 / 16.0, "{found} is not {right}");
+        }
+        assert!(flush.p99_us <= flush.max_us);
+        assert_eq!(flush.buckets.iter().map(|bucket| bucket.1).sum::<u64>(), 200_000);
+    }
+}

@@ -1,0 +1,157 @@
+//! What a slice asks of its two devices, in bytes: each operation counts for one purpose, when it
+//! is submitted, whether it succeeds or not.
+//!
+//! What recovery reads and writes before a slice serves does not count.
+
+use super::Counters;
+use crate::engine::Engine;
+use headpond_block::{BLOCK_BYTES, Outcome, Request, RequestKind};
+use serde::Serialize;
+use std::ops::AddAssign;
+
+/// Bytes to and from both devices.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize)]
+pub struct Traffic {
+    pub cache: CacheTraffic,
+    pub core: CoreTraffic,
+}
+
+/// Bytes to and from the cache device, by what for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize)]
+pub struct CacheTraffic {
+    pub read_for_requests: u64,
+    pub read_for_cleaning: u64,
+    pub read_for_reclaim: u64,
+    pub read_for_scrub: u64,
+    /// Looked at in the device's own memory: it is asked for nothing.
+    pub lent: u64,
+    /// What was written by clients, or read from the core: the first copy in the log.
+    pub written_data: u64,
+    /// Carried on by reclaim.
+    pub written_copies: u64,
+    /// What the log needs to be read again.
+    pub written_descriptors: u64,
+    /// The map, saved at a stop, and the headers.
+    pub written_checkpoints: u64,
+}
+
+/// Bytes to and from the core device, by what for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize)]
+pub struct CoreTraffic {
+    pub read_for_requests: u64,
+    pub read_ahead: u64,
+    pub written_by_requests: u64,
+    pub written_by_cleaning: u64,
+    pub discarded: u64,
+    pub zeroed: u64,
+}
+
+impl CacheTraffic {
+    /// By operations of the device.
+    pub fn read(&self) -> u64 {
+        let Self { read_for_requests, read_for_cleaning, read_for_reclaim, .. } = self;
+        read_for_requests + read_for_cleaning + read_for_reclaim + self.read_for_scrub
+    }
+
+    pub fn written(&self) -> u64 {
+        let Self { written_data, written_copies, written_descriptors, .. } = self;
+        written_data + written_copies + written_descriptors + self.written_checkpoints
+    }
+}
+
+impl CoreTraffic {
+    pub fn read(&self) -> u64 {
+        self.read_for_requests + self.read_ahead
+    }
+
+    pub fn written(&self) -> u64 {
+        self.written_by_requests + self.written_by_cleaning
+    }
+}
+
+impl AddAssign for Traffic {
+    fn add_assign(&mut self, other: Self) {
+        let (cache, core) = (&mut self.cache, &mut self.core);
+        cache.read_for_requests += other.cache.read_for_requests;
+        cache.read_for_cleaning += other.cache.read_for_cleaning;
+        cache.read_for_reclaim += other.cache.read_for_reclaim;
+        cache.read_for_scrub += other.cache.read_for_scrub;
+        cache.lent += other.cache.lent;
+        cache.written_data += other.cache.written_data;
+        cache.written_copies += other.cache.written_copies;
+        cache.written_descriptors += other.cache.written_descriptors;
+        cache.written_checkpoints += other.cache.written_checkpoints;
+        core.read_for_requests += other.core.read_for_requests;
+        core.read_ahead += other.core.read_ahead;
+        core.written_by_requests += other.core.written_by_requests;
+        core.written_by_cleaning += other.core.written_by_cleaning;
+        core.discarded += other.core.discarded;
+        core.zeroed += other.core.zeroed;
+    }
+}
+
+/// What the cache device is read for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CacheRead {
+    Request,
+    Cleaning,
+    Reclaim,
+    Scrub,
+}
+
+/// What the core is read for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CoreRead {
+    Request,
+    Ahead,
+}
+
+impl Counters {
+    #[inline]
+    pub(crate) fn count_cache_read(&mut self, purpose: CacheRead, bytes: u64) {
+        let cache = &mut self.traffic.cache;
+        let field = match purpose {
+            CacheRead::Request => &mut cache.read_for_requests,
+            CacheRead::Cleaning => &mut cache.read_for_cleaning,
+            CacheRead::Reclaim => &mut cache.read_for_reclaim,
+            CacheRead::Scrub => &mut cache.read_for_scrub,
+        };
+        *field += bytes;
+    }
+
+    pub(crate) fn count_core_read(&mut self, purpose: CoreRead, bytes: u64) {
+        let core = &mut self.traffic.core;
+        match purpose {
+            CoreRead::Request => core.read_for_requests += bytes,
+            CoreRead::Ahead => core.read_ahead += bytes,
+        }
+    }
+
+    /// A change of the core by a request.
+    pub(crate) fn count_core_change(&mut self, kind: RequestKind, bytes: u64) {
+        let core = &mut self.traffic.core;
+        match kind {
+            RequestKind::Write => core.written_by_requests += bytes,
+            RequestKind::Discard => core.discarded += bytes,
+            RequestKind::WriteZeroes => core.zeroed += bytes,
+            RequestKind::Read | RequestKind::Flush => unreachable!("changes nothing"),
+        }
+    }
+
+    /// What of the log is neither a copy nor the log's own.
+    pub(crate) fn data_bytes(&self) -> u64 {
+        self.log_bytes - self.descriptor_bytes - self.reinserted_blocks * BLOCK_BYTES
+    }
+}
+
+impl Engine {
+    /// Reads from the cache device; who finds out why that failed counts the error.
+    pub(crate) async fn read_cache(&self, purpose: CacheRead, request: Request) -> Outcome {
+        self.log.borrow_mut().counters.count_cache_read(purpose, request.range.len());
+        self.cache.submit(request).await
+    }
+
+    pub(crate) fn count_lent(&self, bytes: u64) {
+        self.log.borrow_mut().counters.traffic.cache.lent += bytes;
+    }
+}

@@ -1,0 +1,69 @@
+//! `headpond stats`.
+
+mod lines;
+mod table;
+
+use crate::args::StatsArgs;
+use crate::client::Client;
+use crate::outcome::{Exit, Failure};
+use crate::place::Places;
+use anyhow::Result;
+use serde_json::{Value, json};
+
+/// Shows what a served volume has done since it was opened, or its counters were reset.
+///
+/// # Errors
+/// Where it is not served, has no cache where classes are asked for, or not that class.
+pub fn run(places: &Places, args: &StatsArgs) -> Result<Exit> {
+    let client = Client::of(places, &args.name)?;
+    let stats: Value = match args.reset {
+        true => client.post("/v1/stats/reset", &json!({}))?,
+        false => client.get("/v1/stats")?,
+    };
+    let classes = chosen(&stats, args)?;
+    if args.csv {
+        print!("{}", lines::csv(&stats, classes.as_deref())?);
+    } else if args.json {
+        let shown = classes.map_or(stats, Value::Array);
+        println!("{}", serde_json::to_string_pretty(&shown)?);
+    } else {
+        match classes {
+            Some(classes) => classes.iter().for_each(|class| print!("{}", table::class(class))),
+            None => print!("{}", table::volume(&stats)),
+        }
+        if args.reset {
+            println!("The counters of {} are at zero now.", args.name);
+        }
+    }
+    Ok(Exit::Ok)
+}
+
+/// The classes that are asked for, where any are.
+fn chosen(stats: &Value, args: &StatsArgs) -> Result<Option<Vec<Value>>> {
+    if args.class.is_none() && !args.by_class {
+        return Ok(None);
+    }
+    let name = &args.name;
+    let no_cache = || Failure::usage(format!("{name} has no cache, and so no classes"));
+    let all = stats["classes"].as_array().ok_or_else(no_cache)?;
+    let is_chosen = |class: &&Value| args.class.is_none_or(|id| class["id"] == id);
+    let chosen: Vec<Value> = all.iter().filter(is_chosen).cloned().collect();
+    if let (Some(id), true) = (args.class, chosen.is_empty()) {
+        let text = format!("{name} has no class {id}: no rule names it and no request had it");
+        return Err(Failure::usage(text));
+    }
+    Ok(Some(chosen))
+}
+
+/// The rows of a group, or of a class.
+fn rows(of: &Value) -> impl Iterator<Item = &Value> {
+    of.as_array().into_iter().flatten()
+}
+
+/// The groups of a volume, in the order in which casadm prints them.
+const GROUPS: [(&str, &str); 4] = [
+    ("/groups/usage", "usage"),
+    ("/groups/requests", "requests"),
+    ("/groups/blocks", "blocks"),
+    ("/groups/errors", "errors"),
+];

@@ -1,0 +1,177 @@
+//! Statistics as tables.
+
+use super::{GROUPS, rows};
+use headpond_advise::render::{Align, Table, count, duration, percent, size};
+use serde_json::Value;
+
+/// Everything about a volume.
+pub fn volume(stats: &Value) -> String {
+    let mut out = String::new();
+    if stats["groups"].is_null() {
+        out += "no cache\n";
+    } else {
+        let since = stats["counted_since"].as_str().unwrap_or("?");
+        let counted = duration((number(&stats["counted_s"]) * 1e9) as u64);
+        out += &format!("counted since {since} ({counted})\n\n");
+        for (pointer, title) in GROUPS {
+            out += &table_of(title, stats.pointer(pointer).unwrap_or(&Value::Null), |_| true);
+            out.push('\n');
+        }
+        out += &bypasses(&stats["bypasses"]);
+        out += &latency(&stats["latency"]);
+        out += &device_lines(stats);
+        out += &cleaning_line(&stats["cleaning"]);
+        out += &readahead_line(&stats["readahead"]);
+        out += &recovery_line(stats);
+    }
+    out + &array_line(&stats["array"])
+}
+
+/// The requests of one class.
+pub fn class(class: &Value) -> String {
+    let name = class["name"].as_str().map(|name| format!(" ({name})")).unwrap_or_default();
+    let mut out = format!("class {}{name}\n\n", class["id"]);
+    for title in ["requests", "blocks"] {
+        out += &table_of(title, &class[title], |_| true);
+        out.push('\n');
+    }
+    out + &bypasses(&class["bypasses"])
+}
+
+fn table_of(title: &str, of: &Value, is_shown: impl Fn(&Value) -> bool) -> String {
+    let right = |name| (name, Align::Right);
+    let mut table =
+        Table::new([(title, Align::Left), right("count"), right("%"), ("units", Align::Left)]);
+    for row in rows(of).filter(|row| is_shown(row)) {
+        let percent = row["percent"].as_f64().unwrap_or(0.0);
+        table.row([
+            text(&row["name"]).replace('_', " "),
+            count(whole(&row["count"])),
+            format!("{percent:.1}"),
+            text(&row["unit"]).to_owned(),
+        ]);
+    }
+    if table.is_empty() { String::new() } else { table.render() }
+}
+
+/// The reasons that there were.
+fn bypasses(of: &Value) -> String {
+    let table = table_of("past the cache, by reason", of, |row| whole(&row["count"]) > 0);
+    if table.is_empty() { "nothing went past the cache\n\n".into() } else { table + "\n" }
+}
+
+fn latency(ways: &Value) -> String {
+    let right = |name| (name, Align::Right);
+    let mut table = Table::new([
+        ("latency", Align::Left),
+        right("timed"),
+        right("mean"),
+        right("p50"),
+        right("p99"),
+        right("p99.9"),
+        right("max"),
+    ]);
+    let mut is_sampled = false;
+    for way in rows(ways) {
+        let time = |field: &str| duration((number(&way[field]) * 1000.0) as u64);
+        let one_of = whole(&way["one_of"]);
+        is_sampled |= one_of > 1;
+        let mark = if one_of > 1 { " *" } else { "" };
+        table.row([
+            text(&way["way"]).replace('-', " ") + mark,
+            count(whole(&way["timed"])),
+            time("mean_us"),
+            time("p50_us"),
+            time("p99_us"),
+            time("p99_9_us"),
+            time("max_us"),
+        ]);
+    }
+    let note = if is_sampled { "* one request of 32 is timed\n" } else { "" };
+    if table.is_empty() { String::new() } else { table.render() + note + "\n" }
+}
+
+/// What goes to and from the devices, and what the log adds to it.
+fn device_lines(stats: &Value) -> String {
+    let bytes = |pointer: &str| size(stats.pointer(pointer).map_or(0, whole));
+    format!(
+        "cache device: {:.2} bytes written for each byte that entered: {} data, {} carried on by \
+         reclaim, {} descriptors, {} at stops\n\
+         \x20 read: {} for requests, {} for cleaning, {} for reclaim, {} for scrubs, {} lent\n\
+         array: {} read for requests, {} ahead; {} written by requests, {} by the cleaner\n",
+        number(&stats["write_amplification"]),
+        bytes("/traffic/cache/written_data"),
+        bytes("/traffic/cache/written_copies"),
+        bytes("/traffic/cache/written_descriptors"),
+        bytes("/traffic/cache/written_checkpoints"),
+        bytes("/traffic/cache/read_for_requests"),
+        bytes("/traffic/cache/read_for_cleaning"),
+        bytes("/traffic/cache/read_for_reclaim"),
+        bytes("/traffic/cache/read_for_scrub"),
+        bytes("/traffic/cache/lent"),
+        bytes("/traffic/core/read_for_requests"),
+        bytes("/traffic/core/read_ahead"),
+        bytes("/traffic/core/written_by_requests"),
+        bytes("/traffic/core/written_by_cleaning"),
+    )
+}
+
+fn cleaning_line(cleaning: &Value) -> String {
+    format!(
+        "cleaning: {} blocks, {:.0} a second now and {:.0} on average; {} writes of {:.1} blocks, {} of \
+         them whole stripes; {} flushes; {} writes waited\n",
+        count(whole(&cleaning["blocks"])),
+        number(&cleaning["blocks_per_s_now"]),
+        number(&cleaning["blocks_per_s"]),
+        count(whole(&cleaning["writes"])),
+        number(&cleaning["blocks_per_write"]),
+        percent(number(&cleaning["full_stripe_share"])),
+        count(whole(&cleaning["flushes"])),
+        count(whole(&cleaning["throttled"])),
+    )
+}
+
+fn readahead_line(readahead: &Value) -> String {
+    let (bytes, used) = (whole(&readahead["bytes"]), whole(&readahead["used_bytes"]));
+    if bytes == 0 {
+        return String::new();
+    }
+    format!(
+        "reading ahead: {} in {} pieces, {} of it used; readers caught up {} times, missed {} times \
+         and were left alone {} times\n",
+        size(bytes),
+        count(whole(&readahead["pieces"])),
+        percent(used as f64 / bytes as f64),
+        count(whole(&readahead["caught_up"])),
+        count(whole(&readahead["missed"])),
+        count(whole(&readahead["left_alone"])),
+    )
+}
+
+fn recovery_line(stats: &Value) -> String {
+    let replayed: u64 = rows(&stats["slices"]).map(|slice| whole(&slice["replayed_blocks"])).sum();
+    if replayed == 0 {
+        return String::new();
+    }
+    format!("recovery: {} blocks replayed and not yet cleaned\n", count(replayed))
+}
+
+fn array_line(array: &Value) -> String {
+    let Some(counts) = array.as_object() else { return String::new() };
+    let all = counts
+        .iter()
+        .map(|(name, times)| format!("{} {}", count(whole(times)), name.replace('_', " ")));
+    format!("parity: {}\n", all.collect::<Vec<_>>().join(", "))
+}
+
+fn whole(value: &Value) -> u64 {
+    value.as_u64().unwrap_or(0)
+}
+
+fn number(value: &Value) -> f64 {
+    value.as_f64().unwrap_or(0.0)
+}
+
+fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
+}

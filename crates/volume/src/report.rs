@@ -1,0 +1,163 @@
+//! Everything that a volume counts: first in the four groups that users of Open CAS know from
+//! `casadm --stats`, with its rows, units and percentages; then what those leave open.
+//!
+//! A volume has one core. So what casadm tells of a cache and of its core is the same here.
+
+mod groups;
+
+use crate::cached::Cached;
+use crate::status::VolumeStats;
+use crate::volume::Volume;
+use groups::Sums;
+pub use groups::{Groups, Row};
+use headpond_cache::{BypassReason, ClassStats, LatencyStats, SliceStats, Traffic, WayLatency};
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// All statistics of a volume.
+#[derive(Clone, Debug, Serialize)]
+pub struct StatsReport {
+    /// Of a volume that has a cache.
+    #[serde(flatten)]
+    pub cache: Option<CacheReport>,
+    #[serde(flatten)]
+    pub stats: VolumeStats,
+}
+
+/// What the cache has done since its counters were last at zero.
+#[derive(Clone, Debug, Serialize)]
+pub struct CacheReport {
+    /// How long that is.
+    pub counted_s: f64,
+    pub groups: Groups,
+    /// Class 0, and every class that has a rule or has had requests.
+    pub classes: Vec<ClassReport>,
+    /// Requests past the cache by reason, with their share of all that went past it.
+    pub bypasses: Vec<Row>,
+    /// By the way that requests took.
+    pub latency: Vec<WayLatency>,
+    pub cleaning: CleaningReport,
+    /// Bytes written to the cache device by byte that entered the log, written or read.
+    pub write_amplification: f64,
+    /// Bytes to and from each device, by what for.
+    pub traffic: Traffic,
+}
+
+/// The requests of one class.
+#[derive(Clone, Debug, Serialize)]
+pub struct ClassReport {
+    pub id: u8,
+    /// Where it has a rule.
+    pub name: Option<String>,
+    pub requests: Vec<Row>,
+    pub blocks: Vec<Row>,
+    pub bypasses: Vec<Row>,
+}
+
+/// What the cleaner has written to the core.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct CleaningReport {
+    pub blocks: u64,
+    /// Over the last ten seconds.
+    pub blocks_per_s_now: f64,
+    pub blocks_per_s: f64,
+    pub writes: u64,
+    /// Those that fill a stripe of the array.
+    pub full_stripe_writes: u64,
+    pub full_stripe_share: f64,
+    /// Dirty ones, and clean ones that were written along with them.
+    pub blocks_per_write: f64,
+    pub flushes: u64,
+    /// Writes of clients that waited for the cleaner.
+    pub throttled: u64,
+}
+
+impl Volume {
+    pub fn report(&self) -> StatsReport {
+        let cache = self.cached().map(|cached| self.cache_report(&cached));
+        StatsReport { cache, stats: self.stats() }
+    }
+
+    /// Sets everything to zero that counts what has happened, of the cache, the array and of
+    /// reading ahead. What the cache holds is what it was.
+    pub fn reset_stats(&self) {
+        if let Some(cached) = self.cached() {
+            cached.slices.iter().for_each(|slice| slice.reset_stats());
+        }
+        self.front.reset_readahead_stats();
+        self.core.array.reset_counts();
+    }
+
+    fn cache_report(&self, cached: &Cached) -> CacheReport {
+        let slices = cached.stats();
+        let sums = Sums::of(&slices);
+        let mut latency = LatencyStats::default();
+        cached.slices.iter().for_each(|slice| latency += &slice.latencies());
+        let written = sums.traffic.cache;
+        CacheReport {
+            counted_s: counted_s(&slices),
+            groups: Groups::of(&sums),
+            classes: self.classes(&slices),
+            bypasses: bypasses(|reason| sums.bypass.of(reason)),
+            latency: latency.ways(),
+            cleaning: cleaning(&slices),
+            write_amplification: ratio(written.written(), written.written_data),
+            traffic: sums.traffic,
+        }
+    }
+
+    fn classes(&self, slices: &[SliceStats]) -> Vec<ClassReport> {
+        let description = self.description();
+        let rules = description.cache.map(|cache| cache.settings.classes.classes());
+        let mut by_class: BTreeMap<_, ClassStats> = BTreeMap::new();
+        for class in slices.iter().flat_map(|slice| &slice.classes) {
+            let sum = by_class.entry(class.id).or_default();
+            sum.read += class.read;
+            sum.write += class.write;
+            sum.bypass += class.bypass;
+        }
+        let name = |id| Some(rules.as_ref()?.get(id)?.name.clone());
+        let report = |(id, class): (_, ClassStats)| ClassReport {
+            id: u8::from(id),
+            name: name(id),
+            requests: groups::requests(class.read, class.write),
+            blocks: groups::exported(class.read.bytes, class.write.bytes),
+            bypasses: bypasses(|reason| class.bypass.of(reason)),
+        };
+        by_class.into_iter().map(report).collect()
+    }
+}
+
+/// The slices of a cache are opened, and reset, together.
+fn counted_s(slices: &[SliceStats]) -> f64 {
+    slices.iter().map(|slice| slice.counted_ms).max().unwrap_or(0) as f64 / 1000.0
+}
+
+fn bypasses(times: impl Fn(BypassReason) -> u64) -> Vec<Row> {
+    let all = BypassReason::ALL.iter().map(|reason| times(*reason)).sum();
+    let row = |reason: &BypassReason| Row::part(reason.word(), times(*reason), all, "Requests");
+    BypassReason::ALL.iter().map(row).collect()
+}
+
+fn cleaning(slices: &[SliceStats]) -> CleaningReport {
+    let sum = |pick: fn(&SliceStats) -> u64| slices.iter().map(pick).sum::<u64>();
+    let blocks = sum(|slice| slice.counters.cleaned_blocks);
+    let with_filled = blocks + sum(|slice| slice.counters.filled_blocks);
+    let writes = sum(|slice| slice.counters.cleaning_writes);
+    let full_stripe_writes = sum(|slice| slice.counters.full_stripe_writes);
+    CleaningReport {
+        blocks,
+        blocks_per_s_now: slices.iter().map(|slice| slice.cleaned_per_s).sum(),
+        blocks_per_s: blocks as f64 / counted_s(slices).max(0.001),
+        writes,
+        full_stripe_writes,
+        full_stripe_share: ratio(full_stripe_writes, writes),
+        blocks_per_write: ratio(with_filled, writes),
+        flushes: sum(|slice| slice.counters.cleaning_flushes),
+        throttled: sum(|slice| slice.counters.throttled),
+    }
+}
+
+fn ratio(part: u64, whole: u64) -> f64 {
+    part as f64 / whole.max(1) as f64
+}
