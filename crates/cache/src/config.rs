@@ -2,6 +2,7 @@
 
 use crate::admission::AdmissionConfig;
 use crate::cleaning::CleaningConfig;
+use crate::eviction::EvictionPolicy;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
@@ -51,6 +52,7 @@ pub struct SliceConfig {
     pub mode: Mode,
     pub cleaning: CleaningConfig,
     pub admission: AdmissionConfig,
+    pub eviction: EvictionPolicy,
     /// Most records on their way to the cache device.
     pub records_in_flight_max: u32,
     /// An idle log is sealed so long after a flush.
@@ -65,6 +67,7 @@ impl Default for SliceConfig {
             mode: Mode::WriteBack,
             cleaning: CleaningConfig::default(),
             admission: AdmissionConfig::default(),
+            eviction: EvictionPolicy::default(),
             records_in_flight_max: 8,
             seal_delay: Duration::from_millis(20),
             allow_volatile: false,

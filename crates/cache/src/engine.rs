@@ -239,6 +239,7 @@ impl Engine {
     pub fn memory(&self) -> MemoryStats {
         let log = self.log.borrow();
         let (extents, free) = log.map.pool();
+        let (queues, ghosts) = log.eviction.memory_bytes();
         MemoryStats {
             map: log.map.memory_bytes(),
             dirty_index: log.dirty.memory_bytes() + log.chunk_bytes() + log.replayed.memory_bytes(),
@@ -250,6 +251,8 @@ impl Engine {
             written_list: std::mem::size_of_val(&**self.written.borrow()) as u64,
             hit_counts: self.admission.borrow().memory_bytes(),
             latencies: self.latencies.memory_bytes(),
+            eviction_queues: queues + log.map.heat_bytes(),
+            ghosts,
         }
     }
 

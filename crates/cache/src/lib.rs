@@ -5,7 +5,7 @@
 //! the device.
 //!
 //! 1. Pure: the codecs (`format`), `layout`, `line_map`, `dirty_index`, `ring`, `log`, `replay`,
-//!    `classes`, `admission`, and what is cleaned when (`cleaning`).
+//!    `classes`, `admission`, who stays (`eviction`), and what is cleaned when (`cleaning`).
 //! 2. Async: one file for each path in `paths`; `append` (the queue before the log), `cleaner`,
 //!    `reclaim`, `recover`, and `slice` above them all.
 //!
@@ -28,6 +28,7 @@ mod create;
 mod dirty_index;
 mod engine;
 mod error;
+mod eviction;
 mod fill;
 pub mod format;
 mod label;
@@ -52,9 +53,11 @@ pub use cleaning::{
 pub use config::{Mode, SliceConfig};
 pub use create::{CreateOptions, create, load, wipe, write_superblock};
 pub use error::{CleanError, CreateError, ModeError, OpenError, StopError};
+pub use eviction::{EvictionPolicy, ShadowStats};
 pub use format::superblock::Superblock;
 pub use label::CoreLabel;
 pub use layout::is_line_size;
+pub use log::EvictionStats;
 pub use paths::Coverage;
 pub use recover::Recovery;
 pub use scrub::{ScrubError, ScrubProgress, ScrubReport};

@@ -12,12 +12,14 @@
 //! **Not here**: I/O, waiting, who is served next.
 
 mod age;
+mod eviction;
 mod mapping;
 mod reinsert;
 mod stability;
 mod survey;
 mod tally;
 
+pub use eviction::{Eviction, EvictionStats};
 pub use reinsert::Reinsertion;
 pub use survey::Survey;
 pub(crate) use tally::id_of;
@@ -125,6 +127,7 @@ pub struct Log {
     pub chunks: Option<Chunks>,
     pub ring: Ring,
     pub layout: SliceLayout,
+    pub eviction: Eviction,
     pub counters: Counters,
     /// Requests by class; `totals` adds them to `counters`.
     pub classes: Box<[ClassStats; CLASSES_MAX]>,
@@ -187,6 +190,7 @@ impl Log {
             stable: (ring.head(), ring.position()),
             ring,
             layout,
+            eviction: Eviction::new(slots, core_blocks),
             counters: Counters::default(),
             classes: Box::new([ClassStats::default(); CLASSES_MAX]),
             lost: BTreeSet::new(),
@@ -268,10 +272,7 @@ impl Log {
 
     /// Drops the mappings of a run from memory only: for a cache that will not be opened again.
     pub fn forget(&mut self, run: BlockRun) {
-        for block in run.blocks() {
-            self.map.remove_block(block);
-            self.lost.remove(&block);
-        }
+        self.unmap(run);
     }
 
     /// Checks what is cheap to check only now and then; for tests and simulation.
@@ -295,6 +296,7 @@ impl Log {
         };
         assert!(!self.map.iter().any(is_ahead), "mapped ahead of the head");
         self.check_indexes();
+        self.check_eviction();
         self.ring.self_check();
     }
 
@@ -423,7 +425,7 @@ impl Log {
     fn publish(&mut self, slot: SlotIndex, blocks: u32) {
         if self.lost.is_empty() {
             self.map.publish(slot, blocks);
-            return;
+            return self.note_published();
         }
         for slot in (slot.0..slot.0 + blocks).map(SlotIndex) {
             if self.map.publish(slot, 1) > 0 {
@@ -431,6 +433,7 @@ impl Log {
                 self.lost.remove(&block);
             }
         }
+        self.note_published();
     }
 
     /// Whether one more intake fits a record that holds `entries` and `blocks` already.

@@ -1,6 +1,6 @@
 //! Reclaim: frees the oldest segments of the log, carrying on what is worth keeping.
 //!
-//! 1. Copy what the core lacks, and what was read, from the oldest segment to the head; 2. flush
+//! 1. Copy what the core lacks, and what is resident, from the oldest segment to the head; 2. flush
 //!    the log: the copies are stable; 3. announce a tail behind the segment in a record, and flush
 //!    again: now nothing in it can come back; 4. drop what is still mapped there, and reuse the
 //!    segment.
@@ -10,7 +10,7 @@
 //! - Until then its clean blocks stay mapped, so that a write past the cache ends them by a
 //!   tombstone.
 //!
-//! **Not here**: choosing by anything but age; ghosts.
+//! **Not here**: who is resident (`eviction`).
 
 use crate::engine::{Engine, Entombed};
 use crate::format::record::{self, ENTRY_BYTES_MAX};
@@ -38,8 +38,6 @@ const CLEANING_POLL: Duration = Duration::from_millis(20);
 const FAILURES_MAX: u32 = 25;
 /// Copies of one record: each may need an entry with a birth.
 const COPIES_PER_RECORD: usize = ENTRY_BYTES_MAX / 16;
-/// Clean blocks are carried on only while less than this share of the log is mapped.
-const KEEP_CLEAN_BELOW_PERCENT: u64 = 70;
 
 impl Log {
     /// Whether reclaim should work: early while it is cheap, late where it must copy much.
@@ -64,12 +62,16 @@ impl Log {
         copies <= others
     }
 
-    /// Blocks of the oldest segment that must be carried on, and that need not.
+    /// Blocks of the oldest segment that are carried on, and that are not.
     fn tail_blocks(&self) -> (u64, u64) {
         let (mut copies, mut others) = (0, 0);
+        let carries_residents = self.carries_residents();
         for slot in self.layout.slots_of(self.ring.tail()) {
             match self.map.state(slot) {
                 State::Dirty | State::Written => copies += 1,
+                State::Clean if carries_residents && self.map.heat_at(slot).is_resident() => {
+                    copies += 1;
+                }
                 State::Clean => others += 1,
                 State::Free | State::Pending => {}
             }
@@ -86,24 +88,16 @@ impl Log {
 
     /// What has to leave a segment before it can be freed, and what should.
     fn keepers(&self, segment: SegmentIndex) -> Vec<Version> {
-        let budget = u64::from(self.layout.slots()) * KEEP_CLEAN_BELOW_PERCENT / 100;
-        let may_keep =
-            self.map.counts().mapped() < budget && self.ring.free() > 2 && !self.is_scattered();
-        // At most half of a segment is carried on for its own sake, or reclaim would gain nothing.
-        let mut left = self.layout.slots_per_segment() / 2;
-        let mut keeps = |version: &Version| match version.state {
+        let carries_residents = self.carries_residents();
+        let keeps = |version: &Version| match version.state {
             State::Dirty | State::Written => true,
             State::Clean if self.lost_at_start.contains(&version.block) => true,
-            State::Clean => {
-                let keeps = may_keep && left > 0 && version.marks.contains(Marks::REFERENCED);
-                left -= u64::from(keeps);
-                keeps
-            }
+            State::Clean => carries_residents && self.map.heat_at(version.slot).is_resident(),
             State::Free | State::Pending => false,
         };
         let is_mapped = |slot: &SlotIndex| self.map.state(*slot) != State::Free;
         let slots = self.layout.slots_of(segment).filter(is_mapped);
-        slots.map(|slot| self.map.version(slot)).filter(|version| keeps(version)).collect()
+        slots.map(|slot| self.map.version(slot)).filter(keeps).collect()
     }
 
     /// Blocks of a segment that will soon be clean, and others that the core lacks.
@@ -130,6 +124,7 @@ impl Log {
         let is_clean = |slot: &SlotIndex| self.map.state(*slot) == State::Clean;
         let dropped = self.layout.slots_of(tail).filter(is_clean).count();
         self.note_eviction(dropped as u64);
+        self.note_dropped(self.layout.slots_of(tail));
         let first = self.layout.slots_of(tail).next().expect("a segment has slots");
         self.map.remove(first, self.layout.slots_per_segment() as u32);
         self.ring.free_tail();

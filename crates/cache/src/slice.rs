@@ -88,7 +88,8 @@ impl Slice {
             slice: index,
             core_blocks: superblock.core_bytes / BLOCK_BYTES,
         };
-        let (log, header, recovery) = source.open().await?;
+        let (mut log, header, recovery) = source.open().await?;
+        log.set_eviction(config.eviction);
         let engine = Rc::new(Engine {
             name: DeviceName::new(format!("slice {index} of the cache on {}", cache.name())),
             geometry: geometry(&*cache, &*core),
@@ -169,6 +170,10 @@ impl Slice {
         let before = self.engine.config.replace(config);
         if before.cleaning != self.engine.config.borrow().cleaning {
             self.engine.change_cleaning();
+        }
+        let eviction = self.engine.config.borrow().eviction;
+        if before.eviction != eviction {
+            self.engine.log.borrow_mut().set_eviction(eviction);
         }
         self.engine.cleaning_wanted.notify_all();
         self.engine.pump();
@@ -255,6 +260,7 @@ impl Slice {
             is_failed: engine.is_failed.get(),
             scrubbing: engine.scrubbing.get(),
             line_bytes: layout.line_bytes(),
+            eviction: log.eviction_stats(),
             memory_bytes: memory.total(),
             memory,
         }

@@ -11,6 +11,7 @@ pub(crate) use traffic::{CacheRead, CoreRead};
 pub use traffic::{CacheTraffic, CoreTraffic, Traffic};
 
 use crate::classes::ClassId;
+use crate::log::EvictionStats;
 use crate::scrub::ScrubProgress;
 use serde::Serialize;
 use std::ops::AddAssign;
@@ -218,6 +219,10 @@ pub struct Counters {
     pub log_bytes: u64,
     pub descriptor_bytes: u64,
     pub reinserted_blocks: u64,
+    /// Evicted ones that were asked for while they were still there.
+    pub readmitted_blocks: u64,
+    /// Not evicted, but dropped where what the core lacks left no room for them.
+    pub dropped_resident_blocks: u64,
     pub inserted_blocks: u64,
     /// Read from the core for nobody yet.
     pub ahead_blocks: u64,
@@ -279,14 +284,18 @@ pub struct MemoryStats {
     pub hit_counts: u64,
     /// How long requests took.
     pub latencies: u64,
+    /// The order in which blocks leave.
+    pub eviction_queues: u64,
+    /// Blocks that left, for the policy of eviction, and shadow caches.
+    pub ghosts: u64,
 }
 
 impl MemoryStats {
     pub fn total(&self) -> u64 {
         let Self { map, dirty_index, segments, checksums, extent_pool, .. } = *self;
-        let Self { written_list, hit_counts, latencies, .. } = *self;
-        let lists = written_list + hit_counts + latencies;
-        map + dirty_index + segments + checksums + extent_pool + lists
+        let Self { written_list, hit_counts, latencies, eviction_queues, ghosts, .. } = *self;
+        let fixed = map + dirty_index + segments + checksums + extent_pool + latencies;
+        fixed + written_list + hit_counts + eviction_queues + ghosts
     }
 }
 
@@ -329,6 +338,7 @@ pub struct SliceStats {
     /// How far the scrub is that is under way.
     pub scrubbing: Option<ScrubProgress>,
     pub line_bytes: u64,
+    pub eviction: EvictionStats,
     /// All of `memory`.
     pub memory_bytes: u64,
     pub memory: MemoryStats,

@@ -2,8 +2,8 @@
 
 use headpond_block::{ByteRange, Stability};
 use headpond_cache::{
-    AlruConfig, CleaningConfig, CleaningPolicy, CleaningPreset, CutoffPolicy, Mode, Promotion,
-    PromotionPolicy, StripeConfig,
+    AlruConfig, CleaningConfig, CleaningPolicy, CleaningPreset, CutoffPolicy, EvictionPolicy, Mode,
+    Promotion, PromotionPolicy, StripeConfig,
 };
 use headpond_raid::{Contents, Intent, Level, Occupied};
 use headpond_sim::Random;
@@ -187,6 +187,7 @@ pub(crate) fn draw_settings(random: &mut Random) -> CacheSettings {
             SeqCutoff { policy: CutoffPolicy::Full, ..SeqCutoff::always(Size(32 << 10)) },
         ]),
         promotion: draw_promotion(random),
+        eviction: draw_eviction(random),
         readahead: Readahead { policy: draw_readahead(random), ..Readahead::default() },
     }
 }
@@ -230,6 +231,11 @@ pub(crate) fn draw_promotion(random: &mut Random) -> Promotion {
         false => PromotionPolicy::Always,
     };
     Promotion { policy, insertion_threshold: 2, trigger: *random.pick(&[0, 30, 80]) }
+}
+
+pub(crate) fn draw_eviction(random: &mut Random) -> EvictionPolicy {
+    let adaptive = EvictionPolicy::Adaptive;
+    if random.one_in(4) { adaptive } else { *random.pick(&EvictionPolicy::PLAIN) }
 }
 
 pub(crate) fn draw_mode(random: &mut Random) -> Mode {

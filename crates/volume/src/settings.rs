@@ -5,7 +5,9 @@
 //! whole, so that what can be written into the file can be set, and nothing else.
 
 use crate::{ClassSetting, Readahead, SeqCutoff};
-use headpond_cache::{AdmissionConfig, CleaningConfig, Mode, Promotion, SliceConfig};
+use headpond_cache::{
+    AdmissionConfig, CleaningConfig, EvictionPolicy, Mode, Promotion, SliceConfig,
+};
 use serde::de::{DeserializeOwned, IntoDeserializer, value};
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -21,6 +23,7 @@ pub struct CacheSettings {
     pub classes: ClassSetting,
     pub seq_cutoff: SeqCutoff,
     pub promotion: Promotion,
+    pub eviction: EvictionPolicy,
     pub readahead: Readahead,
 }
 
@@ -79,6 +82,7 @@ impl CacheSettings {
                 promotion: self.promotion,
                 classes: self.classes.classes(),
             },
+            eviction: self.eviction,
             allow_volatile,
             ..SliceConfig::default()
         }
@@ -210,6 +214,8 @@ mod tests {
             ("seq-cutoff.promotion-count=3", "seq_cutoff = { promotion_count = 3 }"),
             ("promotion=nhit", "promotion = { policy = 'nhit' }"),
             ("promotion.insertion-threshold=5", "promotion = { insertion_threshold = 5 }"),
+            ("eviction=arc", "eviction = 'arc'"),
+            ("eviction=s3-fifo", "eviction = 's3-fifo'"),
             ("readahead=off", "readahead = { policy = 'off' }"),
             ("readahead.degree-max=1M", "readahead = { degree_max = '1M' }"),
             ("classes=lustre", "classes = 'lustre'"),
@@ -233,9 +239,13 @@ mod tests {
         for (text, part) in [
             ("mode", "key=value"),
             ("mode=fast", "write-through"),
-            ("colour=red", "there are: classes, cleaning, mode, promotion, readahead, seq-cutoff"),
+            (
+                "colour=red",
+                "there are: classes, cleaning, eviction, mode, promotion, readahead, seq-cutoff",
+            ),
             ("mode.speed=9", "mode, without anything after it"),
             ("seq-cutoff=fast", "such as 1M"),
+            ("eviction=random", "adaptive"),
             ("classes=/no/text", "the text of a file"),
             ("promotion.trigger=101", "0 to 100 per cent"),
             ("promotion.insertion-threshold=1", "2 to 1000"),

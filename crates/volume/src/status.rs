@@ -6,7 +6,7 @@ use crate::readahead::ReadaheadStats;
 use crate::settings::CacheSettings;
 use crate::volume::Volume;
 use headpond_block::BlockDevice;
-use headpond_cache::{ErrorStats, ScrubProgress, SliceStats};
+use headpond_cache::{ErrorStats, EvictionStats, ScrubProgress, SliceStats};
 use headpond_raid::{ArrayState, ArrayStatus};
 use serde::Serialize;
 use uuid::Uuid;
@@ -53,6 +53,8 @@ pub struct CacheStatus {
     pub replayed_blocks: u64,
     /// How far the scrub is that is under way.
     pub scrubbing: Option<ScrubProgress>,
+    /// By slice: which policy is in use, and where one is chosen, why.
+    pub evictions: Vec<EvictionStats>,
     pub lost_on_power: bool,
     /// Write-back is allowed all the same.
     pub volatile_allowed: bool,
@@ -144,6 +146,7 @@ impl Volume {
             lost_blocks: sum(|slice| slice.lost_blocks),
             replayed_blocks: cached.replayed_blocks(),
             scrubbing: cached.scrubbing(),
+            evictions: stats.iter().map(|slice| slice.eviction.clone()).collect(),
             lost_on_power: cached.is_memory(),
             volatile_allowed: description.volatile_allowed,
         })

@@ -5,7 +5,7 @@
 //! log is cut into *windows* as long as a line, and there is one extent for each window: the first
 //! one that starts in it. Others that start there come from a pool, which is as large as it was
 //! made. With lines of one block a window has one place, an extent one block, and there is no pool:
-//! then the place's byte stands in the extent itself.
+//! then the place's byte and its heat stand in the extent itself.
 //!
 //! **Invariants**
 //! - An extent lies within one line, and has a mapped place.
@@ -15,6 +15,7 @@
 //! **Not here**: what the states of places mean for each other.
 
 use super::version::Tag;
+use crate::eviction::Heat;
 use crate::types::{CoreBlock, SlotIndex};
 
 pub(super) const NONE: u32 = u32::MAX;
@@ -27,6 +28,9 @@ const BLOCK_MASK: u64 = (1 << BLOCK_BITS) - 1;
 /// With lines of one block: the place's tag.
 const TAG_SHIFT: u32 = 40;
 const TAG_MASK: u64 = 0xff << TAG_SHIFT;
+/// With lines of one block: the heat of the block.
+const HEAT_SHIFT: u32 = 48;
+const HEAT_MASK: u64 = 15 << HEAT_SHIFT;
 /// With longer lines: the first place within the window, and the length less one.
 const OFFSET_SHIFT: u32 = 40;
 const LEN_SHIFT: u32 = 46;
@@ -89,6 +93,8 @@ pub(super) struct Extents {
     extents: Box<[Extent]>,
     /// By place; empty with lines of one block.
     tags: Box<[Tag]>,
+    /// By place, two in a byte; empty with lines of one block.
+    heats: Box<[u8]>,
     heads: Box<[u32]>,
     /// Of the pool.
     links: Box<[Link]>,
@@ -117,6 +123,7 @@ impl Extents {
             windows,
             extents: vec![unlinked; (windows + pool) as usize].into(),
             tags: vec![Tag::FREE; long(places)].into(),
+            heats: vec![0; long(places.div_ceil(2))].into(),
             heads: vec![NONE; buckets(windows, pool)].into(),
             links: links.collect(),
             scattered: vec![NONE; long(windows)].into(),
@@ -199,6 +206,30 @@ impl Extents {
         } else {
             self.tags[place as usize] = tag;
         }
+    }
+
+    #[inline]
+    pub fn heat(&self, place: u32) -> Heat {
+        if self.shift == 0 {
+            return Heat::from_bits((self.extents[place as usize].word >> HEAT_SHIFT) as u8);
+        }
+        Heat::from_bits(self.heats[place as usize / 2] >> (place % 2 * 4))
+    }
+
+    #[inline]
+    pub fn set_heat(&mut self, place: u32, heat: Heat) {
+        if self.shift == 0 {
+            let word = { self.extents[place as usize].word } & !HEAT_MASK;
+            self.extents[place as usize].word = word | u64::from(heat.bits()) << HEAT_SHIFT;
+        } else {
+            let (pair, shift) = (&mut self.heats[place as usize / 2], place % 2 * 4);
+            *pair = *pair & !(15 << shift) | heat.bits() << shift;
+        }
+    }
+
+    /// Of lines in which heats have no place beside what is there anyway.
+    pub fn heat_bytes(&self) -> u64 {
+        self.heats.len() as u64
     }
 
     /// The extent that covers a place.

@@ -18,12 +18,15 @@
 //! **Not here**: I/O, the order of reclaim, which blocks to clean.
 
 mod extents;
+mod heat;
 #[cfg(test)]
 mod tests;
 mod version;
 
+pub use heat::Asked;
 pub use version::{Counts, Marks, State, Version};
 
+use crate::eviction::Held;
 use crate::types::{BlockRun, CoreBlock, SlotIndex};
 use extents::{EXTENT_BLOCKS_MAX, Extents, NONE, Span};
 use version::Tag;
@@ -49,6 +52,14 @@ pub struct LineMap {
     /// By place.
     checksums: Box<[u32]>,
     counts: Counts,
+    held: Held,
+    /// Residents that the core has for good.
+    held_clean: u64,
+    /// Copies by reclaim that are on their way.
+    moving: u32,
+    asked: Vec<Asked>,
+    /// Whether `asked` names residents too.
+    notes_hits: bool,
     /// Where the last version went that was inserted by itself: the next may continue it.
     open: u32,
 }
@@ -63,6 +74,11 @@ impl LineMap {
             extents: Extents::new(places, line_blocks, pool),
             checksums: vec![0; places as usize].into(),
             counts: Counts::default(),
+            held: Held::default(),
+            held_clean: 0,
+            moving: 0,
+            asked: Vec::new(),
+            notes_hits: false,
             open: NONE,
         }
     }
@@ -200,7 +216,9 @@ impl LineMap {
                 blocks |= 1 << (place - span.place);
             }
             published += blocks.count_ones();
-            map.supersede(at, span, blocks);
+            let moved = map.moved_of(span, blocks);
+            map.supersede(at, span, blocks, moved);
+            map.note_asked(span, blocks & !moved);
         });
         published
     }
@@ -300,6 +318,7 @@ impl LineMap {
             }
         }
         assert_eq!(counts, self.counts);
+        self.check_heat();
         self.extents.self_check();
     }
 
@@ -424,14 +443,17 @@ impl LineMap {
     /// Drops the versions behind an extent in its chain of those of its blocks that are named by a
     /// bit each.
     #[inline]
-    fn supersede(&mut self, at: u32, newer: &Span, blocks: u64) {
+    fn supersede(&mut self, at: u32, newer: &Span, blocks: u64, moved: u64) {
         let (mut before, mut at) = (Some(at), self.extents.next(at));
         while at != NONE {
             let (span, next) = (self.extents.span(at), self.extents.next(at));
             let (from, to) = overlap(&span, newer.block, newer.end_block());
             for block in from..to {
-                if blocks >> (block - newer.block) & 1 == 1 {
-                    self.release(span.place + (block - span.block) as u32);
+                let index = block - newer.block;
+                if blocks >> index & 1 == 1 {
+                    let older = span.place + (block - span.block) as u32;
+                    self.hand_over(older, newer.place + index as u32, moved >> index & 1 == 1);
+                    self.release(older);
                 }
             }
             if from < to {
@@ -464,6 +486,7 @@ impl LineMap {
     fn release(&mut self, place: u32) {
         let tag = self.extents.tag(place);
         if tag.is_mapped() {
+            self.cool(place);
             self.counts.subtract(tag);
             self.extents.set_tag(place, Tag::FREE);
         }
@@ -473,6 +496,10 @@ impl LineMap {
     fn retag(&mut self, place: u32, old: Tag, new: Tag) {
         self.counts.subtract(old);
         self.counts.add(new);
+        if old.is_clean() != new.is_clean() && self.extents.heat(place).is_resident() {
+            self.held_clean =
+                self.held_clean + u64::from(new.is_clean()) - u64::from(old.is_clean());
+        }
         self.extents.set_tag(place, new);
     }
 

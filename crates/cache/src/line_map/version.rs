@@ -24,8 +24,6 @@ impl Marks {
     pub const NONE: Marks = Marks(0);
     /// The dirty index knows the block.
     pub const INDEXED: Marks = Marks(1);
-    /// Read since it was written here.
-    pub const REFERENCED: Marks = Marks(2);
     /// Came back from an unclean stop, as did its successors until one version of the block has
     /// been cleaned: parity is recomputed then.
     pub const REPLAYED: Marks = Marks(4);
@@ -134,6 +132,11 @@ impl Tag {
     #[inline]
     pub fn is_pending(self) -> bool {
         matches!(self.0 & CODE, PENDING_DIRTY..=PENDING_CLEAN)
+    }
+
+    #[inline]
+    pub fn is_clean(self) -> bool {
+        self.0 & CODE == CLEAN
     }
 
     #[inline]

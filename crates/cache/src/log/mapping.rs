@@ -36,10 +36,7 @@ impl Log {
     }
 
     fn end_mappings(&mut self, run: BlockRun) {
-        for block in run.blocks() {
-            self.map.remove_block(block);
-            self.lost.remove(&block);
-        }
+        self.unmap(run);
         self.counters.tombstone_blocks += run.count;
     }
 

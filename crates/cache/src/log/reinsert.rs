@@ -68,6 +68,7 @@ impl Log {
         self.draft.checksums.push(old.checksum);
         let (state, target) = (State::Pending, old.state);
         self.map.insert(Version { slot, unit, state, target, marks, ..old });
+        self.map.mark_moved(slot);
     }
 
     /// The published versions of a record that the core has but has not flushed.

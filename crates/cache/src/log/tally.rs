@@ -14,10 +14,13 @@ impl Log {
     /// How full the cache is, of what may be dirty.
     ///
     /// The log goes round long before the last place is mapped, how long before depends on its
-    /// size: it counts as full from the first time that reclaim drove a clean block out.
+    /// size: it counts as full from the first time that reclaim drove a clean block out, and when
+    /// whoever enters makes somebody else leave.
     pub fn filling(&self) -> Filling {
         let percent = self.mapped_percent();
-        let is_full = percent >= 100 || self.is_evicting && percent >= FULL_DOWN_TO_PERCENT;
+        let is_full = percent >= 100
+            || self.is_full_of_residents()
+            || self.is_evicting && percent >= FULL_DOWN_TO_PERCENT;
         Filling { percent: if is_full { 100 } else { percent }, is_full }
     }
 

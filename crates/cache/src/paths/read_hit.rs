@@ -2,11 +2,11 @@
 
 use crate::config::Mode;
 use crate::engine::{Engine, Pin};
-use crate::line_map::{Marks, State, Version};
+use crate::line_map::{State, Version};
 use crate::log::Log;
 use crate::paths::read::{Piece, compare};
 use crate::stats::{CacheRead, Way};
-use crate::types::{BlockRun, SlotIndex};
+use crate::types::{BlockRun, CoreBlock, SlotIndex};
 use headpond_block::sync::BusyGuard;
 use headpond_block::{
     BLOCK_BYTES, ByteRange, Instant, Outcome, Request, Started, Submission, start,
@@ -174,17 +174,10 @@ impl Log {
     }
 
     #[inline]
-    pub(super) fn refer_to(&mut self, version: Version) {
-        if !version.marks.contains(Marks::REFERENCED) {
-            self.map.mark(version.slot, Marks::REFERENCED);
-        }
-    }
-
-    #[inline]
     fn refer_to_row(&mut self, first: Version, count: u64) {
-        self.refer_to(first);
-        for slot in first.slot.0 + 1..first.slot.0 + count as u32 {
-            self.map.mark(SlotIndex(slot), Marks::REFERENCED);
+        for index in 0..count {
+            let slot = SlotIndex(first.slot.0 + index as u32);
+            self.refer(slot, CoreBlock(first.block.0 + index));
         }
     }
 }

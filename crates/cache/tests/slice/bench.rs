@@ -14,6 +14,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 /// A cache and a core in memory that claim to be flushable, with faults on command.
+#[derive(Clone)]
 pub struct Bench {
     pub runtime: Runtime,
     pub cache: Rc<RamDevice>,

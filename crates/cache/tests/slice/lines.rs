@@ -216,9 +216,13 @@ fn memory_is_within_the_bounds_of_the_issue_and_taken_at_the_start() {
             let blocks = (after.capacity_bytes / 4096) as f64;
             let memory = after.memory;
             let apart = memory.checksums + memory.extent_pool + memory.latencies;
+            let apart = apart + memory.ghosts + memory.eviction_queues;
             let each = (after.memory_bytes - apart) as f64 / blocks;
             assert!(each <= most, "{each} bytes for each block, lines of {line_bytes}: {memory:?}");
             assert!(memory.checksums as f64 / blocks <= 4.0);
+            // Three bytes name a block of such a core; seventy in a hundred are resident.
+            assert!(memory.eviction_queues as f64 / blocks <= 3.0, "{memory:?}");
+            assert!(memory.ghosts as f64 / blocks <= 7.5, "{memory:?}");
             assert!(memory.latencies <= 64 << 10, "whatever the cache holds");
             assert_eq!(memory.extents_used, 0, "whole lines take nothing from the pool");
             assert!(after.dirty_bytes > after.capacity_bytes * 6 / 10, "filled");

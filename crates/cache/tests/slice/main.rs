@@ -6,6 +6,7 @@ mod bench;
 mod cleaning;
 mod crash;
 mod damage;
+mod eviction;
 mod faults;
 mod hunted;
 mod lines;
@@ -17,3 +18,5 @@ mod scrub;
 mod semantics;
 mod serving;
 mod statistics;
+#[path = "../../src/eviction/twins.rs"]
+mod twins;

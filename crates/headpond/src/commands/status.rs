@@ -150,12 +150,13 @@ pub fn print_settings(status: &Value) {
     }
     let draining = if cache["draining"].as_bool() == Some(true) { " (draining)" } else { "" };
     println!(
-        "  cache     {}: mode={}{draining} cleaning={} seq-cutoff={} promotion={} line={}{}",
+        "  cache     {}: mode={}{draining} cleaning={} seq-cutoff={} promotion={} eviction={} line={}{}",
         text(&cache["device"]),
         text(&cache["mode"]),
         text(&cache["cleaning"]["policy"]),
         text(&cache["seq_cutoff"]["policy"]),
         text(&cache["promotion"]["policy"]),
+        text(&cache["eviction"]),
         line(cache),
         classes(cache),
     );
@@ -196,7 +197,26 @@ fn usage(cache: &Value) -> Vec<String> {
     if replayed > 0 {
         lines.push(format!("{} blocks replayed and not yet cleaned", count(replayed)));
     }
+    let slices = cache["evictions"].as_array();
+    lines.extend(slices.into_iter().flatten().filter_map(eviction));
     lines
+}
+
+/// Which policy `adaptive` has chosen for a slice, and why.
+fn eviction(slice: &Value) -> Option<String> {
+    if slice["setting"] != "adaptive" {
+        return None;
+    }
+    let ratio = |shadow: &Value| {
+        let percent = shadow["miss_ratio"].as_f64().unwrap_or(0.0) * 100.0;
+        format!("{} {percent:.1} %", text(&shadow["policy"]))
+    };
+    let sampled: Vec<String> = slice["sampled"].as_array()?.iter().map(ratio).collect();
+    let why = match sampled.is_empty() {
+        true => "nothing compared yet".to_owned(),
+        false => format!("of a sample would miss: {}", sampled.join(", ")),
+    };
+    Some(format!("evicts by {}; {why}", text(&slice["policy"])))
 }
 
 fn text(value: &Value) -> String {
@@ -218,5 +238,22 @@ mod tests {
         cache["replayed_blocks"] = 0.into();
         assert_eq!(usage(&cache).len(), 1);
         assert!(usage(&Value::Null).is_empty());
+    }
+
+    #[test]
+    fn adaptive_eviction_says_what_it_has_chosen_and_why() {
+        let sampled = json!([
+            { "policy": "s3-fifo", "miss_ratio": 0.25 },
+            { "policy": "lru", "miss_ratio": 0.5 },
+        ]);
+        let slice = |setting: &str, sampled| {
+            let slice = json!({ "setting": setting, "policy": "lru", "sampled": sampled });
+            usage(&json!({ "capacity_bytes": 1 << 30, "evictions": [slice] })).get(1).cloned()
+        };
+        let why = "evicts by lru; of a sample would miss: s3-fifo 25.0 %, lru 50.0 %";
+        assert_eq!(slice("adaptive", sampled.clone()).as_deref(), Some(why));
+        let why = "evicts by lru; nothing compared yet";
+        assert_eq!(slice("adaptive", json!([])).as_deref(), Some(why));
+        assert_eq!(slice("lru", sampled), None);
     }
 }

@@ -1,0 +1,155 @@
+//! Blocks in lists from the most to the least recently used, found by number.
+
+use crate::types::CoreBlock;
+
+const NONE: u32 = u32::MAX;
+const LIST_SHIFT: u32 = 56;
+const BLOCK_MASK: u64 = (1 << LIST_SHIFT) - 1;
+
+#[derive(Clone, Copy)]
+#[repr(C, packed(4))]
+struct Node {
+    /// The block, and the list that it is in.
+    word: u64,
+    newer: u32,
+    older: u32,
+    /// The next one of its bucket, or the next free one.
+    next: u32,
+}
+
+const _: () = assert!(size_of::<Node>() == 20);
+
+/// A block's place in the directory, as long as it stays there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct At(u32);
+
+#[derive(Clone, Copy)]
+struct List {
+    newest: u32,
+    oldest: u32,
+    len: u64,
+}
+
+/// So many lists.
+pub struct Directory<const LISTS: usize> {
+    nodes: Box<[Node]>,
+    heads: Box<[u32]>,
+    free: u32,
+    lists: [List; LISTS],
+}
+
+impl<const LISTS: usize> Directory<LISTS> {
+    /// For so many blocks in all lists together.
+    pub fn new(capacity: u64) -> Self {
+        let capacity = u32::try_from(capacity).expect("as many as a slice has places, or twice");
+        assert!(capacity < NONE);
+        let next = |index: u32| if index + 1 < capacity { index + 1 } else { NONE };
+        let node = |index| Node { word: 0, newer: NONE, older: NONE, next: next(index) };
+        Self {
+            nodes: (0..capacity).map(node).collect(),
+            heads: vec![NONE; (capacity as usize).next_power_of_two()].into(),
+            free: if capacity > 0 { 0 } else { NONE },
+            lists: [List { newest: NONE, oldest: NONE, len: 0 }; LISTS],
+        }
+    }
+
+    pub fn memory_bytes(&self) -> u64 {
+        (size_of_val(&*self.nodes) + size_of_val(&*self.heads)) as u64
+    }
+
+    pub fn len(&self, list: usize) -> u64 {
+        self.lists[list].len
+    }
+
+    pub fn find(&self, block: CoreBlock) -> Option<At> {
+        let mut at = self.heads[self.bucket(block)];
+        while at != NONE && self.node(at).word & BLOCK_MASK != block.0 {
+            at = self.node(at).next;
+        }
+        (at != NONE).then_some(At(at))
+    }
+
+    pub fn list_of(&self, at: At) -> usize {
+        (self.node(at.0).word >> LIST_SHIFT) as usize
+    }
+
+    /// Puts a block that is in no list in front of one.
+    ///
+    /// # Panics
+    /// Where the directory is full.
+    pub fn push(&mut self, list: usize, block: CoreBlock) {
+        let at = self.free;
+        assert!(at != NONE, "room for as many as the policy keeps");
+        assert!(block.0 <= BLOCK_MASK);
+        self.free = self.node(at).next;
+        let bucket = self.bucket(block);
+        let (word, next) = (block.0, self.heads[bucket]);
+        self.nodes[at as usize] = Node { word, newer: NONE, older: NONE, next };
+        self.heads[bucket] = at;
+        self.link(list, at);
+    }
+
+    /// Moves a block to the front of a list.
+    pub fn renew(&mut self, at: At, list: usize) {
+        self.unlink(at.0);
+        self.link(list, at.0);
+    }
+
+    /// The least recently used of a list.
+    pub fn oldest(&self, list: usize) -> Option<(At, CoreBlock)> {
+        let at = self.lists[list].oldest;
+        (at != NONE).then(|| (At(at), CoreBlock(self.node(at).word & BLOCK_MASK)))
+    }
+
+    pub fn remove(&mut self, At(at): At) {
+        self.unlink(at);
+        let bucket = self.bucket(CoreBlock(self.node(at).word & BLOCK_MASK));
+        let next = self.node(at).next;
+        if self.heads[bucket] == at {
+            self.heads[bucket] = next;
+        } else {
+            let mut before = self.heads[bucket];
+            while self.node(before).next != at {
+                before = self.node(before).next;
+            }
+            self.nodes[before as usize].next = next;
+        }
+        self.nodes[at as usize].next = self.free;
+        self.free = at;
+    }
+
+    fn node(&self, at: u32) -> Node {
+        self.nodes[at as usize]
+    }
+
+    fn link(&mut self, list: usize, at: u32) {
+        let List { newest, .. } = self.lists[list];
+        let node = &mut self.nodes[at as usize];
+        node.word = node.word & BLOCK_MASK | (list as u64) << LIST_SHIFT;
+        (node.newer, node.older) = (NONE, newest);
+        match newest {
+            NONE => self.lists[list].oldest = at,
+            newest => self.nodes[newest as usize].newer = at,
+        }
+        self.lists[list].newest = at;
+        self.lists[list].len += 1;
+    }
+
+    fn unlink(&mut self, at: u32) {
+        let (list, Node { newer, older, .. }) = (self.list_of(At(at)), self.node(at));
+        match newer {
+            NONE => self.lists[list].newest = older,
+            newer => self.nodes[newer as usize].older = older,
+        }
+        match older {
+            NONE => self.lists[list].oldest = newer,
+            older => self.nodes[older as usize].newer = newer,
+        }
+        self.lists[list].len -= 1;
+    }
+
+    fn bucket(&self, block: CoreBlock) -> usize {
+        let hash = block.0.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        (hash >> 32) as usize & (self.heads.len() - 1)
+    }
+}

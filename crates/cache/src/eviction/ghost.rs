@@ -1,0 +1,144 @@
+//! The last so many blocks that left: exactly them, in eight bytes each and a head for each bucket.
+//!
+//! A block's number is mixed, which can be undone, so that the bucket and what is left of the
+//! number name it without doubt. Entries are a ring; each bucket's are a list, newest first. So the
+//! oldest of all is the last of its list, where the bucket stands in place of a next one.
+
+use crate::types::CoreBlock;
+
+const NONE: u32 = u32::MAX;
+/// In front of the number of a bucket, at the end of its list.
+const END: u32 = 1 << 31;
+/// What is left of the number has to fit so many bits.
+const REST_BITS: u32 = 32;
+
+#[derive(Clone, Copy)]
+struct Entry {
+    rest: u32,
+    next: u32,
+}
+
+pub struct Ghosts {
+    ring: Box<[Entry]>,
+    heads: Box<[u32]>,
+    /// Where the next one goes, and how many there are.
+    at: u32,
+    len: u32,
+    /// Of a block's number, and of them those that name the bucket.
+    bits: u32,
+    bucket_bits: u32,
+}
+
+impl Ghosts {
+    /// For so many blocks of a core of `core_blocks`.
+    pub fn new(capacity: u64, core_blocks: u64) -> Self {
+        let capacity = capacity.clamp(1, u64::from(END) - 1) as u32;
+        let needed = u64::BITS - core_blocks.leading_zeros();
+        let bucket_bits = (capacity / 2).max(1).ilog2().max(needed.saturating_sub(REST_BITS));
+        let bits = needed.max(bucket_bits + 1);
+        Self {
+            ring: vec![Entry { rest: 0, next: NONE }; capacity as usize].into(),
+            heads: vec![NONE; 1 << bucket_bits].into(),
+            at: 0,
+            len: 0,
+            bits,
+            bucket_bits,
+        }
+    }
+
+    pub fn memory_bytes(&self) -> u64 {
+        (size_of_val(&*self.ring) + size_of_val(&*self.heads)) as u64
+    }
+
+    pub fn contains(&self, block: CoreBlock) -> bool {
+        let (bucket, rest) = self.split(block);
+        let mut at = self.heads[bucket as usize];
+        while at < END {
+            let entry = self.ring[at as usize];
+            if entry.rest == rest {
+                return true;
+            }
+            at = entry.next;
+        }
+        false
+    }
+
+    /// Remembers a block; the oldest is forgotten where there are too many.
+    pub fn insert(&mut self, block: CoreBlock) {
+        if self.len as usize == self.ring.len() {
+            self.forget(self.at);
+        } else {
+            self.len += 1;
+        }
+        let (bucket, rest) = self.split(block);
+        let next = match self.heads[bucket as usize] {
+            NONE => END | bucket,
+            first => first,
+        };
+        self.ring[self.at as usize] = Entry { rest, next };
+        self.heads[bucket as usize] = self.at;
+        self.at = (self.at + 1) % self.ring.len() as u32;
+    }
+
+    fn forget(&mut self, oldest: u32) {
+        let end = self.ring[oldest as usize].next;
+        assert!(end >= END, "the oldest is the last of its list");
+        let head = &mut self.heads[(end - END) as usize];
+        if *head == oldest {
+            *head = NONE;
+            return;
+        }
+        let mut at = *head;
+        while self.ring[at as usize].next != oldest {
+            at = self.ring[at as usize].next;
+        }
+        self.ring[at as usize].next = end;
+    }
+
+    /// Bucket and rest of a block's number, by steps that can be undone.
+    fn split(&self, block: CoreBlock) -> (u32, u32) {
+        let mask = (1 << self.bits) - 1;
+        assert!(block.0 <= mask, "a block of the core");
+        let mixed = block.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) & mask;
+        let mixed = mixed ^ mixed >> (self.bits / 2).max(1);
+        let mixed = mixed.wrapping_mul(0xd6e8_feb8_6659_fd93) & mask;
+        let rest_bits = self.bits - self.bucket_bits;
+        ((mixed >> rest_bits) as u32, (mixed & ((1 << rest_bits) - 1)) as u32)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::VecDeque;
+
+    proptest! {
+        #[test]
+        fn ghosts_are_the_last_so_many(
+            capacity in 1u64..40,
+            core_bits in 7u32..40,
+            steps in prop::collection::vec((0u64..100, 0u32..40), 1..400),
+        ) {
+            let core_blocks = 1u64 << core_bits;
+            let mut ghosts = Ghosts::new(capacity, core_blocks);
+            let mut twin = VecDeque::new();
+            for (low, shift) in steps {
+                let block = CoreBlock((low << shift) % core_blocks);
+                prop_assert_eq!(ghosts.contains(block), twin.contains(&block));
+                ghosts.insert(block);
+                twin.push_front(block);
+                twin.truncate(capacity as usize);
+                prop_assert!(twin.iter().all(|block| ghosts.contains(*block)));
+            }
+        }
+    }
+
+    #[test]
+    fn a_ghost_takes_at_most_twelve_bytes() {
+        for capacity in [1 << 20, (1 << 20) - 1] {
+            let each = Ghosts::new(capacity, 1 << 34).memory_bytes() as f64 / capacity as f64;
+            assert!((9.0..=12.0).contains(&each), "{each}");
+        }
+    }
+}

@@ -1,0 +1,221 @@
+//! Eviction: which blocks are *resident*, that is, kept when reclaim comes to their segment.
+//!
+//! A policy decides within a capacity in blocks. Evicting costs no I/O: what left is no longer
+//! marked in the map, and reclaim drops it with its segment. Until then it is mapped and served,
+//! and a hit takes it in again.
+//!
+//! 1. [`Policy::insert`] takes in a block that was not resident, and marks and unmarks through
+//!    [`Residents`]; 2. a hit raises the mark's frequency, which is all that `fifo` and `s3-fifo`
+//!    need, or is told the policy ([`Hits::Ordered`]); 3. a mapping that ends takes its mark with
+//!    it, and policies with an order of their own are told.
+//!
+//! **Invariants**
+//! - No more blocks are resident than the capacity.
+//! - The marks say who is resident; a policy's queues may name others, which they pass over.
+//!
+//! **Not here**: when space is freed and what that costs (`reclaim`), who enters (`admission`).
+
+mod arc;
+mod directory;
+mod fifo;
+mod ghost;
+mod lanes;
+mod lru;
+mod s3_fifo;
+mod shadow;
+#[cfg(test)]
+mod tests;
+#[cfg(test)]
+mod twins;
+
+pub use shadow::{ShadowStats, Shadows};
+
+use crate::types::CoreBlock;
+use serde::{Deserialize, Serialize};
+
+/// Which blocks leave the cache first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum EvictionPolicy {
+    /// A short queue in front of a long one: what is asked for once does not displace the rest.
+    #[default]
+    S3Fifo,
+    /// What was asked for longest ago.
+    Lru,
+    /// Recency and frequency, balanced by what was missed.
+    Arc,
+    /// What entered longest ago.
+    Fifo,
+    /// Whichever of these misses least in a sample of the requests.
+    Adaptive,
+}
+
+impl EvictionPolicy {
+    /// Those that are policies themselves.
+    pub const PLAIN: [Self; 4] = [Self::S3Fifo, Self::Lru, Self::Arc, Self::Fifo];
+
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::S3Fifo => "s3-fifo",
+            Self::Lru => "lru",
+            Self::Arc => "arc",
+            Self::Fifo => "fifo",
+            Self::Adaptive => "adaptive",
+        }
+    }
+
+    /// The policy, empty, for so many resident blocks of a core of `core_blocks`.
+    ///
+    /// # Panics
+    /// For `Adaptive`, which is none by itself.
+    pub(crate) fn make(self, capacity: u64, core_blocks: u64) -> Box<dyn Policy> {
+        match self {
+            Self::S3Fifo => Box::new(s3_fifo::S3Fifo::new(capacity, core_blocks)),
+            Self::Lru => Box::new(lru::Lru::new(capacity)),
+            Self::Arc => Box::new(arc::Arc::new(capacity)),
+            Self::Fifo => Box::new(fifo::Fifo::new(capacity, core_blocks)),
+            Self::Adaptive => panic!("adaptive chooses among policies"),
+        }
+    }
+}
+
+/// What the map keeps of a block for the policies: four bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Heat(u8);
+
+impl Heat {
+    /// Not resident.
+    pub const NONE: Self = Self(0);
+    /// Not resident, and on its way to another place: nobody has asked for it.
+    pub const MOVED: Self = Self(Self::IS_MAIN);
+    pub const SMALL: Self = Self(Self::IS_RESIDENT);
+    pub const MAIN: Self = Self(Self::IS_RESIDENT | Self::IS_MAIN);
+
+    const FREQUENCY: u8 = 3;
+    const IS_RESIDENT: u8 = 4;
+    const IS_MAIN: u8 = 8;
+
+    #[inline]
+    pub fn from_bits(bits: u8) -> Self {
+        Self(bits & 15)
+    }
+
+    #[inline]
+    pub fn bits(self) -> u8 {
+        self.0
+    }
+
+    #[inline]
+    pub fn is_resident(self) -> bool {
+        self.0 & Self::IS_RESIDENT != 0
+    }
+
+    #[inline]
+    pub fn is_in_main(self) -> bool {
+        self.0 & Self::MAIN.0 == Self::MAIN.0
+    }
+
+    /// Hits since it was taken in, or came to the front; at most 3.
+    #[inline]
+    pub fn frequency(self) -> u8 {
+        self.0 & Self::FREQUENCY
+    }
+
+    #[inline]
+    pub fn is_hottest(self) -> bool {
+        self.frequency() == Self::FREQUENCY
+    }
+
+    /// One hit later.
+    #[inline]
+    pub fn warmer(self) -> Self {
+        Self(self.0 + u8::from(!self.is_hottest()))
+    }
+
+    pub fn cooler(self) -> Self {
+        Self(self.0 - u8::from(self.frequency() > 0))
+    }
+}
+
+/// How many blocks are resident.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Held {
+    pub all: u64,
+    /// Those of them in the main queue.
+    pub main: u64,
+}
+
+impl Held {
+    pub fn small(self) -> u64 {
+        self.all - self.main
+    }
+
+    #[inline]
+    pub fn add(&mut self, heat: Heat) {
+        self.all += u64::from(heat.is_resident());
+        self.main += u64::from(heat.is_in_main());
+    }
+
+    #[inline]
+    pub fn subtract(&mut self, heat: Heat) {
+        self.all -= u64::from(heat.is_resident());
+        self.main -= u64::from(heat.is_in_main());
+    }
+}
+
+/// The marks of the blocks that are mapped.
+pub trait Residents {
+    /// Of a block that is not mapped, or not resident: none.
+    fn heat(&self, block: CoreBlock) -> Heat;
+
+    /// Marks a block by what its mark was, which is answered; nothing where it is not resident.
+    fn change(&mut self, block: CoreBlock, change: fn(Heat) -> Heat) -> Heat;
+
+    fn held(&self) -> Held;
+}
+
+/// What a policy wants to know of hits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hits {
+    /// The frequency in the mark, at most.
+    Counted,
+    /// Each one.
+    Ordered,
+}
+
+/// Bytes that a policy has taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct PolicyMemory {
+    pub queues: u64,
+    /// For blocks that are not resident.
+    pub ghosts: u64,
+}
+
+/// Decides who is resident. No I/O, no clock.
+pub trait Policy {
+    fn hits(&self) -> Hits;
+
+    /// Takes in a mapped block that is not resident; others leave where there is no room for it.
+    /// Answers how the caller is to mark it.
+    #[must_use]
+    fn insert(&mut self, block: CoreBlock, residents: &mut dyn Residents) -> Heat;
+
+    /// A resident block was asked for; only where hits are `Ordered`.
+    fn hit(&mut self, _block: CoreBlock) {}
+
+    /// The mapping of a block has ended, and its mark with it.
+    fn remove(&mut self, _block: CoreBlock) {}
+
+    fn memory(&self) -> PolicyMemory;
+}
+
+/// Not resident any more.
+fn cold(_: Heat) -> Heat {
+    Heat::NONE
+}
+
+/// Entries of queues that do not lose them when mappings end: an eighth more than there can be
+/// residents. Where even that is full, they are tidied up, an entry in eight at least.
+fn entries_max(capacity: u64) -> u64 {
+    capacity + capacity / 8 + 1
+}

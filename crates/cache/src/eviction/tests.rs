@@ -1,0 +1,153 @@
+//! That policies and twins agree at every step, and on real traces.
+
+use super::shadow::{Sample, access};
+use super::twins::twin;
+use super::{EvictionPolicy, Heat, Policy, Residents};
+use crate::types::CoreBlock;
+use headpond_trace::{Op, ReadOptions, TraceReader};
+use proptest::prelude::*;
+use std::path::Path;
+
+const CORE_BLOCKS: u64 = 1 << 33;
+/// Requests for blocks of one trace that the twins are asked: they search.
+const ASKED_MAX: usize = 40_000;
+const CAPACITIES: [u64; 3] = [64, 256, 1024];
+
+fn marked(residents: &Sample, blocks: u64) -> Vec<u64> {
+    (0..blocks).filter(|block| residents.heat(CoreBlock(*block)).is_resident()).collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
+    #[test]
+    fn policy_and_twin_agree_at_every_step(
+        policy in prop::sample::select(EvictionPolicy::PLAIN.to_vec()),
+        capacity in 1usize..30,
+        steps in prop::collection::vec((0u64..24, 0u64..24, 0u32..20), 1..800),
+        removes in any::<bool>(),
+    ) {
+        let blocks = 24 + 24;
+        let mut ours = policy.make(capacity as u64, CORE_BLOCKS);
+        let (mut residents, mut twin) = (Sample::new(capacity as u64), twin(policy.word(), capacity));
+        for (index, &(some, more, kind)) in steps.iter().enumerate() {
+            // Some blocks are asked for more often than others.
+            let block = CoreBlock(if kind < 8 { some % 6 } else { some + more });
+            if kind == 19 && removes {
+                residents.set(block, Heat::NONE);
+                ours.remove(block);
+                twin.remove(block.0);
+            } else {
+                let is_hit = access(&mut *ours, block, &mut residents);
+                prop_assert_eq!(is_hit, twin.access(block.0), "step {}", index);
+            }
+            let mut expected = twin.residents();
+            expected.sort_unstable();
+            prop_assert_eq!(marked(&residents, blocks), expected, "step {}", index);
+            prop_assert!(residents.held().all <= capacity as u64);
+        }
+    }
+}
+
+#[test]
+fn one_block_that_comes_and_ends_again_and_again_does_not_fill_the_queues() {
+    for policy in EvictionPolicy::PLAIN {
+        let (mut ours, mut residents) = (policy.make(8, CORE_BLOCKS), Sample::new(8));
+        for _ in 0..100 {
+            residents.set(CoreBlock(1), Heat::NONE);
+            ours.remove(CoreBlock(1));
+            access(&mut *ours, CoreBlock(1), &mut residents);
+        }
+        access(&mut *ours, CoreBlock(2), &mut residents);
+        assert!(residents.heat(CoreBlock(2)).is_resident(), "{policy:?}");
+    }
+}
+
+/// Mappings that end at once never make the queues grow, nor drive out much of what stays.
+#[test]
+fn blocks_that_come_and_end_leave_room_to_those_that_stay() {
+    for policy in EvictionPolicy::PLAIN {
+        let mut ours: Box<dyn Policy> = policy.make(1000, CORE_BLOCKS);
+        let mut residents = Sample::new(1000);
+        let memory = ours.memory();
+        let mut misses = 0;
+        for round in 0..100_000u64 {
+            let passing = CoreBlock(5000 + round);
+            access(&mut *ours, passing, &mut residents);
+            residents.set(passing, Heat::NONE);
+            ours.remove(passing);
+            misses += u64::from(!access(&mut *ours, CoreBlock(round % 500), &mut residents));
+        }
+        assert_eq!(ours.memory(), memory, "{policy:?}");
+        assert!(misses < 25_000, "{policy:?} missed {misses} of 100000 requests for 500 blocks");
+    }
+}
+
+/// The blocks that a trace reads and writes, in order; parts of blocks count as whole ones.
+fn blocks_of(trace: &Path) -> Vec<u64> {
+    let mut blocks = Vec::new();
+    for record in TraceReader::open(trace, ReadOptions::default()).expect("a readable trace") {
+        let record = record.expect("a sound trace");
+        if matches!(record.op, Op::Read | Op::Write) {
+            let (first, end) = (record.offset_bytes / 4096, record.end_bytes().div_ceil(4096));
+            blocks.extend(first..end);
+        }
+        if blocks.len() >= ASKED_MAX {
+            break;
+        }
+    }
+    blocks.truncate(ASKED_MAX);
+    blocks
+}
+
+/// Of the workstation whose trace the authors of ARC published: first sector, sectors, and more.
+fn blocks_of_p3(trace: &Path) -> Vec<u64> {
+    use std::io::{BufRead, BufReader};
+    let file = std::fs::File::open(trace).expect("readable");
+    let lines = BufReader::new(zstd::stream::read::Decoder::new(file).expect("zstd")).lines();
+    let blocks = lines.flat_map(|line| {
+        let line = line.expect("text");
+        let mut numbers = line.split(' ').map(|word| word.parse::<u64>().expect("a number"));
+        let (first, count) = (numbers.next().unwrap(), numbers.next().unwrap());
+        first / 8..(first + count).div_ceil(8)
+    });
+    blocks.take(ASKED_MAX).collect()
+}
+
+fn misses_of_ours(policy: EvictionPolicy, capacity: u64, blocks: &[u64]) -> u64 {
+    let (mut ours, mut residents) = (policy.make(capacity, CORE_BLOCKS), Sample::new(capacity));
+    let asked = blocks.iter().map(|block| access(&mut *ours, CoreBlock(*block), &mut residents));
+    asked.map(|is_hit| u64::from(!is_hit)).sum()
+}
+
+fn agree_on(name: &str, blocks: &[u64]) {
+    assert!(blocks.len() > 900, "{name} has {} requests for blocks", blocks.len());
+    for capacity in CAPACITIES {
+        let misses = EvictionPolicy::PLAIN.map(|policy| {
+            let mut twin = twin(policy.word(), capacity as usize);
+            let expected: u64 = blocks.iter().map(|block| u64::from(!twin.access(*block))).sum();
+            let found = misses_of_ours(policy, capacity, blocks);
+            assert_eq!(found, expected, "{name}, {capacity} blocks, {policy:?}");
+            format!("{} {found}", policy.word())
+        });
+        println!("{name}: {} requests, {capacity} blocks: {misses:?}", blocks.len());
+    }
+}
+
+#[test]
+fn miss_counts_of_policies_and_twins_are_equal_on_real_traces() {
+    let traces = [
+        "headpond-vm/vda.bin",
+        "fio-iolog/own-oltp-v3.iolog.zst",
+        "blktrace/takeoverjp-sample.blktrace.0",
+    ];
+    let shared = |name: &str| headpond_testkit::shared(format!("traces/{name}"));
+    let (Some(p3), true) =
+        (shared("arc/arc-P3.lis.zst"), traces.iter().all(|name| shared(name).is_some()))
+    else {
+        headpond_testkit::skip!("miss counts on real traces", "../shared/traces is not here");
+    };
+    agree_on("arc/arc-P3", &blocks_of_p3(&p3));
+    for name in traces {
+        agree_on(name, &blocks_of(&shared(name).expect("looked for")));
+    }
+}

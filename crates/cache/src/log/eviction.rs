@@ -1,0 +1,235 @@
+//! Who is resident in the log: between the map, where it is marked, and the policy, which decides.
+
+use super::Log;
+use crate::eviction::{EvictionPolicy, Heat, Hits, Policy, Residents, ShadowStats, Shadows};
+use crate::line_map::{State, Version};
+use crate::types::{BlockRun, CoreBlock, SlotIndex};
+use serde::Serialize;
+
+/// Share of the places that new data finds which is given to residents. Where all of them are
+/// carried on for ever, reclaim writes 1 / (1 - share) times what enters, at most: 3.3 times.
+pub(super) const RESIDENT_PERCENT: u64 = 70;
+/// What must be carried on and what should be, together; above it residents are dropped, so that
+/// reclaim never writes more than five times what enters for their sake.
+pub(super) const CARRIED_PERCENT: u64 = 80;
+
+/// The policy at work.
+pub struct Eviction {
+    setting: EvictionPolicy,
+    /// Never `Adaptive`.
+    current: EvictionPolicy,
+    policy: Box<dyn Policy>,
+    shadows: Option<Shadows>,
+    /// Whether a hit only raises the frequency, and nobody else wants to know of it.
+    is_plain: bool,
+    changes: u64,
+    capacity: u64,
+    carried_max: u64,
+    core_blocks: u64,
+}
+
+/// Who stays in the cache, by which policy, and why that one.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct EvictionStats {
+    pub setting: EvictionPolicy,
+    /// In use.
+    pub policy: EvictionPolicy,
+    pub resident_bytes: u64,
+    pub resident_bytes_max: u64,
+    /// How often `adaptive` has chosen another one.
+    pub changes: u64,
+    /// How each would have done on a sample of the requests, where `adaptive` compares them.
+    pub sampled: Vec<ShadowStats>,
+}
+
+impl Eviction {
+    /// For a log with so many places for new data.
+    pub fn new(usable_places: u64, core_blocks: u64) -> Self {
+        let capacity = (usable_places * RESIDENT_PERCENT / 100).max(1);
+        let policy = EvictionPolicy::default();
+        Self {
+            setting: policy,
+            current: policy,
+            policy: policy.make(capacity, core_blocks),
+            shadows: None,
+            is_plain: true,
+            changes: 0,
+            capacity,
+            carried_max: usable_places * CARRIED_PERCENT / 100,
+            core_blocks,
+        }
+    }
+
+    pub fn is_ordered(&self) -> bool {
+        self.policy.hits() == Hits::Ordered
+    }
+
+    /// Bytes of the queues and of the ghosts; shadows have both.
+    pub fn memory_bytes(&self) -> (u64, u64) {
+        let memory = self.policy.memory();
+        (memory.queues, memory.ghosts + self.shadows.as_ref().map_or(0, Shadows::memory_bytes))
+    }
+}
+
+impl Log {
+    /// Changes the policy; the new one takes in what is mapped, oldest first.
+    pub fn set_eviction(&mut self, setting: EvictionPolicy) {
+        let it = &mut self.eviction;
+        it.setting = setting;
+        it.shadows = None;
+        if setting == EvictionPolicy::Adaptive {
+            it.shadows = Some(Shadows::new(it.capacity, it.core_blocks));
+        } else {
+            it.current = setting;
+        }
+        self.renew_policy();
+    }
+
+    pub fn eviction_stats(&self) -> EvictionStats {
+        let it = &self.eviction;
+        EvictionStats {
+            setting: it.setting,
+            policy: it.current,
+            resident_bytes: self.map.held().all * headpond_block::BLOCK_BYTES,
+            resident_bytes_max: it.capacity * headpond_block::BLOCK_BYTES,
+            changes: it.changes,
+            sampled: it.shadows.as_ref().map(Shadows::stats).unwrap_or_default(),
+        }
+    }
+
+    /// Whether for each block that enters another one leaves.
+    pub(super) fn is_full_of_residents(&self) -> bool {
+        self.map.held().all >= self.eviction.capacity
+    }
+
+    /// A read found this version.
+    #[inline]
+    pub(crate) fn refer_to(&mut self, version: Version) {
+        self.refer(version.slot, version.block);
+    }
+
+    /// A read found this block there.
+    #[inline]
+    pub(crate) fn refer(&mut self, slot: SlotIndex, block: CoreBlock) {
+        let heat = self.map.heat_at(slot);
+        match heat.is_resident() && self.eviction.is_plain {
+            true => self.map.warm(slot, heat),
+            false => self.refer_slowly(slot, block, heat),
+        }
+    }
+
+    fn refer_slowly(&mut self, slot: SlotIndex, block: CoreBlock, heat: Heat) {
+        if !heat.is_resident() {
+            self.counters.readmitted_blocks += 1;
+            self.take_in(slot, block);
+        } else if self.eviction.is_ordered() {
+            self.eviction.policy.hit(block);
+        } else {
+            self.map.warm(slot, heat);
+        }
+        self.sample(block);
+    }
+
+    #[inline]
+    fn take_in(&mut self, slot: SlotIndex, block: CoreBlock) {
+        let heat = self.eviction.policy.insert(block, &mut self.map);
+        self.map.set_heat_at(slot, heat);
+    }
+
+    /// The policy learns what has just been published.
+    #[inline]
+    pub(super) fn note_published(&mut self) {
+        let asked = self.map.take_asked();
+        for &asked in &asked {
+            if !asked.is_hit {
+                self.take_in(asked.slot, asked.block);
+            } else if self.eviction.is_ordered() {
+                self.eviction.policy.hit(asked.block);
+            }
+            self.sample(asked.block);
+        }
+        self.map.return_asked(asked);
+    }
+
+    /// The mapping of a block has ended.
+    #[inline]
+    pub(super) fn note_end(&mut self, block: CoreBlock) {
+        if self.eviction.is_ordered() {
+            self.eviction.policy.remove(block);
+        }
+        if let Some(shadows) = &mut self.eviction.shadows {
+            shadows.remove(block);
+        }
+    }
+
+    /// Whether residents are carried on: not where there is hardly room for what must be.
+    pub(crate) fn carries_residents(&self) -> bool {
+        let must = self.dirty_now() + self.map.counts().written;
+        must + self.map.held_clean() <= self.eviction.carried_max
+            && self.ring.free() > 2
+            && !self.is_scattered()
+    }
+
+    /// Clean blocks of a segment are about to be dropped, and with them those residents for which
+    /// there was no room.
+    pub(crate) fn note_dropped(&mut self, slots: impl Iterator<Item = SlotIndex>) {
+        for slot in slots {
+            if self.map.heat_at(slot).is_resident() {
+                self.counters.dropped_resident_blocks += 1;
+                let block = self.map.version(slot).block;
+                self.map.set_heat_at(slot, Heat::NONE);
+                self.eviction.policy.remove(block);
+            }
+        }
+    }
+
+    /// Drops the mappings of a run from memory.
+    pub(super) fn unmap(&mut self, run: BlockRun) {
+        for block in run.blocks() {
+            if self.map.remove_block(block) {
+                self.note_end(block);
+            }
+            self.lost.remove(&block);
+        }
+    }
+
+    fn sample(&mut self, block: CoreBlock) {
+        let it = &mut self.eviction;
+        let better = it.shadows.as_mut().and_then(|shadows| shadows.access(block, it.current));
+        if let Some(better) = better {
+            it.current = better;
+            it.changes += 1;
+            self.renew_policy();
+        }
+    }
+
+    /// Begins anew with what is mapped, in the order of the log.
+    fn renew_policy(&mut self) {
+        let it = &mut self.eviction;
+        it.policy = it.current.make(it.capacity, it.core_blocks);
+        it.is_plain = it.policy.hits() == Hits::Counted && it.shadows.is_none();
+        self.map.note_hits(!it.is_plain);
+        for slot in (0..self.layout.slots()).map(SlotIndex) {
+            if self.map.heat_at(slot).is_resident() {
+                self.map.set_heat_at(slot, Heat::NONE);
+            }
+        }
+        let mut segment = self.ring.tail();
+        loop {
+            for slot in self.layout.slots_of(segment) {
+                if !matches!(self.map.state(slot), State::Free | State::Pending) {
+                    let block = self.map.version(slot).block;
+                    self.take_in(slot, block);
+                }
+            }
+            if segment == self.ring.head() {
+                break;
+            }
+            segment = self.ring.after(segment);
+        }
+    }
+
+    pub(super) fn check_eviction(&self) {
+        assert!(self.map.held().all <= self.eviction.capacity, "more residents than there may be");
+    }
+}
