@@ -19,6 +19,7 @@
 
 mod admission;
 mod append;
+mod checkpoint;
 mod checksum;
 pub mod classes;
 mod cleaner;
