@@ -66,10 +66,6 @@ mod active {
         InsertStaleRead,
         /// A clean stop forgets some of the dirty blocks.
         ForgetDirtyAtStop,
-        /// A header names a checkpoint that is not stable.
-        CheckpointBeforeItsBlocks,
-        /// Replay starts where a checkpoint was done, not where it was begun.
-        ReplayAfterTheCut,
         /// Replayed blocks are written with their parity patched, not recomputed.
         PatchTornParity,
         /// Stripes are changed without their lock.
@@ -89,7 +85,7 @@ mod active {
     }
 
     impl Defect {
-        pub const ALL: [Self; 28] = [
+        pub const ALL: [Self; 26] = [
             Self::ReinsertDirtyAsRead,
             Self::CleanBeforeCoreFlush,
             Self::ReuseBeforeCopiesAreStable,
@@ -108,8 +104,6 @@ mod active {
             Self::AcknowledgeEarly,
             Self::InsertStaleRead,
             Self::ForgetDirtyAtStop,
-            Self::CheckpointBeforeItsBlocks,
-            Self::ReplayAfterTheCut,
             Self::PatchTornParity,
             Self::SkipStripeLock,
             Self::EvictSilently,

@@ -4,17 +4,17 @@
 //! cache is found any more; 2. the slice headers are written and flushed; 3. the superblock, copy
 //! by copy. A cut anywhere leaves no cache or a whole one.
 
-use crate::checkpoint::write_empty;
 use crate::error::{CreateError, OpenError};
 use crate::format::FormatError;
-use crate::format::slice_header::SliceHeader;
+use crate::format::checkpoint::Checkpoint;
+use crate::format::slice_header::{CheckpointRef, SliceHeader};
 use crate::format::superblock::{
     COPY_OFFSETS, CORE_BYTES_MAX, Features, SLICES_MAX, SLICES_OFFSET, SUPERBLOCK_BYTES, Superblock,
 };
 use crate::layout::{SliceLayout, is_line_size};
 use crate::types::{Epoch, Position, SegmentIndex, Sequence};
 use headpond_block::{
-    BLOCK_BYTES, BlockDevice, Buffer, ByteRange, DeviceError, Outcome, Stability,
+    BLOCK_BYTES, BlockDevice, Buffer, ByteRange, DeviceError, Outcome, Request, Stability,
 };
 use uuid::Uuid;
 
@@ -181,7 +181,8 @@ async fn write_first_headers(
     layout: &SliceLayout,
 ) -> Result<(), DeviceError> {
     let segments = vec![Sequence(1); layout.segments() as usize];
-    let checkpoint = write_empty(device, layout, &segments).await?;
+    let checkpoint = Checkpoint { segments, entries: Vec::new() };
+    let checkpoint = write_checkpoint(device, layout, 0, &checkpoint).await?;
     device.flush().await?;
     let header = SliceHeader {
         cache: superblock.cache,
@@ -195,7 +196,6 @@ async fn write_first_headers(
         head_segment: SegmentIndex(0),
         is_clean: true,
         checkpoint,
-        reach: 0,
     };
     for sequence in [0, 1] {
         let header = SliceHeader { sequence, ..header };
@@ -203,4 +203,25 @@ async fn write_first_headers(
         device.write(offset, Buffer::from_slice(&header.encode())).await?;
     }
     Ok(())
+}
+
+/// Writes a checkpoint to an area that no valid header refers to. Not flushed.
+pub(crate) async fn write_checkpoint(
+    device: &dyn BlockDevice,
+    layout: &SliceLayout,
+    area: u8,
+    checkpoint: &Checkpoint,
+) -> Result<CheckpointRef, DeviceError> {
+    const PIECE_BYTES: usize = 1 << 20;
+    let mut bytes = checkpoint.encode();
+    let (len, checksum) = (bytes.len() as u64, crate::checksum::crc32c(&bytes));
+    bytes.resize(bytes.len().next_multiple_of(BLOCK_BYTES as usize), 0);
+    let place = layout.checkpoint(area);
+    assert!(bytes.len() as u64 <= place.len(), "checkpoint outgrows its area");
+    for (index, piece) in bytes.chunks(PIECE_BYTES).enumerate() {
+        let offset = place.start() + (index * PIECE_BYTES) as u64;
+        device.submit(Request::write(offset, Buffer::from_slice(piece))).await?;
+    }
+    let entries = checkpoint.entries.len() as u64;
+    Ok(CheckpointRef { area, entries, bytes: len, checksum })
 }

@@ -9,7 +9,6 @@ use crate::admission::Admission;
 use crate::append::{Queue, Verdict, Wanted};
 use crate::cleaner::Written;
 use crate::config::{Mode, SliceConfig};
-use crate::format::slice_header::SliceHeader;
 use crate::label::CoreLabel;
 use crate::log::{Log, Purpose};
 use crate::paths::Ahead;
@@ -33,8 +32,6 @@ pub(crate) struct Engine {
     pub config: RefCell<SliceConfig>,
     pub admission: RefCell<Admission>,
     pub log: RefCell<Log>,
-    /// The one in force.
-    pub header: Cell<SliceHeader>,
     pub queue: Queue,
     pub ahead: Ahead,
     pub core_writes: CoreWrites,
@@ -70,7 +67,6 @@ pub(crate) struct Engine {
     pub records_done: Notify,
     pub segments_unpinned: Notify,
     pub reclaim_wanted: Notify,
-    pub checkpoint_wanted: Notify,
     pub cleaning_wanted: Notify,
 }
 

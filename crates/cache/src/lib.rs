@@ -19,7 +19,6 @@
 
 mod admission;
 mod append;
-mod checkpoint;
 mod checksum;
 pub mod classes;
 mod cleaner;

@@ -142,8 +142,7 @@ impl Engine {
                 match self.reclaim_round().await {
                     Ok(()) => failures = 0,
                     Err(error) => {
-                        // A checkpoint that is due is no failure of reclaim.
-                        failures += u32::from(!self.log.borrow().is_at_reach());
+                        failures += 1;
                         self.after_failure(&error, failures).await;
                     }
                 }

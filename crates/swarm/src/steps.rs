@@ -5,9 +5,7 @@ use crate::expect::Excuses;
 use crate::faults::{Damage, Ill};
 use crate::machine::{Controls, Machine, Pages};
 use crate::tally::Tally;
-use crate::topology::{
-    draw_checkpoint, draw_classes, draw_eviction, draw_mode, draw_promotion, draw_readahead,
-};
+use crate::topology::{draw_classes, draw_eviction, draw_mode, draw_promotion, draw_readahead};
 use headpond_block::{BlockDevice, Request, Runtime};
 use headpond_raid::{ArrayState, Occupied};
 use headpond_sim::{Picture, Random};
@@ -52,7 +50,7 @@ pub(crate) enum Step {
 impl Step {
     pub fn draw_command(random: &mut Random) -> Self {
         let cutoffs = ["never", "full", "32K"];
-        match random.below(13) {
+        match random.below(12) {
             0 | 1 => Self::Set(SettingChange::new("mode", draw_mode(random))),
             2 => Self::Set(random.pick(&CLEANING).parse().expect("key=value")),
             3 => Self::Set(SettingChange::new("seq-cutoff", random.pick(&cutoffs))),
@@ -62,7 +60,6 @@ impl Step {
             7 => Self::Set(SettingChange::new("readahead", draw_readahead(random))),
             8 => Self::Set(SettingChange::new("eviction", draw_eviction(random))),
             9 => Self::ResetStats,
-            10 => Self::Set(SettingChange::new("checkpoint.every", draw_checkpoint(random))),
             _ => Self::CleanAll,
         }
     }

@@ -8,8 +8,8 @@ use headpond_cache::{
 use headpond_raid::{Contents, Intent, Level, Occupied};
 use headpond_sim::Random;
 use headpond_volume::{
-    CacheDescription, CacheSettings, Checkpoints, ClassSetting, CoreDescription, CreateOptions,
-    Description, Readahead, ReadaheadPolicy, SeqCutoff, Size,
+    CacheDescription, CacheSettings, ClassSetting, CoreDescription, CreateOptions, Description,
+    Readahead, ReadaheadPolicy, SeqCutoff, Size,
 };
 use std::fmt;
 use uuid::Uuid;
@@ -189,13 +189,7 @@ pub(crate) fn draw_settings(random: &mut Random) -> CacheSettings {
         promotion: draw_promotion(random),
         eviction: draw_eviction(random),
         readahead: Readahead { policy: draw_readahead(random), ..Readahead::default() },
-        checkpoint: Checkpoints { every: draw_checkpoint(random) },
     }
-}
-
-/// So often that short lives have several; seldom too rarely for these small caches, or never.
-pub(crate) fn draw_checkpoint(random: &mut Random) -> Size {
-    Size(*random.pick(&[1, 1, 1, 512 << 10, 512 << 10, 1 << 20, 256 << 20, 0]))
 }
 
 /// Lives are short: parameters are such that the policies have something to do in them.

@@ -4,7 +4,7 @@
 //! change names a place in that table and a text for it; the changed table is read again as a
 //! whole, so that what can be written into the file can be set, and nothing else.
 
-use crate::{ClassSetting, Readahead, SeqCutoff, Size};
+use crate::{ClassSetting, Readahead, SeqCutoff};
 use headpond_cache::{
     AdmissionConfig, CleaningConfig, EvictionPolicy, Mode, Promotion, SliceConfig,
 };
@@ -25,21 +25,6 @@ pub struct CacheSettings {
     pub promotion: Promotion,
     pub eviction: EvictionPolicy,
     pub readahead: Readahead,
-    pub checkpoint: Checkpoints,
-}
-
-/// How often the cache notes what an open after an unclean stop needs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Checkpoints {
-    /// Bytes of log from one checkpoint to the next; 0 = none.
-    pub every: Size,
-}
-
-impl Default for Checkpoints {
-    fn default() -> Self {
-        Self { every: Size(SliceConfig::default().checkpoint_every_bytes) }
-    }
 }
 
 /// One change, as `key=value`; the key of a setting within another one has a dot.
@@ -99,7 +84,6 @@ impl CacheSettings {
             },
             eviction: self.eviction,
             allow_volatile,
-            checkpoint_every_bytes: self.checkpoint.every.0,
             ..SliceConfig::default()
         }
     }
@@ -208,6 +192,7 @@ impl FromStr for SettingChange {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Size;
 
     fn set(text: &str) -> Result<CacheSettings, SettingError> {
         CacheSettings::default().with(&text.parse()?)
@@ -234,8 +219,6 @@ mod tests {
             ("readahead=off", "readahead = { policy = 'off' }"),
             ("readahead.degree-max=1M", "readahead = { degree_max = '1M' }"),
             ("classes=lustre", "classes = 'lustre'"),
-            ("checkpoint.every=1G", "checkpoint = { every = '1G' }"),
-            ("checkpoint.every=0", "checkpoint.every = '0'"),
         ];
         for (text, file) in changed {
             let expected: CacheSettings = toml::from_str(file).unwrap();
@@ -258,7 +241,7 @@ mod tests {
             ("mode=fast", "write-through"),
             (
                 "colour=red",
-                "there are: checkpoint, classes, cleaning, eviction, mode, promotion, readahead, seq-cutoff",
+                "there are: classes, cleaning, eviction, mode, promotion, readahead, seq-cutoff",
             ),
             ("mode.speed=9", "mode, without anything after it"),
             ("seq-cutoff=fast", "such as 1M"),

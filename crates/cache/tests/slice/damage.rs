@@ -158,8 +158,8 @@ fn checkpoint_that_gives_two_blocks_one_place_is_refused() {
         let start = (superblock.slices[0].start() + CHECKPOINTS_OFFSET + area) as usize;
         let memory = bench.cache.memory().slice(start..start + header.checkpoint.bytes as usize);
         let mut bytes = memory.to_vec();
-        let (end, last) = (bytes.len(), bytes.len() - checkpoint::RUN_BYTES - 4);
-        // The last run, of one block as all are, gets the position of the one before.
+        let (end, last) = (bytes.len(), bytes.len() - checkpoint::ENTRY_BYTES as usize);
+        // The last entry gets the position of the one before.
         bytes.copy_within(last - 8..last - 4, end - 8);
         memory.copy_from(&bytes);
         header.checkpoint.checksum = crc_fast::crc32_iscsi(&bytes);
