@@ -348,12 +348,8 @@ impl Log {
             Purpose::WriteBack | Purpose::WriteThrough if is_scattered => Err(Refusal::Scattered),
             Purpose::WriteBack => {
                 let new = intake.run.count - survey.dirty;
-                let counts = self.map.counts();
-                let dirty = self.dirty_now() + new;
-                let full = dirty > self.dirty_max
-                    || dirty + counts.written > self.dirty_max + self.written_max;
-                let may = new == 0 || !full && self.throttle.allows_beside(0);
-                if may { Ok(()) } else { Err(Refusal::FullOfDirty) }
+                let has_room = new <= self.dirty_room() && self.throttle.allows_beside(0);
+                if new == 0 || has_room { Ok(()) } else { Err(Refusal::FullOfDirty) }
             }
             // Lost is not healed by what the core has: it is older.
             Purpose::ReadInsert if survey.mapped > 0 || self.is_lost_in(intake.run) => {

@@ -1,7 +1,7 @@
 //! First in, first out: what entered longest ago leaves, whatever it was asked for.
 
 use super::lanes::{Lane, Lanes};
-use super::{Heat, Hits, Policy, PolicyMemory, Residents, cold, entries_max};
+use super::{Heat, Hits, Policy, PolicyMemory, Queued, Residents, cold, entries_max};
 use crate::types::CoreBlock;
 
 pub struct Fifo {
@@ -15,8 +15,17 @@ impl Fifo {
         let lanes = Lanes::new(entries_max(capacity), 1, core_blocks);
         Self { capacity, lanes, queue: Lane::new() }
     }
+}
 
-    /// Passes over an entry whose mapping ended, or puts one back that is in use.
+impl Queued for Fifo {
+    fn lanes(&self) -> &Lanes {
+        &self.lanes
+    }
+
+    fn capacity(&self) -> u64 {
+        self.capacity
+    }
+
     fn tidy(&mut self, residents: &dyn Residents) {
         let oldest = self.lanes.pop(&mut self.queue).expect("a full queue");
         if residents.heat(oldest).is_resident() {
@@ -28,6 +37,10 @@ impl Fifo {
         let oldest = self.lanes.pop(&mut self.queue).expect("residents are in the queue");
         residents.change(oldest, cold);
     }
+
+    fn shorten(&mut self, residents: &mut dyn Residents) {
+        self.evict(residents);
+    }
 }
 
 impl Policy for Fifo {
@@ -36,18 +49,7 @@ impl Policy for Fifo {
     }
 
     fn insert(&mut self, block: CoreBlock, residents: &mut dyn Residents) -> Heat {
-        while residents.held().all >= self.capacity {
-            self.evict(residents);
-        }
-        let mut turns = self.lanes.len();
-        while self.lanes.is_full() {
-            match turns {
-                // Entries of one block that came and ended again and again, and is here now.
-                0 => self.evict(residents),
-                _ => self.tidy(residents),
-            }
-            turns = turns.saturating_sub(1);
-        }
+        self.make_room(residents);
         self.lanes.push(&mut self.queue, block);
         Heat::SMALL
     }

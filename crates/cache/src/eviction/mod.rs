@@ -31,6 +31,7 @@ mod twins;
 pub use shadow::{ShadowStats, Shadows};
 
 use crate::types::CoreBlock;
+use lanes::Lanes;
 use serde::{Deserialize, Serialize};
 
 /// Which blocks leave the cache first.
@@ -212,6 +213,39 @@ pub trait Policy {
 /// Not resident any more.
 fn cold(_: Heat) -> Heat {
     Heat::NONE
+}
+
+/// A policy whose queues do not lose the entries of mappings that end.
+trait Queued {
+    fn lanes(&self) -> &Lanes;
+
+    /// Most residents.
+    fn capacity(&self) -> u64;
+
+    /// The next one leaves.
+    fn evict(&mut self, residents: &mut dyn Residents);
+
+    /// Passes over an entry whose mapping ended, or puts one back that is in use.
+    fn tidy(&mut self, residents: &dyn Residents);
+
+    /// Takes an entry out of the queue that has the most to pass over, whoever leaves with it.
+    fn shorten(&mut self, residents: &mut dyn Residents);
+
+    /// For one resident more, and its entry.
+    fn make_room(&mut self, residents: &mut dyn Residents) {
+        while residents.held().all >= self.capacity() {
+            self.evict(residents);
+        }
+        let mut turns = self.lanes().len();
+        while self.lanes().is_full() {
+            match turns {
+                // Entries of one block that came and ended again and again, and is here now.
+                0 => self.shorten(residents),
+                _ => self.tidy(residents),
+            }
+            turns = turns.saturating_sub(1);
+        }
+    }
 }
 
 /// Entries of queues that do not lose them when mappings end: an eighth more than there can be

@@ -12,7 +12,7 @@
 
 use super::ghost::Ghosts;
 use super::lanes::{Lane, Lanes};
-use super::{Heat, Hits, Policy, PolicyMemory, Residents, entries_max};
+use super::{Heat, Hits, Policy, PolicyMemory, Queued, Residents, entries_max};
 use crate::types::CoreBlock;
 
 /// Share of the small queue.
@@ -39,25 +39,6 @@ impl S3Fifo {
             small: Lane::new(),
             main: Lane::new(),
             ghosts: Ghosts::new(main_max, core_blocks),
-        }
-    }
-
-    fn evict(&mut self, residents: &mut dyn Residents) {
-        match residents.held().small() * 100 >= self.capacity * SMALL_PERCENT {
-            true => self.evict_from_small(residents),
-            false => self.evict_from_main(residents),
-        }
-    }
-
-    /// Passes over an entry whose mapping ended, or puts one back that is in use, where there are
-    /// more of the former.
-    fn tidy(&mut self, residents: &dyn Residents) {
-        let is_small = self.is_small_untidier(residents);
-        let lane = if is_small { &mut self.small } else { &mut self.main };
-        let oldest = self.lanes.pop(lane).expect("it has entries to pass over");
-        let heat = residents.heat(oldest);
-        if heat.is_resident() && heat.is_in_main() != is_small {
-            self.lanes.push(lane, oldest);
         }
     }
 
@@ -96,6 +77,41 @@ impl S3Fifo {
     }
 }
 
+impl Queued for S3Fifo {
+    fn lanes(&self) -> &Lanes {
+        &self.lanes
+    }
+
+    fn capacity(&self) -> u64 {
+        self.capacity
+    }
+
+    fn evict(&mut self, residents: &mut dyn Residents) {
+        match residents.held().small() * 100 >= self.capacity * SMALL_PERCENT {
+            true => self.evict_from_small(residents),
+            false => self.evict_from_main(residents),
+        }
+    }
+
+    /// In the queue that has more of those to pass over.
+    fn tidy(&mut self, residents: &dyn Residents) {
+        let is_small = self.is_small_untidier(residents);
+        let lane = if is_small { &mut self.small } else { &mut self.main };
+        let oldest = self.lanes.pop(lane).expect("it has entries to pass over");
+        let heat = residents.heat(oldest);
+        if heat.is_resident() && heat.is_in_main() != is_small {
+            self.lanes.push(lane, oldest);
+        }
+    }
+
+    fn shorten(&mut self, residents: &mut dyn Residents) {
+        match self.is_small_untidier(residents) {
+            true => self.evict_from_small(residents),
+            false => self.evict_from_main(residents),
+        }
+    }
+}
+
 /// What becomes of a block whose entry reaches the end of the small queue.
 fn at_end_of_small(heat: Heat) -> Heat {
     match heat.frequency() {
@@ -120,19 +136,7 @@ impl Policy for S3Fifo {
     }
 
     fn insert(&mut self, block: CoreBlock, residents: &mut dyn Residents) -> Heat {
-        while residents.held().all >= self.capacity {
-            self.evict(residents);
-        }
-        let mut turns = self.lanes.len();
-        while self.lanes.is_full() {
-            match turns {
-                // Entries of one block that came and ended again and again, and is here now.
-                0 if self.is_small_untidier(residents) => self.evict_from_small(residents),
-                0 => self.evict_from_main(residents),
-                _ => self.tidy(residents),
-            }
-            turns = turns.saturating_sub(1);
-        }
+        self.make_room(residents);
         let (lane, heat) = match self.ghosts.contains(block) {
             true => (&mut self.main, Heat::MAIN),
             false => (&mut self.small, Heat::SMALL),

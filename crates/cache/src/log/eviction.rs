@@ -43,14 +43,15 @@ pub struct EvictionStats {
 }
 
 impl Eviction {
-    /// For a log with so many places for new data.
+    /// For a log with so many places for new data. Nobody is resident until a policy is set, which
+    /// takes the memory for its queues then.
     pub fn new(usable_places: u64, core_blocks: u64) -> Self {
+        let policy = EvictionPolicy::Fifo;
         let capacity = (usable_places * RESIDENT_PERCENT / 100).max(1);
-        let policy = EvictionPolicy::default();
         Self {
             setting: policy,
             current: policy,
-            policy: policy.make(capacity, core_blocks),
+            policy: policy.make(1, core_blocks),
             shadows: None,
             is_plain: true,
             changes: 0,
@@ -209,7 +210,8 @@ impl Log {
         it.policy = it.current.make(it.capacity, it.core_blocks);
         it.is_plain = it.policy.hits() == Hits::Counted && it.shadows.is_none();
         self.map.note_hits(!it.is_plain);
-        for slot in (0..self.layout.slots()).map(SlotIndex) {
+        let was_set = self.map.held().all > 0;
+        for slot in (0..self.layout.slots()).filter(|_| was_set).map(SlotIndex) {
             if self.map.heat_at(slot).is_resident() {
                 self.map.set_heat_at(slot, Heat::NONE);
             }

@@ -5,7 +5,7 @@ use headpond_cache::{CleaningConfig, CleaningPolicy, Mode, SliceConfig};
 use headpond_sim::Ended;
 use headpond_witness::Workload;
 
-const LONG: Workload = Workload {
+pub const LONG: Workload = Workload {
     requests: 4000,
     depth: 16,
     blocks: 8192,

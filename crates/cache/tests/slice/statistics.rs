@@ -2,6 +2,7 @@
 
 use crate::bench::{Bench, block, byte_at, nop, simulate};
 use crate::machine::{EXPECTED, Machine, small_cleaning};
+use crate::serving::LONG;
 use headpond_block::decorators::{
     Fault, FaultControl, FaultDevice, FaultRule, ProbeDevice, ProbeSnapshot,
 };
@@ -16,16 +17,7 @@ use headpond_sim::Sim;
 use headpond_witness::{Client, Workload};
 use std::rc::Rc;
 
-const WORK: Workload = Workload {
-    requests: 3000,
-    depth: 16,
-    blocks: 8192,
-    blocks_max: 16,
-    flush_percent: 1,
-    discard_percent: 1,
-    sector_percent: 10,
-    ..Workload::BUSY
-};
+const WORK: Workload = Workload { requests: 3000, ..LONG };
 /// Beyond what the workload touches.
 const AHEAD: ByteRange = ByteRange::at(48 << 20, 512 << 10);
 
