@@ -75,6 +75,10 @@ pub struct CreateArgs {
     /// The cache device.
     #[arg(long, value_name = "DEV")]
     pub cache: Option<String>,
+    /// Memory in front of the cache, such as ram:4G: a tier with a mode of its own, write-through
+    /// unless --set tier.mode=... says otherwise. It begins empty with every start.
+    #[arg(long, value_name = "RAM", requires = "cache")]
+    pub tier: Option<String>,
     /// How requests use the cache: write-back, write-through, write-around, write-invalidate,
     /// write-only, pass-through.
     #[arg(long, default_value = "write-back", value_parser = parse_word::<Mode>, requires = "cache")]
@@ -152,6 +156,9 @@ pub struct StatsArgs {
     /// The requests of each I/O class.
     #[arg(long, conflicts_with = "class")]
     pub by_class: bool,
+    /// Of the tier in memory, not of the cache below it.
+    #[arg(long)]
+    pub tier: bool,
     /// Set all counters to zero after showing them; what the cache holds stays.
     #[arg(long)]
     pub reset: bool,
@@ -171,7 +178,8 @@ pub struct StatsArgs {
 pub struct SetArgs {
     pub name: String,
     /// mode=write-back|write-through|write-around|write-invalidate|write-only|pass-through,
-    /// cleaning=stripe|alru|acp|nop|PRESET, seq-cutoff=never|SIZE.
+    /// cleaning=stripe|alru|acp|nop|PRESET, seq-cutoff=never|SIZE; of the tier in memory
+    /// tier.mode, tier.cleaning, tier.promotion, tier.eviction.
     #[arg(required = true, value_name = "KEY=VALUE")]
     pub changes: Vec<SettingChange>,
     /// Write all dirty data to the array before the change and after it, and wait for it; without,

@@ -71,6 +71,51 @@ fn a_cache_is_attached_replaced_and_detached_and_nothing_is_lost() {
 }
 
 #[test]
+fn a_tier_in_memory_stands_in_front_of_the_cache_with_a_mode_of_its_own() {
+    let Some(program) = headpond_testkit::tool("qemu-io") else {
+        skip!("a_tier_in_memory_stands_in_front_of_the_cache_with_a_mode_of_its_own", "no qemu-io");
+    };
+    let user = User::new();
+    let (cache, flash) = (user.file("cache.img", 64 * MIB), user.file("flash.img", 64 * MIB));
+    let members = (0..3).map(|member| user.file(&format!("{member}.img"), 64 * MIB));
+    let mut args: Vec<String> = ["create", "v", "--raid", "5", "--zeroed"].map(Into::into).into();
+    args.extend(members.chain(["--cache".into(), cache]));
+    let with =
+        |more: &[&str]| [&args[..], &more.iter().map(|&it| it.into()).collect::<Vec<_>>()].concat();
+    assert_eq!(user.run(&with(&["--set", "tier.mode=write-around"])).code, 2, "no tier is named");
+    assert_eq!(user.run(&with(&["--tier", &flash])).code, 4, "it is no memory");
+    assert_eq!(user.run(&with(&["--tier", "ram:16M", "--set", "tier.mode=write-back"])).code, 4);
+    user.ok(&with(&["--tier", "ram:16M", "--set", "cleaning=nop"]));
+    let daemon = user.serve("v");
+    let status = || user.json(&["status", "v", "--json"]);
+    assert_eq!(status()["tier"]["mode"], "write-through");
+    assert_eq!(status()["cache"]["mode"], "write-back");
+    qemu_io(&user, &program, "write -P 0x11 0 1M");
+    qemu_io(&user, &program, "read -P 0x11 0 1M");
+    let hits = |args: &[&str]| {
+        let stats = user.json(&[&["stats", "v", "--json"], args].concat());
+        stats["groups"]["requests"][0]["count"].as_u64().unwrap()
+    };
+    assert!(hits(&["--tier"]) > 0 && hits(&[]) == 0, "the cache is not asked");
+    assert!(user.ok(&["status", "v"]).contains("tier      ram:16M: mode=write-through"));
+    assert_eq!(user.run(&["set", "v", "tier.mode=write-back"]).code, 4);
+    user.ok(&["set", "v", "tier.mode=write-around", "mode=write-through"]);
+    user.ok(&["cache", "replace", "v", &flash]);
+    assert_eq!(status()["tier"]["clean_bytes"], 0, "what lies below is another one");
+    qemu_io(&user, &program, "read -P 0x11 0 1M");
+    user.ok(&["stop", "v"]);
+    assert_eq!(daemon.wait(), 0);
+    let _daemon = user.serve("v");
+    assert_eq!(status()["tier"]["mode"], "write-around", "it outlives the daemon");
+    user.ok(&["cache", "detach", "v", "--tier"]);
+    assert_eq!(user.run(&["cache", "detach", "v", "--tier"]).code, 4, "there is none");
+    user.ok(&["cache", "attach", "v", "ram:32M", "--tier", "--force", "--set", "mode=write-back"]);
+    qemu_io(&user, &program, "write -P 0x22 0 1M");
+    qemu_io(&user, &program, "read -P 0x22 0 1M");
+    assert_eq!(user.run(&["stats", "v", "--tier", "--csv"]).code, 0);
+}
+
+#[test]
 fn what_cannot_be_a_cache_is_refused_and_the_volume_goes_on() {
     let user = User::new();
     create(&user);

@@ -53,6 +53,7 @@ impl Machine {
     ) -> Result<Self, MachineError> {
         let Hardware { drives, cache, stores } = Hardware::new(stack, parts, runtime, sim);
         let devices = || Devices {
+            tier: None,
             cache: cache.clone().map(|cache| cache as Rc<dyn BlockDevice>),
             members: drives.iter().map(|drive| Rc::clone(drive) as Rc<dyn BlockDevice>).collect(),
             absent: Vec::new(),

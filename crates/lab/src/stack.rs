@@ -213,7 +213,15 @@ impl Stack {
             members: (0..self.core.drives).map(|number| format!("drive{number:02}")).collect(),
         };
         let uuid = Uuid::from_u128(0x5eed);
-        Description { name: "simulated".into(), uuid, slices: 1, cache, core, exports: Vec::new() }
+        Description {
+            name: "simulated".into(),
+            uuid,
+            slices: 1,
+            tier: None,
+            cache,
+            core,
+            exports: Vec::new(),
+        }
     }
 }
 

@@ -179,6 +179,7 @@ impl Bench {
                 line_bytes: BLOCK_BYTES,
                 stability: Stability::Flushable,
             }),
+            tier: None,
             window_start: 0,
             window_bytes: 64 << 10,
         };

@@ -207,8 +207,9 @@ impl World<'_> {
 /// Each request that came has been counted, once, and nothing has been added up wrong.
 fn check_counts(volume: &Volume) -> Result<(), Offence> {
     volume.self_check();
-    let slices = volume.stats().slices;
-    let uncounted: u64 = slices.iter().map(|slice| slice.requests_in_flight).sum();
+    let stats = volume.stats();
+    let slices = stats.slices.iter().chain(&stats.tier_slices);
+    let uncounted: u64 = slices.map(|slice| slice.requests_in_flight).sum();
     if uncounted > 0 {
         return Err(Offence::Stop(format!("{uncounted} requests were answered and not counted")));
     }

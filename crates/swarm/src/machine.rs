@@ -4,6 +4,7 @@ use crate::faults::Damage;
 use crate::tally::Tally;
 use crate::topology::{CACHE, Topology};
 use headpond_block::decorators::{FaultControl, FaultDevice};
+use headpond_block::devices::RamDevice;
 use headpond_block::{
     BlockDevice, BufferPool, DeviceName, Geometry, PoolConfig, Runtime, Stability,
 };
@@ -139,10 +140,17 @@ impl Machine {
         let members = present.map(|(_, (medium, control))| attach(medium, control, SLOW));
         let cache = self.cache.as_ref().filter(|_| !absent.cache && self.names_cache.get());
         Devices {
+            tier: self.tier_device(),
             cache: cache.map(|medium| attach(medium, &controls.cache, FAST)),
             members: members.collect(),
             absent: Vec::new(),
         }
+    }
+
+    /// Memory is new whenever a program begins.
+    pub fn tier_device(&self) -> Option<Rc<dyn BlockDevice>> {
+        let tier = self.topology.tier.as_ref()?;
+        Some(Rc::new(RamDevice::new("tier", tier.bytes)))
     }
 
     /// The cache's disk, as a device that may be attached.

@@ -44,6 +44,8 @@ pub(crate) enum Step {
     ResetStats,
     /// Takes the cache away, or puts it back, empty.
     SwitchCache,
+    /// The same with the tier, where there may be one.
+    SwitchTier,
     Ill(Ill),
 }
 
@@ -60,6 +62,8 @@ impl Step {
             7 => Self::Set(SettingChange::new("readahead", draw_readahead(random))),
             8 => Self::Set(SettingChange::new("eviction", draw_eviction(random))),
             9 => Self::ResetStats,
+            10 if random.one_in(2) => Self::SwitchTier,
+            10 => Self::Set(SettingChange::new("tier.mode", draw_mode(random))),
             _ => Self::CleanAll,
         }
     }
@@ -72,6 +76,7 @@ impl fmt::Display for Step {
             Self::CleanAll => write!(f, "clean all"),
             Self::ResetStats => write!(f, "reset the statistics"),
             Self::SwitchCache => write!(f, "detach the cache, or attach it"),
+            Self::SwitchTier => write!(f, "detach the tier, or attach it"),
             Self::Ill(ill) => write!(f, "{ill}"),
         }
     }
@@ -112,6 +117,7 @@ impl Stage<'_> {
                 Step::CleanAll => self.clean_all().await?,
                 Step::ResetStats => self.reset_stats(),
                 Step::SwitchCache => self.switch_cache().await?,
+                Step::SwitchTier => self.switch_tier().await?,
                 Step::Ill(Ill::Damage(damage)) => self.damage(damage, before.as_ref()).await,
                 Step::Ill(ill) => self.befall(ill).await,
             }
@@ -126,7 +132,12 @@ impl Stage<'_> {
     }
 
     fn set(&self, change: SettingChange) -> Result<(), Offence> {
-        if self.volume.status().cache.is_none() {
+        let status = self.volume.status();
+        let is_there = match change.of_tier() {
+            Some(_) => status.tier.is_some(),
+            None => status.cache.is_some(),
+        };
+        if !is_there {
             return Ok(());
         }
         self.note(Step::Set(change.clone()));
@@ -163,6 +174,26 @@ impl Stage<'_> {
         self.tally.borrow_mut().commands += 1;
         let identity = Uuid::from_u128(u128::from(self.random.borrow_mut().number()));
         match switch_cache(self.machine, self.volume, device, self.settings, identity).await {
+            Err(error) if !self.excuses.borrow().errors => Err(Offence::Command(error)),
+            _ => Ok(()),
+        }
+    }
+
+    async fn switch_tier(&self) -> Result<(), Offence> {
+        let Some(shape) = &self.machine.topology.tier else { return Ok(()) };
+        self.note(Step::SwitchTier);
+        self.tally.borrow_mut().commands += 1;
+        let switched = match (self.volume.status().tier, self.machine.tier_device()) {
+            (None, Some(device)) => {
+                let attached = self.volume.attach_tier(shape.description(), device).await;
+                attached.map_err(|error| format!("attach the tier: {error}"))
+            }
+            _ => {
+                let detached = self.volume.detach_tier(Dirty::Clean).await;
+                detached.map_err(|error| format!("detach the tier: {error}"))
+            }
+        };
+        match switched {
             Err(error) if !self.excuses.borrow().errors => Err(Offence::Command(error)),
             _ => Ok(()),
         }

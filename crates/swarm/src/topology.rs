@@ -9,7 +9,7 @@ use headpond_raid::{Contents, Intent, Level, Occupied};
 use headpond_sim::Random;
 use headpond_volume::{
     CacheDescription, CacheSettings, ClassSetting, CoreDescription, CreateOptions, Description,
-    Readahead, ReadaheadPolicy, SeqCutoff, Size,
+    Readahead, ReadaheadPolicy, SeqCutoff, Size, TierDescription, TierSettings,
 };
 use std::fmt;
 use uuid::Uuid;
@@ -39,6 +39,8 @@ pub struct Topology {
     pub members_are: Stability,
     pub slices: u16,
     pub cache: Option<CacheShape>,
+    /// Memory in front of that.
+    pub tier: Option<TierShape>,
     /// The part of the volume that is worked on.
     pub window_start: u64,
     pub window_bytes: u64,
@@ -49,6 +51,16 @@ pub struct CacheShape {
     pub bytes: u64,
     pub line_bytes: u64,
     pub stability: Stability,
+}
+
+/// A tier, and what it is set to when a life begins.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TierShape {
+    pub bytes: u64,
+    pub line_bytes: u64,
+    pub mode: Mode,
+    pub cleaning: CleaningConfig,
+    pub eviction: EvictionPolicy,
 }
 
 impl Topology {
@@ -75,6 +87,9 @@ impl Topology {
         let cache = (!random.one_in(8)).then(|| CacheShape::draw(slices, random));
         let around = EXTENT_BYTES - window_bytes / 2;
         let window_start = *random.pick(&[0, around, 4096 * random.clone().below(256)]);
+        // Drawn aside: a case is what it is without one.
+        let mut aside = random.clone().fork();
+        let tier = aside.one_in(6).then(|| TierShape::draw(slices, &mut aside));
         Self {
             level,
             groups,
@@ -90,6 +105,7 @@ impl Topology {
             ]),
             slices,
             cache,
+            tier,
             window_start,
             window_bytes,
         }
@@ -140,6 +156,7 @@ impl Topology {
             settings: settings.clone(),
             volatile_allowed: cache.stability == Stability::LostOnPower,
         });
+        let tier = self.tier.as_ref().map(TierShape::description);
         let core = CoreDescription {
             raid: self.level,
             groups: self.groups,
@@ -148,7 +165,7 @@ impl Topology {
             members: (0..self.members).map(|index| format!("m{index}")).collect(),
         };
         let (name, uuid) = ("swarm".into(), Uuid::from_u128(0x5eed));
-        Description { name, uuid, slices: self.slices, cache, core, exports: Vec::new() }
+        Description { name, uuid, slices: self.slices, tier, cache, core, exports: Vec::new() }
     }
 
     pub(crate) fn create_options(&self) -> CreateOptions {
@@ -171,6 +188,29 @@ impl CacheShape {
         let stability = *random.pick(&kinds);
         let lines = [4 << 10, 4 << 10, 4 << 10, 8 << 10, 16 << 10, 64 << 10, 64 << 10, 1 << 20];
         Self { bytes, line_bytes: *random.pick(&lines), stability }
+    }
+}
+
+impl TierShape {
+    fn draw(slices: u16, random: &mut Random) -> Self {
+        let cache = CacheShape::draw(slices, random);
+        Self {
+            bytes: cache.bytes,
+            line_bytes: cache.line_bytes,
+            mode: draw_mode(random),
+            cleaning: draw_cleaning(random),
+            eviction: draw_eviction(random),
+        }
+    }
+
+    pub(crate) fn description(&self) -> TierDescription {
+        let Self { mode, cleaning, eviction, .. } = *self;
+        TierDescription {
+            device: "tier".into(),
+            line: Size(self.line_bytes),
+            settings: TierSettings { mode, cleaning, eviction, ..TierSettings::default() },
+            volatile_allowed: true,
+        }
     }
 }
 
@@ -262,6 +302,10 @@ impl fmt::Display for Topology {
                 write!(f, "; cache of {size} ({stability:?}) in {slices} slices, lines of {line}")?;
             }
             None => write!(f, "; no cache")?,
+        }
+        if let Some(tier) = &self.tier {
+            let (size, line, mode) = (Size(tier.bytes), Size(tier.line_bytes), tier.mode);
+            write!(f, "; tier of {size} in {mode:?}, lines of {line}")?;
         }
         write!(f, "; window {} at {}", Size(self.window_bytes), Size(self.window_start))
     }

@@ -5,8 +5,8 @@ use crate::label::ArrayLabel;
 use crate::open::{Found, OpenError, is_memory};
 use headpond_block::{BlockDevice, Buffer, DeviceError, Outcome, Request, RequestFlags, Runtime};
 use headpond_cache::{
-    CleanError, Expected, Foundation, Recovery, ScrubError, ScrubProgress, ScrubReport, Slice,
-    SliceConfig, SliceStats, Superblock,
+    CleanError, CreateOptions, Expected, Foundation, Mode, ModeError, Recovery, ScrubError,
+    ScrubProgress, ScrubReport, Slice, SliceConfig, SliceStats, Superblock,
 };
 use headpond_raid::{Array, AssembleError};
 use std::rc::Rc;
@@ -79,6 +79,34 @@ impl Cached {
         Ok((Self { device, slices, superblock }, notes))
     }
 
+    /// An empty cache in memory over these devices, one for each slice.
+    ///
+    /// # Errors
+    /// Where the memory is too small.
+    pub async fn in_memory(
+        runtime: &Runtime,
+        device: Rc<dyn BlockDevice>,
+        options: &CreateOptions,
+        below: &[Rc<dyn BlockDevice>],
+        config: &SliceConfig,
+    ) -> Result<Self, OpenError> {
+        let superblock = headpond_cache::create(&*device, options).await?;
+        let CreateOptions { volume, generation, .. } = *options;
+        let mut slices = Vec::new();
+        for (index, below) in (0..).zip(below) {
+            let foundation = Foundation {
+                runtime: runtime.clone(),
+                cache: Rc::clone(&device),
+                core: Rc::clone(below),
+                label: None,
+            };
+            let expected = Expected { volume, generation };
+            let opening = Slice::open(foundation, &superblock, expected, index, config.clone());
+            slices.push(opening.await?.0);
+        }
+        Ok(Self { device, slices, superblock })
+    }
+
     /// The slices as devices.
     pub fn parts(&self) -> Vec<Rc<dyn BlockDevice>> {
         self.slices.iter().map(|slice| Rc::new(slice.clone()) as Rc<dyn BlockDevice>).collect()
@@ -106,6 +134,13 @@ impl Cached {
     /// Promised and damaged: reads of them fail.
     pub fn lost_blocks(&self) -> u64 {
         self.stats().iter().map(|slice| slice.lost_blocks).sum()
+    }
+
+    /// Whether all slices can be in this mode. One that they are in is looked at only where it
+    /// `is_asked` for: it is refused then even where only the effect differs.
+    pub fn check_mode(&self, mode: Mode, is_asked: bool) -> Result<(), ModeError> {
+        let mut slices = self.slices.iter().filter(|slice| is_asked || slice.mode() != mode);
+        slices.try_for_each(|slice| slice.check_mode(mode))
     }
 
     /// Sets the slices to what they may always be set to.

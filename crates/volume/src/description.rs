@@ -3,7 +3,7 @@
 //! The superblocks on the devices are the truth about what is on them; the description names the
 //! devices to look at, the exports and the settings to start with.
 
-use crate::{CacheSettings, Size};
+use crate::{CacheSettings, Size, TierSettings};
 use headpond_block::BLOCK_BYTES;
 use headpond_cache::SliceConfig;
 use headpond_raid::Level;
@@ -20,10 +20,27 @@ pub struct Description {
     /// Parts of the volume with a log of their own; fixed at create.
     pub slices: u16,
     #[serde(skip_serializing_if = "Option::is_none")]
+    pub tier: Option<TierDescription>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub cache: Option<CacheDescription>,
     pub core: CoreDescription,
     #[serde(default, rename = "export", skip_serializing_if = "Vec::is_empty")]
     pub exports: Vec<ExportDescription>,
+}
+
+/// A cache in memory in front of the cache, or of the core where there is no cache.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TierDescription {
+    /// What forgets everything with the power, such as `ram:1G`.
+    pub device: String,
+    #[serde(default = "one_block", skip_serializing_if = "is_one_block")]
+    pub line: Size,
+    #[serde(flatten)]
+    pub settings: TierSettings,
+    /// The user knows that what is dirty in it is lost with the power.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub volatile_allowed: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -115,8 +132,10 @@ impl Description {
         if !(1..=SLICES_MAX).contains(&self.slices) {
             return Err(DescriptionError::Slices { slices: self.slices });
         }
-        let line = self.cache.as_ref().map_or(one_block(), |cache| cache.line);
-        if !headpond_cache::is_line_size(line.bytes()) {
+        let lines =
+            [self.tier.as_ref().map(|tier| tier.line), self.cache.as_ref().map(|cache| cache.line)];
+        let is_odd = |line: &Size| !headpond_cache::is_line_size(line.bytes());
+        if let Some(line) = lines.into_iter().flatten().find(is_odd) {
             return Err(DescriptionError::Line { line });
         }
         let mut devices: Vec<&str> = self.devices().collect();
@@ -134,8 +153,9 @@ impl Description {
 
     /// All devices that the description names.
     pub fn devices(&self) -> impl Iterator<Item = &str> {
+        let tier = self.tier.iter().map(|tier| tier.device.as_str());
         let cache = self.cache.iter().map(|cache| cache.device.as_str());
-        cache.chain(self.core.members.iter().map(String::as_str))
+        tier.chain(cache).chain(self.core.members.iter().map(String::as_str))
     }
 }
 
@@ -207,6 +227,18 @@ mod tests {
         let long = Description::parse(&text).unwrap();
         assert_eq!(long.cache.as_ref().unwrap().line, Size(65536));
         assert_eq!(Description::parse(&long.to_toml()).unwrap(), long);
+    }
+
+    #[test]
+    fn a_tier_writes_through_unless_the_description_says_otherwise() {
+        let plain = TEXT.replace("[cache]", "[tier]\n device = \"ram:1G\"\n [cache]");
+        let description = Description::parse(&plain).unwrap();
+        let tier = description.tier.as_ref().unwrap();
+        assert_eq!(tier.settings, TierSettings::default());
+        assert_eq!(tier.settings.mode, headpond_cache::Mode::WriteThrough);
+        assert_eq!(Description::parse(&description.to_toml()).unwrap(), description);
+        let twice = plain.replace("ram:1G", "/dev/nvme0n1");
+        assert!(Description::parse(&twice).unwrap_err().to_string().contains("named twice"));
     }
 
     #[test]

@@ -31,6 +31,7 @@ mod size;
 mod slicing;
 mod status;
 mod streams;
+mod tier;
 mod volume;
 
 pub use alerts::{Alert, AlertKind, Risk};
@@ -39,13 +40,15 @@ pub use create::{CreateError, CreateOptions, DestroyError};
 pub use cutoff::SeqCutoff;
 pub use description::{
     CacheDescription, CoreDescription, Description, DescriptionError, ExportDescription,
+    TierDescription,
 };
 pub use lifecycle::{AttachError, DetachError, Dirty, NewCache};
 pub use metadata::FoundFileSystem;
 pub use open::{Decorator, Devices, OpenError, OpenOptions, Tolerance};
 pub use readahead::{Readahead, ReadaheadPolicy, ReadaheadStats};
 pub use report::{CacheReport, ClassReport, CleaningReport, Groups, Row, StatsReport};
-pub use settings::{CacheSettings, SettingChange, SettingError, parse_word};
+pub use settings::{CacheSettings, SettingChange, SettingError, TierSettings, parse_word};
 pub use size::{Size, SizeError};
 pub use status::{CacheStatus, VolumeStats, VolumeStatus};
+pub use tier::TierError;
 pub use volume::{CleanAllError, ScrubCacheError, SetError, StopError, Volume};

@@ -14,7 +14,9 @@
 use crate::cached::Cached;
 use crate::create::{cache_options, refuse_occupied};
 use crate::description::{CacheDescription, Description, DescriptionError};
+use crate::front::Held;
 use crate::open::{Found, OpenError};
+use crate::tier::TierError;
 use crate::volume::{SetError, Volume};
 use crate::{CleanAllError, CreateError};
 use headpond_block::{BlockDevice, DeviceError, DeviceName};
@@ -50,12 +52,18 @@ pub enum Dirty {
 pub enum AttachError {
     #[error("{volume} has a cache: detach or replace it")]
     HasCache { volume: String },
+    #[error("{volume} has a tier: detach it first")]
+    HasTier { volume: String },
     #[error(transparent)]
     Description(#[from] DescriptionError),
     #[error(transparent)]
     Create(#[from] CreateError),
     #[error(transparent)]
     Open(#[from] OpenError),
+    #[error("the tier in memory is in the way: {0}")]
+    InTheWay(#[from] DetachError),
+    #[error(transparent)]
+    Tier(#[from] TierError),
     #[error(transparent)]
     Busy(#[from] SetError),
 }
@@ -65,6 +73,8 @@ pub enum AttachError {
 pub enum DetachError {
     #[error("{volume} has no cache")]
     NoCache { volume: String },
+    #[error("{volume} has no tier")]
+    NoTier { volume: String },
     #[error(
         "{device} has {bytes} bytes that the array lacks: let them be written first (--flush), or give \
          them up (--force)"
@@ -79,6 +89,8 @@ pub enum DetachError {
     Clean(#[from] CleanAllError),
     #[error(transparent)]
     Array(#[from] DeviceError),
+    #[error("the tier in memory was not put back: {0}")]
+    Tier(#[from] TierError),
     #[error(transparent)]
     Busy(#[from] SetError),
 }
@@ -115,12 +127,16 @@ impl Volume {
         Description { cache: Some(cache.clone()), ..self.description() }
     }
 
-    /// Puts a cache in front of the volume, under load.
+    /// Puts a cache in front of the array, under load.
     ///
     /// # Errors
     /// Why not; the volume goes on without one.
     pub async fn attach(&self, new: NewCache) -> Result<(), AttachError> {
         let _change = self.begin_change()?;
+        self.below_tier(Dirty::Clean, self.put_cache(new)).await
+    }
+
+    async fn put_cache(&self, new: NewCache) -> Result<(), AttachError> {
         if self.cached().is_some() {
             return Err(AttachError::HasCache { volume: self.description().name });
         }
@@ -138,12 +154,9 @@ impl Volume {
                 return Err(error.into());
             }
         };
-        held.replace(cached.parts());
-        self.front.read_ahead_into(&cached.slices);
-        self.front.set(&described.settings);
-        self.recognise_beside();
         self.cached.replace(Some(Rc::new(cached)));
         self.description.replace(description);
+        self.lead(&held);
         Ok(())
     }
 
@@ -154,6 +167,10 @@ impl Volume {
     /// Why not; the cache is used as before.
     pub async fn detach(&self, dirty: Dirty) -> Result<(), DetachError> {
         let _change = self.begin_change()?;
+        self.below_tier(dirty, self.take_cache(dirty)).await
+    }
+
+    async fn take_cache(&self, dirty: Dirty) -> Result<(), DetachError> {
         let Some(cached) = self.cached() else {
             let mut description = self.description.borrow_mut();
             let named = description.cache.take();
@@ -168,8 +185,6 @@ impl Volume {
             cached.configure(&config);
             return ended;
         }
-        self.cached.take();
-        self.description.borrow_mut().cache = None;
         // It is no cache of this volume any more, whatever becomes of these.
         for slice in &cached.slices {
             let _ = slice.stop().await;
@@ -180,7 +195,7 @@ impl Volume {
     }
 
     /// Waits a little until nobody holds the device any more: timers of its slices may still run.
-    async fn release(&self, cached: Rc<Cached>) {
+    pub(crate) async fn release(&self, cached: Rc<Cached>) {
         let device = Rc::clone(&cached.device);
         drop(cached);
         for _ in 0..RELEASE_POLLS_MAX {
@@ -193,6 +208,20 @@ impl Volume {
 
     /// Cleans a cache that takes nothing dirty any more, and leads the requests past it.
     async fn end(&self, cached: &Cached, dirty: Dirty) -> Result<(), DetachError> {
+        let held = self.drain_and_hold(cached, dirty).await?;
+        self.core.array.set_owner(None).await?;
+        self.cached.take();
+        self.description.borrow_mut().cache = None;
+        self.lead(&held);
+        Ok(())
+    }
+
+    /// Cleans a cache that takes nothing dirty any more, and lets no request in afterwards.
+    pub(crate) async fn drain_and_hold(
+        &self,
+        cached: &Cached,
+        dirty: Dirty,
+    ) -> Result<Held<'_>, DetachError> {
         let may_lose = dirty == Dirty::Lose;
         let cleaned = cached.drain(&self.core.runtime).await;
         if !may_lose {
@@ -204,14 +233,11 @@ impl Volume {
             cleaned.map_err(CleanAllError::from)?;
             check_dirt(cached, dirty)?;
         }
-        self.core.array.set_owner(None).await?;
-        held.replace(self.core.parts(self.description.borrow().slices));
-        self.front.lead_past();
-        Ok(())
+        Ok(held)
     }
 }
 
-fn check_dirt(cached: &Cached, dirty: Dirty) -> Result<(), DetachError> {
+pub(crate) fn check_dirt(cached: &Cached, dirty: Dirty) -> Result<(), DetachError> {
     let device = || cached.device.name().clone();
     let (bytes, blocks) = (cached.dirty_bytes(), cached.lost_blocks());
     match dirty {

@@ -15,6 +15,7 @@ use uuid::Uuid;
 /// The devices of a volume, opened by the caller.
 #[derive(Default)]
 pub struct Devices {
+    pub tier: Option<Rc<dyn BlockDevice>>,
     pub cache: Option<Rc<dyn BlockDevice>>,
     /// In any order.
     pub members: Vec<Rc<dyn BlockDevice>>,
@@ -98,7 +99,7 @@ impl Volume {
         devices: Devices,
         options: OpenOptions,
     ) -> Result<Self, OpenError> {
-        let Devices { cache, members, absent } = devices;
+        let Devices { tier, cache, members, absent } = devices;
         let reason = absent.join("; ");
         let cache = Wanted { described: description.cache.as_ref(), device: cache, reason };
         let how = assemble_options(description, &options, cache.device.as_deref());
@@ -135,7 +136,12 @@ impl Volume {
                 None
             }
         };
-        let volume = Self::assembled(description, core, cached, warnings);
+        let mut volume = Self::assembled(description, core, cached, warnings);
+        if let Some(device) = tier
+            && let Err(error) = volume.put_tier(device).await
+        {
+            volume.warn(format!("started without its tier in memory: {error}"));
+        }
         volume.recognise().await;
         Ok(volume)
     }

@@ -13,6 +13,7 @@ pub use groups::{Groups, Row};
 use headpond_cache::{BypassReason, ClassStats, LatencyStats, SliceStats, Traffic, WayLatency};
 use serde::Serialize;
 use std::collections::BTreeMap;
+use std::rc::Rc;
 
 /// All statistics of a volume.
 #[derive(Clone, Debug, Serialize)]
@@ -20,6 +21,8 @@ pub struct StatsReport {
     /// Of a volume that has a cache.
     #[serde(flatten)]
     pub cache: Option<CacheReport>,
+    /// Of the cache in memory in front of that.
+    pub tier: Option<CacheReport>,
     #[serde(flatten)]
     pub stats: VolumeStats,
 }
@@ -74,14 +77,15 @@ pub struct CleaningReport {
 
 impl Volume {
     pub fn report(&self) -> StatsReport {
-        let cache = self.cached().map(|cached| self.cache_report(&cached));
-        StatsReport { cache, stats: self.stats() }
+        let report = |cached: Option<Rc<Cached>>| cached.map(|cached| self.cache_report(&cached));
+        let (cache, tier) = (report(self.cached()), report(self.tier()));
+        StatsReport { cache, tier, stats: self.stats() }
     }
 
     /// Sets everything to zero that counts what has happened, of the cache, the array and of
     /// reading ahead. What the cache holds is what it was.
     pub fn reset_stats(&self) {
-        if let Some(cached) = self.cached() {
+        for cached in self.caches() {
             cached.slices.iter().for_each(|slice| slice.reset_stats());
         }
         self.front.reset_readahead_stats();
@@ -108,7 +112,7 @@ impl Volume {
 
     fn classes(&self, slices: &[SliceStats]) -> Vec<ClassReport> {
         let description = self.description();
-        let rules = description.cache.map(|cache| cache.settings.classes.classes());
+        let rules = description.cache_settings().classes.classes();
         let mut by_class: BTreeMap<_, ClassStats> = BTreeMap::new();
         for class in slices.iter().flat_map(|slice| &slice.classes) {
             let sum = by_class.entry(class.id).or_default();
@@ -116,7 +120,7 @@ impl Volume {
             sum.write += class.write;
             sum.bypass += class.bypass;
         }
-        let name = |id| Some(rules.as_ref()?.get(id)?.name.clone());
+        let name = |id| Some(rules.get(id)?.name.clone());
         let report = |(id, class): (_, ClassStats)| ClassReport {
             id: u8::from(id),
             name: name(id),

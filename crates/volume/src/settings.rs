@@ -27,6 +27,17 @@ pub struct CacheSettings {
     pub readahead: Readahead,
 }
 
+/// Everything of a tier that can be changed while it runs. What is recognised of a request before
+/// it comes to any cache is set on the cache: streams, classes, what to read ahead.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct TierSettings {
+    pub mode: Mode,
+    pub cleaning: CleaningConfig,
+    pub promotion: Promotion,
+    pub eviction: EvictionPolicy,
+}
+
 /// One change, as `key=value`; the key of a setting within another one has a dot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SettingChange {
@@ -50,19 +61,13 @@ impl CacheSettings {
     ///
     /// # Errors
     /// At the first for which there is no setting, or whose value does not fit it; the text says
-    /// what there is.
+    /// what there is. Those of a tier are no settings of a cache.
     pub fn with_all(&self, changes: &[SettingChange]) -> Result<Self, SettingError> {
         changes.iter().try_fold(self.clone(), |settings, change| settings.with(change))
     }
 
     fn with(&self, change: &SettingChange) -> Result<Self, SettingError> {
-        let mut table = Table::try_from(self).expect("settings are plain data");
-        change.apply_to(&mut table)?;
-        let refuse = |error: toml::de::Error| SettingError::Value {
-            change: change.clone(),
-            reason: error.message().to_owned(),
-        };
-        let changed: Self = table.try_into().map_err(refuse)?;
+        let changed = change.changed(self)?;
         let is_named = change.concerns("classes") && changed.classes.file().is_some();
         let reason =
             "it is none, lustre, or the text of a file of classes, which whoever asks reads";
@@ -89,6 +94,31 @@ impl CacheSettings {
     }
 }
 
+impl TierSettings {
+    /// These settings with some of them changed, in order; the changes are those that
+    /// [`SettingChange::of_tier`] tells.
+    ///
+    /// # Errors
+    /// As of those of a cache.
+    pub fn with_all(&self, changes: &[SettingChange]) -> Result<Self, SettingError> {
+        changes.iter().try_fold(self.clone(), |settings, change| change.changed(&settings))
+    }
+
+    /// With what is set on the cache for both.
+    pub(crate) fn beside(&self, cache: &CacheSettings) -> CacheSettings {
+        let Self { mode, cleaning, promotion, eviction } = self.clone();
+        CacheSettings { mode, cleaning, promotion, eviction, ..cache.clone() }
+    }
+}
+
+/// Memory holds nothing that nothing else has, unless that is wanted.
+impl Default for TierSettings {
+    fn default() -> Self {
+        let CacheSettings { cleaning, promotion, eviction, .. } = CacheSettings::default();
+        Self { mode: Mode::WriteThrough, cleaning, promotion, eviction }
+    }
+}
+
 impl SettingChange {
     /// The change of a setting to a value of its type.
     ///
@@ -97,6 +127,29 @@ impl SettingChange {
     pub fn new(key: &str, value: impl Serialize) -> Self {
         let value = Value::try_from(value).expect("a setting is plain data");
         Self { key: key.to_owned(), value: word_of(&value).expect("a single value") }
+    }
+
+    /// The change of the tier's settings that this is, where its key says `tier.`
+    pub fn of_tier(&self) -> Option<Self> {
+        let key = self.key.strip_prefix("tier.")?.to_owned();
+        Some(Self { key, value: self.value.clone() })
+    }
+
+    /// Changes first of those of the cache, then of those of the tier.
+    pub fn by_owner(changes: &[Self]) -> (Vec<Self>, Vec<Self>) {
+        let of_cache = changes.iter().filter(|change| change.of_tier().is_none());
+        (of_cache.cloned().collect(), changes.iter().filter_map(Self::of_tier).collect())
+    }
+
+    /// The settings with this change.
+    fn changed<S: Serialize + DeserializeOwned>(&self, settings: &S) -> Result<S, SettingError> {
+        let mut table = Table::try_from(settings).expect("settings are plain data");
+        self.apply_to(&mut table)?;
+        let refuse = |error: toml::de::Error| SettingError::Value {
+            change: self.clone(),
+            reason: error.message().to_owned(),
+        };
+        table.try_into().map_err(refuse)
     }
 
     /// Whether it is about the setting of this key, or about a part of it.
@@ -224,6 +277,21 @@ mod tests {
             let expected: CacheSettings = toml::from_str(file).unwrap();
             assert_eq!(set(text), Ok(expected), "{text}");
         }
+    }
+
+    #[test]
+    fn settings_of_a_tier_are_told_by_their_prefix() {
+        let changes = ["tier.mode=write-back", "mode=write-around", "tier.eviction=lru"];
+        let changes: Vec<SettingChange> = changes.map(|text| text.parse().unwrap()).into();
+        let (of_cache, of_tier) = SettingChange::by_owner(&changes);
+        let cache = CacheSettings::default().with_all(&of_cache).unwrap();
+        let tier = TierSettings::default().with_all(&of_tier).unwrap();
+        assert_eq!((cache.mode, tier.mode), (Mode::WriteAround, Mode::WriteBack));
+        assert_eq!((cache.eviction, tier.eviction), (EvictionPolicy::S3Fifo, EvictionPolicy::Lru));
+        assert_eq!(tier.beside(&cache).seq_cutoff, cache.seq_cutoff);
+        let streams = ["seq-cutoff=1M".parse().unwrap()];
+        let error = TierSettings::default().with_all(&streams).unwrap_err().to_string();
+        assert!(error.contains("there are: cleaning, eviction, mode, promotion"), "{error}");
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! What a volume tells about itself.
 
 use crate::alerts::{self, Alert};
+use crate::cached::Cached;
 use crate::metadata::FoundFileSystem;
 use crate::readahead::ReadaheadStats;
 use crate::settings::CacheSettings;
@@ -9,6 +10,7 @@ use headpond_block::BlockDevice;
 use headpond_cache::{ErrorStats, EvictionStats, ScrubProgress, SliceStats};
 use headpond_raid::{ArrayState, ArrayStatus};
 use serde::Serialize;
+use std::rc::Rc;
 use uuid::Uuid;
 
 /// A picture of a volume at one moment.
@@ -21,6 +23,8 @@ pub struct VolumeStatus {
     pub rotational: bool,
     pub slices: u16,
     pub array: ArrayStatus,
+    /// The cache in memory in front of that.
+    pub tier: Option<CacheStatus>,
     pub cache: Option<CacheStatus>,
     /// Found on it, where a rule of the I/O classes asks for metadata.
     pub file_systems: Vec<FoundFileSystem>,
@@ -64,6 +68,9 @@ pub struct CacheStatus {
 #[derive(Clone, Debug, Serialize)]
 pub struct VolumeStats {
     pub slices: Vec<SliceStats>,
+    /// Those of the cache in memory in front of them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub tier_slices: Vec<SliceStats>,
     pub array: headpond_raid::PlanCounts,
     pub readahead: ReadaheadStats,
 }
@@ -72,9 +79,9 @@ impl Volume {
     pub fn status(&self) -> VolumeStatus {
         let description = self.description.borrow();
         let array = self.core.array.status();
-        let cache = self.cache_status();
+        let (tier, cache) = (self.tier_status(), self.cache_status());
         let alerts = cache.as_ref().map(|cache| self.alerts(&description.name, cache));
-        let mut warnings = warnings(&array, cache.as_ref());
+        let mut warnings = warnings(&array, tier.as_ref(), cache.as_ref());
         warnings.extend(self.parity_warning(&array));
         warnings.extend_from_slice(self.warnings());
         VolumeStatus {
@@ -84,6 +91,7 @@ impl Volume {
             rotational: self.core.array.geometry().rotational,
             slices: description.slices,
             array,
+            tier,
             cache,
             file_systems: self.front.recogniser().map(|it| it.found()).unwrap_or_default(),
             alerts: alerts.unwrap_or_default(),
@@ -115,45 +123,62 @@ impl Volume {
     }
 
     pub fn stats(&self) -> VolumeStats {
-        let slices = self.cached().map(|cached| cached.stats());
+        let slices = |cached: Option<Rc<Cached>>| cached.map(|cached| cached.stats());
         VolumeStats {
-            slices: slices.unwrap_or_default(),
+            slices: slices(self.cached()).unwrap_or_default(),
+            tier_slices: slices(self.tier()).unwrap_or_default(),
             array: self.core.array.status().counts,
             readahead: self.front.readahead_stats(),
         }
     }
 
     fn cache_status(&self) -> Option<CacheStatus> {
-        let cached = self.cached()?;
         let description = self.description.borrow();
-        let description = description.cache.as_ref()?;
-        let stats = cached.stats();
+        let cache = description.cache.as_ref()?;
+        let status = self.cached()?.status(cache.settings.clone(), cache.volatile_allowed);
+        Some(status)
+    }
+
+    fn tier_status(&self) -> Option<CacheStatus> {
+        let description = self.description.borrow();
+        let tier = description.tier.as_ref()?;
+        Some(self.tier()?.status(description.tier_settings(tier), tier.volatile_allowed))
+    }
+}
+
+impl Cached {
+    fn status(&self, settings: CacheSettings, volatile_allowed: bool) -> CacheStatus {
+        let stats = self.stats();
         let sum = |pick: fn(&SliceStats) -> u64| stats.iter().map(pick).sum::<u64>();
         let dirty_bytes = sum(|slice| slice.dirty_bytes);
         let dirty_bytes_max = sum(|slice| slice.dirty_bytes_max);
-        Some(CacheStatus {
-            device: cached.device.name().to_string(),
-            uuid: cached.superblock.cache,
-            settings: description.settings.clone(),
+        CacheStatus {
+            device: self.device.name().to_string(),
+            uuid: self.superblock.cache,
+            settings,
             draining: stats.iter().any(|slice| slice.is_draining),
             failed: stats.iter().any(|slice| slice.is_failed),
-            line_bytes: cached.superblock.line_bytes,
+            line_bytes: self.superblock.line_bytes,
             capacity_bytes: sum(|slice| slice.capacity_bytes),
             dirty_bytes,
             dirty_bytes_max,
             clean_bytes: sum(|slice| slice.clean_bytes),
             dirty_ratio: dirty_bytes as f64 / dirty_bytes_max.max(1) as f64,
             lost_blocks: sum(|slice| slice.lost_blocks),
-            replayed_blocks: cached.replayed_blocks(),
-            scrubbing: cached.scrubbing(),
+            replayed_blocks: self.replayed_blocks(),
+            scrubbing: self.scrubbing(),
             evictions: stats.iter().map(|slice| slice.eviction.clone()).collect(),
-            lost_on_power: cached.is_memory(),
-            volatile_allowed: description.volatile_allowed,
-        })
+            lost_on_power: self.is_memory(),
+            volatile_allowed,
+        }
     }
 }
 
-fn warnings(array: &ArrayStatus, cache: Option<&CacheStatus>) -> Vec<String> {
+fn warnings(
+    array: &ArrayStatus,
+    tier: Option<&CacheStatus>,
+    cache: Option<&CacheStatus>,
+) -> Vec<String> {
     let mut warnings = Vec::new();
     match array.state {
         ArrayState::Healthy => {}
@@ -162,6 +187,10 @@ fn warnings(array: &ArrayStatus, cache: Option<&CacheStatus>) -> Vec<String> {
             "the array has lost more members than it can replace: writes are refused; bring them back"
                 .into(),
         ),
+    }
+    if tier.is_some_and(|tier| tier.settings.mode.makes_dirt()) {
+        warnings
+            .push("what is dirty in the tier is lost with the power, until it is flushed".into());
     }
     let Some(cache) = cache else { return warnings };
     if cache.lost_on_power && cache.settings.mode.makes_dirt() {

@@ -1,8 +1,8 @@
 //! The assembled volume.
 
 use crate::cached::{Cached, Core};
-use crate::description::Description;
-use crate::front::Front;
+use crate::description::{CacheDescription, Description};
+use crate::front::{Front, Held};
 use crate::initialise::Initialisation;
 use crate::settings::{SettingChange, SettingError};
 use crate::slicing::Slicing;
@@ -19,6 +19,8 @@ pub struct Volume {
     pub(crate) description: RefCell<Description>,
     pub(crate) core: Core,
     pub(crate) cached: RefCell<Option<Rc<Cached>>>,
+    /// In memory, in front of the cache.
+    pub(crate) tier: RefCell<Option<Rc<Cached>>>,
     pub(crate) front: Front,
     pub(crate) initialisation: Initialisation,
     /// Settings and devices are changed one at a time.
@@ -31,6 +33,8 @@ pub struct Volume {
 pub enum SetError {
     #[error("{volume} has no cache: there is nothing to set")]
     NoCache { volume: String },
+    #[error("{volume} has no tier: there is nothing to set")]
+    NoTier { volume: String },
     #[error("{volume} is being changed by another command: wait for it")]
     Busy { volume: String },
     #[error(transparent)]
@@ -90,8 +94,35 @@ impl Volume {
         }
         let initialisation = Initialisation::begin(&core.array, &core.runtime);
         let (description, cached) = (description.clone().into(), cached.map(Rc::new).into());
-        let changing = Busy::default();
-        Self { description, core, cached, front, initialisation, changing, warnings }
+        let (tier, changing) = (RefCell::default(), Busy::default());
+        Self { description, core, cached, tier, front, initialisation, changing, warnings }
+    }
+
+    /// What lies below the tier, one device for each slice.
+    pub(crate) fn below(&self) -> Vec<Rc<dyn BlockDevice>> {
+        match self.cached() {
+            Some(cached) => cached.parts(),
+            None => self.core.parts(self.description.borrow().slices),
+        }
+    }
+
+    /// Leads requests by way of what there is now.
+    pub(crate) fn lead(&self, held: &Held<'_>) {
+        let tier = self.tier();
+        held.replace(tier.as_ref().map_or_else(|| self.below(), |tier| tier.parts()));
+        match tier.or_else(|| self.cached()) {
+            Some(first) => {
+                self.front.read_ahead_into(&first.slices);
+                self.front.set(&self.description.borrow().cache_settings());
+                self.recognise_beside();
+            }
+            None => self.front.lead_past(),
+        }
+    }
+
+    /// The caches, in the order that a request comes to them.
+    pub(crate) fn caches(&self) -> impl Iterator<Item = Rc<Cached>> {
+        self.tier().into_iter().chain(self.cached())
     }
 
     /// Has metadata recognised from now on, where a rule asks for it.
@@ -117,6 +148,10 @@ impl Volume {
         &self.warnings
     }
 
+    pub(crate) fn warn(&mut self, warning: String) {
+        self.warnings.push(warning);
+    }
+
     /// Changes settings, all of them or none.
     ///
     /// # Errors
@@ -128,18 +163,35 @@ impl Volume {
 
     fn apply(&self, changes: &[SettingChange]) -> Result<(), SetError> {
         let mut description = self.description();
-        let (Some(cached), Some(cache)) = (self.cached(), &mut description.cache) else {
-            return Err(SetError::NoCache { volume: description.name });
-        };
-        cache.settings = cache.settings.with_all(changes)?;
-        let config = cache.slice_config();
-        // A mode that is asked for is refused even where it is only the effect that differs.
-        if changes.iter().any(|change| change.concerns("mode")) {
-            cached.slices.iter().try_for_each(|slice| slice.check_mode(config.mode))?;
+        let volume = || self.description().name;
+        let (of_cache, of_tier) = SettingChange::by_owner(changes);
+        let (cached, tier) = (self.cached(), self.tier());
+        if !of_cache.is_empty() {
+            let cache = description.cache.as_mut().filter(|_| cached.is_some());
+            let cache = cache.ok_or_else(|| SetError::NoCache { volume: volume() })?;
+            cache.settings = cache.settings.with_all(&of_cache)?;
         }
-        cached.slices.iter().try_for_each(|slice| slice.set_config(config.clone()))?;
-        self.front.set(&cache.settings);
-        self.recognise_beside();
+        if !of_tier.is_empty() {
+            let described = description.tier.as_mut().filter(|_| tier.is_some());
+            let described = described.ok_or_else(|| SetError::NoTier { volume: volume() })?;
+            described.settings = described.settings.with_all(&of_tier)?;
+        }
+        // What is set on the cache for both the tier has to be told as well.
+        let config = description.cache.as_ref().map(CacheDescription::slice_config);
+        let tier_config = description.tier.as_ref().map(|described| {
+            description.tier_settings(described).of_slice(described.volatile_allowed)
+        });
+        let plans = [(cached, config, of_cache), (tier, tier_config, of_tier)];
+        let plans = plans.into_iter().filter_map(|(it, config, asked)| Some((it?, config?, asked)));
+        let plans: Vec<_> = plans.collect();
+        for (cached, config, asked) in &plans {
+            cached.check_mode(config.mode, asked.iter().any(|change| change.concerns("mode")))?;
+        }
+        plans.iter().for_each(|(cached, config, _)| cached.configure(config));
+        if !plans.is_empty() {
+            self.front.set(&description.cache_settings());
+            self.recognise_beside();
+        }
         self.description.replace(description);
         Ok(())
     }
@@ -175,9 +227,11 @@ impl Volume {
     /// # Errors
     /// What stays dirty, and why.
     pub async fn clean_all(&self) -> Result<u64, CleanAllError> {
-        let Some(cached) = self.cached() else { return Ok(0) };
-        let dirty_bytes = cached.stats().iter().map(|slice| slice.dirty_bytes).sum();
-        cached.clean_all().await?;
+        let stats = self.caches().flat_map(|cached| cached.stats());
+        let dirty_bytes = stats.map(|slice| slice.dirty_bytes).sum();
+        for cached in self.caches() {
+            cached.clean_all().await?;
+        }
         Ok(dirty_bytes)
     }
 
@@ -199,11 +253,13 @@ impl Volume {
     pub async fn stop(&self) -> Result<(), StopError> {
         self.changing.until_idle().await;
         self.initialisation.stop().await;
-        if let Some(cached) = self.cached() {
+        for cached in self.caches() {
             if cached.is_memory() {
-                self.clean_all().await.map_err(StopError::Memory)?;
+                let cleaned = cached.clean_all().await;
+                cleaned.map_err(|error| StopError::Memory(error.into()))?;
             } else if cached.replayed_blocks() > 0 {
-                self.clean_all().await.map_err(StopError::Parity)?;
+                let cleaned = cached.clean_all().await;
+                cleaned.map_err(|error| StopError::Parity(error.into()))?;
             }
             for slice in &cached.slices {
                 slice.stop().await?;
@@ -217,7 +273,7 @@ impl Volume {
     /// # Panics
     /// Where one does not hold.
     pub fn self_check(&self) {
-        self.cached().iter().flat_map(|cached| &cached.slices).for_each(Slice::self_check);
+        self.caches().for_each(|cached| cached.slices.iter().for_each(Slice::self_check));
     }
 }
 

@@ -26,6 +26,7 @@ fn devices(runtime: &Runtime, faults: &FaultControl) -> Devices {
         Rc::new(FaultDevice::new(inner, faults.clone(), runtime.clone()))
     };
     Devices {
+        tier: None,
         cache: Some(flushable("cache", 16 << 20)),
         members: (0..3).map(member).collect(),
         absent: Vec::new(),
@@ -74,7 +75,7 @@ fn a_flush_after_an_attach_covers_what_was_written_before_it() {
             Rc::new(SimDisk::attach(Rc::clone(medium), &power, &runtime, &sim, time))
         };
         let members = media.iter().map(attach).collect();
-        let devices = Devices { cache: None, members, absent: Vec::new() };
+        let devices = Devices { tier: None, cache: None, members, absent: Vec::new() };
         let mut plain = description(Mode::WriteBack, 1);
         let described = plain.cache.take().unwrap();
         Volume::create(&plain, &devices, &CREATE).await.unwrap();

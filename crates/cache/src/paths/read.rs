@@ -10,7 +10,8 @@ use crate::stats::{BypassReason, CacheRead, CoreRead, Way};
 use crate::types::{BlockRun, CoreBlock};
 use headpond_block::sync::join_all;
 use headpond_block::{
-    BLOCK_BYTES, Buffer, Buffers, ByteRange, DeviceError, Outcome, Request, Submission,
+    BLOCK_BYTES, Buffer, Buffers, ByteRange, DeviceError, Outcome, Request, RequestFlags,
+    Submission,
 };
 use std::rc::Rc;
 
@@ -57,7 +58,7 @@ impl Engine {
         self.ahead.until_arrived(run).await;
         let refusal = self.refuses(&request);
         let fill = (refusal.is_none() && self.may_insert(run)).then(|| FillGuard::begin(self, run));
-        let (hits, missing) = match self.read_blocks(run, target.clone()).await {
+        let (hits, missing) = match self.read_blocks(&request, run, target.clone()).await {
             Ok(found) => found,
             Err(error) => {
                 self.count_failed_read(&request, run, refusal);
@@ -125,15 +126,23 @@ impl Engine {
             && run.count <= self.log.borrow().dirty_max() / 8
     }
 
-    /// Reads whole blocks into `target`; answers how many were hits, and which were not.
+    /// Reads whole blocks into `target` on behalf of a request; answers how many were hits, and
+    /// which were not.
     pub(crate) async fn read_blocks(
         self: &Rc<Self>,
+        request: &Request,
         run: BlockRun,
         target: Buffers,
     ) -> Result<(u64, Vec<u64>), DeviceError> {
         let plan = self.plan_read(run)?;
         if let Some((first, end)) = plan.missing {
-            self.read_core(CoreRead::Request, run, first..end, &target).await?;
+            let (first, end) = (first * BLOCK_BYTES, end * BLOCK_BYTES);
+            let part = target.slice(first as usize..end as usize);
+            // What is known of the request, the core may be a cache that wants to know.
+            let missing = Request::read(run.range().start() + first, part)
+                .with_flags(request.flags & RequestFlags::STREAMING)
+                .with_hints(request.hints);
+            self.read_core(CoreRead::Request, missing).await?;
         }
         if plan.pieces.is_empty() {
             return Ok((0, plan.missing_blocks));
@@ -147,17 +156,8 @@ impl Engine {
         Ok((run.count - plan.missing_blocks.len() as u64, plan.missing_blocks))
     }
 
-    pub(super) async fn read_core(
-        &self,
-        purpose: CoreRead,
-        run: BlockRun,
-        blocks: std::ops::Range<u64>,
-        to: &Buffers,
-    ) -> Outcome {
-        let (start, end) = (blocks.start * BLOCK_BYTES, blocks.end * BLOCK_BYTES);
-        let part = to.slice(start as usize..end as usize);
-        let request = Request::read(run.range().start() + start, part);
-        self.log.borrow_mut().counters.count_core_read(purpose, end - start);
+    pub(super) async fn read_core(&self, purpose: CoreRead, request: Request) -> Outcome {
+        self.log.borrow_mut().counters.count_core_read(purpose, request.range.len());
         let outcome = self.core.submit(request).await;
         if outcome.is_err() {
             self.log.borrow_mut().counters.errors.core_read += 1;
@@ -232,7 +232,8 @@ impl Engine {
                 return Err(error);
             }
             let only = BlockRun { first: version.block, count: 1 };
-            self.read_core(CoreRead::Request, only, 0..1, &block).await?;
+            let again = Request::read(only.range().start(), block);
+            self.read_core(CoreRead::Request, again).await?;
             self.drop_mapping_beside(version.block);
         }
         Ok(())

@@ -9,7 +9,7 @@ use crate::log::Purpose;
 use crate::stats::CoreRead;
 use crate::types::{BlockRun, CoreBlock};
 use headpond_block::sync::{Notify, join_all};
-use headpond_block::{BLOCK_BYTES, Buffer, Buffers, ByteRange, Submission};
+use headpond_block::{BLOCK_BYTES, Buffer, Buffers, ByteRange, Request, Submission};
 use serde::Serialize;
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -119,9 +119,8 @@ impl Engine {
             false => Buffer::zeroed(len),
         });
         self.log.borrow_mut().counters.ahead_blocks += run.count;
-        if self.read_core(CoreRead::Ahead, run, 0..run.count, &target).await.is_err()
-            || self.is_closed.get()
-        {
+        let read = Request::read(run.range().start(), target.clone());
+        if self.read_core(CoreRead::Ahead, read).await.is_err() || self.is_closed.get() {
             return;
         }
         let most = self.log.borrow().layout.piece_blocks();

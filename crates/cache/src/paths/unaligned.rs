@@ -58,7 +58,7 @@ impl Engine {
         if self.log.borrow().survey(run).pending > 0 {
             self.settle().await;
         }
-        self.read_blocks(run, (&whole).into()).await?;
+        self.read_blocks(request, run, (&whole).into()).await?;
         let start = (request.range.start() - run.range().start()) as usize;
         let part = whole.slice(start..start + request.range.len() as usize);
         headpond_block::Buffers::from(part).copy_from_buffers(&request.buffers);

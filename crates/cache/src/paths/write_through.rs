@@ -45,7 +45,8 @@ impl Engine {
             let fill = FillGuard::begin(self, run);
             let whole = self.merged_block(&request).await?;
             let merged = Request::write(run.range().start(), whole)
-                .with_flags(request.flags & RequestFlags::FUA);
+                .with_flags(request.flags & RequestFlags::FUA)
+                .with_hints(request.hints);
             if self.write_both(merged, run, Some(&fill)).await? {
                 return Ok(());
             }

@@ -24,7 +24,8 @@ pub enum CacheCommand {
 #[derive(Args)]
 #[command(after_help = "Examples:\n  headpond cache attach hv0 /dev/nvme0n1\n  \
     headpond cache attach hv0 /dev/nvme0n1 --set mode=write-through\n  \
-    headpond cache replace hv0 /dev/nvme1n1      # keeps the settings, writes what is dirty first")]
+    headpond cache replace hv0 /dev/nvme1n1      # keeps the settings, writes what is dirty first\n  \
+    headpond cache attach hv0 ram:4G --tier      # memory in front of the cache")]
 pub struct AttachArgs {
     pub name: String,
     /// A block device or file, ram:SIZE, or model:NAME?store=FILE.
@@ -39,6 +40,10 @@ pub struct AttachArgs {
     /// Overwrite what the device holds, and allow write-back on one that is lost with the power.
     #[arg(long)]
     pub force: bool,
+    /// Memory (ram:SIZE) in front of the cache instead, with a mode of its own: write-through
+    /// where nothing is set. It begins empty with every start.
+    #[arg(long)]
+    pub tier: bool,
     #[arg(long)]
     pub json: bool,
 }
@@ -54,6 +59,9 @@ pub struct DetachArgs {
     /// Give up what cannot be written to the array: for a cache device that is lost.
     #[arg(long)]
     pub force: bool,
+    /// The tier in memory in front of the cache, not the cache.
+    #[arg(long)]
+    pub tier: bool,
     #[arg(long)]
     pub json: bool,
 }
@@ -73,16 +81,20 @@ pub struct ScrubArgs {
 pub fn run(places: &Places, command: &CacheCommand) -> Result<Exit> {
     match command {
         CacheCommand::Attach(args) => {
-            put(places, args, "/v1/cache/attach", &format!("{} is attached", args.device))
+            let place = if args.tier { " as the tier" } else { "" };
+            put(places, args, "/v1/cache/attach", &format!("{} is attached{place}", args.device))
         }
         CacheCommand::Replace(args) => {
-            put(places, args, "/v1/cache/replace", &format!("{} is the new cache", args.device))
+            let place = if args.tier { "tier" } else { "cache" };
+            put(places, args, "/v1/cache/replace", &format!("{} is the new {place}", args.device))
         }
         CacheCommand::Scrub(args) => scrub(places, args),
         CacheCommand::Detach(args) => {
-            let body = DetachBody { flush: args.flush, force: args.force };
+            let DetachArgs { flush, force, tier, .. } = *args;
+            let body = DetachBody { flush, force, tier };
             let status = Client::of(places, &args.name)?.post("/v1/cache/detach", &body)?;
-            tell(&args.name, "the cache is detached", &status, args.json)
+            let place = if tier { "tier" } else { "cache" };
+            tell(&args.name, &format!("the {place} is detached"), &status, args.json)
         }
     }
 }
@@ -91,7 +103,7 @@ fn put(places: &Places, args: &AttachArgs, path: &str, done: &str) -> Result<Exi
     let changes = super::class::read_named_files(&args.settings)?;
     let changes = changes.iter().map(ToString::to_string).collect();
     let (device, line) = (args.device.clone(), args.line);
-    let body = AttachBody { device, changes, line, force: args.force };
+    let body = AttachBody { device, changes, line, force: args.force, tier: args.tier };
     let status = Client::of(places, &args.name)?.post(path, &body)?;
     tell(&args.name, done, &status, args.json)
 }

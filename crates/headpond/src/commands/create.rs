@@ -5,12 +5,12 @@ use crate::device::{Consent, DeviceSpec, Opener, vet};
 use crate::outcome::{Exit, Failure};
 use crate::place::Places;
 use anyhow::Result;
-use headpond_block::{BufferPool, PoolConfig};
+use headpond_block::{BLOCK_BYTES, BufferPool, PoolConfig};
 use headpond_raid::{Contents, Intent, Occupied};
 use headpond_uring::{RingConfig, run_with_pool};
 use headpond_volume::{
     CacheDescription, CacheSettings, CoreDescription, CreateOptions, Description, Devices,
-    ExportDescription, Volume,
+    ExportDescription, SettingChange, SettingError, Size, TierDescription, TierSettings, Volume,
 };
 use uuid::Uuid;
 
@@ -22,7 +22,8 @@ pub fn run(places: &Places, args: &CreateArgs) -> Result<Exit> {
     let consent = if args.force { Consent::Forced } else { Consent::Careful };
     let members = specs(&args.members)?;
     let cache = args.cache.iter().map(|cache| spec(cache)).next().transpose()?;
-    let description = describe(args, &members, cache.as_ref())?;
+    let tier = args.tier.iter().map(|tier| spec(tier)).next().transpose()?;
+    let description = describe(args, &members, cache.as_ref(), tier.as_ref())?;
     if places.exists(&args.name) {
         let name = &args.name;
         return Err(Failure::refused(format!(
@@ -36,9 +37,14 @@ pub fn run(places: &Places, args: &CreateArgs) -> Result<Exit> {
             with_write_cache.push(device.to_string());
         }
         if Some(device) == cache.as_ref() {
-            let mode = settings(args)?.mode;
-            vetted.check_cache(device, mode, consent)?;
+            let (settings, _) = settings(args)?;
+            vetted.check_cache(device, settings.mode, consent)?;
         }
+    }
+    if let (Some(device), Some(described)) = (&tier, &description.tier) {
+        let vetted = vet(device, consent)?;
+        vetted.check_tier(device)?;
+        vetted.check_cache(device, described.settings.mode, consent)?;
     }
     tell_of_write_caches(&with_write_cache);
     write(&description, &members, cache.as_ref(), args)?;
@@ -47,19 +53,32 @@ pub fn run(places: &Places, args: &CreateArgs) -> Result<Exit> {
     Ok(Exit::Ok)
 }
 
-fn settings(args: &CreateArgs) -> Result<CacheSettings> {
+fn settings(args: &CreateArgs) -> Result<(CacheSettings, TierSettings)> {
     let CreateArgs { mode, cleaning, seq_cutoff, .. } = *args;
     let named = CacheSettings { mode, cleaning, seq_cutoff, ..CacheSettings::default() };
     let changes = super::class::read_named_files(&args.settings)?;
-    named.with_all(&changes).map_err(|error| Failure::usage(error.to_string()))
+    let (of_cache, of_tier) = SettingChange::by_owner(&changes);
+    if let (None, Some(change)) = (&args.tier, of_tier.first()) {
+        return Err(Failure::usage(format!("tier.{change} needs a tier: name its memory, --tier")));
+    }
+    let usage = |error: SettingError| Failure::usage(error.to_string());
+    let tier = TierSettings::default().with_all(&of_tier).map_err(usage)?;
+    Ok((named.with_all(&of_cache).map_err(usage)?, tier))
 }
 
 fn describe(
     args: &CreateArgs,
     members: &[DeviceSpec],
     cache: Option<&DeviceSpec>,
+    tier: Option<&DeviceSpec>,
 ) -> Result<Description> {
-    let settings = settings(args)?;
+    let (settings, tier_settings) = settings(args)?;
+    let tier = tier.map(|device| TierDescription {
+        device: device.to_string(),
+        line: Size(BLOCK_BYTES),
+        settings: tier_settings,
+        volatile_allowed: args.force,
+    });
     let cache = cache.map(|device| CacheDescription {
         device: device.to_string(),
         line: args.line,
@@ -71,6 +90,7 @@ fn describe(
         name: args.name.clone(),
         uuid: Uuid::new_v4(),
         slices: args.slices,
+        tier,
         cache,
         core: CoreDescription {
             raid: args.raid,

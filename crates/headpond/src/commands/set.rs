@@ -6,7 +6,7 @@ use crate::daemon::SetBody;
 use crate::outcome::{Exit, Failure};
 use crate::place::Places;
 use anyhow::Result;
-use headpond_volume::SettingChange;
+use headpond_volume::{Description, SettingChange, SettingError};
 use serde_json::Value;
 
 /// Changes settings of a served volume; the description is changed with them.
@@ -29,7 +29,14 @@ pub fn run(places: &Places, args: &SetArgs) -> Result<Exit> {
 
 /// Finds what can never be set before anything is asked of the daemon.
 fn check(places: &Places, name: &str, changes: &[SettingChange]) -> Result<()> {
-    let Some(cache) = places.load(name)?.cache else { return Ok(()) };
-    let possible = cache.settings.with_all(changes);
-    possible.map(drop).map_err(|error| Failure::usage(error.to_string()))
+    let Description { cache, tier, .. } = places.load(name)?;
+    let (of_cache, of_tier) = SettingChange::by_owner(changes);
+    let usage = |error: SettingError| Failure::usage(error.to_string());
+    if let Some(cache) = cache {
+        cache.settings.with_all(&of_cache).map_err(usage)?;
+    }
+    if let Some(tier) = tier {
+        tier.settings.with_all(&of_tier).map_err(usage)?;
+    }
+    Ok(())
 }

@@ -74,10 +74,9 @@ fn status_of(places: &Places, name: &str) -> Result<Value> {
 }
 
 fn unserved(description: &Description) -> Value {
-    let cache = description
-        .cache
-        .as_ref()
-        .map(|cache| serde_json::to_value(cache).expect("a description is plain data"));
+    let plain = "a description is plain data";
+    let tier = description.tier.as_ref().map(|tier| serde_json::to_value(tier).expect(plain));
+    let cache = description.cache.as_ref().map(|cache| serde_json::to_value(cache).expect(plain));
     let members = description.core.members.iter().map(|device| json!({ "device": device }));
     json!({
         "name": description.name,
@@ -85,6 +84,7 @@ fn unserved(description: &Description) -> Value {
         "served": false,
         "slices": description.slices,
         "array": { "level": description.core.raid, "members": members.collect::<Vec<_>>() },
+        "tier": tier,
         "cache": cache,
     })
 }
@@ -108,7 +108,6 @@ fn print(status: &Value) {
     println!("  array     RAID {} of {members} members, {}", array["level"], text(&array["state"]));
     print_missing(array);
     print_settings(status);
-    usage(&status["cache"]).iter().for_each(|line| println!("            {line}"));
     if let Some(output) = status["recording"].as_str() {
         println!("  recording to {output}");
     }
@@ -141,16 +140,22 @@ fn print_missing(array: &Value) {
     }
 }
 
-/// The settings of the cache in one line.
+/// The settings of the tier, where there is one, and of the cache, each in one line, and what they
+/// hold.
 pub fn print_settings(status: &Value) {
-    let cache = &status["cache"];
-    if cache.is_null() {
-        println!("  cache     none");
-        return;
+    if !status["tier"].is_null() {
+        print_cache("tier", &status["tier"]);
     }
+    match status["cache"].is_null() {
+        true => println!("  cache     none"),
+        false => print_cache("cache", &status["cache"]),
+    }
+}
+
+fn print_cache(place: &str, cache: &Value) {
     let draining = if cache["draining"].as_bool() == Some(true) { " (draining)" } else { "" };
     println!(
-        "  cache     {}: mode={}{draining} cleaning={} seq-cutoff={} promotion={} eviction={} line={}{}",
+        "  {place:<9} {}: mode={}{draining} cleaning={} seq-cutoff={} promotion={} eviction={} line={}{}",
         text(&cache["device"]),
         text(&cache["mode"]),
         text(&cache["cleaning"]["policy"]),
@@ -160,6 +165,7 @@ pub fn print_settings(status: &Value) {
         line(cache),
         classes(cache),
     );
+    usage(cache).iter().for_each(|line| println!("            {line}"));
 }
 
 fn classes(cache: &Value) -> String {

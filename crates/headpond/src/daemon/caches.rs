@@ -6,10 +6,11 @@ use crate::device::{Consent, DeviceSpec, vet};
 use crate::outcome::Failure;
 use anyhow::{Result, anyhow};
 use headpond_block::BLOCK_BYTES;
-use headpond_cache::is_line_size;
+use headpond_cache::{Mode, is_line_size};
 use headpond_raid::Occupied;
 use headpond_volume::{
-    AttachError, CacheDescription, CacheSettings, DescriptionError, DetachError, Dirty, Size,
+    AttachError, CacheDescription, CacheSettings, DescriptionError, DetachError, Dirty,
+    SettingChange, SettingError, Size, TierDescription, TierSettings,
 };
 use serde_json::Value;
 use uuid::Uuid;
@@ -22,7 +23,10 @@ impl Desk {
     }
 
     pub async fn attach(&self, body: &AttachBody) -> Result<Value> {
-        self.put_cache(body, CacheSettings::default(), Size(BLOCK_BYTES)).await?;
+        match body.tier {
+            true => self.put_tier(body).await?,
+            false => self.put_cache(body, CacheSettings::default(), Size(BLOCK_BYTES)).await?,
+        }
         self.status()
     }
 
@@ -32,12 +36,20 @@ impl Desk {
             (false, true) => Dirty::Clean,
             (false, false) => Dirty::Refuse,
         };
-        self.take_cache(dirty).await?;
+        match body.tier {
+            true => self.take_tier(dirty).await?,
+            false => self.take_cache(dirty).await?,
+        }
         self.status()
     }
 
     pub async fn replace(&self, body: &AttachBody) -> Result<Value> {
         check_line(body)?;
+        if body.tier {
+            self.take_tier(Dirty::Clean).await?;
+            self.put_tier(body).await?;
+            return self.status();
+        }
         let description = self.volume.description();
         let cache = description.cache.as_ref();
         let settings = cache.map(|cache| cache.settings.clone()).unwrap_or_default();
@@ -84,10 +96,28 @@ impl Desk {
     }
 
     async fn take_cache(&self, dirty: Dirty) -> Result<()> {
-        self.volume.detach(dirty).await.map_err(|error| match error {
-            DetachError::Array(_) | DetachError::Clean(_) => anyhow!(error),
-            refusal => Failure::refused(refusal.to_string()),
-        })?;
+        self.volume.detach(dirty).await.map_err(not_detached)?;
+        self.places.save(&self.volume.description())
+    }
+
+    async fn put_tier(&self, body: &AttachBody) -> Result<()> {
+        let named = body.changes.iter().map(|text| text.strip_prefix("tier.").unwrap_or(text));
+        let settings = TierSettings::default().with_all(&parse(named)?);
+        let settings = settings.map_err(|error| Failure::usage(error.to_string()))?;
+        let spec = vet_cache(body, settings.mode)?;
+        let described = TierDescription {
+            device: spec.to_string(),
+            line: body.line.unwrap_or(Size(BLOCK_BYTES)),
+            settings,
+            volatile_allowed: body.force,
+        };
+        let device = self.opener.open(&spec)?;
+        self.volume.attach_tier(described, device).await.map_err(refused)?;
+        self.places.save(&self.volume.description())
+    }
+
+    async fn take_tier(&self, dirty: Dirty) -> Result<()> {
+        self.volume.detach_tier(dirty).await.map_err(not_detached)?;
         self.places.save(&self.volume.description())
     }
 
@@ -97,14 +127,28 @@ impl Desk {
         body: &AttachBody,
         settings: &CacheSettings,
     ) -> Result<(DeviceSpec, CacheSettings)> {
-        let usage = |error: String| Failure::usage(error);
-        let changes: Result<Vec<_>, _> = body.changes.iter().map(|text| text.parse()).collect();
-        let changes = changes.map_err(|error| usage(format!("{error}")))?;
-        let settings = settings.with_all(&changes).map_err(|error| usage(error.to_string()))?;
-        let spec: DeviceSpec = body.device.parse()?;
-        let consent = if body.force { Consent::Forced } else { Consent::Careful };
-        vet(&spec, consent)?.check_cache(&spec, settings.mode, consent)?;
-        Ok((spec, settings))
+        let settings = settings.with_all(&parse(body.changes.iter().map(String::as_str))?);
+        let settings = settings.map_err(|error| Failure::usage(error.to_string()))?;
+        Ok((vet_cache(body, settings.mode)?, settings))
+    }
+}
+
+fn parse<'a>(changes: impl Iterator<Item = &'a str>) -> Result<Vec<SettingChange>> {
+    let changes: Result<Vec<_>, _> = changes.map(str::parse).collect();
+    changes.map_err(|error: SettingError| Failure::usage(error.to_string()))
+}
+
+fn vet_cache(body: &AttachBody, mode: Mode) -> Result<DeviceSpec> {
+    let spec: DeviceSpec = body.device.parse()?;
+    let consent = if body.force { Consent::Forced } else { Consent::Careful };
+    vet(&spec, consent)?.check_cache(&spec, mode, consent)?;
+    Ok(spec)
+}
+
+fn not_detached(error: DetachError) -> anyhow::Error {
+    match error {
+        DetachError::Array(_) | DetachError::Clean(_) => anyhow!(error),
+        refusal => Failure::refused(refusal.to_string()),
     }
 }
 

@@ -62,6 +62,9 @@ pub struct AttachBody {
     /// Overwrite what is on the device, and allow it to be lost with the power.
     #[serde(default)]
     pub force: bool,
+    /// It becomes the tier in memory in front of the cache.
+    #[serde(default)]
+    pub tier: bool,
 }
 
 #[derive(Debug, Default, Serialize, Deserialize)]
@@ -73,6 +76,9 @@ pub struct DetachBody {
     /// Give up what cannot be written.
     #[serde(default)]
     pub force: bool,
+    /// Not the cache, but the tier in memory in front of it.
+    #[serde(default)]
+    pub tier: bool,
 }
 
 #[derive(Debug, Serialize, Deserialize)]

@@ -198,7 +198,8 @@ impl Desk {
 
     fn stats(&self) -> Result<Value> {
         let report = self.volume.report();
-        let counted_s = report.cache.as_ref().map(|cache| cache.counted_s);
+        let first = report.cache.as_ref().or(report.tier.as_ref());
+        let counted_s = first.map(|cache| cache.counted_s);
         let mut stats = serde_json::to_value(report)?;
         stats["name"] = self.volume.description().name.into();
         if let Some(counted_s) = counted_s {
@@ -241,6 +242,13 @@ impl Desk {
 fn open_devices(opener: &Opener, description: &Description) -> Result<Devices> {
     let open = |name: &str| -> Result<Rc<dyn BlockDevice>> { opener.open(&name.parse()?) };
     let mut devices = Devices::default();
+    if let Some(tier) = &description.tier {
+        match open(&tier.device) {
+            Ok(device) => devices.tier = Some(device),
+            // It begins empty anyhow.
+            Err(error) => devices.absent.push(format!("tier {}: {}", tier.device, told(&error))),
+        }
+    }
     if let Some(cache) = &description.cache {
         match open(&cache.device) {
             Ok(device) => devices.cache = Some(device),

@@ -53,6 +53,20 @@ impl Vetted {
         Self { volatile: Some(reason.to_owned()), write_cache: false }
     }
 
+    /// A tier begins empty with every start, so it must be memory.
+    ///
+    /// # Errors
+    /// Where it is not, with the way out.
+    pub fn check_tier(&self, tier: &DeviceSpec) -> Result<()> {
+        match self.volatile {
+            Some(_) => Ok(()),
+            None => Err(Failure::refused(format!(
+                "{tier} keeps its contents without power, and a tier begins empty: use memory \
+                 (ram:SIZE) as the tier, or {tier} as the cache"
+            ))),
+        }
+    }
+
     /// A cache that is lost with the power must not hold the only copy of anything, unless that is
     /// wanted.
     ///

@@ -20,6 +20,7 @@ pub fn run(places: &Places, args: &StatsArgs) -> Result<Exit> {
         true => client.post("/v1/stats/reset", &json!({}))?,
         false => client.get("/v1/stats")?,
     };
+    let stats = if args.tier { of_tier(stats, &args.name)? } else { stats };
     let classes = chosen(&stats, args)?;
     if args.csv {
         print!("{}", lines::csv(&stats, classes.as_deref())?);
@@ -36,6 +37,18 @@ pub fn run(places: &Places, args: &StatsArgs) -> Result<Exit> {
         }
     }
     Ok(Exit::Ok)
+}
+
+/// The same document with the tier in the place of the cache.
+fn of_tier(mut stats: Value, name: &str) -> Result<Value> {
+    let (tier, slices) = (stats["tier"].take(), stats["tier_slices"].take());
+    let (Some(all), Value::Object(tier)) = (stats.as_object_mut(), tier) else {
+        return Err(Failure::usage(format!("{name} has no tier in memory")));
+    };
+    all.retain(|key, _| !key.starts_with("tier"));
+    all.extend(tier);
+    all.insert("slices".into(), slices);
+    Ok(stats)
 }
 
 /// The classes that are asked for, where any are.
