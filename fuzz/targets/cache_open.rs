@@ -98,6 +98,7 @@ async fn first_life(runtime: Runtime, devices: [Rc<RamDevice>; 2]) {
         generation: EXPECTED.generation,
         slices: 1,
         line_bytes: 4096,
+        device_bytes: None,
         unit_bytes: Some(4096),
     };
     create(&*devices[0], &options).await.expect("a cache that fits");

@@ -35,6 +35,8 @@ pub struct CreateOptions {
     pub slices: usize,
     /// A power of two from 4 KiB to 1 MiB.
     pub line_bytes: u32,
+    /// So much of the device is used; `None` takes all of it.
+    pub device_bytes: Option<u64>,
     /// 512 or 4096; `None` chooses: 512 for RAM, else 4096.
     pub unit_bytes: Option<u32>,
 }
@@ -114,6 +116,11 @@ pub async fn load(device: &dyn BlockDevice) -> Result<Superblock, OpenError> {
     }
 }
 
+/// The smallest device that can be a cache of so many slices, in bytes.
+pub fn bytes_min(slices: usize) -> u64 {
+    SLICES_OFFSET + slices as u64 * SliceLayout::slice_bytes_min()
+}
+
 pub(crate) fn layout_of(superblock: &Superblock, slice: ByteRange) -> SliceLayout {
     let (segment_bytes, unit_bytes) = (superblock.segment_bytes, superblock.unit_bytes);
     SliceLayout::new(slice, u64::from(segment_bytes), u64::from(unit_bytes))
@@ -134,7 +141,12 @@ fn plan(device: &dyn BlockDevice, options: &CreateOptions) -> Result<Superblock,
     if core_bytes == 0 || core_bytes > CORE_BYTES_MAX || !core_bytes.is_multiple_of(BLOCK_BYTES) {
         return Err(CreateError::CoreSize { core_bytes });
     }
-    let room = geometry.size_bytes.saturating_sub(SLICES_OFFSET) / options.slices as u64;
+    let device_bytes = options.device_bytes.unwrap_or(geometry.size_bytes);
+    if device_bytes > geometry.size_bytes {
+        let (found_bytes, needed_bytes) = (geometry.size_bytes, device_bytes);
+        return Err(CreateError::TooSmall { device: name(), found_bytes, needed_bytes });
+    }
+    let room = device_bytes.saturating_sub(SLICES_OFFSET) / options.slices as u64;
     let slice_bytes = room - room % SLICE_ALIGNMENT_BYTES;
     let segment_bytes = SliceLayout::segment_bytes_for(slice_bytes.max(1));
     let unit_bytes = options.unit_bytes.unwrap_or_else(|| default_unit_bytes(device));
@@ -142,11 +154,11 @@ fn plan(device: &dyn BlockDevice, options: &CreateOptions) -> Result<Superblock,
     let slices: Vec<ByteRange> =
         (0..options.slices).map(|index| ByteRange::at(start(index), slice_bytes)).collect();
     if SliceLayout::new(slices[0], segment_bytes, u64::from(unit_bytes)).is_none() {
-        let needed_bytes = SLICES_OFFSET + options.slices as u64 * SliceLayout::slice_bytes_min();
-        if geometry.size_bytes >= needed_bytes {
+        let needed_bytes = bytes_min(options.slices);
+        if device_bytes >= needed_bytes {
             return Err(CreateError::TooLarge { device: name(), slices: options.slices });
         }
-        let found_bytes = geometry.size_bytes;
+        let found_bytes = device_bytes;
         return Err(CreateError::TooSmall { device: name(), found_bytes, needed_bytes });
     }
     Ok(Superblock {
@@ -157,7 +169,7 @@ fn plan(device: &dyn BlockDevice, options: &CreateOptions) -> Result<Superblock,
         generation: options.generation,
         core: options.core,
         core_bytes,
-        device_bytes: geometry.size_bytes,
+        device_bytes,
         segment_bytes: segment_bytes as u32,
         line_bytes: options.line_bytes,
         unit_bytes,

@@ -75,6 +75,9 @@ pub struct CreateArgs {
     /// The cache device.
     #[arg(long, value_name = "DEV")]
     pub cache: Option<String>,
+    /// Use so much of the cache device; all of it where nothing is said.
+    #[arg(long, value_name = "SIZE", requires = "cache")]
+    pub cache_size: Option<Size>,
     /// Memory in front of the cache, such as ram:4G: a tier with a mode of its own, write-through
     /// unless --set tier.mode=... says otherwise. It begins empty with every start.
     #[arg(long, value_name = "RAM", requires = "cache")]

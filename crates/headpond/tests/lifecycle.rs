@@ -116,6 +116,57 @@ fn a_tier_in_memory_stands_in_front_of_the_cache_with_a_mode_of_its_own() {
 }
 
 #[test]
+fn a_cache_grows_shrinks_and_is_emptied_and_nothing_is_lost() {
+    let Some(program) = headpond_testkit::tool("qemu-io") else {
+        skip!("a_cache_grows_shrinks_and_is_emptied_and_nothing_is_lost", "no qemu-io");
+    };
+    let user = User::new();
+    create(&user);
+    let daemon = user.serve("v");
+    let device = user.file("cache.img", 64 * MIB);
+    user.ok(&["cache", "attach", "v", &device, "--size", "32M", "--set", "cleaning=nop"]);
+    let used = || cache_of(&user)["device_bytes"].as_u64().unwrap();
+    assert_eq!(used(), 32 * MIB);
+    qemu_io(&user, &program, "write -P 0x11 0 1M");
+    user.ok(&["cache", "resize", "v", "48M"]);
+    let cache = cache_of(&user);
+    assert_eq!((used(), &cache["cleaning"]["policy"]), (48 * MIB, &"nop".into()));
+    assert_eq!((&cache["dirty_bytes"], &cache["clean_bytes"]), (&0.into(), &0.into()));
+    qemu_io(&user, &program, "read -P 0x11 0 1M");
+    qemu_io(&user, &program, "write -P 0x22 1M 1M");
+    for (size, code) in [("1G", 4), ("1M", 2), ("none", 2)] {
+        let ended = user.run(&["cache", "resize", "v", size]);
+        assert_eq!(ended.code, code, "{size}: {}", ended.err);
+        assert_eq!((used(), cache_of(&user)["dirty_bytes"].as_u64()), (48 * MIB, Some(MIB)));
+    }
+    assert_eq!(user.run(&["cache", "purge", "v"]).code, 4, "it is dirty");
+    assert!(cache_of(&user)["clean_bytes"].as_u64() > Some(0));
+    user.ok(&["cache", "purge", "v", "--flush"]);
+    let cache = cache_of(&user);
+    assert_eq!((&cache["dirty_bytes"], &cache["clean_bytes"]), (&0.into(), &0.into()));
+    assert_eq!(used(), 48 * MIB);
+    qemu_io(&user, &program, "read -P 0x22 1M 1M");
+    let file = std::fs::OpenOptions::new().write(true).open(&device).unwrap();
+    file.set_len(96 * MIB).unwrap();
+    user.ok(&["cache", "resize", "v"]);
+    assert_eq!(used(), 96 * MIB, "all of a device that has grown");
+    user.ok(&["cache", "resize", "v", "24M"]);
+    user.ok(&["stop", "v"]);
+    assert_eq!(daemon.wait(), 0);
+    let _daemon = user.serve("v");
+    assert_eq!(used(), 24 * MIB, "it outlives the daemon");
+    qemu_io(&user, &program, "read -P 0x11 0 1M");
+    user.ok(&["cache", "detach", "v"]);
+    for command in ["resize", "purge"] {
+        assert_eq!(user.run(&["cache", command, "v"]).code, 4, "there is none");
+    }
+    user.ok(&["cache", "attach", "v", "ram:32M", "--set", "mode=write-through"]);
+    assert_eq!(user.run(&["cache", "resize", "v"]).code, 2, "how large?");
+    user.ok(&["cache", "resize", "v", "48M"]);
+    assert_eq!(cache_of(&user)["device"], "ram:48M");
+}
+
+#[test]
 fn what_cannot_be_a_cache_is_refused_and_the_volume_goes_on() {
     let user = User::new();
     create(&user);

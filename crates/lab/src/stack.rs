@@ -202,6 +202,7 @@ impl Stack {
         let cache = self.cache.as_ref().map(|cache| CacheDescription {
             device: "cache".into(),
             line: cache.line,
+            size: None,
             settings: cache.settings.clone(),
             volatile_allowed: true,
         });

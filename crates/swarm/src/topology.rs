@@ -153,6 +153,7 @@ impl Topology {
         let cache = self.cache.as_ref().map(|cache| CacheDescription {
             device: "cache".into(),
             line: Size(cache.line_bytes),
+            size: None,
             settings: settings.clone(),
             volatile_allowed: cache.stability == Stability::LostOnPower,
         });

@@ -1,5 +1,6 @@
 //! Making and removing volumes.
 
+use crate::Size;
 use crate::description::Description;
 use crate::open::{Devices, is_memory};
 use crate::volume::Volume;
@@ -134,6 +135,7 @@ pub(crate) fn cache_options(
         generation,
         slices: usize::from(description.slices),
         line_bytes: u32::try_from(line).unwrap_or(u32::MAX),
+        device_bytes: description.cache.as_ref().and_then(|cache| cache.size).map(Size::bytes),
         unit_bytes: None,
     }
 }

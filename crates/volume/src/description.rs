@@ -51,6 +51,9 @@ pub struct CacheDescription {
     /// Length of a line, where a cache is made; later its superblock tells.
     #[serde(default = "one_block", skip_serializing_if = "is_one_block")]
     pub line: Size,
+    /// How much of the device is used, where a cache is made; all of it where nothing is said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub size: Option<Size>,
     #[serde(flatten)]
     pub settings: CacheSettings,
     /// The user knows that the device loses everything with the power.

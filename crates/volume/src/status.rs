@@ -45,6 +45,8 @@ pub struct CacheStatus {
     pub draining: bool,
     pub failed: bool,
     pub line_bytes: u32,
+    /// How much of the device is used.
+    pub device_bytes: u64,
     pub capacity_bytes: u64,
     pub dirty_bytes: u64,
     /// What may be dirty at most.
@@ -159,6 +161,7 @@ impl Cached {
             draining: stats.iter().any(|slice| slice.is_draining),
             failed: stats.iter().any(|slice| slice.is_failed),
             line_bytes: self.superblock.line_bytes,
+            device_bytes: self.superblock.device_bytes,
             capacity_bytes: sum(|slice| slice.capacity_bytes),
             dirty_bytes,
             dirty_bytes_max,

@@ -100,6 +100,7 @@ impl Volume {
         let config = settings.of_slice(described.volatile_allowed);
         let options = CreateOptions {
             line_bytes: described.line.bytes() as u32,
+            device_bytes: None,
             // Nothing that lasts knows of it.
             ..cache_options(&description, description.uuid, self.core.device.size_bytes(), 0)
         };

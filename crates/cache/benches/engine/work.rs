@@ -154,6 +154,7 @@ impl Bench {
             generation: 1,
             slices: 1,
             line_bytes: row.bytes as u32,
+            device_bytes: None,
             unit_bytes: None,
         };
         let superblock = create(&**ram, &options).await.expect("fits");

@@ -147,6 +147,7 @@ pub fn options(unit_bytes: u32) -> CreateOptions {
         generation: 1,
         slices: 1,
         line_bytes: 4096,
+        device_bytes: None,
         unit_bytes: Some(unit_bytes),
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::client::Client;
 use crate::commands::waiting;
-use crate::daemon::{AttachBody, DetachBody};
+use crate::daemon::{AttachBody, DetachBody, PurgeBody, ResizeBody};
 use crate::outcome::Exit;
 use crate::place::Places;
 use anyhow::Result;
@@ -11,12 +11,14 @@ use headpond_block::BLOCK_BYTES;
 use headpond_volume::{SettingChange, Size};
 use serde_json::Value;
 
-/// Attach, detach, replace or scrub the cache of a volume while it is served.
+/// Attach, detach, replace, resize, empty or scrub the cache of a volume while it is served.
 #[derive(Subcommand)]
 pub enum CacheCommand {
     Attach(AttachArgs),
     Detach(DetachArgs),
     Replace(AttachArgs),
+    Resize(ResizeArgs),
+    Purge(PurgeArgs),
     Scrub(ScrubArgs),
 }
 
@@ -37,6 +39,9 @@ pub struct AttachArgs {
     /// Length of its lines, 4K to 1M; where nothing is said as in the cache before it, or 4K.
     #[arg(long)]
     pub line: Option<Size>,
+    /// Use so much of the device; all of it where nothing is said.
+    #[arg(long)]
+    pub size: Option<Size>,
     /// Overwrite what the device holds, and allow write-back on one that is lost with the power.
     #[arg(long)]
     pub force: bool,
@@ -66,6 +71,31 @@ pub struct DetachArgs {
     pub json: bool,
 }
 
+/// Let the cache grow or shrink: what is dirty is written to the array first, and the cache begins
+/// empty in its new size.
+#[derive(Args)]
+#[command(after_help = "Examples:\n  headpond cache resize hv0 200G\n  \
+    headpond cache resize hv0                    # all of a device that has grown")]
+pub struct ResizeArgs {
+    pub name: String,
+    /// How much of the device is used; all of it where nothing is said.
+    pub size: Option<Size>,
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Empty the cache: what it has of the array ends, durably.
+#[derive(Args)]
+#[command(after_help = "Example:\n  headpond cache purge hv0 --flush")]
+pub struct PurgeArgs {
+    pub name: String,
+    /// Write all dirty data to the array first; without, a cache with dirty data is refused.
+    #[arg(long)]
+    pub flush: bool,
+    #[arg(long)]
+    pub json: bool,
+}
+
 /// Read all that the cache device holds and compare it with its checksums; exit code 3 where
 /// something is damaged that the array lacks.
 #[derive(Args)]
@@ -88,6 +118,16 @@ pub fn run(places: &Places, command: &CacheCommand) -> Result<Exit> {
             let place = if args.tier { "tier" } else { "cache" };
             put(places, args, "/v1/cache/replace", &format!("{} is the new {place}", args.device))
         }
+        CacheCommand::Resize(args) => {
+            let client = Client::of(places, &args.name)?;
+            let status = client.post("/v1/cache/resize", &ResizeBody { size: args.size })?;
+            tell(&args.name, "the cache has its new size", &status, args.json)
+        }
+        CacheCommand::Purge(args) => {
+            let client = Client::of(places, &args.name)?;
+            let status = client.post("/v1/cache/purge", &PurgeBody { flush: args.flush })?;
+            tell(&args.name, "the cache is empty", &status, args.json)
+        }
         CacheCommand::Scrub(args) => scrub(places, args),
         CacheCommand::Detach(args) => {
             let DetachArgs { flush, force, tier, .. } = *args;
@@ -102,8 +142,8 @@ pub fn run(places: &Places, command: &CacheCommand) -> Result<Exit> {
 fn put(places: &Places, args: &AttachArgs, path: &str, done: &str) -> Result<Exit> {
     let changes = super::class::read_named_files(&args.settings)?;
     let changes = changes.iter().map(ToString::to_string).collect();
-    let (device, line) = (args.device.clone(), args.line);
-    let body = AttachBody { device, changes, line, force: args.force, tier: args.tier };
+    let AttachArgs { line, size, force, tier, .. } = *args;
+    let body = AttachBody { device: args.device.clone(), changes, line, size, force, tier };
     let status = Client::of(places, &args.name)?.post(path, &body)?;
     tell(&args.name, done, &status, args.json)
 }

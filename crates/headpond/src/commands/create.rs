@@ -82,6 +82,7 @@ fn describe(
     let cache = cache.map(|device| CacheDescription {
         device: device.to_string(),
         line: args.line,
+        size: args.cache_size,
         settings: settings.clone(),
         volatile_allowed: args.force,
     });

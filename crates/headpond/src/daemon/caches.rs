@@ -59,7 +59,64 @@ impl Desk {
             // What could be said against the new one is said while there still is the old one.
             self.consider(body, &settings)?;
         }
-        self.take_cache(Dirty::Clean).await?;
+        self.exchange(body, Dirty::Clean, settings, line).await
+    }
+
+    /// What is cached does not outlive it: the log is laid out anew.
+    pub async fn resize(&self, size: Option<Size>) -> Result<Value> {
+        let cache = self.described()?;
+        let spec: DeviceSpec = cache.device.parse()?;
+        let slices = usize::from(self.volume.description().slices);
+        let least = Size(headpond_cache::bytes_min(slices));
+        if let Some(size) = size.filter(|size| *size < least) {
+            let text = format!("{size} is too little: a cache of {slices} slices takes {least}");
+            return Err(Failure::usage(text));
+        }
+        let device = match (spec.path(), size) {
+            (None, None) => {
+                return Err(Failure::usage("memory is as large as it is asked for: name a size"));
+            }
+            (None, Some(size)) => DeviceSpec::Ram(size).to_string(),
+            (Some(path), size) => {
+                let most = Size(headpond_uring::safety::inspect(path)?.size_bytes);
+                if let Some(size) = size.filter(|size| *size > most) {
+                    let text = format!("{spec} has {most}, and not the {size} that were asked for");
+                    return Err(Failure::refused(text));
+                }
+                cache.device.clone()
+            }
+        };
+        let size = size.filter(|_| spec.path().is_some());
+        let body =
+            AttachBody { device, size, force: cache.volatile_allowed, ..AttachBody::default() };
+        self.exchange(&body, Dirty::Clean, cache.settings, cache.line).await
+    }
+
+    /// A new, empty cache in the place of the old one is what takes no longer the more it held.
+    pub async fn purge(&self, flush: bool) -> Result<Value> {
+        let CacheDescription { device, line, size, settings, volatile_allowed: force } =
+            self.described()?;
+        let body = AttachBody { device, size, force, ..AttachBody::default() };
+        let dirty = if flush { Dirty::Clean } else { Dirty::Refuse };
+        self.exchange(&body, dirty, settings, line).await
+    }
+
+    fn described(&self) -> Result<CacheDescription> {
+        let description = self.volume.description();
+        let volume = description.name;
+        description
+            .cache
+            .ok_or_else(|| Failure::refused(DetachError::NoCache { volume }.to_string()))
+    }
+
+    async fn exchange(
+        &self,
+        body: &AttachBody,
+        dirty: Dirty,
+        settings: CacheSettings,
+        line: Size,
+    ) -> Result<Value> {
+        self.take_cache(dirty).await?;
         let put = self.put_cache(body, settings, line).await;
         put.map_err(|error| error.context("the old cache is detached, and there is no new one"))?;
         self.status()
@@ -83,6 +140,7 @@ impl Desk {
         let described = CacheDescription {
             device: spec.to_string(),
             line: body.line.unwrap_or(line),
+            size: body.size,
             settings,
             volatile_allowed: body.force,
         };

@@ -7,7 +7,8 @@
 //! **Invariants**: this thread never touches the volume; it only sends messages.
 
 use super::message::{
-    Answer, AttachBody, DetachBody, Message, RecordBody, SetBody, StopBody, Wish,
+    Answer, AttachBody, DetachBody, Message, PurgeBody, RecordBody, ResizeBody, SetBody, StopBody,
+    Wish,
 };
 use crate::client::Refusal;
 use crate::outcome::{Exit, Failure};
@@ -122,6 +123,12 @@ fn routes(messages: mpsc::Sender<Message>) -> Router {
     let replace = async |State(to): Sender, Json(body): Json<AttachBody>| {
         respond(ask(&to, Wish::ReplaceCache(body)).await)
     };
+    let resize = async |State(to): Sender, Json(body): Json<ResizeBody>| {
+        respond(ask(&to, Wish::ResizeCache(body)).await)
+    };
+    let purge = async |State(to): Sender, Json(body): Json<PurgeBody>| {
+        respond(ask(&to, Wish::PurgeCache(body)).await)
+    };
     let set = async |State(to): Sender, Json(body): Json<SetBody>| {
         let changes: Result<Vec<_>, _> = body.changes.iter().map(|text| text.parse()).collect();
         match changes {
@@ -139,6 +146,8 @@ fn routes(messages: mpsc::Sender<Message>) -> Router {
         .route("/v1/cache/scrub", post(scrub))
         .route("/v1/cache/detach", post(detach))
         .route("/v1/cache/replace", post(replace))
+        .route("/v1/cache/resize", post(resize))
+        .route("/v1/cache/purge", post(purge))
         .route("/v1/stop", post(stop))
         .route("/v1/recording/start", post(start))
         .route("/v1/recording/stop", post(end))

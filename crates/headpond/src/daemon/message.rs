@@ -27,6 +27,10 @@ pub enum Wish {
     DetachCache(DetachBody),
     /// The settings stay, and everything dirty is written to the core in between.
     ReplaceCache(AttachBody),
+    /// The same on the same device, of which so much is used; all of it where nothing is said.
+    ResizeCache(ResizeBody),
+    /// The cache is empty afterwards.
+    PurgeCache(PurgeBody),
     StartRecording(RecordBody),
     StopRecording,
 }
@@ -59,6 +63,9 @@ pub struct AttachBody {
     /// Length of its lines; that of the cache before it, or 4K, where nothing is said.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub line: Option<Size>,
+    /// How much of the device is used; all of it where nothing is said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub size: Option<Size>,
     /// Overwrite what is on the device, and allow it to be lost with the power.
     #[serde(default)]
     pub force: bool,
@@ -79,6 +86,21 @@ pub struct DetachBody {
     /// Not the cache, but the tier in memory in front of it.
     #[serde(default)]
     pub tier: bool,
+}
+
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ResizeBody {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub size: Option<Size>,
+}
+
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PurgeBody {
+    /// Write all dirty data to the core first; without, a cache with dirty data is refused.
+    #[serde(default)]
+    pub flush: bool,
 }
 
 #[derive(Debug, Serialize, Deserialize)]

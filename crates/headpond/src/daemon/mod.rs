@@ -11,5 +11,5 @@ mod message;
 mod recording;
 mod serving;
 
-pub use message::{AttachBody, DetachBody, RecordBody, SetBody, StopBody};
+pub use message::{AttachBody, DetachBody, PurgeBody, RecordBody, ResizeBody, SetBody, StopBody};
 pub use serving::serve;

@@ -169,6 +169,8 @@ impl Desk {
             Wish::AttachCache(body) => self.attach(&body).await,
             Wish::DetachCache(body) => self.detach(&body).await,
             Wish::ReplaceCache(body) => self.replace(&body).await,
+            Wish::ResizeCache(body) => self.resize(body.size).await,
+            Wish::PurgeCache(body) => self.purge(body.flush).await,
             Wish::StartRecording(body) => {
                 let started = self.recording.start(&body.output);
                 started.map(|()| json!({ "output": body.output }))

@@ -22,6 +22,7 @@ pub fn description(mode: Mode, slices: u16) -> Description {
     let cache = CacheDescription {
         device: "cache".into(),
         line: Size(4096),
+        size: None,
         settings: CacheSettings { mode, ..CacheSettings::default() },
         volatile_allowed: false,
     };
