@@ -8,7 +8,7 @@
 //! - Whoever waits for the dirty data to shrink waits in the order of arrival, and not for ever.
 
 use crate::cleaning::CleaningPolicy;
-use crate::engine::Engine;
+use crate::engine::{CacheError, Engine};
 use crate::log::{Fill, Formed, Intake, Purpose, Refusal};
 use crate::stats::BypassReason;
 use crate::types::BlockRun;
@@ -194,7 +194,7 @@ impl Engine {
     pub(crate) fn settle_record(self: &Rc<Self>, formed: &Formed, outcome: &Outcome) -> bool {
         self.log.borrow_mut().complete(formed, outcome.is_ok());
         if outcome.is_err() {
-            self.log.borrow_mut().counters.errors.cache_write += 1;
+            self.note_cache_error(CacheError::Write);
             self.void_failed_records();
         }
         self.records_done.notify_all();

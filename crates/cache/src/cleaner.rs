@@ -24,7 +24,7 @@ mod relief;
 pub(crate) use core_flush::Written;
 
 use crate::cleaning::{self, CleaningConfig, Depth, Policy, pace};
-use crate::engine::{Engine, Pin};
+use crate::engine::{CacheError, Engine, Pin};
 use crate::error::CleanError;
 use crate::line_map::{Marks, State, Version};
 use crate::stats::CacheRead;
@@ -263,7 +263,9 @@ impl Engine {
         let read = |(at, to)| self.read_cache(CacheRead::Cleaning, Request::read(at, to));
         let reads = reads.into_iter().map(|part| Submission::pending(read(part)));
         let outcome = join_all(reads.collect()).await.into_iter().collect::<Outcome>();
-        self.log.borrow_mut().counters.errors.cache_read += u64::from(outcome.is_err());
+        if outcome.is_err() {
+            self.note_cache_error(CacheError::Read);
+        }
         outcome?;
         for (index, (version, range)) in versions.iter().zip(&ranges).enumerate() {
             let start = index * BLOCK_BYTES as usize;

@@ -3,6 +3,7 @@
 use crate::admission::AdmissionConfig;
 use crate::cleaning::CleaningConfig;
 use crate::eviction::EvictionPolicy;
+use crate::fallback::FallbackConfig;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
@@ -35,6 +36,18 @@ impl Mode {
         Self::PassThrough,
     ];
 
+    /// As it is written in a description.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::WriteBack => "write-back",
+            Self::WriteThrough => "write-through",
+            Self::WriteAround => "write-around",
+            Self::WriteInvalidate => "write-invalidate",
+            Self::WriteOnly => "write-only",
+            Self::PassThrough => "pass-through",
+        }
+    }
+
     /// Whether writes leave the cache with what the core lacks.
     pub fn makes_dirt(self) -> bool {
         matches!(self, Self::WriteBack | Self::WriteOnly)
@@ -53,6 +66,7 @@ pub struct SliceConfig {
     pub cleaning: CleaningConfig,
     pub admission: AdmissionConfig,
     pub eviction: EvictionPolicy,
+    pub fallback: FallbackConfig,
     /// Most records on their way to the cache device.
     pub records_in_flight_max: u32,
     /// An idle log is sealed so long after a flush.
@@ -68,6 +82,7 @@ impl Default for SliceConfig {
             cleaning: CleaningConfig::default(),
             admission: AdmissionConfig::default(),
             eviction: EvictionPolicy::default(),
+            fallback: FallbackConfig::default(),
             records_in_flight_max: 8,
             seal_delay: Duration::from_millis(20),
             allow_volatile: false,

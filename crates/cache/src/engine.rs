@@ -9,6 +9,7 @@ use crate::admission::Admission;
 use crate::append::{Queue, Verdict, Wanted};
 use crate::cleaner::Written;
 use crate::config::{Mode, SliceConfig};
+use crate::fallback::Fallback;
 use crate::label::CoreLabel;
 use crate::log::{Log, Purpose};
 use crate::paths::Ahead;
@@ -44,6 +45,7 @@ pub(crate) struct Engine {
     /// The memory of the cache device may be looked at directly, and is not checked when read.
     pub lends: bool,
     pub is_failed: Cell<bool>,
+    pub fallback: RefCell<Fallback>,
     /// New requests are refused.
     pub is_closed: Cell<bool>,
     /// The tasks of the slice end.
@@ -129,7 +131,32 @@ impl Engine {
     }
 
     pub fn mode(&self) -> Mode {
-        if self.is_failed.get() { Mode::PassThrough } else { self.config.borrow().mode }
+        match self.is_mistrusted() {
+            true => Mode::PassThrough,
+            false => self.config.borrow().mode,
+        }
+    }
+
+    /// Whether the cache device is asked for nothing but what only it has, whatever is set.
+    pub fn is_mistrusted(&self) -> bool {
+        self.is_failed.get() || self.fallback.borrow().is_in_force()
+    }
+
+    /// Accounts for an error of the cache device.
+    pub fn note_cache_error(&self, kind: CacheError) {
+        {
+            let errors = &mut self.log.borrow_mut().counters.errors;
+            match kind {
+                CacheError::Read => errors.cache_read += 1,
+                CacheError::Write => errors.cache_write += 1,
+                CacheError::Checksum => errors.cache_checksum += 1,
+            }
+        }
+        let (now, config) = (self.runtime.now(), self.config.borrow().fallback);
+        if self.fallback.borrow_mut().note(now, config) {
+            // What only the device has is not to stay there.
+            self.cleaning_wanted.notify_all();
+        }
     }
 
     /// Waits until no record that was formed by now is on its way.
@@ -282,6 +309,15 @@ impl Engine {
         drop(log);
         Pin { engine: Rc::clone(self), segment }
     }
+}
+
+/// Which operation of the cache device went wrong.
+#[derive(Clone, Copy)]
+pub(crate) enum CacheError {
+    Read,
+    /// Or a flush.
+    Write,
+    Checksum,
 }
 
 /// How a durable end of mappings went.

@@ -12,7 +12,7 @@
 //!
 //! **Not here**: who is resident (`eviction`).
 
-use crate::engine::{Engine, Entombed};
+use crate::engine::{CacheError, Engine, Entombed};
 use crate::format::record::{self, ENTRY_BYTES_MAX};
 use crate::line_map::{Marks, State, Version};
 use crate::log::{Log, RESERVE_FOR_CLIENTS, Refusal, Reinsertion};
@@ -364,7 +364,7 @@ impl Engine {
             Ok(()) => Ok(data),
             Err(error @ DeviceError::Gone { .. }) => Err(error),
             Err(_) => {
-                self.log.borrow_mut().counters.errors.cache_read += 1;
+                self.note_cache_error(CacheError::Read);
                 self.read_block_by_block(range, &data).await;
                 Ok(data)
             }

@@ -8,7 +8,7 @@
 //! One read is on its way at a time, so requests are hardly held up. What is written meanwhile is
 //! not looked at: it has just been written.
 
-use crate::engine::{Engine, Entombed};
+use crate::engine::{CacheError, Engine, Entombed};
 use crate::line_map::{State, Version};
 use crate::stats::CacheRead;
 use crate::types::{BlockRun, CoreBlock, SegmentIndex};
@@ -148,7 +148,9 @@ impl Engine {
         let start = self.log.borrow().place_of(row[0]).start();
         let data = Buffers::from(Buffer::zeroed(row.len() * BLOCK_BYTES as usize));
         let read = self.read_cache(CacheRead::Scrub, Request::read(start, data.clone())).await;
-        self.log.borrow_mut().counters.errors.cache_read += u64::from(read.is_err());
+        if read.is_err() {
+            self.note_cache_error(CacheError::Read);
+        }
         for (index, version) in row.iter().enumerate() {
             let (at, offset) = (index * BLOCK_BYTES as usize, start + index as u64 * BLOCK_BYTES);
             let block = data.slice(at..at + BLOCK_BYTES as usize);

@@ -112,6 +112,7 @@ impl Slice {
             core_changes: Cell::new(0),
             core_changes_flushed: Cell::new(0),
             is_failed: Cell::new(false),
+            fallback: RefCell::default(),
             is_closed: Cell::new(false),
             is_stopping: Cell::new(false),
             busy: Busy::default(),
@@ -180,6 +181,12 @@ impl Slice {
         Ok(())
     }
 
+    /// Ends a fallback, if there is one: the operator wants the device to be used again.
+    pub fn leave_fallback(&self) {
+        self.engine.fallback.borrow_mut().leave();
+    }
+
+    /// The mode that is set; a cache that failed, or errs too often, is in pass-through all the same.
     pub fn mode(&self) -> Mode {
         self.engine.config.borrow().mode
     }
@@ -258,6 +265,7 @@ impl Slice {
             replayed_blocks: counts.replayed,
             is_draining: no_dirt_made && counts.dirty + counts.written > 0,
             is_failed: engine.is_failed.get(),
+            is_in_fallback: engine.fallback.borrow().is_in_force(),
             scrubbing: engine.scrubbing.get(),
             line_bytes: layout.line_bytes(),
             eviction: log.eviction_stats(),

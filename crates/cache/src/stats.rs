@@ -335,6 +335,8 @@ pub struct SliceStats {
     pub is_draining: bool,
     /// The cache device failed; writes go to the core.
     pub is_failed: bool,
+    /// The device errs so often that it is in pass-through until a command ends that.
+    pub is_in_fallback: bool,
     /// How far the scrub is that is under way.
     pub scrubbing: Option<ScrubProgress>,
     pub line_bytes: u64,

@@ -2,8 +2,8 @@
 
 use headpond_block::{ByteRange, Stability};
 use headpond_cache::{
-    AlruConfig, CleaningConfig, CleaningPolicy, CleaningPreset, CutoffPolicy, EvictionPolicy, Mode,
-    Promotion, PromotionPolicy, StripeConfig,
+    AlruConfig, CleaningConfig, CleaningPolicy, CleaningPreset, CutoffPolicy, EvictionPolicy,
+    FallbackConfig, Mode, Promotion, PromotionPolicy, StripeConfig,
 };
 use headpond_raid::{Contents, Intent, Level, Occupied};
 use headpond_sim::Random;
@@ -230,6 +230,7 @@ pub(crate) fn draw_settings(random: &mut Random) -> CacheSettings {
         promotion: draw_promotion(random),
         eviction: draw_eviction(random),
         readahead: Readahead { policy: draw_readahead(random), ..Readahead::default() },
+        fallback: draw_fallback(&mut random.clone().fork()),
     }
 }
 
@@ -264,6 +265,11 @@ pub(crate) fn draw_classes(random: &mut Random) -> ClassSetting {
 
 pub(crate) fn draw_readahead(random: &mut Random) -> ReadaheadPolicy {
     if random.one_in(3) { ReadaheadPolicy::Off } else { ReadaheadPolicy::Adaptive }
+}
+
+fn draw_fallback(random: &mut Random) -> FallbackConfig {
+    let default = FallbackConfig::default();
+    if random.one_in(4) { FallbackConfig { errors: 2, ..default } } else { default }
 }
 
 pub(crate) fn draw_promotion(random: &mut Random) -> Promotion {

@@ -31,6 +31,8 @@ pub enum AlertKind {
     StartRefused,
     /// The cache device takes no more writes, and is used no more but for what only it has.
     CacheFailed,
+    /// The cache device errs so often that nothing new is put on it.
+    CacheFallback,
     /// What was promised is damaged: reads of it fail.
     DamagedBlocks,
     /// What only the cache has could not be read.
@@ -94,6 +96,21 @@ fn of_contents(volume: &str, cache: &CacheStatus, errors: &ErrorStats) -> Vec<Al
     let mut alerts = Vec::new();
     if cache.failed {
         alerts.push(failed(volume, cache));
+    }
+    if cache.in_fallback && !cache.failed {
+        let mode = cache.settings.mode.name();
+        let (errors, window) = (cache.settings.fallback.errors, cache.settings.fallback.window_s);
+        alerts.push(Alert {
+            kind: AlertKind::CacheFallback,
+            happened: format!(
+                "{device} gave {errors} errors within {window} s: requests go past it"
+            ),
+            at_risk: Risk::of_dirty(cache),
+            to_do: format!(
+                "`headpond cache replace {volume} DEVICE`, or use it again: `headpond set {volume} \
+                 mode={mode}`"
+            ),
+        });
     }
     if cache.lost_blocks > 0 {
         let lost = cache.lost_blocks;

@@ -6,7 +6,7 @@
 
 use crate::{ClassSetting, Readahead, SeqCutoff};
 use headpond_cache::{
-    AdmissionConfig, CleaningConfig, EvictionPolicy, Mode, Promotion, SliceConfig,
+    AdmissionConfig, CleaningConfig, EvictionPolicy, FallbackConfig, Mode, Promotion, SliceConfig,
 };
 use serde::de::{DeserializeOwned, IntoDeserializer, value};
 use serde::{Deserialize, Serialize};
@@ -25,6 +25,7 @@ pub struct CacheSettings {
     pub promotion: Promotion,
     pub eviction: EvictionPolicy,
     pub readahead: Readahead,
+    pub fallback: FallbackConfig,
 }
 
 /// Everything of a tier that can be changed while it runs. What is recognised of a request before
@@ -88,6 +89,7 @@ impl CacheSettings {
                 classes: self.classes.classes(),
             },
             eviction: self.eviction,
+            fallback: self.fallback,
             allow_volatile,
             ..SliceConfig::default()
         }
@@ -268,6 +270,7 @@ mod tests {
             ("promotion=nhit", "promotion = { policy = 'nhit' }"),
             ("promotion.insertion-threshold=5", "promotion = { insertion_threshold = 5 }"),
             ("eviction=arc", "eviction = 'arc'"),
+            ("fallback.errors=7", "fallback = { errors = 7 }"),
             ("eviction=s3-fifo", "eviction = 's3-fifo'"),
             ("readahead=off", "readahead = { policy = 'off' }"),
             ("readahead.degree-max=1M", "readahead = { degree_max = '1M' }"),
@@ -309,11 +312,13 @@ mod tests {
             ("mode=fast", "write-through"),
             (
                 "colour=red",
-                "there are: classes, cleaning, eviction, mode, promotion, readahead, seq-cutoff",
+                "there are: classes, cleaning, eviction, fallback, mode, promotion, readahead, \
+                 seq-cutoff",
             ),
             ("mode.speed=9", "mode, without anything after it"),
             ("seq-cutoff=fast", "such as 1M"),
             ("eviction=random", "adaptive"),
+            ("fallback.window-s=0", "1 to 86400"),
             ("classes=/no/text", "the text of a file"),
             ("promotion.trigger=101", "0 to 100 per cent"),
             ("promotion.insertion-threshold=1", "2 to 1000"),

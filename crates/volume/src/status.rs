@@ -44,6 +44,8 @@ pub struct CacheStatus {
     /// The mode makes no dirty data, and what there is from before is on its way to the array.
     pub draining: bool,
     pub failed: bool,
+    /// The device errs so often that it is in pass-through until a mode is set.
+    pub in_fallback: bool,
     pub line_bytes: u32,
     /// How much of the device is used.
     pub device_bytes: u64,
@@ -160,6 +162,7 @@ impl Cached {
             settings,
             draining: stats.iter().any(|slice| slice.is_draining),
             failed: stats.iter().any(|slice| slice.is_failed),
+            in_fallback: stats.iter().any(|slice| slice.is_in_fallback),
             line_bytes: self.superblock.line_bytes,
             device_bytes: self.superblock.device_bytes,
             capacity_bytes: sum(|slice| slice.capacity_bytes),

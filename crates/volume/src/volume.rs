@@ -187,7 +187,12 @@ impl Volume {
         for (cached, config, asked) in &plans {
             cached.check_mode(config.mode, asked.iter().any(|change| change.concerns("mode")))?;
         }
-        plans.iter().for_each(|(cached, config, _)| cached.configure(config));
+        for (cached, config, asked) in &plans {
+            if asked.iter().any(|change| change.concerns("mode")) {
+                cached.slices.iter().for_each(Slice::leave_fallback);
+            }
+            cached.configure(config);
+        }
         if !plans.is_empty() {
             self.front.set(&description.cache_settings());
             self.recognise_beside();

@@ -1,6 +1,6 @@
 //! The caller's barrier: what was acknowledged before is stable after.
 
-use crate::engine::Engine;
+use crate::engine::{CacheError, Engine};
 use crate::error::CleanError;
 use crate::stats::Way;
 use crate::types::Sequence;
@@ -60,12 +60,12 @@ impl Engine {
             true => Ok(()),
             false => self.cache.flush().await,
         };
-        let mut log = self.log.borrow_mut();
         if outcome.is_ok() {
+            let mut log = self.log.borrow_mut();
             log.raise_flush_mark(Sequence(next.0 - 1));
             log.stabilise(head);
         } else {
-            log.counters.errors.cache_write += 1;
+            self.note_cache_error(CacheError::Write);
         }
         outcome
     }

@@ -2,7 +2,7 @@
 
 use crate::checksum::crc32c;
 use crate::config::Mode;
-use crate::engine::{Engine, Pin};
+use crate::engine::{CacheError, Engine, Pin};
 use crate::fill::FillGuard;
 use crate::layout::SliceLayout;
 use crate::line_map::{State, Version};
@@ -214,7 +214,7 @@ impl Engine {
     ) -> Outcome {
         let error = outcome.err();
         if error.is_some() {
-            self.log.borrow_mut().counters.errors.cache_read += 1;
+            self.note_cache_error(CacheError::Read);
         } else if self.lends && !piece.versions.iter().any(Version::is_payload_free) {
             return Ok(());
         }
@@ -267,7 +267,7 @@ impl Engine {
             return Ok(());
         }
         let Err(found) = compare(version, block) else { return Ok(()) };
-        self.log.borrow_mut().counters.errors.cache_checksum += 1;
+        self.note_cache_error(CacheError::Checksum);
         let (device, expected) = (self.cache.name().clone(), u64::from(version.checksum));
         Err(DeviceError::Corrupt { device, offset, expected, found: u64::from(found) })
     }

@@ -243,7 +243,7 @@ impl Engine {
 
     /// Why the mode in force sends something past the cache.
     pub(super) fn reason_of_mode(&self) -> BypassReason {
-        if self.is_failed.get() { BypassReason::CacheError } else { BypassReason::Mode }
+        if self.is_mistrusted() { BypassReason::CacheError } else { BypassReason::Mode }
     }
 
     /// Wakes the cleaner where there is enough for it to do.

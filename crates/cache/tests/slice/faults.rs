@@ -6,8 +6,8 @@ use headpond_block::decorators::{Fault, FaultRule};
 use headpond_block::devices::RamDevice;
 use headpond_block::{BlockDevice, Buffer, DeviceError, Request, RequestFlags, RequestKind};
 use headpond_cache::{
-    AdmissionConfig, CreateError, CutoffPolicy, Expected, Foundation, Mode, OpenError, Slice,
-    SliceConfig, create, load,
+    AdmissionConfig, CreateError, CutoffPolicy, Expected, FallbackConfig, Foundation, Mode,
+    OpenError, Slice, SliceConfig, create, load,
 };
 use std::rc::Rc;
 use std::time::Duration;
@@ -156,6 +156,47 @@ fn cache_that_takes_no_more_writes_is_disowned_before_anything_is_acknowledged()
         assert!(slice.check_mode(Mode::WriteBack).is_err());
         slice.flush_dirty().await.unwrap();
         assert_eq!(byte_at(&*bench.core, 4096).await.unwrap(), 1);
+    });
+}
+
+#[test]
+fn cache_that_errs_too_often_is_in_pass_through_until_a_command_ends_that() {
+    simulate(async |runtime| {
+        let bench = Bench::new(&runtime).await;
+        let fallback = FallbackConfig { errors: 3, window_s: 10 };
+        let slice = bench.open(SliceConfig { fallback, ..nop() }).await;
+        let device: &dyn BlockDevice = &slice;
+        bench.core.memory().fill(3);
+        for index in 0..4 {
+            byte_at(device, index * 4096).await.unwrap();
+        }
+        device.write(1 << 20, block(7)).await.unwrap();
+        runtime.sleep(Duration::from_millis(1)).await;
+        let errs = || FaultRule::on(RequestKind::Read, Fault::Media);
+        bench.cache_faults.add(errs());
+        byte_at(device, 0).await.unwrap();
+        bench.cache_faults.clear();
+        runtime.sleep(Duration::from_secs(20)).await;
+        let before = slice.stats().counters.errors.cache_read;
+        assert!(before > 0 && !slice.stats().is_in_fallback, "they lie too far back");
+        bench.cache_faults.add(errs());
+        for index in 1..4 {
+            assert_eq!(byte_at(device, index * 4096).await.unwrap(), 3);
+        }
+        bench.cache_faults.clear();
+        assert!(slice.stats().is_in_fallback && slice.mode() == Mode::WriteBack);
+        let went_past = |slice: &Slice| slice.stats().counters.bypass.cache_error;
+        let before = went_past(&slice);
+        device.write(2 << 20, block(8)).await.unwrap();
+        assert_eq!(byte_at(&*bench.core, 2 << 20).await.unwrap(), 8, "past the cache");
+        assert!(went_past(&slice) > before);
+        assert_eq!(byte_at(device, 1 << 20).await.unwrap(), 7, "dirty data is served");
+        slice.flush_dirty().await.unwrap();
+        assert_eq!(byte_at(&*bench.core, 1 << 20).await.unwrap(), 7, "and cleaned");
+        slice.leave_fallback();
+        device.write(3 << 20, block(9)).await.unwrap();
+        assert_eq!(byte_at(&*bench.core, 3 << 20).await.unwrap(), 3, "it is used again");
+        assert_eq!(byte_at(device, 3 << 20).await.unwrap(), 9);
     });
 }
 

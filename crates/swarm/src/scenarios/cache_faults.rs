@@ -105,6 +105,31 @@ pub(super) fn clean_block_that_the_cache_cannot_read_comes_from_the_core_and_is_
     });
 }
 
+pub(super) fn cache_that_errs_too_often_is_mistrusted_until_a_mode_is_set() {
+    let rig = Rig::in_mode(Mode::WriteBack);
+    rig.live(async |scene| {
+        scene.set("fallback.errors=3");
+        scene.promise(4, 1).await;
+        for block in 5..8 {
+            scene.controls.cache.add(once(RequestKind::Write, Fault::Media));
+            scene.write(block, 1).await.expect("goes to the core");
+        }
+        let told = scene.alert(AlertKind::CacheFallback);
+        assert!(told.happened.contains("3 errors within 60 s"), "{told}");
+        assert!(told.to_do.contains("set swarm mode=write-back"), "{told}");
+        scene.expect(4, 1).await;
+        scene.write(8, 1).await.expect("goes to the core");
+        assert!(scene.cache().in_fallback && !scene.cache().failed);
+        scene.set("mode=write-back");
+        assert!(!scene.cache().in_fallback, "as the alert says");
+        scene.promise(8, 2).await;
+        assert!(scene.cache().dirty_bytes > 0);
+        scene.expect(8, 2).await;
+    });
+    rig.cut(1);
+    rig.live(async |scene| scene.expect(8, 2).await);
+}
+
 pub(super) fn dirty_block_that_the_cache_cannot_read_is_an_error_and_the_others_are_served() {
     let rig = Rig::in_mode(Mode::WriteBack);
     rig.live(async |scene| {

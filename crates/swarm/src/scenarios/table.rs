@@ -152,6 +152,7 @@ table! {
     Row(21) "cache write error" {
         scenario cache_faults::
             write_that_the_cache_refuses_goes_to_the_core_and_nothing_older_comes_back;
+        scenario cache_faults::cache_that_errs_too_often_is_mistrusted_until_a_mode_is_set;
     }
     Row(22) "silent corruption in the cache" {
         scenario cache_faults::silent_corruption_is_noticed_and_a_clean_block_comes_from_the_core;

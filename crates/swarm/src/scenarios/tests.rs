@@ -127,6 +127,7 @@ each! {
     clean_block_that_the_cache_cannot_read_comes_from_the_core_and_is_counted
     dirty_block_that_the_cache_cannot_read_is_an_error_and_the_others_are_served
     write_that_the_cache_refuses_goes_to_the_core_and_nothing_older_comes_back
+    cache_that_errs_too_often_is_mistrusted_until_a_mode_is_set
     cache_full_of_dirty_data_says_so_until_there_is_room_again
     silent_corruption_is_noticed_and_a_clean_block_comes_from_the_core
     misdirected_write_is_noticed_by_the_block_that_it_hit
