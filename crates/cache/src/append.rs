@@ -327,9 +327,18 @@ impl Engine {
             let Some(oldest) = oldest else { break };
             self.runtime.sleep_until(oldest + wait).await;
             let now = self.runtime.now();
-            self.answer_expired(|since| since + wait <= now);
+            if self.keeps_order() && !self.is_core_failing() {
+                // In its order it may take long, and goes on.
+                self.renew_waiting(now);
+            } else {
+                self.answer_expired(|since| since + wait <= now);
+            }
         }
         self.queue.is_timed.set(false);
+    }
+
+    fn renew_waiting(&self, now: Instant) {
+        self.queue.waiting.borrow_mut().iter_mut().for_each(|waiting| waiting.since = now);
     }
 
     fn answer_expired(&self, is_expired: impl Fn(Instant) -> bool) {

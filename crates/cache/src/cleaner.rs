@@ -55,6 +55,8 @@ pub(crate) struct Progress {
     pub in_flight: Cell<u32>,
     /// The task waits for something to do.
     pub is_idle: Cell<bool>,
+    /// Reclaim waits for what has to go to the core in its order.
+    pub is_space_wanted: Cell<bool>,
     /// Callers that want everything cleaned.
     pub drainers: Cell<u32>,
     /// The index has been looked through as far as the pace allows.
@@ -80,6 +82,7 @@ impl Progress {
             alarm: Cell::default(),
             in_flight: Cell::default(),
             is_idle: Cell::default(),
+            is_space_wanted: Cell::default(),
             drainers: Cell::default(),
             swept: Notify::default(),
             failure: RefCell::default(),
@@ -107,6 +110,7 @@ impl Engine {
             while let Some(batch) = self.next_batch() {
                 self.start_batch(batch, false);
             }
+            self.end_written_epoch();
             self.cleaning.swept.notify_all();
             if !self.written.borrow().is_empty() {
                 self.schedule_core_flush_later();
@@ -187,8 +191,10 @@ impl Engine {
 
     /// What the slot of `version` holds now, where that is still the dirty version of the block.
     fn current(&self, version: &Version) -> Option<Version> {
-        let now = self.log.borrow().map.version(version.slot);
-        (now.state == State::Dirty && now.block == version.block).then_some(now)
+        let log = self.log.borrow();
+        let now = log.map.version(version.slot);
+        let is_current = now.state == State::Dirty && now.block == version.block;
+        if is_current { Some(now) } else { log.kept_version(version) }
     }
 
     /// Writes neighbouring versions. Their segments are let go as soon as the data is a copy: a
@@ -282,6 +288,9 @@ impl Engine {
                 // Whichever version it was: the parity fits what the core has of the block now.
                 log.map.unmark_block(version.block, Marks::REPLAYED);
             }
+            if outcome.is_ok() {
+                log.written_in_order(version);
+            }
             let now = log.map.version(version.slot);
             if now.state != State::Dirty || now.block != version.block {
                 continue;
@@ -311,6 +320,7 @@ impl Engine {
             }
             Err(error) => {
                 log.counters.errors.core_write += u64::from(error.device() == self.core.name());
+                log.epoch_failed();
                 drop(log);
                 self.back_off(error.clone());
             }
@@ -382,9 +392,9 @@ impl Engine {
         self.settle().await;
         let failures = self.cleaning.failures.get();
         let drain = Drain::begin(self);
-        let goals = {
+        let (goals, age) = {
             let log = self.log.borrow();
-            (log.dirty.goal(), log.replayed.goal())
+            ((log.dirty.goal(), log.replayed.goal()), log.age_now())
         };
         loop {
             // Not for what the cleaner itself waits for: it may find that nothing is left to do.
@@ -394,7 +404,10 @@ impl Engine {
             let failure = self.cleaning.failure.borrow().clone().filter(|_| has_failed);
             let (blocks, is_swept) = {
                 let log = self.log.borrow();
-                let is_swept = log.dirty.is_swept(goals.0) && log.replayed.is_swept(goals.1);
+                let is_swept = match log.order_stats() {
+                    Some(_) => log.is_in_core(age),
+                    None => log.dirty.is_swept(goals.0),
+                } && log.replayed.is_swept(goals.1);
                 (log.dirty_now(), is_swept)
             };
             if let Some(source) = failure {

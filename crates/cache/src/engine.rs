@@ -104,7 +104,10 @@ impl Drop for CoreWrite<'_> {
         let place = active.iter().position(|active| *active == self.run);
         active.swap_remove(place.expect("an active write"));
         drop(active);
-        self.engine.log.borrow_mut().spoil(self.run);
+        let mut log = self.engine.log.borrow_mut();
+        log.spoil(self.run);
+        // Kept since it began: the lock is still there.
+        log.overtake_kept(self.run);
     }
 }
 
@@ -113,14 +116,21 @@ impl Engine {
     pub async fn begin_core_write(&self, run: BlockRun) -> CoreWrite<'_> {
         let guard = self.core_writes.lock(run).await;
         self.core_writes.active.borrow_mut().push(run);
-        self.log.borrow_mut().spoil(run);
+        let mut log = self.log.borrow_mut();
+        log.spoil(run);
+        log.overtake_kept(run);
+        drop(log);
         CoreWrite { engine: self, run, _guard: guard }
     }
 
     /// A write to the core that did not come from the log.
     pub async fn write_core(&self, request: Request) -> Outcome {
         let (kind, bytes) = (request.kind, request.range.len());
-        self.log.borrow_mut().counters.count_core_change(kind, bytes);
+        {
+            let mut log = self.log.borrow_mut();
+            log.counters.count_core_change(kind, bytes);
+            log.mix();
+        }
         let outcome = self.core.submit(request).await;
         // Only now: a flush that began meanwhile did not cover it.
         self.core_changes.set(self.core_changes.get() + 1);

@@ -59,7 +59,7 @@ pub use fallback::FallbackConfig;
 pub use format::superblock::Superblock;
 pub use label::CoreLabel;
 pub use layout::is_line_size;
-pub use log::EvictionStats;
+pub use log::{EvictionStats, OrderStats};
 pub use paths::Coverage;
 pub use recover::Recovery;
 pub use scrub::{ScrubError, ScrubProgress, ScrubReport};

@@ -13,6 +13,7 @@
 
 mod age;
 mod eviction;
+mod flush_epochs;
 mod mapping;
 mod reinsert;
 mod stability;
@@ -20,6 +21,7 @@ mod survey;
 mod tally;
 
 pub use eviction::{Eviction, EvictionStats};
+pub use flush_epochs::{FlushEpochs, OrderStats};
 pub use reinsert::Reinsertion;
 pub use survey::Survey;
 pub(crate) use tally::id_of;
@@ -125,6 +127,8 @@ pub struct Log {
     pub replayed: DirtyIndex,
     /// How much is dirty where, while a policy wants to know.
     pub chunks: Option<Chunks>,
+    /// Where what is dirty goes to the core in the order of the flushes.
+    epochs: Option<FlushEpochs>,
     pub ring: Ring,
     pub layout: SliceLayout,
     pub eviction: Eviction,
@@ -187,6 +191,7 @@ impl Log {
             dirty: index(),
             replayed: index(),
             chunks: None,
+            epochs: None,
             stable: (ring.head(), ring.position()),
             ring,
             layout,
@@ -297,6 +302,7 @@ impl Log {
         assert!(!self.map.iter().any(is_ahead), "mapped ahead of the head");
         self.check_indexes();
         self.check_eviction();
+        self.check_epochs();
         self.ring.self_check();
     }
 
@@ -394,7 +400,11 @@ impl Log {
         }
         self.throttle.spend(self.dirty_now().saturating_sub(dirty));
         let parts = intakes.iter().map(|intake| intake.buffers);
-        Ok(self.seal_off(data, blocks, is_promise, parts))
+        let formed = self.seal_off(data, blocks, is_promise, parts);
+        if is_promise {
+            self.end_epoch();
+        }
+        Ok(formed)
     }
 
     /// The record has been written, or not.
@@ -419,6 +429,7 @@ impl Log {
     }
 
     fn publish(&mut self, slot: SlotIndex, blocks: u32) {
+        self.keep_superseded(slot, blocks);
         if self.lost.is_empty() {
             self.map.publish(slot, blocks);
             return self.note_published();

@@ -34,6 +34,8 @@ const BACK_OFF: Duration = Duration::from_millis(200);
 /// How often, and after which time, it is looked whether the cleaner has cleaned a segment.
 const CLEANING_POLLS_MAX: u32 = 20;
 const CLEANING_POLL: Duration = Duration::from_millis(20);
+/// Looks in a row that saw nothing cleaned, after which what has its order is carried on without.
+const POLLS_IN_ORDER_MAX: u32 = 250;
 /// Failures in a row after which those who wait for space go past the cache.
 const FAILURES_MAX: u32 = 25;
 /// Copies of one record: each may need an entry with a birth.
@@ -181,7 +183,11 @@ impl Engine {
                 if victims + 1 >= ring.used() || victims > 0 && ring.free() <= 2 {
                     break;
                 }
-                SegmentIndex((ring.tail().0 + victims) % log.layout.segments())
+                let victim = SegmentIndex((ring.tail().0 + victims) % log.layout.segments());
+                if victims > 0 && log.owes_in_order(victim) {
+                    break;
+                }
+                victim
             };
             match self.empty(victim).await {
                 Ok(()) => victims += 1,
@@ -212,6 +218,7 @@ impl Engine {
     /// Carries everything out of a segment that must not be lost with it.
     async fn empty(self: &Rc<Self>, victim: SegmentIndex) -> Result<(), DeviceError> {
         self.settle_segment(victim).await;
+        self.wait_for_order(victim).await;
         self.wait_for_cleaning(victim).await;
         let keepers = self.log.borrow().keepers(victim);
         if !keepers.is_empty() {
@@ -226,6 +233,27 @@ impl Engine {
             }
         }
         Ok(())
+    }
+
+    /// What goes to the core in the order of the flushes keeps its place in the log until then: a
+    /// copy would come later. Where the cleaner gets nowhere the order ends instead, for it may wait
+    /// for somebody who waits for the space: what is kept in the segment goes with it, and what is
+    /// dirty is carried on.
+    async fn wait_for_order(&self, segment: SegmentIndex) {
+        let written = || self.log.borrow().counters.cleaned_blocks;
+        let (mut before, mut polls) = (written(), 0);
+        while self.log.borrow().owes_in_order(segment) && !self.is_stopping.get() {
+            if polls >= POLLS_IN_ORDER_MAX {
+                self.log.borrow_mut().give_up_order(segment);
+                break;
+            }
+            self.cleaning.is_space_wanted.set(true);
+            self.cleaning_wanted.notify_all();
+            self.runtime.sleep(CLEANING_POLL).await;
+            polls = if written() == before { polls + 1 } else { 0 };
+            before = written();
+        }
+        self.cleaning.is_space_wanted.set(false);
     }
 
     /// Gives the cleaner a moment where most of what a segment holds is on its way to the core: a

@@ -269,6 +269,7 @@ impl Slice {
             scrubbing: engine.scrubbing.get(),
             line_bytes: layout.line_bytes(),
             eviction: log.eviction_stats(),
+            order: log.order_stats(),
             memory_bytes: memory.total(),
             memory,
         }

@@ -11,7 +11,7 @@ pub(crate) use traffic::{CacheRead, CoreRead};
 pub use traffic::{CacheTraffic, CoreTraffic, Traffic};
 
 use crate::classes::ClassId;
-use crate::log::EvictionStats;
+use crate::log::{EvictionStats, OrderStats};
 use crate::scrub::ScrubProgress;
 use serde::Serialize;
 use std::ops::AddAssign;
@@ -341,6 +341,9 @@ pub struct SliceStats {
     pub scrubbing: Option<ScrubProgress>,
     pub line_bytes: u64,
     pub eviction: EvictionStats,
+    /// Where what is dirty goes to the core in the order of the flushes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub order: Option<OrderStats>,
     /// All of `memory`.
     pub memory_bytes: u64,
     pub memory: MemoryStats,

@@ -87,7 +87,8 @@ pub struct CreateArgs {
     #[arg(long, default_value = "write-back", value_parser = parse_word::<Mode>, requires = "cache")]
     pub mode: Mode,
     /// What writes dirty data to the array: stripe (in address order), alru (what is stale), acp
-    /// (the dirtiest region first), nop (nothing, but for what was replayed after an unclean stop),
+    /// (the dirtiest region first), ordered (by flushes, so that the array is always a consistent
+    /// past), nop (nothing, but for what was replayed after an unclean stop),
     /// or a preset: acp-very-aggressive, alru-very-aggressive, lustre.
     #[arg(long, default_value = "stripe", value_parser = parse_word::<CleaningConfig>, requires = "cache")]
     pub cleaning: CleaningConfig,
@@ -181,7 +182,7 @@ pub struct StatsArgs {
 pub struct SetArgs {
     pub name: String,
     /// mode=write-back|write-through|write-around|write-invalidate|write-only|pass-through,
-    /// cleaning=stripe|alru|acp|nop|PRESET, seq-cutoff=never|SIZE; of the tier in memory
+    /// cleaning=stripe|alru|acp|ordered|nop|PRESET, seq-cutoff=never|SIZE; of the tier in memory
     /// tier.mode, tier.cleaning, tier.promotion, tier.eviction.
     #[arg(required = true, value_name = "KEY=VALUE")]
     pub changes: Vec<SettingChange>,

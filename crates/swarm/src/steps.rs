@@ -25,9 +25,10 @@ const TRUST_POLL: Duration = Duration::from_millis(10);
 const TRUST_POLLS_MAX: u32 = 500;
 
 /// Changes of how the cleaner works, as a user would write them.
-const CLEANING: [&str; 8] = [
+const CLEANING: [&str; 9] = [
     "cleaning=stripe",
     "cleaning=nop",
+    "cleaning=ordered",
     "cleaning=alru",
     "cleaning=alru-very-aggressive",
     "cleaning=acp",

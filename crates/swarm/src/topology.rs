@@ -244,6 +244,7 @@ fn draw_cleaning(random: &mut Random) -> CleaningConfig {
         default,
         CleaningConfig { stripe: soon(0), ..default },
         CleaningConfig { stripe: soon(2), ..default },
+        CleaningConfig { policy: CleaningPolicy::Ordered, stripe: soon(0), ..default },
         CleaningConfig { policy: CleaningPolicy::Nop, ..default },
         CleaningConfig { policy: CleaningPolicy::Alru, alru: early, ..default },
         CleaningConfig { policy: CleaningPolicy::Acp, ..default },

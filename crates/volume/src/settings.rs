@@ -323,7 +323,7 @@ mod tests {
             ("promotion.trigger=101", "0 to 100 per cent"),
             ("promotion.insertion-threshold=1", "2 to 1000"),
             ("classes=[[class]]\nid = 7\n", "line 1: class 7 has no rule"),
-            ("cleaning=soon", "there are: nop, alru, acp, stripe, acp-very-aggressive"),
+            ("cleaning=soon", "there are: nop, alru, acp, stripe, ordered, acp-very-aggressive"),
             ("cleaning.alru.wake-up-s=3601", "alru.wake-up-s = 3601 is not possible"),
             ("cleaning.acp.staleness-s=1", "there are: flush-max-buffers, wake-up-ms"),
             ("cleaning.stripe.low-percent=90", "must rise"),

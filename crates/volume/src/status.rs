@@ -7,7 +7,7 @@ use crate::readahead::ReadaheadStats;
 use crate::settings::CacheSettings;
 use crate::volume::Volume;
 use headpond_block::BlockDevice;
-use headpond_cache::{ErrorStats, EvictionStats, ScrubProgress, SliceStats};
+use headpond_cache::{ErrorStats, EvictionStats, OrderStats, ScrubProgress, SliceStats};
 use headpond_raid::{ArrayState, ArrayStatus};
 use serde::Serialize;
 use std::rc::Rc;
@@ -63,6 +63,8 @@ pub struct CacheStatus {
     pub scrubbing: Option<ScrubProgress>,
     /// By slice: which policy is in use, and where one is chosen, why.
     pub evictions: Vec<EvictionStats>,
+    /// With cleaning in the order of the flushes: how far the array is behind.
+    pub order: Option<OrderStats>,
     pub lost_on_power: bool,
     /// Write-back is allowed all the same.
     pub volatile_allowed: bool,
@@ -174,10 +176,22 @@ impl Cached {
             replayed_blocks: self.replayed_blocks(),
             scrubbing: self.scrubbing(),
             evictions: stats.iter().map(|slice| slice.eviction.clone()).collect(),
+            order: order(&stats),
             lost_on_power: self.is_memory(),
             volatile_allowed,
         }
     }
+}
+
+/// Of all slices. Each has its order, and several have none between them.
+fn order(slices: &[SliceStats]) -> Option<OrderStats> {
+    let all: Option<Vec<OrderStats>> = slices.iter().map(|slice| slice.order).collect();
+    let all = all?;
+    Some(OrderStats {
+        is_consistent: all.len() == 1 && all[0].is_consistent,
+        epochs_waiting: all.iter().map(|order| order.epochs_waiting).sum(),
+        kept_blocks: all.iter().map(|order| order.kept_blocks).sum(),
+    })
 }
 
 fn warnings(

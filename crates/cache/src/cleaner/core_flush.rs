@@ -68,6 +68,33 @@ impl Engine {
         }));
     }
 
+    /// Where the oldest epoch has been written, and nothing is on its way, has the core flushed and
+    /// begins with the next.
+    pub(super) fn end_written_epoch(self: &Rc<Self>) {
+        while self.cleaning.is_at_rest() && !self.is_resting() {
+            match self.log.borrow().is_epoch_written() {
+                None => return,
+                Some(true) => break,
+                Some(false) => {}
+            }
+            self.log.borrow_mut().epoch_done();
+            self.cleaning_wanted.notify_all();
+        }
+        if !self.cleaning.is_at_rest() || self.is_resting() || self.is_stopping.get() {
+            return;
+        }
+        self.cleaning.is_flushing.set(true);
+        let engine = Rc::clone(self);
+        drop(self.runtime.spawn(async move {
+            // A failure is counted, and everything is dirty again.
+            if engine.flush_core().await.is_ok() {
+                engine.log.borrow_mut().epoch_done();
+            }
+            engine.cleaning.is_flushing.set(false);
+            engine.cleaning_wanted.notify_all();
+        }));
+    }
+
     /// Flushes the core: what was written before is clean.
     pub(crate) async fn flush_core(self: &Rc<Self>) -> Outcome {
         let taken = self.written.take();
@@ -97,6 +124,7 @@ impl Engine {
     /// After a failed flush nobody knows what the core kept: it is all dirty again.
     fn redo(&self, log: &mut Log, taken: &[Written]) {
         self.cleaning.policy.borrow_mut().failed();
+        log.epoch_failed();
         for (block, slot, first) in taken.iter().flat_map(Written::blocks) {
             if is_still_written(log, block, slot, first) {
                 log.map.set_state(slot, State::Dirty);

@@ -88,7 +88,11 @@ impl Engine {
             State::Dirty => now.state == State::Dirty,
             _ => matches!(now.state, State::Written | State::Clean),
         };
-        (now.block == version.block && is_wanted).then_some(now)
+        match now.block == version.block && is_wanted {
+            true => Some(now),
+            // Superseded, and next in order all the same.
+            false => log.kept_version(version),
+        }
     }
 }
 

@@ -9,7 +9,17 @@ use crate::types::CoreBlock;
 use headpond_block::Instant;
 use std::rc::Rc;
 
+/// Most versions of one epoch that are chosen, and sorted, together.
+const IN_ORDER_MAX: usize = 8192;
+
 impl Engine {
+    /// Whether nothing may go past the log, so that the core stays a consistent past.
+    pub(crate) fn keeps_order(&self) -> bool {
+        self.config.borrow().cleaning.policy == CleaningPolicy::Ordered
+            && self.mode().makes_dirt()
+            && !self.cache_is_volatile()
+    }
+
     /// The cleaner's settings have changed. What another policy has chosen is given back.
     pub(crate) fn change_cleaning(&self) {
         {
@@ -17,6 +27,7 @@ impl Engine {
             for version in self.cleaning.round.take() {
                 give_back(&mut log, &version);
             }
+            log.epoch_failed();
         }
         *self.cleaning.policy.borrow_mut() = cleaning::policy(&self.config.borrow().cleaning);
         self.prepare_index();
@@ -24,8 +35,10 @@ impl Engine {
 
     /// Has the index count what the policy asks for.
     pub(crate) fn prepare_index(&self) {
-        let wanted = self.cleaning.policy.borrow().counts_chunks();
-        self.log.borrow_mut().count_chunks(wanted);
+        let policy = self.cleaning.policy.borrow();
+        let mut log = self.log.borrow_mut();
+        log.count_chunks(policy.counts_chunks());
+        log.set_ordered(policy.keeps_order());
     }
 
     /// Whether the cleaner would start something now.
@@ -45,6 +58,11 @@ impl Engine {
         let log = self.log.borrow();
         let speed = self.cleaning.policy.borrow_mut().speed(&self.load(&log));
         pace::pace(&self.duties(&log), speed)
+    }
+
+    /// Whether the cleaner's last write failed, and it waits before the next.
+    pub(crate) fn is_core_failing(&self) -> bool {
+        self.cleaning.back_off_until.get().is_some()
     }
 
     /// Nothing is begun now, whoever wants it.
@@ -90,7 +108,7 @@ impl Engine {
             chosen: self.cleaning.round.borrow().len(),
             requests: self.requests.get(),
             is_busy: !(self.busy.is_idle() && self.reading.is_idle()),
-            has_waiters: self.queue.len() > 0,
+            has_waiters: self.queue.len() > 0 || self.cleaning.is_space_wanted.get(),
             head: log.age_now(),
         }
     }
@@ -123,7 +141,7 @@ impl Engine {
             if let Some(batch) = self.take_from_round() {
                 return Some(batch);
             }
-            if self.must_drain() {
+            if self.must_drain() && !self.cleaning.policy.borrow().keeps_order() {
                 return self.sweep();
             }
             let choice = {
@@ -134,6 +152,13 @@ impl Engine {
             match choice {
                 Choice::Nothing => return None,
                 Choice::Sweep => return self.sweep(),
+                Choice::InOrder => {
+                    let chosen = self.log.borrow_mut().choose_in_order(IN_ORDER_MAX);
+                    if chosen.is_empty() {
+                        return None;
+                    }
+                    self.cleaning.round.borrow_mut().extend(chosen);
+                }
                 // Those on their way to the log are met again when they are there.
                 Choice::Round(blocks) => {
                     if self.begin_round(&blocks) > 0 && self.cleaning.round.borrow().is_empty() {

@@ -19,10 +19,12 @@ pub enum CleaningPolicy {
     /// In address order, by the stripes of the core, at a steady pace.
     #[default]
     Stripe,
+    /// In the order of the flushes: the core is always a consistent past.
+    Ordered,
 }
 
 impl CleaningPolicy {
-    pub const ALL: [Self; 4] = [Self::Nop, Self::Alru, Self::Acp, Self::Stripe];
+    pub const ALL: [Self; 5] = [Self::Nop, Self::Alru, Self::Acp, Self::Stripe, Self::Ordered];
 
     pub fn name(self) -> &'static str {
         match self {
@@ -30,6 +32,7 @@ impl CleaningPolicy {
             Self::Alru => "alru",
             Self::Acp => "acp",
             Self::Stripe => "stripe",
+            Self::Ordered => "ordered",
         }
     }
 }

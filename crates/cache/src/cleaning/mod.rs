@@ -15,6 +15,7 @@ mod chunks;
 mod config;
 mod depth;
 mod nop;
+mod ordered;
 pub(crate) mod pace;
 mod pi;
 mod policy;
@@ -42,5 +43,6 @@ pub(crate) fn policy(config: &CleaningConfig) -> Box<dyn Policy> {
         CleaningPolicy::Alru => Box::new(alru::Alru::new(config.alru)),
         CleaningPolicy::Acp => Box::new(acp::Acp::new(config.acp)),
         CleaningPolicy::Stripe => Box::new(stripe::Stripe::new(config)),
+        CleaningPolicy::Ordered => Box::new(ordered::Ordered::new(config)),
     }
 }

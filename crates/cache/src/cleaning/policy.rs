@@ -42,6 +42,8 @@ pub(crate) enum Choice {
     Sweep,
     /// These, ascending.
     Round(Vec<CoreBlock>),
+    /// What is next in the order of the flushes.
+    InOrder,
 }
 
 /// A place in the order in which the log was written.
@@ -90,6 +92,11 @@ pub(crate) trait Policy {
 
     /// Whether writes that find no room need more than the policy does by itself.
     fn wants_relief(&self) -> bool {
+        false
+    }
+
+    /// Whether everything goes to the core in the order of the flushes, whoever wants it cleaned.
+    fn keeps_order(&self) -> bool {
         false
     }
 

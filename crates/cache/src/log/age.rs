@@ -38,11 +38,12 @@ impl Log {
         }
     }
 
-    /// Where the log is now: whatever is written from here on is younger.
+    /// Where the log is now: whatever has a place is older, and whatever gets one is not. A place
+    /// that begins before the head ends after it, so that the head's own is free.
     pub fn age_now(&self) -> Age {
         let (segment, position) = self.head();
         let start = self.layout.segment_start(segment);
-        let slot = (position.0 - start.0).div_ceil(self.layout.units_per_block());
+        let slot = (position.0 - start.0) / self.layout.units_per_block();
         Age { segment: self.ring.first_record(segment), slot: slot as u32 }
     }
 

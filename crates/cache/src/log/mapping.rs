@@ -16,6 +16,9 @@ impl Log {
             Purpose::WriteThrough => (State::Dirty, false),
             Purpose::ReadInsert => (State::Clean, false),
         };
+        if is_indexed {
+            self.note_open();
+        }
         let each = self.layout.units_per_block();
         let (slot, unit) = self.layout.slot_at(Position(data.0 + *index * each));
         let first = *index as usize;

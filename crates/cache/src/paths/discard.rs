@@ -26,7 +26,8 @@ impl Engine {
 
     async fn discard_blocks(self: &Rc<Self>, request: Request) -> Outcome {
         let middle = Cut::new(request.range).middle;
-        if middle.is_empty() {
+        // In its order a discard would have to be kept like a version, and it may do nothing.
+        if middle.is_empty() || self.keeps_order() {
             return Ok(());
         }
         self.change_core(Request { range: middle, ..request }).await
@@ -35,7 +36,7 @@ impl Engine {
     /// Zeros count as one write, whatever they are cut into.
     pub(crate) async fn write_zeroes(self: &Rc<Self>, request: Request) -> Outcome {
         let is_small = request.range.len() <= ZEROES_AS_DATA_BYTES_MAX;
-        if is_small && self.mode().makes_dirt() {
+        if self.mode().makes_dirt() && (is_small || self.keeps_order()) {
             let data = zeroes_as_data(&request, request.range);
             let begun = self.latencies.begin(None);
             return self.write_slowly(data, begun).await;

@@ -9,7 +9,11 @@ use std::rc::Rc;
 
 impl Engine {
     pub(crate) async fn flush(self: &Rc<Self>) -> Outcome {
-        self.log.borrow_mut().counters.flushes += 1;
+        {
+            let mut log = self.log.borrow_mut();
+            log.counters.flushes += 1;
+            log.end_epoch();
+        }
         let begun = self.latencies.begin(None);
         let outcome = self.make_stable().await;
         if outcome.is_ok() {

@@ -8,6 +8,9 @@ use crate::paths::write_back::Bypassed;
 use crate::types::BlockRun;
 use headpond_block::{BLOCK_BYTES, Buffer, DeviceError, Outcome, Request};
 use std::rc::Rc;
+use std::time::Duration;
+
+const ROOM_POLL: Duration = Duration::from_millis(5);
 
 impl Engine {
     /// Writes part of one block in write-back mode.
@@ -19,6 +22,7 @@ impl Engine {
         let run = BlockRun::touching(request.range);
         assert_eq!(run.count, 1);
         loop {
+            self.wait_for_room_in_order(run).await;
             let lock = self.core_writes.lock(run).await;
             let fill = FillGuard::begin(self, run);
             let whole = self.merged_block(&request).await?;
@@ -37,6 +41,20 @@ impl Engine {
                     return self.change_core(request).await;
                 }
             }
+        }
+    }
+
+    /// Where room is made in the order of the flushes only, whoever holds a lock must not wait for
+    /// it: the cleaner may want the same lock.
+    async fn wait_for_room_in_order(self: &Rc<Self>, run: BlockRun) {
+        let lacks_room = || {
+            let log = self.log.borrow();
+            log.is_out_of_space() || log.is_full_for(run)
+        };
+        while self.keeps_order() && lacks_room() && !self.is_core_failing() {
+            self.reclaim_wanted.notify_all();
+            self.cleaning_wanted.notify_all();
+            self.runtime.sleep(ROOM_POLL).await;
         }
     }
 

@@ -8,7 +8,9 @@ use crate::paths::Cut;
 use crate::stats::{Begun, BypassReason, Way};
 use crate::types::BlockRun;
 use headpond_block::sync::{join_all, oneshot};
-use headpond_block::{BLOCK_BYTES, Instant, Outcome, Request, Started, Submission, start};
+use headpond_block::{
+    BLOCK_BYTES, DeviceError, Instant, Outcome, Request, Started, Submission, start,
+};
 use std::cell::Cell;
 use std::rc::Rc;
 
@@ -186,14 +188,15 @@ impl Engine {
     /// A write, or the part of a request that is one; and how it went, for whoever counts it.
     pub(super) async fn write_uncounted(self: &Rc<Self>, request: Request) -> (Outcome, Written) {
         let (run, bypassed) = (BlockRun::touching(request.range), Cell::new(None));
-        let survey = if run.count > self.log.borrow().dirty_max() / 2 {
+        let keeps_order = self.keeps_order();
+        let survey = if run.count > self.log.borrow().dirty_max() / 2 && !keeps_order {
             bypassed.set(Some(BypassReason::TooLarge));
             Survey::default()
         } else {
             self.log.borrow().survey(run)
         };
         // Over blocks that the core lacks the log is the shorter way that loses nothing.
-        if survey.unsafe_at_core == 0 && bypassed.get().is_none() {
+        if survey.unsafe_at_core == 0 && bypassed.get().is_none() && !keeps_order {
             bypassed.set(self.refuses_write(&request, survey));
         }
         let mode = self.mode();
@@ -235,6 +238,9 @@ impl Engine {
             Verdict::Written => {
                 self.note_dirty();
                 return Ok(());
+            }
+            Verdict::FullOfDirty | Verdict::Scattered if self.keeps_order() => {
+                return Err(DeviceError::NoSpace { device: self.cache.name().clone() });
             }
             verdict => bypassed.set(Some(verdict.reason())),
         }

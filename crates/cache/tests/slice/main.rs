@@ -11,6 +11,7 @@ mod faults;
 mod hunted;
 mod lines;
 mod machine;
+mod ordered;
 mod payload_free;
 mod read_ahead;
 mod replayed;

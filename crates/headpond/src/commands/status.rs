@@ -203,9 +203,23 @@ fn usage(cache: &Value) -> Vec<String> {
     if replayed > 0 {
         lines.push(format!("{} blocks replayed and not yet cleaned", count(replayed)));
     }
+    lines.extend(order(&cache["order"]));
     let slices = cache["evictions"].as_array();
     lines.extend(slices.into_iter().flatten().filter_map(eviction));
     lines
+}
+
+/// What would be left if the cache were lost, with cleaning in the order of the flushes.
+fn order(order: &Value) -> Option<String> {
+    let number = |field: &str| count(order[field].as_u64().unwrap_or(0));
+    let what = match order["is_consistent"].as_bool()? {
+        true => "a consistent past",
+        false => "a mixture until more is cleaned",
+    };
+    let (epochs, kept) = (number("epochs_waiting"), number("kept_blocks"));
+    Some(format!(
+        "the array is {what}: {epochs} flushes behind, {kept} superseded blocks kept for it"
+    ))
 }
 
 /// Which policy `adaptive` has chosen for a slice, and why.
@@ -244,6 +258,17 @@ mod tests {
         cache["replayed_blocks"] = 0.into();
         assert_eq!(usage(&cache).len(), 1);
         assert!(usage(&Value::Null).is_empty());
+    }
+
+    #[test]
+    fn cleaning_in_order_says_what_the_array_holds() {
+        let told = |order| usage(&json!({ "capacity_bytes": 1 << 30, "order": order })).remove(1);
+        let order = json!({ "is_consistent": true, "epochs_waiting": 3, "kept_blocks": 1200 });
+        let text =
+            "the array is a consistent past: 3 flushes behind, 1,200 superseded blocks kept for it";
+        assert_eq!(told(order), text);
+        let order = json!({ "is_consistent": false, "epochs_waiting": 0, "kept_blocks": 0 });
+        assert!(told(order).starts_with("the array is a mixture until more is cleaned"));
     }
 
     #[test]

@@ -4,7 +4,7 @@ use super::rig::{Rig, Scene, cached_raid5, once, places_on};
 use crate::topology::Topology;
 use headpond_block::decorators::{Fault, FaultRule};
 use headpond_block::{BlockDevice, Buffer, Request, RequestKind};
-use headpond_cache::Mode;
+use headpond_cache::{CleaningPolicy, Mode};
 use headpond_volume::{AlertKind, OpenError, SeqCutoff, Tolerance};
 
 fn is_stale(error: &OpenError) -> bool {
@@ -77,6 +77,42 @@ pub(super) fn cache_that_vanishes_dirty_costs_its_dirty_blocks_and_restarts_only
             scene.expect(block, byte).await;
         }
     });
+}
+
+/// A chain of promises on two blocks: whenever power and cache go, the array holds the end of a chain
+/// that was once all there was.
+pub(super) fn cache_that_is_lost_leaves_a_consistent_past_where_cleaning_is_ordered() {
+    const LINKS: u8 = 12;
+    let place = |link: u8| if link.is_multiple_of(2) { 200 } else { 3 };
+    let mut pasts = std::collections::BTreeSet::new();
+    for at in 0.. {
+        let mut rig = Rig::in_mode(Mode::WriteBack);
+        let cleaning = &mut rig.description.cache.as_mut().expect("a cache").settings.cleaning;
+        cleaning.policy = CleaningPolicy::Ordered;
+        let ended = rig.try_live(async |scene| {
+            for link in 1..=LINKS {
+                scene.write(place(link), link).await.expect("takes the write");
+                scene.flush().await.expect("flushes");
+            }
+            let order = scene.cache().order.expect("it is asked for");
+            assert!(order.is_consistent && order.epochs_waiting > 0, "{order:?}");
+            rig.machine.power.cut_after(at * 3);
+            scene.volume.clean_all().await.expect("cleans");
+        });
+        rig.cut(at);
+        rig.absent.cache = true;
+        rig.tolerance = Tolerance::Forced;
+        rig.live(async |scene| {
+            let odd = scene.read(3).await.expect("can be read");
+            let even = scene.read(200).await.expect("can be read");
+            assert!(odd.abs_diff(even) == 1 || odd + even == 0, "cut {at}: {odd} and {even}");
+            pasts.insert(odd.max(even));
+        });
+        if !ended.was_cut() {
+            break;
+        }
+    }
+    assert!(pasts.len() > 3 && pasts.contains(&LINKS), "{pasts:?}");
 }
 
 /// Nothing was written while it was away, so it is as good as before.

@@ -1,0 +1,334 @@
+//! Flush epochs: what was written between two promises, for a core that is never more than one
+//! epoch away from what it was at a promise.
+//!
+//! An epoch ends where a flush begins, or with a write that promises itself. Its versions go to the
+//! core before any of a later one, and the core is flushed in between; so what the core holds is
+//! what a disk might hold after a power cut in that epoch. A version that is superseded by one of a
+//! later epoch before the core has it is *kept*: it goes to the core all the same, and the segment
+//! that it lies in is not reused before.
+//!
+//! **Invariants**
+//! - The ends ascend, and everything older than the first has been flushed at the core.
+//! - An epoch has at most one version of a block for the core, current or kept.
+//! - What the core has of a block is never followed by an older version of it, in whatever order it
+//!   came there.
+//!
+//! **Not here**: I/O, and how fast (`cleaning/ordered`).
+
+use super::Log;
+use crate::cleaning::{Age, Dirt};
+use crate::line_map::{Marks, State, Version};
+use crate::types::{BlockRun, CoreBlock, SegmentIndex, Sequence, SlotIndex};
+use serde::Serialize;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+/// Where the epochs of a log are.
+#[derive(Default)]
+pub struct FlushEpochs {
+    /// Of epochs that have ended and are not at the core, oldest first.
+    ends: VecDeque<Age>,
+    kept: BTreeMap<(Age, CoreBlock), Kept>,
+    /// The same, by block.
+    kept_blocks: BTreeSet<(CoreBlock, Age)>,
+    /// Everything older has been chosen.
+    walked: Age,
+    /// Something has become dirty since the last end.
+    is_open: bool,
+    /// Something has gone to the core since an epoch ended there.
+    is_flush_due: bool,
+    /// Something has gone there out of order; it is a mixture until all that was older has.
+    mixed_until: Option<Age>,
+}
+
+struct Kept {
+    version: Version,
+    progress: Progress,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Progress {
+    Waiting,
+    Chosen,
+    Written,
+}
+
+/// How far the core is behind, in flush epochs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct OrderStats {
+    /// What the core holds is what it would hold after a power cut at some time past. Not so while
+    /// it gets what was dirty when the order began: at a start, or with the policy.
+    pub is_consistent: bool,
+    /// That have ended and are not at the core.
+    pub epochs_waiting: u64,
+    /// Superseded versions that the core gets all the same.
+    pub kept_blocks: u64,
+}
+
+impl Log {
+    /// Keeps epochs apart from now on, or no longer.
+    pub fn set_ordered(&mut self, wanted: bool) {
+        if wanted == self.epochs.is_some() {
+            return;
+        }
+        let is_open = self.dirty_now() > 0;
+        self.epochs = wanted.then(|| FlushEpochs { is_open, ..FlushEpochs::default() });
+        self.mix();
+    }
+
+    pub fn order_stats(&self) -> Option<OrderStats> {
+        let epochs = self.epochs.as_ref()?;
+        Some(OrderStats {
+            is_consistent: epochs.mixed_until.is_none() || !self.lacks_core_any(),
+            epochs_waiting: epochs.ends.len() as u64,
+            kept_blocks: epochs.kept.len() as u64,
+        })
+    }
+
+    /// Something goes to the core, or went there, that is not next in order.
+    pub fn mix(&mut self) {
+        let (now, lacks_any) = (self.age_now(), self.lacks_core_any());
+        if let Some(epochs) = self.epochs.as_mut().filter(|_| lacks_any) {
+            epochs.mixed_until = Some(now);
+        }
+    }
+
+    /// Whether there is anything that the core lacks, or has not flushed.
+    fn lacks_core_any(&self) -> bool {
+        self.dirty_now() + self.map.counts().written + self.kept() > 0
+    }
+
+    /// An epoch ends here.
+    pub fn end_epoch(&mut self) {
+        let now = self.age_now();
+        if let Some(epochs) = self.epochs.as_mut().filter(|epochs| epochs.is_open) {
+            epochs.end(now);
+        }
+    }
+
+    pub(super) fn note_open(&mut self) {
+        if let Some(epochs) = &mut self.epochs {
+            epochs.is_open = true;
+        }
+    }
+
+    /// Superseded versions that wait for the core.
+    pub fn kept(&self) -> u64 {
+        self.epochs.as_ref().map_or(0, |epochs| epochs.kept.len() as u64)
+    }
+
+    fn age_of(&self, slot: SlotIndex) -> Age {
+        let segment = self.layout.segment_of_slot(slot);
+        let first = self.layout.slots_of(segment).next().expect("a segment has slots");
+        Age { segment: self.ring.first_record(segment), slot: slot.0 - first.0 }
+    }
+
+    /// The versions at these places are about to be published: keeps what they supersede that is of
+    /// an earlier epoch.
+    pub(super) fn keep_superseded(&mut self, slot: SlotIndex, blocks: u32) {
+        let is_needless = |epochs: &FlushEpochs| epochs.ends.is_empty() && epochs.kept.is_empty();
+        if self.epochs.as_ref().is_none_or(is_needless) {
+            return;
+        }
+        for place in slot.0..slot.0 + blocks {
+            let new = self.map.version(SlotIndex(place));
+            if new.state != State::Pending {
+                continue;
+            }
+            let to = self.age_of(new.slot);
+            if !new.marks.contains(Marks::INDEXED) {
+                // Written through: the core has it by now, and nothing older may come after it.
+                self.epochs.as_mut().expect("looked at").drop_kept(new.block, to);
+                continue;
+            }
+            let old = self.map.published(new.block);
+            let Some(old) = old.filter(Version::is_unsafe_at_core) else { continue };
+            let from = self.age_of(old.slot);
+            let epochs = self.epochs.as_mut().expect("looked at");
+            if epochs.is_end_between(from, to) {
+                let version = Version { state: State::Dirty, target: State::Dirty, ..old };
+                let kept = Kept { version, progress: Progress::Waiting };
+                epochs.kept.insert((from, new.block), kept);
+                epochs.kept_blocks.insert((new.block, from));
+            }
+        }
+    }
+
+    /// What goes to the core next, up to so many versions in the order of their addresses, marked as
+    /// being cleaned.
+    pub fn choose_in_order(&mut self, most: usize) -> Vec<Version> {
+        if self.map.counts().replayed > 0 {
+            // They go first, whenever they were written.
+            self.mix();
+        }
+        let now = self.age_now();
+        let Some(epochs) = &mut self.epochs else { return Vec::new() };
+        let end = epochs.ends.front().copied().unwrap_or(now);
+        let mut walked = epochs.walked;
+        let mut chosen: Vec<Version> = epochs
+            .kept_before(end)
+            .map(|(_, kept)| {
+                kept.progress = Progress::Chosen;
+                kept.version
+            })
+            .collect();
+        let blocks = self.oldest(&mut walked, end, most.saturating_sub(chosen.len()));
+        for block in blocks {
+            let is_older = |version: &Version| self.age_of(version.slot) < end;
+            let Some(version) = self.map.published(block).filter(is_older) else { continue };
+            self.map.unmark(version.slot, Marks::INDEXED);
+            self.map.mark(version.slot, Marks::CLEANING);
+            chosen.push(version);
+        }
+        let epochs = self.epochs.as_mut().expect("there are");
+        epochs.walked = walked;
+        epochs.is_flush_due |= !chosen.is_empty();
+        chosen.sort_unstable_by_key(|version| version.block);
+        chosen
+    }
+
+    /// Whether the core has everything of the oldest epoch that has ended; those on their way
+    /// count. And whether it has to be flushed for it.
+    pub fn is_epoch_written(&self) -> Option<bool> {
+        let epochs = self.epochs.as_ref()?;
+        let end = *epochs.ends.front()?;
+        let is_written = epochs.walked >= end && !epochs.waits_before(end);
+        is_written.then_some(epochs.is_flush_due)
+    }
+
+    /// The core has flushed everything of the oldest epoch.
+    pub fn epoch_done(&mut self) {
+        let Some(epochs) = &mut self.epochs else { return };
+        let Some(end) = epochs.ends.pop_front() else { return };
+        let later = epochs.kept.split_off(&(end, CoreBlock(0)));
+        epochs.forget(later);
+        epochs.is_flush_due = false;
+        epochs.mixed_until = epochs.mixed_until.filter(|until| *until > end);
+    }
+
+    /// A write to the core, or a flush of it, has failed: all of the epoch has to be looked at again.
+    pub fn epoch_failed(&mut self) {
+        if let Some(epochs) = &mut self.epochs {
+            epochs.walked = Age::default();
+            epochs.kept.values_mut().for_each(|kept| kept.progress = Progress::Waiting);
+        }
+    }
+
+    /// A version, as the core is to get it, where it is kept.
+    pub fn kept_version(&self, version: &Version) -> Option<Version> {
+        let epochs = self.epochs.as_ref()?;
+        let kept = epochs.kept.get(&(self.age_of(version.slot), version.block))?;
+        Some(kept.version)
+    }
+
+    /// The core has this version: those before it must never come after it.
+    pub fn written_in_order(&mut self, version: &Version) {
+        if self.kept() == 0 {
+            return;
+        }
+        let age = self.age_of(version.slot);
+        let Some(epochs) = &mut self.epochs else { return };
+        epochs.drop_kept(version.block, age);
+        if let Some(kept) = epochs.kept.get_mut(&(age, version.block)) {
+            kept.progress = Progress::Written;
+        }
+    }
+
+    /// The blocks are about to be written past the log: whatever is kept of them must not come
+    /// after that. The caller holds the lock on them.
+    pub fn overtake_kept(&mut self, run: BlockRun) {
+        let Some(epochs) = self.epochs.as_mut().filter(|epochs| !epochs.kept.is_empty()) else {
+            return;
+        };
+        let (first, end) = ((run.first, Age::default()), (run.end(), Age::default()));
+        let blocks: Vec<CoreBlock> =
+            epochs.kept_blocks.range(first..end).map(|(block, _)| *block).collect();
+        for block in blocks {
+            epochs.drop_kept(block, Age { segment: Sequence(u64::MAX), slot: 0 });
+        }
+    }
+
+    /// Whether everything that was dirty when the log was here has been chosen; the caller sees
+    /// that nothing is on its way any more.
+    pub fn is_in_core(&self, goal: Age) -> bool {
+        let is_done = |epochs: &FlushEpochs| epochs.walked >= goal && !epochs.waits_before(goal);
+        self.epochs.as_ref().is_none_or(is_done)
+    }
+
+    /// The oldest segment is freed though the core lacks something of it, which no longer comes in
+    /// its order.
+    pub fn give_up_order(&mut self, segment: SegmentIndex) {
+        self.mix();
+        let end = Age { segment: self.ring.first_record(segment), slot: u32::MAX };
+        if let Some(epochs) = &mut self.epochs {
+            let later = epochs.kept.split_off(&(end, CoreBlock(0)));
+            epochs.forget(later);
+        }
+    }
+
+    /// Checks what is kept; for tests and simulation.
+    ///
+    /// # Panics
+    /// Where it does not hold.
+    pub fn check_epochs(&self) {
+        let Some(epochs) = &self.epochs else { return };
+        let by_block = epochs.kept.keys().map(|(age, block)| (*block, *age));
+        assert!(by_block.collect::<BTreeSet<_>>() == epochs.kept_blocks);
+        assert!(epochs.ends.iter().is_sorted(), "epochs end one after the other");
+        let oldest = self.ring.first_record(self.ring.tail());
+        for ((age, block), kept) in &epochs.kept {
+            assert!(age.segment >= oldest, "{block:?} is kept in a segment that is free");
+            assert_eq!((kept.version.block, self.age_of(kept.version.slot)), (*block, *age));
+        }
+    }
+
+    /// Whether a segment holds something that has to go to the core in its order.
+    pub fn owes_in_order(&self, segment: SegmentIndex) -> bool {
+        let Some(epochs) = &self.epochs else { return false };
+        let first = Age { segment: self.ring.first_record(segment), slot: 0 };
+        let end = Age { slot: u32::MAX, ..first };
+        let mut kept = epochs.kept.range((first, CoreBlock(0))..(end, CoreBlock(0)));
+        let is_unsafe = |slot| matches!(self.map.state(slot), State::Dirty | State::Written);
+        kept.next().is_some() || self.layout.slots_of(segment).any(is_unsafe)
+    }
+}
+
+impl FlushEpochs {
+    /// Keeps `later` alone.
+    fn forget(&mut self, later: BTreeMap<(Age, CoreBlock), Kept>) {
+        for (age, block) in std::mem::replace(&mut self.kept, later).into_keys() {
+            self.kept_blocks.remove(&(block, age));
+        }
+    }
+
+    /// Drops what is kept of a block from before `age`.
+    fn drop_kept(&mut self, block: CoreBlock, age: Age) {
+        let older = self.kept_blocks.range((block, Age::default())..(block, age));
+        let older: Vec<Age> = older.map(|(_, age)| *age).collect();
+        for age in older {
+            self.kept_blocks.remove(&(block, age));
+            self.kept.remove(&(age, block));
+        }
+    }
+
+    fn end(&mut self, now: Age) {
+        self.is_open = false;
+        if self.ends.back() != Some(&now) {
+            self.ends.push_back(now);
+        }
+    }
+
+    fn is_end_between(&self, from: Age, to: Age) -> bool {
+        let next = self.ends.partition_point(|end| *end <= from);
+        self.ends.get(next).is_some_and(|end| *end <= to)
+    }
+
+    fn kept_before(&mut self, end: Age) -> impl Iterator<Item = (&(Age, CoreBlock), &mut Kept)> {
+        let before = self.kept.range_mut(..(end, CoreBlock(0)));
+        before.filter(|(_, kept)| kept.progress == Progress::Waiting)
+    }
+
+    fn waits_before(&self, end: Age) -> bool {
+        let mut before = self.kept.range(..(end, CoreBlock(0)));
+        before.any(|(_, kept)| kept.progress == Progress::Waiting)
+    }
+}
