@@ -123,6 +123,9 @@ impl Log {
         let tail = self.ring.tail();
         let may_end = |slot| matches!(self.map.state(slot), State::Free | State::Clean);
         assert!(self.layout.slots_of(tail).all(may_end), "reclaim would lose what the core lacks");
+        if self.owes_in_order(tail) {
+            self.give_up_order(tail);
+        }
         let is_clean = |slot: &SlotIndex| self.map.state(*slot) == State::Clean;
         let dropped = self.layout.slots_of(tail).filter(is_clean).count();
         self.note_eviction(dropped as u64);

@@ -53,6 +53,11 @@ impl LineMap {
         self.extents.set_heat(slot.0, Heat::MOVED);
     }
 
+    /// Whether a version on its way to its place is one.
+    pub fn is_moved(&self, slot: SlotIndex) -> bool {
+        self.moving > 0 && self.extents.heat(slot.0) == Heat::MOVED
+    }
+
     /// Residents that the core has for good.
     pub fn held_clean(&self) -> u64 {
         self.held_clean

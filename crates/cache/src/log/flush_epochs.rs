@@ -131,7 +131,8 @@ impl Log {
         }
         for place in slot.0..slot.0 + blocks {
             let new = self.map.version(SlotIndex(place));
-            if new.state != State::Pending {
+            // A copy is what it was a copy of.
+            if new.state != State::Pending || self.map.is_moved(new.slot) {
                 continue;
             }
             let to = self.age_of(new.slot);

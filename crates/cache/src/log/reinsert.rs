@@ -44,6 +44,10 @@ impl Log {
             let birth = copy.birth.or(Some(self.next));
             assert!(self.draft.push(version.block, kind, birth), "copies fit a descriptor");
         }
+        if copies.iter().any(|copy| self.map.version(copy.slot).is_unsafe_at_core()) {
+            // They lose their place in the order of the flushes.
+            self.mix();
+        }
         let blocks = copies.len() as u32;
         let descriptor_units = self.take_room(self.descriptor_units(blocks), blocks, 0)?;
         let data = Position(self.ring.position().0 + descriptor_units);
