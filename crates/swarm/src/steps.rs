@@ -25,10 +25,9 @@ const TRUST_POLL: Duration = Duration::from_millis(10);
 const TRUST_POLLS_MAX: u32 = 500;
 
 /// Changes of how the cleaner works, as a user would write them.
-const CLEANING: [&str; 9] = [
+const CLEANING: [&str; 8] = [
     "cleaning=stripe",
     "cleaning=nop",
-    "cleaning=ordered",
     "cleaning=alru",
     "cleaning=alru-very-aggressive",
     "cleaning=acp",
@@ -53,9 +52,15 @@ pub(crate) enum Step {
 impl Step {
     pub fn draw_command(random: &mut Random) -> Self {
         let cutoffs = ["never", "full", "32K"];
+        // Drawn aside: the other steps are what they are without these.
+        let mut aside = random.clone().fork();
         match random.below(12) {
             0 | 1 => Self::Set(SettingChange::new("mode", draw_mode(random))),
-            2 => Self::Set(random.pick(&CLEANING).parse().expect("key=value")),
+            2 => {
+                let other = random.pick(&CLEANING);
+                let cleaning = if aside.one_in(8) { "cleaning=ordered" } else { other };
+                Self::Set(cleaning.parse().expect("key=value"))
+            }
             3 => Self::Set(SettingChange::new("seq-cutoff", random.pick(&cutoffs))),
             4 => Self::Set(SettingChange::new("classes", draw_classes(random))),
             5 => Self::Set(SettingChange::new("promotion", draw_promotion(random).policy)),
@@ -63,8 +68,10 @@ impl Step {
             7 => Self::Set(SettingChange::new("readahead", draw_readahead(random))),
             8 => Self::Set(SettingChange::new("eviction", draw_eviction(random))),
             9 => Self::ResetStats,
-            10 if random.one_in(2) => Self::SwitchTier,
-            10 => Self::Set(SettingChange::new("tier.mode", draw_mode(random))),
+            10 if aside.one_in(3) => Self::SwitchTier,
+            10 if aside.one_in(2) => {
+                Self::Set(SettingChange::new("tier.mode", draw_mode(&mut aside)))
+            }
             _ => Self::CleanAll,
         }
     }

@@ -240,16 +240,20 @@ fn draw_cleaning(random: &mut Random) -> CleaningConfig {
     let soon =
         |percent| StripeConfig { low_percent: percent, target_percent: percent, ..default.stripe };
     let early = AlruConfig { dirty_ratio_threshold_percent: 2, ..default.alru };
-    *random.pick(&[
+    let ordered = random.clone().fork().one_in(8);
+    let other = *random.pick(&[
         default,
         CleaningConfig { stripe: soon(0), ..default },
         CleaningConfig { stripe: soon(2), ..default },
-        CleaningConfig { policy: CleaningPolicy::Ordered, stripe: soon(0), ..default },
         CleaningConfig { policy: CleaningPolicy::Nop, ..default },
         CleaningConfig { policy: CleaningPolicy::Alru, alru: early, ..default },
         CleaningConfig { policy: CleaningPolicy::Acp, ..default },
         CleaningPreset::AcpVeryAggressive.apply(default),
-    ])
+    ]);
+    match ordered {
+        true => CleaningConfig { policy: CleaningPolicy::Ordered, stripe: soon(0), ..default },
+        false => other,
+    }
 }
 
 /// Where there are any, some requests go past the cache, by size, direction or place.
