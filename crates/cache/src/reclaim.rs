@@ -239,9 +239,9 @@ impl Engine {
     }
 
     /// What goes to the core in the order of the flushes keeps its place in the log until then: a
-    /// copy would come later. Where the cleaner gets nowhere the order ends instead, for it may wait
-    /// for somebody who waits for the space: what is kept in the segment goes with it, and what is
-    /// dirty is carried on.
+    /// copy would come later. Where the cleaner gets nowhere the order ends instead, for it may
+    /// wait for somebody who waits for the space: what is kept in the segment goes with it, and
+    /// what is dirty is carried on.
     async fn wait_for_order(&self, segment: SegmentIndex) {
         let written = || self.log.borrow().counters.cleaned_blocks;
         let (mut before, mut polls) = (written(), 0);

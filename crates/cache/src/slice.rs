@@ -186,7 +186,8 @@ impl Slice {
         self.engine.fallback.borrow_mut().leave();
     }
 
-    /// The mode that is set; a cache that failed, or errs too often, is in pass-through all the same.
+    /// The mode that is set; a cache that failed, or errs too often, is in pass-through whatever it
+    /// is.
     pub fn mode(&self) -> Mode {
         self.engine.config.borrow().mode
     }

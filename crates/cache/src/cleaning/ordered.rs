@@ -1,12 +1,13 @@
 //! `ordered`: by flush epoch, so that the core is always a consistent past.
 //!
-//! What was written before a promise goes to the core before what was written after it, and the core
-//! is flushed in between; within an epoch the order is that of the addresses. How fast is as with
-//! `stripe`. The price: a flush of the core for each flush of the clients that left something dirty,
-//! and writes of versions that have been superseded since.
+//! What was written before a promise goes to the core before what was written after it, and the
+//! core is flushed in between; within an epoch the order is that of the addresses. How fast is as
+//! with `stripe`. The price: a flush of the core for each flush of the clients that left something
+//! dirty, and writes of versions that have been superseded since.
 //!
-//! **Source**: the flush epochs of log-structured write caches that keep prefix consistency (BlueSky
-//! FAST '12, Persistent Write Log of Ceph RBD); cleaning within an epoch by address is ours.
+//! **Source**: Koller et al., "Write Policies for Host-side Flash Caches" (FAST '13), for write-back
+//! that keeps the core consistent; epochs that end with a promise, and addresses within them, are
+//! ours.
 
 use super::config::CleaningConfig;
 use super::policy::{Choice, Dirt, Load, Policy, Speed};

@@ -154,8 +154,8 @@ impl Log {
         }
     }
 
-    /// What goes to the core next, up to so many versions in the order of their addresses, marked as
-    /// being cleaned.
+    /// What goes to the core next, up to so many versions in the order of their addresses, marked
+    /// as being cleaned.
     pub fn choose_in_order(&mut self, most: usize) -> Vec<Version> {
         if self.map.counts().replayed > 0 {
             // They go first, whenever they were written.
@@ -206,7 +206,7 @@ impl Log {
         epochs.mixed_until = epochs.mixed_until.filter(|until| *until > end);
     }
 
-    /// A write to the core, or a flush of it, has failed: all of the epoch has to be looked at again.
+    /// A write to the core, or a flush of it, has failed: the epoch has to be looked at again.
     pub fn epoch_failed(&mut self) {
         if let Some(epochs) = &mut self.epochs {
             epochs.walked = Age::default();

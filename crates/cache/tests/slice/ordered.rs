@@ -1,4 +1,4 @@
-//! The core as it is when the cache is lost: at any time a consistent past, where that is asked for.
+//! The core as it is when the cache is lost: always a consistent past, where that is asked for.
 //!
 //! The judge here knows nothing of epochs. It knows when each write and each flush was sent and
 //! answered, and from a block at the core which write it is from. If one write is there, all have

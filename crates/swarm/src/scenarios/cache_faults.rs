@@ -79,8 +79,8 @@ pub(super) fn cache_that_vanishes_dirty_costs_its_dirty_blocks_and_restarts_only
     });
 }
 
-/// A chain of promises on two blocks: whenever power and cache go, the array holds the end of a chain
-/// that was once all there was.
+/// A chain of promises on two blocks: whenever power and cache go, the array holds the end of a
+/// chain that was once all there was.
 pub(super) fn cache_that_is_lost_leaves_a_consistent_past_where_cleaning_is_ordered() {
     const LINKS: u8 = 12;
     let place = |link: u8| if link.is_multiple_of(2) { 200 } else { 3 };
