@@ -5,9 +5,9 @@
 //! with `stripe`. The price: a flush of the core for each flush of the clients that left something
 //! dirty, and writes of versions that have been superseded since.
 //!
-//! **Source**: Koller et al., "Write Policies for Host-side Flash Caches" (FAST '13), for write-back
-//! that keeps the core consistent; epochs that end with a promise, and addresses within them, are
-//! ours.
+//! **Source**: Koller et al., "Write Policies for Host-side Flash Caches" (FAST '13), for a
+//! write-back that keeps the core consistent; epochs that end with a promise, and addresses within
+//! them, are ours.
 
 use super::config::CleaningConfig;
 use super::policy::{Choice, Dirt, Load, Policy, Speed};
