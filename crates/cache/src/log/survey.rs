@@ -3,12 +3,13 @@
 use super::{EXTENTS_FOR_RECLAIM, Intake, Log};
 use crate::line_map::{Marks, State};
 use crate::types::{BlockRun, CoreBlock};
+use headpond_block::{BlockDevice, DeviceError, Outcome};
 
 /// What is mapped of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Survey {
     pub mapped: u64,
-    /// The core lacks them or has not flushed them.
+    /// The core lacks them or has not flushed them; so it is with what the cache has lost.
     pub unsafe_at_core: u64,
     pub dirty: u64,
     pub pending: u64,
@@ -24,6 +25,9 @@ impl Log {
             survey.dirty += u64::from(version.target == State::Dirty);
             survey.pending += u64::from(version.state == State::Pending);
         });
+        if !self.lost.is_empty() {
+            survey.unsafe_at_core += self.lost_in(run).count() as u64;
+        }
         survey
     }
 
@@ -43,6 +47,17 @@ impl Log {
             self.map.iter().map(|version| version.block).filter(inside).collect();
         blocks.sort_unstable();
         blocks.dedup();
+        blocks
+    }
+
+    /// The blocks of a run that are mapped or lost, ascending.
+    pub fn known_in(&self, run: BlockRun) -> Vec<CoreBlock> {
+        let mut blocks = self.mapped_in(run);
+        if self.is_lost_in(run) {
+            blocks.extend(self.lost_in(run));
+            blocks.sort_unstable();
+            blocks.dedup();
+        }
         blocks
     }
 
@@ -105,6 +120,18 @@ impl Log {
 
     /// Whether a block of the run is damaged.
     pub fn is_lost_in(&self, run: BlockRun) -> bool {
-        !self.lost.is_empty() && self.lost.range(run.first..run.end()).next().is_some()
+        !self.lost.is_empty() && self.lost_in(run).next().is_some()
+    }
+
+    fn lost_in(&self, run: BlockRun) -> impl Iterator<Item = CoreBlock> {
+        self.lost.range(run.first..run.end()).copied()
+    }
+
+    /// What a request gets that would have to know what was in a damaged block.
+    pub fn loss_in(&self, run: BlockRun, cache: &dyn BlockDevice) -> Outcome {
+        match self.is_lost_in(run) {
+            true => Err(DeviceError::Media { device: cache.name().clone(), range: run.range() }),
+            false => Ok(()),
+        }
     }
 }

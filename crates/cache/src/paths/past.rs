@@ -2,11 +2,13 @@
 //!
 //! **Source**: law 4. Over a clean block: tombstone, then core. Over a dirty one: core, core flush,
 //! tombstone; part of a dirty block is cleaned first, and so is what owes parity: such a write
-//! patches the parity as it finds it, and a discard may leave it alone.
+//! patches the parity as it finds it, and a discard may leave it alone. What the cache has lost is
+//! treated as dirty: only a whole block that the core has ends it.
 
 use crate::engine::{Engine, Entombed};
+use crate::paths::Cut;
 use crate::types::{BlockRun, CoreBlock};
-use headpond_block::{BLOCK_BYTES, Outcome, Request, defect};
+use headpond_block::{DeviceError, Outcome, Request, defect};
 use std::rc::Rc;
 
 /// What to do next with a write past the cache.
@@ -25,7 +27,7 @@ impl Engine {
         let _write = self.begin_core_write(run).await;
         self.settle_parity(run).await?;
         loop {
-            match self.next_step(&request, run).await {
+            match self.next_step(&request, run).await? {
                 Step::Write => return self.write_core(request).await,
                 Step::CleanFirst(blocks) => self.clean_locked(&blocks).await?,
                 Step::EntombThenWrite(blocks) => match self.entomb(&blocks, false).await {
@@ -47,7 +49,7 @@ impl Engine {
         }
     }
 
-    async fn next_step(&self, request: &Request, run: BlockRun) -> Step {
+    async fn next_step(&self, request: &Request, run: BlockRun) -> Result<Step, DeviceError> {
         let has_pending = || {
             let log = self.log.borrow();
             run.count <= u64::from(log.layout.slots()) && log.survey(run).pending > 0
@@ -56,23 +58,22 @@ impl Engine {
             self.settle().await;
         }
         let log = self.log.borrow();
-        let blocks = log.mapped_in(run);
-        if blocks.is_empty() && !log.is_lost_in(run) || defect!(ForgetTombstone) {
-            return Step::Write;
+        let blocks = log.known_in(run);
+        if blocks.is_empty() || defect!(ForgetTombstone) {
+            return Ok(Step::Write);
+        }
+        let cut = Cut::new(request.range);
+        for end in cut.ends() {
+            log.loss_in(BlockRun::touching(end), &*self.cache)?;
         }
         let lacks = |block: &CoreBlock| {
             log.map.newest(*block).is_some_and(|version| version.is_unsafe_at_core())
         };
-        let is_unsafe = blocks.iter().any(lacks);
-        // A damaged block ends with a tombstone as well, so that it can be read again.
-        let lost = log.lost.iter().filter(|block| run.first <= **block && **block < run.end());
-        let mut blocks: Vec<CoreBlock> = blocks.iter().chain(lost).copied().collect();
-        blocks.sort_unstable();
-        blocks.dedup();
-        match (is_unsafe, request.range.is_aligned(BLOCK_BYTES)) {
-            (false, _) => Step::EntombThenWrite(blocks),
-            (true, true) => Step::WriteThenEntomb(blocks),
-            (true, false) => Step::CleanFirst(blocks),
-        }
+        let is_whole = cut.ends().next().is_none();
+        Ok(match blocks.iter().any(lacks) {
+            true if !is_whole => Step::CleanFirst(blocks),
+            false if !log.is_lost_in(run) => Step::EntombThenWrite(blocks),
+            _ => Step::WriteThenEntomb(blocks),
+        })
     }
 }

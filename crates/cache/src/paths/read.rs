@@ -168,10 +168,7 @@ impl Engine {
     fn plan_read(self: &Rc<Self>, run: BlockRun) -> Result<Plan, DeviceError> {
         let serves_clean = self.mode() != Mode::PassThrough;
         let mut log = self.log.borrow_mut();
-        if log.is_lost_in(run) {
-            let device = self.cache.name().clone();
-            return Err(DeviceError::Media { device, range: run.range() });
-        }
+        log.loss_in(run, &*self.cache)?;
         let (mut rows, mut missing_blocks) = (Vec::<Vec<Version>>::new(), Vec::new());
         let layout = &log.layout;
         log.map.each_published(run, |block, version| {

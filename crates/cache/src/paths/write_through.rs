@@ -131,7 +131,7 @@ impl Engine {
     /// The core has the data and the log does not: what it has instead must not come back.
     async fn forget_stale(self: &Rc<Self>, run: BlockRun) -> Outcome {
         self.flush_core().await?;
-        let blocks = self.log.borrow().mapped_in(run);
+        let blocks = self.log.borrow().known_in(run);
         match self.entomb(&blocks, true).await {
             Entombed::Failed(error) => Err(error),
             Entombed::Done | Entombed::Spoiled => Ok(()),

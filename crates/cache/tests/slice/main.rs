@@ -10,6 +10,7 @@ mod eviction;
 mod faults;
 mod hunted;
 mod lines;
+mod lost;
 mod machine;
 mod ordered;
 mod payload_free;
