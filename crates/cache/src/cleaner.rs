@@ -391,6 +391,7 @@ impl Engine {
     pub(crate) async fn clean_all(self: &Rc<Self>) -> Result<(), CleanError> {
         self.settle().await;
         let failures = self.cleaning.failures.get();
+        let failed_throughs = self.throughs.failures();
         let drain = Drain::begin(self);
         let (goals, age) = {
             let log = self.log.borrow();
@@ -419,7 +420,13 @@ impl Engine {
             wake.await;
         }
         drop(drain);
-        self.flush_core().await.map_err(|source| {
+        // What was dirty may have been taken over by one of them, and is not found any more.
+        let taken_over = self.throughs.end(failed_throughs).await;
+        let flushed = match taken_over {
+            Ok(()) => self.flush_core().await,
+            Err(error) => Err(error),
+        };
+        flushed.map_err(|source| {
             let blocks = self.log.borrow().dirty_now();
             CleanError::Core { blocks, source }
         })

@@ -12,7 +12,7 @@ use crate::config::{Mode, SliceConfig};
 use crate::fallback::Fallback;
 use crate::label::CoreLabel;
 use crate::log::{Log, Purpose};
-use crate::paths::Ahead;
+use crate::paths::{Ahead, Throughs};
 use crate::stats::{Latencies, MemoryStats, Rate};
 use crate::types::{BlockRun, CoreBlock, SlotIndex};
 use headpond_block::sync::{Access, Busy, Notify, RangeGuard, RangeLocks};
@@ -36,6 +36,7 @@ pub(crate) struct Engine {
     pub queue: Queue,
     pub ahead: Ahead,
     pub core_writes: CoreWrites,
+    pub throughs: Throughs,
     /// At the core since its last flush.
     pub written: RefCell<Vec<Written>>,
     /// Writes past the log that the core has answered, and how many of them it has flushed.

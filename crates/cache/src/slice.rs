@@ -108,6 +108,7 @@ impl Slice {
             queue: Queue::default(),
             ahead: Ahead::default(),
             core_writes: CoreWrites::default(),
+            throughs: crate::paths::Throughs::default(),
             written: RefCell::default(),
             core_changes: Cell::new(0),
             core_changes_flushed: Cell::new(0),

@@ -1,4 +1,7 @@
 //! Write-through: acknowledged when core and cache have it.
+//!
+//! What it writes over may be dirty, and is superseded in the map before the core has what follows.
+//! So who wants everything at the core waits for those that are under way.
 
 use crate::append::{Verdict, Wanted};
 use crate::engine::{Engine, Entombed};
@@ -7,9 +10,68 @@ use crate::line_map::{Marks, State};
 use crate::log::Purpose;
 use crate::paths::Cut;
 use crate::types::BlockRun;
-use headpond_block::sync::join_all;
-use headpond_block::{BLOCK_BYTES, Outcome, Request, RequestFlags, Submission};
+use headpond_block::sync::{Notify, join_all};
+use headpond_block::{BLOCK_BYTES, DeviceError, Outcome, Request, RequestFlags, Submission};
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
 use std::rc::Rc;
+
+/// The write-throughs that are under way, in the order in which they began.
+#[derive(Default)]
+pub(crate) struct Throughs {
+    begun: Cell<u64>,
+    under_way: RefCell<BTreeSet<u64>>,
+    ended: Notify,
+    /// How many the core did not take, and why the newest.
+    failures: Cell<u64>,
+    failure: RefCell<Option<DeviceError>>,
+}
+
+struct Through<'a>(&'a Throughs, u64);
+
+impl Throughs {
+    fn begin(&self) -> Through<'_> {
+        let number = self.begun.get();
+        self.begun.set(number + 1);
+        self.under_way.borrow_mut().insert(number);
+        Through(self, number)
+    }
+
+    pub fn failures(&self) -> u64 {
+        self.failures.get()
+    }
+
+    /// Waits for those that have begun by now.
+    ///
+    /// # Errors
+    /// Where the core did not take one since there were so many failures: it is dirty then.
+    pub async fn end(&self, failures: u64) -> Outcome {
+        let begun = self.begun.get();
+        while self.under_way.borrow().first().is_some_and(|first| *first < begun) {
+            self.ended.wait().await;
+        }
+        match self.failure.borrow().clone() {
+            Some(failure) if self.failures.get() > failures => Err(failure),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Through<'_> {
+    fn note(&self, outcome: &Outcome) {
+        if let Err(error) = outcome {
+            self.0.failures.set(self.0.failures.get() + 1);
+            self.0.failure.replace(Some(error.clone()));
+        }
+    }
+}
+
+impl Drop for Through<'_> {
+    fn drop(&mut self) {
+        self.0.under_way.borrow_mut().remove(&self.1);
+        self.0.ended.notify_all();
+    }
+}
 
 impl Engine {
     pub(crate) async fn write_through(self: &Rc<Self>, request: Request) -> Outcome {
@@ -60,7 +122,8 @@ impl Engine {
         request: Request,
         run: BlockRun,
         fill: Option<&FillGuard>,
-    ) -> Result<bool, headpond_block::DeviceError> {
+    ) -> Result<bool, DeviceError> {
+        let through = self.throughs.begin();
         let (buffers, is_promise) = (request.buffers.clone(), request.is_fua());
         let (purpose, guard) = (Purpose::WriteThrough, fill.map(FillGuard::fill));
         let wanted = Wanted { run, purpose, buffers, is_promise, guard };
@@ -74,6 +137,7 @@ impl Engine {
         } else {
             self.write_both_at_once(wanted, request).await
         };
+        through.note(&outcome);
         match (verdict, outcome) {
             (Verdict::Written, outcome) => {
                 self.move_on(run, outcome.is_ok());

@@ -5,7 +5,7 @@ use crate::machine::{CACHE_BYTES, CORE_BYTES, EXPECTED, options};
 use headpond_block::decorators::{Fault, FaultControl, FaultDevice, FaultRule};
 use headpond_block::devices::RamDevice;
 use headpond_block::sync::join_all;
-use headpond_block::{BlockDevice, ByteRange, Request, RequestKind, Runtime};
+use headpond_block::{BlockDevice, ByteRange, Request, RequestFlags, RequestKind, Runtime};
 use headpond_cache::{Foundation, Slice, SliceConfig, create};
 use std::cell::Cell;
 use std::rc::Rc;
@@ -83,12 +83,11 @@ async fn keep_writing(slice: Slice, last: Rc<Cell<u8>>, acknowledged: Rc<Cell<u8
     }
 }
 
-async fn open_in_memory(runtime: &Runtime, core: &Rc<RamDevice>) -> (Slice, FaultControl) {
+async fn open_in_memory(runtime: &Runtime, core: Rc<dyn BlockDevice>) -> (Slice, FaultControl) {
     let control = FaultControl::default();
     let ram = Rc::new(RamDevice::new("ram", CACHE_BYTES));
     let superblock = create(&*ram, &options(4096)).await.unwrap();
     let cache = Rc::new(FaultDevice::new(ram, control.clone(), runtime.clone()));
-    let core = Rc::clone(core) as Rc<dyn BlockDevice>;
     let foundation = Foundation { runtime: runtime.clone(), cache, core, label: None };
     let config = SliceConfig { allow_volatile: true, ..nop() };
     let opened = Slice::open(foundation, &superblock, EXPECTED, 0, config).await;
@@ -101,7 +100,7 @@ async fn open_in_memory(runtime: &Runtime, core: &Rc<RamDevice>) -> (Slice, Faul
 fn flush_of_a_cache_in_memory_carries_on_a_block_that_is_written_all_the_time() {
     simulate(async |runtime| {
         let core = flushable("core", CORE_BYTES);
-        let (slice, faults) = open_in_memory(&runtime, &core).await;
+        let (slice, faults) = open_in_memory(&runtime, core.clone()).await;
         faults.add(late(RequestKind::Write, Duration::from_millis(1)));
         let (last, acknowledged) = (Rc::<Cell<u8>>::default(), Rc::<Cell<u8>>::default());
         for _ in 0..4 {
@@ -117,6 +116,39 @@ fn flush_of_a_cache_in_memory_carries_on_a_block_that_is_written_all_the_time() 
         }
         assert!(last.get() < 200 && acknowledged.get() > 10, "it was written to meanwhile");
     });
+}
+
+/// The swarm, seed 1795309876000034: a write-through takes over a dirty version, which a flush then
+/// did not find any more; what had taken it over was still on its way to the core.
+#[test]
+fn flush_of_a_cache_in_memory_waits_for_the_write_through_that_took_over_its_block() {
+    for is_failing in [false, true] {
+        simulate(async |runtime| {
+            let core = flushable("core", CORE_BYTES);
+            let (delays, failures) = (FaultControl::default(), FaultControl::default());
+            let bad = FaultDevice::new(core.clone(), failures.clone(), runtime.clone());
+            let slow = FaultDevice::new(Rc::new(bad), delays.clone(), runtime.clone());
+            let (slice, _) = open_in_memory(&runtime, Rc::new(slow)).await;
+            let device: &dyn BlockDevice = &slice;
+            device.write(0, block(1)).await.unwrap();
+            delays.add(late(RequestKind::Write, Duration::from_millis(50)));
+            if is_failing {
+                let fails = FaultRule::on(RequestKind::Write, Fault::Media);
+                failures.add(FaultRule { times: Some(1), ..fails });
+            }
+            let writer = slice.clone();
+            let stable = Request::write(0, block(2)).with_flags(RequestFlags::FUA);
+            let writing = runtime.spawn(async move { writer.submit(stable).await });
+            runtime.sleep(Duration::from_millis(1)).await;
+            let flushed = device.flush().await;
+            assert_eq!(flushed.is_err(), is_failing);
+            let found = byte_at(&*core, 0).await.unwrap();
+            assert!(is_failing || found > 0, "1 was flushed, the core has neither it nor 2");
+            assert_eq!(writing.await.is_err(), is_failing);
+            device.flush().await.unwrap();
+            assert_eq!(byte_at(&*core, 0).await.unwrap(), 2);
+        });
+    }
 }
 
 /// Reclaim ends with the log, and nobody told those that it had kept waiting.
