@@ -10,6 +10,7 @@
 //! **Invariants**
 //! - A block becomes clean only by a core flush that began after its write was answered.
 //! - No two writes of one block are on their way to the core.
+//! - What has been cleaned is told from what lies in its place by then.
 //! - No version of a replayed block is dropped, and nothing else is written over the block at the
 //!   core, before its parity has been recomputed.
 //!
@@ -28,7 +29,7 @@ use crate::engine::{CacheError, Engine, Pin};
 use crate::error::CleanError;
 use crate::line_map::{Marks, State, Version};
 use crate::stats::CacheRead;
-use crate::types::{BlockRun, CoreBlock};
+use crate::types::{BlockRun, CoreBlock, Sequence};
 use headpond_block::sync::{Notify, join_all};
 use headpond_block::{
     BLOCK_BYTES, Buffer, Buffers, ByteRange, DeviceError, Instant, Outcome, Request, RequestFlags,
@@ -154,29 +155,30 @@ impl Engine {
     /// are pinned only now, for reclaim must not wait for whoever waits for a lock.
     async fn clean_batch(self: &Rc<Self>, batch: &[Version]) -> Outcome {
         if let Err(error) = self.stabilise(|| self.are_stable(batch)).await {
-            self.cleaned(batch, &Err(error.clone()));
+            self.cleaned(batch, &self.firsts(batch), &Err(error.clone()));
             return Err(error);
         }
         let pinned = |group: Vec<Version>| {
             let pins: Vec<Pin> = group.iter().map(|version| self.pin(version.slot)).collect();
-            (group, pins)
+            let firsts = self.firsts(&group);
+            (group, firsts, pins)
         };
         let groups: Vec<_> = self.groups(batch).into_iter().map(pinned).collect();
         let mut all = Ok(());
-        for (group, mut pins) in groups {
+        for (group, firsts, mut pins) in groups {
             let outcome = self.clean_group(&group, &mut pins).await;
             let is_damaged = |error: &DeviceError| error.device() == self.cache.name();
             if group.len() > 1 && outcome.as_ref().is_err_and(is_damaged) {
                 // One of them; the others are not to stay dirty for its sake.
-                for version in group.iter().filter(|version| version.state == State::Dirty) {
-                    let version = std::slice::from_ref(version);
+                let versions = group.chunks(1).zip(firsts.chunks(1));
+                for (version, first) in versions.filter(|(it, _)| it[0].state == State::Dirty) {
                     let outcome = self.clean_group(version, &mut Vec::new()).await;
-                    self.cleaned(version, &outcome);
+                    self.cleaned(version, first, &outcome);
                     all = all.and(outcome);
                 }
                 continue;
             }
-            self.cleaned(&group, &outcome);
+            self.cleaned(&group, &firsts, &outcome);
             all = all.and(outcome);
         }
         all
@@ -281,9 +283,16 @@ impl Engine {
         Ok(whole.into())
     }
 
-    fn cleaned(self: &Rc<Self>, versions: &[Version], outcome: &Outcome) {
+    /// The first records of the segments that versions lie in: with another one a segment has been
+    /// filled anew, perhaps with a newer version of the same block in the same place.
+    fn firsts(&self, versions: &[Version]) -> Vec<Sequence> {
+        let log = self.log.borrow();
+        versions.iter().map(|version| log.first_at(version.slot)).collect()
+    }
+
+    fn cleaned(self: &Rc<Self>, versions: &[Version], firsts: &[Sequence], outcome: &Outcome) {
         let mut log = self.log.borrow_mut();
-        for version in versions {
+        for (version, first) in versions.iter().zip(firsts) {
             if outcome.is_ok() && version.marks.contains(Marks::REPLAYED) {
                 // Whichever version it was: the parity fits what the core has of the block now.
                 log.map.unmark_block(version.block, Marks::REPLAYED);
@@ -292,7 +301,8 @@ impl Engine {
                 log.written_in_order(version);
             }
             let now = log.map.version(version.slot);
-            if now.state != State::Dirty || now.block != version.block {
+            let is_it = now.block == version.block && log.first_at(version.slot) == *first;
+            if now.state != State::Dirty || !is_it {
                 continue;
             }
             log.map.unmark(version.slot, Marks::CLEANING);

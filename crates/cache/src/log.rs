@@ -226,6 +226,11 @@ impl Log {
         self.next
     }
 
+    /// The first record of the segment that a slot lies in.
+    pub fn first_at(&self, slot: SlotIndex) -> Sequence {
+        self.ring.first_record(self.layout.segment_of_slot(slot))
+    }
+
     pub fn identity(&self) -> Identity {
         self.identity
     }

@@ -37,7 +37,7 @@ impl Written {
 impl Engine {
     /// Notes that the core has a block, which counts as clean after its next flush.
     pub(crate) fn remember_written(&self, log: &Log, block: CoreBlock, slot: SlotIndex) {
-        let first = log.ring.first_record(log.layout.segment_of_slot(slot));
+        let first = log.first_at(slot);
         let mut written = self.written.borrow_mut();
         match written.last_mut() {
             Some(row) if row.is_followed_by(block, slot, first) => row.count += 1,
@@ -137,6 +137,5 @@ impl Engine {
 
 fn is_still_written(log: &Log, block: CoreBlock, slot: SlotIndex, first: Sequence) -> bool {
     let now = log.map.version(slot);
-    let segment = log.layout.segment_of_slot(slot);
-    now.state == State::Written && now.block == block && log.ring.first_record(segment) == first
+    now.state == State::Written && now.block == block && log.first_at(slot) == first
 }

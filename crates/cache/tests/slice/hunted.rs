@@ -13,6 +13,8 @@ use std::time::Duration;
 
 /// After which no timer is set and nothing is under way.
 const QUIET: Duration = Duration::from_secs(2);
+/// After one of so many records of one block each the log has gone round, and ends where it began.
+const TURNS_OF_THE_LOG: std::ops::Range<u64> = 2600..2750;
 
 fn late(kind: RequestKind, after: Duration) -> FaultRule {
     FaultRule::on(kind, Fault::Delay(after))
@@ -276,4 +278,31 @@ fn who_drains_beside_another_is_told_as_well_that_something_stays_dirty() {
         slice.flush_dirty().await.unwrap();
         assert_eq!(byte_at(&*bench.core, 0).await.unwrap(), 1);
     });
+}
+
+/// The swarm, seed 1795309876000152: while a block was on its way to a slow core, the log went
+/// round once, and a newer version of the block came to lie where that one had been. It counted as
+/// cleaned, and the core kept the older one.
+#[test]
+fn a_version_in_the_place_of_the_one_that_was_cleaned_is_still_dirty() {
+    for writes in TURNS_OF_THE_LOG {
+        simulate(async |runtime| {
+            let bench = Bench::new(&runtime).await;
+            let slice = bench.open(nop()).await;
+            let device: &dyn BlockDevice = &slice;
+            device.write(0, block(255)).await.unwrap();
+            let slow = late(RequestKind::Write, Duration::from_secs(60));
+            bench.core_faults.add(FaultRule { times: Some(1), ..slow });
+            let cleaner = slice.clone();
+            let cleaning = runtime.spawn(async move { cleaner.flush_dirty().await });
+            runtime.sleep(Duration::from_millis(1)).await;
+            assert_eq!(bench.core_faults.struck(), 1, "it is on its way");
+            for version in 0..writes {
+                device.write(0, block((version % 250) as u8)).await.unwrap();
+            }
+            cleaning.await.unwrap();
+            let (last, found) = ((writes - 1) % 250, byte_at(&*bench.core, 0).await.unwrap());
+            assert_eq!(u64::from(found), last, "after {writes} writes");
+        });
+    }
 }
