@@ -297,11 +297,12 @@ impl Engine {
                 // Whichever version it was: the parity fits what the core has of the block now.
                 log.map.unmark_block(version.block, Marks::REPLAYED);
             }
-            if outcome.is_ok() {
+            let is_there = log.first_at(version.slot) == *first;
+            if outcome.is_ok() && is_there {
                 log.written_in_order(version);
             }
             let now = log.map.version(version.slot);
-            let is_it = now.block == version.block && log.first_at(version.slot) == *first;
+            let is_it = now.block == version.block && is_there;
             if now.state != State::Dirty || !is_it {
                 continue;
             }
