@@ -38,8 +38,12 @@ async fn after_a_loss(runtime: &Runtime) -> Bench {
     rewired(&bench)
 }
 
-/// The same devices for another life, with no faults; those of the one before stay with it.
+/// The same devices for another life, with no faults; nothing that the one before still has under
+/// way reaches them.
 fn rewired(bench: &Bench) -> Bench {
+    for before in [&bench.cache_faults, &bench.core_faults] {
+        before.add(FaultRule::on(RequestKind::Write, Fault::Media));
+    }
     let (cache_faults, core_faults) = (FaultControl::default(), FaultControl::default());
     Bench { cache_faults, core_faults, ..bench.clone() }
 }
