@@ -86,10 +86,11 @@ impl Log {
 
     /// Something goes to the core, or went there, that is not next in order.
     pub fn mix(&mut self) {
-        let (now, lacks_any) = (self.age_now(), self.lacks_core_any());
-        if let Some(epochs) = self.epochs.as_mut().filter(|_| lacks_any) {
-            epochs.mixed_until = Some(now);
+        if self.epochs.is_none() || !self.lacks_core_any() {
+            return;
         }
+        let now = self.age_now();
+        self.epochs.as_mut().expect("there are").mixed_until = Some(now);
     }
 
     /// Whether there is anything that the core lacks, or has not flushed.
@@ -99,9 +100,9 @@ impl Log {
 
     /// An epoch ends here.
     pub fn end_epoch(&mut self) {
-        let now = self.age_now();
-        if let Some(epochs) = self.epochs.as_mut().filter(|epochs| epochs.is_open) {
-            epochs.end(now);
+        if self.epochs.as_ref().is_some_and(|epochs| epochs.is_open) {
+            let now = self.age_now();
+            self.epochs.as_mut().expect("one is open").end(now);
         }
     }
 
