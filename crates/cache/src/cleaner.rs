@@ -97,7 +97,7 @@ impl Progress {
     }
 
     /// Nothing is on its way to the core, or chosen to go there.
-    fn is_at_rest(&self) -> bool {
+    pub fn is_at_rest(&self) -> bool {
         self.in_flight.get() == 0 && self.round.borrow().is_empty()
     }
 }
@@ -292,14 +292,20 @@ impl Engine {
 
     fn cleaned(self: &Rc<Self>, versions: &[Version], firsts: &[Sequence], outcome: &Outcome) {
         let mut log = self.log.borrow_mut();
+        let mut is_passed_over = false;
         for (version, first) in versions.iter().zip(firsts) {
             if outcome.is_ok() && version.marks.contains(Marks::REPLAYED) {
                 // Whichever version it was: the parity fits what the core has of the block now.
                 log.map.unmark_block(version.block, Marks::REPLAYED);
             }
             let is_there = log.first_at(version.slot) == *first;
-            if outcome.is_ok() && is_there {
-                log.written_in_order(version);
+            match outcome {
+                _ if !is_there => {}
+                Ok(()) => log.written_in_order(version),
+                Err(error) if versions.len() == 1 && self.is_unreadable(error) => {
+                    is_passed_over = log.pass_over(version);
+                }
+                Err(_) => log.choose_again(version),
             }
             let now = log.map.version(version.slot);
             let is_it = now.block == version.block && is_there;
@@ -329,13 +335,20 @@ impl Engine {
                 self.cleaned.set(rate);
                 log.counters.filled_blocks += versions.len() as u64 - dirty;
             }
+            // Nobody needs what has been superseded.
+            Err(_) if is_passed_over => {}
             Err(error) => {
                 log.counters.errors.core_write += u64::from(error.device() == self.core.name());
-                log.epoch_failed();
                 drop(log);
                 self.back_off(error.clone());
             }
         }
+    }
+
+    /// Whether a block in the log cannot be had, for good as far as anybody knows.
+    fn is_unreadable(&self, error: &DeviceError) -> bool {
+        let is_damage = matches!(error, DeviceError::Media { .. } | DeviceError::Corrupt { .. });
+        is_damage && error.device() == self.cache.name()
     }
 
     fn back_off(self: &Rc<Self>, error: DeviceError) {
@@ -405,7 +418,8 @@ impl Engine {
         let failed_throughs = self.throughs.failures();
         let drain = Drain::begin(self);
         let (goals, age) = {
-            let log = self.log.borrow();
+            let mut log = self.log.borrow_mut();
+            log.walk_again();
             ((log.dirty.goal(), log.replayed.goal()), log.age_now())
         };
         loop {

@@ -239,14 +239,15 @@ impl Engine {
     }
 
     /// What goes to the core in the order of the flushes keeps its place in the log until then: a
-    /// copy would come later. Where the cleaner gets nowhere the order ends instead, for it may
-    /// wait for somebody who waits for the space: what is kept in the segment goes with it, and
-    /// what is dirty is carried on.
+    /// copy would come later. Where that cannot be read, or the cleaner gets nowhere, the order
+    /// ends instead: the cleaner may wait for somebody who waits for the space. What is kept in the
+    /// segment goes with it, and what is dirty is carried on.
     async fn wait_for_order(&self, segment: SegmentIndex) {
         let written = || self.log.borrow().counters.cleaned_blocks;
         let (mut before, mut polls) = (written(), 0);
         while self.log.borrow().owes_in_order(segment) && !self.is_stopping.get() {
-            if polls >= POLLS_IN_ORDER_MAX {
+            let is_passed = self.cleaning.is_at_rest() && self.log.borrow().is_passed(segment);
+            if is_passed || polls >= POLLS_IN_ORDER_MAX {
                 self.log.borrow_mut().give_up_order(segment);
                 break;
             }

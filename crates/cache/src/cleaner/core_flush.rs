@@ -59,8 +59,10 @@ impl Engine {
             engine.runtime.sleep(Duration::from_millis(u64::from(interval))).await;
             if !engine.written.borrow().is_empty() && !engine.is_stopping.get() {
                 engine.cleaning.is_flushing.set(true);
-                // A failure is counted, and everything is dirty again.
-                let _ = engine.flush_core().await;
+                // After a failure everything is dirty again.
+                if let Err(error) = engine.flush_core().await {
+                    engine.back_off(error);
+                }
                 engine.cleaning.is_flushing.set(false);
             }
             engine.cleaning.flush_is_due.set(false);
@@ -86,9 +88,10 @@ impl Engine {
         self.cleaning.is_flushing.set(true);
         let engine = Rc::clone(self);
         drop(self.runtime.spawn(async move {
-            // A failure is counted, and everything is dirty again.
-            if engine.flush_core().await.is_ok() {
-                engine.log.borrow_mut().epoch_done();
+            match engine.flush_core().await {
+                Ok(()) => engine.log.borrow_mut().epoch_done(),
+                // Everything is dirty again.
+                Err(error) => engine.back_off(error),
             }
             engine.cleaning.is_flushing.set(false);
             engine.cleaning_wanted.notify_all();

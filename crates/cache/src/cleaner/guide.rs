@@ -26,8 +26,9 @@ impl Engine {
             let mut log = self.log.borrow_mut();
             for version in self.cleaning.round.take() {
                 give_back(&mut log, &version);
+                log.choose_again(&version);
             }
-            log.epoch_failed();
+            log.walk_again();
         }
         *self.cleaning.policy.borrow_mut() = cleaning::policy(&self.config.borrow().cleaning);
         self.prepare_index();

@@ -204,15 +204,64 @@ impl Log {
         let later = epochs.kept.split_off(&(end, CoreBlock(0)));
         epochs.forget(later);
         epochs.is_flush_due = false;
-        epochs.mixed_until = epochs.mixed_until.filter(|until| *until > end);
+        if epochs.mixed_until.is_some_and(|until| until <= end) && self.has_passed_all(end) {
+            self.epochs.as_mut().expect("there are").mixed_until = None;
+        }
     }
 
-    /// A write to the core, or a flush of it, has failed: the epoch has to be looked at again.
+    /// Whether the core lacks nothing from before `end`, not even what cannot be read.
+    fn has_passed_all(&mut self, end: Age) -> bool {
+        let mut walked = Age::default();
+        loop {
+            let before = walked;
+            if !self.oldest(&mut walked, end, 1).is_empty() {
+                return false;
+            }
+            if walked >= end || walked == before {
+                return true;
+            }
+        }
+    }
+
+    /// A flush of the core has failed: everything of the epoch has to go there again.
     pub fn epoch_failed(&mut self) {
         if let Some(epochs) = &mut self.epochs {
             epochs.walked = Age::default();
             epochs.kept.values_mut().for_each(|kept| kept.progress = Progress::Waiting);
         }
+    }
+
+    /// What was passed over is tried once more.
+    pub fn walk_again(&mut self) {
+        if let Some(epochs) = &mut self.epochs {
+            epochs.walked = Age::default();
+        }
+    }
+
+    /// A version that was chosen has not come to the core, and is to be chosen again.
+    pub fn choose_again(&mut self, version: &Version) {
+        self.walk_again();
+        if self.kept() > 0 {
+            let at = (self.age_of(version.slot), version.block);
+            let epochs = self.epochs.as_mut().expect("looked at");
+            if let Some(kept) = epochs.kept.get_mut(&at) {
+                kept.progress = Progress::Waiting;
+            }
+        }
+    }
+
+    /// A version that was chosen cannot be read: what follows goes to the core without it. One that
+    /// is current stays dirty, and is tried again by the next who wants everything cleaned, or when
+    /// reclaim has carried it on. Answers whether it was kept only.
+    pub fn pass_over(&mut self, version: &Version) -> bool {
+        self.mix();
+        if self.kept() == 0 {
+            return false;
+        }
+        let age = self.age_of(version.slot);
+        let epochs = self.epochs.as_mut().expect("something is kept");
+        epochs.kept_blocks.remove(&(version.block, age));
+        epochs.kept.remove(&(age, version.block)).is_some()
     }
 
     /// A version, as the core is to get it, where it is kept.
@@ -281,6 +330,13 @@ impl Log {
             assert!(age.segment >= oldest, "{block:?} is kept in a segment that is free");
             assert_eq!((kept.version.block, self.age_of(kept.version.slot)), (*block, *age));
         }
+    }
+
+    /// Whether everything in a segment has been chosen, and what it still owes comes no more.
+    pub fn is_passed(&self, segment: SegmentIndex) -> bool {
+        let end = Age { segment: self.ring.first_record(segment), slot: u32::MAX };
+        let mut slots = self.layout.slots_of(segment);
+        self.is_in_core(end) && slots.all(|slot| self.map.state(slot) != State::Written)
     }
 
     /// Whether a segment holds something that has to go to the core in its order.

@@ -183,7 +183,7 @@ impl Engine {
                 log.map.set_state(version.slot, State::Written);
                 self.remember_written(&log, version.block, version.slot);
             } else {
-                log.epoch_failed();
+                log.choose_again(&version);
                 log.map.mark(version.slot, Marks::INDEXED);
                 log.index(version.block, version.marks);
             }

@@ -339,3 +339,81 @@ fn parts_of_blocks_find_room_in_a_log_that_is_full() {
         assert_eq!(slice.stats().counters.bypass.total(), 0);
     });
 }
+
+/// Flips a bit of what the cache has of a block that was written with this byte.
+fn damage(bench: &Bench, byte: u8) {
+    let bytes = bench.cache.memory().to_vec();
+    let mut blocks = bytes.chunks(BLOCK_BYTES as usize);
+    let found = blocks.position(|block| block.iter().all(|it| *it == byte)).expect("it is there");
+    let start = found * BLOCK_BYTES as usize;
+    bench.cache.memory().slice(start..start + 1).fill(!byte);
+}
+
+/// Found by the swarm (seed 1795326656001117): the whole epoch was written again and again for the
+/// sake of a block that cannot be read, which looked like progress to those who waited for it.
+#[test]
+fn a_block_that_cannot_be_read_holds_up_nobody_for_long() {
+    simulate(async |runtime| {
+        let bench = Bench::new(&runtime).await;
+        let mut config = config(CleaningPolicy::Ordered);
+        config.cleaning.stripe = StripeConfig::default();
+        let slice = bench.open(config).await;
+        let device: &dyn BlockDevice = &slice;
+        for byte in [1, 2] {
+            device.write(0, block(byte)).await.unwrap();
+            device.write(BLOCK_BYTES, block(byte + 100)).await.unwrap();
+            device.flush().await.unwrap();
+        }
+        device.write(2 * BLOCK_BYTES, block(55)).await.unwrap();
+        device.flush().await.unwrap();
+        let written = || slice.stats().counters.cleaned_blocks;
+        let order = || slice.stats().order.unwrap();
+        assert_eq!(order().kept_blocks, 2);
+        damage(&bench, 1);
+        damage(&bench, 55);
+        slice.flush_dirty().await.expect_err("what is dirty cannot be read");
+        slice.flush_dirty().await.expect_err("it is still there");
+        assert_eq!((written(), order().kept_blocks), (3, 0), "each of the others once");
+        assert_eq!(byte_at(&*bench.core, 0).await.unwrap(), 2);
+        assert_eq!(byte_at(&*bench.core, BLOCK_BYTES).await.unwrap(), 102);
+        assert!(!order().is_consistent, "the core lacks what cannot be read");
+        // Room is found for much more than the log holds.
+        for round in 0..4 * CACHE_BYTES / BLOCK_BYTES {
+            let at = (3 + round % 64) * BLOCK_BYTES;
+            let begun = runtime.now();
+            device.write(at, block(7)).await.unwrap();
+            assert!(runtime.now().since(begun) < Duration::from_secs(2), "write {round}");
+            if round % 50 == 0 {
+                device.flush().await.unwrap();
+            }
+        }
+        byte_at(device, 2 * BLOCK_BYTES).await.expect_err("it is damaged");
+        device.write(2 * BLOCK_BYTES, block(56)).await.unwrap();
+        slice.flush_dirty().await.unwrap();
+        assert!(order().is_consistent);
+        assert_eq!(byte_at(&*bench.core, 2 * BLOCK_BYTES).await.unwrap(), 56);
+        slice.self_check();
+    });
+}
+
+/// Found by the swarm (seed 83001385): everything was written and flushed again without a pause,
+/// and who waited for it never heard of the failure.
+#[test]
+fn a_core_that_cannot_be_flushed_is_left_alone_between_two_tries() {
+    simulate(async |runtime| {
+        let bench = Bench::new(&runtime).await;
+        let slice = bench.open(config(CleaningPolicy::Ordered)).await;
+        let device: &dyn BlockDevice = &slice;
+        bench.core_faults.add(FaultRule::on(RequestKind::Flush, Fault::Media));
+        device.write(0, block(1)).await.unwrap();
+        device.flush().await.unwrap();
+        slice.flush_dirty().await.expect_err("the core cannot be flushed");
+        runtime.sleep(Duration::from_secs(10)).await;
+        let counters = slice.stats().counters;
+        assert!((2..40).contains(&counters.errors.core_flush), "{}", counters.errors.core_flush);
+        assert!(counters.cleaning_writes < 40, "{}", counters.cleaning_writes);
+        bench.core_faults.clear();
+        slice.flush_dirty().await.unwrap();
+        assert_eq!(byte_at(&*bench.core, 0).await.unwrap(), 1);
+    });
+}
