@@ -67,6 +67,8 @@ pub struct SliceConfig {
     pub admission: AdmissionConfig,
     pub eviction: EvictionPolicy,
     pub fallback: FallbackConfig,
+    /// Segments that reclaim has freed are discarded on the cache device, until one refuses.
+    pub discard: bool,
     /// Most records on their way to the cache device.
     pub records_in_flight_max: u32,
     /// An idle log is sealed so long after a flush.
@@ -83,6 +85,7 @@ impl Default for SliceConfig {
             admission: AdmissionConfig::default(),
             eviction: EvictionPolicy::default(),
             fallback: FallbackConfig::default(),
+            discard: false,
             records_in_flight_max: 8,
             seal_delay: Duration::from_millis(20),
             allow_volatile: false,

@@ -47,6 +47,8 @@ pub(crate) struct Engine {
     pub lends: bool,
     pub is_failed: Cell<bool>,
     pub fallback: RefCell<Fallback>,
+    /// The cache device has refused a discard.
+    pub discard_refused: Cell<bool>,
     /// New requests are refused.
     pub is_closed: Cell<bool>,
     /// The tasks of the slice end.

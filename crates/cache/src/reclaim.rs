@@ -2,8 +2,8 @@
 //!
 //! 1. Copy what the core lacks, and what is resident, from the oldest segment to the head; 2. flush
 //!    the log: the copies are stable; 3. announce a tail behind the segment in a record, and flush
-//!    again: now nothing in it can come back; 4. drop what is still mapped there, and reuse the
-//!    segment.
+//!    again: now nothing in it can come back; 4. drop what is still mapped there; 5. where that is
+//!    wanted, discard the segment on the device; 6. reuse it.
 //!
 //! **Invariants**
 //! - When a segment is freed, nothing that the core lacks is mapped in it.
@@ -118,8 +118,8 @@ impl Log {
         self.layout.slots_of(segment).any(is_unsafe)
     }
 
-    /// Drops the clean blocks of the tail segment and frees it.
-    fn free_tail(&mut self) {
+    /// Drops the clean blocks of the tail segment, which nobody looks at from now on.
+    fn empty_tail(&mut self) {
         let tail = self.ring.tail();
         let may_end = |slot| matches!(self.map.state(slot), State::Free | State::Clean);
         assert!(self.layout.slots_of(tail).all(may_end), "reclaim would lose what the core lacks");
@@ -132,6 +132,10 @@ impl Log {
         self.note_dropped(self.layout.slots_of(tail));
         let first = self.layout.slots_of(tail).next().expect("a segment has slots");
         self.map.remove(first, self.layout.slots_per_segment() as u32);
+    }
+
+    /// Has the tail segment reused.
+    fn free_tail(&mut self) {
         self.ring.free_tail();
         self.counters.segments_reclaimed += 1;
     }
@@ -212,10 +216,30 @@ impl Engine {
             while self.log.borrow().ring.is_pinned(tail) {
                 self.segments_unpinned.wait().await;
             }
+            self.log.borrow_mut().empty_tail();
+            self.discard_segment(tail).await;
             self.log.borrow_mut().free_tail();
             self.pump();
         }
         Ok(())
+    }
+
+    /// Tells the device that it need not keep a segment that is empty, where that is wanted.
+    /// Nothing depends on it: a device that refuses is left alone until something is set, and who
+    /// waits for room waits for no discard.
+    async fn discard_segment(&self, segment: SegmentIndex) {
+        let is_wanted = self.config.borrow().discard && !self.lends;
+        if !is_wanted || self.discard_refused.get() || self.lacks_space() {
+            return;
+        }
+        let range = self.log.borrow().layout.segment_range(segment);
+        let outcome = self.cache.submit(Request::discard(range)).await;
+        let counters = &mut self.log.borrow_mut().counters;
+        counters.traffic.cache.discarded += range.len();
+        if outcome.is_err() {
+            counters.errors.cache_discard += 1;
+            self.discard_refused.set(true);
+        }
     }
 
     /// Carries everything out of a segment that must not be lost with it.

@@ -90,6 +90,7 @@ impl Slice {
         };
         let (mut log, header, recovery) = source.open().await?;
         log.set_eviction(config.eviction);
+        let slots = u64::from(log.layout.slots());
         let engine = Rc::new(Engine {
             name: DeviceName::new(format!("slice {index} of the cache on {}", cache.name())),
             geometry: geometry(&*cache, &*core),
@@ -99,10 +100,7 @@ impl Slice {
             core,
             label,
             cleaning: Progress::new(&config.cleaning),
-            admission: RefCell::new(Admission::new(
-                &config.admission,
-                u64::from(log.layout.slots()),
-            )),
+            admission: RefCell::new(Admission::new(&config.admission, slots)),
             config: RefCell::new(config),
             log: RefCell::new(log),
             queue: Queue::default(),
@@ -114,6 +112,7 @@ impl Slice {
             core_changes_flushed: Cell::new(0),
             is_failed: Cell::new(false),
             fallback: RefCell::default(),
+            discard_refused: Cell::default(),
             is_closed: Cell::new(false),
             is_stopping: Cell::new(false),
             busy: Busy::default(),
@@ -177,6 +176,7 @@ impl Slice {
         if before.eviction != eviction {
             self.engine.log.borrow_mut().set_eviction(eviction);
         }
+        self.engine.discard_refused.set(false);
         self.engine.cleaning_wanted.notify_all();
         self.engine.pump();
         Ok(())

@@ -186,6 +186,7 @@ pub struct ErrorStats {
     pub cache_read: u64,
     pub cache_write: u64,
     pub cache_checksum: u64,
+    pub cache_discard: u64,
     /// Blocks that requests wanted, that only the cache has, and that it could not give.
     pub dirty_unreadable: u64,
     pub core_read: u64,
@@ -198,6 +199,7 @@ impl AddAssign for ErrorStats {
         self.cache_read += other.cache_read;
         self.cache_write += other.cache_write;
         self.cache_checksum += other.cache_checksum;
+        self.cache_discard += other.cache_discard;
         self.dirty_unreadable += other.dirty_unreadable;
         self.core_read += other.core_read;
         self.core_write += other.core_write;

@@ -217,7 +217,7 @@ impl TierShape {
 
 /// The settings that a life starts with.
 pub(crate) fn draw_settings(random: &mut Random) -> CacheSettings {
-    CacheSettings {
+    let settings = CacheSettings {
         mode: draw_mode(random),
         cleaning: draw_cleaning(random),
         classes: draw_classes(random),
@@ -230,8 +230,11 @@ pub(crate) fn draw_settings(random: &mut Random) -> CacheSettings {
         promotion: draw_promotion(random),
         eviction: draw_eviction(random),
         readahead: Readahead { policy: draw_readahead(random), ..Readahead::default() },
-        fallback: draw_fallback(&mut random.clone().fork()),
-    }
+        ..CacheSettings::default()
+    };
+    let mut aside = random.clone().fork();
+    let fallback = draw_fallback(&mut aside);
+    CacheSettings { fallback, discard: aside.one_in(3), ..settings }
 }
 
 /// Lives are short: parameters are such that the policies have something to do in them.

@@ -26,6 +26,8 @@ pub struct CacheSettings {
     pub eviction: EvictionPolicy,
     pub readahead: Readahead,
     pub fallback: FallbackConfig,
+    /// Tell the cache device which of its segments are not needed.
+    pub discard: bool,
 }
 
 /// Everything of a tier that can be changed while it runs. What is recognised of a request before
@@ -90,6 +92,7 @@ impl CacheSettings {
             },
             eviction: self.eviction,
             fallback: self.fallback,
+            discard: self.discard,
             allow_volatile,
             ..SliceConfig::default()
         }
@@ -271,6 +274,7 @@ mod tests {
             ("promotion.insertion-threshold=5", "promotion = { insertion_threshold = 5 }"),
             ("eviction=arc", "eviction = 'arc'"),
             ("fallback.errors=7", "fallback = { errors = 7 }"),
+            ("discard=true", "discard = true"),
             ("eviction=s3-fifo", "eviction = 's3-fifo'"),
             ("readahead=off", "readahead = { policy = 'off' }"),
             ("readahead.degree-max=1M", "readahead = { degree_max = '1M' }"),
@@ -312,9 +316,10 @@ mod tests {
             ("mode=fast", "write-through"),
             (
                 "colour=red",
-                "there are: classes, cleaning, eviction, fallback, mode, promotion, readahead, \
-                 seq-cutoff",
+                "there are: classes, cleaning, discard, eviction, fallback, mode, promotion, \
+                 readahead, seq-cutoff",
             ),
+            ("discard=perhaps", "it is no boolean"),
             ("mode.speed=9", "mode, without anything after it"),
             ("seq-cutoff=fast", "such as 1M"),
             ("eviction=random", "adaptive"),

@@ -33,6 +33,8 @@ pub struct CacheTraffic {
     pub written_descriptors: u64,
     /// The map, saved at a stop, and the headers.
     pub written_checkpoints: u64,
+    /// Given back to the device by reclaim.
+    pub discarded: u64,
 }
 
 /// Bytes to and from the core device, by what for.
@@ -81,6 +83,7 @@ impl AddAssign for Traffic {
         cache.written_copies += other.cache.written_copies;
         cache.written_descriptors += other.cache.written_descriptors;
         cache.written_checkpoints += other.cache.written_checkpoints;
+        cache.discarded += other.cache.discarded;
         core.read_for_requests += other.core.read_for_requests;
         core.read_ahead += other.core.read_ahead;
         core.written_by_requests += other.core.written_by_requests;

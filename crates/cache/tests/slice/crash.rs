@@ -20,7 +20,8 @@ fn config(mode: Mode, policy: CleaningPolicy) -> SliceConfig {
     let stripe = StripeConfig { low_percent: 0, target_percent: 0, ..StripeConfig::default() };
     let alru = AlruConfig { activity_threshold_ms: 0, staleness_s: 1, ..AlruConfig::default() };
     let cleaning = CleaningConfig { policy, stripe, alru, ..small_cleaning() };
-    SliceConfig { mode, cleaning, ..SliceConfig::default() }
+    let discard = policy == CleaningPolicy::Stripe;
+    SliceConfig { mode, cleaning, discard, ..SliceConfig::default() }
 }
 
 fn sweep(config: SliceConfig, unit_bytes: u32, workload: &Workload, seed: u64, step: usize) {

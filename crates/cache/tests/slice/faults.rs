@@ -202,6 +202,31 @@ fn cache_that_errs_too_often_is_in_pass_through_until_a_command_ends_that() {
 
 /// What is dirty may come back with the device, so it is disowned only where nothing is.
 #[test]
+fn device_that_refuses_a_discard_is_left_alone_until_something_is_set() {
+    simulate(async |runtime| {
+        let bench = Bench::new(&runtime).await;
+        let config = SliceConfig { discard: true, ..nop() };
+        let slice = bench.open(config.clone()).await;
+        let device: &dyn BlockDevice = &slice;
+        let lap = async || {
+            for at in 0..2 * CACHE_BYTES / 4096 {
+                device.write(at % 64 * 4096, block(1)).await.unwrap();
+            }
+            let counters = slice.stats().counters;
+            (counters.errors.cache_discard, counters.traffic.cache.discarded)
+        };
+        let (refused, before) = lap().await;
+        assert!(refused == 0 && before > CACHE_BYTES / 2, "{before} discarded");
+        bench.cache_faults.add(FaultRule::on(RequestKind::Discard, Fault::Media));
+        assert_eq!(lap().await.0, 1, "the others were not tried");
+        bench.cache_faults.clear();
+        slice.set_config(config.clone()).unwrap();
+        let (refused, after) = lap().await;
+        assert!(refused == 1 && after > before + CACHE_BYTES / 2);
+    });
+}
+
+#[test]
 fn flush_outlives_a_cache_that_is_gone_as_soon_as_the_core_has_everything() {
     simulate(async |runtime| {
         let bench = Bench::new(&runtime).await;

@@ -93,6 +93,7 @@ impl Watched {
         let Traffic { cache: at_cache, core: at_core } = counters.traffic;
         let bytes = |seen: &ProbeSnapshot| (seen.reads.bytes, seen.writes.bytes);
         assert_eq!((at_cache.read(), at_cache.written()), bytes(&cache), "{at_cache:?}");
+        assert_eq!(at_cache.discarded, cache.discards.bytes);
         assert_eq!((at_core.read(), at_core.written()), bytes(&core), "{at_core:?}");
         assert_eq!(at_core.discarded, core.discards.bytes);
         assert_eq!(at_core.zeroed, core.write_zeroes.bytes);
@@ -119,7 +120,9 @@ fn bytes_to_and_from_each_device_are_what_the_devices_saw_in_every_mode() {
             let cleaning = CleaningConfig { policy, ..small_cleaning() };
             let admission =
                 AdmissionConfig { cutoff: CutoffPolicy::Always, ..AdmissionConfig::default() };
-            let config = SliceConfig { mode, cleaning, admission, ..SliceConfig::default() };
+            let discard = policy == CleaningPolicy::Stripe;
+            let config =
+                SliceConfig { mode, cleaning, admission, discard, ..SliceConfig::default() };
             let (traffic, stats) = live(config, seed);
             let cache = traffic.cache;
             assert!(cache.written_checkpoints > 0 && traffic.core.read_for_requests > 0);
@@ -127,6 +130,7 @@ fn bytes_to_and_from_each_device_are_what_the_devices_saw_in_every_mode() {
             if mode.makes_dirt() {
                 assert!(traffic.core.written_by_cleaning > 0 && cache.read_for_cleaning > 0);
                 assert!(cache.written_data > cache.written_descriptors);
+                assert_eq!(cache.discarded > 0, discard, "{mode:?}");
                 assert!(cache.read_for_scrub > 0 && cache.read_for_reclaim > 0, "{mode:?}");
             }
             assert_eq!(traffic.core.read_ahead > 0, mode.inserts_reads(), "{mode:?}");

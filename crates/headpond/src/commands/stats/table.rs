@@ -96,7 +96,7 @@ fn device_lines(stats: &Value) -> String {
     let bytes = |pointer: &str| size(stats.pointer(pointer).map_or(0, whole));
     format!(
         "cache device: {:.2} bytes written for each byte that entered: {} data, {} carried on by \
-         reclaim, {} descriptors, {} at stops\n\
+         reclaim, {} descriptors, {} at stops; {} discarded\n\
          \x20 read: {} for requests, {} for cleaning, {} for reclaim, {} for scrubs, {} lent\n\
          array: {} read for requests, {} ahead; {} written by requests, {} by the cleaner\n",
         number(&stats["write_amplification"]),
@@ -104,6 +104,7 @@ fn device_lines(stats: &Value) -> String {
         bytes("/traffic/cache/written_copies"),
         bytes("/traffic/cache/written_descriptors"),
         bytes("/traffic/cache/written_checkpoints"),
+        bytes("/traffic/cache/discarded"),
         bytes("/traffic/cache/read_for_requests"),
         bytes("/traffic/cache/read_for_cleaning"),
         bytes("/traffic/cache/read_for_reclaim"),
