@@ -7,6 +7,10 @@
 //! - Every append is answered exactly once.
 //! - Whoever waits for the dirty data to shrink waits in the order of arrival, and not for ever.
 
+mod in_flight;
+
+pub(crate) use in_flight::InFlight;
+
 use crate::cleaning::CleaningPolicy;
 use crate::engine::{CacheError, Engine};
 use crate::log::{Fill, Formed, Intake, Purpose, Refusal};
@@ -156,7 +160,22 @@ impl Engine {
     }
 
     pub(crate) fn may_start_record(&self) -> bool {
-        self.log.borrow().in_flight() < self.config.borrow().records_in_flight_max.max(1)
+        self.log.borrow().in_flight() < self.record_limit()
+    }
+
+    /// Records that may be on their way to the cache device now.
+    pub(crate) fn record_limit(&self) -> u32 {
+        self.records.borrow().limit(self.config.borrow().records_in_flight_max)
+    }
+
+    /// A record has ended: what the device makes of so many at once is worth knowing where there
+    /// could have been no more.
+    fn learn_of_record(&self, formed: &Formed) {
+        if self.may_start_record() {
+            return self.records.borrow_mut().interrupt();
+        }
+        let allowed = self.config.borrow().records_in_flight_max;
+        self.records.borrow_mut().learn(self.runtime.now(), formed.blocks, allowed);
     }
 
     /// Carries a record out and answers its members.
@@ -192,6 +211,7 @@ impl Engine {
 
     /// Accounts for a record whose write was answered; `false` where it failed.
     pub(crate) fn settle_record(self: &Rc<Self>, formed: &Formed, outcome: &Outcome) -> bool {
+        self.learn_of_record(formed);
         self.log.borrow_mut().complete(formed, outcome.is_ok());
         if outcome.is_err() {
             self.note_cache_error(CacheError::Write);

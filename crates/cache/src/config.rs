@@ -69,7 +69,7 @@ pub struct SliceConfig {
     pub fallback: FallbackConfig,
     /// Segments that reclaim has freed are discarded on the cache device, until one refuses.
     pub discard: bool,
-    /// Most records on their way to the cache device.
+    /// Most records on their way to the cache device, however many it rewards.
     pub records_in_flight_max: u32,
     /// An idle log is sealed so long after a flush.
     pub seal_delay: Duration,
@@ -86,7 +86,7 @@ impl Default for SliceConfig {
             eviction: EvictionPolicy::default(),
             fallback: FallbackConfig::default(),
             discard: false,
-            records_in_flight_max: 8,
+            records_in_flight_max: 32,
             seal_delay: Duration::from_millis(20),
             allow_volatile: false,
         }

@@ -6,7 +6,7 @@
 //!   to the log holds none: the order of records is the order of versions.
 
 use crate::admission::Admission;
-use crate::append::{Queue, Verdict, Wanted};
+use crate::append::{InFlight, Queue, Verdict, Wanted};
 use crate::cleaner::Written;
 use crate::config::{Mode, SliceConfig};
 use crate::fallback::Fallback;
@@ -34,6 +34,7 @@ pub(crate) struct Engine {
     pub admission: RefCell<Admission>,
     pub log: RefCell<Log>,
     pub queue: Queue,
+    pub records: RefCell<InFlight>,
     pub ahead: Ahead,
     pub core_writes: CoreWrites,
     pub throughs: Throughs,

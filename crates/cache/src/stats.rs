@@ -327,6 +327,8 @@ pub struct SliceStats {
     pub segments: u32,
     pub segments_free: u32,
     pub records_in_flight: u32,
+    /// As many as the device rewards.
+    pub records_in_flight_max: u32,
     pub writes_waiting: u64,
     pub cleaning_in_flight: u32,
     pub lost_blocks: u64,
