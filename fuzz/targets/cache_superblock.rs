@@ -5,7 +5,7 @@
 #![no_main]
 
 use headpond_block::ByteRange;
-use headpond_cache::format::checkpoint::Checkpoint;
+use headpond_cache::format::checkpoint::{Decoder, encode_table};
 use headpond_cache::format::slice_header::{self, CheckpointRef, SliceHeader};
 use headpond_cache::format::superblock::{Features, SLICES_OFFSET, SUPERBLOCK_BYTES, Superblock};
 use headpond_cache::{Epoch, Position, SegmentIndex, Sequence};
@@ -23,9 +23,29 @@ fuzz_target!(|data: &[u8]| {
     superblock(data);
     slice_header(data);
     if let Some((&segments, bytes)) = data.split_first() {
-        let _ = Checkpoint::decode(bytes, usize::from(segments));
+        checkpoint(bytes, usize::from(segments));
     }
 });
+
+/// However a checkpoint is cut into pieces, it says the same, and can be written again.
+fn checkpoint(bytes: &[u8], segments: usize) {
+    let decode = |piece: usize| {
+        let (mut decoder, mut again) = (Decoder::new(segments), Vec::new());
+        for piece in bytes.chunks(piece) {
+            decoder.feed(piece, |_, run, checksums| {
+                run.encode(checksums, &mut again);
+                Ok(())
+            })?;
+        }
+        decoder.finish().map(|table| (encode_table(&table), again))
+    };
+    let whole = decode(bytes.len().max(1));
+    assert_eq!(whole, decode(7));
+    if let Ok((mut written, runs)) = whole {
+        written.extend(runs);
+        assert_eq!(written, bytes);
+    }
+}
 
 fn superblock(changes: &[u8]) {
     let mut bytes = sound_superblock().encode();
@@ -77,6 +97,7 @@ fn sound_slice_header() -> SliceHeader {
         head: Position(4096),
         head_segment: SegmentIndex(2),
         is_clean: false,
-        checkpoint: CheckpointRef { area: 1, entries: 4, bytes: 128, checksum: 9 },
+        checkpoint: CheckpointRef { area: 1, runs: 4, bytes: 128, checksum: 9 },
+        reach: 12,
     }
 }

@@ -66,6 +66,10 @@ mod active {
         InsertStaleRead,
         /// A clean stop forgets some of the dirty blocks.
         ForgetDirtyAtStop,
+        /// A header names a checkpoint that is not stable.
+        CheckpointBeforeItsBlocks,
+        /// Replay starts where a checkpoint was done, not where it was begun.
+        ReplayAfterTheCut,
         /// Replayed blocks are written with their parity patched, not recomputed.
         PatchTornParity,
         /// Stripes are changed without their lock.
@@ -85,7 +89,7 @@ mod active {
     }
 
     impl Defect {
-        pub const ALL: [Self; 26] = [
+        pub const ALL: [Self; 28] = [
             Self::ReinsertDirtyAsRead,
             Self::CleanBeforeCoreFlush,
             Self::ReuseBeforeCopiesAreStable,
@@ -104,6 +108,8 @@ mod active {
             Self::AcknowledgeEarly,
             Self::InsertStaleRead,
             Self::ForgetDirtyAtStop,
+            Self::CheckpointBeforeItsBlocks,
+            Self::ReplayAfterTheCut,
             Self::PatchTornParity,
             Self::SkipStripeLock,
             Self::EvictSilently,

@@ -227,6 +227,7 @@ impl Engine {
         }
         if self.log.borrow_mut().take_opened() {
             self.reclaim_wanted.notify_all();
+            self.consider_checkpoint();
         }
         outcome.is_ok()
     }

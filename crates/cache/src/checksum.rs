@@ -6,6 +6,23 @@ pub(crate) fn crc32c(bytes: &[u8]) -> u32 {
     crc_fast::crc32_iscsi(bytes)
 }
 
+/// The checksum of bytes that come in pieces.
+pub(crate) struct Running(crc_fast::Digest);
+
+impl Running {
+    pub fn new() -> Self {
+        Self(crc_fast::Digest::new(crc_fast::CrcAlgorithm::Crc32Iscsi))
+    }
+
+    pub fn add(&mut self, bytes: &[u8]) {
+        self.0.update(bytes);
+    }
+
+    pub fn value(&self) -> u32 {
+        self.0.finalize() as u32
+    }
+}
+
 /// The checksum of one buffer; zero where it has no payload.
 pub(crate) fn crc32c_of_buffer(buffer: &Buffer) -> u32 {
     // SAFETY: the caller hands over memory whose contents are settled for the time of the request:

@@ -4,6 +4,7 @@ use crate::admission::AdmissionConfig;
 use crate::cleaning::CleaningConfig;
 use crate::eviction::EvictionPolicy;
 use crate::fallback::FallbackConfig;
+use headpond_block::{BlockDevice, Stability};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
@@ -75,6 +76,20 @@ pub struct SliceConfig {
     pub seal_delay: Duration,
     /// Allows write-back though the cache device is lost on power.
     pub allow_volatile: bool,
+    /// A checkpoint is taken after so many bytes of log, or eight times as many as the last one
+    /// had, if that is more. 0 = none: an open after an unclean stop reads the whole log.
+    pub checkpoint_every_bytes: u64,
+}
+
+impl SliceConfig {
+    /// Bytes of log between checkpoints on this device; 0 = none.
+    pub(crate) fn checkpoint_every_on(&self, cache: &dyn BlockDevice) -> u64 {
+        match cache.geometry().stability {
+            // What is lost with the power needs no short way back.
+            Stability::LostOnPower => 0,
+            _ => self.checkpoint_every_bytes,
+        }
+    }
 }
 
 impl Default for SliceConfig {
@@ -89,6 +104,7 @@ impl Default for SliceConfig {
             records_in_flight_max: 32,
             seal_delay: Duration::from_millis(20),
             allow_volatile: false,
+            checkpoint_every_bytes: 256 << 20,
         }
     }
 }

@@ -4,17 +4,17 @@
 //! cache is found any more; 2. the slice headers are written and flushed; 3. the superblock, copy
 //! by copy. A cut anywhere leaves no cache or a whole one.
 
+use crate::checkpoint::write_empty;
 use crate::error::{CreateError, OpenError};
 use crate::format::FormatError;
-use crate::format::checkpoint::Checkpoint;
-use crate::format::slice_header::{CheckpointRef, SliceHeader};
+use crate::format::slice_header::SliceHeader;
 use crate::format::superblock::{
     COPY_OFFSETS, CORE_BYTES_MAX, Features, SLICES_MAX, SLICES_OFFSET, SUPERBLOCK_BYTES, Superblock,
 };
 use crate::layout::{SliceLayout, is_line_size};
 use crate::types::{Epoch, Position, SegmentIndex, Sequence};
 use headpond_block::{
-    BLOCK_BYTES, BlockDevice, Buffer, ByteRange, DeviceError, Outcome, Request, Stability,
+    BLOCK_BYTES, BlockDevice, Buffer, ByteRange, DeviceError, Outcome, Stability,
 };
 use uuid::Uuid;
 
@@ -51,8 +51,8 @@ pub async fn create(
 ) -> Result<Superblock, CreateError> {
     let superblock = plan(device, options)?;
     wipe(device).await?;
-    for (index, slice) in superblock.slices.iter().enumerate() {
-        let layout = layout_of(&superblock, *slice);
+    for index in 0..superblock.slices.len() {
+        let layout = superblock.layout(index).expect("one of its slices");
         write_first_headers(device, &superblock, index as u16, &layout).await?;
     }
     device.flush().await?;
@@ -121,13 +121,6 @@ pub fn bytes_min(slices: usize) -> u64 {
     SLICES_OFFSET + slices as u64 * SliceLayout::slice_bytes_min()
 }
 
-pub(crate) fn layout_of(superblock: &Superblock, slice: ByteRange) -> SliceLayout {
-    let (segment_bytes, unit_bytes) = (superblock.segment_bytes, superblock.unit_bytes);
-    SliceLayout::new(slice, u64::from(segment_bytes), u64::from(unit_bytes))
-        .expect("checked by plan and by decode")
-        .with_lines(u64::from(superblock.line_bytes))
-}
-
 fn plan(device: &dyn BlockDevice, options: &CreateOptions) -> Result<Superblock, CreateError> {
     let geometry = device.geometry();
     let name = || device.name().clone();
@@ -193,8 +186,7 @@ async fn write_first_headers(
     layout: &SliceLayout,
 ) -> Result<(), DeviceError> {
     let segments = vec![Sequence(1); layout.segments() as usize];
-    let checkpoint = Checkpoint { segments, entries: Vec::new() };
-    let checkpoint = write_checkpoint(device, layout, 0, &checkpoint).await?;
+    let checkpoint = write_empty(device, layout, &segments).await?;
     device.flush().await?;
     let header = SliceHeader {
         cache: superblock.cache,
@@ -208,6 +200,7 @@ async fn write_first_headers(
         head_segment: SegmentIndex(0),
         is_clean: true,
         checkpoint,
+        reach: 0,
     };
     for sequence in [0, 1] {
         let header = SliceHeader { sequence, ..header };
@@ -215,25 +208,4 @@ async fn write_first_headers(
         device.write(offset, Buffer::from_slice(&header.encode())).await?;
     }
     Ok(())
-}
-
-/// Writes a checkpoint to an area that no valid header refers to. Not flushed.
-pub(crate) async fn write_checkpoint(
-    device: &dyn BlockDevice,
-    layout: &SliceLayout,
-    area: u8,
-    checkpoint: &Checkpoint,
-) -> Result<CheckpointRef, DeviceError> {
-    const PIECE_BYTES: usize = 1 << 20;
-    let mut bytes = checkpoint.encode();
-    let (len, checksum) = (bytes.len() as u64, crate::checksum::crc32c(&bytes));
-    bytes.resize(bytes.len().next_multiple_of(BLOCK_BYTES as usize), 0);
-    let place = layout.checkpoint(area);
-    assert!(bytes.len() as u64 <= place.len(), "checkpoint outgrows its area");
-    for (index, piece) in bytes.chunks(PIECE_BYTES).enumerate() {
-        let offset = place.start() + (index * PIECE_BYTES) as u64;
-        device.submit(Request::write(offset, Buffer::from_slice(piece))).await?;
-    }
-    let entries = checkpoint.entries.len() as u64;
-    Ok(CheckpointRef { area, entries, bytes: len, checksum })
 }

@@ -10,6 +10,7 @@ use crate::append::{InFlight, Queue, Verdict, Wanted};
 use crate::cleaner::Written;
 use crate::config::{Mode, SliceConfig};
 use crate::fallback::Fallback;
+use crate::format::slice_header::SliceHeader;
 use crate::label::CoreLabel;
 use crate::log::{Log, Purpose};
 use crate::paths::{Ahead, Throughs};
@@ -33,6 +34,8 @@ pub(crate) struct Engine {
     pub config: RefCell<SliceConfig>,
     pub admission: RefCell<Admission>,
     pub log: RefCell<Log>,
+    /// The one in force.
+    pub header: Cell<SliceHeader>,
     pub queue: Queue,
     pub records: RefCell<InFlight>,
     pub ahead: Ahead,
@@ -73,6 +76,7 @@ pub(crate) struct Engine {
     pub records_done: Notify,
     pub segments_unpinned: Notify,
     pub reclaim_wanted: Notify,
+    pub checkpoint_wanted: Notify,
     pub cleaning_wanted: Notify,
 }
 

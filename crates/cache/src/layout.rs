@@ -5,7 +5,7 @@
 use crate::format::checkpoint;
 use crate::format::record::DATA_BLOCKS_MAX;
 use crate::format::slice_header::CHECKPOINTS_OFFSET;
-use crate::types::{Position, SegmentIndex, SlotIndex};
+use crate::types::{CoreBlock, Position, SegmentIndex, SlotIndex};
 use headpond_block::{BLOCK_BYTES, ByteRange};
 
 /// Fewest segments of a slice: reclaim needs some in reserve.
@@ -124,6 +124,12 @@ impl SliceLayout {
     /// Blocks of a line, or of a segment where that is smaller.
     pub fn line_blocks(&self) -> u64 {
         (self.line_bytes / BLOCK_BYTES).min(self.slots_per_segment())
+    }
+
+    /// Blocks from one on to the end of its line.
+    pub fn rest_of_line(&self, block: CoreBlock) -> u64 {
+        let line = self.line_blocks().min(PIECE_BLOCKS_MAX);
+        line - block.0 % line
     }
 
     pub fn unit_bytes(&self) -> u64 {

@@ -19,6 +19,7 @@
 
 mod admission;
 mod append;
+mod checkpoint;
 mod checksum;
 pub mod classes;
 mod cleaner;
@@ -58,7 +59,7 @@ pub use eviction::{EvictionPolicy, ShadowStats};
 pub use fallback::FallbackConfig;
 pub use format::superblock::Superblock;
 pub use label::CoreLabel;
-pub use layout::is_line_size;
+pub use layout::{SliceLayout, is_line_size};
 pub use log::{EvictionStats, OrderStats};
 pub use paths::Coverage;
 pub use recover::Recovery;

@@ -15,6 +15,7 @@ mod age;
 mod eviction;
 mod flush_epochs;
 mod mapping;
+mod reach;
 mod reinsert;
 mod stability;
 mod survey;
@@ -22,6 +23,8 @@ mod tally;
 
 pub use eviction::{Eviction, EvictionStats};
 pub use flush_epochs::{FlushEpochs, OrderStats};
+use reach::Reach;
+pub(crate) use reach::{Content, Cut, plan};
 pub use reinsert::Reinsertion;
 pub use survey::Survey;
 pub(crate) use tally::id_of;
@@ -163,6 +166,7 @@ pub struct Log {
     /// Holds new dirt back while there is little room for it.
     pub throttle: Throttle,
     has_opened_segment: bool,
+    reach: Reach,
     /// Reclaim drives out what a reader could still want.
     is_evicting: bool,
 }
@@ -218,6 +222,7 @@ impl Log {
             written_max: usable / 16,
             throttle: Throttle::default(),
             has_opened_segment: false,
+            reach: Reach::default(),
             is_evicting: false,
         }
     }
@@ -485,9 +490,12 @@ impl Log {
             return Err(Refusal::NoSpace);
         }
         if self.ring.room() < units + u64::from(blocks) * self.layout.units_per_block() {
-            if self.ring.free() <= reserve {
+            // Copies leave the last of what may be opened to the records that announce a tail.
+            let spare = if blocks > 0 { reserve.max(1) } else { reserve };
+            if self.ring.free() <= reserve || !self.reach.allows(spare) {
                 return Err(Refusal::NoSpace);
             }
+            self.reach.opened += 1;
             self.ring.open_next(&self.layout, self.next);
             self.has_opened_segment = true;
         }

@@ -1,26 +1,28 @@
 //! From the bytes of a slice to its log, after any stop.
 //!
-//! 1. The newer valid header, or what it lets believe where the other copy is not valid; 2. its
-//!    checkpoint; 3. unless the stop was clean, every record of the epoch; 4. what that leaves
-//!    becomes a checkpoint and a header of a new epoch, both stable, before the first request is
-//!    served: what was decided about holes and torn blocks is not decided again.
+//! 1. The newer valid header, or what it lets believe where the other copy is not valid; 2. unless
+//!    the stop was clean, every record that follows its checkpoint, from as many segments as it
+//!    names; 3. the checkpoint, piece by piece; 4. what that leaves becomes a checkpoint and a
+//!    header of a new epoch, both stable, before the first request is served: what was decided
+//!    about holes and torn blocks is not decided again.
 
+mod restore;
+
+use crate::checkpoint::{write_checkpoint, write_header};
 use crate::checksum::crc32c;
-use crate::create::write_checkpoint;
 use crate::error::OpenError;
 use crate::format::FormatError;
-use crate::format::checkpoint::{Checkpoint, CheckpointEntry, CheckpointKind};
 use crate::format::record::{self, Record};
 use crate::format::slice_header::{CheckpointRef, HEADER_BYTES, SliceHeader};
 use crate::layout::SliceLayout;
-use crate::line_map::{Marks, State, Version, scattered_extents};
-use crate::log::{Identity, Log};
+use crate::log::{Content, Log, plan};
 use crate::replay::{Replay, Replayed};
-use crate::ring::Ring;
 use crate::types::{BlockRun, CoreBlock, Epoch, Position, SegmentIndex, Sequence};
 use headpond_block::defect;
-use headpond_block::{BLOCK_BYTES, BlockDevice, Buffer, DeviceError, Request};
+use headpond_block::{BLOCK_BYTES, BlockDevice, Buffer, DeviceError, DeviceName, Request};
+use restore::Contents;
 use serde::Serialize;
+use std::cell::RefCell;
 use std::collections::BTreeSet;
 use uuid::Uuid;
 
@@ -46,11 +48,11 @@ pub(crate) struct Source<'a> {
     pub cache: Uuid,
     pub slice: u16,
     pub core_blocks: u64,
+    pub checkpoint_every_bytes: u64,
 }
 
-/// Everything that goes into the log of the new epoch.
+/// Where the log of the new epoch goes on.
 struct Found {
-    entries: Vec<CheckpointEntry>,
     segments: Vec<Sequence>,
     tail: Sequence,
     tail_segment: SegmentIndex,
@@ -66,24 +68,26 @@ impl Source<'_> {
     /// Where the slice cannot be read or trusted; nothing was changed.
     pub async fn open(&self) -> Result<(Log, SliceHeader, Recovery), OpenError> {
         let old = self.read_header().await?;
-        let checkpoint = self.read_checkpoint(&old).await?;
         let mut recovery = Recovery { was_clean: old.is_clean, ..Recovery::default() };
-        let found = match old.is_clean {
-            true => from_clean(&old, checkpoint),
-            false => self.replay(&old, checkpoint, &mut recovery).await?,
+        let (log, found) = match old.is_clean {
+            true => self.load(&old).await?,
+            false => self.replay(&old, &mut recovery).await?,
         };
-        let checkpoint = match old.is_clean {
-            true => old.checkpoint,
-            false => self.save_entries(&old, &found).await?,
-        };
-        let header = self.next_header(&old, &found, checkpoint);
-        if !defect!(ServeBeforeEpochIsDurable) {
-            self.write_header(&header).await?;
-        }
-        let log = self.build(&found, header.epoch);
         recovery.dirty_blocks = log.map.counts().dirty;
         recovery.clean_blocks = log.map.counts().clean;
         recovery.lost_blocks = log.lost.len() as u64;
+        let log = RefCell::new(log);
+        let checkpoint = match old.is_clean {
+            true => old.checkpoint,
+            false => self.save(&old, &log).await?,
+        };
+        let plan = plan(&self.layout, self.checkpoint_every_bytes, checkpoint.bytes);
+        let header = next_header(&old, &found, checkpoint, plan.map_or(0, |(_, reach)| reach));
+        if !defect!(ServeBeforeEpochIsDurable) {
+            write_header(self.device, &self.layout, &header).await?;
+        }
+        let mut log = log.into_inner();
+        log.set_reach(0, plan);
         Ok((log, header, recovery))
     }
 
@@ -123,49 +127,6 @@ impl Source<'_> {
         Ok(if is_alone { best.without_successor() } else { best })
     }
 
-    async fn read_checkpoint(&self, header: &SliceHeader) -> Result<Checkpoint, OpenError> {
-        let damaged = |detail: String| OpenError::Checkpoint {
-            device: self.name(),
-            slice: self.slice,
-            detail,
-        };
-        let CheckpointRef { area, bytes: len, checksum, .. } = header.checkpoint;
-        let place = self.layout.checkpoint(area);
-        if len > place.len() {
-            return Err(damaged(format!("{len} bytes in an area of {}", place.len())));
-        }
-        let buffer = Buffer::zeroed(len.next_multiple_of(BLOCK_BYTES) as usize);
-        self.read_long(place.start(), &buffer).await?;
-        let bytes = buffer.slice(0..len as usize).to_vec();
-        let found = crc32c(&bytes);
-        if found != checksum {
-            return Err(damaged(format!("checksum {found:#010x}, expected {checksum:#010x}")));
-        }
-        let segments = self.layout.segments() as usize;
-        let checkpoint =
-            Checkpoint::decode(&bytes, segments).map_err(|error| damaged(error.to_string()))?;
-        self.check_places(&checkpoint).map_err(|detail| damaged(detail.into()))?;
-        Ok(checkpoint)
-    }
-
-    /// Whether every entry has a block of the core, and a place of its own in the log.
-    fn check_places(&self, checkpoint: &Checkpoint) -> Result<(), &'static str> {
-        let mut is_taken = vec![false; self.layout.slots() as usize];
-        for entry in &checkpoint.entries {
-            let has_place = entry.kind != CheckpointKind::Lost;
-            if entry.block.0 >= self.core_blocks
-                || has_place && !self.layout.contains(entry.position)
-            {
-                return Err("an entry points outside core or log");
-            }
-            let slot = self.layout.slot_at(entry.position).0;
-            if has_place && std::mem::replace(&mut is_taken[slot.0 as usize], true) {
-                return Err("two entries share a place in the log");
-            }
-        }
-        Ok(())
-    }
-
     async fn read_long(&self, offset: u64, buffer: &Buffer) -> Result<(), DeviceError> {
         const PIECE_BYTES: usize = 1 << 20;
         for start in (0..buffer.len()).step_by(PIECE_BYTES) {
@@ -175,32 +136,46 @@ impl Source<'_> {
         Ok(())
     }
 
+    /// After a clean stop: the checkpoint is everything.
+    async fn load(&self, old: &SliceHeader) -> Result<(Log, Found), OpenError> {
+        let mut contents = Contents::default();
+        let segments = self.count(old, &mut contents).await?;
+        let found = Found {
+            segments,
+            tail: old.tail,
+            tail_segment: old.tail_segment,
+            head: old.head,
+            head_segment: old.head_segment,
+            next: old.next_record,
+        };
+        let log = self.empty_log(&found, Epoch(old.epoch.0 + 1), &contents);
+        let log = self.restore(old, contents, log).await?;
+        Ok((log, found))
+    }
+
+    /// After an unclean stop: the checkpoint, and every record that follows it.
     async fn replay(
         &self,
         old: &SliceHeader,
-        checkpoint: Checkpoint,
         recovery: &mut Recovery,
-    ) -> Result<Found, OpenError> {
+    ) -> Result<(Log, Found), OpenError> {
         let mut replay = Replay::new(old.epoch, old.next_record, old.tail);
-        for entry in &checkpoint.entries {
-            let first = match entry.kind {
-                CheckpointKind::Lost => Sequence(0),
-                _ => checkpoint.segments[self.layout.segment_of(entry.position).0 as usize],
-            };
-            replay.add_checkpointed(entry, first);
-        }
         let mut firsts = Vec::new();
         let segments = self.layout.segments();
-        for index in 0..segments {
-            let segment = SegmentIndex((old.tail_segment.0 + index) % segments);
-            self.scan(segment, &mut replay, &mut firsts).await?;
+        let reach = self.reach(old).await?;
+        for index in 0..reach {
+            let segment = SegmentIndex((old.head_segment.0 + index) % segments);
+            // What lies in front of the head, the checkpoint speaks of; unless the log has gone
+            // round.
+            let from = if index == 0 && reach < segments { old.head } else { Position(0) };
+            self.scan(segment, from, &mut replay, &mut firsts).await?;
         }
         if let Some(later) = replay.later_epoch() {
             let (expected, found) = (later.0, old.epoch.0);
             let (device, slice) = (self.name(), self.slice);
             return Err(OpenError::StaleHeader { device, slice, expected, found });
         }
-        let replayed = replay.finish();
+        let mut replayed = replay.finish();
         recovery.records_replayed = replayed.records;
         recovery.never_happened = replayed.never_happened;
         recovery.parity_suspects = joined(&replayed.parity_suspects);
@@ -208,24 +183,48 @@ impl Source<'_> {
             let records = replayed.unnamed.len() as u64;
             return Err(OpenError::LostRecords { device: self.name(), records });
         }
-        Ok(self.found(old, checkpoint.segments, &replayed, &firsts))
+        let lives = std::mem::take(&mut replayed.live);
+        let mut contents = Contents::after(lives, replayed);
+        let table = self.count(old, &mut contents).await?;
+        let replayed = contents.replayed.as_ref().expect("after an unclean stop");
+        let found = self.found(old, table, replayed, &firsts);
+        let log = self.empty_log(&found, Epoch(old.epoch.0 + 1), &contents);
+        let log = self.restore(old, contents, log).await?;
+        Ok((log, found))
+    }
+
+    /// How many segments from the head on are looked through: as many as the header names, or all
+    /// of them where the log has gone on beyond. Then a later header let it, and was lost.
+    async fn reach(&self, old: &SliceHeader) -> Result<u32, OpenError> {
+        let segments = self.layout.segments();
+        if !(1..segments).contains(&old.reach) {
+            return Ok(segments);
+        }
+        let mut beyond = Replay::new(old.epoch, old.next_record, old.tail);
+        let segment = SegmentIndex((old.head_segment.0 + old.reach) % segments);
+        let mut firsts = Vec::new();
+        self.scan(segment, Position(0), &mut beyond, &mut firsts).await?;
+        Ok(if firsts.is_empty() { old.reach } else { segments })
     }
 
     /// Hands every record of one segment to replay.
     async fn scan(
         &self,
         segment: SegmentIndex,
+        from: Position,
         replay: &mut Replay,
         firsts: &mut Vec<(SegmentIndex, Sequence)>,
     ) -> Result<(), OpenError> {
-        let range = self.layout.segment_range(segment);
-        let buffer = Buffer::zeroed(range.len() as usize);
-        self.read_long(range.start(), &buffer).await?;
-        let bytes = buffer.to_vec();
         let start = self.layout.segment_start(segment);
-        let mut units = 0;
+        let mut units = from.0.saturating_sub(start.0);
+        let skipped = units * self.layout.unit_bytes();
+        let range = self.layout.segment_range(segment);
+        let buffer = Buffer::zeroed((range.len() - skipped) as usize);
+        self.read_long(range.start() + skipped, &buffer).await?;
+        // SAFETY: every read into it has been answered, and nobody else has it.
+        let bytes = unsafe { buffer.as_slice() };
         while units < self.layout.units_per_segment() {
-            let offset = (units * self.layout.unit_bytes()) as usize;
+            let offset = (units * self.layout.unit_bytes() - skipped) as usize;
             let position = Position(start.0 + units);
             units += self.take_record(&bytes[offset..], position, replay, |record| {
                 firsts.push((segment, record.header.sequence));
@@ -301,21 +300,7 @@ impl Source<'_> {
         };
         let tail_segment = self.tail_segment(old, &segments, replayed.tail, head_segment);
         level(&mut segments, tail_segment, head_segment, replayed.tail);
-        let live = replayed.live.iter().map(|live| CheckpointEntry {
-            block: live.block,
-            kind: CheckpointKind::DirtyReplayed,
-            position: live.position,
-            checksum: live.checksum,
-        });
-        let lost = replayed.lost.iter().map(|&block| CheckpointEntry {
-            block,
-            kind: CheckpointKind::Lost,
-            position: Position(0),
-            checksum: 0,
-        });
-        let entries = live.chain(lost).collect();
-        let tail = replayed.tail;
-        Found { entries, segments, tail, tail_segment, head, head_segment, next }
+        Found { segments, tail: replayed.tail, tail_segment, head, head_segment, next }
     }
 
     /// The segment that begins with the tail, or the next one that is left of the log.
@@ -334,107 +319,41 @@ impl Source<'_> {
         oldest.map_or(head, |(index, _)| SegmentIndex(index as u32))
     }
 
-    async fn save_entries(
+    /// Writes what was decided as a checkpoint to the other area.
+    async fn save(
         &self,
         old: &SliceHeader,
-        found: &Found,
+        log: &RefCell<Log>,
     ) -> Result<CheckpointRef, OpenError> {
-        let segments = found.segments.clone();
-        let checkpoint = Checkpoint { segments, entries: found.entries.clone() };
-        let area = 1 - old.checkpoint.area;
-        Ok(write_checkpoint(self.device, &self.layout, area, &checkpoint).await?)
+        let cut = log.borrow().cut();
+        let place = (1 - old.checkpoint.area, Content::Unsafe);
+        let written = write_checkpoint(self.device, log, &cut, place, None).await?;
+        Ok(written.expect("nobody ends it"))
     }
 
-    fn next_header(
-        &self,
-        old: &SliceHeader,
-        found: &Found,
-        checkpoint: CheckpointRef,
-    ) -> SliceHeader {
-        SliceHeader {
-            sequence: old.sequence + 1,
-            epoch: Epoch(old.epoch.0 + 1),
-            next_record: found.next,
-            tail: found.tail,
-            tail_segment: found.tail_segment,
-            head: found.head,
-            head_segment: found.head_segment,
-            is_clean: false,
-            checkpoint,
-            ..*old
-        }
-    }
-
-    /// Writes a header to the copy whose turn it is; everything written before is stable first.
-    pub async fn write_header(&self, header: &SliceHeader) -> Result<(), DeviceError> {
-        self.device.flush().await?;
-        let offset = self.layout.header_offset((header.sequence % 2) as usize);
-        self.device.write(offset, Buffer::from_slice(&header.encode())).await?;
-        self.device.flush().await
-    }
-
-    fn build(&self, found: &Found, epoch: Epoch) -> Log {
-        let ring = Ring::new(
-            &self.layout,
-            &found.segments,
-            found.tail_segment,
-            found.head_segment,
-            found.head,
-        );
-        let identity = Identity { cache: self.cache, slice: self.slice, epoch };
-        let layout = self.layout.clone();
-        // In the order of the log, so that what lay in one extent does so again.
-        let mut entries: Vec<&CheckpointEntry> = found.entries.iter().collect();
-        entries.sort_unstable_by_key(|entry| entry.position);
-        let mapped = entries.iter().filter(|entry| entry.kind != CheckpointKind::Lost);
-        let places = mapped.map(|entry| {
-            let (slot, unit) = layout.slot_at(entry.position);
-            (slot, unit, entry.block)
-        });
-        let scattered = scattered_extents(layout.line_blocks(), places);
-        let (next, tail, core_blocks) = (found.next, found.tail, self.core_blocks);
-        let mut log = Log::new(identity, layout, ring, next, tail, core_blocks, scattered);
-        for entry in entries {
-            restore(&mut log, entry);
-        }
-        log.lost_at_start = log.lost.clone();
-        log
-    }
-
-    fn name(&self) -> headpond_block::DeviceName {
+    fn name(&self) -> DeviceName {
         self.device.name().clone()
     }
 }
 
-fn from_clean(old: &SliceHeader, checkpoint: Checkpoint) -> Found {
-    Found {
-        entries: checkpoint.entries,
-        segments: checkpoint.segments,
-        tail: old.tail,
-        tail_segment: old.tail_segment,
-        head: old.head,
-        head_segment: old.head_segment,
-        next: old.next_record,
-    }
-}
-
-/// Maps one block of a checkpoint.
-fn restore(log: &mut Log, entry: &CheckpointEntry) {
-    let block = entry.block;
-    let (state, marks) = match entry.kind {
-        CheckpointKind::Lost => {
-            log.lost.insert(block);
-            return;
-        }
-        CheckpointKind::Clean => (State::Clean, Marks::NONE),
-        CheckpointKind::Dirty => (State::Dirty, Marks::INDEXED),
-        CheckpointKind::DirtyReplayed => (State::Dirty, Marks::INDEXED | Marks::REPLAYED),
-    };
-    let (slot, unit) = log.layout.slot_at(entry.position);
-    let (target, checksum) = (state, entry.checksum);
-    log.map.insert(Version { slot, block, state, target, unit, checksum, marks });
-    if state == State::Dirty {
-        log.index(block, marks);
+fn next_header(
+    old: &SliceHeader,
+    found: &Found,
+    checkpoint: CheckpointRef,
+    reach: u32,
+) -> SliceHeader {
+    SliceHeader {
+        sequence: old.sequence + 1,
+        epoch: Epoch(old.epoch.0 + 1),
+        next_record: found.next,
+        tail: found.tail,
+        tail_segment: found.tail_segment,
+        head: found.head,
+        head_segment: found.head_segment,
+        is_clean: false,
+        checkpoint,
+        reach,
+        ..*old
     }
 }
 

@@ -1,7 +1,8 @@
 //! From what lies on the device after any stop to what counts: the laws of the log, without I/O.
 //!
-//! 1. Take the checkpoint that the epoch began with; 2. take every readable record of the epoch, in
-//!    any order; 3. [`Replay::finish`] decides.
+//! 1. Take every readable record since the checkpoint, in any order; 2. [`Replay::finish`] decides;
+//! 3. [`Replayed::keeps`] says of each block of the checkpoint whether it still counts. So memory
+//!    is taken for what was written since, and not for what the cache holds.
 //!
 //! **Invariants**
 //! - The highest birth of a block wins, then the highest sequence.
@@ -11,7 +12,7 @@
 //!
 //! **Not here**: reading the device, the line map.
 
-use crate::format::checkpoint::{CheckpointEntry, CheckpointKind};
+use crate::format::checkpoint::CheckpointKind;
 use crate::format::record::{Entry, EntryKind, Predecessor, Record};
 use crate::types::{BlockRun, CoreBlock, Epoch, Position, Sequence};
 use foldhash::fast::FixedState;
@@ -22,6 +23,8 @@ type Map<K, V> = HashMap<K, V, FixedState>;
 
 /// Most missing records in a row that are looked at one by one; more are damage in any case.
 const MISSING_MAX: usize = 1 << 20;
+/// Blocks of the checkpoint are asked about in regions of so many before one by one.
+const REGION_BLOCKS: u64 = 64;
 
 /// Collects what is found.
 pub struct Replay {
@@ -44,16 +47,9 @@ pub struct Replay {
 struct Candidate {
     birth: Sequence,
     sequence: Sequence,
-    kind: Found,
+    kind: EntryKind,
     position: Position,
     checksum: u32,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Found {
-    DirtyAtCheckpoint,
-    LostAtCheckpoint,
-    Record(EntryKind),
 }
 
 struct Suspect {
@@ -75,9 +71,15 @@ pub struct LiveBlock {
 /// What replay decided.
 #[derive(Debug, Default)]
 pub struct Replayed {
+    /// From the records alone.
     pub live: Vec<LiveBlock>,
     /// Promised and damaged.
     pub lost: BTreeSet<CoreBlock>,
+    /// Those of the lost ones for which a version of the checkpoint stands in.
+    replaceable: BTreeSet<CoreBlock>,
+    /// Blocks of which a record says something that can be read.
+    touched: HashSet<CoreBlock, FixedState>,
+    touched_regions: HashSet<u64, FixedState>,
     /// Went to the core beside the cache, perhaps not with their parity.
     pub parity_suspects: Vec<BlockRun>,
     pub tail: Sequence,
@@ -106,22 +108,6 @@ impl Replay {
             seen: Vec::new(),
             described: Map::default(),
         }
-    }
-
-    /// One block of the checkpoint, in a segment whose contents began with `first`. What was clean
-    /// then is forgotten: an unpromised write-through may have changed the core since.
-    pub fn add_checkpointed(&mut self, entry: &CheckpointEntry, first: Sequence) {
-        let (kind, sequence) = match entry.kind {
-            CheckpointKind::Clean => return,
-            CheckpointKind::Dirty | CheckpointKind::DirtyReplayed => {
-                (Found::DirtyAtCheckpoint, first)
-            }
-            // A lost block has no place, and so no segment whose end could end it.
-            CheckpointKind::Lost => (Found::LostAtCheckpoint, Sequence(u64::MAX)),
-        };
-        let (birth, position) = (Sequence(0), entry.position);
-        let candidate = Candidate { birth, sequence, kind, position, checksum: entry.checksum };
-        self.versions.insert(entry.block, candidate);
     }
 
     /// Looks at the epoch of a record, whether it belongs to this replay or not.
@@ -213,7 +199,6 @@ impl Replay {
         position: Position,
         checksum: u32,
     ) {
-        let kind = Found::Record(kind);
         let candidate = Candidate { birth, sequence, kind, position, checksum };
         let best = self.versions.entry(block).or_insert(candidate);
         if (best.birth, best.sequence) < (birth, sequence) {
@@ -226,14 +211,24 @@ impl Replay {
         let mut result = Replayed { tail: self.tail, highest: self.highest, ..Default::default() };
         self.find_missing(&mut result);
         result.records = self.seen.len() as u64;
+        result.touched = self.versions.keys().copied().collect();
+        let regions = self.versions.keys().map(|block| block.0 / REGION_BLOCKS);
+        result.touched_regions = regions.collect();
         for (&block, candidate) in &self.versions {
             if candidate.sequence >= self.tail {
                 keep(block, candidate, &mut result);
             }
         }
+        let mut beyond = BTreeSet::new();
         for suspect in &self.suspects {
-            self.judge(suspect, &mut result);
+            if self.is_lost(suspect, &mut result) {
+                result.lost.insert(suspect.block);
+                // A copy is as old as its original, which may still be there.
+                let set = if suspect.birth.0 == 0 { &mut result.replaceable } else { &mut beyond };
+                set.insert(suspect.block);
+            }
         }
+        result.replaceable.retain(|block| !beyond.contains(block));
         if !result.lost.is_empty() {
             let lost = &result.lost;
             result.live.retain(|live| !lost.contains(&live.block));
@@ -294,36 +289,66 @@ impl Replay {
             && (sequence <= self.flush_mark || self.promises.contains(&sequence))
     }
 
-    fn judge(&self, suspect: &Suspect, result: &mut Replayed) {
+    fn is_lost(&self, suspect: &Suspect, result: &mut Replayed) -> bool {
         if suspect.sequence < self.tail {
-            return;
+            return false;
         }
         if !suspect.is_known_loss && !self.is_promised(suspect.sequence) {
             result.never_happened += 1;
-            return;
+            return false;
         }
         let stands_in = self.versions.get(&suspect.block).is_some_and(|best| {
             best.sequence >= self.tail && (best.birth, 0) >= (suspect.birth, 0)
         });
-        if !stands_in {
-            result.lost.insert(suspect.block);
+        !stands_in
+    }
+}
+
+impl Replayed {
+    /// Whether all dirty blocks of a run that the checkpoint has, in a segment whose contents began
+    /// with `first`, count still.
+    pub fn keeps_all(&self, run: BlockRun, first: Sequence) -> bool {
+        let mut regions = run.first.0 / REGION_BLOCKS..=(run.end().0 - 1) / REGION_BLOCKS;
+        first >= self.tail
+            && self.lost.is_empty()
+            && !regions.any(|region| self.touched_regions.contains(&region))
+    }
+
+    /// Whether a block of the checkpoint, in a segment whose contents began with `first`, counts
+    /// still. What was clean then is forgotten: an unpromised write-through may have changed the
+    /// core since.
+    pub fn keeps(&mut self, block: CoreBlock, kind: CheckpointKind, first: Sequence) -> bool {
+        if self.touched.contains(&block) {
+            return false;
+        }
+        match kind {
+            CheckpointKind::Clean => false,
+            // A lost block has no place, and so no segment whose end could end it.
+            CheckpointKind::Lost => {
+                self.lost.insert(block);
+                false
+            }
+            CheckpointKind::Dirty | CheckpointKind::DirtyReplayed => {
+                let stands_in = first >= self.tail;
+                if stands_in && self.replaceable.remove(&block) {
+                    self.lost.remove(&block);
+                }
+                stands_in && !self.lost.contains(&block)
+            }
         }
     }
 }
 
 fn keep(block: CoreBlock, candidate: &Candidate, result: &mut Replayed) {
     match candidate.kind {
-        Found::DirtyAtCheckpoint | Found::Record(EntryKind::Dirty) => {
+        EntryKind::Dirty => {
             let Candidate { position, checksum, .. } = *candidate;
             result.live.push(LiveBlock { block, position, checksum });
         }
-        Found::LostAtCheckpoint => {
-            result.lost.insert(block);
-        }
-        Found::Record(EntryKind::WrittenThrough) => {
+        EntryKind::WrittenThrough => {
             result.parity_suspects.push(BlockRun { first: block, count: 1 });
         }
-        Found::Record(EntryKind::ReadInsert | EntryKind::Tombstone) => {}
+        EntryKind::ReadInsert | EntryKind::Tombstone => {}
     }
 }
 

@@ -8,23 +8,19 @@
 
 use crate::admission::Admission;
 use crate::append::Queue;
+use crate::checkpoint::{write_checkpoint, write_header};
 use crate::classes::ClassId;
 use crate::cleaner::Progress;
 use crate::config::{Mode, SliceConfig};
-use crate::create::layout_of;
 use crate::engine::{CoreWrites, Engine};
 use crate::error::{CleanError, ModeError, OpenError, StopError};
-use crate::format::checkpoint::{Checkpoint, CheckpointEntry, CheckpointKind};
-use crate::format::slice_header::SliceHeader;
 use crate::format::superblock::Superblock;
 use crate::label::CoreLabel;
-use crate::line_map::{Marks, State};
-use crate::log::Log;
+use crate::log::Content;
 use crate::paths::{Ahead, Coverage};
 use crate::recover::{Recovery, Source};
 use crate::scrub::{ScrubError, ScrubReport};
 use crate::stats::{ClassStats, Latencies, LatencyStats, SliceStats};
-use crate::types::Position;
 use headpond_block::decorators::ProbeDevice;
 use headpond_block::sync::Busy;
 use headpond_block::sync::Notify;
@@ -61,7 +57,6 @@ pub struct Expected {
 pub struct Slice {
     engine: Rc<Engine>,
     tasks: Rc<RefCell<Vec<JoinHandle<()>>>>,
-    header: Rc<Cell<SliceHeader>>,
 }
 
 impl Slice {
@@ -79,14 +74,14 @@ impl Slice {
     ) -> Result<(Self, Recovery), OpenError> {
         let Foundation { runtime, cache, core, label } = foundation;
         check_fit(&*cache, core.size_bytes(), superblock, expected, &config)?;
-        let slice = superblock.slices.get(usize::from(index)).copied();
         let no_slice = || OpenError::SliceIndex { device: cache.name().clone(), slice: index };
         let source = Source {
             device: &*cache,
-            layout: layout_of(superblock, slice.ok_or_else(no_slice)?),
+            layout: superblock.layout(usize::from(index)).ok_or_else(no_slice)?,
             cache: superblock.cache,
             slice: index,
             core_blocks: superblock.core_bytes / BLOCK_BYTES,
+            checkpoint_every_bytes: config.checkpoint_every_on(&*cache),
         };
         let (mut log, header, recovery) = source.open().await?;
         log.set_eviction(config.eviction);
@@ -103,6 +98,7 @@ impl Slice {
             admission: RefCell::new(Admission::new(&config.admission, slots)),
             config: RefCell::new(config),
             log: RefCell::new(log),
+            header: Cell::new(header),
             queue: Queue::default(),
             records: RefCell::default(),
             ahead: Ahead::default(),
@@ -130,15 +126,21 @@ impl Slice {
             records_done: Notify::new(),
             segments_unpinned: Notify::new(),
             reclaim_wanted: Notify::new(),
+            checkpoint_wanted: Notify::new(),
             cleaning_wanted: Notify::new(),
         });
+        Ok((Self::start(engine), recovery))
+    }
+
+    fn start(engine: Rc<Engine>) -> Self {
         engine.prepare_index();
         let tasks = [
             engine.runtime.spawn(Rc::clone(&engine).run_cleaner()),
             engine.runtime.spawn(Rc::clone(&engine).run_reclaim()),
+            engine.runtime.spawn(Rc::clone(&engine).run_checkpoints()),
         ];
         let tasks = Rc::new(RefCell::new(Vec::from(tasks)));
-        Ok((Self { engine, tasks, header: Rc::new(Cell::new(header)) }, recovery))
+        Self { engine, tasks }
     }
 
     /// Whether a mode is possible here and now.
@@ -179,6 +181,7 @@ impl Slice {
         }
         self.engine.discard_refused.set(false);
         self.engine.cleaning_wanted.notify_all();
+        self.engine.checkpoint_wanted.notify_all();
         self.engine.pump();
         Ok(())
     }
@@ -319,8 +322,7 @@ impl Slice {
     /// Where the devices fail; the next open then recovers as after a power cut.
     pub async fn stop(&self) -> Result<(), StopError> {
         let engine = &self.engine;
-        let header = self.header.get();
-        let slice = header.slice;
+        let slice = engine.header.get().slice;
         if engine.is_closed.replace(true) {
             return Err(StopError::Stopped { slice });
         }
@@ -328,6 +330,7 @@ impl Slice {
         engine.is_stopping.set(true);
         engine.cleaning_wanted.notify_all();
         engine.reclaim_wanted.notify_all();
+        engine.checkpoint_wanted.notify_all();
         let tasks = self.tasks.take();
         for task in tasks {
             task.await;
@@ -341,37 +344,24 @@ impl Slice {
         if engine.is_failed.get() {
             return Err(failed(DeviceError::ReadOnly { device: engine.cache.name().clone() }));
         }
-        self.save(header).await.map_err(failed)
+        self.save().await.map_err(failed)
     }
 
-    async fn save(&self, header: SliceHeader) -> Result<(), DeviceError> {
-        let (checkpoint, mut header) = {
-            let log = self.engine.log.borrow();
-            let header = SliceHeader {
-                sequence: header.sequence + 1,
-                epoch: log.epoch(),
-                next_record: log.next(),
-                tail: log.ring.first_record(log.ring.tail()).max(header.tail),
-                tail_segment: log.ring.tail(),
-                head: log.ring.position(),
-                head_segment: log.ring.head(),
-                is_clean: true,
-                ..header
-            };
-            (checkpoint_of(&log), header)
+    async fn save(&self) -> Result<(), DeviceError> {
+        let Engine { log, cache, header, .. } = &*self.engine;
+        let before = header.get();
+        let (cut, layout, epoch) = {
+            let log = log.borrow();
+            (log.cut(), log.layout.clone(), log.epoch())
         };
-        let layout = self.engine.log.borrow().layout.clone();
-        let probe = ProbeDevice::new(Rc::clone(&self.engine.cache), self.engine.runtime.clone());
-        let cache: &dyn BlockDevice = &probe;
-        let area = 1 - header.checkpoint.area;
-        header.checkpoint =
-            crate::create::write_checkpoint(cache, &layout, area, &checkpoint).await?;
-        let core_blocks = 0;
-        let source =
-            Source { device: cache, layout, cache: header.cache, slice: header.slice, core_blocks };
-        source.write_header(&header).await?;
-        self.header.set(header);
-        let traffic = &mut self.engine.log.borrow_mut().counters.traffic;
+        let probe = ProbeDevice::new(Rc::clone(cache), self.engine.runtime.clone());
+        let place = (1 - before.checkpoint.area, Content::All);
+        let written = write_checkpoint(&probe, log, &cut, place, None).await?;
+        let checkpoint = written.expect("nobody ends it");
+        let after = cut.header(before, (epoch, true, 0), checkpoint);
+        write_header(&probe, &layout, &after).await?;
+        header.set(after);
+        let traffic = &mut log.borrow_mut().counters.traffic;
         traffic.cache.written_checkpoints += probe.snapshot().writes.bytes;
         Ok(())
     }
@@ -471,30 +461,4 @@ fn geometry(cache: &dyn BlockDevice, core: &dyn BlockDevice) -> Geometry {
         stability,
         ..core.geometry().clone()
     }
-}
-
-fn checkpoint_of(log: &Log) -> Checkpoint {
-    // What came without payload has nothing to come back to in another life.
-    let mapped = log.map.iter().filter(|version| !version.is_payload_free()).map(|version| {
-        let kind = match version.state {
-            State::Clean => CheckpointKind::Clean,
-            _ if headpond_block::defect!(ForgetDirtyAtStop)
-                && version.block.0.is_multiple_of(3) =>
-            {
-                CheckpointKind::Clean
-            }
-            State::Free | State::Pending => unreachable!("a settled log has no such versions"),
-            _ if version.marks.contains(Marks::REPLAYED) => CheckpointKind::DirtyReplayed,
-            _ => CheckpointKind::Dirty,
-        };
-        let position = log.layout.position_of(version.slot, version.unit);
-        CheckpointEntry { block: version.block, kind, position, checksum: version.checksum }
-    });
-    let lost = log.lost.iter().map(|&block| CheckpointEntry {
-        block,
-        kind: CheckpointKind::Lost,
-        position: Position(0),
-        checksum: 0,
-    });
-    Checkpoint { segments: log.ring.firsts(), entries: mapped.chain(lost).collect() }
 }

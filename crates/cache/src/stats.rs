@@ -230,6 +230,9 @@ pub struct Counters {
     pub ahead_blocks: u64,
     pub tombstone_blocks: u64,
     pub segments_reclaimed: u64,
+    /// Taken while serving, and what they held.
+    pub checkpoints: u64,
+    pub checkpoint_bytes: u64,
     pub cleaned_blocks: u64,
     /// Clean ones that were written along with them, so that a write was whole.
     pub filled_blocks: u64,

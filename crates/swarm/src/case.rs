@@ -3,7 +3,7 @@
 mod draws;
 
 use crate::expect::Excuses;
-use crate::faults::Theme;
+use crate::faults::{Ill, Theme};
 use crate::life::{Cut, End, Order, World};
 use crate::machine::{Absent, Machine};
 use crate::steps::{Remains, Step};
@@ -24,6 +24,9 @@ const CRASHES_MIN: u64 = 3;
 const FAULTS_MIN: u64 = 2;
 /// Cases are ended after so many lives, whatever they lack.
 const LIVES_MAX: u64 = 40;
+
+/// Between two lives of a case with an unreliable cache, one time in so many.
+const ROT_ONE_IN: u64 = 6;
 
 /// What a volume did that it must not.
 #[derive(Debug, thiserror::Error)]
@@ -249,14 +252,15 @@ impl<'a> Case<'a> {
                     memory.lose_power(&mut self.random);
                 }
                 self.check_redundancy(machine)?;
+                self.rot(machine);
                 Ok(Next::Live)
             }
             End::Cut | End::StopFailed => {
                 let is_power_cut = !self.random.one_in(4);
                 self.count_crash(machine, is_power_cut, remains);
                 self.excuses.borrow_mut().unclean = true;
-                let mut tally = self.tally.borrow_mut();
-                machine.crash(is_power_cut, &mut self.random, &mut tally);
+                machine.crash(is_power_cut, &mut self.random, &mut self.tally.borrow_mut());
+                self.rot(machine);
                 Ok(Next::Live)
             }
             End::Refused(reason) => {
@@ -271,6 +275,20 @@ impl<'a> Case<'a> {
             }
             End::Offence(offence) => Err(offence),
         }
+    }
+
+    /// The cache device may be damaged while it lies there: whatever was stable is to be missed.
+    fn rot(&mut self, machine: &Machine) {
+        // Drawn aside: a case is what it is without it.
+        let mut aside = self.random.clone().fork();
+        if self.theme != Theme::Cache || !aside.one_in(ROT_ONE_IN) {
+            return;
+        }
+        let Some((damage, aim, address)) = machine.rot(&mut aside) else { return };
+        let ill = Ill::Damage(damage);
+        self.say(format!("  {ill} while nothing runs, at {address} ({aim:?})"));
+        self.excuses.borrow_mut().note(ill, &machine.topology);
+        self.tally.borrow_mut().note(ill);
     }
 
     fn count_crash(&self, machine: &Machine, is_power_cut: bool, remains: &Remains) {

@@ -15,6 +15,7 @@
 //!
 //! **Not here**: the oracle (`headpond-witness`), the disks (`headpond-sim`).
 
+mod aim;
 mod case;
 pub mod enumerate;
 mod expect;

@@ -1,5 +1,6 @@
 //! The disks of a case, which outlive the lives that use them.
 
+use crate::aim::Aim;
 use crate::faults::Damage;
 use crate::tally::Tally;
 use crate::topology::{CACHE, Topology};
@@ -201,6 +202,17 @@ impl Machine {
         self.witness.borrow_mut().crash();
     }
 
+    /// Damages a page of the cache while nothing runs, and tells how, by which aim, and which.
+    pub fn rot(&self, random: &mut Random) -> Option<(Damage, Aim, u64)> {
+        let cache = self.cache.as_ref().filter(|cache| !is_memory(cache))?;
+        let (aim, damage) = (Aim::draw(random), *random.pick(&[Damage::Flip, Damage::Misplace]));
+        // What was merely written last may be what nothing on the disk promises yet.
+        let targets = aim.targets(cache);
+        let pages = Pages::at(cache, targets.iter().map(|target| target.address));
+        let address = pages.damage(cache, damage, None, random)?;
+        Some((damage, aim, address))
+    }
+
     pub fn media(&self) -> impl Iterator<Item = &Medium> {
         self.cache.iter().chain(&self.members).map(|medium| &**medium)
     }
@@ -220,6 +232,11 @@ impl Pages {
         addresses.dedup();
         random.shuffle(&mut addresses);
         addresses.truncate(count);
+        Self::at(medium, addresses)
+    }
+
+    /// Those at some addresses.
+    pub fn at(medium: &Medium, addresses: impl IntoIterator<Item = u64>) -> Self {
         let page = |address| (address, medium.peek(address, PAGE_BYTES));
         Self(addresses.into_iter().map(page).collect())
     }
@@ -235,7 +252,7 @@ impl Pages {
         &self,
         medium: &Medium,
         damage: Damage,
-        before: &Picture,
+        before: Option<&Picture>,
         random: &mut Random,
     ) -> Option<u64> {
         let pick = |pages: &[(u64, Vec<u8>)], random: &mut Random| {
@@ -249,6 +266,7 @@ impl Pages {
                 (address, bytes)
             }
             Damage::Revert => {
+                let before = before?;
                 let old = |address: u64| before.read(address, PAGE_BYTES);
                 let changed = self.0.iter().filter(|(address, now)| old(*address) != *now);
                 let changed: Vec<u64> = changed.map(|(address, _)| *address).collect();

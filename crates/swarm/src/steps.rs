@@ -1,14 +1,17 @@
 //! What happens beside the workload of a life: commands, and faults.
 
+use crate::aim::Aim;
 use crate::case::Offence;
 use crate::expect::Excuses;
 use crate::faults::{Damage, Ill};
 use crate::machine::{Controls, Machine, Pages};
 use crate::tally::Tally;
-use crate::topology::{draw_classes, draw_eviction, draw_mode, draw_promotion, draw_readahead};
+use crate::topology::{
+    draw_checkpoint, draw_classes, draw_eviction, draw_mode, draw_promotion, draw_readahead,
+};
 use headpond_block::{BlockDevice, Request, Runtime};
 use headpond_raid::{ArrayState, Occupied};
-use headpond_sim::{Picture, Random};
+use headpond_sim::{Medium, Picture, Random};
 use headpond_volume::{CacheSettings, Dirty, SettingChange, Volume};
 use headpond_witness::Client;
 use std::cell::{Cell, RefCell};
@@ -71,6 +74,9 @@ impl Step {
             10 if aside.one_in(3) => Self::SwitchTier,
             10 if aside.one_in(2) => {
                 Self::Set(SettingChange::new("tier.mode", draw_mode(&mut aside)))
+            }
+            11 if aside.one_in(2) => {
+                Self::Set(SettingChange::new("checkpoint.every", draw_checkpoint(&mut aside)))
             }
             _ => Self::CleanAll,
         }
@@ -249,25 +255,17 @@ impl Stage<'_> {
 
     /// Damages a block of the cache that has been stable for so long that the log itself says so.
     async fn damage(&self, damage: Damage, before: Option<&Picture>) {
-        let (Some(cache), Some(before)) = (&self.machine.cache, before) else { return };
+        let Some(cache) = &self.machine.cache else { return };
         if crate::machine::is_memory(cache) {
             return;
         }
-        let mut pages = Pages::latest(cache, PAGES, &mut self.random.borrow_mut());
-        for _ in 0..2 {
-            if self.volume.submit(Request::flush()).await.is_err() {
-                return;
-            }
-            self.runtime.sleep(UNTIL_SEALED).await;
-        }
-        if self.volume.submit(Request::flush()).await.is_err() {
-            return;
-        }
-        pages.retain_unchanged(cache);
+        // Drawn aside: which pages were written last is drawn as it was without an aim.
+        let aim = Aim::draw(&mut self.random.borrow().clone().fork());
+        let Some(pages) = self.settled_pages(cache, aim).await else { return };
         let changed = pages.damage(cache, damage, before, &mut self.random.borrow_mut());
         let Some(address) = changed else { return };
         let ill = Ill::Damage(damage);
-        self.note(format!("{ill}, at {address}"));
+        self.note(format!("{ill}, at {address} ({aim:?})"));
         self.excuses.borrow_mut().note(ill, &self.machine.topology);
         self.count(ill);
         let mut random = self.random.borrow_mut();
@@ -277,16 +275,30 @@ impl Stage<'_> {
         }
     }
 
+    /// Pages of the cache that the volume has been able to rely on for some time; `None` where it
+    /// fails.
+    async fn settled_pages(&self, cache: &Medium, aim: Aim) -> Option<Pages> {
+        let latest = Pages::latest(cache, PAGES, &mut self.random.borrow_mut());
+        for _ in 0..2 {
+            self.volume.submit(Request::flush()).await.ok()?;
+            self.runtime.sleep(UNTIL_SEALED).await;
+        }
+        // What the disk says by now is stable after another flush.
+        let mut targets = aim.targets(cache);
+        self.volume.submit(Request::flush()).await.ok()?;
+        let now = aim.targets(cache);
+        targets.retain(|target| now.contains(target));
+        let mut pages = match targets.is_empty() {
+            true => latest,
+            false => Pages::at(cache, targets.iter().map(|target| target.address)),
+        };
+        pages.retain_unchanged(cache);
+        Some(pages)
+    }
+
     fn count(&self, ill: Ill) {
         let mut tally = self.tally.borrow_mut();
-        tally.fault(ill.kind());
-        if let Some(row) = ill.row() {
-            tally.row(row);
-        }
-        if ill == Ill::Damage(Damage::Revert) {
-            // The flush that made the write stable has lied.
-            tally.row(5);
-        }
+        tally.note(ill);
         if ill == Ill::CacheGone {
             let dirty = self.volume.status().cache.map_or(0, |cache| cache.dirty_bytes);
             tally.row(if dirty > 0 { 18 } else { 17 });

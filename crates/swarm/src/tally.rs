@@ -1,5 +1,6 @@
 //! What was done in all.
 
+use crate::faults::{Damage, Ill};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -34,8 +35,16 @@ impl Tally {
         self.faults.values().sum()
     }
 
-    pub(crate) fn fault(&mut self, kind: &'static str) {
-        *self.faults.entry(kind).or_default() += 1;
+    /// A fault has befallen.
+    pub(crate) fn note(&mut self, ill: Ill) {
+        *self.faults.entry(ill.kind()).or_default() += 1;
+        if let Some(row) = ill.row() {
+            self.row(row);
+        }
+        if ill == Ill::Damage(Damage::Revert) {
+            // The flush that made the write stable has lied.
+            self.row(5);
+        }
     }
 
     pub(crate) fn row(&mut self, row: u8) {

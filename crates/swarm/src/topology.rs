@@ -217,7 +217,7 @@ impl TierShape {
 
 /// The settings that a life starts with.
 pub(crate) fn draw_settings(random: &mut Random) -> CacheSettings {
-    let settings = CacheSettings {
+    let mut settings = CacheSettings {
         mode: draw_mode(random),
         cleaning: draw_cleaning(random),
         classes: draw_classes(random),
@@ -232,9 +232,18 @@ pub(crate) fn draw_settings(random: &mut Random) -> CacheSettings {
         readahead: Readahead { policy: draw_readahead(random), ..Readahead::default() },
         ..CacheSettings::default()
     };
+    // Drawn aside: the other settings are what they are without these.
     let mut aside = random.clone().fork();
-    let fallback = draw_fallback(&mut aside);
-    CacheSettings { fallback, discard: aside.one_in(3), ..settings }
+    settings.fallback = draw_fallback(&mut aside);
+    settings.discard = aside.one_in(3);
+    settings.checkpoint.every = draw_checkpoint(&mut aside);
+    settings
+}
+
+/// So often that short lives have several; in every second case too rarely for these small caches,
+/// or never: a checkpoint makes stable what a mistake might have left unstable.
+pub(crate) fn draw_checkpoint(random: &mut Random) -> Size {
+    Size(*random.pick(&[1, 1, 512 << 10, 1 << 20, 256 << 20, 256 << 20, 256 << 20, 0]))
 }
 
 /// Lives are short: parameters are such that the policies have something to do in them.

@@ -47,7 +47,9 @@ pub use metadata::FoundFileSystem;
 pub use open::{Decorator, Devices, OpenError, OpenOptions, Tolerance};
 pub use readahead::{Readahead, ReadaheadPolicy, ReadaheadStats};
 pub use report::{CacheReport, ClassReport, CleaningReport, Groups, Row, StatsReport};
-pub use settings::{CacheSettings, SettingChange, SettingError, TierSettings, parse_word};
+pub use settings::{
+    CacheSettings, Checkpoints, SettingChange, SettingError, TierSettings, parse_word,
+};
 pub use size::{Size, SizeError};
 pub use status::{CacheStatus, VolumeStats, VolumeStatus};
 pub use tier::TierError;

@@ -4,7 +4,7 @@
 //! change names a place in that table and a text for it; the changed table is read again as a
 //! whole, so that what can be written into the file can be set, and nothing else.
 
-use crate::{ClassSetting, Readahead, SeqCutoff};
+use crate::{ClassSetting, Readahead, SeqCutoff, Size};
 use headpond_cache::{
     AdmissionConfig, CleaningConfig, EvictionPolicy, FallbackConfig, Mode, Promotion, SliceConfig,
 };
@@ -28,6 +28,21 @@ pub struct CacheSettings {
     pub fallback: FallbackConfig,
     /// Tell the cache device which of its segments are not needed.
     pub discard: bool,
+    pub checkpoint: Checkpoints,
+}
+
+/// How often the cache notes what an open after an unclean stop needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Checkpoints {
+    /// Bytes of log from one checkpoint to the next; 0 = none.
+    pub every: Size,
+}
+
+impl Default for Checkpoints {
+    fn default() -> Self {
+        Self { every: Size(SliceConfig::default().checkpoint_every_bytes) }
+    }
 }
 
 /// Everything of a tier that can be changed while it runs. What is recognised of a request before
@@ -94,6 +109,7 @@ impl CacheSettings {
             fallback: self.fallback,
             discard: self.discard,
             allow_volatile,
+            checkpoint_every_bytes: self.checkpoint.every.0,
             ..SliceConfig::default()
         }
     }
@@ -250,7 +266,6 @@ impl FromStr for SettingChange {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Size;
 
     fn set(text: &str) -> Result<CacheSettings, SettingError> {
         CacheSettings::default().with(&text.parse()?)
@@ -279,6 +294,8 @@ mod tests {
             ("readahead=off", "readahead = { policy = 'off' }"),
             ("readahead.degree-max=1M", "readahead = { degree_max = '1M' }"),
             ("classes=lustre", "classes = 'lustre'"),
+            ("checkpoint.every=1G", "checkpoint = { every = '1G' }"),
+            ("checkpoint.every=0", "checkpoint.every = '0'"),
         ];
         for (text, file) in changed {
             let expected: CacheSettings = toml::from_str(file).unwrap();
@@ -316,8 +333,8 @@ mod tests {
             ("mode=fast", "write-through"),
             (
                 "colour=red",
-                "there are: classes, cleaning, discard, eviction, fallback, mode, promotion, \
-                 readahead, seq-cutoff",
+                "there are: checkpoint, classes, cleaning, discard, eviction, fallback, mode, \
+                 promotion, readahead, seq-cutoff",
             ),
             ("discard=perhaps", "it is no boolean"),
             ("mode.speed=9", "mode, without anything after it"),

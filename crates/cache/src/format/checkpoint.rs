@@ -1,23 +1,34 @@
-//! The persisted line map of a slice.
+//! The persisted line map of a slice, or as much of it as an unclean open needs.
 //!
-//! A table with the first sequence of every segment, then one 16-byte entry for each mapped or lost
-//! block. The checksum of the whole is in the slice header.
+//! A table with the first sequence of every segment, then the mapped blocks as *runs*, in the order
+//! of the log: blocks that lie in a row there and on the core, with a checksum each. The lost
+//! blocks, which have no place, come last. The checksum of the whole is in the slice header.
+//!
+//! **Invariants**
+//! - Both ends work in pieces: a checkpoint may be longer than what memory is to spare.
 
 use super::FormatError;
 use super::bytes::{get_u32, get_u64, put_u32, put_u64};
 use crate::types::{CoreBlock, Position, Sequence};
 
-pub const ENTRY_BYTES: u64 = 16;
+/// Bytes of a run without its checksums.
+pub const RUN_BYTES: usize = 12;
+/// Most blocks of one run.
+pub const RUN_BLOCKS_MAX: u32 = 1024;
+/// Most damaged blocks that a slice remembers.
+pub const LOST_BLOCKS_MAX: u64 = 4096;
+/// A run of one block: no block takes more.
+const BLOCK_BYTES_MAX: u64 = RUN_BYTES as u64 + 4;
+
 /// Longest checkpoint of a slice with so many segments and blocks, in bytes.
 pub const fn bytes_max(segments: u64, blocks: u64) -> u64 {
     // Lost blocks have no place of their own; they may come on top of a full map.
-    (segments * 8 + (blocks + LOST_BLOCKS_MAX) * ENTRY_BYTES).next_multiple_of(4096)
+    (segments * 8 + (blocks + LOST_BLOCKS_MAX) * BLOCK_BYTES_MAX).next_multiple_of(4096)
 }
-/// Most damaged blocks that a slice remembers.
-pub const LOST_BLOCKS_MAX: u64 = 4096;
 
 const WHAT: &str = "checkpoint";
 const BLOCK_BITS: u32 = 40;
+const COUNT_SHIFT: u32 = 48;
 
 /// What a checkpointed block is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,104 +41,179 @@ pub enum CheckpointKind {
     Lost,
 }
 
-/// One block of a checkpoint.
+/// Blocks in a row, of one kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CheckpointEntry {
-    pub block: CoreBlock,
+pub struct CheckpointRun {
+    pub first: CoreBlock,
+    /// 1 ... [`RUN_BLOCKS_MAX`].
+    pub count: u32,
     pub kind: CheckpointKind,
-    /// Where the block starts in the log; meaningless where it is lost.
+    /// Where the first block starts in the log; meaningless where it is lost.
     pub position: Position,
-    pub checksum: u32,
 }
 
-impl CheckpointEntry {
-    fn encode(&self, bytes: &mut [u8]) {
+impl CheckpointRun {
+    /// How many checksums follow.
+    pub fn checksums(&self) -> usize {
+        if self.kind == CheckpointKind::Lost { 0 } else { self.count as usize }
+    }
+
+    /// Appends the run with its checksums.
+    ///
+    /// # Panics
+    /// Where there is not one for each block, or the run is too long.
+    pub fn encode(&self, checksums: &[u32], bytes: &mut Vec<u8>) {
+        assert_eq!(checksums.len(), self.checksums());
+        assert!((1..=RUN_BLOCKS_MAX).contains(&self.count) && self.first.0 >> BLOCK_BITS == 0);
         let kind: u64 = match self.kind {
             CheckpointKind::Clean => 1,
             CheckpointKind::Dirty => 2,
             CheckpointKind::DirtyReplayed => 3,
             CheckpointKind::Lost => 4,
         };
-        put_u64(bytes, 0, self.block.0 | kind << BLOCK_BITS);
-        put_u32(bytes, 8, u32::try_from(self.position.0).expect("a slice has 32-bit positions"));
-        put_u32(bytes, 12, self.checksum);
+        let mut head = [0; RUN_BYTES];
+        let count = u64::from(self.count - 1) << COUNT_SHIFT;
+        put_u64(&mut head, 0, self.first.0 | kind << BLOCK_BITS | count);
+        put_u32(&mut head, 8, u32::try_from(self.position.0).expect("32-bit positions"));
+        bytes.extend_from_slice(&head);
+        bytes.extend(checksums.iter().flat_map(|checksum| checksum.to_le_bytes()));
     }
 
-    fn decode(bytes: &[u8]) -> Option<Self> {
+    fn decode(bytes: &[u8]) -> Result<Self, FormatError> {
+        let malformed = |detail| FormatError::Malformed { what: WHAT, detail };
         let word = get_u64(bytes, 0);
-        let kind = match word >> BLOCK_BITS {
+        let kind = match word >> BLOCK_BITS & 0xff {
             1 => CheckpointKind::Clean,
             2 => CheckpointKind::Dirty,
             3 => CheckpointKind::DirtyReplayed,
             4 => CheckpointKind::Lost,
-            _ => return None,
+            _ => return Err(malformed("unknown kind of block")),
         };
-        let block = CoreBlock(word & ((1 << BLOCK_BITS) - 1));
-        let position = Position(u64::from(get_u32(bytes, 8)));
-        Some(Self { block, kind, position, checksum: get_u32(bytes, 12) })
+        let first = CoreBlock(word & ((1 << BLOCK_BITS) - 1));
+        let count = (word >> COUNT_SHIFT) as u32 + 1;
+        if count > RUN_BLOCKS_MAX {
+            return Err(malformed("a run is too long"));
+        }
+        Ok(Self { first, count, kind, position: Position(u64::from(get_u32(bytes, 8))) })
     }
 }
 
-/// A whole checkpoint.
-#[derive(Clone, Debug, PartialEq, Eq, Default)]
-pub struct Checkpoint {
-    /// First record of the present contents of each segment.
-    pub segments: Vec<Sequence>,
-    pub entries: Vec<CheckpointEntry>,
+/// The table at the start of a checkpoint.
+pub fn encode_table(segments: &[Sequence]) -> Vec<u8> {
+    segments.iter().flat_map(|first| first.0.to_le_bytes()).collect()
 }
 
-impl Checkpoint {
-    pub fn encode(&self) -> Vec<u8> {
-        let len = self.segments.len() * 8 + self.entries.len() * ENTRY_BYTES as usize;
-        let mut bytes = vec![0; len];
-        for (index, first) in self.segments.iter().enumerate() {
-            put_u64(&mut bytes, 8 * index, first.0);
-        }
-        let entries = bytes[8 * self.segments.len()..].chunks_exact_mut(ENTRY_BYTES as usize);
-        for (place, entry) in entries.zip(&self.entries) {
-            entry.encode(place);
-        }
-        bytes
+/// Takes a checkpoint to pieces that comes in pieces.
+pub struct Decoder {
+    segments: usize,
+    table: Vec<Sequence>,
+    /// What of the last piece was no whole run.
+    rest: Vec<u8>,
+    checksums: Vec<u32>,
+}
+
+impl Decoder {
+    /// For a slice with so many segments.
+    pub fn new(segments: usize) -> Self {
+        Self { segments, table: Vec::new(), rest: Vec::new(), checksums: Vec::new() }
     }
 
+    /// Takes the next bytes, and visits every run that they complete with its checksums.
+    ///
     /// # Errors
-    /// Where the length does not fit or an entry makes no sense.
-    pub fn decode(bytes: &[u8], segments: usize) -> Result<Self, FormatError> {
-        let malformed = |detail| FormatError::Malformed { what: WHAT, detail };
-        if bytes.len() < segments * 8
-            || !(bytes.len() - segments * 8).is_multiple_of(ENTRY_BYTES as usize)
-        {
-            return Err(malformed("impossible length"));
+    /// Where a run makes no sense, or the visitor says so.
+    pub fn feed(
+        &mut self,
+        bytes: &[u8],
+        mut visit: impl FnMut(&[Sequence], &CheckpointRun, &[u32]) -> Result<(), FormatError>,
+    ) -> Result<(), FormatError> {
+        self.rest.extend_from_slice(bytes);
+        let rest = std::mem::take(&mut self.rest);
+        let mut at = 0;
+        while self.table.len() < self.segments && rest.len() - at >= 8 {
+            self.table.push(Sequence(get_u64(&rest, at)));
+            at += 8;
         }
-        let (table, rest) = bytes.split_at(segments * 8);
-        let segments = table.chunks_exact(8).map(|first| Sequence(get_u64(first, 0))).collect();
-        let entries = rest.chunks_exact(ENTRY_BYTES as usize).map(CheckpointEntry::decode);
-        let entries: Option<Vec<_>> = entries.collect();
-        Ok(Self { segments, entries: entries.ok_or_else(|| malformed("unknown entry kind"))? })
+        while self.table.len() == self.segments && rest.len() - at >= RUN_BYTES {
+            let run = CheckpointRun::decode(&rest[at..])?;
+            let end = at + RUN_BYTES + 4 * run.checksums();
+            let Some(checksums) = rest.get(at + RUN_BYTES..end) else { break };
+            self.checksums.clear();
+            self.checksums.extend(checksums.chunks_exact(4).map(|bytes| get_u32(bytes, 0)));
+            visit(&self.table, &run, &self.checksums)?;
+            at = end;
+        }
+        self.rest.extend_from_slice(&rest[at..]);
+        Ok(())
+    }
+
+    /// The table, when everything has been fed.
+    ///
+    /// # Errors
+    /// Where something is left over or missing.
+    pub fn finish(self) -> Result<Vec<Sequence>, FormatError> {
+        match self.table.len() == self.segments && self.rest.is_empty() {
+            true => Ok(self.table),
+            false => Err(FormatError::Malformed { what: WHAT, detail: "impossible length" }),
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
+
+    fn run(first: u64, count: u32, kind: CheckpointKind) -> CheckpointRun {
+        CheckpointRun { first: CoreBlock(first), count, kind, position: Position(77) }
+    }
+
+    #[allow(clippy::type_complexity)]
+    fn decode(
+        bytes: &[u8],
+        segments: usize,
+        piece: usize,
+    ) -> Result<(Vec<Sequence>, Vec<(CheckpointRun, Vec<u32>)>), FormatError> {
+        let (mut decoder, mut found) = (Decoder::new(segments), Vec::new());
+        for piece in bytes.chunks(piece) {
+            decoder.feed(piece, |_, run, checksums| {
+                found.push((*run, checksums.to_vec()));
+                Ok(())
+            })?;
+        }
+        Ok((decoder.finish()?, found))
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_encoded_is_decoded_however_it_is_cut(
+            counts in prop::collection::vec((1..=RUN_BLOCKS_MAX, 0u8..4), 0..6), piece in 1usize..9000,
+        ) {
+            let kinds = [CheckpointKind::Clean, CheckpointKind::Dirty,
+                CheckpointKind::DirtyReplayed, CheckpointKind::Lost];
+            let segments = vec![Sequence(3), Sequence(9)];
+            let mut bytes = encode_table(&segments);
+            let mut written = Vec::new();
+            for (index, &(count, kind)) in counts.iter().enumerate() {
+                let run = run((1 << 40) - 1 - index as u64, count, kinds[usize::from(kind)]);
+                let checksums: Vec<u32> = (0..run.checksums() as u32).map(|it| it * 7).collect();
+                run.encode(&checksums, &mut bytes);
+                written.push((run, checksums));
+            }
+            prop_assert_eq!(decode(&bytes, 2, piece).unwrap(), (segments, written));
+            prop_assert!(decode(&bytes[..bytes.len() - 1], 2, piece).is_err());
+        }
+    }
 
     #[test]
-    fn what_is_encoded_is_decoded() {
-        let entry = |kind, block| CheckpointEntry {
-            block: CoreBlock(block),
-            kind,
-            position: Position(77),
-            checksum: 5,
-        };
-        let checkpoint = Checkpoint {
-            segments: vec![Sequence(3), Sequence(9)],
-            entries: vec![
-                entry(CheckpointKind::Clean, 1),
-                entry(CheckpointKind::DirtyReplayed, (1 << 40) - 1),
-                entry(CheckpointKind::Lost, 8),
-            ],
-        };
-        assert_eq!(Checkpoint::decode(&checkpoint.encode(), 2).unwrap(), checkpoint);
-        assert!(Checkpoint::decode(&checkpoint.encode(), 3).is_err());
+    fn a_run_that_is_too_long_or_of_no_kind_is_refused() {
+        let mut bytes = Vec::new();
+        run(5, 1, CheckpointKind::Lost).encode(&[], &mut bytes);
+        assert!(decode(&bytes, 0, 4096).is_ok());
+        for (at, value) in [(5, 9), (7, 0xff)] {
+            let mut bad = bytes.clone();
+            bad[at] = value;
+            assert!(decode(&bad, 0, 4096).is_err());
+        }
     }
 }

@@ -17,7 +17,7 @@ pub enum FormatError {
     Magic { what: &'static str, found: u64 },
     #[error("{what} damaged: checksum {found:#010x}, expected {expected:#010x}")]
     Checksum { what: &'static str, expected: u32, found: u32 },
-    #[error("{what} has version {found}; this Headpond reads up to {known}")]
+    #[error("{what} has version {found}; this Headpond reads {known}")]
     Version { what: &'static str, found: u32, known: u32 },
     #[error("{what} needs unknown features {unknown:#x}; a newer Headpond reads it")]
     Features { what: &'static str, unknown: u64 },

@@ -7,7 +7,7 @@ use crate::types::{Epoch, Position, SegmentIndex, Sequence};
 use uuid::Uuid;
 
 pub const MAGIC: u64 = u64::from_le_bytes(*b"HPSLICE\0");
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 pub const HEADER_BYTES: usize = 4096;
 /// Where the two copies lie in the slice; a write goes to copy `sequence mod 2`.
 pub const COPY_OFFSETS: [u64; 2] = [0, 64 << 10];
@@ -16,17 +16,17 @@ pub const CHECKPOINTS_OFFSET: u64 = 128 << 10;
 
 const WHAT: &str = "slice header";
 
-/// The checkpoint that an epoch starts from.
+/// The checkpoint that replay starts from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CheckpointRef {
     /// Which of the two areas, 0 or 1.
     pub area: u8,
-    pub entries: u64,
+    pub runs: u64,
     pub bytes: u64,
     pub checksum: u32,
 }
 
-/// State of a slice at the start of an epoch, or at its clean end.
+/// State of a slice at the start of an epoch, at a checkpoint within it, or at its clean end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SliceHeader {
     pub cache: Uuid,
@@ -34,7 +34,7 @@ pub struct SliceHeader {
     pub sequence: u64,
     /// The epoch whose records follow the checkpoint; in a clean header, the epoch that ended.
     pub epoch: Epoch,
-    /// First record of that epoch; of the next one in a clean header.
+    /// First record that the checkpoint does not speak of; in a clean header, the next one.
     pub next_record: Sequence,
     pub tail: Sequence,
     pub tail_segment: SegmentIndex,
@@ -44,6 +44,9 @@ pub struct SliceHeader {
     /// Nothing was written after the checkpoint.
     pub is_clean: bool,
     pub checkpoint: CheckpointRef,
+    /// How many segments, from that of the head on, may hold records that follow the checkpoint;
+    /// 0 = all. A later header comes before a record in another one.
+    pub reach: u32,
 }
 
 impl SliceHeader {
@@ -62,9 +65,10 @@ impl SliceHeader {
         put_u32(&mut bytes, 72, self.tail_segment.0);
         put_u32(&mut bytes, 76, self.head_segment.0);
         put_u64(&mut bytes, 80, self.head.0);
-        put_u64(&mut bytes, 88, self.checkpoint.entries);
+        put_u64(&mut bytes, 88, self.checkpoint.runs);
         put_u64(&mut bytes, 96, self.checkpoint.bytes);
         put_u32(&mut bytes, 104, self.checkpoint.checksum);
+        put_u32(&mut bytes, 108, self.reach);
         let checksum = crc32c(&bytes[12..]);
         put_u32(&mut bytes, 8, checksum);
         bytes
@@ -74,14 +78,16 @@ impl SliceHeader {
     ///
     /// The header after a clean one begins an epoch with the same checkpoint and the same tail.
     /// That it was written, and requests were served since, is assumed. The header after an unclean
-    /// one is either its clean end, without which the epoch is replayed; or begins the next epoch,
-    /// which cannot be made up for: replay notices its records. The sequence stays, so that the
-    /// next header goes to the other copy.
+    /// one is its clean end or a later checkpoint, without which the epoch is replayed from here;
+    /// or begins the next epoch, which cannot be made up for: replay notices its records. A header
+    /// that is missing may have let the log go on further. The sequence stays, so that the next
+    /// header goes to the other copy.
     pub fn without_successor(self) -> Self {
+        let here = Self { reach: 0, ..self };
         if !self.is_clean {
-            return self;
+            return here;
         }
-        Self { epoch: Epoch(self.epoch.0.saturating_add(1)), is_clean: false, ..self }
+        Self { epoch: Epoch(self.epoch.0.saturating_add(1)), is_clean: false, ..here }
     }
 
     /// # Errors
@@ -96,7 +102,7 @@ impl SliceHeader {
         }
         let checkpoint = CheckpointRef {
             area: bytes[35],
-            entries: get_u64(bytes, 88),
+            runs: get_u64(bytes, 88),
             bytes: get_u64(bytes, 96),
             checksum: get_u32(bytes, 104),
         };
@@ -112,6 +118,7 @@ impl SliceHeader {
             head_segment: SegmentIndex(get_u32(bytes, 76)),
             is_clean: bytes[34] & 1 != 0,
             checkpoint,
+            reach: get_u32(bytes, 108),
         })
     }
 }
@@ -129,7 +136,7 @@ fn check(bytes: &[u8]) -> Result<(), FormatError> {
         return Err(FormatError::Checksum { what: WHAT, expected, found });
     }
     let version = get_u32(bytes, 12);
-    if version > VERSION {
+    if version != VERSION {
         return Err(FormatError::Version { what: WHAT, found: version, known: VERSION });
     }
     Ok(())
@@ -146,7 +153,7 @@ mod tests {
             numbers in prop::array::uniform8(any::<u64>()), is_clean: bool, bit in 0usize..4096 * 8,
         ) {
             let checkpoint = CheckpointRef {
-                area: 1, entries: numbers[0], bytes: numbers[1], checksum: numbers[2] as u32,
+                area: 1, runs: numbers[0], bytes: numbers[1], checksum: numbers[2] as u32,
             };
             let cache = Uuid::from_u128(9);
             let header = SliceHeader {
@@ -154,6 +161,7 @@ mod tests {
                 next_record: Sequence(numbers[5]), tail: Sequence(numbers[6]),
                 tail_segment: SegmentIndex(numbers[7] as u32), head: Position(numbers[0]),
                 head_segment: SegmentIndex(numbers[1] as u32), is_clean, checkpoint,
+                reach: numbers[2] as u32,
             };
             let mut bytes = header.encode();
             prop_assert_eq!(SliceHeader::decode(&bytes, cache, 2), Ok(header));

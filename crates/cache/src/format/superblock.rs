@@ -101,6 +101,16 @@ impl Superblock {
         Ok(superblock)
     }
 
+    /// How a slice is cut; `None` where there is no such slice.
+    ///
+    /// # Panics
+    /// Where the sizes do not fit each other: those that were planned or decoded do.
+    pub fn layout(&self, slice: usize) -> Option<SliceLayout> {
+        let (segment_bytes, unit_bytes) = (self.segment_bytes.into(), self.unit_bytes.into());
+        let layout = SliceLayout::new(*self.slices.get(slice)?, segment_bytes, unit_bytes);
+        Some(layout.expect("checked by plan and by decode").with_lines(self.line_bytes.into()))
+    }
+
     /// Whether the sizes are possible and fit each other; says what does not.
     fn check_sizes(&self) -> Result<(), &'static str> {
         let Self { unit_bytes, segment_bytes, core_bytes, .. } = *self;

@@ -410,24 +410,36 @@ impl Extents {
     }
 }
 
-/// How many extents recovered blocks will take from the pool, which ascend by place. An extent may
-/// have holes: what was there has been superseded.
-pub(super) fn pool_needed(
-    line_blocks: u64,
-    blocks: impl Iterator<Item = (SlotIndex, u8, CoreBlock)>,
-) -> u32 {
-    let line = line_blocks.min(EXTENT_BLOCKS_MAX);
-    let (mut needed, mut window, mut span) = (0, NONE, None::<Span>);
-    for (slot, unit, block) in blocks {
-        if span.is_some_and(|span| continues(line, &span, slot.0, unit, block.0)) {
-            continue;
-        }
-        span = Some(Span { block: block.0, place: slot.0, len: 1, unit });
-        let starts_in = slot.0 / line as u32;
-        needed += u32::from(starts_in == window);
-        window = starts_in;
+/// Counts how many extents recovered blocks will take from the pool. An extent may have holes: what
+/// was there has been superseded.
+pub struct Scattering {
+    line: u64,
+    window: u32,
+    span: Option<Span>,
+    needed: u32,
+}
+
+impl Scattering {
+    pub fn new(line_blocks: u64) -> Self {
+        let line = line_blocks.min(EXTENT_BLOCKS_MAX);
+        Self { line, window: NONE, span: None, needed: 0 }
     }
-    needed
+
+    /// The next blocks by place, which lie in a row within one line, by the first of them.
+    pub fn add(&mut self, slot: SlotIndex, unit: u8, block: CoreBlock) {
+        let follows = |span| continues(self.line, span, slot.0, unit, block.0);
+        if self.span.as_ref().is_some_and(follows) {
+            return;
+        }
+        self.span = Some(Span { block: block.0, place: slot.0, len: 1, unit });
+        let starts_in = slot.0 / self.line as u32;
+        self.needed += u32::from(starts_in == self.window);
+        self.window = starts_in;
+    }
+
+    pub fn extents(&self) -> u32 {
+        self.needed
+    }
 }
 
 /// Whether a block can be the next of an extent, with holes in between or without.

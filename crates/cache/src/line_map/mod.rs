@@ -23,6 +23,7 @@ mod heat;
 mod tests;
 mod version;
 
+pub use extents::Scattering;
 pub use heat::Asked;
 pub use version::{Counts, Marks, State, Version};
 
@@ -197,6 +198,28 @@ impl LineMap {
         self.counts.add(tag);
     }
 
+    /// Maps what a checkpoint or replay brings back: blocks of one line that lie in a row, behind
+    /// all places that were mapped so far. `insertion.target` is their state.
+    ///
+    /// # Panics
+    /// Where a place is not free, and where the pool lacks an extent.
+    pub fn restore(&mut self, insertion: &Insertion) {
+        let Insertion { run, slot, unit, target, marks, checksums } = *insertion;
+        let len = run.count as u32;
+        assert_eq!(checksums.len() as u64, run.count);
+        self.assert_free(slot.0, len);
+        let (block, state, checksum) = (run.first, target, 0);
+        if self.continues_open(&Version { slot, block, state, target, unit, checksum, marks }) {
+            self.extents.extend(self.open, slot.0 + len - 1);
+        } else {
+            self.open = self.extents.link(Span { block: block.0, place: slot.0, len, unit });
+        }
+        let (tag, places) = (Tag::new(target, target, marks), slot.0..slot.0 + len);
+        self.checksums[slot.0 as usize..(slot.0 + len) as usize].copy_from_slice(checksums);
+        places.for_each(|place| self.extents.set_tag(place, tag));
+        self.counts.add_many(tag, run.count);
+    }
+
     /// The record of pending versions has been written: the older versions are superseded. Answers
     /// how many there were: some may have been superseded or removed meanwhile.
     ///
@@ -286,6 +309,28 @@ impl LineMap {
     pub fn iter(&self) -> impl Iterator<Item = Version> + '_ {
         let places = (0..self.extents.places()).map(SlotIndex);
         places.filter(|slot| self.state(*slot) != State::Free).map(|slot| self.version(slot))
+    }
+
+    /// Every version that is mapped at some places, in their order.
+    pub fn each_mapped(&self, places: std::ops::Range<u32>, mut visit: impl FnMut(Version)) {
+        let mut place = places.start;
+        while place < places.end {
+            if !self.extents.tag(place).is_mapped() {
+                place += 1;
+                continue;
+            }
+            let at = self.extents.at_place(place).expect("a mapped place has an extent");
+            let span = self.extents.span(at);
+            let stop = places.end.min(span.end_place());
+            for place in place..stop {
+                let tag = self.extents.tag(place);
+                if tag.is_mapped() {
+                    let block = CoreBlock(span.block + u64::from(place - span.place));
+                    visit(self.version_at(block, place, span.unit, tag));
+                }
+            }
+            place = stop;
+        }
     }
 
     /// The blocks with these marks that are dirty, or will be when they are on the device, in no
@@ -398,7 +443,7 @@ impl LineMap {
 
     /// A run, cut where lines meet.
     #[inline]
-    fn lines_of(&self, run: BlockRun) -> impl Iterator<Item = BlockRun> + use<> {
+    pub fn lines_of(&self, run: BlockRun) -> impl Iterator<Item = BlockRun> + use<> {
         let (line, mut first, end) = (self.extents.line_blocks(), run.first.0, run.end().0);
         std::iter::from_fn(move || {
             let count = (line - first % line).min(end - first);
@@ -514,12 +559,4 @@ impl LineMap {
 #[inline]
 fn overlap(span: &Span, first: u64, end: u64) -> (u64, u64) {
     (span.block.max(first), span.end_block().min(end))
-}
-
-/// How many extents recovered blocks, which ascend by place, take from the pool.
-pub fn scattered_extents(
-    line_blocks: u64,
-    blocks: impl Iterator<Item = (SlotIndex, u8, CoreBlock)>,
-) -> u32 {
-    extents::pool_needed(line_blocks, blocks)
 }

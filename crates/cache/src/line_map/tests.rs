@@ -288,12 +288,14 @@ proptest! {
             .map(|(place, (jump, unit))| (SlotIndex(place), unit, block(place, jump)))
             .filter(|(_, _, block)| seen.insert(*block))
             .collect();
-        let needed = scattered_extents(line, blocks.iter().copied());
+        let mut scattering = Scattering::new(line);
+        blocks.iter().for_each(|&(slot, unit, block)| scattering.add(slot, unit, block));
+        let needed = scattering.extents();
         let mut map = LineMap::new(256, line, needed, 0);
         for (slot, unit, block) in blocks {
-            let (state, marks, checksum) = (State::Dirty, Marks::NONE, 0);
-            let target = state;
-            map.insert(Version { slot, block, state, target, unit, checksum, marks });
+            let (run, marks) = (BlockRun { first: block, count: 1 }, Marks::NONE);
+            let (target, checksums) = (State::Dirty, &[0]);
+            map.restore(&Insertion { run, slot, unit, target, marks, checksums });
         }
         map.self_check();
         let (pool, free) = map.pool();

@@ -24,15 +24,15 @@ fn config(mode: Mode, policy: CleaningPolicy) -> SliceConfig {
     SliceConfig { mode, cleaning, discard, ..SliceConfig::default() }
 }
 
-fn sweep(config: SliceConfig, unit_bytes: u32, workload: &Workload, seed: u64, step: usize) {
+fn sweep(config: SliceConfig, unit_bytes: u32, workload: &Workload, seed: u64, step: usize) -> u64 {
     let machine = || Machine::new(config.clone(), unit_bytes, seed);
-    sweep_on(machine, workload, seed, step);
+    sweep_on(machine, workload, seed, step)
 }
 
 /// Cuts the workload at every `step`-th device operation, recovers, judges, works on and cuts
-/// again.
-fn sweep_on(machine: impl Fn() -> Machine, workload: &Workload, seed: u64, step: usize) {
-    let mut cuts = 0;
+/// again. Answers how many checkpoints the lives took that were not cut.
+fn sweep_on(machine: impl Fn() -> Machine, workload: &Workload, seed: u64, step: usize) -> u64 {
+    let (mut cuts, mut checkpoints) = (0, 0);
     for at in (0..).step_by(step) {
         let machine = machine();
         machine.create(seed);
@@ -43,6 +43,7 @@ fn sweep_on(machine: impl Fn() -> Machine, workload: &Workload, seed: u64, step:
             if let Ended::Finished(work) = ended {
                 work.verdict.unwrap_or_else(|verdict| panic!("cut {at} seed {seed}: {verdict}"));
                 assert_eq!(work.tally.failed_reads + work.tally.failed_others, 0);
+                checkpoints += work.stats.counters.checkpoints;
             } else {
                 cuts += 1;
             }
@@ -57,6 +58,7 @@ fn sweep_on(machine: impl Fn() -> Machine, workload: &Workload, seed: u64, step:
         }
     }
     assert!(cuts > 20, "the sweep cut only {cuts} times");
+    checkpoints
 }
 
 #[test]
@@ -101,12 +103,46 @@ fn long_lines_keep_their_promises_at_every_cut() {
     }
 }
 
+/// A checkpoint after every segment, and a reach that writers run into.
+fn with_checkpoints(config: SliceConfig) -> SliceConfig {
+    SliceConfig { checkpoint_every_bytes: 1, ..config }
+}
+
+/// Enough for several checkpoints in each life, and cuts in all of them.
+#[test]
+fn checkpoints_keep_the_promises_at_every_cut() {
+    let long = Workload { requests: 260, depth: 8, blocks: 400, blocks_max: 16, ..SHORT };
+    for (mode, policy, unit_bytes, seed) in [
+        (Mode::WriteBack, CleaningPolicy::Nop, 4096, 21),
+        (Mode::WriteBack, CleaningPolicy::Stripe, 512, 22),
+        (Mode::WriteThrough, CleaningPolicy::Stripe, 4096, 23),
+    ] {
+        let config = with_checkpoints(config(mode, policy));
+        let checkpoints = sweep(config, unit_bytes, &long, seed, 17);
+        assert!(checkpoints > 100, "only {checkpoints}");
+    }
+}
+
+#[test]
+fn full_cache_with_checkpoints_keeps_its_promises() {
+    for (seed, policy, line_bytes) in [
+        (31, CleaningPolicy::Nop, 4096),
+        (32, CleaningPolicy::Stripe, 4096),
+        (33, CleaningPolicy::Stripe, 64 << 10),
+    ] {
+        let config = with_checkpoints(config(Mode::WriteBack, policy));
+        let machine = Machine::new(config, 4096, seed).with_lines(line_bytes);
+        let checkpoints = under_pressure_on(machine, seed);
+        assert!(checkpoints > 10, "only {checkpoints}");
+    }
+}
+
 /// A cache that is always full, cut while it reclaims and cleans, life after life.
 fn under_pressure(config: SliceConfig, seed: u64) {
     under_pressure_on(Machine::new(config, 4096, seed), seed);
 }
 
-fn under_pressure_on(machine: Machine, seed: u64) {
+fn under_pressure_on(machine: Machine, seed: u64) -> u64 {
     let workload = Workload {
         requests: 1500,
         depth: 12,
@@ -120,13 +156,14 @@ fn under_pressure_on(machine: Machine, seed: u64) {
         ..Workload::BUSY
     };
     machine.create(seed);
-    let (mut reclaimed, mut cuts) = (0, 0);
+    let (mut reclaimed, mut cuts, mut checkpoints) = (0, 0, 0);
     for life in 0..12 {
         machine.power.cut_after(700 + (seed + life) * 977 % 4000);
         match machine.work(seed * 100 + life, &workload, life % 5 == 4) {
             Ended::Finished(work) => {
                 work.verdict.unwrap_or_else(|verdict| panic!("life {life} seed {seed}: {verdict}"));
                 reclaimed += work.stats.counters.segments_reclaimed;
+                checkpoints += work.stats.counters.checkpoints;
             }
             Ended::Cut => cuts += 1,
         }
@@ -135,7 +172,9 @@ fn under_pressure_on(machine: Machine, seed: u64) {
     let Ended::Finished(work) = machine.work(seed, &workload, true) else { panic!("no cut") };
     work.verdict.unwrap_or_else(|verdict| panic!("seed {seed}: {verdict}"));
     reclaimed += work.stats.counters.segments_reclaimed;
+    checkpoints += work.stats.counters.checkpoints;
     assert!(cuts > 5 && reclaimed > 10, "{cuts} cuts, {reclaimed} segments");
+    checkpoints
 }
 
 #[test]

@@ -1,0 +1,184 @@
+//! What a checkpoint speaks of, and how far the log may run beyond it.
+//!
+//! After an unclean stop only so many segments are read as the header in force names. So the log
+//! opens no other one until a later header is stable.
+
+use super::Log;
+use crate::format::checkpoint::{CheckpointKind, CheckpointRun, RUN_BLOCKS_MAX};
+use crate::layout::SliceLayout;
+use crate::line_map::{Marks, State, Version};
+use crate::types::{CoreBlock, Position, SegmentIndex, Sequence};
+use headpond_block::defect;
+
+/// A checkpoint takes so little of what is written in all: one byte in so many.
+const BYTES_PER_CHECKPOINT_BYTE: u64 = 8;
+/// Segments beyond an interval and a half: the log goes on while a checkpoint is written.
+const SLACK_SEGMENTS: u64 = 8;
+
+/// Which segments may be opened.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Reach {
+    /// Segments opened since the log was built.
+    pub opened: u64,
+    /// As many as may have been opened before another header is stable; `None` = all.
+    limit: Option<u64>,
+    /// As many as may have been opened before a checkpoint is wanted.
+    wanted_at: Option<u64>,
+}
+
+impl Reach {
+    /// Whether one more segment may be opened by somebody who leaves so many to others.
+    pub fn allows(&self, reserve: u32) -> bool {
+        self.limit.is_none_or(|limit| self.opened + u64::from(reserve) < limit)
+    }
+}
+
+/// What a checkpoint holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Content {
+    All,
+    /// What the core lacks: enough for an open after an unclean stop, which forgets the rest.
+    Unsafe,
+}
+
+/// A moment of the log: the records before it are spoken of by the checkpoint, and all others are
+/// replayed over that.
+#[derive(Clone, Debug)]
+pub(crate) struct Cut {
+    pub next: Sequence,
+    pub tail: Sequence,
+    pub tail_segment: SegmentIndex,
+    pub head: Position,
+    pub head_segment: SegmentIndex,
+    /// First record of each segment.
+    pub firsts: Vec<Sequence>,
+    pub opened: u64,
+}
+
+/// Segments between two checkpoints, and segments from one on that may hold records before the next
+/// one; `None` where that would be most of the log anyway.
+pub(crate) fn plan(layout: &SliceLayout, every: u64, last_bytes: u64) -> Option<(u64, u32)> {
+    if every == 0 {
+        return None;
+    }
+    let bytes = every.max(last_bytes.saturating_mul(BYTES_PER_CHECKPOINT_BYTE));
+    let interval = bytes.div_ceil(layout.segment_bytes());
+    let reach = interval.saturating_add(interval / 2).saturating_add(SLACK_SEGMENTS);
+    let reach = u32::try_from(reach).ok()?;
+    (reach < layout.segments()).then_some((interval, reach))
+}
+
+impl Log {
+    /// The present moment.
+    pub(crate) fn cut(&self) -> Cut {
+        Cut {
+            next: self.next,
+            tail: self.ring.first_record(self.ring.tail()),
+            tail_segment: self.ring.tail(),
+            head: self.ring.position(),
+            head_segment: self.ring.head(),
+            firsts: self.ring.firsts(),
+            opened: self.reach.opened,
+        }
+    }
+
+    /// A header is in force that was made at `opened`: the log may run as far as it says.
+    pub(crate) fn set_reach(&mut self, opened: u64, plan: Option<(u64, u32)>) {
+        self.reach.limit = plan.map(|(_, reach)| opened + u64::from(reach) - 1);
+        self.reach.wanted_at = plan.map(|(interval, _)| opened + interval);
+    }
+
+    /// Whether the log has run so far that a checkpoint is due.
+    pub(crate) fn wants_checkpoint(&self) -> bool {
+        self.reach.wanted_at.is_some_and(|at| self.reach.opened >= at)
+    }
+
+    /// Whether the header in force says how far the log may run.
+    pub(crate) fn is_bounded(&self) -> bool {
+        self.reach.limit.is_some()
+    }
+
+    /// Whether whoever is not let in has to wait for a checkpoint.
+    pub(crate) fn is_at_reach(&self) -> bool {
+        !self.reach.allows(super::RESERVE_FOR_CLIENTS)
+    }
+
+    /// Visits what of some places belongs into a checkpoint, in their order, as runs.
+    pub(crate) fn each_run(
+        &self,
+        places: std::ops::Range<u32>,
+        cut: &Cut,
+        content: Content,
+        mut visit: impl FnMut(&CheckpointRun, &[u32]),
+    ) {
+        let each = self.layout.units_per_block();
+        let (mut open, mut checksums) = (None::<CheckpointRun>, Vec::new());
+        self.map.each_mapped(places, |version| {
+            let position = self.layout.position_of(version.slot, version.unit);
+            let Some(kind) = kind_of(&version, content) else { return };
+            if self.is_after(cut, &version, position) {
+                return;
+            }
+            let continues = |run: &CheckpointRun| {
+                let count = u64::from(run.count);
+                run.kind == kind
+                    && run.count < RUN_BLOCKS_MAX
+                    && run.first.0 + count == version.block.0
+                    && run.position.0 + count * each == position.0
+            };
+            match &mut open {
+                Some(run) if continues(run) => run.count += 1,
+                _ => {
+                    if let Some(run) = open.take() {
+                        visit(&run, &checksums);
+                        checksums.clear();
+                    }
+                    open = Some(CheckpointRun { first: version.block, count: 1, kind, position });
+                }
+            }
+            checksums.push(version.checksum);
+        });
+        if let Some(run) = open {
+            visit(&run, &checksums);
+        }
+    }
+
+    /// The lost blocks as runs.
+    pub(crate) fn lost_runs(&self) -> Vec<CheckpointRun> {
+        let (kind, position) = (CheckpointKind::Lost, Position(0));
+        let mut runs: Vec<CheckpointRun> = Vec::new();
+        for &first in &self.lost {
+            match runs.last_mut() {
+                Some(run)
+                    if CoreBlock(run.first.0 + u64::from(run.count)) == first
+                        && run.count < RUN_BLOCKS_MAX =>
+                {
+                    run.count += 1
+                }
+                _ => runs.push(CheckpointRun { first, count: 1, kind, position }),
+            }
+        }
+        runs
+    }
+
+    /// Whether a version came into the log after the cut: its record is replayed.
+    fn is_after(&self, cut: &Cut, version: &Version, position: Position) -> bool {
+        let segment = self.layout.segment_of_slot(version.slot);
+        self.ring.first_record(segment) >= cut.next
+            || segment == cut.head_segment && position >= cut.head
+    }
+}
+
+fn kind_of(version: &Version, content: Content) -> Option<CheckpointKind> {
+    // What came without payload has nothing to come back to in another life.
+    if version.is_payload_free() {
+        return None;
+    }
+    match version.state {
+        State::Free | State::Pending => None,
+        State::Clean => (content == Content::All).then_some(CheckpointKind::Clean),
+        _ if defect!(ForgetDirtyAtStop) && version.block.0.is_multiple_of(3) => None,
+        _ if version.marks.contains(Marks::REPLAYED) => Some(CheckpointKind::DirtyReplayed),
+        State::Dirty | State::Written => Some(CheckpointKind::Dirty),
+    }
+}

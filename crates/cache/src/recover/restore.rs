@@ -1,0 +1,277 @@
+//! From a checkpoint, and what replay found beside it, to the log in memory.
+//!
+//! The checkpoint is read twice: first it is compared with its checksum, checked, and counted, so
+//! that the map can be made as large as it must be; then its blocks are mapped. It is never in
+//! memory as a whole. What replay found is woven in, for both in the order of the log.
+//!
+//! **Invariants**
+//! - What the device says is refused where it makes no sense, never asserted.
+
+use super::{Found, Source};
+use crate::checksum::Running;
+use crate::error::OpenError;
+use crate::format::FormatError;
+use crate::format::checkpoint::{CheckpointKind, CheckpointRun, Decoder};
+use crate::format::slice_header::{CheckpointRef, SliceHeader};
+use crate::line_map::{Insertion, Marks, Scattering, State};
+use crate::log::{Identity, Log};
+use crate::replay::{LiveBlock, Replayed};
+use crate::ring::Ring;
+use crate::types::{BlockRun, CoreBlock, Epoch, Position, Sequence};
+use headpond_block::{BLOCK_BYTES, Buffer, Request};
+use std::collections::BTreeSet;
+
+const PIECE_BYTES: u64 = 1 << 20;
+
+/// What goes into the log beside, or in the place of, what the checkpoint says.
+#[derive(Default)]
+pub(super) struct Contents {
+    /// By position.
+    lives: Vec<LiveBlock>,
+    /// After an unclean stop.
+    pub replayed: Option<Replayed>,
+    lost: BTreeSet<CoreBlock>,
+    /// Extents that the pool must have.
+    scattered: u32,
+}
+
+impl Contents {
+    pub fn after(mut lives: Vec<LiveBlock>, replayed: Replayed) -> Self {
+        lives.sort_unstable_by_key(|live| live.position);
+        Self { lives, replayed: Some(replayed), ..Self::default() }
+    }
+
+    fn lost(&self) -> &BTreeSet<CoreBlock> {
+        self.replayed.as_ref().map_or(&self.lost, |replayed| &replayed.lost)
+    }
+}
+
+/// Weaves runs of the checkpoint and single blocks into one row in the order of the log.
+struct Weave<'a> {
+    source: &'a Source<'a>,
+    lives: &'a [LiveBlock],
+    /// Where the last block ended.
+    free: Position,
+    scattering: Scattering,
+}
+
+/// Takes blocks of one line that lie in a row.
+type Place<'a> = dyn FnMut(&Insertion) + 'a;
+
+impl Weave<'_> {
+    fn add_run(
+        &mut self,
+        run: &CheckpointRun,
+        checksums: &[u32],
+        place: &mut Place,
+    ) -> Result<(), FormatError> {
+        self.add_lives(run.position, place)?;
+        self.put(run, checksums, place)
+    }
+
+    /// The single blocks in front of a position.
+    fn add_lives(&mut self, end: Position, place: &mut Place) -> Result<(), FormatError> {
+        while let Some((live, rest)) = self.lives.split_first()
+            && live.position < end
+        {
+            let LiveBlock { block, position, checksum } = *live;
+            let kind = CheckpointKind::DirtyReplayed;
+            let run = CheckpointRun { first: block, count: 1, kind, position };
+            self.put(&run, &[checksum], place)?;
+            self.lives = rest;
+        }
+        Ok(())
+    }
+
+    fn put(
+        &mut self,
+        run: &CheckpointRun,
+        checksums: &[u32],
+        place: &mut Place,
+    ) -> Result<(), FormatError> {
+        let layout = &self.source.layout;
+        let each = layout.units_per_block();
+        let last = Position(run.position.0 + u64::from(run.count - 1) * each);
+        let what = "checkpoint";
+        if !layout.contains(last) || run.first.0 + u64::from(run.count) > self.source.core_blocks {
+            let detail = "a run lies outside core or log";
+            return Err(FormatError::Malformed { what, detail });
+        }
+        if run.position < self.free {
+            let detail = "blocks share a place in the log, or are not in its order";
+            return Err(FormatError::Malformed { what, detail });
+        }
+        self.free = Position(last.0 + each);
+        let (target, marks) = match run.kind {
+            CheckpointKind::Clean => (State::Clean, Marks::NONE),
+            CheckpointKind::Dirty => (State::Dirty, Marks::INDEXED),
+            _ => (State::Dirty, Marks::INDEXED | Marks::REPLAYED),
+        };
+        let mut done = 0;
+        while done < run.count {
+            let first = CoreBlock(run.first.0 + u64::from(done));
+            let left = u64::from(run.count - done);
+            let count = layout.rest_of_line(first).min(left);
+            let position = Position(run.position.0 + u64::from(done) * each);
+            let (slot, unit) = layout.slot_at(position);
+            self.scattering.add(slot, unit, first);
+            let checksums = &checksums[done as usize..][..count as usize];
+            let run = BlockRun { first, count };
+            place(&Insertion { run, slot, unit, target, marks, checksums });
+            done += count as u32;
+        }
+        Ok(())
+    }
+}
+
+impl Source<'_> {
+    /// Checks the checkpoint, judges its blocks by what was replayed, and counts what the map must
+    /// have room for; answers its table.
+    pub(super) async fn count(
+        &self,
+        old: &SliceHeader,
+        contents: &mut Contents,
+    ) -> Result<Vec<Sequence>, OpenError> {
+        let (table, extents) = self.pass(old, contents, &mut |_| {}).await?;
+        contents.scattered = extents;
+        Ok(table)
+    }
+
+    /// Maps everything in an empty log.
+    pub(super) async fn restore(
+        &self,
+        old: &SliceHeader,
+        mut contents: Contents,
+        mut log: Log,
+    ) -> Result<Log, OpenError> {
+        let mut room = Scattering::new(self.layout.line_blocks());
+        let most = contents.scattered;
+        self.pass(old, &mut contents, &mut |insertion| {
+            room.add(insertion.slot, insertion.unit, insertion.run.first);
+            // A device that answers otherwise than before is found out by the checksum.
+            if room.extents() <= most {
+                log.restore(insertion);
+            }
+        })
+        .await?;
+        log.lost = contents.lost().clone();
+        log.lost_at_start = log.lost.clone();
+        Ok(log)
+    }
+
+    pub(super) fn empty_log(&self, found: &Found, epoch: Epoch, contents: &Contents) -> Log {
+        let layout = self.layout.clone();
+        let Found { tail_segment, head_segment, head, .. } = *found;
+        let ring = Ring::new(&layout, &found.segments, tail_segment, head_segment, head);
+        let identity = Identity { cache: self.cache, slice: self.slice, epoch };
+        let (next, tail, core_blocks) = (found.next, found.tail, self.core_blocks);
+        Log::new(identity, layout, ring, next, tail, core_blocks, contents.scattered)
+    }
+
+    async fn pass(
+        &self,
+        old: &SliceHeader,
+        contents: &mut Contents,
+        place: &mut Place<'_>,
+    ) -> Result<(Vec<Sequence>, u32), OpenError> {
+        let Contents { lives, replayed, lost, .. } = contents;
+        let scattering = Scattering::new(self.layout.line_blocks());
+        let mut weave = Weave { source: self, lives, free: Position(0), scattering };
+        let table = self
+            .read_checkpoint(old.checkpoint, |table, run, checksums| match replayed {
+                Some(replayed) => {
+                    self.add_surviving(&mut weave, replayed, (table, run, checksums), place)
+                }
+                None if run.kind == CheckpointKind::Lost => {
+                    lost.extend((0..run.count).map(|at| CoreBlock(run.first.0 + u64::from(at))));
+                    Ok(())
+                }
+                None => weave.add_run(run, checksums, place),
+            })
+            .await?;
+        let end = weave.add_lives(Position(u64::MAX), place);
+        end.map_err(|error| self.damaged(error.to_string()))?;
+        Ok((table, weave.scattering.extents()))
+    }
+
+    /// What of a run counts still after an unclean stop.
+    fn add_surviving(
+        &self,
+        weave: &mut Weave,
+        replayed: &mut Replayed,
+        (table, run, checksums): (&[Sequence], &CheckpointRun, &[u32]),
+        place: &mut Place,
+    ) -> Result<(), FormatError> {
+        let blocks = BlockRun { first: run.first, count: u64::from(run.count) };
+        if run.kind == CheckpointKind::Clean {
+            return Ok(());
+        }
+        let has_place = run.kind != CheckpointKind::Lost;
+        // The cleaner may have been about to write it, and nothing else notes its parity.
+        let kind = CheckpointKind::DirtyReplayed;
+        let first = |position| match self.layout.contains(position) {
+            true => table[self.layout.segment_of(position).0 as usize],
+            false => Sequence(0),
+        };
+        let each = self.layout.units_per_block();
+        let end = Position(run.position.0 + u64::from(run.count - 1) * each);
+        let is_in_one = self.layout.segment_of(run.position) == self.layout.segment_of(end);
+        if has_place && is_in_one && replayed.keeps_all(blocks, first(run.position)) {
+            return weave.add_run(&CheckpointRun { kind, ..*run }, checksums, place);
+        }
+        for (index, block) in blocks.blocks().enumerate() {
+            let position = Position(run.position.0 + index as u64 * each);
+            if replayed.keeps(block, run.kind, first(position)) {
+                let one = CheckpointRun { first: block, count: 1, kind, position };
+                weave.add_run(&one, &checksums[index..=index], place)?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn read_checkpoint(
+        &self,
+        checkpoint: CheckpointRef,
+        mut visit: impl FnMut(&[Sequence], &CheckpointRun, &[u32]) -> Result<(), FormatError>,
+    ) -> Result<Vec<Sequence>, OpenError> {
+        let CheckpointRef { area, bytes: len, checksum: expected, .. } = checkpoint;
+        let place = self.layout.checkpoint(area);
+        if len > place.len() {
+            return Err(self.damaged(format!("{len} bytes in an area of {}", place.len())));
+        }
+        let mut decoder = Decoder::new(self.layout.segments() as usize);
+        let mut checksum = Running::new();
+        for start in (0..len).step_by(PIECE_BYTES as usize) {
+            let wanted = PIECE_BYTES.min(len - start);
+            let buffer = Buffer::zeroed(wanted.next_multiple_of(BLOCK_BYTES) as usize);
+            let request = Request::read(place.start() + start, buffer.clone());
+            self.device.submit(request).await?;
+            let bytes = buffer.slice(0..wanted as usize).to_vec();
+            checksum.add(&bytes);
+            let fed = decoder.feed(&bytes, &mut visit);
+            fed.map_err(|error| self.damaged(error.to_string()))?;
+        }
+        let found = checksum.value();
+        if found != expected {
+            let detail = format!("checksum {found:#010x}, expected {expected:#010x}");
+            return Err(self.damaged(detail));
+        }
+        decoder.finish().map_err(|error| self.damaged(error.to_string()))
+    }
+
+    fn damaged(&self, detail: String) -> OpenError {
+        OpenError::Checkpoint { device: self.name(), slice: self.slice, detail }
+    }
+}
+
+impl Log {
+    /// Maps blocks of one line that another life left.
+    fn restore(&mut self, insertion: &Insertion) {
+        self.map.restore(insertion);
+        if insertion.marks.contains(Marks::REPLAYED) {
+            self.replayed.push_run(insertion.run);
+        } else if insertion.target == State::Dirty {
+            self.dirty.push_run(insertion.run);
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! How much an open reads: what the last checkpoint has and the log since, however large the cache
+//! is. `cargo run --release -p headpond-cache --example terabyte` has the seconds.
+
+use crate::bench::{Bench, block, nop, simulate};
+use crate::scale::{Full, LINE_BYTES};
+
+use headpond_block::{BlockDevice, Request};
+
+const GIB: u64 = 1 << 30;
+const EVERY: u64 = 64 << 20;
+
+#[test]
+fn clean_open_reads_the_checkpoint_and_nothing_of_the_log() {
+    simulate(async |runtime| {
+        let full = Full::new(&runtime, 16 * GIB).await;
+        full.cache.take_traffic();
+        let (slice, recovery) = full.open(EVERY).await.unwrap();
+        let traffic = full.cache.take_traffic();
+        assert!(recovery.was_clean);
+        assert_eq!(recovery.dirty_blocks, full.dirty_blocks);
+        // 76 bytes a line, twice.
+        let lines = full.dirty_blocks * 4096 / LINE_BYTES;
+        let most = 2 * lines * 76 + (1 << 20);
+        assert!(traffic.read_bytes <= most, "{traffic:?}");
+        assert!(traffic.operations <= traffic.read_bytes / (1 << 20) + 20, "{traffic:?}");
+        assert!(traffic.written_bytes <= 8192, "{traffic:?}");
+        drop(slice);
+    });
+}
+
+#[test]
+fn unclean_open_reads_the_last_checkpoint_and_an_interval_and_a_half_of_log() {
+    simulate(async |runtime| {
+        let full = Full::new(&runtime, 16 * GIB).await;
+        let (slice, _) = full.open(EVERY).await.unwrap();
+        full.write_lines(&slice, 0..12_000).await;
+        let counters = slice.stats().counters;
+        assert!(counters.checkpoints >= 3, "{} checkpoints", counters.checkpoints);
+        let checkpoint_bytes = counters.checkpoint_bytes / counters.checkpoints;
+        assert!(counters.checkpoint_bytes * 6 < counters.log_bytes, "cost too much");
+        drop(slice);
+        full.cache.take_traffic();
+        let (slice, recovery) = full.open(EVERY).await.unwrap();
+        let traffic = full.cache.take_traffic();
+        assert!(!recovery.was_clean);
+        assert_eq!((recovery.dirty_blocks, recovery.lost_blocks), (full.dirty_blocks, 0));
+        let interval = EVERY.max(8 * checkpoint_bytes) + (4 << 20);
+        let most = 2 * checkpoint_bytes + interval * 3 / 2 + 9 * (4 << 20) + (1 << 20);
+        assert!(traffic.read_bytes <= most, "{traffic:?}, at most {most}");
+        assert!(traffic.read_bytes < 16 * GIB / 20, "{traffic:?}");
+        assert!(traffic.written_bytes <= checkpoint_bytes + (1 << 20), "{traffic:?}");
+        drop(slice);
+    });
+}
+
+/// The swarm found a checkpoint's blocks cleaned with their parity patched (seed 770730).
+#[test]
+fn dirty_blocks_of_a_checkpoint_owe_parity_after_an_unclean_stop() {
+    simulate(async |runtime| {
+        let bench = Bench::new(&runtime).await;
+        let slice = bench.open(nop()).await;
+        for index in 0..10 {
+            slice.submit(Request::write(index * 4096, block(1))).await.unwrap();
+        }
+        slice.stop().await.unwrap();
+        drop(bench.open(nop()).await);
+        let stats = bench.open(nop()).await.stats();
+        assert_eq!((stats.dirty_bytes, stats.replayed_blocks), (10 * 4096, 10));
+    });
+}

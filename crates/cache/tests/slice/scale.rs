@@ -1,0 +1,230 @@
+//! Large caches on a device that keeps only what is not zero: full of dirty lines, without anybody
+//! having written them one by one.
+
+use headpond_block::{
+    BlockDevice, Buffer, DeviceName, Geometry, Outcome, Request, RequestKind, Runtime, Stability,
+    Submission,
+};
+use headpond_cache::format::checkpoint::{CheckpointKind, CheckpointRun, bytes_max, encode_table};
+use headpond_cache::format::slice_header::{
+    CHECKPOINTS_OFFSET, COPY_OFFSETS, CheckpointRef, SliceHeader,
+};
+use headpond_cache::{
+    CleaningConfig, CleaningPolicy, CoreBlock, CreateOptions, Epoch, Expected, Foundation,
+    OpenError, Position, Recovery, SegmentIndex, Sequence, Slice, SliceConfig, Superblock, create,
+    load,
+};
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::time::Duration;
+use uuid::Uuid;
+
+const PAGE_BYTES: usize = 4096;
+pub const LINE_BYTES: u64 = 64 << 10;
+const LINE_BLOCKS: u32 = 16;
+/// A descriptor, and a line.
+const UNITS_PER_RECORD: u64 = 17;
+const EXPECTED: Expected = Expected { volume: Uuid::from_u128(1), generation: 1 };
+
+/// What was asked of a device.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Traffic {
+    pub operations: u64,
+    pub read_bytes: u64,
+    pub written_bytes: u64,
+}
+
+/// A device that takes memory for pages that are not zero, and the time of a fast SSD.
+pub struct Sparse {
+    name: DeviceName,
+    geometry: Geometry,
+    runtime: Runtime,
+    pages: RefCell<HashMap<u64, Box<[u8; PAGE_BYTES]>>>,
+    traffic: Cell<Traffic>,
+}
+
+impl Sparse {
+    pub fn new(name: &str, size_bytes: u64, runtime: &Runtime) -> Rc<Self> {
+        let geometry = Geometry {
+            stability: Stability::Flushable,
+            logical_block_bytes: PAGE_BYTES as u32,
+            ..Geometry::of_size(size_bytes)
+        };
+        let (name, runtime) = (DeviceName::new(name), runtime.clone());
+        Rc::new(Self {
+            name,
+            geometry,
+            runtime,
+            pages: RefCell::default(),
+            traffic: Cell::default(),
+        })
+    }
+
+    /// What was asked since this was asked last.
+    pub fn take_traffic(&self) -> Traffic {
+        self.traffic.take()
+    }
+
+    pub fn put(&self, offset: u64, bytes: &[u8]) {
+        let mut pages = self.pages.borrow_mut();
+        for (page, piece) in (offset / PAGE_BYTES as u64..).zip(bytes.chunks(PAGE_BYTES)) {
+            let mut whole = [0; PAGE_BYTES];
+            whole[..piece.len()].copy_from_slice(piece);
+            match whole.iter().all(|byte| *byte == 0) {
+                true => pages.remove(&page),
+                false => pages.insert(page, Box::new(whole)),
+            };
+        }
+    }
+
+    fn get(&self, offset: u64, len: usize) -> Vec<u8> {
+        let (pages, mut bytes) = (self.pages.borrow(), vec![0; len]);
+        for (page, piece) in (offset / PAGE_BYTES as u64..).zip(bytes.chunks_mut(PAGE_BYTES)) {
+            if let Some(found) = pages.get(&page) {
+                piece.copy_from_slice(&found[..piece.len()]);
+            }
+        }
+        bytes
+    }
+
+    /// Carries a request out; answers how long an SSD takes for it (3 GB/s, 80 µs).
+    fn carry_out(&self, request: &Request) -> Duration {
+        let (offset, len) = (request.range.start(), request.range.len());
+        let mut traffic = self.traffic.get();
+        traffic.operations += 1;
+        match request.kind {
+            RequestKind::Read => {
+                request.buffers.copy_from(&self.get(offset, len as usize));
+                traffic.read_bytes += len;
+            }
+            RequestKind::Write => {
+                self.put(offset, &request.buffers.to_vec());
+                traffic.written_bytes += len;
+            }
+            _ => {}
+        }
+        self.traffic.set(traffic);
+        Duration::from_micros(80) + Duration::from_nanos(len / 3)
+    }
+}
+
+impl BlockDevice for Sparse {
+    fn name(&self) -> &DeviceName {
+        &self.name
+    }
+
+    fn geometry(&self) -> &Geometry {
+        &self.geometry
+    }
+
+    fn submit(&self, request: Request) -> Submission<'_> {
+        let (time, runtime) = (self.carry_out(&request), self.runtime.clone());
+        Submission::pending(async move {
+            runtime.sleep(time).await;
+            Outcome::Ok(())
+        })
+    }
+}
+
+/// A cache of so many bytes whose lines of 64 KiB are all dirty, as a clean stop left it.
+pub struct Full {
+    pub runtime: Runtime,
+    pub cache: Rc<Sparse>,
+    pub core: Rc<Sparse>,
+    pub superblock: Superblock,
+    pub dirty_blocks: u64,
+}
+
+impl Full {
+    pub async fn new(runtime: &Runtime, cache_bytes: u64) -> Self {
+        let (cache, core) = (
+            Sparse::new("cache", cache_bytes, runtime),
+            Sparse::new("core", 4 * cache_bytes, runtime),
+        );
+        let options = CreateOptions {
+            cache: Uuid::from_u128(2),
+            volume: EXPECTED.volume,
+            core: Uuid::from_u128(3),
+            core_bytes: 4 * cache_bytes,
+            generation: EXPECTED.generation,
+            slices: 1,
+            line_bytes: LINE_BYTES as u32,
+            unit_bytes: Some(4096),
+        };
+        create(&*cache, &options).await.expect("a cache that fits");
+        let superblock = load(&*cache).await.expect("a cache");
+        let mut full = Self { runtime: runtime.clone(), cache, core, superblock, dirty_blocks: 0 };
+        full.fill();
+        full
+    }
+
+    /// Writes a clean header, and a checkpoint of a log that lines went into one after the other.
+    fn fill(&mut self) {
+        let (slice, segment) = (self.superblock.slices[0], self.superblock.segment_bytes);
+        let each = u64::from(segment) / 4096;
+        // As the format has it.
+        let most = (slice.len() - CHECKPOINTS_OFFSET) / u64::from(segment);
+        let area = bytes_max(most, most * each);
+        let segments = (slice.len() - CHECKPOINTS_OFFSET - 2 * area) / u64::from(segment);
+        let (used, records) = (segments * 85 / 100, each / UNITS_PER_RECORD);
+        let firsts: Vec<Sequence> =
+            (0..segments).map(|at| Sequence(1 + at.min(used) * records)).collect();
+        let mut bytes = encode_table(&firsts);
+        let checksums = [crc_fast::crc32_iscsi(&[0; 4096]); LINE_BLOCKS as usize];
+        for line in 0..used * records {
+            let run = CheckpointRun {
+                first: CoreBlock(line * 7 % (used * records * 3) * u64::from(LINE_BLOCKS)),
+                count: LINE_BLOCKS,
+                kind: CheckpointKind::Dirty,
+                position: Position(line / records * each + line % records * UNITS_PER_RECORD + 1),
+            };
+            run.encode(&checksums, &mut bytes);
+        }
+        self.dirty_blocks = used * records * u64::from(LINE_BLOCKS);
+        let start = slice.start() + CHECKPOINTS_OFFSET + area;
+        self.cache.put(start, &bytes);
+        let header = SliceHeader {
+            cache: self.superblock.cache,
+            slice: 0,
+            sequence: 2,
+            epoch: Epoch(1),
+            next_record: Sequence(1 + used * records),
+            tail: Sequence(1),
+            tail_segment: SegmentIndex(0),
+            head: Position(used * each),
+            head_segment: SegmentIndex(used as u32 - 1),
+            is_clean: true,
+            checkpoint: CheckpointRef {
+                area: 1,
+                runs: used * records,
+                bytes: bytes.len() as u64,
+                checksum: crc_fast::crc32_iscsi(&bytes),
+            },
+            reach: 0,
+        };
+        for (copy, sequence) in [(0, 2), (1, 1)] {
+            let header = SliceHeader { sequence, ..header };
+            self.cache.put(slice.start() + COPY_OFFSETS[copy], &header.encode());
+        }
+    }
+
+    pub async fn open(&self, every: u64) -> Result<(Slice, Recovery), OpenError> {
+        let cleaning = CleaningConfig { policy: CleaningPolicy::Nop, ..CleaningConfig::default() };
+        let checkpoint_every_bytes = every;
+        let config = SliceConfig { cleaning, checkpoint_every_bytes, ..SliceConfig::default() };
+        let (cache, core) = (Rc::clone(&self.cache) as Rc<_>, Rc::clone(&self.core) as Rc<_>);
+        let foundation = Foundation { runtime: self.runtime.clone(), cache, core, label: None };
+        Slice::open(foundation, &self.superblock, EXPECTED, 0, config).await
+    }
+
+    /// Writes so many lines over dirty ones, one after the other.
+    pub async fn write_lines(&self, slice: &Slice, lines: std::ops::Range<u64>) {
+        let data = Buffer::zeroed(LINE_BYTES as usize);
+        for line in lines {
+            // Neighbours in the log are none on the core.
+            let request = Request::write(line * 7 % 4096 * 7 * LINE_BYTES, data.clone());
+            slice.submit(request).await.expect("a sound device");
+        }
+    }
+}
