@@ -162,13 +162,14 @@ impl Source<'_> {
         let mut replay = Replay::new(old.epoch, old.next_record, old.tail);
         let mut firsts = Vec::new();
         let segments = self.layout.segments();
-        let reach = self.reach(old).await?;
+        let memory = Buffer::zeroed(self.layout.segment_bytes() as usize);
+        let reach = self.reach(old, &memory).await?;
         for index in 0..reach {
             let segment = SegmentIndex((old.head_segment.0 + index) % segments);
             // What lies in front of the head, the checkpoint speaks of; unless the log has gone
             // round.
             let from = if index == 0 && reach < segments { old.head } else { Position(0) };
-            self.scan(segment, from, &mut replay, &mut firsts).await?;
+            self.scan(segment, from, &memory, &mut replay, &mut firsts).await?;
         }
         if let Some(later) = replay.later_epoch() {
             let (expected, found) = (later.0, old.epoch.0);
@@ -195,7 +196,7 @@ impl Source<'_> {
 
     /// How many segments from the head on are looked through: as many as the header names, or all
     /// of them where the log has gone on beyond. Then a later header let it, and was lost.
-    async fn reach(&self, old: &SliceHeader) -> Result<u32, OpenError> {
+    async fn reach(&self, old: &SliceHeader, memory: &Buffer) -> Result<u32, OpenError> {
         let segments = self.layout.segments();
         if !(1..segments).contains(&old.reach) {
             return Ok(segments);
@@ -203,15 +204,17 @@ impl Source<'_> {
         let mut beyond = Replay::new(old.epoch, old.next_record, old.tail);
         let segment = SegmentIndex((old.head_segment.0 + old.reach) % segments);
         let mut firsts = Vec::new();
-        self.scan(segment, Position(0), &mut beyond, &mut firsts).await?;
+        self.scan(segment, Position(0), memory, &mut beyond, &mut firsts).await?;
         Ok(if firsts.is_empty() { old.reach } else { segments })
     }
 
-    /// Hands every record of one segment to replay.
+    /// Hands every record of one segment to replay. `memory` has room for it, and is the same for
+    /// all of them: fresh pages cost more than what is then done with them.
     async fn scan(
         &self,
         segment: SegmentIndex,
         from: Position,
+        memory: &Buffer,
         replay: &mut Replay,
         firsts: &mut Vec<(SegmentIndex, Sequence)>,
     ) -> Result<(), OpenError> {
@@ -219,9 +222,9 @@ impl Source<'_> {
         let mut units = from.0.saturating_sub(start.0);
         let skipped = units * self.layout.unit_bytes();
         let range = self.layout.segment_range(segment);
-        let buffer = Buffer::zeroed((range.len() - skipped) as usize);
+        let buffer = memory.slice(0..(range.len() - skipped) as usize);
         self.read_long(range.start() + skipped, &buffer).await?;
-        // SAFETY: every read into it has been answered, and nobody else has it.
+        // SAFETY: every read into it has been answered, and the next one comes when this is over.
         let bytes = unsafe { buffer.as_slice() };
         while units < self.layout.units_per_segment() {
             let offset = (units * self.layout.unit_bytes() - skipped) as usize;

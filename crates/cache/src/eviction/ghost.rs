@@ -6,20 +6,20 @@
 
 use crate::types::CoreBlock;
 
-const NONE: u32 = u32::MAX;
+/// An empty bucket; any other head, like any `next`, is one more than the place of an entry. So
+/// memory begins as zeros, which take no pages before they are written to.
+const NONE: u32 = 0;
 /// In front of the number of a bucket, at the end of its list.
 const END: u32 = 1 << 31;
 /// What is left of the number has to fit so many bits.
 const REST_BITS: u32 = 32;
 
-#[derive(Clone, Copy)]
-struct Entry {
-    rest: u32,
-    next: u32,
-}
+/// Indices of the two halves of an entry: what is left of the number, and the next one.
+const REST: usize = 0;
+const NEXT: usize = 1;
 
 pub struct Ghosts {
-    ring: Box<[Entry]>,
+    ring: Box<[[u32; 2]]>,
     heads: Box<[u32]>,
     /// Where the next one goes, and how many there are.
     at: u32,
@@ -37,7 +37,7 @@ impl Ghosts {
         let bucket_bits = (capacity / 2).max(1).ilog2().max(needed.saturating_sub(REST_BITS));
         let bits = needed.max(bucket_bits + 1);
         Self {
-            ring: vec![Entry { rest: 0, next: NONE }; capacity as usize].into(),
+            ring: vec![[0; 2]; capacity as usize].into(),
             heads: vec![NONE; 1 << bucket_bits].into(),
             at: 0,
             len: 0,
@@ -51,14 +51,18 @@ impl Ghosts {
     }
 
     pub fn contains(&self, block: CoreBlock) -> bool {
+        if self.len == 0 {
+            // Without a look at memory: a policy that begins takes in all that is mapped.
+            return false;
+        }
         let (bucket, rest) = self.split(block);
         let mut at = self.heads[bucket as usize];
-        while at < END {
-            let entry = self.ring[at as usize];
-            if entry.rest == rest {
+        while at != NONE && at < END {
+            let entry = self.ring[at as usize - 1];
+            if entry[REST] == rest {
                 return true;
             }
-            at = entry.next;
+            at = entry[NEXT];
         }
         false
     }
@@ -75,24 +79,24 @@ impl Ghosts {
             NONE => END | bucket,
             first => first,
         };
-        self.ring[self.at as usize] = Entry { rest, next };
-        self.heads[bucket as usize] = self.at;
+        self.ring[self.at as usize] = [rest, next];
+        self.heads[bucket as usize] = self.at + 1;
         self.at = (self.at + 1) % self.ring.len() as u32;
     }
 
     fn forget(&mut self, oldest: u32) {
-        let end = self.ring[oldest as usize].next;
+        let end = self.ring[oldest as usize][NEXT];
         assert!(end >= END, "the oldest is the last of its list");
-        let head = &mut self.heads[(end - END) as usize];
-        if *head == oldest {
+        let (head, link) = (&mut self.heads[(end - END) as usize], oldest + 1);
+        if *head == link {
             *head = NONE;
             return;
         }
         let mut at = *head;
-        while self.ring[at as usize].next != oldest {
-            at = self.ring[at as usize].next;
+        while self.ring[at as usize - 1][NEXT] != link {
+            at = self.ring[at as usize - 1][NEXT];
         }
-        self.ring[at as usize].next = end;
+        self.ring[at as usize - 1][NEXT] = end;
     }
 
     /// Bucket and rest of a block's number, by steps that can be undone.

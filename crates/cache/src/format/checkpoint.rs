@@ -76,7 +76,7 @@ impl CheckpointRun {
         put_u64(&mut head, 0, self.first.0 | kind << BLOCK_BITS | count);
         put_u32(&mut head, 8, u32::try_from(self.position.0).expect("32-bit positions"));
         bytes.extend_from_slice(&head);
-        bytes.extend(checksums.iter().flat_map(|checksum| checksum.to_le_bytes()));
+        checksums.iter().for_each(|checksum| bytes.extend_from_slice(&checksum.to_le_bytes()));
     }
 
     fn decode(bytes: &[u8]) -> Result<Self, FormatError> {
@@ -139,7 +139,8 @@ impl Decoder {
             let end = at + RUN_BYTES + 4 * run.checksums();
             let Some(checksums) = rest.get(at + RUN_BYTES..end) else { break };
             self.checksums.clear();
-            self.checksums.extend(checksums.chunks_exact(4).map(|bytes| get_u32(bytes, 0)));
+            let checksum = |bytes: &[u8]| u32::from_le_bytes(bytes.try_into().expect("four bytes"));
+            self.checksums.extend(checksums.chunks_exact(4).map(checksum));
             visit(&self.table, &run, &self.checksums)?;
             at = end;
         }

@@ -208,6 +208,13 @@ impl Extents {
         }
     }
 
+    pub fn set_tags(&mut self, places: std::ops::Range<u32>, tag: Tag) {
+        match self.shift {
+            0 => places.for_each(|place| self.set_tag(place, tag)),
+            _ => self.tags[places.start as usize..places.end as usize].fill(tag),
+        }
+    }
+
     #[inline]
     pub fn heat(&self, place: u32) -> Heat {
         if self.shift == 0 {

@@ -216,7 +216,7 @@ impl LineMap {
         }
         let (tag, places) = (Tag::new(target, target, marks), slot.0..slot.0 + len);
         self.checksums[slot.0 as usize..(slot.0 + len) as usize].copy_from_slice(checksums);
-        places.for_each(|place| self.extents.set_tag(place, tag));
+        self.extents.set_tags(places, tag);
         self.counts.add_many(tag, run.count);
     }
 
@@ -311,8 +311,13 @@ impl LineMap {
         places.filter(|slot| self.state(*slot) != State::Free).map(|slot| self.version(slot))
     }
 
-    /// Every version that is mapped at some places, in their order.
-    pub fn each_mapped(&self, places: std::ops::Range<u32>, mut visit: impl FnMut(Version)) {
+    /// Everything that is mapped at some places, in their order: versions that lie in a row in the
+    /// log and on the core and are alike, by the first of them, and the checksums of all.
+    pub fn each_mapped(
+        &self,
+        places: std::ops::Range<u32>,
+        mut visit: impl FnMut(Version, &[u32]),
+    ) {
         let mut place = places.start;
         while place < places.end {
             if !self.extents.tag(place).is_mapped() {
@@ -322,14 +327,17 @@ impl LineMap {
             let at = self.extents.at_place(place).expect("a mapped place has an extent");
             let span = self.extents.span(at);
             let stop = places.end.min(span.end_place());
-            for place in place..stop {
+            while place < stop {
                 let tag = self.extents.tag(place);
+                let is_other = |next: &u32| self.extents.tag(*next) != tag;
+                let end = (place + 1..stop).find(is_other).unwrap_or(stop);
                 if tag.is_mapped() {
                     let block = CoreBlock(span.block + u64::from(place - span.place));
-                    visit(self.version_at(block, place, span.unit, tag));
+                    let checksums = &self.checksums[place as usize..end as usize];
+                    visit(self.version_at(block, place, span.unit, tag), checksums);
                 }
+                place = end;
             }
-            place = stop;
         }
     }
 

@@ -204,7 +204,8 @@ impl Log {
         }
     }
 
-    /// Begins anew with what is mapped, in the order of the log.
+    /// Begins anew with what is mapped, in the order of the log. The oldest that would leave again
+    /// for the others do not enter: an open takes in hundreds of millions.
     fn renew_policy(&mut self) {
         let it = &mut self.eviction;
         it.policy = it.current.make(it.capacity, it.core_blocks);
@@ -216,12 +217,21 @@ impl Log {
                 self.map.set_heat_at(slot, Heat::NONE);
             }
         }
-        let mut segment = self.ring.tail();
+        let mut surplus = self.map.counts().mapped().saturating_sub(self.eviction.capacity);
+        let (mut segment, mut mapped) = (self.ring.tail(), Vec::new());
         loop {
-            for slot in self.layout.slots_of(segment) {
-                if !matches!(self.map.state(slot), State::Free | State::Pending) {
-                    let block = self.map.version(slot).block;
-                    self.take_in(slot, block);
+            let each = self.layout.slots_per_segment() as u32;
+            let places = segment.0 * each..(segment.0 + 1) * each;
+            self.map.each_mapped(places, |first, checksums| {
+                if first.state != State::Pending {
+                    mapped.push((first.slot, first.block, checksums.len() as u64));
+                }
+            });
+            for (slot, block, count) in mapped.drain(..) {
+                let left_out = surplus.min(count);
+                surplus -= left_out;
+                for at in left_out..count {
+                    self.take_in(SlotIndex(slot.0 + at as u32), CoreBlock(block.0 + at));
                 }
             }
             if segment == self.ring.head() {

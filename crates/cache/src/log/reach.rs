@@ -113,30 +113,31 @@ impl Log {
     ) {
         let each = self.layout.units_per_block();
         let (mut open, mut checksums) = (None::<CheckpointRun>, Vec::new());
-        self.map.each_mapped(places, |version| {
+        self.map.each_mapped(places, |version, all| {
             let position = self.layout.position_of(version.slot, version.unit);
             let Some(kind) = kind_of(&version, content) else { return };
-            if self.is_after(cut, &version, position) {
+            let count = self.before(cut, &version, position, all.len() as u64);
+            if count == 0 {
                 return;
             }
             let continues = |run: &CheckpointRun| {
-                let count = u64::from(run.count);
+                let before = u64::from(run.count);
                 run.kind == kind
-                    && run.count < RUN_BLOCKS_MAX
-                    && run.first.0 + count == version.block.0
-                    && run.position.0 + count * each == position.0
+                    && run.count + count <= RUN_BLOCKS_MAX
+                    && run.first.0 + before == version.block.0
+                    && run.position.0 + before * each == position.0
             };
             match &mut open {
-                Some(run) if continues(run) => run.count += 1,
+                Some(run) if continues(run) => run.count += count,
                 _ => {
                     if let Some(run) = open.take() {
                         visit(&run, &checksums);
                         checksums.clear();
                     }
-                    open = Some(CheckpointRun { first: version.block, count: 1, kind, position });
+                    open = Some(CheckpointRun { first: version.block, count, kind, position });
                 }
             }
-            checksums.push(version.checksum);
+            checksums.extend_from_slice(&all[..count as usize]);
         });
         if let Some(run) = open {
             visit(&run, &checksums);
@@ -161,11 +162,19 @@ impl Log {
         runs
     }
 
-    /// Whether a version came into the log after the cut: its record is replayed.
-    fn is_after(&self, cut: &Cut, version: &Version, position: Position) -> bool {
-        let segment = self.layout.segment_of_slot(version.slot);
-        self.ring.first_record(segment) >= cut.next
-            || segment == cut.head_segment && position >= cut.head
+    /// How many of so many versions in a row came into the log before the cut: the record of each
+    /// other one is replayed.
+    fn before(&self, cut: &Cut, first: &Version, position: Position, count: u64) -> u32 {
+        let segment = self.layout.segment_of_slot(first.slot);
+        let before = if self.ring.first_record(segment) >= cut.next {
+            0
+        } else if segment == cut.head_segment {
+            let units = cut.head.0.saturating_sub(position.0);
+            units.div_ceil(self.layout.units_per_block()).min(count)
+        } else {
+            count
+        };
+        before as u32
     }
 }
 
