@@ -83,6 +83,16 @@ impl Queue {
         let waiting = self.waiting.take();
         waiting.into_iter().for_each(|waiting| waiting.answer.send(Verdict::Failed));
     }
+
+    /// Answers those who bring data that the log does not take it.
+    pub fn refuse_data(&self) {
+        let is_data = |waiting: &Waiting| !waiting.wanted.buffers.is_empty();
+        let mut waiting = self.waiting.borrow_mut();
+        let (refused, kept): (VecDeque<_>, _) = waiting.drain(..).partition(is_data);
+        *waiting = kept;
+        drop(waiting);
+        refused.into_iter().for_each(|waiting| waiting.answer.send(Verdict::Failed));
+    }
 }
 
 impl Wanted {

@@ -18,7 +18,7 @@
 //! **Not here**: reading them (`recover`), what is in them (`log`).
 
 use crate::checksum::Running;
-use crate::engine::Engine;
+use crate::engine::{CacheError, Engine};
 use crate::format::checkpoint::{CheckpointRun, encode_table};
 use crate::format::slice_header::{CheckpointRef, SliceHeader};
 use crate::layout::SliceLayout;
@@ -177,7 +177,6 @@ impl Engine {
             match self.checkpoint().await {
                 Ok(()) => failures = 0,
                 Err(_) => {
-                    self.log.borrow_mut().counters.errors.cache_write += 1;
                     failures += 1;
                     self.after_failed_checkpoint(failures).await;
                 }
@@ -222,8 +221,8 @@ impl Engine {
         let is_over = || self.is_stopping.get() || self.is_failed.get();
         let pace = Pace { runtime: &self.runtime, is_over: &is_over };
         let place = (1 - before.checkpoint.area, Content::Unsafe);
-        let written = write_checkpoint(cache, &self.log, &cut, place, Some(&pace)).await?;
-        let Some(checkpoint) = written else { return Ok(()) };
+        let written = write_checkpoint(cache, &self.log, &cut, place, Some(&pace)).await;
+        let Some(checkpoint) = self.noting(written)? else { return Ok(()) };
         if !defect!(CheckpointBeforeItsBlocks) {
             self.flush_log().await?;
         }
@@ -240,7 +239,7 @@ impl Engine {
         if defect!(ReplayAfterTheCut) {
             header.next_record = self.log.borrow().next();
         }
-        write_header(cache, &layout, &header).await?;
+        self.noting(write_header(cache, &layout, &header).await)?;
         self.header.set(header);
         let mut log = self.log.borrow_mut();
         log.set_reach(cut.opened, plan);
@@ -249,9 +248,19 @@ impl Engine {
         Ok(())
     }
 
-    /// Waits before the next try; or gives the cache up, where others have waited long enough.
+    /// Accounts for an outcome that is an error of the cache device.
+    fn noting<T>(&self, outcome: Result<T, DeviceError>) -> Result<T, DeviceError> {
+        outcome.inspect_err(|_| self.note_cache_error(CacheError::Write))
+    }
+
+    /// Waits before the next try; or gives the cache up, where others have waited long enough. A
+    /// device that is mistrusted has nobody wait for it: what is new goes past it.
     async fn after_failed_checkpoint(&self, failures: u32) {
-        let is_hopeless = failures >= FAILURES_MAX && self.log.borrow().is_at_reach();
+        if self.fallback.borrow().is_in_force() {
+            self.queue.refuse_data();
+        }
+        let is_waited_for = self.log.borrow().is_at_reach() && self.queue.len() > 0;
+        let is_hopeless = failures >= FAILURES_MAX && is_waited_for;
         if !is_hopeless {
             self.runtime.sleep(BACK_OFF).await;
         } else if self.fail().await.is_err() {

@@ -116,6 +116,7 @@ fn checkpoints_keep_the_promises_at_every_cut() {
         (Mode::WriteBack, CleaningPolicy::Nop, 4096, 21),
         (Mode::WriteBack, CleaningPolicy::Stripe, 512, 22),
         (Mode::WriteThrough, CleaningPolicy::Stripe, 4096, 23),
+        (Mode::WriteBack, CleaningPolicy::Ordered, 4096, 24),
     ] {
         let config = with_checkpoints(config(mode, policy));
         let checkpoints = sweep(config, unit_bytes, &long, seed, 17);
@@ -129,6 +130,7 @@ fn full_cache_with_checkpoints_keeps_its_promises() {
         (31, CleaningPolicy::Nop, 4096),
         (32, CleaningPolicy::Stripe, 4096),
         (33, CleaningPolicy::Stripe, 64 << 10),
+        (34, CleaningPolicy::Ordered, 4096),
     ] {
         let config = with_checkpoints(config(Mode::WriteBack, policy));
         let machine = Machine::new(config, 4096, seed).with_lines(line_bytes);

@@ -9,14 +9,14 @@ use std::time::Duration;
 
 const BLOCK: u64 = 4096;
 /// The block that is lost, between two that are dirty.
-const LOST: u64 = 1;
+pub const LOST: u64 = 1;
 
 fn with_mode(mode: Mode) -> SliceConfig {
     SliceConfig { mode, ..nop() }
 }
 
 /// A cut after which version 2 of a block is lost, of which the core has version 1.
-async fn after_a_loss(runtime: &Runtime) -> Bench {
+pub async fn after_a_loss(runtime: &Runtime) -> Bench {
     let bench = Bench::new(runtime).await;
     let slice = bench.open(nop()).await;
     let device: &dyn BlockDevice = &slice;
@@ -40,7 +40,7 @@ async fn after_a_loss(runtime: &Runtime) -> Bench {
 
 /// The same devices for another life, with no faults; nothing that the one before still has under
 /// way reaches them.
-fn rewired(bench: &Bench) -> Bench {
+pub fn rewired(bench: &Bench) -> Bench {
     for before in [&bench.cache_faults, &bench.core_faults] {
         before.add(FaultRule::on(RequestKind::Write, Fault::Media));
     }

@@ -3,6 +3,7 @@
 
 mod admission;
 mod bench;
+mod checkpoints;
 mod cleaning;
 mod crash;
 mod damage;

@@ -29,6 +29,7 @@ struct History {
     /// One more with each thing that is sent or answered.
     clock: u64,
     busy: BTreeSet<u64>,
+    checkpoints: u64,
 }
 
 #[derive(Clone, Copy)]
@@ -104,6 +105,7 @@ async fn work(slice: Slice, history: Rc<RefCell<History>>, runtime: Runtime, see
             device.flush().await.expect("healthy devices");
             let mut history = history.borrow_mut();
             history.flushes[at].answered = Some(history.tick());
+            history.checkpoints = slice.stats().counters.checkpoints;
             continue;
         }
         let len = *random.pick(&[1, 1, 1, 2, 5]);
@@ -140,8 +142,9 @@ fn config(policy: CleaningPolicy) -> SliceConfig {
 }
 
 /// Works until the power goes after so many operations of the devices, and the cache with it.
-fn lose_the_cache(policy: CleaningPolicy, seed: u64, cut: u64) -> Result<(), String> {
-    let machine = Machine::new(config(policy), 4096, seed);
+/// Answers how many checkpoints were taken.
+fn lose_the_cache(config: SliceConfig, seed: u64, cut: u64) -> Result<u64, String> {
+    let machine = Machine::new(config, 4096, seed);
     machine.create(seed);
     machine.power.cut_after(cut);
     let history = Rc::new(RefCell::new(History::default()));
@@ -161,23 +164,36 @@ fn lose_the_cache(policy: CleaningPolicy, seed: u64, cut: u64) -> Result<(), Str
     let history = history.borrow();
     history.judge(&image(&machine.core)).map_err(|told| format!("as it is: {told}"))?;
     machine.core.lose_power(&mut Random::new(seed));
-    history.judge(&image(&machine.core)).map_err(|told| format!("without power: {told}"))
+    let judged = history.judge(&image(&machine.core));
+    judged.map_err(|told| format!("without power: {told}")).map(|()| history.checkpoints)
 }
 
 #[test]
 fn core_is_a_consistent_past_whenever_the_cache_is_lost() {
     for seed in 0..60 {
         let cut = 200 + seed * 240;
-        let judged = lose_the_cache(CleaningPolicy::Ordered, seed, cut);
+        let judged = lose_the_cache(config(CleaningPolicy::Ordered), seed, cut);
         judged.unwrap_or_else(|told| panic!("seed {seed}, cut {cut}: {told}"));
     }
+}
+
+#[test]
+fn checkpoints_leave_the_core_a_consistent_past() {
+    let mut checkpoints = 0;
+    for seed in 60..90 {
+        let cut = 2000 + seed * 240;
+        let config = SliceConfig { checkpoint_every_bytes: 1, ..config(CleaningPolicy::Ordered) };
+        let judged = lose_the_cache(config, seed, cut);
+        checkpoints += judged.unwrap_or_else(|told| panic!("seed {seed}, cut {cut}: {told}"));
+    }
+    assert!(checkpoints > 100, "only {checkpoints}");
 }
 
 /// Otherwise the test above would prove nothing.
 #[test]
 fn address_order_leaves_a_mixture() {
     let is_mixture =
-        |seed: &u64| lose_the_cache(CleaningPolicy::Stripe, *seed, 2000 + *seed).is_err();
+        |seed: &u64| lose_the_cache(config(CleaningPolicy::Stripe), *seed, 2000 + *seed).is_err();
     assert!((0..20).filter(is_mixture).count() > 5);
 }
 
