@@ -72,6 +72,8 @@ pub(crate) struct Progress {
     back_off_until: Cell<Option<Instant>>,
     flush_is_due: Cell<bool>,
     is_flushing: Cell<bool>,
+    /// The newest flush of the core has failed: what is written there is written again.
+    pub is_flush_failing: Cell<bool>,
 }
 
 impl Progress {
@@ -93,6 +95,7 @@ impl Progress {
             back_off_until: Cell::default(),
             flush_is_due: Cell::default(),
             is_flushing: Cell::default(),
+            is_flush_failing: Cell::default(),
         }
     }
 

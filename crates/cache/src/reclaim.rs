@@ -279,7 +279,8 @@ impl Engine {
             self.cleaning.is_space_wanted.set(true);
             self.cleaning_wanted.notify_all();
             self.runtime.sleep(CLEANING_POLL).await;
-            polls = if written() == before { polls + 1 } else { 0 };
+            let has_moved = written() != before && !self.cleaning.is_flush_failing.get();
+            polls = if has_moved { 0 } else { polls + 1 };
             before = written();
         }
         self.cleaning.is_space_wanted.set(false);

@@ -103,6 +103,7 @@ impl Engine {
         let taken = self.written.take();
         let changes = self.core_changes.get();
         let outcome = self.core.submit(Request::flush()).await;
+        self.cleaning.is_flush_failing.set(outcome.is_err());
         let mut log = self.log.borrow_mut();
         log.counters.cleaning_flushes += 1;
         if outcome.is_err() {

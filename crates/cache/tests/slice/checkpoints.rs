@@ -25,13 +25,13 @@ fn often(config: SliceConfig) -> SliceConfig {
     SliceConfig { checkpoint_every_bytes: 1, ..config }
 }
 
-fn ordered() -> SliceConfig {
+pub fn ordered() -> SliceConfig {
     let cleaning = CleaningConfig { policy: CleaningPolicy::Ordered, ..small_cleaning() };
     SliceConfig { cleaning, ..SliceConfig::default() }
 }
 
 /// Writes the same few blocks again and again, which moves the log on.
-async fn churn(slice: &Slice, runtime: &Runtime, is_enough: impl Fn(&SliceStats) -> bool) {
+pub async fn churn(slice: &Slice, runtime: &Runtime, is_enough: impl Fn(&SliceStats) -> bool) {
     slice.set_config(SliceConfig { mode: Mode::WriteBack, ..slice.config() }).unwrap();
     let device: &dyn BlockDevice = slice;
     for piece in 0..PIECES_MAX {

@@ -1,12 +1,13 @@
 //! What the swarm found: waits that never ended, or ended too soon.
 
 use crate::bench::{Bench, block, byte_at, flushable, nop, simulate};
+use crate::checkpoints::{churn, ordered};
 use crate::machine::{CACHE_BYTES, CORE_BYTES, EXPECTED, options};
 use headpond_block::decorators::{Fault, FaultControl, FaultDevice, FaultRule};
 use headpond_block::devices::RamDevice;
 use headpond_block::sync::join_all;
 use headpond_block::{BlockDevice, ByteRange, Request, RequestFlags, RequestKind, Runtime};
-use headpond_cache::{Foundation, Slice, SliceConfig, create};
+use headpond_cache::{Foundation, Slice, SliceConfig, SliceStats, create};
 use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
@@ -305,4 +306,31 @@ fn a_version_in_the_place_of_the_one_that_was_cleaned_is_still_dirty() {
             assert_eq!(u64::from(found), last, "after {writes} writes");
         });
     }
+}
+
+/// The swarm, seed 1795329164000354: the core took every write and failed every flush, so one epoch
+/// was written to it again and again, and reclaim took that for progress.
+#[test]
+fn a_log_in_order_goes_on_though_no_flush_of_the_core_succeeds() {
+    simulate(async |runtime| {
+        let bench = Bench::new(&runtime).await;
+        let slice = bench.open(ordered()).await;
+        (&slice as &dyn BlockDevice).write(0, block(7)).await.unwrap();
+        bench.core_faults.add(FaultRule::on(RequestKind::Flush, Fault::Media));
+        let is_round = Rc::new(Cell::new(false));
+        let (writer, clock, done) = (slice.clone(), runtime.clone(), Rc::clone(&is_round));
+        drop(runtime.spawn(async move {
+            let is_enough =
+                |stats: &SliceStats| stats.counters.segments_reclaimed > u64::from(stats.segments);
+            churn(&writer, &clock, is_enough).await;
+            done.set(true);
+        }));
+        runtime.sleep(Duration::from_secs(1800)).await;
+        assert!(is_round.get(), "{:?}", slice.stats().counters);
+        assert!(!slice.stats().order.unwrap().is_consistent, "and says so");
+        bench.core_faults.clear();
+        slice.flush_dirty().await.unwrap();
+        assert_eq!(byte_at(&*bench.core, 0).await.unwrap(), 7);
+        assert!(slice.stats().order.unwrap().is_consistent);
+    });
 }
