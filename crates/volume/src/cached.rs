@@ -8,7 +8,7 @@ use headpond_cache::{
     CleanError, CreateOptions, Expected, Foundation, Mode, ModeError, Recovery, ScrubError,
     ScrubProgress, ScrubReport, Slice, SliceConfig, SliceStats, Superblock,
 };
-use headpond_raid::{Array, AssembleError};
+use headpond_raid::{Array, ArrayState, AssembleError};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -191,9 +191,10 @@ impl Cached {
     }
 }
 
-/// Stripes that were written through when the power failed may have torn parity.
+/// Stripes that were written through when the power failed may have torn parity. An array that
+/// lacks a member has started because none of its own marks says so, and could not recompute it.
 async fn recompute_parity(array: &Array, recovery: &Recovery) -> Result<(), DeviceError> {
-    if !array.layout().level().parity().gt(&0) {
+    if array.layout().level().parity() == 0 || array.state() != ArrayState::Healthy {
         return Ok(());
     }
     for run in &recovery.parity_suspects {

@@ -11,8 +11,9 @@ mod support;
 use headpond_block::decorators::{Fault, FaultControl, FaultDevice, FaultRule, WindowDevice};
 use headpond_block::{BlockDevice, DeviceName, Geometry, RequestKind, Runtime, Stability};
 use headpond_cache::Mode;
+use headpond_raid::AssembleError;
 use headpond_sim::{Ended, Medium, OperationTime, Power, Random, Sim, SimDisk, run_until_cut};
-use headpond_volume::{Devices, StopError, Volume};
+use headpond_volume::{Devices, OpenError, StopError, Volume};
 use headpond_witness::{Client, Tally, Verdict, Witness, Workload};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -367,4 +368,38 @@ fn two_lives_cut_at_their_superblocks_cost_no_member() {
         let (mode, workload) = (Mode::WriteBack, BUSY);
         Sweep { mode, slices: 2, workload, seed, step: 13 }.cut(143);
     }
+}
+
+/// The swarm, seed 82002825: the log spoke of a write-through that had not begun at the array, its
+/// parity was to be recomputed without the member, and the volume did not start.
+#[test]
+fn degraded_volume_cut_while_it_writes_through_starts_or_says_that_parity_may_be_torn() {
+    let (started, refused) = (Cell::new(0), Cell::new(0));
+    let workload = Some(Workload { requests: 12, flush_percent: 0, ..BUSY_WHOLE_BLOCKS });
+    for at in 0..160 {
+        let machine = Machine::new(1, WIDE_MEMBERS, at);
+        let life = Life { mode: Mode::WriteThrough, seed: at, missing: Some(0), workload };
+        machine.power.cut_after(at);
+        machine.live(life);
+        machine.crash(at);
+        let main = async |runtime: Runtime, sim: Sim| {
+            let devices = machine.devices(&runtime, &sim, at, Some(0));
+            let description = description(life.mode, 1);
+            match Volume::open(&runtime, &description, devices, careful()).await {
+                Ok(volume) => {
+                    let window = WindowDevice::new(Rc::new(volume), WINDOW_START, WINDOW_BYTES);
+                    let client =
+                        Client::new(Rc::new(window), Rc::clone(&machine.witness), &runtime);
+                    client.check_all().await.unwrap_or_else(|told| panic!("cut {at}: {told}"));
+                    started.set(started.get() + 1);
+                }
+                Err(OpenError::Array(AssembleError::DegradedAndUnclean { .. })) => {
+                    refused.set(refused.get() + 1);
+                }
+                Err(error) => panic!("cut {at}: {error}"),
+            }
+        };
+        assert!(!run_until_cut(at, &machine.power, main).expect("no deadlock").was_cut());
+    }
+    assert!(started.get() > 5 && refused.get() > 5, "{started:?} {refused:?}");
 }
