@@ -11,6 +11,7 @@ mod in_flight;
 
 pub(crate) use in_flight::InFlight;
 
+use crate::classes::ClassId;
 use crate::cleaning::CleaningPolicy;
 use crate::engine::{CacheError, Engine};
 use crate::log::{Fill, Formed, Intake, Purpose, Refusal};
@@ -31,6 +32,7 @@ pub(crate) struct Wanted {
     pub buffers: Buffers,
     pub is_promise: bool,
     pub guard: Option<Rc<Fill>>,
+    pub class: ClassId,
 }
 
 /// How an append ended.
@@ -97,8 +99,8 @@ impl Queue {
 
 impl Wanted {
     pub fn intake(&self) -> Intake<'_> {
-        let Self { run, purpose, ref buffers, is_promise, ref guard } = *self;
-        Intake { run, purpose, buffers, is_promise, guard: guard.as_ref() }
+        let Self { run, purpose, ref buffers, is_promise, ref guard, class } = *self;
+        Intake { run, purpose, buffers, is_promise, guard: guard.as_ref(), class }
     }
 }
 

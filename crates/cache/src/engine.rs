@@ -7,6 +7,7 @@
 
 use crate::admission::Admission;
 use crate::append::{InFlight, Queue, Verdict, Wanted};
+use crate::classes::ClassId;
 use crate::cleaner::Written;
 use crate::config::{Mode, SliceConfig};
 use crate::fallback::Fallback;
@@ -203,7 +204,8 @@ impl Engine {
             }
             let purpose = Purpose::Tombstone { over_dirty };
             let buffers = Buffers::new();
-            let wanted = Wanted { run, purpose, buffers, is_promise: true, guard: None };
+            let class = ClassId::UNCLASSIFIED;
+            let wanted = Wanted { run, purpose, buffers, is_promise: true, guard: None, class };
             match self.append(wanted).await {
                 Verdict::Written => {}
                 Verdict::Spoiled => return Entombed::Spoiled,
@@ -298,6 +300,7 @@ impl Engine {
             latencies: self.latencies.memory_bytes(),
             eviction_queues: queues + log.map.heat_bytes(),
             ghosts,
+            classes: log.map.class_bytes(),
         }
     }
 

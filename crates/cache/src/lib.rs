@@ -66,7 +66,7 @@ pub use recover::Recovery;
 pub use scrub::{ScrubError, ScrubProgress, ScrubReport};
 pub use slice::{Expected, Foundation, Slice, check_fit};
 pub use stats::{
-    BypassReason, BypassStats, CacheTraffic, ClassStats, CoreTraffic, Counters, ErrorStats,
-    LatencyStats, MemoryStats, RequestStats, SliceStats, Traffic, Way, WayLatency,
+    BypassReason, BypassStats, CacheTraffic, ClassStats, ClassUsage, CoreTraffic, Counters,
+    ErrorStats, LatencyStats, MemoryStats, RequestStats, SliceStats, Traffic, Way, WayLatency,
 };
 pub use types::{BlockRun, CoreBlock, Epoch, Position, SegmentIndex, Sequence};

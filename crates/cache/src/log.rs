@@ -12,6 +12,7 @@
 //! **Not here**: I/O, waiting, who is served next.
 
 mod age;
+mod classes;
 mod eviction;
 mod flush_epochs;
 mod mapping;
@@ -30,7 +31,7 @@ pub use survey::Survey;
 pub(crate) use tally::id_of;
 
 use crate::checksum::push_block_checksums;
-use crate::classes::CLASSES_MAX;
+use crate::classes::{CLASSES_MAX, ClassId};
 use crate::cleaning::{Chunks, Throttle};
 use crate::dirty_index::DirtyIndex;
 use crate::format::record::{self, Draft, Entry, EntryKind, Promises};
@@ -89,6 +90,8 @@ pub struct Intake<'a> {
     /// The record is acknowledged as stable.
     pub is_promise: bool,
     pub guard: Option<&'a Rc<Fill>>,
+    /// That the blocks are of from then on.
+    pub class: ClassId,
 }
 
 /// Why an intake cannot go into a record now.

@@ -84,7 +84,7 @@ impl Slice {
             checkpoint_every_bytes: config.checkpoint_every_on(&*cache),
         };
         let (mut log, header, recovery) = source.open().await?;
-        log.set_eviction(config.eviction);
+        log.set_eviction(config.eviction, &config.admission.classes);
         let slots = u64::from(log.layout.slots());
         let engine = Rc::new(Engine {
             name: DeviceName::new(format!("slice {index} of the cache on {}", cache.name())),
@@ -175,10 +175,9 @@ impl Slice {
         if before.cleaning != self.engine.config.borrow().cleaning {
             self.engine.change_cleaning();
         }
-        let eviction = self.engine.config.borrow().eviction;
-        if before.eviction != eviction {
-            self.engine.log.borrow_mut().set_eviction(eviction);
-        }
+        let config = self.engine.config.borrow();
+        self.engine.log.borrow_mut().set_eviction(config.eviction, &config.admission.classes);
+        drop(config);
         self.engine.discard_refused.set(false);
         self.engine.cleaning_wanted.notify_all();
         self.engine.checkpoint_wanted.notify_all();
@@ -222,8 +221,8 @@ impl Slice {
 
     /// Brings what the cache lacks of `range` into it, beside everything else, as far as that is in
     /// nobody's way.
-    pub fn read_ahead(&self, range: ByteRange, is_payload_free: bool) {
-        self.engine.read_ahead(range, is_payload_free);
+    pub fn read_ahead(&self, range: ByteRange, class: ClassId, is_payload_free: bool) {
+        self.engine.read_ahead(range, class, is_payload_free);
     }
 
     /// Whether what a request reads enters the cache, as far as the request itself tells.
@@ -298,7 +297,9 @@ impl Slice {
             let id = ClassId::new(id).expect("as many as there are classes");
             let is_known = config.admission.classes.get(id).is_some();
             let was_used = stats.read.requests + stats.write.requests > 0;
-            (is_known || was_used).then_some(ClassStats { id, ..*stats })
+            let usage = log.usage_of(id);
+            let is_held = usage.occupied_blocks() > 0;
+            (is_known || was_used || is_held).then_some(ClassStats { id, usage, ..*stats })
         });
         all.collect()
     }

@@ -70,7 +70,7 @@ pub enum BypassReason {
     CacheError,
     /// Its class goes past the cache.
     Class,
-    /// Its class holds its share of the cache.
+    /// Its class holds its share of the cache, or those of a higher priority hold the rest.
     ClassShare,
     /// Not asked for often enough.
     Promotion,
@@ -171,10 +171,35 @@ impl AddAssign for BypassStats {
     }
 }
 
-/// Requests of one class, each counted once.
+/// What the blocks of one class are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize)]
+pub struct ClassUsage {
+    pub clean_blocks: u64,
+    /// With what the core has, but has not flushed.
+    pub dirty_blocks: u64,
+    /// Those of all of them that stay when reclaim comes to them.
+    pub resident_blocks: u64,
+}
+
+impl ClassUsage {
+    pub fn occupied_blocks(&self) -> u64 {
+        self.clean_blocks + self.dirty_blocks
+    }
+}
+
+impl AddAssign for ClassUsage {
+    fn add_assign(&mut self, other: Self) {
+        self.clean_blocks += other.clean_blocks;
+        self.dirty_blocks += other.dirty_blocks;
+        self.resident_blocks += other.resident_blocks;
+    }
+}
+
+/// Requests of one class, each counted once, and what it holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize)]
 pub struct ClassStats {
     pub id: ClassId,
+    pub usage: ClassUsage,
     pub read: RequestStats,
     pub write: RequestStats,
     pub bypass: BypassStats,
@@ -293,14 +318,17 @@ pub struct MemoryStats {
     pub eviction_queues: u64,
     /// Blocks that left, for the policy of eviction, and shadow caches.
     pub ghosts: u64,
+    /// Which class each block is of.
+    pub classes: u64,
 }
 
 impl MemoryStats {
     pub fn total(&self) -> u64 {
         let Self { map, dirty_index, segments, checksums, extent_pool, .. } = *self;
-        let Self { written_list, hit_counts, latencies, eviction_queues, ghosts, .. } = *self;
+        let Self { written_list, hit_counts, latencies, eviction_queues, .. } = *self;
+        let Self { ghosts, classes, .. } = *self;
         let fixed = map + dirty_index + segments + checksums + extent_pool + latencies;
-        fixed + written_list + hit_counts + eviction_queues + ghosts
+        fixed + written_list + hit_counts + eviction_queues + ghosts + classes
     }
 }
 

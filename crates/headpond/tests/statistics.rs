@@ -99,7 +99,10 @@ fn each_class_has_its_requests_and_csv_has_the_columns_of_casadm() {
     let small = &user.json(&["stats", "v", "--class", "2", "--json"])[0];
     assert_eq!((small["name"].as_str(), small["id"].as_u64()), (Some("small"), Some(2)));
     assert_eq!(count(&small["requests"], "Total requests"), 2 * WRITES + 1);
+    assert_eq!(count(&small["usage"], "Dirty"), WRITES);
+    assert_eq!(count(&small["usage"], "Resident"), WRITES);
     let all = user.json(&["stats", "v", "--by-class", "--json"]);
+    assert_eq!(count(&all[0]["usage"], "Occupancy"), 0, "it went past");
     assert_eq!(count(&all[0]["requests"], "Pass-Through writes"), 1, "the large one");
     assert_eq!(count(&all[0]["bypasses"], "class"), 1);
     assert!(user.ok(&["stats", "v", "--by-class"]).contains("class 2 (small)"));

@@ -268,16 +268,33 @@ fn draw_cleaning(random: &mut Random) -> CleaningConfig {
     }
 }
 
-/// Where there are any, some requests go past the cache, by size, direction or place.
+/// Where there are any, some requests go past the cache, by size, direction or place; or some
+/// classes have a priority and a share.
 pub(crate) fn draw_classes(random: &mut Random) -> ClassSetting {
+    // Drawn aside: a case is what it is without them.
+    let mut aside = random.clone().fork();
     let rule = match random.below(6) {
         0 => "request_size:ge:16384&done",
         1 => "io_direction:write&lba:ge:64&done",
         2 => return ClassSetting::Lustre,
+        3 | 4 if aside.one_in(3) => return draw_shares(&mut aside),
         _ => return ClassSetting::None,
     };
     let text = format!("[[class]]\nid = 1\nwhen = \"{rule}\"\npass_through = true\n");
     ClassSetting::parse(&text).expect("a sound rule")
+}
+
+fn draw_shares(random: &mut Random) -> ClassSetting {
+    let rules = ["", "request_size:ge:16384&done", "io_direction:write&done", "lba:ge:256&done"];
+    let mut text = String::new();
+    for (id, rule) in rules.into_iter().enumerate() {
+        let priority = random.pick(&["\"pinned\"", "0", "1", "1", "255"]);
+        let share = random.pick(&["1.00", "1.00", "0.50", "0.10", "0.01", "0.00"]);
+        let when = if id > 0 { format!("when = \"{rule}\"\n") } else { String::new() };
+        text += &format!("[[class]]\nid = {id}\n{when}");
+        text += &format!("priority = {priority}\noccupancy = {share}\n\n");
+    }
+    ClassSetting::parse(&text).expect("sound rules")
 }
 
 pub(crate) fn draw_readahead(random: &mut Random) -> ReadaheadPolicy {

@@ -13,7 +13,7 @@ use headpond_block::{
     BlockDevice, ByteRange, DeviceName, Geometry, Outcome, Request, RequestFlags, RequestKind,
     Runtime, SECTOR_BYTES, Submission, start,
 };
-use headpond_cache::classes::{Classes, Facts};
+use headpond_cache::classes::{ClassId, Classes, Facts};
 use headpond_cache::{Coverage, CutoffPolicy, Slice};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -215,7 +215,8 @@ impl Front {
         };
         let Advance { in_flight, piece } = windows.advance(request.range, run, limits, worst)?;
         for (at, part) in piece.into_iter().flat_map(|piece| self.slicing.split(piece)) {
-            slices[at].read_ahead(part, request.buffers.is_payload_free());
+            let class = ClassId::new(request.hints.class.into()).unwrap_or_default();
+            slices[at].read_ahead(part, class, request.buffers.is_payload_free());
         }
         Some(in_flight)
     }

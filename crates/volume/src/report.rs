@@ -46,12 +46,13 @@ pub struct CacheReport {
     pub traffic: Traffic,
 }
 
-/// The requests of one class.
+/// The requests of one class, and what it holds.
 #[derive(Clone, Debug, Serialize)]
 pub struct ClassReport {
     pub id: u8,
     /// Where it has a rule.
     pub name: Option<String>,
+    pub usage: Vec<Row>,
     pub requests: Vec<Row>,
     pub blocks: Vec<Row>,
     pub bypasses: Vec<Row>,
@@ -101,7 +102,7 @@ impl Volume {
         CacheReport {
             counted_s: counted_s(&slices),
             groups: Groups::of(&sums),
-            classes: self.classes(&slices),
+            classes: self.classes(&slices, &sums),
             bypasses: bypasses(|reason| sums.bypass.of(reason)),
             latency: latency.ways(),
             cleaning: cleaning(&slices),
@@ -110,12 +111,13 @@ impl Volume {
         }
     }
 
-    fn classes(&self, slices: &[SliceStats]) -> Vec<ClassReport> {
+    fn classes(&self, slices: &[SliceStats], sums: &Sums) -> Vec<ClassReport> {
         let description = self.description();
         let rules = description.cache_settings().classes.classes();
         let mut by_class: BTreeMap<_, ClassStats> = BTreeMap::new();
         for class in slices.iter().flat_map(|slice| &slice.classes) {
             let sum = by_class.entry(class.id).or_default();
+            sum.usage += class.usage;
             sum.read += class.read;
             sum.write += class.write;
             sum.bypass += class.bypass;
@@ -124,6 +126,7 @@ impl Volume {
         let report = |(id, class): (_, ClassStats)| ClassReport {
             id: u8::from(id),
             name: name(id),
+            usage: groups::class_usage(sums, class.usage),
             requests: groups::requests(class.read, class.write),
             blocks: groups::exported(class.read.bytes, class.write.bytes),
             bypasses: bypasses(|reason| class.bypass.of(reason)),

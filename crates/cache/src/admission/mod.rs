@@ -15,7 +15,7 @@ mod nhit;
 
 pub use config::{AdmissionConfig, CutoffPolicy, Promotion, PromotionPolicy};
 
-use crate::classes::{CLASSES_MAX, ClassId};
+use crate::classes::{CLASSES_MAX, ClassId, Occupancy};
 use crate::stats::BypassReason;
 use crate::types::{BlockRun, CoreBlock};
 use nhit::HitCounts;
@@ -42,6 +42,8 @@ pub(crate) struct Admission {
     config: AdmissionConfig,
     /// Classes whose requests go past the cache.
     is_past: [bool; CLASSES_MAX],
+    /// Those, and the ones that have a share.
+    is_limited: [bool; CLASSES_MAX],
     counts: Option<HitCounts>,
     slots: u64,
 }
@@ -52,6 +54,7 @@ impl Admission {
         let mut admission = Self {
             config: AdmissionConfig::default(),
             is_past: [false; CLASSES_MAX],
+            is_limited: [false; CLASSES_MAX],
             counts: None,
             slots,
         };
@@ -61,9 +64,10 @@ impl Admission {
 
     /// Other settings. What was counted is kept where promotion goes on as it was.
     pub fn set(&mut self, config: &AdmissionConfig) {
-        self.is_past = [false; CLASSES_MAX];
-        for class in config.classes.iter().filter(|class| class.is_pass_through()) {
-            self.is_past[class.id.index()] = true;
+        (self.is_past, self.is_limited) = ([false; CLASSES_MAX], [false; CLASSES_MAX]);
+        for class in config.classes.iter() {
+            self.is_past[class.id.index()] = class.is_pass_through();
+            self.is_limited[class.id.index()] = class.occupancy != Occupancy::ALL;
         }
         match config.promotion.policy {
             PromotionPolicy::Always => self.counts = None,
@@ -77,7 +81,7 @@ impl Admission {
     /// Whether a request enters without anything to be counted or looked up.
     #[inline]
     pub fn is_open(&self, class: ClassId, is_streaming: bool) -> bool {
-        self.counts.is_none() && !is_streaming && !self.is_past[class.index()]
+        self.counts.is_none() && !is_streaming && !self.is_limited[class.index()]
     }
 
     /// Why a request does not enter, as far as that is known before its blocks are looked at.

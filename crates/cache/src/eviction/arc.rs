@@ -3,10 +3,11 @@
 //!
 //! **Source**: Megiddo and Modha, *ARC: a self-tuning, low overhead replacement cache*, FAST '03,
 //! figure 4; its target moves by whole blocks, the quotient of the ghost lists rounded down. Ours
-//! adds mappings that end: they leave their list, and while there is room nothing is replaced.
+//! adds mappings that end: they leave their list, and while there is room nothing is replaced; and
+//! groups, each with its own lists and target, whose ghosts share the memory.
 
-use super::directory::Directory;
-use super::{Heat, Hits, Policy, PolicyMemory, Residents, cold};
+use super::directory::{At, Directory};
+use super::{Group, Heat, Hits, Policy, PolicyMemory, Residents, cold};
 use crate::types::CoreBlock;
 
 /// Resident, asked for once.
@@ -16,63 +17,106 @@ const T2: usize = 1;
 /// Not resident any more; were in `T1`, and in `T2`.
 const B1: usize = 2;
 const B2: usize = 3;
+/// Of each group.
+const LISTS: usize = 4;
 
 pub struct Arc {
     capacity: u64,
-    /// How many of the residents should be in `T1`.
-    target: u64,
-    directory: Directory<4>,
+    /// By group: how many of the residents should be in `T1`.
+    targets: Box<[u64]>,
+    directory: Directory,
 }
 
 impl Arc {
-    pub fn new(capacity: u64) -> Self {
-        Self { capacity, target: 0, directory: Directory::new(2 * capacity) }
+    pub fn new(capacity: u64, groups: usize) -> Self {
+        let directory = Directory::new(2 * capacity, LISTS * groups);
+        Self { capacity, targets: vec![0; groups].into(), directory }
     }
 
-    fn len(&self, list: usize) -> u64 {
-        self.directory.len(list)
+    fn len(&self, group: Group, list: usize) -> u64 {
+        self.directory.len(list_of(group, list))
+    }
+
+    /// Which list of which group.
+    fn place(&self, at: At) -> (Group, usize) {
+        let list = self.directory.list_of(at);
+        (Group((list / LISTS) as u8), list % LISTS)
     }
 
     /// Makes room for a block by moving another one to the ghosts.
-    fn replace(&mut self, is_in_b2: bool, residents: &mut dyn Residents) {
-        let once = self.len(T1);
-        if once + self.len(T2) < self.capacity {
+    fn replace(&mut self, group: Group, is_in_b2: bool, residents: &mut dyn Residents) {
+        let once = self.len(group, T1);
+        if once + self.len(group, T2) < self.capacity {
             return;
         }
-        let is_once = once > self.target || is_in_b2 && once == self.target && once > 0;
-        let (list, ghosts) = if is_once || self.len(T2) == 0 { (T1, B1) } else { (T2, B2) };
-        let (at, victim) = self.directory.oldest(list).expect("a full cache holds something");
-        self.directory.renew(at, ghosts);
-        residents.change(victim, cold);
+        let target = self.targets[group.index()];
+        let is_once = once > target || is_in_b2 && once == target && once > 0;
+        self.send_to_ghosts(group, is_once, residents);
+    }
+
+    fn send_to_ghosts(&mut self, group: Group, is_once: bool, residents: &mut dyn Residents) {
+        let is_once = is_once || self.len(group, T2) == 0;
+        let (list, ghosts) = if is_once { (T1, B1) } else { (T2, B2) };
+        let oldest = self.directory.oldest(list_of(group, list));
+        let (at, victim) = oldest.expect("residents are in the lists");
+        self.directory.renew(at, list_of(group, ghosts));
+        residents.change(victim, group, cold);
     }
 
     /// Room in the lists for a block that is in none.
-    fn make_room(&mut self, residents: &mut dyn Residents) {
-        let first = self.len(T1) + self.len(B1);
-        if first == self.capacity {
-            if self.len(T1) < self.capacity {
-                self.forget(B1);
-                self.replace(false, residents);
-            } else {
-                let victim = self.forget(T1);
-                residents.change(victim, cold);
-            }
-            return;
-        }
-        let all = first + self.len(T2) + self.len(B2);
-        if all >= self.capacity {
+    fn make_room(&mut self, group: Group, residents: &mut dyn Residents) {
+        let first = self.len(group, T1) + self.len(group, B1);
+        let all = first + self.len(group, T2) + self.len(group, B2);
+        if first == self.capacity && self.len(group, T1) < self.capacity {
+            self.forget(group, B1);
+            self.replace(group, false, residents);
+        } else if first == self.capacity {
+            let victim = self.forget(group, T1);
+            residents.change(victim, group, cold);
+        } else if all >= self.capacity {
             if all == 2 * self.capacity {
-                self.forget(B2);
+                self.forget(group, B2);
             }
-            self.replace(false, residents);
+            self.replace(group, false, residents);
+        }
+        if self.directory.is_full() {
+            self.forget_most();
         }
     }
 
-    fn forget(&mut self, list: usize) -> CoreBlock {
-        let (at, block) = self.directory.oldest(list).expect("a list that is not empty");
+    /// Where the ghosts of all groups are too many.
+    fn forget_most(&mut self) {
+        let groups = (0..self.targets.len() as u8).map(Group);
+        let lists = groups.flat_map(|group| [(group, B1), (group, B2)]);
+        let longest = lists.max_by_key(|&(group, list)| self.len(group, list));
+        let (group, list) = longest.expect("there is a group");
+        self.forget(group, list);
+    }
+
+    fn forget(&mut self, group: Group, list: usize) -> CoreBlock {
+        let oldest = self.directory.oldest(list_of(group, list));
+        let (at, block) = oldest.expect("a list that is not empty");
         self.directory.remove(at);
         block
     }
+
+    /// Moves the target of a group by the ghost of it that was asked for.
+    fn learn(&mut self, group: Group, is_in_b2: bool) {
+        let (once, again) = (self.len(group, B1), self.len(group, B2));
+        let most = match self.targets.len() {
+            1 => self.capacity,
+            _ => self.len(group, T1) + self.len(group, T2),
+        };
+        let target = &mut self.targets[group.index()];
+        *target = match is_in_b2 {
+            false => (*target + (again / once).max(1)).min(most),
+            true => target.saturating_sub((once / again).max(1)),
+        };
+    }
+}
+
+fn list_of(group: Group, list: usize) -> usize {
+    group.index() * LISTS + list
 }
 
 impl Policy for Arc {
@@ -80,31 +124,39 @@ impl Policy for Arc {
         Hits::Ordered
     }
 
-    fn insert(&mut self, block: CoreBlock, residents: &mut dyn Residents) -> Heat {
-        let Some(at) = self.directory.find(block) else {
-            self.make_room(residents);
-            self.directory.push(T1, block);
+    fn insert(&mut self, block: CoreBlock, group: Group, residents: &mut dyn Residents) -> Heat {
+        let ghost = self.directory.find(block);
+        if let Some(at) = ghost
+            && self.place(at).0 == group
+        {
+            let is_in_b2 = self.place(at).1 == B2;
+            self.learn(group, is_in_b2);
+            self.replace(group, is_in_b2, residents);
+            self.directory.renew(at, list_of(group, T2));
             return Heat::SMALL;
-        };
-        let (once, again) = (self.len(B1), self.len(B2));
-        let is_in_b2 = self.directory.list_of(at) == B2;
-        self.target = match is_in_b2 {
-            false => (self.target + (again / once).max(1)).min(self.capacity),
-            true => self.target.saturating_sub((once / again).max(1)),
-        };
-        self.replace(is_in_b2, residents);
-        self.directory.renew(at, T2);
+        }
+        if let Some(at) = ghost {
+            // Its class has changed since it left.
+            self.directory.remove(at);
+        }
+        self.make_room(group, residents);
+        self.directory.push(list_of(group, T1), block);
         Heat::SMALL
+    }
+
+    fn evict(&mut self, group: Group, residents: &mut dyn Residents) {
+        let is_once = self.len(group, T1) > self.targets[group.index()];
+        self.send_to_ghosts(group, is_once, residents);
     }
 
     fn hit(&mut self, block: CoreBlock) {
         let at = self.directory.find(block).expect("a resident block is in a list");
-        self.directory.renew(at, T2);
+        self.directory.renew(at, list_of(self.place(at).0, T2));
     }
 
     fn remove(&mut self, block: CoreBlock) {
         if let Some(at) = self.directory.find(block)
-            && self.directory.list_of(at) <= T2
+            && self.place(at).1 <= T2
         {
             self.directory.remove(at);
         }

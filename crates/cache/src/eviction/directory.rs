@@ -30,17 +30,17 @@ struct List {
     len: u64,
 }
 
-/// So many lists.
-pub struct Directory<const LISTS: usize> {
+pub struct Directory {
     nodes: Box<[Node]>,
     heads: Box<[u32]>,
     free: u32,
-    lists: [List; LISTS],
+    lists: Box<[List]>,
 }
 
-impl<const LISTS: usize> Directory<LISTS> {
-    /// For so many blocks in all lists together.
-    pub fn new(capacity: u64) -> Self {
+impl Directory {
+    /// For so many blocks in so many lists together.
+    pub fn new(capacity: u64, lists: usize) -> Self {
+        assert!(lists < 1 << (u64::BITS - LIST_SHIFT));
         let capacity = u32::try_from(capacity).expect("as many as a slice has places, or twice");
         assert!(capacity < NONE);
         let next = |index: u32| if index + 1 < capacity { index + 1 } else { NONE };
@@ -49,12 +49,16 @@ impl<const LISTS: usize> Directory<LISTS> {
             nodes: (0..capacity).map(node).collect(),
             heads: vec![NONE; (capacity as usize).next_power_of_two()].into(),
             free: if capacity > 0 { 0 } else { NONE },
-            lists: [List { newest: NONE, oldest: NONE, len: 0 }; LISTS],
+            lists: vec![List { newest: NONE, oldest: NONE, len: 0 }; lists].into(),
         }
     }
 
     pub fn memory_bytes(&self) -> u64 {
         (size_of_val(&*self.nodes) + size_of_val(&*self.heads)) as u64
+    }
+
+    pub fn is_full(&self) -> bool {
+        self.free == NONE
     }
 
     pub fn len(&self, list: usize) -> u64 {

@@ -1,19 +1,27 @@
 //! First in, first out: what entered longest ago leaves, whatever it was asked for.
 
 use super::lanes::{Lane, Lanes};
-use super::{Heat, Hits, Policy, PolicyMemory, Queued, Residents, cold, entries_max};
+use super::{Group, Heat, Hits, Policy, PolicyMemory, Queued, Residents, cold, entries_max};
 use crate::types::CoreBlock;
 
 pub struct Fifo {
     capacity: u64,
     lanes: Lanes,
-    queue: Lane,
+    /// One for each group.
+    queues: Box<[Lane]>,
 }
 
 impl Fifo {
-    pub fn new(capacity: u64, core_blocks: u64) -> Self {
-        let lanes = Lanes::new(entries_max(capacity), 1, core_blocks);
-        Self { capacity, lanes, queue: Lane::new() }
+    pub fn new(capacity: u64, core_blocks: u64, groups: usize) -> Self {
+        let lanes = Lanes::new(entries_max(capacity), groups as u64, core_blocks);
+        Self { capacity, lanes, queues: (0..groups).map(|_| Lane::new()).collect() }
+    }
+
+    /// The group whose queue has the most to pass over.
+    fn untidiest(&self, residents: &dyn Residents) -> Group {
+        let groups = (0..self.queues.len() as u8).map(Group);
+        let spare = |group: &Group| self.queues[group.index()].len() - residents.held(*group).all;
+        groups.max_by_key(spare).expect("there is a group")
     }
 }
 
@@ -27,19 +35,16 @@ impl Queued for Fifo {
     }
 
     fn tidy(&mut self, residents: &dyn Residents) {
-        let oldest = self.lanes.pop(&mut self.queue).expect("a full queue");
-        if residents.heat(oldest).is_resident() {
-            self.lanes.push(&mut self.queue, oldest);
+        let group = self.untidiest(residents);
+        let queue = &mut self.queues[group.index()];
+        let oldest = self.lanes.pop(queue).expect("a full queue");
+        if residents.heat(oldest, group).is_resident() {
+            self.lanes.push(queue, oldest);
         }
     }
 
-    fn evict(&mut self, residents: &mut dyn Residents) {
-        let oldest = self.lanes.pop(&mut self.queue).expect("residents are in the queue");
-        residents.change(oldest, cold);
-    }
-
     fn shorten(&mut self, residents: &mut dyn Residents) {
-        self.evict(residents);
+        self.evict(self.untidiest(residents), residents);
     }
 }
 
@@ -48,10 +53,16 @@ impl Policy for Fifo {
         Hits::Counted
     }
 
-    fn insert(&mut self, block: CoreBlock, residents: &mut dyn Residents) -> Heat {
-        self.make_room(residents);
-        self.lanes.push(&mut self.queue, block);
+    fn insert(&mut self, block: CoreBlock, group: Group, residents: &mut dyn Residents) -> Heat {
+        self.make_room(group, residents);
+        self.lanes.push(&mut self.queues[group.index()], block);
         Heat::SMALL
+    }
+
+    fn evict(&mut self, group: Group, residents: &mut dyn Residents) {
+        let queue = &mut self.queues[group.index()];
+        let oldest = self.lanes.pop(queue).expect("residents are in the queue");
+        residents.change(oldest, group, cold);
     }
 
     fn memory(&self) -> PolicyMemory {

@@ -5,7 +5,7 @@
 use crate::types::CoreBlock;
 
 const NONE: u32 = u32::MAX;
-/// Entries of one chunk: few beside all there are.
+/// Entries of one chunk: few beside all there are, for every two lanes.
 const CHUNKS_WANTED: u64 = 64;
 const CHUNK_ENTRIES_MIN: u64 = 4;
 const CHUNK_ENTRIES_MAX: u64 = 4096;
@@ -54,7 +54,8 @@ impl Lane {
 impl Lanes {
     /// For so many entries in all, in so many lanes.
     pub fn new(len_max: u64, lanes: u64, core_blocks: u64) -> Self {
-        let each = (len_max / CHUNKS_WANTED).clamp(CHUNK_ENTRIES_MIN, CHUNK_ENTRIES_MAX);
+        let wanted = CHUNKS_WANTED * lanes.div_ceil(2);
+        let each = (len_max / wanted).clamp(CHUNK_ENTRIES_MIN, CHUNK_ENTRIES_MAX);
         let chunks = len_max.div_ceil(each) + lanes * LOOSE_CHUNKS_PER_LANE;
         let width = (u64::BITS - core_blocks.leading_zeros()).div_ceil(8).max(1) as usize;
         let chunks = u32::try_from(chunks).expect("a slice has fewer places");

@@ -1,19 +1,18 @@
 //! Least recently used: what was asked for longest ago leaves.
 
 use super::directory::Directory;
-use super::{Heat, Hits, Policy, PolicyMemory, Residents, cold};
+use super::{Group, Heat, Hits, Policy, PolicyMemory, Residents, cold};
 use crate::types::CoreBlock;
-
-const LIST: usize = 0;
 
 pub struct Lru {
     capacity: u64,
-    directory: Directory<1>,
+    /// A list for each group.
+    directory: Directory,
 }
 
 impl Lru {
-    pub fn new(capacity: u64) -> Self {
-        Self { capacity, directory: Directory::new(capacity) }
+    pub fn new(capacity: u64, groups: usize) -> Self {
+        Self { capacity, directory: Directory::new(capacity, groups) }
     }
 }
 
@@ -22,19 +21,23 @@ impl Policy for Lru {
         Hits::Ordered
     }
 
-    fn insert(&mut self, block: CoreBlock, residents: &mut dyn Residents) -> Heat {
-        if self.directory.len(LIST) == self.capacity {
-            let (at, victim) = self.directory.oldest(LIST).expect("a full list");
-            self.directory.remove(at);
-            residents.change(victim, cold);
+    fn insert(&mut self, block: CoreBlock, group: Group, residents: &mut dyn Residents) -> Heat {
+        if self.directory.len(group.index()) == self.capacity {
+            self.evict(group, residents);
         }
-        self.directory.push(LIST, block);
+        self.directory.push(group.index(), block);
         Heat::SMALL
+    }
+
+    fn evict(&mut self, group: Group, residents: &mut dyn Residents) {
+        let (at, victim) = self.directory.oldest(group.index()).expect("residents are in the list");
+        self.directory.remove(at);
+        residents.change(victim, group, cold);
     }
 
     fn hit(&mut self, block: CoreBlock) {
         let at = self.directory.find(block).expect("a resident block is in the list");
-        self.directory.renew(at, LIST);
+        self.directory.renew(at, self.directory.list_of(at));
     }
 
     fn remove(&mut self, block: CoreBlock) {

@@ -23,12 +23,16 @@ mod lanes;
 mod lru;
 mod s3_fifo;
 mod shadow;
+mod shares;
+#[cfg(test)]
+mod shares_tests;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]
 mod twins;
 
 pub use shadow::{ShadowStats, Shadows};
+pub use shares::{ClassKey, KEYS, Shares};
 
 use crate::types::CoreBlock;
 use lanes::Lanes;
@@ -65,18 +69,31 @@ impl EvictionPolicy {
         }
     }
 
-    /// The policy, empty, for so many resident blocks of a core of `core_blocks`.
+    /// The policy, empty, for so many residents in so many groups, of a core of `core_blocks`.
     ///
     /// # Panics
     /// For `Adaptive`, which is none by itself.
-    pub(crate) fn make(self, capacity: u64, core_blocks: u64) -> Box<dyn Policy> {
+    pub(crate) fn make(self, capacity: u64, core_blocks: u64, groups: usize) -> Box<dyn Policy> {
         match self {
-            Self::S3Fifo => Box::new(s3_fifo::S3Fifo::new(capacity, core_blocks)),
-            Self::Lru => Box::new(lru::Lru::new(capacity)),
-            Self::Arc => Box::new(arc::Arc::new(capacity)),
-            Self::Fifo => Box::new(fifo::Fifo::new(capacity, core_blocks)),
+            Self::S3Fifo => Box::new(s3_fifo::S3Fifo::new(capacity, core_blocks, groups)),
+            Self::Lru => Box::new(lru::Lru::new(capacity, groups)),
+            Self::Arc => Box::new(arc::Arc::new(capacity, groups)),
+            Self::Fifo => Box::new(fifo::Fifo::new(capacity, core_blocks, groups)),
             Self::Adaptive => panic!("adaptive chooses among policies"),
         }
+    }
+}
+
+/// Blocks among which a policy chooses whom to evict: those of classes that stand alike. Without
+/// classes there is one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Group(pub u8);
+
+impl Group {
+    pub const FIRST: Self = Self(0);
+
+    pub fn index(self) -> usize {
+        usize::from(self.0)
     }
 }
 
@@ -166,13 +183,14 @@ impl Held {
 
 /// The marks of the blocks that are mapped.
 pub trait Residents {
-    /// Of a block that is not mapped, or not resident: none.
-    fn heat(&self, block: CoreBlock) -> Heat;
+    /// Of a block that is not mapped, not resident, or of another group: none.
+    fn heat(&self, block: CoreBlock, group: Group) -> Heat;
 
-    /// Marks a block by what its mark was, which is answered; nothing where it is not resident.
-    fn change(&mut self, block: CoreBlock, change: fn(Heat) -> Heat) -> Heat;
+    /// Marks a block by what its mark was, which is answered; nothing where it is not resident in
+    /// that group.
+    fn change(&mut self, block: CoreBlock, group: Group, change: fn(Heat) -> Heat) -> Heat;
 
-    fn held(&self) -> Held;
+    fn held(&self, group: Group) -> Held;
 }
 
 /// What a policy wants to know of hits.
@@ -196,10 +214,13 @@ pub struct PolicyMemory {
 pub trait Policy {
     fn hits(&self) -> Hits;
 
-    /// Takes in a mapped block that is not resident; others leave where there is no room for it.
-    /// Answers how the caller is to mark it.
+    /// Takes in a mapped block that is not resident; others of its group leave where that holds the
+    /// whole capacity. Answers how the caller is to mark it.
     #[must_use]
-    fn insert(&mut self, block: CoreBlock, residents: &mut dyn Residents) -> Heat;
+    fn insert(&mut self, block: CoreBlock, group: Group, residents: &mut dyn Residents) -> Heat;
+
+    /// The next one of a group that has residents leaves, or an entry that names none.
+    fn evict(&mut self, group: Group, residents: &mut dyn Residents);
 
     /// A resident block was asked for; only where hits are `Ordered`.
     fn hit(&mut self, _block: CoreBlock) {}
@@ -215,15 +236,13 @@ fn cold(_: Heat) -> Heat {
     Heat::NONE
 }
 
-/// A policy whose queues do not lose the entries of mappings that end.
-trait Queued {
+/// A policy whose queues do not lose the entries of mappings that end, nor of blocks that change
+/// their group.
+trait Queued: Policy {
     fn lanes(&self) -> &Lanes;
 
     /// Most residents.
     fn capacity(&self) -> u64;
-
-    /// The next one leaves.
-    fn evict(&mut self, residents: &mut dyn Residents);
 
     /// Passes over an entry whose mapping ended, or puts one back that is in use.
     fn tidy(&mut self, residents: &dyn Residents);
@@ -231,10 +250,10 @@ trait Queued {
     /// Takes an entry out of the queue that has the most to pass over, whoever leaves with it.
     fn shorten(&mut self, residents: &mut dyn Residents);
 
-    /// For one resident more, and its entry.
-    fn make_room(&mut self, residents: &mut dyn Residents) {
-        while residents.held().all >= self.capacity() {
-            self.evict(residents);
+    /// For one resident more of a group, and its entry.
+    fn make_room(&mut self, group: Group, residents: &mut dyn Residents) {
+        while residents.held(group).all >= self.capacity() {
+            self.evict(group, residents);
         }
         let mut turns = self.lanes().len();
         while self.lanes().is_full() {

@@ -12,7 +12,7 @@
 
 use super::ghost::Ghosts;
 use super::lanes::{Lane, Lanes};
-use super::{Heat, Hits, Policy, PolicyMemory, Queued, Residents, entries_max};
+use super::{Group, Heat, Held, Hits, Policy, PolicyMemory, Queued, Residents, entries_max};
 use crate::types::CoreBlock;
 
 /// Share of the small queue.
@@ -22,57 +22,69 @@ pub const ONCE_MORE: u8 = 1;
 
 pub struct S3Fifo {
     capacity: u64,
-    main_max: u64,
     lanes: Lanes,
-    small: Lane,
-    main: Lane,
+    /// Two for each group, whose shares are those of what the group holds.
+    queues: Box<[Queues]>,
     ghosts: Ghosts,
 }
 
+struct Queues {
+    small: Lane,
+    main: Lane,
+}
+
 impl S3Fifo {
-    pub fn new(capacity: u64, core_blocks: u64) -> Self {
-        let main_max = main_max(capacity);
+    pub fn new(capacity: u64, core_blocks: u64, groups: usize) -> Self {
+        let new = |_| Queues { small: Lane::new(), main: Lane::new() };
         Self {
             capacity,
-            main_max,
-            lanes: Lanes::new(entries_max(capacity), 2, core_blocks),
-            small: Lane::new(),
-            main: Lane::new(),
-            ghosts: Ghosts::new(main_max, core_blocks),
+            lanes: Lanes::new(entries_max(capacity), 2 * groups as u64, core_blocks),
+            queues: (0..groups).map(new).collect(),
+            ghosts: Ghosts::new(main_max(capacity), core_blocks),
         }
     }
 
-    fn is_small_untidier(&self, residents: &dyn Residents) -> bool {
-        let held = residents.held();
-        self.small.len() - held.small() >= self.main.len() - held.main
+    /// The group that has more to pass over than any other, and whether that is in its small queue.
+    fn untidiest(&self, residents: &dyn Residents) -> (Group, bool) {
+        let (mut found, mut most) = ((Group::FIRST, true), 0);
+        for (group, queues) in (0..).map(Group).zip(&self.queues) {
+            let held = residents.held(group);
+            let (small, main) = (queues.small.len() - held.small(), queues.main.len() - held.main);
+            if small.max(main) > most {
+                (found, most) = ((group, small >= main), small.max(main));
+            }
+        }
+        found
     }
 
-    fn evict_from_small(&mut self, residents: &mut dyn Residents) {
-        while let Some(block) = self.lanes.pop(&mut self.small) {
-            let heat = residents.change(block, at_end_of_small);
+    fn evict_from_small(&mut self, group: Group, held: Held, residents: &mut dyn Residents) {
+        let main_max = main_max(held.all);
+        while let Some(block) = self.lanes.pop(&mut self.queues[group.index()].small) {
+            let heat = residents.change(block, group, at_end_of_small);
             if !heat.is_resident() || heat.is_in_main() {
                 continue;
             }
             if at_end_of_small(heat) == Heat::NONE {
                 return self.ghosts.insert(block);
             }
-            self.lanes.push(&mut self.main, block);
-            if residents.held().main > self.main_max {
-                self.evict_from_main(residents);
+            self.lanes.push(&mut self.queues[group.index()].main, block);
+            if residents.held(group).main > main_max {
+                self.evict_from_main(group, residents);
             }
         }
     }
 
-    fn evict_from_main(&mut self, residents: &mut dyn Residents) {
-        while let Some(block) = self.lanes.pop(&mut self.main) {
-            let heat = residents.change(block, at_end_of_main);
+    fn evict_from_main(&mut self, group: Group, residents: &mut dyn Residents) {
+        let queue = &mut self.queues[group.index()].main;
+        while let Some(block) = self.lanes.pop(queue) {
+            let heat = residents.change(block, group, at_end_of_main);
             if !heat.is_in_main() {
                 continue;
             }
             if at_end_of_main(heat) == Heat::NONE {
                 return;
             }
-            self.lanes.push(&mut self.main, block);
+            self.lanes.push(queue, block);
         }
     }
 }
@@ -86,28 +98,22 @@ impl Queued for S3Fifo {
         self.capacity
     }
 
-    fn evict(&mut self, residents: &mut dyn Residents) {
-        match residents.held().small() * 100 >= self.capacity * SMALL_PERCENT {
-            true => self.evict_from_small(residents),
-            false => self.evict_from_main(residents),
-        }
-    }
-
     /// In the queue that has more of those to pass over.
     fn tidy(&mut self, residents: &dyn Residents) {
-        let is_small = self.is_small_untidier(residents);
-        let lane = if is_small { &mut self.small } else { &mut self.main };
+        let (group, is_small) = self.untidiest(residents);
+        let Queues { small, main } = &mut self.queues[group.index()];
+        let lane = if is_small { small } else { main };
         let oldest = self.lanes.pop(lane).expect("it has entries to pass over");
-        let heat = residents.heat(oldest);
+        let heat = residents.heat(oldest, group);
         if heat.is_resident() && heat.is_in_main() != is_small {
             self.lanes.push(lane, oldest);
         }
     }
 
     fn shorten(&mut self, residents: &mut dyn Residents) {
-        match self.is_small_untidier(residents) {
-            true => self.evict_from_small(residents),
-            false => self.evict_from_main(residents),
+        match self.untidiest(residents) {
+            (group, true) => self.evict_from_small(group, residents.held(group), residents),
+            (group, false) => self.evict_from_main(group, residents),
         }
     }
 }
@@ -135,14 +141,24 @@ impl Policy for S3Fifo {
         Hits::Counted
     }
 
-    fn insert(&mut self, block: CoreBlock, residents: &mut dyn Residents) -> Heat {
-        self.make_room(residents);
+    fn insert(&mut self, block: CoreBlock, group: Group, residents: &mut dyn Residents) -> Heat {
+        self.make_room(group, residents);
+        let Queues { small, main } = &mut self.queues[group.index()];
         let (lane, heat) = match self.ghosts.contains(block) {
-            true => (&mut self.main, Heat::MAIN),
-            false => (&mut self.small, Heat::SMALL),
+            true => (main, Heat::MAIN),
+            false => (small, Heat::SMALL),
         };
         self.lanes.push(lane, block);
         heat
+    }
+
+    #[inline]
+    fn evict(&mut self, group: Group, residents: &mut dyn Residents) {
+        let held = residents.held(group);
+        match held.small() * 100 >= held.all * SMALL_PERCENT {
+            true => self.evict_from_small(group, held, residents),
+            false => self.evict_from_main(group, residents),
+        }
     }
 
     fn memory(&self) -> PolicyMemory {

@@ -7,7 +7,7 @@
 //! FAST '15, and *Cache modeling and optimization using miniature simulations*, USENIX ATC '17.
 //! Ours has one size and a fixed rate.
 
-use super::{EvictionPolicy, Heat, Held, Hits, Policy, Residents};
+use super::{EvictionPolicy, Group, Heat, Held, Hits, Policy, Residents};
 use crate::types::CoreBlock;
 use foldhash::fast::FixedState;
 use serde::Serialize;
@@ -57,7 +57,7 @@ impl Shadows {
         let held = capacity.min(CAPACITY);
         let shadow = |policy: EvictionPolicy| Shadow {
             policy,
-            cache: policy.make(held, core_blocks),
+            cache: policy.make(held, core_blocks, 1),
             residents: Sample::new(held),
             misses: 0,
             misses_before: 0,
@@ -169,31 +169,31 @@ impl Sample {
 }
 
 impl Residents for Sample {
-    fn heat(&self, block: CoreBlock) -> Heat {
+    fn heat(&self, block: CoreBlock, _: Group) -> Heat {
         self.heats.get(&block).copied().unwrap_or_default()
     }
 
-    fn change(&mut self, block: CoreBlock, change: fn(Heat) -> Heat) -> Heat {
-        let before = self.heat(block);
+    fn change(&mut self, block: CoreBlock, group: Group, change: fn(Heat) -> Heat) -> Heat {
+        let before = self.heat(block, group);
         if before.is_resident() {
             self.set(block, change(before));
         }
         before
     }
 
-    fn held(&self) -> Held {
+    fn held(&self, _: Group) -> Held {
         self.held
     }
 }
 
 /// A request for one block; whether it was resident.
 pub(super) fn access(policy: &mut dyn Policy, block: CoreBlock, residents: &mut Sample) -> bool {
-    let heat = residents.heat(block);
+    let heat = residents.heat(block, Group::FIRST);
     match (heat.is_resident(), policy.hits()) {
         (true, Hits::Ordered) => policy.hit(block),
         (true, Hits::Counted) => residents.set(block, heat.warmer()),
         (false, _) => {
-            let heat = policy.insert(block, residents);
+            let heat = policy.insert(block, Group::FIRST, residents);
             residents.set(block, heat);
         }
     }
@@ -250,7 +250,7 @@ mod tests {
         let capacity = 1 << 16;
         let mut shadows = Shadows::new(capacity, 1 << 30);
         let before = shadows.memory_bytes();
-        let mut whole = EvictionPolicy::Lru.make(capacity, 1 << 30);
+        let mut whole = EvictionPolicy::Lru.make(capacity, 1 << 30, 1);
         let (mut residents, mut misses, mut state) = (Sample::new(capacity), 0u64, 1u64);
         let count = 2_000_000u64;
         for _ in 0..count {

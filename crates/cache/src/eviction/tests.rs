@@ -2,7 +2,7 @@
 
 use super::shadow::{Sample, access};
 use super::twins::twin;
-use super::{EvictionPolicy, Heat, Policy, Residents};
+use super::{EvictionPolicy, Group, Heat, Policy, Residents};
 use crate::types::CoreBlock;
 use headpond_trace::{Op, ReadOptions, TraceReader};
 use proptest::prelude::*;
@@ -14,7 +14,9 @@ const ASKED_MAX: usize = 40_000;
 const CAPACITIES: [u64; 3] = [64, 256, 1024];
 
 fn marked(residents: &Sample, blocks: u64) -> Vec<u64> {
-    (0..blocks).filter(|block| residents.heat(CoreBlock(*block)).is_resident()).collect()
+    (0..blocks)
+        .filter(|block| residents.heat(CoreBlock(*block), Group::FIRST).is_resident())
+        .collect()
 }
 
 proptest! {
@@ -27,7 +29,7 @@ proptest! {
         removes in any::<bool>(),
     ) {
         let blocks = 24 + 24;
-        let mut ours = policy.make(capacity as u64, CORE_BLOCKS);
+        let mut ours = policy.make(capacity as u64, CORE_BLOCKS, 1);
         let (mut residents, mut twin) = (Sample::new(capacity as u64), twin(policy.word(), capacity));
         for (index, &(some, more, kind)) in steps.iter().enumerate() {
             // Some blocks are asked for more often than others.
@@ -43,7 +45,7 @@ proptest! {
             let mut expected = twin.residents();
             expected.sort_unstable();
             prop_assert_eq!(marked(&residents, blocks), expected, "step {}", index);
-            prop_assert!(residents.held().all <= capacity as u64);
+            prop_assert!(residents.held(Group::FIRST).all <= capacity as u64);
         }
     }
 }
@@ -51,14 +53,14 @@ proptest! {
 #[test]
 fn one_block_that_comes_and_ends_again_and_again_does_not_fill_the_queues() {
     for policy in EvictionPolicy::PLAIN {
-        let (mut ours, mut residents) = (policy.make(8, CORE_BLOCKS), Sample::new(8));
+        let (mut ours, mut residents) = (policy.make(8, CORE_BLOCKS, 1), Sample::new(8));
         for _ in 0..100 {
             residents.set(CoreBlock(1), Heat::NONE);
             ours.remove(CoreBlock(1));
             access(&mut *ours, CoreBlock(1), &mut residents);
         }
         access(&mut *ours, CoreBlock(2), &mut residents);
-        assert!(residents.heat(CoreBlock(2)).is_resident(), "{policy:?}");
+        assert!(residents.heat(CoreBlock(2), Group::FIRST).is_resident(), "{policy:?}");
     }
 }
 
@@ -66,7 +68,7 @@ fn one_block_that_comes_and_ends_again_and_again_does_not_fill_the_queues() {
 #[test]
 fn blocks_that_come_and_end_leave_room_to_those_that_stay() {
     for policy in EvictionPolicy::PLAIN {
-        let mut ours: Box<dyn Policy> = policy.make(1000, CORE_BLOCKS);
+        let mut ours: Box<dyn Policy> = policy.make(1000, CORE_BLOCKS, 1);
         let mut residents = Sample::new(1000);
         let memory = ours.memory();
         let mut misses = 0;
@@ -114,7 +116,7 @@ fn blocks_of_p3(trace: &Path) -> Vec<u64> {
 }
 
 fn misses_of_ours(policy: EvictionPolicy, capacity: u64, blocks: &[u64]) -> u64 {
-    let (mut ours, mut residents) = (policy.make(capacity, CORE_BLOCKS), Sample::new(capacity));
+    let (mut ours, mut residents) = (policy.make(capacity, CORE_BLOCKS, 1), Sample::new(capacity));
     let asked = blocks.iter().map(|block| access(&mut *ours, CoreBlock(*block), &mut residents));
     asked.map(|is_hit| u64::from(!is_hit)).sum()
 }

@@ -8,7 +8,7 @@
 
 use super::extents::{Extents, Span};
 use super::{LineMap, State, Tag};
-use crate::eviction::{Heat, Held, Residents};
+use crate::eviction::{Group, Heat, Held, Residents};
 use crate::types::{CoreBlock, SlotIndex};
 
 /// A block that was published because somebody asked for it.
@@ -31,6 +31,9 @@ impl LineMap {
         let (before, tag) = (self.extents.heat(slot.0), self.extents.tag(slot.0));
         self.held.subtract(before);
         self.held.add(heat);
+        if let Some(table) = &mut self.by_class {
+            table.reheat(slot.0, before, heat);
+        }
         if tag.is_clean() {
             self.held_clean += u64::from(heat.is_resident());
             self.held_clean -= u64::from(before.is_resident());
@@ -116,6 +119,9 @@ impl LineMap {
     /// The heat goes from an older version to a newer one.
     #[inline]
     pub(super) fn hand_over(&mut self, older: u32, newer: u32, is_moved: bool) {
+        if self.by_class.is_some() {
+            self.hand_class_over(older, newer, is_moved);
+        }
         let heat = self.extents.heat(older);
         if heat.is_resident() {
             self.held_clean -= u64::from(self.extents.tag(older).is_clean());
@@ -153,12 +159,16 @@ impl LineMap {
 }
 
 impl Residents for LineMap {
-    fn heat(&self, block: CoreBlock) -> Heat {
-        self.published_place(block).map_or(Heat::NONE, |place| self.extents.heat(place))
+    fn heat(&self, block: CoreBlock, group: Group) -> Heat {
+        let place = self.published_place(block).filter(|place| self.is_in(group, *place));
+        place.map_or(Heat::NONE, |place| self.extents.heat(place))
     }
 
-    fn change(&mut self, block: CoreBlock, change: fn(Heat) -> Heat) -> Heat {
+    fn change(&mut self, block: CoreBlock, group: Group, change: fn(Heat) -> Heat) -> Heat {
         let Some(place) = self.published_place(block) else { return Heat::NONE };
+        if !self.is_in(group, place) {
+            return Heat::NONE;
+        }
         let before = self.extents.heat(place);
         if before.is_resident() {
             self.set_heat_at(SlotIndex(place), change(before));
@@ -166,12 +176,23 @@ impl Residents for LineMap {
         before
     }
 
-    fn held(&self) -> Held {
-        self.held
+    #[inline]
+    fn held(&self, group: Group) -> Held {
+        self.held_by(group)
     }
 }
 
 impl LineMap {
+    /// How many blocks are resident, of whatever class.
+    pub fn residents(&self) -> u64 {
+        self.held.all
+    }
+
+    #[inline]
+    fn is_in(&self, group: Group, place: u32) -> bool {
+        self.by_class.as_ref().is_none_or(|table| table.group(place) == group)
+    }
+
     #[inline]
     fn published_place(&self, block: CoreBlock) -> Option<u32> {
         let is_published = |place: &u32| Tag::is_published(self.extents.tag(*place));

@@ -17,18 +17,21 @@
 //!
 //! **Not here**: I/O, the order of reclaim, which blocks to clean.
 
+mod class_table;
 mod extents;
 mod heat;
 #[cfg(test)]
 mod tests;
 mod version;
 
+pub use class_table::ClassHeld;
 pub use extents::Scattering;
 pub use heat::Asked;
 pub use version::{Counts, Marks, State, Version};
 
 use crate::eviction::Held;
 use crate::types::{BlockRun, CoreBlock, SlotIndex};
+use class_table::ClassTable;
 use extents::{EXTENT_BLOCKS_MAX, Extents, NONE, Span};
 use version::Tag;
 
@@ -56,6 +59,8 @@ pub struct LineMap {
     held: Held,
     /// Residents that the core has for good.
     held_clean: u64,
+    /// While there are classes.
+    by_class: Option<Box<ClassTable>>,
     /// Copies by reclaim that are on their way.
     moving: u32,
     asked: Vec<Asked>,
@@ -77,6 +82,7 @@ impl LineMap {
             counts: Counts::default(),
             held: Held::default(),
             held_clean: 0,
+            by_class: None,
             moving: 0,
             asked: Vec::new(),
             notes_hits: false,
@@ -372,6 +378,7 @@ impl LineMap {
         }
         assert_eq!(counts, self.counts);
         self.check_heat();
+        self.check_classes();
         self.extents.self_check();
     }
 
@@ -541,6 +548,9 @@ impl LineMap {
         if tag.is_mapped() {
             self.cool(place);
             self.counts.subtract(tag);
+            if let Some(table) = &mut self.by_class {
+                table.release(place, tag);
+            }
             self.extents.set_tag(place, Tag::FREE);
         }
     }
@@ -549,6 +559,9 @@ impl LineMap {
     fn retag(&mut self, place: u32, old: Tag, new: Tag) {
         self.counts.subtract(old);
         self.counts.add(new);
+        if let Some(table) = &mut self.by_class {
+            table.retag(place, old, new);
+        }
         if old.is_clean() != new.is_clean() && self.extents.heat(place).is_resident() {
             self.held_clean =
                 self.held_clean + u64::from(new.is_clean()) - u64::from(old.is_clean());

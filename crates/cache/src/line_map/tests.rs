@@ -1,4 +1,5 @@
 use super::*;
+use crate::eviction::{ClassKey, Group, Heat, KEYS};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 
@@ -53,6 +54,29 @@ fn later_record_that_is_written_first_wins() {
     assert_eq!(map.publish(SlotIndex(1), 1), 1);
     assert_eq!(map.publish(SlotIndex(0), 1), 0, "superseded while it was on its way");
     assert_eq!(slot_of(map.published(CoreBlock(5))), Some(1));
+}
+
+/// The hole was taken for the older version, and its class, which is none, for that of the copy.
+#[test]
+fn a_copy_keeps_its_class_where_an_older_extent_has_a_hole() {
+    let mut map = LineMap::new(64, 16, 0, 0);
+    let mut groups = [None; KEYS];
+    (groups[0], groups[2]) = (Some(Group::FIRST), Some(Group(1)));
+    map.classify(Some(&groups));
+    let class = ClassKey(2);
+    for (slot, run) in [(0, run(0, 16)), (20, run(5, 1))] {
+        pending(&mut map, slot, run, State::Dirty);
+        map.set_class(SlotIndex(slot), run.count as u32, class);
+        map.publish(SlotIndex(slot), run.count as u32);
+    }
+    map.set_heat_at(SlotIndex(20), Heat::SMALL);
+    pending(&mut map, 40, run(5, 1), State::Dirty);
+    map.mark_moved(SlotIndex(40));
+    map.publish(SlotIndex(40), 1);
+    assert_eq!(slot_of(map.published(CoreBlock(5))), Some(40));
+    assert_eq!(map.class_at(SlotIndex(40)), class);
+    assert_eq!(map.held_by_class(class).unwrap().resident, 1);
+    map.self_check();
 }
 
 #[test]

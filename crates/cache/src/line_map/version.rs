@@ -194,6 +194,15 @@ impl Counts {
         self.replayed += u64::from(tag.owes_parity());
     }
 
+    pub(super) fn subtract_all(&mut self, other: &Counts) {
+        self.pending_dirty -= other.pending_dirty;
+        self.pending_other -= other.pending_other;
+        self.dirty -= other.dirty;
+        self.written -= other.written;
+        self.clean -= other.clean;
+        self.replayed -= other.replayed;
+    }
+
     #[inline]
     pub(super) fn add_many(&mut self, tag: Tag, count: u64) {
         *self.of(tag) += count;

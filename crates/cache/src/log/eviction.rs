@@ -1,7 +1,8 @@
 //! Who is resident in the log: between the map, where it is marked, and the policy, which decides.
 
 use super::Log;
-use crate::eviction::{EvictionPolicy, Heat, Hits, Policy, Residents, ShadowStats, Shadows};
+use crate::classes::{ClassId, Classes};
+use crate::eviction::{EvictionPolicy, Group, Heat, Hits, Policy, ShadowStats, Shadows, Shares};
 use crate::line_map::{State, Version};
 use crate::types::{BlockRun, CoreBlock, SlotIndex};
 use serde::Serialize;
@@ -16,14 +17,17 @@ pub(super) const CARRIED_PERCENT: u64 = 80;
 /// The policy at work.
 pub struct Eviction {
     setting: EvictionPolicy,
+    is_set: bool,
     /// Never `Adaptive`.
     current: EvictionPolicy,
-    policy: Box<dyn Policy>,
+    pub(super) policy: Box<dyn Policy>,
+    /// Whose blocks leave for whom, where classes say so.
+    pub(super) shares: Option<Shares>,
     shadows: Option<Shadows>,
     /// Whether a hit only raises the frequency, and nobody else wants to know of it.
     is_plain: bool,
     changes: u64,
-    capacity: u64,
+    pub(super) capacity: u64,
     carried_max: u64,
     core_blocks: u64,
 }
@@ -50,8 +54,10 @@ impl Eviction {
         let capacity = (usable_places * RESIDENT_PERCENT / 100).max(1);
         Self {
             setting: policy,
+            is_set: false,
             current: policy,
-            policy: policy.make(1, core_blocks),
+            policy: policy.make(1, core_blocks, 1),
+            shares: None,
             shadows: None,
             is_plain: true,
             changes: 0,
@@ -73,16 +79,24 @@ impl Eviction {
 }
 
 impl Log {
-    /// Changes the policy; the new one takes in what is mapped, oldest first.
-    pub fn set_eviction(&mut self, setting: EvictionPolicy) {
+    /// Changes the policy, or the standing of classes; what is mapped is taken in anew, oldest
+    /// first. Nothing happens where neither changes.
+    pub fn set_eviction(&mut self, setting: EvictionPolicy, classes: &Classes) {
         let it = &mut self.eviction;
-        it.setting = setting;
-        it.shadows = None;
-        if setting == EvictionPolicy::Adaptive {
-            it.shadows = Some(Shadows::new(it.capacity, it.core_blocks));
-        } else {
-            it.current = setting;
+        let shares = Shares::new(classes, it.capacity);
+        if it.is_set && it.setting == setting && it.shares == shares {
+            return;
         }
+        if !it.is_set || it.setting != setting {
+            it.setting = setting;
+            it.shadows = None;
+            if setting == EvictionPolicy::Adaptive {
+                it.shadows = Some(Shadows::new(it.capacity, it.core_blocks));
+            } else {
+                it.current = setting;
+            }
+        }
+        (it.is_set, it.shares) = (true, shares);
         self.renew_policy();
     }
 
@@ -91,7 +105,7 @@ impl Log {
         EvictionStats {
             setting: it.setting,
             policy: it.current,
-            resident_bytes: self.map.held().all * headpond_block::BLOCK_BYTES,
+            resident_bytes: self.map.residents() * headpond_block::BLOCK_BYTES,
             resident_bytes_max: it.capacity * headpond_block::BLOCK_BYTES,
             changes: it.changes,
             sampled: it.shadows.as_ref().map(Shadows::stats).unwrap_or_default(),
@@ -100,28 +114,42 @@ impl Log {
 
     /// Whether for each block that enters another one leaves.
     pub(super) fn is_full_of_residents(&self) -> bool {
-        self.map.held().all >= self.eviction.capacity
+        self.map.residents() >= self.eviction.capacity
     }
 
     /// A read found this version.
     #[inline]
-    pub(crate) fn refer_to(&mut self, version: Version) {
-        self.refer(version.slot, version.block);
+    pub(crate) fn refer_to(&mut self, version: Version, class: ClassId) {
+        self.refer(version.slot, version.block, class);
     }
 
-    /// A read found this block there.
+    /// A read of this class found this block there.
     #[inline]
-    pub(crate) fn refer(&mut self, slot: SlotIndex, block: CoreBlock) {
+    pub(crate) fn refer(&mut self, slot: SlotIndex, block: CoreBlock, class: ClassId) {
         let heat = self.map.heat_at(slot);
         match heat.is_resident() && self.eviction.is_plain {
             true => self.map.warm(slot, heat),
-            false => self.refer_slowly(slot, block, heat),
+            false => self.refer_slowly(slot, block, class),
         }
     }
 
-    fn refer_slowly(&mut self, slot: SlotIndex, block: CoreBlock, heat: Heat) {
+    /// As [`Log::refer`], wherever the blocks of a run are.
+    pub(crate) fn refer_to_run(&mut self, run: BlockRun, class: ClassId) {
+        for block in run.blocks() {
+            if let Some(version) = self.map.published(block) {
+                self.refer_to(version, class);
+            }
+        }
+    }
+
+    fn refer_slowly(&mut self, slot: SlotIndex, block: CoreBlock, class: ClassId) {
+        let is_back = !self.map.heat_at(slot).is_resident();
+        self.counters.readmitted_blocks += u64::from(is_back);
+        if self.eviction.shares.is_some() {
+            self.change_class(slot, block, class);
+        }
+        let heat = self.map.heat_at(slot);
         if !heat.is_resident() {
-            self.counters.readmitted_blocks += 1;
             self.take_in(slot, block);
         } else if self.eviction.is_ordered() {
             self.eviction.policy.hit(block);
@@ -133,7 +161,10 @@ impl Log {
 
     #[inline]
     fn take_in(&mut self, slot: SlotIndex, block: CoreBlock) {
-        let heat = self.eviction.policy.insert(block, &mut self.map);
+        if self.eviction.shares.is_some() {
+            return self.take_in_by_class(slot, block);
+        }
+        let heat = self.eviction.policy.insert(block, Group::FIRST, &mut self.map);
         self.map.set_heat_at(slot, heat);
     }
 
@@ -141,8 +172,13 @@ impl Log {
     #[inline]
     pub(super) fn note_published(&mut self) {
         let asked = self.map.take_asked();
+        if self.eviction.shares.is_some() && self.eviction.is_ordered() {
+            self.note_left(&asked);
+        }
         for &asked in &asked {
-            if !asked.is_hit {
+            // Others of the same record may have driven it out, or renewed the policy, which took
+            // it in.
+            if !self.map.heat_at(asked.slot).is_resident() {
                 self.take_in(asked.slot, asked.block);
             } else if self.eviction.is_ordered() {
                 self.eviction.policy.hit(asked.block);
@@ -208,16 +244,22 @@ impl Log {
     /// for the others do not enter: an open takes in hundreds of millions.
     fn renew_policy(&mut self) {
         let it = &mut self.eviction;
-        it.policy = it.current.make(it.capacity, it.core_blocks);
-        it.is_plain = it.policy.hits() == Hits::Counted && it.shadows.is_none();
-        self.map.note_hits(!it.is_plain);
-        let was_set = self.map.held().all > 0;
+        let groups = it.shares.as_ref().map_or(1, Shares::groups);
+        it.policy = it.current.make(it.capacity, it.core_blocks, groups);
+        let wants_hits = it.policy.hits() == Hits::Ordered || it.shadows.is_some();
+        it.is_plain = !wants_hits && it.shares.is_none();
+        self.map.note_hits(wants_hits);
+        let was_set = self.map.residents() > 0;
         for slot in (0..self.layout.slots()).filter(|_| was_set).map(SlotIndex) {
             if self.map.heat_at(slot).is_resident() {
                 self.map.set_heat_at(slot, Heat::NONE);
             }
         }
-        let mut surplus = self.map.counts().mapped().saturating_sub(self.eviction.capacity);
+        // With shares the oldest may well stay.
+        let is_shared = self.eviction.shares.is_some();
+        let surplus = self.map.counts().mapped().saturating_sub(self.eviction.capacity);
+        let mut surplus = if is_shared { 0 } else { surplus };
+        self.map.classify(self.eviction.shares.as_ref().map(Shares::group_table));
         let (mut segment, mut mapped) = (self.ring.tail(), Vec::new());
         loop {
             let each = self.layout.slots_per_segment() as u32;
@@ -242,6 +284,7 @@ impl Log {
     }
 
     pub(super) fn check_eviction(&self) {
-        assert!(self.map.held().all <= self.eviction.capacity, "more residents than there may be");
+        assert!(self.map.residents() <= self.eviction.capacity, "more residents than there may be");
+        self.check_shares();
     }
 }

@@ -10,28 +10,50 @@ impl Log {
     pub(super) fn map_intake(&mut self, intake: &Intake, data: Position, index: &mut u64) {
         self.spoil_others(intake);
         let run = intake.run;
-        let (target, is_indexed) = match intake.purpose {
+        let target = match intake.purpose {
             Purpose::Tombstone { .. } => return self.end_mappings(run),
-            Purpose::WriteBack => (State::Dirty, true),
-            Purpose::WriteThrough => (State::Dirty, false),
-            Purpose::ReadInsert => (State::Clean, false),
+            Purpose::WriteBack | Purpose::WriteThrough => State::Dirty,
+            Purpose::ReadInsert => State::Clean,
         };
-        if is_indexed {
+        if intake.purpose == Purpose::WriteBack {
             self.note_open();
         }
         let each = self.layout.units_per_block();
         let (slot, unit) = self.layout.slot_at(Position(data.0 + *index * each));
         let first = *index as usize;
         *index += run.count;
+        if self.map.has_classes() {
+            return self.map_with_class(intake, target, (slot, unit, first));
+        }
         if self.map.counts().replayed > 0 || intake.buffers.is_payload_free() {
             let place = (slot, unit, first);
             return self.map_one_by_one(intake, target, place);
         }
+        self.map_run(intake, target, (slot, unit, first));
+    }
+
+    #[cold]
+    fn map_with_class(&mut self, intake: &Intake, target: State, place: (SlotIndex, u8, usize)) {
+        match self.map.counts().replayed > 0 || intake.buffers.is_payload_free() {
+            true => self.map_one_by_one(intake, target, place),
+            false => self.map_run(intake, target, place),
+        }
+        self.set_class(place.0, intake.run.count as u32, intake.class);
+    }
+
+    #[inline(always)]
+    fn map_run(
+        &mut self,
+        intake: &Intake,
+        target: State,
+        (slot, unit, first): (SlotIndex, u8, usize),
+    ) {
+        let (run, is_indexed) = (intake.run, intake.purpose == Purpose::WriteBack);
         if is_indexed {
             self.count_new_dirt(run);
         }
         let marks = if is_indexed { Marks::INDEXED } else { Marks::NONE };
-        let checksums = &self.draft.checksums[first..*index as usize];
+        let checksums = &self.draft.checksums[first..first + run.count as usize];
         self.map.insert_run(&Insertion { run, slot, unit, target, marks, checksums });
         if is_indexed {
             self.dirty.push_run(run);

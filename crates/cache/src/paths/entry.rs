@@ -21,7 +21,8 @@ impl Engine {
             is_streaming: is_streaming(request),
             filling: self.log.borrow().filling(),
         };
-        self.admission.borrow().refuses(applicant)
+        let refusal = self.admission.borrow().refuses(applicant);
+        refusal.or_else(|| self.log.borrow().refuses_class(request))
     }
 
     /// Why a write does not enter. Over blocks that the cache has, promotion is no question: going

@@ -1,11 +1,13 @@
 //! Reads: from the cache what it has, from the core the rest, in one span.
 
 use crate::checksum::crc32c;
+use crate::classes::ClassId;
 use crate::config::Mode;
 use crate::engine::{CacheError, Engine, Pin};
 use crate::fill::FillGuard;
 use crate::layout::SliceLayout;
 use crate::line_map::{State, Version};
+use crate::log::id_of;
 use crate::stats::{BypassReason, CacheRead, CoreRead, Way};
 use crate::types::{BlockRun, CoreBlock};
 use headpond_block::sync::join_all;
@@ -79,7 +81,7 @@ impl Engine {
             && !entering.is_empty()
             && !self.is_closed.get()
         {
-            self.insert(run, &target, &entering, fill).await;
+            self.insert((run, &target), &entering, fill, id_of(&request)).await;
         }
         Ok(way)
     }
@@ -134,7 +136,7 @@ impl Engine {
         run: BlockRun,
         target: Buffers,
     ) -> Result<(u64, Vec<u64>), DeviceError> {
-        let plan = self.plan_read(run)?;
+        let plan = self.plan_read(run, id_of(request))?;
         if let Some((first, end)) = plan.missing {
             let (first, end) = (first * BLOCK_BYTES, end * BLOCK_BYTES);
             let part = target.slice(first as usize..end as usize);
@@ -165,7 +167,7 @@ impl Engine {
         outcome
     }
 
-    fn plan_read(self: &Rc<Self>, run: BlockRun) -> Result<Plan, DeviceError> {
+    fn plan_read(self: &Rc<Self>, run: BlockRun, class: ClassId) -> Result<Plan, DeviceError> {
         let serves_clean = self.mode() != Mode::PassThrough;
         let mut log = self.log.borrow_mut();
         log.loss_in(run, &*self.cache)?;
@@ -180,7 +182,7 @@ impl Engine {
                 },
             }
         });
-        rows.iter().flatten().for_each(|version| log.refer_to(*version));
+        rows.iter().flatten().for_each(|version| log.refer_to(*version, class));
         drop(log);
         let pieces = rows.into_iter().map(|versions| self.piece_of(run, versions)).collect();
         let missing = missing_blocks.first().zip(missing_blocks.last());

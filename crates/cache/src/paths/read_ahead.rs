@@ -3,6 +3,7 @@
 //! Who then asks for blocks that are on their way waits for them instead of reading them again.
 
 use crate::append::{Verdict, Wanted};
+use crate::classes::ClassId;
 use crate::engine::Engine;
 use crate::fill::FillGuard;
 use crate::log::Purpose;
@@ -75,7 +76,12 @@ impl Engine {
 
     /// Brings what the cache lacks of `range` into it, in a task of its own, as far as that is in
     /// nobody's way. `is_payload_free` where the reader wants no payload either.
-    pub(crate) fn read_ahead(self: &Rc<Self>, range: ByteRange, is_payload_free: bool) {
+    pub(crate) fn read_ahead(
+        self: &Rc<Self>,
+        range: ByteRange,
+        class: ClassId,
+        is_payload_free: bool,
+    ) {
         for run in self.runs_to_bring_in(range) {
             let (engine, busy) = (Rc::clone(self), self.busy.begin());
             // Watched from here on: a write to the core may begin before the task does.
@@ -83,7 +89,7 @@ impl Engine {
             self.ahead.begin(run);
             drop(self.runtime.spawn(async move {
                 let _busy = busy;
-                engine.bring_in(run, fill, is_payload_free).await;
+                engine.bring_in(run, fill, class, is_payload_free).await;
                 engine.ahead.end(run);
             }));
         }
@@ -112,7 +118,13 @@ impl Engine {
         runs
     }
 
-    async fn bring_in(self: &Rc<Self>, run: BlockRun, fill: FillGuard, is_payload_free: bool) {
+    async fn bring_in(
+        self: &Rc<Self>,
+        run: BlockRun,
+        fill: FillGuard,
+        class: ClassId,
+        is_payload_free: bool,
+    ) {
         let len = (run.count * BLOCK_BYTES) as usize;
         let target = Buffers::from(match is_payload_free {
             true => Buffer::payload_free(len),
@@ -133,6 +145,7 @@ impl Engine {
                 buffers: target.slice(start as usize..end as usize),
                 is_promise: false,
                 guard: Some(fill.fill()),
+                class,
             };
             Submission::pending(async move {
                 if let Verdict::Written = self.append(wanted).await {

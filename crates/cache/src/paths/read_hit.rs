@@ -1,9 +1,10 @@
 //! Reads that the cache has in one piece: nothing to plan, nothing to insert.
 
+use crate::classes::ClassId;
 use crate::config::Mode;
 use crate::engine::{Engine, Pin};
 use crate::line_map::{State, Version};
-use crate::log::Log;
+use crate::log::{Log, id_of};
 use crate::paths::read::{Piece, compare};
 use crate::stats::{CacheRead, Way};
 use crate::types::{BlockRun, CoreBlock, SlotIndex};
@@ -58,7 +59,7 @@ impl Engine {
             Some(single) => single.copy_from_buffer(&lent),
             None => request.buffers.copy_from_buffers(&lent.into()),
         }
-        log.refer_to_row(version, run.count);
+        log.refer_to_row(version, run.count, id_of(request));
         log.count_read(request, run.count, run.count);
         log.counters.traffic.cache.lent += request.range.len();
         Some(Ok(()))
@@ -76,7 +77,7 @@ impl Engine {
             let mut log = self.log.borrow_mut();
             let run = BlockRun::touching(request.range);
             let version = self.find_hit(&log, run)?;
-            log.refer_to(version);
+            log.refer_to(version, id_of(request));
             log.counters.count_cache_read(CacheRead::Request, BLOCK_BYTES);
             (version, log.place_of(version))
         };
@@ -174,10 +175,10 @@ impl Log {
     }
 
     #[inline]
-    fn refer_to_row(&mut self, first: Version, count: u64) {
+    fn refer_to_row(&mut self, first: Version, count: u64, class: ClassId) {
         for index in 0..count {
             let slot = SlotIndex(first.slot.0 + index as u32);
-            self.refer(slot, CoreBlock(first.block.0 + index));
+            self.refer(slot, CoreBlock(first.block.0 + index), class);
         }
     }
 }

@@ -1,6 +1,7 @@
 //! From a read miss to the log.
 
 use crate::append::{Verdict, Wanted};
+use crate::classes::ClassId;
 use crate::engine::Engine;
 use crate::fill::FillGuard;
 use crate::log::Purpose;
@@ -13,20 +14,20 @@ impl Engine {
     /// it at once; otherwise nobody waits for it.
     pub(super) async fn insert(
         self: &Rc<Self>,
-        run: BlockRun,
-        target: &Buffers,
+        (run, target): (BlockRun, &Buffers),
         missing: &[u64],
         fill: FillGuard,
+        class: ClassId,
     ) {
         let runs = self.runs_of(missing);
         for (index, part) in runs.iter().enumerate() {
             if self.log.borrow().is_scarce() {
                 return;
             }
-            let is_done =
-                self.lends && self.insert_at_once(&wanted(run, target, *part, &fill)).await;
+            let is_done = self.lends
+                && self.insert_at_once(&wanted((run, target), *part, &fill, class)).await;
             if !is_done {
-                return self.insert_beside(run, target, &runs[index..], fill);
+                return self.insert_beside((run, target), &runs[index..], fill, class);
             }
         }
     }
@@ -50,13 +51,13 @@ impl Engine {
     /// Inserts runs of what was read, in a task of its own, from memory of their own.
     fn insert_beside(
         self: &Rc<Self>,
-        run: BlockRun,
-        target: &Buffers,
+        (run, target): (BlockRun, &Buffers),
         runs: &[(u64, u64)],
         fill: FillGuard,
+        class: ClassId,
     ) {
         let copied = |&part| {
-            let wanted = wanted(run, target, part, &fill);
+            let wanted = wanted((run, target), part, &fill, class);
             Wanted { buffers: copy_of(&wanted.buffers).into(), ..wanted }
         };
         let records: Vec<Wanted> = runs.iter().map(copied).collect();
@@ -92,7 +93,12 @@ impl Engine {
 }
 
 /// Some of the blocks of a read.
-fn wanted(run: BlockRun, target: &Buffers, (first, count): (u64, u64), fill: &FillGuard) -> Wanted {
+fn wanted(
+    (run, target): (BlockRun, &Buffers),
+    (first, count): (u64, u64),
+    fill: &FillGuard,
+    class: ClassId,
+) -> Wanted {
     let (start, end) = (first * BLOCK_BYTES, (first + count) * BLOCK_BYTES);
     Wanted {
         run: BlockRun { first: CoreBlock(run.first.0 + first), count },
@@ -100,6 +106,7 @@ fn wanted(run: BlockRun, target: &Buffers, (first, count): (u64, u64), fill: &Fi
         buffers: target.slice(start as usize..end as usize),
         is_promise: false,
         guard: Some(fill.fill()),
+        class,
     }
 }
 

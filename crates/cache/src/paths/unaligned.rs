@@ -3,7 +3,7 @@
 use crate::append::{Verdict, Wanted};
 use crate::engine::Engine;
 use crate::fill::FillGuard;
-use crate::log::Purpose;
+use crate::log::{Purpose, id_of};
 use crate::paths::write_back::Bypassed;
 use crate::types::BlockRun;
 use headpond_block::{BLOCK_BYTES, Buffer, DeviceError, Outcome, Request};
@@ -27,8 +27,8 @@ impl Engine {
             let fill = FillGuard::begin(self, run);
             let whole = self.merged_block(&request).await?;
             let (purpose, is_promise) = (Purpose::WriteBack, request.is_fua());
-            let guard = Some(fill.fill());
-            let wanted = Wanted { run, purpose, buffers: whole.into(), is_promise, guard };
+            let (guard, class) = (Some(fill.fill()), id_of(&request));
+            let wanted = Wanted { run, purpose, buffers: whole.into(), is_promise, guard, class };
             match self.append(wanted).await {
                 Verdict::Written => {
                     self.note_dirty();

@@ -1,9 +1,10 @@
 //! Write-back: acknowledged when the log has it.
 
 use crate::append::{Verdict, Wanted};
+use crate::classes::ClassId;
 use crate::config::Mode;
 use crate::engine::Engine;
-use crate::log::{Formed, Intake, Purpose, Survey};
+use crate::log::{Formed, Intake, Purpose, Survey, id_of};
 use crate::paths::Cut;
 use crate::stats::{Begun, BypassReason, Way};
 use crate::types::BlockRun;
@@ -79,8 +80,9 @@ impl Engine {
                 return None;
             }
             let (purpose, is_promise) = (Purpose::WriteBack, request.is_fua());
+            let class = id_of(request);
             let intake =
-                Intake { run, purpose, buffers: &request.buffers, is_promise, guard: None };
+                Intake { run, purpose, buffers: &request.buffers, is_promise, guard: None, class };
             let survey = log.survey(run);
             log.admit(&intake, survey).ok()?;
             (log.form(&[intake]).ok()?, survey)
@@ -229,11 +231,11 @@ impl Engine {
     async fn write_back_piece(self: &Rc<Self>, request: Request, bypassed: &Bypassed) -> Outcome {
         let run = BlockRun::touching(request.range);
         let (buffers, is_promise) = (request.buffers.clone(), request.is_fua());
-        let purpose = Purpose::WriteBack;
+        let (purpose, class) = (Purpose::WriteBack, id_of(&request));
         if self.log.borrow().is_full_for(run) {
             self.log.borrow_mut().counters.throttled += 1;
         }
-        let wanted = Wanted { run, purpose, buffers, is_promise, guard: None };
+        let wanted = Wanted { run, purpose, buffers, is_promise, guard: None, class };
         match self.append(wanted).await {
             Verdict::Written => {
                 self.note_dirty();
@@ -273,8 +275,9 @@ impl crate::log::Log {
     /// Whether so many blocks cannot all become dirty now.
     pub(crate) fn is_full_for(&self, run: BlockRun) -> bool {
         let buffers = headpond_block::Buffers::new();
-        let purpose = Purpose::WriteBack;
-        let intake = Intake { run, purpose, buffers: &buffers, is_promise: false, guard: None };
+        let (purpose, class) = (Purpose::WriteBack, ClassId::UNCLASSIFIED);
+        let intake =
+            Intake { run, purpose, buffers: &buffers, is_promise: false, guard: None, class };
         self.admit(&intake, self.survey(run)).is_err()
     }
 }

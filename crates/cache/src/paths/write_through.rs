@@ -7,7 +7,7 @@ use crate::append::{Verdict, Wanted};
 use crate::engine::{Engine, Entombed};
 use crate::fill::FillGuard;
 use crate::line_map::{Marks, State};
-use crate::log::Purpose;
+use crate::log::{Purpose, id_of};
 use crate::paths::Cut;
 use crate::types::BlockRun;
 use headpond_block::sync::{Notify, join_all};
@@ -126,7 +126,8 @@ impl Engine {
         let through = self.throughs.begin();
         let (buffers, is_promise) = (request.buffers.clone(), request.is_fua());
         let (purpose, guard) = (Purpose::WriteThrough, fill.map(FillGuard::fill));
-        let wanted = Wanted { run, purpose, buffers, is_promise, guard };
+        let class = id_of(&request);
+        let wanted = Wanted { run, purpose, buffers, is_promise, guard, class };
         // With a fill to watch over, the log decides first whether the contents are still right.
         let (verdict, outcome) = if fill.is_some() {
             let verdict = self.append(wanted).await;

@@ -3,6 +3,7 @@
 
 mod admission;
 mod bench;
+mod classes;
 mod checkpoints;
 mod cleaning;
 mod crash;

@@ -2,6 +2,7 @@
 
 use crate::bench::{Bench, block, byte_at, nop, simulate};
 use headpond_block::{BlockDevice, Buffer, ByteRange, Request};
+use headpond_cache::classes::ClassId;
 use headpond_cache::{Coverage, Mode, SliceConfig};
 use std::time::Duration;
 
@@ -14,8 +15,8 @@ fn a_reader_that_catches_up_waits_instead_of_reading_again() {
         (&*bench.core as &dyn BlockDevice).write(AHEAD.start(), block(7)).await.unwrap();
         let slice = bench.open(nop()).await;
         assert_eq!(slice.coverage(AHEAD), Coverage::Missing);
-        slice.read_ahead(AHEAD, false);
-        slice.read_ahead(AHEAD, false);
+        slice.read_ahead(AHEAD, ClassId::UNCLASSIFIED, false);
+        slice.read_ahead(AHEAD, ClassId::UNCLASSIFIED, false);
         assert_eq!(slice.coverage(AHEAD), Coverage::OnTheWay);
         let buffer = Buffer::zeroed(AHEAD.len() as usize);
         (&slice as &dyn BlockDevice).submit(Request::read(AHEAD.start(), &buffer)).await.unwrap();
@@ -36,7 +37,7 @@ fn a_write_that_overtakes_what_is_read_ahead_wins() {
             (&*bench.core as &dyn BlockDevice).write(AHEAD.start(), block(1)).await.unwrap();
             let slice = bench.open(SliceConfig { mode, ..nop() }).await;
             let device: &dyn BlockDevice = &slice;
-            slice.read_ahead(AHEAD, false);
+            slice.read_ahead(AHEAD, ClassId::UNCLASSIFIED, false);
             device.write(AHEAD.start(), block(2)).await.unwrap();
             assert_eq!(byte_at(device, AHEAD.start()).await.unwrap(), 2, "{mode:?}");
             bench.runtime.sleep(Duration::from_millis(1)).await;
@@ -52,7 +53,7 @@ fn nothing_is_read_ahead_where_nothing_is_inserted() {
         simulate(async |runtime| {
             let bench = Bench::new(&runtime).await;
             let slice = bench.open(SliceConfig { mode, ..nop() }).await;
-            slice.read_ahead(AHEAD, false);
+            slice.read_ahead(AHEAD, ClassId::UNCLASSIFIED, false);
             bench.runtime.sleep(Duration::from_millis(1)).await;
             assert_eq!(slice.stats().counters.ahead_blocks, 0);
             assert_eq!(slice.coverage(AHEAD), Coverage::Missing);
@@ -79,7 +80,7 @@ fn what_the_cache_has_lost_is_not_read_ahead() {
         runtime.sleep(Duration::from_secs(1)).await;
         let again = bench.open(nop()).await;
         assert_eq!(again.stats().lost_blocks, 1);
-        again.read_ahead(AHEAD, false);
+        again.read_ahead(AHEAD, ClassId::UNCLASSIFIED, false);
         runtime.sleep(Duration::from_secs(1)).await;
         assert!(byte_at(&again, AHEAD.start()).await.is_err(), "never as the core has it");
         assert_eq!(again.stats().counters.ahead_blocks, 15);
@@ -96,7 +97,7 @@ fn a_core_that_cannot_be_read_ahead_fails_only_its_reader() {
         let slice = bench.open(nop()).await;
         let once = FaultRule { times: Some(1), ..FaultRule::on(RequestKind::Read, Fault::Media) };
         bench.core_faults.add(once);
-        slice.read_ahead(AHEAD, false);
+        slice.read_ahead(AHEAD, ClassId::UNCLASSIFIED, false);
         assert_eq!(byte_at(&slice, AHEAD.start()).await.unwrap(), 0, "read once more, for itself");
         assert_eq!(slice.stats().counters.errors.core_read, 1);
     });
@@ -116,7 +117,7 @@ fn what_is_read_ahead_beside_a_write_past_the_cache_is_not_inserted() {
         headpond_sim::run(seed, |runtime, sim| async move {
             let (slice, _) = machine.open(&runtime, &sim).await;
             let device: &dyn BlockDevice = &slice;
-            slice.read_ahead(AHEAD, false);
+            slice.read_ahead(AHEAD, ClassId::UNCLASSIFIED, false);
             let write = Request::write(AHEAD.start(), block(2));
             device.submit(write.with_flags(RequestFlags::STREAMING)).await.unwrap();
             for _ in 0..2 {

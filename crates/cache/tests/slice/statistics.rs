@@ -9,6 +9,7 @@ use headpond_block::decorators::{
 use headpond_block::{
     BlockDevice, Buffer, Buffers, ByteRange, Request, RequestFlags, RequestKind, Runtime,
 };
+use headpond_cache::classes::ClassId;
 use headpond_cache::{
     AdmissionConfig, CleaningConfig, CleaningPolicy, CutoffPolicy, Foundation, Mode, Slice,
     SliceConfig, SliceStats, Traffic, Way, load,
@@ -58,7 +59,7 @@ impl Watched {
     async fn live(&self, machine: &Machine) {
         let device = Rc::new(self.slice.clone());
         let client = Client::new(device, Rc::clone(&machine.witness), &self.runtime);
-        self.slice.read_ahead(AHEAD, false);
+        self.slice.read_ahead(AHEAD, ClassId::UNCLASSIFIED, false);
         client.run(&WORK, 5).await.unwrap();
         client.check_all().await.unwrap();
         self.slice.scrub().await.unwrap();

@@ -4,7 +4,7 @@
 //! percentage is a share of.
 
 use headpond_block::BLOCK_BYTES;
-use headpond_cache::{BypassStats, ErrorStats, RequestStats, SliceStats, Traffic};
+use headpond_cache::{BypassStats, ClassUsage, ErrorStats, RequestStats, SliceStats, Traffic};
 use serde::Serialize;
 
 const BLOCKS: &str = "4KiB Blocks";
@@ -42,6 +42,7 @@ pub(super) struct Sums {
     clean_bytes: u64,
     /// With what the core has, but has not flushed.
     dirty_bytes: u64,
+    resident_bytes_max: u64,
     pub read: RequestStats,
     pub write: RequestStats,
     pub bypass: BypassStats,
@@ -56,6 +57,7 @@ impl Sums {
             sums.capacity_bytes += slice.capacity_bytes;
             sums.clean_bytes += slice.clean_bytes;
             sums.dirty_bytes += slice.dirty_bytes + slice.written_bytes;
+            sums.resident_bytes_max += slice.eviction.resident_bytes_max;
             sums.read += slice.counters.read;
             sums.write += slice.counters.write;
             sums.bypass += slice.counters.bypass;
@@ -85,6 +87,18 @@ fn usage(sums: &Sums) -> Vec<Row> {
         Row::part("Free", all.saturating_sub(occupied), all, BLOCKS),
         Row::part("Clean", clean, occupied, BLOCKS),
         Row::part("Dirty", dirty, occupied, BLOCKS),
+    ]
+}
+
+/// Of one class: of what is resident it may hold its share.
+pub(super) fn class_usage(sums: &Sums, usage: ClassUsage) -> Vec<Row> {
+    let occupied = usage.occupied_blocks();
+    let most = sums.resident_bytes_max / BLOCK_BYTES;
+    vec![
+        Row::part("Occupancy", occupied, sums.capacity_bytes / BLOCK_BYTES, BLOCKS),
+        Row::part("Clean", usage.clean_blocks, occupied, BLOCKS),
+        Row::part("Dirty", usage.dirty_blocks, occupied, BLOCKS),
+        Row::part("Resident", usage.resident_blocks, most, BLOCKS),
     ]
 }
 

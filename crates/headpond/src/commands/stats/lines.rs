@@ -31,7 +31,7 @@ fn class_cells(class: &Value) -> Vec<(String, String)> {
     let name = class["name"].as_str().unwrap_or_default().to_owned();
     let head =
         [("IO class ID".to_owned(), class["id"].to_string()), ("IO class name".to_owned(), name)];
-    let groups = [&class["requests"], &class["blocks"]];
+    let groups = [&class["usage"], &class["requests"], &class["blocks"]];
     head.into_iter().chain(groups.into_iter().flat_map(rows).flat_map(row_cells)).collect()
 }
 

@@ -27,11 +27,11 @@ pub fn volume(stats: &Value) -> String {
     out + &array_line(&stats["array"])
 }
 
-/// The requests of one class.
+/// What one class holds, and its requests.
 pub fn class(class: &Value) -> String {
     let name = class["name"].as_str().map(|name| format!(" ({name})")).unwrap_or_default();
     let mut out = format!("class {}{name}\n\n", class["id"]);
-    for title in ["requests", "blocks"] {
+    for title in ["usage", "requests", "blocks"] {
         out += &table_of(title, &class[title], |_| true);
         out.push('\n');
     }
