@@ -1,6 +1,7 @@
 //! What can be set on a slice, some of it while it runs.
 
 use crate::admission::AdmissionConfig;
+use crate::bypass::BypassPolicy;
 use crate::cleaning::CleaningConfig;
 use crate::eviction::EvictionPolicy;
 use crate::fallback::FallbackConfig;
@@ -70,6 +71,7 @@ pub struct SliceConfig {
     pub fallback: FallbackConfig,
     /// Segments that reclaim has freed are discarded on the cache device, until one refuses.
     pub discard: bool,
+    pub bypass: BypassPolicy,
     /// Most records on their way to the cache device, however many it rewards.
     pub records_in_flight_max: u32,
     /// An idle log is sealed so long after a flush.
@@ -101,6 +103,7 @@ impl Default for SliceConfig {
             eviction: EvictionPolicy::default(),
             fallback: FallbackConfig::default(),
             discard: false,
+            bypass: BypassPolicy::default(),
             records_in_flight_max: 32,
             seal_delay: Duration::from_millis(20),
             allow_volatile: false,

@@ -5,7 +5,8 @@
 //! the device.
 //!
 //! 1. Pure: the codecs (`format`), `layout`, `line_map`, `dirty_index`, `ring`, `log`, `replay`,
-//!    `classes`, `admission`, who stays (`eviction`), and what is cleaned when (`cleaning`).
+//!    `classes`, `admission`, who stays (`eviction`), and what is cleaned when (`cleaning`),
+//!    and what goes to the core because that is faster (`bypass`).
 //! 2. Async: one file for each path in `paths`; `append` (the queue before the log), `cleaner`,
 //!    `reclaim`, `recover`, and `slice` above them all.
 //!
@@ -19,6 +20,7 @@
 
 mod admission;
 mod append;
+mod bypass;
 mod checkpoint;
 mod checksum;
 pub mod classes;
@@ -48,6 +50,7 @@ mod stats;
 mod types;
 
 pub use admission::{AdmissionConfig, CutoffPolicy, Promotion, PromotionPolicy};
+pub use bypass::{BypassPolicy, BypassReport, BypassShare};
 pub use cleaning::{
     AcpConfig, AlruConfig, CleaningConfig, CleaningPolicy, CleaningPreset, ParameterError,
     StripeConfig, UnknownPreset,

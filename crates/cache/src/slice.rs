@@ -133,6 +133,7 @@ impl Slice {
     }
 
     fn start(engine: Rc<Engine>) -> Self {
+        engine.set_bypass();
         engine.prepare_index();
         let tasks = [
             engine.runtime.spawn(Rc::clone(&engine).run_cleaner()),
@@ -177,8 +178,12 @@ impl Slice {
         }
         let config = self.engine.config.borrow();
         self.engine.log.borrow_mut().set_eviction(config.eviction, &config.admission.classes);
+        let changes_bypass = before.bypass != config.bypass;
         drop(config);
         self.engine.discard_refused.set(false);
+        if changes_bypass {
+            self.engine.set_bypass();
+        }
         self.engine.cleaning_wanted.notify_all();
         self.engine.checkpoint_wanted.notify_all();
         self.engine.pump();
@@ -190,8 +195,7 @@ impl Slice {
         self.engine.fallback.borrow_mut().leave();
     }
 
-    /// The mode that is set; a cache that failed, or errs too often, is in pass-through whatever it
-    /// is.
+    /// The mode that is set; a cache that failed, or errs too often, is in pass-through anyway.
     pub fn mode(&self) -> Mode {
         self.engine.config.borrow().mode
     }
@@ -276,6 +280,7 @@ impl Slice {
             line_bytes: layout.line_bytes(),
             eviction: log.eviction_stats(),
             order: log.order_stats(),
+            bypass: engine.bypass_report(),
             memory_bytes: memory.total(),
             memory,
         }

@@ -10,6 +10,7 @@ pub(crate) use rate::Rate;
 pub(crate) use traffic::{CacheRead, CoreRead};
 pub use traffic::{CacheTraffic, CoreTraffic, Traffic};
 
+use crate::bypass::BypassReport;
 use crate::classes::ClassId;
 use crate::log::{EvictionStats, OrderStats};
 use crate::scrub::ScrubProgress;
@@ -74,6 +75,8 @@ pub enum BypassReason {
     ClassShare,
     /// Not asked for often enough.
     Promotion,
+    /// The core answers sooner than the cache does with as much in flight.
+    Adaptive,
 }
 
 /// Requests past the cache by reason.
@@ -88,6 +91,7 @@ pub struct BypassStats {
     pub class: u64,
     pub class_share: u64,
     pub promotion: u64,
+    pub adaptive: u64,
 }
 
 impl BypassStats {
@@ -102,12 +106,13 @@ impl BypassStats {
             BypassReason::Class => self.class += 1,
             BypassReason::ClassShare => self.class_share += 1,
             BypassReason::Promotion => self.promotion += 1,
+            BypassReason::Adaptive => self.adaptive += 1,
         }
     }
 }
 
 impl BypassReason {
-    pub const ALL: [BypassReason; 9] = [
+    pub const ALL: [BypassReason; 10] = [
         BypassReason::Mode,
         BypassReason::FullOfDirty,
         BypassReason::Scattered,
@@ -117,6 +122,7 @@ impl BypassReason {
         BypassReason::Class,
         BypassReason::ClassShare,
         BypassReason::Promotion,
+        BypassReason::Adaptive,
     ];
 
     /// As the statistics name it.
@@ -131,6 +137,7 @@ impl BypassReason {
             BypassReason::Class => "class",
             BypassReason::ClassShare => "class_share",
             BypassReason::Promotion => "promotion",
+            BypassReason::Adaptive => "adaptive",
         }
     }
 }
@@ -147,6 +154,7 @@ impl BypassStats {
             BypassReason::Class => self.class,
             BypassReason::ClassShare => self.class_share,
             BypassReason::Promotion => self.promotion,
+            BypassReason::Adaptive => self.adaptive,
         }
     }
 
@@ -158,7 +166,7 @@ impl BypassStats {
 impl AddAssign for BypassStats {
     fn add_assign(&mut self, other: Self) {
         let Self { mode, full_of_dirty, scattered, too_large, sequential, .. } = other;
-        let Self { cache_error, class, class_share, promotion, .. } = other;
+        let Self { cache_error, class, class_share, promotion, adaptive, .. } = other;
         self.mode += mode;
         self.full_of_dirty += full_of_dirty;
         self.scattered += scattered;
@@ -168,6 +176,7 @@ impl AddAssign for BypassStats {
         self.class += class;
         self.class_share += class_share;
         self.promotion += promotion;
+        self.adaptive += adaptive;
     }
 }
 
@@ -379,6 +388,7 @@ pub struct SliceStats {
     /// Where what is dirty goes to the core in the order of the flushes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub order: Option<OrderStats>,
+    pub bypass: BypassReport,
     /// All of `memory`.
     pub memory_bytes: u64,
     pub memory: MemoryStats,

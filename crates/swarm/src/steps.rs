@@ -7,7 +7,8 @@ use crate::faults::{Damage, Ill};
 use crate::machine::{Controls, Machine, Pages};
 use crate::tally::Tally;
 use crate::topology::{
-    draw_checkpoint, draw_classes, draw_eviction, draw_mode, draw_promotion, draw_readahead,
+    draw_bypass, draw_checkpoint, draw_classes, draw_eviction, draw_mode, draw_promotion,
+    draw_readahead,
 };
 use headpond_block::{BlockDevice, Request, Runtime};
 use headpond_raid::{ArrayState, Occupied};
@@ -77,6 +78,9 @@ impl Step {
             }
             11 if aside.one_in(2) => {
                 Self::Set(SettingChange::new("checkpoint.every", draw_checkpoint(&mut aside)))
+            }
+            11 if aside.one_in(2) => {
+                Self::Set(SettingChange::new("bypass", draw_bypass(&mut aside)))
             }
             _ => Self::CleanAll,
         }

@@ -2,8 +2,8 @@
 
 use headpond_block::{ByteRange, Stability};
 use headpond_cache::{
-    AlruConfig, CleaningConfig, CleaningPolicy, CleaningPreset, CutoffPolicy, EvictionPolicy,
-    FallbackConfig, Mode, Promotion, PromotionPolicy, StripeConfig,
+    AlruConfig, BypassPolicy, CleaningConfig, CleaningPolicy, CleaningPreset, CutoffPolicy,
+    EvictionPolicy, FallbackConfig, Mode, Promotion, PromotionPolicy, StripeConfig,
 };
 use headpond_raid::{Contents, Intent, Level, Occupied};
 use headpond_sim::Random;
@@ -229,6 +229,7 @@ pub(crate) fn draw_settings(random: &mut Random) -> CacheSettings {
         ]),
         promotion: draw_promotion(random),
         eviction: draw_eviction(random),
+        bypass: draw_bypass(&mut random.clone().fork()),
         readahead: Readahead { policy: draw_readahead(random), ..Readahead::default() },
         ..CacheSettings::default()
     };
@@ -317,6 +318,11 @@ pub(crate) fn draw_promotion(random: &mut Random) -> Promotion {
 pub(crate) fn draw_eviction(random: &mut Random) -> EvictionPolicy {
     let adaptive = EvictionPolicy::Adaptive;
     if random.one_in(4) { adaptive } else { *random.pick(&EvictionPolicy::PLAIN) }
+}
+
+/// What may go past the cache then does so for a part only, and soon.
+pub(crate) fn draw_bypass(random: &mut Random) -> BypassPolicy {
+    if random.one_in(8) { BypassPolicy::Adaptive } else { BypassPolicy::Off }
 }
 
 pub(crate) fn draw_mode(random: &mut Random) -> Mode {

@@ -6,7 +6,8 @@
 
 use crate::{ClassSetting, Readahead, SeqCutoff, Size};
 use headpond_cache::{
-    AdmissionConfig, CleaningConfig, EvictionPolicy, FallbackConfig, Mode, Promotion, SliceConfig,
+    AdmissionConfig, BypassPolicy, CleaningConfig, EvictionPolicy, FallbackConfig, Mode, Promotion,
+    SliceConfig,
 };
 use serde::de::{DeserializeOwned, IntoDeserializer, value};
 use serde::{Deserialize, Serialize};
@@ -24,6 +25,7 @@ pub struct CacheSettings {
     pub seq_cutoff: SeqCutoff,
     pub promotion: Promotion,
     pub eviction: EvictionPolicy,
+    pub bypass: BypassPolicy,
     pub readahead: Readahead,
     pub fallback: FallbackConfig,
     /// Tell the cache device which of its segments are not needed.
@@ -108,6 +110,7 @@ impl CacheSettings {
             eviction: self.eviction,
             fallback: self.fallback,
             discard: self.discard,
+            bypass: self.bypass,
             allow_volatile,
             checkpoint_every_bytes: self.checkpoint.every.0,
             ..SliceConfig::default()
@@ -290,6 +293,7 @@ mod tests {
             ("eviction=arc", "eviction = 'arc'"),
             ("fallback.errors=7", "fallback = { errors = 7 }"),
             ("discard=true", "discard = true"),
+            ("bypass=adaptive", "bypass = 'adaptive'"),
             ("eviction=s3-fifo", "eviction = 's3-fifo'"),
             ("readahead=off", "readahead = { policy = 'off' }"),
             ("readahead.degree-max=1M", "readahead = { degree_max = '1M' }"),
@@ -333,7 +337,7 @@ mod tests {
             ("mode=fast", "write-through"),
             (
                 "colour=red",
-                "there are: checkpoint, classes, cleaning, discard, eviction, fallback, mode, \
+                "there are: bypass, checkpoint, classes, cleaning, discard, eviction, fallback, mode, \
                  promotion, readahead, seq-cutoff",
             ),
             ("discard=perhaps", "it is no boolean"),
@@ -341,6 +345,7 @@ mod tests {
             ("seq-cutoff=fast", "such as 1M"),
             ("eviction=random", "adaptive"),
             ("fallback.window-s=0", "1 to 86400"),
+            ("bypass=always", "adaptive"),
             ("classes=/no/text", "the text of a file"),
             ("promotion.trigger=101", "0 to 100 per cent"),
             ("promotion.insertion-threshold=1", "2 to 1000"),

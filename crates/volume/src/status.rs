@@ -7,7 +7,9 @@ use crate::readahead::ReadaheadStats;
 use crate::settings::CacheSettings;
 use crate::volume::Volume;
 use headpond_block::BlockDevice;
-use headpond_cache::{ErrorStats, EvictionStats, OrderStats, ScrubProgress, SliceStats};
+use headpond_cache::{
+    BypassReport, ErrorStats, EvictionStats, OrderStats, ScrubProgress, SliceStats,
+};
 use headpond_raid::{ArrayState, ArrayStatus};
 use serde::Serialize;
 use std::rc::Rc;
@@ -65,6 +67,8 @@ pub struct CacheStatus {
     pub evictions: Vec<EvictionStats>,
     /// With cleaning in the order of the flushes: how far the array is behind.
     pub order: Option<OrderStats>,
+    /// By slice: which share goes to the array because that answers sooner, and by which times.
+    pub bypasses: Vec<BypassReport>,
     pub lost_on_power: bool,
     /// Write-back is allowed all the same.
     pub volatile_allowed: bool,
@@ -177,6 +181,7 @@ impl Cached {
             scrubbing: self.scrubbing(),
             evictions: stats.iter().map(|slice| slice.eviction.clone()).collect(),
             order: order(&stats),
+            bypasses: stats.iter().map(|slice| slice.bypass).collect(),
             lost_on_power: self.is_memory(),
             volatile_allowed,
         }

@@ -1,5 +1,6 @@
 //! One file for each way a request takes through the cache.
 
+mod around;
 mod discard;
 mod entry;
 mod flush;

@@ -26,6 +26,13 @@ pub(super) struct Piece {
     pub _pin: Pin,
 }
 
+/// Where blocks come from that cache and core both have.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Nearest {
+    Cache,
+    Core,
+}
+
 /// Where the blocks of a read come from.
 struct Plan {
     pieces: Vec<Piece>,
@@ -37,6 +44,9 @@ struct Plan {
 impl Engine {
     pub(crate) fn read(self: &Rc<Self>, request: Request) -> Submission<'static> {
         let sampled = self.latencies.sample(&self.latencies.reads);
+        if let Some(submission) = self.read_around(&request, sampled) {
+            return submission;
+        }
         if let Some(submission) = self.read_hit(&request, sampled) {
             return submission;
         }
@@ -50,7 +60,7 @@ impl Engine {
         })
     }
 
-    async fn read_slowly(self: &Rc<Self>, request: Request) -> Result<Way, DeviceError> {
+    pub(super) async fn read_slowly(self: &Rc<Self>, request: Request) -> Result<Way, DeviceError> {
         let run = BlockRun::touching(request.range);
         let is_whole = request.range.is_aligned(BLOCK_BYTES);
         let target = match is_whole {
@@ -136,7 +146,22 @@ impl Engine {
         run: BlockRun,
         target: Buffers,
     ) -> Result<(u64, Vec<u64>), DeviceError> {
-        let plan = self.plan_read(run, id_of(request))?;
+        let nearest = match self.mode() {
+            Mode::PassThrough => Nearest::Core,
+            _ => Nearest::Cache,
+        };
+        self.read_blocks_by(request, run, target, nearest).await
+    }
+
+    /// The same, with clean blocks from wherever it is said.
+    pub(super) async fn read_blocks_by(
+        self: &Rc<Self>,
+        request: &Request,
+        run: BlockRun,
+        target: Buffers,
+        nearest: Nearest,
+    ) -> Result<(u64, Vec<u64>), DeviceError> {
+        let plan = self.plan_read(run, id_of(request), nearest)?;
         if let Some((first, end)) = plan.missing {
             let (first, end) = (first * BLOCK_BYTES, end * BLOCK_BYTES);
             let part = target.slice(first as usize..end as usize);
@@ -167,8 +192,13 @@ impl Engine {
         outcome
     }
 
-    fn plan_read(self: &Rc<Self>, run: BlockRun, class: ClassId) -> Result<Plan, DeviceError> {
-        let serves_clean = self.mode() != Mode::PassThrough;
+    fn plan_read(
+        self: &Rc<Self>,
+        run: BlockRun,
+        class: ClassId,
+        nearest: Nearest,
+    ) -> Result<Plan, DeviceError> {
+        let serves_clean = nearest == Nearest::Cache;
         let mut log = self.log.borrow_mut();
         log.loss_in(run, &*self.cache)?;
         let (mut rows, mut missing_blocks) = (Vec::<Vec<Version>>::new(), Vec::new());

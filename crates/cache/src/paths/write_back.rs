@@ -39,7 +39,9 @@ impl Engine {
     /// A write in whichever mode is set.
     pub(crate) fn write(self: &Rc<Self>, request: Request) -> Submission<'static> {
         let sampled = self.latencies.sample(&self.latencies.writes);
-        if self.may_write_at_once(&request)
+        let is_around = self.sends_around(&request, sampled);
+        if !is_around
+            && self.may_write_at_once(&request)
             && let Some(submission) = self.write_at_once(&request, sampled)
         {
             return submission;
@@ -48,7 +50,8 @@ impl Engine {
         let begun = self.latencies.begin(sampled);
         let write = async move {
             let _busy = busy;
-            engine.write_slowly(request, begun).await
+            let wanted = is_around.then_some(BypassReason::Adaptive);
+            engine.write_slowly(request, begun, wanted).await
         };
         // In a task, so that it is accounted for whoever gives up waiting.
         match self.runtime.start(write) {
@@ -153,9 +156,20 @@ impl Engine {
         Submission::pending(async move { answered.await.expect("the record's task answers") })
     }
 
-    pub(super) async fn write_slowly(self: &Rc<Self>, request: Request, begun: Begun) -> Outcome {
-        let asked = request.without_data();
-        let (outcome, way) = self.write_uncounted(request).await;
+    /// A write past the cache for the `wanted` reason, where nothing stands against it, and else as
+    /// the settings say.
+    pub(super) async fn write_slowly(
+        self: &Rc<Self>,
+        request: Request,
+        begun: Begun,
+        wanted: Option<BypassReason>,
+    ) -> Outcome {
+        let (asked, spare) = (request.without_data(), wanted.map(|_| request.clone()));
+        let (mut outcome, mut way) = self.write_uncounted(request, wanted).await;
+        if let Some(again) = spare.filter(|_| outcome.is_err() && way.bypassed == wanted) {
+            // The cache can take what the core did not.
+            (outcome, way) = self.write_uncounted(again, None).await;
+        }
         let Written { bypassed, survey, is_both } = way;
         let way = match bypassed {
             Some(reason) => {
@@ -170,8 +184,15 @@ impl Engine {
                 if is_both { Way::WriteThrough } else { Way::WriteToCache }
             }
         };
-        if outcome.is_ok() {
-            self.latencies.note(way, begun);
+        if wanted.is_some() && (outcome.is_err() || bypassed != wanted) {
+            self.latencies.write_balance.note_nothing();
+        }
+        match outcome.is_ok() {
+            true if wanted.is_some() && bypassed == wanted => {
+                self.latencies.note_around(way, begun);
+            }
+            true => self.latencies.note(way, begun),
+            false => {}
         }
         outcome
     }
@@ -188,7 +209,11 @@ impl Engine {
     }
 
     /// A write, or the part of a request that is one; and how it went, for whoever counts it.
-    pub(super) async fn write_uncounted(self: &Rc<Self>, request: Request) -> (Outcome, Written) {
+    pub(super) async fn write_uncounted(
+        self: &Rc<Self>,
+        request: Request,
+        wanted: Option<BypassReason>,
+    ) -> (Outcome, Written) {
         let (run, bypassed) = (BlockRun::touching(request.range), Cell::new(None));
         let keeps_order = self.keeps_order();
         let survey = if run.count > self.log.borrow().dirty_max() / 2 && !keeps_order {
@@ -199,7 +224,7 @@ impl Engine {
         };
         // Over blocks that the core lacks the log is the shorter way that loses nothing.
         if survey.unsafe_at_core == 0 && bypassed.get().is_none() && !keeps_order {
-            bypassed.set(self.refuses_write(&request, survey));
+            bypassed.set(wanted.or_else(|| self.refuses_write(&request, survey)));
         }
         let mode = self.mode();
         if sends_past(mode, survey, run) {

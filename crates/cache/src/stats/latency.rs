@@ -4,6 +4,7 @@
 //! that the cache alone answers some are timed, and of those that wait for the core, or for a
 //! flush, all.
 
+use crate::bypass::Balance;
 use hdrhistogram::Histogram;
 use headpond_block::{Instant, Runtime};
 use serde::Serialize;
@@ -65,6 +66,9 @@ pub(crate) struct Latencies {
     by_way: RefCell<Vec<Histogram<u64>>>,
     pub reads: Turns,
     pub writes: Turns,
+    /// Who compares the times with the core's, of reads and of writes.
+    pub read_balance: Balance,
+    pub write_balance: Balance,
 }
 
 /// Whose turn it is to be timed: reads and writes take turns among themselves, or a client that
@@ -75,7 +79,14 @@ pub(crate) struct Turns(Cell<u32>);
 impl Latencies {
     pub fn new(runtime: &Runtime) -> Self {
         let by_way = RefCell::new(Way::ALL.map(|_| empty()).into());
-        Self { runtime: runtime.clone(), by_way, reads: Turns::default(), writes: Turns::default() }
+        Self {
+            runtime: runtime.clone(),
+            by_way,
+            reads: Turns::default(),
+            writes: Turns::default(),
+            read_balance: Balance::default(),
+            write_balance: Balance::default(),
+        }
     }
 
     /// The time, where it is this one's turn to be timed.
@@ -93,8 +104,13 @@ impl Latencies {
     /// A request that began so long ago is answered.
     pub fn note(&self, way: Way, begun: Begun) {
         if begun.is_sampled || !way.is_sampled() {
-            let took = self.runtime.now().since(begun.at).as_nanos() as u64;
-            self.by_way.borrow_mut()[way as usize].saturating_record(took);
+            let took = self.runtime.now().since(begun.at);
+            self.by_way.borrow_mut()[way as usize].saturating_record(took.as_nanos() as u64);
+            match way {
+                Way::ReadHit => self.read_balance.note_cache(took),
+                Way::WriteToCache => self.write_balance.note_cache(took),
+                _ => {}
+            }
         }
     }
 
@@ -104,6 +120,17 @@ impl Latencies {
         if let Some(at) = sampled {
             self.note(way, Begun { at, is_sampled: true });
         }
+    }
+
+    /// A request that the cache could have served was answered by the core.
+    pub fn note_around(&self, way: Way, begun: Begun) {
+        self.note(way, begun);
+        let now = self.runtime.now();
+        let balance = match way {
+            Way::ReadPastCache => &self.read_balance,
+            _ => &self.write_balance,
+        };
+        balance.note_core(now.since(begun.at), now);
     }
 
     pub fn reset(&self) {

@@ -1,9 +1,12 @@
 //! Power cuts at every device operation of short workloads, judged by the witness.
 
 use crate::machine::{Machine, small_cleaning};
-use headpond_cache::{AlruConfig, CleaningConfig, CleaningPolicy, Mode, SliceConfig, StripeConfig};
-use headpond_sim::Ended;
+use headpond_cache::{
+    AlruConfig, BypassPolicy, CleaningConfig, CleaningPolicy, Mode, SliceConfig, StripeConfig,
+};
+use headpond_sim::{Ended, OperationTime};
 use headpond_witness::Workload;
+use std::time::Duration;
 
 const SHORT: Workload = Workload {
     requests: 40,
@@ -74,6 +77,37 @@ fn write_back_with_cleaner_keeps_its_promises_at_every_cut() {
 #[test]
 fn write_through_keeps_its_promises_at_every_cut() {
     sweep(config(Mode::WriteThrough, CleaningPolicy::Stripe), 4096, &SHORT, 3, 5);
+}
+
+/// With half of the requests and more past a cache that is slower than its core.
+#[test]
+fn adaptive_bypass_keeps_its_promises_at_any_cut() {
+    let slow =
+        OperationTime { shortest: Duration::from_millis(2), longest: Duration::from_millis(4) };
+    let config = config(Mode::WriteBack, CleaningPolicy::Stripe);
+    let config = SliceConfig { bypass: BypassPolicy::Adaptive, ..config };
+    let busy = Workload { requests: 6000, depth: 8, blocks: 4096, ..SHORT };
+    let workload = Workload { flush_percent: 3, sector_percent: 5, ..busy };
+    let machine = |seed| {
+        let machine = Machine { cache_time: slow, ..Machine::new(config.clone(), 4096, seed) };
+        machine.create(seed);
+        machine
+    };
+    let Ended::Finished(whole) = machine(1).work(1, &workload, true) else { panic!("no cut") };
+    whole.verdict.unwrap_or_else(|verdict| panic!("{verdict}"));
+    let past = whole.stats.counters.bypass.adaptive;
+    assert!(past > 1000, "{past} of {} went past", whole.stats.counters.requests());
+    for at in (3000..12_000).step_by(1100) {
+        let (machine, seed) = (machine(1 + at % 7), 1 + at % 7);
+        machine.power.cut_after(at);
+        assert!(machine.work(seed, &workload, true).was_cut(), "cut {at}");
+        machine.crash(seed + at);
+        let short = Workload { requests: 50, ..workload };
+        let Ended::Finished(after) = machine.work(seed + at, &short, true) else {
+            panic!("no cut")
+        };
+        after.verdict.unwrap_or_else(|verdict| panic!("cut {at}: {verdict}"));
+    }
 }
 
 #[test]

@@ -25,6 +25,7 @@ pub struct Machine {
     pub config: SliceConfig,
     pub unit_bytes: u32,
     pub line_bytes: u32,
+    pub cache_time: OperationTime,
     /// While it works the mode goes round these.
     pub modes: Vec<Mode>,
 }
@@ -48,6 +49,7 @@ impl Machine {
             config,
             unit_bytes,
             line_bytes: 4096,
+            cache_time: OperationTime::SOME,
             modes: Vec::new(),
         }
     }
@@ -57,7 +59,8 @@ impl Machine {
     }
 
     pub fn disk(&self, medium: &Rc<Medium>, runtime: &Runtime, sim: &Sim) -> Rc<dyn BlockDevice> {
-        let time = OperationTime::SOME;
+        let is_cache = Rc::ptr_eq(medium, &self.cache);
+        let time = if is_cache { self.cache_time } else { OperationTime::SOME };
         Rc::new(SimDisk::attach(Rc::clone(medium), &self.power, runtime, sim, time))
     }
 

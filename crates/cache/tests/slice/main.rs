@@ -3,8 +3,9 @@
 
 mod admission;
 mod bench;
-mod classes;
+mod bypass;
 mod checkpoints;
+mod classes;
 mod cleaning;
 mod crash;
 mod damage;

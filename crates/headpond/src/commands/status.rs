@@ -206,6 +206,8 @@ fn usage(cache: &Value) -> Vec<String> {
     lines.extend(order(&cache["order"]));
     let slices = cache["evictions"].as_array();
     lines.extend(slices.into_iter().flatten().filter_map(eviction));
+    let slices = cache["bypasses"].as_array();
+    lines.extend(slices.into_iter().flatten().filter_map(bypass));
     lines
 }
 
@@ -220,6 +222,22 @@ fn order(order: &Value) -> Option<String> {
     Some(format!(
         "the array is {what}: {epochs} flushes behind, {kept} superseded blocks kept for it"
     ))
+}
+
+/// What goes to the array because that answers sooner, and by which times.
+fn bypass(slice: &Value) -> Option<String> {
+    if slice["policy"] != "adaptive" {
+        return None;
+    }
+    let side = |name: &str| {
+        let side = &slice[name];
+        let share = side["share"].as_f64().unwrap_or(0.0) * 100.0;
+        let times = side["cache_us"].as_f64().zip(side["core_us"].as_f64());
+        let times =
+            times.map(|(cache, core)| format!(" (cache {cache:.0} us, array {core:.0} us)"));
+        format!("{share:.0} % of {name}{}", times.unwrap_or_default())
+    };
+    Some(format!("past the cache, of what may go: {}, {}", side("reads"), side("writes")))
 }
 
 /// Which policy `adaptive` has chosen for a slice, and why.
@@ -269,6 +287,22 @@ mod tests {
         assert_eq!(told(order), text);
         let order = json!({ "is_consistent": false, "epochs_waiting": 0, "kept_blocks": 0 });
         assert!(told(order).starts_with("the array is a mixture until more is cleaned"));
+    }
+
+    #[test]
+    fn adaptive_bypass_says_its_shares_and_the_times_that_it_goes_by() {
+        let reads = json!({ "share": 0.5, "cache_us": 700.0, "core_us": 651.2 });
+        let writes = json!({ "share": 0.0, "cache_us": null, "core_us": null });
+        let slice = |policy| json!({ "policy": policy, "reads": reads, "writes": writes });
+        let line = |policy| {
+            usage(&json!({ "capacity_bytes": 1 << 30, "bypasses": [slice(policy)] }))
+                .get(1)
+                .cloned()
+        };
+        let text = "past the cache, of what may go: 50 % of reads (cache 700 us, array 651 us), \
+                    0 % of writes";
+        assert_eq!(line("adaptive").as_deref(), Some(text));
+        assert_eq!(line("off"), None);
     }
 
     #[test]

@@ -5,7 +5,7 @@ use crate::faults::Ill;
 use crate::life::{Cut, Order};
 use crate::machine::Machine;
 use crate::steps::Step;
-use headpond_cache::{CutoffPolicy, PromotionPolicy};
+use headpond_cache::{BypassPolicy, CutoffPolicy, PromotionPolicy};
 use headpond_sim::Random;
 use headpond_volume::ClassSetting;
 use headpond_witness::Workload;
@@ -61,6 +61,7 @@ impl Case<'_> {
             && self.settings.seq_cutoff.policy == CutoffPolicy::Never
             && self.settings.promotion.policy == PromotionPolicy::Always
             && self.settings.classes == ClassSetting::None
+            && self.settings.bypass == BypassPolicy::Off
             && !is_severe;
         Workload {
             requests: 150 + random.below(350) as u32,
