@@ -65,7 +65,7 @@ pub use label::CoreLabel;
 pub use layout::{SliceLayout, is_line_size};
 pub use log::{EvictionStats, OrderStats};
 pub use paths::Coverage;
-pub use recover::Recovery;
+pub use recover::{LoadProgress, Recovery};
 pub use scrub::{ScrubError, ScrubProgress, ScrubReport};
 pub use slice::{Expected, Foundation, Slice, check_fit};
 pub use stats::{

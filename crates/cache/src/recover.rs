@@ -6,6 +6,7 @@
 //!    header of a new epoch, both stable, before the first request is served: what was decided
 //!    about holes and torn blocks is not decided again.
 
+mod progress;
 mod restore;
 
 use crate::checkpoint::{write_checkpoint, write_header};
@@ -20,6 +21,8 @@ use crate::replay::{Replay, Replayed};
 use crate::types::{BlockRun, CoreBlock, Epoch, Position, SegmentIndex, Sequence};
 use headpond_block::defect;
 use headpond_block::{BLOCK_BYTES, BlockDevice, Buffer, DeviceError, DeviceName, Request};
+pub use progress::LoadProgress;
+pub(crate) use progress::Watch;
 use restore::Contents;
 use serde::Serialize;
 use std::cell::RefCell;
@@ -49,6 +52,7 @@ pub(crate) struct Source<'a> {
     pub slice: u16,
     pub core_blocks: u64,
     pub checkpoint_every_bytes: u64,
+    pub watch: Watch<'a>,
 }
 
 /// Where the log of the new epoch goes on.
@@ -138,6 +142,7 @@ impl Source<'_> {
 
     /// After a clean stop: the checkpoint is everything.
     async fn load(&self, old: &SliceHeader) -> Result<(Log, Found), OpenError> {
+        self.begin_reading(0, old);
         let mut contents = Contents::default();
         let segments = self.count(old, &mut contents).await?;
         let found = Found {
@@ -164,12 +169,14 @@ impl Source<'_> {
         let segments = self.layout.segments();
         let memory = Buffer::zeroed(self.layout.segment_bytes() as usize);
         let reach = self.reach(old, &memory).await?;
+        self.begin_reading(reach, old);
         for index in 0..reach {
             let segment = SegmentIndex((old.head_segment.0 + index) % segments);
             // What lies in front of the head, the checkpoint speaks of; unless the log has gone
             // round.
             let from = if index == 0 && reach < segments { old.head } else { Position(0) };
             self.scan(segment, from, &memory, &mut replay, &mut firsts).await?;
+            self.has_read_segment();
         }
         if let Some(later) = replay.later_epoch() {
             let (expected, found) = (later.0, old.epoch.0);

@@ -18,7 +18,7 @@ use crate::format::superblock::Superblock;
 use crate::label::CoreLabel;
 use crate::log::Content;
 use crate::paths::{Ahead, Coverage};
-use crate::recover::{Recovery, Source};
+use crate::recover::{LoadProgress, Recovery, Source, Watch};
 use crate::scrub::{ScrubError, ScrubReport};
 use crate::stats::{ClassStats, Latencies, LatencyStats, SliceStats};
 use headpond_block::decorators::ProbeDevice;
@@ -72,6 +72,21 @@ impl Slice {
         index: u16,
         config: SliceConfig,
     ) -> Result<(Self, Recovery), OpenError> {
+        Self::open_watched(foundation, superblock, expected, index, config, &|_| {}).await
+    }
+
+    /// Opens a slice, and tells again and again how far that is.
+    ///
+    /// # Errors
+    /// As [`Slice::open`].
+    pub async fn open_watched(
+        foundation: Foundation,
+        superblock: &Superblock,
+        expected: Expected,
+        index: u16,
+        config: SliceConfig,
+        watch: &dyn Fn(LoadProgress),
+    ) -> Result<(Self, Recovery), OpenError> {
         let Foundation { runtime, cache, core, label } = foundation;
         check_fit(&*cache, core.size_bytes(), superblock, expected, &config)?;
         let no_slice = || OpenError::SliceIndex { device: cache.name().clone(), slice: index };
@@ -82,6 +97,7 @@ impl Slice {
             slice: index,
             core_blocks: superblock.core_bytes / BLOCK_BYTES,
             checkpoint_every_bytes: config.checkpoint_every_on(&*cache),
+            watch: Watch::new(watch),
         };
         let (mut log, header, recovery) = source.open().await?;
         log.set_eviction(config.eviction, &config.admission.classes);

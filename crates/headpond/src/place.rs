@@ -107,6 +107,11 @@ impl Places {
         self.state.join(format!("{name}.refused.json"))
     }
 
+    /// Where a daemon that is loading the volume says how far it is.
+    pub fn loading(&self, name: &str) -> PathBuf {
+        self.run.join(format!("{name}.loading.json"))
+    }
+
     pub fn exists(&self, name: &str) -> bool {
         self.description(name).exists()
     }

@@ -258,3 +258,23 @@ fn a_refused_start_is_told_by_status_until_the_volume_is_served() {
     assert_eq!(daemon.wait(), 0);
     assert_eq!(user.json(&["status", "v", "--json"])["alerts"], serde_json::json!([]));
 }
+
+/// A daemon that has much to read is not asked: it says how far it is in a file that it keeps
+/// locked.
+#[test]
+fn status_tells_how_far_a_volume_is_that_is_being_loaded() {
+    let user = User::new();
+    create(&user);
+    let path = user.path("v.loading.json");
+    let told = r#"{"slice":0,"slices":1,"segments_read":30,"segments":120,"read_bytes":1073741824,
+        "bytes":4294967296,"elapsed_s":2.0}"#;
+    std::fs::write(&path, told).unwrap();
+    assert!(user.ok(&["status", "v"]).contains("start it with"), "what was left lying about");
+    let daemon = std::fs::File::open(&path).unwrap();
+    daemon.try_lock().unwrap();
+    let text = user.ok(&["status", "v"]);
+    assert!(text.contains("not served yet: loading, 1 GiB of 4 GiB, segment 30 of 120"), "{text}");
+    assert!(text.contains("about 6 s left"), "{text}");
+    assert_eq!(user.json(&["status", "v", "--json"])["loading"]["segments"], 120);
+    assert!(user.ok(&["status"]).contains("loading"));
+}

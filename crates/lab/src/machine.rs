@@ -71,6 +71,7 @@ impl Machine {
             pool: BufferPool::new(&PoolConfig::small()),
             new_cache: CACHE,
             around_core,
+            watch_load: None,
         };
         let volume = Volume::open(runtime, &description, devices(), options).await?;
         // Nobody opens this machine again.

@@ -290,7 +290,13 @@ impl Pages {
 /// Nothing is forced.
 pub(crate) fn careful() -> OpenOptions {
     let pool = BufferPool::new(&PoolConfig::small());
-    OpenOptions { tolerance: Tolerance::Careful, pool, new_cache: CACHE, around_core: None }
+    OpenOptions {
+        tolerance: Tolerance::Careful,
+        pool,
+        new_cache: CACHE,
+        around_core: None,
+        watch_load: None,
+    }
 }
 
 /// Whether a device forgets everything without power.

@@ -2,7 +2,7 @@
 
 use crate::description::Description;
 use crate::label::ArrayLabel;
-use crate::open::{Found, OpenError, is_memory};
+use crate::open::{Found, LoadWatch, Loading, OpenError, is_memory};
 use headpond_block::{BlockDevice, Buffer, DeviceError, Outcome, Request, RequestFlags, Runtime};
 use headpond_cache::{
     CleanError, CreateOptions, Expected, Foundation, Mode, ModeError, Recovery, ScrubError,
@@ -53,6 +53,7 @@ impl Cached {
         core: &Core,
         description: &Description,
         found: Found<'_>,
+        watch: Option<&LoadWatch>,
     ) -> Result<(Self, Vec<String>), OpenError> {
         let Found { described, device, superblock } = found;
         let array = &core.array;
@@ -69,8 +70,13 @@ impl Cached {
         let config = described.slice_config();
         let expected = Expected { volume: description.uuid, generation: array.owner_generation() };
         for index in 0..description.slices {
+            let tell = |progress| {
+                let slices = description.slices;
+                watch.inspect(|tell| tell(Loading { slice: index, slices, progress }));
+            };
+            let (foundation, config) = (foundation.clone(), config.clone());
             let opening =
-                Slice::open(foundation.clone(), &superblock, expected, index, config.clone());
+                Slice::open_watched(foundation, &superblock, expected, index, config, &tell);
             let (slice, recovery) = opening.await?;
             recompute_parity(array, &recovery).await.map_err(AssembleError::Device)?;
             notes.extend(tell_recovery(index, &recovery));

@@ -42,9 +42,10 @@ pub use description::{
     CacheDescription, CoreDescription, Description, DescriptionError, ExportDescription,
     TierDescription,
 };
+pub use headpond_cache::LoadProgress;
 pub use lifecycle::{AttachError, DetachError, Dirty, NewCache};
 pub use metadata::FoundFileSystem;
-pub use open::{Decorator, Devices, OpenError, OpenOptions, Tolerance};
+pub use open::{Decorator, Devices, LoadWatch, Loading, OpenError, OpenOptions, Tolerance};
 pub use readahead::{Readahead, ReadaheadPolicy, ReadaheadStats};
 pub use report::{CacheReport, ClassReport, CleaningReport, Groups, Row, StatsReport};
 pub use settings::{

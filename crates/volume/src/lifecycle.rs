@@ -146,7 +146,7 @@ impl Volume {
         // The cache flushes the array for what it knows of; it cannot know what came before it.
         self.core.device.flush().await.map_err(CreateError::from)?;
         let found = Found { described: &described, device, superblock };
-        let opened = Cached::open(&self.core, &description, found).await;
+        let opened = Cached::open(&self.core, &description, found, None).await;
         let cached = match opened {
             Ok((cached, _)) => cached,
             Err(error) => {

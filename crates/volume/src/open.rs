@@ -4,11 +4,12 @@ use crate::cached::{Cached, Core};
 use crate::description::{CacheDescription, Description};
 use crate::volume::Volume;
 use headpond_block::{BlockDevice, BufferPool, DeviceName, Runtime, Stability};
-use headpond_cache::{Expected, Superblock};
+use headpond_cache::{Expected, LoadProgress, Superblock};
 use headpond_raid::{
     AfterUncleanStop, AssembleError, AssembleOptions, Assembled, Force, Prepared, Tuning, Warning,
     prepare,
 };
+use serde::{Deserialize, Serialize};
 use std::rc::Rc;
 use uuid::Uuid;
 
@@ -41,7 +42,22 @@ pub struct OpenOptions {
     pub new_cache: Uuid,
     /// Put between cache and array, by those who watch or slow down what passes there.
     pub around_core: Option<Decorator>,
+    pub watch_load: Option<LoadWatch>,
 }
+
+/// How far the cache of a volume has come that is being opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Loading {
+    /// One after the other.
+    pub slice: u16,
+    pub slices: u16,
+    /// Of this slice.
+    #[serde(flatten)]
+    pub progress: LoadProgress,
+}
+
+/// Is told again and again how far it is.
+pub type LoadWatch = Rc<dyn Fn(Loading)>;
 
 /// Makes a device of a device.
 pub type Decorator = Rc<dyn Fn(Rc<dyn BlockDevice>) -> Rc<dyn BlockDevice>>;
@@ -120,6 +136,7 @@ impl Volume {
         let Assembled { array, .. } = assembled;
         let array = Rc::new(array);
         let device: Rc<dyn BlockDevice> = array.clone();
+        let watch = options.watch_load.as_ref();
         let core = Core {
             runtime: runtime.clone(),
             device: options.around_core.map_or(device.clone(), |decorate| decorate(device)),
@@ -127,7 +144,7 @@ impl Volume {
         };
         let cached = match found {
             Some(found) => {
-                let (cached, notes) = Cached::open(&core, description, found).await?;
+                let (cached, notes) = Cached::open(&core, description, found, watch).await?;
                 warnings.extend(notes);
                 Some(cached)
             }

@@ -246,6 +246,7 @@ impl Source<'_> {
             let buffer = Buffer::zeroed(wanted.next_multiple_of(BLOCK_BYTES) as usize);
             let request = Request::read(place.start() + start, buffer.clone());
             self.device.submit(request).await?;
+            self.has_read_checkpoint(wanted);
             let bytes = buffer.slice(0..wanted as usize).to_vec();
             checksum.add(&bytes);
             let fed = decoder.feed(&bytes, &mut visit);

@@ -5,6 +5,8 @@ use crate::bench::{Bench, block, nop, simulate};
 use crate::scale::{Full, LINE_BYTES};
 
 use headpond_block::{BlockDevice, Request};
+use headpond_cache::LoadProgress;
+use std::cell::RefCell;
 
 const GIB: u64 = 1 << 30;
 const EVERY: u64 = 64 << 20;
@@ -66,5 +68,35 @@ fn dirty_blocks_of_a_checkpoint_owe_parity_after_an_unclean_stop() {
         drop(bench.open(nop()).await);
         let stats = bench.open(nop()).await.stats();
         assert_eq!((stats.dirty_bytes, stats.replayed_blocks), (10 * 4096, 10));
+    });
+}
+
+/// What is told of an open adds up to about what the device was asked for.
+#[test]
+fn whoever_waits_for_an_open_is_told_how_much_of_how_much_is_read() {
+    simulate(async |runtime| {
+        let full = Full::new(&runtime, 4 * GIB).await;
+        for is_clean in [true, false] {
+            let told: RefCell<Vec<LoadProgress>> = RefCell::default();
+            full.cache.take_traffic();
+            let watch = |progress| told.borrow_mut().push(progress);
+            let (slice, recovery) = full.open_watched(EVERY, &watch).await.unwrap();
+            assert_eq!(recovery.was_clean, is_clean);
+            let (told, traffic) = (told.into_inner(), full.cache.take_traffic());
+            let (first, last) = (told[0], told[told.len() - 1]);
+            assert_eq!((first.read_bytes, last.read_bytes), (0, last.bytes));
+            assert_eq!((first.segments_read, last.segments_read), (0, last.segments));
+            assert_eq!(last.segments > 0, !is_clean);
+            assert!(
+                told.iter().all(|now| (now.segments, now.bytes) == (first.segments, first.bytes))
+            );
+            assert!(told.is_sorted_by_key(|now| (now.read_bytes, now.segments_read)));
+            assert!(told.len() > 4, "{} times", told.len());
+            // Not told of: headers, and the segments that are looked at to find the end of the log.
+            let untold = traffic.read_bytes.abs_diff(last.bytes);
+            let most = if is_clean { 1 << 20 } else { 4 * (4 << 20) };
+            assert!(untold <= most, "{traffic:?}, {last:?}");
+            full.write_lines(&slice, 0..3000).await;
+        }
     });
 }

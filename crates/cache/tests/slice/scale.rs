@@ -11,8 +11,8 @@ use headpond_cache::format::slice_header::{
 };
 use headpond_cache::{
     CleaningConfig, CleaningPolicy, CoreBlock, CreateOptions, Epoch, Expected, Foundation,
-    OpenError, Position, Recovery, SegmentIndex, Sequence, Slice, SliceConfig, Superblock, create,
-    load,
+    LoadProgress, OpenError, Position, Recovery, SegmentIndex, Sequence, Slice, SliceConfig,
+    Superblock, create, load,
 };
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -219,12 +219,20 @@ impl Full {
     }
 
     pub async fn open(&self, every: u64) -> Result<(Slice, Recovery), OpenError> {
+        self.open_watched(every, &|_| {}).await
+    }
+
+    pub async fn open_watched(
+        &self,
+        every: u64,
+        watch: &dyn Fn(LoadProgress),
+    ) -> Result<(Slice, Recovery), OpenError> {
         let cleaning = CleaningConfig { policy: CleaningPolicy::Nop, ..CleaningConfig::default() };
         let checkpoint_every_bytes = every;
         let config = SliceConfig { cleaning, checkpoint_every_bytes, ..SliceConfig::default() };
         let (cache, core) = (Rc::clone(&self.cache) as Rc<_>, Rc::clone(&self.core) as Rc<_>);
         let foundation = Foundation { runtime: self.runtime.clone(), cache, core, label: None };
-        Slice::open(foundation, &self.superblock, EXPECTED, 0, config).await
+        Slice::open_watched(foundation, &self.superblock, EXPECTED, 0, config, watch).await
     }
 
     /// Writes so many lines over dirty ones, one after the other.

@@ -2,6 +2,7 @@
 
 use crate::args::StatusArgs;
 use crate::client::Client;
+use crate::daemon::loading::{Told, look, parts};
 use crate::outcome::Exit;
 use crate::place::Places;
 use anyhow::Result;
@@ -49,9 +50,14 @@ fn all(places: &Places, as_json: bool) -> Result<Exit> {
     let mut table = Table::new(columns);
     for status in &statuses {
         let is_served = status["served"].as_bool() == Some(true);
+        let served = match status["loading"].is_object() {
+            true => "loading",
+            false if is_served => "yes",
+            false => "no",
+        };
         table.row([
             text(&status["name"]),
-            if is_served { "yes" } else { "no" }.to_owned(),
+            served.to_owned(),
             format!("RAID {}", status["array"]["level"]),
             text(&status["array"]["state"]),
             text(&status["cache"]["mode"]),
@@ -69,7 +75,10 @@ fn status_of(places: &Places, name: &str) -> Result<Value> {
         return client.get("/v1/status");
     }
     let mut status = unserved(&description);
-    status["alerts"] = places.refusal(name).into_iter().collect();
+    match look(places, name) {
+        Some(told) => status["loading"] = serde_json::to_value(told)?,
+        None => status["alerts"] = places.refusal(name).into_iter().collect(),
+    }
     Ok(status)
 }
 
@@ -94,7 +103,10 @@ fn print(status: &Value) {
     let array = &status["array"];
     let members = array["members"].as_array().map_or(0, Vec::len);
     if status["served"].as_bool() != Some(true) {
-        println!("{name}: not served; start it with `headpond serve {name}`");
+        match serde_json::from_value(status["loading"].clone()) {
+            Ok(told) => println!("{name}: {}", tell_loading(&told)),
+            Err(_) => println!("{name}: not served; start it with `headpond serve {name}`"),
+        }
         println!("  array     RAID {} of {members} members", array["level"]);
         print_settings(status);
         print_alerts(status);
@@ -115,6 +127,19 @@ fn print(status: &Value) {
     for warning in status["warnings"].as_array().into_iter().flatten() {
         println!("  warning   {}", text(warning));
     }
+}
+
+/// How far a volume is that will be served when it is loaded.
+fn tell_loading(told: &Told) -> String {
+    let progress = told.loading.progress;
+    let left = told.seconds_left().map(|left| format!(", about {left:.0} s left"));
+    format!(
+        "not served yet: loading, {} of {}{}{}",
+        size(progress.read_bytes),
+        size(progress.bytes),
+        parts(&told.loading),
+        left.unwrap_or_default()
+    )
 }
 
 /// What happened, what is at risk, and what to do.

@@ -1,12 +1,14 @@
 //! `headpond serve`: the volume on its data thread, its exports, and the control thread.
 //!
-//! 1. Devices are opened and the volume is assembled on the data thread's ring.
+//! 1. Devices are opened and the volume is assembled on the data thread's ring; how far that is,
+//!    the terminal and `status` show.
 //! 2. NBD listeners and the control socket come up; from here on it is `serving`.
 //! 3. Wishes arrive as messages and are granted one by one, long ones beside the others.
 //! 4. `stop`, SIGTERM or SIGINT: clients finish, the cache saves its state, the array is closed.
 
 mod caches;
 mod control;
+pub mod loading;
 mod message;
 mod recording;
 mod serving;

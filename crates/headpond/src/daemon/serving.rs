@@ -1,6 +1,7 @@
 //! The data thread: assembles the volume, serves it, grants wishes.
 
 use super::control::Control;
+use super::loading::LoadTeller;
 use super::message::{Answer, Message, Wish};
 use super::recording::Recording;
 use crate::client::Refusal;
@@ -16,7 +17,8 @@ use headpond_nbd::server::{Export, Exports, Server};
 use headpond_trace::CaptureDevice;
 use headpond_uring::{Ring, RingConfig, SocketListener, run_with_pool};
 use headpond_volume::{
-    Description, Devices, ExportDescription, OpenOptions, SettingChange, Tolerance, Volume,
+    Description, Devices, ExportDescription, LoadWatch, OpenOptions, SettingChange, Tolerance,
+    Volume,
 };
 use serde_json::{Value, json};
 use std::net::SocketAddr;
@@ -76,6 +78,7 @@ impl Data {
             pool: pool.clone(),
             new_cache: Uuid::new_v4(),
             around_core: None,
+            watch_load: Some(watch_load(places, &description.name)),
         };
         let volume = Volume::open(&runtime, &description, devices, options).await;
         let volume = volume.map_err(|error| match error.is_refusal() {
@@ -145,6 +148,12 @@ impl Data {
         control.stop()?;
         Ok(Exit::Ok)
     }
+}
+
+/// Shows how far the volume is that is being opened, until that ends.
+fn watch_load(places: &Places, name: &str) -> LoadWatch {
+    let teller = LoadTeller::new(places, name);
+    Rc::new(move |loading| teller.tell(loading))
 }
 
 /// Where wishes are granted.

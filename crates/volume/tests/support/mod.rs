@@ -40,5 +40,11 @@ pub fn description(mode: Mode, slices: u16) -> Description {
 /// Nothing is forced.
 pub fn careful() -> OpenOptions {
     let pool = BufferPool::new(&PoolConfig::small());
-    OpenOptions { tolerance: Tolerance::Careful, pool, new_cache: CACHE, around_core: None }
+    OpenOptions {
+        tolerance: Tolerance::Careful,
+        pool,
+        new_cache: CACHE,
+        around_core: None,
+        watch_load: None,
+    }
 }

@@ -1,0 +1,175 @@
+//! How far a volume has come that is not served yet: on the terminal, and in a file for `status`.
+//!
+//! The data thread is busy with reading, and nobody can ask it. So it says how far it is in a file
+//! of the run folder, and holds a lock on it; what a daemon that was killed has left is not locked.
+
+use crate::place::Places;
+use headpond_volume::Loading;
+use indicatif::{ProgressBar, ProgressStyle};
+use serde::{Deserialize, Serialize};
+use std::cell::Cell;
+use std::fs::{File, TryLockError};
+use std::io::Read;
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+const TELL_EVERY: Duration = Duration::from_millis(200);
+/// What comes to its end sooner shows no bar.
+const BAR_AFTER: Duration = Duration::from_millis(500);
+/// One write of the whole file: a reader sees one state or another.
+const FILE_BYTES: usize = 512;
+const TEMPLATE: &str = "loading {bar:30} {bytes} of {total_bytes}{msg} (left: {eta})";
+
+/// What the file says.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Told {
+    #[serde(flatten)]
+    pub loading: Loading,
+    /// Since this slice was begun.
+    pub elapsed_s: f64,
+}
+
+impl Told {
+    /// Seconds until this slice is read, should it go on as it has.
+    pub fn seconds_left(&self) -> Option<f64> {
+        let progress = self.loading.progress;
+        let left = progress.bytes.checked_sub(progress.read_bytes)?;
+        (progress.read_bytes > 0).then(|| self.elapsed_s * left as f64 / progress.read_bytes as f64)
+    }
+}
+
+/// Whoever is told; the file goes with it.
+pub struct LoadTeller {
+    path: PathBuf,
+    file: Option<File>,
+    begun: Cell<(u16, Instant)>,
+    told: Cell<Option<Instant>>,
+    bar: ProgressBar,
+}
+
+impl LoadTeller {
+    /// Where the file cannot be had, `status` says nothing and the volume loads all the same.
+    pub fn new(places: &Places, name: &str) -> Self {
+        let path = places.loading(name);
+        let file = File::options().create(true).truncate(false).write(true).open(&path).ok();
+        // What another one has left is not taken for this one's.
+        let file = file.filter(|file| file.try_lock().is_ok() && file.set_len(0).is_ok());
+        let bar = ProgressBar::new(0);
+        let style = ProgressStyle::with_template(TEMPLATE).expect("the template is ours");
+        bar.set_style(style);
+        Self { path, file, begun: Cell::new((0, Instant::now())), told: Cell::default(), bar }
+    }
+
+    pub fn tell(&self, loading: Loading) {
+        let now = Instant::now();
+        if self.begun.get().0 != loading.slice {
+            self.begun.set((loading.slice, now));
+            self.bar.reset();
+        }
+        if self.told.get().is_some_and(|told| now - told < TELL_EVERY) {
+            return;
+        }
+        self.told.set(Some(now));
+        let elapsed = now - self.begun.get().1;
+        self.write(&Told { loading, elapsed_s: elapsed.as_secs_f64() });
+        if elapsed >= BAR_AFTER {
+            self.show(&loading);
+        }
+    }
+
+    fn write(&self, told: &Told) {
+        let Some(file) = &self.file else { return };
+        let mut text = serde_json::to_vec(told).expect("plain data");
+        assert!(text.len() <= FILE_BYTES, "a state outgrows its file");
+        text.resize(FILE_BYTES, b' ');
+        // Whoever starts the volume sees the bar.
+        let _ = file.write_all_at(&text, 0);
+    }
+
+    fn show(&self, loading: &Loading) {
+        self.bar.set_length(loading.progress.bytes);
+        self.bar.set_position(loading.progress.read_bytes);
+        self.bar.set_message(parts(loading));
+    }
+}
+
+impl Drop for LoadTeller {
+    fn drop(&mut self) {
+        self.bar.finish_and_clear();
+        if self.file.is_some() {
+            // The next one makes it anew.
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// Which segments and which slice, where there are several.
+pub fn parts(loading: &Loading) -> String {
+    let mut text = String::new();
+    if loading.progress.segments > 0 {
+        let (read, all) = (loading.progress.segments_read, loading.progress.segments);
+        text += &format!(", segment {read} of {all}");
+    }
+    if loading.slices > 1 {
+        text += &format!(", slice {} of {}", loading.slice + 1, loading.slices);
+    }
+    text
+}
+
+/// How far a daemon has come with a volume, where one is loading it.
+pub fn look(places: &Places, name: &str) -> Option<Told> {
+    let mut file = File::open(places.loading(name)).ok()?;
+    if !matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock)) {
+        return None;
+    }
+    let mut text = Vec::new();
+    file.read_to_end(&mut text).ok()?;
+    serde_json::from_slice(&text).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use headpond_volume::LoadProgress;
+
+    fn loading(slice: u16, read_bytes: u64) -> Loading {
+        let progress = LoadProgress { segments_read: 2, segments: 8, read_bytes, bytes: 400 };
+        Loading { slice, slices: 2, progress }
+    }
+
+    #[test]
+    fn what_is_told_can_be_looked_up_until_the_teller_ends() {
+        let folder = headpond_testkit::tempdir();
+        let places = Places::at(folder.path());
+        assert_eq!(look(&places, "v"), None);
+        let teller = LoadTeller::new(&places, "v");
+        assert_eq!(look(&places, "v"), None, "nothing yet");
+        teller.tell(loading(0, 100));
+        let told = look(&places, "v").unwrap();
+        assert_eq!(told.loading, loading(0, 100));
+        assert_eq!(parts(&told.loading), ", segment 2 of 8, slice 1 of 2");
+        std::thread::sleep(TELL_EVERY);
+        teller.tell(loading(1, 7));
+        assert_eq!(look(&places, "v").unwrap().loading.slice, 1);
+        drop(teller);
+        assert_eq!(look(&places, "v"), None);
+    }
+
+    #[test]
+    fn what_a_killed_daemon_left_is_not_taken_for_progress() {
+        let folder = headpond_testkit::tempdir();
+        let places = Places::at(folder.path());
+        let told = Told { loading: loading(0, 100), elapsed_s: 1.0 };
+        std::fs::write(places.loading("v"), serde_json::to_vec(&told).unwrap()).unwrap();
+        assert_eq!(look(&places, "v"), None);
+    }
+
+    #[test]
+    fn time_left_is_what_the_rest_takes_at_the_same_speed() {
+        let told = |read_bytes| Told { loading: loading(0, read_bytes), elapsed_s: 2.0 };
+        assert_eq!(told(100).seconds_left(), Some(6.0));
+        assert_eq!(told(0).seconds_left(), None);
+        assert_eq!(told(500).seconds_left(), None, "of a file that somebody else wrote");
+    }
+}
