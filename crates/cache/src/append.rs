@@ -24,6 +24,9 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 use std::time::Duration;
 
+/// Of what may be dirty: with more, how many records are under way says nothing of the device.
+const FULL_PERCENT: u64 = 90;
+
 /// Something that wants to be in the log.
 #[derive(Clone)]
 pub(crate) struct Wanted {
@@ -177,13 +180,23 @@ impl Engine {
 
     /// Records that may be on their way to the cache device now.
     pub(crate) fn record_limit(&self) -> u32 {
-        self.records.borrow().limit(self.config.borrow().records_in_flight_max)
+        let allowed = self.config.borrow().records_in_flight_max;
+        match self.is_short_of_room() {
+            true => InFlight::default().limit(allowed),
+            false => self.records.borrow().limit(allowed),
+        }
+    }
+
+    /// Whether so much is dirty that writes wait for the core rather than for the cache device.
+    fn is_short_of_room(&self) -> bool {
+        let log = self.log.borrow();
+        log.dirty_now() * 100 > log.dirty_max() * FULL_PERCENT
     }
 
     /// A record has ended: what the device makes of so many at once is worth knowing where there
     /// could have been no more.
     fn learn_of_record(&self, formed: &Formed) {
-        if self.may_start_record() {
+        if self.is_short_of_room() || self.may_start_record() {
             return self.records.borrow_mut().interrupt();
         }
         let allowed = self.config.borrow().records_in_flight_max;
