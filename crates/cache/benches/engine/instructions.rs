@@ -12,8 +12,9 @@ use std::error::Error;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-const FEW: u64 = 512;
-const MANY: u64 = 3 * FEW;
+/// A run of few operations, and one of many.
+pub const FEW: u64 = 512;
+pub const MANY: u64 = 3 * FEW;
 
 /// Instructions, of one operation or of a whole run.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

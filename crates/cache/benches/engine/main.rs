@@ -92,12 +92,29 @@ fn memory() -> (Rc<RamDevice>, Buffer) {
 
 /// Operations without a clock beside them, for a tool that counts.
 async fn work_alone(runtime: &Runtime, row: Row, count: u64) {
+    if row.work.cleans() {
+        return clean_alone(runtime, row, count).await;
+    }
     let is_hit = matches!(row.work, Work::WriteHit | Work::ReadHit);
     let cache_bytes = if is_hit { CACHE_BYTES } else { COUNTED_CACHE_BYTES };
     let ram = Rc::new(RamDevice::new("ram", cache_bytes));
     let bench = Bench::new(runtime, &ram, row, 0).await;
     row.prepare(&bench, HIT_COUNTED).await;
     row.carry_out(&bench, count, 0).await;
+}
+
+/// As many caches are dirty whatever the count is, so that only what is cleaned makes a difference.
+async fn clean_alone(runtime: &Runtime, row: Row, count: u64) {
+    let mut benches = Vec::new();
+    for seed in 0..instructions::MANY / instructions::FEW {
+        let ram = Rc::new(RamDevice::new("ram", CACHE_BYTES));
+        let bench = Bench::new(runtime, &ram, row, seed).await;
+        row.prepare(&bench, instructions::FEW).await;
+        benches.push(bench);
+    }
+    for bench in &benches[..(count / instructions::FEW) as usize] {
+        row.carry_out(bench, instructions::FEW, 0).await;
+    }
 }
 
 async fn measure(runtime: &Runtime, ram: &Rc<RamDevice>, arena: &Buffer, row: Row) -> Samples {
@@ -111,6 +128,7 @@ async fn measure(runtime: &Runtime, ram: &Rc<RamDevice>, arena: &Buffer, row: Ro
             bench = Bench::new(runtime, ram, row, round).await;
             row.prepare(&bench, requests).await;
         }
+        bench.check_dirt(row);
         samples.limit.push(copies(arena, row, round));
         samples.ours.push(timed(requests, row.carry_out(&bench, requests, round)).await);
     }
@@ -123,8 +141,9 @@ fn copies(arena: &Buffer, row: Row, round: u64) -> f64 {
     let mut block = vec![0x5a_u8; len];
     // SAFETY: the arena belongs to this loop alone.
     let arena = unsafe { arena.as_mut_slice() };
-    let (requests, is_in_order) = (row.requests(), row.work == Work::Fill);
-    let is_out = matches!(row.work, Work::ReadHit | Work::ReadMiss);
+    let requests = row.requests();
+    let is_in_order = matches!(row.work, Work::Fill | Work::CleanInOrder);
+    let is_out = matches!(row.work, Work::ReadHit | Work::ReadMiss) || row.work.cleans();
     let start = Instant::now();
     for index in 0..requests {
         let place = if is_in_order { index } else { scatter(index, round) % requests };

@@ -24,6 +24,16 @@ pub enum Work {
     ReadMiss,
     /// Of what is not mapped, with eviction.
     WriteThrough,
+    /// A cache as full of dirty blocks as may be, each by itself somewhere on the core.
+    CleanScattered,
+    /// The same, in a row.
+    CleanInOrder,
+}
+
+impl Work {
+    pub fn cleans(self) -> bool {
+        matches!(self, Self::CleanScattered | Self::CleanInOrder)
+    }
 }
 
 /// Requests of so many bytes, on lines of as many.
@@ -39,12 +49,17 @@ pub const ROUNDS: u64 = 7;
 const SMALL: u64 = 4 << 10;
 const LARGE: u64 = 64 << 10;
 
-pub const ROWS: [Row; 10] = [
+/// A cache in which what is worked on is nearly all that may be dirty.
+const CLEANED_CACHE_BYTES: u64 = WORKED_BYTES * 4 / 3;
+
+pub const ROWS: [Row; 12] = [
     Row { work: Work::Fill, bytes: SMALL },
     Row { work: Work::WriteHit, bytes: SMALL },
     Row { work: Work::ReadHit, bytes: SMALL },
     Row { work: Work::ReadMiss, bytes: SMALL },
     Row { work: Work::WriteThrough, bytes: SMALL },
+    Row { work: Work::CleanScattered, bytes: SMALL },
+    Row { work: Work::CleanInOrder, bytes: SMALL },
     Row { work: Work::Fill, bytes: LARGE },
     Row { work: Work::WriteHit, bytes: LARGE },
     Row { work: Work::ReadHit, bytes: LARGE },
@@ -60,6 +75,8 @@ impl Row {
             Work::ReadHit => "read hit",
             Work::ReadMiss => "read miss",
             Work::WriteThrough => "write-through",
+            Work::CleanScattered => "clean scattered",
+            Work::CleanInOrder => "clean in order",
         };
         format!("engine {work} {}k", self.bytes >> 10)
     }
@@ -86,7 +103,10 @@ impl Row {
         let before = |index| self.fresh(index, ROUNDS);
         match self.work {
             Work::Fill => {}
-            Work::WriteHit | Work::ReadHit => bench.writes(self, requests, |index| index).await,
+            Work::WriteHit | Work::ReadHit | Work::CleanInOrder => {
+                bench.writes(self, requests, |index| index).await;
+            }
+            Work::CleanScattered => bench.writes(self, requests, before).await,
             Work::ReadMiss => bench.misses(self, bench.full(self), before).await,
             Work::WriteThrough => bench.writes(self, bench.full(self), before).await,
         }
@@ -103,6 +123,9 @@ impl Row {
             Work::ReadHit => bench.reads(self, requests, anywhere).await,
             Work::ReadMiss => bench.misses(self, requests, elsewhere).await,
             Work::WriteThrough => bench.writes(self, requests, elsewhere).await,
+            Work::CleanScattered | Work::CleanInOrder => {
+                bench.slice.flush_dirty().await.expect("cleaned");
+            }
         }
         self.check(requests, &before, &bench.slice.stats().counters);
     }
@@ -125,6 +148,9 @@ impl Row {
             Work::ReadHit => reads == requests,
             Work::ReadMiss => inserted == blocks && reads == 0,
             Work::WriteThrough => missed == requests,
+            Work::CleanScattered | Work::CleanInOrder => {
+                after.cleaned_blocks - before.cleaned_blocks == blocks
+            }
         };
         let evicts = matches!(self.work, Work::ReadMiss | Work::WriteThrough);
         let is_evicted = !evicts || after.segments_reclaimed > 0;
@@ -154,7 +180,7 @@ impl Bench {
             generation: 1,
             slices: 1,
             line_bytes: row.bytes as u32,
-            device_bytes: None,
+            device_bytes: row.work.cleans().then_some(CLEANED_CACHE_BYTES),
             unit_bytes: None,
         };
         let superblock = create(&**ram, &options).await.expect("fits");
@@ -175,6 +201,14 @@ impl Bench {
         let opened = Slice::open(foundation, &superblock, expected, 0, config).await;
         let cache_bytes = ram.geometry().size_bytes;
         Self { slice: opened.expect("opens").0, cache_bytes, runtime: runtime.clone() }
+    }
+
+    /// Whether as good as everything that may be dirty is, where that is to be cleaned.
+    pub fn check_dirt(&self, row: Row) {
+        let stats = self.slice.stats();
+        let is_full = stats.dirty_bytes * 10 >= stats.dirty_bytes_max * 9;
+        let (dirty, most) = (stats.dirty_bytes, stats.dirty_bytes_max);
+        assert!(!row.work.cleans() || is_full, "{dirty} of {most} bytes are dirty");
     }
 
     /// Requests until the cache is full, and evicts.
