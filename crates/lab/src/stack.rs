@@ -221,6 +221,7 @@ impl Stack {
             tier: None,
             cache,
             core,
+            further_cores: Vec::new(),
             exports: Vec::new(),
         }
     }

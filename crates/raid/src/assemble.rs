@@ -11,7 +11,7 @@ mod judge;
 
 use std::rc::Rc;
 
-use headpond_block::{BlockDevice, DeviceError, DeviceName};
+use headpond_block::{BlockDevice, DeviceError, DeviceName, Geometry};
 use thiserror::Error;
 use uuid::Uuid;
 
@@ -77,8 +77,13 @@ pub struct Prepared {
 }
 
 impl Prepared {
-    pub fn size_bytes(&self) -> u64 {
-        self.assembled.array.geometry().size_bytes
+    /// What the array will be to those above.
+    pub fn geometry(&self) -> &Geometry {
+        self.assembled.array.geometry()
+    }
+
+    pub fn uuid(&self) -> Uuid {
+        self.assembled.array.uuid()
     }
 
     /// What the owner of the array last raised.

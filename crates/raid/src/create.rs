@@ -126,6 +126,23 @@ pub fn plan(
     })
 }
 
+/// The same, and everything that can be said against the devices. Nothing is written.
+///
+/// # Errors
+/// The refusals, and those of the devices.
+pub async fn consider(
+    members: &[Rc<dyn BlockDevice>],
+    options: &CreateOptions,
+) -> Result<ArrayRecord, CreateError> {
+    let record = plan(members, options)?;
+    if options.occupied == Occupied::Refuse {
+        for device in members {
+            refuse_occupied(&**device).await?;
+        }
+    }
+    Ok(record)
+}
+
 /// Makes the devices the members of a new array, in this order. It is then to be assembled.
 ///
 /// # Errors Before anything is written: the refusals. After that: those of the devices; the array
@@ -134,12 +151,7 @@ pub async fn create(
     members: &[Rc<dyn BlockDevice>],
     options: &CreateOptions,
 ) -> Result<ArrayRecord, CreateError> {
-    let mut record = plan(members, options)?;
-    if options.occupied == Occupied::Refuse {
-        for device in members {
-            refuse_occupied(&**device).await?;
-        }
-    }
+    let mut record = consider(members, options).await?;
     for device in members {
         zero_copy(&**device, 0).await?;
         zero_copy(&**device, 1).await?;

@@ -166,7 +166,16 @@ impl Topology {
             members: (0..self.members).map(|index| format!("m{index}")).collect(),
         };
         let (name, uuid) = ("swarm".into(), Uuid::from_u128(0x5eed));
-        Description { name, uuid, slices: self.slices, tier, cache, core, exports: Vec::new() }
+        Description {
+            name,
+            uuid,
+            slices: self.slices,
+            tier,
+            cache,
+            core,
+            further_cores: Vec::new(),
+            exports: Vec::new(),
+        }
     }
 
     pub(crate) fn create_options(&self) -> CreateOptions {

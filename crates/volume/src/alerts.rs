@@ -245,6 +245,10 @@ impl OpenError {
                 "what only that cache held; nothing was changed",
                 format!("{forced}: the array goes on, and what only the cache held is lost"),
             ),
+            Self::OtherCores { .. } => (
+                "what only that cache holds; nothing was changed",
+                format!("put the cores of the description back as they were and {serve}; {forced}"),
+            ),
             Self::OtherCache { .. } | Self::Cache(CacheOpenError::ForeignVolume { .. }) => (
                 "nothing as long as it is not used: both volumes are as they were",
                 format!("name the volume's own cache in its description, then {serve}"),

@@ -1,9 +1,10 @@
 //! The cache of an open volume, and what it lies in front of.
 
+use crate::cores::Cores;
 use crate::description::Description;
-use crate::label::ArrayLabel;
+use crate::label::ArrayLabels;
 use crate::open::{Found, LoadWatch, Loading, OpenError, is_memory};
-use headpond_block::{BlockDevice, Buffer, DeviceError, Outcome, Request, RequestFlags, Runtime};
+use headpond_block::{BlockDevice, Buffer, ByteRange, DeviceError, Request, RequestFlags, Runtime};
 use headpond_cache::{
     CleanError, CreateOptions, Expected, Foundation, Mode, ModeError, Recovery, ScrubError,
     ScrubProgress, ScrubReport, Slice, SliceConfig, SliceStats, Superblock,
@@ -14,34 +15,11 @@ use std::time::Duration;
 
 const DRAIN_POLL: Duration = Duration::from_millis(1);
 
-/// The array at work.
-pub(crate) struct Core {
-    pub runtime: Runtime,
-    pub array: Rc<Array>,
-    /// The array as those above it see it.
-    pub device: Rc<dyn BlockDevice>,
-}
-
 /// The cache of a volume.
 pub(crate) struct Cached {
     pub device: Rc<dyn BlockDevice>,
     pub slices: Vec<Slice>,
     pub superblock: Superblock,
-}
-
-impl Core {
-    /// A cache that comes back later has missed what happens from here on.
-    pub async fn do_without(&self) -> Outcome {
-        match self.array.owner() {
-            Some(_) => self.array.set_owner(None).await,
-            None => self.array.bump_owner_generation().await,
-        }
-    }
-
-    /// The devices of a volume without a cache, one for each slice.
-    pub fn parts(&self, slices: u16) -> Vec<Rc<dyn BlockDevice>> {
-        vec![Rc::clone(&self.device); usize::from(slices)]
-    }
 }
 
 impl Cached {
@@ -50,25 +28,24 @@ impl Cached {
     /// # Errors
     /// Where the cache cannot be used, or a device fails.
     pub async fn open(
-        core: &Core,
+        cores: &Cores,
         description: &Description,
         found: Found<'_>,
         watch: Option<&LoadWatch>,
     ) -> Result<(Self, Vec<String>), OpenError> {
         let Found { described, device, superblock } = found;
-        let array = &core.array;
         if !is_memory(&*device) {
-            array.set_owner(Some(superblock.cache)).await.map_err(AssembleError::Device)?;
+            cores.own(superblock.cache).await.map_err(AssembleError::Device)?;
         }
         let foundation = Foundation {
-            runtime: core.runtime.clone(),
+            runtime: cores.runtime.clone(),
             cache: Rc::clone(&device),
-            core: Rc::clone(&core.device),
-            label: Some(Rc::new(ArrayLabel(Rc::clone(array)))),
+            core: Rc::clone(&cores.device),
+            label: Some(Rc::new(ArrayLabels(cores.arrays()))),
         };
         let (mut slices, mut notes) = (Vec::new(), Vec::new());
         let config = described.slice_config();
-        let expected = Expected { volume: description.uuid, generation: array.owner_generation() };
+        let expected = Expected { volume: description.uuid, generation: cores.generation() };
         for index in 0..description.slices {
             let tell = |progress| {
                 let slices = description.slices;
@@ -78,7 +55,7 @@ impl Cached {
             let opening =
                 Slice::open_watched(foundation, &superblock, expected, index, config, &tell);
             let (slice, recovery) = opening.await?;
-            recompute_parity(array, &recovery).await.map_err(AssembleError::Device)?;
+            recompute_parity(cores, &recovery).await.map_err(AssembleError::Device)?;
             notes.extend(tell_recovery(index, &recovery));
             slices.push(slice);
         }
@@ -199,17 +176,23 @@ impl Cached {
 
 /// Stripes that were written through when the power failed may have torn parity. An array that
 /// lacks a member has started because none of its own marks says so, and could not recompute it.
-async fn recompute_parity(array: &Array, recovery: &Recovery) -> Result<(), DeviceError> {
-    if array.layout().level().parity() == 0 || array.state() != ArrayState::Healthy {
-        return Ok(());
-    }
+async fn recompute_parity(cores: &Cores, recovery: &Recovery) -> Result<(), DeviceError> {
     for run in &recovery.parity_suspects {
-        for piece in run.range().split_at_multiples(1 << 20) {
-            let data = Buffer::zeroed(piece.len() as usize);
-            (array as &dyn BlockDevice).read(piece.start(), &data).await?;
-            let write = Request::write(piece.start(), data);
-            array.submit(write.with_flags(RequestFlags::RECOMPUTE_PARITY)).await?;
+        for (array, part) in cores.split(run.range()) {
+            if array.layout().level().parity() > 0 && array.state() == ArrayState::Healthy {
+                recompute_parity_of(array, part).await?;
+            }
         }
+    }
+    Ok(())
+}
+
+async fn recompute_parity_of(array: &Array, part: ByteRange) -> Result<(), DeviceError> {
+    for piece in part.split_at_multiples(1 << 20) {
+        let data = Buffer::zeroed(piece.len() as usize);
+        (array as &dyn BlockDevice).read(piece.start(), &data).await?;
+        let write = Request::write(piece.start(), data);
+        array.submit(write.with_flags(RequestFlags::RECOMPUTE_PARITY)).await?;
     }
     Ok(())
 }

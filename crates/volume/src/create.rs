@@ -1,12 +1,15 @@
 //! Making and removing volumes.
 
 use crate::Size;
-use crate::description::Description;
+use crate::cores::{Cores, Places, Shape, StripesDiffer, identity};
+use crate::description::{CoreDescription, Description};
 use crate::open::{Devices, is_memory};
 use crate::volume::Volume;
 use headpond_block::{BLOCK_BYTES, BlockDevice, DeviceError, DeviceName};
 use headpond_cache::CreateOptions as CacheOptions;
-use headpond_raid::{Contents, Inspection, Intent, Occupied};
+use headpond_raid::{
+    Contents, CreateOptions as ArrayOptions, Inspection, Intent, Occupied, Prepared,
+};
 use std::rc::Rc;
 use uuid::Uuid;
 
@@ -36,6 +39,8 @@ pub enum CreateError {
         "{device}: is a member of array `{array}`; destroy that first, or overwrite it with --force"
     )]
     CacheIsMember { device: DeviceName, array: String },
+    #[error(transparent)]
+    Stripes(#[from] StripesDiffer),
     #[error(transparent)]
     Device(#[from] DeviceError),
 }
@@ -72,16 +77,22 @@ impl Volume {
     ) -> Result<(), CreateError> {
         let lasts = |cache: &Rc<dyn BlockDevice>| !is_memory(&**cache);
         let owner = devices.cache.as_ref().filter(|cache| lasts(cache)).map(|_| options.cache);
-        let array = array_options(description, options, owner);
-        let record = headpond_raid::create::plan(&devices.members, &array)?;
+        let plans = plans(description, devices, options, owner);
+        let mut arrays = Vec::new();
+        for (members, array) in &plans {
+            let record = headpond_raid::create::consider(members, array).await?;
+            let layout = record.layout().map_err(headpond_raid::CreateError::from)?;
+            arrays.push((array.uuid, Shape::planned(&layout)));
+        }
+        let facts = CoreFacts::new(&arrays, 0)?;
         if let (Some(cache), Occupied::Refuse) = (&devices.cache, options.occupied) {
             refuse_occupied(&**cache).await?;
         }
-        headpond_raid::create(&devices.members, &array).await?;
+        for (members, array) in &plans {
+            headpond_raid::create(members, array).await?;
+        }
         if let Some(cache) = &devices.cache {
-            let core_bytes =
-                record.layout().map_err(headpond_raid::CreateError::from)?.array_bytes();
-            let new = cache_options(description, options.cache, core_bytes, 0);
+            let new = cache_options(description, options.cache, &facts);
             headpond_cache::create(&**cache, &new).await?;
         }
         Ok(())
@@ -110,7 +121,7 @@ impl Volume {
         }
         for member in &devices.members {
             if let Inspection::Member(superblock) = headpond_raid::inspect(&**member).await?
-                && superblock.array.uuid == description.uuid
+                && description.cores().any(|(uuid, _)| uuid == superblock.array.uuid)
             {
                 headpond_raid::erase(&**member).await?;
                 erased += 1;
@@ -120,19 +131,45 @@ impl Volume {
     }
 }
 
+/// What a cache records of what it lies in front of.
+pub(crate) struct CoreFacts {
+    /// Which arrays lie where.
+    pub identity: Uuid,
+    pub bytes: u64,
+    pub generation: u64,
+}
+
+impl CoreFacts {
+    fn new(arrays: &[(Uuid, Shape)], generation: u64) -> Result<Self, StripesDiffer> {
+        let shapes: Vec<Shape> = arrays.iter().map(|(_, shape)| *shape).collect();
+        let bytes = Places::of(&shapes)?.end();
+        Ok(Self { identity: identity(arrays), bytes, generation })
+    }
+
+    pub fn of(cores: &Cores) -> Self {
+        let (bytes, generation) = (cores.places.end(), cores.generation());
+        Self { identity: cores.identity(), bytes, generation }
+    }
+
+    pub fn of_prepared(cores: &[Prepared]) -> Result<Self, StripesDiffer> {
+        let of = |core: &Prepared| (core.uuid(), Shape::of(core.geometry()));
+        let arrays: Vec<_> = cores.iter().map(of).collect();
+        Self::new(&arrays, cores.iter().map(Prepared::owner_generation).sum())
+    }
+}
+
 pub(crate) fn cache_options(
     description: &Description,
     cache: Uuid,
-    core_bytes: u64,
-    generation: u64,
+    core: &CoreFacts,
 ) -> CacheOptions {
     let line = description.cache.as_ref().map_or(BLOCK_BYTES, |cache| cache.line.bytes());
     CacheOptions {
         volume: description.uuid,
         cache,
-        core: description.uuid,
-        core_bytes,
-        generation,
+        core: core.identity,
+        core_bytes: core.bytes,
+        generation: core.generation,
         slices: usize::from(description.slices),
         line_bytes: u32::try_from(line).unwrap_or(u32::MAX),
         device_bytes: description.cache.as_ref().and_then(|cache| cache.size).map(Size::bytes),
@@ -140,17 +177,41 @@ pub(crate) fn cache_options(
     }
 }
 
-fn array_options(
+/// The arrays to be made with their members, in order of address: each takes as many devices as it
+/// has members.
+fn plans<'a>(
     description: &Description,
+    devices: &'a Devices,
     options: &CreateOptions,
     owner: Option<Uuid>,
-) -> headpond_raid::CreateOptions {
-    headpond_raid::CreateOptions {
-        name: description.name.clone(),
-        uuid: description.uuid,
-        level: description.core.raid,
-        groups: usize::from(description.core.groups),
-        strip_bytes: u32::try_from(description.core.strip.bytes()).unwrap_or(u32::MAX),
+) -> Vec<(&'a [Rc<dyn BlockDevice>], ArrayOptions)> {
+    let further = &description.further_cores;
+    let names = further.iter().map(|further| description.array_name(&further.name));
+    let names = std::iter::once(description.name.clone()).chain(names);
+    let mut rest = &devices.members[..];
+    let mut plans = Vec::new();
+    for ((uuid, core), name) in description.cores().zip(names) {
+        let is_last = plans.len() == further.len();
+        let count = if is_last { rest.len() } else { core.members.len().min(rest.len()) };
+        let (members, others) = rest.split_at(count);
+        rest = others;
+        plans.push((members, array_options((name, uuid), core, options, owner)));
+    }
+    plans
+}
+
+pub(crate) fn array_options(
+    (name, uuid): (String, Uuid),
+    core: &CoreDescription,
+    options: &CreateOptions,
+    owner: Option<Uuid>,
+) -> ArrayOptions {
+    ArrayOptions {
+        name,
+        uuid,
+        level: core.raid,
+        groups: usize::from(core.groups),
+        strip_bytes: u32::try_from(core.strip.bytes()).unwrap_or(u32::MAX),
         contents: options.contents,
         intent: options.intent,
         occupied: options.occupied,

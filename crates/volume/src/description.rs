@@ -23,7 +23,11 @@ pub struct Description {
     pub tier: Option<TierDescription>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cache: Option<CacheDescription>,
+    /// The first core, or the only one.
     pub core: CoreDescription,
+    /// Cores that share the cache with it.
+    #[serde(default, rename = "further_core", skip_serializing_if = "Vec::is_empty")]
+    pub further_cores: Vec<FurtherCoreDescription>,
     #[serde(default, rename = "export", skip_serializing_if = "Vec::is_empty")]
     pub exports: Vec<ExportDescription>,
 }
@@ -75,6 +79,19 @@ pub struct CoreDescription {
     pub members: Vec<String>,
 }
 
+/// A core beside the first: an array of its own, served as `VOLUME/NAME`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FurtherCoreDescription {
+    pub name: String,
+    /// What a rule of the I/O classes calls it (`core_id`), from 2 on: it stays when others go.
+    pub id: u16,
+    /// Identity that the superblocks of its members carry.
+    pub uuid: Uuid,
+    #[serde(flatten)]
+    pub core: CoreDescription,
+}
+
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ExportDescription {
@@ -107,11 +124,23 @@ pub enum DescriptionError {
     Line { line: Size },
     #[error("{device} is named twice: a device can have one place in a volume")]
     Repeated { device: String },
+    #[error(
+        "{name:?} cannot be the name of a core of {volume}: up to {NAME_BYTES_MAX} letters, digits, \
+         '-', '_' and '.' together with the volume's, and no core has it yet"
+    )]
+    CoreName { volume: String, name: String },
+    #[error("a further core has a number of its own, from 2 to {CORES_MAX}, not {id}")]
+    CoreId { id: u16 },
+    #[error("{uuid} is the identity of two cores")]
+    CoreUuid { uuid: Uuid },
 }
 
 /// Longest name: what a member superblock has room for.
 pub const NAME_BYTES_MAX: usize = 64;
 pub const SLICES_MAX: u16 = 16;
+pub const CORES_MAX: u16 = 64;
+/// The number of the first core.
+pub const FIRST_CORE: u16 = 1;
 
 impl Description {
     /// Reads and checks a description.
@@ -124,7 +153,7 @@ impl Description {
         Ok(description)
     }
 
-    /// Checks what the types cannot: name, slices, line, no device twice.
+    /// Checks what the types cannot: names, slices, line, numbers of cores, no device twice.
     ///
     /// # Errors
     /// The rule that is broken.
@@ -141,12 +170,72 @@ impl Description {
         if let Some(line) = lines.into_iter().flatten().find(is_odd) {
             return Err(DescriptionError::Line { line });
         }
+        self.check_cores()?;
         let mut devices: Vec<&str> = self.devices().collect();
         devices.sort_unstable();
         match devices.windows(2).find(|pair| pair[0] == pair[1]) {
             Some(pair) => Err(DescriptionError::Repeated { device: pair[0].to_owned() }),
             None => Ok(()),
         }
+    }
+
+    fn check_cores(&self) -> Result<(), DescriptionError> {
+        for (index, core) in self.further_cores.iter().enumerate() {
+            let FurtherCoreDescription { name, id, uuid, .. } = core.clone();
+            let before = &self.further_cores[..index];
+            let is_long = self.array_name(&core.name).len() > NAME_BYTES_MAX;
+            if !is_name(&name) || is_long || before.iter().any(|other| other.name == name) {
+                return Err(DescriptionError::CoreName { volume: self.name.clone(), name });
+            }
+            let is_taken = before.iter().any(|other| other.id == id);
+            if id <= FIRST_CORE || id > CORES_MAX || is_taken {
+                return Err(DescriptionError::CoreId { id });
+            }
+            if uuid == self.uuid || before.iter().any(|other| other.uuid == uuid) {
+                return Err(DescriptionError::CoreUuid { uuid });
+            }
+        }
+        Ok(())
+    }
+
+    /// What a further core of this name is served as, and its array is called.
+    pub fn array_name(&self, core: &str) -> String {
+        format!("{}/{core}", self.name)
+    }
+
+    /// The smallest number that a further core may have.
+    ///
+    /// # Errors
+    /// Where there are as many cores as there may be.
+    pub fn free_core_id(&self) -> Result<u16, DescriptionError> {
+        let is_taken = |id: &u16| self.further_cores.iter().any(|core| core.id == *id);
+        let free = (FIRST_CORE + 1..=CORES_MAX).find(|id| !is_taken(id));
+        free.ok_or(DescriptionError::CoreId { id: CORES_MAX + 1 })
+    }
+
+    /// A further core as a volume of its own, without a cache.
+    pub fn of_core_alone(&self, core: &FurtherCoreDescription, name: String) -> Self {
+        Self {
+            name,
+            uuid: core.uuid,
+            slices: 1,
+            tier: None,
+            cache: None,
+            core: core.core.clone(),
+            further_cores: Vec::new(),
+            exports: Vec::new(),
+        }
+    }
+
+    /// Each core with its identity, in order of address.
+    pub fn cores(&self) -> impl Iterator<Item = (Uuid, &CoreDescription)> {
+        let further = self.further_cores.iter().map(|further| (further.uuid, &further.core));
+        std::iter::once((self.uuid, &self.core)).chain(further)
+    }
+
+    /// The members of all cores.
+    pub fn members(&self) -> impl Iterator<Item = &str> {
+        self.cores().flat_map(|(_, core)| core.members.iter().map(String::as_str))
     }
 
     /// The text of the file.
@@ -158,7 +247,7 @@ impl Description {
     pub fn devices(&self) -> impl Iterator<Item = &str> {
         let tier = self.tier.iter().map(|tier| tier.device.as_str());
         let cache = self.cache.iter().map(|cache| cache.device.as_str());
-        tier.chain(cache).chain(self.core.members.iter().map(String::as_str))
+        tier.chain(cache).chain(self.members())
     }
 }
 
@@ -242,6 +331,47 @@ mod tests {
         assert_eq!(Description::parse(&description.to_toml()).unwrap(), description);
         let twice = plain.replace("ram:1G", "/dev/nvme0n1");
         assert!(Description::parse(&twice).unwrap_err().to_string().contains("named twice"));
+    }
+
+    const FURTHER: &str = r#"
+        [[further_core]]
+        name = "logs"
+        id = 3
+        uuid = "0d2c1f4a-9a31-4d7e-8f7b-6b7c8f0e5e66"
+        raid = 1
+        strip = "64K"
+        members = ["/dev/c", "/dev/d"]
+    "#;
+
+    #[test]
+    fn further_cores_have_names_and_numbers_of_their_own() {
+        let text = format!("{TEXT}{FURTHER}");
+        let description = Description::parse(&text).unwrap();
+        assert_eq!(Description::parse(&description.to_toml()).unwrap(), description);
+        let further = &description.further_cores[0];
+        assert_eq!(
+            (further.core.raid, description.array_name("logs")),
+            (Level::Raid1, "hv0/logs".into())
+        );
+        assert_eq!(description.free_core_id().unwrap(), 2);
+        assert_eq!(
+            description.members().collect::<Vec<_>>(),
+            ["/dev/a", "/dev/b", "/dev/c", "/dev/d"]
+        );
+        let alone = description.of_core_alone(further, "hv0-logs".into());
+        assert_eq!((alone.uuid, alone.check().is_ok()), (further.uuid, true));
+        let refuse = |from: &str, to: &str| {
+            Description::parse(&text.replace(from, to)).unwrap_err().to_string()
+        };
+        assert!(refuse("\"logs\"", "\"a/b\"").contains("name of a core of hv0"));
+        assert!(refuse("\"logs\"", &format!("{:?}", "x".repeat(61))).contains("name of a core"));
+        assert!(refuse("id = 3", "id = 1").contains("from 2 to 64, not 1"));
+        assert!(refuse("/dev/c", "/dev/a").contains("named twice"));
+        let own = "6b7c8f0e-9a31-4d7e-8f7b-0d2c1f4a5e66";
+        assert!(refuse("0d2c1f4a-9a31-4d7e-8f7b-6b7c8f0e5e66", own).contains("of two cores"));
+        assert!(refuse("raid = 1\n", "raid = 1\n colour = 2\n").contains("colour"));
+        let twice = format!("{text}{}", FURTHER.replace("/dev/", "/dev/x"));
+        assert!(Description::parse(&twice).unwrap_err().to_string().contains("name of a core"));
     }
 
     #[test]

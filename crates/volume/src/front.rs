@@ -1,6 +1,8 @@
 //! The volume as its clients see it: requests are recognised as streams, split, and joined again.
 
 use crate::cutoff::SeqCutoff;
+use crate::description::FIRST_CORE;
+use crate::door::Door;
 use crate::metadata::Recogniser;
 use crate::readahead::{
     Advance, InFlight, Limits, Readahead, ReadaheadPolicy, ReadaheadStats, Windows,
@@ -10,8 +12,8 @@ use crate::slicing::Slicing;
 use crate::streams::{Direction, Sighting, StreamTable};
 use headpond_block::sync::{Busy, Notify, join_all};
 use headpond_block::{
-    BlockDevice, ByteRange, DeviceName, Geometry, Outcome, Request, RequestFlags, RequestKind,
-    Runtime, SECTOR_BYTES, Submission, start,
+    BlockDevice, ByteRange, DeviceError, DeviceName, Geometry, Outcome, Request, RequestFlags,
+    RequestKind, Runtime, SECTOR_BYTES, Submission, start,
 };
 use headpond_cache::classes::{ClassId, Classes, Facts};
 use headpond_cache::{Coverage, CutoffPolicy, Slice};
@@ -19,16 +21,17 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// The number of the one core of a volume.
-const CORE_ID: u32 = 1;
-
 /// Splits requests over the slices. Streams and classes are recognised before the split, while
 /// requests are whole.
 pub struct Front {
     name: DeviceName,
     geometry: Geometry,
-    slicing: Slicing,
+    slicing: Cell<Slicing>,
     slices: RefCell<Vec<Rc<dyn BlockDevice>>>,
+    /// By which the requests to the front itself come in.
+    first: Rc<Door>,
+    /// Those of all cores.
+    doors: RefCell<Vec<Rc<Door>>>,
     streams: RefCell<StreamTable>,
     cutoff: Cell<SeqCutoff>,
     /// Where there are rules.
@@ -63,11 +66,14 @@ impl Front {
         slicing: Slicing,
         slices: Vec<Rc<dyn BlockDevice>>,
     ) -> Self {
+        let first = Rc::new(Door::new(FIRST_CORE, ByteRange::at(0, geometry.size_bytes)));
         let front = Self {
             name,
             geometry,
-            slicing,
+            slicing: Cell::new(slicing),
             slices: RefCell::default(),
+            doors: RefCell::new(vec![Rc::clone(&first)]),
+            first,
             streams: RefCell::default(),
             cutoff: Cell::new(SeqCutoff::NEVER),
             classes: RefCell::default(),
@@ -94,11 +100,35 @@ impl Front {
     }
 
     fn put(&self, slices: Vec<Rc<dyn BlockDevice>>) {
-        assert_eq!(slices.len(), usize::from(self.slicing.slices()), "one device a slice");
+        assert_eq!(slices.len(), usize::from(self.slicing.get().slices()), "one device a slice");
         if let Some(plain) = &*self.plain.borrow() {
             plain.put(slices.clone());
         }
         self.slices.replace(slices);
+    }
+
+    /// Opens a door for each of these cores, which keep the one they have, and closes all others.
+    pub fn open_doors(&self, cores: impl Iterator<Item = (u16, ByteRange)>) {
+        let old = self.doors.take();
+        let mut doors = Vec::new();
+        for (id, place) in cores {
+            let known = old.iter().find(|door| door.id == id).cloned();
+            let door = known.unwrap_or_else(|| Rc::new(Door::new(id, place)));
+            door.move_to(place);
+            doors.push(door);
+        }
+        let is_gone = |door: &&Rc<Door>| doors.iter().all(|kept| !Rc::ptr_eq(kept, door));
+        old.iter().filter(is_gone).for_each(|door| door.close());
+        self.doors.replace(doors);
+    }
+
+    /// The door of the core that rules call so.
+    pub fn door(&self, core: u16) -> Option<Rc<Door>> {
+        self.doors.borrow().iter().find(|door| door.id == core).cloned()
+    }
+
+    pub fn reset_counts(&self) {
+        self.doors.borrow().iter().for_each(|door| door.reset_counts());
     }
 
     /// Reads ahead of sequential readers into these slices, as the settings say; of nobody where
@@ -147,7 +177,7 @@ impl Front {
         // A front of its own, so that what is read for it is no client's stream.
         let (name, geometry) = (self.name.clone(), self.geometry.clone());
         let slices = self.slices.borrow().clone();
-        let plain = Rc::new(Self::new(name, geometry, self.slicing, slices));
+        let plain = Rc::new(Self::new(name, geometry, self.slicing.get(), slices));
         let device: Rc<dyn BlockDevice> = plain.clone();
         self.plain.replace(Some(plain));
         let recogniser = Recogniser::new(runtime.clone(), device);
@@ -159,14 +189,18 @@ impl Front {
         self.recogniser.borrow().clone()
     }
 
-    /// What is known of a request while it is whole; the answer is kept as long as it is in flight.
-    fn mark(&self, request: &mut Request) -> Option<InFlight> {
-        let run = self.mark_stream(request);
+    /// What is known of a request while it is whole, and at its address on its core.
+    fn mark(&self, request: &mut Request, door: &Door) {
         if let Some(classes) = &*self.classes.borrow() {
-            self.mark_class(request, classes);
+            self.mark_class(request, classes, door);
         }
+    }
+
+    /// What is known of it at its address below; the answer is kept as long as it is in flight.
+    fn mark_below(&self, request: &mut Request, door: &Door) -> Option<InFlight> {
+        let run = self.mark_stream(request);
         match (run, request.kind) {
-            (Some(run), RequestKind::Read) => self.read_ahead_of(request, run),
+            (Some(run), RequestKind::Read) => self.read_ahead_of(request, run, door.place()),
             _ => None,
         }
     }
@@ -196,32 +230,32 @@ impl Front {
     }
 
     /// Begins to read what a reader will want next, where what it reads enters the cache.
-    fn read_ahead_of(&self, request: &Request, run: Sighting) -> Option<InFlight> {
+    fn read_ahead_of(&self, request: &Request, run: Sighting, core: ByteRange) -> Option<InFlight> {
+        let slicing = self.slicing.get();
         let mut ahead = self.ahead.borrow_mut();
         let ReadingAhead { slices, settings, windows } = ahead.as_mut()?;
         let admits = |part: (usize, ByteRange)| slices[part.0].admits(request);
-        if settings.policy == ReadaheadPolicy::Off || !self.slicing.split(request.range).all(admits)
-        {
+        if settings.policy == ReadaheadPolicy::Off || !slicing.split(request.range).all(admits) {
             return None;
         }
         let limits = Limits {
             degree_max: settings.degree_max.bytes(),
-            device_bytes: self.geometry.size_bytes,
+            device_bytes: core.end(),
             stripe_bytes: self.geometry.stripe.map_or(0, |stripe| stripe.width_bytes.into()),
         };
         let worst = |range: ByteRange| {
-            let parts = self.slicing.split(range).map(|(at, part)| slices[at].coverage(part));
+            let parts = slicing.split(range).map(|(at, part)| slices[at].coverage(part));
             parts.max().unwrap_or(Coverage::Cached)
         };
         let Advance { in_flight, piece } = windows.advance(request.range, run, limits, worst)?;
-        for (at, part) in piece.into_iter().flat_map(|piece| self.slicing.split(piece)) {
+        for (at, part) in piece.into_iter().flat_map(|piece| slicing.split(piece)) {
             let class = ClassId::new(request.hints.class.into()).unwrap_or_default();
             slices[at].read_ahead(part, class, request.buffers.is_payload_free());
         }
         Some(in_flight)
     }
 
-    fn mark_class(&self, request: &mut Request, classes: &Classes) {
+    fn mark_class(&self, request: &mut Request, classes: &Classes, door: &Door) {
         let is_write = match request.kind {
             RequestKind::Read => false,
             RequestKind::Write | RequestKind::WriteZeroes => true,
@@ -231,30 +265,38 @@ impl Front {
             size_bytes: request.range.len(),
             lba: request.range.start() / SECTOR_BYTES,
             is_write,
-            is_metadata: request.hints.metadata || self.is_metadata(request, classes),
-            core_id: CORE_ID,
+            is_metadata: request.hints.metadata || self.is_metadata(request, classes, door),
+            core_id: door.id.into(),
         };
         request.hints.class = classes.classify(&facts).get();
     }
 
-    fn is_metadata(&self, request: &Request, classes: &Classes) -> bool {
+    /// Only the first core is looked through.
+    fn is_metadata(&self, request: &Request, classes: &Classes, door: &Door) -> bool {
+        if door.id != FIRST_CORE {
+            return false;
+        }
         let recogniser = self.recogniser.borrow();
         let asked = recogniser.as_ref().filter(|_| classes.asks_for_metadata());
         asked.is_some_and(|recogniser| recogniser.is_metadata(request))
     }
 
     /// The recogniser, where the request changes what it has to look at again.
-    fn told_by(&self, request: &Request) -> Option<Rc<Recogniser>> {
+    fn told_by(&self, request: &Request, door: &Door) -> Option<Rc<Recogniser>> {
+        if door.id != FIRST_CORE {
+            return None;
+        }
         let recogniser = self.recogniser.borrow();
         let is_told = |recogniser: &&Rc<Recogniser>| recogniser.is_watched(request.range);
         recogniser.as_ref().filter(|_| request.is_mutation()).filter(is_told).cloned()
     }
 
     fn pass_on(&self, request: Request) -> Submission<'_> {
-        if let Some(slice) = self.slicing.single(request.range) {
+        let slicing = self.slicing.get();
+        if let Some(slice) = slicing.single(request.range) {
             return self.submit_to(slice, request);
         }
-        let parts = self.slicing.split(request.range);
+        let parts = slicing.split(request.range);
         let submit = |(slice, part): (usize, ByteRange)| {
             self.submit_to(slice, request.part(part, part.start()))
         };
@@ -275,21 +317,71 @@ impl Front {
         }
     }
 
+    /// A request to a core, at its address there, which has been checked against it.
+    pub fn enter<'a>(&'a self, mut request: Request, door: &'a Door) -> Submission<'a> {
+        if self.is_held.get() {
+            return Submission::pending(async move {
+                while self.is_held.get() {
+                    self.released.wait().await;
+                }
+                self.enter(request, door).await
+            });
+        }
+        if door.is_closed() {
+            return Submission::ready(Err(DeviceError::Gone { device: self.name.clone() }));
+        }
+        door.count(&request);
+        if request.kind == RequestKind::Flush {
+            return self.flush(&request);
+        }
+        self.mark(&mut request, door);
+        let recogniser = self.told_by(&request, door);
+        if door.id != FIRST_CORE {
+            request = request.part(request.range, door.place().start() + request.range.start());
+        }
+        let in_flight = self.mark_below(&mut request, door);
+        let submission = self.pass_on(request);
+        if in_flight.is_none() && recogniser.is_none() {
+            return submission;
+        }
+        let done = move |outcome| {
+            drop(in_flight);
+            if let Some(recogniser) = recogniser {
+                recogniser.look_again_later();
+            }
+            outcome
+        };
+        match submission.now_or() {
+            Ok(outcome) => Submission::ready(done(outcome)),
+            Err(pending) => Submission::pending(async move { done(pending.await) }),
+        }
+    }
+
     async fn all(submissions: Vec<Submission<'_>>) -> Outcome {
         join_all(submissions).await.into_iter().collect()
     }
 
     fn flush(&self, request: &Request) -> Submission<'_> {
-        if self.slicing.slices() == 1 {
+        let slices = self.slicing.get().slices();
+        if slices == 1 {
             return self.submit_to(0, request.clone());
         }
-        let slices = 0..usize::from(self.slicing.slices());
+        let slices = 0..usize::from(slices);
         let flushes = slices.map(|slice| self.submit_to(slice, request.clone())).collect();
         Submission::pending(Self::all(flushes))
     }
 }
 
 impl Held<'_> {
+    /// Deals addresses out in another way from now on.
+    pub fn reslice(&self, slicing: Slicing) {
+        assert_eq!(slicing.slices(), self.0.slicing.get().slices(), "fixed at create");
+        self.0.slicing.set(slicing);
+        if let Some(plain) = &*self.0.plain.borrow() {
+            plain.slicing.set(slicing);
+        }
+    }
+
     /// Puts other devices in the place of the slices.
     ///
     /// # Panics
@@ -315,45 +407,20 @@ impl BlockDevice for Front {
         &self.geometry
     }
 
-    fn submit(&self, mut request: Request) -> Submission<'_> {
-        if self.is_held.get() {
-            return Submission::pending(async move {
-                while self.is_held.get() {
-                    self.released.wait().await;
-                }
-                self.submit(request).await
-            });
-        }
-        if request.kind == RequestKind::Flush {
-            return self.flush(&request);
-        }
-        if let Err(error) = request.check(&self.name, &self.geometry) {
+    fn submit(&self, request: Request) -> Submission<'_> {
+        if request.kind != RequestKind::Flush
+            && let Err(error) = request.check(&self.name, &self.geometry)
+        {
             return Submission::ready(Err(error));
         }
-        let in_flight = self.mark(&mut request);
-        let recogniser = self.told_by(&request);
-        let submission = self.pass_on(request);
-        if in_flight.is_none() && recogniser.is_none() {
-            return submission;
-        }
-        let done = move |outcome| {
-            drop(in_flight);
-            if let Some(recogniser) = recogniser {
-                recogniser.look_again_later();
-            }
-            outcome
-        };
-        match submission.now_or() {
-            Ok(outcome) => Submission::ready(done(outcome)),
-            Err(pending) => Submission::pending(async move { done(pending.await) }),
-        }
+        self.enter(request, &self.first)
     }
 }
 
 #[cfg(test)]
 impl Front {
     pub(crate) fn class_of(&self, mut request: Request) -> u8 {
-        self.mark(&mut request);
+        self.mark(&mut request, &self.first);
         request.hints.class
     }
 }
@@ -398,7 +465,7 @@ mod tests {
             done((&front as &dyn BlockDevice).read(range.start(), &back)).unwrap();
             prop_assert_eq!(back.to_vec(), &data[..]);
             let byte = range.start() + range.len() / 2;
-            let slice = front.slicing.slice_of(byte);
+            let slice = front.slicing.get().slice_of(byte);
             let held = devices[slice].memory().slice(byte as usize..byte as usize + 1).to_vec()[0];
             prop_assert_eq!(held, data[(range.len() / 2) as usize]);
         }
@@ -411,7 +478,7 @@ mod tests {
         front.set(&CacheSettings { seq_cutoff, ..CacheSettings::default() });
         let marked = |offset: u64| {
             let mut request = Request::write(offset, Buffer::zeroed(4096));
-            front.mark(&mut request);
+            front.mark_below(&mut request, &front.first);
             request.flags.contains(RequestFlags::STREAMING)
         };
         assert_eq!([0, 4096, 8192, 1 << 20].map(marked), [false, false, true, false]);
@@ -425,7 +492,7 @@ mod tests {
         front.set(&CacheSettings { classes, ..CacheSettings::default() });
         let class = |offset: u64, len: usize| {
             let mut request = Request::write(offset, Buffer::zeroed(len));
-            front.mark(&mut request);
+            front.mark(&mut request, &front.first);
             assert_eq!(front.class_of(request.clone()), request.hints.class);
             let part = request.part(ByteRange::at(offset, 512), offset);
             assert_eq!(part.hints.class, request.hints.class);

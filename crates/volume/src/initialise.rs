@@ -19,15 +19,14 @@ pub(crate) struct Initialisation {
 impl Initialisation {
     /// Begins, where the array needs it and is healthy: what a lost member held cannot be told
     /// from parity that was never computed.
-    pub fn begin(array: &Rc<Array>, runtime: &Runtime) -> Self {
-        let work = Self::default();
+    pub fn begin(&self, array: &Rc<Array>, runtime: &Runtime) {
         let status = array.status();
         if status.parity_initialised || status.state != ArrayState::Healthy {
-            return work;
+            return;
         }
         let (array, runtime) = (Rc::clone(array), runtime.clone());
-        let (is_stopping, failure) = (Rc::clone(&work.is_stopping), Rc::clone(&work.failure));
-        work.task.set(Some(runtime.clone().spawn(async move {
+        let (is_stopping, failure) = (Rc::clone(&self.is_stopping), Rc::clone(&self.failure));
+        self.task.set(Some(runtime.clone().spawn(async move {
             let mut since = runtime.now();
             let breathe = async || {
                 runtime.sleep(runtime.now().since(since)).await;
@@ -38,7 +37,6 @@ impl Initialisation {
                 *failure.borrow_mut() = Some(error);
             }
         })));
-        work
     }
 
     /// Why it ended before its end.

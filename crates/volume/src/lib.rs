@@ -1,4 +1,5 @@
-//! A volume: an array, perhaps a cache in front of it, cut into slices, as one block device.
+//! A volume: an array, perhaps a cache in front of it, cut into slices, as one block device; and
+//! further arrays behind the same cache, each as a device of its own.
 //!
 //! Lifecycle: 1. a [`Description`] says what the user wants; 2. [`Volume::create`] writes the
 //! superblocks; 3. [`Volume::open`] finds the members by what is on them, assembles array and
@@ -15,9 +16,12 @@
 mod alerts;
 mod cached;
 mod class_setting;
+mod core_change;
+mod cores;
 mod create;
 mod cutoff;
 pub mod description;
+mod door;
 mod front;
 mod initialise;
 mod label;
@@ -36,22 +40,25 @@ mod volume;
 
 pub use alerts::{Alert, AlertKind, Risk};
 pub use class_setting::ClassSetting;
+pub use core_change::{AddCoreError, NewCore, RemoveCoreError};
+pub use cores::StripesDiffer;
 pub use create::{CreateError, CreateOptions, DestroyError};
 pub use cutoff::SeqCutoff;
 pub use description::{
     CacheDescription, CoreDescription, Description, DescriptionError, ExportDescription,
-    TierDescription,
+    FurtherCoreDescription, TierDescription,
 };
+pub use door::{CoreCounts, CoreDevice};
 pub use headpond_cache::LoadProgress;
 pub use lifecycle::{AttachError, DetachError, Dirty, NewCache};
 pub use metadata::FoundFileSystem;
 pub use open::{Decorator, Devices, LoadWatch, Loading, OpenError, OpenOptions, Tolerance};
 pub use readahead::{Readahead, ReadaheadPolicy, ReadaheadStats};
-pub use report::{CacheReport, ClassReport, CleaningReport, Groups, Row, StatsReport};
+pub use report::{CacheReport, ClassReport, CleaningReport, CoreReport, Groups, Row, StatsReport};
 pub use settings::{
     CacheSettings, Checkpoints, SettingChange, SettingError, TierSettings, parse_word,
 };
 pub use size::{Size, SizeError};
-pub use status::{CacheStatus, VolumeStats, VolumeStatus};
+pub use status::{CacheStatus, CoreStatus, VolumeStats, VolumeStatus};
 pub use tier::TierError;
 pub use volume::{CleanAllError, ScrubCacheError, SetError, StopError, Volume};

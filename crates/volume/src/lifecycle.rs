@@ -12,7 +12,7 @@
 //! - While requests change from one way to the other none is on either.
 
 use crate::cached::Cached;
-use crate::create::{cache_options, refuse_occupied};
+use crate::create::{CoreFacts, cache_options, refuse_occupied};
 use crate::description::{CacheDescription, Description, DescriptionError};
 use crate::front::Held;
 use crate::open::{Found, OpenError};
@@ -113,9 +113,7 @@ impl Volume {
         if occupied == Occupied::Refuse {
             refuse_occupied(&*device).await?;
         }
-        let array = &self.core.array;
-        let core_bytes = array.geometry().size_bytes;
-        let options = cache_options(&description, identity, core_bytes, array.owner_generation());
+        let options = cache_options(&description, identity, &CoreFacts::of(&self.cores()));
         let superblock =
             headpond_cache::create(&*device, &options).await.map_err(CreateError::from)?;
         Ok(NewCache { described, device, superblock })
@@ -144,13 +142,14 @@ impl Volume {
         let description = self.description_with(&described);
         let held = self.front.hold().await;
         // The cache flushes the array for what it knows of; it cannot know what came before it.
-        self.core.device.flush().await.map_err(CreateError::from)?;
+        let cores = self.cores();
+        cores.device.flush().await.map_err(CreateError::from)?;
         let found = Found { described: &described, device, superblock };
-        let opened = Cached::open(&self.core, &description, found, None).await;
+        let opened = Cached::open(&cores, &description, found, None).await;
         let cached = match opened {
             Ok((cached, _)) => cached,
             Err(error) => {
-                self.core.array.set_owner(None).await.map_err(CreateError::from)?;
+                cores.disown().await.map_err(CreateError::from)?;
                 return Err(error.into());
             }
         };
@@ -202,14 +201,14 @@ impl Volume {
             if Rc::strong_count(&device) == 1 {
                 break;
             }
-            self.core.runtime.sleep(RELEASE_POLL).await;
+            self.runtime.sleep(RELEASE_POLL).await;
         }
     }
 
     /// Cleans a cache that takes nothing dirty any more, and leads the requests past it.
     async fn end(&self, cached: &Cached, dirty: Dirty) -> Result<(), DetachError> {
         let held = self.drain_and_hold(cached, dirty).await?;
-        self.core.array.set_owner(None).await?;
+        self.cores().disown().await?;
         self.cached.take();
         self.description.borrow_mut().cache = None;
         self.lead(&held);
@@ -223,12 +222,12 @@ impl Volume {
         dirty: Dirty,
     ) -> Result<Held<'_>, DetachError> {
         let may_lose = dirty == Dirty::Lose;
-        let cleaned = cached.drain(&self.core.runtime).await;
+        let cleaned = cached.drain(&self.runtime).await;
         if !may_lose {
             cleaned.map_err(CleanAllError::from)?;
         }
         let held = self.front.hold().await;
-        let cleaned = cached.drain(&self.core.runtime).await;
+        let cleaned = cached.drain(&self.runtime).await;
         if !may_lose {
             cleaned.map_err(CleanAllError::from)?;
             check_dirt(cached, dirty)?;

@@ -1,13 +1,15 @@
 //! Assembling a volume from its devices.
 
-use crate::cached::{Cached, Core};
-use crate::description::{CacheDescription, Description};
+use crate::cached::Cached;
+use crate::cores::{Core, Cores, StripesDiffer};
+use crate::create::{CoreFacts, cache_options};
+use crate::description::{CacheDescription, CoreDescription, Description, FIRST_CORE};
 use crate::volume::Volume;
 use headpond_block::{BlockDevice, BufferPool, DeviceName, Runtime, Stability};
 use headpond_cache::{Expected, LoadProgress, Superblock};
 use headpond_raid::{
-    AfterUncleanStop, AssembleError, AssembleOptions, Assembled, Force, Prepared, Tuning, Warning,
-    prepare,
+    AfterUncleanStop, Array, AssembleError, AssembleOptions, Assembled, Force, Inspection,
+    Prepared, Tuning, Warning, inspect, prepare,
 };
 use serde::{Deserialize, Serialize};
 use std::rc::Rc;
@@ -83,6 +85,13 @@ pub enum OpenError {
     UnnamedCache { cache: Uuid },
     #[error("{device} is cache {found}, but the volume's cache is {expected}: attach that one")]
     OtherCache { device: DeviceName, expected: Uuid, found: Uuid },
+    #[error(
+        "the cache on {device} was made for other cores, or for these in another order: put the cores \
+         of the description back as they were, or start with --force and do without"
+    )]
+    OtherCores { device: DeviceName },
+    #[error(transparent)]
+    Stripes(#[from] StripesDiffer),
     #[error("the cache in memory cannot be set up: {0}")]
     EmptyCache(#[from] headpond_cache::CreateError),
     #[error(
@@ -118,42 +127,36 @@ impl Volume {
         let Devices { tier, cache, members, absent } = devices;
         let reason = absent.join("; ");
         let cache = Wanted { described: description.cache.as_ref(), device: cache, reason };
-        let how = assemble_options(description, &options, cache.device.as_deref());
-        let mut prepared = prepare(members.clone(), how).await?;
+        let members = by_core(description, members).await?;
+        let mut prepared =
+            prepare_all(description, &members, &options, cache.device.as_deref()).await?;
         let (found, told_of_cache) = cache.find(description, &options, &prepared).await?;
         if found.is_none() && cache.device.is_some() {
             // Without the log nobody knows which stripes may be torn.
-            prepared = prepare(members, assemble_options(description, &options, None)).await?;
+            prepared = prepare_all(description, &members, &options, None).await?;
         }
-        let assembled = prepared.begin().await?;
         let mut warnings = absent;
         warnings.extend(told_of_cache);
-        // What is done about parity that was never computed, the status tells as it goes on.
-        let told =
-            assembled.warnings.iter().filter(|warning| **warning != Warning::ParityUntrusted);
-        warnings.extend(told.map(ToString::to_string));
-        warnings.extend(assembled.stale.iter().map(|name| format!("{name} is stale and left out")));
-        let Assembled { array, .. } = assembled;
-        let array = Rc::new(array);
-        let device: Rc<dyn BlockDevice> = array.clone();
+        let mut list = Vec::new();
+        for ((id, name), prepared) in names(description).zip(prepared) {
+            let (array, told) = begin(prepared).await?;
+            warnings.extend(told);
+            list.push(Core::new(id, name, array));
+        }
         let watch = options.watch_load.as_ref();
-        let core = Core {
-            runtime: runtime.clone(),
-            device: options.around_core.map_or(device.clone(), |decorate| decorate(device)),
-            array,
-        };
+        let cores = Cores::new(runtime.clone(), list, options.around_core)?;
         let cached = match found {
             Some(found) => {
-                let (cached, notes) = Cached::open(&core, description, found, watch).await?;
+                let (cached, notes) = Cached::open(&cores, description, found, watch).await?;
                 warnings.extend(notes);
                 Some(cached)
             }
             None => {
-                core.do_without().await.map_err(AssembleError::Device)?;
+                cores.do_without().await.map_err(AssembleError::Device)?;
                 None
             }
         };
-        let mut volume = Self::assembled(description, core, cached, warnings);
+        let mut volume = Self::assembled(description, cores, cached, warnings);
         if let Some(device) = tier
             && let Err(error) = volume.put_tier(device).await
         {
@@ -164,17 +167,68 @@ impl Volume {
     }
 }
 
-fn assemble_options(
+/// Numbers and names of the cores, in order of address.
+fn names(description: &Description) -> impl Iterator<Item = (u16, String)> {
+    let further = description.further_cores.iter().map(|core| (core.id, core.name.clone()));
+    std::iter::once((FIRST_CORE, description.name.clone())).chain(further)
+}
+
+/// The devices of each core, by what is on them; what belongs to none is left to the first core,
+/// which refuses it.
+async fn by_core(
     description: &Description,
+    members: Vec<Rc<dyn BlockDevice>>,
+) -> Result<Vec<Vec<Rc<dyn BlockDevice>>>, OpenError> {
+    let uuids: Vec<Uuid> = description.cores().map(|(uuid, _)| uuid).collect();
+    let mut by_core = vec![Vec::new(); uuids.len()];
+    if uuids.len() == 1 {
+        return Ok(vec![members]);
+    }
+    for device in members {
+        let core = match inspect(&*device).await.map_err(AssembleError::Device)? {
+            Inspection::Member(found) => uuids.iter().position(|uuid| *uuid == found.array.uuid),
+            _ => None,
+        };
+        by_core[core.unwrap_or(0)].push(device);
+    }
+    Ok(by_core)
+}
+
+async fn prepare_all(
+    description: &Description,
+    members: &[Vec<Rc<dyn BlockDevice>>],
+    options: &OpenOptions,
+    cache: Option<&dyn BlockDevice>,
+) -> Result<Vec<Prepared>, OpenError> {
+    let mut prepared = Vec::new();
+    for (core, members) in description.cores().zip(members) {
+        let how = assemble_options(core, options, cache);
+        prepared.push(prepare(members.clone(), how).await?);
+    }
+    Ok(prepared)
+}
+
+/// The array at work, and what the user should know of it.
+pub(crate) async fn begin(prepared: Prepared) -> Result<(Array, Vec<String>), AssembleError> {
+    let Assembled { array, warnings, stale, .. } = prepared.begin().await?;
+    // What is done about parity that was never computed, the status tells as it goes on.
+    let told = warnings.iter().filter(|warning| **warning != Warning::ParityUntrusted);
+    let mut told: Vec<String> = told.map(ToString::to_string).collect();
+    told.extend(stale.iter().map(|name| format!("{name} is stale and left out")));
+    Ok((array, told))
+}
+
+fn assemble_options(
+    (uuid, core): (Uuid, &CoreDescription),
     options: &OpenOptions,
     cache: Option<&dyn BlockDevice>,
 ) -> AssembleOptions {
     // Between them the log of a cache that outlives the power and the map of the regions that were
     // written past it name every stripe that may be torn.
     let has_log = cache.is_some_and(|cache| cache.geometry().stability != Stability::LostOnPower);
-    let is_logged = has_log && description.core.intent;
+    let is_logged = has_log && core.intent;
     AssembleOptions {
-        uuid: Some(description.uuid),
+        uuid: Some(uuid),
         after_unclean_stop: match is_logged {
             true => AfterUncleanStop::LogRecomputes,
             false => AfterUncleanStop::DistrustParity,
@@ -209,11 +263,13 @@ impl<'a> Wanted<'a> {
         &self,
         description: &Description,
         options: &OpenOptions,
-        core: &Prepared,
+        cores: &[Prepared],
     ) -> Result<(Option<Found<'a>>, Option<String>), OpenError> {
         let is_forced = options.tolerance == Tolerance::Forced;
+        // What the first core records decides.
+        let owner = cores[0].owner();
         let Some(described) = self.described else {
-            return match core.owner() {
+            return match owner {
                 Some(cache) if !is_forced => Err(OpenError::UnnamedCache { cache }),
                 _ => Ok((None, None)),
             };
@@ -221,9 +277,9 @@ impl<'a> Wanted<'a> {
         if let Some(path) = described.settings.classes.file() {
             return Err(OpenError::Classes { path: path.to_owned() });
         }
-        match self.look(described, description, options, core).await {
+        match self.look(described, description, options, cores).await {
             Ok((found, told)) => Ok((Some(found), told)),
-            Err(error) if core.owner().is_none() && is_lost(&error) && self.lasts() => {
+            Err(error) if owner.is_none() && is_lost(&error) && self.lasts() => {
                 let told = format!("the description names a cache that is not attached: {error}");
                 Ok((None, Some(told)))
             }
@@ -249,31 +305,30 @@ impl<'a> Wanted<'a> {
         described: &'a CacheDescription,
         description: &Description,
         options: &OpenOptions,
-        core: &Prepared,
+        cores: &[Prepared],
     ) -> Result<(Found<'a>, Option<String>), OpenError> {
         let Some(device) = self.device.clone() else {
             return Err(OpenError::NoCacheDevice { reason: self.reason.clone() });
         };
-        let (core_bytes, generation) = (core.size_bytes(), core.owner_generation());
+        let facts = CoreFacts::of_prepared(cores)?;
         let mut told = None;
         let superblock = match headpond_cache::load(&*device).await {
             Ok(superblock) => superblock,
             Err(_) if is_memory(&*device) && described.volatile_allowed => {
                 told = Some(format!("{} is memory: the cache starts empty", device.name()));
-                let anew = crate::create::cache_options(
-                    description,
-                    options.new_cache,
-                    core_bytes,
-                    generation,
-                );
+                let anew = cache_options(description, options.new_cache, &facts);
                 headpond_cache::create(&*device, &anew).await?
             }
             Err(error) => return Err(error.into()),
         };
-        let expected = Expected { volume: description.uuid, generation };
+        let expected = Expected { volume: description.uuid, generation: facts.generation };
         let config = described.slice_config();
-        headpond_cache::check_fit(&*device, core_bytes, &superblock, expected, &config)?;
-        if let Some(owner) = core.owner().filter(|owner| *owner != superblock.cache) {
+        headpond_cache::check_fit(&*device, facts.bytes, &superblock, expected, &config)?;
+        if superblock.core != facts.identity {
+            return Err(OpenError::OtherCores { device: device.name().clone() });
+        }
+        let mut owners = cores.iter().filter_map(Prepared::owner);
+        if let Some(owner) = owners.find(|owner| *owner != superblock.cache) {
             let (device, found) = (device.name().clone(), superblock.cache);
             return Err(OpenError::OtherCache { device, expected: owner, found });
         }
@@ -289,12 +344,18 @@ pub(crate) fn is_memory(device: &dyn BlockDevice) -> bool {
     device.geometry().stability == Stability::LostOnPower
 }
 
-/// Whether the cache is lost, or its core went on without it.
+/// Whether the cache is lost, or its core went on without it or is another one.
 fn is_lost(error: &OpenError) -> bool {
     use headpond_cache::OpenError as Cache;
     matches!(
         error,
         OpenError::NoCacheDevice { .. }
-            | OpenError::Cache(Cache::NoCache { .. } | Cache::Generation { .. } | Cache::Device(_))
+            | OpenError::OtherCores { .. }
+            | OpenError::Cache(
+                Cache::NoCache { .. }
+                    | Cache::Generation { .. }
+                    | Cache::CoreSize { .. }
+                    | Cache::Device(_)
+            )
     )
 }

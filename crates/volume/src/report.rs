@@ -1,16 +1,21 @@
 //! Everything that a volume counts: first in the four groups that users of Open CAS know from
 //! `casadm --stats`, with its rows, units and percentages; then what those leave open.
 //!
-//! A volume has one core. So what casadm tells of a cache and of its core is the same here.
+//! What casadm tells of a cache is here that of all cores together; of each core, what its clients
+//! have asked of it.
 
 mod groups;
 
 use crate::cached::Cached;
+use crate::cores::Core;
+use crate::door::CoreCounts;
 use crate::status::VolumeStats;
 use crate::volume::Volume;
 use groups::Sums;
 pub use groups::{Groups, Row};
+use headpond_block::ByteRange;
 use headpond_cache::{BypassReason, ClassStats, LatencyStats, SliceStats, Traffic, WayLatency};
+use headpond_raid::PlanCounts;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -23,8 +28,21 @@ pub struct StatsReport {
     pub cache: Option<CacheReport>,
     /// Of the cache in memory in front of that.
     pub tier: Option<CacheReport>,
+    /// Every core, the first as well.
+    pub cores: Vec<CoreReport>,
     #[serde(flatten)]
     pub stats: VolumeStats,
+}
+
+/// What clients have asked of one core, and what its array has done.
+#[derive(Clone, Debug, Serialize)]
+pub struct CoreReport {
+    pub id: u16,
+    pub name: String,
+    #[serde(flatten)]
+    pub counts: CoreCounts,
+    pub blocks: Vec<Row>,
+    pub array: PlanCounts,
 }
 
 /// What the cache has done since its counters were last at zero.
@@ -80,7 +98,21 @@ impl Volume {
     pub fn report(&self) -> StatsReport {
         let report = |cached: Option<Rc<Cached>>| cached.map(|cached| self.cache_report(&cached));
         let (cache, tier) = (report(self.cached()), report(self.tier()));
-        StatsReport { cache, tier, stats: self.stats() }
+        StatsReport { cache, tier, cores: self.core_reports(), stats: self.stats() }
+    }
+
+    fn core_reports(&self) -> Vec<CoreReport> {
+        let report = |(core, _): (&Rc<Core>, ByteRange)| {
+            let counts = self.front.door(core.id).map(|door| door.counts()).unwrap_or_default();
+            CoreReport {
+                id: core.id,
+                name: core.name.clone(),
+                counts,
+                blocks: groups::exported(counts.read_bytes, counts.written_bytes),
+                array: core.array.status().counts,
+            }
+        };
+        self.cores().iter().map(report).collect()
     }
 
     /// Sets everything to zero that counts what has happened, of the cache, the array and of
@@ -90,7 +122,8 @@ impl Volume {
             cached.slices.iter().for_each(|slice| slice.reset_stats());
         }
         self.front.reset_readahead_stats();
-        self.core.array.reset_counts();
+        self.front.reset_counts();
+        self.cores().iter().for_each(|(core, _)| core.array.reset_counts());
     }
 
     fn cache_report(&self, cached: &Cached) -> CacheReport {

@@ -2,6 +2,8 @@
 
 use crate::alerts::{self, Alert};
 use crate::cached::Cached;
+use crate::cores::Core;
+use crate::description::FIRST_CORE;
 use crate::metadata::FoundFileSystem;
 use crate::readahead::ReadaheadStats;
 use crate::settings::CacheSettings;
@@ -24,7 +26,10 @@ pub struct VolumeStatus {
     /// Whether address distance costs time on the members.
     pub rotational: bool,
     pub slices: u16,
+    /// Of the first core.
     pub array: ArrayStatus,
+    /// Every core, the first as well.
+    pub cores: Vec<CoreStatus>,
     /// The cache in memory in front of that.
     pub tier: Option<CacheStatus>,
     pub cache: Option<CacheStatus>,
@@ -34,6 +39,16 @@ pub struct VolumeStatus {
     pub alerts: Vec<Alert>,
     /// What else the operator should know.
     pub warnings: Vec<String>,
+}
+
+/// One of the arrays that share the cache.
+#[derive(Clone, Debug, Serialize)]
+pub struct CoreStatus {
+    /// What a rule of the I/O classes calls it.
+    pub id: u16,
+    pub name: String,
+    pub size_bytes: u64,
+    pub array: ArrayStatus,
 }
 
 /// The cache and its settings.
@@ -88,19 +103,22 @@ pub struct VolumeStats {
 impl Volume {
     pub fn status(&self) -> VolumeStatus {
         let description = self.description.borrow();
-        let array = self.core.array.status();
+        let cores = self.cores();
+        let array = cores.first().array.status();
         let (tier, cache) = (self.tier_status(), self.cache_status());
         let alerts = cache.as_ref().map(|cache| self.alerts(&description.name, cache));
-        let mut warnings = warnings(&array, tier.as_ref(), cache.as_ref());
-        warnings.extend(self.parity_warning(&array));
+        let mut warnings: Vec<String> =
+            cores.iter().flat_map(|(core, _)| core.warnings()).collect();
+        warnings.extend(warnings_of_caches(tier.as_ref(), cache.as_ref()));
         warnings.extend_from_slice(self.warnings());
         VolumeStatus {
             name: description.name.clone(),
             uuid: description.uuid,
             size_bytes: self.geometry().size_bytes,
-            rotational: self.core.array.geometry().rotational,
+            rotational: cores.device.geometry().rotational,
             slices: description.slices,
             array,
+            cores: cores.iter().map(|(core, _)| core.status()).collect(),
             tier,
             cache,
             file_systems: self.front.recogniser().map(|it| it.found()).unwrap_or_default(),
@@ -116,28 +134,12 @@ impl Volume {
         alerts::of_cache(name, cache, &errors)
     }
 
-    /// What a member's failure would cost while the parity has not been computed.
-    fn parity_warning(&self, array: &ArrayStatus) -> Option<String> {
-        const RISK: &str = "until then, a member that fails takes data with it";
-        if array.parity_initialised {
-            return None;
-        }
-        if let Some(error) = self.initialisation.failure() {
-            return Some(format!("the parity could not be computed: {error}; {RISK}"));
-        }
-        let Some(progress) = array.initialising else {
-            return Some(format!("the parity is computed while all members are in use; {RISK}"));
-        };
-        let percent = progress.stripes_done * 100 / progress.stripes.max(1);
-        Some(format!("the parity is being computed for the first time, {percent} % done; {RISK}"))
-    }
-
     pub fn stats(&self) -> VolumeStats {
         let slices = |cached: Option<Rc<Cached>>| cached.map(|cached| cached.stats());
         VolumeStats {
             slices: slices(self.cached()).unwrap_or_default(),
             tier_slices: slices(self.tier()).unwrap_or_default(),
-            array: self.core.array.status().counts,
+            array: self.cores().first().array.status().counts,
             readahead: self.front.readahead_stats(),
         }
     }
@@ -199,20 +201,51 @@ fn order(slices: &[SliceStats]) -> Option<OrderStats> {
     })
 }
 
-fn warnings(
-    array: &ArrayStatus,
-    tier: Option<&CacheStatus>,
-    cache: Option<&CacheStatus>,
-) -> Vec<String> {
-    let mut warnings = Vec::new();
-    match array.state {
-        ArrayState::Healthy => {}
-        ArrayState::Degraded => warnings.push("the array is degraded: replace the failed member".into()),
-        ArrayState::Failed => warnings.push(
-            "the array has lost more members than it can replace: writes are refused; bring them back"
-                .into(),
-        ),
+impl Core {
+    fn status(&self) -> CoreStatus {
+        let (array, name) = (self.array.status(), self.name.clone());
+        CoreStatus { id: self.id, name, size_bytes: array.size_bytes, array }
     }
+
+    /// What is wrong with the array; of a further core with its name.
+    fn warnings(&self) -> Vec<String> {
+        let array = self.array.status();
+        let state = match array.state {
+            ArrayState::Healthy => None,
+            ArrayState::Degraded => Some("the array is degraded: replace the failed member".into()),
+            ArrayState::Failed => Some(
+                "the array has lost more members than it can replace: writes are refused; bring them \
+                 back"
+                    .into(),
+            ),
+        };
+        let told = state.into_iter().chain(self.parity_warning(&array));
+        let named = |text: String| match self.id {
+            FIRST_CORE => text,
+            _ => format!("core {}: {text}", self.name),
+        };
+        told.map(named).collect()
+    }
+
+    /// What a member's failure would cost while the parity has not been computed.
+    fn parity_warning(&self, array: &ArrayStatus) -> Option<String> {
+        const RISK: &str = "until then, a member that fails takes data with it";
+        if array.parity_initialised {
+            return None;
+        }
+        if let Some(error) = self.initialisation.failure() {
+            return Some(format!("the parity could not be computed: {error}; {RISK}"));
+        }
+        let Some(progress) = array.initialising else {
+            return Some(format!("the parity is computed while all members are in use; {RISK}"));
+        };
+        let percent = progress.stripes_done * 100 / progress.stripes.max(1);
+        Some(format!("the parity is being computed for the first time, {percent} % done; {RISK}"))
+    }
+}
+
+fn warnings_of_caches(tier: Option<&CacheStatus>, cache: Option<&CacheStatus>) -> Vec<String> {
+    let mut warnings = Vec::new();
     if tier.is_some_and(|tier| tier.settings.mode.makes_dirt()) {
         warnings
             .push("what is dirty in the tier is lost with the power, until it is flushed".into());

@@ -7,7 +7,7 @@
 //! to what lies below, and flushes that.
 
 use crate::cached::Cached;
-use crate::create::cache_options;
+use crate::create::{CoreFacts, cache_options};
 use crate::description::{Description, TierDescription};
 use crate::lifecycle::{AttachError, DetachError, Dirty, check_dirt};
 use crate::open::{OpenError, is_memory};
@@ -102,7 +102,8 @@ impl Volume {
             line_bytes: described.line.bytes() as u32,
             device_bytes: None,
             // Nothing that lasts knows of it.
-            ..cache_options(&description, description.uuid, self.core.device.size_bytes(), 0)
+            generation: 0,
+            ..cache_options(&description, description.uuid, &CoreFacts::of(&self.cores()))
         };
         let below = self.below();
         let held = self.front.hold().await;
@@ -110,7 +111,7 @@ impl Volume {
         for device in &below {
             device.flush().await?;
         }
-        let runtime = &self.core.runtime;
+        let runtime = &self.runtime;
         let tier = Cached::in_memory(runtime, device, &options, &below, &config).await?;
         self.tier.replace(Some(Rc::new(tier)));
         self.lead(&held);

@@ -1,14 +1,15 @@
 //! The assembled volume.
 
-use crate::cached::{Cached, Core};
+use crate::cached::Cached;
+use crate::cores::{Core, Cores};
 use crate::description::{CacheDescription, Description};
+use crate::door::CoreDevice;
 use crate::front::{Front, Held};
-use crate::initialise::Initialisation;
 use crate::settings::{SettingChange, SettingError};
 use crate::slicing::Slicing;
 use headpond_block::sync::{Busy, BusyGuard};
 use headpond_block::{
-    BlockDevice, DeviceError, DeviceName, Geometry, Request, Stability, Submission,
+    BlockDevice, DeviceError, DeviceName, Geometry, Request, Runtime, Stability, Submission,
 };
 use headpond_cache::{CleanError, ModeError, ScrubError, ScrubReport, Slice};
 use std::cell::RefCell;
@@ -17,12 +18,13 @@ use std::rc::Rc;
 /// An open volume: serves requests, changes its settings, tells its state.
 pub struct Volume {
     pub(crate) description: RefCell<Description>,
-    pub(crate) core: Core,
+    pub(crate) runtime: Runtime,
+    /// Exchanged while requests are held.
+    cores: RefCell<Rc<Cores>>,
     pub(crate) cached: RefCell<Option<Rc<Cached>>>,
     /// In memory, in front of the cache.
     pub(crate) tier: RefCell<Option<Rc<Cached>>>,
-    pub(crate) front: Front,
-    pub(crate) initialisation: Initialisation,
+    pub(crate) front: Rc<Front>,
     /// Settings and devices are changed one at a time.
     changing: Busy,
     warnings: Vec<String>,
@@ -75,34 +77,66 @@ pub enum StopError {
 impl Volume {
     pub(crate) fn assembled(
         description: &Description,
-        core: Core,
+        cores: Cores,
         cached: Option<Cached>,
         warnings: Vec<String>,
     ) -> Self {
-        let array = core.array.geometry();
-        let stripe_bytes = array.stripe.map_or(array.preferred_bytes, |stripe| stripe.width_bytes);
-        let slicing = Slicing::new(description.slices, u64::from(stripe_bytes));
+        let slicing = Slicing::new(description.slices, cores.places.unit_bytes());
         let parts = match &cached {
             Some(cached) => cached.parts(),
-            None => core.parts(description.slices),
+            None => cores.parts(description.slices),
         };
         let name = DeviceName::new(description.name.as_str());
-        let front = Front::new(name, lasting(parts[0].geometry()), slicing, parts);
+        let geometry = lasting(parts[0].geometry(), cores.first());
+        let front = Rc::new(Front::new(name, geometry, slicing, parts));
         if let (Some(cached), Some(cache)) = (&cached, &description.cache) {
             front.read_ahead_into(&cached.slices);
             front.set(&cache.settings);
         }
-        let initialisation = Initialisation::begin(&core.array, &core.runtime);
+        cores.begin_initialising();
+        let runtime = cores.runtime.clone();
         let (description, cached) = (description.clone().into(), cached.map(Rc::new).into());
-        let (tier, changing) = (RefCell::default(), Busy::default());
-        Self { description, core, cached, tier, front, initialisation, changing, warnings }
+        let (tier, changing, cores) = (RefCell::default(), Busy::default(), Rc::new(cores).into());
+        let volume = Self { description, runtime, cores, cached, tier, front, changing, warnings };
+        volume.open_doors();
+        volume
+    }
+
+    pub(crate) fn cores(&self) -> Rc<Cores> {
+        Rc::clone(&self.cores.borrow())
+    }
+
+    /// Lets requests come in by the cores that there are.
+    fn open_doors(&self) {
+        let cores = self.cores();
+        self.front.open_doors(cores.iter().map(|(core, range)| (core.id, range)));
+    }
+
+    /// Puts other cores below, where there is no cache that knows the old ones.
+    pub(crate) fn replace_cores(&self, cores: Cores, held: &Held<'_>) {
+        assert!(self.cached().is_none() && self.tier().is_none(), "nothing knows other addresses");
+        let slices = self.description.borrow().slices;
+        held.reslice(Slicing::new(slices, cores.places.unit_bytes()));
+        self.cores.replace(Rc::new(cores));
+        self.lead(held);
+        self.open_doors();
+    }
+
+    /// A further core as a device of its own; `None` where there is none of this name.
+    pub fn core_device(&self, name: &str) -> Option<Rc<CoreDevice>> {
+        let cores = self.cores();
+        let (core, _) = cores.iter().skip(1).find(|(core, _)| core.name == name)?;
+        let (front, door) = (Rc::clone(&self.front), self.front.door(core.id)?);
+        let geometry = lasting(self.front.geometry(), core);
+        let name = self.description.borrow().array_name(name);
+        Some(Rc::new(CoreDevice::new(front, door, name, geometry)))
     }
 
     /// What lies below the tier, one device for each slice.
     pub(crate) fn below(&self) -> Vec<Rc<dyn BlockDevice>> {
         match self.cached() {
             Some(cached) => cached.parts(),
-            None => self.core.parts(self.description.borrow().slices),
+            None => self.cores().parts(self.description.borrow().slices),
         }
     }
 
@@ -128,14 +162,14 @@ impl Volume {
     /// Has metadata recognised from now on, where a rule asks for it.
     pub(crate) async fn recognise(&self) {
         if self.front.lacks_recogniser() {
-            self.front.recognise(&self.core.runtime).look().await;
+            self.front.recognise(&self.runtime).look().await;
         }
     }
 
     /// The same, without waiting for it.
     pub(crate) fn recognise_beside(&self) {
         if self.front.lacks_recogniser() {
-            self.front.recognise(&self.core.runtime).look_now();
+            self.front.recognise(&self.runtime).look_now();
         }
     }
 
@@ -257,7 +291,7 @@ impl Volume {
     /// Where a device fails; the next open recovers.
     pub async fn stop(&self) -> Result<(), StopError> {
         self.changing.until_idle().await;
-        self.initialisation.stop().await;
+        self.cores().stop_initialising().await;
         for cached in self.caches() {
             if cached.is_memory() {
                 let cleaned = cached.clean_all().await;
@@ -270,7 +304,7 @@ impl Volume {
                 slice.stop().await?;
             }
         }
-        Ok(self.core.array.stop().await?)
+        Ok(self.cores().stop().await?)
     }
 
     /// Checks the invariants of the cache; for tests and simulation.
@@ -284,8 +318,10 @@ impl Volume {
 
 /// What may be promised to those above for as long as the volume is open: a cache that is attached
 /// later may have to be flushed where the array need not be.
-fn lasting(geometry: &Geometry) -> Geometry {
-    Geometry { stability: geometry.stability.worst(Stability::Flushable), ..geometry.clone() }
+pub(crate) fn lasting(below: &Geometry, core: &Core) -> Geometry {
+    let Geometry { size_bytes, stripe, .. } = *core.array.geometry();
+    let stability = below.stability.worst(Stability::Flushable);
+    Geometry { size_bytes, stripe, stability, ..below.clone() }
 }
 
 impl BlockDevice for Volume {

@@ -100,6 +100,7 @@ fn describe(
             intent: !args.no_intent,
             members: members.iter().map(DeviceSpec::to_string).collect(),
         },
+        further_cores: Vec::new(),
         exports: args.nbd.iter().map(export).collect(),
     };
     description.check().map_err(|error| Failure::usage(error.to_string()))?;
@@ -144,7 +145,7 @@ fn write(
     })?
 }
 
-fn specs(names: &[String]) -> Result<Vec<DeviceSpec>> {
+pub fn specs(names: &[String]) -> Result<Vec<DeviceSpec>> {
     names.iter().map(|name| spec(name)).collect()
 }
 

@@ -108,6 +108,11 @@ impl Array {
         self.check_intact()
     }
 
+    /// What its members carry.
+    pub fn uuid(&self) -> Uuid {
+        self.recorder.record().uuid
+    }
+
     /// What the owner of the array last raised by [`Array::bump_owner_generation`].
     pub fn owner_generation(&self) -> u64 {
         self.recorder.record().owner_generation

@@ -34,7 +34,16 @@ pub fn description(mode: Mode, slices: u16) -> Description {
         members: ["m0", "m1", "m2"].map(String::from).into(),
     };
     let (name, uuid) = ("stack".into(), Uuid::from_u128(0x5eed));
-    Description { name, uuid, slices, tier: None, cache: Some(cache), core, exports: Vec::new() }
+    Description {
+        name,
+        uuid,
+        slices,
+        tier: None,
+        cache: Some(cache),
+        core,
+        further_cores: Vec::new(),
+        exports: Vec::new(),
+    }
 }
 
 /// Nothing is forced.

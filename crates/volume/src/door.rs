@@ -1,0 +1,120 @@
+//! Where the requests of one core come in, and the core as a device of its own.
+//!
+//! Lifecycle: 1. a door is there for as long as its core is; 2. it moves when cores before it go;
+//! 3. it is closed when its core goes, and then answers that the core is gone.
+
+use crate::front::Front;
+use headpond_block::{
+    BlockDevice, ByteRange, DeviceError, DeviceName, Geometry, Request, RequestKind, Submission,
+};
+use serde::Serialize;
+use std::cell::Cell;
+use std::rc::Rc;
+
+/// One of the cores, seen from above.
+pub(crate) struct Door {
+    /// What rules call the core.
+    pub id: u16,
+    place: Cell<ByteRange>,
+    is_closed: Cell<bool>,
+    counts: Cell<CoreCounts>,
+}
+
+/// What clients have asked of one core.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct CoreCounts {
+    pub reads: u64,
+    pub read_bytes: u64,
+    pub writes: u64,
+    pub written_bytes: u64,
+    pub flushes: u64,
+    /// Discards and writes of zeros.
+    pub others: u64,
+}
+
+/// A further core as its clients see it.
+pub struct CoreDevice {
+    front: Rc<Front>,
+    door: Rc<Door>,
+    name: DeviceName,
+    geometry: Geometry,
+}
+
+impl Door {
+    pub fn new(id: u16, place: ByteRange) -> Self {
+        let (is_closed, counts) = (Cell::new(false), Cell::default());
+        Self { id, place: Cell::new(place), is_closed, counts }
+    }
+
+    /// Where the core lies among the addresses below.
+    pub fn place(&self) -> ByteRange {
+        self.place.get()
+    }
+
+    pub fn move_to(&self, place: ByteRange) {
+        assert_eq!(place.len(), self.place.get().len(), "a core keeps its size");
+        self.place.set(place);
+    }
+
+    pub fn close(&self) {
+        self.is_closed.set(true);
+    }
+
+    pub fn is_closed(&self) -> bool {
+        self.is_closed.get()
+    }
+
+    pub fn counts(&self) -> CoreCounts {
+        self.counts.get()
+    }
+
+    pub fn reset_counts(&self) {
+        self.counts.take();
+    }
+
+    pub fn count(&self, request: &Request) {
+        let mut counts = self.counts.get();
+        match request.kind {
+            RequestKind::Read => {
+                counts.reads += 1;
+                counts.read_bytes += request.range.len();
+            }
+            RequestKind::Write => {
+                counts.writes += 1;
+                counts.written_bytes += request.range.len();
+            }
+            RequestKind::Flush => counts.flushes += 1,
+            RequestKind::Discard | RequestKind::WriteZeroes => counts.others += 1,
+        }
+        self.counts.set(counts);
+    }
+}
+
+impl CoreDevice {
+    pub(crate) fn new(front: Rc<Front>, door: Rc<Door>, name: String, geometry: Geometry) -> Self {
+        Self { front, door, name: DeviceName::new(name), geometry }
+    }
+}
+
+impl BlockDevice for CoreDevice {
+    fn name(&self) -> &DeviceName {
+        &self.name
+    }
+
+    fn geometry(&self) -> &Geometry {
+        &self.geometry
+    }
+
+    fn submit(&self, request: Request) -> Submission<'_> {
+        if request.kind != RequestKind::Flush
+            && let Err(error) = request.check(&self.name, &self.geometry)
+        {
+            return Submission::ready(Err(error));
+        }
+        if self.door.is_closed() {
+            let device = self.name.clone();
+            return Submission::ready(Err(DeviceError::Gone { device }));
+        }
+        self.front.enter(request, &self.door)
+    }
+}

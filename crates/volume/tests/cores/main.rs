@@ -1,0 +1,119 @@
+//! Several cores behind one cache: what each holds, and what holds after a cut anywhere.
+
+mod changes;
+mod labels;
+mod machine;
+#[path = "../support/mod.rs"]
+mod support;
+
+use headpond_block::{Buffer, DeviceError};
+use headpond_volume::Dirty;
+use machine::{Clients, MIB, Machine, devices_of, read, write};
+
+#[test]
+fn each_core_is_a_device_of_its_own_behind_one_cache() {
+    let machine = Machine::new(3, 2);
+    machine.live(async |runtime, sim| {
+        let volume = machine.open(&runtime, &sim, 1).await;
+        let cores = devices_of(&volume);
+        let sizes: Vec<u64> = cores.iter().map(|core| core.size_bytes() / MIB).collect();
+        assert_eq!(sizes, [6, 3, 3]);
+        assert_eq!(cores[1].name().to_string(), "stack/c1");
+        for (byte, core) in (1..).zip(&cores) {
+            write(core, 8192, byte).await;
+            core.write(core.size_bytes() - 4096, Buffer::from_slice(&[byte + 10; 4096]))
+                .await
+                .unwrap();
+            let beyond = core.write(core.size_bytes(), Buffer::zeroed(4096)).await;
+            assert!(matches!(beyond, Err(DeviceError::OutOfRange { .. })));
+        }
+        let status = volume.status();
+        assert_eq!(status.cache.unwrap().dirty_bytes, 6 * 4096, "all of it is in the one cache");
+        let report = volume.report();
+        let asked: Vec<_> = report
+            .cores
+            .iter()
+            .map(|core| (core.id, core.name.as_str(), core.counts.writes))
+            .collect();
+        assert_eq!(asked, [(1, "stack", 2), (2, "c1", 2), (3, "c2", 2)]);
+        volume.stop().await.unwrap();
+    });
+    machine.live(async |runtime, sim| {
+        let volume = machine.open(&runtime, &sim, 2).await;
+        volume.clean_all().await.unwrap();
+        for (byte, core) in (1..).zip(&devices_of(&volume)) {
+            assert_eq!(read(core, 8192).await, byte);
+            assert_eq!(read(core, core.size_bytes() - 4096).await, byte + 10);
+            assert_eq!(read(core, 4096).await, 0);
+        }
+        volume.detach(Dirty::Refuse).await.unwrap();
+        for (byte, core) in (1..).zip(&devices_of(&volume)) {
+            assert_eq!(read(core, 8192).await, byte, "each array has its own");
+        }
+        volume.self_check();
+    });
+}
+
+#[test]
+fn rules_tell_cores_apart_and_count_addresses_from_the_start_of_each() {
+    let machine = Machine::new(2, 1);
+    machine.live(async |runtime, sim| {
+        let volume = machine.open(&runtime, &sim, 1).await;
+        let rules = "classes=[[class]]\nid = 3\nwhen = \"core_id:eq:2&lba:lt:16&done\"\n\
+                     [[class]]\nid = 4\nwhen = \"core_id:eq:1\"\n";
+        volume.set(&[rules.parse().unwrap()]).unwrap();
+        let cores = devices_of(&volume);
+        write(&cores[0], 0, 1).await;
+        write(&cores[1], 4096, 2).await;
+        write(&cores[1], 8192, 3).await;
+        let classes = volume.report().cache.unwrap().classes;
+        let written = |id: u8| {
+            let class = classes.iter().find(|class| class.id == id).expect("counted");
+            class.requests.iter().find(|row| row.name == "Write total").unwrap().count
+        };
+        assert_eq!([written(4), written(3), written(0)], [1, 1, 1]);
+    });
+}
+
+/// Cut at every so many operations; every second recovery as well.
+fn sweep(cores: usize, slices: u16, seed: u64, step: usize) {
+    let mut cuts = 0;
+    for at in (0..).step_by(step) {
+        let context = format!("{cores} cores, {slices} slices, seed {seed}, cut {at}");
+        let (machine, clients) = (Machine::new(cores, slices), Clients::new(cores, seed));
+        machine.power.cut_after(at);
+        let was_done = machine.live(async |runtime, sim| {
+            let volume = machine.open(&runtime, &sim, seed).await;
+            clients.work(&volume, &runtime, seed, &context).await;
+            volume.stop().await.unwrap();
+        });
+        machine.lose_power(seed + at);
+        clients.crash();
+        let recover = || {
+            machine.live(async |runtime, sim| {
+                let volume = machine.open(&runtime, &sim, seed + at + 1).await;
+                clients.check(&volume, &runtime, &format!("{context}, recovered")).await;
+                volume.self_check();
+                volume.stop().await.unwrap();
+            })
+        };
+        if at % 2 == 1 {
+            machine.power.cut_after(at * 7 % 130);
+            recover();
+            machine.lose_power(seed + at + 2);
+            clients.crash();
+        }
+        assert!(recover());
+        if was_done {
+            break;
+        }
+        cuts += 1;
+    }
+    assert!(cuts > 10, "the sweep cut only {cuts} times");
+}
+
+#[test]
+fn every_core_keeps_its_promises_at_every_cut() {
+    sweep(2, 1, 1, 7);
+    sweep(3, 2, 2, 17);
+}
