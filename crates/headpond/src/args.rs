@@ -2,6 +2,7 @@
 
 use crate::commands::cache::CacheCommand;
 use crate::commands::class::ClassCommand;
+use crate::commands::core::CoreCommand;
 use crate::commands::model::ModelCommand;
 use crate::demo::DemoArgs;
 use clap::{Args, Parser, Subcommand};
@@ -35,6 +36,8 @@ pub enum Command {
     Set(SetArgs),
     #[command(subcommand)]
     Cache(CacheCommand),
+    #[command(subcommand)]
+    Core(CoreCommand),
     Flush(FlushArgs),
     Stop(StopArgs),
     Destroy(DestroyArgs),

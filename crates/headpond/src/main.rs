@@ -63,6 +63,7 @@ fn run(command: &Command) -> anyhow::Result<Exit> {
         Command::Stats(args) => commands::stats::run(&places, args),
         Command::Set(args) => commands::set::run(&places, args),
         Command::Cache(command) => commands::cache::run(&places, command),
+        Command::Core(command) => commands::core::run(&places, command),
         Command::Flush(args) => commands::flush::run(&places, args),
         Command::Stop(args) => commands::stop::run(&places, args),
         Command::Destroy(args) => commands::destroy::run(&places, args),

@@ -34,10 +34,11 @@ pub fn run(places: &Places, args: &DestroyArgs) -> Result<Exit> {
         let description = &description;
         let opener = Opener::new(ring, runtime);
         let mut devices = Devices::default();
-        for (index, device) in description.devices().enumerate() {
+        let cache = description.cache.as_ref().map(|cache| cache.device.as_str());
+        for device in description.devices() {
             let spec: DeviceSpec = device.parse()?;
             match opener.open(&spec) {
-                Ok(open) if index == 0 && description.cache.is_some() => devices.cache = Some(open),
+                Ok(open) if Some(device) == cache => devices.cache = Some(open),
                 Ok(open) => devices.members.push(open),
                 Err(error) => eprintln!("headpond: note: left alone: {}", told(&error)),
             }

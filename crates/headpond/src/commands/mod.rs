@@ -4,6 +4,7 @@ pub mod advise;
 pub mod analyze;
 pub mod cache;
 pub mod class;
+pub mod core;
 pub mod create;
 pub mod destroy;
 pub mod flush;

@@ -8,7 +8,7 @@ use crate::place::Places;
 use anyhow::Result;
 use headpond_advise::render::{Align, Table, count, size};
 use headpond_block::BLOCK_BYTES;
-use headpond_volume::{Description, Size};
+use headpond_volume::{CoreDescription, Description, Size};
 use serde_json::{Value, json};
 
 /// Shows one volume, or a line for each.
@@ -29,7 +29,9 @@ fn one(places: &Places, name: &str, as_json: bool) -> Result<Exit> {
     } else {
         print(&status);
     }
-    let is_whole = matches!(status["array"]["state"].as_str(), None | Some("healthy"));
+    let is_healthy = |array: &Value| matches!(array["state"].as_str(), None | Some("healthy"));
+    let cores = status["cores"].as_array().into_iter().flatten();
+    let is_whole = cores.map(|core| &core["array"]).all(is_healthy);
     let is_cached = status["cache"]["failed"].as_bool() != Some(true);
     Ok(if is_whole && is_cached { Exit::Ok } else { Exit::Degraded })
 }
@@ -86,13 +88,22 @@ fn unserved(description: &Description) -> Value {
     let plain = "a description is plain data";
     let tier = description.tier.as_ref().map(|tier| serde_json::to_value(tier).expect(plain));
     let cache = description.cache.as_ref().map(|cache| serde_json::to_value(cache).expect(plain));
-    let members = description.core.members.iter().map(|device| json!({ "device": device }));
+    let array = |core: &CoreDescription| {
+        let members: Vec<_> =
+            core.members.iter().map(|device| json!({ "device": device })).collect();
+        json!({ "level": core.raid, "members": members })
+    };
+    let first = json!({ "id": 1, "name": description.name, "array": array(&description.core) });
+    let further = description.further_cores.iter().map(
+        |further| json!({ "id": further.id, "name": further.name, "array": array(&further.core) }),
+    );
     json!({
         "name": description.name,
         "uuid": description.uuid,
         "served": false,
         "slices": description.slices,
-        "array": { "level": description.core.raid, "members": members.collect::<Vec<_>>() },
+        "array": array(&description.core),
+        "cores": std::iter::once(first).chain(further).collect::<Vec<_>>(),
         "tier": tier,
         "cache": cache,
     })
@@ -108,6 +119,7 @@ fn print(status: &Value) {
             Err(_) => println!("{name}: not served; start it with `headpond serve {name}`"),
         }
         println!("  array     RAID {} of {members} members", array["level"]);
+        print_cores(status);
         print_settings(status);
         print_alerts(status);
         return;
@@ -119,6 +131,7 @@ fn print(status: &Value) {
     println!("  clients   {}", status["clients"].as_array().map_or(0, Vec::len));
     println!("  array     RAID {} of {members} members, {}", array["level"], text(&array["state"]));
     print_missing(array);
+    print_cores(status);
     print_settings(status);
     if let Some(output) = status["recording"].as_str() {
         println!("  recording to {output}");
@@ -140,6 +153,26 @@ fn tell_loading(told: &Told) -> String {
         parts(&told.loading),
         left.unwrap_or_default()
     )
+}
+
+/// The cores beside the first, each in one line.
+pub fn print_cores(status: &Value) {
+    for core in status["cores"].as_array().into_iter().flatten().skip(1) {
+        let array = &core["array"];
+        let members = array["members"].as_array().map_or(0, Vec::len);
+        let state = array["state"].as_str().map(|state| format!(", {state}")).unwrap_or_default();
+        let bytes = core["size_bytes"].as_u64().map(|bytes| format!("{}, ", size(bytes)));
+        println!(
+            "  core {:<4} {}: {}RAID {} of {members} members{state}",
+            core["id"].to_string(),
+            text(&core["name"]),
+            bytes.unwrap_or_default(),
+            array["level"],
+        );
+        if array["state"].is_string() {
+            print_missing(array);
+        }
+    }
 }
 
 /// What happened, what is at risk, and what to do.

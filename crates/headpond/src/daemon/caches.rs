@@ -123,7 +123,7 @@ impl Desk {
     }
 
     /// Makes the device a cache, and puts it in front of the volume.
-    async fn put_cache(
+    pub async fn put_cache(
         &self,
         body: &AttachBody,
         settings: CacheSettings,
@@ -153,7 +153,7 @@ impl Desk {
         attached.map_err(refused)
     }
 
-    async fn take_cache(&self, dirty: Dirty) -> Result<()> {
+    pub async fn take_cache(&self, dirty: Dirty) -> Result<()> {
         self.volume.detach(dirty).await.map_err(not_detached)?;
         self.places.save(&self.volume.description())
     }

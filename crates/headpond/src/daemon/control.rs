@@ -7,8 +7,8 @@
 //! **Invariants**: this thread never touches the volume; it only sends messages.
 
 use super::message::{
-    Answer, AttachBody, DetachBody, Message, PurgeBody, RecordBody, ResizeBody, SetBody, StopBody,
-    Wish,
+    AddCoreBody, Answer, AttachBody, DetachBody, Message, PurgeBody, RecordBody, RemoveCoreBody,
+    ResizeBody, SetBody, StopBody, Wish,
 };
 use crate::client::Refusal;
 use crate::outcome::{Exit, Failure};
@@ -129,6 +129,12 @@ fn routes(messages: mpsc::Sender<Message>) -> Router {
     let purge = async |State(to): Sender, Json(body): Json<PurgeBody>| {
         respond(ask(&to, Wish::PurgeCache(body)).await)
     };
+    let add_core = async |State(to): Sender, Json(body): Json<AddCoreBody>| {
+        respond(ask(&to, Wish::AddCore(body)).await)
+    };
+    let remove_core = async |State(to): Sender, Json(body): Json<RemoveCoreBody>| {
+        respond(ask(&to, Wish::RemoveCore(body)).await)
+    };
     let set = async |State(to): Sender, Json(body): Json<SetBody>| {
         let changes: Result<Vec<_>, _> = body.changes.iter().map(|text| text.parse()).collect();
         match changes {
@@ -148,6 +154,8 @@ fn routes(messages: mpsc::Sender<Message>) -> Router {
         .route("/v1/cache/replace", post(replace))
         .route("/v1/cache/resize", post(resize))
         .route("/v1/cache/purge", post(purge))
+        .route("/v1/core/add", post(add_core))
+        .route("/v1/core/remove", post(remove_core))
         .route("/v1/stop", post(stop))
         .route("/v1/recording/start", post(start))
         .route("/v1/recording/stop", post(end))

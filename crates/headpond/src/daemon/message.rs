@@ -2,6 +2,7 @@
 
 use crate::client::Refusal;
 use crate::outcome::{Exit, Failure, told};
+use headpond_raid::Level;
 use headpond_volume::{SettingChange, Size};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -31,6 +32,8 @@ pub enum Wish {
     ResizeCache(ResizeBody),
     /// The cache is empty afterwards.
     PurgeCache(PurgeBody),
+    AddCore(AddCoreBody),
+    RemoveCore(RemoveCoreBody),
     StartRecording(RecordBody),
     StopRecording,
 }
@@ -101,6 +104,30 @@ pub struct PurgeBody {
     /// Write all dirty data to the core first; without, a cache with dirty data is refused.
     #[serde(default)]
     pub flush: bool,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AddCoreBody {
+    pub name: String,
+    pub raid: Level,
+    pub groups: u16,
+    pub strip: Size,
+    /// The members carry a map of the regions that are being written.
+    pub intent: bool,
+    /// The members read as zeros.
+    #[serde(default)]
+    pub zeroed: bool,
+    pub members: Vec<String>,
+    /// Overwrite what is on the devices.
+    #[serde(default)]
+    pub force: bool,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RemoveCoreBody {
+    pub name: String,
 }
 
 #[derive(Debug, Serialize, Deserialize)]

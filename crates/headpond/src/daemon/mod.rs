@@ -8,10 +8,14 @@
 
 mod caches;
 mod control;
+mod cores;
 pub mod loading;
 mod message;
 mod recording;
 mod serving;
 
-pub use message::{AttachBody, DetachBody, PurgeBody, RecordBody, ResizeBody, SetBody, StopBody};
+pub use message::{
+    AddCoreBody, AttachBody, DetachBody, PurgeBody, RecordBody, RemoveCoreBody, ResizeBody,
+    SetBody, StopBody,
+};
 pub use serving::serve;

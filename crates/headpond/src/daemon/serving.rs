@@ -1,6 +1,7 @@
 //! The data thread: assembles the volume, serves it, grants wishes.
 
 use super::control::Control;
+use super::cores::offer;
 use super::loading::LoadTeller;
 use super::message::{Answer, Message, Wish};
 use super::recording::Recording;
@@ -59,6 +60,8 @@ struct Data {
     messages: mpsc::Receiver<Message>,
     places: Places,
     opener: Opener,
+    exports: Rc<Exports>,
+    pool: BufferPool,
 }
 
 impl Data {
@@ -94,7 +97,11 @@ impl Data {
         let watched = Rc::new(CaptureDevice::new(volume.clone(), runtime.clone(), 0));
         let exports = Rc::new(Exports::new());
         exports.add(Export::new(&description.name, watched.clone()))?;
-        let server = Server::new(runtime.clone(), pool, exports, Limits::default());
+        for core in &description.further_cores {
+            offer(&volume, &exports, &core.name)?;
+        }
+        let (lent, offered) = (pool.clone(), Rc::clone(&exports));
+        let server = Server::new(runtime.clone(), lent, offered, Limits::default());
         let listeners = listen(places, &ring, &description)?;
         // Last, so that an answer of the control socket means: it is served.
         let control = Control::start(&places.control_socket(&description.name)?, to_data)?;
@@ -111,6 +118,8 @@ impl Data {
             messages,
             places,
             opener,
+            exports,
+            pool,
         })
     }
 
@@ -124,10 +133,11 @@ impl Data {
                 }
             }));
         }
-        let Self { volume, server, recording, runtime, control, listeners, places, opener, .. } =
-            self;
+        let Self { volume, server, recording, runtime, control, listeners, places, .. } = self;
+        let Self { opener, exports, pool, .. } = self;
         let mut messages = self.messages;
-        let desk = Rc::new(Desk { volume, server, recording, listeners, places, opener });
+        let desk = Desk { volume, server, recording, listeners, places, opener, exports, pool };
+        let desk = Rc::new(desk);
         while let Some(Message { wish, reply }) = messages.recv().await {
             if let Wish::Stop(body) = wish {
                 let stopped = desk.stop(body.flush).await;
@@ -159,11 +169,13 @@ fn watch_load(places: &Places, name: &str) -> LoadWatch {
 /// Where wishes are granted.
 pub(super) struct Desk {
     pub volume: Rc<Volume>,
-    server: Rc<Server>,
+    pub server: Rc<Server>,
     recording: Recording,
     listeners: Vec<Rc<dyn Listener>>,
     pub places: Places,
     pub opener: Opener,
+    pub exports: Rc<Exports>,
+    pool: BufferPool,
 }
 
 impl Desk {
@@ -180,6 +192,8 @@ impl Desk {
             Wish::ReplaceCache(body) => self.replace(&body).await,
             Wish::ResizeCache(body) => self.resize(body.size).await,
             Wish::PurgeCache(body) => self.purge(body.flush).await,
+            Wish::AddCore(body) => self.add_core(&body).await,
+            Wish::RemoveCore(body) => self.remove_core(&body).await,
             Wish::StartRecording(body) => {
                 let started = self.recording.start(&body.output);
                 started.map(|()| json!({ "output": body.output }))
@@ -190,6 +204,10 @@ impl Desk {
             Wish::Stop(_) => unreachable!("a stop ends the loop itself"),
         };
         granted.map_err(Refusal::from)
+    }
+
+    pub fn pool(&self) -> BufferPool {
+        self.pool.clone()
     }
 
     pub fn status(&self) -> Result<Value> {
@@ -266,7 +284,7 @@ fn open_devices(opener: &Opener, description: &Description) -> Result<Devices> {
             Err(error) => devices.absent.push(format!("cache {}: {}", cache.device, told(&error))),
         }
     }
-    for member in &description.core.members {
+    for member in description.members() {
         match open(member) {
             Ok(device) => devices.members.push(device),
             // The array decides whether it can do without.

@@ -24,7 +24,33 @@ pub fn volume(stats: &Value) -> String {
         out += &readahead_line(&stats["readahead"]);
         out += &recovery_line(stats);
     }
-    out + &array_line(&stats["array"])
+    out + &cores(&stats["cores"]) + &array_line(&stats["array"])
+}
+
+/// What clients have asked of each, where there are several.
+fn cores(of: &Value) -> String {
+    let right = |name| (name, Align::Right);
+    let mut table = Table::new([
+        ("core", Align::Left),
+        right("id"),
+        right("reads"),
+        right("read"),
+        right("writes"),
+        right("written"),
+        right("flushes"),
+    ]);
+    for core in rows(of) {
+        table.row([
+            text(&core["name"]).to_owned(),
+            count(whole(&core["id"])),
+            count(whole(&core["reads"])),
+            size(whole(&core["read_bytes"])),
+            count(whole(&core["writes"])),
+            size(whole(&core["written_bytes"])),
+            count(whole(&core["flushes"])),
+        ]);
+    }
+    if rows(of).count() < 2 { String::new() } else { table.render() + "\n" }
 }
 
 /// What one class holds, and its requests.

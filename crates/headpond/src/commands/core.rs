@@ -1,0 +1,109 @@
+//! `headpond core`: further cores of a volume that is being served, behind the same cache.
+
+use crate::client::Client;
+use crate::commands::create::specs;
+use crate::daemon::{AddCoreBody, RemoveCoreBody};
+use crate::device::DeviceSpec;
+use crate::outcome::Exit;
+use crate::place::Places;
+use anyhow::Result;
+use clap::{Args, Subcommand};
+use headpond_raid::Level;
+use headpond_volume::Size;
+use serde_json::Value;
+
+/// Give a served volume further cores, each an array with an export of its own, that share its
+/// cache; or take them away.
+#[derive(Subcommand)]
+pub enum CoreCommand {
+    Add(AddArgs),
+    Remove(RemoveArgs),
+}
+
+/// Make devices an array behind the cache of a served volume; what is on them is lost. The cache is
+/// written back first, and begins empty.
+#[derive(Args)]
+#[command(after_help = "Examples:\n  headpond core add hv0 logs --raid 1 /dev/sdh /dev/sdi\n  \
+    headpond core add hv0 archive --raid 6 --strip 256K /dev/sd[j-q]\n\n\
+    The core is served as export hv0/logs beside hv0, and is core_id 2 in rules of I/O classes.")]
+pub struct AddArgs {
+    pub volume: String,
+    /// Name of the core within the volume.
+    pub name: String,
+    /// Members of the array, in any order.
+    #[arg(required = true, value_name = "DEV")]
+    pub members: Vec<String>,
+    /// RAID level: 0, 1, 10, 5, 6, 50, 60.
+    #[arg(long, value_name = "LEVEL")]
+    pub raid: Level,
+    /// Groups of the array (levels 10, 50 and 60).
+    #[arg(long, default_value_t = 1)]
+    pub groups: u16,
+    /// Bytes of a stripe on one member.
+    #[arg(long, default_value = "64K")]
+    pub strip: Size,
+    /// Keep no map of the regions that are being written.
+    #[arg(long)]
+    pub no_intent: bool,
+    /// The members are known to read as zeros (fresh sparse files): parity need not be computed.
+    #[arg(long)]
+    pub zeroed: bool,
+    /// Overwrite what the devices hold.
+    #[arg(long)]
+    pub force: bool,
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Take a core away from a served volume. It keeps its data, and is a volume of its own afterwards,
+/// VOLUME-NAME, without a cache. The cache is written back first, and begins empty.
+#[derive(Args)]
+#[command(after_help = "Example:\n  headpond core remove hv0 logs\n  headpond serve hv0-logs")]
+pub struct RemoveArgs {
+    pub volume: String,
+    pub name: String,
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// # Errors
+/// What the daemon refuses.
+pub fn run(places: &Places, command: &CoreCommand) -> Result<Exit> {
+    match command {
+        CoreCommand::Add(args) => {
+            let members = specs(&args.members)?;
+            let AddArgs { raid, groups, strip, no_intent, zeroed, force, .. } = *args;
+            let body = AddCoreBody {
+                name: args.name.clone(),
+                raid,
+                groups,
+                strip,
+                intent: !no_intent,
+                zeroed,
+                members: members.iter().map(DeviceSpec::to_string).collect(),
+                force,
+            };
+            let status = Client::of(places, &args.volume)?.post("/v1/core/add", &body)?;
+            let done = format!("{} is a core, served as {}/{}", args.name, args.volume, args.name);
+            tell(&args.volume, &done, &status, args.json)
+        }
+        CoreCommand::Remove(args) => {
+            let body = RemoveCoreBody { name: args.name.clone() };
+            let status = Client::of(places, &args.volume)?.post("/v1/core/remove", &body)?;
+            let (volume, name) = (&args.volume, &args.name);
+            let done = format!("{name} is a volume of its own: `headpond serve {volume}-{name}`");
+            tell(volume, &done, &status, args.json)
+        }
+    }
+}
+
+fn tell(volume: &str, done: &str, status: &Value, is_json: bool) -> Result<Exit> {
+    if is_json {
+        println!("{}", serde_json::to_string_pretty(status)?);
+    } else {
+        println!("{volume}: {done}");
+        super::status::print_cores(status);
+        super::status::print_settings(status);
+    }
+    Ok(Exit::Ok)
+}

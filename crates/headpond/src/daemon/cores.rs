@@ -1,0 +1,166 @@
+//! Wishes about further cores.
+
+use super::message::{AddCoreBody, AttachBody, RemoveCoreBody};
+use super::serving::Desk;
+use crate::device::{Consent, DeviceSpec, vet};
+use crate::outcome::Failure;
+use anyhow::{Context, Result, anyhow};
+use headpond_block::BlockDevice;
+use headpond_nbd::server::Export;
+use headpond_raid::{Contents, Intent, Occupied};
+use headpond_volume::{
+    AddCoreError, CacheDescription, CoreDescription, CreateOptions, Description, Dirty,
+    FurtherCoreDescription, NewCore, RemoveCoreError, Volume,
+};
+use serde_json::Value;
+use std::cell::Cell;
+use std::rc::Rc;
+use uuid::Uuid;
+
+impl Desk {
+    /// The cache is written back before, and begins empty afterwards: it knows blocks by addresses.
+    pub async fn add_core(&self, body: &AddCoreBody) -> Result<Value> {
+        let described = describe(&self.volume.description(), body)?;
+        let members = self.members(body)?;
+        let options = options(body);
+        let made = self.volume.make_core(described.clone(), members, &options, self.pool());
+        let new = Cell::new(Some(made.await.map_err(not_added)?));
+        let added = self.between_caches(async || match new.take() {
+            Some(new) => self.put_core(new, &described).await,
+            None => unreachable!("the change is made once"),
+        });
+        let added = added.await;
+        if let Some(unused) = new.take() {
+            // The cache could not be written back.
+            unused.give_up().await?;
+        }
+        added?;
+        self.offer(&described.name)?;
+        self.status()
+    }
+
+    /// It is a volume of its own afterwards.
+    pub async fn remove_core(&self, body: &RemoveCoreBody) -> Result<Value> {
+        let (name, description) = (&body.name, self.volume.description());
+        let own = format!("{}-{name}", description.name);
+        let Some(described) = description.further_cores.iter().find(|core| core.name == *name)
+        else {
+            // The volume knows how to refuse this.
+            let refused = self.volume.remove_core(name).await.err();
+            return Err(refused.map_or_else(|| anyhow!("{name} came meanwhile"), not_removed));
+        };
+        if self.places.exists(&own) {
+            return Err(Failure::refused(format!(
+                "the core would be volume {own}, and there is one: `headpond destroy {own}` removes it"
+            )));
+        }
+        let alone = description.of_core_alone(described, own);
+        alone.check().map_err(|error| Failure::refused(error.to_string()))?;
+        let export = description.array_name(name);
+        self.refuse_clients(&export)?;
+        self.between_caches(async || {
+            self.volume.remove_core(name).await.map_err(not_removed)?;
+            // Named twice for a moment rather than nowhere: a device serves one at a time.
+            self.places.save(&alone)?;
+            self.places.save(&self.volume.description())
+        })
+        .await?;
+        self.exports.remove(&export);
+        self.status()
+    }
+
+    /// Offers a further core to clients.
+    pub fn offer(&self, core: &str) -> Result<()> {
+        offer(&self.volume, &self.exports, core)
+    }
+
+    async fn put_core(&self, new: NewCore, described: &FurtherCoreDescription) -> Result<()> {
+        self.places.save(&self.volume.description_with_core(described))?;
+        let added = self.volume.add_core(new).await;
+        self.places.save(&self.volume.description())?;
+        added.map_err(not_added)
+    }
+
+    /// Changes what lies below the cache while there is none.
+    async fn between_caches(&self, change: impl AsyncFnOnce() -> Result<()>) -> Result<()> {
+        let has_cache = self.volume.status().cache.is_some();
+        let cache = self.volume.description().cache.filter(|_| has_cache);
+        if cache.is_some() {
+            self.take_cache(Dirty::Clean).await?;
+        }
+        let changed = change().await;
+        if let Some(CacheDescription { device, line, size, settings, volatile_allowed }) = cache {
+            let body =
+                AttachBody { device, size, force: volatile_allowed, ..AttachBody::default() };
+            let put = self.put_cache(&body, settings, line).await;
+            put.context("the volume has no cache now: attach it again")?;
+        }
+        changed
+    }
+
+    fn refuse_clients(&self, export: &str) -> Result<()> {
+        let report = self.server.report();
+        let mut exports = report.connections.iter().filter_map(|client| client.export.as_deref());
+        match exports.any(|name| name == export) {
+            true => Err(Failure::refused(format!("clients use {export}: disconnect them first"))),
+            false => Ok(()),
+        }
+    }
+
+    fn members(&self, body: &AddCoreBody) -> Result<Vec<Rc<dyn BlockDevice>>> {
+        let consent = if body.force { Consent::Forced } else { Consent::Careful };
+        let specs: Vec<DeviceSpec> =
+            body.members.iter().map(|name| Ok(name.parse()?)).collect::<Result<_>>()?;
+        for spec in &specs {
+            vet(spec, consent)?;
+        }
+        specs.iter().map(|spec| self.opener.open(spec)).collect()
+    }
+}
+
+/// Offers a further core as `VOLUME/NAME`.
+pub fn offer(
+    volume: &Rc<Volume>,
+    exports: &headpond_nbd::server::Exports,
+    core: &str,
+) -> Result<()> {
+    let device = volume.core_device(core).with_context(|| format!("there is no core {core}"))?;
+    Ok(exports.add(Export::new(device.name().to_string(), device))?)
+}
+
+fn describe(description: &Description, body: &AddCoreBody) -> Result<FurtherCoreDescription> {
+    let usage = |error: headpond_volume::DescriptionError| Failure::usage(error.to_string());
+    let AddCoreBody { raid, groups, strip, intent, .. } = *body;
+    let core = CoreDescription { raid, groups, strip, intent, members: body.members.clone() };
+    let (name, uuid) = (body.name.clone(), Uuid::new_v4());
+    let id = description.free_core_id().map_err(usage)?;
+    let described = FurtherCoreDescription { name, id, uuid, core };
+    let mut with = description.clone();
+    with.further_cores.push(described.clone());
+    with.check().map_err(usage)?;
+    Ok(described)
+}
+
+fn options(body: &AddCoreBody) -> CreateOptions {
+    CreateOptions {
+        contents: if body.zeroed { Contents::Zeros } else { Contents::Unknown },
+        intent: if body.intent { Intent::Bitmap } else { Intent::None },
+        occupied: if body.force { Occupied::Overwrite } else { Occupied::Refuse },
+        // None is made.
+        cache: Uuid::nil(),
+    }
+}
+
+fn not_added(error: AddCoreError) -> anyhow::Error {
+    match error.is_refusal() {
+        true => Failure::refused(error.to_string()),
+        false => error.into(),
+    }
+}
+
+fn not_removed(error: RemoveCoreError) -> anyhow::Error {
+    match error {
+        RemoveCoreError::Array(_) | RemoveCoreError::Tier(_) => error.into(),
+        refusal => Failure::refused(refusal.to_string()),
+    }
+}
