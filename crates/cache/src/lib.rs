@@ -69,7 +69,8 @@ pub use recover::{LoadProgress, Recovery};
 pub use scrub::{ScrubError, ScrubProgress, ScrubReport};
 pub use slice::{Expected, Foundation, Slice, check_fit};
 pub use stats::{
-    BypassReason, BypassStats, CacheTraffic, ClassStats, ClassUsage, CoreTraffic, Counters,
-    ErrorStats, LatencyStats, MemoryStats, RequestStats, SliceStats, Traffic, Way, WayLatency,
+    BypassReason, BypassStats, CacheTraffic, ClassStats, ClassUsage, CoreStats, CoreTraffic,
+    Counters, ErrorStats, LatencyStats, MemoryStats, RequestStats, SliceStats, Traffic, Way,
+    WayLatency,
 };
 pub use types::{BlockRun, CoreBlock, Epoch, Position, SegmentIndex, Sequence};

@@ -38,7 +38,7 @@ use crate::format::record::{self, Draft, Entry, EntryKind, Promises};
 use crate::layout::SliceLayout;
 use crate::line_map::{LineMap, Marks, State, Version};
 use crate::ring::Ring;
-use crate::stats::{ClassStats, Counters};
+use crate::stats::{ClassStats, CoreStats, Counters};
 use crate::types::{BlockRun, CoreBlock, Epoch, Position, SegmentIndex, Sequence, SlotIndex};
 use headpond_block::defect;
 use headpond_block::{BLOCK_BYTES, Buffer, Buffers, Request, RequestFlags};
@@ -141,6 +141,8 @@ pub struct Log {
     pub counters: Counters,
     /// Requests by class; `totals` adds them to `counters`.
     pub classes: Box<[ClassStats; CLASSES_MAX]>,
+    /// Those of several cores that have had requests.
+    pub cores: Vec<CoreStats>,
     /// Promised and damaged; reads fail until they are overwritten.
     pub lost: BTreeSet<CoreBlock>,
     /// Lost when the epoch began: what replaced them must outlive the epoch.
@@ -205,6 +207,7 @@ impl Log {
             eviction: Eviction::new(slots, core_blocks),
             counters: Counters::default(),
             classes: Box::new([ClassStats::default(); CLASSES_MAX]),
+            cores: Vec::new(),
             lost: BTreeSet::new(),
             lost_at_start: BTreeSet::new(),
             identity,

@@ -273,6 +273,7 @@ impl Slice {
             requests_in_flight: engine.requests_in_flight(),
             cleaned_per_s: engine.cleaned.get().per_second(now),
             classes: self.class_stats(),
+            cores: log.cores.clone(),
             dirty_bytes_max: log.dirty_max() * BLOCK_BYTES,
             capacity_bytes,
             dirty_bytes: log.dirty_now() * BLOCK_BYTES,

@@ -214,6 +214,15 @@ pub struct ClassStats {
     pub bypass: BypassStats,
 }
 
+/// Requests for one of several core devices, each counted once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize)]
+pub struct CoreStats {
+    /// As [`headpond_block::Hints`] names it.
+    pub core: u8,
+    pub read: RequestStats,
+    pub write: RequestStats,
+}
+
 /// Errors of the devices below, and what they did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize)]
 pub struct ErrorStats {
@@ -353,6 +362,8 @@ pub struct SliceStats {
     pub cleaned_per_s: f64,
     /// Class 0, and every class that has rules or has had requests; their sum is in `counters`.
     pub classes: Vec<ClassStats>,
+    /// Every core that has had requests, where there are several.
+    pub cores: Vec<CoreStats>,
     /// May be dirty at most.
     pub dirty_bytes_max: u64,
     pub capacity_bytes: u64,

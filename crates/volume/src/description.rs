@@ -139,6 +139,7 @@ pub enum DescriptionError {
 pub const NAME_BYTES_MAX: usize = 64;
 pub const SLICES_MAX: u16 = 16;
 pub const CORES_MAX: u16 = 64;
+const _: () = assert!(CORES_MAX <= u8::MAX as u16, "a request says which core it is for");
 /// The number of the first core.
 pub const FIRST_CORE: u16 = 1;
 

@@ -14,7 +14,9 @@ use crate::volume::Volume;
 use groups::Sums;
 pub use groups::{Groups, Row};
 use headpond_block::ByteRange;
-use headpond_cache::{BypassReason, ClassStats, LatencyStats, SliceStats, Traffic, WayLatency};
+use headpond_cache::{
+    BypassReason, ClassStats, CoreStats, LatencyStats, SliceStats, Traffic, WayLatency,
+};
 use headpond_raid::PlanCounts;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -41,6 +43,8 @@ pub struct CoreReport {
     pub name: String,
     #[serde(flatten)]
     pub counts: CoreCounts,
+    /// As the cache counts them, where there is one; nothing of the first core alone.
+    pub requests: Vec<Row>,
     pub blocks: Vec<Row>,
     pub array: PlanCounts,
 }
@@ -102,12 +106,15 @@ impl Volume {
     }
 
     fn core_reports(&self) -> Vec<CoreReport> {
+        let slices: Vec<SliceStats> =
+            self.cached().or_else(|| self.tier()).map(|it| it.stats()).unwrap_or_default();
         let report = |(core, _): (&Rc<Core>, ByteRange)| {
             let counts = self.front.door(core.id).map(|door| door.counts()).unwrap_or_default();
             CoreReport {
                 id: core.id,
                 name: core.name.clone(),
                 counts,
+                requests: requests_of(core.id, &slices),
                 blocks: groups::exported(counts.read_bytes, counts.written_bytes),
                 array: core.array.status().counts,
             }
@@ -165,6 +172,20 @@ impl Volume {
             bypasses: bypasses(|reason| class.bypass.of(reason)),
         };
         by_class.into_iter().map(report).collect()
+    }
+}
+
+/// Those for one of several cores.
+fn requests_of(core: u16, slices: &[SliceStats]) -> Vec<Row> {
+    let mut sum = CoreStats::default();
+    let all = slices.iter().flat_map(|slice| &slice.cores);
+    for stats in all.filter(|stats| u16::from(stats.core) == core) {
+        sum.read += stats.read;
+        sum.write += stats.write;
+    }
+    match slices.iter().all(|slice| slice.cores.is_empty()) {
+        true => Vec::new(),
+        false => groups::requests(sum.read, sum.write),
     }
 }
 

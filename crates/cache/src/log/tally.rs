@@ -4,7 +4,7 @@ use super::Log;
 use crate::admission::Filling;
 use crate::classes::ClassId;
 use crate::log::Survey;
-use crate::stats::{BypassReason, ClassStats, Counters, RequestStats};
+use crate::stats::{BypassReason, ClassStats, CoreStats, Counters, RequestStats};
 use headpond_block::{BLOCK_BYTES, Request};
 
 /// A cache that drives out what it holds counts as full down to this share of what may be dirty.
@@ -40,32 +40,59 @@ impl Log {
 
     pub(crate) fn count_read(&mut self, request: &Request, hits: u64, blocks: u64) {
         count(&mut self.class_of(request).read, request, hits, blocks);
+        if let Some(core) = self.core_of(request) {
+            count(&mut core.read, request, hits, blocks);
+        }
     }
 
     pub(crate) fn count_write(&mut self, request: &Request, survey: Survey, blocks: u64) {
-        count(&mut self.class_of(request).write, request, survey.mapped.min(blocks), blocks);
+        let hits = survey.mapped.min(blocks);
+        count(&mut self.class_of(request).write, request, hits, blocks);
+        if let Some(core) = self.core_of(request) {
+            count(&mut core.write, request, hits, blocks);
+        }
     }
 
     pub(crate) fn count_pass_through_read(&mut self, request: &Request, reason: BypassReason) {
         let class = self.class_of(request);
         class.bypass.count(reason);
         count_past(&mut class.read, request);
+        if let Some(core) = self.core_of(request) {
+            count_past(&mut core.read, request);
+        }
     }
 
     pub(crate) fn count_pass_through_write(&mut self, request: &Request, reason: BypassReason) {
         let class = self.class_of(request);
         class.bypass.count(reason);
         count_past(&mut class.write, request);
+        if let Some(core) = self.core_of(request) {
+            count_past(&mut core.write, request);
+        }
     }
 
     /// All counters are zero from here on.
     pub fn reset_counters(&mut self) {
         self.counters = Counters::default();
         self.classes.fill(ClassStats::default());
+        self.cores.clear();
     }
 
     pub(crate) fn class_of(&mut self, request: &Request) -> &mut ClassStats {
         &mut self.classes[id_of(request).index()]
+    }
+
+    /// Where there are several.
+    fn core_of(&mut self, request: &Request) -> Option<&mut CoreStats> {
+        let core = request.hints.core;
+        if core == 0 {
+            return None;
+        }
+        let at = self.cores.iter().position(|stats| stats.core == core).unwrap_or_else(|| {
+            self.cores.push(CoreStats { core, ..CoreStats::default() });
+            self.cores.len() - 1
+        });
+        Some(&mut self.cores[at])
     }
 
     /// The counters, with the sums over all classes.

@@ -36,6 +36,15 @@ fn each_core_is_a_device_of_its_own_behind_one_cache() {
             .map(|core| (core.id, core.name.as_str(), core.counts.writes))
             .collect();
         assert_eq!(asked, [(1, "stack", 2), (2, "c1", 2), (3, "c2", 2)]);
+        assert_eq!(read(&cores[1], 8192).await, 2);
+        read(&cores[2], 65_536).await;
+        let report = volume.report();
+        let row = |core: usize, name| {
+            report.cores[core].requests.iter().find(|row| row.name == name).unwrap().count
+        };
+        let rows = ["Read hits", "Read full misses", "Write total"];
+        let counted = [0, 1, 2].map(|core| rows.map(|name| row(core, name)));
+        assert_eq!(counted, [[0, 0, 2], [1, 0, 2], [0, 1, 2]]);
         volume.stop().await.unwrap();
     });
     machine.live(async |runtime, sim| {

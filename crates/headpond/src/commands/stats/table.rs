@@ -34,18 +34,26 @@ fn cores(of: &Value) -> String {
         ("core", Align::Left),
         right("id"),
         right("reads"),
+        right("hits"),
         right("read"),
         right("writes"),
+        right("hits"),
         right("written"),
         right("flushes"),
     ]);
     for core in rows(of) {
+        let hits = |name: &str| {
+            let row = rows(&core["requests"]).find(|row| row["name"] == name);
+            row.map_or_else(|| "-".into(), |row| count(whole(&row["count"])))
+        };
         table.row([
             text(&core["name"]).to_owned(),
             count(whole(&core["id"])),
             count(whole(&core["reads"])),
+            hits("Read hits"),
             size(whole(&core["read_bytes"])),
             count(whole(&core["writes"])),
+            hits("Write hits"),
             size(whole(&core["written_bytes"])),
             count(whole(&core["flushes"])),
         ]);
