@@ -180,6 +180,7 @@ impl Bench {
                 stability: Stability::Flushable,
             }),
             tier: None,
+            idle_core: None,
             window_start: 0,
             window_bytes: 64 << 10,
         };

@@ -5,6 +5,7 @@ use crate::expect::Excuses;
 use crate::machine::{Absent, Machine, careful};
 use crate::steps::{Remains, Stage, Step};
 use crate::tally::Tally;
+use crate::topology::FURTHER;
 use headpond_block::decorators::WindowDevice;
 use headpond_block::{BlockDevice, Runtime};
 use headpond_sim::{Ended, Random, Sim, run_until_cut};
@@ -187,7 +188,10 @@ impl World<'_> {
     fn client(&self, volume: &Rc<Volume>, runtime: &Runtime) -> Client {
         let topology = &self.machine.topology;
         let (start, len) = (topology.window_start, topology.window_bytes);
-        let whole: Rc<dyn BlockDevice> = volume.clone();
+        let whole: Rc<dyn BlockDevice> = match topology.worked_on() {
+            0 => volume.clone(),
+            _ => volume.core_device(FURTHER).expect("the description names it"),
+        };
         let window = Rc::new(WindowDevice::new(whole, start, len));
         Client::new(window, Rc::clone(&self.machine.witness), runtime)
     }

@@ -3,7 +3,7 @@
 use crate::aim::Aim;
 use crate::faults::Damage;
 use crate::tally::Tally;
-use crate::topology::{CACHE, Topology};
+use crate::topology::{CACHE, IDLE_MEMBERS, IdleCore, Topology};
 use headpond_block::decorators::{FaultControl, FaultDevice};
 use headpond_block::devices::RamDevice;
 use headpond_block::{
@@ -26,6 +26,8 @@ pub(crate) struct Machine {
     pub topology: Topology,
     pub cache: Option<Rc<Medium>>,
     pub members: Vec<Rc<Medium>>,
+    /// Those of a core of which nothing is asked.
+    pub idle_members: Vec<Rc<Medium>>,
     pub power: Power,
     pub witness: Rc<RefCell<Witness>>,
     /// Whether the description that is kept names the cache: it may be detached.
@@ -71,6 +73,11 @@ impl Machine {
             // Past the cache a write of a whole block is one piece on the disk, or none.
             Rc::new(Medium::new(DeviceName::new(format!("m{index}")), geometry).with_atoms(4096))
         };
+        let idle = |name: &str| {
+            let geometry =
+                Geometry { stability, ..Geometry::of_size(topology.idle_member_bytes()) };
+            Rc::new(Medium::new(name, geometry).with_atoms(4096))
+        };
         let cache = topology.cache.as_ref().map(|shape| {
             let geometry = Geometry::of_size(shape.bytes);
             Rc::new(Medium::new("cache", Geometry { stability: shape.stability, ..geometry }))
@@ -79,6 +86,9 @@ impl Machine {
             names_cache: Cell::new(cache.is_some()),
             cache,
             members: (0..topology.members).map(member).collect(),
+            idle_members: topology
+                .idle_core
+                .map_or_else(Vec::new, |_| IDLE_MEMBERS.map(idle).into()),
             power: Power::on(),
             witness: Rc::new(RefCell::new(Witness::new(topology.window_bytes, seed))),
             topology,
@@ -108,6 +118,7 @@ impl Machine {
             topology: self.topology.clone(),
             cache: self.cache.as_ref().map(copy),
             members: self.members.iter().map(copy).collect(),
+            idle_members: self.idle_members.iter().map(copy).collect(),
             power: Power::on(),
             witness: Rc::new(RefCell::new(witness)),
             names_cache: self.names_cache.clone(),
@@ -139,11 +150,16 @@ impl Machine {
         let present = self.members.iter().zip(&controls.members).enumerate();
         let present = present.filter(|(index, _)| !absent.members.contains(index));
         let members = present.map(|(_, (medium, control))| attach(medium, control, SLOW));
+        let healthy = FaultControl::default();
+        let idle = self.idle_members.iter().map(|medium| attach(medium, &healthy, SLOW));
         let cache = self.cache.as_ref().filter(|_| !absent.cache && self.names_cache.get());
         Devices {
             tier: self.tier_device(),
             cache: cache.map(|medium| attach(medium, &controls.cache, FAST)),
-            members: members.collect(),
+            members: match self.topology.idle_core {
+                Some(IdleCore::First) => idle.chain(members).collect(),
+                _ => members.chain(idle).collect(),
+            },
             absent: Vec::new(),
         }
     }
@@ -185,7 +201,7 @@ impl Machine {
                     tally.row(6);
                 }
                 let torn = self.cache.as_ref().map_or(0, |cache| cache.lose_power(random));
-                for member in &self.members {
+                for member in self.members.iter().chain(&self.idle_members) {
                     member.lose_power(random);
                 }
                 torn
@@ -214,7 +230,7 @@ impl Machine {
     }
 
     pub fn media(&self) -> impl Iterator<Item = &Medium> {
-        self.cache.iter().chain(&self.members).map(|medium| &**medium)
+        self.cache.iter().chain(&self.members).chain(&self.idle_members).map(|medium| &**medium)
     }
 }
 

@@ -243,9 +243,9 @@ impl Stage<'_> {
         }
         for _ in 0..TRUST_POLLS_MAX {
             let status = self.volume.status();
+            let array = &status.cores[self.machine.topology.worked_on()].array;
             let owed = status.cache.as_ref().map_or(0, |cache| cache.replayed_blocks);
-            let is_right =
-                status.array.parity_initialised || status.array.state != ArrayState::Healthy;
+            let is_right = array.parity_initialised || array.state != ArrayState::Healthy;
             if owed == 0 && is_right {
                 return true;
             }

@@ -9,7 +9,8 @@ use headpond_raid::{Contents, Intent, Level, Occupied};
 use headpond_sim::Random;
 use headpond_volume::{
     CacheDescription, CacheSettings, ClassSetting, CoreDescription, CreateOptions, Description,
-    Readahead, ReadaheadPolicy, SeqCutoff, Size, TierDescription, TierSettings,
+    FurtherCoreDescription, Readahead, ReadaheadPolicy, SeqCutoff, Size, TierDescription,
+    TierSettings,
 };
 use std::fmt;
 use uuid::Uuid;
@@ -21,6 +22,11 @@ const ROOM_BYTES: u64 = 512 << 10;
 const CACHE_HEAD_BYTES: u64 = 2 << 20;
 /// Extents of so many bytes go to the slices in turn.
 const EXTENT_BYTES: u64 = 4 << 20;
+
+/// The members of a core of which nothing is asked.
+pub(crate) const IDLE_MEMBERS: [&str; 2] = ["i0", "i1"];
+/// What the core is called that is not the first.
+pub(crate) const FURTHER: &str = "further";
 
 /// The identity of every case's cache: its world has no other.
 pub(crate) const CACHE: Uuid = Uuid::from_u128(0xcac4e);
@@ -41,7 +47,9 @@ pub struct Topology {
     pub cache: Option<CacheShape>,
     /// Memory in front of that.
     pub tier: Option<TierShape>,
-    /// The part of the volume that is worked on.
+    /// Another core behind the same cache, of which nothing is asked.
+    pub idle_core: Option<IdleCore>,
+    /// The part of the core that is worked on.
     pub window_start: u64,
     pub window_bytes: u64,
 }
@@ -51,6 +59,15 @@ pub struct CacheShape {
     pub bytes: u64,
     pub line_bytes: u64,
     pub stability: Stability,
+}
+
+/// Where a core lies of which nothing is asked: a mirror that nothing befalls but power cuts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IdleCore {
+    /// It is the first core: what is worked on begins somewhere else, and the idle one decides
+    /// whether there is a cache.
+    First,
+    Behind,
 }
 
 /// A tier, and what it is set to when a life begins.
@@ -90,6 +107,8 @@ impl Topology {
         // Drawn aside: a case is what it is without one.
         let mut aside = random.clone().fork();
         let tier = aside.one_in(6).then(|| TierShape::draw(slices, &mut aside));
+        let idle = [IdleCore::First, IdleCore::Behind];
+        let idle_core = aside.one_in(4).then(|| *aside.pick(&idle));
         Self {
             level,
             groups,
@@ -106,6 +125,7 @@ impl Topology {
             slices,
             cache,
             tier,
+            idle_core,
             window_start,
             window_bytes,
         }
@@ -158,13 +178,31 @@ impl Topology {
             volatile_allowed: cache.stability == Stability::LostOnPower,
         });
         let tier = self.tier.as_ref().map(TierShape::description);
-        let core = CoreDescription {
+        let worked_on = CoreDescription {
             raid: self.level,
             groups: self.groups,
             strip: Size(self.strip_bytes),
             intent: self.has_intent,
             members: (0..self.members).map(|index| format!("m{index}")).collect(),
         };
+        let idle = CoreDescription {
+            raid: Level::Raid1,
+            groups: 1,
+            members: IDLE_MEMBERS.map(String::from).into(),
+            ..worked_on.clone()
+        };
+        let (core, further) = match self.idle_core {
+            None => (worked_on, None),
+            Some(IdleCore::First) => (idle, Some(worked_on)),
+            Some(IdleCore::Behind) => (worked_on, Some(idle)),
+        };
+        let further = further.map(|core| FurtherCoreDescription {
+            name: FURTHER.into(),
+            id: 2,
+            uuid: Uuid::from_u128(0x5eed2),
+            core,
+        });
+        let further_cores = further.into_iter().collect();
         let (name, uuid) = ("swarm".into(), Uuid::from_u128(0x5eed));
         Description {
             name,
@@ -173,9 +211,18 @@ impl Topology {
             tier,
             cache,
             core,
-            further_cores: Vec::new(),
+            further_cores,
             exports: Vec::new(),
         }
+    }
+
+    /// Of the cores, the one that is worked on.
+    pub(crate) fn worked_on(&self) -> usize {
+        usize::from(self.idle_core == Some(IdleCore::First))
+    }
+
+    pub(crate) fn idle_member_bytes(&self) -> u64 {
+        MEMBER_HEAD_BYTES + ROOM_BYTES.next_multiple_of(self.strip_bytes)
     }
 
     pub(crate) fn create_options(&self) -> CreateOptions {
@@ -362,6 +409,9 @@ impl fmt::Display for Topology {
         if let Some(tier) = &self.tier {
             let (size, line, mode) = (Size(tier.bytes), Size(tier.line_bytes), tier.mode);
             write!(f, "; tier of {size} in {mode:?}, lines of {line}")?;
+        }
+        if let Some(idle) = self.idle_core {
+            write!(f, "; an idle core ({idle:?}) beside it")?;
         }
         write!(f, "; window {} at {}", Size(self.window_bytes), Size(self.window_start))
     }
