@@ -347,11 +347,10 @@ impl LineMap {
         }
     }
 
-    /// The blocks with these marks that are dirty, or will be when they are on the device, in no
-    /// order.
-    pub fn dirty_blocks(&self, marks: Marks) -> impl Iterator<Item = CoreBlock> + '_ {
+    /// The blocks that wait for the cleaner, or will when they are on the device, in no order.
+    pub fn dirty_blocks(&self) -> impl Iterator<Item = CoreBlock> + '_ {
         self.extents.spans().flat_map(move |span| {
-            let waits = move |place: &u32| self.extents.tag(*place).is_dirty_with(marks);
+            let waits = move |place: &u32| self.extents.tag(*place).waits_for_cleaning();
             let places = (span.place..span.end_place()).filter(waits);
             places.map(move |place| CoreBlock(span.block + u64::from(place - span.place)))
         })

@@ -160,8 +160,8 @@ impl Tag {
     }
 
     #[inline]
-    pub fn is_dirty_with(self, marks: Marks) -> bool {
-        matches!(self.0 & CODE, PENDING_DIRTY | DIRTY) && self.marks().contains(marks)
+    pub fn waits_for_cleaning(self) -> bool {
+        matches!(self.0 & CODE, PENDING_DIRTY | DIRTY) && self.marks().contains(Marks::INDEXED)
     }
 
     /// One version of a block at most: those on their way to the log do not count yet.

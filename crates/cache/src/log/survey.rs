@@ -104,10 +104,10 @@ impl Log {
 
     /// Gathers for the indexes that name nothing without it.
     pub fn gather_dirty(&mut self) {
-        let owing = Marks::INDEXED | Marks::REPLAYED;
-        for (index, marks) in [(&mut self.replayed, owing), (&mut self.dirty, Marks::INDEXED)] {
+        // A block may have paid its debt since it was noted, and waits there all the same.
+        for index in [&mut self.replayed, &mut self.dirty] {
             while index.wants_gathering() {
-                index.gather(self.map.dirty_blocks(marks));
+                index.gather(self.map.dirty_blocks());
             }
         }
     }
