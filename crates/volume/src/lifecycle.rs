@@ -176,25 +176,49 @@ impl Volume {
             let volume = description.name.clone();
             return named.map(drop).ok_or(DetachError::NoCache { volume });
         };
-        check_dirt(&cached, dirty)?;
-        let config = cached.slices[0].config();
-        cached.configure(&SliceConfig { mode: Mode::PassThrough, ..config.clone() });
-        let ended = self.end(&cached, dirty).await;
-        if ended.is_err() {
-            cached.configure(&config);
-            return ended;
-        }
-        // It is no cache of this volume any more, whatever becomes of these.
-        for slice in &cached.slices {
-            let _ = slice.stop().await;
-        }
-        let _ = wipe(&*cached.device).await;
-        self.release(cached).await;
+        let leave = async || {
+            self.cores().disown().await?;
+            self.cached.take();
+            self.description.borrow_mut().cache = None;
+            Ok(())
+        };
+        let device = self.take_out(cached, dirty, leave).await?;
+        // It is no cache of this volume any more, whatever becomes of this.
+        let _ = wipe(&*device).await;
         Ok(())
     }
 
-    /// Waits a little until nobody holds the device any more: timers of its slices may still run.
-    pub(crate) async fn release(&self, cached: Rc<Cached>) {
+    /// Takes a cache out of the way of requests, and lets go of it; answers with its device. What
+    /// is to be done while no request is on the way `leave` does.
+    ///
+    /// # Errors
+    /// Why not, or that of `leave`: the cache is used as before.
+    pub(crate) async fn take_out(
+        &self,
+        cached: Rc<Cached>,
+        dirty: Dirty,
+        leave: impl AsyncFnOnce() -> Result<(), DetachError>,
+    ) -> Result<Rc<dyn BlockDevice>, DetachError> {
+        check_dirt(&cached, dirty)?;
+        let config = cached.slices[0].config();
+        cached.configure(&SliceConfig { mode: Mode::PassThrough, ..config.clone() });
+        let left = match self.drain_and_hold(&cached, dirty).await {
+            Ok(held) => leave().await.map(|()| self.lead(&held)),
+            Err(error) => Err(error),
+        };
+        if let Err(error) = left {
+            cached.configure(&config);
+            return Err(error);
+        }
+        for slice in &cached.slices {
+            let _ = slice.stop().await;
+        }
+        Ok(self.release(cached).await)
+    }
+
+    /// Waits a little until nobody else holds the device any more: timers of its slices may still
+    /// run.
+    async fn release(&self, cached: Rc<Cached>) -> Rc<dyn BlockDevice> {
         let device = Rc::clone(&cached.device);
         drop(cached);
         for _ in 0..RELEASE_POLLS_MAX {
@@ -203,24 +227,11 @@ impl Volume {
             }
             self.runtime.sleep(RELEASE_POLL).await;
         }
-    }
-
-    /// Cleans a cache that takes nothing dirty any more, and leads the requests past it.
-    async fn end(&self, cached: &Cached, dirty: Dirty) -> Result<(), DetachError> {
-        let held = self.drain_and_hold(cached, dirty).await?;
-        self.cores().disown().await?;
-        self.cached.take();
-        self.description.borrow_mut().cache = None;
-        self.lead(&held);
-        Ok(())
+        device
     }
 
     /// Cleans a cache that takes nothing dirty any more, and lets no request in afterwards.
-    pub(crate) async fn drain_and_hold(
-        &self,
-        cached: &Cached,
-        dirty: Dirty,
-    ) -> Result<Held<'_>, DetachError> {
+    async fn drain_and_hold(&self, cached: &Cached, dirty: Dirty) -> Result<Held<'_>, DetachError> {
         let may_lose = dirty == Dirty::Lose;
         let cleaned = cached.drain(&self.runtime).await;
         if !may_lose {
@@ -236,7 +247,7 @@ impl Volume {
     }
 }
 
-pub(crate) fn check_dirt(cached: &Cached, dirty: Dirty) -> Result<(), DetachError> {
+fn check_dirt(cached: &Cached, dirty: Dirty) -> Result<(), DetachError> {
     let device = || cached.device.name().clone();
     let (bytes, blocks) = (cached.dirty_bytes(), cached.lost_blocks());
     match dirty {

@@ -9,12 +9,12 @@
 use crate::cached::Cached;
 use crate::create::{CoreFacts, cache_options};
 use crate::description::{Description, TierDescription};
-use crate::lifecycle::{AttachError, DetachError, Dirty, check_dirt};
+use crate::lifecycle::{AttachError, DetachError, Dirty};
 use crate::open::{OpenError, is_memory};
 use crate::settings::CacheSettings;
 use crate::volume::Volume;
 use headpond_block::{BlockDevice, DeviceError, DeviceName};
-use headpond_cache::{CreateOptions, Mode, SliceConfig};
+use headpond_cache::CreateOptions;
 use std::rc::Rc;
 
 /// Why there is no tier.
@@ -121,25 +121,11 @@ impl Volume {
     /// Takes the tier out of the way of requests; answers with its device, where there was one.
     async fn take_tier(&self, dirty: Dirty) -> Result<Option<Rc<dyn BlockDevice>>, DetachError> {
         let Some(tier) = self.tier() else { return Ok(None) };
-        check_dirt(&tier, dirty)?;
-        let config = tier.slices[0].config();
-        tier.configure(&SliceConfig { mode: Mode::PassThrough, ..config.clone() });
-        let held = match self.drain_and_hold(&tier, dirty).await {
-            Ok(held) => held,
-            Err(error) => {
-                tier.configure(&config);
-                return Err(error);
-            }
+        let leave = async || {
+            self.tier.take();
+            Ok(())
         };
-        self.tier.take();
-        self.lead(&held);
-        drop(held);
-        for slice in &tier.slices {
-            let _ = slice.stop().await;
-        }
-        let device = Rc::clone(&tier.device);
-        self.release(tier).await;
-        Ok(Some(device))
+        Ok(Some(self.take_out(tier, dirty, leave).await?))
     }
 }
 
