@@ -16,8 +16,8 @@ use std::path::PathBuf;
 #[command(
     version,
     arg_required_else_help = true,
-    after_help = "Exit codes: 0 ok, 1 error, 2 usage, 3 it worked and the volume is degraded, \
-                  4 refused for safety (nothing was changed).\n\
+    after_help = "Exit codes: 0 ok, 1 error, 2 usage, 3 it worked and the volume is degraded or \
+                  wants attention, 4 refused for safety (nothing was changed).\n\
                   Volumes are described in /var/lib/headpond (root) or ~/.local/state/headpond; \
                   HEADPOND_STATE names another folder."
 )]
@@ -177,17 +177,20 @@ pub struct StatsArgs {
     pub csv: bool,
 }
 
-/// Change settings of a volume that is being served.
+/// Change settings of a volume that is being served; without changes, show all settings with their
+/// values, defaults and what they take.
 #[derive(Args)]
-#[command(after_help = "Examples:\n  headpond set hv0 mode=write-through\n  \
+#[command(
+    after_help = "Examples:\n  headpond set hv0                             # what there is\n  \
+    headpond set hv0 mode=write-through\n  \
     headpond set hv0 mode=write-back cleaning=stripe seq-cutoff=1M\n  \
-    headpond set hv0 mode=pass-through --flush")]
+    headpond set hv0 mode=pass-through --flush"
+)]
 pub struct SetArgs {
     pub name: String,
-    /// mode=write-back|write-through|write-around|write-invalidate|write-only|pass-through,
-    /// cleaning=stripe|alru|acp|ordered|nop|PRESET, seq-cutoff=never|SIZE; of the tier in memory
-    /// tier.mode, tier.cleaning, tier.promotion, tier.eviction.
-    #[arg(required = true, value_name = "KEY=VALUE")]
+    /// Such as mode=write-through, cleaning=alru, cleaning.alru.staleness-s=60, seq-cutoff=1M,
+    /// classes=FILE, eviction=lru, bypass=adaptive; of the tier in memory tier.mode and others.
+    #[arg(value_name = "KEY=VALUE")]
     pub changes: Vec<SettingChange>,
     /// Write all dirty data to the array before the change and after it, and wait for it; without,
     /// what is dirty is served and cleaned in the background.
@@ -250,6 +253,8 @@ pub struct RecordArgs {
 
 /// Count what is in a trace.
 #[derive(Args)]
+#[command(after_help = "Examples:\n  headpond trace stats hv0.hptrace\n  \
+    blkparse -i sda -o - | headpond trace stats -")]
 pub struct TraceStatsArgs {
     /// A trace, or - for standard input.
     pub file: String,
@@ -395,4 +400,29 @@ pub enum FitChoice {
 fn parse_speed(text: &str) -> Result<f64, String> {
     let speed = text.parse::<f64>().ok().filter(|speed| (1e-3..=1e6).contains(speed));
     speed.ok_or_else(|| "a factor of 0.001 to 1,000,000".into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Cli;
+    use clap::{Command, CommandFactory};
+
+    /// All commands that do something, with the words that call them.
+    fn leaves(command: &Command, words: &str) -> Vec<(String, String)> {
+        let words = format!("{words}{} ", command.get_name());
+        match command.get_subcommands().next() {
+            None => vec![(words, command.clone().render_long_help().to_string())],
+            Some(_) => command.get_subcommands().flat_map(|it| leaves(it, &words)).collect(),
+        }
+    }
+
+    #[test]
+    fn every_help_has_an_example_that_calls_the_command() {
+        let all = leaves(&Cli::command(), "");
+        assert!(all.len() > 25, "{}", all.len());
+        for (words, help) in all {
+            let example = help.split("Example").nth(1).unwrap_or_default();
+            assert!(example.contains(words.trim_end()), "{words}has no example");
+        }
+    }
 }

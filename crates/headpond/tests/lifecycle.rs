@@ -244,10 +244,12 @@ fn a_refused_start_is_told_by_status_until_the_volume_is_served() {
     let away = user.path("away.img");
     std::fs::rename(&cache, &away).unwrap();
     assert_eq!(user.run(&["serve", "v"]).code, 4);
-    let alert = &user.json(&["status", "v", "--json"])["alerts"][0];
+    let status = user.run(&["status", "v", "--json"]);
+    assert_eq!(status.code, 3, "who only looks at the exit code is told too");
+    let alert = &serde_json::from_str::<serde_json::Value>(&status.out).unwrap()["alerts"][0];
     assert_eq!(alert["kind"], "start-refused");
     assert!(alert["happened"].as_str().unwrap().contains("cache is not there"), "{alert}");
-    let text = user.ok(&["status", "v"]);
+    let text = user.run(&["status", "v"]).out;
     for part in ["alert     start-refused", "at risk: what only that cache holds", "to do: bring"] {
         assert!(text.contains(part), "{part}: {text}");
     }

@@ -82,8 +82,15 @@ fn statistics_are_those_of_casadm_and_what_it_lacks() {
     assert_eq!(ways, ["read-hit", "read-miss", "write-to-cache", "write-past-cache", "flush"]);
     assert!(stats["latency"][0]["buckets"][0][1].as_u64().unwrap() > 0);
     let text = user.ok(&["stats", "v"]);
-    for part in ["counted since 20", "Occupancy", "p99.9", "one request of 32", "bytes written for"]
-    {
+    for part in [
+        "counted since 20",
+        "Occupancy",
+        "p99.9",
+        "one request of 32",
+        "bytes written for",
+        " the map, ",
+        " checksums",
+    ] {
         assert!(text.contains(part), "{part}: {text}");
     }
     user.ok(&["stop", "v"]);

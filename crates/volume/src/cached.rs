@@ -7,7 +7,7 @@ use crate::open::{Found, LoadWatch, Loading, OpenError, is_memory};
 use headpond_block::{BlockDevice, Buffer, ByteRange, DeviceError, Request, RequestFlags, Runtime};
 use headpond_cache::{
     CleanError, CreateOptions, Expected, Foundation, Mode, ModeError, Recovery, ScrubError,
-    ScrubProgress, ScrubReport, Slice, SliceConfig, SliceStats, Superblock,
+    ScrubReport, Slice, SliceConfig, SliceStats, Superblock,
 };
 use headpond_raid::{Array, ArrayState, AssembleError};
 use std::rc::Rc;
@@ -153,16 +153,17 @@ impl Cached {
         Ok(report)
     }
 
-    /// How far that is, in segments of all slices; `None` where none is being scrubbed.
-    pub fn scrubbing(&self) -> Option<ScrubProgress> {
+    /// What a scrub has still to read, or would have.
+    pub fn scrub_left_bytes(&self) -> u64 {
         let stats = self.stats();
-        let at = stats.iter().position(|slice| slice.scrubbing.is_some())?;
-        let before: u32 =
-            stats[..at].iter().map(|slice| slice.segments - slice.segments_free).sum();
-        let after = stats[at + 1..].iter().map(|slice| slice.segments - slice.segments_free);
-        let now = stats[at].scrubbing.unwrap_or_default();
-        let total = before + now.total + after.sum::<u32>();
-        Some(ScrubProgress { done: before + now.done, total })
+        let at = stats.iter().position(|slice| slice.scrubbing.is_some()).unwrap_or(0);
+        let left = |(index, slice): (usize, &SliceStats)| {
+            let whole = slice.segments - slice.segments_free;
+            let now = slice.scrubbing.map(|progress| progress.total - progress.done);
+            let segments = if index < at { 0 } else { now.unwrap_or(whole) };
+            u64::from(segments) * (slice.capacity_bytes / u64::from(slice.segments.max(1)))
+        };
+        stats.iter().enumerate().map(left).sum()
     }
 
     /// Writes everything that is dirty now to the array.

@@ -3,7 +3,7 @@
 //! It takes half of the time at most, so that requests find the members free. A stop ends it early;
 //! the next open begins anew.
 
-use headpond_block::{DeviceError, JoinHandle, Runtime};
+use headpond_block::{DeviceError, Instant, JoinHandle, Runtime};
 use headpond_raid::{Array, ArrayState};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -14,6 +14,7 @@ pub(crate) struct Initialisation {
     is_stopping: Rc<Cell<bool>>,
     task: Cell<Option<JoinHandle<()>>>,
     failure: Rc<RefCell<Option<DeviceError>>>,
+    begun: Cell<Option<Instant>>,
 }
 
 impl Initialisation {
@@ -24,6 +25,7 @@ impl Initialisation {
         if status.parity_initialised || status.state != ArrayState::Healthy {
             return;
         }
+        self.begun.set(Some(runtime.now()));
         let (array, runtime) = (Rc::clone(array), runtime.clone());
         let (is_stopping, failure) = (Rc::clone(&self.is_stopping), Rc::clone(&self.failure));
         self.task.set(Some(runtime.clone().spawn(async move {
@@ -37,6 +39,11 @@ impl Initialisation {
                 *failure.borrow_mut() = Some(error);
             }
         })));
+    }
+
+    /// When, where there was something to do.
+    pub fn begun(&self) -> Option<Instant> {
+        self.begun.get()
     }
 
     /// Why it ended before its end.

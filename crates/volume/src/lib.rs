@@ -13,6 +13,7 @@
 //!
 //! **Not here**: opening devices (the caller brings them), exports, where descriptions are kept.
 
+mod acts;
 mod alerts;
 mod cached;
 mod class_setting;
@@ -38,6 +39,7 @@ mod streams;
 mod tier;
 mod volume;
 
+pub use acts::{ActKind, ActStatus};
 pub use alerts::{Alert, AlertKind, Risk};
 pub use class_setting::ClassSetting;
 pub use core_change::{AddCoreError, NewCore, RemoveCoreError};
@@ -56,7 +58,7 @@ pub use open::{Decorator, Devices, LoadWatch, Loading, OpenError, OpenOptions, T
 pub use readahead::{Readahead, ReadaheadPolicy, ReadaheadStats};
 pub use report::{CacheReport, ClassReport, CleaningReport, CoreReport, Groups, Row, StatsReport};
 pub use settings::{
-    CacheSettings, Checkpoints, SettingChange, SettingError, TierSettings, parse_word,
+    CacheSettings, Checkpoints, SettingChange, SettingError, ShownSetting, TierSettings, parse_word,
 };
 pub use size::{Size, SizeError};
 pub use status::{CacheStatus, CoreStatus, VolumeStats, VolumeStatus};

@@ -233,6 +233,7 @@ impl Volume {
     /// Cleans a cache that takes nothing dirty any more, and lets no request in afterwards.
     async fn drain_and_hold(&self, cached: &Cached, dirty: Dirty) -> Result<Held<'_>, DetachError> {
         let may_lose = dirty == Dirty::Lose;
+        let _act = self.begin_cleaning();
         let cleaned = cached.drain(&self.runtime).await;
         if !may_lose {
             cleaned.map_err(CleanAllError::from)?;

@@ -1,5 +1,6 @@
 //! What a volume tells about itself.
 
+use crate::acts::ActStatus;
 use crate::alerts::{self, Alert};
 use crate::cached::Cached;
 use crate::cores::Core;
@@ -9,9 +10,7 @@ use crate::readahead::ReadaheadStats;
 use crate::settings::CacheSettings;
 use crate::volume::Volume;
 use headpond_block::BlockDevice;
-use headpond_cache::{
-    BypassReport, ErrorStats, EvictionStats, OrderStats, ScrubProgress, SliceStats,
-};
+use headpond_cache::{BypassReport, ErrorStats, EvictionStats, OrderStats, SliceStats};
 use headpond_raid::{ArrayState, ArrayStatus};
 use serde::Serialize;
 use std::rc::Rc;
@@ -39,6 +38,8 @@ pub struct VolumeStatus {
     pub alerts: Vec<Alert>,
     /// What else the operator should know.
     pub warnings: Vec<String>,
+    /// What goes on that takes long, and how far it is.
+    pub acts: Vec<ActStatus>,
 }
 
 /// One of the arrays that share the cache.
@@ -76,8 +77,6 @@ pub struct CacheStatus {
     /// Replayed after an unclean stop and not yet cleaned: a member that fails before they are may
     /// leave wrong data in their stripes.
     pub replayed_blocks: u64,
-    /// How far the scrub is that is under way.
-    pub scrubbing: Option<ScrubProgress>,
     /// By slice: which policy is in use, and where one is chosen, why.
     pub evictions: Vec<EvictionStats>,
     /// With cleaning in the order of the flushes: how far the array is behind.
@@ -124,6 +123,7 @@ impl Volume {
             file_systems: self.front.recogniser().map(|it| it.found()).unwrap_or_default(),
             alerts: alerts.unwrap_or_default(),
             warnings,
+            acts: self.acts(),
         }
     }
 
@@ -180,7 +180,6 @@ impl Cached {
             dirty_ratio: dirty_bytes as f64 / dirty_bytes_max.max(1) as f64,
             lost_blocks: sum(|slice| slice.lost_blocks),
             replayed_blocks: self.replayed_blocks(),
-            scrubbing: self.scrubbing(),
             evictions: stats.iter().map(|slice| slice.eviction.clone()).collect(),
             order: order(&stats),
             bypasses: stats.iter().map(|slice| slice.bypass).collect(),

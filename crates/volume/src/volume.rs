@@ -1,5 +1,6 @@
 //! The assembled volume.
 
+use crate::acts::Begun;
 use crate::cached::Cached;
 use crate::cores::{Core, Cores};
 use crate::description::{CacheDescription, Description};
@@ -27,6 +28,8 @@ pub struct Volume {
     pub(crate) front: Rc<Front>,
     /// Settings and devices are changed one at a time.
     changing: Busy,
+    pub(crate) cleaning: Begun,
+    pub(crate) scrubbing: Begun,
     warnings: Vec<String>,
 }
 
@@ -97,7 +100,19 @@ impl Volume {
         let runtime = cores.runtime.clone();
         let (description, cached) = (description.clone().into(), cached.map(Rc::new).into());
         let (tier, changing, cores) = (RefCell::default(), Busy::default(), Rc::new(cores).into());
-        let volume = Self { description, runtime, cores, cached, tier, front, changing, warnings };
+        let (cleaning, scrubbing) = (Begun::default(), Begun::default());
+        let volume = Self {
+            description,
+            runtime,
+            cores,
+            cached,
+            tier,
+            front,
+            changing,
+            cleaning,
+            scrubbing,
+            warnings,
+        };
         volume.open_doors();
         volume
     }
@@ -268,6 +283,7 @@ impl Volume {
     pub async fn clean_all(&self) -> Result<u64, CleanAllError> {
         let stats = self.caches().flat_map(|cached| cached.stats());
         let dirty_bytes = stats.map(|slice| slice.dirty_bytes).sum();
+        let _act = self.begin_cleaning();
         for cached in self.caches() {
             cached.clean_all().await?;
         }
@@ -281,6 +297,7 @@ impl Volume {
     pub async fn scrub_cache(&self) -> Result<ScrubReport, ScrubCacheError> {
         let no_cache = || ScrubCacheError::NoCache { volume: self.description().name };
         let cached = self.cached().ok_or_else(no_cache)?;
+        let _act = self.begin_scrubbing();
         Ok(cached.scrub().await?)
     }
 

@@ -120,19 +120,22 @@ pub fn run(places: &Places, command: &CacheCommand) -> Result<Exit> {
         }
         CacheCommand::Resize(args) => {
             let client = Client::of(places, &args.name)?;
-            let status = client.post("/v1/cache/resize", &ResizeBody { size: args.size })?;
+            let status =
+                waiting::post(&client, "/v1/cache/resize", &ResizeBody { size: args.size })?;
             tell(&args.name, "the cache has its new size", &status, args.json)
         }
         CacheCommand::Purge(args) => {
             let client = Client::of(places, &args.name)?;
-            let status = client.post("/v1/cache/purge", &PurgeBody { flush: args.flush })?;
+            let status =
+                waiting::post(&client, "/v1/cache/purge", &PurgeBody { flush: args.flush })?;
             tell(&args.name, "the cache is empty", &status, args.json)
         }
         CacheCommand::Scrub(args) => scrub(places, args),
         CacheCommand::Detach(args) => {
             let DetachArgs { flush, force, tier, .. } = *args;
             let body = DetachBody { flush, force, tier };
-            let status = Client::of(places, &args.name)?.post("/v1/cache/detach", &body)?;
+            let client = Client::of(places, &args.name)?;
+            let status = waiting::post(&client, "/v1/cache/detach", &body)?;
             let place = if tier { "tier" } else { "cache" };
             tell(&args.name, &format!("the {place} is detached"), &status, args.json)
         }
@@ -144,19 +147,13 @@ fn put(places: &Places, args: &AttachArgs, path: &str, done: &str) -> Result<Exi
     let changes = changes.iter().map(ToString::to_string).collect();
     let AttachArgs { line, size, force, tier, .. } = *args;
     let body = AttachBody { device: args.device.clone(), changes, line, size, force, tier };
-    let status = Client::of(places, &args.name)?.post(path, &body)?;
+    let status = waiting::post(&Client::of(places, &args.name)?, path, &body)?;
     tell(&args.name, done, &status, args.json)
 }
 
 fn scrub(places: &Places, args: &ScrubArgs) -> Result<Exit> {
     let client = Client::of(places, &args.name)?;
-    let done = |status: &Value| {
-        let scrubbing = &status["cache"]["scrubbing"];
-        let part = |field: &str| scrubbing[field].as_u64().unwrap_or(0);
-        (part("done"), part("total"))
-    };
-    let template = "{bar:30} {pos} of {len} segments read, {eta} left";
-    let report = waiting::post(&client, "/v1/cache/scrub", &(), template, done)?;
+    let report = waiting::post(&client, "/v1/cache/scrub", &())?;
     let lost = report["lost"].as_array().cloned().unwrap_or_default();
     if args.json {
         println!("{report}");

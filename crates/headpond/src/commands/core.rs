@@ -1,7 +1,7 @@
 //! `headpond core`: further cores of a volume that is being served, behind the same cache.
 
 use crate::client::Client;
-use crate::commands::create::specs;
+use crate::commands::{create::specs, waiting};
 use crate::daemon::{AddCoreBody, RemoveCoreBody};
 use crate::device::DeviceSpec;
 use crate::outcome::Exit;
@@ -83,13 +83,15 @@ pub fn run(places: &Places, command: &CoreCommand) -> Result<Exit> {
                 members: members.iter().map(DeviceSpec::to_string).collect(),
                 force,
             };
-            let status = Client::of(places, &args.volume)?.post("/v1/core/add", &body)?;
+            let client = Client::of(places, &args.volume)?;
+            let status = waiting::post(&client, "/v1/core/add", &body)?;
             let done = format!("{} is a core, served as {}/{}", args.name, args.volume, args.name);
             tell(&args.volume, &done, &status, args.json)
         }
         CoreCommand::Remove(args) => {
             let body = RemoveCoreBody { name: args.name.clone() };
-            let status = Client::of(places, &args.volume)?.post("/v1/core/remove", &body)?;
+            let client = Client::of(places, &args.volume)?;
+            let status = waiting::post(&client, "/v1/core/remove", &body)?;
             let (volume, name) = (&args.volume, &args.name);
             let done = format!("{name} is a volume of its own: `headpond serve {volume}-{name}`");
             tell(volume, &done, &status, args.json)

@@ -28,9 +28,5 @@ pub fn run(places: &Places, args: &FlushArgs) -> Result<Exit> {
 /// # Errors
 /// As [`run`].
 pub fn flush(client: &Client) -> Result<Value> {
-    let dirty = |status: &Value| status["cache"]["dirty_bytes"].as_u64().unwrap_or(0);
-    let total = dirty(&client.get("/v1/status")?);
-    let template = "{bar:30} {bytes} of {total_bytes} cleaned, {eta} left";
-    let done = |status: &Value| (total.saturating_sub(dirty(status)), total);
-    waiting::post(client, "/v1/flush", &(), template, done)
+    waiting::post(client, "/v1/flush", &())
 }

@@ -2,28 +2,63 @@
 
 use crate::args::SetArgs;
 use crate::client::Client;
+use crate::commands::waiting;
 use crate::daemon::SetBody;
 use crate::outcome::{Exit, Failure};
 use crate::place::Places;
 use anyhow::Result;
-use headpond_volume::{Description, SettingChange, SettingError};
-use serde_json::Value;
+use headpond_advise::render::{Align, Table};
+use headpond_volume::{Description, SettingChange, SettingError, ShownSetting};
 
-/// Changes settings of a served volume; the description is changed with them.
+/// Changes settings of a served volume, and its description with them; or shows them.
 ///
 /// # Errors
 /// What the daemon refuses.
 pub fn run(places: &Places, args: &SetArgs) -> Result<Exit> {
+    if args.changes.is_empty() {
+        return show(places, args);
+    }
     let client = Client::of(places, &args.name)?;
     let changes = super::class::read_named_files(&args.changes)?;
     check(places, &args.name, &changes)?;
+    let is_lustre = changes.iter().any(|it| it.value_of("cleaning") == Some("lustre"));
     let changes = changes.iter().map(ToString::to_string).collect();
-    let status: Value = client.post("/v1/settings", &SetBody { changes, flush: args.flush })?;
+    let body = SetBody { changes, flush: args.flush };
+    let status = waiting::post(&client, "/v1/settings", &body)?;
+    if is_lustre && status["cache"]["classes"] == "none" {
+        eprintln!(
+            "headpond: note: this cleaning belongs with classes=lustre, which lets metadata and small \
+             requests into the cache and the rest past it"
+        );
+    }
     if args.json {
         println!("{}", serde_json::to_string_pretty(&status)?);
     } else {
         super::status::print_settings(&status);
     }
+    Ok(Exit::Ok)
+}
+
+/// Every change is kept in the description: it need not be served.
+fn show(places: &Places, args: &SetArgs) -> Result<Exit> {
+    let Description { name, cache, tier, .. } = places.load(&args.name)?;
+    let of_cache = cache.into_iter().flat_map(|cache| cache.settings.shown());
+    let of_tier = tier.into_iter().flat_map(|tier| tier.settings.shown());
+    let shown: Vec<ShownSetting> = of_cache.chain(of_tier).collect();
+    if shown.is_empty() {
+        return Err(Failure::refused(format!("{name} has no cache: there is nothing to set")));
+    }
+    if args.json {
+        println!("{}", serde_json::to_string_pretty(&shown)?);
+        return Ok(Exit::Ok);
+    }
+    let columns = ["setting", "value", "default", "takes"].map(|name| (name, Align::Left));
+    let mut table = Table::new(columns);
+    for ShownSetting { key, value, default, takes } in shown {
+        let value = if value == default { value } else { format!("{value} *") };
+        table.row([key, value, default, takes]);
+    }
+    println!("{}\n* differs from its default", table.render());
     Ok(Exit::Ok)
 }
 

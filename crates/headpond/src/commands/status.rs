@@ -32,8 +32,10 @@ fn one(places: &Places, name: &str, as_json: bool) -> Result<Exit> {
     let is_healthy = |array: &Value| matches!(array["state"].as_str(), None | Some("healthy"));
     let cores = status["cores"].as_array().into_iter().flatten();
     let is_whole = cores.map(|core| &core["array"]).all(is_healthy);
-    let is_cached = status["cache"]["failed"].as_bool() != Some(true);
-    Ok(if is_whole && is_cached { Exit::Ok } else { Exit::Degraded })
+    // A cache full of dirty data does what it is for.
+    let alerts = status["alerts"].as_array().into_iter().flatten();
+    let is_well = alerts.map(|alert| &alert["kind"]).all(|kind| kind == "cache-full");
+    Ok(if is_whole && is_well { Exit::Ok } else { Exit::Degraded })
 }
 
 fn all(places: &Places, as_json: bool) -> Result<Exit> {
@@ -136,6 +138,7 @@ fn print(status: &Value) {
     if let Some(output) = status["recording"].as_str() {
         println!("  recording to {output}");
     }
+    print_acts(status);
     print_alerts(status);
     for warning in status["warnings"].as_array().into_iter().flatten() {
         println!("  warning   {}", text(warning));
@@ -173,6 +176,38 @@ pub fn print_cores(status: &Value) {
             print_missing(array);
         }
     }
+}
+
+fn print_acts(status: &Value) {
+    for act in status["acts"].as_array().into_iter().flatten() {
+        println!("  under way {}", tell_act(act));
+    }
+}
+
+/// What goes on, in words.
+pub fn name_of_act(act: &Value) -> String {
+    let name = match act["act"].as_str() {
+        Some("cleaning") => "writing what is dirty to the array",
+        Some("scrubbing") => "reading all that the cache holds",
+        _ => "computing parity for the first time",
+    };
+    let core = act["core"].as_str().map(|core| format!(" of core {core}"));
+    format!("{name}{}", core.unwrap_or_default())
+}
+
+/// How far it is, and how long it will take.
+fn tell_act(act: &Value) -> String {
+    let (done, total) = (act["done_bytes"].as_u64(), act["total_bytes"].as_u64());
+    let (done, total) = (done.unwrap_or(0), total.unwrap_or(0));
+    let left = act["left_s"].as_f64().map(|left| format!(", about {left:.0} s left"));
+    let percent = (done * 100).checked_div(total).unwrap_or(100);
+    format!(
+        "{}: {percent} %, {} of {}{}",
+        name_of_act(act),
+        size(done),
+        size(total),
+        left.unwrap_or_default()
+    )
 }
 
 /// What happened, what is at risk, and what to do.
@@ -334,6 +369,20 @@ mod tests {
         cache["replayed_blocks"] = 0.into();
         assert_eq!(usage(&cache).len(), 1);
         assert!(usage(&Value::Null).is_empty());
+    }
+
+    #[test]
+    fn act_says_how_far_it_is_and_how_long_it_will_take() {
+        let act = |left_s: Value, core: Value| {
+            tell_act(&json!({
+                "act": "parity", "core": core, "done_bytes": 1u64 << 30, "total_bytes": 4u64 << 30,
+                "elapsed_s": 10.0, "left_s": left_s,
+            }))
+        };
+        let text = "computing parity for the first time: 25 %, 1 GiB of 4 GiB";
+        assert_eq!(act(Value::Null, Value::Null), text);
+        let of_core = text.replace("time:", "time of core logs:");
+        assert_eq!(act(30.0.into(), "logs".into()), format!("{of_core}, about 30 s left"));
     }
 
     #[test]

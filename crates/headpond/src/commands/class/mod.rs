@@ -6,7 +6,7 @@ use crate::outcome::{Exit, Failure};
 use anyhow::{Context, Result};
 use clap::{Args, Subcommand};
 use headpond_advise::render::{Align, Table};
-use headpond_cache::classes::{Class, Classes, Priority, Rule, Unknown};
+use headpond_cache::classes::{Class, Classes, Priority, Rule, Unknown, is_csv};
 use headpond_volume::{ClassSetting, SettingChange};
 use serde_json::json;
 use std::path::{Path, PathBuf};
@@ -24,8 +24,10 @@ pub enum ClassCommand {
 
 /// Read a file of classes and show what it says, or what is wrong in which line.
 #[derive(Args)]
+#[command(after_help = "Examples:\n  headpond class check classes.toml\n  \
+    headpond class check ioclass-config.csv\n  headpond class check lustre")]
 pub struct CheckArgs {
-    /// Our own file, or Open CAS's CSV.
+    /// Our own file, or Open CAS's CSV; or `lustre`, which is built in.
     pub file: PathBuf,
     #[arg(long)]
     pub json: bool,
@@ -33,6 +35,8 @@ pub struct CheckArgs {
 
 /// Turn Open CAS's CSV into a file of our own.
 #[derive(Args)]
+#[command(after_help = "Examples:\n  headpond class import ioclass-config.csv -o classes.toml\n  \
+    headpond class import ioclass-config.csv --lenient   # with rules that only a file system knows")]
 pub struct ImportArgs {
     /// The CSV.
     pub file: PathBuf,
@@ -47,8 +51,10 @@ pub struct ImportArgs {
 
 /// Show which rule each request of a trace would take.
 #[derive(Args)]
+#[command(after_help = "Examples:\n  headpond class test classes.toml monday.hptrace\n  \
+    headpond class test lustre sda.blktrace.0 --requests")]
 pub struct TestArgs {
-    /// Our own file, or Open CAS's CSV.
+    /// Our own file, or Open CAS's CSV; or `lustre`, which is built in.
     pub rules: PathBuf,
     /// A trace: blktrace, blkparse text, fio iolog, Headpond's own recording.
     pub trace: PathBuf,
@@ -76,7 +82,7 @@ pub fn run(command: &ClassCommand) -> Result<Exit> {
 }
 
 fn check(args: &CheckArgs) -> Result<Exit> {
-    let classes = load(&args.file)?;
+    let classes = load(&args.file, Unknown::Refuse)?;
     if args.json {
         let all: Vec<_> = classes.iter().map(as_json).collect();
         println!("{}", serde_json::to_string_pretty(&all)?);
@@ -129,12 +135,21 @@ fn write_new(path: &Path, text: &str) -> Result<()> {
     file.write_all(text.as_bytes()).with_context(|| format!("cannot write {}", path.display()))
 }
 
-/// Reads a file of classes, whichever of the two forms it has.
+/// Reads a file of classes, whichever of the two forms it has; or answers with those that are built
+/// in under this name.
 ///
 /// # Errors
 /// Where it cannot be read, or is wrong: file, line, and what is allowed there.
-pub fn load(path: &Path) -> Result<Classes> {
-    Classes::parse(&text_of(path)?).with_context(|| path.display().to_string())
+pub fn load(path: &Path, unknown: Unknown) -> Result<Classes> {
+    if path == Path::new("lustre") {
+        return Ok(Classes::lustre());
+    }
+    let text = text_of(path)?;
+    let read = match is_csv(&text) {
+        true => Classes::from_csv(&text, unknown).map(|(classes, _)| classes),
+        false => Classes::parse(&text),
+    };
+    read.with_context(|| path.display().to_string())
 }
 
 /// The changes with the text of a file of classes in place of its name: who reads it is the user,
@@ -160,7 +175,7 @@ pub fn read_named_files(changes: &[SettingChange]) -> Result<Vec<SettingChange>>
 /// Where it cannot be read, or is wrong.
 pub fn read_named_file(setting: &mut ClassSetting) -> Result<()> {
     if let Some(path) = setting.file().map(PathBuf::from) {
-        *setting = ClassSetting::Inline(Arc::new(load(&path)?));
+        *setting = ClassSetting::Inline(Arc::new(load(&path, Unknown::Refuse)?));
     }
     Ok(())
 }

@@ -1,8 +1,8 @@
 //! `headpond class test`: the classes of a trace's requests.
 
-use super::{TestArgs, load, text_of};
+use super::{TestArgs, load};
 use crate::outcome::Exit;
-use anyhow::{Context, Result};
+use anyhow::Result;
 use headpond_advise::render::{Align, Table, count, percent, size};
 use headpond_cache::classes::{CLASSES_MAX, Class, ClassId, Classes, Facts, Rule, Unknown};
 use headpond_trace::{Op, RecordFlags, TraceReader, TraceRecord};
@@ -26,13 +26,8 @@ struct Trial {
 }
 
 pub fn run(args: &TestArgs) -> Result<Exit> {
-    let classes = match args.lenient && is_csv(args)? {
-        true => {
-            let read = Classes::from_csv(&text_of(&args.rules)?, Unknown::NeverHolds);
-            read.with_context(|| args.rules.display().to_string())?.0
-        }
-        false => load(&args.rules)?,
-    };
+    let unknown = if args.lenient { Unknown::NeverHolds } else { Unknown::Refuse };
+    let classes = load(&args.rules, unknown)?;
     let mut reader = crate::commands::analyze::open(&args.trace, args.lenient)?;
     let mut listed = Vec::new();
     let trial = try_all(&classes, &mut reader, |record, class| match (args.requests, args.json) {
@@ -51,10 +46,6 @@ pub fn run(args: &TestArgs) -> Result<Exit> {
     }
     crate::commands::analyze::warn_of_damage(reader.tally());
     Ok(Exit::Ok)
-}
-
-fn is_csv(args: &TestArgs) -> Result<bool> {
-    Ok(headpond_cache::classes::is_csv(&text_of(&args.rules)?))
 }
 
 fn try_all(

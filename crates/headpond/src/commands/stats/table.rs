@@ -22,6 +22,7 @@ pub fn volume(stats: &Value) -> String {
         out += &device_lines(stats);
         out += &cleaning_line(&stats["cleaning"]);
         out += &readahead_line(&stats["readahead"]);
+        out += &memory_line(&stats["slices"]);
         out += &recovery_line(stats);
     }
     out + &cores(&stats["cores"]) + &array_line(&stats["array"])
@@ -181,6 +182,32 @@ fn readahead_line(readahead: &Value) -> String {
         count(whole(&readahead["missed"])),
         count(whole(&readahead["left_alone"])),
     )
+}
+
+/// What the cache takes of the machine's own memory, largest first, and how full the pool is that
+/// scattered lines take from.
+fn memory_line(slices: &Value) -> String {
+    const PARTS: [(&str, &str); 7] = [
+        ("map", "the map"),
+        ("checksums", "checksums"),
+        ("eviction_queues", "queues of eviction"),
+        ("extent_pool", "the pool for scattered lines"),
+        ("ghosts", "what left lately"),
+        ("dirty_index", "what is dirty"),
+        ("hit_counts", "hit counts"),
+    ];
+    let sum = |field: &str| -> u64 { rows(slices).map(|it| whole(&it["memory"][field])).sum() };
+    let total: u64 = rows(slices).map(|slice| whole(&slice["memory_bytes"])).sum();
+    let mut parts = PARTS.map(|(field, name)| (sum(field), name)).to_vec();
+    parts.retain(|(bytes, _)| *bytes > 0);
+    parts.sort_by_key(|(bytes, _)| std::cmp::Reverse(*bytes));
+    let mut told: Vec<String> =
+        parts.iter().map(|(bytes, name)| format!("{} {name}", size(*bytes))).collect();
+    let (extents, used) = (sum("extents"), sum("extents_used"));
+    if extents > 0 {
+        told.push(format!("{} of the pool in use", percent(used as f64 / extents as f64)));
+    }
+    format!("memory: {}: {}\n", size(total), told.join(", "))
 }
 
 fn recovery_line(stats: &Value) -> String {

@@ -4,6 +4,8 @@
 //! change names a place in that table and a text for it; the changed table is read again as a
 //! whole, so that what can be written into the file can be set, and nothing else.
 
+mod known;
+
 use crate::{ClassSetting, Readahead, SeqCutoff, Size};
 use headpond_cache::{
     AdmissionConfig, BypassPolicy, CleaningConfig, EvictionPolicy, FallbackConfig, Mode, Promotion,
@@ -14,6 +16,8 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 use toml::{Table, Value};
+
+pub use known::ShownSetting;
 
 /// Everything of a cache that can be changed while it runs.
 #[derive(Clone, Debug, PartialEq, Default, Serialize, Deserialize)]
@@ -92,7 +96,7 @@ impl CacheSettings {
         let reason =
             "it is none, lustre, or the text of a file of classes, which whoever asks reads";
         match is_named {
-            true => Err(SettingError::Value { change: change.clone(), reason: reason.into() }),
+            true => Err(change.refusal(reason.to_owned())),
             false => Ok(changed),
         }
     }
@@ -169,11 +173,21 @@ impl SettingChange {
     fn changed<S: Serialize + DeserializeOwned>(&self, settings: &S) -> Result<S, SettingError> {
         let mut table = Table::try_from(settings).expect("settings are plain data");
         self.apply_to(&mut table)?;
-        let refuse = |error: toml::de::Error| SettingError::Value {
-            change: self.clone(),
-            reason: error.message().to_owned(),
+        let refuse = |error: toml::de::Error| {
+            self.refusal(self.possible().unwrap_or_else(|| error.message().to_owned()))
         };
         table.try_into().map_err(refuse)
+    }
+
+    fn refusal(&self, reason: String) -> SettingError {
+        SettingError::Value { change: self.clone(), reason }
+    }
+
+    /// What it could be, where it is not that: what is wrong with a file, or with a number in its
+    /// range that does not fit the others, only who reads them knows.
+    fn possible(&self) -> Option<String> {
+        let takes = known::takes(&self.key)?;
+        (!takes.may_take(&self.value)).then(|| format!("it is {takes}"))
     }
 
     /// Whether it is about the setting of this key, or about a part of it.
@@ -195,11 +209,7 @@ impl SettingChange {
                 .parse::<Table>()
                 .map(|mut table| table.remove("v").expect("what was written")),
         };
-        let kind = place.type_str();
-        *place = value.map_err(|_| SettingError::Value {
-            change: self.clone(),
-            reason: format!("it is no {kind}"),
-        })?;
+        *place = value.map_err(|_| self.refusal(self.possible().unwrap_or_default()))?;
         Ok(())
     }
 
@@ -340,18 +350,21 @@ mod tests {
                 "there are: bypass, checkpoint, classes, cleaning, discard, eviction, fallback, mode, \
                  promotion, readahead, seq-cutoff",
             ),
-            ("discard=perhaps", "it is no boolean"),
+            ("discard=perhaps", "it is true, false"),
             ("mode.speed=9", "mode, without anything after it"),
             ("seq-cutoff=fast", "such as 1M"),
             ("eviction=random", "adaptive"),
             ("fallback.window-s=0", "1 to 86400"),
             ("bypass=always", "adaptive"),
             ("classes=/no/text", "the text of a file"),
-            ("promotion.trigger=101", "0 to 100 per cent"),
+            ("promotion.trigger=101", "it is 0 to 100"),
             ("promotion.insertion-threshold=1", "2 to 1000"),
             ("classes=[[class]]\nid = 7\n", "line 1: class 7 has no rule"),
-            ("cleaning=soon", "there are: nop, alru, acp, stripe, ordered, acp-very-aggressive"),
-            ("cleaning.alru.wake-up-s=3601", "alru.wake-up-s = 3601 is not possible"),
+            ("cleaning=soon", "it is stripe, ordered, alru, acp, nop, acp-very-aggressive"),
+            (
+                "cleaning.alru.wake-up-s=3601",
+                "alru.wake-up-s=3601 is not possible: it is 0 to 3600",
+            ),
             ("cleaning.acp.staleness-s=1", "there are: flush-max-buffers, wake-up-ms"),
             ("cleaning.stripe.low-percent=90", "must rise"),
         ] {

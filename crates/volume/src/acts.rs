@@ -1,0 +1,118 @@
+//! Acts that take long, and how far they are: what somebody who waits wants to know.
+//!
+//! **Invariant**: an act is told of for as long as somebody waits for it or it goes on by itself,
+//! and no longer.
+
+use crate::cores::Core;
+use crate::description::FIRST_CORE;
+use crate::volume::Volume;
+use headpond_block::{Instant, Runtime};
+use serde::Serialize;
+use std::cell::Cell;
+
+/// What goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ActKind {
+    /// All that is dirty is written to the array: for a flush, or before a cache goes away.
+    Cleaning,
+    /// All that the cache holds is read.
+    Scrubbing,
+    /// Parity is computed that never was.
+    Parity,
+}
+
+/// An act under way.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ActStatus {
+    pub act: ActKind,
+    /// The core that is concerned, where it is not the first, or all of them.
+    pub core: Option<String>,
+    pub done_bytes: u64,
+    pub total_bytes: u64,
+    pub elapsed_s: f64,
+    /// Should it go on as it has; `None` as long as nothing is done.
+    pub left_s: Option<f64>,
+}
+
+/// Since when an act is under way, and how much was to be done then.
+#[derive(Default)]
+pub(crate) struct Begun(Cell<Option<(Instant, u64)>>);
+
+/// Ends what it stands for.
+pub(crate) struct Act<'a>(Option<&'a Begun>);
+
+impl Begun {
+    /// An act within another one of its kind is part of that.
+    pub fn begin(&self, runtime: &Runtime, total_bytes: u64) -> Act<'_> {
+        if self.0.get().is_some() {
+            return Act(None);
+        }
+        self.0.set(Some((runtime.now(), total_bytes)));
+        Act(Some(self))
+    }
+
+    /// How far it is, with so much left to do.
+    fn status(&self, runtime: &Runtime, act: ActKind, left_bytes: u64) -> Option<ActStatus> {
+        let (since, total_bytes) = self.0.get()?;
+        let done_bytes = total_bytes.saturating_sub(left_bytes);
+        let elapsed_s = runtime.now().since(since).as_secs_f64();
+        Some(ActStatus::new(act, (done_bytes, total_bytes), elapsed_s))
+    }
+}
+
+impl Drop for Act<'_> {
+    fn drop(&mut self) {
+        if let Some(begun) = self.0 {
+            begun.0.set(None);
+        }
+    }
+}
+
+impl ActStatus {
+    fn new(act: ActKind, (done_bytes, total_bytes): (u64, u64), elapsed_s: f64) -> Self {
+        let left = total_bytes.saturating_sub(done_bytes) as f64;
+        let left_s = (done_bytes > 0).then(|| elapsed_s * left / done_bytes as f64);
+        Self { act, core: None, done_bytes, total_bytes, elapsed_s, left_s }
+    }
+}
+
+impl Volume {
+    /// From now on it is told how far the cleaning is of what is dirty now.
+    pub(crate) fn begin_cleaning(&self) -> Act<'_> {
+        self.cleaning.begin(&self.runtime, self.unwritten_bytes())
+    }
+
+    pub(crate) fn begin_scrubbing(&self) -> Act<'_> {
+        self.scrubbing.begin(&self.runtime, self.unread_bytes())
+    }
+
+    /// What the array lacks, or may lack after a power cut.
+    fn unwritten_bytes(&self) -> u64 {
+        self.caches().map(|cached| cached.dirty_bytes()).sum()
+    }
+
+    fn unread_bytes(&self) -> u64 {
+        self.cached().map_or(0, |cached| cached.scrub_left_bytes())
+    }
+
+    pub(crate) fn acts(&self) -> Vec<ActStatus> {
+        let runtime = &self.runtime;
+        let cleaning = self.cleaning.status(runtime, ActKind::Cleaning, self.unwritten_bytes());
+        let scrubbing = self.scrubbing.status(runtime, ActKind::Scrubbing, self.unread_bytes());
+        let cores = self.cores();
+        let parity = cores.iter().filter_map(|(core, _)| core.parity_act(runtime));
+        cleaning.into_iter().chain(scrubbing).chain(parity).collect()
+    }
+}
+
+impl Core {
+    fn parity_act(&self, runtime: &Runtime) -> Option<ActStatus> {
+        let progress = self.array.status().initialising?;
+        let bytes = |stripes: u64| stripes * self.array.layout().stripe_bytes();
+        let (done, total) = (bytes(progress.stripes_done), bytes(progress.stripes));
+        let elapsed_s = runtime.now().since(self.initialisation.begun()?).as_secs_f64();
+        let core = (self.id != FIRST_CORE).then(|| self.name.clone());
+        Some(ActStatus { core, ..ActStatus::new(ActKind::Parity, (done, total), elapsed_s) })
+    }
+}

@@ -1,0 +1,266 @@
+//! What there is to set, and what each setting takes: for whoever looks, and for who made a
+//! mistake.
+
+use super::{CacheSettings, TierSettings, dashed, word_of};
+use crate::Size;
+use serde::Serialize;
+use std::fmt;
+use toml::{Table, Value};
+
+/// A setting, its value in some settings, and what it could be.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ShownSetting {
+    pub key: String,
+    pub value: String,
+    pub default: String,
+    pub takes: String,
+}
+
+/// What a setting takes.
+#[derive(Clone, Copy)]
+pub(super) enum Takes {
+    Words(&'static [&'static str]),
+    Number(u64, u64),
+    Bytes(Size, Size),
+    /// Zero stands for none.
+    BytesOrNone,
+    /// Words, or a size for the policy `always` with that threshold.
+    WordsOrSize(&'static [&'static str]),
+    /// Words, or whose text is a file.
+    WordsOrFile(&'static [&'static str]),
+}
+
+const K: u64 = 1 << 10;
+const PERCENT: Takes = Takes::Number(0, 100);
+
+/// Everything that can be set, with the keys of the command line, in the order in which it is
+/// shown.
+const KNOWN: &[(&str, Takes)] = &[
+    (
+        "mode",
+        Takes::Words(&[
+            "write-back",
+            "write-through",
+            "write-around",
+            "write-invalidate",
+            "write-only",
+            "pass-through",
+        ]),
+    ),
+    (
+        "cleaning",
+        Takes::Words(&[
+            "stripe",
+            "ordered",
+            "alru",
+            "acp",
+            "nop",
+            "acp-very-aggressive",
+            "alru-very-aggressive",
+            "lustre",
+        ]),
+    ),
+    ("cleaning.in-flight-max", Takes::Number(1, 65_536)),
+    ("cleaning.write-bytes-max", Takes::Number(4096, 64 << 20)),
+    ("cleaning.core-flush-interval-ms", Takes::Number(1, 60_000)),
+    ("cleaning.full-wait-ms", Takes::Number(0, 60_000)),
+    ("cleaning.stripe.low-percent", PERCENT),
+    ("cleaning.stripe.target-percent", PERCENT),
+    ("cleaning.stripe.high-percent", PERCENT),
+    ("cleaning.stripe.idle-after-ms", Takes::Number(100, 3_600_000)),
+    ("cleaning.alru.wake-up-s", Takes::Number(0, 3600)),
+    ("cleaning.alru.staleness-s", Takes::Number(1, 3600)),
+    ("cleaning.alru.flush-max-buffers", Takes::Number(1, 10_000)),
+    ("cleaning.alru.activity-threshold-ms", Takes::Number(0, 1_000_000)),
+    ("cleaning.alru.dirty-ratio-threshold-percent", PERCENT),
+    ("cleaning.alru.dirty-ratio-inertia-mib", Takes::Number(0, 1 << 20)),
+    ("cleaning.acp.wake-up-ms", Takes::Number(0, 10_000)),
+    ("cleaning.acp.flush-max-buffers", Takes::Number(1, 10_000)),
+    ("promotion", Takes::Words(&["always", "nhit"])),
+    ("promotion.insertion-threshold", Takes::Number(2, 1000)),
+    ("promotion.trigger", PERCENT),
+    ("eviction", Takes::Words(&["s3-fifo", "lru", "arc", "fifo", "adaptive"])),
+    ("seq-cutoff", Takes::WordsOrSize(&["full", "always", "never"])),
+    ("seq-cutoff.threshold", Takes::Bytes(Size(K), Size(4_194_181 * K))),
+    ("seq-cutoff.promotion-count", Takes::Number(1, 65_535)),
+    ("readahead", Takes::Words(&["adaptive", "off"])),
+    ("readahead.degree-max", Takes::Bytes(Size(128 * K), Size(64 << 20))),
+    ("classes", Takes::WordsOrFile(&["none", "lustre"])),
+    ("bypass", Takes::Words(&["off", "adaptive"])),
+    ("fallback.errors", Takes::Number(0, 10_000)),
+    ("fallback.window-s", Takes::Number(1, 86_400)),
+    ("discard", Takes::Words(&["true", "false"])),
+    ("checkpoint.every", Takes::BytesOrNone),
+];
+
+/// What the setting of this key takes.
+pub(super) fn takes(key: &str) -> Option<Takes> {
+    let plain = key.strip_suffix(".policy").unwrap_or(key);
+    KNOWN.iter().find(|(known, _)| *known == plain).map(|(_, takes)| *takes)
+}
+
+impl Takes {
+    /// Whether a value may be meant: one for which it is not says nothing else than what is.
+    pub fn may_take(self, value: &str) -> bool {
+        match self {
+            Self::Number(least, most) => {
+                value.parse().is_ok_and(|number: u64| (least..=most).contains(&number))
+            }
+            Self::WordsOrFile(_) => value.contains('\n'),
+            _ => false,
+        }
+    }
+}
+
+impl CacheSettings {
+    /// Every setting of a cache, as [`SettingChange`] reads it.
+    pub fn shown(&self) -> Vec<ShownSetting> {
+        shown(&table(self), &table(&Self::default()), "")
+    }
+}
+
+impl TierSettings {
+    /// Every setting of a tier, as [`SettingChange`] reads it.
+    pub fn shown(&self) -> Vec<ShownSetting> {
+        shown(&table(self), &table(&Self::default()), "tier.")
+    }
+}
+
+fn table(settings: &impl Serialize) -> Table {
+    Table::try_from(settings).expect("settings are plain data")
+}
+
+fn shown(settings: &Table, defaults: &Table, prefix: &str) -> Vec<ShownSetting> {
+    let show = |(key, takes): &(&str, Takes)| {
+        Some(ShownSetting {
+            key: format!("{prefix}{key}"),
+            value: told(find(settings, key)?),
+            default: told(find(defaults, key)?),
+            takes: takes.to_string(),
+        })
+    };
+    KNOWN.iter().filter_map(show).collect()
+}
+
+fn find<'a>(settings: &'a Table, key: &str) -> Option<&'a Value> {
+    let (first, rest) = key.split_once('.').unwrap_or((key, ""));
+    let (_, value) = settings.iter().find(|(name, _)| dashed(name) == first)?;
+    match value {
+        Value::Table(inner) if rest.is_empty() => find(inner, "policy"),
+        Value::Table(inner) => find(inner, rest),
+        value => rest.is_empty().then_some(value),
+    }
+}
+
+/// A value in one line: that of a file of classes by how many there are.
+fn told(value: &Value) -> String {
+    let word = word_of(value).expect("a single value");
+    match word.contains('\n') {
+        true => format!("({} classes)", word.matches("[[class]]").count()),
+        false => word,
+    }
+}
+
+impl fmt::Display for Takes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Words(words) => f.write_str(&words.join(", ")),
+            Self::Number(least, most) => write!(f, "{least} to {most}"),
+            Self::Bytes(least, most) => write!(f, "{least} to {most}"),
+            Self::BytesOrNone => f.write_str("a size such as 256M, or 0 for none"),
+            Self::WordsOrSize(words) => write!(f, "{}, or a size such as 1M", words.join(", ")),
+            Self::WordsOrFile(words) => write!(f, "{}, or a file", words.join(", ")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::SettingChange;
+
+    fn set(key: &str, value: impl fmt::Display) -> Result<CacheSettings, String> {
+        let change: SettingChange = format!("{key}={value}").parse().unwrap();
+        CacheSettings::default().with_all(&[change]).map_err(|error| error.to_string())
+    }
+
+    fn leaves(table: &Table, prefix: &str) -> Vec<String> {
+        let mut keys = Vec::new();
+        for (key, value) in table {
+            let key = format!("{prefix}{}", dashed(key));
+            match value {
+                Value::Table(inner) => keys.extend(leaves(inner, &format!("{key}."))),
+                _ => keys.push(key.strip_suffix(".policy").unwrap_or(&key).to_owned()),
+            }
+        }
+        keys.sort();
+        keys
+    }
+
+    #[test]
+    fn nothing_that_can_be_set_is_missing_and_nothing_else_is_shown() {
+        let cache = CacheSettings::default();
+        let mut keys: Vec<String> = cache.shown().into_iter().map(|it| it.key).collect();
+        keys.sort();
+        assert_eq!(keys, leaves(&table(&cache), ""));
+        let tier = TierSettings::default();
+        let mut keys: Vec<String> = tier.shown().into_iter().map(|it| it.key).collect();
+        keys.sort();
+        assert_eq!(keys, leaves(&table(&tier), "tier."));
+    }
+
+    #[test]
+    fn a_setting_takes_what_it_is_said_to_take_and_nothing_beyond() {
+        // Of three that rise one alone may not go everywhere.
+        let may = |outcome: Result<CacheSettings, String>| match outcome {
+            Ok(_) => true,
+            Err(error) => error.contains("must rise"),
+        };
+        for (key, takes) in KNOWN {
+            let what = format!("{key} takes {takes}");
+            match takes {
+                Takes::Words(words) | Takes::WordsOrSize(words) | Takes::WordsOrFile(words) => {
+                    assert!(words.iter().all(|word| set(key, word).is_ok()), "{what}");
+                    let error = set(key, "LRU").unwrap_err();
+                    let possible = format!("it is {}", words.join(", "));
+                    assert!(error.contains(&possible), "{what}: {error}");
+                }
+                Takes::Number(least, most) => {
+                    assert!(may(set(key, least)) && may(set(key, most)), "{what}");
+                    assert!(!may(set(key, most + 1)), "{what}");
+                    assert!(*least == 0 || !may(set(key, least - 1)), "{what}");
+                }
+                Takes::Bytes(least, most) => {
+                    assert!(may(set(key, least)) && may(set(key, most)), "{what}");
+                    let beyond = [Size(least.0 - 1), Size(most.0 + K)];
+                    assert!(beyond.iter().all(|size| !may(set(key, size))), "{what}");
+                }
+                Takes::BytesOrNone => {
+                    assert!(may(set(key, 0)) && may(set(key, "1T")), "{what}");
+                    assert!(!may(set(key, "often")), "{what}");
+                }
+            }
+        }
+        assert!(set("seq-cutoff", "2M").is_ok());
+    }
+
+    #[test]
+    fn what_was_changed_stands_beside_its_default() {
+        let changes = ["cleaning=alru", "cleaning.alru.staleness-s=60", "seq-cutoff=2M"];
+        let changes: Vec<SettingChange> = changes.map(|it| it.parse().unwrap()).into();
+        let shown = CacheSettings::default().with_all(&changes).unwrap().shown();
+        let of = |key: &str| {
+            let setting = shown.iter().find(|setting| setting.key == key).unwrap();
+            (setting.value.clone(), setting.default.clone())
+        };
+        assert_eq!(of("cleaning"), ("alru".into(), "stripe".into()));
+        assert_eq!(of("cleaning.alru.staleness-s"), ("60".into(), "120".into()));
+        assert_eq!(of("seq-cutoff"), ("always".into(), "full".into()));
+        assert_eq!(of("seq-cutoff.threshold"), ("2M".into(), "1M".into()));
+        assert_eq!(of("checkpoint.every"), ("256M".into(), "256M".into()));
+        let classes = "classes=[[class]]\nid = 0\n\n[[class]]\nid = 1\nwhen = \"done\"\n";
+        let of_file = CacheSettings::default().with_all(&[classes.parse().unwrap()]).unwrap();
+        let classes = of_file.shown().into_iter().find(|it| it.key == "classes").unwrap();
+        assert_eq!((&*classes.value, &*classes.default), ("(2 classes)", "none"));
+    }
+}
