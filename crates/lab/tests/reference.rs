@@ -1,7 +1,7 @@
 //! The published tables against the modelled machine.
 
 use headpond_lab::Gauge;
-use headpond_lab::reference::{self, Cell, Reference, Score, Times};
+use headpond_lab::reference::{self, Cell, OURS, Reference, Score, Times};
 use headpond_lab::simulate_all;
 use headpond_testkit::{shared, skip};
 use std::path::Path;
@@ -24,7 +24,7 @@ fn arrays_and_drives_are_as_fast_as_published() {
     let Some(folder) = shared("reference") else {
         skip!("arrays_and_drives_are_as_fast_as_published", "no published tables");
     };
-    let mut cells = cells(&reference::plan(&folder, SHORT).unwrap());
+    let mut cells = cells(&reference::plan(&folder, SHORT, &OURS[..1]).unwrap());
     let cached: Vec<Cell> = cells.extract_if(.., |cell| cell.ours.is_some()).collect();
     check_cached(&cached);
     let of = |prefix: &str| -> Vec<Cell> {
@@ -53,7 +53,10 @@ fn check_cached(cells: &[Cell]) {
     assert!(alru.clone().count() >= 5, "{cells:#?}");
     for cell in alru {
         let is_right = cell.decision.is_some_and(|it| it.published == it.simulated);
-        assert!(is_right && cell.ours >= Some(cell.simulated), "{cell:?}");
+        assert!(
+            is_right && cell.ours.is_some_and(|ours| ours.figure >= cell.simulated),
+            "{cell:?}"
+        );
     }
 }
 
@@ -74,7 +77,7 @@ fn with_drives(rows: &str) -> tempfile::TempDir {
 #[test]
 fn a_cell_that_settles_is_scored_and_one_that_alternates_is_not() {
     let folder = with_drives("Intel DC S3500 80GB,yes,9000>20000,5000/9000,\nAcme 1,no,1,2,3\n");
-    let reference = reference::plan(folder.path(), SHORT).unwrap();
+    let reference = reference::plan(folder.path(), SHORT, OURS).unwrap();
     assert_eq!(reference.experiments.len(), 2);
     let outcomes: Vec<_> =
         simulate_all(&reference.experiments, &Gauge::for_each(reference.experiments.len()))
@@ -88,12 +91,29 @@ fn a_cell_that_settles_is_scored_and_one_that_alternates_is_not() {
     let waits = |(what, _): &(String, String)| what.contains("Acme 1");
     assert!(reference.waiting.iter().any(waits), "{:?}", reference.waiting);
     let folder = with_drives("Intel DC S3500 80GB,yes,fast,1,1\n");
-    let error = reference::plan(folder.path(), SHORT).err().unwrap().to_string();
+    let error = reference::plan(folder.path(), SHORT, OURS).err().unwrap().to_string();
     assert!(error.contains("line 2") && error.contains("fast"), "{error}");
 }
 
 #[test]
+fn beside_a_cell_stands_the_best_of_our_own_settings() {
+    let folder = with_drives("");
+    let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
+    write("raid60_random_write_cached.csv", "strip_kib,cleaning,qd1\n64,acp very aggressive,372\n");
+    let times = Times { ramp: Duration::ZERO, runtime: Duration::from_secs(2) };
+    let of = |ours| cells(&reference::plan(folder.path(), times, ours).unwrap())[0].ours.unwrap();
+    let alone: Vec<_> = (0..2).map(|at| of(&OURS[at..=at])).collect();
+    let figures: Vec<f64> = alone.iter().map(|ours| ours.figure).collect();
+    let best = figures.iter().copied().fold(0.0, f64::max);
+    let found = of(&OURS[..2]);
+    assert_eq!(found.figure, best, "{alone:?}");
+    let first = alone.iter().position(|ours| ours.figure == best).unwrap();
+    assert_eq!(found.settings, OURS[first], "{alone:?}");
+    assert!(best > 372.0, "the rival's, as published");
+}
+
+#[test]
 fn a_missing_table_is_named() {
-    let error = reference::plan(Path::new("/nowhere"), SHORT).err().unwrap();
+    let error = reference::plan(Path::new("/nowhere"), SHORT, OURS).err().unwrap();
     assert!(error.to_string().contains("/nowhere/raid60_random_write.csv"), "{error}");
 }

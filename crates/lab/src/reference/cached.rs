@@ -6,18 +6,18 @@
 //! find no room go past it at once, and that 32 of the oldest lines are then cleaned in a
 //! round. Nothing of that follows from a cell that is scored.
 //!
-//! Beside each cell stands the same load on our cache as it comes: the policy `stripe`, writes that
-//! wait for room, the costs of our own server. It holds as many dirty blocks as theirs.
+//! Beside each cell stands the same load on our cache with the best of a few settings, and the
+//! costs of our own server. It holds as many dirty blocks as theirs.
 
 use super::raid60::{MIXED, RANDOM_WRITE, core, random};
 use super::table::{Row, Table};
-use super::{Beside, Figure, Planned, Reference, ReferenceError, Times};
+use super::{AS_IT_COMES, Beside, Figure, Planned, Reference, ReferenceError, Times};
 use crate::job::Job;
 use crate::load::Load;
 use crate::stack::{CacheStack, Stack};
 use headpond_cache::{CleaningConfig, CleaningPreset, Mode};
 use headpond_sim::ssd::State;
-use headpond_volume::{CacheSettings, SeqCutoff, Size};
+use headpond_volume::{CacheSettings, SeqCutoff, SettingChange, Size};
 
 pub(super) const RANDOM_WRITE_CACHED: &str = "raid60_random_write_cached";
 
@@ -43,7 +43,7 @@ impl Reference {
                 let depth = column[2..].parse().map_err(|_| table.damaged(row, "no depth"))?;
                 let job = settled(random(depth, 0, times));
                 let without = self.planned(RANDOM_WRITE, &format!("strip {strip_kib}K"), column);
-                let [theirs, ours] = self.add_cached(strip_kib, &settings, &job);
+                let (theirs, ours) = self.add_cached(strip_kib, &settings, &job);
                 self.cells.push(Planned {
                     table: RANDOM_WRITE_CACHED,
                     row: format!("strip {strip_kib}K, {cleaning}"),
@@ -74,7 +74,7 @@ impl Reference {
         };
         let settings = theirs(table, row, parsed, &cleaning)?;
         let job = settled(random(32, mix, times));
-        let [theirs, ours] = self.add_cached(64, &settings, &job);
+        let (theirs, ours) = self.add_cached(64, &settings, &job);
         for (column, figure) in [("read_iops", Figure::ReadIops), ("write_iops", Figure::WriteIops)]
         {
             let Some(published) = table.figure(row, column)? else { continue };
@@ -86,7 +86,7 @@ impl Reference {
                 published,
                 experiment: theirs,
                 figure,
-                beside: Some(Beside { ours, without }),
+                beside: Some(Beside { ours: ours.clone(), without }),
             });
         }
         Ok(())
@@ -105,10 +105,15 @@ impl Reference {
         self.experiments.iter().position(|it| it.stack == *stack && is_same(&it.load))
     }
 
-    /// Their cache and ours, in front of the same array.
-    fn add_cached(&mut self, strip_kib: u64, settings: &CacheSettings, job: &Job) -> [usize; 2] {
-        let ours = CacheSettings { mode: settings.mode, ..CacheSettings::default() };
-        [("opencas-22.06", settings.clone()), ("headpond", ours)].map(|(engine, settings)| {
+    /// Their cache and ours, in front of the same array; ours with each of the settings to try.
+    fn add_cached(
+        &mut self,
+        strip_kib: u64,
+        settings: &CacheSettings,
+        job: &Job,
+    ) -> (usize, Vec<usize>) {
+        let tried = self.ours;
+        let mut add = |engine: &str, settings: CacheSettings| {
             let stack = Stack {
                 name: format!("strip {strip_kib}K behind {engine}"),
                 engine: Some(engine.into()),
@@ -116,7 +121,16 @@ impl Reference {
                 cache: Some(ram(settings)),
             };
             self.find(&stack, job).unwrap_or_else(|| self.add(stack, job.clone()))
-        })
+        };
+        let theirs = add("opencas-22.06", settings.clone());
+        let as_it_comes = CacheSettings { mode: settings.mode, ..CacheSettings::default() };
+        let ours = tried.iter().map(|change| {
+            let changes = change.split_whitespace().filter(|_| *change != AS_IT_COMES);
+            let changes: Result<Vec<SettingChange>, _> = changes.map(str::parse).collect();
+            let settings = changes.and_then(|changes| as_it_comes.with_all(&changes));
+            settings.expect("settings that there are")
+        });
+        (theirs, ours.map(|settings| add("headpond", settings)).collect())
     }
 }
 

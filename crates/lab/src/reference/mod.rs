@@ -24,10 +24,19 @@ use std::time::Duration;
 use syncs::SYNCS;
 use table::Table;
 
+/// Settings of our own that are tried beside a cell, as changes of what it comes with; the first
+/// is that. What finds no room waits or goes past; what the array would answer sooner may go there;
+/// and what is read once need not enter.
+pub const OURS: &[&str] =
+    &[AS_IT_COMES, "cleaning.full-wait-ms=0", "bypass=adaptive", "promotion=nhit"];
+const AS_IT_COMES: &str = "as it comes";
+
 /// What can be compared, and what cannot yet.
 #[derive(Default)]
 pub struct Reference {
     pub experiments: Vec<Experiment>,
+    /// Those of [`OURS`] that are tried.
+    ours: &'static [&'static str],
     cells: Vec<Planned>,
     unscored: Vec<Unscored>,
     /// Tables, or rows of one, that need what is not there yet, and what that is.
@@ -57,10 +66,9 @@ struct Planned {
 }
 
 /// What stands beside a cell that is about a cache.
-#[derive(Clone, Copy)]
 struct Beside {
-    /// The experiment with our cache as it comes.
-    ours: usize,
+    /// The experiments with our cache, one for each of the settings that are tried.
+    ours: Vec<usize>,
     /// The cell of the same load without a cache.
     without: Option<usize>,
 }
@@ -92,12 +100,19 @@ pub struct Cell {
     pub column: String,
     pub published: f64,
     pub simulated: f64,
-    /// What our own cache reaches there.
+    /// What our own cache reaches there with the best of the settings that were tried.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub ours: Option<f64>,
+    pub ours: Option<Ours>,
     /// Whether the cache is worth it, where that can be told.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub decision: Option<Decision>,
+}
+
+/// What our own cache reaches.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Ours {
+    pub figure: f64,
+    pub settings: &'static str,
 }
 
 /// With a cache against without one: is it faster, as published and as simulated?
@@ -141,13 +156,17 @@ impl Default for Times {
     }
 }
 
-/// Plans a run of every cell that can be run.
+/// Plans a run of every cell that can be run; those about a cache with some of [`OURS`] beside.
 ///
 /// # Errors
 /// Where a table is missing or damaged.
-pub fn plan(folder: &Path, times: Times) -> Result<Reference, ReferenceError> {
+pub fn plan(
+    folder: &Path,
+    times: Times,
+    ours: &'static [&'static str],
+) -> Result<Reference, ReferenceError> {
     let waiting = WAITING.map(|(table, needs)| (table.to_owned(), needs.to_owned()));
-    let mut reference = Reference { waiting: waiting.into(), ..Reference::default() };
+    let mut reference = Reference { waiting: waiting.into(), ours, ..Reference::default() };
     reference.plan_random_write(&Table::read(folder, RANDOM_WRITE)?, times)?;
     reference.plan_random_write_cached(&Table::read(folder, RANDOM_WRITE_CACHED)?, times)?;
     reference.plan_mixed(&Table::read(folder, MIXED)?, times)?;
@@ -170,14 +189,24 @@ impl Reference {
             column: cell.column.clone(),
             published: cell.published,
             simulated: cell.figure.of(&outcomes[cell.experiment]),
-            ours: cell.beside.map(|beside| cell.figure.of(&outcomes[beside.ours])),
+            ours: self.ours(cell, outcomes),
             decision: self.decision(cell, outcomes),
         };
         self.cells.iter().map(cell).collect()
     }
 
+    /// Of the settings that carry out most requests, reads and writes together.
+    fn ours(&self, cell: &Planned, outcomes: &[Outcome]) -> Option<Ours> {
+        let of = |outcome: &Outcome| Figure::ReadIops.of(outcome) + Figure::WriteIops.of(outcome);
+        let tried = self.ours.iter().zip(&cell.beside.as_ref()?.ours);
+        let tried = tried.map(|(settings, experiment)| (settings, &outcomes[*experiment]));
+        // The first of equals: what it comes with.
+        let (settings, outcome) = tried.rev().max_by(|a, b| of(a.1).total_cmp(&of(b.1)))?;
+        Some(Ours { figure: cell.figure.of(outcome), settings })
+    }
+
     fn decision(&self, cell: &Planned, outcomes: &[Outcome]) -> Option<Decision> {
-        let without = &self.cells[cell.beside?.without?];
+        let without = &self.cells[cell.beside.as_ref()?.without?];
         let gain = cell.published / without.published - 1.0;
         let simulated = |cell: &Planned| cell.figure.of(&outcomes[cell.experiment]);
         (gain.abs() > TIE).then(|| Decision {

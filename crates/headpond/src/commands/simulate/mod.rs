@@ -102,7 +102,7 @@ fn carry_out(experiments: &[Experiment]) -> Result<Vec<Outcome>> {
 }
 
 fn run_reference(folder: &Path, as_json: bool) -> Result<Exit> {
-    let reference = reference::plan(folder, Times::default())?;
+    let reference = reference::plan(folder, Times::default(), reference::OURS)?;
     let outcomes = carry_out(&reference.experiments)?;
     let cells = reference.compare(&outcomes);
     if as_json {
@@ -127,7 +127,7 @@ fn run_reference(folder: &Path, as_json: bool) -> Result<Exit> {
 fn print_reference(reference: &Reference, cells: &[Cell], unscored: &[UnscoredCell]) {
     let left = ["table", "row", "column"].map(|name| (name, Align::Left));
     let right = ["published", "simulated", "ratio", "ours"].map(|name| (name, Align::Right));
-    let mut table = Table::new(left.into_iter().chain(right));
+    let mut table = Table::new(left.into_iter().chain(right).chain([("with", Align::Left)]));
     for cell in cells {
         table.row([
             cell.table.to_owned(),
@@ -136,7 +136,8 @@ fn print_reference(reference: &Reference, cells: &[Cell], unscored: &[UnscoredCe
             format!("{:.0}", cell.published),
             format!("{:.0}", cell.simulated),
             format!("{:.2}", cell.simulated / cell.published),
-            cell.ours.map(|ours| format!("{ours:.0}")).unwrap_or_default(),
+            cell.ours.map(|ours| format!("{:.0}", ours.figure)).unwrap_or_default(),
+            cell.ours.map(|ours| ours.settings.to_owned()).unwrap_or_default(),
         ]);
     }
     print!("{}", table.render());
