@@ -102,15 +102,17 @@ impl Log {
         slots.map(|slot| self.map.version(slot)).filter(keeps).collect()
     }
 
-    /// Blocks of a segment that will soon be clean, and others that the core lacks.
-    fn leaving(&self, segment: SegmentIndex) -> (u64, u64) {
+    /// Whether most of what the core lacks of a segment is on its way there.
+    fn is_leaving(&self, segment: SegmentIndex) -> bool {
         let versions = self.layout.slots_of(segment).map(|slot| self.map.version(slot));
-        versions.fold((0, 0), |(leaving, staying), version| match version.state {
-            State::Written => (leaving + 1, staying),
-            State::Dirty if version.marks.contains(Marks::CLEANING) => (leaving + 1, staying),
-            State::Dirty => (leaving, staying + 1),
-            _ => (leaving, staying),
-        })
+        let (leaving, staying) =
+            versions.fold((0, 0), |(leaving, staying), version| match version.state {
+                State::Written => (leaving + 1, staying),
+                State::Dirty if version.marks.contains(Marks::CLEANING) => (leaving + 1, staying),
+                State::Dirty => (leaving, staying + 1),
+                _ => (leaving, staying),
+            });
+        leaving > staying
     }
 
     fn has_unsafe(&self, segment: SegmentIndex) -> bool {
@@ -192,7 +194,8 @@ impl Engine {
                     break;
                 }
                 let victim = SegmentIndex((ring.tail().0 + victims) % log.layout.segments());
-                if victims > 0 && log.owes_in_order(victim) {
+                // What has been emptied is freed before the next one is waited for.
+                if victims > 0 && (log.owes_in_order(victim) || log.is_leaving(victim)) {
                     break;
                 }
                 victim
@@ -287,11 +290,11 @@ impl Engine {
     }
 
     /// Gives the cleaner a moment where most of what a segment holds is on its way to the core: a
-    /// copy of it would be dirty still, and be written there again.
+    /// copy of it would be dirty still, and be written there again. Writes that find no room wait
+    /// for nothing of the sort: the core may stand still for long while it flushes.
     async fn wait_for_cleaning(&self, segment: SegmentIndex) {
         for _ in 0..CLEANING_POLLS_MAX {
-            let (leaving, staying) = self.log.borrow().leaving(segment);
-            if leaving <= staying {
+            if self.lacks_space() || !self.log.borrow().is_leaving(segment) {
                 break;
             }
             self.runtime.sleep(CLEANING_POLL).await;
