@@ -188,7 +188,7 @@ impl Engine {
     }
 
     /// Whether so much is dirty that writes wait for the core rather than for the cache device.
-    fn is_short_of_room(&self) -> bool {
+    pub(crate) fn is_short_of_room(&self) -> bool {
         let log = self.log.borrow();
         log.dirty_now() * 100 > log.dirty_max() * FULL_PERCENT
     }

@@ -20,6 +20,7 @@ mod batches;
 mod core_flush;
 mod filling;
 mod guide;
+mod reads;
 mod relief;
 
 pub(crate) use core_flush::Written;
@@ -28,7 +29,6 @@ use crate::cleaning::{self, CleaningConfig, Depth, Policy, pace};
 use crate::engine::{CacheError, Engine, Pin};
 use crate::error::CleanError;
 use crate::line_map::{Marks, State, Version};
-use crate::stats::CacheRead;
 use crate::types::{BlockRun, CoreBlock, Sequence};
 use headpond_block::sync::{Notify, join_all};
 use headpond_block::{
@@ -50,6 +50,7 @@ pub(crate) struct Progress {
     /// Chosen, and waiting for a write to the core; ascending, marked as being cleaned.
     round: RefCell<VecDeque<Version>>,
     relief: relief::Relief,
+    reads: reads::Reads,
     /// The cleaner is woken then, whatever happens.
     alarm: Cell<Option<Instant>>,
     /// Core writes on their way.
@@ -82,6 +83,7 @@ impl Progress {
             policy: RefCell::new(cleaning::policy(config)),
             round: RefCell::default(),
             relief: relief::Relief::default(),
+            reads: reads::Reads::default(),
             alarm: Cell::default(),
             in_flight: Cell::default(),
             is_idle: Cell::default(),
@@ -271,7 +273,7 @@ impl Engine {
                 _ => reads.push((range.start(), block.into())),
             }
         }
-        let read = |(at, to)| self.read_cache(CacheRead::Cleaning, Request::read(at, to));
+        let read = |(at, to)| self.read_to_clean(Request::read(at, to));
         let reads = reads.into_iter().map(|part| Submission::pending(read(part)));
         let outcome = join_all(reads.collect()).await.into_iter().collect::<Outcome>();
         if outcome.is_err() {

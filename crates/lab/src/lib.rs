@@ -12,6 +12,8 @@
 //!
 //! **Not here**: the models (`headpond-sim`), load on real devices.
 
+#[cfg(test)]
+mod beside;
 mod engine;
 pub mod fit;
 mod generator;
@@ -25,6 +27,8 @@ mod place;
 mod progress;
 pub mod reference;
 mod replay;
+#[cfg(test)]
+mod scene;
 mod simulate;
 mod stack;
 #[cfg(test)]
