@@ -33,7 +33,7 @@ pub use buffer::{Buffer, BufferPool, Buffers, PoolClass, PoolConfig};
 pub use device::{BlockDevice, Outcome, Submission};
 pub use error::{DeviceError, DeviceName};
 pub use executor::{
-    Driver, Executor, JoinHandle, Late, Order, Runtime, Stalled, VirtualClock, Wait,
+    Driver, Executor, JoinHandle, Late, Order, Runtime, Stalled, Starter, VirtualClock, Wait,
 };
 pub use geometry::{Geometry, Stability, StripeGeometry};
 pub use range::ByteRange;

@@ -1,18 +1,19 @@
 //! Where blocks are dirty, in address order: what the cleaner sweeps over.
 //!
 //! The address space is cut into regions of a line or more, each with a bit that says that it may
-//! have dirty blocks. The sweep enters one marked region after the other and names all blocks of
-//! it. A block that becomes dirty ahead of the sweep is met by it, one behind waits for the next
-//! round, as in an elevator. All memory is taken at the start, and noting a block sets a bit.
+//! have dirty blocks. The sweep enters one marked region after the other and asks which blocks of
+//! it are dirty. A block that becomes dirty ahead of the sweep is met by it, one behind waits for
+//! the next round, as in an elevator. All memory is taken at the start, and noting a block sets a
+//! bit.
 //!
-//! Behind a cache that is very much smaller than the core a region has too many blocks to name
-//! them all. There the sweep gathers: it goes through the line map once and keeps the next dirty
-//! blocks in address order, tens of thousands at a time.
+//! Behind a cache that is very much smaller than the core a region has too many blocks to ask for
+//! each. There the sweep gathers: it goes through the line map once and keeps the next dirty blocks
+//! in address order, tens of thousands at a time.
 //!
 //! **Invariants**
 //! - Every dirty block that is not on its way to the core is in a marked region, or is still to be
-//!   named of the one that was entered. Blocks are named that are not dirty, or not there at all;
-//!   the taker asks the line map.
+//!   named of those that were entered. Blocks are named that are not dirty any more; the taker asks
+//!   the line map.
 //! - Blocks that owe parity since an unclean stop are in an index of their own, so that they can be
 //!   cleaned first.
 //!
@@ -23,8 +24,11 @@ use crate::types::{BlockRun, CoreBlock};
 /// Bits for each line of the cache. Up to a core this much larger than the cache a region is one
 /// line.
 const REGIONS_PER_LINE: u64 = 4;
-/// Log2 of the most lines of a region that are all named.
-const NAMED_LINES_SHIFT: u32 = 5;
+/// Log2 of the most lines of a region that are all asked for.
+const ASKED_LINES_SHIFT: u32 = 5;
+/// Most blocks that are named at once where they are not gathered, and that are asked for at once.
+const NAMED_MAX: usize = 64;
+const ASKED_MAX: u64 = 32;
 /// Blocks that are gathered at once.
 const GATHERED_MAX: usize = 1 << 15;
 const WORD_BITS: u64 = 64;
@@ -37,12 +41,12 @@ pub struct DirtyIndex {
     /// Bit for every word of `marked` that is not zero.
     summary: Box<[u64]>,
     marked_len: u64,
-    /// What is still to be named of the region under the sweep.
-    current: BlockRun,
-    /// What was gathered and is still to be named, descending; twice the room of what is kept.
-    gathered: Vec<CoreBlock>,
+    /// What is still to be named, descending. Where it is gathered, twice the room of what is kept.
+    named: Vec<CoreBlock>,
+    /// What is still to be asked for of the region that was entered.
+    entered: BlockRun,
     gathers: bool,
-    /// The region behind it.
+    /// The region behind those.
     sweep: u64,
     rounds: u64,
 }
@@ -54,29 +58,31 @@ impl DirtyIndex {
         let smallest = core_blocks.div_ceil(most).next_power_of_two();
         let shift = smallest.max(line_blocks).ilog2();
         let words = (core_blocks.max(1) >> shift) / WORD_BITS + 1;
-        let gathers = shift > line_blocks.ilog2() + NAMED_LINES_SHIFT;
-        let room = if gathers { 2 * GATHERED_MAX.min(cache_blocks as usize) } else { 0 };
+        let gathers = shift > line_blocks.ilog2() + ASKED_LINES_SHIFT;
+        let room = match gathers {
+            true => 2 * GATHERED_MAX.min(cache_blocks as usize),
+            false => NAMED_MAX,
+        };
         Self {
             shift,
             core_blocks,
             marked: vec![0; words as usize].into(),
             summary: vec![0; words.div_ceil(WORD_BITS) as usize].into(),
             marked_len: 0,
-            current: BlockRun { first: CoreBlock(0), count: 0 },
-            gathered: Vec::with_capacity(room),
+            named: Vec::with_capacity(room),
+            entered: BlockRun { first: CoreBlock(0), count: 0 },
             gathers,
             sweep: 0,
             rounds: 0,
         }
     }
 
-    /// Blocks that may be named before there is nothing left.
-    pub fn len(&self) -> u64 {
-        (self.marked_len << self.shift) + self.current.count + self.gathered.len() as u64
+    pub fn is_empty(&self) -> bool {
+        self.named.is_empty() && !self.may_have_more()
     }
 
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
+    fn may_have_more(&self) -> bool {
+        self.marked_len > 0 || self.entered.count > 0
     }
 
     /// How many rounds there will have been when all that is there now has been met.
@@ -90,7 +96,7 @@ impl DirtyIndex {
     }
 
     pub fn memory_bytes(&self) -> u64 {
-        let words = self.marked.len() + self.summary.len() + self.gathered.capacity();
+        let words = self.marked.len() + self.summary.len() + self.named.capacity();
         (words * size_of::<u64>()) as u64
     }
 
@@ -105,17 +111,52 @@ impl DirtyIndex {
         (run.first.0 >> self.shift..=last).for_each(|region| self.push_region(region));
     }
 
-    /// Whether nothing is named before [`DirtyIndex::gather`].
+    /// Whether nothing is named before [`DirtyIndex::enter`], or [`DirtyIndex::gather`].
     #[inline]
-    pub fn wants_gathering(&self) -> bool {
-        self.gathers && self.gathered.is_empty() && self.marked_len > 0
+    pub fn wants_names(&self) -> bool {
+        self.named.is_empty() && self.may_have_more()
+    }
+
+    /// Whether names are gathered.
+    pub fn gathers(&self) -> bool {
+        self.gathers
+    }
+
+    /// Enters the next regions of the sweep; `dirty_in` adds the dirty blocks of a run, ascending.
+    pub fn enter(&mut self, mut dirty_in: impl FnMut(BlockRun, &mut Vec<CoreBlock>)) {
+        assert!(self.named.is_empty() && !self.gathers);
+        while self.named.len() + ASKED_MAX as usize <= NAMED_MAX {
+            if self.entered.count == 0 && !self.enter_next_region() {
+                break;
+            }
+            let BlockRun { first, count } = self.entered;
+            let asked = count.min(ASKED_MAX);
+            dirty_in(BlockRun { first, count: asked }, &mut self.named);
+            self.entered = BlockRun { first: CoreBlock(first.0 + asked), count: count - asked };
+        }
+        self.named.reverse();
+    }
+
+    /// Not past the end of the round, where something is to be named before.
+    fn enter_next_region(&mut self) -> bool {
+        let next = match self.named.is_empty() {
+            true => self.next_region(),
+            false => self.next_marked(self.sweep),
+        };
+        let Some(region) = next else { return false };
+        self.sweep = region + 1;
+        self.unmark(region);
+        let first = region << self.shift;
+        let count = (1 << self.shift).min(self.core_blocks - first);
+        self.entered = BlockRun { first: CoreBlock(first), count };
+        true
     }
 
     /// Takes the next blocks of the sweep from all dirty ones, which may come in any order.
     pub fn gather(&mut self, dirty: impl Iterator<Item = CoreBlock>) {
-        let from = self.next_region().expect("asked for by `wants_gathering`");
-        let (start, most) = (CoreBlock(from << self.shift), self.gathered.capacity() / 2);
-        let (mut end, mut kept) = (None, std::mem::take(&mut self.gathered));
+        let from = self.next_region().expect("asked for by `wants_names`");
+        let (start, most) = (CoreBlock(from << self.shift), self.named.capacity() / 2);
+        let (mut end, mut kept) = (None, std::mem::take(&mut self.named));
         for block in dirty.filter(|block| *block >= start && self.is_marked(*block)) {
             if end.is_some_and(|end| block >= end) {
                 continue;
@@ -135,35 +176,26 @@ impl DirtyIndex {
         while let Some(region) = self.next_marked(from).filter(|region| *region < self.sweep) {
             self.unmark(region);
         }
-        self.gathered = kept;
+        self.named = kept;
     }
 
     /// The block that `take` would answer.
-    pub fn peek(&mut self) -> Option<CoreBlock> {
-        if self.gathers {
-            return self.gathered.last().copied();
-        }
-        if self.current.count == 0 {
-            self.enter_next_region()?;
-        }
-        Some(self.current.first)
+    #[inline]
+    pub fn peek(&self) -> Option<CoreBlock> {
+        self.named.last().copied()
     }
 
     /// Takes the next block of the sweep out of the index; after the last comes the first.
+    #[inline]
     pub fn take(&mut self) -> Option<CoreBlock> {
-        let block = self.peek()?;
-        if self.gathers {
-            return self.gathered.pop();
-        }
-        self.current = BlockRun { first: CoreBlock(block.0 + 1), count: self.current.count - 1 };
-        Some(block)
+        self.named.pop()
     }
 
     /// Whether a block will be named.
     pub fn contains(&self, block: CoreBlock) -> bool {
         self.is_marked(block)
-            || self.current.first <= block && block < self.current.end()
-            || self.gathered.binary_search_by(|other| block.cmp(other)).is_ok()
+            || self.entered.first <= block && block < self.entered.end()
+            || self.named.binary_search_by(|other| block.cmp(other)).is_ok()
     }
 
     fn is_marked(&self, block: CoreBlock) -> bool {
@@ -181,20 +213,13 @@ impl DirtyIndex {
         }
     }
 
-    fn enter_next_region(&mut self) -> Option<()> {
-        let region = self.next_region()?;
-        self.sweep = region + 1;
-        self.unmark(region);
-        let first = region << self.shift;
-        let count = (1 << self.shift).min(self.core_blocks - first);
-        self.current = BlockRun { first: CoreBlock(first), count };
-        Some(())
-    }
-
     /// The next marked region of the sweep; after the last comes the first, in a new round.
     fn next_region(&mut self) -> Option<u64> {
+        if self.marked_len == 0 {
+            return None;
+        }
         self.next_marked(self.sweep).or_else(|| {
-            self.rounds += u64::from(self.marked_len > 0);
+            self.rounds += 1;
             self.next_marked(0)
         })
     }
@@ -238,31 +263,56 @@ mod tests {
     use proptest::prelude::*;
     use std::collections::BTreeSet;
 
-    fn sweep(index: &mut DirtyIndex) -> Vec<u64> {
-        std::iter::from_fn(|| index.take()).map(|block| block.0).collect()
+    /// Takes all that is there, which stays dirty until it is taken.
+    fn sweep_of(index: &mut DirtyIndex, dirty: &mut BTreeSet<u64>) -> Vec<u64> {
+        let mut swept = Vec::new();
+        while let Some(block) = next(index, dirty) {
+            swept.push(block);
+        }
+        swept
+    }
+
+    fn next(index: &mut DirtyIndex, dirty: &mut BTreeSet<u64>) -> Option<u64> {
+        while index.wants_names() {
+            match index.gathers() {
+                true => index.gather(dirty.iter().rev().copied().map(CoreBlock)),
+                false => index.enter(|run, names| {
+                    names.extend(dirty.range(run.first.0..run.end().0).copied().map(CoreBlock));
+                }),
+            }
+        }
+        let block = index.take()?;
+        dirty.remove(&block.0);
+        Some(block.0)
     }
 
     #[test]
     fn block_behind_the_sweep_waits_for_the_next_round() {
         let mut index = DirtyIndex::new(1 << 20, 1 << 18, 1);
-        for block in [600_000, 10, 400_000] {
+        let mut dirty: BTreeSet<u64> = (0..NAMED_MAX as u64).collect();
+        dirty.extend([600_000, 400_000]);
+        dirty.iter().for_each(|block| index.push(CoreBlock(*block)));
+        assert_eq!(next(&mut index, &mut dirty), Some(0));
+        for block in [0, 500_000] {
             index.push(CoreBlock(block));
+            dirty.insert(block);
         }
-        assert_eq!(index.take(), Some(CoreBlock(10)));
-        index.push(CoreBlock(5));
-        index.push(CoreBlock(500_000));
-        assert_eq!(sweep(&mut index), [400_000, 500_000, 600_000, 5]);
+        let swept = sweep_of(&mut index, &mut dirty);
+        assert_eq!(swept[NAMED_MAX - 1..], [400_000, 500_000, 600_000, 0]);
     }
 
     #[test]
     fn region_that_was_entered_and_becomes_dirty_again_is_met_in_the_next_round() {
         let mut index = DirtyIndex::new(1 << 10, 1 << 10, 4);
+        let mut dirty = BTreeSet::from([8, 9, 11]);
         index.push(CoreBlock(8));
-        assert_eq!(index.take(), Some(CoreBlock(8)));
+        assert_eq!(next(&mut index, &mut dirty), Some(8));
         index.push(CoreBlock(8));
+        dirty.insert(8);
         assert!(index.contains(CoreBlock(8)) && index.contains(CoreBlock(11)));
-        assert_eq!(sweep(&mut index), [9, 10, 11, 8, 9, 10, 11]);
-        assert!(!index.contains(CoreBlock(8)));
+        let goal = index.goal();
+        assert_eq!(sweep_of(&mut index, &mut dirty), [9, 11, 8]);
+        assert!(!index.contains(CoreBlock(8)) && index.is_swept(goal));
     }
 
     #[test]
@@ -274,20 +324,6 @@ mod tests {
         }
     }
 
-    /// Takes all that is there, which stays dirty until it is taken.
-    fn sweep_gathering(index: &mut DirtyIndex, dirty: &mut BTreeSet<u64>) -> Vec<u64> {
-        let mut swept = Vec::new();
-        loop {
-            while index.wants_gathering() {
-                index.gather(dirty.iter().rev().copied().map(CoreBlock));
-            }
-            let Some(block) = index.take() else { break };
-            dirty.remove(&block.0);
-            swept.push(block.0);
-        }
-        swept
-    }
-
     #[test]
     fn small_cache_before_a_large_core_gathers_piece_by_piece_in_order() {
         let mut index = DirtyIndex::new(1 << 36, 1 << 12, 1);
@@ -296,8 +332,8 @@ mod tests {
         dirty.extend(77..9_000);
         dirty.iter().for_each(|block| index.push(CoreBlock(*block)));
         let expected: Vec<u64> = dirty.iter().copied().collect();
-        assert!(index.gathers && expected.len() > 2 * index.gathered.capacity());
-        assert_eq!(sweep_gathering(&mut index, &mut dirty), expected);
+        assert!(index.gathers && expected.len() > 2 * index.named.capacity());
+        assert_eq!(sweep_of(&mut index, &mut dirty), expected);
         assert!(index.is_empty());
     }
 
@@ -306,32 +342,25 @@ mod tests {
         let mut index = DirtyIndex::new(1 << 36, 1 << 12, 1);
         let goal = index.goal();
         index.push(CoreBlock(5));
-        assert!(sweep_gathering(&mut index, &mut BTreeSet::new()).is_empty());
+        assert!(sweep_of(&mut index, &mut BTreeSet::new()).is_empty());
         assert!(index.is_swept(goal));
     }
 
     proptest! {
         #[test]
-        fn one_sweep_names_every_block_of_the_regions_once_in_order(
+        fn one_sweep_names_every_dirty_block_once_in_order(
             mut blocks in prop::collection::vec(0u64..5_000_001, 0..300),
             cache_blocks in prop::sample::select(&[100_000u64, 700_000, 8_000_000][..]),
             line in prop::sample::select(&[1u64, 16][..]),
         ) {
             let mut index = DirtyIndex::new(5_000_001, cache_blocks, line);
             blocks.iter().for_each(|&block| index.push(CoreBlock(block)));
-            let len = index.len();
             prop_assert!(blocks.iter().all(|&block| index.contains(CoreBlock(block))));
-            let swept = sweep(&mut index);
-            prop_assert!(swept.is_sorted() && swept.len() as u64 <= len);
+            let mut dirty: BTreeSet<u64> = blocks.iter().copied().collect();
+            let swept = sweep_of(&mut index, &mut dirty);
             blocks.sort_unstable();
             blocks.dedup();
-            let region = |block: &u64| block >> index.shift;
-            let mut regions: Vec<u64> = blocks.iter().map(region).collect();
-            regions.dedup();
-            let mut found: Vec<u64> = swept.iter().map(region).collect();
-            found.dedup();
-            prop_assert_eq!(found, regions);
-            prop_assert!(blocks.iter().all(|block| swept.binary_search(block).is_ok()));
+            prop_assert_eq!(swept, blocks);
             prop_assert!(index.is_empty());
         }
     }

@@ -70,7 +70,7 @@ pub(crate) struct Engine {
     pub requests_before: Cell<u64>,
     pub counted_since: Cell<Instant>,
     pub latencies: Latencies,
-    pub cleaned: Cell<Rate>,
+    pub cleaned: RefCell<Rate>,
     pub is_seal_due: Cell<bool>,
     pub is_log_flushing: Cell<bool>,
     pub log_flushed: Notify,

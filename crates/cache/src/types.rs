@@ -61,6 +61,14 @@ impl BlockRun {
         (self.first.0..self.first.0 + self.count).map(CoreBlock)
     }
 
+    /// In pieces of so many blocks, and what is left.
+    pub fn pieces(self, most: u64) -> impl Iterator<Item = BlockRun> {
+        (0..self.count).step_by(most as usize).map(move |start| {
+            let count = most.min(self.count - start);
+            BlockRun { first: CoreBlock(self.first.0 + start), count }
+        })
+    }
+
     pub fn end(self) -> CoreBlock {
         CoreBlock(self.first.0 + self.count)
     }

@@ -11,11 +11,13 @@
 //!
 //! **Not here**: clocks and I/O (the driver), limits on work in flight (semaphores of the layers).
 
+mod starter;
 mod tasks;
 mod timers;
 mod virtual_clock;
 mod waker;
 
+pub use starter::Starter;
 pub use timers::Sleep;
 pub use virtual_clock::VirtualClock;
 

@@ -183,3 +183,32 @@ fn what_is_started_is_there_at_once_or_runs_on_as_a_task() {
     };
     executor.block_on(main).unwrap();
 }
+
+#[test]
+fn what_a_starter_begins_ends_at_once_or_as_tasks_that_keep_their_memory() {
+    let executor = executor(Order::Fifo);
+    let runtime = executor.runtime();
+    let story = Rc::new(RefCell::new(Vec::new()));
+    let work = |name: u32, waits: bool| {
+        let (runtime, story) = (runtime.clone(), Rc::clone(&story));
+        async move {
+            story.borrow_mut().push(name);
+            if waits {
+                runtime.yield_now().await;
+                story.borrow_mut().push(name + 10);
+            }
+        }
+    };
+    let main = async {
+        let mut starter = runtime.starter();
+        for (name, waits) in [(1, false), (2, true), (3, true), (4, false), (5, false)] {
+            starter.start(work(name, waits));
+        }
+        assert_eq!(*story.borrow(), [1, 2, 3, 4, 5]);
+        drop(starter);
+        runtime.sleep(Duration::from_millis(1)).await;
+    };
+    executor.block_on(main).unwrap();
+    assert_eq!(*story.borrow(), [1, 2, 3, 4, 5, 12, 13]);
+    assert_eq!(Rc::strong_count(&story), 1, "what has ended is dropped");
+}

@@ -6,6 +6,8 @@
 //!    rival's figures are without it.
 //! 3. Checksums are told apart too: valgrind shows the program a processor without AVX-512, where
 //!    they are computed in several times more instructions.
+//! 4. The rest is told apart by the source that it was compiled from, inlined or not: a folder or a
+//!    file of the cache, the crate of the devices and of the executor, libraries, the allocator.
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -17,10 +19,10 @@ pub const FEW: u64 = 512;
 pub const MANY: u64 = 3 * FEW;
 
 /// Instructions, of one operation or of a whole run.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Instructions {
-    /// All but the two others.
-    pub engine: f64,
+    /// All but the two others, by where they come from.
+    pub engine: BTreeMap<String, f64>,
     pub checksums: f64,
     pub copies: f64,
 }
@@ -33,11 +35,14 @@ pub struct Instructions {
 pub fn of_one(work: &str) -> Result<Option<Instructions>, Box<dyn Error>> {
     let Some(valgrind) = headpond_testkit::tool("valgrind") else { return Ok(None) };
     let [few, many] = [run(&valgrind, work, FEW)?, run(&valgrind, work, MANY)?];
-    let one = |part: fn(&Instructions) -> f64| (part(&many) - part(&few)) / (MANY - FEW) as f64;
+    let one = |few: f64, many: f64| (many - few) / (MANY - FEW) as f64;
+    let engine = many.engine.iter().map(|(part, many)| {
+        (part.clone(), one(few.engine.get(part).copied().unwrap_or_default(), *many))
+    });
     Ok(Some(Instructions {
-        engine: one(|all| all.engine),
-        checksums: one(|all| all.checksums),
-        copies: one(|all| all.copies),
+        engine: engine.collect(),
+        checksums: one(few.checksums, many.checksums),
+        copies: one(few.copies, many.copies),
     }))
 }
 
@@ -60,18 +65,25 @@ fn run(valgrind: &Path, work: &str, count: u64) -> Result<Instructions, Box<dyn 
 /// Adds up what the functions took themselves.
 ///
 /// Source: Callgrind Format Specification. `fn=(1) name` says whose the following costs are, later
-/// in short `fn=(1)`; a name may first come with `cfn=`; the line behind `calls=` is what the call
-/// took in all, which its functions say themselves.
+/// in short `fn=(1)`; a name may first come with `cfn=`; so it is with the files, of the function,
+/// of what was inlined into it, and of one that is called. The line behind `calls=` is what the
+/// call took in all, which its functions say themselves.
 fn parse(profile: &str) -> Result<Instructions, Box<dyn Error>> {
-    let mut functions = BTreeMap::new();
+    let (mut functions, mut files) = (BTreeMap::new(), BTreeMap::new());
     let mut instructions = Instructions::default();
-    let (mut current, mut total) = ("", None);
+    let (mut current, mut file, mut total) = ("", "", None);
     let mut lines = profile.lines();
     while let Some(line) = lines.next() {
         if let Some((key @ ("fn" | "cfn"), function)) = line.split_once('=') {
             let (id, name) = function.split_once(' ').unwrap_or((function, ""));
             functions.entry(id).or_insert(name);
             current = if key == "fn" { id } else { current };
+        } else if let Some((key @ ("fl" | "fi" | "fe" | "cfl" | "cfi"), name)) =
+            line.split_once('=')
+        {
+            let (id, name) = name.split_once(' ').unwrap_or((name, ""));
+            files.entry(id).or_insert(name);
+            file = if key.starts_with('c') { file } else { id };
         } else if line.starts_with("calls=") {
             lines.next();
         } else if let Some(count) = line.strip_prefix("totals: ") {
@@ -79,10 +91,11 @@ fn parse(profile: &str) -> Result<Instructions, Box<dyn Error>> {
         } else if line.starts_with(|first: char| "+-*".contains(first) || first.is_ascii_digit()) {
             let (_position, cost) = line.split_once(' ').ok_or("a position without a cost")?;
             let name = functions.get(current).ok_or("a cost without a function")?;
-            *instructions.part_of(name) += cost.parse::<f64>()?;
+            let file = files.get(file).ok_or("a cost without a file")?;
+            *instructions.part_of(name, file) += cost.parse::<f64>()?;
         }
     }
-    let sum = instructions.engine + instructions.checksums + instructions.copies;
+    let sum = instructions.work() + instructions.copies;
     if total == Some(sum) {
         return Ok(instructions);
     }
@@ -90,15 +103,49 @@ fn parse(profile: &str) -> Result<Instructions, Box<dyn Error>> {
 }
 
 impl Instructions {
-    /// Where the instructions of a function count. The C library has several functions that copy,
-    /// one for each kind of processor.
-    fn part_of(&mut self, function: &str) -> &mut f64 {
+    /// All but the copies.
+    pub fn work(&self) -> f64 {
+        self.engine.values().sum::<f64>() + self.checksums
+    }
+
+    /// Parts from the largest on, in words; what is less than a fiftieth is summed up.
+    pub fn spent_on(&self) -> String {
+        let (mut large, small): (Vec<_>, Vec<_>) =
+            self.engine.iter().partition(|(_, count)| **count * 50.0 >= self.work());
+        large.sort_by(|a, b| b.1.total_cmp(a.1));
+        let rest: f64 = small.iter().map(|(_, count)| **count).sum();
+        let parts = large.iter().map(|(part, count)| format!("{part} {count:.0}"));
+        parts.chain([format!("rest {rest:.0}")]).collect::<Vec<_>>().join(", ")
+    }
+
+    /// Where the instructions of a function count, that come from a file. The C library has several
+    /// functions that copy, one for each kind of processor.
+    fn part_of(&mut self, function: &str, file: &str) -> &mut f64 {
         if function.contains("memcpy") || function.contains("memmove") {
             &mut self.copies
         } else if function.contains("crc_fast") {
             &mut self.checksums
         } else {
-            &mut self.engine
+            self.engine.entry(source_of(function, file)).or_default()
         }
+    }
+}
+
+/// In a word, where code comes from.
+fn source_of(function: &str, file: &str) -> String {
+    let allocates = ["malloc", "free", "calloc", "realloc", "unlink_chunk"];
+    if let Some((_, path)) = file.split_once("/crates/") {
+        let mut steps = path.split('/');
+        let (name, folder) = (steps.next().unwrap_or_default(), steps.next());
+        let within = steps.next().unwrap_or_default().trim_end_matches(".rs");
+        return match (name, folder) {
+            ("cache", Some("src")) => within.to_owned(),
+            ("cache", _) => "benchmark".to_owned(),
+            _ => format!("{name}::{within}"),
+        };
+    }
+    match allocates.iter().any(|name| function.contains(name)) {
+        true => "allocator".to_owned(),
+        false => "libraries".to_owned(),
     }
 }

@@ -1,9 +1,11 @@
 //! What the cache costs by itself: RAM cache device, null core, one thread, one request in flight,
 //! beside plain copies of as many bytes in the same run, alternating, medians; and in instructions.
+//! Then what a second thread with a slice of its own adds.
 //!
 //! The log is written as in production, descriptors and checksums included; what is evicted is
 //! reclaimed with the flushes and the announcements that reclaim makes.
 
+mod cores;
 mod instructions;
 mod work;
 
@@ -58,6 +60,10 @@ fn main() -> Result<(), Box<dyn Error>> {
             let row = find(word).ok_or("unknown work")?;
             return Ok(executor.block_on(work_alone(&runtime, row, count.parse()?))?);
         }
+        [_, command] if command == "cores" => {
+            cores::ROWS.into_iter().for_each(cores::measure);
+            return Ok(());
+        }
         // For a profiler.
         [_, command, word] if command == "only" => {
             let row = find(word).ok_or("unknown work")?;
@@ -77,6 +83,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         }
         report(row, samples, instructions);
     }
+    drop((ram, arena));
+    cores::ROWS.into_iter().for_each(cores::measure);
     Ok(())
 }
 
@@ -157,23 +165,25 @@ fn copies(arena: &Buffer, row: Row, round: u64) -> f64 {
     start.elapsed().as_nanos() as f64 / requests as f64
 }
 
+fn median(mut samples: Vec<f64>) -> f64 {
+    samples.sort_by(f64::total_cmp);
+    samples[samples.len() / 2]
+}
+
 fn report(row: Row, samples: Samples, instructions: Option<Instructions>) {
-    let median = |mut samples: Vec<f64>| {
-        samples.sort_by(f64::total_cmp);
-        samples[samples.len() / 2]
-    };
     let name = row.name();
     let (ours, limit) = (median(samples.ours), median(samples.limit));
     println!("{name:<24} {ours:>7.0} ns/op   copy {limit:>5.0} ns   {:.2} of it", limit / ours);
     let (ours, limit) = (1e9 / ours, 1e9 / limit);
     let counted = instructions.map_or_else(String::new, |counted| {
-        let Instructions { engine, checksums, copies } = counted;
-        let work = engine + checksums;
+        let Instructions { checksums, copies, .. } = counted;
+        let work = counted.work();
         println!(
             "{:<24} {work:>7.0} instructions/op, {checksums:.0} of them in checksums without \
              AVX-512; {copies:.0} more in copies",
             ""
         );
+        println!("{:<24} {}", "", counted.spent_on());
         format!(r#","instructions":{work:.0}"#)
     });
     println!(r#"{{"name":"{name}","unit":"op/s","ours":{ours:.0},"limit":{limit:.0}{counted}}}"#);

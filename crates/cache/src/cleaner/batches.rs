@@ -1,16 +1,41 @@
 //! Which dirty blocks go to the core together.
 
+use crate::cleaning::pace::Pace;
 use crate::dirty_index::DirtyIndex;
 use crate::engine::Engine;
 use crate::line_map::{Marks, State, Version};
 use crate::log::Log;
 use crate::types::CoreBlock;
 use headpond_block::BLOCK_BYTES;
+use smallvec::{SmallVec, smallvec};
+
+/// Neighbouring versions that are written together. One, where dirt is scattered, needs no
+/// allocation.
+pub(super) type Batch = SmallVec<[Version; 1]>;
+
+/// Most writes that are chosen and begun in a go, before whoever else is ready goes on.
+const TOGETHER_MAX: usize = 64;
 
 impl Engine {
-    /// Takes the blocks of the next write out of an index, as far as the pace allows one more.
-    pub(super) fn next_batch(&self) -> Option<Vec<Version>> {
-        let (pace, in_flight) = (self.pace(), self.cleaning.in_flight.get());
+    /// Takes the blocks of the next writes out of an index, as far as the pace allows more; they
+    /// count as being in flight.
+    pub(super) fn next_batches(&self) -> Vec<Batch> {
+        let (pace, mut batches) = (self.pace(), Vec::new());
+        while batches.len() < TOGETHER_MAX
+            && let Some(batch) = self.next_batch(pace)
+        {
+            self.cleaning.in_flight.set(self.cleaning.in_flight.get() + 1);
+            batches.push(batch);
+        }
+        if !batches.is_empty() {
+            // The policy sees them under way, though the core may answer at once.
+            self.pace();
+        }
+        batches
+    }
+
+    fn next_batch(&self, pace: Pace) -> Option<Batch> {
+        let in_flight = self.cleaning.in_flight.get();
         let is_any_due = in_flight < pace.any;
         let is_due = |version: &Version| is_any_due || version.marks.contains(Marks::REPLAYED);
         let mut batch = None;
@@ -24,7 +49,7 @@ impl Engine {
     }
 
     /// What the sweep over all dirty blocks meets next.
-    pub(super) fn sweep(&self) -> Option<Vec<Version>> {
+    pub(super) fn sweep(&self) -> Option<Batch> {
         self.take_batch(|log| &mut log.dirty, |_| true)
     }
 
@@ -34,13 +59,13 @@ impl Engine {
         &self,
         index: fn(&mut Log) -> &mut DirtyIndex,
         is_due: impl Fn(&Version) -> bool,
-    ) -> Option<Vec<Version>> {
+    ) -> Option<Batch> {
         let is_draining = self.cleaning.drainers.get() > 0;
         let fills = self.cleaning.policy.borrow().completes_stripes();
         let mut log = self.log.borrow_mut();
-        let (mut versions, mut pending, mut idle) = (Vec::<Version>::new(), vec![], vec![]);
-        for _ in 0..index(&mut log).len() {
-            log.gather_dirty();
+        let (mut versions, mut pending, mut idle) = (Batch::new(), vec![], vec![]);
+        loop {
+            log.name_dirty();
             let Some(next) = index(&mut log).peek() else { break };
             let goes_on = versions.is_empty()
                 || self.belongs(&versions, next)
@@ -54,17 +79,15 @@ impl Engine {
                     pending.push(next);
                     // Who drains was promised the version before, and a block that is written over
                     // and over would always have a newer one on its way.
-                    let older = log.map.published(next).filter(is_cleanable);
+                    let older = log.map.published(next).filter(Version::waits_for_cleaner);
                     if let Some(older) = older.filter(|_| is_draining) {
                         log.map.mark(older.slot, Marks::CLEANING);
                         versions.push(older);
                     }
                 }
-                Some(version) if !is_cleanable(&version) => {}
+                Some(version) if !version.waits_for_cleaner() => {}
                 Some(version) if is_due(&version) => {
-                    log.map.unmark(version.slot, Marks::INDEXED);
-                    log.uncount(next);
-                    log.map.mark(version.slot, Marks::CLEANING);
+                    log.choose(&version);
                     versions.push(version);
                 }
                 Some(_) => idle.push(next),
@@ -94,24 +117,17 @@ impl Engine {
     }
 
     /// The dirty ones of some blocks, which ascend, as they are written to the core.
-    pub(super) fn batches(&self, blocks: &[CoreBlock]) -> Vec<Vec<Version>> {
-        let (log, mut batches) = (self.log.borrow(), Vec::<Vec<Version>>::new());
+    pub(super) fn batches(&self, blocks: &[CoreBlock]) -> Vec<Batch> {
+        let (log, mut batches) = (self.log.borrow(), Vec::<Batch>::new());
         let dirty = blocks.iter().filter_map(|block| log.map.published(*block));
         for version in dirty.filter(|version| version.state == State::Dirty) {
             match batches.last_mut() {
                 Some(batch) if self.belongs(batch, version.block) => batch.push(version),
-                _ => batches.push(vec![version]),
+                _ => batches.push(smallvec![version]),
             }
         }
         batches
     }
-}
-
-/// Whether it waits for the cleaner: what is written through goes to the core by itself.
-pub(super) fn is_cleanable(version: &Version) -> bool {
-    version.state == State::Dirty
-        && version.marks.contains(Marks::INDEXED)
-        && !version.marks.contains(Marks::CLEANING)
 }
 
 /// Whether `next` continues a write of `count` blocks that starts at `first`: within one stripe, or

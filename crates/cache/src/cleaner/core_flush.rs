@@ -140,6 +140,5 @@ impl Engine {
 }
 
 fn is_still_written(log: &Log, block: CoreBlock, slot: SlotIndex, first: Sequence) -> bool {
-    let now = log.map.version(slot);
-    now.state == State::Written && now.block == block && log.first_at(slot) == first
+    log.map.state_of(slot, block) == State::Written && log.first_at(slot) == first
 }

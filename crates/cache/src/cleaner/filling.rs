@@ -9,18 +9,21 @@
 //!   what the core has is overwritten by itself.
 //! - Nothing but dirty blocks changes its state by such a write.
 
+use super::batches::Batch;
+use super::writing::Held;
 use crate::engine::Engine;
 use crate::line_map::{State, Version};
 use crate::log::Log;
 use crate::types::CoreBlock;
 use headpond_block::BLOCK_BYTES;
+use std::ops::Range;
 
 /// Longest gap that is closed: longer ones cost the disks more than a second write does.
 const GAP_BLOCKS_MAX: u64 = 16;
 
 impl Engine {
     /// Puts the clean blocks between a batch and `next` into the batch, if they are all there.
-    pub(super) fn close_gap(&self, log: &Log, batch: &mut Vec<Version>, next: CoreBlock) -> bool {
+    pub(super) fn close_gap(&self, log: &Log, batch: &mut Batch, next: CoreBlock) -> bool {
         let end = batch[batch.len() - 1].block.0 + 1;
         let fits = next.0 > end && next.0 - end <= GAP_BLOCKS_MAX;
         if !fits || !self.is_within_one_write(batch[0].block, next) {
@@ -32,7 +35,7 @@ impl Engine {
     }
 
     /// Completes a batch to its stripe, where half of it is dirty and the rest cached.
-    pub(super) fn complete_stripe(&self, log: &Log, batch: &mut Vec<Version>) {
+    pub(super) fn complete_stripe(&self, log: &Log, batch: &mut Batch) {
         let Some(stripe) = self.core.geometry().stripe else { return };
         let blocks = (u64::from(stripe.width_bytes) / BLOCK_BYTES).max(1);
         let dirty = batch.iter().filter(|version| version.state == State::Dirty).count() as u64;
@@ -47,57 +50,39 @@ impl Engine {
         else {
             return;
         };
-        batch.splice(0..0, before);
+        batch.insert_many(0, before);
         batch.extend(after);
     }
 
-    /// What of a batch is still to be written, as runs without gaps that begin and end with dirty
-    /// blocks, or are whole stripes.
-    pub(super) fn groups(&self, batch: &[Version]) -> Vec<Vec<Version>> {
-        let mut groups: Vec<Vec<Version>> = Vec::new();
-        for version in batch.iter().filter_map(|version| self.still_there(version)) {
-            match groups.last_mut() {
-                Some(group) if group[group.len() - 1].block.0 + 1 == version.block.0 => {
-                    group.push(version);
-                }
-                _ => groups.push(vec![version]),
+    /// What is written next of a batch, from one place in it on: a run without gaps that begins and
+    /// ends with a dirty block, or is a whole stripe.
+    pub(super) fn next_group(&self, held: &[Held], from: usize) -> Option<Range<usize>> {
+        let mut start = from;
+        while start < held.len() {
+            let is_gap = |pair: &[Held]| pair[0].version.block.0 + 1 != pair[1].version.block.0;
+            let gap = held[start..].windows(2).position(is_gap);
+            let end = gap.map_or(held.len(), |gap| start + gap + 1);
+            if let Some(group) = self.trim(held, start..end) {
+                return Some(group);
             }
+            start = end;
         }
-        groups.iter_mut().for_each(|group| self.trim(group));
-        groups.retain(|group| !group.is_empty());
-        groups
+        None
     }
 
-    fn trim(&self, group: &mut Vec<Version>) {
-        let is_dirty = |version: &Version| version.state == State::Dirty;
-        let Some(first) = group.iter().position(is_dirty) else { return group.clear() };
+    fn trim(&self, held: &[Held], run: Range<usize>) -> Option<Range<usize>> {
+        let first = held[run.clone()].iter().position(Held::is_dirty)?;
+        let last = held[run.clone()].iter().rposition(Held::is_dirty)?;
         let width = self.core.geometry().stripe.map(|stripe| u64::from(stripe.width_bytes));
-        if width == Some(group.len() as u64 * BLOCK_BYTES) {
-            return;
+        if width == Some(run.len() as u64 * BLOCK_BYTES) {
+            return Some(run);
         }
-        let last = group.iter().rposition(is_dirty).expect("there is one");
-        group.truncate(last + 1);
-        group.drain(..first);
-    }
-
-    /// A version of a batch as it is now, where its contents are still those of the block.
-    fn still_there(&self, version: &Version) -> Option<Version> {
-        let log = self.log.borrow();
-        let now = log.map.version(version.slot);
-        let is_wanted = match version.state {
-            State::Dirty => now.state == State::Dirty,
-            _ => matches!(now.state, State::Written | State::Clean),
-        };
-        match now.block == version.block && is_wanted {
-            true => Some(now),
-            // Superseded, and next in order all the same.
-            false => log.kept_version(version),
-        }
+        Some(run.start + first..run.start + last + 1)
     }
 }
 
 /// The clean versions of some blocks, where all of them are cached and nothing newer is under way.
-fn clean_blocks(log: &Log, blocks: std::ops::Range<u64>) -> Option<Vec<Version>> {
+fn clean_blocks(log: &Log, blocks: Range<u64>) -> Option<Vec<Version>> {
     let clean = |block| {
         let version = log.map.newest(CoreBlock(block))?;
         matches!(version.state, State::Written | State::Clean).then_some(version)

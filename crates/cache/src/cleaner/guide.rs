@@ -1,12 +1,14 @@
 //! What the policy is told, and what it says.
 
-use super::pace::{self, Duties, Pace};
+use super::batches::Batch;
+use crate::cleaning::pace::{self, Duties, Pace};
 use crate::cleaning::{self, Choice, CleaningPolicy, Load};
 use crate::engine::Engine;
 use crate::line_map::{Marks, State, Version};
 use crate::log::Log;
 use crate::types::CoreBlock;
 use headpond_block::Instant;
+use smallvec::smallvec;
 use std::rc::Rc;
 
 /// Most versions of one epoch that are chosen, and sorted, together.
@@ -137,7 +139,7 @@ impl Engine {
     }
 
     /// The blocks of the next write that the policy wants.
-    pub(super) fn next_wanted(&self) -> Option<Vec<Version>> {
+    pub(super) fn next_wanted(&self) -> Option<Batch> {
         loop {
             if let Some(batch) = self.take_from_round() {
                 return Some(batch);
@@ -186,9 +188,9 @@ impl Engine {
         pending
     }
 
-    fn take_from_round(&self) -> Option<Vec<Version>> {
+    fn take_from_round(&self) -> Option<Batch> {
         let mut round = self.cleaning.round.borrow_mut();
-        let mut versions = vec![round.pop_front()?];
+        let mut versions: Batch = smallvec![round.pop_front()?];
         while let Some(next) = round.front()
             && self.belongs(&versions, next.block)
         {
@@ -201,10 +203,8 @@ impl Engine {
 /// Marks the newest version of a block as being cleaned, where it is dirty and not marked yet. The
 /// index may still name the block.
 pub(super) fn choose(log: &mut Log, block: CoreBlock) -> Option<Version> {
-    let version = log.map.newest(block).filter(super::batches::is_cleanable)?;
-    log.map.unmark(version.slot, Marks::INDEXED);
-    log.map.mark(version.slot, Marks::CLEANING);
-    log.uncount(block);
+    let version = log.map.newest(block).filter(Version::waits_for_cleaner)?;
+    log.choose(&version);
     Some(version)
 }
 

@@ -9,9 +9,11 @@
 //! longest ago, which is the order of the log: what is cleaned there leaves least for reclaim
 //! to copy.
 
+use super::batches::Batch;
 use crate::cleaning::{Age, Dirt};
 use crate::engine::Engine;
 use crate::line_map::Version;
+use smallvec::smallvec;
 use std::cell::Cell;
 use std::rc::Rc;
 
@@ -49,11 +51,11 @@ impl Engine {
         if !is_wanted || self.log.borrow().has_slack(BLOCKS as u64) {
             return;
         }
-        let versions = self.choose_oldest();
-        relief.in_flight.set(versions.len() as u32);
-        for version in versions {
-            self.start_batch(vec![version], true);
-        }
+        let batches: Vec<Batch> =
+            self.choose_oldest().into_iter().map(|version| smallvec![version]).collect();
+        relief.in_flight.set(batches.len() as u32);
+        self.cleaning.in_flight.set(self.cleaning.in_flight.get() + batches.len() as u32);
+        self.begin(batches, true);
     }
 
     fn choose_oldest(&self) -> Vec<Version> {

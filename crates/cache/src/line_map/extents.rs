@@ -16,7 +16,7 @@
 
 use super::version::Tag;
 use crate::eviction::Heat;
-use crate::types::{CoreBlock, SlotIndex};
+use crate::types::{BlockRun, CoreBlock, SlotIndex};
 
 pub(super) const NONE: u32 = u32::MAX;
 /// Most blocks of one extent. No longer piece of a request goes into a record, so that longer
@@ -38,6 +38,9 @@ const SIX_BITS: u64 = 63;
 const UNIT_SHIFT: u32 = 52;
 /// Eight bits are left between the unit and this one.
 const EMPTY: u64 = 1 << 63;
+
+/// Most blocks that are looked for side by side.
+pub(super) const LINKED_MAX: u64 = 32;
 
 /// Neighbouring lines share a cache line of bucket heads.
 const NEIGHBOURS: u64 = 16;
@@ -170,6 +173,33 @@ impl Extents {
     #[inline]
     pub fn first(&self, block: u64) -> u32 {
         self.heads[self.bucket(block)]
+    }
+
+    /// Which of some neighbouring blocks have an extent, a bit for each; with lines of one block.
+    ///
+    /// Most have none, and which ones no processor can guess: so the chains are followed side by
+    /// side, and nothing is decided between one and the next.
+    pub fn linked(&self, run: BlockRun) -> u64 {
+        assert!(self.shift == 0 && run.count <= LINKED_MAX);
+        let (mut chains, mut len) = ([NONE; LINKED_MAX as usize], 0);
+        for block in run.blocks() {
+            let head = self.first(block.0);
+            chains[len] = head;
+            len += usize::from(head != NONE);
+        }
+        let mut linked = 0;
+        while len > 0 {
+            let mut left = 0;
+            for index in 0..len {
+                let Extent { word, next } = self.extents[chains[index] as usize];
+                let offset = (word & BLOCK_MASK).wrapping_sub(run.first.0);
+                linked |= u64::from(offset < run.count) << (offset % u64::from(u64::BITS));
+                chains[left] = next;
+                left += usize::from(next != NONE);
+            }
+            len = left;
+        }
+        linked
     }
 
     #[inline]

@@ -23,6 +23,7 @@ mod heat;
 #[cfg(test)]
 mod tests;
 mod version;
+mod waiting;
 
 pub use class_table::ClassHeld;
 pub use extents::Scattering;
@@ -279,6 +280,14 @@ impl LineMap {
         found
     }
 
+    /// What a slot holds, where that is a version of this block.
+    #[inline]
+    pub fn state_of(&self, slot: SlotIndex, block: CoreBlock) -> State {
+        let span = self.extents.at_place(slot.0).map(|at| self.extents.span(at));
+        let is_there = span.is_some_and(|span| span.place_of(block.0) == Some(slot.0));
+        if is_there { self.state(slot) } else { State::Free }
+    }
+
     /// Moves a published version to another state.
     pub fn set_state(&mut self, slot: SlotIndex, state: State) {
         let tag = self.extents.tag(slot.0);
@@ -295,8 +304,13 @@ impl LineMap {
 
     pub fn unmark(&mut self, slot: SlotIndex, marks: Marks) {
         let tag = self.extents.tag(slot.0);
-        if tag.is_mapped() {
-            self.retag(slot.0, tag, tag.without(marks));
+        if !tag.is_mapped() {
+            return;
+        }
+        match marks.contains(Marks::REPLAYED) {
+            true => self.retag(slot.0, tag, tag.without(marks)),
+            // Not counted.
+            false => self.extents.set_tag(slot.0, tag.without(marks)),
         }
     }
 
@@ -347,15 +361,6 @@ impl LineMap {
         }
     }
 
-    /// The blocks that wait for the cleaner, or will when they are on the device, in no order.
-    pub fn dirty_blocks(&self) -> impl Iterator<Item = CoreBlock> + '_ {
-        self.extents.spans().flat_map(move |span| {
-            let waits = move |place: &u32| self.extents.tag(*place).waits_for_cleaning();
-            let places = (span.place..span.end_place()).filter(waits);
-            places.map(move |place| CoreBlock(span.block + u64::from(place - span.place)))
-        })
-    }
-
     /// Checks the counts and chains; for tests and simulation.
     ///
     /// # Panics
@@ -381,7 +386,7 @@ impl LineMap {
         self.extents.self_check();
     }
 
-    #[inline]
+    #[inline(always)]
     fn find(&self, block: CoreBlock, is_wanted: impl Fn(Tag) -> bool) -> Option<Version> {
         let mut at = self.extents.first(block.0);
         while at != NONE {
@@ -405,6 +410,9 @@ impl LineMap {
         is_wanted: impl Fn(Tag) -> bool + Copy,
         mut visit: impl FnMut(CoreBlock, Option<Version>),
     ) {
+        if self.extents.is_by_block() {
+            return run.blocks().for_each(|block| visit(block, self.find(block, is_wanted)));
+        }
         for piece in self.lines_of(run) {
             if piece.count == 1 {
                 visit(piece.first, self.find(piece.first, is_wanted));

@@ -66,6 +66,18 @@ impl Version {
     pub fn is_payload_free(&self) -> bool {
         self.marks.contains(Marks::PAYLOAD_FREE)
     }
+
+    /// Nobody has chosen it, and it is dirty, or may be when it is in the log.
+    pub fn waits_or_will(&self) -> bool {
+        self.state == State::Pending || self.waits_for_cleaner()
+    }
+
+    /// Dirty, and nobody has chosen it yet; what is written through goes to the core by itself.
+    pub fn waits_for_cleaner(&self) -> bool {
+        self.state == State::Dirty
+            && self.marks.contains(Marks::INDEXED)
+            && !self.marks.contains(Marks::CLEANING)
+    }
 }
 
 /// State and marks of one place: three bits and five.

@@ -31,10 +31,12 @@ impl Log {
         self.chunks.as_ref().map_or(0, Chunks::memory_bytes)
     }
 
-    /// A block has been chosen.
-    pub fn uncount(&mut self, block: CoreBlock) {
+    /// Marks a dirty version as being cleaned. The index may still name the block.
+    pub fn choose(&mut self, version: &Version) {
+        self.map.unmark(version.slot, Marks::INDEXED);
+        self.map.mark(version.slot, Marks::CLEANING);
         if let Some(chunks) = &mut self.chunks {
-            chunks.remove(block);
+            chunks.remove(version.block);
         }
     }
 
@@ -81,7 +83,7 @@ impl Dirt for Log {
             match version.state {
                 // It will be dirty, and must not be passed.
                 State::Pending if version.target == State::Dirty => break,
-                State::Dirty if is_waiting(&version) => {
+                State::Dirty if version.waits_for_cleaner() => {
                     blocks.push(version.block);
                 }
                 _ => {}
@@ -107,7 +109,7 @@ impl Dirt for Log {
                 return;
             };
             waits = true;
-            if blocks.len() < most && is_waiting(&version) {
+            if blocks.len() < most && version.waits_for_cleaner() {
                 blocks.push(block);
             }
         });
@@ -117,11 +119,4 @@ impl Dirt for Log {
         }
         blocks
     }
-}
-
-/// Dirty, and nobody has chosen it yet.
-fn is_waiting(version: &Version) -> bool {
-    version.state == State::Dirty
-        && version.marks.contains(Marks::INDEXED)
-        && !version.marks.contains(Marks::CLEANING)
 }

@@ -177,8 +177,7 @@ impl Log {
         for block in blocks {
             let is_older = |version: &Version| self.age_of(version.slot) < end;
             let Some(version) = self.map.published(block).filter(is_older) else { continue };
-            self.map.unmark(version.slot, Marks::INDEXED);
-            self.map.mark(version.slot, Marks::CLEANING);
+            self.choose(&version);
             chosen.push(version);
         }
         let epochs = self.epochs.as_mut().expect("there are");
@@ -332,21 +331,33 @@ impl Log {
         }
     }
 
-    /// Whether everything in a segment has been chosen, and what it still owes comes no more.
+    /// Whether everything in a segment has been chosen, and what it still owes comes no more: none
+    /// of it waits for the core to be flushed.
     pub fn is_passed(&self, segment: SegmentIndex) -> bool {
         let end = Age { segment: self.ring.first_record(segment), slot: u32::MAX };
+        let is_written = |kept: &Kept| kept.progress == Progress::Written;
         let mut slots = self.layout.slots_of(segment);
-        self.is_in_core(end) && slots.all(|slot| self.map.state(slot) != State::Written)
+        self.is_in_core(end)
+            && slots.all(|slot| self.map.state(slot) != State::Written)
+            && !self.kept_in(segment).any(is_written)
     }
 
     /// Whether a segment holds something that has to go to the core in its order.
     pub fn owes_in_order(&self, segment: SegmentIndex) -> bool {
-        let Some(epochs) = &self.epochs else { return false };
+        if self.epochs.is_none() {
+            return false;
+        }
+        let is_unsafe = |slot| matches!(self.map.state(slot), State::Dirty | State::Written);
+        self.kept_in(segment).next().is_some() || self.layout.slots_of(segment).any(is_unsafe)
+    }
+
+    /// What is kept in a segment.
+    fn kept_in(&self, segment: SegmentIndex) -> impl Iterator<Item = &Kept> {
         let first = Age { segment: self.ring.first_record(segment), slot: 0 };
         let end = Age { slot: u32::MAX, ..first };
-        let mut kept = epochs.kept.range((first, CoreBlock(0))..(end, CoreBlock(0)));
-        let is_unsafe = |slot| matches!(self.map.state(slot), State::Dirty | State::Written);
-        kept.next().is_some() || self.layout.slots_of(segment).any(is_unsafe)
+        let inside = (first, CoreBlock(0))..(end, CoreBlock(0));
+        let kept = self.epochs.iter().flat_map(move |epochs| epochs.kept.range(inside.clone()));
+        kept.map(|(_, kept)| kept)
     }
 }
 

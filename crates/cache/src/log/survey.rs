@@ -102,12 +102,17 @@ impl Log {
         dirty.max(by_pool as u64)
     }
 
-    /// Gathers for the indexes that name nothing without it.
-    pub fn gather_dirty(&mut self) {
+    /// Has the indexes name what is dirty next, each for as long as there may be something.
+    #[inline]
+    pub fn name_dirty(&mut self) {
+        let map = &self.map;
         // A block may have paid its debt since it was noted, and waits there all the same.
         for index in [&mut self.replayed, &mut self.dirty] {
-            while index.wants_gathering() {
-                index.gather(self.map.dirty_blocks());
+            while index.wants_names() {
+                match index.gathers() {
+                    true => index.gather(map.dirty_blocks()),
+                    false => index.enter(|run, names| map.each_waiting(run, |it| names.push(it))),
+                }
             }
         }
     }

@@ -85,7 +85,8 @@ impl Engine {
                 self.log_flushed.wait().await;
                 continue;
             }
-            let outcome = self.flush_log().await;
+            // Apart, so that who waits for nothing is little memory.
+            let outcome = Box::pin(self.flush_log()).await;
             self.is_log_flushing.set(false);
             self.log_flushed.notify_all();
             outcome?;

@@ -1,0 +1,61 @@
+//! Many small works of one kind, most of which need no waiting.
+
+use super::Runtime;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker};
+
+/// Carries futures as far as they go at once, one after the other in the same memory: those that
+/// wait for nothing cost neither a task nor an allocation.
+pub struct Starter<F> {
+    runtime: Runtime,
+    memory: Option<Pin<Box<Place<F>>>>,
+}
+
+/// Where a future lies; empty when it has ended.
+struct Place<F>(Option<F>);
+
+impl Runtime {
+    /// For futures of one kind.
+    pub fn starter<F: Future<Output = ()> + 'static>(&self) -> Starter<F> {
+        Starter { runtime: self.clone(), memory: None }
+    }
+}
+
+impl<F: Future<Output = ()> + 'static> Starter<F> {
+    /// Carries `future` as far as it goes at once; what is left of it runs on as a task.
+    pub fn start(&mut self, future: F) {
+        let core = &self.runtime.core;
+        if core.closed.get() {
+            return;
+        }
+        let mut place = self.memory.take().unwrap_or_else(|| Box::pin(Place(None)));
+        place.as_mut().future().set(Some(future));
+        // The task polls once more, and with that it is its own waker that is left everywhere.
+        match place.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(()) => self.memory = Some(place),
+            Poll::Pending => core.tasks.spawn(place),
+        }
+    }
+}
+
+impl<F> Place<F> {
+    fn future(self: Pin<&mut Self>) -> Pin<&mut Option<F>> {
+        // SAFETY: the only field is never moved out of a place that is pinned, and a place has
+        // neither a destructor nor an `Unpin` of its own.
+        unsafe { self.map_unchecked_mut(|place| &mut place.0) }
+    }
+}
+
+impl<F: Future<Output = ()>> Future for Place<F> {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        let future = self.as_mut().future().as_pin_mut().expect("polled after its end");
+        if future.poll(context).is_pending() {
+            return Poll::Pending;
+        }
+        self.future().set(None);
+        Poll::Ready(())
+    }
+}

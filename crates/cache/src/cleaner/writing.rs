@@ -1,0 +1,291 @@
+//! One batch on its way: from versions in the log to writes to the core, and what became of them.
+
+use crate::engine::{CacheError, Engine, Pin};
+use crate::line_map::{Marks, State, Version};
+use crate::log::Log;
+use crate::types::{BlockRun, Sequence};
+use headpond_block::sync::join_all;
+use headpond_block::{
+    BLOCK_BYTES, Buffer, Buffers, ByteRange, DeviceError, Outcome, Request, RequestFlags,
+    Submission, defect,
+};
+use smallvec::SmallVec;
+use std::rc::Rc;
+use std::time::Duration;
+
+/// A version that is about to be written.
+pub(super) struct Held {
+    pub version: Version,
+    /// First record of its segment: with another one the segment has been filled anew, perhaps with
+    /// a newer version of the same block in the same place.
+    first: Sequence,
+    /// Until its data is a copy, or at the core.
+    pin: Option<Pin>,
+}
+
+impl Held {
+    pub(super) fn is_dirty(&self) -> bool {
+        self.version.state == State::Dirty
+    }
+}
+
+impl Engine {
+    /// Writes what is still current to the core. The caller holds the lock on the blocks; segments
+    /// are pinned only now, for reclaim must not wait for whoever waits for a lock.
+    pub(super) async fn clean_batch(self: &Rc<Self>, batch: &[Version]) -> Outcome {
+        if let Err(error) = self.stabilise(|| self.are_stable(batch)).await {
+            self.note_unwritten(&self.hold(batch, |_, version| Some(*version)), &error);
+            return Err(error);
+        }
+        let mut held = self.hold(batch, still_there);
+        held.iter_mut().for_each(|held| held.pin = Some(self.pin(held.version.slot)));
+        let (mut all, mut next) = (Ok(()), 0);
+        while let Some(group) = self.next_group(&held, next) {
+            next = group.end;
+            all = all.and(self.clean_group(&mut held[group]).await);
+        }
+        all
+    }
+
+    /// Whether the log can lose none of what is still to be written. Versions that were superseded,
+    /// or carried on by reclaim, have nothing to become stable any more.
+    fn are_stable(&self, batch: &[Version]) -> bool {
+        let log = self.log.borrow();
+        let current = |version| still_dirty(&log, version).or_else(|| log.kept_version(version));
+        batch.iter().filter_map(current).all(|version| log.is_stable(&version))
+    }
+
+    /// The versions that `find` makes of a batch.
+    fn hold(
+        &self,
+        batch: &[Version],
+        find: impl Fn(&Log, &Version) -> Option<Version>,
+    ) -> SmallVec<[Held; 1]> {
+        let (log, mut held) = (self.log.borrow(), SmallVec::new());
+        for version in batch.iter().filter_map(|version| find(&log, version)) {
+            held.push(Held { version, first: log.first_at(version.slot), pin: None });
+        }
+        held
+    }
+
+    /// Writes neighbouring versions; where the cache device fails on one of them, the others are
+    /// not to stay dirty for its sake.
+    async fn clean_group(self: &Rc<Self>, group: &mut [Held]) -> Outcome {
+        let outcome = self.write_group(group).await;
+        let is_damaged = |error: &DeviceError| error.device() == self.cache.name();
+        if group.len() == 1 || !outcome.as_ref().is_err_and(is_damaged) {
+            self.conclude(group, &outcome);
+            return outcome;
+        }
+        let mut all = Ok(());
+        for alone in group.chunks_mut(1).filter(|alone| alone[0].is_dirty()) {
+            let outcome = self.write_group(alone).await;
+            self.conclude(alone, &outcome);
+            all = all.and(outcome);
+        }
+        all
+    }
+
+    /// Writes neighbouring versions. Their segments are let go as soon as the data is a copy: a
+    /// write may take long, and reclaim is not to wait for it.
+    async fn write_group(self: &Rc<Self>, group: &mut [Held]) -> Outcome {
+        let data = self.fetch(group).await?;
+        if !self.lends {
+            group.iter_mut().for_each(|held| held.pin = None);
+        }
+        let run = BlockRun { first: group[0].version.block, count: group.len() as u64 };
+        let replayed = group.iter().any(|held| held.version.marks.contains(Marks::REPLAYED))
+            && !defect!(PatchTornParity);
+        let mut flags = RequestFlags::empty();
+        flags.set(RequestFlags::RECOMPUTE_PARITY, replayed);
+        // The batch is stable in the log, unless the log is memory.
+        flags.set(RequestFlags::LOGGED, !self.cache_is_volatile());
+        self.count_core_write(run);
+        let beside = self.cleaning.in_flight.get();
+        let write = Request::write(run.range().start(), data).with_flags(flags);
+        match self.core.submit(write).now_or() {
+            Ok(outcome) => {
+                self.learn_depth(Duration::ZERO, beside);
+                outcome
+            }
+            Err(submitted) => {
+                let begun = self.runtime.now();
+                let outcome = submitted.await;
+                self.learn_depth(self.runtime.now().since(begun), beside);
+                outcome
+            }
+        }
+    }
+
+    fn learn_depth(&self, took: Duration, beside: u32) {
+        let mut depth = self.cleaning.depth.get();
+        depth.learn(took, beside, self.config.borrow().cleaning.in_flight_max);
+        self.cleaning.depth.set(depth);
+    }
+
+    fn count_core_write(&self, run: BlockRun) {
+        let mut log = self.log.borrow_mut();
+        log.counters.cleaning_writes += 1;
+        log.counters.traffic.core.written_by_cleaning += run.range().len();
+        if let Some(stripe) = self.core.geometry().stripe {
+            let is_full = run.range().len() >= u64::from(stripe.width_bytes);
+            log.counters.full_stripe_writes += u64::from(is_full);
+        }
+    }
+
+    /// The data of a group: the cache device's own memory, where it lends that.
+    async fn fetch(self: &Rc<Self>, group: &[Held]) -> Result<Buffers, DeviceError> {
+        let bare = group.iter().filter(|held| held.version.is_payload_free()).count();
+        if self.lends
+            && bare == 0
+            && let Some(lent) = self.borrow(group)
+        {
+            return Ok(lent);
+        }
+        // Apart, so that what needs no reading is little memory.
+        Box::pin(self.read_group(group, bare)).await
+    }
+
+    fn borrow(&self, group: &[Held]) -> Option<Buffers> {
+        let mut lent = Buffers::new();
+        for held in group {
+            lent.push(self.cache.lend(self.place_of(held))?);
+        }
+        self.count_lent(lent.len_bytes() as u64);
+        Some(lent)
+    }
+
+    fn place_of(&self, held: &Held) -> ByteRange {
+        let layout = &self.log.borrow().layout;
+        let position = layout.position_of(held.version.slot, held.version.unit);
+        layout.range_at(position, BLOCK_BYTES)
+    }
+
+    /// The data, read and checked. Where only some versions have payload the others are zeros, so
+    /// that an array has something to compute with.
+    async fn read_group(
+        self: &Rc<Self>,
+        group: &[Held],
+        bare: usize,
+    ) -> Result<Buffers, DeviceError> {
+        let (is_bare, len) = (bare == group.len(), group.len() * BLOCK_BYTES as usize);
+        let whole = if is_bare { Buffer::payload_free(len) } else { Buffer::zeroed(len) };
+        if self.lends && is_bare {
+            return Ok(whole.into());
+        }
+        let block = |index: usize| {
+            let start = index * BLOCK_BYTES as usize;
+            whole.slice(start..start + BLOCK_BYTES as usize)
+        };
+        let ranges: Vec<ByteRange> = group.iter().map(|held| self.place_of(held)).collect();
+        let mut reads: Vec<(u64, Buffers)> = Vec::new();
+        for (index, range) in ranges.iter().enumerate() {
+            match reads.last_mut() {
+                Some((at, to)) if *at + to.len_bytes() as u64 == range.start() => {
+                    to.push(block(index));
+                }
+                _ => reads.push((range.start(), block(index).into())),
+            }
+        }
+        let read = |(at, to)| self.read_to_clean(Request::read(at, to));
+        let reads = reads.into_iter().map(|part| Submission::pending(read(part)));
+        let outcome = join_all(reads.collect()).await.into_iter().collect::<Outcome>();
+        if outcome.is_err() {
+            self.note_cache_error(CacheError::Read);
+        }
+        outcome?;
+        for (index, (held, range)) in group.iter().zip(&ranges).enumerate() {
+            self.check(range.start(), &held.version, &block(index).into())?;
+        }
+        Ok(whole.into())
+    }
+
+    /// Accounts for a group whose write has ended.
+    fn conclude(self: &Rc<Self>, group: &[Held], outcome: &Outcome) {
+        match outcome {
+            Ok(()) => self.note_written(group),
+            Err(error) => self.note_unwritten(group, error),
+        }
+    }
+
+    fn note_written(&self, group: &[Held]) {
+        let mut log = self.log.borrow_mut();
+        for Held { version, first, .. } in group {
+            if version.marks.contains(Marks::REPLAYED) {
+                // Whichever version it was: the parity fits what the core has of the block now.
+                log.map.unmark_block(version.block, Marks::REPLAYED);
+            }
+            if log.first_at(version.slot) != *first {
+                continue;
+            }
+            log.written_in_order(version);
+            if log.map.state_of(version.slot, version.block) != State::Dirty {
+                continue;
+            }
+            log.map.unmark(version.slot, Marks::CLEANING);
+            log.map.set_state(version.slot, State::Written);
+            if defect!(CleanBeforeCoreFlush) {
+                log.map.set_state(version.slot, State::Clean);
+                continue;
+            }
+            self.remember_written(&log, version.block, version.slot);
+        }
+        let dirty = group.iter().filter(|held| held.is_dirty()).count() as u64;
+        log.counters.cleaned_blocks += dirty;
+        log.counters.filled_blocks += group.len() as u64 - dirty;
+        self.cleaning.cleaned.set(self.cleaning.cleaned.get() + dirty);
+    }
+
+    fn note_unwritten(self: &Rc<Self>, group: &[Held], error: &DeviceError) {
+        let mut log = self.log.borrow_mut();
+        let mut is_passed_over = false;
+        for Held { version, first, .. } in group {
+            if log.first_at(version.slot) != *first {
+                continue;
+            }
+            if group.len() == 1 && self.is_unreadable(error) {
+                is_passed_over = log.pass_over(version);
+            } else {
+                log.choose_again(version);
+            }
+            if let Some(now) = still_dirty(&log, version) {
+                log.map.unmark(now.slot, Marks::CLEANING);
+                log.map.mark(now.slot, Marks::INDEXED);
+                log.index(now.block, now.marks);
+            }
+        }
+        if is_passed_over {
+            // Nobody needs what has been superseded.
+            return;
+        }
+        log.counters.errors.core_write += u64::from(error.device() == self.core.name());
+        drop(log);
+        self.back_off(error.clone());
+    }
+
+    /// Whether a block in the log cannot be had, for good as far as anybody knows.
+    fn is_unreadable(&self, error: &DeviceError) -> bool {
+        let is_damage = matches!(error, DeviceError::Media { .. } | DeviceError::Corrupt { .. });
+        is_damage && error.device() == self.cache.name()
+    }
+}
+
+/// What the slot of a version holds now, where that is the dirty version of the same block.
+fn still_dirty(log: &Log, version: &Version) -> Option<Version> {
+    let now = log.map.version(version.slot);
+    (now.state == State::Dirty && now.block == version.block).then_some(now)
+}
+
+/// A version of a batch as it is now, where its contents are still those of the block.
+fn still_there(log: &Log, version: &Version) -> Option<Version> {
+    let now = log.map.version(version.slot);
+    let is_wanted = match version.state {
+        State::Dirty => now.state == State::Dirty,
+        _ => matches!(now.state, State::Written | State::Clean),
+    };
+    match now.block == version.block && is_wanted {
+        true => Some(now),
+        // Superseded, and next in order all the same.
+        false => log.kept_version(version),
+    }
+}
