@@ -479,12 +479,16 @@ impl Scattering {
     }
 }
 
-/// Whether a block can be the next of an extent, with holes in between or without.
+/// Whether a block can be the next of an extent, with holes in between or without. Holes do not
+/// reach into another window: behind one may lie the descriptor that begins a segment, and what
+/// lies in two segments would outlive the first of them and cover places that are filled anew.
 pub(super) fn continues(line: u64, span: &Span, place: u32, unit: u8, block: u64) -> bool {
+    let window = |place: u32| u64::from(place) / line;
     block > span.block
         && unit == span.unit
         && block / line == span.block / line
         && place.checked_sub(span.place).map(u64::from) == Some(block - span.block)
+        && (place == span.end_place() || window(place) == window(span.place))
 }
 
 fn buckets(windows: u32, pool: u32) -> usize {
