@@ -74,6 +74,8 @@ pub(crate) struct Progress {
     back_off_until: Cell<Option<Instant>>,
     flush_is_due: Cell<bool>,
     is_flushing: Cell<bool>,
+    /// How often what the core has was about to be written over past the log.
+    distrusts: Cell<u64>,
     /// The newest flush of the core has failed: what is written there is written again.
     pub is_flush_failing: Cell<bool>,
 }
@@ -99,6 +101,7 @@ impl Progress {
             back_off_until: Cell::default(),
             flush_is_due: Cell::default(),
             is_flushing: Cell::default(),
+            distrusts: Cell::default(),
             is_flush_failing: Cell::default(),
         }
     }

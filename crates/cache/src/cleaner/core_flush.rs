@@ -3,7 +3,7 @@
 use crate::engine::Engine;
 use crate::line_map::{Marks, State};
 use crate::log::Log;
-use crate::types::{CoreBlock, Sequence, SlotIndex};
+use crate::types::{BlockRun, CoreBlock, Sequence, SlotIndex};
 use headpond_block::{Outcome, Request};
 use std::rc::Rc;
 use std::time::Duration;
@@ -102,6 +102,7 @@ impl Engine {
     pub(crate) async fn flush_core(self: &Rc<Self>) -> Outcome {
         let taken = self.written.take();
         let changes = self.core_changes.get();
+        let distrusts = self.cleaning.distrusts.get();
         let outcome = self.core.submit(Request::flush()).await;
         self.cleaning.is_flush_failing.set(outcome.is_err());
         let mut log = self.log.borrow_mut();
@@ -112,9 +113,14 @@ impl Engine {
         } else {
             let flushed = self.core_changes_flushed.get().max(changes);
             self.core_changes_flushed.set(flushed);
+            // One that was distrusted meanwhile may have been written a second time since, which
+            // only the next flush covers; and which one it was is not kept.
+            let is_sure = self.cleaning.distrusts.get() == distrusts;
             for (block, slot, first) in taken.iter().flat_map(Written::blocks) {
-                if is_still_written(&log, block, slot, first) {
-                    log.map.set_state(slot, State::Clean);
+                match is_still_written(&log, block, slot, first) {
+                    true if is_sure => log.map.set_state(slot, State::Clean),
+                    true => self.remember_written(&log, block, slot),
+                    false => {}
                 }
             }
         }
@@ -131,12 +137,34 @@ impl Engine {
         log.epoch_failed();
         for (block, slot, first) in taken.iter().flat_map(Written::blocks) {
             if is_still_written(log, block, slot, first) {
-                log.map.set_state(slot, State::Dirty);
-                log.map.mark(slot, Marks::INDEXED);
-                log.index(block, Marks::NONE);
+                make_dirty(log, block, slot);
             }
         }
     }
+
+    /// What the core has of some blocks is about to be written over, and they are still mapped: no
+    /// flush that is under way makes them clean, and should they stay they are written again.
+    pub(crate) fn distrust_written(&self, run: BlockRun) {
+        let mut log = self.log.borrow_mut();
+        let mut written = Vec::new();
+        log.map.each_published(run, |block, version| {
+            let version = version.filter(|version| version.state == State::Written);
+            written.extend(version.map(|version| (block, version.slot)));
+        });
+        if !written.is_empty() {
+            self.cleaning.distrusts.set(self.cleaning.distrusts.get() + 1);
+        }
+        written.into_iter().for_each(|(block, slot)| make_dirty(&mut log, block, slot));
+        drop(log);
+        self.cleaning_wanted.notify_all();
+    }
+}
+
+/// What was written to the core is to be written again.
+fn make_dirty(log: &mut Log, block: CoreBlock, slot: SlotIndex) {
+    log.map.set_state(slot, State::Dirty);
+    log.map.mark(slot, Marks::INDEXED);
+    log.index(block, Marks::NONE);
 }
 
 fn is_still_written(log: &Log, block: CoreBlock, slot: SlotIndex, first: Sequence) -> bool {

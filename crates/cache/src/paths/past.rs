@@ -36,6 +36,8 @@ impl Engine {
                     Entombed::Failed(error) => return Err(error),
                 },
                 Step::WriteThenEntomb(blocks) => {
+                    // Ends this halfway, the core may have something else than they hold.
+                    self.distrust_written(run);
                     self.write_core(request).await?;
                     if !defect!(TombstoneBeforeCoreFlush) {
                         self.flush_core().await?;

@@ -7,7 +7,7 @@ use headpond_block::decorators::{Fault, FaultControl, FaultDevice, FaultRule};
 use headpond_block::devices::RamDevice;
 use headpond_block::sync::join_all;
 use headpond_block::{BlockDevice, ByteRange, Request, RequestFlags, RequestKind, Runtime};
-use headpond_cache::{Foundation, Slice, SliceConfig, SliceStats, create};
+use headpond_cache::{Foundation, Mode, Slice, SliceConfig, SliceStats, create};
 use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
@@ -333,4 +333,39 @@ fn a_log_in_order_goes_on_though_no_flush_of_the_core_succeeds() {
         assert_eq!(byte_at(&*bench.core, 0).await.unwrap(), 7);
         assert!(slice.stats().order.unwrap().is_consistent);
     });
+}
+
+/// Found by the swarm (seed 92000727): a flush that had begun before made clean what the core no
+/// longer had, for the flush behind the zeros had failed.
+#[test]
+fn zeros_that_fail_halfway_leave_nothing_clean_that_the_core_does_not_have() {
+    for is_rewritten_meanwhile in [false, true] {
+        simulate(async |runtime| {
+            let bench = Bench::new(&runtime).await;
+            let through = SliceConfig { mode: Mode::WriteThrough, ..nop() };
+            let slice = bench.open(through).await;
+            let device: &dyn BlockDevice = &slice;
+            device.write(0, block(7)).await.unwrap();
+            let slow = Fault::Delay(Duration::from_millis(50));
+            let once =
+                |fault| FaultRule { times: Some(1), ..FaultRule::on(RequestKind::Flush, fault) };
+            bench.core_faults.add(once(slow));
+            let other = slice.clone();
+            let flushing = runtime.spawn(async move { other.flush_dirty().await });
+            runtime.sleep(Duration::from_millis(10)).await;
+            bench.core_faults.add(once(Fault::Media));
+            let zeros = Request::write_zeroes(ByteRange::at(0, 4096));
+            assert!(device.submit(zeros).await.is_err());
+            assert_eq!(byte_at(&*bench.core, 0).await.unwrap(), 0, "the core took them");
+            if is_rewritten_meanwhile {
+                slice.flush_dirty().await.unwrap();
+            }
+            // What it was asked for it may have done.
+            let _ = flushing.await;
+            assert_eq!(byte_at(device, 0).await.unwrap(), 7);
+            slice.self_check();
+            slice.flush_dirty().await.unwrap();
+            assert_eq!(byte_at(&*bench.core, 0).await.unwrap(), 7, "nothing is dirty any more");
+        });
+    }
 }
