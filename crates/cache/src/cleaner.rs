@@ -270,6 +270,11 @@ impl Engine {
             if is_swept && self.cleaning.is_at_rest() {
                 break;
             }
+            if self.is_stopping.get() {
+                // Nobody cleans any more: it was given up with the cache.
+                let source = DeviceError::Gone { device: self.cache.name().clone() };
+                return Err(CleanError::Core { blocks, source });
+            }
             wake.await;
         }
         drop(drain);

@@ -63,6 +63,14 @@ pub async fn create(
     Ok(superblock)
 }
 
+/// Whether `device` can be made such a cache; nothing is written.
+///
+/// # Errors
+/// Why not.
+pub fn consider(device: &dyn BlockDevice, options: &CreateOptions) -> Result<(), CreateError> {
+    plan(device, options).map(drop)
+}
+
 /// Ends a cache: the device is no cache any more.
 ///
 /// # Errors
@@ -143,6 +151,10 @@ fn plan(device: &dyn BlockDevice, options: &CreateOptions) -> Result<Superblock,
     let slice_bytes = room - room % SLICE_ALIGNMENT_BYTES;
     let segment_bytes = SliceLayout::segment_bytes_for(slice_bytes.max(1));
     let unit_bytes = options.unit_bytes.unwrap_or_else(|| default_unit_bytes(device));
+    let logical_block_bytes = geometry.logical_block_bytes;
+    if logical_block_bytes > unit_bytes {
+        return Err(CreateError::LogicalBlock { device: name(), logical_block_bytes, unit_bytes });
+    }
     let start = |index: usize| SLICES_OFFSET + index as u64 * slice_bytes;
     let slices: Vec<ByteRange> =
         (0..options.slices).map(|index| ByteRange::at(start(index), slice_bytes)).collect();

@@ -11,6 +11,11 @@ pub enum CreateError {
     TooSmall { device: DeviceName, found_bytes: u64, needed_bytes: u64 },
     #[error("{device} is too large for {slices} slices; use more slices")]
     TooLarge { device: DeviceName, slices: usize },
+    #[error(
+        "{device} has logical blocks of {logical_block_bytes} bytes, and a cache writes units of \
+         {unit_bytes}: format it with smaller ones"
+    )]
+    LogicalBlock { device: DeviceName, logical_block_bytes: u32, unit_bytes: u32 },
     #[error("{slices} slices: a cache has 1 to 64")]
     SliceCount { slices: usize },
     #[error("lines of {line_bytes} bytes: a line is a power of two from 4 KiB to 1 MiB")]
@@ -70,7 +75,10 @@ pub enum OpenError {
 /// Why a setting was refused. The old one holds.
 #[derive(Debug, thiserror::Error)]
 pub enum ModeError {
-    #[error("{device} loses its contents with the power, so write-back is refused without force")]
+    #[error(
+        "{device} loses its contents with the power, and this mode keeps the only copy of new data there: \
+         use write-through, or replace the device with itself and allow it there (--force)"
+    )]
     Volatile { device: DeviceName },
     #[error("{device} failed; the cache stays in pass-through")]
     Failed { device: DeviceName },

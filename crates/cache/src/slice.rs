@@ -358,6 +358,7 @@ impl Slice {
         for task in tasks {
             task.await;
         }
+        engine.cleaning.swept.notify_all();
         while engine.cleaning.in_flight.get() > 0 {
             engine.cleaning_wanted.wait().await;
         }

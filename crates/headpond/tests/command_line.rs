@@ -122,12 +122,57 @@ fn what_could_lose_data_is_refused_and_changes_nothing() {
     refuse(&["create", "ram", "--raid", "0", &fresh, "--cache", "ram:64M"], "lost with the power");
     let daemon = user.serve("hv0");
     refuse(&["destroy", "hv0", "--yes"], "headpond stop hv0");
-    let ended = user.run(&["serve", "hv0"]);
-    assert!(ended.code == 1 || ended.code == 4, "{}{}", ended.out, ended.err);
+    refuse(&["serve", "hv0"], "hv0 is being served already");
     user.ok(&["stop", "hv0"]);
     assert_eq!(daemon.wait(), 0);
+    let alerts = &user.json(&["status", "hv0", "--json"])["alerts"];
+    assert_eq!(*alerts, serde_json::json!([]), "a second daemon leaves none");
     assert_eq!(std::fs::read(&fresh).unwrap(), vec![0; 32 << 20], "nothing was written");
     assert_eq!(before[..8], std::fs::read(&member).unwrap()[..8]);
+}
+
+#[test]
+fn devices_that_all_are_in_use_are_named_with_the_reason() {
+    let user = User::new();
+    create(&user, "hv0");
+    let locks: Vec<_> = (0..5)
+        .map(|member| {
+            let lock = std::fs::File::open(user.path(&format!("hv0-{member}.img"))).unwrap();
+            lock.lock().unwrap();
+            lock
+        })
+        .collect();
+    let ended = user.run(&["serve", "hv0"]);
+    assert_eq!(ended.code, 4, "{}", ended.err);
+    assert!(ended.err.contains("hv0-3.img") && ended.err.contains("in use"), "{}", ended.err);
+    drop(locks);
+    assert_eq!(user.serve("hv0").log().matches("error").count(), 0);
+}
+
+#[test]
+fn a_cache_that_is_too_small_leaves_no_array_behind() {
+    let user = User::new();
+    let mut devices: Vec<String> =
+        (0..3).map(|member| user.file(&format!("{member}.img"), 32 * MIB)).collect();
+    devices.push(user.file("tiny.img", MIB));
+    devices.push(user.file("cache.img", 64 * MIB));
+    let before: Vec<_> = devices.iter().map(|device| std::fs::read(device).unwrap()).collect();
+    let with = |more: &[&str]| {
+        let plain = ["create", "v", "--raid", "5", &devices[0], &devices[1], &devices[2]];
+        user.run(&[&plain, more].concat())
+    };
+    for more in [
+        &["--cache", &devices[3]][..],
+        &["--cache", &devices[4], "--cache-size", "1G"],
+        &["--cache", &devices[4], "--slices", "16"],
+    ] {
+        let ended = with(more);
+        assert_eq!(ended.code, 1, "{more:?}: {}", ended.err);
+        assert!(ended.err.contains("too small for a cache"), "{more:?}: {}", ended.err);
+        let after = devices.iter().map(|device| std::fs::read(device).unwrap());
+        assert!(after.eq(before.iter().cloned()), "{more:?} has written");
+    }
+    assert_eq!(with(&["--cache", &devices[4]]).code, 0);
 }
 
 #[test]

@@ -98,7 +98,8 @@ fn a_tier_in_memory_stands_in_front_of_the_cache_with_a_mode_of_its_own() {
     };
     assert!(hits(&["--tier"]) > 0 && hits(&[]) == 0, "the cache is not asked");
     assert!(user.ok(&["status", "v"]).contains("tier      ram:16M: mode=write-through"));
-    assert_eq!(user.run(&["set", "v", "tier.mode=write-back"]).code, 4);
+    let refused = user.run(&["set", "v", "tier.mode=write-back"]);
+    assert!(refused.code == 4 && refused.err.contains("replace"), "{}", refused.err);
     user.ok(&["set", "v", "tier.mode=write-around", "mode=write-through"]);
     user.ok(&["cache", "replace", "v", &flash]);
     assert_eq!(status()["tier"]["clean_bytes"], 0, "what lies below is another one");
@@ -107,6 +108,10 @@ fn a_tier_in_memory_stands_in_front_of_the_cache_with_a_mode_of_its_own() {
     assert_eq!(daemon.wait(), 0);
     let _daemon = user.serve("v");
     assert_eq!(status()["tier"]["mode"], "write-around", "it outlives the daemon");
+    // The way out that the refusal of `set` names.
+    let allowed = ["--tier", "--force", "--set", "mode=write-back"];
+    user.ok(&[&["cache", "replace", "v", "ram:16M"], &allowed[..]].concat());
+    assert_eq!(status()["tier"]["mode"], "write-back");
     user.ok(&["cache", "detach", "v", "--tier"]);
     assert_eq!(user.run(&["cache", "detach", "v", "--tier"]).code, 4, "there is none");
     user.ok(&["cache", "attach", "v", "ram:32M", "--tier", "--force", "--set", "mode=write-back"]);
@@ -192,6 +197,110 @@ fn what_cannot_be_a_cache_is_refused_and_the_volume_goes_on() {
     assert_eq!((ended.code, cache_of(&user)["device"].as_str()), (4, Some(&*cache)));
     user.ok(&["cache", "replace", "v", &other]);
     user.ok(&["cache", "detach", "v"]);
+}
+
+#[test]
+fn a_device_named_from_a_folder_is_found_from_every_other_one() {
+    let user = User::new();
+    create(&user);
+    let daemon = user.serve("v");
+    let cache = user.file("here.img", 64 * MIB);
+    user.ok(&["cache", "attach", "v", "here.img"]);
+    assert_eq!(cache_of(&user)["device"], cache.as_str());
+    let other = user.file("there.img", 64 * MIB);
+    user.ok(&["cache", "replace", "v", "there.img"]);
+    user.ok(&["cache", "replace", "v", "./there.img", "--line", "8K"]);
+    user.ok(&["stop", "v"]);
+    assert_eq!(daemon.wait(), 0);
+    let text = std::fs::read_to_string(user.path("v.toml")).unwrap();
+    assert!(text.contains(&format!("device = {other:?}")), "{text}");
+    let _daemon = user.serve_in("/".as_ref(), &["serve", "v"]);
+    assert_eq!(cache_of(&user)["device"], other.as_str());
+}
+
+#[test]
+fn a_replacement_that_cannot_be_leaves_the_old_cache_as_it_was() {
+    let user = User::new();
+    create(&user);
+    let daemon = user.serve("v");
+    let cache = user.file("cache.img", 64 * MIB);
+    user.ok(&["cache", "attach", "v", &cache, "--set", "cleaning=nop", "--line", "8K"]);
+    let before = cache_of(&user);
+    let tiny = user.file("tiny.img", MIB);
+    let other = user.file("other.img", 64 * MIB);
+    let member = user.path("0.img").display().to_string();
+    let lock = std::fs::File::open(&other).unwrap();
+    lock.lock().unwrap();
+    for (args, code) in [
+        (vec![tiny.as_str()], 4),
+        (vec![&*other], 1),
+        (vec![&*member], 1),
+        (vec![&*cache, "--size", "1G"], 1),
+        (vec!["nowhere.img"], 1),
+        (vec!["ram:1M", "--tier"], 4),
+    ] {
+        let ended = user.run(&[&["cache", "replace", "v"], &args[..]].concat());
+        assert!([4, code].contains(&ended.code), "{args:?}: {} {}", ended.code, ended.err);
+        assert_eq!(cache_of(&user), before, "{args:?}: {}", ended.err);
+    }
+    user.ok(&["stop", "v"]);
+    assert_eq!(daemon.wait(), 0);
+    let _daemon = user.serve("v");
+    assert_eq!(cache_of(&user)["line_bytes"], 8192);
+}
+
+#[test]
+fn a_cache_that_is_given_its_own_size_keeps_what_it_holds() {
+    let Some(program) = headpond_testkit::tool("qemu-io") else {
+        skip!("a_cache_that_is_given_its_own_size_keeps_what_it_holds", "no qemu-io");
+    };
+    let user = User::new();
+    create(&user);
+    let daemon = user.serve("v");
+    let device = user.file("cache.img", 64 * MIB);
+    user.ok(&["cache", "attach", "v", &device, "--set", "cleaning=nop"]);
+    qemu_io(&user, &program, "write -P 0x11 0 1M");
+    let held = || cache_of(&user)["dirty_bytes"].as_u64();
+    for size in [&[][..], &["64M"]] {
+        let told = user.ok(&[&["cache", "resize", "v"], size].concat());
+        assert!(told.contains("unchanged"), "{told}");
+        assert_eq!(held(), Some(MIB));
+    }
+    user.ok(&["stop", "v"]);
+    assert_eq!(daemon.wait(), 0);
+    let _daemon = user.serve("v");
+    std::fs::OpenOptions::new().write(true).open(&device).unwrap().set_len(96 * MIB).unwrap();
+    assert!(user.ok(&["cache", "resize", "v", "64M"]).contains("unchanged"));
+    assert!(user.ok(&["cache", "resize", "v"]).contains("new size"));
+    assert_eq!((held(), cache_of(&user)["device_bytes"].as_u64()), (Some(0), Some(96 * MIB)));
+    qemu_io(&user, &program, "read -P 0x11 0 1M");
+}
+
+#[test]
+fn dirty_data_is_dropped_where_that_is_asked_for_twice() {
+    let Some(program) = headpond_testkit::tool("qemu-io") else {
+        skip!("dirty_data_is_dropped_where_that_is_asked_for_twice", "no qemu-io");
+    };
+    let user = User::new();
+    create(&user);
+    let _daemon = user.serve("v");
+    let device = user.file("cache.img", 64 * MIB);
+    user.ok(&["cache", "attach", "v", &device, "--set", "cleaning=nop"]);
+    qemu_io(&user, &program, "write -P 0x11 0 1M");
+    user.ok(&["flush", "v"]);
+    qemu_io(&user, &program, "write -P 0x22 512k 1M");
+    let refused = user.run(&["cache", "purge", "v"]);
+    assert!(refused.code == 4 && refused.err.contains("--force"), "{}", refused.err);
+    let refused = user.run(&["cache", "purge", "v", "--force"]);
+    assert_eq!(refused.code, 4);
+    assert!(refused.err.contains("1048576 bytes") && refused.err.contains("--yes"));
+    qemu_io(&user, &program, "read -P 0x22 512k 1M");
+    user.ok(&["cache", "purge", "v", "--force", "--yes"]);
+    let cache = cache_of(&user);
+    assert_eq!((&cache["dirty_bytes"], &cache["clean_bytes"]), (&0.into(), &0.into()));
+    assert_eq!(cache["cleaning"]["policy"], "nop");
+    qemu_io(&user, &program, "read -P 0x11 0 1M");
+    qemu_io(&user, &program, "read -P 0 1M 512k");
 }
 
 #[test]

@@ -144,6 +144,14 @@ impl Cached {
         Ok(())
     }
 
+    /// Ends the slices, which save what they have; those that cannot have nothing that is asked for
+    /// again.
+    pub async fn close(&self) {
+        for slice in &self.slices {
+            let _ = slice.stop().await;
+        }
+    }
+
     /// Reads all that the cache holds, slice by slice, and compares it with its checksums.
     pub async fn scrub(&self) -> Result<ScrubReport, ScrubError> {
         let mut report = ScrubReport::default();

@@ -85,14 +85,17 @@ impl Volume {
             arrays.push((array.uuid, Shape::planned(&layout)));
         }
         let facts = CoreFacts::new(&arrays, 0)?;
-        if let (Some(cache), Occupied::Refuse) = (&devices.cache, options.occupied) {
-            refuse_occupied(&**cache).await?;
+        let new = cache_options(description, options.cache, &facts);
+        if let Some(cache) = &devices.cache {
+            headpond_cache::consider(&**cache, &new)?;
+            if options.occupied == Occupied::Refuse {
+                refuse_occupied(&**cache).await?;
+            }
         }
         for (members, array) in &plans {
             headpond_raid::create(members, array).await?;
         }
         if let Some(cache) = &devices.cache {
-            let new = cache_options(description, options.cache, &facts);
             headpond_cache::create(&**cache, &new).await?;
         }
         Ok(())

@@ -23,6 +23,7 @@ mod create;
 mod cutoff;
 pub mod description;
 mod door;
+mod exchange;
 mod front;
 mod initialise;
 mod label;
@@ -51,6 +52,7 @@ pub use description::{
     FurtherCoreDescription, TierDescription,
 };
 pub use door::{CoreCounts, CoreDevice};
+pub use exchange::{CallerError, ExchangeError, Keep, NewDevice, Replacement};
 pub use headpond_cache::LoadProgress;
 pub use lifecycle::{AttachError, DetachError, Dirty, NewCache};
 pub use metadata::FoundFileSystem;

@@ -14,6 +14,7 @@
 use crate::cached::Cached;
 use crate::create::{CoreFacts, cache_options, refuse_occupied};
 use crate::description::{CacheDescription, Description, DescriptionError};
+use crate::exchange::CallerError;
 use crate::front::Held;
 use crate::open::{Found, OpenError};
 use crate::tier::TierError;
@@ -45,6 +46,8 @@ pub enum Dirty {
     Clean,
     /// It is written where that is possible, and lost where it is not.
     Lose,
+    /// It is lost.
+    Drop,
 }
 
 /// Why a cache was not attached; the volume goes on without one.
@@ -64,6 +67,10 @@ pub enum AttachError {
     InTheWay(#[from] DetachError),
     #[error(transparent)]
     Tier(#[from] TierError),
+    #[error("the description could not be kept: {0}")]
+    Keep(CallerError),
+    #[error("the device could not be opened again: {0}")]
+    Reopen(CallerError),
     #[error(transparent)]
     Busy(#[from] SetError),
 }
@@ -82,7 +89,7 @@ pub enum DetachError {
     Dirty { device: DeviceName, bytes: u64 },
     #[error(
         "{device} has {blocks} damaged blocks, which answer with errors; without the cache they would \
-         answer with older data: write them again, or give them up (--force)"
+         answer with older data: write them again, or give them up (`headpond cache detach` with --force)"
     )]
     Damaged { device: DeviceName, blocks: u64 },
     #[error(transparent)]
@@ -93,6 +100,35 @@ pub enum DetachError {
     Tier(#[from] TierError),
     #[error(transparent)]
     Busy(#[from] SetError),
+}
+
+impl AttachError {
+    /// Whether nothing was changed, and no device or file failed.
+    pub fn is_refusal(&self) -> bool {
+        use headpond_raid::CreateError as Array;
+        match self {
+            Self::Create(error) => !matches!(
+                error,
+                CreateError::Device(_)
+                    | CreateError::Cache(headpond_cache::CreateError::Device(_))
+                    | CreateError::Array(Array::Device(_))
+            ),
+            Self::Open(error) => error.is_refusal(),
+            Self::InTheWay(error) => error.is_refusal(),
+            Self::Tier(error) => matches!(error, TierError::Lasts { .. }),
+            Self::Keep(_) | Self::Reopen(_) => false,
+            Self::HasCache { .. } | Self::HasTier { .. } | Self::Description(_) | Self::Busy(_) => {
+                true
+            }
+        }
+    }
+}
+
+impl DetachError {
+    /// Whether it was refused for the sake of the data; not for a device that failed.
+    pub fn is_refusal(&self) -> bool {
+        !matches!(self, Self::Array(_) | Self::Clean(_) | Self::Tier(_))
+    }
 }
 
 impl Volume {
@@ -134,7 +170,7 @@ impl Volume {
         self.below_tier(Dirty::Clean, self.put_cache(new)).await
     }
 
-    async fn put_cache(&self, new: NewCache) -> Result<(), AttachError> {
+    pub(crate) async fn put_cache(&self, new: NewCache) -> Result<(), AttachError> {
         if self.cached().is_some() {
             return Err(AttachError::HasCache { volume: self.description().name });
         }
@@ -166,15 +202,19 @@ impl Volume {
     /// Why not; the cache is used as before.
     pub async fn detach(&self, dirty: Dirty) -> Result<(), DetachError> {
         let _change = self.begin_change()?;
-        self.below_tier(dirty, self.take_cache(dirty)).await
+        self.below_tier(dirty, async { self.take_cache(dirty).await.map(drop) }).await
     }
 
-    async fn take_cache(&self, dirty: Dirty) -> Result<(), DetachError> {
+    /// Answers with its device, unless only the description named one.
+    pub(crate) async fn take_cache(
+        &self,
+        dirty: Dirty,
+    ) -> Result<Option<Rc<dyn BlockDevice>>, DetachError> {
         let Some(cached) = self.cached() else {
             let mut description = self.description.borrow_mut();
             let named = description.cache.take();
             let volume = description.name.clone();
-            return named.map(drop).ok_or(DetachError::NoCache { volume });
+            return named.map(|_| None).ok_or(DetachError::NoCache { volume });
         };
         let leave = async || {
             self.cores().disown().await?;
@@ -185,7 +225,7 @@ impl Volume {
         let device = self.take_out(cached, dirty, leave).await?;
         // It is no cache of this volume any more, whatever becomes of this.
         let _ = wipe(&*device).await;
-        Ok(())
+        Ok(Some(device))
     }
 
     /// Takes a cache out of the way of requests, and lets go of it; answers with its device. What
@@ -201,19 +241,43 @@ impl Volume {
     ) -> Result<Rc<dyn BlockDevice>, DetachError> {
         check_dirt(&cached, dirty)?;
         let config = cached.slices[0].config();
-        cached.configure(&SliceConfig { mode: Mode::PassThrough, ..config.clone() });
-        let left = match self.drain_and_hold(&cached, dirty).await {
-            Ok(held) => leave().await.map(|()| self.lead(&held)),
+        let left = match self.hold_without_dirt(&cached, dirty).await {
+            Ok(held) => leave().await.map(|()| held),
             Err(error) => Err(error),
         };
-        if let Err(error) = left {
-            cached.configure(&config);
-            return Err(error);
+        let held = match left {
+            Ok(held) => held,
+            Err(error) => {
+                cached.configure(&config);
+                return Err(error);
+            }
+        };
+        if cached.dirty_bytes() > 0 {
+            // Given up: its cleaner must not write that over what comes past it.
+            cached.close().await;
         }
-        for slice in &cached.slices {
-            let _ = slice.stop().await;
-        }
+        self.lead(&held);
+        drop(held);
+        cached.close().await;
         Ok(self.release(cached).await)
+    }
+
+    /// Lets no request in while nothing is dirty but what is given up.
+    async fn hold_without_dirt(
+        &self,
+        cached: &Cached,
+        dirty: Dirty,
+    ) -> Result<Held<'_>, DetachError> {
+        if dirty != Dirty::Drop {
+            let config = cached.slices[0].config();
+            cached.configure(&SliceConfig { mode: Mode::PassThrough, ..config });
+            return self.drain_and_hold(cached, dirty).await;
+        }
+        if cached.replayed_blocks() > 0 {
+            // The parity below them may be torn, and only their being cleaned makes it good.
+            cached.clean_all().await.map_err(CleanAllError::from)?;
+        }
+        Ok(self.front.hold().await)
     }
 
     /// Waits a little until nobody else holds the device any more: timers of its slices may still

@@ -76,6 +76,8 @@ pub enum OpenError {
          it back, or start with --force and do without"
     )]
     NoCacheDevice { reason: String },
+    #[error("none of the array's devices can be used: {reason}")]
+    NoMembers { reason: String },
     #[error("the I/O classes of {path} were not read")]
     Classes { path: String },
     #[error(
@@ -127,6 +129,9 @@ impl Volume {
         let Devices { tier, cache, members, absent } = devices;
         let reason = absent.join("; ");
         let cache = Wanted { described: description.cache.as_ref(), device: cache, reason };
+        if members.is_empty() && !absent.is_empty() {
+            return Err(OpenError::NoMembers { reason: absent.join("; ") });
+        }
         let members = by_core(description, members).await?;
         let mut prepared =
             prepare_all(description, &members, &options, cache.device.as_deref()).await?;

@@ -98,13 +98,7 @@ impl Volume {
         let Some(described) = &description.tier else { return Ok(()) };
         let settings = description.tier_settings(described);
         let config = settings.of_slice(described.volatile_allowed);
-        let options = CreateOptions {
-            line_bytes: described.line.bytes() as u32,
-            device_bytes: None,
-            // Nothing that lasts knows of it.
-            generation: 0,
-            ..cache_options(&description, description.uuid, &CoreFacts::of(&self.cores()))
-        };
+        let options = self.tier_options(&description, described);
         let below = self.below();
         let held = self.front.hold().await;
         // The tier flushes what lies below for what it knows of; it cannot know what came before.
@@ -118,8 +112,25 @@ impl Volume {
         Ok(())
     }
 
+    pub(crate) fn tier_options(
+        &self,
+        description: &Description,
+        described: &TierDescription,
+    ) -> CreateOptions {
+        CreateOptions {
+            line_bytes: described.line.bytes() as u32,
+            device_bytes: None,
+            // Nothing that lasts knows of it.
+            generation: 0,
+            ..cache_options(description, description.uuid, &CoreFacts::of(&self.cores()))
+        }
+    }
+
     /// Takes the tier out of the way of requests; answers with its device, where there was one.
-    async fn take_tier(&self, dirty: Dirty) -> Result<Option<Rc<dyn BlockDevice>>, DetachError> {
+    pub(crate) async fn take_tier(
+        &self,
+        dirty: Dirty,
+    ) -> Result<Option<Rc<dyn BlockDevice>>, DetachError> {
         let Some(tier) = self.tier() else { return Ok(None) };
         let leave = async || {
             self.tier.take();

@@ -5,10 +5,14 @@ mod support;
 use headpond_block::decorators::{Fault, FaultControl, FaultDevice, FaultRule};
 use headpond_block::devices::RamDevice;
 use headpond_block::{BlockDevice, Buffer, Geometry, RequestKind, Runtime, Stability};
-use headpond_cache::Mode;
+use headpond_cache::{CleaningPolicy, Mode};
 use headpond_raid::Occupied;
 use headpond_sim::{Medium, OperationTime, Power, SimDisk, run};
-use headpond_volume::{Devices, Dirty, Volume};
+use headpond_volume::{
+    CacheDescription, Description, Devices, Dirty, ExchangeError, Keep, NewDevice, Replacement,
+    Volume,
+};
+use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 use support::{CREATE, careful, description};
@@ -61,6 +65,109 @@ fn a_detach_waits_for_a_flush_of_the_array_that_is_under_way() {
         assert_eq!(back.to_vec(), [7; 4096]);
     })
     .expect("no deadlock");
+}
+
+fn replacement(
+    device: Rc<dyn BlockDevice>,
+    change: impl FnOnce(&mut CacheDescription),
+) -> Replacement<'static> {
+    let mut described = description(Mode::WriteBack, 1).cache.unwrap();
+    change(&mut described);
+    Replacement {
+        device: NewDevice::Other(device),
+        described,
+        identities: [Uuid::from_u128(50), Uuid::from_u128(51)],
+        occupied: Occupied::Refuse,
+    }
+}
+
+const KEPT: Keep<'static> = &|_| Ok(());
+
+#[test]
+fn a_new_cache_that_fails_while_it_is_made_gives_the_place_back_to_the_old_one() {
+    run(1, |runtime, _| async move {
+        let faults = FaultControl::default();
+        let (devices, mut description) =
+            (devices(&runtime, &faults), description(Mode::WriteBack, 1));
+        description.cache.as_mut().unwrap().settings.cleaning.policy = CleaningPolicy::Nop;
+        Volume::create(&description, &devices, &CREATE).await.unwrap();
+        let old = devices.cache.clone().unwrap();
+        let volume = Volume::open(&runtime, &description, devices, careful()).await.unwrap();
+        let device: &dyn BlockDevice = &volume;
+        device.write(0, Buffer::from_slice(&[7; 4096])).await.unwrap();
+        let tiny = replacement(flushable("tiny", 1 << 20), |_| ());
+        let refused = volume.replace_cache(tiny, Dirty::Clean, KEPT).await.unwrap_err();
+        assert!(refused.is_refusal(), "{refused}");
+        let occupied = replacement(Rc::clone(&old), |_| ());
+        let refused = volume.replace_cache(occupied, Dirty::Clean, KEPT).await.unwrap_err();
+        assert!(refused.is_refusal() && refused.to_string().contains("is the cache of"));
+        assert_eq!(volume.status().cache.unwrap().dirty_bytes, 4096, "it was left alone");
+        let broken = FaultControl::default();
+        let new =
+            Rc::new(FaultDevice::new(flushable("new", 16 << 20), broken.clone(), runtime.clone()));
+        broken.add(FaultRule::on(RequestKind::Write, Fault::Media));
+        let failed = volume.replace_cache(replacement(new, |_| ()), Dirty::Clean, KEPT).await;
+        let failed = failed.unwrap_err();
+        assert!(matches!(failed, ExchangeError::Back { .. }) && !failed.is_refusal(), "{failed}");
+        let cache = volume.status().cache.unwrap();
+        assert_eq!((cache.dirty_bytes, cache.settings.cleaning.policy), (0, CleaningPolicy::Nop));
+        assert_eq!(volume.description(), description);
+        // What cannot be kept does not come true either.
+        let names = RefCell::new(Vec::new());
+        let keep = |kept: &Description| {
+            let device = kept.cache.clone().map(|cache| cache.device);
+            names.borrow_mut().push(device.clone());
+            if device.as_deref() == Some("next") { Err("no room".into()) } else { Ok(()) }
+        };
+        let next = replacement(flushable("next", 16 << 20), |it| it.device = "next".into());
+        let failed = volume.replace_cache(next, Dirty::Clean, &keep).await.unwrap_err();
+        assert!(failed.to_string().contains("no room"), "{failed}");
+        assert_eq!(names.take(), [Some("next".into()), Some("cache".into())]);
+        device.write(4096, Buffer::from_slice(&[8; 4096])).await.unwrap();
+        let back = Buffer::zeroed(8192);
+        device.read(0, &back).await.unwrap();
+        assert_eq!(back.to_vec(), [[7; 4096], [8; 4096]].concat());
+        volume.stop().await.unwrap();
+    })
+    .expect("no deadlock");
+}
+
+/// A cleaner that goes on would write what was given up over what came later.
+#[test]
+fn dirty_data_that_is_dropped_never_comes_over_what_is_written_afterwards() {
+    for seed in 0..40 {
+        run(seed, |runtime, _| async move {
+            let faults = FaultControl::default();
+            let (devices, description) =
+                (devices(&runtime, &faults), description(Mode::WriteBack, 1));
+            Volume::create(&description, &devices, &CREATE).await.unwrap();
+            let volume = Volume::open(&runtime, &description, devices, careful()).await.unwrap();
+            let volume = Rc::new(volume);
+            let device: &dyn BlockDevice = &*volume;
+            faults.add(FaultRule::on(RequestKind::Write, Fault::Delay(Duration::from_millis(9))));
+            for block in 0..64 {
+                device.write(block * 4096, Buffer::from_slice(&[7; 4096])).await.unwrap();
+            }
+            let other = Rc::clone(&volume);
+            let cleaning = runtime.spawn(async move { other.clean_all().await });
+            runtime.sleep(Duration::from_millis(seed)).await;
+            let identities = [Uuid::from_u128(60), Uuid::from_u128(61)];
+            volume.purge_cache(Dirty::Drop, identities, KEPT).await.unwrap();
+            assert_eq!(volume.status().cache.unwrap().dirty_bytes, 0);
+            for block in 0..64 {
+                device.write(block * 4096, Buffer::from_slice(&[8; 4096])).await.unwrap();
+            }
+            volume.clean_all().await.unwrap();
+            let _ = cleaning.await;
+            runtime.sleep(Duration::from_secs(1)).await;
+            volume.detach(Dirty::Clean).await.unwrap();
+            let back = Buffer::zeroed(64 * 4096);
+            device.read(0, &back).await.unwrap();
+            assert!(back.to_vec().iter().all(|byte| *byte == 8), "seed {seed}");
+            volume.stop().await.unwrap();
+        })
+        .expect("no deadlock");
+    }
 }
 
 /// Found by the swarm (seed 157): the cache did not flush the array for writes from before it.

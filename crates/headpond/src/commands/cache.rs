@@ -1,9 +1,10 @@
 //! `headpond cache`: the cache device of a volume that is being served.
 
 use crate::client::Client;
+use crate::commands::create::spec;
 use crate::commands::waiting;
 use crate::daemon::{AttachBody, DetachBody, PurgeBody, ResizeBody};
-use crate::outcome::Exit;
+use crate::outcome::{Exit, Failure};
 use crate::place::Places;
 use anyhow::Result;
 use clap::{Args, Subcommand};
@@ -86,12 +87,19 @@ pub struct ResizeArgs {
 
 /// Empty the cache: what it has of the array ends, durably.
 #[derive(Args)]
-#[command(after_help = "Example:\n  headpond cache purge hv0 --flush")]
+#[command(after_help = "Examples:\n  headpond cache purge hv0 --flush\n  \
+    headpond cache purge hv0 --force --yes       # what is dirty is lost")]
 pub struct PurgeArgs {
     pub name: String,
     /// Write all dirty data to the array first; without, a cache with dirty data is refused.
     #[arg(long)]
     pub flush: bool,
+    /// Give up what is dirty: the array is then as old as what was written to it last.
+    #[arg(long, conflicts_with = "flush")]
+    pub force: bool,
+    /// Really: --force loses data.
+    #[arg(long, requires = "force")]
+    pub yes: bool,
     #[arg(long)]
     pub json: bool,
 }
@@ -122,14 +130,13 @@ pub fn run(places: &Places, command: &CacheCommand) -> Result<Exit> {
             let client = Client::of(places, &args.name)?;
             let status =
                 waiting::post(&client, "/v1/cache/resize", &ResizeBody { size: args.size })?;
-            tell(&args.name, "the cache has its new size", &status, args.json)
+            let done = match status["unchanged"] == true {
+                true => "unchanged: the cache has this size, and keeps what it holds",
+                false => "the cache has its new size",
+            };
+            tell(&args.name, done, &status, args.json)
         }
-        CacheCommand::Purge(args) => {
-            let client = Client::of(places, &args.name)?;
-            let status =
-                waiting::post(&client, "/v1/cache/purge", &PurgeBody { flush: args.flush })?;
-            tell(&args.name, "the cache is empty", &status, args.json)
-        }
+        CacheCommand::Purge(args) => purge(places, args),
         CacheCommand::Scrub(args) => scrub(places, args),
         CacheCommand::Detach(args) => {
             let DetachArgs { flush, force, tier, .. } = *args;
@@ -146,9 +153,26 @@ fn put(places: &Places, args: &AttachArgs, path: &str, done: &str) -> Result<Exi
     let changes = super::class::read_named_files(&args.settings)?;
     let changes = changes.iter().map(ToString::to_string).collect();
     let AttachArgs { line, size, force, tier, .. } = *args;
-    let body = AttachBody { device: args.device.clone(), changes, line, size, force, tier };
+    let device = spec(&args.device)?.to_string();
+    let body = AttachBody { device, changes, line, size, force, tier };
     let status = waiting::post(&Client::of(places, &args.name)?, path, &body)?;
     tell(&args.name, done, &status, args.json)
+}
+
+fn purge(places: &Places, args: &PurgeArgs) -> Result<Exit> {
+    let PurgeArgs { flush, force, yes, .. } = *args;
+    let client = Client::of(places, &args.name)?;
+    if force && !yes {
+        let status: Value = client.get("/v1/status")?;
+        let bytes = status["cache"]["dirty_bytes"].as_u64().unwrap_or(0);
+        return Err(Failure::refused(format!(
+            "{bytes} bytes that only the cache of {} has would be lost: say --yes if that is what you \
+             want, or have them written with --flush",
+            args.name
+        )));
+    }
+    let status = waiting::post(&client, "/v1/cache/purge", &PurgeBody { flush, force })?;
+    tell(&args.name, "the cache is empty", &status, args.json)
 }
 
 fn scrub(places: &Places, args: &ScrubArgs) -> Result<Exit> {

@@ -149,7 +149,8 @@ pub fn specs(names: &[String]) -> Result<Vec<DeviceSpec>> {
     names.iter().map(|name| spec(name)).collect()
 }
 
-fn spec(name: &str) -> Result<DeviceSpec> {
+/// A device as the daemon, in its own folder, finds it.
+pub fn spec(name: &str) -> Result<DeviceSpec> {
     let spec: DeviceSpec = name
         .parse()
         .map_err(|error: crate::device::SpecError| Failure::usage(error.to_string()))?;

@@ -1,18 +1,20 @@
 //! Wishes about the cache device itself.
 
-use super::message::{AttachBody, DetachBody};
+use super::message::{AttachBody, DetachBody, PurgeBody};
 use super::serving::Desk;
 use crate::device::{Consent, DeviceSpec, vet};
 use crate::outcome::Failure;
 use anyhow::{Result, anyhow};
-use headpond_block::BLOCK_BYTES;
+use headpond_block::{BLOCK_BYTES, BlockDevice};
 use headpond_cache::{Mode, is_line_size};
 use headpond_raid::Occupied;
 use headpond_volume::{
-    AttachError, CacheDescription, CacheSettings, DescriptionError, DetachError, Dirty,
-    SettingChange, SettingError, Size, TierDescription, TierSettings,
+    AttachError, CacheDescription, CacheSettings, CallerError, Description, DescriptionError,
+    DetachError, Dirty, ExchangeError, NewDevice, Replacement, SettingChange, SettingError, Size,
+    TierDescription, TierSettings,
 };
 use serde_json::Value;
+use std::rc::Rc;
 use uuid::Uuid;
 
 impl Desk {
@@ -43,26 +45,38 @@ impl Desk {
         self.status()
     }
 
+    /// The settings stay, and what is dirty is written to the array first.
     pub async fn replace(&self, body: &AttachBody) -> Result<Value> {
         check_line(body)?;
         if body.tier {
-            self.take_tier(Dirty::Clean).await?;
-            self.put_tier(body).await?;
+            let (described, device) = self.tier(body)?;
+            let replaced = self.volume.replace_tier(described, device, Dirty::Clean).await;
+            self.places.save(&self.volume.description())?;
+            replaced.map_err(not_exchanged)?;
             return self.status();
         }
-        let description = self.volume.description();
-        let cache = description.cache.as_ref();
-        let settings = cache.map(|cache| cache.settings.clone()).unwrap_or_default();
-        let line = cache.map_or(Size(BLOCK_BYTES), |cache| cache.line);
-        let is_same = cache.is_some_and(|cache| cache.device == body.device);
-        if !is_same {
-            // What could be said against the new one is said while there still is the old one.
-            self.consider(body, &settings)?;
-        }
-        self.exchange(body, Dirty::Clean, settings, line).await
+        let before = self.described()?;
+        let (spec, settings) = self.consider(body, &before.settings)?;
+        let described = CacheDescription {
+            device: spec.to_string(),
+            line: body.line.unwrap_or(before.line),
+            size: body.size,
+            settings,
+            volatile_allowed: body.force,
+        };
+        let open = || Ok(self.opener.open(&spec)?);
+        let device = match described.device == before.device {
+            true => self.same_device(&spec, body.size, &open)?,
+            false => NewDevice::Other(self.opener.open(&spec)?),
+        };
+        let occupied = if body.force { Occupied::Overwrite } else { Occupied::Refuse };
+        let new = Replacement { device, described, identities: identities(), occupied };
+        let replaced = self.volume.replace_cache(new, Dirty::Clean, &|it| self.keep(it)).await;
+        replaced.map_err(not_exchanged)?;
+        self.status()
     }
 
-    /// What is cached does not outlive it: the log is laid out anew.
+    /// What is cached does not outlive it: the log is laid out anew, unless its size stays.
     pub async fn resize(&self, size: Option<Size>) -> Result<Value> {
         let cache = self.described()?;
         let spec: DeviceSpec = cache.device.parse()?;
@@ -72,33 +86,67 @@ impl Desk {
             let text = format!("{size} is too little: a cache of {slices} slices takes {least}");
             return Err(Failure::usage(text));
         }
-        let device = match (spec.path(), size) {
+        let has_changed = match (spec.path(), size) {
             (None, None) => {
                 return Err(Failure::usage("memory is as large as it is asked for: name a size"));
             }
-            (None, Some(size)) => DeviceSpec::Ram(size).to_string(),
+            (None, Some(size)) if spec == DeviceSpec::Ram(size) => false,
+            (None, Some(size)) => self.resize_memory(size, cache).await?,
             (Some(path), size) => {
                 let most = Size(headpond_uring::safety::inspect(path)?.size_bytes);
                 if let Some(size) = size.filter(|size| *size > most) {
                     let text = format!("{spec} has {most}, and not the {size} that were asked for");
                     return Err(Failure::refused(text));
                 }
-                cache.device.clone()
+                let open = || Ok(self.opener.open(&spec)?);
+                let device = self.same_device(&spec, size, &open)?;
+                let (identities, keep) = (identities(), |it: &Description| self.keep(it));
+                let resized = self.volume.resize_cache(size, device, identities, &keep).await;
+                resized.map_err(not_exchanged)?
             }
         };
-        let size = size.filter(|_| spec.path().is_some());
-        let body =
-            AttachBody { device, size, force: cache.volatile_allowed, ..AttachBody::default() };
-        self.exchange(&body, Dirty::Clean, cache.settings, cache.line).await
+        let mut status = self.status()?;
+        status["unchanged"] = (!has_changed).into();
+        Ok(status)
+    }
+
+    /// The device that the cache lies on, opened again where more of it is wanted than it had.
+    fn same_device<'a>(
+        &self,
+        spec: &DeviceSpec,
+        size: Option<Size>,
+        open: &'a dyn Fn() -> Result<Rc<dyn BlockDevice>, CallerError>,
+    ) -> Result<NewDevice<'a>> {
+        let Some(path) = spec.path() else { return Ok(NewDevice::Same) };
+        let bytes = headpond_uring::safety::inspect(path)?.size_bytes;
+        let seen = self.volume.cache_device_bytes().unwrap_or_default();
+        let wanted = size.map_or(bytes, Size::bytes);
+        Ok(if wanted > seen { NewDevice::Reopened { bytes, open } } else { NewDevice::Same })
+    }
+
+    async fn resize_memory(&self, size: Size, before: CacheDescription) -> Result<bool> {
+        let spec = DeviceSpec::Ram(size);
+        let described = CacheDescription { device: spec.to_string(), size: None, ..before };
+        let (device, identities) = (NewDevice::Other(self.opener.open(&spec)?), identities());
+        let new = Replacement { device, described, identities, occupied: Occupied::Overwrite };
+        let replaced = self.volume.replace_cache(new, Dirty::Clean, &|it| self.keep(it)).await;
+        replaced.map_err(not_exchanged).map(|()| true)
     }
 
     /// A new, empty cache in the place of the old one is what takes no longer the more it held.
-    pub async fn purge(&self, flush: bool) -> Result<Value> {
-        let CacheDescription { device, line, size, settings, volatile_allowed: force } =
-            self.described()?;
-        let body = AttachBody { device, size, force, ..AttachBody::default() };
-        let dirty = if flush { Dirty::Clean } else { Dirty::Refuse };
-        self.exchange(&body, dirty, settings, line).await
+    pub async fn purge(&self, body: &PurgeBody) -> Result<Value> {
+        let dirty = match (body.force, body.flush) {
+            (true, _) => Dirty::Drop,
+            (false, true) => Dirty::Clean,
+            (false, false) => Dirty::Refuse,
+        };
+        let purged = self.volume.purge_cache(dirty, identities(), &|it| self.keep(it)).await;
+        purged.map_err(not_exchanged)?;
+        self.status()
+    }
+
+    fn keep(&self, description: &Description) -> Result<(), CallerError> {
+        Ok(self.places.save(description)?)
     }
 
     fn described(&self) -> Result<CacheDescription> {
@@ -107,19 +155,6 @@ impl Desk {
         description
             .cache
             .ok_or_else(|| Failure::refused(DetachError::NoCache { volume }.to_string()))
-    }
-
-    async fn exchange(
-        &self,
-        body: &AttachBody,
-        dirty: Dirty,
-        settings: CacheSettings,
-        line: Size,
-    ) -> Result<Value> {
-        self.take_cache(dirty).await?;
-        let put = self.put_cache(body, settings, line).await;
-        put.map_err(|error| error.context("the old cache is detached, and there is no new one"))?;
-        self.status()
     }
 
     /// Makes the device a cache, and puts it in front of the volume.
@@ -149,6 +184,7 @@ impl Desk {
         let new = new.map_err(refused)?;
         self.places.save(&volume.description_with(&described))?;
         let attached = volume.attach(new).await;
+        // What was kept before would be waited for by the next start.
         self.places.save(&volume.description())?;
         attached.map_err(refused)
     }
@@ -159,6 +195,12 @@ impl Desk {
     }
 
     async fn put_tier(&self, body: &AttachBody) -> Result<()> {
+        let (described, device) = self.tier(body)?;
+        self.volume.attach_tier(described, device).await.map_err(refused)?;
+        self.places.save(&self.volume.description())
+    }
+
+    fn tier(&self, body: &AttachBody) -> Result<(TierDescription, Rc<dyn BlockDevice>)> {
         let named = body.changes.iter().map(|text| text.strip_prefix("tier.").unwrap_or(text));
         let settings = TierSettings::default().with_all(&parse(named)?);
         let settings = settings.map_err(|error| Failure::usage(error.to_string()))?;
@@ -170,8 +212,7 @@ impl Desk {
             volatile_allowed: body.force,
         };
         let device = self.opener.open(&spec)?;
-        self.volume.attach_tier(described, device).await.map_err(refused)?;
-        self.places.save(&self.volume.description())
+        Ok((described, device))
     }
 
     async fn take_tier(&self, dirty: Dirty) -> Result<()> {
@@ -197,16 +238,27 @@ fn parse<'a>(changes: impl Iterator<Item = &'a str>) -> Result<Vec<SettingChange
 }
 
 fn vet_cache(body: &AttachBody, mode: Mode) -> Result<DeviceSpec> {
-    let spec: DeviceSpec = body.device.parse()?;
+    let spec = body.device.parse::<DeviceSpec>()?.absolute()?;
     let consent = if body.force { Consent::Forced } else { Consent::Careful };
     vet(&spec, consent)?.check_cache(&spec, mode, consent)?;
     Ok(spec)
 }
 
+fn identities() -> [Uuid; 2] {
+    [Uuid::new_v4(), Uuid::new_v4()]
+}
+
 fn not_detached(error: DetachError) -> anyhow::Error {
-    match error {
-        DetachError::Array(_) | DetachError::Clean(_) => anyhow!(error),
-        refusal => Failure::refused(refusal.to_string()),
+    match error.is_refusal() {
+        true => Failure::refused(error.to_string()),
+        false => anyhow!(error),
+    }
+}
+
+fn not_exchanged(error: ExchangeError) -> anyhow::Error {
+    match error.is_refusal() {
+        true => Failure::refused(error.to_string()),
+        false => anyhow!(error),
     }
 }
 
@@ -218,5 +270,8 @@ fn check_line(body: &AttachBody) -> Result<()> {
 }
 
 fn refused(error: AttachError) -> anyhow::Error {
-    Failure::refused(error.to_string())
+    match error.is_refusal() {
+        true => Failure::refused(error.to_string()),
+        false => anyhow!(error),
+    }
 }

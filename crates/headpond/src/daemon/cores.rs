@@ -3,7 +3,7 @@
 use super::message::{AddCoreBody, AttachBody, RemoveCoreBody};
 use super::serving::Desk;
 use crate::device::{Consent, DeviceSpec, vet};
-use crate::outcome::Failure;
+use crate::outcome::{Failure, told};
 use anyhow::{Context, Result, anyhow};
 use headpond_block::BlockDevice;
 use headpond_nbd::server::Export;
@@ -93,7 +93,13 @@ impl Desk {
             let body =
                 AttachBody { device, size, force: volatile_allowed, ..AttachBody::default() };
             let put = self.put_cache(&body, settings, line).await;
-            put.context("the volume has no cache now: attach it again")?;
+            // A refusal by now would say that nothing was changed.
+            put.map_err(|error| {
+                anyhow!("the volume has no cache now, attach it again: {}", told(&error))
+            })?;
+            return changed.map_err(|error| {
+                anyhow!("{}; the cache was written back, and begins empty", told(&error))
+            });
         }
         changed
     }

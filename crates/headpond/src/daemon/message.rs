@@ -104,6 +104,9 @@ pub struct PurgeBody {
     /// Write all dirty data to the core first; without, a cache with dirty data is refused.
     #[serde(default)]
     pub flush: bool,
+    /// What is dirty is lost.
+    #[serde(default)]
+    pub force: bool,
 }
 
 #[derive(Debug, Serialize, Deserialize)]

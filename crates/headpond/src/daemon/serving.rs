@@ -2,10 +2,10 @@
 
 use super::control::Control;
 use super::cores::offer;
-use super::loading::LoadTeller;
+use super::loading::{LoadTeller, look};
 use super::message::{Answer, Message, Wish};
 use super::recording::Recording;
-use crate::client::Refusal;
+use crate::client::{Client, Refusal};
 use crate::commands::class::read_named_file;
 use crate::device::Opener;
 use crate::outcome::{Exit, Failure, told};
@@ -37,6 +37,14 @@ const MESSAGES_MAX: usize = 64;
 /// What kept it from being served, or from being stopped cleanly.
 pub fn serve(places: &Places, name: &str, tolerance: Tolerance) -> Result<Exit> {
     let mut description = places.load(name)?;
+    if Client::of(places, name)?.is_served() {
+        return Err(Failure::refused(format!(
+            "{name} is being served already: `headpond status {name}` shows it"
+        )));
+    }
+    if look(places, name).is_some() {
+        return Err(Failure::refused(format!("{name} is being loaded by another daemon already")));
+    }
     if let Some(cache) = &mut description.cache {
         read_named_file(&mut cache.settings.classes)?;
     }
@@ -191,7 +199,7 @@ impl Desk {
             Wish::DetachCache(body) => self.detach(&body).await,
             Wish::ReplaceCache(body) => self.replace(&body).await,
             Wish::ResizeCache(body) => self.resize(body.size).await,
-            Wish::PurgeCache(body) => self.purge(body.flush).await,
+            Wish::PurgeCache(body) => self.purge(&body).await,
             Wish::AddCore(body) => self.add_core(&body).await,
             Wish::RemoveCore(body) => self.remove_core(&body).await,
             Wish::StartRecording(body) => {

@@ -74,14 +74,24 @@ impl User {
         self.serve_with(&["serve", name])
     }
 
+    /// A daemon that is started in another folder.
+    pub fn serve_in(&self, folder: &Path, args: &[&str]) -> Daemon {
+        let mut command = self.command(args);
+        command.current_dir(folder);
+        self.wait_for(command, args[1])
+    }
+
     pub fn serve_with(&self, args: &[&str]) -> Daemon {
+        self.wait_for(self.command(args), args[1])
+    }
+
+    fn wait_for(&self, mut command: Command, name: &str) -> Daemon {
         let log = self.path("serve.log");
         let file = std::fs::File::create(&log).unwrap();
-        let mut command = self.command(args);
         command.stdout(file.try_clone().unwrap()).stderr(file);
         let mut daemon = Daemon { child: command.spawn().unwrap(), log };
         let begun = Instant::now();
-        while !self.run(&["status", args[1], "--json"]).out.contains("\"served\": true") {
+        while !self.run(&["status", name, "--json"]).out.contains("\"served\": true") {
             let ended = daemon.child.try_wait().unwrap();
             assert!(ended.is_none(), "serve ended with {ended:?}: {}", daemon.log());
             assert!(begun.elapsed() < START_PATIENCE, "no answer: {}", daemon.log());

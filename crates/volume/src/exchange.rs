@@ -1,0 +1,317 @@
+//! Putting another cache in the place of the one there is, under load.
+//!
+//! On another device, in another size, or the same one emptied: 1. what can be said against the new
+//! one is said; 2. what is dirty is cleaned, and the old one detached; 3. the device becomes an
+//! empty cache, the caller keeps the description that names it, and it is attached; 4. where that
+//! fails, the old device is attached again, empty, as it was set.
+//!
+//! **Invariants**
+//! - A refusal changes nothing.
+//! - A cut leaves the volume with the old cache, with the new one or with none: what is kept names
+//!   the old one until the new one is an empty cache that nobody has written to.
+
+use crate::create::{CoreFacts, CreateError, cache_options, refuse_occupied};
+use crate::description::{CacheDescription, Description, TierDescription};
+use crate::lifecycle::{AttachError, DetachError, Dirty};
+use crate::open::{OpenError, is_memory};
+use crate::size::Size;
+use crate::tier::TierError;
+use crate::volume::{SetError, Volume};
+use headpond_block::{BlockDevice, DeviceName};
+use headpond_raid::Occupied;
+use std::rc::Rc;
+use uuid::Uuid;
+
+/// What whoever calls says of its own failures.
+pub type CallerError = Box<dyn std::error::Error + Send + Sync>;
+
+/// Keeps a description, durably, before what it says comes true.
+pub type Keep<'a> = &'a dyn Fn(&Description) -> Result<(), CallerError>;
+
+/// Where a new cache is to lie.
+pub enum NewDevice<'a> {
+    Other(Rc<dyn BlockDevice>),
+    /// Where the old one lies.
+    Same,
+    /// There as well, on a device that has to be opened again to be seen in its new size; the old
+    /// one has been let go of by then.
+    Reopened {
+        bytes: u64,
+        open: &'a dyn Fn() -> Result<Rc<dyn BlockDevice>, CallerError>,
+    },
+}
+
+/// The cache that is wanted in place of the one there is.
+pub struct Replacement<'a> {
+    pub device: NewDevice<'a>,
+    pub described: CacheDescription,
+    /// Of the new cache, and of the old one should it have to come back: random, and never used
+    /// before.
+    pub identities: [Uuid; 2],
+    pub occupied: Occupied,
+}
+
+/// Why there is no new cache.
+#[derive(Debug, thiserror::Error)]
+pub enum ExchangeError {
+    /// Nothing was changed.
+    #[error(transparent)]
+    Refused(#[from] AttachError),
+    /// The old one is used as before.
+    #[error(transparent)]
+    Detach(#[from] DetachError),
+    #[error("{reason}; the old {what} is back, and begins empty")]
+    Back { what: &'static str, reason: Box<AttachError> },
+    #[error(
+        "{reason}; and the old {what} could not be put back ({back}): the volume goes on without, attach \
+         one"
+    )]
+    Gone { what: &'static str, reason: Box<AttachError>, back: Box<AttachError> },
+    #[error("the tier in memory was not put back: {0}")]
+    Tier(#[from] TierError),
+    #[error(transparent)]
+    Busy(#[from] SetError),
+}
+
+impl ExchangeError {
+    /// Whether nothing was changed, for the sake of the data.
+    pub fn is_refusal(&self) -> bool {
+        match self {
+            Self::Refused(error) => error.is_refusal(),
+            Self::Detach(error) => error.is_refusal(),
+            Self::Busy(_) => true,
+            Self::Back { .. } | Self::Gone { .. } | Self::Tier(_) => false,
+        }
+    }
+}
+
+impl Volume {
+    /// Puts a new cache in the place of the old one.
+    ///
+    /// # Errors
+    /// Why there is none, and which there is.
+    pub async fn replace_cache(
+        &self,
+        new: Replacement<'_>,
+        dirty: Dirty,
+        keep: Keep<'_>,
+    ) -> Result<(), ExchangeError> {
+        let _change = self.begin_change()?;
+        self.exchange(new, dirty, keep).await
+    }
+
+    /// Empties the cache.
+    ///
+    /// # Errors
+    /// As [`Self::replace_cache`].
+    pub async fn purge_cache(
+        &self,
+        dirty: Dirty,
+        identities: [Uuid; 2],
+        keep: Keep<'_>,
+    ) -> Result<(), ExchangeError> {
+        let _change = self.begin_change()?;
+        let (device, described) = (NewDevice::Same, self.described_cache()?);
+        let occupied = Occupied::Overwrite;
+        self.exchange(Replacement { device, described, identities, occupied }, dirty, keep).await
+    }
+
+    /// Lets the cache have so much of its device, all of it where nothing is said. Answers whether
+    /// it had another part before: where it did not, it keeps what it holds.
+    ///
+    /// # Errors
+    /// As [`Self::replace_cache`].
+    pub async fn resize_cache(
+        &self,
+        size: Option<Size>,
+        device: NewDevice<'_>,
+        identities: [Uuid; 2],
+        keep: Keep<'_>,
+    ) -> Result<bool, ExchangeError> {
+        let _change = self.begin_change()?;
+        let described = CacheDescription { size, ..self.described_cache()? };
+        if let (Some(cached), NewDevice::Same) = (self.cached(), &device) {
+            let wanted = size.map_or(cached.device.size_bytes(), Size::bytes);
+            if wanted == cached.superblock.device_bytes {
+                let description = self.description_with(&described);
+                keep(&description).map_err(AttachError::Keep)?;
+                self.description.replace(description);
+                return Ok(false);
+            }
+        }
+        let occupied = Occupied::Overwrite;
+        let new = Replacement { device, described, identities, occupied };
+        self.exchange(new, Dirty::Clean, keep).await?;
+        Ok(true)
+    }
+
+    /// Puts a new tier in the place of the old one.
+    ///
+    /// # Errors
+    /// As [`Self::replace_cache`].
+    pub async fn replace_tier(
+        &self,
+        described: TierDescription,
+        device: Rc<dyn BlockDevice>,
+        dirty: Dirty,
+    ) -> Result<(), ExchangeError> {
+        let _change = self.begin_change()?;
+        self.consider_tier(&described, &*device)?;
+        let before = self.description();
+        if before.tier.is_none() {
+            return Err(DetachError::NoTier { volume: before.name }.into());
+        }
+        let old = self.take_tier(dirty).await?;
+        self.description.borrow_mut().tier = Some(described);
+        let Err(reason) = self.put_tier(device).await else { return Ok(()) };
+        self.description.borrow_mut().tier = before.tier.filter(|_| old.is_some());
+        let reason = Box::new(AttachError::from(reason));
+        let back = match old {
+            Some(old) => self.put_tier(old).await,
+            None => return Err((*reason).into()),
+        };
+        match back {
+            Ok(()) => Err(ExchangeError::Back { what: "tier", reason }),
+            Err(back) => {
+                self.description.borrow_mut().tier = None;
+                let back = Box::new(AttachError::from(back));
+                Err(ExchangeError::Gone { what: "tier", reason, back })
+            }
+        }
+    }
+
+    /// The size of the device that the cache lies on.
+    pub fn cache_device_bytes(&self) -> Option<u64> {
+        self.cached().map(|cached| cached.device.size_bytes())
+    }
+
+    fn described_cache(&self) -> Result<CacheDescription, DetachError> {
+        let description = self.description();
+        let volume = description.name;
+        description.cache.ok_or(DetachError::NoCache { volume })
+    }
+
+    async fn exchange(
+        &self,
+        new: Replacement<'_>,
+        dirty: Dirty,
+        keep: Keep<'_>,
+    ) -> Result<(), ExchangeError> {
+        self.described_cache()?;
+        self.consider(&new).await?;
+        self.below_tier(dirty, self.change_places(new, dirty, keep)).await
+    }
+
+    /// Everything that can be said against the new cache while there still is the old one.
+    async fn consider(&self, new: &Replacement<'_>) -> Result<(), AttachError> {
+        let description = self.description_with(&new.described);
+        description.check()?;
+        let old = self.cached().map(|cached| Rc::clone(&cached.device));
+        let device = match (&new.device, old) {
+            (NewDevice::Other(device), _) => Rc::clone(device),
+            (_, Some(old)) => old,
+            (_, None) => return Ok(()),
+        };
+        let mut options =
+            cache_options(&description, new.identities[0], &CoreFacts::of(&self.cores()));
+        match new.device {
+            NewDevice::Other(_) if new.occupied == Occupied::Refuse => {
+                refuse_occupied(&*device).await?;
+            }
+            NewDevice::Reopened { bytes, .. } => {
+                let needed_bytes = options.device_bytes.unwrap_or(bytes);
+                if needed_bytes > bytes {
+                    let (device, found_bytes) = (device.name().clone(), bytes);
+                    let too_small =
+                        headpond_cache::CreateError::TooSmall { device, found_bytes, needed_bytes };
+                    return Err(CreateError::from(too_small).into());
+                }
+                options.device_bytes = Some(needed_bytes.min(device.size_bytes()));
+            }
+            _ => {}
+        }
+        headpond_cache::consider(&*device, &options).map_err(CreateError::from)?;
+        check_volatile(&*device, &new.described)
+    }
+
+    fn consider_tier(
+        &self,
+        described: &TierDescription,
+        device: &dyn BlockDevice,
+    ) -> Result<(), AttachError> {
+        if !is_memory(device) {
+            return Err(TierError::Lasts { device: device.name().clone() }.into());
+        }
+        let description = Description { tier: Some(described.clone()), ..self.description() };
+        description.check()?;
+        let options = self.tier_options(&description, described);
+        Ok(headpond_cache::consider(device, &options).map_err(CreateError::from)?)
+    }
+
+    async fn change_places(
+        &self,
+        new: Replacement<'_>,
+        dirty: Dirty,
+        keep: Keep<'_>,
+    ) -> Result<(), ExchangeError> {
+        let before = self.described_cache()?;
+        let mut old = self.take_cache(dirty).await?;
+        let Replacement { device, described, identities: [first, second], occupied } = new;
+        let (device, occupied) = match (device, &mut old) {
+            (NewDevice::Other(device), _) => (Ok(device), occupied),
+            (NewDevice::Reopened { open, .. }, old) => {
+                *old = None;
+                let opened = open().map_err(AttachError::Reopen);
+                *old = opened.as_ref().ok().cloned();
+                (opened, Occupied::Overwrite)
+            }
+            (NewDevice::Same, Some(old)) => (Ok(Rc::clone(old)), Occupied::Overwrite),
+            (NewDevice::Same, None) => {
+                let volume = self.description().name;
+                return Err(DetachError::NoCache { volume }.into());
+            }
+        };
+        let put = match device {
+            Ok(device) => self.put_new(device, described, first, occupied, keep).await,
+            Err(error) => Err(error),
+        };
+        let Err(reason) = put else { return Ok(()) };
+        let (what, reason) = ("cache", Box::new(reason));
+        let back = match old {
+            Some(old) => self.put_new(old, before, second, Occupied::Overwrite, keep).await,
+            None => Err(DetachError::NoCache { volume: self.description().name }.into()),
+        };
+        let Err(back) = back else { return Err(ExchangeError::Back { what, reason }) };
+        // Where it cannot be kept, the next start says that what it names is not attached.
+        let _ = keep(&self.description());
+        Err(ExchangeError::Gone { what, reason, back: Box::new(back) })
+    }
+
+    async fn put_new(
+        &self,
+        device: Rc<dyn BlockDevice>,
+        described: CacheDescription,
+        identity: Uuid,
+        occupied: Occupied,
+        keep: Keep<'_>,
+    ) -> Result<(), AttachError> {
+        let new = self.make_cache(device, described.clone(), identity, occupied).await?;
+        keep(&self.description_with(&described)).map_err(AttachError::Keep)?;
+        self.put_cache(new).await
+    }
+}
+
+/// The only copy of something is kept in memory where that is allowed, and nowhere else.
+fn check_volatile(
+    device: &dyn BlockDevice,
+    described: &CacheDescription,
+) -> Result<(), AttachError> {
+    let makes_dirt = described.settings.mode.makes_dirt();
+    match makes_dirt && is_memory(device) && !described.volatile_allowed {
+        true => {
+            let device: DeviceName = device.name().clone();
+            Err(OpenError::Cache(headpond_cache::OpenError::Volatile { device }).into())
+        }
+        false => Ok(()),
+    }
+}
