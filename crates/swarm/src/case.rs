@@ -247,7 +247,7 @@ impl<'a> Case<'a> {
                 self.tally.borrow_mut().clean_stops += 1;
                 self.excuses.borrow_mut().unclean = false;
                 machine.media().for_each(|medium| medium.rest());
-                let memory = machine.cache.as_ref().filter(|it| crate::machine::is_memory(it));
+                let memory = machine.cache_disk().filter(|it| crate::machine::is_memory(it));
                 if let Some(memory) = memory {
                     memory.lose_power(&mut self.random);
                 }

@@ -18,6 +18,7 @@
 mod aim;
 mod case;
 pub mod enumerate;
+mod exchanges;
 mod expect;
 mod faults;
 mod hunt;

@@ -139,7 +139,7 @@ impl World<'_> {
         let stage = Stage {
             machine: self.machine,
             volume: &volume,
-            cache: self.machine.cache_device(runtime, sim, &controls),
+            caches: self.machine.cache_devices(runtime, sim, &controls),
             settings: &order.settings,
             runtime,
             controls: &controls,

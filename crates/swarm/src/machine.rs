@@ -11,7 +11,8 @@ use headpond_block::{
 };
 use headpond_sim::{Medium, OperationTime, Picture, Power, Random, Sim, SimDisk, run_until_cut};
 use headpond_volume::{
-    CacheSettings, CreateError, Description, Devices, OpenOptions, Tolerance, Volume,
+    CacheDescription, CacheSettings, CreateError, Description, Devices, OpenOptions, Tolerance,
+    Volume,
 };
 use headpond_witness::Witness;
 use std::cell::{Cell, RefCell};
@@ -20,11 +21,18 @@ use std::rc::Rc;
 use std::time::Duration;
 
 const PAGE_BYTES: usize = 4096;
+const CACHE_NAME: &str = "cache";
+const SPARE_NAME: &str = "spare";
 
 /// Disks, the switch, and the witness.
 pub(crate) struct Machine {
     pub topology: Topology,
     pub cache: Option<Rc<Medium>>,
+    /// As large: what a cache may be replaced with.
+    spare: Option<Rc<Medium>>,
+    is_on_spare: Cell<bool>,
+    /// Whether there was ever anything on the spare one.
+    was_on_spare: Cell<bool>,
     pub members: Vec<Rc<Medium>>,
     /// Those of a core of which nothing is asked.
     pub idle_members: Vec<Rc<Medium>>,
@@ -78,13 +86,19 @@ impl Machine {
                 Geometry { stability, ..Geometry::of_size(topology.idle_member_bytes()) };
             Rc::new(Medium::new(name, geometry).with_atoms(4096))
         };
-        let cache = topology.cache.as_ref().map(|shape| {
+        let disk = |name: &str| {
+            let shape = topology.cache.as_ref()?;
             let geometry = Geometry::of_size(shape.bytes);
-            Rc::new(Medium::new("cache", Geometry { stability: shape.stability, ..geometry }))
-        });
+            let geometry = Geometry { stability: shape.stability, ..geometry };
+            Some(Rc::new(Medium::new(name, geometry)))
+        };
+        let (cache, spare) = (disk(CACHE_NAME), disk(SPARE_NAME));
         Self {
             names_cache: Cell::new(cache.is_some()),
             cache,
+            spare,
+            is_on_spare: Cell::new(false),
+            was_on_spare: Cell::new(false),
             members: (0..topology.members).map(member).collect(),
             idle_members: topology
                 .idle_core
@@ -117,6 +131,9 @@ impl Machine {
         Self {
             topology: self.topology.clone(),
             cache: self.cache.as_ref().map(copy),
+            spare: self.spare.as_ref().map(copy),
+            is_on_spare: self.is_on_spare.clone(),
+            was_on_spare: self.was_on_spare.clone(),
             members: self.members.iter().map(copy).collect(),
             idle_members: self.idle_members.iter().map(copy).collect(),
             power: Power::on(),
@@ -129,7 +146,43 @@ impl Machine {
     pub fn description(&self, settings: &CacheSettings) -> Description {
         let description = self.topology.description(settings);
         let cache = description.cache.filter(|_| self.names_cache.get());
+        let cache = cache.map(|cache| self.on_this(cache));
         Description { cache, ..description }
+    }
+
+    /// Keeps which cache a description names.
+    pub fn keep(&self, description: &Description) {
+        self.names_cache.set(description.cache.is_some());
+        if let Some(cache) = &description.cache {
+            self.is_on_spare.set(cache.device == SPARE_NAME);
+            self.was_on_spare.set(self.was_on_spare.get() || self.is_on_spare.get());
+        }
+    }
+
+    /// The same cache on the device that is not in use.
+    pub fn on_the_other(&self, cache: CacheDescription) -> CacheDescription {
+        // From here on it may be written to, before anything names it.
+        self.was_on_spare.set(true);
+        self.on(!self.is_on_spare.get(), cache)
+    }
+
+    /// The cache on the device that is in use.
+    pub fn on_this(&self, cache: CacheDescription) -> CacheDescription {
+        self.on(self.is_on_spare.get(), cache)
+    }
+
+    fn on(&self, is_spare: bool, cache: CacheDescription) -> CacheDescription {
+        let device = if is_spare { SPARE_NAME } else { CACHE_NAME }.into();
+        CacheDescription { device, ..cache }
+    }
+
+    /// The disk that is the cache, or would be.
+    pub fn cache_disk(&self) -> Option<&Rc<Medium>> {
+        if self.is_on_spare.get() { self.spare.as_ref() } else { self.cache.as_ref() }
+    }
+
+    fn other_disk(&self) -> Option<&Rc<Medium>> {
+        if self.is_on_spare.get() { self.cache.as_ref() } else { self.spare.as_ref() }
     }
 
     pub fn controls(&self) -> Controls {
@@ -152,7 +205,7 @@ impl Machine {
         let members = present.map(|(_, (medium, control))| attach(medium, control, SLOW));
         let healthy = FaultControl::default();
         let idle = self.idle_members.iter().map(|medium| attach(medium, &healthy, SLOW));
-        let cache = self.cache.as_ref().filter(|_| !absent.cache && self.names_cache.get());
+        let cache = self.cache_disk().filter(|_| !absent.cache && self.names_cache.get());
         Devices {
             tier: self.tier_device(),
             cache: cache.map(|medium| attach(medium, &controls.cache, FAST)),
@@ -177,8 +230,23 @@ impl Machine {
         sim: &Sim,
         controls: &Controls,
     ) -> Option<Rc<dyn BlockDevice>> {
-        let cache = self.cache.as_ref()?;
+        let cache = self.cache_disk()?;
         Some(self.device(cache, &controls.cache, FAST, runtime, sim))
+    }
+
+    /// Both disks that may be the cache: the usual one, and the spare.
+    pub fn cache_devices(
+        &self,
+        runtime: &Runtime,
+        sim: &Sim,
+        controls: &Controls,
+    ) -> Vec<Rc<dyn BlockDevice>> {
+        let disks = self.cache.iter().chain(&self.spare);
+        disks.map(|disk| self.device(disk, &controls.cache, FAST, runtime, sim)).collect()
+    }
+
+    pub fn is_on_spare(&self) -> bool {
+        self.is_on_spare.get()
     }
 
     fn device(
@@ -200,7 +268,10 @@ impl Machine {
                 if self.members.iter().any(|member| member.undurable_writes() > 0) {
                     tally.row(6);
                 }
-                let torn = self.cache.as_ref().map_or(0, |cache| cache.lose_power(random));
+                let torn = self.cache_disk().map_or(0, |cache| cache.lose_power(random));
+                if self.was_on_spare.get() {
+                    self.other_disk().map(|disk| disk.lose_power(random));
+                }
                 for member in self.members.iter().chain(&self.idle_members) {
                     member.lose_power(random);
                 }
@@ -220,7 +291,7 @@ impl Machine {
 
     /// Damages a page of the cache while nothing runs, and tells how, by which aim, and which.
     pub fn rot(&self, random: &mut Random) -> Option<(Damage, Aim, u64)> {
-        let cache = self.cache.as_ref().filter(|cache| !is_memory(cache))?;
+        let cache = self.cache_disk().filter(|cache| !is_memory(cache))?;
         let (aim, damage) = (Aim::draw(random), *random.pick(&[Damage::Flip, Damage::Misplace]));
         // What was merely written last may be what nothing on the disk promises yet.
         let targets = aim.targets(cache);
@@ -230,7 +301,9 @@ impl Machine {
     }
 
     pub fn media(&self) -> impl Iterator<Item = &Medium> {
-        self.cache.iter().chain(&self.members).chain(&self.idle_members).map(|medium| &**medium)
+        let spare = self.spare.iter().filter(|_| self.was_on_spare.get());
+        let members = self.members.iter().chain(&self.idle_members);
+        self.cache.iter().chain(members).chain(spare).map(|medium| &**medium)
     }
 }
 

@@ -2,6 +2,7 @@
 
 use crate::aim::Aim;
 use crate::case::Offence;
+use crate::exchanges::Exchange;
 use crate::expect::Excuses;
 use crate::faults::{Damage, Ill};
 use crate::machine::{Controls, Machine, Pages};
@@ -50,6 +51,9 @@ pub(crate) enum Step {
     SwitchCache,
     /// The same with the tier, where there may be one.
     SwitchTier,
+    /// Another cache in its place.
+    Exchange(Exchange),
+    ScrubCache,
     Ill(Ill),
 }
 
@@ -68,9 +72,11 @@ impl Step {
             3 => Self::Set(SettingChange::new("seq-cutoff", random.pick(&cutoffs))),
             4 => Self::Set(SettingChange::new("classes", draw_classes(random))),
             5 => Self::Set(SettingChange::new("promotion", draw_promotion(random).policy)),
+            6 if aside.one_in(2) => Self::Exchange(Exchange::draw(&mut aside)),
             6 => Self::SwitchCache,
             7 => Self::Set(SettingChange::new("readahead", draw_readahead(random))),
             8 => Self::Set(SettingChange::new("eviction", draw_eviction(random))),
+            9 if aside.one_in(2) => Self::ScrubCache,
             9 => Self::ResetStats,
             10 if aside.one_in(3) => Self::SwitchTier,
             10 if aside.one_in(2) => {
@@ -95,6 +101,8 @@ impl fmt::Display for Step {
             Self::ResetStats => write!(f, "reset the statistics"),
             Self::SwitchCache => write!(f, "detach the cache, or attach it"),
             Self::SwitchTier => write!(f, "detach the tier, or attach it"),
+            Self::Exchange(exchange) => write!(f, "{exchange}"),
+            Self::ScrubCache => write!(f, "scrub the cache"),
             Self::Ill(ill) => write!(f, "{ill}"),
         }
     }
@@ -104,8 +112,8 @@ impl fmt::Display for Step {
 pub(crate) struct Stage<'a> {
     pub machine: &'a Machine,
     pub volume: &'a Volume,
-    /// What may be attached.
-    pub cache: Option<Rc<dyn BlockDevice>>,
+    /// What may be attached: the usual disk, and the spare one.
+    pub caches: Vec<Rc<dyn BlockDevice>>,
     pub settings: &'a CacheSettings,
     pub runtime: &'a Runtime,
     pub controls: &'a Controls,
@@ -123,8 +131,9 @@ impl Stage<'_> {
     pub async fn run(&self, steps: &[(Duration, Step)]) -> Result<(), Offence> {
         let begun = self.runtime.now();
         let is_damage = |(_, step): &(Duration, Step)| matches!(step, Step::Ill(Ill::Damage(_)));
-        let cache = self.machine.cache.as_ref().filter(|_| steps.iter().any(is_damage));
+        let cache = self.machine.cache_disk().filter(|_| steps.iter().any(is_damage));
         let before = cache.map(|cache| cache.picture());
+        let is_on_spare = self.machine.is_on_spare();
         for (at, step) in steps {
             self.runtime.sleep_until(begun + *at).await;
             if self.is_over.get() {
@@ -136,14 +145,26 @@ impl Stage<'_> {
                 Step::ResetStats => self.reset_stats(),
                 Step::SwitchCache => self.switch_cache().await?,
                 Step::SwitchTier => self.switch_tier().await?,
-                Step::Ill(Ill::Damage(damage)) => self.damage(damage, before.as_ref()).await,
+                Step::Exchange(exchange) => self.exchange(exchange).await?,
+                Step::ScrubCache => self.scrub_cache().await?,
+                Step::Ill(Ill::Damage(damage)) => {
+                    // Of this disk, and not of one that was the cache when the life began.
+                    let before = before.as_ref();
+                    let before = before.filter(|_| self.machine.is_on_spare() == is_on_spare);
+                    self.damage(damage, before).await;
+                }
                 Step::Ill(ill) => self.befall(ill).await,
             }
         }
         Ok(())
     }
 
-    fn note(&self, what: impl fmt::Display) {
+    /// The disk that may be the cache and is not.
+    pub fn other_cache(&self) -> Option<&Rc<dyn BlockDevice>> {
+        self.caches.get(usize::from(!self.machine.is_on_spare()))
+    }
+
+    pub fn note(&self, what: impl fmt::Display) {
         let now = self.runtime.now().since(headpond_block::Instant::START);
         let text = format!("{:.3} ms: {what}", now.as_secs_f64() * 1e3);
         self.machine.witness.borrow_mut().note(text);
@@ -187,7 +208,8 @@ impl Stage<'_> {
     }
 
     async fn switch_cache(&self) -> Result<(), Offence> {
-        let Some(device) = &self.cache else { return Ok(()) };
+        let at = usize::from(self.machine.is_on_spare());
+        let Some(device) = self.caches.get(at) else { return Ok(()) };
         self.note(Step::SwitchCache);
         self.tally.borrow_mut().commands += 1;
         let identity = Uuid::from_u128(u128::from(self.random.borrow_mut().number()));
@@ -223,7 +245,7 @@ impl Stage<'_> {
         }
         let control = match ill.member() {
             Some(member) => &self.controls.members[member],
-            None if self.machine.cache.is_none() => return,
+            None if self.machine.cache_disk().is_none() => return,
             None => &self.controls.cache,
         };
         self.note(ill);
@@ -259,7 +281,7 @@ impl Stage<'_> {
 
     /// Damages a block of the cache that has been stable for so long that the log itself says so.
     async fn damage(&self, damage: Damage, before: Option<&Picture>) {
-        let Some(cache) = &self.machine.cache else { return };
+        let Some(cache) = self.machine.cache_disk() else { return };
         if crate::machine::is_memory(cache) {
             return;
         }
@@ -323,6 +345,7 @@ pub(crate) async fn switch_cache(
         volume.detach(Dirty::Clean).await.map_err(|error| format!("detach: {error}"))
     } else {
         let described = machine.topology.description(settings).cache.expect("a cache");
+        let described = machine.on_this(described);
         let attach = async {
             let occupied = Occupied::Overwrite;
             let new = volume.make_cache(Rc::clone(device), described, identity, occupied).await?;

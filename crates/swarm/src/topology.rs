@@ -244,7 +244,12 @@ impl CacheShape {
         let bytes = CACHE_HEAD_BYTES + each * u64::from(slices);
         let stability = *random.pick(&kinds);
         let lines = [4 << 10, 4 << 10, 4 << 10, 8 << 10, 16 << 10, 64 << 10, 64 << 10, 1 << 20];
-        Self { bytes, line_bytes: *random.pick(&lines), stability }
+        let line_bytes = *random.pick(&lines);
+        // Drawn aside: a case is what it is without them.
+        let mut aside = random.clone().fork();
+        let others = [32 << 10, 128 << 10, 256 << 10, 512 << 10];
+        let line_bytes = if aside.one_in(4) { *aside.pick(&others) } else { line_bytes };
+        Self { bytes, line_bytes, stability }
     }
 }
 

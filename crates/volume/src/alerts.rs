@@ -6,7 +6,10 @@
 use crate::open::OpenError;
 use crate::status::CacheStatus;
 use headpond_block::BLOCK_BYTES;
+use headpond_cache::format::FormatError;
 use headpond_cache::{CleaningPolicy, ErrorStats, OpenError as CacheOpenError};
+use headpond_raid::AssembleError;
+use headpond_raid::superblock::DecodeError;
 use serde::Serialize;
 use std::fmt;
 
@@ -232,11 +235,33 @@ fn full(volume: &str, cache: &CacheStatus) -> Option<Alert> {
 }
 
 impl OpenError {
+    /// Whether a format is not known, rather than broken.
+    fn is_of_a_newer_program(&self) -> bool {
+        match self {
+            Self::Cache(CacheOpenError::NoCache { source, .. }) => {
+                matches!(source, FormatError::Version { .. } | FormatError::Features { .. })
+            }
+            Self::Array(AssembleError::Unusable { cause, .. }) => {
+                matches!(cause, DecodeError::Version { .. } | DecodeError::Incompatible { .. })
+            }
+            _ => false,
+        }
+    }
+
     /// The refusal as the operator's view of it.
     pub fn alert(&self, volume: &str) -> Alert {
         let serve = format!("`headpond serve {volume}`");
         let forced = format!("`headpond serve {volume} --force` does without it");
         let (what, to_do) = match self {
+            Self::Cache(_) if self.is_of_a_newer_program() => (
+                "what only that cache holds; nothing was changed",
+                format!(
+                    "{serve} with the newer Headpond that wrote it; {forced}, and that is lost"
+                ),
+            ),
+            Self::Array(_) if self.is_of_a_newer_program() => {
+                ("nothing was changed", format!("{serve} with the newer Headpond that wrote it"))
+            }
             Self::NoCacheDevice { .. } | Self::UnnamedCache { .. } => (
                 "what only that cache holds; nothing was changed",
                 format!("bring the cache back and {serve}; {forced}, and that is lost"),

@@ -21,7 +21,9 @@ impl Case<'_> {
         let is_plain = workload.sector_percent > 0;
         for _ in 0..random.below(4) {
             let command = Step::draw_command(random);
-            let bypasses = matches!(command, Step::Set(_) | Step::SwitchCache) && is_plain;
+            let may_bypass =
+                matches!(command, Step::Set(_) | Step::SwitchCache | Step::Exchange(_));
+            let bypasses = may_bypass && is_plain;
             if has_cache && !bypasses {
                 steps.push((when(random), command));
             }

@@ -6,7 +6,7 @@ use headpond_block::decorators::{Fault, FaultRule};
 use headpond_block::{ByteRange, DeviceError, RequestKind};
 use headpond_cache::Mode;
 use headpond_raid::{ArrayState, Level};
-use headpond_volume::Tolerance;
+use headpond_volume::{AlertKind, Tolerance};
 use std::time::Duration;
 
 /// The member, and the place on it, that holds a block of `byte` as data.
@@ -97,6 +97,9 @@ pub(super) fn flush_that_the_core_refuses_makes_nothing_clean() {
             }
             assert!(scene.volume.clean_all().await.is_err());
             assert_eq!(scene.cache().dirty_bytes, 4096);
+            let alert = scene.alert(AlertKind::ArrayWriteErrors);
+            assert_eq!(alert.at_risk.bytes, 4096, "{alert}");
+            assert!(alert.to_do.contains("headpond flush"), "{alert}");
             scene.expect(3, 1).await;
         });
         rig.cut(seed);

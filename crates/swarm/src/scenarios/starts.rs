@@ -179,6 +179,8 @@ pub(super) fn cache_of_a_later_version_or_with_unknown_features_is_refused_and_s
         let refused = rig.refusal();
         assert!(matches!(refused, OpenError::Cache(headpond_cache::OpenError::NoCache { .. })));
         assert!(refused.to_string().contains(word), "{refused}");
+        let to_do = refused.alert("v").to_do;
+        assert!(to_do.contains("newer Headpond") && to_do.contains("--force"), "{to_do}");
     }
 }
 
@@ -198,6 +200,8 @@ pub(super) fn member_of_a_later_version_or_with_unknown_features_is_refused_and_
         let is_named = matches!(&refused, OpenError::Array(AssembleError::Unusable { device, .. })
             if device.as_str() == "m1");
         assert!(is_named && refused.to_string().contains(word), "{refused}");
+        let to_do = refused.alert("v").to_do;
+        assert!(to_do.contains("newer Headpond"), "{to_do}");
     }
 }
 

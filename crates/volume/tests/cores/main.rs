@@ -1,6 +1,7 @@
 //! Several cores behind one cache: what each holds, and what holds after a cut anywhere.
 
 mod changes;
+mod exchange;
 mod labels;
 mod machine;
 #[path = "../support/mod.rs"]
