@@ -7,16 +7,17 @@ use headpond_swarm::{Hunt, hunt};
 const CASES_MAX: u64 = 300;
 /// These need coincidences that cases draw seldom: damage to a record of a certain age and a cut
 /// soon after it, say.
-const SELDOM: [Defect; 4] = [
+const SELDOM: [Defect; 5] = [
     Defect::IgnorePromises,
     Defect::TombstoneBeforeCoreFlush,
     Defect::PatchTornParity,
     Defect::WriteThroughOverDirtyIsNotDirty,
+    Defect::ReuseBeforeCopiesAreStable,
 ];
 const CASES_MAX_SELDOM: u64 = 600;
 
 #[test]
-fn every_defect_is_found_within_three_hundred_seeds_and_four_within_six_hundred() {
+fn every_defect_is_found_within_three_hundred_seeds_and_five_within_six_hundred() {
     let mut missed = Vec::new();
     for defect in Defect::ALL {
         let cases_max = if SELDOM.contains(&defect) { CASES_MAX_SELDOM } else { CASES_MAX };

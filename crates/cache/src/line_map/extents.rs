@@ -16,7 +16,7 @@
 
 use super::version::Tag;
 use crate::eviction::Heat;
-use crate::types::{BlockRun, CoreBlock, SlotIndex};
+use crate::types::{BlockRun, SlotIndex};
 
 pub(super) const NONE: u32 = u32::MAX;
 /// Most blocks of one extent. No longer piece of a request goes into a record, so that longer
@@ -462,13 +462,16 @@ impl Scattering {
         Self { line, window: NONE, span: None, needed: 0 }
     }
 
-    /// The next blocks by place, which lie in a row within one line, by the first of them.
-    pub fn add(&mut self, slot: SlotIndex, unit: u8, block: CoreBlock) {
-        let follows = |span| continues(self.line, span, slot.0, unit, block.0);
-        if self.span.as_ref().is_some_and(follows) {
+    /// The next blocks by place, which lie in a row within one line.
+    pub fn add(&mut self, slot: SlotIndex, unit: u8, run: BlockRun) {
+        let (block, len) = (run.first.0, run.count as u32);
+        if let Some(span) = &mut self.span
+            && continues(self.line, span, slot.0, unit, block)
+        {
+            span.len = slot.0 + len - span.place;
             return;
         }
-        self.span = Some(Span { block: block.0, place: slot.0, len: 1, unit });
+        self.span = Some(Span { block, place: slot.0, len, unit });
         let starts_in = slot.0 / self.line as u32;
         self.needed += u32::from(starts_in == self.window);
         self.window = starts_in;

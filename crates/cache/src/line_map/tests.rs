@@ -340,11 +340,13 @@ proptest! {
     #[test]
     fn recovered_blocks_fit_the_pool_that_was_counted_for_them(
         line in (1u32..7).prop_map(|power| 1u64 << power),
+        shift in 0u64..64,
+        in_runs: bool,
         places in prop::collection::btree_map(0u32..256, (0u64..600, 0u8..2), 0..200),
     ) {
-        // Neighbours by place are neighbours by block often enough.
+        // Neighbours by place are neighbours by block often enough, and lines begin anywhere.
         let block = |place: u32, jump: u64| {
-            CoreBlock(if jump < 500 { u64::from(place) } else { 1000 * (jump - 499) })
+            CoreBlock(if jump < 500 { u64::from(place) + shift } else { 1000 * (jump - 499) })
         };
         let mut seen = std::collections::BTreeSet::new();
         let blocks: Vec<_> = places
@@ -352,8 +354,20 @@ proptest! {
             .map(|(place, (jump, unit))| (SlotIndex(place), unit, block(place, jump)))
             .filter(|(_, _, block)| seen.insert(*block))
             .collect();
+        // Whether they come one by one or in runs makes no difference.
+        let joins = |last: &(SlotIndex, u8, BlockRun), (slot, unit, block): (SlotIndex, u8, CoreBlock)| {
+            in_runs && unit == last.1 && block == last.2.end() && block.0 % line != 0
+                && u64::from(slot.0) == u64::from(last.0.0) + last.2.count
+        };
+        let mut runs: Vec<(SlotIndex, u8, BlockRun)> = Vec::new();
+        for &(slot, unit, first) in &blocks {
+            match runs.last_mut() {
+                Some(last) if joins(last, (slot, unit, first)) => last.2.count += 1,
+                _ => runs.push((slot, unit, BlockRun { first, count: 1 })),
+            }
+        }
         let mut scattering = Scattering::new(line);
-        blocks.iter().for_each(|&(slot, unit, block)| scattering.add(slot, unit, block));
+        runs.iter().for_each(|&(slot, unit, run)| scattering.add(slot, unit, run));
         let needed = scattering.extents();
         let mut map = LineMap::new(256, line, needed, 0);
         for (slot, unit, block) in blocks {

@@ -114,9 +114,9 @@ impl Weave<'_> {
             let count = layout.rest_of_line(first).min(left);
             let position = Position(run.position.0 + u64::from(done) * each);
             let (slot, unit) = layout.slot_at(position);
-            self.scattering.add(slot, unit, first);
-            let checksums = &checksums[done as usize..][..count as usize];
             let run = BlockRun { first, count };
+            self.scattering.add(slot, unit, run);
+            let checksums = &checksums[done as usize..][..count as usize];
             place(&Insertion { run, slot, unit, target, marks, checksums });
             done += count as u32;
         }
@@ -147,13 +147,14 @@ impl Source<'_> {
         let mut room = Scattering::new(self.layout.line_blocks());
         let most = contents.scattered;
         self.pass(old, &mut contents, &mut |insertion| {
-            room.add(insertion.slot, insertion.unit, insertion.run.first);
+            room.add(insertion.slot, insertion.unit, insertion.run);
             // A device that answers otherwise than before is found out by the checksum.
             if room.extents() <= most {
                 log.restore(insertion);
             }
         })
         .await?;
+        assert!(room.extents() <= most, "nothing is left out that was counted");
         log.lost = contents.lost().clone();
         log.lost_at_start = log.lost.clone();
         Ok(log)
