@@ -215,7 +215,7 @@ fn check_counts(volume: &Volume) -> Result<(), Offence> {
     let slices = stats.slices.iter().chain(&stats.tier_slices);
     let uncounted: u64 = slices.map(|slice| slice.requests_in_flight).sum();
     if uncounted > 0 {
-        return Err(Offence::Stop(format!("{uncounted} requests were answered and not counted")));
+        return Err(Offence::Stop(format!("{uncounted} requests were not counted")));
     }
     Ok(())
 }

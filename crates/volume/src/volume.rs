@@ -309,6 +309,12 @@ impl Volume {
     pub async fn stop(&self) -> Result<(), StopError> {
         self.changing.until_idle().await;
         self.cores().stop_initialising().await;
+        // It reads through the slices, which do not wait for reads when they end.
+        let recogniser = self.front.recogniser();
+        let _rest = match &recogniser {
+            Some(recogniser) => Some(recogniser.rest().await),
+            None => None,
+        };
         for cached in self.caches() {
             if cached.is_memory() {
                 let cleaned = cached.clean_all().await;

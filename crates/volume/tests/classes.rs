@@ -1,10 +1,11 @@
-//! Shares of I/O classes and the adaptive bypass, where there is more than one cache, or another.
+//! Shares of I/O classes and the adaptive bypass, where there is more than one cache, or another;
+//! and what is read for classes.
 
 mod support;
 
-use headpond_block::decorators::{FaultControl, FaultDevice};
+use headpond_block::decorators::{Fault, FaultControl, FaultDevice, FaultRule};
 use headpond_block::devices::RamDevice;
-use headpond_block::{BlockDevice, Buffer, Geometry, Runtime, Stability};
+use headpond_block::{BlockDevice, Buffer, Geometry, RequestKind, Runtime, Stability};
 use headpond_cache::{BypassPolicy, Mode, SliceStats};
 use headpond_raid::Occupied;
 use headpond_sim::run;
@@ -28,10 +29,14 @@ const _: () = assert!(PAST == 49152 * 512 && SHARED == 12288 * 512);
 
 /// Devices that do not lend their memory.
 fn device(runtime: &Runtime, name: &str) -> Rc<dyn BlockDevice> {
+    faulty(runtime, name, FaultControl::default())
+}
+
+fn faulty(runtime: &Runtime, name: &str, faults: FaultControl) -> Rc<dyn BlockDevice> {
     let stability = Stability::Flushable;
     let geometry = Geometry { stability, ..Geometry::of_size(16 * MIB) };
     let inner: Rc<dyn BlockDevice> = Rc::new(RamDevice::with_geometry(name, geometry));
-    Rc::new(FaultDevice::new(inner, FaultControl::default(), runtime.clone()))
+    Rc::new(FaultDevice::new(inner, faults, runtime.clone()))
 }
 
 async fn open(runtime: &Runtime, tier: Option<Mode>) -> Volume {
@@ -152,6 +157,38 @@ fn another_cache_begins_with_nothing_held_and_the_same_shares() {
             volume.self_check();
         }
         volume.stop().await.unwrap();
+    })
+    .expect("no deadlock");
+}
+
+/// Found by the swarm (seed 97001175): a superblock had been written, the volume was looked at
+/// again a second later, and its stop answered while the cache device still read for that.
+#[test]
+fn a_stop_waits_for_what_is_read_in_search_of_metadata() {
+    run(1, |runtime, _| async move {
+        let faults = FaultControl::default();
+        let devices = Devices {
+            tier: None,
+            cache: Some(faulty(&runtime, "cache", faults.clone())),
+            members: ["m0", "m1", "m2"].map(|name| device(&runtime, name)).into(),
+            absent: Vec::new(),
+        };
+        let mut description = description(Mode::WriteBack, 2);
+        let settings = &mut description.cache.as_mut().unwrap().settings;
+        settings.classes = ClassSetting::parse("[[class]]\nid = 1\nwhen = \"metadata\"\n").unwrap();
+        Volume::create(&description, &devices, &CREATE).await.unwrap();
+        let volume = Volume::open(&runtime, &description, devices, careful()).await.unwrap();
+        let requests_in_flight =
+            || -> u64 { volume.stats().slices.iter().map(|slice| slice.requests_in_flight).sum() };
+        (&volume as &dyn BlockDevice).write(0, Buffer::from_slice(&[7; 4096])).await.unwrap();
+        faults.add(FaultRule::on(RequestKind::Read, Fault::Delay(Duration::from_secs(1))));
+        runtime.sleep(Duration::from_millis(1500)).await;
+        assert_eq!(requests_in_flight(), 1, "the volume looks");
+        volume.stop().await.unwrap();
+        assert_eq!(requests_in_flight(), 0);
+        runtime.sleep(Duration::from_secs(20)).await;
+        assert_eq!(requests_in_flight(), 0);
+        volume.self_check();
     })
     .expect("no deadlock");
 }

@@ -5,6 +5,7 @@
 
 use super::ranges::Ranges;
 use super::{FileSystem, FoundFileSystem, HEAD_BYTES, partitions};
+use headpond_block::sync::{Busy, BusyGuard};
 use headpond_block::{
     BLOCK_BYTES, BlockDevice, Buffer, ByteRange, DeviceError, Request, RequestKind, Runtime,
 };
@@ -30,6 +31,9 @@ pub(crate) struct Recogniser {
     picture: RefCell<Picture>,
     learned: RefCell<Learned>,
     is_looking: Cell<bool>,
+    /// While somebody wants it to, it begins no read.
+    resting: Busy,
+    reading: Busy,
 }
 
 /// What a look at the volume has found.
@@ -56,7 +60,17 @@ impl Recogniser {
             picture: RefCell::default(),
             learned: RefCell::default(),
             is_looking: Cell::new(false),
+            resting: Busy::default(),
+            reading: Busy::default(),
         })
+    }
+
+    /// Reads nothing from here on until the answer is dropped; waits for what it reads now. A look
+    /// that is under way goes on afterwards.
+    pub async fn rest(&self) -> BusyGuard {
+        let rest = self.resting.begin();
+        self.reading.until_idle().await;
+        rest
     }
 
     /// Whether all of a request lies in metadata; remembers what a write shows of itself.
@@ -168,7 +182,11 @@ impl Recogniser {
         for piece in range.split_at_multiples(READ_BYTES_MAX) {
             let sectors = piece.align_outward(headpond_block::SECTOR_BYTES);
             let buffer = Buffer::zeroed(sectors.len() as usize);
-            self.device.submit(Request::read(sectors.start(), &buffer)).await?;
+            self.resting.until_idle().await;
+            let reading = self.reading.begin();
+            let outcome = self.device.submit(Request::read(sectors.start(), &buffer)).await;
+            drop(reading);
+            outcome?;
             let start = (piece.start() - sectors.start()) as usize;
             bytes.extend_from_slice(&buffer.to_vec()[start..start + piece.len() as usize]);
         }

@@ -215,6 +215,32 @@ fn a_recogniser_follows_a_volume_that_is_formatted() {
 }
 
 #[test]
+fn a_recogniser_that_rests_reads_nothing_and_goes_on_afterwards() {
+    use headpond_block::decorators::{Limits, ProbeDevice, ThrottleDevice};
+    use headpond_block::devices::RamDevice;
+    use std::rc::Rc;
+    use std::time::Duration;
+    headpond_sim::run(1, |runtime, _| async move {
+        let limits = Limits { latency: Duration::from_secs(1), ..Limits::default() };
+        let slow = ThrottleDevice::new(Rc::new(RamDevice::new("v", MIB)), runtime.clone(), limits);
+        let probe = Rc::new(ProbeDevice::new(Rc::new(slow), runtime.clone()));
+        let recogniser = Recogniser::new(runtime.clone(), probe.clone());
+        let reads = || probe.snapshot().reads.requests;
+        recogniser.look_now();
+        runtime.sleep(Duration::from_millis(500)).await;
+        assert_eq!(reads(), 0, "the first is on its way");
+        let rest = recogniser.rest().await;
+        assert_eq!(reads(), 1);
+        runtime.sleep(Duration::from_secs(5)).await;
+        assert_eq!(reads(), 1);
+        drop(rest);
+        runtime.sleep(Duration::from_secs(5)).await;
+        assert_eq!(reads(), 2, "the table, and the head of the only place");
+    })
+    .expect("no deadlock");
+}
+
+#[test]
 fn a_request_to_an_inode_table_is_of_the_class_for_metadata() {
     use crate::front::Front;
     use crate::slicing::Slicing;
