@@ -30,6 +30,7 @@ use crate::cleaning::{self, CleaningConfig, Depth, Policy, pace};
 use crate::engine::Engine;
 use crate::error::CleanError;
 use crate::line_map::Version;
+use crate::log::Log;
 use crate::types::{BlockRun, CoreBlock};
 use batches::Batch;
 use headpond_block::sync::{Notify, join_all};
@@ -74,6 +75,9 @@ pub(crate) struct Progress {
     back_off_until: Cell<Option<Instant>>,
     flush_is_due: Cell<bool>,
     is_flushing: Cell<bool>,
+    /// Versions that were chosen and superseded before their turn came: nothing of their blocks has
+    /// gone to the core.
+    dropped: Cell<u64>,
     /// How often what the core has was about to be written over past the log.
     distrusts: Cell<u64>,
     /// The newest flush of the core has failed: what is written there is written again.
@@ -101,6 +105,7 @@ impl Progress {
             back_off_until: Cell::default(),
             flush_is_due: Cell::default(),
             is_flushing: Cell::default(),
+            dropped: Cell::default(),
             distrusts: Cell::default(),
             is_flush_failing: Cell::default(),
         }
@@ -245,10 +250,12 @@ impl Engine {
         let failures = self.cleaning.failures.get();
         let failed_throughs = self.throughs.failures();
         let drain = Drain::begin(self);
-        let (goals, age) = {
+        let goals = |log: &Log| (log.dirty.goal(), log.replayed.goal());
+        let mut dropped = self.cleaning.dropped.get();
+        let (mut goal, age) = {
             let mut log = self.log.borrow_mut();
             log.walk_again();
-            ((log.dirty.goal(), log.replayed.goal()), log.age_now())
+            (goals(&log), log.age_now())
         };
         loop {
             // Not for what the cleaner itself waits for: it may find that nothing is left to do.
@@ -258,10 +265,14 @@ impl Engine {
             let failure = self.cleaning.failure.borrow().clone().filter(|_| has_failed);
             let (blocks, is_swept) = {
                 let log = self.log.borrow();
+                if self.cleaning.dropped.get() != dropped {
+                    // What has followed is named once more.
+                    (dropped, goal) = (self.cleaning.dropped.get(), goals(&log));
+                }
                 let is_swept = match log.order_stats() {
                     Some(_) => log.is_in_core(age),
-                    None => log.dirty.is_swept(goals.0),
-                } && log.replayed.is_swept(goals.1);
+                    None => log.dirty.is_swept(goal.0),
+                } && log.replayed.is_swept(goal.1);
                 (log.dirty_now(), is_swept)
             };
             if let Some(source) = failure {

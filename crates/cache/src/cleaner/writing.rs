@@ -38,6 +38,8 @@ impl Engine {
             return Err(error);
         }
         let mut held = self.hold(batch, still_there);
+        let dropped = (batch.len() - held.len()) as u64;
+        self.cleaning.dropped.set(self.cleaning.dropped.get() + dropped);
         held.iter_mut().for_each(|held| held.pin = Some(self.pin(held.version.slot)));
         let (mut all, mut next) = (Ok(()), 0);
         while let Some(group) = self.next_group(&held, next) {

@@ -369,3 +369,39 @@ fn zeros_that_fail_halfway_leave_nothing_clean_that_the_core_does_not_have() {
         });
     }
 }
+
+/// Found by the swarm (seed 98002163): a version that was superseded while an older one held its
+/// block up was dropped, and who waited for it was told that the core had it.
+#[test]
+fn block_that_is_written_over_while_its_turn_is_awaited_goes_to_the_core_before_the_answer() {
+    simulate(async |runtime| {
+        let bench = Bench::new(&runtime).await;
+        let slice = bench.open(nop()).await;
+        let write = async |at: u64, byte| {
+            (&slice as &dyn BlockDevice).write(at * 4096, block(byte)).await.unwrap();
+        };
+        let slow = |kind, ms| FaultRule::on(kind, Fault::Delay(Duration::from_millis(ms)));
+        bench.core_faults.add(FaultRule { times: Some(1), ..slow(RequestKind::Write, 200) });
+        bench.core_faults.add(slow(RequestKind::Flush, 150));
+        write(0, 1).await;
+        let clean = || {
+            let slice = slice.clone();
+            runtime.spawn(async move { slice.flush_dirty().await })
+        };
+        let first = clean();
+        runtime.sleep(Duration::from_millis(10)).await;
+        write(0, 2).await;
+        let second = clean();
+        // Others lie behind the sweep, which goes round and round, until the core is flushed.
+        for at in 0..10 {
+            runtime.sleep(Duration::from_millis(2)).await;
+            write(1000 - at * 50, 9).await;
+        }
+        runtime.sleep(Duration::from_millis(120)).await;
+        write(0, 3).await;
+        second.await.unwrap();
+        assert_eq!(byte_at(&*bench.core, 0).await.unwrap(), 3, "two was promised");
+        first.await.unwrap();
+        slice.self_check();
+    });
+}
