@@ -30,8 +30,8 @@ use crate::cleaning::{self, CleaningConfig, Depth, Policy, pace};
 use crate::engine::Engine;
 use crate::error::CleanError;
 use crate::line_map::Version;
-use crate::log::Log;
 use crate::types::{BlockRun, CoreBlock};
+use crate::under_way::UnderWay;
 use batches::Batch;
 use headpond_block::sync::{Notify, join_all};
 use headpond_block::{DeviceError, Instant, Outcome, Submission};
@@ -54,7 +54,7 @@ pub(crate) struct Progress {
     /// The cleaner is woken then, whatever happens.
     alarm: Cell<Option<Instant>>,
     /// Core writes on their way.
-    pub in_flight: Cell<u32>,
+    under_way: RefCell<UnderWay>,
     /// The task waits for something to do.
     pub is_idle: Cell<bool>,
     /// Reclaim waits for what has to go to the core in its order.
@@ -75,9 +75,6 @@ pub(crate) struct Progress {
     back_off_until: Cell<Option<Instant>>,
     flush_is_due: Cell<bool>,
     is_flushing: Cell<bool>,
-    /// Versions that were chosen and superseded before their turn came: nothing of their blocks has
-    /// gone to the core.
-    dropped: Cell<u64>,
     /// How often what the core has was about to be written over past the log.
     distrusts: Cell<u64>,
     /// The newest flush of the core has failed: what is written there is written again.
@@ -92,7 +89,7 @@ impl Progress {
             relief: relief::Relief::default(),
             reads: reads::Reads::default(),
             alarm: Cell::default(),
-            in_flight: Cell::default(),
+            under_way: RefCell::default(),
             is_idle: Cell::default(),
             is_space_wanted: Cell::default(),
             cleaned: Cell::default(),
@@ -105,7 +102,6 @@ impl Progress {
             back_off_until: Cell::default(),
             flush_is_due: Cell::default(),
             is_flushing: Cell::default(),
-            dropped: Cell::default(),
             distrusts: Cell::default(),
             is_flush_failing: Cell::default(),
         }
@@ -113,7 +109,12 @@ impl Progress {
 
     /// Nothing is on its way to the core, or chosen to go there.
     pub fn is_at_rest(&self) -> bool {
-        self.in_flight.get() == 0 && self.round.borrow().is_empty()
+        self.in_flight() == 0 && self.round.borrow().is_empty()
+    }
+
+    /// Writes that have begun and not ended.
+    pub fn in_flight(&self) -> u32 {
+        self.under_way.borrow().count()
     }
 }
 
@@ -132,7 +133,7 @@ impl Engine {
             if !self.written.borrow().is_empty() {
                 self.schedule_core_flush_later();
             }
-            self.cleaning.is_idle.set(!has_begun && self.cleaning.in_flight.get() == 0);
+            self.cleaning.is_idle.set(!has_begun && self.cleaning.in_flight() == 0);
             self.set_alarm();
             if has_begun {
                 // There may be more; first whoever else is ready.
@@ -151,21 +152,21 @@ impl Engine {
     }
 
     /// Begins writes that were chosen together. Those that the core answers at once end here.
-    fn begin(self: &Rc<Self>, batches: Vec<Batch>, is_relief: bool) {
+    fn begin(self: &Rc<Self>, batches: Vec<(u64, Batch)>, is_relief: bool) {
         let mut starter = self.runtime.starter();
-        for batch in batches {
-            starter.start(Rc::clone(self).clean_chosen(batch, is_relief));
+        for (number, batch) in batches {
+            starter.start(Rc::clone(self).clean_chosen(number, batch, is_relief));
         }
     }
 
-    async fn clean_chosen(self: Rc<Self>, batch: Batch, is_relief: bool) {
+    async fn clean_chosen(self: Rc<Self>, number: u64, batch: Batch, is_relief: bool) {
         let requests = self.requests.get();
         {
             let _lock = self.core_writes.lock(run_of(&batch)).await;
             // A failure is counted, and the cleaner tries again.
             let _ = self.clean_batch(&batch).await;
         }
-        self.cleaning.in_flight.set(self.cleaning.in_flight.get() - 1);
+        self.cleaning.under_way.borrow_mut().end(number);
         if is_relief {
             self.note_relief();
         }
@@ -250,12 +251,11 @@ impl Engine {
         let failures = self.cleaning.failures.get();
         let failed_throughs = self.throughs.failures();
         let drain = Drain::begin(self);
-        let goals = |log: &Log| (log.dirty.goal(), log.replayed.goal());
-        let mut dropped = self.cleaning.dropped.get();
-        let (mut goal, age) = {
+        let mut chosen = None;
+        let (goals, age) = {
             let mut log = self.log.borrow_mut();
             log.walk_again();
-            (goals(&log), log.age_now())
+            ((log.dirty.goal(), log.replayed.goal()), log.age_now())
         };
         loop {
             // Not for what the cleaner itself waits for: it may find that nothing is left to do.
@@ -263,22 +263,22 @@ impl Engine {
             // Whoever else drains is told as well.
             let has_failed = self.cleaning.failures.get() > failures;
             let failure = self.cleaning.failure.borrow().clone().filter(|_| has_failed);
-            let (blocks, is_swept) = {
+            let (blocks, is_chosen) = {
                 let log = self.log.borrow();
-                if self.cleaning.dropped.get() != dropped {
-                    // What has followed is named once more.
-                    (dropped, goal) = (self.cleaning.dropped.get(), goals(&log));
-                }
-                let is_swept = match log.order_stats() {
+                let is_chosen = match log.order_stats() {
                     Some(_) => log.is_in_core(age),
-                    None => log.dirty.is_swept(goal.0),
-                } && log.replayed.is_swept(goal.1);
-                (log.dirty_now(), is_swept)
+                    None => log.dirty.is_swept(goals.0) && self.cleaning.round.borrow().is_empty(),
+                } && log.replayed.is_swept(goals.1);
+                (log.dirty_now(), is_chosen)
             };
+            if is_chosen && chosen.is_none() {
+                // Not for what is chosen later: there may always be more.
+                chosen = Some(self.cleaning.under_way.borrow().next());
+            }
             if let Some(source) = failure {
                 return Err(CleanError::Core { blocks, source });
             }
-            if is_swept && self.cleaning.is_at_rest() {
+            if chosen.is_some_and(|end| self.cleaning.under_way.borrow().oldest() >= end) {
                 break;
             }
             if self.is_stopping.get() {

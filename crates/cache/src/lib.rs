@@ -48,6 +48,7 @@ mod scrub;
 mod slice;
 mod stats;
 mod types;
+mod under_way;
 
 pub use admission::{AdmissionConfig, CutoffPolicy, Promotion, PromotionPolicy};
 pub use bypass::{BypassPolicy, BypassReport, BypassShare};

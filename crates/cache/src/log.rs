@@ -40,10 +40,11 @@ use crate::line_map::{LineMap, Marks, State, Version};
 use crate::ring::Ring;
 use crate::stats::{ClassStats, CoreStats, Counters};
 use crate::types::{BlockRun, CoreBlock, Epoch, Position, SegmentIndex, Sequence, SlotIndex};
+use crate::under_way::UnderWay;
 use headpond_block::defect;
 use headpond_block::{BLOCK_BYTES, Buffer, Buffers, Request, RequestFlags};
 use std::cell::Cell;
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::BTreeSet;
 use std::rc::Rc;
 use uuid::Uuid;
 
@@ -149,7 +150,6 @@ pub struct Log {
     pub lost_at_start: BTreeSet<CoreBlock>,
     identity: Identity,
     draft: Draft,
-    next: Sequence,
     /// The tail that new records carry.
     tail: Sequence,
     flush_mark: Sequence,
@@ -160,9 +160,8 @@ pub struct Log {
     carried_promise: Sequence,
     /// Up to here the log is stable: the head when the last flush began.
     stable: (SegmentIndex, Position),
-    /// Records from the oldest unfinished one on, and whether each is done.
-    window: VecDeque<bool>,
-    in_flight: u32,
+    /// Records, by their sequence numbers.
+    records: UnderWay,
     voids: Vec<Sequence>,
     fills: Vec<Rc<Fill>>,
     spare: Vec<Buffer>,
@@ -212,15 +211,13 @@ impl Log {
             lost_at_start: BTreeSet::new(),
             identity,
             draft: Draft::default(),
-            next,
             tail,
             flush_mark: mark,
             newest_data: mark,
             carried_mark: mark,
             promises: Promises::default(),
             carried_promise: Sequence(0),
-            window: VecDeque::new(),
-            in_flight: 0,
+            records: UnderWay::new(next.0),
             voids: Vec::new(),
             fills: Vec::new(),
             spare: Vec::new(),
@@ -234,7 +231,7 @@ impl Log {
     }
 
     pub fn next(&self) -> Sequence {
-        self.next
+        Sequence(self.records.next())
     }
 
     /// The first record of the segment that a slot lies in.
@@ -261,7 +258,7 @@ impl Log {
     }
 
     pub fn in_flight(&self) -> u32 {
-        self.in_flight
+        self.records.count()
     }
 
     pub fn dirty_max(&self) -> u64 {
@@ -435,12 +432,7 @@ impl Log {
         } else if formed.is_promise {
             self.promises.add(formed.sequence);
         }
-        let oldest = self.next.0 - self.window.len() as u64;
-        self.window[(formed.sequence.0 - oldest) as usize] = true;
-        while self.window.front() == Some(&true) {
-            self.window.pop_front();
-        }
-        self.in_flight -= 1;
+        self.records.end(formed.sequence.0);
         self.spare.push(formed.descriptor.clone());
     }
 
@@ -502,7 +494,7 @@ impl Log {
                 return Err(Refusal::NoSpace);
             }
             self.reach.opened += 1;
-            self.ring.open_next(&self.layout, self.next);
+            self.ring.open_next(&self.layout, self.next());
             self.has_opened_segment = true;
         }
         Ok(units)
@@ -516,7 +508,7 @@ impl Log {
         is_promise: bool,
         parts: impl Iterator<Item = &'a Buffers>,
     ) -> Formed {
-        let sequence = self.next;
+        let sequence = self.next();
         let header = self.header(sequence);
         let units = data.0 - header.position.0;
         let descriptor_bytes = (units * self.layout.unit_bytes()) as usize;
@@ -546,9 +538,8 @@ impl Log {
         }
         self.carried_mark = self.flush_mark;
         self.carried_promise = self.promises.newest();
-        self.next = sequence.next();
-        self.window.push_back(false);
-        self.in_flight += 1;
+        let number = self.records.begin();
+        debug_assert_eq!(number, sequence.0, "records are formed one by one");
     }
 
     fn header(&self, sequence: Sequence) -> record::Header {

@@ -287,7 +287,7 @@ impl Slice {
             records_in_flight: log.in_flight(),
             records_in_flight_max: engine.record_limit(),
             writes_waiting: engine.queue.len() as u64,
-            cleaning_in_flight: engine.cleaning.in_flight.get(),
+            cleaning_in_flight: engine.cleaning.in_flight(),
             lost_blocks: log.lost.len() as u64,
             replayed_blocks: counts.replayed,
             is_draining: no_dirt_made && counts.dirty + counts.written > 0,
@@ -359,7 +359,7 @@ impl Slice {
             task.await;
         }
         engine.cleaning.swept.notify_all();
-        while engine.cleaning.in_flight.get() > 0 {
+        while engine.cleaning.in_flight() > 0 {
             engine.cleaning_wanted.wait().await;
         }
         let failed = |source: DeviceError| StopError::Device { slice, source };

@@ -19,13 +19,12 @@ const TOGETHER_MAX: usize = 64;
 impl Engine {
     /// Takes the blocks of the next writes out of an index, as far as the pace allows more; they
     /// count as being in flight.
-    pub(super) fn next_batches(&self) -> Vec<Batch> {
+    pub(super) fn next_batches(&self) -> Vec<(u64, Batch)> {
         let (pace, mut batches) = (self.pace(), Vec::new());
         while batches.len() < TOGETHER_MAX
             && let Some(batch) = self.next_batch(pace)
         {
-            self.cleaning.in_flight.set(self.cleaning.in_flight.get() + 1);
-            batches.push(batch);
+            batches.push((self.cleaning.under_way.borrow_mut().begin(), batch));
         }
         if !batches.is_empty() {
             // The policy sees them under way, though the core may answer at once.
@@ -35,7 +34,7 @@ impl Engine {
     }
 
     fn next_batch(&self, pace: Pace) -> Option<Batch> {
-        let in_flight = self.cleaning.in_flight.get();
+        let in_flight = self.cleaning.in_flight();
         let is_any_due = in_flight < pace.any;
         let is_due = |version: &Version| is_any_due || version.marks.contains(Marks::REPLAYED);
         let mut batch = None;

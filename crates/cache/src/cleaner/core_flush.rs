@@ -1,7 +1,7 @@
 //! From written to clean: flushes of the core.
 
 use crate::engine::Engine;
-use crate::line_map::{Marks, State};
+use crate::line_map::State;
 use crate::log::Log;
 use crate::types::{BlockRun, CoreBlock, Sequence, SlotIndex};
 use headpond_block::{Outcome, Request};
@@ -137,7 +137,7 @@ impl Engine {
         log.epoch_failed();
         for (block, slot, first) in taken.iter().flat_map(Written::blocks) {
             if is_still_written(log, block, slot, first) {
-                make_dirty(log, block, slot);
+                make_dirty(log, slot);
             }
         }
     }
@@ -147,24 +147,23 @@ impl Engine {
     pub(crate) fn distrust_written(&self, run: BlockRun) {
         let mut log = self.log.borrow_mut();
         let mut written = Vec::new();
-        log.map.each_published(run, |block, version| {
-            let version = version.filter(|version| version.state == State::Written);
-            written.extend(version.map(|version| (block, version.slot)));
+        log.map.each_published(run, |_, version| {
+            written.extend(version.filter(|version| version.state == State::Written));
         });
         if !written.is_empty() {
             self.cleaning.distrusts.set(self.cleaning.distrusts.get() + 1);
         }
-        written.into_iter().for_each(|(block, slot)| make_dirty(&mut log, block, slot));
+        written.into_iter().for_each(|version| make_dirty(&mut log, version.slot));
         drop(log);
         self.cleaning_wanted.notify_all();
     }
 }
 
 /// What was written to the core is to be written again.
-fn make_dirty(log: &mut Log, block: CoreBlock, slot: SlotIndex) {
+fn make_dirty(log: &mut Log, slot: SlotIndex) {
     log.map.set_state(slot, State::Dirty);
-    log.map.mark(slot, Marks::INDEXED);
-    log.index(block, Marks::NONE);
+    let version = log.map.version(slot);
+    log.give_back(&version);
 }
 
 fn is_still_written(log: &Log, block: CoreBlock, slot: SlotIndex, first: Sequence) -> bool {

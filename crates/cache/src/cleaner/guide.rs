@@ -4,7 +4,7 @@ use super::batches::Batch;
 use crate::cleaning::pace::{self, Duties, Pace};
 use crate::cleaning::{self, Choice, CleaningPolicy, Load};
 use crate::engine::Engine;
-use crate::line_map::{Marks, State, Version};
+use crate::line_map::{State, Version};
 use crate::log::Log;
 use crate::types::CoreBlock;
 use headpond_block::Instant;
@@ -27,7 +27,7 @@ impl Engine {
         {
             let mut log = self.log.borrow_mut();
             for version in self.cleaning.round.take() {
-                give_back(&mut log, &version);
+                log.give_back(&version);
                 log.choose_again(&version);
             }
             log.walk_again();
@@ -106,7 +106,7 @@ impl Engine {
             now: self.runtime.now(),
             dirty: log.dirty_pressure(),
             dirty_max: log.dirty_max(),
-            in_flight: self.cleaning.in_flight.get() - self.cleaning.relief.in_flight.get(),
+            in_flight: self.cleaning.in_flight() - self.cleaning.relief.in_flight.get(),
             depth: self.depth(),
             chosen: self.cleaning.round.borrow().len(),
             requests: self.requests.get(),
@@ -206,14 +206,4 @@ pub(super) fn choose(log: &mut Log, block: CoreBlock) -> Option<Version> {
     let version = log.map.newest(block).filter(Version::waits_for_cleaner)?;
     log.choose(&version);
     Some(version)
-}
-
-/// Into the index again, for whoever cleans it.
-fn give_back(log: &mut Log, version: &Version) {
-    let now = log.map.version(version.slot);
-    if now.state == State::Dirty && now.block == version.block {
-        log.map.unmark(now.slot, Marks::CLEANING);
-        log.map.mark(now.slot, Marks::INDEXED);
-        log.index(now.block, now.marks);
-    }
 }

@@ -51,10 +51,11 @@ impl Engine {
         if !is_wanted || self.log.borrow().has_slack(BLOCKS as u64) {
             return;
         }
-        let batches: Vec<Batch> =
-            self.choose_oldest().into_iter().map(|version| smallvec![version]).collect();
+        let alone = |version| -> (u64, Batch) {
+            (self.cleaning.under_way.borrow_mut().begin(), smallvec![version])
+        };
+        let batches: Vec<(u64, Batch)> = self.choose_oldest().into_iter().map(alone).collect();
         relief.in_flight.set(batches.len() as u32);
-        self.cleaning.in_flight.set(self.cleaning.in_flight.get() + batches.len() as u32);
         self.begin(batches, true);
     }
 

@@ -30,17 +30,15 @@ impl Held {
 }
 
 impl Engine {
-    /// Writes what is still current to the core. The caller holds the lock on the blocks; segments
-    /// are pinned only now, for reclaim must not wait for whoever waits for a lock.
+    /// Writes what is current of some blocks to the core, or was when their turn came. The caller
+    /// holds the lock on them; segments are pinned only now, for reclaim must not wait for whoever
+    /// waits for a lock.
     pub(super) async fn clean_batch(self: &Rc<Self>, batch: &[Version]) -> Outcome {
-        if let Err(error) = self.stabilise(|| self.are_stable(batch)).await {
-            self.note_unwritten(&self.hold(batch, |_, version| Some(*version)), &error);
+        let mut held = self.hold(batch);
+        if let Err(error) = self.stabilise(|| self.are_stable(&held)).await {
+            self.note_unwritten(&held, &error);
             return Err(error);
         }
-        let mut held = self.hold(batch, still_there);
-        let dropped = (batch.len() - held.len()) as u64;
-        self.cleaning.dropped.set(self.cleaning.dropped.get() + dropped);
-        held.iter_mut().for_each(|held| held.pin = Some(self.pin(held.version.slot)));
         let (mut all, mut next) = (Ok(()), 0);
         while let Some(group) = self.next_group(&held, next) {
             next = group.end;
@@ -49,23 +47,22 @@ impl Engine {
         all
     }
 
-    /// Whether the log can lose none of what is still to be written. Versions that were superseded,
-    /// or carried on by reclaim, have nothing to become stable any more.
-    fn are_stable(&self, batch: &[Version]) -> bool {
+    fn are_stable(&self, held: &[Held]) -> bool {
         let log = self.log.borrow();
-        let current = |version| still_dirty(&log, version).or_else(|| log.kept_version(version));
-        batch.iter().filter_map(current).all(|version| log.is_stable(&version))
+        held.iter().all(|held| log.is_stable(&held.version))
     }
 
-    /// The versions that `find` makes of a batch.
-    fn hold(
-        &self,
-        batch: &[Version],
-        find: impl Fn(&Log, &Version) -> Option<Version>,
-    ) -> SmallVec<[Held; 1]> {
-        let (log, mut held) = (self.log.borrow(), SmallVec::new());
-        for version in batch.iter().filter_map(|version| find(&log, version)) {
-            held.push(Held { version, first: log.first_at(version.slot), pin: None });
+    /// What of a batch is for the core, kept in its place from here on. What has been superseded
+    /// meanwhile is followed: who waits for the one version waits for no other.
+    fn hold(self: &Rc<Self>, batch: &[Version]) -> SmallVec<[Held; 1]> {
+        let mut held = SmallVec::new();
+        for version in batch {
+            let mut log = self.log.borrow_mut();
+            let now = still_there(&log, version).or_else(|| follow(&mut log, version));
+            let Some(version) = now else { continue };
+            let first = log.first_at(version.slot);
+            drop(log);
+            held.push(Held { version, first, pin: Some(self.pin(version.slot)) });
         }
         held
     }
@@ -103,7 +100,7 @@ impl Engine {
         // The batch is stable in the log, unless the log is memory.
         flags.set(RequestFlags::LOGGED, !self.cache_is_volatile());
         self.count_core_write(run);
-        let beside = self.cleaning.in_flight.get();
+        let beside = self.cleaning.in_flight();
         let write = Request::write(run.range().start(), data).with_flags(flags);
         match self.core.submit(write).now_or() {
             Ok(outcome) => {
@@ -250,11 +247,7 @@ impl Engine {
             } else {
                 log.choose_again(version);
             }
-            if let Some(now) = still_dirty(&log, version) {
-                log.map.unmark(now.slot, Marks::CLEANING);
-                log.map.mark(now.slot, Marks::INDEXED);
-                log.index(now.block, now.marks);
-            }
+            log.give_back(version);
         }
         if is_passed_over {
             // Nobody needs what has been superseded.
@@ -272,12 +265,6 @@ impl Engine {
     }
 }
 
-/// What the slot of a version holds now, where that is the dirty version of the same block.
-fn still_dirty(log: &Log, version: &Version) -> Option<Version> {
-    let now = log.map.version(version.slot);
-    (now.state == State::Dirty && now.block == version.block).then_some(now)
-}
-
 /// A version of a batch as it is now, where its contents are still those of the block.
 fn still_there(log: &Log, version: &Version) -> Option<Version> {
     let now = log.map.version(version.slot);
@@ -290,4 +277,17 @@ fn still_there(log: &Log, version: &Version) -> Option<Version> {
         // Superseded, and next in order all the same.
         false => log.kept_version(version),
     }
+}
+
+/// The dirty version that has superseded one of a batch, chosen as that one was. Where the core is
+/// kept in order it has to wait for its own turn.
+fn follow(log: &mut Log, version: &Version) -> Option<Version> {
+    if version.state != State::Dirty || log.order_stats().is_some() {
+        return None;
+    }
+    let now = log.map.published(version.block).filter(|now| now.state == State::Dirty)?;
+    if now.waits_for_cleaner() {
+        log.choose(&now);
+    }
+    Some(now)
 }

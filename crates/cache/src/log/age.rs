@@ -40,6 +40,16 @@ impl Log {
         }
     }
 
+    /// Whoever cleans is to meet a version again, where it is still the dirty one in its place.
+    pub fn give_back(&mut self, version: &Version) {
+        let now = self.map.version(version.slot);
+        if now.state == State::Dirty && now.block == version.block {
+            self.map.unmark(now.slot, Marks::CLEANING);
+            self.map.mark(now.slot, Marks::INDEXED);
+            self.index(now.block, now.marks);
+        }
+    }
+
     /// Where the log is now: whatever has a place is older, and whatever gets one is not. A place
     /// that begins before the head ends after it, so that the head's own is free.
     pub fn age_now(&self) -> Age {

@@ -72,7 +72,7 @@ impl Log {
     /// The present moment.
     pub(crate) fn cut(&self) -> Cut {
         Cut {
-            next: self.next,
+            next: self.next(),
             tail: self.ring.first_record(self.ring.tail()),
             tail_segment: self.ring.tail(),
             head: self.ring.position(),

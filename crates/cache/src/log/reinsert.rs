@@ -41,7 +41,7 @@ impl Log {
                 _ if defect!(ReinsertDirtyAsRead) => EntryKind::ReadInsert,
                 _ => EntryKind::Dirty,
             };
-            let birth = copy.birth.or(Some(self.next));
+            let birth = copy.birth.or(Some(self.next()));
             assert!(self.draft.push(version.block, kind, birth), "copies fit a descriptor");
         }
         if copies.iter().any(|copy| self.map.version(copy.slot).is_unsafe_at_core()) {

@@ -9,9 +9,8 @@ use headpond_block::{Buffer, Request};
 impl Log {
     /// Every record below this one is done, well or void.
     pub fn settled(&self) -> Sequence {
-        let oldest = self.next.0 - self.window.len() as u64;
-        let oldest = self.voids.iter().map(|void| void.0).min().unwrap_or(oldest).min(oldest);
-        Sequence(oldest)
+        let (oldest, void) = (self.records.oldest(), self.voids.iter().map(|void| void.0).min());
+        Sequence(void.map_or(oldest, |void| void.min(oldest)))
     }
 
     /// Where a flush that begins now will have made the log stable.
@@ -55,7 +54,7 @@ impl Log {
 
     /// New records carry this tail from now on, or the present one where that is further.
     pub fn announce_tail(&mut self, tail: Sequence) {
-        assert!(tail <= self.next);
+        assert!(tail <= self.next());
         self.tail = self.tail.max(tail);
     }
 

@@ -10,17 +10,16 @@ use crate::line_map::{Marks, State};
 use crate::log::{Purpose, id_of};
 use crate::paths::Cut;
 use crate::types::BlockRun;
+use crate::under_way::UnderWay;
 use headpond_block::sync::{Notify, join_all};
 use headpond_block::{BLOCK_BYTES, DeviceError, Outcome, Request, RequestFlags, Submission};
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeSet;
 use std::rc::Rc;
 
 /// The write-throughs that are under way, in the order in which they began.
 #[derive(Default)]
 pub(crate) struct Throughs {
-    begun: Cell<u64>,
-    under_way: RefCell<BTreeSet<u64>>,
+    under_way: RefCell<UnderWay>,
     ended: Notify,
     /// How many the core did not take, and why the newest.
     failures: Cell<u64>,
@@ -31,10 +30,7 @@ struct Through<'a>(&'a Throughs, u64);
 
 impl Throughs {
     fn begin(&self) -> Through<'_> {
-        let number = self.begun.get();
-        self.begun.set(number + 1);
-        self.under_way.borrow_mut().insert(number);
-        Through(self, number)
+        Through(self, self.under_way.borrow_mut().begin())
     }
 
     pub fn failures(&self) -> u64 {
@@ -46,8 +42,8 @@ impl Throughs {
     /// # Errors
     /// Where the core did not take one since there were so many failures: it is dirty then.
     pub async fn end(&self, failures: u64) -> Outcome {
-        let begun = self.begun.get();
-        while self.under_way.borrow().first().is_some_and(|first| *first < begun) {
+        let begun = self.under_way.borrow().next();
+        while self.under_way.borrow().oldest() < begun {
             self.ended.wait().await;
         }
         match self.failure.borrow().clone() {
@@ -68,7 +64,7 @@ impl Through<'_> {
 
 impl Drop for Through<'_> {
     fn drop(&mut self) {
-        self.0.under_way.borrow_mut().remove(&self.1);
+        self.0.under_way.borrow_mut().end(self.1);
         self.0.ended.notify_all();
     }
 }
@@ -185,8 +181,7 @@ impl Engine {
                 self.remember_written(&log, version.block, version.slot);
             } else {
                 log.choose_again(&version);
-                log.map.mark(version.slot, Marks::INDEXED);
-                log.index(version.block, version.marks);
+                log.give_back(&version);
             }
         }
         drop(log);

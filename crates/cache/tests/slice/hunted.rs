@@ -405,3 +405,30 @@ fn block_that_is_written_over_while_its_turn_is_awaited_goes_to_the_core_before_
         slice.self_check();
     });
 }
+
+/// Whoever writes one block over and over does not keep those waiting who want everything cleaned.
+#[test]
+fn cleaning_everything_ends_beside_writes_of_one_block_that_never_rest() {
+    simulate(async |runtime| {
+        let bench = Bench::new(&runtime).await;
+        let slice = bench.open(nop()).await;
+        let slow = |kind, us| FaultRule::on(kind, Fault::Delay(Duration::from_micros(us)));
+        bench.core_faults.add(slow(RequestKind::Write, 700));
+        bench.core_faults.add(slow(RequestKind::Flush, 1500));
+        bench.cache_faults.add(slow(RequestKind::Flush, 900));
+        let (is_over, writer) = (Rc::new(Cell::new(false)), slice.clone());
+        let (rests, clock) = (Rc::clone(&is_over), runtime.clone());
+        let writing = runtime.spawn(async move {
+            while !rests.get() {
+                (&writer as &dyn BlockDevice).write(0, block(1)).await.unwrap();
+                clock.sleep(Duration::from_micros(40)).await;
+            }
+        });
+        runtime.sleep(Duration::from_millis(1)).await;
+        for _ in 0..20 {
+            slice.flush_dirty().await.unwrap();
+        }
+        is_over.set(true);
+        writing.await;
+    });
+}
