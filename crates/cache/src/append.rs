@@ -78,6 +78,13 @@ pub(crate) struct Queue {
     is_throttled: Cell<bool>,
 }
 
+impl Waiting {
+    /// Whether the request has another way than to wait for room.
+    fn may_expire(&self) -> bool {
+        matches!(self.wanted.purpose, Purpose::WriteBack | Purpose::WriteThrough)
+    }
+}
+
 impl Queue {
     pub fn len(&self) -> usize {
         self.waiting.borrow().len()
@@ -369,7 +376,10 @@ impl Engine {
         loop {
             let wait = self.config.borrow().cleaning.full_wait_ms;
             let wait = Duration::from_millis(u64::from(wait));
-            let oldest = self.queue.waiting.borrow().iter().map(|waiting| waiting.since).min();
+            let oldest = {
+                let waiting = self.queue.waiting.borrow();
+                waiting.iter().filter(|it| it.may_expire()).map(|it| it.since).min()
+            };
             let Some(oldest) = oldest else { break };
             self.runtime.sleep_until(oldest + wait).await;
             let now = self.runtime.now();
@@ -395,9 +405,8 @@ impl Engine {
             for waiting in queue.drain(..) {
                 let intake = waiting.wanted.intake();
                 let refusal = log.admit(&intake, log.survey(intake.run)).err();
-                let may_expire =
-                    matches!(intake.purpose, Purpose::WriteBack | Purpose::WriteThrough);
-                match (is_expired(waiting.since) && may_expire, refusal.and_then(verdict_of)) {
+                let is_expired = waiting.may_expire() && is_expired(waiting.since);
+                match (is_expired, refusal.and_then(verdict_of)) {
                     (true, Some(verdict)) => expired.push((waiting.answer, verdict)),
                     (true, None) => {
                         kept.push_back(Waiting { since: self.runtime.now(), ..waiting });

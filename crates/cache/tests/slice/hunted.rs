@@ -2,12 +2,14 @@
 
 use crate::bench::{Bench, block, byte_at, flushable, nop, simulate};
 use crate::checkpoints::{churn, ordered};
-use crate::machine::{CACHE_BYTES, CORE_BYTES, EXPECTED, options};
+use crate::machine::{CACHE_BYTES, CORE_BYTES, EXPECTED, options, small_cleaning};
 use headpond_block::decorators::{Fault, FaultControl, FaultDevice, FaultRule};
 use headpond_block::devices::RamDevice;
 use headpond_block::sync::join_all;
-use headpond_block::{BlockDevice, ByteRange, Request, RequestFlags, RequestKind, Runtime};
-use headpond_cache::{Foundation, Mode, Slice, SliceConfig, SliceStats, create};
+use headpond_block::{
+    BLOCK_BYTES, BlockDevice, ByteRange, Request, RequestFlags, RequestKind, Runtime,
+};
+use headpond_cache::{CleaningConfig, Foundation, Mode, Slice, SliceConfig, SliceStats, create};
 use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
@@ -430,5 +432,34 @@ fn cleaning_everything_ends_beside_writes_of_one_block_that_never_rest() {
         }
         is_over.set(true);
         writing.await;
+    });
+}
+
+/// Found by the swarm (seed 101000490): the clock stood still while somebody waited for the cache
+/// device, who had no other way, longer than a write waits for room.
+#[test]
+fn who_has_no_other_way_than_to_wait_is_not_asked_again_and_again() {
+    simulate(async |runtime| {
+        let bench = Bench::new(&runtime).await;
+        let cleaning = CleaningConfig { full_wait_ms: 20, ..small_cleaning() };
+        let config = SliceConfig { cleaning, records_in_flight_max: 1, ..SliceConfig::default() };
+        let slice = bench.open(config).await;
+        let begin = |request: Request| {
+            let slice = slice.clone();
+            drop(runtime.spawn(async move { slice.submit(request).await.unwrap() }));
+        };
+        let write = |index: u64| Request::write(index * BLOCK_BYTES, block(1));
+        bench.core_faults.add(FaultRule::on(RequestKind::Write, Fault::Hang));
+        (0..CACHE_BYTES / BLOCK_BYTES).for_each(|index| begin(write(index)));
+        runtime.sleep(Duration::from_secs(1)).await;
+        let before = slice.stats();
+        assert!(before.dirty_bytes * 100 > before.dirty_bytes_max * 99, "{before:?}");
+        // One waits for room; then the cache device hangs, and what it is to forget waits for it.
+        begin(write(CACHE_BYTES / BLOCK_BYTES + 1));
+        runtime.sleep(Duration::from_millis(1)).await;
+        bench.cache_faults.add(FaultRule::on(RequestKind::Write, Fault::Hang));
+        begin(write(0));
+        begin(Request::discard(ByteRange::at(BLOCK_BYTES, BLOCK_BYTES)));
+        runtime.sleep(Duration::from_secs(1)).await;
     });
 }
