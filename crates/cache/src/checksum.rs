@@ -31,6 +31,15 @@ pub(crate) fn crc32c_of_buffer(buffer: &Buffer) -> u32 {
     if bytes.is_empty() { 0 } else { crc32c(bytes) }
 }
 
+/// The checksum of one block, however it is cut into parts; zero where any of it has no payload.
+pub(crate) fn crc32c_of_block(block: &Buffers) -> u32 {
+    match block.as_single() {
+        Some(single) => crc32c_of_buffer(single),
+        None if block.is_payload_free() => 0,
+        None => crc32c(&block.to_vec()),
+    }
+}
+
 /// Adds the checksum of each 4 KiB block of `buffers`, however they are cut into parts; zero where
 /// any part of the block has no payload. Such a block is known by its mark, not by this zero, which
 /// real data may have too.
@@ -48,10 +57,6 @@ pub(crate) fn push_block_checksums(buffers: &Buffers, into: &mut Vec<u32>) {
     }
     for block in 0..buffers.len_bytes() / block_bytes {
         let part = buffers.slice(block * block_bytes..(block + 1) * block_bytes);
-        into.push(match part.as_single() {
-            Some(single) => crc32c_of_buffer(single),
-            None if part.is_payload_free() => 0,
-            None => crc32c(&part.to_vec()),
-        });
+        into.push(crc32c_of_block(&part));
     }
 }

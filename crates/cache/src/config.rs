@@ -61,6 +61,17 @@ impl Mode {
     }
 }
 
+/// Where the cache device's blocks have checksums, which every read compares.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Checksums {
+    /// Everywhere but in memory, which is lost on power and has its own.
+    #[default]
+    Auto,
+    /// In memory too: what is written from here on.
+    Always,
+}
+
 /// Settings of a slice.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SliceConfig {
@@ -71,6 +82,7 @@ pub struct SliceConfig {
     pub fallback: FallbackConfig,
     /// Segments that reclaim has freed are discarded on the cache device, until one refuses.
     pub discard: bool,
+    pub checksums: Checksums,
     pub bypass: BypassPolicy,
     /// Most records on their way to the cache device, however many it rewards.
     pub records_in_flight_max: u32,
@@ -103,6 +115,7 @@ impl Default for SliceConfig {
             eviction: EvictionPolicy::default(),
             fallback: FallbackConfig::default(),
             discard: false,
+            checksums: Checksums::default(),
             bypass: BypassPolicy::default(),
             records_in_flight_max: 32,
             seal_delay: Duration::from_millis(20),

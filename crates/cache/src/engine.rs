@@ -9,7 +9,7 @@ use crate::admission::Admission;
 use crate::append::{InFlight, Queue, Verdict, Wanted};
 use crate::classes::ClassId;
 use crate::cleaner::Written;
-use crate::config::{Mode, SliceConfig};
+use crate::config::{Checksums, Mode, SliceConfig};
 use crate::fallback::Fallback;
 use crate::format::slice_header::SliceHeader;
 use crate::label::CoreLabel;
@@ -48,7 +48,7 @@ pub(crate) struct Engine {
     pub core_changes: Cell<u64>,
     pub core_changes_flushed: Cell<u64>,
     pub cleaning: crate::cleaner::Progress,
-    /// The memory of the cache device may be looked at directly, and is not checked when read.
+    /// The memory of the cache device may be looked at directly.
     pub lends: bool,
     pub is_failed: Cell<bool>,
     pub fallback: RefCell<Fallback>,
@@ -320,6 +320,19 @@ impl Engine {
     /// Whether a flush of the cache device saves anything.
     pub fn cache_is_volatile(&self) -> bool {
         self.cache.geometry().stability == Stability::LostOnPower
+    }
+
+    /// Whether what is read from the cache device is taken for what was written, unseen.
+    pub fn trusts_cache(&self) -> bool {
+        self.lends && self.config.borrow().checksums == Checksums::Auto
+    }
+
+    /// Has checksums computed from here on in memory, where they are wanted. Elsewhere they always
+    /// are.
+    pub fn prepare_checksums(&self) {
+        if self.lends && self.cache_is_volatile() {
+            self.log.borrow_mut().compute_checksums(!self.trusts_cache());
+        }
     }
 
     /// Counts a reader of a segment, which is not reused until the reader is gone.

@@ -56,7 +56,7 @@ pub use cleaning::{
     AcpConfig, AlruConfig, CleaningConfig, CleaningPolicy, CleaningPreset, ParameterError,
     StripeConfig, UnknownPreset,
 };
-pub use config::{Mode, SliceConfig};
+pub use config::{Checksums, Mode, SliceConfig};
 pub use create::{CreateOptions, bytes_min, consider, create, load, wipe, write_superblock};
 pub use error::{CleanError, CreateError, ModeError, OpenError, StopError};
 pub use eviction::{EvictionPolicy, ShadowStats};

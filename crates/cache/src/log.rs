@@ -12,6 +12,7 @@
 //! **Not here**: I/O, waiting, who is served next.
 
 mod age;
+mod checksummed;
 mod classes;
 mod eviction;
 mod flush_epochs;
@@ -22,6 +23,7 @@ mod stability;
 mod survey;
 mod tally;
 
+use checksummed::Checksummed;
 pub use eviction::{Eviction, EvictionStats};
 pub use flush_epochs::{FlushEpochs, OrderStats};
 use reach::Reach;
@@ -30,7 +32,6 @@ pub use reinsert::Reinsertion;
 pub use survey::Survey;
 pub(crate) use tally::id_of;
 
-use crate::checksum::push_block_checksums;
 use crate::classes::{CLASSES_MAX, ClassId};
 use crate::cleaning::{Chunks, Throttle};
 use crate::dirty_index::DirtyIndex;
@@ -150,6 +151,7 @@ pub struct Log {
     pub lost_at_start: BTreeSet<CoreBlock>,
     identity: Identity,
     draft: Draft,
+    checksummed: Checksummed,
     /// The tail that new records carry.
     tail: Sequence,
     flush_mark: Sequence,
@@ -211,6 +213,7 @@ impl Log {
             lost_at_start: BTreeSet::new(),
             identity,
             draft: Draft::default(),
+            checksummed: Checksummed::default(),
             tail,
             flush_mark: mark,
             newest_data: mark,
@@ -404,7 +407,7 @@ impl Log {
         }
         let descriptor_units = self.take_room(self.descriptor_units(blocks), blocks, reserve)?;
         for intake in intakes.iter().filter(|intake| !intake.buffers.is_empty()) {
-            push_block_checksums(intake.buffers, &mut self.draft.checksums);
+            self.checksummed.push(intake.buffers, &mut self.draft.checksums);
         }
         let (data, dirty) = (Position(self.ring.position().0 + descriptor_units), self.dirty_now());
         let mut index = 0;

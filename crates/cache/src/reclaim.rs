@@ -355,7 +355,7 @@ impl Engine {
             false => data.slice(start..start + BLOCK_BYTES as usize),
         };
         let (slot, mut data) = (version.slot, Buffers::from(block));
-        if !self.lends && self.check(place.start(), version, &data).is_err() {
+        if !self.trusts_cache() && self.check(place.start(), version, &data).is_err() {
             // Perhaps only the way from the device was bad.
             let again = Buffers::from(Buffer::zeroed(BLOCK_BYTES as usize));
             let request = Request::read(place.start(), again.clone());

@@ -10,6 +10,7 @@
 
 use crate::engine::{CacheError, Engine, Entombed};
 use crate::line_map::{State, Version};
+use crate::log::Log;
 use crate::stats::CacheRead;
 use crate::types::{BlockRun, CoreBlock, SegmentIndex};
 use headpond_block::{BLOCK_BYTES, Buffer, Buffers, DeviceError, Outcome, Request};
@@ -24,6 +25,8 @@ const ROW_BLOCKS_MAX: usize = 256;
 pub struct ScrubReport {
     /// Blocks that were read and compared.
     pub blocks: u64,
+    /// In memory, and without a checksum to compare with.
+    pub unchecked_blocks: u64,
     /// Damaged, and ended: the core has them.
     pub dropped_blocks: u64,
     /// Damaged, and nothing else has them.
@@ -52,6 +55,7 @@ impl ScrubReport {
     /// Adds what was found in another slice.
     pub fn add(&mut self, other: Self) {
         self.blocks += other.blocks;
+        self.unchecked_blocks += other.unchecked_blocks;
         self.dropped_blocks += other.dropped_blocks;
         self.lost.extend(other.lost);
         self.is_partial |= other.is_partial;
@@ -102,7 +106,15 @@ impl Engine {
         segment: SegmentIndex,
         report: &mut ScrubReport,
     ) -> Outcome {
-        for row in self.rows_of(segment) {
+        let (rows, has_checksums) = {
+            let log = self.log.borrow();
+            (rows_of(&log, segment), log.has_checksums(segment))
+        };
+        if !has_checksums {
+            report.unchecked_blocks += rows.iter().map(|row| row.len() as u64).sum::<u64>();
+            return Ok(());
+        }
+        for row in rows {
             if self.is_closed.get() {
                 report.is_partial = true;
                 break;
@@ -116,25 +128,6 @@ impl Engine {
             }
         }
         Ok(())
-    }
-
-    /// What lies in the segment and can be compared, as runs that lie in a row.
-    fn rows_of(&self, segment: SegmentIndex) -> Vec<Vec<Version>> {
-        let log = self.log.borrow();
-        let versions = log.layout.slots_of(segment).map(|slot| log.map.version(slot));
-        let is_there = |version: &Version| {
-            !matches!(version.state, State::Free | State::Pending) && !version.is_payload_free()
-        };
-        let mut rows: Vec<Vec<Version>> = Vec::new();
-        for version in versions.filter(is_there) {
-            match rows.last_mut() {
-                Some(row) if row.len() < ROW_BLOCKS_MAX && follows(row, &version) => {
-                    row.push(version);
-                }
-                _ => rows.push(vec![version]),
-            }
-        }
-        rows
     }
 
     fn is_same(&self, version: &Version) -> bool {
@@ -186,6 +179,24 @@ impl Engine {
         }
         Ok(())
     }
+}
+
+/// What lies in the segment and can be compared, as runs that lie in a row.
+fn rows_of(log: &Log, segment: SegmentIndex) -> Vec<Vec<Version>> {
+    let versions = log.layout.slots_of(segment).map(|slot| log.map.version(slot));
+    let is_there = |version: &Version| {
+        !matches!(version.state, State::Free | State::Pending) && !version.is_payload_free()
+    };
+    let mut rows: Vec<Vec<Version>> = Vec::new();
+    for version in versions.filter(is_there) {
+        match rows.last_mut() {
+            Some(row) if row.len() < ROW_BLOCKS_MAX && follows(row, &version) => {
+                row.push(version);
+            }
+            _ => rows.push(vec![version]),
+        }
+    }
+    rows
 }
 
 fn follows(row: &[Version], version: &Version) -> bool {

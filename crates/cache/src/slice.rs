@@ -151,6 +151,7 @@ impl Slice {
     fn start(engine: Rc<Engine>) -> Self {
         engine.set_bypass();
         engine.prepare_index();
+        engine.prepare_checksums();
         let tasks = [
             engine.runtime.spawn(Rc::clone(&engine).run_cleaner()),
             engine.runtime.spawn(Rc::clone(&engine).run_reclaim()),
@@ -195,7 +196,11 @@ impl Slice {
         let config = self.engine.config.borrow();
         self.engine.log.borrow_mut().set_eviction(config.eviction, &config.admission.classes);
         let changes_bypass = before.bypass != config.bypass;
+        let changes_checksums = before.checksums != config.checksums;
         drop(config);
+        if changes_checksums {
+            self.engine.prepare_checksums();
+        }
         self.engine.discard_refused.set(false);
         if changes_bypass {
             self.engine.set_bypass();

@@ -2,8 +2,8 @@
 
 use headpond_block::{ByteRange, Stability};
 use headpond_cache::{
-    AlruConfig, BypassPolicy, CleaningConfig, CleaningPolicy, CleaningPreset, CutoffPolicy,
-    EvictionPolicy, FallbackConfig, Mode, Promotion, PromotionPolicy, StripeConfig,
+    AlruConfig, BypassPolicy, Checksums, CleaningConfig, CleaningPolicy, CleaningPreset,
+    CutoffPolicy, EvictionPolicy, FallbackConfig, Mode, Promotion, PromotionPolicy, StripeConfig,
 };
 use headpond_raid::{Contents, Intent, Level, Occupied};
 use headpond_sim::Random;
@@ -299,6 +299,7 @@ pub(crate) fn draw_settings(random: &mut Random) -> CacheSettings {
     settings.fallback = draw_fallback(&mut aside);
     settings.discard = aside.one_in(3);
     settings.checkpoint.every = draw_checkpoint(&mut aside);
+    settings.checksums = *aside.pick(&[Checksums::Auto, Checksums::Always]);
     settings
 }
 

@@ -2,8 +2,9 @@
 //! beside plain copies of as many bytes in the same run, alternating, medians; and in instructions.
 //! Then what a second thread with a slice of its own adds.
 //!
-//! The log is written as in production, descriptors and checksums included; what is evicted is
-//! reclaimed with the flushes and the announcements that reclaim makes.
+//! The log is written as in production, descriptors included, and checksums of the data where
+//! memory is asked to have them; what is evicted is reclaimed with the flushes and announcements
+//! that reclaim makes.
 
 mod cores;
 mod instructions;
@@ -150,7 +151,7 @@ fn copies(arena: &Buffer, row: Row, round: u64) -> f64 {
     // SAFETY: the arena belongs to this loop alone.
     let arena = unsafe { arena.as_mut_slice() };
     let requests = row.requests();
-    let is_in_order = matches!(row.work, Work::Fill | Work::CleanInOrder);
+    let is_in_order = matches!(row.work, Work::Fill | Work::CheckedFill | Work::CleanInOrder);
     let is_out = matches!(row.work, Work::ReadHit | Work::ReadMiss) || row.work.cleans();
     let start = Instant::now();
     for index in 0..requests {

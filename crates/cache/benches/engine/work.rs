@@ -3,8 +3,8 @@
 use headpond_block::devices::{NullDevice, RamDevice};
 use headpond_block::{BlockDevice, Buffer, Runtime};
 use headpond_cache::{
-    CleaningConfig, CleaningPolicy, Counters, CreateOptions, Expected, Foundation, Mode, Slice,
-    SliceConfig, create,
+    Checksums, CleaningConfig, CleaningPolicy, Counters, CreateOptions, Expected, Foundation, Mode,
+    Slice, SliceConfig, create,
 };
 use std::rc::Rc;
 use std::time::Instant;
@@ -18,6 +18,8 @@ pub const WORKED_BYTES: u64 = 192 << 20;
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Work {
     Fill,
+    /// With the checksums that memory otherwise has none of.
+    CheckedFill,
     WriteHit,
     ReadHit,
     /// With insertion, and eviction of what was inserted before.
@@ -52,8 +54,9 @@ const LARGE: u64 = 64 << 10;
 /// A cache in which what is worked on is nearly all that may be dirty.
 const CLEANED_CACHE_BYTES: u64 = WORKED_BYTES * 4 / 3;
 
-pub const ROWS: [Row; 12] = [
+pub const ROWS: [Row; 14] = [
     Row { work: Work::Fill, bytes: SMALL },
+    Row { work: Work::CheckedFill, bytes: SMALL },
     Row { work: Work::WriteHit, bytes: SMALL },
     Row { work: Work::ReadHit, bytes: SMALL },
     Row { work: Work::ReadMiss, bytes: SMALL },
@@ -61,6 +64,7 @@ pub const ROWS: [Row; 12] = [
     Row { work: Work::CleanScattered, bytes: SMALL },
     Row { work: Work::CleanInOrder, bytes: SMALL },
     Row { work: Work::Fill, bytes: LARGE },
+    Row { work: Work::CheckedFill, bytes: LARGE },
     Row { work: Work::WriteHit, bytes: LARGE },
     Row { work: Work::ReadHit, bytes: LARGE },
     Row { work: Work::ReadMiss, bytes: LARGE },
@@ -71,6 +75,7 @@ impl Row {
     pub fn name(self) -> String {
         let work = match self.work {
             Work::Fill => "fill",
+            Work::CheckedFill => "checked fill",
             Work::WriteHit => "write hit",
             Work::ReadHit => "read hit",
             Work::ReadMiss => "read miss",
@@ -91,6 +96,13 @@ impl Row {
         WORKED_BYTES / self.bytes
     }
 
+    pub fn checksums(self) -> Checksums {
+        match self.work {
+            Work::CheckedFill => Checksums::Always,
+            _ => Checksums::Auto,
+        }
+    }
+
     pub fn mode(self) -> Mode {
         match self.work {
             Work::WriteThrough => Mode::WriteThrough,
@@ -102,7 +114,7 @@ impl Row {
     pub async fn prepare(self, bench: &Bench, requests: u64) {
         let before = |index| self.fresh(index, ROUNDS);
         match self.work {
-            Work::Fill => {}
+            Work::Fill | Work::CheckedFill => {}
             Work::WriteHit | Work::ReadHit | Work::CleanInOrder => {
                 bench.writes(self, requests, |index| index).await;
             }
@@ -118,7 +130,9 @@ impl Row {
         let elsewhere = |index| self.fresh(index, round);
         let before = bench.slice.stats().counters;
         match self.work {
-            Work::Fill => bench.writes(self, requests, |index| index).await,
+            Work::Fill | Work::CheckedFill => {
+                bench.writes(self, requests, |index| index).await;
+            }
             Work::WriteHit => bench.writes(self, requests, anywhere).await,
             Work::ReadHit => bench.reads(self, requests, anywhere).await,
             Work::ReadMiss => bench.misses(self, requests, elsewhere).await,
@@ -143,7 +157,7 @@ impl Row {
         let inserted = after.inserted_blocks - before.inserted_blocks;
         let missed = after.write.misses - before.write.misses;
         let is_right = match self.work {
-            Work::Fill => missed == requests,
+            Work::Fill | Work::CheckedFill => missed == requests,
             Work::WriteHit => writes == requests,
             Work::ReadHit => reads == requests,
             Work::ReadMiss => inserted == blocks && reads == 0,
@@ -193,6 +207,7 @@ impl Bench {
         let cleaning = CleaningConfig { policy: CleaningPolicy::Nop, ..CleaningConfig::default() };
         let config = SliceConfig {
             mode: row.mode(),
+            checksums: row.checksums(),
             cleaning,
             allow_volatile: true,
             ..SliceConfig::default()

@@ -135,7 +135,7 @@ impl Engine {
     /// The data of a group: the cache device's own memory, where it lends that.
     async fn fetch(self: &Rc<Self>, group: &[Held]) -> Result<Buffers, DeviceError> {
         let bare = group.iter().filter(|held| held.version.is_payload_free()).count();
-        if self.lends
+        if self.trusts_cache()
             && bare == 0
             && let Some(lent) = self.borrow(group)
         {

@@ -69,9 +69,13 @@ impl Log {
         if old.is_payload_free() {
             marks = marks | Marks::PAYLOAD_FREE;
         }
-        self.draft.checksums.push(old.checksum);
+        let checksum = match self.has_checksum(copy.slot) {
+            true => old.checksum,
+            false => self.checksummed.of_block(&copy.data),
+        };
+        self.draft.checksums.push(checksum);
         let (state, target) = (State::Pending, old.state);
-        self.map.insert(Version { slot, unit, state, target, marks, ..old });
+        self.map.insert(Version { slot, unit, state, target, marks, checksum, ..old });
         self.map.mark_moved(slot);
     }
 

@@ -1,6 +1,6 @@
 //! Reads: from the cache what it has, from the core the rest, in one span.
 
-use crate::checksum::crc32c;
+use crate::checksum::crc32c_of_block;
 use crate::classes::ClassId;
 use crate::config::Mode;
 use crate::engine::{CacheError, Engine, Pin};
@@ -244,7 +244,7 @@ impl Engine {
         let error = outcome.err();
         if error.is_some() {
             self.note_cache_error(CacheError::Read);
-        } else if self.lends && !piece.versions.iter().any(Version::is_payload_free) {
+        } else if self.trusts_cache() && !piece.versions.iter().any(Version::is_payload_free) {
             return Ok(());
         }
         for (index, version) in piece.versions.iter().enumerate() {
@@ -295,10 +295,23 @@ impl Engine {
             block.fill(0);
             return Ok(());
         }
-        let Err(found) = compare(version, block) else { return Ok(()) };
+        let Err(found) = self.compare(version, block) else { return Ok(()) };
         self.note_cache_error(CacheError::Checksum);
         let (device, expected) = (self.cache.name().clone(), u64::from(version.checksum));
         Err(DeviceError::Corrupt { device, offset, expected, found: u64::from(found) })
+    }
+
+    /// Compares what a read has brought with the checksum of what was written, if there is one.
+    ///
+    /// # Errors
+    /// The checksum that was found, where it is another one.
+    pub(super) fn compare(&self, version: &Version, block: &Buffers) -> Result<(), u32> {
+        if block.is_payload_free() || !self.log.borrow().has_checksum(version.slot) {
+            return Ok(());
+        }
+        let found = crc32c_of_block(block);
+        let is_sound = found == version.checksum || headpond_block::defect!(SkipChecksum);
+        if is_sound { Ok(()) } else { Err(found) }
     }
 
     /// Ends the mapping of a clean block that cannot be read, without making the reader wait.
@@ -318,23 +331,6 @@ fn continues(layout: &SliceLayout, row: &[Version], version: &Version) -> bool {
         && version.slot.0 == last.slot.0 + 1
         && version.unit == last.unit
         && layout.segment_of_slot(version.slot) == layout.segment_of_slot(last.slot)
-}
-
-/// Compares what a read has brought with the checksum of what was written.
-///
-/// # Errors
-/// The checksum that was found, where it is another one.
-pub(super) fn compare(version: &Version, block: &Buffers) -> Result<(), u32> {
-    if block.is_payload_free() {
-        return Ok(());
-    }
-    let found = match block.as_single() {
-        // SAFETY: the read into this memory has been answered, and its client waits for us.
-        Some(single) => crc32c(unsafe { single.as_slice() }),
-        None => crc32c(&block.to_vec()),
-    };
-    let is_sound = found == version.checksum || headpond_block::defect!(SkipChecksum);
-    if is_sound { Ok(()) } else { Err(found) }
 }
 
 /// Memory for the whole blocks around a read of parts of them.

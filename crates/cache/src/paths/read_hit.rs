@@ -5,7 +5,7 @@ use crate::config::Mode;
 use crate::engine::{Engine, Pin};
 use crate::line_map::{State, Version};
 use crate::log::{Log, id_of};
-use crate::paths::read::{Piece, compare};
+use crate::paths::read::Piece;
 use crate::stats::{CacheRead, Way};
 use crate::types::{BlockRun, CoreBlock, SlotIndex};
 use headpond_block::sync::BusyGuard;
@@ -36,7 +36,7 @@ impl Engine {
         request: &Request,
         sampled: Option<Instant>,
     ) -> Option<Submission<'static>> {
-        if !self.lends {
+        if !self.trusts_cache() {
             return self.start_hit(request, sampled);
         }
         let outcome = self.read_hit_at_once(request)?;
@@ -144,7 +144,7 @@ impl Hit {
     fn is_good(&self, outcome: &Outcome) -> bool {
         let is_good = outcome.is_ok()
             && (self.asked.buffers.is_payload_free() || !self.version.is_payload_free())
-            && compare(&self.version, &self.asked.buffers).is_ok();
+            && self.engine.compare(&self.version, &self.asked.buffers).is_ok();
         if is_good {
             self.engine.log.borrow_mut().count_read(&self.asked, 1, 1);
             self.engine.latencies.note_sampled(Way::ReadHit, self.sampled);

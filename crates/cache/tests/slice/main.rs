@@ -5,6 +5,7 @@ mod admission;
 mod bench;
 mod bypass;
 mod checkpoints;
+mod checksums;
 mod classes;
 mod cleaning;
 mod crash;

@@ -185,6 +185,10 @@ fn scrub(places: &Places, args: &ScrubArgs) -> Result<Exit> {
         let count = |field: &str| report[field].as_u64().unwrap_or(0);
         let (name, blocks, dropped) = (&args.name, count("blocks"), count("dropped_blocks"));
         println!("{name}: {blocks} blocks of 4 KiB read, {dropped} damaged ones dropped");
+        let unchecked = count("unchecked_blocks");
+        if unchecked > 0 {
+            println!("  {unchecked} blocks in memory have no checksum: set checksums=always");
+        }
         for run in &lost {
             let (first, blocks) = (run["first"].as_u64(), run["count"].as_u64());
             let (first, blocks) = (first.unwrap_or(0), blocks.unwrap_or(0));

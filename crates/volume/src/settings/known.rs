@@ -87,6 +87,7 @@ const KNOWN: &[(&str, Takes)] = &[
     ("readahead.degree-max", Takes::Bytes(Size(128 * K), Size(64 << 20))),
     ("classes", Takes::WordsOrFile(&["none", "lustre"])),
     ("bypass", Takes::Words(&["off", "adaptive"])),
+    ("checksums", Takes::Words(&["auto", "always"])),
     ("fallback.errors", Takes::Number(0, 10_000)),
     ("fallback.window-s", Takes::Number(1, 86_400)),
     ("discard", Takes::Words(&["true", "false"])),

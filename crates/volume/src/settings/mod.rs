@@ -8,8 +8,8 @@ mod known;
 
 use crate::{ClassSetting, Readahead, SeqCutoff, Size};
 use headpond_cache::{
-    AdmissionConfig, BypassPolicy, CleaningConfig, EvictionPolicy, FallbackConfig, Mode, Promotion,
-    SliceConfig,
+    AdmissionConfig, BypassPolicy, Checksums, CleaningConfig, EvictionPolicy, FallbackConfig, Mode,
+    Promotion, SliceConfig,
 };
 use serde::de::{DeserializeOwned, IntoDeserializer, value};
 use serde::{Deserialize, Serialize};
@@ -29,6 +29,7 @@ pub struct CacheSettings {
     pub seq_cutoff: SeqCutoff,
     pub promotion: Promotion,
     pub eviction: EvictionPolicy,
+    pub checksums: Checksums,
     pub bypass: BypassPolicy,
     pub readahead: Readahead,
     pub fallback: FallbackConfig,
@@ -115,6 +116,7 @@ impl CacheSettings {
             fallback: self.fallback,
             discard: self.discard,
             bypass: self.bypass,
+            checksums: self.checksums,
             allow_volatile,
             checkpoint_every_bytes: self.checkpoint.every.0,
             ..SliceConfig::default()
@@ -304,6 +306,7 @@ mod tests {
             ("fallback.errors=7", "fallback = { errors = 7 }"),
             ("discard=true", "discard = true"),
             ("bypass=adaptive", "bypass = 'adaptive'"),
+            ("checksums=always", "checksums = 'always'"),
             ("eviction=s3-fifo", "eviction = 's3-fifo'"),
             ("readahead=off", "readahead = { policy = 'off' }"),
             ("readahead.degree-max=1M", "readahead = { degree_max = '1M' }"),
@@ -347,7 +350,7 @@ mod tests {
             ("mode=fast", "write-through"),
             (
                 "colour=red",
-                "there are: bypass, checkpoint, classes, cleaning, discard, eviction, fallback, mode, \
+                "there are: bypass, checkpoint, checksums, classes, cleaning, discard, eviction, fallback, mode, \
                  promotion, readahead, seq-cutoff",
             ),
             ("discard=perhaps", "it is true, false"),
