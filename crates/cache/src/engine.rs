@@ -73,6 +73,8 @@ pub(crate) struct Engine {
     pub cleaned: RefCell<Rate>,
     pub is_seal_due: Cell<bool>,
     pub is_log_flushing: Cell<bool>,
+    /// Void records are being written.
+    pub is_voiding: Cell<bool>,
     pub log_flushed: Notify,
     pub records_done: Notify,
     pub segments_unpinned: Notify,
@@ -255,8 +257,11 @@ impl Engine {
         self.queue.refuse_all();
     }
 
-    /// Puts void records in the place of failed ones, in a task of its own.
+    /// Puts void records in the place of failed ones, one after the other, in a task of its own.
     pub fn void_failed_records(self: &Rc<Self>) {
+        if self.is_voiding.replace(true) {
+            return;
+        }
         let engine = Rc::clone(self);
         drop(self.runtime.spawn(async move { engine.write_voids().await }));
     }
@@ -281,6 +286,7 @@ impl Engine {
             self.log.borrow_mut().void_done(sequence);
             self.records_done.notify_all();
         }
+        self.is_voiding.set(false);
     }
 
     pub fn memory(&self) -> MemoryStats {

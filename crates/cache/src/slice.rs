@@ -138,6 +138,7 @@ impl Slice {
             cleaned: RefCell::default(),
             is_seal_due: Cell::new(false),
             is_log_flushing: Cell::new(false),
+            is_voiding: Cell::new(false),
             log_flushed: Notify::new(),
             records_done: Notify::new(),
             segments_unpinned: Notify::new(),

@@ -463,3 +463,26 @@ fn who_has_no_other_way_than_to_wait_is_not_asked_again_and_again() {
         runtime.sleep(Duration::from_secs(1)).await;
     });
 }
+
+/// Found by the swarm (seed 103000835): for each of several records that had failed together, all
+/// of them were made void, until a whole segment held nothing else.
+#[test]
+fn each_record_that_failed_is_made_void_once() {
+    simulate(async |runtime| {
+        const FAILED: u64 = 16;
+        let bench = Bench::new(&runtime).await;
+        let config = SliceConfig { records_in_flight_max: 32, ..nop() };
+        let slice = bench.open(config).await;
+        let failing = FaultRule::on(RequestKind::Write, Fault::Media);
+        bench.cache_faults.add(FaultRule { times: Some(FAILED), ..failing });
+        bench.cache_faults.add(late(RequestKind::Write, Duration::from_millis(1)));
+        let device: &dyn BlockDevice = &slice;
+        let writes = (0..FAILED).map(|index| device.write(2 * index * BLOCK_BYTES, block(1)));
+        join_all(writes.collect()).await;
+        runtime.sleep(QUIET).await;
+        let counters = slice.stats().counters;
+        let cache = counters.traffic.cache;
+        let voids = cache.written_descriptors - counters.descriptor_bytes;
+        assert_eq!((counters.errors.cache_write, voids), (FAILED, FAILED * BLOCK_BYTES));
+    });
+}
