@@ -45,8 +45,6 @@ pub struct Hints {
     pub stream: Option<u32>,
     /// What the layers above take it for; 0 where they say nothing.
     pub class: u8,
-    /// Which of several core devices below one cache it is for; 0 where there is one.
-    pub core: u8,
 }
 
 /// One request. Cloning shares the memory.

@@ -244,9 +244,12 @@ impl Engine {
     /// Accounts for a record whose write was answered; `false` where it failed.
     pub(crate) fn settle_record(self: &Rc<Self>, formed: &Formed, outcome: &Outcome) -> bool {
         self.learn_of_record(formed);
+        if outcome.is_err() {
+            self.log.borrow_mut().count_failed_record(formed);
+        }
         self.log.borrow_mut().complete(formed, outcome.is_ok());
         if outcome.is_err() {
-            self.note_cache_error(CacheError::Write);
+            self.note_cache_error(CacheError::Write, None);
             self.void_failed_records();
         }
         self.records_done.notify_all();

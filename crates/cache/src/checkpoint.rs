@@ -250,7 +250,7 @@ impl Engine {
 
     /// Accounts for an outcome that is an error of the cache device.
     fn noting<T>(&self, outcome: Result<T, DeviceError>) -> Result<T, DeviceError> {
-        outcome.inspect_err(|_| self.note_cache_error(CacheError::Write))
+        outcome.inspect_err(|_| self.note_cache_error(CacheError::Write, None))
     }
 
     /// Waits before the next try; or gives the cache up, where others have waited long enough. A

@@ -13,13 +13,14 @@ use crate::config::{Checksums, Mode, SliceConfig};
 use crate::fallback::Fallback;
 use crate::format::slice_header::SliceHeader;
 use crate::label::CoreLabel;
-use crate::log::{Log, Purpose};
+use crate::log::{Log, Purpose, id_of};
 use crate::paths::{Ahead, Throughs};
 use crate::stats::{Latencies, MemoryStats, Rate};
 use crate::types::{BlockRun, CoreBlock, SlotIndex};
 use headpond_block::sync::{Access, Busy, Notify, RangeGuard, RangeLocks};
 use headpond_block::{
-    BlockDevice, Buffers, DeviceName, Geometry, Instant, Outcome, Request, Runtime, Stability,
+    BlockDevice, Buffers, DeviceName, Geometry, Instant, Outcome, Request, RequestKind, Runtime,
+    Stability,
 };
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -137,16 +138,20 @@ impl Engine {
     /// A write to the core that did not come from the log.
     pub async fn write_core(&self, request: Request) -> Outcome {
         let (kind, bytes) = (request.kind, request.range.len());
+        let first = BlockRun::touching(request.range).first;
         {
             let mut log = self.log.borrow_mut();
             log.counters.count_core_change(kind, bytes);
+            if kind == RequestKind::Write {
+                log.count_part(id_of(&request), first, bytes, |part| &mut part.core_written);
+            }
             log.mix();
         }
         let outcome = self.core.submit(request).await;
         // Only now: a flush that began meanwhile did not cover it.
         self.core_changes.set(self.core_changes.get() + 1);
         if outcome.is_err() {
-            self.log.borrow_mut().counters.errors.core_write += 1;
+            self.log.borrow_mut().count_error(Some(first), |errors| &mut errors.core_write);
         }
         outcome
     }
@@ -163,16 +168,13 @@ impl Engine {
         self.is_failed.get() || self.fallback.borrow().is_in_force()
     }
 
-    /// Accounts for an error of the cache device.
-    pub fn note_cache_error(&self, kind: CacheError) {
-        {
-            let errors = &mut self.log.borrow_mut().counters.errors;
-            match kind {
-                CacheError::Read => errors.cache_read += 1,
-                CacheError::Write => errors.cache_write += 1,
-                CacheError::Checksum => errors.cache_checksum += 1,
-            }
-        }
+    /// Accounts for an error of the cache device, at this block where it is known.
+    pub fn note_cache_error(&self, kind: CacheError, at: Option<CoreBlock>) {
+        self.log.borrow_mut().count_error(at, |errors| match kind {
+            CacheError::Read => &mut errors.cache_read,
+            CacheError::Write => &mut errors.cache_write,
+            CacheError::Checksum => &mut errors.cache_checksum,
+        });
         let (now, config) = (self.runtime.now(), self.config.borrow().fallback);
         if self.fallback.borrow_mut().note(now, config) {
             // What only the device has is not to stay there.

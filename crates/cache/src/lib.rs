@@ -64,14 +64,14 @@ pub use fallback::FallbackConfig;
 pub use format::superblock::Superblock;
 pub use label::CoreLabel;
 pub use layout::{SliceLayout, is_line_size};
-pub use log::{EvictionStats, OrderStats};
+pub use log::{CorePlace, EvictionStats, OrderStats};
 pub use paths::Coverage;
 pub use recover::{LoadProgress, Recovery};
 pub use scrub::{ScrubError, ScrubProgress, ScrubReport};
 pub use slice::{Expected, Foundation, Slice, check_fit};
 pub use stats::{
     BypassReason, BypassStats, CacheTraffic, ClassStats, ClassUsage, CoreStats, CoreTraffic,
-    Counters, ErrorStats, LatencyStats, MemoryStats, RequestStats, SliceStats, Traffic, Way,
-    WayLatency,
+    Counters, ErrorStats, LatencyStats, MemoryStats, PartTraffic, RequestStats, SliceStats,
+    Traffic, Way, WayLatency,
 };
 pub use types::{BlockRun, CoreBlock, Epoch, Position, SegmentIndex, Sequence};

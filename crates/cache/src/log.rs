@@ -14,6 +14,7 @@
 mod age;
 mod checksummed;
 mod classes;
+mod cores;
 mod eviction;
 mod flush_epochs;
 mod mapping;
@@ -24,6 +25,7 @@ mod survey;
 mod tally;
 
 use checksummed::Checksummed;
+pub use cores::CorePlace;
 pub use eviction::{Eviction, EvictionStats};
 pub use flush_epochs::{FlushEpochs, OrderStats};
 use reach::Reach;
@@ -143,7 +145,7 @@ pub struct Log {
     pub counters: Counters,
     /// Requests by class; `totals` adds them to `counters`.
     pub classes: Box<[ClassStats; CLASSES_MAX]>,
-    /// Those of several cores that have had requests.
+    /// In their order, where there are several.
     pub cores: Vec<CoreStats>,
     /// Promised and damaged; reads fail until they are overwritten.
     pub lost: BTreeSet<CoreBlock>,

@@ -425,7 +425,7 @@ impl Engine {
             Ok(()) => Ok(data),
             Err(error @ DeviceError::Gone { .. }) => Err(error),
             Err(_) => {
-                self.note_cache_error(CacheError::Read);
+                self.note_cache_error(CacheError::Read, None);
                 self.read_block_by_block(range, &data).await;
                 Ok(data)
             }

@@ -142,7 +142,7 @@ impl Engine {
         let data = Buffers::from(Buffer::zeroed(row.len() * BLOCK_BYTES as usize));
         let read = self.read_cache(CacheRead::Scrub, Request::read(start, data.clone())).await;
         if read.is_err() {
-            self.note_cache_error(CacheError::Read);
+            self.note_cache_error(CacheError::Read, None);
         }
         for (index, version) in row.iter().enumerate() {
             let (at, offset) = (index * BLOCK_BYTES as usize, start + index as u64 * BLOCK_BYTES);

@@ -16,11 +16,11 @@ use crate::engine::{CoreWrites, Engine};
 use crate::error::{CleanError, ModeError, OpenError, StopError};
 use crate::format::superblock::Superblock;
 use crate::label::CoreLabel;
-use crate::log::Content;
+use crate::log::{Content, CorePlace};
 use crate::paths::{Ahead, Coverage};
 use crate::recover::{LoadProgress, Recovery, Source, Watch};
 use crate::scrub::{ScrubError, ScrubReport};
-use crate::stats::{ClassStats, Latencies, LatencyStats, SliceStats};
+use crate::stats::{ClassStats, Latencies, LatencyStats, PartTraffic, SliceStats};
 use headpond_block::decorators::ProbeDevice;
 use headpond_block::sync::Busy;
 use headpond_block::sync::Notify;
@@ -162,6 +162,11 @@ impl Slice {
         Self { engine, tasks }
     }
 
+    /// Says which cores lie below, in order of address, so that they are counted one by one.
+    pub fn tell_cores(&self, places: &[CorePlace]) {
+        self.engine.log.borrow_mut().divide(places);
+    }
+
     /// Whether a mode is possible here and now.
     ///
     /// # Errors
@@ -279,7 +284,7 @@ impl Slice {
             requests_in_flight: engine.requests_in_flight(),
             cleaned_per_s: engine.cleaned.borrow().per_second(now),
             classes: self.class_stats(),
-            cores: log.cores.clone(),
+            cores: log.core_stats(),
             dirty_bytes_max: log.dirty_max() * BLOCK_BYTES,
             capacity_bytes,
             dirty_bytes: log.dirty_now() * BLOCK_BYTES,
@@ -325,9 +330,14 @@ impl Slice {
             let id = ClassId::new(id).expect("as many as there are classes");
             let is_known = config.admission.classes.get(id).is_some();
             let was_used = stats.read.requests + stats.write.requests > 0;
+            let was_moved = stats.traffic != PartTraffic::default();
             let usage = log.usage_of(id);
             let is_held = usage.occupied_blocks() > 0;
-            (is_known || was_used || is_held).then_some(ClassStats { id, usage, ..*stats })
+            (is_known || was_used || was_moved || is_held).then_some(ClassStats {
+                id,
+                usage,
+                ..*stats
+            })
         });
         all.collect()
     }

@@ -8,7 +8,7 @@ pub(crate) use latency::{Begun, Latencies};
 pub use latency::{LatencyStats, Way, WayLatency};
 pub(crate) use rate::Rate;
 pub(crate) use traffic::{CacheRead, CoreRead};
-pub use traffic::{CacheTraffic, CoreTraffic, Traffic};
+pub use traffic::{CacheTraffic, CoreTraffic, PartTraffic, Traffic};
 
 use crate::bypass::BypassReport;
 use crate::classes::ClassId;
@@ -180,13 +180,13 @@ impl AddAssign for BypassStats {
     }
 }
 
-/// What the blocks of one class are.
+/// What the blocks of one class, or of one core, are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize)]
 pub struct ClassUsage {
     pub clean_blocks: u64,
     /// With what the core has, but has not flushed.
     pub dirty_blocks: u64,
-    /// Those of all of them that stay when reclaim comes to them.
+    /// Those of all of them that stay when reclaim comes to them; not known of a core.
     pub resident_blocks: u64,
 }
 
@@ -212,15 +212,19 @@ pub struct ClassStats {
     pub read: RequestStats,
     pub write: RequestStats,
     pub bypass: BypassStats,
+    pub traffic: PartTraffic,
 }
 
-/// Requests for one of several core devices, each counted once.
+/// Requests for one of several core devices, each counted once, and what the cache holds of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize)]
 pub struct CoreStats {
-    /// As [`headpond_block::Hints`] names it.
-    pub core: u8,
+    /// As [`CorePlace`](crate::CorePlace) names it.
+    pub core: u16,
+    pub usage: ClassUsage,
     pub read: RequestStats,
     pub write: RequestStats,
+    pub traffic: PartTraffic,
+    pub errors: ErrorStats,
 }
 
 /// Errors of the devices below, and what they did.
@@ -362,7 +366,7 @@ pub struct SliceStats {
     pub cleaned_per_s: f64,
     /// Class 0, and every class that has rules or has had requests; their sum is in `counters`.
     pub classes: Vec<ClassStats>,
-    /// Every core that has had requests, where there are several.
+    /// Every core, where there are several.
     pub cores: Vec<CoreStats>,
     /// May be dirty at most.
     pub dirty_bytes_max: u64,

@@ -163,6 +163,9 @@ pub struct StatsArgs {
     /// The requests of each I/O class.
     #[arg(long, conflicts_with = "class")]
     pub by_class: bool,
+    /// What one core holds, its requests, blocks and errors, where there are several.
+    #[arg(long, value_name = "CORE", conflicts_with_all = ["class", "by_class", "tier"])]
+    pub core: Option<String>,
     /// Of the tier in memory, not of the cache below it.
     #[arg(long)]
     pub tier: bool,

@@ -43,6 +43,18 @@ impl Story {
         self.user.run(&args)
     }
 
+    /// Of which one MiB was written, and nothing cleaned.
+    fn check_stats_of_logs(&self) {
+        let user = &self.user;
+        let logs = user.json(&["stats", "v", "--core", "logs", "--json"]);
+        let dirty = logs["usage"].as_array().unwrap().iter().find(|row| row["name"] == "Dirty");
+        assert_eq!(dirty.unwrap()["count"], MIB / 4096);
+        assert!(user.ok(&["stats", "v", "--core", "logs"]).contains("Core write errors"));
+        let csv = user.ok(&["stats", "v", "--core", "logs", "--csv"]);
+        assert!(csv.starts_with("Core ID,Core name,"));
+        assert_eq!(user.run(&["stats", "v", "--core", "none"]).code, 2);
+    }
+
     fn blank(&self, name: &str) {
         for index in 0..2 {
             self.user.file(&format!("{name}{index}.img"), 32 * MIB);
@@ -83,6 +95,7 @@ fn cores_are_added_and_removed_while_the_volume_is_served_and_nothing_is_lost() 
     let asked = user.json(&["stats", "v", "--json"])["cores"].clone();
     assert_eq!((&asked[0]["read_bytes"], &asked[1]["written_bytes"]), (&json!(MIB), &json!(MIB)));
     assert!(user.ok(&["stats", "v"]).contains("logs"));
+    story.check_stats_of_logs();
     // What create refuses is refused here too, and changes nothing.
     for (name, code) in [("logs", 2), ("a/b", 2), ("nothere", 1)] {
         assert_eq!(story.add(name, &[]).code, code, "{name}");

@@ -107,12 +107,16 @@ fn each_class_has_its_requests_and_csv_has_the_columns_of_casadm() {
     assert_eq!((small["name"].as_str(), small["id"].as_u64()), (Some("small"), Some(2)));
     assert_eq!(count(&small["requests"], "Total requests"), 2 * WRITES + 1);
     assert_eq!(count(&small["usage"], "Dirty"), WRITES);
+    let blocks = ["Reads from core(s)", "Writes to core(s)", "Reads from cache"];
+    assert_eq!(blocks.map(|name| count(&small["blocks"], name)), [1, 0, WRITES]);
     let resident = count(&small["usage"], "Resident");
     assert!((WRITES..=WRITES + 1).contains(&resident), "what was only read enters later");
     let all = user.json(&["stats", "v", "--by-class", "--json"]);
     assert_eq!(count(&all[0]["usage"], "Occupancy"), 0, "it went past");
     assert_eq!(count(&all[0]["requests"], "Pass-Through writes"), 1, "the large one");
     assert_eq!(count(&all[0]["bypasses"], "class"), 1);
+    let past = ["Writes to core(s)", "Total to/from cache"].map(|it| count(&all[0]["blocks"], it));
+    assert_eq!(past, [64, 0]);
     assert!(user.ok(&["stats", "v", "--by-class"]).contains("class 2 (small)"));
     assert_eq!(user.run(&["stats", "v", "--class", "9"]).code, 2);
     let csv = user.ok(&["stats", "v", "--csv"]);

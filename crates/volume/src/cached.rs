@@ -59,7 +59,9 @@ impl Cached {
             notes.extend(tell_recovery(index, &recovery));
             slices.push(slice);
         }
-        Ok((Self { device, slices, superblock }, notes))
+        let cached = Self { device, slices, superblock };
+        cached.tell_cores(cores);
+        Ok((cached, notes))
     }
 
     /// An empty cache in memory over these devices, one for each slice.
@@ -88,6 +90,12 @@ impl Cached {
             slices.push(opening.await?.0);
         }
         Ok(Self { device, slices, superblock })
+    }
+
+    /// They are counted one by one, where there are several.
+    pub fn tell_cores(&self, cores: &Cores) {
+        let places = cores.counted_places();
+        self.slices.iter().for_each(|slice| slice.tell_cores(&places));
     }
 
     /// The slices as devices.

@@ -32,7 +32,6 @@ pub struct Front {
     first: Rc<Door>,
     /// Those of all cores.
     doors: RefCell<Vec<Rc<Door>>>,
-    has_several: Cell<bool>,
     streams: RefCell<StreamTable>,
     cutoff: Cell<SeqCutoff>,
     /// Where there are rules.
@@ -74,7 +73,6 @@ impl Front {
             slicing: Cell::new(slicing),
             slices: RefCell::default(),
             doors: RefCell::new(vec![Rc::clone(&first)]),
-            has_several: Cell::new(false),
             first,
             streams: RefCell::default(),
             cutoff: Cell::new(SeqCutoff::NEVER),
@@ -121,7 +119,6 @@ impl Front {
         }
         let is_gone = |door: &&Rc<Door>| doors.iter().all(|kept| !Rc::ptr_eq(kept, door));
         old.iter().filter(is_gone).for_each(|door| door.close());
-        self.has_several.set(doors.len() > 1);
         self.doors.replace(doors);
     }
 
@@ -336,9 +333,6 @@ impl Front {
         door.count(&request);
         if request.kind == RequestKind::Flush {
             return self.flush(&request);
-        }
-        if self.has_several.get() {
-            request.hints.core = door.id as u8;
         }
         self.mark(&mut request, door);
         let recogniser = self.told_by(&request, door);

@@ -43,9 +43,12 @@ pub struct CoreReport {
     pub name: String,
     #[serde(flatten)]
     pub counts: CoreCounts,
-    /// As the cache counts them, where there is one; nothing of the first core alone.
+    /// As the cache counts them, where there is one; nothing of the first core alone but what its
+    /// clients have asked.
+    pub usage: Vec<Row>,
     pub requests: Vec<Row>,
     pub blocks: Vec<Row>,
+    pub errors: Vec<Row>,
     pub array: PlanCounts,
 }
 
@@ -108,18 +111,30 @@ impl Volume {
     fn core_reports(&self) -> Vec<CoreReport> {
         let slices: Vec<SliceStats> =
             self.cached().or_else(|| self.tier()).map(|it| it.stats()).unwrap_or_default();
-        let report = |(core, _): (&Rc<Core>, ByteRange)| {
+        let (sums, cores) = (Sums::of(&slices), self.cores());
+        let failed_flushes = cores.failed_flushes();
+        let report = |(index, (core, _)): (usize, (&Rc<Core>, ByteRange))| {
+            let mut of = stats_of(core.id, &slices);
+            of.iter_mut().for_each(|of| of.errors.core_flush = failed_flushes[index]);
+            let rows = |make: &dyn Fn(&CoreStats) -> Vec<Row>| of.iter().flat_map(make).collect();
             let counts = self.front.door(core.id).map(|door| door.counts()).unwrap_or_default();
             CoreReport {
                 id: core.id,
                 name: core.name.clone(),
                 counts,
-                requests: requests_of(core.id, &slices),
-                blocks: groups::exported(counts.read_bytes, counts.written_bytes),
+                usage: rows(&|of| groups::core_usage(&sums, of.usage)),
+                requests: rows(&|of| groups::requests(of.read, of.write)),
+                blocks: match &of {
+                    Some(of) => {
+                        groups::blocks(of.traffic, [counts.read_bytes, counts.written_bytes])
+                    }
+                    None => groups::exported(counts.read_bytes, counts.written_bytes),
+                },
+                errors: rows(&|of| groups::errors(&of.errors)),
                 array: core.array.status().counts,
             }
         };
-        self.cores().iter().map(report).collect()
+        cores.iter().enumerate().map(report).collect()
     }
 
     /// Sets everything to zero that counts what has happened, of the cache, the array and of
@@ -130,6 +145,7 @@ impl Volume {
         }
         self.front.reset_readahead_stats();
         self.front.reset_counts();
+        self.cores().reset_failed_flushes();
         self.cores().iter().for_each(|(core, _)| core.array.reset_counts());
     }
 
@@ -161,6 +177,7 @@ impl Volume {
             sum.read += class.read;
             sum.write += class.write;
             sum.bypass += class.bypass;
+            sum.traffic += class.traffic;
         }
         let name = |id| Some(rules.get(id)?.name.clone());
         let report = |(id, class): (_, ClassStats)| ClassReport {
@@ -168,25 +185,24 @@ impl Volume {
             name: name(id),
             usage: groups::class_usage(sums, class.usage),
             requests: groups::requests(class.read, class.write),
-            blocks: groups::exported(class.read.bytes, class.write.bytes),
+            blocks: groups::blocks(class.traffic, [class.read.bytes, class.write.bytes]),
             bypasses: bypasses(|reason| class.bypass.of(reason)),
         };
         by_class.into_iter().map(report).collect()
     }
 }
 
-/// Those for one of several cores.
-fn requests_of(core: u16, slices: &[SliceStats]) -> Vec<Row> {
-    let mut sum = CoreStats::default();
-    let all = slices.iter().flat_map(|slice| &slice.cores);
-    for stats in all.filter(|stats| u16::from(stats.core) == core) {
+/// Those of one of several cores.
+fn stats_of(core: u16, slices: &[SliceStats]) -> Option<CoreStats> {
+    let all = slices.iter().flat_map(|slice| &slice.cores).filter(|stats| stats.core == core);
+    all.copied().reduce(|mut sum, stats| {
+        sum.usage += stats.usage;
         sum.read += stats.read;
         sum.write += stats.write;
-    }
-    match slices.iter().all(|slice| slice.cores.is_empty()) {
-        true => Vec::new(),
-        false => groups::requests(sum.read, sum.write),
-    }
+        sum.traffic += stats.traffic;
+        sum.errors += stats.errors;
+        sum
+    })
 }
 
 /// The slices of a cache are opened, and reset, together.

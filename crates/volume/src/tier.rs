@@ -107,6 +107,7 @@ impl Volume {
         }
         let runtime = &self.runtime;
         let tier = Cached::in_memory(runtime, device, &options, &below, &config).await?;
+        tier.tell_cores(&self.cores());
         self.tier.replace(Some(Rc::new(tier)));
         self.lead(&held);
         Ok(())

@@ -99,7 +99,7 @@ impl Engine {
         flags.set(RequestFlags::RECOMPUTE_PARITY, replayed);
         // The batch is stable in the log, unless the log is memory.
         flags.set(RequestFlags::LOGGED, !self.cache_is_volatile());
-        self.count_core_write(run);
+        self.count_core_write(run, group);
         let beside = self.cleaning.in_flight();
         let write = Request::write(run.range().start(), data).with_flags(flags);
         match self.core.submit(write).now_or() {
@@ -122,10 +122,11 @@ impl Engine {
         self.cleaning.depth.set(depth);
     }
 
-    fn count_core_write(&self, run: BlockRun) {
+    fn count_core_write(&self, run: BlockRun, group: &[Held]) {
         let mut log = self.log.borrow_mut();
         log.counters.cleaning_writes += 1;
         log.counters.traffic.core.written_by_cleaning += run.range().len();
+        log.count_versions(versions_of(group), |part| &mut part.core_written);
         if let Some(stripe) = self.core.geometry().stripe {
             let is_full = run.range().len() >= u64::from(stripe.width_bytes);
             log.counters.full_stripe_writes += u64::from(is_full);
@@ -151,7 +152,13 @@ impl Engine {
             lent.push(self.cache.lend(self.place_of(held))?);
         }
         self.count_lent(lent.len_bytes() as u64);
+        self.count_fetched(group);
         Some(lent)
+    }
+
+    fn count_fetched(&self, group: &[Held]) {
+        let mut log = self.log.borrow_mut();
+        log.count_versions(versions_of(group), |part| &mut part.cache_read);
     }
 
     fn place_of(&self, held: &Held) -> ByteRange {
@@ -172,6 +179,7 @@ impl Engine {
         if self.lends && is_bare {
             return Ok(whole.into());
         }
+        self.count_fetched(group);
         let block = |index: usize| {
             let start = index * BLOCK_BYTES as usize;
             whole.slice(start..start + BLOCK_BYTES as usize)
@@ -190,7 +198,7 @@ impl Engine {
         let reads = reads.into_iter().map(|part| Submission::pending(read(part)));
         let outcome = join_all(reads.collect()).await.into_iter().collect::<Outcome>();
         if outcome.is_err() {
-            self.note_cache_error(CacheError::Read);
+            self.note_cache_error(CacheError::Read, Some(group[0].version.block));
         }
         outcome?;
         for (index, (held, range)) in group.iter().zip(&ranges).enumerate() {
@@ -253,7 +261,10 @@ impl Engine {
             // Nobody needs what has been superseded.
             return;
         }
-        log.counters.errors.core_write += u64::from(error.device() == self.core.name());
+        if error.device() == self.core.name() {
+            let first = group.first().map(|held| held.version.block);
+            log.count_error(first, |errors| &mut errors.core_write);
+        }
         drop(log);
         self.back_off(error.clone());
     }
@@ -263,6 +274,10 @@ impl Engine {
         let is_damage = matches!(error, DeviceError::Media { .. } | DeviceError::Corrupt { .. });
         is_damage && error.device() == self.cache.name()
     }
+}
+
+fn versions_of(group: &[Held]) -> impl Iterator<Item = &Version> {
+    group.iter().map(|held| &held.version)
 }
 
 /// A version of a batch as it is now, where its contents are still those of the block.

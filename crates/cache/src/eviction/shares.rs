@@ -36,6 +36,11 @@ impl ClassKey {
         Self(class.get() + 1)
     }
 
+    /// That of a known class.
+    pub fn class(self) -> Option<ClassId> {
+        ClassId::new(self.0.checked_sub(1)?.into())
+    }
+
     pub fn index(self) -> usize {
         usize::from(self.0)
     }

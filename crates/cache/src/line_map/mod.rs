@@ -18,6 +18,7 @@
 //! **Not here**: I/O, the order of reclaim, which blocks to clean.
 
 mod class_table;
+mod core_table;
 mod extents;
 mod heat;
 #[cfg(test)]
@@ -33,6 +34,7 @@ pub use version::{Counts, Marks, State, Version};
 use crate::eviction::Held;
 use crate::types::{BlockRun, CoreBlock, SlotIndex};
 use class_table::ClassTable;
+use core_table::CoreTable;
 use extents::{EXTENT_BLOCKS_MAX, Extents, NONE, Span};
 use version::Tag;
 
@@ -62,6 +64,8 @@ pub struct LineMap {
     held_clean: u64,
     /// While there are classes.
     by_class: Option<Box<ClassTable>>,
+    /// Where there are several.
+    by_core: Option<Box<CoreTable>>,
     /// Copies by reclaim that are on their way.
     moving: u32,
     asked: Vec<Asked>,
@@ -84,6 +88,7 @@ impl LineMap {
             held: Held::default(),
             held_clean: 0,
             by_class: None,
+            by_core: None,
             moving: 0,
             asked: Vec::new(),
             notes_hits: false,
@@ -183,7 +188,7 @@ impl LineMap {
             (place..place + len).for_each(|place| self.extents.set_tag(place, tag));
             place += len;
         }
-        self.counts.add_many(tag, run.count);
+        self.count_mapped(run, tag);
     }
 
     /// Maps a new version, ahead of all others of its block. `version.state` is taken as it is, so
@@ -202,7 +207,7 @@ impl LineMap {
         let tag = Tag::new(version.state, version.target, version.marks);
         self.extents.set_tag(slot.0, tag);
         self.checksums[slot.0 as usize] = version.checksum;
-        self.counts.add(tag);
+        self.count_mapped(BlockRun { first: block, count: 1 }, tag);
     }
 
     /// Maps what a checkpoint or replay brings back: blocks of one line that lie in a row, behind
@@ -224,7 +229,7 @@ impl LineMap {
         let (tag, places) = (Tag::new(target, target, marks), slot.0..slot.0 + len);
         self.checksums[slot.0 as usize..(slot.0 + len) as usize].copy_from_slice(checksums);
         self.extents.set_tags(places, tag);
-        self.counts.add_many(tag, run.count);
+        self.count_mapped(run, tag);
     }
 
     /// The record of pending versions has been written: the older versions are superseded. Answers
@@ -383,6 +388,7 @@ impl LineMap {
         assert_eq!(counts, self.counts);
         self.check_heat();
         self.check_classes();
+        self.check_cores();
         self.extents.self_check();
     }
 
@@ -554,7 +560,7 @@ impl LineMap {
         let tag = self.extents.tag(place);
         if tag.is_mapped() {
             self.cool(place);
-            self.counts.subtract(tag);
+            self.recount(place, tag, Tag::FREE);
             if let Some(table) = &mut self.by_class {
                 table.release(place, tag);
             }
@@ -564,8 +570,7 @@ impl LineMap {
 
     #[inline]
     fn retag(&mut self, place: u32, old: Tag, new: Tag) {
-        self.counts.subtract(old);
-        self.counts.add(new);
+        self.recount(place, old, new);
         if let Some(table) = &mut self.by_class {
             table.retag(place, old, new);
         }

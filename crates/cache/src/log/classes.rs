@@ -56,6 +56,11 @@ impl Log {
         found
     }
 
+    /// Of a block that the map knows; of one that it does not know, none.
+    pub(crate) fn class_of_slot(&self, slot: SlotIndex) -> ClassId {
+        self.map.class_at(slot).class().unwrap_or_default()
+    }
+
     /// The blocks that have just been mapped there were brought in by a request of this class.
     pub(super) fn set_class(&mut self, slot: SlotIndex, count: u32, class: ClassId) {
         let shares = self.eviction.shares.as_ref().expect("there are classes");

@@ -18,6 +18,7 @@ impl Log {
         if intake.purpose == Purpose::WriteBack {
             self.note_open();
         }
+        self.count_logged(intake.class, run);
         let each = self.layout.units_per_block();
         let (slot, unit) = self.layout.slot_at(Position(data.0 + *index * each));
         let first = *index as usize;

@@ -62,6 +62,7 @@ impl Log {
     fn map_copy(&mut self, copy: &Reinsertion, position: Position) {
         let old = self.map.version(copy.slot);
         let (slot, unit) = self.layout.slot_at(position);
+        self.count_versions([old].iter(), |part| &mut part.cache_written);
         let mut marks = match old.state {
             State::Dirty => self.inherited_marks(old.block, true),
             _ => Marks::NONE,

@@ -5,6 +5,7 @@ use crate::admission::Filling;
 use crate::classes::ClassId;
 use crate::log::Survey;
 use crate::stats::{BypassReason, ClassStats, CoreStats, Counters, RequestStats};
+use crate::types::CoreBlock;
 use headpond_block::{BLOCK_BYTES, Request};
 
 /// A cache that drives out what it holds counts as full down to this share of what may be dirty.
@@ -40,7 +41,7 @@ impl Log {
 
     pub(crate) fn count_read(&mut self, request: &Request, hits: u64, blocks: u64) {
         count(&mut self.class_of(request).read, request, hits, blocks);
-        if let Some(core) = self.core_of(request) {
+        if let Some(core) = self.core_at(block_of(request)) {
             count(&mut core.read, request, hits, blocks);
         }
     }
@@ -48,7 +49,7 @@ impl Log {
     pub(crate) fn count_write(&mut self, request: &Request, survey: Survey, blocks: u64) {
         let hits = survey.mapped.min(blocks);
         count(&mut self.class_of(request).write, request, hits, blocks);
-        if let Some(core) = self.core_of(request) {
+        if let Some(core) = self.core_at(block_of(request)) {
             count(&mut core.write, request, hits, blocks);
         }
     }
@@ -57,7 +58,7 @@ impl Log {
         let class = self.class_of(request);
         class.bypass.count(reason);
         count_past(&mut class.read, request);
-        if let Some(core) = self.core_of(request) {
+        if let Some(core) = self.core_at(block_of(request)) {
             count_past(&mut core.read, request);
         }
     }
@@ -66,7 +67,7 @@ impl Log {
         let class = self.class_of(request);
         class.bypass.count(reason);
         count_past(&mut class.write, request);
-        if let Some(core) = self.core_of(request) {
+        if let Some(core) = self.core_at(block_of(request)) {
             count_past(&mut core.write, request);
         }
     }
@@ -75,24 +76,13 @@ impl Log {
     pub fn reset_counters(&mut self) {
         self.counters = Counters::default();
         self.classes.fill(ClassStats::default());
-        self.cores.clear();
+        for stats in &mut self.cores {
+            *stats = CoreStats { core: stats.core, ..CoreStats::default() };
+        }
     }
 
     pub(crate) fn class_of(&mut self, request: &Request) -> &mut ClassStats {
         &mut self.classes[id_of(request).index()]
-    }
-
-    /// Where there are several.
-    fn core_of(&mut self, request: &Request) -> Option<&mut CoreStats> {
-        let core = request.hints.core;
-        if core == 0 {
-            return None;
-        }
-        let at = self.cores.iter().position(|stats| stats.core == core).unwrap_or_else(|| {
-            self.cores.push(CoreStats { core, ..CoreStats::default() });
-            self.cores.len() - 1
-        });
-        Some(&mut self.cores[at])
     }
 
     /// The counters, with the sums over all classes.
@@ -115,6 +105,10 @@ impl Log {
 #[inline]
 pub(crate) fn id_of(request: &Request) -> ClassId {
     ClassId::new(request.hints.class.into()).unwrap_or_default()
+}
+
+fn block_of(request: &Request) -> CoreBlock {
+    CoreBlock(request.range.start() / BLOCK_BYTES)
 }
 
 fn count(stats: &mut RequestStats, request: &Request, hits: u64, blocks: u64) {

@@ -69,7 +69,7 @@ impl Engine {
             log.raise_flush_mark(Sequence(next.0 - 1));
             log.stabilise(head);
         } else {
-            self.note_cache_error(CacheError::Write);
+            self.note_cache_error(CacheError::Write, None);
         }
         outcome
     }

@@ -169,11 +169,13 @@ impl Engine {
             let missing = Request::read(run.range().start() + first, part)
                 .with_flags(request.flags & RequestFlags::STREAMING)
                 .with_hints(request.hints);
-            self.read_core(CoreRead::Request, missing).await?;
+            self.read_core(CoreRead::Request, id_of(request), missing).await?;
         }
         if plan.pieces.is_empty() {
             return Ok((0, plan.missing_blocks));
         }
+        let bytes = plan.pieces.iter().map(|piece| piece.range.len()).sum();
+        self.log.borrow_mut().count_part(id_of(request), run.first, bytes, |it| &mut it.cache_read);
         let reads = plan.pieces.iter().map(|piece| {
             let start = (piece.first * BLOCK_BYTES) as usize;
             let part = target.slice(start..start + piece.range.len() as usize);
@@ -183,11 +185,21 @@ impl Engine {
         Ok((run.count - plan.missing_blocks.len() as u64, plan.missing_blocks))
     }
 
-    pub(super) async fn read_core(&self, purpose: CoreRead, request: Request) -> Outcome {
-        self.log.borrow_mut().counters.count_core_read(purpose, request.range.len());
+    pub(super) async fn read_core(
+        &self,
+        purpose: CoreRead,
+        class: ClassId,
+        request: Request,
+    ) -> Outcome {
+        let (first, bytes) = (BlockRun::touching(request.range).first, request.range.len());
+        {
+            let mut log = self.log.borrow_mut();
+            log.counters.count_core_read(purpose, bytes);
+            log.count_part(class, first, bytes, |part| &mut part.core_read);
+        }
         let outcome = self.core.submit(request).await;
         if outcome.is_err() {
-            self.log.borrow_mut().counters.errors.core_read += 1;
+            self.log.borrow_mut().count_error(Some(first), |errors| &mut errors.core_read);
         }
         outcome
     }
@@ -243,7 +255,7 @@ impl Engine {
     ) -> Outcome {
         let error = outcome.err();
         if error.is_some() {
-            self.note_cache_error(CacheError::Read);
+            self.note_cache_error(CacheError::Read, piece.versions.first().map(|it| it.block));
         } else if self.trusts_cache() && !piece.versions.iter().any(Version::is_payload_free) {
             return Ok(());
         }
@@ -257,12 +269,14 @@ impl Engine {
             };
             let Some(error) = error else { continue };
             if version.state != State::Clean {
-                self.log.borrow_mut().counters.errors.dirty_unreadable += 1;
+                let (mut log, at) = (self.log.borrow_mut(), Some(version.block));
+                log.count_error(at, |errors| &mut errors.dirty_unreadable);
                 return Err(error);
             }
             let only = BlockRun { first: version.block, count: 1 };
             let again = Request::read(only.range().start(), block);
-            self.read_core(CoreRead::Request, again).await?;
+            let class = self.log.borrow().class_of_slot(version.slot);
+            self.read_core(CoreRead::Request, class, again).await?;
             self.drop_mapping_beside(version.block);
         }
         Ok(())
@@ -296,7 +310,7 @@ impl Engine {
             return Ok(());
         }
         let Err(found) = self.compare(version, block) else { return Ok(()) };
-        self.note_cache_error(CacheError::Checksum);
+        self.note_cache_error(CacheError::Checksum, Some(version.block));
         let (device, expected) = (self.cache.name().clone(), u64::from(version.checksum));
         Err(DeviceError::Corrupt { device, offset, expected, found: u64::from(found) })
     }

@@ -132,7 +132,7 @@ impl Engine {
         });
         self.log.borrow_mut().counters.ahead_blocks += run.count;
         let read = Request::read(run.range().start(), target.clone());
-        if self.read_core(CoreRead::Ahead, read).await.is_err() || self.is_closed.get() {
+        if self.read_core(CoreRead::Ahead, class, read).await.is_err() || self.is_closed.get() {
             return;
         }
         let most = self.log.borrow().layout.piece_blocks();

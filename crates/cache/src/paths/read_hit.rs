@@ -62,6 +62,8 @@ impl Engine {
         log.refer_to_row(version, run.count, id_of(request));
         log.count_read(request, run.count, run.count);
         log.counters.traffic.cache.lent += request.range.len();
+        let (class, bytes) = (id_of(request), request.range.len());
+        log.count_part(class, run.first, bytes, |part| &mut part.cache_read);
         Some(Ok(()))
     }
 
@@ -79,6 +81,8 @@ impl Engine {
             let version = self.find_hit(&log, run)?;
             log.refer_to(version, id_of(request));
             log.counters.count_cache_read(CacheRead::Request, BLOCK_BYTES);
+            let class = id_of(request);
+            log.count_part(class, run.first, BLOCK_BYTES, |part| &mut part.cache_read);
             (version, log.place_of(version))
         };
         let hit = Hit {

@@ -48,6 +48,27 @@ pub struct CoreTraffic {
     pub zeroed: u64,
 }
 
+/// Bytes to and from both devices for the blocks of one class, or of one core: what requests, the
+/// cleaner and reading ahead want of them, and their copies in the log. What the log needs for
+/// itself, and what reclaim and scrubs read, is nobody's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize)]
+pub struct PartTraffic {
+    pub core_read: u64,
+    pub core_written: u64,
+    /// Or looked at in the device's own memory.
+    pub cache_read: u64,
+    pub cache_written: u64,
+}
+
+impl AddAssign for PartTraffic {
+    fn add_assign(&mut self, other: Self) {
+        self.core_read += other.core_read;
+        self.core_written += other.core_written;
+        self.cache_read += other.cache_read;
+        self.cache_written += other.cache_written;
+    }
+}
+
 impl CacheTraffic {
     /// By operations of the device.
     pub fn read(&self) -> u64 {

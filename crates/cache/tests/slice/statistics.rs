@@ -11,8 +11,9 @@ use headpond_block::{
 };
 use headpond_cache::classes::ClassId;
 use headpond_cache::{
-    AdmissionConfig, CleaningConfig, CleaningPolicy, CutoffPolicy, Foundation, Mode, Slice,
-    SliceConfig, SliceStats, Traffic, Way, load,
+    AdmissionConfig, ClassUsage, CleaningConfig, CleaningPolicy, CoreBlock, CorePlace,
+    CutoffPolicy, Foundation, Mode, PartTraffic, Slice, SliceConfig, SliceStats, Traffic, Way,
+    load,
 };
 use headpond_sim::Sim;
 use headpond_witness::{Client, Workload};
@@ -21,6 +22,8 @@ use std::rc::Rc;
 const WORK: Workload = Workload { requests: 3000, ..LONG };
 /// Beyond what the workload touches.
 const AHEAD: ByteRange = ByteRange::at(48 << 20, 512 << 10);
+/// Between both.
+const SECOND_CORE: u64 = 47 << 20;
 
 /// A slice between two devices that are watched.
 struct Watched {
@@ -49,6 +52,8 @@ impl Watched {
         };
         let opened = Slice::open(foundation, &superblock, EXPECTED, 0, machine.config.clone());
         let (slice, _) = opened.await.expect("opens");
+        let place = |core, first| CorePlace { core, first: CoreBlock(first / 4096) };
+        slice.tell_cores(&[place(1, 0), place(2, SECOND_CORE), place(3, AHEAD.end())]);
         // Recovery counts for nothing.
         cache.reset();
         core.reset();
@@ -101,6 +106,39 @@ impl Watched {
         assert_eq!(counters.cleaning_flushes, core.flushes.requests);
         counters.traffic
     }
+
+    /// What classes and cores have together is what the slice has, but for what is nobody's.
+    fn compare_parts(&self) {
+        let stats = self.slice.stats();
+        let Traffic { cache, core } = stats.counters.traffic;
+        let wanted = PartTraffic {
+            core_read: core.read(),
+            core_written: core.written(),
+            cache_read: cache.read_for_requests + cache.read_for_cleaning + cache.lent,
+            cache_written: cache.written_data + cache.written_copies,
+        };
+        let sum = |parts: &mut dyn Iterator<Item = PartTraffic>| {
+            parts.fold(PartTraffic::default(), |mut sum, part| {
+                sum += part;
+                sum
+            })
+        };
+        assert_eq!(sum(&mut stats.classes.iter().map(|class| class.traffic)), wanted);
+        assert_eq!(sum(&mut stats.cores.iter().map(|core| core.traffic)), wanted);
+        let held = |pick: fn(&ClassUsage) -> u64| {
+            stats.cores.iter().map(|core| pick(&core.usage) * 4096).sum::<u64>()
+        };
+        assert_eq!(held(|usage| usage.clean_blocks), stats.clean_bytes);
+        assert_eq!(held(|usage| usage.dirty_blocks), stats.dirty_bytes + stats.written_bytes);
+        let requests = stats.cores.iter().map(|core| core.read.requests + core.write.requests);
+        let counters = &stats.counters;
+        assert_eq!(requests.sum::<u64>(), counters.read.requests + counters.write.requests);
+        // Nobody asks for what is read ahead there, and nothing enters beyond it.
+        let [_, ahead, past] = &stats.cores[..] else { panic!("three cores") };
+        assert_eq!((ahead.core, ahead.read.requests), (2, 0));
+        assert_eq!(ahead.traffic.core_read, core.read_ahead);
+        assert_eq!((past.usage.occupied_blocks(), past.read.requests), (0, 1));
+    }
 }
 
 fn live(config: SliceConfig, seed: u64) -> (Traffic, SliceStats) {
@@ -109,6 +147,7 @@ fn live(config: SliceConfig, seed: u64) -> (Traffic, SliceStats) {
     let lived = headpond_sim::run(seed, async |runtime, sim| {
         let watched = Watched::open(&machine, &runtime, &sim).await;
         watched.live(&machine).await;
+        watched.compare_parts();
         (watched.compare(), watched.slice.stats())
     });
     lived.expect("no deadlock")
@@ -158,6 +197,8 @@ fn failed_operations_count_as_what_the_devices_saw_too() {
         watched.slice.flush_dirty().await.unwrap();
         watched.slice.self_check();
         let counters = watched.slice.stats().counters;
+        let [first, ..] = watched.slice.stats().cores[..] else { panic!("cores") };
+        assert_eq!(first.errors, counters.errors, "all of them lie on it");
         let (read, write) = (counters.read, counters.write);
         assert_eq!((read.requests, read.hits, read.failed), (2, 2, 1));
         assert_eq!((write.requests, write.misses, write.pass_through), (2, 1, 1));

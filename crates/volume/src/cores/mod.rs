@@ -14,7 +14,8 @@ mod span;
 
 use crate::initialise::Initialisation;
 use crate::open::Decorator;
-use headpond_block::{BlockDevice, ByteRange, Outcome, Runtime};
+use headpond_block::{BLOCK_BYTES, BlockDevice, ByteRange, Outcome, Runtime};
+use headpond_cache::{CoreBlock, CorePlace};
 use headpond_raid::Array;
 pub use places::StripesDiffer;
 pub(crate) use places::{Places, Shape};
@@ -39,6 +40,8 @@ pub(crate) struct Cores {
     pub places: Places,
     /// What lies below the cache.
     pub device: Rc<dyn BlockDevice>,
+    /// The same without what was put around it, where there are several.
+    span: Option<Rc<SpanDevice>>,
     /// Put around that.
     decorator: Option<Decorator>,
 }
@@ -70,12 +73,15 @@ impl Cores {
         let places = Places::of(&shapes)?;
         let arrays = list.iter().map(|core| Rc::clone(&core.array) as Rc<dyn BlockDevice>);
         let mut arrays: Vec<_> = arrays.collect();
-        let plain = match arrays.len() {
-            1 => arrays.remove(0),
-            _ => Rc::new(SpanDevice::new(places.clone(), arrays)),
+        let (plain, span): (Rc<dyn BlockDevice>, _) = match arrays.len() {
+            1 => (arrays.remove(0), None),
+            _ => {
+                let span = Rc::new(SpanDevice::new(places.clone(), arrays));
+                (Rc::clone(&span) as _, Some(span))
+            }
         };
         let device = decorator.as_ref().map_or_else(|| plain.clone(), |put| put(plain.clone()));
-        Ok(Self { runtime, list, places, device, decorator })
+        Ok(Self { runtime, list, places, device, span, decorator })
     }
 
     /// The same cores with one more behind them.
@@ -105,6 +111,24 @@ impl Cores {
     /// Each core and where it lies.
     pub fn iter(&self) -> impl Iterator<Item = (&Rc<Core>, ByteRange)> {
         self.list.iter().enumerate().map(|(index, core)| (core, self.places.range_of(index)))
+    }
+
+    /// Where each begins, for whoever counts them one by one.
+    pub fn counted_places(&self) -> Vec<CorePlace> {
+        let place = |(core, range): (&Rc<Core>, ByteRange)| {
+            let first = CoreBlock(range.start() / BLOCK_BYTES);
+            CorePlace { core: core.id, first }
+        };
+        self.iter().map(place).collect()
+    }
+
+    /// Flushes that each core failed, in their order, where there are several.
+    pub fn failed_flushes(&self) -> Vec<u64> {
+        self.span.as_ref().map(|span| span.failed_flushes()).unwrap_or_default()
+    }
+
+    pub fn reset_failed_flushes(&self) {
+        self.span.iter().for_each(|span| span.reset_failed_flushes());
     }
 
     pub fn shapes(&self) -> Vec<Shape> {

@@ -13,6 +13,7 @@ use headpond_block::{
     BlockDevice, DeviceError, DeviceName, Geometry, Outcome, Request, RequestKind, StripeGeometry,
     Submission,
 };
+use std::cell::Cell;
 use std::rc::Rc;
 
 /// Longest stripe that a cleaner is asked to fill.
@@ -24,6 +25,8 @@ pub(crate) struct SpanDevice {
     geometry: Geometry,
     places: Places,
     cores: Vec<Rc<dyn BlockDevice>>,
+    /// By core: who fails one is not told by what all of them answer.
+    failed_flushes: Vec<Cell<u64>>,
 }
 
 impl SpanDevice {
@@ -34,12 +37,25 @@ impl SpanDevice {
         for (index, core) in cores.iter().enumerate() {
             assert_eq!(places.range_of(index).len(), core.size_bytes(), "the place of this core");
         }
-        Self { name: DeviceName::new("the cores"), geometry, places, cores }
+        let failed_flushes = vec![Cell::new(0); cores.len()];
+        Self { name: DeviceName::new("the cores"), geometry, places, cores, failed_flushes }
+    }
+
+    pub fn failed_flushes(&self) -> Vec<u64> {
+        self.failed_flushes.iter().map(Cell::get).collect()
+    }
+
+    pub fn reset_failed_flushes(&self) {
+        self.failed_flushes.iter().for_each(|failed| failed.set(0));
     }
 
     async fn flush(&self, request: Request) -> Outcome {
         let flushes = self.cores.iter().map(|core| core.submit(request.clone())).collect();
-        join_all(flushes).await.into_iter().collect()
+        let outcomes = join_all(flushes).await;
+        for (outcome, failed) in outcomes.iter().zip(&self.failed_flushes) {
+            failed.set(failed.get() + u64::from(outcome.is_err()));
+        }
+        outcomes.into_iter().collect()
     }
 
     fn refusal(&self, request: &Request) -> DeviceError {
@@ -99,7 +115,6 @@ mod tests {
     use headpond_block::devices::RamDevice;
     use headpond_block::{Buffer, ByteRange, Stability};
     use proptest::prelude::*;
-    use std::cell::Cell;
     use std::task::{Context, Poll, Waker};
 
     const BLOCK: u64 = 4096;
@@ -213,6 +228,7 @@ mod tests {
         cores[0].refuses.set(true);
         assert!(done((&span as &dyn BlockDevice).flush()).is_err());
         assert_eq!([cores[0].flushes.get(), cores[1].flushes.get()], [2, 2]);
+        assert_eq!(span.failed_flushes(), [1, 0]);
     }
 
     #[test]

@@ -4,7 +4,9 @@
 //! percentage is a share of.
 
 use headpond_block::BLOCK_BYTES;
-use headpond_cache::{BypassStats, ClassUsage, ErrorStats, RequestStats, SliceStats, Traffic};
+use headpond_cache::{
+    BypassStats, ClassUsage, ErrorStats, PartTraffic, RequestStats, SliceStats, Traffic,
+};
 use serde::Serialize;
 
 const BLOCKS: &str = "4KiB Blocks";
@@ -66,6 +68,15 @@ impl Sums {
         }
         sums
     }
+
+    /// By all of it, what the log needs for itself as well.
+    fn moved(&self) -> PartTraffic {
+        let Traffic { cache, core } = self.traffic;
+        let (core_read, core_written) = (core.read(), core.written());
+        // Memory that is looked at is read, though nothing is asked of a device.
+        let (cache_read, cache_written) = (cache.read() + cache.lent, cache.written());
+        PartTraffic { core_read, core_written, cache_read, cache_written }
+    }
 }
 
 impl Groups {
@@ -73,7 +84,7 @@ impl Groups {
         Self {
             usage: usage(sums),
             requests: requests(sums.read, sums.write),
-            blocks: blocks(sums),
+            blocks: blocks(sums.moved(), [sums.read.bytes, sums.write.bytes]),
             errors: errors(&sums.errors),
         }
     }
@@ -87,6 +98,16 @@ fn usage(sums: &Sums) -> Vec<Row> {
         Row::part("Free", all.saturating_sub(occupied), all, BLOCKS),
         Row::part("Clean", clean, occupied, BLOCKS),
         Row::part("Dirty", dirty, occupied, BLOCKS),
+    ]
+}
+
+/// Of one core: what is free is of none.
+pub(super) fn core_usage(sums: &Sums, usage: ClassUsage) -> Vec<Row> {
+    let occupied = usage.occupied_blocks();
+    vec![
+        Row::part("Occupancy", occupied, sums.capacity_bytes / BLOCK_BYTES, BLOCKS),
+        Row::part("Clean", usage.clean_blocks, occupied, BLOCKS),
+        Row::part("Dirty", usage.dirty_blocks, occupied, BLOCKS),
     ]
 }
 
@@ -121,20 +142,18 @@ pub(super) fn requests(read: RequestStats, write: RequestStats) -> Vec<Row> {
     ]
 }
 
-fn blocks(sums: &Sums) -> Vec<Row> {
-    let Traffic { cache, core } = sums.traffic;
-    let (to_core, to_cache) = (core.written(), cache.written());
-    // Memory that is looked at is read, though nothing is asked of a device.
-    let from_cache = cache.read() + cache.lent;
+/// What goes to and from the devices, and what clients asked for.
+pub(super) fn blocks(moved: PartTraffic, [read, written]: [u64; 2]) -> Vec<Row> {
+    let PartTraffic { core_read, core_written, cache_read, cache_written } = moved;
     let mut rows = pair(
         ["Reads from core(s)", "Writes to core(s)", "Total to/from core(s)"],
-        [core.read(), to_core],
+        [core_read, core_written],
     );
     rows.extend(pair(
         ["Reads from cache", "Writes to cache", "Total to/from cache"],
-        [from_cache, to_cache],
+        [cache_read, cache_written],
     ));
-    rows.extend(exported(sums.read.bytes, sums.write.bytes));
+    rows.extend(exported(read, written));
     rows
 }
 
@@ -159,7 +178,7 @@ fn pair(names: [&'static str; 3], bytes: [u64; 2]) -> Vec<Row> {
         .collect()
 }
 
-fn errors(errors: &ErrorStats) -> Vec<Row> {
+pub(super) fn errors(errors: &ErrorStats) -> Vec<Row> {
     let ErrorStats { cache_read, cache_write, cache_checksum, .. } = *errors;
     let ErrorStats { core_read, core_write, core_flush, .. } = *errors;
     let (cache_read, core_write) = (cache_read + cache_checksum, core_write + core_flush);

@@ -10,6 +10,7 @@ mod support;
 use headpond_block::{Buffer, DeviceError};
 use headpond_volume::Dirty;
 use machine::{Clients, MIB, Machine, devices_of, read, write};
+use std::time::Duration;
 
 #[test]
 fn each_core_is_a_device_of_its_own_behind_one_cache() {
@@ -39,6 +40,7 @@ fn each_core_is_a_device_of_its_own_behind_one_cache() {
         assert_eq!(asked, [(1, "stack", 2), (2, "c1", 2), (3, "c2", 2)]);
         assert_eq!(read(&cores[1], 8192).await, 2);
         read(&cores[2], 65_536).await;
+        runtime.sleep(Duration::from_secs(1)).await;
         let report = volume.report();
         let row = |core: usize, name| {
             report.cores[core].requests.iter().find(|row| row.name == name).unwrap().count
@@ -46,6 +48,14 @@ fn each_core_is_a_device_of_its_own_behind_one_cache() {
         let rows = ["Read hits", "Read full misses", "Write total"];
         let counted = [0, 1, 2].map(|core| rows.map(|name| row(core, name)));
         assert_eq!(counted, [[0, 0, 2], [1, 0, 2], [0, 1, 2]]);
+        let part = |core: usize, names: [&str; 4]| {
+            let core = &report.cores[core];
+            let rows = || core.usage.iter().chain(&core.blocks).chain(&core.errors);
+            names.map(|name| rows().find(|row| row.name == name).unwrap().count)
+        };
+        let names = ["Occupancy", "Dirty", "Reads from core(s)", "Writes to cache"];
+        let held = [0, 1, 2].map(|core| part(core, names));
+        assert_eq!(held, [[2, 2, 0, 2], [2, 2, 0, 2], [3, 2, 1, 3]], "what was read has entered");
         volume.stop().await.unwrap();
     });
     machine.live(async |runtime, sim| {

@@ -4,13 +4,13 @@ use super::{GROUPS, rows};
 use anyhow::Result;
 use serde_json::Value;
 
-/// A line of names and one of values; with classes a line for each.
-pub fn csv(stats: &Value, classes: Option<&[Value]>) -> Result<String> {
+/// A line of names and one of values; with parts of it, classes or a core, a line for each.
+pub fn csv(stats: &Value, parts: Option<&[Value]>) -> Result<String> {
     let mut lines = csv::Writer::from_writer(Vec::new());
-    match classes {
-        Some(classes) => {
-            for (index, class) in classes.iter().enumerate() {
-                let cells: Vec<_> = class_cells(class);
+    match parts {
+        Some(parts) => {
+            for (index, part) in parts.iter().enumerate() {
+                let cells: Vec<_> = part_cells(part);
                 if index == 0 {
                     lines.write_record(cells.iter().map(|cell| &cell.0))?;
                 }
@@ -27,11 +27,11 @@ pub fn csv(stats: &Value, classes: Option<&[Value]>) -> Result<String> {
     Ok(String::from_utf8(lines.into_inner()?)?)
 }
 
-fn class_cells(class: &Value) -> Vec<(String, String)> {
-    let name = class["name"].as_str().unwrap_or_default().to_owned();
-    let head =
-        [("IO class ID".to_owned(), class["id"].to_string()), ("IO class name".to_owned(), name)];
-    let groups = [&class["usage"], &class["requests"], &class["blocks"]];
+fn part_cells(part: &Value) -> Vec<(String, String)> {
+    let name = part["name"].as_str().unwrap_or_default().to_owned();
+    let kind = if part["errors"].is_null() { "IO class" } else { "Core" };
+    let head = [(format!("{kind} ID"), part["id"].to_string()), (format!("{kind} name"), name)];
+    let groups = [&part["usage"], &part["requests"], &part["blocks"], &part["errors"]];
     head.into_iter().chain(groups.into_iter().flat_map(rows).flat_map(row_cells)).collect()
 }
 

@@ -22,15 +22,18 @@ pub fn run(places: &Places, args: &StatsArgs) -> Result<Exit> {
     };
     let stats = if args.tier { of_tier(stats, &args.name)? } else { stats };
     let classes = chosen(&stats, args)?;
+    let core = args.core.as_deref().map(|core| core_of(&stats, args, core)).transpose()?;
     if args.csv {
-        print!("{}", lines::csv(&stats, classes.as_deref())?);
+        let parts = classes.as_deref().or(core.as_ref().map(std::slice::from_ref));
+        print!("{}", lines::csv(&stats, parts)?);
     } else if args.json {
-        let shown = classes.map_or(stats, Value::Array);
+        let shown = classes.map(Value::Array).or(core).unwrap_or(stats);
         println!("{}", serde_json::to_string_pretty(&shown)?);
     } else {
-        match classes {
-            Some(classes) => classes.iter().for_each(|class| print!("{}", table::class(class))),
-            None => print!("{}", table::volume(&stats)),
+        match (classes, core) {
+            (Some(classes), _) => classes.iter().for_each(|it| print!("{}", table::class(it))),
+            (None, Some(core)) => print!("{}", table::core(&core)),
+            (None, None) => print!("{}", table::volume(&stats)),
         }
         if args.reset {
             println!("The counters of {} are at zero now.", args.name);
@@ -66,6 +69,17 @@ fn chosen(stats: &Value, args: &StatsArgs) -> Result<Option<Vec<Value>>> {
         return Err(Failure::usage(text));
     }
     Ok(Some(chosen))
+}
+
+/// The core of this name, where there are several.
+fn core_of(stats: &Value, args: &StatsArgs, name: &str) -> Result<Value> {
+    let volume = &args.name;
+    if rows(&stats["cores"]).count() < 2 {
+        let text = format!("{volume} has one core: its statistics are those of the volume");
+        return Err(Failure::usage(text));
+    }
+    let found = rows(&stats["cores"]).find(|core| core["name"] == name).cloned();
+    found.ok_or_else(|| Failure::usage(format!("{volume} has no core {name}")))
 }
 
 /// The rows of a group, or of a class.

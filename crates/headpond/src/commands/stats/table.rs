@@ -41,25 +41,41 @@ fn cores(of: &Value) -> String {
         right("hits"),
         right("written"),
         right("flushes"),
+        right("cached"),
+        right("dirty"),
+        right("errors"),
     ]);
     for core in rows(of) {
-        let hits = |name: &str| {
-            let row = rows(&core["requests"]).find(|row| row["name"] == name);
+        let counted = |group: &str, name: &str| {
+            let row = rows(&core[group]).find(|row| row["name"] == name);
             row.map_or_else(|| "-".into(), |row| count(whole(&row["count"])))
         };
         table.row([
             text(&core["name"]).to_owned(),
             count(whole(&core["id"])),
             count(whole(&core["reads"])),
-            hits("Read hits"),
+            counted("requests", "Read hits"),
             size(whole(&core["read_bytes"])),
             count(whole(&core["writes"])),
-            hits("Write hits"),
+            counted("requests", "Write hits"),
             size(whole(&core["written_bytes"])),
             count(whole(&core["flushes"])),
+            counted("usage", "Occupancy"),
+            counted("usage", "Dirty"),
+            counted("errors", "Total errors"),
         ]);
     }
     if rows(of).count() < 2 { String::new() } else { table.render() + "\n" }
+}
+
+/// What the cache holds of one core, and what was asked of it.
+pub fn core(core: &Value) -> String {
+    let mut out = format!("core {} ({})\n\n", core["id"], text(&core["name"]));
+    for title in ["usage", "requests", "blocks", "errors"] {
+        out += &table_of(title, &core[title], |_| true);
+        out.push('\n');
+    }
+    out
 }
 
 /// What one class holds, and its requests.
