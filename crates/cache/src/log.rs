@@ -23,6 +23,7 @@ mod reinsert;
 mod stability;
 mod survey;
 mod tally;
+mod unreadable;
 
 use checksummed::Checksummed;
 pub use cores::CorePlace;
@@ -33,6 +34,7 @@ pub(crate) use reach::{Content, Cut, plan};
 pub use reinsert::Reinsertion;
 pub use survey::Survey;
 pub(crate) use tally::id_of;
+use unreadable::Unreadable;
 
 use crate::classes::{CLASSES_MAX, ClassId};
 use crate::cleaning::{Chunks, Throttle};
@@ -149,6 +151,8 @@ pub struct Log {
     pub cores: Vec<CoreStats>,
     /// Promised and damaged; reads fail until they are overwritten.
     pub lost: BTreeSet<CoreBlock>,
+    /// Not lost for good, perhaps.
+    unreadable: Unreadable,
     /// Lost when the epoch began: what replaced them must outlive the epoch.
     pub lost_at_start: BTreeSet<CoreBlock>,
     identity: Identity,
@@ -212,6 +216,7 @@ impl Log {
             classes: Box::new([ClassStats::default(); CLASSES_MAX]),
             cores: Vec::new(),
             lost: BTreeSet::new(),
+            unreadable: Unreadable::default(),
             lost_at_start: BTreeSet::new(),
             identity,
             draft: Draft::default(),

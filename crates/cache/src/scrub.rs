@@ -150,6 +150,7 @@ impl Engine {
             let is_sound = read.is_ok() && self.check(offset, version, &block).is_ok();
             report.blocks += 1;
             if is_sound || self.is_sound_alone(offset, version, &block).await {
+                self.log.borrow_mut().note_readable(version);
                 continue;
             }
             self.condemn(version, report).await?;
@@ -169,6 +170,7 @@ impl Engine {
         let now = self.log.borrow().map.version(version.slot);
         if now.state != State::Clean {
             report.lose(version.block);
+            self.log.borrow_mut().note_unreadable(version);
             return Ok(());
         }
         match self.entomb(&[version.block], false).await {

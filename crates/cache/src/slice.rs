@@ -300,6 +300,7 @@ impl Slice {
             writes_waiting: engine.queue.len() as u64,
             cleaning_in_flight: engine.cleaning.in_flight(),
             lost_blocks: log.lost.len() as u64,
+            unreadable_blocks: log.unreadable_blocks(),
             replayed_blocks: counts.replayed,
             is_draining: no_dirt_made && counts.dirty + counts.written > 0,
             is_failed: engine.is_failed.get(),

@@ -387,6 +387,8 @@ pub struct SliceStats {
     pub writes_waiting: u64,
     pub cleaning_in_flight: u32,
     pub lost_blocks: u64,
+    /// Only the cache has them, and it could not give them when it was last asked.
+    pub unreadable_blocks: u64,
     /// Dirty since an unclean stop and not yet cleaned: until they are, the parity of their stripes
     /// may be torn.
     pub replayed_blocks: u64,

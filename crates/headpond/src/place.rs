@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result, bail};
 use headpond_volume::{Alert, Description};
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -66,13 +66,16 @@ impl Places {
     /// # Errors
     /// Where the folder cannot be written.
     pub fn save(&self, description: &Description) -> Result<()> {
-        let path = self.description(&description.name);
+        self.write(&self.description(&description.name), description.to_toml().as_bytes())
+    }
+
+    fn write(&self, path: &Path, text: &[u8]) -> Result<()> {
         let save = || -> Result<()> {
             fs::create_dir_all(&self.state)?;
             let file = tempfile::NamedTempFile::new_in(&self.state)?;
-            fs::write(file.path(), description.to_toml())?;
+            fs::write(file.path(), text)?;
             file.as_file().sync_all()?;
-            file.persist(&path)?;
+            file.persist(path)?;
             Ok(fs::File::open(&self.state)?.sync_all()?)
         };
         save().with_context(|| format!("cannot write {}", path.display()))
@@ -83,7 +86,42 @@ impl Places {
     pub fn forget(&self, name: &str) -> Result<()> {
         let path = self.description(name);
         self.forget_refusal(name);
+        self.forget_left(name)?;
         fs::remove_file(&path).with_context(|| format!("cannot remove {}", path.display()))
+    }
+
+    /// Keeps what only the cache device holds of a volume that is not served any more.
+    ///
+    /// # Errors
+    /// Where it cannot be written: then it is not known.
+    pub fn note_left(&self, name: &str, dirty_bytes: u64) -> Result<()> {
+        let text = serde_json::to_vec(&json!({ "dirty_bytes": dirty_bytes }))?;
+        self.write(&self.left(name), &text)
+    }
+
+    /// The volume is served from now on, and what was left is not what there is.
+    ///
+    /// # Errors
+    /// Where the file could come back.
+    pub fn forget_left(&self, name: &str) -> Result<()> {
+        let path = self.left(name);
+        let forget = || match fs::remove_file(&path) {
+            Ok(()) => fs::File::open(&self.state)?.sync_all(),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+            Err(error) => Err(error),
+        };
+        forget().with_context(|| format!("cannot remove {}", path.display()))
+    }
+
+    /// Bytes that only the cache device holds of a volume that is not served, where that is known:
+    /// its last daemon has stopped it.
+    pub fn left_dirty_bytes(&self, name: &str) -> Option<u64> {
+        let left: Value = serde_json::from_slice(&fs::read(self.left(name)).ok()?).ok()?;
+        left["dirty_bytes"].as_u64()
+    }
+
+    fn left(&self, name: &str) -> PathBuf {
+        self.state.join(format!("{name}.left.json"))
     }
 
     /// Keeps why a volume was not opened, for `status`.

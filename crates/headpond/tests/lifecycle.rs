@@ -370,6 +370,37 @@ fn a_refused_start_is_told_by_status_until_the_volume_is_served() {
     assert_eq!(user.json(&["status", "v", "--json"])["alerts"], serde_json::json!([]));
 }
 
+/// Whoever takes the cache device of a stopped volume away knows what goes with it.
+#[test]
+fn status_of_a_stopped_volume_says_what_only_its_cache_holds() {
+    let Some(program) = headpond_testkit::tool("qemu-io") else {
+        skip!("status_of_a_stopped_volume_says_what_only_its_cache_holds", "no qemu-io");
+    };
+    let user = User::new();
+    let mut args: Vec<String> = ["create", "v", "--raid", "5", "--zeroed"].map(Into::into).into();
+    args.extend((0..3).map(|member| user.file(&format!("{member}.img"), 64 * MIB)));
+    args.extend(["--cache".into(), user.file("cache.img", 48 * MIB)]);
+    args.extend(["--set", "cleaning=nop"].map(Into::into));
+    user.ok(&args);
+    assert_eq!(cache_of(&user)["dirty_bytes"], 0);
+    assert!(user.ok(&["status", "v"]).contains("nothing dirty: the array has everything"));
+    let daemon = user.serve("v");
+    qemu_io(&user, &program, "write -P 0x11 0 1M");
+    user.ok(&["stop", "v"]);
+    assert_eq!(daemon.wait(), 0);
+    assert_eq!(cache_of(&user)["dirty_bytes"], MIB);
+    let text = user.ok(&["status", "v"]);
+    assert!(text.contains("warning   the cache holds 1 MiB that the array lacks"), "{text}");
+    user.serve("v").kill();
+    assert_eq!(cache_of(&user)["dirty_bytes"], Value::Null, "nobody has stopped it");
+    assert!(user.ok(&["status", "v"]).contains("may hold what the array lacks"));
+    let daemon = user.serve("v");
+    user.ok(&["stop", "v", "--flush"]);
+    assert_eq!(daemon.wait(), 0);
+    assert_eq!(cache_of(&user)["dirty_bytes"], 0);
+    assert_eq!(user.json(&["status", "v", "--json"])["warnings"], serde_json::json!([]));
+}
+
 /// A daemon that has much to read is not asked: it says how far it is in a file that it keeps
 /// locked.
 #[test]

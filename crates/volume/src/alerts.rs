@@ -86,22 +86,78 @@ impl Risk {
     }
 }
 
-/// The conditions of a cache, worst first.
-pub(crate) fn of_cache(volume: &str, cache: &CacheStatus, errors: &ErrorStats) -> Vec<Alert> {
-    let mut alerts = of_contents(volume, cache, errors);
-    alerts.extend(of_devices(volume, cache, errors));
+/// Whether it is a volume's cache that has the condition, or the memory in front of it.
+#[derive(Clone, Copy)]
+pub(crate) struct Place<'a> {
+    volume: &'a str,
+    is_tier: bool,
+}
+
+impl<'a> Place<'a> {
+    pub fn cache(volume: &'a str) -> Self {
+        Self { volume, is_tier: false }
+    }
+
+    pub fn tier(volume: &'a str) -> Self {
+        Self { volume, is_tier: true }
+    }
+
+    /// The device in words, and what lies below it.
+    fn words(self) -> (&'static str, &'static str) {
+        if self.is_tier { ("tier", "volume below it") } else { ("cache", "array") }
+    }
+
+    /// A command that changes a setting.
+    fn set(self, key: &str, value: &str) -> String {
+        let prefix = if self.is_tier { "tier." } else { "" };
+        format!("`headpond set {} {prefix}{key}={value}`", self.volume)
+    }
+
+    /// A command that takes the device away, whatever is on it where that `is_forced`.
+    fn detach(self, is_forced: bool) -> String {
+        let tier = if self.is_tier { " --tier" } else { "" };
+        let force = if is_forced { " --force" } else { "" };
+        format!("`headpond cache detach {}{tier}{force}`", self.volume)
+    }
+
+    fn attach(self) -> String {
+        let device = if self.is_tier { "ram:SIZE --tier" } else { "DEVICE" };
+        format!("`headpond cache attach {} {device}`", self.volume)
+    }
+
+    /// Puts another device in the place of this one: memory is given back and taken anew.
+    fn replace(self) -> String {
+        match self.is_tier {
+            true => format!("{}, then {}", self.detach(false), self.attach()),
+            false => format!("`headpond cache replace {} DEVICE`", self.volume),
+        }
+    }
+
+    /// Writes down what is dirty in it.
+    fn flush(self) -> String {
+        format!("`headpond flush {}`", self.volume)
+    }
+
+    fn scrub(self) -> String {
+        format!("`headpond cache scrub {}`", self.volume)
+    }
+}
+
+/// The conditions of a cache, or of a tier.
+pub(crate) fn of_cache(place: Place<'_>, cache: &CacheStatus, errors: &ErrorStats) -> Vec<Alert> {
+    let mut alerts = of_contents(place, cache, errors);
+    alerts.extend(of_devices(place, cache, errors));
     alerts.sort_by_key(|alert| alert.kind);
     alerts
 }
 
-fn of_contents(volume: &str, cache: &CacheStatus, errors: &ErrorStats) -> Vec<Alert> {
+fn of_contents(place: Place<'_>, cache: &CacheStatus, errors: &ErrorStats) -> Vec<Alert> {
     let device = &cache.device;
     let mut alerts = Vec::new();
     if cache.failed {
-        alerts.push(failed(volume, cache));
+        alerts.push(failed(place, cache));
     }
     if cache.in_fallback && !cache.failed {
-        let mode = cache.settings.mode.name();
         let (errors, window) = (cache.settings.fallback.errors, cache.settings.fallback.window_s);
         alerts.push(Alert {
             kind: AlertKind::CacheFallback,
@@ -110,8 +166,9 @@ fn of_contents(volume: &str, cache: &CacheStatus, errors: &ErrorStats) -> Vec<Al
             ),
             at_risk: Risk::of_dirty(cache),
             to_do: format!(
-                "`headpond cache replace {volume} DEVICE`, or use it again: `headpond set {volume} \
-                 mode={mode}`"
+                "{}, or use it again: {}",
+                place.replace(),
+                place.set("mode", cache.settings.mode.name())
             ),
         });
     }
@@ -119,25 +176,16 @@ fn of_contents(volume: &str, cache: &CacheStatus, errors: &ErrorStats) -> Vec<Al
         let lost = cache.lost_blocks;
         alerts.push(Alert {
             kind: AlertKind::DamagedBlocks,
-            happened: format!("{lost} blocks in the cache are damaged"),
+            happened: format!("{lost} blocks in the {} are damaged", place.words().0),
             at_risk: Risk::of_bytes(
                 lost * BLOCK_BYTES,
                 "that answer with errors until written again",
             ),
-            to_do: format!("`headpond cache scrub {volume}`, and write what is damaged again"),
+            to_do: format!("{}, and write what is damaged again", place.scrub()),
         });
     }
-    if errors.dirty_unreadable > 0 {
-        let times = errors.dirty_unreadable;
-        alerts.push(Alert {
-            kind: AlertKind::DirtyUnreadable,
-            happened: format!("{times} reads from {device} of what only it holds failed"),
-            at_risk: Risk::of_dirty(cache),
-            to_do: format!(
-                "`headpond cache scrub {volume}` lists the blocks: write them again, or give up what \
-                 cannot be read with `headpond cache detach {volume} --force`"
-            ),
-        });
+    if cache.unreadable_blocks > 0 {
+        alerts.push(unreadable(place, cache));
     }
     if errors.cache_checksum > 0 {
         let times = errors.cache_checksum;
@@ -145,50 +193,76 @@ fn of_contents(volume: &str, cache: &CacheStatus, errors: &ErrorStats) -> Vec<Al
             kind: AlertKind::CacheCorruption,
             happened: format!("{times} reads from {device} did not fit their checksums"),
             at_risk: Risk::of_dirty(cache),
-            to_do: format!(
-                "`headpond cache scrub {volume}` drops what is damaged and lists what is lost; then \
-                 replace the device"
-            ),
+            to_do: match place.is_tier {
+                true => format!("{}: the memory of this machine is not sound", place.detach(false)),
+                false => format!(
+                    "{} drops what is damaged and lists what is lost; then replace the device",
+                    place.scrub()
+                ),
+            },
         });
     }
     alerts
 }
 
-fn failed(volume: &str, cache: &CacheStatus) -> Alert {
-    let device = &cache.device;
+/// Told for as long as it is so: no reset of the statistics makes data readable.
+fn unreadable(place: Place<'_>, cache: &CacheStatus) -> Alert {
+    let (device, blocks) = (&cache.device, cache.unreadable_blocks);
+    let give_up = format!("give up what cannot be read with {}", place.detach(true));
+    Alert {
+        kind: AlertKind::DirtyUnreadable,
+        happened: format!("{device} could not give {blocks} blocks that only it holds"),
+        at_risk: Risk::of_bytes(
+            blocks * BLOCK_BYTES,
+            "that answer with errors until written again",
+        ),
+        to_do: match place.is_tier {
+            true => format!("write them again, or {give_up}"),
+            false => format!("{} lists the blocks: write them again, or {give_up}", place.scrub()),
+        },
+    }
+}
+
+fn failed(place: Place<'_>, cache: &CacheStatus) -> Alert {
+    let (device, (this, below)) = (&cache.device, place.words());
     let (at_risk, to_do) = match cache.dirty_bytes {
         0 => (
-            Risk::none("nothing: the array has everything"),
-            format!(
-                "`headpond cache detach {volume}`, then `headpond cache attach {volume} DEVICE` with \
-                 another one"
-            ),
+            Risk::none(&format!("nothing: the {below} has everything")),
+            format!("{}, then {} with another one", place.detach(false), place.attach()),
         ),
         bytes => (
-            Risk::of_bytes(bytes, "that the array lacks; without the device reads of them fail"),
+            Risk::of_bytes(
+                bytes,
+                &format!("that the {below} lacks; without the device reads of them fail"),
+            ),
             format!(
-                "`headpond flush {volume}` writes to the array what the device still reads; \
-                 `headpond cache detach {volume} --force` gives up the rest"
+                "{} writes to the {below} what the device still reads; {} gives up the rest",
+                place.flush(),
+                place.detach(true)
             ),
         ),
     };
-    let happened = format!("the cache device failed: writes go past {device} to the array");
+    let happened = format!("the {this} device failed: writes go past {device} to the {below}");
     Alert { kind: AlertKind::CacheFailed, happened, at_risk, to_do }
 }
 
-fn of_devices(volume: &str, cache: &CacheStatus, errors: &ErrorStats) -> Vec<Alert> {
+fn of_devices(place: Place<'_>, cache: &CacheStatus, errors: &ErrorStats) -> Vec<Alert> {
     let device = &cache.device;
     let mut alerts = Vec::new();
     let replace = format!(
-        "`headpond cache replace {volume} DEVICE` if it goes on; `headpond stats {volume} --reset` \
-         ends this alert"
+        "{} if it goes on; `headpond stats {} --reset` ends this alert",
+        place.replace(),
+        place.volume
     );
     if errors.cache_read > 0 {
         alerts.push(Alert {
             kind: AlertKind::CacheReadErrors,
             happened: format!("{} reads from {device} failed", errors.cache_read),
             at_risk: Risk::of_dirty(cache),
-            to_do: format!("`headpond cache scrub {volume}` reads all of it; {replace}"),
+            to_do: match place.is_tier {
+                true => replace.clone(),
+                false => format!("{} reads all of it; {replace}", place.scrub()),
+            },
         });
     }
     if errors.cache_write > 0 {
@@ -200,31 +274,36 @@ fn of_devices(volume: &str, cache: &CacheStatus, errors: &ErrorStats) -> Vec<Ale
         });
     }
     let core = errors.core_write + errors.core_flush;
-    if core > 0 {
+    // What the tier writes down goes to the cache, or to the array, and is told of them.
+    if core > 0 && !place.is_tier {
         alerts.push(Alert {
             kind: AlertKind::ArrayWriteErrors,
             happened: format!("{core} writes to the array, or flushes, failed"),
             at_risk: Risk::of_dirty(cache),
             to_do: format!(
-                "look at the members with `headpond status {volume}`; then `headpond flush {volume}` \
-                 says whether they take it now"
+                "look at the members with `headpond status {}`; then {} says whether they take it now",
+                place.volume,
+                place.flush()
             ),
         });
     }
-    alerts.extend(full(volume, cache));
+    alerts.extend(full(place, cache));
     alerts
 }
 
-fn full(volume: &str, cache: &CacheStatus) -> Option<Alert> {
+fn full(place: Place<'_>, cache: &CacheStatus) -> Option<Alert> {
     let (dirty, most) = (cache.dirty_bytes, cache.dirty_bytes_max);
     if dirty == 0 || dirty * 100 < most * FULL_PERCENT {
         return None;
     }
     let to_do = match cache.settings.cleaning.policy {
         CleaningPolicy::Nop => {
-            format!("`headpond set {volume} cleaning=stripe`: nothing cleans now")
+            format!("{}: nothing cleans now", place.set("cleaning", "stripe"))
         }
-        _ => format!("nothing where it passes; else `headpond flush {volume}`, or a larger cache"),
+        _ => {
+            let (flush, this) = (place.flush(), place.words().0);
+            format!("nothing where it passes; else {flush}, or a larger {this}")
+        }
     };
     Some(Alert {
         kind: AlertKind::CacheFull,

@@ -1,7 +1,7 @@
 //! What a volume tells about itself.
 
 use crate::acts::ActStatus;
-use crate::alerts::{self, Alert};
+use crate::alerts::{self, Alert, Place};
 use crate::cached::Cached;
 use crate::cores::Core;
 use crate::description::FIRST_CORE;
@@ -74,6 +74,8 @@ pub struct CacheStatus {
     pub clean_bytes: u64,
     pub dirty_ratio: f64,
     pub lost_blocks: u64,
+    /// The array lacks them, and the device could not give them when it was last asked.
+    pub unreadable_blocks: u64,
     /// Replayed after an unclean stop and not yet cleaned: a member that fails before they are may
     /// leave wrong data in their stripes.
     pub replayed_blocks: u64,
@@ -105,7 +107,10 @@ impl Volume {
         let cores = self.cores();
         let array = cores.first().array.status();
         let (tier, cache) = (self.tier_status(), self.cache_status());
-        let alerts = cache.as_ref().map(|cache| self.alerts(&description.name, cache));
+        let mut alerts =
+            self.alerts(cache.as_ref(), self.cached(), Place::cache(&description.name));
+        alerts.extend(self.alerts(tier.as_ref(), self.tier(), Place::tier(&description.name)));
+        alerts.sort_by_key(|alert| alert.kind);
         let mut warnings: Vec<String> =
             cores.iter().flat_map(|(core, _)| core.warnings()).collect();
         warnings.extend(warnings_of_caches(tier.as_ref(), cache.as_ref()));
@@ -121,17 +126,22 @@ impl Volume {
             tier,
             cache,
             file_systems: self.front.recogniser().map(|it| it.found()).unwrap_or_default(),
-            alerts: alerts.unwrap_or_default(),
+            alerts,
             warnings,
             acts: self.acts(),
         }
     }
 
-    fn alerts(&self, name: &str, cache: &CacheStatus) -> Vec<Alert> {
-        let slices = self.cached().map(|cached| cached.stats()).unwrap_or_default();
+    fn alerts(
+        &self,
+        status: Option<&CacheStatus>,
+        cached: Option<Rc<Cached>>,
+        place: Place<'_>,
+    ) -> Vec<Alert> {
+        let Some((status, cached)) = status.zip(cached) else { return Vec::new() };
         let mut errors = ErrorStats::default();
-        slices.iter().for_each(|slice| errors += slice.counters.errors);
-        alerts::of_cache(name, cache, &errors)
+        cached.stats().iter().for_each(|slice| errors += slice.counters.errors);
+        alerts::of_cache(place, status, &errors)
     }
 
     pub fn stats(&self) -> VolumeStats {
@@ -179,6 +189,7 @@ impl Cached {
             clean_bytes: sum(|slice| slice.clean_bytes),
             dirty_ratio: dirty_bytes as f64 / dirty_bytes_max.max(1) as f64,
             lost_blocks: sum(|slice| slice.lost_blocks),
+            unreadable_blocks: sum(|slice| slice.unreadable_blocks),
             replayed_blocks: self.replayed_blocks(),
             evictions: stats.iter().map(|slice| slice.eviction.clone()).collect(),
             order: order(&stats),

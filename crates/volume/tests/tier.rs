@@ -2,15 +2,17 @@
 
 mod support;
 
-use headpond_block::decorators::{ProbeDevice, WindowDevice};
+use headpond_block::decorators::{
+    Fault, FaultControl, FaultDevice, FaultRule, ProbeDevice, WindowDevice,
+};
 use headpond_block::devices::RamDevice;
-use headpond_block::{BlockDevice, Buffer, Geometry, Runtime, Stability};
+use headpond_block::{BlockDevice, Buffer, Geometry, RequestKind, Runtime, Stability};
 use headpond_cache::Mode;
 use headpond_raid::Occupied;
 use headpond_sim::{Ended, Medium, OperationTime, Power, Random, Sim, SimDisk, run, run_until_cut};
 use headpond_volume::{
-    AttachError, CacheDescription, Description, DetachError, Devices, Dirty, SetError, Size,
-    TierDescription, TierSettings, Volume,
+    AlertKind, AttachError, CacheDescription, Description, DetachError, Devices, Dirty, SetError,
+    Size, TierDescription, TierSettings, Volume,
 };
 use headpond_witness::{Client, Witness, Workload};
 use std::cell::RefCell;
@@ -299,5 +301,44 @@ fn flushed_writes_outlive_the_tier() {
         power.restore();
         witness.borrow_mut().crash();
         assert!(matches!(live(false, 50), Ended::Finished(())));
+    }
+}
+
+/// Memory that errs once, and then takes nothing any more.
+#[test]
+fn a_tier_that_fails_says_what_is_at_risk_and_what_to_do() {
+    for (mode, dirty) in [(Mode::WriteThrough, 0), (Mode::WriteBack, 1)] {
+        run(1, |runtime, _| async move {
+            let (counted, faults) = (Counted::new(&runtime), FaultControl::default());
+            let faulty = FaultDevice::new(memory(), faults.clone(), runtime.clone());
+            let devices = Devices { tier: Some(Rc::new(faulty)), ..counted.devices() };
+            let description = with_tier(mode, Mode::WriteBack);
+            Volume::create(&description, &counted.devices(), &CREATE).await.unwrap();
+            let volume = Volume::open(&runtime, &description, devices, careful()).await.unwrap();
+            write(&volume, 0, 1).await;
+            let told = |kind| {
+                let alerts = volume.status().alerts;
+                let found = alerts.iter().find(|alert| alert.kind == kind).cloned();
+                found.unwrap_or_else(|| panic!("no {kind:?} in {alerts:?}"))
+            };
+            assert!(volume.status().alerts.is_empty());
+            let rule = FaultRule::on(RequestKind::Write, Fault::Media);
+            faults.add(FaultRule { times: Some(1), ..rule.clone() });
+            write(&volume, 4096, 2).await;
+            let errors = told(AlertKind::CacheWriteErrors);
+            assert_eq!(errors.at_risk.blocks, dirty, "{errors}");
+            assert!(errors.to_do.contains("cache attach stack ram:SIZE --tier"), "{errors}");
+            faults.add(rule);
+            write(&volume, 8192, 3).await;
+            let failed = told(AlertKind::CacheFailed);
+            assert!(failed.happened.starts_with("the tier device failed"), "{failed}");
+            assert_eq!(failed.at_risk.blocks, dirty, "{failed}");
+            assert!(failed.to_do.contains("`headpond cache detach stack --tier"), "{failed}");
+            for (offset, byte) in [(0, 1), (4096, 2), (8192, 3)] {
+                assert_eq!(read(&volume, offset).await, byte);
+            }
+            volume.self_check();
+        })
+        .expect("no deadlock");
     }
 }

@@ -250,6 +250,9 @@ impl Engine {
             if log.first_at(version.slot) != *first {
                 continue;
             }
+            if group.len() == 1 && error.device() == self.cache.name() {
+                log.note_unreadable(version);
+            }
             if group.len() == 1 && self.is_unreadable(error) {
                 is_passed_over = log.pass_over(version);
             } else {

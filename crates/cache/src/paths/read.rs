@@ -267,10 +267,14 @@ impl Engine {
                 Some(_) => self.read_block_alone(piece, index as u64, version, &block).await.err(),
                 None => self.check(piece.range.start() + start as u64, version, &block).err(),
             };
-            let Some(error) = error else { continue };
+            let Some(error) = error else {
+                self.log.borrow_mut().note_readable(version);
+                continue;
+            };
             if version.state != State::Clean {
                 let (mut log, at) = (self.log.borrow_mut(), Some(version.block));
                 log.count_error(at, |errors| &mut errors.dirty_unreadable);
+                log.note_unreadable(version);
                 return Err(error);
             }
             let only = BlockRun { first: version.block, count: 1 };

@@ -150,7 +150,10 @@ impl Hit {
             && (self.asked.buffers.is_payload_free() || !self.version.is_payload_free())
             && self.engine.compare(&self.version, &self.asked.buffers).is_ok();
         if is_good {
-            self.engine.log.borrow_mut().count_read(&self.asked, 1, 1);
+            let mut log = self.engine.log.borrow_mut();
+            log.count_read(&self.asked, 1, 1);
+            log.note_readable(&self.version);
+            drop(log);
             self.engine.latencies.note_sampled(Way::ReadHit, self.sampled);
         }
         is_good

@@ -49,6 +49,9 @@ pub fn run(places: &Places, args: &CreateArgs) -> Result<Exit> {
     tell_of_write_caches(&with_write_cache);
     write(&description, &members, cache.as_ref(), args)?;
     places.save(&description)?;
+    if description.cache.is_some() {
+        places.note_left(&description.name, 0)?;
+    }
     println!("created {}: serve it with `headpond serve {}`", description.name, description.name);
     Ok(Exit::Ok)
 }

@@ -81,9 +81,32 @@ fn status_of(places: &Places, name: &str) -> Result<Value> {
     let mut status = unserved(&description);
     match look(places, name) {
         Some(told) => status["loading"] = serde_json::to_value(told)?,
-        None => status["alerts"] = places.refusal(name).into_iter().collect(),
+        None => {
+            status["alerts"] = places.refusal(name).into_iter().collect();
+            if !status["cache"].is_null() {
+                let dirty = places.left_dirty_bytes(name);
+                status["cache"]["dirty_bytes"] = dirty.into();
+                status["warnings"] = warning_of_left(name, dirty).into_iter().collect();
+            }
+        }
     }
     Ok(status)
+}
+
+/// What whoever would take the cache device away has to know.
+fn warning_of_left(name: &str, dirty: Option<u64>) -> Option<String> {
+    let write_down = format!("`headpond serve {name}` and `headpond stop {name} --flush`");
+    match dirty {
+        Some(0) => None,
+        Some(bytes) => Some(format!(
+            "the cache holds {} that the array lacks: keep the device, or {write_down} first",
+            size(bytes)
+        )),
+        None => Some(format!(
+            "the cache may hold what the array lacks: no daemon has stopped the volume; keep the \
+             device, or {write_down} first"
+        )),
+    }
 }
 
 fn unserved(description: &Description) -> Value {
@@ -124,6 +147,7 @@ fn print(status: &Value) {
         print_cores(status);
         print_settings(status);
         print_alerts(status);
+        print_warnings(status);
         return;
     }
     println!("{name}: {}", size(status["size_bytes"].as_u64().unwrap_or(0)));
@@ -140,6 +164,10 @@ fn print(status: &Value) {
     }
     print_acts(status);
     print_alerts(status);
+    print_warnings(status);
+}
+
+fn print_warnings(status: &Value) {
     for warning in status["warnings"].as_array().into_iter().flatten() {
         println!("  warning   {}", text(warning));
     }
@@ -282,7 +310,13 @@ fn line(cache: &Value) -> String {
 
 /// What the cache of a served volume holds.
 fn usage(cache: &Value) -> Vec<String> {
-    let Some(capacity) = cache["capacity_bytes"].as_u64() else { return Vec::new() };
+    let Some(capacity) = cache["capacity_bytes"].as_u64() else {
+        let is_clean = cache["dirty_bytes"] == 0;
+        return is_clean
+            .then(|| "nothing dirty: the array has everything".into())
+            .into_iter()
+            .collect();
+    };
     let bytes = |field: &str| size(cache[field].as_u64().unwrap_or(0));
     let mut lines = vec![format!(
         "{}: {} dirty of at most {} ({:.0} %), {} clean",
@@ -369,6 +403,7 @@ mod tests {
         cache["replayed_blocks"] = 0.into();
         assert_eq!(usage(&cache).len(), 1);
         assert!(usage(&Value::Null).is_empty());
+        assert_eq!(usage(&json!({ "dirty_bytes": 0 })).len(), 1, "of one that is not served");
     }
 
     #[test]

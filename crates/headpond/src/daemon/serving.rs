@@ -100,6 +100,8 @@ impl Data {
             false => error.into(),
         })?;
         places.forget_refusal(&description.name);
+        // Before any client: what is written from now on may be in the cache alone.
+        places.forget_left(&description.name)?;
         volume.warnings().iter().for_each(|warning| eprintln!("headpond: note: {warning}"));
         let volume = Rc::new(volume);
         let watched = Rc::new(CaptureDevice::new(volume.clone(), runtime.clone(), 0));
@@ -272,7 +274,14 @@ impl Desk {
             self.flush().await?;
         }
         self.server.stop().await?;
-        Ok(self.volume.stop().await?)
+        self.volume.stop().await?;
+        if let Some(cache) = self.volume.status().cache {
+            let name = self.volume.description().name;
+            if let Err(error) = self.places.note_left(&name, cache.dirty_bytes) {
+                eprintln!("headpond: note: {error:#}: `status` will not know what is dirty");
+            }
+        }
+        Ok(())
     }
 }
 
