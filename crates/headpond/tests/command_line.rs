@@ -39,8 +39,11 @@ fn a_volume_lives_from_create_to_destroy() {
     let mode = shown.as_array().unwrap().iter().find(|setting| setting["key"] == "mode").unwrap();
     assert_eq!((&mode["value"], &mode["default"]), (&json!("write-around"), &json!("write-back")));
     assert!(user.ok(&["set", "hv0"]).contains("write-around *"), "what differs is marked");
-    let noted = user.run(&["set", "hv0", "cleaning=lustre"]);
-    assert!(noted.code == 0 && noted.err.contains("classes=lustre"), "{}", noted.err);
+    user.ok(&["set", "hv0", "preset=lustre"]);
+    let classes = &user.json(&["status", "hv0", "--json"])["cache"]["classes"];
+    assert_eq!(classes, "lustre", "one name sets the cleaner and the classes");
+    assert!(user.ok(&["set", "hv0"]).contains("lustre *"));
+    user.ok(&["set", "hv0", "classes=none"]);
     user.ok(&["set", "hv0", "mode=write-through", "cleaning=nop", "seq-cutoff=1M"]);
     user.ok(&["flush", "hv0"]);
     user.ok(&["stop", "hv0"]);

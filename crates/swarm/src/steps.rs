@@ -34,9 +34,9 @@ const CLEANING: [&str; 8] = [
     "cleaning=stripe",
     "cleaning=nop",
     "cleaning=alru",
-    "cleaning=alru-very-aggressive",
+    "preset=alru-very-aggressive",
     "cleaning=acp",
-    "cleaning=acp-very-aggressive",
+    "preset=acp-very-aggressive",
     "cleaning.alru.dirty-ratio-threshold-percent=2",
     "cleaning.acp.flush-max-buffers=3",
 ];

@@ -21,16 +21,9 @@ pub fn run(places: &Places, args: &SetArgs) -> Result<Exit> {
     let client = Client::of(places, &args.name)?;
     let changes = super::class::read_named_files(&args.changes)?;
     check(places, &args.name, &changes)?;
-    let is_lustre = changes.iter().any(|it| it.value_of("cleaning") == Some("lustre"));
     let changes = changes.iter().map(ToString::to_string).collect();
     let body = SetBody { changes, flush: args.flush };
     let status = waiting::post(&client, "/v1/settings", &body)?;
-    if is_lustre && status["cache"]["classes"] == "none" {
-        eprintln!(
-            "headpond: note: this cleaning belongs with classes=lustre, which lets metadata and small \
-             requests into the cache and the rest past it"
-        );
-    }
     if args.json {
         println!("{}", serde_json::to_string_pretty(&status)?);
     } else {

@@ -47,19 +47,7 @@ const KNOWN: &[(&str, Takes)] = &[
             "pass-through",
         ]),
     ),
-    (
-        "cleaning",
-        Takes::Words(&[
-            "stripe",
-            "ordered",
-            "alru",
-            "acp",
-            "nop",
-            "acp-very-aggressive",
-            "alru-very-aggressive",
-            "lustre",
-        ]),
-    ),
+    ("cleaning", Takes::Words(&["stripe", "ordered", "alru", "acp", "nop"])),
     ("cleaning.in-flight-max", Takes::Number(1, 65_536)),
     ("cleaning.write-bytes-max", Takes::Number(4096, 64 << 20)),
     ("cleaning.core-flush-interval-ms", Takes::Number(1, 60_000)),
@@ -116,7 +104,9 @@ impl Takes {
 impl CacheSettings {
     /// Every setting of a cache, as [`SettingChange`] reads it.
     pub fn shown(&self) -> Vec<ShownSetting> {
-        shown(&table(self), &table(&Self::default()), "")
+        let mut all = shown(&table(self), &table(&Self::default()), "");
+        all.insert(1, self.shown_preset());
+        all
     }
 }
 
@@ -202,6 +192,7 @@ mod tests {
     fn nothing_that_can_be_set_is_missing_and_nothing_else_is_shown() {
         let cache = CacheSettings::default();
         let mut keys: Vec<String> = cache.shown().into_iter().map(|it| it.key).collect();
+        keys.retain(|key| key != "preset");
         keys.sort();
         assert_eq!(keys, leaves(&table(&cache), ""));
         let tier = TierSettings::default();

@@ -5,6 +5,7 @@
 //! whole, so that what can be written into the file can be set, and nothing else.
 
 mod known;
+mod preset;
 
 use crate::{ClassSetting, Readahead, SeqCutoff, Size};
 use headpond_cache::{
@@ -92,6 +93,9 @@ impl CacheSettings {
     }
 
     fn with(&self, change: &SettingChange) -> Result<Self, SettingError> {
+        if change.key == preset::KEY {
+            return self.with_preset(change);
+        }
         let changed = change.changed(self)?;
         let is_named = change.concerns("classes") && changed.classes.file().is_some();
         let reason =
@@ -292,7 +296,6 @@ mod tests {
             ("mode=write-through", "mode = 'write-through'"),
             ("cleaning=nop", "cleaning = 'nop'"),
             ("cleaning.policy=alru", "cleaning = { policy = 'alru' }"),
-            ("cleaning=lustre", "cleaning = 'lustre'"),
             ("cleaning.alru.wake-up-s=3", "cleaning = { alru = { wake_up_s = 3 } }"),
             ("cleaning.acp.flush_max_buffers=10000", "cleaning.acp.flush_max_buffers = 10000"),
             ("seq-cutoff=1M", "seq_cutoff = '1M'"),
@@ -363,7 +366,7 @@ mod tests {
             ("promotion.trigger=101", "it is 0 to 100"),
             ("promotion.insertion-threshold=1", "2 to 1000"),
             ("classes=[[class]]\nid = 7\n", "line 1: class 7 has no rule"),
-            ("cleaning=soon", "it is stripe, ordered, alru, acp, nop, acp-very-aggressive"),
+            ("cleaning=soon", "it is stripe, ordered, alru, acp, nop"),
             (
                 "cleaning.alru.wake-up-s=3601",
                 "alru.wake-up-s=3601 is not possible: it is 0 to 3600",

@@ -1,0 +1,90 @@
+//! Sets of values of several settings that have a name: `preset=NAME` sets all of them.
+
+use super::known::ShownSetting;
+use super::{CacheSettings, SettingChange, SettingError};
+use crate::ClassSetting;
+use headpond_cache::CleaningPreset;
+
+pub(super) const KEY: &str = "preset";
+const NONE: &str = "none";
+
+impl CacheSettings {
+    /// The settings with what a preset sets; the rest stays as it was.
+    ///
+    /// # Errors
+    /// Where there is no preset of that name.
+    pub(super) fn with_preset(&self, change: &SettingChange) -> Result<Self, SettingError> {
+        let named = change.value.parse();
+        let preset: CleaningPreset =
+            named.map_err(|_| change.refusal(format!("it is {}", takes())))?;
+        let cleaning = preset.apply(self.cleaning);
+        let classes = classes_of(preset).unwrap_or_else(|| self.classes.clone());
+        Ok(Self { cleaning, classes, ..self.clone() })
+    }
+
+    /// The preset whose values are set, where there is one, as it is shown.
+    pub(super) fn shown_preset(&self) -> ShownSetting {
+        let is_set = |preset: &CleaningPreset| {
+            preset.apply(self.cleaning) == self.cleaning
+                && classes_of(*preset).is_none_or(|classes| classes == self.classes)
+        };
+        let found = CleaningPreset::ALL.into_iter().find(is_set);
+        ShownSetting {
+            key: KEY.into(),
+            value: found.map_or(NONE, CleaningPreset::name).into(),
+            default: NONE.into(),
+            takes: takes(),
+        }
+    }
+}
+
+fn takes() -> String {
+    CleaningPreset::ALL.map(CleaningPreset::name).join(", ")
+}
+
+/// Those that a preset sets as well.
+fn classes_of(preset: CleaningPreset) -> Option<ClassSetting> {
+    match preset {
+        CleaningPreset::Lustre => Some(ClassSetting::Lustre),
+        CleaningPreset::AcpVeryAggressive | CleaningPreset::AlruVeryAggressive => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use headpond_cache::CleaningPolicy;
+
+    fn set(texts: &[&str]) -> CacheSettings {
+        let changes: Vec<SettingChange> = texts.iter().map(|text| text.parse().unwrap()).collect();
+        CacheSettings::default().with_all(&changes).unwrap()
+    }
+
+    #[test]
+    fn lustre_sets_the_cleaner_and_the_classes_and_is_shown_until_one_of_them_changes() {
+        let shown = |texts: &[&str]| set(texts).shown_preset().value;
+        let settings = set(&["preset=lustre"]);
+        let alru = settings.cleaning.alru;
+        assert_eq!((settings.cleaning.policy, alru.flush_max_buffers), (CleaningPolicy::Alru, 256));
+        assert_eq!((alru.wake_up_s, alru.staleness_s, alru.activity_threshold_ms), (2, 5, 500));
+        assert_eq!(settings.classes, ClassSetting::Lustre);
+        assert_eq!(shown(&["preset=lustre"]), "lustre");
+        assert_eq!(shown(&["preset=lustre", "mode=write-through"]), "lustre");
+        for change in ["classes=none", "cleaning.alru.wake-up-s=3", "cleaning=acp"] {
+            assert_eq!(shown(&["preset=lustre", change]), "none", "{change}");
+        }
+        assert_eq!(shown(&[]), "none");
+        assert_eq!(shown(&["preset=acp-very-aggressive"]), "acp-very-aggressive");
+        assert_eq!(set(&["preset=acp-very-aggressive"]).classes, ClassSetting::None);
+    }
+
+    #[test]
+    fn a_wrong_name_says_which_there_are() {
+        let change: SettingChange = "preset=fast".parse().unwrap();
+        let error = CacheSettings::default().with_all(&[change]).unwrap_err().to_string();
+        assert!(
+            error.contains("it is acp-very-aggressive, alru-very-aggressive, lustre"),
+            "{error}"
+        );
+    }
+}
