@@ -91,6 +91,8 @@ impl Engine {
         }
         self.scrubbing.set(None);
         outcome?;
+        // Nothing is mapped there: they were found to be damaged when the cache was opened.
+        self.log.borrow().lost.iter().for_each(|block| report.lose(*block));
         Ok(report)
     }
 

@@ -91,8 +91,8 @@ pub struct CreateArgs {
     pub mode: Mode,
     /// What writes dirty data to the array: stripe (in address order), alru (what is stale), acp
     /// (the dirtiest region first), ordered (by flushes, so that the array is always a consistent
-    /// past), nop (nothing, but for what was replayed after an unclean stop). Sets of values by name:
-    /// --set preset=acp-very-aggressive, alru-very-aggressive or lustre.
+    /// past), nop (nothing, but for what was replayed after an unclean stop). Sets of values by
+    /// name: --set preset=acp-very-aggressive, alru-very-aggressive or lustre.
     #[arg(long, default_value = "stripe", value_parser = parse_word::<CleaningConfig>, requires = "cache")]
     pub cleaning: CleaningConfig,
     /// Cache line: 4K, 8K, 16K, 32K, 64K, 128K, 256K, 512K or 1M. Longer lines take less memory

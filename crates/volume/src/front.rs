@@ -10,7 +10,7 @@ use crate::readahead::{
 use crate::settings::CacheSettings;
 use crate::slicing::Slicing;
 use crate::streams::{Direction, Sighting, StreamTable};
-use headpond_block::sync::{Busy, Notify, join_all};
+use headpond_block::sync::{Busy, BusyGuard, Notify, join_all};
 use headpond_block::{
     BlockDevice, ByteRange, DeviceError, DeviceName, Geometry, Outcome, Request, RequestFlags,
     RequestKind, Runtime, SECTOR_BYTES, Submission, start,
@@ -47,8 +47,11 @@ pub struct Front {
     released: Notify,
 }
 
-/// New requests wait while this is there.
-pub struct Held<'a>(&'a Front);
+/// New requests wait while this is there, and nothing is read in search of metadata.
+pub struct Held<'a> {
+    front: &'a Front,
+    rest: Option<BusyGuard>,
+}
 
 /// Reading ahead into the slices of a cache.
 struct ReadingAhead {
@@ -88,14 +91,18 @@ impl Front {
         front
     }
 
-    /// Lets no request in until the answer is dropped, and waits for those that are.
+    /// Lets no request in until the answer is dropped, and waits for those that are: what is read
+    /// in search of metadata asks the slices too.
     ///
     /// # Panics
     /// Where it is held already.
     pub async fn hold(&self) -> Held<'_> {
         assert!(!self.is_held.replace(true), "one at a time changes what lies below");
-        let held = Held(self);
+        let mut held = Held { front: self, rest: None };
         self.busy.until_idle().await;
+        if let Some(recogniser) = self.recogniser() {
+            held.rest = Some(recogniser.rest().await);
+        }
         held
     }
 
@@ -375,9 +382,9 @@ impl Front {
 impl Held<'_> {
     /// Deals addresses out in another way from now on.
     pub fn reslice(&self, slicing: Slicing) {
-        assert_eq!(slicing.slices(), self.0.slicing.get().slices(), "fixed at create");
-        self.0.slicing.set(slicing);
-        if let Some(plain) = &*self.0.plain.borrow() {
+        assert_eq!(slicing.slices(), self.front.slicing.get().slices(), "fixed at create");
+        self.front.slicing.set(slicing);
+        if let Some(plain) = &*self.front.plain.borrow() {
             plain.slicing.set(slicing);
         }
     }
@@ -387,14 +394,15 @@ impl Held<'_> {
     /// # Panics
     /// Where there are not as many.
     pub fn replace(&self, slices: Vec<Rc<dyn BlockDevice>>) {
-        self.0.put(slices);
+        self.front.put(slices);
     }
 }
 
 impl Drop for Held<'_> {
     fn drop(&mut self) {
-        self.0.is_held.set(false);
-        self.0.released.notify_all();
+        self.rest = None;
+        self.front.is_held.set(false);
+        self.front.released.notify_all();
     }
 }
 

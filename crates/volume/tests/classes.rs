@@ -192,3 +192,35 @@ fn a_stop_waits_for_what_is_read_in_search_of_metadata() {
     })
     .expect("no deadlock");
 }
+
+/// A cache that is taken away ended such reads with an error, and they were done again.
+#[test]
+fn a_detach_waits_for_what_is_read_in_search_of_metadata() {
+    run(1, |runtime, _| async move {
+        let faults = FaultControl::default();
+        let devices = Devices {
+            tier: None,
+            cache: Some(faulty(&runtime, "cache", faults.clone())),
+            members: ["m0", "m1", "m2"].map(|name| device(&runtime, name)).into(),
+            absent: Vec::new(),
+        };
+        let mut description = description(Mode::WriteThrough, 2);
+        let settings = &mut description.cache.as_mut().unwrap().settings;
+        settings.classes = ClassSetting::parse("[[class]]\nid = 1\nwhen = \"metadata\"\n").unwrap();
+        Volume::create(&description, &devices, &CREATE).await.unwrap();
+        let volume = Volume::open(&runtime, &description, devices, careful()).await.unwrap();
+        let requests_in_flight =
+            || -> u64 { volume.stats().slices.iter().map(|slice| slice.requests_in_flight).sum() };
+        (&volume as &dyn BlockDevice).write(0, Buffer::from_slice(&[7; 4096])).await.unwrap();
+        faults.add(FaultRule::on(RequestKind::Read, Fault::Delay(Duration::from_secs(1))));
+        runtime.sleep(Duration::from_millis(1500)).await;
+        assert_eq!(requests_in_flight(), 1, "the volume looks");
+        let begun = runtime.now();
+        volume.detach(Dirty::Clean).await.unwrap();
+        assert!(runtime.now().since(begun) >= Duration::from_millis(400), "it was waited for");
+        runtime.sleep(Duration::from_secs(20)).await;
+        volume.self_check();
+        volume.stop().await.unwrap();
+    })
+    .expect("no deadlock");
+}

@@ -264,7 +264,8 @@ impl Engine {
             // Nobody needs what has been superseded.
             return;
         }
-        if error.device() == self.core.name() {
+        // Of the core, or of what it is made of.
+        if error.device() != self.cache.name() {
             let first = group.first().map(|held| held.version.block);
             log.count_error(first, |errors| &mut errors.core_write);
         }

@@ -4,7 +4,7 @@ use super::rig::{Rig, cached_raid5, once, places_on};
 use crate::topology::Topology;
 use headpond_block::decorators::{Fault, FaultRule};
 use headpond_block::{ByteRange, DeviceError, RequestKind};
-use headpond_cache::Mode;
+use headpond_cache::{BlockRun, CoreBlock, Mode};
 use headpond_raid::{ArrayState, Level};
 use headpond_volume::{AlertKind, Tolerance};
 use std::time::Duration;
@@ -216,6 +216,9 @@ pub(super) fn cache_and_member_lost_together_cost_only_what_was_dirty() {
             let found = scene.read(block).await;
             assert!(if block == 3 { found.is_err() } else { found == Ok(1) }, "{block}: {found:?}");
         }
+        assert_eq!(scene.alert(AlertKind::DirtyUnreadable).at_risk.blocks, 1);
+        let lost = scene.volume.scrub_cache().await.expect("reads what it can").lost;
+        assert_eq!(lost, [BlockRun { first: CoreBlock(3), count: 1 }], "the list is exported");
     });
 }
 
@@ -230,6 +233,8 @@ pub(super) fn full_member_fails_writes_and_nothing_else() {
         scene.controls.members.iter().for_each(|member| member.add(full.clone()));
         assert!(scene.volume.clean_all().await.is_err());
         assert_eq!(scene.cache().dirty_bytes, 4096);
+        let told = scene.alert(AlertKind::ArrayWriteErrors);
+        assert!(told.at_risk.blocks == 1 && told.to_do.contains("headpond flush"), "{told}");
         scene.expect(3, 1).await;
         scene.expect(100, 0).await;
         let past = headpond_volume::SettingChange::new("mode", Mode::PassThrough);

@@ -3,8 +3,8 @@
 use super::rig::{A_WHILE, Rig, once};
 use headpond_block::decorators::{Fault, FaultRule};
 use headpond_block::{RequestFlags, RequestKind};
-use headpond_cache::Mode;
 use headpond_cache::format::{slice_header, superblock};
+use headpond_cache::{BlockRun, CoreBlock, Mode};
 use headpond_raid::{AssembleError, Level};
 use headpond_sim::Ended;
 use headpond_volume::{AlertKind, OpenError, Tolerance};
@@ -164,6 +164,8 @@ pub(super) fn flushed_record_that_a_lying_device_lost_is_an_error_never_somethin
         scene.expect(4, 4).await;
         assert_eq!(scene.cache().lost_blocks, 1);
         assert!(scene.warns("the cache device lost flushed data"));
+        let lost = scene.volume.scrub_cache().await.expect("reads all").lost;
+        assert_eq!(lost, [BlockRun { first: CoreBlock(3), count: 1 }], "which it is");
     });
 }
 

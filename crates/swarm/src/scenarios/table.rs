@@ -87,7 +87,7 @@ table! {
         scenario power::flushed_record_that_a_lying_device_lost_is_an_error_never_something_older;
         test REPLAY::promised_record_that_nobody_describes_is_reported;
         test COMMAND_LINE::what_could_lose_data_is_refused_and_changes_nothing;
-        missing "needs a log whose end is known elsewhere, and a list of what is damaged";
+        missing "needs a log whose end is known elsewhere";
     }
     Row(6) "cut mid-stripe, all members present" {
         test POWER_CUTS::parity_is_right_soon_after_a_cut_though_nobody_asks;
@@ -236,7 +236,6 @@ table! {
     }
     Row(41) "dirty cache and a member lost" {
         scenario array_faults::cache_and_member_lost_together_cost_only_what_was_dirty;
-        missing "needs a list of the lost extents";
     }
     Row(42) "no space left below" {
         scenario array_faults::full_member_fails_writes_and_nothing_else;

@@ -1,6 +1,6 @@
 //! A cache that is replaced, resized, purged or scrubbed, cut at every operation of the command.
 
-use crate::machine::{Machine, check_dirt, dirty};
+use crate::machine::{BLOCKS, Machine, check_dirt, devices_of, dirty, read, write};
 use crate::support::careful;
 use headpond_block::{BlockDevice, Runtime};
 use headpond_raid::Occupied;
@@ -182,4 +182,91 @@ fn cache_that_is_purged_loses_nothing_wherever_the_power_is_cut() {
 fn cache_that_is_scrubbed_loses_nothing_wherever_the_power_is_cut() {
     let (cuts, without) = sweep(Command::Scrub);
     assert!(cuts > 5 && without == 0, "{cuts} cuts, {without} without a cache");
+}
+
+/// What is written after a purge.
+const AFTERWARDS: u8 = 9;
+
+/// How far a purge that gives up what is dirty had come.
+#[derive(Default)]
+struct Purged {
+    is_done: Cell<bool>,
+    /// Afterwards, and flushed.
+    is_written: Cell<bool>,
+}
+
+impl Purged {
+    /// All of what was dirty is there, or none of it and what the arrays had; once the purge was
+    /// answered, none, and what was promised since.
+    async fn check(&self, volume: &Rc<Volume>, context: &str) {
+        let mut is_there = Vec::new();
+        for (byte, core) in (1..).zip(&devices_of(volume)) {
+            for block in 0..BLOCKS {
+                let found = read(core, block * 8192).await;
+                let is_new = block == 0 && self.is_done.get() && found == AFTERWARDS;
+                assert!([0, byte].contains(&found) || is_new, "{context}: {found} in {block}");
+                let is_promised = block == 0 && self.is_written.get();
+                assert!(is_new || !is_promised, "{context}: {found} in {block}");
+                is_there.push(found == byte);
+            }
+        }
+        let expected = !self.is_done.get() && is_there[0];
+        assert!(is_there.iter().all(|it| *it == expected), "{context}: {is_there:?}");
+    }
+}
+
+/// Cuts after so many operations; false where it was done before.
+fn purge_by_force(disks: &Disks, purged: &Purged, at: u64) -> bool {
+    assert!(disks.machine.live(async |runtime, sim| {
+        let volume = disks.open(&runtime, &sim, 1).await;
+        dirty(&volume).await;
+        volume.stop().await.unwrap();
+    }));
+    let was_done = disks.machine.live(async |runtime, sim| {
+        let volume = disks.open(&runtime, &sim, 2).await;
+        disks.machine.power.cut_after(at);
+        let identities = [1, 2].map(|which| Uuid::from_u128(u128::from(at) * 4 + which + 100));
+        let keep = |description: &Description| disks.keep(description);
+        volume.purge_cache(Dirty::Drop, identities, &keep).await.unwrap();
+        purged.is_done.set(true);
+        for core in &devices_of(&volume) {
+            write(core, 0, AFTERWARDS).await;
+            core.flush().await.unwrap();
+        }
+        purged.is_written.set(true);
+        volume.stop().await.unwrap();
+    });
+    disks.lose_power(at + 1);
+    !was_done
+}
+
+#[test]
+fn cache_that_is_purged_by_force_is_whole_or_empty_wherever_the_power_is_cut() {
+    let (mut at, mut whole) = (0, 0);
+    loop {
+        let (disks, purged) = (Disks::new(), Purged::default());
+        let was_cut = purge_by_force(&disks, &purged, at);
+        let context = format!("purge by force, cut {at}");
+        disks.machine.check_labels(&context);
+        let copy = disks.duplicate();
+        assert!(disks.machine.live(async |runtime, sim| {
+            let volume = disks.open(&runtime, &sim, at + 1).await;
+            purged.check(&volume, &context).await;
+            whole += u64::from(read(&devices_of(&volume)[0], 8192).await == 1);
+            volume.self_check();
+            volume.stop().await.unwrap();
+        }));
+        copy.machine.live(async |runtime, sim| {
+            let devices = Devices { cache: None, ..copy.devices(&runtime, &sim, at + 1) };
+            match Volume::open(&runtime, &copy.kept(), devices, careful()).await {
+                Ok(volume) => purged.check(&Rc::new(volume), &format!("{context}, without")).await,
+                Err(error) => assert!(error.is_refusal(), "{context}: {error}"),
+            }
+        });
+        if !was_cut {
+            break;
+        }
+        at += 1;
+    }
+    assert!(at > 30 && (1..at).contains(&whole), "{at} cuts, {whole} with all of it");
 }
