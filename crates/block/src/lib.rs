@@ -22,6 +22,7 @@ pub mod devices;
 mod error;
 pub mod executor;
 mod geometry;
+mod prefetch;
 mod range;
 mod request;
 mod started;
@@ -36,6 +37,7 @@ pub use executor::{
     Driver, Executor, JoinHandle, Late, Order, Runtime, Stalled, Starter, VirtualClock, Wait,
 };
 pub use geometry::{Geometry, Stability, StripeGeometry};
+pub use prefetch::prefetch;
 pub use range::ByteRange;
 pub use request::{Hints, Request, RequestFlags, RequestKind};
 pub use started::{Started, start};

@@ -30,19 +30,13 @@ pub const ALIGNMENT_BYTES: usize = 4096;
 /// device lost a tenth.
 const PAST_CACHE_BYTES_MIN: usize = 256 << 10;
 
-/// A handle to contiguous memory. Clones and slices share it.
+/// A handle to contiguous memory. Clones and slices share it, on their thread.
 pub struct Buffer {
     region: NonNull<Region>,
     /// Start of this slice; dangling where the region has no payload.
     start: *mut u8,
     len: usize,
 }
-
-// SAFETY: a region is reachable from several threads only through its atomic count; its bytes are
-// raw memory that is accessed by copying, or under the contract of the unsafe accessors.
-unsafe impl Send for Buffer {}
-// SAFETY: as above; a shared handle offers nothing that an owned one does not.
-unsafe impl Sync for Buffer {}
 
 impl Buffer {
     /// Aligned memory from the heap, filled with zeros. For set-up and tests; requests take from a
@@ -68,22 +62,21 @@ impl Buffer {
     /// # Safety
     /// `len` bytes at `memory` stay readable and writable until `owner` is dropped, and nobody
     /// holds a Rust reference to them.
-    pub unsafe fn foreign(
-        memory: NonNull<u8>,
-        len: usize,
-        owner: Box<dyn Any + Send + Sync>,
-    ) -> Self {
+    pub unsafe fn foreign(memory: NonNull<u8>, len: usize, owner: Box<dyn Any>) -> Self {
         Self::whole(Region::foreign(memory, len, owner))
     }
 
+    #[inline]
     pub fn len(&self) -> usize {
         self.len
     }
 
+    #[inline]
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
+    #[inline]
     pub fn is_payload_free(&self) -> bool {
         self.region().is_payload_free()
     }
@@ -92,6 +85,7 @@ impl Buffer {
     ///
     /// # Panics
     /// Where the range does not lie within the buffer.
+    #[inline]
     pub fn slice(&self, range: Range<usize>) -> Self {
         assert!(range.start <= range.end && range.end <= self.len, "slice outside its buffer");
         self.region().retain();
@@ -100,6 +94,7 @@ impl Buffer {
     }
 
     /// The first byte, for handing to a system call; dangling where there is no payload.
+    #[inline]
     pub fn as_ptr(&self) -> *mut u8 {
         self.start
     }
@@ -185,6 +180,7 @@ impl Buffer {
     /// # Safety
     /// Until the slice is gone nothing writes to these bytes: no read operation into them is in
     /// flight, no other handle is written through.
+    #[inline]
     pub unsafe fn as_slice(&self) -> &[u8] {
         if self.is_payload_free() {
             return &[];
@@ -198,6 +194,7 @@ impl Buffer {
     /// # Safety
     /// Until the slice is gone nothing else reads or writes these bytes.
     #[allow(clippy::mut_from_ref)]
+    #[inline]
     pub unsafe fn as_mut_slice(&self) -> &mut [u8] {
         if self.is_payload_free() {
             return &mut [];
@@ -207,6 +204,7 @@ impl Buffer {
     }
 
     /// Whether `next` continues this buffer in the same memory.
+    #[inline]
     fn is_continued_by(&self, next: &Buffer) -> bool {
         self.region == next.region && self.start.wrapping_add(self.len) == next.start
     }
@@ -217,6 +215,7 @@ impl Buffer {
         Self { region, start, len }
     }
 
+    #[inline]
     fn region(&self) -> &Region {
         // SAFETY: this handle's count keeps the region alive.
         unsafe { self.region.as_ref() }
@@ -224,12 +223,14 @@ impl Buffer {
 }
 
 impl Clone for Buffer {
+    #[inline]
     fn clone(&self) -> Self {
         self.slice(0..self.len)
     }
 }
 
 impl Drop for Buffer {
+    #[inline]
     fn drop(&mut self) {
         // SAFETY: the handle's count is given up exactly once, here.
         unsafe { Region::release(self.region) }

@@ -5,8 +5,7 @@
 //! took 57 instead of 125 us, and 1 MiB writes over NBD to a RAM device became 1.4 times as fast,
 //! the client's part included. In the end one waits for all stores: only a large amount repays it.
 
-/// What the processor moves between cache and memory, in bytes.
-const LINE_BYTES: usize = 64;
+use crate::prefetch::LINE_BYTES;
 
 /// Copies `len` bytes; they are in memory, for every thread, when this returns.
 ///

@@ -3,9 +3,9 @@
 use super::region::Region;
 use super::{ALIGNMENT_BYTES, Buffer};
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::cell::{Cell, RefCell};
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::rc::Rc;
 
 /// How many buffers of one size a pool holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,11 +42,11 @@ impl Default for PoolConfig {
 /// A request for more than is left is served from the heap and counted, so that a burst slows down
 /// instead of failing; the limits that bound requests in flight are set above, where they can wait.
 #[derive(Clone)]
-pub struct BufferPool(Arc<PoolShared>);
+pub struct BufferPool(Rc<PoolShared>);
 
 pub(super) struct PoolShared {
     classes: Vec<Class>,
-    overflows: AtomicU64,
+    overflows: Cell<u64>,
 }
 
 struct Class {
@@ -55,14 +55,8 @@ struct Class {
     layout: Layout,
     slots: Vec<Region>,
     first_slot: u32,
-    free: Mutex<Vec<u32>>,
+    free: RefCell<Vec<u32>>,
 }
-
-// SAFETY: the raw arena pointer is only handed out slot by slot, each to one owner at a time; the
-// free list is behind its lock, and regions count atomically.
-unsafe impl Send for PoolShared {}
-// SAFETY: as above.
-unsafe impl Sync for PoolShared {}
 
 impl BufferPool {
     /// Allocates all arenas.
@@ -73,7 +67,7 @@ impl BufferPool {
         let sizes = || config.classes.iter().map(|class| class.buffer_bytes);
         assert!(sizes().all(|bytes| bytes > 0 && bytes % ALIGNMENT_BYTES == 0));
         assert!(sizes().zip(sizes().skip(1)).all(|(a, b)| a < b), "pool sizes ascend");
-        let shared = Arc::new_cyclic(|weak| {
+        let shared = Rc::new_cyclic(|weak| {
             let mut classes = Vec::new();
             let mut first_slot = 0;
             for (arena, class) in config.classes.iter().enumerate() {
@@ -81,7 +75,7 @@ impl BufferPool {
                 classes.push(Class::new(*class, weak.as_ptr(), first_slot, arena));
                 first_slot += class.count as u32;
             }
-            PoolShared { classes, overflows: AtomicU64::new(0) }
+            PoolShared { classes, overflows: Cell::new(0) }
         });
         Self(shared)
     }
@@ -92,19 +86,19 @@ impl BufferPool {
         for class in fitting {
             if let Some(region) = class.pop() {
                 // The count that the last handle gives back in `Region::release`.
-                std::mem::forget(Arc::clone(&self.0));
+                std::mem::forget(Rc::clone(&self.0));
                 region.take();
                 let whole = Buffer::whole(NonNull::from(region));
                 return if len == whole.len() { whole } else { whole.slice(0..len) };
             }
         }
-        self.0.overflows.fetch_add(1, Ordering::Relaxed);
+        self.0.overflows.set(self.overflows() + 1);
         Buffer::zeroed(len)
     }
 
     /// How often a buffer came from the heap because the pool had none left.
     pub fn overflows(&self) -> u64 {
-        self.0.overflows.load(Ordering::Relaxed)
+        self.0.overflows.get()
     }
 
     /// Start and length of each arena, in the order of [`Buffer::arena`], for registering with a
@@ -118,7 +112,7 @@ impl PoolShared {
     pub(super) fn put_back(&self, slot: u32) {
         let class = self.classes.iter().rev().find(|class| class.first_slot <= slot);
         let class = class.expect("slot belongs to this pool");
-        let mut free = class.free.lock().expect("pool lock");
+        let mut free = class.free.borrow_mut();
         free.push(slot - class.first_slot);
         assert!(free.len() <= class.slots.len(), "slot returned twice");
     }
@@ -139,19 +133,19 @@ impl Class {
             Region::slot(start, buffer_bytes, pool, first_slot + index, arena)
         };
         let slots = (0..count as u32).map(slot).collect();
-        let free = Mutex::new((0..count as u32).rev().collect());
+        let free = RefCell::new((0..count as u32).rev().collect());
         Self { buffer_bytes, memory, layout, slots, first_slot, free }
     }
 
     fn pop(&self) -> Option<&Region> {
-        let index = self.free.lock().expect("pool lock").pop()?;
+        let index = self.free.borrow_mut().pop()?;
         Some(&self.slots[index as usize])
     }
 }
 
 impl Drop for Class {
     fn drop(&mut self) {
-        let out = self.slots.len() - self.free.get_mut().expect("pool lock").len();
+        let out = self.slots.len() - self.free.get_mut().len();
         assert_eq!(out, 0, "pool dropped while buffers are out");
         // SAFETY: allocated in `new` with this layout; every slot is back.
         unsafe { dealloc(self.memory, self.layout) };

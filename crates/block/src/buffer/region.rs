@@ -4,15 +4,18 @@ use super::ALIGNMENT_BYTES;
 use super::pool::PoolShared;
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::any::Any;
+use std::cell::Cell;
 use std::ptr::NonNull;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering, fence};
+use std::rc::Rc;
 
 /// Contiguous memory with a count of its handles and a way to give it back.
+///
+/// The count is not atomic, for handles stay on their thread: an atomic operation behind a copy to
+/// a device in memory would wait until all of it has left the processor.
 pub(super) struct Region {
     memory: *mut u8,
     len: usize,
-    handles: AtomicUsize,
+    handles: Cell<usize>,
     owner: Owner,
 }
 
@@ -28,7 +31,7 @@ enum Owner {
     },
     PayloadFree,
     /// Dropped with the region.
-    Foreign(#[expect(dead_code, reason = "held for its drop")] Box<dyn Any + Send + Sync>),
+    Foreign(#[expect(dead_code, reason = "held for its drop")] Box<dyn Any>),
 }
 
 impl Region {
@@ -47,11 +50,7 @@ impl Region {
         Self::boxed(std::ptr::dangling_mut(), len, Owner::PayloadFree)
     }
 
-    pub(super) fn foreign(
-        memory: NonNull<u8>,
-        len: usize,
-        owner: Box<dyn Any + Send + Sync>,
-    ) -> NonNull<Region> {
+    pub(super) fn foreign(memory: NonNull<u8>, len: usize, owner: Box<dyn Any>) -> NonNull<Region> {
         Self::boxed(memory.as_ptr(), len, Owner::Foreign(owner))
     }
 
@@ -64,35 +63,47 @@ impl Region {
         arena: u16,
     ) -> Region {
         let owner = Owner::Pool { pool, slot, arena };
-        Region { memory, len, handles: AtomicUsize::new(0), owner }
+        Region { memory, len, handles: Cell::new(0), owner }
     }
 
     /// Takes the first handle of a pool slot.
     pub(super) fn take(&self) {
-        let before = self.handles.swap(1, Ordering::Acquire);
+        let before = self.handles.replace(1);
         assert_eq!(before, 0, "pool slot handed out twice");
     }
 
+    #[inline]
     pub(super) fn retain(&self) {
-        let before = self.handles.fetch_add(1, Ordering::Relaxed);
-        assert!(before > 0 && before < usize::MAX / 2, "handle to a region that is gone");
+        let before = self.handles.get();
+        assert!(before > 0 && before < usize::MAX, "handle to a region that is gone");
+        self.handles.set(before + 1);
     }
 
     /// Gives up one handle; the last one returns the memory.
     ///
     /// # Safety
     /// The caller owns one handle and does not use the region through it afterwards.
+    #[inline]
     pub(super) unsafe fn release(this: NonNull<Region>) {
         // SAFETY: the caller's handle keeps the region alive until the count is given up.
-        let region = unsafe { this.as_ref() };
-        if region.handles.fetch_sub(1, Ordering::Release) != 1 {
-            return;
+        let handles = unsafe { &this.as_ref().handles };
+        handles.set(handles.get() - 1);
+        if handles.get() == 0 {
+            // SAFETY: that was the last handle.
+            unsafe { Self::give_back(this) }
         }
-        fence(Ordering::Acquire);
+    }
+
+    /// # Safety
+    /// No handle is left.
+    #[inline(never)]
+    unsafe fn give_back(this: NonNull<Region>) {
+        // SAFETY: the region is there until it is given back here.
+        let region = unsafe { this.as_ref() };
         match region.owner {
             Owner::Pool { pool, slot, .. } => {
                 // SAFETY: taking the slot leaked one strong count of the pool, taken back here.
-                let pool = unsafe { Arc::from_raw(pool) };
+                let pool = unsafe { Rc::from_raw(pool) };
                 pool.put_back(slot);
             }
             Owner::Heap { allocation } => {
@@ -108,10 +119,12 @@ impl Region {
         }
     }
 
+    #[inline]
     pub(super) fn memory(&self) -> *mut u8 {
         self.memory
     }
 
+    #[inline]
     pub(super) fn len(&self) -> usize {
         self.len
     }
@@ -123,12 +136,13 @@ impl Region {
         }
     }
 
+    #[inline]
     pub(super) fn is_payload_free(&self) -> bool {
         matches!(self.owner, Owner::PayloadFree)
     }
 
     fn boxed(memory: *mut u8, len: usize, owner: Owner) -> NonNull<Region> {
-        let region = Box::new(Region { memory, len, handles: AtomicUsize::new(1), owner });
+        let region = Box::new(Region { memory, len, handles: Cell::new(1), owner });
         NonNull::from(Box::leak(region))
     }
 }

@@ -4,10 +4,11 @@ use super::Buffer;
 use smallvec::SmallVec;
 use std::ops::Range;
 
-/// The memory of one request: buffers in order. One buffer, the usual case, needs no allocation.
+/// The memory of one request: buffers in order. One buffer, the usual case, needs no allocation,
+/// nor do the two of a descriptor and what it describes.
 #[derive(Clone, Debug, Default)]
 pub struct Buffers {
-    parts: SmallVec<[Buffer; 1]>,
+    parts: SmallVec<[Buffer; 2]>,
     len: usize,
 }
 
@@ -16,15 +17,18 @@ impl Buffers {
         Self::default()
     }
 
+    #[inline]
     pub fn len_bytes(&self) -> usize {
         self.len
     }
 
+    #[inline]
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
     /// Whether any part has no payload: then the whole counts as having none.
+    #[inline]
     pub fn is_payload_free(&self) -> bool {
         self.parts.iter().any(Buffer::is_payload_free)
     }
@@ -34,11 +38,13 @@ impl Buffers {
         self.parts.len()
     }
 
+    #[inline]
     pub fn iter(&self) -> std::slice::Iter<'_, Buffer> {
         self.parts.iter()
     }
 
     /// The only part, where the memory is contiguous.
+    #[inline]
     pub fn as_single(&self) -> Option<&Buffer> {
         match self.parts.as_slice() {
             [single] => Some(single),
@@ -47,6 +53,7 @@ impl Buffers {
     }
 
     /// Adds `part` at the end; a part that continues the last one in memory is joined to it.
+    #[inline]
     pub fn push(&mut self, part: Buffer) {
         if part.is_empty() {
             return;
@@ -58,6 +65,7 @@ impl Buffers {
         }
     }
 
+    #[inline]
     pub fn extend(&mut self, others: &Buffers) {
         for part in others.iter() {
             self.push(part.clone());
@@ -68,6 +76,7 @@ impl Buffers {
     ///
     /// # Panics
     /// Where the range does not lie within.
+    #[inline]
     pub fn slice(&self, range: Range<usize>) -> Buffers {
         assert!(range.start <= range.end && range.end <= self.len, "slice outside its buffers");
         let mut slice = Buffers::new();
@@ -143,6 +152,7 @@ impl Buffers {
 }
 
 impl From<Buffer> for Buffers {
+    #[inline]
     fn from(buffer: Buffer) -> Self {
         let len = buffer.len();
         let mut parts = SmallVec::new();

@@ -1,16 +1,23 @@
 //! A device in the process's memory.
 
+use crate::prefetch::{LINE_BYTES, prefetch};
 use crate::{
     BlockDevice, Buffer, ByteRange, DeviceName, Geometry, Outcome, Request, RequestKind, Stability,
     Submission,
 };
+use std::cell::Cell;
 
 /// RAM as a device. Pages are taken from the system as they are first written.
 pub struct RamDevice {
     name: DeviceName,
     geometry: Geometry,
     memory: Buffer,
+    /// End of the last write.
+    written_to: Cell<usize>,
 }
+
+/// A longer write has its memory brought near by the processor itself.
+const FORESEEN_BYTES_MAX: usize = 8 << 10;
 
 impl RamDevice {
     /// A device of `size_bytes`, a multiple of 512, that reads as zeros and is lost on power.
@@ -29,7 +36,7 @@ impl RamDevice {
     pub fn with_geometry(name: impl Into<DeviceName>, geometry: Geometry) -> Self {
         assert!(geometry.size_bytes.is_multiple_of(u64::from(geometry.logical_block_bytes)));
         let len = usize::try_from(geometry.size_bytes).expect("fits the address space");
-        Self { name: name.into(), geometry, memory: Buffer::zeroed(len) }
+        Self { name: name.into(), geometry, memory: Buffer::zeroed(len), written_to: Cell::new(0) }
     }
 
     /// The memory itself, to look at a device from outside.
@@ -58,9 +65,22 @@ impl RamDevice {
                     self.memory.slice(at..at + part.len()).store_from_buffer(part);
                     at += part.len();
                 }
+                self.foresee(start, at);
             }
         }
         Ok(())
+    }
+
+    /// Whoever writes in a row goes on behind what has been written: there the processor fetches
+    /// what it is about to write over, while it does something else. With 4 KiB the log of a cache
+    /// took a fifth less for it.
+    fn foresee(&self, start: usize, end: usize) {
+        let is_row = self.written_to.replace(end) == start;
+        let ahead = end..self.memory.len().min(end + (end - start).min(FORESEEN_BYTES_MAX));
+        if is_row && end - start <= FORESEEN_BYTES_MAX {
+            let memory = self.memory.as_ptr();
+            ahead.step_by(LINE_BYTES).for_each(|at| prefetch(memory.wrapping_add(at)));
+        }
     }
 }
 
@@ -102,6 +122,18 @@ mod tests {
         assert_eq!(into.to_vec(), [7; 512]);
         assert_eq!(ram.lend(ByteRange::at(1535, 2)).unwrap().to_vec(), [7, 0]);
         assert!(ram.lend(ByteRange::at(8192, 1)).is_none());
+    }
+
+    #[test]
+    fn writes_in_a_row_may_end_with_the_device() {
+        let ram = RamDevice::new("ram", 8192);
+        let device: &dyn BlockDevice = &ram;
+        for offset in (0..8192).step_by(1024) {
+            let byte = (offset / 1024) as u8;
+            done(device.write(offset, Buffer::from_slice(&[byte; 1024]))).unwrap();
+        }
+        let expected: Vec<u8> = (0..8192).map(|at| (at / 1024) as u8).collect();
+        assert!(ram.memory().to_vec() == expected);
     }
 
     #[test]
