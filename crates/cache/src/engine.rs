@@ -136,7 +136,7 @@ impl Engine {
     }
 
     /// A write to the core that did not come from the log.
-    pub async fn write_core(&self, request: Request) -> Outcome {
+    pub fn write_core(&self, request: Request) -> impl Future<Output = Outcome> {
         let (kind, bytes) = (request.kind, request.range.len());
         let first = BlockRun::touching(request.range).first;
         {
@@ -147,13 +147,16 @@ impl Engine {
             }
             log.mix();
         }
-        let outcome = self.core.submit(request).await;
-        // Only now: a flush that began meanwhile did not cover it.
-        self.core_changes.set(self.core_changes.get() + 1);
-        if outcome.is_err() {
-            self.log.borrow_mut().count_error(Some(first), |errors| &mut errors.core_write);
+        let write = self.core.submit(request);
+        async move {
+            let outcome = write.await;
+            // Only now: a flush that began meanwhile did not cover it.
+            self.core_changes.set(self.core_changes.get() + 1);
+            if outcome.is_err() {
+                self.log.borrow_mut().count_error(Some(first), |errors| &mut errors.core_write);
+            }
+            outcome
         }
-        outcome
     }
 
     pub fn mode(&self) -> Mode {

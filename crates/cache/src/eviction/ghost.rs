@@ -5,12 +5,15 @@
 //! oldest of all is the last of its list, where the bucket stands in place of a next one.
 
 use crate::types::CoreBlock;
+use headpond_block::prefetch;
 
 /// An empty bucket; any other head, like any `next`, is one more than the place of an entry. So
 /// memory begins as zeros, which take no pages before they are written to.
 const NONE: u32 = 0;
 /// In front of the number of a bucket, at the end of its list.
 const END: u32 = 1 << 31;
+/// How many steps before it is forgotten the way to an entry is first looked at.
+const FORESEEN: u32 = 3;
 /// What is left of the number has to fit so many bits.
 const REST_BITS: u32 = 32;
 
@@ -67,9 +70,51 @@ impl Ghosts {
         false
     }
 
+    /// Brings near what will be looked at when it is asked for a block, or the block is remembered:
+    /// the bucket's head, and with each further step, for which the one before has to have been
+    /// taken some time ago, an entry of its list.
+    #[inline]
+    pub fn foresee(&self, block: CoreBlock, step: u32) {
+        self.foresee_bucket(self.split(block).0, step);
+    }
+
+    #[inline]
+    fn foresee_bucket(&self, bucket: u32, step: u32) {
+        let head = &self.heads[bucket as usize];
+        if step == 0 {
+            return prefetch(head);
+        }
+        let mut at = *head;
+        for _ in 1..step {
+            if at == NONE || at >= END {
+                return;
+            }
+            at = self.ring[at as usize - 1][NEXT];
+        }
+        if at != NONE && at < END {
+            prefetch(&self.ring[at as usize - 1]);
+        }
+    }
+
+    /// Brings near what stands in front of those that are forgotten next.
+    #[inline]
+    fn foresee_oldest(&self) {
+        if (self.len as usize) < self.ring.len() {
+            return;
+        }
+        for step in 0..FORESEEN {
+            let place = (self.at + FORESEEN - step) as usize;
+            let next = self.ring.get(place).map_or(NONE, |entry| entry[NEXT]);
+            if next >= END {
+                self.foresee_bucket(next - END, step);
+            }
+        }
+    }
+
     /// Remembers a block; the oldest is forgotten where there are too many.
     pub fn insert(&mut self, block: CoreBlock) {
         if self.len as usize == self.ring.len() {
+            self.foresee_oldest();
             self.forget(self.at);
         } else {
             self.len += 1;
@@ -129,6 +174,8 @@ mod tests {
             let mut twin = VecDeque::new();
             for (low, shift) in steps {
                 let block = CoreBlock((low << shift) % core_blocks);
+                // However far it looks, it changes nothing.
+                (0..5).for_each(|step| ghosts.foresee(block, step));
                 prop_assert_eq!(ghosts.contains(block), twin.contains(&block));
                 ghosts.insert(block);
                 twin.push_front(block);

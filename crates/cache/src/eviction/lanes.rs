@@ -105,11 +105,7 @@ impl Lanes {
     }
 
     pub fn pop(&mut self, lane: &mut Lane) -> Option<CoreBlock> {
-        if lane.len == 0 {
-            return None;
-        }
-        let (at, mut bytes) = (self.offset(lane.front), [0; 8]);
-        bytes[..self.width].copy_from_slice(&self.bytes[at..at + self.width]);
+        let block = self.front(lane)?;
         (lane.len, self.len) = (lane.len - 1, self.len - 1);
         lane.front.entry += 1;
         if lane.front.entry == self.chunk_entries || lane.front == lane.back {
@@ -121,7 +117,20 @@ impl Lanes {
                 next => lane.front = Place { chunk: next, entry: 0 },
             }
         }
-        Some(CoreBlock(u64::from_le_bytes(bytes)))
+        Some(block)
+    }
+
+    /// What would be popped.
+    #[inline]
+    pub fn front(&self, lane: &Lane) -> Option<CoreBlock> {
+        (lane.len > 0).then(|| self.entry(lane.front))
+    }
+
+    #[inline]
+    fn entry(&self, place: Place) -> CoreBlock {
+        let (at, mut bytes) = (self.offset(place), [0; 8]);
+        bytes[..self.width].copy_from_slice(&self.bytes[at..at + self.width]);
+        CoreBlock(u64::from_le_bytes(bytes))
     }
 
     fn offset(&self, place: Place) -> usize {

@@ -34,7 +34,7 @@ mod twins;
 pub use shadow::{ShadowStats, Shadows};
 pub use shares::{ClassKey, KEYS, Shares};
 
-use crate::types::CoreBlock;
+use crate::types::{BlockRun, CoreBlock};
 use lanes::Lanes;
 use serde::{Deserialize, Serialize};
 
@@ -191,6 +191,9 @@ pub trait Residents {
     fn change(&mut self, block: CoreBlock, group: Group, change: fn(Heat) -> Heat) -> Heat;
 
     fn held(&self, group: Group) -> Held;
+
+    /// A block will be asked about soon.
+    fn foresee(&self, _block: CoreBlock) {}
 }
 
 /// What a policy wants to know of hits.
@@ -224,6 +227,10 @@ pub trait Policy {
 
     /// A resident block was asked for; only where hits are `Ordered`.
     fn hit(&mut self, _block: CoreBlock) {}
+
+    /// Blocks will be taken in soon: what has to be looked at for it may be brought near, a step
+    /// each time that this is called.
+    fn foresee(&self, _run: BlockRun, _step: u32) {}
 
     /// The mapping of a block has ended, and its mark with it.
     fn remove(&mut self, _block: CoreBlock) {}

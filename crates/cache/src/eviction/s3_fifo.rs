@@ -13,7 +13,7 @@
 use super::ghost::Ghosts;
 use super::lanes::{Lane, Lanes};
 use super::{Group, Heat, Held, Hits, Policy, PolicyMemory, Queued, Residents, entries_max};
-use crate::types::CoreBlock;
+use crate::types::{BlockRun, CoreBlock};
 
 /// Share of the small queue.
 pub const SMALL_PERCENT: u64 = 10;
@@ -65,12 +65,21 @@ impl S3Fifo {
                 continue;
             }
             if at_end_of_small(heat) == Heat::NONE {
-                return self.ghosts.insert(block);
+                self.ghosts.insert(block);
+                return self.foresee_next(group, residents);
             }
             self.lanes.push(&mut self.queues[group.index()].main, block);
             if residents.held(group).main > main_max {
                 self.evict_from_main(group, residents);
             }
+        }
+    }
+
+    /// Whoever is next in the small queue will be asked about when it is its turn.
+    fn foresee_next(&self, group: Group, residents: &dyn Residents) {
+        if let Some(next) = self.lanes.front(&self.queues[group.index()].small) {
+            residents.foresee(next);
+            self.ghosts.foresee(next, 0);
         }
     }
 
@@ -159,6 +168,10 @@ impl Policy for S3Fifo {
             true => self.evict_from_small(group, held, residents),
             false => self.evict_from_main(group, residents),
         }
+    }
+
+    fn foresee(&self, run: BlockRun, step: u32) {
+        run.blocks().for_each(|block| self.ghosts.foresee(block, step));
     }
 
     fn memory(&self) -> PolicyMemory {

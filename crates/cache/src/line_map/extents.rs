@@ -17,6 +17,7 @@
 use super::version::Tag;
 use crate::eviction::Heat;
 use crate::types::{BlockRun, SlotIndex};
+use headpond_block::prefetch;
 
 pub(super) const NONE: u32 = u32::MAX;
 /// Most blocks of one extent. No longer piece of a request goes into a record, so that longer
@@ -41,6 +42,9 @@ const EMPTY: u64 = 1 << 63;
 
 /// Most blocks that are looked for side by side.
 pub(super) const LINKED_MAX: u64 = 32;
+
+/// How many windows ahead it is looked for what has to be changed to drop what is there.
+const WINDOWS_FORESEEN: u32 = 8;
 
 /// Neighbouring lines share a cache line of bucket heads.
 const NEIGHBOURS: u64 = 16;
@@ -173,6 +177,21 @@ impl Extents {
     #[inline]
     pub fn first(&self, block: u64) -> u32 {
         self.heads[self.bucket(block)]
+    }
+
+    /// A block will be looked for soon.
+    #[inline]
+    pub fn foresee(&self, block: u64) {
+        prefetch(&self.heads[self.bucket(block)]);
+    }
+
+    /// What lies behind a place will be taken out soon, as what is there.
+    #[inline]
+    pub fn foresee_unlink(&self, place: u32) {
+        let ahead = (place >> self.shift) + WINDOWS_FORESEEN;
+        if let Some(&Extent { word, .. }) = self.extents.get(ahead as usize) {
+            self.foresee(word & BLOCK_MASK);
+        }
     }
 
     /// Which of some neighbouring blocks have an extent, a bit for each; with lines of one block.

@@ -180,6 +180,10 @@ impl Residents for LineMap {
     fn held(&self, group: Group) -> Held {
         self.held_by(group)
     }
+
+    fn foresee(&self, block: CoreBlock) {
+        self.extents.foresee(block.0);
+    }
 }
 
 impl LineMap {

@@ -262,6 +262,7 @@ impl LineMap {
     /// there are any, count again.
     pub fn remove(&mut self, slot: SlotIndex, count: u32) {
         self.each_extent(slot, count, |map, at, span, places| {
+            map.extents.foresee_unlink(span.place);
             places.for_each(|place| map.release(place));
             if map.extents.is_vacant(span) {
                 map.close(at);

@@ -1,6 +1,6 @@
 //! Who is resident in the log: between the map, where it is marked, and the policy, which decides.
 
-use super::Log;
+use super::{Intake, Log};
 use crate::classes::{ClassId, Classes};
 use crate::eviction::{EvictionPolicy, Group, Heat, Hits, Policy, ShadowStats, Shadows, Shares};
 use crate::line_map::{State, Version};
@@ -166,6 +166,14 @@ impl Log {
         }
         let heat = self.eviction.policy.insert(block, Group::FIRST, &mut self.map);
         self.map.set_heat_at(slot, heat);
+    }
+
+    /// The blocks of these will be resident when their record has been written.
+    #[inline]
+    pub(super) fn foresee_residents(&self, intakes: &[Intake], step: u32) {
+        for intake in intakes.iter().filter(|intake| !intake.buffers.is_empty()) {
+            self.eviction.policy.foresee(intake.run, step);
+        }
     }
 
     /// The policy learns what has just been published.

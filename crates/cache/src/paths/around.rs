@@ -82,12 +82,11 @@ impl Engine {
     async fn read_from_core(self: &Rc<Self>, request: Request, begun: Begun) -> Outcome {
         let run = BlockRun::touching(request.range);
         self.log.borrow_mut().refer_to_run(run, id_of(&request));
-        let target = request.buffers.clone();
-        let read = self.read_blocks_by(&request, run, target, Nearest::Core).await;
+        let read = self.read_blocks_by(&request, run, &request.buffers, Nearest::Core).await;
         if read.is_err() {
             // The cache has it too.
             self.latencies.read_balance.note_nothing();
-            return self.read_slowly(request).await.map(|_| ());
+            return self.read_slowly(&request).await.map(|_| ());
         }
         self.log.borrow_mut().count_pass_through_read(&request, BypassReason::Adaptive);
         self.latencies.note_around(Way::ReadPastCache, begun);

@@ -39,7 +39,7 @@ impl Engine {
         if self.mode().makes_dirt() && (is_small || self.keeps_order()) {
             let data = zeroes_as_data(&request, request.range);
             let begun = self.latencies.begin(None);
-            return self.write_slowly(data, begun, None).await;
+            return self.write_slowly(&data, begun, None).await;
         }
         let reason = match self.mode().makes_dirt() {
             true => BypassReason::TooLarge,
@@ -58,7 +58,7 @@ impl Engine {
     async fn write_zeroes_past(self: &Rc<Self>, request: &Request) -> Outcome {
         let cut = Cut::new(request.range);
         for end in cut.ends() {
-            self.write_uncounted(zeroes_as_data(request, end), None).await.0?;
+            self.write_uncounted(&zeroes_as_data(request, end), None).await.0?;
         }
         match cut.middle.is_empty() {
             true => Ok(()),

@@ -15,6 +15,7 @@ use headpond_block::{
     BLOCK_BYTES, Buffer, Buffers, ByteRange, DeviceError, Outcome, Request, RequestFlags,
     Submission,
 };
+use smallvec::SmallVec;
 use std::rc::Rc;
 
 /// Neighbouring blocks that lie in a row on the cache device too.
@@ -33,12 +34,42 @@ pub(super) enum Nearest {
     Core,
 }
 
+/// Blocks of which the cache has none, ascending: mostly all of a request's, or none.
+#[derive(Default)]
+pub(crate) struct Missing(SmallVec<[BlockRun; 1]>);
+
+impl Missing {
+    fn push(&mut self, block: CoreBlock) {
+        match self.0.last_mut() {
+            Some(run) if run.end() == block => run.count += 1,
+            _ => self.0.push(BlockRun { first: block, count: 1 }),
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    fn count(&self) -> u64 {
+        self.0.iter().map(|run| run.count).sum()
+    }
+
+    /// From the first to the last one, with what the cache has in between.
+    fn span(&self) -> Option<BlockRun> {
+        let (first, last) = (self.0.first()?, self.0.last()?);
+        Some(BlockRun { first: first.first, count: last.end().0 - first.first.0 })
+    }
+
+    /// In runs of at most so many blocks.
+    pub(super) fn runs(&self, most: u64) -> impl Iterator<Item = BlockRun> {
+        self.0.iter().flat_map(move |run| run.pieces(most))
+    }
+}
+
 /// Where the blocks of a read come from.
 struct Plan {
     pieces: Vec<Piece>,
-    /// First missing block and the end of the last one, counted from the start of the read.
-    missing: Option<(u64, u64)>,
-    missing_blocks: Vec<u64>,
+    missing: Missing,
 }
 
 impl Engine {
@@ -54,34 +85,35 @@ impl Engine {
         let begun = self.latencies.begin(sampled);
         Submission::pending(async move {
             let _reading = reading;
-            let way = engine.read_slowly(request).await?;
+            let way = engine.read_slowly(&request).await?;
             engine.latencies.note(way, begun);
             Ok(())
         })
     }
 
-    pub(super) async fn read_slowly(self: &Rc<Self>, request: Request) -> Result<Way, DeviceError> {
+    pub(super) async fn read_slowly(
+        self: &Rc<Self>,
+        request: &Request,
+    ) -> Result<Way, DeviceError> {
         let run = BlockRun::touching(request.range);
         let is_whole = request.range.is_aligned(BLOCK_BYTES);
-        let target = match is_whole {
-            true => request.buffers.clone(),
-            false => room_for(run, &request).into(),
-        };
+        let room = (!is_whole).then(|| Buffers::from(room_for(run, request)));
+        let target = room.as_ref().unwrap_or(&request.buffers);
         self.ahead.until_arrived(run).await;
-        let refusal = self.refuses(&request);
+        let refusal = self.refuses(request);
         let fill = (refusal.is_none() && self.may_insert(run)).then(|| FillGuard::begin(self, run));
-        let (hits, missing) = match self.read_blocks(&request, run, target.clone()).await {
+        let (hits, missing) = match self.read_blocks(request, run, target).await {
             Ok(found) => found,
             Err(error) => {
-                self.count_failed_read(&request, run, refusal);
+                self.count_failed_read(request, run, refusal);
                 return Err(error);
             }
         };
         let (entering, refusal) = match &fill {
-            Some(_) => self.promoted(run, missing),
-            None => (Vec::new(), refusal),
+            Some(_) => self.promoted(missing),
+            None => (Missing::default(), refusal),
         };
-        let way = self.count_slow_read(&request, hits, refusal.filter(|_| entering.is_empty()));
+        let way = self.count_slow_read(request, hits, refusal.filter(|_| entering.is_empty()));
         if !is_whole {
             let start = (request.range.start() - run.range().start()) as usize;
             let part = target.slice(start..start + request.range.len() as usize);
@@ -91,7 +123,7 @@ impl Engine {
             && !entering.is_empty()
             && !self.is_closed.get()
         {
-            self.insert((run, &target), &entering, fill, id_of(&request)).await;
+            self.insert((run, target), &entering, fill, id_of(request)).await;
         }
         Ok(way)
     }
@@ -123,13 +155,17 @@ impl Engine {
     }
 
     /// Those of the missing blocks that enter the cache, and why the others do not.
-    fn promoted(&self, run: BlockRun, missing: Vec<u64>) -> (Vec<u64>, Option<BypassReason>) {
+    fn promoted(&self, missing: Missing) -> (Missing, Option<BypassReason>) {
         let filling = self.log.borrow().filling();
-        let (mut admission, count) = (self.admission.borrow_mut(), missing.len());
-        let promotes = |index: &u64| admission.promotes(CoreBlock(run.first.0 + index), filling);
-        let entering: Vec<u64> = missing.into_iter().filter(promotes).collect();
-        let reason = (entering.len() < count).then_some(BypassReason::Promotion);
-        (entering, reason)
+        let mut admission = self.admission.borrow_mut();
+        let mut entering = Missing::default();
+        for block in missing.0.iter().flat_map(|run| run.blocks()) {
+            if admission.promotes(block, filling) {
+                entering.push(block);
+            }
+        }
+        let is_some_refused = entering.count() < missing.count();
+        (entering, is_some_refused.then_some(BypassReason::Promotion))
     }
 
     pub(super) fn may_insert(&self, run: BlockRun) -> bool {
@@ -140,17 +176,17 @@ impl Engine {
 
     /// Reads whole blocks into `target` on behalf of a request; answers how many were hits, and
     /// which were not.
-    pub(crate) async fn read_blocks(
+    pub(crate) fn read_blocks(
         self: &Rc<Self>,
         request: &Request,
         run: BlockRun,
-        target: Buffers,
-    ) -> Result<(u64, Vec<u64>), DeviceError> {
+        target: &Buffers,
+    ) -> impl Future<Output = Result<(u64, Missing), DeviceError>> {
         let nearest = match self.mode() {
             Mode::PassThrough => Nearest::Core,
             _ => Nearest::Cache,
         };
-        self.read_blocks_by(request, run, target, nearest).await
+        self.read_blocks_by(request, run, target, nearest)
     }
 
     /// The same, with clean blocks from wherever it is said.
@@ -158,50 +194,52 @@ impl Engine {
         self: &Rc<Self>,
         request: &Request,
         run: BlockRun,
-        target: Buffers,
+        target: &Buffers,
         nearest: Nearest,
-    ) -> Result<(u64, Vec<u64>), DeviceError> {
-        let plan = self.plan_read(run, id_of(request), nearest)?;
-        if let Some((first, end)) = plan.missing {
-            let (first, end) = (first * BLOCK_BYTES, end * BLOCK_BYTES);
-            let part = target.slice(first as usize..end as usize);
+    ) -> Result<(u64, Missing), DeviceError> {
+        let Plan { pieces, missing } = self.plan_read(run, id_of(request), nearest)?;
+        if let Some(span) = missing.span() {
             // What is known of the request, the core may be a cache that wants to know.
-            let missing = Request::read(run.range().start() + first, part)
+            let read = Request::read(span.range().start(), part_of(target, run, span))
                 .with_flags(request.flags & RequestFlags::STREAMING)
                 .with_hints(request.hints);
-            self.read_core(CoreRead::Request, id_of(request), missing).await?;
+            self.read_core(CoreRead::Request, id_of(request), read).await?;
         }
-        if plan.pieces.is_empty() {
-            return Ok((0, plan.missing_blocks));
+        if !pieces.is_empty() {
+            let bytes = pieces.iter().map(|piece| piece.range.len()).sum();
+            self.log
+                .borrow_mut()
+                .count_part(id_of(request), run.first, bytes, |it| &mut it.cache_read);
+            let reads = pieces.iter().map(|piece| {
+                let start = (piece.first * BLOCK_BYTES) as usize;
+                let part = target.slice(start..start + piece.range.len() as usize);
+                Submission::pending(self.read_piece(piece, part))
+            });
+            join_all(reads.collect()).await.into_iter().collect::<Outcome>()?;
         }
-        let bytes = plan.pieces.iter().map(|piece| piece.range.len()).sum();
-        self.log.borrow_mut().count_part(id_of(request), run.first, bytes, |it| &mut it.cache_read);
-        let reads = plan.pieces.iter().map(|piece| {
-            let start = (piece.first * BLOCK_BYTES) as usize;
-            let part = target.slice(start..start + piece.range.len() as usize);
-            Submission::pending(self.read_piece(piece, part))
-        });
-        join_all(reads.collect()).await.into_iter().collect::<Outcome>()?;
-        Ok((run.count - plan.missing_blocks.len() as u64, plan.missing_blocks))
+        Ok((run.count - missing.count(), missing))
     }
 
-    pub(super) async fn read_core(
+    pub(super) fn read_core(
         &self,
         purpose: CoreRead,
         class: ClassId,
         request: Request,
-    ) -> Outcome {
+    ) -> impl Future<Output = Outcome> {
         let (first, bytes) = (BlockRun::touching(request.range).first, request.range.len());
         {
             let mut log = self.log.borrow_mut();
             log.counters.count_core_read(purpose, bytes);
             log.count_part(class, first, bytes, |part| &mut part.core_read);
         }
-        let outcome = self.core.submit(request).await;
-        if outcome.is_err() {
-            self.log.borrow_mut().count_error(Some(first), |errors| &mut errors.core_read);
+        let read = self.core.submit(request);
+        async move {
+            let outcome = read.await;
+            if outcome.is_err() {
+                self.log.borrow_mut().count_error(Some(first), |errors| &mut errors.core_read);
+            }
+            outcome
         }
-        outcome
     }
 
     fn plan_read(
@@ -213,11 +251,11 @@ impl Engine {
         let serves_clean = nearest == Nearest::Cache;
         let mut log = self.log.borrow_mut();
         log.loss_in(run, &*self.cache)?;
-        let (mut rows, mut missing_blocks) = (Vec::<Vec<Version>>::new(), Vec::new());
+        let (mut rows, mut missing) = (Vec::<Vec<Version>>::new(), Missing::default());
         let layout = &log.layout;
         log.map.each_published(run, |block, version| {
             match version.filter(|version| serves_clean || version.state != State::Clean) {
-                None => missing_blocks.push(block.0 - run.first.0),
+                None => missing.push(block),
                 Some(version) => match rows.last_mut() {
                     Some(row) if continues(layout, row, &version) => row.push(version),
                     _ => rows.push(vec![version]),
@@ -227,9 +265,7 @@ impl Engine {
         rows.iter().flatten().for_each(|version| log.refer_to(*version, class));
         drop(log);
         let pieces = rows.into_iter().map(|versions| self.piece_of(run, versions)).collect();
-        let missing = missing_blocks.first().zip(missing_blocks.last());
-        let missing = missing.map(|(&first, &last)| (first, last + 1));
-        Ok(Plan { pieces, missing, missing_blocks })
+        Ok(Plan { pieces, missing })
     }
 
     fn piece_of(self: &Rc<Self>, run: BlockRun, versions: Vec<Version>) -> Piece {
@@ -342,6 +378,12 @@ impl Engine {
     }
 }
 
+/// The memory for some of the blocks of a run.
+pub(super) fn part_of(target: &Buffers, whole: BlockRun, part: BlockRun) -> Buffers {
+    let start = (part.first.0 - whole.first.0) * BLOCK_BYTES;
+    target.slice(start as usize..(start + part.count * BLOCK_BYTES) as usize)
+}
+
 /// Whether a version lies behind a row of others, as its block follows theirs.
 fn continues(layout: &SliceLayout, row: &[Version], version: &Version) -> bool {
     let last = &row[row.len() - 1];
@@ -357,5 +399,20 @@ fn room_for(run: BlockRun, request: &Request) -> Buffer {
     match request.buffers.is_payload_free() {
         true => Buffer::payload_free(len),
         false => Buffer::zeroed(len),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn missing_blocks_are_runs_and_neighbours_are_one() {
+        let mut missing = Missing::default();
+        assert_eq!(missing.span(), None);
+        [5, 6, 7, 9].into_iter().for_each(|block| missing.push(CoreBlock(block)));
+        let run = |first, count| BlockRun { first: CoreBlock(first), count };
+        assert_eq!((missing.count(), missing.span()), (4, Some(run(5, 5))));
+        assert_eq!(missing.runs(2).collect::<Vec<_>>(), [run(5, 2), run(7, 1), run(9, 1)]);
     }
 }

@@ -5,8 +5,9 @@ use crate::classes::ClassId;
 use crate::engine::Engine;
 use crate::fill::FillGuard;
 use crate::log::Purpose;
-use crate::types::{BlockRun, CoreBlock};
-use headpond_block::{BLOCK_BYTES, Buffer, Buffers};
+use crate::paths::read::{Missing, part_of};
+use crate::types::BlockRun;
+use headpond_block::{Buffer, Buffers};
 use std::rc::Rc;
 
 impl Engine {
@@ -15,19 +16,21 @@ impl Engine {
     pub(super) async fn insert(
         self: &Rc<Self>,
         (run, target): (BlockRun, &Buffers),
-        missing: &[u64],
+        entering: &Missing,
         fill: FillGuard,
         class: ClassId,
     ) {
-        let runs = self.runs_of(missing);
-        for (index, part) in runs.iter().enumerate() {
+        let most = self.log.borrow().layout.piece_blocks();
+        let mut runs = entering.runs(most);
+        while let Some(part) = runs.next() {
             if self.log.borrow().is_scarce() {
                 return;
             }
-            let is_done = self.lends
-                && self.insert_at_once(&wanted((run, target), *part, &fill, class)).await;
+            let is_done =
+                self.lends && self.insert_at_once(&wanted((run, target), part, &fill, class)).await;
             if !is_done {
-                return self.insert_beside((run, target), &runs[index..], fill, class);
+                let left = std::iter::once(part).chain(runs);
+                return self.insert_beside((run, target), left, fill, class);
             }
         }
     }
@@ -52,15 +55,15 @@ impl Engine {
     fn insert_beside(
         self: &Rc<Self>,
         (run, target): (BlockRun, &Buffers),
-        runs: &[(u64, u64)],
+        runs: impl Iterator<Item = BlockRun>,
         fill: FillGuard,
         class: ClassId,
     ) {
-        let copied = |&part| {
+        let copied = |part| {
             let wanted = wanted((run, target), part, &fill, class);
             Wanted { buffers: copy_of(&wanted.buffers).into(), ..wanted }
         };
-        let records: Vec<Wanted> = runs.iter().map(copied).collect();
+        let records: Vec<Wanted> = runs.map(copied).collect();
         let (engine, busy) = (Rc::clone(self), self.busy.begin());
         drop(self.runtime.spawn(async move {
             let _busy = busy;
@@ -76,34 +79,19 @@ impl Engine {
             drop(fill);
         }));
     }
-
-    /// The missing blocks as runs that fit a record: their first one, counted from the start of the
-    /// read, and how many they are.
-    fn runs_of(&self, missing: &[u64]) -> Vec<(u64, u64)> {
-        let most = self.log.borrow().layout.piece_blocks();
-        let mut runs: Vec<(u64, u64)> = Vec::new();
-        for &index in missing {
-            match runs.last_mut() {
-                Some((first, count)) if *first + *count == index && *count < most => *count += 1,
-                _ => runs.push((index, 1)),
-            }
-        }
-        runs
-    }
 }
 
 /// Some of the blocks of a read.
 fn wanted(
     (run, target): (BlockRun, &Buffers),
-    (first, count): (u64, u64),
+    part: BlockRun,
     fill: &FillGuard,
     class: ClassId,
 ) -> Wanted {
-    let (start, end) = (first * BLOCK_BYTES, (first + count) * BLOCK_BYTES);
     Wanted {
-        run: BlockRun { first: CoreBlock(run.first.0 + first), count },
+        run: part,
         purpose: Purpose::ReadInsert,
-        buffers: target.slice(start as usize..end as usize),
+        buffers: part_of(target, run, part),
         is_promise: false,
         guard: Some(fill.fill()),
         class,

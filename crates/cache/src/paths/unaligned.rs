@@ -6,7 +6,7 @@ use crate::fill::FillGuard;
 use crate::log::{Purpose, id_of};
 use crate::paths::write_back::Bypassed;
 use crate::types::BlockRun;
-use headpond_block::{BLOCK_BYTES, Buffer, DeviceError, Outcome, Request};
+use headpond_block::{BLOCK_BYTES, Buffer, Buffers, DeviceError, Outcome, Request};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -76,10 +76,10 @@ impl Engine {
         if self.log.borrow().survey(run).pending > 0 {
             self.settle().await;
         }
-        self.read_blocks(request, run, (&whole).into()).await?;
+        self.read_blocks(request, run, &Buffers::from(&whole)).await?;
         let start = (request.range.start() - run.range().start()) as usize;
         let part = whole.slice(start..start + request.range.len() as usize);
-        headpond_block::Buffers::from(part).copy_from_buffers(&request.buffers);
+        Buffers::from(part).copy_from_buffers(&request.buffers);
         Ok(whole)
     }
 }

@@ -51,7 +51,7 @@ impl Engine {
         let write = async move {
             let _busy = busy;
             let wanted = is_around.then_some(BypassReason::Adaptive);
-            engine.write_slowly(request, begun, wanted).await
+            engine.write_slowly(&request, begun, wanted).await
         };
         // In a task, so that it is accounted for whoever gives up waiting.
         match self.runtime.start(write) {
@@ -160,27 +160,26 @@ impl Engine {
     /// the settings say.
     pub(super) async fn write_slowly(
         self: &Rc<Self>,
-        request: Request,
+        request: &Request,
         begun: Begun,
         wanted: Option<BypassReason>,
     ) -> Outcome {
-        let (asked, spare) = (request.without_data(), wanted.map(|_| request.clone()));
         let (mut outcome, mut way) = self.write_uncounted(request, wanted).await;
-        if let Some(again) = spare.filter(|_| outcome.is_err() && way.bypassed == wanted) {
+        if wanted.is_some() && outcome.is_err() && way.bypassed == wanted {
             // The cache can take what the core did not.
-            (outcome, way) = self.write_uncounted(again, None).await;
+            (outcome, way) = Box::pin(self.write_uncounted(request, None)).await;
         }
         let Written { bypassed, survey, is_both } = way;
         let way = match bypassed {
             Some(reason) => {
-                self.count_write_past(&asked, reason, &outcome);
+                self.count_write_past(request, reason, &outcome);
                 Way::WritePastCache
             }
             None => {
-                let blocks = BlockRun::touching(asked.range).count;
+                let blocks = BlockRun::touching(request.range).count;
                 let mut log = self.log.borrow_mut();
-                log.count_write(&asked, survey, blocks);
-                log.class_of(&asked).write.failed += u64::from(outcome.is_err());
+                log.count_write(request, survey, blocks);
+                log.class_of(request).write.failed += u64::from(outcome.is_err());
                 if is_both { Way::WriteThrough } else { Way::WriteToCache }
             }
         };
@@ -211,7 +210,7 @@ impl Engine {
     /// A write, or the part of a request that is one; and how it went, for whoever counts it.
     pub(super) async fn write_uncounted(
         self: &Rc<Self>,
-        request: Request,
+        request: &Request,
         wanted: Option<BypassReason>,
     ) -> (Outcome, Written) {
         let (run, bypassed) = (BlockRun::touching(request.range), Cell::new(None));
@@ -224,7 +223,7 @@ impl Engine {
         };
         // Over blocks that the core lacks the log is the shorter way that loses nothing.
         if survey.unsafe_at_core == 0 && bypassed.get().is_none() && !keeps_order {
-            bypassed.set(wanted.or_else(|| self.refuses_write(&request, survey)));
+            bypassed.set(wanted.or_else(|| self.refuses_write(request, survey)));
         }
         let mode = self.mode();
         if sends_past(mode, survey, run) {
@@ -232,14 +231,15 @@ impl Engine {
         }
         let is_both = !mode.makes_dirt() || request.is_fua() && self.cache_is_volatile();
         let outcome = match bypassed.get() {
-            Some(_) => self.change_core(request).await,
+            // Boxed, where it is not the only way: each write would be as large as all of them.
+            Some(_) => Box::pin(self.change_core(request.clone())).await,
             None if is_both => self.write_through(request).await,
-            None => self.write_back_parts(request, &bypassed).await,
+            None => Box::pin(self.write_back_parts(request, &bypassed)).await,
         };
         (outcome, Written { bypassed: bypassed.get(), survey, is_both })
     }
 
-    async fn write_back_parts(self: &Rc<Self>, request: Request, bypassed: &Bypassed) -> Outcome {
+    async fn write_back_parts(self: &Rc<Self>, request: &Request, bypassed: &Bypassed) -> Outcome {
         let cut = Cut::new(request.range);
         for end in cut.ends() {
             self.write_part_of_block(request.part(end, end.start()), bypassed).await?;

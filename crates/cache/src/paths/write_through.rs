@@ -6,13 +6,14 @@
 use crate::append::{Verdict, Wanted};
 use crate::engine::{Engine, Entombed};
 use crate::fill::FillGuard;
-use crate::line_map::{Marks, State};
+use crate::line_map::{Marks, State, Version};
 use crate::log::{Purpose, id_of};
 use crate::paths::Cut;
 use crate::types::BlockRun;
 use crate::under_way::UnderWay;
 use headpond_block::sync::{Notify, join_all};
 use headpond_block::{BLOCK_BYTES, DeviceError, Outcome, Request, RequestFlags, Submission};
+use smallvec::SmallVec;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
@@ -70,10 +71,11 @@ impl Drop for Through<'_> {
 }
 
 impl Engine {
-    pub(crate) async fn write_through(self: &Rc<Self>, request: Request) -> Outcome {
+    pub(crate) async fn write_through(self: &Rc<Self>, request: &Request) -> Outcome {
         let cut = Cut::new(request.range);
         for end in cut.ends() {
-            self.write_part_through(request.part(end, end.start())).await?;
+            // Boxed: it is rare, and would make every write larger.
+            Box::pin(self.write_part_through(request.part(end, end.start()))).await?;
         }
         let chunk = self.log.borrow().layout.piece_blocks() * BLOCK_BYTES;
         if cut.middle == request.range && cut.middle.len() <= chunk {
@@ -81,16 +83,18 @@ impl Engine {
         }
         let pieces = cut.middle.split_at_multiples(chunk).map(|piece| {
             let part = request.part(piece, piece.start());
-            Submission::pending(self.write_blocks_through(part))
+            Submission::pending(async move { self.write_blocks_through(&part).await })
         });
         join_all(pieces.collect()).await.into_iter().collect()
     }
 
     /// Whole blocks that fit one record.
-    async fn write_blocks_through(self: &Rc<Self>, request: Request) -> Outcome {
+    async fn write_blocks_through(self: &Rc<Self>, request: &Request) -> Outcome {
         let run = BlockRun::touching(request.range);
         let _write = self.begin_core_write(run).await;
-        self.settle_parity(run).await?;
+        if self.log.borrow().map.counts().replayed > 0 {
+            Box::pin(self.settle_parity(run)).await?;
+        }
         self.write_both(request, run, None).await.map(|_| ())
     }
 
@@ -105,7 +109,7 @@ impl Engine {
             let merged = Request::write(run.range().start(), whole)
                 .with_flags(request.flags & RequestFlags::FUA)
                 .with_hints(request.hints);
-            if self.write_both(merged, run, Some(&fill)).await? {
+            if self.write_both(&merged, run, Some(&fill)).await? {
                 return Ok(());
             }
         }
@@ -115,22 +119,22 @@ impl Engine {
     /// caller holds the lock on the blocks.
     async fn write_both(
         self: &Rc<Self>,
-        request: Request,
+        request: &Request,
         run: BlockRun,
         fill: Option<&FillGuard>,
     ) -> Result<bool, DeviceError> {
         let through = self.throughs.begin();
         let (buffers, is_promise) = (request.buffers.clone(), request.is_fua());
         let (purpose, guard) = (Purpose::WriteThrough, fill.map(FillGuard::fill));
-        let class = id_of(&request);
+        let class = id_of(request);
         let wanted = Wanted { run, purpose, buffers, is_promise, guard, class };
         // With a fill to watch over, the log decides first whether the contents are still right.
         let (verdict, outcome) = if fill.is_some() {
-            let verdict = self.append(wanted).await;
+            let verdict = Box::pin(self.append(wanted)).await;
             if matches!(verdict, Verdict::Spoiled) {
                 return Ok(false);
             }
-            (verdict, self.write_core(request).await)
+            (verdict, self.write_core(request.clone()).await)
         } else {
             self.write_both_at_once(wanted, request).await
         };
@@ -141,22 +145,23 @@ impl Engine {
                 outcome.map(|()| true)
             }
             (_, Err(error)) => Err(error),
-            (_, Ok(())) => self.forget_stale(run).await.map(|()| true),
+            (_, Ok(())) => Box::pin(self.forget_stale(run)).await.map(|()| true),
         }
     }
 
     async fn write_both_at_once(
         self: &Rc<Self>,
         wanted: Wanted,
-        request: Request,
+        request: &Request,
     ) -> (Verdict, Outcome) {
         let Some(formed) = self.form_alone(&wanted) else {
             let verdict = self.begin_append(wanted);
-            let outcome = self.write_core(request).await;
+            let outcome = self.write_core(request.clone()).await;
             return (verdict.await.unwrap_or(Verdict::Failed), outcome);
         };
+        drop(wanted);
         let record = self.start_alone(formed);
-        let outcome = self.write_core(request).await;
+        let outcome = self.write_core(request.clone()).await;
         let is_written = match record {
             Ok(is_written) => is_written,
             Err(rest) => rest.await,
@@ -167,7 +172,7 @@ impl Engine {
     /// The core has the blocks, or failed to take them: then the cleaner tries again.
     fn move_on(self: &Rc<Self>, run: BlockRun, is_written: bool) {
         let mut log = self.log.borrow_mut();
-        let mut ours = Vec::with_capacity(run.count as usize);
+        let mut ours = SmallVec::<[Version; 1]>::new();
         log.map.each_published(run, |_, version| {
             ours.extend(version.filter(|version| {
                 version.state == State::Dirty
