@@ -30,8 +30,8 @@ enum Load {
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Cleaner {
     Quiet,
-    /// At full speed from the first dirty block on.
-    Policy(&'static str),
+    /// As this setting says; `stripe` at full speed from the first dirty block on.
+    Set(&'static str, &'static str),
     /// Somebody has asked for everything to be cleaned.
     Flush,
 }
@@ -68,12 +68,12 @@ impl Scene {
         let volume = &self.machine.volume;
         match cleaner {
             Cleaner::Quiet => {}
-            Cleaner::Policy(policy) => {
+            Cleaner::Set(key, value) => {
                 let ratios = ["low", "target", "high"].map(|ratio| {
                     SettingChange::new(&format!("cleaning.stripe.{ratio}-percent"), 0)
                 });
                 volume.set(&ratios).unwrap();
-                volume.set(&[SettingChange::new("cleaning", policy)]).unwrap();
+                volume.set(&[SettingChange::new(key, value)]).unwrap();
             }
             Cleaner::Flush => {
                 let scene = Rc::clone(self);
@@ -156,8 +156,8 @@ fn compare(name: &str, core: &str, cleaner: Cleaner, load: Load, ms: u64, least:
     assert!(busy.of(990) <= most, "{name}, {load:?}, {cleaner:?}: {busy}; quiet: {quiet}");
 }
 
-const STRIPE: Cleaner = Cleaner::Policy("stripe");
-const ACP: Cleaner = Cleaner::Policy("acp-very-aggressive");
+const STRIPE: Cleaner = Cleaner::Set("cleaning", "stripe");
+const ACP: Cleaner = Cleaner::Set("preset", "acp-very-aggressive");
 
 #[test]
 fn before_forty_disks_a_cleaner_at_full_speed_at_most_doubles_the_p99_of_writes() {
