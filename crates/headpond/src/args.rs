@@ -52,6 +52,27 @@ pub enum Command {
     Class(ClassCommand),
 }
 
+/// What an array of new members is to be.
+#[derive(Args)]
+pub struct ArrayArgs {
+    /// RAID level: 0, 1, 10, 5, 6, 50, 60.
+    #[arg(long, value_name = "LEVEL")]
+    pub raid: Level,
+    /// Groups of the array (levels 10, 50 and 60).
+    #[arg(long, default_value_t = 1)]
+    pub groups: u16,
+    /// Bytes of a stripe on one member.
+    #[arg(long, default_value = "64K")]
+    pub strip: Size,
+    /// Keep no map of the regions that are being written: a write that reaches the array without
+    /// the cache is then not made good after a crash.
+    #[arg(long)]
+    pub no_intent: bool,
+    /// The members are known to read as zeros (fresh sparse files): parity need not be computed.
+    #[arg(long)]
+    pub zeroed: bool,
+}
+
 /// Make a volume of an array and, if you like, a cache; what is on the devices is lost.
 #[derive(Args)]
 #[command(after_help = "Examples:\n  \
@@ -66,15 +87,8 @@ pub struct CreateArgs {
     /// Members of the array, in any order.
     #[arg(required = true, value_name = "DEV")]
     pub members: Vec<String>,
-    /// RAID level: 0, 1, 10, 5, 6, 50, 60.
-    #[arg(long, value_name = "LEVEL")]
-    pub raid: Level,
-    /// Groups of the array (levels 10, 50 and 60).
-    #[arg(long, default_value_t = 1)]
-    pub groups: u16,
-    /// Bytes of a stripe on one member.
-    #[arg(long, default_value = "64K")]
-    pub strip: Size,
+    #[command(flatten)]
+    pub array: ArrayArgs,
     /// The cache device.
     #[arg(long, value_name = "DEV")]
     pub cache: Option<String>,
@@ -109,13 +123,6 @@ pub struct CreateArgs {
     /// Parts of the volume with a log of their own, 1 to 16.
     #[arg(long, default_value_t = 1)]
     pub slices: u16,
-    /// Keep no map of the regions that are being written: a write that reaches the array without
-    /// the cache is then not made good after a crash.
-    #[arg(long)]
-    pub no_intent: bool,
-    /// The members are known to read as zeros (fresh sparse files): parity need not be computed.
-    #[arg(long)]
-    pub zeroed: bool,
     /// Where to serve: unix:PATH or tcp:HOST:PORT; may be given several times.
     #[arg(long, value_name = "ADDRESS")]
     pub nbd: Vec<String>,

@@ -1,5 +1,6 @@
 //! `headpond core`: further cores of a volume that is being served, behind the same cache.
 
+use crate::args::ArrayArgs;
 use crate::client::Client;
 use crate::commands::{create::specs, waiting};
 use crate::daemon::{AddCoreBody, RemoveCoreBody};
@@ -8,8 +9,6 @@ use crate::outcome::Exit;
 use crate::place::Places;
 use anyhow::Result;
 use clap::{Args, Subcommand};
-use headpond_raid::Level;
-use headpond_volume::Size;
 use serde_json::Value;
 
 /// Give a served volume further cores, each an array with an export of its own, that share its
@@ -33,21 +32,8 @@ pub struct AddArgs {
     /// Members of the array, in any order.
     #[arg(required = true, value_name = "DEV")]
     pub members: Vec<String>,
-    /// RAID level: 0, 1, 10, 5, 6, 50, 60.
-    #[arg(long, value_name = "LEVEL")]
-    pub raid: Level,
-    /// Groups of the array (levels 10, 50 and 60).
-    #[arg(long, default_value_t = 1)]
-    pub groups: u16,
-    /// Bytes of a stripe on one member.
-    #[arg(long, default_value = "64K")]
-    pub strip: Size,
-    /// Keep no map of the regions that are being written.
-    #[arg(long)]
-    pub no_intent: bool,
-    /// The members are known to read as zeros (fresh sparse files): parity need not be computed.
-    #[arg(long)]
-    pub zeroed: bool,
+    #[command(flatten)]
+    pub array: ArrayArgs,
     /// Overwrite what the devices hold.
     #[arg(long)]
     pub force: bool,
@@ -72,7 +58,7 @@ pub fn run(places: &Places, command: &CoreCommand) -> Result<Exit> {
     match command {
         CoreCommand::Add(args) => {
             let members = specs(&args.members)?;
-            let AddArgs { raid, groups, strip, no_intent, zeroed, force, .. } = *args;
+            let ArrayArgs { raid, groups, strip, no_intent, zeroed } = args.array;
             let body = AddCoreBody {
                 name: args.name.clone(),
                 raid,
@@ -81,7 +67,7 @@ pub fn run(places: &Places, command: &CoreCommand) -> Result<Exit> {
                 intent: !no_intent,
                 zeroed,
                 members: members.iter().map(DeviceSpec::to_string).collect(),
-                force,
+                force: args.force,
             };
             let client = Client::of(places, &args.volume)?;
             let status = waiting::post(&client, "/v1/core/add", &body)?;

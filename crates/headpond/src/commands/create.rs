@@ -97,10 +97,10 @@ fn describe(
         tier,
         cache,
         core: CoreDescription {
-            raid: args.raid,
-            groups: args.groups,
-            strip: args.strip,
-            intent: !args.no_intent,
+            raid: args.array.raid,
+            groups: args.array.groups,
+            strip: args.array.strip,
+            intent: !args.array.no_intent,
             members: members.iter().map(DeviceSpec::to_string).collect(),
         },
         further_cores: Vec::new(),
@@ -127,8 +127,8 @@ fn write(
     args: &CreateArgs,
 ) -> Result<()> {
     let options = CreateOptions {
-        contents: if args.zeroed { Contents::Zeros } else { Contents::Unknown },
-        intent: if args.no_intent { Intent::None } else { Intent::Bitmap },
+        contents: if args.array.zeroed { Contents::Zeros } else { Contents::Unknown },
+        intent: if args.array.no_intent { Intent::None } else { Intent::Bitmap },
         occupied: if args.force { Occupied::Overwrite } else { Occupied::Refuse },
         cache: Uuid::new_v4(),
     };
