@@ -161,33 +161,41 @@ fn another_cache_begins_with_nothing_held_and_the_same_shares() {
     .expect("no deadlock");
 }
 
+/// A volume that looks at metadata with a read that takes a second, of which half has gone by.
+async fn that_looks_for_metadata(runtime: &Runtime, mode: Mode) -> Volume {
+    let faults = FaultControl::default();
+    let devices = Devices {
+        tier: None,
+        cache: Some(faulty(runtime, "cache", faults.clone())),
+        members: ["m0", "m1", "m2"].map(|name| device(runtime, name)).into(),
+        absent: Vec::new(),
+    };
+    let mut description = description(mode, 2);
+    let settings = &mut description.cache.as_mut().unwrap().settings;
+    settings.classes = ClassSetting::parse("[[class]]\nid = 1\nwhen = \"metadata\"\n").unwrap();
+    Volume::create(&description, &devices, &CREATE).await.unwrap();
+    let volume = Volume::open(runtime, &description, devices, careful()).await.unwrap();
+    (&volume as &dyn BlockDevice).write(0, Buffer::from_slice(&[7; 4096])).await.unwrap();
+    faults.add(FaultRule::on(RequestKind::Read, Fault::Delay(Duration::from_secs(1))));
+    runtime.sleep(Duration::from_millis(1500)).await;
+    assert_eq!(requests_in_flight(&volume), 1, "the volume looks");
+    volume
+}
+
+fn requests_in_flight(volume: &Volume) -> u64 {
+    volume.stats().slices.iter().map(|slice| slice.requests_in_flight).sum()
+}
+
 /// Found by the swarm (seed 97001175): a superblock had been written, the volume was looked at
 /// again a second later, and its stop answered while the cache device still read for that.
 #[test]
 fn a_stop_waits_for_what_is_read_in_search_of_metadata() {
     run(1, |runtime, _| async move {
-        let faults = FaultControl::default();
-        let devices = Devices {
-            tier: None,
-            cache: Some(faulty(&runtime, "cache", faults.clone())),
-            members: ["m0", "m1", "m2"].map(|name| device(&runtime, name)).into(),
-            absent: Vec::new(),
-        };
-        let mut description = description(Mode::WriteBack, 2);
-        let settings = &mut description.cache.as_mut().unwrap().settings;
-        settings.classes = ClassSetting::parse("[[class]]\nid = 1\nwhen = \"metadata\"\n").unwrap();
-        Volume::create(&description, &devices, &CREATE).await.unwrap();
-        let volume = Volume::open(&runtime, &description, devices, careful()).await.unwrap();
-        let requests_in_flight =
-            || -> u64 { volume.stats().slices.iter().map(|slice| slice.requests_in_flight).sum() };
-        (&volume as &dyn BlockDevice).write(0, Buffer::from_slice(&[7; 4096])).await.unwrap();
-        faults.add(FaultRule::on(RequestKind::Read, Fault::Delay(Duration::from_secs(1))));
-        runtime.sleep(Duration::from_millis(1500)).await;
-        assert_eq!(requests_in_flight(), 1, "the volume looks");
+        let volume = that_looks_for_metadata(&runtime, Mode::WriteBack).await;
         volume.stop().await.unwrap();
-        assert_eq!(requests_in_flight(), 0);
+        assert_eq!(requests_in_flight(&volume), 0);
         runtime.sleep(Duration::from_secs(20)).await;
-        assert_eq!(requests_in_flight(), 0);
+        assert_eq!(requests_in_flight(&volume), 0);
         volume.self_check();
     })
     .expect("no deadlock");
@@ -197,24 +205,7 @@ fn a_stop_waits_for_what_is_read_in_search_of_metadata() {
 #[test]
 fn a_detach_waits_for_what_is_read_in_search_of_metadata() {
     run(1, |runtime, _| async move {
-        let faults = FaultControl::default();
-        let devices = Devices {
-            tier: None,
-            cache: Some(faulty(&runtime, "cache", faults.clone())),
-            members: ["m0", "m1", "m2"].map(|name| device(&runtime, name)).into(),
-            absent: Vec::new(),
-        };
-        let mut description = description(Mode::WriteThrough, 2);
-        let settings = &mut description.cache.as_mut().unwrap().settings;
-        settings.classes = ClassSetting::parse("[[class]]\nid = 1\nwhen = \"metadata\"\n").unwrap();
-        Volume::create(&description, &devices, &CREATE).await.unwrap();
-        let volume = Volume::open(&runtime, &description, devices, careful()).await.unwrap();
-        let requests_in_flight =
-            || -> u64 { volume.stats().slices.iter().map(|slice| slice.requests_in_flight).sum() };
-        (&volume as &dyn BlockDevice).write(0, Buffer::from_slice(&[7; 4096])).await.unwrap();
-        faults.add(FaultRule::on(RequestKind::Read, Fault::Delay(Duration::from_secs(1))));
-        runtime.sleep(Duration::from_millis(1500)).await;
-        assert_eq!(requests_in_flight(), 1, "the volume looks");
+        let volume = that_looks_for_metadata(&runtime, Mode::WriteThrough).await;
         let begun = runtime.now();
         volume.detach(Dirty::Clean).await.unwrap();
         assert!(runtime.now().since(begun) >= Duration::from_millis(400), "it was waited for");
