@@ -1,5 +1,6 @@
 //! The command line.
 
+use crate::commands::array::ArrayCommand;
 use crate::commands::cache::CacheCommand;
 use crate::commands::class::ClassCommand;
 use crate::commands::core::CoreCommand;
@@ -46,6 +47,8 @@ pub enum Command {
     Analyze(AnalyzeArgs),
     Advise(AdviseArgs),
     Simulate(SimulateArgs),
+    #[command(subcommand)]
+    Array(ArrayCommand),
     #[command(subcommand)]
     Model(ModelCommand),
     #[command(subcommand)]

@@ -38,6 +38,7 @@ fn is_printer(command: &Command) -> bool {
             | Command::Analyze(_)
             | Command::Advise(_)
             | Command::Simulate(_)
+            | Command::Array(_)
             | Command::Model(_)
             | Command::Class(_)
     )
@@ -72,6 +73,7 @@ fn run(command: &Command) -> anyhow::Result<Exit> {
         Command::Analyze(args) => commands::analyze::run(args),
         Command::Advise(args) => commands::advise::run(&places, args),
         Command::Simulate(args) => commands::simulate::run(args),
+        Command::Array(command) => commands::array::run(command),
         Command::Model(command) => commands::model::run(command),
         Command::Class(command) => commands::class::run(command),
     }

@@ -24,6 +24,7 @@ mod measured;
 pub mod models;
 mod outcome;
 mod place;
+pub mod plan;
 mod progress;
 pub mod reference;
 mod replay;

@@ -2,6 +2,7 @@
 
 pub mod advise;
 pub mod analyze;
+pub mod array;
 pub mod cache;
 pub mod class;
 pub mod core;

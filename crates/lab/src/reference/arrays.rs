@@ -5,10 +5,13 @@
 use super::table::Table;
 use super::{Figure, Planned, Reference, ReferenceError, Times};
 use crate::job::{Job, Rw};
+use crate::plan::{Assumptions, DriveFigures, Plan, Shape};
 use crate::stack::{CoreStack, Stack};
 use headpond_raid::Level;
 use headpond_sim::ssd::State;
 use headpond_volume::Size;
+use serde::Serialize;
+use std::path::Path;
 
 pub(super) const ARRAYS: &str = "hdd_raid_expected";
 
@@ -69,6 +72,56 @@ fn missing(metric: &str, level: Level) -> Option<&'static str> {
             Some("mirrors that read one stream from both copies")
         }
         ("sequential_write", Level::Raid5 | Level::Raid6) => Some("merge of sequential writes"),
+        _ => None,
+    }
+}
+
+/// A cell of the table beside what the formulas say.
+#[derive(Clone, Debug, Serialize)]
+pub struct ExpectedCell {
+    pub metric: String,
+    pub array: String,
+    pub published: f64,
+    pub formula: f64,
+}
+
+/// The table in `folder`, beside the formulas of [`crate::plan`] for the drive that it was made
+/// from.
+///
+/// # Errors
+/// Where the table is missing or damaged.
+pub fn expected(folder: &Path) -> Result<Vec<ExpectedCell>, ReferenceError> {
+    let table = Table::read(folder, ARRAYS)?;
+    let drive = DriveFigures::find(PUBLISHED_DRIVE).expect("it comes with the program");
+    let mut cells = Vec::new();
+    for row in &table.rows {
+        let metric = table.text(row, "metric")?;
+        for column in table.columns.iter().skip(2) {
+            let Some(published) = table.figure(row, column)? else { continue };
+            let formula = formula(&drive, metric, column);
+            let formula = formula
+                .ok_or_else(|| table.damaged(row, &format!("{metric} of {column}: not known")))?;
+            let (metric, array) = (metric.to_owned(), column.clone());
+            cells.push(ExpectedCell { metric, array, published, formula });
+        }
+    }
+    Ok(cells)
+}
+
+/// The drive of the table, as its figures are given there.
+const PUBLISHED_DRIVE: &str = "hdd-14t";
+
+fn formula(drive: &DriveFigures, metric: &str, column: &str) -> Option<f64> {
+    let (level, members) = array(column)?;
+    let groups = Shape::usual_groups(level, members);
+    let shape = Shape { level, members, groups, strip_bytes: 64 << 10 };
+    let given = Assumptions { depths: Vec::new(), rebuild_share: 0.5, replace_hours: 0.0 };
+    let speeds = Plan::of(drive, shape, &given).ok()?.healthy;
+    match metric {
+        "random_read" => Some(speeds.random_read_iops),
+        "random_write" => Some(speeds.random_write_iops),
+        "sequential_read" => Some(speeds.sequential_read_mb_per_s),
+        "sequential_write" => Some(speeds.sequential_write_mb_per_s),
         _ => None,
     }
 }

@@ -90,7 +90,7 @@ fn trace(path: &Path, args: &SimulateArgs) -> Result<TraceLoad> {
 }
 
 /// Runs experiments while standard error shows how far they are.
-fn carry_out(experiments: &[Experiment]) -> Result<Vec<Outcome>> {
+pub fn carry_out(experiments: &[Experiment]) -> Result<Vec<Outcome>> {
     let outcomes =
         progress::while_shown(experiments.len(), |gauges| simulate_all(experiments, gauges));
     let outcomes = outcomes.into_iter().zip(experiments);

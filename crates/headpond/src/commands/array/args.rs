@@ -1,0 +1,104 @@
+//! The command line of `headpond array`.
+
+use clap::{Args, Subcommand};
+use headpond_raid::Level;
+use headpond_volume::Size;
+use std::path::PathBuf;
+
+/// Think about arrays before they are bought.
+#[derive(Subcommand)]
+pub enum ArrayCommand {
+    Plan(PlanArgs),
+}
+
+/// Say what arrays of such drives would be: capacity, speed, rebuild, probability of loss.
+#[derive(Args)]
+#[command(after_help = "Examples:\n  \
+    headpond array plan --level 6 --members 12 --drive hdd-14t --strip 64K\n  \
+    headpond array plan --level 10,6,60 --members 24 --groups 2 --drive hdd-14t --simulate\n  \
+    headpond array plan --compare --members 8 --drive nvme-dc-2t --html arrays.html\n  \
+    headpond array plan --level 5 --members 4 --drive ./mine.toml --json\n  \
+    headpond array plan --reference tables/     # the published expectations, by the same formulas\n\n\
+    A drive is hdd-14t (published figures of one disk), a disk or SSD of `headpond model list`, or a \
+    file:\na model, or a sheet of figures. docs/array-plan.md has the formulas and where they are from.")]
+pub struct PlanArgs {
+    /// RAID level: 0, 1, 10, 5, 6, 50, 60; several, separated by commas, stand side by side.
+    #[arg(
+        long,
+        value_name = "LEVEL",
+        value_delimiter = ',',
+        required_unless_present_any = ["compare", "reference"]
+    )]
+    pub level: Vec<Level>,
+    /// Every level that so many members allow, side by side.
+    #[arg(long, conflicts_with = "level")]
+    pub compare: bool,
+    /// Members of the array.
+    #[arg(long, required_unless_present = "reference", value_parser = clap::value_parser!(u16).range(1..=255))]
+    pub members: Option<u16>,
+    /// Groups of levels 10, 50 and 60; without it mirrors of two, and two groups of parity.
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..=255))]
+    pub groups: Option<u16>,
+    /// What the members are.
+    #[arg(long, value_name = "NAME|FILE", required_unless_present = "reference")]
+    pub drive: Option<String>,
+    /// Bytes of a stripe on one member.
+    #[arg(long, default_value = "64K")]
+    pub strip: Size,
+    /// Requests in flight, of the whole array, that are looked at.
+    #[arg(
+        long,
+        value_delimiter = ',',
+        default_value = "1,32",
+        value_parser = clap::value_parser!(u32).range(1..=4096)
+    )]
+    pub depth: Vec<u32>,
+    /// Percent of the drives' time that a rebuild takes while clients are served.
+    #[arg(
+        long,
+        value_name = "PERCENT",
+        default_value_t = 50,
+        value_parser = clap::value_parser!(u8).range(1..=99)
+    )]
+    pub rebuild: u8,
+    /// Hours until a failed drive is replaced; 0 with a spare in place.
+    #[arg(
+        long,
+        value_name = "HOURS",
+        default_value_t = 24,
+        value_parser = clap::value_parser!(u32).range(0..=8766)
+    )]
+    pub replace: u32,
+    /// Percent of such drives that fail in a year; as the drive says where it is left out.
+    #[arg(long, value_name = "PERCENT", value_parser = parse_failures)]
+    pub afr: Option<f64>,
+    /// Bits read for each sector that cannot be read, such as 1e15; as the drive says where it is
+    /// left out.
+    #[arg(long, value_name = "BITS", value_parser = parse_bits)]
+    pub ure: Option<f64>,
+    /// Beside the formulas, what the simulator says of the drive's model at each depth.
+    #[arg(long)]
+    pub simulate: bool,
+    /// Compare the published expectations in this folder (hdd_raid_expected.csv) with the formulas.
+    #[arg(
+        long,
+        value_name = "FOLDER",
+        conflicts_with_all = ["level", "compare", "members", "drive", "groups", "simulate", "html"]
+    )]
+    pub reference: Option<PathBuf>,
+    /// Writes tables and charts as one page that needs nothing else.
+    #[arg(long, visible_alias = "chart", value_name = "FILE")]
+    pub html: Option<PathBuf>,
+    #[arg(long)]
+    pub json: bool,
+}
+
+fn parse_failures(text: &str) -> Result<f64, String> {
+    let percent = text.parse::<f64>().ok().filter(|percent| *percent > 0.0 && *percent < 100.0);
+    percent.ok_or_else(|| "a percentage above 0 and below 100".into())
+}
+
+fn parse_bits(text: &str) -> Result<f64, String> {
+    let bits = text.parse::<f64>().ok().filter(|bits| (1e6..=1e20).contains(bits));
+    bits.ok_or_else(|| "a number of bits from 1e6 to 1e20, such as 1e15".into())
+}

@@ -1,0 +1,137 @@
+//! `headpond array plan`: arrays by formulas, and beside them by the simulator.
+
+mod args;
+mod page;
+mod report;
+
+pub use args::ArrayCommand;
+
+use super::simulate::carry_out;
+use crate::outcome::{Exit, Failure};
+use anyhow::Result;
+use args::PlanArgs;
+use headpond_advise::render::{Align, Table};
+use headpond_lab::plan::{
+    Assumptions, AtDepth, DriveFigures, Plan, Shape, array_experiments, array_speeds,
+};
+use headpond_lab::reference;
+use headpond_raid::Level;
+use serde::Serialize;
+use serde_json::json;
+use std::path::Path;
+
+/// One array of the comparison.
+#[derive(Serialize)]
+pub struct Planned {
+    pub name: String,
+    #[serde(flatten)]
+    pub plan: Plan,
+    /// What the simulator says of it, where it was asked.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub simulated: Vec<AtDepth>,
+}
+
+/// # Errors
+/// Where the drive is unknown, the members do not fit the level, or a file cannot be used.
+pub fn run(command: &ArrayCommand) -> Result<Exit> {
+    let ArrayCommand::Plan(args) = command;
+    if let Some(folder) = &args.reference {
+        return run_reference(folder, args.json);
+    }
+    let drive = drive(args)?;
+    let given = Assumptions {
+        depths: args.depth.clone(),
+        rebuild_share: f64::from(args.rebuild) / 100.0,
+        replace_hours: f64::from(args.replace),
+    };
+    let mut arrays = arrays(args, &drive, &given)?;
+    if args.simulate {
+        simulate(&mut arrays, &drive, &given)?;
+    }
+    if let Some(path) = &args.html {
+        page::write(path, &drive, &given, &arrays)?;
+    }
+    if args.json {
+        let all = json!({ "drive": drive, "assumptions": given, "arrays": arrays });
+        println!("{}", serde_json::to_string_pretty(&all)?);
+    } else {
+        print!("{}", report::text(&drive, &given, &arrays));
+    }
+    Ok(Exit::Ok)
+}
+
+fn drive(args: &PlanArgs) -> Result<DriveFigures> {
+    let word = args.drive.as_deref().unwrap_or_default();
+    let mut drive = DriveFigures::find(word).map_err(|error| Failure::usage(error.to_string()))?;
+    if let Some(percent) = args.afr {
+        drive.failures_per_year = percent / 100.0;
+    }
+    drive.unreadable_bits = args.ure.unwrap_or(drive.unreadable_bits);
+    Ok(drive)
+}
+
+/// What was asked for, or of all levels those that fit.
+fn arrays(args: &PlanArgs, drive: &DriveFigures, given: &Assumptions) -> Result<Vec<Planned>> {
+    let levels = if args.compare { &Level::ALL[..] } else { &args.level };
+    let plans = levels.iter().map(|&level| {
+        let plan = Plan::of(drive, shape(args, level)?, given);
+        let plan = plan.map_err(|error| Failure::usage(error.to_string()))?;
+        Ok(Planned { name: plan.shape.to_string(), plan, simulated: Vec::new() })
+    });
+    if !args.compare {
+        return plans.collect();
+    }
+    let (fitting, others): (Vec<_>, Vec<_>) = plans.partition(Result::is_ok);
+    // Where nothing fits at all, what is wrong with the first says most.
+    match others.into_iter().next() {
+        Some(error) if fitting.is_empty() => error.map(|array| vec![array]),
+        _ => fitting.into_iter().collect(),
+    }
+}
+
+fn shape(args: &PlanArgs, level: Level) -> Result<Shape> {
+    let members = args.members.unwrap_or_default();
+    let usual = Shape::usual_groups(level, members);
+    // With several levels, groups are for those that have them.
+    let is_meant = level.has_groups() || args.level.len() == 1;
+    let groups = args.groups.filter(|_| is_meant).unwrap_or(usual);
+    let strip_bytes = u32::try_from(args.strip.bytes())
+        .map_err(|_| Failure::usage("--strip is a power of two from 4K to 1M"))?;
+    Ok(Shape { level, members, groups, strip_bytes })
+}
+
+fn simulate(arrays: &mut [Planned], drive: &DriveFigures, given: &Assumptions) -> Result<()> {
+    let of = |it: &Planned| array_experiments(it.plan.shape, &drive.model, &given.depths);
+    let experiments: Vec<_> = arrays.iter().flat_map(of).collect();
+    let outcomes = carry_out(&experiments)?;
+    let each = outcomes.chunks(experiments.len() / arrays.len());
+    for (array, outcomes) in arrays.iter_mut().zip(each) {
+        array.simulated = array_speeds(&given.depths, outcomes);
+    }
+    Ok(())
+}
+
+fn run_reference(folder: &Path, as_json: bool) -> Result<Exit> {
+    let cells = reference::expected(folder)?;
+    if as_json {
+        println!("{}", serde_json::to_string_pretty(&cells)?);
+        return Ok(Exit::Ok);
+    }
+    let left = ["metric", "array"].map(|name| (name, Align::Left));
+    let right = ["published", "formula", "ratio"].map(|name| (name, Align::Right));
+    let mut table = Table::new(left.into_iter().chain(right));
+    for cell in &cells {
+        table.row([
+            cell.metric.clone(),
+            cell.array.clone(),
+            format!("{:.0}", cell.published),
+            format!("{:.0}", cell.formula),
+            format!("{:.3}", cell.formula / cell.published),
+        ]);
+    }
+    print!("{}", table.render());
+    let same = cells.iter().filter(|cell| cell.formula.round() == cell.published).count();
+    println!("\n{same} of {} cells are what the formulas say", cells.len());
+    println!("what the simulator says of them: headpond simulate --reference FOLDER");
+    Ok(Exit::Ok)
+}

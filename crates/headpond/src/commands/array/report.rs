@@ -1,0 +1,178 @@
+//! Planned arrays for a terminal: one column each.
+
+use super::Planned;
+use headpond_advise::render::{Align, Table, count, percent, size};
+use headpond_lab::plan::{Assumptions, AtDepth, DriveFigures, Plan, Speeds};
+use std::fmt::Write as _;
+
+/// Everything, in the order in which people ask.
+pub fn text(drive: &DriveFigures, given: &Assumptions, arrays: &[Planned]) -> String {
+    let mut text = head(drive);
+    for (title, table) in tables(arrays) {
+        if !table.is_empty() {
+            write!(text, "\n{title}\n{}", table.render()).expect("a string can be written to");
+        }
+    }
+    text + "\n" + &notes(drive, given)
+}
+
+/// Which drive, and what it does alone.
+pub fn head(drive: &DriveFigures) -> String {
+    format!(
+        "{}: {} ({})\nalone: {} random reads/s, {} random writes/s, {} MB/s reading, {} MB/s writing\n",
+        drive.name,
+        drive.description,
+        drive.source,
+        number(drive.random_read_iops),
+        number(drive.random_write_iops),
+        number(drive.sequential_read_mb_per_s),
+        number(drive.sequential_write_mb_per_s),
+    )
+}
+
+/// The tables with their titles; those that say nothing are empty.
+pub fn tables(arrays: &[Planned]) -> Vec<(&'static str, Table)> {
+    vec![
+        ("What it holds", capacity(arrays)),
+        ("Expected, with enough in flight for every drive", conditions(arrays)),
+        ("By requests in flight", depths(arrays)),
+        ("When a drive fails", safety(arrays)),
+    ]
+}
+
+/// What the figures rest on.
+pub fn notes(drive: &DriveFigures, given: &Assumptions) -> String {
+    format!(
+        "random: 4 KiB; sequential: 1 MiB, whole stripes, outer edge.\n\
+         rebuilding: it takes {} of the drives' time; a drive is replaced after {:.0} h.\n\
+         loss: {} of such drives fail in a year, at a constant rate, and one sector in {:e} bits \
+         cannot be read;\nit compares layouts and promises nothing (docs/array-plan.md).\n",
+        percent(given.rebuild_share),
+        given.replace_hours,
+        share(drive.failures_per_year),
+        drive.unreadable_bits,
+    )
+}
+
+fn table(arrays: &[Planned]) -> Table {
+    let names = arrays.iter().map(|array| (array.name.as_str(), Align::Right));
+    Table::new([("", Align::Left)].into_iter().chain(names))
+}
+
+fn row(table: &mut Table, name: &str, arrays: &[Planned], of: impl Fn(&Planned) -> Option<String>) {
+    let cells: Vec<Option<String>> = arrays.iter().map(of).collect();
+    if cells.iter().any(Option::is_some) {
+        let cells = cells.into_iter().map(|cell| cell.unwrap_or_else(|| "-".to_owned()));
+        table.row([name.to_owned()].into_iter().chain(cells));
+    }
+}
+
+fn capacity(arrays: &[Planned]) -> Table {
+    let mut table = table(arrays);
+    row(&mut table, "capacity", arrays, |it| Some(size(it.plan.capacity_bytes)));
+    row(&mut table, "of the drives", arrays, |it| Some(percent(it.plan.usable_share)));
+    row(&mut table, "drives that a group may lose", arrays, |it| {
+        Some(it.plan.redundancy.to_string())
+    });
+    table
+}
+
+type Pick = fn(Speeds) -> f64;
+pub const SPEEDS: [(&str, Pick); 4] = [
+    ("random read IOPS", |it| it.random_read_iops),
+    ("random write IOPS", |it| it.random_write_iops),
+    ("sequential read MB/s", |it| it.sequential_read_mb_per_s),
+    ("sequential write MB/s", |it| it.sequential_write_mb_per_s),
+];
+
+fn conditions(arrays: &[Planned]) -> Table {
+    type Of = fn(&Plan) -> Option<Speeds>;
+    let conditions: [(&str, Of); 4] = [
+        ("", |plan| Some(plan.healthy)),
+        (", uninitialised", |plan| plan.uninitialised),
+        (", a drive lost", |plan| plan.degraded),
+        (", rebuilding", |plan| plan.rebuilding),
+    ];
+    let mut table = table(arrays);
+    for (name, pick) in SPEEDS {
+        for (condition, of) in conditions {
+            // Parity that was never computed changes nothing else.
+            if condition != ", uninitialised" || name == "random write IOPS" {
+                let cell = |it: &Planned| of(&it.plan).map(|speeds| number(pick(speeds)));
+                row(&mut table, &format!("{name}{condition}"), arrays, cell);
+            }
+        }
+    }
+    table
+}
+
+fn depths(arrays: &[Planned]) -> Table {
+    let mut table = table(arrays);
+    let depths = arrays.first().map(|it| it.plan.by_depth.as_slice()).unwrap_or_default();
+    for (at, depth) in depths.iter().map(|it| it.depth).enumerate() {
+        for (name, pick) in SPEEDS {
+            let cell = |of: Option<&AtDepth>| of.map(|it| number(pick(it.speeds)));
+            let name = format!("{name}, depth {depth}");
+            row(&mut table, &name, arrays, |it| cell(it.plan.by_depth.get(at)));
+            row(&mut table, "  simulated", arrays, |it| cell(it.simulated.get(at)));
+        }
+    }
+    table
+}
+
+fn safety(arrays: &[Planned]) -> Table {
+    let mut table = table(arrays);
+    let hours = |hours: f64| format!("{hours:.1} h");
+    row(&mut table, "rebuild, idle", arrays, |it| it.plan.rebuild_idle_hours.map(hours));
+    row(&mut table, "rebuild, beside clients", arrays, |it| {
+        it.plan.rebuild_beside_hours.map(hours)
+    });
+    row(&mut table, "the last one meets an unreadable sector", arrays, |it| {
+        (it.plan.redundancy > 0).then(|| share(it.plan.safety.unreadable_while_rebuilding))
+    });
+    row(&mut table, "mean time to data loss", arrays, |it| Some(years(it.plan.safety.mttdl_years)));
+    row(&mut table, "  if every sector could be read", arrays, |it| {
+        Some(years(it.plan.safety.mttdl_of_whole_drives_years))
+    });
+    row(&mut table, "loss within a year", arrays, |it| Some(share(it.plan.safety.loss_in_a_year)));
+    row(&mut table, "loss within five years", arrays, |it| {
+        Some(share(it.plan.safety.loss_in_five_years))
+    });
+    table
+}
+
+/// Rates: whole ones from 10 on.
+fn number(rate: f64) -> String {
+    if rate >= 10.0 { count(rate.round() as u64) } else { format!("{rate:.1}") }
+}
+
+/// Shares that may be very small.
+fn share(share: f64) -> String {
+    match share * 100.0 {
+        0.0 => "0 %".to_owned(),
+        percent if percent < 0.01 => format!("{percent:.1e} %"),
+        percent if percent < 1.0 => format!("{percent:.2} %"),
+        percent => format!("{percent:.1} %"),
+    }
+}
+
+fn years(years: f64) -> String {
+    match years {
+        years if years >= 1e9 => format!("{years:.1e} years"),
+        years if years >= 10.0 => format!("{} years", count(years.round() as u64)),
+        years => format!("{years:.1} years"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn small_shares_and_long_times_keep_their_digits() {
+        let told = [0.0, 3.2e-9, 0.0035, 0.5].map(share);
+        assert_eq!(told, ["0 %", "3.2e-7 %", "0.35 %", "50.0 %"]);
+        assert_eq!([3.25, 1234.4, 2e12].map(years), ["3.2 years", "1,234 years", "2.0e12 years"]);
+        assert_eq!([9.96, 533.5].map(number), ["10.0", "534"]);
+    }
+}

@@ -1,0 +1,110 @@
+//! `headpond array plan` as a user meets it.
+
+mod common;
+
+use common::User;
+use headpond_testkit::{shared, skip};
+
+const TWELVE: [&str; 8] =
+    ["array", "plan", "--level", "6", "--members", "12", "--drive", "hdd-14t"];
+
+#[test]
+fn an_array_is_planned_by_formulas() {
+    let user = User::new();
+    let text = user.ok(&TWELVE);
+    let line = |start: &str| {
+        let found = text.lines().find(|line| line.starts_with(start));
+        found.unwrap_or_else(|| panic!("{start} in {text}")).to_owned()
+    };
+    assert!(line("random write IOPS ").ends_with(" 534"), "{text}");
+    assert!(line("sequential write MB/s ").ends_with(" 2,680"), "{text}");
+    assert!(line("capacity").ends_with("127 TiB"), "{text}");
+    assert!(line("rebuild, beside clients").ends_with(" 39.1 h"), "{text}");
+    let json = user.json(&[&TWELVE[..], &["--strip", "128K", "--depth", "1,8", "--json"]].concat());
+    let array = &json["arrays"][0];
+    assert_eq!(array["healthy"]["random_write_iops"], 534.0);
+    assert_eq!(array["by_depth"][1]["depth"], 8);
+    assert_eq!(array["strip_bytes"], 128 << 10);
+    assert!(array["simulated"].is_null(), "nobody asked");
+}
+
+#[test]
+fn layouts_are_compared_and_those_that_cannot_be_are_refused() {
+    let user = User::new();
+    let all = ["array", "plan", "--compare", "--members", "8", "--drive", "hdd-14t"];
+    let page = user.path("arrays.html");
+    let chart = ["--html", page.to_str().unwrap()];
+    let text = user.ok(&[&all[..], &chart].concat());
+    let head = text.lines().find(|line| line.contains("RAID 60")).expect("a head").to_owned();
+    for name in ["RAID 0", "RAID 1", "RAID 10 4x2", "RAID 5", "RAID 6", "RAID 50 2x4"] {
+        assert!(head.contains(name), "{name}: {head}");
+    }
+    let page = std::fs::read_to_string(page).unwrap();
+    assert!(page.matches("<svg").count() == 4 && page.contains("RAID 60 2x4"));
+    assert!(!page.contains("src=") && !page.contains("@import"), "needs nothing else");
+    let three = [&all[..4], &["3"], &all[5..], &["--json"]].concat();
+    let fitting = user.json(&three);
+    assert_eq!(fitting["arrays"].as_array().unwrap().len(), 4, "0, 1 and 5; 10 as one mirror");
+    let none = user.run(&[&three[..], &["--strip", "3000"]].concat());
+    assert!(none.code == 2 && none.err.contains("power of two"), "{}", none.err);
+    for (change, says) in [
+        (["--members", "3"], "RAID 6 fits --members 4 with --groups 1"),
+        (["--drive", "floppy"], "there are hdd-14t, hdd-7k2-4t"),
+        (["--drive", "net-10g"], "kind network"),
+        (["--strip", "3000"], "power of two"),
+        (["--afr", "100"], "below 100"),
+    ] {
+        let mut args = TWELVE.to_vec();
+        match args.iter().position(|arg| *arg == change[0]) {
+            Some(at) => args[at + 1] = change[1],
+            None => args.extend(change),
+        }
+        let ended = user.run(&args);
+        assert_eq!(ended.code, 2, "{change:?}: {}", ended.err);
+        assert!(ended.err.contains(says), "{change:?}: {}", ended.err);
+    }
+}
+
+#[test]
+fn an_older_drive_and_a_slower_rebuild_lose_more() {
+    let user = User::new();
+    let loss = |more: &[&str]| {
+        let json = user.json(&[&TWELVE[..], &["--json"], more].concat());
+        json["arrays"][0]["safety"]["loss_in_a_year"].as_f64().unwrap()
+    };
+    let usual = loss(&[]);
+    for more in [["--afr", "5"], ["--ure", "1e14"], ["--rebuild", "5"], ["--replace", "240"]] {
+        assert!(loss(&more) > 1.2 * usual, "{more:?}");
+    }
+    assert!(loss(&["--replace", "0"]) < usual, "a spare is in place");
+}
+
+#[test]
+fn the_simulator_stands_beside_the_formulas() {
+    let user = User::new();
+    let args =
+        ["array", "plan", "--level", "5", "--members", "4", "--drive", "nvme-dc-2t", "--simulate"];
+    let args = [&args[..], &["--depth", "8"]].concat();
+    let text = user.ok(&args);
+    assert_eq!(text.lines().filter(|line| line.starts_with("  simulated")).count(), 4, "{text}");
+    let json = user.json(&[&args[..], &["--json"]].concat());
+    let array = &json["arrays"][0];
+    for speed in ["random_read_iops", "random_write_iops"] {
+        let of = |at: &serde_json::Value| at[0][speed].as_f64().unwrap();
+        let ratio = of(&array["by_depth"]) / of(&array["simulated"]);
+        assert!((0.3..3.0).contains(&ratio), "{speed}: {array}");
+    }
+}
+
+#[test]
+fn the_published_expectations_are_printed_beside_the_formulas() {
+    let Some(folder) = shared("reference") else {
+        skip!("the_published_expectations_are_printed_beside_the_formulas", "no published tables");
+    };
+    let user = User::new();
+    let text = user.ok(&["array", "plan", "--reference", folder.to_str().unwrap()]);
+    assert!(text.contains("36 of 36 cells are what the formulas say"), "{text}");
+    let missing = user.run(&["array", "plan", "--reference", "/nowhere"]);
+    assert_eq!(missing.code, 1);
+    assert!(missing.err.contains("/nowhere/hdd_raid_expected.csv"), "{}", missing.err);
+}

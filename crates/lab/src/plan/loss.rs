@@ -1,0 +1,148 @@
+//! How long until an array loses data.
+//!
+//! Drives fail at a constant rate and are rebuilt at a constant rate; the members of a group that
+//! are gone are the state of a birth and death chain, and one loss more than it has redundancy for
+//! is the end. Where none is left, a rebuild also fails by a sector that cannot be read: that loses
+//! a stripe or so, and counts as loss.
+//!
+//! **Source**: D. Patterson, G. Gibson, R. Katz, "A Case for Redundant Arrays of Inexpensive Disks
+//! (RAID)", SIGMOD 1988, and G. Gibson, D. Patterson, "Designing Disk Arrays for High Data
+//! Reliability", J. Parallel and Distributed Computing 17, 1993 (the chain; far from its ends their
+//! MTTF^2 / (n (n-1) MTTR)); P. Chen et al., ACM Computing Surveys 26(2), 1994, section 3.4
+//! (unreadable sectors while rebuilding). Constant rates are the price: J. Elerath, M. Pecht, "A
+//! Highly Accurate Method for Assessing Reliability of RAID", IEEE Trans. Computers 58(3), 2009,
+//! show that ageing and sectors that were unreadable long before make real arrays worse, and scrubs
+//! better; so it compares layouts, and promises nothing.
+
+use super::drive::DriveFigures;
+use headpond_raid::Layout;
+use serde::Serialize;
+
+const HOURS_PER_YEAR: f64 = 8766.0;
+
+/// How safe an array is.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Safety {
+    /// From a failure to full redundancy: replacing and rebuilding.
+    pub repair_hours: f64,
+    /// That the last rebuild that may not fail meets a sector that cannot be read.
+    pub unreadable_while_rebuilding: f64,
+    /// Mean time to data loss.
+    pub mttdl_years: f64,
+    /// The same if all sectors could be read.
+    pub mttdl_of_whole_drives_years: f64,
+    pub loss_in_a_year: f64,
+    pub loss_in_five_years: f64,
+}
+
+/// One group on its way to loss; rates are per hour.
+struct Chain {
+    members: usize,
+    redundancy: usize,
+    failures: f64,
+    repairs: f64,
+    /// That a rebuild without redundancy fails.
+    unreadable: f64,
+}
+
+/// Of an array whose members are whole again `repair_hours` after they failed.
+pub(super) fn safety(drive: &DriveFigures, layout: &Layout, repair_hours: f64) -> Safety {
+    let chain = Chain {
+        members: if layout.redundancy() == 0 { layout.members() } else { layout.width() },
+        redundancy: layout.redundancy(),
+        failures: -(-drive.failures_per_year).ln_1p() / HOURS_PER_YEAR,
+        repairs: 1.0 / repair_hours,
+        unreadable: unreadable(drive, layout),
+    };
+    // The first of equal groups to lose data.
+    let years = |chain: &Chain| chain.hours() / HOURS_PER_YEAR / layout.groups() as f64;
+    let mttdl_years = years(&chain);
+    let loss_in = |time: f64| -(-time / mttdl_years).exp_m1();
+    Safety {
+        repair_hours,
+        unreadable_while_rebuilding: chain.unreadable,
+        mttdl_years,
+        mttdl_of_whole_drives_years: years(&Chain { unreadable: 0.0, ..chain }),
+        loss_in_a_year: loss_in(1.0),
+        loss_in_five_years: loss_in(5.0),
+    }
+}
+
+/// That what a rebuild with nothing to spare reads cannot all be read: another copy, or as many
+/// members as there are data strips.
+fn unreadable(drive: &DriveFigures, layout: &Layout) -> f64 {
+    if layout.redundancy() == 0 {
+        return 0.0;
+    }
+    let bits = layout.data_strips() as f64 * drive.capacity_bytes as f64 * 8.0;
+    -(-bits / drive.unreadable_bits).exp_m1()
+}
+
+impl Chain {
+    /// Mean time from all members to loss: the sum, over the states, of the time until one more is
+    /// gone for the first time.
+    fn hours(&self) -> f64 {
+        let mut total = 0.0;
+        let mut onward = 0.0;
+        for gone in 0..=self.redundancy {
+            let failing = (self.members - gone) as f64 * self.failures;
+            let repairing = if gone == 0 { 0.0 } else { self.repairs };
+            let is_last = gone == self.redundancy && gone > 0;
+            let unreadable = if is_last { self.unreadable } else { 0.0 };
+            let back = repairing * (1.0 - unreadable);
+            onward = (1.0 + back * onward) / (failing + repairing * unreadable);
+            total += onward;
+        }
+        total
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use headpond_raid::Level;
+
+    fn chain(members: usize, redundancy: usize, unreadable: f64) -> Chain {
+        Chain { members, redundancy, failures: 1e-6, repairs: 1.0 / 24.0, unreadable }
+    }
+
+    #[test]
+    fn far_from_its_ends_the_chain_is_gibsons_formula() {
+        let mttf = 1e6_f64;
+        for (members, redundancy, formula) in [
+            (8, 0, mttf / 8.0),
+            (8, 1, mttf.powi(2) / (8.0 * 7.0 * 24.0)),
+            (12, 2, mttf.powi(3) / (12.0 * 11.0 * 10.0 * 24.0 * 24.0)),
+        ] {
+            let hours = chain(members, redundancy, 0.0).hours();
+            assert!((hours / formula - 1.0).abs() < 0.002, "{members}: {hours} {formula}");
+        }
+    }
+
+    #[test]
+    fn a_rebuild_that_always_fails_leaves_one_failure_less_to_bear() {
+        let (certain, fewer) = (chain(8, 1, 1.0).hours(), chain(8, 0, 0.0).hours());
+        assert!((certain / (fewer + 24.0) - 1.0).abs() < 1e-3, "{certain} {fewer}");
+        let (certain, fewer) = (chain(8, 2, 1.0).hours(), chain(8, 1, 0.0).hours());
+        assert!((certain / fewer - 1.0).abs() < 1e-3, "{certain} {fewer}");
+    }
+
+    #[test]
+    fn the_second_parity_is_what_bears_an_unreadable_sector() {
+        let drive = DriveFigures::find("hdd-14t").unwrap();
+        let of = |level, members, groups| {
+            let layout = Layout::new(level, members, groups, 64 << 10, 1 << 40).unwrap();
+            safety(&drive, &layout, 48.0)
+        };
+        let (five, six) = (of(Level::Raid5, 12, 1), of(Level::Raid6, 12, 1));
+        // 11 drives of 14 TB at one sector in 10^15 bits.
+        let bits = 11.0 * 14.000_519_643_136e12 * 8.0;
+        assert!((five.unreadable_while_rebuilding - (1.0 - (-bits / 1e15_f64).exp())).abs() < 1e-9);
+        assert!(five.mttdl_of_whole_drives_years > 100.0 * five.mttdl_years, "{five:?}");
+        assert!(six.mttdl_years > 1000.0 * five.mttdl_years, "{five:?} {six:?}");
+        let groups = of(Level::Raid60, 24, 2);
+        assert!((groups.mttdl_years * 2.0 / six.mttdl_years - 1.0).abs() < 1e-9);
+        let none = of(Level::Raid0, 4, 1);
+        assert!((none.loss_in_a_year - (1.0 - 0.9965_f64.powi(4))).abs() < 1e-9, "{none:?}");
+    }
+}

@@ -1,0 +1,213 @@
+//! What an array of such drives would be: capacity, speed, rebuild, safety.
+//!
+//! 1. [`DriveFigures::find`] says what one drive does; 2. a [`Shape`] says how many of them
+//!    form which array; 3. [`Plan::of`] applies the formulas; 4. [`array_experiments`] asks the
+//!    simulator the same.
+//!
+//! **Invariants**: formulas see figures of one drive and the layout, never a simulated array; the
+//! simulator sees the drive's model, never its figures.
+
+mod drive;
+mod loss;
+mod measure;
+mod speed;
+
+pub use drive::{DriveError, DriveFigures};
+pub use loss::Safety;
+pub use measure::{array_experiments, array_speeds};
+pub use speed::{AtDepth, Speeds};
+
+use headpond_raid::superblock::DATA_OFFSET_MIN;
+use headpond_raid::{Layout, LayoutError, Level};
+use serde::Serialize;
+use speed::Condition;
+use std::fmt;
+
+/// An array, without its drives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Shape {
+    pub level: Level,
+    pub members: u16,
+    pub groups: u16,
+    pub strip_bytes: u32,
+}
+
+/// What the planner cannot know.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Assumptions {
+    /// Requests in flight that are looked at.
+    pub depths: Vec<u32>,
+    /// Share of the drives' time that a rebuild takes from clients.
+    pub rebuild_share: f64,
+    /// Until a failed drive is replaced; 0 with a spare in place.
+    pub replace_hours: f64,
+}
+
+/// What is expected of an array.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Plan {
+    #[serde(flatten)]
+    pub shape: Shape,
+    pub capacity_bytes: u64,
+    /// Of what the drives hold.
+    pub usable_share: f64,
+    /// Drives that each group may lose.
+    pub redundancy: usize,
+    /// With enough in flight for every drive.
+    pub healthy: Speeds,
+    /// Before parity was computed: small writes read the rest of their stripe.
+    pub uninitialised: Option<Speeds>,
+    /// With one drive gone.
+    pub degraded: Option<Speeds>,
+    /// While its replacement is written.
+    pub rebuilding: Option<Speeds>,
+    pub by_depth: Vec<AtDepth>,
+    /// With nothing else to do, and beside clients.
+    pub rebuild_idle_hours: Option<f64>,
+    pub rebuild_beside_hours: Option<f64>,
+    pub safety: Safety,
+}
+
+/// An array that cannot be.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{source}; {fitting}")]
+pub struct ShapeError {
+    source: LayoutError,
+    /// What would do.
+    fitting: String,
+}
+
+impl fmt::Display for Shape {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.groups {
+            1 => write!(f, "{}", self.level),
+            groups => write!(f, "{} {}x{}", self.level, groups, self.members / groups),
+        }
+    }
+}
+
+impl Shape {
+    /// Where nothing is said of groups: mirrors of two, and two groups of parity.
+    pub fn usual_groups(level: Level, members: u16) -> u16 {
+        match level {
+            Level::Raid10 => (members / 2).max(1),
+            Level::Raid50 | Level::Raid60 => 2,
+            Level::Raid0 | Level::Raid1 | Level::Raid5 | Level::Raid6 => 1,
+        }
+    }
+
+    fn layout(self, drive_bytes: u64) -> Result<Layout, ShapeError> {
+        let bytes = drive_bytes.saturating_sub(DATA_OFFSET_MIN);
+        let (members, groups) = (usize::from(self.members), usize::from(self.groups));
+        Layout::new(self.level, members, groups, self.strip_bytes, bytes)
+            .map_err(|source| ShapeError { fitting: self.fitting(&source), source })
+    }
+
+    /// The nearest numbers of members that fit, where it is they that do not.
+    fn fitting(self, error: &LayoutError) -> String {
+        if matches!(error, LayoutError::Strip(_) | LayoutError::MemberTooSmall { .. }) {
+            return "--strip 64K fits all but the smallest drives".to_owned();
+        }
+        let (level, groups) = (self.level, if self.level.has_groups() { self.groups } else { 1 });
+        let fits = |members: &u16| {
+            Layout::new(level, usize::from(*members), usize::from(groups), 4096, 1 << 30).is_ok()
+        };
+        let below = (1..self.members).rev().find(fits);
+        let above = (self.members..=255).find(fits);
+        let known: Vec<String> =
+            [below, above].into_iter().flatten().map(|it| it.to_string()).collect();
+        match known.is_empty() {
+            true => format!("no number of members fits {level} in {groups} groups"),
+            false => {
+                format!("{level} fits --members {} with --groups {groups}", known.join(" or "))
+            }
+        }
+    }
+}
+
+impl Plan {
+    /// Applies the formulas.
+    ///
+    /// # Errors
+    /// Where the level does not allow the shape; the error says what it does.
+    pub fn of(drive: &DriveFigures, shape: Shape, given: &Assumptions) -> Result<Self, ShapeError> {
+        let layout = shape.layout(drive.capacity_bytes)?;
+        let is_redundant = layout.redundancy() > 0;
+        let expected = |condition| speed::expected(drive, &layout, condition);
+        let degraded = is_redundant.then(|| expected(Condition::Degraded));
+        let idle = drive.copy_hours();
+        let beside = idle / given.rebuild_share;
+        let raw = drive.capacity_bytes * u64::from(shape.members);
+        let at_depth = |&depth: &u32| speed::at_depth(drive, &layout, depth);
+        Ok(Self {
+            shape,
+            capacity_bytes: layout.array_bytes(),
+            usable_share: layout.array_bytes() as f64 / raw as f64,
+            redundancy: layout.redundancy(),
+            healthy: expected(Condition::Healthy),
+            uninitialised: (layout.parity_strips() > 0).then(|| expected(Condition::Uninitialised)),
+            degraded,
+            rebuilding: degraded.map(|speeds| speeds.times(1.0 - given.rebuild_share)),
+            by_depth: given.depths.iter().map(at_depth).collect(),
+            rebuild_idle_hours: is_redundant.then_some(idle),
+            rebuild_beside_hours: is_redundant.then_some(beside),
+            safety: loss::safety(drive, &layout, given.replace_hours + beside),
+        })
+    }
+}
+
+impl Speeds {
+    fn times(self, share: f64) -> Self {
+        Self {
+            random_read_iops: self.random_read_iops * share,
+            random_write_iops: self.random_write_iops * share,
+            sequential_read_mb_per_s: self.sequential_read_mb_per_s * share,
+            sequential_write_mb_per_s: self.sequential_write_mb_per_s * share,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn given() -> Assumptions {
+        Assumptions { depths: vec![1, 32], rebuild_share: 0.5, replace_hours: 24.0 }
+    }
+
+    fn shape(level: Level, members: u16, groups: u16) -> Shape {
+        Shape { level, members, groups, strip_bytes: 64 << 10 }
+    }
+
+    #[test]
+    fn members_that_do_not_fit_are_answered_with_those_that_do() {
+        let drive = DriveFigures::find("hdd-14t").unwrap();
+        let error = |shape| Plan::of(&drive, shape, &given()).unwrap_err().to_string();
+        let told = error(shape(Level::Raid6, 3, 1));
+        assert!(told.contains("at least 4") && told.contains("--members 4 with"), "{told}");
+        let told = error(shape(Level::Raid60, 11, 2));
+        assert!(told.contains("--members 10 or 12 with --groups 2"), "{told}");
+        let told = error(shape(Level::Raid6, 12, 2));
+        assert!(told.contains("one group") && told.contains("--groups 1"), "{told}");
+        let told = error(Shape { strip_bytes: 3000, ..shape(Level::Raid5, 4, 1) });
+        assert!(told.contains("power of two") && told.contains("--strip 64K"), "{told}");
+    }
+
+    #[test]
+    fn a_rebuild_takes_its_share_from_the_clients() {
+        let drive = DriveFigures::find("hdd-14t").unwrap();
+        let plan = Plan::of(&drive, shape(Level::Raid6, 12, 1), &given()).unwrap();
+        let (idle, beside) = (plan.rebuild_idle_hours.unwrap(), plan.rebuild_beside_hours.unwrap());
+        assert!((idle - 14_000_519.643 / 199.0 / 3600.0).abs() < 0.05, "{idle}");
+        assert_eq!(beside, 2.0 * idle);
+        assert_eq!(plan.safety.repair_hours, 24.0 + beside);
+        let (degraded, rebuilding) = (plan.degraded.unwrap(), plan.rebuilding.unwrap());
+        assert_eq!(rebuilding.random_read_iops, degraded.random_read_iops / 2.0);
+        assert!((plan.usable_share - 10.0 / 12.0).abs() < 1e-3);
+        let plain = Plan::of(&drive, shape(Level::Raid0, 12, 1), &given()).unwrap();
+        assert_eq!(
+            (plain.degraded, plain.uninitialised, plain.rebuild_idle_hours),
+            (None, None, None)
+        );
+    }
+}
