@@ -45,6 +45,9 @@ fn layouts_are_compared_and_those_that_cannot_be_are_refused() {
     let three = [&all[..4], &["3"], &all[5..], &["--json"]].concat();
     let fitting = user.json(&three);
     assert_eq!(fitting["arrays"].as_array().unwrap().len(), 4, "0, 1 and 5; 10 as one mirror");
+    let few = ["array", "plan", "--level", "10,60", "--members", "16", "--groups", "4"];
+    let text = user.ok(&[&few[..], &["--drive", "hdd-14t"]].concat());
+    assert!(text.contains("RAID 10 8x2  RAID 60 4x4"), "{text}");
     let none = user.run(&[&three[..], &["--strip", "3000"]].concat());
     assert!(none.code == 2 && none.err.contains("power of two"), "{}", none.err);
     for (change, says) in [
@@ -77,6 +80,16 @@ fn an_older_drive_and_a_slower_rebuild_lose_more() {
         assert!(loss(&more) > 1.2 * usual, "{more:?}");
     }
     assert!(loss(&["--replace", "0"]) < usual, "a spare is in place");
+    let cached = [&TWELVE[..], &["--cache", "nvme-dc-2t"]].concat();
+    let json = user.json(&[&cached[..], &["--json"]].concat());
+    let losses: Vec<f64> = json["arrays"][0]["safety_with_cache"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|it| it["loss_in_a_year"].as_f64().unwrap())
+        .collect();
+    assert!(losses[0] > losses[1] && losses[1] > usual, "{losses:?} {usual}");
+    assert!(user.ok(&cached).contains("behind a write-back cache on two devices"));
 }
 
 #[test]
@@ -104,6 +117,10 @@ fn the_published_expectations_are_printed_beside_the_formulas() {
     let user = User::new();
     let text = user.ok(&["array", "plan", "--reference", folder.to_str().unwrap()]);
     assert!(text.contains("36 of 36 cells are what the formulas say"), "{text}");
+    let args = ["array", "plan", "--reference", folder.to_str().unwrap(), "--simulate", "--json"];
+    let cells = user.json(&args);
+    let simulated = cells.as_array().unwrap().iter().filter_map(|it| it["simulated"].as_f64());
+    assert!(simulated.clone().count() >= 31 && simulated.clone().all(|it| it > 100.0), "{cells}");
     let missing = user.run(&["array", "plan", "--reference", "/nowhere"]);
     assert_eq!(missing.code, 1);
     assert!(missing.err.contains("/nowhere/hdd_raid_expected.csv"), "{}", missing.err);

@@ -34,7 +34,12 @@ fn the_formulas_of_a_modelled_drive_come_near_its_simulated_array() {
     let drive = DriveFigures::find("hdd-7k2-14t").unwrap();
     let shape = Shape { level: Level::Raid6, members: 6, groups: 1, strip_bytes: 64 << 10 };
     let depths = vec![1, 6 * 32];
-    let given = Assumptions { depths: depths.clone(), rebuild_share: 0.5, replace_hours: 24.0 };
+    let given = Assumptions {
+        depths: depths.clone(),
+        rebuild_share: 0.5,
+        replace_hours: 24.0,
+        cache: None,
+    };
     let plan = Plan::of(&drive, shape, &given).unwrap();
     let experiments = array_experiments(shape, &drive.model, &depths);
     let outcomes: Vec<_> = simulate_all(&experiments, &Gauge::for_each(experiments.len()))

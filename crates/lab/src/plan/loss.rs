@@ -35,6 +35,17 @@ pub struct Safety {
     pub loss_in_five_years: f64,
 }
 
+/// The same with a write-back cache in front, whose dirty data is nowhere else. A write-through
+/// cache adds nothing to what the array loses.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct CachedSafety {
+    /// Devices that each hold all of the cache.
+    pub copies: usize,
+    pub mttdl_years: f64,
+    pub loss_in_a_year: f64,
+    pub loss_in_five_years: f64,
+}
+
 /// One group on its way to loss; rates are per hour.
 struct Chain {
     members: usize,
@@ -50,22 +61,56 @@ pub(super) fn safety(drive: &DriveFigures, layout: &Layout, repair_hours: f64) -
     let chain = Chain {
         members: if layout.redundancy() == 0 { layout.members() } else { layout.width() },
         redundancy: layout.redundancy(),
-        failures: -(-drive.failures_per_year).ln_1p() / HOURS_PER_YEAR,
+        failures: failures_per_hour(drive),
         repairs: 1.0 / repair_hours,
         unreadable: unreadable(drive, layout),
     };
     // The first of equal groups to lose data.
     let years = |chain: &Chain| chain.hours() / HOURS_PER_YEAR / layout.groups() as f64;
     let mttdl_years = years(&chain);
-    let loss_in = |time: f64| -(-time / mttdl_years).exp_m1();
     Safety {
         repair_hours,
         unreadable_while_rebuilding: chain.unreadable,
         mttdl_years,
         mttdl_of_whole_drives_years: years(&Chain { unreadable: 0.0, ..chain }),
-        loss_in_a_year: loss_in(1.0),
-        loss_in_five_years: loss_in(5.0),
+        loss_in_a_year: loss_in(1.0, mttdl_years),
+        loss_in_five_years: loss_in(5.0, mttdl_years),
     }
+}
+
+/// Of an array behind a write-back cache: whichever of the two loses data first.
+pub(super) fn behind_cache(
+    array: &Safety,
+    cache: &DriveFigures,
+    copies: usize,
+    replace_hours: f64,
+) -> CachedSafety {
+    assert!(copies > 0, "a cache lies somewhere");
+    let bits = cache.capacity_bytes as f64 * 8.0;
+    let chain = Chain {
+        members: copies,
+        redundancy: copies - 1,
+        failures: failures_per_hour(cache),
+        repairs: 1.0 / (replace_hours + cache.copy_hours()),
+        unreadable: -(-bits / cache.unreadable_bits).exp_m1(),
+    };
+    let mttdl_years = 1.0 / (1.0 / array.mttdl_years + HOURS_PER_YEAR / chain.hours());
+    CachedSafety {
+        copies,
+        mttdl_years,
+        loss_in_a_year: loss_in(1.0, mttdl_years),
+        loss_in_five_years: loss_in(5.0, mttdl_years),
+    }
+}
+
+/// The constant rate at which so many are gone after a year.
+fn failures_per_hour(drive: &DriveFigures) -> f64 {
+    -(-drive.failures_per_year).ln_1p() / HOURS_PER_YEAR
+}
+
+/// Probability of loss in so many years.
+fn loss_in(years: f64, mttdl_years: f64) -> f64 {
+    -(-years / mttdl_years).exp_m1()
 }
 
 /// That what a rebuild with nothing to spare reads cannot all be read: another copy, or as many
@@ -125,6 +170,19 @@ mod tests {
         assert!((certain / (fewer + 24.0) - 1.0).abs() < 1e-3, "{certain} {fewer}");
         let (certain, fewer) = (chain(8, 2, 1.0).hours(), chain(8, 1, 0.0).hours());
         assert!((certain / fewer - 1.0).abs() < 1e-3, "{certain} {fewer}");
+    }
+
+    #[test]
+    fn one_cache_device_is_lost_as_often_as_it_fails_and_two_hardly_ever() {
+        let drive = DriveFigures::find("hdd-14t").unwrap();
+        let layout = Layout::new(Level::Raid6, 12, 1, 64 << 10, 1 << 40).unwrap();
+        let array = safety(&drive, &layout, 48.0);
+        let cache = DriveFigures { failures_per_year: 0.01, unreadable_bits: 1e17, ..drive };
+        let [one, two] = [1, 2].map(|copies| behind_cache(&array, &cache, copies, 24.0));
+        let both = 1.0 - (1.0 - 0.01) * (1.0 - array.loss_in_a_year);
+        assert!((one.loss_in_a_year - both).abs() < 1e-9, "{one:?} {array:?}");
+        assert!(two.loss_in_a_year < one.loss_in_a_year / 100.0, "{one:?} {two:?}");
+        assert!(two.loss_in_a_year > array.loss_in_a_year, "{two:?} {array:?}");
     }
 
     #[test]

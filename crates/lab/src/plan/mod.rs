@@ -13,7 +13,7 @@ mod measure;
 mod speed;
 
 pub use drive::{DriveError, DriveFigures};
-pub use loss::Safety;
+pub use loss::{CachedSafety, Safety};
 pub use measure::{array_experiments, array_speeds};
 pub use speed::{AtDepth, Speeds};
 
@@ -41,6 +41,9 @@ pub struct Assumptions {
     pub rebuild_share: f64,
     /// Until a failed drive is replaced; 0 with a spare in place.
     pub replace_hours: f64,
+    /// What a write-back cache in front is kept on, if there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cache: Option<DriveFigures>,
 }
 
 /// What is expected of an array.
@@ -66,6 +69,9 @@ pub struct Plan {
     pub rebuild_idle_hours: Option<f64>,
     pub rebuild_beside_hours: Option<f64>,
     pub safety: Safety,
+    /// Behind a write-back cache on one device, and on two with the same contents.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub safety_with_cache: Vec<CachedSafety>,
 }
 
 /// An array that cannot be.
@@ -138,6 +144,10 @@ impl Plan {
         let idle = drive.copy_hours();
         let beside = idle / given.rebuild_share;
         let raw = drive.capacity_bytes * u64::from(shape.members);
+        let safety = loss::safety(drive, &layout, given.replace_hours + beside);
+        let cached = |cache: &DriveFigures| {
+            [1, 2].map(|copies| loss::behind_cache(&safety, cache, copies, given.replace_hours))
+        };
         let at_depth = |&depth: &u32| speed::at_depth(drive, &layout, depth);
         Ok(Self {
             shape,
@@ -151,7 +161,8 @@ impl Plan {
             by_depth: given.depths.iter().map(at_depth).collect(),
             rebuild_idle_hours: is_redundant.then_some(idle),
             rebuild_beside_hours: is_redundant.then_some(beside),
-            safety: loss::safety(drive, &layout, given.replace_hours + beside),
+            safety,
+            safety_with_cache: given.cache.iter().flat_map(cached).collect(),
         })
     }
 }
@@ -172,7 +183,7 @@ mod tests {
     use super::*;
 
     fn given() -> Assumptions {
-        Assumptions { depths: vec![1, 32], rebuild_share: 0.5, replace_hours: 24.0 }
+        Assumptions { depths: vec![1, 32], rebuild_share: 0.5, replace_hours: 24.0, cache: None }
     }
 
     fn shape(level: Level, members: u16, groups: u16) -> Shape {

@@ -83,6 +83,9 @@ pub struct ExpectedCell {
     pub array: String,
     pub published: f64,
     pub formula: f64,
+    /// Of the array of modelled drives, where it was run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub simulated: Option<f64>,
 }
 
 /// The table in `folder`, beside the formulas of [`crate::plan`] for the drive that it was made
@@ -102,10 +105,20 @@ pub fn expected(folder: &Path) -> Result<Vec<ExpectedCell>, ReferenceError> {
             let formula = formula
                 .ok_or_else(|| table.damaged(row, &format!("{metric} of {column}: not known")))?;
             let (metric, array) = (metric.to_owned(), column.clone());
-            cells.push(ExpectedCell { metric, array, published, formula });
+            cells.push(ExpectedCell { metric, array, published, formula, simulated: None });
         }
     }
     Ok(cells)
+}
+
+/// Plans a run of the cells of that table alone.
+///
+/// # Errors
+/// Where the table is missing or damaged.
+pub fn plan_expected(folder: &Path, times: Times) -> Result<Reference, ReferenceError> {
+    let mut reference = Reference::default();
+    reference.plan_arrays(&Table::read(folder, ARRAYS)?, times)?;
+    Ok(reference)
 }
 
 /// The drive of the table, as its figures are given there.
@@ -115,7 +128,8 @@ fn formula(drive: &DriveFigures, metric: &str, column: &str) -> Option<f64> {
     let (level, members) = array(column)?;
     let groups = Shape::usual_groups(level, members);
     let shape = Shape { level, members, groups, strip_bytes: 64 << 10 };
-    let given = Assumptions { depths: Vec::new(), rebuild_share: 0.5, replace_hours: 0.0 };
+    let given =
+        Assumptions { depths: Vec::new(), rebuild_share: 0.5, replace_hours: 0.0, cache: None };
     let speeds = Plan::of(drive, shape, &given).ok()?.healthy;
     match metric {
         "random_read" => Some(speeds.random_read_iops),

@@ -16,7 +16,7 @@ use crate::outcome::Outcome;
 use crate::simulate::Experiment;
 use crate::stack::Stack;
 use arrays::ARRAYS;
-pub use arrays::{ExpectedCell, expected};
+pub use arrays::{ExpectedCell, expected, plan_expected};
 use cached::RANDOM_WRITE_CACHED;
 use raid60::{MIXED, RANDOM_WRITE};
 use serde::Serialize;

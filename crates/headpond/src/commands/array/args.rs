@@ -15,12 +15,13 @@ pub enum ArrayCommand {
 #[derive(Args)]
 #[command(after_help = "Examples:\n  \
     headpond array plan --level 6 --members 12 --drive hdd-14t --strip 64K\n  \
-    headpond array plan --level 10,6,60 --members 24 --groups 2 --drive hdd-14t --simulate\n  \
+    headpond array plan --level 10,6,60 --members 24 --drive hdd-14t --simulate\n  \
     headpond array plan --compare --members 8 --drive nvme-dc-2t --html arrays.html\n  \
     headpond array plan --level 5 --members 4 --drive ./mine.toml --json\n  \
+    headpond array plan --level 6 --members 12 --drive hdd-14t --cache nvme-dc-2t\n  \
     headpond array plan --reference tables/     # the published expectations, by the same formulas\n\n\
-    A drive is hdd-14t (published figures of one disk), a disk or SSD of `headpond model list`, or a \
-    file:\na model, or a sheet of figures. docs/array-plan.md has the formulas and where they are from.")]
+    A drive is hdd-14t (published figures of one disk), a disk or SSD of `headpond model list`, or \
+    a\nfile: a model, or a sheet of figures. docs/array-plan.md has the formulas and where they are from.")]
 pub struct PlanArgs {
     /// RAID level: 0, 1, 10, 5, 6, 50, 60; several, separated by commas, stand side by side.
     #[arg(
@@ -36,7 +37,8 @@ pub struct PlanArgs {
     /// Members of the array.
     #[arg(long, required_unless_present = "reference", value_parser = clap::value_parser!(u16).range(1..=255))]
     pub members: Option<u16>,
-    /// Groups of levels 10, 50 and 60; without it mirrors of two, and two groups of parity.
+    /// Groups of levels 10, 50 and 60; without it mirrors of two, and two groups of parity. Where
+    /// levels stand side by side it is meant for 50 and 60.
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..=255))]
     pub groups: Option<u16>,
     /// What the members are.
@@ -76,6 +78,9 @@ pub struct PlanArgs {
     /// left out.
     #[arg(long, value_name = "BITS", value_parser = parse_bits)]
     pub ure: Option<f64>,
+    /// What a write-back cache in front is kept on: what its failure adds to the loss.
+    #[arg(long, value_name = "NAME|FILE")]
+    pub cache: Option<String>,
     /// Beside the formulas, what the simulator says of the drive's model at each depth.
     #[arg(long)]
     pub simulate: bool,
@@ -83,7 +88,7 @@ pub struct PlanArgs {
     #[arg(
         long,
         value_name = "FOLDER",
-        conflicts_with_all = ["level", "compare", "members", "drive", "groups", "simulate", "html"]
+        conflicts_with_all = ["level", "compare", "members", "drive", "groups", "cache", "html"]
     )]
     pub reference: Option<PathBuf>,
     /// Writes tables and charts as one page that needs nothing else.

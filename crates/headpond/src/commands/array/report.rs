@@ -3,6 +3,7 @@
 use super::Planned;
 use headpond_advise::render::{Align, Table, count, percent, size};
 use headpond_lab::plan::{Assumptions, AtDepth, DriveFigures, Plan, Speeds};
+use headpond_lab::reference::ExpectedCell;
 use std::fmt::Write as _;
 
 /// Everything, in the order in which people ask.
@@ -138,7 +139,44 @@ fn safety(arrays: &[Planned]) -> Table {
     row(&mut table, "loss within five years", arrays, |it| {
         Some(share(it.plan.safety.loss_in_five_years))
     });
+    for (at, devices) in ["one device", "two devices"].into_iter().enumerate() {
+        let of = |it: &Planned| it.plan.safety_with_cache.get(at).copied();
+        row(&mut table, &format!("behind a write-back cache on {devices}"), arrays, |it| {
+            of(it).map(|it| years(it.mttdl_years))
+        });
+        row(&mut table, "  loss within a year", arrays, |it| {
+            of(it).map(|it| share(it.loss_in_a_year))
+        });
+        row(&mut table, "  loss within five years", arrays, |it| {
+            of(it).map(|it| share(it.loss_in_five_years))
+        });
+    }
     table
+}
+
+/// The published expectations beside the formulas, and beside the simulator where it was asked.
+pub fn reference(cells: &[ExpectedCell]) -> String {
+    let left = ["metric", "array"].map(|name| (name, Align::Left));
+    let right = ["published", "formula", "simulated", "of formula"];
+    let mut table = Table::new(left.into_iter().chain(right.map(|name| (name, Align::Right))));
+    for cell in cells {
+        let simulated = |of: &dyn Fn(f64) -> String| cell.simulated.map(of).unwrap_or_default();
+        table.row([
+            cell.metric.clone(),
+            cell.array.clone(),
+            number(cell.published),
+            number(cell.formula),
+            simulated(&number),
+            simulated(&|it| format!("{:.2}", it / cell.formula)),
+        ]);
+    }
+    let same = cells.iter().filter(|cell| cell.formula.round() == cell.published).count();
+    let all = cells.len();
+    let mut text = format!("{}\n{same} of {all} cells are what the formulas say\n", table.render());
+    if cells.iter().any(|cell| cell.simulated.is_some()) {
+        text += "not simulated: what `headpond simulate --reference` lists as not yet\n";
+    }
+    text
 }
 
 /// Rates: whole ones from 10 on.
