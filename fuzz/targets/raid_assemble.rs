@@ -6,7 +6,7 @@
 use std::rc::Rc;
 
 use headpond_block::devices::RamDevice;
-use headpond_block::{BlockDevice, Buffer, BufferPool, PoolConfig};
+use headpond_block::{BlockDevice, Buffer, BufferPool, PoolConfig, Runtime};
 use headpond_fuzz::{patch, seal};
 use headpond_raid::superblock::{COPY_OFFSETS, DATA_OFFSET_MIN, SUPERBLOCK_BYTES};
 use headpond_raid::{
@@ -26,10 +26,10 @@ const CHANGE_BYTES: usize = 4;
 
 fuzz_target!(|data: &[u8]| {
     let Some((&mode, changes)) = data.split_first() else { return };
-    run(1, |_, _| damage_and_assemble(mode, changes)).expect("no deadlock");
+    run(1, |runtime, _| damage_and_assemble(runtime, mode, changes)).expect("no deadlock");
 });
 
-async fn damage_and_assemble(mode: u8, changes: &[u8]) {
+async fn damage_and_assemble(runtime: Runtime, mode: u8, changes: &[u8]) {
     let rams: Vec<Rc<RamDevice>> = (0..MEMBERS).map(member).collect();
     let devices: Vec<Rc<dyn BlockDevice>> = rams.iter().map(|ram| ram.clone() as _).collect();
     create(&devices, &options(mode)).await.expect("empty members of one size");
@@ -45,7 +45,7 @@ async fn damage_and_assemble(mode: u8, changes: &[u8]) {
             scratch_bytes_max: 1 << 20,
         },
     };
-    let Ok(assembled) = assemble(devices, options).await else { return };
+    let Ok(assembled) = assemble(&runtime, devices, options).await else { return };
     let array: &dyn BlockDevice = &assembled.array;
     let len = array.size_bytes().min(64 << 10) as usize & !4095;
     let _ = array.read(0, Buffer::zeroed(len)).await;

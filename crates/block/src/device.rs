@@ -3,6 +3,7 @@
 use crate::{Buffer, Buffers, ByteRange, DeviceError, DeviceName, Geometry, Request};
 use std::future::Future;
 use std::pin::Pin;
+use std::rc::Rc;
 use std::task::{Context, Poll};
 
 /// How an operation ended.
@@ -57,6 +58,15 @@ pub enum Submission<'a> {
     /// Done; `None` once the answer has been taken.
     Ready(Option<Outcome>),
     Pending(Pin<Box<dyn Future<Output = Outcome> + 'a>>),
+    /// Waits for a device that it keeps alive; made by [`Submission::on`] alone.
+    Kept(Kept),
+}
+
+/// An operation under way, and the device that it is under way on.
+pub struct Kept {
+    /// Borrows from the device; declared before it, so that it is dropped before it.
+    operation: Pin<Box<dyn Future<Output = Outcome>>>,
+    _device: Rc<dyn BlockDevice>,
 }
 
 impl<'a> Submission<'a> {
@@ -66,6 +76,23 @@ impl<'a> Submission<'a> {
 
     pub fn pending(future: impl Future<Output = Outcome> + 'a) -> Self {
         Self::Pending(Box::pin(future))
+    }
+
+    /// Starts a request on a device that may be taken out of its place before the answer is there:
+    /// the submission has a share in it. Costs no allocation beyond the device's own.
+    pub fn on(device: Rc<dyn BlockDevice>, request: Request) -> Submission<'static> {
+        let operation = match device.submit(request) {
+            Submission::Ready(outcome) => return Submission::Ready(outcome),
+            Submission::Kept(kept) => return Submission::Kept(kept),
+            Submission::Pending(operation) => operation,
+        };
+        type Borrowing<'a> = Pin<Box<dyn Future<Output = Outcome> + 'a>>;
+        // SAFETY: only the lifetime changes. What the operation borrows is the device, which stays
+        // where it is as long as there is a share in it; ours is dropped after the operation, which
+        // never leaves the pair.
+        let operation =
+            unsafe { std::mem::transmute::<Borrowing<'_>, Borrowing<'static>>(operation) };
+        Submission::Kept(Kept { operation, _device: device })
     }
 
     /// The outcome, where there is one without waiting; the submission otherwise.
@@ -87,6 +114,7 @@ impl Future for Submission<'_> {
         match &mut *self {
             Self::Ready(outcome) => Poll::Ready(outcome.take().expect("polled after completion")),
             Self::Pending(future) => future.as_mut().poll(context),
+            Self::Kept(kept) => kept.operation.as_mut().poll(context),
         }
     }
 }

@@ -10,7 +10,9 @@ use std::time::Instant;
 use headpond_block::devices::NullDevice;
 use headpond_block::devices::RamDevice;
 use headpond_block::sync::join_all;
-use headpond_block::{BlockDevice, Buffer, Driver, Executor, Order, Request, Submission, Wait};
+use headpond_block::{
+    BlockDevice, Buffer, Driver, Executor, Order, Request, Runtime, Submission, Wait,
+};
 use headpond_raid::{
     AssembleOptions, Contents, CreateOptions, Intent, Level, Occupied, assemble, create,
 };
@@ -65,10 +67,10 @@ impl BlockDevice for LabelledNull {
 
 fn main() {
     let executor = Executor::new(Box::new(Idle(Cell::new(0))), Order::Fifo);
-    executor.block_on(measure()).expect("nothing waits");
+    executor.block_on(measure(&executor.runtime())).expect("nothing waits");
 }
 
-async fn measure() {
+async fn measure(runtime: &Runtime) {
     let bare: Rc<dyn BlockDevice> = member(0);
     let limit = row("bare", &*bare, 0.0, Kind::Read).await;
     for (level, count, groups) in
@@ -87,7 +89,8 @@ async fn measure() {
             owner: None,
         };
         create(&members, &options).await.expect("created");
-        let assembled = assemble(members, AssembleOptions::default()).await.expect("assembled");
+        let assembled =
+            assemble(runtime, members, AssembleOptions::default()).await.expect("assembled");
         for kind in [Kind::Read, Kind::Write] {
             row(&format!("{level} {kind:?} 4k"), &assembled.array, limit, kind).await;
         }

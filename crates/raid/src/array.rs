@@ -20,6 +20,7 @@
 
 mod columns;
 mod failure;
+mod fill;
 mod flush;
 mod gather;
 mod intents;
@@ -32,6 +33,7 @@ mod read;
 mod rebuild;
 mod resync;
 mod scratch;
+mod spares;
 mod status;
 mod writers;
 mod zero;
@@ -41,22 +43,26 @@ use std::collections::BTreeSet;
 
 use headpond_block::sync::KeyLocks;
 use headpond_block::{
-    BlockDevice, Buffer, DeviceError, DeviceName, Geometry, Request, RequestKind, Stability,
-    StripeGeometry, Submission,
+    BlockDevice, Buffer, DeviceError, DeviceName, Geometry, Request, RequestKind, Runtime,
+    Stability, StripeGeometry, Submission,
 };
 
 use crate::layout::{Layout, Stripe};
 use crate::level::Level;
 use crate::superblock::{ArrayRecord, RecordedParity};
 use failure::Recorder;
+pub use fill::Filled;
 use intents::Intents;
 pub use label::{Inspection, erase, inspect};
 pub(crate) use label::{read_intent_page, write_intent_page, write_superblock, zero_copy};
-pub(crate) use members::{Member, Members};
+pub(crate) use members::{Found, Member, Members};
 use scratch::Scratch;
 pub use scratch::Tuning;
+pub use spares::MemberError;
 use status::Counters;
-pub use status::{ArrayState, ArrayStatus, MemberStatus, PlanCounts, Progress};
+pub use status::{
+    ArrayState, ArrayStatus, FillingStatus, MemberStatus, PlanCounts, Progress, SpareStatus,
+};
 use writers::Writers;
 
 /// What to do with parity that may be torn when a lost strip could only come from it.
@@ -77,6 +83,7 @@ pub(crate) struct Trust {
 
 /// An assembled array.
 pub struct Array {
+    runtime: Runtime,
     name: DeviceName,
     geometry: Geometry,
     layout: Layout,
@@ -100,22 +107,24 @@ pub struct Array {
 impl Array {
     /// Members as they were found, with the newest record on any of them.
     pub(crate) fn new(
+        runtime: Runtime,
         record: ArrayRecord,
         layout: Layout,
-        members: Vec<Member>,
+        found: Found,
         tuning: Tuning,
         trust: Trust,
     ) -> Array {
         let Trust { parity, torn_parity } = trust;
         let name = DeviceName::new(record.name.clone());
-        let geometry = geometry(&layout, &record, &members);
+        let geometry = geometry(&layout, &record, &found);
         let intents = record
             .intent_region_stripes
             .map(|region_stripes| Intents::new(record.uuid, layout.stripes(), region_stripes));
         Array {
+            runtime,
             name,
             geometry,
-            members: Members::new(members, &layout, record.data_offset),
+            members: Members::new(found, &record, &layout),
             layout,
             parity: Cell::new(parity),
             recorder: Recorder::new(record, parity),
@@ -197,8 +206,8 @@ impl BlockDevice for Array {
     }
 }
 
-fn geometry(layout: &Layout, record: &ArrayRecord, members: &[Member]) -> Geometry {
-    let present = || members.iter().filter_map(|member| member.device.as_deref());
+fn geometry(layout: &Layout, record: &ArrayRecord, found: &Found) -> Geometry {
+    let present = || found.in_use();
     let stability = present()
         .map(|device| device.geometry().stability)
         .fold(Stability::StableOnCompletion, Stability::worst);

@@ -11,7 +11,7 @@ mod judge;
 
 use std::rc::Rc;
 
-use headpond_block::{BlockDevice, DeviceError, DeviceName, Geometry};
+use headpond_block::{BlockDevice, DeviceError, DeviceName, Geometry, Runtime};
 use thiserror::Error;
 use uuid::Uuid;
 
@@ -137,9 +137,9 @@ pub enum AssembleError {
     )]
     OtherArray { device: DeviceName, found: String, found_uuid: Uuid, wanted: Uuid },
     #[error(
-        "{device} and {other} both claim role {role}: one is a copy of the other; leave one out"
+        "{device} and {other} both claim to be {place}: one is a copy of the other; leave one out"
     )]
-    Duplicate { device: DeviceName, other: DeviceName, role: u16 },
+    Duplicate { device: DeviceName, other: DeviceName, place: String },
     #[error("{device}: contradicts the newer superblock on {newer} about `{field}`; leave it out")]
     Contradiction { device: DeviceName, newer: DeviceName, field: &'static str },
     #[error(
@@ -186,10 +186,11 @@ pub(super) struct Candidate {
 /// # Errors
 /// Where that would be a guess. Nothing has been written then, unless the error is one of a device.
 pub async fn assemble(
+    runtime: &Runtime,
     devices: Vec<Rc<dyn BlockDevice>>,
     options: AssembleOptions,
 ) -> Result<Assembled, AssembleError> {
-    prepare(devices, options).await?.begin().await
+    prepare(runtime, devices, options).await?.begin().await
 }
 
 /// Decides how the array is put together to which the devices belong, and writes nothing.
@@ -197,6 +198,7 @@ pub async fn assemble(
 /// # Errors
 /// Where that would be a guess.
 pub async fn prepare(
+    runtime: &Runtime,
     devices: Vec<Rc<dyn BlockDevice>>,
     options: AssembleOptions,
 ) -> Result<Prepared, AssembleError> {
@@ -204,8 +206,8 @@ pub async fn prepare(
     let verdict = judge(candidates)?;
     let layout = verdict.record.layout().expect("a decoded superblock has a shape");
     let start = Start::decide(&verdict, &layout, &options).await?;
-    let Verdict { record, members, missing, stale } = verdict;
-    let array = Array::new(record, layout, members, options.tuning, start.trust);
+    let Verdict { record, found, missing, stale } = verdict;
+    let array = Array::new(runtime.clone(), record, layout, found, options.tuning, start.trust);
     Ok(Prepared {
         assembled: Assembled { array, missing, stale, warnings: start.warnings },
         marked: start.marked,
@@ -339,7 +341,7 @@ async fn marked_regions(
     let mut bitmap = crate::intent::IntentBitmap::new(uuid, layout.stripes(), region_stripes);
     for number in 0..bitmap.pages() {
         let mut found = false;
-        for device in verdict.members.iter().filter_map(|member| member.device.as_deref()) {
+        for device in verdict.found.in_use() {
             if let Ok(bytes) = read_intent_page(device, number).await {
                 found |= bitmap.merge(number, &bytes).is_ok();
             }

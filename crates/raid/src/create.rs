@@ -17,8 +17,8 @@ use crate::intent::{self, IntentBitmap};
 use crate::layout::{Layout, LayoutError, Role};
 use crate::level::Level;
 use crate::superblock::{
-    ArrayRecord, DATA_OFFSET_MIN, NAME_BYTES_MAX, RecordedParity, RecordedState, RoleRecord,
-    RoleState, Superblock,
+    ArrayRecord, DATA_OFFSET_MIN, NAME_BYTES_MAX, RecordedParity, RecordedState, RecordedWork,
+    RoleRecord, RoleState, Superblock,
 };
 
 /// What an array shall be.
@@ -79,10 +79,10 @@ pub enum CreateError {
     #[error("{device}: is given twice; name each device once")]
     Duplicate { device: DeviceName },
     #[error(
-        "{device}: is member {role} of array `{array}` ({uuid}); destroy that array first, or \
+        "{device}: is {place} of array `{array}` ({uuid}); destroy that array first, or \
          overwrite it with --force"
     )]
-    Member { device: DeviceName, array: String, uuid: Uuid, role: u16 },
+    Member { device: DeviceName, array: String, uuid: Uuid, place: String },
     #[error("{device}: holds data of something else; wipe it first, or overwrite it with --force")]
     Foreign { device: DeviceName },
     #[error(transparent)]
@@ -123,6 +123,8 @@ pub fn plan(
         owner_generation: 0,
         owner: options.owner,
         roles: (0..count).map(|index| new_role(options.uuid, index)).collect(),
+        spares: Vec::new(),
+        work: RecordedWork::default(),
     })
 }
 
@@ -193,7 +195,7 @@ async fn refuse_occupied(device: &dyn BlockDevice) -> Result<(), CreateError> {
             device: name,
             array: found.array.name,
             uuid: found.array.uuid,
-            role: found.role.0,
+            place: found.role.map_or_else(|| "spare".to_owned(), |it| format!("member {}", it.0)),
         }),
         Inspection::Foreign | Inspection::Unusable(_) => Err(CreateError::Foreign { device: name }),
     }
@@ -216,7 +218,7 @@ fn superblock(record: &ArrayRecord, index: usize) -> Superblock {
     Superblock {
         array: record.clone(),
         member_uuid: record.roles[index].member_uuid,
-        role: Role(index as u16),
+        role: Some(Role(index as u16)),
         sequence: record.event_count,
     }
 }

@@ -229,7 +229,8 @@ impl IntentBitmap {
         marked.map(range).collect()
     }
 
-    fn take(&mut self, number: usize) -> PageWrite {
+    /// A page as it shall be, taken for writing.
+    pub fn take(&mut self, number: usize) -> PageWrite {
         let page = &mut self.pages[number];
         page.sequence += 1;
         let bits = page.wanted.clone();

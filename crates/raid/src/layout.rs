@@ -174,6 +174,11 @@ impl Layout {
         self.rows * u64::from(self.strip_bytes)
     }
 
+    /// Rows of strips on each member.
+    pub fn rows(&self) -> u64 {
+        self.rows
+    }
+
     /// Stripes of the whole array.
     pub fn stripes(&self) -> u64 {
         self.rows * u64::from(self.groups)
@@ -211,6 +216,11 @@ impl Layout {
     /// The row of a stripe in its group.
     pub fn row_of(&self, stripe: Stripe) -> u64 {
         stripe.0 / u64::from(self.groups)
+    }
+
+    /// The stripe in a row of a group.
+    pub fn stripe_in(&self, group: usize, row: u64) -> Stripe {
+        Stripe(row * u64::from(self.groups) + group as u64)
     }
 
     /// Where the strips of a stripe begin in the data area of their members.

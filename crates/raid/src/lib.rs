@@ -17,8 +17,8 @@ pub mod split;
 pub mod superblock;
 
 pub use array::{
-    Array, ArrayState, ArrayStatus, Inspection, MemberStatus, PlanCounts, Progress, Tuning, erase,
-    inspect,
+    Array, ArrayState, ArrayStatus, Filled, FillingStatus, Inspection, MemberError, MemberStatus,
+    PlanCounts, Progress, SpareStatus, Tuning, erase, inspect,
 };
 pub use assemble::{
     AfterUncleanStop, AssembleError, AssembleOptions, Assembled, Force, Prepared, Warning,

@@ -22,6 +22,11 @@ pub struct Piece {
 pub type StripePieces = SmallVec<[Piece; 8]>;
 
 impl Piece {
+    /// The first data strip of a stripe.
+    pub fn whole(layout: &Layout, stripe: Stripe) -> Piece {
+        Piece { stripe, extent: Extent { strip: 0, span: 0..layout.strip_bytes() }, at: 0 }
+    }
+
     /// Bytes of the piece.
     pub fn len_bytes(&self) -> usize {
         self.extent.span.len()

@@ -31,6 +31,8 @@ pub const DATA_OFFSET_MIN: u64 = 1 << 20;
 pub const NAME_BYTES_MAX: usize = 64;
 /// The version written.
 pub const VERSION: u32 = 1;
+/// The most spares of an array, those that are being filled among them.
+pub const SPARES_MAX: usize = 16;
 
 const _: () = assert!(COPY_OFFSETS[0] + SUPERBLOCK_BYTES as u64 <= COPY_OFFSETS[1]);
 const _: () = assert!(COPY_OFFSETS[1] + SUPERBLOCK_BYTES as u64 <= INTENT_OFFSET);
@@ -41,7 +43,8 @@ const _: () = assert!(INTENT_OFFSET + INTENT_BYTES <= DATA_OFFSET_MIN);
 pub struct Superblock {
     pub array: ArrayRecord,
     pub member_uuid: Uuid,
-    pub role: Role,
+    /// `None` for a spare that stands by.
+    pub role: Option<Role>,
     /// Of this member's superblock writes; decides which copy the next one goes to.
     pub sequence: u64,
 }
@@ -68,6 +71,35 @@ pub struct ArrayRecord {
     pub owner: Option<Uuid>,
     /// One entry a role.
     pub roles: Vec<RoleRecord>,
+    /// At most [`SPARES_MAX`].
+    pub spares: Vec<SpareRecord>,
+    /// Where the work on the whole array has come to that the next start goes on with.
+    pub work: RecordedWork,
+}
+
+/// A device of the array that has no role, or not yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SpareRecord {
+    pub member_uuid: Uuid,
+    /// `None` while it stands by.
+    pub filling: Option<Filled>,
+}
+
+/// A role that a spare is being given, and how far it holds what the role does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Filled {
+    pub role: Role,
+    /// Its rows of strips from the start on.
+    pub rows: u64,
+}
+
+/// Work on the whole array, in stripes from its start on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RecordedWork {
+    /// Whose parity is right, where not all of it is.
+    pub initialised_stripes: u64,
+    /// That a scrub has looked at; `None` where none is under way.
+    pub scrubbed_stripes: Option<u64>,
 }
 
 /// What the array knows of the member in one role.

@@ -98,7 +98,7 @@ fn a_strip_that_cannot_be_read_again_is_repaired_again_and_its_member_given_up_l
                     Rc::new(FaultDevice::new(device, control.clone(), runtime.clone())) as Rc<_>
                 });
             let options = AssembleOptions::default();
-            let array = assemble(faulty.collect(), options).await.unwrap().array;
+            let array = assemble(&runtime, faulty.collect(), options).await.unwrap().array;
             let role = array.layout().role_of(Stripe(0), Strip::Data(0));
             let rule = FaultRule::on(RequestKind::Read, Fault::Media);
             controls[role.index()].add(FaultRule { times: Some(failures), ..rule });
@@ -256,7 +256,7 @@ fn little_scratch_memory_slows_down_and_does_not_stop() {
         create(&as_devices(&members), &options(Level::Raid6, 1)).await.unwrap();
         let tuning = Tuning { scratch_bytes_max: 6000, ..Tuning::default() };
         let options = AssembleOptions { tuning, ..AssembleOptions::default() };
-        let array = assemble(as_devices(&members), options).await.unwrap().array;
+        let array = assemble(&runtime, as_devices(&members), options).await.unwrap().array;
         let blocks = array.layout().array_bytes() / 512;
         let data = Buffer::from_slice(&[1; 512]);
         let writes = (0..blocks).map(|block| array.submit(Request::write(block * 512, &data)));

@@ -64,17 +64,17 @@ impl Fate {
         }
     }
 
-    fn befall(&self, devices: Devices, runtime: &Runtime) -> Devices {
-        let befall = |(place, device): (usize, Rc<dyn BlockDevice>)| {
+    fn befall(&self, mut devices: Devices, runtime: &Runtime) -> Devices {
+        for (place, device) in devices.iter_mut().enumerate() {
             let control = FaultControl::default();
             if let Some((failing, kind, after)) = self.failing
                 && failing == place
             {
                 control.add(FaultRule { after, ..FaultRule::on(kind, Fault::Media) });
             }
-            Rc::new(FaultDevice::new(device, control, runtime.clone())) as Rc<dyn BlockDevice>
-        };
-        devices.into_iter().enumerate().map(befall).collect()
+            *device = Rc::new(FaultDevice::new(device.clone(), control, runtime.clone()));
+        }
+        devices
     }
 }
 

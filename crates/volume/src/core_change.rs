@@ -131,7 +131,7 @@ impl Volume {
             tuning: Tuning::with_pool(pool),
             ..AssembleOptions::default()
         };
-        let (array, _) = begin(prepare(members.clone(), how).await?).await?;
+        let (array, _) = begin(prepare(&self.runtime, members.clone(), how).await?).await?;
         let core = Core::new(described.id, described.name.clone(), array);
         Ok(NewCore { described, core, members })
     }

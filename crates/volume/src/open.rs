@@ -134,11 +134,11 @@ impl Volume {
         }
         let members = by_core(description, members).await?;
         let mut prepared =
-            prepare_all(description, &members, &options, cache.device.as_deref()).await?;
+            prepare_all(runtime, description, &members, &options, cache.device.as_deref()).await?;
         let (found, told_of_cache) = cache.find(description, &options, &prepared).await?;
         if found.is_none() && cache.device.is_some() {
             // Without the log nobody knows which stripes may be torn.
-            prepared = prepare_all(description, &members, &options, None).await?;
+            prepared = prepare_all(runtime, description, &members, &options, None).await?;
         }
         let mut warnings = absent;
         warnings.extend(told_of_cache);
@@ -200,6 +200,7 @@ async fn by_core(
 }
 
 async fn prepare_all(
+    runtime: &Runtime,
     description: &Description,
     members: &[Vec<Rc<dyn BlockDevice>>],
     options: &OpenOptions,
@@ -208,7 +209,7 @@ async fn prepare_all(
     let mut prepared = Vec::new();
     for (core, members) in description.cores().zip(members) {
         let how = assemble_options(core, options, cache);
-        prepared.push(prepare(members.clone(), how).await?);
+        prepared.push(prepare(runtime, members.clone(), how).await?);
     }
     Ok(prepared)
 }

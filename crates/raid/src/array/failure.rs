@@ -16,13 +16,14 @@
 //!   until it is acknowledged.
 
 use std::cell::{Cell, RefCell};
+use std::rc::Rc;
 
 use headpond_block::sync::{Notify, join_all};
 use headpond_block::{Outcome, Submission};
 
-use super::{Array, write_superblock};
+use super::{Array, Member, write_superblock};
 use crate::layout::Role;
-use crate::superblock::{ArrayRecord, RecordedParity, RecordedState, Superblock};
+use crate::superblock::{ArrayRecord, RecordedParity, RecordedState, RoleRecord, Superblock};
 use uuid::Uuid;
 
 /// What the members' superblocks say, and whether that is still true.
@@ -54,7 +55,12 @@ impl Recorder {
         self.record.borrow()
     }
 
-    fn is_settled(&self) -> bool {
+    /// The event count that every member carries, or is about to.
+    pub(super) fn issued_count(&self) -> u64 {
+        self.issued.borrow().event_count
+    }
+
+    pub(super) fn is_settled(&self) -> bool {
         self.changes.get() == self.recorded.get()
     }
 
@@ -65,12 +71,24 @@ impl Recorder {
 
 impl Array {
     /// Takes a member out of use, where it still is in use, and waits until that is settled.
-    pub(super) async fn fail_member(&self, role: Role) {
-        if self.members.active(role).is_some() {
-            self.members.fail(role);
+    pub(super) async fn fail_member(&self, member: &Rc<Member>) {
+        self.drop_member(member);
+        self.settle().await;
+    }
+
+    /// The same for whoever holds a row of a role.
+    pub(super) async fn fail_holder(&self, role: Role, row: u64) {
+        match self.members.holder(role, row) {
+            Some(member) => self.fail_member(&member).await,
+            None => self.settle().await,
+        }
+    }
+
+    fn drop_member(&self, member: &Rc<Member>) {
+        if self.members.is_present(member) {
+            self.members.fail(member);
             self.recorder.note_change();
         }
-        self.settle().await;
     }
 
     /// Waits until the survivors durably know every failure. Returns at once where there is none.
@@ -153,24 +171,20 @@ impl Array {
 
     /// Writes a record to every active member that does not carry its event yet.
     async fn write_superblocks(&self, record: &ArrayRecord) {
-        let (roles, writes): (Vec<Role>, Vec<Submission<'_>>) = self
-            .members
-            .iter()
-            .filter(|(_, member)| member.event_count.get() < record.event_count)
-            .filter_map(|(role, member)| {
-                let sequence = member.sequence.get() + 1;
-                let (array, member_uuid) = (record.clone(), member.uuid);
-                let superblock = Superblock { array, member_uuid, role, sequence };
-                let write = write_superblock(member.active()?, superblock);
-                Some((role, Submission::pending(write)))
-            })
-            .unzip();
-        for (role, outcome) in roles.into_iter().zip(join_all(writes).await) {
-            if outcome.is_ok() {
-                self.members.get(role).note_superblock(record.event_count);
-            } else if self.members.active(role).is_some() {
-                self.members.fail(role);
-                self.recorder.note_change();
+        let mut members = self.members.present();
+        members.retain(|member| member.event_count.get() < record.event_count);
+        let write = |member: &Rc<Member>| {
+            let sequence = member.sequence.get() + 1;
+            let (array, member_uuid, role) = (record.clone(), member.uuid, member.role());
+            let superblock = Superblock { array, member_uuid, role, sequence };
+            let device = Rc::clone(&member.device);
+            Submission::pending(async move { write_superblock(&*device, superblock).await })
+        };
+        let outcomes = join_all(members.iter().map(write).collect()).await;
+        for (member, outcome) in members.iter().zip(outcomes) {
+            match outcome {
+                Ok(()) => member.note_superblock(record.event_count),
+                Err(_) => self.drop_member(member),
             }
         }
     }
@@ -178,11 +192,15 @@ impl Array {
     /// The record as it is to be now, one event on.
     fn next_event(&self) -> ArrayRecord {
         let mut record = self.recorder.record.borrow_mut();
-        for (role, member) in self.members.iter() {
+        for member in self.members.present() {
             let in_step = member.event_count.get() == record.event_count;
-            assert!(in_step || member.active().is_none(), "{role:?} has missed an event");
-            record.roles[role.index()].state = member.state.get();
+            assert!(in_step, "{} has missed an event", member.name());
         }
+        for (role, slot) in self.members.slots() {
+            let (member_uuid, state) = (slot.uuid.get(), slot.state.get());
+            record.roles[role.index()] = RoleRecord { member_uuid, state };
+        }
+        record.spares = self.members.spare_records();
         record.event_count += 1;
         self.recorder.issued.replace(record.clone());
         record.clone()

@@ -1,9 +1,11 @@
 //! Making what was written stable, and the orderly end.
 
-use headpond_block::sync::join_all;
-use headpond_block::{Outcome, Submission};
+use std::rc::Rc;
 
-use super::Array;
+use headpond_block::sync::join_all;
+use headpond_block::{Outcome, Request, Submission};
+
+use super::{Array, Member};
 use crate::intent::Settling;
 use crate::layout::Role;
 use crate::superblock::RecordedState;
@@ -41,30 +43,32 @@ impl Array {
 
     pub(crate) async fn flush_members(&self) -> Outcome {
         let mut failed = Vec::new();
-        let (targets, flushes): (Vec<(Role, u64)>, Vec<Submission<'_>>) = self
-            .members
-            .iter()
-            .filter(|(role, _)| role.index() != 1 || !headpond_block::defect!(FlushAllButOne))
-            .filter_map(|(role, member)| {
+        let is_flushed = |member: &Rc<Member>| {
+            member.role() != Some(Role(1)) || !headpond_block::defect!(FlushAllButOne)
+        };
+        let present = self.members.present().into_iter().filter(is_flushed);
+        let (targets, flushes): (Vec<(Rc<Member>, u64)>, Vec<Submission<'_>>) = present
+            .filter_map(|member| {
                 let writes = match self.layout.redundancy() {
                     // Its writes pass by unseen, so any of them may be unflushed.
                     0 => 0,
                     _ => member.unflushed_writes()?,
                 };
-                Some(((role, writes), member.active()?.flush()))
+                let flush = Submission::on(Rc::clone(&member.device), Request::flush());
+                Some(((member, writes), flush))
             })
             .unzip();
-        for ((role, writes), outcome) in targets.into_iter().zip(join_all(flushes).await) {
+        for ((member, writes), outcome) in targets.into_iter().zip(join_all(flushes).await) {
             match outcome {
-                Ok(()) => self.members.get(role).note_flushed(writes),
-                Err(error) => failed.push((role, error)),
+                Ok(()) => member.note_flushed(writes),
+                Err(error) => failed.push((member, error)),
             }
         }
-        for (role, error) in failed {
+        for (member, error) in failed {
             if self.layout.redundancy() == 0 {
                 return Err(error);
             }
-            self.fail_member(role).await;
+            self.fail_member(&member).await;
         }
         self.settle().await;
         self.check_intact()

@@ -2,14 +2,15 @@
 
 use std::cell::{Cell, RefCell};
 use std::ops::{Range, RangeInclusive};
+use std::rc::Rc;
 
 use headpond_block::sync::{Notify, join_all};
 use headpond_block::{DeviceError, RequestFlags, Submission};
 use uuid::Uuid;
 
-use super::{Array, write_intent_page};
+use super::{Array, Member, write_intent_page};
 use crate::intent::{IntentBitmap, PageWrite};
-use crate::layout::{Role, Stripe};
+use crate::layout::Stripe;
 use crate::superblock::RecordedState;
 
 /// The bitmap of an array, and who is writing it.
@@ -102,6 +103,20 @@ impl Array {
         }
     }
 
+    /// Writes every page, for the sake of a member that has none.
+    pub(super) async fn write_all_pages(&self) -> Result<(), DeviceError> {
+        let Some(intents) = &self.intents else { return Ok(()) };
+        let pages = intents.bitmap.borrow().pages();
+        for number in 0..pages {
+            while intents.writing.get() {
+                intents.progress.wait().await;
+            }
+            let page = intents.bitmap.borrow_mut().take(number);
+            self.write_page(intents, page).await?;
+        }
+        Ok(())
+    }
+
     /// Takes over the marks that an unclean stop left, so that they stay until the array has been
     /// resynchronised and flushed.
     ///
@@ -115,23 +130,23 @@ impl Array {
         Ok(())
     }
 
-    async fn write_page(&self, intents: &Intents, page: PageWrite) -> Result<(), DeviceError> {
+    async fn write_page(&self, intents: &Intents, written: PageWrite) -> Result<(), DeviceError> {
         let _turn = Turn::take(intents);
-        let (roles, writes): (Vec<Role>, Vec<Submission<'_>>) = self
-            .members
-            .iter()
-            .filter_map(|(role, member)| {
-                let write = write_intent_page(member.active()?, page.number, &page.bytes);
-                Some((role, Submission::pending(write)))
+        let members = self.members.present();
+        let write = |member: &Rc<Member>| {
+            let (device, page) = (Rc::clone(&member.device), &written);
+            Submission::pending(async move {
+                write_intent_page(&*device, page.number, &page.bytes).await
             })
-            .unzip();
-        for (role, outcome) in roles.into_iter().zip(join_all(writes).await) {
+        };
+        let outcomes = join_all(members.iter().map(write).collect()).await;
+        for (member, outcome) in members.iter().zip(outcomes) {
             if outcome.is_err() {
-                self.fail_member(role).await;
+                self.fail_member(member).await;
             }
         }
         self.check_intact()?;
-        intents.bitmap.borrow_mut().written(page);
+        intents.bitmap.borrow_mut().written(written);
         self.counters.intent_pages.count();
         Ok(())
     }

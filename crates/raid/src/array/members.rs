@@ -1,4 +1,13 @@
-//! The members of an array and which of them are in use.
+//! The members of an array: which device has which role, and which is being given one.
+//!
+//! A *slot* is the place of a role. A member in it is in use: it holds everything. A member that
+//! *fills* the slot holds the rows that it has been given so far: those below a mark, and some
+//! ahead of it. A spare that stands by holds nothing.
+//!
+//! **Invariants**: a slot is active exactly while it has a member; a member that fills a slot gets
+//! every write to the rows that it holds; rows are added under the lock of their stripe.
+
+mod filling;
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -8,13 +17,15 @@ use smallvec::SmallVec;
 use uuid::Uuid;
 
 use crate::layout::{Layout, Role, Strip, Stripe};
-use crate::superblock::{RoleState, Superblock};
+use crate::superblock::{ArrayRecord, Filled, RoleState, SpareRecord, Superblock};
+pub(super) use filling::Filling;
 
-/// A member: a role of the array, and the device in it where there is one.
+/// A device of the array that can be used.
 pub(crate) struct Member {
-    pub(crate) device: Option<Rc<dyn BlockDevice>>,
-    pub(crate) uuid: Uuid,
-    pub(crate) state: Cell<RoleState>,
+    pub(super) device: Rc<dyn BlockDevice>,
+    pub(super) uuid: Uuid,
+    /// The role that it has or is being given; `None` while it stands by.
+    role: Cell<Option<Role>>,
     /// Of its newest superblock that is stable.
     pub(super) sequence: Cell<u64>,
     /// Of the same.
@@ -23,28 +34,59 @@ pub(crate) struct Member {
     writes_flushed: Cell<u64>,
 }
 
+/// The place of a role.
+pub(super) struct Slot {
+    pub(super) state: Cell<RoleState>,
+    /// Of the member that has the role, or had it last.
+    pub(super) uuid: Cell<Uuid>,
+    /// Of the same.
+    pub(super) name: RefCell<Option<DeviceName>>,
+    member: RefCell<Option<Rc<Member>>>,
+    filling: RefCell<Option<Rc<Filling>>>,
+}
+
 /// Strips of one stripe that cannot be reached; seldom more than two.
 pub(super) type LostStrips = SmallVec<[Strip; 4]>;
 
+/// Those whom a write of one strip concerns.
+pub(super) type Holders = SmallVec<[Rc<Member>; 2]>;
+
 /// All members of an array.
 pub(crate) struct Members {
-    list: Vec<Member>,
+    slots: Vec<Slot>,
+    standing_by: RefCell<Vec<Rc<Member>>>,
     /// The lost members of each group.
     lost: RefCell<Vec<SmallVec<[Role; 2]>>>,
     any_lost: Cell<bool>,
+    any_filling: Cell<bool>,
     broken: Cell<bool>,
     redundancy: usize,
     width: usize,
     data_offset: u64,
 }
 
+/// Who was found when an array was put together.
+pub(crate) struct Found {
+    /// By role: the member, or why there is none.
+    pub(crate) roles: Vec<Result<Member, RoleState>>,
+    pub(crate) filling: Vec<(Filled, Member)>,
+    pub(crate) standing_by: Vec<Member>,
+}
+
+impl Found {
+    /// The devices that hold everything.
+    pub(crate) fn in_use(&self) -> impl Iterator<Item = &dyn BlockDevice> {
+        self.roles.iter().flatten().map(|member| &*member.device)
+    }
+}
+
 impl Member {
-    /// A member in use, as its superblock describes it.
-    pub(crate) fn active_on(device: Rc<dyn BlockDevice>, superblock: &Superblock) -> Member {
+    /// A member as its superblock describes it.
+    pub(crate) fn found(device: Rc<dyn BlockDevice>, superblock: &Superblock) -> Member {
         Member {
-            device: Some(device),
+            device,
             uuid: superblock.member_uuid,
-            state: Cell::new(RoleState::Active),
+            role: Cell::new(superblock.role),
             sequence: Cell::new(superblock.sequence),
             event_count: Cell::new(superblock.array.event_count),
             // What an earlier process wrote may still be unflushed.
@@ -53,119 +95,33 @@ impl Member {
         }
     }
 
-    /// A role without a device.
-    pub(crate) fn vacant(uuid: Uuid, state: RoleState) -> Member {
-        assert!(state != RoleState::Active, "an active member has a device");
+    /// A device that the next event will make a spare. Until then it counts as knowing the event
+    /// before, of which it needs nothing.
+    pub(super) fn joining(device: Rc<dyn BlockDevice>, uuid: Uuid, event_count: u64) -> Member {
         Member {
-            device: None,
+            device,
             uuid,
-            state: Cell::new(state),
+            role: Cell::new(None),
             sequence: Cell::new(0),
-            event_count: Cell::new(0),
+            event_count: Cell::new(event_count),
             writes_done: Cell::new(0),
             writes_flushed: Cell::new(0),
         }
     }
 
-    pub(super) fn name(&self) -> Option<&DeviceName> {
-        self.device.as_ref().map(|device| device.name())
+    pub(super) fn name(&self) -> &DeviceName {
+        self.device.name()
     }
 
-    /// The device, where it is in use.
-    pub(super) fn active(&self) -> Option<&dyn BlockDevice> {
-        let device = self.device.as_deref();
-        device.filter(|_| self.state.get() == RoleState::Active)
-    }
-}
-
-impl Members {
-    pub(super) fn new(list: Vec<Member>, layout: &Layout, data_offset: u64) -> Members {
-        assert_eq!(list.len(), layout.members());
-        let members = Members {
-            list,
-            lost: RefCell::new(vec![SmallVec::new(); layout.groups()]),
-            any_lost: Cell::new(false),
-            broken: Cell::new(false),
-            redundancy: layout.redundancy(),
-            width: layout.width(),
-            data_offset,
-        };
-        for (role, member) in members.iter() {
-            if member.state.get() != RoleState::Active {
-                members.note_lost(role);
-            }
-        }
-        members
+    pub(super) fn role(&self) -> Option<Role> {
+        self.role.get()
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = (Role, &Member)> {
-        self.list.iter().enumerate().map(|(index, member)| (Role(index as u16), member))
+    /// Notes that a write is done, so that a flush has something to do there.
+    pub(super) fn note_write(&self) {
+        self.writes_done.set(self.writes_done.get() + 1);
     }
 
-    pub(super) fn get(&self, role: Role) -> &Member {
-        &self.list[role.index()]
-    }
-
-    /// The device in a role, where it is in use.
-    pub(super) fn active(&self, role: Role) -> Option<&dyn BlockDevice> {
-        self.list[role.index()].active()
-    }
-
-    /// Starts a request for a part of the data area of an active member.
-    pub(super) fn submit<'a>(
-        &self,
-        device: &'a dyn BlockDevice,
-        request: Request,
-    ) -> Submission<'a> {
-        let range = request.range.shifted(self.data_offset);
-        device.submit(Request { range, ..request })
-    }
-
-    /// Whether a group has lost more members than it can replace.
-    pub(super) fn is_broken(&self) -> bool {
-        self.broken.get()
-    }
-
-    /// Whether any member is not in use.
-    pub(super) fn is_degraded(&self) -> bool {
-        self.any_lost.get()
-    }
-
-    /// The strips of a stripe that are on members not in use.
-    pub(super) fn lost_strips(&self, layout: &Layout, stripe: Stripe) -> LostStrips {
-        if !self.any_lost.get() {
-            return LostStrips::new();
-        }
-        let lost = self.lost.borrow();
-        let roles = &lost[layout.group_of(stripe)];
-        roles.iter().map(|role| layout.strip_on(stripe, *role)).collect()
-    }
-
-    /// Takes an active member out of use. The caller sees to its being recorded.
-    pub(super) fn fail(&self, role: Role) {
-        let before = self.list[role.index()].state.replace(RoleState::Failed);
-        assert_eq!(before, RoleState::Active, "a member fails once");
-        self.note_lost(role);
-    }
-
-    /// Notes that a write to a member is done, so that a flush has something to do there.
-    pub(super) fn note_write(&self, role: Role) {
-        let member = self.get(role);
-        member.writes_done.set(member.writes_done.get() + 1);
-    }
-
-    fn note_lost(&self, role: Role) {
-        let mut lost = self.lost.borrow_mut();
-        let group = &mut lost[role.index() / self.width];
-        group.push(role);
-        self.any_lost.set(true);
-        if group.len() > self.redundancy {
-            self.broken.set(true);
-        }
-    }
-}
-
-impl Member {
     /// Its next superblock is stable.
     pub(super) fn note_superblock(&self, event_count: u64) {
         assert!(self.event_count.replace(event_count) < event_count, "events go up");
@@ -182,5 +138,242 @@ impl Member {
     /// A flush has succeeded that began when `writes` were done.
     pub(super) fn note_flushed(&self, writes: u64) {
         self.writes_flushed.set(self.writes_flushed.get().max(writes));
+    }
+}
+
+impl Slot {
+    fn new(uuid: Uuid, found: Result<Member, RoleState>) -> Slot {
+        let state = found.as_ref().map_or_else(|state| *state, |_| RoleState::Active);
+        assert!(found.is_ok() == (state == RoleState::Active), "an active slot has a member");
+        let name = found.as_ref().ok().map(|member| member.name().clone());
+        Slot {
+            state: Cell::new(state),
+            uuid: Cell::new(uuid),
+            name: RefCell::new(name),
+            member: RefCell::new(found.ok().map(Rc::new)),
+            filling: RefCell::new(None),
+        }
+    }
+
+    pub(super) fn filling(&self) -> Option<Rc<Filling>> {
+        self.filling.borrow().clone()
+    }
+}
+
+impl Members {
+    pub(super) fn new(found: Found, record: &ArrayRecord, layout: &Layout) -> Members {
+        assert_eq!(found.roles.len(), layout.members());
+        let roles = record.roles.iter().zip(found.roles);
+        let members = Members {
+            slots: roles.map(|(role, found)| Slot::new(role.member_uuid, found)).collect(),
+            standing_by: RefCell::new(found.standing_by.into_iter().map(Rc::new).collect()),
+            lost: RefCell::new(vec![SmallVec::new(); layout.groups()]),
+            any_lost: Cell::new(false),
+            any_filling: Cell::new(false),
+            broken: Cell::new(false),
+            redundancy: layout.redundancy(),
+            width: layout.width(),
+            data_offset: record.data_offset,
+        };
+        for (filled, member) in found.filling {
+            members.fill(filled, Rc::new(member));
+        }
+        for (role, slot) in members.slots() {
+            if slot.state.get() != RoleState::Active {
+                members.note_lost(role);
+            }
+        }
+        members
+    }
+
+    pub(super) fn slots(&self) -> impl Iterator<Item = (Role, &Slot)> {
+        self.slots.iter().enumerate().map(|(index, slot)| (Role(index as u16), slot))
+    }
+
+    pub(super) fn slot(&self, role: Role) -> &Slot {
+        &self.slots[role.index()]
+    }
+
+    /// Everybody who can be used: in a slot, filling one, or standing by.
+    pub(super) fn present(&self) -> Vec<Rc<Member>> {
+        let of_slots = self.slots.iter().flat_map(|slot| {
+            let member = slot.member.borrow().clone();
+            member.into_iter().chain(slot.filling().map(|filling| Rc::clone(&filling.member)))
+        });
+        of_slots.chain(self.standing_by.borrow().iter().cloned()).collect()
+    }
+
+    pub(super) fn standing_by(&self) -> Vec<Rc<Member>> {
+        self.standing_by.borrow().clone()
+    }
+
+    /// Whether this one can still be used.
+    pub(super) fn is_present(&self, member: &Rc<Member>) -> bool {
+        let is_it = |other: &Rc<Member>| Rc::ptr_eq(member, other);
+        match member.role.get() {
+            None => self.standing_by.borrow().iter().any(is_it),
+            Some(role) => {
+                let slot = self.slot(role);
+                let in_slot = slot.member.borrow().as_ref().is_some_and(is_it);
+                in_slot || slot.filling().is_some_and(|filling| is_it(&filling.member))
+            }
+        }
+    }
+
+    /// The member that holds all of a role.
+    pub(super) fn active(&self, role: Role) -> Option<Rc<Member>> {
+        self.slots[role.index()].member.borrow().clone()
+    }
+
+    /// The member that holds a row of a role.
+    pub(super) fn holder(&self, role: Role, row: u64) -> Option<Rc<Member>> {
+        let slot = &self.slots[role.index()];
+        if let Some(member) = &*slot.member.borrow() {
+            return Some(Rc::clone(member));
+        }
+        if !self.any_filling.get() {
+            return None;
+        }
+        let filling = slot.filling.borrow();
+        let filling = filling.as_ref().filter(|filling| filling.holds(row))?;
+        Some(Rc::clone(&filling.member))
+    }
+
+    /// Everybody who holds some of these rows of a role, and has to be told what changes there.
+    pub(super) fn holders(&self, role: Role, rows: std::ops::RangeInclusive<u64>) -> Holders {
+        let slot = &self.slots[role.index()];
+        let mut holders: Holders = slot.member.borrow().iter().cloned().collect();
+        if self.any_filling.get()
+            && let Some(filling) = &*slot.filling.borrow()
+            && rows.into_iter().any(|row| filling.holds(row))
+        {
+            holders.push(Rc::clone(&filling.member));
+        }
+        holders
+    }
+
+    /// Who holds a row of a role, or is about to be given it.
+    pub(super) fn taker(&self, role: Role, row: u64) -> Option<Rc<Member>> {
+        let filling = || self.slot(role).filling().map(|filling| Rc::clone(&filling.member));
+        self.holder(role, row).or_else(filling)
+    }
+
+    /// Whether this one has a role.
+    pub(super) fn is_in_role(&self, member: &Rc<Member>) -> bool {
+        let in_slot = |role| self.active(role).is_some_and(|active| Rc::ptr_eq(&active, member));
+        member.role.get().is_some_and(in_slot)
+    }
+
+    /// Roles of a group that have no member.
+    pub(super) fn lost_in(&self, group: usize) -> usize {
+        self.lost.borrow()[group].len()
+    }
+
+    /// Starts a request for a part of the data area of a member.
+    pub(super) fn submit(&self, member: &Member, request: Request) -> Submission<'static> {
+        let range = request.range.shifted(self.data_offset);
+        Submission::on(Rc::clone(&member.device), Request { range, ..request })
+    }
+
+    /// Whether a group has lost more members than it can replace.
+    pub(super) fn is_broken(&self) -> bool {
+        self.broken.get()
+    }
+
+    /// Whether any role has no member that holds all of it.
+    pub(super) fn is_degraded(&self) -> bool {
+        self.any_lost.get()
+    }
+
+    /// The strips of a stripe that nobody holds.
+    pub(super) fn lost_strips(&self, layout: &Layout, stripe: Stripe) -> LostStrips {
+        if !self.any_lost.get() {
+            return LostStrips::new();
+        }
+        let lost = self.lost.borrow();
+        let row = layout.row_of(stripe);
+        let roles = lost[layout.group_of(stripe)].iter();
+        let roles = roles.filter(|role| self.holder(**role, row).is_none());
+        roles.map(|role| layout.strip_on(stripe, *role)).collect()
+    }
+
+    /// Takes a member out of use that is present. The caller sees to its being recorded.
+    pub(super) fn fail(&self, member: &Rc<Member>) {
+        let Some(role) = member.role.get() else {
+            return self.standing_by.borrow_mut().retain(|other| !Rc::ptr_eq(other, member));
+        };
+        let slot = self.slot(role);
+        if slot.filling().is_some_and(|filling| Rc::ptr_eq(&filling.member, member)) {
+            slot.filling.replace(None);
+            return self.note_filling();
+        }
+        let before = slot.member.replace(None).expect("a member fails once");
+        assert!(Rc::ptr_eq(&before, member), "it has the role");
+        slot.state.set(RoleState::Failed);
+        self.note_lost(role);
+    }
+
+    /// Adds a spare that stands by.
+    pub(super) fn join(&self, member: Rc<Member>) {
+        assert!(member.role.get().is_none(), "a spare has no role");
+        self.standing_by.borrow_mut().push(member);
+    }
+
+    /// Has a spare that stands by fill a role, from its first row on.
+    pub(super) fn begin_filling(&self, role: Role, spare: &Rc<Member>) {
+        self.standing_by.borrow_mut().retain(|other| !Rc::ptr_eq(other, spare));
+        self.fill(Filled { role, rows: 0 }, Rc::clone(spare));
+    }
+
+    /// Gives a role to the member that has filled it. Who had it before is out of use, and
+    /// answered.
+    pub(super) fn end_filling(&self, role: Role) -> Option<Rc<Member>> {
+        let slot = self.slot(role);
+        let filling = slot.filling.replace(None).expect("the role is being filled");
+        let member = &filling.member;
+        slot.uuid.set(member.uuid);
+        slot.name.replace(Some(member.name().clone()));
+        slot.state.set(RoleState::Active);
+        let before = slot.member.replace(Some(Rc::clone(member)));
+        self.lost.borrow_mut()[role.index() / self.width].retain(|lost| *lost != role);
+        self.any_lost.set(self.lost.borrow().iter().any(|group| !group.is_empty()));
+        self.note_filling();
+        before
+    }
+
+    /// The spares as they are to be recorded.
+    pub(super) fn spare_records(&self) -> Vec<SpareRecord> {
+        let filling = self.slots().filter_map(|(role, slot)| {
+            let filling = slot.filling()?;
+            let filled = Filled { role, rows: filling.recorded_rows() };
+            Some(SpareRecord { member_uuid: filling.member.uuid, filling: Some(filled) })
+        });
+        let standing_by = self.standing_by.borrow();
+        let standing_by = standing_by.iter();
+        filling
+            .chain(standing_by.map(|it| SpareRecord { member_uuid: it.uuid, filling: None }))
+            .collect()
+    }
+
+    fn fill(&self, filled: Filled, member: Rc<Member>) {
+        member.role.set(Some(filled.role));
+        let filling = Filling::new(member, filled.rows);
+        let before = self.slot(filled.role).filling.replace(Some(Rc::new(filling)));
+        assert!(before.is_none(), "one spare at a time fills a role");
+        self.note_filling();
+    }
+
+    fn note_filling(&self) {
+        self.any_filling.set(self.slots.iter().any(|slot| slot.filling.borrow().is_some()));
+    }
+
+    fn note_lost(&self, role: Role) {
+        let mut lost = self.lost.borrow_mut();
+        let group = &mut lost[role.index() / self.width];
+        group.push(role);
+        self.any_lost.set(true);
+        if group.len() > self.redundancy {
+            self.broken.set(true);
+        }
     }
 }

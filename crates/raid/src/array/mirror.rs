@@ -1,16 +1,18 @@
 //! Mirrors: every copy is written, any copy is read.
 
+use std::rc::Rc;
+
 use headpond_block::sync::{KeyGuard, join_all};
 use headpond_block::{Buffers, ByteRange, DeviceError, Outcome, Request, Submission};
 use smallvec::SmallVec;
 
-use super::Array;
 use super::gather::Gather;
+use super::{Array, Member};
 use crate::layout::{Place, Role, Stripe};
 use crate::split::{self, Piece};
 
 /// The writes of one strip to all of its copies.
-type Copies<'a> = SmallVec<[(Role, Submission<'a>); 3]>;
+type Copies<'a> = SmallVec<[(Rc<Member>, Submission<'a>); 3]>;
 
 impl Array {
     pub(super) fn mirror_write(&self, request: Request) -> Submission<'_> {
@@ -30,24 +32,27 @@ impl Array {
     fn mirror_write_strip(&self, request: Request, place: Place, lock: KeyGuard) -> Submission<'_> {
         let offset = self.layout.strip_start(place.stripe) + u64::from(place.within);
         let range = ByteRange::at(offset, request.range.len());
+        let row = self.layout.row_of(place.stripe);
         let mut copies = Copies::new();
         let mut at_once = true;
         for copy in 0..self.layout.copies() {
             let role = self.layout.role_of_copy(place.stripe, copy);
-            let Some(device) = self.members.active(role) else { continue };
-            let write = self.members.submit(device, Request { range, ..request.clone() });
-            at_once &= matches!(write, Submission::Ready(Some(Ok(()))));
-            copies.push((role, write));
+            for member in self.members.holders(role, row..=row) {
+                let write = self.members.submit(&member, Request { range, ..request.clone() });
+                at_once &= matches!(write, Submission::Ready(Some(Ok(()))));
+                copies.push((member, write));
+            }
         }
-        if at_once && !self.members.is_degraded() {
-            copies.iter().for_each(|(role, _)| self.members.note_write(*role));
+        if at_once && self.recorder.is_settled() {
+            copies.iter().for_each(|(member, _)| member.note_write());
             return Submission::ready(Ok(()));
         }
         Submission::pending(async move {
             let _writer = self.writers.enter();
             let _lock = lock;
-            let (roles, writes): (Vec<Role>, Vec<Submission<'_>>) = copies.into_iter().unzip();
-            self.conclude_writes(&roles, join_all(writes).await).await
+            let (members, writes): (Vec<Rc<Member>>, Vec<Submission<'_>>) =
+                copies.into_iter().unzip();
+            self.conclude_writes(&members, join_all(writes).await).await
         })
     }
 
@@ -63,9 +68,7 @@ impl Array {
             let offset = piece.member_offset(&self.layout);
             for copy in 0..self.layout.copies() {
                 let role = self.layout.role_of_copy(piece.stripe, copy);
-                if self.members.active(role).is_some() {
-                    gather.add(role, offset, piece.clone(), &request.buffers);
-                }
+                gather.add(role, offset, piece.clone(), &request.buffers);
             }
         }
         self.write_operations(&request, gather.operations).await
@@ -80,29 +83,18 @@ impl Array {
         failed: Role,
         error: DeviceError,
     ) -> Outcome {
-        let offset = piece.member_offset(&self.layout);
+        let (offset, row) = (piece.member_offset(&self.layout), self.layout.row_of(piece.stripe));
         let others: SmallVec<[Role; 4]> =
             self.copies_by_turn(piece.stripe).filter(|role| *role != failed).collect();
         for role in others {
-            let Some(device) = self.members.active(role) else { continue };
-            let read = self.members.submit(device, Request::read(offset, buffers.clone()));
+            let Some(member) = self.members.holder(role, row) else { continue };
+            let read = self.members.submit(&member, Request::read(offset, buffers.clone()));
             if read.await.is_ok() {
-                self.mirror_repair(failed, offset, buffers).await;
+                self.rewrite(failed, row, Request::write(offset, buffers.clone())).await;
                 return Ok(());
             }
         }
         Err(error)
-    }
-
-    async fn mirror_repair(&self, role: Role, offset: u64, content: &Buffers) {
-        let Some(device) = self.members.active(role) else { return };
-        match self.members.submit(device, Request::write(offset, content.clone())).await {
-            Ok(()) => {
-                self.members.note_write(role);
-                self.counters.rewritten_strips.count();
-            }
-            Err(_) => self.fail_member(role).await,
-        }
     }
 
     /// Locks stripes in ascending order.

@@ -12,7 +12,7 @@ use super::Array;
 use super::columns::{Columns, ParityMemory};
 use super::rebuild::{ReadFailure, Rebuild};
 use super::scratch::{Allowance, Payload};
-use crate::layout::{Role, Strip, Stripe};
+use crate::layout::{Strip, Stripe};
 use crate::plan::{
     self, Extent, ParityTrust, PlanError, PlanKind, StripRead, StripeState, WritePlan,
 };
@@ -132,7 +132,8 @@ impl Array {
         let repairs = repaired.iter().filter(|strip| **strip == read.strip).count();
         let hopeless = matches!(error, DeviceError::Gone { .. }) || repairs >= REPAIRS_MAX;
         if hopeless {
-            self.fail_member(self.layout.role_of(stripe, read.strip)).await;
+            let role = self.layout.role_of(stripe, read.strip);
+            self.fail_holder(role, self.layout.row_of(stripe)).await;
             return self.check_intact();
         }
         repaired.push(read.strip);
@@ -249,22 +250,23 @@ impl Array {
             writes.extend(q.map(|q| (Strip::Q, plan.hull.start, q.into())));
         }
         let base = self.layout.strip_start(job.stripe);
-        let (roles, submissions): (Vec<Role>, Vec<Submission<'_>>) = writes
-            .into_iter()
-            .filter_map(|(strip, start, buffers)| {
-                let role = self.layout.role_of(job.stripe, strip);
-                let device = self.members.active(role)?;
-                let flags = match headpond_block::defect!(DropFua) {
-                    true => RequestFlags::empty(),
-                    false => job.flags & RequestFlags::FUA,
-                };
-                let request = Request::write(base + u64::from(start), buffers)
-                    .with_flags(flags)
-                    .with_hints(job.hints);
-                Some((role, self.members.submit(device, request)))
-            })
-            .unzip();
-        let outcome = self.conclude_writes(&roles, join_all(submissions).await).await;
+        let row = self.layout.row_of(job.stripe);
+        let flags = match headpond_block::defect!(DropFua) {
+            true => RequestFlags::empty(),
+            false => job.flags & RequestFlags::FUA,
+        };
+        let (mut members, mut submissions) = (Vec::new(), Vec::new());
+        for (strip, start, buffers) in writes {
+            let role = self.layout.role_of(job.stripe, strip);
+            let request = Request::write(base + u64::from(start), buffers)
+                .with_flags(flags)
+                .with_hints(job.hints);
+            for member in self.members.holders(role, row..=row) {
+                submissions.push(self.members.submit(&member, request.clone()));
+                members.push(member);
+            }
+        }
+        let outcome = self.conclude_writes(&members, join_all(submissions).await).await;
         if matches!(outcome, Err(DeviceError::NoSpace { .. })) {
             self.torn.borrow_mut().insert(job.stripe);
         }

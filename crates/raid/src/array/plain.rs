@@ -1,11 +1,14 @@
 //! Writing without parity: striping, and what mirrors share with it.
 
+use std::ops::RangeInclusive;
+use std::rc::Rc;
+
 use headpond_block::sync::join_all;
 use headpond_block::{ByteRange, DeviceError, Outcome, Request, RequestKind, Submission};
 
-use super::Array;
 use super::gather::{Gather, MemberOperation};
-use crate::layout::{Role, Strip};
+use super::{Array, Member};
+use crate::layout::Strip;
 use crate::split;
 
 impl Array {
@@ -15,10 +18,10 @@ impl Array {
         let end = u64::from(place.within) + request.range.len();
         let role = self.layout.role_of(place.stripe, Strip::Data(place.strip));
         match self.members.active(role) {
-            Some(device) if end <= u64::from(self.layout.strip_bytes()) => {
+            Some(member) if end <= u64::from(self.layout.strip_bytes()) => {
                 let offset = self.layout.strip_start(place.stripe) + u64::from(place.within);
                 let range = ByteRange::at(offset, request.range.len());
-                self.members.submit(device, Request { range, ..request })
+                self.members.submit(&member, Request { range, ..request })
             }
             _ => Submission::pending(self.plain_write_pieces(request)),
         }
@@ -41,24 +44,33 @@ impl Array {
         request: &Request,
         operations: Vec<MemberOperation>,
     ) -> Outcome {
-        let roles: Vec<Role> = operations.iter().map(|operation| operation.role).collect();
-        let start = |operation: MemberOperation| {
-            let (role, range, buffers) = (operation.role, operation.range, operation.buffers);
-            self.change(role, Request { range, buffers, ..request.clone() })
-        };
-        let submissions = operations.into_iter().map(start).collect();
-        self.conclude_writes(&roles, join_all(submissions).await).await
+        let (mut members, mut submissions) = (Vec::new(), Vec::new());
+        for MemberOperation { role, range, buffers, .. } in operations {
+            let part = Request { range, buffers, ..request.clone() };
+            let holders = self.members.holders(role, self.rows_of(range));
+            if holders.is_empty() && self.layout.redundancy() == 0 {
+                return Err(self.gone());
+            }
+            for member in holders {
+                submissions.push(self.change(&member, part.clone()));
+                members.push(member);
+            }
+        }
+        self.conclude_writes(&members, join_all(submissions).await).await
+    }
+
+    /// The rows of strips that a range of a data area reaches.
+    fn rows_of(&self, range: ByteRange) -> RangeInclusive<u64> {
+        let strip_bytes = u64::from(self.layout.strip_bytes());
+        range.start() / strip_bytes..=(range.end() - 1) / strip_bytes
     }
 
     /// Starts a write, zeroing or discard on the data area of a member.
-    pub(super) fn change(&self, role: Role, request: Request) -> Submission<'_> {
-        let Some(device) = self.members.active(role) else {
-            return Submission::ready(Err(self.gone()));
-        };
+    pub(super) fn change(&self, member: &Rc<Member>, request: Request) -> Submission<'_> {
         if request.kind == RequestKind::Write {
-            return self.members.submit(device, request);
+            return self.members.submit(member, request);
         }
-        Submission::pending(self.zero_member(device, request))
+        Submission::pending(self.zero_member(Rc::clone(member), request))
     }
 
     /// Sorts out how writes to some members ended: those that failed are taken out of use, and the
@@ -66,19 +78,23 @@ impl Array {
     ///
     /// # Errors
     /// Where it does not, or a member had no space left, which is no fault of the member's.
-    pub(super) async fn conclude_writes(&self, roles: &[Role], outcomes: Vec<Outcome>) -> Outcome {
+    pub(super) async fn conclude_writes(
+        &self,
+        members: &[Rc<Member>],
+        outcomes: Vec<Outcome>,
+    ) -> Outcome {
         let mut no_space = None;
         let mut first_error = None;
-        for (role, outcome) in roles.iter().zip(outcomes) {
+        for (member, outcome) in members.iter().zip(outcomes) {
             match outcome {
-                Ok(()) => self.members.note_write(*role),
+                Ok(()) => member.note_write(),
                 Err(error @ DeviceError::NoSpace { .. }) => no_space = Some(error),
                 Err(error) => {
                     if self.layout.redundancy() == 0 {
                         return Err(error);
                     }
                     first_error.get_or_insert(error);
-                    self.fail_member(*role).await;
+                    self.fail_member(member).await;
                 }
             }
         }

@@ -23,16 +23,17 @@ impl Array {
         let end = u64::from(place.within) + request.range.len();
         let one_strip = end <= u64::from(self.layout.strip_bytes());
         let role = self.reader(place.stripe, place.strip);
-        let device = role.and_then(|role| self.members.active(role));
-        let (Some(device), true) = (device, one_strip && !self.wants_other_copy(&request)) else {
+        let row = self.layout.row_of(place.stripe);
+        let member = role.and_then(|role| self.members.holder(role, row));
+        let (Some(member), true) = (member, one_strip && !self.wants_other_copy(&request)) else {
             return Submission::pending(self.read_pieces(request));
         };
         let offset = self.layout.strip_start(place.stripe) + u64::from(place.within);
         let range = ByteRange::at(offset, request.range.len());
         if self.layout.redundancy() == 0 {
-            return self.members.submit(device, Request { range, ..request });
+            return self.members.submit(&member, Request { range, ..request });
         }
-        match self.members.submit(device, Request { range, ..request.clone() }).now_or() {
+        match self.members.submit(&member, Request { range, ..request.clone() }).now_or() {
             Ok(Ok(())) => Submission::ready(Ok(())),
             Ok(Err(error)) => Submission::pending(self.reread_all(request, error)),
             Err(pending) => Submission::pending(async move {
@@ -111,11 +112,12 @@ impl Array {
     }
 
     fn start(&self, request: &Request, operation: &MemberOperation) -> Submission<'_> {
-        let Some(device) = self.members.active(operation.role) else {
+        let row = operation.range.start() / u64::from(self.layout.strip_bytes());
+        let Some(member) = self.members.holder(operation.role, row) else {
             return Submission::ready(Err(self.gone()));
         };
         let (range, buffers) = (operation.range, operation.buffers.clone());
-        self.members.submit(device, Request { range, buffers, ..request.clone() })
+        self.members.submit(&member, Request { range, buffers, ..request.clone() })
     }
 
     async fn reread_all(&self, request: Request, error: DeviceError) -> Outcome {
@@ -140,7 +142,7 @@ impl Array {
             return Err(error);
         }
         if matches!(error, DeviceError::Gone { .. }) {
-            self.fail_member(role).await;
+            self.fail_holder(role, self.layout.row_of(piece.stripe)).await;
         }
         self.counters.reconstructed_reads.count();
         let _lock = self.locks.lock(piece.stripe.0).await;
@@ -210,11 +212,11 @@ impl Array {
 
     /// The copies of a stripe that are in use, beginning with the one whose turn it is.
     pub(super) fn copies_by_turn(&self, stripe: Stripe) -> impl Iterator<Item = Role> + '_ {
-        let copies = self.layout.copies();
+        let (copies, row) = (self.layout.copies(), self.layout.row_of(stripe));
         let turn = (self.layout.strip_start(stripe) / MIRROR_TURN_BYTES) as usize % copies;
         let order = (turn..copies).chain(0..turn);
         let roles = order.map(move |copy| self.layout.role_of_copy(stripe, copy));
-        roles.filter(|role| self.members.active(*role).is_some())
+        roles.filter(move |role| self.members.holder(*role, row).is_some())
     }
 
     pub(super) fn gone(&self) -> DeviceError {

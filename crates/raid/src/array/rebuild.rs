@@ -12,7 +12,7 @@ use super::Array;
 use super::columns::{Columns, ParityMemory};
 use super::members::LostStrips;
 use super::scratch::{Allowance, Payload};
-use crate::layout::{Strip, Stripe};
+use crate::layout::{Role, Strip, Stripe};
 use crate::plan::{self, Extent, ParityTrust, RecoveryPlan, Span, StripRead, StripeState};
 use crate::split::Piece;
 use crate::superblock::RecordedParity;
@@ -105,7 +105,8 @@ impl Array {
             };
             for ReadFailure { read, error } in failures {
                 if matches!(error, DeviceError::Gone { .. }) {
-                    self.fail_member(self.layout.role_of(job.stripe, read.strip)).await;
+                    let role = self.layout.role_of(job.stripe, read.strip);
+                    self.fail_holder(role, self.layout.row_of(job.stripe)).await;
                 }
                 job.suspects.push((read, error));
             }
@@ -134,11 +135,11 @@ impl Array {
         let base = self.layout.strip_start(stripe);
         let start = |(read, buffers): &(StripRead, Buffers)| {
             let role = self.layout.role_of(stripe, read.strip);
-            let Some(device) = self.members.active(role) else {
+            let Some(member) = self.members.holder(role, self.layout.row_of(stripe)) else {
                 return Submission::ready(Err(self.gone()));
             };
             let request = Request::read(base + u64::from(read.span.start), buffers.clone());
-            self.members.submit(device, request)
+            self.members.submit(&member, request)
         };
         let outcomes = join_all(reads.iter().map(start).collect()).await;
         let failed = outcomes.into_iter().zip(reads).filter_map(|(outcome, (read, _))| {
@@ -253,21 +254,26 @@ impl Array {
                 Strip::Q => parity.q.as_ref().expect("the level has Q").into(),
             };
             let part = within(&read.span, hull);
-            self.rewrite(job.stripe, read, content.slice(part)).await;
+            let offset = self.layout.strip_start(job.stripe) + u64::from(read.span.start);
+            let role = self.layout.role_of(job.stripe, read.strip);
+            let row = self.layout.row_of(job.stripe);
+            self.rewrite(role, row, Request::write(offset, content.slice(part))).await;
         }
     }
 
-    /// Writes what could not be read; a member that does not take it is out of use.
-    async fn rewrite(&self, stripe: Stripe, read: &StripRead, content: Buffers) {
-        let role = self.layout.role_of(stripe, read.strip);
-        let Some(device) = self.members.active(role) else { return };
-        let offset = self.layout.strip_start(stripe) + u64::from(read.span.start);
-        match self.members.submit(device, Request::write(offset, content)).await {
+    /// Writes what could not be read, or is being filled; a member that does not take it is out of
+    /// use.
+    pub(super) async fn rewrite(&self, role: Role, row: u64, write: Request) {
+        let is_repair = self.members.holder(role, row).is_some();
+        let Some(member) = self.members.taker(role, row) else { return };
+        match self.members.submit(&member, write).await {
             Ok(()) => {
-                self.members.note_write(role);
-                self.counters.rewritten_strips.count();
+                member.note_write();
+                if is_repair {
+                    self.counters.rewritten_strips.count();
+                }
             }
-            Err(_) => self.fail_member(role).await,
+            Err(_) => self.fail_member(&member).await,
         }
     }
 }

@@ -2,6 +2,7 @@
 //! any.
 
 use std::ops::Range;
+use std::rc::Rc;
 
 use headpond_block::sync::join_all;
 use headpond_block::{Buffers, DeviceError, Outcome, Request, Submission};
@@ -9,7 +10,7 @@ use smallvec::SmallVec;
 
 use super::columns::Columns;
 use super::scratch::Payload;
-use super::{Array, Progress};
+use super::{Array, Member, Progress};
 use crate::layout::{Role, Strip, Stripe};
 use crate::plan::{self, ParityTrust, StripRead, StripeState};
 use crate::superblock::RecordedParity;
@@ -18,6 +19,11 @@ use crate::superblock::RecordedParity;
 const STRIPES_AT_A_TIME: u64 = 16;
 
 impl Array {
+    /// Whether no parity is left that was never computed.
+    pub(super) fn is_parity_whole(&self) -> bool {
+        self.parity.get() == RecordedParity::Valid || self.layout.parity_strips() == 0
+    }
+
     /// Computes the parity, or equalises the copies, of the whole array, and records that this is
     /// done. Requests are served meanwhile; between every few stripes `go_on` may wait, to leave
     /// them room, and ends the work with `false`. The next call then begins anew.
@@ -84,20 +90,24 @@ impl Array {
         let mut parity = self.parity_memory(span.len(), &memory);
         parity.generate(&columns);
         let q = parity.q.map(|q| (Strip::Q, q));
-        let (mut roles, mut writes) = (Vec::new(), Vec::new());
+        let row = self.layout.row_of(stripe);
+        let (mut members, mut writes) = (Vec::new(), Vec::new());
         for (strip, content) in [(Strip::P, parity.p)].into_iter().chain(q) {
             let role = self.layout.role_of(stripe, strip);
-            let Some(device) = self.members.active(role) else { continue };
-            let found: Buffers = memory.take(span.len()).into();
-            let offset = self.layout.strip_start(stripe);
-            let read = self.members.submit(device, Request::read(offset, found.clone())).await;
-            // What fits already stays untouched: on flash and in sparse files a write costs more.
-            if read.is_err() || found.to_vec() != content.to_vec() {
-                roles.push(role);
-                writes.push(self.members.submit(device, Request::write(offset, content)));
+            for member in self.members.holders(role, row..=row) {
+                let found: Buffers = memory.take(span.len()).into();
+                let offset = self.layout.strip_start(stripe);
+                let read = Request::read(offset, found.clone());
+                let read = self.members.submit(&member, read).await;
+                // What fits already stays untouched: on flash and in sparse files a write costs
+                // more.
+                if read.is_err() || found.to_vec() != content.to_vec() {
+                    writes.push(self.members.submit(&member, Request::write(offset, &content)));
+                    members.push(member);
+                }
             }
         }
-        self.conclude_writes(&roles, join_all(writes).await).await
+        self.conclude_writes(&members, join_all(writes).await).await
     }
 
     /// Copies the first copy that can be read to the others.
@@ -105,18 +115,20 @@ impl Array {
         let len = self.layout.strip_bytes() as usize;
         let memory = self.scratch.allow(len, Payload::Bytes).await;
         let content: Buffers = memory.take(len).into();
-        let offset = self.layout.strip_start(stripe);
+        let (offset, row) = (self.layout.strip_start(stripe), self.layout.row_of(stripe));
         let roles: SmallVec<[Role; 4]> = self.copies_by_turn(stripe).collect();
         let mut error: Option<DeviceError> = None;
         for source in &roles {
-            let Some(device) = self.members.active(*source) else { continue };
+            let Some(member) = self.members.holder(*source, row) else { continue };
             let read = Request::read(offset, content.clone());
-            match self.members.submit(device, read).await {
+            match self.members.submit(&member, read).await {
                 Ok(()) => {
-                    let others: Vec<Role> =
-                        roles.iter().copied().filter(|role| role != source).collect();
+                    let holders =
+                        roles.iter().flat_map(|role| self.members.holders(*role, row..=row));
+                    let others: Vec<Rc<Member>> =
+                        holders.filter(|other| !Rc::ptr_eq(other, &member)).collect();
                     let write = || Request::write(offset, content.clone());
-                    let writes = others.iter().map(|role| self.change(*role, write()));
+                    let writes = others.iter().map(|member| self.change(member, write()));
                     let outcomes = join_all(writes.collect()).await;
                     return self.conclude_writes(&others, outcomes).await;
                 }

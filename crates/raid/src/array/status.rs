@@ -1,11 +1,14 @@
 //! What an array tells about itself.
 
 use std::cell::Cell;
+use std::rc::Rc;
 
 use serde::Serialize;
 use uuid::Uuid;
 
-use super::Array;
+use super::members::Slot;
+use super::{Array, Member};
+use crate::layout::Role;
 use crate::level::Level;
 use crate::plan::PlanKind;
 use crate::superblock::{RecordedParity, RoleState};
@@ -28,6 +31,8 @@ pub struct ArrayStatus {
     /// Whether an intent bitmap guards unclean stops.
     pub intent_bitmap: bool,
     pub members: Vec<MemberStatus>,
+    /// Devices that stand by for a member to fail.
+    pub spares: Vec<SpareStatus>,
     pub counts: PlanCounts,
 }
 
@@ -55,9 +60,28 @@ pub struct MemberStatus {
     pub role: u16,
     pub group: usize,
     pub uuid: Uuid,
-    /// Name of the device, where one is there.
+    /// Name of the device that has the role, or that had it since the array was assembled.
     pub device: Option<String>,
     pub state: RoleState,
+    /// Who is being given the role, where somebody is.
+    pub filling: Option<FillingStatus>,
+}
+
+/// A device that is being given a role.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct FillingStatus {
+    pub uuid: Uuid,
+    pub device: String,
+    /// Rows of strips that it holds.
+    pub rows_done: u64,
+    pub rows: u64,
+}
+
+/// A device that stands by.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct SpareStatus {
+    pub uuid: Uuid,
+    pub device: String,
 }
 
 /// Plans carried out since the array was assembled, or the counts were reset.
@@ -144,6 +168,7 @@ impl Array {
             initialising: self.initialising.get(),
             intent_bitmap: self.intents.is_some(),
             members: self.member_statuses(),
+            spares: self.spare_statuses(),
             counts: self.counters.snapshot(),
         }
     }
@@ -163,13 +188,25 @@ impl Array {
     }
 
     fn member_statuses(&self) -> Vec<MemberStatus> {
-        let status = |(role, member): (crate::layout::Role, &super::Member)| MemberStatus {
+        let status = |(role, slot): (Role, &Slot)| MemberStatus {
             role: role.0,
             group: self.layout.group_of_role(role),
-            uuid: member.uuid,
-            device: member.name().map(ToString::to_string),
-            state: member.state.get(),
+            uuid: slot.uuid.get(),
+            device: slot.name.borrow().as_ref().map(ToString::to_string),
+            state: slot.state.get(),
+            filling: slot.filling().map(|filling| FillingStatus {
+                uuid: filling.member.uuid,
+                device: filling.member.name().to_string(),
+                rows_done: filling.rows(),
+                rows: self.layout.rows(),
+            }),
         };
-        self.members.iter().map(status).collect()
+        self.members.slots().map(status).collect()
+    }
+
+    fn spare_statuses(&self) -> Vec<SpareStatus> {
+        let status =
+            |spare: Rc<Member>| SpareStatus { uuid: spare.uuid, device: spare.name().to_string() };
+        self.members.standing_by().into_iter().map(status).collect()
     }
 }

@@ -5,13 +5,13 @@
 //! discard does not promise: whole rows are zeroed instead, unless the members rotate and would
 //! write for hours, and what does not fill a row is left as it is.
 
-use headpond_block::sync::join_all;
-use headpond_block::{
-    BlockDevice, Buffer, Buffers, ByteRange, DeviceError, Outcome, Request, RequestKind, Submission,
-};
+use std::rc::Rc;
 
-use super::Array;
-use crate::layout::{Role, Stripe};
+use headpond_block::sync::join_all;
+use headpond_block::{Buffer, Buffers, ByteRange, DeviceError, Outcome, Request, RequestKind};
+
+use super::{Array, Member};
+use crate::layout::Stripe;
 
 /// Rows zeroed under one set of locks.
 const ROWS_AT_A_TIME: u64 = 32;
@@ -85,28 +85,27 @@ impl Array {
         Ok(())
     }
 
-    /// Zeroes or discards a range of the data area of every active member.
+    /// Zeroes or discards a range of the data area of every member. One that is being filled takes
+    /// no harm by it in rows that it does not hold yet.
     async fn zero_members(&self, request: Request) -> Outcome {
-        let (roles, submissions): (Vec<Role>, Vec<Submission<'_>>) = self
-            .members
-            .iter()
-            .filter(|(_, member)| member.active().is_some())
-            .map(|(role, _)| (role, self.change(role, request.clone())))
-            .unzip();
-        self.conclude_writes(&roles, join_all(submissions).await).await
+        let mut members = self.members.present();
+        members.retain(|member| member.role().is_some());
+        let submissions = members.iter().map(|member| self.change(member, request.clone()));
+        let outcomes = join_all(submissions.collect()).await;
+        self.conclude_writes(&members, outcomes).await
     }
 
     /// Zeroes or discards on one member, by writing zeros where it cannot zero by itself.
-    pub(super) async fn zero_member(&self, device: &dyn BlockDevice, request: Request) -> Outcome {
+    pub(super) async fn zero_member(&self, member: Rc<Member>, request: Request) -> Outcome {
         let range = request.range;
         let (kind, flags, hints) = (request.kind, request.flags, request.hints);
-        match self.members.submit(device, request).await {
+        match self.members.submit(&member, request).await {
             Err(DeviceError::Unsupported { .. }) if kind == RequestKind::Discard => Ok(()),
             Err(DeviceError::Unsupported { .. }) => {
                 for chunk in range.split_at_multiples(1 << 20) {
                     let write = Request::write(chunk.start(), self.zeros(chunk.len() as usize));
                     let write = write.with_flags(flags).with_hints(hints);
-                    self.members.submit(device, write).await?;
+                    self.members.submit(&member, write).await?;
                 }
                 Ok(())
             }

@@ -1,7 +1,8 @@
 //! Which of the devices given make up the array, and as what. Pure but for the devices' geometry.
 //!
 //! A member *calls another out* where the role table of its superblock has that one failed or
-//! missing. Of the invariants of `array::failure` follows:
+//! missing, or where neither that table nor the spares have it although the other had joined by
+//! then. Of the invariants of `array::failure` follows:
 //! - Every member that was in use when a write was acknowledged calls those out that lack it, then
 //!   and for ever. So those whom nobody here calls out have every write that anybody here has.
 //! - The event count proves nothing of the kind: a start that was cut may have raised it on one
@@ -15,7 +16,7 @@
 use headpond_block::DeviceName;
 
 use super::{AssembleError, Candidate};
-use crate::array::Member;
+use crate::array::{Found, Member};
 use crate::layout::{Layout, Role};
 use crate::superblock::{ArrayRecord, RecordedState, RoleState, Superblock};
 
@@ -23,8 +24,7 @@ use crate::superblock::{ArrayRecord, RecordedState, RoleState, Superblock};
 pub(super) struct Verdict {
     /// As it was found on the newest of them.
     pub(super) record: ArrayRecord,
-    /// One a role.
-    pub(super) members: Vec<Member>,
+    pub(super) found: Found,
     pub(super) missing: Vec<Role>,
     pub(super) stale: Vec<DeviceName>,
 }
@@ -36,7 +36,7 @@ pub(super) fn judge(candidates: Vec<Candidate>) -> Result<Verdict, AssembleError
     if record.state == RecordedState::Creating {
         return Err(AssembleError::Unborn { name: record.name });
     }
-    let mut chosen: Vec<Option<Candidate>> = record.roles.iter().map(|_| None).collect();
+    let mut seats = Seats::of(&record);
     let mut stale = Vec::new();
     for candidate in candidates {
         if is_stale(&candidate, &record) {
@@ -44,23 +44,67 @@ pub(super) fn judge(candidates: Vec<Candidate>) -> Result<Verdict, AssembleError
             continue;
         }
         check_device(&candidate, &record)?;
-        let place = &mut chosen[candidate.superblock.role.index()];
-        if let Some(other) = place {
+        seats.take(candidate, &record)?;
+    }
+    let missing = seats.vacancies();
+    check_count(&record, &missing)?;
+    Ok(Verdict { found: seats.found(&record), record, missing, stale })
+}
+
+/// Who sits where.
+struct Seats {
+    roles: Vec<Option<Candidate>>,
+    spares: Vec<Option<Candidate>>,
+}
+
+impl Seats {
+    fn of(record: &ArrayRecord) -> Seats {
+        let roles = record.roles.iter().map(|_| None).collect();
+        Seats { roles, spares: record.spares.iter().map(|_| None).collect() }
+    }
+
+    /// # Errors
+    /// Where somebody sits there already.
+    fn take(&mut self, candidate: Candidate, record: &ArrayRecord) -> Result<(), AssembleError> {
+        let uuid = candidate.superblock.member_uuid;
+        let role = record.roles.iter().position(|entry| entry.member_uuid == uuid);
+        let spare = || record.spares.iter().position(|entry| entry.member_uuid == uuid);
+        let seat = match role {
+            Some(role) => &mut self.roles[role],
+            None => &mut self.spares[spare().expect("whoever is not stale is known")],
+        };
+        if let Some(other) = seat {
             return Err(AssembleError::Duplicate {
                 device: candidate.device.name().clone(),
                 other: other.device.name().clone(),
-                role: candidate.superblock.role.0,
+                place: role.map_or_else(|| "a spare".to_owned(), |role| format!("role {role}")),
             });
         }
-        *place = Some(candidate);
+        *seat = Some(candidate);
+        Ok(())
     }
-    let missing = vacancies(&chosen);
-    check_count(&record, &missing)?;
-    let members = chosen.into_iter().enumerate().map(|(index, candidate)| match candidate {
-        Some(Candidate { device, superblock }) => Member::active_on(device, &superblock),
-        None => vacant(&record, Role(index as u16)),
-    });
-    Ok(Verdict { members: members.collect(), record, missing, stale })
+
+    fn vacancies(&self) -> Vec<Role> {
+        let empty = self.roles.iter().enumerate().filter(|(_, candidate)| candidate.is_none());
+        empty.map(|(index, _)| Role(index as u16)).collect()
+    }
+
+    fn found(self, record: &ArrayRecord) -> Found {
+        let member = |it: Candidate| Member::found(it.device, &it.superblock);
+        let roles = self.roles.into_iter().enumerate().map(|(index, candidate)| {
+            candidate.map(member).ok_or_else(|| vacancy(record, Role(index as u16)))
+        });
+        let mut found =
+            Found { roles: roles.collect(), filling: Vec::new(), standing_by: Vec::new() };
+        for (entry, candidate) in record.spares.iter().zip(self.spares) {
+            let Some(candidate) = candidate else { continue };
+            match entry.filling {
+                Some(filled) => found.filling.push((filled, member(candidate))),
+                None => found.standing_by.push(member(candidate)),
+            }
+        }
+        found
+    }
 }
 
 /// Roles as a user reads them.
@@ -118,10 +162,17 @@ fn newest_in_use(candidates: &[Candidate]) -> Result<&Candidate, AssembleError> 
     Ok(newest.expect("where everybody is called out, nobody is there to agree"))
 }
 
-/// Whether a record has this member out of use, or another one in its role.
+/// Whether a record has this member out of use, or does not know it any more. One that it does not
+/// know yet joined after it was written.
 fn calls_out(record: &ArrayRecord, member: &Superblock) -> bool {
-    let entry = record.roles[member.role.index()];
-    entry.member_uuid != member.member_uuid || entry.state != RoleState::Active
+    let is_it = |uuid| uuid == member.member_uuid;
+    if record.spares.iter().any(|spare| is_it(spare.member_uuid)) {
+        return false;
+    }
+    match record.roles.iter().find(|entry| is_it(entry.member_uuid)) {
+        Some(entry) => entry.state != RoleState::Active,
+        None => member.array.event_count <= record.event_count,
+    }
 }
 
 /// Whether the array went on without this device.
@@ -146,11 +197,6 @@ fn check_device(candidate: &Candidate, record: &ArrayRecord) -> Result<(), Assem
     Ok(())
 }
 
-fn vacancies(chosen: &[Option<Candidate>]) -> Vec<Role> {
-    let empty = chosen.iter().enumerate().filter(|(_, candidate)| candidate.is_none());
-    empty.map(|(index, _)| Role(index as u16)).collect()
-}
-
 fn check_count(record: &ArrayRecord, missing: &[Role]) -> Result<(), AssembleError> {
     let layout: Layout = record.layout().expect("a decoded superblock has a shape");
     for group in 0..layout.groups() {
@@ -169,12 +215,10 @@ fn check_count(record: &ArrayRecord, missing: &[Role]) -> Result<(), AssembleErr
     Ok(())
 }
 
-/// A role without a device, in the state that the record knows or that it now gets.
-fn vacant(record: &ArrayRecord, role: Role) -> Member {
-    let entry = record.roles[role.index()];
-    let state = match entry.state {
+/// Why a role has no member, as the record knows or as it now gets to know.
+fn vacancy(record: &ArrayRecord, role: Role) -> RoleState {
+    match record.roles[role.index()].state {
         RoleState::Failed => RoleState::Failed,
         RoleState::Active | RoleState::Missing => RoleState::Missing,
-    };
-    Member::vacant(entry.member_uuid, state)
+    }
 }

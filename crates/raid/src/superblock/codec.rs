@@ -3,8 +3,9 @@
 use uuid::Uuid;
 
 use super::{
-    ArrayRecord, DATA_OFFSET_MIN, DecodeError, INTENT_BYTES, INTENT_OFFSET, NAME_BYTES_MAX,
-    RecordedParity, RecordedState, RoleRecord, RoleState, SUPERBLOCK_BYTES, Superblock, VERSION,
+    ArrayRecord, DATA_OFFSET_MIN, DecodeError, Filled, INTENT_BYTES, INTENT_OFFSET, NAME_BYTES_MAX,
+    RecordedParity, RecordedState, RecordedWork, RoleRecord, RoleState, SPARES_MAX,
+    SUPERBLOCK_BYTES, SpareRecord, Superblock, VERSION,
 };
 use crate::checksum;
 use crate::layout::{MEMBERS_MAX, Role};
@@ -42,15 +43,28 @@ mod at {
     pub const ROTATION: usize = 169;
     pub const STATE: usize = 170;
     pub const PARITY: usize = 171;
+    pub const SPARE_COUNT: usize = 172;
     pub const OWNER_GENERATION: usize = 176;
     pub const NAME: usize = 192;
     pub const OWNER: usize = 256;
+    pub const INITIALISED: usize = 272;
+    pub const SCRUBBED: usize = 280;
     pub const ROLES: usize = 512;
     pub const ROLE_BYTES: usize = 24;
     pub const ROLE_STATE: usize = 16;
+    pub const SPARES: usize = 6656;
+    pub const SPARE_BYTES: usize = 32;
+    pub const SPARE_ROLE: usize = 16;
+    pub const SPARE_ROWS: usize = 24;
 }
 
-const _: () = assert!(at::ROLES + MEMBERS_MAX * at::ROLE_BYTES <= SUPERBLOCK_BYTES);
+const _: () = assert!(at::ROLES + MEMBERS_MAX * at::ROLE_BYTES <= at::SPARES);
+const _: () = assert!(at::SPARES + SPARES_MAX * at::SPARE_BYTES <= SUPERBLOCK_BYTES);
+
+/// The role of a spare that stands by.
+const NO_ROLE: u16 = u16::MAX;
+/// Incompat: a device of the array may be a spare, and hold its role in part.
+const FEATURE_SPARES: u64 = 1;
 
 /// The superblock as it is written.
 ///
@@ -78,7 +92,8 @@ pub fn encode(superblock: &Superblock) -> Vec<u8> {
     put(at::INTENT_REGION, &array.intent_region_stripes.unwrap_or(0).to_le_bytes());
     put(at::STRIP_BYTES, &array.strip_bytes.to_le_bytes());
     put(at::BLOCK_BYTES, &array.logical_block_bytes.to_le_bytes());
-    put(at::ROLE, &superblock.role.0.to_le_bytes());
+    put(at::INCOMPAT, &features(array).to_le_bytes());
+    put(at::ROLE, &role_number(superblock.role).to_le_bytes());
     put(at::MEMBERS, &(array.roles.len() as u16).to_le_bytes());
     put(at::GROUPS, &array.groups.to_le_bytes());
     put(at::LEVEL, &[array.level.number()]);
@@ -95,6 +110,18 @@ pub fn encode(superblock: &Superblock) -> Vec<u8> {
         put(offset, role.member_uuid.as_bytes());
         put(offset + at::ROLE_STATE, &[role_code(role.state)]);
     }
+    put(at::SPARE_COUNT, &[array.spares.len() as u8]);
+    for (index, spare) in array.spares.iter().enumerate() {
+        let offset = at::SPARES + index * at::SPARE_BYTES;
+        let rows = spare.filling.map_or(0, |filled| filled.rows);
+        put(offset, spare.member_uuid.as_bytes());
+        let role = role_number(spare.filling.map(|filled| filled.role));
+        put(offset + at::SPARE_ROLE, &role.to_le_bytes());
+        put(offset + at::SPARE_ROWS, &rows.to_le_bytes());
+    }
+    put(at::INITIALISED, &array.work.initialised_stripes.to_le_bytes());
+    let scrubbed = array.work.scrubbed_stripes.map_or(0, |stripes| stripes + 1);
+    put(at::SCRUBBED, &scrubbed.to_le_bytes());
     let sum = checksum::with_hole(&bytes, at::CHECKSUM);
     bytes[at::CHECKSUM..at::CHECKSUM + 4].copy_from_slice(&sum.to_le_bytes());
     bytes
@@ -112,10 +139,7 @@ pub fn decode(bytes: &[u8]) -> Result<Superblock, DecodeError> {
     let fields = Fields(bytes);
     fields.check_envelope()?;
     let array = fields.array()?;
-    let role = Role(fields.u16(at::ROLE));
-    if role.index() >= array.roles.len() {
-        return Err(impossible("role", u64::from(role.0)));
-    }
+    let role = fields.role(at::ROLE, array.roles.len())?;
     let sequence = fields.u64(at::SEQUENCE);
     Ok(Superblock { array, member_uuid: fields.uuid(at::MEMBER_UUID), role, sequence })
 }
@@ -139,7 +163,7 @@ impl Fields<'_> {
             return Err(DecodeError::Version { found: version });
         }
         // Nothing here opens an array for reading only, so its unknown features refuse as well.
-        match self.u64(at::INCOMPAT) | self.u64(at::RO_COMPAT) {
+        match (self.u64(at::INCOMPAT) & !FEATURE_SPARES) | self.u64(at::RO_COMPAT) {
             0 => Ok(()),
             unknown => Err(DecodeError::Incompatible { unknown }),
         }
@@ -164,6 +188,8 @@ impl Fields<'_> {
             owner_generation: self.u64(at::OWNER_GENERATION),
             owner: Some(self.uuid(at::OWNER)).filter(|owner| !owner.is_nil()),
             roles: self.roles()?,
+            spares: self.spares()?,
+            work: self.work(),
         };
         self.check_shape(&array)?;
         Ok(array)
@@ -190,6 +216,17 @@ impl Fields<'_> {
             let count = self.u64(at);
             expect(field, count, count.min(COUNT_MAX))?;
         }
+        expect("features", self.u64(at::INCOMPAT), features(array))?;
+        let rows = size / u64::from(array.strip_bytes);
+        for filled in array.spares.iter().filter_map(|spare| spare.filling) {
+            expect("filled rows", filled.rows, filled.rows.min(rows))?;
+        }
+        let work = array.work;
+        let scrubbed = work.scrubbed_stripes.unwrap_or(0);
+        for (field, stripes) in [("initialised", work.initialised_stripes), ("scrubbed", scrubbed)]
+        {
+            expect(field, stripes, stripes.min(layout.stripes()))?;
+        }
         let offset = array.data_offset;
         let fits = offset.checked_add(size).is_some();
         if offset < DATA_OFFSET_MIN || !offset.is_multiple_of(4096) || !fits {
@@ -214,6 +251,37 @@ impl Fields<'_> {
             Ok(RoleRecord { member_uuid: self.uuid(offset), state })
         };
         (0..members).map(entry).collect()
+    }
+
+    fn spares(&self) -> Result<Vec<SpareRecord>, DecodeError> {
+        let count = usize::from(self.u8(at::SPARE_COUNT));
+        if count > SPARES_MAX {
+            return Err(impossible("spares", count as u64));
+        }
+        let members = usize::from(self.u16(at::MEMBERS));
+        let entry = |index| {
+            let offset = at::SPARES + index * at::SPARE_BYTES;
+            let rows = self.u64(offset + at::SPARE_ROWS);
+            let role = self.role(offset + at::SPARE_ROLE, members)?;
+            let filling = role.map(|role| Filled { role, rows });
+            Ok(SpareRecord { member_uuid: self.uuid(offset), filling })
+        };
+        (0..count).map(entry).collect()
+    }
+
+    fn role(&self, offset: usize, members: usize) -> Result<Option<Role>, DecodeError> {
+        match self.u16(offset) {
+            NO_ROLE => Ok(None),
+            role if usize::from(role) < members => Ok(Some(Role(role))),
+            role => Err(impossible("role", role.into())),
+        }
+    }
+
+    fn work(&self) -> RecordedWork {
+        RecordedWork {
+            initialised_stripes: self.u64(at::INITIALISED),
+            scrubbed_stripes: self.u64(at::SCRUBBED).checked_sub(1),
+        }
     }
 
     fn name(&self) -> Result<String, DecodeError> {
@@ -269,6 +337,14 @@ fn impossible(field: &'static str, value: u64) -> DecodeError {
     DecodeError::Field { field, value }
 }
 
+fn features(array: &ArrayRecord) -> u64 {
+    if array.spares.is_empty() { 0 } else { FEATURE_SPARES }
+}
+
+fn role_number(role: Option<Role>) -> u16 {
+    role.map_or(NO_ROLE, |role| role.0)
+}
+
 fn rotation(level: Level) -> u8 {
     u8::from(level.parity() > 0)
 }
@@ -314,6 +390,12 @@ mod tests {
                     member_uuid: Uuid::from_u128(uuid ^ index as u128),
                     state: states[index % 3],
                 };
+                let spare = |index: usize| SpareRecord {
+                    member_uuid: Uuid::from_u128(!uuid ^ index as u128),
+                    filling: index
+                        .is_multiple_of(2)
+                        .then_some(Filled { role: Role(0), rows: rows / 2 }),
+                };
                 let array = ArrayRecord {
                     uuid: Uuid::from_u128(uuid),
                     name,
@@ -330,8 +412,13 @@ mod tests {
                     owner_generation: event_count ^ sequence,
                     owner: (event_count % 2 == 0).then(|| Uuid::from_u128(uuid.max(1))),
                     roles: (0..members).map(role).collect(),
+                    spares: (0..event_count as usize % (SPARES_MAX + 1)).map(spare).collect(),
+                    work: RecordedWork {
+                        initialised_stripes: rows / 2,
+                        scrubbed_stripes: (sequence % 2 == 0).then_some(rows),
+                    },
                 };
-                let role = Role((members - 1) as u16);
+                let role = Some(Role((members - 1) as u16)).filter(|_| sequence % 3 > 0);
                 Superblock { array, member_uuid: Uuid::from_u128(!uuid), role, sequence }
             },
         )

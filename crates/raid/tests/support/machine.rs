@@ -1,5 +1,6 @@
 //! A machine whose disks outlive the lives of their array, and whose power can be cut.
 
+use std::ops::{Deref, DerefMut};
 use std::rc::Rc;
 
 use headpond_block::{BlockDevice, BufferPool, PoolConfig, Runtime};
@@ -12,9 +13,30 @@ use headpond_sim::{Ended, Medium, OperationTime, Power, Random, Sim, SimDisk, ru
 
 use super::{STRIP, options};
 
-pub type Devices = Vec<Rc<dyn BlockDevice>>;
+/// The members as one life sees them.
+pub struct Devices {
+    list: Vec<Rc<dyn BlockDevice>>,
+    pub runtime: Runtime,
+}
 
-const MEMBER_BYTES: u64 = DATA_OFFSET_MIN + 4 * STRIP as u64;
+impl Deref for Devices {
+    type Target = Vec<Rc<dyn BlockDevice>>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.list
+    }
+}
+
+impl DerefMut for Devices {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        &mut self.list
+    }
+}
+
+/// Rows of a machine that nothing is filled on.
+const FEW_ROWS: u64 = 4;
+/// Several times what is filled at a time.
+const MANY_ROWS: u64 = 40;
 
 pub struct Machine {
     pub members: Vec<Rc<Medium>>,
@@ -23,7 +45,12 @@ pub struct Machine {
 
 impl Machine {
     pub fn new(count: usize) -> Machine {
-        let member = |index| Medium::flushable(format!("m{index}").as_str(), MEMBER_BYTES);
+        Machine::of_rows(count, FEW_ROWS)
+    }
+
+    fn of_rows(count: usize, rows: u64) -> Machine {
+        let bytes = DATA_OFFSET_MIN + rows * u64::from(STRIP);
+        let member = |index| Medium::flushable(format!("m{index}").as_str(), bytes);
         Machine { members: (0..count).map(member).map(Rc::new).collect(), power: Power::on() }
     }
 
@@ -31,6 +58,14 @@ impl Machine {
     pub fn with_array(count: usize, level: Level) -> Machine {
         let machine = Machine::new(count);
         machine.live_to_the_end(&machine.all(), async |devices| make_array(devices, level).await);
+        machine
+    }
+
+    /// The same on larger disks, and one more disk, which is empty.
+    pub fn with_array_and_spare(count: usize, level: Level) -> Machine {
+        let machine = Machine::of_rows(count + 1, MANY_ROWS);
+        let members: Vec<usize> = (0..count).collect();
+        machine.live_to_the_end(&members, async |devices| make_array(devices, level).await);
         machine
     }
 
@@ -51,7 +86,8 @@ impl Machine {
                 let disk = SimDisk::attach(medium, &self.power, &runtime, &sim, time);
                 Rc::new(disk) as Rc<dyn BlockDevice>
             };
-            life(present.iter().map(attach).collect(), runtime.clone()).await
+            let list = present.iter().map(attach).collect();
+            life(Devices { list, runtime: runtime.clone() }, runtime.clone()).await
         };
         let ended = run_until_cut(seed, &self.power, main).expect("no deadlock");
         let mut random = Random::new(seed);
@@ -71,7 +107,8 @@ impl Machine {
     }
 
     pub fn image(&self, member: usize) -> Vec<u8> {
-        self.members[member].peek(0, MEMBER_BYTES as usize)
+        let bytes = DATA_OFFSET_MIN + FEW_ROWS * u64::from(STRIP);
+        self.members[member].peek(0, bytes as usize)
     }
 
     pub fn images(&self) -> Vec<Vec<u8>> {
@@ -107,5 +144,5 @@ pub async fn attempt(devices: Devices) -> Result<Assembled, AssembleError> {
         force: Force::No,
         tuning: Tuning { pool, scratch_bytes_max: 1 << 20 },
     };
-    assemble(devices, options).await
+    assemble(&devices.runtime, devices.list, options).await
 }

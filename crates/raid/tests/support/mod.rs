@@ -58,7 +58,7 @@ impl Random {
 /// A member: RAM that answers after a random time.
 pub struct TestDevice {
     ram: RamDevice,
-    runtime: Runtime,
+    pub runtime: Runtime,
     random: Random,
     /// Writes and flushes that still succeed.
     pub writes_left: Cell<u64>,
@@ -190,7 +190,8 @@ pub async fn new_array(members: &[Rc<TestDevice>], options: &CreateOptions) -> A
 }
 
 pub async fn start(members: &[Rc<TestDevice>]) -> Assembled {
-    assemble(as_devices(members), AssembleOptions::default()).await.expect("assembled")
+    let runtime = &members[0].runtime;
+    assemble(runtime, as_devices(members), AssembleOptions::default()).await.expect("assembled")
 }
 
 pub async fn read(array: &Array, offset: u64, len: usize) -> Result<Vec<u8>, DeviceError> {

@@ -1,0 +1,193 @@
+//! Who joins and leaves the array while it serves.
+//!
+//! A device joins as a spare that stands by; only then it can be given a role. It is known to the
+//! array once an event that names it is on the members; a cut before that leaves a device that
+//! belongs to nobody.
+
+use std::rc::Rc;
+
+use headpond_block::{BlockDevice, DeviceError, DeviceName};
+use thiserror::Error;
+use uuid::Uuid;
+
+use super::{Array, Member, zero_copy};
+use crate::layout::Role;
+use crate::superblock::SPARES_MAX;
+
+/// Why the members stay as they are.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum MemberError {
+    #[error("array `{array}` has no redundancy: nothing can be filled from its other members")]
+    NoRedundancy { array: String },
+    #[error("{device}: belongs to the array already")]
+    Known { device: DeviceName },
+    #[error("{device}: has {size_bytes} bytes, a member of array `{array}` needs {needed_bytes}")]
+    TooSmall { array: String, device: DeviceName, size_bytes: u64, needed_bytes: u64 },
+    #[error(
+        "{device}: has logical blocks of {found} bytes, array `{array}` was made for {allowed}; \
+         attach it so that it shows smaller ones"
+    )]
+    LogicalBlock { array: String, device: DeviceName, found: u32, allowed: u32 },
+    #[error("array `{array}` has {SPARES_MAX} spares, which is the most; remove one first")]
+    TooMany { array: String },
+    #[error("array `{array}` has no spare that stands by; add a device first")]
+    NoSpare { array: String },
+    #[error("array `{array}` has no member or spare `{member}`; `status` lists them")]
+    Unknown { array: String, member: String },
+    #[error("a spare is on its way to role {role} already; remove it first to take another one")]
+    Filling { role: u16 },
+    #[error(
+        "role {role} has lost data that nothing else holds; without its member the array would \
+         fail: give the role a spare first"
+    )]
+    Needed { role: u16 },
+    #[error(
+        "the parity was never computed up to the end, and a lost member cannot be told from it"
+    )]
+    Uninitialised,
+    #[error(transparent)]
+    Device(#[from] DeviceError),
+}
+
+impl Array {
+    /// Makes a device a spare that stands by. What is on it is lost; the caller has seen to it that
+    /// this may be.
+    ///
+    /// # Errors
+    /// Where it cannot be a member of this array; it is then untouched, unless it failed itself.
+    pub async fn add_spare(
+        &self,
+        device: Rc<dyn BlockDevice>,
+        uuid: Uuid,
+    ) -> Result<(), MemberError> {
+        self.check_writable()?;
+        self.consider_spare(&*device)?;
+        zero_copy(&*device, 0).await?;
+        zero_copy(&*device, 1).await?;
+        let spare = Rc::new(Member::joining(device, uuid, self.recorder.issued_count()));
+        self.members.join(Rc::clone(&spare));
+        self.write_all_pages().await?;
+        self.change_record(|_| {}).await?;
+        match self.members.is_present(&spare) {
+            true => Ok(()),
+            false => Err(DeviceError::Gone { device: spare.name().clone() }.into()),
+        }
+    }
+
+    /// Whether a device could be a member.
+    ///
+    /// # Errors
+    /// What speaks against it.
+    pub fn consider_spare(&self, device: &dyn BlockDevice) -> Result<(), MemberError> {
+        let array = || self.recorder.record().name.clone();
+        if self.layout.redundancy() == 0 {
+            return Err(MemberError::NoRedundancy { array: array() });
+        }
+        let present = self.members.present();
+        if present.iter().any(|member| member.name() == device.name()) {
+            return Err(MemberError::Known { device: device.name().clone() });
+        }
+        if self.members.spare_records().len() >= SPARES_MAX {
+            return Err(MemberError::TooMany { array: array() });
+        }
+        let record = self.recorder.record();
+        let needed_bytes = record.data_offset + record.member_data_bytes;
+        let geometry = device.geometry();
+        let (size_bytes, device) = (geometry.size_bytes, device.name().clone());
+        if size_bytes < needed_bytes {
+            let array = record.name.clone();
+            return Err(MemberError::TooSmall { array, device, size_bytes, needed_bytes });
+        }
+        let (found, allowed) = (geometry.logical_block_bytes, record.logical_block_bytes);
+        if found > allowed {
+            let array = record.name.clone();
+            return Err(MemberError::LogicalBlock { array, device, found, allowed });
+        }
+        Ok(())
+    }
+
+    /// Has a spare that stands by fill a role, from where [`Array::fill`] goes on. Whoever has the
+    /// role keeps it until then.
+    ///
+    /// # Errors
+    /// Where there is no such spare, or the role is being filled.
+    pub async fn assign_spare(&self, role: Role, spare: Option<Uuid>) -> Result<(), MemberError> {
+        self.check_writable()?;
+        let slot = self.members.slot(role);
+        if slot.filling().is_some() {
+            return Err(MemberError::Filling { role: role.0 });
+        }
+        if self.members.active(role).is_none() && !self.is_parity_whole() {
+            return Err(MemberError::Uninitialised);
+        }
+        let mut standing_by = self.members.standing_by();
+        standing_by.retain(|it| spare.is_none_or(|uuid| it.uuid == uuid));
+        let Some(spare) = standing_by.first() else {
+            return Err(MemberError::NoSpare { array: self.recorder.record().name.clone() });
+        };
+        self.members.begin_filling(role, spare);
+        Ok(self.change_record(|_| {}).await?)
+    }
+
+    /// Takes the member in a role out of use, durably on the others.
+    ///
+    /// # Errors
+    /// Where the array would not survive that.
+    pub async fn fail(&self, role: Role) -> Result<(), MemberError> {
+        let Some(member) = self.members.active(role) else { return Ok(()) };
+        let stripe_group = self.layout.group_of_role(role);
+        if self.members.lost_in(stripe_group) >= self.layout.redundancy() {
+            return Err(MemberError::Needed { role: role.0 });
+        }
+        if !self.is_parity_whole() {
+            return Err(MemberError::Uninitialised);
+        }
+        self.fail_member(&member).await;
+        Ok(self.check_intact()?)
+    }
+
+    /// Lets go of a spare, also of one on its way to a role; its label is erased.
+    ///
+    /// # Errors
+    /// Where it is not there.
+    pub async fn remove_spare(&self, uuid: Uuid) -> Result<(), MemberError> {
+        let present = self.members.present();
+        let is_spare = |it: &&Rc<Member>| it.uuid == uuid && !self.members.is_in_role(it);
+        let Some(spare) = present.iter().find(is_spare) else {
+            let array = self.recorder.record().name.clone();
+            return Err(MemberError::Unknown { array, member: uuid.to_string() });
+        };
+        self.fail_member(spare).await;
+        self.check_intact()?;
+        Ok(super::erase(&*spare.device).await?)
+    }
+
+    /// A role that nobody has and nobody is being given.
+    pub fn vacant_role(&self) -> Option<Role> {
+        let is_vacant = |role: &Role| {
+            self.members.active(*role).is_none() && self.members.slot(*role).filling().is_none()
+        };
+        self.members.slots().map(|(role, _)| role).find(is_vacant)
+    }
+
+    /// A role that a spare is on its way to.
+    pub fn filling_role(&self) -> Option<Role> {
+        let mut slots = self.members.slots();
+        slots.find(|(_, slot)| slot.filling().is_some()).map(|(role, _)| role)
+    }
+
+    /// The role of the member on a device, or that had it last.
+    pub fn role_on(&self, device: &str) -> Option<Role> {
+        let is_it = |slot: &super::members::Slot| {
+            slot.name.borrow().as_ref().is_some_and(|name| name.as_str() == device)
+        };
+        self.members.slots().find(|(_, slot)| is_it(slot)).map(|(role, _)| role)
+    }
+
+    /// The spare on a device, also one on its way to a role.
+    pub fn spare_on(&self, device: &str) -> Option<Uuid> {
+        let present = self.members.present();
+        let is_it = |it: &&Rc<Member>| it.name().as_str() == device && !self.members.is_in_role(it);
+        present.iter().find(is_it).map(|member| member.uuid)
+    }
+}
