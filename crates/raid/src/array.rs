@@ -33,6 +33,7 @@ mod read;
 mod rebuild;
 mod resync;
 mod scratch;
+mod scrub;
 mod spares;
 mod status;
 mod writers;
@@ -58,6 +59,7 @@ pub(crate) use label::{read_intent_page, write_intent_page, write_superblock, ze
 pub(crate) use members::{Found, Member, Members};
 use scratch::Scratch;
 pub use scratch::Tuning;
+pub use scrub::{Finding, ScrubReport, Scrubbed, Trouble};
 pub use spares::MemberError;
 use status::Counters;
 pub use status::{
@@ -78,6 +80,8 @@ pub enum TornParity {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Trust {
     pub(crate) parity: RecordedParity,
+    /// Stripes from the start on whose parity is right although not all of it is.
+    pub(crate) initialised_stripes: u64,
     pub(crate) torn_parity: TornParity,
 }
 
@@ -94,7 +98,11 @@ pub struct Array {
     scratch: Scratch,
     counters: Counters,
     parity: Cell<RecordedParity>,
+    /// Stripes from the start on whose parity is right, where not all of it is.
+    initialised: Cell<u64>,
     initialising: Cell<Option<Progress>>,
+    scrubbing: Cell<Option<Progress>>,
+    scrub_report: RefCell<ScrubReport>,
     torn_parity: TornParity,
     /// Stripes of which a write stopped half-way for want of space.
     torn: RefCell<BTreeSet<Stripe>>,
@@ -114,7 +122,7 @@ impl Array {
         tuning: Tuning,
         trust: Trust,
     ) -> Array {
-        let Trust { parity, torn_parity } = trust;
+        let Trust { parity, initialised_stripes, torn_parity } = trust;
         let name = DeviceName::new(record.name.clone());
         let geometry = geometry(&layout, &record, &found);
         let intents = record
@@ -127,12 +135,15 @@ impl Array {
             members: Members::new(found, &record, &layout),
             layout,
             parity: Cell::new(parity),
-            recorder: Recorder::new(record, parity),
+            recorder: Recorder::new(record, parity, initialised_stripes),
             locks: KeyLocks::new(),
             intents,
             scratch: Scratch::new(tuning),
             counters: Counters::default(),
+            initialised: Cell::new(initialised_stripes),
             initialising: Cell::new(None),
+            scrubbing: Cell::new(None),
+            scrub_report: RefCell::default(),
             torn_parity,
             torn: RefCell::default(),
             writers: Writers::default(),

@@ -258,7 +258,11 @@ impl Start {
     ) -> Result<Start, AssembleError> {
         let record = &verdict.record;
         let mut start = Start {
-            trust: Trust { parity: record.parity, torn_parity: TornParity::Refuse },
+            trust: Trust {
+                parity: record.parity,
+                initialised_stripes: record.work.initialised_stripes,
+                torn_parity: TornParity::Refuse,
+            },
             marked: Vec::new(),
             warnings: Vec::new(),
         };
@@ -297,6 +301,7 @@ impl Start {
             && verdict.missing.is_empty()
         {
             self.trust.parity = RecordedParity::NotInitialised;
+            self.trust.initialised_stripes = 0;
         }
         Ok(layout.parity_strips() > 0)
     }

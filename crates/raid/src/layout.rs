@@ -159,6 +159,12 @@ impl Layout {
         self.parity_strips().max(self.copies() - 1)
     }
 
+    /// Every strip of a stripe: the data, then the parity.
+    pub fn strips(&self) -> impl Iterator<Item = Strip> {
+        let parity = [Strip::P, Strip::Q].into_iter().take(self.parity_strips());
+        (0..self.data).map(Strip::Data).chain(parity)
+    }
+
     /// Bytes of a strip.
     pub fn strip_bytes(&self) -> u32 {
         self.strip_bytes

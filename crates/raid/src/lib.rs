@@ -17,8 +17,9 @@ pub mod split;
 pub mod superblock;
 
 pub use array::{
-    Array, ArrayState, ArrayStatus, Filled, FillingStatus, Inspection, MemberError, MemberStatus,
-    PlanCounts, Progress, SpareStatus, Tuning, erase, inspect,
+    Array, ArrayState, ArrayStatus, Filled, FillingStatus, Finding, Inspection, MemberError,
+    MemberStatus, PlanCounts, Progress, ScrubReport, Scrubbed, SpareStatus, Trouble, Tuning, erase,
+    inspect,
 };
 pub use assemble::{
     AfterUncleanStop, AssembleError, AssembleOptions, Assembled, Force, Prepared, Warning,

@@ -16,10 +16,12 @@ mod avx2;
 mod avx512;
 mod field;
 mod kernel;
+mod locate;
 mod portable;
 mod recover;
 
 pub use kernel::{Kernel, active, available};
+pub use locate::{Culprit, locate};
 pub use recover::{Lost, recover};
 
 /// The coefficient of data strip `k` in Q.

@@ -40,13 +40,7 @@ impl ParityMemory {
     /// here.
     pub(super) fn solve(mut self, columns: &mut Columns, lost: Lost) {
         let len = self.p.len();
-        for_each_run(columns, len, |start, strips| {
-            let (p, q) = self.run(start, run_len(strips));
-            match q {
-                Some(q) => parity::add_pq(p, q, strips),
-                None => add(p, strips),
-            }
-        });
+        self.add_columns(columns);
         {
             let (p, q) = self.run(0, len);
             parity::recover(lost, Some(p), q);
@@ -60,6 +54,25 @@ impl ParityMemory {
                 columns[usize::from(second)] = Some(self.p.into());
             }
         }
+    }
+
+    /// Adds the columns that are known to what is held here.
+    pub(super) fn add_columns(&mut self, columns: &Columns) {
+        let len = self.p.len();
+        for_each_run(columns, len, |start, strips| {
+            let (p, q) = self.run(start, run_len(strips));
+            match q {
+                Some(q) => parity::add_pq(p, q, strips),
+                None => add(p, strips),
+            }
+        });
+    }
+
+    /// Whether nothing but zeros is held here.
+    pub(super) fn is_zero(&mut self) -> bool {
+        let (p, q) = self.run(0, self.p.len());
+        let is_zero = |bytes: &[u8]| bytes.iter().all(|byte| *byte == 0);
+        is_zero(p) && q.is_none_or(|q| is_zero(q))
     }
 
     /// Patches the old parity held here for a change of data strip `k` from `start` of the span on.

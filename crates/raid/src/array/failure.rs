@@ -23,7 +23,9 @@ use headpond_block::{Outcome, Submission};
 
 use super::{Array, Member, write_superblock};
 use crate::layout::Role;
-use crate::superblock::{ArrayRecord, RecordedParity, RecordedState, RoleRecord, Superblock};
+use crate::superblock::{
+    ArrayRecord, RecordedParity, RecordedState, RecordedWork, RoleRecord, Superblock,
+};
 use uuid::Uuid;
 
 /// What the members' superblocks say, and whether that is still true.
@@ -40,9 +42,14 @@ pub(super) struct Recorder {
 
 impl Recorder {
     /// `issued` was found on a member; what it says of the parity holds no more.
-    pub(super) fn new(issued: ArrayRecord, parity: RecordedParity) -> Recorder {
+    pub(super) fn new(
+        issued: ArrayRecord,
+        parity: RecordedParity,
+        initialised_stripes: u64,
+    ) -> Recorder {
+        let work = RecordedWork { initialised_stripes, ..issued.work };
         Recorder {
-            record: RefCell::new(ArrayRecord { parity, ..issued.clone() }),
+            record: RefCell::new(ArrayRecord { parity, work, ..issued.clone() }),
             issued: RefCell::new(issued),
             changes: Cell::new(0),
             recorded: Cell::new(0),

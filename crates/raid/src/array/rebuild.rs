@@ -116,7 +116,8 @@ impl Array {
     /// Whether the parity of a stripe fits its data.
     pub(super) fn parity_trust(&self, stripe: Stripe) -> ParityTrust {
         let torn = self.torn.borrow();
-        let initialised = self.parity.get() == RecordedParity::Valid;
+        let initialised =
+            self.parity.get() == RecordedParity::Valid || stripe.0 < self.initialised.get();
         if initialised && (torn.is_empty() || !torn.contains(&stripe)) {
             return ParityTrust::Valid;
         }

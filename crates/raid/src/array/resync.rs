@@ -3,6 +3,7 @@
 
 use std::ops::Range;
 use std::rc::Rc;
+use std::time::Duration;
 
 use headpond_block::sync::join_all;
 use headpond_block::{Buffers, DeviceError, Outcome, Request, Submission};
@@ -15,6 +16,8 @@ use crate::layout::{Role, Strip, Stripe};
 use crate::plan::{self, ParityTrust, StripRead, StripeState};
 use crate::superblock::RecordedParity;
 
+/// What a cut costs at most.
+const RECORDED_EVERY: Duration = Duration::from_secs(30);
 /// Stripes resynchronised side by side.
 const STRIPES_AT_A_TIME: u64 = 16;
 
@@ -26,27 +29,43 @@ impl Array {
 
     /// Computes the parity, or equalises the copies, of the whole array, and records that this is
     /// done. Requests are served meanwhile; between every few stripes `go_on` may wait, to leave
-    /// them room, and ends the work with `false`. The next call then begins anew.
+    /// them room, and ends the work with `false`. The next call goes on from there.
     ///
     /// # Errors
     /// The first strip that could neither be read nor done without; what was done stays done.
     pub async fn initialise(&self, mut go_on: impl AsyncFnMut() -> bool) -> Outcome {
         let stripes = self.layout.stripes();
-        let mut done = 0;
+        let mut done = self.initialised.get();
+        let mut recorded_at = self.runtime.now();
         while done < stripes {
             self.initialising.set(Some(Progress { stripes_done: done, stripes }));
             let end = stripes.min(done + STRIPES_AT_A_TIME);
             let outcome = self.resync(done..end).await;
-            if outcome.is_err() || !go_on().await {
+            if outcome.is_ok() {
+                self.initialised.set(end);
+                done = end;
+            }
+            let goes_on = outcome.is_ok() && go_on().await;
+            if !goes_on || self.runtime.now().since(recorded_at) >= RECORDED_EVERY {
+                self.record_initialised().await?;
+                recorded_at = self.runtime.now();
+            }
+            if !goes_on {
                 self.initialising.set(None);
                 return outcome;
             }
-            done = end;
         }
         self.initialising.set(None);
         self.flush_members().await?;
         self.parity.set(RecordedParity::Valid);
         self.change_record(|record| record.parity = RecordedParity::Valid).await
+    }
+
+    /// Records the stripes that are done, once they are stable.
+    async fn record_initialised(&self) -> Outcome {
+        let done = self.initialised.get();
+        self.flush_members().await?;
+        self.change_record(|record| record.work.initialised_stripes = done).await
     }
 
     /// Makes the redundancy of some stripes anew from their data.

@@ -7,7 +7,7 @@ use serde::Serialize;
 use uuid::Uuid;
 
 use super::members::Slot;
-use super::{Array, Member};
+use super::{Array, Member, ScrubReport};
 use crate::layout::Role;
 use crate::level::Level;
 use crate::plan::PlanKind;
@@ -28,6 +28,10 @@ pub struct ArrayStatus {
     pub parity_initialised: bool,
     /// How far that is, while it goes on.
     pub initialising: Option<Progress>,
+    /// How far a scrub is, while one goes on.
+    pub scrubbing: Option<Progress>,
+    /// What the newest scrub has found.
+    pub scrub: ScrubReport,
     /// Whether an intent bitmap guards unclean stops.
     pub intent_bitmap: bool,
     pub members: Vec<MemberStatus>,
@@ -166,6 +170,8 @@ impl Array {
             event_count: record.event_count,
             parity_initialised: self.parity.get() == RecordedParity::Valid,
             initialising: self.initialising.get(),
+            scrubbing: self.scrubbing.get(),
+            scrub: self.scrub_report.borrow().clone(),
             intent_bitmap: self.intents.is_some(),
             members: self.member_statuses(),
             spares: self.spare_statuses(),

@@ -29,6 +29,15 @@ pub(super) fn inverse(a: u8) -> u8 {
     power_of_two(255 - u32::from(LOGARITHMS[usize::from(a)]))
 }
 
+/// The exponent to which 2 gives `a`.
+///
+/// # Panics
+/// For zero, which no exponent gives.
+pub(super) fn logarithm(a: u8) -> u16 {
+    assert_ne!(a, 0, "zero has no logarithm");
+    LOGARITHMS[usize::from(a)].into()
+}
+
 const fn double(a: u8) -> u8 {
     (a << 1) ^ if a & 0x80 != 0 { LOW_BITS } else { 0 }
 }

@@ -1,0 +1,340 @@
+//! Looking at every stripe: whether everything can be read, and whether it fits.
+//!
+//! A strip that cannot be read is made anew from the others and rewritten. Where data and parity do
+//! not fit, the strip that would explain it is looked for, sector by sector: P and Q name one, and
+//! of three copies or more the majority is right. It is put right then. Otherwise nobody knows who
+//! is wrong: it is reported, and nothing is changed.
+//!
+//! **Not here**: stripes with a lost strip that no equation is left to check, and parity that was
+//! never computed; what they hold is only read.
+
+use std::time::Duration;
+
+use headpond_block::sync::join_all;
+use headpond_block::{Buffer, Buffers, DeviceError, Outcome, Request, Submission};
+use serde::Serialize;
+use smallvec::SmallVec;
+
+use super::columns::{Columns, ParityMemory};
+use super::rebuild::{ReadFailure, Rebuild};
+use super::scratch::{Allowance, Payload};
+use super::{Array, Progress};
+use crate::layout::{Role, Strip, Stripe};
+use crate::parity::{self, Culprit};
+use crate::plan::{ParityTrust, StripRead};
+use crate::split::Piece;
+
+/// Stripes looked at side by side.
+const STRIPES_AT_A_TIME: u64 = 16;
+/// What a cut costs at most.
+const RECORDED_EVERY: Duration = Duration::from_secs(30);
+/// What explains a mismatch is looked for by so many bytes.
+const SECTOR_BYTES: usize = 512;
+/// Findings that are kept one by one.
+const FINDINGS_MAX: usize = 256;
+/// Attempts to read a stripe, each after a repair.
+const ATTEMPTS_MAX: usize = 4;
+
+/// What a scrub has found so far.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct ScrubReport {
+    pub stripes: u64,
+    /// Strips that could not be read and were rewritten.
+    pub rewritten: u64,
+    /// Sectors that did not fit and were put right.
+    pub corrected_sectors: u64,
+    /// Sectors that do not fit, of which nobody knows who is wrong.
+    pub unexplained_sectors: u64,
+    /// Stripes of which something can neither be read nor made anew.
+    pub unreadable_stripes: u64,
+    /// Where on the array the first of them lie.
+    pub findings: Vec<Finding>,
+}
+
+/// Something that a scrub could not put right.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Finding {
+    /// First byte of the stripe, on the array.
+    pub stripe_start: u64,
+    pub stripe_bytes: u64,
+    pub what: Trouble,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Trouble {
+    /// Data and redundancy do not fit, and nobody can say which is wrong.
+    Unexplained,
+    /// It cannot be read.
+    Unreadable,
+}
+
+/// How [`Array::scrub`] ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scrubbed {
+    Whole,
+    /// The caller did not let it go on; the next call goes on from there.
+    Paused,
+}
+
+/// The strips of one stripe as they were read.
+type Strips = SmallVec<[(StripRead, Buffers); 8]>;
+/// The strips that a scrub has changed.
+type Changed = SmallVec<[Strip; 2]>;
+/// The copies of one strip.
+type Copies = SmallVec<[(Role, Buffer); 3]>;
+
+impl Array {
+    /// Looks at every stripe from where a scrub before was left, or from the start. Requests are
+    /// served meanwhile; between every few stripes `go_on` may wait, and ends the work with
+    /// `false`. What is found counts up in the status.
+    ///
+    /// # Errors
+    /// Where the array has lost too many members.
+    pub async fn scrub(
+        &self,
+        mut go_on: impl AsyncFnMut() -> bool,
+    ) -> Result<Scrubbed, DeviceError> {
+        let stripes = self.layout.stripes();
+        let mut done = self.recorder.record().work.scrubbed_stripes.unwrap_or(0);
+        if done == 0 {
+            self.scrub_report.take();
+        }
+        let mut recorded_at = self.runtime.now();
+        while done < stripes {
+            self.scrubbing.set(Some(Progress { stripes_done: done, stripes }));
+            let end = stripes.min(done + STRIPES_AT_A_TIME);
+            let batch = (done..end).map(|it| Submission::pending(self.scrub_stripe(Stripe(it))));
+            let outcomes = join_all(batch.collect()).await.into_iter();
+            let outcome = outcomes.collect::<Outcome>();
+            done = end;
+            let goes_on = outcome.is_ok() && go_on().await;
+            if !goes_on || self.runtime.now().since(recorded_at) >= RECORDED_EVERY {
+                self.record_scrubbed(Some(done)).await?;
+                recorded_at = self.runtime.now();
+            }
+            if !goes_on {
+                self.scrubbing.set(None);
+                return outcome.map(|()| Scrubbed::Paused);
+            }
+        }
+        self.scrubbing.set(None);
+        self.record_scrubbed(None).await?;
+        Ok(Scrubbed::Whole)
+    }
+
+    /// Whether a scrub was left that is to go on.
+    pub fn is_scrub_begun(&self) -> bool {
+        self.recorder.record().work.scrubbed_stripes.is_some()
+    }
+
+    /// Records how far a scrub is; what was put right is stable before.
+    async fn record_scrubbed(&self, stripes: Option<u64>) -> Outcome {
+        self.flush_members().await?;
+        self.change_record(|record| record.work.scrubbed_stripes = stripes).await
+    }
+
+    async fn scrub_stripe(&self, stripe: Stripe) -> Outcome {
+        let _lock = self.locks.lock(stripe.0).await;
+        self.check_intact()?;
+        let bytes = (self.layout.width() + self.layout.parity_strips() + 2)
+            * self.layout.strip_bytes() as usize;
+        let memory = self.scratch.allow(bytes, Payload::Bytes).await;
+        self.scrub_report.borrow_mut().stripes += 1;
+        match self.layout.level().is_mirrored() {
+            true => self.scrub_copies(stripe, &memory).await,
+            false => self.scrub_parity(stripe, &memory).await,
+        }
+    }
+
+    async fn scrub_parity(&self, stripe: Stripe, memory: &Allowance<'_>) -> Outcome {
+        let Some(strips) = self.read_whole(stripe, memory).await? else { return Ok(()) };
+        let is_whole = strips.len() == self.layout.width();
+        if !is_whole || self.parity_trust(stripe) == ParityTrust::Stale {
+            return Ok(());
+        }
+        let columns = strips[..self.layout.data_strips()].iter();
+        let columns: Columns = columns.map(|(_, content)| Some(content.clone())).collect();
+        let parity = |strip| Some(contents(&strips, strip)?.as_single()?.clone());
+        let p = parity(Strip::P).expect("scratch memory is contiguous");
+        let mut remainders = ParityMemory { p, q: parity(Strip::Q) };
+        remainders.add_columns(&columns);
+        if remainders.is_zero() {
+            return Ok(());
+        }
+        let (p, q) = (remainders.p.to_vec(), remainders.q.as_ref().map(|q| q.to_vec()));
+        // Added a second time, they leave the parity as it was read.
+        remainders.add_columns(&columns);
+        let changed = self.correct(stripe, &strips, &p, q.as_deref());
+        for (read, content) in strips.iter().filter(|(read, _)| changed.contains(&read.strip)) {
+            let role = self.layout.role_of(stripe, read.strip);
+            let write = Request::write(self.layout.strip_start(stripe), content.clone());
+            self.rewrite(role, self.layout.row_of(stripe), write).await;
+        }
+        self.check_intact()
+    }
+
+    /// Puts right in memory what the remainders explain, and says which strips that were.
+    fn correct(&self, stripe: Stripe, strips: &Strips, p: &[u8], q: Option<&[u8]>) -> Changed {
+        let mut changed = Changed::new();
+        for start in (0..p.len()).step_by(SECTOR_BYTES) {
+            let (p, q) = (&p[start..][..SECTOR_BYTES], q.map(|q| &q[start..][..SECTOR_BYTES]));
+            let (strip, error) = match parity::locate(p, q, self.layout.data_strips()) {
+                Culprit::Nobody => continue,
+                Culprit::Unknown => {
+                    self.note_finding(stripe, Trouble::Unexplained);
+                    continue;
+                }
+                Culprit::P => (Strip::P, p),
+                Culprit::Data(k) => (Strip::Data(k), p),
+                Culprit::Q => (Strip::Q, q.expect("Q is named by itself")),
+            };
+            let content = contents(strips, strip).expect("the stripe is whole");
+            add_to(&content.slice(start..start + SECTOR_BYTES), error);
+            self.scrub_report.borrow_mut().corrected_sectors += 1;
+            if !changed.contains(&strip) {
+                changed.push(strip);
+            }
+        }
+        changed
+    }
+
+    async fn scrub_copies(&self, stripe: Stripe, memory: &Allowance<'_>) -> Outcome {
+        let row = self.layout.row_of(stripe);
+        let copies = (0..self.layout.copies()).map(|copy| self.layout.role_of_copy(stripe, copy));
+        let roles = copies.filter(|role| self.members.holder(*role, row).is_some());
+        let len = self.layout.strip_bytes() as usize;
+        let copies: Copies = roles.map(|role| (role, memory.take(len))).collect();
+        for (role, content) in &copies {
+            if !self.read_copy(stripe, *role, content).await? {
+                return Ok(());
+            }
+        }
+        let is_like_first = |(_, copy): &(Role, Buffer)| bytes(copy) == bytes(&copies[0].1);
+        if copies.iter().all(is_like_first) {
+            return Ok(());
+        }
+        for role in self.outvote(stripe, &copies) {
+            let (_, content) = copies.iter().find(|(it, _)| *it == role).expect("it is a copy");
+            let write = Request::write(self.layout.strip_start(stripe), content);
+            self.rewrite(role, row, write).await;
+        }
+        self.check_intact()
+    }
+
+    /// Reads a copy of a strip; where that fails, it is rewritten from another. Says whether it
+    /// could be had.
+    async fn read_copy(
+        &self,
+        stripe: Stripe,
+        role: Role,
+        content: &Buffer,
+    ) -> Result<bool, DeviceError> {
+        let row = self.layout.row_of(stripe);
+        let Some(member) = self.members.holder(role, row) else { return Ok(false) };
+        let read = Request::read(self.layout.strip_start(stripe), content);
+        let Err(error) = self.members.submit(&member, read).await else { return Ok(true) };
+        let piece = Piece::whole(&self.layout, stripe);
+        match self.mirror_reread(&piece, &content.into(), role, error).await {
+            Ok(()) => self.scrub_report.borrow_mut().rewritten += 1,
+            Err(_) => {
+                self.check_intact()?;
+                self.note_finding(stripe, Trouble::Unreadable);
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Gives every copy, in memory, the sectors that most of them have, and says whose were
+    /// changed. Where no majority is, nothing is.
+    fn outvote(&self, stripe: Stripe, copies: &Copies) -> SmallVec<[Role; 2]> {
+        let mut changed: SmallVec<[Role; 2]> = SmallVec::new();
+        for start in (0..self.layout.strip_bytes() as usize).step_by(SECTOR_BYTES) {
+            let sector = |copy: &Buffer| copy.slice(start..start + SECTOR_BYTES);
+            let sectors: SmallVec<[Buffer; 3]> =
+                copies.iter().map(|(_, copy)| sector(copy)).collect();
+            let votes =
+                |it: &Buffer| sectors.iter().filter(|other| bytes(other) == bytes(it)).count();
+            let Some(right) = sectors.iter().find(|it| votes(it) * 2 > sectors.len()) else {
+                self.note_finding(stripe, Trouble::Unexplained);
+                continue;
+            };
+            for ((role, _), wrong) in copies.iter().zip(&sectors) {
+                if bytes(wrong) == bytes(right) {
+                    continue;
+                }
+                wrong.copy_from_buffer(right);
+                self.scrub_report.borrow_mut().corrected_sectors += 1;
+                if !changed.contains(role) {
+                    changed.push(*role);
+                }
+            }
+        }
+        changed
+    }
+
+    /// Reads every strip of a stripe that somebody holds, and repairs those that cannot be read.
+    /// `None` where that did not help.
+    async fn read_whole(
+        &self,
+        stripe: Stripe,
+        memory: &Allowance<'_>,
+    ) -> Result<Option<Strips>, DeviceError> {
+        let span = 0..self.layout.strip_bytes();
+        for _ in 0..ATTEMPTS_MAX {
+            let lost = self.members.lost_strips(&self.layout, stripe);
+            let strips = self.layout.strips().filter(|strip| !lost.contains(strip));
+            let read = |strip| {
+                let buffers = memory.take(span.len()).into();
+                (StripRead { strip, span: span.clone() }, buffers)
+            };
+            let strips: Strips = strips.map(read).collect();
+            let Err(failures) = self.read_strips(stripe, &strips).await else {
+                return Ok(Some(strips));
+            };
+            let count = failures.len() as u64;
+            let repair = failures.into_iter().fold(Rebuild::of(stripe), |repair, failure| {
+                let ReadFailure { read, error } = failure;
+                repair.with_suspect(read, error)
+            });
+            match self.rebuild(repair).await {
+                Ok(()) => self.scrub_report.borrow_mut().rewritten += count,
+                Err(_) => break,
+            }
+        }
+        self.check_intact()?;
+        self.note_finding(stripe, Trouble::Unreadable);
+        Ok(None)
+    }
+
+    fn note_finding(&self, stripe: Stripe, what: Trouble) {
+        let mut report = self.scrub_report.borrow_mut();
+        match what {
+            Trouble::Unexplained => report.unexplained_sectors += 1,
+            Trouble::Unreadable => report.unreadable_stripes += 1,
+        }
+        let (start, bytes) = (self.layout.stripe_start(stripe), self.layout.stripe_bytes());
+        let finding = Finding { stripe_start: start, stripe_bytes: bytes, what };
+        if report.findings.len() < FINDINGS_MAX && report.findings.last() != Some(&finding) {
+            report.findings.push(finding);
+        }
+    }
+}
+
+fn contents(strips: &Strips, wanted: Strip) -> Option<&Buffers> {
+    let found = strips.iter().find(|(read, _)| read.strip == wanted);
+    found.map(|(_, content)| content)
+}
+
+fn add_to(content: &Buffers, error: &[u8]) {
+    let content = content.as_single().expect("scratch memory is contiguous");
+    // SAFETY: this is scratch memory of one stripe, with no operation on it in flight.
+    parity::add(unsafe { content.as_mut_slice() }, &[error]);
+}
+
+fn bytes(copy: &Buffer) -> &[u8] {
+    // SAFETY: this is scratch memory of one stripe, with no operation on it in flight, and changed
+    // only while nobody looks at it.
+    unsafe { copy.as_slice() }
+}
