@@ -12,6 +12,7 @@ mod wall_clock;
 
 use args::{Cli, Command, TraceCommand};
 use clap::Parser;
+use commands::array::ArrayCommand;
 use headpond_volume::Tolerance;
 use outcome::Exit;
 use place::Places;
@@ -38,7 +39,7 @@ fn is_printer(command: &Command) -> bool {
             | Command::Analyze(_)
             | Command::Advise(_)
             | Command::Simulate(_)
-            | Command::Array(_)
+            | Command::Array(ArrayCommand::Plan(_))
             | Command::Model(_)
             | Command::Class(_)
     )
@@ -73,7 +74,7 @@ fn run(command: &Command) -> anyhow::Result<Exit> {
         Command::Analyze(args) => commands::analyze::run(args),
         Command::Advise(args) => commands::advise::run(&places, args),
         Command::Simulate(args) => commands::simulate::run(args),
-        Command::Array(command) => commands::array::run(command),
+        Command::Array(command) => commands::array::run(&places, command),
         Command::Model(command) => commands::model::run(command),
         Command::Class(command) => commands::class::run(command),
     }

@@ -5,7 +5,7 @@ use crate::models;
 use headpond_raid::Level;
 use headpond_sim::ssd::State;
 use headpond_sim::{CatalogueError, ControllerModel, Model, NetworkModel};
-use headpond_volume::{CacheDescription, CacheSettings, CoreDescription, Description, Size};
+use headpond_volume::{CacheDescription, CacheSettings, CoreDescription, Description, Pace, Size};
 use serde::{Deserialize, Serialize};
 use std::rc::Rc;
 use std::time::Duration;
@@ -212,6 +212,8 @@ impl Stack {
             strip: self.core.strip,
             intent: self.core.intent,
             members: (0..self.core.drives).map(|number| format!("drive{number:02}")).collect(),
+            spares: Vec::new(),
+            upkeep: Pace::default(),
         };
         let uuid = Uuid::from_u128(0x5eed);
         Description {

@@ -197,6 +197,7 @@ impl BlockDevice for Array {
     }
 
     fn submit(&self, request: Request) -> Submission<'_> {
+        self.counters.requests.count();
         if request.kind == RequestKind::Flush {
             return Submission::pending(self.flush());
         }

@@ -187,7 +187,11 @@ fn check_devices(
     Ok(())
 }
 
-async fn refuse_occupied(device: &dyn BlockDevice) -> Result<(), CreateError> {
+/// Refuses a device that is not empty.
+///
+/// # Errors
+/// The refusal, or that of the device.
+pub async fn refuse_occupied(device: &dyn BlockDevice) -> Result<(), CreateError> {
     let name = device.name().clone();
     match inspect(device).await? {
         Inspection::Empty => Ok(()),

@@ -77,7 +77,10 @@ fn a_spare_takes_a_role_over_beside_requests_and_is_as_good_as_the_member_before
                 array.assign_spare(role, None).await.unwrap();
                 let bytes = RefCell::new(bytes);
                 let fill = async {
-                    assert_eq!(array.fill(role, async || true).await, Ok(Filled::Whole));
+                    assert!(matches!(
+                        array.fill(role, async || true).await,
+                        Ok(Filled::Whole { .. })
+                    ));
                     Ok(())
                 };
                 let load = async {
@@ -90,9 +93,11 @@ fn a_spare_takes_a_role_over_beside_requests_and_is_as_good_as_the_member_before
                 array.stop().await.unwrap();
                 let old = std::mem::replace(&mut members[role.index()], spare);
                 check_redundancy(array.layout(), &members);
-                if !is_lost {
-                    assert_eq!(inspect(&*old).await.unwrap(), Inspection::Empty);
-                }
+                old.gone.set(false);
+                let with_old: Vec<_> = members.iter().cloned().chain([old.clone()]).collect();
+                let stale = start(&with_old).await;
+                assert_eq!(stale.stale, [old.name().clone()], "{shape:?}");
+                stale.array.stop().await.unwrap();
                 for other in (0..shape.1).filter(|other| *other != role.index()).take(1) {
                     let mut present = members.clone();
                     present.remove(other);
@@ -113,7 +118,7 @@ fn filling_goes_on_after_a_stop_where_it_was() {
         let spare = TestDevice::new(50, members[0].geometry().size_bytes, &runtime);
         array.add_spare(spare.clone(), SPARE).await.unwrap();
         array.assign_spare(Role(2), Some(SPARE)).await.unwrap();
-        assert_eq!(array.fill(Role(2), async || false).await, Ok(Filled::Paused));
+        assert!(matches!(array.fill(Role(2), async || false).await, Ok(Filled::Paused)));
         array.stop().await.unwrap();
         let written = spare.writes.get();
         let devices: Vec<_> = members.iter().cloned().chain([spare.clone()]).collect();
@@ -121,7 +126,7 @@ fn filling_goes_on_after_a_stop_where_it_was() {
         assert_eq!(array.filling_role(), Some(Role(2)));
         let filling = array.status().members[2].filling.clone().unwrap();
         assert_eq!((filling.rows_done, filling.rows), (16, ROWS));
-        assert_eq!(array.fill(Role(2), async || true).await, Ok(Filled::Whole));
+        assert!(matches!(array.fill(Role(2), async || true).await, Ok(Filled::Whole { .. })));
         assert!(spare.writes.get() - written < ROWS, "what was filled is not filled again");
         members[2] = spare;
         array.stop().await.unwrap();
@@ -139,11 +144,52 @@ fn a_spare_that_fails_leaves_the_role_to_whoever_has_it() {
         array.add_spare(spare.clone(), SPARE).await.unwrap();
         array.assign_spare(Role(1), None).await.unwrap();
         spare.writes_left.set(9);
-        assert_eq!(array.fill(Role(1), async || true).await, Ok(Filled::Gone));
+        assert!(matches!(array.fill(Role(1), async || true).await, Ok(Filled::Gone)));
         assert_eq!(array.state(), ArrayState::Healthy);
         assert_eq!(array.filling_role(), None);
         assert!(whole(&array).await == bytes);
     });
+}
+
+#[test]
+fn a_member_lost_in_a_rebuild_costs_data_only_beyond_the_redundancy() {
+    for (level, count, state) in [
+        (Level::Raid6, 5, ArrayState::Healthy),
+        (Level::Raid1, 3, ArrayState::Healthy),
+        (Level::Raid5, 4, ArrayState::Failed),
+    ] {
+        run(7, |runtime| async move {
+            let random = Random::new(7);
+            let (array, members, bytes) = filled_array((level, count, 1), &runtime, &random).await;
+            array.fail(Role(1)).await.unwrap();
+            for (index, uuid) in [(50, SPARE), (51, Uuid::from_u128(78))] {
+                let spare = TestDevice::new(index, members[0].geometry().size_bytes, &runtime);
+                array.add_spare(spare, uuid).await.unwrap();
+            }
+            array.assign_spare(Role(1), Some(SPARE)).await.unwrap();
+            let mut steps = 0;
+            let lose_another = async || {
+                steps += 1;
+                if steps == 1 {
+                    members[2].gone.set(true);
+                }
+                true
+            };
+            let filled = array.fill(Role(1), lose_another).await;
+            if state == ArrayState::Failed {
+                assert!(filled.is_err(), "{level}: what two members held is lost");
+                assert_eq!(array.state(), state);
+                return;
+            }
+            assert!(matches!(filled, Ok(Filled::Whole { .. })), "{level}");
+            if let Some(role) = array.vacant_role() {
+                array.assign_spare(role, None).await.unwrap();
+                assert!(matches!(array.fill(role, async || true).await, Ok(Filled::Whole { .. })));
+            }
+            assert_eq!(array.state(), state, "{level}");
+            assert!(whole(&array).await == bytes, "{level}");
+        });
+    }
 }
 
 #[test]
@@ -217,7 +263,7 @@ async fn exchange(devices: Devices, is_lost: bool, newest: &RefCell<[u8; 2]>) {
             runtime.sleep(std::time::Duration::from_secs(20)).await;
             true
         };
-        assert_eq!(array.fill(Role(1), go_on).await, Ok(Filled::Whole));
+        assert!(matches!(array.fill(Role(1), go_on).await, Ok(Filled::Whole { .. })));
         Ok::<(), DeviceError>(())
     };
     fill.await.unwrap();
@@ -270,7 +316,7 @@ async fn end_exchange(devices: Devices, is_lost: bool, newest: [u8; 2], context:
     check("after the start").await;
     if let Some(role) = array.filling_role() {
         let filled = array.fill(role, async || true).await;
-        assert_eq!(filled, Ok(Filled::Whole), "{context}");
+        assert!(matches!(filled, Ok(Filled::Whole { .. })), "{context}");
     }
     check("when filled").await;
     if array.state() == ArrayState::Healthy {

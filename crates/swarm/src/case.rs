@@ -309,6 +309,13 @@ impl<'a> Case<'a> {
         if machine.topology.has_parity() && !self.excuses.borrow().lost.is_empty() {
             tally.row(7);
         }
+        let (was_rebuilding, was_scrubbing) = remains.was_rebuilding_or_scrubbing();
+        if was_rebuilding {
+            tally.row(8);
+        }
+        if was_scrubbing {
+            tally.row(9);
+        }
     }
 
     fn tell_life(&mut self, order: &Order) {

@@ -24,6 +24,7 @@ mod faults;
 mod hunt;
 mod life;
 mod machine;
+mod members;
 pub mod scenarios;
 mod steps;
 mod tally;

@@ -142,6 +142,7 @@ impl World<'_> {
             caches: self.machine.cache_devices(runtime, sim, &controls),
             settings: &order.settings,
             runtime,
+            sim,
             controls: &controls,
             excuses: self.excuses,
             tally: self.tally,

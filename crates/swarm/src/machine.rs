@@ -9,6 +9,7 @@ use headpond_block::devices::RamDevice;
 use headpond_block::{
     BlockDevice, BufferPool, DeviceName, Geometry, PoolConfig, Runtime, Stability,
 };
+use headpond_raid::superblock::{COPY_OFFSETS, SUPERBLOCK_BYTES, decode};
 use headpond_sim::{Medium, OperationTime, Picture, Power, Random, Sim, SimDisk, run_until_cut};
 use headpond_volume::{
     CacheDescription, CacheSettings, CreateError, Description, Devices, OpenOptions, Tolerance,
@@ -33,7 +34,10 @@ pub(crate) struct Machine {
     is_on_spare: Cell<bool>,
     /// Whether there was ever anything on the spare one.
     was_on_spare: Cell<bool>,
+    /// As many as the array has, and behind them one that may take the place of any.
     pub members: Vec<Rc<Medium>>,
+    /// Whether one of them was put in the place of another: whoever was replaced may carry nothing.
+    has_exchanged: Cell<bool>,
     /// Those of a core of which nothing is asked.
     pub idle_members: Vec<Rc<Medium>>,
     pub power: Power,
@@ -99,7 +103,8 @@ impl Machine {
             spare,
             is_on_spare: Cell::new(false),
             was_on_spare: Cell::new(false),
-            members: (0..topology.members).map(member).collect(),
+            members: (0..=topology.members).map(member).collect(),
+            has_exchanged: Cell::new(false),
             idle_members: topology
                 .idle_core
                 .map_or_else(Vec::new, |_| IDLE_MEMBERS.map(idle).into()),
@@ -135,6 +140,7 @@ impl Machine {
             is_on_spare: self.is_on_spare.clone(),
             was_on_spare: self.was_on_spare.clone(),
             members: self.members.iter().map(copy).collect(),
+            has_exchanged: self.has_exchanged.clone(),
             idle_members: self.idle_members.iter().map(copy).collect(),
             power: Power::on(),
             witness: Rc::new(RefCell::new(witness)),
@@ -185,6 +191,37 @@ impl Machine {
         if self.is_on_spare.get() { self.cache.as_ref() } else { self.spare.as_ref() }
     }
 
+    /// A disk that may become a member: it belongs to nobody.
+    pub fn free_member(
+        &self,
+        index: usize,
+        runtime: &Runtime,
+        sim: &Sim,
+        controls: &Controls,
+    ) -> Rc<dyn BlockDevice> {
+        // From here on it may be written to.
+        self.has_exchanged.set(true);
+        self.device(&self.members[index], &controls.members[index], SLOW, runtime, sim)
+    }
+
+    /// By index, the disks that carry a superblock; a member that never was replaced is given
+    /// whatever it carries.
+    fn belonging(&self) -> impl Iterator<Item = Option<&Rc<Medium>>> {
+        let count = self.topology.members;
+        self.members.iter().enumerate().map(move |(index, medium)| {
+            let belongs = match self.has_exchanged.get() {
+                true => carries_superblock(medium),
+                false => index < count,
+            };
+            belongs.then_some(medium)
+        })
+    }
+
+    fn used_members(&self) -> impl Iterator<Item = &Rc<Medium>> {
+        let spare = usize::from(self.has_exchanged.get());
+        self.members.iter().take(self.topology.members + spare)
+    }
+
     pub fn controls(&self) -> Controls {
         let members = self.members.iter().map(|_| FaultControl::default()).collect();
         Controls { cache: FaultControl::default(), members }
@@ -200,9 +237,12 @@ impl Machine {
         let attach = |medium: &Rc<Medium>, control: &FaultControl, time| {
             self.device(medium, control, time, runtime, sim)
         };
-        let present = self.members.iter().zip(&controls.members).enumerate();
-        let present = present.filter(|(index, _)| !absent.members.contains(index));
-        let members = present.map(|(_, (medium, control))| attach(medium, control, SLOW));
+        let present = self.belonging().zip(&controls.members).enumerate();
+        let present = present.filter_map(|(index, (medium, control))| {
+            let is_absent = absent.members.contains(&index);
+            Some((medium?, control)).filter(|_| !is_absent)
+        });
+        let members = present.map(|(medium, control)| attach(medium, control, SLOW));
         let healthy = FaultControl::default();
         let idle = self.idle_members.iter().map(|medium| attach(medium, &healthy, SLOW));
         let cache = self.cache_disk().filter(|_| !absent.cache && self.names_cache.get());
@@ -272,7 +312,7 @@ impl Machine {
                 if self.was_on_spare.get() {
                     self.other_disk().map(|disk| disk.lose_power(random));
                 }
-                for member in self.members.iter().chain(&self.idle_members) {
+                for member in self.used_members().chain(&self.idle_members) {
                     member.lose_power(random);
                 }
                 torn
@@ -302,9 +342,14 @@ impl Machine {
 
     pub fn media(&self) -> impl Iterator<Item = &Medium> {
         let spare = self.spare.iter().filter(|_| self.was_on_spare.get());
-        let members = self.members.iter().chain(&self.idle_members);
+        let members = self.used_members().chain(&self.idle_members);
         self.cache.iter().chain(members).chain(spare).map(|medium| &**medium)
     }
+}
+
+fn carries_superblock(medium: &Medium) -> bool {
+    let copy = |offset| decode(&medium.peek(offset, SUPERBLOCK_BYTES)).is_ok();
+    COPY_OFFSETS.into_iter().any(copy)
 }
 
 /// Some pages of a device, as they were.

@@ -13,7 +13,7 @@ use crate::topology::{
 };
 use headpond_block::{BlockDevice, Request, Runtime};
 use headpond_raid::{ArrayState, Occupied};
-use headpond_sim::{Medium, Picture, Random};
+use headpond_sim::{Medium, Picture, Random, Sim};
 use headpond_volume::{CacheSettings, Dirty, SettingChange, Volume};
 use headpond_witness::Client;
 use std::cell::{Cell, RefCell};
@@ -54,6 +54,9 @@ pub(crate) enum Step {
     /// Another cache in its place.
     Exchange(Exchange),
     ScrubCache,
+    /// Another disk takes the place of a member, beside the requests.
+    ReplaceMember,
+    ScrubArray,
     Ill(Ill),
 }
 
@@ -62,7 +65,10 @@ impl Step {
         let cutoffs = ["never", "full", "32K"];
         // Drawn aside: the other steps are what they are without these.
         let mut aside = random.clone().fork();
+        let mut of_array = aside.clone().fork();
         match random.below(12) {
+            9..=11 if of_array.one_in(5) => Self::ReplaceMember,
+            9..=11 if of_array.one_in(12) => Self::ScrubArray,
             0 | 1 => Self::Set(SettingChange::new("mode", draw_mode(random))),
             2 => {
                 let other = random.pick(&CLEANING);
@@ -103,6 +109,8 @@ impl fmt::Display for Step {
             Self::SwitchTier => write!(f, "detach the tier, or attach it"),
             Self::Exchange(exchange) => write!(f, "{exchange}"),
             Self::ScrubCache => write!(f, "scrub the cache"),
+            Self::ReplaceMember => write!(f, "replace a member"),
+            Self::ScrubArray => write!(f, "scrub the array"),
             Self::Ill(ill) => write!(f, "{ill}"),
         }
     }
@@ -116,6 +124,7 @@ pub(crate) struct Stage<'a> {
     pub caches: Vec<Rc<dyn BlockDevice>>,
     pub settings: &'a CacheSettings,
     pub runtime: &'a Runtime,
+    pub sim: &'a Sim,
     pub controls: &'a Controls,
     pub excuses: &'a RefCell<Excuses>,
     pub tally: &'a RefCell<Tally>,
@@ -147,6 +156,8 @@ impl Stage<'_> {
                 Step::SwitchTier => self.switch_tier().await?,
                 Step::Exchange(exchange) => self.exchange(exchange).await?,
                 Step::ScrubCache => self.scrub_cache().await?,
+                Step::ReplaceMember => self.replace_member().await?,
+                Step::ScrubArray => self.scrub_array()?,
                 Step::Ill(Ill::Damage(damage)) => {
                     // Of this disk, and not of one that was the cache when the life began.
                     let before = before.as_ref();
@@ -385,6 +396,17 @@ impl Remains {
         let volume = self.volume.borrow();
         let stats = volume.as_ref().map(|volume| volume.stats());
         stats.is_some_and(|stats| stats.slices.iter().any(|slice| slice.cleaning_in_flight > 0))
+    }
+
+    /// Whether a spare was being given a role, and whether every stripe was being looked at.
+    pub fn was_rebuilding_or_scrubbing(&self) -> (bool, bool) {
+        let volume = self.volume.borrow();
+        let status = volume.as_ref().map(|volume| volume.status());
+        let cores = status.iter().flat_map(|status| &status.cores);
+        cores.fold((false, false), |(rebuilding, scrubbing), core| {
+            let is_filling = core.array.members.iter().any(|member| member.filling.is_some());
+            (rebuilding || is_filling, scrubbing || core.array.scrubbing.is_some())
+        })
     }
 
     /// Whether the mode makes no dirty data and there is some.

@@ -9,7 +9,7 @@ use headpond_raid::{Contents, Intent, Level, Occupied};
 use headpond_sim::Random;
 use headpond_volume::{
     CacheDescription, CacheSettings, ClassSetting, CoreDescription, CreateOptions, Description,
-    FurtherCoreDescription, Readahead, ReadaheadPolicy, SeqCutoff, Size, TierDescription,
+    FurtherCoreDescription, Pace, Readahead, ReadaheadPolicy, SeqCutoff, Size, TierDescription,
     TierSettings,
 };
 use std::fmt;
@@ -184,6 +184,8 @@ impl Topology {
             strip: Size(self.strip_bytes),
             intent: self.has_intent,
             members: (0..self.members).map(|index| format!("m{index}")).collect(),
+            spares: Vec::new(),
+            upkeep: Pace::default(),
         };
         let idle = CoreDescription {
             raid: Level::Raid1,

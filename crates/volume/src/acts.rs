@@ -20,6 +20,10 @@ pub enum ActKind {
     Scrubbing,
     /// Parity is computed that never was.
     Parity,
+    /// A spare is given what a role of the array holds.
+    Rebuild,
+    /// Every stripe of the array is looked at.
+    ArrayScrub,
 }
 
 /// An act under way.
@@ -71,8 +75,19 @@ impl Drop for Act<'_> {
 
 impl ActStatus {
     fn new(act: ActKind, (done_bytes, total_bytes): (u64, u64), elapsed_s: f64) -> Self {
+        Self::gone_on(act, 0, (done_bytes, total_bytes), elapsed_s)
+    }
+
+    /// Of which `begun_bytes` had been done before the time that has elapsed.
+    pub(crate) fn gone_on(
+        act: ActKind,
+        begun_bytes: u64,
+        (done_bytes, total_bytes): (u64, u64),
+        elapsed_s: f64,
+    ) -> Self {
         let left = total_bytes.saturating_sub(done_bytes) as f64;
-        let left_s = (done_bytes > 0).then(|| elapsed_s * left / done_bytes as f64);
+        let done = done_bytes.saturating_sub(begun_bytes);
+        let left_s = (done > 0).then(|| elapsed_s * left / done as f64);
         Self { act, core: None, done_bytes, total_bytes, elapsed_s, left_s }
     }
 }
@@ -101,18 +116,14 @@ impl Volume {
         let cleaning = self.cleaning.status(runtime, ActKind::Cleaning, self.unwritten_bytes());
         let scrubbing = self.scrubbing.status(runtime, ActKind::Scrubbing, self.unread_bytes());
         let cores = self.cores();
-        let parity = cores.iter().filter_map(|(core, _)| core.parity_act(runtime));
-        cleaning.into_iter().chain(scrubbing).chain(parity).collect()
+        let upkeep = cores.iter().filter_map(|(core, _)| core.upkeep_act(runtime));
+        cleaning.into_iter().chain(scrubbing).chain(upkeep).collect()
     }
 }
 
 impl Core {
-    fn parity_act(&self, runtime: &Runtime) -> Option<ActStatus> {
-        let progress = self.array.status().initialising?;
-        let bytes = |stripes: u64| stripes * self.array.layout().stripe_bytes();
-        let (done, total) = (bytes(progress.stripes_done), bytes(progress.stripes));
-        let elapsed_s = runtime.now().since(self.initialisation.begun()?).as_secs_f64();
+    fn upkeep_act(&self, runtime: &Runtime) -> Option<ActStatus> {
         let core = (self.id != FIRST_CORE).then(|| self.name.clone());
-        Some(ActStatus { core, ..ActStatus::new(ActKind::Parity, (done, total), elapsed_s) })
+        Some(ActStatus { core, ..self.upkeep.act(runtime)? })
     }
 }

@@ -132,7 +132,7 @@ impl Volume {
             ..AssembleOptions::default()
         };
         let (array, _) = begin(prepare(&self.runtime, members.clone(), how).await?).await?;
-        let core = Core::new(described.id, described.name.clone(), array);
+        let core = Core::new(described.id, described.name.clone(), array, &self.runtime);
         Ok(NewCore { described, core, members })
     }
 
@@ -162,8 +162,8 @@ impl Volume {
         let cores = self.cores().with(Rc::clone(&new.core))?;
         let held = self.front.hold().await;
         self.replace_cores(cores, &held);
-        new.core.begin_initialising(&self.runtime);
         self.description.replace(description);
+        self.begin_upkeep();
         Ok(())
     }
 
@@ -200,7 +200,7 @@ impl Volume {
         self.replace_cores(cores.without(described.id), &held);
         self.description.borrow_mut().further_cores.retain(|core| core.id != described.id);
         drop(held);
-        leaving.initialisation.stop().await;
+        leaving.upkeep.stop().await;
         Ok(leaving.array.stop().await?)
     }
 }

@@ -3,7 +3,7 @@
 //! The superblocks on the devices are the truth about what is on them; the description names the
 //! devices to look at, the exports and the settings to start with.
 
-use crate::{CacheSettings, Size, TierSettings};
+use crate::{CacheSettings, Pace, Size, TierSettings};
 use headpond_block::BLOCK_BYTES;
 use headpond_cache::SliceConfig;
 use headpond_raid::Level;
@@ -77,6 +77,12 @@ pub struct CoreDescription {
     pub intent: bool,
     /// In any order: the superblocks tell the roles.
     pub members: Vec<String>,
+    /// Devices that take the place of a member that is lost, or are about to.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub spares: Vec<String>,
+    /// How fast work on the array beside the requests may go.
+    #[serde(default, skip_serializing_if = "is_usual")]
+    pub upkeep: Pace,
 }
 
 /// A core beside the first: an array of its own, served as `VOLUME/NAME`.
@@ -234,9 +240,19 @@ impl Description {
         std::iter::once((self.uuid, &self.core)).chain(further)
     }
 
-    /// The members of all cores.
+    /// A core by its number.
+    pub fn core_mut(&mut self, id: u16) -> Option<&mut CoreDescription> {
+        if id == FIRST_CORE {
+            return Some(&mut self.core);
+        }
+        let mut further = self.further_cores.iter_mut();
+        further.find(|further| further.id == id).map(|further| &mut further.core)
+    }
+
+    /// The members and spares of all cores.
     pub fn members(&self) -> impl Iterator<Item = &str> {
-        self.cores().flat_map(|(_, core)| core.members.iter().map(String::as_str))
+        self.cores()
+            .flat_map(|(_, core)| core.members.iter().chain(&core.spares).map(String::as_str))
     }
 
     /// The text of the file.
@@ -257,6 +273,10 @@ fn is_name(name: &str) -> bool {
     (1..=NAME_BYTES_MAX).contains(&name.len())
         && name.chars().all(is_plain)
         && !name.starts_with(['.', '-'])
+}
+
+fn is_usual(pace: &Pace) -> bool {
+    *pace == Pace::default()
 }
 
 fn yes() -> bool {

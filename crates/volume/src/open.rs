@@ -146,7 +146,7 @@ impl Volume {
         for ((id, name), prepared) in names(description).zip(prepared) {
             let (array, told) = begin(prepared).await?;
             warnings.extend(told);
-            list.push(Core::new(id, name, array));
+            list.push(Core::new(id, name, array, runtime));
         }
         let watch = options.watch_load.as_ref();
         let cores = Cores::new(runtime.clone(), list, options.around_core)?;

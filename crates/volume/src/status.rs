@@ -8,9 +8,11 @@ use crate::description::FIRST_CORE;
 use crate::metadata::FoundFileSystem;
 use crate::readahead::ReadaheadStats;
 use crate::settings::CacheSettings;
+use crate::upkeep::UpkeepStatus;
 use crate::volume::Volume;
 use headpond_block::BlockDevice;
 use headpond_cache::{BypassReport, ErrorStats, EvictionStats, OrderStats, SliceStats};
+use headpond_raid::superblock::RoleState;
 use headpond_raid::{ArrayState, ArrayStatus};
 use serde::Serialize;
 use std::rc::Rc;
@@ -50,6 +52,7 @@ pub struct CoreStatus {
     pub name: String,
     pub size_bytes: u64,
     pub array: ArrayStatus,
+    pub upkeep: UpkeepStatus,
 }
 
 /// The cache and its settings.
@@ -214,7 +217,8 @@ fn order(slices: &[SliceStats]) -> Option<OrderStats> {
 impl Core {
     fn status(&self) -> CoreStatus {
         let (array, name) = (self.array.status(), self.name.clone());
-        CoreStatus { id: self.id, name, size_bytes: array.size_bytes, array }
+        let upkeep = self.upkeep.status();
+        CoreStatus { id: self.id, name, size_bytes: array.size_bytes, array, upkeep }
     }
 
     /// What is wrong with the array; of a further core with its name.
@@ -222,7 +226,7 @@ impl Core {
         let array = self.array.status();
         let state = match array.state {
             ArrayState::Healthy => None,
-            ArrayState::Degraded => Some("the array is degraded: replace the failed member".into()),
+            ArrayState::Degraded => self.degraded(&array),
             ArrayState::Failed => Some(
                 "the array has lost more members than it can replace: writes are refused; bring them \
                  back"
@@ -230,11 +234,36 @@ impl Core {
             ),
         };
         let told = state.into_iter().chain(self.parity_warning(&array));
+        let told = told.chain(self.scrub_warning(&array));
         let named = |text: String| match self.id {
             FIRST_CORE => text,
             _ => format!("core {}: {text}", self.name),
         };
         told.map(named).collect()
+    }
+
+    /// What to do about lost members: nothing, where a spare is on its way.
+    fn degraded(&self, array: &ArrayStatus) -> Option<String> {
+        let mut lost = array.members.iter().filter(|member| member.state != RoleState::Active);
+        if lost.all(|member| member.filling.is_some()) {
+            return Some("the array is degraded; a spare is taking the lost member's place".into());
+        }
+        let place = match self.id {
+            FIRST_CORE => "VOLUME DEVICE".into(),
+            _ => format!("VOLUME DEVICE --core {}", self.name),
+        };
+        Some(format!(
+            "the array is degraded: `headpond array add-spare {place}` replaces a lost member"
+        ))
+    }
+
+    fn scrub_warning(&self, array: &ArrayStatus) -> Option<String> {
+        let (scrub, place) = (&array.scrub, array.scrub.findings.first()?);
+        Some(format!(
+            "the scrub found {} sectors that do not fit and {} stripes that cannot be read, the first \
+             at byte {}: nobody can say what is right there; write it again from a copy",
+            scrub.unexplained_sectors, scrub.unreadable_stripes, place.stripe_start
+        ))
     }
 
     /// What a member's failure would cost while the parity has not been computed.
@@ -243,7 +272,7 @@ impl Core {
         if array.parity_initialised {
             return None;
         }
-        if let Some(error) = self.initialisation.failure() {
+        if let Some(error) = self.upkeep.parity_failure() {
             return Some(format!("the parity could not be computed: {error}; {RISK}"));
         }
         let Some(progress) = array.initialising else {

@@ -6,6 +6,7 @@ use crate::cores::{Core, Cores};
 use crate::description::{CacheDescription, Description};
 use crate::door::CoreDevice;
 use crate::front::{Front, Held};
+use crate::members::Kept;
 use crate::settings::{SettingChange, SettingError};
 use crate::slicing::Slicing;
 use headpond_block::sync::{Busy, BusyGuard};
@@ -18,7 +19,8 @@ use std::rc::Rc;
 
 /// An open volume: serves requests, changes its settings, tells its state.
 pub struct Volume {
-    pub(crate) description: RefCell<Description>,
+    pub(crate) description: Rc<RefCell<Description>>,
+    pub(crate) kept: Rc<Kept>,
     pub(crate) runtime: Runtime,
     /// Exchanged while requests are held.
     cores: RefCell<Rc<Cores>>,
@@ -96,13 +98,14 @@ impl Volume {
             front.read_ahead_into(&cached.slices);
             front.set(&cache.settings);
         }
-        cores.begin_initialising();
         let runtime = cores.runtime.clone();
-        let (description, cached) = (description.clone().into(), cached.map(Rc::new).into());
+        let description = Rc::new(RefCell::new(description.clone()));
+        let (kept, cached) = (Rc::default(), cached.map(Rc::new).into());
         let (tier, changing, cores) = (RefCell::default(), Busy::default(), Rc::new(cores).into());
         let (cleaning, scrubbing) = (Begun::default(), Begun::default());
         let volume = Self {
             description,
+            kept,
             runtime,
             cores,
             cached,
@@ -114,11 +117,22 @@ impl Volume {
             warnings,
         };
         volume.open_doors();
+        volume.begin_upkeep();
         volume
     }
 
     pub(crate) fn cores(&self) -> Rc<Cores> {
         Rc::clone(&self.cores.borrow())
+    }
+
+    /// Work on the arrays begins, and the description follows it.
+    pub(crate) fn begin_upkeep(&self) {
+        self.follow_exchanges();
+        let cores = self.cores();
+        for ((core, _), (_, described)) in cores.iter().zip(self.description.borrow().cores()) {
+            core.upkeep.set_pace(described.upkeep);
+        }
+        cores.begin_upkeep();
     }
 
     /// Lets requests come in by the cores that there are.
@@ -308,7 +322,7 @@ impl Volume {
     /// Where a device fails; the next open recovers.
     pub async fn stop(&self) -> Result<(), StopError> {
         self.changing.until_idle().await;
-        self.cores().stop_initialising().await;
+        self.cores().stop_upkeep().await;
         // It reads through the slices, which do not wait for reads when they end.
         let recogniser = self.front.recogniser();
         let _rest = match &recogniser {

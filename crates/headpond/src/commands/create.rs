@@ -10,7 +10,8 @@ use headpond_raid::{Contents, Intent, Occupied};
 use headpond_uring::{RingConfig, run_with_pool};
 use headpond_volume::{
     CacheDescription, CacheSettings, CoreDescription, CreateOptions, Description, Devices,
-    ExportDescription, SettingChange, SettingError, Size, TierDescription, TierSettings, Volume,
+    ExportDescription, Pace, SettingChange, SettingError, Size, TierDescription, TierSettings,
+    Volume,
 };
 use uuid::Uuid;
 
@@ -102,6 +103,8 @@ fn describe(
             strip: args.array.strip,
             intent: !args.array.no_intent,
             members: members.iter().map(DeviceSpec::to_string).collect(),
+            spares: Vec::new(),
+            upkeep: Pace::default(),
         },
         further_cores: Vec::new(),
         exports: args.nbd.iter().map(export).collect(),

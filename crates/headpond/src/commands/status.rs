@@ -155,8 +155,7 @@ fn print(status: &Value) {
         println!("  export    {}", text(export));
     }
     println!("  clients   {}", status["clients"].as_array().map_or(0, Vec::len));
-    println!("  array     RAID {} of {members} members, {}", array["level"], text(&array["state"]));
-    print_missing(array);
+    print_array(array);
     print_cores(status);
     print_settings(status);
     if let Some(output) = status["recording"].as_str() {
@@ -206,7 +205,7 @@ pub fn print_cores(status: &Value) {
     }
 }
 
-fn print_acts(status: &Value) {
+pub fn print_acts(status: &Value) {
     for act in status["acts"].as_array().into_iter().flatten() {
         println!("  under way {}", tell_act(act));
     }
@@ -217,6 +216,8 @@ pub fn name_of_act(act: &Value) -> String {
     let name = match act["act"].as_str() {
         Some("cleaning") => "writing what is dirty to the array",
         Some("scrubbing") => "reading all that the cache holds",
+        Some("rebuild") => "giving a spare what a member holds",
+        Some("array-scrub") => "looking at every stripe",
         _ => "computing parity for the first time",
     };
     let core = act["core"].as_str().map(|core| format!(" of core {core}"));
@@ -247,6 +248,13 @@ fn print_alerts(status: &Value) {
     }
 }
 
+/// The array in one line, and what is not as it should be.
+pub fn print_array(array: &Value) {
+    let members = array["members"].as_array().map_or(0, Vec::len);
+    println!("  array     RAID {} of {members} members, {}", array["level"], text(&array["state"]));
+    print_missing(array);
+}
+
 fn print_missing(array: &Value) {
     for member in array["members"].as_array().into_iter().flatten() {
         if member["state"] != "active" {
@@ -258,6 +266,18 @@ fn print_missing(array: &Value) {
                 member["device"].as_str().map(|name| format!(", {name}")).unwrap_or_default()
             );
         }
+        let filling = &member["filling"];
+        if let Some(device) = filling["device"].as_str() {
+            let rows = |field: &str| filling[field].as_u64().unwrap_or(0);
+            let percent = (rows("rows_done") * 100).checked_div(rows("rows")).unwrap_or(100);
+            println!(
+                "            member {}: {device} takes its place, {percent} %",
+                member["role"]
+            );
+        }
+    }
+    for spare in array["spares"].as_array().into_iter().flatten() {
+        println!("            spare {}", text(&spare["device"]));
     }
 }
 

@@ -11,6 +11,8 @@ use std::time::Duration;
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// What comes to its end sooner shows no bar.
 const BAR_AFTER: Duration = Duration::from_millis(500);
+/// Looks that did not find a piece of work, before it is taken to be over.
+const MISSED_MAX: u32 = 3;
 const TEMPLATE: &str = "{msg} {bar:30} {bytes} of {total_bytes}, {eta} left";
 
 /// Posts a wish, and shows a bar until the answer is there.
@@ -44,13 +46,45 @@ pub fn post(client: &Client, path: &str, body: &(impl Serialize + Sync)) -> Resu
     })
 }
 
-/// What somebody waits for; parity is computed beside everything.
+/// Waits with a bar until a piece of work beside the requests is done that goes on by itself, and
+/// answers with the status then. One that rests because it was paused is not waited for.
+///
+/// # Errors
+/// The daemon's.
+pub fn until_done(client: &Client, act: &str, core: Option<&str>) -> Result<Value> {
+    let bar = ProgressBar::new(0);
+    bar.set_style(ProgressStyle::with_template(TEMPLATE)?);
+    // It may take a moment to begin.
+    let mut missed = 0;
+    loop {
+        let status = client.get::<Value>("/v1/status")?;
+        let acts = status["acts"].as_array().into_iter().flatten();
+        let is_it = |it: &&Value| it["act"] == act && it["core"].as_str() == core;
+        match acts.into_iter().find(is_it) {
+            Some(act) => {
+                missed = 0;
+                show_act(&bar, act);
+            }
+            None if missed >= MISSED_MAX => {
+                bar.finish_and_clear();
+                return Ok(status);
+            }
+            None => missed += 1,
+        }
+        std::thread::sleep(LOOK_EVERY);
+    }
+}
+
+/// What somebody waits for; what goes on by itself goes on beside everything.
 fn show(bar: &ProgressBar, status: &Value) {
     let acts = status["acts"].as_array().into_iter().flatten();
-    for act in acts.filter(|act| act["act"] != "parity") {
-        let bytes = |field: &str| act[field].as_u64().unwrap_or(0);
-        bar.set_message(super::status::name_of_act(act));
-        bar.set_length(bytes("total_bytes"));
-        bar.set_position(bytes("done_bytes"));
-    }
+    let is_waited_for = |act: &&Value| ["cleaning", "scrubbing"].iter().any(|it| act["act"] == *it);
+    acts.filter(is_waited_for).for_each(|act| show_act(bar, act));
+}
+
+fn show_act(bar: &ProgressBar, act: &Value) {
+    let bytes = |field: &str| act[field].as_u64().unwrap_or(0);
+    bar.set_message(super::status::name_of_act(act));
+    bar.set_length(bytes("total_bytes"));
+    bar.set_position(bytes("done_bytes"));
 }

@@ -7,8 +7,8 @@
 //! **Invariants**: this thread never touches the volume; it only sends messages.
 
 use super::message::{
-    AddCoreBody, Answer, AttachBody, DetachBody, Message, PurgeBody, RecordBody, RemoveCoreBody,
-    ResizeBody, SetBody, StopBody, Wish,
+    AddCoreBody, Answer, ArrayWish, AttachBody, DetachBody, Message, PurgeBody, RecordBody,
+    RemoveCoreBody, ResizeBody, SetBody, StopBody, Wish,
 };
 use crate::client::Refusal;
 use crate::outcome::{Exit, Failure};
@@ -16,8 +16,9 @@ use anyhow::{Context, Result};
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use axum::routing::{get, post};
+use axum::routing::{MethodRouter, get, post};
 use axum::{Json, Router};
+use serde::de::DeserializeOwned;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::thread::JoinHandle;
@@ -156,10 +157,31 @@ fn routes(messages: mpsc::Sender<Message>) -> Router {
         .route("/v1/cache/purge", post(purge))
         .route("/v1/core/add", post(add_core))
         .route("/v1/core/remove", post(remove_core))
+        .merge(array_routes())
         .route("/v1/stop", post(stop))
         .route("/v1/recording/start", post(start))
         .route("/v1/recording/stop", post(end))
         .with_state(messages)
+}
+
+/// What concerns the members of an array, and the work on it beside the requests.
+fn array_routes() -> Router<mpsc::Sender<Message>> {
+    fn wish<B: DeserializeOwned + Send + 'static>(
+        make: fn(B) -> ArrayWish,
+    ) -> MethodRouter<mpsc::Sender<Message>> {
+        post(async move |State(to): State<mpsc::Sender<Message>>, Json(body): Json<B>| {
+            respond(ask(&to, Wish::Array(make(body))).await)
+        })
+    }
+    Router::new()
+        .route("/v1/array/add-spare", wish(ArrayWish::AddSpare))
+        .route("/v1/array/replace", wish(ArrayWish::Replace))
+        .route("/v1/array/fail", wish(ArrayWish::Fail))
+        .route("/v1/array/remove", wish(ArrayWish::Remove))
+        .route("/v1/array/scrub", wish(ArrayWish::Scrub))
+        .route("/v1/array/pause", wish(ArrayWish::Pause))
+        .route("/v1/array/resume", wish(ArrayWish::Resume))
+        .route("/v1/array/pace", wish(ArrayWish::Pace))
 }
 
 async fn ask(messages: &mpsc::Sender<Message>, wish: Wish) -> Answer {

@@ -10,7 +10,7 @@ use headpond_nbd::server::Export;
 use headpond_raid::{Contents, Intent, Occupied};
 use headpond_volume::{
     AddCoreError, CacheDescription, CoreDescription, CreateOptions, Description, Dirty,
-    FurtherCoreDescription, NewCore, RemoveCoreError, Volume,
+    FurtherCoreDescription, NewCore, Pace, RemoveCoreError, Volume,
 };
 use serde_json::Value;
 use std::cell::Cell;
@@ -137,7 +137,8 @@ pub fn offer(
 fn describe(description: &Description, body: &AddCoreBody) -> Result<FurtherCoreDescription> {
     let usage = |error: headpond_volume::DescriptionError| Failure::usage(error.to_string());
     let AddCoreBody { raid, groups, strip, intent, .. } = *body;
-    let core = CoreDescription { raid, groups, strip, intent, members: body.members.clone() };
+    let (members, spares, upkeep) = (body.members.clone(), Vec::new(), Pace::default());
+    let core = CoreDescription { raid, groups, strip, intent, members, spares, upkeep };
     let (name, uuid) = (body.name.clone(), Uuid::new_v4());
     let id = description.free_core_id().map_err(usage)?;
     let described = FurtherCoreDescription { name, id, uuid, core };

@@ -33,6 +33,7 @@ pub enum Wish {
     /// The cache is empty afterwards.
     PurgeCache(PurgeBody),
     AddCore(AddCoreBody),
+    Array(ArrayWish),
     RemoveCore(RemoveCoreBody),
     StartRecording(RecordBody),
     StopRecording,
@@ -137,6 +138,55 @@ pub struct RemoveCoreBody {
 #[serde(deny_unknown_fields)]
 pub struct RecordBody {
     pub output: PathBuf,
+}
+
+/// A wish about the members of an array, or about the work on it beside the requests.
+#[derive(Debug)]
+pub enum ArrayWish {
+    AddSpare(MemberBody),
+    Replace(MemberBody),
+    Fail(MemberBody),
+    Remove(MemberBody),
+    Scrub(OfCoreBody),
+    Pause(OfCoreBody),
+    Resume(OfCoreBody),
+    Pace(PaceBody),
+}
+
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MemberBody {
+    /// The first core where nothing is said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub core: Option<String>,
+    pub device: String,
+    /// What takes its place; a spare that stands by where nothing is said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub with: Option<String>,
+    /// Overwrite what is on the new device.
+    #[serde(default)]
+    pub force: bool,
+}
+
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct OfCoreBody {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub core: Option<String>,
+}
+
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PaceBody {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub core: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub floor: Option<Size>,
+    /// Bytes a second; none, as fast as the members can.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ceiling: Option<Size>,
+    #[serde(default)]
+    pub no_ceiling: bool,
 }
 
 /// A wish and where its answer goes.

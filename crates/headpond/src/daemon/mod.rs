@@ -10,12 +10,13 @@ mod caches;
 mod control;
 mod cores;
 pub mod loading;
+mod members;
 mod message;
 mod recording;
 mod serving;
 
 pub use message::{
-    AddCoreBody, AttachBody, DetachBody, PurgeBody, RecordBody, RemoveCoreBody, ResizeBody,
-    SetBody, StopBody,
+    AddCoreBody, AttachBody, DetachBody, MemberBody, OfCoreBody, PaceBody, PurgeBody, RecordBody,
+    RemoveCoreBody, ResizeBody, SetBody, StopBody,
 };
 pub use serving::serve;

@@ -7,7 +7,7 @@ use super::message::{Answer, Message, Wish};
 use super::recording::Recording;
 use crate::client::{Client, Refusal};
 use crate::commands::class::read_named_file;
-use crate::device::Opener;
+use crate::device::{DeviceSpec, Opener};
 use crate::outcome::{Exit, Failure, told};
 use crate::place::Places;
 use crate::wall_clock::utc;
@@ -18,8 +18,8 @@ use headpond_nbd::server::{Export, Exports, Server};
 use headpond_trace::CaptureDevice;
 use headpond_uring::{Ring, RingConfig, SocketListener, run_with_pool};
 use headpond_volume::{
-    Description, Devices, ExportDescription, LoadWatch, OpenOptions, SettingChange, Tolerance,
-    Volume,
+    Description, DescriptionKeeper, Devices, ExportDescription, LoadWatch, OpenOptions,
+    SettingChange, Tolerance, Volume,
 };
 use serde_json::{Value, json};
 use std::net::SocketAddr;
@@ -103,6 +103,7 @@ impl Data {
         // Before any client: what is written from now on may be in the cache alone.
         places.forget_left(&description.name)?;
         volume.warnings().iter().for_each(|warning| eprintln!("headpond: note: {warning}"));
+        keep_description(&volume, places);
         let volume = Rc::new(volume);
         let watched = Rc::new(CaptureDevice::new(volume.clone(), runtime.clone(), 0));
         let exports = Rc::new(Exports::new());
@@ -170,6 +171,23 @@ impl Data {
     }
 }
 
+/// What the volume changes by itself, when a spare has taken the place of a member, outlives the
+/// daemon as well.
+fn keep_description(volume: &Volume, places: &Places) {
+    let places = places.clone();
+    let keep = move |description: &Description| {
+        if let Err(error) = places.save(description) {
+            eprintln!("headpond: error: the description could not be saved: {error:#}");
+        }
+    };
+    let name_of = |word: &str| match word.parse::<DeviceSpec>() {
+        Ok(spec) => spec.device_name(),
+        Err(_) => word.to_owned(),
+    };
+    let (keep, name_of) = (Box::new(keep), Box::new(name_of));
+    volume.keep_description(DescriptionKeeper { keep, name_of });
+}
+
 /// Shows how far the volume is that is being opened, until that ends.
 fn watch_load(places: &Places, name: &str) -> LoadWatch {
     let teller = LoadTeller::new(places, name);
@@ -203,6 +221,7 @@ impl Desk {
             Wish::ResizeCache(body) => self.resize(body.size).await,
             Wish::PurgeCache(body) => self.purge(&body).await,
             Wish::AddCore(body) => self.add_core(&body).await,
+            Wish::Array(wish) => self.change_array(&wish).await,
             Wish::RemoveCore(body) => self.remove_core(&body).await,
             Wish::StartRecording(body) => {
                 let started = self.recording.start(&body.output);

@@ -42,6 +42,14 @@ impl DeviceSpec {
         }
     }
 
+    /// What the opened device is called in errors and in the status.
+    pub fn device_name(&self) -> String {
+        match self.path() {
+            Some(path) => path.display().to_string(),
+            None => self.to_string(),
+        }
+    }
+
     /// The same with its path made absolute, so that it means the same from every folder.
     ///
     /// # Errors

@@ -38,6 +38,7 @@ pub(super) struct Recorder {
     recorded: Cell<u64>,
     busy: Cell<bool>,
     progress: Notify,
+    watcher: RefCell<Option<Box<dyn Fn()>>>,
 }
 
 impl Recorder {
@@ -55,6 +56,7 @@ impl Recorder {
             recorded: Cell::new(0),
             busy: Cell::new(false),
             progress: Notify::new(),
+            watcher: RefCell::default(),
         }
     }
 
@@ -73,6 +75,9 @@ impl Recorder {
 
     fn note_change(&self) {
         self.changes.set(self.changes.get() + 1);
+        if let Some(tell) = &*self.watcher.borrow() {
+            tell();
+        }
     }
 }
 
@@ -131,6 +136,11 @@ impl Array {
         self.recorder.note_change();
         self.settle().await;
         self.check_intact()
+    }
+
+    /// Has `tell` called whenever something changes that the members record: a failure, above all.
+    pub fn watch(&self, tell: Box<dyn Fn()>) {
+        self.recorder.watcher.replace(Some(tell));
     }
 
     /// What its members carry.

@@ -12,12 +12,12 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use headpond_block::sync::join_all;
-use headpond_block::{Buffers, DeviceError, Outcome, Request, Submission};
+use headpond_block::{BlockDevice, Buffers, DeviceError, Outcome, Request, Submission};
 
+use super::Array;
 use super::members::Filling;
 use super::rebuild::Rebuild;
 use super::scratch::Payload;
-use super::{Array, erase};
 use crate::layout::{Role, Stripe};
 use crate::plan::StripRead;
 
@@ -27,10 +27,10 @@ const ROWS_AT_A_TIME: u64 = 16;
 const RECORDED_EVERY: Duration = Duration::from_secs(30);
 
 /// How [`Array::fill`] ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Filled {
-    /// The spare has the role.
-    Whole,
+    /// The spare has the role. Whoever had it before still carries a superblock, which calls it a
+    /// member; whoever keeps a list of the devices takes it off and erases that.
+    Whole { before: Option<Rc<dyn BlockDevice>> },
     /// The caller did not let it go on; what was filled is recorded.
     Paused,
     /// The spare failed or was removed.
@@ -170,9 +170,6 @@ impl Array {
         let before = self.members.end_filling(role);
         // Whoever did without the one before is acknowledged only when this is recorded.
         self.change_record(|_| {}).await?;
-        if let Some(before) = before {
-            let _ = erase(&*before.device).await;
-        }
-        Ok(Filled::Whole)
+        Ok(Filled::Whole { before: before.map(|member| Rc::clone(&member.device)) })
     }
 }

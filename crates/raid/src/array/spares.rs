@@ -170,6 +170,11 @@ impl Array {
         self.members.slots().map(|(role, _)| role).find(is_vacant)
     }
 
+    /// Whether a spare stands by.
+    pub fn has_spare(&self) -> bool {
+        !self.members.standing_by().is_empty()
+    }
+
     /// A role that a spare is on its way to.
     pub fn filling_role(&self) -> Option<Role> {
         let mut slots = self.members.slots();

@@ -116,6 +116,8 @@ impl Counter {
 
 #[derive(Default)]
 pub(super) struct Counters {
+    /// Of clients, whatever they ask; never reset.
+    pub(super) requests: Counter,
     full_stripe: Counter,
     reconstruct: Counter,
     read_modify_write: Counter,
@@ -177,6 +179,12 @@ impl Array {
             spares: self.spare_statuses(),
             counts: self.counters.snapshot(),
         }
+    }
+
+    /// Requests that were submitted since the array was assembled: whoever works beside them sees
+    /// whether there are any.
+    pub fn requests(&self) -> u64 {
+        self.counters.requests.0.get()
     }
 
     /// The counts begin again at zero.

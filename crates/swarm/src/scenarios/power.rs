@@ -94,7 +94,7 @@ pub(super) fn torn_copy_of_any_superblock_costs_nothing() {
 fn tear_copy(rig: &Rig, device: usize, copy: usize) {
     let torn = [0xaa; 512];
     let slice = rig.cache_superblock().slices[0].start();
-    match rig.machine.members.get(device) {
+    match rig.machine.members[..rig.machine.topology.members].get(device) {
         Some(member) => {
             use headpond_raid::superblock::{COPY_OFFSETS, SUPERBLOCK_BYTES};
             member.poke(COPY_OFFSETS[copy] + SUPERBLOCK_BYTES as u64 - 512, &torn);

@@ -6,6 +6,8 @@ use super::{Entry, Proof, Scenario, array_faults, cache_faults, power, starts};
 const ARRAY_FAILURES: &str = "crates/raid/tests/failures.rs";
 const ARRAY_LIVES: &str = "crates/raid/tests/lives.rs";
 const ARRAY_MODEL: &str = "crates/raid/tests/model.rs";
+const ARRAY_SCRUB: &str = "crates/raid/tests/scrub.rs";
+const ARRAY_SPARES: &str = "crates/raid/tests/spares.rs";
 const ARRAY_STARTS: &str = "crates/raid/tests/starts.rs";
 const CACHE_CRASH: &str = "crates/cache/tests/slice/crash.rs";
 const CACHE_DAMAGE: &str = "crates/cache/tests/slice/damage.rs";
@@ -15,6 +17,7 @@ const COMMAND_LINE: &str = "crates/headpond/tests/command_line.rs";
 const FILES: &str = "crates/uring/src/file/tests.rs";
 const INTENT: &str = "crates/raid/src/intent.rs";
 const KILL: &str = "crates/headpond/tests/kill.rs";
+const MEMBERS: &str = "crates/headpond/tests/members.rs";
 const POOL: &str = "crates/block/src/buffer/pool.rs";
 const ENUMERATE: &str = "crates/swarm/tests/enumerate.rs";
 const POWER_CUTS: &str = "crates/volume/tests/power_cuts.rs";
@@ -99,10 +102,13 @@ table! {
         missing "needs a journal of stripes, to start without force";
     }
     Row(8) "cut in rebuild" {
-        missing "needs rebuild";
+        test ARRAY_SPARES::
+            however_an_exchange_is_cut_what_was_acknowledged_is_there_and_the_exchange_can_be_ended;
+        test ARRAY_SPARES::filling_goes_on_after_a_stop_where_it_was;
+        test MEMBERS::a_rebuild_survives_a_kill_and_goes_on_by_itself;
     }
     Row(9) "cut in scrub" {
-        missing "needs scrub";
+        test ARRAY_SCRUB::a_scrub_goes_on_after_a_restart_where_it_was_left;
     }
     Row(10) "cut in reshape" {
         missing "needs reshape";
@@ -203,10 +209,11 @@ table! {
         test ARRAY_FAILURES::a_member_lost_in_the_middle_of_many_writes_costs_no_data;
     }
     Row(33) "loss during rebuild" {
-        missing "needs rebuild";
+        test ARRAY_SPARES::a_member_lost_in_a_rebuild_costs_data_only_beyond_the_redundancy;
+        test ARRAY_SPARES::a_spare_that_fails_leaves_the_role_to_whoever_has_it;
     }
     Row(34) "latent error during rebuild" {
-        missing "needs rebuild";
+        missing "needs a list of lost blocks, to go on past them";
     }
     Row(35) "stale member returns" {
         scenario array_faults::copy_that_missed_writes_is_not_read_when_it_returns;
@@ -214,7 +221,10 @@ table! {
         missing "needs re-adding of members: catch-up by the bitmap";
     }
     Row(36) "silent corruption of the core" {
-        missing "needs scrub";
+        test ARRAY_SCRUB::
+            silent_corruption_of_one_strip_is_found_and_put_right_where_two_equations_or_copies_tell;
+        test ARRAY_SCRUB::where_nobody_can_tell_who_is_wrong_it_is_reported_and_nothing_changed;
+        missing "needs checksums on the members, for RAID 5 and two copies";
     }
     Row(37) "misdirected write" {
         scenario cache_faults::misdirected_write_is_noticed_by_the_block_that_it_hit;

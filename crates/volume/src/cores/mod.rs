@@ -12,8 +12,8 @@
 mod places;
 mod span;
 
-use crate::initialise::Initialisation;
 use crate::open::Decorator;
+use crate::upkeep::Upkeep;
 use headpond_block::{BLOCK_BYTES, BlockDevice, ByteRange, Outcome, Runtime};
 use headpond_cache::{CoreBlock, CorePlace};
 use headpond_raid::Array;
@@ -30,7 +30,8 @@ pub(crate) struct Core {
     /// What it is called within the volume; the first has the volume's name.
     pub name: String,
     pub array: Rc<Array>,
-    pub initialisation: Initialisation,
+    /// Work on the array beside the requests.
+    pub upkeep: Upkeep,
 }
 
 /// All of them, in order of address.
@@ -47,13 +48,10 @@ pub(crate) struct Cores {
 }
 
 impl Core {
-    pub fn new(id: u16, name: String, array: Array) -> Rc<Self> {
-        Rc::new(Self { id, name, array: Rc::new(array), initialisation: Initialisation::default() })
-    }
-
-    /// Parity that was never computed is, beside the requests from now on.
-    pub fn begin_initialising(&self, runtime: &Runtime) {
-        self.initialisation.begin(&self.array, runtime);
+    pub fn new(id: u16, name: String, array: Array, runtime: &Runtime) -> Rc<Self> {
+        let array = Rc::new(array);
+        let upkeep = Upkeep::new(&array, runtime);
+        Rc::new(Self { id, name, array, upkeep })
     }
 
     fn shape(&self) -> Shape {
@@ -209,17 +207,17 @@ impl Cores {
         outcome
     }
 
-    /// Parity that was never computed is, beside the requests from now on.
-    pub fn begin_initialising(&self) {
+    /// Work on the arrays goes on beside the requests from now on.
+    pub fn begin_upkeep(&self) {
         for core in &self.list {
-            core.begin_initialising(&self.runtime);
+            core.upkeep.begin();
         }
     }
 
-    /// Ends work on parity beside the requests.
-    pub async fn stop_initialising(&self) {
+    /// Ends it.
+    pub async fn stop_upkeep(&self) {
         for core in &self.list {
-            core.initialisation.stop().await;
+            core.upkeep.stop().await;
         }
     }
 }

@@ -7,7 +7,7 @@ use headpond_cache::{CleaningPolicy, Mode};
 use headpond_raid::{Inspection, Level, inspect};
 use headpond_sim::{Medium, OperationTime, Power, Random, Sim, SimDisk, run_until_cut};
 use headpond_volume::{
-    CoreDescription, Description, Devices, FurtherCoreDescription, Size, Volume,
+    CoreDescription, Description, Devices, FurtherCoreDescription, Pace, Size, Volume,
 };
 use headpond_witness::{Client, Witness, Workload};
 use std::cell::{Cell, RefCell};
@@ -40,6 +40,8 @@ pub fn further(index: usize) -> FurtherCoreDescription {
         strip: Size(64 << 10),
         intent: true,
         members: (0..2).map(|member| format!("core{index}-{member}")).collect(),
+        spares: Vec::new(),
+        upkeep: Pace::default(),
     };
     let (name, uuid) = (format!("c{index}"), Uuid::from_u128(0xc0de + index as u128));
     FurtherCoreDescription { name, id: index as u16 + 1, uuid, core }

@@ -5,7 +5,7 @@ use headpond_cache::Mode;
 use headpond_raid::{Contents, Intent, Level, Occupied};
 use headpond_volume::{
     CacheDescription, CacheSettings, CoreDescription, CreateOptions, Description, OpenOptions,
-    Size, Tolerance,
+    Pace, Size, Tolerance,
 };
 use uuid::Uuid;
 
@@ -32,6 +32,8 @@ pub fn description(mode: Mode, slices: u16) -> Description {
         strip: Size(16 << 10),
         intent: true,
         members: ["m0", "m1", "m2"].map(String::from).into(),
+        spares: Vec::new(),
+        upkeep: Pace::default(),
     };
     let (name, uuid) = ("stack".into(), Uuid::from_u128(0x5eed));
     Description {

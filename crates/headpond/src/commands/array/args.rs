@@ -1,14 +1,28 @@
 //! The command line of `headpond array`.
 
+use super::live::{AddSpareArgs, MemberArgs, OfArgs, PaceArgs, ReplaceArgs, ScrubArgs};
 use clap::{Args, Subcommand};
 use headpond_raid::Level;
 use headpond_volume::Size;
 use std::path::PathBuf;
 
-/// Think about arrays before they are bought.
+/// Think about an array before it is bought; exchange members of one that is served, and look
+/// after it.
 #[derive(Subcommand)]
 pub enum ArrayCommand {
-    Plan(PlanArgs),
+    Plan(Box<PlanArgs>),
+    AddSpare(AddSpareArgs),
+    Replace(ReplaceArgs),
+    /// Take a member out of use.
+    Fail(MemberArgs),
+    /// Let go of a spare, or of a member that is out of use.
+    Remove(MemberArgs),
+    Scrub(ScrubArgs),
+    /// Have work on the array beside the requests rest: rebuild, first parity, scrub.
+    Pause(OfArgs),
+    /// Have it go on, also where it had failed.
+    Resume(OfArgs),
+    Pace(PaceArgs),
 }
 
 /// Say what arrays of such drives would be: capacity, speed, rebuild, probability of loss.

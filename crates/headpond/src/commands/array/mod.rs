@@ -1,6 +1,8 @@
-//! `headpond array plan`: arrays by formulas, and beside them by the simulator.
+//! `headpond array`: what an array would be, by formulas and beside them by the simulator; and what
+//! can be done to one that is served.
 
 mod args;
+mod live;
 mod page;
 mod report;
 
@@ -8,6 +10,7 @@ pub use args::ArrayCommand;
 
 use super::simulate::carry_out;
 use crate::outcome::{Exit, Failure};
+use crate::place::Places;
 use anyhow::{Context, Result};
 use args::PlanArgs;
 use headpond_lab::plan::{
@@ -32,9 +35,23 @@ pub struct Planned {
 }
 
 /// # Errors
-/// Where the drive is unknown, the members do not fit the level, or a file cannot be used.
-pub fn run(command: &ArrayCommand) -> Result<Exit> {
-    let ArrayCommand::Plan(args) = command;
+/// Where the drive is unknown, the members do not fit the level, or a file cannot be used; what the
+/// daemon refuses.
+pub fn run(places: &Places, command: &ArrayCommand) -> Result<Exit> {
+    match command {
+        ArrayCommand::Plan(args) => plan(args),
+        ArrayCommand::AddSpare(args) => live::add_spare(places, args),
+        ArrayCommand::Replace(args) => live::replace(places, args),
+        ArrayCommand::Fail(args) => live::fail(places, args),
+        ArrayCommand::Remove(args) => live::remove(places, args),
+        ArrayCommand::Scrub(args) => live::scrub(places, args),
+        ArrayCommand::Pause(of) => live::pause(places, of),
+        ArrayCommand::Resume(of) => live::resume(places, of),
+        ArrayCommand::Pace(args) => live::pace(places, args),
+    }
+}
+
+fn plan(args: &PlanArgs) -> Result<Exit> {
     if let Some(folder) = &args.reference {
         return run_reference(folder, args);
     }

@@ -1,0 +1,227 @@
+//! The members of a served volume's array, and the work on it beside the requests.
+
+use crate::client::Client;
+use crate::commands::create::spec;
+use crate::commands::{status, waiting};
+use crate::daemon::{MemberBody, OfCoreBody, PaceBody};
+use crate::outcome::{Exit, Failure};
+use crate::place::Places;
+use anyhow::Result;
+use clap::Args;
+use headpond_volume::Size;
+use serde::Serialize;
+use serde_json::Value;
+
+/// Make a device a spare of a served volume's array; what is on the device is lost. It takes the
+/// place of the next member that is lost, or of one that is.
+#[derive(Args)]
+#[command(after_help = "Examples:\n  headpond array add-spare hv0 /dev/sdk\n  \
+    headpond array add-spare hv0 /dev/sdk --wait     # for a lost member: until it is replaced")]
+pub struct AddSpareArgs {
+    #[command(flatten)]
+    of: OfArgs,
+    #[arg(value_name = "DEV")]
+    device: String,
+    /// Overwrite what the device holds.
+    #[arg(long)]
+    force: bool,
+    /// Wait, with a bar, until a lost member is replaced.
+    #[arg(long)]
+    wait: bool,
+}
+
+/// Give the place of a member to another device, beside the requests. The member is in use until
+/// the new device holds everything, and free afterwards.
+#[derive(Args)]
+#[command(
+    after_help = "Examples:\n  headpond array replace hv0 /dev/sdc --with /dev/sdk --wait\n  \
+    headpond array replace hv0 /dev/sdc              # by a spare that stands by"
+)]
+pub struct ReplaceArgs {
+    #[command(flatten)]
+    of: OfArgs,
+    /// The member.
+    #[arg(value_name = "DEV")]
+    device: String,
+    /// What takes its place; what is on it is lost. A spare, where nothing is said.
+    #[arg(long, value_name = "DEV")]
+    with: Option<String>,
+    /// Overwrite what the new device holds.
+    #[arg(long)]
+    force: bool,
+    /// Wait, with a bar, until it is done.
+    #[arg(long)]
+    wait: bool,
+}
+
+/// Take a member out of use, or let go of a spare or of a member that is out of use.
+#[derive(Args)]
+pub struct MemberArgs {
+    #[command(flatten)]
+    of: OfArgs,
+    #[arg(value_name = "DEV")]
+    device: String,
+}
+
+/// Look at every stripe beside the requests: rewrite what cannot be read, and put right what the
+/// redundancy explains. `status` tells what was found.
+#[derive(Args)]
+#[command(after_help = "Examples:\n  headpond array scrub hv0 --wait\n  headpond array pause hv0")]
+pub struct ScrubArgs {
+    #[command(flatten)]
+    of: OfArgs,
+    /// Wait, with a bar, until it is done.
+    #[arg(long)]
+    wait: bool,
+}
+
+/// Say how fast work on the array beside the requests may go: rebuild, first parity, scrub.
+#[derive(Args)]
+#[command(after_help = "Examples:\n  headpond array pace hv0 --floor 50M\n  \
+    headpond array pace hv0 --ceiling 200M\n\n\
+    Bytes a second, of each member for a rebuild, else of the array.")]
+pub struct PaceArgs {
+    #[command(flatten)]
+    of: OfArgs,
+    /// While clients ask something of the array.
+    #[arg(long)]
+    floor: Option<Size>,
+    /// While nobody does.
+    #[arg(long, conflicts_with = "no_ceiling")]
+    ceiling: Option<Size>,
+    /// As fast as the members can, while nobody asks anything.
+    #[arg(long)]
+    no_ceiling: bool,
+}
+
+/// Which array.
+#[derive(Args)]
+pub struct OfArgs {
+    volume: String,
+    /// Of a further core; of the first, where nothing is said.
+    #[arg(long, value_name = "NAME")]
+    core: Option<String>,
+    #[arg(long)]
+    json: bool,
+}
+
+impl OfArgs {
+    fn post(&self, places: &Places, path: &str, body: &(impl Serialize + Sync)) -> Result<Value> {
+        waiting::post(&Client::of(places, &self.volume)?, path, body)
+    }
+
+    fn body(&self) -> OfCoreBody {
+        OfCoreBody { core: self.core.clone() }
+    }
+
+    fn member(&self, device: &str) -> Result<MemberBody> {
+        let (core, device) = (self.core.clone(), spec(device)?.to_string());
+        Ok(MemberBody { core, device, ..MemberBody::default() })
+    }
+
+    /// Follows a piece of work to its end.
+    fn wait(&self, places: &Places, act: &str) -> Result<Value> {
+        let client = Client::of(places, &self.volume)?;
+        let status = waiting::until_done(&client, act, self.core.as_deref())?;
+        match self.upkeep(&status)["failure"].as_str() {
+            Some(failure) => Err(Failure::refused(failure.to_owned())),
+            None => Ok(status),
+        }
+    }
+
+    fn upkeep<'a>(&self, status: &'a Value) -> &'a Value {
+        &self.find(status)["upkeep"]
+    }
+
+    fn find<'a>(&self, status: &'a Value) -> &'a Value {
+        let name = self.core.as_deref().or(status["name"].as_str());
+        let mut cores = status["cores"].as_array().into_iter().flatten();
+        cores.find(|core| core["name"].as_str() == name).unwrap_or(&Value::Null)
+    }
+
+    fn tell(&self, done: &str, status: &Value) -> Result<Exit> {
+        if self.json {
+            println!("{}", serde_json::to_string_pretty(self.find(status))?);
+        } else {
+            println!("{}: {done}", self.volume);
+            status::print_array(&self.find(status)["array"]);
+            status::print_acts(status);
+        }
+        Ok(Exit::Ok)
+    }
+}
+
+pub fn add_spare(places: &Places, args: &AddSpareArgs) -> Result<Exit> {
+    let body = MemberBody { force: args.force, ..args.of.member(&args.device)? };
+    let mut status = args.of.post(places, "/v1/array/add-spare", &body)?;
+    if args.wait {
+        status = args.of.wait(places, "rebuild")?;
+    }
+    args.of.tell(&format!("{} belongs to the array", body.device), &status)
+}
+
+pub fn replace(places: &Places, args: &ReplaceArgs) -> Result<Exit> {
+    let with = args.with.as_deref().map(|word| Ok::<_, anyhow::Error>(spec(word)?.to_string()));
+    let (with, force) = (with.transpose()?, args.force);
+    let body = MemberBody { with, force, ..args.of.member(&args.device)? };
+    let mut status = args.of.post(places, "/v1/array/replace", &body)?;
+    if args.wait {
+        status = args.of.wait(places, "rebuild")?;
+        return args.of.tell(&format!("{} is replaced, and free", body.device), &status);
+    }
+    args.of.tell(&format!("{} is being replaced", body.device), &status)
+}
+
+pub fn fail(places: &Places, args: &MemberArgs) -> Result<Exit> {
+    let body = args.of.member(&args.device)?;
+    let status = args.of.post(places, "/v1/array/fail", &body)?;
+    args.of.tell(&format!("{} is out of use", body.device), &status)
+}
+
+pub fn remove(places: &Places, args: &MemberArgs) -> Result<Exit> {
+    let body = args.of.member(&args.device)?;
+    let status = args.of.post(places, "/v1/array/remove", &body)?;
+    args.of.tell(&format!("{} belongs to the array no more", body.device), &status)
+}
+
+pub fn scrub(places: &Places, args: &ScrubArgs) -> Result<Exit> {
+    let mut status = args.of.post(places, "/v1/array/scrub", &args.of.body())?;
+    if !args.wait {
+        return args.of.tell("every stripe is looked at from now on", &status);
+    }
+    status = args.of.wait(places, "array-scrub")?;
+    let scrub = &args.of.find(&status)["array"]["scrub"];
+    let number = |field: &str| scrub[field].as_u64().unwrap_or(0);
+    let done = format!(
+        "{} stripes looked at: {} strips rewritten, {} sectors put right, {} sectors that nobody can \
+         explain, {} stripes that cannot be read",
+        number("stripes"),
+        number("rewritten"),
+        number("corrected_sectors"),
+        number("unexplained_sectors"),
+        number("unreadable_stripes")
+    );
+    args.of.tell(&done, &status)?;
+    let is_sound = number("unexplained_sectors") + number("unreadable_stripes") == 0;
+    Ok(if is_sound { Exit::Ok } else { Exit::Refused })
+}
+
+pub fn pause(places: &Places, of: &OfArgs) -> Result<Exit> {
+    let status = of.post(places, "/v1/array/pause", &of.body())?;
+    of.tell("work on the array rests until `headpond array resume`", &status)
+}
+
+pub fn resume(places: &Places, of: &OfArgs) -> Result<Exit> {
+    let status = of.post(places, "/v1/array/resume", &of.body())?;
+    of.tell("work on the array goes on", &status)
+}
+
+pub fn pace(places: &Places, args: &PaceArgs) -> Result<Exit> {
+    let PaceArgs { floor, ceiling, no_ceiling, .. } = *args;
+    let body = PaceBody { core: args.of.core.clone(), floor, ceiling, no_ceiling };
+    let status = args.of.post(places, "/v1/array/pace", &body)?;
+    let upkeep = args.of.upkeep(&status);
+    let ceiling = upkeep["ceiling"].as_str().map_or("no ceiling".into(), |it| format!("{it}/s"));
+    let floor = upkeep["floor"].as_str().unwrap_or("?");
+    args.of.tell(&format!("{floor}/s beside requests, {ceiling} without"), &status)
+}

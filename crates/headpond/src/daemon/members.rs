@@ -1,0 +1,71 @@
+//! Wishes about the members of an array, and the work on it beside the requests.
+
+use super::message::{ArrayWish, MemberBody, PaceBody};
+use super::serving::Desk;
+use crate::device::{Consent, DeviceSpec, vet};
+use crate::outcome::Failure;
+use anyhow::Result;
+use headpond_raid::{MemberError, Occupied};
+use headpond_volume::{ChangeMembersError, NewMember, Pace};
+use serde_json::Value;
+use uuid::Uuid;
+
+impl Desk {
+    /// What was changed outlives the daemon; work that is begun goes on beside the requests.
+    pub async fn change_array(&self, wish: &ArrayWish) -> Result<Value> {
+        let volume = &self.volume;
+        let changed = match wish {
+            ArrayWish::AddSpare(body) => {
+                let new = self.new_member(&body.device, body.force)?;
+                volume.add_spare(body.core.as_deref(), new).await
+            }
+            ArrayWish::Replace(body) => {
+                let with = body.with.as_deref();
+                let with = with.map(|word| self.new_member(word, body.force)).transpose()?;
+                volume.replace_member(body.core.as_deref(), &name(body)?, with).await
+            }
+            ArrayWish::Fail(body) => volume.fail_member(body.core.as_deref(), &name(body)?).await,
+            ArrayWish::Remove(body) => {
+                volume.remove_member(body.core.as_deref(), &name(body)?).await
+            }
+            ArrayWish::Scrub(body) => volume.scrub_array(body.core.as_deref()),
+            ArrayWish::Pause(body) => volume.pause_upkeep(body.core.as_deref(), true),
+            ArrayWish::Resume(body) => volume.pause_upkeep(body.core.as_deref(), false),
+            ArrayWish::Pace(body) => {
+                volume.set_pace(body.core.as_deref(), |pace| changed_pace(pace, body))
+            }
+        };
+        // Also where it failed half-way: a device may have joined.
+        self.places.save(&volume.description())?;
+        changed.map_err(not_changed)?;
+        self.status()
+    }
+
+    fn new_member(&self, word: &str, force: bool) -> Result<NewMember> {
+        let spec: DeviceSpec = word.parse()?;
+        let consent = if force { Consent::Forced } else { Consent::Careful };
+        vet(&spec, consent)?;
+        Ok(NewMember {
+            word: spec.to_string(),
+            device: self.opener.open(&spec)?,
+            uuid: Uuid::new_v4(),
+            occupied: if force { Occupied::Overwrite } else { Occupied::Refuse },
+        })
+    }
+}
+
+fn name(body: &MemberBody) -> Result<String> {
+    Ok(body.device.parse::<DeviceSpec>()?.device_name())
+}
+
+fn changed_pace(pace: Pace, body: &PaceBody) -> Pace {
+    let ceiling = if body.no_ceiling { None } else { body.ceiling.or(pace.ceiling) };
+    Pace { floor: body.floor.unwrap_or(pace.floor), ceiling }
+}
+
+fn not_changed(error: ChangeMembersError) -> anyhow::Error {
+    match error {
+        ChangeMembersError::Member(MemberError::Device(_)) => error.into(),
+        refusal => Failure::refused(refusal.to_string()),
+    }
+}

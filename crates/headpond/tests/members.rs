@@ -1,0 +1,172 @@
+//! Members of a served volume's array that are exchanged, lost and looked after.
+
+mod common;
+
+use common::{Daemon, User, client};
+use headpond_testkit::skip;
+use headpond_volume::Description;
+use serde_json::Value;
+
+const MIB: u64 = 1 << 20;
+
+struct Story {
+    user: User,
+    qemu_io: std::path::PathBuf,
+}
+
+impl Story {
+    /// A RAID 5 of three files behind a cache, without its daemon.
+    fn new(qemu_io: std::path::PathBuf) -> Self {
+        let story = Story { user: User::new(), qemu_io };
+        let user = &story.user;
+        let cache = user.file("cache.img", 64 * MIB);
+        let mut args: Vec<String> =
+            ["create", "v", "--raid", "5", "--zeroed", "--cache"].map(Into::into).into();
+        args.push(cache);
+        args.extend((0..3).map(|member| user.file(&format!("{member}.img"), 64 * MIB)));
+        user.ok(&args);
+        story
+    }
+
+    fn device(&self, name: &str) -> String {
+        self.user.path(&format!("{name}.img")).display().to_string()
+    }
+
+    fn blank(&self, name: &str) -> String {
+        self.user.file(&format!("{name}.img"), 64 * MIB)
+    }
+
+    /// Every MiB of the volume has a pattern of its own.
+    fn each_mib(&self, command: &str) {
+        let mut args: Vec<String> = ["-f", "raw"].map(Into::into).into();
+        for mib in 0..100 {
+            args.push("-c".into());
+            args.push(format!("{command} -P {} {mib}M 1M", mib + 1));
+        }
+        args.push(self.user.uri("v"));
+        let out = client(&self.qemu_io, &args);
+        assert!(!out.contains("failed") && !out.contains("error"), "{out}");
+    }
+
+    fn array(&self) -> Value {
+        self.user.json(&["status", "v", "--json"])["array"].clone()
+    }
+
+    fn listed(&self) -> Vec<String> {
+        let text = std::fs::read_to_string(self.user.path("v.toml")).unwrap();
+        let described = Description::parse(&text).unwrap();
+        described.members().map(str::to_owned).collect()
+    }
+
+    fn end(&self, daemon: Daemon) {
+        self.user.ok(&["stop", "v"]);
+        assert_eq!(daemon.wait(), 0);
+    }
+}
+
+#[test]
+fn a_member_is_replaced_another_lost_and_its_place_taken_and_everything_is_there() {
+    let Some(qemu_io) = headpond_testkit::tool("qemu-io") else {
+        skip!(
+            "a_member_is_replaced_another_lost_and_its_place_taken_and_everything_is_there",
+            "no qemu-io"
+        );
+    };
+    let story = Story::new(qemu_io);
+    let user = &story.user;
+    let daemon = user.serve("v");
+    story.each_mib("write");
+    let (new, old) = (story.blank("new"), story.device("1"));
+    let done = user.ok(&["array", "replace", "v", &old, "--with", &new, "--wait"]);
+    assert!(done.contains("1.img is replaced, and free"), "{done}");
+    assert_eq!(story.array()["state"], "healthy");
+    assert_eq!(story.listed(), [story.device("0"), story.device("2"), new.clone()]);
+    let spare = story.blank("spare");
+    user.ok(&["array", "add-spare", "v", &spare]);
+    assert_eq!(story.array()["spares"][0]["device"], *spare);
+    let failed = user.run(&["array", "fail", "v", &story.device("0")]);
+    assert_eq!(failed.code, 0, "{}", failed.err);
+    let waited = user.run(&["array", "add-spare", "v", &story.blank("more"), "--wait"]);
+    assert_eq!(waited.code, 0, "{}", waited.err);
+    assert_eq!(story.array()["state"], "healthy");
+    assert_eq!(
+        story.listed(),
+        [story.device("2"), new.clone(), spare.clone(), story.device("more")]
+    );
+    story.each_mib("read");
+    story.end(daemon);
+    // The replaced one is free, and what is there now holds everything without the other two.
+    let daemon = user.serve("v");
+    user.ok(&["array", "remove", "v", &story.device("more")]);
+    user.ok(&["array", "fail", "v", &story.device("2")]);
+    story.each_mib("read");
+    assert_eq!(user.run(&["status", "v"]).code, 3, "it is degraded");
+    let scrubbed = user.run(&["array", "scrub", "v", "--wait"]);
+    assert!(scrubbed.out.contains("stripes looked at: 0 strips rewritten"), "{}", scrubbed.out);
+    story.end(daemon);
+    let other = user.run(&["create", "w", "--raid", "1", "--zeroed", &old, &story.device("more")]);
+    assert_eq!(other.code, 0, "both are free: {}", other.err);
+}
+
+#[test]
+fn a_rebuild_survives_a_kill_and_goes_on_by_itself() {
+    let Some(qemu_io) = headpond_testkit::tool("qemu-io") else {
+        skip!("a_rebuild_survives_a_kill_and_goes_on_by_itself", "no qemu-io");
+    };
+    let story = Story::new(qemu_io);
+    let user = &story.user;
+    let daemon = user.serve("v");
+    story.each_mib("write");
+    user.ok(&["flush", "v"]);
+    let new = story.blank("new");
+    user.ok(&["array", "pace", "v", "--floor", "1M", "--ceiling", "8M"]);
+    user.ok(&["array", "replace", "v", &story.device("1"), "--with", &new]);
+    user.ok(&["array", "pause", "v"]);
+    let filling = story.array()["members"][1]["filling"].clone();
+    assert_eq!(filling["device"], *new, "{filling}");
+    daemon.kill();
+    let daemon = user.serve("v");
+    user.ok(&["array", "pace", "v", "--no-ceiling"]);
+    let resumed = user.ok(&["array", "resume", "v", "--json"]);
+    assert!(resumed.contains("\"paused\": false"), "{resumed}");
+    for _ in 0..300 {
+        if story.array()["members"][1]["filling"].is_null() {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(100));
+    }
+    let member = &story.array()["members"][1];
+    assert_eq!((&member["device"], &member["filling"]), (&new.clone().into(), &Value::Null));
+    user.ok(&["array", "fail", "v", &story.device("0")]);
+    story.each_mib("read");
+    story.end(daemon);
+}
+
+#[test]
+fn what_cannot_be_is_refused_with_the_way_out_and_changes_nothing() {
+    let Some(qemu_io) = headpond_testkit::tool("qemu-io") else {
+        skip!("what_cannot_be_is_refused_with_the_way_out_and_changes_nothing", "no qemu-io");
+    };
+    let story = Story::new(qemu_io);
+    let user = &story.user;
+    let daemon = user.serve("v");
+    let small = user.file("small.img", 32 * MIB);
+    let foreign = story.blank("foreign");
+    std::fs::write(&foreign, vec![0x5a; 70 << 20]).unwrap();
+    let before = (story.array()["event_count"].clone(), story.listed());
+    for (args, text) in [
+        (vec!["add-spare", "v", &small], "a member of array `v` needs"),
+        (vec!["add-spare", "v", &foreign], "--force"),
+        (vec!["replace", "v", &foreign], "`status` lists them"),
+        (vec!["replace", "v", &story.device("0")], "add a device first"),
+        (vec!["remove", "v", &story.device("0")], "headpond array replace"),
+        (vec!["scrub", "v", "--core", "none"], "`status` lists them"),
+    ] {
+        let args: Vec<&str> = std::iter::once("array").chain(args).collect();
+        let refused = user.run(&args);
+        assert_eq!(refused.code, 4, "{args:?}: {}", refused.err);
+        assert!(refused.err.contains(text), "{args:?}: {}", refused.err);
+    }
+    assert_eq!((story.array()["event_count"].clone(), story.listed()), before);
+    story.end(daemon);
+}

@@ -1,0 +1,85 @@
+//! Commands that exchange members of the array, and the scrub of it.
+
+use crate::case::Offence;
+use crate::steps::{Stage, Step};
+use crate::topology::FURTHER;
+use headpond_raid::superblock::RoleState;
+use headpond_raid::{ArrayStatus, MemberError, Occupied};
+use headpond_volume::{ChangeMembersError, NewMember};
+use uuid::Uuid;
+
+impl Stage<'_> {
+    /// Gives the place of some member to a disk that belongs to nobody; the work goes on beside the
+    /// requests.
+    ///
+    /// # Errors
+    /// Where it is refused and nothing excuses that.
+    pub(crate) async fn replace_member(&self) -> Result<(), Offence> {
+        let topology = &self.machine.topology;
+        let array = self.volume.status().cores[topology.worked_on()].array.clone();
+        let Some(free) = self.free_disk(&array) else { return Ok(()) };
+        let active = array.members.iter().filter(|member| member.state == RoleState::Active);
+        let active: Vec<String> = active.filter_map(|member| member.device.clone()).collect();
+        if topology.redundancy() == 0 || active.is_empty() {
+            return Ok(());
+        }
+        let (old, uuid) = {
+            let mut random = self.random.borrow_mut();
+            (random.pick(&active).clone(), Uuid::from_u128(random.number().into()))
+        };
+        self.note(format!("{}: {old} by m{free}", Step::ReplaceMember));
+        self.tally.borrow_mut().commands += 1;
+        let device = self.machine.free_member(free, self.runtime, self.sim, self.controls);
+        let (word, occupied) = (format!("m{free}"), Occupied::Overwrite);
+        let new = NewMember { word, device, uuid, occupied };
+        match self.volume.replace_member(self.core(), &old, Some(new)).await {
+            Ok(()) => Ok(()),
+            Err(_) if self.excuses.borrow().errors => Ok(()),
+            Err(error) if is_refusal(&error) || !self.excuses.borrow().lost.is_empty() => {
+                self.note(format!("not replaced: {error}"));
+                Ok(())
+            }
+            Err(error) => Err(Offence::Command(format!("replace {old}: {error}"))),
+        }
+    }
+
+    /// # Errors
+    /// Never; the scrub goes on beside the requests.
+    pub(crate) fn scrub_array(&self) -> Result<(), Offence> {
+        self.note(Step::ScrubArray);
+        self.tally.borrow_mut().commands += 1;
+        let begun = self.volume.scrub_array(self.core());
+        begun.map_err(|error| Offence::Command(format!("scrub the array: {error}")))
+    }
+
+    fn core(&self) -> Option<&'static str> {
+        (self.machine.topology.worked_on() > 0).then_some(FURTHER)
+    }
+
+    /// A disk that has no place in the array, and that nothing has happened to.
+    fn free_disk(&self, array: &ArrayStatus) -> Option<usize> {
+        let filling = array.members.iter().filter_map(|member| member.filling.as_ref());
+        let used = array.members.iter().filter_map(|member| member.device.as_deref());
+        let used: Vec<&str> = used
+            .chain(filling.map(|filling| filling.device.as_str()))
+            .chain(array.spares.iter().map(|spare| spare.device.as_str()))
+            .collect();
+        let lost = &self.excuses.borrow().lost;
+        let is_free =
+            |index: &usize| !lost.contains(index) && !used.contains(&format!("m{index}").as_str());
+        (0..self.machine.members.len()).find(is_free)
+    }
+}
+
+/// Whether it is refused for what the array is just now.
+fn is_refusal(error: &ChangeMembersError) -> bool {
+    matches!(
+        error,
+        ChangeMembersError::Busy { .. }
+            | ChangeMembersError::Member(
+                MemberError::Filling { .. }
+                    | MemberError::Uninitialised
+                    | MemberError::Known { .. }
+            )
+    )
+}

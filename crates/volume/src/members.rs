@@ -1,0 +1,281 @@
+//! Who joins and leaves the arrays of a volume that is served.
+
+use crate::cores::Core;
+use crate::description::{CoreDescription, Description, FIRST_CORE};
+use crate::upkeep::Pace;
+use crate::volume::Volume;
+use headpond_block::BlockDevice;
+use headpond_raid::create::refuse_occupied;
+use headpond_raid::superblock::RoleState;
+use headpond_raid::{ArrayStatus, CreateError, MemberError, Occupied};
+use std::cell::RefCell;
+use std::rc::Rc;
+use uuid::Uuid;
+
+/// Why the members of an array stay as they are.
+#[derive(Debug, thiserror::Error)]
+pub enum ChangeMembersError {
+    #[error("{volume} has no core {core}; `status` lists them")]
+    NoCore { volume: String, core: String },
+    #[error("{volume} has no member or spare {device}; `status` lists them")]
+    NoMember { volume: String, device: String },
+    #[error("{volume} is being changed by another command: wait for it")]
+    Busy { volume: String },
+    #[error("{device} has a role: `headpond array replace` gives it to another device")]
+    InUse { device: String },
+    #[error(transparent)]
+    Occupied(#[from] CreateError),
+    #[error(transparent)]
+    Member(#[from] MemberError),
+}
+
+/// A device that is to join an array.
+pub struct NewMember {
+    /// What the description is to call it.
+    pub word: String,
+    pub device: Rc<dyn BlockDevice>,
+    /// Random, and never used before.
+    pub uuid: Uuid,
+    /// Whether what is on it may be overwritten.
+    pub occupied: Occupied,
+}
+
+/// Whoever keeps the description.
+pub struct DescriptionKeeper {
+    /// Is told when it has changed without a command.
+    pub keep: Box<dyn Fn(&Description)>,
+    /// The name of a device, by what the description calls it.
+    pub name_of: Box<dyn Fn(&str) -> String>,
+}
+
+/// The keeper, where there is one.
+#[derive(Default)]
+pub(crate) struct Kept {
+    keeper: RefCell<Option<DescriptionKeeper>>,
+}
+
+impl Kept {
+    fn tell(&self, description: &Description) {
+        if let Some(keeper) = &*self.keeper.borrow() {
+            (keeper.keep)(description);
+        }
+    }
+
+    fn name_of(&self, word: &str) -> String {
+        let keeper = self.keeper.borrow();
+        keeper.as_ref().map_or_else(|| word.to_owned(), |keeper| (keeper.name_of)(word))
+    }
+}
+
+impl Volume {
+    /// Has the description kept by `keeper`.
+    pub fn keep_description(&self, keeper: DescriptionKeeper) {
+        self.kept.keeper.replace(Some(keeper));
+    }
+
+    /// Makes a device a spare of a core. It takes the place of the next member that is lost, or of
+    /// one that is.
+    ///
+    /// # Errors
+    /// Where the device cannot be a member; it is then as it was, unless it failed itself.
+    pub async fn add_spare(
+        &self,
+        core: Option<&str>,
+        new: NewMember,
+    ) -> Result<(), ChangeMembersError> {
+        let _turn = self.change_members()?;
+        let core = self.core(core)?;
+        self.join(&core, new).await?;
+        core.upkeep.wake();
+        Ok(())
+    }
+
+    /// Gives the role of a member to a spare: to `with`, which becomes one, or to one that stands
+    /// by. The member keeps its role until the spare holds everything.
+    ///
+    /// # Errors
+    /// Where there is no such member or spare.
+    pub async fn replace_member(
+        &self,
+        core: Option<&str>,
+        member: &str,
+        with: Option<NewMember>,
+    ) -> Result<(), ChangeMembersError> {
+        let _turn = self.change_members()?;
+        let core = self.core(core)?;
+        let Some(role) = core.array.role_on(member) else { return Err(self.no_member(member)) };
+        let spare = match with {
+            Some(new) => Some(self.join(&core, new).await?),
+            None => None,
+        };
+        core.array.assign_spare(role, spare).await?;
+        core.upkeep.wake();
+        Ok(())
+    }
+
+    /// Takes a member out of use.
+    ///
+    /// # Errors
+    /// Where there is no such member, or the array would not survive that.
+    pub async fn fail_member(
+        &self,
+        core: Option<&str>,
+        member: &str,
+    ) -> Result<(), ChangeMembersError> {
+        let _turn = self.change_members()?;
+        let core = self.core(core)?;
+        let Some(role) = core.array.role_on(member) else { return Err(self.no_member(member)) };
+        Ok(core.array.fail(role).await?)
+    }
+
+    /// Lets go of a spare, or of a member that is out of use.
+    ///
+    /// # Errors
+    /// Where the device has a role, or is none of ours.
+    pub async fn remove_member(
+        &self,
+        core: Option<&str>,
+        device: &str,
+    ) -> Result<(), ChangeMembersError> {
+        let _turn = self.change_members()?;
+        let core = self.core(core)?;
+        if let Some(uuid) = core.array.spare_on(device) {
+            core.array.remove_spare(uuid).await?;
+        } else if core
+            .array
+            .status()
+            .members
+            .iter()
+            .any(|it| it.state == RoleState::Active && it.device.as_deref() == Some(device))
+        {
+            return Err(ChangeMembersError::InUse { device: device.into() });
+        } else if !self.core_description(&core, |described| described.names(device, &self.kept)) {
+            return Err(self.no_member(device));
+        }
+        self.core_description(&core, |described| described.forget(device, &self.kept));
+        Ok(())
+    }
+
+    /// Looks at every stripe of a core's array from now on, beside the requests.
+    ///
+    /// # Errors
+    /// Where there is no such core.
+    pub fn scrub_array(&self, core: Option<&str>) -> Result<(), ChangeMembersError> {
+        self.core(core)?.upkeep.scrub();
+        Ok(())
+    }
+
+    /// Stops the work on a core's array beside the requests, or lets it go on.
+    ///
+    /// # Errors
+    /// Where there is no such core.
+    pub fn pause_upkeep(
+        &self,
+        core: Option<&str>,
+        is_paused: bool,
+    ) -> Result<(), ChangeMembersError> {
+        self.core(core)?.upkeep.pause(is_paused);
+        Ok(())
+    }
+
+    /// Says how fast that work may go.
+    ///
+    /// # Errors
+    /// Where there is no such core.
+    pub fn set_pace(
+        &self,
+        core: Option<&str>,
+        change: impl FnOnce(Pace) -> Pace,
+    ) -> Result<(), ChangeMembersError> {
+        let core = self.core(core)?;
+        let pace = change(core.upkeep.pace());
+        core.upkeep.set_pace(pace);
+        self.core_description(&core, |described| described.upkeep = pace);
+        Ok(())
+    }
+
+    /// Has the description follow what the work beside the requests does.
+    pub(crate) fn follow_exchanges(&self) {
+        for (core, _) in self.cores().iter() {
+            let (description, kept) = (Rc::clone(&self.description), Rc::clone(&self.kept));
+            let id = core.id;
+            core.upkeep.when_exchanged(Box::new(move |status, old| {
+                if let Some(described) = description.borrow_mut().core_mut(id) {
+                    described.follow(status, old, &kept);
+                }
+                kept.tell(&description.borrow());
+            }));
+        }
+    }
+
+    async fn join(&self, core: &Core, new: NewMember) -> Result<Uuid, ChangeMembersError> {
+        core.array.consider_spare(&*new.device)?;
+        if new.occupied == Occupied::Refuse {
+            refuse_occupied(&*new.device).await?;
+        }
+        let name = new.device.name().to_string();
+        core.array.add_spare(new.device, new.uuid).await?;
+        self.core_description(core, |described| {
+            if !described.names(&name, &self.kept) {
+                described.spares.push(new.word);
+            }
+        });
+        Ok(new.uuid)
+    }
+
+    fn core(&self, name: Option<&str>) -> Result<Rc<Core>, ChangeMembersError> {
+        let cores = self.cores();
+        let mut all = cores.iter().map(|(core, _)| core);
+        let is_it = |core: &&Rc<Core>| match name {
+            None => core.id == FIRST_CORE,
+            Some(name) => core.name == name,
+        };
+        all.find(is_it).cloned().ok_or_else(|| ChangeMembersError::NoCore {
+            volume: self.description().name,
+            core: name.unwrap_or_default().into(),
+        })
+    }
+
+    fn core_description<T>(&self, core: &Core, look: impl FnOnce(&mut CoreDescription) -> T) -> T {
+        let mut description = self.description.borrow_mut();
+        look(description.core_mut(core.id).expect("every core is described"))
+    }
+
+    fn no_member(&self, device: &str) -> ChangeMembersError {
+        let volume = self.description().name;
+        ChangeMembersError::NoMember { volume, device: device.into() }
+    }
+
+    fn change_members(&self) -> Result<headpond_block::sync::BusyGuard, ChangeMembersError> {
+        let busy = |_| ChangeMembersError::Busy { volume: self.description().name };
+        self.begin_change().map_err(busy)
+    }
+}
+
+impl CoreDescription {
+    fn names(&self, device: &str, kept: &Kept) -> bool {
+        self.members.iter().chain(&self.spares).any(|word| kept.name_of(word) == device)
+    }
+
+    fn forget(&mut self, device: &str, kept: &Kept) {
+        self.members.retain(|word| kept.name_of(word) != device);
+        self.spares.retain(|word| kept.name_of(word) != device);
+    }
+
+    /// A spare has taken a role; `old` had it, where somebody had. Devices that were lost before
+    /// are listed until every role has a member.
+    fn follow(&mut self, status: &ArrayStatus, old: Option<&str>, kept: &Kept) {
+        let active = |word: &String| {
+            let (name, mut members) = (kept.name_of(word), status.members.iter());
+            members.any(|it| it.state == RoleState::Active && it.device.as_ref() == Some(&name))
+        };
+        let (taken, spares) = self.spares.drain(..).partition(active);
+        self.spares = spares;
+        let taken: Vec<String> = taken;
+        self.members.extend(taken);
+        self.members.retain(|word| old != Some(kept.name_of(word).as_str()));
+        if self.members.iter().filter(|name| active(name)).count() == status.members.len() {
+            self.members.retain(active);
+        }
+    }
+}

@@ -1,0 +1,309 @@
+//! Work on an array that goes on beside the requests, one piece at a time, most urgent first:
+//! a role without a member is given to a spare, parity that was never computed is, a scrub that was
+//! asked for goes on. What a stop or a pause interrupts goes on later where it was.
+//!
+//! It leaves room: while clients ask something of the array it goes at the floor of its pace, and
+//! otherwise at the ceiling.
+
+mod pace;
+
+use crate::acts::{ActKind, ActStatus};
+use headpond_block::sync::Notify;
+use headpond_block::{DeviceError, Instant, JoinHandle, Runtime};
+use headpond_raid::{Array, ArrayState, ArrayStatus, Filled, Role};
+pub use pace::Pace;
+use serde::Serialize;
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+/// The work on one array.
+pub(crate) struct Upkeep {
+    shared: Rc<Shared>,
+    task: Cell<Option<JoinHandle<()>>>,
+}
+
+/// What there is to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Work {
+    /// A spare is given what a role holds.
+    Rebuild { role: u16 },
+    /// Parity is computed that never was.
+    Parity,
+    /// Every stripe is looked at.
+    Scrub,
+}
+
+/// The work on an array, for its operator.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct UpkeepStatus {
+    pub paused: bool,
+    #[serde(flatten)]
+    pub pace: Pace,
+    /// Why a piece of work ended before its end; it is tried again on `resume`.
+    pub failure: Option<String>,
+}
+
+/// Is told of an array in which a spare has taken a role, and who had that before.
+pub(crate) type OnExchange = Box<dyn Fn(&ArrayStatus, Option<&str>)>;
+
+struct Shared {
+    array: Rc<Array>,
+    runtime: Runtime,
+    pace: Cell<Pace>,
+    is_stopping: Cell<bool>,
+    is_paused: Cell<bool>,
+    is_scrub_wanted: Cell<bool>,
+    wake: Notify,
+    under_way: Cell<Option<UnderWay>>,
+    failure: RefCell<Option<(Work, DeviceError)>>,
+    on_exchange: RefCell<Option<OnExchange>>,
+}
+
+#[derive(Clone, Copy)]
+struct UnderWay {
+    work: Work,
+    since: Instant,
+    /// Of it, when it was begun or gone on with.
+    done_bytes: u64,
+}
+
+impl Upkeep {
+    pub fn new(array: &Rc<Array>, runtime: &Runtime) -> Self {
+        let shared = Shared {
+            array: Rc::clone(array),
+            runtime: runtime.clone(),
+            pace: Cell::default(),
+            is_stopping: Cell::new(false),
+            is_paused: Cell::new(false),
+            is_scrub_wanted: Cell::new(array.is_scrub_begun()),
+            wake: Notify::new(),
+            under_way: Cell::new(None),
+            failure: RefCell::default(),
+            on_exchange: RefCell::default(),
+        };
+        Self { shared: Rc::new(shared), task: Cell::default() }
+    }
+
+    /// Begins, and goes on until it is stopped.
+    pub fn begin(&self) {
+        if self.shared.array.layout().redundancy() == 0 || self.shared.is_stopping.get() {
+            return;
+        }
+        let before = self.task.take();
+        if before.is_some() {
+            return self.task.set(before);
+        }
+        let shared = Rc::clone(&self.shared);
+        // The array must not keep alive what keeps it alive.
+        let woken = Rc::downgrade(&self.shared);
+        self.shared.array.watch(Box::new(move || {
+            if let Some(woken) = woken.upgrade() {
+                woken.wake.notify_all();
+            }
+        }));
+        let runtime = shared.runtime.clone();
+        self.task.set(Some(runtime.spawn(async move { shared.go_on().await })));
+    }
+
+    /// Waits until nothing of it is under way; nothing more will be begun.
+    pub async fn stop(&self) {
+        self.shared.is_stopping.set(true);
+        self.shared.wake.notify_all();
+        if let Some(task) = self.task.take() {
+            task.await;
+        }
+    }
+
+    pub fn when_exchanged(&self, tell: OnExchange) {
+        self.shared.on_exchange.replace(Some(tell));
+    }
+
+    /// Stops the work after its present step, or lets it go on, also where it had failed.
+    pub fn pause(&self, is_paused: bool) {
+        self.shared.is_paused.set(is_paused);
+        self.shared.failure.take();
+        self.shared.wake.notify_all();
+    }
+
+    /// Looks whether there is something to do.
+    pub fn wake(&self) {
+        self.shared.wake.notify_all();
+    }
+
+    pub fn set_pace(&self, pace: Pace) {
+        self.shared.pace.set(pace);
+    }
+
+    pub fn pace(&self) -> Pace {
+        self.shared.pace.get()
+    }
+
+    /// Looks at every stripe as soon as nothing is more urgent.
+    pub fn scrub(&self) {
+        self.shared.is_scrub_wanted.set(true);
+        self.shared.failure.take();
+        self.shared.wake.notify_all();
+    }
+
+    pub fn status(&self) -> UpkeepStatus {
+        let failure = self.shared.failure.borrow();
+        UpkeepStatus {
+            paused: self.shared.is_paused.get(),
+            pace: self.shared.pace.get(),
+            failure: failure.as_ref().map(|(work, error)| work.failure(error)),
+        }
+    }
+
+    /// How far the present piece of work is.
+    pub fn act(&self, runtime: &Runtime) -> Option<ActStatus> {
+        let UnderWay { work, since, done_bytes } = self.shared.under_way.get()?;
+        let (done, total) = self.shared.progress(work);
+        let elapsed_s = runtime.now().since(since).as_secs_f64();
+        Some(ActStatus::gone_on(work.act(), done_bytes, (done, total), elapsed_s))
+    }
+
+    /// Why parity that was never computed cannot be.
+    pub fn parity_failure(&self) -> Option<String> {
+        let failure = self.shared.failure.borrow();
+        let (_, error) = failure.as_ref().filter(|(work, _)| *work == Work::Parity)?;
+        Some(error.to_string())
+    }
+}
+
+impl Work {
+    fn act(self) -> ActKind {
+        match self {
+            Self::Rebuild { .. } => ActKind::Rebuild,
+            Self::Parity => ActKind::Parity,
+            Self::Scrub => ActKind::ArrayScrub,
+        }
+    }
+
+    fn failure(self, error: &DeviceError) -> String {
+        match self {
+            Self::Rebuild { role } => format!("role {role} could not be filled: {error}"),
+            Self::Parity => format!("the parity could not be computed: {error}"),
+            Self::Scrub => format!("the scrub ended early: {error}"),
+        }
+    }
+}
+
+impl Shared {
+    async fn go_on(&self) {
+        while !self.is_stopping.get() {
+            let wake = self.wake.wait();
+            match self.next().await {
+                Some(work) => self.carry_out(work).await,
+                None => wake.await,
+            }
+        }
+    }
+
+    /// The most urgent piece of work that can be done now.
+    async fn next(&self) -> Option<Work> {
+        if self.is_paused.get() || self.array.state() == ArrayState::Failed {
+            return None;
+        }
+        self.assign().await;
+        let failed = self.failure.borrow().as_ref().map(|(work, _)| *work);
+        let rebuild = self.array.filling_role().map(|role| Work::Rebuild { role: role.0 });
+        let is_healthy = self.array.state() == ArrayState::Healthy;
+        // What a lost member held cannot be told from parity that was never computed.
+        let needs_parity = is_healthy && !self.array.status().parity_initialised;
+        let parity = needs_parity.then_some(Work::Parity);
+        let scrub = self.is_scrub_wanted.get().then_some(Work::Scrub);
+        let mut works = [rebuild, parity, scrub].into_iter().flatten();
+        works.find(|work| failed != Some(*work))
+    }
+
+    /// Gives a role that nobody has to a spare that stands by.
+    async fn assign(&self) {
+        while let Some(role) = self.array.vacant_role() {
+            if self.array.assign_spare(role, None).await.is_err() {
+                return;
+            }
+        }
+    }
+
+    async fn carry_out(&self, work: Work) {
+        let (done_bytes, _) = self.progress(work);
+        let since = self.runtime.now();
+        self.under_way.set(Some(UnderWay { work, since, done_bytes }));
+        let outcome = match work {
+            Work::Rebuild { role } => self.rebuild(Role(role)).await,
+            Work::Parity => self.array.initialise(self.breathe(work)).await,
+            Work::Scrub => self.scrub().await,
+        };
+        self.under_way.set(None);
+        if let Err(error) = outcome {
+            self.failure.replace(Some((work, error)));
+        }
+    }
+
+    async fn rebuild(&self, role: Role) -> Result<(), DeviceError> {
+        let work = Work::Rebuild { role: role.0 };
+        let Filled::Whole { before } = self.array.fill(role, self.breathe(work)).await? else {
+            return Ok(());
+        };
+        let old = before.as_ref().map(|before| before.name().to_string());
+        if let Some(tell) = &*self.on_exchange.borrow() {
+            tell(&self.array.status(), old.as_deref());
+        }
+        if let Some(before) = before {
+            // Nobody lists it any more; one that cannot be written keeps its label.
+            let _ = headpond_raid::erase(&*before).await;
+        }
+        Ok(())
+    }
+
+    async fn scrub(&self) -> Result<(), DeviceError> {
+        let scrubbed = self.array.scrub(self.breathe(Work::Scrub)).await?;
+        if scrubbed == headpond_raid::Scrubbed::Whole {
+            self.is_scrub_wanted.set(false);
+        }
+        Ok(())
+    }
+
+    /// Waits as the pace asks, after each step of a work, and says whether that may go on.
+    fn breathe(&self, work: Work) -> impl AsyncFnMut() -> bool + '_ {
+        let mut step = pace::Step::begin(self.runtime.now(), self.array.requests());
+        let mut done = self.progress(work).0;
+        async move || {
+            let now_done = self.progress(work).0;
+            let bytes = now_done.saturating_sub(done);
+            done = now_done;
+            let (now, requests) = (self.runtime.now(), self.array.requests());
+            self.runtime.sleep(step.end(self.pace.get(), bytes, now, requests)).await;
+            step = pace::Step::begin(self.runtime.now(), requests);
+            !self.is_stopping.get() && !self.is_paused.get() && !self.is_overtaken(work)
+        }
+    }
+
+    /// Whether something more urgent has come up.
+    fn is_overtaken(&self, work: Work) -> bool {
+        let is_rebuild = matches!(work, Work::Rebuild { .. });
+        let can_rebuild = self.array.filling_role().is_some()
+            || (self.array.vacant_role().is_some() && self.array.has_spare());
+        !is_rebuild && can_rebuild
+    }
+
+    /// Bytes done of how many: of each member for a rebuild, else of the array.
+    fn progress(&self, work: Work) -> (u64, u64) {
+        let (array, status) = (&self.array, self.array.status());
+        let strip_bytes = u64::from(array.layout().strip_bytes());
+        let whole = array.layout().array_bytes();
+        let stripes = |progress: Option<headpond_raid::Progress>| {
+            progress.map_or(0, |progress| progress.stripes_done * array.layout().stripe_bytes())
+        };
+        match work {
+            Work::Rebuild { role } => {
+                let filling = &status.members[usize::from(role)].filling;
+                let rows = filling.as_ref().map_or(array.layout().rows(), |it| it.rows_done);
+                (rows * strip_bytes, array.layout().rows() * strip_bytes)
+            }
+            Work::Parity => (stripes(status.initialising), whole),
+            Work::Scrub => (stripes(status.scrubbing), whole),
+        }
+    }
+}
