@@ -70,6 +70,7 @@ pub struct Kept {
 }
 
 impl<'a> Submission<'a> {
+    #[inline]
     pub fn ready(outcome: Outcome) -> Self {
         Self::Ready(Some(outcome))
     }
@@ -99,6 +100,7 @@ impl<'a> Submission<'a> {
     ///
     /// # Errors
     /// The submission itself, which is still to be awaited.
+    #[inline]
     pub fn now_or(self) -> Result<Outcome, Submission<'a>> {
         match self {
             Self::Ready(outcome) => Ok(outcome.expect("an outcome is taken once")),

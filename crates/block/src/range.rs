@@ -13,6 +13,7 @@ impl ByteRange {
     pub const EMPTY: ByteRange = ByteRange { start: 0, len: 0 };
 
     /// The range of `len` bytes at `start`, or `None` where its end would overflow.
+    #[inline]
     pub const fn new(start: u64, len: u64) -> Option<Self> {
         match start.checked_add(len) {
             Some(_) => Some(Self { start, len }),
@@ -24,6 +25,7 @@ impl ByteRange {
     ///
     /// # Panics
     /// Where its end overflows: for addresses that were already checked, never for a client's.
+    #[inline]
     pub const fn at(start: u64, len: u64) -> Self {
         match Self::new(start, len) {
             Some(range) => range,
@@ -35,27 +37,33 @@ impl ByteRange {
     ///
     /// # Panics
     /// Where `end` lies before `start`.
+    #[inline]
     pub const fn between(start: u64, end: u64) -> Self {
         assert!(start <= end, "byte range ends before it starts");
         Self { start, len: end - start }
     }
 
+    #[inline]
     pub const fn start(self) -> u64 {
         self.start
     }
 
+    #[inline]
     pub const fn end(self) -> u64 {
         self.start + self.len
     }
 
+    #[inline]
     pub const fn len(self) -> u64 {
         self.len
     }
 
+    #[inline]
     pub const fn is_empty(self) -> bool {
         self.len == 0
     }
 
+    #[inline]
     pub const fn contains(self, other: ByteRange) -> bool {
         self.start <= other.start && other.end() <= self.end()
     }
@@ -65,6 +73,7 @@ impl ByteRange {
     }
 
     /// Whether both ranges share at least one byte.
+    #[inline]
     pub const fn overlaps(self, other: ByteRange) -> bool {
         self.start < other.end() && other.start < self.end() && self.len > 0 && other.len > 0
     }
@@ -76,6 +85,7 @@ impl ByteRange {
         if start < end { ByteRange::between(start, end) } else { ByteRange::EMPTY }
     }
 
+    #[inline]
     pub const fn is_aligned(self, unit_bytes: u64) -> bool {
         self.start.is_multiple_of(unit_bytes) && self.len.is_multiple_of(unit_bytes)
     }
@@ -84,12 +94,14 @@ impl ByteRange {
     ///
     /// # Panics
     /// Where rounding up overflows 64 bits.
+    #[inline]
     pub const fn align_outward(self, unit_bytes: u64) -> ByteRange {
         let start = self.start - self.start % unit_bytes;
         ByteRange::between(start, self.end().next_multiple_of(unit_bytes))
     }
 
     /// The same length, `by` bytes further on.
+    #[inline]
     pub const fn shifted(self, by: u64) -> ByteRange {
         ByteRange::at(self.start + by, self.len)
     }

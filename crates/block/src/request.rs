@@ -71,10 +71,12 @@ impl Request {
     ///
     /// # Panics
     /// Where the range overflows 64 bits.
+    #[inline]
     pub fn write(offset: u64, buffers: impl Into<Buffers>) -> Self {
         Self::with_data(RequestKind::Write, offset, buffers.into())
     }
 
+    #[inline]
     pub fn flush() -> Self {
         Self::plain(RequestKind::Flush, ByteRange::EMPTY)
     }
@@ -135,6 +137,7 @@ impl Request {
     ///
     /// # Panics
     /// Where the buffers do not hold as many bytes as the range of a read or write.
+    #[inline]
     pub fn check(&self, device: &DeviceName, geometry: &Geometry) -> Result<(), DeviceError> {
         if matches!(self.kind, RequestKind::Read | RequestKind::Write) {
             assert_eq!(self.buffers.len_bytes() as u64, self.range.len(), "memory for the range");
@@ -151,11 +154,13 @@ impl Request {
         Ok(())
     }
 
+    #[inline]
     fn with_data(kind: RequestKind, offset: u64, buffers: Buffers) -> Self {
         let range = ByteRange::at(offset, buffers.len_bytes() as u64);
         Self { kind, range, buffers, flags: RequestFlags::empty(), hints: Hints::default() }
     }
 
+    #[inline]
     fn plain(kind: RequestKind, range: ByteRange) -> Self {
         let (flags, hints) = (RequestFlags::empty(), Hints::default());
         Self { kind, range, buffers: Buffers::new(), flags, hints }

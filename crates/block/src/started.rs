@@ -18,6 +18,7 @@ pub struct Started {
 /// # Errors
 /// Not an error: the operation that is still to be awaited, where the device did not answer at
 /// once.
+#[inline]
 pub fn start(device: &Rc<dyn BlockDevice>, request: Request) -> Result<Outcome, Started> {
     match device.submit(request).now_or() {
         Ok(outcome) => Ok(outcome),

@@ -135,6 +135,7 @@ impl Buffer {
     ///
     /// # Panics
     /// Where the buffer is shorter than `from`.
+    #[inline]
     pub fn copy_from_buffer(&self, from: &Buffer) {
         assert!(from.len <= self.len, "buffer shorter than what is written to it");
         if self.is_payload_free() {
@@ -151,6 +152,7 @@ impl Buffer {
     ///
     /// # Panics
     /// Where the buffer is shorter than `from`.
+    #[inline]
     pub fn store_from_buffer(&self, from: &Buffer) {
         let overlap = self.start.addr().abs_diff(from.start.addr()) < from.len;
         let has_payload = !self.is_payload_free() && !from.is_payload_free();

@@ -6,7 +6,7 @@ use std::ops::Range;
 
 /// The memory of one request: buffers in order. One buffer, the usual case, needs no allocation,
 /// nor do the two of a descriptor and what it describes.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub struct Buffers {
     parts: SmallVec<[Buffer; 2]>,
     len: usize,
@@ -79,6 +79,9 @@ impl Buffers {
     #[inline]
     pub fn slice(&self, range: Range<usize>) -> Buffers {
         assert!(range.start <= range.end && range.end <= self.len, "slice outside its buffers");
+        if range.len() == self.len {
+            return self.clone();
+        }
         let mut slice = Buffers::new();
         let mut at = 0;
         for part in &self.parts {
@@ -151,6 +154,16 @@ impl Buffers {
     }
 }
 
+impl Clone for Buffers {
+    #[inline]
+    fn clone(&self) -> Self {
+        match self.as_single() {
+            Some(single) => single.into(),
+            None => Self { parts: self.parts.clone(), len: self.len },
+        }
+    }
+}
+
 impl From<Buffer> for Buffers {
     #[inline]
     fn from(buffer: Buffer) -> Self {
@@ -162,6 +175,7 @@ impl From<Buffer> for Buffers {
 }
 
 impl From<&Buffer> for Buffers {
+    #[inline]
     fn from(buffer: &Buffer) -> Self {
         buffer.clone().into()
     }

@@ -18,10 +18,11 @@ impl Notify {
         Self::default()
     }
 
+    #[inline]
     pub fn notify_all(&self) {
         self.round.set(self.round.get() + 1);
-        for waker in self.wakers.take() {
-            waker.wake();
+        if !self.wakers.borrow().is_empty() {
+            self.wakers.take().into_iter().for_each(Waker::wake);
         }
     }
 
