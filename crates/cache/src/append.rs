@@ -14,7 +14,7 @@ pub(crate) use in_flight::InFlight;
 use crate::classes::ClassId;
 use crate::cleaning::CleaningPolicy;
 use crate::engine::{CacheError, Engine};
-use crate::log::{Fill, Formed, Intake, Purpose, Refusal};
+use crate::log::{Fill, Formed, Intake, Purpose, Refusal, Survey};
 use crate::stats::BypassReason;
 use crate::types::BlockRun;
 use headpond_block::sync::{Receiver, Sender, oneshot};
@@ -136,13 +136,18 @@ impl Engine {
     /// A record of its own for somebody who finds no queue; `None`, and nothing has happened, where
     /// there is one, or the log refuses: then the queue knows what to do.
     pub(crate) fn form_alone(&self, wanted: &Wanted) -> Option<Formed> {
+        let survey = self.log.borrow().survey(wanted.run);
+        self.form_surveyed(&wanted.intake(), survey)
+    }
+
+    /// The same with what the map says of the blocks now.
+    pub(crate) fn form_surveyed(&self, intake: &Intake, survey: Survey) -> Option<Formed> {
         if self.queue.len() > 0 || !self.may_start_record() || self.is_failed.get() {
             return None;
         }
-        let (mut log, intake) = (self.log.borrow_mut(), wanted.intake());
-        let survey = log.survey(wanted.run);
-        log.admit(&intake, survey).ok()?;
-        log.form(&[intake]).ok()
+        let mut log = self.log.borrow_mut();
+        log.admit(intake, survey).ok()?;
+        log.form(std::slice::from_ref(intake)).ok()
     }
 
     /// Carries out a record that was formed alone, as far as that goes at once; whether it is

@@ -16,6 +16,9 @@ impl Engine {
 
     /// Why a request does not enter, whatever its blocks are.
     pub(crate) fn refuses(&self, request: &Request) -> Option<BypassReason> {
+        if self.is_open_to(request) {
+            return self.log.borrow().refuses_class(request);
+        }
         let applicant = Applicant {
             class: id_of(request),
             is_streaming: is_streaming(request),
@@ -29,7 +32,7 @@ impl Engine {
     /// past it would end them.
     pub(super) fn refuses_write(&self, request: &Request, survey: Survey) -> Option<BypassReason> {
         let refusal = self.refuses(request);
-        if refusal.is_some() || survey.mapped > 0 {
+        if refusal.is_some() || survey.mapped > 0 || self.is_open_to(request) {
             return refusal;
         }
         let filling = self.log.borrow().filling();

@@ -9,6 +9,7 @@ mod read;
 mod read_ahead;
 mod read_hit;
 mod read_insert;
+mod read_miss;
 mod unaligned;
 mod write_back;
 mod write_through;

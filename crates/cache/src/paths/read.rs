@@ -66,6 +66,12 @@ impl Missing {
     }
 }
 
+impl From<BlockRun> for Missing {
+    fn from(run: BlockRun) -> Self {
+        Self(SmallVec::from_buf([run]))
+    }
+}
+
 /// Where the blocks of a read come from.
 struct Plan {
     pieces: Vec<Piece>,
@@ -79,6 +85,9 @@ impl Engine {
             return submission;
         }
         if let Some(submission) = self.read_hit(&request, sampled) {
+            return submission;
+        }
+        if let Some(submission) = self.read_miss(&request, sampled) {
             return submission;
         }
         let (engine, reading) = (Rc::clone(self), self.reading.begin());
@@ -129,13 +138,23 @@ impl Engine {
     }
 
     /// Counts a read by what the cache has of it, which could not be had or was not enough.
-    fn count_failed_read(&self, request: &Request, run: BlockRun, refusal: Option<BypassReason>) {
+    pub(super) fn count_failed_read(
+        &self,
+        request: &Request,
+        run: BlockRun,
+        refusal: Option<BypassReason>,
+    ) {
         let mapped = self.log.borrow().survey(run).mapped;
         self.count_slow_read(request, mapped, refusal);
         self.log.borrow_mut().class_of(request).read.failed += 1;
     }
 
-    fn count_slow_read(&self, request: &Request, hits: u64, refusal: Option<BypassReason>) -> Way {
+    pub(super) fn count_slow_read(
+        &self,
+        request: &Request,
+        hits: u64,
+        refusal: Option<BypassReason>,
+    ) -> Way {
         let blocks = BlockRun::touching(request.range).count;
         let mut log = self.log.borrow_mut();
         let reason = match self.mode() {
@@ -226,12 +245,8 @@ impl Engine {
         class: ClassId,
         request: Request,
     ) -> impl Future<Output = Outcome> {
-        let (first, bytes) = (BlockRun::touching(request.range).first, request.range.len());
-        {
-            let mut log = self.log.borrow_mut();
-            log.counters.count_core_read(purpose, bytes);
-            log.count_part(class, first, bytes, |part| &mut part.core_read);
-        }
+        self.count_core_read(purpose, class, &request);
+        let first = BlockRun::touching(request.range).first;
         let read = self.core.submit(request);
         async move {
             let outcome = read.await;
@@ -240,6 +255,13 @@ impl Engine {
             }
             outcome
         }
+    }
+
+    pub(super) fn count_core_read(&self, purpose: CoreRead, class: ClassId, request: &Request) {
+        let (first, bytes) = (BlockRun::touching(request.range).first, request.range.len());
+        let mut log = self.log.borrow_mut();
+        log.counters.count_core_read(purpose, bytes);
+        log.count_part(class, first, bytes, |part| &mut part.core_read);
     }
 
     fn plan_read(

@@ -37,7 +37,7 @@ pub(crate) struct Ahead {
 }
 
 impl Ahead {
-    fn touches(&self, run: BlockRun) -> bool {
+    pub fn touches(&self, run: BlockRun) -> bool {
         self.runs.borrow().iter().any(|other| other.overlaps(run))
     }
 

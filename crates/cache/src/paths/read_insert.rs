@@ -45,14 +45,16 @@ impl Engine {
             Err(rest) => rest.await,
         };
         drop(busy);
-        if is_written {
-            self.log.borrow_mut().counters.inserted_blocks += wanted.run.count;
-        }
+        self.count_inserted(wanted.run, is_written);
         true
     }
 
+    pub(super) fn count_inserted(&self, run: BlockRun, is_written: bool) {
+        self.log.borrow_mut().counters.inserted_blocks += if is_written { run.count } else { 0 };
+    }
+
     /// Inserts runs of what was read, in a task of its own, from memory of their own.
-    fn insert_beside(
+    pub(super) fn insert_beside(
         self: &Rc<Self>,
         (run, target): (BlockRun, &Buffers),
         runs: impl Iterator<Item = BlockRun>,
