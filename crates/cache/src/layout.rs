@@ -31,9 +31,11 @@ pub struct SliceLayout {
     checkpoint_bytes: u64,
     log_offset: u64,
     segments: u32,
-    segment_bytes: u64,
-    unit_bytes: u64,
     line_bytes: u64,
+    /// Both are powers of two, and so kept: a division takes longer than all else that is done
+    /// with a position.
+    segment_shift: u32,
+    unit_shift: u32,
 }
 
 impl SliceLayout {
@@ -58,9 +60,9 @@ impl SliceLayout {
             checkpoint_bytes,
             log_offset,
             segments,
-            segment_bytes,
-            unit_bytes,
             line_bytes,
+            segment_shift: segment_bytes.ilog2(),
+            unit_shift: unit_bytes.ilog2(),
         };
         Some(sizes)
     }
@@ -106,15 +108,15 @@ impl SliceLayout {
     }
 
     pub fn slots_per_segment(&self) -> u64 {
-        self.segment_bytes / BLOCK_BYTES
+        self.segment_bytes() / BLOCK_BYTES
     }
 
     pub fn units_per_segment(&self) -> u64 {
-        self.segment_bytes / self.unit_bytes
+        1 << (self.segment_shift - self.unit_shift)
     }
 
     pub fn units_per_block(&self) -> u64 {
-        BLOCK_BYTES / self.unit_bytes
+        BLOCK_BYTES >> self.unit_shift
     }
 
     pub fn line_bytes(&self) -> u64 {
@@ -133,11 +135,16 @@ impl SliceLayout {
     }
 
     pub fn unit_bytes(&self) -> u64 {
-        self.unit_bytes
+        1 << self.unit_shift
+    }
+
+    /// Units that hold so many bytes.
+    pub fn units_for(&self, bytes: u64) -> u64 {
+        (bytes + self.unit_bytes() - 1) >> self.unit_shift
     }
 
     pub fn segment_bytes(&self) -> u64 {
-        self.segment_bytes
+        1 << self.segment_shift
     }
 
     /// Most data blocks of one record: with its descriptor it fills a power of two, and a segment
@@ -154,11 +161,11 @@ impl SliceLayout {
 
     /// Device bytes of `len` bytes at a position.
     pub fn range_at(&self, position: Position, len: u64) -> ByteRange {
-        ByteRange::at(self.log_offset + position.0 * self.unit_bytes, len)
+        ByteRange::at(self.log_offset + (position.0 << self.unit_shift), len)
     }
 
     pub fn segment_range(&self, segment: SegmentIndex) -> ByteRange {
-        self.range_at(self.segment_start(segment), self.segment_bytes)
+        self.range_at(self.segment_start(segment), self.segment_bytes())
     }
 
     pub fn segment_start(&self, segment: SegmentIndex) -> Position {
@@ -166,11 +173,11 @@ impl SliceLayout {
     }
 
     pub fn segment_of(&self, position: Position) -> SegmentIndex {
-        SegmentIndex((position.0 / self.units_per_segment()) as u32)
+        SegmentIndex((position.0 >> (self.segment_shift - self.unit_shift)) as u32)
     }
 
     pub fn segment_of_slot(&self, slot: SlotIndex) -> SegmentIndex {
-        SegmentIndex((u64::from(slot.0) / self.slots_per_segment()) as u32)
+        SegmentIndex(slot.0 >> (self.segment_shift - BLOCK_BYTES.ilog2()))
     }
 
     pub fn slots_of(&self, segment: SegmentIndex) -> impl Iterator<Item = SlotIndex> + use<> {
@@ -180,8 +187,9 @@ impl SliceLayout {
 
     /// The slot of the block that starts at a position, and the unit within it.
     pub fn slot_at(&self, position: Position) -> (SlotIndex, u8) {
-        let each = self.units_per_block();
-        (SlotIndex((position.0 / each) as u32), (position.0 % each) as u8)
+        let shift = BLOCK_BYTES.ilog2() - self.unit_shift;
+        let unit = position.0 & (self.units_per_block() - 1);
+        (SlotIndex((position.0 >> shift) as u32), unit as u8)
     }
 
     pub fn position_of(&self, slot: SlotIndex, unit: u8) -> Position {

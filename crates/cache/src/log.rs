@@ -489,8 +489,7 @@ impl Log {
 
     /// Units of the descriptor that is being drafted, with so many data blocks.
     fn descriptor_units(&self, blocks: u32) -> u64 {
-        let bytes = self.draft.encoded_bytes(blocks as usize) as u64;
-        bytes.div_ceil(self.layout.unit_bytes())
+        self.layout.units_for(self.draft.encoded_bytes(blocks as usize) as u64)
     }
 
     /// Opens a segment where the record does not fit the head; answers the descriptor's units.

@@ -253,7 +253,7 @@ impl Source<'_> {
         mut note: impl FnMut(&Record),
     ) -> u64 {
         let Ok(record) = record::decode(bytes, self.cache, self.slice, position) else { return 1 };
-        let descriptor = (record.descriptor_bytes as u64).div_ceil(self.layout.unit_bytes());
+        let descriptor = self.layout.units_for(record.descriptor_bytes as u64);
         let data = bytes.get((descriptor * self.layout.unit_bytes()) as usize..).unwrap_or(&[]);
         let is_whole: Vec<bool> = record
             .checksums

@@ -52,6 +52,7 @@ fn first_as_number<S: serde::Serializer>(first: &CoreBlock, to: S) -> Result<S::
 
 impl BlockRun {
     /// The blocks that `range` touches.
+    #[inline]
     pub fn touching(range: ByteRange) -> Self {
         let outer = range.align_outward(BLOCK_BYTES);
         Self { first: CoreBlock(outer.start() / BLOCK_BYTES), count: outer.len() / BLOCK_BYTES }
@@ -59,6 +60,12 @@ impl BlockRun {
 
     pub fn blocks(self) -> impl Iterator<Item = CoreBlock> {
         (self.first.0..self.first.0 + self.count).map(CoreBlock)
+    }
+
+    /// What follows the first so many blocks.
+    #[inline]
+    pub fn without_first(self, count: u64) -> Self {
+        Self { first: CoreBlock(self.first.0 + count), count: self.count - count }
     }
 
     /// In pieces of so many blocks, and what is left.

@@ -2,7 +2,7 @@
 
 use super::lanes::{Lane, Lanes};
 use super::{Group, Heat, Hits, Policy, PolicyMemory, Queued, Residents, cold, entries_max};
-use crate::types::CoreBlock;
+use crate::types::{BlockRun, CoreBlock};
 
 pub struct Fifo {
     capacity: u64,
@@ -54,9 +54,18 @@ impl Policy for Fifo {
     }
 
     fn insert(&mut self, block: CoreBlock, group: Group, residents: &mut dyn Residents) -> Heat {
-        self.make_room(group, residents);
-        self.lanes.push(&mut self.queues[group.index()], block);
-        Heat::SMALL
+        self.insert_run(BlockRun { first: block, count: 1 }, group, residents).1
+    }
+
+    fn insert_run(
+        &mut self,
+        run: BlockRun,
+        group: Group,
+        residents: &mut dyn Residents,
+    ) -> (u64, Heat) {
+        let count = self.make_room(group, residents).min(run.count);
+        self.lanes.push_run(&mut self.queues[group.index()], BlockRun { count, ..run });
+        (count, Heat::SMALL)
     }
 
     fn evict(&mut self, group: Group, residents: &mut dyn Residents) {

@@ -75,7 +75,9 @@ impl Ghosts {
     /// taken some time ago, an entry of its list.
     #[inline]
     pub fn foresee(&self, block: CoreBlock, step: u32) {
-        self.foresee_bucket(self.split(block).0, step);
+        if self.len > 0 {
+            self.foresee_bucket(self.split(block).0, step);
+        }
     }
 
     #[inline]
@@ -126,7 +128,7 @@ impl Ghosts {
         };
         self.ring[self.at as usize] = [rest, next];
         self.heads[bucket as usize] = self.at + 1;
-        self.at = (self.at + 1) % self.ring.len() as u32;
+        self.at = if self.at as usize + 1 == self.ring.len() { 0 } else { self.at + 1 };
     }
 
     fn forget(&mut self, oldest: u32) {
@@ -145,6 +147,7 @@ impl Ghosts {
     }
 
     /// Bucket and rest of a block's number, by steps that can be undone.
+    #[inline]
     fn split(&self, block: CoreBlock) -> (u32, u32) {
         let mask = (1 << self.bits) - 1;
         assert!(block.0 <= mask, "a block of the core");

@@ -2,9 +2,11 @@
 //!
 //! **Not here**: which of the blocks still are resident.
 
-use crate::types::CoreBlock;
+use crate::types::{BlockRun, CoreBlock};
 
 const NONE: u32 = u32::MAX;
+/// Entries are read and written as words, whatever they take: so much follows the last one.
+const WORD_BYTES: usize = size_of::<u64>();
 /// Entries of one chunk: few beside all there are, for every two lanes.
 const CHUNKS_WANTED: u64 = 64;
 const CHUNK_ENTRIES_MIN: u64 = 4;
@@ -61,7 +63,7 @@ impl Lanes {
         let chunks = u32::try_from(chunks).expect("a slice has fewer places");
         let next = (1..=chunks).map(|next| if next < chunks { next } else { NONE });
         Self {
-            bytes: vec![0; chunks as usize * each as usize * width].into(),
+            bytes: vec![0; chunks as usize * each as usize * width + WORD_BYTES].into(),
             next: next.collect(),
             free: 0,
             width,
@@ -84,28 +86,54 @@ impl Lanes {
         (self.bytes.len() + size_of_val(&*self.next)) as u64
     }
 
+    /// Entries that there is room for.
+    pub fn room(&self) -> u64 {
+        self.len_max - self.len
+    }
+
     /// # Panics
     /// Where the lanes are full.
+    #[inline]
     pub fn push(&mut self, lane: &mut Lane, block: CoreBlock) {
-        assert!(!self.is_full(), "more entries than there is memory for");
-        if lane.back.chunk == NONE || lane.back.entry == self.chunk_entries {
-            let chunk = self.free;
-            assert!(chunk != NONE, "chunks for as many entries as there may be");
-            self.free = std::mem::replace(&mut self.next[chunk as usize], NONE);
-            match lane.back.chunk {
-                NONE => lane.front = Place { chunk, entry: 0 },
-                last => self.next[last as usize] = chunk,
+        self.push_run(lane, BlockRun { first: block, count: 1 });
+    }
+
+    /// Pushes all blocks of a run, in their order.
+    ///
+    /// # Panics
+    /// Where there is less room.
+    pub fn push_run(&mut self, lane: &mut Lane, run: BlockRun) {
+        assert!(run.count <= self.room(), "more entries than there is memory for");
+        let mut block = run.first.0;
+        while block < run.end().0 {
+            if lane.back.chunk == NONE || lane.back.entry == self.chunk_entries {
+                self.open_chunk(lane);
             }
-            lane.back = Place { chunk, entry: 0 };
+            let count = (run.end().0 - block).min(u64::from(self.chunk_entries - lane.back.entry));
+            let at = self.offset(lane.back);
+            for (index, block) in (block..block + count).enumerate() {
+                self.set_entry(at + index * self.width, block);
+            }
+            lane.back.entry += count as u32;
+            block += count;
         }
-        let at = self.offset(lane.back);
-        self.bytes[at..at + self.width].copy_from_slice(&block.0.to_le_bytes()[..self.width]);
-        lane.back.entry += 1;
-        (lane.len, self.len) = (lane.len + 1, self.len + 1);
+        (lane.len, self.len) = (lane.len + run.count, self.len + run.count);
+    }
+
+    /// Puts a free chunk behind the last one of a lane.
+    fn open_chunk(&mut self, lane: &mut Lane) {
+        let chunk = self.free;
+        assert!(chunk != NONE, "chunks for as many entries as there may be");
+        self.free = std::mem::replace(&mut self.next[chunk as usize], NONE);
+        match lane.back.chunk {
+            NONE => lane.front = Place { chunk, entry: 0 },
+            last => self.next[last as usize] = chunk,
+        }
+        lane.back = Place { chunk, entry: 0 };
     }
 
     pub fn pop(&mut self, lane: &mut Lane) -> Option<CoreBlock> {
-        let block = self.front(lane)?;
+        let block = self.ahead(lane, 0)?;
         (lane.len, self.len) = (lane.len - 1, self.len - 1);
         lane.front.entry += 1;
         if lane.front.entry == self.chunk_entries || lane.front == lane.back {
@@ -120,19 +148,37 @@ impl Lanes {
         Some(block)
     }
 
-    /// What would be popped.
+    /// What would be popped after so many others, where that lies beside the first.
     #[inline]
-    pub fn front(&self, lane: &Lane) -> Option<CoreBlock> {
-        (lane.len > 0).then(|| self.entry(lane.front))
+    pub fn ahead(&self, lane: &Lane, others: u32) -> Option<CoreBlock> {
+        let entry = lane.front.entry + others;
+        let is_there = u64::from(others) < lane.len && entry < self.chunk_entries;
+        is_there.then(|| self.entry(Place { entry, ..lane.front }))
     }
 
     #[inline]
     fn entry(&self, place: Place) -> CoreBlock {
-        let (at, mut bytes) = (self.offset(place), [0; 8]);
-        bytes[..self.width].copy_from_slice(&self.bytes[at..at + self.width]);
-        CoreBlock(u64::from_le_bytes(bytes))
+        let at = self.offset(place);
+        let word: [u8; WORD_BYTES] = self.bytes[at..at + WORD_BYTES].try_into().expect("a word");
+        CoreBlock(u64::from_le_bytes(word) & self.mask())
     }
 
+    /// Nothing but the entry itself changes.
+    #[inline]
+    fn set_entry(&mut self, at: usize, block: u64) {
+        let mask = self.mask();
+        let place: &mut [u8; WORD_BYTES] =
+            (&mut self.bytes[at..at + WORD_BYTES]).try_into().expect("a word");
+        *place = (u64::from_le_bytes(*place) & !mask | block & mask).to_le_bytes();
+    }
+
+    /// The bits of an entry within a word.
+    #[inline]
+    fn mask(&self) -> u64 {
+        u64::MAX >> (u64::BITS - 8 * self.width as u32)
+    }
+
+    #[inline]
     fn offset(&self, place: Place) -> usize {
         (place.chunk as usize * self.chunk_entries as usize + place.entry as usize) * self.width
     }
@@ -146,15 +192,17 @@ mod tests {
 
     proptest! {
         #[test]
-        fn lanes_are_queues(steps in prop::collection::vec((0usize..2, any::<bool>()), 1..600)) {
+        fn lanes_are_queues(steps in prop::collection::vec((0usize..2, 0u64..12), 1..600)) {
             let mut lanes = Lanes::new(40, 2, 1 << 33);
             let mut ours = [Lane::new(), Lane::new()];
             let mut twins = [VecDeque::new(), VecDeque::new()];
-            for (index, (lane, is_push)) in steps.into_iter().enumerate() {
-                if is_push && !lanes.is_full() {
-                    let block = CoreBlock((index as u64) << 23);
-                    lanes.push(&mut ours[lane], block);
-                    twins[lane].push_back(block);
+            for (index, (lane, count)) in steps.into_iter().enumerate() {
+                // As often nothing is pushed.
+                let count = count.saturating_sub(5).min(lanes.room());
+                if count > 0 {
+                    let run = BlockRun { first: CoreBlock((index as u64) << 23), count };
+                    lanes.push_run(&mut ours[lane], run);
+                    twins[lane].extend(run.blocks());
                 } else {
                     prop_assert_eq!(lanes.pop(&mut ours[lane]), twins[lane].pop_front());
                 }

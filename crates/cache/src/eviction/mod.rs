@@ -170,8 +170,13 @@ impl Held {
 
     #[inline]
     pub fn add(&mut self, heat: Heat) {
-        self.all += u64::from(heat.is_resident());
-        self.main += u64::from(heat.is_in_main());
+        self.add_many(heat, 1);
+    }
+
+    #[inline]
+    pub fn add_many(&mut self, heat: Heat, count: u64) {
+        self.all += if heat.is_resident() { count } else { 0 };
+        self.main += if heat.is_in_main() { count } else { 0 };
     }
 
     #[inline]
@@ -192,8 +197,9 @@ pub trait Residents {
 
     fn held(&self, group: Group) -> Held;
 
-    /// A block will be asked about soon.
-    fn foresee(&self, _block: CoreBlock) {}
+    /// A block will be asked about soon: what has to be looked at for it may be brought near, a
+    /// step each time that this is called.
+    fn foresee(&self, _block: CoreBlock, _step: u32) {}
 }
 
 /// What a policy wants to know of hits.
@@ -221,6 +227,19 @@ pub trait Policy {
     /// whole capacity. Answers how the caller is to mark it.
     #[must_use]
     fn insert(&mut self, block: CoreBlock, group: Group, residents: &mut dyn Residents) -> Heat;
+
+    /// Takes in the first blocks of a run of such: as many as are to be marked alike, and only for
+    /// the first of which others have to leave. That is the same as one after the other. Answers
+    /// how many, which are one at least.
+    #[must_use]
+    fn insert_run(
+        &mut self,
+        run: BlockRun,
+        group: Group,
+        residents: &mut dyn Residents,
+    ) -> (u64, Heat) {
+        (1, self.insert(run.first, group, residents))
+    }
 
     /// The next one of a group that has residents leaves, or an entry that names none.
     fn evict(&mut self, group: Group, residents: &mut dyn Residents);
@@ -257,8 +276,8 @@ trait Queued: Policy {
     /// Takes an entry out of the queue that has the most to pass over, whoever leaves with it.
     fn shorten(&mut self, residents: &mut dyn Residents);
 
-    /// For one resident more of a group, and its entry.
-    fn make_room(&mut self, group: Group, residents: &mut dyn Residents) {
+    /// For one resident more of a group, and its entry. Answers for how many there is room then.
+    fn make_room(&mut self, group: Group, residents: &mut dyn Residents) -> u64 {
         while residents.held(group).all >= self.capacity() {
             self.evict(group, residents);
         }
@@ -271,6 +290,7 @@ trait Queued: Policy {
             }
             turns = turns.saturating_sub(1);
         }
+        self.lanes().room().min(self.capacity() - residents.held(group).all)
     }
 }
 

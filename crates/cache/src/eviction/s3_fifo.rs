@@ -75,11 +75,16 @@ impl S3Fifo {
         }
     }
 
-    /// Whoever is next in the small queue will be asked about when it is its turn.
+    /// Whoever is next in the small queue will be asked about when it is its turn, and the one
+    /// behind it later.
     fn foresee_next(&self, group: Group, residents: &dyn Residents) {
-        if let Some(next) = self.lanes.front(&self.queues[group.index()].small) {
-            residents.foresee(next);
+        let queue = &self.queues[group.index()].small;
+        if let Some(next) = self.lanes.ahead(queue, 0) {
+            residents.foresee(next, 1);
             self.ghosts.foresee(next, 0);
+        }
+        if let Some(later) = self.lanes.ahead(queue, 1) {
+            residents.foresee(later, 0);
         }
     }
 
@@ -151,14 +156,28 @@ impl Policy for S3Fifo {
     }
 
     fn insert(&mut self, block: CoreBlock, group: Group, residents: &mut dyn Residents) -> Heat {
-        self.make_room(group, residents);
+        self.insert_run(BlockRun { first: block, count: 1 }, group, residents).1
+    }
+
+    fn insert_run(
+        &mut self,
+        run: BlockRun,
+        group: Group,
+        residents: &mut dyn Residents,
+    ) -> (u64, Heat) {
+        let most = self.make_room(group, residents).min(run.count);
+        let is_back = self.ghosts.contains(run.first);
+        let mut count = 1;
+        while count < most && self.ghosts.contains(CoreBlock(run.first.0 + count)) == is_back {
+            count += 1;
+        }
         let Queues { small, main } = &mut self.queues[group.index()];
-        let (lane, heat) = match self.ghosts.contains(block) {
+        let (lane, heat) = match is_back {
             true => (main, Heat::MAIN),
             false => (small, Heat::SMALL),
         };
-        self.lanes.push(lane, block);
-        heat
+        self.lanes.push_run(lane, BlockRun { first: run.first, count });
+        (count, heat)
     }
 
     #[inline]

@@ -3,7 +3,7 @@
 use super::shadow::{Sample, access};
 use super::twins::twin;
 use super::{EvictionPolicy, Group, Heat, Policy, Residents};
-use crate::types::CoreBlock;
+use crate::types::{BlockRun, CoreBlock};
 use headpond_trace::{Op, ReadOptions, TraceReader};
 use proptest::prelude::*;
 use std::path::Path;
@@ -47,6 +47,52 @@ proptest! {
             prop_assert_eq!(marked(&residents, blocks), expected, "step {}", index);
             prop_assert!(residents.held(Group::FIRST).all <= capacity as u64);
         }
+    }
+
+    #[test]
+    fn a_run_enters_as_its_blocks_do_one_after_the_other(
+        policy in prop::sample::select(EvictionPolicy::PLAIN.to_vec()),
+        capacity in 1u64..40,
+        steps in prop::collection::vec((0u64..60, 1u64..20, 0u32..10), 1..200),
+    ) {
+        let make = || (policy.make(capacity, CORE_BLOCKS, 1), Sample::new(capacity));
+        let ((mut ours, mut residents), (mut twin, mut expected)) = (make(), make());
+        for (index, (first, count, kind)) in steps.into_iter().enumerate() {
+            let run = BlockRun { first: CoreBlock(first), count };
+            if kind == 0 {
+                // Mappings that end, so that the queues become full of entries to pass over.
+                for (policy, residents) in [(&mut ours, &mut residents), (&mut twin, &mut expected)] {
+                    run.blocks().for_each(|block| {
+                        residents.set(block, Heat::NONE);
+                        policy.remove(block);
+                    });
+                }
+            } else {
+                enter(&mut *ours, run, &mut residents);
+                run.blocks().for_each(|block| _ = access(&mut *twin, block, &mut expected));
+            }
+            let heats = |of: &Sample| (0..80).map(|at| of.heat(CoreBlock(at), Group::FIRST)).collect::<Vec<_>>();
+            prop_assert_eq!(heats(&residents), heats(&expected), "step {}", index);
+        }
+    }
+}
+
+/// Requests for all blocks of a run, of which those that are not resident enter as runs.
+fn enter(policy: &mut dyn Policy, mut run: BlockRun, residents: &mut Sample) {
+    while run.count > 0 {
+        let is_cold = |block: &CoreBlock| !residents.heat(*block, Group::FIRST).is_resident();
+        let cold = run.blocks().take_while(is_cold).count() as u64;
+        let entered = if cold == 0 {
+            access(policy, run.first, residents);
+            1
+        } else {
+            let some = BlockRun { count: cold, ..run };
+            let (entered, heat) = policy.insert_run(some, Group::FIRST, residents);
+            let blocks = some.blocks().take(entered as usize);
+            blocks.for_each(|block| residents.set(block, heat));
+            entered
+        };
+        run = run.without_first(entered);
     }
 }
 

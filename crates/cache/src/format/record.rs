@@ -225,26 +225,25 @@ impl Draft {
     pub fn encode(&self, header: &Header, bytes: &mut [u8]) {
         let len = self.encoded_bytes(self.checksums.len());
         assert!(len <= bytes.len() && len <= DESCRIPTOR_BYTES_MAX, "descriptor outgrows its place");
-        encode_header(header, bytes);
-        put_u32(bytes, 72, len as u32);
-        put_u32(bytes, 76, self.checksums.len() as u32);
-        put_u16(bytes, 80, self.entries.len() as u16);
-        put_u16(bytes, 82, self.previous.len() as u16);
-        put_u16(bytes, 84, u16::from(self.has_previous));
-        let mut at = HEADER_BYTES;
-        let mut word = |value: u64| {
-            put_u64(bytes, at, value);
-            at += 8;
-        };
+        let (head, body) = bytes.split_first_chunk_mut().expect("room for the header");
+        encode_header(header, head);
+        put_u32(head, 72, len as u32);
+        put_u32(head, 76, self.checksums.len() as u32);
+        put_u16(head, 80, self.entries.len() as u16);
+        put_u16(head, 82, self.previous.len() as u16);
+        put_u16(head, 84, u16::from(self.has_previous));
+        let (body, behind) = body.split_at_mut(len - HEADER_BYTES);
+        let (words, sums) = body.split_at_mut(body.len() - 4 * self.checksums.len());
+        let mut words = words.as_chunks_mut().0.iter_mut();
+        let mut word = |value: u64| *words.next().expect("room for it") = value.to_le_bytes();
         self.entries.iter().for_each(|entry| word(entry.pack()));
         self.entries.iter().filter_map(|entry| entry.birth).for_each(|birth| word(birth.0));
         self.previous.iter().for_each(|&packed| word(packed));
-        for &checksum in &self.checksums {
-            put_u32(bytes, at, checksum);
-            at += 4;
+        assert!(words.next().is_none(), "entries take what they said");
+        for (place, checksum) in sums.as_chunks_mut().0.iter_mut().zip(&self.checksums) {
+            *place = checksum.to_le_bytes();
         }
-        assert_eq!(at, len);
-        bytes[len..].fill(0);
+        behind.fill(0);
         let checksum = crc32c(&bytes[12..len]);
         put_u32(bytes, 8, checksum);
     }
@@ -258,7 +257,7 @@ impl Draft {
     }
 }
 
-fn encode_header(header: &Header, bytes: &mut [u8]) {
+fn encode_header(header: &Header, bytes: &mut [u8; HEADER_BYTES]) {
     put_u64(bytes, 0, MAGIC);
     put_u16(bytes, 12, VERSION);
     put_u16(bytes, 14, header.slice);

@@ -61,6 +61,15 @@ impl LineMap {
         }
     }
 
+    /// The same of places of one line, as far as the whole map counts.
+    #[inline]
+    pub(super) fn recount_all(&mut self, count: u64, old: Tag, new: Tag) {
+        self.counts.subtract_many(old, count);
+        if new.is_mapped() {
+            self.counts.add_many(new, count);
+        }
+    }
+
     /// What is at a place stops being what it was, and becomes something else or nothing.
     #[inline]
     pub(super) fn recount(&mut self, place: u32, old: Tag, new: Tag) {

@@ -18,6 +18,7 @@ use super::version::Tag;
 use crate::eviction::Heat;
 use crate::types::{BlockRun, SlotIndex};
 use headpond_block::prefetch;
+use std::ops::Range;
 
 pub(super) const NONE: u32 = u32::MAX;
 /// Most blocks of one extent. No longer piece of a request goes into a record, so that longer
@@ -179,10 +180,15 @@ impl Extents {
         self.heads[self.bucket(block)]
     }
 
-    /// A block will be looked for soon.
+    /// A block will be looked for soon: brings the head of its bucket near, and one step later the
+    /// first extent there.
     #[inline]
-    pub fn foresee(&self, block: u64) {
-        prefetch(&self.heads[self.bucket(block)]);
+    pub fn foresee(&self, block: u64, step: u32) {
+        let head = &self.heads[self.bucket(block)];
+        match step {
+            0 => prefetch(head),
+            _ => prefetch(self.extents.as_ptr().wrapping_add(*head as usize)),
+        }
     }
 
     /// What lies behind a place will be taken out soon, as what is there.
@@ -190,7 +196,7 @@ impl Extents {
     pub fn foresee_unlink(&self, place: u32) {
         let ahead = (place >> self.shift) + WINDOWS_FORESEEN;
         if let Some(&Extent { word, .. }) = self.extents.get(ahead as usize) {
-            self.foresee(word & BLOCK_MASK);
+            self.foresee(word & BLOCK_MASK, 0);
         }
     }
 
@@ -257,11 +263,29 @@ impl Extents {
         }
     }
 
-    pub fn set_tags(&mut self, places: std::ops::Range<u32>, tag: Tag) {
+    #[inline]
+    pub fn set_tags(&mut self, places: Range<u32>, tag: Tag) {
         match self.shift {
             0 => places.for_each(|place| self.set_tag(place, tag)),
             _ => self.tags[places.start as usize..places.end as usize].fill(tag),
         }
+    }
+
+    /// The tag of some places, where all have the same one.
+    #[inline]
+    pub fn common_tag(&self, places: Range<u32>) -> Option<Tag> {
+        let first = self.tag(places.start);
+        if places.len() == 1 {
+            return Some(first);
+        }
+        let is_common = match self.shift {
+            0 => places.skip(1).all(|place| self.tag(place) == first),
+            _ => {
+                let tags = &self.tags[places.start as usize..places.end as usize];
+                tags.iter().all(|tag| *tag == first)
+            }
+        };
+        is_common.then_some(first)
     }
 
     #[inline]
@@ -281,6 +305,41 @@ impl Extents {
             let (pair, shift) = (&mut self.heats[place as usize / 2], place % 2 * 4);
             *pair = *pair & !(15 << shift) | heat.bits() << shift;
         }
+    }
+
+    /// The heat of some places, where all have the same one.
+    #[inline]
+    pub fn common_heat(&self, places: Range<u32>) -> Option<Heat> {
+        let first = self.heat(places.start);
+        if places.len() == 1 {
+            return Some(first);
+        }
+        if self.shift == 0 {
+            return places.skip(1).all(|place| self.heat(place) == first).then_some(first);
+        }
+        let (ends, pairs) = self.pairs_of(places);
+        let is_common = ends.into_iter().flatten().all(|place| self.heat(place) == first)
+            && self.heats[pairs].iter().all(|heats| *heats == pair_of(first));
+        is_common.then_some(first)
+    }
+
+    #[inline]
+    pub fn set_heats(&mut self, places: Range<u32>, heat: Heat) {
+        if self.shift == 0 {
+            return places.for_each(|place| self.set_heat(place, heat));
+        }
+        let (ends, pairs) = self.pairs_of(places);
+        ends.into_iter().flatten().for_each(|place| self.set_heat(place, heat));
+        self.heats[pairs].fill(pair_of(heat));
+    }
+
+    /// The bytes that hold the heats of two places each, and the places before and behind those.
+    #[inline]
+    fn pairs_of(&self, places: Range<u32>) -> ([Option<u32>; 2], Range<usize>) {
+        let (start, end) = (places.start.next_multiple_of(2), places.end / 2 * 2);
+        let before = (start > places.start).then_some(places.start);
+        let behind = (end < places.end).then_some(end);
+        ([before, behind], start as usize / 2..(end as usize / 2).max(start as usize / 2))
     }
 
     /// Of lines in which heats have no place beside what is there anyway.
@@ -464,6 +523,11 @@ impl Extents {
         let group = (hash * (self.heads.len() as u64 / NEIGHBOURS)) >> 32;
         (group * NEIGHBOURS + line % NEIGHBOURS) as usize
     }
+}
+
+/// Two places with the same heat.
+fn pair_of(heat: Heat) -> u8 {
+    heat.bits() << 4 | heat.bits()
 }
 
 /// Counts how many extents recovered blocks will take from the pool. An extent may have holes: what

@@ -9,14 +9,14 @@
 use super::extents::{Extents, Span};
 use super::{LineMap, State, Tag};
 use crate::eviction::{Group, Heat, Held, Residents};
-use crate::types::{CoreBlock, SlotIndex};
+use crate::types::{BlockRun, CoreBlock, SlotIndex};
 
-/// A block that was published because somebody asked for it.
+/// Blocks that were published because somebody asked for them, and that lie in a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Asked {
-    pub block: CoreBlock,
+    pub run: BlockRun,
     pub slot: SlotIndex,
-    /// It was resident before.
+    /// They were resident before.
     pub is_hit: bool,
 }
 
@@ -24,6 +24,33 @@ impl LineMap {
     #[inline]
     pub fn heat_at(&self, slot: SlotIndex) -> Heat {
         self.extents.heat(slot.0)
+    }
+
+    /// Marks blocks that are published and lie in a row.
+    #[inline]
+    pub fn set_heats_at(&mut self, slot: SlotIndex, count: u64, heat: Heat) {
+        let places = slot.0..slot.0 + count as u32;
+        let is_plain =
+            self.by_class.is_none() && self.extents.common_heat(places.clone()) == Some(Heat::NONE);
+        match self.extents.common_tag(places.clone()).filter(|_| is_plain) {
+            Some(tag) => {
+                self.held.add_many(heat, count);
+                self.held_clean += if tag.is_clean() && heat.is_resident() { count } else { 0 };
+                self.extents.set_heats(places, heat);
+            }
+            None => places.for_each(|place| self.set_heat_at(SlotIndex(place), heat)),
+        }
+    }
+
+    /// How many of so many places, from one on, hold none that is resident.
+    #[inline]
+    pub fn cold_from(&self, slot: SlotIndex, count: u64) -> u64 {
+        let places = slot.0..slot.0 + count as u32;
+        if self.extents.common_heat(places.clone()) == Some(Heat::NONE) {
+            return count;
+        }
+        let is_cold = |place: &u32| !self.extents.heat(*place).is_resident();
+        places.take_while(is_cold).count() as u64
     }
 
     #[inline]
@@ -106,14 +133,28 @@ impl LineMap {
 
     #[inline]
     pub(super) fn note_asked(&mut self, span: &Span, blocks: u64) {
-        for index in bits(blocks) {
-            let is_hit = self.extents.heat(span.place + index).is_resident();
+        let mut left = blocks;
+        while left != 0 {
+            let first = left.trailing_zeros();
+            let len = (left >> first).trailing_ones();
+            let slot = SlotIndex(span.place + first);
+            let cold = self.cold_from(slot, len.into()) as u32;
+            let is_hit = cold == 0;
+            let len = if is_hit { self.warm_from(slot, len) } else { cold };
             if !is_hit || self.notes_hits {
-                let block = CoreBlock(span.block + u64::from(index));
-                let slot = SlotIndex(span.place + index);
-                self.asked.push(Asked { block, slot, is_hit });
+                let block = CoreBlock(span.block + u64::from(first));
+                let run = BlockRun { first: block, count: len.into() };
+                self.asked.push(Asked { run, slot, is_hit });
             }
+            left &= !(u64::MAX >> (u64::BITS - len) << first);
         }
+    }
+
+    /// How many of so many places, from one on, hold residents.
+    #[inline]
+    fn warm_from(&self, slot: SlotIndex, count: u32) -> u32 {
+        let is_warm = |place: &u32| self.extents.heat(*place).is_resident();
+        (slot.0..slot.0 + count).take_while(is_warm).count() as u32
     }
 
     /// The heat goes from an older version to a newer one.
@@ -181,8 +222,8 @@ impl Residents for LineMap {
         self.held_by(group)
     }
 
-    fn foresee(&self, block: CoreBlock) {
-        self.extents.foresee(block.0);
+    fn foresee(&self, block: CoreBlock, step: u32) {
+        self.extents.foresee(block.0, step);
     }
 }
 

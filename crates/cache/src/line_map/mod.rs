@@ -21,6 +21,7 @@ mod class_table;
 mod core_table;
 mod extents;
 mod heat;
+mod places;
 #[cfg(test)]
 mod tests;
 mod version;
@@ -36,6 +37,7 @@ use crate::types::{BlockRun, CoreBlock, SlotIndex};
 use class_table::ClassTable;
 use core_table::CoreTable;
 use extents::{EXTENT_BLOCKS_MAX, Extents, NONE, Span};
+use std::ops::Range;
 use version::Tag;
 
 /// One extent in the pool for so many places: scattered lines hold three times what they would
@@ -160,6 +162,11 @@ impl LineMap {
         self.extents.tag(slot.0).state()
     }
 
+    #[inline]
+    pub fn marks(&self, slot: SlotIndex) -> Marks {
+        self.extents.tag(slot.0).marks()
+    }
+
     /// What a slot holds; of a free one only the state means something.
     pub fn version(&self, slot: SlotIndex) -> Version {
         let tag = self.extents.tag(slot.0);
@@ -185,7 +192,7 @@ impl LineMap {
             let len = piece.count as u32;
             self.assert_free(place, len);
             self.extents.link(Span { block: piece.first.0, place, len, unit });
-            (place..place + len).for_each(|place| self.extents.set_tag(place, tag));
+            self.extents.set_tags(place..place + len, tag);
             place += len;
         }
         self.count_mapped(run, tag);
@@ -240,16 +247,7 @@ impl LineMap {
     pub fn publish(&mut self, slot: SlotIndex, count: u32) -> u32 {
         let mut published = 0;
         self.each_extent(slot, count, |map, at, span, places| {
-            let mut blocks = 0u64;
-            for place in places {
-                let tag = map.extents.tag(place);
-                if !tag.is_mapped() {
-                    continue;
-                }
-                assert!(tag.is_pending(), "published twice, now {:?}", tag.state());
-                map.retag(place, tag, tag.published());
-                blocks |= 1 << (place - span.place);
-            }
+            let blocks = map.publish_places(span, places);
             published += blocks.count_ones();
             let moved = map.moved_of(span, blocks);
             map.supersede(at, span, blocks, moved);
@@ -263,7 +261,7 @@ impl LineMap {
     pub fn remove(&mut self, slot: SlotIndex, count: u32) {
         self.each_extent(slot, count, |map, at, span, places| {
             map.extents.foresee_unlink(span.place);
-            places.for_each(|place| map.release(place));
+            map.release_places(places);
             if map.extents.is_vacant(span) {
                 map.close(at);
                 map.extents.unlink_found(at);
@@ -339,11 +337,7 @@ impl LineMap {
 
     /// Everything that is mapped at some places, in their order: versions that lie in a row in the
     /// log and on the core and are alike, by the first of them, and the checksums of all.
-    pub fn each_mapped(
-        &self,
-        places: std::ops::Range<u32>,
-        mut visit: impl FnMut(Version, &[u32]),
-    ) {
+    pub fn each_mapped(&self, places: Range<u32>, mut visit: impl FnMut(Version, &[u32])) {
         let mut place = places.start;
         while place < places.end {
             if !self.extents.tag(place).is_mapped() {
@@ -425,6 +419,10 @@ impl LineMap {
                 visit(piece.first, self.find(piece.first, is_wanted));
                 continue;
             }
+            if self.extents.first(piece.first.0) == NONE {
+                piece.blocks().for_each(|block| visit(block, None));
+                continue;
+            }
             let mut found = [(NONE, 0u8); EXTENT_BLOCKS_MAX as usize];
             self.find_in_line(piece, is_wanted, &mut found);
             for (block, &(place, unit)) in piece.blocks().zip(&found) {
@@ -499,7 +497,7 @@ impl LineMap {
         &mut self,
         slot: SlotIndex,
         count: u32,
-        mut visit: impl FnMut(&mut Self, u32, &Span, std::ops::Range<u32>),
+        mut visit: impl FnMut(&mut Self, u32, &Span, Range<u32>),
     ) {
         let (mut place, end) = (slot.0, slot.0 + count);
         while place < end {
@@ -554,38 +552,6 @@ impl LineMap {
         if self.open == at {
             self.open = NONE;
         }
-    }
-
-    #[inline]
-    fn release(&mut self, place: u32) {
-        let tag = self.extents.tag(place);
-        if tag.is_mapped() {
-            self.cool(place);
-            self.recount(place, tag, Tag::FREE);
-            if let Some(table) = &mut self.by_class {
-                table.release(place, tag);
-            }
-            self.extents.set_tag(place, Tag::FREE);
-        }
-    }
-
-    #[inline]
-    fn retag(&mut self, place: u32, old: Tag, new: Tag) {
-        self.recount(place, old, new);
-        if let Some(table) = &mut self.by_class {
-            table.retag(place, old, new);
-        }
-        if old.is_clean() != new.is_clean() && self.extents.heat(place).is_resident() {
-            self.held_clean =
-                self.held_clean + u64::from(new.is_clean()) - u64::from(old.is_clean());
-        }
-        self.extents.set_tag(place, new);
-    }
-
-    #[inline]
-    fn assert_free(&self, place: u32, len: u32) {
-        let is_free = |place| !self.extents.tag(place).is_mapped();
-        assert!((place..place + len).all(is_free), "slot is still in use");
     }
 }
 

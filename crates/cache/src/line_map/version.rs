@@ -223,8 +223,13 @@ impl Counts {
 
     #[inline]
     pub(super) fn subtract(&mut self, tag: Tag) {
-        *self.of(tag) -= 1;
-        self.replayed -= u64::from(tag.owes_parity());
+        self.subtract_many(tag, 1);
+    }
+
+    #[inline]
+    pub(super) fn subtract_many(&mut self, tag: Tag, count: u64) {
+        *self.of(tag) -= count;
+        self.replayed -= if tag.owes_parity() { count } else { 0 };
     }
 
     #[inline]

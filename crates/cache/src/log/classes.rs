@@ -98,7 +98,7 @@ impl Log {
     #[cold]
     pub(super) fn note_left(&mut self, asked: &[Asked]) {
         for asked in asked.iter().filter(|asked| !asked.is_hit) {
-            self.eviction.policy.remove(asked.block);
+            asked.run.blocks().for_each(|block| self.eviction.policy.remove(block));
         }
     }
 

@@ -3,7 +3,7 @@
 use super::{Intake, Log};
 use crate::classes::{ClassId, Classes};
 use crate::eviction::{EvictionPolicy, Group, Heat, Hits, Policy, ShadowStats, Shadows, Shares};
-use crate::line_map::{State, Version};
+use crate::line_map::{Asked, State, Version};
 use crate::types::{BlockRun, CoreBlock, SlotIndex};
 use serde::Serialize;
 
@@ -183,17 +183,51 @@ impl Log {
         if self.eviction.shares.is_some() && self.eviction.is_ordered() {
             self.note_left(&asked);
         }
-        for &asked in &asked {
-            // Others of the same record may have driven it out, or renewed the policy, which took
-            // it in.
-            if !self.map.heat_at(asked.slot).is_resident() {
-                self.take_in(asked.slot, asked.block);
-            } else if self.eviction.is_ordered() {
-                self.eviction.policy.hit(asked.block);
+        let is_alone = self.eviction.shares.is_none() && self.eviction.shadows.is_none();
+        for asked in &asked {
+            match is_alone {
+                true => self.take_in_or_hit(asked),
+                false => self.take_in_each(asked),
             }
-            self.sample(asked.block);
         }
         self.map.return_asked(asked);
+    }
+
+    /// Where nobody but the policy wants to know.
+    #[inline]
+    fn take_in_or_hit(&mut self, asked: &Asked) {
+        let Asked { run: mut left, mut slot, .. } = *asked;
+        while left.count > 0 {
+            // Others of the same record may have driven some out.
+            let cold = self.map.cold_from(slot, left.count);
+            let count = if cold > 0 {
+                let it = &mut self.eviction.policy;
+                let run = BlockRun { count: cold, ..left };
+                let (count, heat) = it.insert_run(run, Group::FIRST, &mut self.map);
+                self.map.set_heats_at(slot, count, heat);
+                count
+            } else {
+                if self.eviction.is_ordered() {
+                    self.eviction.policy.hit(left.first);
+                }
+                1
+            };
+            (slot, left) = (SlotIndex(slot.0 + count as u32), left.without_first(count));
+        }
+    }
+
+    #[cold]
+    fn take_in_each(&mut self, asked: &Asked) {
+        for (slot, block) in (asked.slot.0..).map(SlotIndex).zip(asked.run.blocks()) {
+            // Others of the same record may have driven it out, or renewed the policy, which took
+            // it in.
+            if !self.map.heat_at(slot).is_resident() {
+                self.take_in(slot, block);
+            } else if self.eviction.is_ordered() {
+                self.eviction.policy.hit(block);
+            }
+            self.sample(block);
+        }
     }
 
     /// The mapping of a block has ended.
