@@ -1,10 +1,15 @@
 //! What an array costs by itself: 4 KiB requests on members that do nothing, one thread, depth 32.
+//!
+//! Members answer at once, or, as hardware does, later: then an operation is watched, and what it
+//! reads lands in memory of the array's own.
 
 use std::cell::Cell;
+use std::future::poll_fn;
 use std::hint::black_box;
 use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Instant;
 
 use headpond_block::devices::NullDevice;
@@ -14,7 +19,8 @@ use headpond_block::{
     BlockDevice, Buffer, Driver, Executor, Order, Request, Runtime, Submission, Wait,
 };
 use headpond_raid::{
-    AssembleOptions, Contents, CreateOptions, Intent, Level, Occupied, assemble, create,
+    AssembleOptions, Contents, CreateOptions, Intent, Level, Occupied, Patience, Tuning, assemble,
+    create,
 };
 use uuid::Uuid;
 
@@ -45,6 +51,13 @@ impl Driver for Idle {
 struct LabelledNull {
     label: RamDevice,
     data: NullDevice,
+    answers: Answers,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Answers {
+    AtOnce,
+    Later,
 }
 
 impl BlockDevice for LabelledNull {
@@ -61,7 +74,21 @@ impl BlockDevice for LabelledNull {
             return self.label.submit(request);
         }
         // A null read fills memory with zeros; a member of a benchmark does not even do that.
-        Submission::ready(Ok(()))
+        match self.answers {
+            Answers::AtOnce => Submission::ready(Ok(())),
+            Answers::Later => Submission::pending(async {
+                let mut polled = false;
+                poll_fn(|context| {
+                    if std::mem::replace(&mut polled, true) {
+                        return Poll::Ready(());
+                    }
+                    context.waker().wake_by_ref();
+                    Poll::Pending
+                })
+                .await;
+                Ok(())
+            }),
+        }
     }
 }
 
@@ -71,12 +98,26 @@ fn main() {
 }
 
 async fn measure(runtime: &Runtime) {
-    let bare: Rc<dyn BlockDevice> = member(0);
+    let cases = [
+        (Answers::AtOnce, Some(Patience::default())),
+        (Answers::Later, None),
+        (Answers::Later, Some(Patience::default())),
+    ];
+    for (answers, patience) in cases {
+        let deadlines = if patience.is_some() { "with" } else { "without" };
+        println!("members that answer {answers:?}, {deadlines} deadlines");
+        measure_arrays(runtime, answers, patience).await;
+    }
+}
+
+async fn measure_arrays(runtime: &Runtime, answers: Answers, patience: Option<Patience>) {
+    let bare: Rc<dyn BlockDevice> = member(0, answers);
     let limit = row("bare", &*bare, 0.0, Kind::Read).await;
     for (level, count, groups) in
         [(Level::Raid0, 4, 1), (Level::Raid10, 4, 2), (Level::Raid6, 10, 1), (Level::Raid60, 40, 4)]
     {
-        let members: Vec<Rc<dyn BlockDevice>> = (0..count).map(member).collect();
+        let members: Vec<Rc<dyn BlockDevice>> =
+            (0..count).map(|index| member(index, answers)).collect();
         let options = CreateOptions {
             name: "bench".into(),
             uuid: Uuid::from_u128(1),
@@ -89,18 +130,19 @@ async fn measure(runtime: &Runtime) {
             owner: None,
         };
         create(&members, &options).await.expect("created");
-        let assembled =
-            assemble(runtime, members, AssembleOptions::default()).await.expect("assembled");
+        let tuning = Tuning { patience, ..Tuning::default() };
+        let how = AssembleOptions { tuning, ..AssembleOptions::default() };
+        let assembled = assemble(runtime, members, how).await.expect("assembled");
         for kind in [Kind::Read, Kind::Write] {
             row(&format!("{level} {kind:?} 4k"), &assembled.array, limit, kind).await;
         }
     }
 }
 
-fn member(index: usize) -> Rc<dyn BlockDevice> {
+fn member(index: usize, answers: Answers) -> Rc<dyn BlockDevice> {
     let name = format!("n{index}");
     let label = RamDevice::new(name.as_str(), 1 << 20);
-    Rc::new(LabelledNull { label, data: NullDevice::new(name.as_str(), 4 << 40) })
+    Rc::new(LabelledNull { label, data: NullDevice::new(name.as_str(), 4 << 40), answers })
 }
 
 #[derive(Clone, Copy, Debug)]

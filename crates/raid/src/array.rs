@@ -23,10 +23,12 @@ mod failure;
 mod fill;
 mod flush;
 mod gather;
+mod health;
 mod intents;
 mod label;
 mod members;
 mod mirror;
+mod operation;
 mod parity_write;
 mod plain;
 mod read;
@@ -36,6 +38,7 @@ mod scratch;
 mod scrub;
 mod spares;
 mod status;
+mod watch;
 mod writers;
 mod zero;
 
@@ -48,8 +51,10 @@ use headpond_block::{
     Stability, StripeGeometry, Submission,
 };
 
+use crate::balance::Balance;
 use crate::layout::{Layout, Stripe};
 use crate::level::Level;
+use crate::patience::Patience;
 use crate::superblock::{ArrayRecord, RecordedParity};
 use failure::Recorder;
 pub use fill::Filled;
@@ -65,6 +70,7 @@ use status::Counters;
 pub use status::{
     ArrayState, ArrayStatus, FillingStatus, MemberStatus, PlanCounts, Progress, SpareStatus,
 };
+use watch::Watch;
 use writers::Writers;
 
 /// What to do with parity that may be torn when a lost strip could only come from it.
@@ -92,6 +98,9 @@ pub struct Array {
     geometry: Geometry,
     layout: Layout,
     members: Members,
+    watch: Watch,
+    /// Of each group, where there are copies.
+    balances: RefCell<Vec<Balance>>,
     recorder: Recorder,
     locks: KeyLocks,
     intents: Option<Intents>,
@@ -129,10 +138,12 @@ impl Array {
             .intent_region_stripes
             .map(|region_stripes| Intents::new(record.uuid, layout.stripes(), region_stripes));
         Array {
+            watch: Watch::new(runtime.clone(), tuning.patience),
             runtime,
             name,
             geometry,
             members: Members::new(found, &record, &layout),
+            balances: RefCell::new(vec![Balance::default(); layout.groups()]),
             layout,
             parity: Cell::new(parity),
             recorder: Recorder::new(record, parity, initialised_stripes),
@@ -155,6 +166,16 @@ impl Array {
     /// The shape of the array.
     pub fn layout(&self) -> &Layout {
         &self.layout
+    }
+
+    /// How long members are waited for; `None`: until they answer.
+    pub fn patience(&self) -> Option<Patience> {
+        self.watch.patience()
+    }
+
+    /// Changes how long members are waited for, from the next operation on.
+    pub fn set_patience(&self, patience: Option<Patience>) {
+        self.watch.set_patience(patience);
     }
 
     /// Whether writes can be served.

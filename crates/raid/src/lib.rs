@@ -1,17 +1,19 @@
 //! Headpond: raid. An array of block devices as one block device, that outlives some of them.
 //!
-//! Pure: [`level`], [`layout`], [`split`], [`plan`], [`parity`], [`superblock`], [`intent`]. With
-//! I/O: [`create()`] writes a new array on its members, [`assemble()`] puts it together, and
-//! [`Array`] serves.
+//! Pure: [`level`], [`layout`], [`split`], [`plan`], [`balance`], [`patience`], [`parity`],
+//! [`superblock`], [`intent`]. With I/O: [`create()`] writes a new array on its members,
+//! [`assemble()`] puts it together, and [`Array`] serves.
 
 pub mod array;
 pub mod assemble;
+pub mod balance;
 mod checksum;
 pub mod create;
 pub mod intent;
 pub mod layout;
 pub mod level;
 pub mod parity;
+pub mod patience;
 pub mod plan;
 pub mod split;
 pub mod superblock;
@@ -28,3 +30,4 @@ pub use assemble::{
 pub use create::{Contents, CreateError, CreateOptions, Intent, Occupied, create};
 pub use layout::{Layout, LayoutError, Role};
 pub use level::Level;
+pub use patience::Patience;

@@ -3,8 +3,8 @@
 //! P is the sum of the data strips, Q the sum of `2^k` times data strip `k`, in the field with the
 //! polynomial 0x11d: the same bytes as Linux md's.
 //!
-//! The arithmetic comes in three *kernels* (AVX-512 with GFNI, AVX2, portable), one of which is
-//! chosen at the first use; all of them are tested against the naive field of `field`.
+//! The arithmetic comes in four *kernels* (AVX-512 with GFNI, AVX2, NEON, portable), one of which
+//! is chosen at the first use; all of them are tested against the naive field of `field`.
 //!
 //! **Not here**: which strips to read (`plan`), buffers (`array::columns`).
 //! **Source**: H. P. Anvin, "The mathematics of RAID-6" (2004-2011); its names A and B are used
@@ -17,6 +17,8 @@ mod avx512;
 mod field;
 mod kernel;
 mod locate;
+#[cfg(target_arch = "aarch64")]
+mod neon;
 mod portable;
 mod recover;
 
@@ -27,6 +29,15 @@ pub use recover::{Lost, recover};
 /// The coefficient of data strip `k` in Q.
 pub fn coefficient(k: u16) -> u8 {
     field::power_of_two(u32::from(k))
+}
+
+/// Makes `sum` the sum of the sources. What was in it before does not matter.
+///
+/// # Panics
+/// Where the lengths differ.
+pub fn sum(sum: &mut [u8], sources: &[&[u8]]) {
+    assert!(sources.iter().all(|source| source.len() == sum.len()));
+    active().sum(sum, sources);
 }
 
 /// Adds every source to `sum`.

@@ -33,9 +33,10 @@ impl Excuses {
         self.errors |= match ill {
             Ill::MemberLatent { .. } => topology.redundancy() == 0,
             Ill::MemberSlow { .. } | Ill::CacheSlow { .. } => false,
-            Ill::MemberWrite { .. } | Ill::MemberFlush { .. } | Ill::MemberGone { .. } => {
-                self.is_beyond_redundancy(topology)
-            }
+            Ill::MemberWrite { .. }
+            | Ill::MemberFlush { .. }
+            | Ill::MemberGone { .. }
+            | Ill::Hang { member: Some(_) } => self.is_beyond_redundancy(topology),
             _ => true,
         };
         self.cache_failed |= matches!(ill, Ill::CacheGone | Ill::CacheWrites { .. });

@@ -127,6 +127,7 @@ impl Ill {
             Self::MemberWrite { member }
             | Self::MemberFlush { member }
             | Self::MemberGone { member } => Some(member),
+            Self::Hang { member } => member,
             _ => None,
         }
     }
@@ -135,7 +136,6 @@ impl Ill {
     pub fn member(self) -> Option<usize> {
         match self {
             Self::MemberLatent { member, .. } | Self::MemberSlow { member, .. } => Some(member),
-            Self::Hang { member } => member,
             _ => self.costs_member(),
         }
     }

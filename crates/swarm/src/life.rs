@@ -2,6 +2,7 @@
 
 use crate::case::Offence;
 use crate::expect::Excuses;
+use crate::faults::Ill;
 use crate::machine::{Absent, Machine, careful};
 use crate::steps::{Remains, Stage, Step};
 use crate::tally::Tally;
@@ -90,12 +91,24 @@ impl World<'_> {
         (end, remains)
     }
 
+    /// Whether a device will hang that the volume cannot do without.
+    fn may_hang(&self, order: &Order) -> bool {
+        let ills = order.steps.iter().filter_map(|(_, step)| match step {
+            Step::Ill(ill) => Some(*ill),
+            _ => None,
+        });
+        let mut excuses = self.excuses.borrow().clone();
+        let mut hangs = false;
+        for ill in ills {
+            excuses.note(ill, &self.machine.topology);
+            hangs |= matches!(ill, Ill::Hang { .. });
+        }
+        hangs && excuses.errors
+    }
+
     /// Pulls the plug where a life does not end.
     fn watch(&self, order: &Order, runtime: &Runtime, is_stuck: &Rc<Cell<bool>>) {
-        let hangs = order
-            .steps
-            .iter()
-            .any(|(_, step)| matches!(step, Step::Ill(crate::faults::Ill::Hang { .. })));
+        let hangs = self.may_hang(order);
         let (power, runtime, is_stuck) =
             (self.machine.power.clone(), runtime.clone(), Rc::clone(is_stuck));
         drop(runtime.clone().spawn(async move {

@@ -28,10 +28,7 @@ impl ParityMemory {
             let (p, q) = self.run(start, run_len(strips));
             match q {
                 Some(q) => parity::pq(p, q, strips),
-                None => {
-                    p.fill(0);
-                    add(p, strips);
-                }
+                None => parity::sum(p, &known(strips)),
             }
         });
     }
@@ -63,7 +60,7 @@ impl ParityMemory {
             let (p, q) = self.run(start, run_len(strips));
             match q {
                 Some(q) => parity::add_pq(p, q, strips),
-                None => add(p, strips),
+                None => parity::add(p, &known(strips)),
             }
         });
     }
@@ -83,7 +80,7 @@ impl ParityMemory {
         let new: SmallVec<[Option<Buffers>; 8]> = SmallVec::from_iter([Some(new.clone())]);
         for_each_run(&new, difference.len(), |at, strips| {
             let run = at..at + run_len(strips);
-            add(&mut difference[run], strips);
+            parity::add(&mut difference[run], &known(strips));
         });
         let (p, q) = self.run(start, difference.len());
         parity::add(p, &[difference]);
@@ -103,9 +100,8 @@ impl ParityMemory {
     }
 }
 
-fn add(sum: &mut [u8], strips: &[Option<&[u8]>]) {
-    let sources: SmallVec<[&[u8]; 16]> = strips.iter().flatten().copied().collect();
-    parity::add(sum, &sources);
+fn known<'a>(strips: &[Option<&'a [u8]>]) -> SmallVec<[&'a [u8]; 16]> {
+    strips.iter().flatten().copied().collect()
 }
 
 fn run_len(strips: &[Option<&[u8]>]) -> usize {

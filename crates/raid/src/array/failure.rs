@@ -19,7 +19,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use headpond_block::sync::{Notify, join_all};
-use headpond_block::{Outcome, Submission};
+use headpond_block::{Outcome, RequestKind, Submission};
 
 use super::{Array, Member, write_superblock};
 use crate::layout::Role;
@@ -96,7 +96,8 @@ impl Array {
         }
     }
 
-    fn drop_member(&self, member: &Rc<Member>) {
+    /// Takes a member out of use, where it still is in use. That has to be settled.
+    pub(super) fn drop_member(&self, member: &Rc<Member>) {
         if self.members.is_present(member) {
             self.members.fail(member);
             self.recorder.note_change();
@@ -195,7 +196,8 @@ impl Array {
             let (array, member_uuid, role) = (record.clone(), member.uuid, member.role());
             let superblock = Superblock { array, member_uuid, role, sequence };
             let device = Rc::clone(&member.device);
-            Submission::pending(async move { write_superblock(&*device, superblock).await })
+            let write = async move { write_superblock(&*device, superblock).await };
+            self.watched(member, Submission::pending(write), RequestKind::Write)
         };
         let outcomes = join_all(members.iter().map(write).collect()).await;
         for (member, outcome) in members.iter().zip(outcomes) {

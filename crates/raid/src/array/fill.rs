@@ -103,14 +103,16 @@ impl Array {
             let Some(member) = self.members.active(role) else {
                 return self.recover_row(role, stripe).await;
             };
-            let read = self.members.submit(&member, Request::read(offset, content.clone()));
+            let read = self.operate(&member, Request::read(offset, content.clone()));
             match read.await {
                 Ok(()) => break,
-                Err(DeviceError::Gone { .. }) => self.fail_member(&member).await,
+                Err(DeviceError::Gone { .. } | DeviceError::Timeout { .. }) => {
+                    self.fail_member(&member).await;
+                }
                 Err(error) => self.repair_strip(role, stripe, error).await?,
             }
         }
-        let write = self.members.submit(&filling.member, Request::write(offset, content));
+        let write = self.operate(&filling.member, Request::write(offset, content));
         self.conclude_writes(&[Rc::clone(&filling.member)], vec![write.await]).await
     }
 
@@ -146,8 +148,7 @@ impl Array {
     async fn record_filled(&self, filling: &Rc<Filling>) -> Outcome {
         let (member, rows) = (&filling.member, filling.rows());
         let writes = member.unflushed_writes().unwrap_or(0);
-        let flush = Submission::on(Rc::clone(&member.device), Request::flush());
-        match flush.await {
+        match self.flush_member(member).await {
             Ok(()) => member.note_flushed(writes),
             Err(_) => {
                 self.fail_member(member).await;

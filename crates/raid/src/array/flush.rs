@@ -3,8 +3,9 @@
 use std::rc::Rc;
 
 use headpond_block::sync::join_all;
-use headpond_block::{Outcome, Request, Submission};
+use headpond_block::{Outcome, Request, RequestKind, Submission};
 
+use super::operation::Operation;
 use super::{Array, Member};
 use crate::intent::Settling;
 use crate::layout::Role;
@@ -47,14 +48,14 @@ impl Array {
             member.role() != Some(Role(1)) || !headpond_block::defect!(FlushAllButOne)
         };
         let present = self.members.present().into_iter().filter(is_flushed);
-        let (targets, flushes): (Vec<(Rc<Member>, u64)>, Vec<Submission<'_>>) = present
+        let (targets, flushes): (Vec<(Rc<Member>, u64)>, Vec<Operation<'_>>) = present
             .filter_map(|member| {
                 let writes = match self.layout.redundancy() {
                     // Its writes pass by unseen, so any of them may be unflushed.
                     0 => 0,
                     _ => member.unflushed_writes()?,
                 };
-                let flush = Submission::on(Rc::clone(&member.device), Request::flush());
+                let flush = self.flush_member(&member);
                 Some(((member, writes), flush))
             })
             .unzip();
@@ -72,6 +73,12 @@ impl Array {
         }
         self.settle().await;
         self.check_intact()
+    }
+
+    /// Flushes one member.
+    pub(super) fn flush_member(&self, member: &Rc<Member>) -> Operation<'_> {
+        let flush = Submission::on(Rc::clone(&member.device), Request::flush());
+        self.watched(member, flush, RequestKind::Flush)
     }
 
     fn end_interval(&self, settling: Option<Settling>, succeeded: bool) {

@@ -3,6 +3,7 @@
 use headpond_block::{Buffers, ByteRange};
 use smallvec::SmallVec;
 
+use crate::balance::Planned;
 use crate::layout::Role;
 use crate::split::Piece;
 
@@ -19,17 +20,29 @@ pub(super) struct Gather {
     pub(super) operations: Vec<MemberOperation>,
     /// The newest operation on each member.
     newest: SmallVec<[Option<u32>; 64]>,
+    /// The bytes of all operations on each member.
+    bytes: SmallVec<[u64; 64]>,
 }
 
 impl Gather {
     pub(super) fn new(members: usize) -> Gather {
-        Gather { operations: Vec::new(), newest: SmallVec::from_elem(None, members) }
+        let (newest, bytes) = (SmallVec::from_elem(None, members), SmallVec::from_elem(0, members));
+        Gather { operations: Vec::new(), newest, bytes }
+    }
+
+    /// What a piece at `offset` of a member would come behind.
+    pub(super) fn planned(&self, role: Role, offset: u64) -> Planned {
+        let newest = self.newest[role.index()].map(|index| self.operations[index as usize].range);
+        let adjoining = newest.filter(|range| range.end() == offset);
+        let adjoining_bytes = adjoining.map_or(0, |range| range.len());
+        Planned { bytes: self.bytes[role.index()], adjoining_bytes }
     }
 
     /// Adds a piece that lies at `offset` of a member, with its memory where the request has any.
     pub(super) fn add(&mut self, role: Role, offset: u64, piece: Piece, buffers: &Buffers) {
         let memory = if buffers.is_empty() { 0..0 } else { piece.memory() };
         let range = ByteRange::at(offset, piece.len_bytes() as u64);
+        self.bytes[role.index()] += range.len();
         let newest = &mut self.newest[role.index()];
         if let Some(index) = *newest {
             let last = &mut self.operations[index as usize];

@@ -5,7 +5,7 @@ use std::ops::{Range, RangeInclusive};
 use std::rc::Rc;
 
 use headpond_block::sync::{Notify, join_all};
-use headpond_block::{DeviceError, RequestFlags, Submission};
+use headpond_block::{DeviceError, RequestFlags, RequestKind, Submission};
 use uuid::Uuid;
 
 use super::{Array, Member, write_intent_page};
@@ -132,12 +132,13 @@ impl Array {
 
     async fn write_page(&self, intents: &Intents, written: PageWrite) -> Result<(), DeviceError> {
         let _turn = Turn::take(intents);
+        let bytes: Rc<[u8]> = written.bytes.as_slice().into();
         let members = self.members.present();
         let write = |member: &Rc<Member>| {
-            let (device, page) = (Rc::clone(&member.device), &written);
-            Submission::pending(async move {
-                write_intent_page(&*device, page.number, &page.bytes).await
-            })
+            let (device, number) = (Rc::clone(&member.device), written.number);
+            let bytes = Rc::clone(&bytes);
+            let write = async move { write_intent_page(&*device, number, &bytes).await };
+            self.watched(member, Submission::pending(write), RequestKind::Write)
         };
         let outcomes = join_all(members.iter().map(write).collect()).await;
         for (member, outcome) in members.iter().zip(outcomes) {

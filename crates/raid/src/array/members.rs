@@ -16,6 +16,7 @@ use headpond_block::{BlockDevice, DeviceName, Request, Submission};
 use smallvec::SmallVec;
 use uuid::Uuid;
 
+use super::health::Health;
 use crate::layout::{Layout, Role, Strip, Stripe};
 use crate::superblock::{ArrayRecord, Filled, RoleState, SpareRecord, Superblock};
 pub(super) use filling::Filling;
@@ -30,6 +31,8 @@ pub(crate) struct Member {
     pub(super) sequence: Cell<u64>,
     /// Of the same.
     pub(super) event_count: Cell<u64>,
+    /// Of the device.
+    pub(super) health: Rc<Health>,
     writes_done: Cell<u64>,
     writes_flushed: Cell<u64>,
 }
@@ -84,6 +87,7 @@ impl Member {
     /// A member as its superblock describes it.
     pub(crate) fn found(device: Rc<dyn BlockDevice>, superblock: &Superblock) -> Member {
         Member {
+            health: Health::of(&*device),
             device,
             uuid: superblock.member_uuid,
             role: Cell::new(superblock.role),
@@ -99,6 +103,7 @@ impl Member {
     /// before, of which it needs nothing.
     pub(super) fn joining(device: Rc<dyn BlockDevice>, uuid: Uuid, event_count: u64) -> Member {
         Member {
+            health: Health::of(&*device),
             device,
             uuid,
             role: Cell::new(None),
@@ -262,6 +267,12 @@ impl Members {
     pub(super) fn is_in_role(&self, member: &Rc<Member>) -> bool {
         let in_slot = |role| self.active(role).is_some_and(|active| Rc::ptr_eq(&active, member));
         member.role.get().is_some_and(in_slot)
+    }
+
+    /// Whether the redundancy of its group outlives the loss of a member.
+    pub(super) fn can_lose(&self, member: &Rc<Member>) -> bool {
+        let is_spared = |role: Role| self.lost_in(role.index() / self.width) < self.redundancy;
+        !self.is_in_role(member) || member.role.get().is_some_and(is_spared)
     }
 
     /// Roles of a group that have no member.

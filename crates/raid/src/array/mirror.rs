@@ -7,12 +7,13 @@ use headpond_block::{Buffers, ByteRange, DeviceError, Outcome, Request, Submissi
 use smallvec::SmallVec;
 
 use super::gather::Gather;
+use super::operation::{Operation, Waiting};
 use super::{Array, Member};
 use crate::layout::{Place, Role, Stripe};
 use crate::split::{self, Piece};
 
 /// The writes of one strip to all of its copies.
-type Copies<'a> = SmallVec<[(Rc<Member>, Submission<'a>); 3]>;
+type Copies<'a> = SmallVec<[(Rc<Member>, Operation<'a>); 3]>;
 
 impl Array {
     pub(super) fn mirror_write(&self, request: Request) -> Submission<'_> {
@@ -38,8 +39,8 @@ impl Array {
         for copy in 0..self.layout.copies() {
             let role = self.layout.role_of_copy(place.stripe, copy);
             for member in self.members.holders(role, row..=row) {
-                let write = self.members.submit(&member, Request { range, ..request.clone() });
-                at_once &= matches!(write, Submission::Ready(Some(Ok(()))));
+                let write = self.operate(&member, Request { range, ..request.clone() });
+                at_once &= write.is_done();
                 copies.push((member, write));
             }
         }
@@ -50,7 +51,7 @@ impl Array {
         Submission::pending(async move {
             let _writer = self.writers.enter();
             let _lock = lock;
-            let (members, writes): (Vec<Rc<Member>>, Vec<Submission<'_>>) =
+            let (members, writes): (Vec<Rc<Member>>, Vec<Operation<'_>>) =
                 copies.into_iter().unzip();
             self.conclude_writes(&members, join_all(writes).await).await
         })
@@ -85,16 +86,39 @@ impl Array {
     ) -> Outcome {
         let (offset, row) = (piece.member_offset(&self.layout), self.layout.row_of(piece.stripe));
         let others: SmallVec<[Role; 4]> =
-            self.copies_by_turn(piece.stripe).filter(|role| *role != failed).collect();
+            self.copies_in_use(piece.stripe).filter(|role| *role != failed).collect();
         for role in others {
             let Some(member) = self.members.holder(role, row) else { continue };
-            let read = self.members.submit(&member, Request::read(offset, buffers.clone()));
-            if read.await.is_ok() {
+            let read = Request::read(offset, buffers.clone());
+            if self.read_member(&member, read, Waiting::Briefly).await.is_ok() {
                 self.rewrite(failed, row, Request::write(offset, buffers.clone())).await;
                 return Ok(());
             }
         }
         Err(error)
+    }
+
+    /// Reads a piece from a copy other than the slow one, and from that one where there is no other
+    /// way. Nothing is repaired, so that nothing need be locked.
+    pub(super) async fn mirror_read_around(
+        &self,
+        piece: &Piece,
+        buffers: &Buffers,
+        slow: Role,
+    ) -> Outcome {
+        let (offset, row) = (piece.member_offset(&self.layout), self.layout.row_of(piece.stripe));
+        let copies: SmallVec<[Role; 4]> = self.copies_in_use(piece.stripe).collect();
+        let others = copies.iter().copied().filter(|role| *role != slow);
+        for role in others {
+            let Some(member) = self.members.holder(role, row) else { continue };
+            let read = Request::read(offset, buffers.clone());
+            if self.read_member(&member, read, Waiting::Briefly).await.is_ok() {
+                return Ok(());
+            }
+        }
+        let Some(slow) = self.members.holder(slow, row) else { return Err(self.gone()) };
+        let read = Request::read(offset, buffers.clone());
+        self.read_member(&slow, read, Waiting::ToTheEnd).await
     }
 
     /// Locks stripes in ascending order.

@@ -4,14 +4,16 @@
 //!    that fails, repair the strip and plan anew; 5. compute; 6. write data and parity; 7. settle
 //!    failures.
 
+use std::rc::Rc;
+
 use headpond_block::sync::join_all;
 use headpond_block::{Buffers, DeviceError, Hints, Outcome, Request, RequestFlags, Submission};
 use smallvec::SmallVec;
 
-use super::Array;
 use super::columns::{Columns, ParityMemory};
 use super::rebuild::{ReadFailure, Rebuild};
 use super::scratch::{Allowance, Payload};
+use super::{Array, Member};
 use crate::layout::{Strip, Stripe};
 use crate::plan::{
     self, Extent, ParityTrust, PlanError, PlanKind, StripRead, StripeState, WritePlan,
@@ -130,7 +132,8 @@ impl Array {
     ) -> Outcome {
         let ReadFailure { read, error } = failure;
         let repairs = repaired.iter().filter(|strip| **strip == read.strip).count();
-        let hopeless = matches!(error, DeviceError::Gone { .. }) || repairs >= REPAIRS_MAX;
+        let is_out = matches!(error, DeviceError::Gone { .. } | DeviceError::Timeout { .. });
+        let hopeless = is_out || repairs >= REPAIRS_MAX;
         if hopeless {
             let role = self.layout.role_of(stripe, read.strip);
             self.fail_holder(role, self.layout.row_of(stripe)).await;
@@ -149,7 +152,8 @@ impl Array {
             .iter()
             .map(|read| (read.clone(), memory.take(read.span.len()).into()))
             .collect();
-        self.read_strips(job.stripe, &old).await.map_err(Setback::Unread)?;
+        let read = |member: &Rc<Member>, request| self.operate(member, request);
+        self.read_strips(job.stripe, &old, read).await.map_err(Setback::Unread)?;
         let parity = match plan.kind {
             PlanKind::DataOnly => None,
             PlanKind::ReadModifyWrite => Some(self.patched_parity(job, plan, &old, &memory)),
@@ -262,7 +266,7 @@ impl Array {
                 .with_flags(flags)
                 .with_hints(job.hints);
             for member in self.members.holders(role, row..=row) {
-                submissions.push(self.members.submit(&member, request.clone()));
+                submissions.push(self.operate(&member, request.clone()));
                 members.push(member);
             }
         }

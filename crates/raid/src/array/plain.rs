@@ -17,14 +17,12 @@ impl Array {
         let place = self.layout.place(request.range.start());
         let end = u64::from(place.within) + request.range.len();
         let role = self.layout.role_of(place.stripe, Strip::Data(place.strip));
-        match self.members.active(role) {
-            Some(member) if end <= u64::from(self.layout.strip_bytes()) => {
-                let offset = self.layout.strip_start(place.stripe) + u64::from(place.within);
-                let range = ByteRange::at(offset, request.range.len());
-                self.members.submit(&member, Request { range, ..request })
-            }
-            _ => Submission::pending(self.plain_write_pieces(request)),
+        if end > u64::from(self.layout.strip_bytes()) {
+            return Submission::pending(self.plain_write_pieces(request));
         }
+        let offset = self.layout.strip_start(place.stripe) + u64::from(place.within);
+        let range = ByteRange::at(offset, request.range.len());
+        self.pass(role, Request { range, ..request })
     }
 
     /// Writes, zeroes or discards a range of an array without redundancy.
@@ -68,7 +66,7 @@ impl Array {
     /// Starts a write, zeroing or discard on the data area of a member.
     pub(super) fn change(&self, member: &Rc<Member>, request: Request) -> Submission<'_> {
         if request.kind == RequestKind::Write {
-            return self.members.submit(member, request);
+            return self.operate(member, request).into();
         }
         Submission::pending(self.zero_member(Rc::clone(member), request))
     }

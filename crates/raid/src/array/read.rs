@@ -1,45 +1,55 @@
 //! Reading: straight from the members into the caller's memory, and by way of the redundancy where
 //! that fails.
 
+use std::rc::Rc;
+
 use headpond_block::sync::join_all;
 use headpond_block::{
     BlockDevice, ByteRange, DeviceError, Outcome, Request, RequestFlags, Submission,
 };
 use smallvec::SmallVec;
 
-use super::Array;
 use super::gather::{Gather, MemberOperation};
+use super::operation::{Operation, Waiting};
 use super::rebuild::Rebuild;
+use super::{Array, Member};
+use crate::balance::Planned;
 use crate::layout::{Role, Strip, Stripe};
 use crate::plan::StripRead;
 use crate::split::{self, Piece, StripePieces};
-
-/// Mirrors take turns by stretches of this many bytes, so that a stretch is read from one copy.
-const MIRROR_TURN_BYTES: u64 = 1 << 20;
 
 impl Array {
     pub(super) fn read(&self, request: Request) -> Submission<'_> {
         let place = self.layout.place(request.range.start());
         let end = u64::from(place.within) + request.range.len();
         let one_strip = end <= u64::from(self.layout.strip_bytes());
-        let role = self.reader(place.stripe, place.strip);
-        let row = self.layout.row_of(place.stripe);
-        let member = role.and_then(|role| self.members.holder(role, row));
-        let (Some(member), true) = (member, one_strip && !self.wants_other_copy(&request)) else {
+        if !one_strip || self.wants_other_copy(&request) {
             return Submission::pending(self.read_pieces(request));
-        };
+        }
         let offset = self.layout.strip_start(place.stripe) + u64::from(place.within);
         let range = ByteRange::at(offset, request.range.len());
+        let role = match self.layout.level().is_mirrored() {
+            true => self.place_read(place.stripe, range, |_| Planned::default()),
+            false => Some(self.layout.role_of(place.stripe, Strip::Data(place.strip))),
+        };
         if self.layout.redundancy() == 0 {
-            return self.members.submit(&member, Request { range, ..request });
+            let role = role.expect("without redundancy a strip has one place");
+            return self.pass(role, Request { range, ..request });
         }
-        match self.members.submit(&member, Request { range, ..request.clone() }).now_or() {
-            Ok(Ok(())) => Submission::ready(Ok(())),
-            Ok(Err(error)) => Submission::pending(self.reread_all(request, error)),
-            Err(pending) => Submission::pending(async move {
-                match pending.await {
+        let row = self.layout.row_of(place.stripe);
+        let reader = role.and_then(|role| Some((role, self.ready_holder(role, row)?)));
+        let Some((role, member)) = reader else {
+            return Submission::pending(self.read_pieces(request));
+        };
+        let read = Request { range, ..request.clone() };
+        let mut operation = self.read_member(&member, read, Waiting::Briefly);
+        match operation.now() {
+            Some(Ok(())) => Submission::ready(Ok(())),
+            Some(Err(error)) => Submission::pending(self.reread_all(request, role, error)),
+            None => Submission::pending(async move {
+                match operation.await {
                     Ok(()) => Ok(()),
-                    Err(error) => self.reread_all(request, error).await,
+                    Err(error) => self.reread_all(request, role, error).await,
                 }
             }),
         }
@@ -57,8 +67,7 @@ impl Array {
                 detours.push(self.read_around(&pieces, &request));
             } else {
                 for piece in pieces {
-                    let role = self.reader(piece.stripe, piece.extent.strip);
-                    let role = role.ok_or_else(|| self.gone())?;
+                    let role = self.reader(&piece, &direct).ok_or_else(|| self.gone())?;
                     let offset = piece.member_offset(&self.layout);
                     direct.add(role, offset, piece, &request.buffers);
                 }
@@ -73,7 +82,7 @@ impl Array {
         operations: Vec<MemberOperation>,
         detours: Vec<Submission<'a>>,
     ) -> Outcome {
-        let direct = operations.iter().map(|operation| self.start(request, operation));
+        let direct = operations.iter().map(|operation| self.start(request, operation).into());
         let submissions: Vec<Submission<'a>> = direct.chain(detours).collect();
         let mut outcomes = join_all(submissions).await.into_iter();
         for operation in operations {
@@ -92,7 +101,7 @@ impl Array {
         mut error: DeviceError,
     ) -> Outcome {
         let role = operation.role;
-        let alone = operation.pieces.len() == 1;
+        let alone = operation.pieces.len() == 1 || matches!(error, DeviceError::Timeout { .. });
         for piece in operation.pieces {
             if !alone {
                 match self.start_piece(request, role, &piece).await {
@@ -105,25 +114,24 @@ impl Array {
         Ok(())
     }
 
-    fn start_piece(&self, request: &Request, role: Role, piece: &Piece) -> Submission<'_> {
+    fn start_piece(&self, request: &Request, role: Role, piece: &Piece) -> Operation<'_> {
         let range = ByteRange::at(piece.member_offset(&self.layout), piece.len_bytes() as u64);
         let buffers = request.buffers.slice(piece.memory());
         self.start(request, &MemberOperation { role, range, buffers, pieces: SmallVec::new() })
     }
 
-    fn start(&self, request: &Request, operation: &MemberOperation) -> Submission<'_> {
-        let row = operation.range.start() / u64::from(self.layout.strip_bytes());
-        let Some(member) = self.members.holder(operation.role, row) else {
-            return Submission::ready(Err(self.gone()));
-        };
+    fn start(&self, request: &Request, operation: &MemberOperation) -> Operation<'_> {
         let (range, buffers) = (operation.range, operation.buffers.clone());
-        self.members.submit(&member, Request { range, buffers, ..request.clone() })
+        let read = Request { range, buffers, ..request.clone() };
+        let row = operation.range.start() / u64::from(self.layout.strip_bytes());
+        match self.members.holder(operation.role, row) {
+            Some(member) => self.read_member(&member, read, Waiting::Briefly),
+            None => Operation::ready(Err(self.gone())),
+        }
     }
 
-    async fn reread_all(&self, request: Request, error: DeviceError) -> Outcome {
+    async fn reread_all(&self, request: Request, role: Role, error: DeviceError) -> Outcome {
         for piece in split::pieces(&self.layout, request.range) {
-            let reader = self.reader(piece.stripe, piece.extent.strip);
-            let role = reader.ok_or_else(|| self.gone())?;
             self.reread(piece, &request, role, error.clone()).await?;
         }
         Ok(())
@@ -145,6 +153,9 @@ impl Array {
             self.fail_holder(role, self.layout.row_of(piece.stripe)).await;
         }
         self.counters.reconstructed_reads.count();
+        if matches!(error, DeviceError::Timeout { .. }) {
+            return self.read_slow(piece, request, role).await;
+        }
         let _lock = self.locks.lock(piece.stripe.0).await;
         if self.layout.level().is_mirrored() {
             let buffers = request.buffers.slice(piece.memory());
@@ -158,11 +169,26 @@ impl Array {
         self.rebuild(rebuild).await
     }
 
+    /// Gets a piece from the redundancy because `role` does not answer.
+    async fn read_slow(&self, piece: Piece, request: &Request, role: Role) -> Outcome {
+        if self.layout.level().is_mirrored() {
+            let buffers = request.buffers.slice(piece.memory());
+            return self.mirror_read_around(&piece, &buffers, role).await;
+        }
+        let rebuild = Rebuild::of(piece.stripe).with_wanted(&piece, &request.buffers);
+        self.rebuild_locked(rebuild.around(Strip::Data(piece.extent.strip))).await
+    }
+
     /// Reads the pieces of one stripe of which some are on lost members.
     fn read_around(&self, pieces: &StripePieces, request: &Request) -> Submission<'_> {
         self.counters.reconstructed_reads.count();
         let rebuild = pieces.iter().fold(Rebuild::of(pieces[0].stripe), |rebuild, piece| {
-            rebuild.with_wanted(piece, &request.buffers)
+            let strip = Strip::Data(piece.extent.strip);
+            let rebuild = rebuild.with_wanted(piece, &request.buffers);
+            match self.is_read(piece.stripe, strip) {
+                true => rebuild,
+                false => rebuild.around(strip),
+            }
         });
         self.rebuild_locked(rebuild)
     }
@@ -174,12 +200,14 @@ impl Array {
             let rebuild = Rebuild::of(piece.stripe).with_wanted(&piece, &request.buffers);
             return self.rebuild_locked(rebuild.avoiding(strip));
         }
-        let usual = self.reader(piece.stripe, 0);
-        let mut copies = self.copies_by_turn(piece.stripe);
-        let Some(other) = copies.find(|role| Some(*role) != usual) else {
+        let offset = piece.member_offset(&self.layout);
+        let range = ByteRange::at(offset, piece.len_bytes() as u64);
+        let usual = self.last_reader(piece.stripe, range);
+        let mut copies = self.copies_in_use(piece.stripe);
+        let Some(other) = copies.find(|role| *role != usual) else {
             return Submission::ready(Err(self.gone()));
         };
-        self.start_piece(request, other, &piece)
+        self.start_piece(request, other, &piece).into()
     }
 
     fn rebuild_locked(&self, rebuild: Rebuild) -> Submission<'_> {
@@ -193,29 +221,42 @@ impl Array {
         request.flags.contains(RequestFlags::OTHER_COPY) && self.layout.redundancy() > 0
     }
 
-    /// Whether a piece lies on a lost member of a parity group.
+    /// Whether a piece lies on a member of a parity group that is lost, or that is read around.
     fn is_any_lost(&self, pieces: &StripePieces) -> bool {
-        if !self.members.is_degraded() || self.layout.level().is_mirrored() {
-            return false;
-        }
-        let lost = self.members.lost_strips(&self.layout, pieces[0].stripe);
-        pieces.iter().any(|piece| lost.contains(&Strip::Data(piece.extent.strip)))
+        let strip = |piece: &Piece| Strip::Data(piece.extent.strip);
+        !self.layout.level().is_mirrored()
+            && self.layout.redundancy() > 0
+            && pieces.iter().any(|piece| !self.is_read(piece.stripe, strip(piece)))
     }
 
-    /// The member from which a strip is usually read: for mirrors, the copy whose turn it is.
-    fn reader(&self, stripe: Stripe, strip: u16) -> Option<Role> {
-        if self.layout.level().is_mirrored() {
-            return self.copies_by_turn(stripe).next();
-        }
-        Some(self.layout.role_of(stripe, Strip::Data(strip)))
+    /// Whether somebody holds a strip, and is not slow where that can be helped.
+    fn is_read(&self, stripe: Stripe, strip: Strip) -> bool {
+        let role = self.layout.role_of(stripe, strip);
+        self.ready_holder(role, self.layout.row_of(stripe)).is_some()
     }
 
-    /// The copies of a stripe that are in use, beginning with the one whose turn it is.
-    pub(super) fn copies_by_turn(&self, stripe: Stripe) -> impl Iterator<Item = Role> + '_ {
-        let (copies, row) = (self.layout.copies(), self.layout.row_of(stripe));
-        let turn = (self.layout.strip_start(stripe) / MIRROR_TURN_BYTES) as usize % copies;
-        let order = (turn..copies).chain(0..turn);
-        let roles = order.map(move |copy| self.layout.role_of_copy(stripe, copy));
+    /// The holder of a row of a role, unless it is slow and that can be helped.
+    fn ready_holder(&self, role: Role, row: u64) -> Option<Rc<Member>> {
+        let member = self.members.holder(role, row)?;
+        let is_avoided = member.health.is_slow() && self.can_be_avoided(&member);
+        (!is_avoided).then_some(member)
+    }
+
+    /// The member from which a piece is read, behind what is to be read already.
+    fn reader(&self, piece: &Piece, before: &Gather) -> Option<Role> {
+        if !self.layout.level().is_mirrored() {
+            return Some(self.layout.role_of(piece.stripe, Strip::Data(piece.extent.strip)));
+        }
+        let offset = piece.member_offset(&self.layout);
+        let range = ByteRange::at(offset, piece.len_bytes() as u64);
+        self.place_read(piece.stripe, range, |role| before.planned(role, offset))
+    }
+
+    /// The copies of a stripe that are in use.
+    pub(super) fn copies_in_use(&self, stripe: Stripe) -> impl Iterator<Item = Role> + '_ {
+        let copies = 0..self.layout.copies();
+        let roles = copies.map(move |copy| self.layout.role_of_copy(stripe, copy));
+        let row = self.layout.row_of(stripe);
         roles.filter(move |role| self.members.holder(*role, row).is_some())
     }
 

@@ -4,14 +4,17 @@
 //! could not be read. What is read anyway lands in the memory of the caller; only the rest needs
 //! scratch memory.
 
+use std::rc::Rc;
+
 use headpond_block::sync::join_all;
-use headpond_block::{Buffers, ByteRange, DeviceError, Outcome, Request, Submission};
+use headpond_block::{Buffers, ByteRange, DeviceError, Outcome, Request};
 use smallvec::SmallVec;
 
-use super::Array;
 use super::columns::{Columns, ParityMemory};
 use super::members::LostStrips;
+use super::operation::{Operation, Waiting};
 use super::scratch::{Allowance, Payload};
+use super::{Array, Member};
 use crate::layout::{Role, Strip, Stripe};
 use crate::plan::{self, Extent, ParityTrust, RecoveryPlan, Span, StripRead, StripeState};
 use crate::split::Piece;
@@ -25,6 +28,9 @@ pub(super) struct Rebuild {
     /// Strips that could not be read, to be rewritten.
     suspects: SmallVec<[(StripRead, DeviceError); 2]>,
     avoided: Option<Strip>,
+    /// Strips on members that do not answer, to be read only where there is no other way.
+    slow: LostStrips,
+    waiting: Waiting,
 }
 
 /// A strip that could not be read.
@@ -35,7 +41,14 @@ pub(super) struct ReadFailure {
 
 impl Rebuild {
     pub(super) fn of(stripe: Stripe) -> Rebuild {
-        Rebuild { stripe, wanted: SmallVec::new(), suspects: SmallVec::new(), avoided: None }
+        Rebuild {
+            stripe,
+            wanted: SmallVec::new(),
+            suspects: SmallVec::new(),
+            avoided: None,
+            slow: LostStrips::new(),
+            waiting: Waiting::Briefly,
+        }
     }
 
     pub(super) fn with_wanted(mut self, piece: &Piece, memory: &Buffers) -> Rebuild {
@@ -54,6 +67,21 @@ impl Rebuild {
         self
     }
 
+    /// Does without a strip whose member does not answer, as long as that is possible.
+    pub(super) fn around(mut self, strip: Strip) -> Rebuild {
+        if !self.slow.contains(&strip) {
+            self.slow.push(strip);
+        }
+        self
+    }
+
+    /// Waits for whoever is slow, since it cannot be done without.
+    fn patiently(mut self) -> Rebuild {
+        self.slow.clear();
+        self.waiting = Waiting::ToTheEnd;
+        self
+    }
+
     pub(super) fn stripe(&self) -> Stripe {
         self.stripe
     }
@@ -66,7 +94,7 @@ impl Rebuild {
     fn unreadable(&self, lost: LostStrips) -> LostStrips {
         let mut strips = lost;
         let suspects = self.suspects.iter().map(|(read, _)| read.strip);
-        for strip in suspects.chain(self.avoided) {
+        for strip in suspects.chain(self.avoided).chain(self.slow.iter().copied()) {
             if !strips.contains(&strip) {
                 strips.push(strip);
             }
@@ -98,12 +126,22 @@ impl Array {
         loop {
             let unreadable = job.unreadable(self.members.lost_strips(&self.layout, job.stripe));
             let hull = job.hull(&unreadable);
-            let plan = self.plan_recovery(&job, &hull, &unreadable)?;
+            let plan = match self.plan_recovery(&job, &hull, &unreadable) {
+                Err(_) if !job.slow.is_empty() => {
+                    job = job.patiently();
+                    continue;
+                }
+                plan => plan?,
+            };
             let failures = match self.rebuild_once(&job, &hull, plan).await {
                 Ok(()) => return Ok(()),
                 Err(failures) => failures,
             };
             for ReadFailure { read, error } in failures {
+                if matches!(error, DeviceError::Timeout { .. }) {
+                    job = job.around(read.strip);
+                    continue;
+                }
                 if matches!(error, DeviceError::Gone { .. }) {
                     let role = self.layout.role_of(job.stripe, read.strip);
                     self.fail_holder(role, self.layout.row_of(job.stripe)).await;
@@ -124,23 +162,26 @@ impl Array {
         ParityTrust::Stale
     }
 
-    /// Reads strips of one stripe into memory.
+    /// Reads strips of one stripe into memory, each as `read` does.
     ///
     /// # Errors
     /// Every strip that could not be read.
-    pub(super) async fn read_strips(
-        &self,
+    pub(super) async fn read_strips<'a>(
+        &'a self,
         stripe: Stripe,
         reads: &[(StripRead, Buffers)],
+        read: impl Fn(&Rc<Member>, Request) -> Operation<'a>,
     ) -> Result<(), Vec<ReadFailure>> {
-        let base = self.layout.strip_start(stripe);
-        let start = |(read, buffers): &(StripRead, Buffers)| {
-            let role = self.layout.role_of(stripe, read.strip);
-            let Some(member) = self.members.holder(role, self.layout.row_of(stripe)) else {
-                return Submission::ready(Err(self.gone()));
-            };
-            let request = Request::read(base + u64::from(read.span.start), buffers.clone());
-            self.members.submit(&member, request)
+        let (base, row) = (self.layout.strip_start(stripe), self.layout.row_of(stripe));
+        let start = |(part, buffers): &(StripRead, Buffers)| {
+            let role = self.layout.role_of(stripe, part.strip);
+            match self.members.holder(role, row) {
+                Some(member) => {
+                    let start = base + u64::from(part.span.start);
+                    read(&member, Request::read(start, buffers.clone()))
+                }
+                None => Operation::ready(Err(self.gone())),
+            }
         };
         let outcomes = join_all(reads.iter().map(start).collect()).await;
         let failed = outcomes.into_iter().zip(reads).filter_map(|(outcome, (read, _))| {
@@ -193,7 +234,8 @@ impl Array {
         let bytes = strips * hull.len();
         let memory = self.scratch.allow(bytes, job.payload()).await;
         let reads = compose(job, hull, &plan, &memory);
-        self.read_strips(job.stripe, &reads).await?;
+        let read = |member: &Rc<Member>, request| self.read_member(member, request, job.waiting);
+        self.read_strips(job.stripe, &reads, read).await?;
         if hull.is_empty() {
             return Ok(());
         }
@@ -267,7 +309,7 @@ impl Array {
     pub(super) async fn rewrite(&self, role: Role, row: u64, write: Request) {
         let is_repair = self.members.holder(role, row).is_some();
         let Some(member) = self.members.taker(role, row) else { return };
-        match self.members.submit(&member, write).await {
+        match self.operate(&member, write).await {
             Ok(()) => {
                 member.note_write();
                 if is_repair {

@@ -101,7 +101,8 @@ impl Array {
         let memory = self.scratch.allow(bytes, Payload::Bytes).await;
         let reads: SmallVec<[(StripRead, Buffers); 8]> =
             plan.reads.into_iter().map(|read| (read, memory.take(span.len()).into())).collect();
-        let failed = self.read_strips(stripe, &reads).await.err();
+        let read = |member: &Rc<Member>, request| self.operate(member, request);
+        let failed = self.read_strips(stripe, &reads, read).await.err();
         if let Some(failure) = failed.into_iter().flatten().next() {
             return Err(failure.error);
         }
@@ -117,11 +118,11 @@ impl Array {
                 let found: Buffers = memory.take(span.len()).into();
                 let offset = self.layout.strip_start(stripe);
                 let read = Request::read(offset, found.clone());
-                let read = self.members.submit(&member, read).await;
+                let read = self.operate(&member, read).await;
                 // What fits already stays untouched: on flash and in sparse files a write costs
                 // more.
                 if read.is_err() || found.to_vec() != content.to_vec() {
-                    writes.push(self.members.submit(&member, Request::write(offset, &content)));
+                    writes.push(self.operate(&member, Request::write(offset, &content)));
                     members.push(member);
                 }
             }
@@ -135,12 +136,12 @@ impl Array {
         let memory = self.scratch.allow(len, Payload::Bytes).await;
         let content: Buffers = memory.take(len).into();
         let (offset, row) = (self.layout.strip_start(stripe), self.layout.row_of(stripe));
-        let roles: SmallVec<[Role; 4]> = self.copies_by_turn(stripe).collect();
+        let roles: SmallVec<[Role; 4]> = self.copies_in_use(stripe).collect();
         let mut error: Option<DeviceError> = None;
         for source in &roles {
             let Some(member) = self.members.holder(*source, row) else { continue };
             let read = Request::read(offset, content.clone());
-            match self.members.submit(&member, read).await {
+            match self.operate(&member, read).await {
                 Ok(()) => {
                     let holders =
                         roles.iter().flat_map(|role| self.members.holders(*role, row..=row));

@@ -3,19 +3,23 @@
 use headpond_block::sync::{Permit, Semaphore};
 use headpond_block::{Buffer, BufferPool, Buffers, PoolConfig};
 
-/// What an array may use of the machine.
+use crate::patience::Patience;
+
+/// What an array may use of the machine, and how long it waits.
 #[derive(Clone)]
 pub struct Tuning {
     /// Where scratch memory comes from; what it lacks comes from the heap.
     pub pool: BufferPool,
     /// The most scratch memory in use at a time, in bytes.
     pub scratch_bytes_max: u64,
+    /// How long members are waited for; `None`: until they answer.
+    pub patience: Option<Patience>,
 }
 
 impl Tuning {
     /// The usual limits, with memory from this pool.
     pub fn with_pool(pool: BufferPool) -> Self {
-        Tuning { pool, scratch_bytes_max: 64 << 20 }
+        Tuning { pool, scratch_bytes_max: 64 << 20, patience: Some(Patience::default()) }
     }
 }
 
@@ -56,6 +60,12 @@ impl Scratch {
     pub(super) fn new(tuning: Tuning) -> Scratch {
         let budget = Semaphore::new(tuning.scratch_bytes_max);
         Scratch { tuning, budget }
+    }
+
+    /// Memory for a read to land in. It is no more than the read's client has, who was let in with
+    /// that.
+    pub(super) fn landing(&self, len: usize) -> Buffer {
+        self.tuning.pool.take(len)
     }
 
     /// Waits until `bytes` may be used; more than the limit counts as the limit.

@@ -8,6 +8,7 @@
 //! **Not here**: stripes with a lost strip that no equation is left to check, and parity that was
 //! never computed; what they hold is only read.
 
+use std::rc::Rc;
 use std::time::Duration;
 
 use headpond_block::sync::join_all;
@@ -18,7 +19,7 @@ use smallvec::SmallVec;
 use super::columns::{Columns, ParityMemory};
 use super::rebuild::{ReadFailure, Rebuild};
 use super::scratch::{Allowance, Payload};
-use super::{Array, Progress};
+use super::{Array, Member, Progress};
 use crate::layout::{Role, Strip, Stripe};
 use crate::parity::{self, Culprit};
 use crate::plan::{ParityTrust, StripRead};
@@ -233,7 +234,7 @@ impl Array {
         let row = self.layout.row_of(stripe);
         let Some(member) = self.members.holder(role, row) else { return Ok(false) };
         let read = Request::read(self.layout.strip_start(stripe), content);
-        let Err(error) = self.members.submit(&member, read).await else { return Ok(true) };
+        let Err(error) = self.operate(&member, read).await else { return Ok(true) };
         let piece = Piece::whole(&self.layout, stripe);
         match self.mirror_reread(&piece, &content.into(), role, error).await {
             Ok(()) => self.scrub_report.borrow_mut().rewritten += 1,
@@ -282,6 +283,7 @@ impl Array {
         memory: &Allowance<'_>,
     ) -> Result<Option<Strips>, DeviceError> {
         let span = 0..self.layout.strip_bytes();
+        let read_all = |member: &Rc<Member>, request| self.operate(member, request);
         for _ in 0..ATTEMPTS_MAX {
             let lost = self.members.lost_strips(&self.layout, stripe);
             let strips = self.layout.strips().filter(|strip| !lost.contains(strip));
@@ -290,7 +292,7 @@ impl Array {
                 (StripRead { strip, span: span.clone() }, buffers)
             };
             let strips: Strips = strips.map(read).collect();
-            let Err(failures) = self.read_strips(stripe, &strips).await else {
+            let Err(failures) = self.read_strips(stripe, &strips, read_all).await else {
                 return Ok(Some(strips));
             };
             let count = failures.len() as u64;

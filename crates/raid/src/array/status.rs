@@ -67,6 +67,12 @@ pub struct MemberStatus {
     /// Name of the device that has the role, or that had it since the array was assembled.
     pub device: Option<String>,
     pub state: RoleState,
+    /// Reads of this device that were not answered in time, so that the data came from its peers.
+    pub slow_reads: u64,
+    /// Those of them that took longer than the longest patience.
+    pub late_reads: u64,
+    /// Whether a slow read is under way, so that the member is read around.
+    pub is_slow: bool,
     /// Who is being given the role, where somebody is.
     pub filling: Option<FillingStatus>,
 }
@@ -101,6 +107,8 @@ pub struct PlanCounts {
     pub reconstructed_reads: u64,
     /// Strips rewritten after a read error.
     pub rewritten_strips: u64,
+    /// Members taken out of use because they did not answer, or too late too often.
+    pub evictions: u64,
     /// Pages of the intent bitmap written.
     pub intent_pages: u64,
 }
@@ -124,6 +132,7 @@ pub(super) struct Counters {
     data_only: Counter,
     pub(super) reconstructed_reads: Counter,
     pub(super) rewritten_strips: Counter,
+    pub(super) evictions: Counter,
     pub(super) intent_pages: Counter,
 }
 
@@ -140,7 +149,12 @@ impl Counters {
     fn reset(&self) {
         let plans =
             [&self.full_stripe, &self.reconstruct, &self.read_modify_write, &self.data_only];
-        let others = [&self.reconstructed_reads, &self.rewritten_strips, &self.intent_pages];
+        let others = [
+            &self.reconstructed_reads,
+            &self.rewritten_strips,
+            &self.evictions,
+            &self.intent_pages,
+        ];
         plans.into_iter().chain(others).for_each(|counter| counter.0.set(0));
     }
 
@@ -152,6 +166,7 @@ impl Counters {
             data_only_writes: self.data_only.0.get(),
             reconstructed_reads: self.reconstructed_reads.0.get(),
             rewritten_strips: self.rewritten_strips.0.get(),
+            evictions: self.evictions.0.get(),
             intent_pages: self.intent_pages.0.get(),
         }
     }
@@ -202,12 +217,16 @@ impl Array {
     }
 
     fn member_statuses(&self) -> Vec<MemberStatus> {
+        let health = |role| self.members.active(role).map(|member| Rc::clone(&member.health));
         let status = |(role, slot): (Role, &Slot)| MemberStatus {
             role: role.0,
             group: self.layout.group_of_role(role),
             uuid: slot.uuid.get(),
             device: slot.name.borrow().as_ref().map(ToString::to_string),
             state: slot.state.get(),
+            slow_reads: health(role).map_or(0, |health| health.totals().0),
+            late_reads: health(role).map_or(0, |health| health.totals().1),
+            is_slow: health(role).is_some_and(|health| health.is_slow()),
             filling: slot.filling().map(|filling| FillingStatus {
                 uuid: filling.member.uuid,
                 device: filling.member.name().to_string(),

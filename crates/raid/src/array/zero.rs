@@ -99,13 +99,13 @@ impl Array {
     pub(super) async fn zero_member(&self, member: Rc<Member>, request: Request) -> Outcome {
         let range = request.range;
         let (kind, flags, hints) = (request.kind, request.flags, request.hints);
-        match self.members.submit(&member, request).await {
+        match self.operate(&member, request).await {
             Err(DeviceError::Unsupported { .. }) if kind == RequestKind::Discard => Ok(()),
             Err(DeviceError::Unsupported { .. }) => {
                 for chunk in range.split_at_multiples(1 << 20) {
                     let write = Request::write(chunk.start(), self.zeros(chunk.len() as usize));
                     let write = write.with_flags(flags).with_hints(hints);
-                    self.members.submit(&member, write).await?;
+                    self.operate(&member, write).await?;
                 }
                 Ok(())
             }

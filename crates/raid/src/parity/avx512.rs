@@ -12,7 +12,8 @@ use std::arch::x86_64::{
 use super::field::bit_matrix;
 use super::kernel::Kernel;
 
-static KERNEL: Kernel = Kernel { name: "avx512+gfni", add, pq, add_pq, add_multiple };
+static KERNEL: Kernel =
+    Kernel { name: "avx512+gfni", sum, add, pq, add_pq, add_multiple, scale, solve_two };
 
 const VECTOR: usize = size_of::<__m512i>();
 /// Vectors in one turn of the loops: enough to hide the latency of the multiplication.
@@ -27,11 +28,17 @@ pub(super) fn kernel() -> Option<&'static Kernel> {
     supported.then_some(&KERNEL)
 }
 
-fn add(sum: &mut [u8], sources: &[&[u8]]) {
+fn sum(sum: &mut [u8], sources: &[&[u8]]) {
     assert!(sources.iter().all(|source| source.len() == sum.len()));
     // SAFETY: this function is reached through `kernel` alone, which has detected the features;
     // every source is as long as the sum.
-    unsafe { add_vectors(sum, sources) }
+    unsafe { add_vectors::<false>(sum, sources) }
+}
+
+fn add(sum: &mut [u8], sources: &[&[u8]]) {
+    assert!(sources.iter().all(|source| source.len() == sum.len()));
+    // SAFETY: as in `sum`.
+    unsafe { add_vectors::<true>(sum, sources) }
 }
 
 fn pq(p: &mut [u8], q: &mut [u8], data: &[Option<&[u8]>]) {
@@ -52,6 +59,17 @@ fn add_multiple(sum: &mut [u8], factor: u8, source: &[u8]) {
     unsafe { add_multiple_vectors(sum, factor, source) }
 }
 
+fn scale(strip: &mut [u8], factor: u8) {
+    // SAFETY: as in `add`.
+    unsafe { scale_vectors(strip, factor) }
+}
+
+fn solve_two(p: &mut [u8], q: &mut [u8], of_p: u8, of_q: u8) {
+    assert_eq!(p.len(), q.len());
+    // SAFETY: as in `add`, with the lengths asserted above.
+    unsafe { solve_vectors(p, q, of_p, of_q) }
+}
+
 fn assert_lengths(p: &[u8], q: &[u8], data: &[Option<&[u8]>]) {
     assert_eq!(p.len(), q.len());
     assert!(data.iter().flatten().all(|strip| strip.len() == p.len()));
@@ -60,18 +78,21 @@ fn assert_lengths(p: &[u8], q: &[u8], data: &[Option<&[u8]>]) {
 /// # Safety
 /// Every source is as long as `sum`.
 #[target_feature(enable = "avx512f,avx512bw")]
-unsafe fn add_vectors(sum: &mut [u8], sources: &[&[u8]]) {
+unsafe fn add_vectors<const ADD: bool>(sum: &mut [u8], sources: &[&[u8]]) {
     let mut at = 0;
     while at + TURN * VECTOR <= sum.len() {
         // SAFETY: `at` and the turn after it lie inside the sum, and inside each source.
-        unsafe { add_turn::<TURN>(sum, sources, at) };
+        unsafe { add_turn::<ADD, TURN>(sum, sources, at) };
         at += TURN * VECTOR;
     }
     while at < sum.len() {
         let mask = tail_mask(sum.len() - at);
         // SAFETY: the mask lets through only bytes before the common end.
         unsafe {
-            let mut vector = _mm512_maskz_loadu_epi8(mask, sum.as_ptr().add(at).cast());
+            let mut vector = match ADD {
+                true => _mm512_maskz_loadu_epi8(mask, sum.as_ptr().add(at).cast()),
+                false => _mm512_setzero_si512(),
+            };
             for source in sources {
                 let more = _mm512_maskz_loadu_epi8(mask, source.as_ptr().add(at).cast());
                 vector = _mm512_xor_si512(vector, more);
@@ -85,10 +106,13 @@ unsafe fn add_vectors(sum: &mut [u8], sources: &[&[u8]]) {
 /// # Safety
 /// `at + N x 64` is not past the end of `sum` or any source.
 #[target_feature(enable = "avx512f,avx512bw")]
-unsafe fn add_turn<const N: usize>(sum: &mut [u8], sources: &[&[u8]], at: usize) {
+unsafe fn add_turn<const ADD: bool, const N: usize>(sum: &mut [u8], sources: &[&[u8]], at: usize) {
     // SAFETY: by the contract of this function.
     unsafe {
-        let mut vectors: [__m512i; N] = load(sum.as_ptr().add(at));
+        let mut vectors = match ADD {
+            true => load(sum.as_ptr().add(at)),
+            false => [_mm512_setzero_si512(); N],
+        };
         for source in sources {
             let more: [__m512i; N] = load(source.as_ptr().add(at));
             for lane in 0..N {
@@ -201,6 +225,46 @@ unsafe fn add_multiple_vectors(sum: &mut [u8], factor: u8, source: &[u8]) {
             let product = _mm512_gf2p8affine_epi64_epi8::<0>(from, matrix);
             let new = _mm512_xor_si512(old, product);
             _mm512_mask_storeu_epi8(sum.as_mut_ptr().add(at).cast(), mask, new);
+        }
+    }
+}
+
+/// # Safety
+/// None beyond the features.
+#[target_feature(enable = "avx512f,avx512bw,gfni")]
+unsafe fn scale_vectors(strip: &mut [u8], factor: u8) {
+    let matrix = _mm512_set1_epi64(bit_matrix(factor) as i64);
+    for at in (0..strip.len()).step_by(VECTOR) {
+        let mask = tail_mask(strip.len() - at);
+        // SAFETY: the mask lets through only bytes before the end.
+        unsafe {
+            let here = strip.as_mut_ptr().add(at).cast();
+            let old = _mm512_maskz_loadu_epi8(mask, here);
+            let product = _mm512_gf2p8affine_epi64_epi8::<0>(old, matrix);
+            _mm512_mask_storeu_epi8(here, mask, product);
+        }
+    }
+}
+
+/// # Safety
+/// `q` is as long as `p`.
+#[target_feature(enable = "avx512f,avx512bw,gfni")]
+unsafe fn solve_vectors(p: &mut [u8], q: &mut [u8], of_p: u8, of_q: u8) {
+    let of_p = _mm512_set1_epi64(bit_matrix(of_p) as i64);
+    let of_q = _mm512_set1_epi64(bit_matrix(of_q) as i64);
+    for at in (0..p.len()).step_by(VECTOR) {
+        let mask = tail_mask(p.len() - at);
+        // SAFETY: the mask lets through only bytes before the common end.
+        unsafe {
+            let (p, q) = (p.as_mut_ptr().add(at).cast(), q.as_mut_ptr().add(at).cast());
+            let old_p = _mm512_maskz_loadu_epi8(mask, p);
+            let old_q = _mm512_maskz_loadu_epi8(mask, q);
+            let first = _mm512_xor_si512(
+                _mm512_gf2p8affine_epi64_epi8::<0>(old_p, of_p),
+                _mm512_gf2p8affine_epi64_epi8::<0>(old_q, of_q),
+            );
+            _mm512_mask_storeu_epi8(q, mask, first);
+            _mm512_mask_storeu_epi8(p, mask, _mm512_xor_si512(old_p, first));
         }
     }
 }

@@ -2,31 +2,45 @@
 
 use std::sync::OnceLock;
 
+#[cfg(target_arch = "aarch64")]
+use super::neon;
 use super::portable;
 #[cfg(target_arch = "x86_64")]
 use super::{avx2, avx512};
 
-/// Adds sources to a sum.
+/// Makes a sum of sources, or adds them to it.
 pub(super) type Add = fn(&mut [u8], &[&[u8]]);
 /// Makes P and Q of data strips, or adds them to it.
 pub(super) type Pq = fn(&mut [u8], &mut [u8], &[Option<&[u8]>]);
 /// Adds a multiple of a source to a sum.
 pub(super) type AddMultiple = fn(&mut [u8], u8, &[u8]);
+/// Multiplies a strip in place.
+pub(super) type Scale = fn(&mut [u8], u8);
+/// Solves two strips from the remainders in P and Q, in their place.
+pub(super) type SolveTwo = fn(&mut [u8], &mut [u8], u8, u8);
 
 /// The parity routines for one kind of processor. All slices of a call have the same length.
 #[derive(Debug)]
 pub struct Kernel {
     pub(super) name: &'static str,
+    pub(super) sum: Add,
     pub(super) add: Add,
     pub(super) pq: Pq,
     pub(super) add_pq: Pq,
     pub(super) add_multiple: AddMultiple,
+    pub(super) scale: Scale,
+    pub(super) solve_two: SolveTwo,
 }
 
 impl Kernel {
     /// What it needs of the processor, for a report.
     pub fn name(&self) -> &'static str {
         self.name
+    }
+
+    /// See [`super::sum`].
+    pub fn sum(&self, sum: &mut [u8], sources: &[&[u8]]) {
+        (self.sum)(sum, sources);
     }
 
     /// See [`super::add`].
@@ -48,6 +62,16 @@ impl Kernel {
     pub fn add_multiple(&self, sum: &mut [u8], factor: u8, source: &[u8]) {
         (self.add_multiple)(sum, factor, source);
     }
+
+    /// Multiplies a strip by `factor`, in place.
+    pub fn scale(&self, strip: &mut [u8], factor: u8) {
+        (self.scale)(strip, factor);
+    }
+
+    /// Makes `q` the sum of `of_p` times `p` and `of_q` times `q`, and adds that to `p`.
+    pub fn solve_two(&self, p: &mut [u8], q: &mut [u8], of_p: u8, of_q: u8) {
+        (self.solve_two)(p, q, of_p, of_q);
+    }
 }
 
 /// The kernels that this processor can run, the fastest first.
@@ -58,6 +82,8 @@ pub fn available() -> Vec<&'static Kernel> {
         kernels.extend(avx512::kernel());
         kernels.extend(avx2::kernel());
     }
+    #[cfg(target_arch = "aarch64")]
+    kernels.extend(neon::kernel());
     kernels.push(&portable::KERNEL);
     kernels
 }
@@ -95,6 +121,9 @@ mod tests {
                 let mut sum = first.clone();
                 kernel.add(&mut sum, &sources);
                 prop_assert_eq!(&sum, &expected, "{}", kernel.name());
+                kernel.sum(&mut sum, &sources);
+                kernel.add(&mut sum, &[first]);
+                prop_assert_eq!(&sum, &expected, "{}", kernel.name());
             }
         }
 
@@ -123,6 +152,26 @@ mod tests {
                 kernel.pq(&mut ours_p, &mut ours_q, &data);
                 kernel.add_pq(&mut ours_p, &mut ours_q, &data);
                 prop_assert!(ours_p.iter().chain(&ours_q).all(|byte| *byte == 0));
+            }
+        }
+
+        #[test]
+        fn every_kernel_solves_like_the_naive_field(
+            strips in strips(2), of_p in any::<u8>(), of_q in any::<u8>(),
+        ) {
+            let scaled: Vec<u8> = strips[0].iter().map(|byte| multiply(of_p, *byte)).collect();
+            let both = || strips[0].iter().zip(&strips[1]);
+            let first: Vec<u8> =
+                both().map(|(p, q)| multiply(of_p, *p) ^ multiply(of_q, *q)).collect();
+            let second: Vec<u8> = strips[0].iter().zip(&first).map(|(p, x)| p ^ x).collect();
+            for kernel in available() {
+                let (mut p, mut q) = (strips[0].clone(), strips[1].clone());
+                kernel.scale(&mut p, of_p);
+                prop_assert_eq!(&p, &scaled, "{}", kernel.name());
+                p.clone_from(&strips[0]);
+                kernel.solve_two(&mut p, &mut q, of_p, of_q);
+                prop_assert_eq!(&q, &first, "{}", kernel.name());
+                prop_assert_eq!(&p, &second, "{}", kernel.name());
             }
         }
 

@@ -4,11 +4,18 @@
 use super::field;
 use super::kernel::Kernel;
 
-pub(super) static KERNEL: Kernel = Kernel { name: "portable", add, pq, add_pq, add_multiple };
+pub(super) static KERNEL: Kernel =
+    Kernel { name: "portable", sum, add, pq, add_pq, add_multiple, scale, solve_two };
 
 const WORD: usize = size_of::<u64>();
 const LOW_BITS: u64 = 0x1d1d_1d1d_1d1d_1d1d;
 const HIGH_BIT: u64 = 0x8080_8080_8080_8080;
+
+pub(super) fn sum(sum: &mut [u8], sources: &[&[u8]]) {
+    let Some((first, others)) = sources.split_first() else { return sum.fill(0) };
+    sum.copy_from_slice(first);
+    add(sum, others);
+}
 
 pub(super) fn add(sum: &mut [u8], sources: &[&[u8]]) {
     for source in sources {
@@ -53,6 +60,22 @@ pub(super) fn add_multiple(sum: &mut [u8], factor: u8, source: &[u8]) {
     for (sum, byte) in sum_tail.iter_mut().zip(tail) {
         *sum ^= field::multiply(factor, *byte);
     }
+}
+
+pub(super) fn scale(strip: &mut [u8], factor: u8) {
+    let (words, tail) = strip.as_chunks_mut::<WORD>();
+    for word in words {
+        *word = multiply_word(factor, u64::from_ne_bytes(*word)).to_ne_bytes();
+    }
+    for byte in tail {
+        *byte = field::multiply(factor, *byte);
+    }
+}
+
+pub(super) fn solve_two(p: &mut [u8], q: &mut [u8], of_p: u8, of_q: u8) {
+    scale(q, of_q);
+    add_multiple(q, of_p, p);
+    add(p, &[q]);
 }
 
 /// The sum and the weighted sum of one word of each strip, the last strip first (Horner's rule).

@@ -26,7 +26,9 @@ pub enum Lost {
 pub fn recover(lost: Lost, p: Option<&mut [u8]>, q: Option<&mut [u8]>) {
     match lost {
         Lost::OneFromP(_) => assert!(p.is_some(), "the remainder in P is the strip"),
-        Lost::OneFromQ(k) => scale(q.expect("Q is at hand"), inverse(coefficient(k))),
+        Lost::OneFromQ(k) => {
+            active().scale(q.expect("Q is at hand"), inverse(coefficient(k)));
+        }
         Lost::Two(first, second) => {
             two(first, second, p.expect("P is at hand"), q.expect("Q is at hand"));
         }
@@ -42,20 +44,7 @@ fn two(first: u16, second: u16, p: &mut [u8], q: &mut [u8]) {
     let divisor = inverse(apart ^ 1);
     let of_p = multiply(apart, divisor);
     let of_q = multiply(inverse(coefficient(first)), divisor);
-    scale(q, of_q);
-    active().add_multiple(q, of_p, p);
-    active().add(p, &[q]);
-}
-
-/// Multiplies in place: adds `factor + 1` times itself.
-fn scale(strip: &mut [u8], factor: u8) {
-    const PIECE: usize = 4096;
-    let mut copy = [0; PIECE];
-    for piece in strip.chunks_mut(PIECE) {
-        let copy = &mut copy[..piece.len()];
-        copy.copy_from_slice(piece);
-        active().add_multiple(piece, factor ^ 1, copy);
-    }
+    active().solve_two(p, q, of_p, of_q);
 }
 
 #[cfg(test)]

@@ -142,7 +142,7 @@ pub async fn attempt(devices: Devices) -> Result<Assembled, AssembleError> {
         uuid: None,
         after_unclean_stop: AfterUncleanStop::DistrustParity,
         force: Force::No,
-        tuning: Tuning { pool, scratch_bytes_max: 1 << 20 },
+        tuning: Tuning { scratch_bytes_max: 1 << 20, ..Tuning::with_pool(pool) },
     };
     assemble(&devices.runtime, devices.list, options).await
 }

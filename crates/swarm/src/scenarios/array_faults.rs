@@ -201,6 +201,31 @@ pub(super) fn slow_member_holds_up_nothing_that_the_cache_can_answer_and_stays_a
     });
 }
 
+pub(super) fn hung_member_is_read_around_at_once_and_evicted_by_a_write() {
+    let rig = Rig::in_mode(Mode::PassThrough);
+    rig.live(async |scene| {
+        for block in 0..24 {
+            scene.promise(block, 1).await;
+        }
+        let hang = FaultRule::on(RequestKind::Read, Fault::Hang);
+        scene.controls.members[0].add(FaultRule { kind: None, ..hang });
+        let before = scene.runtime.now();
+        for block in 0..24 {
+            scene.expect(block, 1).await;
+        }
+        assert!(scene.runtime.now().since(before) < Duration::from_secs(5));
+        assert_eq!(scene.volume.status().array.state, ArrayState::Healthy);
+        for block in 0..24 {
+            scene.promise(block, 2).await;
+        }
+        assert!(scene.runtime.now().since(before) < Duration::from_secs(60), "one wait for all");
+        assert_eq!(scene.volume.status().array.state, ArrayState::Degraded);
+        for block in 0..24 {
+            scene.expect(block, 2).await;
+        }
+    });
+}
+
 /// Beside the dirty blocks of the cache a member is lost: only those blocks are gone.
 pub(super) fn cache_and_member_lost_together_cost_only_what_was_dirty() {
     let rig = Rig::in_mode(Mode::WriteBack);

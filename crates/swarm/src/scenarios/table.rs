@@ -4,6 +4,7 @@ use super::About::{Loss, Row};
 use super::{Entry, Proof, Scenario, array_faults, cache_faults, power, starts};
 
 const ARRAY_FAILURES: &str = "crates/raid/tests/failures.rs";
+const ARRAY_PATIENCE: &str = "crates/raid/tests/patience.rs";
 const ARRAY_LIVES: &str = "crates/raid/tests/lives.rs";
 const ARRAY_MODEL: &str = "crates/raid/tests/model.rs";
 const ARRAY_SCRUB: &str = "crates/raid/tests/scrub.rs";
@@ -238,7 +239,13 @@ table! {
     Row(39) "slow or hung member" {
         scenario array_faults::
             slow_member_holds_up_nothing_that_the_cache_can_answer_and_stays_a_member;
-        missing "needs deadlines for members: one that hangs is waited for";
+        scenario array_faults::hung_member_is_read_around_at_once_and_evicted_by_a_write;
+        test ARRAY_PATIENCE::what_a_hung_member_does_not_read_comes_from_its_peers;
+        test ARRAY_PATIENCE::
+            an_answer_that_comes_too_late_does_not_touch_the_memory_of_the_client;
+        test ARRAY_PATIENCE::
+            a_member_that_is_late_again_and_again_is_evicted_and_one_that_is_rarely_stays;
+        test ARRAY_PATIENCE::without_redundancy_left_a_request_waits_and_the_others_go_on;
     }
     Row(40) "completions out of order" {
         test ARRAY_MODEL::overlapping_writes_leave_one_of_them_and_right_parity;

@@ -144,6 +144,7 @@ each! {
     array_beyond_its_redundancy_leaves_dirty_data_in_the_cache
     copy_that_missed_writes_is_not_read_when_it_returns
     slow_member_holds_up_nothing_that_the_cache_can_answer_and_stays_a_member
+    hung_member_is_read_around_at_once_and_evicted_by_a_write
     cache_and_member_lost_together_cost_only_what_was_dirty
     full_member_fails_writes_and_nothing_else
     creation_cut_anywhere_leaves_no_volume_or_a_whole_one

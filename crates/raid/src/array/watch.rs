@@ -1,0 +1,230 @@
+//! What is under way on the members, and for how long.
+//!
+//! 1. An operation that its device does not answer at once is entered; 2. while anything is under
+//!    way, a task looks at all of it once a tick and says what is slow, late or expired, to the
+//!    [`Health`] of the device and to whoever waits; 3. an operation leaves when its device has
+//!    answered, which may be long after nobody waits any more.
+//!
+//! An operation costs its entry here, and neither a timer nor a look at the clock.
+//!
+//! **Invariants**: a device is avoided as long as one of its slow reads is under way.
+//! **Not here**: what follows for the array (`operation`), how long is too long (`patience`).
+
+use std::cell::{Cell, RefCell};
+use std::rc::{Rc, Weak};
+use std::task::Waker;
+
+use headpond_block::{RequestKind, Runtime};
+
+use super::health::Health;
+use crate::patience::{Patience, TICKS_OF_READ, Ticks, Usual};
+
+/// The watch of one array; its task ends with it.
+pub(super) struct Watch {
+    shared: Rc<Shared>,
+    /// Gone when the array is.
+    alive: Rc<()>,
+}
+
+struct Shared {
+    runtime: Runtime,
+    patience: Cell<Option<Patience>>,
+    now: Cell<Ticks>,
+    usual: Cell<Usual>,
+    entries: RefCell<Vec<Entry>>,
+    free: RefCell<Vec<usize>>,
+    is_looking: Cell<bool>,
+}
+
+/// One operation under way.
+struct Entry {
+    /// `None` where the entry is free.
+    health: Option<Rc<Health>>,
+    kind: RequestKind,
+    since: Ticks,
+    is_slow: bool,
+    is_late: bool,
+    is_expired: bool,
+    waker: Option<Waker>,
+}
+
+/// An operation's place in the watch, until its device has answered.
+pub(super) struct Ticket {
+    shared: Rc<Shared>,
+    index: usize,
+}
+
+/// What is to be said of an operation that has no answer yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    InTime,
+    /// A read whose data should come from elsewhere.
+    Slow,
+    /// The device is hung, or late too often.
+    Hung,
+}
+
+impl Watch {
+    pub(super) fn new(runtime: Runtime, patience: Option<Patience>) -> Watch {
+        let shared = Shared {
+            runtime,
+            patience: Cell::new(patience),
+            now: Cell::new(0),
+            usual: Cell::default(),
+            entries: RefCell::default(),
+            free: RefCell::default(),
+            is_looking: Cell::new(false),
+        };
+        Watch { shared: Rc::new(shared), alive: Rc::new(()) }
+    }
+
+    pub(super) fn patience(&self) -> Option<Patience> {
+        self.shared.patience.get()
+    }
+
+    pub(super) fn set_patience(&self, patience: Option<Patience>) {
+        self.shared.patience.set(patience);
+    }
+
+    /// Enters an operation that a device has not answered at once.
+    pub(super) fn enter(&self, health: &Rc<Health>, kind: RequestKind) -> Ticket {
+        let entry = Entry {
+            health: Some(Rc::clone(health)),
+            kind,
+            since: self.shared.now.get(),
+            is_slow: false,
+            is_late: false,
+            is_expired: false,
+            waker: None,
+        };
+        let index = self.shared.keep(entry);
+        if self.patience().is_some() && !self.shared.is_looking.replace(true) {
+            let look = look(Rc::downgrade(&self.shared), Rc::downgrade(&self.alive));
+            drop(self.shared.runtime.spawn(look));
+        }
+        Ticket { shared: Rc::clone(&self.shared), index }
+    }
+}
+
+impl Ticket {
+    /// What is to be said now; `waker` is called when that changes.
+    pub(super) fn verdict(&self, waker: &Waker) -> Verdict {
+        let mut entries = self.shared.entries.borrow_mut();
+        let entry = &mut entries[self.index];
+        match &mut entry.waker {
+            Some(known) if known.will_wake(waker) => {}
+            other => *other = Some(waker.clone()),
+        }
+        let is_condemned = entry.health.as_ref().is_some_and(|health| health.is_condemned());
+        match (entry.is_expired || is_condemned, entry.is_slow) {
+            (true, _) => Verdict::Hung,
+            (false, true) => Verdict::Slow,
+            (false, false) => Verdict::InTime,
+        }
+    }
+
+    /// Nobody waits any more; the device still has to answer.
+    pub(super) fn leave_behind(&self) {
+        self.shared.entries.borrow_mut()[self.index].waker = None;
+    }
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        let mut entries = self.shared.entries.borrow_mut();
+        let entry = &mut entries[self.index];
+        let health = entry.health.take().expect("a ticket has its entry");
+        entry.waker = None;
+        if entry.is_slow {
+            health.note_slow_answered();
+        }
+        if entry.kind == RequestKind::Read {
+            let mut usual = self.shared.usual.get();
+            // A slow member says little of what is usual, but where all are slow they say it.
+            let ticks = self.shared.now.get() - entry.since;
+            usual.note(ticks.min(2 * usual.lateness(TICKS_OF_READ)));
+            self.shared.usual.set(usual);
+        }
+        self.shared.free.borrow_mut().push(self.index);
+    }
+}
+
+impl Shared {
+    fn keep(&self, entry: Entry) -> usize {
+        let mut entries = self.entries.borrow_mut();
+        match self.free.borrow_mut().pop() {
+            Some(index) => {
+                entries[index] = entry;
+                index
+            }
+            None => {
+                entries.push(entry);
+                entries.len() - 1
+            }
+        }
+    }
+
+    /// One tick later. Whether there is anything to look at again.
+    fn tick(&self, patience: Patience) -> bool {
+        let now = self.now.get() + 1;
+        self.now.set(now);
+        let usual = self.usual.get();
+        let longest = patience.read_ticks();
+        let late = usual.lateness(longest);
+        let deadline = patience.deadline_ticks();
+        let mut goes_on = false;
+        let mut wakers = Vec::new();
+        for entry in self.entries.borrow_mut().iter_mut() {
+            let Some(health) = entry.health.clone() else { continue };
+            let slow = usual.patience(health.motion(), longest);
+            entry.age(&health, now, [slow, late, deadline]);
+            if entry.is_slow || entry.is_expired || health.is_condemned() {
+                wakers.extend(entry.waker.clone());
+            }
+            goes_on |= !entry.is_expired;
+        }
+        wakers.into_iter().for_each(Waker::wake);
+        goes_on
+    }
+}
+
+impl Entry {
+    fn age(&mut self, health: &Health, now: Ticks, [slow, late, deadline]: [Ticks; 3]) {
+        let age = now - self.since;
+        let is_read = self.kind == RequestKind::Read;
+        if is_read && !self.is_slow && age >= slow {
+            self.is_slow = true;
+            health.note_slow();
+        }
+        if is_read && self.is_slow && !self.is_late && age >= late {
+            self.is_late = true;
+            health.note_late(now);
+        }
+        let deadline = if self.kind == RequestKind::Flush { 2 * deadline } else { deadline };
+        if !self.is_expired && age >= deadline {
+            self.is_expired = true;
+            health.condemn();
+        }
+    }
+}
+
+/// Looks once a tick, until nothing was under way twice in a row.
+async fn look(watch: Weak<Shared>, alive: Weak<()>) {
+    let mut idle = 0;
+    while idle < 2 {
+        let Some((runtime, patience)) =
+            watch.upgrade().and_then(|watch| Some((watch.runtime.clone(), watch.patience.get()?)))
+        else {
+            break;
+        };
+        runtime.sleep(patience.tick()).await;
+        if alive.strong_count() == 0 {
+            return;
+        }
+        let Some(watch) = watch.upgrade() else { return };
+        idle = if watch.tick(patience) { 0 } else { idle + 1 };
+    }
+    if let Some(watch) = watch.upgrade() {
+        watch.is_looking.set(false);
+    }
+}
