@@ -216,11 +216,11 @@ fn stale_parity_is_replaced_where_asked_and_never_used() {
 #[test]
 fn parity_that_was_never_initialised_is_written_by_reconstruct_until_it_is() {
     run(8, |runtime| async move {
-        let members = devices(8, 8, &runtime);
+        let members = devices(8, 40, &runtime);
         let junk = Random::new(8);
         for member in &members {
-            let data = member.memory().slice(1 << 20..(1 << 20) + 8 * 4096);
-            data.copy_from(&junk.bytes(8 * 4096));
+            let data = member.memory().slice(1 << 20..(1 << 20) + 40 * 4096);
+            data.copy_from(&junk.bytes(40 * 4096));
         }
         let mut options = options(Level::Raid6, 1);
         options.contents = Contents::Unknown;
