@@ -197,12 +197,14 @@ pub struct StatsArgs {
     after_help = "Examples:\n  headpond set hv0                             # what there is\n  \
     headpond set hv0 mode=write-through\n  \
     headpond set hv0 mode=write-back cleaning=stripe seq-cutoff=1M\n  \
-    headpond set hv0 mode=pass-through --flush"
+    headpond set hv0 mode=pass-through --flush\n  \
+    headpond set hv0 merge-wait-us=off          # of the array"
 )]
 pub struct SetArgs {
     pub name: String,
     /// Such as mode=write-through, cleaning=alru, cleaning.alru.staleness-s=60, seq-cutoff=1M,
-    /// classes=FILE, eviction=lru, bypass=adaptive; of the tier in memory tier.mode and others.
+    /// classes=FILE, eviction=lru, bypass=adaptive; of the tier in memory tier.mode and others; of
+    /// the array merge-wait-us=auto and merge-max=64M.
     #[arg(value_name = "KEY=VALUE")]
     pub changes: Vec<SettingChange>,
     /// Write all dirty data to the array before the change and after it, and wait for it; without,

@@ -68,9 +68,10 @@ pub enum EngineError {
     Field { name: String, field: &'static str, what: &'static str, found: f64 },
 }
 
-const BUILTIN: [(&str, &str); 2] = [
+const BUILTIN: [(&str, &str); 3] = [
     ("opencas-22.06", include_str!("../engines/opencas-22.06.toml")),
     ("headpond", include_str!("../engines/headpond.toml")),
+    ("fio", include_str!("../engines/fio.toml")),
 ];
 
 fn names() -> String {

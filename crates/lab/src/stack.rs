@@ -5,7 +5,9 @@ use crate::models;
 use headpond_raid::Level;
 use headpond_sim::ssd::State;
 use headpond_sim::{CatalogueError, ControllerModel, Model, NetworkModel};
-use headpond_volume::{CacheDescription, CacheSettings, CoreDescription, Description, Pace, Size};
+use headpond_volume::{
+    ArraySettings, CacheDescription, CacheSettings, CoreDescription, Description, Pace, Size,
+};
 use serde::{Deserialize, Serialize};
 use std::rc::Rc;
 use std::time::Duration;
@@ -21,6 +23,9 @@ pub struct Stack {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub engine: Option<String>,
     pub core: CoreStack,
+    /// How the array works.
+    #[serde(default)]
+    pub array: ArraySettings,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cache: Option<CacheStack>,
 }
@@ -223,6 +228,7 @@ impl Stack {
             tier: None,
             cache,
             core,
+            array: self.array.clone(),
             further_cores: Vec::new(),
             exports: Vec::new(),
         }

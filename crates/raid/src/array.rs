@@ -27,6 +27,7 @@ mod health;
 mod intents;
 mod label;
 mod members;
+mod merge;
 mod mirror;
 mod operation;
 mod parity_write;
@@ -62,6 +63,7 @@ use intents::Intents;
 pub use label::{Inspection, erase, inspect};
 pub(crate) use label::{read_intent_page, write_intent_page, write_superblock, zero_copy};
 pub(crate) use members::{Found, Member, Members};
+use merge::Merging;
 use scratch::Scratch;
 pub use scratch::Tuning;
 pub use scrub::{Finding, ScrubReport, Scrubbed, Trouble};
@@ -116,6 +118,7 @@ pub struct Array {
     /// Stripes of which a write stopped half-way for want of space.
     torn: RefCell<BTreeSet<Stripe>>,
     writers: Writers,
+    merging: Merging,
     stopped: Cell<bool>,
     /// Zeros to write from, made when they are first needed.
     zeros: OnceCell<Buffer>,
@@ -139,6 +142,7 @@ impl Array {
             .map(|region_stripes| Intents::new(record.uuid, layout.stripes(), region_stripes));
         Array {
             watch: Watch::new(runtime.clone(), tuning.patience),
+            merging: Merging::new(runtime.clone(), &layout),
             runtime,
             name,
             geometry,

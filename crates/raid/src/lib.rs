@@ -1,7 +1,7 @@
 //! Headpond: raid. An array of block devices as one block device, that outlives some of them.
 //!
-//! Pure: [`level`], [`layout`], [`split`], [`plan`], [`balance`], [`patience`], [`parity`],
-//! [`superblock`], [`intent`]. With I/O: [`create()`] writes a new array on its members,
+//! Pure: [`level`], [`layout`], [`split`], [`plan`], [`merge`], [`balance`], [`patience`],
+//! [`parity`], [`superblock`], [`intent`]. With I/O: [`create()`] writes a new array on its members,
 //! [`assemble()`] puts it together, and [`Array`] serves.
 
 pub mod array;
@@ -12,6 +12,7 @@ pub mod create;
 pub mod intent;
 pub mod layout;
 pub mod level;
+pub mod merge;
 pub mod parity;
 pub mod patience;
 pub mod plan;
@@ -30,4 +31,5 @@ pub use assemble::{
 pub use create::{Contents, CreateError, CreateOptions, Intent, Occupied, create};
 pub use layout::{Layout, LayoutError, Role};
 pub use level::Level;
+pub use merge::{MergeConfig, MergeWait};
 pub use patience::Patience;

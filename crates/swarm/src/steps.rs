@@ -88,6 +88,10 @@ impl Step {
             10 if aside.one_in(2) => {
                 Self::Set(SettingChange::new("tier.mode", draw_mode(&mut aside)))
             }
+            10 if aside.one_in(2) => {
+                let wait = aside.pick(&["auto", "off", "0", "50", "20000"]);
+                Self::Set(SettingChange::new("merge-wait-us", wait))
+            }
             11 if aside.one_in(2) => {
                 Self::Set(SettingChange::new("checkpoint.every", draw_checkpoint(&mut aside)))
             }
@@ -185,7 +189,7 @@ impl Stage<'_> {
         let status = self.volume.status();
         let is_there = match change.of_tier() {
             Some(_) => status.tier.is_some(),
-            None => status.cache.is_some(),
+            None => status.cache.is_some() || change.is_of_array(),
         };
         if !is_there {
             return Ok(());

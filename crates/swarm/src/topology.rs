@@ -8,9 +8,9 @@ use headpond_cache::{
 use headpond_raid::{Contents, Intent, Level, Occupied};
 use headpond_sim::Random;
 use headpond_volume::{
-    CacheDescription, CacheSettings, ClassSetting, CoreDescription, CreateOptions, Description,
-    FurtherCoreDescription, Pace, Readahead, ReadaheadPolicy, SeqCutoff, Size, TierDescription,
-    TierSettings,
+    ArraySettings, CacheDescription, CacheSettings, ClassSetting, CoreDescription, CreateOptions,
+    Description, FurtherCoreDescription, Pace, Readahead, ReadaheadPolicy, SeqCutoff, Size,
+    TierDescription, TierSettings,
 };
 use std::fmt;
 use uuid::Uuid;
@@ -213,6 +213,7 @@ impl Topology {
             tier,
             cache,
             core,
+            array: ArraySettings::default(),
             further_cores,
             exports: Vec::new(),
         }

@@ -3,7 +3,7 @@
 //! The superblocks on the devices are the truth about what is on them; the description names the
 //! devices to look at, the exports and the settings to start with.
 
-use crate::{CacheSettings, Pace, Size, TierSettings};
+use crate::{ArraySettings, CacheSettings, Pace, Size, TierSettings};
 use headpond_block::BLOCK_BYTES;
 use headpond_cache::SliceConfig;
 use headpond_raid::Level;
@@ -25,6 +25,9 @@ pub struct Description {
     pub cache: Option<CacheDescription>,
     /// The first core, or the only one.
     pub core: CoreDescription,
+    /// How the arrays of all cores work.
+    #[serde(default, skip_serializing_if = "ArraySettings::is_default")]
+    pub array: ArraySettings,
     /// Cores that share the cache with it.
     #[serde(default, rename = "further_core", skip_serializing_if = "Vec::is_empty")]
     pub further_cores: Vec<FurtherCoreDescription>,
@@ -229,6 +232,7 @@ impl Description {
             tier: None,
             cache: None,
             core: core.core.clone(),
+            array: self.array.clone(),
             further_cores: Vec::new(),
             exports: Vec::new(),
         }

@@ -62,7 +62,8 @@ pub use open::{Decorator, Devices, LoadWatch, Loading, OpenError, OpenOptions, T
 pub use readahead::{Readahead, ReadaheadPolicy, ReadaheadStats};
 pub use report::{CacheReport, ClassReport, CleaningReport, CoreReport, Groups, Row, StatsReport};
 pub use settings::{
-    CacheSettings, Checkpoints, SettingChange, SettingError, ShownSetting, TierSettings, parse_word,
+    ArraySettings, CacheSettings, ChangesByOwner, Checkpoints, MergeWaitSetting, SettingChange,
+    SettingError, ShownSetting, TierSettings, parse_word,
 };
 pub use size::{Size, SizeError};
 pub use status::{CacheStatus, CoreStatus, VolumeStats, VolumeStatus};

@@ -7,7 +7,7 @@ use crate::description::{CacheDescription, Description};
 use crate::door::CoreDevice;
 use crate::front::{Front, Held};
 use crate::members::Kept;
-use crate::settings::{SettingChange, SettingError};
+use crate::settings::{ChangesByOwner, SettingChange, SettingError};
 use crate::slicing::Slicing;
 use headpond_block::sync::{Busy, BusyGuard};
 use headpond_block::{
@@ -38,7 +38,7 @@ pub struct Volume {
 /// Why settings were refused.
 #[derive(Debug, thiserror::Error)]
 pub enum SetError {
-    #[error("{volume} has no cache: there is nothing to set")]
+    #[error("{volume} has no cache: only what is of the array can be set, such as merge-wait-us")]
     NoCache { volume: String },
     #[error("{volume} has no tier: there is nothing to set")]
     NoTier { volume: String },
@@ -227,7 +227,8 @@ impl Volume {
     fn apply(&self, changes: &[SettingChange]) -> Result<(), SetError> {
         let mut description = self.description();
         let volume = || self.description().name;
-        let (of_cache, of_tier) = SettingChange::by_owner(changes);
+        let ChangesByOwner { cache: of_cache, tier: of_tier, array: of_array } =
+            SettingChange::by_owner(changes);
         let (cached, tier) = (self.cached(), self.tier());
         if !of_cache.is_empty() {
             let cache = description.cache.as_mut().filter(|_| cached.is_some());
@@ -239,6 +240,7 @@ impl Volume {
             let described = described.ok_or_else(|| SetError::NoTier { volume: volume() })?;
             described.settings = described.settings.with_all(&of_tier)?;
         }
+        description.array = description.array.with_all(&of_array)?;
         // What is set on the cache for both the tier has to be told as well.
         let config = description.cache.as_ref().map(CacheDescription::slice_config);
         let tier_config = description.tier.as_ref().map(|described| {
@@ -260,6 +262,7 @@ impl Volume {
             self.front.set(&description.cache_settings());
             self.recognise_beside();
         }
+        self.cores().set_merge(description.array.merge());
         self.description.replace(description);
         Ok(())
     }

@@ -9,9 +9,9 @@ use headpond_block::{BLOCK_BYTES, BufferPool, PoolConfig};
 use headpond_raid::{Contents, Intent, Occupied};
 use headpond_uring::{RingConfig, run_with_pool};
 use headpond_volume::{
-    CacheDescription, CacheSettings, CoreDescription, CreateOptions, Description, Devices,
-    ExportDescription, Pace, SettingChange, SettingError, Size, TierDescription, TierSettings,
-    Volume,
+    ArraySettings, CacheDescription, CacheSettings, CoreDescription, CreateOptions, Description,
+    Devices, ExportDescription, Pace, SettingChange, SettingError, Size, TierDescription,
+    TierSettings, Volume,
 };
 use uuid::Uuid;
 
@@ -38,7 +38,7 @@ pub fn run(places: &Places, args: &CreateArgs) -> Result<Exit> {
             with_write_cache.push(device.to_string());
         }
         if Some(device) == cache.as_ref() {
-            let (settings, _) = settings(args)?;
+            let (settings, ..) = settings(args)?;
             vetted.check_cache(device, settings.mode, consent)?;
         }
     }
@@ -57,17 +57,18 @@ pub fn run(places: &Places, args: &CreateArgs) -> Result<Exit> {
     Ok(Exit::Ok)
 }
 
-fn settings(args: &CreateArgs) -> Result<(CacheSettings, TierSettings)> {
+fn settings(args: &CreateArgs) -> Result<(CacheSettings, TierSettings, ArraySettings)> {
     let CreateArgs { mode, cleaning, seq_cutoff, .. } = *args;
     let named = CacheSettings { mode, cleaning, seq_cutoff, ..CacheSettings::default() };
     let changes = super::class::read_named_files(&args.settings)?;
-    let (of_cache, of_tier) = SettingChange::by_owner(&changes);
-    if let (None, Some(change)) = (&args.tier, of_tier.first()) {
+    let of = SettingChange::by_owner(&changes);
+    if let (None, Some(change)) = (&args.tier, of.tier.first()) {
         return Err(Failure::usage(format!("tier.{change} needs a tier: name its memory, --tier")));
     }
     let usage = |error: SettingError| Failure::usage(error.to_string());
-    let tier = TierSettings::default().with_all(&of_tier).map_err(usage)?;
-    Ok((named.with_all(&of_cache).map_err(usage)?, tier))
+    let tier = TierSettings::default().with_all(&of.tier).map_err(usage)?;
+    let array = ArraySettings::default().with_all(&of.array).map_err(usage)?;
+    Ok((named.with_all(&of.cache).map_err(usage)?, tier, array))
 }
 
 fn describe(
@@ -76,7 +77,7 @@ fn describe(
     cache: Option<&DeviceSpec>,
     tier: Option<&DeviceSpec>,
 ) -> Result<Description> {
-    let (settings, tier_settings) = settings(args)?;
+    let (settings, tier_settings, array) = settings(args)?;
     let tier = tier.map(|device| TierDescription {
         device: device.to_string(),
         line: Size(BLOCK_BYTES),
@@ -106,6 +107,7 @@ fn describe(
             spares: Vec::new(),
             upkeep: Pace::default(),
         },
+        array,
         further_cores: Vec::new(),
         exports: args.nbd.iter().map(export).collect(),
     };

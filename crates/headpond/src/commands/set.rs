@@ -34,13 +34,10 @@ pub fn run(places: &Places, args: &SetArgs) -> Result<Exit> {
 
 /// Every change is kept in the description: it need not be served.
 fn show(places: &Places, args: &SetArgs) -> Result<Exit> {
-    let Description { name, cache, tier, .. } = places.load(&args.name)?;
+    let Description { cache, tier, array, .. } = places.load(&args.name)?;
     let of_cache = cache.into_iter().flat_map(|cache| cache.settings.shown());
     let of_tier = tier.into_iter().flat_map(|tier| tier.settings.shown());
-    let shown: Vec<ShownSetting> = of_cache.chain(of_tier).collect();
-    if shown.is_empty() {
-        return Err(Failure::refused(format!("{name} has no cache: there is nothing to set")));
-    }
+    let shown: Vec<ShownSetting> = of_cache.chain(of_tier).chain(array.shown()).collect();
     if args.json {
         println!("{}", serde_json::to_string_pretty(&shown)?);
         return Ok(Exit::Ok);
@@ -57,14 +54,15 @@ fn show(places: &Places, args: &SetArgs) -> Result<Exit> {
 
 /// Finds what can never be set before anything is asked of the daemon.
 fn check(places: &Places, name: &str, changes: &[SettingChange]) -> Result<()> {
-    let Description { cache, tier, .. } = places.load(name)?;
-    let (of_cache, of_tier) = SettingChange::by_owner(changes);
+    let Description { cache, tier, array, .. } = places.load(name)?;
+    let of = SettingChange::by_owner(changes);
     let usage = |error: SettingError| Failure::usage(error.to_string());
     if let Some(cache) = cache {
-        cache.settings.with_all(&of_cache).map_err(usage)?;
+        cache.settings.with_all(&of.cache).map_err(usage)?;
     }
     if let Some(tier) = tier {
-        tier.settings.with_all(&of_tier).map_err(usage)?;
+        tier.settings.with_all(&of.tier).map_err(usage)?;
     }
+    array.with_all(&of.array).map_err(usage)?;
     Ok(())
 }

@@ -13,7 +13,7 @@ use crate::stack::{CoreStack, Stack};
 use headpond_raid::Level;
 use headpond_sim::Model;
 use headpond_sim::ssd::State;
-use headpond_volume::Size;
+use headpond_volume::{ArraySettings, Size};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -117,7 +117,13 @@ fn experiment(shape: Shape, model: &str, kind: Kind, depth: u32, offset: u64) ->
         network: None,
         intent: false,
     };
-    let stack = Stack { name: shape.to_string(), engine: None, core, cache: None };
+    let stack = Stack {
+        name: shape.to_string(),
+        engine: None,
+        core,
+        array: ArraySettings::default(),
+        cache: None,
+    };
     Experiment { stack, load: Load::Jobs(vec![job]), seed: 1 }
 }
 

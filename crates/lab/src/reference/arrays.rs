@@ -9,7 +9,7 @@ use crate::plan::{Assumptions, DriveFigures, Plan, Shape};
 use crate::stack::{CoreStack, Stack};
 use headpond_raid::Level;
 use headpond_sim::ssd::State;
-use headpond_volume::Size;
+use headpond_volume::{ArraySettings, Size};
 use serde::Serialize;
 use std::path::Path;
 
@@ -71,7 +71,6 @@ fn missing(metric: &str, level: Level) -> Option<&'static str> {
         ("sequential_read", Level::Raid1 | Level::Raid10) => {
             Some("mirrors that read one stream from both copies")
         }
-        ("sequential_write", Level::Raid5 | Level::Raid6) => Some("merge of sequential writes"),
         _ => None,
     }
 }
@@ -194,5 +193,11 @@ fn stack(name: &str, raid: Level, drives: u16) -> Stack {
         network: None,
         intent: false,
     };
-    Stack { name: name.to_owned(), engine: None, core, cache: None }
+    Stack {
+        name: name.to_owned(),
+        engine: None,
+        core,
+        array: ArraySettings::default(),
+        cache: None,
+    }
 }

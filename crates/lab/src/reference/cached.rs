@@ -17,12 +17,12 @@ use crate::load::Load;
 use crate::stack::{CacheStack, Stack};
 use headpond_cache::{CleaningConfig, CleaningPreset, Mode};
 use headpond_sim::ssd::State;
-use headpond_volume::{CacheSettings, SeqCutoff, SettingChange, Size};
+use headpond_volume::{ArraySettings, CacheSettings, SeqCutoff, SettingChange, Size};
 
 pub(super) const RANDOM_WRITE_CACHED: &str = "raid60_random_write_cached";
 
 /// The RAM disk, its cache lines, and the blocks that random writes leave in each.
-const CACHE_BYTES: u64 = 29_200_000_000;
+pub(super) const CACHE_BYTES: u64 = 29_200_000_000;
 const LINE_BYTES: u64 = 64 << 10;
 const BLOCK_BYTES: u64 = 4 << 10;
 /// Of our log, so much may be dirty; of theirs all.
@@ -38,12 +38,13 @@ impl Reference {
             let strip_kib: u64 = table.number(row, "strip_kib")?;
             let cleaning = table.text(row, "cleaning")?.to_owned();
             let settings = theirs(table, row, Mode::WriteBack, &cleaning)?;
+            let bytes = one_block_a_line();
             for column in table.columns.iter().filter(|column| column.starts_with("qd")) {
                 let Some(published) = table.figure(row, column)? else { continue };
                 let depth = column[2..].parse().map_err(|_| table.damaged(row, "no depth"))?;
                 let job = settled(random(depth, 0, times));
                 let without = self.planned(RANDOM_WRITE, &format!("strip {strip_kib}K"), column);
-                let (theirs, ours) = self.add_cached(strip_kib, &settings, &job);
+                let (theirs, ours) = self.add_cached(strip_kib, bytes, &settings, &job);
                 self.cells.push(Planned {
                     table: RANDOM_WRITE_CACHED,
                     row: format!("strip {strip_kib}K, {cleaning}"),
@@ -74,7 +75,7 @@ impl Reference {
         };
         let settings = theirs(table, row, parsed, &cleaning)?;
         let job = settled(random(32, mix, times));
-        let (theirs, ours) = self.add_cached(64, &settings, &job);
+        let (theirs, ours) = self.add_cached(64, one_block_a_line(), &settings, &job);
         for (column, figure) in [("read_iops", Figure::ReadIops), ("write_iops", Figure::WriteIops)]
         {
             let Some(published) = table.figure(row, column)? else { continue };
@@ -93,7 +94,7 @@ impl Reference {
     }
 
     /// The cell of these names, where it has been planned.
-    fn planned(&self, table: &str, row: &str, column: &str) -> Option<usize> {
+    pub(super) fn planned(&self, table: &str, row: &str, column: &str) -> Option<usize> {
         self.cells
             .iter()
             .position(|cell| cell.table == table && cell.row == row && cell.column == column)
@@ -105,10 +106,12 @@ impl Reference {
         self.experiments.iter().position(|it| it.stack == *stack && is_same(&it.load))
     }
 
-    /// Their cache and ours, in front of the same array; ours with each of the settings to try.
-    fn add_cached(
+    /// Their cache and ours, both of which hold so many dirty bytes, in front of the same array;
+    /// ours with each of the settings to try.
+    pub(super) fn add_cached(
         &mut self,
         strip_kib: u64,
+        dirty_bytes: u64,
         settings: &CacheSettings,
         job: &Job,
     ) -> (usize, Vec<usize>) {
@@ -118,7 +121,8 @@ impl Reference {
                 name: format!("strip {strip_kib}K behind {engine}"),
                 engine: Some(engine.into()),
                 core: core(strip_kib),
-                cache: Some(ram(settings)),
+                array: ArraySettings::default(),
+                cache: Some(ram(dirty_bytes, settings)),
             };
             self.find(&stack, job).unwrap_or_else(|| self.add(stack, job.clone()))
         };
@@ -135,7 +139,7 @@ impl Reference {
 }
 
 /// The policy that a row names, as the rival works.
-fn theirs(
+pub(super) fn theirs(
     table: &Table,
     row: &Row,
     mode: Mode,
@@ -151,9 +155,14 @@ fn theirs(
     Ok(CacheSettings { mode, cleaning, seq_cutoff, ..CacheSettings::default() })
 }
 
-/// The RAM disk, so large that as many blocks may be dirty as it has lines.
-fn ram(settings: CacheSettings) -> CacheStack {
-    let bytes = CACHE_BYTES / LINE_BYTES * BLOCK_BYTES * 100 / DIRTY_PERCENT;
+/// What random blocks make dirty in the RAM disk: one in each line.
+const fn one_block_a_line() -> u64 {
+    CACHE_BYTES / LINE_BYTES * BLOCK_BYTES
+}
+
+/// The RAM disk, so large that so much may be dirty.
+fn ram(dirty_bytes: u64, settings: CacheSettings) -> CacheStack {
+    let bytes = dirty_bytes * 100 / DIRTY_PERCENT;
     CacheStack {
         size: Size(bytes.next_multiple_of(1 << 20)),
         line: Size(BLOCK_BYTES),

@@ -7,6 +7,7 @@
 mod arrays;
 mod cached;
 mod raid60;
+mod sequential;
 mod syncs;
 mod table;
 
@@ -135,13 +136,6 @@ pub enum ReferenceError {
     Damaged { path: PathBuf, line: usize, detail: String },
 }
 
-/// What is not run yet.
-const WAITING: [(&str, &str); 3] = [
-    ("raid60_sequential_write", "merge of sequential writes"),
-    ("raid60_sequential_write_cached", "merge of sequential writes"),
-    ("raid60_large_sequential_write", "merge of sequential writes"),
-];
-
 /// How long a cell runs.
 #[derive(Clone, Copy, Debug)]
 pub struct Times {
@@ -166,11 +160,14 @@ pub fn plan(
     times: Times,
     ours: &'static [&'static str],
 ) -> Result<Reference, ReferenceError> {
-    let waiting = WAITING.map(|(table, needs)| (table.to_owned(), needs.to_owned()));
-    let mut reference = Reference { waiting: waiting.into(), ours, ..Reference::default() };
+    let mut reference = Reference { ours, ..Reference::default() };
     reference.plan_random_write(&Table::read(folder, RANDOM_WRITE)?, times)?;
     reference.plan_random_write_cached(&Table::read(folder, RANDOM_WRITE_CACHED)?, times)?;
     reference.plan_mixed(&Table::read(folder, MIXED)?, times)?;
+    reference.plan_sequential_write(&Table::read(folder, sequential::WRITE)?, times)?;
+    reference
+        .plan_sequential_write_cached(&Table::read(folder, sequential::WRITE_CACHED)?, times)?;
+    reference.plan_large_sequential_write(&Table::read(folder, sequential::LARGE_WRITE)?, times)?;
     reference.plan_arrays(&Table::read(folder, ARRAYS)?, times)?;
     reference.plan_syncs(&Table::read(folder, SYNCS)?, times)?;
     Ok(reference)

@@ -6,7 +6,7 @@ use crate::job::{Job, Rw};
 use crate::stack::{CoreStack, Stack};
 use headpond_raid::Level;
 use headpond_sim::ssd::State;
-use headpond_volume::Size;
+use headpond_volume::{ArraySettings, Size};
 
 pub(super) const RANDOM_WRITE: &str = "raid60_random_write";
 pub(super) const MIXED: &str = "raid60_mixed_cached";
@@ -67,7 +67,13 @@ impl Reference {
 
     fn add_raid60(&mut self, strip_kib: u64, job: Job) -> usize {
         let core = core(strip_kib);
-        let stack = Stack { name: format!("strip {strip_kib}K"), engine: None, core, cache: None };
+        let stack = Stack {
+            name: format!("strip {strip_kib}K"),
+            engine: None,
+            core,
+            array: ArraySettings::default(),
+            cache: None,
+        };
         self.add(stack, job)
     }
 }

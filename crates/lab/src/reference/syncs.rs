@@ -14,7 +14,7 @@ use crate::job::{Job, Rw};
 use crate::stack::{CoreStack, Stack};
 use headpond_raid::Level;
 use headpond_sim::ssd::State;
-use headpond_volume::Size;
+use headpond_volume::{ArraySettings, Size};
 use std::time::Duration;
 
 pub(super) const SYNCS: &str = "ssd_fsync_write";
@@ -115,5 +115,11 @@ fn stack(name: &str, model: &str, write_cache: Option<bool>) -> Stack {
         network: None,
         intent: false,
     };
-    Stack { name: name.to_owned(), engine: None, core, cache: None }
+    Stack {
+        name: name.to_owned(),
+        engine: None,
+        core,
+        array: ArraySettings::default(),
+        cache: None,
+    }
 }

@@ -15,6 +15,7 @@ impl Array {
     /// Makes every write that was acknowledged before stable on all members. A member that cannot
     /// is taken out of use; what it held is then stable on the others.
     pub(super) async fn flush(&self) -> Outcome {
+        self.merging.hurry();
         let settling = self.intents.as_ref().map(|it| it.bitmap.borrow_mut().flush_begins());
         let outcome = self.flush_members().await;
         self.end_interval(settling, outcome.is_ok());
@@ -30,6 +31,7 @@ impl Array {
         if self.stopped.replace(true) {
             return Ok(());
         }
+        self.merging.hurry();
         self.writers.gone().await;
         self.flush_members().await?;
         if let Some(intents) = &self.intents {

@@ -1,8 +1,8 @@
 //! Writing under parity: one stripe at a time, under its lock, by the plan that costs least.
 //!
-//! 1. lock the stripe; 2. mark its region; 3. plan around what is lost; 4. read old contents; where
-//!    that fails, repair the strip and plan anew; 5. compute; 6. write data and parity; 7. settle
-//!    failures.
+//! 1. lock the stripe, with others that wait for it (`merge`); 2. mark its region; 3. plan around
+//!    what is lost; 4. read old contents; where that fails, repair the strip and plan anew; 5.
+//!    compute; 6. write data and parity; 7. settle failures.
 
 use std::rc::Rc;
 
@@ -11,23 +11,25 @@ use headpond_block::{Buffers, DeviceError, Hints, Outcome, Request, RequestFlags
 use smallvec::SmallVec;
 
 use super::columns::{Columns, ParityMemory};
+use super::merge::Sighting;
 use super::rebuild::{ReadFailure, Rebuild};
 use super::scratch::{Allowance, Payload};
 use super::{Array, Member};
 use crate::layout::{Strip, Stripe};
+use crate::merge::batch::Batch;
 use crate::plan::{
     self, Extent, ParityTrust, PlanError, PlanKind, StripRead, StripeState, WritePlan,
 };
 use crate::split::{self, StripePieces};
 
 /// What is to be written to one stripe.
-struct StripeWrite {
-    stripe: Stripe,
-    extents: SmallVec<[Extent; 8]>,
+pub(super) struct StripeWrite {
+    pub(super) stripe: Stripe,
+    pub(super) extents: SmallVec<[Extent; 8]>,
     /// The memory of each extent.
-    data: SmallVec<[Buffers; 8]>,
-    flags: RequestFlags,
-    hints: Hints,
+    pub(super) data: SmallVec<[Buffers; 8]>,
+    pub(super) flags: RequestFlags,
+    pub(super) hints: Hints,
 }
 
 /// A drive that still cannot read a strip after so many repairs of it, in one write, is given up:
@@ -55,40 +57,79 @@ impl StripeWrite {
         }
     }
 
-    fn payload(&self) -> Payload {
+    pub(super) fn of_batch(
+        stripe: Stripe,
+        batch: Batch,
+        flags: RequestFlags,
+        hints: Hints,
+    ) -> StripeWrite {
+        let (extents, data) = batch.into_parts();
+        StripeWrite { stripe, extents, data, flags, hints }
+    }
+
+    pub(super) fn payload(&self) -> Payload {
         Payload::of(&self.data[0])
+    }
+
+    pub(super) fn bytes(&self) -> u64 {
+        self.extents.iter().map(|extent| extent.span.len() as u64).sum()
+    }
+
+    /// Whether it may wait for others: not what is to be stable by itself, nor what repeats a write
+    /// after an unclean stop.
+    pub(super) fn may_wait(&self) -> bool {
+        !self.flags.intersects(RequestFlags::FUA | RequestFlags::RECOMPUTE_PARITY)
     }
 }
 
 impl Array {
     pub(super) fn parity_write(&self, request: Request) -> Submission<'_> {
+        let sighting = self.merging.sight(&request);
         let mut stripes = split::stripes(&self.layout, request.range);
         let first = StripeWrite::new(stripes.next().expect("a request is not empty"), &request);
         let mut writes: SmallVec<[StripeWrite; 1]> = SmallVec::from_iter([first]);
         writes.extend(stripes.map(|pieces| StripeWrite::new(pieces, &request)));
         if writes.len() == 1 {
-            return Submission::pending(self.write_stripe(writes.remove(0)));
+            let write = writes.remove(0);
+            return match sighting {
+                None => Submission::pending(self.write_stripe(write, None)),
+                sighting => {
+                    Submission::pending(
+                        async move { self.write_stripe(write, sighting.as_ref()).await },
+                    )
+                }
+            };
         }
         Submission::pending(async move {
-            let stripes = writes.into_iter();
-            let all = stripes.map(|stripe| Submission::pending(self.write_stripe(stripe)));
-            join_all(all.collect()).await.into_iter().collect()
+            let sighting = sighting.as_ref();
+            let start = |stripe| Submission::pending(self.write_stripe(stripe, sighting));
+            let all = writes.into_iter().map(start).collect();
+            join_all(all).await.into_iter().collect()
         })
     }
 
-    async fn write_stripe(&self, job: StripeWrite) -> Outcome {
+    async fn write_stripe(&self, job: StripeWrite, sighting: Option<&Sighting<'_>>) -> Outcome {
         let _writer = self.writers.enter();
-        let _lock = match headpond_block::defect!(SkipStripeLock) {
-            true => None,
-            false => Some(self.locks.lock(job.stripe.0).await),
-        };
+        self.check_writable()?;
+        if headpond_block::defect!(SkipStripeLock) {
+            return self.write_locked(&job).await;
+        }
+        match self.lock_alone(&job, sighting.is_some()) {
+            Some(_lock) => self.write_locked(&job).await,
+            // Whoever waits can pay for a box of its own.
+            None => Submission::pending(self.write_with_others(job, sighting)).await,
+        }
+    }
+
+    /// Writes to a stripe, whose lock the caller holds.
+    pub(super) async fn write_locked(&self, job: &StripeWrite) -> Outcome {
         let _mark = self.mark(job.stripe..=job.stripe, job.flags).await?;
         let mut repaired: Repaired = SmallVec::new();
         loop {
-            self.check_writable()?;
-            let plan = self.plan_write(&job)?;
-            match self.carry_out(&job, &plan).await {
-                Ok(()) => break self.note_carried_out(&job, &plan),
+            self.check_intact()?;
+            let plan = self.plan_write(job)?;
+            match self.carry_out(job, &plan).await {
+                Ok(()) => break self.note_carried_out(job, &plan),
                 Err(Setback::Failed(error)) => return Err(error),
                 Err(Setback::Unread(failures)) => {
                     for failure in failures {

@@ -102,6 +102,8 @@ pub struct PlanCounts {
     pub read_modify_writes: u64,
     /// Writes to stripes that have no parity strip left.
     pub data_only_writes: u64,
+    /// Writes that were carried out as a part of another one to their stripe.
+    pub merged_writes: u64,
     /// Reads answered by solving for a strip, or from another copy, because of a lost member or an
     /// error.
     pub reconstructed_reads: u64,
@@ -130,6 +132,7 @@ pub(super) struct Counters {
     reconstruct: Counter,
     read_modify_write: Counter,
     data_only: Counter,
+    pub(super) merged_writes: Counter,
     pub(super) reconstructed_reads: Counter,
     pub(super) rewritten_strips: Counter,
     pub(super) evictions: Counter,
@@ -150,6 +153,7 @@ impl Counters {
         let plans =
             [&self.full_stripe, &self.reconstruct, &self.read_modify_write, &self.data_only];
         let others = [
+            &self.merged_writes,
             &self.reconstructed_reads,
             &self.rewritten_strips,
             &self.evictions,
@@ -164,6 +168,7 @@ impl Counters {
             reconstruct_writes: self.reconstruct.0.get(),
             read_modify_writes: self.read_modify_write.0.get(),
             data_only_writes: self.data_only.0.get(),
+            merged_writes: self.merged_writes.0.get(),
             reconstructed_reads: self.reconstructed_reads.0.get(),
             rewritten_strips: self.rewritten_strips.0.get(),
             evictions: self.evictions.0.get(),

@@ -16,7 +16,7 @@ use crate::open::Decorator;
 use crate::upkeep::Upkeep;
 use headpond_block::{BLOCK_BYTES, BlockDevice, ByteRange, Outcome, Runtime};
 use headpond_cache::{CoreBlock, CorePlace};
-use headpond_raid::Array;
+use headpond_raid::{Array, MergeConfig};
 pub use places::StripesDiffer;
 pub(crate) use places::{Places, Shape};
 use span::SpanDevice;
@@ -131,6 +131,11 @@ impl Cores {
 
     pub fn shapes(&self) -> Vec<Shape> {
         self.list.iter().map(|core| core.shape()).collect()
+    }
+
+    /// How all arrays merge writes from now on.
+    pub fn set_merge(&self, config: MergeConfig) {
+        self.list.iter().for_each(|core| core.array.set_merge(config));
     }
 
     pub fn arrays(&self) -> Vec<Rc<Array>> {

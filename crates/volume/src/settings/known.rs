@@ -1,7 +1,8 @@
 //! What there is to set, and what each setting takes: for whoever looks, and for who made a
 //! mistake.
 
-use super::{CacheSettings, TierSettings, dashed, word_of};
+use super::array::{MERGE_MAX_MAX, MERGE_WAIT_US_MAX};
+use super::{ArraySettings, CacheSettings, TierSettings, dashed, word_of};
 use crate::Size;
 use serde::Serialize;
 use std::fmt;
@@ -24,6 +25,7 @@ pub(super) enum Takes {
     Bytes(Size, Size),
     /// Zero stands for none.
     BytesOrNone,
+    WordsOrNumber(&'static [&'static str], u64, u64),
     /// Words, or a size for the policy `always` with that threshold.
     WordsOrSize(&'static [&'static str]),
     /// Words, or whose text is a file.
@@ -80,6 +82,8 @@ const KNOWN: &[(&str, Takes)] = &[
     ("fallback.window-s", Takes::Number(1, 86_400)),
     ("discard", Takes::Words(&["true", "false"])),
     ("checkpoint.every", Takes::BytesOrNone),
+    ("merge-wait-us", Takes::WordsOrNumber(&["auto", "off"], 0, MERGE_WAIT_US_MAX)),
+    ("merge-max", Takes::Bytes(Size(0), MERGE_MAX_MAX)),
 ];
 
 /// What the setting of this key takes.
@@ -114,6 +118,13 @@ impl TierSettings {
     /// Every setting of a tier, as [`SettingChange`] reads it.
     pub fn shown(&self) -> Vec<ShownSetting> {
         shown(&table(self), &table(&Self::default()), "tier.")
+    }
+}
+
+impl ArraySettings {
+    /// Every setting of the arrays, as [`SettingChange`] reads it.
+    pub fn shown(&self) -> Vec<ShownSetting> {
+        shown(&table(self), &table(&Self::default()), "")
     }
 }
 
@@ -159,6 +170,9 @@ impl fmt::Display for Takes {
             Self::Number(least, most) => write!(f, "{least} to {most}"),
             Self::Bytes(least, most) => write!(f, "{least} to {most}"),
             Self::BytesOrNone => f.write_str("a size such as 256M, or 0 for none"),
+            Self::WordsOrNumber(words, least, most) => {
+                write!(f, "{}, or {least} to {most}", words.join(", "))
+            }
             Self::WordsOrSize(words) => write!(f, "{}, or a size such as 1M", words.join(", ")),
             Self::WordsOrFile(words) => write!(f, "{}, or a file", words.join(", ")),
         }
@@ -170,9 +184,13 @@ mod tests {
     use super::*;
     use crate::SettingChange;
 
-    fn set(key: &str, value: impl fmt::Display) -> Result<CacheSettings, String> {
+    fn set(key: &str, value: impl fmt::Display) -> Result<(), String> {
         let change: SettingChange = format!("{key}={value}").parse().unwrap();
-        CacheSettings::default().with_all(&[change]).map_err(|error| error.to_string())
+        let changed = match change.is_of_array() {
+            true => ArraySettings::default().with_all(&[change]).map(|_| ()),
+            false => CacheSettings::default().with_all(&[change]).map(|_| ()),
+        };
+        changed.map_err(|error| error.to_string())
     }
 
     fn leaves(table: &Table, prefix: &str) -> Vec<String> {
@@ -195,6 +213,10 @@ mod tests {
         keys.retain(|key| key != "preset");
         keys.sort();
         assert_eq!(keys, leaves(&table(&cache), ""));
+        let array = ArraySettings::default();
+        let mut keys: Vec<String> = array.shown().into_iter().map(|it| it.key).collect();
+        keys.sort();
+        assert_eq!(keys, leaves(&table(&array), ""));
         let tier = TierSettings::default();
         let mut keys: Vec<String> = tier.shown().into_iter().map(|it| it.key).collect();
         keys.sort();
@@ -204,8 +226,8 @@ mod tests {
     #[test]
     fn a_setting_takes_what_it_is_said_to_take_and_nothing_beyond() {
         // Of three that rise one alone may not go everywhere.
-        let may = |outcome: Result<CacheSettings, String>| match outcome {
-            Ok(_) => true,
+        let may = |outcome: Result<(), String>| match outcome {
+            Ok(()) => true,
             Err(error) => error.contains("must rise"),
         };
         for (key, takes) in KNOWN {
@@ -222,10 +244,16 @@ mod tests {
                     assert!(!may(set(key, most + 1)), "{what}");
                     assert!(*least == 0 || !may(set(key, least - 1)), "{what}");
                 }
+                Takes::WordsOrNumber(words, least, most) => {
+                    assert!(words.iter().all(|word| set(key, word).is_ok()), "{what}");
+                    assert!(may(set(key, least)) && may(set(key, most)), "{what}");
+                    assert!(!may(set(key, most + 1)) && !may(set(key, "LRU")), "{what}");
+                }
                 Takes::Bytes(least, most) => {
                     assert!(may(set(key, least)) && may(set(key, most)), "{what}");
-                    let beyond = [Size(least.0 - 1), Size(most.0 + K)];
-                    assert!(beyond.iter().all(|size| !may(set(key, size))), "{what}");
+                    let below = least.0.checked_sub(1).map(Size);
+                    let beyond = below.into_iter().chain([Size(most.0 + K)]);
+                    assert!(beyond.into_iter().all(|size| !may(set(key, size))), "{what}");
                 }
                 Takes::BytesOrNone => {
                     assert!(may(set(key, 0)) && may(set(key, "1T")), "{what}");

@@ -4,6 +4,7 @@
 //! change names a place in that table and a text for it; the changed table is read again as a
 //! whole, so that what can be written into the file can be set, and nothing else.
 
+mod array;
 mod known;
 mod preset;
 
@@ -18,6 +19,7 @@ use std::fmt;
 use std::str::FromStr;
 use toml::{Table, Value};
 
+pub use array::{ArraySettings, MergeWaitSetting};
 pub use known::ShownSetting;
 
 /// Everything of a cache that can be changed while it runs.
@@ -69,6 +71,15 @@ pub struct TierSettings {
 pub struct SettingChange {
     key: String,
     value: String,
+}
+
+/// Changes by what they are about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ChangesByOwner {
+    pub cache: Vec<SettingChange>,
+    /// Without the prefix.
+    pub tier: Vec<SettingChange>,
+    pub array: Vec<SettingChange>,
 }
 
 /// A change that cannot be read, or is not possible. What was set before holds.
@@ -169,10 +180,13 @@ impl SettingChange {
         Some(Self { key, value: self.value.clone() })
     }
 
-    /// Changes first of those of the cache, then of those of the tier.
-    pub fn by_owner(changes: &[Self]) -> (Vec<Self>, Vec<Self>) {
-        let of_cache = changes.iter().filter(|change| change.of_tier().is_none());
-        (of_cache.cloned().collect(), changes.iter().filter_map(Self::of_tier).collect())
+    /// Changes by what they are about.
+    pub fn by_owner(changes: &[Self]) -> ChangesByOwner {
+        let (array, others): (Vec<Self>, Vec<Self>) =
+            changes.iter().cloned().partition(Self::is_of_array);
+        let tier = others.iter().filter_map(Self::of_tier).collect();
+        let cache = others.into_iter().filter(|change| change.of_tier().is_none()).collect();
+        ChangesByOwner { cache, tier, array }
     }
 
     /// The settings with this change.
@@ -327,9 +341,9 @@ mod tests {
     fn settings_of_a_tier_are_told_by_their_prefix() {
         let changes = ["tier.mode=write-back", "mode=write-around", "tier.eviction=lru"];
         let changes: Vec<SettingChange> = changes.map(|text| text.parse().unwrap()).into();
-        let (of_cache, of_tier) = SettingChange::by_owner(&changes);
-        let cache = CacheSettings::default().with_all(&of_cache).unwrap();
-        let tier = TierSettings::default().with_all(&of_tier).unwrap();
+        let of = SettingChange::by_owner(&changes);
+        let cache = CacheSettings::default().with_all(&of.cache).unwrap();
+        let tier = TierSettings::default().with_all(&of.tier).unwrap();
         assert_eq!((cache.mode, tier.mode), (Mode::WriteAround, Mode::WriteBack));
         assert_eq!((cache.eviction, tier.eviction), (EvictionPolicy::S3Fifo, EvictionPolicy::Lru));
         assert_eq!(tier.beside(&cache).seq_cutoff, cache.seq_cutoff);

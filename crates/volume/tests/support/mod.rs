@@ -4,8 +4,8 @@ use headpond_block::{BufferPool, PoolConfig};
 use headpond_cache::Mode;
 use headpond_raid::{Contents, Intent, Level, Occupied};
 use headpond_volume::{
-    CacheDescription, CacheSettings, CoreDescription, CreateOptions, Description, OpenOptions,
-    Pace, Size, Tolerance,
+    ArraySettings, CacheDescription, CacheSettings, CoreDescription, CreateOptions, Description,
+    OpenOptions, Pace, Size, Tolerance,
 };
 use uuid::Uuid;
 
@@ -43,6 +43,7 @@ pub fn description(mode: Mode, slices: u16) -> Description {
         tier: None,
         cache: Some(cache),
         core,
+        array: ArraySettings::default(),
         further_cores: Vec::new(),
         exports: Vec::new(),
     }
