@@ -14,6 +14,8 @@
 //! - A header is written when its checkpoint is stable, and every record that was formed before the
 //!   copy ended: what the copy no longer found was ended by one of those, or is at the core.
 //! - No segment is opened that the header in force does not let the log reach.
+//! - A header whose writing failed may be on the device all the same: its checkpoint is left alone
+//!   until that very header has been written.
 //!
 //! **Not here**: reading them (`recover`), what is in them (`log`).
 
@@ -74,6 +76,15 @@ impl Sink<'_> {
         }
         Ok(())
     }
+}
+
+/// A header of a checkpoint that is stable, and what holds once it is in force.
+#[derive(Clone, Copy)]
+pub(crate) struct Announcement {
+    header: SliceHeader,
+    /// Segments that had been opened at the cut.
+    opened: u64,
+    plan: Option<(u64, u32)>,
 }
 
 /// Who lets others work between two pieces, and may end the copy.
@@ -215,6 +226,9 @@ impl Engine {
     }
 
     async fn checkpoint_on(self: &Rc<Self>, cache: &dyn BlockDevice) -> Outcome {
+        if let Some(left) = self.unannounced.get() {
+            return self.put_in_force(cache, left).await;
+        }
         let before = self.header.get();
         let cut = self.log.borrow().cut();
         self.settle().await;
@@ -231,21 +245,39 @@ impl Engine {
         }
         let plan = self.checkpoint_plan(checkpoint.bytes);
         let reach = plan.map_or(0, |(_, reach)| reach);
-        let (layout, epoch) = {
-            let log = self.log.borrow();
-            (log.layout.clone(), log.epoch())
-        };
+        let epoch = self.log.borrow().epoch();
         let mut header = cut.header(before, (epoch, false, reach), checkpoint);
         if defect!(ReplayAfterTheCut) {
             header.next_record = self.log.borrow().next();
         }
+        self.put_in_force(cache, Announcement { header, opened: cut.opened, plan }).await
+    }
+
+    /// Puts a header in force whose checkpoint is stable.
+    async fn put_in_force(&self, cache: &dyn BlockDevice, what: Announcement) -> Outcome {
+        let Announcement { header, opened, plan } = what;
+        let layout = self.log.borrow().layout.clone();
+        self.unannounced.set(Some(what));
         self.noting(write_header(cache, &layout, &header).await)?;
+        self.unannounced.set(None);
         self.header.set(header);
         let mut log = self.log.borrow_mut();
-        log.set_reach(cut.opened, plan);
+        log.set_reach(opened, plan);
         log.counters.checkpoints += 1;
-        log.counters.checkpoint_bytes += checkpoint.bytes;
+        log.counters.checkpoint_bytes += header.checkpoint.bytes;
         Ok(())
+    }
+
+    /// Puts the header in force whose writing has failed, where there is one: until then both areas
+    /// of checkpoints may be named on the device.
+    ///
+    /// # Errors
+    /// Those of the cache device.
+    pub(crate) async fn put_in_force_what_is_left(&self) -> Outcome {
+        match self.unannounced.get() {
+            Some(left) => self.put_in_force(&*self.cache, left).await,
+            None => Ok(()),
+        }
     }
 
     /// Accounts for an outcome that is an error of the cache device.

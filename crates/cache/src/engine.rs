@@ -7,6 +7,7 @@
 
 use crate::admission::Admission;
 use crate::append::{InFlight, Queue, Verdict, Wanted};
+use crate::checkpoint::Announcement;
 use crate::classes::ClassId;
 use crate::cleaner::Written;
 use crate::config::{Checksums, Mode, SliceConfig};
@@ -38,6 +39,8 @@ pub(crate) struct Engine {
     pub log: RefCell<Log>,
     /// The one in force.
     pub header: Cell<SliceHeader>,
+    /// The next one, where writing it has failed.
+    pub unannounced: Cell<Option<Announcement>>,
     pub queue: Queue,
     pub records: RefCell<InFlight>,
     pub ahead: Ahead,

@@ -115,6 +115,7 @@ impl Slice {
             config: RefCell::new(config),
             log: RefCell::new(log),
             header: Cell::new(header),
+            unannounced: Cell::new(None),
             queue: Queue::default(),
             records: RefCell::default(),
             ahead: Ahead::default(),
@@ -389,6 +390,7 @@ impl Slice {
     }
 
     async fn save(&self) -> Result<(), DeviceError> {
+        self.engine.put_in_force_what_is_left().await?;
         let Engine { log, cache, header, .. } = &*self.engine;
         let before = header.get();
         let (cut, layout, epoch) = {

@@ -11,6 +11,7 @@ use headpond_cache::{
     CleaningConfig, CleaningPolicy, FallbackConfig, Foundation, Mode, Slice, SliceConfig,
     SliceStats, create, load,
 };
+use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -212,4 +213,35 @@ fn checkpoints_may_be_switched_on_and_off_while_the_slice_serves() {
             bench = rewired(&bench);
         }
     });
+}
+
+/// Found by the swarm (seed 131000368): the header was on the device although the flush behind it
+/// had failed, and the next checkpoint was written over the one that it names.
+#[test]
+fn nothing_is_written_over_the_checkpoint_of_a_header_whose_flush_failed() {
+    let failures = Cell::new(0);
+    for failing in 0..6 {
+        for killed_ms in 190..230 {
+            simulate(async |runtime| {
+                let bench = Bench::new(&runtime).await;
+                let slice = bench.open(often(nop())).await;
+                let device: &dyn BlockDevice = &slice;
+                device.write(0, block(5)).await.unwrap();
+                let flush = |fault| FaultRule::on(RequestKind::Flush, fault);
+                let failing = FaultRule { after: failing, times: Some(1), ..flush(Fault::Media) };
+                bench.cache_faults.add(failing);
+                bench.cache_faults.add(flush(Fault::Delay(Duration::from_millis(4))));
+                let has_failed = |stats: &SliceStats| stats.counters.errors.cache_write > 0;
+                churn(&slice, &runtime, has_failed).await;
+                runtime.sleep(Duration::from_millis(killed_ms)).await;
+                failures.set(failures.get() + slice.stats().counters.errors.cache_write);
+                let again = rewired(&bench);
+                bench.cache_faults.clear();
+                bench.cache_faults.add(FaultRule { kind: None, ..flush(Fault::Gone) });
+                let slice = again.open(nop()).await;
+                assert_eq!(byte_at(&slice, 0).await.unwrap(), 5);
+            });
+        }
+    }
+    assert!(failures.get() > 0, "some flush of a checkpoint has failed");
 }
