@@ -206,7 +206,10 @@ pub async fn prepare(
     let verdict = judge(candidates)?;
     let layout = verdict.record.layout().expect("a decoded superblock has a shape");
     let start = Start::decide(&verdict, &layout, &options).await?;
-    let Verdict { record, found, missing, stale } = verdict;
+    let Verdict { record, mut found, missing, stale } = verdict;
+    if start.copies == Copies::MayDiffer {
+        found.begin_copies_anew();
+    }
     let array = Array::new(runtime.clone(), record, layout, found, options.tuning, start.trust);
     Ok(Prepared {
         assembled: Assembled { array, missing, stale, warnings: start.warnings },
@@ -242,9 +245,18 @@ async fn look_at(
     if candidates.is_empty() { Err(AssembleError::NoDevices) } else { Ok(candidates) }
 }
 
+/// Whether two devices that should hold the same strips do.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Copies {
+    Alike,
+    /// A write may have reached one of them and not the other, and nothing says which.
+    MayDiffer,
+}
+
 /// In which way the array may start.
 struct Start {
     trust: Trust,
+    copies: Copies,
     /// Regions to be resynchronised.
     marked: Vec<std::ops::Range<u64>>,
     warnings: Vec<Warning>,
@@ -263,6 +275,7 @@ impl Start {
                 initialised_stripes: record.work.initialised_stripes,
                 torn_parity: TornParity::Refuse,
             },
+            copies: Copies::Alike,
             marked: Vec::new(),
             warnings: Vec::new(),
         };
@@ -295,6 +308,9 @@ impl Start {
             if record.state == RecordedState::Dirty {
                 return Ok(!self.marked.is_empty());
             }
+        }
+        if options.after_unclean_stop == AfterUncleanStop::DistrustParity {
+            self.copies = Copies::MayDiffer;
         }
         if options.after_unclean_stop == AfterUncleanStop::DistrustParity
             && layout.parity_strips() > 0

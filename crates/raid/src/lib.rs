@@ -1,8 +1,8 @@
 //! Headpond: raid. An array of block devices as one block device, that outlives some of them.
 //!
 //! Pure: [`level`], [`layout`], [`split`], [`plan`], [`merge`], [`balance`], [`patience`],
-//! [`parity`], [`superblock`], [`intent`]. With I/O: [`create()`] writes a new array on its members,
-//! [`assemble()`] puts it together, and [`Array`] serves.
+//! [`parity`], [`superblock`], [`intent`]. With I/O: [`create()`] writes a new array on its
+//! members, [`assemble()`] puts it together, and [`Array`] serves.
 
 pub mod array;
 pub mod assemble;

@@ -9,9 +9,10 @@ use headpond_block::sync::join_all;
 use headpond_block::{
     BlockDevice, Buffer, DeviceError, Request, RequestFlags, Runtime, Submission,
 };
-use headpond_raid::layout::Role;
+use headpond_raid::layout::{Role, Strip, Stripe};
 use headpond_raid::{
-    Array, ArrayState, AssembleError, Filled, Inspection, Level, MemberError, inspect,
+    Array, ArrayState, AssembleError, CreateOptions, Filled, Inspection, Intent, Level,
+    MemberError, inspect,
 };
 use headpond_sim::Ended;
 use support::machine::*;
@@ -149,6 +150,35 @@ fn a_spare_that_fails_leaves_the_role_to_whoever_has_it() {
         assert_eq!(array.filling_role(), None);
         assert!(whole(&array).await == bytes);
     });
+}
+
+/// Found by the swarm (seed 143000526): the spare held every row, and lacked a write that a cut had
+/// left on the member before it alone.
+#[test]
+fn a_spare_that_a_cut_left_behind_the_member_is_given_everything_again() {
+    for intent in [Intent::None, Intent::Bitmap] {
+        run(8, |runtime| async move {
+            let members = devices(5, ROWS, &runtime);
+            let options = CreateOptions { intent, ..options(Level::Raid6, 1) };
+            let array = new_array(&members, &options).await;
+            let role = array.layout().role_of(Stripe(0), Strip::Data(0));
+            let spare = TestDevice::new(50, members[0].geometry().size_bytes, &runtime);
+            array.add_spare(spare.clone(), SPARE).await.unwrap();
+            array.assign_spare(role, None).await.unwrap();
+            while array.status().members[role.index()].filling.as_ref().unwrap().rows_done < ROWS {
+                assert!(matches!(array.fill(role, async || false).await, Ok(Filled::Paused)));
+            }
+            write(&array, 0, &[7; 512]).await.unwrap();
+            drop(array);
+            let lost = spare.memory().slice(1 << 20..(1 << 20) + 512);
+            lost.copy_from(&[0; 512]);
+            let devices: Vec<_> = members.iter().cloned().chain([spare]).collect();
+            let array = start(&devices).await.array;
+            assert_eq!(read(&array, 0, 512).await.unwrap(), [7; 512]);
+            assert!(matches!(array.fill(role, async || true).await, Ok(Filled::Whole { .. })));
+            assert_eq!(read(&array, 0, 512).await.unwrap(), [7; 512], "{intent:?}");
+        });
+    }
 }
 
 #[test]

@@ -77,6 +77,15 @@ pub(crate) struct Found {
 }
 
 impl Found {
+    /// Whoever is being given a role that another still has is given it from the start again.
+    pub(crate) fn begin_copies_anew(&mut self) {
+        for (filled, _) in &mut self.filling {
+            if self.roles[filled.role.index()].is_ok() {
+                filled.rows = 0;
+            }
+        }
+    }
+
     /// The devices that hold everything.
     pub(crate) fn in_use(&self) -> impl Iterator<Item = &dyn BlockDevice> {
         self.roles.iter().flatten().map(|member| &*member.device)

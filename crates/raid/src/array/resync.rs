@@ -109,9 +109,19 @@ impl Array {
         let columns: Columns = reads.into_iter().map(|(_, buffers)| Some(buffers)).collect();
         let mut parity = self.parity_memory(span.len(), &memory);
         parity.generate(&columns);
-        let q = parity.q.map(|q| (Strip::Q, q));
         let row = self.layout.row_of(stripe);
         let (mut members, mut writes) = (Vec::new(), Vec::new());
+        // What a member has that is being replaced, its successor has as well.
+        for (k, content) in columns.iter().enumerate() {
+            let role = self.layout.role_of(stripe, Strip::Data(k as u16));
+            for member in self.members.holders(role, row..=row).into_iter().skip(1) {
+                let content = content.clone().expect("all of the stripe was read");
+                let write = Request::write(self.layout.strip_start(stripe), content);
+                writes.push(self.operate(&member, write));
+                members.push(member);
+            }
+        }
+        let q = parity.q.map(|q| (Strip::Q, q));
         for (strip, content) in [(Strip::P, parity.p)].into_iter().chain(q) {
             let role = self.layout.role_of(stripe, strip);
             for member in self.members.holders(role, row..=row) {
