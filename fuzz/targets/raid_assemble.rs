@@ -43,6 +43,7 @@ async fn damage_and_assemble(runtime: Runtime, mode: u8, changes: &[u8]) {
         tuning: Tuning {
             pool: BufferPool::new(&PoolConfig { classes: Vec::new() }),
             scratch_bytes_max: 1 << 20,
+            patience: None,
         },
     };
     let Ok(assembled) = assemble(&runtime, devices, options).await else { return };
