@@ -7,8 +7,8 @@ use headpond_fuzz::{patch, seal, sized};
 use headpond_raid::layout::{Layout, Role};
 use headpond_raid::level::Level;
 use headpond_raid::superblock::{
-    ArrayRecord, DATA_OFFSET_MIN, RecordedParity, RecordedState, RoleRecord, RoleState,
-    SUPERBLOCK_BYTES, Superblock, decode, encode,
+    ArrayRecord, DATA_OFFSET_MIN, Filled, RecordedParity, RecordedState, RecordedWork, RoleRecord,
+    RoleState, SUPERBLOCK_BYTES, SpareRecord, Superblock, decode, encode,
 };
 use libfuzzer_sys::fuzz_target;
 use uuid::Uuid;
@@ -56,6 +56,19 @@ fn sound(shape: u8) -> Superblock {
         owner_generation: 2,
         owner: Some(Uuid::from_u128(3)),
         roles: (0..members as u128).map(role).collect(),
+        spares: spares(shape),
+        work: RecordedWork { initialised_stripes: 5, scrubbed_stripes: Some(0) },
     };
-    Superblock { array, member_uuid: Uuid::from_u128(0), role: Role(0), sequence: 3 }
+    let role = (shape & 32 == 0).then_some(Role(0));
+    Superblock { array, member_uuid: Uuid::from_u128(0), role, sequence: 3 }
+}
+
+/// None, or one that stands by and one that is being given a role.
+fn spares(shape: u8) -> Vec<SpareRecord> {
+    if shape & 16 == 0 {
+        return Vec::new();
+    }
+    let filling = Some(Filled { role: Role(1), rows: 9 });
+    let spare = |uuid, filling| SpareRecord { member_uuid: Uuid::from_u128(uuid), filling };
+    vec![spare(100, None), spare(101, filling)]
 }
