@@ -115,6 +115,8 @@ pub struct Array {
     scrubbing: Cell<Option<Progress>>,
     scrub_report: RefCell<ScrubReport>,
     torn_parity: TornParity,
+    /// What an unclean stop left has been made good.
+    is_begun: Cell<bool>,
     /// Stripes of which a write stopped half-way for want of space.
     torn: RefCell<BTreeSet<Stripe>>,
     writers: Writers,
@@ -160,6 +162,7 @@ impl Array {
             scrubbing: Cell::new(None),
             scrub_report: RefCell::default(),
             torn_parity,
+            is_begun: Cell::new(false),
             torn: RefCell::default(),
             writers: Writers::default(),
             stopped: Cell::new(false),

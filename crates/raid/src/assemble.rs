@@ -392,6 +392,7 @@ impl Array {
             // What a read is about to show of one copy must not be lost with that member.
             self.flush_members().await?;
         }
+        self.note_begun();
         Ok(())
     }
 }

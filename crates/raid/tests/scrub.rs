@@ -7,7 +7,9 @@ use std::rc::Rc;
 
 use headpond_raid::layout::{Strip, Stripe};
 use headpond_raid::superblock::DATA_OFFSET_MIN;
-use headpond_raid::{Array, Contents, CreateOptions, Level, Scrubbed, Trouble};
+use headpond_raid::{
+    Array, AssembleOptions, Contents, CreateOptions, Level, Scrubbed, Trouble, Tuning, assemble,
+};
 use support::*;
 
 const ROWS: u64 = 40;
@@ -156,6 +158,22 @@ fn a_scrub_beside_writes_takes_nothing_for_damage() {
         let report = array.status().scrub;
         assert_eq!((report.corrected_sectors, report.unexplained_sectors), (0, 0));
         check_redundancy(array.layout(), &members);
+    });
+}
+
+/// Every stripe that is looked at has its memory, and asks for more when the member is gone.
+#[test]
+fn a_scrub_with_little_memory_ends_although_a_member_dies_in_it() {
+    run(8, |runtime| async move {
+        let members = devices(6, ROWS, &runtime);
+        let (array, bytes) = filled(Level::Raid6, &members, &Random::new(8)).await;
+        array.stop().await.unwrap();
+        let tuning = Tuning { scratch_bytes_max: 40 * 4096, ..Tuning::default() };
+        let options = AssembleOptions { tuning, ..AssembleOptions::default() };
+        let array = assemble(&runtime, as_devices(&members), options).await.unwrap().array;
+        members[2].gone.set(true);
+        scrub(&array).await;
+        assert!(whole(&array).await == bytes);
     });
 }
 

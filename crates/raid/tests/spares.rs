@@ -5,14 +5,17 @@ mod support;
 use std::cell::RefCell;
 use std::rc::Rc;
 
+use headpond_block::decorators::{Fault, FaultControl, FaultDevice, FaultRule};
 use headpond_block::sync::join_all;
 use headpond_block::{
-    BlockDevice, Buffer, DeviceError, Request, RequestFlags, Runtime, Submission,
+    BlockDevice, Buffer, ByteRange, DeviceError, Request, RequestFlags, RequestKind, Runtime,
+    Submission,
 };
 use headpond_raid::layout::{Role, Strip, Stripe};
+use headpond_raid::superblock::DATA_OFFSET_MIN;
 use headpond_raid::{
-    Array, ArrayState, AssembleError, CreateOptions, Filled, Inspection, Intent, Level,
-    MemberError, inspect,
+    Array, ArrayState, AssembleError, AssembleOptions, CreateOptions, Filled, Inspection, Intent,
+    Level, MemberError, assemble, inspect,
 };
 use headpond_sim::Ended;
 use support::machine::*;
@@ -124,7 +127,7 @@ fn filling_goes_on_after_a_stop_where_it_was() {
         let written = spare.writes.get();
         let devices: Vec<_> = members.iter().cloned().chain([spare.clone()]).collect();
         let array = start(&devices).await.array;
-        assert_eq!(array.filling_role(), Some(Role(2)));
+        assert_eq!(array.filling_roles(), [Role(2)]);
         let filling = array.status().members[2].filling.clone().unwrap();
         assert_eq!((filling.rows_done, filling.rows), (16, ROWS));
         assert!(matches!(array.fill(Role(2), async || true).await, Ok(Filled::Whole { .. })));
@@ -147,7 +150,7 @@ fn a_spare_that_fails_leaves_the_role_to_whoever_has_it() {
         spare.writes_left.set(9);
         assert!(matches!(array.fill(Role(1), async || true).await, Ok(Filled::Gone)));
         assert_eq!(array.state(), ArrayState::Healthy);
-        assert_eq!(array.filling_role(), None);
+        assert_eq!(array.filling_roles(), []);
         assert!(whole(&array).await == bytes);
     });
 }
@@ -179,6 +182,52 @@ fn a_spare_that_a_cut_left_behind_the_member_is_given_everything_again() {
             assert_eq!(read(&array, 0, 512).await.unwrap(), [7; 512], "{intent:?}");
         });
     }
+}
+
+#[test]
+fn a_member_that_dies_under_several_requests_does_not_take_its_successor_with_it() {
+    run(9, |runtime| async move {
+        let random = Random::new(9);
+        let (array, members, bytes) = filled_array((Level::Raid5, 4, 1), &runtime, &random).await;
+        let spare = TestDevice::new(50, members[0].geometry().size_bytes, &runtime);
+        array.add_spare(spare, SPARE).await.unwrap();
+        array.assign_spare(Role(1), None).await.unwrap();
+        assert!(matches!(array.fill(Role(1), async || false).await, Ok(Filled::Paused)));
+        members[1].gone.set(true);
+        let reads = (0..24).map(|index| {
+            let buffer = Buffer::zeroed(512);
+            array.submit(Request::read(index * 4096, &buffer))
+        });
+        assert!(join_all(reads.collect()).await.into_iter().all(|outcome| outcome.is_ok()));
+        assert_eq!(array.filling_roles(), [Role(1)], "the spare is what it was");
+        assert!(matches!(array.fill(Role(1), async || true).await, Ok(Filled::Whole { .. })));
+        assert!(whole(&array).await == bytes);
+    });
+}
+
+#[test]
+fn a_sector_that_takes_writes_and_cannot_be_read_ends_a_copy_and_not_the_array() {
+    run(10, |runtime| async move {
+        let random = Random::new(10);
+        let (array, members, _) = filled_array((Level::Raid6, 5, 1), &runtime, &random).await;
+        array.stop().await.unwrap();
+        let control = FaultControl::default();
+        let place = ByteRange::at(DATA_OFFSET_MIN + 5 * 4096, 512);
+        let rule = FaultRule::on(RequestKind::Read, Fault::Media);
+        control.add(FaultRule { range: Some(place), ..rule });
+        let mut devices = as_devices(&members);
+        devices[2] =
+            Rc::new(FaultDevice::new(devices[2].clone(), control.clone(), runtime.clone()));
+        let options = AssembleOptions::default();
+        let array = assemble(&runtime, devices, options).await.unwrap().array;
+        let spare = TestDevice::new(50, members[0].geometry().size_bytes, &runtime);
+        array.add_spare(spare, SPARE).await.unwrap();
+        array.assign_spare(Role(2), None).await.unwrap();
+        assert!(array.fill(Role(2), async || true).await.is_err(), "it ends");
+        write(&array, 0, &[1; 4096]).await.unwrap();
+        control.clear();
+        assert!(matches!(array.fill(Role(2), async || true).await, Ok(Filled::Whole { .. })));
+    });
 }
 
 #[test]
@@ -344,7 +393,7 @@ async fn end_exchange(devices: Devices, is_lost: bool, newest: [u8; 2], context:
         }
     };
     check("after the start").await;
-    if let Some(role) = array.filling_role() {
+    for role in array.filling_roles() {
         let filled = array.fill(role, async || true).await;
         assert!(matches!(filled, Ok(Filled::Whole { .. })), "{context}");
     }

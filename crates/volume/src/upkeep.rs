@@ -15,6 +15,10 @@ pub use pace::Pace;
 use serde::Serialize;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
+use std::time::Duration;
+
+/// A stop or a pause is noticed after so long, however slow the pace.
+const LOOK_EVERY: Duration = Duration::from_millis(200);
 
 /// The work on one array.
 pub(crate) struct Upkeep {
@@ -40,6 +44,8 @@ pub struct UpkeepStatus {
     pub paused: bool,
     #[serde(flatten)]
     pub pace: Pace,
+    /// A scrub is under way, or will be when nothing is more urgent.
+    pub scrub_wanted: bool,
     /// Why a piece of work ended before its end; it is tried again on `resume`.
     pub failure: Option<String>,
 }
@@ -56,7 +62,8 @@ struct Shared {
     is_scrub_wanted: Cell<bool>,
     wake: Notify,
     under_way: Cell<Option<UnderWay>>,
-    failure: RefCell<Option<(Work, DeviceError)>>,
+    /// Not tried again before somebody says so.
+    failures: RefCell<Vec<(Work, DeviceError)>>,
     on_exchange: RefCell<Option<OnExchange>>,
 }
 
@@ -79,7 +86,7 @@ impl Upkeep {
             is_scrub_wanted: Cell::new(array.is_scrub_begun()),
             wake: Notify::new(),
             under_way: Cell::new(None),
-            failure: RefCell::default(),
+            failures: RefCell::default(),
             on_exchange: RefCell::default(),
         };
         Self { shared: Rc::new(shared), task: Cell::default() }
@@ -122,12 +129,13 @@ impl Upkeep {
     /// Stops the work after its present step, or lets it go on, also where it had failed.
     pub fn pause(&self, is_paused: bool) {
         self.shared.is_paused.set(is_paused);
-        self.shared.failure.take();
+        self.shared.failures.take();
         self.shared.wake.notify_all();
     }
 
-    /// Looks whether there is something to do.
+    /// Looks whether there is something to do; what had failed may be possible now.
     pub fn wake(&self) {
+        self.shared.failures.take();
         self.shared.wake.notify_all();
     }
 
@@ -142,16 +150,17 @@ impl Upkeep {
     /// Looks at every stripe as soon as nothing is more urgent.
     pub fn scrub(&self) {
         self.shared.is_scrub_wanted.set(true);
-        self.shared.failure.take();
+        self.shared.failures.take();
         self.shared.wake.notify_all();
     }
 
     pub fn status(&self) -> UpkeepStatus {
-        let failure = self.shared.failure.borrow();
+        let failures = self.shared.failures.borrow();
         UpkeepStatus {
             paused: self.shared.is_paused.get(),
             pace: self.shared.pace.get(),
-            failure: failure.as_ref().map(|(work, error)| work.failure(error)),
+            scrub_wanted: self.shared.is_scrub_wanted.get(),
+            failure: failures.first().map(|(work, error)| work.failure(error)),
         }
     }
 
@@ -165,8 +174,8 @@ impl Upkeep {
 
     /// Why parity that was never computed cannot be.
     pub fn parity_failure(&self) -> Option<String> {
-        let failure = self.shared.failure.borrow();
-        let (_, error) = failure.as_ref().filter(|(work, _)| *work == Work::Parity)?;
+        let failures = self.shared.failures.borrow();
+        let (_, error) = failures.iter().find(|(work, _)| *work == Work::Parity)?;
         Some(error.to_string())
     }
 }
@@ -206,15 +215,25 @@ impl Shared {
             return None;
         }
         self.assign().await;
-        let failed = self.failure.borrow().as_ref().map(|(work, _)| *work);
-        let rebuild = self.array.filling_role().map(|role| Work::Rebuild { role: role.0 });
         let is_healthy = self.array.state() == ArrayState::Healthy;
         // What a lost member held cannot be told from parity that was never computed.
         let needs_parity = is_healthy && !self.array.status().parity_initialised;
         let parity = needs_parity.then_some(Work::Parity);
         let scrub = self.is_scrub_wanted.get().then_some(Work::Scrub);
-        let mut works = [rebuild, parity, scrub].into_iter().flatten();
-        works.find(|work| failed != Some(*work))
+        self.rebuild_to_do().or_else(|| {
+            let mut others = [parity, scrub].into_iter().flatten();
+            others.find(|work| !self.has_failed(*work))
+        })
+    }
+
+    fn rebuild_to_do(&self) -> Option<Work> {
+        let roles = self.array.filling_roles().into_iter();
+        let mut rebuilds = roles.map(|role| Work::Rebuild { role: role.0 });
+        rebuilds.find(|work| !self.has_failed(*work))
+    }
+
+    fn has_failed(&self, work: Work) -> bool {
+        self.failures.borrow().iter().any(|(failed, _)| *failed == work)
     }
 
     /// Gives a role that nobody has to a spare that stands by.
@@ -237,7 +256,7 @@ impl Shared {
         };
         self.under_way.set(None);
         if let Err(error) = outcome {
-            self.failure.replace(Some((work, error)));
+            self.failures.borrow_mut().push((work, error));
         }
     }
 
@@ -251,8 +270,10 @@ impl Shared {
             tell(&self.array.status(), old.as_deref());
         }
         if let Some(before) = before {
-            // Nobody lists it any more; one that cannot be written keeps its label.
-            let _ = headpond_raid::erase(&*before).await;
+            // Nobody lists it any more; one that cannot be written keeps its label, and one that
+            // does not answer is waited for by nobody.
+            let erase = async move { drop(headpond_raid::erase(&*before).await) };
+            drop(self.runtime.spawn(erase));
         }
         Ok(())
     }
@@ -274,18 +295,26 @@ impl Shared {
             let bytes = now_done.saturating_sub(done);
             done = now_done;
             let (now, requests) = (self.runtime.now(), self.array.requests());
-            self.runtime.sleep(step.end(self.pace.get(), bytes, now, requests)).await;
+            let due = now + step.end(self.pace.get(), bytes, now, requests);
+            while self.goes_on(work) && self.runtime.now() < due {
+                self.runtime.sleep_until(due.min(self.runtime.now() + LOOK_EVERY)).await;
+            }
             step = pace::Step::begin(self.runtime.now(), requests);
-            !self.is_stopping.get() && !self.is_paused.get() && !self.is_overtaken(work)
+            self.goes_on(work)
         }
+    }
+
+    fn goes_on(&self, work: Work) -> bool {
+        !self.is_stopping.get() && !self.is_paused.get() && !self.is_overtaken(work)
     }
 
     /// Whether something more urgent has come up.
     fn is_overtaken(&self, work: Work) -> bool {
         let is_rebuild = matches!(work, Work::Rebuild { .. });
-        let can_rebuild = self.array.filling_role().is_some()
-            || (self.array.vacant_role().is_some() && self.array.has_spare());
-        !is_rebuild && can_rebuild
+        let can_assign = self.array.vacant_role().is_some()
+            && self.array.has_spare()
+            && self.array.status().parity_initialised;
+        !is_rebuild && (can_assign || self.rebuild_to_do().is_some())
     }
 
     /// Bytes done of how many: of each member for a rebuild, else of the array.

@@ -11,8 +11,6 @@ use std::time::Duration;
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// What comes to its end sooner shows no bar.
 const BAR_AFTER: Duration = Duration::from_millis(500);
-/// Looks that did not find a piece of work, before it is taken to be over.
-const MISSED_MAX: u32 = 3;
 const TEMPLATE: &str = "{msg} {bar:30} {bytes} of {total_bytes}, {eta} left";
 
 /// Posts a wish, and shows a bar until the answer is there.
@@ -47,29 +45,27 @@ pub fn post(client: &Client, path: &str, body: &(impl Serialize + Sync)) -> Resu
 }
 
 /// Waits with a bar until a piece of work beside the requests is done that goes on by itself, and
-/// answers with the status then. One that rests because it was paused is not waited for.
+/// answers with the status then; `is_to_do` says whether any of it is left.
 ///
 /// # Errors
 /// The daemon's.
-pub fn until_done(client: &Client, act: &str, core: Option<&str>) -> Result<Value> {
+pub fn until_done(
+    client: &Client,
+    act: &str,
+    core: Option<&str>,
+    is_to_do: impl Fn(&Value) -> bool,
+) -> Result<Value> {
     let bar = ProgressBar::new(0);
     bar.set_style(ProgressStyle::with_template(TEMPLATE)?);
-    // It may take a moment to begin.
-    let mut missed = 0;
     loop {
         let status = client.get::<Value>("/v1/status")?;
         let acts = status["acts"].as_array().into_iter().flatten();
         let is_it = |it: &&Value| it["act"] == act && it["core"].as_str() == core;
-        match acts.into_iter().find(is_it) {
-            Some(act) => {
-                missed = 0;
-                show_act(&bar, act);
-            }
-            None if missed >= MISSED_MAX => {
-                bar.finish_and_clear();
-                return Ok(status);
-            }
-            None => missed += 1,
+        if let Some(act) = acts.into_iter().find(is_it) {
+            show_act(&bar, act);
+        } else if !is_to_do(&status) {
+            bar.finish_and_clear();
+            return Ok(status);
         }
         std::thread::sleep(LOOK_EVERY);
     }

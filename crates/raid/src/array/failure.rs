@@ -19,7 +19,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use headpond_block::sync::{Notify, join_all};
-use headpond_block::{Outcome, RequestKind, Submission};
+use headpond_block::{DeviceError, Outcome, RequestKind, Submission};
 
 use super::{Array, Member, write_superblock};
 use crate::layout::Role;
@@ -88,11 +88,14 @@ impl Array {
         self.settle().await;
     }
 
-    /// The same for whoever holds a row of a role.
-    pub(super) async fn fail_holder(&self, role: Role, row: u64) {
+    /// The same for whoever holds a row of a role, if it is the device of which the error tells:
+    /// meanwhile another may hold the row.
+    pub(super) async fn fail_holder(&self, role: Role, row: u64, error: &DeviceError) {
         match self.members.holder(role, row) {
-            Some(member) => self.fail_member(&member).await,
-            None => self.settle().await,
+            Some(member) if error.device() == member.name() => {
+                self.fail_member(&member).await;
+            }
+            _ => self.settle().await,
         }
     }
 

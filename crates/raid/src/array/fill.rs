@@ -14,10 +14,11 @@ use std::time::Duration;
 use headpond_block::sync::join_all;
 use headpond_block::{BlockDevice, Buffers, DeviceError, Outcome, Request, Submission};
 
-use super::Array;
 use super::members::Filling;
+use super::parity_write::REPAIRS_MAX;
 use super::rebuild::Rebuild;
 use super::scratch::Payload;
+use super::{Array, Member};
 use crate::layout::{Role, Stripe};
 use crate::plan::StripRead;
 
@@ -95,23 +96,39 @@ impl Array {
 
     /// Copies a strip from the member that has the role.
     async fn copy_row(&self, role: Role, filling: &Rc<Filling>, stripe: Stripe) -> Outcome {
+        let mut repairs = 0;
+        while let Some(member) = self.members.active(role) {
+            let error = match self.copy_strip(&member, filling, stripe).await {
+                Ok(()) => return Ok(()),
+                Err(error) => error,
+            };
+            match error {
+                DeviceError::Gone { .. } | DeviceError::Timeout { .. } => {
+                    self.fail_member(&member).await;
+                }
+                error if repairs < REPAIRS_MAX => {
+                    repairs += 1;
+                    self.repair_strip(role, stripe, error).await?;
+                }
+                error => return Err(error),
+            }
+        }
+        self.recover_row(role, stripe).await
+    }
+
+    /// # Errors
+    /// Where the strip cannot be read.
+    async fn copy_strip(
+        &self,
+        member: &Rc<Member>,
+        filling: &Rc<Filling>,
+        stripe: Stripe,
+    ) -> Outcome {
         let len = self.layout.strip_bytes() as usize;
         let memory = self.scratch.allow(len, Payload::Bytes).await;
         let content: Buffers = memory.take(len).into();
         let offset = self.layout.strip_start(stripe);
-        loop {
-            let Some(member) = self.members.active(role) else {
-                return self.recover_row(role, stripe).await;
-            };
-            let read = self.operate(&member, Request::read(offset, content.clone()));
-            match read.await {
-                Ok(()) => break,
-                Err(DeviceError::Gone { .. } | DeviceError::Timeout { .. }) => {
-                    self.fail_member(&member).await;
-                }
-                Err(error) => self.repair_strip(role, stripe, error).await?,
-            }
-        }
+        self.operate(member, Request::read(offset, content.clone())).await?;
         let write = self.operate(&filling.member, Request::write(offset, content));
         self.conclude_writes(&[Rc::clone(&filling.member)], vec![write.await]).await
     }

@@ -77,6 +77,11 @@ impl Array {
         self.check_intact()
     }
 
+    /// From now on a member that does not answer may be given up.
+    pub(crate) fn note_begun(&self) {
+        self.is_begun.set(true);
+    }
+
     /// Flushes one member.
     pub(super) fn flush_member(&self, member: &Rc<Member>) -> Operation<'_> {
         let flush = Submission::on(Rc::clone(&member.device), Request::flush());

@@ -89,8 +89,9 @@ impl Array {
             self.copies_in_use(piece.stripe).filter(|role| *role != failed).collect();
         for role in others {
             let Some(member) = self.members.holder(role, row) else { continue };
+            // Where one copy cannot be read, a slow one is waited for.
             let read = Request::read(offset, buffers.clone());
-            if self.read_member(&member, read, Waiting::Briefly).await.is_ok() {
+            if self.read_member(&member, read, Waiting::ToTheEnd).await.is_ok() {
                 self.rewrite(failed, row, Request::write(offset, buffers.clone())).await;
                 return Ok(());
             }

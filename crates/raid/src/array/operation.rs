@@ -231,8 +231,12 @@ impl Array {
     /// Takes members out of use that are hung, or were late too often, where their group can lose
     /// them. Whoever is answered without them waits until that is settled, as after every failure.
     pub(super) fn evict_condemned(&self) {
+        // What only this member has cannot be told from parity that may be wrong.
+        let is_replaceable = self.is_begun.get() && self.is_parity_whole();
+        let is_replaceable = is_replaceable && self.torn.borrow().is_empty();
         for member in self.members.present() {
-            if member.health.is_condemned() && self.members.can_lose(&member) {
+            let may_go = is_replaceable || !self.members.is_in_role(&member);
+            if may_go && member.health.is_condemned() && self.members.can_lose(&member) {
                 self.drop_member(&member);
                 self.counters.evictions.count();
             }

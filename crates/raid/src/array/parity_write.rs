@@ -34,7 +34,7 @@ pub(super) struct StripeWrite {
 
 /// A drive that still cannot read a strip after so many repairs of it, in one write, is given up:
 /// fewer could be sectors that went bad one after the other.
-const REPAIRS_MAX: usize = 4;
+pub(super) const REPAIRS_MAX: usize = 4;
 
 /// Strips that were repaired for the sake of one write, once for each repair.
 type Repaired = SmallVec<[Strip; 4]>;
@@ -177,7 +177,7 @@ impl Array {
         let hopeless = is_out || repairs >= REPAIRS_MAX;
         if hopeless {
             let role = self.layout.role_of(stripe, read.strip);
-            self.fail_holder(role, self.layout.row_of(stripe)).await;
+            self.fail_holder(role, self.layout.row_of(stripe), &error).await;
             return self.check_intact();
         }
         repaired.push(read.strip);

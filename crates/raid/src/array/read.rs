@@ -150,7 +150,7 @@ impl Array {
             return Err(error);
         }
         if matches!(error, DeviceError::Gone { .. }) {
-            self.fail_holder(role, self.layout.row_of(piece.stripe)).await;
+            self.fail_holder(role, self.layout.row_of(piece.stripe), &error).await;
         }
         self.counters.reconstructed_reads.count();
         if matches!(error, DeviceError::Timeout { .. }) {

@@ -144,7 +144,7 @@ impl Array {
                 }
                 if matches!(error, DeviceError::Gone { .. }) {
                     let role = self.layout.role_of(job.stripe, read.strip);
-                    self.fail_holder(role, self.layout.row_of(job.stripe)).await;
+                    self.fail_holder(role, self.layout.row_of(job.stripe), &error).await;
                 }
                 job.suspects.push((read, error));
             }
@@ -307,16 +307,17 @@ impl Array {
     /// Writes what could not be read, or is being filled; a member that does not take it is out of
     /// use.
     pub(super) async fn rewrite(&self, role: Role, row: u64, write: Request) {
-        let is_repair = self.members.holder(role, row).is_some();
-        let Some(member) = self.members.taker(role, row) else { return };
-        match self.operate(&member, write).await {
-            Ok(()) => {
-                member.note_write();
-                if is_repair {
-                    self.counters.rewritten_strips.count();
-                }
+        let mut takers = self.members.holders(role, row..=row);
+        if takers.is_empty() {
+            takers.extend(self.members.taker(role, row));
+        } else {
+            self.counters.rewritten_strips.count();
+        }
+        for member in takers {
+            match self.operate(&member, write.clone()).await {
+                Ok(()) => member.note_write(),
+                Err(_) => self.fail_member(&member).await,
             }
-            Err(_) => self.fail_member(&member).await,
         }
     }
 }

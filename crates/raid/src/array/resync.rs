@@ -144,12 +144,13 @@ impl Array {
     async fn resync_copies(&self, stripe: Stripe) -> Outcome {
         let len = self.layout.strip_bytes() as usize;
         let memory = self.scratch.allow(len, Payload::Bytes).await;
-        let content: Buffers = memory.take(len).into();
         let (offset, row) = (self.layout.strip_start(stripe), self.layout.row_of(stripe));
         let roles: SmallVec<[Role; 4]> = self.copies_in_use(stripe).collect();
         let mut error: Option<DeviceError> = None;
         for source in &roles {
             let Some(member) = self.members.holder(*source, row) else { continue };
+            // Of its own for each attempt: one that was given up may still land in the last.
+            let content: Buffers = memory.take(len).into();
             let read = Request::read(offset, content.clone());
             match self.operate(&member, read).await {
                 Ok(()) => {

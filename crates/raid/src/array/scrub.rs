@@ -138,18 +138,15 @@ impl Array {
     async fn scrub_stripe(&self, stripe: Stripe) -> Outcome {
         let _lock = self.locks.lock(stripe.0).await;
         self.check_intact()?;
-        let bytes = (self.layout.width() + self.layout.parity_strips() + 2)
-            * self.layout.strip_bytes() as usize;
-        let memory = self.scratch.allow(bytes, Payload::Bytes).await;
         self.scrub_report.borrow_mut().stripes += 1;
         match self.layout.level().is_mirrored() {
-            true => self.scrub_copies(stripe, &memory).await,
-            false => self.scrub_parity(stripe, &memory).await,
+            true => self.scrub_copies(stripe).await,
+            false => self.scrub_parity(stripe).await,
         }
     }
 
-    async fn scrub_parity(&self, stripe: Stripe, memory: &Allowance<'_>) -> Outcome {
-        let Some(strips) = self.read_whole(stripe, memory).await? else { return Ok(()) };
+    async fn scrub_parity(&self, stripe: Stripe) -> Outcome {
+        let Some((strips, _memory)) = self.read_whole(stripe).await? else { return Ok(()) };
         let is_whole = strips.len() == self.layout.width();
         if !is_whole || self.parity_trust(stripe) == ParityTrust::Stale {
             return Ok(());
@@ -200,15 +197,17 @@ impl Array {
         changed
     }
 
-    async fn scrub_copies(&self, stripe: Stripe, memory: &Allowance<'_>) -> Outcome {
+    async fn scrub_copies(&self, stripe: Stripe) -> Outcome {
+        let room = 2 * self.layout.copies() * self.layout.strip_bytes() as usize;
+        let memory = self.scratch.allow(room, Payload::Bytes).await;
         let row = self.layout.row_of(stripe);
         let copies = (0..self.layout.copies()).map(|copy| self.layout.role_of_copy(stripe, copy));
         let roles = copies.filter(|role| self.members.holder(*role, row).is_some());
-        let len = self.layout.strip_bytes() as usize;
-        let copies: Copies = roles.map(|role| (role, memory.take(len))).collect();
-        for (role, content) in &copies {
-            if !self.read_copy(stripe, *role, content).await? {
-                return Ok(());
+        let mut copies = Copies::new();
+        for role in roles {
+            match self.read_copy(stripe, role, &memory).await? {
+                Some(content) => copies.push((role, content)),
+                None => return Ok(()),
             }
         }
         let is_like_first = |(_, copy): &(Role, Buffer)| bytes(copy) == bytes(&copies[0].1);
@@ -223,28 +222,32 @@ impl Array {
         self.check_intact()
     }
 
-    /// Reads a copy of a strip; where that fails, it is rewritten from another. Says whether it
-    /// could be had.
+    /// Reads a copy of a strip; where that fails, it is rewritten from another. `None` where it
+    /// could not be had.
     async fn read_copy(
         &self,
         stripe: Stripe,
         role: Role,
-        content: &Buffer,
-    ) -> Result<bool, DeviceError> {
+        memory: &Allowance<'_>,
+    ) -> Result<Option<Buffer>, DeviceError> {
+        let len = self.layout.strip_bytes() as usize;
         let row = self.layout.row_of(stripe);
-        let Some(member) = self.members.holder(role, row) else { return Ok(false) };
-        let read = Request::read(self.layout.strip_start(stripe), content);
-        let Err(error) = self.operate(&member, read).await else { return Ok(true) };
+        let Some(member) = self.members.holder(role, row) else { return Ok(None) };
+        let content = memory.take(len);
+        let read = Request::read(self.layout.strip_start(stripe), &content);
+        let Err(error) = self.operate(&member, read).await else { return Ok(Some(content)) };
+        // The read may have been given up, and may still land there.
+        let content = memory.take(len);
         let piece = Piece::whole(&self.layout, stripe);
-        match self.mirror_reread(&piece, &content.into(), role, error).await {
+        match self.mirror_reread(&piece, &Buffers::from(&content), role, error).await {
             Ok(()) => self.scrub_report.borrow_mut().rewritten += 1,
             Err(_) => {
                 self.check_intact()?;
                 self.note_finding(stripe, Trouble::Unreadable);
-                return Ok(false);
+                return Ok(None);
             }
         }
-        Ok(true)
+        Ok(Some(content))
     }
 
     /// Gives every copy, in memory, the sectors that most of them have, and says whose were
@@ -280,11 +283,13 @@ impl Array {
     async fn read_whole(
         &self,
         stripe: Stripe,
-        memory: &Allowance<'_>,
-    ) -> Result<Option<Strips>, DeviceError> {
+    ) -> Result<Option<(Strips, Allowance<'_>)>, DeviceError> {
         let span = 0..self.layout.strip_bytes();
         let read_all = |member: &Rc<Member>, request| self.operate(member, request);
         for _ in 0..ATTEMPTS_MAX {
+            // Given back before a repair, which needs memory of its own.
+            let bytes = self.layout.width() * span.len();
+            let memory = self.scratch.allow(bytes, Payload::Bytes).await;
             let lost = self.members.lost_strips(&self.layout, stripe);
             let strips = self.layout.strips().filter(|strip| !lost.contains(strip));
             let read = |strip| {
@@ -293,8 +298,9 @@ impl Array {
             };
             let strips: Strips = strips.map(read).collect();
             let Err(failures) = self.read_strips(stripe, &strips, read_all).await else {
-                return Ok(Some(strips));
+                return Ok(Some((strips, memory)));
             };
+            drop((strips, memory));
             let count = failures.len() as u64;
             let repair = failures.into_iter().fold(Rebuild::of(stripe), |repair, failure| {
                 let ReadFailure { read, error } = failure;

@@ -159,7 +159,10 @@ impl Array {
         };
         self.fail_member(spare).await;
         self.check_intact()?;
-        Ok(super::erase(&*spare.device).await?)
+        // Nobody waits for a device that may not answer.
+        let device = Rc::clone(&spare.device);
+        drop(self.runtime.spawn(async move { drop(super::erase(&*device).await) }));
+        Ok(())
     }
 
     /// A role that nobody has and nobody is being given.
@@ -175,10 +178,10 @@ impl Array {
         !self.members.standing_by().is_empty()
     }
 
-    /// A role that a spare is on its way to.
-    pub fn filling_role(&self) -> Option<Role> {
-        let mut slots = self.members.slots();
-        slots.find(|(_, slot)| slot.filling().is_some()).map(|(role, _)| role)
+    /// Roles that spares are on their way to.
+    pub fn filling_roles(&self) -> Vec<Role> {
+        let slots = self.members.slots();
+        slots.filter(|(_, slot)| slot.filling().is_some()).map(|(role, _)| role).collect()
     }
 
     /// The role of the member on a device, or that had it last.

@@ -122,9 +122,31 @@ impl OfArgs {
     /// Follows a piece of work to its end.
     fn wait(&self, places: &Places, act: &str) -> Result<Value> {
         let client = Client::of(places, &self.volume)?;
-        let status = waiting::until_done(&client, act, self.core.as_deref())?;
+        let is_left = |status: &Value| match act {
+            "rebuild" => {
+                let array = &self.find(status)["array"];
+                let mut members = array["members"].as_array().into_iter().flatten();
+                let spares = array["spares"].as_array().map_or(0, Vec::len);
+                // A spare that stands by is about to be given a lost role.
+                let is_about_to = array["state"] == "degraded"
+                    && array["parity_initialised"] == true
+                    && spares > 0;
+                is_about_to || members.any(|member| !member["filling"].is_null())
+            }
+            _ => self.upkeep(status)["scrub_wanted"] == true,
+        };
+        let is_resting = |status: &Value| {
+            let upkeep = self.upkeep(status);
+            upkeep["paused"] == true || !upkeep["failure"].is_null()
+        };
+        let is_to_do = |status: &Value| is_left(status) && !is_resting(status);
+        let status = waiting::until_done(&client, act, self.core.as_deref(), is_to_do)?;
         match self.upkeep(&status)["failure"].as_str() {
             Some(failure) => Err(Failure::refused(failure.to_owned())),
+            None if is_left(&status) => Err(Failure::refused(format!(
+                "it is paused: `headpond array resume {}` has it go on",
+                self.volume
+            ))),
             None => Ok(status),
         }
     }
