@@ -14,13 +14,17 @@ pub enum ArrayCommand {
     AddSpare(AddSpareArgs),
     Replace(ReplaceArgs),
     /// Take a member out of use.
+    #[command(after_help = "Example:\n  headpond array fail hv0 /dev/sdd")]
     Fail(MemberArgs),
     /// Let go of a spare, or of a member that is out of use.
+    #[command(after_help = "Example:\n  headpond array remove hv0 /dev/sdd")]
     Remove(MemberArgs),
     Scrub(ScrubArgs),
     /// Have work on the array beside the requests rest: rebuild, first parity, scrub.
+    #[command(after_help = "Example:\n  headpond array pause hv0")]
     Pause(OfArgs),
     /// Have it go on, also where it had failed.
+    #[command(after_help = "Example:\n  headpond array resume hv0")]
     Resume(OfArgs),
     Pace(PaceArgs),
 }
