@@ -61,6 +61,16 @@ impl Log {
         blocks
     }
 
+    /// Whether a block is mapped that the core lacks, or may lack after a power cut.
+    pub fn is_unsafe_at_core(&self, block: CoreBlock) -> bool {
+        self.map.newest(block).is_some_and(|version| version.is_unsafe_at_core())
+    }
+
+    /// Whether the core has for good what the cache knows of a block.
+    pub fn is_settled(&self, block: CoreBlock) -> bool {
+        !self.lost.contains(&block) && !self.is_unsafe_at_core(block)
+    }
+
     /// The published blocks of a run whose parity is not to be trusted, ascending.
     pub fn replayed_in(&self, run: BlockRun) -> Vec<CoreBlock> {
         if self.map.counts().replayed == 0 {

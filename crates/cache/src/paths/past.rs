@@ -1,9 +1,10 @@
 //! Past the cache: the core has the truth afterwards, and nothing in the log contradicts it.
 //!
-//! **Source**: law 4. Over a clean block: tombstone, then core. Over a dirty one: core, core flush,
-//! tombstone; part of a dirty block is cleaned first, and so is what owes parity: such a write
-//! patches the parity as it finds it, and a discard may leave it alone. What the cache has lost is
-//! treated as dirty: only a whole block that the core has ends it.
+//! **Source**: law 4. Over a clean block: tombstone, then core, also where others of the same write
+//! are dirty: should the core fail half-way, no clean block says something else than the core. Over
+//! a dirty one: core, core flush, tombstone; part of a dirty block is cleaned first, and so is what
+//! owes parity: such a write patches the parity as it finds it, and a discard may leave it alone.
+//! What the cache has lost is treated as dirty: only a whole block that the core has ends it.
 
 use crate::engine::{Engine, Entombed};
 use crate::paths::Cut;
@@ -14,7 +15,8 @@ use std::rc::Rc;
 /// What to do next with a write past the cache.
 enum Step {
     Write,
-    EntombThenWrite(Vec<CoreBlock>),
+    /// The core has what they hold.
+    Entomb(Vec<CoreBlock>),
     WriteThenEntomb(Vec<CoreBlock>),
     CleanFirst(Vec<CoreBlock>),
 }
@@ -30,11 +32,11 @@ impl Engine {
             match self.next_step(&request, run).await? {
                 Step::Write => return self.write_core(request).await,
                 Step::CleanFirst(blocks) => self.clean_locked(&blocks).await?,
-                Step::EntombThenWrite(blocks) => match self.entomb(&blocks, false).await {
-                    Entombed::Done => return self.write_core(request).await,
-                    Entombed::Spoiled => {}
-                    Entombed::Failed(error) => return Err(error),
-                },
+                Step::Entomb(blocks) => {
+                    if let Entombed::Failed(error) = self.entomb(&blocks, false).await {
+                        return Err(error);
+                    }
+                }
                 Step::WriteThenEntomb(blocks) => {
                     // Ends this halfway, the core may have something else than they hold.
                     self.distrust_written(run);
@@ -68,14 +70,15 @@ impl Engine {
         for end in cut.ends() {
             log.loss_in(BlockRun::touching(end), &*self.cache)?;
         }
-        let lacks = |block: &CoreBlock| {
-            log.map.newest(*block).is_some_and(|version| version.is_unsafe_at_core())
-        };
         let is_whole = cut.ends().next().is_none();
-        Ok(match blocks.iter().any(lacks) {
-            true if !is_whole => Step::CleanFirst(blocks),
-            false if !log.is_lost_in(run) => Step::EntombThenWrite(blocks),
-            _ => Step::WriteThenEntomb(blocks),
+        if !is_whole && blocks.iter().any(|block| log.is_unsafe_at_core(*block)) {
+            return Ok(Step::CleanFirst(blocks));
+        }
+        let (clean, others): (Vec<_>, Vec<_>) =
+            blocks.into_iter().partition(|block| log.is_settled(*block));
+        Ok(match clean.is_empty() {
+            true => Step::WriteThenEntomb(others),
+            false => Step::Entomb(clean),
         })
     }
 }

@@ -9,7 +9,7 @@ use crate::fill::FillGuard;
 use crate::line_map::{Marks, State, Version};
 use crate::log::{Purpose, id_of};
 use crate::paths::Cut;
-use crate::types::BlockRun;
+use crate::types::{BlockRun, CoreBlock};
 use crate::under_way::UnderWay;
 use headpond_block::sync::{Notify, join_all};
 use headpond_block::{BLOCK_BYTES, DeviceError, Outcome, Request, RequestFlags, Submission};
@@ -144,8 +144,7 @@ impl Engine {
                 self.move_on(run, outcome.is_ok());
                 outcome.map(|()| true)
             }
-            (_, Err(error)) => Err(error),
-            (_, Ok(())) => Box::pin(self.forget_stale(run)).await.map(|()| true),
+            (_, outcome) => Box::pin(self.forget_stale(run, outcome)).await.map(|()| true),
         }
     }
 
@@ -193,11 +192,23 @@ impl Engine {
         self.schedule_core_flush_later();
     }
 
-    /// The core has the data and the log does not: what it has instead must not come back.
-    async fn forget_stale(self: &Rc<Self>, run: BlockRun) -> Outcome {
-        self.flush_core().await?;
+    /// The core has the data, or may have it, and the log does not: what it has instead must not
+    /// come back where the core had it for good, and stays where the write failed and only the log
+    /// has it.
+    async fn forget_stale(self: &Rc<Self>, run: BlockRun, outcome: Outcome) -> Outcome {
         let blocks = self.log.borrow().known_in(run);
-        match self.entomb(&blocks, true).await {
+        let is_clean = |block: &CoreBlock| self.log.borrow().is_settled(*block);
+        let (clean, others): (Vec<_>, Vec<_>) = blocks.into_iter().partition(is_clean);
+        self.distrust_written(run);
+        self.end_mappings(&clean, false).await?;
+        outcome?;
+        self.flush_core().await?;
+        self.end_mappings(&others, true).await
+    }
+
+    /// Who has written a block meanwhile keeps it.
+    async fn end_mappings(self: &Rc<Self>, blocks: &[CoreBlock], over_dirty: bool) -> Outcome {
+        match self.entomb(blocks, over_dirty).await {
             Entombed::Failed(error) => Err(error),
             Entombed::Done | Entombed::Spoiled => Ok(()),
         }

@@ -279,6 +279,52 @@ fn core_that_fails_while_cleaning_keeps_the_data_dirty_and_flush_reports_it() {
     });
 }
 
+/// Seed 1795374941001338: a write past the cache over clean and dirty blocks failed at the flush of
+/// the core, which had taken it by then; the clean blocks stayed, and said something else until
+/// they were gone.
+#[test]
+fn write_that_fails_past_clean_and_dirty_blocks_leaves_no_clean_one_that_the_core_contradicts() {
+    simulate(async |runtime| {
+        let bench = Bench::new(&runtime).await;
+        let slice = bench.open(nop()).await;
+        let device: &dyn BlockDevice = &slice;
+        device.write(0, block(1)).await.unwrap();
+        slice.flush_dirty().await.unwrap();
+        device.write(4096, block(2)).await.unwrap();
+        slice.set_config(SliceConfig { mode: Mode::WriteInvalidate, ..slice.config() }).unwrap();
+        let once = FaultRule { times: Some(1), ..FaultRule::on(RequestKind::Flush, Fault::Media) };
+        bench.core_faults.add(once);
+        let both = Buffer::from_slice(&[9; 8192]);
+        assert!(device.write(0, both).await.is_err(), "over the dirty one the core is flushed");
+        let shown = byte_at(device, 0).await.unwrap();
+        assert_eq!(shown, byte_at(&*bench.core, 0).await.unwrap());
+        assert_eq!(byte_at(device, 4096).await.unwrap(), 2);
+        slice.flush_dirty().await.unwrap();
+        assert_eq!(byte_at(&*bench.core, 4096).await.unwrap(), 2);
+        assert_eq!(byte_at(device, 0).await.unwrap(), shown);
+    });
+}
+
+#[test]
+fn write_through_whose_record_and_flush_fail_leaves_no_clean_block_that_the_core_contradicts() {
+    for failing in [RequestKind::Flush, RequestKind::Write] {
+        simulate(async |runtime| {
+            let bench = Bench::new(&runtime).await;
+            let slice = bench.open(SliceConfig { mode: Mode::WriteThrough, ..nop() }).await;
+            let device: &dyn BlockDevice = &slice;
+            bench.core.memory().fill(1);
+            assert_eq!(byte_at(device, 0).await.unwrap(), 1);
+            runtime.sleep(Duration::from_millis(1)).await;
+            let once = |kind| FaultRule { times: Some(1), ..FaultRule::on(kind, Fault::Media) };
+            bench.cache_faults.add(once(RequestKind::Write));
+            bench.core_faults.add(once(failing));
+            assert!(device.write(0, block(2)).await.is_err());
+            let shown = byte_at(device, 0).await.unwrap();
+            assert_eq!(shown, byte_at(&*bench.core, 0).await.unwrap(), "{failing:?}");
+        });
+    }
+}
+
 #[test]
 fn flushed_data_that_the_device_lost_reads_as_an_error_never_as_something_older() {
     simulate(async |runtime| {
