@@ -32,17 +32,27 @@ impl fmt::Display for Holder {
     }
 }
 
-/// Looks for the process that has locked a file.
+/// Looks for the process that has locked a file. This one has not where it closed the file: then
+/// the kernel is about to let go of it, after the last operation that it had.
 pub(super) fn of_lock(path: &Path) -> Holder {
     let locks = fs::read_to_string("/proc/locks").unwrap_or_default();
     let inode = path.metadata().map(|metadata| metadata.ino());
     match inode.ok().and_then(|inode| locking_process(&locks, inode)) {
+        Some(id) if id == std::process::id() && !is_open_twice(path) => Holder::Unknown,
         Some(id) => {
             let name = fs::read_to_string(format!("/proc/{id}/comm")).unwrap_or_default();
             Holder::Process { id, name: name.trim_end().to_owned() }
         }
         None => Holder::Unknown,
     }
+}
+
+/// Whether this process has descriptors of a file beside the one that asks.
+fn is_open_twice(path: &Path) -> bool {
+    let Ok(wanted) = path.canonicalize() else { return false };
+    let descriptors = fs::read_dir("/proc/self/fd").into_iter().flatten().flatten();
+    let is_it = |to: std::path::PathBuf| to == wanted;
+    descriptors.filter(|it| fs::read_link(it.path()).is_ok_and(is_it)).count() > 1
 }
 
 /// Looks for what holds a block device.

@@ -3,6 +3,7 @@ use crate::safety::LoopDevice;
 use crate::{RunConfig, run};
 use headpond_block::{Buffer, Buffers, RequestFlags, Runtime, Stability};
 use std::fs;
+use std::os::fd::AsFd;
 use std::path::PathBuf;
 
 const SIZE: u64 = 4 << 20;
@@ -203,6 +204,36 @@ fn second_opener_is_refused_and_told_by_whom() {
         FileDevice::open(&ring, &options).unwrap();
     })
     .unwrap();
+}
+
+#[test]
+fn file_that_this_process_has_closed_is_held_by_nobody_who_could_be_named() {
+    let dir = tempfile::tempdir().unwrap();
+    run(&RunConfig::default(), |ring, _| async move {
+        let options = new_file(&dir);
+        drop(FileDevice::open(&ring, &options).unwrap());
+        let file = fs::File::open(dir.path().join("device")).unwrap();
+        rustix::fs::flock(&file, rustix::fs::FlockOperation::LockExclusive).unwrap();
+        // As does an operation that is not quite over, a descriptor under way keeps the file open.
+        let under_way = send_away(file);
+        let error = FileDevice::open(&ring, &options).err().unwrap();
+        assert!(matches!(error, OpenError::InUse { holder: Holder::Unknown, .. }), "{error}");
+        drop(under_way);
+        FileDevice::open(&ring, &options).unwrap();
+    })
+    .unwrap();
+}
+
+/// Leaves a file open nowhere but in a message that nobody reads.
+fn send_away(file: fs::File) -> [std::os::unix::net::UnixStream; 2] {
+    use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
+    let (near, far) = std::os::unix::net::UnixStream::pair().unwrap();
+    let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut message = SendAncillaryBuffer::new(&mut space);
+    let descriptors = [file.as_fd()];
+    assert!(message.push(SendAncillaryMessage::ScmRights(&descriptors)));
+    sendmsg(&near, &[std::io::IoSlice::new(b"f")], &mut message, SendFlags::empty()).unwrap();
+    [near, far]
 }
 
 fn open_error(options: &FileOptions) -> OpenError {
