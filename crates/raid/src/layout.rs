@@ -37,6 +37,14 @@ impl Role {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Stripe(pub u64);
 
+/// The place of a strip: one row on one member.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct StripCell {
+    pub role: Role,
+    /// Of strips, from the start of the data area.
+    pub row: u64,
+}
+
 /// What a strip of a stripe holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Strip {
@@ -134,9 +142,25 @@ impl Layout {
         usize::from(self.groups)
     }
 
-    /// Members of one group.
+    /// Strips of a stripe, data and parity; of a mirror, its copies.
     pub fn width(&self) -> usize {
         usize::from(self.width)
+    }
+
+    /// Members of one group.
+    pub fn group_members(&self) -> usize {
+        self.members() / self.groups()
+    }
+
+    /// The members of a group.
+    pub fn group_roles(&self, group: usize) -> impl Iterator<Item = Role> {
+        let first = group * self.group_members();
+        (first..first + self.group_members()).map(|index| Role(index as u16))
+    }
+
+    /// The group of a member.
+    pub fn group_of_role(&self, role: Role) -> usize {
+        role.index() / self.group_members()
     }
 
     /// Data strips in a stripe.
@@ -219,46 +243,35 @@ impl Layout {
         (stripe.0 % u64::from(self.groups)) as usize
     }
 
-    /// The row of a stripe in its group.
-    pub fn row_of(&self, stripe: Stripe) -> u64 {
-        stripe.0 / u64::from(self.groups)
+    /// Where a row of strips begins in the data area of a member.
+    pub fn row_start(&self, row: u64) -> u64 {
+        row * u64::from(self.strip_bytes)
     }
 
-    /// The stripe in a row of a group.
-    pub fn stripe_in(&self, group: usize, row: u64) -> Stripe {
-        Stripe(row * u64::from(self.groups) + group as u64)
+    /// Where a strip lies. For mirrors this is the first copy; the others are in the same row.
+    pub fn cell(&self, stripe: Stripe, strip: Strip) -> StripCell {
+        let (group, row) = (self.group_of(stripe), stripe.0 / u64::from(self.groups));
+        let slot = self.slot_of(row, strip);
+        StripCell { role: Role((group * self.width() + slot) as u16), row }
     }
 
-    /// Where the strips of a stripe begin in the data area of their members.
-    pub fn strip_start(&self, stripe: Stripe) -> u64 {
-        self.row_of(stripe) * u64::from(self.strip_bytes)
-    }
-
-    /// The member that holds a strip. For mirrors this is the first copy.
-    pub fn role_of(&self, stripe: Stripe, strip: Strip) -> Role {
-        let slot = self.slot_of(self.row_of(stripe), strip);
-        Role((self.group_of(stripe) * self.width() + slot) as u16)
-    }
-
-    /// The member that holds copy `copy` of the strips of a stripe in a mirrored group.
-    pub fn role_of_copy(&self, stripe: Stripe, copy: usize) -> Role {
+    /// Where copy `copy` of the strip of a stripe lies in a mirrored group.
+    pub fn cell_of_copy(&self, stripe: Stripe, copy: usize) -> StripCell {
         assert!(copy < self.copies());
-        Role((self.group_of(stripe) * self.width() + copy) as u16)
+        let (group, row) = (self.group_of(stripe), stripe.0 / u64::from(self.groups));
+        StripCell { role: Role((group * self.width() + copy) as u16), row }
     }
 
-    /// What the given member of the stripe's group holds of the stripe.
-    pub fn strip_on(&self, stripe: Stripe, role: Role) -> Strip {
-        let slot = role.index() - self.group_of(stripe) * self.width();
-        assert!(slot < self.width(), "the member is of another group");
-        if self.level.is_mirrored() {
-            return Strip::Data(0);
-        }
-        self.strip_at(self.row_of(stripe), slot)
-    }
-
-    /// The group of a member.
-    pub fn group_of_role(&self, role: Role) -> usize {
-        role.index() / self.width()
+    /// What lies in a cell.
+    pub fn strip_in(&self, cell: StripCell) -> (Stripe, Strip) {
+        let StripCell { role, row } = cell;
+        let group = self.group_of_role(role);
+        let stripe = Stripe(row * u64::from(self.groups) + group as u64);
+        let strip = match self.level.is_mirrored() {
+            true => Strip::Data(0),
+            false => self.strip_at(row, role.index() - group * self.width()),
+        };
+        (stripe, strip)
     }
 
     fn slot_of(&self, row: u64, strip: Strip) -> usize {
@@ -324,9 +337,8 @@ mod tests {
     }
 
     fn row_text(layout: &Layout, row: u64) -> String {
-        let stripe = Stripe(row);
         (0..layout.width())
-            .map(|slot| match layout.strip_on(stripe, Role(slot as u16)) {
+            .map(|slot| match layout.strip_in(StripCell { role: Role(slot as u16), row }).1 {
                 Strip::Data(k) => format!("{}", row * layout.data_strips() as u64 + u64::from(k)),
                 Strip::P => "P".into(),
                 Strip::Q => "Q".into(),
@@ -355,7 +367,7 @@ mod tests {
         let stripe_bytes = 8 * 65536;
         assert_eq!(layout.stripe_bytes(), stripe_bytes);
         assert_eq!(layout.group_of(layout.place(5 * stripe_bytes).stripe), 1);
-        assert_eq!(layout.row_of(layout.place(5 * stripe_bytes).stripe), 1);
+        assert_eq!(layout.cell(layout.place(5 * stripe_bytes).stripe, Strip::P).row, 1);
         assert!(layout.array_bytes() > 100 << 40);
     }
 
@@ -382,13 +394,10 @@ mod tests {
             let width = level.group_members_min() + extra;
             let layout = Layout::new(level, width * groups, groups, 4096, 1 << 30).unwrap();
             let stripe = Stripe(stripe);
-            for k in 0..layout.data_strips() {
-                let role = layout.role_of(stripe, Strip::Data(k as u16));
-                prop_assert_eq!(layout.strip_on(stripe, role), Strip::Data(k as u16));
-                prop_assert_eq!(layout.group_of_role(role), layout.group_of(stripe));
-            }
-            for strip in [Strip::P, Strip::Q].into_iter().take(layout.parity_strips()) {
-                prop_assert_eq!(layout.strip_on(stripe, layout.role_of(stripe, strip)), strip);
+            for strip in layout.strips() {
+                let cell = layout.cell(stripe, strip);
+                prop_assert_eq!(layout.strip_in(cell), (stripe, strip));
+                prop_assert_eq!(layout.group_of_role(cell.role), layout.group_of(stripe));
             }
         }
     }

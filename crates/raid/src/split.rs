@@ -5,7 +5,7 @@
 use headpond_block::ByteRange;
 use smallvec::SmallVec;
 
-use crate::layout::{Layout, Stripe};
+use crate::layout::{Layout, Strip, StripCell, Stripe};
 use crate::plan::{Extent, Span};
 
 /// A part of one data strip, and where it is in the range that was cut.
@@ -37,9 +37,14 @@ impl Piece {
         self.at..self.at + self.len_bytes()
     }
 
-    /// Where the piece begins in the data area of a member that holds it.
-    pub fn member_offset(&self, layout: &Layout) -> u64 {
-        layout.strip_start(self.stripe) + u64::from(self.extent.span.start)
+    /// Where its strip lies. For mirrors this is the first copy; the others are in the same row.
+    pub fn cell(&self, layout: &Layout) -> StripCell {
+        layout.cell(self.stripe, Strip::Data(self.extent.strip))
+    }
+
+    /// Where the piece begins in the data area of a member that has its strip in this row.
+    pub fn member_offset(&self, layout: &Layout, row: u64) -> u64 {
+        layout.row_start(row) + u64::from(self.extent.span.start)
     }
 }
 

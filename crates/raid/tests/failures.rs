@@ -18,7 +18,7 @@ fn a_member_that_refuses_a_write_is_out_before_the_write_is_acknowledged() {
     run(1, |runtime| async move {
         let members = devices(5, 8, &runtime);
         let array = new_array(&members, &options(Level::Raid6, 1)).await;
-        let role = array.layout().role_of(Stripe(0), Strip::Data(1));
+        let role = array.layout().cell(Stripe(0), Strip::Data(1)).role;
         members[role.index()].writes_left.set(0);
         let before = array.status().event_count;
         write(&array, u64::from(STRIP), &[7; 512]).await.unwrap();
@@ -52,7 +52,7 @@ fn a_strip_that_cannot_be_read_is_computed_and_rewritten() {
             let array = new_array(&members, &options(level, groups)).await;
             let bytes = Random::new(2).bytes(array.layout().array_bytes() as usize);
             write(&array, 0, &bytes).await.unwrap();
-            let role = array.layout().role_of(Stripe(0), Strip::Data(0));
+            let role = array.layout().cell(Stripe(0), Strip::Data(0)).role;
             members[role.index()].make_bad(512, 1024);
             assert!(read(&array, 0, bytes.len()).await.unwrap() == bytes);
             assert_eq!(array.state(), ArrayState::Healthy);
@@ -71,8 +71,8 @@ fn a_bad_strip_met_by_a_write_is_repaired_first() {
             let array = new_array(&members, &options(Level::Raid6, 1)).await;
             let mut bytes = Random::new(3).bytes(array.layout().array_bytes() as usize);
             write(&array, 0, &bytes).await.unwrap();
-            let role = array.layout().role_of(Stripe(1), strip);
-            members[role.index()].make_bad(array.layout().strip_start(Stripe(1)), 4096);
+            let role = array.layout().cell(Stripe(1), strip).role;
+            members[role.index()].make_bad(array.layout().row_start(1), 4096);
             let at = array.layout().stripe_start(Stripe(1)) as usize;
             write(&array, at as u64, &[9; 1024]).await.unwrap();
             bytes[at..at + 1024].fill(9);
@@ -99,7 +99,7 @@ fn a_strip_that_cannot_be_read_again_is_repaired_again_and_its_member_given_up_l
                 });
             let options = AssembleOptions::default();
             let array = assemble(&runtime, faulty.collect(), options).await.unwrap().array;
-            let role = array.layout().role_of(Stripe(0), Strip::Data(0));
+            let role = array.layout().cell(Stripe(0), Strip::Data(0)).role;
             let rule = FaultRule::on(RequestKind::Read, Fault::Media);
             controls[role.index()].add(FaultRule { times: Some(failures), ..rule });
             // Part of the strip, so that the old contents are read.
@@ -150,7 +150,7 @@ fn beyond_the_redundancy_writes_stop_and_intact_strips_are_still_read() {
         write(&array, 0, &bytes).await.unwrap();
         let lost = [Strip::Data(0), Strip::Data(1)];
         for strip in lost {
-            members[array.layout().role_of(Stripe(0), strip).index()].gone.set(true);
+            members[array.layout().cell(Stripe(0), strip).role.index()].gone.set(true);
         }
         assert!(read(&array, 0, 4096).await.is_err());
         assert!(write(&array, 0, &[1; 512]).await.is_err());
@@ -171,7 +171,7 @@ fn a_member_that_cannot_flush_is_taken_out() {
         let members = devices(4, 8, &runtime);
         let array = new_array(&members, &options(Level::Raid5, 1)).await;
         write(&array, 0, &[3; 4096]).await.unwrap();
-        let role = array.layout().role_of(Stripe(0), Strip::Data(0));
+        let role = array.layout().cell(Stripe(0), Strip::Data(0)).role;
         members[role.index()].writes_left.set(0);
         array.submit(Request::flush()).await.unwrap();
         assert_eq!(array.status().members[role.index()].state, RoleState::Failed);
@@ -184,7 +184,7 @@ fn a_full_member_is_no_failed_member_and_its_stripe_is_made_right_later() {
     run(6, |runtime| async move {
         let members = devices(8, 8, &runtime);
         let array = new_array(&members, &options(Level::Raid6, 1)).await;
-        let p = array.layout().role_of(Stripe(0), Strip::P);
+        let p = array.layout().cell(Stripe(0), Strip::P).role;
         members[p.index()].full.set(true);
         let refused = write(&array, 0, &[1; 4096]).await.unwrap_err();
         assert!(matches!(refused, DeviceError::NoSpace { .. }));
@@ -201,13 +201,13 @@ fn stale_parity_is_replaced_where_asked_and_never_used() {
     run(7, |runtime| async move {
         let members = devices(8, 8, &runtime);
         let array = new_array(&members, &options(Level::Raid6, 1)).await;
-        let p = array.layout().role_of(Stripe(0), Strip::P);
+        let p = array.layout().cell(Stripe(0), Strip::P).role;
         members[p.index()].memory().slice(1 << 20..(1 << 20) + 4096).fill(0xee);
         let request = Request::write(0, Buffer::from_slice(&[5; 4096]));
         let request = request.with_flags(RequestFlags::RECOMPUTE_PARITY);
         array.submit(request.clone()).await.unwrap();
         check_redundancy(array.layout(), &members);
-        let other = array.layout().role_of(Stripe(0), Strip::Data(3));
+        let other = array.layout().cell(Stripe(0), Strip::Data(3)).role;
         members[other.index()].gone.set(true);
         assert!(array.submit(request).await.is_err(), "a lost strip cannot come from torn parity");
     });

@@ -48,7 +48,7 @@ impl Setup {
     }
 
     fn role(&self, stripe: u64, strip: Strip) -> Role {
-        self.array.layout().role_of(Stripe(stripe), strip)
+        self.array.layout().cell(Stripe(stripe), strip).role
     }
 
     fn hang(&self, role: Role, kind: RequestKind) {

@@ -91,7 +91,7 @@ fn two_wrong_strips_of_a_raid6_are_reported_and_left() {
         let members = devices(6, ROWS, &runtime);
         let (array, _) = filled(Level::Raid6, &members, &Random::new(3)).await;
         for k in 0..2 {
-            let role = array.layout().role_of(Stripe(7), Strip::Data(k));
+            let role = array.layout().cell(Stripe(7), Strip::Data(k)).role;
             let error: Vec<u8> = (0..64_u8).map(|byte| byte * 3 + k as u8 + 1).collect();
             corrupt(&members[role.index()], 7 * u64::from(STRIP), &error);
         }
@@ -195,8 +195,8 @@ fn first_parity_goes_on_after_a_restart_and_is_trusted_as_far_as_it_is() {
         assert!(!array.status().parity_initialised);
         let first_not_done = 2 * 16;
         for stripe in (0..40).map(Stripe) {
-            let role = array.layout().role_of(stripe, Strip::Data(0));
-            let offset = array.layout().strip_start(stripe);
+            let role = array.layout().cell(stripe, Strip::Data(0)).role;
+            let offset = array.layout().row_start(stripe.0);
             members[role.index()].make_bad(offset, 512);
             let at = array.layout().stripe_start(stripe);
             assert_eq!(

@@ -164,7 +164,7 @@ fn a_spare_that_a_cut_left_behind_the_member_is_given_everything_again() {
             let members = devices(5, ROWS, &runtime);
             let options = CreateOptions { intent, ..options(Level::Raid6, 1) };
             let array = new_array(&members, &options).await;
-            let role = array.layout().role_of(Stripe(0), Strip::Data(0));
+            let role = array.layout().cell(Stripe(0), Strip::Data(0)).role;
             let spare = TestDevice::new(50, members[0].geometry().size_bytes, &runtime);
             array.add_spare(spare.clone(), SPARE).await.unwrap();
             array.assign_spare(role, None).await.unwrap();

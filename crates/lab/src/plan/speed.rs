@@ -14,7 +14,7 @@
 
 use super::drive::DriveFigures;
 use headpond_raid::Layout;
-use headpond_raid::layout::{Role, Strip, Stripe};
+use headpond_raid::layout::{Role, Strip, StripCell};
 use headpond_raid::plan::{self, Extent, ParityTrust, StripeState};
 use serde::Serialize;
 
@@ -157,8 +157,7 @@ fn mean(layout: &Layout, condition: Condition, of: impl Fn(u16, &[Strip]) -> f64
     let strips = layout.data_strips() as u16;
     let mut sum = 0.0;
     for row in 0..rows {
-        let stripe = Stripe(row * layout.groups() as u64);
-        let gone = layout.strip_on(stripe, Role(0));
+        let (_, gone) = layout.strip_in(StripCell { role: Role(0), row });
         let lost = if condition == Condition::Degraded { &[gone][..] } else { &[] };
         sum += (0..strips).map(|strip| of(strip, lost)).sum::<f64>();
     }

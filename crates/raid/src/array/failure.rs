@@ -22,7 +22,7 @@ use headpond_block::sync::{Notify, join_all};
 use headpond_block::{DeviceError, Outcome, RequestKind, Submission};
 
 use super::{Array, Member, write_superblock};
-use crate::layout::Role;
+use crate::layout::StripCell;
 use crate::superblock::{
     ArrayRecord, RecordedParity, RecordedState, RecordedWork, RoleRecord, Superblock,
 };
@@ -88,10 +88,10 @@ impl Array {
         self.settle().await;
     }
 
-    /// The same for whoever holds a row of a role, if it is the device of which the error tells:
-    /// meanwhile another may hold the row.
-    pub(super) async fn fail_holder(&self, role: Role, row: u64, error: &DeviceError) {
-        match self.members.holder(role, row) {
+    /// The same for whoever holds a cell, if it is the device of which the error tells: meanwhile
+    /// another may hold it.
+    pub(super) async fn fail_holder(&self, cell: StripCell, error: &DeviceError) {
+        match self.members.holder(cell) {
             Some(member) if error.device() == member.name() => {
                 self.fail_member(&member).await;
             }

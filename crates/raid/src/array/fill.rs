@@ -19,7 +19,7 @@ use super::parity_write::REPAIRS_MAX;
 use super::rebuild::Rebuild;
 use super::scratch::Payload;
 use super::{Array, Member};
-use crate::layout::{Role, Stripe};
+use crate::layout::{Role, StripCell};
 use crate::plan::StripRead;
 
 /// Rows filled side by side: neighbours on each member, so that its queue is served in one sweep.
@@ -78,15 +78,16 @@ impl Array {
     }
 
     async fn fill_row(&self, role: Role, filling: &Rc<Filling>, row: u64) -> Outcome {
-        let stripe = self.layout.stripe_in(self.layout.group_of_role(role), row);
+        let cell = StripCell { role, row };
+        let (stripe, _) = self.layout.strip_in(cell);
         let _lock = self.locks.lock(stripe.0).await;
         self.check_writable()?;
         if filling.holds(row) || !self.members.is_present(&filling.member) {
             return Ok(());
         }
         match self.members.active(role).is_some() {
-            true => self.copy_row(role, filling, stripe).await?,
-            false => self.recover_row(role, stripe).await?,
+            true => self.copy_cell(cell, filling).await?,
+            false => self.recover_cell(cell).await?,
         }
         if self.members.is_present(&filling.member) {
             filling.add(row);
@@ -95,10 +96,10 @@ impl Array {
     }
 
     /// Copies a strip from the member that has the role.
-    async fn copy_row(&self, role: Role, filling: &Rc<Filling>, stripe: Stripe) -> Outcome {
+    async fn copy_cell(&self, cell: StripCell, filling: &Rc<Filling>) -> Outcome {
         let mut repairs = 0;
-        while let Some(member) = self.members.active(role) {
-            let error = match self.copy_strip(&member, filling, stripe).await {
+        while let Some(member) = self.members.active(cell.role) {
+            let error = match self.copy_strip(&member, filling, cell.row).await {
                 Ok(()) => return Ok(()),
                 Err(error) => error,
             };
@@ -108,34 +109,29 @@ impl Array {
                 }
                 error if repairs < REPAIRS_MAX => {
                     repairs += 1;
-                    self.repair_strip(role, stripe, error).await?;
+                    self.repair_strip(cell, error).await?;
                 }
                 error => return Err(error),
             }
         }
-        self.recover_row(role, stripe).await
+        self.recover_cell(cell).await
     }
 
     /// # Errors
     /// Where the strip cannot be read.
-    async fn copy_strip(
-        &self,
-        member: &Rc<Member>,
-        filling: &Rc<Filling>,
-        stripe: Stripe,
-    ) -> Outcome {
+    async fn copy_strip(&self, member: &Rc<Member>, filling: &Rc<Filling>, row: u64) -> Outcome {
         let len = self.layout.strip_bytes() as usize;
         let memory = self.scratch.allow(len, Payload::Bytes).await;
         let content: Buffers = memory.take(len).into();
-        let offset = self.layout.strip_start(stripe);
+        let offset = self.layout.row_start(row);
         self.operate(member, Request::read(offset, content.clone())).await?;
         let write = self.operate(&filling.member, Request::write(offset, content));
         self.conclude_writes(&[Rc::clone(&filling.member)], vec![write.await]).await
     }
 
     /// Makes a strip that nobody has from the others of its stripe.
-    async fn recover_row(&self, role: Role, stripe: Stripe) -> Outcome {
-        self.repair_strip(role, stripe, self.gone()).await
+    async fn recover_cell(&self, cell: StripCell) -> Outcome {
+        self.repair_strip(cell, self.gone()).await
     }
 
     /// Makes a strip anew from the others and writes it to whoever has its role, or is being given
@@ -143,20 +139,15 @@ impl Array {
     ///
     /// # Errors
     /// `error`, where the others do not suffice.
-    pub(super) async fn repair_strip(
-        &self,
-        role: Role,
-        stripe: Stripe,
-        error: DeviceError,
-    ) -> Outcome {
+    pub(super) async fn repair_strip(&self, cell: StripCell, error: DeviceError) -> Outcome {
+        let (stripe, strip) = self.layout.strip_in(cell);
         if self.layout.level().is_mirrored() {
             let len = self.layout.strip_bytes() as usize;
             let memory = self.scratch.allow(len, Payload::Bytes).await;
             let piece = crate::split::Piece::whole(&self.layout, stripe);
             let content: Buffers = memory.take(len).into();
-            return self.mirror_reread(&piece, &content, role, error).await;
+            return self.mirror_reread(&piece, &content, cell.role, error).await;
         }
-        let strip = self.layout.strip_on(stripe, role);
         let whole = StripRead { strip, span: 0..self.layout.strip_bytes() };
         self.rebuild(Rebuild::of(stripe).with_suspect(whole, error)).await
     }

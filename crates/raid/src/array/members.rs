@@ -10,6 +10,7 @@
 mod filling;
 
 use std::cell::{Cell, RefCell};
+use std::ops::RangeInclusive;
 use std::rc::Rc;
 
 use headpond_block::{BlockDevice, DeviceName, Request, Submission};
@@ -17,7 +18,7 @@ use smallvec::SmallVec;
 use uuid::Uuid;
 
 use super::health::Health;
-use crate::layout::{Layout, Role, Strip, Stripe};
+use crate::layout::{Layout, Role, Strip, StripCell, Stripe};
 use crate::superblock::{ArrayRecord, Filled, RoleState, SpareRecord, Superblock};
 pub(super) use filling::Filling;
 
@@ -64,7 +65,7 @@ pub(crate) struct Members {
     any_filling: Cell<bool>,
     broken: Cell<bool>,
     redundancy: usize,
-    width: usize,
+    group_members: usize,
     data_offset: u64,
 }
 
@@ -186,7 +187,7 @@ impl Members {
             any_filling: Cell::new(false),
             broken: Cell::new(false),
             redundancy: layout.redundancy(),
-            width: layout.width(),
+            group_members: layout.group_members(),
             data_offset: record.data_offset,
         };
         for (filled, member) in found.filling {
@@ -239,9 +240,9 @@ impl Members {
         self.slots[role.index()].member.borrow().clone()
     }
 
-    /// The member that holds a row of a role.
-    pub(super) fn holder(&self, role: Role, row: u64) -> Option<Rc<Member>> {
-        let slot = &self.slots[role.index()];
+    /// The member that holds a cell.
+    pub(super) fn holder(&self, cell: StripCell) -> Option<Rc<Member>> {
+        let slot = &self.slots[cell.role.index()];
         if let Some(member) = &*slot.member.borrow() {
             return Some(Rc::clone(member));
         }
@@ -249,12 +250,17 @@ impl Members {
             return None;
         }
         let filling = slot.filling.borrow();
-        let filling = filling.as_ref().filter(|filling| filling.holds(row))?;
+        let filling = filling.as_ref().filter(|filling| filling.holds(cell.row))?;
         Some(Rc::clone(&filling.member))
     }
 
-    /// Everybody who holds some of these rows of a role, and has to be told what changes there.
-    pub(super) fn holders(&self, role: Role, rows: std::ops::RangeInclusive<u64>) -> Holders {
+    /// Everybody who holds a cell, and has to be told what changes there.
+    pub(super) fn holders(&self, cell: StripCell) -> Holders {
+        self.holders_of_rows(cell.role, cell.row..=cell.row)
+    }
+
+    /// Everybody who holds some of these rows of a role.
+    pub(super) fn holders_of_rows(&self, role: Role, rows: RangeInclusive<u64>) -> Holders {
         let slot = &self.slots[role.index()];
         let mut holders: Holders = slot.member.borrow().iter().cloned().collect();
         if self.any_filling.get()
@@ -266,10 +272,10 @@ impl Members {
         holders
     }
 
-    /// Who holds a row of a role, or is about to be given it.
-    pub(super) fn taker(&self, role: Role, row: u64) -> Option<Rc<Member>> {
-        let filling = || self.slot(role).filling().map(|filling| Rc::clone(&filling.member));
-        self.holder(role, row).or_else(filling)
+    /// Who holds a cell, or is about to be given it.
+    pub(super) fn taker(&self, cell: StripCell) -> Option<Rc<Member>> {
+        let filling = || self.slot(cell.role).filling().map(|it| Rc::clone(&it.member));
+        self.holder(cell).or_else(filling)
     }
 
     /// Whether this one has a role.
@@ -280,7 +286,8 @@ impl Members {
 
     /// Whether the redundancy of its group outlives the loss of a member.
     pub(super) fn can_lose(&self, member: &Rc<Member>) -> bool {
-        let is_spared = |role: Role| self.lost_in(role.index() / self.width) < self.redundancy;
+        let is_spared =
+            |role: Role| self.lost_in(role.index() / self.group_members) < self.redundancy;
         !self.is_in_role(member) || member.role.get().is_some_and(is_spared)
     }
 
@@ -310,11 +317,8 @@ impl Members {
         if !self.any_lost.get() {
             return LostStrips::new();
         }
-        let lost = self.lost.borrow();
-        let row = layout.row_of(stripe);
-        let roles = lost[layout.group_of(stripe)].iter();
-        let roles = roles.filter(|role| self.holder(**role, row).is_none());
-        roles.map(|role| layout.strip_on(stripe, *role)).collect()
+        let is_lost = |strip: &Strip| self.holder(layout.cell(stripe, *strip)).is_none();
+        layout.strips().filter(is_lost).collect()
     }
 
     /// Takes a member out of use that is present. The caller sees to its being recorded.
@@ -355,7 +359,7 @@ impl Members {
         slot.name.replace(Some(member.name().clone()));
         slot.state.set(RoleState::Active);
         let before = slot.member.replace(Some(Rc::clone(member)));
-        self.lost.borrow_mut()[role.index() / self.width].retain(|lost| *lost != role);
+        self.lost.borrow_mut()[role.index() / self.group_members].retain(|lost| *lost != role);
         self.any_lost.set(self.lost.borrow().iter().any(|group| !group.is_empty()));
         self.note_filling();
         before
@@ -389,7 +393,7 @@ impl Members {
 
     fn note_lost(&self, role: Role) {
         let mut lost = self.lost.borrow_mut();
-        let group = &mut lost[role.index() / self.width];
+        let group = &mut lost[role.index() / self.group_members];
         group.push(role);
         self.any_lost.set(true);
         if group.len() > self.redundancy {

@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 use super::gather::Gather;
 use super::operation::{Operation, Waiting};
 use super::{Array, Member};
-use crate::layout::{Place, Role, Stripe};
+use crate::layout::{Place, Role, StripCell, Stripe};
 use crate::split::{self, Piece};
 
 /// The writes of one strip to all of its copies.
@@ -31,14 +31,14 @@ impl Array {
 
     /// Writes a part of one strip to all copies; where they take it at once, nothing is allocated.
     fn mirror_write_strip(&self, request: Request, place: Place, lock: KeyGuard) -> Submission<'_> {
-        let offset = self.layout.strip_start(place.stripe) + u64::from(place.within);
+        let row = self.layout.cell_of_copy(place.stripe, 0).row;
+        let offset = self.layout.row_start(row) + u64::from(place.within);
         let range = ByteRange::at(offset, request.range.len());
-        let row = self.layout.row_of(place.stripe);
         let mut copies = Copies::new();
         let mut at_once = true;
         for copy in 0..self.layout.copies() {
-            let role = self.layout.role_of_copy(place.stripe, copy);
-            for member in self.members.holders(role, row..=row) {
+            let cell = self.layout.cell_of_copy(place.stripe, copy);
+            for member in self.members.holders(cell) {
                 let write = self.operate(&member, Request { range, ..request.clone() });
                 at_once &= write.is_done();
                 copies.push((member, write));
@@ -66,10 +66,10 @@ impl Array {
         self.check_writable()?;
         let mut gather = Gather::new(self.layout.members());
         for piece in split::pieces(&self.layout, request.range) {
-            let offset = piece.member_offset(&self.layout);
             for copy in 0..self.layout.copies() {
-                let role = self.layout.role_of_copy(piece.stripe, copy);
-                gather.add(role, offset, piece.clone(), &request.buffers);
+                let cell = self.layout.cell_of_copy(piece.stripe, copy);
+                let offset = piece.member_offset(&self.layout, cell.row);
+                gather.add(cell.role, offset, piece.clone(), &request.buffers);
             }
         }
         self.write_operations(&request, gather.operations).await
@@ -84,15 +84,17 @@ impl Array {
         failed: Role,
         error: DeviceError,
     ) -> Outcome {
-        let (offset, row) = (piece.member_offset(&self.layout), self.layout.row_of(piece.stripe));
-        let others: SmallVec<[Role; 4]> =
-            self.copies_in_use(piece.stripe).filter(|role| *role != failed).collect();
-        for role in others {
-            let Some(member) = self.members.holder(role, row) else { continue };
+        let row = piece.cell(&self.layout).row;
+        let offset = piece.member_offset(&self.layout, row);
+        let others: SmallVec<[StripCell; 4]> =
+            self.copies_in_use(piece.stripe).filter(|cell| cell.role != failed).collect();
+        for cell in others {
+            let Some(member) = self.members.holder(cell) else { continue };
             // Where one copy cannot be read, a slow one is waited for.
             let read = Request::read(offset, buffers.clone());
             if self.read_member(&member, read, Waiting::ToTheEnd).await.is_ok() {
-                self.rewrite(failed, row, Request::write(offset, buffers.clone())).await;
+                let failed = StripCell { role: failed, row };
+                self.rewrite(failed, Request::write(offset, buffers.clone())).await;
                 return Ok(());
             }
         }
@@ -107,17 +109,19 @@ impl Array {
         buffers: &Buffers,
         slow: Role,
     ) -> Outcome {
-        let (offset, row) = (piece.member_offset(&self.layout), self.layout.row_of(piece.stripe));
-        let copies: SmallVec<[Role; 4]> = self.copies_in_use(piece.stripe).collect();
-        let others = copies.iter().copied().filter(|role| *role != slow);
-        for role in others {
-            let Some(member) = self.members.holder(role, row) else { continue };
+        let row = piece.cell(&self.layout).row;
+        let offset = piece.member_offset(&self.layout, row);
+        let copies: SmallVec<[StripCell; 4]> = self.copies_in_use(piece.stripe).collect();
+        let others = copies.iter().copied().filter(|cell| cell.role != slow);
+        for cell in others {
+            let Some(member) = self.members.holder(cell) else { continue };
             let read = Request::read(offset, buffers.clone());
             if self.read_member(&member, read, Waiting::Briefly).await.is_ok() {
                 return Ok(());
             }
         }
-        let Some(slow) = self.members.holder(slow, row) else { return Err(self.gone()) };
+        let slow = StripCell { role: slow, row };
+        let Some(slow) = self.members.holder(slow) else { return Err(self.gone()) };
         let read = Request::read(offset, buffers.clone());
         self.read_member(&slow, read, Waiting::ToTheEnd).await
     }

@@ -30,7 +30,7 @@ use super::health::Place;
 use super::watch::{Ticket, Verdict};
 use super::{Array, Member};
 use crate::balance::{Candidate, Motion, Planned};
-use crate::layout::{Role, Stripe};
+use crate::layout::{Role, StripCell, Stripe};
 
 /// How long an operation is waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -219,10 +219,9 @@ impl Array {
     pub(super) fn can_be_avoided(&self, member: &Member) -> bool {
         let Some(role) = member.role() else { return true };
         let group = self.layout.group_of_role(role);
-        let first = group * self.layout.width();
-        let others = (first..first + self.layout.width()).filter(|index| *index != role.index());
-        let is_of_no_use = |index: &usize| {
-            let member = self.members.active(Role(*index as u16));
+        let others = self.layout.group_roles(group).filter(|other| *other != role);
+        let is_of_no_use = |other: &Role| {
+            let member = self.members.active(*other);
             member.is_none_or(|member| member.health.is_slow())
         };
         others.filter(is_of_no_use).count() < self.layout.redundancy()
@@ -252,10 +251,10 @@ impl Array {
     pub(super) fn last_reader(&self, stripe: Stripe, range: ByteRange) -> Role {
         let balances = self.balances.borrow();
         let copy = balances[self.layout.group_of(stripe)].reader_up_to(range.end());
-        self.layout.role_of_copy(stripe, copy.unwrap_or(0))
+        self.layout.cell_of_copy(stripe, copy.unwrap_or(0)).role
     }
 
-    /// The member from which a part of a mirrored strip is best read, of those in use that are not
+    /// The copy from which a part of a mirrored strip is best read, of those in use that are not
     /// slow, or else of those in use. `planned` says what the same request is to read from a member
     /// before that.
     pub(super) fn place_read(
@@ -263,15 +262,14 @@ impl Array {
         stripe: Stripe,
         range: ByteRange,
         planned: impl Fn(Role) -> Planned,
-    ) -> Option<Role> {
+    ) -> Option<StripCell> {
         let mut candidates: SmallVec<[Candidate; 4]> = SmallVec::new();
         let mut any_slow = false;
-        let row = self.layout.row_of(stripe);
         for copy in 0..self.layout.copies() {
-            let role = self.layout.role_of_copy(stripe, copy);
-            if let Some(member) = self.members.holder(role, row) {
+            let cell = self.layout.cell_of_copy(stripe, copy);
+            if let Some(member) = self.members.holder(cell) {
                 any_slow |= member.health.is_slow();
-                candidates.push(member.health.as_candidate(copy, planned(role)));
+                candidates.push(member.health.as_candidate(copy, planned(cell.role)));
             }
         }
         if any_slow {
@@ -281,14 +279,13 @@ impl Array {
         let mut balances = self.balances.borrow_mut();
         let balance = &mut balances[self.layout.group_of(stripe)];
         let copy = balance.place(motion, range, &candidates)?;
-        Some(self.layout.role_of_copy(stripe, copy))
+        Some(self.layout.cell_of_copy(stripe, copy))
     }
 
     /// Keeps the copies that are not slow, where there are such.
     fn leave_slow_out(&self, stripe: Stripe, candidates: &mut SmallVec<[Candidate; 4]>) {
-        let row = self.layout.row_of(stripe);
         let holder =
-            |it: &Candidate| self.members.holder(self.layout.role_of_copy(stripe, it.copy), row);
+            |it: &Candidate| self.members.holder(self.layout.cell_of_copy(stripe, it.copy));
         let answers = |it: &Candidate| holder(it).is_some_and(|member| !member.health.is_slow());
         if candidates.iter().any(answers) {
             candidates.retain(|it| answers(it));

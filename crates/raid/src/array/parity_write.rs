@@ -176,8 +176,7 @@ impl Array {
         let is_out = matches!(error, DeviceError::Gone { .. } | DeviceError::Timeout { .. });
         let hopeless = is_out || repairs >= REPAIRS_MAX;
         if hopeless {
-            let role = self.layout.role_of(stripe, read.strip);
-            self.fail_holder(role, self.layout.row_of(stripe), &error).await;
+            self.fail_holder(self.layout.cell(stripe, read.strip), &error).await;
             return self.check_intact();
         }
         repaired.push(read.strip);
@@ -294,19 +293,16 @@ impl Array {
             writes.push((Strip::P, plan.hull.start, p.into()));
             writes.extend(q.map(|q| (Strip::Q, plan.hull.start, q.into())));
         }
-        let base = self.layout.strip_start(job.stripe);
-        let row = self.layout.row_of(job.stripe);
         let flags = match headpond_block::defect!(DropFua) {
             true => RequestFlags::empty(),
             false => job.flags & RequestFlags::FUA,
         };
         let (mut members, mut submissions) = (Vec::new(), Vec::new());
         for (strip, start, buffers) in writes {
-            let role = self.layout.role_of(job.stripe, strip);
-            let request = Request::write(base + u64::from(start), buffers)
-                .with_flags(flags)
-                .with_hints(job.hints);
-            for member in self.members.holders(role, row..=row) {
+            let cell = self.layout.cell(job.stripe, strip);
+            let offset = self.layout.row_start(cell.row) + u64::from(start);
+            let request = Request::write(offset, buffers).with_flags(flags).with_hints(job.hints);
+            for member in self.members.holders(cell) {
                 submissions.push(self.operate(&member, request.clone()));
                 members.push(member);
             }

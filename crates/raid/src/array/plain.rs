@@ -16,22 +16,22 @@ impl Array {
     pub(super) fn plain_write(&self, request: Request) -> Submission<'_> {
         let place = self.layout.place(request.range.start());
         let end = u64::from(place.within) + request.range.len();
-        let role = self.layout.role_of(place.stripe, Strip::Data(place.strip));
         if end > u64::from(self.layout.strip_bytes()) {
             return Submission::pending(self.plain_write_pieces(request));
         }
-        let offset = self.layout.strip_start(place.stripe) + u64::from(place.within);
+        let cell = self.layout.cell(place.stripe, Strip::Data(place.strip));
+        let offset = self.layout.row_start(cell.row) + u64::from(place.within);
         let range = ByteRange::at(offset, request.range.len());
-        self.pass(role, Request { range, ..request })
+        self.pass(cell.role, Request { range, ..request })
     }
 
     /// Writes, zeroes or discards a range of an array without redundancy.
     pub(super) async fn plain_write_pieces(&self, request: Request) -> Outcome {
         let mut gather = Gather::new(self.layout.members());
         for piece in split::pieces(&self.layout, request.range) {
-            let role = self.layout.role_of(piece.stripe, Strip::Data(piece.extent.strip));
-            let offset = piece.member_offset(&self.layout);
-            gather.add(role, offset, piece, &request.buffers);
+            let cell = piece.cell(&self.layout);
+            let offset = piece.member_offset(&self.layout, cell.row);
+            gather.add(cell.role, offset, piece, &request.buffers);
         }
         self.write_operations(&request, gather.operations).await
     }
@@ -45,7 +45,7 @@ impl Array {
         let (mut members, mut submissions) = (Vec::new(), Vec::new());
         for MemberOperation { role, range, buffers, .. } in operations {
             let part = Request { range, buffers, ..request.clone() };
-            let holders = self.members.holders(role, self.rows_of(range));
+            let holders = self.members.holders_of_rows(role, self.rows_of(range));
             if holders.is_empty() && self.layout.redundancy() == 0 {
                 return Err(self.gone());
             }

@@ -14,7 +14,7 @@ use super::operation::{Operation, Waiting};
 use super::rebuild::Rebuild;
 use super::{Array, Member};
 use crate::balance::Planned;
-use crate::layout::{Role, Strip, Stripe};
+use crate::layout::{Role, Strip, StripCell, Stripe};
 use crate::plan::StripRead;
 use crate::split::{self, Piece, StripePieces};
 
@@ -26,19 +26,18 @@ impl Array {
         if !one_strip || self.wants_other_copy(&request) {
             return Submission::pending(self.read_pieces(request));
         }
-        let offset = self.layout.strip_start(place.stripe) + u64::from(place.within);
+        let cell = self.layout.cell(place.stripe, Strip::Data(place.strip));
+        let offset = self.layout.row_start(cell.row) + u64::from(place.within);
         let range = ByteRange::at(offset, request.range.len());
-        let role = match self.layout.level().is_mirrored() {
-            true => self.place_read(place.stripe, range, |_| Planned::default()),
-            false => Some(self.layout.role_of(place.stripe, Strip::Data(place.strip))),
-        };
         if self.layout.redundancy() == 0 {
-            let role = role.expect("without redundancy a strip has one place");
-            return self.pass(role, Request { range, ..request });
+            return self.pass(cell.role, Request { range, ..request });
         }
-        let row = self.layout.row_of(place.stripe);
-        let reader = role.and_then(|role| Some((role, self.ready_holder(role, row)?)));
-        let Some((role, member)) = reader else {
+        let cell = match self.layout.level().is_mirrored() {
+            true => self.place_read(place.stripe, range, |_| Planned::default()),
+            false => Some(cell),
+        };
+        let reader = cell.and_then(|cell| Some((cell, self.ready_holder(cell)?)));
+        let Some((StripCell { role, .. }, member)) = reader else {
             return Submission::pending(self.read_pieces(request));
         };
         let read = Request { range, ..request.clone() };
@@ -67,9 +66,9 @@ impl Array {
                 detours.push(self.read_around(&pieces, &request));
             } else {
                 for piece in pieces {
-                    let role = self.reader(&piece, &direct).ok_or_else(|| self.gone())?;
-                    let offset = piece.member_offset(&self.layout);
-                    direct.add(role, offset, piece, &request.buffers);
+                    let cell = self.reader(&piece, &direct).ok_or_else(|| self.gone())?;
+                    let offset = piece.member_offset(&self.layout, cell.row);
+                    direct.add(cell.role, offset, piece, &request.buffers);
                 }
             }
         }
@@ -115,7 +114,9 @@ impl Array {
     }
 
     fn start_piece(&self, request: &Request, role: Role, piece: &Piece) -> Operation<'_> {
-        let range = ByteRange::at(piece.member_offset(&self.layout), piece.len_bytes() as u64);
+        let row = piece.cell(&self.layout).row;
+        let offset = piece.member_offset(&self.layout, row);
+        let range = ByteRange::at(offset, piece.len_bytes() as u64);
         let buffers = request.buffers.slice(piece.memory());
         self.start(request, &MemberOperation { role, range, buffers, pieces: SmallVec::new() })
     }
@@ -124,7 +125,7 @@ impl Array {
         let (range, buffers) = (operation.range, operation.buffers.clone());
         let read = Request { range, buffers, ..request.clone() };
         let row = operation.range.start() / u64::from(self.layout.strip_bytes());
-        match self.members.holder(operation.role, row) {
+        match self.members.holder(StripCell { role: operation.role, row }) {
             Some(member) => self.read_member(&member, read, Waiting::Briefly),
             None => Operation::ready(Err(self.gone())),
         }
@@ -150,7 +151,8 @@ impl Array {
             return Err(error);
         }
         if matches!(error, DeviceError::Gone { .. }) {
-            self.fail_holder(role, self.layout.row_of(piece.stripe), &error).await;
+            let row = piece.cell(&self.layout).row;
+            self.fail_holder(StripCell { role, row }, &error).await;
         }
         self.counters.reconstructed_reads.count();
         if matches!(error, DeviceError::Timeout { .. }) {
@@ -200,14 +202,14 @@ impl Array {
             let rebuild = Rebuild::of(piece.stripe).with_wanted(&piece, &request.buffers);
             return self.rebuild_locked(rebuild.avoiding(strip));
         }
-        let offset = piece.member_offset(&self.layout);
+        let offset = piece.member_offset(&self.layout, piece.cell(&self.layout).row);
         let range = ByteRange::at(offset, piece.len_bytes() as u64);
         let usual = self.last_reader(piece.stripe, range);
         let mut copies = self.copies_in_use(piece.stripe);
-        let Some(other) = copies.find(|role| *role != usual) else {
+        let Some(other) = copies.find(|cell| cell.role != usual) else {
             return Submission::ready(Err(self.gone()));
         };
-        self.start_piece(request, other, &piece).into()
+        self.start_piece(request, other.role, &piece).into()
     }
 
     fn rebuild_locked(&self, rebuild: Rebuild) -> Submission<'_> {
@@ -231,33 +233,32 @@ impl Array {
 
     /// Whether somebody holds a strip, and is not slow where that can be helped.
     fn is_read(&self, stripe: Stripe, strip: Strip) -> bool {
-        let role = self.layout.role_of(stripe, strip);
-        self.ready_holder(role, self.layout.row_of(stripe)).is_some()
+        self.ready_holder(self.layout.cell(stripe, strip)).is_some()
     }
 
-    /// The holder of a row of a role, unless it is slow and that can be helped.
-    fn ready_holder(&self, role: Role, row: u64) -> Option<Rc<Member>> {
-        let member = self.members.holder(role, row)?;
+    /// The holder of a cell, unless it is slow and that can be helped.
+    fn ready_holder(&self, cell: StripCell) -> Option<Rc<Member>> {
+        let member = self.members.holder(cell)?;
         let is_avoided = member.health.is_slow() && self.can_be_avoided(&member);
         (!is_avoided).then_some(member)
     }
 
-    /// The member from which a piece is read, behind what is to be read already.
-    fn reader(&self, piece: &Piece, before: &Gather) -> Option<Role> {
+    /// The cell from which a piece is read, behind what is to be read already.
+    fn reader(&self, piece: &Piece, before: &Gather) -> Option<StripCell> {
+        let cell = piece.cell(&self.layout);
         if !self.layout.level().is_mirrored() {
-            return Some(self.layout.role_of(piece.stripe, Strip::Data(piece.extent.strip)));
+            return Some(cell);
         }
-        let offset = piece.member_offset(&self.layout);
+        let offset = piece.member_offset(&self.layout, cell.row);
         let range = ByteRange::at(offset, piece.len_bytes() as u64);
         self.place_read(piece.stripe, range, |role| before.planned(role, offset))
     }
 
     /// The copies of a stripe that are in use.
-    pub(super) fn copies_in_use(&self, stripe: Stripe) -> impl Iterator<Item = Role> + '_ {
+    pub(super) fn copies_in_use(&self, stripe: Stripe) -> impl Iterator<Item = StripCell> + '_ {
         let copies = 0..self.layout.copies();
-        let roles = copies.map(move |copy| self.layout.role_of_copy(stripe, copy));
-        let row = self.layout.row_of(stripe);
-        roles.filter(move |role| self.members.holder(*role, row).is_some())
+        let cells = copies.map(move |copy| self.layout.cell_of_copy(stripe, copy));
+        cells.filter(move |cell| self.members.holder(*cell).is_some())
     }
 
     pub(super) fn gone(&self) -> DeviceError {

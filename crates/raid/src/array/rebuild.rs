@@ -15,7 +15,7 @@ use super::members::LostStrips;
 use super::operation::{Operation, Waiting};
 use super::scratch::{Allowance, Payload};
 use super::{Array, Member};
-use crate::layout::{Role, Strip, Stripe};
+use crate::layout::{Strip, StripCell, Stripe};
 use crate::plan::{self, Extent, ParityTrust, RecoveryPlan, Span, StripRead, StripeState};
 use crate::split::Piece;
 use crate::superblock::RecordedParity;
@@ -143,8 +143,7 @@ impl Array {
                     continue;
                 }
                 if matches!(error, DeviceError::Gone { .. }) {
-                    let role = self.layout.role_of(job.stripe, read.strip);
-                    self.fail_holder(role, self.layout.row_of(job.stripe), &error).await;
+                    self.fail_holder(self.layout.cell(job.stripe, read.strip), &error).await;
                 }
                 job.suspects.push((read, error));
             }
@@ -172,12 +171,11 @@ impl Array {
         reads: &[(StripRead, Buffers)],
         read: impl Fn(&Rc<Member>, Request) -> Operation<'a>,
     ) -> Result<(), Vec<ReadFailure>> {
-        let (base, row) = (self.layout.strip_start(stripe), self.layout.row_of(stripe));
         let start = |(part, buffers): &(StripRead, Buffers)| {
-            let role = self.layout.role_of(stripe, part.strip);
-            match self.members.holder(role, row) {
+            let cell = self.layout.cell(stripe, part.strip);
+            match self.members.holder(cell) {
                 Some(member) => {
-                    let start = base + u64::from(part.span.start);
+                    let start = self.layout.row_start(cell.row) + u64::from(part.span.start);
                     read(&member, Request::read(start, buffers.clone()))
                 }
                 None => Operation::ready(Err(self.gone())),
@@ -297,19 +295,18 @@ impl Array {
                 Strip::Q => parity.q.as_ref().expect("the level has Q").into(),
             };
             let part = within(&read.span, hull);
-            let offset = self.layout.strip_start(job.stripe) + u64::from(read.span.start);
-            let role = self.layout.role_of(job.stripe, read.strip);
-            let row = self.layout.row_of(job.stripe);
-            self.rewrite(role, row, Request::write(offset, content.slice(part))).await;
+            let cell = self.layout.cell(job.stripe, read.strip);
+            let offset = self.layout.row_start(cell.row) + u64::from(read.span.start);
+            self.rewrite(cell, Request::write(offset, content.slice(part))).await;
         }
     }
 
     /// Writes what could not be read, or is being filled; a member that does not take it is out of
     /// use.
-    pub(super) async fn rewrite(&self, role: Role, row: u64, write: Request) {
-        let mut takers = self.members.holders(role, row..=row);
+    pub(super) async fn rewrite(&self, cell: StripCell, write: Request) {
+        let mut takers = self.members.holders(cell);
         if takers.is_empty() {
-            takers.extend(self.members.taker(role, row));
+            takers.extend(self.members.taker(cell));
         } else {
             self.counters.rewritten_strips.count();
         }

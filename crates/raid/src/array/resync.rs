@@ -12,7 +12,7 @@ use smallvec::SmallVec;
 use super::columns::Columns;
 use super::scratch::Payload;
 use super::{Array, Member, Progress};
-use crate::layout::{Role, Strip, Stripe};
+use crate::layout::{Strip, StripCell, Stripe};
 use crate::plan::{self, ParityTrust, StripRead, StripeState};
 use crate::superblock::RecordedParity;
 
@@ -109,24 +109,23 @@ impl Array {
         let columns: Columns = reads.into_iter().map(|(_, buffers)| Some(buffers)).collect();
         let mut parity = self.parity_memory(span.len(), &memory);
         parity.generate(&columns);
-        let row = self.layout.row_of(stripe);
         let (mut members, mut writes) = (Vec::new(), Vec::new());
         // What a member has that is being replaced, its successor has as well.
         for (k, content) in columns.iter().enumerate() {
-            let role = self.layout.role_of(stripe, Strip::Data(k as u16));
-            for member in self.members.holders(role, row..=row).into_iter().skip(1) {
+            let cell = self.layout.cell(stripe, Strip::Data(k as u16));
+            for member in self.members.holders(cell).into_iter().skip(1) {
                 let content = content.clone().expect("all of the stripe was read");
-                let write = Request::write(self.layout.strip_start(stripe), content);
+                let write = Request::write(self.layout.row_start(cell.row), content);
                 writes.push(self.operate(&member, write));
                 members.push(member);
             }
         }
         let q = parity.q.map(|q| (Strip::Q, q));
         for (strip, content) in [(Strip::P, parity.p)].into_iter().chain(q) {
-            let role = self.layout.role_of(stripe, strip);
-            for member in self.members.holders(role, row..=row) {
+            let cell = self.layout.cell(stripe, strip);
+            for member in self.members.holders(cell) {
                 let found: Buffers = memory.take(span.len()).into();
-                let offset = self.layout.strip_start(stripe);
+                let offset = self.layout.row_start(cell.row);
                 let read = Request::read(offset, found.clone());
                 let read = self.operate(&member, read).await;
                 // What fits already stays untouched: on flash and in sparse files a write costs
@@ -144,18 +143,17 @@ impl Array {
     async fn resync_copies(&self, stripe: Stripe) -> Outcome {
         let len = self.layout.strip_bytes() as usize;
         let memory = self.scratch.allow(len, Payload::Bytes).await;
-        let (offset, row) = (self.layout.strip_start(stripe), self.layout.row_of(stripe));
-        let roles: SmallVec<[Role; 4]> = self.copies_in_use(stripe).collect();
+        let cells: SmallVec<[StripCell; 4]> = self.copies_in_use(stripe).collect();
         let mut error: Option<DeviceError> = None;
-        for source in &roles {
-            let Some(member) = self.members.holder(*source, row) else { continue };
+        for source in &cells {
+            let Some(member) = self.members.holder(*source) else { continue };
+            let offset = self.layout.row_start(source.row);
             // Of its own for each attempt: one that was given up may still land in the last.
             let content: Buffers = memory.take(len).into();
             let read = Request::read(offset, content.clone());
             match self.operate(&member, read).await {
                 Ok(()) => {
-                    let holders =
-                        roles.iter().flat_map(|role| self.members.holders(*role, row..=row));
+                    let holders = cells.iter().flat_map(|cell| self.members.holders(*cell));
                     let others: Vec<Rc<Member>> =
                         holders.filter(|other| !Rc::ptr_eq(other, &member)).collect();
                     let write = || Request::write(offset, content.clone());

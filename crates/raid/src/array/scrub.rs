@@ -20,7 +20,7 @@ use super::columns::{Columns, ParityMemory};
 use super::rebuild::{ReadFailure, Rebuild};
 use super::scratch::{Allowance, Payload};
 use super::{Array, Member, Progress};
-use crate::layout::{Role, Strip, Stripe};
+use crate::layout::{Strip, StripCell, Stripe};
 use crate::parity::{self, Culprit};
 use crate::plan::{ParityTrust, StripRead};
 use crate::split::Piece;
@@ -83,7 +83,7 @@ type Strips = SmallVec<[(StripRead, Buffers); 8]>;
 /// The strips that a scrub has changed.
 type Changed = SmallVec<[Strip; 2]>;
 /// The copies of one strip.
-type Copies = SmallVec<[(Role, Buffer); 3]>;
+type Copies = SmallVec<[(StripCell, Buffer); 3]>;
 
 impl Array {
     /// Looks at every stripe from where a scrub before was left, or from the start. Requests are
@@ -165,9 +165,9 @@ impl Array {
         remainders.add_columns(&columns);
         let changed = self.correct(stripe, &strips, &p, q.as_deref());
         for (read, content) in strips.iter().filter(|(read, _)| changed.contains(&read.strip)) {
-            let role = self.layout.role_of(stripe, read.strip);
-            let write = Request::write(self.layout.strip_start(stripe), content.clone());
-            self.rewrite(role, self.layout.row_of(stripe), write).await;
+            let cell = self.layout.cell(stripe, read.strip);
+            let write = Request::write(self.layout.row_start(cell.row), content.clone());
+            self.rewrite(cell, write).await;
         }
         self.check_intact()
     }
@@ -200,24 +200,21 @@ impl Array {
     async fn scrub_copies(&self, stripe: Stripe) -> Outcome {
         let room = 2 * self.layout.copies() * self.layout.strip_bytes() as usize;
         let memory = self.scratch.allow(room, Payload::Bytes).await;
-        let row = self.layout.row_of(stripe);
-        let copies = (0..self.layout.copies()).map(|copy| self.layout.role_of_copy(stripe, copy));
-        let roles = copies.filter(|role| self.members.holder(*role, row).is_some());
         let mut copies = Copies::new();
-        for role in roles {
-            match self.read_copy(stripe, role, &memory).await? {
-                Some(content) => copies.push((role, content)),
+        for cell in self.copies_in_use(stripe) {
+            match self.read_copy(stripe, cell, &memory).await? {
+                Some(content) => copies.push((cell, content)),
                 None => return Ok(()),
             }
         }
-        let is_like_first = |(_, copy): &(Role, Buffer)| bytes(copy) == bytes(&copies[0].1);
+        let is_like_first = |(_, copy): &(StripCell, Buffer)| bytes(copy) == bytes(&copies[0].1);
         if copies.iter().all(is_like_first) {
             return Ok(());
         }
-        for role in self.outvote(stripe, &copies) {
-            let (_, content) = copies.iter().find(|(it, _)| *it == role).expect("it is a copy");
-            let write = Request::write(self.layout.strip_start(stripe), content);
-            self.rewrite(role, row, write).await;
+        for cell in self.outvote(stripe, &copies) {
+            let (_, content) = copies.iter().find(|(it, _)| *it == cell).expect("it is a copy");
+            let write = Request::write(self.layout.row_start(cell.row), content);
+            self.rewrite(cell, write).await;
         }
         self.check_intact()
     }
@@ -227,19 +224,18 @@ impl Array {
     async fn read_copy(
         &self,
         stripe: Stripe,
-        role: Role,
+        cell: StripCell,
         memory: &Allowance<'_>,
     ) -> Result<Option<Buffer>, DeviceError> {
         let len = self.layout.strip_bytes() as usize;
-        let row = self.layout.row_of(stripe);
-        let Some(member) = self.members.holder(role, row) else { return Ok(None) };
+        let Some(member) = self.members.holder(cell) else { return Ok(None) };
         let content = memory.take(len);
-        let read = Request::read(self.layout.strip_start(stripe), &content);
+        let read = Request::read(self.layout.row_start(cell.row), &content);
         let Err(error) = self.operate(&member, read).await else { return Ok(Some(content)) };
         // The read may have been given up, and may still land there.
         let content = memory.take(len);
         let piece = Piece::whole(&self.layout, stripe);
-        match self.mirror_reread(&piece, &Buffers::from(&content), role, error).await {
+        match self.mirror_reread(&piece, &Buffers::from(&content), cell.role, error).await {
             Ok(()) => self.scrub_report.borrow_mut().rewritten += 1,
             Err(_) => {
                 self.check_intact()?;
@@ -252,8 +248,8 @@ impl Array {
 
     /// Gives every copy, in memory, the sectors that most of them have, and says whose were
     /// changed. Where no majority is, nothing is.
-    fn outvote(&self, stripe: Stripe, copies: &Copies) -> SmallVec<[Role; 2]> {
-        let mut changed: SmallVec<[Role; 2]> = SmallVec::new();
+    fn outvote(&self, stripe: Stripe, copies: &Copies) -> SmallVec<[StripCell; 2]> {
+        let mut changed: SmallVec<[StripCell; 2]> = SmallVec::new();
         for start in (0..self.layout.strip_bytes() as usize).step_by(SECTOR_BYTES) {
             let sector = |copy: &Buffer| copy.slice(start..start + SECTOR_BYTES);
             let sectors: SmallVec<[Buffer; 3]> =
@@ -264,14 +260,14 @@ impl Array {
                 self.note_finding(stripe, Trouble::Unexplained);
                 continue;
             };
-            for ((role, _), wrong) in copies.iter().zip(&sectors) {
+            for ((cell, _), wrong) in copies.iter().zip(&sectors) {
                 if bytes(wrong) == bytes(right) {
                     continue;
                 }
                 wrong.copy_from_buffer(right);
                 self.scrub_report.borrow_mut().corrected_sectors += 1;
-                if !changed.contains(role) {
-                    changed.push(*role);
+                if !changed.contains(cell) {
+                    changed.push(*cell);
                 }
             }
         }

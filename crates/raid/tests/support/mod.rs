@@ -13,7 +13,7 @@ use headpond_block::{
     BlockDevice, Buffer, ByteRange, DeviceError, DeviceName, Executor, Geometry, Order, Outcome,
     Request, RequestKind, Runtime, Submission, VirtualClock,
 };
-use headpond_raid::layout::{Layout, Strip, Stripe};
+use headpond_raid::layout::{Layout, Role, Strip, StripCell, Stripe};
 use headpond_raid::superblock::DATA_OFFSET_MIN;
 use headpond_raid::{
     Array, AssembleOptions, Assembled, Contents, CreateOptions, Intent, Level, Occupied, assemble,
@@ -223,12 +223,13 @@ pub fn check_redundancy(layout: &Layout, members: &[Rc<TestDevice>]) {
 
 pub fn check_stripe(layout: &Layout, members: &[Rc<TestDevice>], stripe: Stripe) {
     let len = layout.strip_bytes() as usize;
-    let start = layout.strip_start(stripe);
-    let strip = |strip| members[layout.role_of(stripe, strip).index()].data(start, len);
+    let content =
+        |cell: StripCell| members[cell.role.index()].data(layout.row_start(cell.row), len);
+    let strip = |strip| content(layout.cell(stripe, strip));
     if layout.level().is_mirrored() {
-        let first = members[layout.role_of_copy(stripe, 0).index()].data(start, len);
+        let first = content(layout.cell_of_copy(stripe, 0));
         for copy in 1..layout.copies() {
-            let other = members[layout.role_of_copy(stripe, copy).index()].data(start, len);
+            let other = content(layout.cell_of_copy(stripe, copy));
             assert!(first == other, "copy {copy} of {stripe:?} differs");
         }
         return;
@@ -255,7 +256,8 @@ pub fn failure_sets(layout: &Layout) -> Vec<Vec<usize>> {
     let members = layout.members();
     let fits = |set: &Vec<usize>| {
         (0..layout.groups()).all(|group| {
-            let lost = set.iter().filter(|member| *member / layout.width() == group);
+            let group_of = |member: usize| layout.group_of_role(Role(member as u16));
+            let lost = set.iter().filter(|member| group_of(**member) == group);
             lost.count() <= layout.redundancy()
         })
     };
