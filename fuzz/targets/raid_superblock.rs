@@ -58,6 +58,7 @@ fn sound(shape: u8) -> Superblock {
         roles: (0..members as u128).map(role).collect(),
         spares: spares(shape),
         work: RecordedWork { initialised_stripes: 5, scrubbed_stripes: Some(0) },
+        absent_since: Some(6),
     };
     let role = (shape & 32 == 0).then_some(Role(0));
     Superblock { array, member_uuid: Uuid::from_u128(0), role, sequence: 3 }

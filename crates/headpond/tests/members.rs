@@ -109,6 +109,36 @@ fn a_member_is_replaced_another_lost_and_its_place_taken_and_everything_is_there
 }
 
 #[test]
+fn a_member_that_was_away_is_given_what_it_lacks_also_after_a_stop() {
+    let Some(qemu_io) = headpond_testkit::tool("qemu-io") else {
+        skip!("a_member_that_was_away_is_given_what_it_lacks_also_after_a_stop", "no qemu-io");
+    };
+    let story = Story::new(qemu_io);
+    let user = &story.user;
+    let daemon = user.serve("v");
+    story.each_mib("write");
+    let away = story.device("1");
+    user.ok(&["array", "fail", "v", &away]);
+    let said = user.run(&["status", "v"]).out;
+    assert!(said.contains("headpond array re-add VOLUME DEVICE"), "{said}");
+    story.each_mib("write");
+    story.end(daemon);
+    let daemon = user.serve("v");
+    let done = user.ok(&["array", "re-add", "v", &away, "--wait"]);
+    assert!(done.contains("1.img is in use again"), "{done}");
+    assert_eq!(story.array()["state"], "healthy");
+    assert_eq!(story.listed(), [story.device("0"), story.device("1"), story.device("2")]);
+    let again = user.run(&["array", "re-add", "v", &away]);
+    assert!(again.code != 0 && again.err.contains("in use"), "{}", again.err);
+    user.ok(&["array", "fail", "v", &story.device("0")]);
+    story.each_mib("read");
+    let stranger = user.run(&["array", "re-add", "v", &story.blank("stranger")]);
+    assert_eq!(stranger.code, 4, "{}", stranger.err);
+    assert!(stranger.err.contains("add-spare"), "{}", stranger.err);
+    story.end(daemon);
+}
+
+#[test]
 fn a_rebuild_survives_a_kill_and_goes_on_by_itself() {
     let Some(qemu_io) = headpond_testkit::tool("qemu-io") else {
         skip!("a_rebuild_survives_a_kill_and_goes_on_by_itself", "no qemu-io");

@@ -18,6 +18,7 @@
 //! **Not here**: where bytes lie (`layout`), what a write needs (`plan`), arithmetic (`parity`),
 //! the bytes on the members (`superblock`, `intent`).
 
+mod absence;
 mod columns;
 mod failure;
 mod fill;
@@ -35,6 +36,7 @@ mod plain;
 mod read;
 mod rebuild;
 mod resync;
+mod returning;
 mod scratch;
 mod scrub;
 mod spares;
@@ -57,13 +59,16 @@ use crate::layout::{Layout, Stripe};
 use crate::level::Level;
 use crate::patience::Patience;
 use crate::superblock::{ArrayRecord, RecordedParity};
+use absence::Absence;
+pub(crate) use absence::AbsenceFound;
 use failure::Recorder;
 pub use fill::Filled;
 use intents::Intents;
+pub(crate) use label::{Bitmap, read_bitmap_page, write_bitmap_page, write_superblock, zero_copy};
 pub use label::{Inspection, erase, inspect};
-pub(crate) use label::{read_intent_page, write_intent_page, write_superblock, zero_copy};
 pub(crate) use members::{Found, Member, Members};
 use merge::Merging;
+pub use returning::ReturnError;
 use scratch::Scratch;
 pub use scratch::Tuning;
 pub use scrub::{Finding, ScrubReport, Scrubbed, Trouble};
@@ -85,12 +90,13 @@ pub enum TornParity {
 }
 
 /// How far the parity is to be trusted.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Trust {
     pub(crate) parity: RecordedParity,
     /// Stripes from the start on whose parity is right although not all of it is.
     pub(crate) initialised_stripes: u64,
     pub(crate) torn_parity: TornParity,
+    pub(crate) absence: AbsenceFound,
 }
 
 /// An assembled array.
@@ -106,6 +112,7 @@ pub struct Array {
     recorder: Recorder,
     locks: KeyLocks,
     intents: Option<Intents>,
+    absence: Option<Absence>,
     scratch: Scratch,
     counters: Counters,
     parity: Cell<RecordedParity>,
@@ -136,12 +143,13 @@ impl Array {
         tuning: Tuning,
         trust: Trust,
     ) -> Array {
-        let Trust { parity, initialised_stripes, torn_parity } = trust;
+        let Trust { parity, initialised_stripes, torn_parity, absence } = trust;
         let name = DeviceName::new(record.name.clone());
         let geometry = geometry(&layout, &record, &found);
         let intents = record
             .intent_region_stripes
-            .map(|region_stripes| Intents::new(record.uuid, layout.stripes(), region_stripes));
+            .map(|region| Intents::new(Bitmap::Intent, record.uuid, layout.stripes(), region));
+        let stripes = layout.stripes();
         Array {
             watch: Watch::new(runtime.clone(), tuning.patience),
             merging: Merging::new(runtime.clone(), &layout),
@@ -152,6 +160,7 @@ impl Array {
             balances: RefCell::new(vec![Balance::default(); layout.groups()]),
             layout,
             parity: Cell::new(parity),
+            absence: Absence::new(&record, stripes, &absence),
             recorder: Recorder::new(record, parity, initialised_stripes),
             locks: KeyLocks::new(),
             intents,

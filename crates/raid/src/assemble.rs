@@ -15,9 +15,11 @@ use headpond_block::{BlockDevice, DeviceError, DeviceName, Geometry, Runtime};
 use thiserror::Error;
 use uuid::Uuid;
 
-use crate::array::{Array, Inspection, TornParity, Trust, Tuning, inspect, read_intent_page};
+use crate::array::{
+    AbsenceFound, Array, Bitmap, Inspection, TornParity, Trust, Tuning, inspect, read_bitmap_page,
+};
 use crate::layout::{Layout, Role};
-use crate::superblock::{DecodeError, RecordedParity, RecordedState, Superblock};
+use crate::superblock::{DecodeError, RecordedParity, RecordedState, RoleState, Superblock};
 use judge::{Verdict, judge};
 
 /// How to put an array together.
@@ -274,6 +276,7 @@ impl Start {
                 parity: record.parity,
                 initialised_stripes: record.work.initialised_stripes,
                 torn_parity: TornParity::Refuse,
+                absence: absence(verdict, layout).await,
             },
             copies: Copies::Alike,
             marked: Vec::new(),
@@ -300,7 +303,7 @@ impl Start {
     ) -> Result<bool, AssembleError> {
         let record = &verdict.record;
         if let Some(region_stripes) = record.intent_region_stripes {
-            self.marked = marked_regions(verdict, layout, region_stripes).await?;
+            self.marked = marked_regions(verdict, layout, Bitmap::Intent, region_stripes).await;
             if !self.marked.is_empty() {
                 let regions = self.marked.len();
                 self.warnings.push(Warning::Resynchronised { regions });
@@ -339,6 +342,7 @@ impl Start {
             (_, false, false) => Ok(()),
             (Force::UseTornParity, ..) => {
                 self.trust.torn_parity = TornParity::Use;
+                self.trust.absence = AbsenceFound::Unknown;
                 self.marked.clear();
                 self.warnings.retain(|it| !matches!(it, Warning::Resynchronised { .. }));
                 self.warnings.push(Warning::Forced { lost });
@@ -352,18 +356,35 @@ impl Start {
     }
 }
 
+/// What is known of the writes that members lack.
+async fn absence(verdict: &Verdict, layout: &Layout) -> AbsenceFound {
+    let record = &verdict.record;
+    let Some(region_stripes) = record.intent_region_stripes else { return AbsenceFound::Unknown };
+    if record.absent_since.is_some() {
+        let marked = marked_regions(verdict, layout, Bitmap::Absence, region_stripes).await;
+        return AbsenceFound::Marked(marked);
+    }
+    let was_whole = record.roles.iter().all(|role| role.state == RoleState::Active);
+    // What a log would repeat was not marked while everybody was there.
+    match was_whole && (record.state != RecordedState::DirtyLogged || verdict.missing.is_empty()) {
+        true => AbsenceFound::Nothing,
+        false => AbsenceFound::Unknown,
+    }
+}
+
 /// The union of what the members' bitmaps mark.
 async fn marked_regions(
     verdict: &Verdict,
     layout: &Layout,
+    kind: Bitmap,
     region_stripes: u64,
-) -> Result<Vec<std::ops::Range<u64>>, AssembleError> {
+) -> Vec<std::ops::Range<u64>> {
     let uuid = verdict.record.uuid;
     let mut bitmap = crate::intent::IntentBitmap::new(uuid, layout.stripes(), region_stripes);
     for number in 0..bitmap.pages() {
         let mut found = false;
         for device in verdict.found.in_use() {
-            if let Ok(bytes) = read_intent_page(device, number).await {
+            if let Ok(bytes) = read_bitmap_page(device, kind, number).await {
                 found |= bitmap.merge(number, &bytes).is_ok();
             }
         }
@@ -371,7 +392,7 @@ async fn marked_regions(
             bitmap.mark_page(number);
         }
     }
-    Ok(bitmap.marked(layout.stripes()))
+    bitmap.marked(layout.stripes())
 }
 
 impl Array {

@@ -12,7 +12,7 @@ use headpond_block::{BlockDevice, DeviceError, DeviceName};
 use thiserror::Error;
 use uuid::{Builder, Uuid};
 
-use crate::array::{Inspection, inspect, write_intent_page, write_superblock, zero_copy};
+use crate::array::{Bitmap, Inspection, inspect, write_bitmap_page, write_superblock, zero_copy};
 use crate::intent::{self, IntentBitmap};
 use crate::layout::{Layout, LayoutError, Role};
 use crate::level::Level;
@@ -125,6 +125,7 @@ pub fn plan(
         roles: (0..count).map(|index| new_role(options.uuid, index)).collect(),
         spares: Vec::new(),
         work: RecordedWork::default(),
+        absent_since: None,
     })
 }
 
@@ -213,7 +214,8 @@ async fn write_empty_pages(
     let layout = record.layout()?;
     let bitmap = IntentBitmap::new(record.uuid, layout.stripes(), region_stripes);
     for number in 0..bitmap.pages() {
-        write_intent_page(device, number, &bitmap.empty_page(number)).await?;
+        let page = bitmap.empty_page(number);
+        write_bitmap_page(device, Bitmap::Intent, number, &page).await?;
     }
     Ok(())
 }

@@ -49,10 +49,14 @@ pub struct IntentBitmap {
     /// Regions written to since the flush that began last, and in the interval before it.
     touched: BTreeSet<u64>,
     touched_before: BTreeSet<u64>,
+    /// Those of which a flush under way decides.
+    settling: BTreeSet<u64>,
 }
 
 #[derive(Clone, Debug)]
 struct Page {
+    /// Whether the members have it at all.
+    is_written: bool,
     sequence: u64,
     wanted: Vec<u64>,
     stable: Vec<u64>,
@@ -89,7 +93,8 @@ impl IntentBitmap {
         let regions = stripes.div_ceil(region_stripes);
         let pages = regions.div_ceil(PAGE_BITS) as usize;
         assert!(pages <= PAGES, "a region of {region_stripes} stripes is too small");
-        let page = Page { sequence: 0, wanted: vec![0; PAGE_WORDS], stable: vec![0; PAGE_WORDS] };
+        let (wanted, stable) = (vec![0; PAGE_WORDS], vec![0; PAGE_WORDS]);
+        let page = Page { is_written: true, sequence: 0, wanted, stable };
         IntentBitmap {
             array,
             region_stripes,
@@ -97,6 +102,7 @@ impl IntentBitmap {
             writes_in_flight: BTreeMap::new(),
             touched: BTreeSet::new(),
             touched_before: BTreeSet::new(),
+            settling: BTreeSet::new(),
         }
     }
 
@@ -112,11 +118,48 @@ impl IntentBitmap {
 
     /// Notes a write to the stripes; it may begin once [`Self::is_stable`].
     pub fn begin(&mut self, stripes: RangeInclusive<Stripe>) {
+        self.mark(stripes.clone());
+        self.begin_unmarked(stripes);
+    }
+
+    /// Notes a write to the stripes that may begin at once: whoever sends it would repeat it after
+    /// a cut.
+    pub fn begin_unmarked(&mut self, stripes: RangeInclusive<Stripe>) {
         for region in self.regions(&stripes) {
             *self.writes_in_flight.entry(region).or_default() += 1;
             self.touched.insert(region);
+        }
+    }
+
+    /// Wants the regions of the stripes marked, until [`Self::clear`] or, where they are written
+    /// to, some flush after that.
+    pub fn mark(&mut self, stripes: RangeInclusive<Stripe>) {
+        for region in self.regions(&stripes) {
             let (page, word, bit) = place(region);
             self.pages[page].wanted[word] |= bit;
+        }
+    }
+
+    /// The regions, each as its stripes, of writes that no flush has made stable on all members, or
+    /// not for sure.
+    pub fn unsettled(&self) -> Vec<RangeInclusive<Stripe>> {
+        let mut regions: BTreeSet<u64> = self.writes_in_flight.keys().copied().collect();
+        regions.extend(&self.touched);
+        regions.extend(&self.touched_before);
+        regions.extend(&self.settling);
+        let stripes = |region| {
+            let start = region * self.region_stripes;
+            Stripe(start)..=Stripe(start + self.region_stripes - 1)
+        };
+        regions.into_iter().map(stripes).collect()
+    }
+
+    /// Begins anew with nothing marked, and with pages that no member has.
+    pub fn renew(&mut self) {
+        self.clear();
+        for page in &mut self.pages {
+            page.stable.fill(0);
+            page.is_written = false;
         }
     }
 
@@ -145,13 +188,16 @@ impl IntentBitmap {
     pub fn flush_begins(&mut self) -> Settling {
         let recent = std::mem::take(&mut self.touched);
         let before = std::mem::replace(&mut self.touched_before, recent);
-        let idle = before.into_iter().filter(|region| !self.is_busy(*region));
-        Settling(idle.collect())
+        let idle: BTreeSet<u64> =
+            before.into_iter().filter(|region| !self.is_busy(*region)).collect();
+        self.settling.extend(&idle);
+        Settling(idle)
     }
 
     /// The flush has succeeded: its idle regions are no longer wanted.
     pub fn flush_succeeded(&mut self, settling: Settling) {
         for region in settling.0 {
+            self.settling.remove(&region);
             if !self.is_busy(region) {
                 let (page, word, bit) = place(region);
                 self.pages[page].wanted[word] &= !bit;
@@ -161,13 +207,14 @@ impl IntentBitmap {
 
     /// The flush has failed, or was given up: its regions wait for another.
     pub fn flush_failed(&mut self, settling: Settling) {
+        self.settling.retain(|region| !settling.0.contains(region));
         self.touched_before.extend(settling.0);
     }
 
     /// A page that lacks a mark on the members, taken for writing.
     pub fn next_urgent(&mut self) -> Option<PageWrite> {
         let lacks = |page: &Page| page.wanted.iter().zip(&page.stable).any(|(w, s)| w & !s != 0);
-        let number = self.pages.iter().position(lacks)?;
+        let number = self.pages.iter().position(|page| !page.is_written || lacks(page))?;
         Some(self.take(number))
     }
 
@@ -179,7 +226,8 @@ impl IntentBitmap {
 
     /// The page is on every active member.
     pub fn written(&mut self, write: PageWrite) {
-        self.pages[write.number].stable = write.bits;
+        let page = &mut self.pages[write.number];
+        (page.stable, page.is_written) = (write.bits, true);
     }
 
     /// Nothing is wanted any more: every member was flushed and no write is in flight.
@@ -190,6 +238,7 @@ impl IntentBitmap {
         assert!(self.writes_in_flight.is_empty(), "writes are in flight");
         self.touched.clear();
         self.touched_before.clear();
+        self.settling.clear();
         self.pages.iter_mut().for_each(|page| page.wanted.fill(0));
     }
 

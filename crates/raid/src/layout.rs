@@ -11,6 +11,8 @@
 //! **Source**: rotation of Linux md, `drivers/md/raid5.c` `raid5_compute_sector`,
 //! `ALGORITHM_LEFT_SYMMETRIC`.
 
+use std::ops::Range;
+
 use thiserror::Error;
 
 use crate::level::Level;
@@ -212,6 +214,12 @@ impl Layout {
     /// Stripes of the whole array.
     pub fn stripes(&self) -> u64 {
         self.rows * u64::from(self.groups)
+    }
+
+    /// The rows that hold strips of some stripes.
+    pub fn rows_of(&self, stripes: Range<u64>) -> Range<u64> {
+        let groups = u64::from(self.groups);
+        stripes.start / groups..stripes.end.div_ceil(groups)
     }
 
     /// Bytes of the array.

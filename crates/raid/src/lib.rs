@@ -21,8 +21,8 @@ pub mod superblock;
 
 pub use array::{
     Array, ArrayState, ArrayStatus, Filled, FillingStatus, Finding, Inspection, MemberError,
-    MemberStatus, PlanCounts, Progress, ScrubReport, Scrubbed, SpareStatus, Trouble, Tuning, erase,
-    inspect,
+    MemberStatus, PlanCounts, Progress, ReturnError, ScrubReport, Scrubbed, SpareStatus, Trouble,
+    Tuning, erase, inspect,
 };
 pub use assemble::{
     AfterUncleanStop, AssembleError, AssembleOptions, Assembled, Force, Prepared, Warning,

@@ -25,6 +25,8 @@ pub const COPY_OFFSETS: [u64; 2] = [0, 64 << 10];
 pub const INTENT_OFFSET: u64 = 128 << 10;
 /// Bytes set aside for the intent bitmap.
 pub const INTENT_BYTES: u64 = 64 << 10;
+/// Where the bitmap begins of what members lack that are out of use; as large as the other.
+pub const ABSENCE_OFFSET: u64 = DATA_OFFSET_MIN - INTENT_BYTES;
 /// The smallest, and usual, data offset.
 pub const DATA_OFFSET_MIN: u64 = 1 << 20;
 /// Bytes of the longest array name.
@@ -36,7 +38,7 @@ pub const SPARES_MAX: usize = 16;
 
 const _: () = assert!(COPY_OFFSETS[0] + SUPERBLOCK_BYTES as u64 <= COPY_OFFSETS[1]);
 const _: () = assert!(COPY_OFFSETS[1] + SUPERBLOCK_BYTES as u64 <= INTENT_OFFSET);
-const _: () = assert!(INTENT_OFFSET + INTENT_BYTES <= DATA_OFFSET_MIN);
+const _: () = assert!(INTENT_OFFSET + INTENT_BYTES <= ABSENCE_OFFSET);
 
 /// What a member carries: the array, and itself as one role of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -75,6 +77,9 @@ pub struct ArrayRecord {
     pub spares: Vec<SpareRecord>,
     /// Where the work on the whole array has come to that the next start goes on with.
     pub work: RecordedWork,
+    /// The event since which the bitmap marks whatever was written without a member; `None` where
+    /// nobody is out of use, or that is not known.
+    pub absent_since: Option<u64>,
 }
 
 /// A device of the array that has no role, or not yet.
@@ -147,6 +152,18 @@ impl ArrayRecord {
     pub fn layout(&self) -> Result<Layout, LayoutError> {
         let (members, groups) = (self.roles.len(), usize::from(self.groups));
         Layout::new(self.level, members, groups, self.strip_bytes, self.member_data_bytes)
+    }
+
+    /// Whether it has a member out of use whose own superblock is of event `event_count`, or does
+    /// not know it any more. One that it does not know yet joined after it was written.
+    pub fn calls_out(&self, member: Uuid, event_count: u64) -> bool {
+        if self.spares.iter().any(|spare| spare.member_uuid == member) {
+            return false;
+        }
+        match self.roles.iter().find(|entry| entry.member_uuid == member) {
+            Some(entry) => entry.state != RoleState::Active,
+            None => event_count <= self.event_count,
+        }
     }
 }
 

@@ -56,7 +56,7 @@ pub use door::{CoreCounts, CoreDevice};
 pub use exchange::{CallerError, ExchangeError, Keep, NewDevice, Replacement};
 pub use headpond_cache::LoadProgress;
 pub use lifecycle::{AttachError, DetachError, Dirty, NewCache};
-pub use members::{ChangeMembersError, DescriptionKeeper, NewMember};
+pub use members::{ChangeMembersError, DescriptionKeeper, NewMember, ReturningMember};
 pub use metadata::FoundFileSystem;
 pub use open::{Decorator, Devices, LoadWatch, Loading, OpenError, OpenOptions, Tolerance};
 pub use readahead::{Readahead, ReadaheadPolicy, ReadaheadStats};

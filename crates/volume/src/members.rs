@@ -7,7 +7,7 @@ use crate::volume::Volume;
 use headpond_block::BlockDevice;
 use headpond_raid::create::refuse_occupied;
 use headpond_raid::superblock::RoleState;
-use headpond_raid::{ArrayStatus, CreateError, MemberError, Occupied};
+use headpond_raid::{ArrayStatus, CreateError, MemberError, Occupied, ReturnError};
 use std::cell::RefCell;
 use std::rc::Rc;
 use uuid::Uuid;
@@ -27,6 +27,8 @@ pub enum ChangeMembersError {
     Occupied(#[from] CreateError),
     #[error(transparent)]
     Member(#[from] MemberError),
+    #[error(transparent)]
+    Return(#[from] ReturnError),
 }
 
 /// A device that is to join an array.
@@ -38,6 +40,15 @@ pub struct NewMember {
     pub uuid: Uuid,
     /// Whether what is on it may be overwritten.
     pub occupied: Occupied,
+}
+
+/// A device that comes back to an array.
+pub struct ReturningMember {
+    /// What the description calls it, or is to.
+    pub word: String,
+    pub device: Rc<dyn BlockDevice>,
+    /// Random, and never used before.
+    pub uuid: Uuid,
 }
 
 /// Whoever keeps the description.
@@ -111,6 +122,26 @@ impl Volume {
         core.array.assign_spare(role, spare).await?;
         core.upkeep.wake();
         Ok(())
+    }
+
+    /// Has a member that was out of use come back: what was written without it is written to it.
+    /// Answers how many bytes at most.
+    ///
+    /// # Errors
+    /// Where it has no role to come back to, or may hold or lack what nobody knows of. It is then
+    /// as it was, unless it failed itself.
+    pub async fn re_add_member(
+        &self,
+        core: Option<&str>,
+        returning: ReturningMember,
+    ) -> Result<u64, ChangeMembersError> {
+        let _turn = self.change_members()?;
+        let core = self.core(core)?;
+        let name = returning.device.name().to_string();
+        let rows = core.array.re_add(returning.device, returning.uuid).await?;
+        self.describe_spare(&core, &name, returning.word);
+        core.upkeep.wake();
+        Ok(rows * u64::from(core.array.layout().strip_bytes()))
     }
 
     /// Takes a member out of use.
@@ -215,12 +246,16 @@ impl Volume {
         }
         let name = new.device.name().to_string();
         core.array.add_spare(new.device, new.uuid).await?;
+        self.describe_spare(core, &name, new.word);
+        Ok(new.uuid)
+    }
+
+    fn describe_spare(&self, core: &Core, name: &str, word: String) {
         self.core_description(core, |described| {
-            if !described.names(&name, &self.kept) {
-                described.spares.push(new.word);
+            if !described.names(name, &self.kept) {
+                described.spares.push(word);
             }
         });
-        Ok(new.uuid)
     }
 
     fn core(&self, name: Option<&str>) -> Result<Rc<Core>, ChangeMembersError> {

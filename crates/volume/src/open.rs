@@ -221,7 +221,12 @@ pub(crate) async fn begin(prepared: Prepared) -> Result<(Array, Vec<String>), As
     // What is done about parity that was never computed, the status tells as it goes on.
     let told = warnings.iter().filter(|warning| **warning != Warning::ParityUntrusted);
     let mut told: Vec<String> = told.map(ToString::to_string).collect();
-    told.extend(stale.iter().map(|name| format!("{name} is stale and left out")));
+    told.extend(stale.iter().map(|name| {
+        format!(
+            "{name} is stale and left out: the array went on without it; `headpond array re-add` \
+             gives it what it lacks"
+        )
+    }));
     Ok((array, told))
 }
 

@@ -253,7 +253,8 @@ impl Core {
             _ => format!("VOLUME DEVICE --core {}", self.name),
         };
         Some(format!(
-            "the array is degraded: `headpond array add-spare {place}` replaces a lost member"
+            "the array is degraded: `headpond array add-spare {place}` replaces a lost member, \
+             `headpond array re-add {place}` takes one back that was away"
         ))
     }
 

@@ -1,8 +1,9 @@
 //! The control API: HTTP and JSON on a Unix socket, served by a thread of its own.
 //!
-//! `GET /v1/status`, `GET /v1/stats`, `POST /v1/stats/reset`, `POST /v1/settings`,
-//! `POST /v1/flush`, `POST /v1/stop`, `POST /v1/recording/start`, `POST /v1/recording/stop`. A
-//! refusal is `{"error", "exit"}`.
+//! `GET /v1/status` and `GET /v1/stats` tell; a `POST` to another path is a wish: `/v1/settings`,
+//! `/v1/flush`, `/v1/stop`, and by what they concern `/v1/stats/...`, `/v1/recording/...`,
+//! `/v1/cache/...`, `/v1/core/...` and `/v1/array/...` (`array_routes`). A refusal is
+//! `{"error", "exit"}`.
 //!
 //! **Invariants**: this thread never touches the volume; it only sends messages.
 
@@ -175,6 +176,7 @@ fn array_routes() -> Router<mpsc::Sender<Message>> {
     }
     Router::new()
         .route("/v1/array/add-spare", wish(ArrayWish::AddSpare))
+        .route("/v1/array/re-add", wish(ArrayWish::ReAdd))
         .route("/v1/array/replace", wish(ArrayWish::Replace))
         .route("/v1/array/fail", wish(ArrayWish::Fail))
         .route("/v1/array/remove", wish(ArrayWish::Remove))

@@ -5,8 +5,8 @@ use super::serving::Desk;
 use crate::device::{Consent, DeviceSpec, vet};
 use crate::outcome::Failure;
 use anyhow::Result;
-use headpond_raid::{MemberError, Occupied};
-use headpond_volume::{ChangeMembersError, NewMember, Pace};
+use headpond_raid::{MemberError, Occupied, ReturnError};
+use headpond_volume::{ChangeMembersError, NewMember, Pace, ReturningMember};
 use serde_json::Value;
 use uuid::Uuid;
 
@@ -18,6 +18,10 @@ impl Desk {
             ArrayWish::AddSpare(body) => {
                 let new = self.new_member(&body.device, body.force)?;
                 volume.add_spare(body.core.as_deref(), new).await
+            }
+            ArrayWish::ReAdd(body) => {
+                let returning = self.returning_member(&body.device)?;
+                volume.re_add_member(body.core.as_deref(), returning).await.map(drop)
             }
             ArrayWish::Replace(body) => {
                 let with = body.with.as_deref();
@@ -52,6 +56,13 @@ impl Desk {
             occupied: if force { Occupied::Overwrite } else { Occupied::Refuse },
         })
     }
+
+    /// It holds a part of the array, by which it is known.
+    fn returning_member(&self, word: &str) -> Result<ReturningMember> {
+        let spec: DeviceSpec = word.parse()?;
+        let device = self.opener.open(&spec)?;
+        Ok(ReturningMember { word: spec.to_string(), device, uuid: Uuid::new_v4() })
+    }
 }
 
 fn name(body: &MemberBody) -> Result<String> {
@@ -65,7 +76,8 @@ fn changed_pace(pace: Pace, body: &PaceBody) -> Pace {
 
 fn not_changed(error: ChangeMembersError) -> anyhow::Error {
     match error {
-        ChangeMembersError::Member(MemberError::Device(_)) => error.into(),
+        ChangeMembersError::Member(MemberError::Device(_))
+        | ChangeMembersError::Return(ReturnError::Member(MemberError::Device(_))) => error.into(),
         refusal => Failure::refused(refusal.to_string()),
     }
 }

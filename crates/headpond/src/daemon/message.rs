@@ -144,6 +144,7 @@ pub struct RecordBody {
 #[derive(Debug)]
 pub enum ArrayWish {
     AddSpare(MemberBody),
+    ReAdd(MemberBody),
     Replace(MemberBody),
     Fail(MemberBody),
     Remove(MemberBody),

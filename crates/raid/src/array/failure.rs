@@ -103,6 +103,7 @@ impl Array {
     pub(super) fn drop_member(&self, member: &Rc<Member>) {
         if self.members.is_present(member) {
             self.members.fail(member);
+            self.note_absence();
             self.recorder.note_change();
         }
     }
@@ -120,6 +121,7 @@ impl Array {
             let _turn = Turn::take(&self.recorder);
             let newest = self.recorder.issued.borrow().clone();
             self.write_superblocks(&newest).await;
+            self.write_absence().await;
             if self.members.is_broken() {
                 return;
             }
@@ -224,6 +226,7 @@ impl Array {
         }
         record.spares = self.members.spare_records();
         record.event_count += 1;
+        record.absent_since = self.absent_since(record.absent_since, record.event_count);
         self.recorder.issued.replace(record.clone());
         record.clone()
     }

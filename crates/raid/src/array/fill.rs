@@ -177,6 +177,9 @@ impl Array {
             return Ok(Filled::Gone);
         }
         let before = self.members.end_filling(role);
+        if let Some(absence) = self.absence.as_ref().filter(|_| !self.members.is_degraded()) {
+            absence.end();
+        }
         // Whoever did without the one before is acknowledged only when this is recorded.
         self.change_record(|_| {}).await?;
         Ok(Filled::Whole { before: before.map(|member| Rc::clone(&member.device)) })

@@ -1,4 +1,4 @@
-//! The intent bitmap on the members.
+//! The bitmaps on the members: what is being written, and what members lack that are out of use.
 
 use std::cell::{Cell, RefCell};
 use std::ops::{Range, RangeInclusive};
@@ -8,13 +8,16 @@ use headpond_block::sync::{Notify, join_all};
 use headpond_block::{DeviceError, RequestFlags, RequestKind, Submission};
 use uuid::Uuid;
 
-use super::{Array, Member, write_intent_page};
+use super::absence::Absence;
+use super::label::{Bitmap, write_bitmap_page};
+use super::{Array, Member};
 use crate::intent::{IntentBitmap, PageWrite};
 use crate::layout::Stripe;
 use crate::superblock::RecordedState;
 
-/// The bitmap of an array, and who is writing it.
+/// A bitmap of an array, and who is writing it.
 pub(super) struct Intents {
+    kind: Bitmap,
     pub(super) bitmap: RefCell<IntentBitmap>,
     writing: Cell<bool>,
     progress: Notify,
@@ -27,16 +30,21 @@ pub(super) struct Mark<'a> {
 }
 
 impl Intents {
-    pub(super) fn new(array: Uuid, stripes: u64, region_stripes: u64) -> Intents {
+    pub(super) fn new(kind: Bitmap, array: Uuid, stripes: u64, region_stripes: u64) -> Intents {
         Intents {
+            kind,
             bitmap: RefCell::new(IntentBitmap::new(array, stripes, region_stripes)),
             writing: Cell::new(false),
             progress: Notify::new(),
         }
     }
 
-    fn begin(&self, stripes: RangeInclusive<Stripe>) -> Mark<'_> {
-        self.bitmap.borrow_mut().begin(stripes.clone());
+    fn begin(&self, stripes: RangeInclusive<Stripe>, is_logged: bool) -> Mark<'_> {
+        let mut bitmap = self.bitmap.borrow_mut();
+        match is_logged {
+            true => bitmap.begin_unmarked(stripes.clone()),
+            false => bitmap.begin(stripes.clone()),
+        }
         Mark { intents: self, stripes }
     }
 }
@@ -49,7 +57,8 @@ impl Drop for Mark<'_> {
 
 impl Array {
     /// Marks the regions of the stripes on all active members; many callers share one page write. A
-    /// write that a log above would repeat needs no mark, once it is recorded that there are such.
+    /// write that a log above would repeat needs no mark, once it is recorded that there are such,
+    /// as long as nobody is out of use who might come back.
     ///
     /// # Errors
     /// Where the array has lost too many members.
@@ -59,24 +68,44 @@ impl Array {
         flags: RequestFlags,
     ) -> Result<Option<Mark<'_>>, DeviceError> {
         let Some(intents) = &self.intents else { return Ok(None) };
-        if flags.contains(RequestFlags::LOGGED) {
-            return self.note_logged().await.map(|()| None);
-        }
-        let mark = intents.begin(stripes.clone());
+        let is_logged = flags.contains(RequestFlags::LOGGED);
+        let mark = intents.begin(stripes.clone(), is_logged);
         if headpond_block::defect!(SkipIntentMark) {
             return Ok(Some(mark));
         }
+        match is_logged {
+            true => self.note_logged().await?,
+            false => self.stabilise(intents, stripes.clone()).await?,
+        }
+        self.mark_absent(stripes).await?;
+        Ok(Some(mark))
+    }
+
+    /// Has the marks of some stripes written that are wanted.
+    pub(super) async fn stabilise(
+        &self,
+        intents: &Intents,
+        stripes: RangeInclusive<Stripe>,
+    ) -> Result<(), DeviceError> {
         while !intents.bitmap.borrow().is_stable(stripes.clone()) {
-            if intents.writing.get() {
-                intents.progress.wait().await;
-                continue;
-            }
-            let page = intents.bitmap.borrow_mut().next_urgent();
+            let page = self.turn_to_write(intents, IntentBitmap::next_urgent).await;
             if let Some(page) = page {
                 self.write_page(intents, page).await?;
             }
         }
-        Ok(Some(mark))
+        Ok(())
+    }
+
+    /// Waits until nobody writes pages, and chooses one.
+    async fn turn_to_write(
+        &self,
+        intents: &Intents,
+        choose: impl Fn(&mut IntentBitmap) -> Option<PageWrite>,
+    ) -> Option<PageWrite> {
+        while intents.writing.get() {
+            intents.progress.wait().await;
+        }
+        choose(&mut intents.bitmap.borrow_mut())
     }
 
     /// Records, before the first such write, that the bitmap does not tell the whole truth.
@@ -92,29 +121,33 @@ impl Array {
     /// Brings every page on the members up to date.
     pub(super) async fn write_outdated_pages(&self) -> Result<(), DeviceError> {
         let Some(intents) = &self.intents else { return Ok(()) };
-        loop {
-            if intents.writing.get() {
-                intents.progress.wait().await;
-                continue;
-            }
-            let page = intents.bitmap.borrow_mut().next_outdated();
-            let Some(page) = page else { return Ok(()) };
+        while let Some(page) = self.turn_to_write(intents, IntentBitmap::next_outdated).await {
             self.write_page(intents, page).await?;
         }
+        Ok(())
     }
 
     /// Writes every page, for the sake of a member that has none.
     pub(super) async fn write_all_pages(&self) -> Result<(), DeviceError> {
-        let Some(intents) = &self.intents else { return Ok(()) };
-        let pages = intents.bitmap.borrow().pages();
-        for number in 0..pages {
-            while intents.writing.get() {
-                intents.progress.wait().await;
+        for intents in self.intents.iter().chain(self.absence.iter().map(Absence::marks)) {
+            let pages = intents.bitmap.borrow().pages();
+            for number in 0..pages {
+                let page = self.turn_to_write(intents, |bitmap| Some(bitmap.take(number))).await;
+                self.write_page(intents, page.expect("it was chosen")).await?;
             }
-            let page = intents.bitmap.borrow_mut().take(number);
-            self.write_page(intents, page).await?;
         }
         Ok(())
+    }
+
+    /// Writes every page that lacks a mark; members that cannot take one are dropped, which has to
+    /// be settled.
+    pub(super) async fn write_urgent_pages(&self, intents: &Intents) {
+        while let Some(page) = self.turn_to_write(intents, IntentBitmap::next_urgent).await {
+            self.put_page(intents, page).await;
+            if self.members.is_broken() {
+                return;
+            }
+        }
     }
 
     /// Takes over the marks that an unclean stop left, so that they stay until the array has been
@@ -131,25 +164,32 @@ impl Array {
     }
 
     async fn write_page(&self, intents: &Intents, written: PageWrite) -> Result<(), DeviceError> {
+        self.put_page(intents, written).await;
+        self.settle().await;
+        self.check_intact()
+    }
+
+    async fn put_page(&self, intents: &Intents, written: PageWrite) {
         let _turn = Turn::take(intents);
         let bytes: Rc<[u8]> = written.bytes.as_slice().into();
         let members = self.members.present();
         let write = |member: &Rc<Member>| {
-            let (device, number) = (Rc::clone(&member.device), written.number);
+            let (device, number, kind) = (Rc::clone(&member.device), written.number, intents.kind);
             let bytes = Rc::clone(&bytes);
-            let write = async move { write_intent_page(&*device, number, &bytes).await };
+            let write = async move { write_bitmap_page(&*device, kind, number, &bytes).await };
             self.watched(member, Submission::pending(write), RequestKind::Write)
         };
         let outcomes = join_all(members.iter().map(write).collect()).await;
         for (member, outcome) in members.iter().zip(outcomes) {
             if outcome.is_err() {
-                self.fail_member(member).await;
+                self.drop_member(member);
             }
         }
-        self.check_intact()?;
+        if self.members.is_broken() {
+            return;
+        }
         intents.bitmap.borrow_mut().written(written);
         self.counters.intent_pages.count();
-        Ok(())
     }
 }
 

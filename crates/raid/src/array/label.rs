@@ -4,8 +4,8 @@ use headpond_block::{BlockDevice, Buffer, ByteRange, DeviceError, Outcome, Reque
 
 use crate::intent::PAGE_BYTES;
 use crate::superblock::{
-    COPY_OFFSETS, DATA_OFFSET_MIN, DecodeError, INTENT_OFFSET, SUPERBLOCK_BYTES, Superblock,
-    decode, encode,
+    ABSENCE_OFFSET, COPY_OFFSETS, DATA_OFFSET_MIN, DecodeError, INTENT_OFFSET, SUPERBLOCK_BYTES,
+    Superblock, decode, encode,
 };
 
 /// What is found where a superblock would be.
@@ -58,27 +58,44 @@ pub(crate) async fn write_superblock(device: &dyn BlockDevice, superblock: Super
     write_stable(device, offset, &encode(&superblock)).await
 }
 
-/// Writes a page of the intent bitmap, stably.
-pub(crate) async fn write_intent_page(
+/// One of the two bitmaps of a member.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Bitmap {
+    /// What is being written.
+    Intent,
+    /// What members lack that are out of use.
+    Absence,
+}
+
+impl Bitmap {
+    fn page_offset(self, number: usize) -> u64 {
+        let start = match self {
+            Bitmap::Intent => INTENT_OFFSET,
+            Bitmap::Absence => ABSENCE_OFFSET,
+        };
+        start + (number * PAGE_BYTES) as u64
+    }
+}
+
+/// Writes a page of a bitmap, stably.
+pub(crate) async fn write_bitmap_page(
     device: &dyn BlockDevice,
+    bitmap: Bitmap,
     number: usize,
     bytes: &[u8],
 ) -> Outcome {
-    write_stable(device, intent_page_offset(number), bytes).await
+    write_stable(device, bitmap.page_offset(number), bytes).await
 }
 
-/// Reads a page of the intent bitmap.
-pub(crate) async fn read_intent_page(
+/// Reads a page of a bitmap.
+pub(crate) async fn read_bitmap_page(
     device: &dyn BlockDevice,
+    bitmap: Bitmap,
     number: usize,
 ) -> Result<Vec<u8>, DeviceError> {
     let buffer = Buffer::zeroed(PAGE_BYTES);
-    device.submit(Request::read(intent_page_offset(number), &buffer)).await?;
+    device.submit(Request::read(bitmap.page_offset(number), &buffer)).await?;
     Ok(buffer.to_vec())
-}
-
-fn intent_page_offset(number: usize) -> u64 {
-    INTENT_OFFSET + (number * PAGE_BYTES) as u64
 }
 
 async fn read_copy(

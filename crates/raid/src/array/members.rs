@@ -10,7 +10,7 @@
 mod filling;
 
 use std::cell::{Cell, RefCell};
-use std::ops::RangeInclusive;
+use std::ops::{Range, RangeInclusive};
 use std::rc::Rc;
 
 use headpond_block::{BlockDevice, DeviceName, Request, Submission};
@@ -67,6 +67,7 @@ pub(crate) struct Members {
     redundancy: usize,
     group_members: usize,
     data_offset: u64,
+    rows: u64,
 }
 
 /// Who was found when an array was put together.
@@ -189,9 +190,11 @@ impl Members {
             redundancy: layout.redundancy(),
             group_members: layout.group_members(),
             data_offset: record.data_offset,
+            rows: layout.rows(),
         };
         for (filled, member) in found.filling {
-            members.fill(filled, Rc::new(member));
+            let all = members.all_rows();
+            members.fill(filled, Rc::new(member), all);
         }
         for (role, slot) in members.slots() {
             if slot.state.get() != RoleState::Active {
@@ -346,7 +349,12 @@ impl Members {
     /// Has a spare that stands by fill a role, from its first row on.
     pub(super) fn begin_filling(&self, role: Role, spare: &Rc<Member>) {
         self.standing_by.borrow_mut().retain(|other| !Rc::ptr_eq(other, spare));
-        self.fill(Filled { role, rows: 0 }, Rc::clone(spare));
+        self.fill(Filled { role, rows: 0 }, Rc::clone(spare), self.all_rows());
+    }
+
+    /// Has a member that comes back fill the role that it had, but for what it still holds.
+    pub(super) fn begin_catching_up(&self, role: Role, member: Rc<Member>, lacks: Vec<Range<u64>>) {
+        self.fill(Filled { role, rows: 0 }, member, lacks);
     }
 
     /// Gives a role to the member that has filled it. Who had it before is out of use, and
@@ -379,12 +387,16 @@ impl Members {
             .collect()
     }
 
-    fn fill(&self, filled: Filled, member: Rc<Member>) {
+    fn fill(&self, filled: Filled, member: Rc<Member>, lacks: Vec<Range<u64>>) {
         member.role.set(Some(filled.role));
-        let filling = Filling::new(member, filled.rows);
+        let filling = Filling::new(member, filled.rows, lacks, self.rows);
         let before = self.slot(filled.role).filling.replace(Some(Rc::new(filling)));
         assert!(before.is_none(), "one spare at a time fills a role");
         self.note_filling();
+    }
+
+    fn all_rows(&self) -> Vec<Range<u64>> {
+        std::iter::once(0..self.rows).collect()
     }
 
     fn note_filling(&self) {

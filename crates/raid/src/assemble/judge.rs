@@ -162,17 +162,8 @@ fn newest_in_use(candidates: &[Candidate]) -> Result<&Candidate, AssembleError> 
     Ok(newest.expect("where everybody is called out, nobody is there to agree"))
 }
 
-/// Whether a record has this member out of use, or does not know it any more. One that it does not
-/// know yet joined after it was written.
 fn calls_out(record: &ArrayRecord, member: &Superblock) -> bool {
-    let is_it = |uuid| uuid == member.member_uuid;
-    if record.spares.iter().any(|spare| is_it(spare.member_uuid)) {
-        return false;
-    }
-    match record.roles.iter().find(|entry| is_it(entry.member_uuid)) {
-        Some(entry) => entry.state != RoleState::Active,
-        None => member.array.event_count <= record.event_count,
-    }
+    record.calls_out(member.member_uuid, member.array.event_count)
 }
 
 /// Whether the array went on without this device.

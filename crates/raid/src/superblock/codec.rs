@@ -49,6 +49,7 @@ mod at {
     pub const OWNER: usize = 256;
     pub const INITIALISED: usize = 272;
     pub const SCRUBBED: usize = 280;
+    pub const ABSENT_SINCE: usize = 504;
     pub const ROLES: usize = 512;
     pub const ROLE_BYTES: usize = 24;
     pub const ROLE_STATE: usize = 16;
@@ -122,6 +123,7 @@ pub fn encode(superblock: &Superblock) -> Vec<u8> {
     put(at::INITIALISED, &array.work.initialised_stripes.to_le_bytes());
     let scrubbed = array.work.scrubbed_stripes.map_or(0, |stripes| stripes + 1);
     put(at::SCRUBBED, &scrubbed.to_le_bytes());
+    put(at::ABSENT_SINCE, &array.absent_since.unwrap_or(0).to_le_bytes());
     let sum = checksum::with_hole(&bytes, at::CHECKSUM);
     bytes[at::CHECKSUM..at::CHECKSUM + 4].copy_from_slice(&sum.to_le_bytes());
     bytes
@@ -190,6 +192,7 @@ impl Fields<'_> {
             roles: self.roles()?,
             spares: self.spares()?,
             work: self.work(),
+            absent_since: Some(self.u64(at::ABSENT_SINCE)).filter(|event| *event > 0),
         };
         self.check_shape(&array)?;
         Ok(array)
@@ -216,6 +219,8 @@ impl Fields<'_> {
             let count = self.u64(at);
             expect(field, count, count.min(COUNT_MAX))?;
         }
+        let since = array.absent_since.unwrap_or(0);
+        expect("absent since", since, since.min(array.event_count))?;
         expect("features", self.u64(at::INCOMPAT), features(array))?;
         let rows = size / u64::from(array.strip_bytes);
         for filled in array.spares.iter().filter_map(|spare| spare.filling) {
@@ -417,6 +422,7 @@ mod tests {
                         initialised_stripes: rows / 2,
                         scrubbed_stripes: (sequence % 2 == 0).then_some(rows),
                     },
+                    absent_since: (event_count > 0).then(|| event_count.min(sequence + 1)),
                 };
                 let role = Some(Role((members - 1) as u16)).filter(|_| sequence % 3 > 0);
                 Superblock { array, member_uuid: Uuid::from_u128(!uuid), role, sequence }

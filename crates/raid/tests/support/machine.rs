@@ -69,6 +69,13 @@ impl Machine {
         machine
     }
 
+    /// The same without that disk.
+    pub fn with_array_of_many_rows(count: usize, level: Level) -> Machine {
+        let machine = Machine::of_rows(count, MANY_ROWS);
+        machine.live_to_the_end(&machine.all(), async |devices| make_array(devices, level).await);
+        machine
+    }
+
     pub fn all(&self) -> Vec<usize> {
         (0..self.members.len()).collect()
     }

@@ -1,6 +1,6 @@
 //! The command line of `headpond array`.
 
-use super::live::{AddSpareArgs, MemberArgs, OfArgs, PaceArgs, ReplaceArgs, ScrubArgs};
+use super::live::{AddSpareArgs, MemberArgs, OfArgs, PaceArgs, ReAddArgs, ReplaceArgs, ScrubArgs};
 use clap::{Args, Subcommand};
 use headpond_raid::Level;
 use headpond_volume::Size;
@@ -12,6 +12,7 @@ use std::path::PathBuf;
 pub enum ArrayCommand {
     Plan(Box<PlanArgs>),
     AddSpare(AddSpareArgs),
+    ReAdd(ReAddArgs),
     Replace(ReplaceArgs),
     /// Take a member out of use.
     #[command(after_help = "Example:\n  headpond array fail hv0 /dev/sdd")]

@@ -30,6 +30,22 @@ pub struct AddSpareArgs {
     wait: bool,
 }
 
+/// Have a member that was out of use come back: what was written without it is written to it, and
+/// nothing else.
+#[derive(Args)]
+#[command(
+    after_help = "Example:\n  headpond array re-add hv0 /dev/sdd --wait   # its cable is in again"
+)]
+pub struct ReAddArgs {
+    #[command(flatten)]
+    of: OfArgs,
+    #[arg(value_name = "DEV")]
+    device: String,
+    /// Wait, with a bar, until it holds everything.
+    #[arg(long)]
+    wait: bool,
+}
+
 /// Give the place of a member to another device, beside the requests. The member is in use until
 /// the new device holds everything, and free afterwards.
 #[derive(Args)]
@@ -180,6 +196,16 @@ pub fn add_spare(places: &Places, args: &AddSpareArgs) -> Result<Exit> {
         status = args.of.wait(places, "rebuild")?;
     }
     args.of.tell(&format!("{} belongs to the array", body.device), &status)
+}
+
+pub fn re_add(places: &Places, args: &ReAddArgs) -> Result<Exit> {
+    let body = args.of.member(&args.device)?;
+    let mut status = args.of.post(places, "/v1/array/re-add", &body)?;
+    if args.wait {
+        status = args.of.wait(places, "rebuild")?;
+        return args.of.tell(&format!("{} is in use again", body.device), &status);
+    }
+    args.of.tell(&format!("{} is given what it lacks", body.device), &status)
 }
 
 pub fn replace(places: &Places, args: &ReplaceArgs) -> Result<Exit> {

@@ -41,6 +41,7 @@ pub fn run(places: &Places, command: &ArrayCommand) -> Result<Exit> {
     match command {
         ArrayCommand::Plan(args) => plan(args),
         ArrayCommand::AddSpare(args) => live::add_spare(places, args),
+        ArrayCommand::ReAdd(args) => live::re_add(places, args),
         ArrayCommand::Replace(args) => live::replace(places, args),
         ArrayCommand::Fail(args) => live::fail(places, args),
         ArrayCommand::Remove(args) => live::remove(places, args),

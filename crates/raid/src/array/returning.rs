@@ -1,0 +1,138 @@
+//! A member that comes back is given what it lacks, and nothing else.
+//!
+//! It had its role until an event since which the marks tell of every write (`absence`), and it was
+//! not used on its own since. Until it holds everything it is a spare on its way to its old role,
+//! and a cut on the way has it filled as any other.
+
+use std::ops::Range;
+use std::rc::Rc;
+
+use headpond_block::{BlockDevice, DeviceName};
+use thiserror::Error;
+use uuid::Uuid;
+
+use super::{Array, Inspection, Member, MemberError, inspect};
+use crate::layout::Role;
+use crate::superblock::Superblock;
+
+/// Why a device cannot take its old role again as it is. Nothing was written.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum ReturnError {
+    #[error("{device}: is no member of array `{array}`; `add-spare` makes a spare of it")]
+    Foreign { array: String, device: DeviceName },
+    #[error(
+        "{device}: array `{array}` has no role that would wait for it: another device has taken \
+         it, or it failed while it came back; `add-spare --force` makes a spare of it"
+    )]
+    Replaced { array: String, device: DeviceName },
+    #[error("{device}: is in use in array `{array}` already")]
+    InUse { array: String, device: DeviceName },
+    #[error(
+        "{device}: array `{array}` has no record of what was written since it left ({cause}); \
+         `add-spare --force` has everything written to it anew"
+    )]
+    Unmarked { array: String, device: DeviceName, cause: &'static str },
+    #[error(
+        "{device}: is at event {found}, array `{array}` has marked what is written only since event \
+         {since}: it is an older image; `add-spare --force` has everything written to it anew"
+    )]
+    TooOld { array: String, device: DeviceName, found: u64, since: u64 },
+    #[error(
+        "{device}: was in use without {other}, as array `{array}` never was: it may hold what the \
+         array lacks; save that first, then `add-spare --force` has everything written to it anew"
+    )]
+    Diverged { array: String, device: DeviceName, other: DeviceName },
+    #[error(transparent)]
+    Member(#[from] MemberError),
+}
+
+impl Array {
+    /// Gives a member that was out of use its role back, from where [`Array::fill`] goes on with
+    /// what it lacks. Answers the rows that it lacks. `uuid` was never used before.
+    ///
+    /// # Errors
+    /// Where it never had a role, or may lack what nobody has marked, or hold what nobody else has.
+    pub async fn re_add(
+        &self,
+        device: Rc<dyn BlockDevice>,
+        uuid: Uuid,
+    ) -> Result<u64, ReturnError> {
+        self.check_writable().map_err(MemberError::from)?;
+        let name = device.name().clone();
+        let superblock = match inspect(&*device).await.map_err(MemberError::from)? {
+            Inspection::Member(superblock) if superblock.array.uuid == self.uuid() => superblock,
+            _ => return Err(ReturnError::Foreign { array: self.array_name(), device: name }),
+        };
+        let role = self.consider_return(&name, &superblock)?;
+        self.consider_spare(&*device)?;
+        let lacks = self.rows_lacking();
+        let rows = lacks.iter().map(|range| range.end - range.start).sum();
+        let member = Member::joining(device, uuid, self.recorder.issued_count());
+        member.sequence.set(superblock.sequence);
+        let member = Rc::new(member);
+        self.members.begin_catching_up(role, Rc::clone(&member), lacks);
+        self.write_all_pages().await.map_err(MemberError::from)?;
+        self.change_record(|_| {}).await.map_err(MemberError::from)?;
+        match self.members.is_present(&member) {
+            true => Ok(rows),
+            false => {
+                let gone = headpond_block::DeviceError::Gone { device: name };
+                Err(MemberError::from(gone).into())
+            }
+        }
+    }
+
+    /// The role that a device may have again.
+    fn consider_return(
+        &self,
+        device: &DeviceName,
+        superblock: &Superblock,
+    ) -> Result<Role, ReturnError> {
+        let (array, device) = (self.array_name(), device.clone());
+        let (uuid, found) = (superblock.member_uuid, superblock.array.event_count);
+        let present = self.members.present();
+        if present.iter().any(|member| member.uuid == uuid) {
+            return Err(ReturnError::InUse { array, device });
+        }
+        let had = |slot: &super::members::Slot| slot.uuid.get() == uuid;
+        let role = self.members.slots().find(|(_, slot)| had(slot)).map(|(role, _)| role);
+        let Some(role) = role else { return Err(ReturnError::Replaced { array, device }) };
+        if self.members.slot(role).filling().is_some() {
+            return Err(MemberError::Filling { role: role.0 }.into());
+        }
+        let calls_out =
+            |other: &&Rc<Member>| superblock.array.calls_out(other.uuid, other.event_count.get());
+        if let Some(other) = present.iter().find(calls_out) {
+            let other = other.name().clone();
+            return Err(ReturnError::Diverged { array, device, other });
+        }
+        let Some(since) = self.recorder.record().absent_since else {
+            let cause = match self.intents.is_some() {
+                true => "the first member was lost in an unclean stop that a cache had to mend",
+                false => "it has no intent bitmap",
+            };
+            return Err(ReturnError::Unmarked { array, device, cause });
+        };
+        match found + 1 >= since {
+            true => Ok(role),
+            false => Err(ReturnError::TooOld { array, device, found, since }),
+        }
+    }
+
+    fn rows_lacking(&self) -> Vec<Range<u64>> {
+        let absence = self.absence.as_ref().expect("the record tells of its marks");
+        let mut rows: Vec<Range<u64>> = Vec::new();
+        for stripes in absence.lacks(self.layout.stripes()) {
+            let next = self.layout.rows_of(stripes);
+            match rows.last_mut() {
+                Some(last) if next.start <= last.end => last.end = last.end.max(next.end),
+                _ => rows.push(next),
+            }
+        }
+        rows
+    }
+
+    fn array_name(&self) -> String {
+        self.recorder.record().name.clone()
+    }
+}
