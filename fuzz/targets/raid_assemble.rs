@@ -67,6 +67,7 @@ fn options(mode: u8) -> CreateOptions {
         uuid: Uuid::from_u128(1000),
         level,
         groups,
+        declustered: None,
         strip_bytes: STRIP_BYTES,
         contents: Contents::Zeros,
         intent: if mode & 4 == 0 { Intent::None } else { Intent::Bitmap },

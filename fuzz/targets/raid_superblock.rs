@@ -4,7 +4,7 @@
 #![no_main]
 
 use headpond_fuzz::{patch, seal, sized};
-use headpond_raid::layout::{Layout, Role};
+use headpond_raid::layout::{Declustering, Layout, Role, Spread};
 use headpond_raid::level::Level;
 use headpond_raid::superblock::{
     ArrayRecord, DATA_OFFSET_MIN, Filled, RecordedParity, RecordedState, RecordedWork, RoleRecord,
@@ -37,8 +37,12 @@ fn sound(shape: u8) -> Superblock {
         (Level::Raid6, 5, 1),
         (Level::Raid50, 6, 2),
         (Level::Raid60, 40, 4),
-    ][usize::from(shape % 7)];
+        (Level::Raid6, 11, 1),
+    ][usize::from(shape % 8)];
     let layout = Layout::new(level, members, groups, 64 << 10, 1 << 30).expect("a sound shape");
+    let spread = Spread { width: 4, spares: 3 };
+    let declustering = (members == 11).then(|| Declustering { spread, seeds: vec![5, 9] });
+    let lent = declustering.as_ref().map_or(Vec::new(), |_| vec![None; 3]);
     let role = |index| RoleRecord { member_uuid: Uuid::from_u128(index), state: RoleState::Active };
     let array = ArrayRecord {
         uuid: Uuid::from_u128(1000),
@@ -48,6 +52,8 @@ fn sound(shape: u8) -> Superblock {
         parity: RecordedParity::Valid,
         level,
         groups: groups as u16,
+        declustering,
+        lent,
         strip_bytes: 64 << 10,
         logical_block_bytes: 512,
         data_offset: DATA_OFFSET_MIN,

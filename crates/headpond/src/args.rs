@@ -8,6 +8,7 @@ use crate::commands::model::ModelCommand;
 use crate::demo::DemoArgs;
 use clap::{Args, Parser, Subcommand};
 use headpond_cache::{CleaningConfig, Mode};
+use headpond_raid::Spread;
 use headpond_raid::level::Level;
 use headpond_volume::{SeqCutoff, SettingChange, Size, parse_word};
 use std::path::PathBuf;
@@ -64,6 +65,13 @@ pub struct ArrayArgs {
     /// Groups of the array (levels 10, 50 and 60).
     #[arg(long, default_value_t = 1)]
     pub groups: u16,
+    /// Strips of a stripe, data and parity, where they are to be spread over more members (levels 5
+    /// and 6): a rebuild then reads from all of them.
+    #[arg(long, value_name = "STRIPS")]
+    pub width: Option<u16>,
+    /// Members' worth of spare space on all members, which stands in for lost ones.
+    #[arg(long, value_name = "COUNT", default_value_t = 1, requires = "width")]
+    pub distributed_spares: u16,
     /// Bytes of a stripe on one member.
     #[arg(long, default_value = "64K")]
     pub strip: Size,
@@ -76,11 +84,19 @@ pub struct ArrayArgs {
     pub zeroed: bool,
 }
 
+impl ArrayArgs {
+    /// How it is to be declustered, where it is.
+    pub fn declustered(&self) -> Option<Spread> {
+        self.width.map(|width| Spread { width, spares: self.distributed_spares })
+    }
+}
+
 /// Make a volume of an array and, if you like, a cache; what is on the devices is lost.
 #[derive(Args)]
 #[command(after_help = "Examples:\n  \
     headpond create hv0 --raid 6 --strip 64K /dev/sd[b-g] --cache /dev/nvme0n1\n  \
     headpond create hv1 --raid 60 --groups 2 /dev/sd[b-q] --cache /dev/nvme0n1 --mode write-through\n  \
+    headpond create hv2 --raid 6 --width 10 --distributed-spares 2 /dev/sd[a-z] /dev/sda[a-n]\n  \
     headpond create toy --raid 5 a.img b.img c.img --cache ram:64M --force\n\n\
     A device is a block device or file, ram:SIZE, or model:NAME?store=FILE (a drive model on a\n\
     sparse file). Devices that hold a file system, are mounted or in use are refused.")]

@@ -143,7 +143,7 @@ impl Hardware {
 }
 
 /// A drive of a model.
-fn modelled(
+pub(crate) fn modelled(
     store: Rc<SparseDevice>,
     model: &Model,
     state: State,

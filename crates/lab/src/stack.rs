@@ -2,7 +2,7 @@
 
 use crate::engine::{EngineError, EngineModel};
 use crate::models;
-use headpond_raid::Level;
+use headpond_raid::{Level, Spread};
 use headpond_sim::ssd::State;
 use headpond_sim::{CatalogueError, ControllerModel, Model, NetworkModel};
 use headpond_volume::{
@@ -37,6 +37,9 @@ pub struct CoreStack {
     pub raid: Level,
     #[serde(default = "one")]
     pub groups: u16,
+    /// Stripes narrower than the array, and its distributed spares.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub declustered: Option<Spread>,
     #[serde(default = "strip")]
     pub strip: Size,
     /// The drives' model: a name of the catalogue, or a file.
@@ -218,6 +221,7 @@ impl Stack {
             intent: self.core.intent,
             members: (0..self.core.drives).map(|number| format!("drive{number:02}")).collect(),
             spares: Vec::new(),
+            declustered: self.core.declustered,
             upkeep: Pace::default(),
         };
         let uuid = Uuid::from_u128(0x5eed);

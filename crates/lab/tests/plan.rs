@@ -32,7 +32,8 @@ fn a_table_of_something_else_is_named_by_line() {
 #[test]
 fn the_formulas_of_a_modelled_drive_come_near_its_simulated_array() {
     let drive = DriveFigures::find("hdd-7k2-14t").unwrap();
-    let shape = Shape { level: Level::Raid6, members: 6, groups: 1, strip_bytes: 64 << 10 };
+    let shape =
+        Shape { level: Level::Raid6, members: 6, groups: 1, spread: None, strip_bytes: 64 << 10 };
     let depths = vec![1, 6 * 32];
     let given = Assumptions {
         depths: depths.clone(),

@@ -123,6 +123,7 @@ async fn measure_arrays(runtime: &Runtime, answers: Answers, patience: Option<Pa
             uuid: Uuid::from_u128(1),
             level,
             groups,
+            declustered: None,
             strip_bytes: 64 << 10,
             contents: Contents::Zeros,
             intent: Intent::None,

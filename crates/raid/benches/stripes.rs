@@ -70,6 +70,7 @@ async fn measure(level: Level, count: usize, stripes: usize, runtime: &Runtime) 
         uuid: Uuid::from_u128(1),
         level,
         groups: 1,
+        declustered: None,
         strip_bytes: STRIP_BYTES as u32,
         contents: Contents::Zeros,
         intent: Intent::None,

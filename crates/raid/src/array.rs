@@ -75,7 +75,8 @@ pub use scrub::{Finding, ScrubReport, Scrubbed, Trouble};
 pub use spares::MemberError;
 use status::Counters;
 pub use status::{
-    ArrayState, ArrayStatus, FillingStatus, MemberStatus, PlanCounts, Progress, SpareStatus,
+    ArrayState, ArrayStatus, DeclusteredStatus, FillingStatus, MemberStatus, PlanCounts, Progress,
+    SpareStatus, StandInStatus,
 };
 use watch::Watch;
 use writers::Writers;

@@ -208,9 +208,9 @@ pub async fn prepare(
     let verdict = judge(candidates)?;
     let layout = verdict.record.layout().expect("a decoded superblock has a shape");
     let start = Start::decide(&verdict, &layout, &options).await?;
-    let Verdict { record, mut found, missing, stale } = verdict;
+    let Verdict { record, mut found, missing, stale, .. } = verdict;
     if start.copies == Copies::MayDiffer {
-        found.begin_copies_anew();
+        found.begin_copies_anew(&record);
     }
     let array = Array::new(runtime.clone(), record, layout, found, options.tuning, start.trust);
     Ok(Prepared {
@@ -317,7 +317,7 @@ impl Start {
         }
         if options.after_unclean_stop == AfterUncleanStop::DistrustParity
             && layout.parity_strips() > 0
-            && verdict.missing.is_empty()
+            && verdict.lost.is_empty()
         {
             self.trust.parity = RecordedParity::NotInitialised;
             self.trust.initialised_stripes = 0;
@@ -332,12 +332,12 @@ impl Start {
         options: &AssembleOptions,
         torn: bool,
     ) -> Result<(), AssembleError> {
-        let lost = verdict.missing.len();
+        let lost = verdict.lost.len();
         if lost == 0 || layout.parity_strips() == 0 {
             return Ok(());
         }
         let uninitialised = self.trust.parity == RecordedParity::NotInitialised;
-        let (name, roles) = (verdict.record.name.clone(), judge::list(&verdict.missing));
+        let (name, roles) = (verdict.record.name.clone(), judge::list(&verdict.lost));
         match (options.force, torn, uninitialised) {
             (_, false, false) => Ok(()),
             (Force::UseTornParity, ..) => {

@@ -14,7 +14,7 @@ use uuid::{Builder, Uuid};
 
 use crate::array::{Bitmap, Inspection, inspect, write_bitmap_page, write_superblock, zero_copy};
 use crate::intent::{self, IntentBitmap};
-use crate::layout::{Layout, LayoutError, Role};
+use crate::layout::{Layout, LayoutError, Role, Spread};
 use crate::level::Level;
 use crate::superblock::{
     ArrayRecord, DATA_OFFSET_MIN, NAME_BYTES_MAX, RecordedParity, RecordedState, RecordedWork,
@@ -30,6 +30,8 @@ pub struct CreateOptions {
     pub level: Level,
     /// Groups of levels 10, 50 and 60; 1 for the others.
     pub groups: usize,
+    /// Narrower stripes than there are members, of levels 5 and 6.
+    pub declustered: Option<Spread>,
     pub strip_bytes: u32,
     pub contents: Contents,
     pub intent: Intent,
@@ -105,28 +107,36 @@ pub fn plan(
     let room = |device: &Rc<dyn BlockDevice>| device.geometry().size_bytes - DATA_OFFSET_MIN;
     let smallest = members.iter().map(room).min().unwrap_or(0);
     let (count, groups) = (members.len(), options.groups);
-    let layout = Layout::new(options.level, count, groups, options.strip_bytes, smallest)?;
+    let spread = options.declustered;
+    let declustering =
+        spread.map(|spread| Layout::decluster(options.level, count, spread)).transpose()?;
     let blocks = members.iter().map(|device| device.geometry().logical_block_bytes);
-    Ok(ArrayRecord {
+    let mut record = ArrayRecord {
         uuid: options.uuid,
         name: name.clone(),
         event_count: 0,
         state: RecordedState::Creating,
         parity: recorded_parity(options),
         level: options.level,
-        groups: groups as u16,
+        groups: u16::try_from(groups).unwrap_or(u16::MAX),
+        lent: vec![None; declustering.as_ref().map_or(0, |it| usize::from(it.spread.spares))],
+        declustering,
         strip_bytes: options.strip_bytes,
         logical_block_bytes: blocks.max().unwrap_or(512),
         data_offset: DATA_OFFSET_MIN,
-        member_data_bytes: layout.member_data_bytes(),
-        intent_region_stripes: intent_region(options, &layout),
+        member_data_bytes: smallest,
+        intent_region_stripes: None,
         owner_generation: 0,
         owner: options.owner,
         roles: (0..count).map(|index| new_role(options.uuid, index)).collect(),
         spares: Vec::new(),
         work: RecordedWork::default(),
         absent_since: None,
-    })
+    };
+    let layout = record.layout()?;
+    record.member_data_bytes = layout.member_data_bytes();
+    record.intent_region_stripes = intent_region(options, &layout);
+    Ok(record)
 }
 
 /// The same, and everything that can be said against the devices. Nothing is written.

@@ -2,20 +2,27 @@
 //!
 //! An array is `groups` equal groups of members. A *stripe* is one row of strips across one group;
 //! stripes go round the groups. Level 0 and mirrors are the cases without parity: level 0 has as
-//! many data strips as members, a mirror has one, in as many copies as members.
+//! many data strips as members, a mirror has one, in as many copies as members. Declustered stripes
+//! are narrower than their group, and lie all over it ([`spread`]).
 //!
-//! **Invariants**: every array byte has one (stripe, data strip, offset in it); every strip of a
-//! row is on its own slot.
+//! **Invariants**: every array byte has one (stripe, data strip, offset in it); the strips of a
+//! stripe are on members of their own; only whole bands are used, so that no stripe lacks a strip.
 //! **Not here**: what to read or write (`plan`), where the data area of a member begins
 //! (`superblock`).
 //! **Source**: rotation of Linux md, `drivers/md/raid5.c` `raid5_compute_sector`,
 //! `ALGORITHM_LEFT_SYMMETRIC`.
 
+mod search;
+mod spread;
+
 use std::ops::Range;
+use std::rc::Rc;
 
 use thiserror::Error;
 
 use crate::level::Level;
+pub use spread::{BASES_MAX, Declustering, SLOTS_MAX, Spread};
+use spread::{Content, Development};
 
 /// The smallest strip.
 pub const STRIP_BYTES_MIN: u32 = 4 << 10;
@@ -76,6 +83,11 @@ pub struct Layout {
     data: u16,
     strip_bytes: u32,
     rows: u64,
+    /// The fewest rows that hold whole stripes, and how many stripes.
+    band_rows: u64,
+    band_stripes: u64,
+    /// Where it is declustered.
+    development: Option<Rc<Development>>,
 }
 
 /// Why an array cannot have the shape that was asked for.
@@ -102,6 +114,23 @@ pub enum LayoutError {
          use larger members"
     )]
     MemberTooSmall { data_bytes: u64, strip_bytes: u32 },
+    #[error("{level} cannot be declustered; use level 5 or 6, and its width for the groups")]
+    NotDeclustered { level: Level },
+    #[error("{level} has stripes of at least {needed} strips, and {width} were asked for")]
+    TooNarrow { level: Level, needed: usize, width: usize },
+    #[error("{spares} distributed spares: there can be {SLOTS_MAX}; use fewer")]
+    TooManySlots { spares: usize },
+    #[error(
+        "stripes of {width} strips and {spares} distributed spares need {needed} to {MEMBERS_MAX} \
+         members, and {members} were given; add members or use narrower stripes or fewer spares"
+    )]
+    TooFewForSpread { members: usize, width: usize, spares: usize, needed: usize },
+    #[error(
+        "a member has room for {rows} rows of strips, and stripes of this shape end evenly after \
+         {needed}; use larger members, a smaller strip, or a width that divides the members \
+         without the spares"
+    )]
+    TooFewRows { rows: u64, needed: u64 },
 }
 
 impl Layout {
@@ -126,7 +155,64 @@ impl Layout {
             return Err(LayoutError::MemberTooSmall { data_bytes: member_data_bytes, strip_bytes });
         }
         let (members, groups) = (members as u16, groups as u16);
-        Ok(Layout { level, members, groups, width, data, strip_bytes, rows })
+        let (band_rows, band_stripes) = (1, u64::from(groups));
+        let development = None;
+        Ok(Layout {
+            level,
+            members,
+            groups,
+            width,
+            data,
+            strip_bytes,
+            rows,
+            band_rows,
+            band_stripes,
+            development,
+        })
+    }
+
+    /// The layout of a declustered array, whose members each give `member_data_bytes`, rounded down
+    /// to whole bands.
+    ///
+    /// # Errors
+    /// Where the shape cannot be.
+    pub fn declustered(
+        level: Level,
+        members: usize,
+        declustering: &Declustering,
+        strip_bytes: u32,
+        member_data_bytes: u64,
+    ) -> Result<Layout, LayoutError> {
+        let spread = declustering.spread;
+        spread.check(level, members)?;
+        let whole = Layout::new(level, members, 1, strip_bytes, member_data_bytes)?;
+        let (band_rows, band_stripes) = spread.band(members as u64);
+        let rows = whole.rows - whole.rows % band_rows;
+        if rows == 0 {
+            return Err(LayoutError::TooFewRows { rows: whole.rows, needed: band_rows });
+        }
+        Ok(Layout {
+            width: spread.width,
+            data: spread.width - u16::from(level.parity()),
+            rows,
+            band_rows,
+            band_stripes,
+            development: Some(Rc::new(Development::new(declustering, members))),
+            ..whole
+        })
+    }
+
+    /// A declustering of so many members under which they take equal parts in a rebuild.
+    ///
+    /// # Errors
+    /// Where the shape cannot be.
+    pub fn decluster(
+        level: Level,
+        members: usize,
+        spread: Spread,
+    ) -> Result<Declustering, LayoutError> {
+        spread.check(level, members)?;
+        Ok(search::find(level, members, spread))
     }
 
     /// The level.
@@ -213,13 +299,38 @@ impl Layout {
 
     /// Stripes of the whole array.
     pub fn stripes(&self) -> u64 {
-        self.rows * u64::from(self.groups)
+        self.rows / self.band_rows * self.band_stripes
+    }
+
+    /// Rows of a band: the fewest that hold whole stripes only.
+    pub fn band_rows(&self) -> u64 {
+        self.band_rows
+    }
+
+    /// Stripes of a band, over all groups.
+    pub fn band_stripes(&self) -> u64 {
+        self.band_stripes
+    }
+
+    /// Rows after which the pattern of a declustered layout begins again; 1 for others.
+    pub fn pattern_rows(&self) -> u64 {
+        self.development.as_ref().map_or(1, |it| it.bands() * self.band_rows)
+    }
+
+    /// Whether stripes are narrower than their group.
+    pub fn is_declustered(&self) -> bool {
+        self.development.is_some()
+    }
+
+    /// Members' worth of distributed spare space.
+    pub fn spare_slots(&self) -> u16 {
+        self.development.as_ref().map_or(0, |it| it.spares())
     }
 
     /// The rows that hold strips of some stripes.
     pub fn rows_of(&self, stripes: Range<u64>) -> Range<u64> {
-        let groups = u64::from(self.groups);
-        stripes.start / groups..stripes.end.div_ceil(groups)
+        let bands = stripes.start / self.band_stripes..stripes.end.div_ceil(self.band_stripes);
+        bands.start * self.band_rows..bands.end * self.band_rows
     }
 
     /// Bytes of the array.
@@ -258,6 +369,9 @@ impl Layout {
 
     /// Where a strip lies. For mirrors this is the first copy; the others are in the same row.
     pub fn cell(&self, stripe: Stripe, strip: Strip) -> StripCell {
+        if let Some(development) = &self.development {
+            return development.cell(stripe, self.order_of(strip));
+        }
         let (group, row) = (self.group_of(stripe), stripe.0 / u64::from(self.groups));
         let slot = self.slot_of(row, strip);
         StripCell { role: Role((group * self.width() + slot) as u16), row }
@@ -270,8 +384,14 @@ impl Layout {
         StripCell { role: Role((group * self.width() + copy) as u16), row }
     }
 
-    /// What lies in a cell.
-    pub fn strip_in(&self, cell: StripCell) -> (Stripe, Strip) {
+    /// What lies in a cell; `None` for spare space.
+    pub fn strip_in(&self, cell: StripCell) -> Option<(Stripe, Strip)> {
+        if let Some(development) = &self.development {
+            return match development.content(cell) {
+                Content::Strip(stripe, place) => Some((stripe, self.strip_of(place))),
+                Content::Spare(_) => None,
+            };
+        }
         let StripCell { role, row } = cell;
         let group = self.group_of_role(role);
         let stripe = Stripe(row * u64::from(self.groups) + group as u64);
@@ -279,7 +399,41 @@ impl Layout {
             true => Strip::Data(0),
             false => self.strip_at(row, role.index() - group * self.width()),
         };
-        (stripe, strip)
+        Some((stripe, strip))
+    }
+
+    /// The spare slot of which a cell is a part.
+    pub fn slot_in(&self, cell: StripCell) -> Option<u16> {
+        match self.development.as_ref()?.content(cell) {
+            Content::Strip(..) => None,
+            Content::Spare(slot) => Some(slot),
+        }
+    }
+
+    /// Where a spare slot lies in a row.
+    ///
+    /// # Panics
+    /// Where there is no such slot.
+    pub fn spare_cell(&self, slot: u16, row: u64) -> StripCell {
+        let development = self.development.as_ref().expect("only declustered arrays have slots");
+        development.spare_cell(slot, row)
+    }
+
+    /// The place of a strip in the order of its stripe: the data, then the parity.
+    fn order_of(&self, strip: Strip) -> u16 {
+        match strip {
+            Strip::Data(k) => k,
+            Strip::P => self.data,
+            Strip::Q => self.data + 1,
+        }
+    }
+
+    fn strip_of(&self, place: u16) -> Strip {
+        match place {
+            k if k < self.data => Strip::Data(k),
+            p if p == self.data => Strip::P,
+            _ => Strip::Q,
+        }
     }
 
     fn slot_of(&self, row: u64, strip: Strip) -> usize {
@@ -346,10 +500,14 @@ mod tests {
 
     fn row_text(layout: &Layout, row: u64) -> String {
         (0..layout.width())
-            .map(|slot| match layout.strip_in(StripCell { role: Role(slot as u16), row }).1 {
-                Strip::Data(k) => format!("{}", row * layout.data_strips() as u64 + u64::from(k)),
-                Strip::P => "P".into(),
-                Strip::Q => "Q".into(),
+            .map(|slot| {
+                match layout.strip_in(StripCell { role: Role(slot as u16), row }).unwrap().1 {
+                    Strip::Data(k) => {
+                        format!("{}", row * layout.data_strips() as u64 + u64::from(k))
+                    }
+                    Strip::P => "P".into(),
+                    Strip::Q => "Q".into(),
+                }
             })
             .collect::<Vec<_>>()
             .join(" ")
@@ -404,7 +562,7 @@ mod tests {
             let stripe = Stripe(stripe);
             for strip in layout.strips() {
                 let cell = layout.cell(stripe, strip);
-                prop_assert_eq!(layout.strip_in(cell), (stripe, strip));
+                prop_assert_eq!(layout.strip_in(cell), Some((stripe, strip)));
                 prop_assert_eq!(layout.group_of_role(cell.role), layout.group_of(stripe));
             }
         }

@@ -20,16 +20,16 @@ pub mod split;
 pub mod superblock;
 
 pub use array::{
-    Array, ArrayState, ArrayStatus, Filled, FillingStatus, Finding, Inspection, MemberError,
-    MemberStatus, PlanCounts, Progress, ReturnError, ScrubReport, Scrubbed, SpareStatus, Trouble,
-    Tuning, erase, inspect,
+    Array, ArrayState, ArrayStatus, DeclusteredStatus, Filled, FillingStatus, Finding, Inspection,
+    MemberError, MemberStatus, PlanCounts, Progress, ReturnError, ScrubReport, Scrubbed,
+    SpareStatus, StandInStatus, Trouble, Tuning, erase, inspect,
 };
 pub use assemble::{
     AfterUncleanStop, AssembleError, AssembleOptions, Assembled, Force, Prepared, Warning,
     assemble, prepare,
 };
 pub use create::{Contents, CreateError, CreateOptions, Intent, Occupied, create};
-pub use layout::{Layout, LayoutError, Role};
+pub use layout::{Layout, LayoutError, Role, Spread};
 pub use level::Level;
 pub use merge::{MergeConfig, MergeWait};
 pub use patience::Patience;

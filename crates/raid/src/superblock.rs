@@ -12,7 +12,7 @@ use serde::Serialize;
 use thiserror::Error;
 use uuid::Uuid;
 
-use crate::layout::{Layout, LayoutError, Role};
+use crate::layout::{Declustering, Layout, LayoutError, Role};
 use crate::level::Level;
 
 pub use codec::{decode, encode};
@@ -61,6 +61,8 @@ pub struct ArrayRecord {
     pub parity: RecordedParity,
     pub level: Level,
     pub groups: u16,
+    /// Where stripes are narrower than the array.
+    pub declustering: Option<Declustering>,
     pub strip_bytes: u32,
     pub logical_block_bytes: u32,
     pub data_offset: u64,
@@ -75,6 +77,9 @@ pub struct ArrayRecord {
     pub roles: Vec<RoleRecord>,
     /// At most [`SPARES_MAX`].
     pub spares: Vec<SpareRecord>,
+    /// One entry a slot of distributed spare space: the lost role that it stands in for, and how
+    /// far it holds what that held.
+    pub lent: Vec<Option<Filled>>,
     /// Where the work on the whole array has come to that the next start goes on with.
     pub work: RecordedWork,
     /// The event since which the bitmap marks whatever was written without a member; `None` where
@@ -90,7 +95,7 @@ pub struct SpareRecord {
     pub filling: Option<Filled>,
 }
 
-/// A role that a spare is being given, and how far it holds what the role does.
+/// A role that a spare is being given, or stands in for, and how far it holds what the role does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Filled {
     pub role: Role,
@@ -151,7 +156,23 @@ impl ArrayRecord {
     /// Where the fields contradict each other.
     pub fn layout(&self) -> Result<Layout, LayoutError> {
         let (members, groups) = (self.roles.len(), usize::from(self.groups));
-        Layout::new(self.level, members, groups, self.strip_bytes, self.member_data_bytes)
+        let (strip_bytes, data_bytes) = (self.strip_bytes, self.member_data_bytes);
+        match &self.declustering {
+            None => Layout::new(self.level, members, groups, strip_bytes, data_bytes),
+            Some(declustering) => {
+                Layout::declustered(self.level, members, declustering, strip_bytes, data_bytes)
+            }
+        }
+    }
+
+    /// Of roles without a member, those that spare space does not stand in for completely.
+    pub fn unreplaced(&self, empty: &[Role]) -> Vec<Role> {
+        let rows = self.member_data_bytes / u64::from(self.strip_bytes);
+        let is_whole = |role: &Role| {
+            let is_it = |it: &&Filled| it.role == *role && it.rows == rows;
+            self.lent.iter().flatten().any(|it| is_it(&it))
+        };
+        empty.iter().copied().filter(|role| !is_whole(role)).collect()
     }
 
     /// Whether it has a member out of use whose own superblock is of event `event_count`, or does

@@ -43,6 +43,7 @@ async fn mirror(level: Level, copies: u64, groups: u64, runtime: &Runtime) -> Rc
         uuid: Uuid::from_u128(5),
         level,
         groups: groups as usize,
+        declustered: None,
         strip_bytes: 64 << 10,
         contents: Contents::Zeros,
         intent: Intent::None,

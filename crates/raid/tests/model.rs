@@ -6,21 +6,32 @@ use std::rc::Rc;
 
 use headpond_block::sync::join_all;
 use headpond_block::{BlockDevice, Buffer, Buffers, ByteRange, Request, RequestFlags};
-use headpond_raid::{Array, ArrayState, Level};
+use headpond_raid::{Array, ArrayState, CreateOptions, Level, Spread};
 use proptest::prelude::*;
 use support::*;
 
-const SHAPES: [(Level, usize, usize); 9] = [
-    (Level::Raid0, 3, 1),
-    (Level::Raid1, 2, 1),
-    (Level::Raid1, 3, 1),
-    (Level::Raid10, 4, 2),
-    (Level::Raid5, 4, 1),
-    (Level::Raid6, 5, 1),
-    (Level::Raid6, 7, 1),
-    (Level::Raid50, 6, 2),
-    (Level::Raid60, 8, 2),
+/// Level, members, groups, and where it is declustered, strips of a stripe and spares.
+type Shape = (Level, usize, usize, Option<(u16, u16)>);
+
+const SHAPES: [Shape; 12] = [
+    (Level::Raid0, 3, 1, None),
+    (Level::Raid1, 2, 1, None),
+    (Level::Raid1, 3, 1, None),
+    (Level::Raid10, 4, 2, None),
+    (Level::Raid5, 4, 1, None),
+    (Level::Raid6, 5, 1, None),
+    (Level::Raid6, 7, 1, None),
+    (Level::Raid50, 6, 2, None),
+    (Level::Raid60, 8, 2, None),
+    (Level::Raid5, 7, 1, Some((3, 1))),
+    (Level::Raid6, 7, 1, Some((4, 1))),
+    (Level::Raid6, 9, 1, Some((5, 2))),
 ];
+
+fn options_of((level, _, groups, spread): Shape) -> CreateOptions {
+    let declustered = spread.map(|(width, spares)| Spread { width, spares });
+    CreateOptions { declustered, ..options(level, groups) }
+}
 
 #[derive(Clone, Debug)]
 enum Step {
@@ -171,11 +182,11 @@ fn in_parts(bytes: &[u8], cut: u64) -> Buffers {
     [Buffer::from_slice(&bytes[..cut]), Buffer::from_slice(&bytes[cut..])].into_iter().collect()
 }
 
-fn twin_runs(shape: (Level, usize, usize), seed: u64, steps: Vec<Step>) {
-    let (level, count, groups) = shape;
+fn twin_runs(shape: Shape, seed: u64, steps: Vec<Step>) {
+    let count = shape.1;
     run(seed, |runtime| async move {
         let members = devices(count, 12, &runtime);
-        let array = new_array(&members, &options(level, groups)).await;
+        let array = new_array(&members, &options_of(shape)).await;
         let bytes = vec![0; array.layout().array_bytes() as usize];
         let random = Random::new(seed);
         let mut twin = Twin { array, members, bytes, failed: Vec::new(), random };
@@ -216,11 +227,12 @@ proptest! {
 
 #[test]
 fn every_failure_set_within_the_redundancy_is_survived() {
-    for (level, count, groups) in SHAPES {
+    for shape in SHAPES {
+        let (level, count, ..) = shape;
         run(7, |runtime| async move {
             let random = Random::new(count as u64);
             let members = devices(count, 10, &runtime);
-            let array = new_array(&members, &options(level, groups)).await;
+            let array = new_array(&members, &options_of(shape)).await;
             let layout = array.layout().clone();
             let mut bytes = random.bytes(layout.array_bytes() as usize);
             write(&array, 0, &bytes).await.unwrap();
@@ -254,11 +266,12 @@ fn every_failure_set_within_the_redundancy_is_survived() {
 
 #[test]
 fn writes_in_flight_on_the_same_stripes_leave_data_and_parity_right() {
-    for (seed, (level, count, groups)) in SHAPES.into_iter().cycle().take(27).enumerate() {
+    for (seed, shape) in SHAPES.into_iter().cycle().take(36).enumerate() {
+        let count = shape.1;
         run(seed as u64, |runtime| async move {
             let random = Random::new(seed as u64);
             let members = devices(count, 8, &runtime);
-            let array = new_array(&members, &options(level, groups)).await;
+            let array = new_array(&members, &options_of(shape)).await;
             let blocks = array.layout().array_bytes() / 512;
             let mut expected = vec![0; array.layout().array_bytes() as usize];
             let mut order: Vec<u64> = (0..blocks).collect();
@@ -283,11 +296,12 @@ fn writes_in_flight_on_the_same_stripes_leave_data_and_parity_right() {
 
 #[test]
 fn overlapping_writes_leave_one_of_them_and_right_parity() {
-    for (seed, (level, count, groups)) in SHAPES.into_iter().cycle().take(27).enumerate() {
+    for (seed, shape) in SHAPES.into_iter().cycle().take(36).enumerate() {
+        let count = shape.1;
         run(seed as u64, |runtime| async move {
             let random = Random::new(seed as u64);
-            let members = devices(count, 4, &runtime);
-            let array = new_array(&members, &options(level, groups)).await;
+            let members = devices(count, 5, &runtime);
+            let array = new_array(&members, &options_of(shape)).await;
             let blocks = array.layout().array_bytes() / 512;
             let mut writes = Vec::new();
             for value in 1..=60_u8 {

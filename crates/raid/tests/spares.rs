@@ -8,14 +8,13 @@ use std::rc::Rc;
 use headpond_block::decorators::{Fault, FaultControl, FaultDevice, FaultRule};
 use headpond_block::sync::join_all;
 use headpond_block::{
-    BlockDevice, Buffer, ByteRange, DeviceError, Request, RequestFlags, RequestKind, Runtime,
-    Submission,
+    BlockDevice, Buffer, ByteRange, DeviceError, Request, RequestKind, Runtime, Submission,
 };
 use headpond_raid::layout::{Role, Strip, Stripe};
 use headpond_raid::superblock::DATA_OFFSET_MIN;
 use headpond_raid::{
-    Array, ArrayState, AssembleError, AssembleOptions, CreateOptions, Filled, Inspection, Intent,
-    Level, MemberError, assemble, inspect,
+    Array, ArrayState, AssembleError, AssembleOptions, CreateOptions, Filled, Intent, Level,
+    MemberError, assemble,
 };
 use headpond_sim::Ended;
 use support::machine::*;
@@ -295,23 +294,6 @@ fn what_cannot_be_a_member_is_refused_by_name_and_untouched() {
         let refused = array.add_spare(spare, SPARE).await.unwrap_err();
         assert!(matches!(refused, MemberError::NoRedundancy { .. }), "{refused}");
     });
-}
-
-/// The devices that belong to an array.
-async fn belonging(mut devices: Devices) -> Devices {
-    let mut kept = Vec::new();
-    for device in devices.drain(..) {
-        if matches!(inspect(&*device).await, Ok(Inspection::Member(_))) {
-            kept.push(device);
-        }
-    }
-    devices.extend(kept);
-    devices
-}
-
-async fn write_stable(array: &Array, at: u64, value: u8) -> Result<(), DeviceError> {
-    let data = Buffer::from_slice(&[value; 512]);
-    array.submit(Request::write(at, data).with_flags(RequestFlags::FUA)).await
 }
 
 /// One life: a role is filled beside writes of rising values to two places, which `newest` has as

@@ -168,6 +168,7 @@ impl Bench {
         let topology = Topology {
             level: Level::Raid5,
             groups: 1,
+            spread: None,
             members: 3,
             strip_bytes: 4096,
             has_intent: true,

@@ -5,7 +5,7 @@ use headpond_cache::{
     AlruConfig, BypassPolicy, Checksums, CleaningConfig, CleaningPolicy, CleaningPreset,
     CutoffPolicy, EvictionPolicy, FallbackConfig, Mode, Promotion, PromotionPolicy, StripeConfig,
 };
-use headpond_raid::{Contents, Intent, Level, Occupied};
+use headpond_raid::{Contents, Intent, Level, Occupied, Spread};
 use headpond_sim::Random;
 use headpond_volume::{
     ArraySettings, CacheDescription, CacheSettings, ClassSetting, CoreDescription, CreateOptions,
@@ -37,6 +37,8 @@ pub struct Topology {
     pub level: Level,
     pub groups: u16,
     pub members: usize,
+    /// Stripes narrower than the array.
+    pub spread: Option<Spread>,
     pub strip_bytes: u64,
     /// The members carry a map of the regions that are being written.
     pub has_intent: bool,
@@ -109,10 +111,12 @@ impl Topology {
         let tier = aside.one_in(6).then(|| TierShape::draw(slices, &mut aside));
         let idle = [IdleCore::First, IdleCore::Behind];
         let idle_core = aside.one_in(4).then(|| *aside.pick(&idle));
+        let (members, spread) = draw_spread((level, members), &mut aside);
         Self {
             level,
             groups,
             members,
+            spread,
             strip_bytes: *random.pick(&[4 << 10, 16 << 10, 64 << 10]),
             // Copies that differ after a cut are only made equal where something marks them.
             has_intent: level.is_mirrored() || !random.one_in(4),
@@ -149,10 +153,21 @@ impl Topology {
     pub(crate) fn member_bytes(&self) -> u64 {
         let volume_bytes = (self.window_start + self.window_bytes).next_multiple_of(ROOM_BYTES);
         let each = volume_bytes.div_ceil(self.data_members());
-        MEMBER_HEAD_BYTES + each.next_multiple_of(self.strip_bytes)
+        MEMBER_HEAD_BYTES + each.next_multiple_of(self.strip_bytes * self.band_rows())
     }
 
+    /// No stripe goes on in the rows after so many.
+    fn band_rows(&self) -> u64 {
+        self.spread.map_or(1, |spread| u64::from(spread.width))
+    }
+
+    /// Members' worth of data, rounded down.
     fn data_members(&self) -> u64 {
+        if let Some(Spread { width, spares }) = self.spread {
+            let columns = self.members - usize::from(spares);
+            let data = width - u16::from(self.level.parity());
+            return (columns * usize::from(data) / usize::from(width)) as u64;
+        }
         let members = match self.level {
             Level::Raid0 => self.members,
             Level::Raid1 => 1,
@@ -164,8 +179,9 @@ impl Topology {
 
     /// Where the window lies on every member, to within a stripe.
     pub(crate) fn window_on_member(&self) -> ByteRange {
-        let start = self.window_start / self.data_members() / self.strip_bytes * self.strip_bytes;
-        let len = (self.window_bytes / self.data_members()).next_multiple_of(self.strip_bytes);
+        let unit = self.strip_bytes * self.band_rows();
+        let start = self.window_start / self.data_members() / unit * unit;
+        let len = (self.window_bytes / self.data_members()).next_multiple_of(unit);
         ByteRange::at(MEMBER_HEAD_BYTES + start, len)
     }
 
@@ -185,12 +201,14 @@ impl Topology {
             intent: self.has_intent,
             members: (0..self.members).map(|index| format!("m{index}")).collect(),
             spares: Vec::new(),
+            declustered: self.spread,
             upkeep: Pace::default(),
         };
         let idle = CoreDescription {
             raid: Level::Raid1,
             groups: 1,
             members: IDLE_MEMBERS.map(String::from).into(),
+            declustered: None,
             ..worked_on.clone()
         };
         let (core, further) = match self.idle_core {
@@ -277,6 +295,18 @@ impl TierShape {
             volatile_allowed: true,
         }
     }
+}
+
+/// In some cases of one group with parity: more members, or narrower stripes, and spare space.
+fn draw_spread((level, members): (Level, usize), random: &mut Random) -> (usize, Option<Spread>) {
+    let can_spread = matches!(level, Level::Raid5 | Level::Raid6);
+    if !random.one_in(3) || !can_spread {
+        return (members, None);
+    }
+    let width = (level.group_members_min() + random.below(2) as usize).min(members) as u16;
+    let spares = 1 + random.below(2) as u16;
+    let members = members.max(usize::from(width + spares)) + random.below(2) as usize;
+    (members, Some(Spread { width, spares }))
 }
 
 /// The settings that a life starts with.
@@ -401,6 +431,9 @@ impl fmt::Display for Topology {
         write!(f, "{level}, {members} members")?;
         if *groups > 1 {
             write!(f, " in {groups} groups")?;
+        }
+        if let Some(Spread { width, spares }) = self.spread {
+            write!(f, " in stripes of {width} with {spares} distributed spares")?;
         }
         write!(f, " ({:?}), strip {strip}", self.members_are)?;
         write!(f, ", {} intent bitmap", if self.has_intent { "with" } else { "no" })?;

@@ -22,6 +22,8 @@ pub enum ActKind {
     Parity,
     /// A spare is given what a role of the array holds.
     Rebuild,
+    /// Distributed spare space is given what a lost member held.
+    StandIn,
     /// Every stripe of the array is looked at.
     ArrayScrub,
 }

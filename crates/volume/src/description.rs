@@ -6,7 +6,7 @@
 use crate::{ArraySettings, CacheSettings, Pace, Size, TierSettings};
 use headpond_block::BLOCK_BYTES;
 use headpond_cache::SliceConfig;
-use headpond_raid::Level;
+use headpond_raid::{Level, Spread};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
@@ -83,6 +83,9 @@ pub struct CoreDescription {
     /// Devices that take the place of a member that is lost, or are about to.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub spares: Vec<String>,
+    /// Stripes narrower than the array; fixed at create.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub declustered: Option<Spread>,
     /// How fast work on the array beside the requests may go.
     #[serde(default, skip_serializing_if = "is_usual")]
     pub upkeep: Pace,

@@ -1,6 +1,7 @@
 //! Work on an array that goes on beside the requests, one piece at a time, most urgent first:
-//! a role without a member is given to a spare, parity that was never computed is, a scrub that was
-//! asked for goes on. What a stop or a pause interrupts goes on later where it was.
+//! distributed spare space stands in for a member that is lost, a role without a member is given to
+//! a spare, parity that was never computed is, a scrub that was asked for goes on. What a stop or a
+//! pause interrupts goes on later where it was.
 //!
 //! It leaves room: while clients ask something of the array it goes at the floor of its pace, and
 //! otherwise at the ceiling.
@@ -30,6 +31,8 @@ pub(crate) struct Upkeep {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Work {
+    /// Distributed spare space is given what a lost member held.
+    StandIn { role: u16 },
     /// A spare is given what a role holds.
     Rebuild { role: u16 },
     /// Parity is computed that never was.
@@ -183,6 +186,7 @@ impl Upkeep {
 impl Work {
     fn act(self) -> ActKind {
         match self {
+            Self::StandIn { .. } => ActKind::StandIn,
             Self::Rebuild { .. } => ActKind::Rebuild,
             Self::Parity => ActKind::Parity,
             Self::Scrub => ActKind::ArrayScrub,
@@ -191,6 +195,9 @@ impl Work {
 
     fn failure(self, error: &DeviceError) -> String {
         match self {
+            Self::StandIn { role } => {
+                format!("spare space could not be given what role {role} held: {error}")
+            }
             Self::Rebuild { role } => format!("role {role} could not be filled: {error}"),
             Self::Parity => format!("the parity could not be computed: {error}"),
             Self::Scrub => format!("the scrub ended early: {error}"),
@@ -220,10 +227,16 @@ impl Shared {
         let needs_parity = is_healthy && !self.array.status().parity_initialised;
         let parity = needs_parity.then_some(Work::Parity);
         let scrub = self.is_scrub_wanted.get().then_some(Work::Scrub);
-        self.rebuild_to_do().or_else(|| {
+        self.stand_in_to_do().or_else(|| self.rebuild_to_do()).or_else(|| {
             let mut others = [parity, scrub].into_iter().flatten();
             others.find(|work| !self.has_failed(*work))
         })
+    }
+
+    fn stand_in_to_do(&self) -> Option<Work> {
+        let roles = self.array.lent_roles().into_iter();
+        let mut works = roles.map(|role| Work::StandIn { role: role.0 });
+        works.find(|work| !self.has_failed(*work))
     }
 
     fn rebuild_to_do(&self) -> Option<Work> {
@@ -236,8 +249,13 @@ impl Shared {
         self.failures.borrow().iter().any(|(failed, _)| *failed == work)
     }
 
-    /// Gives a role that nobody has to a spare that stands by.
+    /// Has spare space stand in for a role that nobody has, or gives it to a spare that stands by.
+    /// Spare space comes first: all members fill it, and then the device as well.
     async fn assign(&self) {
+        while let Ok(Some(_)) = self.array.lend_slot().await {}
+        if self.stand_in_to_do().is_some() {
+            return;
+        }
         while let Some(role) = self.array.vacant_role() {
             if self.array.assign_spare(role, None).await.is_err() {
                 return;
@@ -250,6 +268,9 @@ impl Shared {
         let since = self.runtime.now();
         self.under_way.set(Some(UnderWay { work, since, done_bytes }));
         let outcome = match work {
+            Work::StandIn { role } => {
+                self.array.fill_slot(Role(role), self.breathe(work)).await.map(drop)
+            }
             Work::Rebuild { role } => self.rebuild(Role(role)).await,
             Work::Parity => self.array.initialise(self.breathe(work)).await,
             Work::Scrub => self.scrub().await,
@@ -310,11 +331,14 @@ impl Shared {
 
     /// Whether something more urgent has come up.
     fn is_overtaken(&self, work: Work) -> bool {
+        let is_stand_in = matches!(work, Work::StandIn { .. });
         let is_rebuild = matches!(work, Work::Rebuild { .. });
+        let can_stand_in = self.array.can_lend_slot() || self.stand_in_to_do().is_some();
         let can_assign = self.array.vacant_role().is_some()
             && self.array.has_spare()
             && self.array.status().parity_initialised;
-        !is_rebuild && (can_assign || self.rebuild_to_do().is_some())
+        let can_rebuild = can_assign || self.rebuild_to_do().is_some();
+        (!is_stand_in && can_stand_in) || (!is_stand_in && !is_rebuild && can_rebuild)
     }
 
     /// Bytes done of how many: of each member for a rebuild, else of the array.
@@ -326,6 +350,14 @@ impl Shared {
             progress.map_or(0, |progress| progress.stripes_done * array.layout().stripe_bytes())
         };
         match work {
+            Work::StandIn { role } => {
+                let stand_in = &status.members[usize::from(role)].stand_in;
+                let rows = stand_in.as_ref().map_or(array.layout().rows(), |it| it.rows_done);
+                // Of each of the others, which share in what is read and written for a row.
+                let others = (array.layout().members() - 1) as u64;
+                let share = |rows: u64| rows * strip_bytes * array.layout().width() as u64 / others;
+                (share(rows), share(array.layout().rows()))
+            }
             Work::Rebuild { role } => {
                 let filling = &status.members[usize::from(role)].filling;
                 let rows = filling.as_ref().map_or(array.layout().rows(), |it| it.rows_done);

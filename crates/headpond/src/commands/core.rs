@@ -58,11 +58,13 @@ pub fn run(places: &Places, command: &CoreCommand) -> Result<Exit> {
     match command {
         CoreCommand::Add(args) => {
             let members = specs(&args.members)?;
-            let ArrayArgs { raid, groups, strip, no_intent, zeroed } = args.array;
+            let declustered = args.array.declustered();
+            let ArrayArgs { raid, groups, strip, no_intent, zeroed, .. } = args.array;
             let body = AddCoreBody {
                 name: args.name.clone(),
                 raid,
                 groups,
+                declustered,
                 strip,
                 intent: !no_intent,
                 zeroed,

@@ -105,6 +105,7 @@ fn describe(
             intent: !args.array.no_intent,
             members: members.iter().map(DeviceSpec::to_string).collect(),
             spares: Vec::new(),
+            declustered: args.array.declustered(),
             upkeep: Pace::default(),
         },
         array,

@@ -217,6 +217,7 @@ pub fn name_of_act(act: &Value) -> String {
         Some("cleaning") => "writing what is dirty to the array",
         Some("scrubbing") => "reading all that the cache holds",
         Some("rebuild") => "giving a spare what a member holds",
+        Some("stand-in") => "giving distributed spare space what a lost member held",
         Some("array-scrub") => "looking at every stripe",
         _ => "computing parity for the first time",
     };
@@ -251,8 +252,17 @@ fn print_alerts(status: &Value) {
 /// The array in one line, and what is not as it should be.
 pub fn print_array(array: &Value) {
     let members = array["members"].as_array().map_or(0, Vec::len);
-    println!("  array     RAID {} of {members} members, {}", array["level"], text(&array["state"]));
+    let (level, state) = (&array["level"], text(&array["state"]));
+    println!("  array     RAID {level} of {members} members{}, {state}", spread(array));
     print_missing(array);
+}
+
+/// How stripes lie on more members than they have strips.
+fn spread(array: &Value) -> String {
+    let declustered = &array["declustered"];
+    let Some(width) = declustered["width"].as_u64() else { return String::new() };
+    let (free, all) = (&declustered["spares_free"], &declustered["spares"]);
+    format!(" in stripes of {width}, {free} of {all} distributed spares free")
 }
 
 fn print_missing(array: &Value) {
@@ -266,19 +276,31 @@ fn print_missing(array: &Value) {
                 member["device"].as_str().map(|name| format!(", {name}")).unwrap_or_default()
             );
         }
+        let stand_in = &member["stand_in"];
+        if let Some(slot) = stand_in["slot"].as_u64() {
+            println!(
+                "            member {}: distributed spare {slot} stands in for it, {} %",
+                member["role"],
+                percent_filled(stand_in)
+            );
+        }
         let filling = &member["filling"];
         if let Some(device) = filling["device"].as_str() {
-            let rows = |field: &str| filling[field].as_u64().unwrap_or(0);
-            let percent = (rows("rows_done") * 100).checked_div(rows("rows")).unwrap_or(100);
             println!(
-                "            member {}: {device} takes its place, {percent} %",
-                member["role"]
+                "            member {}: {device} takes its place, {} %",
+                member["role"],
+                percent_filled(filling)
             );
         }
     }
     for spare in array["spares"].as_array().into_iter().flatten() {
         println!("            spare {}", text(&spare["device"]));
     }
+}
+
+fn percent_filled(progress: &Value) -> u64 {
+    let rows = |field: &str| progress[field].as_u64().unwrap_or(0);
+    (rows("rows_done") * 100).checked_div(rows("rows")).unwrap_or(100)
 }
 
 /// The settings of the tier, where there is one, and of the cache, each in one line, and what they

@@ -136,9 +136,10 @@ pub fn offer(
 
 fn describe(description: &Description, body: &AddCoreBody) -> Result<FurtherCoreDescription> {
     let usage = |error: headpond_volume::DescriptionError| Failure::usage(error.to_string());
-    let AddCoreBody { raid, groups, strip, intent, .. } = *body;
+    let AddCoreBody { raid, groups, declustered, strip, intent, .. } = *body;
     let (members, spares, upkeep) = (body.members.clone(), Vec::new(), Pace::default());
-    let core = CoreDescription { raid, groups, strip, intent, members, spares, upkeep };
+    let core =
+        CoreDescription { raid, groups, strip, intent, members, spares, declustered, upkeep };
     let (name, uuid) = (body.name.clone(), Uuid::new_v4());
     let id = description.free_core_id().map_err(usage)?;
     let described = FurtherCoreDescription { name, id, uuid, core };

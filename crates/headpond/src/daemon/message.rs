@@ -2,7 +2,7 @@
 
 use crate::client::Refusal;
 use crate::outcome::{Exit, Failure, told};
-use headpond_raid::Level;
+use headpond_raid::{Level, Spread};
 use headpond_volume::{SettingChange, Size};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -116,6 +116,8 @@ pub struct AddCoreBody {
     pub name: String,
     pub raid: Level,
     pub groups: u16,
+    #[serde(default)]
+    pub declustered: Option<Spread>,
     pub strip: Size,
     /// The members carry a map of the regions that are being written.
     pub intent: bool,

@@ -59,7 +59,7 @@ struct Chain {
 /// Of an array whose members are whole again `repair_hours` after they failed.
 pub(super) fn safety(drive: &DriveFigures, layout: &Layout, repair_hours: f64) -> Safety {
     let chain = Chain {
-        members: if layout.redundancy() == 0 { layout.members() } else { layout.width() },
+        members: layout.group_members(),
         redundancy: layout.redundancy(),
         failures: failures_per_hour(drive),
         repairs: 1.0 / repair_hours,
@@ -76,6 +76,20 @@ pub(super) fn safety(drive: &DriveFigures, layout: &Layout, repair_hours: f64) -
         loss_in_a_year: loss_in(1.0, mttdl_years),
         loss_in_five_years: loss_in(5.0, mttdl_years),
     }
+}
+
+/// Hours until distributed spare space holds what a drive did, with nothing else to do; `None`
+/// without any. Every other drive reads and writes its share, at the rate at which it is copied.
+///
+/// **Source**: M. Holland, G. Gibson, ASPLOS 1992: of each lost strip the rest of its stripe is
+/// read, so each drive reads (G - 1) / (C - 1) of what a drive holds; with distributed sparing it
+/// writes 1 / (C - 1) as well. With two parity strips one of them need not be read.
+pub(super) fn spread_rebuild_hours(drive: &DriveFigures, layout: &Layout) -> Option<f64> {
+    let slots = usize::from(layout.spare_slots());
+    let members = layout.members() as f64;
+    let held = (members - slots as f64) / members;
+    let (read, written) = (layout.data_strips() as f64, 1.0);
+    (slots > 0).then(|| drive.copy_hours() * held * (read + written) / (members - 1.0))
 }
 
 /// Of an array behind a write-back cache: whichever of the two loses data first.
@@ -120,7 +134,19 @@ fn unreadable(drive: &DriveFigures, layout: &Layout) -> f64 {
         return 0.0;
     }
     let bits = layout.data_strips() as f64 * drive.capacity_bytes as f64 * 8.0;
+    let bits = bits * bare_share(layout);
     -(-bits / drive.unreadable_bits).exp_m1()
+}
+
+/// Of the stripes of a lost member, those that have no redundancy left when as much is lost as may
+/// be: the other lost members have a strip of them as well.
+fn bare_share(layout: &Layout) -> f64 {
+    if layout.group_members() == layout.width() {
+        return 1.0;
+    }
+    let (width, members) = (layout.width() as f64, layout.members() as f64);
+    let others = (1..layout.redundancy()).map(|lost| lost as f64);
+    others.map(|lost| (width - lost) / (members - lost)).product()
 }
 
 impl Chain {

@@ -41,7 +41,8 @@ const KINDS: [Kind; 4] = [
 
 /// The figures of a modelled drive, from runs of one such drive alone.
 pub(super) fn figures(word: &str, model: &Model) -> Result<DriveFigures, SimulateError> {
-    let shape = Shape { level: Level::Raid0, members: 1, groups: 1, strip_bytes: 64 << 10 };
+    let shape =
+        Shape { level: Level::Raid0, members: 1, groups: 1, spread: None, strip_bytes: 64 << 10 };
     let alone = Kind { is_random: true, reads: true };
     let capacity_bytes = model.capacity_bytes().unwrap_or_default();
     let inner = Kind { is_random: false, reads: true };
@@ -108,6 +109,7 @@ fn experiment(shape: Shape, model: &str, kind: Kind, depth: u32, offset: u64) ->
     let core = CoreStack {
         raid: shape.level,
         groups: shape.groups,
+        declustered: shape.spread,
         strip: Size(u64::from(shape.strip_bytes)),
         drive: model.to_owned(),
         drives: shape.members,

@@ -2,7 +2,7 @@
 //!
 //! 1. [`DriveFigures::find`] says what one drive does; 2. a [`Shape`] says how many of them
 //!    form which array; 3. [`Plan::of`] applies the formulas; 4. [`array_experiments`] asks the
-//!    simulator the same.
+//!    simulator the same, and [`rebuild_times`] has it rebuild.
 //!
 //! **Invariants**: formulas see figures of one drive and the layout, never a simulated array; the
 //! simulator sees the drive's model, never its figures.
@@ -10,15 +10,17 @@
 mod drive;
 mod loss;
 mod measure;
+mod rebuild;
 mod speed;
 
 pub use drive::{DriveError, DriveFigures};
 pub use loss::{CachedSafety, Safety};
 pub use measure::{array_experiments, array_speeds};
+pub use rebuild::{RebuildError, RebuildTimes, rebuild_times};
 pub use speed::{AtDepth, Speeds};
 
 use headpond_raid::superblock::DATA_OFFSET_MIN;
-use headpond_raid::{Layout, LayoutError, Level};
+use headpond_raid::{Layout, LayoutError, Level, Spread};
 use serde::Serialize;
 use speed::Condition;
 use std::fmt;
@@ -29,8 +31,24 @@ pub struct Shape {
     pub level: Level,
     pub members: u16,
     pub groups: u16,
+    /// Stripes narrower than the array, and distributed spares.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub spread: Option<Spread>,
     pub strip_bytes: u32,
 }
+
+/// The 40 drives of the published tables in four groups of 8+2, and the same drives declustered,
+/// with two distributed spares.
+pub const PRESET_40: [Shape; 2] = [
+    Shape { level: Level::Raid60, members: 40, groups: 4, spread: None, strip_bytes: 64 << 10 },
+    Shape {
+        level: Level::Raid6,
+        members: 40,
+        groups: 1,
+        spread: Some(Spread { width: 10, spares: 2 }),
+        strip_bytes: 64 << 10,
+    },
+];
 
 /// What the planner cannot know.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -68,6 +86,11 @@ pub struct Plan {
     /// With nothing else to do, and beside clients.
     pub rebuild_idle_hours: Option<f64>,
     pub rebuild_beside_hours: Option<f64>,
+    /// The same onto distributed spares, where there are any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub spread_rebuild_idle_hours: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub spread_rebuild_beside_hours: Option<f64>,
     pub safety: Safety,
     /// Behind a write-back cache on one device, and on two with the same contents.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -85,6 +108,11 @@ pub struct ShapeError {
 
 impl fmt::Display for Shape {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(Spread { width, spares }) = self.spread {
+            let parity = u16::from(self.level.parity());
+            let (level, data, members) = (self.level, width - parity, self.members);
+            return write!(f, "{level} {data}+{parity}/{members}, {spares} spares");
+        }
         match self.groups {
             1 => write!(f, "{}", self.level),
             groups => write!(f, "{} {}x{}", self.level, groups, self.members / groups),
@@ -105,14 +133,22 @@ impl Shape {
     fn layout(self, drive_bytes: u64) -> Result<Layout, ShapeError> {
         let bytes = drive_bytes.saturating_sub(DATA_OFFSET_MIN);
         let (members, groups) = (usize::from(self.members), usize::from(self.groups));
-        Layout::new(self.level, members, groups, self.strip_bytes, bytes)
-            .map_err(|source| ShapeError { fitting: self.fitting(&source), source })
+        let layout = match self.spread {
+            None => Layout::new(self.level, members, groups, self.strip_bytes, bytes),
+            Some(spread) => Layout::decluster(self.level, members, spread).and_then(|it| {
+                Layout::declustered(self.level, members, &it, self.strip_bytes, bytes)
+            }),
+        };
+        layout.map_err(|source| ShapeError { fitting: self.fitting(&source), source })
     }
 
     /// The nearest numbers of members that fit, where it is they that do not.
     fn fitting(self, error: &LayoutError) -> String {
         if matches!(error, LayoutError::Strip(_) | LayoutError::MemberTooSmall { .. }) {
             return "--strip 64K fits all but the smallest drives".to_owned();
+        }
+        if self.spread.is_some() {
+            return "--width 10 --distributed-spares 2 fits --level 6 of 12 and more".to_owned();
         }
         let (level, groups) = (self.level, if self.level.has_groups() { self.groups } else { 1 });
         let fits = |members: &u16| {
@@ -143,8 +179,12 @@ impl Plan {
         let degraded = is_redundant.then(|| expected(Condition::Degraded));
         let idle = drive.copy_hours();
         let beside = idle / given.rebuild_share;
+        let spread_idle = loss::spread_rebuild_hours(drive, &layout);
+        let spread_beside = spread_idle.map(|hours| hours / given.rebuild_share);
         let raw = drive.capacity_bytes * u64::from(shape.members);
-        let safety = loss::safety(drive, &layout, given.replace_hours + beside);
+        // Spare space waits for nobody who brings a drive.
+        let repair_hours = spread_beside.unwrap_or(given.replace_hours + beside);
+        let safety = loss::safety(drive, &layout, repair_hours);
         let cached = |cache: &DriveFigures| {
             [1, 2].map(|copies| loss::behind_cache(&safety, cache, copies, given.replace_hours))
         };
@@ -161,6 +201,8 @@ impl Plan {
             by_depth: given.depths.iter().map(at_depth).collect(),
             rebuild_idle_hours: is_redundant.then_some(idle),
             rebuild_beside_hours: is_redundant.then_some(beside),
+            spread_rebuild_idle_hours: spread_idle,
+            spread_rebuild_beside_hours: spread_beside,
             safety,
             safety_with_cache: given.cache.iter().flat_map(cached).collect(),
         })
@@ -187,7 +229,35 @@ mod tests {
     }
 
     fn shape(level: Level, members: u16, groups: u16) -> Shape {
-        Shape { level, members, groups, strip_bytes: 64 << 10 }
+        Shape { level, members, groups, spread: None, strip_bytes: 64 << 10 }
+    }
+
+    #[test]
+    fn the_same_drives_are_rebuilt_sooner_when_all_of_them_take_part() {
+        let drive = DriveFigures::find("hdd-14t").unwrap();
+        let [grouped, spread] = PRESET_40.map(|it| Plan::of(&drive, it, &given()).unwrap());
+        let (dedicated, distributed) =
+            (grouped.rebuild_idle_hours.unwrap(), spread.spread_rebuild_idle_hours.unwrap());
+        // Of 38 parts in 40, each of 39 drives reads 8 and writes 1.
+        let ratio = 39.0 / 9.0 * 40.0 / 38.0;
+        assert!((dedicated / distributed / ratio - 1.0).abs() < 1e-9, "{dedicated} {distributed}");
+        assert_eq!(spread.safety.repair_hours, 2.0 * distributed);
+        assert_eq!(grouped.spread_rebuild_idle_hours, None);
+        let share = 38.0 / 40.0 * 8.0 / 10.0;
+        assert!((spread.usable_share / share - 1.0).abs() < 1e-3, "{}", spread.usable_share);
+        assert_eq!(spread.shape.to_string(), "RAID 6 8+2/40, 2 spares");
+    }
+
+    #[test]
+    fn spread_over_no_more_than_its_strips_a_stripe_is_a_group() {
+        let drive = DriveFigures::find("hdd-14t").unwrap();
+        let plain = shape(Level::Raid6, 10, 1);
+        let spread = Shape { spread: Some(Spread { width: 10, spares: 0 }), ..plain };
+        let [plain, spread] = [plain, spread].map(|it| Plan::of(&drive, it, &given()).unwrap());
+        assert_eq!(plain.safety, spread.safety);
+        assert_eq!(plain.healthy, spread.healthy);
+        let (plain, spread) = (plain.degraded.unwrap(), spread.degraded.unwrap());
+        assert!((plain.random_read_iops / spread.random_read_iops - 1.0).abs() < 1e-9);
     }
 
     #[test]

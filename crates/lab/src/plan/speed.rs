@@ -14,7 +14,7 @@
 
 use super::drive::DriveFigures;
 use headpond_raid::Layout;
-use headpond_raid::layout::{Role, Strip, StripCell};
+use headpond_raid::layout::{Role, Strip, Stripe};
 use headpond_raid::plan::{self, Extent, ParityTrust, StripeState};
 use serde::Serialize;
 
@@ -60,7 +60,8 @@ struct Accesses {
 pub(super) fn expected(drive: &DriveFigures, layout: &Layout, condition: Condition) -> Speeds {
     let (reading, writing) = (read_accesses(layout, condition), write_accesses(layout, condition));
     let serving = f64::from(serving(layout, condition));
-    let data = (layout.groups() * layout.data_strips()) as f64;
+    let filled = layout.members() - usize::from(layout.spare_slots());
+    let data = filled as f64 * layout.data_strips() as f64 / layout.width() as f64;
     let streams = if layout.copies() > 1 { serving } else { data };
     Speeds {
         random_read_iops: serving / reading * drive.random_read_iops,
@@ -150,18 +151,20 @@ fn write_accesses(layout: &Layout, condition: Condition) -> Accesses {
     Accesses { reads: mean(layout, condition, reads), writes: mean(layout, condition, writes) }
 }
 
-/// The mean over all data strips of one group, for one turn of the rotation; the first member is
-/// the one that is lost.
+/// The mean over all data strips of one group, for one turn of the rotation or of the first base
+/// permutation; the first member is the one that is lost.
 fn mean(layout: &Layout, condition: Condition, of: impl Fn(u16, &[Strip]) -> f64) -> f64 {
-    let rows = layout.width() as u64;
+    let turns = if layout.is_declustered() { layout.members() } else { layout.width() };
+    let first_group = (0..turns as u64 * layout.band_stripes()).map(Stripe);
+    let stripes = || first_group.clone().filter(|stripe| layout.group_of(*stripe) == 0);
     let strips = layout.data_strips() as u16;
-    let mut sum = 0.0;
-    for row in 0..rows {
-        let (_, gone) = layout.strip_in(StripCell { role: Role(0), row });
-        let lost = if condition == Condition::Degraded { &[gone][..] } else { &[] };
-        sum += (0..strips).map(|strip| of(strip, lost)).sum::<f64>();
-    }
-    sum / (rows as f64 * f64::from(strips))
+    let of_stripe = |stripe| {
+        let is_lost = |strip: &Strip| layout.cell(stripe, *strip).role == Role(0);
+        let gone: Vec<Strip> = layout.strips().filter(is_lost).collect();
+        let lost = if condition == Condition::Degraded { &gone[..] } else { &[] };
+        (0..strips).map(|strip| of(strip, lost)).sum::<f64>()
+    };
+    stripes().map(of_stripe).sum::<f64>() / (stripes().count() as f64 * f64::from(strips))
 }
 
 #[cfg(test)]

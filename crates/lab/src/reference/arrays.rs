@@ -126,7 +126,7 @@ const PUBLISHED_DRIVE: &str = "hdd-14t";
 fn formula(drive: &DriveFigures, metric: &str, column: &str) -> Option<f64> {
     let (level, members) = array(column)?;
     let groups = Shape::usual_groups(level, members);
-    let shape = Shape { level, members, groups, strip_bytes: 64 << 10 };
+    let shape = Shape { level, members, groups, spread: None, strip_bytes: 64 << 10 };
     let given =
         Assumptions { depths: Vec::new(), rebuild_share: 0.5, replace_hours: 0.0, cache: None };
     let speeds = Plan::of(drive, shape, &given).ok()?.healthy;
@@ -184,6 +184,7 @@ fn stack(name: &str, raid: Level, drives: u16) -> Stack {
     let core = CoreStack {
         raid,
         groups,
+        declustered: None,
         strip: Size(64 << 10),
         drive: "hdd-7k2-14t".into(),
         drives,

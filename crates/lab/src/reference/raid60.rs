@@ -82,6 +82,7 @@ pub(super) fn core(strip_kib: u64) -> CoreStack {
     CoreStack {
         raid: Level::Raid60,
         groups: 4,
+        declustered: None,
         strip: Size(strip_kib << 10),
         drive: "hdd-7k2-4t".into(),
         drives: 40,

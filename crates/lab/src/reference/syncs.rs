@@ -106,6 +106,7 @@ fn stack(name: &str, model: &str, write_cache: Option<bool>) -> Stack {
     let core = CoreStack {
         raid: Level::Raid0,
         groups: 1,
+        declustered: None,
         strip: Size(64 << 10),
         drive: model.to_owned(),
         drives: 1,

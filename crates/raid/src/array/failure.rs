@@ -225,6 +225,7 @@ impl Array {
             record.roles[role.index()] = RoleRecord { member_uuid, state };
         }
         record.spares = self.members.spare_records();
+        record.lent = self.members.lent_records();
         record.event_count += 1;
         record.absent_since = self.absent_since(record.absent_since, record.event_count);
         self.recorder.issued.replace(record.clone());

@@ -1,12 +1,16 @@
 //! Giving a spare what a role holds, row by row, while requests are served.
 //!
-//! 1. a row's stripe is locked; 2. what the role holds there is read from its member, or made from
-//!    the others; 3. it is written to the spare, which holds the row from then on and gets what is
-//!    written there; 4. now and then the spare is flushed and the rows are recorded, so that a
-//!    start goes on from there; 5. at the end the spare has the role, and who had it is out.
+//! 1. a row's stripe is locked; 2. what the role holds there is read from whoever holds it, or made
+//!    from the others; 3. it is written to the spare, which holds the row from then on and gets
+//!    what is written there; 4. now and then what was filled is flushed and the rows are recorded,
+//!    so that a start goes on from there; 5. at the end the spare has the role, and who had it is
+//!    out.
+//!
+//! The spare is a device, or a slot of distributed spare space, whose rows lie on all members. What
+//! a role holds in a row is a strip of its own, or one that it was lent, or nothing.
 //!
 //! **Invariants**: nothing is read from a row of the spare that was not filled; what is recorded as
-//! filled is stable.
+//! filled is stable; a row is added in the moment when everybody who is to hold it has it.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -14,7 +18,7 @@ use std::time::Duration;
 use headpond_block::sync::join_all;
 use headpond_block::{BlockDevice, Buffers, DeviceError, Outcome, Request, Submission};
 
-use super::members::Filling;
+use super::members::{FilledRows, Filling, Holders, Lent};
 use super::parity_write::REPAIRS_MAX;
 use super::rebuild::Rebuild;
 use super::scratch::Payload;
@@ -24,18 +28,45 @@ use crate::plan::StripRead;
 
 /// Rows filled side by side: neighbours on each member, so that its queue is served in one sweep.
 const ROWS_AT_A_TIME: u64 = 16;
+/// The most of them where they lie on all members, each of which is to have some to do.
+const SPREAD_ROWS_AT_A_TIME_MAX: u64 = 512;
+/// Of the scratch memory, what such rows may take; the rest is for clients.
+const SPREAD_SCRATCH_SHARE: u64 = 2;
 /// What a cut costs at most.
 const RECORDED_EVERY: Duration = Duration::from_secs(30);
 
 /// How [`Array::fill`] ended.
 pub enum Filled {
-    /// The spare has the role. Whoever had it before still carries a superblock, which calls it a
-    /// member; whoever keeps a list of the devices takes it off and erases that.
+    /// The spare has the role, or stands in for it completely. Whoever had it before still carries
+    /// a superblock, which calls it a member; whoever keeps a list of the devices takes it off and
+    /// erases that.
     Whole { before: Option<Rc<dyn BlockDevice>> },
     /// The caller did not let it go on; what was filled is recorded.
     Paused,
     /// The spare failed or was removed.
     Gone,
+}
+
+/// Who is given what a role holds.
+enum Goal {
+    Device(Role, Rc<Filling>),
+    Slot(Rc<Lent>),
+}
+
+impl Goal {
+    fn role(&self) -> Role {
+        match self {
+            Goal::Device(role, _) => *role,
+            Goal::Slot(lent) => lent.role,
+        }
+    }
+
+    fn progress(&self) -> &FilledRows {
+        match self {
+            Goal::Device(_, filling) => &filling.progress,
+            Goal::Slot(lent) => &lent.progress,
+        }
+    }
 }
 
 impl Array {
@@ -49,57 +80,117 @@ impl Array {
     pub async fn fill(
         &self,
         role: Role,
+        go_on: impl AsyncFnMut() -> bool,
+    ) -> Result<Filled, DeviceError> {
+        match self.members.slot(role).filling() {
+            Some(filling) => self.fill_goal(Goal::Device(role, filling), go_on).await,
+            None => Ok(Filled::Gone),
+        }
+    }
+
+    /// Fills the distributed spare space that stands in for a role, as [`Array::fill`] does a
+    /// device.
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn fill_slot(
+        &self,
+        role: Role,
+        go_on: impl AsyncFnMut() -> bool,
+    ) -> Result<Filled, DeviceError> {
+        match self.members.lent_to(role) {
+            Some(lent) => self.fill_goal(Goal::Slot(lent), go_on).await,
+            None => Ok(Filled::Gone),
+        }
+    }
+
+    async fn fill_goal(
+        &self,
+        goal: Goal,
         mut go_on: impl AsyncFnMut() -> bool,
     ) -> Result<Filled, DeviceError> {
-        let Some(filling) = self.members.slot(role).filling() else { return Ok(Filled::Gone) };
         let mut recorded_at = self.runtime.now();
-        while filling.rows() < self.layout.rows() {
-            self.fill_rows(role, &filling).await?;
-            if !self.members.is_present(&filling.member) {
+        while goal.progress().rows() < self.layout.rows() {
+            self.fill_rows(&goal).await?;
+            if !self.is_wanted(&goal) {
                 return Ok(Filled::Gone);
             }
             let goes_on = go_on().await;
             if !goes_on || self.runtime.now().since(recorded_at) >= RECORDED_EVERY {
-                self.record_filled(&filling).await?;
+                self.record_filled(&goal).await?;
                 recorded_at = self.runtime.now();
             }
             if !goes_on {
                 return Ok(Filled::Paused);
             }
         }
-        self.finish_filling(role, &filling).await
+        self.finish_filling(&goal).await
     }
 
-    async fn fill_rows(&self, role: Role, filling: &Rc<Filling>) -> Outcome {
-        let start = filling.rows();
-        let end = self.layout.rows().min(start + ROWS_AT_A_TIME);
-        let rows = (start..end).map(|row| Submission::pending(self.fill_row(role, filling, row)));
+    async fn fill_rows(&self, goal: &Goal) -> Outcome {
+        let start = goal.progress().rows();
+        let end = self.layout.rows().min(start + self.rows_at_a_time(goal));
+        let rows = (start..end).map(|row| Submission::pending(self.fill_row(goal, row)));
         join_all(rows.collect()).await.into_iter().collect()
     }
 
-    async fn fill_row(&self, role: Role, filling: &Rc<Filling>, row: u64) -> Outcome {
-        let cell = StripCell { role, row };
-        let (stripe, _) = self.layout.strip_in(cell);
-        let _lock = self.locks.lock(stripe.0).await;
-        self.check_writable()?;
-        if filling.holds(row) || !self.members.is_present(&filling.member) {
-            return Ok(());
-        }
-        match self.members.active(role).is_some() {
-            true => self.copy_cell(cell, filling).await?,
-            false => self.recover_cell(cell).await?,
-        }
-        if self.members.is_present(&filling.member) {
-            filling.add(row);
-        }
-        Ok(())
+    fn rows_at_a_time(&self, goal: &Goal) -> u64 {
+        let Goal::Slot(_) = goal else { return ROWS_AT_A_TIME };
+        let row_bytes = (self.layout.width() + 2) as u64 * u64::from(self.layout.strip_bytes());
+        let rows = self.scratch.bytes_max() / SPREAD_SCRATCH_SHARE / row_bytes;
+        rows.clamp(ROWS_AT_A_TIME, SPREAD_ROWS_AT_A_TIME_MAX)
     }
 
-    /// Copies a strip from the member that has the role.
-    async fn copy_cell(&self, cell: StripCell, filling: &Rc<Filling>) -> Outcome {
+    /// Whether there is still somebody to be filled.
+    fn is_wanted(&self, goal: &Goal) -> bool {
+        match goal {
+            Goal::Device(_, filling) => self.members.is_present(&filling.member),
+            Goal::Slot(lent) => self.members.is_lent(lent),
+        }
+    }
+
+    /// Those who are to be given a row.
+    fn targets(&self, goal: &Goal, row: u64) -> Holders {
+        match goal {
+            Goal::Device(_, filling) => Holders::from_iter([Rc::clone(&filling.member)]),
+            Goal::Slot(lent) => self.members.holders(self.layout.spare_cell(lent.slot, row)),
+        }
+    }
+
+    async fn fill_row(&self, goal: &Goal, row: u64) -> Outcome {
+        let cell = StripCell { role: goal.role(), row };
+        loop {
+            let content = self.members.content(cell);
+            let _lock = match content {
+                Some((stripe, _)) => Some(self.locks.lock(stripe.0).await),
+                None => None,
+            };
+            self.check_writable()?;
+            if goal.progress().holds(row) || !self.is_wanted(goal) {
+                return Ok(());
+            }
+            if self.members.content(cell) != content {
+                continue;
+            }
+            let targets = self.targets(goal, row);
+            if let (Some((stripe, strip)), false) = (content, targets.is_empty()) {
+                self.fill_cell(self.layout.cell(stripe, strip), &targets).await?;
+            }
+            // Whoever is to have it by now and was given nothing would be taken to have it.
+            if is_same(&targets, &self.targets(goal, row)) {
+                if self.is_wanted(goal) {
+                    goal.progress().add(row);
+                }
+                return Ok(());
+            }
+        }
+    }
+
+    /// Gives what lies in a cell to the targets. The stripe is locked by the caller.
+    async fn fill_cell(&self, home: StripCell, targets: &Holders) -> Outcome {
         let mut repairs = 0;
-        while let Some(member) = self.members.active(cell.role) {
-            let error = match self.copy_strip(&member, filling, cell.row).await {
+        while let Some(member) = self.members.holder(home) {
+            let error = match self.copy_strip(&member, targets, home.row).await {
                 Ok(()) => return Ok(()),
                 Err(error) => error,
             };
@@ -109,29 +200,26 @@ impl Array {
                 }
                 error if repairs < REPAIRS_MAX => {
                     repairs += 1;
-                    self.repair_strip(cell, error).await?;
+                    self.repair_strip(home, error).await?;
                 }
                 error => return Err(error),
             }
         }
-        self.recover_cell(cell).await
+        self.repair_strip(home, self.gone()).await
     }
 
     /// # Errors
     /// Where the strip cannot be read.
-    async fn copy_strip(&self, member: &Rc<Member>, filling: &Rc<Filling>, row: u64) -> Outcome {
+    async fn copy_strip(&self, member: &Rc<Member>, targets: &Holders, row: u64) -> Outcome {
         let len = self.layout.strip_bytes() as usize;
         let memory = self.scratch.allow(len, Payload::Bytes).await;
         let content: Buffers = memory.take(len).into();
         let offset = self.layout.row_start(row);
         self.operate(member, Request::read(offset, content.clone())).await?;
-        let write = self.operate(&filling.member, Request::write(offset, content));
-        self.conclude_writes(&[Rc::clone(&filling.member)], vec![write.await]).await
-    }
-
-    /// Makes a strip that nobody has from the others of its stripe.
-    async fn recover_cell(&self, cell: StripCell) -> Outcome {
-        self.repair_strip(cell, self.gone()).await
+        let write = || Request::write(offset, content.clone());
+        let writes = targets.iter().map(|target| self.operate(target, write()));
+        let outcomes = join_all(writes.collect()).await;
+        self.conclude_writes(targets, outcomes).await
     }
 
     /// Makes a strip anew from the others and writes it to whoever has its role, or is being given
@@ -140,7 +228,7 @@ impl Array {
     /// # Errors
     /// `error`, where the others do not suffice.
     pub(super) async fn repair_strip(&self, cell: StripCell, error: DeviceError) -> Outcome {
-        let (stripe, strip) = self.layout.strip_in(cell);
+        let (stripe, strip) = self.layout.strip_in(cell).expect("a strip lies in its cell");
         if self.layout.level().is_mirrored() {
             let len = self.layout.strip_bytes() as usize;
             let memory = self.scratch.allow(len, Payload::Bytes).await;
@@ -153,30 +241,40 @@ impl Array {
     }
 
     /// Records, once they are stable, the rows that are filled now.
-    async fn record_filled(&self, filling: &Rc<Filling>) -> Outcome {
-        let (member, rows) = (&filling.member, filling.rows());
-        let writes = member.unflushed_writes().unwrap_or(0);
-        match self.flush_member(member).await {
-            Ok(()) => member.note_flushed(writes),
-            Err(_) => {
-                self.fail_member(member).await;
-                return self.check_intact();
-            }
+    async fn record_filled(&self, goal: &Goal) -> Outcome {
+        let rows = goal.progress().rows();
+        match goal {
+            Goal::Device(_, filling) => self.flush_filling(filling).await?,
+            Goal::Slot(_) => self.flush_members().await?,
         }
-        filling.record(rows);
+        goal.progress().record(rows);
         self.change_record(|_| {}).await
     }
 
-    async fn finish_filling(
-        &self,
-        role: Role,
-        filling: &Rc<Filling>,
-    ) -> Result<Filled, DeviceError> {
-        self.record_filled(filling).await?;
-        if !self.members.is_present(&filling.member) {
+    async fn flush_filling(&self, filling: &Filling) -> Outcome {
+        let member = &filling.member;
+        let writes = member.unflushed_writes().unwrap_or(0);
+        match self.flush_member(member).await {
+            Ok(()) => member.note_flushed(writes),
+            Err(_) => self.fail_member(member).await,
+        }
+        self.check_intact()
+    }
+
+    async fn finish_filling(&self, goal: &Goal) -> Result<Filled, DeviceError> {
+        self.record_filled(goal).await?;
+        if !self.is_wanted(goal) {
             return Ok(Filled::Gone);
         }
-        let before = self.members.end_filling(role);
+        let before = match goal {
+            Goal::Device(role, _) => self.members.end_filling(*role),
+            // That it is whole was recorded: a member that is lost from now on is one too many
+            // only where this one is not.
+            Goal::Slot(lent) => {
+                self.members.note_whole(lent.role);
+                None
+            }
+        };
         if let Some(absence) = self.absence.as_ref().filter(|_| !self.members.is_degraded()) {
             absence.end();
         }
@@ -184,4 +282,8 @@ impl Array {
         self.change_record(|_| {}).await?;
         Ok(Filled::Whole { before: before.map(|member| Rc::clone(&member.device)) })
     }
+}
+
+fn is_same(before: &Holders, now: &Holders) -> bool {
+    before.len() == now.len() && before.iter().zip(now).all(|(one, two)| Rc::ptr_eq(one, two))
 }

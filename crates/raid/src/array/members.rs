@@ -2,12 +2,14 @@
 //!
 //! A *slot* is the place of a role. A member in it is in use: it holds everything. A member that
 //! *fills* the slot holds the rows that it has been given so far: those below a mark, and some
-//! ahead of it. A spare that stands by holds nothing.
+//! ahead of it. A spare that stands by holds nothing. For a role that is lost, distributed spare
+//! space may stand in ([`lending`]).
 //!
 //! **Invariants**: a slot is active exactly while it has a member; a member that fills a slot gets
 //! every write to the rows that it holds; rows are added under the lock of their stripe.
 
 mod filling;
+mod lending;
 
 use std::cell::{Cell, RefCell};
 use std::ops::{Range, RangeInclusive};
@@ -20,7 +22,7 @@ use uuid::Uuid;
 use super::health::Health;
 use crate::layout::{Layout, Role, Strip, StripCell, Stripe};
 use crate::superblock::{ArrayRecord, Filled, RoleState, SpareRecord, Superblock};
-pub(super) use filling::Filling;
+pub(super) use filling::{FilledRows, Filling, Lent};
 
 /// A device of the array that can be used.
 pub(crate) struct Member {
@@ -59,15 +61,16 @@ pub(super) type Holders = SmallVec<[Rc<Member>; 2]>;
 pub(crate) struct Members {
     slots: Vec<Slot>,
     standing_by: RefCell<Vec<Rc<Member>>>,
-    /// The lost members of each group.
+    /// Of each group, the roles of which nobody holds everything.
     lost: RefCell<Vec<SmallVec<[Role; 2]>>>,
     any_lost: Cell<bool>,
     any_filling: Cell<bool>,
+    /// What each slot of distributed spare space stands in for.
+    lent: Vec<RefCell<Option<Rc<Lent>>>>,
+    any_lent: Cell<bool>,
     broken: Cell<bool>,
-    redundancy: usize,
-    group_members: usize,
+    layout: Layout,
     data_offset: u64,
-    rows: u64,
 }
 
 /// Who was found when an array was put together.
@@ -79,10 +82,12 @@ pub(crate) struct Found {
 }
 
 impl Found {
-    /// Whoever is being given a role that another still has is given it from the start again.
-    pub(crate) fn begin_copies_anew(&mut self) {
+    /// Whoever is being given a role that another still has, or stands in for, is given it from the
+    /// start again.
+    pub(crate) fn begin_copies_anew(&mut self, record: &ArrayRecord) {
         for (filled, _) in &mut self.filling {
-            if self.roles[filled.role.index()].is_ok() {
+            let is_lent = record.lent.iter().flatten().any(|lent| lent.role == filled.role);
+            if is_lent || self.roles[filled.role.index()].is_ok() {
                 filled.rows = 0;
             }
         }
@@ -186,21 +191,24 @@ impl Members {
             lost: RefCell::new(vec![SmallVec::new(); layout.groups()]),
             any_lost: Cell::new(false),
             any_filling: Cell::new(false),
+            lent: record.lent.iter().map(|_| RefCell::default()).collect(),
+            any_lent: Cell::new(false),
             broken: Cell::new(false),
-            redundancy: layout.redundancy(),
-            group_members: layout.group_members(),
+            layout: layout.clone(),
             data_offset: record.data_offset,
-            rows: layout.rows(),
         };
         for (filled, member) in found.filling {
-            let all = members.all_rows();
-            members.fill(filled, Rc::new(member), all);
+            members.fill(filled.role, Rc::new(member), FilledRows::up_to(filled.rows, layout));
         }
-        for (role, slot) in members.slots() {
-            if slot.state.get() != RoleState::Active {
-                members.note_lost(role);
+        for (slot, filled) in record.lent.iter().enumerate() {
+            if let Some(filled) = filled {
+                members.lend(slot as u16, *filled);
             }
         }
+        let is_active = |role: &RoleState| *role == RoleState::Active;
+        let empty = members.slots().filter(|(_, slot)| !is_active(&slot.state.get()));
+        let empty: Vec<Role> = empty.map(|(role, _)| role).collect();
+        record.unreplaced(&empty).into_iter().for_each(|role| members.note_lost(role));
         members
     }
 
@@ -249,36 +257,23 @@ impl Members {
         if let Some(member) = &*slot.member.borrow() {
             return Some(Rc::clone(member));
         }
-        if !self.any_filling.get() {
+        if !self.any_filling.get() && !self.any_lent.get() {
             return None;
         }
-        let filling = slot.filling.borrow();
-        let filling = filling.as_ref().filter(|filling| filling.holds(cell.row))?;
-        Some(Rc::clone(&filling.member))
+        self.holders(cell).into_iter().next()
     }
 
-    /// Everybody who holds a cell, and has to be told what changes there.
-    pub(super) fn holders(&self, cell: StripCell) -> Holders {
-        self.holders_of_rows(cell.role, cell.row..=cell.row)
-    }
-
-    /// Everybody who holds some of these rows of a role.
+    /// Everybody who holds some of these rows of a role, where there is no spare space.
     pub(super) fn holders_of_rows(&self, role: Role, rows: RangeInclusive<u64>) -> Holders {
         let slot = &self.slots[role.index()];
         let mut holders: Holders = slot.member.borrow().iter().cloned().collect();
         if self.any_filling.get()
             && let Some(filling) = &*slot.filling.borrow()
-            && rows.into_iter().any(|row| filling.holds(row))
+            && rows.into_iter().any(|row| filling.progress.holds(row))
         {
             holders.push(Rc::clone(&filling.member));
         }
         holders
-    }
-
-    /// Who holds a cell, or is about to be given it.
-    pub(super) fn taker(&self, cell: StripCell) -> Option<Rc<Member>> {
-        let filling = || self.slot(cell.role).filling().map(|it| Rc::clone(&it.member));
-        self.holder(cell).or_else(filling)
     }
 
     /// Whether this one has a role.
@@ -290,11 +285,11 @@ impl Members {
     /// Whether the redundancy of its group outlives the loss of a member.
     pub(super) fn can_lose(&self, member: &Rc<Member>) -> bool {
         let is_spared =
-            |role: Role| self.lost_in(role.index() / self.group_members) < self.redundancy;
+            |role: Role| self.lost_in(self.layout.group_of_role(role)) < self.layout.redundancy();
         !self.is_in_role(member) || member.role.get().is_some_and(is_spared)
     }
 
-    /// Roles of a group that have no member.
+    /// Roles of a group of which nobody holds everything.
     pub(super) fn lost_in(&self, group: usize) -> usize {
         self.lost.borrow()[group].len()
     }
@@ -310,7 +305,12 @@ impl Members {
         self.broken.get()
     }
 
-    /// Whether any role has no member that holds all of it.
+    /// Whether nobody holds everything of a role.
+    pub(super) fn is_lost(&self, role: Role) -> bool {
+        self.lost.borrow()[self.layout.group_of_role(role)].contains(&role)
+    }
+
+    /// Whether any role has nobody who holds all of it.
     pub(super) fn is_degraded(&self) -> bool {
         self.any_lost.get()
     }
@@ -349,12 +349,12 @@ impl Members {
     /// Has a spare that stands by fill a role, from its first row on.
     pub(super) fn begin_filling(&self, role: Role, spare: &Rc<Member>) {
         self.standing_by.borrow_mut().retain(|other| !Rc::ptr_eq(other, spare));
-        self.fill(Filled { role, rows: 0 }, Rc::clone(spare), self.all_rows());
+        self.fill(role, Rc::clone(spare), FilledRows::up_to(0, &self.layout));
     }
 
     /// Has a member that comes back fill the role that it had, but for what it still holds.
     pub(super) fn begin_catching_up(&self, role: Role, member: Rc<Member>, lacks: Vec<Range<u64>>) {
-        self.fill(Filled { role, rows: 0 }, member, lacks);
+        self.fill(role, member, FilledRows::but_for(lacks, &self.layout));
     }
 
     /// Gives a role to the member that has filled it. Who had it before is out of use, and
@@ -367,8 +367,8 @@ impl Members {
         slot.name.replace(Some(member.name().clone()));
         slot.state.set(RoleState::Active);
         let before = slot.member.replace(Some(Rc::clone(member)));
-        self.lost.borrow_mut()[role.index() / self.group_members].retain(|lost| *lost != role);
-        self.any_lost.set(self.lost.borrow().iter().any(|group| !group.is_empty()));
+        self.take_back(role);
+        self.note_found(role);
         self.note_filling();
         before
     }
@@ -377,7 +377,7 @@ impl Members {
     pub(super) fn spare_records(&self) -> Vec<SpareRecord> {
         let filling = self.slots().filter_map(|(role, slot)| {
             let filling = slot.filling()?;
-            let filled = Filled { role, rows: filling.recorded_rows() };
+            let filled = Filled { role, rows: filling.progress.recorded_rows() };
             Some(SpareRecord { member_uuid: filling.member.uuid, filling: Some(filled) })
         });
         let standing_by = self.standing_by.borrow();
@@ -387,16 +387,12 @@ impl Members {
             .collect()
     }
 
-    fn fill(&self, filled: Filled, member: Rc<Member>, lacks: Vec<Range<u64>>) {
-        member.role.set(Some(filled.role));
-        let filling = Filling::new(member, filled.rows, lacks, self.rows);
-        let before = self.slot(filled.role).filling.replace(Some(Rc::new(filling)));
+    fn fill(&self, role: Role, member: Rc<Member>, progress: FilledRows) {
+        member.role.set(Some(role));
+        let filling = Filling { member, progress };
+        let before = self.slot(role).filling.replace(Some(Rc::new(filling)));
         assert!(before.is_none(), "one spare at a time fills a role");
         self.note_filling();
-    }
-
-    fn all_rows(&self) -> Vec<Range<u64>> {
-        std::iter::once(0..self.rows).collect()
     }
 
     fn note_filling(&self) {
@@ -405,11 +401,17 @@ impl Members {
 
     fn note_lost(&self, role: Role) {
         let mut lost = self.lost.borrow_mut();
-        let group = &mut lost[role.index() / self.group_members];
+        let group = &mut lost[self.layout.group_of_role(role)];
         group.push(role);
         self.any_lost.set(true);
-        if group.len() > self.redundancy {
+        if group.len() > self.layout.redundancy() {
             self.broken.set(true);
         }
+    }
+
+    fn note_found(&self, role: Role) {
+        let mut lost = self.lost.borrow_mut();
+        lost[self.layout.group_of_role(role)].retain(|lost| *lost != role);
+        self.any_lost.set(lost.iter().any(|group| !group.is_empty()));
     }
 }

@@ -221,8 +221,8 @@ impl Array {
         let group = self.layout.group_of_role(role);
         let others = self.layout.group_roles(group).filter(|other| *other != role);
         let is_of_no_use = |other: &Role| {
-            let member = self.members.active(*other);
-            member.is_none_or(|member| member.health.is_slow())
+            let is_slow = |member: Rc<Member>| member.health.is_slow();
+            self.members.active(*other).map_or(self.members.is_lost(*other), is_slow)
         };
         others.filter(is_of_no_use).count() < self.layout.redundancy()
     }

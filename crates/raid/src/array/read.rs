@@ -247,7 +247,9 @@ impl Array {
     fn reader(&self, piece: &Piece, before: &Gather) -> Option<StripCell> {
         let cell = piece.cell(&self.layout);
         if !self.layout.level().is_mirrored() {
-            return Some(cell);
+            // What lies in spare space follows its neighbours there, not those at home.
+            let holder = self.members.holder(cell)?;
+            return Some(StripCell { role: holder.role()?, ..cell });
         }
         let offset = piece.member_offset(&self.layout, cell.row);
         let range = ByteRange::at(offset, piece.len_bytes() as u64);

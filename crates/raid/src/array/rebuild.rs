@@ -306,7 +306,7 @@ impl Array {
     pub(super) async fn rewrite(&self, cell: StripCell, write: Request) {
         let mut takers = self.members.holders(cell);
         if takers.is_empty() {
-            takers.extend(self.members.taker(cell));
+            takers = self.members.takers(cell);
         } else {
             self.counters.rewritten_strips.count();
         }

@@ -65,7 +65,7 @@ impl Array {
         };
         let role = self.consider_return(&name, &superblock)?;
         self.consider_spare(&*device)?;
-        let lacks = self.rows_lacking();
+        let lacks = self.rows_lacking(role);
         let rows = lacks.iter().map(|range| range.end - range.start).sum();
         let member = Member::joining(device, uuid, self.recorder.issued_count());
         member.sequence.set(superblock.sequence);
@@ -107,9 +107,10 @@ impl Array {
             return Err(ReturnError::Diverged { array, device, other });
         }
         let Some(since) = self.recorder.record().absent_since else {
-            let cause = match self.intents.is_some() {
-                true => "the first member was lost in an unclean stop that a cache had to mend",
-                false => "it has no intent bitmap",
+            let cause = match (self.intents.is_some(), self.members.lent_to(role).is_some()) {
+                (false, _) => "it has no intent bitmap",
+                (_, true) => "distributed spare space has taken its place",
+                _ => "the first member was lost in an unclean stop that a cache had to mend",
             };
             return Err(ReturnError::Unmarked { array, device, cause });
         };
@@ -119,7 +120,12 @@ impl Array {
         }
     }
 
-    fn rows_lacking(&self) -> Vec<Range<u64>> {
+    /// What is marked; everything, where the device has spare space that was lent to others without
+    /// a mark.
+    fn rows_lacking(&self, role: Role) -> Vec<Range<u64>> {
+        if self.members.is_lent_beside(role) {
+            return std::iter::once(0..self.layout.rows()).collect();
+        }
         let absence = self.absence.as_ref().expect("the record tells of its marks");
         let mut rows: Vec<Range<u64>> = Vec::new();
         for stripes in absence.lacks(self.layout.stripes()) {

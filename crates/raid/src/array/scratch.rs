@@ -62,6 +62,11 @@ impl Scratch {
         Scratch { tuning, budget }
     }
 
+    /// The most that is in use at a time.
+    pub(super) fn bytes_max(&self) -> u64 {
+        self.tuning.scratch_bytes_max
+    }
+
     /// Memory for a read to land in. It is no more than the read's client has, who was let in with
     /// that.
     pub(super) fn landing(&self, len: usize) -> Buffer {

@@ -12,7 +12,7 @@ use uuid::Uuid;
 
 use super::{Array, Member, zero_copy};
 use crate::layout::Role;
-use crate::superblock::SPARES_MAX;
+use crate::superblock::{Filled, SPARES_MAX};
 
 /// Why the members stay as they are.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -135,8 +135,8 @@ impl Array {
     /// Where the array would not survive that.
     pub async fn fail(&self, role: Role) -> Result<(), MemberError> {
         let Some(member) = self.members.active(role) else { return Ok(()) };
-        let stripe_group = self.layout.group_of_role(role);
-        if self.members.lost_in(stripe_group) >= self.layout.redundancy() {
+        let group = self.layout.group_of_role(role);
+        if self.members.lost_in(group) >= self.layout.redundancy() {
             return Err(MemberError::Needed { role: role.0 });
         }
         if !self.is_parity_whole() {
@@ -163,6 +163,47 @@ impl Array {
         let device = Rc::clone(&spare.device);
         drop(self.runtime.spawn(async move { drop(super::erase(&*device).await) }));
         Ok(())
+    }
+
+    /// Has distributed spare space stand in for a member that is lost, from where
+    /// [`Array::fill_slot`] goes on. Says for which; `None` where nothing is lost, or lent already.
+    ///
+    /// # Errors
+    /// Where what was lost cannot be told from the others.
+    pub async fn lend_slot(&self) -> Result<Option<Role>, MemberError> {
+        self.check_writable()?;
+        let Some((role, slot)) = self.slot_to_lend() else { return Ok(None) };
+        if !self.is_parity_whole() {
+            return Err(MemberError::Uninitialised);
+        }
+        self.members.lend(slot, Filled { role, rows: 0 });
+        self.change_record(|_| {}).await?;
+        Ok(Some(role))
+    }
+
+    /// Whether there is a free slot of distributed spare space, and something for it to do.
+    pub fn can_lend_slot(&self) -> bool {
+        self.slot_to_lend().is_some() && self.is_parity_whole()
+    }
+
+    /// Roles that distributed spare space is to stand in for, and does not completely.
+    pub fn lent_roles(&self) -> Vec<Role> {
+        let is_under_way = |role: &Role| {
+            let lent = self.members.lent_to(*role);
+            lent.is_some_and(|_| self.members.is_lost(*role))
+        };
+        self.members.slots().map(|(role, _)| role).filter(is_under_way).collect()
+    }
+
+    fn slot_to_lend(&self) -> Option<(Role, u16)> {
+        let slot = self.members.free_slot()?;
+        let lacks_one = |role: &Role| {
+            let slot = self.members.slot(*role);
+            let is_vacant = self.members.active(*role).is_none() && slot.filling().is_none();
+            is_vacant && self.members.lent_to(*role).is_none()
+        };
+        let role = self.members.slots().map(|(role, _)| role).find(lacks_one)?;
+        Some((role, slot))
     }
 
     /// A role that nobody has and nobody is being given.

@@ -23,6 +23,8 @@ pub struct ArrayStatus {
     pub size_bytes: u64,
     pub strip_bytes: u32,
     pub groups: usize,
+    /// Where stripes are narrower than their group.
+    pub declustered: Option<DeclusteredStatus>,
     pub event_count: u64,
     /// Whether the parity of all stripes has been computed at least once.
     pub parity_initialised: bool,
@@ -52,7 +54,8 @@ pub struct Progress {
 #[serde(rename_all = "lowercase")]
 pub enum ArrayState {
     Healthy,
-    /// Some member is out of use; everything is served.
+    /// Some member is out of use, and spare space does not stand in for all of it; everything is
+    /// served.
     Degraded,
     /// A group has lost more than it can replace: writes are refused, and reads of lost strips.
     Failed,
@@ -75,6 +78,28 @@ pub struct MemberStatus {
     pub is_slow: bool,
     /// Who is being given the role, where somebody is.
     pub filling: Option<FillingStatus>,
+    /// What stands in for it, where distributed spare space does.
+    pub stand_in: Option<StandInStatus>,
+}
+
+/// Distributed spare space that stands in for a lost member.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct StandInStatus {
+    pub slot: u16,
+    /// Rows of the member that it holds.
+    pub rows_done: u64,
+    pub rows: u64,
+}
+
+/// How stripes are spread over the members.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct DeclusteredStatus {
+    /// Strips of a stripe, data and parity.
+    pub width: usize,
+    /// Slots of distributed spare space.
+    pub spares: u16,
+    /// Those of them that stand in for nobody.
+    pub spares_free: u16,
 }
 
 /// A device that is being given a role.
@@ -189,6 +214,7 @@ impl Array {
             size_bytes: self.layout.array_bytes(),
             strip_bytes: self.layout.strip_bytes(),
             groups: self.layout.groups(),
+            declustered: self.declustered_status(),
             event_count: record.event_count,
             parity_initialised: self.parity.get() == RecordedParity::Valid,
             initialising: self.initialising.get(),
@@ -235,11 +261,25 @@ impl Array {
             filling: slot.filling().map(|filling| FillingStatus {
                 uuid: filling.member.uuid,
                 device: filling.member.name().to_string(),
-                rows_done: filling.rows(),
+                rows_done: filling.progress.rows(),
+                rows: self.layout.rows(),
+            }),
+            stand_in: self.members.lent_to(role).map(|lent| StandInStatus {
+                slot: lent.slot,
+                rows_done: lent.progress.rows(),
                 rows: self.layout.rows(),
             }),
         };
         self.members.slots().map(status).collect()
+    }
+
+    fn declustered_status(&self) -> Option<DeclusteredStatus> {
+        let lent = self.members.lent_records();
+        self.layout.is_declustered().then(|| DeclusteredStatus {
+            width: self.layout.width(),
+            spares: self.layout.spare_slots(),
+            spares_free: lent.iter().filter(|lent| lent.is_none()).count() as u16,
+        })
     }
 
     fn spare_statuses(&self) -> Vec<SpareStatus> {

@@ -1,9 +1,10 @@
 //! Zeroing and discarding.
 //!
-//! Rows of whole stripes go down to the members as they are: zeros have zero parity. The rest of
-//! the range is written as zeros. Where there is parity a discarded strip must read as zeros, which
-//! discard does not promise: whole rows are zeroed instead, unless the members rotate and would
-//! write for hours, and what does not fill a row is left as it is.
+//! Bands of whole stripes go down to the members as they are: zeros have zero parity, also where
+//! they lie in spare space. The rest of the range is written as zeros. Where there is parity a
+//! discarded strip must read as zeros, which discard does not promise: whole bands are zeroed
+//! instead, unless the members rotate and would write for hours, and what does not fill a band is
+//! left as it is.
 
 use std::rc::Rc;
 
@@ -13,7 +14,7 @@ use headpond_block::{Buffer, Buffers, ByteRange, DeviceError, Outcome, Request, 
 use super::{Array, Member};
 use crate::layout::Stripe;
 
-/// Rows zeroed under one set of locks.
+/// Rows zeroed under one set of locks, or else a band.
 const ROWS_AT_A_TIME: u64 = 32;
 /// Zeros kept in memory, and written at a time where a member cannot zero by itself.
 const ZEROS_BYTES: usize = 64 << 10;
@@ -23,21 +24,21 @@ impl Array {
     pub(super) async fn zero(&self, request: Request) -> Outcome {
         self.check_writable()?;
         let _writer = self.writers.enter();
-        let row_bytes = self.layout.stripe_bytes() * self.layout.groups() as u64;
-        let first_row = request.range.start().div_ceil(row_bytes);
-        let rows = first_row..request.range.end() / row_bytes;
-        if rows.is_empty() {
+        let band_bytes = self.layout.stripe_bytes() * self.layout.band_stripes();
+        let first_band = request.range.start().div_ceil(band_bytes);
+        let bands = first_band..request.range.end() / band_bytes;
+        if bands.is_empty() {
             return self.zero_part(&request, request.range).await;
         }
-        let (start, end) = (rows.start * row_bytes, rows.end * row_bytes);
+        let (start, end) = (bands.start * band_bytes, bands.end * band_bytes);
         let head = ByteRange::between(request.range.start(), start);
         let tail = ByteRange::between(end, request.range.end());
         self.zero_part(&request, head).await?;
-        self.zero_rows(&request, rows).await?;
+        self.zero_bands(&request, bands).await?;
         self.zero_part(&request, tail).await
     }
 
-    /// Zeroes or discards a part that fills no row.
+    /// Zeroes or discards a part that fills no band.
     async fn zero_part(&self, request: &Request, part: ByteRange) -> Outcome {
         if part.is_empty() {
             return Ok(());
@@ -59,26 +60,27 @@ impl Array {
         Ok(())
     }
 
-    /// Zeroes or discards rows of whole stripes in all groups.
-    async fn zero_rows(&self, request: &Request, rows: std::ops::Range<u64>) -> Outcome {
+    /// Zeroes or discards bands of whole stripes in all groups.
+    async fn zero_bands(&self, request: &Request, bands: std::ops::Range<u64>) -> Outcome {
         let kind = match (request.kind, self.layout.parity_strips()) {
             (RequestKind::Discard, 1..) if self.geometry.rotational => return Ok(()),
             (RequestKind::Discard, 1..) => RequestKind::WriteZeroes,
             (kind, _) => kind,
         };
-        let groups = self.layout.groups() as u64;
-        let mut start = rows.start;
-        while start < rows.end {
-            let end = rows.end.min(start + ROWS_AT_A_TIME);
+        let (band_rows, band_stripes) = (self.layout.band_rows(), self.layout.band_stripes());
+        let at_a_time = (ROWS_AT_A_TIME / band_rows).max(1);
+        let mut start = bands.start;
+        while start < bands.end {
+            let end = bands.end.min(start + at_a_time);
+            let (first, last) = (Stripe(start * band_stripes), Stripe(end * band_stripes - 1));
             let _locks = match self.layout.redundancy() {
                 0 => Vec::new(),
-                _ => self.lock_stripes(Stripe(start * groups), Stripe(end * groups - 1)).await,
+                _ => self.lock_stripes(first, last).await,
             };
-            let stripes = Stripe(start * groups)..=Stripe(end * groups - 1);
-            let _mark = self.mark(stripes, request.flags).await?;
+            let _mark = self.mark(first..=last, request.flags).await?;
             self.check_writable()?;
-            let strip_bytes = u64::from(self.layout.strip_bytes());
-            let range = ByteRange::between(start * strip_bytes, end * strip_bytes);
+            let row_start = |band: u64| self.layout.row_start(band * band_rows);
+            let range = ByteRange::between(row_start(start), row_start(end));
             self.zero_members(Request { kind, range, ..request.clone() }).await?;
             start = end;
         }

@@ -26,6 +26,8 @@ pub(super) struct Verdict {
     pub(super) record: ArrayRecord,
     pub(super) found: Found,
     pub(super) missing: Vec<Role>,
+    /// Those of them that spare space does not stand in for completely.
+    pub(super) lost: Vec<Role>,
     pub(super) stale: Vec<DeviceName>,
 }
 
@@ -47,8 +49,9 @@ pub(super) fn judge(candidates: Vec<Candidate>) -> Result<Verdict, AssembleError
         seats.take(candidate, &record)?;
     }
     let missing = seats.vacancies();
-    check_count(&record, &missing)?;
-    Ok(Verdict { found: seats.found(&record), record, missing, stale })
+    let lost = record.unreplaced(&missing);
+    check_count(&record, &lost)?;
+    Ok(Verdict { found: seats.found(&record), record, missing, lost, stale })
 }
 
 /// Who sits where.
@@ -121,6 +124,7 @@ fn check_agreement(candidates: &[Candidate]) -> Result<(), AssembleError> {
         let fields = [
             ("level", own.level == record.level),
             ("groups", own.groups == record.groups),
+            ("declustering", own.declustering == record.declustering),
             ("members", own.roles.len() == record.roles.len()),
             ("strip size", own.strip_bytes == record.strip_bytes),
             ("data offset", own.data_offset == record.data_offset),

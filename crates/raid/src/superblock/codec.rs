@@ -8,7 +8,7 @@ use super::{
     SUPERBLOCK_BYTES, SpareRecord, Superblock, VERSION,
 };
 use crate::checksum;
-use crate::layout::{MEMBERS_MAX, Role};
+use crate::layout::{BASES_MAX, Declustering, MEMBERS_MAX, Role, SLOTS_MAX, Spread};
 use crate::level::Level;
 
 const MAGIC: &[u8; 8] = b"HPRAIDSB";
@@ -57,15 +57,27 @@ mod at {
     pub const SPARE_BYTES: usize = 32;
     pub const SPARE_ROLE: usize = 16;
     pub const SPARE_ROWS: usize = 24;
+    pub const WIDTH: usize = 7168;
+    pub const SLOTS: usize = 7170;
+    pub const BASES: usize = 7172;
+    pub const SEEDS: usize = 7176;
+    pub const LENT: usize = 7296;
+    pub const LENT_BYTES: usize = 16;
+    pub const LENT_ROWS: usize = 8;
 }
 
 const _: () = assert!(at::ROLES + MEMBERS_MAX * at::ROLE_BYTES <= at::SPARES);
-const _: () = assert!(at::SPARES + SPARES_MAX * at::SPARE_BYTES <= SUPERBLOCK_BYTES);
+const _: () = assert!(at::SPARES + SPARES_MAX * at::SPARE_BYTES <= at::WIDTH);
+const _: () = assert!(at::SEEDS + BASES_MAX * 4 <= at::LENT);
+const _: () = assert!(at::LENT + SLOTS_MAX as usize * at::LENT_BYTES <= SUPERBLOCK_BYTES);
 
 /// The role of a spare that stands by.
 const NO_ROLE: u16 = u16::MAX;
 /// Incompat: a device of the array may be a spare, and hold its role in part.
 const FEATURE_SPARES: u64 = 1;
+/// Incompat: stripes are spread over more members than they have strips.
+const FEATURE_DECLUSTERED: u64 = 1 << 2;
+const FEATURES: u64 = FEATURE_SPARES | FEATURE_DECLUSTERED;
 
 /// The superblock as it is written.
 ///
@@ -100,7 +112,7 @@ pub fn encode(superblock: &Superblock) -> Vec<u8> {
     put(at::LEVEL, &[array.level.number()]);
     put(at::PARITY_STRIPS, &[array.level.parity()]);
     put(at::COPIES, &[layout.copies() as u8]);
-    put(at::ROTATION, &[rotation(array.level)]);
+    put(at::ROTATION, &[rotation(array)]);
     put(at::STATE, &[state_code(array.state)]);
     put(at::PARITY, &[parity_code(array.parity)]);
     put(at::OWNER_GENERATION, &array.owner_generation.to_le_bytes());
@@ -119,6 +131,19 @@ pub fn encode(superblock: &Superblock) -> Vec<u8> {
         let role = role_number(spare.filling.map(|filled| filled.role));
         put(offset + at::SPARE_ROLE, &role.to_le_bytes());
         put(offset + at::SPARE_ROWS, &rows.to_le_bytes());
+    }
+    if let Some(declustering) = &array.declustering {
+        put(at::WIDTH, &declustering.spread.width.to_le_bytes());
+        put(at::SLOTS, &declustering.spread.spares.to_le_bytes());
+        put(at::BASES, &(declustering.seeds.len() as u16).to_le_bytes());
+        for (index, seed) in declustering.seeds.iter().enumerate() {
+            put(at::SEEDS + index * 4, &seed.to_le_bytes());
+        }
+    }
+    for (slot, lent) in array.lent.iter().enumerate() {
+        let offset = at::LENT + slot * at::LENT_BYTES;
+        put(offset, &role_number(lent.map(|lent| lent.role)).to_le_bytes());
+        put(offset + at::LENT_ROWS, &lent.map_or(0, |lent| lent.rows).to_le_bytes());
     }
     put(at::INITIALISED, &array.work.initialised_stripes.to_le_bytes());
     let scrubbed = array.work.scrubbed_stripes.map_or(0, |stripes| stripes + 1);
@@ -165,7 +190,7 @@ impl Fields<'_> {
             return Err(DecodeError::Version { found: version });
         }
         // Nothing here opens an array for reading only, so its unknown features refuse as well.
-        match (self.u64(at::INCOMPAT) & !FEATURE_SPARES) | self.u64(at::RO_COMPAT) {
+        match (self.u64(at::INCOMPAT) & !FEATURES) | self.u64(at::RO_COMPAT) {
             0 => Ok(()),
             unknown => Err(DecodeError::Incompatible { unknown }),
         }
@@ -182,6 +207,7 @@ impl Fields<'_> {
             parity: self.parity()?,
             level,
             groups: self.u16(at::GROUPS),
+            declustering: self.declustering()?,
             strip_bytes: self.u32(at::STRIP_BYTES),
             logical_block_bytes: self.u32(at::BLOCK_BYTES),
             data_offset: self.u64(at::DATA_OFFSET),
@@ -191,6 +217,7 @@ impl Fields<'_> {
             owner: Some(self.uuid(at::OWNER)).filter(|owner| !owner.is_nil()),
             roles: self.roles()?,
             spares: self.spares()?,
+            lent: self.lent()?,
             work: self.work(),
             absent_since: Some(self.u64(at::ABSENT_SINCE)).filter(|event| *event > 0),
         };
@@ -211,7 +238,8 @@ impl Fields<'_> {
         let parity = layout.parity_strips() as u64;
         expect("parity strips", self.u8(at::PARITY_STRIPS).into(), parity)?;
         expect("copies", self.u8(at::COPIES).into(), layout.copies() as u64)?;
-        expect("rotation", self.u8(at::ROTATION).into(), rotation(array.level).into())?;
+        expect("rotation", self.u8(at::ROTATION).into(), rotation(array).into())?;
+        self.check_lent(array)?;
         if !matches!(array.logical_block_bytes, 512 | 4096) {
             return Err(impossible("logical block", array.logical_block_bytes.into()));
         }
@@ -238,6 +266,55 @@ impl Fields<'_> {
             return Err(impossible("data offset", offset));
         }
         Ok(())
+    }
+
+    /// Spare space stands in for roles that are lost, and once for each.
+    fn check_lent(&self, array: &ArrayRecord) -> Result<(), DecodeError> {
+        let rows = array.member_data_bytes / u64::from(array.strip_bytes);
+        let lent: Vec<Filled> = array.lent.iter().copied().flatten().collect();
+        for (index, Filled { role, rows: filled }) in lent.iter().copied().enumerate() {
+            let is_twice = lent[..index].iter().any(|other| other.role == role);
+            if is_twice || array.roles[role.index()].state == RoleState::Active {
+                return Err(impossible("lent role", role.0.into()));
+            }
+            if filled > rows {
+                return Err(impossible("lent rows", filled));
+            }
+        }
+        if array.declustering.is_some() && array.groups != 1 {
+            return Err(impossible("groups", array.groups.into()));
+        }
+        Ok(())
+    }
+
+    fn declustering(&self) -> Result<Option<Declustering>, DecodeError> {
+        if self.u64(at::INCOMPAT) & FEATURE_DECLUSTERED == 0 {
+            return Ok(None);
+        }
+        let bases = usize::from(self.u16(at::BASES));
+        if bases == 0 || bases > BASES_MAX {
+            return Err(impossible("base permutations", bases as u64));
+        }
+        let spread = Spread { width: self.u16(at::WIDTH), spares: self.u16(at::SLOTS) };
+        let seeds = (0..bases).map(|index| self.u32(at::SEEDS + index * 4)).collect();
+        Ok(Some(Declustering { spread, seeds }))
+    }
+
+    fn lent(&self) -> Result<Vec<Option<Filled>>, DecodeError> {
+        if self.u64(at::INCOMPAT) & FEATURE_DECLUSTERED == 0 {
+            return Ok(Vec::new());
+        }
+        let slots = self.u16(at::SLOTS);
+        if slots > SLOTS_MAX {
+            return Err(impossible("distributed spares", slots.into()));
+        }
+        let members = usize::from(self.u16(at::MEMBERS));
+        let entry = |slot| {
+            let offset = at::LENT + usize::from(slot) * at::LENT_BYTES;
+            let rows = self.u64(offset + at::LENT_ROWS);
+            Ok(self.role(offset, members)?.map(|role| Filled { role, rows }))
+        };
+        (0..slots).map(entry).collect()
     }
 
     fn roles(&self) -> Result<Vec<RoleRecord>, DecodeError> {
@@ -343,15 +420,20 @@ fn impossible(field: &'static str, value: u64) -> DecodeError {
 }
 
 fn features(array: &ArrayRecord) -> u64 {
-    if array.spares.is_empty() { 0 } else { FEATURE_SPARES }
+    let spares = if array.spares.is_empty() { 0 } else { FEATURE_SPARES };
+    let declustered = if array.declustering.is_some() { FEATURE_DECLUSTERED } else { 0 };
+    spares | declustered
 }
 
 fn role_number(role: Option<Role>) -> u16 {
     role.map_or(NO_ROLE, |role| role.0)
 }
 
-fn rotation(level: Level) -> u8 {
-    u8::from(level.parity() > 0)
+fn rotation(array: &ArrayRecord) -> u8 {
+    match array.declustering {
+        Some(_) => 2,
+        None => u8::from(array.level.parity() > 0),
+    }
 }
 
 fn state_code(state: RecordedState) -> u8 {
@@ -401,7 +483,24 @@ mod tests {
                         .is_multiple_of(2)
                         .then_some(Filled { role: Role(0), rows: rows / 2 }),
                 };
+                let width = level.group_members_min() as u16;
+                let spares = extra as u16 / 2;
+                let can_decluster = matches!(level, Level::Raid5 | Level::Raid6);
+                let declustering = can_decluster.then_some(Declustering {
+                    spread: Spread { width, spares },
+                    seeds: (0..1 + extra as u32).map(|index| index ^ sequence as u32).collect(),
+                });
+                let declustering = declustering.filter(|_| sequence % 5 > 0);
+                let rows = rows * u64::from(width);
+                let lent = |slot: u16| {
+                    let role = Role(usize::from(slot) as u16 * 3 + 1);
+                    (slot.is_multiple_of(2) && role.index() < members)
+                        .then_some(Filled { role, rows: rows / 3 })
+                };
+                let slots = declustering.as_ref().map_or(0, |it| it.spread.spares);
                 let array = ArrayRecord {
+                    lent: (0..slots).map(lent).collect(),
+                    declustering,
                     uuid: Uuid::from_u128(uuid),
                     name,
                     event_count,

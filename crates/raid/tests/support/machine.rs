@@ -3,11 +3,13 @@
 use std::ops::{Deref, DerefMut};
 use std::rc::Rc;
 
-use headpond_block::{BlockDevice, BufferPool, PoolConfig, Runtime};
+use headpond_block::{
+    BlockDevice, Buffer, BufferPool, DeviceError, PoolConfig, Request, RequestFlags, Runtime,
+};
 use headpond_raid::superblock::{COPY_OFFSETS, DATA_OFFSET_MIN, SUPERBLOCK_BYTES, decode};
 use headpond_raid::{
-    AfterUncleanStop, AssembleError, AssembleOptions, Assembled, CreateOptions, Force, Intent,
-    Level, Tuning, assemble, create,
+    AfterUncleanStop, Array, AssembleError, AssembleOptions, Assembled, CreateOptions, Force,
+    Inspection, Intent, Level, Spread, Tuning, assemble, create, inspect,
 };
 use headpond_sim::{Ended, Medium, OperationTime, Power, Random, Sim, SimDisk, run_until_cut};
 
@@ -76,6 +78,21 @@ impl Machine {
         machine
     }
 
+    /// The same, and stripes narrower than the array.
+    pub fn with_spread_and_spare(count: usize, level: Level, spread: Spread) -> Machine {
+        let machine = Machine::of_rows(count + 1, MANY_ROWS);
+        let members: Vec<usize> = (0..count).collect();
+        machine.live_to_the_end(&members, async |devices| {
+            let options = CreateOptions {
+                intent: Intent::Bitmap,
+                declustered: Some(spread),
+                ..options(level, 1)
+            };
+            create(&devices, &options).await.expect("created");
+        });
+        machine
+    }
+
     pub fn all(&self) -> Vec<usize> {
         (0..self.members.len()).collect()
     }
@@ -135,6 +152,23 @@ impl Machine {
         };
         self.members.iter().map(newest).collect()
     }
+}
+
+/// The devices that belong to an array.
+pub async fn belonging(mut devices: Devices) -> Devices {
+    let mut kept = Vec::new();
+    for device in devices.drain(..) {
+        if matches!(inspect(&*device).await, Ok(Inspection::Member(_))) {
+            kept.push(device);
+        }
+    }
+    devices.extend(kept);
+    devices
+}
+
+pub async fn write_stable(array: &Array, at: u64, value: u8) -> Result<(), DeviceError> {
+    let data = Buffer::from_slice(&[value; 512]);
+    array.submit(Request::write(at, data).with_flags(RequestFlags::FUA)).await
 }
 
 pub async fn make_array(devices: Devices, level: Level) {

@@ -175,6 +175,7 @@ pub fn options(level: Level, groups: usize) -> CreateOptions {
         uuid: Uuid::from_u128(0x1234),
         level,
         groups,
+        declustered: None,
         strip_bytes: STRIP,
         contents: Contents::Zeros,
         intent: Intent::None,

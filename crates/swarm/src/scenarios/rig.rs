@@ -47,6 +47,7 @@ pub(super) fn cached_raid5() -> Topology {
     Topology {
         level: Level::Raid5,
         groups: 1,
+        spread: None,
         members: 3,
         strip_bytes: 16 << 10,
         has_intent: true,

@@ -41,6 +41,7 @@ pub fn further(index: usize) -> FurtherCoreDescription {
         intent: true,
         members: (0..2).map(|member| format!("core{index}-{member}")).collect(),
         spares: Vec::new(),
+        declustered: None,
         upkeep: Pace::default(),
     };
     let (name, uuid) = (format!("c{index}"), Uuid::from_u128(0xc0de + index as u128));

@@ -33,6 +33,7 @@ pub fn description(mode: Mode, slices: u16) -> Description {
         intent: true,
         members: ["m0", "m1", "m2"].map(String::from).into(),
         spares: Vec::new(),
+        declustered: None,
         upkeep: Pace::default(),
     };
     let (name, uuid) = ("stack".into(), Uuid::from_u128(0x5eed));

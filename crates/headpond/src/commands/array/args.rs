@@ -36,6 +36,8 @@ pub enum ArrayCommand {
     headpond array plan --level 6 --members 12 --drive hdd-14t --strip 64K\n  \
     headpond array plan --level 10,6,60 --members 24 --drive hdd-14t --simulate\n  \
     headpond array plan --compare --members 8 --drive nvme-dc-2t --html arrays.html\n  \
+    headpond array plan --preset reference-40 --simulate-rebuild 256M\n  \
+    headpond array plan --level 6 --members 24 --width 8 --distributed-spares 2 --drive hdd-14t\n  \
     headpond array plan --level 5 --members 4 --drive ./mine.toml --json\n  \
     headpond array plan --level 6 --members 12 --drive hdd-14t --cache nvme-dc-2t\n  \
     headpond array plan --reference tables/     # the published expectations, by the same formulas\n\n\
@@ -47,21 +49,40 @@ pub struct PlanArgs {
         long,
         value_name = "LEVEL",
         value_delimiter = ',',
-        required_unless_present_any = ["compare", "reference"]
+        required_unless_present_any = ["compare", "reference", "preset"]
     )]
     pub level: Vec<Level>,
     /// Every level that so many members allow, side by side.
     #[arg(long, conflicts_with = "level")]
     pub compare: bool,
     /// Members of the array.
-    #[arg(long, required_unless_present = "reference", value_parser = clap::value_parser!(u16).range(1..=255))]
+    #[arg(
+        long,
+        required_unless_present_any = ["reference", "preset"],
+        value_parser = clap::value_parser!(u16).range(1..=255)
+    )]
     pub members: Option<u16>,
     /// Groups of levels 10, 50 and 60; without it mirrors of two, and two groups of parity. Where
     /// levels stand side by side it is meant for 50 and 60.
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..=255))]
     pub groups: Option<u16>,
+    /// Strips of a stripe of levels 5 and 6, data and parity, spread over more members.
+    #[arg(long, value_name = "STRIPS", conflicts_with = "compare")]
+    pub width: Option<u16>,
+    /// Members' worth of spare space on all members.
+    #[arg(long, value_name = "COUNT", default_value_t = 1, requires = "width")]
+    pub distributed_spares: u16,
+    /// Arrays that have a name. reference-40: the 40 drives of the published tables in four groups
+    /// of 8+2, and the same drives declustered, with two distributed spares; of hdd-7k2-4t unless
+    /// --drive says otherwise.
+    #[arg(
+        long,
+        value_parser = ["reference-40"],
+        conflicts_with_all = ["level", "compare", "members", "groups", "width", "reference"]
+    )]
+    pub preset: Option<String>,
     /// What the members are.
-    #[arg(long, value_name = "NAME|FILE", required_unless_present = "reference")]
+    #[arg(long, value_name = "NAME|FILE", required_unless_present_any = ["reference", "preset"])]
     pub drive: Option<String>,
     /// Bytes of a stripe on one member.
     #[arg(long, default_value = "64K")]
@@ -103,6 +124,10 @@ pub struct PlanArgs {
     /// Beside the formulas, what the simulator says of the drive's model at each depth.
     #[arg(long)]
     pub simulate: bool,
+    /// Have the simulator rebuild arrays of drives that are cut short to this size: how long it
+    /// takes onto a drive that is added, and onto distributed spares.
+    #[arg(long, value_name = "SIZE", conflicts_with = "reference")]
+    pub simulate_rebuild: Option<Size>,
     /// Compare the published expectations in this folder (hdd_raid_expected.csv) with the formulas.
     #[arg(
         long,

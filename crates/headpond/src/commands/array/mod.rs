@@ -14,14 +14,18 @@ use crate::place::Places;
 use anyhow::{Context, Result};
 use args::PlanArgs;
 use headpond_lab::plan::{
-    Assumptions, AtDepth, DriveFigures, Plan, Shape, array_experiments, array_speeds,
+    Assumptions, AtDepth, DriveFigures, PRESET_40, Plan, RebuildTimes, Shape, array_experiments,
+    array_speeds, rebuild_times,
 };
 use headpond_lab::reference::{self, ExpectedCell, Times};
-use headpond_raid::Level;
+use headpond_raid::{Level, Spread};
 use serde::Serialize;
 use serde_json::json;
 use std::path::Path;
 use std::time::Duration;
+
+/// The drive of the preset, where none is named.
+const PRESET_DRIVE: &str = "hdd-7k2-4t";
 
 /// One array of the comparison.
 #[derive(Serialize)]
@@ -32,6 +36,9 @@ pub struct Planned {
     /// What the simulator says of it, where it was asked.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub simulated: Vec<AtDepth>,
+    /// How long the simulator rebuilds it, where it was asked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rebuilt: Option<RebuildTimes>,
 }
 
 /// # Errors
@@ -67,6 +74,11 @@ fn plan(args: &PlanArgs) -> Result<Exit> {
     if args.simulate {
         simulate(&mut arrays, &drive, &given)?;
     }
+    if let Some(size) = args.simulate_rebuild {
+        for array in &mut arrays {
+            array.rebuilt = Some(rebuild_times(array.plan.shape, &drive.model, size.bytes())?);
+        }
+    }
     if let Some(path) = &args.html {
         page::write(path, &drive, &given, &arrays)?;
     }
@@ -80,7 +92,7 @@ fn plan(args: &PlanArgs) -> Result<Exit> {
 }
 
 fn drive(args: &PlanArgs) -> Result<DriveFigures> {
-    let word = args.drive.as_deref().unwrap_or_default();
+    let word = args.drive.as_deref().unwrap_or(PRESET_DRIVE);
     let mut drive = find(word)?;
     if let Some(percent) = args.afr {
         drive.failures_per_year = percent / 100.0;
@@ -96,10 +108,14 @@ fn find(word: &str) -> Result<DriveFigures> {
 /// What was asked for, or of all levels those that fit.
 fn arrays(args: &PlanArgs, drive: &DriveFigures, given: &Assumptions) -> Result<Vec<Planned>> {
     let levels = if args.compare { &Level::ALL[..] } else { &args.level };
-    let plans = levels.iter().map(|&level| {
-        let plan = Plan::of(drive, shape(args, level)?, given);
+    let mut shapes: Vec<Result<Shape>> = levels.iter().map(|&level| shape(args, level)).collect();
+    if args.preset.is_some() {
+        shapes.extend(PRESET_40.map(Ok));
+    }
+    let plans = shapes.into_iter().map(|shape| {
+        let plan = Plan::of(drive, shape?, given);
         let plan = plan.map_err(|error| Failure::usage(error.to_string()))?;
-        Ok(Planned { name: plan.shape.to_string(), plan, simulated: Vec::new() })
+        Ok(Planned { name: plan.shape.to_string(), plan, simulated: Vec::new(), rebuilt: None })
     });
     if !args.compare {
         return plans.collect();
@@ -120,7 +136,8 @@ fn shape(args: &PlanArgs, level: Level) -> Result<Shape> {
     let groups = args.groups.filter(|_| is_meant).unwrap_or(usual);
     let strip_bytes = u32::try_from(args.strip.bytes())
         .map_err(|_| Failure::usage("--strip is a power of two from 4K to 1M"))?;
-    Ok(Shape { level, members, groups, strip_bytes })
+    let spread = args.width.map(|width| Spread { width, spares: args.distributed_spares });
+    Ok(Shape { level, members, groups, spread, strip_bytes })
 }
 
 fn simulate(arrays: &mut [Planned], drive: &DriveFigures, given: &Assumptions) -> Result<()> {

@@ -45,7 +45,8 @@ pub fn tables(arrays: &[Planned]) -> Vec<(&'static str, Table)> {
 pub fn notes(drive: &DriveFigures, given: &Assumptions) -> String {
     format!(
         "random: 4 KiB; sequential: 1 MiB, whole stripes, outer edge.\n\
-         rebuilding: it takes {} of the drives' time; a drive is replaced after {:.0} h.\n\
+         rebuilding: it takes {} of the drives' time; a drive is replaced after {:.0} h, and \
+         distributed spares wait for none.\n\
          loss: {} of such drives fail in a year, at a constant rate, and one sector in {:e} bits \
          cannot be read;\nit compares layouts and promises nothing (docs/array-plan.md).\n",
         percent(given.rebuild_share),
@@ -127,6 +128,25 @@ fn safety(arrays: &[Planned]) -> Table {
     row(&mut table, "rebuild, idle", arrays, |it| it.plan.rebuild_idle_hours.map(hours));
     row(&mut table, "rebuild, beside clients", arrays, |it| {
         it.plan.rebuild_beside_hours.map(hours)
+    });
+    row(&mut table, "  onto distributed spares, idle", arrays, |it| {
+        it.plan.spread_rebuild_idle_hours.map(hours)
+    });
+    row(&mut table, "  onto distributed spares, beside clients", arrays, |it| {
+        it.plan.spread_rebuild_beside_hours.map(hours)
+    });
+    let simulated = |seconds: f64| format!("{seconds:.1} s");
+    row(&mut table, "  simulated, of so much of each drive", arrays, |it| {
+        it.rebuilt.map(|times| size(times.drive_bytes))
+    });
+    row(&mut table, "    onto a drive", arrays, |it| {
+        it.rebuilt.map(|times| simulated(times.dedicated_s))
+    });
+    row(&mut table, "    onto distributed spares", arrays, |it| {
+        it.rebuilt?.distributed_s.map(simulated)
+    });
+    row(&mut table, "    from there onto a drive", arrays, |it| {
+        it.rebuilt?.rebalance_s.map(simulated)
     });
     row(&mut table, "the last one meets an unreadable sector", arrays, |it| {
         (it.plan.redundancy > 0).then(|| share(it.plan.safety.unreadable_while_rebuilding))

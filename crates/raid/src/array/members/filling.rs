@@ -1,4 +1,4 @@
-//! How far a spare holds the role that it is being given.
+//! How far somebody holds what a role does.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
@@ -6,36 +6,49 @@ use std::ops::Range;
 use std::rc::Rc;
 
 use super::Member;
+use crate::layout::{Layout, Role};
 
 /// A spare on its way to a role.
 pub(in crate::array) struct Filling {
     pub(in crate::array) member: Rc<Member>,
-    /// It holds every row below.
+    pub(in crate::array) progress: FilledRows,
+}
+
+/// A slot of distributed spare space that stands in for a lost member.
+pub(in crate::array) struct Lent {
+    pub(in crate::array) role: Role,
+    pub(in crate::array) slot: u16,
+    pub(in crate::array) progress: FilledRows,
+}
+
+/// Rows that are filled: those below a mark, and some ahead of it.
+pub(in crate::array) struct FilledRows {
+    /// Every row below is filled.
     rows: Cell<u64>,
-    /// Rows that it holds beyond: several are filled at a time.
+    /// Rows that are filled beyond: several are at a time.
     ahead: RefCell<BTreeSet<u64>>,
-    /// The rows that it does not bring with it; ascending, and apart from each other.
+    /// The rows that are not filled to begin with; ascending, and apart from each other.
     lacks: Vec<Range<u64>>,
-    /// Of the role.
     rows_total: u64,
-    /// Rows from the start on that are stable there, and may be recorded.
+    /// Rows from the start on that are stable, and may be recorded.
     recorded_rows: Cell<u64>,
 }
 
-impl Filling {
-    /// Of a device that holds the first `rows` of `rows_total`, and beyond whatever is not in
-    /// `lacks`.
-    pub(super) fn new(
-        member: Rc<Member>,
-        rows: u64,
-        lacks: Vec<Range<u64>>,
-        rows_total: u64,
-    ) -> Filling {
-        let (rows, recorded_rows) = (Cell::new(rows), Cell::new(rows));
-        let ahead = RefCell::default();
-        let filling = Filling { member, rows, ahead, lacks, rows_total, recorded_rows };
-        filling.advance();
-        filling
+impl FilledRows {
+    /// The first `rows`.
+    pub(super) fn up_to(rows: u64, layout: &Layout) -> FilledRows {
+        let filled = FilledRows::but_for(std::iter::once(0..layout.rows()).collect(), layout);
+        filled.rows.set(rows);
+        filled.recorded_rows.set(rows);
+        filled
+    }
+
+    /// All that are not in `lacks`.
+    pub(super) fn but_for(lacks: Vec<Range<u64>>, layout: &Layout) -> FilledRows {
+        let (rows, ahead, recorded_rows) = Default::default();
+        let filled = FilledRows { rows, ahead, lacks, rows_total: layout.rows(), recorded_rows };
+        filled.advance();
+        filled
     }
 
     /// Whether what lies in a row there is right.
@@ -43,12 +56,12 @@ impl Filling {
         row < self.rows.get() || self.brings(row) || self.ahead.borrow().contains(&row)
     }
 
-    /// The first row that it does not hold.
+    /// The first row that is not filled.
     pub(in crate::array) fn rows(&self) -> u64 {
         self.rows.get()
     }
 
-    /// A row has been written there, and its stripe is still locked.
+    /// A row has been filled, and its stripe is still locked.
     pub(in crate::array) fn add(&self, row: u64) {
         self.ahead.borrow_mut().insert(row);
         self.advance();

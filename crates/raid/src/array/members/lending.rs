@@ -1,0 +1,124 @@
+//! Distributed spare space that stands in for members that are lost.
+//!
+//! A slot of spare space is lent to a role. What the role held in a row then lies in the cell that
+//! the slot has in that row. Where the member of that cell is lost as well and has a slot of its
+//! own, it lies in the cell of that slot, and so on: the chain ends at a member that is in use, or
+//! at one whose slot does not hold the row yet. No chain comes back to where it began: each cell
+//! stands in for one other at most, and a stripe begins none in spare space.
+//!
+//! **Invariants**
+//! - The strips of a stripe lie at the ends of chains of their own, in columns of their own; so a
+//!   stripe lacks no more strips than there are lost members that spare space does not stand in for
+//!   completely.
+//! - A slot holds a row from when what the role held there was written to the end of its chain, or
+//!   when there is no such end. Whoever fills a member's slot later fills what that one had been
+//!   lent in its turn.
+
+use std::rc::Rc;
+
+use super::{FilledRows, Holders, Lent, Member, Members};
+use crate::layout::{Role, Strip, StripCell, Stripe};
+use crate::superblock::Filled;
+
+impl Members {
+    /// Everybody who holds a cell, and has to be told what changes there. The first is to be read.
+    pub(in crate::array) fn holders(&self, cell: StripCell) -> Holders {
+        self.along(cell, |progress| progress.holds(cell.row))
+    }
+
+    /// Everybody who holds a cell, or is about to be given it.
+    pub(in crate::array) fn takers(&self, cell: StripCell) -> Holders {
+        self.along(cell, |_| true)
+    }
+
+    /// What a member has in a cell, or had while it was in use; `None` for spare space that holds
+    /// nothing.
+    pub(in crate::array) fn content(&self, cell: StripCell) -> Option<(Stripe, Strip)> {
+        let mut cell = cell;
+        for _ in 0..=self.lent.len() {
+            let Some(slot) = self.layout.slot_in(cell) else { return self.layout.strip_in(cell) };
+            let lent = self.lent[usize::from(slot)].borrow();
+            let lent = lent.as_ref().filter(|lent| lent.progress.holds(cell.row))?;
+            cell.role = lent.role;
+        }
+        None
+    }
+
+    /// The slot that stands in for a role.
+    pub(in crate::array) fn lent_to(&self, role: Role) -> Option<Rc<Lent>> {
+        if !self.any_lent.get() {
+            return None;
+        }
+        let mut slots = self.lent.iter();
+        slots.find_map(|lent| lent.borrow().as_ref().filter(|lent| lent.role == role).cloned())
+    }
+
+    /// Whether slots stand in for others than this role.
+    pub(in crate::array) fn is_lent_beside(&self, role: Role) -> bool {
+        self.lent.iter().any(|lent| lent.borrow().as_ref().is_some_and(|it| it.role != role))
+    }
+
+    /// A slot that stands in for nobody.
+    pub(in crate::array) fn free_slot(&self) -> Option<u16> {
+        let free = self.lent.iter().position(|lent| lent.borrow().is_none());
+        free.map(|slot| slot as u16)
+    }
+
+    /// Has a slot stand in for a role that is lost.
+    pub(in crate::array) fn lend(&self, slot: u16, filled: Filled) {
+        let Filled { role, rows } = filled;
+        assert!(self.active(role).is_none() && self.lent_to(role).is_none(), "it lacks one");
+        let lent = Lent { role, slot, progress: FilledRows::up_to(rows, &self.layout) };
+        let before = self.lent[usize::from(slot)].replace(Some(Rc::new(lent)));
+        assert!(before.is_none(), "a slot stands in for one role");
+        self.any_lent.set(true);
+    }
+
+    /// Whether a slot is still lent so.
+    pub(in crate::array) fn is_lent(&self, lent: &Rc<Lent>) -> bool {
+        let now = self.lent[usize::from(lent.slot)].borrow();
+        now.as_ref().is_some_and(|now| Rc::ptr_eq(now, lent))
+    }
+
+    /// Spare space holds all of a role, durably: it counts as lost no more.
+    pub(in crate::array) fn note_whole(&self, role: Role) {
+        self.note_found(role);
+    }
+
+    /// The role has a member again, that needs nobody to stand in for it.
+    pub(super) fn take_back(&self, role: Role) {
+        if let Some(lent) = self.lent_to(role) {
+            self.lent[usize::from(lent.slot)].replace(None);
+            self.any_lent.set(self.lent.iter().any(|lent| lent.borrow().is_some()));
+        }
+    }
+
+    /// What is lent, as it is to be recorded: one entry a slot.
+    pub(in crate::array) fn lent_records(&self) -> Vec<Option<Filled>> {
+        let record =
+            |lent: &Rc<Lent>| Filled { role: lent.role, rows: lent.progress.recorded_rows() };
+        self.lent.iter().map(|lent| lent.borrow().as_ref().map(record)).collect()
+    }
+
+    /// Those along the chain of a cell who have it, as far as `has` says so of who is being filled.
+    fn along(&self, cell: StripCell, has: impl Fn(&FilledRows) -> bool) -> Holders {
+        let mut holders = Holders::new();
+        let mut cell = cell;
+        for _ in 0..=self.lent.len() {
+            let slot = self.slot(cell.role);
+            let member: Option<Rc<Member>> = slot.member.borrow().clone();
+            let is_lost = member.is_none();
+            holders.extend(member);
+            if self.any_filling.get()
+                && let Some(filling) = &*slot.filling.borrow()
+                && has(&filling.progress)
+            {
+                holders.push(Rc::clone(&filling.member));
+            }
+            let lent = if is_lost { self.lent_to(cell.role) } else { None };
+            let Some(lent) = lent.filter(|lent| has(&lent.progress)) else { break };
+            cell = self.layout.spare_cell(lent.slot, cell.row);
+        }
+        holders
+    }
+}
