@@ -65,6 +65,7 @@ fn sound(shape: u8) -> Superblock {
         spares: spares(shape),
         work: RecordedWork { initialised_stripes: 5, scrubbed_stripes: Some(0) },
         absent_since: Some(6),
+        has_lost_blocks: shape & 64 != 0,
     };
     let role = (shape & 32 == 0).then_some(Role(0));
     Superblock { array, member_uuid: Uuid::from_u128(0), role, sequence: 3 }

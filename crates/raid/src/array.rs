@@ -12,6 +12,7 @@
 //! - A write that was carried out without a member is acknowledged only after the survivors durably
 //!   know that this member is out.
 //! - Once a group has lost more members than it can replace, nothing is written any more.
+//! - What nobody can know any more is read as an error until it is written again.
 //! - Order of acquisition: stripe lock, intent mark, scratch memory. Nobody waits for a lock with
 //!   scratch.
 //!
@@ -20,6 +21,7 @@
 
 mod absence;
 mod columns;
+mod damage;
 mod failure;
 mod fill;
 mod flush;
@@ -27,6 +29,7 @@ mod gather;
 mod health;
 mod intents;
 mod label;
+mod lost;
 mod members;
 mod merge;
 mod mirror;
@@ -66,6 +69,8 @@ pub use fill::Filled;
 use intents::Intents;
 pub(crate) use label::{Bitmap, read_bitmap_page, write_bitmap_page, write_superblock, zero_copy};
 pub use label::{Inspection, erase, inspect};
+pub(crate) use lost::{Lost, find_lost};
+pub use lost::{LostRange, LostStatus};
 pub(crate) use members::{Found, Member, Members};
 use merge::Merging;
 pub use returning::ReturnError;
@@ -127,6 +132,8 @@ pub struct Array {
     is_begun: Cell<bool>,
     /// Stripes of which a write stopped half-way for want of space.
     torn: RefCell<BTreeSet<Stripe>>,
+    /// Blocks that nobody can know any more.
+    lost: Lost,
     writers: Writers,
     merging: Merging,
     stopped: Cell<bool>,
@@ -143,6 +150,7 @@ impl Array {
         found: Found,
         tuning: Tuning,
         trust: Trust,
+        lost: Lost,
     ) -> Array {
         let Trust { parity, initialised_stripes, torn_parity, absence } = trust;
         let name = DeviceName::new(record.name.clone());
@@ -174,6 +182,7 @@ impl Array {
             torn_parity,
             is_begun: Cell::new(false),
             torn: RefCell::default(),
+            lost,
             writers: Writers::default(),
             stopped: Cell::new(false),
             zeros: OnceCell::new(),
@@ -246,7 +255,10 @@ impl BlockDevice for Array {
             return Submission::ready(Ok(()));
         }
         match request.kind {
-            RequestKind::Read => self.read(request),
+            RequestKind::Read => match self.check_known(request.range) {
+                Ok(()) => self.read(request),
+                Err(error) => Submission::ready(Err(error)),
+            },
             RequestKind::Write => self.write(request),
             RequestKind::Discard | RequestKind::WriteZeroes => {
                 Submission::pending(self.zero(request))

@@ -16,7 +16,8 @@ use thiserror::Error;
 use uuid::Uuid;
 
 use crate::array::{
-    AbsenceFound, Array, Bitmap, Inspection, TornParity, Trust, Tuning, inspect, read_bitmap_page,
+    AbsenceFound, Array, Bitmap, Inspection, TornParity, Trust, Tuning, find_lost, inspect,
+    read_bitmap_page,
 };
 use crate::layout::{Layout, Role};
 use crate::superblock::{DecodeError, RecordedParity, RecordedState, RoleState, Superblock};
@@ -173,6 +174,11 @@ pub enum AssembleError {
          missing members ({roles}) cannot be computed; bring them back, or start with --force"
     )]
     DegradedAndUninitialised { name: String, roles: String },
+    #[error(
+        "array `{name}` has lost blocks, and none of the members given has the list of them, so that \
+         what lies there would be taken for data; bring back the members that are missing"
+    )]
+    LostUnreadable { name: String },
     #[error(transparent)]
     Device(#[from] DeviceError),
 }
@@ -208,11 +214,15 @@ pub async fn prepare(
     let verdict = judge(candidates)?;
     let layout = verdict.record.layout().expect("a decoded superblock has a shape");
     let start = Start::decide(&verdict, &layout, &options).await?;
+    let lost = find_lost(verdict.found.in_use(), &verdict.record).await;
+    let name = || verdict.record.name.clone();
+    let lost = lost.map_err(|_| AssembleError::LostUnreadable { name: name() })?;
     let Verdict { record, mut found, missing, stale, .. } = verdict;
     if start.copies == Copies::MayDiffer {
         found.begin_copies_anew(&record);
     }
-    let array = Array::new(runtime.clone(), record, layout, found, options.tuning, start.trust);
+    let (runtime, tuning) = (runtime.clone(), options.tuning);
+    let array = Array::new(runtime, record, layout, found, tuning, start.trust, lost);
     Ok(Prepared {
         assembled: Assembled { array, missing, stale, warnings: start.warnings },
         marked: start.marked,
@@ -399,6 +409,7 @@ impl Array {
     /// Records the array as in use, then makes the redundancy of the marked stripes anew.
     async fn begin(&self, marked: &[std::ops::Range<u64>]) -> Result<(), DeviceError> {
         self.keep_marks(marked).await?;
+        self.write_found_lost().await?;
         self.change_record(|record| {
             // What a log has still to write again stays on record until the array is stopped.
             if record.state != RecordedState::DirtyLogged {

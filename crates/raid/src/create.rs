@@ -131,6 +131,7 @@ pub fn plan(
         roles: (0..count).map(|index| new_role(options.uuid, index)).collect(),
         spares: Vec::new(),
         work: RecordedWork::default(),
+        has_lost_blocks: false,
         absent_since: None,
     };
     let layout = record.layout()?;

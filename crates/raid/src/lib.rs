@@ -1,17 +1,19 @@
 //! Headpond: raid. An array of block devices as one block device, that outlives some of them.
 //!
 //! Pure: [`level`], [`layout`], [`split`], [`plan`], [`merge`], [`balance`], [`patience`],
-//! [`parity`], [`superblock`], [`intent`]. With I/O: [`create()`] writes a new array on its
-//! members, [`assemble()`] puts it together, and [`Array`] serves.
+//! [`parity`], [`superblock`], [`intent`], [`lost`], [`damage`]. With I/O: [`create()`] writes a
+//! new array on its members, [`assemble()`] puts it together, and [`Array`] serves.
 
 pub mod array;
 pub mod assemble;
 pub mod balance;
 mod checksum;
 pub mod create;
+pub mod damage;
 pub mod intent;
 pub mod layout;
 pub mod level;
+pub mod lost;
 pub mod merge;
 pub mod parity;
 pub mod patience;
@@ -21,8 +23,8 @@ pub mod superblock;
 
 pub use array::{
     Array, ArrayState, ArrayStatus, DeclusteredStatus, Filled, FillingStatus, Finding, Inspection,
-    MemberError, MemberStatus, PlanCounts, Progress, ReturnError, ScrubReport, Scrubbed,
-    SpareStatus, StandInStatus, Trouble, Tuning, erase, inspect,
+    LostRange, LostStatus, MemberError, MemberStatus, PlanCounts, Progress, ReturnError,
+    ScrubReport, Scrubbed, SpareStatus, StandInStatus, Trouble, Tuning, erase, inspect,
 };
 pub use assemble::{
     AfterUncleanStop, AssembleError, AssembleOptions, Assembled, Force, Prepared, Warning,

@@ -85,6 +85,8 @@ pub struct ArrayRecord {
     /// The event since which the bitmap marks whatever was written without a member; `None` where
     /// nobody is out of use, or that is not known.
     pub absent_since: Option<u64>,
+    /// Whether members carry a list of lost blocks that counts.
+    pub has_lost_blocks: bool,
 }
 
 /// A device of the array that has no role, or not yet.

@@ -226,6 +226,7 @@ impl Array {
         }
         record.spares = self.members.spare_records();
         record.lent = self.members.lent_records();
+        record.has_lost_blocks = self.lost.is_listed();
         record.event_count += 1;
         record.absent_since = self.absent_since(record.absent_since, record.event_count);
         self.recorder.issued.replace(record.clone());

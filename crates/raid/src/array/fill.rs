@@ -174,7 +174,15 @@ impl Array {
             }
             let targets = self.targets(goal, row);
             if let (Some((stripe, strip)), false) = (content, targets.is_empty()) {
-                self.fill_cell(self.layout.cell(stripe, strip), &targets).await?;
+                let home = self.layout.cell(stripe, strip);
+                if let Err(error) = self.fill_cell(home, &targets).await {
+                    // What nobody can know any more must not keep the rest from being made safe.
+                    if matches!(error, DeviceError::Timeout { .. }) {
+                        return Err(error);
+                    }
+                    self.mend(stripe).await?;
+                    self.fill_cell(home, &targets).await?;
+                }
             }
             // Whoever is to have it by now and was given nothing would be taken to have it.
             if is_same(&targets, &self.targets(goal, row)) {

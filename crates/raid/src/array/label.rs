@@ -136,7 +136,8 @@ fn judge<const N: usize>(copies: [Result<Superblock, DecodeError>; N]) -> Inspec
     }
 }
 
-async fn write_stable(device: &dyn BlockDevice, offset: u64, bytes: &[u8]) -> Outcome {
+/// Writes something that lies before the data area, stably.
+pub(super) async fn write_stable(device: &dyn BlockDevice, offset: u64, bytes: &[u8]) -> Outcome {
     assert!(ByteRange::at(offset, bytes.len() as u64).end() <= DATA_OFFSET_MIN);
     let request = Request::write(offset, Buffer::from_slice(bytes));
     device.submit(request.with_flags(RequestFlags::FUA)).await

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use headpond_block::sync::{KeyGuard, join_all};
-use headpond_block::{Buffers, ByteRange, DeviceError, Outcome, Request, Submission};
+use headpond_block::{Buffers, ByteRange, DeviceError, Outcome, Request, RequestKind, Submission};
 use smallvec::SmallVec;
 
 use super::gather::Gather;
@@ -19,7 +19,9 @@ impl Array {
     pub(super) fn mirror_write(&self, request: Request) -> Submission<'_> {
         let place = self.layout.place(request.range.start());
         let end = u64::from(place.within) + request.range.len();
-        let simple = end <= u64::from(self.layout.strip_bytes()) && self.intents.is_none();
+        let is_small = end <= u64::from(self.layout.strip_bytes());
+        let is_known = self.check_known(request.range).is_ok();
+        let simple = is_small && is_known && self.intents.is_none();
         if !simple {
             return Submission::pending(self.mirror_write_pieces(request));
         }
@@ -72,7 +74,11 @@ impl Array {
                 gather.add(cell.role, offset, piece.clone(), &request.buffers);
             }
         }
-        self.write_operations(&request, gather.operations).await
+        self.write_operations(&request, gather.operations).await?;
+        match request.kind {
+            RequestKind::Discard => Ok(()),
+            _ => self.note_range_known(request.range).await,
+        }
     }
 
     /// Reads a piece from a copy other than the one that failed, which is then rewritten. The

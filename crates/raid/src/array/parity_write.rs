@@ -138,7 +138,7 @@ impl Array {
                 }
             }
         }
-        Ok(())
+        self.note_known(job.stripe, &job.extents).await
     }
 
     fn plan_write(&self, job: &StripeWrite) -> Result<WritePlan, DeviceError> {

@@ -41,29 +41,45 @@ impl Array {
             return Submission::pending(self.read_pieces(request));
         };
         let read = Request { range, ..request.clone() };
+        let began = self.lost.recordings();
         let mut operation = self.read_member(&member, read, Waiting::Briefly);
         match operation.now() {
             Some(Ok(())) => Submission::ready(Ok(())),
-            Some(Err(error)) => Submission::pending(self.reread_all(request, role, error)),
+            Some(Err(error)) => Submission::pending(async move {
+                let outcome = self.reread_all(&request, role, error).await;
+                self.unless_lost_since(began, request, outcome).await
+            }),
             None => Submission::pending(async move {
-                match operation.await {
+                let outcome = match operation.await {
                     Ok(()) => Ok(()),
-                    Err(error) => self.reread_all(request, role, error).await,
-                }
+                    Err(error) => self.reread_all(&request, role, error).await,
+                };
+                self.unless_lost_since(began, request, outcome).await
             }),
         }
     }
 
     /// Reads a request that lies on several strips, or on lost ones, or that wants another copy.
-    async fn read_pieces(&self, request: Request) -> Outcome {
+    pub(super) async fn read_pieces(&self, request: Request) -> Outcome {
+        loop {
+            let began = self.lost.recordings();
+            self.check_known(request.range)?;
+            self.read_pieces_once(&request).await?;
+            if self.lost.is_as_of(began) {
+                return Ok(());
+            }
+        }
+    }
+
+    async fn read_pieces_once(&self, request: &Request) -> Outcome {
         let mut direct = Gather::new(self.layout.members());
         let mut detours: Vec<Submission<'_>> = Vec::new();
         for pieces in split::stripes(&self.layout, request.range) {
-            if self.wants_other_copy(&request) {
-                let other = pieces.into_iter().map(|piece| self.read_other_copy(piece, &request));
+            if self.wants_other_copy(request) {
+                let other = pieces.into_iter().map(|piece| self.read_other_copy(piece, request));
                 detours.extend(other);
             } else if self.is_any_lost(&pieces) {
-                detours.push(self.read_around(&pieces, &request));
+                detours.push(self.read_around(&pieces, request));
             } else {
                 for piece in pieces {
                     let cell = self.reader(&piece, &direct).ok_or_else(|| self.gone())?;
@@ -72,7 +88,7 @@ impl Array {
                 }
             }
         }
-        self.read_operations(&request, direct.operations, detours).await
+        self.read_operations(request, direct.operations, detours).await
     }
 
     async fn read_operations<'a>(
@@ -131,9 +147,9 @@ impl Array {
         }
     }
 
-    async fn reread_all(&self, request: Request, role: Role, error: DeviceError) -> Outcome {
+    async fn reread_all(&self, request: &Request, role: Role, error: DeviceError) -> Outcome {
         for piece in split::pieces(&self.layout, request.range) {
-            self.reread(piece, &request, role, error.clone()).await?;
+            self.reread(piece, request, role, error.clone()).await?;
         }
         Ok(())
     }

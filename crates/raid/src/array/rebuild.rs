@@ -7,7 +7,7 @@
 use std::rc::Rc;
 
 use headpond_block::sync::join_all;
-use headpond_block::{Buffers, ByteRange, DeviceError, Outcome, Request};
+use headpond_block::{Buffers, ByteRange, DeviceError, Outcome, Request, RequestFlags};
 use smallvec::SmallVec;
 
 use super::columns::{Columns, ParityMemory};
@@ -28,6 +28,8 @@ pub(super) struct Rebuild {
     /// Strips that could not be read, to be rewritten.
     suspects: SmallVec<[(StripRead, DeviceError); 2]>,
     avoided: Option<Strip>,
+    /// Strips that are taken for zeros instead of being read.
+    zeroed: LostStrips,
     /// Strips on members that do not answer, to be read only where there is no other way.
     slow: LostStrips,
     waiting: Waiting,
@@ -46,6 +48,7 @@ impl Rebuild {
             wanted: SmallVec::new(),
             suspects: SmallVec::new(),
             avoided: None,
+            zeroed: LostStrips::new(),
             slow: LostStrips::new(),
             waiting: Waiting::Briefly,
         }
@@ -64,6 +67,13 @@ impl Rebuild {
     /// Treats a strip that could be read as if it were lost.
     pub(super) fn avoiding(mut self, strip: Strip) -> Rebuild {
         self.avoided = Some(strip);
+        self
+    }
+
+    /// Does not read some strips, of which nothing is known: they are zeros from now on. What is
+    /// rewritten for that is stable at once.
+    pub(super) fn taking_for_zeros(mut self, strips: LostStrips) -> Rebuild {
+        self.zeroed = strips;
         self
     }
 
@@ -233,7 +243,11 @@ impl Array {
         let memory = self.scratch.allow(bytes, job.payload()).await;
         let reads = compose(job, hull, &plan, &memory);
         let read = |member: &Rc<Member>, request| self.read_member(member, request, job.waiting);
-        self.read_strips(job.stripe, &reads, read).await?;
+        if job.zeroed.is_empty() {
+            self.read_strips(job.stripe, &reads, read).await?;
+        } else {
+            self.read_strips(job.stripe, &without_zeroed(job, &reads), read).await?;
+        }
         if hull.is_empty() {
             return Ok(());
         }
@@ -297,7 +311,12 @@ impl Array {
             let part = within(&read.span, hull);
             let cell = self.layout.cell(job.stripe, read.strip);
             let offset = self.layout.row_start(cell.row) + u64::from(read.span.start);
-            self.rewrite(cell, Request::write(offset, content.slice(part))).await;
+            let flags = match job.zeroed.is_empty() {
+                true => RequestFlags::empty(),
+                false => RequestFlags::FUA,
+            };
+            let write = Request::write(offset, content.slice(part)).with_flags(flags);
+            self.rewrite(cell, write).await;
         }
     }
 
@@ -352,6 +371,16 @@ fn compose(
         reads.extend(direct);
     }
     reads
+}
+
+/// The reads but for those of strips that are taken for zeros, whose memory is zeroed.
+fn without_zeroed(
+    job: &Rebuild,
+    reads: &[(StripRead, Buffers)],
+) -> SmallVec<[(StripRead, Buffers); 8]> {
+    let is_zeroed = |read: &StripRead| job.zeroed.contains(&read.strip);
+    reads.iter().filter(|(read, _)| is_zeroed(read)).for_each(|(_, buffers)| buffers.fill(0));
+    reads.iter().filter(|(read, _)| !is_zeroed(read)).cloned().collect()
 }
 
 /// Copies solved strips to where they are wanted. Those that were read are there already.

@@ -93,6 +93,15 @@ impl Array {
     }
 
     async fn resync_parity(&self, stripe: Stripe) -> Outcome {
+        let outcome = self.resync_parity_once(stripe).await;
+        let is_medium = matches!(outcome, Err(DeviceError::Media { .. }));
+        if is_medium && self.zero_lost(stripe).await? {
+            return self.resync_parity_once(stripe).await;
+        }
+        outcome
+    }
+
+    async fn resync_parity_once(&self, stripe: Stripe) -> Outcome {
         let lost = self.members.lost_strips(&self.layout, stripe);
         let span = 0..self.layout.strip_bytes();
         let state = StripeState { lost: &lost, parity: ParityTrust::Stale };

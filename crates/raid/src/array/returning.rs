@@ -72,6 +72,7 @@ impl Array {
         let member = Rc::new(member);
         self.members.begin_catching_up(role, Rc::clone(&member), lacks);
         self.write_all_pages().await.map_err(MemberError::from)?;
+        self.write_found_lost().await.map_err(MemberError::from)?;
         self.change_record(|_| {}).await.map_err(MemberError::from)?;
         match self.members.is_present(&member) {
             true => Ok(rows),

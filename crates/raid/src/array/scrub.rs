@@ -12,7 +12,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use headpond_block::sync::join_all;
-use headpond_block::{Buffer, Buffers, DeviceError, Outcome, Request, Submission};
+use headpond_block::{Buffer, Buffers, ByteRange, DeviceError, Outcome, Request, Submission};
 use serde::Serialize;
 use smallvec::SmallVec;
 
@@ -204,7 +204,10 @@ impl Array {
         for cell in self.copies_in_use(stripe) {
             match self.read_copy(stripe, cell, &memory).await? {
                 Some(content) => copies.push((cell, content)),
-                None => return Ok(()),
+                None => {
+                    drop((copies, memory));
+                    return self.mend_or_note(stripe).await.map(drop);
+                }
             }
         }
         let is_like_first = |(_, copy): &(StripCell, Buffer)| bytes(copy) == bytes(&copies[0].1);
@@ -239,7 +242,6 @@ impl Array {
             Ok(()) => self.scrub_report.borrow_mut().rewritten += 1,
             Err(_) => {
                 self.check_intact()?;
-                self.note_finding(stripe, Trouble::Unreadable);
                 return Ok(None);
             }
         }
@@ -257,7 +259,11 @@ impl Array {
             let votes =
                 |it: &Buffer| sectors.iter().filter(|other| bytes(other) == bytes(it)).count();
             let Some(right) = sectors.iter().find(|it| votes(it) * 2 > sectors.len()) else {
-                self.note_finding(stripe, Trouble::Unexplained);
+                let place = self.layout.stripe_start(stripe) + start as u64;
+                // What a cut left in the place of lost data matters to nobody.
+                if self.check_known(ByteRange::at(place, SECTOR_BYTES as u64)).is_ok() {
+                    self.note_finding(stripe, Trouble::Unexplained);
+                }
                 continue;
             };
             for ((cell, _), wrong) in copies.iter().zip(&sectors) {
@@ -304,12 +310,24 @@ impl Array {
             });
             match self.rebuild(repair).await {
                 Ok(()) => self.scrub_report.borrow_mut().rewritten += count,
-                Err(_) => break,
+                Err(_) if self.mend_or_note(stripe).await? => {}
+                Err(_) => return Ok(None),
             }
         }
         self.check_intact()?;
         self.note_finding(stripe, Trouble::Unreadable);
         Ok(None)
+    }
+
+    /// Makes a stripe readable at the price of what nobody can know any more, and says whether that
+    /// went well. What cannot be had is a finding either way.
+    async fn mend_or_note(&self, stripe: Stripe) -> Result<bool, DeviceError> {
+        let mended = self.mend(stripe).await;
+        self.check_intact()?;
+        if !matches!(mended, Ok(0)) {
+            self.note_finding(stripe, Trouble::Unreadable);
+        }
+        Ok(mended.is_ok())
     }
 
     fn note_finding(&self, stripe: Stripe, what: Trouble) {

@@ -10,6 +10,7 @@ use headpond_block::{BlockDevice, DeviceError, DeviceName};
 use thiserror::Error;
 use uuid::Uuid;
 
+use super::lost::erase_lost;
 use super::{Array, Member, zero_copy};
 use crate::layout::Role;
 use crate::superblock::{Filled, SPARES_MAX};
@@ -64,9 +65,11 @@ impl Array {
         self.consider_spare(&*device)?;
         zero_copy(&*device, 0).await?;
         zero_copy(&*device, 1).await?;
+        erase_lost(&*device).await?;
         let spare = Rc::new(Member::joining(device, uuid, self.recorder.issued_count()));
         self.members.join(Rc::clone(&spare));
         self.write_all_pages().await?;
+        self.write_found_lost().await?;
         self.change_record(|_| {}).await?;
         match self.members.is_present(&spare) {
             true => Ok(()),

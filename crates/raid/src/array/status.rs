@@ -7,7 +7,7 @@ use serde::Serialize;
 use uuid::Uuid;
 
 use super::members::Slot;
-use super::{Array, Member, ScrubReport};
+use super::{Array, LostStatus, Member, ScrubReport};
 use crate::layout::Role;
 use crate::level::Level;
 use crate::plan::PlanKind;
@@ -34,6 +34,8 @@ pub struct ArrayStatus {
     pub scrubbing: Option<Progress>,
     /// What the newest scrub has found.
     pub scrub: ScrubReport,
+    /// What nobody can know any more, and that reads as errors until it is written again.
+    pub lost: LostStatus,
     /// Whether an intent bitmap guards unclean stops.
     pub intent_bitmap: bool,
     pub members: Vec<MemberStatus>,
@@ -220,6 +222,7 @@ impl Array {
             initialising: self.initialising.get(),
             scrubbing: self.scrubbing.get(),
             scrub: self.scrub_report.borrow().clone(),
+            lost: self.lost_status(),
             intent_bitmap: self.intents.is_some(),
             members: self.member_statuses(),
             spares: self.spare_statuses(),

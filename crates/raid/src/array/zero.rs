@@ -82,6 +82,12 @@ impl Array {
             let row_start = |band: u64| self.layout.row_start(band * band_rows);
             let range = ByteRange::between(row_start(start), row_start(end));
             self.zero_members(Request { kind, range, ..request.clone() }).await?;
+            if request.kind == RequestKind::WriteZeroes {
+                let stripe_bytes = self.layout.stripe_bytes();
+                let zeroed =
+                    ByteRange::between(first.0 * stripe_bytes, (last.0 + 1) * stripe_bytes);
+                self.note_range_known(zeroed).await?;
+            }
             start = end;
         }
         Ok(())
@@ -115,7 +121,7 @@ impl Array {
         }
     }
 
-    fn zeros(&self, len: usize) -> Buffers {
+    pub(super) fn zeros(&self, len: usize) -> Buffers {
         let zeros = self.zeros.get_or_init(|| Buffer::zeroed(ZEROS_BYTES));
         let starts = (0..len).step_by(ZEROS_BYTES);
         starts.map(|start| zeros.slice(0..ZEROS_BYTES.min(len - start))).collect()

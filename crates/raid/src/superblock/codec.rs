@@ -77,7 +77,9 @@ const NO_ROLE: u16 = u16::MAX;
 const FEATURE_SPARES: u64 = 1;
 /// Incompat: stripes are spread over more members than they have strips.
 const FEATURE_DECLUSTERED: u64 = 1 << 2;
-const FEATURES: u64 = FEATURE_SPARES | FEATURE_DECLUSTERED;
+/// Incompat: what lies in the place of lost blocks is not their data.
+const FEATURE_LOST_BLOCKS: u64 = 1 << 3;
+const FEATURES: u64 = FEATURE_SPARES | FEATURE_DECLUSTERED | FEATURE_LOST_BLOCKS;
 
 /// The superblock as it is written.
 ///
@@ -220,6 +222,7 @@ impl Fields<'_> {
             lent: self.lent()?,
             work: self.work(),
             absent_since: Some(self.u64(at::ABSENT_SINCE)).filter(|event| *event > 0),
+            has_lost_blocks: self.u64(at::INCOMPAT) & FEATURE_LOST_BLOCKS != 0,
         };
         self.check_shape(&array)?;
         Ok(array)
@@ -422,7 +425,8 @@ fn impossible(field: &'static str, value: u64) -> DecodeError {
 fn features(array: &ArrayRecord) -> u64 {
     let spares = if array.spares.is_empty() { 0 } else { FEATURE_SPARES };
     let declustered = if array.declustering.is_some() { FEATURE_DECLUSTERED } else { 0 };
-    spares | declustered
+    let lost = if array.has_lost_blocks { FEATURE_LOST_BLOCKS } else { 0 };
+    spares | declustered | lost
 }
 
 fn role_number(role: Option<Role>) -> u16 {
@@ -522,6 +526,7 @@ mod tests {
                         scrubbed_stripes: (sequence % 2 == 0).then_some(rows),
                     },
                     absent_since: (event_count > 0).then(|| event_count.min(sequence + 1)),
+                    has_lost_blocks: event_count % 3 == 0,
                 };
                 let role = Some(Role((members - 1) as u16)).filter(|_| sequence % 3 > 0);
                 Superblock { array, member_uuid: Uuid::from_u128(!uuid), role, sequence }

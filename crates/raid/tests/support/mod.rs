@@ -1,6 +1,7 @@
 //! Members that answer late, in any order, and fail when told to; and a naive look at their bytes.
 #![allow(dead_code, reason = "each test file uses a part of this")]
 
+pub mod lost;
 pub mod machine;
 
 use std::cell::{Cell, RefCell};

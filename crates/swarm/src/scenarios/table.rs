@@ -6,6 +6,8 @@ use super::{Entry, Proof, Scenario, array_faults, cache_faults, power, starts};
 const ARRAY_FAILURES: &str = "crates/raid/tests/failures.rs";
 const ARRAY_PATIENCE: &str = "crates/raid/tests/patience.rs";
 const ARRAY_LIVES: &str = "crates/raid/tests/lives.rs";
+const ARRAY_LOST: &str = "crates/raid/tests/lost.rs";
+const ARRAY_LOST_CUTS: &str = "crates/raid/tests/lost_cuts.rs";
 const ARRAY_MODEL: &str = "crates/raid/tests/model.rs";
 const ARRAY_SCRUB: &str = "crates/raid/tests/scrub.rs";
 const ARRAY_SPARES: &str = "crates/raid/tests/spares.rs";
@@ -214,7 +216,11 @@ table! {
         test ARRAY_SPARES::a_spare_that_fails_leaves_the_role_to_whoever_has_it;
     }
     Row(34) "latent error during rebuild" {
-        missing "needs a list of lost blocks, to go on past them";
+        test ARRAY_LOST::
+            a_rebuild_goes_on_past_unreadable_sectors_and_exactly_what_depends_on_them_is_lost;
+        test ARRAY_LOST_CUTS::
+            wherever_the_power_is_cut_lost_sectors_never_read_as_data_nor_rewritten_ones_as_errors;
+        test ARRAY_LOST::a_member_that_reads_almost_nothing_ends_the_rebuild_with_that_reason;
     }
     Row(35) "stale member returns" {
         scenario array_faults::copy_that_missed_writes_is_not_read_when_it_returns;

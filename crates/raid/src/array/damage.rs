@@ -1,0 +1,258 @@
+//! Going on where a stripe has more blocks that cannot be read than its redundancy makes up for.
+//!
+//! 1. every strip is read, and one that cannot be, block by block; 2. where more is unknown than
+//!    the redundancy replaces, the data concerned goes on the list of lost blocks; 3. there, as
+//!    many of the unreadable blocks as are unknown too many are taken for zeros. What is left
+//!    unknown can be solved then, and fits: what comes out is nobody's data where it is listed; 4.
+//!    it is written, and last of all the zeros; 5. where enough could be read, the unreadable
+//!    blocks are made anew as ever.
+//!
+//! **Invariants**
+//! - Before the list is stable nothing is written in a lost block's place.
+//! - Each write here is stable by itself, and after each the stripe fits: solved blocks come before
+//!   the zeros that they were solved from, which until then are as unknown as before. Should they
+//!   be read all the same after a cut, the stripe is marked in the intent bitmap.
+//! - Only medium errors lose data. A member that is gone, or does not answer, may yet come back.
+
+use std::collections::BTreeSet;
+use std::rc::Rc;
+
+use headpond_block::{
+    BlockDevice, Buffers, ByteRange, DeviceError, Outcome, Request, RequestFlags,
+};
+use smallvec::SmallVec;
+
+use super::rebuild::Rebuild;
+use super::scratch::Payload;
+use super::{Array, Member};
+use crate::damage::{self, Run};
+use crate::layout::{Strip, StripCell, Stripe};
+use crate::plan::{Extent, ParityTrust, Span, StripRead};
+use crate::split::Piece;
+
+/// What cannot be read of a stripe.
+struct Damage {
+    /// Every strip, or every copy of the one strip, and where it lies.
+    strips: SmallVec<[(StripCell, Strip); 8]>,
+    /// Those that nobody holds.
+    absent: SmallVec<[usize; 4]>,
+    runs: Vec<Run>,
+}
+
+impl Array {
+    /// Makes everything of a stripe readable again; what nobody can know is lost from then on. The
+    /// bytes that were lost are answered; parity that was never computed has nothing to say, and
+    /// then nothing is done. The stripe is locked by the caller.
+    ///
+    /// # Errors
+    /// Where something else than media stands in the way, where a block cannot be written either,
+    /// or more would be lost than may be.
+    pub(super) async fn mend(&self, stripe: Stripe) -> Result<u64, DeviceError> {
+        self.check_writable()?;
+        let is_computed =
+            self.layout.parity_strips() == 0 || self.parity_trust(stripe) == ParityTrust::Valid;
+        if !is_computed {
+            return Ok(0);
+        }
+        let damage = self.look_for_damage(stripe).await?;
+        let lost_bytes = self.list_damage(stripe, &damage).await?;
+        // What is made up fits only what a member has that is given it.
+        self.mark_absent(stripe..=stripe).await?;
+        for run in &damage.runs {
+            match self.excess(&damage, run) {
+                0 => self.make_anew(stripe, &damage, run).await?,
+                excess => self.make_up(stripe, &damage, run, excess).await?,
+            }
+            self.check_intact()?;
+        }
+        Ok(lost_bytes)
+    }
+
+    fn excess(&self, damage: &Damage, run: &Run) -> usize {
+        run.excess(damage.absent.len(), self.layout.redundancy())
+    }
+
+    async fn look_for_damage(&self, stripe: Stripe) -> Result<Damage, DeviceError> {
+        let strips = self.places_of(stripe);
+        let mut absent = SmallVec::new();
+        let mut unreadable = Vec::with_capacity(strips.len());
+        for (place, (cell, _)) in strips.iter().enumerate() {
+            match self.members.holder(*cell) {
+                Some(member) => unreadable.push(self.unreadable_blocks(&member, cell.row).await?),
+                None => {
+                    absent.push(place);
+                    unreadable.push(BTreeSet::new());
+                }
+            }
+        }
+        let runs = damage::runs(&unreadable, self.geometry.logical_block_bytes);
+        Ok(Damage { strips, absent, runs })
+    }
+
+    /// Every strip of a stripe, or every copy, and where it lies.
+    fn places_of(&self, stripe: Stripe) -> SmallVec<[(StripCell, Strip); 8]> {
+        if self.layout.level().is_mirrored() {
+            let copy = |copy| (self.layout.cell_of_copy(stripe, copy), Strip::Data(0));
+            return (0..self.layout.copies()).map(copy).collect();
+        }
+        self.layout.strips().map(|strip| (self.layout.cell(stripe, strip), strip)).collect()
+    }
+
+    /// The blocks of a strip that a member cannot read.
+    ///
+    /// # Errors
+    /// Where that is no matter of its medium.
+    async fn unreadable_blocks(
+        &self,
+        member: &Rc<Member>,
+        row: u64,
+    ) -> Result<BTreeSet<u32>, DeviceError> {
+        let (len, block_bytes) = (self.layout.strip_bytes(), self.geometry.logical_block_bytes);
+        let memory = self.scratch.allow(len as usize, Payload::Bytes).await;
+        let content: Buffers = memory.take(len as usize).into();
+        let mut unreadable = BTreeSet::new();
+        if self.is_readable(member, row, 0..len, &content).await? {
+            return Ok(unreadable);
+        }
+        // Each by itself: what takes a drive long is a block that it cannot read.
+        for block in 0..len / block_bytes {
+            let span = block * block_bytes..(block + 1) * block_bytes;
+            if !self.is_readable(member, row, span, &content).await? {
+                unreadable.insert(block);
+            }
+        }
+        Ok(unreadable)
+    }
+
+    async fn is_readable(
+        &self,
+        member: &Rc<Member>,
+        row: u64,
+        span: Span,
+        content: &Buffers,
+    ) -> Result<bool, DeviceError> {
+        let part = content.slice(span.start as usize..span.end as usize);
+        let offset = self.layout.row_start(row) + u64::from(span.start);
+        match self.operate(member, Request::read(offset, part)).await {
+            Ok(()) => Ok(true),
+            Err(DeviceError::Media { .. } | DeviceError::Corrupt { .. }) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Puts the data on the list that nobody can know any more, and says how much that is.
+    async fn list_damage(&self, stripe: Stripe, damage: &Damage) -> Result<u64, DeviceError> {
+        let lost: Vec<ByteRange> = damage
+            .runs
+            .iter()
+            .filter(|run| self.excess(damage, run) > 0)
+            .flat_map(|run| {
+                damage.data_of(run).map(|strip| self.range_of(stripe, strip, &run.span))
+            })
+            .collect();
+        if lost.is_empty() {
+            return Ok(0);
+        }
+        let bytes: u64 = lost.iter().map(|range| range.len()).sum();
+        if self.lost_bytes() + bytes > self.lost_bytes_max() {
+            return Err(self.cannot_list_more());
+        }
+        self.record_lost(&lost).await?;
+        Ok(bytes)
+    }
+
+    /// Makes unreadable blocks anew from what can be read.
+    async fn make_anew(&self, stripe: Stripe, damage: &Damage, run: &Run) -> Outcome {
+        if !self.layout.level().is_mirrored() {
+            return self.rebuild(damage.repair(stripe, run, 0, self.unread(stripe, run))).await;
+        }
+        let len = run.span.len();
+        let memory = self.scratch.allow(len, Payload::Bytes).await;
+        let content: Buffers = memory.take(len).into();
+        let extent = Extent { strip: 0, span: run.span.clone() };
+        let piece = Piece { stripe, extent, at: 0 };
+        for place in &run.unreadable {
+            let (cell, _) = damage.strips[*place];
+            let error = self.unread(stripe, run);
+            self.mirror_reread(&piece, &content, cell.role, error).await?;
+        }
+        Ok(())
+    }
+
+    /// Puts something that fits where blocks are lost: zeros in place of `excess` of them.
+    async fn make_up(&self, stripe: Stripe, damage: &Damage, run: &Run, excess: usize) -> Outcome {
+        let zeroed = match self.layout.level().is_mirrored() {
+            true => run.unreadable.len(),
+            false => excess,
+        };
+        let mut mark = None;
+        if zeroed < run.unreadable.len() {
+            // A block that could not be read may yet read as before after a cut.
+            mark = self.mark(stripe..=stripe, RequestFlags::empty()).await?;
+            let error = self.unread(stripe, run);
+            self.rebuild(damage.repair(stripe, run, zeroed, error)).await?;
+        }
+        for place in &run.unreadable[..zeroed] {
+            self.write_zeros(damage.strips[*place].0, &run.span).await?;
+        }
+        drop(mark);
+        Ok(())
+    }
+
+    /// Puts zeros where data that is on the list cannot be read, and says whether there was any.
+    /// The parity is made anew by the caller, who holds the lock of the stripe.
+    pub(super) async fn zero_lost(&self, stripe: Stripe) -> Result<bool, DeviceError> {
+        let damage = self.look_for_damage(stripe).await?;
+        let mut any = false;
+        for run in &damage.runs {
+            for place in &run.unreadable {
+                let (cell, Strip::Data(k)) = damage.strips[*place] else { continue };
+                if self.is_lost(self.range_of(stripe, k, &run.span)) {
+                    self.write_zeros(cell, &run.span).await?;
+                    any = true;
+                }
+            }
+        }
+        Ok(any)
+    }
+
+    async fn write_zeros(&self, cell: StripCell, span: &Span) -> Outcome {
+        let offset = self.layout.row_start(cell.row) + u64::from(span.start);
+        for member in self.members.holders(cell) {
+            let write = Request::write(offset, self.zeros(span.len()));
+            match self.operate(&member, write.with_flags(RequestFlags::FUA)).await {
+                Ok(()) => member.note_write(),
+                Err(_) if self.members.can_lose(&member) => self.fail_member(&member).await,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    fn unread(&self, stripe: Stripe, run: &Run) -> DeviceError {
+        let range = self.range_of(stripe, 0, &run.span);
+        DeviceError::Media { device: self.name().clone(), range }
+    }
+}
+
+impl Damage {
+    /// The data strips of which nothing is known in a run.
+    fn data_of<'a>(&'a self, run: &'a Run) -> impl Iterator<Item = u16> + 'a {
+        let unknown = self.absent.iter().chain(&run.unreadable);
+        unknown.filter_map(|place| match self.strips[*place].1 {
+            Strip::Data(k) => Some(k),
+            Strip::P | Strip::Q => None,
+        })
+    }
+
+    /// The repair of what cannot be read in a run, but for the first `zeroed` strips, which are
+    /// taken for zeros.
+    fn repair(&self, stripe: Stripe, run: &Run, zeroed: usize, error: DeviceError) -> Rebuild {
+        let (zeroed, solved) = run.unreadable.split_at(zeroed);
+        let strip = |place: &usize| self.strips[*place].1;
+        let rebuild = Rebuild::of(stripe).taking_for_zeros(zeroed.iter().map(strip).collect());
+        solved.iter().map(strip).fold(rebuild, |rebuild, strip| {
+            rebuild.with_suspect(StripRead { strip, span: run.span.clone() }, error.clone())
+        })
+    }
+}
