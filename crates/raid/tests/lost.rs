@@ -274,6 +274,21 @@ fn a_member_that_does_not_answer_costs_nothing_on_the_list() {
     });
 }
 
+/// A controller that answers everything with an error for a while: nothing is lost by that.
+#[test]
+fn members_that_do_not_even_read_their_superblocks_cost_nothing_on_the_list() {
+    run(11, |runtime| async move {
+        let story = Story::begin(Level::Raid5, 4, 1, &runtime).await;
+        for member in &story.members[..2] {
+            member.bad.borrow_mut().extend(0..member.geometry().size_bytes / SECTOR);
+        }
+        let _ = story.array.scrub(async || true).await;
+        assert_eq!(story.array.status().lost.bytes, 0);
+        story.members.iter().for_each(|member| member.bad.borrow_mut().clear());
+        story.check(&BTreeSet::new(), "when it has passed").await;
+    });
+}
+
 #[test]
 fn the_list_is_on_every_member_and_an_array_without_it_is_refused() {
     run(8, |runtime| async move {

@@ -12,13 +12,15 @@
 //! - Each write here is stable by itself, and after each the stripe fits: solved blocks come before
 //!   the zeros that they were solved from, which until then are as unknown as before. Should they
 //!   be read all the same after a cut, the stripe is marked in the intent bitmap.
-//! - Only medium errors lose data. A member that is gone, or does not answer, may yet come back.
+//! - Only medium errors lose data, of members that read at all. One that is gone, or does not
+//!   answer, may yet come back.
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use headpond_block::{
-    BlockDevice, Buffers, ByteRange, DeviceError, Outcome, Request, RequestFlags,
+    BlockDevice, Buffer, Buffers, ByteRange, DeviceError, Outcome, Request, RequestFlags,
+    RequestKind, Submission,
 };
 use smallvec::SmallVec;
 
@@ -29,6 +31,7 @@ use crate::damage::{self, Run};
 use crate::layout::{Strip, StripCell, Stripe};
 use crate::plan::{Extent, ParityTrust, Span, StripRead};
 use crate::split::Piece;
+use crate::superblock::{COPY_OFFSETS, SUPERBLOCK_BYTES};
 
 /// What cannot be read of a stripe.
 struct Damage {
@@ -114,6 +117,7 @@ impl Array {
         if self.is_readable(member, row, 0..len, &content).await? {
             return Ok(unreadable);
         }
+        self.check_reads_at_all(member).await?;
         // Each by itself: what takes a drive long is a block that it cannot read.
         for block in 0..len / block_bytes {
             let span = block * block_bytes..(block + 1) * block_bytes;
@@ -122,6 +126,22 @@ impl Array {
             }
         }
         Ok(unreadable)
+    }
+
+    /// # Errors
+    /// Where a member does not even read its superblock: that is more than bad sectors, and may
+    /// pass.
+    async fn check_reads_at_all(&self, member: &Rc<Member>) -> Outcome {
+        let mut outcome = Ok(());
+        for offset in COPY_OFFSETS {
+            let read = Request::read(offset, Buffer::zeroed(SUPERBLOCK_BYTES));
+            let read = Submission::on(Rc::clone(&member.device), read);
+            outcome = self.watched(member, read, RequestKind::Read).await;
+            if outcome.is_ok() {
+                break;
+            }
+        }
+        outcome
     }
 
     async fn is_readable(
