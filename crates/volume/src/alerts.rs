@@ -5,11 +5,11 @@
 
 use crate::open::OpenError;
 use crate::status::CacheStatus;
-use headpond_block::BLOCK_BYTES;
+use headpond_block::{BLOCK_BYTES, ByteRange};
 use headpond_cache::format::FormatError;
 use headpond_cache::{CleaningPolicy, ErrorStats, OpenError as CacheOpenError};
-use headpond_raid::AssembleError;
 use headpond_raid::superblock::DecodeError;
+use headpond_raid::{AssembleError, LostStatus};
 use serde::Serialize;
 use std::fmt;
 
@@ -38,6 +38,8 @@ pub enum AlertKind {
     CacheFallback,
     /// What was promised is damaged: reads of it fail.
     DamagedBlocks,
+    /// More members could not read some blocks than the array can replace: reads of them fail.
+    LostBlocks,
     /// What only the cache has could not be read.
     DirtyUnreadable,
     /// Blocks of the cache did not fit their checksums.
@@ -149,6 +151,37 @@ pub(crate) fn of_cache(place: Place<'_>, cache: &CacheStatus, errors: &ErrorStat
     alerts.extend(of_devices(place, cache, errors));
     alerts.sort_by_key(|alert| alert.kind);
     alerts
+}
+
+/// The condition of an array that lies at `place` in the volume and has lost blocks.
+pub(crate) fn of_array(volume: &str, place: ByteRange, lost: &LostStatus) -> Option<Alert> {
+    const NAMED_MAX: usize = 3;
+    if lost.bytes == 0 {
+        return None;
+    }
+    let range = |it: &headpond_raid::LostRange| {
+        let start = place.start() + it.start;
+        format!("{start}..{}", start + it.bytes)
+    };
+    let named: Vec<String> = lost.first.iter().take(NAMED_MAX).map(range).collect();
+    let further = if lost.ranges > NAMED_MAX as u64 { ", ..." } else { "" };
+    let what = format!(
+        "{} bytes that read as errors until they are written again, in {} ranges: {}{further}",
+        lost.bytes,
+        lost.ranges,
+        named.join(", ")
+    );
+    Some(Alert {
+        kind: AlertKind::LostBlocks,
+        happened: "blocks could not be read on more members than the array can replace: nobody \
+                   knows what they held"
+            .into(),
+        at_risk: Risk { blocks: lost.bytes.div_ceil(BLOCK_BYTES), bytes: lost.bytes, what },
+        to_do: format!(
+            "write these bytes of the volume again, from a backup; `headpond status {volume} \
+             --json` lists more of them, by core"
+        ),
+    })
 }
 
 fn of_contents(place: Place<'_>, cache: &CacheStatus, errors: &ErrorStats) -> Vec<Alert> {
@@ -372,5 +405,31 @@ impl OpenError {
             at_risk: Risk::none(what),
             to_do,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use headpond_raid::LostRange;
+
+    fn lost(ranges: u64) -> LostStatus {
+        let range = |index| LostRange { start: index * 65536, bytes: 512 };
+        LostStatus { bytes: ranges * 512, ranges, first: (0..ranges).map(range).collect() }
+    }
+
+    #[test]
+    fn lost_blocks_are_named_by_their_place_in_the_volume() {
+        let place = ByteRange::at(1 << 20, 1 << 20);
+        let alert = of_array("hv0", place, &lost(4)).expect("blocks are lost");
+        assert_eq!((alert.kind, alert.at_risk.bytes), (AlertKind::LostBlocks, 2048));
+        let named = "4 ranges: 1048576..1049088, 1114112..1114624, 1179648..1180160, ...";
+        assert!(alert.at_risk.what.ends_with(named), "{alert}");
+        assert!(alert.to_do.contains("headpond status hv0 --json"), "{alert}");
+    }
+
+    #[test]
+    fn an_array_that_has_lost_nothing_has_no_alert() {
+        assert_eq!(of_array("hv0", ByteRange::at(0, 1 << 20), &lost(0)), None);
     }
 }

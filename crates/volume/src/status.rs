@@ -10,7 +10,7 @@ use crate::readahead::ReadaheadStats;
 use crate::settings::CacheSettings;
 use crate::upkeep::UpkeepStatus;
 use crate::volume::Volume;
-use headpond_block::BlockDevice;
+use headpond_block::{BlockDevice, ByteRange};
 use headpond_cache::{BypassReport, ErrorStats, EvictionStats, OrderStats, SliceStats};
 use headpond_raid::superblock::RoleState;
 use headpond_raid::{ArrayState, ArrayStatus};
@@ -113,6 +113,10 @@ impl Volume {
         let mut alerts =
             self.alerts(cache.as_ref(), self.cached(), Place::cache(&description.name));
         alerts.extend(self.alerts(tier.as_ref(), self.tier(), Place::tier(&description.name)));
+        let lost = |(core, place): (&Rc<Core>, ByteRange)| {
+            alerts::of_array(&description.name, place, &core.array.status().lost)
+        };
+        alerts.extend(cores.iter().filter_map(lost));
         alerts.sort_by_key(|alert| alert.kind);
         let mut warnings: Vec<String> =
             cores.iter().flat_map(|(core, _)| core.warnings()).collect();

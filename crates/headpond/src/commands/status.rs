@@ -296,6 +296,10 @@ fn print_missing(array: &Value) {
     for spare in array["spares"].as_array().into_iter().flatten() {
         println!("            spare {}", text(&spare["device"]));
     }
+    let lost = |field: &str| array["lost"][field].as_u64().unwrap_or(0);
+    if lost("bytes") > 0 {
+        println!("            lost: {} ranges, {}", lost("ranges"), size(lost("bytes")));
+    }
 }
 
 fn percent_filled(progress: &Value) -> u64 {
