@@ -45,6 +45,7 @@ async fn damage_and_assemble(runtime: Runtime, mode: u8, changes: &[u8]) {
             scratch_bytes_max: 1 << 20,
             patience: None,
         },
+        journal: None,
     };
     let Ok(assembled) = assemble(&runtime, devices, options).await else { return };
     let array: &dyn BlockDevice = &assembled.array;
@@ -73,6 +74,7 @@ fn options(mode: u8) -> CreateOptions {
         intent: if mode & 4 == 0 { Intent::None } else { Intent::Bitmap },
         occupied: Occupied::Refuse,
         owner: None,
+        journal: None,
     }
 }
 

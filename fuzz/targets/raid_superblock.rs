@@ -41,7 +41,7 @@ fn sound(shape: u8) -> Superblock {
     ][usize::from(shape % 8)];
     let layout = Layout::new(level, members, groups, 64 << 10, 1 << 30).expect("a sound shape");
     let spread = Spread { width: 4, spares: 3 };
-    let declustering = (members == 11).then(|| Declustering { spread, seeds: vec![5, 9] });
+    let declustering = (members == 11).then(|| Declustering { spread, height: 2, seeds: vec![5, 9] });
     let lent = declustering.as_ref().map_or(Vec::new(), |_| vec![None; 3]);
     let role = |index| RoleRecord { member_uuid: Uuid::from_u128(index), state: RoleState::Active };
     let array = ArrayRecord {
@@ -66,6 +66,7 @@ fn sound(shape: u8) -> Superblock {
         work: RecordedWork { initialised_stripes: 5, scrubbed_stripes: Some(0) },
         absent_since: Some(6),
         has_lost_blocks: shape & 64 != 0,
+        journal: None,
     };
     let role = (shape & 32 == 0).then_some(Role(0));
     Superblock { array, member_uuid: Uuid::from_u128(0), role, sequence: 3 }

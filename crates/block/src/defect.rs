@@ -78,6 +78,10 @@ mod active {
         EvictSilently,
         /// Regions are written that no intent map marks.
         SkipIntentMark,
+        /// Members are written before the stripe journal's record of it is stable.
+        SkipJournalFlush,
+        /// A group counts as guarded while writes that passed the journal by may be unstable.
+        GuardBeforeFlush,
         /// The array's flush leaves one member out.
         FlushAllButOne,
         /// FUA does not reach the members.
@@ -89,7 +93,7 @@ mod active {
     }
 
     impl Defect {
-        pub const ALL: [Self; 28] = [
+        pub const ALL: [Self; 30] = [
             Self::ReinsertDirtyAsRead,
             Self::CleanBeforeCoreFlush,
             Self::ReuseBeforeCopiesAreStable,
@@ -114,6 +118,8 @@ mod active {
             Self::SkipStripeLock,
             Self::EvictSilently,
             Self::SkipIntentMark,
+            Self::SkipJournalFlush,
+            Self::GuardBeforeFlush,
             Self::FlushAllButOne,
             Self::DropFua,
             Self::WrongCoefficient,

@@ -29,6 +29,22 @@ fn an_array_is_planned_by_formulas() {
 }
 
 #[test]
+fn the_forty_drives_of_the_tables_stand_side_by_side_grouped_and_declustered() {
+    let user = User::new();
+    let preset = ["array", "plan", "--preset", "reference-40", "--drive", "hdd-14t"];
+    let text = user.ok(&preset);
+    assert!(text.contains("RAID 60 4x10  RAID 6 8+2/40, 2 spares"), "{text}");
+    let json = user.json(&[&preset[..], &["--json"]].concat());
+    let [grouped, spread] = [0, 1].map(|index| &json["arrays"][index]);
+    let hours = |array: &serde_json::Value, field: &str| array[field].as_f64().unwrap();
+    let ratio = hours(grouped, "rebuild_idle_hours") / hours(spread, "spread_rebuild_idle_hours");
+    assert!((4.5..4.6).contains(&ratio), "{ratio}");
+    let wide = [&TWELVE[..6], &["--width", "11", "--distributed-spares", "2"]].concat();
+    let refused = user.run(&[&wide[..], &["--drive", "hdd-14t"]].concat());
+    assert!(refused.code == 2 && refused.err.contains("need 13 to 255"), "{}", refused.err);
+}
+
+#[test]
 fn layouts_are_compared_and_those_that_cannot_be_are_refused() {
     let user = User::new();
     let all = ["array", "plan", "--compare", "--members", "8", "--drive", "hdd-14t"];

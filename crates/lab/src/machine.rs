@@ -56,12 +56,13 @@ impl Machine {
             tier: None,
             cache: cache.clone().map(|cache| cache as Rc<dyn BlockDevice>),
             members: drives.iter().map(|drive| Rc::clone(drive) as Rc<dyn BlockDevice>).collect(),
+            journals: Vec::new(),
             absent: Vec::new(),
         };
         let description = stack.description();
         let intent = if stack.core.intent { Intent::Bitmap } else { Intent::None };
         let (contents, occupied) = (Contents::Zeros, Occupied::Overwrite);
-        let options = CreateOptions { contents, intent, occupied, cache: CACHE };
+        let options = CreateOptions { contents, intent, occupied, cache: CACHE, journal: CACHE };
         Volume::create(&description, &devices(), &options).await?;
         let tolerance = Tolerance::Careful;
         let engine = stack.engine_model()?;

@@ -223,6 +223,7 @@ impl Stack {
             spares: Vec::new(),
             declustered: self.core.declustered,
             upkeep: Pace::default(),
+            journal: None,
         };
         let uuid = Uuid::from_u128(0x5eed);
         Description {

@@ -16,11 +16,11 @@ use headpond_block::devices::NullDevice;
 use headpond_block::devices::RamDevice;
 use headpond_block::sync::join_all;
 use headpond_block::{
-    BlockDevice, Buffer, Driver, Executor, Order, Request, Runtime, Submission, Wait,
+    BlockDevice, Buffer, Driver, Executor, Geometry, Order, Request, Runtime, Submission, Wait,
 };
 use headpond_raid::{
-    AssembleOptions, Contents, CreateOptions, Intent, Level, Occupied, Patience, Tuning, assemble,
-    create,
+    AssembleOptions, Contents, CreateOptions, Intent, JournalOptions, JournalWhen, Level, Occupied,
+    Patience, Tuning, assemble, create, create_journal,
 };
 use uuid::Uuid;
 
@@ -129,6 +129,7 @@ async fn measure_arrays(runtime: &Runtime, answers: Answers, patience: Option<Pa
             intent: Intent::None,
             occupied: Occupied::Refuse,
             owner: None,
+            journal: None,
         };
         create(&members, &options).await.expect("created");
         let tuning = Tuning { patience, ..Tuning::default() };
@@ -137,6 +138,39 @@ async fn measure_arrays(runtime: &Runtime, answers: Answers, patience: Option<Pa
         for kind in [Kind::Read, Kind::Write] {
             row(&format!("{level} {kind:?} 4k"), &assembled.array, limit, kind).await;
         }
+    }
+    measure_degraded(runtime, answers, limit).await;
+}
+
+/// RAID 6 without one of ten members, with and without a stripe journal in memory.
+async fn measure_degraded(runtime: &Runtime, answers: Answers, limit: f64) {
+    for uuid in [None, Some(Uuid::from_u128(2))] {
+        let members: Vec<Rc<dyn BlockDevice>> =
+            (0..10).map(|index| member(index, answers)).collect();
+        let options = CreateOptions {
+            name: "bench".into(),
+            uuid: Uuid::from_u128(1),
+            level: Level::Raid6,
+            groups: 1,
+            strip_bytes: 64 << 10,
+            contents: Contents::Zeros,
+            intent: Intent::None,
+            occupied: Occupied::Refuse,
+            owner: None,
+            declustered: None,
+            journal: uuid.map(|uuid| JournalOptions { uuid, when: JournalWhen::Always }),
+        };
+        let record = create(&members, &options).await.expect("created");
+        let ring = RamDevice::with_geometry("journal", Geometry::of_size(64 << 20));
+        let journal: Option<Rc<dyn BlockDevice>> = uuid.map(|_| Rc::new(ring) as Rc<_>);
+        if let Some(journal) = &journal {
+            create_journal(&**journal, &record, Occupied::Refuse).await.expect("created");
+        }
+        let how = AssembleOptions { journal, ..AssembleOptions::default() };
+        let assembled = assemble(runtime, members[1..].to_vec(), how).await.expect("assembled");
+        let with = if uuid.is_some() { "with" } else { "without" };
+        let name = format!("RAID 6 degraded, {with} journal Write 4k");
+        row(&name, &assembled.array, limit, Kind::Write).await;
     }
 }
 

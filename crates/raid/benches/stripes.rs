@@ -76,6 +76,7 @@ async fn measure(level: Level, count: usize, stripes: usize, runtime: &Runtime) 
         intent: Intent::None,
         occupied: Occupied::Refuse,
         owner: None,
+        journal: None,
     };
     create(&members, &options).await.expect("created");
     let how = AssembleOptions::default();

@@ -25,9 +25,12 @@ mod damage;
 mod failure;
 mod fill;
 mod flush;
+mod gate;
 mod gather;
+mod guard;
 mod health;
 mod intents;
+mod journal;
 mod label;
 mod lost;
 mod members;
@@ -38,6 +41,7 @@ mod parity_write;
 mod plain;
 mod read;
 mod rebuild;
+mod replay;
 mod resync;
 mod returning;
 mod scratch;
@@ -49,7 +53,7 @@ mod writers;
 mod zero;
 
 use std::cell::{Cell, OnceCell, RefCell};
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 use headpond_block::sync::KeyLocks;
 use headpond_block::{
@@ -58,21 +62,26 @@ use headpond_block::{
 };
 
 use crate::balance::Balance;
-use crate::layout::{Layout, Stripe};
+use crate::layout::{Layout, Role, Stripe};
 use crate::level::Level;
 use crate::patience::Patience;
-use crate::superblock::{ArrayRecord, RecordedParity};
+use crate::superblock::{ArrayRecord, RecordedParity, RoleState};
 use absence::Absence;
 pub(crate) use absence::AbsenceFound;
 use failure::Recorder;
 pub use fill::Filled;
+use guard::Guard;
+pub(crate) use guard::Guarded;
 use intents::Intents;
+use journal::Lease;
+pub(crate) use journal::{Journal, read_journal_label, write_journal_label};
 pub(crate) use label::{Bitmap, read_bitmap_page, write_bitmap_page, write_superblock, zero_copy};
 pub use label::{Inspection, erase, inspect};
 pub(crate) use lost::{Lost, find_lost};
 pub use lost::{LostRange, LostStatus};
 pub(crate) use members::{Found, Member, Members};
 use merge::Merging;
+pub(crate) use replay::{Contents, Walk};
 pub use returning::ReturnError;
 use scratch::Scratch;
 pub use scratch::Tuning;
@@ -80,8 +89,8 @@ pub use scrub::{Finding, ScrubReport, Scrubbed, Trouble};
 pub use spares::MemberError;
 use status::Counters;
 pub use status::{
-    ArrayState, ArrayStatus, DeclusteredStatus, FillingStatus, MemberStatus, PlanCounts, Progress,
-    SpareStatus, StandInStatus,
+    ArrayState, ArrayStatus, DeclusteredStatus, FillingStatus, JournalStatus, MemberStatus,
+    PlanCounts, Progress, SpareStatus, StandInStatus,
 };
 use watch::Watch;
 use writers::Writers;
@@ -96,13 +105,14 @@ pub enum TornParity {
 }
 
 /// How far the parity is to be trusted.
-#[derive(Clone, Debug)]
 pub(crate) struct Trust {
     pub(crate) parity: RecordedParity,
     /// Stripes from the start on whose parity is right although not all of it is.
     pub(crate) initialised_stripes: u64,
     pub(crate) torn_parity: TornParity,
     pub(crate) absence: AbsenceFound,
+    /// What the stripe journal has to say, where there is one.
+    pub(crate) guarded: Option<Guarded>,
 }
 
 /// An assembled array.
@@ -119,6 +129,8 @@ pub struct Array {
     locks: KeyLocks,
     intents: Option<Intents>,
     absence: Option<Absence>,
+    /// Where there is a stripe journal.
+    guard: Option<Guard>,
     scratch: Scratch,
     counters: Counters,
     parity: Cell<RecordedParity>,
@@ -130,8 +142,9 @@ pub struct Array {
     torn_parity: TornParity,
     /// What an unclean stop left has been made good.
     is_begun: Cell<bool>,
-    /// Stripes of which a write stopped half-way for want of space.
-    torn: RefCell<BTreeSet<Stripe>>,
+    /// Stripes of which a write stopped half-way for want of space, with what the journal has of
+    /// it.
+    torn: RefCell<BTreeMap<Stripe, Vec<Lease>>>,
     /// Blocks that nobody can know any more.
     lost: Lost,
     writers: Writers,
@@ -152,14 +165,18 @@ impl Array {
         trust: Trust,
         lost: Lost,
     ) -> Array {
-        let Trust { parity, initialised_stripes, torn_parity, absence } = trust;
+        let Trust { parity, initialised_stripes, torn_parity, absence, guarded } = trust;
         let name = DeviceName::new(record.name.clone());
         let geometry = geometry(&layout, &record, &found);
         let intents = record
             .intent_region_stripes
             .map(|region| Intents::new(Bitmap::Intent, record.uuid, layout.stripes(), region));
         let stripes = layout.stripes();
+        let lacking = lacking_at_start(&record, &layout, &found);
+        let guard = record.journal.as_ref().zip(guarded);
+        let guard = guard.map(|(journal, start)| Guard::new(journal, &lacking, start));
         Array {
+            guard,
             watch: Watch::new(runtime.clone(), tuning.patience),
             merging: Merging::new(runtime.clone(), &layout),
             runtime,
@@ -266,6 +283,15 @@ impl BlockDevice for Array {
             RequestKind::Flush => unreachable!("a flush was answered above"),
         }
     }
+}
+
+/// Groups that lack a member by the record, or by who was found.
+fn lacking_at_start(record: &ArrayRecord, layout: &Layout, found: &Found) -> Vec<bool> {
+    let is_empty = |role: &Role| {
+        let recorded = record.roles[role.index()].state;
+        recorded != RoleState::Active || found.roles[role.index()].is_err()
+    };
+    guard::lacking_without(record, layout, is_empty)
 }
 
 fn geometry(layout: &Layout, record: &ArrayRecord, found: &Found) -> Geometry {

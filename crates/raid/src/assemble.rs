@@ -5,10 +5,13 @@
 //!    3. what is missing must be within the redundancy, and after an unclean stop the parity that
 //!    replaces it must be right; 4. members that missed the last superblock are given it, and then
 //!    the array is recorded as in use; 5. after an unclean stop the marked regions are
-//!    resynchronised. Up to step 4 nothing is written.
+//!    resynchronised, but for what the stripe journal holds, which is written again. Up to step 4
+//!    nothing is written.
 
+mod journal;
 mod judge;
 
+use std::ops::Range;
 use std::rc::Rc;
 
 use headpond_block::{BlockDevice, DeviceError, DeviceName, Geometry, Runtime};
@@ -21,6 +24,7 @@ use crate::array::{
 };
 use crate::layout::{Layout, Role};
 use crate::superblock::{DecodeError, RecordedParity, RecordedState, RoleState, Superblock};
+use journal::Found;
 use judge::{Verdict, judge};
 
 /// How to put an array together.
@@ -31,6 +35,8 @@ pub struct AssembleOptions {
     pub after_unclean_stop: AfterUncleanStop,
     pub force: Force,
     pub tuning: Tuning,
+    /// The device of the stripe journal.
+    pub journal: Option<Rc<dyn BlockDevice>>,
 }
 
 impl Default for AssembleOptions {
@@ -40,6 +46,7 @@ impl Default for AssembleOptions {
             after_unclean_stop: AfterUncleanStop::DistrustParity,
             force: Force::No,
             tuning: Tuning::default(),
+            journal: None,
         }
     }
 }
@@ -75,8 +82,17 @@ pub struct Assembled {
 /// An array that may start, and of which nothing has been written yet.
 pub struct Prepared {
     assembled: Assembled,
+    beginning: Beginning,
+}
+
+/// What is to be done before the array serves.
+struct Beginning {
     /// Regions to be resynchronised.
-    marked: Vec<std::ops::Range<u64>>,
+    marked: Vec<Range<u64>>,
+    /// The journal has records that the members may lack.
+    replays: bool,
+    /// With that, nothing is torn any more.
+    is_sound: bool,
 }
 
 impl Prepared {
@@ -104,7 +120,7 @@ impl Prepared {
     /// # Errors
     /// Those of the members.
     pub async fn begin(self) -> Result<Assembled, AssembleError> {
-        self.assembled.array.begin(&self.marked).await?;
+        self.assembled.array.begin(&self.beginning).await?;
         Ok(self.assembled)
     }
 }
@@ -123,6 +139,14 @@ pub enum Warning {
          {lost} lost members may be wrong where it was being written"
     )]
     Forced { lost: usize },
+    #[error("{records} records of the stripe journal were written to the members again")]
+    Replayed { records: u64 },
+    #[error("the stripe journal is not used: {reason}")]
+    JournalLost { reason: String },
+    #[error(
+        "{device} is not used: the array has no stripe journal, or was started by force without it"
+    )]
+    JournalUnknown { device: DeviceName },
 }
 
 /// Why there is no array. Every text says what is wrong with which device, and the way out.
@@ -170,6 +194,22 @@ pub enum AssembleError {
     )]
     DegradedAndUnclean { name: String, roles: String },
     #[error(
+        "array `{name}` is degraded and was not stopped in order, and its stripe journal cannot be \
+         used ({reason}), so the data of the missing members ({roles}) may be wrong; bring the \
+         journal or the members back, or start with --force"
+    )]
+    DegradedWithoutJournal { name: String, roles: String, reason: String },
+    #[error(
+        "{device}: is stripe journal {found}, array `{name}` has {expected}: attach that one, or \
+         leave it out"
+    )]
+    OtherJournal { device: DeviceName, name: String, expected: Uuid, found: Uuid },
+    #[error(
+        "{device}: the array has gone on to epoch {expected} of its stripe journal, this is an \
+         image of epoch {found}: attach the right one, or leave it out"
+    )]
+    StaleJournal { device: DeviceName, found: u64, expected: u64 },
+    #[error(
         "array `{name}` is degraded and its parity was never initialised, so the data of the \
          missing members ({roles}) cannot be computed; bring them back, or start with --force"
     )]
@@ -213,20 +253,26 @@ pub async fn prepare(
     let candidates = look_at(devices, options.uuid).await?;
     let verdict = judge(candidates)?;
     let layout = verdict.record.layout().expect("a decoded superblock has a shape");
-    let start = Start::decide(&verdict, &layout, &options).await?;
+    let journal = journal::find(&verdict, &layout, &options).await?;
+    let start = Start::decide(&verdict, &layout, &options, &journal).await?;
     let lost = find_lost(verdict.found.in_use(), &verdict.record).await;
     let name = || verdict.record.name.clone();
     let lost = lost.map_err(|_| AssembleError::LostUnreadable { name: name() })?;
-    let Verdict { record, mut found, missing, stale, .. } = verdict;
+    let Verdict { mut record, mut found, missing, stale, .. } = verdict;
     if start.copies == Copies::MayDiffer {
         found.begin_copies_anew(&record);
     }
+    let Start { mut trust, warnings, beginning, vouched, .. } = start;
+    if options.force == Force::UseTornParity && journal.reason().is_some() {
+        record.journal = None;
+    }
+    if record.journal.is_some() {
+        let known = (beginning.is_sound && beginning.marked.is_empty(), vouched);
+        trust.guarded = Some(journal.guarded(runtime, &layout, &options, known));
+    }
     let (runtime, tuning) = (runtime.clone(), options.tuning);
-    let array = Array::new(runtime, record, layout, found, tuning, start.trust, lost);
-    Ok(Prepared {
-        assembled: Assembled { array, missing, stale, warnings: start.warnings },
-        marked: start.marked,
-    })
+    let array = Array::new(runtime, record, layout, found, tuning, trust, lost);
+    Ok(Prepared { assembled: Assembled { array, missing, stale, warnings }, beginning })
 }
 
 async fn look_at(
@@ -269,8 +315,9 @@ enum Copies {
 struct Start {
     trust: Trust,
     copies: Copies,
-    /// Regions to be resynchronised.
-    marked: Vec<std::ops::Range<u64>>,
+    beginning: Beginning,
+    /// Groups whose parity is right although the stop was unclean.
+    vouched: u128,
     warnings: Vec<Warning>,
 }
 
@@ -279,60 +326,94 @@ impl Start {
         verdict: &Verdict,
         layout: &Layout,
         options: &AssembleOptions,
+        journal: &Found,
     ) -> Result<Start, AssembleError> {
         let record = &verdict.record;
+        let is_clean = record.state == RecordedState::Clean;
+        let covers = |group: &usize| !is_clean && journal.covers(record.journal.as_ref(), *group);
+        let covered = (0..layout.groups()).filter(covers);
         let mut start = Start {
             trust: Trust {
                 parity: record.parity,
                 initialised_stripes: record.work.initialised_stripes,
                 torn_parity: TornParity::Refuse,
                 absence: absence(verdict, layout).await,
+                guarded: None,
             },
             copies: Copies::Alike,
-            marked: Vec::new(),
+            beginning: Beginning {
+                marked: Vec::new(),
+                replays: journal.records() > 0,
+                is_sound: true,
+            },
+            vouched: covered.fold(0, |bits, group| bits | 1 << group),
             warnings: Vec::new(),
         };
         let mut torn = false;
-        if record.state != RecordedState::Clean {
+        if !is_clean {
             start.warnings.push(Warning::Unclean);
             torn = start.look_for_torn(verdict, layout, options).await?;
         }
-        start.check_degraded(verdict, layout, options, torn)?;
+        start.tell_of_journal(journal);
+        if let (None, Some(device)) = (&record.journal, &options.journal) {
+            let device = device.name().clone();
+            start.warnings.push(Warning::JournalUnknown { device });
+        }
+        start.check_degraded(verdict, layout, options, (torn, journal))?;
         if start.trust.parity == RecordedParity::NotInitialised && layout.parity_strips() > 0 {
             start.warnings.push(Warning::ParityUntrusted);
         }
         Ok(start)
     }
 
-    /// After an unclean stop: which stripes may be torn. Says whether any may.
+    fn tell_of_journal(&mut self, journal: &Found) {
+        if journal.records() > 0 {
+            self.warnings.push(Warning::Replayed { records: journal.records() });
+        }
+        if let Some(reason) = journal.reason() {
+            self.warnings.push(Warning::JournalLost { reason: reason.to_owned() });
+        }
+    }
+
+    fn is_covered(&self, group: usize) -> bool {
+        self.vouched >> group & 1 == 1
+    }
+
+    /// After an unclean stop: which stripes may be torn. Says whether any may of which a strip is
+    /// missing.
     async fn look_for_torn(
         &mut self,
         verdict: &Verdict,
         layout: &Layout,
         options: &AssembleOptions,
     ) -> Result<bool, AssembleError> {
+        if (0..layout.groups()).all(|group| self.is_covered(group)) {
+            return Ok(false);
+        }
         let record = &verdict.record;
+        let is_exposed = |role: &Role| !self.is_covered(layout.group_of_role(*role));
+        let is_exposed = verdict.lost.iter().any(is_exposed);
         if let Some(region_stripes) = record.intent_region_stripes {
-            self.marked = marked_regions(verdict, layout, Bitmap::Intent, region_stripes).await;
-            if !self.marked.is_empty() {
-                let regions = self.marked.len();
+            self.beginning.marked =
+                marked_regions(verdict, layout, Bitmap::Intent, region_stripes).await;
+            if !self.beginning.marked.is_empty() {
+                let regions = self.beginning.marked.len();
                 self.warnings.push(Warning::Resynchronised { regions });
             }
             if record.state == RecordedState::Dirty {
-                return Ok(!self.marked.is_empty());
+                return Ok(is_exposed && !self.beginning.marked.is_empty());
             }
         }
-        if options.after_unclean_stop == AfterUncleanStop::DistrustParity {
+        let is_distrusted = options.after_unclean_stop == AfterUncleanStop::DistrustParity;
+        self.beginning.is_sound = is_distrusted;
+        if is_distrusted {
             self.copies = Copies::MayDiffer;
         }
-        if options.after_unclean_stop == AfterUncleanStop::DistrustParity
-            && layout.parity_strips() > 0
-            && verdict.lost.is_empty()
-        {
+        if is_distrusted && layout.parity_strips() > 0 && verdict.lost.is_empty() {
             self.trust.parity = RecordedParity::NotInitialised;
             self.trust.initialised_stripes = 0;
         }
-        Ok(layout.parity_strips() > 0)
+        Ok(layout.parity_strips() > 0 && (is_exposed || is_distrusted))
     }
 
     fn check_degraded(
@@ -340,7 +421,7 @@ impl Start {
         verdict: &Verdict,
         layout: &Layout,
         options: &AssembleOptions,
-        torn: bool,
+        (torn, journal): (bool, &Found),
     ) -> Result<(), AssembleError> {
         let lost = verdict.lost.len();
         if lost == 0 || layout.parity_strips() == 0 {
@@ -353,12 +434,19 @@ impl Start {
             (Force::UseTornParity, ..) => {
                 self.trust.torn_parity = TornParity::Use;
                 self.trust.absence = AbsenceFound::Unknown;
-                self.marked.clear();
+                self.beginning.marked.clear();
+                self.beginning.is_sound = true;
                 self.warnings.retain(|it| !matches!(it, Warning::Resynchronised { .. }));
                 self.warnings.push(Warning::Forced { lost });
                 Ok(())
             }
-            (Force::No, true, _) => Err(AssembleError::DegradedAndUnclean { name, roles }),
+            (Force::No, true, _) => match journal.reason() {
+                Some(reason) => {
+                    let reason = reason.to_owned();
+                    Err(AssembleError::DegradedWithoutJournal { name, roles, reason })
+                }
+                None => Err(AssembleError::DegradedAndUnclean { name, roles }),
+            },
             (Force::No, false, true) => {
                 Err(AssembleError::DegradedAndUninitialised { name, roles })
             }
@@ -388,7 +476,7 @@ async fn marked_regions(
     layout: &Layout,
     kind: Bitmap,
     region_stripes: u64,
-) -> Vec<std::ops::Range<u64>> {
+) -> Vec<Range<u64>> {
     let uuid = verdict.record.uuid;
     let mut bitmap = crate::intent::IntentBitmap::new(uuid, layout.stripes(), region_stripes);
     for number in 0..bitmap.pages() {
@@ -406,24 +494,35 @@ async fn marked_regions(
 }
 
 impl Array {
-    /// Records the array as in use, then makes the redundancy of the marked stripes anew.
-    async fn begin(&self, marked: &[std::ops::Range<u64>]) -> Result<(), DeviceError> {
+    /// Records the array as in use, writes again what the journal holds, then makes the redundancy
+    /// of the marked stripes anew.
+    async fn begin(&self, beginning: &Beginning) -> Result<(), DeviceError> {
+        let Beginning { marked, replays, is_sound } = beginning;
         self.keep_marks(marked).await?;
         self.write_found_lost().await?;
+        let journal = self.journal();
         self.change_record(|record| {
             // What a log has still to write again stays on record until the array is stopped.
             if record.state != RecordedState::DirtyLogged {
                 record.state = RecordedState::Dirty;
             }
+            if let (Some(recorded), None) = (&mut record.journal, &journal) {
+                recorded.is_lost = true;
+            }
         })
         .await?;
+        // Until now whoever is missing counted as a member, which the records were to serve.
+        if let (Some(journal), true) = (&journal, replays) {
+            self.replay(journal).await?;
+        }
         for stripes in marked {
-            self.resync(stripes.clone()).await?;
+            self.resync_marked(stripes.clone()).await?;
         }
         if !marked.is_empty() {
             // What a read is about to show of one copy must not be lost with that member.
             self.flush_members().await?;
         }
+        self.begin_journal(*is_sound).await?;
         self.note_begun();
         Ok(())
     }

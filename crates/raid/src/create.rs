@@ -8,17 +8,20 @@
 
 use std::rc::Rc;
 
-use headpond_block::{BlockDevice, DeviceError, DeviceName};
+use headpond_block::{BlockDevice, DeviceError, DeviceName, Stability};
 use thiserror::Error;
 use uuid::{Builder, Uuid};
 
 use crate::array::{Bitmap, Inspection, inspect, write_bitmap_page, write_superblock, zero_copy};
 use crate::intent::{self, IntentBitmap};
+use crate::journal::label::{self, Label, LabelError};
+use crate::journal::record::UNIT_BYTES;
+use crate::journal::{self, JournalWhen};
 use crate::layout::{Layout, LayoutError, Role, Spread};
 use crate::level::Level;
 use crate::superblock::{
-    ArrayRecord, DATA_OFFSET_MIN, NAME_BYTES_MAX, RecordedParity, RecordedState, RecordedWork,
-    RoleRecord, RoleState, Superblock,
+    ArrayRecord, DATA_OFFSET_MIN, JournalRecord, NAME_BYTES_MAX, RecordedParity, RecordedState,
+    RecordedWork, RoleRecord, RoleState, Superblock,
 };
 
 /// What an array shall be.
@@ -38,6 +41,16 @@ pub struct CreateOptions {
     pub occupied: Occupied,
     /// The cache that will stand in front of the array.
     pub owner: Option<Uuid>,
+    /// The stripe journal, which [`create_journal`] makes before the array.
+    pub journal: Option<JournalOptions>,
+}
+
+/// The stripe journal that an array is made with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct JournalOptions {
+    /// Random, and never used before.
+    pub uuid: Uuid,
+    pub when: JournalWhen,
 }
 
 /// What is on the members before.
@@ -87,6 +100,25 @@ pub enum CreateError {
     Member { device: DeviceName, array: String, uuid: Uuid, place: String },
     #[error("{device}: holds data of something else; wipe it first, or overwrite it with --force")]
     Foreign { device: DeviceName },
+    #[error(
+        "{device}: is the stripe journal of array {array}; destroy that array first, or overwrite \
+         it with --force"
+    )]
+    Journal { device: DeviceName, array: Uuid },
+    #[error("a stripe journal is for levels with parity, not for {0}: leave it out")]
+    JournalWithoutParity(Level),
+    #[error(
+        "a stripe journal that is used while a member is missing needs the intent bitmap for the \
+         time before: keep the bitmap, or have the journal used always"
+    )]
+    JournalWithoutIntent,
+    #[error("{device}: forgets everything with the power, and so cannot be a stripe journal")]
+    JournalInMemory { device: DeviceName },
+    #[error(
+        "{device}: has {size_bytes} bytes, the stripe journal of this array needs {needed_bytes}; \
+         use a larger device"
+    )]
+    JournalTooSmall { device: DeviceName, size_bytes: u64, needed_bytes: u64 },
     #[error(transparent)]
     Device(#[from] DeviceError),
 }
@@ -107,9 +139,9 @@ pub fn plan(
     let room = |device: &Rc<dyn BlockDevice>| device.geometry().size_bytes - DATA_OFFSET_MIN;
     let smallest = members.iter().map(room).min().unwrap_or(0);
     let (count, groups) = (members.len(), options.groups);
-    let spread = options.declustered;
+    let (spread, room) = (options.declustered, (options.strip_bytes, smallest));
     let declustering =
-        spread.map(|spread| Layout::decluster(options.level, count, spread)).transpose()?;
+        spread.map(|spread| Layout::decluster(options.level, count, spread, room)).transpose()?;
     let blocks = members.iter().map(|device| device.geometry().logical_block_bytes);
     let mut record = ArrayRecord {
         uuid: options.uuid,
@@ -131,6 +163,7 @@ pub fn plan(
         roles: (0..count).map(|index| new_role(options.uuid, index)).collect(),
         spares: Vec::new(),
         work: RecordedWork::default(),
+        journal: recorded_journal(options)?,
         has_lost_blocks: false,
         absent_since: None,
     };
@@ -179,6 +212,81 @@ pub async fn create(
         }
     }
     Ok(record)
+}
+
+fn recorded_journal(options: &CreateOptions) -> Result<Option<JournalRecord>, CreateError> {
+    let Some(JournalOptions { uuid, when }) = options.journal else { return Ok(None) };
+    if options.level.parity() == 0 {
+        return Err(CreateError::JournalWithoutParity(options.level));
+    }
+    if options.intent == Intent::None && when == JournalWhen::Degraded {
+        return Err(CreateError::JournalWithoutIntent);
+    }
+    Ok(Some(JournalRecord { uuid, when, epoch: 1, guarded: 0, is_lost: false }))
+}
+
+/// Whether a device can be the stripe journal of an array. Nothing is written.
+///
+/// # Errors
+/// The refusal, or that of the device.
+pub async fn consider_journal(
+    device: &dyn BlockDevice,
+    layout: &Layout,
+    occupied: Occupied,
+) -> Result<(), CreateError> {
+    let (name, geometry) = (|| device.name().clone(), device.geometry());
+    if geometry.stability == Stability::LostOnPower {
+        return Err(CreateError::JournalInMemory { device: name() });
+    }
+    let (size_bytes, needed_bytes) = (geometry.size_bytes, journal::bytes_min(layout));
+    if size_bytes < needed_bytes {
+        return Err(CreateError::JournalTooSmall { device: name(), size_bytes, needed_bytes });
+    }
+    if occupied == Occupied::Overwrite {
+        return Ok(());
+    }
+    match crate::array::read_journal_label(device).await? {
+        Ok(label) => Err(CreateError::Journal { device: name(), array: label.array }),
+        Err(LabelError::Zeroed) => refuse_occupied(device).await,
+        Err(_) => match refuse_occupied(device).await {
+            Ok(()) => Err(CreateError::Foreign { device: name() }),
+            refused => refused,
+        },
+    }
+}
+
+/// Makes a device the empty stripe journal of an array that is about to be made, or has none.
+///
+/// # Errors
+/// Before anything is written: the refusals of [`consider_journal`]. After that: the device's.
+pub async fn create_journal(
+    device: &dyn BlockDevice,
+    record: &ArrayRecord,
+    occupied: Occupied,
+) -> Result<(), CreateError> {
+    consider_journal(device, &record.layout()?, occupied).await?;
+    let journal = record.journal.as_ref().expect("the array is to have a journal");
+    let ring_bytes = device.geometry().size_bytes - label::RING_OFFSET;
+    let first = Label {
+        journal: journal.uuid,
+        array: record.uuid,
+        sequence: 1,
+        epoch: journal.epoch,
+        tail: label::Tail::START,
+        ring_bytes: ring_bytes / UNIT_BYTES * UNIT_BYTES,
+    };
+    zero_copy(device, 0).await?;
+    zero_copy(device, 1).await?;
+    crate::array::write_journal_label(device, &first).await?;
+    Ok(())
+}
+
+/// The array whose stripe journal a device is.
+///
+/// # Errors
+/// Where it cannot be read.
+pub async fn journal_of(device: &dyn BlockDevice) -> Result<Option<Uuid>, DeviceError> {
+    Ok(crate::array::read_journal_label(device).await?.ok().map(|label| label.array))
 }
 
 fn check_devices(

@@ -186,7 +186,9 @@ impl Layout {
         let spread = declustering.spread;
         spread.check(level, members)?;
         let whole = Layout::new(level, members, 1, strip_bytes, member_data_bytes)?;
-        let (band_rows, band_stripes) = spread.band(members as u64);
+        let (tall_rows, piles) = spread.band(members as u64);
+        let height = u64::from(declustering.height);
+        let (band_rows, band_stripes) = (tall_rows * height, piles * height);
         let rows = whole.rows - whole.rows % band_rows;
         if rows == 0 {
             return Err(LayoutError::TooFewRows { rows: whole.rows, needed: band_rows });
@@ -202,7 +204,8 @@ impl Layout {
         })
     }
 
-    /// A declustering of so many members under which they take equal parts in a rebuild.
+    /// A declustering of so many members under which they take equal parts in a rebuild, for strips
+    /// and data areas of so many bytes.
     ///
     /// # Errors
     /// Where the shape cannot be.
@@ -210,9 +213,13 @@ impl Layout {
         level: Level,
         members: usize,
         spread: Spread,
+        (strip_bytes, member_data_bytes): (u32, u64),
     ) -> Result<Declustering, LayoutError> {
+        check_strip(strip_bytes)?;
         spread.check(level, members)?;
-        Ok(search::find(level, members, spread))
+        let rows = member_data_bytes / u64::from(strip_bytes);
+        let height = spread.height(members as u64, strip_bytes, rows);
+        Ok(Declustering { spread, height, seeds: search::seeds(level, members, spread) })
     }
 
     /// The level.
@@ -315,6 +322,12 @@ impl Layout {
     /// Rows after which the pattern of a declustered layout begins again; 1 for others.
     pub fn pattern_rows(&self) -> u64 {
         self.development.as_ref().map_or(1, |it| it.bands() * self.band_rows)
+    }
+
+    /// Rows of strips that lie together with those of the same stripes, where stripes are
+    /// declustered; 1 for others.
+    pub fn pile_rows(&self) -> u64 {
+        self.development.as_ref().map_or(1, |it| it.height())
     }
 
     /// Whether stripes are narrower than their group.

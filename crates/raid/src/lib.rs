@@ -11,6 +11,7 @@ mod checksum;
 pub mod create;
 pub mod damage;
 pub mod intent;
+pub mod journal;
 pub mod layout;
 pub mod level;
 pub mod lost;
@@ -23,14 +24,19 @@ pub mod superblock;
 
 pub use array::{
     Array, ArrayState, ArrayStatus, DeclusteredStatus, Filled, FillingStatus, Finding, Inspection,
-    LostRange, LostStatus, MemberError, MemberStatus, PlanCounts, Progress, ReturnError,
-    ScrubReport, Scrubbed, SpareStatus, StandInStatus, Trouble, Tuning, erase, inspect,
+    JournalStatus, LostRange, LostStatus, MemberError, MemberStatus, PlanCounts, Progress,
+    ReturnError, ScrubReport, Scrubbed, SpareStatus, StandInStatus, Trouble, Tuning, erase,
+    inspect,
 };
 pub use assemble::{
     AfterUncleanStop, AssembleError, AssembleOptions, Assembled, Force, Prepared, Warning,
     assemble, prepare,
 };
-pub use create::{Contents, CreateError, CreateOptions, Intent, Occupied, create};
+pub use create::{
+    Contents, CreateError, CreateOptions, Intent, JournalOptions, Occupied, consider_journal,
+    create, create_journal, journal_of,
+};
+pub use journal::JournalWhen;
 pub use layout::{Layout, LayoutError, Role, Spread};
 pub use level::Level;
 pub use merge::{MergeConfig, MergeWait};

@@ -12,6 +12,7 @@ use serde::Serialize;
 use thiserror::Error;
 use uuid::Uuid;
 
+use crate::journal::JournalWhen;
 use crate::layout::{Declustering, Layout, LayoutError, Role};
 use crate::level::Level;
 
@@ -87,6 +88,27 @@ pub struct ArrayRecord {
     pub absent_since: Option<u64>,
     /// Whether members carry a list of lost blocks that counts.
     pub has_lost_blocks: bool,
+    /// The stripe journal, where there is one.
+    pub journal: Option<JournalRecord>,
+}
+
+/// The stripe journal of an array.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct JournalRecord {
+    pub uuid: Uuid,
+    pub when: JournalWhen,
+    /// Counts the starts of the array; the journal carries the same, or one more.
+    pub epoch: u64,
+    /// Bit g: of group g every stripe that may be torn is in the journal.
+    pub guarded: u128,
+    /// It failed, or was not there at a start, and is not used.
+    pub is_lost: bool,
+}
+
+impl JournalRecord {
+    pub fn guards(&self, group: usize) -> bool {
+        self.guarded >> group & 1 == 1
+    }
 }
 
 /// A device of the array that has no role, or not yet.

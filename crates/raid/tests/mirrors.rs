@@ -49,6 +49,7 @@ async fn mirror(level: Level, copies: u64, groups: u64, runtime: &Runtime) -> Rc
         intent: Intent::None,
         occupied: Occupied::Refuse,
         owner: None,
+        journal: None,
     };
     create(&drives, &options).await.expect("created");
     let options = AssembleOptions::default();

@@ -183,6 +183,22 @@ fn a_spare_that_a_cut_left_behind_the_member_is_given_everything_again() {
     }
 }
 
+/// Found by the swarm (seed 151000928): what the third copy holds was looked for on the first.
+#[test]
+fn a_copy_is_replaced_also_where_the_first_one_is_lost() {
+    run(11, |runtime| async move {
+        let random = Random::new(11);
+        let (array, members, bytes) = filled_array((Level::Raid1, 3, 1), &runtime, &random).await;
+        array.fail(Role(0)).await.unwrap();
+        let spare = TestDevice::new(50, members[0].geometry().size_bytes, &runtime);
+        array.add_spare(spare, SPARE).await.unwrap();
+        array.assign_spare(Role(2), None).await.unwrap();
+        assert!(matches!(array.fill(Role(2), async || true).await, Ok(Filled::Whole { .. })));
+        array.fail(Role(1)).await.unwrap();
+        assert!(whole(&array).await == bytes);
+    });
+}
+
 #[test]
 fn a_member_that_dies_under_several_requests_does_not_take_its_successor_with_it() {
     run(9, |runtime| async move {

@@ -137,7 +137,32 @@ impl<'a> Case<'a> {
                 self.draw_returns(&machine);
             }
         }
+        if let Next::Over = self.live_degraded(&machine)? {
+            return Ok(());
+        }
         self.finish(&machine)
+    }
+
+    /// Where there is a stripe journal: members are lost while nothing runs, or with a cut, and the
+    /// journal may fail.
+    fn live_degraded(&mut self, machine: &Machine) -> Result<Next, Offence> {
+        if machine.topology.journal.is_none() {
+            return Ok(Next::Live);
+        }
+        for _ in 0..4 {
+            self.draw_loss(machine);
+            let mut order = self.draw_life(machine, false);
+            self.draw_journal_ill(&mut order);
+            if !self.excuses.borrow().lost.is_empty() {
+                // What replaces a block that cannot be read may be what was lost.
+                let is_latent = |step: &Step| matches!(step, Step::Ill(Ill::MemberLatent { .. }));
+                order.steps.retain(|(_, step)| !is_latent(step));
+            }
+            if let Next::Over = self.live(machine, order)? {
+                return Ok(Next::Over);
+            }
+        }
+        Ok(Next::Live)
     }
 
     fn has_seen_enough(&self) -> bool {
@@ -190,7 +215,7 @@ impl<'a> Case<'a> {
         let missing: BTreeSet<usize> = members.into_iter().take(redundancy).collect();
         self.say(format!("  a copy without members {missing:?}"));
         let settings = CacheSettings { mode: Mode::PassThrough, ..self.settings.clone() };
-        let absent = Absent { members: missing.clone(), cache: false };
+        let absent = Absent { members: missing.clone(), ..Absent::default() };
         let order = Order { absent, ..self.quiet(settings) };
         let excuses = RefCell::new(Excuses { lost: missing, ..Excuses::default() });
         let world = World {

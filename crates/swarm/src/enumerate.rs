@@ -182,6 +182,7 @@ impl Bench {
             }),
             tier: None,
             idle_core: None,
+            journal: None,
             window_start: 0,
             window_bytes: 64 << 10,
         };
@@ -311,7 +312,7 @@ impl Bench {
         };
         live(machine, Absent::default(), Excuses::default())?;
         machine.media().for_each(|medium| medium.rest());
-        let missing = Absent { members: [1].into(), cache: false };
+        let missing = Absent { members: [1].into(), ..Absent::default() };
         let excuses = Excuses { lost: missing.members.clone(), ..Excuses::default() };
         live(machine, missing, excuses)
     }

@@ -5,7 +5,7 @@
 use crate::faults::Ill;
 use crate::topology::Topology;
 use headpond_block::DeviceError;
-use headpond_raid::AssembleError;
+use headpond_raid::{AssembleError, JournalWhen};
 use headpond_volume::OpenError;
 use std::collections::BTreeSet;
 
@@ -22,6 +22,10 @@ pub(crate) struct Excuses {
     pub cache_damaged: bool,
     /// The last life did not end in order.
     pub unclean: bool,
+    /// The stripe journal failed, or was not there.
+    pub journal_failed: bool,
+    /// Members without which a volume was opened and written to.
+    pub known_lost: BTreeSet<usize>,
 }
 
 impl Excuses {
@@ -33,12 +37,16 @@ impl Excuses {
         self.errors |= match ill {
             Ill::MemberLatent { .. } => topology.redundancy() == 0,
             Ill::MemberSlow { .. } | Ill::CacheSlow { .. } => false,
+            Ill::JournalWrite | Ill::JournalGone => false,
             Ill::MemberWrite { .. }
             | Ill::MemberFlush { .. }
             | Ill::MemberGone { .. }
             | Ill::Hang { member: Some(_) } => self.is_beyond_redundancy(topology),
             _ => true,
         };
+        self.journal_failed |= ill.costs_journal();
+        // Without the journal a degraded array takes no writes.
+        self.errors |= self.journal_failed && !self.lost.is_empty();
         self.cache_failed |= matches!(ill, Ill::CacheGone | Ill::CacheWrites { .. });
         self.cache_damaged |= matches!(ill, Ill::Damage(_));
     }
@@ -51,17 +59,43 @@ impl Excuses {
     /// Takes note that a volume is about to be opened without the members that were lost. After an
     /// unclean stop what only torn parity could tell is an error.
     pub fn note_opening(&mut self, topology: &Topology) {
-        self.errors |= self.unclean && !self.lost.is_empty() && topology.has_parity();
+        let is_torn = self.unclean && !self.is_covered(topology);
+        self.errors |=
+            (is_torn || self.journal_failed) && !self.lost.is_empty() && topology.has_parity();
+    }
+
+    /// A volume was opened, without these members.
+    pub fn note_opened(&mut self, absent: &BTreeSet<usize>) {
+        self.known_lost.extend(absent);
+    }
+
+    /// Whether the stripe journal has everything that a cut may have torn.
+    fn is_covered(&self, topology: &Topology) -> bool {
+        let is_known = self.known_lost.is_superset(&self.lost);
+        let is_guarded = match topology.journal {
+            None => false,
+            Some(JournalWhen::Always) => true,
+            // Which stripes the log of a cache has still to recompute, nobody tells the array.
+            Some(JournalWhen::Degraded) => is_known && topology.cache.is_none(),
+        };
+        is_guarded && topology.is_initialised && !self.journal_failed
     }
 
     /// Why a volume may have refused to open; `None` where nothing excuses it.
-    pub fn refusal(&self, error: &OpenError) -> Option<&'static str> {
+    pub fn refusal(&self, error: &OpenError, topology: &Topology) -> Option<&'static str> {
         use headpond_cache::OpenError as Cache;
         match error {
             OpenError::Array(
                 AssembleError::DegradedAndUnclean { .. }
                 | AssembleError::DegradedAndUninitialised { .. },
-            ) if !self.lost.is_empty() => Some("degraded and unclean"),
+            ) if !self.lost.is_empty() && !self.is_covered(topology) => {
+                Some("degraded and unclean")
+            }
+            OpenError::Array(AssembleError::DegradedWithoutJournal { .. })
+                if !self.lost.is_empty() && self.journal_failed =>
+            {
+                Some("degraded and unclean")
+            }
             OpenError::Array(AssembleError::TooFew { .. } | AssembleError::Diverged { .. })
                 if self.errors && !self.lost.is_empty() =>
             {

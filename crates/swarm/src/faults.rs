@@ -46,6 +46,9 @@ pub(crate) enum Ill {
     },
     CacheFlush,
     CacheGone,
+    /// A write of the stripe journal fails.
+    JournalWrite,
+    JournalGone,
     /// A block that is stable on the cache device changes.
     Damage(Damage),
     /// A device stops to answer, for as long as the life lasts.
@@ -132,7 +135,12 @@ impl Ill {
         }
     }
 
-    /// The member that it happens to; `None` for the cache device.
+    /// Whether it costs the stripe journal.
+    pub fn costs_journal(self) -> bool {
+        matches!(self, Self::JournalWrite | Self::JournalGone)
+    }
+
+    /// The member that it happens to; `None` for the cache device and the journal's.
     pub fn member(self) -> Option<usize> {
         match self {
             Self::MemberLatent { member, .. } | Self::MemberSlow { member, .. } => Some(member),
@@ -154,9 +162,10 @@ impl Ill {
             }
             Self::MemberWrite { .. } => on(RequestKind::Write, Fault::Media, 1),
             Self::MemberFlush { .. } | Self::CacheFlush => on(RequestKind::Flush, Fault::Media, 1),
-            Self::MemberGone { .. } | Self::CacheGone => {
+            Self::MemberGone { .. } | Self::CacheGone | Self::JournalGone => {
                 FaultRule { kind: None, ..FaultRule::on(RequestKind::Read, Fault::Gone) }
             }
+            Self::JournalWrite => on(RequestKind::Write, Fault::Media, 1),
             Self::CacheReads { times } => on(RequestKind::Read, Fault::Media, times),
             Self::CacheReadsWrong { times } => on(RequestKind::Read, Fault::Corrupt, times),
             Self::CacheWrites { times } => on(RequestKind::Write, Fault::Media, times),
@@ -181,6 +190,8 @@ impl Ill {
             Self::CacheWrites { .. } => "cache write error",
             Self::CacheFlush => "cache flush error",
             Self::CacheGone => "cache gone",
+            Self::JournalWrite => "journal write error",
+            Self::JournalGone => "journal gone",
             Self::Damage(Damage::Flip) => "cache block corrupted",
             Self::Damage(Damage::Revert) => "cache write lost",
             Self::Damage(Damage::Misplace) => "cache write misdirected",
@@ -201,7 +212,7 @@ impl Ill {
             Self::CacheReadsWrong { .. } | Self::Damage(Damage::Flip) => 22,
             Self::Damage(Damage::Revert) => 38,
             Self::Damage(Damage::Misplace) => 37,
-            Self::CacheGone => return None,
+            Self::CacheGone | Self::JournalWrite | Self::JournalGone => return None,
         })
     }
 }

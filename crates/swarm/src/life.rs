@@ -133,12 +133,12 @@ impl World<'_> {
         let volume = match Volume::open(runtime, &description, devices, careful()).await {
             Ok(volume) => Rc::new(volume),
             Err(error) => {
-                let excuse = self.excuses.borrow().refusal(&error);
-                let refusal = excuse.map(End::Refused);
-                return refusal.ok_or_else(|| Offence::Refused(error.to_string()));
+                let excuse = self.excuses.borrow().refusal(&error, &self.machine.topology);
+                return excuse.map(End::Refused).ok_or_else(|| Offence::Refused(error.to_string()));
             }
         };
         remains.volume.replace(Some(Rc::clone(&volume)));
+        self.excuses.borrow_mut().note_opened(&order.absent.members);
         volume.self_check();
         phase("reading everything");
         let client = self.client(&volume, runtime);

@@ -40,6 +40,8 @@ pub(crate) struct Machine {
     has_exchanged: Cell<bool>,
     /// Those of a core of which nothing is asked.
     pub idle_members: Vec<Rc<Medium>>,
+    /// The stripe journal's.
+    pub journal: Option<Rc<Medium>>,
     pub power: Power,
     pub witness: Rc<RefCell<Witness>>,
     /// Whether the description that is kept names the cache: it may be detached.
@@ -51,6 +53,7 @@ pub(crate) struct Machine {
 pub(crate) struct Controls {
     pub cache: FaultControl,
     pub members: Vec<FaultControl>,
+    pub journal: FaultControl,
 }
 
 /// Devices that are not there when a volume is opened.
@@ -58,6 +61,7 @@ pub(crate) struct Controls {
 pub(crate) struct Absent {
     pub members: BTreeSet<usize>,
     pub cache: bool,
+    pub journal: bool,
 }
 
 const FAST: OperationTime =
@@ -97,7 +101,12 @@ impl Machine {
             Some(Rc::new(Medium::new(name, geometry)))
         };
         let (cache, spare) = (disk(CACHE_NAME), disk(SPARE_NAME));
+        let journal = topology.journal.map(|_| {
+            let geometry = Geometry { stability, ..Geometry::of_size(topology.journal_bytes()) };
+            Rc::new(Medium::new("journal", geometry))
+        });
         Self {
+            journal,
             names_cache: Cell::new(cache.is_some()),
             cache,
             spare,
@@ -134,6 +143,7 @@ impl Machine {
         let copy = |medium: &Rc<Medium>| Rc::new(medium.duplicate());
         let witness = self.witness.borrow().clone();
         Self {
+            journal: self.journal.as_ref().map(copy),
             topology: self.topology.clone(),
             cache: self.cache.as_ref().map(copy),
             spare: self.spare.as_ref().map(copy),
@@ -224,7 +234,7 @@ impl Machine {
 
     pub fn controls(&self) -> Controls {
         let members = self.members.iter().map(|_| FaultControl::default()).collect();
-        Controls { cache: FaultControl::default(), members }
+        Controls { cache: FaultControl::default(), journal: FaultControl::default(), members }
     }
 
     pub fn devices(
@@ -246,6 +256,7 @@ impl Machine {
         let healthy = FaultControl::default();
         let idle = self.idle_members.iter().map(|medium| attach(medium, &healthy, SLOW));
         let cache = self.cache_disk().filter(|_| !absent.cache && self.names_cache.get());
+        let journal = self.journal.as_ref().filter(|_| !absent.journal);
         Devices {
             tier: self.tier_device(),
             cache: cache.map(|medium| attach(medium, &controls.cache, FAST)),
@@ -253,6 +264,10 @@ impl Machine {
                 Some(IdleCore::First) => idle.chain(members).collect(),
                 _ => members.chain(idle).collect(),
             },
+            journals: journal
+                .map(|medium| attach(medium, &controls.journal, FAST))
+                .into_iter()
+                .collect(),
             absent: Vec::new(),
         }
     }
@@ -312,7 +327,7 @@ impl Machine {
                 if self.was_on_spare.get() {
                     self.other_disk().map(|disk| disk.lose_power(random));
                 }
-                for member in self.used_members().chain(&self.idle_members) {
+                for member in self.used_members().chain(&self.idle_members).chain(&self.journal) {
                     member.lose_power(random);
                 }
                 torn
@@ -343,7 +358,7 @@ impl Machine {
     pub fn media(&self) -> impl Iterator<Item = &Medium> {
         let spare = self.spare.iter().filter(|_| self.was_on_spare.get());
         let members = self.used_members().chain(&self.idle_members);
-        self.cache.iter().chain(members).chain(spare).map(|medium| &**medium)
+        self.cache.iter().chain(members).chain(&self.journal).chain(spare).map(|medium| &**medium)
     }
 }
 

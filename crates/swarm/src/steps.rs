@@ -12,7 +12,7 @@ use crate::topology::{
     draw_readahead,
 };
 use headpond_block::{BlockDevice, Request, Runtime};
-use headpond_raid::{ArrayState, Occupied};
+use headpond_raid::{ArrayState, JournalWhen, Occupied};
 use headpond_sim::{Medium, Picture, Random, Sim};
 use headpond_volume::{CacheSettings, Dirty, SettingChange, Volume};
 use headpond_witness::Client;
@@ -260,6 +260,7 @@ impl Stage<'_> {
         }
         let control = match ill.member() {
             Some(member) => &self.controls.members[member],
+            None if ill.costs_journal() => &self.controls.journal,
             None if self.machine.cache_disk().is_none() => return,
             None => &self.controls.cache,
         };
@@ -273,7 +274,7 @@ impl Stage<'_> {
     }
 
     /// A member may fail only while the redundancy is right: after an unclean stop it is made so
-    /// first, and until the journal of the complete array exists that is part of the contract.
+    /// first, and where no journal has every write that is part of the contract.
     async fn redundancy_holds(&self) -> bool {
         if !self.machine.topology.has_parity() {
             return true;
@@ -281,7 +282,10 @@ impl Stage<'_> {
         for _ in 0..TRUST_POLLS_MAX {
             let status = self.volume.status();
             let array = &status.cores[self.machine.topology.worked_on()].array;
-            let owed = status.cache.as_ref().map_or(0, |cache| cache.replayed_blocks);
+            let is_always = self.machine.topology.journal == Some(JournalWhen::Always);
+            let is_covered = is_always && !self.excuses.borrow().journal_failed;
+            let cache = status.cache.as_ref().filter(|_| !is_covered);
+            let owed = cache.map_or(0, |cache| cache.replayed_blocks);
             let is_right = array.parity_initialised || array.state != ArrayState::Healthy;
             if owed == 0 && is_right {
                 return true;

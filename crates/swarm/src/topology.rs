@@ -5,12 +5,12 @@ use headpond_cache::{
     AlruConfig, BypassPolicy, Checksums, CleaningConfig, CleaningPolicy, CleaningPreset,
     CutoffPolicy, EvictionPolicy, FallbackConfig, Mode, Promotion, PromotionPolicy, StripeConfig,
 };
-use headpond_raid::{Contents, Intent, Level, Occupied, Spread};
+use headpond_raid::{Contents, Intent, JournalWhen, Layout, Level, Occupied, Spread};
 use headpond_sim::Random;
 use headpond_volume::{
     ArraySettings, CacheDescription, CacheSettings, ClassSetting, CoreDescription, CreateOptions,
-    Description, FurtherCoreDescription, Pace, Readahead, ReadaheadPolicy, SeqCutoff, Size,
-    TierDescription, TierSettings,
+    Description, FurtherCoreDescription, JournalDescription, Pace, Readahead, ReadaheadPolicy,
+    SeqCutoff, Size, TierDescription, TierSettings,
 };
 use std::fmt;
 use uuid::Uuid;
@@ -51,6 +51,8 @@ pub struct Topology {
     pub tier: Option<TierShape>,
     /// Another core behind the same cache, of which nothing is asked.
     pub idle_core: Option<IdleCore>,
+    /// The array has a stripe journal.
+    pub journal: Option<JournalWhen>,
     /// The part of the core that is worked on.
     pub window_start: u64,
     pub window_bytes: u64,
@@ -112,7 +114,8 @@ impl Topology {
         let idle = [IdleCore::First, IdleCore::Behind];
         let idle_core = aside.one_in(4).then(|| *aside.pick(&idle));
         let (members, spread) = draw_spread((level, members), &mut aside);
-        Self {
+        let mut topology = Self {
+            journal: None,
             level,
             groups,
             members,
@@ -132,7 +135,16 @@ impl Topology {
             idle_core,
             window_start,
             window_bytes,
-        }
+        };
+        topology.draw_journal(&mut aside);
+        topology
+    }
+
+    fn draw_journal(&mut self, random: &mut Random) {
+        // While it is not used always, the time before is the intent bitmap's.
+        let when = *random.pick(&[JournalWhen::Degraded, JournalWhen::Always]);
+        let when = if self.has_intent { when } else { JournalWhen::Always };
+        self.journal = (self.has_parity() && random.one_in(2)).then_some(when);
     }
 
     /// Members that may be lost at once, whichever they are.
@@ -153,7 +165,9 @@ impl Topology {
     pub(crate) fn member_bytes(&self) -> u64 {
         let volume_bytes = (self.window_start + self.window_bytes).next_multiple_of(ROOM_BYTES);
         let each = volume_bytes.div_ceil(self.data_members());
-        MEMBER_HEAD_BYTES + each.next_multiple_of(self.strip_bytes * self.band_rows())
+        // Only whole bands of piles are used.
+        let seam = if self.spread.is_some() { each / 8 } else { 0 };
+        MEMBER_HEAD_BYTES + (each + seam).next_multiple_of(self.strip_bytes * self.band_rows())
     }
 
     /// No stripe goes on in the rows after so many.
@@ -175,6 +189,21 @@ impl Topology {
             _ => self.members - usize::from(self.groups) * usize::from(self.level.parity()),
         };
         members as u64
+    }
+
+    /// What the stripe journal needs at least: it goes round soon.
+    pub(crate) fn journal_bytes(&self) -> u64 {
+        let (groups, strip) = (usize::from(self.groups), self.strip_bytes as u32);
+        let data_bytes = self.member_bytes() - MEMBER_HEAD_BYTES;
+        let layout = match self.spread {
+            None => Layout::new(self.level, self.members, groups, strip, data_bytes),
+            Some(spread) => {
+                Layout::decluster(self.level, self.members, spread, (strip, data_bytes)).and_then(
+                    |it| Layout::declustered(self.level, self.members, &it, strip, data_bytes),
+                )
+            }
+        };
+        headpond_raid::journal::bytes_min(&layout.expect("a shape that is drawn is possible"))
     }
 
     /// Where the window lies on every member, to within a stripe.
@@ -203,12 +232,14 @@ impl Topology {
             spares: Vec::new(),
             declustered: self.spread,
             upkeep: Pace::default(),
+            journal: self.journal.map(|when| JournalDescription { device: "journal".into(), when }),
         };
         let idle = CoreDescription {
             raid: Level::Raid1,
             groups: 1,
             members: IDLE_MEMBERS.map(String::from).into(),
             declustered: None,
+            journal: None,
             ..worked_on.clone()
         };
         let (core, further) = match self.idle_core {
@@ -252,6 +283,7 @@ impl Topology {
             intent: if self.has_intent { Intent::Bitmap } else { Intent::None },
             occupied: Occupied::Refuse,
             cache: CACHE,
+            journal: CACHE,
         }
     }
 }
@@ -451,6 +483,9 @@ impl fmt::Display for Topology {
         if let Some(tier) = &self.tier {
             let (size, line, mode) = (Size(tier.bytes), Size(tier.line_bytes), tier.mode);
             write!(f, "; tier of {size} in {mode:?}, lines of {line}")?;
+        }
+        if let Some(when) = self.journal {
+            write!(f, "; stripe journal ({when:?})")?;
         }
         if let Some(idle) = self.idle_core {
             write!(f, "; an idle core ({idle:?}) beside it")?;

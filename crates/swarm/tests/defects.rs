@@ -6,8 +6,9 @@ use headpond_swarm::{Hunt, hunt};
 /// A mistake that so many cases do not show is one that the judge does not see.
 const CASES_MAX: u64 = 300;
 /// These need coincidences that cases draw seldom: damage to a record of a certain age and a cut
-/// soon after it, say.
-const SELDOM: [Defect; 4] = [
+/// soon after it, or one right after a member was lost.
+const SELDOM: [Defect; 5] = [
+    Defect::GuardBeforeFlush,
     Defect::IgnorePromises,
     Defect::TombstoneBeforeCoreFlush,
     Defect::PatchTornParity,

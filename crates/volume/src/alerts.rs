@@ -9,7 +9,7 @@ use headpond_block::{BLOCK_BYTES, ByteRange};
 use headpond_cache::format::FormatError;
 use headpond_cache::{CleaningPolicy, ErrorStats, OpenError as CacheOpenError};
 use headpond_raid::superblock::DecodeError;
-use headpond_raid::{AssembleError, LostStatus};
+use headpond_raid::{ArrayState, ArrayStatus, AssembleError, LostStatus};
 use serde::Serialize;
 use std::fmt;
 
@@ -36,6 +36,8 @@ pub enum AlertKind {
     CacheFailed,
     /// The cache device errs so often that nothing new is put on it.
     CacheFallback,
+    /// The stripe journal failed, or is not there.
+    JournalLost,
     /// What was promised is damaged: reads of it fail.
     DamagedBlocks,
     /// More members could not read some blocks than the array can replace: reads of them fail.
@@ -182,6 +184,27 @@ pub(crate) fn of_array(volume: &str, place: ByteRange, lost: &LostStatus) -> Opt
              --json` lists more of them, by core"
         ),
     })
+}
+
+/// The condition of a core whose stripe journal is not used.
+pub(crate) fn of_journal(volume: &str, array: &ArrayStatus) -> Option<Alert> {
+    let journal = array.journal.as_ref().filter(|journal| journal.device.is_none())?;
+    let uuid = journal.uuid;
+    let (at_risk, to_do) = match array.state {
+        ArrayState::Healthy => (
+            Risk::none("nothing until a member is lost: then writes are refused"),
+            format!("attach its device and start {volume} again"),
+        ),
+        ArrayState::Degraded | ArrayState::Failed => (
+            Risk::none("nothing that was written; the array takes no more writes"),
+            format!(
+                "`headpond array add-spare {volume} DEVICE`, or attach the journal and start again, \
+                 or start with --force to do without it for good"
+            ),
+        ),
+    };
+    let happened = format!("array {}: its stripe journal {uuid} is not used", array.name);
+    Some(Alert { kind: AlertKind::JournalLost, happened, at_risk, to_do })
 }
 
 fn of_contents(place: Place<'_>, cache: &CacheStatus, errors: &ErrorStats) -> Vec<Alert> {

@@ -8,7 +8,7 @@ use crate::volume::Volume;
 use headpond_block::{BLOCK_BYTES, BlockDevice, DeviceError, DeviceName};
 use headpond_cache::CreateOptions as CacheOptions;
 use headpond_raid::{
-    Contents, CreateOptions as ArrayOptions, Inspection, Intent, Occupied, Prepared,
+    Contents, CreateOptions as ArrayOptions, Inspection, Intent, JournalOptions, Occupied, Prepared,
 };
 use std::rc::Rc;
 use uuid::Uuid;
@@ -22,6 +22,9 @@ pub struct CreateOptions {
     /// Identity of the cache, where there is one: random, and never used before. The identities of
     /// the members follow from the description's.
     pub cache: Uuid,
+    /// From it follow the identities of the stripe journals, where there are any: random, and never
+    /// used before.
+    pub journal: Uuid,
 }
 
 /// Why there is no new volume. Refusals change nothing.
@@ -60,7 +63,7 @@ impl CreateError {
             self,
             Self::CacheInUse { .. }
                 | Self::CacheIsMember { .. }
-                | Self::Array(Array::Member { .. } | Array::Foreign { .. })
+                | Self::Array(Array::Member { .. } | Array::Foreign { .. } | Array::Journal { .. })
         )
     }
 }
@@ -79,9 +82,15 @@ impl Volume {
         let owner = devices.cache.as_ref().filter(|cache| lasts(cache)).map(|_| options.cache);
         let plans = plans(description, devices, options, owner);
         let mut arrays = Vec::new();
+        let mut journals = devices.journals.iter();
+        let mut records = Vec::new();
         for (members, array) in &plans {
             let record = headpond_raid::create::consider(members, array).await?;
             let layout = record.layout().map_err(headpond_raid::CreateError::from)?;
+            if let Some(device) = array.journal.and_then(|_| journals.next()) {
+                headpond_raid::consider_journal(&**device, &layout, options.occupied).await?;
+                records.push((device, record));
+            }
             arrays.push((array.uuid, Shape::planned(&layout)));
         }
         let facts = CoreFacts::new(&arrays, 0)?;
@@ -91,6 +100,9 @@ impl Volume {
             if options.occupied == Occupied::Refuse {
                 refuse_occupied(&**cache).await?;
             }
+        }
+        for (journal, record) in &records {
+            headpond_raid::create_journal(&***journal, record, options.occupied).await?;
         }
         for (members, array) in &plans {
             headpond_raid::create(members, array).await?;
@@ -119,6 +131,13 @@ impl Volume {
                 .is_ok_and(|superblock| superblock.volume == description.uuid);
             if is_ours {
                 headpond_cache::wipe(&**cache).await?;
+                erased += 1;
+            }
+        }
+        for journal in devices.journals.iter().chain(&devices.members) {
+            let array = headpond_raid::journal_of(&**journal).await?;
+            if array.is_some_and(|array| description.cores().any(|(uuid, _)| uuid == array)) {
+                headpond_raid::erase(&**journal).await?;
                 erased += 1;
             }
         }
@@ -220,6 +239,10 @@ pub(crate) fn array_options(
         intent: options.intent,
         occupied: options.occupied,
         owner,
+        journal: core.journal.as_ref().map(|journal| JournalOptions {
+            uuid: Uuid::from_u128(options.journal.as_u128() ^ uuid.as_u128()),
+            when: journal.when,
+        }),
     }
 }
 

@@ -6,7 +6,7 @@
 use crate::{ArraySettings, CacheSettings, Pace, Size, TierSettings};
 use headpond_block::BLOCK_BYTES;
 use headpond_cache::SliceConfig;
-use headpond_raid::{Level, Spread};
+use headpond_raid::{JournalWhen, Level, Spread};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
@@ -89,6 +89,19 @@ pub struct CoreDescription {
     /// How fast work on the array beside the requests may go.
     #[serde(default, skip_serializing_if = "is_usual")]
     pub upkeep: Pace,
+    /// Where the array was made with one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub journal: Option<JournalDescription>,
+}
+
+/// The stripe journal of an array.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct JournalDescription {
+    pub device: String,
+    /// Where an array is made; later its superblocks tell.
+    #[serde(default)]
+    pub when: JournalWhen,
 }
 
 /// A core beside the first: an array of its own, served as `VOLUME/NAME`.
@@ -262,6 +275,11 @@ impl Description {
             .flat_map(|(_, core)| core.members.iter().chain(&core.spares).map(String::as_str))
     }
 
+    /// The stripe journals of all cores.
+    pub fn journals(&self) -> impl Iterator<Item = &str> {
+        self.cores().filter_map(|(_, core)| Some(core.journal.as_ref()?.device.as_str()))
+    }
+
     /// The text of the file.
     pub fn to_toml(&self) -> String {
         toml::to_string_pretty(self).expect("a description is plain data")
@@ -271,7 +289,7 @@ impl Description {
     pub fn devices(&self) -> impl Iterator<Item = &str> {
         let tier = self.tier.iter().map(|tier| tier.device.as_str());
         let cache = self.cache.iter().map(|cache| cache.device.as_str());
-        tier.chain(cache).chain(self.members())
+        tier.chain(cache).chain(self.members()).chain(self.journals())
     }
 }
 

@@ -50,7 +50,7 @@ pub use create::{CreateError, CreateOptions, DestroyError};
 pub use cutoff::SeqCutoff;
 pub use description::{
     CacheDescription, CoreDescription, Description, DescriptionError, ExportDescription,
-    FurtherCoreDescription, TierDescription,
+    FurtherCoreDescription, JournalDescription, TierDescription,
 };
 pub use door::{CoreCounts, CoreDevice};
 pub use exchange::{CallerError, ExchangeError, Keep, NewDevice, Replacement};

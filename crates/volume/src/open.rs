@@ -9,7 +9,7 @@ use headpond_block::{BlockDevice, BufferPool, DeviceName, Runtime, Stability};
 use headpond_cache::{Expected, LoadProgress, Superblock};
 use headpond_raid::{
     AfterUncleanStop, Array, AssembleError, AssembleOptions, Assembled, Force, Inspection,
-    Prepared, Tuning, Warning, inspect, prepare,
+    Prepared, Tuning, Warning, inspect, journal_of, prepare,
 };
 use serde::{Deserialize, Serialize};
 use std::rc::Rc;
@@ -22,6 +22,8 @@ pub struct Devices {
     pub cache: Option<Rc<dyn BlockDevice>>,
     /// In any order.
     pub members: Vec<Rc<dyn BlockDevice>>,
+    /// Stripe journals, in any order.
+    pub journals: Vec<Rc<dyn BlockDevice>>,
     /// Why devices of the description are not among these.
     pub absent: Vec<String>,
 }
@@ -126,19 +128,21 @@ impl Volume {
         devices: Devices,
         options: OpenOptions,
     ) -> Result<Self, OpenError> {
-        let Devices { tier, cache, members, absent } = devices;
+        let Devices { tier, cache, members, journals, absent } = devices;
         let reason = absent.join("; ");
         let cache = Wanted { described: description.cache.as_ref(), device: cache, reason };
         if members.is_empty() && !absent.is_empty() {
             return Err(OpenError::NoMembers { reason: absent.join("; ") });
         }
         let members = by_core(description, members).await?;
+        let journals = journals_by_core(description, journals).await;
+        let arrays: Vec<_> = members.into_iter().zip(journals).collect();
         let mut prepared =
-            prepare_all(runtime, description, &members, &options, cache.device.as_deref()).await?;
+            prepare_all(runtime, description, &arrays, &options, cache.device.as_deref()).await?;
         let (found, told_of_cache) = cache.find(description, &options, &prepared).await?;
         if found.is_none() && cache.device.is_some() {
             // Without the log nobody knows which stripes may be torn.
-            prepared = prepare_all(runtime, description, &members, &options, None).await?;
+            prepared = prepare_all(runtime, description, &arrays, &options, None).await?;
         }
         let mut warnings = absent;
         warnings.extend(told_of_cache);
@@ -200,16 +204,44 @@ async fn by_core(
     Ok(by_core)
 }
 
+/// The journal of each core, by what is on them; what says nothing is the journal of a core that
+/// should have one.
+async fn journals_by_core(
+    description: &Description,
+    journals: Vec<Rc<dyn BlockDevice>>,
+) -> Vec<Option<Rc<dyn BlockDevice>>> {
+    let mut by_core = vec![None; description.cores().count()];
+    let mut others = Vec::new();
+    for device in journals {
+        let array = journal_of(&*device).await.ok().flatten();
+        let is_its = |(uuid, _): (Uuid, &CoreDescription)| Some(uuid) == array;
+        match description.cores().position(is_its) {
+            Some(core) => by_core[core] = Some(device),
+            None => others.push(device),
+        }
+    }
+    for ((_, core), found) in description.cores().zip(&mut by_core) {
+        if core.journal.is_some() && found.is_none() {
+            *found = others.pop();
+        }
+    }
+    by_core
+}
+
+/// The devices of an array: members, journal.
+type ArrayDevices = (Vec<Rc<dyn BlockDevice>>, Option<Rc<dyn BlockDevice>>);
+
 async fn prepare_all(
     runtime: &Runtime,
     description: &Description,
-    members: &[Vec<Rc<dyn BlockDevice>>],
+    arrays: &[ArrayDevices],
     options: &OpenOptions,
     cache: Option<&dyn BlockDevice>,
 ) -> Result<Vec<Prepared>, OpenError> {
     let mut prepared = Vec::new();
-    for (core, members) in description.cores().zip(members) {
-        let how = assemble_options(core, options, cache);
+    for (core, (members, journal)) in description.cores().zip(arrays) {
+        let journal = journal.clone();
+        let how = AssembleOptions { journal, ..assemble_options(core, options, cache) };
         prepared.push(prepare(runtime, members.clone(), how).await?);
     }
     Ok(prepared)
@@ -250,6 +282,7 @@ fn assemble_options(
             Tolerance::Forced => Force::UseTornParity,
         },
         tuning: Tuning::with_pool(options.pool.clone()),
+        journal: None,
     }
 }
 

@@ -13,7 +13,7 @@ use crate::volume::Volume;
 use headpond_block::{BlockDevice, ByteRange};
 use headpond_cache::{BypassReport, ErrorStats, EvictionStats, OrderStats, SliceStats};
 use headpond_raid::superblock::RoleState;
-use headpond_raid::{ArrayState, ArrayStatus};
+use headpond_raid::{ArrayState, ArrayStatus, JournalWhen};
 use serde::Serialize;
 use std::rc::Rc;
 use uuid::Uuid;
@@ -53,6 +53,8 @@ pub struct CoreStatus {
     pub size_bytes: u64,
     pub array: ArrayStatus,
     pub upkeep: UpkeepStatus,
+    /// How a cut in the middle of a write is made good; `None` where there is no parity.
+    pub write_hole: Option<String>,
 }
 
 /// The cache and its settings.
@@ -117,6 +119,8 @@ impl Volume {
             alerts::of_array(&description.name, place, &core.array.status().lost)
         };
         alerts.extend(cores.iter().filter_map(lost));
+        let of_core = |core: &Core| alerts::of_journal(&description.name, &core.array.status());
+        alerts.extend(cores.iter().filter_map(|(core, _)| of_core(core)));
         alerts.sort_by_key(|alert| alert.kind);
         let mut warnings: Vec<String> =
             cores.iter().flat_map(|(core, _)| core.warnings()).collect();
@@ -222,7 +226,8 @@ impl Core {
     fn status(&self) -> CoreStatus {
         let (array, name) = (self.array.status(), self.name.clone());
         let upkeep = self.upkeep.status();
-        CoreStatus { id: self.id, name, size_bytes: array.size_bytes, array, upkeep }
+        let write_hole = write_hole(&array);
+        CoreStatus { write_hole, id: self.id, name, size_bytes: array.size_bytes, array, upkeep }
     }
 
     /// What is wrong with the array; of a further core with its name.
@@ -286,6 +291,29 @@ impl Core {
         let percent = progress.stripes_done * 100 / progress.stripes.max(1);
         Some(format!("the parity is being computed for the first time, {percent} % done; {RISK}"))
     }
+}
+
+/// How the write hole of an array is closed, in words.
+fn write_hole(array: &ArrayStatus) -> Option<String> {
+    if array.level.parity() == 0 {
+        return None;
+    }
+    let healthy = match array.intent_bitmap {
+        true => "closed while healthy (intent bitmap)",
+        false => "closed while healthy (all parity is made anew)",
+    };
+    let Some(journal) = &array.journal else {
+        return Some(format!("{healthy}; degraded: refuses to start after an unclean stop"));
+    };
+    Some(match (&journal.device, journal.when) {
+        (None, _) => format!("{healthy}; degraded: writes are refused, the stripe journal is lost"),
+        (Some(device), JournalWhen::Degraded) => {
+            format!("{healthy}; degraded: closed by the stripe journal on {device}")
+        }
+        (Some(device), JournalWhen::Always) => {
+            format!("closed by the stripe journal on {device}, for all writes")
+        }
+    })
 }
 
 fn warnings_of_caches(tier: Option<&CacheStatus>, cache: Option<&CacheStatus>) -> Vec<String> {

@@ -45,6 +45,7 @@ async fn open(runtime: &Runtime, tier: Option<Mode>) -> Volume {
         tier: tier.map(|_| memory()),
         cache: Some(device(runtime, "cache")),
         members: ["m0", "m1", "m2"].map(|name| device(runtime, name)).into(),
+        journals: Vec::new(),
         absent: Vec::new(),
     };
     let mut description = Description {
@@ -168,6 +169,7 @@ async fn that_looks_for_metadata(runtime: &Runtime, mode: Mode) -> Volume {
         tier: None,
         cache: Some(faulty(runtime, "cache", faults.clone())),
         members: ["m0", "m1", "m2"].map(|name| device(runtime, name)).into(),
+        journals: Vec::new(),
         absent: Vec::new(),
     };
     let mut description = description(mode, 2);

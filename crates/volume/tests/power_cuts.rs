@@ -103,7 +103,13 @@ impl Machine {
         let present = self.members.iter().enumerate().filter(|(index, _)| Some(*index) != missing);
         let mut members: Vec<_> = present.map(|(_, medium)| disk(medium)).collect();
         Random::new(seed).shuffle(&mut members);
-        Devices { tier: None, cache: Some(disk(&self.cache)), members, absent: Vec::new() }
+        Devices {
+            tier: None,
+            cache: Some(disk(&self.cache)),
+            members,
+            journals: Vec::new(),
+            absent: Vec::new(),
+        }
     }
 
     /// Opens, checks everything, works, cleans meanwhile, checks again and stops.

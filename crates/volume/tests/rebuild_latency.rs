@@ -33,8 +33,13 @@ async fn raid6(runtime: &Runtime) -> Rc<Volume> {
     let core = CoreDescription { raid: Level::Raid6, strip: Size(64 << 10), members, ..usual.core };
     let description = Description { cache: None, core, ..usual };
     let members: Vec<_> = (0..DRIVES).map(|index| drive(index, runtime)).collect();
-    let devices =
-        || Devices { tier: None, cache: None, members: members.clone(), absent: Vec::new() };
+    let devices = || Devices {
+        tier: None,
+        cache: None,
+        members: members.clone(),
+        absent: Vec::new(),
+        journals: Vec::new(),
+    };
     Volume::create(&description, &devices(), &CREATE).await.expect("created");
     Rc::new(Volume::open(runtime, &description, devices(), careful()).await.expect("opens"))
 }

@@ -60,6 +60,7 @@ impl Counted {
             tier: Some(memory()),
             cache: Some(self.cache.clone()),
             members: self.members.iter().map(member).collect(),
+            journals: Vec::new(),
             absent: Vec::new(),
         }
     }
@@ -275,6 +276,7 @@ fn flushed_writes_outlive_the_tier() {
                     tier: Some(memory()),
                     cache: Some(disk(&cache)),
                     members: members.iter().map(disk).collect(),
+                    journals: Vec::new(),
                     absent: Vec::new(),
                 };
                 if is_new {

@@ -10,8 +10,8 @@ use headpond_raid::{Contents, Intent, Occupied};
 use headpond_uring::{RingConfig, run_with_pool};
 use headpond_volume::{
     ArraySettings, CacheDescription, CacheSettings, CoreDescription, CreateOptions, Description,
-    Devices, ExportDescription, Pace, SettingChange, SettingError, Size, TierDescription,
-    TierSettings, Volume,
+    Devices, ExportDescription, JournalDescription, Pace, SettingChange, SettingError, Size,
+    TierDescription, TierSettings, Volume,
 };
 use uuid::Uuid;
 
@@ -23,8 +23,13 @@ pub fn run(places: &Places, args: &CreateArgs) -> Result<Exit> {
     let consent = if args.force { Consent::Forced } else { Consent::Careful };
     let members = specs(&args.members)?;
     let cache = args.cache.iter().map(|cache| spec(cache)).next().transpose()?;
+    let journal = args.journal.iter().map(|journal| spec(journal)).next().transpose()?;
     let tier = args.tier.iter().map(|tier| spec(tier)).next().transpose()?;
-    let description = describe(args, &members, cache.as_ref(), tier.as_ref())?;
+    let mut description = describe(args, &members, cache.as_ref(), tier.as_ref())?;
+    description.core.journal = journal
+        .as_ref()
+        .map(|device| JournalDescription { device: device.to_string(), when: args.journal_when });
+    description.check().map_err(|error| Failure::usage(error.to_string()))?;
     if places.exists(&args.name) {
         let name = &args.name;
         return Err(Failure::refused(format!(
@@ -32,7 +37,7 @@ pub fn run(places: &Places, args: &CreateArgs) -> Result<Exit> {
         )));
     }
     let mut with_write_cache = Vec::new();
-    for device in members.iter().chain(&cache) {
+    for device in members.iter().chain(&cache).chain(&journal) {
         let vetted = vet(device, consent)?;
         if vetted.write_cache {
             with_write_cache.push(device.to_string());
@@ -48,7 +53,7 @@ pub fn run(places: &Places, args: &CreateArgs) -> Result<Exit> {
         vetted.check_cache(device, described.settings.mode, consent)?;
     }
     tell_of_write_caches(&with_write_cache);
-    write(&description, &members, cache.as_ref(), args)?;
+    write(&description, [&members, journal.as_slice()], cache.as_ref(), args)?;
     places.save(&description)?;
     if description.cache.is_some() {
         places.note_left(&description.name, 0)?;
@@ -107,6 +112,7 @@ fn describe(
             spares: Vec::new(),
             declustered: args.array.declustered(),
             upkeep: Pace::default(),
+            journal: None,
         },
         array,
         further_cores: Vec::new(),
@@ -128,7 +134,7 @@ fn tell_of_write_caches(devices: &[String]) {
 
 fn write(
     description: &Description,
-    members: &[DeviceSpec],
+    [members, journals]: [&[DeviceSpec]; 2],
     cache: Option<&DeviceSpec>,
     args: &CreateArgs,
 ) -> Result<()> {
@@ -137,6 +143,7 @@ fn write(
         intent: if args.array.no_intent { Intent::None } else { Intent::Bitmap },
         occupied: if args.force { Occupied::Overwrite } else { Occupied::Refuse },
         cache: Uuid::new_v4(),
+        journal: Uuid::new_v4(),
     };
     let pool = BufferPool::new(&PoolConfig::default());
     run_with_pool(&RingConfig::default(), &pool, |ring, runtime| async move {
@@ -144,6 +151,9 @@ fn write(
         let mut devices = Devices::default();
         for member in members {
             devices.members.push(opener.open(member)?);
+        }
+        for journal in journals {
+            devices.journals.push(opener.open(journal)?);
         }
         devices.cache = cache.map(|cache| opener.open(cache)).transpose()?;
         let created = Volume::create(description, &devices, &options).await;

@@ -156,6 +156,9 @@ fn print(status: &Value) {
     }
     println!("  clients   {}", status["clients"].as_array().map_or(0, Vec::len));
     print_array(array);
+    if let Some(how) = status["cores"][0]["write_hole"].as_str() {
+        println!("            write hole: {how}");
+    }
     print_cores(status);
     print_settings(status);
     if let Some(output) = status["recording"].as_str() {

@@ -138,8 +138,17 @@ fn describe(description: &Description, body: &AddCoreBody) -> Result<FurtherCore
     let usage = |error: headpond_volume::DescriptionError| Failure::usage(error.to_string());
     let AddCoreBody { raid, groups, declustered, strip, intent, .. } = *body;
     let (members, spares, upkeep) = (body.members.clone(), Vec::new(), Pace::default());
-    let core =
-        CoreDescription { raid, groups, strip, intent, members, spares, declustered, upkeep };
+    let core = CoreDescription {
+        raid,
+        groups,
+        strip,
+        intent,
+        members,
+        spares,
+        declustered,
+        upkeep,
+        journal: None,
+    };
     let (name, uuid) = (body.name.clone(), Uuid::new_v4());
     let id = description.free_core_id().map_err(usage)?;
     let described = FurtherCoreDescription { name, id, uuid, core };
@@ -156,6 +165,7 @@ fn options(body: &AddCoreBody) -> CreateOptions {
         occupied: if body.force { Occupied::Overwrite } else { Occupied::Refuse },
         // None is made.
         cache: Uuid::nil(),
+        journal: Uuid::nil(),
     }
 }
 

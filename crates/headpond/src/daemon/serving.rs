@@ -327,6 +327,12 @@ fn open_devices(opener: &Opener, description: &Description) -> Result<Devices> {
             Err(error) => devices.absent.push(told(&error)),
         }
     }
+    for journal in description.journals() {
+        match open(journal) {
+            Ok(device) => devices.journals.push(device),
+            Err(error) => devices.absent.push(format!("stripe journal: {}", told(&error))),
+        }
+    }
     Ok(devices)
 }
 

@@ -135,9 +135,11 @@ impl Shape {
         let (members, groups) = (usize::from(self.members), usize::from(self.groups));
         let layout = match self.spread {
             None => Layout::new(self.level, members, groups, self.strip_bytes, bytes),
-            Some(spread) => Layout::decluster(self.level, members, spread).and_then(|it| {
-                Layout::declustered(self.level, members, &it, self.strip_bytes, bytes)
-            }),
+            Some(spread) => {
+                Layout::decluster(self.level, members, spread, (self.strip_bytes, bytes)).and_then(
+                    |it| Layout::declustered(self.level, members, &it, self.strip_bytes, bytes),
+                )
+            }
         };
         layout.map_err(|source| ShapeError { fitting: self.fitting(&source), source })
     }

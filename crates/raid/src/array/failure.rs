@@ -64,6 +64,17 @@ impl Recorder {
         self.record.borrow()
     }
 
+    /// What the newest superblock says.
+    pub(super) fn issued(&self) -> std::cell::Ref<'_, ArrayRecord> {
+        self.issued.borrow()
+    }
+
+    /// Changes what the next superblock says, which has to be settled.
+    pub(super) fn change(&self, change: impl FnOnce(&mut ArrayRecord)) {
+        change(&mut self.record.borrow_mut());
+        self.note_change();
+    }
+
     /// The event count that every member carries, or is about to.
     pub(super) fn issued_count(&self) -> u64 {
         self.issued.borrow().event_count
@@ -125,9 +136,14 @@ impl Array {
             if self.members.is_broken() {
                 return;
             }
+            let closed = self.pause_writes().await;
+            if self.members.is_broken() {
+                return;
+            }
             let changes = self.recorder.changes.get();
             let next = self.next_event();
             self.write_superblocks(&next).await;
+            self.note_recorded(&next, closed).await;
             self.recorder.recorded.set(changes);
         }
     }
@@ -138,8 +154,7 @@ impl Array {
     /// # Errors
     /// Where the array has lost too many members.
     pub(crate) async fn change_record(&self, change: impl FnOnce(&mut ArrayRecord)) -> Outcome {
-        change(&mut self.recorder.record.borrow_mut());
-        self.recorder.note_change();
+        self.recorder.change(change);
         self.settle().await;
         self.check_intact()
     }
@@ -227,6 +242,7 @@ impl Array {
         record.spares = self.members.spare_records();
         record.lent = self.members.lent_records();
         record.has_lost_blocks = self.lost.is_listed();
+        self.note_guarded(&mut record);
         record.event_count += 1;
         record.absent_since = self.absent_since(record.absent_since, record.event_count);
         self.recorder.issued.replace(record.clone());

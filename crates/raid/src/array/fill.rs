@@ -23,7 +23,7 @@ use super::parity_write::REPAIRS_MAX;
 use super::rebuild::Rebuild;
 use super::scratch::Payload;
 use super::{Array, Member};
-use crate::layout::{Role, StripCell};
+use crate::layout::{Role, StripCell, Stripe};
 use crate::plan::StripRead;
 
 /// Rows filled side by side: neighbours on each member, so that its queue is served in one sweep.
@@ -32,6 +32,8 @@ const ROWS_AT_A_TIME: u64 = 16;
 const SPREAD_ROWS_AT_A_TIME_MAX: u64 = 512;
 /// Of the scratch memory, what such rows may take; the rest is for clients.
 const SPREAD_SCRATCH_SHARE: u64 = 2;
+/// How often it is looked whether a slot that was taken back is free.
+const LOOK_EVERY: Duration = Duration::from_millis(10);
 /// What a cut costs at most.
 const RECORDED_EVERY: Duration = Duration::from_secs(30);
 
@@ -124,19 +126,70 @@ impl Array {
                 return Ok(Filled::Paused);
             }
         }
-        self.finish_filling(&goal).await
+        let filled = self.finish_filling(&goal).await?;
+        // So that whoever looks for a free slot after this finds it.
+        while self.members.is_any_settling() && go_on().await {
+            self.runtime.sleep(LOOK_EVERY).await;
+        }
+        Ok(filled)
     }
 
     async fn fill_rows(&self, goal: &Goal) -> Outcome {
-        let start = goal.progress().rows();
-        let end = self.layout.rows().min(start + self.rows_at_a_time(goal));
-        let rows = (start..end).map(|row| Submission::pending(self.fill_row(goal, row)));
+        let rows = self.next_rows(goal).into_iter();
+        let rows = rows.map(|row| Submission::pending(self.fill_row(goal, row)));
         join_all(rows.collect()).await.into_iter().collect()
     }
 
-    fn rows_at_a_time(&self, goal: &Goal) -> u64 {
-        let Goal::Slot(_) = goal else { return ROWS_AT_A_TIME };
-        let row_bytes = (self.layout.width() + 2) as u64 * u64::from(self.layout.strip_bytes());
+    /// What is to be filled next: the first rows that are not. Of distributed spare space some rows
+    /// from each of several piles.
+    fn next_rows(&self, goal: &Goal) -> Vec<u64> {
+        let (start, end) = (goal.progress().rows(), self.layout.rows());
+        let Goal::Slot(lent) = goal else {
+            return (start..end.min(start + ROWS_AT_A_TIME)).collect();
+        };
+        let pile = self.layout.pile_rows();
+        let each = pile.min(ROWS_AT_A_TIME);
+        let mut piles_left = self.spread_rows_at_a_time() / each;
+        // A disk that takes part in two piles would go back and forth between them.
+        let must_part = self.geometry.rotational && each == ROWS_AT_A_TIME;
+        let (mut rows, mut busy) = (Vec::new(), Vec::new());
+        let window = start / pile..end.div_ceil(pile).min(start / pile + self.window());
+        for first in window.map(|index| index * pile) {
+            if piles_left == 0 {
+                break;
+            }
+            let lacking = (first..end.min(first + pile)).filter(|row| !lent.progress.holds(*row));
+            let lacking: Vec<u64> = lacking.take(each as usize).collect();
+            let Some(row) = lacking.first() else { continue };
+            let parts = self.parts_in(lent, *row);
+            if must_part && parts.iter().any(|part| busy.contains(part)) {
+                continue;
+            }
+            piles_left -= u64::from(!parts.is_empty());
+            busy.extend(parts);
+            rows.extend(lacking);
+        }
+        rows
+    }
+
+    /// Piles that are looked at for some that can be filled side by side.
+    fn window(&self) -> u64 {
+        2 * self.layout.members() as u64
+    }
+
+    /// Who is read from or written to for a row.
+    fn parts_in(&self, lent: &Lent, row: u64) -> Vec<Role> {
+        let home = self.members.home(StripCell { role: lent.role, row });
+        let Some((stripe, _)) = home.and_then(|home| self.layout.strip_in(home)) else {
+            return Vec::new();
+        };
+        let read = self.layout.strips().map(|strip| self.layout.cell(stripe, strip).role);
+        let read = read.filter(|role| *role != lent.role);
+        read.chain([self.layout.spare_cell(lent.slot, row).role]).collect()
+    }
+
+    fn spread_rows_at_a_time(&self) -> u64 {
+        let row_bytes = self.layout.width() as u64 * u64::from(self.layout.strip_bytes());
         let rows = self.scratch.bytes_max() / SPREAD_SCRATCH_SHARE / row_bytes;
         rows.clamp(ROWS_AT_A_TIME, SPREAD_ROWS_AT_A_TIME_MAX)
     }
@@ -160,29 +213,22 @@ impl Array {
     async fn fill_row(&self, goal: &Goal, row: u64) -> Outcome {
         let cell = StripCell { role: goal.role(), row };
         loop {
-            let content = self.members.content(cell);
-            let _lock = match content {
-                Some((stripe, _)) => Some(self.locks.lock(stripe.0).await),
+            let home = self.members.home(cell);
+            let stripe = home.and_then(|home| self.layout.strip_in(home)).map(|(stripe, _)| stripe);
+            let _lock = match stripe {
+                Some(stripe) => Some(self.locks.lock(stripe.0).await),
                 None => None,
             };
             self.check_writable()?;
             if goal.progress().holds(row) || !self.is_wanted(goal) {
                 return Ok(());
             }
-            if self.members.content(cell) != content {
+            if self.members.home(cell) != home {
                 continue;
             }
             let targets = self.targets(goal, row);
-            if let (Some((stripe, strip)), false) = (content, targets.is_empty()) {
-                let home = self.layout.cell(stripe, strip);
-                if let Err(error) = self.fill_cell(home, &targets).await {
-                    // What nobody can know any more must not keep the rest from being made safe.
-                    if matches!(error, DeviceError::Timeout { .. }) {
-                        return Err(error);
-                    }
-                    self.mend(stripe).await?;
-                    self.fill_cell(home, &targets).await?;
-                }
+            if let (Some(home), Some(stripe), false) = (home, stripe, targets.is_empty()) {
+                self.fill_or_mend(home, stripe, &targets).await?;
             }
             // Whoever is to have it by now and was given nothing would be taken to have it.
             if is_same(&targets, &self.targets(goal, row)) {
@@ -191,6 +237,18 @@ impl Array {
                 }
                 return Ok(());
             }
+        }
+    }
+
+    /// The same as [`Self::fill_cell`]; what nobody can know any more does not keep the rest from
+    /// being made safe.
+    async fn fill_or_mend(&self, home: StripCell, stripe: Stripe, targets: &Holders) -> Outcome {
+        match self.fill_cell(home, targets).await {
+            Err(error) if !matches!(error, DeviceError::Timeout { .. }) => {
+                self.mend(stripe).await?;
+                self.fill_cell(home, targets).await
+            }
+            outcome => outcome,
         }
     }
 

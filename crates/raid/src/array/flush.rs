@@ -45,6 +45,7 @@ impl Array {
     }
 
     pub(crate) async fn flush_members(&self) -> Outcome {
+        let records = self.records_done();
         let mut failed = Vec::new();
         let is_flushed = |member: &Rc<Member>| {
             member.role() != Some(Role(1)) || !headpond_block::defect!(FlushAllButOne)
@@ -74,7 +75,11 @@ impl Array {
             self.fail_member(&member).await;
         }
         self.settle().await;
-        self.check_intact()
+        self.check_intact()?;
+        if let Some((journal, done)) = records {
+            journal.note_flushed(done);
+        }
+        Ok(())
     }
 
     /// From now on a member that does not answer may be given up.

@@ -1,6 +1,6 @@
 //! How the device of one member is doing.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use headpond_block::{BlockDevice, ByteRange};
@@ -25,12 +25,18 @@ pub(super) struct Health {
     late_total: Cell<u64>,
     lateness: Cell<Lateness>,
     is_condemned: Cell<bool>,
+    /// Held by everything that is under way and began since the last [`Health::part`].
+    generation: RefCell<Rc<()>>,
 }
+
+/// What was under way on a device at some moment.
+pub(super) struct Earlier(Rc<()>);
 
 /// A place in the queue of a device, until dropped.
 pub(super) struct Place {
     health: Rc<Health>,
     cost: u64,
+    _generation: Rc<()>,
 }
 
 impl Health {
@@ -55,7 +61,13 @@ impl Health {
         if !range.is_empty() {
             self.head.set(range.end());
         }
-        Place { health: Rc::clone(self), cost }
+        let generation = Rc::clone(&self.generation.borrow());
+        Place { health: Rc::clone(self), cost, _generation: generation }
+    }
+
+    /// Parts what is under way now from all that begins later.
+    pub(super) fn part(&self) -> Earlier {
+        Earlier(self.generation.replace(Rc::default()))
     }
 
     pub(super) fn defers(&self) -> bool {
@@ -101,6 +113,13 @@ impl Health {
     /// Reads that were slow, and those of them that were late.
     pub(super) fn totals(&self) -> (u64, u64) {
         (self.slow_total.get(), self.late_total.get())
+    }
+}
+
+impl Earlier {
+    /// Whether all of it has been answered.
+    pub(super) fn is_over(&self) -> bool {
+        Rc::strong_count(&self.0) == 1
     }
 }
 

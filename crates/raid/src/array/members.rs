@@ -23,6 +23,7 @@ use super::health::Health;
 use crate::layout::{Layout, Role, Strip, StripCell, Stripe};
 use crate::superblock::{ArrayRecord, Filled, RoleState, SpareRecord, Superblock};
 pub(super) use filling::{FilledRows, Filling, Lent};
+use lending::Settling;
 
 /// A device of the array that can be used.
 pub(crate) struct Member {
@@ -68,6 +69,8 @@ pub(crate) struct Members {
     /// What each slot of distributed spare space stands in for.
     lent: Vec<RefCell<Option<Rc<Lent>>>>,
     any_lent: Cell<bool>,
+    /// Slots that were taken back, and what was under way there then.
+    settling: RefCell<Vec<Settling>>,
     broken: Cell<bool>,
     layout: Layout,
     data_offset: u64,
@@ -193,6 +196,7 @@ impl Members {
             any_filling: Cell::new(false),
             lent: record.lent.iter().map(|_| RefCell::default()).collect(),
             any_lent: Cell::new(false),
+            settling: RefCell::default(),
             broken: Cell::new(false),
             layout: layout.clone(),
             data_offset: record.data_offset,

@@ -2,7 +2,8 @@
 //!
 //! 1. lock the stripe, with others that wait for it (`merge`); 2. mark its region; 3. plan around
 //!    what is lost; 4. read old contents; where that fails, repair the strip and plan anew; 5.
-//!    compute; 6. write data and parity; 7. settle failures.
+//!    compute; 6. make the result stable in the journal, where it has to be; 7. write data and
+//!    parity; 8. settle failures.
 
 use std::rc::Rc;
 
@@ -11,10 +12,13 @@ use headpond_block::{Buffers, DeviceError, Hints, Outcome, Request, RequestFlags
 use smallvec::SmallVec;
 
 use super::columns::{Columns, ParityMemory};
+use super::guard::Told;
+use super::journal::Changes;
 use super::merge::Sighting;
 use super::rebuild::{ReadFailure, Rebuild};
 use super::scratch::{Allowance, Payload};
 use super::{Array, Member};
+use crate::journal::record::Change;
 use crate::layout::{Strip, Stripe};
 use crate::merge::batch::Batch;
 use crate::plan::{
@@ -143,7 +147,8 @@ impl Array {
 
     fn plan_write(&self, job: &StripeWrite) -> Result<WritePlan, DeviceError> {
         let lost = self.members.lost_strips(&self.layout, job.stripe);
-        let trust = match job.flags.contains(RequestFlags::RECOMPUTE_PARITY) {
+        let is_doubted = job.flags.contains(RequestFlags::RECOMPUTE_PARITY);
+        let trust = match is_doubted && !self.is_vouched(job.stripe) {
             true => ParityTrust::Stale,
             false => self.parity_trust(job.stripe),
         };
@@ -285,14 +290,8 @@ impl Array {
         plan: &WritePlan,
         parity: Option<ParityMemory>,
     ) -> Outcome {
-        let mut writes: SmallVec<[(Strip, u32, Buffers); 8]> = SmallVec::new();
-        for (extent, data) in job.extents.iter().zip(&job.data) {
-            writes.push((Strip::Data(extent.strip), extent.span.start, data.clone()));
-        }
-        if let Some(ParityMemory { p, q }) = parity {
-            writes.push((Strip::P, plan.hull.start, p.into()));
-            writes.extend(q.map(|q| (Strip::Q, plan.hull.start, q.into())));
-        }
+        let writes = strip_writes(job, plan, parity);
+        let pass = self.announce(job.stripe..=job.stripe, || told(job.stripe, &writes)).await?;
         let flags = match headpond_block::defect!(DropFua) {
             true => RequestFlags::empty(),
             false => job.flags & RequestFlags::FUA,
@@ -307,12 +306,53 @@ impl Array {
                 members.push(member);
             }
         }
-        let outcome = self.conclude_writes(&members, join_all(submissions).await).await;
+        let outcomes = join_all(submissions).await;
+        let lease = pass.leave(&members, &outcomes);
+        let outcome = self.conclude_writes(&members, outcomes).await;
         if matches!(outcome, Err(DeviceError::NoSpace { .. })) {
-            self.torn.borrow_mut().insert(job.stripe);
+            self.torn.borrow_mut().entry(job.stripe).or_default().extend(lease);
         }
+        self.keep_room().await;
         outcome
     }
+}
+
+/// New content of a strip from a byte on.
+type StripWrite = (Strip, u32, Buffers);
+
+/// What a plan writes. Parity that nobody holds is left out where it was not made anew: there is no
+/// old one to patch.
+fn strip_writes(
+    job: &StripeWrite,
+    plan: &WritePlan,
+    parity: Option<ParityMemory>,
+) -> SmallVec<[StripWrite; 8]> {
+    let mut writes = SmallVec::new();
+    for (extent, data) in job.extents.iter().zip(&job.data) {
+        writes.push((Strip::Data(extent.strip), extent.span.start, data.clone()));
+    }
+    let is_known = |strip: &Strip| {
+        let is_patched = plan.kind == PlanKind::ReadModifyWrite;
+        !is_patched || plan.reads.iter().any(|read| read.strip == *strip)
+    };
+    if let Some(ParityMemory { p, q }) = parity {
+        let both = [(Strip::P, Some(p)), (Strip::Q, q)].into_iter();
+        let known = both.filter(|(strip, _)| is_known(strip));
+        writes.extend(known.filter_map(|(strip, it)| Some((strip, plan.hull.start, it?.into()))));
+    }
+    writes
+}
+
+/// The same for the journal. Data that nobody holds is in it as well; parity may not be, so a loss
+/// is on the members before a record does without.
+fn told(stripe: Stripe, writes: &[StripWrite]) -> Told {
+    let mut told = Told { changes: Changes::new(), data: Buffers::new() };
+    for (strip, start, buffers) in writes {
+        let span = *start..*start + buffers.len_bytes() as u32;
+        told.changes.push(Change::Content { stripe, strip: *strip, span });
+        told.data.extend(buffers);
+    }
+    told
 }
 
 /// Old contents that were read, and their memory.

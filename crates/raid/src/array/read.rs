@@ -119,7 +119,12 @@ impl Array {
         let alone = operation.pieces.len() == 1 || matches!(error, DeviceError::Timeout { .. });
         for piece in operation.pieces {
             if !alone {
-                match self.start_piece(request, role, &piece).await {
+                // Where it lies by now, if that is not where it was.
+                let at = match self.layout.level().is_mirrored() {
+                    true => role,
+                    false => piece.cell(&self.layout).role,
+                };
+                match self.start_piece(request, at, &piece).await {
                     Ok(()) => continue,
                     Err(failure) => error = failure,
                 }

@@ -165,7 +165,7 @@ impl Array {
         let torn = self.torn.borrow();
         let initialised =
             self.parity.get() == RecordedParity::Valid || stripe.0 < self.initialised.get();
-        if initialised && (torn.is_empty() || !torn.contains(&stripe)) {
+        if initialised && (torn.is_empty() || !torn.contains_key(&stripe)) {
             return ParityTrust::Valid;
         }
         ParityTrust::Stale

@@ -209,12 +209,13 @@ impl Array {
         Some((role, slot))
     }
 
-    /// A role that nobody has and nobody is being given.
+    /// A role that nobody has and nobody is being given; first one that nothing stands in for.
     pub fn vacant_role(&self) -> Option<Role> {
         let is_vacant = |role: &Role| {
             self.members.active(*role).is_none() && self.members.slot(*role).filling().is_none()
         };
-        self.members.slots().map(|(role, _)| role).find(is_vacant)
+        let vacant = || self.members.slots().map(|(role, _)| role).filter(is_vacant);
+        vacant().find(|role| self.members.is_lost(*role)).or_else(|| vacant().next())
     }
 
     /// Whether a spare stands by.

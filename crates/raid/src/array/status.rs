@@ -6,12 +6,14 @@ use std::rc::Rc;
 use serde::Serialize;
 use uuid::Uuid;
 
+use super::journal::Journal;
 use super::members::Slot;
 use super::{Array, LostStatus, Member, ScrubReport};
+use crate::journal::JournalWhen;
 use crate::layout::Role;
 use crate::level::Level;
 use crate::plan::PlanKind;
-use crate::superblock::{RecordedParity, RoleState};
+use crate::superblock::{JournalRecord, RecordedParity, RoleState};
 
 /// A picture of an array at one moment.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -38,10 +40,26 @@ pub struct ArrayStatus {
     pub lost: LostStatus,
     /// Whether an intent bitmap guards unclean stops.
     pub intent_bitmap: bool,
+    /// The stripe journal, where there is one.
+    pub journal: Option<JournalStatus>,
     pub members: Vec<MemberStatus>,
     /// Devices that stand by for a member to fail.
     pub spares: Vec<SpareStatus>,
     pub counts: PlanCounts,
+}
+
+/// The stripe journal of an array.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct JournalStatus {
+    pub uuid: Uuid,
+    /// `None` where it is lost, and not used.
+    pub device: Option<String>,
+    pub when: JournalWhen,
+    /// Bytes of records that still count.
+    pub live_bytes: u64,
+    /// Writes that went through it since the array was assembled, and the records that they shared.
+    pub writes: u64,
+    pub records: u64,
 }
 
 /// How far a piece of work on the whole array has come.
@@ -224,9 +242,23 @@ impl Array {
             scrub: self.scrub_report.borrow().clone(),
             lost: self.lost_status(),
             intent_bitmap: self.intents.is_some(),
+            journal: record.journal.as_ref().map(|journal| self.journal_status(journal)),
             members: self.member_statuses(),
             spares: self.spare_statuses(),
             counts: self.counters.snapshot(),
+        }
+    }
+
+    fn journal_status(&self, record: &JournalRecord) -> JournalStatus {
+        let journal = self.journal();
+        let count = |count: fn(&Journal) -> u64| journal.as_deref().map_or(0, count);
+        JournalStatus {
+            uuid: record.uuid,
+            device: journal.as_ref().map(|journal| journal.name().to_string()),
+            when: record.when,
+            live_bytes: count(Journal::live_bytes),
+            writes: count(Journal::writes),
+            records: count(Journal::records),
         }
     }
 
@@ -264,12 +296,12 @@ impl Array {
             filling: slot.filling().map(|filling| FillingStatus {
                 uuid: filling.member.uuid,
                 device: filling.member.name().to_string(),
-                rows_done: filling.progress.rows(),
+                rows_done: filling.progress.count(),
                 rows: self.layout.rows(),
             }),
             stand_in: self.members.lent_to(role).map(|lent| StandInStatus {
                 slot: lent.slot,
-                rows_done: lent.progress.rows(),
+                rows_done: lent.progress.count(),
                 rows: self.layout.rows(),
             }),
         };

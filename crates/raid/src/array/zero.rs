@@ -6,12 +6,16 @@
 //! instead, unless the members rotate and would write for hours, and what does not fill a band is
 //! left as it is.
 
+use std::ops::RangeInclusive;
 use std::rc::Rc;
 
 use headpond_block::sync::join_all;
 use headpond_block::{Buffer, Buffers, ByteRange, DeviceError, Outcome, Request, RequestKind};
 
+use super::guard::Told;
+use super::journal::Changes;
 use super::{Array, Member};
+use crate::journal::record::Change;
 use crate::layout::Stripe;
 
 /// Rows zeroed under one set of locks, or else a band.
@@ -81,7 +85,7 @@ impl Array {
             self.check_writable()?;
             let row_start = |band: u64| self.layout.row_start(band * band_rows);
             let range = ByteRange::between(row_start(start), row_start(end));
-            self.zero_members(Request { kind, range, ..request.clone() }).await?;
+            self.zero_members(first..=last, Request { kind, range, ..request.clone() }).await?;
             if request.kind == RequestKind::WriteZeroes {
                 let stripe_bytes = self.layout.stripe_bytes();
                 let zeroed =
@@ -95,12 +99,19 @@ impl Array {
 
     /// Zeroes or discards a range of the data area of every member. One that is being filled takes
     /// no harm by it in rows that it does not hold yet.
-    async fn zero_members(&self, request: Request) -> Outcome {
+    async fn zero_members(&self, stripes: RangeInclusive<Stripe>, request: Request) -> Outcome {
+        let pass = self.announce(stripes.clone(), || zeros_told(&stripes)).await?;
         let mut members = self.members.present();
         members.retain(|member| member.role().is_some());
         let submissions = members.iter().map(|member| self.change(member, request.clone()));
         let outcomes = join_all(submissions.collect()).await;
-        self.conclude_writes(&members, outcomes).await
+        let lease = pass.leave(&members, &outcomes);
+        let outcome = self.conclude_writes(&members, outcomes).await;
+        if let Some(lease) = lease {
+            // It stays in the journal for as long as its first stripe is not written over.
+            self.torn.borrow_mut().entry(*stripes.start()).or_default().push(lease);
+        }
+        outcome
     }
 
     /// Zeroes or discards on one member, by writing zeros where it cannot zero by itself.
@@ -126,4 +137,9 @@ impl Array {
         let starts = (0..len).step_by(ZEROS_BYTES);
         starts.map(|start| zeros.slice(0..ZEROS_BYTES.min(len - start))).collect()
     }
+}
+
+fn zeros_told(stripes: &RangeInclusive<Stripe>) -> Told {
+    let stripes = stripes.start().0..stripes.end().0 + 1;
+    Told { changes: Changes::from_iter([Change::Zeros { stripes }]), data: Buffers::new() }
 }

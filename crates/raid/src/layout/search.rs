@@ -10,7 +10,7 @@
 //! **Source**: the aim is that of the difference sets in Holland and Gibson 1992 and of PDDL; they
 //! construct, this searches, since any shape is to be had.
 
-use super::spread::{BASES_MAX, Declustering, Spread, permutation};
+use super::spread::{BASES_MAX, Spread, permutation};
 use crate::level::Level;
 
 /// The most seeds that are looked at for each base.
@@ -18,8 +18,8 @@ const CANDIDATES_MAX: usize = 256;
 /// Pairs that are looked at for each base, over all seeds: where a band has many, few seeds do.
 const PAIRS_MAX: usize = 1 << 20;
 
-/// A declustering of so many members that was checked, with bases that are good for it.
-pub(super) fn find(level: Level, members: usize, spread: Spread) -> Declustering {
+/// Seeds of bases that are good for so many members; the spread was checked.
+pub(super) fn seeds(level: Level, members: usize, spread: Spread) -> Vec<u32> {
     let pairs = pairs(level, members, spread);
     let count = (PAIRS_MAX / pairs.len()).clamp(16, CANDIDATES_MAX) as u32;
     let mut sum = vec![0; members];
@@ -31,8 +31,7 @@ pub(super) fn find(level: Level, members: usize, spread: Spread) -> Declustering
         sum = with(seed);
         seed
     });
-    let seeds = seeds.collect();
-    Declustering { spread, seeds }
+    seeds.collect()
 }
 
 /// Pairs of columns of which the second is read when the first is lost, or written as the first

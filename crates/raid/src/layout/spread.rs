@@ -1,10 +1,15 @@
 //! Stripes spread over more members than they have strips, with spare space among them.
 //!
-//! The strips of stripes are laid down one behind the other in rows of `members - spares` columns.
-//! A stripe that does not fit in a row goes on in the next; a *band* is the fewest rows after which
-//! no stripe goes on. All rows of a band are permuted alike, so that the strips of a stripe, which
-//! are at most as many as columns and follow each other, are on members of their own. The columns
-//! behind them are spare space.
+//! Piles of strips are laid down one behind the other in tall rows of `members - spares` columns: a
+//! pile is `height` strips of as many stripes, one behind the other on its member, so that whoever
+//! reads all that one member has in common with another finds it together. The piles of a stripe
+//! that do not fit in a tall row go on in the next; a *band* is the fewest tall rows after which
+//! none goes on. All of a band is permuted alike, so that the piles of a stripe, which are at most
+//! as many as columns and follow each other, are on members of their own. The columns behind them
+//! are spare space.
+//!
+//! Stripes are counted round the piles that begin in the same tall row, so that whoever reads the
+//! array in order keeps all of them busy, each in order.
 //!
 //! Band b uses base permutation `b div members mod bases`, rotated by `b mod members`: whatever
 //! the base, after as many bands as members each member has had each column once. How evenly pairs
@@ -16,8 +21,8 @@
 //! Disk Arrays", ASPLOS 1992 (stripes over more disks than strips); T. Schwarz, J. Steinberg, W.
 //! Burkhard, "Permutation Development Data Layout (PDDL)", HPCA 1999 (a base permutation developed
 //! by rotation, distributed sparing); OpenZFS dRAID, `module/zfs/vdev_draid.c` (stripes that run on
-//! in the next row of a slice, several bases from a seed). Ours differ in how a base follows from
-//! its seed, and in that each has a seed of its own.
+//! in the next row of a slice, rows of 16 MiB, several bases from a seed). Ours differ in how a
+//! base follows from its seed, in that each has a seed of its own, and in the order of stripes.
 
 use serde::{Deserialize, Serialize};
 
@@ -28,6 +33,11 @@ use crate::level::Level;
 pub const SLOTS_MAX: u16 = 16;
 /// The most base permutations.
 pub const BASES_MAX: usize = 16;
+/// What a pile comes to where members are large enough: dRAID's row.
+const PILE_BYTES: u64 = 16 << 20;
+/// Times that all members are gone through where members are not: fewer would be uneven, more would
+/// have more seams.
+const TURNS_MIN: u64 = 4;
 
 /// How an array is to be declustered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -43,6 +53,8 @@ pub struct Spread {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Declustering {
     pub spread: Spread,
+    /// Strips of a pile.
+    pub height: u32,
     /// Of each base permutation.
     pub seeds: Vec<u32>,
 }
@@ -54,6 +66,7 @@ pub(super) struct Development {
     members: u64,
     /// Of a row, those that hold strips of stripes.
     columns: u64,
+    height: u64,
     band_rows: u64,
     band_stripes: u64,
     bases: u64,
@@ -96,7 +109,14 @@ impl Spread {
         Ok(())
     }
 
-    /// Rows and stripes of a band.
+    /// Strips of a pile on members with so many rows.
+    pub(super) fn height(self, members: u64, strip_bytes: u32, rows: u64) -> u32 {
+        let (tall_rows, _) = self.band(members);
+        let even = rows / (tall_rows * members * TURNS_MIN);
+        even.clamp(1, (PILE_BYTES / u64::from(strip_bytes)).max(1)) as u32
+    }
+
+    /// Tall rows of a band, and the piles of stripes in it.
     pub(super) fn band(self, members: u64) -> (u64, u64) {
         let (width, columns) = (u64::from(self.width), members - u64::from(self.spares));
         let common = divisor(width, columns);
@@ -108,7 +128,9 @@ impl Development {
     /// Of a spread that was checked.
     pub(super) fn new(of: &Declustering, members: usize) -> Development {
         assert!(!of.seeds.is_empty() && of.seeds.len() <= BASES_MAX, "there are a few bases");
-        let (band_rows, band_stripes) = of.spread.band(members as u64);
+        assert!(of.height > 0, "a pile has a strip");
+        let (tall_rows, piles) = of.spread.band(members as u64);
+        let height = u64::from(of.height);
         let member_in: Vec<u8> =
             of.seeds.iter().flat_map(|seed| permutation(*seed, members)).collect();
         let mut column_of = vec![0; member_in.len()];
@@ -121,12 +143,17 @@ impl Development {
             spread: of.spread,
             members: members as u64,
             columns: members as u64 - u64::from(of.spread.spares),
-            band_rows,
-            band_stripes,
+            height,
+            band_rows: tall_rows * height,
+            band_stripes: piles * height,
             bases: of.seeds.len() as u64,
             member_in,
             column_of,
         }
+    }
+
+    pub(super) fn height(&self) -> u64 {
+        self.height
     }
 
     pub(super) fn spares(&self) -> u16 {
@@ -141,9 +168,23 @@ impl Development {
     /// Where the strip in place `place` of a stripe's order lies.
     pub(super) fn cell(&self, stripe: Stripe, place: u16) -> StripCell {
         let (band, in_band) = (stripe.0 / self.band_stripes, stripe.0 % self.band_stripes);
-        let strips = in_band * u64::from(self.spread.width) + u64::from(place);
-        let (row, column) = (strips / self.columns, strips % self.columns);
-        StripCell { role: self.member(band, column), row: band * self.band_rows + row }
+        let width = u64::from(self.spread.width);
+        let (first, count) = self.beginning_with(in_band / self.height);
+        let within = in_band - first * self.height;
+        let (pile, level) = (first + within % count, within / count);
+        let piles = pile * width + u64::from(place);
+        let (tall_row, column) = (piles / self.columns, piles % self.columns);
+        let row = band * self.band_rows + tall_row * self.height + level;
+        StripCell { role: self.member(band, column), row }
+    }
+
+    /// The piles of stripes that begin in the same tall row as this one: the first, and how many.
+    fn beginning_with(&self, pile: u64) -> (u64, u64) {
+        let width = u64::from(self.spread.width);
+        let tall_row = pile * width / self.columns;
+        let first = (tall_row * self.columns).div_ceil(width);
+        let next = ((tall_row + 1) * self.columns).div_ceil(width);
+        (first, next - first)
     }
 
     /// Where a spare slot lies in a row.
@@ -160,9 +201,12 @@ impl Development {
         if column >= self.columns {
             return Content::Spare((column - self.columns) as u16);
         }
-        let (strips, width) = (row * self.columns + column, u64::from(self.spread.width));
-        let stripe = band * self.band_stripes + strips / width;
-        Content::Strip(Stripe(stripe), (strips % width) as u16)
+        let (tall_row, level) = (row / self.height, row % self.height);
+        let (piles, width) = (tall_row * self.columns + column, u64::from(self.spread.width));
+        let (pile, place) = (piles / width, piles % width);
+        let (first, count) = self.beginning_with(pile);
+        let in_band = first * self.height + level * count + (pile - first);
+        Content::Strip(Stripe(band * self.band_stripes + in_band), place as u16)
     }
 
     fn member(&self, band: u64, column: u64) -> Role {
@@ -217,7 +261,17 @@ mod tests {
     use std::collections::BTreeSet;
 
     fn layout(level: Level, members: usize, spread: Spread, rows: u64) -> Layout {
-        let declustering = Layout::decluster(level, members, spread).unwrap();
+        tall_layout(level, members, spread, (1, rows))
+    }
+
+    fn tall_layout(
+        level: Level,
+        members: usize,
+        spread: Spread,
+        (height, rows): (u32, u64),
+    ) -> Layout {
+        let declustering = Layout::decluster(level, members, spread, (4096, rows << 12)).unwrap();
+        let declustering = Declustering { height, ..declustering };
         Layout::declustered(level, members, &declustering, 4096, rows << 12).unwrap()
     }
 
@@ -234,9 +288,9 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(64))]
         #[test]
         fn every_cell_has_one_strip_or_one_slot(
-            (level, members, spread) in shapes(), from in 0_u64..1 << 30,
+            (level, members, spread) in shapes(), height in 1_u32..6, from in 0_u64..1 << 28,
         ) {
-            let layout = layout(level, members, spread, 1 << 31);
+            let layout = tall_layout(level, members, spread, (height, 1 << 31));
             let (band_rows, band_stripes) = (layout.band_rows(), layout.band_stripes());
             let mut cells = BTreeSet::new();
             let first = from / band_rows;
@@ -332,17 +386,41 @@ mod tests {
         assert_eq!(permutation(7, 12), [10, 11, 5, 1, 7, 4, 8, 2, 9, 6, 0, 3]);
     }
 
+    /// Whoever reads the array in order, or what one member has in common with another, meets what
+    /// lies together.
+    #[test]
+    fn neighbours_on_a_member_are_of_stripes_of_the_same_members() {
+        let spread = Spread { width: 10, spares: 2 };
+        let layout = tall_layout(Level::Raid6, 40, spread, (16, 16 * 5 * 40));
+        let peers = |row| {
+            let (stripe, _) = layout.strip_in(StripCell { role: Role(7), row })?;
+            Some(layout.strips().map(|it| layout.cell(stripe, it).role).collect::<Vec<_>>())
+        };
+        for row in 0..16 * 40 {
+            assert!(row % 16 == 0 || peers(row) == peers(row - 1), "row {row}");
+        }
+        let first: BTreeSet<Role> = (0..4)
+            .flat_map(|stripe| layout.strips().map(move |strip| (Stripe(stripe), strip)))
+            .map(|(stripe, strip)| layout.cell(stripe, strip).role)
+            .collect();
+        assert_eq!(first.len(), 38, "four stripes keep every column busy");
+        let data = Layout::decluster(Level::Raid6, 40, spread, (64 << 10, 4 << 40)).unwrap();
+        assert_eq!(data.height, 256, "16 MiB");
+    }
+
     #[test]
     fn shapes_that_cannot_be_are_refused_with_what_would_do() {
         let refused = |level, members, width, spares| {
-            Layout::decluster(level, members, Spread { width, spares }).unwrap_err().to_string()
+            let spread = Spread { width, spares };
+            Layout::decluster(level, members, spread, (4096, 1 << 30)).unwrap_err().to_string()
         };
         assert!(refused(Level::Raid0, 9, 4, 1).contains("use level 5 or 6"));
         assert!(refused(Level::Raid6, 9, 3, 1).contains("at least 4"));
         assert!(refused(Level::Raid6, 9, 8, 2).contains("need 10 to 255 members"));
         assert!(refused(Level::Raid6, 60, 8, 17).contains("there can be 16"));
         let declustering =
-            Layout::decluster(Level::Raid6, 12, Spread { width: 5, spares: 0 }).unwrap();
+            Layout::decluster(Level::Raid6, 12, Spread { width: 5, spares: 0 }, (4096, 1 << 14))
+                .unwrap();
         let small = Layout::declustered(Level::Raid6, 12, &declustering, 4096, 4 * 4096);
         assert_eq!(small, Err(LayoutError::TooFewRows { rows: 4, needed: 5 }));
     }

@@ -3,11 +3,12 @@
 use uuid::Uuid;
 
 use super::{
-    ArrayRecord, DATA_OFFSET_MIN, DecodeError, Filled, INTENT_BYTES, INTENT_OFFSET, NAME_BYTES_MAX,
-    RecordedParity, RecordedState, RecordedWork, RoleRecord, RoleState, SPARES_MAX,
+    ArrayRecord, DATA_OFFSET_MIN, DecodeError, Filled, INTENT_BYTES, INTENT_OFFSET, JournalRecord,
+    NAME_BYTES_MAX, RecordedParity, RecordedState, RecordedWork, RoleRecord, RoleState, SPARES_MAX,
     SUPERBLOCK_BYTES, SpareRecord, Superblock, VERSION,
 };
 use crate::checksum;
+use crate::journal::JournalWhen;
 use crate::layout::{BASES_MAX, Declustering, MEMBERS_MAX, Role, SLOTS_MAX, Spread};
 use crate::level::Level;
 
@@ -49,6 +50,11 @@ mod at {
     pub const OWNER: usize = 256;
     pub const INITIALISED: usize = 272;
     pub const SCRUBBED: usize = 280;
+    pub const JOURNAL: usize = 456;
+    pub const JOURNAL_EPOCH: usize = 472;
+    pub const JOURNAL_GUARDED: usize = 480;
+    pub const JOURNAL_WHEN: usize = 496;
+    pub const JOURNAL_LOST: usize = 497;
     pub const ABSENT_SINCE: usize = 504;
     pub const ROLES: usize = 512;
     pub const ROLE_BYTES: usize = 24;
@@ -61,6 +67,7 @@ mod at {
     pub const SLOTS: usize = 7170;
     pub const BASES: usize = 7172;
     pub const SEEDS: usize = 7176;
+    pub const HEIGHT: usize = 7240;
     pub const LENT: usize = 7296;
     pub const LENT_BYTES: usize = 16;
     pub const LENT_ROWS: usize = 8;
@@ -68,18 +75,22 @@ mod at {
 
 const _: () = assert!(at::ROLES + MEMBERS_MAX * at::ROLE_BYTES <= at::SPARES);
 const _: () = assert!(at::SPARES + SPARES_MAX * at::SPARE_BYTES <= at::WIDTH);
-const _: () = assert!(at::SEEDS + BASES_MAX * 4 <= at::LENT);
+const _: () = assert!(at::SEEDS + BASES_MAX * 4 <= at::HEIGHT && at::HEIGHT + 4 <= at::LENT);
 const _: () = assert!(at::LENT + SLOTS_MAX as usize * at::LENT_BYTES <= SUPERBLOCK_BYTES);
 
 /// The role of a spare that stands by.
 const NO_ROLE: u16 = u16::MAX;
 /// Incompat: a device of the array may be a spare, and hold its role in part.
 const FEATURE_SPARES: u64 = 1;
+/// Incompat: what a stripe journal holds is to be written to the members before they are used.
+const FEATURE_JOURNAL: u64 = 1 << 1;
 /// Incompat: stripes are spread over more members than they have strips.
 const FEATURE_DECLUSTERED: u64 = 1 << 2;
 /// Incompat: what lies in the place of lost blocks is not their data.
 const FEATURE_LOST_BLOCKS: u64 = 1 << 3;
-const FEATURES: u64 = FEATURE_SPARES | FEATURE_DECLUSTERED | FEATURE_LOST_BLOCKS;
+const FEATURES: u64 = FEATURE_SPARES | FEATURE_JOURNAL | FEATURE_DECLUSTERED | FEATURE_LOST_BLOCKS;
+/// Strips of the highest pile: 4 GiB of the smallest ones.
+const HEIGHT_MAX: u32 = 1 << 20;
 
 /// The superblock as it is written.
 ///
@@ -89,71 +100,96 @@ pub fn encode(superblock: &Superblock) -> Vec<u8> {
     let array = &superblock.array;
     let layout = array.layout().expect("the shape of an array was checked");
     assert!(array.name.len() <= NAME_BYTES_MAX, "array name of {} bytes", array.name.len());
-    let mut bytes = vec![0; SUPERBLOCK_BYTES];
-    let mut put = |offset: usize, value: &[u8]| {
-        bytes[offset..offset + value.len()].copy_from_slice(value);
-    };
-    put(0, MAGIC);
-    put(at::VERSION, &VERSION.to_le_bytes());
-    put(at::SEQUENCE, &superblock.sequence.to_le_bytes());
-    put(at::ARRAY_UUID, array.uuid.as_bytes());
-    put(at::MEMBER_UUID, superblock.member_uuid.as_bytes());
-    put(at::EVENT_COUNT, &array.event_count.to_le_bytes());
-    put(at::DATA_OFFSET, &array.data_offset.to_le_bytes());
-    put(at::DATA_BYTES, &array.member_data_bytes.to_le_bytes());
-    put(at::ARRAY_BYTES, &layout.array_bytes().to_le_bytes());
-    put(at::INTENT_OFFSET, &INTENT_OFFSET.to_le_bytes());
-    put(at::INTENT_BYTES, &INTENT_BYTES.to_le_bytes());
-    put(at::INTENT_REGION, &array.intent_region_stripes.unwrap_or(0).to_le_bytes());
-    put(at::STRIP_BYTES, &array.strip_bytes.to_le_bytes());
-    put(at::BLOCK_BYTES, &array.logical_block_bytes.to_le_bytes());
-    put(at::INCOMPAT, &features(array).to_le_bytes());
-    put(at::ROLE, &role_number(superblock.role).to_le_bytes());
-    put(at::MEMBERS, &(array.roles.len() as u16).to_le_bytes());
-    put(at::GROUPS, &array.groups.to_le_bytes());
-    put(at::LEVEL, &[array.level.number()]);
-    put(at::PARITY_STRIPS, &[array.level.parity()]);
-    put(at::COPIES, &[layout.copies() as u8]);
-    put(at::ROTATION, &[rotation(array)]);
-    put(at::STATE, &[state_code(array.state)]);
-    put(at::PARITY, &[parity_code(array.parity)]);
-    put(at::OWNER_GENERATION, &array.owner_generation.to_le_bytes());
-    put(at::NAME, array.name.as_bytes());
-    put(at::OWNER, array.owner.unwrap_or_default().as_bytes());
-    for (index, role) in array.roles.iter().enumerate() {
-        let offset = at::ROLES + index * at::ROLE_BYTES;
-        put(offset, role.member_uuid.as_bytes());
-        put(offset + at::ROLE_STATE, &[role_code(role.state)]);
-    }
-    put(at::SPARE_COUNT, &[array.spares.len() as u8]);
-    for (index, spare) in array.spares.iter().enumerate() {
-        let offset = at::SPARES + index * at::SPARE_BYTES;
-        let rows = spare.filling.map_or(0, |filled| filled.rows);
-        put(offset, spare.member_uuid.as_bytes());
-        let role = role_number(spare.filling.map(|filled| filled.role));
-        put(offset + at::SPARE_ROLE, &role.to_le_bytes());
-        put(offset + at::SPARE_ROWS, &rows.to_le_bytes());
-    }
-    if let Some(declustering) = &array.declustering {
-        put(at::WIDTH, &declustering.spread.width.to_le_bytes());
-        put(at::SLOTS, &declustering.spread.spares.to_le_bytes());
-        put(at::BASES, &(declustering.seeds.len() as u16).to_le_bytes());
-        for (index, seed) in declustering.seeds.iter().enumerate() {
-            put(at::SEEDS + index * 4, &seed.to_le_bytes());
-        }
-    }
-    for (slot, lent) in array.lent.iter().enumerate() {
-        let offset = at::LENT + slot * at::LENT_BYTES;
-        put(offset, &role_number(lent.map(|lent| lent.role)).to_le_bytes());
-        put(offset + at::LENT_ROWS, &lent.map_or(0, |lent| lent.rows).to_le_bytes());
-    }
-    put(at::INITIALISED, &array.work.initialised_stripes.to_le_bytes());
+    let mut page = Page(vec![0; SUPERBLOCK_BYTES]);
+    page.put(0, MAGIC);
+    page.put(at::VERSION, &VERSION.to_le_bytes());
+    page.put(at::SEQUENCE, &superblock.sequence.to_le_bytes());
+    page.put(at::ARRAY_UUID, array.uuid.as_bytes());
+    page.put(at::MEMBER_UUID, superblock.member_uuid.as_bytes());
+    page.put(at::EVENT_COUNT, &array.event_count.to_le_bytes());
+    page.put(at::DATA_OFFSET, &array.data_offset.to_le_bytes());
+    page.put(at::DATA_BYTES, &array.member_data_bytes.to_le_bytes());
+    page.put(at::ARRAY_BYTES, &layout.array_bytes().to_le_bytes());
+    page.put(at::INTENT_OFFSET, &INTENT_OFFSET.to_le_bytes());
+    page.put(at::INTENT_BYTES, &INTENT_BYTES.to_le_bytes());
+    page.put(at::INTENT_REGION, &array.intent_region_stripes.unwrap_or(0).to_le_bytes());
+    page.put(at::STRIP_BYTES, &array.strip_bytes.to_le_bytes());
+    page.put(at::BLOCK_BYTES, &array.logical_block_bytes.to_le_bytes());
+    page.put(at::INCOMPAT, &features(array).to_le_bytes());
+    page.put(at::ROLE, &role_number(superblock.role).to_le_bytes());
+    page.put(at::MEMBERS, &(array.roles.len() as u16).to_le_bytes());
+    page.put(at::GROUPS, &array.groups.to_le_bytes());
+    page.put(at::LEVEL, &[array.level.number()]);
+    page.put(at::PARITY_STRIPS, &[array.level.parity()]);
+    page.put(at::COPIES, &[layout.copies() as u8]);
+    page.put(at::ROTATION, &[rotation(array)]);
+    page.put(at::STATE, &[state_code(array.state)]);
+    page.put(at::PARITY, &[parity_code(array.parity)]);
+    page.put(at::OWNER_GENERATION, &array.owner_generation.to_le_bytes());
+    page.put(at::NAME, array.name.as_bytes());
+    page.put(at::OWNER, array.owner.unwrap_or_default().as_bytes());
+    page.put(at::INITIALISED, &array.work.initialised_stripes.to_le_bytes());
     let scrubbed = array.work.scrubbed_stripes.map_or(0, |stripes| stripes + 1);
-    put(at::SCRUBBED, &scrubbed.to_le_bytes());
-    put(at::ABSENT_SINCE, &array.absent_since.unwrap_or(0).to_le_bytes());
+    page.put(at::SCRUBBED, &scrubbed.to_le_bytes());
+    page.put(at::ABSENT_SINCE, &array.absent_since.unwrap_or(0).to_le_bytes());
+    page.put_members(array);
+    page.put_declustering(array);
+    page.put_journal(array);
+    let Page(mut bytes) = page;
     let sum = checksum::with_hole(&bytes, at::CHECKSUM);
     bytes[at::CHECKSUM..at::CHECKSUM + 4].copy_from_slice(&sum.to_le_bytes());
     bytes
+}
+
+/// A superblock that is being written.
+struct Page(Vec<u8>);
+
+impl Page {
+    fn put(&mut self, offset: usize, value: &[u8]) {
+        self.0[offset..offset + value.len()].copy_from_slice(value);
+    }
+
+    fn put_members(&mut self, array: &ArrayRecord) {
+        for (index, role) in array.roles.iter().enumerate() {
+            let offset = at::ROLES + index * at::ROLE_BYTES;
+            self.put(offset, role.member_uuid.as_bytes());
+            self.put(offset + at::ROLE_STATE, &[role_code(role.state)]);
+        }
+        self.put(at::SPARE_COUNT, &[array.spares.len() as u8]);
+        for (index, spare) in array.spares.iter().enumerate() {
+            let offset = at::SPARES + index * at::SPARE_BYTES;
+            let rows = spare.filling.map_or(0, |filled| filled.rows);
+            self.put(offset, spare.member_uuid.as_bytes());
+            let role = role_number(spare.filling.map(|filled| filled.role));
+            self.put(offset + at::SPARE_ROLE, &role.to_le_bytes());
+            self.put(offset + at::SPARE_ROWS, &rows.to_le_bytes());
+        }
+    }
+
+    fn put_declustering(&mut self, array: &ArrayRecord) {
+        let Some(declustering) = &array.declustering else { return };
+        self.put(at::WIDTH, &declustering.spread.width.to_le_bytes());
+        self.put(at::SLOTS, &declustering.spread.spares.to_le_bytes());
+        self.put(at::BASES, &(declustering.seeds.len() as u16).to_le_bytes());
+        self.put(at::HEIGHT, &declustering.height.to_le_bytes());
+        for (index, seed) in declustering.seeds.iter().enumerate() {
+            self.put(at::SEEDS + index * 4, &seed.to_le_bytes());
+        }
+        for (slot, lent) in array.lent.iter().enumerate() {
+            let offset = at::LENT + slot * at::LENT_BYTES;
+            self.put(offset, &role_number(lent.map(|lent| lent.role)).to_le_bytes());
+            self.put(offset + at::LENT_ROWS, &lent.map_or(0, |lent| lent.rows).to_le_bytes());
+        }
+    }
+
+    fn put_journal(&mut self, array: &ArrayRecord) {
+        let Some(journal) = &array.journal else { return };
+        self.put(at::JOURNAL, journal.uuid.as_bytes());
+        self.put(at::JOURNAL_EPOCH, &journal.epoch.to_le_bytes());
+        self.put(at::JOURNAL_GUARDED, &journal.guarded.to_le_bytes());
+        self.put(at::JOURNAL_WHEN, &[u8::from(journal.when == JournalWhen::Always)]);
+        self.put(at::JOURNAL_LOST, &[u8::from(journal.is_lost)]);
+    }
 }
 
 /// The superblock in `bytes`.
@@ -223,6 +259,7 @@ impl Fields<'_> {
             work: self.work(),
             absent_since: Some(self.u64(at::ABSENT_SINCE)).filter(|event| *event > 0),
             has_lost_blocks: self.u64(at::INCOMPAT) & FEATURE_LOST_BLOCKS != 0,
+            journal: self.journal()?,
         };
         self.check_shape(&array)?;
         Ok(array)
@@ -253,6 +290,10 @@ impl Fields<'_> {
         let since = array.absent_since.unwrap_or(0);
         expect("absent since", since, since.min(array.event_count))?;
         expect("features", self.u64(at::INCOMPAT), features(array))?;
+        if let Some(JournalRecord { epoch, .. }) = array.journal {
+            expect("journal of a level without parity", parity, parity.max(1))?;
+            expect("journal epoch", epoch, epoch.min(COUNT_MAX))?;
+        }
         let rows = size / u64::from(array.strip_bytes);
         for filled in array.spares.iter().filter_map(|spare| spare.filling) {
             expect("filled rows", filled.rows, filled.rows.min(rows))?;
@@ -300,7 +341,11 @@ impl Fields<'_> {
         }
         let spread = Spread { width: self.u16(at::WIDTH), spares: self.u16(at::SLOTS) };
         let seeds = (0..bases).map(|index| self.u32(at::SEEDS + index * 4)).collect();
-        Ok(Some(Declustering { spread, seeds }))
+        let height = self.u32(at::HEIGHT);
+        if height == 0 || height > HEIGHT_MAX {
+            return Err(impossible("pile", height.into()));
+        }
+        Ok(Some(Declustering { spread, height, seeds }))
     }
 
     fn lent(&self) -> Result<Vec<Option<Filled>>, DecodeError> {
@@ -369,6 +414,24 @@ impl Fields<'_> {
         }
     }
 
+    fn journal(&self) -> Result<Option<JournalRecord>, DecodeError> {
+        if self.u64(at::INCOMPAT) & FEATURE_JOURNAL == 0 {
+            return Ok(None);
+        }
+        let when = match self.u8(at::JOURNAL_WHEN) {
+            0 => JournalWhen::Degraded,
+            1 => JournalWhen::Always,
+            other => return Err(impossible("use of the journal", other.into())),
+        };
+        Ok(Some(JournalRecord {
+            uuid: self.uuid(at::JOURNAL),
+            when,
+            epoch: self.u64(at::JOURNAL_EPOCH),
+            guarded: u128::from_le_bytes(self.array_of(at::JOURNAL_GUARDED)),
+            is_lost: self.u8(at::JOURNAL_LOST) != 0,
+        }))
+    }
+
     fn name(&self) -> Result<String, DecodeError> {
         let padded = &self.0[at::NAME..at::NAME + NAME_BYTES_MAX];
         let len = padded.iter().position(|byte| *byte == 0).unwrap_or(NAME_BYTES_MAX);
@@ -426,7 +489,8 @@ fn features(array: &ArrayRecord) -> u64 {
     let spares = if array.spares.is_empty() { 0 } else { FEATURE_SPARES };
     let declustered = if array.declustering.is_some() { FEATURE_DECLUSTERED } else { 0 };
     let lost = if array.has_lost_blocks { FEATURE_LOST_BLOCKS } else { 0 };
-    spares | declustered | lost
+    let journal = array.journal.map_or(0, |_| FEATURE_JOURNAL);
+    spares | journal | declustered | lost
 }
 
 fn role_number(role: Option<Role>) -> u16 {
@@ -465,121 +529,4 @@ fn role_code(state: RoleState) -> u8 {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    fn superblocks() -> impl Strategy<Value = Superblock> {
-        let shape = (prop::sample::select(Level::ALL.to_vec()), 1_u16..5, 0_usize..8, 12_u32..21);
-        let counts = (0..=COUNT_MAX, 0..=COUNT_MAX, any::<u128>());
-        (shape, "[a-z0-9 ä]{0,20}", counts, 1_u64..1 << 20, 0_u64..3).prop_map(
-            |((level, groups, extra, shift), name, (event_count, sequence, uuid), rows, intent)| {
-                let groups = if level.has_groups() { groups } else { 1 };
-                let members = (level.group_members_min() + extra) * usize::from(groups);
-                let states = [RoleState::Active, RoleState::Failed, RoleState::Missing];
-                let role = |index: usize| RoleRecord {
-                    member_uuid: Uuid::from_u128(uuid ^ index as u128),
-                    state: states[index % 3],
-                };
-                let spare = |index: usize| SpareRecord {
-                    member_uuid: Uuid::from_u128(!uuid ^ index as u128),
-                    filling: index
-                        .is_multiple_of(2)
-                        .then_some(Filled { role: Role(0), rows: rows / 2 }),
-                };
-                let width = level.group_members_min() as u16;
-                let spares = extra as u16 / 2;
-                let can_decluster = matches!(level, Level::Raid5 | Level::Raid6);
-                let declustering = can_decluster.then_some(Declustering {
-                    spread: Spread { width, spares },
-                    seeds: (0..1 + extra as u32).map(|index| index ^ sequence as u32).collect(),
-                });
-                let declustering = declustering.filter(|_| sequence % 5 > 0);
-                let rows = rows * u64::from(width);
-                let lent = |slot: u16| {
-                    let role = Role(usize::from(slot) as u16 * 3 + 1);
-                    (slot.is_multiple_of(2) && role.index() < members)
-                        .then_some(Filled { role, rows: rows / 3 })
-                };
-                let slots = declustering.as_ref().map_or(0, |it| it.spread.spares);
-                let array = ArrayRecord {
-                    lent: (0..slots).map(lent).collect(),
-                    declustering,
-                    uuid: Uuid::from_u128(uuid),
-                    name,
-                    event_count,
-                    state: RecordedState::Dirty,
-                    parity: RecordedParity::NotInitialised,
-                    level,
-                    groups,
-                    strip_bytes: 1 << shift,
-                    logical_block_bytes: 4096,
-                    data_offset: DATA_OFFSET_MIN,
-                    member_data_bytes: rows << shift,
-                    intent_region_stripes: Some(intent).filter(|intent| *intent > 0),
-                    owner_generation: event_count ^ sequence,
-                    owner: (event_count % 2 == 0).then(|| Uuid::from_u128(uuid.max(1))),
-                    roles: (0..members).map(role).collect(),
-                    spares: (0..event_count as usize % (SPARES_MAX + 1)).map(spare).collect(),
-                    work: RecordedWork {
-                        initialised_stripes: rows / 2,
-                        scrubbed_stripes: (sequence % 2 == 0).then_some(rows),
-                    },
-                    absent_since: (event_count > 0).then(|| event_count.min(sequence + 1)),
-                    has_lost_blocks: event_count % 3 == 0,
-                };
-                let role = Some(Role((members - 1) as u16)).filter(|_| sequence % 3 > 0);
-                Superblock { array, member_uuid: Uuid::from_u128(!uuid), role, sequence }
-            },
-        )
-    }
-
-    proptest! {
-        #![proptest_config(ProptestConfig::with_cases(64))]
-        #[test]
-        fn what_is_encoded_is_decoded(superblock in superblocks()) {
-            prop_assert_eq!(decode(&encode(&superblock)), Ok(superblock));
-        }
-
-        #[test]
-        fn every_changed_byte_is_noticed(
-            superblock in superblocks(), at in 0..SUPERBLOCK_BYTES, change in 1..=255_u8,
-        ) {
-            let mut bytes = encode(&superblock);
-            bytes[at] ^= change;
-            prop_assert!(decode(&bytes).is_err());
-        }
-
-        #[test]
-        fn a_wrong_field_under_a_right_checksum_never_panics(
-            superblock in superblocks(), at in 0_usize..1024, value in any::<u8>(),
-        ) {
-            let mut bytes = encode(&superblock);
-            bytes[at] = value;
-            let sum = checksum::with_hole(&bytes, at::CHECKSUM);
-            bytes[at::CHECKSUM..at::CHECKSUM + 4].copy_from_slice(&sum.to_le_bytes());
-            let _ = decode(&bytes);
-        }
-    }
-
-    proptest! {
-        #![proptest_config(ProptestConfig::with_cases(16))]
-        #[test]
-        fn a_count_near_its_end_is_impossible(superblock in superblocks(), past in 1..=COUNT_MAX) {
-            for at in [at::EVENT_COUNT, at::SEQUENCE] {
-                let mut bytes = encode(&superblock);
-                bytes[at..at + 8].copy_from_slice(&(COUNT_MAX + past).to_le_bytes());
-                let sum = checksum::with_hole(&bytes, at::CHECKSUM);
-                bytes[at::CHECKSUM..at::CHECKSUM + 4].copy_from_slice(&sum.to_le_bytes());
-                let refused = matches!(decode(&bytes), Err(DecodeError::Field { .. }));
-                prop_assert!(refused, "a count of {}", COUNT_MAX + past);
-            }
-        }
-    }
-
-    #[test]
-    fn empty_and_foreign_blocks_are_told_apart() {
-        assert_eq!(decode(&[0; SUPERBLOCK_BYTES]), Err(DecodeError::Zeroed));
-        assert_eq!(decode(&[7; SUPERBLOCK_BYTES]), Err(DecodeError::Foreign));
-    }
-}
+mod tests;

@@ -1,6 +1,7 @@
 //! Members that answer late, in any order, and fail when told to; and a naive look at their bytes.
 #![allow(dead_code, reason = "each test file uses a part of this")]
 
+pub mod journal;
 pub mod lost;
 pub mod machine;
 
@@ -182,6 +183,7 @@ pub fn options(level: Level, groups: usize) -> CreateOptions {
         intent: Intent::None,
         occupied: Occupied::Refuse,
         owner: None,
+        journal: None,
     }
 }
 

@@ -81,6 +81,32 @@ impl Case<'_> {
         }
     }
 
+    /// A member is lost, and stays away, as those that were lost before.
+    pub(super) fn draw_loss(&mut self, machine: &Machine) {
+        let topology = &machine.topology;
+        let mut excuses = self.excuses.borrow_mut();
+        if excuses.lost.len() < topology.redundancy() && self.random.one_in(2) {
+            excuses.lost.insert(self.random.below(topology.members as u64) as usize);
+        }
+        if !excuses.is_beyond_redundancy(topology) {
+            self.absent.members = excuses.lost.clone();
+        }
+        let is_away = self.random.one_in(12);
+        self.absent.journal = is_away;
+        excuses.journal_failed |= is_away;
+    }
+
+    /// The journal's device fails while it is used.
+    pub(super) fn draw_journal_ill(&mut self, order: &mut Order) {
+        let random = &mut self.random;
+        if random.one_in(8) {
+            let ill = *random.pick(&[Ill::JournalWrite, Ill::JournalGone]);
+            let at = Duration::from_micros(1 << (8 + random.below(10)));
+            order.steps.push((at, Step::Ill(ill)));
+            order.steps.sort_by_key(|(at, _)| *at);
+        }
+    }
+
     /// Devices that were lost may come back, and the cache may stay away.
     pub(super) fn draw_returns(&mut self, machine: &Machine) {
         let lost = self.excuses.borrow().lost.clone();

@@ -1,11 +1,12 @@
 //! Power cuts, torn and lying devices: rows 2 to 14.
 
-use super::rig::{A_WHILE, Rig, once};
+use super::rig::{A_WHILE, Rig, cached_raid5, once};
+use crate::topology::Topology;
 use headpond_block::decorators::{Fault, FaultRule};
 use headpond_block::{RequestFlags, RequestKind};
 use headpond_cache::format::{slice_header, superblock};
 use headpond_cache::{BlockRun, CoreBlock, Mode};
-use headpond_raid::{AssembleError, Level};
+use headpond_raid::{AssembleError, JournalWhen, Level};
 use headpond_sim::Ended;
 use headpond_volume::{AlertKind, OpenError, Tolerance};
 use std::time::Duration;
@@ -188,6 +189,29 @@ pub(super) fn degraded_and_torn_is_refused_unless_forced() {
         scene.write(0, 2).await.expect("takes the write");
         scene.expect(0, 2).await;
     });
+}
+
+/// Of a stripe some blocks were promised, and others are being written when the power goes.
+pub(super) fn degraded_and_torn_is_made_whole_from_the_stripe_journal() {
+    for seed in 0..16 {
+        let journal = Some([JournalWhen::Degraded, JournalWhen::Always][seed as usize % 2]);
+        let mut rig = Rig::new(Topology { cache: None, journal, ..cached_raid5() });
+        rig.absent.members.insert(seed as usize % 3);
+        rig.live(async |scene| {
+            for block in 0..16 {
+                scene.promise(block, 1).await;
+            }
+            for block in [0, 5, 10, 15] {
+                scene.write(block, 2).await.expect("takes the write");
+            }
+        });
+        rig.cut(seed);
+        rig.live(async |scene| {
+            for block in (0..16).filter(|block| block % 5 > 0) {
+                scene.expect(block, 1).await;
+            }
+        });
+    }
 }
 
 /// The members have taken what was cleaned and not yet flushed it: it is still dirty.

@@ -57,6 +57,7 @@ pub(super) fn cached_raid5() -> Topology {
         cache: Some(CacheShape { bytes, line_bytes: 4096, stability: Stability::Flushable }),
         tier: None,
         idle_core: None,
+        journal: None,
         window_start: 0,
         window_bytes: 1 << 20,
     }

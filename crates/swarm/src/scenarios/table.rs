@@ -11,6 +11,7 @@ const ARRAY_LOST_CUTS: &str = "crates/raid/tests/lost_cuts.rs";
 const ARRAY_MODEL: &str = "crates/raid/tests/model.rs";
 const ARRAY_SCRUB: &str = "crates/raid/tests/scrub.rs";
 const ARRAY_SPARES: &str = "crates/raid/tests/spares.rs";
+const ARRAY_JOURNAL: &str = "crates/raid/tests/journal.rs";
 const ARRAY_STARTS: &str = "crates/raid/tests/starts.rs";
 const CACHE_CRASH: &str = "crates/cache/tests/slice/crash.rs";
 const CACHE_DAMAGE: &str = "crates/cache/tests/slice/damage.rs";
@@ -101,8 +102,10 @@ table! {
         test ARRAY_STARTS::the_intent_bitmap_finds_every_torn_stripe;
     }
     Row(7) "cut mid-stripe, degraded" {
+        scenario power::degraded_and_torn_is_made_whole_from_the_stripe_journal;
         scenario power::degraded_and_torn_is_refused_unless_forced;
-        missing "needs a journal of stripes, to start without force";
+        test ARRAY_JOURNAL::
+            whatever_is_lost_with_a_cut_every_block_is_old_or_new_and_what_was_flushed_is_there;
     }
     Row(8) "cut in rebuild" {
         test ARRAY_SPARES::

@@ -114,6 +114,7 @@ each! {
     torn_copy_of_any_superblock_costs_nothing
     descriptor_that_landed_before_its_data_is_as_if_never_written
     flushed_record_that_a_lying_device_lost_is_an_error_never_something_older
+    degraded_and_torn_is_made_whole_from_the_stripe_journal
     degraded_and_torn_is_refused_unless_forced
     cut_between_cleaning_and_the_flush_of_the_core_leaves_the_data_dirty
     cut_after_a_switch_to_write_through_keeps_what_was_dirty_dirty

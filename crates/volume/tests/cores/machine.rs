@@ -43,6 +43,7 @@ pub fn further(index: usize) -> FurtherCoreDescription {
         spares: Vec::new(),
         declustered: None,
         upkeep: Pace::default(),
+        journal: None,
     };
     let (name, uuid) = (format!("c{index}"), Uuid::from_u128(0xc0de + index as u128));
     FurtherCoreDescription { name, id: index as u16 + 1, uuid, core }
@@ -109,7 +110,7 @@ impl Machine {
             Random::new(seed).shuffle(&mut members);
         }
         let cache = self.names_cache.get().then(|| self.disk(&self.cache, runtime, sim));
-        Devices { tier: None, cache, members, absent: Vec::new() }
+        Devices { tier: None, cache, members, journals: Vec::new(), absent: Vec::new() }
     }
 
     pub async fn open(&self, runtime: &Runtime, sim: &Sim, seed: u64) -> Rc<Volume> {

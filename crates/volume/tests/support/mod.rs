@@ -16,6 +16,7 @@ pub const CREATE: CreateOptions = CreateOptions {
     intent: Intent::Bitmap,
     occupied: Occupied::Refuse,
     cache: CACHE,
+    journal: CACHE,
 };
 
 pub fn description(mode: Mode, slices: u16) -> Description {
@@ -35,6 +36,7 @@ pub fn description(mode: Mode, slices: u16) -> Description {
         spares: Vec::new(),
         declustered: None,
         upkeep: Pace::default(),
+        journal: None,
     };
     let (name, uuid) = ("stack".into(), Uuid::from_u128(0x5eed));
     Description {

@@ -61,6 +61,11 @@ impl FilledRows {
         self.rows.get()
     }
 
+    /// How many are filled.
+    pub(in crate::array) fn count(&self) -> u64 {
+        self.rows.get() + self.ahead.borrow().len() as u64
+    }
+
     /// A row has been filled, and its stripe is still locked.
     pub(in crate::array) fn add(&self, row: u64) {
         self.ahead.borrow_mut().insert(row);

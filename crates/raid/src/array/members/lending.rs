@@ -13,12 +13,21 @@
 //! - A slot holds a row from when what the role held there was written to the end of its chain, or
 //!   when there is no such end. Whoever fills a member's slot later fills what that one had been
 //!   lent in its turn.
+//! - A slot that is taken back is lent again only when everything is answered that was under way by
+//!   then: an old read must not find, nor an old write hit, what is in its cells by then.
 
 use std::rc::Rc;
 
+use super::super::health::Earlier;
 use super::{FilledRows, Holders, Lent, Member, Members};
-use crate::layout::{Role, Strip, StripCell, Stripe};
+use crate::layout::{Role, StripCell};
 use crate::superblock::Filled;
+
+/// A slot that was taken back, and what was under way on the members.
+pub(super) struct Settling {
+    slot: u16,
+    earlier: Vec<(Rc<Member>, Earlier)>,
+}
 
 impl Members {
     /// Everybody who holds a cell, and has to be told what changes there. The first is to be read.
@@ -31,12 +40,12 @@ impl Members {
         self.along(cell, |_| true)
     }
 
-    /// What a member has in a cell, or had while it was in use; `None` for spare space that holds
-    /// nothing.
-    pub(in crate::array) fn content(&self, cell: StripCell) -> Option<(Stripe, Strip)> {
+    /// Whose cell it is of which a member has the strip in a cell, or had while it was in use: its
+    /// own, or one that it was lent; `None` for spare space that holds nothing.
+    pub(in crate::array) fn home(&self, cell: StripCell) -> Option<StripCell> {
         let mut cell = cell;
         for _ in 0..=self.lent.len() {
-            let Some(slot) = self.layout.slot_in(cell) else { return self.layout.strip_in(cell) };
+            let Some(slot) = self.layout.slot_in(cell) else { return Some(cell) };
             let lent = self.lent[usize::from(slot)].borrow();
             let lent = lent.as_ref().filter(|lent| lent.progress.holds(cell.row))?;
             cell.role = lent.role;
@@ -58,10 +67,26 @@ impl Members {
         self.lent.iter().any(|lent| lent.borrow().as_ref().is_some_and(|it| it.role != role))
     }
 
-    /// A slot that stands in for nobody.
+    /// A slot that stands in for nobody, and that nobody reads or writes any more.
     pub(in crate::array) fn free_slot(&self) -> Option<u16> {
-        let free = self.lent.iter().position(|lent| lent.borrow().is_none());
-        free.map(|slot| slot as u16)
+        let slots = (0..self.lent.len()).map(|slot| slot as u16);
+        let mut free = slots.filter(|slot| self.lent[usize::from(*slot)].borrow().is_none());
+        free.find(|slot| !self.is_settling(*slot))
+    }
+
+    /// Whether something is under way on slots that were taken back.
+    pub(in crate::array) fn is_any_settling(&self) -> bool {
+        (0..self.lent.len()).any(|slot| self.is_settling(slot as u16))
+    }
+
+    fn is_settling(&self, slot: u16) -> bool {
+        let mut settling = self.settling.borrow_mut();
+        // Whoever is out is not given anything new, and not listened to.
+        let is_over = |(member, earlier): &(Rc<Member>, Earlier)| {
+            earlier.is_over() || !self.is_present(member)
+        };
+        settling.retain(|it| !it.earlier.iter().all(is_over));
+        settling.iter().any(|it| it.slot == slot)
     }
 
     /// Has a slot stand in for a role that is lost.
@@ -90,6 +115,12 @@ impl Members {
         if let Some(lent) = self.lent_to(role) {
             self.lent[usize::from(lent.slot)].replace(None);
             self.any_lent.set(self.lent.iter().any(|lent| lent.borrow().is_some()));
+            let part = |member: Rc<Member>| {
+                let earlier = member.health.part();
+                (member, earlier)
+            };
+            let earlier = self.present().into_iter().map(part).collect();
+            self.settling.borrow_mut().push(Settling { slot: lent.slot, earlier });
         }
     }
 

@@ -1,0 +1,182 @@
+//! What the stripe journal holds after an unclean stop, and doing it again.
+
+use std::rc::Rc;
+
+use headpond_block::sync::join_all;
+use headpond_block::{BlockDevice, Buffer, ByteRange, DeviceError, Outcome, Request};
+
+use super::Array;
+use super::journal::Journal;
+use crate::journal::label::{Label, RING_OFFSET};
+use crate::journal::record::{self, Change, Record, UNIT_BYTES};
+use crate::journal::ring::next_places;
+use crate::layout::{Layout, Strip, StripCell, Stripe};
+
+/// Read at a time while looking for records that lie behind a gap.
+const LOOK_BYTES: u64 = 1 << 20;
+
+/// Goes from record to record.
+pub(crate) struct Walk {
+    device: Rc<dyn BlockDevice>,
+    label: Label,
+    /// Where the last record ended, and the number of the next.
+    end: u64,
+    sequence: u64,
+}
+
+/// What a journal holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Contents {
+    /// So many records, each as it was written.
+    Whole { records: u64 },
+    /// Some that were stable are missing, or make no sense.
+    Damaged,
+}
+
+impl Walk {
+    pub(crate) fn new(device: Rc<dyn BlockDevice>, label: Label) -> Walk {
+        let (end, sequence) = (label.tail.offset, label.tail.sequence);
+        Walk { device, label, end, sequence }
+    }
+
+    /// The next record and its bytes; `None` behind the last.
+    async fn next(&mut self) -> Result<Option<(Record, Buffer)>, DeviceError> {
+        for place in next_places(self.end, self.label.ring_bytes) {
+            let Some((bytes, record)) = self.record_at(place, self.sequence).await? else {
+                continue;
+            };
+            self.end = place + bytes.len() as u64;
+            self.sequence += 1;
+            return Ok(Some((record, bytes)));
+        }
+        Ok(None)
+    }
+
+    async fn record_at(
+        &self,
+        place: u64,
+        sequence: u64,
+    ) -> Result<Option<(Buffer, Record)>, DeviceError> {
+        let head = self.read(place, UNIT_BYTES).await?.to_vec();
+        let Label { journal, epoch, ring_bytes, .. } = self.label;
+        let announced = record::announced(&head, journal, epoch);
+        let fits = |bytes: u64| place.checked_add(bytes).is_some_and(|end| end <= ring_bytes);
+        match announced.filter(|it| it.sequence == sequence && fits(it.bytes())) {
+            None => Ok(None),
+            Some(announced) => {
+                let bytes = self.read(place, announced.bytes()).await?;
+                let record = record::decode(&bytes.to_vec(), announced);
+                Ok(record.map(|record| (bytes, record)))
+            }
+        }
+    }
+
+    async fn read(&self, place: u64, len: u64) -> Result<Buffer, DeviceError> {
+        let buffer = Buffer::zeroed(len as usize);
+        self.device.submit(Request::read(RING_OFFSET + place, &buffer)).await?;
+        Ok(buffer)
+    }
+
+    /// Looks at everything. One record at a time is written, so none lies behind a gap.
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub(crate) async fn survey(mut self, layout: &Layout) -> Result<Contents, DeviceError> {
+        let mut records = 0;
+        while let Some((record, _)) = self.next().await? {
+            records += 1;
+            if !record.changes.iter().all(|(change, _)| is_possible(layout, change)) {
+                return Ok(Contents::Damaged);
+            }
+        }
+        let whole = ByteRange::at(0, self.label.ring_bytes);
+        for part in whole.split_at_multiples(LOOK_BYTES) {
+            if self.has_later(part).await? {
+                return Ok(Contents::Damaged);
+            }
+        }
+        Ok(Contents::Whole { records })
+    }
+
+    /// Whether a record with a number beyond the next begins here.
+    async fn has_later(&self, part: ByteRange) -> Result<bool, DeviceError> {
+        let bytes = self.read(part.start(), part.len()).await?.to_vec();
+        for (index, unit) in bytes.chunks(UNIT_BYTES as usize).enumerate() {
+            let announced = record::announced(unit, self.label.journal, self.label.epoch);
+            let Some(found) = announced.filter(|it| it.sequence > self.sequence) else { continue };
+            let place = part.start() + index as u64 * UNIT_BYTES;
+            if self.record_at(place, found.sequence).await?.is_some() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+}
+
+fn is_possible(layout: &Layout, change: &Change) -> bool {
+    match change {
+        Change::Content { stripe, strip, span } => {
+            let is_strip = match strip {
+                Strip::Data(k) => usize::from(*k) < layout.data_strips(),
+                Strip::P => layout.parity_strips() > 0,
+                Strip::Q => layout.parity_strips() > 1,
+            };
+            stripe.0 < layout.stripes() && is_strip && span.end <= layout.strip_bytes()
+        }
+        Change::Zeros { stripes } => stripes.end <= layout.stripes(),
+    }
+}
+
+impl Array {
+    /// Writes what the journal holds to the members again, and makes it stable there.
+    ///
+    /// # Errors
+    /// Those of the journal, and where the array has lost too many members.
+    pub(crate) async fn replay(&self, journal: &Journal) -> Outcome {
+        let mut walk = Walk::new(Rc::clone(journal.device()), journal.label());
+        while let Some((record, bytes)) = walk.next().await? {
+            self.redo(record, &bytes).await?;
+        }
+        self.flush_members().await
+    }
+
+    /// Carries out a record. Its writes held the locks of their stripes, so no two of them are of
+    /// one stripe.
+    async fn redo(&self, record: Record, bytes: &Buffer) -> Outcome {
+        for (change, _) in &record.changes {
+            self.mark_absent(change.stripes()).await?;
+        }
+        let (mut members, mut writes) = (Vec::new(), Vec::new());
+        for (cell, request) in self.operations(record, bytes) {
+            for member in self.members.holders(cell) {
+                writes.push(self.change(&member, request.clone()));
+                members.push(member);
+            }
+        }
+        self.conclude_writes(&members, join_all(writes).await).await
+    }
+
+    fn operations(&self, record: Record, bytes: &Buffer) -> Vec<(StripCell, Request)> {
+        let mut operations = Vec::new();
+        for (change, content) in record.changes {
+            match change {
+                Change::Content { stripe, strip, span } => {
+                    let cell = self.layout.cell(stripe, strip);
+                    let offset = self.layout.row_start(cell.row) + u64::from(span.start);
+                    operations.push((cell, Request::write(offset, bytes.slice(content))));
+                }
+                Change::Zeros { stripes } => {
+                    let (layout, len) = (&self.layout, u64::from(self.layout.strip_bytes()));
+                    operations.extend(stripes.map(Stripe).flat_map(|stripe| {
+                        layout.strips().map(move |strip| {
+                            let cell = layout.cell(stripe, strip);
+                            let range = ByteRange::at(layout.row_start(cell.row), len);
+                            (cell, Request::write_zeroes(range))
+                        })
+                    }));
+                }
+            }
+        }
+        operations
+    }
+}

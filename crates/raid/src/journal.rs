@@ -1,0 +1,58 @@
+//! The stripe journal: what a write will leave on the members of a stripe, made stable elsewhere
+//! before any of them is written.
+//!
+//! A stripe that lacks a strip is torn by a power cut in the middle of a write: data and parity no
+//! longer fit, and what they said of the missing strip is gone. With the journal the write is done
+//! over again after the cut, from its record, whatever members are left.
+//!
+//! 1. A write joins the next record, with the new content of every strip that it changes; while one
+//!    record is on its way to the device, what comes gathers for the next.
+//! 2. The record is stable; then the members are written.
+//! 3. When the members have been flushed the record is of no more use; the label says so
+//!    ([`label`]), and its place in the [`ring`] may be written over.
+//! 4. After an unclean stop the records from the label's tail on are written to the members again,
+//!    in their order.
+//!
+//! **Invariants**
+//! - One record at a time is on its way: whatever lies behind one that was never finished was never
+//!   begun. A record that is missing before another one is damage.
+//! - The place of a record is written over only when the label that no longer counts it is stable.
+//!
+//! **Not here**: the device (`array::journal`), which writes need it (`array::guard`).
+//! **Source**: `docs/format.md`, "Stripe journal"; decision 0018. The redo of data and parity is
+//! that of Linux md's `raid5-cache`.
+
+pub mod label;
+pub mod record;
+pub mod ring;
+
+use serde::{Deserialize, Serialize};
+
+use crate::layout::Layout;
+
+/// Which writes go through the journal.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum JournalWhen {
+    /// Those to groups that lack a member: nothing is paid while the array is healthy, and a crash
+    /// that takes a member with it is not covered.
+    #[default]
+    Degraded,
+    /// All of them.
+    Always,
+}
+
+/// Records that the ring has room for at least, each as large as a write can make it.
+const RECORDS_MIN: u64 = 4;
+
+/// The fewest bytes of a device that can be the journal of such an array.
+pub fn bytes_min(layout: &Layout) -> u64 {
+    label::RING_OFFSET + RECORDS_MIN * record_bytes_max(layout).max(ring::BATCH_BYTES_MAX)
+}
+
+/// The largest record that one write makes: all of a stripe, from every second sector an extent.
+pub fn record_bytes_max(layout: &Layout) -> u64 {
+    let extents = layout.stripe_bytes() / 1024 + 3;
+    let strips = (layout.data_strips() + layout.parity_strips()) as u64;
+    record::header_bytes(extents as usize) + strips * u64::from(layout.strip_bytes())
+}

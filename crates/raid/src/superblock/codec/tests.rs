@@ -1,0 +1,131 @@
+//! Superblocks of all shapes go to bytes and back, and damaged ones are told.
+
+use super::*;
+use proptest::prelude::*;
+
+fn superblocks() -> impl Strategy<Value = Superblock> {
+    let shape = (prop::sample::select(Level::ALL.to_vec()), 1_u16..5, 0_usize..8, 12_u32..21);
+    let counts = (0..=COUNT_MAX, 0..=COUNT_MAX, any::<u128>());
+    (shape, "[a-z0-9 ä]{0,20}", counts, 1_u64..1 << 20, 0_u64..3).prop_map(
+        |((level, groups, extra, shift), name, (event_count, sequence, uuid), rows, intent)| {
+            let groups = if level.has_groups() { groups } else { 1 };
+            let members = (level.group_members_min() + extra) * usize::from(groups);
+            let states = [RoleState::Active, RoleState::Failed, RoleState::Missing];
+            let role = |index: usize| RoleRecord {
+                member_uuid: Uuid::from_u128(uuid ^ index as u128),
+                state: states[index % 3],
+            };
+            let spare = |index: usize| SpareRecord {
+                member_uuid: Uuid::from_u128(!uuid ^ index as u128),
+                filling: index
+                    .is_multiple_of(2)
+                    .then_some(Filled { role: Role(0), rows: rows / 2 }),
+            };
+            let width = level.group_members_min() as u16;
+            let spares = extra as u16 / 2;
+            let can_decluster = matches!(level, Level::Raid5 | Level::Raid6);
+            let declustering = can_decluster.then_some(Declustering {
+                spread: Spread { width, spares },
+                height: 1 + extra as u32 % 3,
+                seeds: (0..1 + extra as u32).map(|index| index ^ sequence as u32).collect(),
+            });
+            let declustering = declustering.filter(|_| sequence % 5 > 0);
+            let rows = rows * u64::from(width) * 6;
+            let lent = |slot: u16| {
+                let role = Role(usize::from(slot) as u16 * 3 + 1);
+                (slot.is_multiple_of(2) && role.index() < members)
+                    .then_some(Filled { role, rows: rows / 3 })
+            };
+            let slots = declustering.as_ref().map_or(0, |it| it.spread.spares);
+            let array = ArrayRecord {
+                lent: (0..slots).map(lent).collect(),
+                declustering,
+                uuid: Uuid::from_u128(uuid),
+                name,
+                event_count,
+                state: RecordedState::Dirty,
+                parity: RecordedParity::NotInitialised,
+                level,
+                groups,
+                strip_bytes: 1 << shift,
+                logical_block_bytes: 4096,
+                data_offset: DATA_OFFSET_MIN,
+                member_data_bytes: rows << shift,
+                intent_region_stripes: Some(intent).filter(|intent| *intent > 0),
+                owner_generation: event_count ^ sequence,
+                owner: (event_count % 2 == 0).then(|| Uuid::from_u128(uuid.max(1))),
+                roles: (0..members).map(role).collect(),
+                spares: (0..event_count as usize % (SPARES_MAX + 1)).map(spare).collect(),
+                work: RecordedWork {
+                    initialised_stripes: rows / 2,
+                    scrubbed_stripes: (sequence % 2 == 0).then_some(rows),
+                },
+                absent_since: (event_count > 0).then(|| event_count.min(sequence + 1)),
+                has_lost_blocks: event_count % 3 == 0,
+                journal: (level.parity() > 0 && sequence % 5 > 1)
+                    .then(|| journal(uuid, event_count, sequence)),
+            };
+            let role = Some(Role((members - 1) as u16)).filter(|_| sequence % 3 > 0);
+            Superblock { array, member_uuid: Uuid::from_u128(!uuid), role, sequence }
+        },
+    )
+}
+
+fn journal(uuid: u128, event_count: u64, sequence: u64) -> JournalRecord {
+    JournalRecord {
+        uuid: Uuid::from_u128(uuid / 2),
+        when: [JournalWhen::Degraded, JournalWhen::Always][sequence as usize % 2],
+        epoch: event_count / 3,
+        guarded: uuid,
+        is_lost: event_count.is_multiple_of(2),
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+    #[test]
+    fn what_is_encoded_is_decoded(superblock in superblocks()) {
+        prop_assert_eq!(decode(&encode(&superblock)), Ok(superblock));
+    }
+
+    #[test]
+    fn every_changed_byte_is_noticed(
+        superblock in superblocks(), at in 0..SUPERBLOCK_BYTES, change in 1..=255_u8,
+    ) {
+        let mut bytes = encode(&superblock);
+        bytes[at] ^= change;
+        prop_assert!(decode(&bytes).is_err());
+    }
+
+    #[test]
+    fn a_wrong_field_under_a_right_checksum_never_panics(
+        superblock in superblocks(), at in 0_usize..1024, value in any::<u8>(),
+    ) {
+        let mut bytes = encode(&superblock);
+        bytes[at] = value;
+        let sum = checksum::with_hole(&bytes, at::CHECKSUM);
+        bytes[at::CHECKSUM..at::CHECKSUM + 4].copy_from_slice(&sum.to_le_bytes());
+        let _ = decode(&bytes);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(16))]
+    #[test]
+    fn a_count_near_its_end_is_impossible(superblock in superblocks(), past in 1..=COUNT_MAX) {
+        for at in [at::EVENT_COUNT, at::SEQUENCE] {
+            let mut bytes = encode(&superblock);
+            bytes[at..at + 8].copy_from_slice(&(COUNT_MAX + past).to_le_bytes());
+            let sum = checksum::with_hole(&bytes, at::CHECKSUM);
+            bytes[at::CHECKSUM..at::CHECKSUM + 4].copy_from_slice(&sum.to_le_bytes());
+            let refused = matches!(decode(&bytes), Err(DecodeError::Field { .. }));
+            prop_assert!(refused, "a count of {}", COUNT_MAX + past);
+        }
+    }
+}
+
+#[test]
+fn empty_and_foreign_blocks_are_told_apart() {
+    assert_eq!(decode(&[0; SUPERBLOCK_BYTES]), Err(DecodeError::Zeroed));
+    assert_eq!(decode(&[7; SUPERBLOCK_BYTES]), Err(DecodeError::Foreign));
+}
