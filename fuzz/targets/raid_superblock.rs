@@ -41,7 +41,8 @@ fn sound(shape: u8) -> Superblock {
     ][usize::from(shape % 8)];
     let layout = Layout::new(level, members, groups, 64 << 10, 1 << 30).expect("a sound shape");
     let spread = Spread { width: 4, spares: 3 };
-    let declustering = (members == 11).then(|| Declustering { spread, height: 2, seeds: vec![5, 9] });
+    let declustering =
+        (members == 11).then(|| Declustering { spread, height: 2, seeds: vec![5, 9] });
     let lent = declustering.as_ref().map_or(Vec::new(), |_| vec![None; 3]);
     let role = |index| RoleRecord { member_uuid: Uuid::from_u128(index), state: RoleState::Active };
     let array = ArrayRecord {

@@ -6,6 +6,7 @@ use super::{Entry, Proof, Scenario, array_faults, cache_faults, power, starts};
 const ARRAY_FAILURES: &str = "crates/raid/tests/failures.rs";
 const ARRAY_PATIENCE: &str = "crates/raid/tests/patience.rs";
 const ARRAY_LIVES: &str = "crates/raid/tests/lives.rs";
+const ARRAY_RETURNING: &str = "crates/raid/tests/returning.rs";
 const ARRAY_LOST: &str = "crates/raid/tests/lost.rs";
 const ARRAY_LOST_CUTS: &str = "crates/raid/tests/lost_cuts.rs";
 const ARRAY_MODEL: &str = "crates/raid/tests/model.rs";
@@ -228,7 +229,9 @@ table! {
     Row(35) "stale member returns" {
         scenario array_faults::copy_that_missed_writes_is_not_read_when_it_returns;
         test ARRAY_LIVES::a_member_put_back_from_an_older_image_is_stale;
-        missing "needs re-adding of members: catch-up by the bitmap";
+        test ARRAY_RETURNING::
+            however_a_return_is_cut_what_was_flushed_is_there_and_on_the_member_too;
+        test ARRAY_RETURNING::a_member_that_was_used_by_itself_meanwhile_is_refused;
     }
     Row(36) "silent corruption of the core" {
         test ARRAY_SCRUB::
