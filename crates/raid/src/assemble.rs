@@ -462,9 +462,13 @@ async fn absence(verdict: &Verdict, layout: &Layout) -> AbsenceFound {
         let marked = marked_regions(verdict, layout, Bitmap::Absence, region_stripes).await;
         return AbsenceFound::Marked(marked);
     }
-    let was_whole = record.roles.iter().all(|role| role.state == RoleState::Active);
+    let is_active = |role: &Role| record.roles[role.index()].state == RoleState::Active;
+    let roles = (0..layout.members()).map(|index| Role(index as u16));
+    let empty: Vec<Role> = roles.filter(|role| !is_active(role)).collect();
+    let was_whole = record.unreplaced(&empty).is_empty();
     // What a log would repeat was not marked while everybody was there.
-    match was_whole && (record.state != RecordedState::DirtyLogged || verdict.missing.is_empty()) {
+    let all_returned = !verdict.missing.iter().any(is_active);
+    match was_whole && (record.state != RecordedState::DirtyLogged || all_returned) {
         true => AbsenceFound::Nothing,
         false => AbsenceFound::Unknown,
     }

@@ -217,7 +217,8 @@ impl<'a> Case<'a> {
         let settings = CacheSettings { mode: Mode::PassThrough, ..self.settings.clone() };
         let absent = Absent { members: missing.clone(), ..Absent::default() };
         let order = Order { absent, ..self.quiet(settings) };
-        let excuses = RefCell::new(Excuses { lost: missing, ..Excuses::default() });
+        let torn = self.excuses.borrow().torn;
+        let excuses = RefCell::new(Excuses { lost: missing, torn, ..Excuses::default() });
         let world = World {
             machine: &copy,
             excuses: &excuses,
@@ -283,7 +284,7 @@ impl<'a> Case<'a> {
             End::Cut | End::StopFailed => {
                 let is_power_cut = !self.random.one_in(4);
                 self.count_crash(machine, is_power_cut, remains);
-                self.excuses.borrow_mut().unclean = true;
+                self.excuses.borrow_mut().note_unclean(&machine.topology);
                 machine.crash(is_power_cut, &mut self.random, &mut self.tally.borrow_mut());
                 self.rot(machine);
                 Ok(Next::Live)

@@ -26,6 +26,8 @@ pub(crate) struct Excuses {
     pub journal_failed: bool,
     /// Members without which a volume was opened and written to.
     pub known_lost: BTreeSet<usize>,
+    /// Some life ended out of order without a stripe journal that has whatever that tore.
+    pub torn: bool,
 }
 
 impl Excuses {
@@ -64,6 +66,12 @@ impl Excuses {
             (is_torn || self.journal_failed) && !self.lost.is_empty() && topology.has_parity();
     }
 
+    /// A life has ended out of order.
+    pub fn note_unclean(&mut self, topology: &Topology) {
+        self.unclean = true;
+        self.torn |= !self.is_covered(topology);
+    }
+
     /// A volume was opened, without these members.
     pub fn note_opened(&mut self, absent: &BTreeSet<usize>) {
         self.known_lost.extend(absent);
@@ -85,11 +93,15 @@ impl Excuses {
     pub fn refusal(&self, error: &OpenError, topology: &Topology) -> Option<&'static str> {
         use headpond_cache::OpenError as Cache;
         match error {
-            OpenError::Array(
-                AssembleError::DegradedAndUnclean { .. }
-                | AssembleError::DegradedAndUninitialised { .. },
-            ) if !self.lost.is_empty() && !self.is_covered(topology) => {
+            OpenError::Array(AssembleError::DegradedAndUnclean { .. })
+                if !self.lost.is_empty() && !self.is_covered(topology) =>
+            {
                 Some("degraded and unclean")
+            }
+            OpenError::Array(AssembleError::DegradedAndUninitialised { .. })
+                if !self.lost.is_empty() && (self.torn || !self.is_covered(topology)) =>
+            {
+                Some("degraded, and its parity is not to be trusted")
             }
             OpenError::Array(AssembleError::DegradedWithoutJournal { .. })
                 if !self.lost.is_empty() && self.journal_failed =>

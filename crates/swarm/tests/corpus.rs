@@ -50,6 +50,13 @@ fn fresh_seeds_find_nothing() {
     assert!(tally.cases > 0);
 }
 
+/// Its journal was away when the power went, so that the parity counts for nothing: a copy without
+/// two members is rightly refused, also after the orderly stop that followed.
+#[test]
+fn a_journal_that_is_away_at_a_cut_excuses_the_refusal_of_a_degraded_copy() {
+    assert!(headpond_swarm::run_case(1_795_387_535_000_625, &mut |_| {}).is_ok());
+}
+
 #[test]
 fn a_seed_tells_one_story() {
     let story = |seed| {

@@ -59,12 +59,6 @@ impl Absence {
     pub(super) fn lacks(&self, stripes: u64) -> Vec<Range<u64>> {
         self.marks.bitmap.borrow().marked(stripes)
     }
-
-    /// Every role has a member.
-    pub(super) fn end(&self) {
-        self.marks.bitmap.borrow_mut().renew();
-        self.is_known.set(true);
-    }
 }
 
 impl Array {
@@ -95,11 +89,24 @@ impl Array {
         &self,
         stripes: RangeInclusive<Stripe>,
     ) -> Result<(), DeviceError> {
-        let Some(absence) = self.absence.as_ref().filter(|_| self.members.is_degraded()) else {
-            return Ok(());
-        };
-        absence.marks.bitmap.borrow_mut().mark(stripes.clone());
-        self.stabilise(&absence.marks, stripes).await
+        let Some(absence) = &self.absence else { return Ok(()) };
+        // While it waits everybody may come back, which ends the marks, and somebody leave again.
+        while self.members.is_degraded() {
+            absence.marks.bitmap.borrow_mut().mark(stripes.clone());
+            if self.is_stable_or_written(&absence.marks, &stripes).await? {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Every role has a member, or spare space that holds everything: the marks begin anew, and the
+    /// next event says so.
+    pub(super) fn end_absence(&self) {
+        let Some(absence) = &self.absence else { return };
+        absence.marks.bitmap.borrow_mut().renew();
+        absence.is_known.set(true);
+        self.recorder.change(|record| record.absent_since = None);
     }
 
     /// What the record of event `event` says of the marks.

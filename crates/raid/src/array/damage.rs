@@ -11,19 +11,23 @@
 //! - Before the list is stable nothing is written in a lost block's place.
 //! - Each write here is stable by itself, and after each the stripe fits: solved blocks come before
 //!   the zeros that they were solved from, which until then are as unknown as before. Should they
-//!   be read all the same after a cut, the stripe is marked in the intent bitmap.
+//!   be read all the same after a cut, the stripe is marked in the intent bitmap, or a record of
+//!   the stripe journal has all that is written.
+//! - What the journal has of earlier writes is not done over without what was made up since.
 //! - Only medium errors lose data, of members that read at all. One that is gone, or does not
 //!   answer, may yet come back.
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
+use headpond_block::sync::join_all;
 use headpond_block::{
-    BlockDevice, Buffer, Buffers, ByteRange, DeviceError, Outcome, Request, RequestFlags,
+    BlockDevice, Buffer, Buffers, ByteRange, DeviceError, Hints, Outcome, Request, RequestFlags,
     RequestKind, Submission,
 };
 use smallvec::SmallVec;
 
+use super::parity_write::{StripWrite, StripeWrite, told};
 use super::rebuild::Rebuild;
 use super::scratch::Payload;
 use super::{Array, Member};
@@ -201,52 +205,105 @@ impl Array {
 
     /// Puts something that fits where blocks are lost: zeros in place of `excess` of them.
     async fn make_up(&self, stripe: Stripe, damage: &Damage, run: &Run, excess: usize) -> Outcome {
-        let zeroed = match self.layout.level().is_mirrored() {
-            true => run.unreadable.len(),
-            false => excess,
-        };
-        let mut mark = None;
-        if zeroed < run.unreadable.len() {
+        let all = || run.unreadable.iter().map(|place| damage.strips[*place]);
+        if self.layout.level().is_mirrored() {
+            let zeros = all().map(|(cell, _)| (cell, run.span.start, self.zeros(run.span.len())));
+            let (members, outcomes) = self.write_stably(zeros).await;
+            return self.conclude_mending(&members, outcomes).await;
+        }
+        if excess < run.unreadable.len() {
             // A block that could not be read may yet read as before after a cut.
-            mark = self.mark(stripe..=stripe, RequestFlags::empty()).await?;
+            let _mark = self.mark(stripe..=stripe, RequestFlags::empty()).await?;
             let error = self.unread(stripe, run);
-            self.rebuild(damage.repair(stripe, run, zeroed, error)).await?;
+            return self.rebuild(damage.repair(stripe, run, excess, error)).await;
         }
-        for place in &run.unreadable[..zeroed] {
-            self.write_zeros(damage.strips[*place].0, &run.span).await?;
-        }
-        drop(mark);
-        Ok(())
+        let strips: SmallVec<[Strip; 4]> = all().map(|(_, strip)| strip).collect();
+        self.put_made_up(stripe, Vec::new(), (&strips, run.span.clone())).await
     }
 
-    /// Puts zeros where data that is on the list cannot be read, and says whether there was any.
-    /// The parity is made anew by the caller, who holds the lock of the stripe.
+    /// Writes what was solved, and then zeros in some strips.
+    pub(super) async fn put_made_up(
+        &self,
+        stripe: Stripe,
+        solved: Vec<StripWrite>,
+        (zeroed, span): (&[Strip], Span),
+    ) -> Outcome {
+        let zero = |strip: &Strip| (*strip, span.start, self.zeros(span.len()));
+        let zeros: Vec<StripWrite> = zeroed.iter().map(zero).collect();
+        let all = || told(stripe, &[solved.as_slice(), &zeros].concat());
+        let pass = self.announce(stripe..=stripe, all).await?;
+        let (mut members, mut outcomes) = (Vec::new(), Vec::new());
+        for writes in [&solved, &zeros] {
+            let writes = writes.iter().map(|(strip, start, content)| {
+                (self.layout.cell(stripe, *strip), *start, content.clone())
+            });
+            let (of_these, ended) = self.write_stably(writes).await;
+            members.extend(of_these);
+            outcomes.extend(ended);
+        }
+        let lease = pass.leave(&members, &outcomes);
+        let outcome = self.conclude_mending(&members, outcomes).await;
+        if let Some(lease) = lease {
+            self.torn.borrow_mut().entry(stripe).or_default().push(lease);
+        }
+        outcome
+    }
+
+    /// Writes contents to whoever holds the cells, each from a byte of its strip on.
+    async fn write_stably(
+        &self,
+        writes: impl Iterator<Item = (StripCell, u32, Buffers)>,
+    ) -> (Vec<Rc<Member>>, Vec<Outcome>) {
+        let (mut members, mut submissions) = (Vec::new(), Vec::new());
+        for (cell, start, content) in writes {
+            let offset = self.layout.row_start(cell.row) + u64::from(start);
+            let write = Request::write(offset, content).with_flags(RequestFlags::FUA);
+            for member in self.members.holders(cell) {
+                submissions.push(self.operate(&member, write.clone()));
+                members.push(member);
+            }
+        }
+        (members, join_all(submissions).await)
+    }
+
+    /// Members that did not take what was made up are out of use, where they can be done without.
+    async fn conclude_mending(&self, members: &[Rc<Member>], outcomes: Vec<Outcome>) -> Outcome {
+        let mut refused = Ok(());
+        for (member, outcome) in members.iter().zip(outcomes) {
+            match outcome {
+                Ok(()) => member.note_write(),
+                Err(_) if self.members.can_lose(member) => self.drop_member(member),
+                Err(error) => refused = Err(error),
+            }
+        }
+        self.settle().await;
+        refused
+    }
+
+    /// Puts zeros, and parity that fits them, where data that is on the list cannot be read, and
+    /// says whether there was any. The caller holds the lock of the stripe, and its mark.
     pub(super) async fn zero_lost(&self, stripe: Stripe) -> Result<bool, DeviceError> {
         let damage = self.look_for_damage(stripe).await?;
         let mut any = false;
         for run in &damage.runs {
-            for place in &run.unreadable {
-                let (cell, Strip::Data(k)) = damage.strips[*place] else { continue };
-                if self.is_lost(self.range_of(stripe, k, &run.span)) {
-                    self.write_zeros(cell, &run.span).await?;
-                    any = true;
-                }
+            let unreadable = run.unreadable.iter().filter_map(|place| damage.data_at(*place));
+            let is_lost = |k: &u16| self.is_lost(self.range_of(stripe, *k, &run.span));
+            let extent = |strip| Extent { strip, span: run.span.clone() };
+            let extents: SmallVec<[Extent; 8]> = unreadable.filter(is_lost).map(extent).collect();
+            if extents.is_empty() {
+                continue;
             }
+            let write = StripeWrite {
+                stripe,
+                data: extents.iter().map(|it| self.zeros(it.span.len())).collect(),
+                extents,
+                flags: RequestFlags::FUA | RequestFlags::RECOMPUTE_PARITY,
+                hints: Hints::default(),
+            };
+            self.write_content(&write).await?;
+            any = true;
         }
         Ok(any)
-    }
-
-    async fn write_zeros(&self, cell: StripCell, span: &Span) -> Outcome {
-        let offset = self.layout.row_start(cell.row) + u64::from(span.start);
-        for member in self.members.holders(cell) {
-            let write = Request::write(offset, self.zeros(span.len()));
-            match self.operate(&member, write.with_flags(RequestFlags::FUA)).await {
-                Ok(()) => member.note_write(),
-                Err(_) if self.members.can_lose(&member) => self.fail_member(&member).await,
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(())
     }
 
     fn unread(&self, stripe: Stripe, run: &Run) -> DeviceError {
@@ -259,10 +316,15 @@ impl Damage {
     /// The data strips of which nothing is known in a run.
     fn data_of<'a>(&'a self, run: &'a Run) -> impl Iterator<Item = u16> + 'a {
         let unknown = self.absent.iter().chain(&run.unreadable);
-        unknown.filter_map(|place| match self.strips[*place].1 {
+        unknown.filter_map(|place| self.data_at(*place))
+    }
+
+    /// The number of a data strip.
+    fn data_at(&self, place: usize) -> Option<u16> {
+        match self.strips[place].1 {
             Strip::Data(k) => Some(k),
             Strip::P | Strip::Q => None,
-        })
+        }
     }
 
     /// The repair of what cannot be read in a run, but for the first `zeroed` strips, which are

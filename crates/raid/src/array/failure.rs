@@ -137,6 +137,8 @@ impl Array {
                 return;
             }
             let closed = self.pause_writes().await;
+            // Of those as well that did not outlive the flush.
+            self.write_absence().await;
             if self.members.is_broken() {
                 return;
             }

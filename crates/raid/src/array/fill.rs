@@ -334,15 +334,11 @@ impl Array {
         }
         let before = match goal {
             Goal::Device(role, _) => self.members.end_filling(*role),
-            // That it is whole was recorded: a member that is lost from now on is one too many
-            // only where this one is not.
-            Goal::Slot(lent) => {
-                self.members.note_whole(lent.role);
-                None
-            }
+            // It counts from the event that recorded it.
+            Goal::Slot(_) => None,
         };
-        if let Some(absence) = self.absence.as_ref().filter(|_| !self.members.is_degraded()) {
-            absence.end();
+        if !self.members.is_degraded() {
+            self.end_absence();
         }
         // Whoever did without the one before is acknowledged only when this is recorded.
         self.change_record(|_| {}).await?;

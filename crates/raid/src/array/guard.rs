@@ -185,8 +185,20 @@ impl Array {
         self.guard.as_ref().and_then(Guard::journal)
     }
 
+    /// Groups whose writes go through the journal.
+    pub(super) fn journalled_groups(&self) -> Vec<usize> {
+        let Some(guard) = &self.guard else { return Vec::new() };
+        let is_journalled =
+            |group: &usize| guard.when == JournalWhen::Always || self.lacks(guard, *group);
+        (0..self.layout.groups()).filter(is_journalled).collect()
+    }
+
+    fn lacks(&self, guard: &Guard, group: usize) -> bool {
+        self.members.lost_in(group) > 0 || guard.is_lacking(group)
+    }
+
     fn duty(&self, guard: &Guard, stripes: RangeInclusive<Stripe>) -> Duty {
-        let lacks = |group| self.members.lost_in(group) > 0 || guard.is_lacking(group);
+        let lacks = |group| self.lacks(guard, group);
         let lacks = match stripes.start() == stripes.end() {
             true => lacks(self.layout.group_of(*stripes.start())),
             false => (0..self.layout.groups()).any(lacks),
@@ -351,6 +363,10 @@ impl Array {
     /// An event is on the members, all writes but those through the journal having been waited for
     /// where it tells of a turn.
     pub(super) async fn note_recorded(&self, event: &ArrayRecord, closed: Option<Closed<'_>>) {
+        // From now on a member that is lost is one too many only where spare space is not whole.
+        let lent = self.whole_in_spare_space(&self.members.lent_records());
+        let whole = self.whole_in_spare_space(&event.lent);
+        whole.intersection(&lent).for_each(|role| self.members.note_whole(*role));
         let Some(guard) = &self.guard else { return };
         let now = lacking(event, &self.layout);
         let was = guard.lacking.borrow().clone();

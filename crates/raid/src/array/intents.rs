@@ -87,13 +87,24 @@ impl Array {
         intents: &Intents,
         stripes: RangeInclusive<Stripe>,
     ) -> Result<(), DeviceError> {
-        while !intents.bitmap.borrow().is_stable(stripes.clone()) {
-            let page = self.turn_to_write(intents, IntentBitmap::next_urgent).await;
-            if let Some(page) = page {
-                self.write_page(intents, page).await?;
-            }
-        }
+        while !self.is_stable_or_written(intents, &stripes).await? {}
         Ok(())
+    }
+
+    /// Whether the marks of some stripes are stable already; else writes the next page that lacks
+    /// any.
+    pub(super) async fn is_stable_or_written(
+        &self,
+        intents: &Intents,
+        stripes: &RangeInclusive<Stripe>,
+    ) -> Result<bool, DeviceError> {
+        if intents.bitmap.borrow().is_stable(stripes.clone()) {
+            return Ok(true);
+        }
+        if let Some(page) = self.turn_to_write(intents, IntentBitmap::next_urgent).await {
+            self.write_page(intents, page).await?;
+        }
+        Ok(false)
     }
 
     /// Waits until nobody writes pages, and chooses one.

@@ -128,12 +128,21 @@ impl Array {
     /// Writes to a stripe, whose lock the caller holds.
     pub(super) async fn write_locked(&self, job: &StripeWrite) -> Outcome {
         let _mark = self.mark(job.stripe..=job.stripe, job.flags).await?;
+        self.write_content(job).await?;
+        self.note_known(job.stripe, &job.extents).await
+    }
+
+    /// Writes to a stripe that is locked and marked, and says nothing of what is known there.
+    pub(super) async fn write_content(&self, job: &StripeWrite) -> Outcome {
         let mut repaired: Repaired = SmallVec::new();
         loop {
             self.check_intact()?;
             let plan = self.plan_write(job)?;
             match self.carry_out(job, &plan).await {
-                Ok(()) => break self.note_carried_out(job, &plan),
+                Ok(()) => {
+                    self.note_carried_out(job, &plan);
+                    return Ok(());
+                }
                 Err(Setback::Failed(error)) => return Err(error),
                 Err(Setback::Unread(failures)) => {
                     for failure in failures {
@@ -142,7 +151,6 @@ impl Array {
                 }
             }
         }
-        self.note_known(job.stripe, &job.extents).await
     }
 
     fn plan_write(&self, job: &StripeWrite) -> Result<WritePlan, DeviceError> {
@@ -318,7 +326,7 @@ impl Array {
 }
 
 /// New content of a strip from a byte on.
-type StripWrite = (Strip, u32, Buffers);
+pub(super) type StripWrite = (Strip, u32, Buffers);
 
 /// What a plan writes. Parity that nobody holds is left out where it was not made anew: there is no
 /// old one to patch.
@@ -345,7 +353,7 @@ fn strip_writes(
 
 /// The same for the journal. Data that nobody holds is in it as well; parity may not be, so a loss
 /// is on the members before a record does without.
-fn told(stripe: Stripe, writes: &[StripWrite]) -> Told {
+pub(super) fn told(stripe: Stripe, writes: &[StripWrite]) -> Told {
     let mut told = Told { changes: Changes::new(), data: Buffers::new() };
     for (strip, start, buffers) in writes {
         let span = *start..*start + buffers.len_bytes() as u32;

@@ -7,12 +7,13 @@
 use std::rc::Rc;
 
 use headpond_block::sync::join_all;
-use headpond_block::{Buffers, ByteRange, DeviceError, Outcome, Request, RequestFlags};
+use headpond_block::{Buffers, ByteRange, DeviceError, Outcome, Request};
 use smallvec::SmallVec;
 
 use super::columns::{Columns, ParityMemory};
 use super::members::LostStrips;
 use super::operation::{Operation, Waiting};
+use super::parity_write::StripWrite;
 use super::scratch::{Allowance, Payload};
 use super::{Array, Member};
 use crate::layout::{Strip, StripCell, Stripe};
@@ -33,6 +34,12 @@ pub(super) struct Rebuild {
     /// Strips on members that do not answer, to be read only where there is no other way.
     slow: LostStrips,
     waiting: Waiting,
+}
+
+/// What was got of a stripe.
+struct Solved<'a> {
+    suspects: Vec<StripWrite>,
+    _memory: Allowance<'a>,
 }
 
 /// A strip that could not be read.
@@ -70,8 +77,8 @@ impl Rebuild {
         self
     }
 
-    /// Does not read some strips, of which nothing is known: they are zeros from now on. What is
-    /// rewritten for that is stable at once.
+    /// Does not read some strips, of which nothing is known: they are made zeros, after what could
+    /// not be read either.
     pub(super) fn taking_for_zeros(mut self, strips: LostStrips) -> Rebuild {
         self.zeroed = strips;
         self
@@ -144,7 +151,7 @@ impl Array {
                 plan => plan?,
             };
             let failures = match self.rebuild_once(&job, &hull, plan).await {
-                Ok(()) => return Ok(()),
+                Ok(solved) => return self.rewrite_suspects(&job, solved).await,
                 Err(failures) => failures,
             };
             for ReadFailure { read, error } in failures {
@@ -237,7 +244,7 @@ impl Array {
         job: &Rebuild,
         hull: &Span,
         plan: RecoveryPlan,
-    ) -> Result<(), Vec<ReadFailure>> {
+    ) -> Result<Solved<'_>, Vec<ReadFailure>> {
         let strips = self.layout.data_strips() + 2;
         let bytes = strips * hull.len();
         let memory = self.scratch.allow(bytes, job.payload()).await;
@@ -249,17 +256,18 @@ impl Array {
             self.read_strips(job.stripe, &without_zeroed(job, &reads), read).await?;
         }
         if hull.is_empty() {
-            return Ok(());
+            return Ok(Solved { suspects: Vec::new(), _memory: memory });
         }
         let (mut columns, parity) = self.columns_of(&reads, hull, &memory);
         if let (Some(lost), Payload::Bytes) = (plan.lost, memory.payload()) {
             parity.solve(&mut columns, lost);
         }
+        let mut suspects = Vec::new();
         if memory.payload() == Payload::Bytes {
             deliver(job, hull, &columns);
-            self.rewrite_suspects(job, hull, &columns, &memory).await;
+            suspects = self.suspects_solved(job, hull, &columns, &memory);
         }
-        Ok(())
+        Ok(Solved { suspects, _memory: memory })
     }
 
     /// Sorts what was read into columns over the hull, and P and Q.
@@ -290,34 +298,42 @@ impl Array {
         ParityMemory { p: memory.take(len), q }
     }
 
-    async fn rewrite_suspects(
+    /// What the suspects have to hold.
+    fn suspects_solved(
         &self,
         job: &Rebuild,
         hull: &Span,
         columns: &Columns,
         memory: &Allowance<'_>,
-    ) {
+    ) -> Vec<StripWrite> {
         if job.suspects.is_empty() || headpond_block::defect!(SkipRepair) {
-            return;
+            return Vec::new();
         }
         let mut parity = self.parity_memory(hull.len(), memory);
         parity.generate(columns);
-        for (read, _) in &job.suspects {
+        let solved = |(read, _): &(StripRead, DeviceError)| {
             let content: Buffers = match read.strip {
                 Strip::Data(k) => columns[usize::from(k)].clone().expect("solved"),
                 Strip::P => (&parity.p).into(),
                 Strip::Q => parity.q.as_ref().expect("the level has Q").into(),
             };
-            let part = within(&read.span, hull);
-            let cell = self.layout.cell(job.stripe, read.strip);
-            let offset = self.layout.row_start(cell.row) + u64::from(read.span.start);
-            let flags = match job.zeroed.is_empty() {
-                true => RequestFlags::empty(),
-                false => RequestFlags::FUA,
-            };
-            let write = Request::write(offset, content.slice(part)).with_flags(flags);
-            self.rewrite(cell, write).await;
+            (read.strip, read.span.start, content.slice(within(&read.span, hull)))
+        };
+        job.suspects.iter().map(solved).collect()
+    }
+
+    async fn rewrite_suspects(&self, job: &Rebuild, solved: Solved<'_>) -> Outcome {
+        if !job.zeroed.is_empty() {
+            let span = job.suspects.first().map(|(read, _)| read.span.clone());
+            let span = span.expect("what is solved beside zeros is unreadable");
+            return self.put_made_up(job.stripe, solved.suspects, (&job.zeroed, span)).await;
         }
+        for (strip, start, content) in solved.suspects {
+            let cell = self.layout.cell(job.stripe, strip);
+            let offset = self.layout.row_start(cell.row) + u64::from(start);
+            self.rewrite(cell, Request::write(offset, content)).await;
+        }
+        Ok(())
     }
 
     /// Writes what could not be read, or is being filled; a member that does not take it is out of

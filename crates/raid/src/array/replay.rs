@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use headpond_block::sync::join_all;
-use headpond_block::{BlockDevice, Buffer, ByteRange, DeviceError, Outcome, Request};
+use headpond_block::{BlockDevice, Buffer, ByteRange, DeviceError, Outcome, Request, RequestFlags};
 
 use super::Array;
 use super::journal::Journal;
@@ -123,7 +123,7 @@ fn is_possible(layout: &Layout, change: &Change) -> bool {
             };
             stripe.0 < layout.stripes() && is_strip && span.end <= layout.strip_bytes()
         }
-        Change::Zeros { stripes } => stripes.end <= layout.stripes(),
+        Change::Zeros { stripes, .. } => stripes.end <= layout.stripes(),
     }
 }
 
@@ -143,8 +143,10 @@ impl Array {
     /// Carries out a record. Its writes held the locks of their stripes, so no two of them are of
     /// one stripe.
     async fn redo(&self, record: Record, bytes: &Buffer) -> Outcome {
+        // Whoever fails from now on may lack what is written here.
+        let mut marks = Vec::new();
         for (change, _) in &record.changes {
-            self.mark_absent(change.stripes()).await?;
+            marks.push(self.mark(change.stripes(), RequestFlags::empty()).await?);
         }
         let (mut members, mut writes) = (Vec::new(), Vec::new());
         for (cell, request) in self.operations(record, bytes) {
@@ -165,9 +167,10 @@ impl Array {
                     let offset = self.layout.row_start(cell.row) + u64::from(span.start);
                     operations.push((cell, Request::write(offset, bytes.slice(content))));
                 }
-                Change::Zeros { stripes } => {
+                Change::Zeros { stripes, step } => {
                     let (layout, len) = (&self.layout, u64::from(self.layout.strip_bytes()));
-                    operations.extend(stripes.map(Stripe).flat_map(|stripe| {
+                    let stripes = stripes.step_by(step as usize).map(Stripe);
+                    operations.extend(stripes.flat_map(|stripe| {
                         layout.strips().map(move |strip| {
                             let cell = layout.cell(stripe, strip);
                             let range = ByteRange::at(layout.row_start(cell.row), len);

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use headpond_block::sync::join_all;
-use headpond_block::{Buffers, DeviceError, Outcome, Request, Submission};
+use headpond_block::{Buffers, DeviceError, Outcome, Request, RequestFlags, Submission};
 use smallvec::SmallVec;
 
 use super::columns::Columns;
@@ -86,6 +86,8 @@ impl Array {
 
     async fn resync_stripe(&self, stripe: Stripe) -> Outcome {
         let _lock = self.locks.lock(stripe.0).await;
+        // A member that leaves may have forgotten what it was given here.
+        let _mark = self.mark(stripe..=stripe, RequestFlags::empty()).await?;
         match self.layout.level().is_mirrored() {
             true => self.resync_copies(stripe).await,
             false => self.resync_parity(stripe).await,

@@ -100,7 +100,7 @@ impl Array {
     /// Zeroes or discards a range of the data area of every member. One that is being filled takes
     /// no harm by it in rows that it does not hold yet.
     async fn zero_members(&self, stripes: RangeInclusive<Stripe>, request: Request) -> Outcome {
-        let pass = self.announce(stripes.clone(), || zeros_told(&stripes)).await?;
+        let pass = self.announce(stripes.clone(), || self.zeros_told(&stripes)).await?;
         let mut members = self.members.present();
         members.retain(|member| member.role().is_some());
         let submissions = members.iter().map(|member| self.change(member, request.clone()));
@@ -112,6 +112,25 @@ impl Array {
             self.torn.borrow_mut().entry(*stripes.start()).or_default().push(lease);
         }
         outcome
+    }
+
+    /// The stripes of groups whose writes pass the journal by are not told: nothing that is written
+    /// there later would be either.
+    fn zeros_told(&self, stripes: &RangeInclusive<Stripe>) -> Told {
+        let stripes = stripes.start().0..stripes.end().0 + 1;
+        let groups = self.layout.groups();
+        let change = |(stripes, step)| Change::Zeros { stripes, step };
+        let changes: Changes = match self.journalled_groups() {
+            told if told.len() == groups => Changes::from_iter([change((stripes, 1))]),
+            told => {
+                let first =
+                    |group| (stripes.start..).find(|it| self.layout.group_of(Stripe(*it)) == group);
+                let part =
+                    |group| (first(group).expect("groups take turns")..stripes.end, groups as u32);
+                told.into_iter().map(part).map(change).collect()
+            }
+        };
+        Told { changes, data: Buffers::new() }
     }
 
     /// Zeroes or discards on one member, by writing zeros where it cannot zero by itself.
@@ -137,9 +156,4 @@ impl Array {
         let starts = (0..len).step_by(ZEROS_BYTES);
         starts.map(|start| zeros.slice(0..ZEROS_BYTES.min(len - start))).collect()
     }
-}
-
-fn zeros_told(stripes: &RangeInclusive<Stripe>) -> Told {
-    let stripes = stripes.start().0..stripes.end().0 + 1;
-    Told { changes: Changes::from_iter([Change::Zeros { stripes }]), data: Buffers::new() }
 }

@@ -41,8 +41,8 @@ mod at {
 pub enum Change {
     /// New content of a part of a strip, which follows in the record.
     Content { stripe: Stripe, strip: Strip, span: Span },
-    /// Nothing but zeros on all strips of stripes.
-    Zeros { stripes: std::ops::Range<u64> },
+    /// Nothing but zeros on all strips of every `step`-th of some stripes.
+    Zeros { stripes: std::ops::Range<u64>, step: u32 },
 }
 
 impl Change {
@@ -50,7 +50,7 @@ impl Change {
     pub fn stripes(&self) -> std::ops::RangeInclusive<Stripe> {
         match self {
             Change::Content { stripe, .. } => *stripe..=*stripe,
-            Change::Zeros { stripes } => Stripe(stripes.start)..=Stripe(stripes.end - 1),
+            Change::Zeros { stripes, .. } => Stripe(stripes.start)..=Stripe(stripes.end - 1),
         }
     }
 
@@ -114,7 +114,9 @@ pub fn encode(place: Place, changes: &[Change], data: &Buffers) -> Vec<u8> {
             Change::Content { stripe, strip, span } => {
                 (stripe.0, 1_u16, strip_number(*strip), span.start, change.data_bytes())
             }
-            Change::Zeros { stripes } => (stripes.start, 2, 0, 0, stripes.end - stripes.start),
+            Change::Zeros { stripes, step } => {
+                (stripes.start, 2, 0, *step, stripes.end - stripes.start)
+            }
         };
         put(entry + at::STRIPE, &stripe.to_le_bytes());
         put(entry + at::KIND, &kind.to_le_bytes());
@@ -187,7 +189,9 @@ fn change(entry: &[u8]) -> Option<Change> {
             let strip = strip_of(u16_at(entry, at::STRIP));
             Some(Change::Content { stripe: Stripe(stripe), strip, span: start..end })
         }
-        2 => Some(Change::Zeros { stripes: stripe..stripe.checked_add(length)? }),
+        2 if start > 0 => {
+            Some(Change::Zeros { stripes: stripe..stripe.checked_add(length)?, step: start })
+        }
         _ => None,
     }
 }
@@ -246,8 +250,8 @@ mod tests {
                 span: start * 512..(start + sectors) * 512,
             },
         );
-        let zeros = (0_u64..1 << 40, 1_u64..40)
-            .prop_map(|(first, count)| Change::Zeros { stripes: first..first + count });
+        let zeros = (0_u64..1 << 40, 1_u64..40, 1_u32..9)
+            .prop_map(|(first, count, step)| Change::Zeros { stripes: first..first + count, step });
         prop::collection::vec(prop_oneof![9 => content, 1 => zeros], 1..300)
     }
 
@@ -293,7 +297,7 @@ mod tests {
 
     #[test]
     fn a_record_of_another_journal_or_epoch_is_not_announced() {
-        let bytes = written(&[Change::Zeros { stripes: 0..1 }]);
+        let bytes = written(&[Change::Zeros { stripes: 0..1, step: 1 }]);
         assert!(announced(&bytes, PLACE.journal, PLACE.epoch).is_some());
         assert!(announced(&bytes, Uuid::from_u128(8), PLACE.epoch).is_none());
         assert!(announced(&bytes, PLACE.journal, 4).is_none());
