@@ -142,8 +142,8 @@ pub struct Array {
     torn_parity: TornParity,
     /// What an unclean stop left has been made good.
     is_begun: Cell<bool>,
-    /// Stripes of which a write stopped half-way for want of space, with what the journal has of
-    /// it.
+    /// Stripes whose redundancy does not fit: a write stopped half-way for want of space, with what
+    /// the journal has of it, or the power went and something cannot be read.
     torn: RefCell<BTreeMap<Stripe, Vec<Lease>>>,
     /// Blocks that nobody can know any more.
     lost: Lost,

@@ -1,6 +1,7 @@
 //! Putting an array together from its members, given in any order.
 //!
-//! 1. every device is looked at; strangers, doubles and damaged ones are refused; 2. `judge` says
+//! 1. every device is looked at; strangers, doubles and damaged ones are refused, and those that
+//!    cannot be read are done without, as if they were not given; 2. `judge` says
 //!    who is a member and whom the array went on without, or that there is more than one history;
 //!    3. what is missing must be within the redundancy, and after an unclean stop the parity that
 //!    replaces it must be right; 4. members that missed the last superblock are given it, and then
@@ -143,6 +144,8 @@ pub enum Warning {
     Replayed { records: u64 },
     #[error("the stripe journal is not used: {reason}")]
     JournalLost { reason: String },
+    #[error("{cause}: the array was started without this device")]
+    Unreadable { cause: DeviceError },
     #[error(
         "{device} is not used: the array has no stripe journal, or was started by force without it"
     )]
@@ -250,7 +253,7 @@ pub async fn prepare(
     devices: Vec<Rc<dyn BlockDevice>>,
     options: AssembleOptions,
 ) -> Result<Prepared, AssembleError> {
-    let candidates = look_at(devices, options.uuid).await?;
+    let (candidates, unreadable) = look_at(devices, options.uuid).await?;
     let verdict = judge(candidates)?;
     let layout = verdict.record.layout().expect("a decoded superblock has a shape");
     let journal = journal::find(&verdict, &layout, &options).await?;
@@ -262,7 +265,8 @@ pub async fn prepare(
     if start.copies == Copies::MayDiffer {
         found.begin_copies_anew(&record);
     }
-    let Start { mut trust, warnings, beginning, vouched, .. } = start;
+    let Start { mut trust, mut warnings, beginning, vouched, .. } = start;
+    warnings.extend(unreadable.into_iter().map(|cause| Warning::Unreadable { cause }));
     if options.force == Force::UseTornParity && journal.reason().is_some() {
         record.journal = None;
     }
@@ -275,21 +279,26 @@ pub async fn prepare(
     Ok(Prepared { assembled: Assembled { array, missing, stale, warnings }, beginning })
 }
 
+/// The members among the devices, and why others could not be read.
 async fn look_at(
     devices: Vec<Rc<dyn BlockDevice>>,
     wanted: Option<Uuid>,
-) -> Result<Vec<Candidate>, AssembleError> {
-    let mut candidates = Vec::new();
+) -> Result<(Vec<Candidate>, Vec<DeviceError>), AssembleError> {
+    let (mut candidates, mut unreadable) = (Vec::new(), Vec::new());
     let mut wanted = wanted;
     for device in devices {
         let name = device.name().clone();
-        let superblock = match inspect(&*device).await? {
-            Inspection::Member(superblock) => *superblock,
-            Inspection::Unusable(cause) => {
+        let superblock = match inspect(&*device).await {
+            Ok(Inspection::Member(superblock)) => *superblock,
+            Ok(Inspection::Unusable(cause)) => {
                 return Err(AssembleError::Unusable { device: name, cause });
             }
-            Inspection::Empty | Inspection::Foreign => {
+            Ok(Inspection::Empty | Inspection::Foreign) => {
                 return Err(AssembleError::Foreign { device: name });
+            }
+            Err(error) => {
+                unreadable.push(error);
+                continue;
             }
         };
         let found_uuid = superblock.array.uuid;
@@ -300,7 +309,11 @@ async fn look_at(
         }
         candidates.push(Candidate { device, superblock });
     }
-    if candidates.is_empty() { Err(AssembleError::NoDevices) } else { Ok(candidates) }
+    match (candidates.is_empty(), unreadable.first()) {
+        (true, Some(error)) => Err(error.clone().into()),
+        (true, None) => Err(AssembleError::NoDevices),
+        (false, _) => Ok((candidates, unreadable)),
+    }
 }
 
 /// Whether two devices that should hold the same strips do.
@@ -520,13 +533,13 @@ impl Array {
             self.replay(journal).await?;
         }
         for stripes in marked {
-            self.resync_marked(stripes.clone()).await?;
+            self.resync_torn(stripes.clone()).await?;
         }
         if !marked.is_empty() {
             // What a read is about to show of one copy must not be lost with that member.
             self.flush_members().await?;
         }
-        self.begin_journal(*is_sound).await?;
+        self.begin_journal(*is_sound && !self.has_torn()).await?;
         self.note_begun();
         Ok(())
     }

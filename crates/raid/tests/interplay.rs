@@ -13,7 +13,7 @@ use headpond_block::{
     BlockDevice, Buffer, ByteRange, Request, RequestFlags, RequestKind, Runtime, Submission,
 };
 use headpond_raid::layout::{Layout, Strip, Stripe};
-use headpond_raid::superblock::{COPY_OFFSETS, DATA_OFFSET_MIN, SUPERBLOCK_BYTES, decode, encode};
+use headpond_raid::superblock::DATA_OFFSET_MIN;
 use headpond_raid::{Array, ArrayState, Filled, Force, JournalWhen, Level, Role, Spread};
 use headpond_sim::Loss;
 use support::journal::{Story, open};
@@ -42,18 +42,6 @@ fn faulty(device: &mut Rc<dyn BlockDevice>, runtime: &Runtime) -> FaultControl {
     control
 }
 
-/// Regions of a few stripes, of an array that nobody has started yet.
-fn refine(machine: &Machine, stripes: u64) {
-    for medium in &machine.members {
-        for offset in COPY_OFFSETS {
-            if let Ok(mut superblock) = decode(&medium.peek(offset, SUPERBLOCK_BYTES)) {
-                superblock.array.intent_region_stripes = Some(stripes);
-                medium.poke(offset, &encode(&superblock));
-            }
-        }
-    }
-}
-
 #[test]
 fn zeros_that_a_whole_group_was_given_are_not_given_again_over_what_passed_the_journal_by() {
     let story = Story::new(Level::Raid50, 6, JournalWhen::Degraded);
@@ -79,7 +67,7 @@ fn a_writer_that_waits_for_a_mark_goes_on_when_everybody_is_back() {
     for seed in 0..400 {
         let (start, apart) = (seed * 37 % 2000, seed * 13 % 150);
         let machine = Machine::with_array_of_many_rows(3, Level::Raid5);
-        refine(&machine, 4);
+        machine.refine(4);
         machine.live_to_the_end(&machine.all(), async |devices| {
             let (runtime, returning) = (devices.runtime.clone(), devices[1].clone());
             let array = attempt(devices).await.unwrap().array;
@@ -135,7 +123,7 @@ fn a_member_that_fails_after_a_replay_is_given_what_that_wrote_when_it_comes_bac
 #[test]
 fn parity_that_a_member_had_not_made_stable_when_it_left_is_given_to_it_again() {
     let machine = Machine::with_array_of_many_rows(3, Level::Raid5);
-    refine(&machine, 4);
+    machine.refine(4);
     for (index, medium) in machine.members.iter().enumerate() {
         let content = vec![1 << index; 40 * STRIP as usize];
         medium.poke(DATA_OFFSET_MIN, &content);

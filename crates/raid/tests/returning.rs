@@ -7,11 +7,10 @@ use std::rc::Rc;
 
 use headpond_block::{BlockDevice, Buffer, Outcome, Request, RequestFlags};
 use headpond_raid::layout::Role;
-use headpond_raid::superblock::{COPY_OFFSETS, SUPERBLOCK_BYTES, decode, encode};
 use headpond_raid::{
     Array, ArrayState, AssembleError, CreateOptions, Filled, Intent, Level, ReturnError, create,
 };
-use headpond_sim::{Ended, Loss, Medium};
+use headpond_sim::{Ended, Loss};
 use support::machine::*;
 use support::*;
 use uuid::Uuid;
@@ -21,34 +20,10 @@ const ROWS: u64 = 60;
 const REGION: u64 = 4;
 const AGAIN: Uuid = Uuid::from_u128(78);
 
-/// Gives an array that nobody has started yet finer bitmaps than an array so small would have.
-fn refine(bytes: &[u8]) -> Option<Vec<u8>> {
-    let mut superblock = decode(bytes).ok()?;
-    superblock.array.intent_region_stripes = Some(REGION);
-    Some(encode(&superblock))
-}
-
-fn refine_device(member: &TestDevice) {
-    for offset in COPY_OFFSETS {
-        let place = member.memory().slice(offset as usize..offset as usize + SUPERBLOCK_BYTES);
-        if let Some(bytes) = refine(&place.to_vec()) {
-            place.copy_from(&bytes);
-        }
-    }
-}
-
-fn refine_medium(medium: &Medium) {
-    for offset in COPY_OFFSETS {
-        if let Some(bytes) = refine(&medium.peek(offset, SUPERBLOCK_BYTES)) {
-            medium.poke(offset, &bytes);
-        }
-    }
-}
-
 async fn fine_array(members: &[Rc<TestDevice>], level: Level, groups: usize) -> Array {
     let options = CreateOptions { intent: Intent::Bitmap, ..options(level, groups) };
     create(&as_devices(members), &options).await.unwrap();
-    members.iter().for_each(|member| refine_device(member));
+    members.iter().for_each(|member| member.refine(REGION));
     start(members).await.array
 }
 
@@ -228,7 +203,7 @@ async fn come_and_go(devices: Devices, machine: &Machine, newest: &Newest) {
 #[test]
 fn what_a_member_had_forgotten_when_it_left_is_given_back_after_an_orderly_stop() {
     let machine = Machine::with_array_of_many_rows(3, Level::Raid5);
-    machine.members.iter().for_each(|medium| refine_medium(medium));
+    machine.refine(REGION);
     let forgotten = [4, 5];
     machine.live_to_the_end(&machine.all(), async |devices| {
         let returning = devices[1].clone();
@@ -267,7 +242,7 @@ fn however_a_return_is_cut_what_was_flushed_is_there_and_on_the_member_too() {
         let mut cut_at = 0;
         loop {
             let machine = Machine::with_array_of_many_rows(count, level);
-            machine.members.iter().for_each(|medium| refine_medium(medium));
+            machine.refine(REGION);
             let newest = Newest::default();
             machine.power.cut_after(cut_at);
             let life = async |devices, _| come_and_go(devices, &machine, &newest).await;

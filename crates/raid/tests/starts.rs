@@ -5,8 +5,8 @@ mod support;
 use std::rc::Rc;
 
 use headpond_block::devices::RamDevice;
-use headpond_block::{BlockDevice, Buffer, Geometry, Request, RequestFlags};
-use headpond_raid::layout::Stripe;
+use headpond_block::{BlockDevice, Buffer, DeviceError, Geometry, Request, RequestFlags};
+use headpond_raid::layout::{Strip, Stripe};
 use headpond_raid::{
     AfterUncleanStop, ArrayState, AssembleError, AssembleOptions, Assembled, CreateError,
     CreateOptions, Force, Inspection, Intent, Level, Occupied, Warning, assemble, create, erase,
@@ -252,6 +252,56 @@ fn marks_are_cleared_when_idle_and_an_idle_degraded_array_may_start() {
         drop(assembled);
         // Unclean, but nothing was being written.
         assert!(attempt(&members[1..]).await.is_ok());
+    });
+}
+
+#[test]
+fn a_device_that_cannot_be_read_is_done_without_and_named() {
+    run(15, |runtime| async move {
+        let members = devices(4, 8, &runtime);
+        new_array(&members, &options(Level::Raid5, 1)).await.stop().await.unwrap();
+        members[1].gone.set(true);
+        let assembled = attempt(&members).await.unwrap();
+        assert_eq!(assembled.array.state(), ArrayState::Degraded);
+        let [warning @ Warning::Unreadable { .. }] = &assembled.warnings[..] else {
+            panic!("{:?}", assembled.warnings)
+        };
+        assert!(warning.to_string().starts_with("m1: "), "{warning}");
+        members.iter().for_each(|member| member.gone.set(true));
+        assert!(matches!(error(attempt(&members).await), AssembleError::Device(_)));
+    });
+}
+
+#[test]
+fn what_cannot_be_read_of_a_torn_stripe_is_an_error_and_the_array_starts_all_the_same() {
+    run(16, |runtime| async move {
+        let members = devices(4, 8, &runtime);
+        let options = CreateOptions { intent: Intent::Bitmap, ..options(Level::Raid5, 1) };
+        create(&as_devices(&members), &options).await.unwrap();
+        members.iter().for_each(|member| member.refine(2));
+        let array = start(&members).await.array;
+        let stripe_bytes = array.layout().stripe_bytes();
+        let bytes = Random::new(3).bytes(stripe_bytes as usize);
+        write(&array, 0, &bytes).await.unwrap();
+        let cell = array.layout().cell(Stripe(0), Strip::Data(0));
+        members[cell.role.index()].make_bad(array.layout().row_start(cell.row), 512);
+        let array = attempt(&members).await.unwrap().array;
+        let refused = read(&array, 0, 512).await.unwrap_err();
+        assert!(matches!(refused, DeviceError::Media { .. }), "{refused}");
+        assert_eq!(read(&array, 512, 512).await.unwrap(), bytes[512..1024]);
+        for region in 1..4 {
+            for _ in 0..3 {
+                array.submit(Request::flush()).await.unwrap();
+            }
+            // In another region, with whose mark others go.
+            write(&array, region * 2 * stripe_bytes, &[1; 512]).await.unwrap();
+        }
+        let array = attempt(&members).await.unwrap().array;
+        assert!(read(&array, 0, 512).await.is_err(), "it is torn after another cut too");
+        write(&array, 0, &bytes).await.unwrap();
+        array.stop().await.unwrap();
+        let array = attempt(&members).await.unwrap().array;
+        assert_eq!(read(&array, 0, bytes.len()).await.unwrap(), bytes);
     });
 }
 

@@ -134,7 +134,7 @@ impl Volume {
         if members.is_empty() && !absent.is_empty() {
             return Err(OpenError::NoMembers { reason: absent.join("; ") });
         }
-        let members = by_core(description, members).await?;
+        let members = by_core(description, members).await;
         let journals = journals_by_core(description, journals).await;
         let arrays: Vec<_> = members.into_iter().zip(journals).collect();
         let mut prepared =
@@ -184,24 +184,26 @@ fn names(description: &Description) -> impl Iterator<Item = (u16, String)> {
 }
 
 /// The devices of each core, by what is on them; what belongs to none is left to the first core,
-/// which refuses it.
+/// which refuses it, or says that it cannot be read.
 async fn by_core(
     description: &Description,
     members: Vec<Rc<dyn BlockDevice>>,
-) -> Result<Vec<Vec<Rc<dyn BlockDevice>>>, OpenError> {
+) -> Vec<Vec<Rc<dyn BlockDevice>>> {
     let uuids: Vec<Uuid> = description.cores().map(|(uuid, _)| uuid).collect();
     let mut by_core = vec![Vec::new(); uuids.len()];
     if uuids.len() == 1 {
-        return Ok(vec![members]);
+        return vec![members];
     }
     for device in members {
-        let core = match inspect(&*device).await.map_err(AssembleError::Device)? {
-            Inspection::Member(found) => uuids.iter().position(|uuid| *uuid == found.array.uuid),
+        let core = match inspect(&*device).await {
+            Ok(Inspection::Member(found)) => {
+                uuids.iter().position(|uuid| *uuid == found.array.uuid)
+            }
             _ => None,
         };
         by_core[core.unwrap_or(0)].push(device);
     }
-    Ok(by_core)
+    by_core
 }
 
 /// The journal of each core, by what is on them; what says nothing is the journal of a core that

@@ -37,7 +37,7 @@ impl Array {
         if let Some(intents) = &self.intents {
             intents.bitmap.borrow_mut().clear();
         }
-        if self.torn.borrow().is_empty() {
+        if !self.has_torn() {
             self.write_outdated_pages().await?;
             self.change_record(|record| record.state = RecordedState::Clean).await?;
         }
@@ -97,7 +97,11 @@ impl Array {
         let (Some(intents), Some(settling)) = (&self.intents, settling) else { return };
         let mut bitmap = intents.bitmap.borrow_mut();
         match succeeded {
-            true => bitmap.flush_succeeded(settling),
+            true => {
+                bitmap.flush_succeeded(settling);
+                // They are torn still after a cut.
+                self.torn.borrow().keys().for_each(|stripe| bitmap.mark(*stripe..=*stripe));
+            }
             false => bitmap.flush_failed(settling),
         }
     }

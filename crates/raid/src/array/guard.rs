@@ -17,7 +17,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
-use std::ops::{Range, RangeInclusive};
+use std::ops::RangeInclusive;
 use std::rc::Rc;
 
 use headpond_block::{Buffers, DeviceError, Outcome};
@@ -392,20 +392,6 @@ impl Array {
     pub(super) fn is_vouched(&self, stripe: Stripe) -> bool {
         let group = self.layout.group_of(stripe);
         self.guard.as_ref().is_some_and(|guard| guard.vouched >> group & 1 == 1)
-    }
-
-    /// Makes the redundancy of marked stripes anew, but for those that are right.
-    pub(crate) async fn resync_marked(&self, stripes: Range<u64>) -> Outcome {
-        let Some(guard) = &self.guard else { return self.resync(stripes).await };
-        match guard.vouched {
-            0 => self.resync(stripes).await,
-            _ => {
-                for stripe in stripes.filter(|stripe| !self.is_vouched(Stripe(*stripe))) {
-                    self.resync(stripe..stripe + 1).await?;
-                }
-                Ok(())
-            }
-        }
     }
 
     /// What the journal holds is on the members and stable: a new epoch begins, in which it is

@@ -232,7 +232,7 @@ impl Array {
     pub(super) fn evict_condemned(&self) {
         // What only this member has cannot be told from parity that may be wrong.
         let is_replaceable = self.is_begun.get() && self.is_parity_whole();
-        let is_replaceable = is_replaceable && self.torn.borrow().is_empty();
+        let is_replaceable = is_replaceable && !self.has_torn();
         for member in self.members.present() {
             let may_go = is_replaceable || !self.members.is_in_role(&member);
             if may_go && member.health.is_condemned() && self.members.can_lose(&member) {

@@ -84,6 +84,37 @@ impl Array {
         Ok(())
     }
 
+    /// Makes the redundancy of stripes anew that an unclean stop may have torn, but for those that
+    /// are right. One of which something cannot be read stays torn, and its region marked: what
+    /// cannot be read there is an error until it is written or can be read again.
+    ///
+    /// # Errors
+    /// Where the array has lost too many members.
+    pub(crate) async fn resync_torn(&self, stripes: Range<u64>) -> Outcome {
+        for first in stripes.clone().step_by(STRIPES_AT_A_TIME as usize) {
+            let batch = first..stripes.end.min(first + STRIPES_AT_A_TIME);
+            let torn = batch.map(Stripe).filter(|stripe| !self.is_vouched(*stripe));
+            let resync = |stripe| {
+                Submission::pending(async move {
+                    match self.resync_stripe(stripe).await {
+                        Err(DeviceError::Media { .. } | DeviceError::Corrupt { .. }) => {
+                            self.torn.borrow_mut().entry(stripe).or_default();
+                            Ok(())
+                        }
+                        outcome => outcome,
+                    }
+                })
+            };
+            join_all(torn.map(resync).collect()).await.into_iter().collect::<Outcome>()?;
+        }
+        Ok(())
+    }
+
+    /// Whether there are stripes whose redundancy is known not to fit.
+    pub(crate) fn has_torn(&self) -> bool {
+        !self.torn.borrow().is_empty()
+    }
+
     async fn resync_stripe(&self, stripe: Stripe) -> Outcome {
         let _lock = self.locks.lock(stripe.0).await;
         // A member that leaves may have forgotten what it was given here.

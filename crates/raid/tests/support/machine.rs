@@ -13,7 +13,7 @@ use headpond_raid::{
 };
 use headpond_sim::{Ended, Medium, OperationTime, Power, Random, Sim, SimDisk, run_until_cut};
 
-use super::{STRIP, options};
+use super::{STRIP, options, refined};
 
 /// The members as one life sees them.
 pub struct Devices {
@@ -91,6 +91,18 @@ impl Machine {
             create(&devices, &options).await.expect("created");
         });
         machine
+    }
+
+    /// Bitmaps with regions of so many stripes, for an array that nobody has started yet.
+    pub fn refine(&self, stripes: u64) {
+        for medium in &self.members {
+            for offset in COPY_OFFSETS {
+                let superblock = medium.peek(offset, SUPERBLOCK_BYTES);
+                if let Some(bytes) = refined(&superblock, stripes) {
+                    medium.poke(offset, &bytes);
+                }
+            }
+        }
     }
 
     pub fn all(&self) -> Vec<usize> {

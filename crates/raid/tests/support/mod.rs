@@ -16,7 +16,7 @@ use headpond_block::{
     Request, RequestKind, Runtime, Submission, VirtualClock,
 };
 use headpond_raid::layout::{Layout, Role, Strip, StripCell, Stripe};
-use headpond_raid::superblock::DATA_OFFSET_MIN;
+use headpond_raid::superblock::{COPY_OFFSETS, DATA_OFFSET_MIN, SUPERBLOCK_BYTES, decode, encode};
 use headpond_raid::{
     Array, AssembleOptions, Assembled, Contents, CreateOptions, Intent, Level, Occupied, assemble,
     create,
@@ -57,6 +57,12 @@ impl Random {
     }
 }
 
+fn refined(superblock: &[u8], stripes: u64) -> Option<Vec<u8>> {
+    let mut superblock = decode(superblock).ok()?;
+    superblock.array.intent_region_stripes = Some(stripes);
+    Some(encode(&superblock))
+}
+
 /// A member: RAM that answers after a random time.
 pub struct TestDevice {
     ram: RamDevice,
@@ -95,6 +101,18 @@ impl TestDevice {
         let copy = TestDevice::new(index, self.ram.geometry().size_bytes, runtime);
         copy.ram.memory().copy_from_buffer(self.ram.memory());
         copy
+    }
+
+    /// Gives an array that nobody has started yet bitmaps with regions of so many stripes: finer
+    /// ones than an array so small would have.
+    pub fn refine(&self, stripes: u64) {
+        for offset in COPY_OFFSETS {
+            let start = offset as usize;
+            let place = self.ram.memory().slice(start..start + SUPERBLOCK_BYTES);
+            if let Some(bytes) = refined(&place.to_vec(), stripes) {
+                place.copy_from(&bytes);
+            }
+        }
     }
 
     pub fn memory(&self) -> &Buffer {
