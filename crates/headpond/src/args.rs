@@ -144,8 +144,10 @@ pub struct CreateArgs {
     /// always, never, or a size after which they always do.
     #[arg(long, default_value = "full", requires = "cache")]
     pub seq_cutoff: SeqCutoff,
-    /// Any other setting that `headpond set` takes; may be given several times.
-    #[arg(long = "set", value_name = "KEY=VALUE", requires = "cache")]
+    /// Any other setting that `headpond set` takes; may be given several times. Without a cache
+    /// those of the array: merge-wait-us, merge-max, member-patience-ms, member-deadline-ms,
+    /// member-late-max.
+    #[arg(long = "set", value_name = "KEY=VALUE")]
     pub settings: Vec<SettingChange>,
     /// Parts of the volume with a log of their own, 1 to 16.
     #[arg(long, default_value_t = 1)]
@@ -222,13 +224,15 @@ pub struct StatsArgs {
     headpond set hv0 mode=write-through\n  \
     headpond set hv0 mode=write-back cleaning=stripe seq-cutoff=1M\n  \
     headpond set hv0 mode=pass-through --flush\n  \
-    headpond set hv0 merge-wait-us=off          # of the array"
+    headpond set hv0 merge-wait-us=off          # of the array\n  \
+    headpond set hv0 member-patience-ms=500 member-deadline-ms=10000 member-late-max=4"
 )]
 pub struct SetArgs {
     pub name: String,
     /// Such as mode=write-through, cleaning=alru, cleaning.alru.staleness-s=60, seq-cutoff=1M,
     /// classes=FILE, eviction=lru, bypass=adaptive; of the tier in memory tier.mode and others; of
-    /// the array merge-wait-us=auto and merge-max=64M.
+    /// the array merge-wait-us=auto, merge-max=64M, and how long its members are waited for:
+    /// member-patience-ms=2000, member-deadline-ms=30000, member-late-max=8.
     #[arg(value_name = "KEY=VALUE")]
     pub changes: Vec<SettingChange>,
     /// Write all dirty data to the array before the change and after it, and wait for it; without,

@@ -63,6 +63,38 @@ fn a_volume_lives_from_create_to_destroy() {
 }
 
 #[test]
+fn how_long_members_are_waited_for_is_set_at_create_and_live_and_shown() {
+    let user = User::new();
+    let members: Vec<String> = (0..2).map(|at| user.file(&format!("{at}.img"), 32 * MIB)).collect();
+    let create = |change| {
+        ["create", "hv0", "--raid", "1", "--set", change, &members[0], &members[1]]
+            .map(String::from)
+    };
+    let refused = user.run(&create("mode=write-through"));
+    assert!(refused.code == 2 && refused.err.contains("needs a cache"), "{}", refused.err);
+    user.ok(&create("member-patience-ms=500"));
+    let daemon = user.serve("hv0");
+    let patience =
+        |user: &User| user.json(&["status", "hv0", "--json"])["array"]["patience"].clone();
+    let expected = json!({ "read_ms": 500, "deadline_ms": 30_000, "late_max": 8 });
+    assert_eq!(patience(&user), expected);
+    user.ok(&["set", "hv0", "member-deadline-ms=10000", "member-late-max=off"]);
+    let expected = json!({ "read_ms": 500, "deadline_ms": 10_000, "late_max": null });
+    assert_eq!(patience(&user), expected);
+    let line =
+        "peers answer a read after 0.5 s at most; a member is given up after 10 s without an";
+    assert!(user.ok(&["status", "hv0"]).contains(line));
+    let ended = user.run(&["set", "hv0", "member-patience-ms=1"]);
+    assert!(ended.code == 2 && ended.err.contains("it is off, or 100 to 600000"), "{}", ended.err);
+    user.ok(&["stop", "hv0"]);
+    assert_eq!(daemon.wait(), 0);
+    let daemon = user.serve("hv0");
+    assert_eq!(patience(&user), expected, "settings outlive the daemon");
+    user.ok(&["stop", "hv0"]);
+    assert_eq!(daemon.wait(), 0);
+}
+
+#[test]
 fn a_volume_without_a_cache_works_too() {
     let user = User::new();
     let members: Vec<String> = (0..2).map(|at| user.file(&format!("{at}.img"), 16 * MIB)).collect();

@@ -89,8 +89,8 @@ pub use scrub::{Finding, ScrubReport, Scrubbed, Trouble};
 pub use spares::MemberError;
 use status::Counters;
 pub use status::{
-    ArrayState, ArrayStatus, DeclusteredStatus, FillingStatus, JournalStatus, MemberStatus,
-    PlanCounts, Progress, SpareStatus, StandInStatus,
+    Answers, ArrayState, ArrayStatus, DeclusteredStatus, FillingStatus, JournalStatus,
+    MemberStatus, PatienceStatus, PlanCounts, Progress, SpareStatus, StandInStatus,
 };
 use watch::Watch;
 use writers::Writers;
@@ -216,9 +216,13 @@ impl Array {
         self.watch.patience()
     }
 
-    /// Changes how long members are waited for, from the next operation on.
+    /// Changes how long members are waited for, from the next operation on: for what is under way
+    /// they begin anew. The stripe journal has the same deadline.
     pub fn set_patience(&self, patience: Option<Patience>) {
         self.watch.set_patience(patience);
+        if let Some(journal) = self.journal() {
+            journal.set_deadline(patience.and_then(|patience| patience.deadline));
+        }
     }
 
     /// Whether writes can be served.

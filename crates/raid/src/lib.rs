@@ -23,10 +23,10 @@ pub mod split;
 pub mod superblock;
 
 pub use array::{
-    Array, ArrayState, ArrayStatus, DeclusteredStatus, Filled, FillingStatus, Finding, Inspection,
-    JournalStatus, LostRange, LostStatus, MemberError, MemberStatus, PlanCounts, Progress,
-    ReturnError, ScrubReport, Scrubbed, SpareStatus, StandInStatus, Trouble, Tuning, erase,
-    inspect,
+    Answers, Array, ArrayState, ArrayStatus, DeclusteredStatus, Filled, FillingStatus, Finding,
+    Inspection, JournalStatus, LostRange, LostStatus, MemberError, MemberStatus, PatienceStatus,
+    PlanCounts, Progress, ReturnError, ScrubReport, Scrubbed, SpareStatus, StandInStatus, Trouble,
+    Tuning, erase, inspect,
 };
 pub use assemble::{
     AfterUncleanStop, AssembleError, AssembleOptions, Assembled, Force, Prepared, Warning,

@@ -3,7 +3,8 @@
 //! Three times count for each operation on a member. After its *patience* a read is *slow*: its
 //! data comes from the peers instead, and the member is read no more until it has answered. After
 //! the longest patience it is *late*, and members that are late too often are evicted. After the
-//! *deadline* the member counts as hung and is evicted, whatever the operation.
+//! *deadline* the member counts as hung and is evicted, whatever the operation. Each of the three
+//! consequences can be set, and done without.
 //!
 //! The patience adapts: it is what the reads of the array usually take, and many times their
 //! spread, so that a member is compared with its peers, and an array that is busy all over is not
@@ -22,37 +23,49 @@
 //! after minutes, md waits for the kernel below it; DRBD's `disk-timeout` detaches and warns that
 //! answers may arrive late in memory that is used otherwise: for that see `array::operation`.
 
+use std::collections::VecDeque;
 use std::time::Duration;
+
+use headpond_block::Instant;
 
 use crate::balance::Motion;
 
 /// How long an array waits for its members.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Patience {
-    /// The longest that a read is waited for before its data comes from the peers.
-    pub read: Duration,
-    /// After this time without an answer a member is hung. Flushes have twice as long.
-    pub deadline: Duration,
+    /// The longest that a read is waited for before its data comes from the peers; `None`: they
+    /// are asked only for what a member cannot read. At least [`READ_MIN`], and no longer than the
+    /// deadline.
+    pub read: Option<Duration>,
+    /// After this time without an answer a member is hung. Flushes have twice as long. `None`: no
+    /// member ever is. At least [`READ_MIN`].
+    pub deadline: Option<Duration>,
+    /// Spells of lateness within [`WINDOW`] that evict a member; `None`: none ever do.
+    pub late_max: Option<u32>,
 }
 
 impl Default for Patience {
     fn default() -> Self {
-        Patience { read: Duration::from_secs(2), deadline: Duration::from_secs(30) }
+        Patience {
+            read: Some(Duration::from_secs(2)),
+            deadline: Some(Duration::from_secs(30)),
+            late_max: Some(8),
+        }
     }
 }
 
 /// Ticks in the longest patience.
 pub const TICKS_OF_READ: u64 = 64;
+/// A tick is a millisecond at least.
+pub const READ_MIN: Duration = Duration::from_millis(TICKS_OF_READ);
 /// Less than this is not told from an answer in time: a tick more or less says nothing.
 const PATIENCE_TICKS_MIN: u64 = 4;
 /// A drive that rotates serves what is near before what has waited, for half a second or so: of two
 /// seconds, three quarters of one. With an eighth of a second, mirrors of the modelled drive lost a
 /// tenth of what streams reach.
 const ROTATING_TICKS_MIN: u64 = 24;
-/// Spells of lateness that evict a member, within [`WINDOW_TICKS`].
-pub const LATE_MAX: u32 = 8;
-/// Ten minutes with two seconds of longest patience.
-const WINDOW_TICKS: u64 = 300 * TICKS_OF_READ;
+/// How long it counts that a member was slow or late.
+pub const WINDOW: Duration = Duration::from_secs(600);
 
 /// A number of ticks.
 pub type Ticks = u64;
@@ -60,17 +73,19 @@ pub type Ticks = u64;
 impl Patience {
     /// The time between two looks at what is under way.
     pub fn tick(&self) -> Duration {
-        (self.read / TICKS_OF_READ as u32).max(Duration::from_millis(1))
+        let longest = self.read.or(self.deadline).unwrap_or(WINDOW);
+        (longest / TICKS_OF_READ as u32).max(Duration::from_millis(1))
     }
 
-    /// The longest patience with a read.
+    /// When a read is slow at the latest.
     pub fn read_ticks(&self) -> Ticks {
-        TICKS_OF_READ
+        self.read.map_or(Ticks::MAX, |_| TICKS_OF_READ)
     }
 
     /// When a member is hung.
     pub fn deadline_ticks(&self) -> Ticks {
-        let ticks = self.deadline.as_nanos().div_ceil(self.tick().as_nanos());
+        let Some(deadline) = self.deadline else { return Ticks::MAX };
+        let ticks = deadline.as_nanos().div_ceil(self.tick().as_nanos());
         (ticks as Ticks).max(TICKS_OF_READ)
     }
 }
@@ -106,7 +121,7 @@ impl Usual {
             Motion::None => PATIENCE_TICKS_MIN,
         };
         let usual = (4 * self.mean + 8 * self.spread).div_ceil(Self::ONE);
-        match self.samples < Self::SAMPLES_MIN {
+        match self.samples < Self::SAMPLES_MIN || longest == Ticks::MAX {
             true => longest,
             false => usual.clamp(least, longest),
         }
@@ -119,26 +134,61 @@ impl Usual {
     }
 }
 
-/// The late answers of one member. All that were late together are one spell: a drive that tries a
+/// When one member was slow, or late. All that was so together is one spell: a drive that tries a
 /// bad sector again and again keeps its whole queue waiting, and has been slow once.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Lateness {
-    since: Ticks,
-    count: u32,
-    newest: Option<Ticks>,
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Spells {
+    /// Oldest first, no more than [`Self::KEPT_MAX`].
+    begun: VecDeque<Instant>,
 }
 
-impl Lateness {
-    /// An answer is late at `now`. Whether that is once too often.
-    pub fn note(&mut self, now: Ticks) -> bool {
-        if now.saturating_sub(self.since) > WINDOW_TICKS {
-            *self = Lateness { since: now, count: 0, newest: None };
+impl Spells {
+    /// As many as are told apart.
+    pub const KEPT_MAX: usize = 100;
+
+    /// It was so at `now`; within `apart` of the newest spell it is the same. How many there have
+    /// been within [`WINDOW`].
+    pub fn note(&mut self, now: Instant, apart: Duration) -> u32 {
+        if self.begun.back().is_none_or(|newest| now.since(*newest) >= apart) {
+            self.begun.push_back(now);
         }
-        if self.newest.is_none_or(|newest| now.saturating_sub(newest) >= TICKS_OF_READ) {
-            self.newest = Some(now);
-            self.count += 1;
+        let is_old = |begun: &Instant| now.since(*begun) > WINDOW;
+        while self.begun.front().is_some_and(is_old) || self.begun.len() > Self::KEPT_MAX {
+            self.begun.pop_front();
         }
-        self.count >= LATE_MAX
+        self.count(now)
+    }
+
+    /// How many there have been within [`WINDOW`].
+    pub fn count(&self, now: Instant) -> u32 {
+        self.begun.iter().filter(|begun| now.since(**begun) <= WINDOW).count() as u32
+    }
+}
+
+/// What half of the newest reads of a member took no longer than, of those that were noted.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Typical {
+    newest: VecDeque<Duration>,
+}
+
+impl Typical {
+    /// So many reads are looked at: few, so that a member that is hardly read any more, since it is
+    /// slow, is soon told by what it is now.
+    const READS: usize = 16;
+
+    /// A read took so long.
+    pub fn note(&mut self, took: Duration) {
+        if self.newest.len() == Self::READS {
+            self.newest.pop_front();
+        }
+        self.newest.push_back(took);
+    }
+
+    /// Nothing before the first read.
+    pub fn time(&self) -> Option<Duration> {
+        let mut newest: Vec<Duration> = self.newest.iter().copied().collect();
+        newest.sort_unstable();
+        newest.get(newest.len() / 2).copied()
     }
 }
 
@@ -181,25 +231,63 @@ mod tests {
         assert!(after([200; 1000]).lateness(64) > 600);
     }
 
+    const SPELL: Duration = Duration::from_secs(2);
+
     #[test]
-    fn late_answers_count_within_a_window() {
-        let mut lateness = Lateness::default();
-        let spell = |n: u32| WINDOW_TICKS + Ticks::from(n) * TICKS_OF_READ;
-        assert!((1..LATE_MAX).all(|n| !lateness.note(spell(n))));
-        assert!(lateness.note(spell(LATE_MAX)));
-        assert!(!lateness.note(4 * WINDOW_TICKS), "long ago");
+    fn spells_count_within_a_window_that_goes_on_with_time() {
+        let mut spells = Spells::default();
+        let at = |n: u32| Instant::START + n * SPELL;
+        assert!((1..=8).all(|n| spells.note(at(n), SPELL) == n));
+        assert_eq!(spells.count(at(3) + WINDOW), 6, "the first two are long ago");
+        assert_eq!(spells.note(at(9) + WINDOW, SPELL), 1);
+        assert_eq!(spells.count(at(9) + 3 * WINDOW), 0);
     }
 
     #[test]
     fn a_queue_that_waits_for_one_sector_is_one_spell() {
-        let mut lateness = Lateness::default();
-        assert!((0..1000).all(|n| !lateness.note(n % TICKS_OF_READ)));
+        let mut spells = Spells::default();
+        let at = |n: u64| Instant::from_nanos(n * 1_000_000);
+        assert!((0..1000).all(|n| spells.note(at(n), SPELL) == 1));
+    }
+
+    #[test]
+    fn a_member_that_is_always_slow_takes_no_more_memory() {
+        let mut spells = Spells::default();
+        let at = |n: u64| Instant::from_nanos(n * 100_000_000);
+        (0..1000).for_each(|n| _ = spells.note(at(n), SPELL / 20));
+        assert_eq!(spells.begun.len(), Spells::KEPT_MAX);
+    }
+
+    #[test]
+    fn what_is_typical_is_not_moved_by_a_few_and_follows_what_lasts() {
+        let mut typical = Typical::default();
+        assert_eq!(typical.time(), None);
+        let mut note = |millis| {
+            typical.note(Duration::from_millis(millis));
+            typical.time().unwrap().as_millis()
+        };
+        (0..100).for_each(|_| assert_eq!(note(5), 5));
+        (0..7).for_each(|_| assert_eq!(note(3000), 5));
+        assert_eq!((0..2).map(|_| note(3000)).last(), Some(3000));
     }
 
     #[test]
     fn a_deadline_is_never_shorter_than_the_longest_patience() {
-        let odd = Patience { read: Duration::from_secs(9), deadline: Duration::from_secs(1) };
+        let odd = Patience {
+            read: Some(Duration::from_secs(9)),
+            deadline: Some(Duration::from_secs(1)),
+            ..Patience::default()
+        };
         assert!(odd.deadline_ticks() >= odd.read_ticks());
         assert!((960..=961).contains(&Patience::default().deadline_ticks()));
+    }
+
+    #[test]
+    fn what_is_not_set_never_comes() {
+        let none = Patience { read: None, deadline: None, late_max: None };
+        assert_eq!((none.read_ticks(), none.deadline_ticks()), (Ticks::MAX, Ticks::MAX));
+        assert_eq!(after([0; 500]).patience(Motion::None, none.read_ticks()), Ticks::MAX);
+        let deadline = Patience { read: None, ..Patience::default() };
+        assert_eq!(deadline.deadline_ticks(), TICKS_OF_READ);
     }
 }

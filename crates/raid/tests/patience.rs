@@ -10,7 +10,8 @@ use headpond_block::{BlockDevice, Buffer, Request, RequestKind, Runtime};
 use headpond_raid::layout::{Strip, Stripe};
 use headpond_raid::superblock::RoleState;
 use headpond_raid::{
-    Array, ArrayState, AssembleOptions, Intent, Level, Patience, Role, Tuning, assemble, create,
+    Answers, Array, ArrayState, AssembleOptions, Intent, Level, Patience, Role, Tuning, assemble,
+    create,
 };
 use support::*;
 
@@ -85,6 +86,10 @@ impl Setup {
         self.within(seconds, async move { write(&array, offset, &bytes).await.unwrap() }).await
     }
 
+    fn answers(&self, role: Role) -> Answers {
+        self.array.status().members[role.index()].answers
+    }
+
     fn state_of(&self, role: Role) -> RoleState {
         self.array.status().members[role.index()].state
     }
@@ -104,8 +109,8 @@ fn what_a_hung_member_does_not_read_comes_from_its_peers() {
             let seen = setup.read_within(3, 0, bytes.len()).await.expect("answered");
             assert!(seen == bytes, "{level}");
             assert_eq!(setup.array.state(), ArrayState::Healthy, "it may only be busy");
-            let status = &setup.array.status().members[slow.index()];
-            assert!(status.slow_reads > 0 && status.is_slow);
+            let told = setup.answers(slow);
+            assert!(told.slow_reads > 0 && told.is_slow && told.reads_by_peers > 0, "{told:?}");
             let before = setup.controls[slow.index()].struck();
             let seen = setup.read_within(1, 0, bytes.len()).await.expect("answered at once");
             assert!(seen == bytes);
@@ -128,8 +133,8 @@ fn an_answer_that_comes_too_late_does_not_touch_the_memory_of_the_client() {
             memory.fill(0x77);
             setup.runtime.sleep(Duration::from_secs(10)).await;
             assert!(memory.to_vec().iter().all(|byte| *byte == 0x77), "{level}");
-            let status = &setup.array.status().members[slow.index()];
-            assert!(!status.is_slow && status.late_reads > 0, "it has answered by now");
+            let told = setup.answers(slow);
+            assert!(!told.is_slow && told.late_reads > 0, "it has answered by now");
         });
     }
 }
@@ -246,6 +251,133 @@ fn without_patience_set_everything_is_waited_for() {
         setup.array.set_patience(Some(Patience::default()));
         setup.delay(slow, RequestKind::Read, Duration::from_secs(100));
         assert!(setup.read_within(3, 0, 512).await.expect("set while in use") == bytes[..512]);
+    });
+}
+
+fn millis(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+#[test]
+fn what_is_set_says_how_long_a_read_waits_and_when_its_member_is_given_up() {
+    run(10, |runtime| async move {
+        let setup = Setup::new(Level::Raid5, 4, runtime).await;
+        let bytes = setup.fill(10).await;
+        let slow = setup.role(0, Strip::Data(0));
+        let patience =
+            Patience { read: Some(millis(200)), deadline: Some(millis(5000)), late_max: None };
+        setup.array.set_patience(Some(patience));
+        setup.delay(slow, RequestKind::Read, millis(1000));
+        for _ in 0..20 {
+            let began = setup.runtime.now();
+            assert!(read(&setup.array, 0, 512).await.unwrap() == bytes[..512]);
+            let took = setup.runtime.now().since(began);
+            assert!(took <= millis(240), "a tick of before may be under way: {took:?}");
+            setup.runtime.sleep(millis(1000)).await;
+        }
+        let told = setup.answers(slow);
+        assert_eq!((told.late_spells, told.is_given_up), (20, false), "late as often as it likes");
+        setup.array.set_patience(Some(Patience { late_max: Some(21), ..patience }));
+        for _ in 0..2 {
+            assert!(read(&setup.array, 0, 512).await.unwrap() == bytes[..512]);
+            setup.runtime.sleep(millis(1000)).await;
+        }
+        assert_eq!(setup.state_of(slow), RoleState::Failed, "once more was too often");
+    });
+}
+
+#[test]
+fn without_patience_for_reads_a_hung_member_is_given_up_after_its_deadline_all_the_same() {
+    run(11, |runtime| async move {
+        let setup = Setup::new(Level::Raid5, 4, runtime).await;
+        let bytes = setup.fill(11).await;
+        let hung = setup.role(0, Strip::Data(0));
+        setup.array.set_patience(Some(Patience {
+            read: None,
+            deadline: Some(millis(3000)),
+            late_max: Some(8),
+        }));
+        setup.hang(hung, RequestKind::Read);
+        assert_eq!(setup.read_within(2, 0, 512).await, None, "not before");
+        let seen = setup.read_within(4, 0, 512).await.expect("by its peers");
+        assert!(seen == bytes[..512]);
+        assert_eq!(setup.state_of(hung), RoleState::Failed);
+    });
+}
+
+#[test]
+fn without_a_deadline_a_hung_member_is_read_around_and_stays() {
+    run(12, |runtime| async move {
+        let setup = Setup::new(Level::Raid5, 4, runtime).await;
+        let bytes = setup.fill(12).await;
+        let hung = setup.role(0, Strip::Data(0));
+        setup.array.set_patience(Some(Patience { deadline: None, ..Patience::default() }));
+        setup.hang(hung, RequestKind::Read);
+        for _ in 0..100 {
+            let seen = setup.read_within(3, 0, 512).await.expect("by its peers");
+            assert!(seen == bytes[..512]);
+            setup.runtime.sleep(millis(10_000)).await;
+        }
+        assert_eq!(setup.state_of(hung), RoleState::Active);
+    });
+}
+
+/// Ticks have another length once the patience is changed: what has waited for many short ones has
+/// not waited long.
+#[test]
+fn a_change_of_patience_blames_nobody_for_what_is_under_way() {
+    run(13, |runtime| async move {
+        let setup = Setup::new(Level::Raid5, 4, runtime).await;
+        let bytes = setup.fill(13).await;
+        let busy = setup.role(0, Strip::Data(0));
+        let quick =
+            Patience { read: Some(millis(100)), deadline: Some(millis(60_000)), late_max: None };
+        setup.array.set_patience(Some(quick));
+        setup.delay(busy, RequestKind::Read, millis(10_000));
+        assert!(read(&setup.array, 0, 512).await.unwrap() == bytes[..512]);
+        setup.runtime.sleep(millis(1000)).await;
+        let minute = Duration::from_secs(60);
+        let slow = Patience { read: Some(minute), deadline: Some(minute), late_max: None };
+        setup.array.set_patience(Some(slow));
+        setup.runtime.sleep(millis(20_000)).await;
+        assert!(read(&setup.array, 0, bytes.len()).await.unwrap() == bytes);
+        let told = setup.answers(busy);
+        assert!(!told.is_given_up && !told.is_slow, "{told:?}");
+        assert_eq!(setup.state_of(busy), RoleState::Active);
+    });
+}
+
+#[test]
+fn what_is_told_of_a_slow_member_stands_beside_its_peers_and_ends_ten_minutes_after_it_recovers() {
+    run(14, |runtime| async move {
+        let setup = Setup::new(Level::Raid5, 4, runtime).await;
+        let bytes = setup.fill(14).await;
+        let slow = setup.role(0, Strip::Data(0));
+        (0..4).for_each(|role| setup.delay(Role(role), RequestKind::Read, millis(5)));
+        setup.controls[slow.index()].clear();
+        setup.delay(slow, RequestKind::Read, millis(50));
+        for _ in 0..64 {
+            assert!(read(&setup.array, 0, bytes.len()).await.unwrap() == bytes);
+        }
+        let told = setup.answers(slow);
+        assert_eq!(told, Answers { typical_read_us: told.typical_read_us, ..Answers::default() });
+        assert!((45_000..55_000).contains(&told.typical_read_us.unwrap()), "{told:?}");
+        for role in (0..4).map(Role).filter(|role| *role != slow) {
+            let typical = setup.answers(role).typical_read_us.unwrap();
+            assert!((4500..5500).contains(&typical), "{typical}");
+        }
+        setup.controls[slow.index()].clear();
+        setup.delay(slow, RequestKind::Read, Duration::from_secs(3));
+        for _ in 0..3 {
+            assert!(read(&setup.array, 0, 512).await.unwrap() == bytes[..512]);
+            setup.runtime.sleep(Duration::from_secs(5)).await;
+        }
+        setup.controls[slow.index()].clear();
+        let told = setup.answers(slow);
+        assert_eq!((told.late_spells, told.slow_spells, told.reads_by_peers), (3, 3, 3));
+        setup.runtime.sleep(headpond_raid::patience::WINDOW).await;
+        let told = setup.answers(slow);
+        assert_eq!((told.late_spells, told.slow_spells, told.late_reads), (0, 0, 3));
     });
 }
 

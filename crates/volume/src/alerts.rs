@@ -3,6 +3,8 @@
 //! A condition that lies in the past, as an error of a device, is told until the statistics are
 //! reset; one that holds now, for as long as it does.
 
+mod slow_member;
+
 use crate::open::OpenError;
 use crate::status::CacheStatus;
 use headpond_block::{BLOCK_BYTES, ByteRange};
@@ -11,6 +13,7 @@ use headpond_cache::{CleaningPolicy, ErrorStats, OpenError as CacheOpenError};
 use headpond_raid::superblock::DecodeError;
 use headpond_raid::{ArrayState, ArrayStatus, AssembleError, LostStatus};
 use serde::Serialize;
+pub(crate) use slow_member::of_members;
 use std::fmt;
 
 /// So much of what may be dirty is dirty that writes soon have to wait.
@@ -52,6 +55,8 @@ pub enum AlertKind {
     CacheWriteErrors,
     /// Writes to the array failed, or flushes: what is dirty stays dirty.
     ArrayWriteErrors,
+    /// A member does not answer in time.
+    SlowMember,
     /// As much is dirty as may be.
     CacheFull,
 }

@@ -132,7 +132,7 @@ impl Volume {
             ..AssembleOptions::default()
         };
         let (array, _) = begin(prepare(&self.runtime, members.clone(), how).await?).await?;
-        array.set_merge(description.array.merge());
+        description.array.apply_to(&array);
         let core = Core::new(described.id, described.name.clone(), array, &self.runtime);
         Ok(NewCore { described, core, members })
     }

@@ -154,7 +154,7 @@ impl Volume {
         }
         let watch = options.watch_load.as_ref();
         let cores = Cores::new(runtime.clone(), list, options.around_core)?;
-        cores.set_merge(description.array.merge());
+        cores.configure(&description.array);
         let cached = match found {
             Some(found) => {
                 let (cached, notes) = Cached::open(&cores, description, found, watch).await?;

@@ -121,6 +121,11 @@ impl Volume {
         alerts.extend(cores.iter().filter_map(lost));
         let of_core = |core: &Core| alerts::of_journal(&description.name, &core.array.status());
         alerts.extend(cores.iter().filter_map(|(core, _)| of_core(core)));
+        let of_members = |core: &Core| {
+            let name = (core.id != FIRST_CORE).then_some(&*core.name);
+            alerts::of_members(&description.name, name, &core.array.status())
+        };
+        alerts.extend(cores.iter().flat_map(|(core, _)| of_members(core)));
         alerts.sort_by_key(|alert| alert.kind);
         let mut warnings: Vec<String> =
             cores.iter().flat_map(|(core, _)| core.warnings()).collect();

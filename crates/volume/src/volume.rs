@@ -262,7 +262,7 @@ impl Volume {
             self.front.set(&description.cache_settings());
             self.recognise_beside();
         }
-        self.cores().set_merge(description.array.merge());
+        self.cores().configure(&description.array);
         self.description.replace(description);
         Ok(())
     }

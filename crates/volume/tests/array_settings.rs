@@ -7,21 +7,30 @@ use headpond_block::devices::RamDevice;
 use headpond_block::sync::join_all;
 use headpond_block::{BlockDevice, Buffer, RequestKind, Runtime};
 use headpond_cache::Mode;
+use headpond_raid::ArrayState;
 use headpond_sim::run;
-use headpond_volume::{Description, Devices, SetError, Volume};
+use headpond_volume::{AlertKind, Description, Devices, SetError, Volume};
 use std::rc::Rc;
 use std::time::Duration;
 use support::{CREATE, careful, description};
 
 /// Members of which writes take a millisecond.
 fn members(runtime: &Runtime) -> Devices {
-    let member = |index| -> Rc<dyn BlockDevice> {
-        let memory = Rc::new(RamDevice::new(format!("m{index}").as_str(), 32 << 20));
+    let slow_writes = |_| {
         let faults = FaultControl::default();
         faults.add(FaultRule::on(RequestKind::Write, Fault::Delay(Duration::from_millis(1))));
-        Rc::new(FaultDevice::new(memory, faults, runtime.clone()))
+        faults
     };
-    Devices { members: (0..3).map(member).collect(), ..Devices::default() }
+    members_with(runtime, &[0; 3].map(slow_writes))
+}
+
+/// Members with these faults.
+fn members_with(runtime: &Runtime, faults: &[FaultControl]) -> Devices {
+    let member = |(index, faults): (usize, &FaultControl)| -> Rc<dyn BlockDevice> {
+        let memory = Rc::new(RamDevice::new(format!("m{index}").as_str(), 32 << 20));
+        Rc::new(FaultDevice::new(memory, faults.clone(), runtime.clone()))
+    };
+    Devices { members: faults.iter().enumerate().map(member).collect(), ..Devices::default() }
 }
 
 fn set(volume: &Volume, text: &str) -> Result<(), SetError> {
@@ -61,6 +70,59 @@ fn merging_is_set_on_a_live_volume_and_kept_in_its_description() {
         assert_eq!(merged(&volume).await, 0, "as the description says");
         set(&volume, "merge-wait-us=0").unwrap();
         assert_eq!(merged(&volume).await, 1);
+    })
+    .expect("no deadlock");
+}
+
+/// Reads every stripe for a while, which finds the slow member often.
+async fn read_for(runtime: &Runtime, volume: &Volume, seconds: u64) {
+    let end = runtime.now() + Duration::from_secs(seconds);
+    while runtime.now() < end {
+        for stripe in 0..6 {
+            let memory = Buffer::zeroed(4096);
+            (volume as &dyn BlockDevice).read(stripe * 65536, &memory).await.unwrap();
+        }
+        runtime.sleep(Duration::from_secs(5)).await;
+    }
+}
+
+#[test]
+fn a_slow_member_has_an_alert_until_it_has_answered_in_time_for_ten_minutes() {
+    run(2, |runtime, _| async move {
+        let description = Description { cache: None, ..description(Mode::WriteBack, 1) };
+        let faults = [0; 3].map(|_| FaultControl::default());
+        let devices = members_with(&runtime, &faults);
+        Volume::create(&description, &devices, &CREATE).await.unwrap();
+        let volume = Volume::open(&runtime, &description, devices, careful()).await.unwrap();
+        for faults in &faults {
+            faults.add(FaultRule::on(RequestKind::Read, Fault::Delay(Duration::from_millis(1))));
+        }
+        read_for(&runtime, &volume, 600).await;
+        assert_eq!(volume.status().alerts, []);
+        set(&volume, "member-patience-ms=500").unwrap();
+        set(&volume, "member-late-max=off").unwrap();
+        let told = volume.status().array.patience.expect("there is redundancy");
+        assert_eq!(
+            (told.read_ms, told.deadline_ms, told.late_max),
+            (Some(500), Some(30_000), None)
+        );
+        faults[1].clear();
+        faults[1].add(FaultRule::on(RequestKind::Read, Fault::Delay(Duration::from_secs(3))));
+        read_for(&runtime, &volume, 60).await;
+        let alerts = volume.status().alerts;
+        let alert = &alerts[0];
+        assert_eq!((alerts.len(), alert.kind), (1, AlertKind::SlowMember), "{alerts:?}");
+        for part in ["(m1) of array stack: slow ", " late ", "takes 30", " us, of its peers 10"] {
+            assert!(alert.happened.contains(part), "{part}: {alert}");
+        }
+        assert!(alert.to_do.contains("`headpond array replace stack m1 --with DEVICE`"), "{alert}");
+        assert_eq!(volume.status().array.state, ArrayState::Healthy, "late as often as it likes");
+        faults[1].clear();
+        faults[1].add(FaultRule::on(RequestKind::Read, Fault::Delay(Duration::from_millis(1))));
+        read_for(&runtime, &volume, 500).await;
+        assert_eq!(volume.status().alerts.len(), 1, "not yet");
+        read_for(&runtime, &volume, 200).await;
+        assert_eq!(volume.status().alerts, []);
     })
     .expect("no deadlock");
 }

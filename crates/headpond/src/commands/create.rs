@@ -70,6 +70,9 @@ fn settings(args: &CreateArgs) -> Result<(CacheSettings, TierSettings, ArraySett
     if let (None, Some(change)) = (&args.tier, of.tier.first()) {
         return Err(Failure::usage(format!("tier.{change} needs a tier: name its memory, --tier")));
     }
+    if let (None, Some(change)) = (&args.cache, of.cache.first()) {
+        return Err(Failure::usage(format!("{change} needs a cache: name its device, --cache")));
+    }
     let usage = |error: SettingError| Failure::usage(error.to_string());
     let tier = TierSettings::default().with_all(&of.tier).map_err(usage)?;
     let array = ArraySettings::default().with_all(&of.array).map_err(usage)?;

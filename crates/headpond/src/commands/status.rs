@@ -1,11 +1,15 @@
 //! `headpond status`.
 
+mod array;
+
 use crate::args::StatusArgs;
 use crate::client::Client;
 use crate::daemon::loading::{Told, look, parts};
 use crate::outcome::Exit;
 use crate::place::Places;
 use anyhow::Result;
+pub use array::print_array;
+use array::print_missing;
 use headpond_advise::render::{Align, Table, count, size};
 use headpond_block::BLOCK_BYTES;
 use headpond_volume::{CoreDescription, Description, Size};
@@ -250,64 +254,6 @@ fn print_alerts(status: &Value) {
         println!("            at risk: {}", text(&alert["at_risk"]["what"]));
         println!("            to do: {}", text(&alert["to_do"]));
     }
-}
-
-/// The array in one line, and what is not as it should be.
-pub fn print_array(array: &Value) {
-    let members = array["members"].as_array().map_or(0, Vec::len);
-    let (level, state) = (&array["level"], text(&array["state"]));
-    println!("  array     RAID {level} of {members} members{}, {state}", spread(array));
-    print_missing(array);
-}
-
-/// How stripes lie on more members than they have strips.
-fn spread(array: &Value) -> String {
-    let declustered = &array["declustered"];
-    let Some(width) = declustered["width"].as_u64() else { return String::new() };
-    let (free, all) = (&declustered["spares_free"], &declustered["spares"]);
-    format!(" in stripes of {width}, {free} of {all} distributed spares free")
-}
-
-fn print_missing(array: &Value) {
-    for member in array["members"].as_array().into_iter().flatten() {
-        if member["state"] != "active" {
-            println!(
-                "            member {} (group {}): {}{}",
-                member["role"],
-                member["group"],
-                text(&member["state"]),
-                member["device"].as_str().map(|name| format!(", {name}")).unwrap_or_default()
-            );
-        }
-        let stand_in = &member["stand_in"];
-        if let Some(slot) = stand_in["slot"].as_u64() {
-            println!(
-                "            member {}: distributed spare {slot} stands in for it, {} %",
-                member["role"],
-                percent_filled(stand_in)
-            );
-        }
-        let filling = &member["filling"];
-        if let Some(device) = filling["device"].as_str() {
-            println!(
-                "            member {}: {device} takes its place, {} %",
-                member["role"],
-                percent_filled(filling)
-            );
-        }
-    }
-    for spare in array["spares"].as_array().into_iter().flatten() {
-        println!("            spare {}", text(&spare["device"]));
-    }
-    let lost = |field: &str| array["lost"][field].as_u64().unwrap_or(0);
-    if lost("bytes") > 0 {
-        println!("            lost: {} ranges, {}", lost("ranges"), size(lost("bytes")));
-    }
-}
-
-fn percent_filled(progress: &Value) -> u64 {
-    let rows = |field: &str| progress[field].as_u64().unwrap_or(0);
-    (rows("rows_done") * 100).checked_div(rows("rows")).unwrap_or(100)
 }
 
 /// The settings of the tier, where there is one, and of the cache, each in one line, and what they

@@ -2,11 +2,13 @@
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
+use std::time::Duration;
 
-use headpond_block::{BlockDevice, ByteRange};
+use headpond_block::{BlockDevice, ByteRange, Instant};
 
+use super::status::Answers;
 use crate::balance::{self, Candidate, Motion, Planned};
-use crate::patience::{Lateness, Ticks};
+use crate::patience::{Patience, Spells, TICKS_OF_READ, Typical};
 
 /// The queue of a device, and what is known of its answers. It belongs to the device and not to the
 /// role: what an old device still has to answer is not held against its successor.
@@ -23,7 +25,13 @@ pub(super) struct Health {
     slow: Cell<u64>,
     slow_total: Cell<u64>,
     late_total: Cell<u64>,
-    lateness: Cell<Lateness>,
+    /// Reads of it that its peers have answered.
+    by_peers: Cell<u64>,
+    slow_spells: RefCell<Spells>,
+    late_spells: RefCell<Spells>,
+    typical: RefCell<Typical>,
+    /// Reads that were entered.
+    reads: Cell<u32>,
     is_condemned: Cell<bool>,
     /// Held by everything that is under way and began since the last [`Health::part`].
     generation: RefCell<Rc<()>>,
@@ -83,22 +91,42 @@ impl Health {
         self.slow.get() > 0
     }
 
-    pub(super) fn note_slow(&self) {
+    /// A read is slow.
+    pub(super) fn note_slow(&self, at: Instant, patience: &Patience) {
         self.slow.set(self.slow.get() + 1);
         self.slow_total.set(self.slow_total.get() + 1);
+        self.slow_spells.borrow_mut().note(at, patience.tick() * TICKS_OF_READ as u32);
     }
 
     pub(super) fn note_slow_answered(&self) {
         self.slow.set(self.slow.get() - 1);
     }
 
-    pub(super) fn note_late(&self, now: Ticks) {
+    /// A slow read is late.
+    pub(super) fn note_late(&self, at: Instant, patience: &Patience) {
         self.late_total.set(self.late_total.get() + 1);
-        let mut lateness = self.lateness.get();
-        if lateness.note(now) {
+        let apart = patience.tick() * TICKS_OF_READ as u32;
+        let spells = self.late_spells.borrow_mut().note(at, apart);
+        if patience.late_max.is_some_and(|most| spells >= most) {
             self.condemn();
         }
-        self.lateness.set(lateness);
+    }
+
+    /// The peers answer what this device was to read.
+    pub(super) fn note_by_peers(&self) {
+        self.by_peers.set(self.by_peers.get() + 1);
+    }
+
+    /// Whether the read that begins is to say how long reads take, even if it is not slow: one of
+    /// sixteen, the first as well.
+    pub(super) fn is_next_a_sample(&self) -> bool {
+        let before = self.reads.replace(self.reads.get().wrapping_add(1));
+        before.is_multiple_of(16)
+    }
+
+    /// A read took so long.
+    pub(super) fn note_read(&self, took: Duration) {
+        self.typical.borrow_mut().note(took);
     }
 
     /// Whether the device is to be given up as soon as the redundancy allows.
@@ -110,9 +138,18 @@ impl Health {
         self.is_condemned.set(true);
     }
 
-    /// Reads that were slow, and those of them that were late.
-    pub(super) fn totals(&self) -> (u64, u64) {
-        (self.slow_total.get(), self.late_total.get())
+    /// What is told of it.
+    pub(super) fn answers(&self, at: Instant) -> Answers {
+        Answers {
+            slow_reads: self.slow_total.get(),
+            late_reads: self.late_total.get(),
+            reads_by_peers: self.by_peers.get(),
+            is_slow: self.is_slow(),
+            is_given_up: self.is_condemned(),
+            slow_spells: self.slow_spells.borrow().count(at),
+            late_spells: self.late_spells.borrow().count(at),
+            typical_read_us: self.typical.borrow().time().map(|time| time.as_micros() as u64),
+        }
     }
 }
 

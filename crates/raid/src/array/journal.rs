@@ -29,7 +29,7 @@ pub(crate) struct Journal {
     runtime: Runtime,
     device: Rc<dyn BlockDevice>,
     /// How long the device is waited for; `None`: until it answers.
-    deadline: Option<Duration>,
+    deadline: Cell<Option<Duration>>,
     label: RefCell<Label>,
     ring: RefCell<Ring>,
     queue: RefCell<VecDeque<Queued>>,
@@ -81,7 +81,7 @@ impl Journal {
         Journal {
             runtime,
             device,
-            deadline,
+            deadline: Cell::new(deadline),
             label: RefCell::new(label),
             ring: RefCell::new(ring),
             queue: RefCell::default(),
@@ -95,6 +95,10 @@ impl Journal {
             progress: Notify::new(),
             zeros: Buffer::zeroed(UNIT_BYTES as usize),
         }
+    }
+
+    pub(super) fn set_deadline(&self, deadline: Option<Duration>) {
+        self.deadline.set(deadline);
     }
 
     pub(super) fn name(&self) -> &DeviceName {
@@ -280,7 +284,7 @@ impl Journal {
     }
 
     async fn in_time(&self, pending: Submission<'static>) -> Outcome {
-        let Some(after) = self.deadline else { return pending.await };
+        let Some(after) = self.deadline.get() else { return pending.await };
         let at = self.runtime.now() + after;
         let late = |_| Err(DeviceError::Timeout { device: self.name().clone(), after });
         self.runtime.deadline(at, pending).await.unwrap_or_else(late)

@@ -31,6 +31,7 @@ use super::watch::{Ticket, Verdict};
 use super::{Array, Member};
 use crate::balance::{Candidate, Motion, Planned};
 use crate::layout::{Role, StripCell, Stripe};
+use crate::patience::TICKS_OF_READ;
 
 /// How long an operation is waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,10 +85,13 @@ impl<'a> Operation<'a> {
 
     /// Leaves the operation to itself.
     fn give_up(&mut self) -> DeviceError {
-        let UnderWay { array, member, ticket, place, .. } =
+        let UnderWay { array, member, waiting, ticket, place, .. } =
             self.under_way.take().expect("what has no answer is under way");
         let submission = std::mem::replace(&mut self.submission, Submission::Ready(None));
         ticket.leave_behind();
+        if waiting == Waiting::Briefly {
+            place.health().note_by_peers();
+        }
         drop(array.runtime.spawn(async move {
             // How it ends concerns nobody any more.
             let _ = submission.await;
@@ -244,7 +248,8 @@ impl Array {
 
     fn no_answer(&self, member: &Member) -> DeviceError {
         let device = member.name().clone();
-        DeviceError::Timeout { device, after: self.watch.patience().unwrap_or_default().read }
+        let patience = self.watch.patience().unwrap_or_default();
+        DeviceError::Timeout { device, after: patience.tick() * TICKS_OF_READ as u32 }
     }
 
     /// The copy from which a part of a mirrored strip was read last, as far as that is known.
@@ -288,7 +293,12 @@ impl Array {
             |it: &Candidate| self.members.holder(self.layout.cell_of_copy(stripe, it.copy));
         let answers = |it: &Candidate| holder(it).is_some_and(|member| !member.health.is_slow());
         if candidates.iter().any(answers) {
-            candidates.retain(|it| answers(it));
+            candidates.retain(|it| {
+                answers(it) || {
+                    holder(it).inspect(|member| member.health.note_by_peers());
+                    false
+                }
+            });
         }
     }
 }

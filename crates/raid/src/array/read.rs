@@ -210,7 +210,11 @@ impl Array {
             let rebuild = rebuild.with_wanted(piece, &request.buffers);
             match self.is_read(piece.stripe, strip) {
                 true => rebuild,
-                false => rebuild.around(strip),
+                false => {
+                    let slow = self.members.holder(self.layout.cell(piece.stripe, strip));
+                    slow.inspect(|member| member.health.note_by_peers());
+                    rebuild.around(strip)
+                }
             }
         });
         self.rebuild_locked(rebuild)

@@ -2,6 +2,7 @@
 
 use std::cell::Cell;
 use std::rc::Rc;
+use std::time::Duration;
 
 use serde::Serialize;
 use uuid::Uuid;
@@ -42,6 +43,8 @@ pub struct ArrayStatus {
     pub intent_bitmap: bool,
     /// The stripe journal, where there is one.
     pub journal: Option<JournalStatus>,
+    /// How long members are waited for, where others can answer for them.
+    pub patience: Option<PatienceStatus>,
     pub members: Vec<MemberStatus>,
     /// Devices that stand by for a member to fail.
     pub spares: Vec<SpareStatus>,
@@ -90,16 +93,48 @@ pub struct MemberStatus {
     /// Name of the device that has the role, or that had it since the array was assembled.
     pub device: Option<String>,
     pub state: RoleState,
-    /// Reads of this device that were not answered in time, so that the data came from its peers.
-    pub slow_reads: u64,
-    /// Those of them that took longer than the longest patience.
-    pub late_reads: u64,
-    /// Whether a slow read is under way, so that the member is read around.
-    pub is_slow: bool,
+    /// How the device that has the role answers.
+    #[serde(flatten)]
+    pub answers: Answers,
     /// Who is being given the role, where somebody is.
     pub filling: Option<FillingStatus>,
     /// What stands in for it, where distributed spare space does.
     pub stand_in: Option<StandInStatus>,
+}
+
+/// How the device of a member answers: since the array was assembled, or it was given the role.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Answers {
+    /// Reads that took much longer than is usual in the array.
+    pub slow_reads: u64,
+    /// Those of them that took longer than the longest patience.
+    pub late_reads: u64,
+    /// Reads that its peers answered instead: those it was waited for in vain, and those that it
+    /// was not asked for while it was slow.
+    pub reads_by_peers: u64,
+    /// Whether a slow read is under way, so that the member is read around.
+    pub is_slow: bool,
+    /// Whether it is taken out of use as soon as its group can lose it: it did not answer within
+    /// the deadline, or was late too often.
+    pub is_given_up: bool,
+    /// How often it has been slow within the last ten minutes, however many reads at a time.
+    pub slow_spells: u32,
+    /// How often it has been late within the last ten minutes.
+    pub late_spells: u32,
+    /// What half of its newest reads took no longer than, of a sample; nothing where they are
+    /// answered at once.
+    pub typical_read_us: Option<u64>,
+}
+
+/// How long the members of an array are waited for; what is missing, until they answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct PatienceStatus {
+    /// The longest that a read is waited for before its data comes from the peers.
+    pub read_ms: Option<u64>,
+    /// After which a member that has not answered is given up.
+    pub deadline_ms: Option<u64>,
+    /// Spells of lateness within ten minutes after which it is given up.
+    pub late_max: Option<u32>,
 }
 
 /// Distributed spare space that stands in for a lost member.
@@ -243,10 +278,21 @@ impl Array {
             lost: self.lost_status(),
             intent_bitmap: self.intents.is_some(),
             journal: record.journal.as_ref().map(|journal| self.journal_status(journal)),
+            patience: self.patience_status(),
             members: self.member_statuses(),
             spares: self.spare_statuses(),
             counts: self.counters.snapshot(),
         }
+    }
+
+    fn patience_status(&self) -> Option<PatienceStatus> {
+        let patience = self.patience().filter(|_| self.layout.redundancy() > 0)?;
+        let millis = |time: Duration| time.as_millis() as u64;
+        Some(PatienceStatus {
+            read_ms: patience.read.map(millis),
+            deadline_ms: patience.deadline.map(millis),
+            late_max: patience.late_max,
+        })
     }
 
     fn journal_status(&self, record: &JournalRecord) -> JournalStatus {
@@ -283,6 +329,7 @@ impl Array {
     }
 
     fn member_statuses(&self) -> Vec<MemberStatus> {
+        let at = self.runtime.now();
         let health = |role| self.members.active(role).map(|member| Rc::clone(&member.health));
         let status = |(role, slot): (Role, &Slot)| MemberStatus {
             role: role.0,
@@ -290,9 +337,7 @@ impl Array {
             uuid: slot.uuid.get(),
             device: slot.name.borrow().as_ref().map(ToString::to_string),
             state: slot.state.get(),
-            slow_reads: health(role).map_or(0, |health| health.totals().0),
-            late_reads: health(role).map_or(0, |health| health.totals().1),
-            is_slow: health(role).is_some_and(|health| health.is_slow()),
+            answers: health(role).map(|health| health.answers(at)).unwrap_or_default(),
             filling: slot.filling().map(|filling| FillingStatus {
                 uuid: filling.member.uuid,
                 device: filling.member.name().to_string(),

@@ -5,7 +5,8 @@
 //!    [`Health`] of the device and to whoever waits; 3. an operation leaves when its device has
 //!    answered, which may be long after nobody waits any more.
 //!
-//! An operation costs its entry here, and neither a timer nor a look at the clock.
+//! An operation costs its entry here, and no timer; one read of sixteen looks at the clock, for
+//! what is typical of its member; of a slow one the ticks say it.
 //!
 //! **Invariants**: a device is avoided as long as one of its slow reads is under way.
 //! **Not here**: what follows for the array (`operation`), how long is too long (`patience`).
@@ -13,8 +14,9 @@
 use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
 use std::task::Waker;
+use std::time::Duration;
 
-use headpond_block::{RequestKind, Runtime};
+use headpond_block::{Instant, RequestKind, Runtime};
 
 use super::health::Health;
 use crate::patience::{Patience, TICKS_OF_READ, Ticks, Usual};
@@ -42,10 +44,21 @@ struct Entry {
     health: Option<Rc<Health>>,
     kind: RequestKind,
     since: Ticks,
+    /// Of a read that is to say what is typical.
+    began: Option<Instant>,
     is_slow: bool,
     is_late: bool,
     is_expired: bool,
     waker: Option<Waker>,
+}
+
+/// What an operation is compared with.
+struct Limits {
+    slow: Ticks,
+    late: Ticks,
+    deadline: Ticks,
+    at: Instant,
+    patience: Patience,
 }
 
 /// An operation's place in the watch, until its device has answered.
@@ -83,12 +96,20 @@ impl Watch {
     }
 
     pub(super) fn set_patience(&self, patience: Option<Patience>) {
-        self.shared.patience.set(patience);
+        if self.shared.patience.replace(patience) == patience {
+            return;
+        }
+        // Ticks have another length now: nobody is blamed for those that were shorter.
+        let now = self.shared.now.get();
+        self.shared.usual.take();
+        self.shared.entries.borrow_mut().iter_mut().for_each(|entry| entry.since = now);
     }
 
     /// Enters an operation that a device has not answered at once.
     pub(super) fn enter(&self, health: &Rc<Health>, kind: RequestKind) -> Ticket {
+        let is_sample = kind == RequestKind::Read && health.is_next_a_sample();
         let entry = Entry {
+            began: is_sample.then(|| self.shared.runtime.now()),
             health: Some(Rc::clone(health)),
             kind,
             since: self.shared.now.get(),
@@ -138,6 +159,9 @@ impl Drop for Ticket {
         if entry.is_slow {
             health.note_slow_answered();
         }
+        if let Some(took) = self.shared.took(entry) {
+            health.note_read(took);
+        }
         if entry.kind == RequestKind::Read {
             let mut usual = self.shared.usual.get();
             // A slow member says little of what is usual, but where all are slow they say it.
@@ -164,6 +188,15 @@ impl Shared {
         }
     }
 
+    /// How long a read took, where it is to say what is typical.
+    fn took(&self, entry: &Entry) -> Option<Duration> {
+        if let Some(began) = entry.began {
+            return Some(self.runtime.now().since(began));
+        }
+        let ticks = (self.now.get() - entry.since) as u32;
+        entry.is_slow.then(|| self.patience.get().map(|patience| patience.tick() * ticks))?
+    }
+
     /// One tick later. Whether there is anything to look at again.
     fn tick(&self, patience: Patience) -> bool {
         let now = self.now.get() + 1;
@@ -172,12 +205,13 @@ impl Shared {
         let longest = patience.read_ticks();
         let late = usual.lateness(longest);
         let deadline = patience.deadline_ticks();
+        let at = self.runtime.now();
         let mut goes_on = false;
         let mut wakers = Vec::new();
         for entry in self.entries.borrow_mut().iter_mut() {
             let Some(health) = entry.health.clone() else { continue };
             let slow = usual.patience(health.motion(), longest);
-            entry.age(&health, now, [slow, late, deadline]);
+            entry.age(&health, now, &Limits { slow, late, deadline, at, patience });
             if entry.is_slow || entry.is_expired || health.is_condemned() {
                 wakers.extend(entry.waker.clone());
             }
@@ -189,18 +223,20 @@ impl Shared {
 }
 
 impl Entry {
-    fn age(&mut self, health: &Health, now: Ticks, [slow, late, deadline]: [Ticks; 3]) {
+    fn age(&mut self, health: &Health, now: Ticks, limits: &Limits) {
+        let Limits { slow, late, deadline, at, ref patience } = *limits;
         let age = now - self.since;
         let is_read = self.kind == RequestKind::Read;
         if is_read && !self.is_slow && age >= slow {
             self.is_slow = true;
-            health.note_slow();
+            health.note_slow(at, patience);
         }
         if is_read && self.is_slow && !self.is_late && age >= late {
             self.is_late = true;
-            health.note_late(now);
+            health.note_late(at, patience);
         }
-        let deadline = if self.kind == RequestKind::Flush { 2 * deadline } else { deadline };
+        let is_flush = self.kind == RequestKind::Flush;
+        let deadline = if is_flush { deadline.saturating_mul(2) } else { deadline };
         if !self.is_expired && age >= deadline {
             self.is_expired = true;
             health.condemn();

@@ -117,7 +117,7 @@ impl Found {
         options: &AssembleOptions,
         (is_sound, vouched): (bool, u128),
     ) -> Guarded {
-        let deadline = options.tuning.patience.map(|patience| patience.deadline);
+        let deadline = options.tuning.patience.and_then(|patience| patience.deadline);
         let journal = match self {
             Found::Usable { device, label, .. } => {
                 let most = record_bytes_max(layout);

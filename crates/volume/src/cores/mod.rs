@@ -12,11 +12,12 @@
 mod places;
 mod span;
 
+use crate::ArraySettings;
 use crate::open::Decorator;
 use crate::upkeep::Upkeep;
 use headpond_block::{BLOCK_BYTES, BlockDevice, ByteRange, Outcome, Runtime};
 use headpond_cache::{CoreBlock, CorePlace};
-use headpond_raid::{Array, MergeConfig};
+use headpond_raid::Array;
 pub use places::StripesDiffer;
 pub(crate) use places::{Places, Shape};
 use span::SpanDevice;
@@ -133,9 +134,9 @@ impl Cores {
         self.list.iter().map(|core| core.shape()).collect()
     }
 
-    /// How all arrays merge writes from now on.
-    pub fn set_merge(&self, config: MergeConfig) {
-        self.list.iter().for_each(|core| core.array.set_merge(config));
+    /// How all arrays work from now on.
+    pub fn configure(&self, settings: &ArraySettings) {
+        self.list.iter().for_each(|core| settings.apply_to(&core.array));
     }
 
     pub fn arrays(&self) -> Vec<Rc<Array>> {

@@ -2,8 +2,9 @@
 
 use super::{SettingChange, SettingError};
 use crate::Size;
-use headpond_raid::{MergeConfig, MergeWait};
+use headpond_raid::{Array, MergeConfig, MergeWait, Patience, patience};
 use serde::{Deserialize, Serialize};
+use std::fmt;
 use std::time::Duration;
 
 /// Everything of the arrays that can be changed while they run: the same for all cores. In the
@@ -15,21 +16,44 @@ pub struct ArraySettings {
     pub merge_wait_us: MergeWaitSetting,
     /// Most that waits so at a time.
     pub merge_max: Size,
+    /// How long a read of a member is waited for at most before its peers answer it.
+    pub member_patience_ms: WaitMs,
+    /// After how long without an answer a member is given up.
+    pub member_deadline_ms: WaitMs,
+    /// How often within ten minutes a member may be late until it is given up.
+    pub member_late_max: LateMax,
 }
+
+/// Milliseconds, or `off`: for as long as it takes.
+pub type WaitMs = Limit<{ WAIT_MS.0 }, { WAIT_MS.1 }>;
+/// A number of times, or `off`: however often.
+pub type LateMax = Limit<{ LATE_MAX.0 }, { LATE_MAX.1 }>;
+
+/// `off`, or a number from `LEAST` to `MOST`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "NumberOrText", into = "String")]
+pub struct Limit<const LEAST: u64, const MOST: u64>(Option<u64>);
 
 /// `auto`, `off`, or a number of microseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "MergeWaitText", into = "String")]
+#[serde(try_from = "NumberOrText", into = "String")]
 pub struct MergeWaitSetting(pub MergeWait);
 
-/// The same in a file.
+/// What a file has for a number that may be a word.
 #[derive(Deserialize)]
 #[serde(untagged)]
-enum MergeWaitText {
+enum NumberOrText {
     Number(u64),
     Text(String),
 }
 
+/// The keys of what is set here.
+const KEYS: [&str; 5] =
+    ["merge-wait-us", "merge-max", "member-patience-ms", "member-deadline-ms", "member-late-max"];
+/// From a little more than the array can tell apart to ten minutes.
+pub(super) const WAIT_MS: (u64, u64) = (100, 600_000);
+const _: () = assert!(WAIT_MS.0 >= patience::READ_MIN.as_millis() as u64);
+pub(super) const LATE_MAX: (u64, u64) = (1, patience::Spells::KEPT_MAX as u64);
 pub(super) const MERGE_WAIT_US_MAX: u64 = 1_000_000;
 pub(super) const MERGE_MAX_MAX: Size = Size(1 << 30);
 
@@ -37,6 +61,15 @@ pub(super) const MERGE_MAX_MAX: Size = Size(1 << 30);
 #[derive(Debug, thiserror::Error)]
 #[error("{0:?} is no wait: it is auto, off, or 0 to {MERGE_WAIT_US_MAX} microseconds")]
 struct MergeWaitError(String);
+
+/// A limit that cannot be read.
+#[derive(Debug, thiserror::Error)]
+#[error("{text:?} is no limit: it is off, or {least} to {most}")]
+struct LimitError {
+    text: String,
+    least: u64,
+    most: u64,
+}
 
 impl ArraySettings {
     /// These settings with some of them changed, in order; the changes are those that
@@ -54,8 +87,21 @@ impl ArraySettings {
         })
     }
 
-    pub(crate) fn merge(&self) -> MergeConfig {
-        MergeConfig { wait: self.merge_wait_us.0, bytes_max: self.merge_max.bytes() }
+    /// Has an array work like this from now on.
+    pub(crate) fn apply_to(&self, array: &Array) {
+        let (wait, bytes_max) = (self.merge_wait_us.0, self.merge_max.bytes());
+        array.set_merge(MergeConfig { wait, bytes_max });
+        array.set_patience(self.patience());
+    }
+
+    /// Nothing where members are waited for however long it takes.
+    fn patience(&self) -> Option<Patience> {
+        let time = |WaitMs { 0: millis }| millis.map(Duration::from_millis);
+        let (read, deadline) = (time(self.member_patience_ms), time(self.member_deadline_ms));
+        let late_max = self.member_late_max.0.map(|times| times as u32);
+        // Who is given up is not waited for any longer.
+        let read = read.map(|read| deadline.map_or(read, |deadline| read.min(deadline)));
+        (read.is_some() || deadline.is_some()).then_some(Patience { read, deadline, late_max })
     }
 
     pub(crate) fn is_default(&self) -> bool {
@@ -66,25 +112,60 @@ impl ArraySettings {
 impl Default for ArraySettings {
     fn default() -> Self {
         let MergeConfig { wait, bytes_max } = MergeConfig::default();
-        Self { merge_wait_us: MergeWaitSetting(wait), merge_max: Size(bytes_max) }
+        let Patience { read, deadline, late_max } = Patience::default();
+        let millis = |time: Option<Duration>| Limit(time.map(|time| time.as_millis() as u64));
+        Self {
+            merge_wait_us: MergeWaitSetting(wait),
+            merge_max: Size(bytes_max),
+            member_patience_ms: millis(read),
+            member_deadline_ms: millis(deadline),
+            member_late_max: Limit(late_max.map(u64::from)),
+        }
     }
 }
 
 impl SettingChange {
     /// Whether it is about the arrays, not about a cache.
     pub fn is_of_array(&self) -> bool {
-        self.concerns("merge-wait-us") || self.concerns("merge-max")
+        KEYS.iter().any(|key| self.concerns(key))
     }
 }
 
-impl TryFrom<MergeWaitText> for MergeWaitSetting {
+impl fmt::Display for NumberOrText {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Number(number) => number.fmt(f),
+            Self::Text(text) => f.write_str(text),
+        }
+    }
+}
+
+impl<const LEAST: u64, const MOST: u64> TryFrom<NumberOrText> for Limit<LEAST, MOST> {
+    type Error = LimitError;
+
+    fn try_from(text: NumberOrText) -> Result<Self, LimitError> {
+        let text = text.to_string();
+        if text == "off" {
+            return Ok(Self(None));
+        }
+        match text.parse() {
+            Ok(number) if (LEAST..=MOST).contains(&number) => Ok(Self(Some(number))),
+            _ => Err(LimitError { text, least: LEAST, most: MOST }),
+        }
+    }
+}
+
+impl<const LEAST: u64, const MOST: u64> From<Limit<LEAST, MOST>> for String {
+    fn from(Limit(limit): Limit<LEAST, MOST>) -> Self {
+        limit.map_or_else(|| "off".into(), |number| number.to_string())
+    }
+}
+
+impl TryFrom<NumberOrText> for MergeWaitSetting {
     type Error = MergeWaitError;
 
-    fn try_from(text: MergeWaitText) -> Result<Self, MergeWaitError> {
-        let text = match text {
-            MergeWaitText::Number(number) => number.to_string(),
-            MergeWaitText::Text(text) => text,
-        };
+    fn try_from(text: NumberOrText) -> Result<Self, MergeWaitError> {
+        let text = text.to_string();
         match text.as_str() {
             "auto" => Ok(Self(MergeWait::Adaptive)),
             "off" => Ok(Self(MergeWait::Off)),
@@ -127,6 +208,9 @@ mod tests {
             ("merge-wait-us=auto", ""),
             ("merge-max=1M", "merge_max = '1M'"),
             ("merge_max=0", "merge_max = '0'"),
+            ("member-patience-ms=500", "member_patience_ms = 500"),
+            ("member-deadline-ms=off", "member_deadline_ms = 'off'"),
+            ("member-late-max=3", "member_late_max = '3'"),
         ] {
             let expected: ArraySettings = toml::from_str(file).unwrap();
             assert_eq!(set(text), Ok(expected.clone()), "{text}");
@@ -141,10 +225,27 @@ mod tests {
             ("merge-wait-us=1000001", "it is auto, off, or 0 to 1000000"),
             ("merge-wait-us=soon", "auto, off"),
             ("merge-max=2G", "it is 0 to 1G"),
+            ("member-patience-ms=99", "it is off, or 100 to 600000"),
+            ("member-late-max=0", "it is off, or 1 to 100"),
             ("merge-wait-us.policy=off", "merge-wait-us, without anything after it"),
         ] {
             let error = set(text).unwrap_err().to_string();
             assert!(error.contains(part), "{error}");
         }
+    }
+
+    #[test]
+    fn a_read_is_never_waited_for_longer_than_its_member() {
+        let with = |texts: &[&str]| {
+            let changes: Vec<SettingChange> =
+                texts.iter().map(|text| text.parse().unwrap()).collect();
+            ArraySettings::default().with_all(&changes).unwrap().patience()
+        };
+        assert_eq!(with(&[]), Some(Patience::default()));
+        let quick = with(&["member-deadline-ms=1000"]).unwrap();
+        assert_eq!(quick.read, quick.deadline);
+        let endless = with(&["member-deadline-ms=off"]).unwrap();
+        assert_eq!((endless.read, endless.deadline), (Patience::default().read, None));
+        assert_eq!(with(&["member-patience-ms=off", "member-deadline-ms=off"]), None);
     }
 }

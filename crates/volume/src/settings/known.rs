@@ -1,7 +1,7 @@
 //! What there is to set, and what each setting takes: for whoever looks, and for who made a
 //! mistake.
 
-use super::array::{MERGE_MAX_MAX, MERGE_WAIT_US_MAX};
+use super::array::{LATE_MAX, MERGE_MAX_MAX, MERGE_WAIT_US_MAX, WAIT_MS};
 use super::{ArraySettings, CacheSettings, TierSettings, dashed, word_of};
 use crate::Size;
 use serde::Serialize;
@@ -84,6 +84,9 @@ const KNOWN: &[(&str, Takes)] = &[
     ("checkpoint.every", Takes::BytesOrNone),
     ("merge-wait-us", Takes::WordsOrNumber(&["auto", "off"], 0, MERGE_WAIT_US_MAX)),
     ("merge-max", Takes::Bytes(Size(0), MERGE_MAX_MAX)),
+    ("member-patience-ms", Takes::WordsOrNumber(&["off"], WAIT_MS.0, WAIT_MS.1)),
+    ("member-deadline-ms", Takes::WordsOrNumber(&["off"], WAIT_MS.0, WAIT_MS.1)),
+    ("member-late-max", Takes::WordsOrNumber(&["off"], LATE_MAX.0, LATE_MAX.1)),
 ];
 
 /// What the setting of this key takes.

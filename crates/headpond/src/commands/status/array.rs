@@ -1,0 +1,157 @@
+//! The array in `headpond status`: its shape, how long its members are waited for, and each member
+//! that is not as it should be.
+
+use super::text;
+use headpond_advise::render::size;
+use serde_json::Value;
+
+/// The array in one line, and what is not as it should be.
+pub fn print_array(array: &Value) {
+    let members = array["members"].as_array().map_or(0, Vec::len);
+    let (level, state) = (&array["level"], text(&array["state"]));
+    println!("  array     RAID {level} of {members} members{}, {state}", spread(array));
+    if let Some(text) = tell_patience(&array["patience"]) {
+        println!("            {text}");
+    }
+    print_missing(array);
+}
+
+/// How long members are waited for, where others can answer for them.
+fn tell_patience(patience: &Value) -> Option<String> {
+    patience.as_object()?;
+    let limit = |field: &str| patience[field].as_u64();
+    let seconds = |millis: u64| format!("{} s", millis as f64 / 1000.0);
+    let read = match limit("read_ms") {
+        Some(millis) => format!("peers answer a read after {} at most", seconds(millis)),
+        None => "peers answer no read that is late".to_owned(),
+    };
+    let deadline =
+        limit("deadline_ms").map(|millis| format!("{} without an answer", seconds(millis)));
+    let late = limit("late_max").filter(|_| limit("read_ms").is_some());
+    let late = late.map(|times| format!("{times} late spells in ten minutes"));
+    let causes: Vec<String> = deadline.into_iter().chain(late).collect();
+    let end = match causes.is_empty() {
+        true => "no member is given up for being slow".to_owned(),
+        false => format!("a member is given up after {}", causes.join(", or ")),
+    };
+    Some(format!("{read}; {end}"))
+}
+
+/// What a member did that does not answer in time.
+fn tell_slow(member: &Value) -> Option<String> {
+    let count = |field: &str| member[field].as_u64().unwrap_or(0);
+    if count("slow_reads") == 0 && member["is_given_up"] != true {
+        return None;
+    }
+    let typical = member["typical_read_us"].as_u64();
+    let typical = typical.map(|micros| format!("; a read typically takes {micros} us"));
+    let state = if member["is_slow"] == true { ", read around now" } else { "" };
+    Some(format!(
+        "member {} ({}): {} slow reads, {} of them late, {} reads answered by its peers{state}; {} \
+         slow and {} late spells in ten minutes{}",
+        member["role"],
+        text(&member["device"]),
+        count("slow_reads"),
+        count("late_reads"),
+        count("reads_by_peers"),
+        count("slow_spells"),
+        count("late_spells"),
+        typical.unwrap_or_default()
+    ))
+}
+
+/// How stripes lie on more members than they have strips.
+fn spread(array: &Value) -> String {
+    let declustered = &array["declustered"];
+    let Some(width) = declustered["width"].as_u64() else { return String::new() };
+    let (free, all) = (&declustered["spares_free"], &declustered["spares"]);
+    format!(" in stripes of {width}, {free} of {all} distributed spares free")
+}
+
+pub(super) fn print_missing(array: &Value) {
+    for member in array["members"].as_array().into_iter().flatten() {
+        if member["state"] != "active" {
+            println!(
+                "            member {} (group {}): {}{}",
+                member["role"],
+                member["group"],
+                text(&member["state"]),
+                member["device"].as_str().map(|name| format!(", {name}")).unwrap_or_default()
+            );
+        }
+        if let Some(text) = tell_slow(member) {
+            println!("            {text}");
+        }
+        let stand_in = &member["stand_in"];
+        if let Some(slot) = stand_in["slot"].as_u64() {
+            println!(
+                "            member {}: distributed spare {slot} stands in for it, {} %",
+                member["role"],
+                percent_filled(stand_in)
+            );
+        }
+        let filling = &member["filling"];
+        if let Some(device) = filling["device"].as_str() {
+            println!(
+                "            member {}: {device} takes its place, {} %",
+                member["role"],
+                percent_filled(filling)
+            );
+        }
+    }
+    for spare in array["spares"].as_array().into_iter().flatten() {
+        println!("            spare {}", text(&spare["device"]));
+    }
+    let lost = |field: &str| array["lost"][field].as_u64().unwrap_or(0);
+    if lost("bytes") > 0 {
+        println!("            lost: {} ranges, {}", lost("ranges"), size(lost("bytes")));
+    }
+}
+
+fn percent_filled(progress: &Value) -> u64 {
+    let rows = |field: &str| progress[field].as_u64().unwrap_or(0);
+    (rows("rows_done") * 100).checked_div(rows("rows")).unwrap_or(100)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn patience_says_who_answers_a_late_read_and_who_is_given_up() {
+        let told = |read: Value, deadline: Value, late: Value| {
+            let patience = json!({ "read_ms": read, "deadline_ms": deadline, "late_max": late });
+            tell_patience(&patience).unwrap()
+        };
+        assert_eq!(
+            told(2000.into(), 30_000.into(), 8.into()),
+            "peers answer a read after 2 s at most; a member is given up after 30 s without an \
+             answer, or 8 late spells in ten minutes"
+        );
+        let quick = told(250.into(), Value::Null, Value::Null);
+        assert_eq!(
+            quick,
+            "peers answer a read after 0.25 s at most; no member is given up for being slow"
+        );
+        let hung = told(Value::Null, 500.into(), 8.into());
+        assert!(hung.ends_with("is given up after 0.5 s without an answer"), "{hung}");
+        assert_eq!(tell_patience(&Value::Null), None, "of an array without redundancy");
+    }
+
+    #[test]
+    fn a_member_that_was_never_slow_has_no_line() {
+        let member = |slow: u64| {
+            tell_slow(&json!({
+                "role": 2, "device": "sdd", "slow_reads": slow, "late_reads": 3,
+                "reads_by_peers": 40, "slow_spells": 5, "late_spells": 2, "is_slow": true,
+                "typical_read_us": 812,
+            }))
+        };
+        assert_eq!(member(0), None);
+        let text = "member 2 (sdd): 9 slow reads, 3 of them late, 40 reads answered by its peers, \
+                    read around now; 5 slow and 2 late spells in ten minutes; a read typically \
+                    takes 812 us";
+        assert_eq!(member(9).as_deref(), Some(text));
+    }
+}
