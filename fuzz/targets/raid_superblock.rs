@@ -7,8 +7,8 @@ use headpond_fuzz::{patch, seal, sized};
 use headpond_raid::layout::{Declustering, Layout, Role, Spread};
 use headpond_raid::level::Level;
 use headpond_raid::superblock::{
-    ArrayRecord, DATA_OFFSET_MIN, Filled, RecordedParity, RecordedState, RecordedWork, RoleRecord,
-    RoleState, SUPERBLOCK_BYTES, SpareRecord, Superblock, decode, encode,
+    ArrayRecord, DATA_OFFSET_MIN, Filled, RecordedGrowth, RecordedParity, RecordedState, RecordedWork,
+    RoleRecord, RoleState, SUPERBLOCK_BYTES, SpareRecord, Superblock, decode, encode,
 };
 use libfuzzer_sys::fuzz_target;
 use uuid::Uuid;
@@ -68,6 +68,8 @@ fn sound(shape: u8) -> Superblock {
         absent_since: Some(6),
         has_lost_blocks: shape & 64 != 0,
         journal: None,
+        growth: (shape & 8 != 0 && members != 11)
+            .then_some(RecordedGrowth::Next { moved_rows: 9, staged_rows: 4 }),
     };
     let role = (shape & 32 == 0).then_some(Role(0));
     Superblock { array, member_uuid: Uuid::from_u128(0), role, sequence: 3 }

@@ -20,6 +20,7 @@
 //! the bytes on the members (`superblock`, `intent`).
 
 mod absence;
+mod begin_growth;
 mod columns;
 mod damage;
 mod failure;
@@ -27,6 +28,7 @@ mod fill;
 mod flush;
 mod gate;
 mod gather;
+mod growth;
 mod guard;
 mod health;
 mod intents;
@@ -46,6 +48,7 @@ mod resync;
 mod returning;
 mod scratch;
 mod scrub;
+mod second_half;
 mod spares;
 mod status;
 mod watch;
@@ -68,8 +71,11 @@ use crate::patience::Patience;
 use crate::superblock::{ArrayRecord, RecordedParity, RoleState};
 use absence::Absence;
 pub(crate) use absence::AbsenceFound;
+pub use begin_growth::{Addition, GrowError};
 use failure::Recorder;
 pub use fill::Filled;
+pub(crate) use growth::Growth;
+pub use growth::{Grown, GrowthStatus};
 use guard::Guard;
 pub(crate) use guard::Guarded;
 use intents::Intents;
@@ -86,6 +92,7 @@ pub use returning::ReturnError;
 use scratch::Scratch;
 pub use scratch::Tuning;
 pub use scrub::{Finding, ScrubReport, Scrubbed, Trouble};
+pub(crate) use second_half::SecondHalf;
 pub use spares::MemberError;
 use status::Counters;
 pub use status::{
@@ -152,6 +159,8 @@ pub struct Array {
     stopped: Cell<bool>,
     /// Zeros to write from, made when they are first needed.
     zeros: OnceCell<Buffer>,
+    /// While a part of its data is still in an array of fewer members.
+    growth: Option<Growth>,
 }
 
 impl Array {
@@ -203,6 +212,7 @@ impl Array {
             writers: Writers::default(),
             stopped: Cell::new(false),
             zeros: OnceCell::new(),
+            growth: None,
         }
     }
 
@@ -266,6 +276,16 @@ impl BlockDevice for Array {
 
     fn submit(&self, request: Request) -> Submission<'_> {
         self.counters.requests.count();
+        match self.growing() {
+            Some(growth) => Submission::pending(self.serve_divided(growth, request)),
+            None => self.serve(request),
+        }
+    }
+}
+
+impl Array {
+    /// Carries out a request on the data that lies here.
+    fn serve(&self, request: Request) -> Submission<'_> {
         if request.kind == RequestKind::Flush {
             return Submission::pending(self.flush());
         }

@@ -9,6 +9,7 @@
 //!    resynchronised, but for what the stripe journal holds, which is written again. Up to step 4
 //!    nothing is written.
 
+mod growth;
 mod journal;
 mod judge;
 
@@ -26,7 +27,7 @@ use crate::array::{
 use crate::layout::{Layout, Role};
 use crate::superblock::{DecodeError, RecordedParity, RecordedState, RoleState, Superblock};
 use journal::Found;
-use judge::{Verdict, judge};
+use judge::Verdict;
 
 /// How to put an array together.
 #[derive(Clone)]
@@ -84,6 +85,8 @@ pub struct Assembled {
 pub struct Prepared {
     assembled: Assembled,
     beginning: Beginning,
+    /// Of the array from which it is being grown.
+    former_beginning: Option<Beginning>,
 }
 
 /// What is to be done before the array serves.
@@ -121,7 +124,12 @@ impl Prepared {
     /// # Errors
     /// Those of the members.
     pub async fn begin(self) -> Result<Assembled, AssembleError> {
-        self.assembled.array.begin(&self.beginning).await?;
+        let array = &self.assembled.array;
+        if let (Some(former), Some(beginning)) = (array.former(), &self.former_beginning) {
+            former.begin(beginning).await?;
+        }
+        array.begin(&self.beginning).await?;
+        array.resume_growth().await?;
         Ok(self.assembled)
     }
 }
@@ -222,6 +230,16 @@ pub enum AssembleError {
          what lies there would be taken for data; bring back the members that are missing"
     )]
     LostUnreadable { name: String },
+    #[error(
+        "{device}: the array is being grown to more members, and what should say how far is not \
+         there; leave it out to go on without it"
+    )]
+    HalfMissing { device: DeviceName },
+    #[error(
+        "array `{name}` is being grown to a shape that is not one of more members; its superblocks \
+         were damaged or made by hand"
+    )]
+    Misgrown { name: String },
     #[error(transparent)]
     Device(#[from] DeviceError),
 }
@@ -254,10 +272,21 @@ pub async fn prepare(
     options: AssembleOptions,
 ) -> Result<Prepared, AssembleError> {
     let (candidates, unreadable) = look_at(devices, options.uuid).await?;
-    let verdict = judge(candidates)?;
+    let mut prepared = growth::put_together(runtime, candidates, &options).await?;
+    let unreadable = unreadable.into_iter().map(|cause| Warning::Unreadable { cause });
+    prepared.assembled.warnings.extend(unreadable);
+    Ok(prepared)
+}
+
+/// The same for one shape of the array.
+async fn put_together(
+    runtime: &Runtime,
+    verdict: Verdict,
+    options: &AssembleOptions,
+) -> Result<Prepared, AssembleError> {
     let layout = verdict.record.layout().expect("a decoded superblock has a shape");
-    let journal = journal::find(&verdict, &layout, &options).await?;
-    let start = Start::decide(&verdict, &layout, &options, &journal).await?;
+    let journal = journal::find(&verdict, &layout, options).await?;
+    let start = Start::decide(&verdict, &layout, options, &journal).await?;
     let lost = find_lost(verdict.found.in_use(), &verdict.record).await;
     let name = || verdict.record.name.clone();
     let lost = lost.map_err(|_| AssembleError::LostUnreadable { name: name() })?;
@@ -265,18 +294,18 @@ pub async fn prepare(
     if start.copies == Copies::MayDiffer {
         found.begin_copies_anew(&record);
     }
-    let Start { mut trust, mut warnings, beginning, vouched, .. } = start;
-    warnings.extend(unreadable.into_iter().map(|cause| Warning::Unreadable { cause }));
+    let Start { mut trust, warnings, beginning, vouched, .. } = start;
     if options.force == Force::UseTornParity && journal.reason().is_some() {
         record.journal = None;
     }
     if record.journal.is_some() {
         let known = (beginning.is_sound && beginning.marked.is_empty(), vouched);
-        trust.guarded = Some(journal.guarded(runtime, &layout, &options, known));
+        trust.guarded = Some(journal.guarded(runtime, &layout, options, known));
     }
-    let (runtime, tuning) = (runtime.clone(), options.tuning);
+    let (runtime, tuning) = (runtime.clone(), options.tuning.clone());
     let array = Array::new(runtime, record, layout, found, tuning, trust, lost);
-    Ok(Prepared { assembled: Assembled { array, missing, stale, warnings }, beginning })
+    let assembled = Assembled { array, missing, stale, warnings };
+    Ok(Prepared { assembled, beginning, former_beginning: None })
 }
 
 /// The members among the devices, and why others could not be read.
@@ -407,8 +436,8 @@ impl Start {
         let is_exposed = |role: &Role| !self.is_covered(layout.group_of_role(*role));
         let is_exposed = verdict.lost.iter().any(is_exposed);
         if let Some(region_stripes) = record.intent_region_stripes {
-            self.beginning.marked =
-                marked_regions(verdict, layout, Bitmap::Intent, region_stripes).await;
+            let marked = marked_regions(verdict, layout, Bitmap::Intent, region_stripes).await;
+            self.beginning.marked = within(marked, &verdict.stripes);
             if !self.beginning.marked.is_empty() {
                 let regions = self.beginning.marked.len();
                 self.warnings.push(Warning::Resynchronised { regions });
@@ -508,6 +537,12 @@ async fn marked_regions(
         }
     }
     bitmap.marked(layout.stripes())
+}
+
+/// The parts of some ranges that lie in another.
+fn within(ranges: Vec<Range<u64>>, whole: &Range<u64>) -> Vec<Range<u64>> {
+    let part = |it: Range<u64>| it.start.max(whole.start)..it.end.min(whole.end);
+    ranges.into_iter().map(part).filter(|it| !it.is_empty()).collect()
 }
 
 impl Array {

@@ -1,8 +1,8 @@
 //! Headpond: raid. An array of block devices as one block device, that outlives some of them.
 //!
 //! Pure: [`level`], [`layout`], [`split`], [`plan`], [`merge`], [`balance`], [`patience`],
-//! [`parity`], [`superblock`], [`intent`], [`lost`], [`damage`]. With I/O: [`create()`] writes a
-//! new array on its members, [`assemble()`] puts it together, and [`Array`] serves.
+//! [`parity`], [`superblock`], [`intent`], [`lost`], [`damage`], [`growth`]. With I/O: [`create()`]
+//! writes a new array on its members, [`assemble()`] puts it together, and [`Array`] serves.
 
 pub mod array;
 pub mod assemble;
@@ -10,6 +10,7 @@ pub mod balance;
 mod checksum;
 pub mod create;
 pub mod damage;
+pub mod growth;
 pub mod intent;
 pub mod journal;
 pub mod layout;
@@ -23,10 +24,10 @@ pub mod split;
 pub mod superblock;
 
 pub use array::{
-    Answers, Array, ArrayState, ArrayStatus, DeclusteredStatus, Filled, FillingStatus, Finding,
-    Inspection, JournalStatus, LostRange, LostStatus, MemberError, MemberStatus, PatienceStatus,
-    PlanCounts, Progress, ReturnError, ScrubReport, Scrubbed, SpareStatus, StandInStatus, Trouble,
-    Tuning, erase, inspect,
+    Addition, Answers, Array, ArrayState, ArrayStatus, DeclusteredStatus, Filled, FillingStatus,
+    Finding, GrowError, Grown, GrowthStatus, Inspection, JournalStatus, LostRange, LostStatus,
+    MemberError, MemberStatus, PatienceStatus, PlanCounts, Progress, ReturnError, ScrubReport,
+    Scrubbed, SpareStatus, StandInStatus, Trouble, Tuning, erase, inspect,
 };
 pub use assemble::{
     AfterUncleanStop, AssembleError, AssembleOptions, Assembled, Force, Prepared, Warning,

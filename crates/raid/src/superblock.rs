@@ -28,6 +28,17 @@ pub const INTENT_OFFSET: u64 = 128 << 10;
 pub const INTENT_BYTES: u64 = 64 << 10;
 /// Where the bitmap begins of what members lack that are out of use; as large as the other.
 pub const ABSENCE_OFFSET: u64 = DATA_OFFSET_MIN - INTENT_BYTES;
+/// How far above those of the first half bitmap and lists of the second one begin, which describes
+/// the array that this one is being grown to.
+pub const SECOND_HALF_SHIFT: u64 = 192 << 10;
+/// Where the absence bitmap of the second half begins.
+pub const SECOND_ABSENCE_OFFSET: u64 = 512 << 10;
+/// Where the two copies of the superblock of the second half begin.
+pub const SECOND_COPY_OFFSETS: [u64; 2] = [576 << 10, 640 << 10];
+/// Where rows wait that would be written over data that has not moved yet.
+pub const STAGE_OFFSET: u64 = 704 << 10;
+/// Bytes set aside for them.
+pub const STAGE_BYTES: u64 = 256 << 10;
 /// The smallest, and usual, data offset.
 pub const DATA_OFFSET_MIN: u64 = 1 << 20;
 /// Bytes of the longest array name.
@@ -40,6 +51,9 @@ pub const SPARES_MAX: usize = 16;
 const _: () = assert!(COPY_OFFSETS[0] + SUPERBLOCK_BYTES as u64 <= COPY_OFFSETS[1]);
 const _: () = assert!(COPY_OFFSETS[1] + SUPERBLOCK_BYTES as u64 <= INTENT_OFFSET);
 const _: () = assert!(INTENT_OFFSET + INTENT_BYTES <= ABSENCE_OFFSET);
+const _: () = assert!(SECOND_ABSENCE_OFFSET + INTENT_BYTES <= SECOND_COPY_OFFSETS[0]);
+const _: () = assert!(SECOND_COPY_OFFSETS[1] + SUPERBLOCK_BYTES as u64 <= STAGE_OFFSET);
+const _: () = assert!(STAGE_OFFSET + STAGE_BYTES <= ABSENCE_OFFSET);
 
 /// What a member carries: the array, and itself as one role of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -90,6 +104,24 @@ pub struct ArrayRecord {
     pub has_lost_blocks: bool,
     /// The stripe journal, where there is one.
     pub journal: Option<JournalRecord>,
+    /// While the array is being grown to more members.
+    pub growth: Option<RecordedGrowth>,
+}
+
+/// What a superblock is to an array that is being grown, and how far that is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RecordedGrowth {
+    /// The array of fewer members, from which the data moves. That of more members is described by
+    /// the second half of each of them.
+    Former,
+    /// The array of more members.
+    Next {
+        /// Rows of it from the start on that hold their data; what comes later is still where the
+        /// former array has it.
+        moved_rows: u64,
+        /// The last of those rows that are not in their place yet, but wait before the data area.
+        staged_rows: u64,
+    },
 }
 
 /// The stripe journal of an array.

@@ -190,6 +190,7 @@ impl Array {
         if self.owner() == owner {
             return Ok(());
         }
+        self.check_shape_stays("get a cache while it is grown to more members")?;
         let set = |record: &mut ArrayRecord| {
             record.owner_generation += u64::from(record.owner.is_some());
             record.owner = owner;

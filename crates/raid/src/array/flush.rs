@@ -31,6 +31,9 @@ impl Array {
         if self.stopped.replace(true) {
             return Ok(());
         }
+        if let Some(former) = self.former() {
+            Box::pin(former.stop()).await?;
+        }
         self.merging.hurry();
         self.writers.gone().await;
         self.flush_members().await?;

@@ -58,7 +58,8 @@ impl Drop for Mark<'_> {
 impl Array {
     /// Marks the regions of the stripes on all active members; many callers share one page write. A
     /// write that a log above would repeat needs no mark, once it is recorded that there are such,
-    /// as long as nobody is out of use who might come back.
+    /// as long as nobody is out of use who might come back; nor does one that a growing array would
+    /// repeat.
     ///
     /// # Errors
     /// Where the array has lost too many members.
@@ -69,11 +70,13 @@ impl Array {
     ) -> Result<Option<Mark<'_>>, DeviceError> {
         let Some(intents) = &self.intents else { return Ok(None) };
         let is_logged = flags.contains(RequestFlags::LOGGED);
-        let mark = intents.begin(stripes.clone(), is_logged);
+        let is_repeated = self.is_stepping_on(&stripes);
+        let mark = intents.begin(stripes.clone(), is_logged || is_repeated);
         if headpond_block::defect!(SkipIntentMark) {
             return Ok(Some(mark));
         }
         match is_logged {
+            _ if is_repeated => {}
             true => self.note_logged().await?,
             false => self.stabilise(intents, stripes.clone()).await?,
         }

@@ -152,6 +152,11 @@ impl Member {
         self.sequence.set(self.sequence.get() + 1);
     }
 
+    /// Its superblocks go on from another one that it carries.
+    pub(super) fn go_on_from(&self, sequence: u64) {
+        self.sequence.set(sequence);
+    }
+
     /// The writes that a flush which begins now will cover; `None` where it would cover nothing
     /// new.
     pub(super) fn unflushed_writes(&self) -> Option<u64> {

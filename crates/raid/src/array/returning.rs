@@ -63,6 +63,11 @@ impl Array {
             Inspection::Member(superblock) if superblock.array.uuid == self.uuid() => superblock,
             _ => return Err(ReturnError::Foreign { array: self.array_name(), device: name }),
         };
+        let own = &superblock.array;
+        if own.growth.is_some() || own.roles.len() != self.layout.members() {
+            let cause = "it has been given more members";
+            return Err(ReturnError::Unmarked { array: self.array_name(), device: name, cause });
+        }
         let role = self.consider_return(&name, &superblock)?;
         self.consider_spare(&*device)?;
         let lacks = self.rows_lacking(role);
@@ -139,7 +144,7 @@ impl Array {
         rows
     }
 
-    fn array_name(&self) -> String {
+    pub(super) fn array_name(&self) -> String {
         self.recorder.record().name.clone()
     }
 }

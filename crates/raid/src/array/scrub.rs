@@ -96,6 +96,7 @@ impl Array {
         &self,
         mut go_on: impl AsyncFnMut() -> bool,
     ) -> Result<Scrubbed, DeviceError> {
+        self.check_shape_stays("be scrubbed while it is grown to more members")?;
         let stripes = self.layout.stripes();
         let mut done = self.recorder.record().work.scrubbed_stripes.unwrap_or(0);
         if done == 0 {

@@ -46,6 +46,8 @@ pub enum MemberError {
         "the parity was never computed up to the end, and a lost member cannot be told from it"
     )]
     Uninitialised,
+    #[error("array `{array}` is being grown to more members; wait for that")]
+    Growing { array: String },
     #[error(transparent)]
     Device(#[from] DeviceError),
 }
@@ -63,6 +65,15 @@ impl Array {
     ) -> Result<(), MemberError> {
         self.check_writable()?;
         self.consider_spare(&*device)?;
+        self.join_spare(device, uuid).await
+    }
+
+    /// Makes a device a spare that has been considered.
+    pub(super) async fn join_spare(
+        &self,
+        device: Rc<dyn BlockDevice>,
+        uuid: Uuid,
+    ) -> Result<(), MemberError> {
         zero_copy(&*device, 0).await?;
         zero_copy(&*device, 1).await?;
         erase_lost(&*device).await?;
@@ -82,10 +93,25 @@ impl Array {
     /// # Errors
     /// What speaks against it.
     pub fn consider_spare(&self, device: &dyn BlockDevice) -> Result<(), MemberError> {
-        let array = || self.recorder.record().name.clone();
         if self.layout.redundancy() == 0 {
-            return Err(MemberError::NoRedundancy { array: array() });
+            let array = self.recorder.record().name.clone();
+            return Err(MemberError::NoRedundancy { array });
         }
+        self.check_members_stay()?;
+        self.consider_device(device)
+    }
+
+    /// Refuses another use of spares than as members of the larger array.
+    fn check_members_stay(&self) -> Result<(), MemberError> {
+        match self.is_growing() {
+            true => Err(MemberError::Growing { array: self.recorder.record().name.clone() }),
+            false => Ok(()),
+        }
+    }
+
+    /// Whether a device has what a member needs.
+    pub(super) fn consider_device(&self, device: &dyn BlockDevice) -> Result<(), MemberError> {
+        let array = || self.recorder.record().name.clone();
         let present = self.members.present();
         if present.iter().any(|member| member.name() == device.name()) {
             return Err(MemberError::Known { device: device.name().clone() });
@@ -116,6 +142,7 @@ impl Array {
     /// Where there is no such spare, or the role is being filled.
     pub async fn assign_spare(&self, role: Role, spare: Option<Uuid>) -> Result<(), MemberError> {
         self.check_writable()?;
+        self.check_members_stay()?;
         let slot = self.members.slot(role);
         if slot.filling().is_some() {
             return Err(MemberError::Filling { role: role.0 });
@@ -145,6 +172,11 @@ impl Array {
         if !self.is_parity_whole() {
             return Err(MemberError::Uninitialised);
         }
+        if let Some(former) = self.former()
+            && role.index() < former.layout.members()
+        {
+            Box::pin(former.fail(role)).await?;
+        }
         self.fail_member(&member).await;
         Ok(self.check_intact()?)
     }
@@ -154,6 +186,7 @@ impl Array {
     /// # Errors
     /// Where it is not there.
     pub async fn remove_spare(&self, uuid: Uuid) -> Result<(), MemberError> {
+        self.check_members_stay()?;
         let present = self.members.present();
         let is_spare = |it: &&Rc<Member>| it.uuid == uuid && !self.members.is_in_role(it);
         let Some(spare) = present.iter().find(is_spare) else {

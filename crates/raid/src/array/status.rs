@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 use super::journal::Journal;
 use super::members::Slot;
-use super::{Array, LostStatus, Member, ScrubReport};
+use super::{Array, GrowthStatus, LostStatus, Member, ScrubReport};
 use crate::journal::JournalWhen;
 use crate::layout::Role;
 use crate::level::Level;
@@ -48,6 +48,8 @@ pub struct ArrayStatus {
     pub members: Vec<MemberStatus>,
     /// Devices that stand by for a member to fail.
     pub spares: Vec<SpareStatus>,
+    /// How far it is on its way to more members.
+    pub growth: Option<GrowthStatus>,
     pub counts: PlanCounts,
 }
 
@@ -266,7 +268,7 @@ impl Array {
             uuid: record.uuid,
             level: record.level,
             state: self.state(),
-            size_bytes: self.layout.array_bytes(),
+            size_bytes: self.geometry.size_bytes,
             strip_bytes: self.layout.strip_bytes(),
             groups: self.layout.groups(),
             declustered: self.declustered_status(),
@@ -281,6 +283,7 @@ impl Array {
             patience: self.patience_status(),
             members: self.member_statuses(),
             spares: self.spare_statuses(),
+            growth: self.growth_status(),
             counts: self.counters.snapshot(),
         }
     }
@@ -321,7 +324,8 @@ impl Array {
 
     /// Whether it serves, and with what left to lose.
     pub fn state(&self) -> ArrayState {
-        match (self.members.is_broken(), self.members.is_degraded()) {
+        let is_former_broken = self.former().is_some_and(|it| it.members.is_broken());
+        match (self.members.is_broken() || is_former_broken, self.members.is_degraded()) {
             (true, _) => ArrayState::Failed,
             (false, true) => ArrayState::Degraded,
             (false, false) => ArrayState::Healthy,

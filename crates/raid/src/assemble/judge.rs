@@ -13,6 +13,8 @@
 //! - A member in use is at most one event behind. One that nobody calls out and that is further
 //!   behind was put back from an older image.
 
+use std::ops::Range;
+
 use headpond_block::DeviceName;
 
 use super::{AssembleError, Candidate};
@@ -29,6 +31,8 @@ pub(super) struct Verdict {
     /// Those of them that spare space does not stand in for completely.
     pub(super) lost: Vec<Role>,
     pub(super) stale: Vec<DeviceName>,
+    /// The stripes that hold data of it: all, but for an array that is being grown.
+    pub(super) stripes: Range<u64>,
 }
 
 /// Sorts the candidates, which all belong to one array.
@@ -51,7 +55,8 @@ pub(super) fn judge(candidates: Vec<Candidate>) -> Result<Verdict, AssembleError
     let missing = seats.vacancies();
     let lost = record.unreplaced(&missing);
     check_count(&record, &lost)?;
-    Ok(Verdict { found: seats.found(&record), record, missing, lost, stale })
+    let stripes = 0..record.layout().expect("a decoded superblock has a shape").stripes();
+    Ok(Verdict { found: seats.found(&record), record, missing, lost, stale, stripes })
 }
 
 /// Who sits where.

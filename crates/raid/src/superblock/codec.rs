@@ -4,12 +4,12 @@ use uuid::Uuid;
 
 use super::{
     ArrayRecord, DATA_OFFSET_MIN, DecodeError, Filled, INTENT_BYTES, INTENT_OFFSET, JournalRecord,
-    NAME_BYTES_MAX, RecordedParity, RecordedState, RecordedWork, RoleRecord, RoleState, SPARES_MAX,
-    SUPERBLOCK_BYTES, SpareRecord, Superblock, VERSION,
+    NAME_BYTES_MAX, RecordedGrowth, RecordedParity, RecordedState, RecordedWork, RoleRecord,
+    RoleState, SPARES_MAX, STAGE_BYTES, SUPERBLOCK_BYTES, SpareRecord, Superblock, VERSION,
 };
 use crate::checksum;
 use crate::journal::JournalWhen;
-use crate::layout::{BASES_MAX, Declustering, MEMBERS_MAX, Role, SLOTS_MAX, Spread};
+use crate::layout::{BASES_MAX, Declustering, Layout, MEMBERS_MAX, Role, SLOTS_MAX, Spread};
 use crate::level::Level;
 
 const MAGIC: &[u8; 8] = b"HPRAIDSB";
@@ -50,6 +50,9 @@ mod at {
     pub const OWNER: usize = 256;
     pub const INITIALISED: usize = 272;
     pub const SCRUBBED: usize = 280;
+    pub const GROWTH: usize = 288;
+    pub const STAGED_ROWS: usize = 292;
+    pub const MOVED_ROWS: usize = 296;
     pub const JOURNAL: usize = 456;
     pub const JOURNAL_EPOCH: usize = 472;
     pub const JOURNAL_GUARDED: usize = 480;
@@ -88,7 +91,10 @@ const FEATURE_JOURNAL: u64 = 1 << 1;
 const FEATURE_DECLUSTERED: u64 = 1 << 2;
 /// Incompat: what lies in the place of lost blocks is not their data.
 const FEATURE_LOST_BLOCKS: u64 = 1 << 3;
-const FEATURES: u64 = FEATURE_SPARES | FEATURE_JOURNAL | FEATURE_DECLUSTERED | FEATURE_LOST_BLOCKS;
+/// Incompat: the array is being grown, and a part of its data lies where another shape has it.
+const FEATURE_GROWTH: u64 = 1 << 4;
+const FEATURES: u64 =
+    FEATURE_SPARES | FEATURE_JOURNAL | FEATURE_DECLUSTERED | FEATURE_LOST_BLOCKS | FEATURE_GROWTH;
 /// Strips of the highest pile: 4 GiB of the smallest ones.
 const HEIGHT_MAX: u32 = 1 << 20;
 
@@ -135,6 +141,7 @@ pub fn encode(superblock: &Superblock) -> Vec<u8> {
     page.put_members(array);
     page.put_declustering(array);
     page.put_journal(array);
+    page.put_growth(array);
     let Page(mut bytes) = page;
     let sum = checksum::with_hole(&bytes, at::CHECKSUM);
     bytes[at::CHECKSUM..at::CHECKSUM + 4].copy_from_slice(&sum.to_le_bytes());
@@ -189,6 +196,18 @@ impl Page {
         self.put(at::JOURNAL_GUARDED, &journal.guarded.to_le_bytes());
         self.put(at::JOURNAL_WHEN, &[u8::from(journal.when == JournalWhen::Always)]);
         self.put(at::JOURNAL_LOST, &[u8::from(journal.is_lost)]);
+    }
+
+    fn put_growth(&mut self, array: &ArrayRecord) {
+        match array.growth {
+            None => {}
+            Some(RecordedGrowth::Former) => self.put(at::GROWTH, &[1]),
+            Some(RecordedGrowth::Next { moved_rows, staged_rows }) => {
+                self.put(at::GROWTH, &[2]);
+                self.put(at::STAGED_ROWS, &(staged_rows as u32).to_le_bytes());
+                self.put(at::MOVED_ROWS, &moved_rows.to_le_bytes());
+            }
+        }
     }
 }
 
@@ -260,6 +279,7 @@ impl Fields<'_> {
             absent_since: Some(self.u64(at::ABSENT_SINCE)).filter(|event| *event > 0),
             has_lost_blocks: self.u64(at::INCOMPAT) & FEATURE_LOST_BLOCKS != 0,
             journal: self.journal()?,
+            growth: self.growth()?,
         };
         self.check_shape(&array)?;
         Ok(array)
@@ -280,6 +300,7 @@ impl Fields<'_> {
         expect("copies", self.u8(at::COPIES).into(), layout.copies() as u64)?;
         expect("rotation", self.u8(at::ROTATION).into(), rotation(array).into())?;
         self.check_lent(array)?;
+        self.check_growth(array, &layout)?;
         if !matches!(array.logical_block_bytes, 512 | 4096) {
             return Err(impossible("logical block", array.logical_block_bytes.into()));
         }
@@ -329,6 +350,39 @@ impl Fields<'_> {
             return Err(impossible("groups", array.groups.into()));
         }
         Ok(())
+    }
+
+    /// Only arrays without declustering and journal are grown, and with redundancy those that have
+    /// an intent bitmap.
+    fn check_growth(&self, array: &ArrayRecord, layout: &Layout) -> Result<(), DecodeError> {
+        let Some(growth) = array.growth else { return Ok(()) };
+        let is_marked = layout.redundancy() == 0 || array.intent_region_stripes.is_some();
+        if array.declustering.is_some() || array.journal.is_some() || !is_marked {
+            return Err(impossible("growth", self.u8(at::GROWTH).into()));
+        }
+        let RecordedGrowth::Next { moved_rows, staged_rows } = growth else { return Ok(()) };
+        if moved_rows > layout.rows() {
+            return Err(impossible("moved rows", moved_rows));
+        }
+        let stage_rows = STAGE_BYTES / u64::from(array.strip_bytes);
+        if staged_rows > moved_rows.min(stage_rows) {
+            return Err(impossible("staged rows", staged_rows));
+        }
+        Ok(())
+    }
+
+    fn growth(&self) -> Result<Option<RecordedGrowth>, DecodeError> {
+        if self.u64(at::INCOMPAT) & FEATURE_GROWTH == 0 {
+            return Ok(None);
+        }
+        match self.u8(at::GROWTH) {
+            1 => Ok(Some(RecordedGrowth::Former)),
+            2 => Ok(Some(RecordedGrowth::Next {
+                moved_rows: self.u64(at::MOVED_ROWS),
+                staged_rows: self.u32(at::STAGED_ROWS).into(),
+            })),
+            other => Err(impossible("growth", other.into())),
+        }
     }
 
     fn declustering(&self) -> Result<Option<Declustering>, DecodeError> {
@@ -490,7 +544,8 @@ fn features(array: &ArrayRecord) -> u64 {
     let declustered = if array.declustering.is_some() { FEATURE_DECLUSTERED } else { 0 };
     let lost = if array.has_lost_blocks { FEATURE_LOST_BLOCKS } else { 0 };
     let journal = array.journal.map_or(0, |_| FEATURE_JOURNAL);
-    spares | journal | declustered | lost
+    let growth = array.growth.map_or(0, |_| FEATURE_GROWTH);
+    spares | journal | declustered | lost | growth
 }
 
 fn role_number(role: Option<Role>) -> u16 {

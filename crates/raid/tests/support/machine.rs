@@ -21,6 +21,12 @@ pub struct Devices {
     pub runtime: Runtime,
 }
 
+impl Devices {
+    pub fn new(list: Vec<Rc<dyn BlockDevice>>, runtime: &Runtime) -> Devices {
+        Devices { list, runtime: runtime.clone() }
+    }
+}
+
 impl Deref for Devices {
     type Target = Vec<Rc<dyn BlockDevice>>;
 

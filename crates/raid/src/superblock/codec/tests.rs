@@ -23,13 +23,10 @@ fn superblocks() -> impl Strategy<Value = Superblock> {
             };
             let width = level.group_members_min() as u16;
             let spares = extra as u16 / 2;
-            let can_decluster = matches!(level, Level::Raid5 | Level::Raid6);
-            let declustering = can_decluster.then_some(Declustering {
-                spread: Spread { width, spares },
-                height: 1 + extra as u32 % 3,
-                seeds: (0..1 + extra as u32).map(|index| index ^ sequence as u32).collect(),
-            });
-            let declustering = declustering.filter(|_| sequence % 5 > 0);
+            let can_decluster =
+                matches!(level, Level::Raid5 | Level::Raid6) && !sequence.is_multiple_of(5);
+            let declustering = can_decluster
+                .then(|| declustering(Spread { width, spares }, extra as u32, sequence));
             let rows = rows * u64::from(width) * 6;
             let lent = |slot: u16| {
                 let role = Role(usize::from(slot) as u16 * 3 + 1);
@@ -64,11 +61,27 @@ fn superblocks() -> impl Strategy<Value = Superblock> {
                 has_lost_blocks: event_count % 3 == 0,
                 journal: (level.parity() > 0 && sequence % 5 > 1)
                     .then(|| journal(uuid, event_count, sequence)),
+                growth: None,
             };
+            let can_grow = array.declustering.is_none()
+                && array.journal.is_none()
+                && array.intent_region_stripes.is_some();
+            let growth = growth(event_count, rows.min(STAGE_BYTES >> shift));
+            let array = ArrayRecord { growth: growth.filter(|_| can_grow), ..array };
             let role = Some(Role((members - 1) as u16)).filter(|_| sequence % 3 > 0);
             Superblock { array, member_uuid: Uuid::from_u128(!uuid), role, sequence }
         },
     )
+}
+
+fn declustering(spread: Spread, extra: u32, sequence: u64) -> Declustering {
+    let seeds = (0..1 + extra).map(|index| index ^ sequence as u32).collect();
+    Declustering { spread, height: 1 + extra % 3, seeds }
+}
+
+fn growth(event_count: u64, rows: u64) -> Option<RecordedGrowth> {
+    let next = RecordedGrowth::Next { moved_rows: rows, staged_rows: rows / 2 };
+    [None, Some(RecordedGrowth::Former), Some(next)][event_count as usize % 3]
 }
 
 fn journal(uuid: u128, event_count: u64, sequence: u64) -> JournalRecord {

@@ -1,0 +1,352 @@
+//! An array on its way to more members, while it serves.
+//!
+//! Two arrays lie on the same members: the *former* one of fewer members, which the first half of
+//! each member's metadata describes, and this one, which the second half does (`second_half`). Each
+//! has its own locks, marks and record of who is in use, and knows nothing of the other. What lies
+//! before the *position* belongs to this one, what comes later to the former one.
+//!
+//! 1. `begin_growth` writes the second halves, and records in the first ones that they count; 2.
+//!    the array is assembled again; 3. step by step ([`crate::growth`]): requests to what moves are
+//!    held back, it is read from the former array, written as whole rows of this one and flushed,
+//!    and an event of this one records the position; a step that would destroy what has not moved
+//!    is staged, and that recorded, before it is written to its place; 4. rows behind the end of
+//!    the former array are zeroed, so that all parity fits; 5. the second halves move over the
+//!    first, and an event says that nothing grows any more.
+//!
+//! **Invariants**
+//! - A row is written to by this array only when the former one needs nothing of it, or it is
+//!   staged, stably.
+//! - What the former array cannot be sure of any more is not used: a member that is out of use
+//!   there leaves this one before the next step, since what it was told may still reach its medium.
+//! - What a step writes needs no intent mark: a cut has it written again.
+
+use std::cell::Cell;
+use std::ops::RangeInclusive;
+use std::rc::Rc;
+
+use headpond_block::sync::{Access, RangeLocks, join_all};
+use headpond_block::{Buffer, ByteRange, DeviceError, Outcome, Request, RequestKind, Submission};
+use serde::Serialize;
+
+use super::second_half::SecondHalf;
+use super::{Array, Member};
+use crate::growth::{Step, Way};
+use crate::layout::Stripe;
+use crate::superblock::RecordedGrowth;
+
+/// How the growth of an array ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Grown {
+    /// Everything has moved. The array has its new size when it is assembled again.
+    Whole,
+    /// It was told to stop, and goes on when it is called again.
+    Paused,
+}
+
+/// How far an array is on its way to more members.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct GrowthStatus {
+    pub members_before: usize,
+    /// Rows of strips of the new shape that are done.
+    pub rows_done: u64,
+    pub rows: u64,
+    /// What the array will have room for.
+    pub size_bytes_after: u64,
+}
+
+/// What belongs to an array while it grows.
+pub(crate) struct Growth {
+    /// `None` where everything had moved when the array was put together.
+    former: Option<Former>,
+    halves: Vec<Rc<SecondHalf>>,
+    data_offset: u64,
+    strip_bytes: u64,
+    moved_rows: Cell<u64>,
+    staged_rows: Cell<u64>,
+    /// Stripes that a step is writing.
+    stepping: Cell<Option<(u64, u64)>>,
+    /// Held by requests, and by the step that moves what they ask for. The byte behind the end
+    /// stands for flushes.
+    locks: RangeLocks,
+    is_done: Cell<bool>,
+}
+
+struct Former {
+    array: Box<Array>,
+    way: Way,
+}
+
+impl Growth {
+    /// Members in their second halves, and from where they move.
+    pub(crate) fn new(former: Option<Array>, next: &Array, halves: Vec<Rc<SecondHalf>>) -> Growth {
+        let record = next.recorder.record();
+        let (moved_rows, staged_rows) = match record.growth {
+            Some(RecordedGrowth::Next { moved_rows, staged_rows }) => (moved_rows, staged_rows),
+            _ => (next.layout.rows(), 0),
+        };
+        let way = |former: &Array| Way::new(&former.layout, &next.layout);
+        let growth = Growth {
+            former: former.map(|array| Former { way: way(&array), array: Box::new(array) }),
+            halves,
+            data_offset: record.data_offset,
+            strip_bytes: next.layout.strip_bytes().into(),
+            moved_rows: Cell::new(moved_rows),
+            staged_rows: Cell::new(staged_rows),
+            stepping: Cell::new(None),
+            locks: RangeLocks::new(),
+            is_done: Cell::new(false),
+        };
+        growth.stage(staged_rows);
+        growth
+    }
+
+    /// The array that still has a part of the data.
+    fn former(&self) -> Option<&Former> {
+        self.former.as_ref().filter(|_| !self.is_done.get())
+    }
+
+    /// Has the last so many rows up to the position, or up to the end of a step, lie staged.
+    fn stage(&self, rows: u64) {
+        self.stage_rows(self.moved_rows.get() - rows, rows);
+    }
+
+    fn stage_rows(&self, first: u64, rows: u64) {
+        let start = self.data_offset + first * self.strip_bytes;
+        let part = match rows {
+            0 => ByteRange::EMPTY,
+            rows => ByteRange::at(start, rows * self.strip_bytes),
+        };
+        self.halves.iter().for_each(|half| half.set_staged(part));
+    }
+}
+
+impl Array {
+    /// An array with a part of its data in a former one.
+    pub(crate) fn growing_by(mut self, growth: Growth) -> Array {
+        if let Some(former) = &growth.former {
+            self.geometry.size_bytes = former.array.geometry.size_bytes;
+        }
+        self.growth = Some(growth);
+        self
+    }
+
+    /// Whether the array is on its way to more members, or is to be once it is assembled again.
+    pub fn is_growing(&self) -> bool {
+        self.recorder.record().growth.is_some()
+    }
+
+    /// How far that is.
+    pub fn growth_status(&self) -> Option<GrowthStatus> {
+        let growth = self.growing()?;
+        let former = growth.former()?;
+        Some(GrowthStatus {
+            members_before: former.array.layout.members(),
+            rows_done: growth.moved_rows.get(),
+            rows: former.way.rows(),
+            size_bytes_after: self.layout.array_bytes(),
+        })
+    }
+
+    pub(super) fn growing(&self) -> Option<&Growth> {
+        self.growth.as_ref().filter(|growth| !growth.is_done.get())
+    }
+
+    /// The array that still has a part of the data.
+    pub(crate) fn former(&self) -> Option<&Array> {
+        Some(&self.growing()?.former()?.array)
+    }
+
+    /// Refuses what touches all members from their first row to the last.
+    pub(super) fn check_shape_stays(&self, operation: &'static str) -> Outcome {
+        match self.is_growing() {
+            true => Err(DeviceError::Unsupported { device: self.name.clone(), operation }),
+            false => Ok(()),
+        }
+    }
+
+    /// Whether what is written to some stripes is written again after a cut, by the step that
+    /// writes it now.
+    pub(super) fn is_stepping_on(&self, stripes: &RangeInclusive<Stripe>) -> bool {
+        let stepping = self.growing().and_then(|growth| growth.stepping.get());
+        stepping.is_some_and(|(start, end)| start <= stripes.start().0 && stripes.end().0 < end)
+    }
+
+    /// Carries out a request on the array that has the data, or on both.
+    pub(super) async fn serve_divided(&self, growth: &Growth, request: Request) -> Outcome {
+        let Some(former) = growth.former() else { return self.serve(request).await };
+        if request.kind == RequestKind::Flush {
+            return self.flush_both(growth, request).await;
+        }
+        request.check(&self.name, &self.geometry)?;
+        let range = request.range;
+        let _held = growth.locks.lock(range, Access::Shared).await;
+        let moved = former.way.moved_bytes(growth.moved_rows.get());
+        let here = ByteRange::between(range.start(), moved.clamp(range.start(), range.end()));
+        let there = ByteRange::between(here.end(), range.end());
+        let part = |part: ByteRange| request.part(part, part.start());
+        let mut parts = Vec::with_capacity(2);
+        if !here.is_empty() {
+            parts.push(self.serve(part(here)));
+        }
+        if !there.is_empty() {
+            parts.push(former.array.serve(part(there)));
+        }
+        join_all(parts).await.into_iter().collect()
+    }
+
+    async fn flush_both(&self, growth: &Growth, request: Request) -> Outcome {
+        let flushes = ByteRange::at(self.geometry.size_bytes, 1);
+        let _held = growth.locks.lock(flushes, Access::Shared).await;
+        let Some(former) = growth.former() else { return self.serve(request).await };
+        let both = vec![self.serve(request.clone()), former.array.serve(request)];
+        join_all(both).await.into_iter().collect()
+    }
+
+    /// Moves the data to the shape of more members, from where it was left. Requests are served
+    /// meanwhile, but for those to what is being moved, which wait; between the steps `go_on` may
+    /// wait, to leave them room, and ends the work with `false`.
+    ///
+    /// # Errors
+    /// What could not be read or written. What has moved stays moved, and the array serves as
+    /// before; the next call tries again.
+    pub async fn grow(&self, mut go_on: impl AsyncFnMut() -> bool) -> Result<Grown, DeviceError> {
+        let Some(growth) = self.growing() else { return Ok(Grown::Whole) };
+        while let Some(former) = growth.former() {
+            self.unstage(growth, former).await?;
+            let Some(step) = former.way.step(growth.moved_rows.get()) else { break };
+            self.take(growth, former, step).await?;
+            if !go_on().await {
+                return Ok(Grown::Paused);
+            }
+        }
+        self.finish_growth(growth).await?;
+        Ok(Grown::Whole)
+    }
+
+    /// Makes good what a cut has left of a step, or of the end, before anything is served.
+    ///
+    /// # Errors
+    /// Where the array has lost too many members.
+    pub(crate) async fn resume_growth(&self) -> Outcome {
+        let Some(growth) = self.growing() else { return Ok(()) };
+        match growth.former() {
+            Some(former) => self.unstage(growth, former).await,
+            None => self.finish_growth(growth).await,
+        }
+    }
+
+    async fn take(&self, growth: &Growth, former: &Former, step: Step) -> Outcome {
+        let bytes = former.way.bytes_of(&step.rows);
+        let _held = growth.locks.lock(bytes, Access::Exclusive).await;
+        self.follow_failures(&former.array).await?;
+        let content = Buffer::zeroed(bytes.len() as usize);
+        let old = bytes.intersect(ByteRange::at(0, former.array.geometry.size_bytes));
+        if !old.is_empty() {
+            let part = content.slice(0..old.len() as usize);
+            former.array.serve(Request::read(old.start(), &part)).await?;
+        }
+        let rows = step.rows.end - step.rows.start;
+        if !step.is_staged {
+            self.write_step(growth, bytes, &content).await?;
+            return self.record_growth(growth, step.rows.end, 0).await;
+        }
+        growth.stage_rows(step.rows.start, rows);
+        if let Err(error) = self.write_step(growth, bytes, &content).await {
+            growth.stage(0);
+            return Err(error);
+        }
+        self.record_growth(growth, step.rows.end, rows).await?;
+        self.put_in_place(growth, bytes, &content).await
+    }
+
+    /// Writes rows to their place that are staged since an earlier attempt.
+    async fn unstage(&self, growth: &Growth, former: &Former) -> Outcome {
+        let rows = growth.staged_rows.get();
+        if rows == 0 {
+            return Ok(());
+        }
+        let end = growth.moved_rows.get();
+        let bytes = former.way.bytes_of(&(end - rows..end));
+        let _held = growth.locks.lock(bytes, Access::Exclusive).await;
+        self.follow_failures(&former.array).await?;
+        let content = Buffer::zeroed(bytes.len() as usize);
+        self.read(Request::read(bytes.start(), &content)).await?;
+        self.put_in_place(growth, bytes, &content).await
+    }
+
+    async fn put_in_place(&self, growth: &Growth, bytes: ByteRange, content: &Buffer) -> Outcome {
+        let (moved, staged) = (growth.moved_rows.get(), growth.staged_rows.get());
+        growth.stage(0);
+        if let Err(error) = self.write_step(growth, bytes, content).await {
+            growth.stage(staged);
+            return Err(error);
+        }
+        self.record_growth(growth, moved, 0).await
+    }
+
+    /// Writes whole rows, stably.
+    async fn write_step(&self, growth: &Growth, bytes: ByteRange, content: &Buffer) -> Outcome {
+        let stripe = |byte: u64| byte / self.layout.stripe_bytes();
+        growth.stepping.set(Some((stripe(bytes.start()), stripe(bytes.end()))));
+        let written = self.write(Request::write(bytes.start(), content)).await;
+        growth.stepping.set(None);
+        written?;
+        self.flush_members().await
+    }
+
+    async fn record_growth(&self, growth: &Growth, moved_rows: u64, staged_rows: u64) -> Outcome {
+        let recorded = RecordedGrowth::Next { moved_rows, staged_rows };
+        self.change_record(|record| record.growth = Some(recorded)).await?;
+        growth.moved_rows.set(moved_rows);
+        growth.staged_rows.set(staged_rows);
+        Ok(())
+    }
+
+    /// Takes members out of use that the former array has given up.
+    async fn follow_failures(&self, former: &Array) -> Outcome {
+        let present = former.members.present();
+        for member in self.members.present() {
+            if present.iter().any(|other| other.uuid == member.uuid) {
+                continue;
+            }
+            if !self.members.can_lose(&member) {
+                return Err(self.gone());
+            }
+            self.fail_member(&member).await;
+        }
+        self.check_intact()
+    }
+
+    /// Has the second halves take the place of the first: from then on the members are those of an
+    /// array as any other.
+    async fn finish_growth(&self, growth: &Growth) -> Outcome {
+        let everything = ByteRange::at(0, self.geometry.size_bytes + 1);
+        let _held = growth.locks.lock(everything, Access::Exclusive).await;
+        if let Some(former) = growth.former() {
+            self.follow_failures(&former.array).await?;
+        }
+        let present = self.members.present().into_iter();
+        let to_move: Vec<(Rc<Member>, Rc<SecondHalf>)> = present
+            .filter_map(|member| {
+                let half = growth.halves.iter().find(|half| half.uuid() == member.uuid);
+                let half = Rc::clone(half.expect("every member has a second half"));
+                (!half.is_moved()).then_some((member, half))
+            })
+            .collect();
+        let start = |(member, half): &(Rc<Member>, Rc<SecondHalf>)| {
+            let half = Rc::clone(half);
+            let moves = Submission::pending(async move { half.move_over_first().await });
+            self.watched(member, moves, RequestKind::Write)
+        };
+        let outcomes = join_all(to_move.iter().map(start).collect()).await;
+        for ((member, half), outcome) in to_move.iter().zip(outcomes) {
+            match outcome {
+                Ok(()) => member.go_on_from(half.first_sequence()),
+                Err(_) => self.drop_member(member),
+            }
+        }
+        self.change_record(|record| record.growth = None).await?;
+        growth.is_done.set(true);
+        Ok(())
+    }
+}
