@@ -11,6 +11,7 @@ use headpond_cache::{CleaningConfig, Mode};
 use headpond_raid::level::Level;
 use headpond_raid::{JournalWhen, Spread};
 use headpond_volume::{SeqCutoff, SettingChange, Size, parse_word};
+use serde::Deserialize;
 use std::path::PathBuf;
 
 /// A small fast crash-safe cache in front of a large slow array, served over NBD.
@@ -72,6 +73,21 @@ pub struct ArrayArgs {
     /// Members' worth of spare space on all members, which stands in for lost ones.
     #[arg(long, value_name = "COUNT", default_value_t = 1, requires = "width")]
     pub distributed_spares: u16,
+    /// How members of level 0 that differ share what there is: plain (as much on each as on the
+    /// smallest), capacity (on each as much as it has room for), speed (by what each reads in half
+    /// a second; nothing is written for that).
+    #[arg(long, default_value = "plain", value_parser = parse_word::<StripingWord>)]
+    pub striping: StripingWord,
+    /// The same by hand: so many strips on each member in turn, in the order in which they are
+    /// named.
+    #[arg(
+        long,
+        value_name = "N,N,...",
+        value_delimiter = ',',
+        conflicts_with = "striping",
+        value_parser = clap::value_parser!(u8).range(1..=255)
+    )]
+    pub weights: Vec<u8>,
     /// Bytes of a stripe on one member.
     #[arg(long, default_value = "64K")]
     pub strip: Size,
@@ -82,6 +98,15 @@ pub struct ArrayArgs {
     /// The members are known to read as zeros (fresh sparse files): parity need not be computed.
     #[arg(long)]
     pub zeroed: bool,
+}
+
+/// Where weights come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum StripingWord {
+    Plain,
+    Capacity,
+    Speed,
 }
 
 impl ArrayArgs {
@@ -97,6 +122,7 @@ impl ArrayArgs {
     headpond create hv0 --raid 6 --strip 64K /dev/sd[b-g] --cache /dev/nvme0n1\n  \
     headpond create hv1 --raid 60 --groups 2 /dev/sd[b-q] --cache /dev/nvme0n1 --mode write-through\n  \
     headpond create hv2 --raid 6 --width 10 --distributed-spares 2 /dev/sd[a-z] /dev/sda[a-n]\n  \
+    headpond create hv3 --raid 0 --striping speed /dev/nvme0n1 /dev/nvme1n1\n  \
     headpond create toy --raid 5 a.img b.img c.img --cache ram:64M --force\n\n\
     A device is a block device or file, ram:SIZE, or model:NAME?store=FILE (a drive model on a\n\
     sparse file). Devices that hold a file system, are mounted or in use are refused.")]

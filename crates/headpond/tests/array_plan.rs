@@ -141,3 +141,28 @@ fn the_published_expectations_are_printed_beside_the_formulas() {
     assert_eq!(missing.code, 1);
     assert!(missing.err.contains("/nowhere/hdd_raid_expected.csv"), "{}", missing.err);
 }
+
+#[test]
+fn drives_that_differ_are_planned_with_what_a_plain_stripe_would_lose() {
+    let user = User::new();
+    let two = ["array", "plan", "--level", "0", "--drive", "hdd-14t"];
+    let text = user.ok(&[&two[..], &["--drive", "nvme-dc-2t"]].concat());
+    let lost = text.lines().last().expect("a sentence").to_owned();
+    assert!(lost.starts_with("A plain stripe loses ") && !lost.contains(" 0 %"), "{text}");
+    let json = user.json(&[&two[..5], &["hdd-14t,nvme-dc-2t", "--json"]].concat());
+    let [plain, capacity, speed] = [0, 1, 2].map(|index| &json["striping"][index]);
+    assert_eq!(plain["weights"], serde_json::json!([1, 1]));
+    let more = |field: &str, way: &serde_json::Value| {
+        way[field].as_f64().unwrap() / plain[field].as_f64().unwrap()
+    };
+    assert!(more("capacity_bytes", capacity) > 3.5, "{json}");
+    assert!(more("sequential_read_mb_per_s", speed) > 5.0, "{json}");
+    for (change, says) in [
+        (&["--level", "6", "--drive", "hdd-14t,nvme-dc-2t"][..], "for --level 0"),
+        (&["--level", "0", "--drive", "hdd-14t,nvme-dc-2t", "--members", "2"], "each --drive"),
+        (&["--level", "0", "--drive", "hdd-14t"], "how many such drives"),
+    ] {
+        let refused = user.run(&[&two[..2], change].concat());
+        assert!(refused.code == 2 && refused.err.contains(says), "{}", refused.err);
+    }
+}

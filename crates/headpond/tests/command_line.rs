@@ -95,6 +95,38 @@ fn how_long_members_are_waited_for_is_set_at_create_and_live_and_shown() {
 }
 
 #[test]
+fn members_that_differ_hold_as_much_as_their_weights_say() {
+    let user = User::new();
+    let members =
+        [("a", 49), ("b", 17)].map(|(name, size)| user.file(&format!("{name}.img"), size * MIB));
+    let create = |name: &str, how: &[&str]| {
+        let args = ["create", name, "--raid", "0", "--force", &members[0], &members[1]];
+        user.run(&[&args[..], how].concat())
+    };
+    let plain = create("plain", &[]);
+    let note = "a plain stripe uses as much of each member as the smallest has: 32 MiB; --striping \
+                capacity would use 64 MiB (weights 3:1)";
+    assert!(plain.code == 0 && plain.out.contains(note), "{}{}", plain.out, plain.err);
+    let few = create("few", &["--weights", "3,1,1"]);
+    assert!(few.code == 2 && few.err.contains("3 weights for 2 members"), "{}", few.err);
+    let speed = create("fast", &["--striping", "speed"]);
+    assert!(speed.code == 0 && speed.out.contains(" MB/s"), "{}{}", speed.out, speed.err);
+    let all = create("hv0", &["--striping", "capacity"]);
+    let told = "striped by weights 3:1 (capacity): 64 MiB; a plain stripe would have 32 MiB";
+    assert!(all.code == 0 && all.out.contains(told), "{}{}", all.out, all.err);
+    let daemon = user.serve("hv0");
+    let status = user.json(&["status", "hv0", "--json"]);
+    assert_eq!(status["size_bytes"], 64 * MIB);
+    assert_eq!(status["array"]["weights"], json!([3, 1]));
+    assert_eq!(status["array"]["members"][0]["data_bytes"], 48 * MIB);
+    assert!(user.ok(&["status", "hv0"]).contains("RAID 0 of 2 members striped by weights 3:1"));
+    user.ok(&["stop", "hv0"]);
+    assert_eq!(daemon.wait(), 0);
+    let parity = user.run(&["create", "x", "--raid", "1", "--weights", "3,1", "a", "b"]);
+    assert!(parity.code == 2 && parity.err.contains("are for level 0"), "{}", parity.err);
+}
+
+#[test]
 fn a_volume_without_a_cache_works_too() {
     let user = User::new();
     let members: Vec<String> = (0..2).map(|at| user.file(&format!("{at}.img"), 16 * MIB)).collect();

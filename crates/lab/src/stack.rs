@@ -2,7 +2,7 @@
 
 use crate::engine::{EngineError, EngineModel};
 use crate::models;
-use headpond_raid::{Level, Spread};
+use headpond_raid::{Level, Spread, Striping};
 use headpond_sim::ssd::State;
 use headpond_sim::{CatalogueError, ControllerModel, Model, NetworkModel};
 use headpond_volume::{
@@ -222,6 +222,7 @@ impl Stack {
             members: (0..self.core.drives).map(|number| format!("drive{number:02}")).collect(),
             spares: Vec::new(),
             declustered: self.core.declustered,
+            striping: Striping::Plain,
             upkeep: Pace::default(),
             journal: None,
         };

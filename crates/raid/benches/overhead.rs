@@ -20,7 +20,7 @@ use headpond_block::{
 };
 use headpond_raid::{
     AssembleOptions, Contents, CreateOptions, Intent, JournalOptions, JournalWhen, Level, Occupied,
-    Patience, Tuning, assemble, create, create_journal,
+    Patience, Striping, Tuning, assemble, create, create_journal,
 };
 use uuid::Uuid;
 
@@ -124,6 +124,7 @@ async fn measure_arrays(runtime: &Runtime, answers: Answers, patience: Option<Pa
             level,
             groups,
             declustered: None,
+            striping: Striping::Plain,
             strip_bytes: 64 << 10,
             contents: Contents::Zeros,
             intent: Intent::None,
@@ -158,6 +159,7 @@ async fn measure_degraded(runtime: &Runtime, answers: Answers, limit: f64) {
             occupied: Occupied::Refuse,
             owner: None,
             declustered: None,
+            striping: Striping::Plain,
             journal: uuid.map(|uuid| JournalOptions { uuid, when: JournalWhen::Always }),
         };
         let record = create(&members, &options).await.expect("created");

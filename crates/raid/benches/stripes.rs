@@ -16,7 +16,7 @@ use headpond_block::{
     BlockDevice, Buffer, Driver, Executor, Geometry, Order, Request, Runtime, Wait,
 };
 use headpond_raid::{
-    AssembleOptions, Contents, CreateOptions, Intent, Level, Occupied, assemble, create,
+    AssembleOptions, Contents, CreateOptions, Intent, Level, Occupied, Striping, assemble, create,
 };
 use uuid::Uuid;
 
@@ -71,6 +71,7 @@ async fn measure(level: Level, count: usize, stripes: usize, runtime: &Runtime) 
         level,
         groups: 1,
         declustered: None,
+        striping: Striping::Plain,
         strip_bytes: STRIP_BYTES as u32,
         contents: Contents::Zeros,
         intent: Intent::None,

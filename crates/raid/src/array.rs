@@ -323,10 +323,12 @@ fn geometry(layout: &Layout, record: &ArrayRecord, found: &Found) -> Geometry {
     let stability = present()
         .map(|device| device.geometry().stability)
         .fold(Stability::StableOnCompletion, Stability::worst);
-    let stripe = StripeGeometry {
-        strip_bytes: layout.strip_bytes(),
-        width_bytes: layout.stripe_bytes() as u32,
+    let across = match layout.weights() {
+        // What keeps all members busy: their stripes are strips.
+        Some(_) => u64::from(layout.strip_bytes()) * layout.members() as u64,
+        None => layout.stripe_bytes(),
     };
+    let stripe = StripeGeometry { strip_bytes: layout.strip_bytes(), width_bytes: across as u32 };
     Geometry {
         size_bytes: layout.array_bytes(),
         logical_block_bytes: record.logical_block_bytes,

@@ -17,7 +17,7 @@ use crate::intent::{self, IntentBitmap};
 use crate::journal::label::{self, Label, LabelError};
 use crate::journal::record::UNIT_BYTES;
 use crate::journal::{self, JournalWhen};
-use crate::layout::{Layout, LayoutError, Role, Spread};
+use crate::layout::{Layout, LayoutError, Role, Spread, Striping, Weights};
 use crate::level::Level;
 use crate::superblock::{
     ArrayRecord, DATA_OFFSET_MIN, JournalRecord, NAME_BYTES_MAX, RecordedParity, RecordedState,
@@ -35,6 +35,8 @@ pub struct CreateOptions {
     pub groups: usize,
     /// Narrower stripes than there are members, of levels 5 and 6.
     pub declustered: Option<Spread>,
+    /// How members of level 0 that differ share what there is.
+    pub striping: Striping,
     pub strip_bytes: u32,
     pub contents: Contents,
     pub intent: Intent,
@@ -138,6 +140,8 @@ pub fn plan(
     check_devices(members, options)?;
     let room = |device: &Rc<dyn BlockDevice>| device.geometry().size_bytes - DATA_OFFSET_MIN;
     let smallest = members.iter().map(room).min().unwrap_or(0);
+    let weighted = weigh(options, &members.iter().map(room).collect::<Vec<_>>())?;
+    let unit_bytes = weighted.as_ref().map_or(smallest, |(_, unit_bytes)| *unit_bytes);
     let (count, groups) = (members.len(), options.groups);
     let (spread, room) = (options.declustered, (options.strip_bytes, smallest));
     let declustering =
@@ -153,10 +157,11 @@ pub fn plan(
         groups: u16::try_from(groups).unwrap_or(u16::MAX),
         lent: vec![None; declustering.as_ref().map_or(0, |it| usize::from(it.spread.spares))],
         declustering,
+        weights: weighted.map(|(weights, _)| weights),
         strip_bytes: options.strip_bytes,
         logical_block_bytes: blocks.max().unwrap_or(512),
         data_offset: DATA_OFFSET_MIN,
-        member_data_bytes: smallest,
+        member_data_bytes: unit_bytes,
         intent_region_stripes: None,
         owner_generation: 0,
         owner: options.owner,
@@ -213,6 +218,23 @@ pub async fn create(
         }
     }
     Ok(record)
+}
+
+/// The weights of members with so much room each, and the bytes that a weight of one gives.
+fn weigh(options: &CreateOptions, room: &[u64]) -> Result<Option<(Weights, u64)>, LayoutError> {
+    let strip_bytes = u64::from(options.strip_bytes);
+    if options.striping == Striping::Plain {
+        return Ok(None);
+    }
+    if options.level != Level::Raid0 {
+        return Err(LayoutError::NotWeighted { level: options.level });
+    }
+    let rows: Vec<u64> = room.iter().map(|room| room / strip_bytes).collect();
+    let weights = options.striping.weights(&rows)?;
+    Ok(weights.map(|weights| {
+        let unit_bytes = weights.rounds(&rows) * strip_bytes;
+        (weights, unit_bytes)
+    }))
 }
 
 fn recorded_journal(options: &CreateOptions) -> Result<Option<JournalRecord>, CreateError> {

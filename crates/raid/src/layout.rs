@@ -3,7 +3,9 @@
 //! An array is `groups` equal groups of members. A *stripe* is one row of strips across one group;
 //! stripes go round the groups. Level 0 and mirrors are the cases without parity: level 0 has as
 //! many data strips as members, a mirror has one, in as many copies as members. Declustered stripes
-//! are narrower than their group, and lie all over it ([`spread`]).
+//! are narrower than their group, and lie all over it ([`spread`]). Where members without
+//! redundancy have weights, a stripe is one strip, and members have more of them or less
+//! ([`weighted`]).
 //!
 //! **Invariants**: every array byte has one (stripe, data strip, offset in it); the strips of a
 //! stripe are on members of their own; only whole bands are used, so that no stripe lacks a strip.
@@ -12,17 +14,20 @@
 //! **Source**: rotation of Linux md, `drivers/md/raid5.c` `raid5_compute_sector`,
 //! `ALGORITHM_LEFT_SYMMETRIC`.
 
+mod error;
 mod search;
 mod spread;
+mod weighted;
 
 use std::ops::Range;
 use std::rc::Rc;
 
-use thiserror::Error;
-
 use crate::level::Level;
+pub use error::LayoutError;
 pub use spread::{BASES_MAX, Declustering, SLOTS_MAX, Spread};
 use spread::{Content, Development};
+use weighted::Dealing;
+pub use weighted::{Striping, WEIGHTED_MAX, Weights};
 
 /// The smallest strip.
 pub const STRIP_BYTES_MIN: u32 = 4 << 10;
@@ -88,49 +93,8 @@ pub struct Layout {
     band_stripes: u64,
     /// Where it is declustered.
     development: Option<Rc<Development>>,
-}
-
-/// Why an array cannot have the shape that was asked for.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub enum LayoutError {
-    #[error("a strip of {0} bytes: it must be a power of two from 4 KiB to 1 MiB")]
-    Strip(u32),
-    #[error("{members} members: an array has 1 to {MEMBERS_MAX}")]
-    Members { members: usize },
-    #[error(
-        "{level} with {groups} groups: this level has one group; use its striped form (10, 50, \
-         60) or groups = 1"
-    )]
-    GroupsNotAllowed { level: Level, groups: usize },
-    #[error("{members} members cannot be dealt evenly into {groups} groups; change one of the two")]
-    Uneven { members: usize, groups: usize },
-    #[error(
-        "{level} needs at least {needed} members in a group, and {found} were given; add members \
-         or use fewer groups"
-    )]
-    TooFew { level: Level, needed: usize, found: usize },
-    #[error(
-        "a member has room for {data_bytes} bytes of data, less than one strip of {strip_bytes}; \
-         use larger members"
-    )]
-    MemberTooSmall { data_bytes: u64, strip_bytes: u32 },
-    #[error("{level} cannot be declustered; use level 5 or 6, and its width for the groups")]
-    NotDeclustered { level: Level },
-    #[error("{level} has stripes of at least {needed} strips, and {width} were asked for")]
-    TooNarrow { level: Level, needed: usize, width: usize },
-    #[error("{spares} distributed spares: there can be {SLOTS_MAX}; use fewer")]
-    TooManySlots { spares: usize },
-    #[error(
-        "stripes of {width} strips and {spares} distributed spares need {needed} to {MEMBERS_MAX} \
-         members, and {members} were given; add members or use narrower stripes or fewer spares"
-    )]
-    TooFewForSpread { members: usize, width: usize, spares: usize, needed: usize },
-    #[error(
-        "a member has room for {rows} rows of strips, and stripes of this shape end evenly after \
-         {needed}; use larger members, a smaller strip, or a width that divides the members \
-         without the spares"
-    )]
-    TooFewRows { rows: u64, needed: u64 },
+    /// Where members have weights; rows are those of a weight of one then.
+    dealing: Option<Rc<Dealing>>,
 }
 
 impl Layout {
@@ -156,7 +120,7 @@ impl Layout {
         }
         let (members, groups) = (members as u16, groups as u16);
         let (band_rows, band_stripes) = (1, u64::from(groups));
-        let development = None;
+        let (development, dealing) = (None, None);
         Ok(Layout {
             level,
             members,
@@ -168,7 +132,28 @@ impl Layout {
             band_rows,
             band_stripes,
             development,
+            dealing,
         })
+    }
+
+    /// The layout of an array of level 0 in which a member gives `unit_bytes`, rounded down to
+    /// whole strips, times its weight.
+    ///
+    /// # Errors
+    /// Where that is no strip, or too much.
+    pub fn weighted(
+        weights: Weights,
+        strip_bytes: u32,
+        unit_bytes: u64,
+    ) -> Result<Layout, LayoutError> {
+        let whole =
+            Layout::new(Level::Raid0, weights.as_slice().len(), 1, strip_bytes, unit_bytes)?;
+        let band_stripes = weights.total();
+        if whole.rows > u64::MAX / u64::from(strip_bytes) / band_stripes {
+            return Err(LayoutError::MemberTooSmall { data_bytes: unit_bytes, strip_bytes });
+        }
+        let dealing = Some(Rc::new(Dealing::new(weights)));
+        Ok(Layout { width: 1, data: 1, band_stripes, dealing, ..whole })
     }
 
     /// The layout of a declustered array, whose members each give `member_data_bytes`, rounded down
@@ -294,14 +279,34 @@ impl Layout {
         u64::from(self.strip_bytes) * u64::from(self.data)
     }
 
-    /// Bytes of the data area of each member.
+    /// Bytes of the data area of each member; where they have weights, of a weight of one.
     pub fn member_data_bytes(&self) -> u64 {
         self.rows * u64::from(self.strip_bytes)
     }
 
-    /// Rows of strips on each member.
+    /// Rows of strips on each member; where they have weights, of a weight of one.
     pub fn rows(&self) -> u64 {
         self.rows
+    }
+
+    /// Rows of strips on one member.
+    pub fn rows_of_role(&self, role: Role) -> u64 {
+        self.rows * self.weight(role)
+    }
+
+    /// The weight of a member; 1 where all have the same.
+    pub fn weight(&self, role: Role) -> u64 {
+        self.dealing.as_ref().map_or(1, |dealing| dealing.weights().of(role))
+    }
+
+    /// The largest weight of a member.
+    pub fn weight_max(&self) -> u64 {
+        self.weights().map_or(1, |weights| u64::from(weights.largest()))
+    }
+
+    /// Where members have weights.
+    pub fn weights(&self) -> Option<&Weights> {
+        Some(self.dealing.as_ref()?.weights())
     }
 
     /// Stripes of the whole array.
@@ -385,6 +390,9 @@ impl Layout {
         if let Some(development) = &self.development {
             return development.cell(stripe, self.order_of(strip));
         }
+        if let Some(dealing) = &self.dealing {
+            return dealing.cell(stripe);
+        }
         let (group, row) = (self.group_of(stripe), stripe.0 / u64::from(self.groups));
         let slot = self.slot_of(row, strip);
         StripCell { role: Role((group * self.width() + slot) as u16), row }
@@ -404,6 +412,9 @@ impl Layout {
                 Content::Strip(stripe, place) => Some((stripe, self.strip_of(place))),
                 Content::Spare(_) => None,
             };
+        }
+        if let Some(dealing) = &self.dealing {
+            return Some((dealing.stripe_in(cell), Strip::Data(0)));
         }
         let StripCell { role, row } = cell;
         let group = self.group_of_role(role);

@@ -38,7 +38,7 @@ pub use create::{
     create, create_journal, journal_of,
 };
 pub use journal::JournalWhen;
-pub use layout::{Layout, LayoutError, Role, Spread};
+pub use layout::{Layout, LayoutError, Role, Spread, Striping, Weights};
 pub use level::Level;
 pub use merge::{MergeConfig, MergeWait};
 pub use patience::Patience;

@@ -13,7 +13,7 @@ use thiserror::Error;
 use uuid::Uuid;
 
 use crate::journal::JournalWhen;
-use crate::layout::{Declustering, Layout, LayoutError, Role};
+use crate::layout::{Declustering, Layout, LayoutError, Role, Weights};
 use crate::level::Level;
 
 pub use codec::{decode, encode};
@@ -78,9 +78,12 @@ pub struct ArrayRecord {
     pub groups: u16,
     /// Where stripes are narrower than the array.
     pub declustering: Option<Declustering>,
+    /// Where members without redundancy hold more or less than others.
+    pub weights: Option<Weights>,
     pub strip_bytes: u32,
     pub logical_block_bytes: u32,
     pub data_offset: u64,
+    /// Where members have weights, of a weight of one.
     pub member_data_bytes: u64,
     /// Stripes to one bit of the intent bitmap; `None` without one.
     pub intent_region_stripes: Option<u64>,
@@ -213,12 +216,26 @@ impl ArrayRecord {
     pub fn layout(&self) -> Result<Layout, LayoutError> {
         let (members, groups) = (self.roles.len(), usize::from(self.groups));
         let (strip_bytes, data_bytes) = (self.strip_bytes, self.member_data_bytes);
-        match &self.declustering {
-            None => Layout::new(self.level, members, groups, strip_bytes, data_bytes),
-            Some(declustering) => {
+        match (&self.declustering, &self.weights) {
+            (None, None) => Layout::new(self.level, members, groups, strip_bytes, data_bytes),
+            (Some(declustering), None) => {
                 Layout::declustered(self.level, members, declustering, strip_bytes, data_bytes)
             }
+            (_, Some(_)) if self.level != Level::Raid0 || groups != 1 => {
+                Err(LayoutError::NotWeighted { level: self.level })
+            }
+            (_, Some(weights)) if weights.as_slice().len() != members => {
+                let weights = weights.as_slice().len();
+                Err(LayoutError::Weights { weights, members })
+            }
+            (_, Some(weights)) => Layout::weighted(weights.clone(), strip_bytes, data_bytes),
         }
+    }
+
+    /// Bytes of the data area of a member.
+    pub fn data_bytes_of(&self, role: Role) -> u64 {
+        let weight = self.weights.as_ref().map_or(1, |it| it.as_slice()[role.index()]);
+        self.member_data_bytes * u64::from(weight)
     }
 
     /// Of roles without a member, those that spare space does not stand in for completely.

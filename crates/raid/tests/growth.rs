@@ -11,7 +11,7 @@ use headpond_block::{BlockDevice, ByteRange, Request, Runtime};
 use headpond_raid::superblock::RoleState;
 use headpond_raid::{
     Addition, Array, ArrayState, Contents, CreateOptions, GrowError, Grown, Intent, JournalOptions,
-    JournalWhen, Level, MemberError, ReturnError, Role, Spread,
+    JournalWhen, Level, MemberError, ReturnError, Role, Spread, Striping,
 };
 use support::*;
 use uuid::Uuid;
@@ -230,6 +230,9 @@ fn what_cannot_grow_says_why_and_stays_as_it_is() {
         let declustered = Some(Spread { width: 3, spares: 0 });
         let spread = make(CreateOptions { declustered, ..bitmap(Level::Raid5, 1) }).await;
         assert!(matches!(refused(&spread, by).await, GrowError::Declustered { .. }));
+        let weights = Striping::Weighted(vec![3, 1, 2, 2].try_into().unwrap());
+        let weighted = CreateOptions { striping: weights, ..options(Level::Raid0, 1) };
+        assert!(matches!(refused(&make(weighted).await, by).await, GrowError::Weighted { .. }));
         let when = JournalWhen::Degraded;
         let journal = Some(JournalOptions { uuid: Uuid::from_u128(3), when });
         let journalled = make(CreateOptions { journal, ..bitmap(Level::Raid5, 1) }).await;

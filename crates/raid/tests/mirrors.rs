@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use headpond_block::{BlockDevice, Buffer, Geometry, Request, Runtime};
 use headpond_raid::{
-    AssembleOptions, Contents, CreateOptions, Intent, Level, Occupied, assemble, create,
+    AssembleOptions, Contents, CreateOptions, Intent, Level, Occupied, Striping, assemble, create,
 };
 use headpond_sim::hdd::HddModel;
 use headpond_sim::{ModelDevice, SparseDevice, run};
@@ -44,6 +44,7 @@ async fn mirror(level: Level, copies: u64, groups: u64, runtime: &Runtime) -> Rc
         level,
         groups: groups as usize,
         declustered: None,
+        striping: Striping::Plain,
         strip_bytes: 64 << 10,
         contents: Contents::Zeros,
         intent: Intent::None,

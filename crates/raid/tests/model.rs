@@ -6,31 +6,52 @@ use std::rc::Rc;
 
 use headpond_block::sync::join_all;
 use headpond_block::{BlockDevice, Buffer, Buffers, ByteRange, Request, RequestFlags};
-use headpond_raid::{Array, ArrayState, CreateOptions, Level, Spread};
+use headpond_raid::{Array, ArrayState, CreateOptions, Level, Striping, Weights};
 use proptest::prelude::*;
 use support::*;
 
-/// Level, members, groups, and where it is declustered, strips of a stripe and spares.
-type Shape = (Level, usize, usize, Option<(u16, u16)>);
+/// Level, members, groups, and how stripes lie on them.
+type Shape = (Level, usize, usize, Lies);
 
-const SHAPES: [Shape; 12] = [
-    (Level::Raid0, 3, 1, None),
-    (Level::Raid1, 2, 1, None),
-    (Level::Raid1, 3, 1, None),
-    (Level::Raid10, 4, 2, None),
-    (Level::Raid5, 4, 1, None),
-    (Level::Raid6, 5, 1, None),
-    (Level::Raid6, 7, 1, None),
-    (Level::Raid50, 6, 2, None),
-    (Level::Raid60, 8, 2, None),
-    (Level::Raid5, 7, 1, Some((3, 1))),
-    (Level::Raid6, 7, 1, Some((4, 1))),
-    (Level::Raid6, 9, 1, Some((5, 2))),
+#[derive(Clone, Copy, Debug)]
+enum Lies {
+    Plainly,
+    /// Declustered: strips of a stripe, and spares.
+    Spread(u16, u16),
+    /// So many strips of each member to a round.
+    Weighted(&'static [u8]),
+}
+use Lies::{Plainly, Spread, Weighted};
+
+const SHAPES: [Shape; 14] = [
+    (Level::Raid0, 2, 1, Weighted(&[3, 1])),
+    (Level::Raid0, 3, 1, Weighted(&[2, 1, 5])),
+    (Level::Raid0, 3, 1, Plainly),
+    (Level::Raid1, 2, 1, Plainly),
+    (Level::Raid1, 3, 1, Plainly),
+    (Level::Raid10, 4, 2, Plainly),
+    (Level::Raid5, 4, 1, Plainly),
+    (Level::Raid6, 5, 1, Plainly),
+    (Level::Raid6, 7, 1, Plainly),
+    (Level::Raid50, 6, 2, Plainly),
+    (Level::Raid60, 8, 2, Plainly),
+    (Level::Raid5, 7, 1, Spread(3, 1)),
+    (Level::Raid6, 7, 1, Spread(4, 1)),
+    (Level::Raid6, 9, 1, Spread(5, 2)),
 ];
 
-fn options_of((level, _, groups, spread): Shape) -> CreateOptions {
-    let declustered = spread.map(|(width, spares)| Spread { width, spares });
-    CreateOptions { declustered, ..options(level, groups) }
+fn options_of((level, _, groups, lies): Shape) -> CreateOptions {
+    let usual = options(level, groups);
+    match lies {
+        Plainly => usual,
+        Spread(width, spares) => {
+            CreateOptions { declustered: Some(headpond_raid::Spread { width, spares }), ..usual }
+        }
+        Weighted(weights) => {
+            let weights = Weights::new(weights.to_vec()).expect("few, and none is zero");
+            CreateOptions { striping: Striping::Weighted(weights), ..usual }
+        }
+    }
 }
 
 #[derive(Clone, Debug)]

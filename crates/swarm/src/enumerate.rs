@@ -169,6 +169,7 @@ impl Bench {
             level: Level::Raid5,
             groups: 1,
             spread: None,
+            weights: None,
             members: 3,
             strip_bytes: 4096,
             has_intent: true,

@@ -5,7 +5,9 @@ use headpond_cache::{
     AlruConfig, BypassPolicy, Checksums, CleaningConfig, CleaningPolicy, CleaningPreset,
     CutoffPolicy, EvictionPolicy, FallbackConfig, Mode, Promotion, PromotionPolicy, StripeConfig,
 };
-use headpond_raid::{Contents, Intent, JournalWhen, Layout, Level, Occupied, Spread};
+use headpond_raid::{
+    Contents, Intent, JournalWhen, Layout, Level, Occupied, Spread, Striping, Weights,
+};
 use headpond_sim::Random;
 use headpond_volume::{
     ArraySettings, CacheDescription, CacheSettings, ClassSetting, CoreDescription, CreateOptions,
@@ -39,6 +41,8 @@ pub struct Topology {
     pub members: usize,
     /// Stripes narrower than the array.
     pub spread: Option<Spread>,
+    /// Of members without redundancy, where they are not all the same.
+    pub weights: Option<Weights>,
     pub strip_bytes: u64,
     /// The members carry a map of the regions that are being written.
     pub has_intent: bool,
@@ -120,6 +124,7 @@ impl Topology {
             groups,
             members,
             spread,
+            weights: None,
             strip_bytes: *random.pick(&[4 << 10, 16 << 10, 64 << 10]),
             // Copies that differ after a cut are only made equal where something marks them.
             has_intent: level.is_mirrored() || !random.one_in(4),
@@ -137,7 +142,18 @@ impl Topology {
             window_bytes,
         };
         topology.draw_journal(&mut aside);
+        topology.draw_weights(&mut aside);
         topology
+    }
+
+    fn draw_weights(&mut self, random: &mut Random) {
+        if self.level == Level::Raid0 && random.one_in(2) {
+            let all = [&[3, 1][..], &[1, 2], &[5, 3], &[2, 1, 4], &[7, 1]];
+            let weights = random.pick(&all);
+            let weights = Weights::new(weights.to_vec()).expect("few, and none is zero");
+            self.members = weights.as_slice().len();
+            self.weights = Some(weights);
+        }
     }
 
     fn draw_journal(&mut self, random: &mut Random) {
@@ -164,6 +180,10 @@ impl Topology {
     /// Room for the window and a little more: an unclean stop may have all of it looked through.
     pub(crate) fn member_bytes(&self) -> u64 {
         let volume_bytes = (self.window_start + self.window_bytes).next_multiple_of(ROOM_BYTES);
+        if let Some(weights) = &self.weights {
+            let rounds = volume_bytes.div_ceil(weights.total() * self.strip_bytes);
+            return MEMBER_HEAD_BYTES + rounds * u64::from(weights.largest()) * self.strip_bytes;
+        }
         let each = volume_bytes.div_ceil(self.data_members());
         // Only whole bands of piles are used.
         let seam = if self.spread.is_some() { each / 8 } else { 0 };
@@ -208,6 +228,14 @@ impl Topology {
 
     /// Where the window lies on every member, to within a stripe.
     pub(crate) fn window_on_member(&self) -> ByteRange {
+        if let Some(weights) = &self.weights {
+            // From where it begins on the one with the least to where it ends on the other.
+            let round_bytes = weights.total() * self.strip_bytes;
+            let first = self.window_start / round_bytes * self.strip_bytes;
+            let rounds = (self.window_start + self.window_bytes).div_ceil(round_bytes);
+            let end = rounds * u64::from(weights.largest()) * self.strip_bytes;
+            return ByteRange::between(MEMBER_HEAD_BYTES + first, MEMBER_HEAD_BYTES + end);
+        }
         let unit = self.strip_bytes * self.band_rows();
         let start = self.window_start / self.data_members() / unit * unit;
         let len = (self.window_bytes / self.data_members()).next_multiple_of(unit);
@@ -231,6 +259,7 @@ impl Topology {
             members: (0..self.members).map(|index| format!("m{index}")).collect(),
             spares: Vec::new(),
             declustered: self.spread,
+            striping: self.weights.clone().map_or(Striping::Plain, Striping::Weighted),
             upkeep: Pace::default(),
             journal: self.journal.map(|when| JournalDescription { device: "journal".into(), when }),
         };
@@ -239,6 +268,7 @@ impl Topology {
             groups: 1,
             members: IDLE_MEMBERS.map(String::from).into(),
             declustered: None,
+            striping: Striping::Plain,
             journal: None,
             ..worked_on.clone()
         };
@@ -466,6 +496,9 @@ impl fmt::Display for Topology {
         }
         if let Some(Spread { width, spares }) = self.spread {
             write!(f, " in stripes of {width} with {spares} distributed spares")?;
+        }
+        if let Some(weights) = &self.weights {
+            write!(f, " of weights {weights}")?;
         }
         write!(f, " ({:?}), strip {strip}", self.members_are)?;
         write!(f, ", {} intent bitmap", if self.has_intent { "with" } else { "no" })?;

@@ -234,6 +234,7 @@ pub(crate) fn array_options(
         level: core.raid,
         groups: usize::from(core.groups),
         declustered: core.declustered,
+        striping: core.striping.clone(),
         strip_bytes: u32::try_from(core.strip.bytes()).unwrap_or(u32::MAX),
         contents: options.contents,
         intent: options.intent,

@@ -6,7 +6,7 @@
 use crate::{ArraySettings, CacheSettings, Pace, Size, TierSettings};
 use headpond_block::BLOCK_BYTES;
 use headpond_cache::SliceConfig;
-use headpond_raid::{JournalWhen, Level, Spread};
+use headpond_raid::{JournalWhen, Level, Spread, Striping};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
@@ -86,6 +86,10 @@ pub struct CoreDescription {
     /// Stripes narrower than the array; fixed at create.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub declustered: Option<Spread>,
+    /// How members of level 0 that differ share what there is, `plain`, `capacity` or a list of
+    /// weights; fixed at create.
+    #[serde(default, skip_serializing_if = "is_plain")]
+    pub striping: Striping,
     /// How fast work on the array beside the requests may go.
     #[serde(default, skip_serializing_if = "is_usual")]
     pub upkeep: Pace,
@@ -304,6 +308,10 @@ fn is_usual(pace: &Pace) -> bool {
     *pace == Pace::default()
 }
 
+fn is_plain(striping: &Striping) -> bool {
+    *striping == Striping::Plain
+}
+
 fn yes() -> bool {
     true
 }
@@ -377,6 +385,21 @@ mod tests {
         assert_eq!(Description::parse(&description.to_toml()).unwrap(), description);
         let twice = plain.replace("ram:1G", "/dev/nvme0n1");
         assert!(Description::parse(&twice).unwrap_err().to_string().contains("named twice"));
+    }
+
+    #[test]
+    fn members_of_a_stripe_have_weights_where_the_description_says_so() {
+        for (line, striping) in [
+            ("striping = \"capacity\"", Striping::Capacity),
+            ("striping = [3, 1]", Striping::Weighted(vec![3, 1].try_into().unwrap())),
+        ] {
+            let text = TEXT.replace("groups = 2", line);
+            let description = Description::parse(&text).unwrap();
+            assert_eq!(description.core.striping, striping);
+            assert_eq!(Description::parse(&description.to_toml()).unwrap(), description);
+        }
+        assert_eq!(Description::parse(TEXT).unwrap().core.striping, Striping::Plain);
+        assert!(Description::parse(&TEXT.replace("groups = 2", "striping = [3, 0]")).is_err());
     }
 
     const FURTHER: &str = r#"

@@ -2,6 +2,7 @@
 
 use crate::args::ArrayArgs;
 use crate::client::Client;
+use crate::commands::striping::{self, Found};
 use crate::commands::{create::specs, waiting};
 use crate::daemon::{AddCoreBody, RemoveCoreBody};
 use crate::device::DeviceSpec;
@@ -59,12 +60,14 @@ pub fn run(places: &Places, command: &CoreCommand) -> Result<Exit> {
         CoreCommand::Add(args) => {
             let members = specs(&args.members)?;
             let declustered = args.array.declustered();
+            let Found { striping, notes } = striping::find_on(&args.array, &members)?;
             let ArrayArgs { raid, groups, strip, no_intent, zeroed, .. } = args.array;
             let body = AddCoreBody {
                 name: args.name.clone(),
                 raid,
                 groups,
                 declustered,
+                striping,
                 strip,
                 intent: !no_intent,
                 zeroed,
@@ -73,6 +76,7 @@ pub fn run(places: &Places, command: &CoreCommand) -> Result<Exit> {
             };
             let client = Client::of(places, &args.volume)?;
             let status = waiting::post(&client, "/v1/core/add", &body)?;
+            notes.iter().for_each(|note| eprintln!("headpond: note: {note}"));
             let done = format!("{} is a core, served as {}/{}", args.name, args.volume, args.name);
             tell(&args.volume, &done, &status, args.json)
         }

@@ -1,12 +1,13 @@
 //! `headpond create`.
 
+use super::striping;
 use crate::args::CreateArgs;
 use crate::device::{Consent, DeviceSpec, Opener, vet};
 use crate::outcome::{Exit, Failure};
 use crate::place::Places;
 use anyhow::Result;
 use headpond_block::{BLOCK_BYTES, BufferPool, PoolConfig};
-use headpond_raid::{Contents, Intent, Occupied};
+use headpond_raid::{Contents, Intent, Occupied, Striping};
 use headpond_uring::{RingConfig, run_with_pool};
 use headpond_volume::{
     ArraySettings, CacheDescription, CacheSettings, CoreDescription, CreateOptions, Description,
@@ -53,11 +54,13 @@ pub fn run(places: &Places, args: &CreateArgs) -> Result<Exit> {
         vetted.check_cache(device, described.settings.mode, consent)?;
     }
     tell_of_write_caches(&with_write_cache);
-    write(&description, [&members, journal.as_slice()], cache.as_ref(), args)?;
+    let (description, notes) =
+        write(description, [&members, journal.as_slice()], cache.as_ref(), args)?;
     places.save(&description)?;
     if description.cache.is_some() {
         places.note_left(&description.name, 0)?;
     }
+    notes.iter().for_each(|note| println!("{note}"));
     println!("created {}: serve it with `headpond serve {}`", description.name, description.name);
     Ok(Exit::Ok)
 }
@@ -85,6 +88,7 @@ fn describe(
     cache: Option<&DeviceSpec>,
     tier: Option<&DeviceSpec>,
 ) -> Result<Description> {
+    striping::check(&args.array)?;
     let (settings, tier_settings, array) = settings(args)?;
     let tier = tier.map(|device| TierDescription {
         device: device.to_string(),
@@ -114,6 +118,7 @@ fn describe(
             members: members.iter().map(DeviceSpec::to_string).collect(),
             spares: Vec::new(),
             declustered: args.array.declustered(),
+            striping: Striping::Plain,
             upkeep: Pace::default(),
             journal: None,
         },
@@ -135,12 +140,13 @@ fn tell_of_write_caches(devices: &[String]) {
     }
 }
 
+/// Makes the volume; says how its members share what there is, and what else is to be said.
 fn write(
-    description: &Description,
+    mut description: Description,
     [members, journals]: [&[DeviceSpec]; 2],
     cache: Option<&DeviceSpec>,
     args: &CreateArgs,
-) -> Result<()> {
+) -> Result<(Description, Vec<String>)> {
     let options = CreateOptions {
         contents: if args.array.zeroed { Contents::Zeros } else { Contents::Unknown },
         intent: if args.array.no_intent { Intent::None } else { Intent::Bitmap },
@@ -159,11 +165,14 @@ fn write(
             devices.journals.push(opener.open(journal)?);
         }
         devices.cache = cache.map(|cache| opener.open(cache)).transpose()?;
-        let created = Volume::create(description, &devices, &options).await;
+        let found = striping::find(&args.array, &devices.members, &runtime).await?;
+        description.core.striping = found.striping;
+        let created = Volume::create(&description, &devices, &options).await;
         created.map_err(|error| match error.is_refusal() {
             true => Failure::refused(error.to_string()),
             false => error.into(),
-        })
+        })?;
+        Ok((description, found.notes))
     })?
 }
 

@@ -16,4 +16,5 @@ pub mod simulate;
 pub mod stats;
 pub mod status;
 pub mod stop;
+mod striping;
 mod waiting;

@@ -146,6 +146,7 @@ fn describe(description: &Description, body: &AddCoreBody) -> Result<FurtherCore
         members,
         spares,
         declustered,
+        striping: body.striping.clone(),
         upkeep,
         journal: None,
     };

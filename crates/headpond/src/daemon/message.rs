@@ -2,7 +2,7 @@
 
 use crate::client::Refusal;
 use crate::outcome::{Exit, Failure, told};
-use headpond_raid::{Level, Spread};
+use headpond_raid::{Level, Spread, Striping};
 use headpond_volume::{SettingChange, Size};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -118,6 +118,8 @@ pub struct AddCoreBody {
     pub groups: u16,
     #[serde(default)]
     pub declustered: Option<Spread>,
+    #[serde(default)]
+    pub striping: Striping,
     pub strip: Size,
     /// The members carry a map of the regions that are being written.
     pub intent: bool,

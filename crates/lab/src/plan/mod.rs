@@ -12,12 +12,14 @@ mod loss;
 mod measure;
 mod rebuild;
 mod speed;
+mod striping;
 
 pub use drive::{DriveError, DriveFigures};
 pub use loss::{CachedSafety, Safety};
 pub use measure::{array_experiments, array_speeds};
 pub use rebuild::{RebuildError, RebuildTimes, rebuild_times};
 pub use speed::{AtDepth, Speeds};
+pub use striping::{Different, Outlook, outlook, outlooks};
 
 use headpond_raid::superblock::DATA_OFFSET_MIN;
 use headpond_raid::{Layout, LayoutError, Level, Spread};

@@ -15,7 +15,7 @@ use headpond_raid::layout::Role;
 use headpond_raid::superblock::DATA_OFFSET_MIN;
 use headpond_raid::{
     Array, AssembleError, AssembleOptions, Contents, CreateError, CreateOptions, Intent,
-    MemberError, Occupied, Patience, Tuning, assemble, create,
+    MemberError, Occupied, Patience, Striping, Tuning, assemble, create,
 };
 use headpond_sim::ssd::State;
 use headpond_sim::{CatalogueError, Model, Sim, SparseDevice, run};
@@ -153,6 +153,7 @@ async fn start(
         groups: usize::from(shape.groups),
         journal: None,
         declustered: shape.spread,
+        striping: Striping::Plain,
         strip_bytes: shape.strip_bytes,
         contents: Contents::Zeros,
         intent: Intent::None,

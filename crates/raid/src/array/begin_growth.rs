@@ -32,6 +32,10 @@ pub enum GrowError {
     #[error("array `{array}` is declustered, and its shape is fixed; make a new array and copy")]
     Declustered { array: String },
     #[error(
+        "array `{array}` is striped by weights, and these are fixed; make a new array and copy"
+    )]
+    Weighted { array: String },
+    #[error(
         "array `{array}` is of level {level}, of which more members are no larger array: use level \
          10, 5 or 6 for that"
     )]
@@ -177,6 +181,7 @@ impl Array {
         let refusals = [
             (record.growth.is_some(), GrowError::Growing { array: array.clone() }),
             (self.layout.is_declustered(), GrowError::Declustered { array: array.clone() }),
+            (record.weights.is_some(), GrowError::Weighted { array: array.clone() }),
             (level == Level::Raid1, GrowError::Mirror { array: array.clone(), level }),
             (record.journal.is_some(), GrowError::Journal { array: array.clone() }),
             (

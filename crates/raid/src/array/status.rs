@@ -11,7 +11,7 @@ use super::journal::Journal;
 use super::members::Slot;
 use super::{Array, GrowthStatus, LostStatus, Member, ScrubReport};
 use crate::journal::JournalWhen;
-use crate::layout::Role;
+use crate::layout::{Role, Weights};
 use crate::level::Level;
 use crate::plan::PlanKind;
 use crate::superblock::{JournalRecord, RecordedParity, RoleState};
@@ -28,6 +28,8 @@ pub struct ArrayStatus {
     pub groups: usize,
     /// Where stripes are narrower than their group.
     pub declustered: Option<DeclusteredStatus>,
+    /// Where members have weights, by role.
+    pub weights: Option<Weights>,
     pub event_count: u64,
     /// Whether the parity of all stripes has been computed at least once.
     pub parity_initialised: bool,
@@ -95,6 +97,8 @@ pub struct MemberStatus {
     /// Name of the device that has the role, or that had it since the array was assembled.
     pub device: Option<String>,
     pub state: RoleState,
+    /// Bytes of the array that it holds, copies and parity among them.
+    pub data_bytes: u64,
     /// How the device that has the role answers.
     #[serde(flatten)]
     pub answers: Answers,
@@ -272,6 +276,7 @@ impl Array {
             strip_bytes: self.layout.strip_bytes(),
             groups: self.layout.groups(),
             declustered: self.declustered_status(),
+            weights: self.layout.weights().cloned(),
             event_count: record.event_count,
             parity_initialised: self.parity.get() == RecordedParity::Valid,
             initialising: self.initialising.get(),
@@ -341,6 +346,7 @@ impl Array {
             uuid: slot.uuid.get(),
             device: slot.name.borrow().as_ref().map(ToString::to_string),
             state: slot.state.get(),
+            data_bytes: self.layout.row_start(self.layout.rows_of_role(role)),
             answers: health(role).map(|health| health.answers(at)).unwrap_or_default(),
             filling: slot.filling().map(|filling| FillingStatus {
                 uuid: filling.member.uuid,

@@ -72,7 +72,7 @@ impl Array {
             (kind, _) => kind,
         };
         let (band_rows, band_stripes) = (self.layout.band_rows(), self.layout.band_stripes());
-        let at_a_time = (ROWS_AT_A_TIME / band_rows).max(1);
+        let at_a_time = (ROWS_AT_A_TIME / (band_rows * self.layout.weight_max())).max(1);
         let mut start = bands.start;
         while start < bands.end {
             let end = bands.end.min(start + at_a_time);
@@ -97,13 +97,20 @@ impl Array {
         Ok(())
     }
 
-    /// Zeroes or discards a range of the data area of every member. One that is being filled takes
+    /// Zeroes or discards a range of the data area of every member, which is that times its weight
+    /// where they have weights. One that is being filled takes
     /// no harm by it in rows that it does not hold yet.
     async fn zero_members(&self, stripes: RangeInclusive<Stripe>, request: Request) -> Outcome {
         let pass = self.announce(stripes.clone(), || self.zeros_told(&stripes)).await?;
         let mut members = self.members.present();
         members.retain(|member| member.role().is_some());
-        let submissions = members.iter().map(|member| self.change(member, request.clone()));
+        let change = |member: &Rc<Member>| {
+            let weight = member.role().map_or(1, |role| self.layout.weight(role));
+            let (start, end) = (request.range.start() * weight, request.range.end() * weight);
+            let range = ByteRange::between(start, end);
+            self.change(member, Request { range, ..request.clone() })
+        };
+        let submissions = members.iter().map(change);
         let outcomes = join_all(submissions.collect()).await;
         let lease = pass.leave(&members, &outcomes);
         let outcome = self.conclude_writes(&members, outcomes).await;

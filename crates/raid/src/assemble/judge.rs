@@ -130,6 +130,7 @@ fn check_agreement(candidates: &[Candidate]) -> Result<(), AssembleError> {
             ("level", own.level == record.level),
             ("groups", own.groups == record.groups),
             ("declustering", own.declustering == record.declustering),
+            ("weights", own.weights == record.weights),
             ("members", own.roles.len() == record.roles.len()),
             ("strip size", own.strip_bytes == record.strip_bytes),
             ("data offset", own.data_offset == record.data_offset),
@@ -185,7 +186,9 @@ fn is_stale(candidate: &Candidate, record: &ArrayRecord) -> bool {
 fn check_device(candidate: &Candidate, record: &ArrayRecord) -> Result<(), AssembleError> {
     let device = candidate.device.name().clone();
     let geometry = candidate.device.geometry();
-    let needed_bytes = record.data_offset + record.member_data_bytes;
+    let data_bytes = |role| record.data_bytes_of(role);
+    let data_bytes = candidate.superblock.role.map_or(record.member_data_bytes, data_bytes);
+    let needed_bytes = record.data_offset + data_bytes;
     if geometry.size_bytes < needed_bytes {
         let size_bytes = geometry.size_bytes;
         return Err(AssembleError::TooSmall { device, size_bytes, needed_bytes });

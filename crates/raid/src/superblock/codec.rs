@@ -1,5 +1,7 @@
 //! The superblock as bytes.
 
+mod codes;
+
 use uuid::Uuid;
 
 use super::{
@@ -9,8 +11,11 @@ use super::{
 };
 use crate::checksum;
 use crate::journal::JournalWhen;
-use crate::layout::{BASES_MAX, Declustering, Layout, MEMBERS_MAX, Role, SLOTS_MAX, Spread};
+use crate::layout::{
+    BASES_MAX, Declustering, Layout, MEMBERS_MAX, Role, SLOTS_MAX, Spread, WEIGHTED_MAX, Weights,
+};
 use crate::level::Level;
+use codes::{parity_code, role_code, rotation, state_code};
 
 const MAGIC: &[u8; 8] = b"HPRAIDSB";
 
@@ -53,6 +58,7 @@ mod at {
     pub const GROWTH: usize = 288;
     pub const STAGED_ROWS: usize = 292;
     pub const MOVED_ROWS: usize = 296;
+    pub const WEIGHTS: usize = 304;
     pub const JOURNAL: usize = 456;
     pub const JOURNAL_EPOCH: usize = 472;
     pub const JOURNAL_GUARDED: usize = 480;
@@ -76,6 +82,8 @@ mod at {
     pub const LENT_ROWS: usize = 8;
 }
 
+const _: () = assert!(at::MOVED_ROWS + 8 <= at::WEIGHTS);
+const _: () = assert!(at::WEIGHTS + WEIGHTED_MAX <= at::JOURNAL);
 const _: () = assert!(at::ROLES + MEMBERS_MAX * at::ROLE_BYTES <= at::SPARES);
 const _: () = assert!(at::SPARES + SPARES_MAX * at::SPARE_BYTES <= at::WIDTH);
 const _: () = assert!(at::SEEDS + BASES_MAX * 4 <= at::HEIGHT && at::HEIGHT + 4 <= at::LENT);
@@ -93,8 +101,14 @@ const FEATURE_DECLUSTERED: u64 = 1 << 2;
 const FEATURE_LOST_BLOCKS: u64 = 1 << 3;
 /// Incompat: the array is being grown, and a part of its data lies where another shape has it.
 const FEATURE_GROWTH: u64 = 1 << 4;
-const FEATURES: u64 =
-    FEATURE_SPARES | FEATURE_JOURNAL | FEATURE_DECLUSTERED | FEATURE_LOST_BLOCKS | FEATURE_GROWTH;
+/// Incompat: members without redundancy have weights.
+const FEATURE_WEIGHTS: u64 = 1 << 5;
+const FEATURES: u64 = FEATURE_SPARES
+    | FEATURE_JOURNAL
+    | FEATURE_DECLUSTERED
+    | FEATURE_LOST_BLOCKS
+    | FEATURE_GROWTH
+    | FEATURE_WEIGHTS;
 /// Strips of the highest pile: 4 GiB of the smallest ones.
 const HEIGHT_MAX: u32 = 1 << 20;
 
@@ -140,6 +154,7 @@ pub fn encode(superblock: &Superblock) -> Vec<u8> {
     page.put(at::ABSENT_SINCE, &array.absent_since.unwrap_or(0).to_le_bytes());
     page.put_members(array);
     page.put_declustering(array);
+    page.put(at::WEIGHTS, array.weights.as_ref().map_or(&[], Weights::as_slice));
     page.put_journal(array);
     page.put_growth(array);
     let Page(mut bytes) = page;
@@ -265,6 +280,7 @@ impl Fields<'_> {
             level,
             groups: self.u16(at::GROUPS),
             declustering: self.declustering()?,
+            weights: self.weights()?,
             strip_bytes: self.u32(at::STRIP_BYTES),
             logical_block_bytes: self.u32(at::BLOCK_BYTES),
             data_offset: self.u64(at::DATA_OFFSET),
@@ -326,7 +342,8 @@ impl Fields<'_> {
             expect(field, stripes, stripes.min(layout.stripes()))?;
         }
         let offset = array.data_offset;
-        let fits = offset.checked_add(size).is_some();
+        let area = size.checked_mul(layout.weight_max());
+        let fits = area.and_then(|area| offset.checked_add(area)).is_some();
         if offset < DATA_OFFSET_MIN || !offset.is_multiple_of(4096) || !fits {
             return Err(impossible("data offset", offset));
         }
@@ -352,12 +369,13 @@ impl Fields<'_> {
         Ok(())
     }
 
-    /// Only arrays without declustering and journal are grown, and with redundancy those that have
-    /// an intent bitmap.
+    /// Only arrays without declustering, weights and journal are grown, and with redundancy those
+    /// that have an intent bitmap.
     fn check_growth(&self, array: &ArrayRecord, layout: &Layout) -> Result<(), DecodeError> {
         let Some(growth) = array.growth else { return Ok(()) };
         let is_marked = layout.redundancy() == 0 || array.intent_region_stripes.is_some();
-        if array.declustering.is_some() || array.journal.is_some() || !is_marked {
+        let has_fixed_shape = array.declustering.is_some() || array.weights.is_some();
+        if has_fixed_shape || array.journal.is_some() || !is_marked {
             return Err(impossible("growth", self.u8(at::GROWTH).into()));
         }
         let RecordedGrowth::Next { moved_rows, staged_rows } = growth else { return Ok(()) };
@@ -400,6 +418,14 @@ impl Fields<'_> {
             return Err(impossible("pile", height.into()));
         }
         Ok(Some(Declustering { spread, height, seeds }))
+    }
+
+    fn weights(&self) -> Result<Option<Weights>, DecodeError> {
+        if self.u64(at::INCOMPAT) & FEATURE_WEIGHTS == 0 {
+            return Ok(None);
+        }
+        let members = usize::from(self.u16(at::MEMBERS)).min(WEIGHTED_MAX);
+        Ok(Some(Weights::new(self.0[at::WEIGHTS..at::WEIGHTS + members].to_vec())?))
     }
 
     fn lent(&self) -> Result<Vec<Option<Filled>>, DecodeError> {
@@ -545,42 +571,12 @@ fn features(array: &ArrayRecord) -> u64 {
     let lost = if array.has_lost_blocks { FEATURE_LOST_BLOCKS } else { 0 };
     let journal = array.journal.map_or(0, |_| FEATURE_JOURNAL);
     let growth = array.growth.map_or(0, |_| FEATURE_GROWTH);
-    spares | journal | declustered | lost | growth
+    let weights = array.weights.as_ref().map_or(0, |_| FEATURE_WEIGHTS);
+    spares | journal | declustered | lost | growth | weights
 }
 
 fn role_number(role: Option<Role>) -> u16 {
     role.map_or(NO_ROLE, |role| role.0)
-}
-
-fn rotation(array: &ArrayRecord) -> u8 {
-    match array.declustering {
-        Some(_) => 2,
-        None => u8::from(array.level.parity() > 0),
-    }
-}
-
-fn state_code(state: RecordedState) -> u8 {
-    match state {
-        RecordedState::Creating => 1,
-        RecordedState::Clean => 2,
-        RecordedState::Dirty => 3,
-        RecordedState::DirtyLogged => 4,
-    }
-}
-
-fn parity_code(parity: RecordedParity) -> u8 {
-    match parity {
-        RecordedParity::Valid => 1,
-        RecordedParity::NotInitialised => 2,
-    }
-}
-
-fn role_code(state: RoleState) -> u8 {
-    match state {
-        RoleState::Active => 1,
-        RoleState::Failed => 2,
-        RoleState::Missing => 3,
-    }
 }
 
 #[cfg(test)]

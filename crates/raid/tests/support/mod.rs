@@ -18,8 +18,8 @@ use headpond_block::{
 use headpond_raid::layout::{Layout, Role, Strip, StripCell, Stripe};
 use headpond_raid::superblock::{COPY_OFFSETS, DATA_OFFSET_MIN, SUPERBLOCK_BYTES, decode, encode};
 use headpond_raid::{
-    Array, AssembleOptions, Assembled, Contents, CreateOptions, Intent, Level, Occupied, assemble,
-    create,
+    Array, AssembleOptions, Assembled, Contents, CreateOptions, Intent, Level, Occupied, Striping,
+    assemble, create,
 };
 use uuid::Uuid;
 
@@ -196,6 +196,7 @@ pub fn options(level: Level, groups: usize) -> CreateOptions {
         level,
         groups,
         declustered: None,
+        striping: Striping::Plain,
         strip_bytes: STRIP,
         contents: Contents::Zeros,
         intent: Intent::None,

@@ -48,6 +48,7 @@ pub(super) fn cached_raid5() -> Topology {
         level: Level::Raid5,
         groups: 1,
         spread: None,
+        weights: None,
         members: 3,
         strip_bytes: 16 << 10,
         has_intent: true,

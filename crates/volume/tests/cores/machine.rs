@@ -42,6 +42,7 @@ pub fn further(index: usize) -> FurtherCoreDescription {
         members: (0..2).map(|member| format!("core{index}-{member}")).collect(),
         spares: Vec::new(),
         declustered: None,
+        striping: headpond_raid::Striping::Plain,
         upkeep: Pace::default(),
         journal: None,
     };

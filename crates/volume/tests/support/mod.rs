@@ -35,6 +35,7 @@ pub fn description(mode: Mode, slices: u16) -> Description {
         members: ["m0", "m1", "m2"].map(String::from).into(),
         spares: Vec::new(),
         declustered: None,
+        striping: headpond_raid::Striping::Plain,
         upkeep: Pace::default(),
         journal: None,
     };

@@ -37,6 +37,7 @@ pub enum ArrayCommand {
     headpond array plan --level 10,6,60 --members 24 --drive hdd-14t --simulate\n  \
     headpond array plan --compare --members 8 --drive nvme-dc-2t --html arrays.html\n  \
     headpond array plan --preset reference-40 --simulate-rebuild 256M\n  \
+    headpond array plan --level 0 --drive nvme-dc-2t --drive ssd-dc-960g\n  \
     headpond array plan --level 6 --members 24 --width 8 --distributed-spares 2 --drive hdd-14t\n  \
     headpond array plan --level 5 --members 4 --drive ./mine.toml --json\n  \
     headpond array plan --level 6 --members 12 --drive hdd-14t --cache nvme-dc-2t\n  \
@@ -55,12 +56,8 @@ pub struct PlanArgs {
     /// Every level that so many members allow, side by side.
     #[arg(long, conflicts_with = "level")]
     pub compare: bool,
-    /// Members of the array.
-    #[arg(
-        long,
-        required_unless_present_any = ["reference", "preset"],
-        value_parser = clap::value_parser!(u16).range(1..=255)
-    )]
+    /// Members of the array, where they are of one kind.
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..=255))]
     pub members: Option<u16>,
     /// Groups of levels 10, 50 and 60; without it mirrors of two, and two groups of parity. Where
     /// levels stand side by side it is meant for 50 and 60.
@@ -81,9 +78,15 @@ pub struct PlanArgs {
         conflicts_with_all = ["level", "compare", "members", "groups", "width", "reference"]
     )]
     pub preset: Option<String>,
-    /// What the members are.
-    #[arg(long, value_name = "NAME|FILE", required_unless_present_any = ["reference", "preset"])]
-    pub drive: Option<String>,
+    /// What the members are. Several, separated by commas or one by one, are members of an array of
+    /// level 0 that differ: what weights make of them, and what a plain stripe would lose.
+    #[arg(
+        long,
+        value_name = "NAME|FILE",
+        value_delimiter = ',',
+        required_unless_present_any = ["reference", "preset"]
+    )]
+    pub drive: Vec<String>,
     /// Bytes of a stripe on one member.
     #[arg(long, default_value = "64K")]
     pub strip: Size,

@@ -3,6 +3,7 @@
 
 mod args;
 mod live;
+mod mixed;
 mod page;
 mod report;
 
@@ -63,6 +64,12 @@ fn plan(args: &PlanArgs) -> Result<Exit> {
     if let Some(folder) = &args.reference {
         return run_reference(folder, args);
     }
+    if args.drive.len() > 1 {
+        return mixed::plan(args);
+    }
+    if args.members.is_none() && args.preset.is_none() {
+        return Err(Failure::usage("how many such drives: --members, or name each with --drive"));
+    }
     let drive = drive(args)?;
     let given = Assumptions {
         depths: args.depth.clone(),
@@ -92,7 +99,7 @@ fn plan(args: &PlanArgs) -> Result<Exit> {
 }
 
 fn drive(args: &PlanArgs) -> Result<DriveFigures> {
-    let word = args.drive.as_deref().unwrap_or(PRESET_DRIVE);
+    let word = args.drive.first().map_or(PRESET_DRIVE, String::as_str);
     let mut drive = find(word)?;
     if let Some(percent) = args.afr {
         drive.failures_per_year = percent / 100.0;

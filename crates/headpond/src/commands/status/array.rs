@@ -60,8 +60,12 @@ fn tell_slow(member: &Value) -> Option<String> {
     ))
 }
 
-/// How stripes lie on more members than they have strips.
+/// How stripes lie on more members than they have strips, or on members that differ.
 fn spread(array: &Value) -> String {
+    if let Some(weights) = array["weights"].as_array() {
+        let weights: Vec<String> = weights.iter().map(ToString::to_string).collect();
+        return format!(" striped by weights {}", weights.join(":"));
+    }
     let declustered = &array["declustered"];
     let Some(width) = declustered["width"].as_u64() else { return String::new() };
     let (free, all) = (&declustered["spares_free"], &declustered["spares"]);

@@ -2,6 +2,7 @@
 
 use super::*;
 use proptest::prelude::*;
+use proptest::strategy::ValueTree;
 
 fn superblocks() -> impl Strategy<Value = Superblock> {
     let shape = (prop::sample::select(Level::ALL.to_vec()), 1_u16..5, 0_usize..8, 12_u32..21);
@@ -37,6 +38,8 @@ fn superblocks() -> impl Strategy<Value = Superblock> {
             let array = ArrayRecord {
                 lent: (0..slots).map(lent).collect(),
                 declustering,
+                weights: (level == Level::Raid0 && event_count % 2 == 0)
+                    .then(|| weights(members, sequence)),
                 uuid: Uuid::from_u128(uuid),
                 name,
                 event_count,
@@ -63,11 +66,8 @@ fn superblocks() -> impl Strategy<Value = Superblock> {
                     .then(|| journal(uuid, event_count, sequence)),
                 growth: None,
             };
-            let can_grow = array.declustering.is_none()
-                && array.journal.is_none()
-                && array.intent_region_stripes.is_some();
             let growth = growth(event_count, rows.min(STAGE_BYTES >> shift));
-            let array = ArrayRecord { growth: growth.filter(|_| can_grow), ..array };
+            let array = ArrayRecord { growth: growth.filter(|_| can_grow(&array)), ..array };
             let role = Some(Role((members - 1) as u16)).filter(|_| sequence % 3 > 0);
             Superblock { array, member_uuid: Uuid::from_u128(!uuid), role, sequence }
         },
@@ -79,9 +79,19 @@ fn declustering(spread: Spread, extra: u32, sequence: u64) -> Declustering {
     Declustering { spread, height: 1 + extra % 3, seeds }
 }
 
+fn can_grow(array: &ArrayRecord) -> bool {
+    let has_fixed_shape = array.declustering.is_some() || array.weights.is_some();
+    !has_fixed_shape && array.journal.is_none() && array.intent_region_stripes.is_some()
+}
+
 fn growth(event_count: u64, rows: u64) -> Option<RecordedGrowth> {
     let next = RecordedGrowth::Next { moved_rows: rows, staged_rows: rows / 2 };
     [None, Some(RecordedGrowth::Former), Some(next)][event_count as usize % 3]
+}
+
+fn weights(members: usize, sequence: u64) -> Weights {
+    let weight = |index: usize| (sequence >> (index % 8)) as u8 | 1;
+    Weights::new((0..members).map(weight).collect()).expect("few, and none is zero")
 }
 
 fn journal(uuid: u128, event_count: u64, sequence: u64) -> JournalRecord {
@@ -141,4 +151,65 @@ proptest! {
 fn empty_and_foreign_blocks_are_told_apart() {
     assert_eq!(decode(&[0; SUPERBLOCK_BYTES]), Err(DecodeError::Zeroed));
     assert_eq!(decode(&[7; SUPERBLOCK_BYTES]), Err(DecodeError::Foreign));
+}
+
+/// The format: an array with weights of 3, 1 and 2 and nothing else of note.
+#[test]
+fn weights_lie_where_the_format_says_and_older_programs_refuse_them() {
+    let role =
+        |index: u128| RoleRecord { member_uuid: Uuid::from_u128(index), state: RoleState::Active };
+    let array = ArrayRecord {
+        uuid: Uuid::from_u128(7),
+        name: "golden".into(),
+        event_count: 2,
+        state: RecordedState::Clean,
+        parity: RecordedParity::Valid,
+        level: Level::Raid0,
+        groups: 1,
+        declustering: None,
+        weights: Some(Weights::new(vec![3, 1, 2]).unwrap()),
+        strip_bytes: 64 << 10,
+        logical_block_bytes: 512,
+        data_offset: DATA_OFFSET_MIN,
+        member_data_bytes: 1 << 20,
+        intent_region_stripes: None,
+        owner_generation: 0,
+        owner: None,
+        roles: (1..=3).map(role).collect(),
+        spares: Vec::new(),
+        lent: Vec::new(),
+        work: RecordedWork::default(),
+        absent_since: None,
+        has_lost_blocks: false,
+        journal: None,
+        growth: None,
+    };
+    assert_eq!(array.data_bytes_of(Role(0)), 3 << 20);
+    let superblock =
+        Superblock { array, member_uuid: Uuid::from_u128(2), role: Some(Role(1)), sequence: 2 };
+    let bytes = encode(&superblock);
+    assert_eq!(bytes[32..40], [0x20, 0, 0, 0, 0, 0, 0, 0], "bit 5 of the incompat flags");
+    assert_eq!(bytes[96..104], (1_u64 << 20).to_le_bytes(), "the size of a weight of one");
+    assert_eq!(bytes[104..112], (6_u64 << 20).to_le_bytes(), "of the array");
+    assert_eq!(bytes[304..340], [&[3, 1, 2][..], &[0; 33]].concat());
+    assert_eq!(bytes[12..16], GOLDEN_CHECKSUM.to_le_bytes(), "{:02x?}", &bytes[12..16]);
+    assert_eq!(decode(&bytes), Ok(superblock));
+}
+
+/// Of all bytes of that superblock.
+const GOLDEN_CHECKSUM: u32 = 0x7d2d_2d43;
+
+#[test]
+fn weights_of_zero_and_of_other_levels_are_impossible() {
+    let mut runner = proptest::test_runner::TestRunner::deterministic();
+    for _ in 0..200 {
+        let superblock = superblocks().new_tree(&mut runner).unwrap().current();
+        let (is_weighted, level) = (superblock.array.weights.is_some(), superblock.array.level);
+        let mut bytes = encode(&superblock);
+        bytes[at::WEIGHTS..at::WEIGHTS + 4].fill(u8::from(level != Level::Raid0));
+        bytes[at::INCOMPAT] |= FEATURE_WEIGHTS as u8;
+        let sum = checksum::with_hole(&bytes, at::CHECKSUM);
+        bytes[at::CHECKSUM..at::CHECKSUM + 4].copy_from_slice(&sum.to_le_bytes());
+        assert!(decode(&bytes).is_err(), "{level}, {is_weighted}");
+    }
 }

@@ -1,0 +1,151 @@
+//! How the members of a new array of level 0 share what there is, and what that is worth.
+
+use crate::args::{ArrayArgs, StripingWord};
+use crate::device::{DeviceSpec, Opener, read_mb_per_s};
+use crate::outcome::Failure;
+use anyhow::Result;
+use headpond_advise::render::size;
+use headpond_block::{BlockDevice, BufferPool, PoolConfig, Runtime};
+use headpond_lab::plan::{Different, Outlook, outlook, outlooks};
+use headpond_raid::superblock::DATA_OFFSET_MIN;
+use headpond_raid::{Level, Striping, Weights};
+use headpond_uring::{RingConfig, run_with_pool};
+use std::rc::Rc;
+
+/// More than this share more of the capacity is worth a word.
+const TOLD_SHARE: f64 = 1.01;
+
+/// What was asked for, with the weights where they had to be found, and what is to be said of it.
+pub struct Found {
+    pub striping: Striping,
+    pub notes: Vec<String>,
+}
+
+/// Whether striping of the kind asked for goes with the level.
+///
+/// # Errors
+/// Where it does not.
+pub fn check(args: &ArrayArgs) -> Result<()> {
+    match args.raid == Level::Raid0 || is_plain(args) {
+        true => Ok(()),
+        false => Err(Failure::usage(format!(
+            "{} gives all members the same: --striping and --weights are for level 0",
+            args.raid
+        ))),
+    }
+}
+
+/// Finds the striping of an array of these open devices, which [`check`] has let pass.
+///
+/// # Errors
+/// Where weights are not one for each member, or a member cannot be read.
+pub async fn find(
+    args: &ArrayArgs,
+    members: &[Rc<dyn BlockDevice>],
+    runtime: &Runtime,
+) -> Result<Found> {
+    let is_plain = is_plain(args);
+    let strip_bytes = u32::try_from(args.strip.bytes()).unwrap_or(u32::MAX);
+    if args.raid != Level::Raid0 || members.len() < 2 || strip_bytes == 0 {
+        return Ok(Found { striping: Striping::Plain, notes: Vec::new() });
+    }
+    let mut known = Vec::new();
+    for member in members {
+        let is_measured = args.striping == StripingWord::Speed;
+        known.push(Different {
+            name: member.name().to_string(),
+            room_bytes: member.geometry().size_bytes.saturating_sub(DATA_OFFSET_MIN),
+            sequential_read_mb_per_s: match is_measured {
+                true => Some(read_mb_per_s(member, runtime).await?),
+                false => None,
+            },
+            random_read_iops: None,
+        });
+    }
+    let usage = |error: headpond_raid::LayoutError| Failure::usage(error.to_string());
+    // More members than can have weights are striped plainly, and there is nothing to compare.
+    let all = match outlooks(&known, strip_bytes) {
+        Err(_) if is_plain => Vec::new(),
+        all => all.map_err(usage)?,
+    };
+    if !args.weights.is_empty() {
+        let weights = Weights::new(args.weights.clone()).map_err(usage)?;
+        if weights.as_slice().len() != members.len() {
+            let (weights, members) = (weights.as_slice().len(), members.len());
+            let error = headpond_raid::LayoutError::Weights { weights, members };
+            return Err(usage(error));
+        }
+        let by_hand = outlook("by hand", weights.clone(), &known, strip_bytes);
+        let notes = vec![told(&by_hand, &all[0])];
+        return Ok(Found { striping: Striping::Weighted(weights), notes });
+    }
+    Ok(match args.striping {
+        StripingWord::Plain => Found { striping: Striping::Plain, notes: lost_by_plain(&all) },
+        StripingWord::Capacity => {
+            Found { striping: Striping::Capacity, notes: vec![told(&all[1], &all[0])] }
+        }
+        StripingWord::Speed => {
+            let mut notes: Vec<String> = known.iter().filter_map(told_speed).collect();
+            notes.push(told(&all[2], &all[0]));
+            Found { striping: Striping::Weighted(all[2].weights.clone()), notes }
+        }
+    })
+}
+
+/// The same, of devices that nobody has opened yet; those of other levels stay so.
+///
+/// # Errors
+/// As those of [`find`], and where one cannot be opened.
+pub fn find_on(args: &ArrayArgs, members: &[DeviceSpec]) -> Result<Found> {
+    check(args)?;
+    if args.raid != Level::Raid0 {
+        return Ok(Found { striping: Striping::Plain, notes: Vec::new() });
+    }
+    let pool = BufferPool::new(&PoolConfig::default());
+    run_with_pool(&RingConfig::default(), &pool, |ring, runtime| async move {
+        let opener = Opener::new(ring, runtime.clone());
+        let opened: Result<Vec<_>> = members.iter().map(|member| opener.open(member)).collect();
+        find(args, &opened?, &runtime).await
+    })?
+}
+
+fn is_plain(args: &ArrayArgs) -> bool {
+    args.weights.is_empty() && args.striping == StripingWord::Plain
+}
+
+fn told_speed(member: &Different) -> Option<String> {
+    let speed = member.sequential_read_mb_per_s?;
+    Some(format!("{} reads {speed:.0} MB/s", member.name))
+}
+
+/// What was chosen beside plain striping.
+fn told(chosen: &Outlook, plain: &Outlook) -> String {
+    format!(
+        "striped by weights {} ({}): {}; a plain stripe would have {}",
+        chosen.weights,
+        chosen.striping,
+        words(chosen),
+        words(plain)
+    )
+}
+
+fn words(outlook: &Outlook) -> String {
+    let speed = outlook.sequential_read_mb_per_s.map(|speed| format!(" at {speed:.0} MB/s"));
+    format!("{}{}", size(outlook.capacity_bytes), speed.unwrap_or_default())
+}
+
+/// Nothing, where members are of one size.
+fn lost_by_plain(all: &[Outlook]) -> Vec<String> {
+    let [plain, capacity, ..] = all else { return Vec::new() };
+    let (has, could) = (plain.capacity_bytes, capacity.capacity_bytes);
+    if (could as f64) < has as f64 * TOLD_SHARE {
+        return Vec::new();
+    }
+    vec![format!(
+        "a plain stripe uses as much of each member as the smallest has: {}; --striping capacity \
+         would use {} (weights {}), --striping speed goes by what they read",
+        size(has),
+        size(could),
+        capacity.weights
+    )]
+}
