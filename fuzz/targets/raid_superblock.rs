@@ -7,8 +7,8 @@ use headpond_fuzz::{patch, seal, sized};
 use headpond_raid::layout::{Declustering, Layout, Role, Spread};
 use headpond_raid::level::Level;
 use headpond_raid::superblock::{
-    ArrayRecord, DATA_OFFSET_MIN, Filled, RecordedGrowth, RecordedParity, RecordedState, RecordedWork,
-    RoleRecord, RoleState, SUPERBLOCK_BYTES, SpareRecord, Superblock, decode, encode,
+    ArrayRecord, DATA_OFFSET_MIN, Filled, RecordedGrowth, RecordedParity, RecordedState,
+    RecordedWork, RoleRecord, RoleState, SUPERBLOCK_BYTES, SpareRecord, Superblock, decode, encode,
 };
 use libfuzzer_sys::fuzz_target;
 use uuid::Uuid;

@@ -230,6 +230,9 @@ impl Array {
     /// they begin anew. The stripe journal has the same deadline.
     pub fn set_patience(&self, patience: Option<Patience>) {
         self.watch.set_patience(patience);
+        if let Some(former) = self.former() {
+            former.set_patience(patience);
+        }
         if let Some(journal) = self.journal() {
             journal.set_deadline(patience.and_then(|patience| patience.deadline));
         }

@@ -8,10 +8,12 @@ use std::rc::Rc;
 
 use headpond_block::sync::join_all;
 use headpond_block::{BlockDevice, ByteRange, Request, Runtime};
-use headpond_raid::superblock::RoleState;
+use headpond_raid::intent::{IntentBitmap, PAGE_BYTES, region_stripes};
+use headpond_raid::superblock::{INTENT_OFFSET, RoleState};
 use headpond_raid::{
-    Addition, Array, ArrayState, Contents, CreateOptions, GrowError, Grown, Intent, JournalOptions,
-    JournalWhen, Level, MemberError, ReturnError, Role, Spread, Striping,
+    Addition, Array, ArrayState, AssembleError, AssembleOptions, Contents, CreateOptions,
+    GrowError, Grown, Inspection, Intent, JournalOptions, JournalWhen, Level, MemberError,
+    ReturnError, Role, Spread, Striping, assemble, inspect,
 };
 use support::*;
 use uuid::Uuid;
@@ -43,7 +45,7 @@ fn additions(devices: &[Rc<TestDevice>]) -> Vec<Addition> {
 }
 
 async fn begin(array: Array, members: &[Rc<TestDevice>], before: usize) -> Array {
-    array.begin_growth(additions(&members[before..])).await.unwrap();
+    array.begin_growth(&additions(&members[before..])).await.unwrap();
     array.stop().await.unwrap();
     start(members).await.array
 }
@@ -206,7 +208,7 @@ fn what_cannot_grow_says_why_and_stays_as_it_is() {
         let members = devices(7, ROWS, &runtime);
         let refused = async |array: &Array, by: &[Rc<TestDevice>]| {
             let event = array.status().event_count;
-            let error = array.begin_growth(additions(by)).await.expect_err("refused");
+            let error = array.begin_growth(&additions(by)).await.expect_err("refused");
             assert_eq!(array.status().event_count, event, "{error}");
             error
         };
@@ -257,13 +259,13 @@ fn while_an_array_grows_nothing_else_changes_its_members() {
         let members = devices(5, ROWS, &runtime);
         let array = new_array(&members[..3], &bitmap(Level::Raid5, 1)).await;
         array.add_spare(members[3].clone(), Uuid::from_u128(33)).await.unwrap();
-        array.begin_growth(additions(&members[3..4])).await.unwrap();
+        array.begin_growth(&additions(&members[3..4])).await.unwrap();
         let is_refused = async |array: &Array| {
             let added = array.add_spare(members[4].clone(), Uuid::from_u128(44)).await;
             assert!(matches!(added, Err(MemberError::Growing { .. })));
             let assigned = array.assign_spare(Role(0), None).await;
             assert!(matches!(assigned, Err(MemberError::Growing { .. })));
-            let again = array.begin_growth(additions(&members[4..])).await;
+            let again = array.begin_growth(&additions(&members[4..])).await;
             assert!(matches!(again, Err(GrowError::Growing { .. })));
             assert!(array.scrub(async || true).await.is_err());
             assert!(array.initialise(async || true).await.is_err());
@@ -318,10 +320,20 @@ fn an_array_grows_again_and_again() {
         let bytes = Random::new(8).bytes(array.geometry().size_bytes as usize);
         write(&array, 0, &bytes).await.unwrap();
         for after in 4..=6 {
-            array.begin_growth(additions(&members[after - 1..after])).await.unwrap();
+            // More superblocks of the smaller array than the larger one comes to.
+            for _ in 0..60 {
+                array.bump_owner_generation().await.unwrap();
+            }
+            array.begin_growth(&additions(&members[after - 1..after])).await.unwrap();
             array.stop().await.unwrap();
             array = start(&members[..after]).await.array;
             assert_eq!(array.grow(async || true).await, Ok(Grown::Whole));
+            for member in &members[..after] {
+                let Ok(Inspection::Member(newest)) = inspect(&**member).await else {
+                    panic!("{} is a member", member.name())
+                };
+                assert_eq!((newest.array.growth, newest.array.roles.len()), (None, after));
+            }
             array.stop().await.unwrap();
             array = start(&members[..after]).await.array;
             assert!(read(&array, 0, bytes.len()).await.unwrap() == bytes);
@@ -348,5 +360,55 @@ fn a_member_that_one_of_the_two_shapes_has_given_up_is_not_used_by_the_larger_on
         assert_eq!(array.status().members[2].state, RoleState::Failed);
         assert_eq!(array.grow(async || true).await, Ok(Grown::Whole));
         assert_eq!(read(&array, end, 4096).await.unwrap(), [5; 4096]);
+    });
+}
+
+#[test]
+fn a_device_that_an_earlier_growth_left_behind_is_named_and_not_taken_for_the_array() {
+    run(13, |runtime| async move {
+        let members = devices(6, ROWS, &runtime);
+        let array = new_array(&members[..3], &bitmap(Level::Raid5, 1)).await;
+        let array = begin(array, &members[..4], 3).await;
+        array.fail(Role(1)).await.unwrap();
+        assert_eq!(array.grow(async || true).await, Ok(Grown::Whole));
+        array.add_spare(members[4].clone(), Uuid::from_u128(44)).await.unwrap();
+        array.assign_spare(Role(1), None).await.unwrap();
+        array.fill(Role(1), async || true).await.unwrap();
+        array.begin_growth(&additions(&members[5..])).await.unwrap();
+        array.stop().await.unwrap();
+        let left = members[1].name();
+        let options = AssembleOptions::default();
+        let refused = assemble(&runtime, as_devices(&members), options).await.err();
+        let Some(AssembleError::Contradiction { device, .. }) = &refused else {
+            panic!("{refused:?}")
+        };
+        assert_eq!(device, left);
+        let others: Vec<Rc<TestDevice>> =
+            members.iter().filter(|member| member.name() != left).cloned().collect();
+        let array = start(&others).await.array;
+        assert_eq!(array.grow(async || true).await, Ok(Grown::Whole));
+    });
+}
+
+#[test]
+fn marks_that_count_when_all_has_moved_are_where_the_next_start_looks_for_them() {
+    run(14, |runtime| async move {
+        let members = devices(4, ROWS, &runtime);
+        let array = new_array(&members[..3], &bitmap(Level::Raid5, 1)).await;
+        let array = begin(array, &members, 3).await;
+        while array.status().growth.is_some_and(|it| it.rows_done < it.rows) {
+            array.grow(async || false).await.unwrap();
+        }
+        write(&array, 0, &[1; 512]).await.unwrap();
+        assert_eq!(array.grow(async || true).await, Ok(Grown::Whole));
+        for member in &members {
+            let start = INTENT_OFFSET as usize;
+            let page = member.memory().slice(start..start + PAGE_BYTES).to_vec();
+            let stripes = array.layout().stripes();
+            let region = region_stripes(array.layout());
+            let mut found = IntentBitmap::new(array.uuid(), stripes, region);
+            found.merge(0, &page).expect("a page of this array");
+            assert!(!found.marked(stripes).is_empty(), "{}", member.name());
+        }
     });
 }

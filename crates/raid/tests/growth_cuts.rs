@@ -153,7 +153,8 @@ impl Story {
             let number: u128 = device.name().as_str()[1..].parse().expect("m and a number");
             Addition { device: device.clone(), uuid: Uuid::from_u128(0x900 + number) }
         });
-        array.begin_growth(additions.collect()).await.expect("possible");
+        let additions: Vec<Addition> = additions.collect();
+        array.begin_growth(&additions).await.expect("possible");
         array.stop().await.expect("stopped");
         Ok(attempt(Devices::new(all, &runtime)).await?.array)
     }

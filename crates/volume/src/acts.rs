@@ -26,6 +26,8 @@ pub enum ActKind {
     StandIn,
     /// Every stripe of the array is looked at.
     ArrayScrub,
+    /// The data of the array moves to more members.
+    Growth,
 }
 
 /// An act under way.

@@ -25,6 +25,7 @@ pub mod description;
 mod door;
 mod exchange;
 mod front;
+mod growth;
 mod label;
 mod lifecycle;
 mod members;
@@ -54,6 +55,7 @@ pub use description::{
 };
 pub use door::{CoreCounts, CoreDevice};
 pub use exchange::{CallerError, ExchangeError, Keep, NewDevice, Replacement};
+pub use growth::GrowBy;
 pub use headpond_cache::LoadProgress;
 pub use lifecycle::{AttachError, DetachError, Dirty, NewCache};
 pub use members::{ChangeMembersError, DescriptionKeeper, NewMember, ReturningMember};

@@ -1,13 +1,13 @@
 //! Who joins and leaves the arrays of a volume that is served.
 
-use crate::cores::Core;
+use crate::cores::{Core, StripesDiffer};
 use crate::description::{CoreDescription, Description, FIRST_CORE};
 use crate::upkeep::Pace;
 use crate::volume::Volume;
 use headpond_block::BlockDevice;
 use headpond_raid::create::refuse_occupied;
 use headpond_raid::superblock::RoleState;
-use headpond_raid::{ArrayStatus, CreateError, MemberError, Occupied, ReturnError};
+use headpond_raid::{ArrayStatus, CreateError, GrowError, MemberError, Occupied, ReturnError};
 use std::cell::RefCell;
 use std::rc::Rc;
 use uuid::Uuid;
@@ -23,6 +23,17 @@ pub enum ChangeMembersError {
     Busy { volume: String },
     #[error("{device} has a role: `headpond array replace` gives it to another device")]
     InUse { device: String },
+    #[error("{volume} has a cache, which knows the size of its array: detach it first")]
+    HasCache { volume: String },
+    #[error(
+        "the array has begun to grow, and could not be put together again: {cause}; `headpond stop \
+         {volume}` and `headpond serve {volume}` have it go on"
+    )]
+    Reopen { volume: String, cause: String },
+    #[error(transparent)]
+    Grow(#[from] GrowError),
+    #[error(transparent)]
+    Stripes(#[from] StripesDiffer),
     #[error(transparent)]
     Occupied(#[from] CreateError),
     #[error(transparent)]
@@ -66,7 +77,7 @@ pub(crate) struct Kept {
 }
 
 impl Kept {
-    fn tell(&self, description: &Description) {
+    pub(crate) fn tell(&self, description: &Description) {
         if let Some(keeper) = &*self.keeper.borrow() {
             (keeper.keep)(description);
         }
@@ -250,7 +261,13 @@ impl Volume {
         Ok(new.uuid)
     }
 
-    fn describe_spare(&self, core: &Core, name: &str, word: String) {
+    /// Devices that were spares are listed as members.
+    pub(crate) fn members_have_joined(&self, core: &Core) {
+        let status = core.array.status();
+        self.core_description(core, |described| described.follow(&status, None, &self.kept));
+    }
+
+    pub(crate) fn describe_spare(&self, core: &Core, name: &str, word: String) {
         self.core_description(core, |described| {
             if !described.names(name, &self.kept) {
                 described.spares.push(word);
@@ -258,7 +275,7 @@ impl Volume {
         });
     }
 
-    fn core(&self, name: Option<&str>) -> Result<Rc<Core>, ChangeMembersError> {
+    pub(crate) fn core(&self, name: Option<&str>) -> Result<Rc<Core>, ChangeMembersError> {
         let cores = self.cores();
         let mut all = cores.iter().map(|(core, _)| core);
         let is_it = |core: &&Rc<Core>| match name {
@@ -276,12 +293,14 @@ impl Volume {
         look(description.core_mut(core.id).expect("every core is described"))
     }
 
-    fn no_member(&self, device: &str) -> ChangeMembersError {
+    pub(crate) fn no_member(&self, device: &str) -> ChangeMembersError {
         let volume = self.description().name;
         ChangeMembersError::NoMember { volume, device: device.into() }
     }
 
-    fn change_members(&self) -> Result<headpond_block::sync::BusyGuard, ChangeMembersError> {
+    pub(crate) fn change_members(
+        &self,
+    ) -> Result<headpond_block::sync::BusyGuard, ChangeMembersError> {
         let busy = |_| ChangeMembersError::Busy { volume: self.description().name };
         self.begin_change().map_err(busy)
     }

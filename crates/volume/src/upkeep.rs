@@ -1,7 +1,7 @@
 //! Work on an array that goes on beside the requests, one piece at a time, most urgent first:
-//! distributed spare space stands in for a member that is lost, a role without a member is given to
-//! a spare, parity that was never computed is, a scrub that was asked for goes on. What a stop or a
-//! pause interrupts goes on later where it was.
+//! an array that grows moves its data, distributed spare space stands in for a member that is lost,
+//! a role without a member is given to a spare, parity that was never computed is, a scrub that was
+//! asked for goes on. What a stop or a pause interrupts goes on later where it was.
 //!
 //! It leaves room: while clients ask something of the array it goes at the floor of its pace, and
 //! otherwise at the ceiling.
@@ -39,6 +39,8 @@ pub enum Work {
     Parity,
     /// Every stripe is looked at.
     Scrub,
+    /// The data moves to more members.
+    Growth,
 }
 
 /// The work on an array, for its operator.
@@ -97,7 +99,9 @@ impl Upkeep {
 
     /// Begins, and goes on until it is stopped.
     pub fn begin(&self) {
-        if self.shared.array.layout().redundancy() == 0 || self.shared.is_stopping.get() {
+        let array = &self.shared.array;
+        let has_work = array.layout().redundancy() > 0 || array.is_growing();
+        if !has_work || self.shared.is_stopping.get() {
             return;
         }
         let before = self.task.take();
@@ -190,6 +194,7 @@ impl Work {
             Self::Rebuild { .. } => ActKind::Rebuild,
             Self::Parity => ActKind::Parity,
             Self::Scrub => ActKind::ArrayScrub,
+            Self::Growth => ActKind::Growth,
         }
     }
 
@@ -201,6 +206,7 @@ impl Work {
             Self::Rebuild { role } => format!("role {role} could not be filled: {error}"),
             Self::Parity => format!("the parity could not be computed: {error}"),
             Self::Scrub => format!("the scrub ended early: {error}"),
+            Self::Growth => format!("the data could not all be moved to more members: {error}"),
         }
     }
 }
@@ -220,6 +226,9 @@ impl Shared {
     async fn next(&self) -> Option<Work> {
         if self.is_paused.get() || self.array.state() == ArrayState::Failed {
             return None;
+        }
+        if self.array.growth_status().is_some() {
+            return Some(Work::Growth).filter(|work| !self.has_failed(*work));
         }
         self.assign().await;
         let is_healthy = self.array.state() == ArrayState::Healthy;
@@ -274,6 +283,7 @@ impl Shared {
             Work::Rebuild { role } => self.rebuild(Role(role)).await,
             Work::Parity => self.array.initialise(self.breathe(work)).await,
             Work::Scrub => self.scrub().await,
+            Work::Growth => self.array.grow(self.breathe(work)).await.map(drop),
         };
         self.under_way.set(None);
         if let Err(error) = outcome {
@@ -331,6 +341,9 @@ impl Shared {
 
     /// Whether something more urgent has come up.
     fn is_overtaken(&self, work: Work) -> bool {
+        if work == Work::Growth {
+            return false;
+        }
         let is_stand_in = matches!(work, Work::StandIn { .. });
         let is_rebuild = matches!(work, Work::Rebuild { .. });
         let can_stand_in = self.array.can_lend_slot() || self.stand_in_to_do().is_some();
@@ -341,7 +354,7 @@ impl Shared {
         (!is_stand_in && can_stand_in) || (!is_stand_in && !is_rebuild && can_rebuild)
     }
 
-    /// Bytes done of how many: of each member for a rebuild, else of the array.
+    /// Bytes done of how many: of each member for a rebuild and while it grows, else of the array.
     fn progress(&self, work: Work) -> (u64, u64) {
         let (array, status) = (&self.array, self.array.status());
         let strip_bytes = u64::from(array.layout().strip_bytes());
@@ -365,6 +378,10 @@ impl Shared {
             }
             Work::Parity => (stripes(status.initialising), whole),
             Work::Scrub => (stripes(status.scrubbing), whole),
+            Work::Growth => {
+                let rows = status.growth.map_or(array.layout().rows(), |it| it.rows_done);
+                (rows * strip_bytes, array.layout().rows() * strip_bytes)
+            }
         }
     }
 }

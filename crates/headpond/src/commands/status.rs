@@ -225,6 +225,7 @@ pub fn name_of_act(act: &Value) -> String {
         Some("scrubbing") => "reading all that the cache holds",
         Some("rebuild") => "giving a spare what a member holds",
         Some("stand-in") => "giving distributed spare space what a lost member held",
+        Some("growth") => "moving the array's data to more members",
         Some("array-scrub") => "looking at every stripe",
         _ => "computing parity for the first time",
     };

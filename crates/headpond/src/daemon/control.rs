@@ -178,6 +178,7 @@ fn array_routes() -> Router<mpsc::Sender<Message>> {
         .route("/v1/array/add-spare", wish(ArrayWish::AddSpare))
         .route("/v1/array/re-add", wish(ArrayWish::ReAdd))
         .route("/v1/array/replace", wish(ArrayWish::Replace))
+        .route("/v1/array/grow", wish(ArrayWish::Grow))
         .route("/v1/array/fail", wish(ArrayWish::Fail))
         .route("/v1/array/remove", wish(ArrayWish::Remove))
         .route("/v1/array/scrub", wish(ArrayWish::Scrub))

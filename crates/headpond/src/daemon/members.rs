@@ -1,12 +1,12 @@
 //! Wishes about the members of an array, and the work on it beside the requests.
 
-use super::message::{ArrayWish, MemberBody, PaceBody};
+use super::message::{ArrayWish, GrowBody, MemberBody, PaceBody};
 use super::serving::Desk;
 use crate::device::{Consent, DeviceSpec, vet};
 use crate::outcome::Failure;
 use anyhow::Result;
-use headpond_raid::{MemberError, Occupied, ReturnError};
-use headpond_volume::{ChangeMembersError, NewMember, Pace, ReturningMember};
+use headpond_raid::{GrowError, MemberError, Occupied, ReturnError};
+use headpond_volume::{ChangeMembersError, GrowBy, NewMember, Pace, ReturningMember};
 use serde_json::Value;
 use uuid::Uuid;
 
@@ -27,6 +27,10 @@ impl Desk {
                 let with = body.with.as_deref();
                 let with = with.map(|word| self.new_member(word, body.force)).transpose()?;
                 volume.replace_member(body.core.as_deref(), &name(body)?, with).await
+            }
+            ArrayWish::Grow(body) => {
+                let by = self.grow_by(body)?;
+                volume.grow_array(body.core.as_deref(), by, self.pool()).await
             }
             ArrayWish::Fail(body) => volume.fail_member(body.core.as_deref(), &name(body)?).await,
             ArrayWish::Remove(body) => {
@@ -57,6 +61,17 @@ impl Desk {
         })
     }
 
+    fn grow_by(&self, body: &GrowBody) -> Result<Vec<GrowBy>> {
+        let by = |word: &String| {
+            let name = word.parse::<DeviceSpec>()?.device_name();
+            match self.volume.is_spare(body.core.as_deref(), &name) {
+                true => Ok(GrowBy::Spare(name)),
+                false => Ok(GrowBy::New(self.new_member(word, body.force)?)),
+            }
+        };
+        body.devices.iter().map(by).collect()
+    }
+
     /// It holds a part of the array, by which it is known.
     fn returning_member(&self, word: &str) -> Result<ReturningMember> {
         let spec: DeviceSpec = word.parse()?;
@@ -77,6 +92,10 @@ fn changed_pace(pace: Pace, body: &PaceBody) -> Pace {
 fn not_changed(error: ChangeMembersError) -> anyhow::Error {
     match error {
         ChangeMembersError::Member(MemberError::Device(_))
+        | ChangeMembersError::Reopen { .. }
+        | ChangeMembersError::Grow(
+            GrowError::Device(_) | GrowError::Member(MemberError::Device(_)),
+        )
         | ChangeMembersError::Return(ReturnError::Member(MemberError::Device(_))) => error.into(),
         refusal => Failure::refused(refusal.to_string()),
     }

@@ -150,6 +150,7 @@ pub enum ArrayWish {
     AddSpare(MemberBody),
     ReAdd(MemberBody),
     Replace(MemberBody),
+    Grow(GrowBody),
     Fail(MemberBody),
     Remove(MemberBody),
     Scrub(OfCoreBody),
@@ -169,6 +170,18 @@ pub struct MemberBody {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub with: Option<String>,
     /// Overwrite what is on the new device.
+    #[serde(default)]
+    pub force: bool,
+}
+
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct GrowBody {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub core: Option<String>,
+    /// New devices, or spares that stand by.
+    pub devices: Vec<String>,
+    /// Overwrite what is on the new devices.
     #[serde(default)]
     pub force: bool,
 }

@@ -91,6 +91,24 @@ pub struct Addition {
 }
 
 impl Array {
+    /// Makes spares of the devices that the array is to grow by, where they are none. So whoever
+    /// keeps a list of its devices can do that before they are needed. What is on new ones is lost;
+    /// the caller has seen to it that this may be.
+    ///
+    /// # Errors
+    /// What speaks against it, before anything is written; or that of a device, which may leave
+    /// some as spares.
+    pub async fn join_to_grow(&self, additions: &[Addition]) -> Result<(), GrowError> {
+        self.check_writable()?;
+        self.consider_growth(additions)?;
+        for Addition { device, uuid } in additions {
+            if self.spare_on(device.name().as_str()).is_none() {
+                self.join_spare(Rc::clone(device), *uuid).await?;
+            }
+        }
+        Ok(())
+    }
+
     /// Gives the array more members, which hold nothing yet. When that is recorded the array is to
     /// be stopped and assembled again: then [`Array::grow`] moves the data. What is on new devices
     /// is lost; the caller has seen to it that this may be.
@@ -98,17 +116,15 @@ impl Array {
     /// # Errors
     /// What speaks against it, before anything is written; or that of a device, which may leave new
     /// ones as spares.
-    pub async fn begin_growth(&self, additions: Vec<Addition>) -> Result<(), GrowError> {
-        self.check_writable()?;
-        let next = self.consider_growth(&additions)?;
+    pub async fn begin_growth(&self, additions: &[Addition]) -> Result<(), GrowError> {
+        self.join_to_grow(additions).await?;
+        let next = self.consider_growth(additions)?;
         let mut roles = next.roles.clone();
         let before = self.layout.members();
-        for (Addition { device, uuid }, role) in additions.into_iter().zip(&mut roles[before..]) {
-            let name = device.name().clone();
-            if self.spare_on(name.as_str()).is_none() {
-                self.join_spare(device, uuid).await?;
-            }
-            role.member_uuid = self.spare_on(name.as_str()).expect("it has joined");
+        for (addition, role) in additions.iter().zip(&mut roles[before..]) {
+            let spare = self.spare_on(addition.device.name().as_str());
+            let gone = || GrowError::Degraded { array: next.name.clone() };
+            role.member_uuid = spare.ok_or_else(gone)?;
         }
         let next = ArrayRecord { roles, ..next };
         for (index, entry) in next.roles.iter().enumerate() {

@@ -25,7 +25,9 @@ use std::ops::RangeInclusive;
 use std::rc::Rc;
 
 use headpond_block::sync::{Access, RangeLocks, join_all};
-use headpond_block::{Buffer, ByteRange, DeviceError, Outcome, Request, RequestKind, Submission};
+use headpond_block::{
+    BlockDevice, Buffer, ByteRange, DeviceError, Outcome, Request, RequestKind, Submission,
+};
 use serde::Serialize;
 
 use super::second_half::SecondHalf;
@@ -145,6 +147,11 @@ impl Array {
             rows: former.way.rows(),
             size_bytes_after: self.layout.array_bytes(),
         })
+    }
+
+    /// The devices that are in use: members, and spares.
+    pub fn devices(&self) -> Vec<Rc<dyn BlockDevice>> {
+        self.members.present().iter().map(|member| Rc::clone(&member.device)).collect()
     }
 
     pub(super) fn growing(&self) -> Option<&Growth> {

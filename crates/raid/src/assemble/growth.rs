@@ -32,10 +32,11 @@ pub(super) async fn put_together(
     options: &AssembleOptions,
 ) -> Result<Prepared, AssembleError> {
     let is_former = |it: &&Candidate| it.superblock.array.growth == Some(RecordedGrowth::Former);
-    let Some(former) = candidates.iter().find(is_former) else {
+    let members = candidates.iter().filter(is_former).map(|it| it.superblock.array.roles.len());
+    // One with fewer was left behind by an earlier growth.
+    let Some(members) = members.max() else {
         return super::put_together(runtime, judge(candidates)?, options).await;
     };
-    let members = former.superblock.array.roles.len();
     let (former, next) = sort(candidates, members).await?;
     let Next { candidates, halves } = next;
     let next = judge(candidates);

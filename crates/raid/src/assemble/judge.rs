@@ -120,7 +120,8 @@ pub(super) fn list(roles: &[Role]) -> String {
     roles.iter().map(|role| format!("role {}", role.0)).collect::<Vec<_>>().join(", ")
 }
 
-/// The shape of an array never changes, whatever the event count.
+/// The shape of an array never changes, whatever the event count; one that grows has two, each with
+/// superblocks of its own.
 fn check_agreement(candidates: &[Candidate]) -> Result<(), AssembleError> {
     let newest = newest(candidates.iter()).expect("there are candidates");
     let record = &newest.superblock.array;

@@ -92,6 +92,16 @@ impl Cores {
         Self::new(self.runtime.clone(), list, self.decorator.clone())
     }
 
+    /// The same cores, one of them put together again.
+    ///
+    /// # Errors
+    /// Where no cache can lie in front of these together.
+    pub fn with_in_place(&self, again: Rc<Core>) -> Result<Self, StripesDiffer> {
+        let pick = |core: &Rc<Core>| Rc::clone(if core.id == again.id { &again } else { core });
+        let list = self.list.iter().map(pick).collect();
+        Self::new(self.runtime.clone(), list, self.decorator.clone())
+    }
+
     /// The same cores but this one; the places of those behind it change.
     ///
     /// # Panics

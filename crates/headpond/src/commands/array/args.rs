@@ -1,6 +1,8 @@
 //! The command line of `headpond array`.
 
-use super::live::{AddSpareArgs, MemberArgs, OfArgs, PaceArgs, ReAddArgs, ReplaceArgs, ScrubArgs};
+use super::live::{
+    AddSpareArgs, GrowArgs, MemberArgs, OfArgs, PaceArgs, ReAddArgs, ReplaceArgs, ScrubArgs,
+};
 use clap::{Args, Subcommand};
 use headpond_raid::Level;
 use headpond_volume::Size;
@@ -14,6 +16,7 @@ pub enum ArrayCommand {
     AddSpare(AddSpareArgs),
     ReAdd(ReAddArgs),
     Replace(ReplaceArgs),
+    Grow(GrowArgs),
     /// Take a member out of use.
     #[command(after_help = "Example:\n  headpond array fail hv0 /dev/sdd")]
     Fail(MemberArgs),
@@ -21,7 +24,7 @@ pub enum ArrayCommand {
     #[command(after_help = "Example:\n  headpond array remove hv0 /dev/sdd")]
     Remove(MemberArgs),
     Scrub(ScrubArgs),
-    /// Have work on the array beside the requests rest: rebuild, first parity, scrub.
+    /// Have work on the array beside the requests rest: rebuild, growth, first parity, scrub.
     #[command(after_help = "Example:\n  headpond array pause hv0")]
     Pause(OfArgs),
     /// Have it go on, also where it had failed.

@@ -3,7 +3,7 @@
 use crate::client::Client;
 use crate::commands::create::spec;
 use crate::commands::{status, waiting};
-use crate::daemon::{MemberBody, OfCoreBody, PaceBody};
+use crate::daemon::{GrowBody, MemberBody, OfCoreBody, PaceBody};
 use crate::outcome::{Exit, Failure};
 use crate::place::Places;
 use anyhow::Result;
@@ -66,6 +66,26 @@ pub struct ReplaceArgs {
     #[arg(long)]
     force: bool,
     /// Wait, with a bar, until it is done.
+    #[arg(long)]
+    wait: bool,
+}
+
+/// Give the array of a served volume more members: its data is dealt out anew over all of them,
+/// beside the requests. There is more room when that is done and the volume is started again.
+#[derive(Args)]
+#[command(after_help = "Examples:\n  headpond array grow hv0 /dev/sdk --wait\n  \
+    headpond array grow hv0 /dev/sdk /dev/sdl        # by two members at once\n\n\
+    Levels 10, 50 and 60 grow by whole groups. A cache is detached before.")]
+pub struct GrowArgs {
+    #[command(flatten)]
+    of: OfArgs,
+    /// The new members, what is on them is lost; or spares that stand by.
+    #[arg(value_name = "DEV", required = true)]
+    devices: Vec<String>,
+    /// Overwrite what the new devices hold.
+    #[arg(long)]
+    force: bool,
+    /// Wait, with a bar, until all data has moved.
     #[arg(long)]
     wait: bool,
 }
@@ -149,6 +169,7 @@ impl OfArgs {
                     && spares > 0;
                 is_about_to || members.any(|member| !member["filling"].is_null())
             }
+            "growth" => !self.find(status)["array"]["growth"].is_null(),
             _ => self.upkeep(status)["scrub_wanted"] == true,
         };
         let is_resting = |status: &Value| {
@@ -218,6 +239,19 @@ pub fn replace(places: &Places, args: &ReplaceArgs) -> Result<Exit> {
         return args.of.tell(&format!("{} is replaced, and free", body.device), &status);
     }
     args.of.tell(&format!("{} is being replaced", body.device), &status)
+}
+
+pub fn grow(places: &Places, args: &GrowArgs) -> Result<Exit> {
+    let words = args.devices.iter().map(|word| Ok(spec(word)?.to_string()));
+    let devices = words.collect::<Result<Vec<String>>>()?;
+    let body = GrowBody { core: args.of.core.clone(), devices, force: args.force };
+    let mut status = args.of.post(places, "/v1/array/grow", &body)?;
+    if args.wait {
+        status = args.of.wait(places, "growth")?;
+        let done = "the data lies on all members; there is more room after the next start";
+        return args.of.tell(done, &status);
+    }
+    args.of.tell("the data moves to more members from now on", &status)
 }
 
 pub fn fail(places: &Places, args: &MemberArgs) -> Result<Exit> {

@@ -51,6 +51,7 @@ pub fn run(places: &Places, command: &ArrayCommand) -> Result<Exit> {
         ArrayCommand::AddSpare(args) => live::add_spare(places, args),
         ArrayCommand::ReAdd(args) => live::re_add(places, args),
         ArrayCommand::Replace(args) => live::replace(places, args),
+        ArrayCommand::Grow(args) => live::grow(places, args),
         ArrayCommand::Fail(args) => live::fail(places, args),
         ArrayCommand::Remove(args) => live::remove(places, args),
         ArrayCommand::Scrub(args) => live::scrub(places, args),

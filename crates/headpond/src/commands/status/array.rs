@@ -13,7 +13,18 @@ pub fn print_array(array: &Value) {
     if let Some(text) = tell_patience(&array["patience"]) {
         println!("            {text}");
     }
+    print_growth(&array["growth"]);
     print_missing(array);
+}
+
+fn print_growth(growth: &Value) {
+    let number = |field: &str| growth[field].as_u64();
+    if let (Some(before), Some(done), Some(rows), Some(after)) =
+        (number("members_before"), number("rows_done"), number("rows"), number("size_bytes_after"))
+    {
+        let (percent, after) = (done * 100 / rows.max(1), size(after));
+        println!("            growing from {before} members to {after}: {percent} %");
+    }
 }
 
 /// How long members are waited for, where others can answer for them.
