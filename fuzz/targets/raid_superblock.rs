@@ -4,7 +4,7 @@
 #![no_main]
 
 use headpond_fuzz::{patch, seal, sized};
-use headpond_raid::layout::{Declustering, Layout, Role, Spread};
+use headpond_raid::layout::{Declustering, Layout, Role, Spread, Weights};
 use headpond_raid::level::Level;
 use headpond_raid::superblock::{
     ArrayRecord, DATA_OFFSET_MIN, Filled, RecordedGrowth, RecordedParity, RecordedState,
@@ -68,7 +68,8 @@ fn sound(shape: u8) -> Superblock {
         absent_since: Some(6),
         has_lost_blocks: shape & 64 != 0,
         journal: None,
-        growth: (shape & 8 != 0 && members != 11)
+        weights: (shape & 71 == 64).then(|| Weights::try_from(vec![3, 1, 2]).expect("possible")),
+        growth: (shape & 8 != 0 && members != 11 && level != Level::Raid0)
             .then_some(RecordedGrowth::Next { moved_rows: 9, staged_rows: 4 }),
     };
     let role = (shape & 32 == 0).then_some(Role(0));

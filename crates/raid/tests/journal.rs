@@ -11,7 +11,7 @@ use headpond_block::decorators::{Fault, FaultControl, FaultDevice, FaultRule};
 use headpond_block::devices::RamDevice;
 use headpond_block::sync::join_all;
 use headpond_block::{
-    BlockDevice, Buffer, DeviceError, Geometry, Request, RequestKind, Runtime, Stability,
+    BlockDevice, Buffer, ByteRange, DeviceError, Geometry, Request, RequestKind, Runtime, Stability,
 };
 use headpond_raid::layout::{Strip, Stripe};
 use headpond_raid::{
@@ -377,6 +377,26 @@ fn a_start_by_force_drops_a_journal_that_is_missing_and_writes_are_taken_again()
         let forced = open(&devices.runtime, devices.to_vec(), Force::UseTornParity).await.unwrap();
         support::write(&forced.array, 0, &[1; 4096]).await.unwrap();
         assert_eq!(forced.array.status().journal, None);
+    });
+}
+
+/// Seed 163000952: the groups that lacked nobody took their part of a write that failed.
+#[test]
+fn a_write_that_is_refused_in_part_is_refused_whole() {
+    let story = Story::new(Level::Raid50, 6, JournalWhen::Degraded);
+    story.machine.live_to_the_end(&[1, 2, 3, 4, 5], async |devices| {
+        let runtime = devices.runtime.clone();
+        let array = degraded(devices, &runtime).await;
+        let both = 2 * array.layout().stripe_bytes();
+        let write = Request::write(0, Buffer::from_slice(&vec![7; both as usize]));
+        let zeros = Request::write_zeroes(ByteRange::at(0, both));
+        let whole = both / 2;
+        support::write(&array, whole, &[5; 512]).await.unwrap();
+        for refused in [write, zeros] {
+            let error = array.submit(refused).await.unwrap_err();
+            assert!(matches!(error, DeviceError::ReadOnly { .. }), "{error}");
+            assert_eq!(read(&array, whole, 512).await.unwrap(), [5; 512]);
+        }
     });
 }
 

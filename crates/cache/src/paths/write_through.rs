@@ -7,7 +7,7 @@ use crate::append::{Verdict, Wanted};
 use crate::engine::{Engine, Entombed};
 use crate::fill::FillGuard;
 use crate::line_map::{Marks, State, Version};
-use crate::log::{Purpose, id_of};
+use crate::log::{Log, Purpose, id_of};
 use crate::paths::Cut;
 use crate::types::{BlockRun, CoreBlock};
 use crate::under_way::UnderWay;
@@ -140,9 +140,13 @@ impl Engine {
         };
         through.note(&outcome);
         match (verdict, outcome) {
-            (Verdict::Written, outcome) => {
-                self.move_on(run, outcome.is_ok());
-                outcome.map(|()| true)
+            (Verdict::Written, Ok(())) => {
+                self.move_on(run);
+                Ok(true)
+            }
+            (Verdict::Written, Err(error)) => {
+                Box::pin(self.keep_refused(request, run)).await;
+                Err(error)
             }
             (_, outcome) => Box::pin(self.forget_stale(run, outcome)).await.map(|()| true),
         }
@@ -168,27 +172,38 @@ impl Engine {
         (if is_written { Verdict::Written } else { Verdict::Failed }, outcome)
     }
 
-    /// The core has the blocks, or failed to take them: then the cleaner tries again.
-    fn move_on(self: &Rc<Self>, run: BlockRun, is_written: bool) {
+    /// The core has the blocks.
+    fn move_on(self: &Rc<Self>, run: BlockRun) {
         let mut log = self.log.borrow_mut();
-        let mut ours = SmallVec::<[Version; 1]>::new();
-        log.map.each_published(run, |_, version| {
-            ours.extend(version.filter(|version| {
-                version.state == State::Dirty
-                    && !version.marks.contains(Marks::INDEXED)
-                    && !version.marks.contains(Marks::CLEANING)
-            }));
-        });
-        for version in ours {
-            if is_written {
-                log.map.set_state(version.slot, State::Written);
-                self.remember_written(&log, version.block, version.slot);
-            } else {
-                log.choose_again(&version);
-                log.give_back(&version);
-            }
+        for version in of_write_through(&log, run) {
+            log.map.set_state(version.slot, State::Written);
+            self.remember_written(&log, version.block, version.slot);
         }
         drop(log);
+        self.schedule_core_flush_later();
+    }
+
+    /// The core failed to take the blocks: the cleaner tries again. What shows of them from now on
+    /// must not be gone after a cut, and a record of a write-through says no more than that the
+    /// core may have it: so they are recorded again, as dirty, where nothing newer is.
+    async fn keep_refused(self: &Rc<Self>, request: &Request, run: BlockRun) {
+        let ours = of_write_through(&self.log.borrow(), run);
+        for version in &ours {
+            let mut log = self.log.borrow_mut();
+            log.choose_again(version);
+            log.give_back(version);
+        }
+        let run_of = |version: &Version| BlockRun { first: version.block, count: 1 };
+        let fills: Vec<(BlockRun, FillGuard)> =
+            ours.iter().map(run_of).map(|run| (run, FillGuard::begin(self, run))).collect();
+        for (run, fill) in fills {
+            let range = run.range();
+            let buffers = request.part(range, range.start()).buffers;
+            let (purpose, guard) = (Purpose::WriteBack, Some(fill.fill()));
+            let class = id_of(request);
+            let wanted = Wanted { run, purpose, buffers, is_promise: false, guard, class };
+            self.append(wanted).await;
+        }
         self.schedule_core_flush_later();
     }
 
@@ -213,4 +228,17 @@ impl Engine {
             Entombed::Done | Entombed::Spoiled => Ok(()),
         }
     }
+}
+
+/// The versions that a write-through has recorded, and nobody has looked at since.
+fn of_write_through(log: &Log, run: BlockRun) -> SmallVec<[Version; 1]> {
+    let mut ours = SmallVec::new();
+    log.map.each_published(run, |_, version| {
+        ours.extend(version.filter(|version| {
+            version.state == State::Dirty
+                && !version.marks.contains(Marks::INDEXED)
+                && !version.marks.contains(Marks::CLEANING)
+        }));
+    });
+    ours
 }

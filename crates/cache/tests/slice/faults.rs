@@ -325,6 +325,25 @@ fn write_through_whose_record_and_flush_fail_leaves_no_clean_block_that_the_core
     }
 }
 
+/// Seed 163000743: it showed, a flush was acknowledged, and after a cut it was gone.
+#[test]
+fn write_through_that_the_core_did_not_take_is_there_after_a_cut_if_it_was_before() {
+    simulate(async |runtime| {
+        let bench = Bench::new(&runtime).await;
+        let slice = bench.open(SliceConfig { mode: Mode::WriteThrough, ..nop() }).await;
+        let device: &dyn BlockDevice = &slice;
+        bench.core.memory().fill(1);
+        assert_eq!(byte_at(device, 0).await.unwrap(), 1);
+        bench.core_faults.add(FaultRule::on(RequestKind::Write, Fault::Media));
+        assert!(device.write(0, block(2)).await.is_err());
+        let shown = byte_at(device, 0).await.unwrap();
+        device.flush().await.unwrap();
+        runtime.sleep(Duration::from_secs(1)).await;
+        let again = bench.open(nop()).await;
+        assert_eq!(byte_at(&again, 0).await.unwrap(), shown);
+    });
+}
+
 #[test]
 fn flushed_data_that_the_device_lost_reads_as_an_error_never_as_something_older() {
     simulate(async |runtime| {

@@ -20,7 +20,7 @@ use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 use std::rc::Rc;
 
-use headpond_block::{Buffers, DeviceError, Outcome};
+use headpond_block::{Buffers, ByteRange, DeviceError, Outcome};
 
 use super::gate::{Closed, Entry, Gate};
 use super::journal::{Changes, Journal, Lease, Room};
@@ -209,6 +209,22 @@ impl Array {
             }
             (None, true) => Duty::Refuse,
             _ => Duty::Nothing,
+        }
+    }
+
+    /// Whether some stripe of a range is in a group that takes no writes. A request that would be
+    /// refused in part is refused whole: what was not taken shows nowhere.
+    pub(super) fn check_journal(&self, range: ByteRange) -> Outcome {
+        let Some(guard) = self.guard.as_ref().filter(|guard| guard.journal.borrow().is_none())
+        else {
+            return Ok(());
+        };
+        let stripe = |byte: u64| byte / self.layout.stripe_bytes();
+        let (first, last) = (stripe(range.start()), stripe(range.end() - 1));
+        let mut stripes = (first..=last).take(self.layout.groups()).map(Stripe);
+        match stripes.any(|stripe| self.lacks(guard, self.layout.group_of(stripe))) {
+            true => Err(DeviceError::ReadOnly { device: self.name.clone() }),
+            false => Ok(()),
         }
     }
 

@@ -104,6 +104,9 @@ impl Array {
                 }
             };
         }
+        if let Err(error) = self.check_journal(request.range) {
+            return Submission::ready(Err(error));
+        }
         Submission::pending(async move {
             let sighting = sighting.as_ref();
             let start = |stripe| Submission::pending(self.write_stripe(stripe, sighting));

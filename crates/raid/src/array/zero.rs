@@ -27,6 +27,7 @@ impl Array {
     /// Carries out a WriteZeroes or Discard.
     pub(super) async fn zero(&self, request: Request) -> Outcome {
         self.check_writable()?;
+        self.check_journal(request.range)?;
         let _writer = self.writers.enter();
         let band_bytes = self.layout.stripe_bytes() * self.layout.band_stripes();
         let first_band = request.range.start().div_ceil(band_bytes);
