@@ -82,7 +82,7 @@ use intents::Intents;
 use journal::Lease;
 pub(crate) use journal::{Journal, read_journal_label, write_journal_label};
 pub(crate) use label::{Bitmap, read_bitmap_page, write_bitmap_page, write_superblock, zero_copy};
-pub use label::{Inspection, erase, inspect};
+pub use label::{Inspection, erase, erase_unlisted, inspect};
 pub(crate) use lost::{Lost, find_lost};
 pub use lost::{LostRange, LostStatus};
 pub(crate) use members::{Found, Member, Members};
@@ -326,12 +326,10 @@ fn geometry(layout: &Layout, record: &ArrayRecord, found: &Found) -> Geometry {
     let stability = present()
         .map(|device| device.geometry().stability)
         .fold(Stability::StableOnCompletion, Stability::worst);
-    let across = match layout.weights() {
-        // What keeps all members busy: their stripes are strips.
-        Some(_) => u64::from(layout.strip_bytes()) * layout.members() as u64,
-        None => layout.stripe_bytes(),
+    let stripe = StripeGeometry {
+        strip_bytes: layout.strip_bytes(),
+        width_bytes: layout.across_bytes() as u32,
     };
-    let stripe = StripeGeometry { strip_bytes: layout.strip_bytes(), width_bytes: across as u32 };
     Geometry {
         size_bytes: layout.array_bytes(),
         logical_block_bytes: record.logical_block_bytes,

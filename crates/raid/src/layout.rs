@@ -289,26 +289,6 @@ impl Layout {
         self.rows
     }
 
-    /// Rows of strips on one member.
-    pub fn rows_of_role(&self, role: Role) -> u64 {
-        self.rows * self.weight(role)
-    }
-
-    /// The weight of a member; 1 where all have the same.
-    pub fn weight(&self, role: Role) -> u64 {
-        self.dealing.as_ref().map_or(1, |dealing| dealing.weights().of(role))
-    }
-
-    /// The largest weight of a member.
-    pub fn weight_max(&self) -> u64 {
-        self.weights().map_or(1, |weights| u64::from(weights.largest()))
-    }
-
-    /// Where members have weights.
-    pub fn weights(&self) -> Option<&Weights> {
-        Some(self.dealing.as_ref()?.weights())
-    }
-
     /// Stripes of the whole array.
     pub fn stripes(&self) -> u64 {
         self.rows / self.band_rows * self.band_stripes

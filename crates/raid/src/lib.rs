@@ -27,7 +27,7 @@ pub use array::{
     Addition, Answers, Array, ArrayState, ArrayStatus, DeclusteredStatus, Filled, FillingStatus,
     Finding, GrowError, Grown, GrowthStatus, Inspection, JournalStatus, LostRange, LostStatus,
     MemberError, MemberStatus, PatienceStatus, PlanCounts, Progress, ReturnError, ScrubReport,
-    Scrubbed, SpareStatus, StandInStatus, Trouble, Tuning, erase, inspect,
+    Scrubbed, SpareStatus, StandInStatus, Trouble, Tuning, erase, erase_unlisted, inspect,
 };
 pub use assemble::{
     AfterUncleanStop, AssembleError, AssembleOptions, Assembled, Force, Prepared, Warning,

@@ -57,6 +57,18 @@ fn a_journal_that_is_away_at_a_cut_excuses_the_refusal_of_a_degraded_copy() {
     assert!(headpond_swarm::run_case(1_795_387_535_000_625, &mut |_| {}).is_ok());
 }
 
+/// Where a core lies behind one whose members have weights was reckoned in two ways.
+#[test]
+fn a_core_behind_members_that_differ_lies_where_it_was_made() {
+    assert!(headpond_swarm::run_case(170_001_877, &mut |_| {}).is_ok());
+}
+
+/// A stop left the erasure of a member under way that another had replaced.
+#[test]
+fn a_stop_waits_for_the_erasure_of_whoever_was_replaced() {
+    assert!(headpond_swarm::run_case(170_002_187, &mut |_| {}).is_ok());
+}
+
 #[test]
 fn a_seed_tells_one_story() {
     let story = |seed| {

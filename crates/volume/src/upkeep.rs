@@ -301,10 +301,7 @@ impl Shared {
             tell(&self.array.status(), old.as_deref());
         }
         if let Some(before) = before {
-            // Nobody lists it any more; one that cannot be written keeps its label, and one that
-            // does not answer is waited for by nobody.
-            let erase = async move { drop(headpond_raid::erase(&*before).await) };
-            drop(self.runtime.spawn(erase));
+            headpond_raid::erase_unlisted(&self.runtime, before).await;
         }
         Ok(())
     }

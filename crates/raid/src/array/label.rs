@@ -1,12 +1,20 @@
 //! Reading and writing what lies before the data area of one member.
 
-use headpond_block::{BlockDevice, Buffer, ByteRange, DeviceError, Outcome, Request, RequestFlags};
+use std::rc::Rc;
+use std::time::Duration;
+
+use headpond_block::{
+    BlockDevice, Buffer, ByteRange, DeviceError, Outcome, Request, RequestFlags, Runtime,
+};
 
 use crate::intent::PAGE_BYTES;
 use crate::superblock::{
     ABSENCE_OFFSET, COPY_OFFSETS, DATA_OFFSET_MIN, DecodeError, INTENT_OFFSET, SUPERBLOCK_BYTES,
     Superblock, decode, encode,
 };
+
+/// How long a device is waited for that is of no use any more.
+const ERASURE_MAX: Duration = Duration::from_secs(1);
 
 /// What is found where a superblock would be.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,6 +53,13 @@ pub async fn inspect(device: &dyn BlockDevice) -> Result<Inspection, DeviceError
 pub async fn erase(device: &dyn BlockDevice) -> Outcome {
     zero_copy(device, 0).await?;
     zero_copy(device, 1).await
+}
+
+/// The same for a device that nobody lists any more: one that cannot be written keeps its label,
+/// and one that does not answer is not waited for.
+pub async fn erase_unlisted(runtime: &Runtime, device: Rc<dyn BlockDevice>) {
+    let erase = async move { drop(erase(&*device).await) };
+    let _ = runtime.deadline(runtime.now() + ERASURE_MAX, erase).await;
 }
 
 /// Overwrites one copy with zeros, stably.

@@ -195,9 +195,7 @@ impl Array {
         };
         self.fail_member(spare).await;
         self.check_intact()?;
-        // Nobody waits for a device that may not answer.
-        let device = Rc::clone(&spare.device);
-        drop(self.runtime.spawn(async move { drop(super::erase(&*device).await) }));
+        super::erase_unlisted(&self.runtime, Rc::clone(&spare.device)).await;
         Ok(())
     }
 

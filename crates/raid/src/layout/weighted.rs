@@ -14,7 +14,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use super::{LayoutError, Role, StripCell, Stripe};
+use super::{Layout, LayoutError, Role, StripCell, Stripe};
 
 /// The most members that can have weights: as many as the superblock has room for.
 pub const WEIGHTED_MAX: usize = 36;
@@ -54,6 +54,37 @@ pub(super) struct Dealing {
     strips: Vec<u16>,
     /// Where those of each begin.
     first: Vec<u16>,
+}
+
+impl Layout {
+    /// Rows of strips on one member.
+    pub fn rows_of_role(&self, role: Role) -> u64 {
+        self.rows * self.weight(role)
+    }
+
+    /// The weight of a member; 1 where all have the same.
+    pub fn weight(&self, role: Role) -> u64 {
+        self.dealing.as_ref().map_or(1, |dealing| dealing.weights().of(role))
+    }
+
+    /// The largest weight of a member.
+    pub fn weight_max(&self) -> u64 {
+        self.weights().map_or(1, |weights| u64::from(weights.largest()))
+    }
+
+    /// Where members have weights.
+    pub fn weights(&self) -> Option<&Weights> {
+        Some(self.dealing.as_ref()?.weights())
+    }
+
+    /// Bytes of a stripe; where members have weights, whose stripes are strips, of a strip on each,
+    /// since that keeps all of them busy.
+    pub fn across_bytes(&self) -> u64 {
+        match self.weights() {
+            Some(_) => u64::from(self.strip_bytes) * self.members() as u64,
+            None => self.stripe_bytes(),
+        }
+    }
 }
 
 impl Striping {

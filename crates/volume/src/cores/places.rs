@@ -52,7 +52,7 @@ impl Shape {
 
     /// Of an array that is still to be made.
     pub fn planned(array: &Layout) -> Self {
-        Self { size_bytes: array.array_bytes(), stripe_bytes: array.stripe_bytes() }
+        Self { size_bytes: array.array_bytes(), stripe_bytes: array.across_bytes() }
     }
 }
 
