@@ -6,6 +6,10 @@ use std::cell::RefCell;
 use std::future::Future;
 use std::rc::Rc;
 
+/// Rounds at one instant after which nothing is expected any more: the busiest of real runs have a
+/// few thousand, and so many take some ten seconds.
+const ROUNDS_MAX: u64 = 100_000_000;
+
 /// What a simulated run knows of itself. Clones are the same.
 #[derive(Clone)]
 pub struct Sim {
@@ -31,7 +35,8 @@ impl Sim {
 /// Runs `main` to its end in virtual time. Tasks that it leaves behind are dropped.
 ///
 /// # Errors
-/// `Stalled` where every task waits and no timer is set: a deadlock.
+/// `Stalled` where every task waits and no timer is set, a deadlock, or where tasks wake each other
+/// for ever while time stands still.
 pub fn run<F: Future>(
     seed: u64,
     main: impl FnOnce(Runtime, Sim) -> F,
@@ -44,7 +49,7 @@ pub fn run<F: Future>(
 /// An executor in virtual time whose order of tasks is drawn from the simulation's seed.
 pub(crate) fn executor(sim: &Sim) -> Executor {
     let order = Order::Seeded(sim.random().number());
-    Executor::new(Box::new(VirtualClock::default()), order)
+    Executor::new(Box::new(VirtualClock::with_rounds_max(ROUNDS_MAX)), order)
 }
 
 #[cfg(test)]
@@ -100,5 +105,16 @@ mod tests {
     fn a_deadlock_is_reported() {
         let stalled = run(0, |_, _| async { Notify::new().wait().await });
         assert!(stalled.unwrap_err().to_string().contains("no timer is set"));
+    }
+
+    #[test]
+    fn tasks_that_wake_each_other_for_ever_are_reported() {
+        let stalled = run(0, |runtime, _| async move {
+            loop {
+                runtime.yield_now().await;
+            }
+        });
+        let stalled: Result<(), _> = stalled;
+        assert!(stalled.unwrap_err().to_string().contains("time stands still"));
     }
 }

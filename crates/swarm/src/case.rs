@@ -43,6 +43,8 @@ pub enum Offence {
     Stop(String),
     #[error("a life did not end in half an hour of its time, {phase}: {picture}")]
     Stuck { phase: &'static str, picture: String },
+    #[error("the case did not end in {seconds} s of real time")]
+    Endless { seconds: u64 },
     #[error("nothing can go on: {0}")]
     Stalled(String),
     #[error("the case cannot be set up: {0}")]

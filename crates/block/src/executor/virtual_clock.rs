@@ -12,7 +12,18 @@ use std::sync::atomic::{AtomicBool, Ordering};
 #[derive(Default)]
 pub struct VirtualClock {
     now: Cell<Instant>,
+    /// How many rounds have gone by at this instant, and how many may.
+    rounds: Cell<u64>,
+    rounds_max: Option<u64>,
     unparked: Arc<AtomicBool>,
+}
+
+impl VirtualClock {
+    /// One on which parking fails, too, where so many rounds have gone by at one instant: tasks
+    /// that wake each other for ever.
+    pub fn with_rounds_max(rounds_max: u64) -> Self {
+        Self { rounds_max: Some(rounds_max), ..Self::default() }
+    }
 }
 
 impl Driver for VirtualClock {
@@ -23,10 +34,16 @@ impl Driver for VirtualClock {
     fn park(&self, wait: Wait) -> io::Result<()> {
         let unparked =
             self.unparked.load(Ordering::Relaxed) && self.unparked.swap(false, Ordering::AcqRel);
+        self.rounds.set(self.rounds.get() + 1);
+        if self.rounds_max.is_some_and(|most| self.rounds.get() > most) {
+            let livelock = "tasks wake each other, and time stands still";
+            return Err(io::Error::new(io::ErrorKind::Deadlock, livelock));
+        }
         match wait {
             Wait::Poll => Ok(()),
             _ if unparked => Ok(()),
             Wait::Until(at) => {
+                self.rounds.set(0);
                 self.now.set(self.now.get().max(at));
                 Ok(())
             }
