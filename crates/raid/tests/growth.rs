@@ -246,6 +246,10 @@ fn what_cannot_grow_says_why_and_stays_as_it_is() {
         assert!(matches!(refused(&array, &members[..1]).await, GrowError::Member(_)));
         let small = TestDevice::new(20, members[0].geometry().size_bytes - 4096, &runtime);
         assert!(matches!(refused(&array, &[small]).await, GrowError::Member(_)));
+        let size_bytes = members[0].geometry().size_bytes;
+        let many: Vec<Rc<TestDevice>> =
+            (30..47).map(|index| TestDevice::new(index, size_bytes, &runtime)).collect();
+        assert!(matches!(refused(&array, &many).await, GrowError::TooMany { most: 16, .. }));
         array.add_spare(members[5].clone(), Uuid::from_u128(55)).await.unwrap();
         assert!(matches!(refused(&array, by).await, GrowError::Spare { .. }));
         array.fail(Role(2)).await.unwrap();
@@ -374,6 +378,11 @@ fn a_device_that_an_earlier_growth_left_behind_is_named_and_not_taken_for_the_ar
         array.add_spare(members[4].clone(), Uuid::from_u128(44)).await.unwrap();
         array.assign_spare(Role(1), None).await.unwrap();
         array.fill(Role(1), async || true).await.unwrap();
+        let early = array.begin_growth(&additions(&members[5..])).await.unwrap_err();
+        assert!(matches!(early, GrowError::Grown { .. }), "{early}");
+        array.stop().await.unwrap();
+        let kept = [0, 2, 3, 4].map(|index| members[index].clone());
+        let array = start(&kept).await.array;
         array.begin_growth(&additions(&members[5..])).await.unwrap();
         array.stop().await.unwrap();
         let left = members[1].name();

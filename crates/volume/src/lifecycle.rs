@@ -55,6 +55,11 @@ pub enum Dirty {
 pub enum AttachError {
     #[error("{volume} has a cache: detach or replace it")]
     HasCache { volume: String },
+    #[error(
+        "{volume}: an array of it is growing, or has grown and has its new size when the volume is \
+         started again: do that first, the cache is made for a size"
+    )]
+    Growing { volume: String },
     #[error("{volume} has a tier: detach it first")]
     HasTier { volume: String },
     #[error(transparent)]
@@ -117,9 +122,11 @@ impl AttachError {
             Self::InTheWay(error) => error.is_refusal(),
             Self::Tier(error) => matches!(error, TierError::Lasts { .. }),
             Self::Keep(_) | Self::Reopen(_) => false,
-            Self::HasCache { .. } | Self::HasTier { .. } | Self::Description(_) | Self::Busy(_) => {
-                true
-            }
+            Self::HasCache { .. }
+            | Self::HasTier { .. }
+            | Self::Growing { .. }
+            | Self::Description(_)
+            | Self::Busy(_) => true,
         }
     }
 }
@@ -146,6 +153,9 @@ impl Volume {
     ) -> Result<NewCache, AttachError> {
         let description = self.description_with(&described);
         description.check()?;
+        if self.cores().arrays().iter().any(|array| array.awaits_its_size()) {
+            return Err(AttachError::Growing { volume: description.name });
+        }
         if occupied == Occupied::Refuse {
             refuse_occupied(&*device).await?;
         }

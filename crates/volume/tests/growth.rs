@@ -8,7 +8,8 @@ use headpond_cache::Mode;
 use headpond_raid::{GrowError, Occupied};
 use headpond_sim::{Medium, OperationTime, Power, Sim, SimDisk, run};
 use headpond_volume::{
-    ActKind, ChangeMembersError, Description, Devices, GrowBy, NewMember, Pace, Size, Volume,
+    ActKind, AttachError, ChangeMembersError, Description, Devices, GrowBy, NewMember, Pace, Size,
+    Volume,
 };
 use headpond_witness::{Client, Witness, Workload};
 use std::cell::RefCell;
@@ -55,13 +56,27 @@ impl Bench {
     }
 
     async fn grow(&self, volume: &Volume) -> Result<(), ChangeMembersError> {
+        self.grow_by(volume, 3).await
+    }
+
+    async fn grow_by(&self, volume: &Volume, index: usize) -> Result<(), ChangeMembersError> {
         let new = GrowBy::New(NewMember {
-            word: "m3".into(),
-            device: Rc::clone(&self.disks[3]),
+            word: format!("m{index}"),
+            device: Rc::clone(&self.disks[index]),
             uuid: Uuid::from_u128(0x333),
             occupied: Occupied::Refuse,
         });
         volume.grow_array(None, vec![new], BufferPool::new(&PoolConfig::small())).await
+    }
+
+    /// A cache would be made for the size before, and the volume has that as long as it serves.
+    async fn check_that_a_start_comes_first(&self, volume: &Volume) {
+        let described = description(Mode::WriteBack, 1).cache.expect("it has one");
+        let (device, uuid) = (Rc::clone(&self.disks[4]), Uuid::from_u128(0xca));
+        let made = volume.make_cache(device, described, uuid, Occupied::Refuse).await;
+        assert!(matches!(made, Err(AttachError::Growing { .. })));
+        let again = self.grow_by(volume, 4).await.unwrap_err();
+        let ChangeMembersError::Grow(GrowError::Grown { .. }) = again else { panic!("{again}") };
     }
 
     async fn until_grown(&self, volume: &Volume) {
@@ -110,6 +125,7 @@ fn a_volume_grows_under_load_across_a_stop_and_has_more_room_after_the_next() {
         volume.set_pace(None, |_| Pace { floor: Size(1 << 30), ceiling: None }).unwrap();
         bench.until_grown(&volume).await;
         client.check_all().await.unwrap();
+        bench.check_that_a_start_comes_first(&volume).await;
         volume.stop().await.expect("stops");
         let volume = bench.open(&volume.description(), 4).await;
         assert!(volume.geometry().size_bytes > size_bytes + size_bytes / 3);

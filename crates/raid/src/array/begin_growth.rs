@@ -18,8 +18,8 @@ use crate::intent::{IntentBitmap, region_stripes};
 use crate::layout::{LayoutError, Role};
 use crate::level::Level;
 use crate::superblock::{
-    ArrayRecord, RecordedGrowth, RecordedState, RecordedWork, RoleRecord, RoleState, STAGE_BYTES,
-    Superblock,
+    ArrayRecord, RecordedGrowth, RecordedState, RecordedWork, RoleRecord, RoleState, SPARES_MAX,
+    STAGE_BYTES, Superblock,
 };
 
 /// Why an array does not get more members; it is as it was, but for new devices that may be spares.
@@ -29,6 +29,12 @@ pub enum GrowError {
     NoDevices { array: String },
     #[error("array `{array}` is being grown already; wait for it, or restart it to go on")]
     Growing { array: String },
+    #[error(
+        "array `{array}` has grown: start it again, so that it has its new size, and then grow it"
+    )]
+    Grown { array: String },
+    #[error("array `{array}` grows by {most} devices at a time at most, not by {devices}")]
+    TooMany { array: String, devices: usize, most: usize },
     #[error("array `{array}` is declustered, and its shape is fixed; make a new array and copy")]
     Declustered { array: String },
     #[error(
@@ -168,6 +174,10 @@ impl Array {
             return Err(GrowError::Spare { array: array(), device: spare.name().clone() });
         }
         let (width, devices) = (self.layout.width(), names.len());
+        if devices > SPARES_MAX {
+            // They are spares until it grows.
+            return Err(GrowError::TooMany { array: array(), devices, most: SPARES_MAX });
+        }
         let has_groups = record.level.has_groups();
         if has_groups && !devices.is_multiple_of(width) {
             return Err(GrowError::Groups { array: array(), width, devices });
@@ -196,6 +206,7 @@ impl Array {
         let strip_bytes = self.layout.strip_bytes();
         let refusals = [
             (record.growth.is_some(), GrowError::Growing { array: array.clone() }),
+            (self.awaits_its_size(), GrowError::Grown { array: array.clone() }),
             (self.layout.is_declustered(), GrowError::Declustered { array: array.clone() }),
             (record.weights.is_some(), GrowError::Weighted { array: array.clone() }),
             (level == Level::Raid1, GrowError::Mirror { array: array.clone(), level }),

@@ -163,7 +163,11 @@ impl Array {
 
     /// Has `tell` called whenever something changes that the members record: a failure, above all.
     pub fn watch(&self, tell: Box<dyn Fn()>) {
-        self.recorder.watcher.replace(Some(tell));
+        let tell: Rc<dyn Fn()> = tell.into();
+        for array in [Some(self), self.former()].into_iter().flatten() {
+            let tell = Rc::clone(&tell);
+            array.recorder.watcher.replace(Some(Box::new(move || tell())));
+        }
     }
 
     /// What its members carry.

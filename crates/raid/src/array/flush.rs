@@ -31,9 +31,10 @@ impl Array {
         if self.stopped.replace(true) {
             return Ok(());
         }
-        if let Some(former) = self.former() {
-            Box::pin(former.stop()).await?;
-        }
+        let former_stopped = match self.former() {
+            Some(former) => Box::pin(former.stop()).await,
+            None => Ok(()),
+        };
         self.merging.hurry();
         self.writers.gone().await;
         self.flush_members().await?;
@@ -44,7 +45,7 @@ impl Array {
             self.write_outdated_pages().await?;
             self.change_record(|record| record.state = RecordedState::Clean).await?;
         }
-        Ok(())
+        former_stopped
     }
 
     pub(crate) async fn flush_members(&self) -> Outcome {

@@ -137,6 +137,12 @@ impl Array {
         self.recorder.record().growth.is_some()
     }
 
+    /// Whether the array has not the size of its shape yet: it grows, or has grown and is to be
+    /// assembled again.
+    pub fn awaits_its_size(&self) -> bool {
+        self.is_growing() || self.geometry.size_bytes != self.layout.array_bytes()
+    }
+
     /// How far that is.
     pub fn growth_status(&self) -> Option<GrowthStatus> {
         let growth = self.growing()?;
@@ -237,7 +243,11 @@ impl Array {
     pub(crate) async fn resume_growth(&self) -> Outcome {
         let Some(growth) = self.growing() else { return Ok(()) };
         match growth.former() {
-            Some(former) => self.unstage(growth, former).await,
+            // What is staged is served from there, and the next step tries again.
+            Some(former) => match self.unstage(growth, former).await {
+                Err(_) if !former.array.members.is_broken() => self.check_intact(),
+                outcome => outcome,
+            },
             None => self.finish_growth(growth).await,
         }
     }
@@ -252,6 +262,8 @@ impl Array {
             let part = content.slice(0..old.len() as usize);
             former.array.serve(Request::read(old.start(), &part)).await?;
         }
+        // Whoever could not repair there what was read is given nothing more to write here.
+        self.follow_failures(&former.array).await?;
         let rows = step.rows.end - step.rows.start;
         if !step.is_staged {
             self.write_step(growth, bytes, &content).await?;

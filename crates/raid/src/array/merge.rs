@@ -264,6 +264,9 @@ impl Drop for Leading<'_> {
 impl Array {
     /// How writes are merged from now on.
     pub fn set_merge(&self, config: MergeConfig) {
+        if let Some(former) = self.former() {
+            former.set_merge(config);
+        }
         self.merging.config.set(config);
         self.merging.hurry();
     }

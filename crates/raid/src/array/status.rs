@@ -8,7 +8,7 @@ use serde::Serialize;
 use uuid::Uuid;
 
 use super::journal::Journal;
-use super::members::Slot;
+use super::members::{Members, Slot};
 use super::{Array, GrowthStatus, LostStatus, Member, ScrubReport};
 use crate::journal::JournalWhen;
 use crate::layout::{Role, Weights};
@@ -329,8 +329,10 @@ impl Array {
 
     /// Whether it serves, and with what left to lose.
     pub fn state(&self) -> ArrayState {
-        let is_former_broken = self.former().is_some_and(|it| it.members.is_broken());
-        match (self.members.is_broken() || is_former_broken, self.members.is_degraded()) {
+        let any = |holds: fn(&Members) -> bool| {
+            holds(&self.members) || self.former().is_some_and(|former| holds(&former.members))
+        };
+        match (any(Members::is_broken), any(Members::is_degraded)) {
             (true, _) => ArrayState::Failed,
             (false, true) => ArrayState::Degraded,
             (false, false) => ArrayState::Healthy,

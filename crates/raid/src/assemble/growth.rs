@@ -11,7 +11,7 @@
 
 use std::rc::Rc;
 
-use headpond_block::{BlockDevice, Runtime};
+use headpond_block::{BlockDevice, DeviceError, Runtime};
 
 use super::judge::{Verdict, judge};
 use super::{AssembleError, AssembleOptions, Assembled, Candidate, Prepared};
@@ -125,14 +125,15 @@ async fn sort(
             continue;
         }
         if candidate.superblock.array.growth == Some(RecordedGrowth::Former) {
-            let (half, found) = second_half(&candidate).await?;
-            let second = needed(found, &candidate.device)?;
-            next.add(half, second);
+            // One that cannot be read is a member of the former array alone, and missing here.
+            if let Ok((half, found)) = second_half(&candidate).await {
+                next.add(half, needed(found, &candidate.device)?);
+            }
         }
         former.push(candidate);
     }
     for candidate in former.iter().filter(|it| it.superblock.array.growth.is_none()) {
-        if let (half, Inspection::Member(second)) = second_half(candidate).await?
+        if let Ok((half, Inspection::Member(second))) = second_half(candidate).await
             && next.has_begun_with(&second)
         {
             next.add(half, *second);
@@ -141,7 +142,7 @@ async fn sort(
     Ok((former, next))
 }
 
-async fn second_half(candidate: &Candidate) -> Result<(SecondHalf, Inspection), AssembleError> {
+async fn second_half(candidate: &Candidate) -> Result<(SecondHalf, Inspection), DeviceError> {
     let device = Rc::clone(&candidate.device);
     let half = SecondHalf::of(device, candidate.superblock.member_uuid);
     let found = inspect(&half).await?;

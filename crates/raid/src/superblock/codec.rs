@@ -120,6 +120,7 @@ pub fn encode(superblock: &Superblock) -> Vec<u8> {
     let array = &superblock.array;
     let layout = array.layout().expect("the shape of an array was checked");
     assert!(array.name.len() <= NAME_BYTES_MAX, "array name of {} bytes", array.name.len());
+    assert!(array.spares.len() <= SPARES_MAX, "{} spares", array.spares.len());
     let mut page = Page(vec![0; SUPERBLOCK_BYTES]);
     page.put(0, MAGIC);
     page.put(at::VERSION, &VERSION.to_le_bytes());
