@@ -31,7 +31,7 @@ use crate::engine::Engine;
 use crate::error::CleanError;
 use crate::line_map::Version;
 use crate::types::{BlockRun, CoreBlock};
-use crate::under_way::UnderWay;
+use crate::under_way::{Attempts, UnderWay};
 use batches::Batch;
 use headpond_block::sync::{Notify, join_all};
 use headpond_block::{DeviceError, Instant, Outcome, Submission};
@@ -75,6 +75,7 @@ pub(crate) struct Progress {
     back_off_until: Cell<Option<Instant>>,
     flush_is_due: Cell<bool>,
     is_flushing: Cell<bool>,
+    core_flushes: Attempts,
     /// How often what the core has was about to be written over past the log.
     distrusts: Cell<u64>,
     /// The newest flush of the core has failed: what is written there is written again.
@@ -102,6 +103,7 @@ impl Progress {
             back_off_until: Cell::default(),
             flush_is_due: Cell::default(),
             is_flushing: Cell::default(),
+            core_flushes: Attempts::default(),
             distrusts: Cell::default(),
             is_flush_failing: Cell::default(),
         }

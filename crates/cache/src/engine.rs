@@ -15,9 +15,10 @@ use crate::fallback::Fallback;
 use crate::format::slice_header::SliceHeader;
 use crate::label::CoreLabel;
 use crate::log::{Log, Purpose, id_of};
-use crate::paths::{Ahead, Throughs};
+use crate::paths::Ahead;
 use crate::stats::{Latencies, MemoryStats, Rate};
 use crate::types::{BlockRun, CoreBlock, SlotIndex};
+use crate::under_way::Attempts;
 use headpond_block::sync::{Access, Busy, Notify, RangeGuard, RangeLocks};
 use headpond_block::{
     BlockDevice, Buffers, DeviceName, Geometry, Instant, Outcome, Request, RequestKind, Runtime,
@@ -45,7 +46,8 @@ pub(crate) struct Engine {
     pub records: RefCell<InFlight>,
     pub ahead: Ahead,
     pub core_writes: CoreWrites,
-    pub throughs: Throughs,
+    /// Write-throughs; one that failed has left its blocks dirty.
+    pub throughs: Attempts,
     /// At the core since its last flush.
     pub written: RefCell<Vec<Written>>,
     /// Writes past the log that the core has answered, and how many of them it has flushed.

@@ -21,6 +21,7 @@ use crate::paths::{Ahead, Coverage};
 use crate::recover::{LoadProgress, Recovery, Source, Watch};
 use crate::scrub::{ScrubError, ScrubReport};
 use crate::stats::{ClassStats, Latencies, LatencyStats, PartTraffic, SliceStats};
+use crate::under_way::Attempts;
 use headpond_block::decorators::ProbeDevice;
 use headpond_block::sync::Busy;
 use headpond_block::sync::Notify;
@@ -120,7 +121,7 @@ impl Slice {
             records: RefCell::default(),
             ahead: Ahead::default(),
             core_writes: CoreWrites::default(),
-            throughs: crate::paths::Throughs::default(),
+            throughs: Attempts::default(),
             written: RefCell::default(),
             core_changes: Cell::new(0),
             core_changes_flushed: Cell::new(0),

@@ -1,5 +1,8 @@
 //! What is under way, numbered as it began: up to which number everything has ended.
 
+use headpond_block::sync::Notify;
+use headpond_block::{DeviceError, Outcome};
+use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 
 #[derive(Default)]
@@ -47,6 +50,74 @@ impl UnderWay {
 
     pub fn count(&self) -> u32 {
         self.count
+    }
+}
+
+/// Attempts at something, of which several may be under way; who relies on those before it waits
+/// for them.
+#[derive(Default)]
+pub(crate) struct Attempts {
+    under_way: RefCell<UnderWay>,
+    ended: Notify,
+    failures: Cell<u64>,
+    /// Why the newest failed.
+    failure: RefCell<Option<DeviceError>>,
+}
+
+/// One that is under way until this is dropped.
+pub(crate) struct Attempt<'a>(&'a Attempts, u64);
+
+impl Attempts {
+    pub fn begin(&self) -> Attempt<'_> {
+        Attempt(self, self.under_way.borrow_mut().begin())
+    }
+
+    /// How many have failed.
+    pub fn failures(&self) -> u64 {
+        self.failures.get()
+    }
+
+    /// Waits for those that have begun by now.
+    ///
+    /// # Errors
+    /// Where one has failed since there were so many failures.
+    pub async fn end(&self, failures: u64) -> Outcome {
+        let begun = self.under_way.borrow().next();
+        self.end_before(begun, failures).await
+    }
+
+    async fn end_before(&self, number: u64, failures: u64) -> Outcome {
+        while self.under_way.borrow().oldest() < number {
+            self.ended.wait().await;
+        }
+        match self.failure.borrow().clone() {
+            Some(failure) if self.failures.get() > failures => Err(failure),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Attempt<'_> {
+    pub fn note(&self, outcome: &Outcome) {
+        if let Err(error) = outcome {
+            self.0.failures.set(self.0.failures.get() + 1);
+            self.0.failure.replace(Some(error.clone()));
+        }
+    }
+
+    /// Waits for those that began before it.
+    ///
+    /// # Errors
+    /// As [`Attempts::end`].
+    pub async fn end_of_earlier(&self, failures: u64) -> Outcome {
+        self.0.end_before(self.1, failures).await
+    }
+}
+
+impl Drop for Attempt<'_> {
+    fn drop(&mut self) {
+        self.0.under_way.borrow_mut().end(self.1);
+        self.0.ended.notify_all();
     }
 }
 

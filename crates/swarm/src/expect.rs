@@ -62,6 +62,8 @@ impl Excuses {
     /// unclean stop what only torn parity could tell is an error.
     pub fn note_opening(&mut self, topology: &Topology) {
         let is_torn = self.unclean && !self.is_covered(topology);
+        // The journal that has what was torn may be away only now.
+        self.torn |= is_torn;
         self.errors |=
             (is_torn || self.journal_failed) && !self.lost.is_empty() && topology.has_parity();
     }

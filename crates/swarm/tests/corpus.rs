@@ -57,6 +57,13 @@ fn a_journal_that_is_away_at_a_cut_excuses_the_refusal_of_a_degraded_copy() {
     assert!(headpond_swarm::run_case(1_795_387_535_000_625, &mut |_| {}).is_ok());
 }
 
+/// The journal had everything that a cut had torn, and was away at the next start: the parity had
+/// to be computed anew, and the life was too short for that.
+#[test]
+fn a_journal_that_is_away_after_a_cut_excuses_the_refusal_of_a_degraded_copy() {
+    assert!(headpond_swarm::run_case(190_003_192, &mut |_| {}).is_ok());
+}
+
 /// Where a core lies behind one whose members have weights was reckoned in two ways.
 #[test]
 fn a_core_behind_members_that_differ_lies_where_it_was_made() {

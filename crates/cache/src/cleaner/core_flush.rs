@@ -99,7 +99,22 @@ impl Engine {
     }
 
     /// Flushes the core: what was written before is clean.
+    ///
+    /// # Errors
+    /// Where this flush has failed, or one beside it: who has taken blocks along says what became
+    /// of them, and a later flush that succeeds knows nothing of what an earlier one lost.
     pub(crate) async fn flush_core(self: &Rc<Self>) -> Outcome {
+        let failures = self.cleaning.core_flushes.failures();
+        let flush = self.cleaning.core_flushes.begin();
+        let outcome = self.flush_core_alone().await;
+        flush.note(&outcome);
+        outcome?;
+        // Asked at once again it would have nothing to do, and never let them end.
+        flush.end_of_earlier(failures).await
+    }
+
+    /// What nobody else is flushing is clean then.
+    async fn flush_core_alone(self: &Rc<Self>) -> Outcome {
         let taken = self.written.take();
         let changes = self.core_changes.get();
         let distrusts = self.cleaning.distrusts.get();

@@ -16,7 +16,6 @@ mod write_through;
 
 pub(crate) use read_ahead::Ahead;
 pub use read_ahead::Coverage;
-pub(crate) use write_through::Throughs;
 
 use headpond_block::{BLOCK_BYTES, ByteRange};
 

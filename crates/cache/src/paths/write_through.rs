@@ -10,65 +10,10 @@ use crate::line_map::{Marks, State, Version};
 use crate::log::{Log, Purpose, id_of};
 use crate::paths::Cut;
 use crate::types::{BlockRun, CoreBlock};
-use crate::under_way::UnderWay;
-use headpond_block::sync::{Notify, join_all};
+use headpond_block::sync::join_all;
 use headpond_block::{BLOCK_BYTES, DeviceError, Outcome, Request, RequestFlags, Submission};
 use smallvec::SmallVec;
-use std::cell::{Cell, RefCell};
 use std::rc::Rc;
-
-/// The write-throughs that are under way, in the order in which they began.
-#[derive(Default)]
-pub(crate) struct Throughs {
-    under_way: RefCell<UnderWay>,
-    ended: Notify,
-    /// How many the core did not take, and why the newest.
-    failures: Cell<u64>,
-    failure: RefCell<Option<DeviceError>>,
-}
-
-struct Through<'a>(&'a Throughs, u64);
-
-impl Throughs {
-    fn begin(&self) -> Through<'_> {
-        Through(self, self.under_way.borrow_mut().begin())
-    }
-
-    pub fn failures(&self) -> u64 {
-        self.failures.get()
-    }
-
-    /// Waits for those that have begun by now.
-    ///
-    /// # Errors
-    /// Where the core did not take one since there were so many failures: it is dirty then.
-    pub async fn end(&self, failures: u64) -> Outcome {
-        let begun = self.under_way.borrow().next();
-        while self.under_way.borrow().oldest() < begun {
-            self.ended.wait().await;
-        }
-        match self.failure.borrow().clone() {
-            Some(failure) if self.failures.get() > failures => Err(failure),
-            _ => Ok(()),
-        }
-    }
-}
-
-impl Through<'_> {
-    fn note(&self, outcome: &Outcome) {
-        if let Err(error) = outcome {
-            self.0.failures.set(self.0.failures.get() + 1);
-            self.0.failure.replace(Some(error.clone()));
-        }
-    }
-}
-
-impl Drop for Through<'_> {
-    fn drop(&mut self) {
-        self.0.under_way.borrow_mut().end(self.1);
-        self.0.ended.notify_all();
-    }
-}
 
 impl Engine {
     pub(crate) async fn write_through(self: &Rc<Self>, request: &Request) -> Outcome {

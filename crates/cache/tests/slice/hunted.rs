@@ -7,9 +7,11 @@ use headpond_block::decorators::{Fault, FaultControl, FaultDevice, FaultRule};
 use headpond_block::devices::RamDevice;
 use headpond_block::sync::join_all;
 use headpond_block::{
-    BLOCK_BYTES, BlockDevice, ByteRange, Request, RequestFlags, RequestKind, Runtime,
+    BLOCK_BYTES, BlockDevice, Buffer, ByteRange, Request, RequestFlags, RequestKind, Runtime,
 };
-use headpond_cache::{CleaningConfig, Foundation, Mode, Slice, SliceConfig, SliceStats, create};
+use headpond_cache::{
+    CleaningConfig, Foundation, Mode, Slice, SliceConfig, SliceStats, create, load,
+};
 use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
@@ -485,4 +487,46 @@ fn each_record_that_failed_is_made_void_once() {
         let voids = cache.written_descriptors - counters.descriptor_bytes;
         assert_eq!((counters.errors.cache_write, voids), (FAILED, FAILED * BLOCK_BYTES));
     });
+}
+
+/// Found by the swarm (seed 190010986): the block was the affair of a flush that was about to end,
+/// and another one, which had nothing left to do, was asked for again and again at once. Nor does
+/// one that comes later know what the one before has lost.
+#[test]
+fn write_past_the_cache_waits_for_the_flush_that_has_taken_its_block_along() {
+    for is_failing in [false, true] {
+        simulate(async |runtime| {
+            let bench = Bench::new(&runtime).await;
+            let control = FaultControl::default();
+            let first = late(RequestKind::Flush, Duration::from_millis(50));
+            control.add(FaultRule { times: Some(1), ..first });
+            let endless = FaultRule::on(RequestKind::Flush, Fault::Media);
+            control.add(FaultRule { after: 100, ..endless.clone() });
+            if is_failing {
+                bench.core_faults.add(FaultRule { after: 1, times: Some(1), ..endless });
+            }
+            let foundation = bench.foundation();
+            let core: Rc<dyn BlockDevice> =
+                Rc::new(FaultDevice::new(foundation.core.clone(), control, runtime.clone()));
+            let superblock = load(&*bench.cache).await.unwrap();
+            let foundation = Foundation { core, ..foundation };
+            let opened = Slice::open(foundation, &superblock, EXPECTED, 0, nop()).await;
+            let slice = opened.unwrap().0;
+            let device: &dyn BlockDevice = &slice;
+            device.write(0, block(1)).await.unwrap();
+            let cleaner = slice.clone();
+            let cleaning = runtime.spawn(async move { cleaner.flush_dirty().await });
+            runtime.sleep(Duration::from_millis(1)).await;
+            assert_eq!(slice.stats().written_bytes, BLOCK_BYTES, "a flush is under way");
+            let past = SliceConfig { mode: Mode::PassThrough, ..slice.config() };
+            slice.set_config(past).unwrap();
+            let half = || Buffer::from_slice(&[2; 512]);
+            let written = device.write(0, half()).await;
+            assert_eq!((written.is_err(), cleaning.await.is_err()), (is_failing, is_failing));
+            device.write(0, half()).await.unwrap();
+            let core: &dyn BlockDevice = &*bench.core;
+            let found = (byte_at(core, 0).await.unwrap(), byte_at(core, 512).await.unwrap());
+            assert_eq!(found, (2, 1));
+        });
+    }
 }

@@ -33,11 +33,6 @@ impl Reference {
                     self.waiting.push((format!("{ARRAYS}, column {column}"), needs));
                     continue;
                 };
-                if let Some(needs) = missing(metric, level) {
-                    let what = format!("{ARRAYS}, {metric} of {column}");
-                    self.waiting.push((what, needs.to_owned()));
-                    continue;
-                }
                 let Some((mut job, figure)) = job(metric, times) else {
                     return Err(table.damaged(row, &format!("{metric}: no metric that is known")));
                 };
@@ -62,16 +57,6 @@ impl Reference {
              KiB strips"
         ));
         Ok(())
-    }
-}
-
-/// What our array lacks for a cell.
-fn missing(metric: &str, level: Level) -> Option<&'static str> {
-    match (metric, level) {
-        ("sequential_read", Level::Raid1 | Level::Raid10) => {
-            Some("mirrors that read one stream from both copies")
-        }
-        _ => None,
     }
 }
 
