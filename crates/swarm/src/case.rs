@@ -1,6 +1,7 @@
 //! A whole case: what a seed draws, lived to its end.
 
 mod draws;
+mod growing;
 
 use crate::expect::Excuses;
 use crate::faults::{Ill, Theme};
@@ -9,6 +10,7 @@ use crate::machine::{Absent, Machine};
 use crate::steps::{Remains, Step};
 use crate::tally::Tally;
 use crate::topology::{Topology, draw_settings};
+use growing::is_latent;
 use headpond_cache::Mode;
 use headpond_sim::Random;
 use headpond_volume::CacheSettings;
@@ -39,6 +41,8 @@ pub enum Offence {
     Refused(String),
     #[error("a command failed, and no fault explains it: {0}")]
     Command(String),
+    #[error("the core has {found} bytes, where {expected} of them were promised")]
+    Size { found: u64, expected: u64 },
     #[error("the volume could not be stopped, and no fault explains it: {0}")]
     Stop(String),
     #[error("a life did not end in half an hour of its time, {phase}: {picture}")]
@@ -123,12 +127,15 @@ impl<'a> Case<'a> {
         let topology = Topology::draw(&mut self.random);
         self.say(format!("seed {}: {topology}", self.seed));
         let machine = Machine::new(topology, self.seed);
-        let machine = machine.map_err(|error| Offence::Setup(error.to_string()))?;
+        let mut machine = machine.map_err(|error| Offence::Setup(error.to_string()))?;
         while !self.has_seen_enough() {
             let order = self.draw_life(&machine, false);
             if let Next::Over = self.live(&machine, order)? {
                 return Ok(());
             }
+        }
+        if let Next::Over = self.live_growing(&mut machine)? {
+            return Ok(());
         }
         if !self.random.one_in(3) {
             for _ in 0..2 {
@@ -157,7 +164,6 @@ impl<'a> Case<'a> {
             self.draw_journal_ill(&mut order);
             if !self.excuses.borrow().lost.is_empty() {
                 // What replaces a block that cannot be read may be what was lost.
-                let is_latent = |step: &Step| matches!(step, Step::Ill(Ill::MemberLatent { .. }));
                 order.steps.retain(|(_, step)| !is_latent(step));
             }
             if let Next::Over = self.live(machine, order)? {
@@ -212,7 +218,7 @@ impl<'a> Case<'a> {
             return Ok(());
         }
         let copy = machine.duplicate();
-        let mut members: Vec<usize> = (0..machine.topology.members).collect();
+        let mut members = machine.belonging_members();
         self.random.shuffle(&mut members);
         let missing: BTreeSet<usize> = members.into_iter().take(redundancy).collect();
         self.say(format!("  a copy without members {missing:?}"));
@@ -336,6 +342,9 @@ impl<'a> Case<'a> {
         }
         if machine.topology.has_parity() && !self.excuses.borrow().lost.is_empty() {
             tally.row(7);
+        }
+        if remains.was_growing() {
+            tally.row(10);
         }
         let (was_rebuilding, was_scrubbing) = remains.was_rebuilding_or_scrubbing();
         if was_rebuilding {

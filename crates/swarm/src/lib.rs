@@ -21,6 +21,7 @@ pub mod enumerate;
 mod exchanges;
 mod expect;
 mod faults;
+mod growth;
 mod hunt;
 mod life;
 mod machine;

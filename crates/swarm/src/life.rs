@@ -140,6 +140,7 @@ impl World<'_> {
         remains.volume.replace(Some(Rc::clone(&volume)));
         self.excuses.borrow_mut().note_opened(&order.absent.members);
         volume.self_check();
+        self.judge_size(&volume)?;
         phase("reading everything");
         let client = self.client(&volume, runtime);
         remains.client.replace(Some(client.clone()));
@@ -175,9 +176,7 @@ impl World<'_> {
         worked?;
         stepped?;
         phase("reading everything again");
-        client.check_all().await?;
-        self.check_errors(&client)?;
-        volume.self_check();
+        self.look_again(&client, &volume).await?;
         phase("stopping");
         if let Cut::InStopping(operations) = order.cut {
             self.machine.power.cut_after(operations);
@@ -187,6 +186,15 @@ impl World<'_> {
             Err(_) if self.excuses.borrow().errors => Ok(End::StopFailed),
             Err(error) => Err(Offence::Stop(error.to_string())),
         }
+    }
+
+    /// Everything is as the contract has it, when all was done.
+    async fn look_again(&self, client: &Client, volume: &Volume) -> Result<(), Offence> {
+        client.check_all().await?;
+        self.check_errors(client)?;
+        volume.self_check();
+        self.note_growth(volume);
+        Ok(())
     }
 
     /// A cache that is named may not be attached, after a cut in the middle: then nothing is
@@ -202,12 +210,30 @@ impl World<'_> {
     fn client(&self, volume: &Rc<Volume>, runtime: &Runtime) -> Client {
         let topology = &self.machine.topology;
         let (start, len) = (topology.window_start, topology.window_bytes);
-        let whole: Rc<dyn BlockDevice> = match topology.worked_on() {
+        let window = Rc::new(WindowDevice::new(self.core_of(volume), start, len));
+        Client::new(window, Rc::clone(&self.machine.witness), runtime)
+    }
+
+    /// The core that is worked on.
+    fn core_of(&self, volume: &Rc<Volume>) -> Rc<dyn BlockDevice> {
+        match self.machine.topology.worked_on() {
             0 => volume.clone(),
             _ => volume.core_device(FURTHER).expect("the description names it"),
-        };
-        let window = Rc::new(WindowDevice::new(whole, start, len));
-        Client::new(window, Rc::clone(&self.machine.witness), runtime)
+        }
+    }
+
+    /// The array has its size from one life to the next, until it has grown.
+    fn judge_size(&self, volume: &Rc<Volume>) -> Result<(), Offence> {
+        let found = self.core_of(volume).size_bytes();
+        self.machine.growth.judge(&self.machine.topology, found)
+    }
+
+    /// What the volume says has grown has to have its new size in the next life, however this one
+    /// ends.
+    fn note_growth(&self, volume: &Volume) {
+        let topology = &self.machine.topology;
+        let array = &volume.status().cores[topology.worked_on()].array;
+        self.machine.growth.note(topology, array);
     }
 
     /// Where nothing excuses it, nothing fails.

@@ -2,8 +2,9 @@
 
 use crate::aim::Aim;
 use crate::faults::Damage;
+use crate::growth::Growth;
 use crate::tally::Tally;
-use crate::topology::{CACHE, IDLE_MEMBERS, IdleCore, Topology};
+use crate::topology::{CACHE, IDLE_MEMBERS, IdleCore, Topology, WINDOW_GROWS_BYTES};
 use headpond_block::decorators::{FaultControl, FaultDevice};
 use headpond_block::devices::RamDevice;
 use headpond_block::{
@@ -12,8 +13,8 @@ use headpond_block::{
 use headpond_raid::superblock::{COPY_OFFSETS, SUPERBLOCK_BYTES, decode};
 use headpond_sim::{Medium, OperationTime, Picture, Power, Random, Sim, SimDisk, run_until_cut};
 use headpond_volume::{
-    CacheDescription, CacheSettings, CreateError, Description, Devices, OpenOptions, Tolerance,
-    Volume,
+    CacheDescription, CacheSettings, CreateError, Description, Devices, OpenOptions, Pace,
+    Tolerance, Volume,
 };
 use headpond_witness::Witness;
 use std::cell::{Cell, RefCell};
@@ -34,8 +35,11 @@ pub(crate) struct Machine {
     is_on_spare: Cell<bool>,
     /// Whether there was ever anything on the spare one.
     was_on_spare: Cell<bool>,
-    /// As many as the array has, and behind them one that may take the place of any.
+    /// As many as the array has, behind them one that may take the place of any, and those that
+    /// it may be given to grow.
     pub members: Vec<Rc<Medium>>,
+    /// So many of them, the first ones, may have been written to.
+    used_members: Cell<usize>,
     /// Whether one of them was put in the place of another: whoever was replaced may carry nothing.
     has_exchanged: Cell<bool>,
     /// Those of a core of which nothing is asked.
@@ -46,6 +50,10 @@ pub(crate) struct Machine {
     pub witness: Rc<RefCell<Witness>>,
     /// Whether the description that is kept names the cache: it may be detached.
     pub names_cache: Cell<bool>,
+    /// How far the array is on its way to more members, and how large it is.
+    pub growth: Growth,
+    /// Of the work on the array beside the requests.
+    pub pace: Cell<Pace>,
 }
 
 /// What may be told to the devices of one life.
@@ -112,13 +120,19 @@ impl Machine {
             spare,
             is_on_spare: Cell::new(false),
             was_on_spare: Cell::new(false),
-            members: (0..=topology.members).map(member).collect(),
+            members: (0..=topology.members + topology.further_members()).map(member).collect(),
+            used_members: Cell::new(topology.members),
             has_exchanged: Cell::new(false),
             idle_members: topology
                 .idle_core
                 .map_or_else(Vec::new, |_| IDLE_MEMBERS.map(idle).into()),
             power: Power::on(),
-            witness: Rc::new(RefCell::new(Witness::new(topology.window_bytes, seed))),
+            witness: Rc::new(RefCell::new(Witness::new(
+                topology.window_bytes + WINDOW_GROWS_BYTES,
+                seed,
+            ))),
+            growth: Growth::default(),
+            pace: Cell::default(),
             topology,
         }
     }
@@ -150,17 +164,35 @@ impl Machine {
             is_on_spare: self.is_on_spare.clone(),
             was_on_spare: self.was_on_spare.clone(),
             members: self.members.iter().map(copy).collect(),
+            used_members: self.used_members.clone(),
             has_exchanged: self.has_exchanged.clone(),
             idle_members: self.idle_members.iter().map(copy).collect(),
             power: Power::on(),
             witness: Rc::new(RefCell::new(witness)),
             names_cache: self.names_cache.clone(),
+            growth: self.growth.clone(),
+            pace: self.pace.clone(),
         }
+    }
+
+    /// The array has more members from here on, where it was opened as one that has; says whether
+    /// it was.
+    pub fn take_new_shape(&mut self) -> bool {
+        let Some(more) = self.growth.take_more() else { return false };
+        self.topology = self.topology.with_more_members(more);
+        let beyond = self.growth.size_bytes().expect("it was opened") - self.topology.window_start;
+        let window_bytes = self.topology.window_bytes + WINDOW_GROWS_BYTES;
+        self.topology.window_bytes = window_bytes.min(beyond / 4096 * 4096);
+        true
     }
 
     /// The description as it is kept.
     pub fn description(&self, settings: &CacheSettings) -> Description {
-        let description = self.topology.description(settings);
+        let mut description = self.topology.description(settings);
+        match self.topology.worked_on() {
+            0 => description.core.upkeep = self.pace.get(),
+            further => description.further_cores[further - 1].core.upkeep = self.pace.get(),
+        }
         let cache = description.cache.filter(|_| self.names_cache.get());
         let cache = cache.map(|cache| self.on_this(cache));
         Description { cache, ..description }
@@ -211,6 +243,8 @@ impl Machine {
     ) -> Rc<dyn BlockDevice> {
         // From here on it may be written to.
         self.has_exchanged.set(true);
+        let used = self.used_members.get().max(self.topology.members + 1);
+        self.used_members.set(used.max(index + 1));
         self.device(&self.members[index], &controls.members[index], SLOW, runtime, sim)
     }
 
@@ -227,9 +261,14 @@ impl Machine {
         })
     }
 
+    /// The indexes of those.
+    pub fn belonging_members(&self) -> Vec<usize> {
+        let belonging = self.belonging().enumerate();
+        belonging.filter_map(|(index, medium)| medium.map(|_| index)).collect()
+    }
+
     fn used_members(&self) -> impl Iterator<Item = &Rc<Medium>> {
-        let spare = usize::from(self.has_exchanged.get());
-        self.members.iter().take(self.topology.members + spare)
+        self.members.iter().take(self.used_members.get())
     }
 
     pub fn controls(&self) -> Controls {

@@ -17,7 +17,8 @@ impl Stage<'_> {
     pub(crate) async fn replace_member(&self) -> Result<(), Offence> {
         let topology = &self.machine.topology;
         let array = self.volume.status().cores[topology.worked_on()].array.clone();
-        let Some(free) = self.free_disk(&array) else { return Ok(()) };
+        let free = self.free_disks(&array).into_iter().next();
+        let Some(free) = free.filter(|index| *index <= topology.members) else { return Ok(()) };
         let active = array.members.iter().filter(|member| member.state == RoleState::Active);
         let active: Vec<String> = active.filter_map(|member| member.device.clone()).collect();
         if topology.redundancy() == 0 || active.is_empty() {
@@ -35,7 +36,7 @@ impl Stage<'_> {
         match self.volume.replace_member(self.core(), &old, Some(new)).await {
             Ok(()) => Ok(()),
             Err(_) if self.excuses.borrow().errors => Ok(()),
-            Err(error) if is_refusal(&error) || !self.excuses.borrow().lost.is_empty() => {
+            Err(error) if self.is_refusal(&error) || !self.excuses.borrow().lost.is_empty() => {
                 self.note(format!("not replaced: {error}"));
                 Ok(())
             }
@@ -52,12 +53,12 @@ impl Stage<'_> {
         begun.map_err(|error| Offence::Command(format!("scrub the array: {error}")))
     }
 
-    fn core(&self) -> Option<&'static str> {
+    pub(crate) fn core(&self) -> Option<&'static str> {
         (self.machine.topology.worked_on() > 0).then_some(FURTHER)
     }
 
-    /// A disk that has no place in the array, and that nothing has happened to.
-    fn free_disk(&self, array: &ArrayStatus) -> Option<usize> {
+    /// Disks that have no place in the array, and that nothing has happened to.
+    pub(crate) fn free_disks(&self, array: &ArrayStatus) -> Vec<usize> {
         let filling = array.members.iter().filter_map(|member| member.filling.as_ref());
         let used = array.members.iter().filter_map(|member| member.device.as_deref());
         let used: Vec<&str> = used
@@ -67,19 +68,20 @@ impl Stage<'_> {
         let lost = &self.excuses.borrow().lost;
         let is_free =
             |index: &usize| !lost.contains(index) && !used.contains(&format!("m{index}").as_str());
-        (0..self.machine.members.len()).find(is_free)
+        (0..self.machine.members.len()).filter(is_free).collect()
     }
-}
 
-/// Whether it is refused for what the array is just now.
-fn is_refusal(error: &ChangeMembersError) -> bool {
-    matches!(
-        error,
-        ChangeMembersError::Busy { .. }
-            | ChangeMembersError::Member(
-                MemberError::Filling { .. }
-                    | MemberError::Uninitialised
-                    | MemberError::Known { .. }
-            )
-    )
+    /// Whether it is refused for what the array is just now.
+    fn is_refusal(&self, error: &ChangeMembersError) -> bool {
+        let ChangeMembersError::Member(error) = error else {
+            return matches!(error, ChangeMembersError::Busy { .. });
+        };
+        match error {
+            MemberError::Growing { .. } => self.machine.growth.awaits_its_size(),
+            MemberError::Filling { .. }
+            | MemberError::Uninitialised
+            | MemberError::Known { .. } => true,
+            _ => false,
+        }
+    }
 }

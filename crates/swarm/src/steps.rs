@@ -57,6 +57,10 @@ pub(crate) enum Step {
     /// Another disk takes the place of a member, beside the requests.
     ReplaceMember,
     ScrubArray,
+    /// The array is given so many members more; a cache or tier is detached before.
+    Grow(usize),
+    /// Until all of its data has moved.
+    AwaitGrowth,
     Ill(Ill),
 }
 
@@ -115,6 +119,8 @@ impl fmt::Display for Step {
             Self::ScrubCache => write!(f, "scrub the cache"),
             Self::ReplaceMember => write!(f, "replace a member"),
             Self::ScrubArray => write!(f, "scrub the array"),
+            Self::Grow(more) => write!(f, "grow by {more} members"),
+            Self::AwaitGrowth => write!(f, "wait until the array has grown"),
             Self::Ill(ill) => write!(f, "{ill}"),
         }
     }
@@ -162,6 +168,8 @@ impl Stage<'_> {
                 Step::ScrubCache => self.scrub_cache().await?,
                 Step::ReplaceMember => self.replace_member().await?,
                 Step::ScrubArray => self.scrub_array()?,
+                Step::Grow(more) => self.grow(more).await?,
+                Step::AwaitGrowth => self.await_growth().await?,
                 Step::Ill(Ill::Damage(damage)) => {
                     // Of this disk, and not of one that was the cache when the life began.
                     let before = before.as_ref();
@@ -225,6 +233,9 @@ impl Stage<'_> {
     async fn switch_cache(&self) -> Result<(), Offence> {
         let at = usize::from(self.machine.is_on_spare());
         let Some(device) = self.caches.get(at) else { return Ok(()) };
+        if self.machine.growth.awaits_its_size() {
+            return Ok(());
+        }
         self.note(Step::SwitchCache);
         self.tally.borrow_mut().commands += 1;
         let identity = Uuid::from_u128(u128::from(self.random.borrow_mut().number()));
@@ -236,6 +247,9 @@ impl Stage<'_> {
 
     async fn switch_tier(&self) -> Result<(), Offence> {
         let Some(shape) = &self.machine.topology.tier else { return Ok(()) };
+        if self.machine.growth.awaits_its_size() {
+            return Ok(());
+        }
         self.note(Step::SwitchTier);
         self.tally.borrow_mut().commands += 1;
         let switched = match (self.volume.status().tier, self.machine.tier_device()) {
@@ -275,7 +289,7 @@ impl Stage<'_> {
 
     /// A member may fail only while the redundancy is right: after an unclean stop it is made so
     /// first, and where no journal has every write that is part of the contract.
-    async fn redundancy_holds(&self) -> bool {
+    pub async fn redundancy_holds(&self) -> bool {
         if !self.machine.topology.has_parity() {
             return true;
         }
@@ -415,6 +429,14 @@ impl Remains {
             let is_filling = core.array.members.iter().any(|member| member.filling.is_some());
             (rebuilding || is_filling, scrubbing || core.array.scrubbing.is_some())
         })
+    }
+
+    /// Whether data was on its way to more members.
+    pub fn was_growing(&self) -> bool {
+        let volume = self.volume.borrow();
+        let status = volume.as_ref().map(|volume| volume.status());
+        let mut cores = status.iter().flat_map(|status| &status.cores);
+        cores.any(|core| core.array.growth.is_some())
     }
 
     /// Whether the mode makes no dirty data and there is some.

@@ -13,12 +13,13 @@ pub fn print(tally: &Tally, elapsed: Option<Duration>) {
     println!("{lives} lives");
     println!("{requests} requests, {failed_requests} of them failed, as faults allow");
     println!(
-        "{} crashes: {} power cuts, {} killed programs; {} clean stops; {} commands",
+        "{} crashes: {} power cuts, {} killed programs; {} clean stops; {} commands; {} arrays grown",
         tally.crashes(),
         tally.power_cuts,
         tally.kills,
         tally.clean_stops,
-        tally.commands
+        tally.commands,
+        tally.grown
     );
     println!("{} faults:", tally.faults_total());
     tally.faults.iter().for_each(|(kind, count)| println!("  {count:>8} {kind}"));

@@ -18,6 +18,8 @@ pub struct Tally {
     pub kills: u64,
     pub clean_stops: u64,
     pub commands: u64,
+    /// Arrays that were given more members and opened with their new size.
+    pub grown: u64,
     /// Faults that befell an operation or a device, by kind.
     pub faults: BTreeMap<&'static str, u64>,
     /// Opens that were refused, as they must be, by reason.
@@ -61,6 +63,7 @@ impl Tally {
         self.kills += other.kills;
         self.clean_stops += other.clean_stops;
         self.commands += other.commands;
+        self.grown += other.grown;
         add_all(&mut self.faults, &other.faults);
         add_all(&mut self.refusals, &other.refusals);
         add_all(&mut self.rows, &other.rows);

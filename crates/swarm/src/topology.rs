@@ -25,6 +25,9 @@ const CACHE_HEAD_BYTES: u64 = 2 << 20;
 /// Extents of so many bytes go to the slices in turn.
 const EXTENT_BYTES: u64 = 4 << 20;
 
+/// The window has so much more when the array has grown: it reaches over the end there was.
+pub(crate) const WINDOW_GROWS_BYTES: u64 = 2 * ROOM_BYTES;
+
 /// The members of a core of which nothing is asked.
 pub(crate) const IDLE_MEMBERS: [&str; 2] = ["i0", "i1"];
 /// What the core is called that is not the first.
@@ -173,6 +176,31 @@ impl Topology {
         }
     }
 
+    /// Whether its array can be given more members.
+    pub(crate) fn can_grow(&self) -> bool {
+        let is_plain = self.spread.is_none() && self.weights.is_none() && self.journal.is_none();
+        // Without an intent bitmap nobody would know what a cut tore on the way.
+        let is_marked = self.has_intent || self.redundancy() == 0;
+        is_plain && is_marked && self.level != Level::Raid1
+    }
+
+    /// The most members that it is given at a time: a group, where there are groups.
+    pub(crate) fn further_members(&self) -> usize {
+        match (self.can_grow(), self.level.has_groups()) {
+            (false, _) => 0,
+            (true, true) => self.members / usize::from(self.groups),
+            (true, false) => 2,
+        }
+    }
+
+    /// Its array, with so many members more.
+    pub(crate) fn with_more_members(&self, more: usize) -> Self {
+        let width = self.members / usize::from(self.groups);
+        let groups = if self.level.has_groups() { more / width } else { 0 };
+        let (members, groups) = (self.members + more, self.groups + groups as u16);
+        Self { members, groups, ..self.clone() }
+    }
+
     pub fn has_parity(&self) -> bool {
         self.level.parity() > 0
     }
@@ -196,7 +224,7 @@ impl Topology {
     }
 
     /// Members' worth of data, rounded down.
-    fn data_members(&self) -> u64 {
+    pub(crate) fn data_members(&self) -> u64 {
         if let Some(Spread { width, spares }) = self.spread {
             let columns = self.members - usize::from(spares);
             let data = width - u16::from(self.level.parity());

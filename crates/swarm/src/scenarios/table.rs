@@ -5,6 +5,7 @@ use super::{Entry, Proof, Scenario, array_faults, cache_faults, power, starts};
 
 const ARRAY_FAILURES: &str = "crates/raid/tests/failures.rs";
 const ARRAY_PATIENCE: &str = "crates/raid/tests/patience.rs";
+const ARRAY_GROWTH_CUTS: &str = "crates/raid/tests/growth_cuts.rs";
 const ARRAY_LIVES: &str = "crates/raid/tests/lives.rs";
 const ARRAY_RETURNING: &str = "crates/raid/tests/returning.rs";
 const ARRAY_LOST: &str = "crates/raid/tests/lost.rs";
@@ -20,6 +21,7 @@ const CACHE_FAULTS: &str = "crates/cache/tests/slice/faults.rs";
 const CACHE_SERVING: &str = "crates/cache/tests/slice/serving.rs";
 const COMMAND_LINE: &str = "crates/headpond/tests/command_line.rs";
 const FILES: &str = "crates/uring/src/file/tests.rs";
+const GROWTH: &str = "crates/headpond/tests/growth.rs";
 const INTENT: &str = "crates/raid/src/intent.rs";
 const KILL: &str = "crates/headpond/tests/kill.rs";
 const MEMBERS: &str = "crates/headpond/tests/members.rs";
@@ -118,7 +120,11 @@ table! {
         test ARRAY_SCRUB::a_scrub_goes_on_after_a_restart_where_it_was_left;
     }
     Row(10) "cut in reshape" {
-        missing "needs reshape";
+        test ARRAY_GROWTH_CUTS::
+            wherever_the_power_is_cut_the_array_has_what_it_promised_and_grows_on;
+        test ARRAY_GROWTH_CUTS::a_member_that_is_lost_between_the_cuts_costs_nothing_either;
+        test GROWTH::
+            an_array_grows_across_a_kill_and_the_volume_is_larger_after_the_next_start;
     }
     Row(11) "cut in cleaning" {
         scenario power::cut_between_cleaning_and_the_flush_of_the_core_leaves_the_data_dirty;

@@ -1,0 +1,213 @@
+//! The command that gives the array more members, and what is to be said of its size.
+//!
+//! **Invariants**
+//! - The size of the array is the same in every life, until it was given more members and all of
+//!   its data has moved; then it is the new one in every life that begins.
+
+use crate::case::Offence;
+use crate::steps::{Stage, Step};
+use crate::topology::Topology;
+use headpond_block::{BufferPool, PoolConfig};
+use headpond_raid::{ArrayStatus, GrowError, Occupied};
+use headpond_volume::{ChangeMembersError, Dirty, GrowBy, NewMember};
+use std::cell::Cell;
+use std::time::Duration;
+use uuid::Uuid;
+
+const POLL: Duration = Duration::from_millis(10);
+/// What stands in the way goes by in this time, where nothing was lost.
+const REFUSALS_MAX: u32 = 500;
+/// Moving a few MiB takes seconds, however slow the disks are.
+const POLLS_MAX: u32 = 30_000;
+
+/// How far the array is on its way to more members, as far as anybody outside can know.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Stand {
+    #[default]
+    No,
+    /// The command was given; a cut may have come before anything of it was recorded.
+    Begun { more: usize },
+    /// The volume has said that everything has moved.
+    Whole { more: usize },
+    /// It was opened with its new size.
+    Open { more: usize },
+}
+
+/// The judge's book of the array's size.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Growth {
+    stand: Cell<Stand>,
+    /// As it was when the volume was last opened.
+    size_bytes: Cell<Option<u64>>,
+}
+
+impl Growth {
+    /// Whether the array may be on its way, or have to be opened again to have its size.
+    pub fn awaits_its_size(&self) -> bool {
+        matches!(self.stand.get(), Stand::Begun { .. } | Stand::Whole { .. })
+    }
+
+    pub fn size_bytes(&self) -> Option<u64> {
+        self.size_bytes.get()
+    }
+
+    /// The members that the array has more since it was opened, once.
+    pub fn take_more(&self) -> Option<usize> {
+        let Stand::Open { more } = self.stand.get() else { return None };
+        self.stand.set(Stand::No);
+        Some(more)
+    }
+
+    /// A volume was opened in which the array has so many bytes.
+    ///
+    /// # Errors
+    /// Where it must have another size.
+    pub fn judge(&self, topology: &Topology, found: u64) -> Result<(), Offence> {
+        let before = self.size_bytes.replace(Some(found)).unwrap_or(found);
+        let grown = |more| {
+            let row = |shape: &Topology| shape.data_members();
+            before / row(topology) * row(&topology.with_more_members(more))
+        };
+        let (is_right, expected) = match self.stand.get() {
+            Stand::No | Stand::Open { .. } => (found == before, before),
+            Stand::Begun { more } if found == grown(more) => {
+                self.stand.set(Stand::Open { more });
+                (true, found)
+            }
+            Stand::Begun { .. } => (found == before, before),
+            Stand::Whole { more } => {
+                self.stand.set(Stand::Open { more });
+                (found == grown(more), grown(more))
+            }
+        };
+        if is_right { Ok(()) } else { Err(Offence::Size { found, expected }) }
+    }
+
+    /// What the volume says of it.
+    pub fn note(&self, topology: &Topology, array: &ArrayStatus) {
+        if let Stand::Begun { more } = self.stand.get() {
+            let has_them = array.members.len() == topology.members + more;
+            if has_them && array.growth.is_none() {
+                self.stand.set(Stand::Whole { more });
+            }
+        }
+    }
+
+    fn begin(&self, more: usize) {
+        self.stand.set(Stand::Begun { more });
+    }
+}
+
+impl Stage<'_> {
+    /// Gives the array more members, where it has not begun to have them.
+    ///
+    /// # Errors
+    /// Where it is refused and nothing excuses that.
+    pub(crate) async fn grow(&self, more: usize) -> Result<(), Offence> {
+        if self.is_grown_or_growing() || !self.stands_bare().await? {
+            return Ok(());
+        }
+        self.note(Step::Grow(more));
+        self.tally.borrow_mut().commands += 1;
+        for _ in 0..REFUSALS_MAX {
+            let Some(by) = self.additions(more) else { return Ok(()) };
+            self.machine.growth.begin(more);
+            let pool = BufferPool::new(&PoolConfig::small());
+            match self.volume.grow_array(self.core(), by, pool).await {
+                Err(error) if is_passing(&error) && !self.is_over.get() => {
+                    self.runtime.sleep(POLL).await;
+                }
+                Err(error) => return self.excuse(&error),
+                Ok(()) => return Ok(()),
+            }
+        }
+        match self.is_excused() {
+            true => Ok(()),
+            false => Err(Offence::Command("grow: what stands in the way stays there".into())),
+        }
+    }
+
+    /// Waits until all data has moved.
+    ///
+    /// # Errors
+    /// Where that has no end.
+    pub(crate) async fn await_growth(&self) -> Result<(), Offence> {
+        for _ in 0..POLLS_MAX {
+            let core = &self.volume.status().cores[self.machine.topology.worked_on()];
+            self.machine.growth.note(&self.machine.topology, &core.array);
+            if core.array.growth.is_none() || self.excuses.borrow().errors {
+                return Ok(());
+            }
+            self.runtime.sleep(POLL).await;
+        }
+        let core = &self.volume.status().cores[self.machine.topology.worked_on()];
+        Err(Offence::Command(format!("growing does not end: {core:?}")))
+    }
+
+    fn is_grown_or_growing(&self) -> bool {
+        let topology = &self.machine.topology;
+        let array = &self.volume.status().cores[topology.worked_on()].array;
+        array.growth.is_some() || array.members.len() != topology.members
+    }
+
+    /// Detaches what knows the size of the array.
+    async fn stands_bare(&self) -> Result<bool, Offence> {
+        let detached = async {
+            if self.volume.status().tier.is_some() {
+                self.volume.detach_tier(Dirty::Clean).await.map_err(|error| error.to_string())?;
+            }
+            if self.volume.status().cache.is_some() {
+                self.volume.detach(Dirty::Clean).await.map_err(|error| error.to_string())?;
+            }
+            Ok(())
+        };
+        let detached: Result<(), String> = detached.await;
+        self.machine.names_cache.set(self.volume.description().cache.is_some());
+        match detached {
+            Ok(()) => Ok(self.redundancy_holds().await),
+            Err(_) if self.excuses.borrow().errors => Ok(false),
+            Err(error) => Err(Offence::Command(format!("detach, to grow: {error}"))),
+        }
+    }
+
+    /// Spares that stand by, as a cut may have left them, and disks that belong to nobody.
+    fn additions(&self, more: usize) -> Option<Vec<GrowBy>> {
+        let array = self.volume.status().cores[self.machine.topology.worked_on()].array.clone();
+        let spares = array.spares.iter().map(|spare| GrowBy::Spare(spare.device.clone()));
+        let free = self.free_disks(&array).into_iter().map(|index| {
+            let device = self.machine.free_member(index, self.runtime, self.sim, self.controls);
+            let uuid = Uuid::from_u128(self.random.borrow_mut().number().into());
+            let (word, occupied) = (format!("m{index}"), Occupied::Overwrite);
+            GrowBy::New(NewMember { word, device, uuid, occupied })
+        });
+        let by: Vec<GrowBy> = spares.chain(free).take(more).collect();
+        (by.len() == more && array.spares.len() <= more).then_some(by)
+    }
+
+    fn excuse(&self, error: &ChangeMembersError) -> Result<(), Offence> {
+        match self.is_excused() {
+            true => {
+                self.note(format!("not grown: {error}"));
+                Ok(())
+            }
+            false => Err(Offence::Command(format!("grow: {error}"))),
+        }
+    }
+
+    /// A degraded array is not given more members.
+    fn is_excused(&self) -> bool {
+        let excuses = self.excuses.borrow();
+        excuses.errors || !excuses.lost.is_empty() || self.is_over.get()
+    }
+}
+
+/// Whether it is refused for what goes by: a role is given to a spare, parity is computed.
+fn is_passing(error: &ChangeMembersError) -> bool {
+    match error {
+        ChangeMembersError::Busy { .. } => true,
+        ChangeMembersError::Grow(error) => {
+            matches!(error, GrowError::Filling { .. } | GrowError::Uninitialised { .. })
+        }
+        _ => false,
+    }
+}
