@@ -11,7 +11,7 @@
 //! 3. When the members have been flushed the record is of no more use; the label says so
 //!    ([`label`]), and its place in the [`ring`] may be written over.
 //! 4. After an unclean stop the records from the label's tail on are written to the members again,
-//!    in their order.
+//!    in their order, but for what [`later`] ones write over.
 //!
 //! **Invariants**
 //! - One record at a time is on its way: whatever lies behind one that was never finished was never
@@ -23,6 +23,7 @@
 //! that of Linux md's `raid5-cache`.
 
 pub mod label;
+pub(crate) mod later;
 pub mod record;
 pub mod ring;
 

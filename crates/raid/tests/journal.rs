@@ -337,6 +337,37 @@ fn unclean(story: &Story, seed: u64) {
     assert!(ended.was_cut());
 }
 
+/// A journal holds what was written over since: whoever writes that again has taken back what was
+/// flushed, should the power and the journal go before he is done.
+#[test]
+fn a_replay_that_is_cut_takes_nothing_back_though_the_journal_is_lost_then() {
+    let mut cuts = 0;
+    for cut_after in 0..60 {
+        let story = Story::new(Level::Raid5, 4, JournalWhen::Always);
+        let judge = Judge::new(ROWS * u64::from(STRIP) * 3);
+        let mut random = Random::new(cut_after);
+        story.machine.live_to_the_end(&story.all(), async |devices| {
+            let array = open(&devices.runtime, devices.to_vec(), Force::No).await.unwrap().array;
+            for _ in 0..30 {
+                step(&array, &judge, &mut random).await;
+            }
+            array.submit(Request::flush()).await.expect("flushed");
+            judge.flushed();
+        });
+        story.machine.power.cut_after(cut_after);
+        let ended = story.machine.live(cut_after, &story.all(), async |devices, runtime| {
+            open(&runtime, devices.to_vec(), Force::No).await.map(drop)
+        });
+        cuts += u32::from(ended.was_cut());
+        let members: Vec<usize> = (0..story.members).collect();
+        story.machine.live_to_the_end(&members, async |devices| {
+            let array = open(&devices.runtime, devices.to_vec(), Force::No).await.unwrap().array;
+            judge.check(&array, &format!("cut after {cut_after}")).await;
+        });
+    }
+    assert!(cuts > 30, "{cuts}");
+}
+
 #[test]
 fn without_its_journal_an_array_that_is_degraded_and_unclean_is_refused_unless_forced() {
     let story = Story::new(Level::Raid5, 4, JournalWhen::Degraded);

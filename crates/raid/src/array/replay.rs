@@ -8,9 +8,11 @@ use headpond_block::{BlockDevice, Buffer, ByteRange, DeviceError, Outcome, Reque
 use super::Array;
 use super::journal::Journal;
 use crate::journal::label::{Label, RING_OFFSET};
+use crate::journal::later::Later;
 use crate::journal::record::{self, Change, Record, UNIT_BYTES};
 use crate::journal::ring::next_places;
 use crate::layout::{Layout, Strip, StripCell, Stripe};
+use crate::plan::Span;
 
 /// Read at a time while looking for records that lie behind a gap.
 const LOOK_BYTES: u64 = 1 << 20;
@@ -128,28 +130,42 @@ fn is_possible(layout: &Layout, change: &Change) -> bool {
 }
 
 impl Array {
-    /// Writes what the journal holds to the members again, and makes it stable there.
+    /// Writes what the journal holds to the members again, of every byte the newest alone, and
+    /// makes it stable there.
     ///
     /// # Errors
     /// Those of the journal, and where the array has lost too many members.
     pub(crate) async fn replay(&self, journal: &Journal) -> Outcome {
-        let mut walk = Walk::new(Rc::clone(journal.device()), journal.label());
+        let begin = || Walk::new(Rc::clone(journal.device()), journal.label());
+        let (mut walk, mut later) = (begin(), Later::default());
+        while let Some((record, _)) = walk.next().await? {
+            let changes = record.changes.iter();
+            changes.for_each(|(change, _)| later.note(&self.layout, walk.sequence, change));
+        }
+        let mut walk = begin();
         while let Some((record, bytes)) = walk.next().await? {
-            self.redo(record, &bytes).await?;
+            let sequence = walk.sequence;
+            let left = |stripe, cell, span| later.left(stripe, cell, span, sequence);
+            self.redo(record, &bytes, left).await?;
         }
         self.flush_members().await
     }
 
     /// Carries out a record. Its writes held the locks of their stripes, so no two of them are of
     /// one stripe.
-    async fn redo(&self, record: Record, bytes: &Buffer) -> Outcome {
+    async fn redo(
+        &self,
+        record: Record,
+        bytes: &Buffer,
+        left: impl Fn(Stripe, StripCell, Span) -> Vec<Span>,
+    ) -> Outcome {
         // Whoever fails from now on may lack what is written here.
         let mut marks = Vec::new();
         for (change, _) in &record.changes {
             marks.push(self.mark(change.stripes(), RequestFlags::empty()).await?);
         }
         let (mut members, mut writes) = (Vec::new(), Vec::new());
-        for (cell, request) in self.operations(record, bytes) {
+        for (cell, request) in self.operations(record, bytes, left) {
             for member in self.members.holders(cell) {
                 writes.push(self.change(&member, request.clone()));
                 members.push(member);
@@ -158,28 +174,49 @@ impl Array {
         self.conclude_writes(&members, join_all(writes).await).await
     }
 
-    fn operations(&self, record: Record, bytes: &Buffer) -> Vec<(StripCell, Request)> {
+    /// The writes of a record, of what is left to it.
+    fn operations(
+        &self,
+        record: Record,
+        bytes: &Buffer,
+        left: impl Fn(Stripe, StripCell, Span) -> Vec<Span>,
+    ) -> Vec<(StripCell, Request)> {
         let mut operations = Vec::new();
         for (change, content) in record.changes {
             match change {
                 Change::Content { stripe, strip, span } => {
                     let cell = self.layout.cell(stripe, strip);
-                    let offset = self.layout.row_start(cell.row) + u64::from(span.start);
-                    operations.push((cell, Request::write(offset, bytes.slice(content))));
+                    for part in left(stripe, cell, span.clone()) {
+                        let offset = self.layout.row_start(cell.row) + u64::from(part.start);
+                        let start = content.start + (part.start - span.start) as usize;
+                        let data = bytes.slice(start..start + part.len());
+                        operations.push((cell, Request::write(offset, data)));
+                    }
                 }
                 Change::Zeros { stripes, step } => {
-                    let (layout, len) = (&self.layout, u64::from(self.layout.strip_bytes()));
-                    let stripes = stripes.step_by(step as usize).map(Stripe);
-                    operations.extend(stripes.flat_map(|stripe| {
-                        layout.strips().map(move |strip| {
-                            let cell = layout.cell(stripe, strip);
-                            let range = ByteRange::at(layout.row_start(cell.row), len);
-                            (cell, Request::write_zeroes(range))
-                        })
-                    }));
+                    for stripe in stripes.step_by(step as usize).map(Stripe) {
+                        operations.extend(self.zeroing(stripe, &left));
+                    }
                 }
             }
         }
         operations
+    }
+
+    fn zeroing(
+        &self,
+        stripe: Stripe,
+        left: &impl Fn(Stripe, StripCell, Span) -> Vec<Span>,
+    ) -> Vec<(StripCell, Request)> {
+        let layout = &self.layout;
+        let cells = layout.strips().map(|strip| layout.cell(stripe, strip));
+        let parts = |cell| left(stripe, cell, 0..layout.strip_bytes());
+        let parts = cells.flat_map(|cell| parts(cell).into_iter().map(move |part| (cell, part)));
+        let write = |(cell, part): (StripCell, Span)| {
+            let start = layout.row_start(cell.row);
+            let range = ByteRange::at(start + u64::from(part.start), part.len() as u64);
+            (cell, Request::write_zeroes(range))
+        };
+        parts.map(write).collect()
     }
 }
