@@ -2,6 +2,7 @@
 
 mod draws;
 mod growing;
+mod returning;
 
 use crate::expect::Excuses;
 use crate::faults::{Ill, Theme};
@@ -135,6 +136,9 @@ impl<'a> Case<'a> {
             }
         }
         if let Next::Over = self.live_growing(&mut machine)? {
+            return Ok(());
+        }
+        if let Next::Over = self.live_returning(&machine)? {
             return Ok(());
         }
         if !self.random.one_in(3) {

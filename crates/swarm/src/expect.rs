@@ -79,6 +79,12 @@ impl Excuses {
         self.known_lost.extend(absent);
     }
 
+    /// The array has members in all roles, nothing of which is missing: the volume is held to that.
+    pub fn note_whole(&mut self) {
+        self.lost.clear();
+        self.known_lost.clear();
+    }
+
     /// Whether the stripe journal has everything that a cut may have torn.
     fn is_covered(&self, topology: &Topology) -> bool {
         let is_known = self.known_lost.is_superset(&self.lost);

@@ -37,6 +37,7 @@ enum Stand {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Growth {
     stand: Cell<Stand>,
+    was_asked_for: Cell<bool>,
     /// As it was when the volume was last opened.
     size_bytes: Cell<Option<u64>>,
 }
@@ -45,6 +46,11 @@ impl Growth {
     /// Whether the array may be on its way, or have to be opened again to have its size.
     pub fn awaits_its_size(&self) -> bool {
         matches!(self.stand.get(), Stand::Begun { .. } | Stand::Whole { .. })
+    }
+
+    /// Whether the command was ever given.
+    pub fn was_asked_for(&self) -> bool {
+        self.was_asked_for.get()
     }
 
     pub fn size_bytes(&self) -> Option<u64> {
@@ -94,6 +100,7 @@ impl Growth {
     }
 
     fn begin(&self, more: usize) {
+        self.was_asked_for.set(true);
         self.stand.set(Stand::Begun { more });
     }
 }

@@ -26,6 +26,7 @@ mod hunt;
 mod life;
 mod machine;
 mod members;
+mod returns;
 pub mod scenarios;
 mod steps;
 mod tally;

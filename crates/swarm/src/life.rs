@@ -4,6 +4,7 @@ use crate::case::Offence;
 use crate::expect::Excuses;
 use crate::faults::Ill;
 use crate::machine::{Absent, Machine, careful};
+use crate::returns::is_whole;
 use crate::steps::{Remains, Stage, Step};
 use crate::tally::Tally;
 use crate::topology::FURTHER;
@@ -138,7 +139,7 @@ impl World<'_> {
             }
         };
         remains.volume.replace(Some(Rc::clone(&volume)));
-        self.excuses.borrow_mut().note_opened(&order.absent.members);
+        self.note_opened(order, &volume);
         volume.self_check();
         self.judge_size(&volume)?;
         phase("reading everything");
@@ -195,6 +196,17 @@ impl World<'_> {
         volume.self_check();
         self.note_growth(volume);
         Ok(())
+    }
+
+    /// Whoever failed in an earlier life is whole again, or was replaced: where the array has all
+    /// its members it may lose as many as ever.
+    fn note_opened(&self, order: &Order, volume: &Volume) {
+        let array = &volume.status().cores[self.machine.topology.worked_on()].array;
+        let mut excuses = self.excuses.borrow_mut();
+        excuses.note_opened(&order.absent.members);
+        if is_whole(array) && !excuses.errors {
+            excuses.note_whole();
+        }
     }
 
     /// A cache that is named may not be attached, after a cut in the middle: then nothing is

@@ -42,11 +42,16 @@ pub(crate) struct Machine {
     used_members: Cell<usize>,
     /// Whether one of them was put in the place of another: whoever was replaced may carry nothing.
     has_exchanged: Cell<bool>,
+    /// Members that a command may have made something of that nobody waits for any more: the
+    /// place of some was given to others, and a cut may have met some on their way back.
+    pub displaced: RefCell<BTreeSet<usize>>,
     /// Those of a core of which nothing is asked.
     pub idle_members: Vec<Rc<Medium>>,
     /// The stripe journal's.
     pub journal: Option<Rc<Medium>>,
     pub power: Power,
+    /// What the witness can know of, from the start of the window on.
+    witnessed_bytes: u64,
     pub witness: Rc<RefCell<Witness>>,
     /// Whether the description that is kept names the cache: it may be detached.
     pub names_cache: Cell<bool>,
@@ -113,6 +118,7 @@ impl Machine {
             let geometry = Geometry { stability, ..Geometry::of_size(topology.journal_bytes()) };
             Rc::new(Medium::new("journal", geometry))
         });
+        let witnessed_bytes = topology.window_bytes + WINDOW_GROWS_BYTES;
         Self {
             journal,
             names_cache: Cell::new(cache.is_some()),
@@ -123,14 +129,13 @@ impl Machine {
             members: (0..=topology.members + topology.further_members()).map(member).collect(),
             used_members: Cell::new(topology.members),
             has_exchanged: Cell::new(false),
+            displaced: RefCell::default(),
             idle_members: topology
                 .idle_core
                 .map_or_else(Vec::new, |_| IDLE_MEMBERS.map(idle).into()),
             power: Power::on(),
-            witness: Rc::new(RefCell::new(Witness::new(
-                topology.window_bytes + WINDOW_GROWS_BYTES,
-                seed,
-            ))),
+            witnessed_bytes,
+            witness: Rc::new(RefCell::new(Witness::new(witnessed_bytes, seed))),
             growth: Growth::default(),
             pace: Cell::default(),
             topology,
@@ -166,9 +171,11 @@ impl Machine {
             members: self.members.iter().map(copy).collect(),
             used_members: self.used_members.clone(),
             has_exchanged: self.has_exchanged.clone(),
+            displaced: self.displaced.clone(),
             idle_members: self.idle_members.iter().map(copy).collect(),
             power: Power::on(),
             witness: Rc::new(RefCell::new(witness)),
+            witnessed_bytes: self.witnessed_bytes,
             names_cache: self.names_cache.clone(),
             growth: self.growth.clone(),
             pace: self.pace.clone(),
@@ -181,8 +188,7 @@ impl Machine {
         let Some(more) = self.growth.take_more() else { return false };
         self.topology = self.topology.with_more_members(more);
         let beyond = self.growth.size_bytes().expect("it was opened") - self.topology.window_start;
-        let window_bytes = self.topology.window_bytes + WINDOW_GROWS_BYTES;
-        self.topology.window_bytes = window_bytes.min(beyond / 4096 * 4096);
+        self.topology.window_bytes = self.witnessed_bytes.min(beyond / 4096 * 4096);
         true
     }
 

@@ -31,6 +31,8 @@ impl Stage<'_> {
         self.note(format!("{}: {old} by m{free}", Step::ReplaceMember));
         self.tally.borrow_mut().commands += 1;
         let device = self.machine.free_member(free, self.runtime, self.sim, self.controls);
+        // Whose place the new disk takes, should that member be lost meanwhile, nobody knows.
+        self.machine.displaced.borrow_mut().extend(0..self.machine.members.len());
         let (word, occupied) = (format!("m{free}"), Occupied::Overwrite);
         let new = NewMember { word, device, uuid, occupied };
         match self.volume.replace_member(self.core(), &old, Some(new)).await {

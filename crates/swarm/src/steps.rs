@@ -61,6 +61,10 @@ pub(crate) enum Step {
     Grow(usize),
     /// Until all of its data has moved.
     AwaitGrowth,
+    /// Whoever was lost comes back.
+    ReAdd,
+    /// Until every role has a member that holds everything.
+    AwaitWhole,
     Ill(Ill),
 }
 
@@ -120,6 +124,8 @@ impl fmt::Display for Step {
             Self::ReplaceMember => write!(f, "replace a member"),
             Self::ScrubArray => write!(f, "scrub the array"),
             Self::Grow(more) => write!(f, "grow by {more} members"),
+            Self::ReAdd => write!(f, "have lost members come back"),
+            Self::AwaitWhole => write!(f, "wait until every role has a member"),
             Self::AwaitGrowth => write!(f, "wait until the array has grown"),
             Self::Ill(ill) => write!(f, "{ill}"),
         }
@@ -169,6 +175,8 @@ impl Stage<'_> {
                 Step::ReplaceMember => self.replace_member().await?,
                 Step::ScrubArray => self.scrub_array()?,
                 Step::Grow(more) => self.grow(more).await?,
+                Step::ReAdd => self.re_add_lost().await?,
+                Step::AwaitWhole => self.await_whole().await?,
                 Step::AwaitGrowth => self.await_growth().await?,
                 Step::Ill(Ill::Damage(damage)) => {
                     // Of this disk, and not of one that was the cache when the life began.

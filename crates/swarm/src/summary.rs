@@ -13,13 +13,15 @@ pub fn print(tally: &Tally, elapsed: Option<Duration>) {
     println!("{lives} lives");
     println!("{requests} requests, {failed_requests} of them failed, as faults allow");
     println!(
-        "{} crashes: {} power cuts, {} killed programs; {} clean stops; {} commands; {} arrays grown",
+        "{} crashes: {} power cuts, {} killed programs; {} clean stops; {} commands; {} arrays \
+         grown, {} members returned",
         tally.crashes(),
         tally.power_cuts,
         tally.kills,
         tally.clean_stops,
         tally.commands,
-        tally.grown
+        tally.grown,
+        tally.returned
     );
     println!("{} faults:", tally.faults_total());
     tally.faults.iter().for_each(|(kind, count)| println!("  {count:>8} {kind}"));

@@ -20,6 +20,8 @@ pub struct Tally {
     pub commands: u64,
     /// Arrays that were given more members and opened with their new size.
     pub grown: u64,
+    /// Members that came back to their role.
+    pub returned: u64,
     /// Faults that befell an operation or a device, by kind.
     pub faults: BTreeMap<&'static str, u64>,
     /// Opens that were refused, as they must be, by reason.
@@ -64,6 +66,7 @@ impl Tally {
         self.clean_stops += other.clean_stops;
         self.commands += other.commands;
         self.grown += other.grown;
+        self.returned += other.returned;
         add_all(&mut self.faults, &other.faults);
         add_all(&mut self.refusals, &other.refusals);
         add_all(&mut self.rows, &other.rows);

@@ -121,7 +121,7 @@ pub(super) fn is_latent(step: &Step) -> bool {
 }
 
 /// Most often when data has begun to move.
-fn draw_late_cut(random: &mut Random) -> Cut {
+pub(super) fn draw_late_cut(random: &mut Random) -> Cut {
     match random.below(6) {
         0 => Cut::Never,
         1 => Cut::InOpening(random.below(400)),
