@@ -218,6 +218,11 @@ impl Topology {
         MEMBER_HEAD_BYTES + (each + seam).next_multiple_of(self.strip_bytes * self.band_rows())
     }
 
+    /// In which band of rows a byte of a member's data lies: no stripe lies in two.
+    pub(crate) fn band_of(&self, address: u64) -> u64 {
+        (address - MEMBER_HEAD_BYTES) / (self.strip_bytes * self.band_rows())
+    }
+
     /// No stripe goes on in the rows after so many.
     fn band_rows(&self) -> u64 {
         self.spread.map_or(1, |spread| u64::from(spread.width))

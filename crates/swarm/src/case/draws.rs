@@ -5,10 +5,12 @@ use crate::faults::Ill;
 use crate::life::{Cut, Order};
 use crate::machine::Machine;
 use crate::steps::Step;
+use crate::topology::Topology;
 use headpond_cache::{BypassPolicy, CutoffPolicy, PromotionPolicy};
 use headpond_sim::Random;
 use headpond_volume::ClassSetting;
 use headpond_witness::Workload;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 impl Case<'_> {
@@ -29,13 +31,19 @@ impl Case<'_> {
             }
         }
         let topology = &machine.topology;
-        // Blocks that cannot be read are on one member: more is not always replaced.
+        // Blocks that cannot be read are on one member, or where the others replace all of them.
         let mut latent_on = None;
+        let mut unreadable = Unreadable::new(topology, self.excuses.borrow().lost.len());
+        // Drawn aside: a case is what it is with one member.
+        let has_several = unreadable.most > 0 && random.clone().fork().one_in(3);
         for _ in 0..random.below(4) {
             let mut ill = Ill::draw_mild(self.theme, topology, random);
-            if let Ill::MemberLatent { member, .. } = &mut ill {
-                *member = *latent_on.get_or_insert(*member);
-                if is_severe {
+            if let Ill::MemberLatent { member, block } = &mut ill {
+                let band = topology.band_of(block.start());
+                if !has_several || !unreadable.admits(band, *member) {
+                    *member = *latent_on.get_or_insert(*member);
+                }
+                if is_severe || has_several && !unreadable.note(band, *member) {
                     continue;
                 }
             }
@@ -116,6 +124,38 @@ impl Case<'_> {
             false => Default::default(),
         };
         self.absent.cache = self.excuses.borrow().cache_failed && self.random.one_in(4);
+    }
+}
+
+/// Members with blocks that cannot be read in one life, by the bands of rows that these lie in: no
+/// stripe lies in two.
+struct Unreadable {
+    /// Members without which a band can be read.
+    most: usize,
+    members: BTreeMap<u64, BTreeSet<usize>>,
+}
+
+impl Unreadable {
+    fn new(topology: &Topology, lost: usize) -> Self {
+        // Without a map of what was being written, a cut while several are made up for tears.
+        let is_marked = topology.has_intent;
+        let most = if is_marked { topology.redundancy().saturating_sub(lost) } else { 0 };
+        Self { most, members: BTreeMap::new() }
+    }
+
+    /// Whether the others replace one more block of a band, on this member.
+    fn admits(&self, band: u64, member: usize) -> bool {
+        let among = self.members.get(&band);
+        among.is_none_or(|among| among.contains(&member) || among.len() < self.most)
+    }
+
+    /// Takes note of a block, where it is admitted.
+    fn note(&mut self, band: u64, member: usize) -> bool {
+        let is_admitted = self.admits(band, member);
+        if is_admitted {
+            self.members.entry(band).or_default().insert(member);
+        }
+        is_admitted
     }
 }
 
