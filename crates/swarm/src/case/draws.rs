@@ -6,6 +6,7 @@ use crate::life::{Cut, Order};
 use crate::machine::Machine;
 use crate::steps::Step;
 use crate::topology::Topology;
+use headpond_block::ByteRange;
 use headpond_cache::{BypassPolicy, CutoffPolicy, PromotionPolicy};
 use headpond_sim::Random;
 use headpond_volume::ClassSetting;
@@ -35,10 +36,15 @@ impl Case<'_> {
         let mut latent_on = None;
         let mut unreadable = Unreadable::new(topology, self.excuses.borrow().lost.len());
         // Drawn aside: a case is what it is with one member.
-        let has_several = unreadable.most > 0 && random.clone().fork().one_in(3);
+        let mut aside = random.clone().fork();
+        let has_several = unreadable.most > 0 && aside.one_in(3);
         for _ in 0..random.below(4) {
             let mut ill = Ill::draw_mild(self.theme, topology, random);
             if let Ill::MemberLatent { member, block } = &mut ill {
+                if has_several && !aside.one_in(4) {
+                    // So that more than one member lacks something of a stripe.
+                    *block = *unreadable.block.get_or_insert(*block);
+                }
                 let band = topology.band_of(block.start());
                 if !has_several || !unreadable.admits(band, *member) {
                     *member = *latent_on.get_or_insert(*member);
@@ -132,6 +138,8 @@ impl Case<'_> {
 struct Unreadable {
     /// Members without which a band can be read.
     most: usize,
+    /// The first of them.
+    block: Option<ByteRange>,
     members: BTreeMap<u64, BTreeSet<usize>>,
 }
 
@@ -140,7 +148,7 @@ impl Unreadable {
         // Without a map of what was being written, a cut while several are made up for tears.
         let is_marked = topology.has_intent;
         let most = if is_marked { topology.redundancy().saturating_sub(lost) } else { 0 };
-        Self { most, members: BTreeMap::new() }
+        Self { most, block: None, members: BTreeMap::new() }
     }
 
     /// Whether the others replace one more block of a band, on this member.
