@@ -10,7 +10,7 @@ use headpond_block::{BlockDevice, Buffer, BufferPool, PoolConfig, Runtime};
 use headpond_fuzz::{patch, seal};
 use headpond_raid::superblock::{COPY_OFFSETS, DATA_OFFSET_MIN, SUPERBLOCK_BYTES};
 use headpond_raid::{
-    AfterUncleanStop, AssembleOptions, Contents, CreateOptions, Force, Intent, Level, Occupied,
+    AfterUncleanStop, AssembleOptions, Contents, CreateOptions, Force, Integrity, Intent, Level, Occupied,
     Striping, Tuning, assemble, create,
 };
 use headpond_sim::run;
@@ -73,6 +73,7 @@ fn options(mode: u8) -> CreateOptions {
         strip_bytes: STRIP_BYTES,
         contents: Contents::Zeros,
         intent: if mode & 4 == 0 { Intent::None } else { Intent::Bitmap },
+        integrity: Integrity::None,
         occupied: Occupied::Refuse,
         owner: None,
         journal: None,

@@ -4,6 +4,7 @@
 #![no_main]
 
 use headpond_fuzz::{patch, seal, sized};
+use headpond_raid::integrity;
 use headpond_raid::layout::{Declustering, Layout, Role, Spread, Weights};
 use headpond_raid::level::Level;
 use headpond_raid::superblock::{
@@ -44,6 +45,7 @@ fn sound(shape: u8) -> Superblock {
     let declustering =
         (members == 11).then(|| Declustering { spread, height: 2, seeds: vec![5, 9] });
     let lent = declustering.as_ref().map_or(Vec::new(), |_| vec![None; 3]);
+    let has_sums = shape & 24 == 16 && level != Level::Raid0;
     let role = |index| RoleRecord { member_uuid: Uuid::from_u128(index), state: RoleState::Active };
     let array = ArrayRecord {
         uuid: Uuid::from_u128(1000),
@@ -57,9 +59,13 @@ fn sound(shape: u8) -> Superblock {
         lent,
         strip_bytes: 64 << 10,
         logical_block_bytes: 512,
-        data_offset: DATA_OFFSET_MIN,
+        data_offset: match has_sums {
+            true => integrity::data_offset_min(layout.member_data_bytes()),
+            false => DATA_OFFSET_MIN,
+        },
         member_data_bytes: layout.member_data_bytes(),
         intent_region_stripes: (shape & 8 != 0).then_some(64),
+        integrity_region_stripes: has_sums.then_some(64),
         owner_generation: 2,
         owner: Some(Uuid::from_u128(3)),
         roles: (0..members as u128).map(role).collect(),

@@ -95,6 +95,10 @@ pub struct ArrayArgs {
     /// the cache is then not made good after a crash.
     #[arg(long)]
     pub no_intent: bool,
+    /// Set a thousandth of each member aside for checksums of what a scrub has found whole: the
+    /// next scrub can then tell what was damaged since from what is right. Not for level 0.
+    #[arg(long)]
+    pub integrity: bool,
     /// The members are known to read as zeros (fresh sparse files): parity need not be computed.
     #[arg(long)]
     pub zeroed: bool,
@@ -122,7 +126,8 @@ impl ArrayArgs {
     headpond create hv0 --raid 6 --strip 64K /dev/sd[b-g] --cache /dev/nvme0n1\n  \
     headpond create hv1 --raid 60 --groups 2 /dev/sd[b-q] --cache /dev/nvme0n1 --mode write-through\n  \
     headpond create hv2 --raid 6 --width 10 --distributed-spares 2 /dev/sd[a-z] /dev/sda[a-n]\n  \
-    headpond create hv3 --raid 0 --striping speed /dev/nvme0n1 /dev/nvme1n1\n  \
+    headpond create hv3 --raid 5 --integrity /dev/sd[b-e] --cache /dev/nvme0n1\n  \
+    headpond create hv4 --raid 0 --striping speed /dev/nvme0n1 /dev/nvme1n1\n  \
     headpond create toy --raid 5 a.img b.img c.img --cache ram:64M --force\n\n\
     A device is a block device or file, ram:SIZE, or model:NAME?store=FILE (a drive model on a\n\
     sparse file). Devices that hold a file system, are mounted or in use are refused.")]

@@ -219,6 +219,7 @@ impl Stack {
             groups: self.core.groups,
             strip: self.core.strip,
             intent: self.core.intent,
+            integrity: false,
             members: (0..self.core.drives).map(|number| format!("drive{number:02}")).collect(),
             spares: Vec::new(),
             declustered: self.core.declustered,

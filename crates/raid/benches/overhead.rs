@@ -19,8 +19,8 @@ use headpond_block::{
     BlockDevice, Buffer, Driver, Executor, Geometry, Order, Request, Runtime, Submission, Wait,
 };
 use headpond_raid::{
-    AssembleOptions, Contents, CreateOptions, Intent, JournalOptions, JournalWhen, Level, Occupied,
-    Patience, Striping, Tuning, assemble, create, create_journal,
+    AssembleOptions, Contents, CreateOptions, Integrity, Intent, JournalOptions, JournalWhen,
+    Level, Occupied, Patience, Striping, Tuning, assemble, create, create_journal,
 };
 use uuid::Uuid;
 
@@ -128,6 +128,7 @@ async fn measure_arrays(runtime: &Runtime, answers: Answers, patience: Option<Pa
             strip_bytes: 64 << 10,
             contents: Contents::Zeros,
             intent: Intent::None,
+            integrity: Integrity::None,
             occupied: Occupied::Refuse,
             owner: None,
             journal: None,
@@ -156,6 +157,7 @@ async fn measure_degraded(runtime: &Runtime, answers: Answers, limit: f64) {
             strip_bytes: 64 << 10,
             contents: Contents::Zeros,
             intent: Intent::None,
+            integrity: Integrity::None,
             occupied: Occupied::Refuse,
             owner: None,
             declustered: None,

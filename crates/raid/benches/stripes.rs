@@ -16,7 +16,8 @@ use headpond_block::{
     BlockDevice, Buffer, Driver, Executor, Geometry, Order, Request, Runtime, Wait,
 };
 use headpond_raid::{
-    AssembleOptions, Contents, CreateOptions, Intent, Level, Occupied, Striping, assemble, create,
+    AssembleOptions, Contents, CreateOptions, Integrity, Intent, Level, Occupied, Striping,
+    assemble, create,
 };
 use uuid::Uuid;
 
@@ -75,6 +76,7 @@ async fn measure(level: Level, count: usize, stripes: usize, runtime: &Runtime) 
         strip_bytes: STRIP_BYTES as u32,
         contents: Contents::Zeros,
         intent: Intent::None,
+        integrity: Integrity::None,
         occupied: Occupied::Refuse,
         owner: None,
         journal: None,

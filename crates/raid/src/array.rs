@@ -31,6 +31,7 @@ mod gather;
 mod growth;
 mod guard;
 mod health;
+mod integrity;
 mod intents;
 mod journal;
 mod label;
@@ -51,12 +52,14 @@ mod scrub;
 mod second_half;
 mod spares;
 mod status;
+mod verify;
 mod watch;
 mod writers;
 mod zero;
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use headpond_block::sync::KeyLocks;
 use headpond_block::{
@@ -78,6 +81,8 @@ pub(crate) use growth::Growth;
 pub use growth::{Grown, GrowthStatus};
 use guard::Guard;
 pub(crate) use guard::Guarded;
+use integrity::Integrity;
+pub use integrity::IntegrityStatus;
 use intents::Intents;
 use journal::Lease;
 pub(crate) use journal::{Journal, read_journal_label, write_journal_label};
@@ -118,6 +123,8 @@ pub(crate) struct Trust {
     pub(crate) initialised_stripes: u64,
     pub(crate) torn_parity: TornParity,
     pub(crate) absence: AbsenceFound,
+    /// Stripes that were written to since a scrub signed them, where there is an integrity region.
+    pub(crate) unsigned: Vec<Range<u64>>,
     /// What the stripe journal has to say, where there is one.
     pub(crate) guarded: Option<Guarded>,
 }
@@ -136,6 +143,8 @@ pub struct Array {
     locks: KeyLocks,
     intents: Option<Intents>,
     absence: Option<Absence>,
+    /// Where there is an integrity region.
+    integrity: Option<Integrity>,
     /// Where there is a stripe journal.
     guard: Option<Guard>,
     scratch: Scratch,
@@ -174,7 +183,7 @@ impl Array {
         trust: Trust,
         lost: Lost,
     ) -> Array {
-        let Trust { parity, initialised_stripes, torn_parity, absence, guarded } = trust;
+        let Trust { parity, initialised_stripes, torn_parity, absence, unsigned, guarded } = trust;
         let name = DeviceName::new(record.name.clone());
         let geometry = geometry(&layout, &record, &found);
         let intents = record
@@ -196,6 +205,7 @@ impl Array {
             layout,
             parity: Cell::new(parity),
             absence: Absence::new(&record, stripes, &absence),
+            integrity: Integrity::new(&record, stripes, &unsigned),
             recorder: Recorder::new(record, parity, initialised_stripes),
             locks: KeyLocks::new(),
             intents,

@@ -380,6 +380,7 @@ impl Start {
                 initialised_stripes: record.work.initialised_stripes,
                 torn_parity: TornParity::Refuse,
                 absence: absence(verdict, layout).await,
+                unsigned: unsigned(verdict, layout).await,
                 guarded: None,
             },
             copies: Copies::Alike,
@@ -513,6 +514,14 @@ async fn absence(verdict: &Verdict, layout: &Layout) -> AbsenceFound {
     match was_whole && (record.state != RecordedState::DirtyLogged || all_returned) {
         true => AbsenceFound::Nothing,
         false => AbsenceFound::Unknown,
+    }
+}
+
+/// The stripes whose checksums count for nothing.
+async fn unsigned(verdict: &Verdict, layout: &Layout) -> Vec<Range<u64>> {
+    match verdict.record.integrity_region_stripes {
+        Some(region) => marked_regions(verdict, layout, Bitmap::Unsigned, region).await,
+        None => Vec::new(),
     }
 }
 

@@ -13,6 +13,7 @@ use thiserror::Error;
 use uuid::{Builder, Uuid};
 
 use crate::array::{Bitmap, Inspection, inspect, write_bitmap_page, write_superblock, zero_copy};
+use crate::integrity;
 use crate::intent::{self, IntentBitmap};
 use crate::journal::label::{self, Label, LabelError};
 use crate::journal::record::UNIT_BYTES;
@@ -40,6 +41,7 @@ pub struct CreateOptions {
     pub strip_bytes: u32,
     pub contents: Contents,
     pub intent: Intent,
+    pub integrity: Integrity,
     pub occupied: Occupied,
     /// The cache that will stand in front of the array.
     pub owner: Option<Uuid>,
@@ -74,6 +76,14 @@ pub enum Intent {
     Bitmap,
 }
 
+/// Whether members have room for checksums of what a scrub has found whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Integrity {
+    None,
+    /// About a thousandth of each member is set aside for them.
+    Region,
+}
+
 /// What to do with a device that is not empty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Occupied {
@@ -90,9 +100,9 @@ pub enum CreateError {
     Name(String),
     #[error(
         "{device}: {size_bytes} bytes are too few: superblock and intent log take \
-         {DATA_OFFSET_MIN}, and at least one strip must follow; use a larger device"
+         {data_offset}, and at least one strip must follow; use a larger device"
     )]
-    TooSmall { device: DeviceName, size_bytes: u64 },
+    TooSmall { device: DeviceName, size_bytes: u64, data_offset: u64 },
     #[error("{device}: is given twice; name each device once")]
     Duplicate { device: DeviceName },
     #[error(
@@ -114,6 +124,11 @@ pub enum CreateError {
          time before: keep the bitmap, or have the journal used always"
     )]
     JournalWithoutIntent,
+    #[error(
+        "an integrity region says which copy of something is right, and level 0 has one copy: \
+         leave it out, or use a level with redundancy"
+    )]
+    IntegrityWithoutRedundancy,
     #[error("{device}: forgets everything with the power, and so cannot be a stripe journal")]
     JournalInMemory { device: DeviceName },
     #[error(
@@ -137,8 +152,9 @@ pub fn plan(
     if name.is_empty() || name.len() > NAME_BYTES_MAX || name.contains('\0') {
         return Err(CreateError::Name(name.clone()));
     }
-    check_devices(members, options)?;
-    let room = |device: &Rc<dyn BlockDevice>| device.geometry().size_bytes - DATA_OFFSET_MIN;
+    let data_offset = data_offset(members, options)?;
+    check_devices(members, options, data_offset)?;
+    let room = |device: &Rc<dyn BlockDevice>| device.geometry().size_bytes - data_offset;
     let smallest = members.iter().map(room).min().unwrap_or(0);
     let weighted = weigh(options, &members.iter().map(room).collect::<Vec<_>>())?;
     let unit_bytes = weighted.as_ref().map_or(smallest, |(_, unit_bytes)| *unit_bytes);
@@ -160,9 +176,10 @@ pub fn plan(
         weights: weighted.map(|(weights, _)| weights),
         strip_bytes: options.strip_bytes,
         logical_block_bytes: blocks.max().unwrap_or(512),
-        data_offset: DATA_OFFSET_MIN,
+        data_offset,
         member_data_bytes: unit_bytes,
         intent_region_stripes: None,
+        integrity_region_stripes: None,
         owner_generation: 0,
         owner: options.owner,
         roles: (0..count).map(|index| new_role(options.uuid, index)).collect(),
@@ -176,6 +193,8 @@ pub fn plan(
     let layout = record.layout()?;
     record.member_data_bytes = layout.member_data_bytes();
     record.intent_region_stripes = intent_region(options, &layout);
+    let has_sums = options.integrity == Integrity::Region;
+    record.integrity_region_stripes = has_sums.then(|| intent::region_stripes(&layout));
     Ok(record)
 }
 
@@ -312,14 +331,32 @@ pub async fn journal_of(device: &dyn BlockDevice) -> Result<Option<Uuid>, Device
     Ok(crate::array::read_journal_label(device).await?.ok().map(|label| label.array))
 }
 
+/// Where the data of each member is to begin.
+fn data_offset(
+    members: &[Rc<dyn BlockDevice>],
+    options: &CreateOptions,
+) -> Result<u64, CreateError> {
+    match options.integrity {
+        Integrity::None => Ok(DATA_OFFSET_MIN),
+        Integrity::Region if options.level == Level::Raid0 => {
+            Err(CreateError::IntegrityWithoutRedundancy)
+        }
+        Integrity::Region => {
+            let sizes = members.iter().map(|device| device.geometry().size_bytes);
+            Ok(integrity::data_offset(sizes.min().unwrap_or(0)))
+        }
+    }
+}
+
 fn check_devices(
     members: &[Rc<dyn BlockDevice>],
     options: &CreateOptions,
+    data_offset: u64,
 ) -> Result<(), CreateError> {
     for (index, device) in members.iter().enumerate() {
         let (name, size_bytes) = (device.name().clone(), device.geometry().size_bytes);
-        if size_bytes < DATA_OFFSET_MIN + u64::from(options.strip_bytes) {
-            return Err(CreateError::TooSmall { device: name, size_bytes });
+        if size_bytes < data_offset + u64::from(options.strip_bytes) {
+            return Err(CreateError::TooSmall { device: name, size_bytes, data_offset });
         }
         let is_same =
             |other: &Rc<dyn BlockDevice>| Rc::ptr_eq(other, device) || *other.name() == name;

@@ -39,6 +39,11 @@ pub fn region_stripes(layout: &Layout) -> u64 {
     enough.max(REGION_BYTES_MIN / layout.stripe_bytes()).max(1)
 }
 
+/// Whether the bitmap covers so many stripes with regions of so many.
+pub fn covers(stripes: u64, region_stripes: u64) -> bool {
+    region_stripes > 0 && stripes.div_ceil(region_stripes) <= PAGES as u64 * PAGE_BITS
+}
+
 /// The bitmap in memory: what shall be marked and what is marked on the members.
 #[derive(Debug)]
 pub struct IntentBitmap {
@@ -140,6 +145,29 @@ impl IntentBitmap {
         }
     }
 
+    /// Wants the regions of the stripes marked no more. What is on the members stays until the next
+    /// write of their pages.
+    pub fn unmark(&mut self, stripes: RangeInclusive<Stripe>) {
+        for region in self.regions(&stripes) {
+            let (page, word, bit) = place(region);
+            self.pages[page].wanted[word] &= !bit;
+        }
+    }
+
+    /// Whether any region of the stripes shall be marked.
+    pub fn is_marked(&self, stripes: RangeInclusive<Stripe>) -> bool {
+        self.regions(&stripes).any(|region| {
+            let (page, word, bit) = place(region);
+            self.pages[page].wanted[word] & bit != 0
+        })
+    }
+
+    /// Regions that shall be marked.
+    pub fn marked_regions(&self) -> u64 {
+        let words = self.pages.iter().flat_map(|page| &page.wanted);
+        words.map(|word| u64::from(word.count_ones())).sum()
+    }
+
     /// The regions, each as its stripes, of writes that no flush has made stable on all members, or
     /// not for sure.
     pub fn unsettled(&self) -> Vec<RangeInclusive<Stripe>> {
@@ -218,9 +246,11 @@ impl IntentBitmap {
         Some(self.take(number))
     }
 
-    /// A page that differs from what is on the members, taken for writing: for an orderly stop.
+    /// A page that differs from what is on the members, or may, taken for writing: for an orderly
+    /// stop.
     pub fn next_outdated(&mut self) -> Option<PageWrite> {
-        let number = self.pages.iter().position(|page| page.wanted != page.stable)?;
+        let differs = |page: &Page| !page.is_written || page.wanted != page.stable;
+        let number = self.pages.iter().position(differs)?;
         Some(self.take(number))
     }
 

@@ -1,8 +1,9 @@
 //! Headpond: raid. An array of block devices as one block device, that outlives some of them.
 //!
 //! Pure: [`level`], [`layout`], [`split`], [`plan`], [`merge`], [`balance`], [`patience`],
-//! [`parity`], [`superblock`], [`intent`], [`lost`], [`damage`], [`growth`]. With I/O: [`create()`]
-//! writes a new array on its members, [`assemble()`] puts it together, and [`Array`] serves.
+//! [`parity`], [`superblock`], [`intent`], [`integrity`], [`lost`], [`damage`], [`growth`]. With
+//! I/O: [`create()`] writes a new array on its members, [`assemble()`] puts it together, and
+//! [`Array`] serves.
 
 pub mod array;
 pub mod assemble;
@@ -11,6 +12,7 @@ mod checksum;
 pub mod create;
 pub mod damage;
 pub mod growth;
+pub mod integrity;
 pub mod intent;
 pub mod journal;
 pub mod layout;
@@ -25,17 +27,18 @@ pub mod superblock;
 
 pub use array::{
     Addition, Answers, Array, ArrayState, ArrayStatus, DeclusteredStatus, Filled, FillingStatus,
-    Finding, GrowError, Grown, GrowthStatus, Inspection, JournalStatus, LostRange, LostStatus,
-    MemberError, MemberStatus, PatienceStatus, PlanCounts, Progress, ReturnError, ScrubReport,
-    Scrubbed, SpareStatus, StandInStatus, Trouble, Tuning, erase, erase_unlisted, inspect,
+    Finding, GrowError, Grown, GrowthStatus, Inspection, IntegrityStatus, JournalStatus, LostRange,
+    LostStatus, MemberError, MemberStatus, PatienceStatus, PlanCounts, Progress, ReturnError,
+    ScrubReport, Scrubbed, SpareStatus, StandInStatus, Trouble, Tuning, erase, erase_unlisted,
+    inspect,
 };
 pub use assemble::{
     AfterUncleanStop, AssembleError, AssembleOptions, Assembled, Force, Prepared, Warning,
     assemble, prepare,
 };
 pub use create::{
-    Contents, CreateError, CreateOptions, Intent, JournalOptions, Occupied, consider_journal,
-    create, create_journal, journal_of,
+    Contents, CreateError, CreateOptions, Integrity, Intent, JournalOptions, Occupied,
+    consider_journal, create, create_journal, journal_of,
 };
 pub use journal::JournalWhen;
 pub use layout::{Layout, LayoutError, Role, Spread, Striping, Weights};

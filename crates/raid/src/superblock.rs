@@ -41,6 +41,10 @@ pub const STAGE_OFFSET: u64 = 704 << 10;
 pub const STAGE_BYTES: u64 = 256 << 10;
 /// The smallest, and usual, data offset.
 pub const DATA_OFFSET_MIN: u64 = 1 << 20;
+/// Where the bitmap of an integrity region begins, as large as the intent bitmap.
+pub const INTEGRITY_OFFSET: u64 = DATA_OFFSET_MIN;
+/// Where the checksums of an integrity region begin, which end before the data.
+pub const INTEGRITY_PAGES_OFFSET: u64 = INTEGRITY_OFFSET + INTENT_BYTES;
 /// Bytes of the longest array name.
 pub const NAME_BYTES_MAX: usize = 64;
 /// The version written.
@@ -87,6 +91,9 @@ pub struct ArrayRecord {
     pub member_data_bytes: u64,
     /// Stripes to one bit of the intent bitmap; `None` without one.
     pub intent_region_stripes: Option<u64>,
+    /// Stripes to one bit of the bitmap that says which checksums count; `None` where there are
+    /// none.
+    pub integrity_region_stripes: Option<u64>,
     /// Raised by whoever uses the array when something beside it, such as a cache, is out of date.
     pub owner_generation: u64,
     /// The cache in front of the array, which may hold what the array lacks; `None` without one.

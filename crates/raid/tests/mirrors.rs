@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use headpond_block::{BlockDevice, Buffer, Geometry, Request, Runtime};
 use headpond_raid::{
-    AssembleOptions, Contents, CreateOptions, Intent, Level, Occupied, Striping, assemble, create,
+    AssembleOptions, Contents, CreateOptions, Integrity, Intent, Level, Occupied, Striping,
+    assemble, create,
 };
 use headpond_sim::hdd::HddModel;
 use headpond_sim::{ModelDevice, SparseDevice, run};
@@ -48,6 +49,7 @@ async fn mirror(level: Level, copies: u64, groups: u64, runtime: &Runtime) -> Rc
         strip_bytes: 64 << 10,
         contents: Contents::Zeros,
         intent: Intent::None,
+        integrity: Integrity::None,
         occupied: Occupied::Refuse,
         owner: None,
         journal: None,

@@ -289,6 +289,7 @@ impl Topology {
             groups: self.groups,
             strip: Size(self.strip_bytes),
             intent: self.has_intent,
+            integrity: false,
             members: (0..self.members).map(|index| format!("m{index}")).collect(),
             spares: Vec::new(),
             declustered: self.spread,

@@ -8,7 +8,8 @@ use crate::volume::Volume;
 use headpond_block::{BLOCK_BYTES, BlockDevice, DeviceError, DeviceName};
 use headpond_cache::CreateOptions as CacheOptions;
 use headpond_raid::{
-    Contents, CreateOptions as ArrayOptions, Inspection, Intent, JournalOptions, Occupied, Prepared,
+    Contents, CreateOptions as ArrayOptions, Inspection, Integrity, Intent, JournalOptions,
+    Occupied, Prepared,
 };
 use std::rc::Rc;
 use uuid::Uuid;
@@ -238,6 +239,7 @@ pub(crate) fn array_options(
         strip_bytes: u32::try_from(core.strip.bytes()).unwrap_or(u32::MAX),
         contents: options.contents,
         intent: options.intent,
+        integrity: if core.integrity { Integrity::Region } else { Integrity::None },
         occupied: options.occupied,
         owner,
         journal: core.journal.as_ref().map(|journal| JournalOptions {

@@ -78,6 +78,9 @@ pub struct CoreDescription {
     /// The members carry a map of the regions that are being written.
     #[serde(default = "yes", skip_serializing_if = "is_true")]
     pub intent: bool,
+    /// The members have room for checksums of what a scrub has found whole; fixed at create.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub integrity: bool,
     /// In any order: the superblocks tell the roles.
     pub members: Vec<String>,
     /// Devices that take the place of a member that is lost, or are about to.

@@ -61,7 +61,7 @@ pub fn run(places: &Places, command: &CoreCommand) -> Result<Exit> {
             let members = specs(&args.members)?;
             let declustered = args.array.declustered();
             let Found { striping, notes } = striping::find_on(&args.array, &members)?;
-            let ArrayArgs { raid, groups, strip, no_intent, zeroed, .. } = args.array;
+            let ArrayArgs { raid, groups, strip, no_intent, integrity, zeroed, .. } = args.array;
             let body = AddCoreBody {
                 name: args.name.clone(),
                 raid,
@@ -70,6 +70,7 @@ pub fn run(places: &Places, command: &CoreCommand) -> Result<Exit> {
                 striping,
                 strip,
                 intent: !no_intent,
+                integrity,
                 zeroed,
                 members: members.iter().map(DeviceSpec::to_string).collect(),
                 force: args.force,

@@ -115,6 +115,7 @@ fn describe(
             groups: args.array.groups,
             strip: args.array.strip,
             intent: !args.array.no_intent,
+            integrity: args.array.integrity,
             members: members.iter().map(DeviceSpec::to_string).collect(),
             spares: Vec::new(),
             declustered: args.array.declustered(),

@@ -136,13 +136,14 @@ pub fn offer(
 
 fn describe(description: &Description, body: &AddCoreBody) -> Result<FurtherCoreDescription> {
     let usage = |error: headpond_volume::DescriptionError| Failure::usage(error.to_string());
-    let AddCoreBody { raid, groups, declustered, strip, intent, .. } = *body;
+    let AddCoreBody { raid, groups, declustered, strip, intent, integrity, .. } = *body;
     let (members, spares, upkeep) = (body.members.clone(), Vec::new(), Pace::default());
     let core = CoreDescription {
         raid,
         groups,
         strip,
         intent,
+        integrity,
         members,
         spares,
         declustered,

@@ -123,6 +123,9 @@ pub struct AddCoreBody {
     pub strip: Size,
     /// The members carry a map of the regions that are being written.
     pub intent: bool,
+    /// The members get room for checksums of what a scrub finds whole.
+    #[serde(default)]
+    pub integrity: bool,
     /// The members read as zeros.
     #[serde(default)]
     pub zeroed: bool,

@@ -14,7 +14,7 @@ use headpond_block::{BlockDevice, DeviceError, Geometry, Runtime, Stalled};
 use headpond_raid::layout::Role;
 use headpond_raid::superblock::DATA_OFFSET_MIN;
 use headpond_raid::{
-    Array, AssembleError, AssembleOptions, Contents, CreateError, CreateOptions, Intent,
+    Array, AssembleError, AssembleOptions, Contents, CreateError, CreateOptions, Integrity, Intent,
     MemberError, Occupied, Patience, Striping, Tuning, assemble, create,
 };
 use headpond_sim::ssd::State;
@@ -157,6 +157,7 @@ async fn start(
         strip_bytes: shape.strip_bytes,
         contents: Contents::Zeros,
         intent: Intent::None,
+        integrity: Integrity::None,
         occupied: Occupied::Overwrite,
         owner: None,
     };

@@ -38,6 +38,11 @@ pub enum GrowError {
     #[error("array `{array}` is declustered, and its shape is fixed; make a new array and copy")]
     Declustered { array: String },
     #[error(
+        "array `{array}` has an integrity region, whose checksums know its shape; make a new array \
+         and copy"
+    )]
+    Integrity { array: String },
+    #[error(
         "array `{array}` is striped by weights, and these are fixed; make a new array and copy"
     )]
     Weighted { array: String },
@@ -208,6 +213,7 @@ impl Array {
             (record.growth.is_some(), GrowError::Growing { array: array.clone() }),
             (self.awaits_its_size(), GrowError::Grown { array: array.clone() }),
             (self.layout.is_declustered(), GrowError::Declustered { array: array.clone() }),
+            (self.integrity.is_some(), GrowError::Integrity { array: array.clone() }),
             (record.weights.is_some(), GrowError::Weighted { array: array.clone() }),
             (level == Level::Raid1, GrowError::Mirror { array: array.clone(), level }),
             (record.journal.is_some(), GrowError::Journal { array: array.clone() }),

@@ -41,6 +41,7 @@ impl Array {
         if let Some(intents) = &self.intents {
             intents.bitmap.borrow_mut().clear();
         }
+        self.write_signed().await?;
         if !self.has_torn() {
             self.write_outdated_pages().await?;
             self.change_record(|record| record.state = RecordedState::Clean).await?;

@@ -1,4 +1,5 @@
-//! The bitmaps on the members: what is being written, and what members lack that are out of use.
+//! The bitmaps on the members: what is being written, what members lack that are out of use, and
+//! what was written to since a scrub signed it.
 
 use std::cell::{Cell, RefCell};
 use std::ops::{Range, RangeInclusive};
@@ -9,6 +10,7 @@ use headpond_block::{DeviceError, RequestFlags, RequestKind, Submission};
 use uuid::Uuid;
 
 use super::absence::Absence;
+use super::integrity::Integrity;
 use super::label::{Bitmap, write_bitmap_page};
 use super::{Array, Member};
 use crate::intent::{IntentBitmap, PageWrite};
@@ -59,7 +61,7 @@ impl Array {
     /// Marks the regions of the stripes on all active members; many callers share one page write. A
     /// write that a log above would repeat needs no mark, once it is recorded that there are such,
     /// as long as nobody is out of use who might come back; nor does one that a growing array would
-    /// repeat.
+    /// repeat. What a scrub has signed is unsigned first, whoever writes.
     ///
     /// # Errors
     /// Where the array has lost too many members.
@@ -68,6 +70,7 @@ impl Array {
         stripes: RangeInclusive<Stripe>,
         flags: RequestFlags,
     ) -> Result<Option<Mark<'_>>, DeviceError> {
+        self.unsign(stripes.clone()).await?;
         let Some(intents) = &self.intents else { return Ok(None) };
         let is_logged = flags.contains(RequestFlags::LOGGED);
         let is_repeated = self.is_stepping_on(&stripes);
@@ -134,7 +137,14 @@ impl Array {
 
     /// Brings every page on the members up to date.
     pub(super) async fn write_outdated_pages(&self) -> Result<(), DeviceError> {
-        let Some(intents) = &self.intents else { return Ok(()) };
+        match &self.intents {
+            Some(intents) => self.write_outdated(intents).await,
+            None => Ok(()),
+        }
+    }
+
+    /// The same for one of the bitmaps.
+    pub(super) async fn write_outdated(&self, intents: &Intents) -> Result<(), DeviceError> {
         while let Some(page) = self.turn_to_write(intents, IntentBitmap::next_outdated).await {
             self.write_page(intents, page).await?;
         }
@@ -143,7 +153,9 @@ impl Array {
 
     /// Writes every page, for the sake of a member that has none.
     pub(super) async fn write_all_pages(&self) -> Result<(), DeviceError> {
-        for intents in self.intents.iter().chain(self.absence.iter().map(Absence::marks)) {
+        let others = self.absence.iter().map(Absence::marks);
+        let others = others.chain(self.integrity.iter().map(Integrity::marks));
+        for intents in self.intents.iter().chain(others) {
             let pages = intents.bitmap.borrow().pages();
             for number in 0..pages {
                 let page = self.turn_to_write(intents, |bitmap| Some(bitmap.take(number))).await;

@@ -9,8 +9,8 @@ use headpond_block::{
 
 use crate::intent::PAGE_BYTES;
 use crate::superblock::{
-    ABSENCE_OFFSET, COPY_OFFSETS, DATA_OFFSET_MIN, DecodeError, INTENT_OFFSET, SUPERBLOCK_BYTES,
-    Superblock, decode, encode,
+    ABSENCE_OFFSET, COPY_OFFSETS, DATA_OFFSET_MIN, DecodeError, INTEGRITY_OFFSET,
+    INTEGRITY_PAGES_OFFSET, INTENT_OFFSET, SUPERBLOCK_BYTES, Superblock, decode, encode,
 };
 
 /// How long a device is waited for that is of no use any more.
@@ -73,13 +73,15 @@ pub(crate) async fn write_superblock(device: &dyn BlockDevice, superblock: Super
     write_stable(device, offset, &encode(&superblock)).await
 }
 
-/// One of the two bitmaps of a member.
+/// One of the bitmaps of a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Bitmap {
     /// What is being written.
     Intent,
     /// What members lack that are out of use.
     Absence,
+    /// What was written to since a scrub signed it.
+    Unsigned,
 }
 
 impl Bitmap {
@@ -87,6 +89,7 @@ impl Bitmap {
         let start = match self {
             Bitmap::Intent => INTENT_OFFSET,
             Bitmap::Absence => ABSENCE_OFFSET,
+            Bitmap::Unsigned => INTEGRITY_OFFSET,
         };
         start + (number * PAGE_BYTES) as u64
     }
@@ -99,7 +102,9 @@ pub(crate) async fn write_bitmap_page(
     number: usize,
     bytes: &[u8],
 ) -> Outcome {
-    write_stable(device, bitmap.page_offset(number), bytes).await
+    let offset = bitmap.page_offset(number);
+    assert!(offset + bytes.len() as u64 <= INTEGRITY_PAGES_OFFSET, "it lies before the data");
+    device.submit(stable_write(offset, bytes)).await
 }
 
 /// Reads a page of a bitmap.
@@ -154,6 +159,9 @@ fn judge<const N: usize>(copies: [Result<Superblock, DecodeError>; N]) -> Inspec
 /// Writes something that lies before the data area, stably.
 pub(super) async fn write_stable(device: &dyn BlockDevice, offset: u64, bytes: &[u8]) -> Outcome {
     assert!(ByteRange::at(offset, bytes.len() as u64).end() <= DATA_OFFSET_MIN);
-    let request = Request::write(offset, Buffer::from_slice(bytes));
-    device.submit(request.with_flags(RequestFlags::FUA)).await
+    device.submit(stable_write(offset, bytes)).await
+}
+
+fn stable_write(offset: u64, bytes: &[u8]) -> Request {
+    Request::write(offset, Buffer::from_slice(bytes)).with_flags(RequestFlags::FUA)
 }

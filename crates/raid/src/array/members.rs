@@ -324,6 +324,11 @@ impl Members {
         self.any_lost.get()
     }
 
+    /// Whether every role has a member, that alone holds it, at home.
+    pub(super) fn is_all_at_home(&self) -> bool {
+        !self.any_lost.get() && !self.any_filling.get() && !self.any_lent.get()
+    }
+
     /// The strips of a stripe that nobody holds.
     pub(super) fn lost_strips(&self, layout: &Layout, stripe: Stripe) -> LostStrips {
         if !self.any_lost.get() {

@@ -21,7 +21,7 @@ impl Array {
         let end = u64::from(place.within) + request.range.len();
         let is_small = end <= u64::from(self.layout.strip_bytes());
         let is_known = self.check_known(request.range).is_ok();
-        let simple = is_small && is_known && self.intents.is_none();
+        let simple = is_small && is_known && self.intents.is_none() && self.integrity.is_none();
         if !simple {
             return Submission::pending(self.mirror_write_pieces(request));
         }

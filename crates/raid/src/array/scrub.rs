@@ -2,8 +2,9 @@
 //!
 //! A strip that cannot be read is made anew from the others and rewritten. Where data and parity do
 //! not fit, the strip that would explain it is looked for, sector by sector: P and Q name one, and
-//! of three copies or more the majority is right. It is put right then. Otherwise nobody knows who
-//! is wrong: it is reported, and nothing is changed.
+//! of three copies or more the majority is right. It is put right then. Before that the checksums
+//! of an integrity region are asked, where they count (`verify`). Otherwise nobody knows who is
+//! wrong: it is reported, and nothing is changed.
 //!
 //! **Not here**: stripes with a lost strip that no equation is left to check, and parity that was
 //! never computed; what they hold is only read.
@@ -19,7 +20,9 @@ use smallvec::SmallVec;
 use super::columns::{Columns, ParityMemory};
 use super::rebuild::{ReadFailure, Rebuild};
 use super::scratch::{Allowance, Payload};
+use super::verify::{Judged, JudgedCopies, Sums};
 use super::{Array, Member, Progress};
+use crate::integrity::BLOCK_BYTES;
 use crate::layout::{Strip, StripCell, Stripe};
 use crate::parity::{self, Culprit};
 use crate::plan::{ParityTrust, StripRead};
@@ -30,7 +33,7 @@ const STRIPES_AT_A_TIME: u64 = 16;
 /// What a cut costs at most.
 const RECORDED_EVERY: Duration = Duration::from_secs(30);
 /// What explains a mismatch is looked for by so many bytes.
-const SECTOR_BYTES: usize = 512;
+pub(super) const SECTOR_BYTES: usize = 512;
 /// Findings that are kept one by one.
 const FINDINGS_MAX: usize = 256;
 /// Attempts to read a stripe, each after a repair.
@@ -44,6 +47,8 @@ pub struct ScrubReport {
     pub rewritten: u64,
     /// Sectors that did not fit and were put right.
     pub corrected_sectors: u64,
+    /// Those of them that a checksum of the integrity region told from right ones.
+    pub located_by_checksum: u64,
     /// Sectors that do not fit, of which nobody knows who is wrong.
     pub unexplained_sectors: u64,
     /// Stripes of which something can neither be read nor made anew.
@@ -79,11 +84,9 @@ pub enum Scrubbed {
 }
 
 /// The strips of one stripe as they were read.
-type Strips = SmallVec<[(StripRead, Buffers); 8]>;
-/// The strips that a scrub has changed.
-type Changed = SmallVec<[Strip; 2]>;
+pub(super) type Strips = SmallVec<[(StripRead, Buffers); 8]>;
 /// The copies of one strip.
-type Copies = SmallVec<[(StripCell, Buffer); 3]>;
+pub(super) type Copies = SmallVec<[(StripCell, Buffer); 3]>;
 
 impl Array {
     /// Looks at every stripe from where a scrub before was left, or from the start. Requests are
@@ -98,17 +101,22 @@ impl Array {
     ) -> Result<Scrubbed, DeviceError> {
         self.check_shape_stays("be scrubbed while it is grown to more members")?;
         let stripes = self.layout.stripes();
-        let mut done = self.recorder.record().work.scrubbed_stripes.unwrap_or(0);
+        let done = self.recorder.record().work.scrubbed_stripes.unwrap_or(0);
+        let mut done = self.scrub_resumes_at(done);
         if done == 0 {
             self.scrub_report.take();
         }
         let mut recorded_at = self.runtime.now();
         while done < stripes {
             self.scrubbing.set(Some(Progress { stripes_done: done, stripes }));
-            let end = stripes.min(done + STRIPES_AT_A_TIME);
+            let end = self.scrub_ends_at(done, stripes.min(done + STRIPES_AT_A_TIME));
+            self.prepare_sums(done..end).await;
             let batch = (done..end).map(|it| Submission::pending(self.scrub_stripe(Stripe(it))));
             let outcomes = join_all(batch.collect()).await.into_iter();
-            let outcome = outcomes.collect::<Outcome>();
+            let mut outcome = outcomes.collect::<Outcome>();
+            if outcome.is_ok() {
+                outcome = self.conclude_sums(done..end).await;
+            }
             done = end;
             let goes_on = outcome.is_ok() && go_on().await;
             if !goes_on || self.runtime.now().since(recorded_at) >= RECORDED_EVERY {
@@ -133,6 +141,7 @@ impl Array {
     /// Records how far a scrub is; what was put right is stable before.
     async fn record_scrubbed(&self, stripes: Option<u64>) -> Outcome {
         self.flush_members().await?;
+        self.write_signed().await?;
         self.change_record(|record| record.work.scrubbed_stripes = stripes).await
     }
 
@@ -140,6 +149,7 @@ impl Array {
         let _lock = self.locks.lock(stripe.0).await;
         self.check_intact()?;
         self.scrub_report.borrow_mut().stripes += 1;
+        self.forget_sums(stripe);
         match self.layout.level().is_mirrored() {
             true => self.scrub_copies(stripe).await,
             false => self.scrub_parity(stripe).await,
@@ -147,55 +157,73 @@ impl Array {
     }
 
     async fn scrub_parity(&self, stripe: Stripe) -> Outcome {
-        let Some((strips, _memory)) = self.read_whole(stripe).await? else { return Ok(()) };
+        let Some((strips, memory)) = self.read_whole(stripe).await? else { return Ok(()) };
         let is_whole = strips.len() == self.layout.width();
         if !is_whole || self.parity_trust(stripe) == ParityTrust::Stale {
             return Ok(());
         }
+        let sums = Sums::of_parity(self, stripe);
+        let mut judged = self.locate_by_sums(stripe, &strips, &sums);
         let columns = strips[..self.layout.data_strips()].iter();
         let columns: Columns = columns.map(|(_, content)| Some(content.clone())).collect();
-        let parity = |strip| Some(contents(&strips, strip)?.as_single()?.clone());
+        let parity = |strip| {
+            let found = contents(&strips, strip)?.as_single()?;
+            let copy = memory.take(found.len());
+            copy.copy_from_buffer(found);
+            Some(copy)
+        };
         let p = parity(Strip::P).expect("scratch memory is contiguous");
         let mut remainders = ParityMemory { p, q: parity(Strip::Q) };
         remainders.add_columns(&columns);
-        if remainders.is_zero() {
+        if remainders.is_zero() && judged.changed.is_empty() {
+            self.note_whole_blocks(stripe, &strips, &judged.doubtful);
             return Ok(());
         }
         let (p, q) = (remainders.p.to_vec(), remainders.q.as_ref().map(|q| q.to_vec()));
-        // Added a second time, they leave the parity as it was read.
-        remainders.add_columns(&columns);
-        let changed = self.correct(stripe, &strips, &p, q.as_deref());
-        for (read, content) in strips.iter().filter(|(read, _)| changed.contains(&read.strip)) {
+        self.correct(stripe, &strips, (&p, q.as_deref()), &sums, &mut judged);
+        let is_changed = |read: &StripRead| judged.changed.contains(&read.strip);
+        for (read, content) in strips.iter().filter(|(read, _)| is_changed(read)) {
             let cell = self.layout.cell(stripe, read.strip);
             let write = Request::write(self.layout.row_start(cell.row), content.clone());
             self.rewrite(cell, write).await;
         }
+        self.note_whole_blocks(stripe, &strips, &judged.doubtful);
         self.check_intact()
     }
 
-    /// Puts right in memory what the remainders explain, and says which strips that were.
-    fn correct(&self, stripe: Stripe, strips: &Strips, p: &[u8], q: Option<&[u8]>) -> Changed {
-        let mut changed = Changed::new();
+    /// Puts right in memory what the remainders explain, and no checksum speaks against.
+    fn correct(
+        &self,
+        stripe: Stripe,
+        strips: &Strips,
+        (p, q): (&[u8], Option<&[u8]>),
+        sums: &Sums,
+        judged: &mut Judged,
+    ) {
         for start in (0..p.len()).step_by(SECTOR_BYTES) {
             let (p, q) = (&p[start..][..SECTOR_BYTES], q.map(|q| &q[start..][..SECTOR_BYTES]));
             let (strip, error) = match parity::locate(p, q, self.layout.data_strips()) {
                 Culprit::Nobody => continue,
-                Culprit::Unknown => {
-                    self.note_finding(stripe, Trouble::Unexplained);
-                    continue;
-                }
-                Culprit::P => (Strip::P, p),
-                Culprit::Data(k) => (Strip::Data(k), p),
-                Culprit::Q => (Strip::Q, q.expect("Q is named by itself")),
+                Culprit::P => (Some(Strip::P), p),
+                Culprit::Data(k) => (Some(Strip::Data(k)), p),
+                Culprit::Q => (Some(Strip::Q), q.expect("Q is named by itself")),
+                Culprit::Unknown => (None, p),
+            };
+            let block = start / BLOCK_BYTES as usize;
+            if judged.disputed.contains(&block) {
+                continue;
+            }
+            let strip = strip.filter(|it| !sums.vouches_for(strips, *it, block));
+            let Some(strip) = strip else {
+                judged.doubtful.insert(block);
+                self.note_finding(stripe, Trouble::Unexplained);
+                continue;
             };
             let content = contents(strips, strip).expect("the stripe is whole");
             add_to(&content.slice(start..start + SECTOR_BYTES), error);
             self.scrub_report.borrow_mut().corrected_sectors += 1;
-            if !changed.contains(&strip) {
-                changed.push(strip);
-            }
+            judged.note_changed(strip);
         }
-        changed
     }
 
     async fn scrub_copies(&self, stripe: Stripe) -> Outcome {
@@ -211,14 +239,18 @@ impl Array {
                 }
             }
         }
+        let mut judged = self.compare_with_sums(stripe, &copies);
         let is_like_first = |(_, copy): &(StripCell, Buffer)| bytes(copy) == bytes(&copies[0].1);
-        if copies.iter().all(is_like_first) {
-            return Ok(());
+        if !copies.iter().all(is_like_first) {
+            self.outvote(stripe, &copies, &mut judged);
         }
-        for cell in self.outvote(stripe, &copies) {
+        for cell in judged.changed {
             let (_, content) = copies.iter().find(|(it, _)| *it == cell).expect("it is a copy");
             let write = Request::write(self.layout.row_start(cell.row), content);
             self.rewrite(cell, write).await;
+        }
+        if copies.len() == self.layout.copies() {
+            self.note_whole_copies(stripe, &copies, &judged.doubtful);
         }
         self.check_intact()
     }
@@ -249,17 +281,21 @@ impl Array {
         Ok(Some(content))
     }
 
-    /// Gives every copy, in memory, the sectors that most of them have, and says whose were
-    /// changed. Where no majority is, nothing is.
-    fn outvote(&self, stripe: Stripe, copies: &Copies) -> SmallVec<[StripCell; 2]> {
-        let mut changed: SmallVec<[StripCell; 2]> = SmallVec::new();
+    /// Gives every copy, in memory, the sectors that most of them have. Where no majority is, or a
+    /// checksum speaks against it, nothing is changed.
+    fn outvote(&self, stripe: Stripe, copies: &Copies, judged: &mut JudgedCopies) {
         for start in (0..self.layout.strip_bytes() as usize).step_by(SECTOR_BYTES) {
             let sector = |copy: &Buffer| copy.slice(start..start + SECTOR_BYTES);
             let sectors: SmallVec<[Buffer; 3]> =
                 copies.iter().map(|(_, copy)| sector(copy)).collect();
             let votes =
                 |it: &Buffer| sectors.iter().filter(|other| bytes(other) == bytes(it)).count();
+            let block = start / BLOCK_BYTES as usize;
+            if judged.disputed.contains(&block) {
+                continue;
+            }
             let Some(right) = sectors.iter().find(|it| votes(it) * 2 > sectors.len()) else {
+                judged.doubtful.insert(block);
                 let place = self.layout.stripe_start(stripe) + start as u64;
                 // What a cut left in the place of lost data matters to nobody.
                 if self.check_known(ByteRange::at(place, SECTOR_BYTES as u64)).is_ok() {
@@ -273,12 +309,9 @@ impl Array {
                 }
                 wrong.copy_from_buffer(right);
                 self.scrub_report.borrow_mut().corrected_sectors += 1;
-                if !changed.contains(cell) {
-                    changed.push(*cell);
-                }
+                judged.note_changed(*cell);
             }
         }
-        changed
     }
 
     /// Reads every strip of a stripe that somebody holds, and repairs those that cannot be read.
@@ -291,7 +324,7 @@ impl Array {
         let read_all = |member: &Rc<Member>, request| self.operate(member, request);
         for _ in 0..ATTEMPTS_MAX {
             // Given back before a repair, which needs memory of its own.
-            let bytes = self.layout.width() * span.len();
+            let bytes = (self.layout.width() + self.layout.parity_strips()) * span.len();
             let memory = self.scratch.allow(bytes, Payload::Bytes).await;
             let lost = self.members.lost_strips(&self.layout, stripe);
             let strips = self.layout.strips().filter(|strip| !lost.contains(strip));
@@ -331,7 +364,7 @@ impl Array {
         Ok(mended.is_ok())
     }
 
-    fn note_finding(&self, stripe: Stripe, what: Trouble) {
+    pub(super) fn note_finding(&self, stripe: Stripe, what: Trouble) {
         let mut report = self.scrub_report.borrow_mut();
         match what {
             Trouble::Unexplained => report.unexplained_sectors += 1,
@@ -356,7 +389,7 @@ fn add_to(content: &Buffers, error: &[u8]) {
     parity::add(unsafe { content.as_mut_slice() }, &[error]);
 }
 
-fn bytes(copy: &Buffer) -> &[u8] {
+pub(super) fn bytes(copy: &Buffer) -> &[u8] {
     // SAFETY: this is scratch memory of one stripe, with no operation on it in flight, and changed
     // only while nobody looks at it.
     unsafe { copy.as_slice() }

@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 use super::journal::Journal;
 use super::members::{Members, Slot};
-use super::{Array, GrowthStatus, LostStatus, Member, ScrubReport};
+use super::{Array, GrowthStatus, IntegrityStatus, LostStatus, Member, ScrubReport};
 use crate::journal::JournalWhen;
 use crate::layout::{Role, Weights};
 use crate::level::Level;
@@ -43,6 +43,8 @@ pub struct ArrayStatus {
     pub lost: LostStatus,
     /// Whether an intent bitmap guards unclean stops.
     pub intent_bitmap: bool,
+    /// How much of it has checksums that count, where it has an integrity region.
+    pub integrity: Option<IntegrityStatus>,
     /// The stripe journal, where there is one.
     pub journal: Option<JournalStatus>,
     /// How long members are waited for, where others can answer for them.
@@ -284,6 +286,7 @@ impl Array {
             scrub: self.scrub_report.borrow().clone(),
             lost: self.lost_status(),
             intent_bitmap: self.intents.is_some(),
+            integrity: self.integrity_status(),
             journal: record.journal.as_ref().map(|journal| self.journal_status(journal)),
             patience: self.patience_status(),
             members: self.member_statuses(),

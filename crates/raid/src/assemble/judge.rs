@@ -137,6 +137,7 @@ fn check_agreement(candidates: &[Candidate]) -> Result<(), AssembleError> {
             ("data offset", own.data_offset == record.data_offset),
             ("data size", own.member_data_bytes == record.member_data_bytes),
             ("intent bitmap", own.intent_region_stripes == record.intent_region_stripes),
+            ("integrity region", own.integrity_region_stripes == record.integrity_region_stripes),
         ];
         if let Some((field, _)) = fields.into_iter().find(|(_, agrees)| !agrees) {
             let (device, newer) = (candidate.device.name().clone(), newest.device.name().clone());

@@ -1,6 +1,7 @@
 //! The superblock as bytes.
 
 mod codes;
+mod features;
 
 use uuid::Uuid;
 
@@ -10,12 +11,18 @@ use super::{
     RoleState, SPARES_MAX, STAGE_BYTES, SUPERBLOCK_BYTES, SpareRecord, Superblock, VERSION,
 };
 use crate::checksum;
+use crate::integrity;
+use crate::intent;
 use crate::journal::JournalWhen;
 use crate::layout::{
     BASES_MAX, Declustering, Layout, MEMBERS_MAX, Role, SLOTS_MAX, Spread, WEIGHTED_MAX, Weights,
 };
 use crate::level::Level;
 use codes::{parity_code, role_code, rotation, state_code};
+use features::{
+    FEATURE_DECLUSTERED, FEATURE_GROWTH, FEATURE_INTEGRITY, FEATURE_JOURNAL, FEATURE_LOST_BLOCKS,
+    FEATURE_WEIGHTS, FEATURES, features,
+};
 
 const MAGIC: &[u8; 8] = b"HPRAIDSB";
 
@@ -59,6 +66,7 @@ mod at {
     pub const STAGED_ROWS: usize = 292;
     pub const MOVED_ROWS: usize = 296;
     pub const WEIGHTS: usize = 304;
+    pub const INTEGRITY_REGION: usize = 344;
     pub const JOURNAL: usize = 456;
     pub const JOURNAL_EPOCH: usize = 472;
     pub const JOURNAL_GUARDED: usize = 480;
@@ -83,7 +91,8 @@ mod at {
 }
 
 const _: () = assert!(at::MOVED_ROWS + 8 <= at::WEIGHTS);
-const _: () = assert!(at::WEIGHTS + WEIGHTED_MAX <= at::JOURNAL);
+const _: () = assert!(at::WEIGHTS + WEIGHTED_MAX <= at::INTEGRITY_REGION);
+const _: () = assert!(at::INTEGRITY_REGION + 8 <= at::JOURNAL);
 const _: () = assert!(at::ROLES + MEMBERS_MAX * at::ROLE_BYTES <= at::SPARES);
 const _: () = assert!(at::SPARES + SPARES_MAX * at::SPARE_BYTES <= at::WIDTH);
 const _: () = assert!(at::SEEDS + BASES_MAX * 4 <= at::HEIGHT && at::HEIGHT + 4 <= at::LENT);
@@ -91,24 +100,6 @@ const _: () = assert!(at::LENT + SLOTS_MAX as usize * at::LENT_BYTES <= SUPERBLO
 
 /// The role of a spare that stands by.
 const NO_ROLE: u16 = u16::MAX;
-/// Incompat: a device of the array may be a spare, and hold its role in part.
-const FEATURE_SPARES: u64 = 1;
-/// Incompat: what a stripe journal holds is to be written to the members before they are used.
-const FEATURE_JOURNAL: u64 = 1 << 1;
-/// Incompat: stripes are spread over more members than they have strips.
-const FEATURE_DECLUSTERED: u64 = 1 << 2;
-/// Incompat: what lies in the place of lost blocks is not their data.
-const FEATURE_LOST_BLOCKS: u64 = 1 << 3;
-/// Incompat: the array is being grown, and a part of its data lies where another shape has it.
-const FEATURE_GROWTH: u64 = 1 << 4;
-/// Incompat: members without redundancy have weights.
-const FEATURE_WEIGHTS: u64 = 1 << 5;
-const FEATURES: u64 = FEATURE_SPARES
-    | FEATURE_JOURNAL
-    | FEATURE_DECLUSTERED
-    | FEATURE_LOST_BLOCKS
-    | FEATURE_GROWTH
-    | FEATURE_WEIGHTS;
 /// Strips of the highest pile: 4 GiB of the smallest ones.
 const HEIGHT_MAX: u32 = 1 << 20;
 
@@ -134,6 +125,8 @@ pub fn encode(superblock: &Superblock) -> Vec<u8> {
     page.put(at::INTENT_OFFSET, &INTENT_OFFSET.to_le_bytes());
     page.put(at::INTENT_BYTES, &INTENT_BYTES.to_le_bytes());
     page.put(at::INTENT_REGION, &array.intent_region_stripes.unwrap_or(0).to_le_bytes());
+    let region = array.integrity_region_stripes.unwrap_or(0);
+    page.put(at::INTEGRITY_REGION, &region.to_le_bytes());
     page.put(at::STRIP_BYTES, &array.strip_bytes.to_le_bytes());
     page.put(at::BLOCK_BYTES, &array.logical_block_bytes.to_le_bytes());
     page.put(at::INCOMPAT, &features(array).to_le_bytes());
@@ -287,6 +280,7 @@ impl Fields<'_> {
             data_offset: self.u64(at::DATA_OFFSET),
             member_data_bytes: self.u64(at::DATA_BYTES),
             intent_region_stripes: Some(self.u64(at::INTENT_REGION)).filter(|count| *count > 0),
+            integrity_region_stripes: self.integrity(),
             owner_generation: self.u64(at::OWNER_GENERATION),
             owner: Some(self.uuid(at::OWNER)).filter(|owner| !owner.is_nil()),
             roles: self.roles()?,
@@ -318,6 +312,7 @@ impl Fields<'_> {
         expect("rotation", self.u8(at::ROTATION).into(), rotation(array).into())?;
         self.check_lent(array)?;
         self.check_growth(array, &layout)?;
+        self.check_integrity(array, &layout)?;
         if !matches!(array.logical_block_bytes, 512 | 4096) {
             return Err(impossible("logical block", array.logical_block_bytes.into()));
         }
@@ -388,6 +383,23 @@ impl Fields<'_> {
             return Err(impossible("staged rows", staged_rows));
         }
         Ok(())
+    }
+
+    fn integrity(&self) -> Option<u64> {
+        let is_there = self.u64(at::INCOMPAT) & FEATURE_INTEGRITY != 0;
+        is_there.then(|| self.u64(at::INTEGRITY_REGION))
+    }
+
+    /// Only with redundancy, in an array that is not being grown, and with room for the checksums.
+    fn check_integrity(&self, array: &ArrayRecord, layout: &Layout) -> Result<(), DecodeError> {
+        let Some(region) = array.integrity_region_stripes else { return Ok(()) };
+        let needed = integrity::data_offset_min(layout.member_data_bytes());
+        let is_possible = layout.redundancy() > 0 && array.growth.is_none();
+        let is_covered = intent::covers(layout.stripes(), region);
+        match is_possible && is_covered && array.data_offset >= needed {
+            true => Ok(()),
+            false => Err(impossible("integrity region", region)),
+        }
     }
 
     fn growth(&self) -> Result<Option<RecordedGrowth>, DecodeError> {
@@ -564,16 +576,6 @@ impl Fields<'_> {
 
 fn impossible(field: &'static str, value: u64) -> DecodeError {
     DecodeError::Field { field, value }
-}
-
-fn features(array: &ArrayRecord) -> u64 {
-    let spares = if array.spares.is_empty() { 0 } else { FEATURE_SPARES };
-    let declustered = if array.declustering.is_some() { FEATURE_DECLUSTERED } else { 0 };
-    let lost = if array.has_lost_blocks { FEATURE_LOST_BLOCKS } else { 0 };
-    let journal = array.journal.map_or(0, |_| FEATURE_JOURNAL);
-    let growth = array.growth.map_or(0, |_| FEATURE_GROWTH);
-    let weights = array.weights.as_ref().map_or(0, |_| FEATURE_WEIGHTS);
-    spares | journal | declustered | lost | growth | weights
 }
 
 fn role_number(role: Option<Role>) -> u16 {

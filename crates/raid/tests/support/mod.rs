@@ -18,8 +18,8 @@ use headpond_block::{
 use headpond_raid::layout::{Layout, Role, Strip, StripCell, Stripe};
 use headpond_raid::superblock::{COPY_OFFSETS, DATA_OFFSET_MIN, SUPERBLOCK_BYTES, decode, encode};
 use headpond_raid::{
-    Array, AssembleOptions, Assembled, Contents, CreateOptions, Intent, Level, Occupied, Striping,
-    assemble, create,
+    Array, AssembleOptions, Assembled, Contents, CreateOptions, Integrity, Intent, Level, Occupied,
+    Striping, assemble, create,
 };
 use uuid::Uuid;
 
@@ -60,6 +60,9 @@ impl Random {
 fn refined(superblock: &[u8], stripes: u64) -> Option<Vec<u8>> {
     let mut superblock = decode(superblock).ok()?;
     superblock.array.intent_region_stripes = Some(stripes);
+    if let Some(region) = &mut superblock.array.integrity_region_stripes {
+        *region = stripes;
+    }
     Some(encode(&superblock))
 }
 
@@ -200,6 +203,7 @@ pub fn options(level: Level, groups: usize) -> CreateOptions {
         strip_bytes: STRIP,
         contents: Contents::Zeros,
         intent: Intent::None,
+        integrity: Integrity::None,
         occupied: Occupied::Refuse,
         owner: None,
         journal: None,

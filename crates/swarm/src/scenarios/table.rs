@@ -10,6 +10,7 @@ const ARRAY_LIVES: &str = "crates/raid/tests/lives.rs";
 const ARRAY_RETURNING: &str = "crates/raid/tests/returning.rs";
 const ARRAY_LOST: &str = "crates/raid/tests/lost.rs";
 const ARRAY_LOST_CUTS: &str = "crates/raid/tests/lost_cuts.rs";
+const ARRAY_INTEGRITY: &str = "crates/raid/tests/integrity.rs";
 const ARRAY_MODEL: &str = "crates/raid/tests/model.rs";
 const ARRAY_SCRUB: &str = "crates/raid/tests/scrub.rs";
 const ARRAY_SPARES: &str = "crates/raid/tests/spares.rs";
@@ -243,7 +244,9 @@ table! {
         test ARRAY_SCRUB::
             silent_corruption_of_one_strip_is_found_and_put_right_where_two_equations_or_copies_tell;
         test ARRAY_SCRUB::where_nobody_can_tell_who_is_wrong_it_is_reported_and_nothing_changed;
-        missing "needs checksums on the members, for RAID 5 and two copies";
+        test ARRAY_INTEGRITY::what_was_signed_and_changed_underneath_is_located_and_put_right;
+        test ARRAY_INTEGRITY::what_was_written_since_is_reported_and_not_guessed;
+        missing "RAID 5 and two copies without `--integrity`, or written to since the last scrub";
     }
     Row(37) "misdirected write" {
         scenario cache_faults::misdirected_write_is_noticed_by_the_block_that_it_hit;

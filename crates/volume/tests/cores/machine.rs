@@ -39,6 +39,7 @@ pub fn further(index: usize) -> FurtherCoreDescription {
         groups: 1,
         strip: Size(64 << 10),
         intent: true,
+        integrity: false,
         members: (0..2).map(|member| format!("core{index}-{member}")).collect(),
         spares: Vec::new(),
         declustered: None,

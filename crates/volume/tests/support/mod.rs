@@ -32,6 +32,7 @@ pub fn description(mode: Mode, slices: u16) -> Description {
         groups: 1,
         strip: Size(16 << 10),
         intent: true,
+        integrity: false,
         members: ["m0", "m1", "m2"].map(String::from).into(),
         spares: Vec::new(),
         declustered: None,

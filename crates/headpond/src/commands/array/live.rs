@@ -275,11 +275,12 @@ pub fn scrub(places: &Places, args: &ScrubArgs) -> Result<Exit> {
     let scrub = &args.of.find(&status)["array"]["scrub"];
     let number = |field: &str| scrub[field].as_u64().unwrap_or(0);
     let done = format!(
-        "{} stripes looked at: {} strips rewritten, {} sectors put right, {} sectors that nobody can \
-         explain, {} stripes that cannot be read",
+        "{} stripes looked at: {} strips rewritten, {} sectors put right ({} of them located \
+         by checksum), {} sectors that nobody can explain, {} stripes that cannot be read",
         number("stripes"),
         number("rewritten"),
         number("corrected_sectors"),
+        number("located_by_checksum"),
         number("unexplained_sectors"),
         number("unreadable_stripes")
     );

@@ -13,6 +13,9 @@ pub fn print_array(array: &Value) {
     if let Some(text) = tell_patience(&array["patience"]) {
         println!("            {text}");
     }
+    if let Some(text) = tell_integrity(&array["integrity"]) {
+        println!("            {text}");
+    }
     print_growth(&array["growth"]);
     print_missing(array);
 }
@@ -25,6 +28,13 @@ fn print_growth(growth: &Value) {
         let (percent, after) = (done * 100 / rows.max(1), size(after));
         println!("            growing from {before} members to {after}: {percent} %");
     }
+}
+
+/// Of how much a scrub knows the checksums, where there is an integrity region.
+fn tell_integrity(integrity: &Value) -> Option<String> {
+    let number = |field: &str| integrity[field].as_u64();
+    let (signed, regions) = (number("regions_signed")?, number("regions")?);
+    Some(format!("integrity {} % signed", signed * 100 / regions.max(1)))
 }
 
 /// How long members are waited for, where others can answer for them.
@@ -132,6 +142,13 @@ fn percent_filled(progress: &Value) -> u64 {
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn integrity_says_how_much_is_signed_and_nothing_without_a_region() {
+        let integrity = json!({ "regions_signed": 7, "regions": 8 });
+        assert_eq!(tell_integrity(&integrity).as_deref(), Some("integrity 87 % signed"));
+        assert_eq!(tell_integrity(&Value::Null), None);
+    }
 
     #[test]
     fn patience_says_who_answers_a_late_read_and_who_is_given_up() {

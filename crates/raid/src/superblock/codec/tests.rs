@@ -52,6 +52,7 @@ fn superblocks() -> impl Strategy<Value = Superblock> {
                 data_offset: DATA_OFFSET_MIN,
                 member_data_bytes: rows << shift,
                 intent_region_stripes: Some(intent).filter(|intent| *intent > 0),
+                integrity_region_stripes: None,
                 owner_generation: event_count ^ sequence,
                 owner: (event_count % 2 == 0).then(|| Uuid::from_u128(uuid.max(1))),
                 roles: (0..members).map(role).collect(),
@@ -68,10 +69,25 @@ fn superblocks() -> impl Strategy<Value = Superblock> {
             };
             let growth = growth(event_count, rows.min(STAGE_BYTES >> shift));
             let array = ArrayRecord { growth: growth.filter(|_| can_grow(&array)), ..array };
-            let role = Some(Role((members - 1) as u16)).filter(|_| sequence % 3 > 0);
-            Superblock { array, member_uuid: Uuid::from_u128(!uuid), role, sequence }
+            of_last_member(with_integrity(array, sequence), sequence)
         },
     )
+}
+
+fn of_last_member(array: ArrayRecord, sequence: u64) -> Superblock {
+    let role = Some(Role((array.roles.len() - 1) as u16)).filter(|_| sequence % 3 > 0);
+    let member_uuid = Uuid::from_u128(!array.uuid.as_u128());
+    Superblock { array, member_uuid, role, sequence }
+}
+
+fn with_integrity(array: ArrayRecord, sequence: u64) -> ArrayRecord {
+    if array.level == Level::Raid0 || array.growth.is_some() || sequence % 4 != 1 {
+        return array;
+    }
+    let data_offset = integrity::data_offset_min(array.member_data_bytes);
+    let layout = array.layout().expect("a possible shape");
+    let integrity_region_stripes = Some(intent::region_stripes(&layout));
+    ArrayRecord { data_offset, integrity_region_stripes, ..array }
 }
 
 fn declustering(spread: Spread, extra: u32, sequence: u64) -> Declustering {
@@ -173,6 +189,7 @@ fn weights_lie_where_the_format_says_and_older_programs_refuse_them() {
         data_offset: DATA_OFFSET_MIN,
         member_data_bytes: 1 << 20,
         intent_region_stripes: None,
+        integrity_region_stripes: None,
         owner_generation: 0,
         owner: None,
         roles: (1..=3).map(role).collect(),

@@ -1,0 +1,265 @@
+//! Comparing what a scrub reads with the checksums of the integrity region, where they count.
+//!
+//! A block that is not what was signed is taken for lost: where the redundancy suffices, all such
+//! blocks of one place in a stripe are made from the others, and what comes out must have the
+//! checksums that were signed. Else nothing is changed there, and it is reported.
+//!
+//! **Invariants**: nothing is put in a block's place but what has its checksum, or is a copy of
+//! what has; a block that has its checksum is changed by nobody; of what is doubtful the signed
+//! checksum stays.
+//!
+//! **Not here**: keeping the checksums (`integrity`), what fits without them (`scrub`).
+
+use std::collections::BTreeSet;
+
+use headpond_block::{Buffer, Buffers};
+use smallvec::SmallVec;
+
+use super::Array;
+use super::columns::{Columns, ParityMemory};
+use super::scrub::{Copies, SECTOR_BYTES, Strips, Trouble, bytes};
+use crate::integrity::{BLOCK_BYTES, NO_SUM, sum_of};
+use crate::layout::{Strip, StripCell, Stripe};
+use crate::parity::Lost;
+
+const BLOCK: usize = BLOCK_BYTES as usize;
+
+/// What the blocks of a stripe's strips, or of its copies, ought to be; empty without an integrity
+/// region.
+pub(super) struct Sums(Vec<Vec<u32>>);
+
+/// What was changed in memory.
+pub(super) struct JudgedOf<T> {
+    pub(super) changed: SmallVec<[T; 2]>,
+    /// Blocks of which nobody knows what is right.
+    pub(super) doubtful: BTreeSet<usize>,
+    /// Those of them where a checksum speaks against what was found, and nothing has it.
+    pub(super) disputed: BTreeSet<usize>,
+}
+
+pub(super) type Judged = JudgedOf<Strip>;
+pub(super) type JudgedCopies = JudgedOf<StripCell>;
+
+/// The places of strips in a stripe, or of copies.
+type Places = SmallVec<[usize; 4]>;
+
+impl<T: PartialEq> JudgedOf<T> {
+    fn nothing() -> JudgedOf<T> {
+        JudgedOf { changed: SmallVec::new(), doubtful: BTreeSet::new(), disputed: BTreeSet::new() }
+    }
+
+    fn dispute(&mut self, block: usize) {
+        self.doubtful.insert(block);
+        self.disputed.insert(block);
+    }
+
+    pub(super) fn note_changed(&mut self, what: T) {
+        if !self.changed.contains(&what) {
+            self.changed.push(what);
+        }
+    }
+}
+
+impl Sums {
+    /// Of every strip of a stripe, in the order of [`crate::layout::Layout::strips`].
+    pub(super) fn of_parity(array: &Array, stripe: Stripe) -> Sums {
+        if array.integrity.is_none() {
+            return Sums(Vec::new());
+        }
+        let cells = array.cells_of(stripe).into_iter();
+        Sums(cells.map(|cell| array.sums_of(stripe, cell)).collect())
+    }
+
+    /// Whether a strip is, in this block, what was signed.
+    pub(super) fn vouches_for(&self, strips: &Strips, strip: Strip, block: usize) -> bool {
+        let place = strips.iter().position(|(read, _)| read.strip == strip);
+        place.is_some_and(|place| self.is_right(place, block, &block_of(&strips[place].1, block)))
+    }
+
+    fn expected(&self, place: usize, block: usize) -> u32 {
+        self.0.get(place).map_or(NO_SUM, |sums| sums[block])
+    }
+
+    fn is_right(&self, place: usize, block: usize, content: &Buffer) -> bool {
+        let expected = self.expected(place, block);
+        expected != NO_SUM && expected == sum_of(bytes(content))
+    }
+
+    fn is_wrong(&self, place: usize, block: usize, content: &Buffer) -> bool {
+        self.expected(place, block) != NO_SUM && !self.is_right(place, block, content)
+    }
+}
+
+impl Array {
+    /// Puts right in memory the blocks that are not what was signed, where the others suffice.
+    pub(super) fn locate_by_sums(&self, stripe: Stripe, strips: &Strips, sums: &Sums) -> Judged {
+        let mut judged = Judged::nothing();
+        let blocks = if sums.0.is_empty() { 0 } else { self.blocks_of_strip() };
+        for block in 0..blocks {
+            let is_wrong =
+                |place: &usize| sums.is_wrong(*place, block, &block_of(&strips[*place].1, block));
+            let wrong: Places = (0..strips.len()).filter(is_wrong).collect();
+            if wrong.is_empty() {
+                continue;
+            }
+            if !self.solve_block(strips, sums, block, &wrong, &mut judged) {
+                judged.dispute(block);
+                self.note_finding(stripe, Trouble::Unexplained);
+            }
+        }
+        judged
+    }
+
+    /// Makes the wrong blocks in one place of all strips from the others, and says whether what
+    /// came out is what was signed. Otherwise nothing is changed.
+    fn solve_block(
+        &self,
+        strips: &Strips,
+        sums: &Sums,
+        block: usize,
+        wrong: &Places,
+        judged: &mut Judged,
+    ) -> bool {
+        if wrong.len() > self.layout.parity_strips() {
+            return false;
+        }
+        let solved = self.block_solved(strips, block, wrong);
+        let mut pairs = wrong.iter().zip(&solved);
+        if !pairs.all(|(place, solved)| sums.is_right(*place, block, solved)) {
+            return false;
+        }
+        for (place, solved) in wrong.iter().zip(&solved) {
+            self.put_right(&block_of(&strips[*place].1, block), solved);
+            judged.note_changed(strips[*place].0.strip);
+        }
+        true
+    }
+
+    /// What the wrong blocks in one place would be by the others.
+    fn block_solved(&self, strips: &Strips, block: usize, wrong: &Places) -> SmallVec<[Buffer; 2]> {
+        let data = self.layout.data_strips();
+        let copy = |place: usize| Buffer::from_slice(bytes(&block_of(&strips[place].1, block)));
+        let two = self.layout.parity_strips() == 2;
+        let known = |place: usize| {
+            (!wrong.contains(&place)).then(|| Buffers::from(&block_of(&strips[place].1, block)))
+        };
+        let mut columns: Columns = (0..data).map(known).collect();
+        let lost: Places = wrong.iter().copied().filter(|place| *place < data).collect();
+        let lost = match (lost.as_slice(), wrong.contains(&data)) {
+            ([], _) => None,
+            ([only], false) => Some(Lost::OneFromP(*only as u16)),
+            ([only], true) => Some(Lost::OneFromQ(*only as u16)),
+            (several, _) => Some(Lost::Two(several[0] as u16, several[1] as u16)),
+        };
+        if let Some(lost) = lost {
+            let old = ParityMemory { p: copy(data), q: two.then(|| copy(data + 1)) };
+            old.solve(&mut columns, lost);
+        }
+        let zeroed = || Buffer::zeroed(BLOCK);
+        let mut parity = ParityMemory { p: zeroed(), q: two.then(zeroed) };
+        parity.generate(&columns);
+        let solved = |place: &usize| match *place {
+            place if place < data => {
+                let column = columns[place].as_ref().expect("it was solved");
+                column.as_single().expect("one block").clone()
+            }
+            place if place == data => parity.p.clone(),
+            _ => parity.q.clone().expect("the level has Q"),
+        };
+        wrong.iter().map(solved).collect()
+    }
+
+    /// Puts right in memory the copies whose blocks are not what was signed, from one that is.
+    pub(super) fn compare_with_sums(&self, stripe: Stripe, copies: &Copies) -> JudgedCopies {
+        let mut judged = JudgedCopies::nothing();
+        if self.integrity.is_none() {
+            return judged;
+        }
+        let sums = Sums(copies.iter().map(|(cell, _)| self.sums_of(stripe, *cell)).collect());
+        for block in 0..self.blocks_of_strip() {
+            let part = |place: usize| copies[place].1.slice(block * BLOCK..(block + 1) * BLOCK);
+            let mut places = 0..copies.len();
+            let Some(right) = places.find(|it| sums.is_right(*it, block, &part(*it))) else {
+                if (0..copies.len()).any(|it| sums.is_wrong(it, block, &part(it))) {
+                    judged.dispute(block);
+                    self.note_finding(stripe, Trouble::Unexplained);
+                }
+                continue;
+            };
+            let right = part(right);
+            for (place, (cell, _)) in copies.iter().enumerate() {
+                let content = part(place);
+                if bytes(&content) == bytes(&right) {
+                    continue;
+                }
+                if sums.is_right(place, block, &content) {
+                    // Two contents with one checksum: the majority is asked.
+                    continue;
+                }
+                self.put_right(&content, &right);
+                judged.note_changed(*cell);
+            }
+        }
+        judged
+    }
+
+    fn put_right(&self, wrong: &Buffer, right: &Buffer) {
+        let sectors = (0..BLOCK).step_by(SECTOR_BYTES).map(|start| start..start + SECTOR_BYTES);
+        let differs = |part: &std::ops::Range<usize>| {
+            bytes(wrong)[part.clone()] != bytes(right)[part.clone()]
+        };
+        let count = sectors.filter(differs).count() as u64;
+        wrong.copy_from_buffer(right);
+        let mut report = self.scrub_report.borrow_mut();
+        report.corrected_sectors += count;
+        report.located_by_checksum += count;
+    }
+
+    /// The strips of a stripe are as they are to be signed, but for doubtful blocks.
+    pub(super) fn note_whole_blocks(
+        &self,
+        stripe: Stripe,
+        strips: &Strips,
+        doubtful: &BTreeSet<usize>,
+    ) {
+        if self.integrity.is_some() {
+            for (read, content) in strips {
+                let content = content.as_single().expect("scratch memory is contiguous");
+                let cell = self.layout.cell(stripe, read.strip);
+                self.note_sums(stripe, cell, sums(content, doubtful));
+            }
+        }
+    }
+
+    /// The same for copies.
+    pub(super) fn note_whole_copies(
+        &self,
+        stripe: Stripe,
+        copies: &Copies,
+        doubtful: &BTreeSet<usize>,
+    ) {
+        if self.integrity.is_some() {
+            for (cell, content) in copies {
+                self.note_sums(stripe, *cell, sums(content, doubtful));
+            }
+        }
+    }
+
+    fn blocks_of_strip(&self) -> usize {
+        self.layout.strip_bytes() as usize / BLOCK
+    }
+}
+
+fn block_of(content: &Buffers, block: usize) -> Buffer {
+    let content = content.as_single().expect("scratch memory is contiguous");
+    content.slice(block * BLOCK..(block + 1) * BLOCK)
+}
+
+/// The checksums of the blocks of a strip; `None` for doubtful ones.
+fn sums<'a>(
+    content: &'a Buffer,
+    doubtful: &'a BTreeSet<usize>,
+) -> impl Iterator<Item = Option<u32>> + 'a {
+    let blocks = bytes(content).chunks_exact(BLOCK).enumerate();
+    blocks.map(|(block, content)| (!doubtful.contains(&block)).then(|| sum_of(content)))
+}
