@@ -1,6 +1,7 @@
 //! Members that answer late, in any order, and fail when told to; and a naive look at their bytes.
 #![allow(dead_code, reason = "each test file uses a part of this")]
 
+pub mod integrity;
 pub mod journal;
 pub mod lost;
 pub mod machine;
@@ -59,9 +60,13 @@ impl Random {
 
 fn refined(superblock: &[u8], stripes: u64) -> Option<Vec<u8>> {
     let mut superblock = decode(superblock).ok()?;
-    superblock.array.intent_region_stripes = Some(stripes);
-    if let Some(region) = &mut superblock.array.integrity_region_stripes {
-        *region = stripes;
+    let array = &mut superblock.array;
+    match &mut array.integrity_region_stripes {
+        Some(region) => {
+            *region = stripes;
+            array.intent_region_stripes.iter_mut().for_each(|region| *region = stripes);
+        }
+        None => array.intent_region_stripes = Some(stripes),
     }
     Some(encode(&superblock))
 }
