@@ -75,7 +75,7 @@ fn superblocks() -> impl Strategy<Value = Superblock> {
 }
 
 fn of_last_member(array: ArrayRecord, sequence: u64) -> Superblock {
-    let role = Some(Role((array.roles.len() - 1) as u16)).filter(|_| sequence % 3 > 0);
+    let role = Some(Role((array.roles.len() - 1) as u16)).filter(|_| !sequence.is_multiple_of(3));
     let member_uuid = Uuid::from_u128(!array.uuid.as_u128());
     Superblock { array, member_uuid, role, sequence }
 }
