@@ -10,8 +10,8 @@ use headpond_block::{BlockDevice, Buffer, BufferPool, PoolConfig, Runtime};
 use headpond_fuzz::{patch, seal};
 use headpond_raid::superblock::{COPY_OFFSETS, DATA_OFFSET_MIN, SUPERBLOCK_BYTES};
 use headpond_raid::{
-    AfterUncleanStop, AssembleOptions, Contents, CreateOptions, Force, Integrity, Intent, Level, Occupied,
-    Striping, Tuning, assemble, create,
+    AfterUncleanStop, AssembleOptions, Contents, CreateOptions, Force, Integrity, Intent, Level,
+    Occupied, Striping, Tuning, assemble, create,
 };
 use headpond_sim::run;
 use libfuzzer_sys::fuzz_target;
