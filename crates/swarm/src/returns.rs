@@ -100,6 +100,8 @@ impl Stage<'_> {
         let device = self.machine.free_member(member, self.runtime, self.sim, self.controls);
         let uuid = Uuid::from_u128(self.random.borrow_mut().number().into());
         let (word, occupied) = (format!("m{member}"), Occupied::Overwrite);
+        // Whose place it takes is not said.
+        self.machine.displaced.borrow_mut().extend(0..self.machine.members.len());
         let new = NewMember { word, device, uuid, occupied };
         match self.volume.add_spare(self.core(), new).await {
             Ok(()) => Ok(()),
@@ -127,8 +129,11 @@ impl Stage<'_> {
                 let is_spread = topology.spread.is_some();
                 !topology.has_intent || has_log || is_spread || self.machine.growth.was_asked_for()
             }
-            // An event was on its way when it failed, so that it lacks one more.
-            ReturnError::TooOld { found, since, .. } => *found + 2 == *since,
+            // An event was on its way when it failed, so that it lacks one more; spare space that
+            // stands in for it ends the marks.
+            ReturnError::TooOld { found, since, .. } => {
+                *found + 2 == *since || topology.spread.is_some()
+            }
             ReturnError::Replaced { .. } | ReturnError::Foreign { .. } => may_be_displaced,
             ReturnError::Member(MemberError::Growing { .. }) => {
                 self.machine.growth.awaits_its_size()

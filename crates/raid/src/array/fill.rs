@@ -111,6 +111,7 @@ impl Array {
         goal: Goal,
         mut go_on: impl AsyncFnMut() -> bool,
     ) -> Result<Filled, DeviceError> {
+        self.forget_records().await?;
         let mut recorded_at = self.runtime.now();
         while goal.progress().rows() < self.layout.rows() {
             self.fill_rows(&goal).await?;

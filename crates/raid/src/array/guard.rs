@@ -269,6 +269,29 @@ impl Array {
         Ok(())
     }
 
+    /// Has the journal forget the records that it holds now. What was written while somebody was
+    /// out has no record of what belongs there, so that an older one would be the newest: whoever
+    /// is given it is not to be given that again by a replay.
+    ///
+    /// # Errors
+    /// Where it cannot forget them for the sake of a write that stopped half-way.
+    pub(super) async fn forget_records(&self) -> Outcome {
+        let Some(journal) = self.journal() else { return Ok(()) };
+        let end = journal.next_sequence();
+        while journal.holds_before(end) {
+            if journal.is_failed() {
+                self.lose_journal(&journal);
+                break;
+            }
+            let before = journal.live_bytes();
+            self.make_room(&journal).await?;
+            if journal.live_bytes() == before && journal.is_blocked() {
+                return Err(DeviceError::NoSpace { device: journal.name().clone() });
+            }
+        }
+        Ok(())
+    }
+
     /// Flushes the members where the journal is half full, before somebody has to wait for it.
     pub(super) async fn keep_room(&self) {
         let Some(journal) = self.journal() else { return };

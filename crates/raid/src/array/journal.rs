@@ -121,6 +121,14 @@ impl Journal {
         self.ring.borrow().is_empty()
     }
 
+    pub(super) fn next_sequence(&self) -> u64 {
+        self.ring.borrow().next_sequence()
+    }
+
+    pub(super) fn holds_before(&self, sequence: u64) -> bool {
+        self.ring.borrow().holds_before(sequence)
+    }
+
     pub(super) fn is_oldest_done(&self) -> bool {
         self.ring.borrow().is_oldest_done()
     }

@@ -11,11 +11,14 @@ use super::record::Change;
 use crate::layout::{Layout, StripCell, Stripe};
 use crate::plan::Span;
 
-/// Every change of the records that count, by where it goes.
+/// Zeros are looked for among those that touch the same so many stripes.
+const NEIGHBOURS: u64 = 1024;
+
+/// Every change of the records that count, by where it goes; ascending by their numbers.
 #[derive(Default)]
 pub struct Later {
     contents: BTreeMap<StripCell, Vec<(Span, u64)>>,
-    zeros: Vec<(Range<u64>, u32, u64)>,
+    zeros: BTreeMap<u64, Vec<(Range<u64>, u32, u64)>>,
 }
 
 impl Later {
@@ -27,7 +30,11 @@ impl Later {
                 self.contents.entry(cell).or_default().push((span.clone(), sequence));
             }
             Change::Zeros { stripes, step } => {
-                self.zeros.push((stripes.clone(), *step, sequence));
+                let last = stripes.end.saturating_sub(1).max(stripes.start) / NEIGHBOURS;
+                for place in stripes.start / NEIGHBOURS..=last {
+                    let there = self.zeros.entry(place).or_default();
+                    there.push((stripes.clone(), *step, sequence));
+                }
             }
         }
     }
@@ -40,13 +47,17 @@ impl Later {
                 && is_there
                 && (stripe.0 - stripes.start).is_multiple_of(u64::from(*step))
         };
-        if self.zeros.iter().any(is_zeroed) {
+        let zeros = self.zeros.get(&(stripe.0 / NEIGHBOURS)).into_iter().flatten();
+        if zeros.rev().take_while(|(_, _, by)| *by > sequence).any(is_zeroed) {
             return Vec::new();
         }
         let mut left = vec![span];
         let contents = self.contents.get(&cell).into_iter().flatten();
-        for (over, _) in contents.filter(|(_, by)| *by > sequence) {
+        for (over, _) in contents.rev().take_while(|(_, by)| *by > sequence) {
             left = left.into_iter().flat_map(|part| without(part, over)).collect();
+            if left.is_empty() {
+                break;
+            }
         }
         left
     }

@@ -147,6 +147,16 @@ impl Ring {
         self.live.front().is_some_and(|record| record.pending == 0)
     }
 
+    /// What the next record is to be called.
+    pub fn next_sequence(&self) -> u64 {
+        self.next_sequence
+    }
+
+    /// Whether a record before this one counts.
+    pub fn holds_before(&self, sequence: u64) -> bool {
+        self.live.front().is_some_and(|record| record.sequence < sequence)
+    }
+
     /// Whether any record counts.
     pub fn is_empty(&self) -> bool {
         self.live.is_empty()

@@ -312,6 +312,11 @@ impl Fields<'_> {
         expect("rotation", self.u8(at::ROTATION).into(), rotation(array).into())?;
         self.check_lent(array)?;
         self.check_growth(array, &layout)?;
+        let stripes = layout.stripes();
+        if let Some(region) = array.intent_region_stripes.filter(|it| !intent::covers(stripes, *it))
+        {
+            return Err(impossible("intent region", region));
+        }
         self.check_integrity(array, &layout)?;
         if !matches!(array.logical_block_bytes, 512 | 4096) {
             return Err(impossible("logical block", array.logical_block_bytes.into()));

@@ -51,7 +51,7 @@ fn superblocks() -> impl Strategy<Value = Superblock> {
                 logical_block_bytes: 4096,
                 data_offset: DATA_OFFSET_MIN,
                 member_data_bytes: rows << shift,
-                intent_region_stripes: Some(intent).filter(|intent| *intent > 0),
+                intent_region_stripes: None,
                 integrity_region_stripes: None,
                 owner_generation: event_count ^ sequence,
                 owner: (event_count % 2 == 0).then(|| Uuid::from_u128(uuid.max(1))),
@@ -67,6 +67,7 @@ fn superblocks() -> impl Strategy<Value = Superblock> {
                     .then(|| journal(uuid, event_count, sequence)),
                 growth: None,
             };
+            let array = with_intent(array, intent);
             let growth = growth(event_count, rows.min(STAGE_BYTES >> shift));
             let array = ArrayRecord { growth: growth.filter(|_| can_grow(&array)), ..array };
             of_last_member(with_integrity(array, sequence), sequence)
@@ -78,6 +79,12 @@ fn of_last_member(array: ArrayRecord, sequence: u64) -> Superblock {
     let role = Some(Role((array.roles.len() - 1) as u16)).filter(|_| !sequence.is_multiple_of(3));
     let member_uuid = Uuid::from_u128(!array.uuid.as_u128());
     Superblock { array, member_uuid, role, sequence }
+}
+
+fn with_intent(array: ArrayRecord, region: u64) -> ArrayRecord {
+    let stripes = array.layout().expect("a possible shape").stripes();
+    let is_covered = |region: &u64| intent::covers(stripes, *region);
+    ArrayRecord { intent_region_stripes: Some(region).filter(is_covered), ..array }
 }
 
 fn with_integrity(array: ArrayRecord, sequence: u64) -> ArrayRecord {
