@@ -163,7 +163,7 @@ fn crc(bytes: &[u8]) -> u32 {
 
 /// The version and the features that a later program might write.
 const LATER: [(usize, u8, &str); 3] =
-    [(0, 9, "version"), (1, 0x40, "feature"), (2, 0x40, "feature")];
+    [(0, 9, "version"), (1, 0x80, "feature"), (2, 0x80, "feature")];
 
 pub(super) fn cache_of_a_later_version_or_with_unknown_features_is_refused_and_says_so() {
     for (field, value, word) in LATER {
