@@ -245,16 +245,25 @@ impl Array {
             if let Some(room) = journal.reserve(bytes) {
                 return Ok(Some((Rc::clone(journal), room)));
             }
-            let before = journal.live_bytes();
             self.make_room(journal).await?;
-            if journal.live_bytes() == before && journal.is_blocked() {
-                return Err(DeviceError::NoSpace { device: journal.name().clone() });
-            }
+        }
+    }
+
+    /// Has records count no longer, or waits until something has changed.
+    ///
+    /// # Errors
+    /// Where a write that stopped half-way keeps them all, and those of the array.
+    async fn make_room(&self, journal: &Rc<Journal>) -> Outcome {
+        let before = journal.live_bytes();
+        self.flush_for_room(journal).await?;
+        match journal.live_bytes() == before && journal.is_blocked() {
+            true => Err(DeviceError::NoSpace { device: journal.name().clone() }),
+            false => Ok(()),
         }
     }
 
     /// Flushes the members, so that records need no longer count.
-    async fn make_room(&self, journal: &Rc<Journal>) -> Outcome {
+    async fn flush_for_room(&self, journal: &Rc<Journal>) -> Outcome {
         // Asked before the turn is taken: whoever gives one back wakes the others.
         let is_vain = !journal.is_oldest_done() && !journal.is_blocked();
         let turn = if is_vain { None } else { journal.flushing() };
@@ -283,11 +292,7 @@ impl Array {
                 self.lose_journal(&journal);
                 break;
             }
-            let before = journal.live_bytes();
             self.make_room(&journal).await?;
-            if journal.live_bytes() == before && journal.is_blocked() {
-                return Err(DeviceError::NoSpace { device: journal.name().clone() });
-            }
         }
         Ok(())
     }

@@ -9,8 +9,8 @@ use headpond_block::{
 
 use crate::intent::PAGE_BYTES;
 use crate::superblock::{
-    ABSENCE_OFFSET, COPY_OFFSETS, DATA_OFFSET_MIN, DecodeError, INTEGRITY_OFFSET,
-    INTEGRITY_PAGES_OFFSET, INTENT_OFFSET, SUPERBLOCK_BYTES, Superblock, decode, encode,
+    ABSENCE_OFFSET, COPY_OFFSETS, DATA_OFFSET_MIN, DecodeError, INTEGRITY_OFFSET, INTENT_BYTES,
+    INTENT_OFFSET, SUPERBLOCK_BYTES, Superblock, decode, encode,
 };
 
 /// How long a device is waited for that is of no use any more.
@@ -102,9 +102,8 @@ pub(crate) async fn write_bitmap_page(
     number: usize,
     bytes: &[u8],
 ) -> Outcome {
-    let offset = bitmap.page_offset(number);
-    assert!(offset + bytes.len() as u64 <= INTEGRITY_PAGES_OFFSET, "it lies before the data");
-    device.submit(stable_write(offset, bytes)).await
+    assert!((number * PAGE_BYTES + bytes.len()) as u64 <= INTENT_BYTES, "it has its own pages");
+    device.submit(stable_write(bitmap.page_offset(number), bytes)).await
 }
 
 /// Reads a page of a bitmap.

@@ -41,10 +41,8 @@ impl Later {
 
     /// The parts of a span that no record after `sequence` has something for.
     pub fn left(&self, stripe: Stripe, cell: StripCell, span: Span, sequence: u64) -> Vec<Span> {
-        let is_zeroed = |(stripes, step, by): &(Range<u64>, u32, u64)| {
-            let is_there = stripes.contains(&stripe.0);
-            *by > sequence
-                && is_there
+        let is_zeroed = |(stripes, step, _): &(Range<u64>, u32, u64)| {
+            stripes.contains(&stripe.0)
                 && (stripe.0 - stripes.start).is_multiple_of(u64::from(*step))
         };
         let zeros = self.zeros.get(&(stripe.0 / NEIGHBOURS)).into_iter().flatten();
