@@ -193,7 +193,8 @@ pub fn reference(cells: &[ExpectedCell]) -> String {
     let same = cells.iter().filter(|cell| cell.formula.round() == cell.published).count();
     let all = cells.len();
     let mut text = format!("{}\n{same} of {all} cells are what the formulas say\n", table.render());
-    if cells.iter().any(|cell| cell.simulated.is_some()) {
+    let is_run = |cell: &ExpectedCell| cell.simulated.is_some();
+    if cells.iter().any(is_run) && !cells.iter().all(is_run) {
         text += "not simulated: what `headpond simulate --reference` lists as not yet\n";
     }
     text
