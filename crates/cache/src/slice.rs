@@ -21,6 +21,7 @@ use crate::paths::{Ahead, Coverage};
 use crate::recover::{LoadProgress, Recovery, Source, Watch};
 use crate::scrub::{ScrubError, ScrubReport};
 use crate::stats::{ClassStats, Latencies, LatencyStats, PartTraffic, SliceStats};
+use crate::types::BlockRun;
 use crate::under_way::Attempts;
 use headpond_block::decorators::ProbeDevice;
 use headpond_block::sync::Busy;
@@ -250,6 +251,17 @@ impl Slice {
     /// Where a scrub is under way, or a damaged block could not be ended.
     pub async fn scrub(&self) -> Result<ScrubReport, ScrubError> {
         self.engine.scrub().await
+    }
+
+    /// The CRC-32C of each block of 4 KiB in `range`, as it was written to the core last; `None`
+    /// where that was not from here, is not known, or is just being changed.
+    ///
+    /// # Panics
+    /// Where `range` is not made of whole blocks.
+    pub async fn core_checksums(&self, range: ByteRange) -> Vec<Option<u32>> {
+        let run = BlockRun::touching(range);
+        assert_eq!(run.range(), range, "whole blocks");
+        self.engine.core_checksums(run).await
     }
 
     /// Brings what the cache lacks of `range` into it, beside everything else, as far as that is in

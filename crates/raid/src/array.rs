@@ -53,6 +53,7 @@ mod second_half;
 mod spares;
 mod status;
 mod verify;
+mod voucher;
 mod watch;
 mod writers;
 mod zero;
@@ -60,6 +61,7 @@ mod zero;
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::BTreeMap;
 use std::ops::Range;
+use std::rc::Rc;
 
 use headpond_block::sync::KeyLocks;
 use headpond_block::{
@@ -104,6 +106,7 @@ pub use status::{
     Answers, ArrayState, ArrayStatus, DeclusteredStatus, FillingStatus, JournalStatus,
     MemberStatus, PatienceStatus, PlanCounts, Progress, SpareStatus, StandInStatus,
 };
+pub use voucher::{Answer, Voucher};
 use watch::Watch;
 use writers::Writers;
 
@@ -145,6 +148,8 @@ pub struct Array {
     absence: Option<Absence>,
     /// Where there is an integrity region.
     integrity: Option<Integrity>,
+    /// Whom a scrub asks for what does not fit.
+    voucher: RefCell<Option<Rc<dyn Voucher>>>,
     /// Where there is a stripe journal.
     guard: Option<Guard>,
     scratch: Scratch,
@@ -206,6 +211,7 @@ impl Array {
             parity: Cell::new(parity),
             absence: Absence::new(&record, stripes, &absence),
             integrity: Integrity::new(&record, stripes, &unsigned),
+            voucher: RefCell::default(),
             recorder: Recorder::new(record, parity, initialised_stripes),
             locks: KeyLocks::new(),
             intents,

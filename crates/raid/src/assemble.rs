@@ -438,7 +438,13 @@ impl Start {
         let is_exposed = verdict.lost.iter().any(is_exposed);
         if let Some(region_stripes) = record.intent_region_stripes {
             let marked = marked_regions(verdict, layout, Bitmap::Intent, region_stripes).await;
-            self.beginning.marked = within(marked, &verdict.stripes);
+            let mut marked = within(marked, &verdict.stripes);
+            if record.integrity_region_stripes.is_some() {
+                // Nobody was writing to what is signed, and what rots there is not to become right.
+                let unsigned = self.trust.unsigned.iter();
+                marked = unsigned.flat_map(|range| within(marked.clone(), range)).collect();
+            }
+            self.beginning.marked = marked;
             if !self.beginning.marked.is_empty() {
                 let regions = self.beginning.marked.len();
                 self.warnings.push(Warning::Resynchronised { regions });

@@ -26,11 +26,11 @@ pub mod split;
 pub mod superblock;
 
 pub use array::{
-    Addition, Answers, Array, ArrayState, ArrayStatus, DeclusteredStatus, Filled, FillingStatus,
-    Finding, GrowError, Grown, GrowthStatus, Inspection, IntegrityStatus, JournalStatus, LostRange,
-    LostStatus, MemberError, MemberStatus, PatienceStatus, PlanCounts, Progress, ReturnError,
-    ScrubReport, Scrubbed, SpareStatus, StandInStatus, Trouble, Tuning, erase, erase_unlisted,
-    inspect,
+    Addition, Answer, Answers, Array, ArrayState, ArrayStatus, DeclusteredStatus, Filled,
+    FillingStatus, Finding, GrowError, Grown, GrowthStatus, Inspection, IntegrityStatus,
+    JournalStatus, LostRange, LostStatus, MemberError, MemberStatus, PatienceStatus, PlanCounts,
+    Progress, ReturnError, ScrubReport, Scrubbed, SpareStatus, StandInStatus, Trouble, Tuning,
+    Voucher, erase, erase_unlisted, inspect,
 };
 pub use assemble::{
     AfterUncleanStop, AssembleError, AssembleOptions, Assembled, Force, Prepared, Warning,

@@ -114,6 +114,10 @@ impl Front {
         self.slices.replace(slices);
     }
 
+    pub fn slicing(&self) -> Slicing {
+        self.slicing.get()
+    }
+
     /// Opens a door for each of these cores, which keep the one they have, and closes all others.
     pub fn open_doors(&self, cores: impl Iterator<Item = (u16, ByteRange)>) {
         let old = self.doors.take();

@@ -41,6 +41,7 @@ mod streams;
 mod tier;
 mod upkeep;
 mod volume;
+mod vouch;
 
 pub use acts::{ActKind, ActStatus};
 pub use alerts::{Alert, AlertKind, Risk};

@@ -200,6 +200,7 @@ impl Volume {
             }
         };
         self.cached.replace(Some(Rc::new(cached)));
+        self.vouch();
         self.description.replace(description);
         self.lead(&held);
         Ok(())

@@ -117,6 +117,7 @@ impl Volume {
             warnings,
         };
         volume.open_doors();
+        volume.vouch();
         volume.begin_upkeep();
         volume
     }

@@ -53,7 +53,8 @@ impl Log {
         if is_indexed {
             self.count_new_dirt(run);
         }
-        let marks = if is_indexed { Marks::INDEXED } else { Marks::NONE };
+        let indexed = if is_indexed { Marks::INDEXED } else { Marks::NONE };
+        let marks = origin(intake.purpose) | indexed;
         let checksums = &self.draft.checksums[first..first + run.count as usize];
         self.map.insert_run(&Insertion { run, slot, unit, target, marks, checksums });
         if is_indexed {
@@ -76,7 +77,7 @@ impl Log {
         let has_bare = intake.buffers.is_payload_free();
         let is_indexed = intake.purpose == Purpose::WriteBack;
         for (place, block) in intake.run.blocks().enumerate() {
-            let mut marks = self.inherited_marks(block, is_indexed);
+            let mut marks = origin(intake.purpose) | self.inherited_marks(block, is_indexed);
             if has_bare && block_of(intake.buffers, place).is_payload_free() {
                 marks = marks | Marks::PAYLOAD_FREE;
             }
@@ -135,6 +136,13 @@ impl Log {
                 chunks.add(block);
             }
         });
+    }
+}
+
+fn origin(purpose: Purpose) -> Marks {
+    match purpose {
+        Purpose::WriteBack | Purpose::WriteThrough => Marks::GIVEN,
+        Purpose::ReadInsert | Purpose::Tombstone { .. } => Marks::NONE,
     }
 }
 

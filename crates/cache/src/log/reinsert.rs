@@ -67,8 +67,10 @@ impl Log {
             State::Dirty => self.inherited_marks(old.block, true),
             _ => Marks::NONE,
         };
-        if old.is_payload_free() {
-            marks = marks | Marks::PAYLOAD_FREE;
+        for lasting in [Marks::PAYLOAD_FREE, Marks::GIVEN] {
+            if old.marks.contains(lasting) {
+                marks = marks | lasting;
+            }
         }
         let checksum = match self.has_checksum(copy.slot) {
             true => old.checksum,

@@ -4,6 +4,8 @@
 //! **Invariants**: no operation that writes to this memory is in flight while it is computed on;
 //! memory without payload is left alone.
 
+use std::collections::BTreeSet;
+
 use headpond_block::{Buffer, Buffers};
 use smallvec::SmallVec;
 
@@ -65,11 +67,17 @@ impl ParityMemory {
         });
     }
 
-    /// Whether nothing but zeros is held here.
-    pub(super) fn is_zero(&mut self) -> bool {
+    /// The blocks of so many bytes in which something else than zeros is held here.
+    pub(super) fn blocks_not_zero(&mut self, block_bytes: usize) -> BTreeSet<usize> {
         let (p, q) = self.run(0, self.p.len());
-        let is_zero = |bytes: &[u8]| bytes.iter().all(|byte| *byte == 0);
-        is_zero(p) && q.is_none_or(|q| is_zero(q))
+        let blocks_of = |bytes: &[u8]| {
+            let blocks = bytes.chunks(block_bytes).enumerate();
+            let blocks = blocks.filter(|(_, block)| block.iter().any(|byte| *byte != 0));
+            blocks.map(|(block, _)| block).collect::<BTreeSet<usize>>()
+        };
+        let mut blocks = blocks_of(p);
+        blocks.extend(q.map(|q| blocks_of(q)).into_iter().flatten());
+        blocks
     }
 
     /// Patches the old parity held here for a change of data strip `k` from `start` of the span on.

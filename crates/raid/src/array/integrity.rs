@@ -160,6 +160,11 @@ impl Array {
         self.stabilise(&integrity.marks, stripes).await
     }
 
+    /// Whether the checksums of a stripe count.
+    pub(super) fn is_signed(&self, stripe: Stripe) -> bool {
+        self.integrity.as_ref().is_some_and(|integrity| integrity.is_signed(stripe))
+    }
+
     pub(super) fn integrity_status(&self) -> Option<IntegrityStatus> {
         let integrity = self.integrity.as_ref()?;
         let unsigned = integrity.marks.bitmap.borrow().marked_regions();

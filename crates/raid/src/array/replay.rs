@@ -142,11 +142,21 @@ impl Array {
             let changes = record.changes.iter();
             changes.for_each(|(change, _)| later.note(&self.layout, walk.sequence, change));
         }
+        let noted = walk.sequence;
         let mut walk = begin();
         while let Some((record, bytes)) = walk.next().await? {
             let sequence = walk.sequence;
             let left = |stripe, cell, span| later.left(stripe, cell, span, sequence);
             self.redo(record, &bytes, left).await?;
+        }
+        if walk.sequence != noted {
+            // What was not seen again was left out of what earlier records did.
+            return Err(DeviceError::Corrupt {
+                device: journal.device().name().clone(),
+                offset: RING_OFFSET + walk.end,
+                expected: noted,
+                found: walk.sequence,
+            });
         }
         self.flush_members().await
     }

@@ -69,7 +69,8 @@ impl Array {
         self.change_record(|record| record.work.initialised_stripes = done).await
     }
 
-    /// Makes the redundancy of some stripes anew from their data.
+    /// Makes the redundancy of some stripes anew from their data. What is signed is right, or for a
+    /// scrub to judge.
     ///
     /// # Errors
     /// As for [`Self::initialise`].
@@ -77,8 +78,8 @@ impl Array {
         let mut start = stripes.start;
         while start < stripes.end {
             let end = stripes.end.min(start + STRIPES_AT_A_TIME);
-            let batch =
-                (start..end).map(|stripe| Submission::pending(self.resync_stripe(Stripe(stripe))));
+            let batch = (start..end).map(Stripe).filter(|stripe| !self.is_signed(*stripe));
+            let batch = batch.map(|stripe| Submission::pending(self.resync_stripe(stripe)));
             join_all(batch.collect()).await.into_iter().collect::<Outcome>()?;
             start = end;
         }

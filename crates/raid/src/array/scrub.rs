@@ -2,9 +2,10 @@
 //!
 //! A strip that cannot be read is made anew from the others and rewritten. Where data and parity do
 //! not fit, the strip that would explain it is looked for, sector by sector: P and Q name one, and
-//! of three copies or more the majority is right. It is put right then. Before that the checksums
-//! of an integrity region are asked, where they count (`verify`). Otherwise nobody knows who is
-//! wrong: it is reported, and nothing is changed.
+//! of three copies or more the majority is right. It is put right then. Before that checksums are
+//! asked (`verify`): those of an integrity region, where they count, and those that somebody in
+//! front of the array has (`voucher`). Otherwise nobody knows who is wrong: it is reported, and
+//! nothing is changed.
 //!
 //! **Not here**: stripes with a lost strip that no equation is left to check, and parity that was
 //! never computed; what they hold is only read.
@@ -20,7 +21,7 @@ use smallvec::SmallVec;
 use super::columns::{Columns, ParityMemory};
 use super::rebuild::{ReadFailure, Rebuild};
 use super::scratch::{Allowance, Payload};
-use super::verify::{Judged, JudgedCopies, Sums};
+use super::verify::{Judged, JudgedCopies, Sums, blocks_that_differ};
 use super::{Array, Member, Progress};
 use crate::integrity::BLOCK_BYTES;
 use crate::layout::{Strip, StripCell, Stripe};
@@ -47,7 +48,7 @@ pub struct ScrubReport {
     pub rewritten: u64,
     /// Sectors that did not fit and were put right.
     pub corrected_sectors: u64,
-    /// Those of them that a checksum of the integrity region told from right ones.
+    /// Those of them that a checksum told from right ones, of the integrity region or of a cache.
     pub located_by_checksum: u64,
     /// Sectors that do not fit, of which nobody knows who is wrong.
     pub unexplained_sectors: u64,
@@ -162,23 +163,19 @@ impl Array {
         if !is_whole || self.parity_trust(stripe) == ParityTrust::Stale {
             return Ok(());
         }
-        let sums = Sums::of_parity(self, stripe);
-        let mut judged = self.locate_by_sums(stripe, &strips, &sums);
-        let columns = strips[..self.layout.data_strips()].iter();
-        let columns: Columns = columns.map(|(_, content)| Some(content.clone())).collect();
-        let parity = |strip| {
-            let found = contents(&strips, strip)?.as_single()?;
-            let copy = memory.take(found.len());
-            copy.copy_from_buffer(found);
-            Some(copy)
-        };
-        let p = parity(Strip::P).expect("scratch memory is contiguous");
-        let mut remainders = ParityMemory { p, q: parity(Strip::Q) };
-        remainders.add_columns(&columns);
-        if remainders.is_zero() && judged.changed.is_empty() {
+        let copy = |strip| contents(&strips, strip).map(|found| memory.take(found.len_bytes()));
+        let p = copy(Strip::P).expect("the stripe is whole");
+        let mut remainders = ParityMemory { p, q: copy(Strip::Q) };
+        self.take_remainders(&strips, &mut remainders);
+        let mut sums = Sums::of_parity(self, stripe);
+        let misfits = remainders.blocks_not_zero(BLOCK_BYTES as usize);
+        sums.learn(self.vouched(stripe, &misfits).await.iter(), &misfits);
+        let mut judged = self.locate_by_sums(stripe, &strips, &sums, &misfits);
+        if misfits.is_empty() && judged.changed.is_empty() {
             self.note_whole_blocks(stripe, &strips, &judged.doubtful);
             return Ok(());
         }
+        self.take_remainders(&strips, &mut remainders);
         let (p, q) = (remainders.p.to_vec(), remainders.q.as_ref().map(|q| q.to_vec()));
         self.correct(stripe, &strips, (&p, q.as_deref()), &sums, &mut judged);
         let is_changed = |read: &StripRead| judged.changed.contains(&read.strip);
@@ -189,6 +186,17 @@ impl Array {
         }
         self.note_whole_blocks(stripe, &strips, &judged.doubtful);
         self.check_intact()
+    }
+
+    /// What the parity of a stripe lacks to be that of its data: nothing but zeros where it fits.
+    fn take_remainders(&self, strips: &Strips, into: &mut ParityMemory) {
+        let columns = strips[..self.layout.data_strips()].iter();
+        let columns: Columns = columns.map(|(_, content)| Some(content.clone())).collect();
+        for (strip, memory) in [(Strip::P, Some(&into.p)), (Strip::Q, into.q.as_ref())] {
+            let found = memory.zip(contents(strips, strip).and_then(Buffers::as_single));
+            found.inspect(|(memory, found)| memory.copy_from_buffer(found));
+        }
+        into.add_columns(&columns);
     }
 
     /// Puts right in memory what the remainders explain, and no checksum speaks against.
@@ -239,7 +247,12 @@ impl Array {
                 }
             }
         }
-        let mut judged = self.compare_with_sums(stripe, &copies);
+        let mut sums = Sums::of_copies(self, stripe, &copies);
+        let misfits = blocks_that_differ(&copies);
+        if let [vouched] = &*self.vouched(stripe, &misfits).await {
+            sums.learn(std::iter::repeat_n(vouched, copies.len()), &misfits);
+        }
+        let mut judged = self.compare_with_sums(stripe, &copies, &sums);
         let is_like_first = |(_, copy): &(StripCell, Buffer)| bytes(copy) == bytes(&copies[0].1);
         if !copies.iter().all(is_like_first) {
             self.outvote(stripe, &copies, &mut judged);

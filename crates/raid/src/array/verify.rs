@@ -24,8 +24,8 @@ use crate::parity::Lost;
 
 const BLOCK: usize = BLOCK_BYTES as usize;
 
-/// What the blocks of a stripe's strips, or of its copies, ought to be; empty without an integrity
-/// region.
+/// What the blocks of a stripe's strips, or of its copies, ought to be; empty where nobody says
+/// anything.
 pub(super) struct Sums(Vec<Vec<u32>>);
 
 /// What was changed in memory.
@@ -61,7 +61,8 @@ impl<T: PartialEq> JudgedOf<T> {
 }
 
 impl Sums {
-    /// Of every strip of a stripe, in the order of [`crate::layout::Layout::strips`].
+    /// Of every strip of a stripe, in the order of [`crate::layout::Layout::strips`], by the
+    /// integrity region.
     pub(super) fn of_parity(array: &Array, stripe: Stripe) -> Sums {
         if array.integrity.is_none() {
             return Sums(Vec::new());
@@ -70,7 +71,35 @@ impl Sums {
         Sums(cells.map(|cell| array.sums_of(stripe, cell)).collect())
     }
 
-    /// Whether a strip is, in this block, what was signed.
+    /// Of every copy, by the integrity region.
+    pub(super) fn of_copies(array: &Array, stripe: Stripe, copies: &Copies) -> Sums {
+        if array.integrity.is_none() {
+            return Sums(Vec::new());
+        }
+        Sums(copies.iter().map(|(cell, _)| array.sums_of(stripe, *cell)).collect())
+    }
+
+    /// Adds what is vouched for of strip after strip, of blocks that do not fit and of which
+    /// nothing was known.
+    pub(super) fn learn<'a>(
+        &mut self,
+        vouched: impl Iterator<Item = &'a Vec<u32>>,
+        misfits: &BTreeSet<usize>,
+    ) {
+        for (place, vouched) in vouched.enumerate() {
+            if self.0.len() <= place {
+                self.0.push(vec![NO_SUM; vouched.len()]);
+            }
+            let known = &mut self.0[place];
+            for block in misfits {
+                if known[*block] == NO_SUM {
+                    known[*block] = vouched[*block];
+                }
+            }
+        }
+    }
+
+    /// Whether a strip is, in this block, what it ought to be.
     pub(super) fn vouches_for(&self, strips: &Strips, strip: Strip, block: usize) -> bool {
         let place = strips.iter().position(|(read, _)| read.strip == strip);
         place.is_some_and(|place| self.is_right(place, block, &block_of(&strips[place].1, block)))
@@ -85,24 +114,50 @@ impl Sums {
         expected != NO_SUM && expected == sum_of(bytes(content))
     }
 
-    fn is_wrong(&self, place: usize, block: usize, content: &Buffer) -> bool {
-        self.expected(place, block) != NO_SUM && !self.is_right(place, block, content)
+    /// Whether a block is, as far as anything is known of it.
+    fn may_be(&self, place: usize, block: usize, content: &Buffer) -> bool {
+        self.expected(place, block) == NO_SUM || self.is_right(place, block, content)
     }
 }
 
+/// The blocks of a strip of which some copy is not like the first.
+pub(super) fn blocks_that_differ(copies: &Copies) -> BTreeSet<usize> {
+    let first = bytes(&copies[0].1);
+    let differs = |block: &usize| {
+        let part = block * BLOCK..first.len().min((block + 1) * BLOCK);
+        copies.iter().any(|(_, copy)| bytes(copy)[part.clone()] != first[part.clone()])
+    };
+    (0..first.len().div_ceil(BLOCK)).filter(differs).collect()
+}
+
 impl Array {
-    /// Puts right in memory the blocks that are not what was signed, where the others suffice.
-    pub(super) fn locate_by_sums(&self, stripe: Stripe, strips: &Strips, sums: &Sums) -> Judged {
+    /// Puts right in memory the blocks that are not what they ought to be, where the others
+    /// suffice; of those that do not fit also where everything else is known to be right.
+    pub(super) fn locate_by_sums(
+        &self,
+        stripe: Stripe,
+        strips: &Strips,
+        sums: &Sums,
+        misfits: &BTreeSet<usize>,
+    ) -> Judged {
         let mut judged = Judged::nothing();
         let blocks = if sums.0.is_empty() { 0 } else { self.blocks_of_strip() };
         for block in 0..blocks {
-            let is_wrong =
-                |place: &usize| sums.is_wrong(*place, block, &block_of(&strips[*place].1, block));
-            let wrong: Places = (0..strips.len()).filter(is_wrong).collect();
-            if wrong.is_empty() {
-                continue;
+            let mut wrong = Places::new();
+            let mut unknown = Places::new();
+            for (place, (_, content)) in strips.iter().enumerate() {
+                let content = block_of(content, block);
+                match sums.expected(place, block) {
+                    NO_SUM => unknown.push(place),
+                    _ if sums.is_right(place, block, &content) => {}
+                    _ => wrong.push(place),
+                }
             }
-            if !self.solve_block(strips, sums, block, &wrong, &mut judged) {
+            let suspects = self.suspects(&wrong, &unknown, misfits.contains(&block));
+            let is_solved = suspects
+                .iter()
+                .any(|suspects| self.solve_block(strips, sums, block, suspects, &mut judged));
+            if !wrong.is_empty() && !is_solved {
                 judged.dispute(block);
                 self.note_finding(stripe, Trouble::Unexplained);
             }
@@ -110,27 +165,46 @@ impl Array {
         judged
     }
 
-    /// Makes the wrong blocks in one place of all strips from the others, and says whether what
-    /// came out is what was signed. Otherwise nothing is changed.
+    /// Which blocks of one place may be wrong together, likeliest first: those that are not what
+    /// they ought to be, those with one more of which nothing is known, or where everything else is
+    /// known to be right whatever is left.
+    fn suspects(&self, wrong: &Places, unknown: &Places, is_misfit: bool) -> Vec<Places> {
+        let most = self.layout.parity_strips();
+        if wrong.is_empty() {
+            let is_left = is_misfit && (1..=most).contains(&unknown.len());
+            return is_left.then(|| unknown.clone()).into_iter().collect();
+        }
+        let with = |more: &usize| {
+            let mut together = wrong.clone();
+            together.push(*more);
+            together.sort_unstable();
+            together
+        };
+        let alone = std::iter::once(wrong.clone());
+        // Parity first: it is what a torn write leaves behind.
+        let sets = alone.chain(unknown.iter().rev().map(with));
+        sets.filter(|set| set.len() <= most).collect()
+    }
+
+    /// Makes some blocks in one place of all strips from the others, and says whether what came out
+    /// is what it ought to be. Otherwise nothing is changed.
     fn solve_block(
         &self,
         strips: &Strips,
         sums: &Sums,
         block: usize,
-        wrong: &Places,
+        suspects: &Places,
         judged: &mut Judged,
     ) -> bool {
-        if wrong.len() > self.layout.parity_strips() {
+        let solved = self.block_solved(strips, block, suspects);
+        let mut pairs = suspects.iter().zip(&solved);
+        if !pairs.all(|(place, solved)| sums.may_be(*place, block, solved)) {
             return false;
         }
-        let solved = self.block_solved(strips, block, wrong);
-        let mut pairs = wrong.iter().zip(&solved);
-        if !pairs.all(|(place, solved)| sums.is_right(*place, block, solved)) {
-            return false;
-        }
-        for (place, solved) in wrong.iter().zip(&solved) {
-            self.put_right(&block_of(&strips[*place].1, block), solved);
-            judged.note_changed(strips[*place].0.strip);
+        for (place, solved) in suspects.iter().zip(&solved) {
+            if self.put_right(&block_of(&strips[*place].1, block), solved) {
+                judged.note_changed(strips[*place].0.strip);
+            }
         }
         true
     }
@@ -169,18 +243,23 @@ impl Array {
         wrong.iter().map(solved).collect()
     }
 
-    /// Puts right in memory the copies whose blocks are not what was signed, from one that is.
-    pub(super) fn compare_with_sums(&self, stripe: Stripe, copies: &Copies) -> JudgedCopies {
+    /// Puts right in memory the copies whose blocks are not what they ought to be, from one that
+    /// is.
+    pub(super) fn compare_with_sums(
+        &self,
+        stripe: Stripe,
+        copies: &Copies,
+        sums: &Sums,
+    ) -> JudgedCopies {
         let mut judged = JudgedCopies::nothing();
-        if self.integrity.is_none() {
+        if sums.0.is_empty() {
             return judged;
         }
-        let sums = Sums(copies.iter().map(|(cell, _)| self.sums_of(stripe, *cell)).collect());
         for block in 0..self.blocks_of_strip() {
             let part = |place: usize| copies[place].1.slice(block * BLOCK..(block + 1) * BLOCK);
             let mut places = 0..copies.len();
             let Some(right) = places.find(|it| sums.is_right(*it, block, &part(*it))) else {
-                if (0..copies.len()).any(|it| sums.is_wrong(it, block, &part(it))) {
+                if (0..copies.len()).any(|it| !sums.may_be(it, block, &part(it))) {
                     judged.dispute(block);
                     self.note_finding(stripe, Trouble::Unexplained);
                 }
@@ -203,7 +282,8 @@ impl Array {
         judged
     }
 
-    fn put_right(&self, wrong: &Buffer, right: &Buffer) {
+    /// Whether something had to be changed.
+    fn put_right(&self, wrong: &Buffer, right: &Buffer) -> bool {
         let sectors = (0..BLOCK).step_by(SECTOR_BYTES).map(|start| start..start + SECTOR_BYTES);
         let differs = |part: &std::ops::Range<usize>| {
             bytes(wrong)[part.clone()] != bytes(right)[part.clone()]
@@ -213,6 +293,7 @@ impl Array {
         let mut report = self.scrub_report.borrow_mut();
         report.corrected_sectors += count;
         report.located_by_checksum += count;
+        count > 0
     }
 
     /// The strips of a stripe are as they are to be signed, but for doubtful blocks.
