@@ -293,6 +293,13 @@ impl Stage<'_> {
         }
         self.count(ill);
         control.add(ill.rule().expect("a fault of a device"));
+        // Drawn aside: a case without a journal is what it was.
+        let mut aside = self.random.borrow().clone().fork();
+        let is_guarded = self.machine.topology.journal.is_some();
+        if is_guarded && ill.costs_member().is_some() && aside.one_in(2) {
+            // While writes pass from without the journal to with it.
+            self.machine.power.cut_after(aside.below(64));
+        }
     }
 
     /// A member may fail only while the redundancy is right: after an unclean stop it is made so
