@@ -2,7 +2,8 @@
 //! from here.
 //!
 //! **Invariants**
-//! - What was only read from the core is not vouched for: it may have been wrong when it was read.
+//! - What was read from the core, all of a block or the rest of one, is not vouched for: it may
+//!   have been wrong then. Nor is what came out of a stop: records do not tell.
 //! - Nothing is waited for but the cache device: whoever asks may hold up the core.
 
 use crate::checksum::crc32c_of_block;

@@ -9,6 +9,7 @@
 //!    resynchronised, but for what the stripe journal holds, which is written again. Up to step 4
 //!    nothing is written.
 
+mod bitmaps;
 mod growth;
 mod journal;
 mod judge;
@@ -22,10 +23,10 @@ use uuid::Uuid;
 
 use crate::array::{
     AbsenceFound, Array, Bitmap, Inspection, TornParity, Trust, Tuning, find_lost, inspect,
-    read_bitmap_page,
 };
 use crate::layout::{Layout, Role};
-use crate::superblock::{DecodeError, RecordedParity, RecordedState, RoleState, Superblock};
+use crate::superblock::{DecodeError, RecordedParity, RecordedState, Superblock};
+use bitmaps::{absence, marked_regions, shared, unsigned, within};
 use journal::Found;
 use judge::Verdict;
 
@@ -441,8 +442,7 @@ impl Start {
             let mut marked = within(marked, &verdict.stripes);
             if record.integrity_region_stripes.is_some() {
                 // Nobody was writing to what is signed, and what rots there is not to become right.
-                let unsigned = self.trust.unsigned.iter();
-                marked = unsigned.flat_map(|range| within(marked.clone(), range)).collect();
+                marked = shared(&marked, &self.trust.unsigned);
             }
             self.beginning.marked = marked;
             if !self.beginning.marked.is_empty() {
@@ -501,63 +501,6 @@ impl Start {
             }
         }
     }
-}
-
-/// What is known of the writes that members lack.
-async fn absence(verdict: &Verdict, layout: &Layout) -> AbsenceFound {
-    let record = &verdict.record;
-    let Some(region_stripes) = record.intent_region_stripes else { return AbsenceFound::Unknown };
-    if record.absent_since.is_some() {
-        let marked = marked_regions(verdict, layout, Bitmap::Absence, region_stripes).await;
-        return AbsenceFound::Marked(marked);
-    }
-    let is_active = |role: &Role| record.roles[role.index()].state == RoleState::Active;
-    let roles = (0..layout.members()).map(|index| Role(index as u16));
-    let empty: Vec<Role> = roles.filter(|role| !is_active(role)).collect();
-    let was_whole = record.unreplaced(&empty).is_empty();
-    // What a log would repeat was not marked while everybody was there.
-    let all_returned = !verdict.missing.iter().any(is_active);
-    match was_whole && (record.state != RecordedState::DirtyLogged || all_returned) {
-        true => AbsenceFound::Nothing,
-        false => AbsenceFound::Unknown,
-    }
-}
-
-/// The stripes whose checksums count for nothing.
-async fn unsigned(verdict: &Verdict, layout: &Layout) -> Vec<Range<u64>> {
-    match verdict.record.integrity_region_stripes {
-        Some(region) => marked_regions(verdict, layout, Bitmap::Unsigned, region).await,
-        None => Vec::new(),
-    }
-}
-
-/// The union of what the members' bitmaps mark.
-async fn marked_regions(
-    verdict: &Verdict,
-    layout: &Layout,
-    kind: Bitmap,
-    region_stripes: u64,
-) -> Vec<Range<u64>> {
-    let uuid = verdict.record.uuid;
-    let mut bitmap = crate::intent::IntentBitmap::new(uuid, layout.stripes(), region_stripes);
-    for number in 0..bitmap.pages() {
-        let mut found = false;
-        for device in verdict.found.in_use() {
-            if let Ok(bytes) = read_bitmap_page(device, kind, number).await {
-                found |= bitmap.merge(number, &bytes).is_ok();
-            }
-        }
-        if !found {
-            bitmap.mark_page(number);
-        }
-    }
-    bitmap.marked(layout.stripes())
-}
-
-/// The parts of some ranges that lie in another.
-fn within(ranges: Vec<Range<u64>>, whole: &Range<u64>) -> Vec<Range<u64>> {
-    let part = |it: Range<u64>| it.start.max(whole.start)..it.end.min(whole.end);
-    ranges.into_iter().map(part).filter(|it| !it.is_empty()).collect()
 }
 
 impl Array {

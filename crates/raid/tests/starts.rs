@@ -9,8 +9,8 @@ use headpond_block::{BlockDevice, Buffer, DeviceError, Geometry, Request, Reques
 use headpond_raid::layout::{Strip, Stripe};
 use headpond_raid::{
     AfterUncleanStop, ArrayState, AssembleError, AssembleOptions, Assembled, CreateError,
-    CreateOptions, Force, Inspection, Intent, Level, Occupied, Warning, assemble, create, erase,
-    inspect,
+    CreateOptions, Force, Inspection, Integrity, Intent, Level, Occupied, Scrubbed, Warning,
+    assemble, create, erase, inspect,
 };
 use support::*;
 use uuid::Uuid;
@@ -302,6 +302,36 @@ fn what_cannot_be_read_of_a_torn_stripe_is_an_error_and_the_array_starts_all_the
         array.stop().await.unwrap();
         let array = attempt(&members).await.unwrap().array;
         assert_eq!(read(&array, 0, bytes.len()).await.unwrap(), bytes);
+    });
+}
+
+/// What is signed is not made anew: so nothing torn is.
+#[test]
+fn a_region_with_a_torn_stripe_is_not_signed_and_stays_torn() {
+    run(17, |runtime| async move {
+        const REGION_BYTES: u64 = 1 << 20;
+        let members = devices(4, 8 + REGION_BYTES / u64::from(STRIP), &runtime);
+        let (intent, integrity) = (Intent::Bitmap, Integrity::Region);
+        let options = CreateOptions { intent, integrity, ..options(Level::Raid5, 1) };
+        create(&as_devices(&members), &options).await.unwrap();
+        members.iter().for_each(|member| member.refine(2));
+        let array = start(&members).await.array;
+        let bytes = Random::new(3).bytes(array.layout().stripe_bytes() as usize);
+        write(&array, 0, &bytes).await.unwrap();
+        let cell = array.layout().cell(Stripe(0), Strip::Data(0));
+        let place = REGION_BYTES + array.layout().row_start(cell.row);
+        members[cell.role.index()].make_bad(place, 512);
+        let array = attempt(&members).await.unwrap().array;
+        assert!(read(&array, 0, 512).await.is_err());
+        assert_eq!(array.scrub(async || true).await, Ok(Scrubbed::Whole));
+        let signed = array.status().integrity.expect("there is a region").regions_signed;
+        assert_eq!(signed, 3);
+        array.stop().await.unwrap();
+        let array = attempt(&members).await.unwrap().array;
+        assert!(read(&array, 0, 512).await.is_err(), "it is torn after a scrub too");
+        write(&array, 0, &bytes).await.unwrap();
+        assert_eq!(array.scrub(async || true).await, Ok(Scrubbed::Whole));
+        assert_eq!(array.status().integrity.expect("there is a region").regions_signed, 4);
     });
 }
 

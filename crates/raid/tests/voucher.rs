@@ -42,7 +42,7 @@ impl Told {
 
 fn scrub_told(signed: &Signed, told: &Rc<Told>) -> ScrubReport {
     signed.live(async |array, _| {
-        array.trust(Rc::<Told>::clone(told));
+        array.trust(Some(Rc::<Told>::clone(told)));
         scrub(array).await
     })
 }

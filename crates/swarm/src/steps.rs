@@ -296,9 +296,9 @@ impl Stage<'_> {
         // Drawn aside: a case without a journal is what it was.
         let mut aside = self.random.borrow().clone().fork();
         let is_guarded = self.machine.topology.journal.is_some();
-        if is_guarded && ill.costs_member().is_some() && aside.one_in(2) {
+        if is_guarded && ill.costs_member().is_some() && !aside.one_in(4) {
             // While writes pass from without the journal to with it.
-            self.machine.power.cut_after(aside.below(64));
+            self.machine.power.cut_after(aside.below(40));
         }
     }
 

@@ -10,6 +10,7 @@ use headpond_cache::{
     ScrubReport, Slice, SliceConfig, SliceStats, Superblock,
 };
 use headpond_raid::{Array, ArrayState, AssembleError};
+use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -20,6 +21,8 @@ pub(crate) struct Cached {
     pub device: Rc<dyn BlockDevice>,
     pub slices: Vec<Slice>,
     pub superblock: Superblock,
+    /// A tier has written to it: of that nobody knows whether a client gave it.
+    pub is_second_hand: Cell<bool>,
 }
 
 impl Cached {
@@ -59,7 +62,8 @@ impl Cached {
             notes.extend(tell_recovery(index, &recovery));
             slices.push(slice);
         }
-        let cached = Self { device, slices, superblock };
+        let is_second_hand = Cell::new(false);
+        let cached = Self { device, slices, superblock, is_second_hand };
         cached.tell_cores(cores);
         Ok((cached, notes))
     }
@@ -89,7 +93,7 @@ impl Cached {
             let opening = Slice::open(foundation, &superblock, expected, index, config.clone());
             slices.push(opening.await?.0);
         }
-        Ok(Self { device, slices, superblock })
+        Ok(Self { device, slices, superblock, is_second_hand: Cell::new(false) })
     }
 
     /// They are counted one by one, where there are several.

@@ -230,6 +230,7 @@ impl Volume {
         let leave = async || {
             self.cores().disown().await?;
             self.cached.take();
+            self.vouch();
             self.description.borrow_mut().cache = None;
             Ok(())
         };

@@ -109,6 +109,7 @@ impl Volume {
         let tier = Cached::in_memory(runtime, device, &options, &below, &config).await?;
         tier.tell_cores(&self.cores());
         self.tier.replace(Some(Rc::new(tier)));
+        self.cached().inspect(|below| below.is_second_hand.set(true));
         self.lead(&held);
         Ok(())
     }

@@ -19,11 +19,12 @@ struct OfCore {
 impl Volume {
     /// Scrubs of the arrays ask the cache, if there is one, where something does not fit.
     pub(crate) fn vouch(&self) {
-        let Some(cached) = self.cached() else { return };
-        let (slicing, cores) = (self.front.slicing(), self.cores());
-        for (core, place) in cores.iter() {
-            let cached = Rc::downgrade(&cached);
-            core.array.trust(Rc::new(OfCore { cached, slicing, place }));
+        let (cached, slicing) = (self.cached(), self.front.slicing());
+        for (core, place) in self.cores().iter() {
+            core.array.trust(cached.as_ref().map(|cached| {
+                let cached = Rc::downgrade(cached);
+                Rc::new(OfCore { cached, slicing, place }) as Rc<dyn Voucher>
+            }));
         }
     }
 }
@@ -31,7 +32,8 @@ impl Volume {
 impl Voucher for OfCore {
     fn checksums(&self, range: ByteRange) -> Answer<'_> {
         Box::pin(async move {
-            let Some(cached) = self.cached.upgrade() else {
+            let knows = |cached: &Rc<Cached>| !cached.is_second_hand.get();
+            let Some(cached) = self.cached.upgrade().filter(knows) else {
                 return vec![None; (range.len() / BLOCK_BYTES) as usize];
             };
             let mut checksums = Vec::new();

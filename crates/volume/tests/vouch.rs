@@ -7,7 +7,7 @@ use headpond_block::{BlockDevice, Buffer, Geometry, Runtime};
 use headpond_cache::Mode;
 use headpond_raid::ScrubReport;
 use headpond_sim::{Medium, OperationTime, Power, Sim, SimDisk, run};
-use headpond_volume::{Description, Devices, Volume};
+use headpond_volume::{Description, Devices, Size, TierDescription, TierSettings, Volume};
 use std::rc::Rc;
 use std::time::Duration;
 use support::{CREATE, careful, description};
@@ -162,6 +162,25 @@ fn what_the_cache_has_only_read_proves_nothing() {
         let report = bench.scrub().await;
         assert_eq!((report.corrected_sectors, report.unexplained_sectors), (0, 1));
         assert!(bench.images() == before, "nothing was changed");
+    });
+}
+
+/// It may have completed blocks with what it had only read.
+#[test]
+fn what_a_tier_has_written_to_the_cache_proves_nothing() {
+    with_volume(Mode::WriteThrough, 1, Kind::Flash, async |bench, start| {
+        let described = TierDescription {
+            device: "ram:8M".into(),
+            line: Size(4096),
+            settings: TierSettings { mode: Mode::WriteThrough, ..TierSettings::default() },
+            volatile_allowed: false,
+        };
+        let memory = Rc::new(RamDevice::new("ram", 16 << 20));
+        bench.volume.attach_tier(described, memory).await.expect("attached");
+        bench.write(start).await;
+        bench.corrupt(5);
+        let report = bench.scrub().await;
+        assert_eq!((report.corrected_sectors, report.unexplained_sectors), (0, 1));
     });
 }
 

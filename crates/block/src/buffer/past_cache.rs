@@ -35,8 +35,10 @@ unsafe fn copy_lines(from: *const u8, to: *mut u8, len: usize) {
         // of x86-64.
         unsafe {
             let (from, to) = (from.add(line).cast::<__m128i>(), to.add(line).cast::<__m128i>());
-            let parts: [__m128i; PARTS] = std::array::from_fn(|k| _mm_loadu_si128(from.add(k)));
-            (0..PARTS).for_each(|k| _mm_stream_si128(to.add(k), parts[k]));
+            // No closures: not every build has them in line, and then each costs a call.
+            for part in 0..PARTS {
+                _mm_stream_si128(to.add(part), _mm_loadu_si128(from.add(part)));
+            }
         }
     }
     // Streaming stores are not ordered with others, not even with the one that says they are done.

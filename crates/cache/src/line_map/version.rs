@@ -24,8 +24,8 @@ impl Marks {
     pub const NONE: Marks = Marks(0);
     /// The dirty index knows the block.
     pub const INDEXED: Marks = Marks(1);
-    /// A client gave it: once the core has it, it says what was written there. What was read from
-    /// the core says only what was read.
+    /// A client gave all of it: once the core has it, it says what was written there. What was read
+    /// from the core, or completed from there, says only what was read.
     pub const GIVEN: Marks = Marks(2);
     /// Came back from an unclean stop, as did its successors until one version of the block has
     /// been cleaned: parity is recomputed then.

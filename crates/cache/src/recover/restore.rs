@@ -104,8 +104,8 @@ impl Weave<'_> {
         self.free = Position(last.0 + each);
         let (target, marks) = match run.kind {
             CheckpointKind::Clean => (State::Clean, Marks::NONE),
-            CheckpointKind::Dirty => (State::Dirty, Marks::GIVEN | Marks::INDEXED),
-            _ => (State::Dirty, Marks::GIVEN | Marks::INDEXED | Marks::REPLAYED),
+            CheckpointKind::Dirty => (State::Dirty, Marks::INDEXED),
+            _ => (State::Dirty, Marks::INDEXED | Marks::REPLAYED),
         };
         let mut done = 0;
         while done < run.count {

@@ -28,3 +28,4 @@ mod serving;
 mod statistics;
 #[path = "../../src/eviction/twins.rs"]
 mod twins;
+mod vouch;

@@ -18,6 +18,8 @@
 //!   both know: a cut leaves one of them, or a page that says nothing.
 //! - A region is signed only while every role has its member at home, before and after, and the
 //!   same one. Who is away meanwhile has a new UUID when it comes back: its old pages say nothing.
+//! - What is signed was whole: every stripe fitted. So an unclean stop leaves nothing torn in a
+//!   region that is signed, and its redundancy is not made anew.
 //! - A write that begins after the scrub has looked at its stripe leaves the region unsigned.
 //!
 //! **Not here**: what the checksums are used for (`verify`), the pages as bytes (`integrity`).
@@ -65,6 +67,8 @@ struct Signing {
     holders: Vec<Uuid>,
     /// Nothing has been written to it since.
     is_undisturbed: Cell<bool>,
+    /// Every stripe that was looked at could be read, and fits.
+    is_whole: Cell<bool>,
     pages: BTreeMap<PlaceOfPage, Page>,
 }
 
@@ -200,6 +204,7 @@ impl Array {
                 looked_at: stripes.start,
                 holders: self.holders_at_home(),
                 is_undisturbed: Cell::new(true),
+                is_whole: Cell::new(true),
                 pages: BTreeMap::new(),
             };
             integrity.signing.replace(Some(signing));
@@ -294,6 +299,15 @@ impl Array {
         }
     }
 
+    /// Something of a stripe does not fit, or cannot be told: its region is not signed with it.
+    pub(super) fn note_not_whole(&self) {
+        if let Some(integrity) = &self.integrity
+            && let Some(signing) = &*integrity.signing.borrow()
+        {
+            signing.is_whole.set(false);
+        }
+    }
+
     /// Nothing is known yet of the blocks of an unsigned stripe, whatever the pages say.
     pub(super) fn forget_sums(&self, stripe: Stripe) {
         if self.integrity.is_some() {
@@ -335,7 +349,8 @@ impl Array {
         let signing = self.integrity.as_ref().map(|integrity| integrity.signing.borrow());
         signing.as_ref().and_then(|signing| signing.as_ref()).is_some_and(|signing| {
             let is_as_before = self.holders_at_home() == signing.holders;
-            signing.is_undisturbed.get() && is_as_before && !signing.holders.is_empty()
+            let is_sound = signing.is_undisturbed.get() && signing.is_whole.get();
+            is_sound && is_as_before && !signing.holders.is_empty()
         })
     }
 

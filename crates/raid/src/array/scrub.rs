@@ -151,17 +151,22 @@ impl Array {
         self.check_intact()?;
         self.scrub_report.borrow_mut().stripes += 1;
         self.forget_sums(stripe);
-        match self.layout.level().is_mirrored() {
-            true => self.scrub_copies(stripe).await,
-            false => self.scrub_parity(stripe).await,
+        let fits = match self.layout.level().is_mirrored() {
+            true => self.scrub_copies(stripe).await?,
+            false => self.scrub_parity(stripe).await?,
+        };
+        if !fits {
+            self.note_not_whole();
         }
+        self.check_intact()
     }
 
-    async fn scrub_parity(&self, stripe: Stripe) -> Outcome {
-        let Some((strips, memory)) = self.read_whole(stripe).await? else { return Ok(()) };
+    /// Whether all of the stripe is there, and fits now.
+    async fn scrub_parity(&self, stripe: Stripe) -> Result<bool, DeviceError> {
+        let Some((strips, memory)) = self.read_whole(stripe).await? else { return Ok(false) };
         let is_whole = strips.len() == self.layout.width();
         if !is_whole || self.parity_trust(stripe) == ParityTrust::Stale {
-            return Ok(());
+            return Ok(false);
         }
         let copy = |strip| contents(&strips, strip).map(|found| memory.take(found.len_bytes()));
         let p = copy(Strip::P).expect("the stripe is whole");
@@ -173,7 +178,7 @@ impl Array {
         let mut judged = self.locate_by_sums(stripe, &strips, &sums, &misfits);
         if misfits.is_empty() && judged.changed.is_empty() {
             self.note_whole_blocks(stripe, &strips, &judged.doubtful);
-            return Ok(());
+            return Ok(judged.doubtful.is_empty());
         }
         self.take_remainders(&strips, &mut remainders);
         let (p, q) = (remainders.p.to_vec(), remainders.q.as_ref().map(|q| q.to_vec()));
@@ -185,7 +190,7 @@ impl Array {
             self.rewrite(cell, write).await;
         }
         self.note_whole_blocks(stripe, &strips, &judged.doubtful);
-        self.check_intact()
+        Ok(judged.doubtful.is_empty())
     }
 
     /// What the parity of a stripe lacks to be that of its data: nothing but zeros where it fits.
@@ -234,7 +239,8 @@ impl Array {
         }
     }
 
-    async fn scrub_copies(&self, stripe: Stripe) -> Outcome {
+    /// Whether all copies are there, and alike now.
+    async fn scrub_copies(&self, stripe: Stripe) -> Result<bool, DeviceError> {
         let room = 2 * self.layout.copies() * self.layout.strip_bytes() as usize;
         let memory = self.scratch.allow(room, Payload::Bytes).await;
         let mut copies = Copies::new();
@@ -243,7 +249,7 @@ impl Array {
                 Some(content) => copies.push((cell, content)),
                 None => {
                     drop((copies, memory));
-                    return self.mend_or_note(stripe).await.map(drop);
+                    return self.mend_or_note(stripe).await.map(|_| false);
                 }
             }
         }
@@ -262,10 +268,11 @@ impl Array {
             let write = Request::write(self.layout.row_start(cell.row), content);
             self.rewrite(cell, write).await;
         }
-        if copies.len() == self.layout.copies() {
+        let are_all_there = copies.len() == self.layout.copies();
+        if are_all_there {
             self.note_whole_copies(stripe, &copies, &judged.doubtful);
         }
-        self.check_intact()
+        Ok(are_all_there && judged.doubtful.is_empty())
     }
 
     /// Reads a copy of a strip; where that fails, it is rewritten from another. `None` where it

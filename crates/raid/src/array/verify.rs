@@ -1,12 +1,14 @@
-//! Comparing what a scrub reads with the checksums of the integrity region, where they count.
+//! Comparing what a scrub reads with what it ought to be: by the checksums of the integrity region,
+//! where they count, and, of what does not fit, by those that somebody vouches for.
 //!
-//! A block that is not what was signed is taken for lost: where the redundancy suffices, all such
-//! blocks of one place in a stripe are made from the others, and what comes out must have the
-//! checksums that were signed. Else nothing is changed there, and it is reported.
+//! A block that is not what it ought to be is taken for lost: where the redundancy suffices, all
+//! such blocks of one place in a stripe are made from the others, if need be with one more of which
+//! nothing is known; what comes out must have the checksums. Where everything else in a place is
+//! known to be right, what is left is made from it. Else nothing is changed, and it is reported.
 //!
-//! **Invariants**: nothing is put in a block's place but what has its checksum, or is a copy of
-//! what has; a block that has its checksum is changed by nobody; of what is doubtful the signed
-//! checksum stays.
+//! **Invariants**: nothing is put in a block's place but what has its checksum, follows from blocks
+//! that have theirs, or is a copy of one that has; a block that has its checksum is changed by
+//! nobody; of what is doubtful the signed checksum stays.
 //!
 //! **Not here**: keeping the checksums (`integrity`), what fits without them (`scrub`).
 
@@ -122,7 +124,8 @@ impl Sums {
 
 /// The blocks of a strip of which some copy is not like the first.
 pub(super) fn blocks_that_differ(copies: &Copies) -> BTreeSet<usize> {
-    let first = bytes(&copies[0].1);
+    // All may have gone away meanwhile.
+    let first = copies.first().map_or(&[][..], |(_, first)| bytes(first));
     let differs = |block: &usize| {
         let part = block * BLOCK..first.len().min((block + 1) * BLOCK);
         copies.iter().any(|(_, copy)| bytes(copy)[part.clone()] != first[part.clone()])

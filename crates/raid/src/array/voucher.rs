@@ -30,9 +30,9 @@ pub trait Voucher {
 pub type Answer<'a> = Pin<Box<dyn Future<Output = Vec<Option<u32>>> + 'a>>;
 
 impl Array {
-    /// Has scrubs ask somebody from now on, instead of whoever was asked before.
-    pub fn trust(&self, voucher: Rc<dyn Voucher>) {
-        self.voucher.replace(Some(voucher));
+    /// Has scrubs ask somebody from now on, or nobody, instead of whoever was asked before.
+    pub fn trust(&self, voucher: Option<Rc<dyn Voucher>>) {
+        self.voucher.replace(voucher);
     }
 
     /// What is vouched for of the data strips of a stripe, each for itself, where some blocks of

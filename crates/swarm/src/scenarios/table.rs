@@ -11,6 +11,8 @@ const ARRAY_RETURNING: &str = "crates/raid/tests/returning.rs";
 const ARRAY_LOST: &str = "crates/raid/tests/lost.rs";
 const ARRAY_LOST_CUTS: &str = "crates/raid/tests/lost_cuts.rs";
 const ARRAY_INTEGRITY: &str = "crates/raid/tests/integrity.rs";
+const ARRAY_VOUCHER: &str = "crates/raid/tests/voucher.rs";
+const VOUCH: &str = "crates/volume/tests/vouch.rs";
 const ARRAY_MODEL: &str = "crates/raid/tests/model.rs";
 const ARRAY_SCRUB: &str = "crates/raid/tests/scrub.rs";
 const ARRAY_SPARES: &str = "crates/raid/tests/spares.rs";
@@ -246,7 +248,9 @@ table! {
         test ARRAY_SCRUB::where_nobody_can_tell_who_is_wrong_it_is_reported_and_nothing_changed;
         test ARRAY_INTEGRITY::what_was_signed_and_changed_underneath_is_located_and_put_right;
         test ARRAY_INTEGRITY::what_was_written_since_is_reported_and_not_guessed;
-        missing "RAID 5 and two copies without `--integrity`, or written to since the last scrub";
+        test ARRAY_VOUCHER::blocks_are_put_right_or_left_alone;
+        test VOUCH::what_the_cache_has_written_is_told_from_what_the_array_made_of_it;
+        test VOUCH::what_the_cache_has_only_read_proves_nothing;
     }
     Row(37) "misdirected write" {
         scenario cache_faults::misdirected_write_is_noticed_by_the_block_that_it_hit;
