@@ -22,8 +22,13 @@ fn an_array_is_planned_by_formulas() {
     assert!(line("rebuild, beside clients").ends_with(" 39.1 h"), "{text}");
     let json = user.json(&[&TWELVE[..], &["--strip", "128K", "--depth", "1,8", "--json"]].concat());
     let array = &json["arrays"][0];
-    assert_eq!(array["healthy"]["random_write_iops"], 534.0);
-    assert_eq!(array["by_depth"][1]["depth"], 8);
+    let conditions = ["healthy", "uninitialised", "degraded", "rebuilding"];
+    for (expected, condition) in array["expected"].as_array().unwrap().iter().zip(conditions) {
+        assert_eq!(expected["condition"], condition);
+        assert_eq!(expected["by_depth"][1]["depth"], 8);
+    }
+    assert_eq!(array["expected"][0]["random_write_iops"], 534.0);
+    assert_eq!(array["expected"][1]["random_write_accesses"]["reads"], 9.0);
     assert_eq!(array["strip_bytes"], 128 << 10);
     assert!(array["simulated"].is_null(), "nobody asked");
 }
@@ -56,7 +61,7 @@ fn layouts_are_compared_and_those_that_cannot_be_are_refused() {
         assert!(head.contains(name), "{name}: {head}");
     }
     let page = std::fs::read_to_string(page).unwrap();
-    assert!(page.matches("<svg").count() == 4 && page.contains("RAID 60 2x4"));
+    assert!(page.matches("<svg").count() == 8 && page.contains("RAID 60 2x4"));
     assert!(!page.contains("src=") && !page.contains("@import"), "needs nothing else");
     let three = [&all[..4], &["3"], &all[5..], &["--json"]].concat();
     let fitting = user.json(&three);
@@ -115,13 +120,20 @@ fn the_simulator_stands_beside_the_formulas() {
         ["array", "plan", "--level", "5", "--members", "4", "--drive", "nvme-dc-2t", "--simulate"];
     let args = [&args[..], &["--depth", "8"]].concat();
     let text = user.ok(&args);
-    assert_eq!(text.lines().filter(|line| line.starts_with("  simulated")).count(), 4, "{text}");
+    // Four healthy, one uninitialised, four with a drive lost, four while it is rebuilt.
+    assert_eq!(text.lines().filter(|line| line.starts_with("  simulated")).count(), 13, "{text}");
+    assert!(text.contains("a rebuild beside random writes, depth 8"), "{text}");
     let json = user.json(&[&args[..], &["--json"]].concat());
     let array = &json["arrays"][0];
     for speed in ["random_read_iops", "random_write_iops"] {
-        let of = |at: &serde_json::Value| at[0][speed].as_f64().unwrap();
-        let ratio = of(&array["by_depth"]) / of(&array["simulated"]);
-        assert!((0.3..3.0).contains(&ratio), "{speed}: {array}");
+        let of = |it: &serde_json::Value| it["by_depth"][0][speed].as_f64().unwrap();
+        for condition in 0..4 {
+            let [expected, simulated] =
+                ["expected", "simulated"].map(|which| &array[which][condition]);
+            assert_eq!(expected["condition"], simulated["condition"]);
+            let ratio = of(expected) / of(simulated);
+            assert!((0.3..3.0).contains(&ratio), "{condition} {speed}: {array}");
+        }
     }
 }
 

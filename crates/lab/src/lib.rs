@@ -14,6 +14,7 @@
 
 #[cfg(test)]
 mod beside;
+mod condition;
 mod engine;
 pub mod fit;
 mod generator;
@@ -36,11 +37,12 @@ mod stack;
 mod steadiness;
 mod windows;
 
+pub use condition::Condition;
 pub use engine::{CleanerCost, Cost, EngineCost, EngineError, EngineModel};
 pub use job::{Job, JobError, Rw};
 pub use load::{Fit, IN_FLIGHT_MAX, Load, Pace, Survey, TraceLoad};
 pub use measured::{Latency, Measured, Side};
-pub use outcome::{CacheShare, DeviceShare, EngineShare, JobOutcome, Outcome, Plans};
+pub use outcome::{CacheShare, DeviceShare, EngineShare, JobOutcome, Outcome, Plans, Rebuilt};
 pub use progress::Gauge;
 pub use replay::{Replay, ReplayError};
 pub use simulate::{Experiment, SimulateError, simulate, simulate_all, simulate_watched};

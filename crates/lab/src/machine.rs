@@ -1,17 +1,19 @@
 //! A machine put together from models: the array and the cache are the real ones.
 
+use crate::condition::SPARE;
 use crate::engine::{CleanerCeiling, EngineDevice, EngineError, EngineModel};
 use crate::stack::{CacheStack, Parts, Stack};
 use headpond_block::decorators::ProbeDevice;
 use headpond_block::{BlockDevice, BufferPool, Geometry, PoolConfig, Runtime, Stability};
-use headpond_raid::{Contents, Intent, Occupied};
+use headpond_raid::{Intent, Occupied};
 use headpond_sim::ssd::State;
 use headpond_sim::{
     Controller, FixedLatency, FixedLatencyDevice, Model, ModelDevice, NetworkLink, Random, Sim,
     SparseDevice,
 };
 use headpond_volume::{
-    CreateError, CreateOptions, Decorator, Devices, OpenError, OpenOptions, Tolerance, Volume,
+    ChangeMembersError, CreateError, CreateOptions, Decorator, Devices, OpenError, OpenOptions,
+    Tolerance, Volume,
 };
 use std::rc::Rc;
 use uuid::Uuid;
@@ -25,6 +27,7 @@ pub(crate) struct Machine {
     /// What clients see: the volume, behind what serving costs.
     pub front: Rc<dyn BlockDevice>,
     pub engine: Option<Rc<EngineDevice>>,
+    /// The last is the one that is rebuilt, where one is.
     pub drives: Vec<Rc<ProbeDevice>>,
     pub cache: Option<Rc<ProbeDevice>>,
 }
@@ -38,10 +41,12 @@ pub enum MachineError {
     Open(#[from] OpenError),
     #[error(transparent)]
     Engine(#[from] EngineError),
+    #[error("the array cannot lose a drive: {0}")]
+    Condition(#[from] ChangeMembersError),
 }
 
 impl Machine {
-    /// Creates the volume on new devices, whose parity is right, and opens it.
+    /// Creates the volume on new devices, opens it, and brings its array into its condition.
     ///
     /// # Errors
     /// Where the description does not fit the devices.
@@ -51,7 +56,8 @@ impl Machine {
         runtime: &Runtime,
         sim: &Sim,
     ) -> Result<Self, MachineError> {
-        let Hardware { drives, cache, stores } = Hardware::new(stack, parts, runtime, sim);
+        let Hardware { mut drives, spare, cache, stores } =
+            Hardware::new(stack, parts, runtime, sim);
         let devices = || Devices {
             tier: None,
             cache: cache.clone().map(|cache| cache as Rc<dyn BlockDevice>),
@@ -61,7 +67,8 @@ impl Machine {
         };
         let description = stack.description();
         let intent = if stack.core.intent { Intent::Bitmap } else { Intent::None };
-        let (contents, occupied) = (Contents::Zeros, Occupied::Overwrite);
+        let condition = stack.core.condition;
+        let (contents, occupied) = (condition.contents(), Occupied::Overwrite);
         let options = CreateOptions { contents, intent, occupied, cache: CACHE, journal: CACHE };
         Volume::create(&description, &devices(), &options).await?;
         let tolerance = Tolerance::Careful;
@@ -75,6 +82,9 @@ impl Machine {
             watch_load: None,
         };
         let volume = Volume::open(runtime, &description, devices(), options).await?;
+        let device = |drive: &Rc<ProbeDevice>| Rc::clone(drive) as Rc<dyn BlockDevice>;
+        condition.bring_about(&volume, spare.as_ref().map(device)).await?;
+        drives.extend(spare);
         // Nobody opens this machine again.
         stores.iter().for_each(|store| store.keep_no_more());
         let volume = Rc::new(volume);
@@ -97,6 +107,8 @@ impl Machine {
 /// The drives and the cache device of a machine, new.
 struct Hardware {
     drives: Vec<Rc<ProbeDevice>>,
+    /// For a rebuild, where it needs one.
+    spare: Option<Rc<ProbeDevice>>,
     cache: Option<Rc<ProbeDevice>>,
     /// What lies under them.
     stores: Vec<Rc<SparseDevice>>,
@@ -116,8 +128,8 @@ impl Hardware {
         };
         let capacity_bytes =
             |model: &Model| model.capacity_bytes().expect("a stack's drives store something");
-        let drive = |number| {
-            let store = store(&format!("drive{number:02}"), capacity_bytes(&parts.drive));
+        let mut drive = |name: &str| {
+            let store = store(name, capacity_bytes(&parts.drive));
             let state = stack.core.drive_state;
             let drive = modelled(store, &parts.drive, state, &mut chance, runtime);
             let drive: Rc<dyn BlockDevice> = match &controller {
@@ -130,7 +142,9 @@ impl Hardware {
             };
             Rc::new(ProbeDevice::new(drive, runtime.clone()))
         };
-        let drives: Vec<_> = (0..stack.core.drives).map(drive).collect();
+        let names = (0..stack.core.drives).map(|number| format!("drive{number:02}"));
+        let drives: Vec<_> = names.map(|name| drive(&name)).collect();
+        let spare = stack.core.needs_spare().then(|| drive(SPARE));
         let cache = stack.cache.as_ref().map(|cache| match &parts.cache {
             Some(model) => {
                 let store = store("cache", cache.size.bytes().min(capacity_bytes(model)));
@@ -139,7 +153,7 @@ impl Hardware {
             }
             None => cache_device(cache, store("cache", cache.size.bytes()), runtime),
         });
-        Self { drives, cache, stores }
+        Self { drives, spare, cache, stores }
     }
 }
 

@@ -35,6 +35,8 @@ pub struct Side {
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct Latency {
     pub mean_us: f64,
+    /// Standard deviation from it.
+    pub deviation_us: f64,
     pub p50_us: f64,
     pub p90_us: f64,
     pub p99_us: f64,
@@ -124,6 +126,7 @@ impl SideTally {
             mb_per_s: self.bytes as f64 / 1e6 / seconds,
             latency: Latency {
                 mean_us: self.nanos.mean() / 1e3,
+                deviation_us: self.nanos.stdev() / 1e3,
                 p50_us: at(0.5),
                 p90_us: at(0.9),
                 p99_us: at(0.99),

@@ -7,6 +7,7 @@ use crate::windows::Window;
 use headpond_block::decorators::{ProbeCounts, ProbeSnapshot};
 use headpond_cache::SliceStats;
 use headpond_raid::PlanCounts;
+use headpond_volume::{ActKind, ActStatus, Volume};
 use serde::Serialize;
 
 /// One experiment.
@@ -26,6 +27,9 @@ pub struct Outcome {
     pub engine: Option<EngineShare>,
     /// Write plans of the array, in the measured time.
     pub plans: Plans,
+    /// Where a lost drive was rebuilt all the time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rebuilt: Option<Rebuilt>,
     /// From the start on, the ramp included.
     pub windows: Vec<Window>,
     /// Where the time went, in sentences.
@@ -86,10 +90,35 @@ pub struct Plans {
     pub read_modify: u64,
 }
 
+/// A rebuild beside the load.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Rebuilt {
+    /// 10^6 bytes a second of the lost drive; of spare space, of each of the others.
+    pub mb_per_s: f64,
+    /// What the whole of it would take like that.
+    pub hours: f64,
+}
+
 /// Counters at the start of the measured time.
 pub(crate) struct Baseline {
     pub slices: Vec<SliceStats>,
     pub plans: PlanCounts,
+    pub rebuild: Option<ActStatus>,
+}
+
+impl Rebuilt {
+    /// Between two looks at it that lie so far apart.
+    pub(crate) fn between(before: &ActStatus, after: &ActStatus, seconds: f64) -> Self {
+        let rate = (after.done_bytes - before.done_bytes) as f64 / seconds;
+        let hours = after.total_bytes as f64 / rate.max(1.0) / 3600.0;
+        Self { mb_per_s: rate / 1e6, hours }
+    }
+
+    /// The rebuild of a volume, while it is under way.
+    pub(crate) fn act(volume: &Volume) -> Option<ActStatus> {
+        let mut acts = volume.status().acts.into_iter();
+        acts.find(|act| matches!(act.act, ActKind::Rebuild | ActKind::StandIn))
+    }
 }
 
 impl DeviceShare {
@@ -206,6 +235,9 @@ pub(crate) fn explain(outcome: &Outcome) -> Vec<String> {
         drives.read_mean_us / 1e3,
         drives.write_mean_us / 1e3
     ));
+    if let Some(Rebuilt { mb_per_s, hours }) = outcome.rebuilt {
+        why.push(format!("a drive was rebuilt beside it at {mb_per_s:.1} MB/s: {hours:.0} h"));
+    }
     if let Some(cache) = &outcome.cache {
         why.push(explain_cache(cache));
     }

@@ -6,8 +6,8 @@ use crate::load::{Load, TraceLoad};
 use crate::machine::{Machine, MachineError};
 use crate::measured::Answered;
 use crate::outcome::{
-    Baseline, CacheShare, DeviceShare, EngineShare, JobOutcome, Outcome, Plans, dirty_ratio,
-    explain,
+    Baseline, CacheShare, DeviceShare, EngineShare, JobOutcome, Outcome, Plans, Rebuilt,
+    dirty_ratio, explain,
 };
 use crate::progress::Gauge;
 use crate::replay::{self, ReplayError};
@@ -215,7 +215,11 @@ impl<'a> Course<'a> {
         let take = move || {
             machine.reset_probes();
             let stats = machine.volume.stats();
-            *slot.borrow_mut() = Some(Baseline { slices: stats.slices, plans: stats.array });
+            *slot.borrow_mut() = Some(Baseline {
+                slices: stats.slices,
+                plans: stats.array,
+                rebuild: Rebuilt::act(&machine.volume),
+            });
         };
         let ramp = self.experiment.load.ramp();
         if ramp.is_zero() {
@@ -261,6 +265,7 @@ impl<'a> Course<'a> {
             let device = DeviceShare::of(&[device.snapshot()], seconds);
             CacheShare::of(&baseline.slices, &stats.slices, device, seconds)
         });
+        let rebuild = baseline.rebuild.as_ref().zip(Rebuilt::act(&machine.volume));
         let mut outcome = Outcome {
             name: self.experiment.stack.name.clone(),
             size_bytes: machine.volume.geometry().size_bytes,
@@ -274,6 +279,7 @@ impl<'a> Course<'a> {
             cache,
             engine: machine.engine.as_ref().map(|engine| EngineShare::of(engine, seconds)),
             plans: Plans::since(&baseline.plans, &stats.array),
+            rebuilt: rebuild.map(|(before, after)| Rebuilt::between(before, &after, seconds)),
             windows: self.windows.take().into_list(),
             why: Vec::new(),
         };

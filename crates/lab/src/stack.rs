@@ -1,5 +1,6 @@
 //! What a simulated machine is made of, as a file that people write.
 
+use crate::condition::Condition;
 use crate::engine::{EngineError, EngineModel};
 use crate::models;
 use headpond_raid::{Level, Spread, Striping};
@@ -60,6 +61,9 @@ pub struct CoreStack {
     /// The members carry a map of the regions that are being written.
     #[serde(default)]
     pub intent: bool,
+    /// What has become of it by the time that it is looked at.
+    #[serde(default)]
+    pub condition: Condition,
 }
 
 /// The cache and the device that it is on.
@@ -136,6 +140,10 @@ impl Stack {
         let stack: Self = toml::from_str(text)?;
         stack.parts()?;
         stack.engine_model()?;
+        let (level, condition) = (stack.core.raid, stack.core.condition);
+        let what =
+            "one that this level has: RAID 0 loses no drive, and parity alone is initialised";
+        require("core.condition", what, condition, condition.is_of(level))?;
         if let Some(cache) = &stack.cache {
             cache.check_model()?;
             let is_line = headpond_cache::is_line_size(cache.line.bytes());
@@ -242,6 +250,14 @@ impl Stack {
     }
 }
 
+impl CoreStack {
+    /// Whether a drive more takes the place of one that is lost.
+    pub(crate) fn needs_spare(&self) -> bool {
+        let has_slots = self.declustered.is_some_and(|spread| spread.spares > 0);
+        self.condition == Condition::Rebuilding && !has_slots
+    }
+}
+
 impl CacheStack {
     fn check_model(&self) -> Result<(), StackError> {
         let figures = [
@@ -294,6 +310,7 @@ mod tests {
             ("write_us = 20", "line = \"12K\"", "cache.line must be a power of two from 4K to 1M"),
             ("raid = 60", "raid = 7", "no RAID level"),
             ("hdd-7k2-4t", "net-10g", "net-10g is a model of kind network; here a drive"),
+            ("raid = 60\ngroups = 4", "raid = 0\ncondition = \"degraded\"", "RAID 0 loses no"),
             ("drives = 40", "drives = 40\ncontroller = \"net-10g\"", "here a controller"),
             ("write_us = 20", "write_us = 20\nmodel = \"nvme-dc-2t\"", "must be left out beside"),
         ] {

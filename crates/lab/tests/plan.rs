@@ -1,7 +1,9 @@
 //! The planner against the published expectations, and against the simulator.
 
-use headpond_lab::plan::{Assumptions, DriveFigures, Plan, Shape, array_experiments, array_speeds};
-use headpond_lab::{Gauge, reference, simulate_all};
+use headpond_lab::plan::{
+    Assumptions, DriveFigures, Plan, Shape, Speeds, array_experiments, array_speeds,
+};
+use headpond_lab::{Condition, Gauge, reference, simulate_all};
 use headpond_raid::Level;
 use headpond_testkit::{shared, skip};
 
@@ -29,31 +31,64 @@ fn a_table_of_something_else_is_named_by_line() {
     assert!(error.contains("none/hdd_raid_expected.csv"), "{error}");
 }
 
-#[test]
-fn the_formulas_of_a_modelled_drive_come_near_its_simulated_array() {
+/// What the formulas say and what the simulator does of one level, in these conditions of those it
+/// has.
+fn compare(
+    (level, members): (Level, u16),
+    among: &[Condition],
+    depths: &[u32],
+    is_near: impl Fn(Condition, u32, &Speeds, &Speeds),
+) {
     let drive = DriveFigures::find("hdd-7k2-14t").unwrap();
-    let shape =
-        Shape { level: Level::Raid6, members: 6, groups: 1, spread: None, strip_bytes: 64 << 10 };
-    let depths = vec![1, 6 * 32];
+    let shape = Shape { level, members, groups: 1, spread: None, strip_bytes: 64 << 10 };
     let given = Assumptions {
-        depths: depths.clone(),
-        rebuild_share: 0.5,
+        depths: depths.to_vec(),
+        rebuild_share: 0.1,
         replace_hours: 24.0,
         cache: None,
     };
     let plan = Plan::of(&drive, shape, &given).unwrap();
-    let experiments = array_experiments(shape, &drive.model, &depths);
+    let expected: Vec<_> =
+        plan.expected.iter().filter(|it| among.contains(&it.condition)).collect();
+    let conditions: Vec<_> = expected.iter().map(|it| it.condition).collect();
+    let experiments = array_experiments(shape, &drive.model, &conditions, depths);
     let outcomes: Vec<_> = simulate_all(&experiments, &Gauge::for_each(experiments.len()))
         .into_iter()
         .map(|outcome| outcome.expect("the machine works"))
         .collect();
-    let simulated = array_speeds(&depths, &outcomes);
-    for (formula, simulated) in plan.by_depth.iter().zip(&simulated) {
-        eprintln!("{formula:?}\n{simulated:?}");
-        let near = |ours: f64, theirs: f64, by: f64| ours / theirs < by && theirs / ours < by;
-        let (ours, theirs) = (formula.speeds, simulated.speeds);
-        assert!(near(ours.random_read_iops, theirs.random_read_iops, 1.35), "{simulated:?}");
-        let (ours, theirs) = (ours.random_write_iops, theirs.random_write_iops);
-        assert!(near(ours, theirs, 2.0), "{formula:?} {simulated:?}");
+    let simulated = array_speeds(&conditions, depths, &outcomes);
+    for (expected, simulated) in expected.into_iter().zip(&simulated) {
+        for (formula, simulated) in expected.by_depth.iter().zip(&simulated.by_depth) {
+            eprintln!("{} {formula:?}\n{simulated:?}", expected.condition);
+            is_near(expected.condition, formula.depth, &formula.speeds, &simulated.speeds);
+        }
+        let is_rebuilt = expected.condition == Condition::Rebuilding;
+        assert_eq!(simulated.rebuild_hours.len(), if is_rebuilt { depths.len() } else { 0 });
+    }
+}
+
+fn near(ours: f64, theirs: f64, by: f64) -> bool {
+    ours / theirs < by && theirs / ours < by
+}
+
+#[test]
+fn the_formulas_of_a_modelled_drive_come_near_its_simulated_array() {
+    compare((Level::Raid6, 6), &Condition::ALL, &[1, 6 * 32], |condition, depth, ours, theirs| {
+        let at = format!("{condition}, depth {depth}");
+        let reads = near(ours.random_read_iops, theirs.random_read_iops, 1.15);
+        let writes = near(ours.random_write_iops, theirs.random_write_iops, 1.15);
+        assert!(reads && writes, "{at}: {ours:?} {theirs:?}");
+        let streams = near(ours.sequential_write_mb_per_s, theirs.sequential_write_mb_per_s, 1.15);
+        assert!(streams, "{at}: {ours:?} {theirs:?}");
+    });
+}
+
+#[test]
+fn a_lone_write_takes_what_the_formula_says_with_one_parity_strip_and_with_none() {
+    for array in [(Level::Raid5, 4), (Level::Raid0, 4)] {
+        compare(array, &[Condition::Healthy], &[1], |_, _, ours, theirs| {
+            let (ours, theirs) = (ours.random_write_iops, theirs.random_write_iops);
+            assert!(near(ours, theirs, 1.1), "{array:?}: {ours} {theirs}");
+        });
     }
 }

@@ -51,3 +51,26 @@ fn a_cache_is_as_fast_as_the_model_of_its_device() {
     assert!(protected > 5.0 * consumer, "{protected} against {consumer}");
     assert!(protected > 20_000.0 && consumer < 5000.0, "{protected} {consumer}");
 }
+
+#[test]
+fn an_array_without_a_drive_makes_what_it_held_of_the_others_and_a_rebuild_keeps_its_pace() {
+    let jobs = "[a]\nrw=randread\niodepth=2\nramp_time=2\nruntime=20\ntime_based\n";
+    let of = |condition: &str| {
+        let core = format!("{DISKS}\ncondition = \"{condition}\"");
+        outcome(&core, "", jobs)
+    };
+    let reads = |outcome: &Outcome| outcome.drives.reads_per_s / outcome.jobs[0].measured.read.iops;
+    let [healthy, degraded, rebuilding] = ["healthy", "degraded", "rebuilding"].map(of);
+    assert!((reads(&healthy) - 1.0).abs() < 0.01 && healthy.rebuilt.is_none());
+    // A quarter of what is read was on the lost drive, and takes the three others.
+    assert!((reads(&degraded) - 1.5).abs() < 0.1, "{}", reads(&degraded));
+    assert!(degraded.rebuilt.is_none() && degraded.drives.writes_per_s < 1.0);
+    let rebuilt = rebuilding.rebuilt.expect("it is rebuilt");
+    let pace = 10.0 * 1.048576;
+    assert!((0.9 * pace..1.1 * pace).contains(&rebuilt.mb_per_s), "{rebuilt:?}");
+    let hours = 4e12 / rebuilt.mb_per_s / 1e6 / 3600.0;
+    assert!((rebuilt.hours / hours - 1.0).abs() < 0.01, "{rebuilt:?}");
+    assert_eq!(rebuilding.each_drive.len(), 5, "the new one is the last");
+    assert!(rebuilding.each_drive[4].writes_per_s > 1.0);
+    assert!(rebuilding.why.iter().any(|line| line.contains("rebuilt beside it")));
+}

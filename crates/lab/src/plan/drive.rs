@@ -29,8 +29,17 @@ pub struct DriveFigures {
     pub read_ms: Option<f64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub write_ms: Option<f64>,
-    /// A random read with nothing else in flight.
+    /// A random read with nothing else in flight: the mean, and how far they deviate from it.
     pub lone_read_ms: f64,
+    #[serde(default)]
+    pub lone_read_deviation_ms: f64,
+    /// A random write with nothing else in flight, and none before it that waits in the drive's
+    /// cache; as with many in flight, where the source does not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lone_write_ms: Option<f64>,
+    /// Of a disk; 0 for solid state.
+    #[serde(default)]
+    pub revolution_ms: f64,
     /// At the outer edge, in 10^6 bytes.
     pub sequential_read_mb_per_s: f64,
     pub sequential_write_mb_per_s: f64,
@@ -109,6 +118,7 @@ impl DriveFigures {
             ("read_ms", self.read_ms()),
             ("write_ms", self.write_ms()),
             ("lone_read_ms", self.lone_read_ms),
+            ("lone_write_ms", self.lone_write_ms()),
             ("sequential_read_mb_per_s", self.sequential_read_mb_per_s),
             ("sequential_write_mb_per_s", self.sequential_write_mb_per_s),
             ("unreadable_bits", self.unreadable_bits),
@@ -116,6 +126,14 @@ impl DriveFigures {
         let wrong = positive.into_iter().find(|(_, figure)| !(1e-9..=1e20).contains(figure));
         if let Some((field, found)) = wrong {
             return Some((field, "more than 0", found));
+        }
+        let turning = [
+            ("lone_read_deviation_ms", self.lone_read_deviation_ms),
+            ("revolution_ms", self.revolution_ms),
+        ];
+        let wrong = turning.into_iter().find(|(_, figure)| !(0.0..=1e6).contains(figure));
+        if let Some((field, found)) = wrong {
+            return Some((field, "0 or more", found));
         }
         let (inner, failures) = (self.inner_share, self.failures_per_year);
         if !(inner > 0.0 && inner <= 1.0) {
@@ -131,6 +149,16 @@ impl DriveFigures {
 
     pub fn write_ms(&self) -> f64 {
         self.write_ms.unwrap_or(1000.0 / self.random_write_iops)
+    }
+
+    pub fn lone_write_ms(&self) -> f64 {
+        self.lone_write_ms.unwrap_or(self.write_ms())
+    }
+
+    /// Whether a write is answered before it is where it belongs: on a medium that turns, sooner
+    /// than that comes by.
+    pub(super) fn answers_from_its_cache(&self) -> bool {
+        self.revolution_ms == 0.0 || self.lone_write_ms() < self.revolution_ms / 2.0
     }
 
     /// Hours to copy all of it to another one at full speed. Every track takes a turn, so over the
@@ -170,6 +198,7 @@ mod tests {
         for (from, to, says) in [
             ("inner_share = 0.485", "inner_share = 2", "inner_share must be a share"),
             ("read_ms = 5.0", "read_ms = 0", "read_ms must be more than 0"),
+            ("revolution_ms = 8.33", "revolution_ms = -1", "revolution_ms must be 0 or more"),
             ("lone_read_ms = 11.7", "lone_read = 1", "unknown field `lone_read`"),
             ("failures_per_year = 0.0035", "failures_per_year = 1", "between 0 and 1"),
         ] {

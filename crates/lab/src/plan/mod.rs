@@ -7,24 +7,27 @@
 //! **Invariants**: formulas see figures of one drive and the layout, never a simulated array; the
 //! simulator sees the drive's model, never its figures.
 
+mod accesses;
 mod drive;
+mod lone;
 mod loss;
 mod measure;
 mod rebuild;
 mod speed;
 mod striping;
 
+pub use accesses::Accesses;
 pub use drive::{DriveError, DriveFigures};
 pub use loss::{CachedSafety, Safety};
-pub use measure::{array_experiments, array_speeds};
+pub use measure::{Simulated, array_experiments, array_speeds};
 pub use rebuild::{RebuildError, RebuildTimes, rebuild_times};
-pub use speed::{AtDepth, Speeds};
+pub use speed::{AtDepth, Expected, Speeds};
 pub use striping::{Different, Outlook, outlook, outlooks};
 
+use crate::condition::Condition;
 use headpond_raid::superblock::DATA_OFFSET_MIN;
 use headpond_raid::{Layout, LayoutError, Level, Spread};
 use serde::Serialize;
-use speed::Condition;
 use std::fmt;
 
 /// An array, without its drives.
@@ -76,15 +79,8 @@ pub struct Plan {
     pub usable_share: f64,
     /// Drives that each group may lose.
     pub redundancy: usize,
-    /// With enough in flight for every drive.
-    pub healthy: Speeds,
-    /// Before parity was computed: small writes read the rest of their stripe.
-    pub uninitialised: Option<Speeds>,
-    /// With one drive gone.
-    pub degraded: Option<Speeds>,
-    /// While its replacement is written.
-    pub rebuilding: Option<Speeds>,
-    pub by_depth: Vec<AtDepth>,
+    /// In every condition that the level has; healthy first.
+    pub expected: Vec<Expected>,
     /// With nothing else to do, and beside clients.
     pub rebuild_idle_hours: Option<f64>,
     pub rebuild_beside_hours: Option<f64>,
@@ -179,8 +175,6 @@ impl Plan {
     pub fn of(drive: &DriveFigures, shape: Shape, given: &Assumptions) -> Result<Self, ShapeError> {
         let layout = shape.layout(drive.capacity_bytes)?;
         let is_redundant = layout.redundancy() > 0;
-        let expected = |condition| speed::expected(drive, &layout, condition);
-        let degraded = is_redundant.then(|| expected(Condition::Degraded));
         let idle = drive.copy_hours();
         let beside = idle / given.rebuild_share;
         let spread_idle = loss::spread_rebuild_hours(drive, &layout);
@@ -192,17 +186,12 @@ impl Plan {
         let cached = |cache: &DriveFigures| {
             [1, 2].map(|copies| loss::behind_cache(&safety, cache, copies, given.replace_hours))
         };
-        let at_depth = |&depth: &u32| speed::at_depth(drive, &layout, depth);
         Ok(Self {
             shape,
             capacity_bytes: layout.array_bytes(),
             usable_share: layout.array_bytes() as f64 / raw as f64,
             redundancy: layout.redundancy(),
-            healthy: expected(Condition::Healthy),
-            uninitialised: (layout.parity_strips() > 0).then(|| expected(Condition::Uninitialised)),
-            degraded,
-            rebuilding: degraded.map(|speeds| speeds.times(1.0 - given.rebuild_share)),
-            by_depth: given.depths.iter().map(at_depth).collect(),
+            expected: Expected::of_each(drive, &layout, &given.depths, given.rebuild_share),
             rebuild_idle_hours: is_redundant.then_some(idle),
             rebuild_beside_hours: is_redundant.then_some(beside),
             spread_rebuild_idle_hours: spread_idle,
@@ -211,16 +200,10 @@ impl Plan {
             safety_with_cache: given.cache.iter().flat_map(cached).collect(),
         })
     }
-}
 
-impl Speeds {
-    fn times(self, share: f64) -> Self {
-        Self {
-            random_read_iops: self.random_read_iops * share,
-            random_write_iops: self.random_write_iops * share,
-            sequential_read_mb_per_s: self.sequential_read_mb_per_s * share,
-            sequential_write_mb_per_s: self.sequential_write_mb_per_s * share,
-        }
+    /// What is expected in a condition, where the level has it.
+    pub fn when(&self, condition: Condition) -> Option<&Expected> {
+        self.expected.iter().find(|it| it.condition == condition)
     }
 }
 
@@ -259,9 +242,18 @@ mod tests {
         let spread = Shape { spread: Some(Spread { width: 10, spares: 0 }), ..plain };
         let [plain, spread] = [plain, spread].map(|it| Plan::of(&drive, it, &given()).unwrap());
         assert_eq!(plain.safety, spread.safety);
-        assert_eq!(plain.healthy, spread.healthy);
-        let (plain, spread) = (plain.degraded.unwrap(), spread.degraded.unwrap());
-        assert!((plain.random_read_iops / spread.random_read_iops - 1.0).abs() < 1e-9);
+        for (plain, spread) in plain.expected.iter().zip(&spread.expected) {
+            let of = |it: &Expected| {
+                [it.full, it.by_depth[0].speeds]
+                    .map(|it| (it.random_read_iops, it.random_write_iops))
+            };
+            for ((reads, writes), (same_reads, same_writes)) in
+                of(plain).into_iter().zip(of(spread))
+            {
+                assert!((reads / same_reads - 1.0).abs() < 1e-9, "{plain:?} {spread:?}");
+                assert!((writes / same_writes - 1.0).abs() < 1e-9, "{plain:?} {spread:?}");
+            }
+        }
     }
 
     #[test]
@@ -286,13 +278,11 @@ mod tests {
         assert!((idle - 14_000_519.643 / 199.0 / 3600.0).abs() < 0.05, "{idle}");
         assert_eq!(beside, 2.0 * idle);
         assert_eq!(plan.safety.repair_hours, 24.0 + beside);
-        let (degraded, rebuilding) = (plan.degraded.unwrap(), plan.rebuilding.unwrap());
-        assert_eq!(rebuilding.random_read_iops, degraded.random_read_iops / 2.0);
+        let [degraded, rebuilding] = [Condition::Degraded, Condition::Rebuilding]
+            .map(|it| plan.when(it).unwrap().by_depth[1].speeds.random_read_iops);
+        assert_eq!(rebuilding, degraded / 2.0);
         assert!((plan.usable_share - 10.0 / 12.0).abs() < 1e-3);
         let plain = Plan::of(&drive, shape(Level::Raid0, 12, 1), &given()).unwrap();
-        assert_eq!(
-            (plain.degraded, plain.uninitialised, plain.rebuild_idle_hours),
-            (None, None, None)
-        );
+        assert_eq!((plain.expected.len(), plain.rebuild_idle_hours), (1, None));
     }
 }

@@ -8,18 +8,20 @@
 //! Secondary Storage", ACM Computing Surveys 26(2), 1994, section 3 (accesses of a small write: 2
 //! reads + 2 writes with one parity strip, 3 + 3 with two). By depth: exact mean value analysis of
 //! a balanced closed network, E. Lazowska et al., "Quantitative System Performance", 1984, section
-//! 5.4; the first request takes its own time, each further one waits for its share of the drives.
-//! **Not here**: the slowest of several accesses at once, splits of unaligned requests, and writes
-//! that a drive's cache answers before it is full: what the simulator is for.
+//! 5.4; the first request takes its own time ([`lone`]), each further one waits for its share of
+//! the drives.
+//! **Not here**: the slowest of several accesses at once where more requests are in flight, splits
+//! of unaligned requests, and the order in which drives serve a long queue: what the simulator is
+//! for.
 
+use super::accesses::{Accesses, Requests};
 use super::drive::DriveFigures;
+use super::lone;
+use crate::condition::Condition;
 use headpond_raid::Layout;
-use headpond_raid::layout::{Role, Strip, Stripe};
-use headpond_raid::plan::{self, Extent, ParityTrust, StripeState};
 use serde::Serialize;
 
-/// Bytes of a random request and of a sequential one.
-const BLOCK_BYTES: u32 = 4096;
+/// Bytes of a sequential request.
 pub(super) const STREAM_BYTES: u64 = 1 << 20;
 
 /// Requests and 10^6 bytes a second.
@@ -39,59 +41,140 @@ pub struct AtDepth {
     pub speeds: Speeds,
 }
 
-/// In which condition an array is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Condition {
-    Healthy,
-    /// Parity was never computed.
-    Uninitialised,
-    /// One member is gone.
-    Degraded,
+/// What an array is expected to do in one condition.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Expected {
+    pub condition: Condition,
+    /// With so many requests in flight that every drive has enough to do.
+    #[serde(flatten)]
+    pub full: Speeds,
+    pub by_depth: Vec<AtDepth>,
+    /// Accesses to drives that a random write takes; in the group that lacks a member, where one
+    /// does.
+    pub random_write_accesses: Accesses,
 }
 
-/// Accesses to drives that one small request takes, on average.
-#[derive(Clone, Copy, Debug, PartialEq)]
-struct Accesses {
-    reads: f64,
-    writes: f64,
-}
-
-/// With so many requests in flight that every drive has enough to do.
-pub(super) fn expected(drive: &DriveFigures, layout: &Layout, condition: Condition) -> Speeds {
-    let (reading, writing) = (read_accesses(layout, condition), write_accesses(layout, condition));
-    let serving = f64::from(serving(layout, condition));
-    let filled = layout.members() - usize::from(layout.spare_slots());
-    let data = filled as f64 * layout.data_strips() as f64 / layout.width() as f64;
-    let streams = if layout.copies() > 1 { serving } else { data };
-    Speeds {
-        random_read_iops: serving / reading * drive.random_read_iops,
-        random_write_iops: serving / (writing.reads + writing.writes) * mixed(drive, writing),
-        sequential_read_mb_per_s: streams * drive.sequential_read_mb_per_s,
-        sequential_write_mb_per_s: data * drive.sequential_write_mb_per_s,
+impl Expected {
+    /// In the conditions that the array can be in. Rebuilding is with a member gone, and with
+    /// `rebuild_share` of the drives' time taken away.
+    pub(super) fn of_each(
+        drive: &DriveFigures,
+        layout: &Layout,
+        depths: &[u32],
+        rebuild_share: f64,
+    ) -> Vec<Self> {
+        let healthy = Requests::of(layout, Condition::Healthy);
+        let degraded = (layout.redundancy() > 0).then(|| Requests::of(layout, Condition::Degraded));
+        let uninitialised =
+            (layout.parity_strips() > 0).then(|| Requests::of(layout, Condition::Uninitialised));
+        let expected = |condition: Condition| {
+            let requests = match condition {
+                Condition::Healthy => Some(&healthy),
+                Condition::Uninitialised => uninitialised.as_ref(),
+                Condition::Degraded | Condition::Rebuilding => degraded.as_ref(),
+            }?;
+            let array = Array { drive, layout, condition, requests, healthy: &healthy };
+            let left = if condition == Condition::Rebuilding { 1.0 - rebuild_share } else { 1.0 };
+            Some(array.expected(depths, left))
+        };
+        Condition::ALL.into_iter().filter_map(expected).collect()
     }
 }
 
-/// With `depth` requests in flight.
-pub(super) fn at_depth(drive: &DriveFigures, layout: &Layout, depth: u32) -> AtDepth {
-    let full = expected(drive, layout, Condition::Healthy);
-    let writing = write_accesses(layout, Condition::Healthy);
-    let reading_first = if writing.reads > 0.0 { drive.lone_read_ms } else { 0.0 };
-    // Strips under way, each on a drive of its own as far as there are drives.
-    let strips = u64::from(depth) * STREAM_BYTES / u64::from(layout.strip_bytes());
-    let under_way = |rate: f64, whole: f64| (strips.max(1) as f64 * rate).min(whole);
-    let (read, write) = (drive.sequential_read_mb_per_s, drive.sequential_write_mb_per_s);
-    let speeds = Speeds {
-        random_read_iops: closed(depth, drive.lone_read_ms, full.random_read_iops),
-        random_write_iops: closed(depth, reading_first + drive.write_ms(), full.random_write_iops),
-        sequential_read_mb_per_s: under_way(read, full.sequential_read_mb_per_s),
-        sequential_write_mb_per_s: under_way(write, full.sequential_write_mb_per_s),
-    };
-    AtDepth { depth, speeds }
+/// An array in one condition.
+struct Array<'a> {
+    drive: &'a DriveFigures,
+    layout: &'a Layout,
+    condition: Condition,
+    requests: &'a Requests,
+    /// The same of a group that lacks nobody.
+    healthy: &'a Requests,
+}
+
+impl Speeds {
+    fn times(self, share: f64) -> Self {
+        Self {
+            random_read_iops: self.random_read_iops * share,
+            random_write_iops: self.random_write_iops * share,
+            sequential_read_mb_per_s: self.sequential_read_mb_per_s * share,
+            sequential_write_mb_per_s: self.sequential_write_mb_per_s * share,
+        }
+    }
+}
+
+impl Array<'_> {
+    /// With the share `left` of the drives' time.
+    fn expected(&self, depths: &[u32], left: f64) -> Expected {
+        let at_depth = |&depth: &u32| AtDepth { depth, speeds: self.at_depth(depth).times(left) };
+        Expected {
+            condition: self.condition,
+            full: self.full().times(left),
+            by_depth: depths.iter().map(at_depth).collect(),
+            random_write_accesses: Accesses::mean(&self.requests.writes),
+        }
+    }
+
+    fn full(&self) -> Speeds {
+        let (drive, layout) = (self.drive, self.layout);
+        let [reading, writing] =
+            [&self.requests.reads, &self.requests.writes].map(|all| Accesses::mean(all));
+        let serving = f64::from(self.serving());
+        let filled = layout.members() - usize::from(layout.spare_slots());
+        let data = filled as f64 * layout.data_strips() as f64 / layout.width() as f64;
+        let streams = if layout.copies() > 1 { serving } else { data };
+        Speeds {
+            random_read_iops: serving / reading.reads * drive.random_read_iops,
+            random_write_iops: serving / (writing.reads + writing.writes) * mixed(drive, &writing),
+            sequential_read_mb_per_s: streams * drive.sequential_read_mb_per_s,
+            sequential_write_mb_per_s: data * drive.sequential_write_mb_per_s,
+        }
+    }
+
+    fn at_depth(&self, depth: u32) -> Speeds {
+        let full = self.full();
+        // Strips under way, each on a drive of its own as far as there are drives.
+        let strips = u64::from(depth) * STREAM_BYTES / u64::from(self.layout.strip_bytes());
+        let under_way = |rate: f64, whole: f64| (strips.max(1) as f64 * rate).min(whole);
+        let [read_ms, write_ms] = [self.lone_ms(|it| &it.reads), self.lone_ms(|it| &it.writes)];
+        let (read, write) =
+            (self.drive.sequential_read_mb_per_s, self.drive.sequential_write_mb_per_s);
+        Speeds {
+            random_read_iops: closed(depth, read_ms, full.random_read_iops),
+            random_write_iops: closed(depth, write_ms, full.random_write_iops),
+            sequential_read_mb_per_s: under_way(read, full.sequential_read_mb_per_s),
+            sequential_write_mb_per_s: under_way(write, full.sequential_write_mb_per_s),
+        }
+    }
+
+    /// A request alone: in the group that lacks a member, where one does, or in one of the others.
+    fn lone_ms(&self, of: fn(&Requests) -> &[Accesses]) -> f64 {
+        let mean = |requests: &[Accesses]| {
+            let usual = Accesses::mean(requests);
+            let members = self.layout.members();
+            let each = requests.iter().map(|it| lone::request_ms(self.drive, members, it, &usual));
+            each.sum::<f64>() / requests.len() as f64
+        };
+        let others = (self.layout.groups() - 1) as f64;
+        (mean(of(self.requests)) + others * mean(of(self.healthy_or_same())))
+            / self.layout.groups() as f64
+    }
+
+    /// What the other groups are like.
+    fn healthy_or_same(&self) -> &Requests {
+        if self.condition.lacks_member() { self.healthy } else { self.requests }
+    }
+
+    /// Drives that share the work. Requests fall on all groups alike, so where one group lacks a
+    /// member the others wait for it.
+    fn serving(&self) -> u32 {
+        let lost = if self.condition.lacks_member() { self.layout.groups() } else { 0 };
+        (self.layout.members() - lost) as u32
+    }
 }
 
 /// Requests a second of a closed loop, where one alone takes `lone_ms` and `full` is what more and
 /// more of them come to.
-fn closed(depth: u32, lone_ms: f64, full: f64) -> f64 {
+pub(super) fn closed(depth: u32, lone_ms: f64, full: f64) -> f64 {
     let depth = f64::from(depth);
     let loop_ms = lone_ms + (depth - 1.0) * 1000.0 / full;
     (depth * 1000.0 / loop_ms).min(full)
@@ -99,72 +182,12 @@ fn closed(depth: u32, lone_ms: f64, full: f64) -> f64 {
 
 /// Accesses a second of one drive that reads and writes in this proportion. A mixed rate is taken
 /// in whole requests, as the source of the published table takes it.
-fn mixed(drive: &DriveFigures, accesses: Accesses) -> f64 {
+fn mixed(drive: &DriveFigures, accesses: &Accesses) -> f64 {
     if accesses.reads == 0.0 {
         return drive.random_write_iops;
     }
     let busy_ms = accesses.reads * drive.read_ms() + accesses.writes * drive.write_ms();
     (1000.0 * (accesses.reads + accesses.writes) / busy_ms).round()
-}
-
-/// Drives that share the work. Requests fall on all groups alike, so where one group lacks a member
-/// the others wait for it.
-fn serving(layout: &Layout, condition: Condition) -> u32 {
-    let lost = if condition == Condition::Degraded { layout.groups() } else { 0 };
-    (layout.members() - lost) as u32
-}
-
-fn read_accesses(layout: &Layout, condition: Condition) -> f64 {
-    if condition != Condition::Degraded || layout.copies() > 1 {
-        return 1.0;
-    }
-    let span = 0..BLOCK_BYTES;
-    mean(layout, condition, |strip, lost| match lost.contains(&Strip::Data(strip)) {
-        false => 1.0,
-        true => {
-            let state = StripeState { lost, parity: ParityTrust::Valid };
-            let plan = plan::recovery(layout, &span, state).expect("one member may be lost");
-            plan.reads.len() as f64
-        }
-    })
-}
-
-fn write_accesses(layout: &Layout, condition: Condition) -> Accesses {
-    if layout.parity_strips() == 0 {
-        let lost = usize::from(condition == Condition::Degraded);
-        return Accesses { reads: 0.0, writes: (layout.copies() - lost) as f64 };
-    }
-    let parity = match condition {
-        Condition::Uninitialised => ParityTrust::Stale,
-        Condition::Healthy | Condition::Degraded => ParityTrust::Valid,
-    };
-    let reads = |strip, lost: &[Strip]| {
-        let extent = Extent { strip, span: 0..BLOCK_BYTES };
-        let plan = plan::write(layout, &[extent], StripeState { lost, parity });
-        plan.expect("one member may be lost").reads.len() as f64
-    };
-    // The block and every parity strip, but for what was on the lost member.
-    let writes = |strip, lost: &[Strip]| {
-        let is_written = |it: &Strip| !matches!(it, Strip::Data(other) if *other != strip);
-        (1 + layout.parity_strips() - lost.iter().filter(|it| is_written(it)).count()) as f64
-    };
-    Accesses { reads: mean(layout, condition, reads), writes: mean(layout, condition, writes) }
-}
-
-/// The mean over all data strips of one group, for one turn of the rotation or of the first base
-/// permutation; the first member is the one that is lost.
-fn mean(layout: &Layout, condition: Condition, of: impl Fn(u16, &[Strip]) -> f64) -> f64 {
-    let turns = if layout.is_declustered() { layout.members() } else { layout.width() };
-    let first_group = (0..turns as u64 * layout.band_stripes()).map(Stripe);
-    let stripes = || first_group.clone().filter(|stripe| layout.group_of(*stripe) == 0);
-    let strips = layout.data_strips() as u16;
-    let of_stripe = |stripe| {
-        let is_lost = |strip: &Strip| layout.cell(stripe, *strip).role == Role(0);
-        let gone: Vec<Strip> = layout.strips().filter(is_lost).collect();
-        let lost = if condition == Condition::Degraded { &gone[..] } else { &[] };
-        (0..strips).map(|strip| of(strip, lost)).sum::<f64>()
-    };
-    stripes().map(of_stripe).sum::<f64>() / (stripes().count() as f64 * f64::from(strips))
 }
 
 #[cfg(test)]
@@ -176,9 +199,21 @@ mod tests {
         Layout::new(level, members, groups, 64 << 10, 1 << 40).unwrap()
     }
 
+    /// In a condition with enough in flight, and with so much.
+    fn when(
+        drive: &DriveFigures,
+        layout: &Layout,
+        condition: Condition,
+        depth: u32,
+    ) -> (Speeds, Speeds) {
+        let all = Expected::of_each(drive, layout, &[depth], 0.5);
+        let it = all.iter().find(|it| it.condition == condition).expect("it can be in that");
+        (it.full, it.by_depth[0].speeds)
+    }
+
     fn of(level: Level, members: usize, groups: usize, condition: Condition) -> Speeds {
         let drive = DriveFigures::find("hdd-14t").unwrap();
-        expected(&drive, &layout(level, members, groups), condition)
+        when(&drive, &layout(level, members, groups), condition, 1).0
     }
 
     #[test]
@@ -193,29 +228,10 @@ mod tests {
     }
 
     #[test]
-    fn without_parity_to_patch_the_whole_stripe_is_read() {
-        let accesses = write_accesses(&layout(Level::Raid6, 12, 1), Condition::Uninitialised);
-        assert_eq!(accesses, Accesses { reads: 9.0, writes: 3.0 });
-        let accesses = write_accesses(&layout(Level::Raid5, 8, 1), Condition::Uninitialised);
-        assert_eq!(accesses, Accesses { reads: 6.0, writes: 2.0 });
-    }
-
-    #[test]
-    fn a_lost_member_costs_its_strips_reads_of_all_others() {
-        let five = layout(Level::Raid5, 8, 1);
-        // 7 of 8 blocks are there, the eighth is made of 7 others.
-        assert_eq!(read_accesses(&five, Condition::Degraded), 14.0 / 8.0);
-        let degraded = of(Level::Raid5, 8, 1, Condition::Degraded);
-        assert_eq!(
-            degraded.random_read_iops,
-            of(Level::Raid5, 8, 1, Condition::Healthy).random_read_iops / 2.0
-        );
-        // Of 8, data and parity are there in 6; without parity it is one write; without data the
-        // 6 others are read, and parity is written.
-        let accesses = write_accesses(&five, Condition::Degraded);
-        let (reads, writes) = ((6.0 * 2.0 + 6.0) / 8.0, (6.0 * 2.0 + 1.0 + 1.0) / 8.0);
-        assert!((accesses.reads - reads).abs() < 1e-9, "{accesses:?}");
-        assert!((accesses.writes - writes).abs() < 1e-9, "{accesses:?}");
+    fn a_lost_member_leaves_the_others_more_to_do() {
+        let conditions = [Condition::Healthy, Condition::Degraded];
+        let [whole, degraded] = conditions.map(|it| of(Level::Raid5, 8, 1, it));
+        assert_eq!(degraded.random_read_iops, whole.random_read_iops / 2.0);
         let mirrors = of(Level::Raid10, 8, 4, Condition::Degraded);
         assert_eq!((mirrors.random_read_iops, mirrors.random_write_iops), (788.0, 1600.0));
     }
@@ -224,14 +240,36 @@ mod tests {
     fn one_request_in_flight_takes_its_own_time_and_many_fill_the_drives() {
         let drive = DriveFigures::find("hdd-14t").unwrap();
         let layout = layout(Level::Raid6, 12, 1);
-        let alone = at_depth(&drive, &layout, 1).speeds;
+        let at = |depth| when(&drive, &layout, Condition::Healthy, depth);
+        let alone = at(1).1;
         assert!((alone.random_read_iops - 1000.0 / 11.7).abs() < 1e-9);
-        assert!((alone.random_write_iops - 1000.0 / 14.2).abs() < 1e-9);
-        let (many, full) = (
-            at_depth(&drive, &layout, 1 << 20).speeds,
-            expected(&drive, &layout, Condition::Healthy),
-        );
+        // Three reads, of which the slowest counts and meets what was written before: 17 to 18 ms.
+        assert!((1000.0 / 18.0..1000.0 / 17.0).contains(&alone.random_write_iops), "{alone:?}");
+        let (full, many) = at(1 << 20);
         assert!((many.random_write_iops / full.random_write_iops - 1.0).abs() < 0.001);
         assert_eq!(many.sequential_read_mb_per_s, full.sequential_read_mb_per_s);
+    }
+
+    #[test]
+    fn writes_that_drives_answer_from_their_caches_fill_all_drives_one_by_one() {
+        let drive = DriveFigures::find("hdd-14t").unwrap();
+        let stripes = layout(Level::Raid0, 12, 1);
+        let alone = when(&drive, &stripes, Condition::Healthy, 1).1.random_write_iops;
+        assert_eq!(alone, 12.0 * drive.random_write_iops);
+        let bare = DriveFigures { lone_write_ms: Some(12.5), ..drive };
+        let alone = when(&bare, &stripes, Condition::Healthy, 1).1.random_write_iops;
+        assert_eq!(alone, 1000.0 / 12.5);
+    }
+
+    #[test]
+    fn of_four_groups_one_lacks_a_member_and_a_lone_read_seldom_comes_there() {
+        let drive = DriveFigures::find("hdd-14t").unwrap();
+        let alone = |groups: usize, condition| {
+            let layout =
+                layout(if groups > 1 { Level::Raid60 } else { Level::Raid6 }, 10 * groups, groups);
+            1000.0 / when(&drive, &layout, condition, 1).1.random_read_iops
+        };
+        let more = |groups| alone(groups, Condition::Degraded) - alone(groups, Condition::Healthy);
+        assert!(more(1) > 0.5 && (more(1) / more(4) - 4.0).abs() < 1e-6, "{}", more(1));
     }
 }

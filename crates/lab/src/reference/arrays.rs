@@ -4,6 +4,7 @@
 
 use super::table::Table;
 use super::{Figure, Planned, Reference, ReferenceError, Times};
+use crate::condition::Condition;
 use crate::job::{Job, Rw};
 use crate::plan::{Assumptions, DriveFigures, Plan, Shape};
 use crate::stack::{CoreStack, Stack};
@@ -114,7 +115,7 @@ fn formula(drive: &DriveFigures, metric: &str, column: &str) -> Option<f64> {
     let shape = Shape { level, members, groups, spread: None, strip_bytes: 64 << 10 };
     let given =
         Assumptions { depths: Vec::new(), rebuild_share: 0.5, replace_hours: 0.0, cache: None };
-    let speeds = Plan::of(drive, shape, &given).ok()?.healthy;
+    let speeds = Plan::of(drive, shape, &given).ok()?.when(Condition::Healthy)?.full;
     match metric {
         "random_read" => Some(speeds.random_read_iops),
         "random_write" => Some(speeds.random_write_iops),
@@ -178,6 +179,7 @@ fn stack(name: &str, raid: Level, drives: u16) -> Stack {
         controller: None,
         network: None,
         intent: false,
+        condition: Condition::Healthy,
     };
     Stack {
         name: name.to_owned(),

@@ -2,6 +2,7 @@
 
 use super::table::Table;
 use super::{Figure, Planned, Reference, ReferenceError, Times};
+use crate::condition::Condition;
 use crate::job::{Job, Rw};
 use crate::stack::{CoreStack, Stack};
 use headpond_raid::Level;
@@ -91,6 +92,7 @@ pub(super) fn core(strip_kib: u64) -> CoreStack {
         controller: None,
         network: None,
         intent: false,
+        condition: Condition::Healthy,
     }
 }
 

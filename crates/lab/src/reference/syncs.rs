@@ -10,6 +10,7 @@
 
 use super::table::{Row, Table};
 use super::{Figure, Planned, Reference, ReferenceError, Times, Unscored};
+use crate::condition::Condition;
 use crate::job::{Job, Rw};
 use crate::stack::{CoreStack, Stack};
 use headpond_raid::Level;
@@ -115,6 +116,7 @@ fn stack(name: &str, model: &str, write_cache: Option<bool>) -> Stack {
         controller: None,
         network: None,
         intent: false,
+        condition: Condition::Healthy,
     };
     Stack {
         name: name.to_owned(),

@@ -14,8 +14,9 @@ use crate::outcome::{Exit, Failure};
 use crate::place::Places;
 use anyhow::{Context, Result};
 use args::PlanArgs;
+use headpond_lab::Condition;
 use headpond_lab::plan::{
-    Assumptions, AtDepth, DriveFigures, PRESET_40, Plan, RebuildTimes, Shape, array_experiments,
+    Assumptions, DriveFigures, PRESET_40, Plan, RebuildTimes, Shape, Simulated, array_experiments,
     array_speeds, rebuild_times,
 };
 use headpond_lab::reference::{self, ExpectedCell, Times};
@@ -36,7 +37,7 @@ pub struct Planned {
     pub plan: Plan,
     /// What the simulator says of it, where it was asked.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub simulated: Vec<AtDepth>,
+    pub simulated: Vec<Simulated>,
     /// How long the simulator rebuilds it, where it was asked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rebuilt: Option<RebuildTimes>,
@@ -148,13 +149,21 @@ fn shape(args: &PlanArgs, level: Level) -> Result<Shape> {
     Ok(Shape { level, members, groups, spread, strip_bytes })
 }
 
+fn conditions(array: &Planned) -> Vec<Condition> {
+    array.plan.expected.iter().map(|it| it.condition).collect()
+}
+
 fn simulate(arrays: &mut [Planned], drive: &DriveFigures, given: &Assumptions) -> Result<()> {
-    let of = |it: &Planned| array_experiments(it.plan.shape, &drive.model, &given.depths);
-    let experiments: Vec<_> = arrays.iter().flat_map(of).collect();
-    let outcomes = carry_out(&experiments)?;
-    let each = outcomes.chunks(experiments.len() / arrays.len());
-    for (array, outcomes) in arrays.iter_mut().zip(each) {
-        array.simulated = array_speeds(&given.depths, outcomes);
+    let of = |it: &Planned| {
+        array_experiments(it.plan.shape, &drive.model, &conditions(it), &given.depths)
+    };
+    let each: Vec<Vec<_>> = arrays.iter().map(of).collect();
+    let outcomes = carry_out(&each.concat())?;
+    let mut rest = &outcomes[..];
+    for (array, experiments) in arrays.iter_mut().zip(each) {
+        let (its, others) = rest.split_at(experiments.len());
+        array.simulated = array_speeds(&conditions(array), &given.depths, its);
+        rest = others;
     }
     Ok(())
 }

@@ -2,7 +2,8 @@
 
 use super::Planned;
 use headpond_advise::render::{Align, Table, count, percent, size};
-use headpond_lab::plan::{Assumptions, AtDepth, DriveFigures, Plan, Speeds};
+use headpond_lab::Condition;
+use headpond_lab::plan::{Assumptions, AtDepth, DriveFigures, Speeds};
 use headpond_lab::reference::ExpectedCell;
 use std::fmt::Write as _;
 
@@ -36,7 +37,10 @@ pub fn tables(arrays: &[Planned]) -> Vec<(&'static str, Table)> {
     vec![
         ("What it holds", capacity(arrays)),
         ("Expected, with enough in flight for every drive", conditions(arrays)),
-        ("By requests in flight", depths(arrays)),
+        ("By requests in flight", depths(arrays, Condition::Healthy)),
+        ("By requests in flight, uninitialised", depths(arrays, Condition::Uninitialised)),
+        ("By requests in flight, a drive lost", depths(arrays, Condition::Degraded)),
+        ("By requests in flight, rebuilding", depths(arrays, Condition::Rebuilding)),
         ("When a drive fails", safety(arrays)),
     ]
 }
@@ -87,44 +91,62 @@ pub const SPEEDS: [(&str, Pick); 4] = [
     ("sequential write MB/s", |it| it.sequential_write_mb_per_s),
 ];
 
+/// Every condition with enough in flight, and what a random write takes of the drives.
 fn conditions(arrays: &[Planned]) -> Table {
-    type Of = fn(&Plan) -> Option<Speeds>;
-    let conditions: [(&str, Of); 4] = [
-        ("", |plan| Some(plan.healthy)),
-        (", uninitialised", |plan| plan.uninitialised),
-        (", a drive lost", |plan| plan.degraded),
-        (", rebuilding", |plan| plan.rebuilding),
-    ];
     let mut table = table(arrays);
     for (name, pick) in SPEEDS {
-        for (condition, of) in conditions {
-            // Parity that was never computed changes nothing else.
-            if condition != ", uninitialised" || name == "random write IOPS" {
-                let cell = |it: &Planned| of(&it.plan).map(|speeds| number(pick(speeds)));
-                row(&mut table, &format!("{name}{condition}"), arrays, cell);
-            }
+        for condition in Condition::ALL.into_iter().filter(|it| changes(*it, name)) {
+            let cell = |it: &Planned| Some(number(pick(it.plan.when(condition)?.full)));
+            row(&mut table, &format!("{name}{}", behind(condition)), arrays, cell);
         }
+    }
+    for condition in Condition::ALL.into_iter().filter(|it| *it != Condition::Rebuilding) {
+        let cell = |it: &Planned| {
+            let accesses = it.plan.when(condition)?.random_write_accesses;
+            Some(format!("{} + {}", short(accesses.reads), short(accesses.writes)))
+        };
+        let name = format!("reads + writes of a random write{}", behind(condition));
+        row(&mut table, &name, arrays, cell);
     }
     table
 }
 
-fn depths(arrays: &[Planned]) -> Table {
+/// Parity that was never computed slows down small writes and nothing else.
+fn changes(condition: Condition, speed: &str) -> bool {
+    condition != Condition::Uninitialised || speed == "random write IOPS"
+}
+
+fn behind(condition: Condition) -> &'static str {
+    match condition {
+        Condition::Healthy => "",
+        Condition::Uninitialised => ", uninitialised",
+        Condition::Degraded => ", a drive lost",
+        Condition::Rebuilding => ", rebuilding",
+    }
+}
+
+/// One condition by requests in flight.
+fn depths(arrays: &[Planned], condition: Condition) -> Table {
     let mut table = table(arrays);
-    let depths = arrays.first().map(|it| it.plan.by_depth.as_slice()).unwrap_or_default();
+    let expected = |it: &Planned| it.plan.when(condition).map(|it| it.by_depth.clone());
+    let simulated =
+        |it: &Planned| it.simulated.iter().find(|it| it.condition == condition).cloned();
+    let depths = arrays.iter().find_map(expected).unwrap_or_default();
     for (at, depth) in depths.iter().map(|it| it.depth).enumerate() {
-        for (name, pick) in SPEEDS {
-            let cell = |of: Option<&AtDepth>| of.map(|it| number(pick(it.speeds)));
+        for (name, pick) in SPEEDS.into_iter().filter(|(name, _)| changes(condition, name)) {
+            let cell = |of: &AtDepth| number(pick(of.speeds));
             let name = format!("{name}, depth {depth}");
-            row(&mut table, &name, arrays, |it| cell(it.plan.by_depth.get(at)));
-            row(&mut table, "  simulated", arrays, |it| cell(it.simulated.get(at)));
+            row(&mut table, &name, arrays, |it| expected(it)?.get(at).map(cell));
+            row(&mut table, "  simulated", arrays, |it| simulated(it)?.by_depth.get(at).map(cell));
         }
+        let name = format!("  a rebuild beside random writes, depth {depth}");
+        row(&mut table, &name, arrays, |it| Some(hours(*simulated(it)?.rebuild_hours.get(at)?)));
     }
     table
 }
 
 fn safety(arrays: &[Planned]) -> Table {
     let mut table = table(arrays);
-    let hours = |hours: f64| format!("{hours:.1} h");
     row(&mut table, "rebuild, idle", arrays, |it| it.plan.rebuild_idle_hours.map(hours));
     row(&mut table, "rebuild, beside clients", arrays, |it| {
         it.plan.rebuild_beside_hours.map(hours)
@@ -203,6 +225,15 @@ pub fn reference(cells: &[ExpectedCell]) -> String {
 /// Rates: whole ones from 10 on.
 fn number(rate: f64) -> String {
     if rate >= 10.0 { count(rate.round() as u64) } else { format!("{rate:.1}") }
+}
+
+/// Means of whole numbers.
+fn short(mean: f64) -> String {
+    if mean.fract() == 0.0 { format!("{mean:.0}") } else { format!("{mean:.1}") }
+}
+
+fn hours(hours: f64) -> String {
+    format!("{hours:.1} h")
 }
 
 /// Shares that may be very small.
