@@ -72,7 +72,8 @@ fn layouts_are_compared_and_those_that_cannot_be_are_refused() {
     let none = user.run(&[&three[..], &["--strip", "3000"]].concat());
     assert!(none.code == 2 && none.err.contains("power of two"), "{}", none.err);
     for (change, says) in [
-        (["--members", "3"], "RAID 6 fits --members 4 with --groups 1"),
+        (["--members", "3"], "RAID 6 fits --members 4"),
+        (["--simulate-rebuild", "1K"], "--simulate-rebuild 1K: at least 16M"),
         (["--drive", "floppy"], "there are hdd-14t, hdd-7k2-4t"),
         (["--drive", "net-10g"], "kind network"),
         (["--strip", "3000"], "power of two"),
@@ -109,8 +110,42 @@ fn an_older_drive_and_a_slower_rebuild_lose_more() {
         .iter()
         .map(|it| it["loss_in_a_year"].as_f64().unwrap())
         .collect();
-    assert!(losses[0] > losses[1] && losses[1] > usual, "{losses:?} {usual}");
+    let [through, one, two] = losses[..] else { panic!("{losses:?}") };
+    assert!(one > two && two > through && through == usual, "{losses:?} {usual}");
     assert!(user.ok(&cached).contains("behind a write-back cache on two devices"));
+}
+
+#[test]
+fn a_cache_makes_what_it_holds_fast_and_says_how_much_that_is() {
+    let user = User::new();
+    let cached = [&TWELVE[..], &["--cache", "nvme-dc-2t"]].concat();
+    let reads = |more: &[&str]| {
+        let json = user.json(&[&cached[..], more, &["--json", "--depth", "1"]].concat());
+        let speeds = &json["arrays"][0]["behind_cache"][0];
+        assert_eq!(json["assumptions"]["cache"]["hit_share"], speeds["read_hit_share"]);
+        ["read_hit_share", "random_read_iops"].map(|field| speeds[field].as_f64().unwrap())
+    };
+    let [usual, few, none] = [&[][..], &["--hit-ratio", "50"], &["--hit-ratio", "0"]].map(&reads);
+    assert_eq!([usual[0], few[0], none[0]], [0.8, 0.5, 0.0]);
+    assert!(usual[1] > 2.0 * few[1] && few[1] > 1.8 * none[1], "{usual:?} {few:?} {none:?}");
+    let set = reads(&["--cache-size", "100G", "--working-set", "200G"]);
+    assert_eq!(set, few, "of what is asked for, half fits");
+    let all = reads(&["--cache-size", "100G", "--working-set", "50G"]);
+    assert!(all[0] == 1.0 && all[1] > 5000.0, "{all:?}");
+    let text = user.ok(&cached);
+    assert!(text.contains("80 % of the random requests are for what it holds"), "{text}");
+    for (more, says) in [
+        (&["--cache-size", "3T"][..], "a cache on nvme-dc-2t has 64M to"),
+        (&["--cache-size", "1M"], "a cache on nvme-dc-2t has 64M to"),
+        (&["--working-set", "0"], "nothing is asked for"),
+        (&["--hit-ratio", "101"], "a percentage from 0 to 100"),
+        (&["--hit-ratio", "50", "--working-set", "1T"], "cannot be used with"),
+    ] {
+        let refused = user.run(&[&cached[..], more].concat());
+        assert!(refused.code == 2 && refused.err.contains(says), "{more:?}: {}", refused.err);
+    }
+    let without = user.run(&[&TWELVE[..], &["--hit-ratio", "50"]].concat());
+    assert!(without.code == 2 && without.err.contains("--cache"), "{}", without.err);
 }
 
 #[test]
@@ -135,6 +170,25 @@ fn the_simulator_stands_beside_the_formulas() {
             assert!((0.3..3.0).contains(&ratio), "{condition} {speed}: {array}");
         }
     }
+}
+
+#[test]
+fn a_simulated_rebuild_takes_the_place_of_the_formula_in_the_probability_of_loss() {
+    let user = User::new();
+    let four = ["array", "plan", "--level", "5", "--members", "4", "--drive", "nvme-dc-2t"];
+    let rebuilt = [&four[..], &["--simulate-rebuild", "32M"]].concat();
+    let safety = |args: &[&str]| {
+        let json = user.json(&[args, &["--json", "--replace", "0"]].concat());
+        json["arrays"][0]["safety"].clone()
+    };
+    let (formula, simulated) = (safety(&four), safety(&rebuilt));
+    assert_eq!([&formula["repair_from"], &simulated["repair_from"]], ["formula", "simulation"]);
+    let longer =
+        |field: &str| simulated[field].as_f64().unwrap() / formula[field].as_f64().unwrap();
+    let (hours, years) = (longer("repair_hours"), longer("mttdl_of_whole_drives_years"));
+    assert!((hours - 1.0).abs() > 0.001 && (hours * years - 1.0).abs() < 0.01, "{hours} {years}");
+    assert!(user.ok(&rebuilt).contains("h (simulation)"));
+    assert!(user.ok(&four).contains("h (formula)"));
 }
 
 #[test]

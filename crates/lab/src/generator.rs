@@ -1,6 +1,6 @@
 //! A closed loop of requests, as fio makes it.
 
-use crate::job::Job;
+use crate::job::{Hot, Job};
 use crate::measured::{Answered, Kind, Measured, Tally};
 use headpond_block::{BlockDevice, Buffer, ByteRange, Instant, Request, Runtime};
 use headpond_sim::Random;
@@ -18,6 +18,9 @@ pub(crate) async fn run(
 ) -> Measured {
     let begun = runtime.now();
     let measured_from = begun + job.ramp;
+    if let Some(hot) = job.hot {
+        warm(region(job, device.size_bytes()), hot, device).await;
+    }
     let tally = Rc::new(RefCell::new(Tally::new()));
     let processes = (0..job.jobs).map(|_| {
         Rc::new(Process {
@@ -52,6 +55,23 @@ fn region(job: &Job, device_bytes: u64) -> ByteRange {
     let start = job.offset.next_multiple_of(job.block_bytes).min(device_bytes);
     let len = job.size.unwrap_or(u64::MAX).min(device_bytes - start);
     ByteRange::at(start, len / job.block_bytes * job.block_bytes)
+}
+
+/// How finely the share of a hot part is drawn.
+const HOT_PARTS: u64 = 1 << 20;
+/// Long enough for a disk, and shorter than what counts as a stream.
+const WARMING_BYTES: u64 = 256 << 10;
+
+/// Has whoever keeps what is read keep the hot part.
+async fn warm(region: ByteRange, hot: Hot, device: &Rc<dyn BlockDevice>) {
+    let buffer = Buffer::payload_free(WARMING_BYTES as usize);
+    let end = region.start() + hot.bytes.min(region.len());
+    let mut offset = region.start();
+    while offset + WARMING_BYTES <= end {
+        // What cannot be read is counted when the job asks for it.
+        let _ = device.submit(Request::read(offset, &buffer)).await;
+        offset += WARMING_BYTES;
+    }
 }
 
 /// One of the processes of a job; its tasks share the place in the region.
@@ -117,10 +137,18 @@ impl Process {
     fn next_offset(&self) -> u64 {
         let blocks = self.region.len() / self.job.block_bytes;
         let block = match self.job.rw.is_random {
-            true => self.random.borrow_mut().below(blocks),
+            true => self.random_block(blocks),
             false => self.next.replace((self.next.get() + 1) % blocks),
         };
         self.region.start() + block * self.job.block_bytes
+    }
+
+    fn random_block(&self, blocks: u64) -> u64 {
+        let mut random = self.random.borrow_mut();
+        let Some(hot) = self.job.hot else { return random.below(blocks) };
+        let is_hot = (random.below(HOT_PARTS) as f64) < hot.share * HOT_PARTS as f64;
+        let hot_blocks = (hot.bytes / self.job.block_bytes).clamp(1, blocks);
+        random.below(if is_hot { hot_blocks } else { blocks })
     }
 
     fn note(&self, kind: Kind, sent: Instant, is_ok: bool) {

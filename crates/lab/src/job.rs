@@ -19,6 +19,8 @@ pub struct Job {
     pub offset: u64,
     /// Length of the region; the rest of the device without it.
     pub size: Option<u64>,
+    /// A part of the region that is asked for more often, and read once before the job begins.
+    pub hot: Option<Hot>,
     /// Requests a second of each process at most.
     pub rate_iops: Option<u64>,
     /// A flush after so many writes; 0: none.
@@ -29,6 +31,14 @@ pub struct Job {
     pub runtime: Option<Duration>,
     /// Goes on for all of the runtime, round its region again and again.
     pub is_time_based: bool,
+}
+
+/// The first bytes of a region; job files do not say it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Hot {
+    /// Of the random requests, those that are for it.
+    pub share: f64,
+    pub bytes: u64,
 }
 
 /// What is read and written, and in which order.
@@ -91,6 +101,7 @@ impl Default for Job {
             jobs: 1,
             offset: 0,
             size: None,
+            hot: None,
             rate_iops: None,
             flush_every: 0,
             ramp: Duration::ZERO,

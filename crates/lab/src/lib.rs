@@ -39,7 +39,7 @@ mod windows;
 
 pub use condition::Condition;
 pub use engine::{CleanerCost, Cost, EngineCost, EngineError, EngineModel};
-pub use job::{Job, JobError, Rw};
+pub use job::{Hot, Job, JobError, Rw};
 pub use load::{Fit, IN_FLIGHT_MAX, Load, Pace, Survey, TraceLoad};
 pub use measured::{Latency, Measured, Side};
 pub use outcome::{CacheShare, DeviceShare, EngineShare, JobOutcome, Outcome, Plans, Rebuilt};

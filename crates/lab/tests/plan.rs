@@ -1,7 +1,8 @@
 //! The planner against the published expectations, and against the simulator.
 
 use headpond_lab::plan::{
-    Assumptions, DriveFigures, Plan, Shape, Speeds, array_experiments, array_speeds,
+    Assumptions, DriveFigures, InFront, Plan, Shape, Speeds, array_experiments, array_speeds,
+    cached_experiments, cached_speeds,
 };
 use headpond_lab::{Condition, Gauge, reference, simulate_all};
 use headpond_raid::Level;
@@ -90,5 +91,36 @@ fn a_lone_write_takes_what_the_formula_says_with_one_parity_strip_and_with_none(
             let (ours, theirs) = (ours.random_write_iops, theirs.random_write_iops);
             assert!(near(ours, theirs, 1.1), "{array:?}: {ours} {theirs}");
         });
+    }
+}
+
+#[test]
+fn behind_a_cache_the_formulas_are_near_and_a_full_one_writes_faster_than_the_array() {
+    let drive = DriveFigures::find("hdd-7k2-14t").unwrap();
+    let shape =
+        Shape { level: Level::Raid5, members: 4, groups: 1, spread: None, strip_bytes: 64 << 10 };
+    let depths = vec![1, 32];
+    let cache = DriveFigures::find("nvme-dc-2t").unwrap();
+    let front = InFront { drive: cache, size_bytes: 512 << 20, hit_share: 0.6 };
+    let experiments = cached_experiments(shape, &drive.model, &front, &depths);
+    let given = Assumptions {
+        depths: depths.clone(),
+        rebuild_share: 0.5,
+        replace_hours: 24.0,
+        cache: Some(front),
+    };
+    let plan = Plan::of(&drive, shape, &given).unwrap();
+    let outcomes: Vec<_> = simulate_all(&experiments, &Gauge::for_each(experiments.len()))
+        .into_iter()
+        .map(|outcome| outcome.expect("the machine works"))
+        .collect();
+    for (ours, theirs) in plan.behind_cache.iter().zip(cached_speeds(&depths, &outcomes)) {
+        let both = format!("{ours:?}\n{theirs:?}");
+        assert!((theirs.read_hit_share - 0.6).abs() < 0.03, "{both}");
+        assert!(near(ours.random_read_iops, theirs.random_read_iops, 1.25), "{both}");
+        assert!(near(ours.random_write_iops, theirs.random_write_iops, 1.2), "{both}");
+        let full = theirs.random_write_iops_when_full;
+        assert!(full > ours.random_write_iops_when_full, "in order of address: {both}");
+        assert!(full < 0.1 * theirs.random_write_iops, "it is full: {both}");
     }
 }

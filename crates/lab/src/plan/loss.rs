@@ -14,17 +14,36 @@
 //! show that ageing and sectors that were unreadable long before make real arrays worse, and scrubs
 //! better; so it compares layouts, and promises nothing.
 
+use super::cached::InFront;
 use super::drive::DriveFigures;
+use headpond_cache::Mode;
 use headpond_raid::Layout;
 use serde::Serialize;
 
 const HOURS_PER_YEAR: f64 = 8766.0;
 
+/// Where the time of a rebuild is from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum RepairFrom {
+    Formula,
+    /// Of short drives, for as many bytes as the whole ones have.
+    Simulation,
+}
+
+/// How long an array lacks a member.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Repair {
+    /// From a failure to full redundancy: replacing and rebuilding.
+    pub repair_hours: f64,
+    pub repair_from: RepairFrom,
+}
+
 /// How safe an array is.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Safety {
-    /// From a failure to full redundancy: replacing and rebuilding.
-    pub repair_hours: f64,
+    #[serde(flatten)]
+    pub repair: Repair,
     /// That the last rebuild that may not fail meets a sector that cannot be read.
     pub unreadable_while_rebuilding: f64,
     /// Mean time to data loss.
@@ -35,12 +54,16 @@ pub struct Safety {
     pub loss_in_five_years: f64,
 }
 
-/// The same with a write-back cache in front, whose dirty data is nowhere else. A write-through
-/// cache adds nothing to what the array loses.
+/// The same with a cache in front. What is dirty in a write-back cache is nowhere else; a
+/// write-through cache holds nothing that the array lacks, and takes nothing with it.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct CachedSafety {
+    pub mode: Mode,
     /// Devices that each hold all of the cache.
     pub copies: usize,
+    /// What the cache alone would come to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mttdl_of_cache_years: Option<f64>,
     pub mttdl_years: f64,
     pub loss_in_a_year: f64,
     pub loss_in_five_years: f64,
@@ -56,20 +79,20 @@ struct Chain {
     unreadable: f64,
 }
 
-/// Of an array whose members are whole again `repair_hours` after they failed.
-pub(super) fn safety(drive: &DriveFigures, layout: &Layout, repair_hours: f64) -> Safety {
+/// Of an array whose members are whole again after that.
+pub(super) fn safety(drive: &DriveFigures, layout: &Layout, repair: Repair) -> Safety {
     let chain = Chain {
         members: layout.group_members(),
         redundancy: layout.redundancy(),
         failures: failures_per_hour(drive),
-        repairs: 1.0 / repair_hours,
+        repairs: 1.0 / repair.repair_hours,
         unreadable: unreadable(drive, layout),
     };
     // The first of equal groups to lose data.
     let years = |chain: &Chain| chain.hours() / HOURS_PER_YEAR / layout.groups() as f64;
     let mttdl_years = years(&chain);
     Safety {
-        repair_hours,
+        repair,
         unreadable_while_rebuilding: chain.unreadable,
         mttdl_years,
         mttdl_of_whole_drives_years: years(&Chain { unreadable: 0.0, ..chain }),
@@ -92,29 +115,51 @@ pub(super) fn spread_rebuild_hours(drive: &DriveFigures, layout: &Layout) -> Opt
     (slots > 0).then(|| drive.copy_hours() * held * (read + written) / (members - 1.0))
 }
 
-/// Of an array behind a write-back cache: whichever of the two loses data first.
-pub(super) fn behind_cache(
+/// Of an array behind a cache that writes through, that writes back on one device, and that writes
+/// back on two.
+pub(super) fn behind_caches(
     array: &Safety,
-    cache: &DriveFigures,
-    copies: usize,
+    cache: &InFront,
+    replace_hours: f64,
+) -> [CachedSafety; 3] {
+    let of = |mode, copies| behind_cache(array, cache, (mode, copies), replace_hours);
+    [of(Mode::WriteThrough, 1), of(Mode::WriteBack, 1), of(Mode::WriteBack, 2)]
+}
+
+/// Whichever of the two loses data first: their rates add up.
+fn behind_cache(
+    array: &Safety,
+    cache: &InFront,
+    (mode, copies): (Mode, usize),
     replace_hours: f64,
 ) -> CachedSafety {
-    assert!(copies > 0, "a cache lies somewhere");
-    let bits = cache.capacity_bytes as f64 * 8.0;
-    let chain = Chain {
-        members: copies,
-        redundancy: copies - 1,
-        failures: failures_per_hour(cache),
-        repairs: 1.0 / (replace_hours + cache.copy_hours()),
-        unreadable: -(-bits / cache.unreadable_bits).exp_m1(),
-    };
-    let mttdl_years = 1.0 / (1.0 / array.mttdl_years + HOURS_PER_YEAR / chain.hours());
+    let of_cache = (mode == Mode::WriteBack).then(|| cache_years(cache, copies, replace_hours));
+    let rate = 1.0 / array.mttdl_years + of_cache.map_or(0.0, |years| 1.0 / years);
+    let mttdl_years = 1.0 / rate;
     CachedSafety {
+        mode,
         copies,
+        mttdl_of_cache_years: of_cache,
         mttdl_years,
         loss_in_a_year: loss_in(1.0, mttdl_years),
         loss_in_five_years: loss_in(5.0, mttdl_years),
     }
+}
+
+/// Mean time until what is dirty is lost: of one device its time to failure, of several with the
+/// same contents their chain, in which the used part of another one is copied.
+fn cache_years(cache: &InFront, copies: usize, replace_hours: f64) -> f64 {
+    assert!(copies > 0, "a cache lies somewhere");
+    let (drive, bits) = (&cache.drive, cache.size_bytes as f64 * 8.0);
+    let used = cache.size_bytes as f64 / drive.capacity_bytes as f64;
+    let chain = Chain {
+        members: copies,
+        redundancy: copies - 1,
+        failures: failures_per_hour(drive),
+        repairs: 1.0 / (replace_hours + drive.copy_hours() * used),
+        unreadable: -(-bits / drive.unreadable_bits).exp_m1(),
+    };
+    chain.hours() / HOURS_PER_YEAR
 }
 
 /// The constant rate at which so many are gone after a year.
@@ -198,17 +243,31 @@ mod tests {
         assert!((certain / fewer - 1.0).abs() < 1e-3, "{certain} {fewer}");
     }
 
+    fn repair(repair_hours: f64) -> Repair {
+        Repair { repair_hours, repair_from: RepairFrom::Formula }
+    }
+
     #[test]
     fn one_cache_device_is_lost_as_often_as_it_fails_and_two_hardly_ever() {
         let drive = DriveFigures::find("hdd-14t").unwrap();
         let layout = Layout::new(Level::Raid6, 12, 1, 64 << 10, 1 << 40).unwrap();
-        let array = safety(&drive, &layout, 48.0);
-        let cache = DriveFigures { failures_per_year: 0.01, unreadable_bits: 1e17, ..drive };
-        let [one, two] = [1, 2].map(|copies| behind_cache(&array, &cache, copies, 24.0));
+        let array = safety(&drive, &layout, repair(48.0));
+        let size_bytes = drive.capacity_bytes;
+        let drive = DriveFigures { failures_per_year: 0.01, unreadable_bits: 1e17, ..drive };
+        let cache = InFront { drive, size_bytes, hit_share: 0.8 };
+        let [through, one, two] = behind_caches(&array, &cache, 24.0);
+        assert_eq!(through.mttdl_years, array.mttdl_years, "it takes nothing with it");
+        assert_eq!(through.loss_in_a_year, array.loss_in_a_year);
         let both = 1.0 - (1.0 - 0.01) * (1.0 - array.loss_in_a_year);
         assert!((one.loss_in_a_year - both).abs() < 1e-9, "{one:?} {array:?}");
+        let alone = one.mttdl_of_cache_years.unwrap();
+        assert!((loss_in(1.0, alone) - 0.01).abs() < 1e-9, "{alone}");
         assert!(two.loss_in_a_year < one.loss_in_a_year / 100.0, "{one:?} {two:?}");
         assert!(two.loss_in_a_year > array.loss_in_a_year, "{two:?} {array:?}");
+        let half = InFront { size_bytes: size_bytes / 2, ..cache };
+        let [_, same, sooner] = behind_caches(&array, &half, 24.0);
+        assert_eq!(same.mttdl_years, one.mttdl_years);
+        assert!(sooner.mttdl_years > two.mttdl_years, "half of it is copied in half the time");
     }
 
     #[test]
@@ -216,7 +275,7 @@ mod tests {
         let drive = DriveFigures::find("hdd-14t").unwrap();
         let of = |level, members, groups| {
             let layout = Layout::new(level, members, groups, 64 << 10, 1 << 40).unwrap();
-            safety(&drive, &layout, 48.0)
+            safety(&drive, &layout, repair(48.0))
         };
         let (five, six) = (of(Level::Raid5, 12, 1), of(Level::Raid6, 12, 1));
         // 11 drives of 14 TB at one sector in 10^15 bits.

@@ -41,12 +41,12 @@ pub struct Simulated {
 
 /// How one experiment loads the array.
 #[derive(Clone, Copy)]
-struct Kind {
+pub(super) struct Kind {
     is_random: bool,
     reads: bool,
 }
 
-const KINDS: [Kind; 4] = [
+pub(super) const KINDS: [Kind; 4] = [
     Kind { is_random: true, reads: true },
     Kind { is_random: true, reads: false },
     Kind { is_random: false, reads: true },
@@ -143,7 +143,7 @@ pub fn array_speeds(
     conditions.iter().enumerate().map(of_condition).collect()
 }
 
-fn job(model: &str, kind: Kind, depth: u32) -> Job {
+pub(super) fn job(model: &str, kind: Kind, depth: u32) -> Job {
     let (ramp, runtime) = times(model, kind);
     Job {
         rw: Rw { is_random: kind.is_random, reads: kind.reads, writes: !kind.reads },
@@ -157,7 +157,7 @@ fn job(model: &str, kind: Kind, depth: u32) -> Job {
     }
 }
 
-fn core(shape: Shape, model: &str, condition: Condition) -> CoreStack {
+pub(super) fn core(shape: Shape, model: &str, condition: Condition) -> CoreStack {
     CoreStack {
         raid: shape.level,
         groups: shape.groups,

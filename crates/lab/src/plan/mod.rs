@@ -8,18 +8,24 @@
 //! simulator sees the drive's model, never its figures.
 
 mod accesses;
+mod cached;
 mod drive;
 mod lone;
 mod loss;
 mod measure;
+mod measure_cached;
 mod rebuild;
 mod speed;
 mod striping;
 
 pub use accesses::Accesses;
+pub use cached::{CachedSpeeds, InFront};
 pub use drive::{DriveError, DriveFigures};
-pub use loss::{CachedSafety, Safety};
+pub use loss::{CachedSafety, Repair, RepairFrom, Safety};
 pub use measure::{Simulated, array_experiments, array_speeds};
+pub use measure_cached::{
+    SIMULATED_CACHE_BYTES_MAX, cached_count, cached_experiments, cached_speeds,
+};
 pub use rebuild::{RebuildError, RebuildTimes, rebuild_times};
 pub use speed::{AtDepth, Expected, Speeds};
 pub use striping::{Different, Outlook, outlook, outlooks};
@@ -64,9 +70,9 @@ pub struct Assumptions {
     pub rebuild_share: f64,
     /// Until a failed drive is replaced; 0 with a spare in place.
     pub replace_hours: f64,
-    /// What a write-back cache in front is kept on, if there is one.
+    /// What is in front, if there is something.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub cache: Option<DriveFigures>,
+    pub cache: Option<InFront>,
 }
 
 /// What is expected of an array.
@@ -90,9 +96,13 @@ pub struct Plan {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub spread_rebuild_beside_hours: Option<f64>,
     pub safety: Safety,
-    /// Behind a write-back cache on one device, and on two with the same contents.
+    /// Behind a cache that writes through, that writes back on one device, and on two with the same
+    /// contents.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub safety_with_cache: Vec<CachedSafety>,
+    /// Healthy, behind a write-back cache.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub behind_cache: Vec<CachedSpeeds>,
 }
 
 /// An array that cannot be.
@@ -150,18 +160,24 @@ impl Shape {
         if self.spread.is_some() {
             return "--width 10 --distributed-spares 2 fits --level 6 of 12 and more".to_owned();
         }
-        let (level, groups) = (self.level, if self.level.has_groups() { self.groups } else { 1 });
+        let level = self.level;
+        let given = if level.has_groups() { self.groups } else { 1 };
+        // Groups that nobody chose are chosen again.
+        let is_usual = self.groups == Self::usual_groups(level, self.members);
+        let groups = |members| if is_usual { Self::usual_groups(level, members) } else { given };
         let fits = |members: &u16| {
-            Layout::new(level, usize::from(*members), usize::from(groups), 4096, 1 << 30).is_ok()
+            let groups = usize::from(groups(*members));
+            Layout::new(level, usize::from(*members), groups, 4096, 1 << 30).is_ok()
         };
         let below = (1..self.members).rev().find(fits);
         let above = (self.members..=255).find(fits);
         let known: Vec<String> =
             [below, above].into_iter().flatten().map(|it| it.to_string()).collect();
         match known.is_empty() {
-            true => format!("no number of members fits {level} in {groups} groups"),
+            true => format!("no number of members fits {level} in {given} groups"),
+            false if is_usual => format!("{level} fits --members {}", known.join(" or ")),
             false => {
-                format!("{level} fits --members {} with --groups {groups}", known.join(" or "))
+                format!("{level} fits --members {} with --groups {given}", known.join(" or "))
             }
         }
     }
@@ -182,29 +198,75 @@ impl Plan {
         let raw = drive.capacity_bytes * u64::from(shape.members);
         // Spare space waits for nobody who brings a drive.
         let repair_hours = spread_beside.unwrap_or(given.replace_hours + beside);
-        let safety = loss::safety(drive, &layout, repair_hours);
-        let cached = |cache: &DriveFigures| {
-            [1, 2].map(|copies| loss::behind_cache(&safety, cache, copies, given.replace_hours))
-        };
+        let repair = Repair { repair_hours, repair_from: RepairFrom::Formula };
+        let expected = Expected::of_each(drive, &layout, &given.depths, given.rebuild_share);
+        let (safety, safety_with_cache) = safeties(drive, &layout, repair, given);
         Ok(Self {
             shape,
             capacity_bytes: layout.array_bytes(),
             usable_share: layout.array_bytes() as f64 / raw as f64,
             redundancy: layout.redundancy(),
-            expected: Expected::of_each(drive, &layout, &given.depths, given.rebuild_share),
+            behind_cache: behind_cache(drive, &layout, given, &expected[0]),
+            expected,
             rebuild_idle_hours: is_redundant.then_some(idle),
             rebuild_beside_hours: is_redundant.then_some(beside),
             spread_rebuild_idle_hours: spread_idle,
             spread_rebuild_beside_hours: spread_beside,
             safety,
-            safety_with_cache: given.cache.iter().flat_map(cached).collect(),
+            safety_with_cache,
         })
+    }
+
+    /// The same with what a simulated rebuild takes in place of the formula's time, as far as it
+    /// says how long an array lacks a member.
+    ///
+    /// # Errors
+    /// As [`Plan::of`].
+    pub fn with_rebuild(
+        self,
+        drive: &DriveFigures,
+        times: &RebuildTimes,
+        given: &Assumptions,
+    ) -> Result<Self, ShapeError> {
+        if self.redundancy == 0 {
+            return Ok(self);
+        }
+        let layout = self.shape.layout(drive.capacity_bytes)?;
+        let beside = |seconds: f64| times.whole_hours(drive, seconds) / given.rebuild_share;
+        let onto_drive = given.replace_hours + beside(times.dedicated_s);
+        let repair_hours = times.distributed_s.map_or(onto_drive, beside);
+        let repair = Repair { repair_hours, repair_from: RepairFrom::Simulation };
+        let (safety, safety_with_cache) = safeties(drive, &layout, repair, given);
+        Ok(Self { safety, safety_with_cache, ..self })
     }
 
     /// What is expected in a condition, where the level has it.
     pub fn when(&self, condition: Condition) -> Option<&Expected> {
         self.expected.iter().find(|it| it.condition == condition)
     }
+}
+
+/// Without a cache, and with one where there is one.
+fn safeties(
+    drive: &DriveFigures,
+    layout: &Layout,
+    repair: Repair,
+    given: &Assumptions,
+) -> (Safety, Vec<CachedSafety>) {
+    let safety = loss::safety(drive, layout, repair);
+    let behind = |cache| loss::behind_caches(&safety, cache, given.replace_hours);
+    (safety, given.cache.iter().flat_map(behind).collect())
+}
+
+fn behind_cache(
+    drive: &DriveFigures,
+    layout: &Layout,
+    given: &Assumptions,
+    healthy: &Expected,
+) -> Vec<CachedSpeeds> {
+    let Some(cache) = &given.cache else { return Vec::new() };
+    let alone = &Expected::of_each(drive, layout, &[1], given.rebuild_share)[0];
+    cached::expected(cache, healthy.full, alone.by_depth[0].speeds, &healthy.by_depth)
 }
 
 #[cfg(test)]
@@ -228,7 +290,7 @@ mod tests {
         // Of 38 parts in 40, each of 39 drives reads 8 and writes 1.
         let ratio = 39.0 / 9.0 * 40.0 / 38.0;
         assert!((dedicated / distributed / ratio - 1.0).abs() < 1e-9, "{dedicated} {distributed}");
-        assert_eq!(spread.safety.repair_hours, 2.0 * distributed);
+        assert_eq!(spread.safety.repair.repair_hours, 2.0 * distributed);
         assert_eq!(grouped.spread_rebuild_idle_hours, None);
         let share = 38.0 / 40.0 * 8.0 / 10.0;
         assert!((spread.usable_share / share - 1.0).abs() < 1e-3, "{}", spread.usable_share);
@@ -257,13 +319,42 @@ mod tests {
     }
 
     #[test]
+    fn a_simulated_rebuild_says_how_long_an_array_lacks_a_member() {
+        let drive = DriveFigures::find("hdd-14t").unwrap();
+        let [grouped, spread] = PRESET_40.map(|it| Plan::of(&drive, it, &given()).unwrap());
+        let drive_bytes = drive.capacity_bytes / 1000;
+        let times = |dedicated_s, distributed_s| RebuildTimes {
+            drive_bytes,
+            dedicated_s,
+            distributed_s,
+            rebalance_s: None,
+        };
+        // A thousandth in 36 s at the outer edge is the whole in 10 h / 0.7425 in the mean.
+        let hours = 10.0 / ((1.0 + drive.inner_share) / 2.0);
+        let formula = spread.safety;
+        let spread = spread.with_rebuild(&drive, &times(50.0, Some(36.0)), &given()).unwrap();
+        let repair = spread.safety.repair;
+        assert!((repair.repair_hours / (2.0 * hours) - 1.0).abs() < 1e-3, "{repair:?}");
+        assert_eq!(repair.repair_from, RepairFrom::Simulation);
+        assert_eq!(formula.repair.repair_from, RepairFrom::Formula);
+        let ratio = (repair.repair_hours / formula.repair.repair_hours).powi(2);
+        let lost = formula.mttdl_of_whole_drives_years / spread.safety.mttdl_of_whole_drives_years;
+        assert!((lost / ratio - 1.0).abs() < 0.05, "{lost} {ratio}");
+        let grouped = grouped.with_rebuild(&drive, &times(36.0, None), &given()).unwrap();
+        let waits = grouped.safety.repair.repair_hours - 24.0;
+        assert!((waits / (2.0 * hours) - 1.0).abs() < 1e-3, "{waits}");
+    }
+
+    #[test]
     fn members_that_do_not_fit_are_answered_with_those_that_do() {
         let drive = DriveFigures::find("hdd-14t").unwrap();
         let error = |shape| Plan::of(&drive, shape, &given()).unwrap_err().to_string();
         let told = error(shape(Level::Raid6, 3, 1));
-        assert!(told.contains("at least 4") && told.contains("--members 4 with"), "{told}");
-        let told = error(shape(Level::Raid60, 11, 2));
-        assert!(told.contains("--members 10 or 12 with --groups 2"), "{told}");
+        assert!(told.contains("at least 4") && told.ends_with("fits --members 4"), "{told}");
+        let told = error(shape(Level::Raid60, 14, 3));
+        assert!(told.contains("--members 12 or 15 with --groups 3"), "{told}");
+        let mirrors = shape(Level::Raid10, 5, Shape::usual_groups(Level::Raid10, 5));
+        assert!(error(mirrors).ends_with("RAID 10 fits --members 4 or 6"), "mirrors of two");
         let told = error(shape(Level::Raid6, 12, 2));
         assert!(told.contains("one group") && told.contains("--groups 1"), "{told}");
         let told = error(Shape { strip_bytes: 3000, ..shape(Level::Raid5, 4, 1) });
@@ -277,7 +368,7 @@ mod tests {
         let (idle, beside) = (plan.rebuild_idle_hours.unwrap(), plan.rebuild_beside_hours.unwrap());
         assert!((idle - 14_000_519.643 / 199.0 / 3600.0).abs() < 0.05, "{idle}");
         assert_eq!(beside, 2.0 * idle);
-        assert_eq!(plan.safety.repair_hours, 24.0 + beside);
+        assert_eq!(plan.safety.repair.repair_hours, 24.0 + beside);
         let [degraded, rebuilding] = [Condition::Degraded, Condition::Rebuilding]
             .map(|it| plan.when(it).unwrap().by_depth[1].speeds.random_read_iops);
         assert_eq!(rebuilding, degraded / 2.0);

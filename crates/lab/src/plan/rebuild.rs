@@ -8,6 +8,7 @@
 //! outer edge: the proportions are what it is for.
 
 use super::Shape;
+use super::drive::DriveFigures;
 use crate::machine::modelled;
 use crate::models;
 use headpond_block::{BlockDevice, DeviceError, Geometry, Runtime, Stalled};
@@ -34,6 +35,16 @@ pub struct RebuildTimes {
     pub distributed_s: Option<f64>,
     /// From there onto a drive that was added.
     pub rebalance_s: Option<f64>,
+}
+
+impl RebuildTimes {
+    /// Of a whole drive, what took so long of a short one: that lies at the outer edge, where
+    /// tracks are longest.
+    pub(super) fn whole_hours(&self, drive: &DriveFigures, seconds: f64) -> f64 {
+        let mean = (1.0 + drive.inner_share) / 2.0;
+        let parts = drive.capacity_bytes as f64 / self.drive_bytes as f64;
+        seconds / 3600.0 * parts / mean
+    }
 }
 
 /// Why there are no times.

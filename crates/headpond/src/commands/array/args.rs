@@ -43,7 +43,7 @@ pub enum ArrayCommand {
     headpond array plan --level 0 --drive nvme-dc-2t --drive ssd-dc-960g\n  \
     headpond array plan --level 6 --members 24 --width 8 --distributed-spares 2 --drive hdd-14t\n  \
     headpond array plan --level 5 --members 4 --drive ./mine.toml --json\n  \
-    headpond array plan --level 6 --members 12 --drive hdd-14t --cache nvme-dc-2t\n  \
+    headpond array plan --level 6 --members 12 --drive hdd-14t --cache nvme-dc-2t --hit-ratio 90\n  \
     headpond array plan --reference tables/     # the published expectations, by the same formulas\n\n\
     A drive is hdd-14t (published figures of one disk), a disk or SSD of `headpond model list`, or \
     a\nfile: a model, or a sheet of figures. docs/array-plan.md has the formulas and where they are from.")]
@@ -124,9 +124,26 @@ pub struct PlanArgs {
     /// left out.
     #[arg(long, value_name = "BITS", value_parser = parse_bits)]
     pub ure: Option<f64>,
-    /// What a write-back cache in front is kept on: what its failure adds to the loss.
+    /// What a cache in front is kept on, as --drive: how fast the array is behind it, and what
+    /// its failure adds to the loss.
     #[arg(long, value_name = "NAME|FILE")]
     pub cache: Option<String>,
+    /// Use so much of the cache device; all of it where nothing is said.
+    #[arg(long, value_name = "SIZE", requires = "cache")]
+    pub cache_size: Option<Size>,
+    /// Percent of the random requests that are for what the cache holds.
+    #[arg(
+        long,
+        value_name = "PERCENT",
+        default_value_t = 80.0,
+        requires = "cache",
+        value_parser = parse_hits
+    )]
+    pub hit_ratio: f64,
+    /// How much is asked for at random, everything equally often: of that, the cache holds what
+    /// fits. In place of --hit-ratio.
+    #[arg(long, value_name = "SIZE", requires = "cache", conflicts_with = "hit_ratio")]
+    pub working_set: Option<Size>,
     /// Beside the formulas, what the simulator says of the drive's model at each depth.
     #[arg(long)]
     pub simulate: bool,
@@ -151,6 +168,11 @@ pub struct PlanArgs {
 fn parse_failures(text: &str) -> Result<f64, String> {
     let percent = text.parse::<f64>().ok().filter(|percent| *percent > 0.0 && *percent < 100.0);
     percent.ok_or_else(|| "a percentage above 0 and below 100".into())
+}
+
+fn parse_hits(text: &str) -> Result<f64, String> {
+    let percent = text.parse::<f64>().ok().filter(|percent| (0.0..=100.0).contains(percent));
+    percent.ok_or_else(|| "a percentage from 0 to 100".into())
 }
 
 fn parse_bits(text: &str) -> Result<f64, String> {

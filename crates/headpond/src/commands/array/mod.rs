@@ -16,11 +16,13 @@ use anyhow::{Context, Result};
 use args::PlanArgs;
 use headpond_lab::Condition;
 use headpond_lab::plan::{
-    Assumptions, DriveFigures, PRESET_40, Plan, RebuildTimes, Shape, Simulated, array_experiments,
-    array_speeds, rebuild_times,
+    Assumptions, CachedSpeeds, DriveFigures, InFront, PRESET_40, Plan, RebuildTimes, Shape,
+    Simulated, array_experiments, array_speeds, cached_count, cached_experiments, cached_speeds,
+    rebuild_times,
 };
 use headpond_lab::reference::{self, ExpectedCell, Times};
 use headpond_raid::{Level, Spread};
+use headpond_volume::Size;
 use serde::Serialize;
 use serde_json::json;
 use std::path::Path;
@@ -28,6 +30,12 @@ use std::time::Duration;
 
 /// The drive of the preset, where none is named.
 const PRESET_DRIVE: &str = "hdd-7k2-4t";
+
+/// Below it, there is hardly room for a log.
+const CACHE_BYTES_MIN: u64 = 64 << 20;
+
+/// Of a drive in a rebuild that is simulated.
+const REBUILD_BYTES_MIN: u64 = 16 << 20;
 
 /// One array of the comparison.
 #[derive(Serialize)]
@@ -38,6 +46,9 @@ pub struct Planned {
     /// What the simulator says of it, where it was asked.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub simulated: Vec<Simulated>,
+    /// And of it behind the cache, where there is one.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub simulated_behind_cache: Vec<CachedSpeeds>,
     /// How long the simulator rebuilds it, where it was asked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rebuilt: Option<RebuildTimes>,
@@ -77,7 +88,7 @@ fn plan(args: &PlanArgs) -> Result<Exit> {
         depths: args.depth.clone(),
         rebuild_share: f64::from(args.rebuild) / 100.0,
         replace_hours: f64::from(args.replace),
-        cache: args.cache.as_deref().map(find).transpose()?,
+        cache: args.cache.as_deref().map(|word| in_front(args, word)).transpose()?,
     };
     let mut arrays = arrays(args, &drive, &given)?;
     if args.simulate {
@@ -85,7 +96,7 @@ fn plan(args: &PlanArgs) -> Result<Exit> {
     }
     if let Some(size) = args.simulate_rebuild {
         for array in &mut arrays {
-            array.rebuilt = Some(rebuild_times(array.plan.shape, &drive.model, size.bytes())?);
+            rebuild(array, &drive, size, &given)?;
         }
     }
     if let Some(path) = &args.html {
@@ -110,6 +121,46 @@ fn drive(args: &PlanArgs) -> Result<DriveFigures> {
     Ok(drive)
 }
 
+fn in_front(args: &PlanArgs, word: &str) -> Result<InFront> {
+    let drive = find(word)?;
+    let size = args.cache_size.unwrap_or(Size(drive.capacity_bytes));
+    if !(CACHE_BYTES_MIN..=drive.capacity_bytes).contains(&size.bytes()) {
+        let (least, most) = (Size(CACHE_BYTES_MIN), Size(drive.capacity_bytes));
+        return Err(Failure::usage(format!(
+            "--cache-size {size}: a cache on {word} has {least} to {most}"
+        )));
+    }
+    let hit_share = match args.working_set {
+        Some(Size(0)) => return Err(Failure::usage("--working-set 0: nothing is asked for")),
+        Some(set) => (size.bytes() as f64 / set.bytes() as f64).min(1.0),
+        None => args.hit_ratio / 100.0,
+    };
+    Ok(InFront { drive, size_bytes: size.bytes(), hit_share })
+}
+
+/// Has the simulator say how long the array lacks a member, and with that how safe it is.
+fn rebuild(
+    array: &mut Planned,
+    drive: &DriveFigures,
+    size: Size,
+    given: &Assumptions,
+) -> Result<()> {
+    if array.plan.redundancy == 0 {
+        return Ok(());
+    }
+    if size.bytes() < REBUILD_BYTES_MIN {
+        let least = Size(REBUILD_BYTES_MIN);
+        return Err(Failure::usage(format!(
+            "--simulate-rebuild {size}: at least {least} of each drive, to have stripes to rebuild"
+        )));
+    }
+    let times = rebuild_times(array.plan.shape, &drive.model, size.bytes())?;
+    let plan = array.plan.clone().with_rebuild(drive, &times, given);
+    array.plan = plan.map_err(|error| Failure::usage(error.to_string()))?;
+    array.rebuilt = Some(times);
+    Ok(())
+}
+
 fn find(word: &str) -> Result<DriveFigures> {
     DriveFigures::find(word).map_err(|error| Failure::usage(error.to_string()))
 }
@@ -124,7 +175,13 @@ fn arrays(args: &PlanArgs, drive: &DriveFigures, given: &Assumptions) -> Result<
     let plans = shapes.into_iter().map(|shape| {
         let plan = Plan::of(drive, shape?, given);
         let plan = plan.map_err(|error| Failure::usage(error.to_string()))?;
-        Ok(Planned { name: plan.shape.to_string(), plan, simulated: Vec::new(), rebuilt: None })
+        Ok(Planned {
+            name: plan.shape.to_string(),
+            plan,
+            simulated: Vec::new(),
+            simulated_behind_cache: Vec::new(),
+            rebuilt: None,
+        })
     });
     if !args.compare {
         return plans.collect();
@@ -154,15 +211,25 @@ fn conditions(array: &Planned) -> Vec<Condition> {
 }
 
 fn simulate(arrays: &mut [Planned], drive: &DriveFigures, given: &Assumptions) -> Result<()> {
+    let (model, depths) = (&drive.model, &given.depths);
     let of = |it: &Planned| {
-        array_experiments(it.plan.shape, &drive.model, &conditions(it), &given.depths)
+        let shape = it.plan.shape;
+        let mut all = array_experiments(shape, model, &conditions(it), depths);
+        let behind = |cache| cached_experiments(shape, model, cache, depths);
+        all.extend(given.cache.iter().flat_map(behind));
+        all
     };
     let each: Vec<Vec<_>> = arrays.iter().map(of).collect();
     let outcomes = carry_out(&each.concat())?;
     let mut rest = &outcomes[..];
     for (array, experiments) in arrays.iter_mut().zip(each) {
         let (its, others) = rest.split_at(experiments.len());
-        array.simulated = array_speeds(&conditions(array), &given.depths, its);
+        let behind = if given.cache.is_some() { cached_count(depths) } else { 0 };
+        let (alone, behind) = its.split_at(its.len() - behind);
+        array.simulated = array_speeds(&conditions(array), depths, alone);
+        if given.cache.is_some() {
+            array.simulated_behind_cache = cached_speeds(depths, behind);
+        }
         rest = others;
     }
     Ok(())

@@ -3,8 +3,12 @@
 use super::Planned;
 use headpond_advise::render::{Align, Table, count, percent, size};
 use headpond_lab::Condition;
-use headpond_lab::plan::{Assumptions, AtDepth, DriveFigures, Speeds};
+use headpond_lab::plan::{
+    Assumptions, AtDepth, CachedSpeeds, DriveFigures, InFront, Repair, RepairFrom,
+    SIMULATED_CACHE_BYTES_MAX, Speeds,
+};
 use headpond_lab::reference::ExpectedCell;
+use headpond_volume::Pace;
 use std::fmt::Write as _;
 
 /// Everything, in the order in which people ask.
@@ -41,23 +45,49 @@ pub fn tables(arrays: &[Planned]) -> Vec<(&'static str, Table)> {
         ("By requests in flight, uninitialised", depths(arrays, Condition::Uninitialised)),
         ("By requests in flight, a drive lost", depths(arrays, Condition::Degraded)),
         ("By requests in flight, rebuilding", depths(arrays, Condition::Rebuilding)),
+        ("Behind a write-back cache, healthy, by requests in flight", behind_cache(arrays)),
         ("When a drive fails", safety(arrays)),
     ]
 }
 
 /// What the figures rest on.
 pub fn notes(drive: &DriveFigures, given: &Assumptions) -> String {
-    format!(
-        "random: 4 KiB; sequential: 1 MiB, whole stripes, outer edge.\n\
-         rebuilding: it takes {} of the drives' time; a drive is replaced after {:.0} h, and \
-         distributed spares wait for none.\n\
+    let mut notes = format!(
+        "random: 4 KiB; sequential: 1 MiB, whole stripes, outer edge. With few in flight that is a \
+         bound: drives that\nwait for each other miss their turn, and requests that fill no stripe \
+         read the rest of it (--simulate).\n\
+         rebuilding: it takes {} of the drives' time (simulated: at the usual pace, {}/s beside requests); a \
+         drive is\nreplaced after {:.0} h, and distributed spares wait for none.\n\
          loss: {} of such drives fail in a year, at a constant rate, and one sector in {:e} bits \
          cannot be read;\nit compares layouts and promises nothing (docs/array-plan.md).\n",
         percent(given.rebuild_share),
+        size(Pace::default().floor.bytes()),
         given.replace_hours,
         share(drive.failures_per_year),
         drive.unreadable_bits,
-    )
+    );
+    if let Some(cache) = &given.cache {
+        notes += &of_cache(cache);
+    }
+    notes
+}
+
+fn of_cache(cache: &InFront) -> String {
+    let InFront { drive, size_bytes, hit_share } = cache;
+    let mut notes = format!(
+        "cache: {} of {}; {} of the random requests are for what it holds.\n\
+         A write-back cache that is lost takes with it what is dirty: {} of such devices fail in a year. \
+         Of two with the\nsame contents both must; a write-through cache takes nothing.\n",
+        size(*size_bytes),
+        drive.name,
+        percent(*hit_share),
+        share(drive.failures_per_year),
+    );
+    if *size_bytes > SIMULATED_CACHE_BYTES_MAX {
+        let most = size(SIMULATED_CACHE_BYTES_MAX);
+        notes += &format!("simulated with {most} of it: a larger one cleans in longer runs.\n");
+    }
+    notes
 }
 
 fn table(arrays: &[Planned]) -> Table {
@@ -145,6 +175,33 @@ fn depths(arrays: &[Planned], condition: Condition) -> Table {
     table
 }
 
+type PickCached = fn(&CachedSpeeds) -> f64;
+const CACHED_SPEEDS: [(&str, PickCached); 5] = [
+    ("random read IOPS", |it| it.random_read_iops),
+    ("random write IOPS while it has room", |it| it.random_write_iops),
+    ("random write IOPS once it is full", |it| it.random_write_iops_when_full),
+    ("sequential read MB/s", |it| it.sequential_read_mb_per_s),
+    ("sequential write MB/s", |it| it.sequential_write_mb_per_s),
+];
+
+fn behind_cache(arrays: &[Planned]) -> Table {
+    let mut table = table(arrays);
+    let depths = arrays.first().map(|it| it.plan.behind_cache.as_slice()).unwrap_or_default();
+    for (at, depth) in depths.iter().map(|it| it.depth).enumerate() {
+        for (name, pick) in CACHED_SPEEDS {
+            let cell = |of: &[CachedSpeeds]| of.get(at).map(|it| number(pick(it)));
+            let name = format!("{name}, depth {depth}");
+            row(&mut table, &name, arrays, |it| cell(&it.plan.behind_cache));
+            row(&mut table, "  simulated", arrays, |it| cell(&it.simulated_behind_cache));
+        }
+    }
+    table
+}
+
+/// In the order of the plan.
+const CACHES: [&str; 3] =
+    ["write-through cache", "write-back cache on one device", "write-back cache on two devices"];
+
 fn safety(arrays: &[Planned]) -> Table {
     let mut table = table(arrays);
     row(&mut table, "rebuild, idle", arrays, |it| it.plan.rebuild_idle_hours.map(hours));
@@ -170,6 +227,11 @@ fn safety(arrays: &[Planned]) -> Table {
     row(&mut table, "    from there onto a drive", arrays, |it| {
         it.rebuilt?.rebalance_s.map(simulated)
     });
+    row(&mut table, "from a failure to full redundancy", arrays, |it| {
+        let Repair { repair_hours, repair_from } = it.plan.safety.repair;
+        let by = if repair_from == RepairFrom::Formula { "formula" } else { "simulation" };
+        (it.plan.redundancy > 0).then(|| format!("{} ({by})", hours(repair_hours)))
+    });
     row(&mut table, "the last one meets an unreadable sector", arrays, |it| {
         (it.plan.redundancy > 0).then(|| share(it.plan.safety.unreadable_while_rebuilding))
     });
@@ -181,9 +243,9 @@ fn safety(arrays: &[Planned]) -> Table {
     row(&mut table, "loss within five years", arrays, |it| {
         Some(share(it.plan.safety.loss_in_five_years))
     });
-    for (at, devices) in ["one device", "two devices"].into_iter().enumerate() {
+    for (at, kind) in CACHES.into_iter().enumerate() {
         let of = |it: &Planned| it.plan.safety_with_cache.get(at).copied();
-        row(&mut table, &format!("behind a write-back cache on {devices}"), arrays, |it| {
+        row(&mut table, &format!("behind a {kind}"), arrays, |it| {
             of(it).map(|it| years(it.mttdl_years))
         });
         row(&mut table, "  loss within a year", arrays, |it| {
