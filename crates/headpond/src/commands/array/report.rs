@@ -85,7 +85,7 @@ fn of_cache(cache: &InFront) -> String {
     );
     if *size_bytes > SIMULATED_CACHE_BYTES_MAX {
         let most = size(SIMULATED_CACHE_BYTES_MAX);
-        notes += &format!("simulated with {most} of it: a larger one cleans in longer runs.\n");
+        notes += &format!("--simulate takes {most} of it: a larger one cleans in longer runs.\n");
     }
     notes
 }
