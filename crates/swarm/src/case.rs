@@ -3,6 +3,7 @@
 mod draws;
 mod growing;
 mod returning;
+mod signing;
 
 use crate::expect::Excuses;
 use crate::faults::{Ill, Theme};
@@ -134,6 +135,9 @@ impl<'a> Case<'a> {
             if let Next::Over = self.live(&machine, order)? {
                 return Ok(());
             }
+        }
+        if let Next::Over = self.live_signing(&machine)? {
+            return Ok(());
         }
         if let Next::Over = self.live_growing(&mut machine)? {
             return Ok(());

@@ -173,6 +173,7 @@ impl Bench {
             members: 3,
             strip_bytes: 4096,
             has_intent: true,
+            has_integrity: false,
             is_initialised: true,
             members_are: Stability::Flushable,
             slices: 1,

@@ -6,7 +6,11 @@ use crate::topology::FURTHER;
 use headpond_raid::superblock::RoleState;
 use headpond_raid::{ArrayStatus, MemberError, Occupied};
 use headpond_volume::{ChangeMembersError, NewMember};
+use std::time::Duration;
 use uuid::Uuid;
+
+const POLL: Duration = Duration::from_millis(20);
+const POLLS_MAX: u32 = 3000;
 
 impl Stage<'_> {
     /// Gives the place of some member to a disk that belongs to nobody; the work goes on beside the
@@ -53,6 +57,33 @@ impl Stage<'_> {
         self.tally.borrow_mut().commands += 1;
         let begun = self.volume.scrub_array(self.core());
         begun.map_err(|error| Offence::Command(format!("scrub the array: {error}")))
+    }
+
+    /// Waits until every stripe has been looked at, while nobody writes: then no checksum speaks
+    /// against what is there.
+    ///
+    /// # Errors
+    /// Where that has no end, and where one does.
+    pub(crate) async fn await_scrub(&self) -> Result<(), Offence> {
+        for _ in 0..POLLS_MAX {
+            let core = &self.volume.status().cores[self.machine.topology.worked_on()];
+            let is_stuck = core.upkeep.failure.is_some() || self.excuses.borrow().errors;
+            if is_stuck || self.is_over.get() {
+                return Ok(());
+            }
+            let located = core.array.scrub.located_by_checksum;
+            if located > 0 {
+                let told = format!("a scrub put {located} sectors right that nobody has changed");
+                return Err(Offence::Command(told));
+            }
+            if !core.upkeep.scrub_wanted {
+                self.note(format!("scrubbed: {:?}", core.array.integrity));
+                return Ok(());
+            }
+            self.runtime.sleep(POLL).await;
+        }
+        let core = &self.volume.status().cores[self.machine.topology.worked_on()];
+        Err(Offence::Command(format!("a scrub never ends: {core:?}")))
     }
 
     pub(crate) fn core(&self) -> Option<&'static str> {

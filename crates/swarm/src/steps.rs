@@ -65,6 +65,8 @@ pub(crate) enum Step {
     ReAdd,
     /// Until every role has a member that holds everything.
     AwaitWhole,
+    /// Until every stripe has been looked at.
+    AwaitScrub,
     Ill(Ill),
 }
 
@@ -126,6 +128,7 @@ impl fmt::Display for Step {
             Self::Grow(more) => write!(f, "grow by {more} members"),
             Self::ReAdd => write!(f, "have lost members come back"),
             Self::AwaitWhole => write!(f, "wait until every role has a member"),
+            Self::AwaitScrub => write!(f, "wait until every stripe has been looked at"),
             Self::AwaitGrowth => write!(f, "wait until the array has grown"),
             Self::Ill(ill) => write!(f, "{ill}"),
         }
@@ -177,6 +180,7 @@ impl Stage<'_> {
                 Step::Grow(more) => self.grow(more).await?,
                 Step::ReAdd => self.re_add_lost().await?,
                 Step::AwaitWhole => self.await_whole().await?,
+                Step::AwaitScrub => self.await_scrub().await?,
                 Step::AwaitGrowth => self.await_growth().await?,
                 Step::Ill(Ill::Damage(damage)) => {
                     // Of this disk, and not of one that was the cache when the life began.

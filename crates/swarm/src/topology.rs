@@ -19,6 +19,8 @@ use uuid::Uuid;
 
 /// What lies before the data on a member, in bytes.
 const MEMBER_HEAD_BYTES: u64 = 1 << 20;
+/// What the checksums of so small members take, rounded up.
+const CHECKSUMS_BYTES: u64 = 1 << 20;
 /// Volumes are multiples of so many bytes.
 const ROOM_BYTES: u64 = 512 << 10;
 const CACHE_HEAD_BYTES: u64 = 2 << 20;
@@ -49,6 +51,8 @@ pub struct Topology {
     pub strip_bytes: u64,
     /// The members carry a map of the regions that are being written.
     pub has_intent: bool,
+    /// The members keep checksums of what a scrub has found whole.
+    pub has_integrity: bool,
     /// The parity was right when the array was made.
     pub is_initialised: bool,
     pub members_are: Stability,
@@ -131,6 +135,7 @@ impl Topology {
             strip_bytes: *random.pick(&[4 << 10, 16 << 10, 64 << 10]),
             // Copies that differ after a cut are only made equal where something marks them.
             has_intent: level.is_mirrored() || !random.one_in(4),
+            has_integrity: false,
             is_initialised: !random.one_in(5),
             members_are: *random.pick(&[
                 Stability::Flushable,
@@ -146,6 +151,7 @@ impl Topology {
         };
         topology.draw_journal(&mut aside);
         topology.draw_weights(&mut aside);
+        topology.has_integrity = topology.redundancy() > 0 && aside.one_in(5);
         topology
     }
 
@@ -179,6 +185,7 @@ impl Topology {
     /// Whether its array can be given more members.
     pub(crate) fn can_grow(&self) -> bool {
         let is_plain = self.spread.is_none() && self.weights.is_none() && self.journal.is_none();
+        let is_plain = is_plain && !self.has_integrity;
         // Without an intent bitmap nobody would know what a cut tore on the way.
         let is_marked = self.has_intent || self.redundancy() == 0;
         is_plain && is_marked && self.level != Level::Raid1
@@ -205,22 +212,27 @@ impl Topology {
         self.level.parity() > 0
     }
 
+    /// Where the data of a member begins.
+    fn head_bytes(&self) -> u64 {
+        MEMBER_HEAD_BYTES + if self.has_integrity { CHECKSUMS_BYTES } else { 0 }
+    }
+
     /// Room for the window and a little more: an unclean stop may have all of it looked through.
     pub(crate) fn member_bytes(&self) -> u64 {
         let volume_bytes = (self.window_start + self.window_bytes).next_multiple_of(ROOM_BYTES);
         if let Some(weights) = &self.weights {
             let rounds = volume_bytes.div_ceil(weights.total() * self.strip_bytes);
-            return MEMBER_HEAD_BYTES + rounds * u64::from(weights.largest()) * self.strip_bytes;
+            return self.head_bytes() + rounds * u64::from(weights.largest()) * self.strip_bytes;
         }
         let each = volume_bytes.div_ceil(self.data_members());
         // Only whole bands of piles are used.
         let seam = if self.spread.is_some() { each / 8 } else { 0 };
-        MEMBER_HEAD_BYTES + (each + seam).next_multiple_of(self.strip_bytes * self.band_rows())
+        self.head_bytes() + (each + seam).next_multiple_of(self.strip_bytes * self.band_rows())
     }
 
     /// In which band of rows a byte of a member's data lies: no stripe lies in two.
     pub(crate) fn band_of(&self, address: u64) -> u64 {
-        (address - MEMBER_HEAD_BYTES) / (self.strip_bytes * self.band_rows())
+        (address - self.head_bytes()) / (self.strip_bytes * self.band_rows())
     }
 
     /// No stripe goes on in the rows after so many.
@@ -247,7 +259,7 @@ impl Topology {
     /// What the stripe journal needs at least: it goes round soon.
     pub(crate) fn journal_bytes(&self) -> u64 {
         let (groups, strip) = (usize::from(self.groups), self.strip_bytes as u32);
-        let data_bytes = self.member_bytes() - MEMBER_HEAD_BYTES;
+        let data_bytes = self.member_bytes() - self.head_bytes();
         let layout = match self.spread {
             None => Layout::new(self.level, self.members, groups, strip, data_bytes),
             Some(spread) => {
@@ -267,12 +279,12 @@ impl Topology {
             let first = self.window_start / round_bytes * self.strip_bytes;
             let rounds = (self.window_start + self.window_bytes).div_ceil(round_bytes);
             let end = rounds * u64::from(weights.largest()) * self.strip_bytes;
-            return ByteRange::between(MEMBER_HEAD_BYTES + first, MEMBER_HEAD_BYTES + end);
+            return ByteRange::between(self.head_bytes() + first, self.head_bytes() + end);
         }
         let unit = self.strip_bytes * self.band_rows();
         let start = self.window_start / self.data_members() / unit * unit;
         let len = (self.window_bytes / self.data_members()).next_multiple_of(unit);
-        ByteRange::at(MEMBER_HEAD_BYTES + start, len)
+        ByteRange::at(self.head_bytes() + start, len)
     }
 
     pub(crate) fn description(&self, settings: &CacheSettings) -> Description {
@@ -289,7 +301,7 @@ impl Topology {
             groups: self.groups,
             strip: Size(self.strip_bytes),
             intent: self.has_intent,
-            integrity: false,
+            integrity: self.has_integrity,
             members: (0..self.members).map(|index| format!("m{index}")).collect(),
             spares: Vec::new(),
             declustered: self.spread,
@@ -300,6 +312,7 @@ impl Topology {
         let idle = CoreDescription {
             raid: Level::Raid1,
             groups: 1,
+            integrity: false,
             members: IDLE_MEMBERS.map(String::from).into(),
             declustered: None,
             striping: Striping::Plain,
@@ -536,6 +549,9 @@ impl fmt::Display for Topology {
         }
         write!(f, " ({:?}), strip {strip}", self.members_are)?;
         write!(f, ", {} intent bitmap", if self.has_intent { "with" } else { "no" })?;
+        if self.has_integrity {
+            write!(f, ", checksums")?;
+        }
         if !self.is_initialised {
             write!(f, ", parity not initialised")?;
         }

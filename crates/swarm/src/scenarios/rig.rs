@@ -52,6 +52,7 @@ pub(super) fn cached_raid5() -> Topology {
         members: 3,
         strip_bytes: 16 << 10,
         has_intent: true,
+        has_integrity: false,
         is_initialised: true,
         members_are: Stability::Flushable,
         slices: 1,
