@@ -54,7 +54,7 @@ pub fn read_trace(bytes: Vec<u8>) {
     }
     for damage in [Damage::Fail, Damage::Skip] {
         let (len, input) = (bytes.len(), Box::new(Cursor::new(bytes.clone())));
-        let options = ReadOptions { damage };
+        let options = ReadOptions { damage, ..ReadOptions::default() };
         if let Ok(reader) = TraceReader::from_input("fuzz", input, options) {
             assert!(reader.flatten().count() <= len, "a record takes a byte or more");
         }

@@ -76,7 +76,10 @@ impl TraceLoad {
                 assert!((1..=IN_FLIGHT_MAX).contains(&depth), "some depth");
             }
         }
-        let survey = Survey::of(&mut TraceReader::open(path, ReadOptions { damage })?)?;
+        let survey = Survey::of(&mut TraceReader::open(
+            path,
+            ReadOptions { damage, ..ReadOptions::default() },
+        )?)?;
         Ok(Self { path: path.to_owned(), pace, fit, damage, survey })
     }
 
@@ -99,7 +102,7 @@ impl TraceLoad {
     }
 
     pub(crate) fn reader(&self) -> Result<TraceReader, TraceError> {
-        TraceReader::open(&self.path, ReadOptions { damage: self.damage })
+        TraceReader::open(&self.path, ReadOptions { damage: self.damage, ..ReadOptions::default() })
     }
 }
 

@@ -6,20 +6,23 @@
 //!
 //! **Source**: blktrace 1.3 `blkparse_fmt.c`.
 
+use crate::damage::DamageKind;
 use crate::error::{Position, TraceError, preview};
-use crate::event::{Action, BlockEvent, Category, EventLosses, EventSource, SECTOR_BYTES};
+use crate::event::{
+    Action, BlockEvent, Category, EventLosses, EventSource, SECTOR_BYTES, WINDOW_EVENTS,
+};
 use crate::names::Names;
 use crate::order::OrderWindow;
 use crate::reader::Damage;
 use crate::source::ByteSource;
 
-pub(crate) const FORMAT: &str = "blkparse text";
+const FORMAT: &str = "blkparse text";
 const EXPECTED: &str = "`major,minor cpu sequence seconds.nanoseconds pid action RWBS ...`";
 
 /// A text file, read as events.
 pub(crate) struct BlkparseText {
     source: ByteSource,
-    window: OrderWindow,
+    window: OrderWindow<BlockEvent>,
     damage: Damage,
     losses: EventLosses,
     ended: bool,
@@ -42,14 +45,14 @@ pub enum Line<'a> {
 impl BlkparseText {
     pub(crate) fn new(source: ByteSource, damage: Damage) -> Self {
         let losses = EventLosses::default();
-        Self { source, window: OrderWindow::new(), damage, losses, ended: false }
+        Self { source, window: OrderWindow::new(WINDOW_EVENTS), damage, losses, ended: false }
     }
 
     fn read_event(&mut self, names: &mut Names) -> Result<Option<BlockEvent>, TraceError> {
         loop {
             let line = match self.source.line() {
                 Err(error) if error.is_damage() && self.damage == Damage::Skip => {
-                    self.losses.damaged += 1;
+                    self.losses.damage.note(DamageKind::Overlong, self.at(), 0);
                     continue;
                 }
                 other => other?,
@@ -69,8 +72,8 @@ impl BlkparseText {
                 Line::Remark => {}
                 Line::Summary => return Ok(None),
                 Line::Damaged if self.damage == Damage::Skip => {
-                    self.losses.damaged += 1;
-                    self.losses.skipped_bytes += line.len() as u64 + 1;
+                    let length = line.len() as u64 + 1;
+                    self.losses.damage.note(DamageKind::Unreadable, self.at(), length);
                 }
                 Line::Damaged => {
                     let found = preview(line);
@@ -80,11 +83,15 @@ impl BlkparseText {
         }
     }
 
+    fn at(&self) -> Position {
+        Position::Line(self.source.line_number())
+    }
+
     fn damaged(&self, found: String) -> TraceError {
         TraceError::Damaged {
             name: self.source.name().to_owned(),
             format: FORMAT,
-            at: Position::Line(self.source.line_number()),
+            at: self.at(),
             expected: EXPECTED,
             found,
         }

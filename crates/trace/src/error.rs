@@ -4,7 +4,10 @@ use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
+use serde::{Deserialize, Serialize};
 use thiserror::Error;
+
+use crate::format::{Lacks, TraceFormat};
 
 /// Why a trace could not be opened or read on. Every variant that concerns content says where it is
 /// and what was expected there.
@@ -20,10 +23,38 @@ pub enum TraceError {
     Empty { name: String },
 
     #[error(
-        "{name}: not a trace format known here; it starts with {found}. Known: blktrace v7 and v8 (per-CPU or \
-         merged), blkparse text, fio iolog v2 and v3, Headpond recording; each plain, gzip or zstd"
+        "{name}: not a trace format known here; it starts with {found}. Known: {}; each plain, gzip, zstd or xz. \
+         If it is one of these, --format NAME says so",
+        known_formats()
     )]
     Unrecognised { name: String, found: String },
+
+    #[error(
+        "{name}: may be {}, and its beginning does not tell which: say so with --format NAME",
+        either(candidates)
+    )]
+    Ambiguous { name: String, candidates: Vec<TraceFormat> },
+
+    #[error(
+        "{name}: {} tells {}, only which blocks were asked for; `headpond trace stats` and `trace convert` \
+         take it, and here requests are needed",
+        format.words(),
+        lacks.words()
+    )]
+    Lacking { name: String, format: TraceFormat, lacks: Lacks },
+
+    #[error("{name}: is no {}: {why}", format.words())]
+    NotThat { name: String, format: TraceFormat, why: &'static str },
+
+    #[error("{name}: holds several traces ({traces}): name one of them")]
+    SeveralTraces { name: String, traces: String },
+
+    #[error(
+        "{name}: has more than {} MiB of queues, which would have to be in memory to be joined: unpack it and \
+         name its folder",
+        bytes_max >> 20
+    )]
+    Oversized { name: String, bytes_max: u64 },
 
     #[error("{name}: {format} version {found} at {at} is not supported (supported: {supported})")]
     UnsupportedVersion {
@@ -76,7 +107,13 @@ impl TraceError {
     /// Where in the input the problem lies, where one place can be named.
     pub fn position(&self) -> Option<Position> {
         match self {
-            TraceError::Open { .. } | TraceError::Empty { .. } => None,
+            TraceError::Open { .. }
+            | TraceError::Empty { .. }
+            | TraceError::Ambiguous { .. }
+            | TraceError::Lacking { .. }
+            | TraceError::NotThat { .. }
+            | TraceError::SeveralTraces { .. }
+            | TraceError::Oversized { .. } => None,
             TraceError::Unrecognised { .. } => Some(Position::Byte(0)),
             TraceError::Read { at, .. }
             | TraceError::UnsupportedVersion { at, .. }
@@ -88,7 +125,8 @@ impl TraceError {
 }
 
 /// A place in an input: a byte of a binary format (after decompression), a line (from 1) of a text.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Position {
     Byte(u64),
     Line(u64),
@@ -101,6 +139,15 @@ impl fmt::Display for Position {
             Position::Line(number) => write!(f, "line {number}"),
         }
     }
+}
+
+fn known_formats() -> String {
+    TraceFormat::ALL.map(TraceFormat::name).join(", ")
+}
+
+fn either(candidates: &[TraceFormat]) -> String {
+    let named = |format: &TraceFormat| format!("{} ({})", format.words(), format.name());
+    candidates.iter().map(named).collect::<Vec<_>>().join(" or ")
 }
 
 /// Shows the first bytes of something unexpected, shortened and printable.

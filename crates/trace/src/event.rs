@@ -5,12 +5,17 @@
 //!
 //! **Source**: Linux `include/uapi/linux/blktrace_api.h` for the numbers.
 
+use crate::damage::DamageCounts;
 use crate::error::TraceError;
 use crate::names::Names;
+use crate::order::Timed;
 use crate::record::{Op, RecordFlags};
 
 /// Bytes in the kernel's sector.
 pub(crate) const SECTOR_BYTES: u64 = 512;
+
+/// How far an event may be out of place and still be put right.
+pub(crate) const WINDOW_EVENTS: usize = 64;
 
 /// The error number that a request carries which would have had to wait and was told not to.
 const TRY_AGAIN: u16 = 11;
@@ -71,6 +76,13 @@ pub struct BlockEvent {
     pub action: Action,
     /// Error number of a completion, positive; 0 = success.
     pub error: u16,
+}
+
+impl Timed for BlockEvent {
+    #[inline]
+    fn time_ns(&self) -> u64 {
+        self.time_ns
+    }
 }
 
 impl BlockEvent {
@@ -139,16 +151,14 @@ pub(crate) trait EventSource: Send {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct EventLosses {
     pub events: u64,
-    pub skipped_bytes: u64,
-    pub damaged: u64,
+    pub damage: DamageCounts,
     pub out_of_order: u64,
 }
 
 impl EventLosses {
     pub(crate) fn add(&mut self, other: EventLosses) {
         self.events += other.events;
-        self.skipped_bytes += other.skipped_bytes;
-        self.damaged += other.damaged;
+        self.damage.add(other.damage);
         self.out_of_order += other.out_of_order;
     }
 }

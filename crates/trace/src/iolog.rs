@@ -6,20 +6,17 @@
 //!
 //! **Source**: fio HOWTO, "Trace file format v2", "v3".
 
+use crate::arrivals::{Arrival, Entry};
 use crate::blkparse::{Fields, number};
 use crate::error::{Position, TraceError, preview};
-use crate::names::Names;
+use crate::format::TraceFormat;
+use crate::lines::{LineFormat, LineReader};
 use crate::reader::{Damage, RecordSource};
-use crate::record::{Op, TraceRecord};
+use crate::record::Op;
 use crate::source::ByteSource;
-use crate::tally::Tally;
 
-pub(crate) const FORMAT: &str = "fio iolog";
 pub(crate) const HEAD: &[u8] = b"fio version ";
 const VERSIONS: &str = "2, 3";
-const EXPECTED_V2: &str =
-    "`file read|write|trim|sync|datasync offset length` or `wait microseconds`";
-const EXPECTED_V3: &str = "`microseconds file read|write|trim|sync|datasync offset length`";
 
 /// The version of a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,15 +25,10 @@ pub enum IologVersion {
     V3,
 }
 
-/// A log, read as requests.
-pub(crate) struct Iolog {
-    source: ByteSource,
+/// Lines after the first.
+struct Lines {
     version: IologVersion,
-    damage: Damage,
-    names: Names,
-    tally: Tally,
     waited_us: u64,
-    start_us: Option<u64>,
 }
 
 /// What a line of the log says.
@@ -57,107 +49,59 @@ pub enum Line<'a> {
     Damaged,
 }
 
-impl Iolog {
-    /// Reads the first line.
-    ///
-    /// # Errors
-    /// [`TraceError::UnsupportedVersion`], [`TraceError::Damaged`] for a first line that is none of
-    /// this format.
-    pub(crate) fn new(mut source: ByteSource, damage: Damage) -> Result<Self, TraceError> {
-        let head = source.line()?.unwrap_or_default();
-        let (found, shown) = (head_version(head), preview(head));
-        let name = source.name().to_owned();
-        let (format, at) = (FORMAT, Position::Line(1));
-        let version = match found {
-            Some(2) => IologVersion::V2,
-            Some(3) => IologVersion::V3,
-            Some(found) => {
-                let found = u32::try_from(found).unwrap_or(u32::MAX);
-                let supported = VERSIONS;
-                return Err(TraceError::UnsupportedVersion { name, format, at, found, supported });
-            }
-            None => {
-                let (expected, found) = ("`fio version N iolog`", shown);
-                return Err(TraceError::Damaged { name, format, at, expected, found });
-            }
-        };
-        let (names, tally) = (Names::default(), Tally::default());
-        Ok(Self { source, version, damage, names, tally, waited_us: 0, start_us: None })
-    }
+/// Reads the first line, and the rest as requests.
+///
+/// # Errors [`TraceError::UnsupportedVersion`], [`TraceError::Damaged`] for a first line that is
+/// none of this format.
+pub(crate) fn open(
+    mut source: ByteSource,
+    damage: Damage,
+) -> Result<Box<dyn RecordSource>, TraceError> {
+    let head = source.line()?.unwrap_or_default();
+    let (found, shown) = (head_version(head), preview(head));
+    let name = source.name().to_owned();
+    let (format, at) = (TraceFormat::FioIolog.words(), Position::Line(1));
+    let version = match found {
+        Some(2) => IologVersion::V2,
+        Some(3) => IologVersion::V3,
+        Some(found) => {
+            let found = u32::try_from(found).unwrap_or(u32::MAX);
+            let supported = VERSIONS;
+            return Err(TraceError::UnsupportedVersion { name, format, at, found, supported });
+        }
+        None => {
+            let (expected, found) = ("`fio version N iolog`", shown);
+            return Err(TraceError::Damaged { name, format, at, expected, found });
+        }
+    };
+    Ok(Box::new(LineReader::new(source, damage, Lines { version, waited_us: 0 })))
+}
 
-    fn next_line(&mut self) -> Result<Option<Next>, TraceError> {
-        let line = match self.source.line() {
-            Err(error) if error.is_damage() && self.damage == Damage::Skip => {
-                self.tally.damaged += 1;
-                return Ok(Some(Next::Nothing));
-            }
-            other => other?,
-        };
-        let Some(line) = line else {
-            return Ok(None);
-        };
-        self.tally.events += 1;
-        let next = match parse_line(line, self.version) {
-            Line::Remark => Next::Nothing,
+impl LineFormat for Lines {
+    const FORMAT: TraceFormat = TraceFormat::FioIolog;
+    const EXPECTED: &'static str = "`[microseconds] file read|write|trim|sync|datasync offset length` \
+                                    or, in version 2, `wait microseconds`";
+
+    fn entry<'a>(&mut self, line: &'a [u8]) -> Entry<'a> {
+        match parse_line(line, self.version) {
+            Line::Remark => Entry::Remark,
+            Line::Damaged => Entry::Damaged,
             Line::Wait { us } => {
                 self.waited_us = self.waited_us.saturating_add(us);
-                Next::Nothing
+                Entry::Remark
             }
             Line::Request { at_us, file, op, offset_bytes, length_bytes } => {
-                let device = self.names.device_index(&String::from_utf8_lossy(file));
                 let at_us = if self.version == IologVersion::V3 { at_us } else { self.waited_us };
-                let start_us = *self.start_us.get_or_insert(at_us);
-                let at_ns = at_us.saturating_sub(start_us).saturating_mul(1000);
-                let mut record = TraceRecord::new(at_ns, op, offset_bytes, length_bytes);
-                record.device = device;
-                Next::Record(record)
-            }
-            Line::Damaged if self.damage == Damage::Skip => {
-                self.tally.damaged += 1;
-                self.tally.skipped_bytes += line.len() as u64 + 1;
-                Next::Nothing
-            }
-            Line::Damaged => {
-                let found = preview(line);
-                return Err(self.damaged(found));
-            }
-        };
-        Ok(Some(next))
-    }
-
-    fn damaged(&self, found: String) -> TraceError {
-        TraceError::Damaged {
-            name: self.source.name().to_owned(),
-            format: FORMAT,
-            at: Position::Line(self.source.line_number()),
-            expected: if self.version == IologVersion::V3 { EXPECTED_V3 } else { EXPECTED_V2 },
-            found,
-        }
-    }
-}
-
-enum Next {
-    Record(TraceRecord),
-    Nothing,
-}
-
-impl RecordSource for Iolog {
-    fn next_record(&mut self) -> Result<Option<TraceRecord>, TraceError> {
-        loop {
-            match self.next_line()? {
-                Some(Next::Record(record)) => return Ok(Some(record)),
-                Some(Next::Nothing) => {}
-                None => return Ok(None),
+                let at_ns = at_us.saturating_mul(1000);
+                let arrival = Arrival::new(at_ns, op, offset_bytes, length_bytes);
+                Arrival { device: file, ..arrival }.checked()
             }
         }
     }
 
-    fn names(&self) -> &Names {
-        &self.names
-    }
-
-    fn tally(&self) -> Tally {
-        self.tally
+    /// There is none below the first line.
+    fn is_heading(_: &[u8]) -> bool {
+        false
     }
 }
 
@@ -231,14 +175,15 @@ fn request<'a>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::record::TraceRecord;
     use std::io::Cursor;
 
-    fn log(text: &str, damage: Damage) -> Result<Iolog, TraceError> {
+    fn log(text: &str, damage: Damage) -> Result<Box<dyn RecordSource>, TraceError> {
         let input = Box::new(Cursor::new(text.as_bytes().to_vec()));
-        Iolog::new(ByteSource::new("test", input)?, damage)
+        open(ByteSource::new("test", input)?, damage)
     }
 
-    fn records(log: &mut Iolog) -> Result<Vec<TraceRecord>, TraceError> {
+    fn records(log: &mut Box<dyn RecordSource>) -> Result<Vec<TraceRecord>, TraceError> {
         std::iter::from_fn(|| log.next_record().transpose()).collect()
     }
 

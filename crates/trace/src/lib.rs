@@ -11,31 +11,45 @@
 //!
 //! **Not here**: what a workload means (`advise`).
 
+mod arrivals;
 mod blkparse;
 mod blktrace;
 mod capture;
+mod damage;
+mod detect;
 mod error;
 mod event;
+mod fixed;
+mod format;
 mod iolog;
+mod lines;
+mod meter;
 mod names;
+mod octf;
 mod order;
 mod pair;
+mod paired;
 mod reader;
 mod record;
 mod recording;
 mod source;
 mod stats;
 mod tally;
+#[cfg(test)]
+mod testing;
 
 pub use blkparse::{Line as BlkparseLine, parse_line as parse_blkparse_line};
 pub use blktrace::decode_header as decode_blktrace_header;
 pub use blktrace::{Decoded as BlktraceDecoded, Header as BlktraceHeader};
 pub use capture::{CaptureDevice, CaptureSummary, Drain, Recorder, capture};
+pub use damage::{DamageCount, DamageCounts, DamageKind};
 pub use error::{Position, TraceError};
 pub use event::{Action, BlockEvent, Category};
+pub use format::{Lacks, TraceFormat, UnknownFormat};
 pub use iolog::{IologVersion, Line as IologLine, parse_line as parse_iolog_line};
+pub use meter::Progress;
 pub use names::Names;
-pub use reader::{Damage, ReadOptions, TraceFormat, TraceReader};
+pub use reader::{Damage, Demand, ReadOptions, TraceReader};
 pub use record::{Op, RecordFlags, TraceRecord};
 pub use recording::{BlockError, BlockKind, RecordingWriter, decode_block};
 pub use source::ByteSource;

@@ -12,7 +12,7 @@ use std::collections::HashMap;
 use foldhash::fast::FixedState;
 
 const PROCESSES_MAX: usize = 65_536;
-const DEVICES_MAX: usize = 4_096;
+const DEVICES_MAX: usize = 16_384;
 
 /// Process names by id and device names by index.
 #[derive(Clone, Debug, Default)]
@@ -20,6 +20,8 @@ pub struct Names {
     processes: HashMap<u32, String, FixedState>,
     issuers: HashMap<u32, u32, FixedState>,
     devices: Vec<String>,
+    indices: HashMap<String, u16, FixedState>,
+    numbers: HashMap<u32, String, FixedState>,
 }
 
 impl Names {
@@ -36,6 +38,14 @@ impl Names {
     /// All devices, in the order of their indices.
     pub fn devices(&self) -> impl ExactSizeIterator<Item = &str> {
         self.devices.iter().map(String::as_str)
+    }
+
+    /// All processes that are named, in the order of their ids.
+    pub fn processes(&self) -> Vec<(u32, &str)> {
+        let mut all: Vec<_> =
+            self.processes.iter().map(|(&id, name)| (id, name.as_str())).collect();
+        all.sort_unstable();
+        all
     }
 
     /// Notes that process `id` is called `name`.
@@ -64,14 +74,30 @@ impl Names {
     /// The index of the device called `name`, added when new; the last index when the table is
     /// full.
     pub fn device_index(&mut self, name: &str) -> u16 {
-        let known = self.devices.iter().position(|known| known == name);
-        let index = known.unwrap_or_else(|| {
-            if self.devices.len() < DEVICES_MAX {
-                self.devices.push(name.to_owned());
-            }
-            self.devices.len() - 1
-        });
-        index as u16
+        if let Some(&known) = self.indices.get(name) {
+            return known;
+        }
+        if self.devices.len() < DEVICES_MAX {
+            self.indices.insert(name.to_owned(), self.devices.len() as u16);
+            self.devices.push(name.to_owned());
+        }
+        (self.devices.len() - 1) as u16
+    }
+
+    /// Notes that the kernel's device `number` (`major << 20 | minor`) is called `name`.
+    pub(crate) fn name_number(&mut self, number: u32, name: &str) {
+        if self.numbers.len() < DEVICES_MAX {
+            self.numbers.insert(number, name.to_owned());
+        }
+    }
+
+    /// The index of the kernel's device `number`: by its name, or as `major,minor`.
+    pub(crate) fn number_index(&mut self, number: u32) -> u16 {
+        let name = match self.numbers.get(&number) {
+            Some(name) => name.clone(),
+            None => format!("{},{}", number >> 20, number & 0xf_ffff),
+        };
+        self.device_index(&name)
     }
 }
 

@@ -1,53 +1,59 @@
-//! Puts events back into the order of their times within a small window.
+//! Puts what comes back into the order of its times within a small window.
 //!
 //! A processor takes an event's time before it reserves the event's place in its buffer, so
-//! neighbours may stand in the wrong order. Nearly every event is in order already: insertion from
-//! the back costs one comparison.
+//! neighbours may stand in the wrong order; so do the requests of several disks in one file. Nearly
+//! all are in order already: insertion from the back costs one comparison.
 //!
-//! **Invariants**: the window holds at most `WINDOW_EVENTS` events, sorted by time, equal times in
-//! order of arrival.
+//! **Invariants**: the window holds at most its size, sorted by time, equal times in order of
+//! arrival.
 
 use std::collections::VecDeque;
 
-use crate::event::BlockEvent;
-
-/// How far an event may be out of place and still be put right.
-const WINDOW_EVENTS: usize = 64;
+/// What has a time.
+pub(crate) trait Timed {
+    fn time_ns(&self) -> u64;
+}
 
 /// The window.
-pub(crate) struct OrderWindow {
-    held: VecDeque<BlockEvent>,
+pub(crate) struct OrderWindow<T> {
+    held: VecDeque<T>,
+    size: usize,
     last_ns: u64,
     out_of_order: u64,
 }
 
-impl OrderWindow {
-    pub(crate) fn new() -> Self {
-        Self { held: VecDeque::with_capacity(WINDOW_EVENTS + 1), last_ns: 0, out_of_order: 0 }
+impl<T: Timed> OrderWindow<T> {
+    /// `size` is how far something may be out of place and still be put right.
+    pub(crate) fn new(size: usize) -> Self {
+        Self { held: VecDeque::with_capacity(size + 1), size, last_ns: 0, out_of_order: 0 }
     }
 
-    /// Takes one event in and, once the window is full, gives the earliest out.
-    pub(crate) fn push(&mut self, event: BlockEvent) -> Option<BlockEvent> {
-        self.held.push_back(event);
+    /// Takes one in and, once the window is full, gives the earliest out.
+    #[inline]
+    pub(crate) fn push(&mut self, item: T) -> Option<T> {
+        let time_ns = item.time_ns();
+        self.held.push_back(item);
         let mut at = self.held.len() - 1;
-        while at > 0 && self.held[at - 1].time_ns > event.time_ns {
+        while at > 0 && self.held[at - 1].time_ns() > time_ns {
             self.held.swap(at - 1, at);
             at -= 1;
         }
-        if self.held.len() > WINDOW_EVENTS { self.pop() } else { None }
+        if self.held.len() > self.size { self.pop() } else { None }
     }
 
-    /// The earliest event held.
-    pub(crate) fn pop(&mut self) -> Option<BlockEvent> {
-        let event = self.held.pop_front()?;
-        if event.time_ns < self.last_ns {
+    /// The earliest held.
+    #[inline]
+    pub(crate) fn pop(&mut self) -> Option<T> {
+        let item = self.held.pop_front()?;
+        let time_ns = item.time_ns();
+        if time_ns < self.last_ns {
             self.out_of_order += 1;
         }
-        self.last_ns = self.last_ns.max(event.time_ns);
-        Some(event)
+        self.last_ns = self.last_ns.max(time_ns);
+        Some(item)
     }
 
-    /// Events that came out too late to be put in order, since the last call.
+    /// How many came out too late to be put in order, since the last call.
     pub(crate) fn take_out_of_order(&mut self) -> u64 {
         std::mem::take(&mut self.out_of_order)
     }
@@ -56,27 +62,17 @@ impl OrderWindow {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::event::{Action, Category};
 
-    fn at(time_ns: u64) -> BlockEvent {
-        BlockEvent {
-            time_ns,
-            sector: 0,
-            bytes: 0,
-            pid: 0,
-            device: 0,
-            cpu: 0,
-            category: Category::empty(),
-            action: Action::Queue,
-            error: 0,
+    impl Timed for u64 {
+        fn time_ns(&self) -> u64 {
+            *self
         }
     }
 
     fn through(times: &[u64]) -> (Vec<u64>, u64) {
-        let mut window = OrderWindow::new();
-        let mut out: Vec<u64> =
-            times.iter().filter_map(|&time| window.push(at(time))).map(|e| e.time_ns).collect();
-        out.extend(std::iter::from_fn(|| window.pop()).map(|event| event.time_ns));
+        let mut window = OrderWindow::new(64);
+        let mut out: Vec<u64> = times.iter().filter_map(|&time| window.push(time)).collect();
+        out.extend(std::iter::from_fn(|| window.pop()));
         (out, window.take_out_of_order())
     }
 
@@ -86,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn event_beyond_the_window_is_kept_and_counted() {
+    fn one_beyond_the_window_is_kept_and_counted() {
         let mut times: Vec<u64> = (100..300).collect();
         times.push(1);
         let (out, late) = through(&times);

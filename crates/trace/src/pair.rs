@@ -316,7 +316,7 @@ impl Pairer {
         {
             return index;
         }
-        let index = names.device_index(&format!("{},{}", device >> 20, device & 0xf_ffff));
+        let index = names.number_index(device);
         self.device = Some((device, index));
         index
     }

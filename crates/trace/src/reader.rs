@@ -1,30 +1,31 @@
 //! Opens a trace, whatever its format, and reads it as records.
 //!
-//! 1. Compression is looked through. 2. The format is recognised by content, never by name; files
-//!    of a per-CPU set are found beside each other. 3. Records are read one at a time, in bounded
-//!    memory.
+//! 1. Compression is looked through (`source.rs`). 2. The format is recognised by content, never by
+//!    name (`detect.rs`), or taken as told; files of a set are found beside each other. 3. Records
+//!    are read one at a time, in bounded memory.
 //!
 //! **Not here**: the formats themselves, one module each.
 
 use std::io::Read;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use serde::{Deserialize, Serialize};
-
-use crate::blkparse::{self, BlkparseText, Line};
-use crate::blktrace::{self, BlktraceStream, Decoded, MergedEvents, decode_header, siblings};
+use crate::blkparse::BlkparseText;
+use crate::blktrace::{BlktraceStream, MergedEvents, siblings};
+use crate::detect::detect;
 use crate::error::{Position, TraceError, preview};
-use crate::event::{BlockEvent, EventLosses, EventSource};
-use crate::iolog::{self, Iolog};
+use crate::event::EventSource;
+use crate::fixed::FIXED_FORMATS;
+use crate::format::{Lacks, TraceFormat};
+use crate::iolog;
+use crate::lines::LINE_FORMATS;
+use crate::meter::{Meter, Progress};
 use crate::names::Names;
-use crate::pair::Pairer;
+use crate::octf::{self, OctfEvents, OctfQueue};
+use crate::paired::PairedEvents;
 use crate::record::TraceRecord;
-use crate::recording::{self, RecordingStream};
+use crate::recording::RecordingStream;
 use crate::source::ByteSource;
 use crate::tally::Tally;
-
-/// How much of a text is looked at to recognise it.
-const DETECTION_BYTES: usize = 16 * 1024;
 
 /// A trace being read: an iterator over its records.
 ///
@@ -32,17 +33,8 @@ const DETECTION_BYTES: usize = 16 * 1024;
 pub struct TraceReader {
     format: TraceFormat,
     source: Box<dyn RecordSource>,
+    meters: Vec<Meter>,
     failed: bool,
-}
-
-/// The formats that are recognised.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum TraceFormat {
-    Blktrace,
-    BlkparseText,
-    FioIolog,
-    Recording,
 }
 
 /// What to do at damage.
@@ -55,10 +47,23 @@ pub enum Damage {
     Skip,
 }
 
+/// What a trace must tell to be of use.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Demand {
+    /// Operations and times: a trace without them is refused.
+    #[default]
+    Requests,
+    /// Which blocks were asked for, in their order: any trace will do.
+    References,
+}
+
 /// How to read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReadOptions {
     pub damage: Damage,
+    pub demand: Demand,
+    /// The format, where it is not to be recognised.
+    pub format: Option<TraceFormat>,
 }
 
 /// One format's reader.
@@ -66,24 +71,30 @@ pub(crate) trait RecordSource: Send {
     fn next_record(&mut self) -> Result<Option<TraceRecord>, TraceError>;
     fn names(&self) -> &Names;
     fn tally(&self) -> Tally;
+
+    /// What this trace lacks beyond its format.
+    fn lacks(&self) -> Lacks {
+        Lacks::empty()
+    }
 }
 
 impl TraceReader {
     /// Opens the trace at `path`; `-` is standard input; one file of a per-CPU blktrace set, or the
-    /// set's base name, stands for the whole set.
+    /// set's base name, stands for the whole set, as does a queue of an OCTF trace or its folder.
     ///
-    /// # Errors
-    /// [`TraceError`]: the file cannot be opened or read, is empty, or is of no known format or
-    /// version.
+    /// # Errors [`TraceError`]: the file cannot be opened or read, is empty, is of no known format
+    /// or version, may be of several, or lacks what is demanded.
     pub fn open(path: &Path, options: ReadOptions) -> Result<Self, TraceError> {
         if path == Path::new("-") {
             return Self::from_source(ByteSource::open(path)?, options);
         }
-        let files = siblings(path);
-        match files.as_slice() {
+        if let Some(queues) = octf::queues_of(path)? {
+            return Self::from_queues(queues.iter().map(|queue| ByteSource::open(queue)), options);
+        }
+        match siblings(path).as_slice() {
             [] => Self::from_source(ByteSource::open(path)?, options),
             [only] => Self::from_source(ByteSource::open(only)?, options),
-            set => Self::from_set(set.iter().map(|file| ByteSource::open(file)), options),
+            set => Self::from_set(set, options),
         }
     }
 
@@ -100,35 +111,36 @@ impl TraceReader {
     }
 
     fn from_source(mut source: ByteSource, options: ReadOptions) -> Result<Self, TraceError> {
-        let format = detect(&mut source)?;
-        let damage = options.damage;
-        let source: Box<dyn RecordSource> = match format {
-            TraceFormat::Blktrace => {
-                Box::new(PairedEvents::new(Box::new(BlktraceStream::new(source, damage))))
-            }
-            TraceFormat::BlkparseText => {
-                Box::new(PairedEvents::new(Box::new(BlkparseText::new(source, damage))))
-            }
-            TraceFormat::FioIolog => Box::new(Iolog::new(source, damage)?),
-            TraceFormat::Recording => Box::new(RecordingStream::new(source, damage)?),
+        let format = match options.format {
+            Some(format) => told(&mut source, format)?,
+            None => detect(&mut source)?,
         };
-        Ok(Self { format, source, failed: false })
+        let (name, meter) = (source.name().to_owned(), source.meter());
+        let damage = options.damage;
+        let records = match format {
+            TraceFormat::Blktrace => paired(BlktraceStream::new(source, damage)),
+            TraceFormat::BlkparseText => paired(BlkparseText::new(source, damage)),
+            TraceFormat::FioIolog => iolog::open(source, damage)?,
+            TraceFormat::Recording => Box::new(RecordingStream::new(source, damage)?),
+            TraceFormat::Octf => paired(octf_events(source, damage)?),
+            other => open_table_format(other, source, damage),
+        };
+        Self::checked(&name, format, records, vec![meter], options.demand)
     }
 
     /// Joins the files of one capture; a CPU without events leaves an empty file.
-    fn from_set(
-        files: impl Iterator<Item = Result<ByteSource, TraceError>>,
-        options: ReadOptions,
-    ) -> Result<Self, TraceError> {
+    fn from_set(files: &[PathBuf], options: ReadOptions) -> Result<Self, TraceError> {
         let mut streams: Vec<Box<dyn EventSource>> = Vec::new();
+        let mut meters = Vec::new();
         let mut empty = None;
         for file in files {
-            let mut file = file?;
+            let mut file = ByteSource::open(file)?;
             match detect(&mut file) {
                 Ok(TraceFormat::Blktrace) => {
+                    meters.push(file.meter());
                     streams.push(Box::new(BlktraceStream::new(file, options.damage)));
                 }
-                Ok(_) => return Err(foreign_member(&file)),
+                Ok(_) => return Err(foreign_member(&file, TraceFormat::Blktrace)),
                 Err(TraceError::Empty { name }) => empty = Some(TraceError::Empty { name }),
                 Err(error) => return Err(error),
             }
@@ -136,13 +148,53 @@ impl TraceReader {
         if let (true, Some(empty)) = (streams.is_empty(), empty) {
             return Err(empty);
         }
-        let source = Box::new(PairedEvents::new(Box::new(MergedEvents::new(streams))));
-        Ok(Self { format: TraceFormat::Blktrace, source, failed: false })
+        let (format, records) = (TraceFormat::Blktrace, paired(MergedEvents::new(streams)));
+        Ok(Self { format, source: records, meters, failed: false })
+    }
+
+    /// Joins the queues of one OCTF trace.
+    fn from_queues(
+        queues: impl Iterator<Item = Result<ByteSource, TraceError>>,
+        options: ReadOptions,
+    ) -> Result<Self, TraceError> {
+        let mut meters = Vec::new();
+        let mut opened = Vec::new();
+        for queue in queues {
+            let mut queue = queue?;
+            let head = queue.require(octf::HEAD_BYTES)?;
+            if !head.is_empty() && !octf::begins_queue(head) {
+                return Err(foreign_member(&queue, TraceFormat::Octf));
+            }
+            meters.push(queue.meter());
+            opened.push(OctfQueue::new(queue, options.damage));
+        }
+        let (format, records) = (TraceFormat::Octf, paired(OctfEvents::new(opened)));
+        Ok(Self { format, source: records, meters, failed: false })
+    }
+
+    fn checked(
+        name: &str,
+        format: TraceFormat,
+        source: Box<dyn RecordSource>,
+        meters: Vec<Meter>,
+        demand: Demand,
+    ) -> Result<Self, TraceError> {
+        let reader = Self { format, source, meters, failed: false };
+        let lacks = reader.lacks();
+        if demand == Demand::Requests && !lacks.is_empty() {
+            return Err(TraceError::Lacking { name: name.to_owned(), format, lacks });
+        }
+        Ok(reader)
     }
 
     /// The format that was recognised.
     pub fn format(&self) -> TraceFormat {
         self.format
+    }
+
+    /// What the trace does not tell.
+    pub fn lacks(&self) -> Lacks {
+        self.format.lacks() | self.source.lacks()
     }
 
     /// Names met so far.
@@ -155,10 +207,16 @@ impl TraceReader {
         self.source.tally()
     }
 
+    /// How far into its files the reading is.
+    pub fn progress(&self) -> Progress {
+        Meter::sum(&self.meters)
+    }
+
     /// The next record, or `None` at the end.
     ///
     /// # Errors
     /// [`TraceError`], with the place; nothing can be read after it.
+    #[inline]
     pub fn next_record(&mut self) -> Result<Option<TraceRecord>, TraceError> {
         if self.failed {
             return Ok(None);
@@ -177,119 +235,45 @@ impl Iterator for TraceReader {
     }
 }
 
-impl TraceFormat {
-    /// The words a person reads.
-    pub fn words(self) -> &'static str {
-        match self {
-            TraceFormat::Blktrace => blktrace::FORMAT,
-            TraceFormat::BlkparseText => blkparse::FORMAT,
-            TraceFormat::FioIolog => iolog::FORMAT,
-            TraceFormat::Recording => recording::FORMAT,
-        }
-    }
-}
-
-/// Events paired into requests.
-struct PairedEvents {
-    events: Box<dyn EventSource>,
-    pairer: Pairer,
-    names: Names,
-    tally: Tally,
-    ended: bool,
-}
-
-impl PairedEvents {
-    fn new(events: Box<dyn EventSource>) -> Self {
-        let (pairer, names, tally) = (Pairer::new(), Names::default(), Tally::default());
-        Self { events, pairer, names, tally, ended: false }
-    }
-
-    fn next_event(&mut self) -> Result<Option<BlockEvent>, TraceError> {
-        let event = self.events.next_event(&mut self.names)?;
-        if event.is_none() {
-            self.ended = true;
-            self.take_losses();
-        }
-        Ok(event)
-    }
-
-    fn take_losses(&mut self) {
-        let EventLosses { events, skipped_bytes, damaged, out_of_order } =
-            self.events.take_losses();
-        self.tally.events += events;
-        self.tally.skipped_bytes += skipped_bytes;
-        self.tally.damaged += damaged;
-        self.tally.out_of_order += out_of_order;
-    }
-}
-
-impl RecordSource for PairedEvents {
-    fn next_record(&mut self) -> Result<Option<TraceRecord>, TraceError> {
-        loop {
-            if let Some(record) = self.pairer.ready(&mut self.tally) {
-                return Ok(Some(record));
-            }
-            if self.ended {
-                return Ok(self.pairer.leave(&mut self.tally));
-            }
-            if let Some(event) = self.next_event()? {
-                self.pairer.take(&event, &mut self.names, &mut self.tally);
-            }
-        }
-    }
-
-    fn names(&self) -> &Names {
-        &self.names
-    }
-
-    fn tally(&self) -> Tally {
-        self.tally
-    }
-}
-
-/// Recognises the format by content.
-fn detect(source: &mut ByteSource) -> Result<TraceFormat, TraceError> {
-    let head = source.require(DETECTION_BYTES)?;
-    let head = &head[..head.len().min(DETECTION_BYTES)];
-    if head.is_empty() {
+/// The format that the user told; empty input is an error in each.
+fn told(source: &mut ByteSource, format: TraceFormat) -> Result<TraceFormat, TraceError> {
+    if source.require(1)?.is_empty() {
         return Err(TraceError::Empty { name: source.name().to_owned() });
     }
-    if head.starts_with(recording::MAGIC) {
-        return Ok(TraceFormat::Recording);
-    }
-    if head.starts_with(iolog::HEAD) {
-        return Ok(TraceFormat::FioIolog);
-    }
-    match decode_header(head) {
-        Decoded::Header(_) => return Ok(TraceFormat::Blktrace),
-        Decoded::Short(_) if head.len() >= 4 => return Ok(TraceFormat::Blktrace),
-        Decoded::Version(found) => {
-            return Err(TraceError::UnsupportedVersion {
-                name: source.name().to_owned(),
-                format: blktrace::FORMAT,
-                at: Position::Byte(0),
-                found,
-                supported: blktrace::VERSIONS,
-            });
-        }
-        Decoded::Short(_) | Decoded::ForeignMagic(_) => {}
-    }
-    if holds_blkparse_lines(head) {
-        return Ok(TraceFormat::BlkparseText);
-    }
-    let found = preview(head);
-    Err(TraceError::Unrecognised { name: source.name().to_owned(), found })
+    Ok(format)
 }
 
-fn holds_blkparse_lines(head: &[u8]) -> bool {
-    head.split(|&byte| byte == b'\n')
-        .any(|line| matches!(blkparse::parse_line(line), Line::Event(..) | Line::Passing))
+fn paired(events: impl EventSource + 'static) -> Box<dyn RecordSource> {
+    Box::new(PairedEvents::new(Box::new(events)))
 }
 
-fn foreign_member(file: &ByteSource) -> TraceError {
+/// The queues of a tar, or one queue alone.
+fn octf_events(mut source: ByteSource, damage: Damage) -> Result<OctfEvents, TraceError> {
+    let queues = match octf::is_archive(source.require(octf::HEAD_BYTES)?) {
+        true => octf::unpack(source)?,
+        false => vec![source],
+    };
+    let open = |queue| OctfQueue::new(queue, damage);
+    Ok(OctfEvents::new(queues.into_iter().map(open).collect()))
+}
+
+/// A format of one of the tables.
+fn open_table_format(
+    format: TraceFormat,
+    source: ByteSource,
+    damage: Damage,
+) -> Box<dyn RecordSource> {
+    let lines = LINE_FORMATS.iter().map(|known| (known.format, known.open));
+    let fixed = FIXED_FORMATS.iter().map(|known| (known.format, known.open));
+    let found = lines.chain(fixed).find(|(known, _)| *known == format);
+    let (_, open) = found.expect("every format has a reader");
+    open(source, damage)
+}
+
+fn foreign_member(file: &ByteSource, format: TraceFormat) -> TraceError {
     TraceError::Damaged {
         name: file.name().to_owned(),
-        format: blktrace::FORMAT,
+        format: format.words(),
         at: Position::Byte(0),
         expected: "a file of the same capture",
         found: preview(&file.buffered()[..file.buffered().len().min(8)]),

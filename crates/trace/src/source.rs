@@ -11,6 +11,7 @@ use std::io::{self, Read};
 use std::path::Path;
 
 use crate::error::{Position, TraceError, preview};
+use crate::meter::{Meter, Metered};
 
 /// The largest piece that a format may ask for in one go.
 pub(crate) const BUFFER_BYTES: usize = 256 * 1024;
@@ -22,6 +23,10 @@ const _: () = assert!(LINE_BYTES_MAX < BUFFER_BYTES);
 
 const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
 const ZSTD_MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
+const XZ_MAGIC: [u8; 6] = [0xfd, b'7', b'z', b'X', b'Z', 0];
+
+/// What a decoder of xz may take; `xz -9` needs 65 MiB.
+const XZ_MEMORY_KIB_MAX: u32 = 256 * 1024;
 
 /// A buffered input that knows its name and its position.
 pub struct ByteSource {
@@ -33,10 +38,11 @@ pub struct ByteSource {
     offset: u64,
     lines: u64,
     ended: bool,
+    meter: Meter,
 }
 
 impl ByteSource {
-    /// Opens `path`, or standard input for `-`, and looks through gzip and zstd.
+    /// Opens `path`, or standard input for `-`, and looks through gzip, zstd and xz.
     ///
     /// # Errors
     /// [`TraceError::Open`] when the file cannot be opened, [`TraceError::Read`] when its start
@@ -47,16 +53,21 @@ impl ByteSource {
         }
         let file = File::open(path)
             .map_err(|source| TraceError::Open { path: path.to_owned(), source })?;
-        Self::new(&path.display().to_string(), Box::new(file))
+        let regular = file.metadata().ok().filter(|known| known.is_file());
+        let file = Metered::new(file, regular.map(|known| known.len()));
+        let meter = file.meter();
+        let mut source = Self::new(&path.display().to_string(), Box::new(file))?;
+        source.meter = meter;
+        Ok(source)
     }
 
-    /// Wraps any input under a name for messages, and looks through gzip and zstd.
+    /// Wraps any input under a name for messages, and looks through gzip, zstd and xz.
     ///
     /// # Errors
     /// [`TraceError::Read`] when the start cannot be read.
     pub fn new(name: &str, input: Box<dyn Read + Send>) -> Result<Self, TraceError> {
         let mut plain = Self::over(name, input);
-        let head = plain.require(ZSTD_MAGIC.len())?;
+        let head = plain.require(XZ_MAGIC.len())?;
         if head.starts_with(&GZIP_MAGIC) {
             return Ok(Self::over(name, Box::new(flate2::read::MultiGzDecoder::new(plain))));
         }
@@ -64,6 +75,10 @@ impl ByteSource {
             let decoder = zstd::stream::read::Decoder::new(plain).map_err(|source| {
                 TraceError::Read { name: name.to_owned(), at: Position::Byte(0), source }
             })?;
+            return Ok(Self::over(name, Box::new(decoder)));
+        }
+        if head.starts_with(&XZ_MAGIC) {
+            let decoder = lzma_rust2::XzReader::new_mem_limit(plain, true, XZ_MEMORY_KIB_MAX);
             return Ok(Self::over(name, Box::new(decoder)));
         }
         Ok(plain)
@@ -79,7 +94,13 @@ impl ByteSource {
             offset: 0,
             lines: 0,
             ended: false,
+            meter: Meter::default(),
         }
+    }
+
+    /// How far into its file the reading is.
+    pub(crate) fn meter(&self) -> Meter {
+        self.meter.clone()
     }
 
     pub(crate) fn name(&self) -> &str {
@@ -217,6 +238,17 @@ mod tests {
     use super::*;
     use std::io::{Cursor, Write};
 
+    /// `hello` and a line's end, a thousand times, by `xz -6`.
+    const XZ_OF_HELLOS: [u8; 104] = [
+        0xfd, 0x37, 0x7a, 0x58, 0x5a, 0x00, 0x00, 0x04, 0xe6, 0xd6, 0xb4, 0x46, 0x02, 0x00, 0x21,
+        0x01, 0x16, 0x00, 0x00, 0x00, 0x74, 0x2f, 0xe5, 0xa3, 0xe0, 0x17, 0x6f, 0x00, 0x27, 0x5d,
+        0x00, 0x34, 0x19, 0x49, 0xee, 0x8d, 0xdd, 0x5d, 0xf1, 0xf0, 0xf7, 0x17, 0x44, 0x50, 0x85,
+        0x62, 0xc3, 0x08, 0x82, 0xdc, 0x61, 0x13, 0x60, 0x33, 0xe1, 0x91, 0xb5, 0x69, 0x53, 0x25,
+        0x1e, 0xba, 0x71, 0x4f, 0xab, 0xeb, 0xfb, 0x64, 0x8c, 0x00, 0x00, 0x00, 0xdc, 0xa2, 0x0f,
+        0x5c, 0x37, 0xb8, 0x24, 0x38, 0x00, 0x01, 0x43, 0xf0, 0x2e, 0x00, 0x00, 0x00, 0x4f, 0x24,
+        0x40, 0x42, 0xb1, 0xc4, 0x67, 0xfb, 0x02, 0x00, 0x00, 0x00, 0x00, 0x04, 0x59, 0x5a,
+    ];
+
     fn source(bytes: &[u8]) -> ByteSource {
         ByteSource::new("test", Box::new(Cursor::new(bytes.to_vec()))).unwrap()
     }
@@ -249,7 +281,7 @@ mod tests {
         let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
         gzip.write_all(&text).unwrap();
         let zstd = zstd::encode_all(&text[..], 1).unwrap();
-        for packed in [gzip.finish().unwrap(), zstd] {
+        for packed in [gzip.finish().unwrap(), zstd, XZ_OF_HELLOS.to_vec()] {
             let mut unpacked = Vec::new();
             source(&packed).read_to_end(&mut unpacked).unwrap();
             assert_eq!(unpacked, text);

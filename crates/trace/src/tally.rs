@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::damage::DamageCounts;
+
 /// Counts of one reading; all zero for a clean trace of plain requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tally {
@@ -28,4 +30,14 @@ pub struct Tally {
     pub damaged: u64,
     /// Bytes skipped there.
     pub skipped_bytes: u64,
+    /// The same by kind, with the first place of each.
+    pub damage: DamageCounts,
+}
+
+impl Tally {
+    pub(crate) fn note_damage(&mut self, damage: DamageCounts) {
+        self.damage.add(damage);
+        self.damaged = self.damage.places();
+        self.skipped_bytes = self.damage.skipped_bytes();
+    }
 }

@@ -20,7 +20,8 @@ fn read_all(path: &Path) -> (Vec<TraceRecord>, TraceReader) {
 
 fn read_bytes(bytes: &[u8], damage: Damage) -> Result<Vec<TraceRecord>, TraceError> {
     let input = Box::new(Cursor::new(bytes.to_vec()));
-    TraceReader::from_input("bytes", input, ReadOptions { damage })?.collect()
+    TraceReader::from_input("bytes", input, ReadOptions { damage, ..ReadOptions::default() })?
+        .collect()
 }
 
 macro_rules! shared_or_skip {
@@ -132,7 +133,7 @@ fn missing_empty_and_foreign_files_say_what_is_wrong() {
     assert!(matches!(open("missing"), TraceError::Open { .. }));
     assert!(matches!(open("empty"), TraceError::Empty { .. }));
     let foreign = open("foreign").to_string();
-    assert!(foreign.contains("RIFF") && foreign.contains("blktrace v7 and v8"), "{foreign}");
+    assert!(foreign.contains("RIFF") && foreign.contains("blktrace"), "{foreign}");
 }
 
 #[test]

@@ -30,7 +30,7 @@ pub fn run(args: &AnalyzeArgs) -> Result<Exit> {
 /// Where it cannot be read, or is of no known format.
 pub fn open(path: &Path, lenient: bool) -> Result<TraceReader> {
     let damage = if lenient { Damage::Skip } else { Damage::Fail };
-    Ok(TraceReader::open(path, ReadOptions { damage })?)
+    Ok(TraceReader::open(path, ReadOptions { damage, ..ReadOptions::default() })?)
 }
 
 /// Says what was skipped, where something was.

@@ -16,8 +16,8 @@ pub(crate) mod testing;
 
 #[cfg(test)]
 pub(crate) use decode::MAGIC;
+pub(crate) use decode::VERSIONS;
 pub use decode::{Decoded, Header, decode_header};
-pub(crate) use decode::{FORMAT, VERSIONS};
 pub(crate) use files::siblings;
 pub(crate) use merge::MergedEvents;
 pub(crate) use stream::BlktraceStream;

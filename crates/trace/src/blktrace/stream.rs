@@ -4,8 +4,9 @@
 //! believed that does not start with the magic.
 
 use crate::blktrace::decode::{Decoded, FORMAT, Header, MAGIC, VERSIONS, decode_header};
+use crate::damage::DamageKind;
 use crate::error::{Position, TraceError, preview};
-use crate::event::{Action, BlockEvent, EventLosses, EventSource};
+use crate::event::{Action, BlockEvent, EventLosses, EventSource, WINDOW_EVENTS};
 use crate::names::Names;
 use crate::order::OrderWindow;
 use crate::reader::Damage;
@@ -17,7 +18,7 @@ const NOTE_PROCESS: u16 = 0;
 /// A binary file, read as events.
 pub(crate) struct BlktraceStream {
     source: ByteSource,
-    window: OrderWindow,
+    window: OrderWindow<BlockEvent>,
     damage: Damage,
     losses: EventLosses,
     ended: bool,
@@ -26,7 +27,7 @@ pub(crate) struct BlktraceStream {
 impl BlktraceStream {
     pub(crate) fn new(source: ByteSource, damage: Damage) -> Self {
         let losses = EventLosses::default();
-        Self { source, window: OrderWindow::new(), damage, losses, ended: false }
+        Self { source, window: OrderWindow::new(WINDOW_EVENTS), damage, losses, ended: false }
     }
 
     /// The next event in the order of the file.
@@ -90,7 +91,7 @@ impl BlktraceStream {
         if self.damage == Damage::Fail {
             return Err(problem);
         }
-        self.losses.damaged += 1;
+        let (kind, at) = (kind_of(&problem), self.at());
         let mut skipped = 1;
         self.source.consume(1);
         loop {
@@ -114,7 +115,7 @@ impl BlktraceStream {
                 }
             }
         }
-        self.losses.skipped_bytes += skipped as u64;
+        self.losses.damage.note(kind, at, skipped as u64);
         Ok(())
     }
 
@@ -183,6 +184,14 @@ fn note_process(names: &mut Names, pid: u32, payload: &[u8]) {
     }
 }
 
+fn kind_of(problem: &TraceError) -> DamageKind {
+    match problem {
+        TraceError::Truncated { .. } => DamageKind::Truncated,
+        TraceError::UnsupportedVersion { .. } => DamageKind::Version,
+        _ => DamageKind::Foreign,
+    }
+}
+
 /// The first place after which a record of a known version may start.
 fn next_magic(bytes: &[u8]) -> Option<usize> {
     let tail = &MAGIC.to_be_bytes()[..3];
@@ -197,6 +206,7 @@ fn next_magic(bytes: &[u8]) -> Option<usize> {
 mod tests {
     use super::*;
     use crate::blktrace::testing::{ByteOrder, NOTIFY, Raw, encode};
+    use crate::damage::DamageCount;
     use std::io::Cursor;
 
     fn stream(bytes: Vec<u8>, damage: Damage) -> BlktraceStream {
@@ -252,6 +262,7 @@ mod tests {
         let mut lenient = stream(bytes, Damage::Skip);
         assert_eq!(times(&mut lenient).unwrap(), [1, 3, 4]);
         let losses = lenient.take_losses();
-        assert_eq!((losses.damaged, losses.skipped_bytes), (1, 48));
+        let expected = DamageCount { places: 1, skipped_bytes: 48, first: Position::Byte(48) };
+        assert!(losses.damage.iter().eq([(DamageKind::Version, expected)]));
     }
 }

@@ -83,7 +83,11 @@ mod tests {
 
     fn read(bytes: &[u8], damage: Damage) -> Result<(Vec<TraceRecord>, TraceReader), TraceError> {
         let input = Box::new(Cursor::new(bytes.to_vec()));
-        let mut reader = TraceReader::from_input("test", input, ReadOptions { damage })?;
+        let mut reader = TraceReader::from_input(
+            "test",
+            input,
+            ReadOptions { damage, ..ReadOptions::default() },
+        )?;
         let records = reader.by_ref().collect::<Result<Vec<_>, _>>()?;
         Ok((records, reader))
     }

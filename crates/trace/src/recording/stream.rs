@@ -5,6 +5,7 @@ use super::{
     BLOCK_HEADER_BYTES, BLOCK_MAGIC, FORMAT, HEADER_BYTES, MAGIC, PAYLOAD_BYTES_MAX, VERSION,
     crc32c,
 };
+use crate::damage::{DamageCounts, DamageKind};
 use crate::error::{Position, TraceError, preview};
 use crate::names::Names;
 use crate::reader::{Damage, RecordSource};
@@ -86,7 +87,7 @@ impl RecordingStream {
 
     fn unfinished(&mut self) -> Result<(), TraceError> {
         if self.damage == Damage::Skip {
-            self.tally.damaged += 1;
+            self.note(DamageKind::Unfinished, self.at(), 0);
             return Ok(());
         }
         Err(TraceError::Unfinished {
@@ -110,11 +111,11 @@ impl RecordingStream {
                 other => self.damaged("a sound block", other.to_string()),
             });
         }
-        self.tally.damaged += 1;
-        self.skip_to_next_block()
+        self.skip_to_next_block(kind_of(error))
     }
 
-    fn skip_to_next_block(&mut self) -> Result<(), TraceError> {
+    fn skip_to_next_block(&mut self, kind: DamageKind) -> Result<(), TraceError> {
+        let at = self.at();
         let mut skipped = 1;
         self.source.consume(1);
         loop {
@@ -132,8 +133,14 @@ impl RecordingStream {
                 break;
             }
         }
-        self.tally.skipped_bytes += skipped as u64;
+        self.note(kind, at, skipped as u64);
         Ok(())
+    }
+
+    fn note(&mut self, kind: DamageKind, at: Position, skipped_bytes: u64) {
+        let mut damage = DamageCounts::default();
+        damage.note(kind, at, skipped_bytes);
+        self.tally.note_damage(damage);
     }
 
     fn at(&self) -> Position {
@@ -143,6 +150,15 @@ impl RecordingStream {
     fn damaged(&self, expected: &'static str, found: String) -> TraceError {
         let name = self.source.name().to_owned();
         TraceError::Damaged { name, format: FORMAT, at: self.at(), expected, found }
+    }
+}
+
+fn kind_of(error: BlockError) -> DamageKind {
+    match error {
+        BlockError::Checksum { .. } => DamageKind::Checksum,
+        BlockError::Short { .. } => DamageKind::Truncated,
+        BlockError::Magic => DamageKind::Foreign,
+        BlockError::Oversized | BlockError::Kind(_) | BlockError::Content => DamageKind::Unreadable,
     }
 }
 

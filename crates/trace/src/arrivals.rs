@@ -1,0 +1,140 @@
+//! From what a line or record says to requests: names, order, and times from the start of the
+//! trace.
+//!
+//! **Invariants**: what comes out addresses no byte beyond 2^64, and ends no earlier than it began.
+
+use crate::damage::DamageCounts;
+use crate::names::Names;
+use crate::order::{OrderWindow, Timed};
+use crate::record::{Op, RecordFlags, TraceRecord};
+use crate::tally::Tally;
+
+/// How far a request may be out of place and still be put right.
+const WINDOW_REQUESTS: usize = 256;
+
+/// One request as its format tells it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Arrival<'a> {
+    /// In the clock of the trace.
+    pub at_ns: u64,
+    pub op: Op,
+    pub offset_bytes: u64,
+    pub length_bytes: u64,
+    pub flags: RecordFlags,
+    /// From issue to dispatch, where the format tells it.
+    pub queue_ns: Option<u64>,
+    /// From issue to completion, likewise.
+    pub response_ns: Option<u64>,
+    /// What the format calls the device; empty where it has one only.
+    pub device: &'a [u8],
+}
+
+/// What one line or record is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Entry<'a> {
+    Request(Arrival<'a>),
+    /// Nothing that concerns a request.
+    Remark,
+    /// A command that moves no data.
+    OtherCommand,
+    Damaged,
+}
+
+/// Requests on their way out.
+pub(crate) struct Arrivals {
+    window: OrderWindow<TraceRecord>,
+    start_ns: Option<u64>,
+    last_device: (Vec<u8>, u16),
+    pub(crate) names: Names,
+    pub(crate) tally: Tally,
+}
+
+impl Timed for TraceRecord {
+    fn time_ns(&self) -> u64 {
+        self.issued_ns
+    }
+}
+
+impl<'a> Arrival<'a> {
+    pub(crate) fn new(at_ns: u64, op: Op, offset_bytes: u64, length_bytes: u64) -> Self {
+        Self {
+            at_ns,
+            op,
+            offset_bytes,
+            length_bytes,
+            flags: RecordFlags::empty(),
+            queue_ns: None,
+            response_ns: None,
+            device: b"",
+        }
+    }
+
+    /// The request, where its range is possible.
+    pub(crate) fn checked(self) -> Entry<'a> {
+        match self.offset_bytes.checked_add(self.length_bytes) {
+            Some(_) => Entry::Request(self),
+            None => Entry::Damaged,
+        }
+    }
+}
+
+impl Arrivals {
+    pub(crate) fn new() -> Self {
+        Self {
+            window: OrderWindow::new(WINDOW_REQUESTS),
+            start_ns: None,
+            last_device: (Vec::new(), 0),
+            names: Names::default(),
+            tally: Tally::default(),
+        }
+    }
+
+    /// Takes one in, and gives the earliest out once enough are held.
+    #[inline]
+    pub(crate) fn push(&mut self, arrival: &Arrival<'_>) -> Option<TraceRecord> {
+        let mut record =
+            TraceRecord::new(arrival.at_ns, arrival.op, arrival.offset_bytes, arrival.length_bytes);
+        record.device = self.device(arrival.device);
+        record.flags = arrival.flags;
+        record.dispatched_ns = arrival.queue_ns.map(|queue| arrival.at_ns.saturating_add(queue));
+        record.completed_ns = arrival.response_ns.map(|after| arrival.at_ns.saturating_add(after));
+        let earliest = self.window.push(record)?;
+        Some(self.since_start(earliest))
+    }
+
+    /// The earliest held, at the end of the input.
+    pub(crate) fn pop(&mut self) -> Option<TraceRecord> {
+        let earliest = self.window.pop();
+        self.tally.out_of_order += self.window.take_out_of_order();
+        Some(self.since_start(earliest?))
+    }
+
+    /// Notes damage that was passed over.
+    pub(crate) fn passed_over(&mut self, damage: DamageCounts) {
+        self.tally.note_damage(damage);
+    }
+
+    /// A clock that goes back behind the first request stands at 0.
+    #[inline]
+    fn since_start(&mut self, mut record: TraceRecord) -> TraceRecord {
+        let start_ns = *self.start_ns.get_or_insert(record.issued_ns);
+        for at_ns in [&mut record.dispatched_ns, &mut record.completed_ns].into_iter().flatten() {
+            *at_ns = at_ns.saturating_sub(start_ns);
+        }
+        record.issued_ns = record.issued_ns.saturating_sub(start_ns);
+        record
+    }
+
+    #[inline]
+    fn device(&mut self, name: &[u8]) -> u16 {
+        if name.is_empty() {
+            return 0;
+        }
+        if self.last_device.0 != name {
+            self.last_device.0.clear();
+            self.last_device.0.extend_from_slice(name);
+            self.last_device.1 = self.names.device_index(&String::from_utf8_lossy(name));
+        }
+        self.last_device.1
+    }
+}
