@@ -51,7 +51,7 @@ pub use meter::Progress;
 pub use names::Names;
 pub use reader::{Damage, Demand, ReadOptions, TraceReader};
 pub use record::{Op, RecordFlags, TraceRecord};
-pub use recording::{BlockError, BlockKind, RecordingWriter, decode_block};
+pub use recording::{BlockDecoder, BlockError, BlockKind, RecordingWriter};
 pub use source::ByteSource;
 pub use stats::{OpStats, StatsBuilder, TraceStats};
 pub use tally::Tally;

@@ -4,7 +4,8 @@ use std::path::Path;
 
 use headpond_testkit::shared;
 use headpond_trace::{
-    Demand, Lacks, Op, ReadOptions, RecordFlags, TraceError, TraceFormat, TraceReader, TraceRecord,
+    Demand, Lacks, Op, ReadOptions, RecordFlags, RecordingWriter, TraceError, TraceFormat,
+    TraceReader, TraceRecord,
 };
 
 /// What a file must come to.
@@ -105,6 +106,24 @@ fn the_same_trace_in_three_formats_asks_for_the_same_sectors() {
     // It keeps the size that an object had when it was met first.
     let starts = |ranges: &[(u64, u64)]| ranges.iter().map(|range| range.0).collect::<Vec<_>>();
     assert!(starts(&ranges(&paths[2])) == starts(&first), "and so is what was made for a cache");
+}
+
+#[test]
+fn a_recording_of_a_real_trace_takes_less_than_four_bytes_a_request() {
+    let Some(path) = shared("traces/cloudphysics/cloudPhysicsIO.vscsi.zst") else {
+        headpond_testkit::skip!("size of a recording", "cloudPhysicsIO.vscsi.zst is absent");
+    };
+    let (records, _) = read_all(&path);
+    let mut writer = RecordingWriter::new(Vec::new(), 0).unwrap();
+    records.iter().try_for_each(|record| writer.push(*record)).unwrap();
+    let bytes = writer.finish().unwrap();
+    let each = bytes.len() as f64 / records.len() as f64;
+    println!("{} bytes, {each:.2} a request", bytes.len());
+    assert!(each < 4.0, "{each:.2} bytes a request");
+    let reader =
+        TraceReader::from_input("memory", Box::new(std::io::Cursor::new(bytes)), any(None))
+            .unwrap();
+    assert!(reader.map(Result::unwrap).eq(records));
 }
 
 #[test]

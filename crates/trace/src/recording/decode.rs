@@ -1,10 +1,12 @@
 //! Decodes blocks: bytes in, records or a reason out; nothing is believed.
 
+use std::io;
+
 use thiserror::Error;
 
 use super::*;
 use crate::names::Names;
-use crate::record::{Op, RecordFlags, TraceRecord};
+use crate::record::TraceRecord;
 
 /// What is wrong with a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
@@ -19,6 +21,8 @@ pub enum BlockError {
     Checksum { found: u32, computed: u32 },
     #[error("the block is of the unknown kind {0}")]
     Kind(u8),
+    #[error("the content does not unpack to the {unpacked_bytes} bytes it claims")]
+    Packing { unpacked_bytes: usize },
     #[error("the content ends in the middle of an entry or holds an impossible one")]
     Content,
 }
@@ -34,43 +38,90 @@ pub enum BlockKind {
     End { records: u64 },
 }
 
-/// Decodes the block at the start of `bytes`; its records go to `records`, its names to `names`.
-/// Returns the block's kind and its length.
-///
-/// # Errors
-/// [`BlockError`]; `records` then holds what it held before.
-pub fn decode_block(
-    bytes: &[u8],
-    records: &mut Vec<TraceRecord>,
-    names: &mut Names,
-) -> Result<(BlockKind, usize), BlockError> {
+/// Decodes blocks, one after another.
+pub struct BlockDecoder {
+    unpacker: zstd::bulk::Decompressor<'static>,
+    unpacked: Vec<u8>,
+}
+
+impl BlockDecoder {
+    /// # Errors
+    /// Where there is no memory for a decompressor.
+    pub fn new() -> io::Result<Self> {
+        let unpacked = Vec::with_capacity(PAYLOAD_BYTES_MAX);
+        Ok(Self { unpacker: zstd::bulk::Decompressor::new()?, unpacked })
+    }
+
+    /// Decodes the block at the start of `bytes`; its records go to `records`, its names to
+    /// `names`. Returns the block's kind and its length.
+    ///
+    /// # Errors
+    /// [`BlockError`]; `records` then holds what it held before.
+    pub fn decode(
+        &mut self,
+        bytes: &[u8],
+        records: &mut Vec<TraceRecord>,
+        names: &mut Names,
+    ) -> Result<(BlockKind, usize), BlockError> {
+        let (header, payload) = checked_block(bytes)?;
+        let count = u32_at(header, 12) as usize;
+        let unpacked_bytes = u32_at(header, 16) as usize;
+        let content = self.unpack(header[5], payload, unpacked_bytes)?;
+        let kind = match header[4] {
+            KIND_RECORDS => {
+                columns::decode(content, count, records).ok_or(BlockError::Content)?;
+                BlockKind::Records
+            }
+            KIND_NAMES => decode_names(content, names)?,
+            KIND_END => {
+                let count = content.try_into().map_err(|_| BlockError::Content)?;
+                BlockKind::End { records: u64::from_le_bytes(count) }
+            }
+            kind => return Err(BlockError::Kind(kind)),
+        };
+        Ok((kind, BLOCK_HEADER_BYTES + payload.len()))
+    }
+
+    fn unpack<'a>(
+        &'a mut self,
+        packing: u8,
+        payload: &'a [u8],
+        unpacked_bytes: usize,
+    ) -> Result<&'a [u8], BlockError> {
+        let wrong = BlockError::Packing { unpacked_bytes };
+        let content = match packing {
+            PACKING_PLAIN => payload,
+            PACKING_ZSTD => {
+                self.unpacked.clear();
+                let unpacked = self.unpacker.decompress_to_buffer(payload, &mut self.unpacked);
+                unpacked.map_err(|_| wrong)?;
+                &self.unpacked
+            }
+            _ => return Err(wrong),
+        };
+        if content.len() == unpacked_bytes { Ok(content) } else { Err(wrong) }
+    }
+}
+
+/// The header and the payload of the block at the start of `bytes`, once they fit together.
+fn checked_block(bytes: &[u8]) -> Result<(&[u8; BLOCK_HEADER_BYTES], &[u8]), BlockError> {
     let header =
         bytes.first_chunk::<BLOCK_HEADER_BYTES>().ok_or_else(|| short_or_foreign(bytes))?;
     if &header[..4] != BLOCK_MAGIC {
         return Err(BlockError::Magic);
     }
-    let payload_bytes = u32_at(header, 8) as usize;
-    let count = u32_at(header, 12) as usize;
-    if payload_bytes > PAYLOAD_BYTES_MAX || count > BLOCK_RECORDS_MAX {
+    let [payload_bytes, count, unpacked_bytes] = [8, 12, 16].map(|at| u32_at(header, at) as usize);
+    if payload_bytes.max(unpacked_bytes) > PAYLOAD_BYTES_MAX || count > BLOCK_RECORDS_MAX {
         return Err(BlockError::Oversized);
     }
     let total = BLOCK_HEADER_BYTES + payload_bytes;
     let payload =
         bytes.get(BLOCK_HEADER_BYTES..total).ok_or(BlockError::Short { needed_bytes: total })?;
-    let (found, computed) = (u32_at(header, 16), crc32c(&[&header[..16], payload]));
+    let (found, computed) = (u32_at(header, 20), crc32c(&[&header[..20], payload]));
     if found != computed {
         return Err(BlockError::Checksum { found, computed });
     }
-    let kind = match header[4] {
-        KIND_RECORDS => decode_records(payload, count, records)?,
-        KIND_NAMES => decode_names(payload, names)?,
-        KIND_END => {
-            let count = payload.try_into().map_err(|_| BlockError::Content)?;
-            BlockKind::End { records: u64::from_le_bytes(count) }
-        }
-        kind => return Err(BlockError::Kind(kind)),
-    };
-    Ok((kind, total))
+    Ok((header, payload))
 }
 
 fn short_or_foreign(bytes: &[u8]) -> BlockError {
@@ -80,33 +131,6 @@ fn short_or_foreign(bytes: &[u8]) -> BlockError {
     } else {
         BlockError::Magic
     }
-}
-
-fn decode_records(
-    payload: &[u8],
-    count: usize,
-    records: &mut Vec<TraceRecord>,
-) -> Result<BlockKind, BlockError> {
-    let kept = records.len();
-    let mut input = Input { rest: payload };
-    let mut before = TraceRecord::new(0, Op::Read, 0, 0);
-    for _ in 0..count {
-        match input.record(&before) {
-            Some(record) => {
-                records.push(record);
-                before = record;
-            }
-            None => {
-                records.truncate(kept);
-                return Err(BlockError::Content);
-            }
-        }
-    }
-    if !input.rest.is_empty() {
-        records.truncate(kept);
-        return Err(BlockError::Content);
-    }
-    Ok(BlockKind::Records)
 }
 
 fn decode_names(payload: &[u8], names: &mut Names) -> Result<BlockKind, BlockError> {
@@ -133,36 +157,6 @@ struct Input<'a> {
 }
 
 impl<'a> Input<'a> {
-    fn record(&mut self, before: &TraceRecord) -> Option<TraceRecord> {
-        let tag = self.take(1)?[0];
-        let issued_ns = before.issued_ns.wrapping_add(unzigzag(self.varint()?));
-        let offset_bytes = before.end_bytes().wrapping_add(unzigzag(self.varint()?));
-        let length_bytes =
-            if tag & LENGTH_AS_BEFORE != 0 { before.length_bytes } else { self.varint()? };
-        offset_bytes.checked_add(length_bytes)?;
-        let mut record = TraceRecord { issued_ns, offset_bytes, length_bytes, ..*before };
-        record.op = *Op::ALL.get(usize::from(tag & 0b111))?;
-        if tag & FLAGS_FOLLOW != 0 {
-            record.flags = RecordFlags::from_bits(u16::try_from(self.varint()?).ok()?)?;
-        }
-        if tag & ORIGIN_FOLLOWS != 0 {
-            record.device = u16::try_from(self.varint()?).ok()?;
-            record.process = u32::try_from(self.varint()?).ok()?;
-            record.queue = u16::try_from(self.varint()?).ok()?;
-        }
-        record.dispatched_ns = self.time_after(issued_ns, tag & DISPATCH_FOLLOWS != 0)?;
-        record.completed_ns = self.time_after(issued_ns, tag & COMPLETION_FOLLOWS != 0)?;
-        Some(record)
-    }
-
-    /// The outer `None` is damage, the inner one a time that is not known.
-    fn time_after(&mut self, issued_ns: u64, follows: bool) -> Option<Option<u64>> {
-        if !follows {
-            return Some(None);
-        }
-        Some(Some(issued_ns.checked_add(self.varint()?)?))
-    }
-
     fn name(&mut self) -> Option<(u8, u32, &'a str)> {
         let kind = self.take(1)?[0];
         let id = u32::from_le_bytes(self.take(4)?.try_into().ok()?);
@@ -171,29 +165,9 @@ impl<'a> Input<'a> {
         Some((kind, id, name))
     }
 
-    fn varint(&mut self) -> Option<u64> {
-        let mut value = 0u64;
-        for shift in (0..64).step_by(7) {
-            let byte = self.take(1)?[0];
-            let bits = u64::from(byte & 0x7f);
-            if shift == 63 && bits > 1 {
-                return None;
-            }
-            value |= bits << shift;
-            if byte & 0x80 == 0 {
-                return Some(value);
-            }
-        }
-        None
-    }
-
     fn take(&mut self, bytes: usize) -> Option<&'a [u8]> {
         let (taken, rest) = self.rest.split_at_checked(bytes)?;
         self.rest = rest;
         Some(taken)
     }
-}
-
-fn unzigzag(value: u64) -> u64 {
-    (value >> 1) ^ (value & 1).wrapping_neg()
 }

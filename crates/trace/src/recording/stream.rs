@@ -1,12 +1,13 @@
 //! Reads a recording block by block.
 
-use super::decode::{BlockError, BlockKind, decode_block};
+use super::decode::{BlockDecoder, BlockError, BlockKind};
 use super::{
     BLOCK_HEADER_BYTES, BLOCK_MAGIC, FORMAT, HEADER_BYTES, MAGIC, PAYLOAD_BYTES_MAX, VERSION,
     crc32c,
 };
 use crate::damage::{DamageCounts, DamageKind};
 use crate::error::{Position, TraceError, preview};
+use crate::format::Lacks;
 use crate::names::Names;
 use crate::reader::{Damage, RecordSource};
 use crate::record::TraceRecord;
@@ -19,6 +20,8 @@ pub(crate) struct RecordingStream {
     damage: Damage,
     names: Names,
     tally: Tally,
+    lacks: Lacks,
+    decoder: BlockDecoder,
     block: Vec<TraceRecord>,
     next: usize,
     ended: bool,
@@ -27,13 +30,20 @@ pub(crate) struct RecordingStream {
 impl RecordingStream {
     /// Checks the file's header.
     pub(crate) fn new(mut source: ByteSource, damage: Damage) -> Result<Self, TraceError> {
-        check_header(&mut source)?;
+        let lacks = check_header(&mut source)?;
+        let decoder = BlockDecoder::new().map_err(|failed| TraceError::Read {
+            name: source.name().to_owned(),
+            at: Position::Byte(0),
+            source: failed,
+        })?;
         source.consume(HEADER_BYTES);
         Ok(Self {
             source,
             damage,
             names: Names::default(),
             tally: Tally::default(),
+            lacks,
+            decoder,
             block: Vec::new(),
             next: 0,
             ended: false,
@@ -50,7 +60,7 @@ impl RecordingStream {
                 self.ended = true;
                 return self.unfinished();
             }
-            match decode_block(bytes, &mut self.block, &mut self.names) {
+            match self.decoder.decode(bytes, &mut self.block, &mut self.names) {
                 Ok((kind, length)) => {
                     self.take_block(kind)?;
                     self.source.consume(length);
@@ -158,11 +168,15 @@ fn kind_of(error: BlockError) -> DamageKind {
         BlockError::Checksum { .. } => DamageKind::Checksum,
         BlockError::Short { .. } => DamageKind::Truncated,
         BlockError::Magic => DamageKind::Foreign,
-        BlockError::Oversized | BlockError::Kind(_) | BlockError::Content => DamageKind::Unreadable,
+        BlockError::Oversized
+        | BlockError::Kind(_)
+        | BlockError::Packing { .. }
+        | BlockError::Content => DamageKind::Unreadable,
     }
 }
 
-fn check_header(source: &mut ByteSource) -> Result<(), TraceError> {
+/// What the recording lacks.
+fn check_header(source: &mut ByteSource) -> Result<Lacks, TraceError> {
     let name = source.name().to_owned();
     let at = Position::Byte(0);
     let bytes = source.require(HEADER_BYTES)?;
@@ -184,17 +198,19 @@ fn check_header(source: &mut ByteSource) -> Result<(), TraceError> {
     }
     let version = u16::from_le_bytes([header[8], header[9]]);
     let features = u16::from_le_bytes([header[10], header[11]]);
-    if version != VERSION || features != 0 {
+    let lacks = u32::from_le_bytes([header[12], header[13], header[14], header[15]]);
+    let lacks = Lacks::from_bits(lacks).filter(|_| version == VERSION && features == 0);
+    let Some(lacks) = lacks else {
         let found = u32::from(version) | (u32::from(features) << 16);
         return Err(TraceError::UnsupportedVersion {
             name,
             format: FORMAT,
             at,
             found,
-            supported: "1, without features",
+            supported: "2, without features",
         });
-    }
-    Ok(())
+    };
+    Ok(lacks)
 }
 
 impl RecordSource for RecordingStream {
@@ -213,5 +229,9 @@ impl RecordSource for RecordingStream {
 
     fn tally(&self) -> Tally {
         self.tally
+    }
+
+    fn lacks(&self) -> Lacks {
+        self.lacks
     }
 }

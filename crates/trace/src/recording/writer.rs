@@ -7,28 +7,24 @@ use std::io::{self, Write};
 
 use super::{
     BLOCK_RECORDS_MAX, KIND_END, KIND_NAMES, KIND_RECORDS, NAME_DEVICE, NAME_PROCESS,
-    PAYLOAD_BYTES_MAX, encode,
+    PACKING_PLAIN, PACKING_ZSTD, PAYLOAD_BYTES_MAX, columns, encode,
 };
-use crate::record::{Op, TraceRecord};
+use crate::format::Lacks;
+use crate::record::TraceRecord;
 
 /// Records held back to put them in the order of their issue.
 const WINDOW_RECORDS: usize = 16 * 1024;
 
-/// A block is closed when its payload exceeds this.
-const PAYLOAD_BYTES_TARGET: usize = 64 * 1024;
-
-/// More than one record can take.
-const RECORD_BYTES_MAX: usize = 96;
-
-const _: () = assert!(PAYLOAD_BYTES_TARGET + RECORD_BYTES_MAX <= PAYLOAD_BYTES_MAX);
+/// zstd's own default; higher levels gain a hundredth.
+const PACKING_LEVEL: i32 = 3;
 
 /// Takes records in order of completion or of issue and writes them in order of issue.
 pub struct RecordingWriter<W: Write> {
     output: W,
     window: Vec<TraceRecord>,
-    payload: Vec<u8>,
-    in_block: usize,
-    before: TraceRecord,
+    block: Vec<TraceRecord>,
+    content: Vec<u8>,
+    packer: zstd::bulk::Compressor<'static>,
     written: u64,
 }
 
@@ -37,14 +33,22 @@ impl<W: Write> RecordingWriter<W> {
     ///
     /// # Errors
     /// What `output` reports.
-    pub fn new(mut output: W, started_unix_ns: u64) -> io::Result<Self> {
-        output.write_all(&encode::header(started_unix_ns))?;
+    pub fn new(output: W, started_unix_ns: u64) -> io::Result<Self> {
+        Self::lacking(output, started_unix_ns, Lacks::empty())
+    }
+
+    /// Starts a recording of what does not tell everything.
+    ///
+    /// # Errors
+    /// What `output` reports.
+    pub fn lacking(mut output: W, started_unix_ns: u64, lacks: Lacks) -> io::Result<Self> {
+        output.write_all(&encode::header(started_unix_ns, lacks))?;
         Ok(Self {
             output,
             window: Vec::with_capacity(WINDOW_RECORDS),
-            payload: Vec::with_capacity(PAYLOAD_BYTES_MAX),
-            in_block: 0,
-            before: TraceRecord::new(0, Op::Read, 0, 0),
+            block: Vec::with_capacity(BLOCK_RECORDS_MAX),
+            content: Vec::with_capacity(PAYLOAD_BYTES_MAX),
+            packer: zstd::bulk::Compressor::new(PACKING_LEVEL)?,
             written: 0,
         })
     }
@@ -112,35 +116,56 @@ impl<W: Write> RecordingWriter<W> {
     }
 
     fn append(&mut self, record: &TraceRecord) -> io::Result<()> {
-        encode::record(&mut self.payload, &self.before, record);
-        self.before = *record;
-        self.in_block += 1;
+        self.block.push(*record);
         self.written += 1;
-        let full = self.payload.len() > PAYLOAD_BYTES_TARGET || self.in_block == BLOCK_RECORDS_MAX;
-        if full { self.close_block() } else { Ok(()) }
+        if self.block.len() == BLOCK_RECORDS_MAX { self.close_block() } else { Ok(()) }
     }
 
     fn close_block(&mut self) -> io::Result<()> {
-        if self.in_block == 0 {
-            return Ok(());
-        }
-        let payload = std::mem::take(&mut self.payload);
-        let result = self.write_block(KIND_RECORDS, self.in_block as u32, &payload);
-        self.payload = payload;
-        self.payload.clear();
-        self.in_block = 0;
-        self.before = TraceRecord::new(0, Op::Read, 0, 0);
+        let block = std::mem::take(&mut self.block);
+        let result = self.write_records(&block);
+        self.block = block;
+        self.block.clear();
         result
     }
 
-    fn write_name(&mut self, kind: u8, id: u32, name: &str) -> io::Result<()> {
-        let mut payload = Vec::new();
-        encode::name(&mut payload, kind, id, name);
-        self.write_block(KIND_NAMES, 0, &payload)
+    /// Records that take too many bytes for one block are written as two.
+    fn write_records(&mut self, records: &[TraceRecord]) -> io::Result<()> {
+        if records.is_empty() {
+            return Ok(());
+        }
+        let mut content = std::mem::take(&mut self.content);
+        content.clear();
+        columns::encode(records, &mut content);
+        let fits = content.len() <= PAYLOAD_BYTES_MAX;
+        let written = match fits {
+            true => self.write_block(KIND_RECORDS, records.len() as u32, &content),
+            false => Ok(()),
+        };
+        self.content = content;
+        if fits {
+            return written;
+        }
+        let (first, second) = records.split_at(records.len() / 2);
+        self.write_records(first)?;
+        self.write_records(second)
     }
 
-    fn write_block(&mut self, kind: u8, records: u32, payload: &[u8]) -> io::Result<()> {
-        self.output.write_all(&encode::block_header(kind, records, payload))?;
+    fn write_name(&mut self, kind: u8, id: u32, name: &str) -> io::Result<()> {
+        let mut content = Vec::new();
+        encode::name(&mut content, kind, id, name);
+        self.write_block(KIND_NAMES, 0, &content)
+    }
+
+    /// Packs the content where that makes it shorter.
+    fn write_block(&mut self, kind: u8, records: u32, content: &[u8]) -> io::Result<()> {
+        let packed = self.packer.compress(content)?;
+        let (packing, payload) = match packed.len() < content.len() {
+            true => (PACKING_ZSTD, packed.as_slice()),
+            false => (PACKING_PLAIN, content),
+        };
+        let header = encode::block_header((kind, packing), records, content.len(), payload);
+        self.output.write_all(&header)?;
         self.output.write_all(payload)
     }
 }
