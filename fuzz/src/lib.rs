@@ -47,7 +47,8 @@ pub fn sized(data: &[u8], len: usize) -> Vec<u8> {
 /// its length, and the decompressors have fuzzers of their own.
 ///
 /// # Panics
-/// Where a reader yields more records than it may: a block of a recording holds 8192 in a few bytes.
+/// Where a reader yields more records than it may: a block of a recording holds 8192 in a few
+/// bytes.
 pub fn read_trace(bytes: Vec<u8>) {
     if COMPRESSED.iter().any(|magic| bytes.starts_with(magic)) {
         return;

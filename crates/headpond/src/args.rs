@@ -5,6 +5,7 @@ use crate::commands::cache::CacheCommand;
 use crate::commands::class::ClassCommand;
 use crate::commands::core::CoreCommand;
 use crate::commands::model::ModelCommand;
+use crate::commands::trace::TraceCommand;
 use crate::demo::DemoArgs;
 use clap::{Args, Parser, Subcommand};
 use headpond_cache::{CleaningConfig, Mode};
@@ -303,43 +304,8 @@ pub struct DestroyArgs {
     pub yes: bool,
 }
 
-/// Record and look at block traces.
-#[derive(Subcommand)]
-pub enum TraceCommand {
-    Record(RecordArgs),
-    Stats(TraceStatsArgs),
-}
-
-/// Record the requests to a volume that is being served, until the time is over or Ctrl-C.
-#[derive(Args)]
-#[command(after_help = "Example:\n  headpond trace record hv0 --seconds 60 --output hv0.hptrace")]
-pub struct RecordArgs {
-    pub name: String,
-    /// The recording; NAME.hptrace without it.
-    #[arg(long, short, value_name = "FILE")]
-    pub output: Option<PathBuf>,
-    /// How long to record.
-    #[arg(long, default_value_t = 60)]
-    pub seconds: u64,
-    #[arg(long)]
-    pub json: bool,
-}
-
-/// Count what is in a trace.
-#[derive(Args)]
-#[command(after_help = "Examples:\n  headpond trace stats hv0.hptrace\n  \
-    blkparse -i sda -o - | headpond trace stats -")]
-pub struct TraceStatsArgs {
-    /// A trace, or - for standard input.
-    pub file: String,
-    /// Skip and count damaged records instead of ending there.
-    #[arg(long)]
-    pub lenient: bool,
-    #[arg(long)]
-    pub json: bool,
-}
-
-/// Find the signature of a workload in a trace: blktrace, blkparse text, fio iolog, own recordings.
+/// Find the signature of a workload in a trace: blktrace, blkparse text, fio iolog, own recordings,
+/// and the formats of published traces (docs/traces.md).
 #[derive(Args)]
 #[command(after_help = "Examples:\n  headpond analyze sda.blktrace.0\n  \
     blkparse -i sda | headpond analyze -\n  headpond analyze hv0.hptrace --json")]

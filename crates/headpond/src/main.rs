@@ -10,9 +10,10 @@ mod outcome;
 mod place;
 mod wall_clock;
 
-use args::{Cli, Command, TraceCommand};
+use args::{Cli, Command};
 use clap::Parser;
 use commands::array::ArrayCommand;
+use commands::trace::TraceCommand;
 use headpond_volume::Tolerance;
 use outcome::Exit;
 use place::Places;
@@ -35,7 +36,7 @@ fn is_printer(command: &Command) -> bool {
         command,
         Command::Status(_)
             | Command::Stats(_)
-            | Command::Trace(TraceCommand::Stats(_))
+            | Command::Trace(TraceCommand::Stats(_) | TraceCommand::Convert(_))
             | Command::Analyze(_)
             | Command::Advise(_)
             | Command::Simulate(_)
@@ -69,8 +70,7 @@ fn run(command: &Command) -> anyhow::Result<Exit> {
         Command::Flush(args) => commands::flush::run(&places, args),
         Command::Stop(args) => commands::stop::run(&places, args),
         Command::Destroy(args) => commands::destroy::run(&places, args),
-        Command::Trace(TraceCommand::Record(args)) => commands::record::record(&places, args),
-        Command::Trace(TraceCommand::Stats(args)) => commands::record::stats(args),
+        Command::Trace(command) => commands::trace::run(&places, command),
         Command::Analyze(args) => commands::analyze::run(args),
         Command::Advise(args) => commands::advise::run(&places, args),
         Command::Simulate(args) => commands::simulate::run(args),

@@ -220,7 +220,7 @@ fn checked_socket(path: PathBuf) -> Result<PathBuf> {
     Ok(path)
 }
 
-fn is_root() -> bool {
+pub fn is_root() -> bool {
     use std::os::unix::fs::MetadataExt;
     fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0)
 }

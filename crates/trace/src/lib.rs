@@ -4,7 +4,8 @@
 //! 1. [`TraceReader::open`] recognises a format by its content and yields [`TraceRecord`]s in order
 //!    of issue.
 //! 2. [`TraceStats`] sums them up; the `advise` crate draws a signature from them.
-//! 3. [`RecordingWriter`] writes records; [`CaptureDevice`] makes them of live requests.
+//! 3. [`RecordingWriter`] writes records, [`convert`] in other formats too; [`CaptureDevice`] makes
+//!    them of live requests.
 //!
 //! **Invariants**: readers stream in bounded memory; bytes of a trace are never believed, a damaged
 //! one is an error that says where.
@@ -19,6 +20,7 @@ mod damage;
 mod detect;
 mod error;
 mod event;
+mod export;
 mod fixed;
 mod format;
 mod iolog;
@@ -37,6 +39,7 @@ mod stats;
 mod tally;
 #[cfg(test)]
 mod testing;
+mod waiting;
 
 pub use blkparse::{Line as BlkparseLine, parse_line as parse_blkparse_line};
 pub use blktrace::decode_header as decode_blktrace_header;
@@ -45,6 +48,7 @@ pub use capture::{CaptureDevice, CaptureSummary, Drain, Recorder, capture};
 pub use damage::{DamageCount, DamageCounts, DamageKind};
 pub use error::{Position, TraceError};
 pub use event::{Action, BlockEvent, Category};
+pub use export::{Conversion, ConvertError, ExportFormat, convert};
 pub use format::{Lacks, TraceFormat, UnknownFormat};
 pub use iolog::{IologVersion, Line as IologLine, parse_line as parse_iolog_line};
 pub use meter::Progress;

@@ -11,12 +11,13 @@
 //!
 //! **Not here**: the forms in which events are written.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::VecDeque;
 
 use crate::event::{Action, BlockEvent, SECTOR_BYTES};
 use crate::names::Names;
 use crate::record::{Op, RecordFlags, TraceRecord};
 use crate::tally::Tally;
+use crate::waiting::{Touched, WaitingIndex};
 
 /// How many requests may wait for their completion, or behind one that does.
 const OUTSTANDING_MAX: usize = 65_536;
@@ -26,12 +27,10 @@ pub(crate) struct Pairer {
     queue: VecDeque<Outstanding>,
     /// Number of the request at the front of `queue`; numbers rise by one.
     first_id: u64,
-    /// (device, offset, number) of what is not done.
-    index: BTreeSet<(u16, u64, u64)>,
+    /// What is not done, by the bytes that it touches.
+    index: WaitingIndex,
     /// Flushes that are not done, oldest first.
     flushes: VecDeque<u64>,
-    /// Longest request seen per operation: how far before a range its requests may start.
-    longest_bytes: [u64; Op::ALL.len()],
     matches: Vec<u64>,
     remapped: Option<(u32, u64)>,
     device: Option<(u32, u16)>,
@@ -49,9 +48,8 @@ impl Pairer {
         Self {
             queue: VecDeque::new(),
             first_id: 0,
-            index: BTreeSet::new(),
+            index: WaitingIndex::default(),
             flushes: VecDeque::new(),
-            longest_bytes: [0; Op::ALL.len()],
             matches: Vec::new(),
             remapped: None,
             device: None,
@@ -265,9 +263,7 @@ impl Pairer {
         if record.op == Op::Flush {
             self.flushes.push_back(id);
         } else {
-            self.index.insert((record.device, record.offset_bytes, id));
-            let longest = &mut self.longest_bytes[record.op.index()];
-            *longest = (*longest).max(record.length_bytes);
+            self.index.insert(id, touched(&record));
         }
         let remaining_bytes = record.length_bytes;
         self.queue.push_back(Outstanding { record, remaining_bytes, done: false });
@@ -275,17 +271,22 @@ impl Pairer {
 
     /// Fills `matches` with the waiting requests of this kind that the event's range touches, by
     /// offset and age.
+    #[inline]
     fn find(&mut self, event: &BlockEvent, op: Op, device: u16) {
         self.matches.clear();
         let start = event.sector * SECTOR_BYTES;
-        let end = start + u64::from(event.bytes);
-        let lowest = start.saturating_sub(self.longest_bytes[op.index()]);
-        let range = (device, lowest, 0)..(device, end.max(start + 1), 0);
-        for &(_, _, id) in self.index.range(range) {
-            let record = &self.queue[(id - self.first_id) as usize].record;
-            if record.op == op && record.end_bytes() > start {
-                self.matches.push(id);
-            }
+        let end = (start + u64::from(event.bytes)).max(start.saturating_add(1));
+        self.index.find(Touched { device, start, end }, &mut self.matches);
+        let (queue, first_id) = (&self.queue, self.first_id);
+        let record = |id: u64| &queue[(id - first_id) as usize].record;
+        self.matches.retain(|&id| {
+            let record = record(id);
+            let is_kin = record.op == op && record.device == device;
+            is_kin && record.offset_bytes < end && record.end_bytes() > start
+        });
+        if self.matches.len() > 1 {
+            self.matches.sort_unstable_by_key(|&id| (record(id).offset_bytes, id));
+            self.matches.dedup();
         }
     }
 
@@ -301,8 +302,7 @@ impl Pairer {
         if record.op == Op::Flush {
             self.flushes.retain(|&flush| flush != id);
         } else {
-            let known = self.index.remove(&(record.device, record.offset_bytes, id));
-            assert!(known, "a waiting request is in the index");
+            self.index.remove(id, touched(record));
         }
     }
 
@@ -320,6 +320,10 @@ impl Pairer {
         self.device = Some((device, index));
         index
     }
+}
+
+fn touched(record: &TraceRecord) -> Touched {
+    Touched { device: record.device, start: record.offset_bytes, end: record.end_bytes() }
 }
 
 #[cfg(test)]

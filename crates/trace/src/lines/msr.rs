@@ -1,8 +1,9 @@
 //! The block traces of Microsoft Research Cambridge, as published and as cut into windows.
 //!
 //! Published: `time,host,disk,Read|Write,offset,size,response`, time and response in 100 ns (time
-//! since 1601), offset and size in bytes. Windows of them are also passed around as `time device
-//! offset size type`, time in milliseconds from the window's start, 1 a read, 0 a write.
+//! since 1601; a response of 0 is not known), offset and size in bytes. Windows of them are also
+//! passed around as `time device offset size type`, time in milliseconds from the window's start, 1
+//! a read, 0 a write.
 //!
 //! **Source**: D. Narayanan, A. Donnelly, A. Rowstron, "Write Off-Loading", FAST '08, and the
 //! README of the traces (SNIA IOTTA 388).
@@ -57,7 +58,7 @@ fn cambridge(line: &[u8]) -> Option<Arrival<'_>> {
     let (offset_bytes, length_bytes) = (columns.number()?, columns.number()?);
     let response_ns = columns.number()?.checked_mul(TICK_NS)?;
     let mut arrival = Arrival::new(at_ns, op, offset_bytes, length_bytes);
-    arrival.response_ns = Some(response_ns);
+    arrival.response_ns = (response_ns > 0).then_some(response_ns);
     arrival.device = device(host_and_disk)?;
     columns.is_over().then_some(arrival)
 }

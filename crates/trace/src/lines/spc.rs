@@ -4,10 +4,11 @@
 //!
 //! **Source**: Storage Performance Council, "SPC Trace File Format Specification", revision 1.0.1.
 
-use super::{Columns, LineFormat, device, operation};
+use super::{Columns, LineFormat, device};
 use crate::arrivals::{Arrival, Entry};
 use crate::event::SECTOR_BYTES;
 use crate::format::TraceFormat;
+use crate::record::Op;
 
 #[derive(Default)]
 pub(super) struct Spc;
@@ -27,7 +28,11 @@ fn arrival(line: &[u8]) -> Option<Arrival<'_>> {
     let name = device(columns.word()?)?;
     let offset_bytes = columns.number()?.checked_mul(SECTOR_BYTES)?;
     let length_bytes = columns.number()?;
-    let op = operation(columns.word()?)?;
+    let op = match columns.word()? {
+        b"R" | b"r" => Op::Read,
+        b"W" | b"w" => Op::Write,
+        _ => return None,
+    };
     let at_ns = columns.decimal(9)?;
     Some(Arrival { device: name, ..Arrival::new(at_ns, op, offset_bytes, length_bytes) })
 }

@@ -1,16 +1,14 @@
-//! `headpond trace record` and `headpond trace stats`.
+//! `headpond trace record` of a volume.
 
-use crate::args::{RecordArgs, TraceStatsArgs};
+use super::args::RecordArgs;
 use crate::client::Client;
 use crate::daemon::RecordBody;
 use crate::outcome::Exit;
 use crate::place::Places;
 use anyhow::Result;
-use headpond_advise::render::render_stats;
-use headpond_trace::TraceStats;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::Value;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// Records for a while, or until Ctrl-C.
@@ -35,21 +33,6 @@ pub fn record(places: &Places, args: &RecordArgs) -> Result<Exit> {
             summary["dropped"],
             output.display()
         );
-    }
-    Ok(Exit::Ok)
-}
-
-/// Counts what is in a trace.
-///
-/// # Errors
-/// Where the trace cannot be read, and what is wrong with it where.
-pub fn stats(args: &TraceStatsArgs) -> Result<Exit> {
-    let mut reader = super::analyze::open(Path::new(&args.file), args.lenient)?;
-    let stats = TraceStats::collect(std::iter::from_fn(|| reader.next_record().transpose()))?;
-    if args.json {
-        println!("{}", serde_json::to_string_pretty(&stats)?);
-    } else {
-        print!("{}", render_stats(reader.format(), &stats, &reader.tally()));
     }
     Ok(Exit::Ok)
 }

@@ -1,0 +1,92 @@
+//! What `headpond trace` takes.
+
+use clap::{Args, Subcommand};
+use headpond_trace::{Damage, Demand, ExportFormat, ReadOptions, TraceFormat};
+use std::path::PathBuf;
+
+/// Record, convert and look at block traces.
+#[derive(Subcommand)]
+pub enum TraceCommand {
+    Record(RecordArgs),
+    Stats(StatsArgs),
+    Convert(ConvertArgs),
+}
+
+/// Record the requests to a volume that is being served, or to a block device of the kernel, until
+/// the time is over or Ctrl-C.
+#[derive(Args)]
+#[command(
+    after_help = "Examples:\n  headpond trace record hv0 --seconds 60 --output hv0.hptrace\n  \
+    headpond trace record /dev/sda --seconds 600     # root, and the program blktrace"
+)]
+pub struct RecordArgs {
+    /// Name of a volume, or path of a block device.
+    #[arg(value_name = "NAME|DEV")]
+    pub name: String,
+    /// The recording; NAME.hptrace without it.
+    #[arg(long, short, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// How long to record.
+    #[arg(long, default_value_t = 60)]
+    pub seconds: u64,
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// How a trace is read.
+#[derive(Args)]
+pub struct ReadArgs {
+    /// The format, where it is not to be recognised by what the file holds: blktrace,
+    /// blkparse-text, fio-iolog, recording, msr-cambridge, msr-window, alibaba, tencent, spc,
+    /// systor17, vscsi1, vscsi2, vscsi-csv, blkreplay, disksim, disksim-validation, mqsim, arc,
+    /// oracle-general, octf.
+    #[arg(long, value_name = "NAME", hide_possible_values = true)]
+    pub format: Option<TraceFormat>,
+    /// Skip and count damaged records instead of ending there.
+    #[arg(long)]
+    pub lenient: bool,
+}
+
+impl ReadArgs {
+    /// Any trace will do, also one that tells no operations.
+    pub fn options(&self) -> ReadOptions {
+        let damage = if self.lenient { Damage::Skip } else { Damage::Fail };
+        ReadOptions { damage, demand: Demand::References, format: self.format }
+    }
+}
+
+/// Count what is in a trace.
+#[derive(Args)]
+#[command(after_help = "Examples:\n  headpond trace stats hv0.hptrace\n  \
+    headpond trace stats src1_0.csv.gz --lenient --json\n  \
+    blkparse -i sda -o - | headpond trace stats -")]
+pub struct StatsArgs {
+    /// A trace of any format (docs/traces.md), plain, gzip, zstd or xz; - for standard input.
+    pub file: PathBuf,
+    #[command(flatten)]
+    pub read: ReadArgs,
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Write a trace in another format.
+#[derive(Args)]
+#[command(after_help = "Examples:\n  headpond trace convert sda.blktrace.0 sda.hptrace\n  \
+    headpond trace convert sda.hptrace sda.log --to fio-iolog\n  \
+    zcat src1_0.csv.gz | headpond trace convert - - --to blkparse-text | less")]
+pub struct ConvertArgs {
+    /// A trace of any format (docs/traces.md), plain, gzip, zstd or xz; - for standard input.
+    #[arg(value_name = "IN")]
+    pub input: PathBuf,
+    /// Where to write; - for standard output. An existing file is not overwritten.
+    #[arg(value_name = "OUT")]
+    pub output: PathBuf,
+    /// What to write: recording (Headpond's own, keeps everything), fio-iolog (version 3),
+    /// blkparse-text, csv (the table of MSR Cambridge).
+    #[arg(long, value_name = "FORMAT", default_value = "recording")]
+    pub to: ExportFormat,
+    #[command(flatten)]
+    pub read: ReadArgs,
+    #[arg(long)]
+    pub json: bool,
+}

@@ -1,0 +1,66 @@
+//! `headpond trace stats`.
+
+use super::args::StatsArgs;
+use super::{damage, progress};
+use crate::outcome::Exit;
+use anyhow::Result;
+use headpond_advise::render::render_stats;
+use headpond_trace::{Lacks, StatsBuilder, Tally, TraceFormat, TraceReader, TraceStats};
+use serde::Serialize;
+
+/// How often the bar moves, in records.
+const RECORDS_BETWEEN_REPORTS: u64 = 16 * 1024;
+
+#[derive(Serialize)]
+struct Answer<'a> {
+    format: TraceFormat,
+    /// False where all requests stand as reads.
+    tells_operations: bool,
+    /// False where all requests stand at time 0.
+    tells_times: bool,
+    #[serde(flatten)]
+    stats: &'a TraceStats,
+    tally: Tally,
+}
+
+/// Counts what is in a trace.
+///
+/// # Errors
+/// Where the trace cannot be read, and what is wrong with it where.
+pub fn run(args: &StatsArgs) -> Result<Exit> {
+    let mut reader = TraceReader::open(&args.file, args.read.options())?;
+    let stats = count(&mut reader)?;
+    let (lacks, tally) = (reader.lacks(), reader.tally());
+    if args.json {
+        let answer = Answer {
+            format: reader.format(),
+            tells_operations: !lacks.contains(Lacks::OPERATIONS),
+            tells_times: !lacks.contains(Lacks::TIMES),
+            stats: &stats,
+            tally,
+        };
+        println!("{}", serde_json::to_string_pretty(&answer)?);
+        return Ok(Exit::Ok);
+    }
+    print!("{}", render_stats(reader.format(), &stats, &tally));
+    if !lacks.is_empty() {
+        println!("\nThe trace tells {}: reuse is all that can be learnt from it.", lacks.words());
+    }
+    print!("{}", damage::table(&tally.damage));
+    Ok(Exit::Ok)
+}
+
+fn count(reader: &mut TraceReader) -> Result<TraceStats> {
+    let bar = progress::bar("reading");
+    let mut builder = StatsBuilder::default();
+    let mut records = 0u64;
+    while let Some(record) = reader.next_record()? {
+        builder.add(&record);
+        records += 1;
+        if records.is_multiple_of(RECORDS_BETWEEN_REPORTS) {
+            progress::show(&bar, reader);
+        }
+    }
+    bar.finish_and_clear();
+    Ok(builder.finish())
+}

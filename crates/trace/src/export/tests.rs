@@ -1,0 +1,127 @@
+//! What is written is read back.
+
+use std::io::Cursor;
+
+use super::*;
+use crate::reader::{Damage, Demand, ReadOptions};
+use crate::record::{Op, RecordFlags};
+use crate::recording::RecordingWriter;
+use crate::testing::sample;
+
+fn open(bytes: Vec<u8>) -> TraceReader {
+    let options = ReadOptions { damage: Damage::Fail, demand: Demand::References, format: None };
+    TraceReader::from_input("test", Box::new(Cursor::new(bytes)), options).unwrap()
+}
+
+fn converted(bytes: Vec<u8>, to: ExportFormat) -> Result<(Vec<u8>, Conversion), ConvertError> {
+    let mut output = Vec::new();
+    let conversion = convert(&mut open(bytes), &mut output, to, |_| {})?;
+    Ok((output, conversion))
+}
+
+/// A day of a volume: every operation, with times, a flag and a failure.
+fn records() -> Vec<TraceRecord> {
+    let mut records: Vec<_> = (0..200u64)
+        .map(|n| {
+            let op = Op::ALL[(n % 5) as usize];
+            let (from, length) = if op == Op::Flush { (0, 0) } else { (n * 64 * 512, 4096) };
+            let mut record = TraceRecord::new(n * 1000, op, from, length);
+            record.dispatched_ns = Some(n * 1000 + 10);
+            record.completed_ns = Some(n * 1000 + 5300);
+            record.process = 7;
+            record
+        })
+        .collect();
+    records[1].flags = RecordFlags::FUA | RecordFlags::SYNC | RecordFlags::PREFLUSH;
+    records[6].flags = RecordFlags::FAILED | RecordFlags::METADATA;
+    records
+}
+
+fn recording() -> Vec<u8> {
+    let mut writer = RecordingWriter::new(Vec::new(), 0).unwrap();
+    writer.name_device(0, "8,16").unwrap();
+    writer.name_process(7, "fio").unwrap();
+    records().iter().try_for_each(|record| writer.push(*record)).unwrap();
+    writer.finish().unwrap()
+}
+
+fn read(bytes: Vec<u8>) -> (Vec<TraceRecord>, TraceReader) {
+    let mut reader = open(bytes);
+    let records = reader.by_ref().map(Result::unwrap).collect();
+    (records, reader)
+}
+
+#[test]
+fn a_recording_keeps_everything_of_every_format() {
+    for format in TraceFormat::ALL {
+        let (before, old) = read(sample(format));
+        let (bytes, conversion) = converted(sample(format), ExportFormat::Recording).unwrap();
+        let (after, new) = read(bytes);
+        assert_eq!(after, before, "{format:?}");
+        assert_eq!(new.lacks(), old.lacks(), "{format:?}");
+        assert_eq!(conversion, Conversion { records: before.len() as u64, left_out: 0 });
+        assert!(new.names().devices().eq(old.names().devices()), "{format:?}");
+        assert_eq!(new.names().processes(), old.names().processes(), "{format:?}");
+    }
+}
+
+#[test]
+fn blkparse_text_keeps_times_flags_errors_and_names() {
+    let (text, conversion) = converted(recording(), ExportFormat::BlkparseText).unwrap();
+    assert_eq!(conversion, Conversion { records: 200, left_out: 0 });
+    let (read, reader) = read(text);
+    assert_eq!(reader.format(), TraceFormat::BlkparseText);
+    assert_eq!(reader.names().device(0), Some("8,16"));
+    assert_eq!(reader.names().process(7), Some("fio"));
+    assert_eq!((reader.tally().out_of_order, reader.tally().incomplete), (0, 0));
+    assert_eq!(read, records());
+}
+
+#[test]
+fn blkparse_text_leaves_out_what_is_no_whole_sectors() {
+    let (_, conversion) =
+        converted(sample(TraceFormat::Systor17), ExportFormat::BlkparseText).unwrap();
+    assert_eq!(conversion, Conversion { records: 1, left_out: 1 });
+}
+
+#[test]
+fn iolog_keeps_all_but_write_zeroes_to_the_microsecond() {
+    let (text, conversion) = converted(recording(), ExportFormat::FioIolog).unwrap();
+    assert_eq!(conversion, Conversion { records: 160, left_out: 40 });
+    let (read, reader) = read(text);
+    assert_eq!(reader.format(), TraceFormat::FioIolog);
+    let told = |records: &[TraceRecord]| -> Vec<_> {
+        let kept = records.iter().filter(|record| record.op != Op::WriteZeroes);
+        kept.map(|r| (r.issued_ns, r.op, r.offset_bytes, r.length_bytes)).collect()
+    };
+    assert_eq!(told(&read), told(&records()));
+}
+
+#[test]
+fn csv_keeps_reads_and_writes_and_their_responses() {
+    let (text, conversion) = converted(recording(), ExportFormat::Csv).unwrap();
+    assert_eq!(conversion, Conversion { records: 80, left_out: 120 });
+    let (read, reader) = read(text);
+    assert_eq!(reader.format(), TraceFormat::MsrCambridge);
+    assert_eq!(reader.names().device(0), Some("8,16"));
+    assert!(read.iter().all(|record| record.response_ns() == Some(5300)));
+    let (text, _) = converted(sample(TraceFormat::Alibaba), ExportFormat::Csv).unwrap();
+    let (read, _) = self::read(text);
+    assert!(read.iter().all(|record| record.completed_ns.is_none()), "0 is not known");
+}
+
+#[test]
+fn what_lacks_operations_becomes_a_recording_only() {
+    for to in [ExportFormat::FioIolog, ExportFormat::BlkparseText, ExportFormat::Csv] {
+        let error = converted(sample(TraceFormat::Arc), to).unwrap_err();
+        assert!(error.to_string().contains("--to recording"), "{error}");
+    }
+}
+
+#[test]
+fn damage_ends_a_conversion_with_its_place() {
+    let mut bytes = sample(TraceFormat::Spc);
+    bytes.extend(b"0,x,1,R,2\n");
+    let error = converted(bytes, ExportFormat::Recording).unwrap_err();
+    assert!(error.to_string().contains("line 3"), "{error}");
+}
