@@ -4,6 +4,7 @@
 //! **Invariants**: what comes out addresses no byte beyond 2^64, and ends no earlier than it began.
 
 use crate::damage::DamageCounts;
+use crate::event::BATCH;
 use crate::names::Names;
 use crate::order::{OrderWindow, Timed};
 use crate::record::{Op, RecordFlags, TraceRecord};
@@ -89,24 +90,31 @@ impl Arrivals {
         }
     }
 
-    /// Takes one in, and gives the earliest out once enough are held.
+    /// Takes one in, and gives the earliest to `batch` once enough are held.
     #[inline]
-    pub(crate) fn push(&mut self, arrival: &Arrival<'_>) -> Option<TraceRecord> {
+    pub(crate) fn push(&mut self, arrival: &Arrival<'_>, batch: &mut Vec<TraceRecord>) {
         let mut record =
             TraceRecord::new(arrival.at_ns, arrival.op, arrival.offset_bytes, arrival.length_bytes);
         record.device = self.device(arrival.device);
         record.flags = arrival.flags;
         record.dispatched_ns = arrival.queue_ns.map(|queue| arrival.at_ns.saturating_add(queue));
         record.completed_ns = arrival.response_ns.map(|after| arrival.at_ns.saturating_add(after));
-        let earliest = self.window.push(record)?;
-        Some(self.since_start(earliest))
+        if let Some(earliest) = self.window.push(record) {
+            self.give(earliest, batch);
+        }
     }
 
-    /// The earliest held, at the end of the input.
-    pub(crate) fn pop(&mut self) -> Option<TraceRecord> {
-        let earliest = self.window.pop();
-        self.tally.out_of_order += self.window.take_out_of_order();
-        Some(self.since_start(earliest?))
+    /// Gives what is held to `batch`, up to [`BATCH`] together, at the end of the input; says
+    /// whether more is held.
+    pub(crate) fn drain(&mut self, batch: &mut Vec<TraceRecord>) -> bool {
+        while batch.len() < BATCH {
+            let Some(earliest) = self.window.pop() else {
+                self.tally.out_of_order += self.window.take_out_of_order();
+                return false;
+            };
+            self.give(earliest, batch);
+        }
+        true
     }
 
     /// Notes damage that was passed over.
@@ -116,13 +124,16 @@ impl Arrivals {
 
     /// A clock that goes back behind the first request stands at 0.
     #[inline]
-    fn since_start(&mut self, mut record: TraceRecord) -> TraceRecord {
+    fn give(&mut self, record: TraceRecord, batch: &mut Vec<TraceRecord>) {
         let start_ns = *self.start_ns.get_or_insert(record.issued_ns);
+        batch.push(record);
+        let Some(record) = batch.last_mut() else {
+            return;
+        };
         for at_ns in [&mut record.dispatched_ns, &mut record.completed_ns].into_iter().flatten() {
             *at_ns = at_ns.saturating_sub(start_ns);
         }
         record.issued_ns = record.issued_ns.saturating_sub(start_ns);
-        record
     }
 
     #[inline]

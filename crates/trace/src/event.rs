@@ -138,10 +138,28 @@ impl BlockEvent {
     }
 }
 
+/// How many events or records are handed on in one go.
+pub(crate) const BATCH: usize = 128;
+
 /// A stream of events in the order of their times, as far as its window reaches.
 pub(crate) trait EventSource: Send {
     /// The next event; names met on the way go to `names`.
     fn next_event(&mut self, names: &mut Names) -> Result<Option<BlockEvent>, TraceError>;
+
+    /// Adds the next events to `batch`, up to [`BATCH`] together, and says whether more may come. A
+    /// call for each event would copy it several times.
+    ///
+    /// # Errors
+    /// As `next_event`; `batch` holds what came before.
+    fn fill(&mut self, names: &mut Names, batch: &mut Vec<BlockEvent>) -> Result<bool, TraceError> {
+        while batch.len() < BATCH {
+            match self.next_event(names)? {
+                Some(event) => batch.push(event),
+                None => return Ok(false),
+            }
+        }
+        Ok(true)
+    }
 
     /// Takes what was counted since the last call.
     fn take_losses(&mut self) -> EventLosses;

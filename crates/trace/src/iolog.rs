@@ -184,7 +184,12 @@ mod tests {
     }
 
     fn records(log: &mut Box<dyn RecordSource>) -> Result<Vec<TraceRecord>, TraceError> {
-        std::iter::from_fn(|| log.next_record().transpose()).collect()
+        let (mut all, mut batch) = (Vec::new(), Vec::new());
+        while log.fill(&mut batch)? {
+            all.append(&mut batch);
+        }
+        all.append(&mut batch);
+        Ok(all)
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Formats of events, read as requests.
 
 use crate::error::TraceError;
-use crate::event::{BlockEvent, EventLosses, EventSource};
+use crate::event::{BATCH, BlockEvent, EventLosses, EventSource};
 use crate::names::Names;
 use crate::pair::Pairer;
 use crate::reader::RecordSource;
@@ -11,6 +11,10 @@ use crate::tally::Tally;
 /// Events paired into requests.
 pub(crate) struct PairedEvents {
     events: Box<dyn EventSource>,
+    batch: Vec<BlockEvent>,
+    next: usize,
+    /// Comes after the events of the batch.
+    failure: Option<TraceError>,
     pairer: Pairer,
     names: Names,
     tally: Tally,
@@ -19,17 +23,29 @@ pub(crate) struct PairedEvents {
 
 impl PairedEvents {
     pub(crate) fn new(events: Box<dyn EventSource>) -> Self {
-        let (pairer, names, tally) = (Pairer::new(), Names::default(), Tally::default());
-        Self { events, pairer, names, tally, ended: false }
+        Self {
+            events,
+            batch: Vec::with_capacity(BATCH),
+            next: 0,
+            failure: None,
+            pairer: Pairer::new(),
+            names: Names::default(),
+            tally: Tally::default(),
+            ended: false,
+        }
     }
 
-    fn next_event(&mut self) -> Result<Option<BlockEvent>, TraceError> {
-        let event = self.events.next_event(&mut self.names)?;
-        if event.is_none() {
-            self.ended = true;
+    /// Replaces the batch, which was used up.
+    fn take_batch(&mut self) {
+        self.batch.clear();
+        self.next = 0;
+        match self.events.fill(&mut self.names, &mut self.batch) {
+            Ok(more) => self.ended = !more,
+            Err(error) => self.failure = Some(error),
+        }
+        if self.ended {
             self.take_losses();
         }
-        Ok(event)
     }
 
     fn take_losses(&mut self) {
@@ -41,18 +57,25 @@ impl PairedEvents {
 }
 
 impl RecordSource for PairedEvents {
-    fn next_record(&mut self) -> Result<Option<TraceRecord>, TraceError> {
-        loop {
+    fn fill(&mut self, batch: &mut Vec<TraceRecord>) -> Result<bool, TraceError> {
+        while batch.len() < BATCH {
             if let Some(record) = self.pairer.ready(&mut self.tally) {
-                return Ok(Some(record));
-            }
-            if self.ended {
-                return Ok(self.pairer.leave(&mut self.tally));
-            }
-            if let Some(event) = self.next_event()? {
-                self.pairer.take(&event, &mut self.names, &mut self.tally);
+                batch.push(record);
+            } else if let Some(event) = self.batch.get(self.next) {
+                self.next += 1;
+                self.pairer.take(event, &mut self.names, &mut self.tally);
+            } else if let Some(error) = self.failure.take() {
+                return Err(error);
+            } else if !self.ended {
+                self.take_batch();
+            } else {
+                match self.pairer.leave(&mut self.tally) {
+                    Some(record) => batch.push(record),
+                    None => return Ok(false),
+                }
             }
         }
+        Ok(true)
     }
 
     fn names(&self) -> &Names {

@@ -13,7 +13,7 @@ use crate::blkparse::BlkparseText;
 use crate::blktrace::{BlktraceStream, MergedEvents, siblings};
 use crate::detect::detect;
 use crate::error::{Position, TraceError, preview};
-use crate::event::EventSource;
+use crate::event::{BATCH, EventSource};
 use crate::fixed::FIXED_FORMATS;
 use crate::format::{Lacks, TraceFormat};
 use crate::iolog;
@@ -34,7 +34,11 @@ pub struct TraceReader {
     format: TraceFormat,
     source: Box<dyn RecordSource>,
     meters: Vec<Meter>,
-    failed: bool,
+    batch: Vec<TraceRecord>,
+    next: usize,
+    /// Comes after the records of the batch.
+    failure: Option<TraceError>,
+    ended: bool,
 }
 
 /// What to do at damage.
@@ -68,7 +72,13 @@ pub struct ReadOptions {
 
 /// One format's reader.
 pub(crate) trait RecordSource: Send {
-    fn next_record(&mut self) -> Result<Option<TraceRecord>, TraceError>;
+    /// Adds the next records to `batch`, up to [`BATCH`] together, and says whether more may come.
+    /// A call for each record would copy it several times.
+    ///
+    /// # Errors
+    /// With the place; `batch` holds what came before, and nothing can be read after it.
+    fn fill(&mut self, batch: &mut Vec<TraceRecord>) -> Result<bool, TraceError>;
+
     fn names(&self) -> &Names;
     fn tally(&self) -> Tally;
 
@@ -149,7 +159,7 @@ impl TraceReader {
             return Err(empty);
         }
         let (format, records) = (TraceFormat::Blktrace, paired(MergedEvents::new(streams)));
-        Ok(Self { format, source: records, meters, failed: false })
+        Ok(Self::of(format, records, meters))
     }
 
     /// Joins the queues of one OCTF trace.
@@ -169,7 +179,12 @@ impl TraceReader {
             opened.push(OctfQueue::new(queue, options.damage));
         }
         let (format, records) = (TraceFormat::Octf, paired(OctfEvents::new(opened)));
-        Ok(Self { format, source: records, meters, failed: false })
+        Ok(Self::of(format, records, meters))
+    }
+
+    fn of(format: TraceFormat, source: Box<dyn RecordSource>, meters: Vec<Meter>) -> Self {
+        let batch = Vec::with_capacity(BATCH);
+        Self { format, source, meters, batch, next: 0, failure: None, ended: false }
     }
 
     fn checked(
@@ -179,7 +194,7 @@ impl TraceReader {
         meters: Vec<Meter>,
         demand: Demand,
     ) -> Result<Self, TraceError> {
-        let reader = Self { format, source, meters, failed: false };
+        let reader = Self::of(format, source, meters);
         let lacks = reader.lacks();
         if demand == Demand::Requests && !lacks.is_empty() {
             return Err(TraceError::Lacking { name: name.to_owned(), format, lacks });
@@ -197,12 +212,12 @@ impl TraceReader {
         self.format.lacks() | self.source.lacks()
     }
 
-    /// Names met so far.
+    /// Names met so far; the reading is ahead of the records by a batch.
     pub fn names(&self) -> &Names {
         self.source.names()
     }
 
-    /// Counts so far.
+    /// Counts so far, likewise.
     pub fn tally(&self) -> Tally {
         self.source.tally()
     }
@@ -218,12 +233,23 @@ impl TraceReader {
     /// [`TraceError`], with the place; nothing can be read after it.
     #[inline]
     pub fn next_record(&mut self) -> Result<Option<TraceRecord>, TraceError> {
-        if self.failed {
-            return Ok(None);
+        if self.next == self.batch.len() && !self.ended && self.failure.is_none() {
+            self.fill();
         }
-        let next = self.source.next_record();
-        self.failed = next.is_err();
-        next
+        if let Some(record) = self.batch.get(self.next) {
+            self.next += 1;
+            return Ok(Some(*record));
+        }
+        self.failure.take().map_or(Ok(None), Err)
+    }
+
+    /// Replaces the batch, which was used up.
+    fn fill(&mut self) {
+        self.batch.clear();
+        self.next = 0;
+        let filled = self.source.fill(&mut self.batch);
+        self.ended = !matches!(filled, Ok(true));
+        self.failure = filled.err();
     }
 }
 

@@ -4,6 +4,7 @@ use super::FixedFormat;
 use crate::arrivals::{Arrivals, Entry};
 use crate::damage::{DamageCounts, DamageKind};
 use crate::error::{Position, TraceError, preview};
+use crate::event::BATCH;
 use crate::names::Names;
 use crate::reader::{Damage, RecordSource};
 use crate::record::TraceRecord;
@@ -24,13 +25,13 @@ impl<F: FixedFormat> FixedReader<F> {
         Self { source, damage, format: F::default(), arrivals: Arrivals::new(), ended: false }
     }
 
-    /// Reads records until a request leaves the window or the input ends.
-    fn read(&mut self) -> Result<Option<TraceRecord>, TraceError> {
-        loop {
+    /// Reads records until the batch is full or the input ends, and says whether it does.
+    fn read(&mut self, batch: &mut Vec<TraceRecord>) -> Result<bool, TraceError> {
+        while batch.len() < BATCH {
             let available = self.source.require(F::RECORD_BYTES)?;
             let Some(record) = available.get(..F::RECORD_BYTES) else {
                 let left = available.len();
-                return self.end(left).map(|()| None);
+                return self.end(left).map(|()| true);
             };
             let entry = self.format.entry(record);
             if entry == Entry::Damaged {
@@ -39,15 +40,12 @@ impl<F: FixedFormat> FixedReader<F> {
             self.source.consume(F::RECORD_BYTES);
             self.arrivals.tally.events += 1;
             match entry {
-                Entry::Request(arrival) => {
-                    if let Some(record) = self.arrivals.push(&arrival) {
-                        return Ok(Some(record));
-                    }
-                }
+                Entry::Request(arrival) => self.arrivals.push(&arrival, batch),
                 Entry::OtherCommand => self.arrivals.tally.other_commands += 1,
                 Entry::Remark | Entry::Damaged => {}
             }
         }
+        Ok(false)
     }
 
     fn damaged(&mut self) -> Result<(), TraceError> {
@@ -92,14 +90,11 @@ impl<F: FixedFormat> FixedReader<F> {
 }
 
 impl<F: FixedFormat> RecordSource for FixedReader<F> {
-    fn next_record(&mut self) -> Result<Option<TraceRecord>, TraceError> {
+    fn fill(&mut self, batch: &mut Vec<TraceRecord>) -> Result<bool, TraceError> {
         if !self.ended {
-            if let Some(record) = self.read()? {
-                return Ok(Some(record));
-            }
-            self.ended = true;
+            self.ended = self.read(batch)?;
         }
-        Ok(self.arrivals.pop())
+        Ok(!self.ended || self.arrivals.drain(batch))
     }
 
     fn names(&self) -> &Names {

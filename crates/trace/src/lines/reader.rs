@@ -4,6 +4,7 @@ use super::{LineFormat, is_blank};
 use crate::arrivals::{Arrivals, Entry};
 use crate::damage::{DamageCounts, DamageKind};
 use crate::error::{Position, TraceError, preview};
+use crate::event::BATCH;
 use crate::names::Names;
 use crate::reader::{Damage, RecordSource};
 use crate::record::TraceRecord;
@@ -26,12 +27,12 @@ impl<F: LineFormat> LineReader<F> {
         Self { source, damage, format, arrivals: Arrivals::new(), above: true, ended: false }
     }
 
-    /// Reads lines until a request leaves the window or the input ends.
-    fn read(&mut self) -> Result<Option<TraceRecord>, TraceError> {
-        loop {
+    /// Reads lines until the batch is full or the input ends, and says whether it does.
+    fn read(&mut self, batch: &mut Vec<TraceRecord>) -> Result<bool, TraceError> {
+        while batch.len() < BATCH {
             let line = match self.source.line() {
                 Ok(Some(line)) => line,
-                Ok(None) => return Ok(None),
+                Ok(None) => return Ok(true),
                 Err(error) => {
                     self.overlong(error)?;
                     continue;
@@ -41,9 +42,7 @@ impl<F: LineFormat> LineReader<F> {
             match self.format.entry(line) {
                 Entry::Request(arrival) => {
                     self.above = false;
-                    if let Some(record) = self.arrivals.push(&arrival) {
-                        return Ok(Some(record));
-                    }
+                    self.arrivals.push(&arrival, batch);
                 }
                 Entry::Remark => {}
                 Entry::OtherCommand => self.arrivals.tally.other_commands += 1,
@@ -54,6 +53,7 @@ impl<F: LineFormat> LineReader<F> {
                 }
             }
         }
+        Ok(false)
     }
 
     fn damaged(&mut self, length_bytes: u64, found: String) -> Result<(), TraceError> {
@@ -89,14 +89,11 @@ impl<F: LineFormat> LineReader<F> {
 }
 
 impl<F: LineFormat> RecordSource for LineReader<F> {
-    fn next_record(&mut self) -> Result<Option<TraceRecord>, TraceError> {
+    fn fill(&mut self, batch: &mut Vec<TraceRecord>) -> Result<bool, TraceError> {
         if !self.ended {
-            if let Some(record) = self.read()? {
-                return Ok(Some(record));
-            }
-            self.ended = true;
+            self.ended = self.read(batch)?;
         }
-        Ok(self.arrivals.pop())
+        Ok(!self.ended || self.arrivals.drain(batch))
     }
 
     fn names(&self) -> &Names {

@@ -7,6 +7,7 @@ use super::{
 };
 use crate::damage::{DamageCounts, DamageKind};
 use crate::error::{Position, TraceError, preview};
+use crate::event::BATCH;
 use crate::format::Lacks;
 use crate::names::Names;
 use crate::reader::{Damage, RecordSource};
@@ -51,7 +52,7 @@ impl RecordingStream {
     }
 
     /// Reads blocks until one brings records or the recording ends.
-    fn fill(&mut self) -> Result<(), TraceError> {
+    fn take_block_with_records(&mut self) -> Result<(), TraceError> {
         self.block.clear();
         self.next = 0;
         while self.block.is_empty() && !self.ended {
@@ -214,13 +215,15 @@ fn check_header(source: &mut ByteSource) -> Result<Lacks, TraceError> {
 }
 
 impl RecordSource for RecordingStream {
-    fn next_record(&mut self) -> Result<Option<TraceRecord>, TraceError> {
+    fn fill(&mut self, batch: &mut Vec<TraceRecord>) -> Result<bool, TraceError> {
         if self.next == self.block.len() {
-            self.fill()?;
+            self.take_block_with_records()?;
         }
-        let record = self.block.get(self.next).copied();
-        self.next += usize::from(record.is_some());
-        Ok(record)
+        let left = &self.block[self.next..];
+        let taken = &left[..left.len().min(BATCH - batch.len())];
+        batch.extend_from_slice(taken);
+        self.next += taken.len();
+        Ok(!taken.is_empty())
     }
 
     fn names(&self) -> &Names {
