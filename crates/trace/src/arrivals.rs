@@ -11,7 +11,7 @@ use crate::record::{Op, RecordFlags, TraceRecord};
 use crate::tally::Tally;
 
 /// How far a request may be out of place and still be put right.
-const WINDOW_REQUESTS: usize = 256;
+const WINDOW_REQUESTS: usize = 128;
 
 /// One request as its format tells it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

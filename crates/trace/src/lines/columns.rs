@@ -24,18 +24,22 @@ impl<'a, const PARTING: u8> Columns<'a, PARTING> {
     }
 
     /// The next column, whatever it holds.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn word(&mut self) -> Option<&'a [u8]> {
         let rest = self.start()?;
-        let parts = |&byte: &u8| if PARTING == b' ' { is_blank(byte) } else { byte == PARTING };
-        let length = rest.iter().position(parts).unwrap_or(rest.len());
+        let mut length = 0;
+        while let Some(&byte) = rest.get(length)
+            && !(if PARTING == b' ' { is_blank(byte) } else { byte == PARTING })
+        {
+            length += 1;
+        }
         let word = rest[..length].trim_ascii_end();
         self.end(&rest[length..])?;
         Some(word)
     }
 
     /// The next two, with what parts them.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn two_words(&mut self) -> Option<&'a [u8]> {
         let from = self.start()?;
         self.word()?;
@@ -45,7 +49,7 @@ impl<'a, const PARTING: u8> Columns<'a, PARTING> {
     }
 
     /// Digits only.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn number(&mut self) -> Option<u64> {
         let rest = self.start()?;
         let (value, rest) = leading_digits(rest)?;
@@ -69,13 +73,13 @@ impl<'a, const PARTING: u8> Columns<'a, PARTING> {
         pointed.then_some(value)
     }
 
-    #[inline]
+    #[inline(always)]
     fn start(&self) -> Option<&'a [u8]> {
         let rest = skip_blanks(self.rest);
         (!self.over && (PARTING != b' ' || !rest.is_empty())).then_some(rest)
     }
 
-    #[inline]
+    #[inline(always)]
     fn end(&mut self, rest: &'a [u8]) -> Option<()> {
         if PARTING == b' ' {
             self.rest = rest;
@@ -92,22 +96,26 @@ impl<'a, const PARTING: u8> Columns<'a, PARTING> {
 }
 
 /// Digits up to the first byte that is none; at least one.
-#[inline]
+#[inline(always)]
 fn leading_digits(bytes: &[u8]) -> Option<(u64, &[u8])> {
     /// So many digits fit whatever they are.
     const SAFE_DIGITS: usize = 19;
-    let mut value: u64 = 0;
-    let mut length = 0;
-    while let Some(digit) = bytes.get(length).map(|byte| byte.wrapping_sub(b'0'))
-        && digit <= 9
+    let (mut value, mut length) = (0u64, 0);
+    let digit_at = |at: usize| {
+        let digit = bytes.get(at)?.wrapping_sub(b'0');
+        (digit <= 9).then(|| u64::from(digit))
+    };
+    while length < SAFE_DIGITS
+        && let Some(digit) = digit_at(length)
     {
-        let digit = u64::from(digit);
-        value = if length < SAFE_DIGITS {
-            value * 10 + digit
-        } else {
-            value.checked_mul(10)?.checked_add(digit)?
-        };
+        value = value * 10 + digit;
         length += 1;
+    }
+    if length == SAFE_DIGITS {
+        while let Some(digit) = digit_at(length) {
+            value = value.checked_mul(10)?.checked_add(digit)?;
+            length += 1;
+        }
     }
     (length > 0).then(|| (value, &bytes[length..]))
 }
@@ -131,7 +139,7 @@ fn decimal(bytes: &[u8], digits: u32) -> Option<(u64, &[u8], bool)> {
     Some((scaled.checked_add(value)?, &fraction[length..], true))
 }
 
-#[inline]
+#[inline(always)]
 fn skip_blanks(mut bytes: &[u8]) -> &[u8] {
     while let Some((&byte, rest)) = bytes.split_first()
         && is_blank(byte)

@@ -116,6 +116,7 @@ fn is_blank(line: &[u8]) -> bool {
 }
 
 /// Read or write, in whatever word.
+#[inline]
 fn operation(word: &[u8]) -> Option<Op> {
     match word {
         b"R" | b"r" | b"Read" | b"read" | b"READ" => Some(Op::Read),
@@ -125,6 +126,7 @@ fn operation(word: &[u8]) -> Option<Op> {
 }
 
 /// A device's name as it stands in a column.
+#[inline]
 fn device(word: &[u8]) -> Option<&[u8]> {
     (word.len() <= NAME_BYTES_MAX).then_some(word)
 }
