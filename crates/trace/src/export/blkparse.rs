@@ -17,9 +17,10 @@ const WAITING_MAX: usize = 128 * 1024;
 
 pub(super) struct Blkparse<W: Write> {
     output: BufWriter<W>,
-    /// By time, then by number.
+    /// By time, then as they came.
     waiting: BinaryHeap<Reverse<(u64, u64, Line)>>,
     events: u64,
+    written: u64,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -43,7 +44,7 @@ struct Line {
 
 impl<W: Write> Blkparse<W> {
     pub(super) fn new(output: W) -> Self {
-        Self { output: BufWriter::new(output), waiting: BinaryHeap::new(), events: 0 }
+        Self { output: BufWriter::new(output), waiting: BinaryHeap::new(), events: 0, written: 0 }
     }
 
     fn wait(&mut self, at_ns: u64, line: Line) {
@@ -62,9 +63,11 @@ impl<W: Write> Blkparse<W> {
     }
 
     fn write_first(&mut self) -> io::Result<()> {
-        let Some(Reverse((at_ns, number, line))) = self.waiting.pop() else {
+        let Some(Reverse((at_ns, _, line))) = self.waiting.pop() else {
             return Ok(());
         };
+        self.written += 1;
+        let number = self.written;
         let Line { step, device, queue, process, letters, range, remark } = line;
         let (seconds, nanos) = (at_ns / 1_000_000_000, at_ns % 1_000_000_000);
         let action = match step {
