@@ -122,6 +122,11 @@ impl TraceFormat {
         }
     }
 
+    /// True where one trace may be several files.
+    pub(crate) fn has_sets(self) -> bool {
+        matches!(self, TraceFormat::Blktrace | TraceFormat::Octf)
+    }
+
     /// What no trace of this format tells. What is converted to a recording goes on lacking it.
     pub fn lacks(self) -> Lacks {
         match self {

@@ -95,7 +95,8 @@ impl TraceReader {
     /// # Errors [`TraceError`]: the file cannot be opened or read, is empty, is of no known format
     /// or version, may be of several, or lacks what is demanded.
     pub fn open(path: &Path, options: ReadOptions) -> Result<Self, TraceError> {
-        if path == Path::new("-") {
+        let is_alone = options.format.is_some_and(|format| !format.has_sets());
+        if path == Path::new("-") || is_alone {
             return Self::from_source(ByteSource::open(path)?, options);
         }
         if let Some(queues) = octf::queues_of(path)? {

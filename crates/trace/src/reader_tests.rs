@@ -116,3 +116,16 @@ fn after_an_error_nothing_more_comes() {
     assert_eq!(failures, 1);
     assert!(reader.next().is_none());
 }
+
+#[test]
+fn a_set_is_none_where_another_format_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    for cpu in 0..2 {
+        let name = folder.path().join(format!("sda.blktrace.{cpu}"));
+        fs::write(name, bytes(&events(5), 7, ByteOrder::Little)).unwrap();
+    }
+    let options = ReadOptions { format: Some(TraceFormat::Spc), ..ReadOptions::default() };
+    let mut reader = TraceReader::open(&folder.path().join("sda.blktrace.0"), options).unwrap();
+    assert_eq!(reader.format(), TraceFormat::Spc);
+    assert!(reader.next_record().unwrap_err().is_damage());
+}

@@ -5,7 +5,7 @@
 //!
 //! **Source**: blkreplay's manual, "input files".
 
-use super::{Columns, LineFormat};
+use super::{Columns, LineFormat, is_text};
 use crate::arrivals::{Arrival, Entry};
 use crate::event::SECTOR_BYTES;
 use crate::format::TraceFormat;
@@ -26,7 +26,7 @@ impl LineFormat for Blkreplay {
     /// Prose, and the names of the columns.
     fn is_heading(line: &[u8]) -> bool {
         let begins_as_time = line.trim_ascii_start().first().is_some_and(u8::is_ascii_digit);
-        !(begins_as_time && line.contains(&b';'))
+        is_text(line) && !(begins_as_time && line.contains(&b';'))
     }
 }
 

@@ -43,7 +43,7 @@ pub(crate) trait LineFormat: Send + 'static {
 
     /// True for what may stand above the first request: a line of column names.
     fn is_heading(line: &[u8]) -> bool {
-        !line.iter().any(u8::is_ascii_digit)
+        is_text(line) && !line.iter().any(u8::is_ascii_digit)
     }
 
     /// False where the request makes no sense in this format: then its numbers are likely in the
@@ -108,6 +108,11 @@ fn fit<F: LineFormat + Default>(lines: &[u8]) -> Fit {
         }
     }
     fit
+}
+
+/// No control characters: those are of a binary format.
+fn is_text(line: &[u8]) -> bool {
+    !line.iter().any(|&byte| byte < b' ' && byte != b'\t')
 }
 
 /// Nothing, or a comment.
