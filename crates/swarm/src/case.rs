@@ -160,15 +160,18 @@ impl<'a> Case<'a> {
         self.finish(&machine)
     }
 
-    /// Where there is a stripe journal: members are lost while nothing runs, or with a cut, and the
-    /// journal may fail.
+    /// Where there is a stripe journal: members are lost while nothing runs, while writes are under
+    /// way, or with a cut, and the journal may fail.
     fn live_degraded(&mut self, machine: &Machine) -> Result<Next, Offence> {
         if machine.topology.journal.is_none() {
             return Ok(Next::Live);
         }
         for _ in 0..4 {
             self.draw_loss(machine);
-            let mut order = self.draw_life(machine, false);
+            // Drawn aside: the other lives are what they are.
+            let may_lose = self.excuses.borrow().lost.len() < machine.topology.redundancy();
+            let is_severe = may_lose && self.random.clone().fork().one_in(2);
+            let mut order = self.draw_life(machine, is_severe);
             self.draw_journal_ill(&mut order);
             if !self.excuses.borrow().lost.is_empty() {
                 // What replaces a block that cannot be read may be what was lost.
