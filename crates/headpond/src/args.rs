@@ -100,9 +100,15 @@ pub struct ArrayArgs {
     /// next scrub can then tell what was damaged since from what is right. Not for level 0.
     #[arg(long)]
     pub integrity: bool,
-    /// The members are known to read as zeros (fresh sparse files): parity need not be computed.
-    #[arg(long)]
+    /// The members read as zeros (fresh sparse files, erased drives): parity need not be computed.
+    /// Places all over them are looked at, and anything else is refused.
+    #[arg(long, conflicts_with = "assume_clean")]
     pub zeroed: bool,
+    /// Take the parity, or the copies, of whatever is on the members as right, without computing or
+    /// looking: they were in an array of this very shape. Where they do not fit, what a member held
+    /// that is lost later is wrong, without an error.
+    #[arg(long)]
+    pub assume_clean: bool,
 }
 
 /// Where weights come from.

@@ -63,6 +63,34 @@ fn a_volume_lives_from_create_to_destroy() {
 }
 
 #[test]
+fn members_that_are_said_to_be_zeros_are_looked_at_and_assumed_ones_come_with_a_warning() {
+    let user = User::new();
+    let members: Vec<String> = (0..3).map(|at| user.file(&format!("{at}.img"), 32 * MIB)).collect();
+    let file = std::fs::File::options().write(true).open(&members[1]).unwrap();
+    std::os::unix::fs::FileExt::write_all_at(&file, b"x", 32 * MIB - 5).unwrap();
+    let create = |how: &[&str]| {
+        let mut args: Vec<String> = ["create", "hv0", "--raid", "5"].map(String::from).into();
+        args.extend(how.iter().map(|how| how.to_string()));
+        args.extend(members.iter().cloned());
+        args
+    };
+    let refused = user.run(&create(&["--zeroed"]));
+    let told = format!("1.img: does not read as zeros at byte {}", 32 * MIB - 5);
+    assert!(refused.code == 4 && refused.err.contains(&told), "{}", refused.err);
+    assert_eq!(user.run(&create(&["--zeroed", "--assume-clean"])).code, 2);
+    let warned = user.ok(&create(&["--assume-clean"]));
+    assert!(warned.contains("nobody has computed its parity"), "{warned}");
+    let daemon = user.serve("hv0");
+    let array = user.json(&["status", "hv0", "--json"])["array"].clone();
+    assert_eq!(
+        (&array["parity_initialised"], &array["initialising"]),
+        (&json!(true), &json!(null))
+    );
+    user.ok(&["stop", "hv0"]);
+    assert_eq!(daemon.wait(), 0);
+}
+
+#[test]
 fn how_long_members_are_waited_for_is_set_at_create_and_live_and_shown() {
     let user = User::new();
     let members: Vec<String> = (0..2).map(|at| user.file(&format!("{at}.img"), 32 * MIB)).collect();

@@ -9,6 +9,7 @@
 use std::rc::Rc;
 
 use headpond_block::{BlockDevice, DeviceError, DeviceName, Stability};
+use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use uuid::{Builder, Uuid};
 
@@ -58,11 +59,14 @@ pub struct JournalOptions {
 }
 
 /// What is on the members before.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Contents {
-    /// Nothing but zeros in the data area, as on new sparse files: the parity of zeros is zeros.
+    /// Nothing but zeros in the data area, as on new sparse files, whose parity is zeros; or what
+    /// somebody vouches for that the redundancy fits.
     Zeros,
     /// Anything: parity counts as not initialised until `Array::initialise` has run.
+    #[default]
     Unknown,
 }
 

@@ -2,7 +2,8 @@
 
 use crate::args::ArrayArgs;
 use crate::client::Client;
-use crate::commands::striping::{self, Found};
+use crate::commands::examine::{contents, examine_unopened};
+use crate::commands::striping::Found;
 use crate::commands::{create::specs, waiting};
 use crate::daemon::{AddCoreBody, RemoveCoreBody};
 use crate::device::DeviceSpec;
@@ -60,8 +61,8 @@ pub fn run(places: &Places, command: &CoreCommand) -> Result<Exit> {
         CoreCommand::Add(args) => {
             let members = specs(&args.members)?;
             let declustered = args.array.declustered();
-            let Found { striping, notes } = striping::find_on(&args.array, &members)?;
-            let ArrayArgs { raid, groups, strip, no_intent, integrity, zeroed, .. } = args.array;
+            let Found { striping, notes } = examine_unopened(&args.array, &members)?;
+            let ArrayArgs { raid, groups, strip, no_intent, integrity, .. } = args.array;
             let body = AddCoreBody {
                 name: args.name.clone(),
                 raid,
@@ -71,7 +72,7 @@ pub fn run(places: &Places, command: &CoreCommand) -> Result<Exit> {
                 strip,
                 intent: !no_intent,
                 integrity,
-                zeroed,
+                contents: contents(&args.array),
                 members: members.iter().map(DeviceSpec::to_string).collect(),
                 force: args.force,
             };

@@ -1,5 +1,6 @@
 //! `headpond create`.
 
+use super::examine::{contents, examine};
 use super::striping;
 use crate::args::CreateArgs;
 use crate::device::{Consent, DeviceSpec, Opener, vet};
@@ -7,7 +8,7 @@ use crate::outcome::{Exit, Failure};
 use crate::place::Places;
 use anyhow::Result;
 use headpond_block::{BLOCK_BYTES, BufferPool, PoolConfig};
-use headpond_raid::{Contents, Intent, Occupied, Striping};
+use headpond_raid::{Intent, Occupied, Striping};
 use headpond_uring::{RingConfig, run_with_pool};
 use headpond_volume::{
     ArraySettings, CacheDescription, CacheSettings, CoreDescription, CreateOptions, Description,
@@ -149,7 +150,7 @@ fn write(
     args: &CreateArgs,
 ) -> Result<(Description, Vec<String>)> {
     let options = CreateOptions {
-        contents: if args.array.zeroed { Contents::Zeros } else { Contents::Unknown },
+        contents: contents(&args.array),
         intent: if args.array.no_intent { Intent::None } else { Intent::Bitmap },
         occupied: if args.force { Occupied::Overwrite } else { Occupied::Refuse },
         cache: Uuid::new_v4(),
@@ -166,7 +167,7 @@ fn write(
             devices.journals.push(opener.open(journal)?);
         }
         devices.cache = cache.map(|cache| opener.open(cache)).transpose()?;
-        let found = striping::find(&args.array, &devices.members, &runtime).await?;
+        let found = examine(&args.array, &devices.members, &runtime).await?;
         description.core.striping = found.striping;
         let created = Volume::create(&description, &devices, &options).await;
         created.map_err(|error| match error.is_refusal() {

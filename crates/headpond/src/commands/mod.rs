@@ -8,6 +8,7 @@ pub mod class;
 pub mod core;
 pub mod create;
 pub mod destroy;
+mod examine;
 pub mod flush;
 pub mod model;
 pub mod set;

@@ -7,7 +7,7 @@ use crate::outcome::{Failure, told};
 use anyhow::{Context, Result, anyhow};
 use headpond_block::BlockDevice;
 use headpond_nbd::server::Export;
-use headpond_raid::{Contents, Intent, Occupied};
+use headpond_raid::{Intent, Occupied};
 use headpond_volume::{
     AddCoreError, CacheDescription, CoreDescription, CreateOptions, Description, Dirty,
     FurtherCoreDescription, NewCore, Pace, RemoveCoreError, Volume,
@@ -162,7 +162,7 @@ fn describe(description: &Description, body: &AddCoreBody) -> Result<FurtherCore
 
 fn options(body: &AddCoreBody) -> CreateOptions {
     CreateOptions {
-        contents: if body.zeroed { Contents::Zeros } else { Contents::Unknown },
+        contents: body.contents,
         intent: if body.intent { Intent::Bitmap } else { Intent::None },
         occupied: if body.force { Occupied::Overwrite } else { Occupied::Refuse },
         // None is made.

@@ -2,7 +2,7 @@
 
 use crate::client::Refusal;
 use crate::outcome::{Exit, Failure, told};
-use headpond_raid::{Level, Spread, Striping};
+use headpond_raid::{Contents, Level, Spread, Striping};
 use headpond_volume::{SettingChange, Size};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -126,9 +126,9 @@ pub struct AddCoreBody {
     /// The members get room for checksums of what a scrub finds whole.
     #[serde(default)]
     pub integrity: bool,
-    /// The members read as zeros.
+    /// What is to be taken for right without computing it.
     #[serde(default)]
-    pub zeroed: bool,
+    pub contents: Contents,
     pub members: Vec<String>,
     /// Overwrite what is on the devices.
     #[serde(default)]

@@ -4,8 +4,10 @@ mod open;
 mod spec;
 mod speed;
 mod vet;
+mod zeros;
 
 pub use open::Opener;
 pub use spec::{DeviceSpec, SpecError};
 pub use speed::read_mb_per_s;
 pub use vet::{Consent, vet};
+pub use zeros::find_nonzero;

@@ -1,0 +1,56 @@
+//! Whether a device reads as zeros, as far as a look at some places tells.
+
+use headpond_block::{BLOCK_BYTES, BlockDevice, Buffer, DeviceError};
+
+/// Places that are looked at, evenly spread; the last one is the end.
+const PLACES: u64 = 64;
+const PLACE_BYTES: u64 = 64 << 10;
+
+/// Where, from `start` on, something else than zeros was found first.
+///
+/// # Errors
+/// Where the device cannot be read.
+pub async fn find_nonzero(
+    device: &dyn BlockDevice,
+    start: u64,
+) -> Result<Option<u64>, DeviceError> {
+    let size_bytes = device.geometry().size_bytes;
+    let Some(room) = size_bytes.checked_sub(start + PLACE_BYTES) else { return Ok(None) };
+    let memory = Buffer::zeroed(PLACE_BYTES as usize);
+    for place in 0..=PLACES {
+        let offset = (start + room * place / PLACES) / BLOCK_BYTES * BLOCK_BYTES;
+        device.read(offset, &memory).await?;
+        if let Some(at) = memory.to_vec().iter().position(|byte| *byte != 0) {
+            return Ok(Some(offset + at as u64));
+        }
+    }
+    Ok(None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use headpond_block::devices::RamDevice;
+
+    #[test]
+    fn what_is_not_zero_is_found_at_both_ends_and_between() {
+        // Half of what is looked at begins at 4 MiB.
+        let size_bytes = (7 << 20) + PLACE_BYTES;
+        headpond_sim::run(1, async move |_, _| {
+            for (at, is_found) in [
+                (0, false),
+                ((1 << 20) - 1, false),
+                (1 << 20, true),
+                (4 << 20, true),
+                (size_bytes - 1, true),
+            ] {
+                let device = RamDevice::new("d", size_bytes);
+                let byte = Buffer::from_slice(&[1]);
+                device.memory().slice(at as usize..at as usize + 1).copy_from_buffer(&byte);
+                let found = find_nonzero(&device, 1 << 20).await.unwrap();
+                assert_eq!(found, is_found.then_some(at), "{at}");
+            }
+        })
+        .unwrap();
+    }
+}
