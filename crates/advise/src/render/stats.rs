@@ -7,12 +7,11 @@ use super::table::{Align, Table};
 
 /// What a trace holds and what its reader met.
 pub fn render_stats(format: TraceFormat, stats: &TraceStats, tally: &Tally) -> String {
-    let mut out = format!(
-        "{}: {} requests in {}\n\n",
-        format.words(),
-        count(stats.requests),
-        duration(stats.duration_ns)
-    );
+    let time = match stats.duration_ns {
+        0 if stats.requests > 1 => "without times".to_owned(),
+        duration_ns => format!("in {}", duration(duration_ns)),
+    };
+    let mut out = format!("{}: {} requests {time}\n\n", format.words(), count(stats.requests));
     out.push_str(&operations(stats));
     out.push('\n');
     out.push_str(&counts(stats, tally));
