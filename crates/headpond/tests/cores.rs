@@ -103,6 +103,11 @@ fn cores_are_added_and_removed_while_the_volume_is_served_and_nothing_is_lost() 
     std::fs::copy(user.path("logs0.img"), user.path("more0.img")).unwrap();
     std::fs::copy(user.path("logs1.img"), user.path("more1.img")).unwrap();
     assert_eq!(story.add("more", &[]).code, 4, "they hold an array");
+    story.blank("full");
+    let full = std::fs::File::options().write(true).open(user.path("full1.img")).unwrap();
+    std::os::unix::fs::FileExt::write_all_at(&full, b"x", MIB).unwrap();
+    let refused = story.add("full", &[]);
+    assert!(refused.code == 4 && refused.err.contains("does not read as zeros at byte 1048576"));
     assert_eq!(story.cores(), [(1, "v".into()), (2, "logs".into())]);
     assert_eq!(story.status()["cache"]["dirty_bytes"], MIB, "the cache was left alone");
     let added = story.add("more", &["--force"]);

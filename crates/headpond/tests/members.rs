@@ -104,7 +104,7 @@ fn a_member_is_replaced_another_lost_and_its_place_taken_and_everything_is_there
     let scrubbed = user.run(&["array", "scrub", "v", "--wait"]);
     assert!(scrubbed.out.contains("stripes looked at: 0 strips rewritten"), "{}", scrubbed.out);
     story.end(daemon);
-    let other = user.run(&["create", "w", "--raid", "1", "--zeroed", &old, &story.device("more")]);
+    let other = user.run(&["create", "w", "--raid", "1", &old, &story.device("more")]);
     assert_eq!(other.code, 0, "both are free: {}", other.err);
 }
 

@@ -2,9 +2,8 @@
 
 use crate::args::ArrayArgs;
 use crate::client::Client;
-use crate::commands::examine::{contents, examine_unopened};
-use crate::commands::striping::Found;
-use crate::commands::{create::specs, waiting};
+use crate::commands::striping::{self, Found};
+use crate::commands::{contents, create::specs, waiting};
 use crate::daemon::{AddCoreBody, RemoveCoreBody};
 use crate::device::DeviceSpec;
 use crate::outcome::Exit;
@@ -61,7 +60,7 @@ pub fn run(places: &Places, command: &CoreCommand) -> Result<Exit> {
         CoreCommand::Add(args) => {
             let members = specs(&args.members)?;
             let declustered = args.array.declustered();
-            let Found { striping, notes } = examine_unopened(&args.array, &members)?;
+            let Found { striping, notes } = striping::find_on(&args.array, &members)?;
             let ArrayArgs { raid, groups, strip, no_intent, integrity, .. } = args.array;
             let body = AddCoreBody {
                 name: args.name.clone(),
@@ -72,13 +71,15 @@ pub fn run(places: &Places, command: &CoreCommand) -> Result<Exit> {
                 strip,
                 intent: !no_intent,
                 integrity,
-                contents: contents(&args.array),
+                contents: contents::contents(&args.array),
+                zeroed: args.array.zeroed,
                 members: members.iter().map(DeviceSpec::to_string).collect(),
                 force: args.force,
             };
             let client = Client::of(places, &args.volume)?;
             let status = waiting::post(&client, "/v1/core/add", &body)?;
-            notes.iter().for_each(|note| eprintln!("headpond: note: {note}"));
+            let notes = notes.into_iter().chain(contents::note(&args.array));
+            notes.for_each(|note| eprintln!("headpond: note: {note}"));
             let done = format!("{} is a core, served as {}/{}", args.name, args.volume, args.name);
             tell(&args.volume, &done, &status, args.json)
         }

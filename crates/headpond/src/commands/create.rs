@@ -1,9 +1,9 @@
 //! `headpond create`.
 
-use super::examine::{contents, examine};
+use super::contents;
 use super::striping;
 use crate::args::CreateArgs;
-use crate::device::{Consent, DeviceSpec, Opener, vet};
+use crate::device::{Consent, DeviceSpec, Opener, expect_zeros, vet};
 use crate::outcome::{Exit, Failure};
 use crate::place::Places;
 use anyhow::Result;
@@ -150,7 +150,7 @@ fn write(
     args: &CreateArgs,
 ) -> Result<(Description, Vec<String>)> {
     let options = CreateOptions {
-        contents: contents(&args.array),
+        contents: contents::contents(&args.array),
         intent: if args.array.no_intent { Intent::None } else { Intent::Bitmap },
         occupied: if args.force { Occupied::Overwrite } else { Occupied::Refuse },
         cache: Uuid::new_v4(),
@@ -167,14 +167,18 @@ fn write(
             devices.journals.push(opener.open(journal)?);
         }
         devices.cache = cache.map(|cache| opener.open(cache)).transpose()?;
-        let found = examine(&args.array, &devices.members, &runtime).await?;
+        if args.array.zeroed {
+            expect_zeros(&devices.members).await?;
+        }
+        let found = striping::find(&args.array, &devices.members, &runtime).await?;
         description.core.striping = found.striping;
         let created = Volume::create(&description, &devices, &options).await;
         created.map_err(|error| match error.is_refusal() {
             true => Failure::refused(error.to_string()),
             false => error.into(),
         })?;
-        Ok((description, found.notes))
+        let notes = found.notes.into_iter().chain(contents::note(&args.array));
+        Ok((description, notes.collect()))
     })?
 }
 

@@ -1,14 +1,15 @@
 //! How the members of a new array of level 0 share what there is, and what that is worth.
 
 use crate::args::{ArrayArgs, StripingWord};
-use crate::device::read_mb_per_s;
+use crate::device::{DeviceSpec, Opener, read_mb_per_s};
 use crate::outcome::Failure;
 use anyhow::Result;
 use headpond_advise::render::size;
-use headpond_block::{BlockDevice, Runtime};
+use headpond_block::{BlockDevice, BufferPool, PoolConfig, Runtime};
 use headpond_lab::plan::{Different, Outlook, outlook, outlooks};
 use headpond_raid::superblock::DATA_OFFSET_MIN;
 use headpond_raid::{Level, Striping, Weights};
+use headpond_uring::{RingConfig, run_with_pool};
 use std::rc::Rc;
 
 /// More than this share more of the capacity is worth a word.
@@ -89,6 +90,23 @@ pub async fn find(
             Found { striping: Striping::Weighted(all[2].weights.clone()), notes }
         }
     })
+}
+
+/// The same, of devices that nobody has opened yet; those of other levels stay so.
+///
+/// # Errors
+/// As those of [`find`], and where one cannot be opened.
+pub fn find_on(args: &ArrayArgs, members: &[DeviceSpec]) -> Result<Found> {
+    check(args)?;
+    if args.raid != Level::Raid0 {
+        return Ok(Found { striping: Striping::Plain, notes: Vec::new() });
+    }
+    let pool = BufferPool::new(&PoolConfig::default());
+    run_with_pool(&RingConfig::default(), &pool, |ring, runtime| async move {
+        let opener = Opener::new(ring, runtime.clone());
+        let opened: Result<Vec<_>> = members.iter().map(|member| opener.open(member)).collect();
+        find(args, &opened?, &runtime).await
+    })?
 }
 
 fn is_plain(args: &ArrayArgs) -> bool {

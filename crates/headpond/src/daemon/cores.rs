@@ -2,7 +2,7 @@
 
 use super::message::{AddCoreBody, AttachBody, RemoveCoreBody};
 use super::serving::Desk;
-use crate::device::{Consent, DeviceSpec, vet};
+use crate::device::{Consent, DeviceSpec, expect_zeros, vet};
 use crate::outcome::{Failure, told};
 use anyhow::{Context, Result, anyhow};
 use headpond_block::BlockDevice;
@@ -22,6 +22,9 @@ impl Desk {
     pub async fn add_core(&self, body: &AddCoreBody) -> Result<Value> {
         let described = describe(&self.volume.description(), body)?;
         let members = self.members(body)?;
+        if body.zeroed {
+            expect_zeros(&members).await?;
+        }
         let options = options(body);
         let made = self.volume.make_core(described.clone(), members, &options, self.pool());
         let new = Cell::new(Some(made.await.map_err(not_added)?));

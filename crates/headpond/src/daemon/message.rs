@@ -129,6 +129,9 @@ pub struct AddCoreBody {
     /// What is to be taken for right without computing it.
     #[serde(default)]
     pub contents: Contents,
+    /// The members are said to read as zeros, which is looked at.
+    #[serde(default)]
+    pub zeroed: bool,
     pub members: Vec<String>,
     /// Overwrite what is on the devices.
     #[serde(default)]

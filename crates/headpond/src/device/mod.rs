@@ -10,4 +10,4 @@ pub use open::Opener;
 pub use spec::{DeviceSpec, SpecError};
 pub use speed::read_mb_per_s;
 pub use vet::{Consent, vet};
-pub use zeros::find_nonzero;
+pub use zeros::expect_zeros;

@@ -1,19 +1,40 @@
-//! Whether a device reads as zeros, as far as a look at some places tells.
+//! Whether devices read as zeros, as far as a look at some places tells.
 
+use crate::outcome::Failure;
+use anyhow::Result;
 use headpond_block::{BLOCK_BYTES, BlockDevice, Buffer, DeviceError};
+use headpond_raid::superblock::DATA_OFFSET_MIN;
+use std::rc::Rc;
 
 /// Places that are looked at, evenly spread; the last one is the end.
 const PLACES: u64 = 64;
 const PLACE_BYTES: u64 = 64 << 10;
 
+/// Refuses members of a new array that do not read as zeros where their data will be.
+///
+/// # Errors
+/// That, and where one cannot be read.
+pub async fn expect_zeros(members: &[Rc<dyn BlockDevice>]) -> Result<()> {
+    for member in members {
+        if let Some(offset) = find_nonzero(&**member, DATA_OFFSET_MIN).await? {
+            return Err(Failure::refused(format!(
+                "{}: does not read as zeros at byte {offset}, so the parity has to be computed: \
+                 leave --zeroed out",
+                member.name()
+            )));
+        }
+    }
+    Ok(())
+}
+
 /// Where, from `start` on, something else than zeros was found first.
 ///
 /// # Errors
 /// Where the device cannot be read.
-pub async fn find_nonzero(
+async fn find_nonzero(
     device: &dyn BlockDevice,
     start: u64,
-) -> Result<Option<u64>, DeviceError> {
+) -> std::result::Result<Option<u64>, DeviceError> {
     let size_bytes = device.geometry().size_bytes;
     let Some(room) = size_bytes.checked_sub(start + PLACE_BYTES) else { return Ok(None) };
     let memory = Buffer::zeroed(PLACE_BYTES as usize);
