@@ -55,6 +55,22 @@ impl Story {
         assert_eq!(user.run(&["stats", "v", "--core", "none"]).code, 2);
     }
 
+    /// Members of another array, and one that was said to be zeros and is not.
+    fn is_refused_what_holds_something(&self) {
+        for index in 0..2 {
+            let [from, to] =
+                ["logs", "more"].map(|name| self.user.path(&format!("{name}{index}.img")));
+            std::fs::copy(from, to).unwrap();
+        }
+        assert_eq!(self.add("more", &[]).code, 4, "they hold an array");
+        self.blank("full");
+        let full = std::fs::File::options().write(true).open(self.user.path("full1.img")).unwrap();
+        std::os::unix::fs::FileExt::write_all_at(&full, b"x", MIB).unwrap();
+        let refused = self.add("full", &[]);
+        assert_eq!(refused.code, 4);
+        assert!(refused.err.contains("does not read as zeros at byte 1048576"), "{}", refused.err);
+    }
+
     fn blank(&self, name: &str) {
         for index in 0..2 {
             self.user.file(&format!("{name}{index}.img"), 32 * MIB);
@@ -100,14 +116,7 @@ fn cores_are_added_and_removed_while_the_volume_is_served_and_nothing_is_lost() 
     for (name, code) in [("logs", 2), ("a/b", 2), ("nothere", 1)] {
         assert_eq!(story.add(name, &[]).code, code, "{name}");
     }
-    std::fs::copy(user.path("logs0.img"), user.path("more0.img")).unwrap();
-    std::fs::copy(user.path("logs1.img"), user.path("more1.img")).unwrap();
-    assert_eq!(story.add("more", &[]).code, 4, "they hold an array");
-    story.blank("full");
-    let full = std::fs::File::options().write(true).open(user.path("full1.img")).unwrap();
-    std::os::unix::fs::FileExt::write_all_at(&full, b"x", MIB).unwrap();
-    let refused = story.add("full", &[]);
-    assert!(refused.code == 4 && refused.err.contains("does not read as zeros at byte 1048576"));
+    story.is_refused_what_holds_something();
     assert_eq!(story.cores(), [(1, "v".into()), (2, "logs".into())]);
     assert_eq!(story.status()["cache"]["dirty_bytes"], MIB, "the cache was left alone");
     let added = story.add("more", &["--force"]);
