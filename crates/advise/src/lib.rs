@@ -1,21 +1,26 @@
 //! From a trace to a decision: the signature of a workload and the advice drawn from it.
 //!
-//! 1. [`Signature::of`] reads a trace once and says what its streams are like.
-//! 2. [`Advice::from`] predicts every setting on a model of the devices and takes the best.
+//! 1. [`Signature::of`] reads a trace once and says what its streams are like; a [`Sampler`] keeps
+//!    as much of it as can be replayed often.
+//! 2. [`Advice::from`] replays that on models of the devices with many settings, and takes the
+//!    best.
 //! 3. [`render`] puts both in words and tables; `serde` puts them in JSON.
 //!
-//! **Not here**: trace formats (`headpond-trace`); applying advice (the volume does).
+//! **Not here**: trace formats (`headpond-trace`); the machines that are replayed on
+//! (`headpond-lab`); applying advice (the volume does).
 
 pub mod advice;
-pub mod facts;
-pub mod model;
+pub mod long_run;
 pub mod render;
-pub mod settings;
+pub mod sample;
+pub mod search;
 pub mod signature;
+pub mod situation;
 #[cfg(test)]
 mod testing;
 
-pub use advice::{Advice, Situation};
-pub use facts::{CacheClass, CacheFacts, CoreFacts, CoreLevel, MemberFacts};
-pub use settings::{CacheMode, Cleaning, SeqCutoff, Setting};
+pub use advice::Advice;
+pub use sample::{Sample, Sampler};
+pub use search::{Freedom, Goal, GoalError, JudgeError, Setting, Simulate};
 pub use signature::{Pattern, Signature, SignatureBuilder, StreamSignature, VolumeSignature};
+pub use situation::{Effort, Situation};

@@ -40,10 +40,14 @@ pub(crate) fn scattered(n: u64, bytes: u64) -> u64 {
     (mixed.wrapping_mul(0xd6e8_feb8_6659_fd93) >> 24) % 100_000_000 * bytes
 }
 
-pub(crate) fn together(mut jobs: Vec<Vec<TraceRecord>>) -> Signature {
-    let mut records: Vec<TraceRecord> = jobs.drain(..).flatten().collect();
+pub(crate) fn sorted(jobs: Vec<Vec<TraceRecord>>) -> Vec<TraceRecord> {
+    let mut records: Vec<TraceRecord> = jobs.into_iter().flatten().collect();
     records.sort_by_key(|record| record.issued_ns);
-    Signature::of_records(&records)
+    records
+}
+
+pub(crate) fn together(jobs: Vec<Vec<TraceRecord>>) -> Signature {
+    Signature::of_records(&sorted(jobs))
 }
 
 pub(crate) fn half_reads(n: u64) -> Op {

@@ -7,7 +7,8 @@ use crate::commands::core::CoreCommand;
 use crate::commands::model::ModelCommand;
 use crate::commands::trace::TraceCommand;
 use crate::demo::DemoArgs;
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use headpond_advise::Goal;
 use headpond_cache::{CleaningConfig, Mode};
 use headpond_raid::level::Level;
 use headpond_raid::{JournalWhen, Spread};
@@ -326,42 +327,78 @@ pub struct AnalyzeArgs {
     pub json: bool,
 }
 
-/// Say whether and how to cache the workload of a trace, with the reasons.
+/// Say whether and how to cache the workload of a trace, with the reasons: many settings are tried
+/// by replaying it on models of the devices.
 #[derive(Args)]
 #[command(
     after_help = "Examples:\n  headpond advise sda.blktrace.0 --raid 6 --members 12 --cache-size 400G\n  \
-    headpond advise hv0.hptrace --volume hv0 --json"
+    headpond advise hv0.hptrace --volume hv0 --json\n  \
+    headpond advise monday.hptrace --stack machine.toml --goal p99    # as for simulate"
 )]
 pub struct AdviseArgs {
     /// A trace, or - for standard input.
     pub file: String,
+    /// What is wanted most: throughput; the mean or the p99 response at the recorded times;
+    /// endurance (few writes to the cache); safety (nothing is lost if the cache dies).
+    #[arg(long, default_value = "throughput")]
+    pub goal: Goal,
     /// Take array and cache from this volume.
-    #[arg(long, conflicts_with_all = ["raid", "members", "groups", "strip", "cache_size"])]
+    #[arg(long, conflicts_with_all = ["stack", "raid", "members", "groups", "strip", "drive", "cache_size"])]
     pub volume: Option<String>,
+    /// Take array and cache from this machine, a file as for simulate.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["raid", "members", "groups", "strip", "drive", "cache_size"])]
+    pub stack: Option<PathBuf>,
     /// RAID level of the array; without it an array is assumed, and described in the answer.
-    #[arg(long, requires = "members")]
+    #[arg(long, value_name = "LEVEL", requires = "members")]
     pub raid: Option<Level>,
     /// Members of the array.
-    #[arg(long, requires = "raid")]
+    #[arg(long, value_name = "NUMBER", requires = "raid")]
     pub members: Option<u16>,
     #[arg(long, default_value_t = 1)]
     pub groups: u16,
-    #[arg(long, default_value = "64K")]
-    pub strip: Size,
-    /// The array is made of SSDs.
-    #[arg(long, requires = "raid")]
-    pub flash: bool,
-    /// Size of the cache; without it a cache is assumed, and described in the answer.
+    /// Bytes of a stripe on one member; without it the best is looked for.
     #[arg(long)]
+    pub strip: Option<Size>,
+    /// The model of the members (headpond model list) or a file.
+    #[arg(long, value_name = "MODEL", default_value = "hdd-7k2-4t")]
+    pub drive: String,
+    /// Size of the cache; without it a cache is assumed, and described in the answer.
+    #[arg(long, value_name = "SIZE")]
     pub cache_size: Option<Size>,
-    /// The cache is lost with the power.
+    /// The model of the cache device or a file.
+    #[arg(
+        long,
+        value_name = "MODEL",
+        default_value = "nvme-dc-2t",
+        conflicts_with = "cache_volatile"
+    )]
+    pub cache_drive: String,
+    /// The cache is memory, and lost with the power.
     #[arg(long, requires = "cache_size")]
     pub cache_volatile: bool,
+    /// Losing what only a cache in memory has is acceptable.
+    #[arg(long)]
+    pub may_lose_dirty: bool,
+    /// Requests in flight, where the trace does not tell when they were answered.
+    #[arg(long, value_name = "NUMBER", default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=4096))]
+    pub iodepth: u32,
+    /// How long to look: quick (a few seconds), usual (up to a minute or two), exhaustive.
+    #[arg(long, default_value = "usual")]
+    pub effort: EffortChoice,
     /// Skip and count damaged records instead of ending there.
     #[arg(long)]
     pub lenient: bool,
+    /// Signature and advice as JSON.
     #[arg(long)]
     pub json: bool,
+}
+
+/// How long to look for the best settings.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum EffortChoice {
+    Quick,
+    Usual,
+    Exhaustive,
 }
 
 /// Say what a workload would come to on a machine that is only described, in virtual time.

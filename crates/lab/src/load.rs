@@ -1,8 +1,11 @@
 //! What is asked of a machine: jobs, or a recording of what another one was asked.
 
 use crate::job::Job;
-use headpond_trace::{Damage, ReadOptions, RecordFlags, TraceError, TraceFormat, TraceReader};
+use headpond_trace::{
+    Damage, ReadOptions, RecordFlags, TraceError, TraceFormat, TraceReader, TraceRecord,
+};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// The workload of an experiment.
@@ -11,6 +14,23 @@ pub enum Load {
     /// All at the same time.
     Jobs(Vec<Job>),
     Trace(TraceLoad),
+    Excerpt(Excerpt),
+}
+
+/// Requests in memory; the first of them only bring the machine into the state that it has after
+/// some time of such work.
+#[derive(Clone, Debug)]
+pub struct Excerpt {
+    /// What results call it.
+    pub name: String,
+    /// In order of issue.
+    pub records: Arc<[TraceRecord]>,
+    /// So many are played first, as fast as the machine takes them, and not measured.
+    pub warm_up: usize,
+    pub pace: Pace,
+    pub fit: Fit,
+    /// That they were read from.
+    pub format: TraceFormat,
 }
 
 /// A trace that is played against a machine.
@@ -30,6 +50,9 @@ pub enum Pace {
     Recorded { speed: f64 },
     /// In their recorded order, so many in flight.
     AsFastAsPossible { depth: u32 },
+    /// In their recorded order, as many in flight as there were then, or so many where the trace
+    /// does not tell when requests were answered.
+    AsDeepAsRecorded { unknown: u32 },
 }
 
 /// What becomes of a request that the volume is too small for.
@@ -72,7 +95,7 @@ impl TraceLoad {
     pub fn open(path: &Path, pace: Pace, fit: Fit, damage: Damage) -> Result<Self, TraceError> {
         match pace {
             Pace::Recorded { speed } => assert!(speed > 0.0 && speed.is_finite(), "some speed"),
-            Pace::AsFastAsPossible { depth } => {
+            Pace::AsFastAsPossible { depth } | Pace::AsDeepAsRecorded { unknown: depth } => {
                 assert!((1..=IN_FLIGHT_MAX).contains(&depth), "some depth");
             }
         }
@@ -91,7 +114,7 @@ impl TraceLoad {
     pub fn duration(&self) -> Option<Duration> {
         match self.pace {
             Pace::Recorded { speed } => Some(self.survey.span.div_f64(speed)),
-            Pace::AsFastAsPossible { .. } => None,
+            Pace::AsFastAsPossible { .. } | Pace::AsDeepAsRecorded { .. } => None,
         }
     }
 
@@ -103,6 +126,13 @@ impl TraceLoad {
 
     pub(crate) fn reader(&self) -> Result<TraceReader, TraceError> {
         TraceReader::open(&self.path, ReadOptions { damage: self.damage, ..ReadOptions::default() })
+    }
+}
+
+impl Excerpt {
+    /// Those that are not measured, and the others.
+    pub(crate) fn parts(&self) -> (&[TraceRecord], &[TraceRecord]) {
+        self.records.split_at(self.warm_up.min(self.records.len()))
     }
 }
 

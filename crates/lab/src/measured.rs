@@ -57,8 +57,9 @@ pub(crate) struct Tally {
 }
 
 /// What a request counts as.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Kind {
     Read,
     Write,
     Flush,

@@ -1,9 +1,11 @@
 //! What a simulation found out, and where the time went.
 
 use crate::engine::EngineDevice;
+use crate::machine::Machine;
 use crate::measured::Measured;
-use crate::replay::Replay;
+use crate::replay::{KindShare, Lap, Replay};
 use crate::windows::Window;
+use headpond_block::Instant;
 use headpond_block::decorators::{ProbeCounts, ProbeSnapshot};
 use headpond_cache::SliceStats;
 use headpond_raid::PlanCounts;
@@ -19,6 +21,12 @@ pub struct Outcome {
     pub jobs: Vec<JobOutcome>,
     /// Where the load was a trace.
     pub replay: Option<Replay>,
+    /// Where it was an excerpt.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub laps: Vec<Lap>,
+    /// Likewise.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub kinds: Vec<KindShare>,
     pub drives: DeviceShare,
     /// The drives one by one, in the order of the description.
     pub each_drive: Vec<DeviceShare>,
@@ -52,6 +60,9 @@ pub struct DeviceShare {
     /// Of all together.
     pub reads_per_s: f64,
     pub writes_per_s: f64,
+    /// 10^6 bytes a second, of all together.
+    pub read_mb_per_s: f64,
+    pub written_mb_per_s: f64,
     /// With their time in the device's queue.
     pub read_mean_us: f64,
     pub write_mean_us: f64,
@@ -101,9 +112,20 @@ pub struct Rebuilt {
 
 /// Counters at the start of the measured time.
 pub(crate) struct Baseline {
+    pub from: Instant,
     pub slices: Vec<SliceStats>,
     pub plans: PlanCounts,
     pub rebuild: Option<ActStatus>,
+}
+
+impl Baseline {
+    /// From now on things count; what the devices did so far is forgotten.
+    pub(crate) fn take(machine: &Machine, from: Instant) -> Self {
+        machine.reset_probes();
+        let stats = machine.volume.stats();
+        let rebuild = Rebuilt::act(&machine.volume);
+        Self { from, slices: stats.slices, plans: stats.array, rebuild }
+    }
 }
 
 impl Rebuilt {
@@ -128,12 +150,12 @@ impl DeviceShare {
         }
         let busy = probes.iter().map(|probe| (probe.busy_nanos as f64 / 1e9 / seconds).min(1.0));
         let sum = |pick: fn(&ProbeSnapshot) -> ProbeCounts| {
-            probes.iter().map(pick).fold((0, 0), |(requests, nanos), counts| {
-                (requests + counts.requests, nanos + counts.nanos_total)
+            probes.iter().map(pick).fold((0, 0, 0), |(requests, bytes, nanos), counts| {
+                (requests + counts.requests, bytes + counts.bytes, nanos + counts.nanos_total)
             })
         };
-        let (reads, read_nanos) = sum(|probe| probe.reads);
-        let (writes, write_nanos) = sum(|probe| probe.writes);
+        let (reads, read_bytes, read_nanos) = sum(|probe| probe.reads);
+        let (writes, written_bytes, write_nanos) = sum(|probe| probe.writes);
         let mean = |nanos: u64, requests: u64| nanos as f64 / 1e3 / requests.max(1) as f64;
         Self {
             devices: probes.len(),
@@ -141,6 +163,8 @@ impl DeviceShare {
             busy_max: busy.fold(0.0, f64::max),
             reads_per_s: reads as f64 / seconds,
             writes_per_s: writes as f64 / seconds,
+            read_mb_per_s: read_bytes as f64 / 1e6 / seconds,
+            written_mb_per_s: written_bytes as f64 / 1e6 / seconds,
             read_mean_us: mean(read_nanos, reads),
             write_mean_us: mean(write_nanos, writes),
         }

@@ -1,26 +1,39 @@
-//! A trace, played against a device in an open loop: requests come when they were recorded, however
-//! far the device is behind.
+//! A trace, played against a device: requests come when they were recorded, however far the device
+//! is behind, or as soon as so many others are answered.
 //!
 //! 1. Records are read one at a time, each at the time when it is due; 2. what has a place on the
 //!    device is sent, and awaited in a task of its own where it is not answered at once; 3. its
 //!    latency counts from the time it was due, so that what it waited for others is in it.
 //!
 //! **Invariants**: memory follows what is in flight, which has a limit, and not the length of the
-//! trace.
+//! trace, unless that is in memory already.
 
-use crate::load::{IN_FLIGHT_MAX, Pace, TraceLoad};
+mod depth;
+mod kinds;
+mod laps;
+
+use crate::load::{Excerpt, Fit, IN_FLIGHT_MAX, Pace, TraceLoad};
 use crate::measured::{Answered, Kind, Latency, Measured, Tally};
 use crate::place::{NoPlace, Place, place};
 use crate::progress::Gauge;
+use depth::RecordedDepth;
 use headpond_block::sync::{Permit, Semaphore};
 use headpond_block::{
     BlockDevice, Buffer, ByteRange, Instant, Outcome, Request, RequestFlags, Runtime, start,
 };
-use headpond_trace::{Op, RecordFlags, TraceError, TraceFormat, TraceReader, TraceRecord};
+use headpond_trace::{Op, RecordFlags, TraceError, TraceFormat, TraceRecord};
+use kinds::Kinds;
+use laps::Laps;
 use serde::Serialize;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
+
+pub use kinds::KindShare;
+pub use laps::{LAPS, Lap};
+
+/// In flight while a machine is brought into its state.
+const WARM_UP_DEPTH: u32 = 32;
 
 /// What was special about a replay.
 #[derive(Clone, Copy, Debug, Serialize)]
@@ -61,6 +74,14 @@ pub enum ReplayError {
     BeyondVolume { number: u64, end_bytes: u64, size_bytes: u64 },
 }
 
+/// What came of a replay.
+pub(crate) struct Played {
+    pub measured: Measured,
+    pub replay: Replay,
+    pub laps: Vec<Lap>,
+    pub kinds: Vec<KindShare>,
+}
+
 /// Plays the whole trace, and waits for the last answer.
 ///
 /// # Errors
@@ -71,27 +92,83 @@ pub(crate) async fn run(
     runtime: &Runtime,
     answered: &Rc<Cell<Answered>>,
     gauge: &Gauge,
-) -> Result<(Measured, Replay), ReplayError> {
-    let player = Player::new(load, device, runtime, answered);
+) -> Result<Played, ReplayError> {
+    let survey = load.survey();
+    let replay = Replay::new(survey.format, survey.span);
+    let (pace, fit) = (load.pace, load.fit);
+    let mut player = Player::new(Manner { pace, fit }, replay, (device, runtime, answered));
+    player.first_ns = survey.first_ns;
     let mut reader = load.reader()?;
     let mut number = 0;
     while let Some(record) = reader.next_record()? {
         number += 1;
-        gauge.set_share(number as f64 / load.survey().records.max(1) as f64);
+        gauge.set_share(number as f64 / survey.records.max(1) as f64);
         player.play(number, &record).await?;
     }
-    let limit = u64::from(player.limit);
-    drop(player.places.acquire(limit).await);
-    Ok(player.conclude(&reader))
+    player.drain().await;
+    player.seen.replay.borrow_mut().format = reader.format();
+    Ok(player.conclude())
+}
+
+/// Brings the machine into its state with the first requests of an excerpt, says so, and plays the
+/// others.
+///
+/// # Errors
+/// As [`run`].
+pub(crate) async fn run_excerpt(
+    excerpt: &Excerpt,
+    device: &Rc<dyn BlockDevice>,
+    runtime: &Runtime,
+    answered: &Rc<Cell<Answered>>,
+    gauge: &Gauge,
+    when_warm: impl FnOnce(),
+) -> Result<Played, ReplayError> {
+    let (warm_up, measured) = excerpt.parts();
+    let (format, fit) = (excerpt.format, excerpt.fit);
+    let manner = Manner { pace: Pace::AsFastAsPossible { depth: WARM_UP_DEPTH }, fit };
+    let warming = Replay::new(format, Duration::ZERO);
+    let mut player = Player::new(manner, warming, (device, runtime, answered));
+    let mut number = 0;
+    for record in warm_up {
+        number += 1;
+        gauge.set_share(number as f64 / excerpt.records.len() as f64);
+        player.play(number, record).await?;
+    }
+    player.drain().await;
+    when_warm();
+    let first_ns = measured.first().map_or(0, |record| record.issued_ns);
+    let last_ns = measured.iter().map(|record| record.issued_ns).max().unwrap_or(first_ns);
+    let replay = Replay::new(format, Duration::from_nanos(last_ns - first_ns));
+    let manner = Manner { pace: excerpt.pace, fit };
+    player = Player::new(manner, replay, (device, runtime, answered));
+    player.first_ns = first_ns;
+    player.keep_parts(measured.len() as u64);
+    for record in measured {
+        number += 1;
+        gauge.set_share(number as f64 / excerpt.records.len() as f64);
+        player.play(number, record).await?;
+    }
+    player.drain().await;
+    Ok(player.conclude())
+}
+
+/// When requests are sent, and where.
+#[derive(Clone, Copy)]
+struct Manner {
+    pace: Pace,
+    fit: Fit,
 }
 
 struct Player {
-    load: TraceLoad,
+    manner: Manner,
+    /// The time of the trace at which it begins.
+    first_ns: u64,
+    recorded_depth: RecordedDepth,
     device: Rc<dyn BlockDevice>,
     runtime: Runtime,
     begun: Instant,
-    limit: u32,
     places: Semaphore,
+    sent: u64,
     seen: Rc<Seen>,
 }
 
@@ -101,14 +178,22 @@ struct Seen {
     tally: RefCell<Tally>,
     recorded: RefCell<Tally>,
     replay: RefCell<Replay>,
+    parts: RefCell<Option<Parts>>,
     answered: Rc<Cell<Answered>>,
     last_answer: Cell<Instant>,
+}
+
+/// What is kept where memory for each request is at hand.
+struct Parts {
+    laps: Laps,
+    kinds: Kinds,
 }
 
 /// A request on its way.
 struct Sent {
     kind: Kind,
     bytes: u64,
+    number: u64,
     due: Instant,
     seen: Rc<Seen>,
     _place: Permit,
@@ -116,35 +201,37 @@ struct Sent {
 
 impl Player {
     fn new(
-        load: &TraceLoad,
-        device: &Rc<dyn BlockDevice>,
-        runtime: &Runtime,
-        answered: &Rc<Cell<Answered>>,
+        manner: Manner,
+        replay: Replay,
+        (device, runtime, answered): (&Rc<dyn BlockDevice>, &Runtime, &Rc<Cell<Answered>>),
     ) -> Self {
-        let limit = match load.pace {
-            Pace::Recorded { .. } => IN_FLIGHT_MAX,
-            Pace::AsFastAsPossible { depth } => depth,
-        };
-        let survey = load.survey();
         Self {
-            load: load.clone(),
+            manner,
+            first_ns: 0,
+            recorded_depth: RecordedDepth::default(),
             device: Rc::clone(device),
             runtime: runtime.clone(),
             begun: runtime.now(),
-            limit,
-            places: Semaphore::new(limit.into()),
+            places: Semaphore::new(IN_FLIGHT_MAX.into()),
+            sent: 0,
             seen: Rc::new(Seen {
                 runtime: runtime.clone(),
                 tally: RefCell::new(Tally::new()),
                 recorded: RefCell::new(Tally::new()),
-                replay: RefCell::new(Replay::new(survey.format, survey.span)),
+                replay: RefCell::new(replay),
+                parts: RefCell::default(),
                 answered: Rc::clone(answered),
                 last_answer: Cell::new(runtime.now()),
             }),
         }
     }
 
-    async fn play(&self, number: u64, record: &TraceRecord) -> Result<(), ReplayError> {
+    fn keep_parts(&self, requests: u64) {
+        let (laps, kinds) = (Laps::of(requests, self.begun), Kinds::default());
+        *self.seen.parts.borrow_mut() = Some(Parts { laps, kinds });
+    }
+
+    async fn play(&mut self, number: u64, record: &TraceRecord) -> Result<(), ReplayError> {
         let Some(request) = self.request(number, record)? else { return Ok(()) };
         let due = self.wait_until_due(record).await;
         let permit = match self.places.try_acquire(1) {
@@ -153,9 +240,10 @@ impl Player {
         };
         // A closed loop has no other time than the one at which it may send.
         let due = due.unwrap_or_else(|| self.runtime.now());
-        let (seen, kind) = (Rc::clone(&self.seen), kind_of(record.op));
-        let sent = Sent { kind, bytes: request.range.len(), due, seen, _place: permit };
-        self.seen.note_sent(record, u64::from(self.limit) - self.places.free());
+        let (seen, kind, number) = (Rc::clone(&self.seen), kind_of(record.op), self.sent);
+        self.sent += 1;
+        let sent = Sent { kind, bytes: request.range.len(), number, due, seen, _place: permit };
+        self.seen.note_sent(record, u64::from(IN_FLIGHT_MAX) - self.places.free());
         let device = Rc::clone(&self.device);
         if record.flags.contains(RecordFlags::PREFLUSH) && record.op != Op::Flush {
             drop(self.runtime.spawn(async move {
@@ -189,7 +277,7 @@ impl Player {
         let geometry = self.device.geometry();
         let (size_bytes, block) = (geometry.size_bytes, u64::from(geometry.logical_block_bytes));
         let (start, end_bytes) = (record.offset_bytes, record.end_bytes());
-        match place(self.load.fit, (start, end_bytes), size_bytes, block) {
+        match place(self.manner.fit, (start, end_bytes), size_bytes, block) {
             Ok(Place { range, is_wrapped, is_rounded }) => {
                 replay.wrapped += u64::from(is_wrapped);
                 replay.rounded += u64::from(is_rounded);
@@ -205,34 +293,50 @@ impl Player {
         }
     }
 
-    /// When the request is due, which is now at the earliest; nothing where there is no such time.
-    async fn wait_until_due(&self, record: &TraceRecord) -> Option<Instant> {
-        let Pace::Recorded { speed } = self.load.pace else { return None };
-        let after_ns = record.issued_ns.saturating_sub(self.load.survey().first_ns);
-        let after = Duration::from_nanos(after_ns).div_f64(speed);
-        let due = self.begun + after;
-        if due > self.runtime.now() {
-            self.runtime.sleep_until(due).await;
-        }
-        Some(due)
+    /// When the request is due, which is now at the earliest; nothing where there is no such time,
+    /// and it is sent as soon as enough others are answered.
+    async fn wait_until_due(&mut self, record: &TraceRecord) -> Option<Instant> {
+        let depth = match self.manner.pace {
+            Pace::Recorded { speed } => {
+                let after_ns = record.issued_ns.saturating_sub(self.first_ns);
+                let due = self.begun + Duration::from_nanos(after_ns).div_f64(speed);
+                if due > self.runtime.now() {
+                    self.runtime.sleep_until(due).await;
+                }
+                return Some(due);
+            }
+            Pace::AsFastAsPossible { depth } => depth,
+            Pace::AsDeepAsRecorded { unknown } => self.recorded_depth.at(record).unwrap_or(unknown),
+        };
+        // All places but those that the others may have.
+        let others = u64::from(depth.clamp(1, IN_FLIGHT_MAX) - 1);
+        drop(self.places.acquire(u64::from(IN_FLIGHT_MAX) - others).await);
+        None
     }
 
     async fn wait_for_place(&self) -> Permit {
-        if matches!(self.load.pace, Pace::Recorded { .. }) {
-            self.seen.replay.borrow_mut().held_back += 1;
-        }
+        self.seen.replay.borrow_mut().held_back += 1;
         self.places.acquire(1).await
     }
 
-    fn conclude(&self, reader: &TraceReader) -> (Measured, Replay) {
+    /// Waits for everything that is in flight.
+    async fn drain(&self) {
+        drop(self.places.acquire(IN_FLIGHT_MAX.into()).await);
+    }
+
+    fn conclude(&self) -> Played {
         let time = self.seen.last_answer.get().since(self.begun);
         let measured = self.seen.tally.borrow().measured(time);
         let recorded = self.seen.recorded.borrow().measured(Duration::from_secs(1));
         let told = |side: crate::Side| (side.requests > 0).then_some(side.latency);
         let mut replay = *self.seen.replay.borrow();
-        replay.format = reader.format();
         (replay.recorded_read, replay.recorded_write) = (told(recorded.read), told(recorded.write));
-        (measured, replay)
+        let mut parts = self.seen.parts.borrow_mut();
+        let (laps, kinds) = match parts.as_mut() {
+            Some(Parts { laps, kinds }) => (laps.summary(), kinds.summary()),
+            None => Default::default(),
+        };
+        Played { measured, replay, laps, kinds }
     }
 }
 
@@ -262,9 +366,14 @@ impl Sent {
         let mut answered = self.seen.answered.get();
         answered.count(self.kind);
         self.seen.answered.set(answered);
+        let took = now.since(self.due);
+        if let Some(Parts { laps, kinds }) = self.seen.parts.borrow_mut().as_mut() {
+            laps.note(laps.lap_of(self.number), took, now);
+            kinds.note(self.kind, self.bytes, took);
+        }
         let mut tally = self.seen.tally.borrow_mut();
         match outcome {
-            Ok(()) => tally.note(self.kind, self.bytes, now.since(self.due)),
+            Ok(()) => tally.note(self.kind, self.bytes, took),
             Err(_) => tally.errors += 1,
         }
     }

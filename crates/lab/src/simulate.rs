@@ -2,7 +2,7 @@
 
 use crate::generator;
 use crate::job::Job;
-use crate::load::{Load, TraceLoad};
+use crate::load::{Excerpt, Load};
 use crate::machine::{Machine, MachineError};
 use crate::measured::Answered;
 use crate::outcome::{
@@ -10,7 +10,7 @@ use crate::outcome::{
     dirty_ratio, explain,
 };
 use crate::progress::Gauge;
-use crate::replay::{self, ReplayError};
+use crate::replay::{self, Played, ReplayError};
 use crate::stack::Stack;
 use crate::windows::{Watcher, Windows};
 use headpond_block::sync::join_all;
@@ -105,7 +105,7 @@ impl Load {
     fn ramp(&self) -> Duration {
         match self {
             Load::Jobs(jobs) => jobs.iter().map(|job| job.ramp).max().unwrap_or_default(),
-            Load::Trace(_) => Duration::ZERO,
+            Load::Trace(_) | Load::Excerpt(_) => Duration::ZERO,
         }
     }
 
@@ -117,6 +117,7 @@ impl Load {
                 known.collect::<Option<Vec<_>>>().and_then(|times| times.into_iter().max())
             }
             Load::Trace(trace) => trace.duration(),
+            Load::Excerpt(_) => None,
         }
     }
 }
@@ -158,11 +159,18 @@ impl<'a> Course<'a> {
         drop(self.runtime.spawn(self.watcher().watch()));
         self.take_baseline(&baseline);
         let device = Rc::clone(&self.machine.front);
-        let (jobs, replay) = match &self.experiment.load {
+        let (jobs, played) = match &self.experiment.load {
             Load::Jobs(jobs) => (self.run_jobs(jobs, &device, sim).await, None),
             Load::Trace(trace) => {
-                let (job, replay) = self.run_trace(trace, &device).await?;
-                (vec![job], Some(replay))
+                let (runtime, answered) = (&self.runtime, &self.answered);
+                let played = replay::run(trace, &device, runtime, answered, self.gauge).await?;
+                let measured = played.measured.clone();
+                (vec![JobOutcome { name: trace.name(), measured }], Some(played))
+            }
+            Load::Excerpt(excerpt) => {
+                let played = self.run_excerpt(excerpt, &device, &baseline).await?;
+                let measured = played.measured.clone();
+                (vec![JobOutcome { name: excerpt.name.clone(), measured }], Some(played))
             }
         };
         self.is_over.set(true);
@@ -172,7 +180,7 @@ impl<'a> Course<'a> {
             Some(baseline) if !jobs.iter().all(is_idle) => baseline,
             _ => return Err(SimulateError::NothingMeasured { size_bytes }),
         };
-        Ok(self.conclude(jobs, replay, &baseline))
+        Ok(self.conclude(jobs, played, &baseline))
     }
 
     async fn run_jobs(
@@ -199,33 +207,28 @@ impl<'a> Course<'a> {
         outcomes.collect()
     }
 
-    async fn run_trace(
+    async fn run_excerpt(
         &self,
-        trace: &TraceLoad,
+        excerpt: &Excerpt,
         device: &Rc<dyn BlockDevice>,
-    ) -> Result<(JobOutcome, replay::Replay), ReplayError> {
-        let (measured, replay) =
-            replay::run(trace, device, &self.runtime, &self.answered, self.gauge).await?;
-        Ok((JobOutcome { name: trace.name(), measured }, replay))
+        baseline: &Rc<RefCell<Option<Baseline>>>,
+    ) -> Result<Played, ReplayError> {
+        let (runtime, answered) = (&self.runtime, &self.answered);
+        let when_warm = || {
+            *baseline.borrow_mut() = Some(Baseline::take(&self.machine, runtime.now()));
+        };
+        replay::run_excerpt(excerpt, device, runtime, answered, self.gauge, when_warm).await
     }
 
     /// Takes the counters at the end of the ramp, which may be now.
     fn take_baseline(&self, slot: &Rc<RefCell<Option<Baseline>>>) {
+        let from = self.begun + self.experiment.load.ramp();
         let (machine, slot) = (Rc::clone(&self.machine), Rc::clone(slot));
-        let take = move || {
-            machine.reset_probes();
-            let stats = machine.volume.stats();
-            *slot.borrow_mut() = Some(Baseline {
-                slices: stats.slices,
-                plans: stats.array,
-                rebuild: Rebuilt::act(&machine.volume),
-            });
-        };
-        let ramp = self.experiment.load.ramp();
-        if ramp.is_zero() {
+        let take = move || *slot.borrow_mut() = Some(Baseline::take(&machine, from));
+        if from == self.begun {
             return take();
         }
-        let over = self.runtime.sleep_until(self.begun + ramp);
+        let over = self.runtime.sleep_until(from);
         drop(self.runtime.spawn(async move {
             over.await;
             take();
@@ -240,7 +243,7 @@ impl<'a> Course<'a> {
             begun: self.begun,
             total: match &self.experiment.load {
                 Load::Jobs(_) => self.experiment.load.duration(),
-                Load::Trace(_) => None,
+                Load::Trace(_) | Load::Excerpt(_) => None,
             },
             answered: Rc::clone(&self.answered),
             windows: Rc::clone(&self.windows),
@@ -252,12 +255,11 @@ impl<'a> Course<'a> {
     fn conclude(
         &self,
         jobs: Vec<JobOutcome>,
-        replay: Option<replay::Replay>,
+        played: Option<Played>,
         baseline: &Baseline,
     ) -> Outcome {
-        let measured_from = self.begun + self.experiment.load.ramp();
-        let now = self.runtime.now().max(measured_from);
-        let seconds = now.since(measured_from).as_secs_f64();
+        let now = self.runtime.now().max(baseline.from);
+        let seconds = now.since(baseline.from).as_secs_f64();
         let machine = &self.machine;
         let snapshots: Vec<_> = machine.drives.iter().map(|drive| drive.snapshot()).collect();
         let stats = machine.volume.stats();
@@ -270,7 +272,9 @@ impl<'a> Course<'a> {
             name: self.experiment.stack.name.clone(),
             size_bytes: machine.volume.geometry().size_bytes,
             jobs,
-            replay,
+            replay: played.as_ref().map(|played| played.replay),
+            laps: played.as_ref().map(|played| played.laps.clone()).unwrap_or_default(),
+            kinds: played.map(|played| played.kinds).unwrap_or_default(),
             drives: DeviceShare::of(&snapshots, seconds),
             each_drive: snapshots
                 .iter()

@@ -205,6 +205,22 @@ impl Stack {
         Ok(Parts { drive, controller, network, cache })
     }
 
+    /// About the size of the volume: what members hold besides data is little.
+    ///
+    /// # Errors
+    /// Where there is no such model.
+    pub fn capacity_bytes(&self) -> Result<u64, CatalogueError> {
+        let core = &self.core;
+        let drive = self.parts()?.drive.capacity_bytes().unwrap_or(0);
+        let (drives, groups) = (u64::from(core.drives), u64::from(core.groups));
+        let redundant = match core.raid {
+            Level::Raid1 => drives.saturating_sub(1),
+            Level::Raid10 => drives / 2,
+            level => u64::from(level.parity()) * groups,
+        };
+        Ok(drive.saturating_mul(drives.saturating_sub(redundant)))
+    }
+
     /// What serving costs on this machine.
     ///
     /// # Errors

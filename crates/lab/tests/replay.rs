@@ -1,10 +1,11 @@
 //! Traces, played against small machines.
 
 use headpond_lab::{
-    Experiment, Fit, Load, Outcome, Pace, Replay, SimulateError, Stack, TraceLoad, simulate,
+    Excerpt, Experiment, Fit, LAPS, Load, Outcome, Pace, Replay, SimulateError, Stack, TraceLoad,
+    simulate,
 };
 use headpond_testkit::{shared, skip, tempdir};
-use headpond_trace::{Damage, Op, RecordFlags, RecordingWriter, TraceRecord};
+use headpond_trace::{Damage, Op, RecordFlags, RecordingWriter, TraceFormat, TraceRecord};
 use std::fs::File;
 use std::path::Path;
 
@@ -160,4 +161,50 @@ fn real_traces_are_played_whatever_their_format() {
     if played < 4 {
         skip!("real traces are played", "{} of 4 sample traces are absent", 4 - played);
     }
+}
+
+#[test]
+fn as_many_are_in_flight_as_were_when_it_was_recorded() {
+    let dir = tempdir();
+    let path = dir.path().join("waves");
+    // Three at a time, and the next three when those are answered.
+    let waves = reads(300, 1).enumerate().map(|(number, record)| {
+        let issued_ns = number as u64 / 3 * 1_000_000;
+        TraceRecord { issued_ns, completed_ns: Some(issued_ns + 900_000), ..record }
+    });
+    write(&path, waves);
+    let pace = Pace::AsDeepAsRecorded { unknown: 50 };
+    let outcome = play(PLAIN, &path, pace, Fit::Wrap).unwrap();
+    assert_eq!(replay(&outcome).in_flight_max, 3);
+    write(&path, reads(300, 1));
+    let outcome = play(PLAIN, &path, pace, Fit::Wrap).unwrap();
+    assert_eq!(replay(&outcome).in_flight_max, 50);
+}
+
+#[test]
+fn the_first_requests_of_an_excerpt_warm_the_cache_and_are_not_measured() {
+    let played = |warm_up: usize| {
+        let rounds: Vec<_> = reads(2000, 5000).chain(reads(2000, 5000)).collect();
+        let load = Load::Excerpt(Excerpt {
+            name: "twice".into(),
+            records: rounds[2000 - warm_up..].into(),
+            warm_up,
+            pace: RECORDED,
+            fit: Fit::Wrap,
+            format: TraceFormat::Recording,
+        });
+        let stack = Stack::parse(&format!("{PLAIN}{CACHE}")).unwrap();
+        simulate(&Experiment { stack, load, seed: 1 }).unwrap()
+    };
+    let (cold, warm) = (played(0), played(2000));
+    let hits = |outcome: &Outcome| outcome.cache.unwrap().read_hit_ratio;
+    assert!(hits(&cold) < 0.01 && hits(&warm) > 0.99, "{} {}", hits(&cold), hits(&warm));
+    for outcome in [&cold, &warm] {
+        assert_eq!(outcome.jobs[0].measured.read.requests, 2000);
+        assert_eq!(outcome.laps.len(), LAPS);
+        let requests: u64 = outcome.laps.iter().map(|lap| lap.requests).sum();
+        let seconds: f64 = outcome.laps.iter().map(|lap| lap.seconds).sum();
+        assert!(requests == 2000 && (9.9..10.5).contains(&seconds), "{seconds}");
+    }
+    assert!(cold.laps[3].mean_us > 20.0 * warm.laps[3].mean_us);
 }

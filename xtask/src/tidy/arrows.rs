@@ -46,6 +46,7 @@ const TABLE: [Arrow; 15] = [
             "headpond-cache",
             "headpond-raid",
             "headpond-sim",
+            "headpond-lab",
             "headpond-trace",
         ],
         "advice comes from records and models, never from real devices or clients",

@@ -1,121 +1,209 @@
 //! The advice: whether to cache, and every setting with its reason in figures.
 //!
-//! 1. Streams become loads (`loads`), with what the volume says about reuse.
-//! 2. Every candidate (mode, cleaning, cutoff) is predicted for every stream by the model
-//!    (`candidates`).
-//! 3. The best one is taken if it gains enough; each setting is explained by the figures of the
-//!    candidates that differ in it (`reasons`), and what could go wrong is said (`warnings`).
+//! 1. What was sampled of the trace goes on as it would in the long run (`long_run`).
+//! 2. Settings are searched for by replaying it on models of the devices (`search`).
+//! 3. The result is explained: what each setting does, what each kind of request gets (`reasons`),
+//!    what would change the answer (`turning`), what could go wrong (`warnings`).
 //!
-//! **Invariants**: the decision comes out of predicted rates; no rule names a workload. Settings
-//! that weaken durability are advised only where the situation allows them.
+//! **Invariants**: the decision comes out of replays; no rule names a workload. Settings that
+//! weaken durability are advised only where the situation allows them.
 //!
-//! **Not here**: applying settings; the model itself.
+//! **Not here**: applying settings; the models.
 
-mod candidates;
-mod loads;
 mod reasons;
 #[cfg(test)]
 mod tests;
+mod turning;
 mod warnings;
 
+use crate::long_run::{LongRun, Volume};
+use crate::sample::Sample;
+use crate::search::{
+    Candidate, Found, Gain, Goal, JudgeError, Quest, Replays, Setting, Simulate, Trial, Tried,
+    search,
+};
+use crate::signature::Signature;
+use crate::situation::{Effort, Situation};
+use headpond_lab::{Kind, Pace, Stack};
+use headpond_trace::TraceFormat;
 use serde::Serialize;
 
-use crate::facts::{CacheFacts, CoreFacts};
-use crate::settings::{CacheMode, Cleaning, SeqCutoff, Setting};
-use crate::signature::Signature;
-
-pub use candidates::{GAIN_MIN, StreamRates};
-
-use candidates::{Candidate, best, candidates};
-
-/// What the advice may build on.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Situation {
-    /// The slow store; assumed, and said so, where `None`.
-    pub core: Option<CoreFacts>,
-    /// The fast store; likewise.
-    pub cache: Option<CacheFacts>,
-    /// Losing what is dirty at a power cut is acceptable: write-back on a volatile cache may be
-    /// advised.
-    pub may_lose_dirty: bool,
-}
+pub use turning::{Point, Turning};
 
 /// What to set, why, and what to expect.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Advice {
     /// False: leave the cache out.
     pub cache: bool,
-    pub mode: Reasoned<CacheMode>,
-    pub cleaning: Reasoned<Cleaning>,
-    pub seq_cutoff: Reasoned<SeqCutoff>,
-    /// The same as keys and values for `headpond set`.
+    pub goal: Goal,
+    /// Over the array without a cache, in terms of the goal.
+    pub gain: Gain,
+    /// As keys and values for `headpond set`, and those for `headpond create`.
     pub settings: Vec<Setting>,
-    /// What each stream gets, in the order of the signature.
-    pub streams: Vec<StreamAdvice>,
-    /// The best candidate of each mode.
+    /// In sentences; the first says what and how much.
+    pub reasons: Vec<Reason>,
+    pub without_cache: Expected,
+    pub with_advice: Expected,
+    /// What each kind of request gets, by kind and size.
+    pub kinds: Vec<KindAdvice>,
+    /// What else was tried to the end, the best first.
     pub alternatives: Vec<Alternative>,
+    /// What would change the answer.
+    pub turning: Vec<Turning>,
     pub warnings: Vec<String>,
-    /// The devices that the figures hold for, and whether they were given or assumed.
+    /// The machine that the figures hold for, and what of it nobody said.
     pub assumptions: Vec<String>,
-    pub core: CoreFacts,
-    pub cache_device: CacheFacts,
+    pub evidence: Evidence,
 }
 
-/// A decision and its reason.
+/// A setting and its reason.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Reasoned<T> {
-    pub value: T,
+pub struct Reason {
+    pub setting: String,
     pub reason: String,
 }
 
-/// Predictions for one stream.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct StreamAdvice {
-    pub number: usize,
-    pub description: String,
-    /// Requests a second that the trace shows.
-    pub measured: f64,
-    pub rates: StreamRates,
-    /// The advised cutoff sends it past the cache.
-    pub past_the_cache: bool,
+/// What the models say.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Expected {
+    pub requests_per_second: f64,
+    pub mean_us: f64,
+    pub p99_us: f64,
+    pub read_hit_ratio: f64,
+    /// In the end, of what may be dirty.
+    pub dirty_ratio: f64,
+    /// Written to the cache device.
+    pub cache_bytes_per_request: f64,
 }
 
-/// A setting that was considered.
+/// Mean responses of one kind of request.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct KindAdvice {
+    pub kind: Kind,
+    /// The power of two below their sizes.
+    pub bytes: u64,
+    pub requests: u64,
+    pub without_cache_us: f64,
+    pub with_advice_us: f64,
+}
+
+/// Settings that were considered.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Alternative {
-    pub mode: CacheMode,
-    pub cleaning: Cleaning,
-    pub seq_cutoff: SeqCutoff,
-    /// Over all streams: mean gain weighted by the time that each takes without a cache.
-    pub burst_gain: f64,
-    pub sustained_gain: f64,
-    /// Not allowed on this cache.
-    pub refused: bool,
+    pub settings: Candidate,
+    pub gain: Gain,
+    pub cache_bytes_per_request: f64,
+}
+
+/// What was done to find out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Evidence {
+    pub replays: usize,
+    /// In each of the last ones, measured.
+    pub requests: usize,
+    pub of_requests: u64,
 }
 
 impl Advice {
-    /// Draws advice from a signature.
-    pub fn from(signature: &Signature, situation: &Situation) -> Self {
-        let core = situation.core.unwrap_or_else(CoreFacts::assumed);
-        let cache = situation.cache.unwrap_or_else(CacheFacts::assumed);
-        let loads = loads::of(signature, &cache);
-        let allowed =
-            |mode| mode != CacheMode::WriteBack || !cache.lost_on_power || situation.may_lose_dirty;
-        let all = candidates(&loads, &core, &cache);
-        let chosen = best(&all, allowed);
-        let streams = stream_advice(signature, chosen);
+    /// Draws advice from a signature and a sample of the same trace.
+    ///
+    /// # Errors
+    /// Where a machine like that cannot be put together.
+    ///
+    /// # Panics
+    /// Where the machine has no cache, or names models that there are not.
+    pub fn from<'a>(
+        signature: &Signature,
+        (sample, format): (Sample, TraceFormat),
+        situation: &'a Situation,
+        simulate: &'a mut Simulate<'a>,
+    ) -> Result<Self, JudgeError> {
+        assert!(situation.stack.cache.is_some(), "advice is about a cache");
+        let of_requests = sample.of_requests;
+        let run = LongRun::of(sample, volume(&situation.stack)?);
+        if run.requests() == 0 {
+            return Ok(Self::of_nothing(situation));
+        }
+        let mut judge = Replays {
+            stack: &situation.stack,
+            run: &run,
+            format,
+            of_bytes: signature.volume.footprint_bytes,
+            pace: pace(situation),
+            simulate,
+        };
+        let quest = Quest {
+            goal: situation.goal,
+            freedom: situation.freedom,
+            may_be_dirty: situation.may_be_dirty(),
+            requests: run.requests(),
+            is_exhaustive: situation.effort == Effort::Exhaustive,
+        };
+        let found = search(signature, quest, &mut judge)?;
+        let turning = match situation.effort {
+            Effort::Quick => Vec::new(),
+            _ => turning::points(signature, situation, &found, &quest, &mut judge)?,
+        };
+        let evidence = Evidence { replays: found.trials, requests: run.requests(), of_requests };
+        Ok(Self::compose(signature, situation, &found, turning, evidence))
+    }
+
+    fn compose(
+        signature: &Signature,
+        situation: &Situation,
+        found: &Found,
+        turning: Vec<Turning>,
+        evidence: Evidence,
+    ) -> Self {
+        let Found { chosen, without_cache, .. } = found;
+        let goal = situation.goal;
+        let gain_of = |it: &Tried| it.trial.gain_over(&without_cache.trial, goal);
+        let kinds = kinds(&without_cache.trial, &chosen.trial);
+        let alternatives = found.finalists.iter().filter(|it| it.candidate != chosen.candidate);
         Self {
-            cache: chosen.mode != CacheMode::PassThrough,
-            mode: reasons::of_mode(&all, chosen, &streams, &cache, allowed),
-            cleaning: reasons::of_cleaning(&all, chosen, &loads, &cache),
-            seq_cutoff: reasons::of_cutoff(&all, chosen, &streams),
-            settings: settings(chosen),
-            alternatives: alternatives(&all, allowed),
-            warnings: warnings::all(signature, &loads, &cache, chosen, &streams),
-            assumptions: reasons::assumptions(situation, &core, &cache),
-            streams,
-            core,
-            cache_device: cache,
+            cache: chosen.candidate.has_cache(),
+            goal,
+            gain: gain_of(chosen),
+            settings: chosen.candidate.settings(),
+            reasons: reasons::of(found, situation),
+            without_cache: Expected::of(&without_cache.trial),
+            with_advice: Expected::of(&chosen.trial),
+            warnings: warnings::all(signature, situation, found, &kinds),
+            kinds,
+            alternatives: alternatives
+                .map(|it| Alternative {
+                    settings: it.candidate.clone(),
+                    gain: gain_of(it),
+                    cache_bytes_per_request: it.trial.cache_bytes_per_request,
+                })
+                .collect(),
+            turning,
+            assumptions: reasons::assumptions(situation),
+            evidence,
+        }
+    }
+
+    /// Nobody asked for anything.
+    fn of_nothing(situation: &Situation) -> Self {
+        let none = Expected::NOTHING;
+        let without = Candidate::without_cache();
+        Self {
+            cache: false,
+            goal: situation.goal,
+            gain: Gain { factor: 1.0, low: 1.0, high: 1.0 },
+            settings: without.settings(),
+            reasons: vec![Reason {
+                setting: "mode=pass-through".into(),
+                reason: "the trace has no requests: there is nothing to cache".into(),
+            }],
+            without_cache: none,
+            with_advice: none,
+            kinds: Vec::new(),
+            alternatives: Vec::new(),
+            turning: Vec::new(),
+            warnings: Vec::new(),
+            assumptions: reasons::assumptions(situation),
+            evidence: Evidence { replays: 0, requests: 0, of_requests: 0 },
         }
     }
 
@@ -125,42 +213,51 @@ impl Advice {
     }
 }
 
-fn settings(chosen: &Candidate) -> Vec<Setting> {
-    vec![
-        Setting { key: "mode", value: chosen.mode.to_string() },
-        Setting { key: "cleaning", value: chosen.cleaning.to_string() },
-        Setting { key: "seq-cutoff", value: chosen.cutoff.to_string() },
-    ]
+fn volume(stack: &Stack) -> Result<Volume, JudgeError> {
+    let (bytes, core) = (stack.capacity_bytes()?, &stack.core);
+    let drive_bytes = stack.parts()?.drive.capacity_bytes().unwrap_or(bytes).max(1);
+    Ok(Volume { bytes, row_bytes: core.strip.bytes() * (bytes / drive_bytes).max(1) })
 }
 
-fn stream_advice(signature: &Signature, chosen: &Candidate) -> Vec<StreamAdvice> {
-    let streams = signature.streams.iter().zip(&chosen.streams);
-    streams
-        .map(|(stream, rates)| StreamAdvice {
-            number: stream.number,
-            description: stream.describe(),
-            measured: stream.requests_per_second,
-            rates: *rates,
-            past_the_cache: rates.past_the_cache,
-        })
-        .collect()
+fn pace(situation: &Situation) -> Pace {
+    match situation.goal.is_about_responses() {
+        true => Pace::Recorded { speed: 1.0 },
+        false => Pace::AsDeepAsRecorded { unknown: situation.depth_unless_told },
+    }
 }
 
-fn alternatives(all: &[Candidate], allowed: impl Fn(CacheMode) -> bool) -> Vec<Alternative> {
-    let modes = [CacheMode::WriteBack, CacheMode::WriteThrough, CacheMode::PassThrough];
-    let best_of = |mode| best(all, |candidate| candidate == mode);
-    modes
-        .into_iter()
-        .map(|mode| {
-            let candidate = best_of(mode);
-            Alternative {
-                mode,
-                cleaning: candidate.cleaning,
-                seq_cutoff: candidate.cutoff,
-                burst_gain: candidate.burst_gain(),
-                sustained_gain: candidate.sustained_gain(),
-                refused: !allowed(mode),
-            }
+impl Expected {
+    const NOTHING: Self = Self {
+        requests_per_second: 0.0,
+        mean_us: 0.0,
+        p99_us: 0.0,
+        read_hit_ratio: 0.0,
+        dirty_ratio: 0.0,
+        cache_bytes_per_request: 0.0,
+    };
+
+    fn of(trial: &Trial) -> Self {
+        Self {
+            requests_per_second: trial.requests_per_second,
+            mean_us: trial.mean_us,
+            p99_us: trial.p99_us,
+            read_hit_ratio: trial.read_hit_ratio,
+            dirty_ratio: trial.dirty_ratio,
+            cache_bytes_per_request: trial.cache_bytes_per_request,
+        }
+    }
+}
+
+/// Both trials had the same requests.
+fn kinds(without_cache: &Trial, with_advice: &Trial) -> Vec<KindAdvice> {
+    let pairs = without_cache.kinds.iter().zip(&with_advice.kinds);
+    pairs
+        .map(|(without, with)| KindAdvice {
+            kind: without.kind,
+            bytes: without.bytes,
+            requests: without.requests,
+            without_cache_us: without.mean_us,
+            with_advice_us: with.mean_us,
         })
         .collect()
 }

@@ -1,171 +1,168 @@
 //! Decisions for workloads whose best settings are published or plain.
 
-use headpond_trace::{Op, ReadOptions, TraceReader};
-
 use super::*;
-use crate::facts::{CacheClass, CoreLevel, MemberFacts};
-use crate::signature::Signature;
-use crate::testing::{Job, half_reads, scattered, together};
+use crate::search::{Freedom, Risk};
+use crate::testing::{Job, half_reads, scattered, sorted};
+use headpond_lab::{Experiment, Gauge, Stack, simulate_all};
+use headpond_trace::{Op, TraceRecord};
 
-fn raid60() -> CoreFacts {
-    CoreFacts::array(CoreLevel::Raid60, 40, 4, 64 << 10, MemberFacts::DISK_7200)
-}
+/// The array of the published measurements, behind a cache on flash.
+const RAID60: &str = "raid = 60\ngroups = 4\ndrive = \"hdd-7k2-4t\"\ndrives = 40\n";
+const FLASH: &str = "size = \"29G\"\nmodel = \"nvme-dc-2t\"\n";
+const MEMORY: &str = "size = \"29G\"\n";
 
-fn advice_for(signature: &Signature) -> Advice {
-    let situation = Situation {
-        core: Some(raid60()),
-        cache: Some(CacheFacts::nvme(64 << 30)),
+fn situation(core: &str, cache: &str) -> Situation {
+    let text = format!("name = \"test\"\n[core]\n{core}[cache]\n{cache}");
+    Situation {
+        stack: Stack::parse(&text).unwrap(),
+        assumptions: Vec::new(),
+        cache_is_lost_on_power: cache == MEMORY,
+        cache_is_mirrored: false,
         may_lose_dirty: false,
-    };
-    Advice::from(signature, &situation)
-}
-
-fn random(op: impl Fn(u64) -> Op, depth: u64) -> Signature {
-    let job = Job { service_ns: 16_000_000, ..Job::new(depth, 6000, 4096) };
-    // 100 million blocks apart, spread over 100 TB.
-    together(vec![job.run(|n| (op(n), scattered(n, 4096) * 256))])
-}
-
-fn sequential(bytes: u64, depth: u64, count: u64) -> Signature {
-    let job = Job::new(depth, count, bytes);
-    together(vec![job.run(|n| (Op::Write, n * bytes))])
-}
-
-#[test]
-fn random_small_writes_are_written_back() {
-    for depth in [1, 4, 32] {
-        let advice = advice_for(&random(|_| Op::Write, depth));
-        assert_eq!(advice.mode.value, CacheMode::WriteBack, "depth {depth}");
-        assert_eq!(advice.cleaning.value, Cleaning::Stripe);
-        assert_eq!(advice.settings_line(), "mode=write-back cleaning=stripe seq-cutoff=never");
+        goal: Goal::Throughput,
+        freedom: Freedom { cache: false, array: false },
+        effort: Effort::Quick,
+        depth_unless_told: 16,
     }
 }
 
-#[test]
-fn random_writes_one_at_a_time_gain_most() {
-    let gain = |depth| advice_for(&random(|_| Op::Write, depth)).streams[0].rates.sustained_gain();
-    assert!(gain(1) > 15.0, "{}", gain(1));
-    assert!(gain(1) > gain(8) && gain(8) > gain(32) && gain(32) > 1.3);
+fn advice(records: &[TraceRecord], situation: &Situation) -> Advice {
+    let mut sampler = crate::Sampler::new(situation.effort.requests_max());
+    records.iter().for_each(|record| sampler.add(record));
+    let signature = Signature::of_records(records);
+    let mut simulate =
+        |experiments: &[Experiment]| simulate_all(experiments, &Gauge::for_each(experiments.len()));
+    let sample = (sampler.finish(), TraceFormat::Recording);
+    Advice::from(&signature, sample, situation, &mut simulate).unwrap()
+}
+
+fn risk(advice: &Advice) -> Risk {
+    Candidate::new([("mode", value(advice, "mode"))]).risk()
+}
+
+fn value(advice: &Advice, key: &str) -> String {
+    let setting = advice.settings.iter().find(|setting| setting.key == key);
+    setting.map(|setting| setting.value.clone()).unwrap_or_default()
+}
+
+/// 4 KiB each, all over 100 TB.
+fn random(op: impl Fn(u64) -> Op, depth: u64) -> Vec<TraceRecord> {
+    let job = Job { service_ns: 16_000_000, ..Job::new(depth, 1200, 4096) };
+    job.run(|n| (op(n), scattered(n, 4096) * 256))
+}
+
+fn sequential(bytes: u64, depth: u64, count: u64) -> Vec<TraceRecord> {
+    Job::new(depth, count, bytes).run(|n| (Op::Write, n * bytes))
 }
 
 #[test]
-fn mixed_random_at_depth_is_written_back() {
-    let advice = advice_for(&random(half_reads, 32));
-    assert_eq!(advice.mode.value, CacheMode::WriteBack, "{advice:#?}");
-    assert!(advice.streams[0].rates.sustained_gain() > 1.2);
+fn random_small_writes_are_written_back_and_gain_most_one_at_a_time() {
+    let gains = [1, 32].map(|depth| {
+        let advice = advice(&random(|_| Op::Write, depth), &situation(RAID60, FLASH));
+        assert_eq!(value(&advice, "mode"), "write-back", "depth {depth}");
+        advice.gain.factor
+    });
+    assert!(gains[0] > 5.0 && gains[0] > gains[1] && gains[1] > 1.1, "{gains:?}");
 }
 
 #[test]
-fn small_sequential_writes_one_at_a_time_are_written_back_and_not_cut_off() {
-    let advice = advice_for(&sequential(64 << 10, 1, 4000));
-    assert_eq!(advice.settings_line(), "mode=write-back cleaning=stripe seq-cutoff=never");
-    assert!(advice.streams[0].rates.sustained_gain() > 3.0);
+fn mixed_random_at_depth_keeps_writes_in_the_cache() {
+    let advice = advice(&random(half_reads, 32), &situation(RAID60, FLASH));
+    assert_eq!(risk(&advice), Risk::Dirty);
+    assert!(advice.gain.factor > 1.2);
+}
+
+#[test]
+fn small_sequential_writes_one_at_a_time_are_written_back() {
+    let advice = advice(&sequential(64 << 10, 1, 1200), &situation(RAID60, FLASH));
+    assert_eq!(risk(&advice), Risk::Dirty);
+    assert!(advice.gain.factor > 3.0);
 }
 
 #[test]
 fn large_sequential_writes_at_depth_go_past_the_cache() {
-    let advice = advice_for(&sequential(2 << 20, 8, 2000));
-    let past = advice.streams[0].past_the_cache || !advice.cache;
-    assert!(past, "{advice:#?}");
-    assert!(advice.streams[0].rates.sustained_gain() > 0.99);
+    // Drives that hold nothing back are soon in the state that they stay in.
+    let core = "raid = 6\ndrive = \"hdd-7k2-4t\"\ndrives = 12\ndrive_write_cache = false\n";
+    let advice = advice(&sequential(2 << 20, 8, 300), &situation(core, FLASH));
+    assert!(!advice.cache, "{}", crate::render::render_advice(&advice));
 }
 
 #[test]
 fn reads_without_reuse_are_not_cached() {
     let mostly_reads = |n: u64| if n.is_multiple_of(40) { Op::Write } else { Op::Read };
     for depth in [1, 32] {
-        let advice = advice_for(&random(mostly_reads, depth));
-        assert!(!advice.cache, "{advice:#?}");
-        assert!(advice.mode.reason.starts_with("do not cache"), "{}", advice.mode.reason);
+        let advice = advice(&random(mostly_reads, depth), &situation(RAID60, FLASH));
+        assert!(!advice.cache);
+        assert!(advice.reasons[0].reason.starts_with("do not cache"));
     }
 }
 
 #[test]
 fn reads_that_come_back_are_cached_without_dirty_data() {
-    let job = Job { service_ns: 12_000_000, ..Job::new(4, 20_000, 4096) };
-    let reads = job.run(|n| (Op::Read, scattered(n % 1000, 4096)));
-    let advice = advice_for(&together(vec![reads]));
-    assert_eq!(advice.mode.value, CacheMode::WriteThrough, "{advice:#?}");
+    let job = Job { service_ns: 12_000_000, ..Job::new(4, 1500, 4096) };
+    let reads = job.run(|n| (Op::Read, scattered(n % 300, 4096)));
+    let advice = advice(&reads, &situation(RAID60, FLASH));
+    assert!(advice.cache && risk(&advice) == Risk::Clean, "{}", advice.settings_line());
 }
 
 #[test]
-fn small_random_and_large_sequential_writes_together_are_parted() {
-    let small = Job { process: 1, service_ns: 20_000_000, ..Job::new(16, 8000, 4096) };
-    let large = Job { process: 2, service_ns: 50_000_000, ..Job::new(8, 400, 2 << 20) };
-    let advice = advice_for(&together(vec![
-        small.run(|n| (Op::Write, scattered(n, 4096) * 256)),
+fn small_metadata_is_cached_and_large_data_goes_past() {
+    let small = Job { process: 1, service_ns: 20_000_000, ..Job::new(16, 1200, 4096) };
+    let large = Job { process: 2, service_ns: 50_000_000, ..Job::new(8, 240, 2 << 20) };
+    let lustre = sorted(vec![
+        small.run(|n| (Op::Write, (1 << 43) + scattered(n, 4096) * 256)),
         large.run(|n| (Op::Write, n * (2 << 20))),
-    ]));
-    assert_eq!(advice.settings_line(), "mode=write-back cleaning=stripe seq-cutoff=1M");
-    let past: Vec<bool> = advice.streams.iter().map(|stream| stream.past_the_cache).collect();
-    assert_eq!(past.iter().filter(|&&past| past).count(), 1);
+    ]);
+    let advice = advice(&lustre, &situation(RAID60, FLASH));
+    assert_eq!(risk(&advice), Risk::Dirty);
+    assert!(advice.gain.factor > 5.0, "{:?}", advice.gain);
+    // The data would be 340 KiB a request.
+    let to_cache = advice.with_advice.cache_bytes_per_request;
+    assert!(to_cache < 20_000.0, "{to_cache}: {}", advice.settings_line());
 }
 
 #[test]
-fn volatile_cache_is_not_advised_to_hold_dirty_data_unless_allowed() {
-    let signature = random(|_| Op::Write, 1);
-    let mut situation = Situation {
-        core: Some(raid60()),
-        cache: Some(CacheFacts::ram(16 << 30)),
-        may_lose_dirty: false,
-    };
-    let careful = Advice::from(&signature, &situation);
-    assert_ne!(careful.mode.value, CacheMode::WriteBack);
+fn a_cache_that_is_lost_with_the_power_holds_nothing_dirty_unless_that_is_allowed() {
+    let records = random(|_| Op::Write, 1);
+    let mut situation = situation(RAID60, MEMORY);
+    let careful = advice(&records, &situation);
+    assert_ne!(risk(&careful), Risk::Dirty);
     assert!(careful.warnings.iter().any(|warning| warning.contains("loses its contents")));
     situation.may_lose_dirty = true;
-    let forced = Advice::from(&signature, &situation);
-    assert_eq!(forced.mode.value, CacheMode::WriteBack);
+    let forced = advice(&records, &situation);
+    assert_eq!(risk(&forced), Risk::Dirty);
     assert!(forced.warnings.iter().any(|warning| warning.contains("forced")));
+    situation.goal = Goal::Safety;
+    assert_ne!(risk(&advice(&records, &situation)), Risk::Dirty);
 }
 
 #[test]
-fn unmirrored_dirty_cache_and_small_cache_are_warned_of() {
-    let warnings = advice_for(&random(|_| Op::Write, 1)).warnings.join("\n");
-    assert!(warnings.contains("not mirrored"), "{warnings}");
-    assert!(warnings.contains("the cache holds 64 GiB"), "{warnings}");
+fn an_array_of_flash_needs_no_cache() {
+    let core = "raid = 10\ndrive = \"nvme-dc-2t\"\ndrives = 4\n";
+    let advice = advice(&random(half_reads, 32), &situation(core, FLASH));
+    assert!(!advice.cache, "{}", advice.settings_line());
 }
 
 #[test]
-fn what_nobody_told_is_assumed_aloud() {
-    let advice = Advice::from(&random(|_| Op::Write, 4), &Situation::default());
-    assert!(advice.assumptions.iter().filter(|line| line.contains("assumed")).count() == 2);
-    assert_eq!(advice.cache_device.class, CacheClass::Nvme);
-}
-
-#[test]
-fn flash_core_needs_no_cache() {
-    let core = CoreFacts::array(CoreLevel::Raid10, 4, 1, 64 << 10, MemberFacts::NVME);
-    let situation = Situation { core: Some(core), ..Situation::default() };
-    let advice = Advice::from(&random(half_reads, 32), &situation);
-    assert!(!advice.cache, "{advice:#?}");
-}
-
-#[test]
-fn empty_trace_gets_no_cache_and_says_why() {
-    let advice = advice_for(&Signature::of_records(&[]));
+fn a_trace_without_requests_gets_no_cache_and_says_why() {
+    let advice = advice(&[], &situation(RAID60, FLASH));
     assert!(!advice.cache);
-    assert!(advice.mode.reason.contains("no requests"), "{}", advice.mode.reason);
+    assert!(advice.reasons[0].reason.contains("no requests"));
 }
 
 #[test]
-fn advice_is_json_and_text() {
-    let advice = advice_for(&random(half_reads, 32));
-    let json = serde_json::to_value(&advice).unwrap();
-    assert_eq!(json["mode"]["value"], "write-back");
+fn one_request_is_advice_with_a_warning() {
+    let advice = advice(&random(half_reads, 1)[..1], &situation(RAID60, FLASH));
+    assert!(advice.warnings.iter().any(|warning| warning.contains("only 1 requests")));
+}
+
+#[test]
+fn the_same_trace_gives_the_same_advice_as_json_and_as_text() {
+    let advise = || advice(&random(half_reads, 32)[..1000], &situation(RAID60, FLASH));
+    let first = advise();
+    assert_eq!(first, advise());
+    let json = serde_json::to_value(&first).unwrap();
     assert_eq!(json["settings"][0]["key"], "mode");
-    let text = crate::render::render_advice(&advice);
-    assert!(text.starts_with("Use the cache: mode=write-back"), "{text}");
-}
-
-#[test]
-fn capture_of_both_jobs_is_parted_by_the_cutoff() {
-    let Some(path) = headpond_testkit::shared("traces/headpond-vm/vda.bin") else {
-        headpond_testkit::skip!("both jobs are parted by the cutoff", "the capture is absent");
-    };
-    let mut reader = TraceReader::open(&path, ReadOptions::default()).unwrap();
-    let signature = Signature::of(&mut reader).unwrap();
-    let assumed = Advice::from(&signature, &Situation::default());
-    for advice in [advice_for(&signature), assumed] {
-        assert_eq!(advice.settings_line(), "mode=write-back cleaning=stripe seq-cutoff=1M");
-    }
+    let text = crate::render::render_advice(&first);
+    assert!(text.starts_with("Use the cache: mode=write-"), "{text}");
 }

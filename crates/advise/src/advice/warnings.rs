@@ -1,130 +1,120 @@
 //! What could go wrong, or make the figures wrong.
 
-use super::StreamAdvice;
-use super::candidates::Candidate;
-use super::loads::{WeightedLoad, reach_bytes};
-use crate::facts::CacheFacts;
-use crate::render::{percent, rate, size};
-use crate::settings::CacheMode;
+use super::KindAdvice;
+use crate::render::{duration, size};
+use crate::search::{Found, Risk};
 use crate::signature::Signature;
+use crate::situation::Situation;
+use headpond_lab::Kind;
 
 /// A trace with fewer requests says little.
 const REQUESTS_MIN: u64 = 1000;
-
-/// Measured and predicted rates that differ by more deserve a word.
-const DISAGREEMENT_MAX: f64 = 3.0;
+/// What loses more than this is slowed.
+const SLOWED: f64 = 1.05;
+/// Drive writes a day that a data-centre drive is made for.
+const WRITES_PER_DAY_MAX: f64 = 1.0;
+const DAY_NS: f64 = 86_400e9;
 
 /// All warnings that apply.
 pub(super) fn all(
     signature: &Signature,
-    loads: &[WeightedLoad],
-    cache: &CacheFacts,
-    chosen: &Candidate,
-    streams: &[StreamAdvice],
+    situation: &Situation,
+    found: &Found,
+    kinds: &[KindAdvice],
 ) -> Vec<String> {
     let mut warnings = Vec::new();
-    durability(cache, chosen, &mut warnings);
-    if chosen.mode != CacheMode::PassThrough {
-        capacity(signature, cache, chosen, &mut warnings);
-        slowed(loads, streams, &mut warnings);
+    durability(situation, found, &mut warnings);
+    if found.chosen.candidate.has_cache() {
+        endurance(signature, situation, found, &mut warnings);
+        warnings.extend(kinds.iter().filter_map(slowed));
     }
-    evidence(signature, streams, &mut warnings);
+    evidence(signature, situation, found, &mut warnings);
     warnings
 }
 
-fn durability(cache: &CacheFacts, chosen: &Candidate, warnings: &mut Vec<String>) {
-    let is_write_back = chosen.mode == CacheMode::WriteBack;
-    if cache.lost_on_power && is_write_back {
+fn durability(situation: &Situation, found: &Found, warnings: &mut Vec<String>) {
+    let is_dirty = found.chosen.candidate.risk() == Risk::Dirty;
+    let bytes = situation.stack.cache.as_ref().map_or(0, |cache| cache.size.bytes());
+    if situation.cache_is_lost_on_power && is_dirty {
         warnings.push(
-            "the cache loses its contents with the power: write-back must be forced, and a power \
-             cut loses every write that is still dirty"
+            "the cache loses its contents with the power: modes with dirty data must be forced, and a \
+             power cut loses every write that is still dirty"
                 .to_owned(),
         );
-    } else if cache.lost_on_power {
+    } else if situation.cache_is_lost_on_power && !situation.may_lose_dirty {
         warnings.push(
-            "the cache loses its contents with the power: write-back was not considered (it is \
-             refused unless forced)"
+            "the cache loses its contents with the power: modes with dirty data were not considered \
+             (they are refused unless forced)"
                 .to_owned(),
         );
-    }
-    if is_write_back && !cache.mirrored && !cache.lost_on_power {
+    } else if is_dirty && !situation.cache_is_mirrored {
         warnings.push(format!(
-            "the cache is not mirrored: if it fails, up to {} of dirty data are lost; two devices \
-             in RAID 1 avoid that",
-            size(cache.size_bytes)
+            "the cache is not mirrored: if it fails, up to {} of dirty data are lost; --goal safety \
+             finds the best settings that lose nothing",
+            size(bytes)
         ));
     }
 }
 
-fn capacity(
+/// Writes to the cache device at the pace of the trace.
+fn endurance(
     signature: &Signature,
-    cache: &CacheFacts,
-    chosen: &Candidate,
+    situation: &Situation,
+    found: &Found,
     warnings: &mut Vec<String>,
 ) {
-    let volume = &signature.volume;
-    let reach = reach_bytes(volume);
-    let writes = volume.written_bytes > 0 && chosen.mode == CacheMode::WriteBack;
-    if writes && reach > cache.size_bytes as f64 {
-        warnings.push(format!(
-            "the writes reach over {} at least, the cache holds {}: once it is full of dirty data the \
-             sustained rate holds, not the burst",
-            size(reach as u64),
-            size(cache.size_bytes)
-        ));
+    let bytes = situation.stack.cache.as_ref().map_or(0, |cache| cache.size.bytes());
+    if situation.cache_is_lost_on_power || signature.duration_ns == 0 || bytes == 0 {
+        return;
     }
-    let hits = volume.hit_share(cache.size_bytes).reads;
-    if volume.read_reuse_share > hits + 0.1 {
+    let per_day = found.chosen.trial.cache_bytes_per_request * signature.requests as f64
+        / signature.duration_ns as f64
+        * DAY_NS;
+    let drive_writes = per_day / bytes as f64;
+    if drive_writes > WRITES_PER_DAY_MAX {
         warnings.push(format!(
-            "the cache is smaller than the working set: it would answer {} of the reads, one that \
-             holds all of the {} in use {}",
-            percent(hits),
-            size(volume.footprint_bytes),
-            percent(volume.read_reuse_share)
+            "at the pace of the trace the cache is written {drive_writes:.1} times over a day ({} a \
+             day): look at what the device is made for, or ask for --goal endurance",
+            size(per_day as u64)
         ));
     }
 }
 
-/// Streams that lose by the advised settings.
-fn slowed(loads: &[WeightedLoad], streams: &[StreamAdvice], warnings: &mut Vec<String>) {
-    for (stream, weighted) in streams.iter().zip(loads) {
-        let rates = &stream.rates;
-        if rates.sustained_gain() > 0.95 {
-            continue;
-        }
-        let kind = if weighted.load.is_sequential { "sequential load" } else { "load" };
-        warnings.push(format!(
-            "the cache slows the {kind} of stream {} ({}) to {} sustained, from {}; a cutoff cannot \
-             keep it out without costing the others more",
-            stream.number,
-            stream.description,
-            rate(rates.sustained),
-            rate(rates.without_cache)
-        ));
-    }
+fn slowed(kind: &KindAdvice) -> Option<String> {
+    let is_slowed = kind.with_advice_us > kind.without_cache_us * SLOWED;
+    let name = match kind.kind {
+        Kind::Read => "reads",
+        Kind::Write => "writes",
+        Kind::Flush => "flushes",
+    };
+    let of_size =
+        if kind.bytes > 0 { format!(" of {} and more", size(kind.bytes)) } else { String::new() };
+    is_slowed.then(|| {
+        let told = |us: f64| duration((us * 1e3) as u64);
+        format!(
+            "{name}{of_size} are answered later than without a cache: {} instead of {} on average",
+            told(kind.with_advice_us),
+            told(kind.without_cache_us)
+        )
+    })
 }
 
-fn evidence(signature: &Signature, streams: &[StreamAdvice], warnings: &mut Vec<String>) {
+fn evidence(
+    signature: &Signature,
+    situation: &Situation,
+    found: &Found,
+    warnings: &mut Vec<String>,
+) {
     if signature.requests < REQUESTS_MIN {
         warnings.push(format!("the trace has only {} requests", signature.requests));
     }
-    if signature.depth.is_none() && signature.requests > 0 {
-        warnings.push(
-            "the trace does not tell completions: queue depth is unknown, 1 is assumed".to_owned(),
-        );
-        return;
-    }
-    let disagrees = |stream: &&StreamAdvice| {
-        let ratio = stream.measured / stream.rates.without_cache;
-        stream.measured > 0.0 && !(1.0 / DISAGREEMENT_MAX..DISAGREEMENT_MAX).contains(&ratio)
-    };
-    for stream in streams.iter().filter(disagrees) {
+    if signature.depth.is_none() && !situation.goal.is_about_responses() {
         warnings.push(format!(
-            "stream {} ran at {} while it was traced; the model gives {} without a cache: check the \
-             facts about the core, or whether a cache was active",
-            stream.number,
-            rate(stream.measured),
-            rate(stream.rates.without_cache)
+            "the trace does not tell when requests were answered: {} in flight are assumed",
+            situation.depth_unless_told
         ));
+    }
+    if found.chosen.trial.errors > 0 {
+        warnings.push(format!("{} requests failed in the replay", found.chosen.trial.errors));
     }
 }

@@ -1,57 +1,101 @@
 //! Advice as text.
 
-use super::figures::{factor, rate};
+use super::figures::{count, duration, factor, percent, rate, size};
 use super::table::{Align, Table};
-use crate::advice::Advice;
+use crate::advice::{Advice, Expected, KindAdvice};
+use crate::search::Gain;
+use headpond_lab::Kind;
 
-/// The settings, their reasons, what each stream gets, warnings and assumptions.
+/// Alternatives that are shown.
+const ALTERNATIVES_MAX: usize = 8;
+
+/// The settings, their reasons, what requests get, what else was considered, what would change the
+/// answer, warnings and assumptions.
 pub fn render_advice(advice: &Advice) -> String {
     let verdict = if advice.cache { "Use the cache" } else { "Do not cache" };
     let mut out = format!("{verdict}: {}\n\n", advice.settings_line());
-    for (name, value, reason) in [
-        ("mode", advice.mode.value.to_string(), &advice.mode.reason),
-        ("cleaning", advice.cleaning.value.to_string(), &advice.cleaning.reason),
-        ("seq-cutoff", advice.seq_cutoff.value.to_string(), &advice.seq_cutoff.reason),
-    ] {
-        out.push_str(&format!("{name} = {value}\n    {reason}\n"));
+    for reason in &advice.reasons {
+        out.push_str(&format!("{}\n    {}\n", reason.setting, reason.reason));
     }
-    if !advice.streams.is_empty() {
+    if !advice.kinds.is_empty() {
         out.push('\n');
-        out.push_str(&streams(advice));
+        out.push_str(&expected(advice));
+        out.push('\n');
+        out.push_str(&kinds(&advice.kinds));
+        out.push('\n');
+        out.push_str(&alternatives(advice));
     }
-    out.push('\n');
-    out.push_str(&alternatives(advice));
+    if !advice.turning.is_empty() {
+        out.push('\n');
+        out.push_str(&turning(advice));
+    }
     list("Warnings", &advice.warnings, &mut out);
     list("The figures hold for", &advice.assumptions, &mut out);
+    let evidence = advice.evidence;
+    if evidence.replays > 0 {
+        out.push_str(&format!(
+            "\n{} replays of up to {} of {} requests, each after a warm-up of several rounds; goal: {}\n",
+            evidence.replays,
+            count(evidence.requests as u64),
+            count(evidence.of_requests),
+            advice.goal
+        ));
+    }
     out
 }
 
-fn streams(advice: &Advice) -> String {
+fn expected(advice: &Advice) -> String {
     use Align::{Left, Right};
     let mut table = Table::new([
-        ("stream", Right),
-        ("load", Left),
-        ("traced", Right),
-        ("no cache", Right),
-        ("burst", Right),
-        ("gain", Right),
-        ("sustained", Right),
-        ("gain", Right),
-        ("way", Left),
+        ("in the long run", Left),
+        ("requests", Right),
+        ("mean", Right),
+        ("p99", Right),
+        ("read hits", Right),
+        ("dirty", Right),
     ]);
-    for stream in &advice.streams {
-        let rates = &stream.rates;
-        let way = if stream.past_the_cache { "past the cache" } else { "cache" };
+    let mut row = |name: &str, it: &Expected| {
         table.row([
-            stream.number.to_string(),
-            stream.description.clone(),
-            rate(stream.measured),
-            rate(rates.without_cache),
-            rate(rates.burst),
-            factor(rates.burst_gain()),
-            rate(rates.sustained),
-            factor(rates.sustained_gain()),
-            if advice.cache { way } else { "no cache" }.to_owned(),
+            name.to_owned(),
+            rate(it.requests_per_second),
+            micros(it.mean_us),
+            micros(it.p99_us),
+            percent(it.read_hit_ratio),
+            percent(it.dirty_ratio),
+        ]);
+    };
+    row("no cache", &advice.without_cache);
+    if advice.cache {
+        row("as advised", &advice.with_advice);
+    }
+    table.render()
+}
+
+fn kinds(kinds: &[KindAdvice]) -> String {
+    use Align::{Left, Right};
+    let mut table = Table::new([
+        ("requests", Left),
+        ("number", Right),
+        ("no cache", Right),
+        ("as advised", Right),
+        ("gain", Right),
+    ]);
+    for kind in kinds {
+        let name = match kind.kind {
+            Kind::Read => "read",
+            Kind::Write => "write",
+            Kind::Flush => "flush",
+        };
+        let name = match kind.bytes {
+            0 => name.to_owned(),
+            bytes => format!("{name} of {} and more", size(bytes)),
+        };
+        table.row([
+            name,
+            count(kind.requests),
+            micros(kind.without_cache_us),
+            micros(kind.with_advice_us),
+            factor(kind.without_cache_us / kind.with_advice_us),
         ]);
     }
     table.render()
@@ -60,30 +104,48 @@ fn streams(advice: &Advice) -> String {
 fn alternatives(advice: &Advice) -> String {
     use Align::{Left, Right};
     let mut table = Table::new([
-        ("considered", Left),
-        ("cleaning", Left),
-        ("seq-cutoff", Left),
-        ("burst", Right),
-        ("sustained", Right),
-        ("", Left),
+        ("also considered", Left),
+        ("gain", Right),
+        ("between", Right),
+        ("written to the cache", Right),
     ]);
-    for alternative in &advice.alternatives {
-        let is_chosen = alternative.mode == advice.mode.value;
-        let note = match (is_chosen, alternative.refused) {
-            (true, _) => "advised",
-            (_, true) => "refused on this cache",
-            _ => "",
-        };
+    for it in advice.alternatives.iter().take(ALTERNATIVES_MAX) {
         table.row([
-            alternative.mode.to_string(),
-            alternative.cleaning.to_string(),
-            alternative.seq_cutoff.to_string(),
-            factor(alternative.burst_gain),
-            factor(alternative.sustained_gain),
-            note.to_owned(),
+            it.settings.to_string(),
+            factor(it.gain.factor),
+            between(it.gain),
+            format!("{} a request", size(it.cache_bytes_per_request as u64)),
         ]);
     }
     table.render()
+}
+
+fn turning(advice: &Advice) -> String {
+    let mut out = String::from("What would change the answer:\n");
+    for turning in &advice.turning {
+        let words = |at: f64| match turning.of {
+            "cache size" => size(at as u64),
+            "depth" => format!("{at:.0}"),
+            _ => percent(at),
+        };
+        let points = turning.points.iter();
+        let points: Vec<String> = points
+            .map(|point| format!("{} {}", words(point.at), factor(point.gain.factor)))
+            .collect();
+        out.push_str(&format!("  - {}: {}\n    {}\n", turning.of, points.join(", "), turning.says));
+    }
+    out
+}
+
+fn between(gain: Gain) -> String {
+    match gain.low > 0.0 && gain.high.is_finite() {
+        true => format!("{} to {}", factor(gain.low), factor(gain.high)),
+        false => "-".to_owned(),
+    }
+}
+
+fn micros(us: f64) -> String {
+    duration((us * 1e3) as u64)
 }
 
 fn list(title: &str, lines: &[String], out: &mut String) {

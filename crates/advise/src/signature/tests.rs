@@ -182,8 +182,6 @@ proptest! {
             })
             .collect();
         let signature = Signature::of_records(&records);
-        let advice = crate::Advice::from(&signature, &crate::Situation::default());
-        prop_assert!(!crate::render::render_advice(&advice).contains("NaN"));
         prop_assert!(!crate::render::render_signature(&signature).contains("NaN"));
         prop_assert_eq!(signature.requests, records.len() as u64);
         let sum: u64 = signature.streams.iter().map(|stream| stream.requests).sum();

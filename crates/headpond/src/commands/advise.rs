@@ -1,18 +1,31 @@
 //! `headpond advise`, and the advice of the demo.
 
 use super::analyze::{open, warn_of_damage};
-use crate::args::AdviseArgs;
+use super::simulate::progress::while_shown;
+use crate::args::{AdviseArgs, EffortChoice};
 use crate::client::Client;
 use crate::outcome::{Exit, Failure};
 use crate::place::Places;
 use anyhow::{Context, Result, ensure};
-use headpond_advise::render::{render_advice, render_signature};
+use headpond_advise::render::{render_advice, render_signature, size};
 use headpond_advise::{
-    Advice, CacheFacts, CoreFacts, CoreLevel, MemberFacts, Setting, Signature, Situation,
+    Advice, Effort, Freedom, Goal, Sample, Sampler, Setting, Signature, SignatureBuilder, Situation,
 };
+use headpond_lab::{Condition, CoreStack, Experiment, Stack, simulate_all};
 use headpond_raid::Level;
+use headpond_trace::{TraceFormat, TraceReader};
+use headpond_volume::Size;
 use serde_json::{Value, json};
 use std::path::Path;
+
+/// Assumed where nobody says.
+const DISK: &str = "hdd-7k2-4t";
+const FLASH: &str = "ssd-dc-960g";
+const CACHE: &str = "nvme-dc-2t";
+const MEMBERS: u16 = 12;
+const CACHE_BYTES: u64 = 64 << 30;
+const STRIP: Size = Size(64 << 10);
+const IODEPTH: u32 = 16;
 
 /// What a trace says about a volume.
 pub struct Findings {
@@ -25,15 +38,24 @@ pub struct Findings {
 /// Advises on the workload of a trace.
 ///
 /// # Errors
-/// Where the trace cannot be read, or the array described is none.
+/// Where the trace cannot be read, or the machine described is none.
 pub fn run(places: &Places, args: &AdviseArgs) -> Result<Exit> {
-    let situation = match &args.volume {
-        Some(volume) => situation_of(&Client::of(places, volume)?.get("/v1/status")?)?,
-        None => described(args)?,
+    let mut situation = match (&args.volume, &args.stack) {
+        (Some(volume), _) => situation_of(&Client::of(places, volume)?.get("/v1/status")?)?,
+        (None, Some(path)) => stacked(path)?,
+        (None, None) => described(args)?,
+    };
+    situation.goal = args.goal;
+    situation.may_lose_dirty |= args.may_lose_dirty;
+    situation.depth_unless_told = args.iodepth;
+    situation.effort = match args.effort {
+        EffortChoice::Quick => Effort::Quick,
+        EffortChoice::Usual => Effort::Usual,
+        EffortChoice::Exhaustive => Effort::Exhaustive,
     };
     let mut reader = open(Path::new(&args.file), args.lenient)?;
-    let signature = Signature::of(&mut reader)?;
-    let advice = Advice::from(&signature, &situation);
+    let (signature, sample) = read(&mut reader, situation.effort)?;
+    let advice = advise(&signature, (sample, reader.format()), &situation)?;
     if args.json {
         let both = json!({ "signature": signature, "advice": advice });
         println!("{}", serde_json::to_string_pretty(&both)?);
@@ -49,9 +71,10 @@ pub fn run(places: &Places, args: &AdviseArgs) -> Result<Exit> {
 /// # Errors
 /// Where the recording cannot be read.
 pub fn advise_for(recording: &Path, status: &Value) -> Result<Findings> {
-    let situation = situation_of(status)?;
-    let signature = Signature::of(&mut open(recording, false)?)?;
-    let advice = Advice::from(&signature, &situation);
+    let situation = Situation { effort: Effort::Quick, ..situation_of(status)? };
+    let mut reader = open(recording, false)?;
+    let (signature, sample) = read(&mut reader, situation.effort)?;
+    let advice = advise(&signature, (sample, reader.format()), &situation)?;
     Ok(Findings {
         signature_text: render_signature(&signature),
         advice_text: render_advice(&advice),
@@ -59,19 +82,64 @@ pub fn advise_for(recording: &Path, status: &Value) -> Result<Findings> {
     })
 }
 
-/// What the user said of the devices. What was not said the advice assumes, and says so.
-fn described(args: &AdviseArgs) -> Result<Situation> {
-    let member = if args.flash { MemberFacts::SATA_SSD } else { MemberFacts::DISK_7200 };
-    let core = match (args.raid, args.members) {
-        (Some(raid), Some(members)) => {
-            let strip_bytes = args.strip.bytes();
-            Some(core(raid, members.into(), args.groups.into(), strip_bytes, member)?)
-        }
-        _ => None,
+/// Reads a trace once.
+fn read(reader: &mut TraceReader, effort: Effort) -> Result<(Signature, Sample)> {
+    let mut builder = SignatureBuilder::new();
+    let mut sampler = Sampler::new(effort.requests_max());
+    while let Some(record) = reader.next_record()? {
+        builder.add(&record);
+        sampler.add(&record);
+    }
+    Ok((builder.finish(reader.names()), sampler.finish()))
+}
+
+fn advise(
+    signature: &Signature,
+    sample: (Sample, TraceFormat),
+    situation: &Situation,
+) -> Result<Advice> {
+    let mut simulate = |experiments: &[Experiment]| {
+        while_shown(experiments.len(), |gauges| simulate_all(experiments, gauges))
     };
-    let facts = if args.cache_volatile { CacheFacts::ram } else { CacheFacts::nvme };
-    let cache = args.cache_size.map(|size| facts(size.bytes()));
-    Ok(Situation { core, cache, may_lose_dirty: false })
+    Ok(Advice::from(signature, sample, situation, &mut simulate)?)
+}
+
+/// A machine in a file.
+fn stacked(path: &Path) -> Result<Situation> {
+    let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
+    let stack = Stack::parse(&text).with_context(|| path.display().to_string())?;
+    let message = || Failure {
+        exit: Exit::Usage,
+        message: format!(
+            "{} has no [cache]: say which cache there is or could be bought",
+            path.display()
+        ),
+    };
+    ensure!(stack.cache.is_some(), message());
+    let is_memory = stack.cache.as_ref().is_some_and(|it| it.model.is_none() && it.read_us == 0.0);
+    Ok(Situation { cache_is_lost_on_power: is_memory, ..situation(stack) })
+}
+
+/// What the user said of the devices. What was not said is assumed, and said.
+fn described(args: &AdviseArgs) -> Result<Situation> {
+    let mut assumptions = Vec::new();
+    if args.raid.is_none() {
+        assumptions
+            .push("the array is assumed: --raid, --members and --drive say what it is".into());
+    }
+    if args.cache_size.is_none() {
+        assumptions
+            .push("the cache is assumed: --cache-size and --cache-drive say what it is".into());
+    }
+    let raid = args.raid.unwrap_or(Level::Raid6);
+    let members = args.members.unwrap_or(MEMBERS);
+    let core = core((raid, members, args.groups), args.strip.unwrap_or(STRIP), &args.drive)?;
+    let bytes = args.cache_size.map_or(CACHE_BYTES, |size| size.bytes());
+    let device = if args.cache_volatile { None } else { Some(args.cache_drive.as_str()) };
+    let stack = machine(core, bytes, device)?;
+    let freedom = Freedom { cache: true, array: args.strip.is_none() };
+    let cache_is_lost_on_power = args.cache_volatile;
+    Ok(Situation { assumptions, freedom, cache_is_lost_on_power, ..situation(stack) })
 }
 
 /// The devices of a served volume, from its status.
@@ -83,45 +151,84 @@ fn situation_of(status: &Value) -> Result<Situation> {
     let level = Level::try_from(number(&array["level"], "level")? as u8)?;
     let members = array["members"].as_array().context("the status tells no members")?.len();
     let groups = number(&array["groups"], "groups")?;
-    let strip_bytes = number(&array["strip_bytes"], "strip")?;
+    let strip = Size(number(&array["strip_bytes"], "strip")?);
     let is_rotational = status["rotational"].as_bool().unwrap_or(true);
-    let member = if is_rotational { MemberFacts::DISK_7200 } else { MemberFacts::SATA_SSD };
-    let core = core(level, members as u32, groups as u32, strip_bytes, member)?;
+    let drive = if is_rotational { DISK } else { FLASH };
+    let core = core((level, members as u16, groups as u16), strip, drive)?;
     let cache = &status["cache"];
-    if cache.is_null() {
-        return Ok(Situation { core: Some(core), cache: None, may_lose_dirty: false });
-    }
-    let capacity = number(&cache["capacity_bytes"], "cache size")?;
     let is_volatile = cache["lost_on_power"].as_bool().unwrap_or(false);
-    let facts = if is_volatile { CacheFacts::ram(capacity) } else { CacheFacts::nvme(capacity) };
-    // Write-back on such a cache was allowed when the volume was created, by force.
+    let device = if is_volatile { None } else { Some(CACHE) };
+    let mut assumptions = vec![format!("the members are taken for {drive}")];
+    let bytes = match cache["capacity_bytes"].as_u64() {
+        Some(bytes) => bytes,
+        None => {
+            assumptions.push(format!("there is no cache: one of {} is assumed", size(CACHE_BYTES)));
+            CACHE_BYTES
+        }
+    };
+    if !is_volatile {
+        assumptions.push(format!("the cache device is taken for {CACHE}"));
+    }
+    // Modes with dirty data on such a cache were allowed when the volume was created, by force.
     let may_lose_dirty = cache["volatile_allowed"].as_bool().unwrap_or(false);
-    Ok(Situation { core: Some(core), cache: Some(facts), may_lose_dirty })
+    let stack = machine(core, bytes, device)?;
+    let cache_is_lost_on_power = is_volatile;
+    Ok(Situation { assumptions, may_lose_dirty, cache_is_lost_on_power, ..situation(stack) })
+}
+
+/// Of a machine of which everything can be said, and nothing changed but what can be set.
+fn situation(stack: Stack) -> Situation {
+    Situation {
+        stack,
+        assumptions: Vec::new(),
+        cache_is_lost_on_power: false,
+        cache_is_mirrored: false,
+        may_lose_dirty: false,
+        goal: Goal::default(),
+        freedom: Freedom { cache: false, array: false },
+        effort: Effort::default(),
+        depth_unless_told: IODEPTH,
+    }
+}
+
+/// A cache of so many bytes on a model, or in memory.
+fn machine(core: CoreStack, cache_bytes: u64, device: Option<&str>) -> Result<Stack> {
+    let mut text =
+        format!("name = \"advised\"\n[core]\nraid = 0\ndrive = \"{DISK}\"\ndrives = 1\n");
+    text += &format!("[cache]\nsize = \"{cache_bytes}\"\n");
+    if let Some(device) = device {
+        text += &format!("model = {device:?}\n");
+    }
+    let stack = Stack { core, ..Stack::parse(&text)? };
+    stack.parts()?;
+    Ok(stack)
 }
 
 fn core(
-    level: Level,
-    members: u32,
-    groups: u32,
-    strip_bytes: u64,
-    member: MemberFacts,
-) -> Result<CoreFacts> {
-    let named = match level {
-        Level::Raid0 => CoreLevel::Raid0,
-        Level::Raid1 => CoreLevel::Raid1,
-        Level::Raid10 => CoreLevel::Raid10,
-        Level::Raid5 => CoreLevel::Raid5,
-        Level::Raid6 => CoreLevel::Raid6,
-        Level::Raid50 => CoreLevel::Raid50,
-        Level::Raid60 => CoreLevel::Raid60,
-    };
-    let needed = level.group_members_min() as u32 * groups.max(1);
+    (level, members, groups): (Level, u16, u16),
+    strip: Size,
+    drive: &str,
+) -> Result<CoreStack> {
+    let each = level.group_members_min() as u16 * groups.max(1);
     ensure!(
-        members >= needed.min(if level == Level::Raid0 { 1 } else { needed }),
+        members >= each,
         Failure {
             exit: Exit::Usage,
-            message: format!("{level} in {groups} groups needs {needed} members, not {members}"),
+            message: format!("{level} in {groups} groups needs {each} members, not {members}"),
         }
     );
-    Ok(CoreFacts::array(named, members, groups, strip_bytes, member))
+    Ok(CoreStack {
+        raid: level,
+        groups,
+        declustered: None,
+        strip,
+        drive: drive.to_owned(),
+        drives: members,
+        drive_write_cache: None,
+        drive_state: headpond_sim::ssd::State::default(),
+        controller: None,
+        network: None,
+        intent: false,
+        condition: Condition::Healthy,
+    })
 }

@@ -3,7 +3,7 @@
 mod comparison;
 mod page;
 mod picture;
-mod progress;
+pub(super) mod progress;
 mod report;
 
 use crate::args::{FitChoice, SimulateArgs};

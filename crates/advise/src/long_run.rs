@@ -1,0 +1,385 @@
+//! What a workload does in the long run: the requests of a sample again and again, as they would
+//! come if the trace went on.
+//!
+//! A cache is empty once and then full for years, so what counts is how it serves when it has the
+//! state that the workload leaves it in. That takes more requests than a trace has. Addresses lie
+//! in *places*, stretches of the volume with nothing between them and the next; in each,
+//!
+//! - what came back in the second half of the sample comes back in every round;
+//! - where the second half went on to new blocks, the next round goes on to new ones too: elsewhere
+//!   on the volume where the place is full (a stream that writes on and on), and within the place
+//!   where there is room (random blocks of a file).
+//!
+//! The cache of a replay need not be as large as the real one: it holds a round and what is new in
+//! the next, so whatever comes back in each round is found; and where the blocks that will be
+//! touched have no room in the real one, it is so small that some rounds fill it.
+//!
+//! **Invariants**: rounds are in order of issue; the first has the addresses of the sample.
+
+use crate::sample::{Sample, at};
+use foldhash::fast::FixedState;
+use headpond_trace::TraceRecord;
+use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
+
+const BLOCK_BYTES: u64 = 4096;
+/// What lies nearer than this belongs to one place.
+const PLACE_BYTES: u64 = 64 << 20;
+/// A place with more of its blocks touched is full.
+const FULL_SHARE: f64 = 0.5;
+/// Of what the second half touched in a place, so much was new where a workload goes on.
+const NEW_SHARE: f64 = 0.5;
+/// Of a place, what it moves by in each round: multiples of it, modulo one, never come back.
+const STEP: f64 = std::f64::consts::SQRT_2 - 1.0;
+
+/// Blocks that are remembered one by one.
+const GRAINS_MAX: u64 = 4 << 20;
+
+/// A place of more rows is large enough to move by whole ones.
+const ROWS_MIN: u64 = 64;
+
+/// Smallest cache that is replayed.
+const CACHE_BYTES_MIN: u64 = 16 << 20;
+const WARM_ROUNDS_MIN: u64 = 2;
+const WARM_ROUNDS_MAX: u64 = 4;
+
+/// A sample, and how it goes on.
+#[derive(Clone, Debug)]
+pub struct LongRun {
+    sample: Sample,
+    places: BTreeMap<u64, Place>,
+    volume: Volume,
+    /// Blocks of one round, all of them and those that no earlier round had.
+    touched_bytes: u64,
+    new_bytes: u64,
+    /// What is touched when it has gone on for long; nothing where there is no end.
+    reach_bytes: Option<u64>,
+}
+
+/// The volume that a workload runs on.
+#[derive(Clone, Copy, Debug)]
+pub struct Volume {
+    pub bytes: u64,
+    /// Of a row of full stripes: what is moved keeps its place in them.
+    pub row_bytes: u64,
+}
+
+/// A replay of some rounds.
+#[derive(Clone, Debug)]
+pub struct Rounds {
+    pub records: Arc<[TraceRecord]>,
+    /// Before the round that counts.
+    pub warm_up: usize,
+    /// Of the cache, where there is one.
+    pub cache_bytes: u64,
+}
+
+/// A stretch of the volume.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Place {
+    start: u64,
+    end: u64,
+    goes_on: GoesOn,
+}
+
+/// What a place has in the next round.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum GoesOn {
+    Same,
+    Within,
+    Elsewhere,
+}
+
+/// What was seen of a place.
+#[derive(Clone, Copy, Debug, Default)]
+struct Seen {
+    start: u64,
+    end: u64,
+    touched: u64,
+    /// Of the second half.
+    asked: u64,
+    new: u64,
+    /// In which all that is counted.
+    grain_bytes: u64,
+}
+
+impl LongRun {
+    /// Of a sample, on a volume.
+    pub fn of(sample: Sample, volume: Volume) -> Self {
+        let volume_bytes = volume.bytes;
+        let seen = look(&sample.records, volume_bytes);
+        let sum = |pick: fn(&Seen) -> u64| seen.iter().map(pick).sum::<u64>();
+        let is_new = sum(|it| it.new) as f64 > NEW_SHARE * sum(|it| it.asked) as f64;
+        let (mut touched_bytes, mut new_bytes, mut reach_bytes) = (0, 0, Some(0_u64));
+        let mut places = BTreeMap::new();
+        for it in &seen {
+            let goes_on = it.goes_on(is_new);
+            let touched = it.touched * it.grain_bytes;
+            touched_bytes += touched;
+            if goes_on != GoesOn::Same {
+                new_bytes += touched;
+            }
+            let reach = match goes_on {
+                GoesOn::Same => Some(touched),
+                GoesOn::Within => Some(it.end - it.start),
+                GoesOn::Elsewhere => None,
+            };
+            reach_bytes = reach_bytes.zip(reach).map(|(sum, more)| sum + more);
+            places.insert(it.start, Place { start: it.start, end: it.end, goes_on });
+        }
+        Self { sample, places, volume, touched_bytes, new_bytes, reach_bytes }
+    }
+
+    /// Requests of one round.
+    pub fn requests(&self) -> usize {
+        self.sample.records.len()
+    }
+
+    /// Of what is touched in a round, so much no earlier round touched.
+    pub fn new_share(&self) -> f64 {
+        self.new_bytes as f64 / self.touched_bytes.max(1) as f64
+    }
+
+    /// What is touched when it has gone on for long; nothing where there is no end.
+    pub fn reach_bytes(&self) -> Option<u64> {
+        self.reach_bytes
+    }
+
+    /// The same over fewer requests, which go on as those of the whole.
+    pub fn shorter(&self, requests: usize) -> Self {
+        let sample = self.sample.thinned(requests);
+        let (mut touched_bytes, mut new_bytes) = (0, 0);
+        for it in look(&sample.records, self.volume.bytes) {
+            let touched = it.touched * it.grain_bytes;
+            touched_bytes += touched;
+            let place = self.places.range(..=it.start).next_back();
+            if place.is_some_and(|(_, place)| place.goes_on != GoesOn::Same) {
+                new_bytes += touched;
+            }
+        }
+        Self { sample, places: self.places.clone(), touched_bytes, new_bytes, ..*self }
+    }
+
+    /// So many rounds that a cache of this size is in the state that it stays in, and one more,
+    /// which counts; `of_bytes` is what the whole trace touches.
+    pub fn rounds(&self, cache_bytes: u64, of_bytes: u64) -> Rounds {
+        let round = self.touched_bytes;
+        let has_room = self.reach_bytes.is_some_and(|reach| reach < cache_bytes / 10 * 8);
+        // A sample touches less than the trace, and so a cache of the same share must be smaller.
+        let share = (round as f64 / of_bytes.max(1) as f64).min(1.0);
+        let scaled = (cache_bytes as f64 * share) as u64;
+        let (bytes, rounds) = if has_room {
+            (5 * round + CACHE_BYTES_MIN, WARM_ROUNDS_MIN)
+        } else {
+            let bytes = (round + self.new_bytes + CACHE_BYTES_MIN).min(scaled.max(CACHE_BYTES_MIN));
+            let rounds = bytes.div_ceil(self.new_bytes.max(1));
+            (bytes, rounds.clamp(WARM_ROUNDS_MIN, WARM_ROUNDS_MAX))
+        };
+        Rounds {
+            records: self.records(rounds + 1),
+            warm_up: rounds as usize * self.requests(),
+            cache_bytes: bytes.min(cache_bytes).next_multiple_of(1 << 20),
+        }
+    }
+
+    fn records(&self, rounds: u64) -> Arc<[TraceRecord]> {
+        let records = &self.sample.records;
+        let last_ns = records.last().map_or(0, |record| record.issued_ns);
+        let gap_ns = last_ns / records.len().max(1) as u64;
+        let moved = |round: u64, record: &TraceRecord| {
+            let issued_ns = record.issued_ns.saturating_add(round.saturating_mul(last_ns + gap_ns));
+            let moved = at(record, issued_ns);
+            TraceRecord { offset_bytes: self.offset(round, record), ..moved }
+        };
+        (0..rounds)
+            .flat_map(|round| records.iter().map(move |record| moved(round, record)))
+            .collect()
+    }
+
+    /// Where a request goes in a round.
+    fn offset(&self, round: u64, record: &TraceRecord) -> u64 {
+        let (start, length) = placed(record, self.volume.bytes);
+        let Some((_, place)) = self.places.range(..=start).next_back() else { return start };
+        let (from, span) = match place.goes_on {
+            GoesOn::Same => return start,
+            GoesOn::Within => (place.start, place.end - place.start),
+            GoesOn::Elsewhere => (0, self.volume.bytes),
+        };
+        let row_bytes = self.volume.row_bytes.max(BLOCK_BYTES);
+        let step = if span > ROWS_MIN * row_bytes { row_bytes } else { BLOCK_BYTES };
+        let steps = (span / step).max(1);
+        let moved = ((steps as f64 * STEP) as u64).wrapping_mul(round) % steps * step;
+        let whole = steps * step;
+        let offset = (start - from) % whole;
+        let offset =
+            if offset >= whole - moved { offset - (whole - moved) } else { offset + moved };
+        from + offset.min(span.saturating_sub(length))
+    }
+}
+
+impl Seen {
+    /// `is_new` is what holds of all places together, and so of one that the second half left out.
+    fn goes_on(&self, is_new: bool) -> GoesOn {
+        let is_new = match self.asked {
+            0 => is_new,
+            asked => self.new as f64 > NEW_SHARE * asked as f64,
+        };
+        let blocks = (self.end - self.start) / self.grain_bytes.max(1);
+        match (is_new, self.touched as f64 > FULL_SHARE * blocks as f64) {
+            (false, _) => GoesOn::Same,
+            (true, false) => GoesOn::Within,
+            (true, true) => GoesOn::Elsewhere,
+        }
+    }
+}
+
+/// The range of a request, on a volume that may be smaller than the one it was recorded on.
+fn placed(record: &TraceRecord, volume_bytes: u64) -> (u64, u64) {
+    let volume = volume_bytes.max(BLOCK_BYTES);
+    let length = record.length_bytes.min(volume);
+    let is_inside = record.end_bytes() <= volume;
+    let start = if is_inside { record.offset_bytes } else { record.offset_bytes % volume };
+    (start.min(volume - length), length)
+}
+
+/// The places of some requests, in order of address.
+fn look(records: &[TraceRecord], volume_bytes: u64) -> Vec<Seen> {
+    let grain_bytes = grain_bytes(records);
+    let mut grains: HashSet<u64, FixedState> = HashSet::default();
+    let mut regions: BTreeMap<u64, Seen> = BTreeMap::new();
+    for (number, record) in records.iter().enumerate().filter(|(_, it)| it.length_bytes > 0) {
+        let (start, length) = placed(record, volume_bytes);
+        let is_second_half = number * 2 >= records.len();
+        for grain in start / grain_bytes..(start + length).div_ceil(grain_bytes) {
+            let is_new = grains.insert(grain);
+            let offset = grain * grain_bytes;
+            let seen = regions.entry(offset / PLACE_BYTES).or_insert(Seen {
+                start: offset,
+                end: offset,
+                grain_bytes,
+                ..Seen::default()
+            });
+            seen.start = seen.start.min(offset);
+            seen.end = seen.end.max(offset + grain_bytes);
+            seen.touched += u64::from(is_new);
+            seen.asked += u64::from(is_second_half);
+            seen.new += u64::from(is_second_half && is_new);
+        }
+    }
+    join(regions.into_values())
+}
+
+/// Blocks, or more where so many of them are asked for that they could not all be remembered.
+fn grain_bytes(records: &[TraceRecord]) -> u64 {
+    let bytes = records.iter().fold(0_u64, |sum, record| sum.saturating_add(record.length_bytes));
+    (bytes / GRAINS_MAX).next_power_of_two().max(BLOCK_BYTES)
+}
+
+/// Neighbours as one place.
+fn join(regions: impl Iterator<Item = Seen>) -> Vec<Seen> {
+    let mut places: Vec<Seen> = Vec::new();
+    for region in regions {
+        match places.last_mut() {
+            Some(last) if region.start - last.end < PLACE_BYTES => {
+                last.end = region.end;
+                last.touched += region.touched;
+                last.asked += region.asked;
+                last.new += region.new;
+            }
+            _ => places.push(region),
+        }
+    }
+    places
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use headpond_trace::Op;
+
+    const VOLUME: Volume = Volume { bytes: 1 << 42, row_bytes: 640 << 10 };
+    const HUGE: u64 = 1 << 50;
+
+    fn run(blocks: impl IntoIterator<Item = u64>) -> LongRun {
+        let records: Vec<TraceRecord> = blocks
+            .into_iter()
+            .enumerate()
+            .map(|(n, block)| TraceRecord::new(n as u64 * 1000, Op::Write, block * 4096, 4096))
+            .collect();
+        let of_requests = records.len() as u64;
+        LongRun::of(Sample { records, of_requests }, VOLUME)
+    }
+
+    fn rounds_of(run: &LongRun) -> Vec<Vec<u64>> {
+        let rounds = run.rounds(HUGE, run.touched_bytes);
+        let chunks = rounds.records.chunks(run.requests());
+        chunks.map(|round| round.iter().map(|it| it.offset_bytes / 4096).collect()).collect()
+    }
+
+    fn scattered(count: u64, within: u64) -> impl Iterator<Item = u64> {
+        (0..count).map(move |n| n.wrapping_mul(0x9e37_79b9_7f4a_7c15) % within)
+    }
+
+    #[test]
+    fn what_came_back_comes_back_in_each_round() {
+        let run = run((0..2000).map(|n| n % 500));
+        assert_eq!(run.new_share(), 0.0);
+        assert_eq!(run.reach_bytes(), Some(500 * 4096));
+        let rounds = rounds_of(&run);
+        assert!(rounds.len() >= 3 && rounds.iter().all(|round| *round == rounds[0]));
+    }
+
+    #[test]
+    fn a_stream_goes_on_elsewhere_and_keeps_its_place_in_the_stripes() {
+        let run = run(0..2000);
+        assert_eq!((run.new_share(), run.reach_bytes()), (1.0, None));
+        let rounds = rounds_of(&run);
+        let mut starts: Vec<u64> = rounds.iter().map(|round| round[0]).collect();
+        assert!(starts.iter().all(|start| start % 160 == 0), "rows of 640 KiB: {starts:?}");
+        assert!(rounds.iter().all(|round| round.windows(2).all(|pair| pair[1] == pair[0] + 1)));
+        starts.sort_unstable();
+        assert!(starts.windows(2).all(|pair| pair[1] - pair[0] > 2000), "{starts:?}");
+    }
+
+    #[test]
+    fn random_blocks_of_a_file_stay_in_it_and_are_others_in_each_round() {
+        let file = 100_000;
+        let run = run(scattered(2000, file));
+        assert!(run.new_share() > 0.99);
+        let rounds = rounds_of(&run);
+        assert!(rounds.iter().flatten().all(|block| *block < file));
+        let first: HashSet<u64> = rounds[0].iter().copied().collect();
+        let again = rounds[1].iter().filter(|block| first.contains(block)).count();
+        assert!(again < 200, "{again}");
+    }
+
+    #[test]
+    fn random_blocks_all_over_the_volume_do_not_come_back() {
+        let rounds = rounds_of(&run(scattered(2000, VOLUME.bytes / 4096)));
+        let all: Vec<u64> = rounds.iter().flatten().copied().collect();
+        let distinct: HashSet<u64> = all.iter().copied().collect();
+        assert!(distinct.len() > all.len() * 99 / 100, "{} of {}", distinct.len(), all.len());
+    }
+
+    #[test]
+    fn a_cache_with_room_is_never_full_and_one_without_is_filled_by_the_warm_rounds() {
+        let roomy = run((0..2000).map(|n| n % 500)).rounds(1 << 30, 500 * 4096);
+        assert!(roomy.cache_bytes > 2 * 500 * 4096 && roomy.cache_bytes <= 1 << 30);
+        let endless = run(0..50_000);
+        let rounds = endless.rounds(1 << 40, endless.touched_bytes);
+        let warm_bytes = rounds.warm_up as u64 * 4096;
+        assert!(warm_bytes >= rounds.cache_bytes, "{warm_bytes} {}", rounds.cache_bytes);
+        let small = endless.rounds(100 << 20, endless.touched_bytes);
+        assert_eq!(small.cache_bytes, 100 << 20);
+        let part = endless.shorter(5000).rounds(1 << 30, 100 * endless.touched_bytes);
+        assert!(part.cache_bytes <= 17 << 20, "a part of a part: {}", part.cache_bytes);
+    }
+
+    #[test]
+    fn addresses_beyond_the_volume_and_no_requests_do_no_harm() {
+        let far = run([u64::MAX / 4096 - 1, 0, u64::MAX / 8192]);
+        assert!(rounds_of(&far).iter().flatten().all(|block| block * 4096 < VOLUME.bytes));
+        let none = run([]);
+        assert!(none.rounds(1 << 30, 0).records.is_empty());
+    }
+}

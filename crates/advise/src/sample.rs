@@ -1,0 +1,184 @@
+//! As many requests of a trace as can be replayed often: all of a short one, stretches of equal
+//! length and evenly spread of a long one.
+//!
+//! **Invariants**: one pass, bounded memory; what is kept of a trace depends on nothing but the
+//! trace and the bound.
+
+use headpond_trace::{RecordFlags, TraceRecord};
+
+/// Stretches of which a sample has at most so many, and at least half as many where it is not the
+/// whole trace.
+const STRETCHES_MAX: usize = 20;
+
+/// Takes a sample.
+pub struct Sampler {
+    stretch_requests: usize,
+    /// With the place of each among all stretches of the trace.
+    kept: Vec<(u64, Vec<TraceRecord>)>,
+    /// Each how-many-th stretch is kept.
+    stride: u64,
+    seen: u64,
+}
+
+/// Requests of a trace, in order of issue.
+#[derive(Clone, Debug)]
+pub struct Sample {
+    pub records: Vec<TraceRecord>,
+    /// Requests of the trace.
+    pub of_requests: u64,
+}
+
+impl Sample {
+    /// About so many of its requests: the beginnings of stretches of equal length.
+    #[must_use]
+    pub fn thinned(&self, requests: usize) -> Self {
+        let count = self.records.len();
+        if requests >= count {
+            return self.clone();
+        }
+        let stretches = STRETCHES_MAX.min(requests.max(1));
+        let kept = requests.div_ceil(stretches);
+        let bounds = |number: usize| number * count / stretches;
+        let stretch = |number| {
+            let stretch = &self.records[bounds(number)..bounds(number + 1)];
+            &stretch[..kept.min(stretch.len())]
+        };
+        let stretches: Vec<&[TraceRecord]> = (0..stretches).map(stretch).collect();
+        Self { records: joined(&stretches), of_requests: self.of_requests }
+    }
+}
+
+/// Stretches one after the other, with the mean gap of their requests in between.
+fn joined(stretches: &[&[TraceRecord]]) -> Vec<TraceRecord> {
+    let span = |records: &[TraceRecord]| match (records.first(), records.last()) {
+        (Some(first), Some(last)) => last.issued_ns.saturating_sub(first.issued_ns),
+        _ => 0,
+    };
+    let spans = stretches.iter().map(|records| span(records)).fold(0_u64, u64::saturating_add);
+    let gaps: usize = stretches.iter().map(|records| records.len().saturating_sub(1)).sum();
+    let gap_ns = spans / gaps.max(1) as u64;
+    let mut all: Vec<TraceRecord> = Vec::new();
+    for stretch in stretches {
+        let first_ns = stretch.first().map_or(0, |record| record.issued_ns);
+        let from_ns = all.last().map_or(0, |last| last.issued_ns.saturating_add(gap_ns));
+        let moved = |record: &TraceRecord| {
+            at(record, from_ns.saturating_add(record.issued_ns.saturating_sub(first_ns)))
+        };
+        all.extend(stretch.iter().map(moved));
+    }
+    all
+}
+
+impl Sampler {
+    /// Of at most about so many requests.
+    pub fn new(requests_max: usize) -> Self {
+        let stretch_requests = (requests_max / STRETCHES_MAX).max(1);
+        Self { stretch_requests, kept: Vec::new(), stride: 1, seen: 0 }
+    }
+
+    /// Looks at the next request of the trace; what is told to come again does not count.
+    pub fn add(&mut self, record: &TraceRecord) {
+        if record.flags.contains(RecordFlags::RETRIED) {
+            return;
+        }
+        let stretch = self.seen / self.stretch_requests as u64;
+        self.seen += 1;
+        if !stretch.is_multiple_of(self.stride) {
+            return;
+        }
+        match self.kept.last_mut() {
+            Some((last, records)) if *last == stretch => records.push(*record),
+            _ => self.begin(stretch, *record),
+        }
+    }
+
+    pub fn finish(self) -> Sample {
+        let stretches: Vec<&[TraceRecord]> =
+            self.kept.iter().map(|(_, records)| records.as_slice()).collect();
+        Sample { records: joined(&stretches), of_requests: self.seen }
+    }
+
+    fn begin(&mut self, stretch: u64, record: TraceRecord) {
+        if self.kept.len() == STRETCHES_MAX {
+            self.stride *= 2;
+            let stride = self.stride;
+            self.kept.retain(|(kept, _)| kept % stride == 0);
+        }
+        if stretch.is_multiple_of(self.stride) {
+            self.kept.push((stretch, vec![record]));
+        }
+    }
+}
+
+/// The record, issued at another time.
+pub(crate) fn at(record: &TraceRecord, issued_ns: u64) -> TraceRecord {
+    let moved = |at_ns: u64| at_ns.saturating_sub(record.issued_ns).saturating_add(issued_ns);
+    TraceRecord {
+        issued_ns,
+        dispatched_ns: record.dispatched_ns.map(moved),
+        completed_ns: record.completed_ns.map(moved),
+        ..*record
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use headpond_trace::Op;
+
+    fn sample(requests: u64, max: usize) -> Sample {
+        let mut sampler = Sampler::new(max);
+        for number in 0..requests {
+            let mut record = TraceRecord::new(number * 1000, Op::Read, number * 4096, 4096);
+            record.completed_ns = Some(number * 1000 + 500);
+            sampler.add(&record);
+        }
+        sampler.finish()
+    }
+
+    #[test]
+    fn a_short_trace_is_its_own_sample() {
+        let sample = sample(150, 200);
+        assert_eq!((sample.records.len(), sample.of_requests), (150, 150));
+        let is_same = |(number, record): (usize, &TraceRecord)| {
+            let issued_ns = number as u64 * 1000;
+            (record.issued_ns, record.completed_ns) == (issued_ns, Some(issued_ns + 500))
+        };
+        assert!(sample.records.iter().enumerate().all(is_same));
+    }
+
+    #[test]
+    fn of_a_long_trace_there_are_stretches_from_beginning_to_end_without_gaps() {
+        let sample = sample(100_000, 200);
+        assert!((100..=200).contains(&sample.records.len()), "{}", sample.records.len());
+        assert_eq!(sample.of_requests, 100_000);
+        let places: Vec<u64> = sample.records.iter().map(|it| it.offset_bytes / 4096).collect();
+        assert!(places[0] == 0 && *places.last().unwrap() > 80_000);
+        assert!(places.chunks(10).all(|stretch| stretch[0] + 9 == stretch[9]));
+        let times: Vec<u64> = sample.records.iter().map(|record| record.issued_ns).collect();
+        assert!(times.windows(2).all(|pair| pair[1] - pair[0] == 1000));
+    }
+
+    #[test]
+    fn a_thinner_sample_is_of_all_of_it() {
+        let whole = sample(1000, 1000);
+        let thin = whole.thinned(100);
+        assert_eq!((thin.records.len(), thin.of_requests), (100, 1000));
+        let places: Vec<u64> = thin.records.iter().map(|it| it.offset_bytes / 4096).collect();
+        assert_eq!((places[0], places[5], places[99]), (0, 50, 954));
+        assert_eq!(whole.thinned(5000).records, whole.records);
+        assert!(thin.thinned(0).records.len() <= 1);
+    }
+
+    #[test]
+    fn what_comes_again_and_a_clock_at_its_end_do_no_harm() {
+        let mut sampler = Sampler::new(100);
+        let mut retried = TraceRecord::new(u64::MAX - 5, Op::Read, 0, 4096);
+        retried.flags = RecordFlags::RETRIED;
+        sampler.add(&retried);
+        sampler.add(&TraceRecord::new(u64::MAX - 1, Op::Read, 0, 4096));
+        sampler.add(&TraceRecord::new(u64::MAX, Op::Read, 0, 4096));
+        assert_eq!(sampler.finish().records.len(), 2);
+        assert!(Sampler::new(100).finish().records.is_empty());
+    }
+}

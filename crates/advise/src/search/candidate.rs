@@ -1,0 +1,164 @@
+//! A choice of settings.
+
+use super::axes::{ARRAY_KEYS, DIRTY_MODES, SAFE_MODES};
+use headpond_lab::Stack;
+use headpond_volume::{SettingChange, Size};
+use serde::{Serialize, Serializer};
+use std::fmt;
+
+/// Values of some settings; the others are what they are by themselves.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Candidate {
+    /// False: there is none, and no settings of it.
+    has_cache: bool,
+    values: Vec<(&'static str, String)>,
+}
+
+/// One setting as `headpond set` and `headpond create` take it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Setting {
+    pub key: &'static str,
+    pub value: String,
+}
+
+/// What may be lost with the cache, the least first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Risk {
+    NoCache,
+    /// Nothing: the array has everything.
+    Clean,
+    Dirty,
+}
+
+impl Candidate {
+    /// The array by itself.
+    pub fn without_cache() -> Self {
+        Self { has_cache: false, values: Vec::new() }
+    }
+
+    /// The array by itself, with what is set of it.
+    #[must_use]
+    pub fn array_alone(&self) -> Self {
+        let of_array = |(key, _): &&(&'static str, String)| ARRAY_KEYS.contains(key);
+        Self { has_cache: false, values: self.values.iter().filter(of_array).cloned().collect() }
+    }
+
+    /// A cache with these settings.
+    pub fn new(values: impl IntoIterator<Item = (&'static str, String)>) -> Self {
+        Self { has_cache: true, values: values.into_iter().collect() }
+    }
+
+    /// The same with another value of one setting.
+    #[must_use]
+    pub fn with(&self, key: &'static str, value: &str) -> Self {
+        let mut changed = self.clone();
+        match changed.values.iter_mut().find(|(known, _)| *known == key) {
+            Some((_, old)) => value.clone_into(old),
+            None => changed.values.push((key, value.to_owned())),
+        }
+        changed
+    }
+
+    /// Settings, the mode aside, that are not what they are by themselves.
+    pub(super) fn changed(&self, defaults: &[(&'static str, String)]) -> Vec<&'static str> {
+        let is_changed = |it: &&(&'static str, String)| it.0 != "mode" && !defaults.contains(it);
+        self.values.iter().filter(is_changed).map(|(key, _)| *key).collect()
+    }
+
+    /// The same with a setting as it is by itself.
+    #[must_use]
+    pub(super) fn without(&self, key: &str) -> Self {
+        let mut changed = self.clone();
+        changed.values.retain(|(known, _)| *known != key);
+        changed
+    }
+
+    pub fn has_cache(&self) -> bool {
+        self.has_cache
+    }
+
+    pub fn value(&self, key: &str) -> Option<&str> {
+        self.values.iter().find(|(known, _)| *known == key).map(|(_, value)| value.as_str())
+    }
+
+    /// The mode, which is pass-through without a cache.
+    pub fn mode(&self) -> &str {
+        if self.has_cache { self.value("mode").unwrap_or(DIRTY_MODES[0]) } else { "pass-through" }
+    }
+
+    pub fn risk(&self) -> Risk {
+        match self.mode() {
+            "pass-through" => Risk::NoCache,
+            mode if SAFE_MODES.contains(&mode) => Risk::Clean,
+            _ => Risk::Dirty,
+        }
+    }
+
+    pub fn settings(&self) -> Vec<Setting> {
+        let setting = |(key, value): &(&'static str, String)| setting(key, value);
+        let mode = Setting { key: "mode", value: self.mode().to_owned() };
+        let mode = (!self.has_cache).then_some(mode);
+        mode.into_iter().chain(self.values.iter().map(setting)).collect()
+    }
+
+    /// The machine with these settings, and a cache of so many bytes where it has one.
+    ///
+    /// # Panics
+    /// Where a setting is none: candidates come from axes, which name those that there are.
+    pub fn applied(&self, stack: &Stack, cache_bytes: u64) -> Stack {
+        let mut stack = stack.clone();
+        stack.name = self.to_string();
+        if !self.has_cache {
+            stack.cache = None;
+        }
+        for (key, value) in &self.values {
+            let size = || value.parse::<Size>().expect("a size of an axis");
+            match (*key, stack.cache.as_mut()) {
+                ("strip", _) => stack.core.strip = size(),
+                ("line", Some(cache)) => cache.line = size(),
+                _ => set(&mut stack, &setting(key, value).to_string()),
+            }
+        }
+        if let Some(cache) = &mut stack.cache {
+            cache.size = Size(cache_bytes);
+        }
+        stack
+    }
+}
+
+fn set(stack: &mut Stack, change: &str) {
+    let change: SettingChange = change.parse().expect("a setting of an axis");
+    if change.is_of_array() {
+        stack.array = stack.array.with_all(&[change]).expect("a value of an axis");
+    } else if let Some(cache) = &mut stack.cache {
+        cache.settings = cache.settings.with_all(&[change]).expect("a value of an axis");
+    }
+}
+
+/// A cleaner with parameters of its own is a preset.
+fn setting(key: &'static str, value: &str) -> Setting {
+    let is_preset = key == "cleaning" && value.contains("-aggressive");
+    Setting { key: if is_preset { "preset" } else { key }, value: value.to_owned() }
+}
+
+impl fmt::Display for Setting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}={}", self.key, self.value)
+    }
+}
+
+impl fmt::Display for Candidate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !self.has_cache && self.values.is_empty() {
+            return f.write_str("no cache");
+        }
+        let settings: Vec<String> = self.settings().iter().map(Setting::to_string).collect();
+        f.write_str(&settings.join(" "))
+    }
+}
+
+impl Serialize for Candidate {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}

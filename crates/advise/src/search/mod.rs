@@ -1,0 +1,370 @@
+//! The search for the best settings: candidates are replayed on models of the user's devices.
+//!
+//! 1. All combinations of the axes that matter most are tried on a few requests, the better
+//!    quarter on four times as many, and so on (successive halving: Jamieson and Talwalkar, 2016).
+//! 2. Around the best the other axes are tried one after the other.
+//! 3. What is left is tried on everything, beside the array without a cache.
+//!
+//! **Invariants**: the same trace and machine give the same answer; a judge is asked the same
+//! question once.
+
+mod axes;
+mod candidate;
+mod judge;
+mod replays;
+#[cfg(test)]
+mod tests;
+mod trial;
+
+use crate::signature::Signature;
+use axes::{CLEANINGS, MAIN_KEYS, further_axes, main_axes};
+
+pub use axes::{Axis, DIRTY_MODES, Freedom};
+pub use candidate::{Candidate, Risk, Setting};
+pub use judge::{Judge, JudgeError, Question, Twist};
+pub use replays::{Replays, Simulate};
+pub use trial::{Gain, Goal, GoalError, Trial};
+
+/// A cache that gains less than this is not worth its risk.
+pub const GAIN_MIN: f64 = 1.1;
+
+/// Costs that differ by less than this factor are decided by what is safer and spares the cache.
+pub const NEARLY_AS_MUCH: f64 = 1.05;
+
+/// A further setting must gain more than this factor to be changed.
+const WORTH_CHANGING: f64 = 1.02;
+
+/// Of the candidates of a rung, so many come to the next.
+const KEPT: usize = 4;
+/// The rungs before everything, as parts of it.
+const RUNGS: [usize; 2] = [16, 4];
+/// Times that the other settings are looked at around what looked best.
+const REFINED_MAX: usize = 2;
+/// On fewer requests nothing is told apart.
+const REQUESTS_MIN: usize = 1000;
+/// For the endurance of the cache, so much of the gain (of its logarithm) may be given up.
+const GIVEN_UP: f64 = 0.25;
+
+/// What is searched for, and among what.
+#[derive(Clone, Copy, Debug)]
+pub struct Quest {
+    pub goal: Goal,
+    pub freedom: Freedom,
+    /// The cache may have the only copy of something.
+    pub may_be_dirty: bool,
+    /// Of a round.
+    pub requests: usize,
+    /// Every main candidate is tried on everything, and each further value around the best.
+    pub is_exhaustive: bool,
+}
+
+/// What a search found.
+#[derive(Clone, Debug)]
+pub struct Found {
+    pub chosen: Tried,
+    pub without_cache: Tried,
+    /// Everything that was tried to the end, the best first.
+    pub finalists: Vec<Tried>,
+    /// What each setting that was looked at by itself does to the cost.
+    pub effects: Vec<Effect>,
+    /// Replays.
+    pub trials: usize,
+}
+
+/// A candidate and how it did.
+#[derive(Clone, Debug)]
+pub struct Tried {
+    pub candidate: Candidate,
+    pub trial: Trial,
+}
+
+/// What another value of one setting would do.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Effect {
+    pub key: &'static str,
+    /// As chosen.
+    pub value: String,
+    pub instead: String,
+    /// How much better the chosen value is.
+    pub gain: Gain,
+}
+
+impl Found {
+    /// The advice, or the best with a cache where that is none.
+    pub fn best_with_cache(&self) -> &Tried {
+        match (self.chosen.candidate.has_cache(), self.finalists.first()) {
+            (false, Some(best)) => best,
+            _ => &self.chosen,
+        }
+    }
+}
+
+fn candidates_of(tried: &[Tried]) -> Vec<Candidate> {
+    tried.iter().map(|it| it.candidate.clone()).collect()
+}
+
+impl Effect {
+    fn of(axis: &Axis, chosen: &Tried, rejected: &Tried, goal: Goal) -> Self {
+        let value = |it: &Tried| it.candidate.value(axis.key).unwrap_or(&axis.values[0]).to_owned();
+        let gain = chosen.trial.gain_over(&rejected.trial, goal);
+        Self { key: axis.key, value: value(chosen), instead: value(rejected), gain }
+    }
+}
+
+struct Search<'a> {
+    quest: Quest,
+    /// What each setting is by itself.
+    defaults: Vec<(&'static str, String)>,
+    judge: &'a mut dyn Judge,
+    trials: usize,
+}
+
+/// Finds the best settings for a workload.
+///
+/// # Errors
+/// Where the judge cannot answer.
+pub fn search(
+    signature: &Signature,
+    quest: Quest,
+    judge: &mut dyn Judge,
+) -> Result<Found, JudgeError> {
+    let main = main_axes(signature);
+    let further = further_axes(signature, quest.freedom);
+    let default = |axis: &Axis| (axis.key, axis.values[0].clone());
+    let defaults = main.iter().chain(&further).map(default).collect();
+    let mut search = Search { quest, defaults, judge, trials: 0 };
+    let survivors = search.halve(candidates(&main, quest.may_be_dirty))?;
+    let is_again = |axis: &Axis| further.iter().any(|other| other.key == axis.key);
+    let first = main.into_iter().filter(|axis| !is_again(axis));
+    let axes = search.allowed(first.chain(further.iter().cloned()));
+    let mut finalists = search.try_all(&candidates_of(&survivors), quest.requests)?;
+    let mut found = search.conclude(finalists.clone());
+    for _ in 0..REFINED_MAX {
+        let around = found.best_with_cache().candidate.clone();
+        let (best, effects) = search.refine(around, &axes)?;
+        let known = candidates_of(&finalists);
+        let mut more = vec![best.array_alone(), best.clone()];
+        more.retain(|it| !known.contains(it));
+        finalists.extend(search.try_all(&more, quest.requests)?);
+        let (pruned, effects) = search.prune(best, &finalists, effects)?;
+        let is_known = more.is_empty() && known.contains(&pruned.candidate);
+        finalists.push(pruned);
+        finalists.dedup_by(|one, other| one.candidate == other.candidate);
+        found = Found { effects, ..search.conclude(finalists.clone()) };
+        if is_known {
+            break;
+        }
+    }
+    found.trials = search.trials;
+    Ok(found)
+}
+
+/// All combinations, and the array by itself.
+fn candidates(axes: &[Axis], may_be_dirty: bool) -> Vec<Candidate> {
+    let mut all = vec![Candidate::new([])];
+    for axis in axes {
+        let values = |candidate: &Candidate| -> Vec<Candidate> {
+            // Who has nothing dirty has nothing to clean.
+            let cleans = axis.key != "cleaning" || candidate.risk() == Risk::Dirty;
+            let values = axis.values.iter().filter(|value| cleans || *value == CLEANINGS[0]);
+            values.map(|value| candidate.with(axis.key, value)).collect()
+        };
+        all = all.iter().flat_map(values).collect();
+    }
+    all.retain(|candidate| may_be_dirty || candidate.risk() != Risk::Dirty);
+    all.insert(0, Candidate::without_cache());
+    all
+}
+
+impl Search<'_> {
+    /// Rung by rung; what is left, with what it did on the last.
+    fn halve(&mut self, mut candidates: Vec<Candidate>) -> Result<Vec<Tried>, JudgeError> {
+        let mut tried = Vec::new();
+        let mut rungs: Vec<usize> = match self.quest.is_exhaustive {
+            true => vec![self.quest.requests],
+            false => RUNGS.map(|part| self.rung(part)).to_vec(),
+        };
+        rungs.dedup();
+        for requests in rungs {
+            tried = self.try_all(&candidates, requests)?;
+            if !self.quest.is_exhaustive {
+                self.keep_the_better(&mut tried);
+            }
+            candidates = candidates_of(&tried);
+        }
+        Ok(tried)
+    }
+
+    fn rung(&self, part: usize) -> usize {
+        (self.quest.requests / part).max(REQUESTS_MIN).min(self.quest.requests)
+    }
+
+    /// The better part of each kind of risk: which risk is worth it is seen on everything.
+    fn keep_the_better(&self, tried: &mut Vec<Tried>) {
+        let goal = self.quest.goal;
+        tried.sort_by(|one, other| one.trial.cost(goal).total_cmp(&other.trial.cost(goal)));
+        let kept = (tried.len() / KEPT).max(2);
+        let mut of_risk = [0_usize; 3];
+        tried.retain(|it| {
+            let count = &mut of_risk[it.candidate.risk() as usize];
+            *count += 1;
+            let share = if it.candidate.risk() == Risk::Dirty { kept } else { kept / 2 };
+            *count <= share.max(1)
+        });
+    }
+
+    /// Without what may not be chosen.
+    fn allowed(&self, axes: impl Iterator<Item = Axis>) -> Vec<Axis> {
+        let allowed = |mut axis: Axis| {
+            let is_allowed = |value: &String| {
+                axis.key != "mode" || self.quest.may_be_dirty || !DIRTY_MODES.contains(&&**value)
+            };
+            axis.values = axis.values.iter().filter(|value| is_allowed(value)).cloned().collect();
+            axis
+        };
+        axes.map(allowed).collect()
+    }
+
+    /// Each axis by itself, around the best so far.
+    fn refine(
+        &mut self,
+        mut best: Candidate,
+        axes: &[Axis],
+    ) -> Result<(Candidate, Vec<Effect>), JudgeError> {
+        let goal = self.quest.goal;
+        let mut effects = Vec::new();
+        for axis in axes {
+            let Some((now, next)) = self.best_instead(&best, axis)? else { continue };
+            let is_better = next.trial.cost(goal) * WORTH_CHANGING < now.trial.cost(goal);
+            let (chosen, rejected) = if is_better { (next, now) } else { (now, next) };
+            effects.push(Effect::of(axis, &chosen, &rejected, goal));
+            best = chosen.candidate;
+        }
+        Ok((best, effects))
+    }
+
+    /// Without the settings that are not worth a change on everything.
+    fn prune(
+        &mut self,
+        candidate: Candidate,
+        finalists: &[Tried],
+        mut effects: Vec<Effect>,
+    ) -> Result<(Tried, Vec<Effect>), JudgeError> {
+        let goal = self.quest.goal;
+        let known = finalists.iter().find(|it| it.candidate == candidate);
+        let mut best = known.expect("it was tried on everything").clone();
+        for key in candidate.changed(&self.defaults) {
+            let of_key = self.defaults.iter().find(|(known, _)| *known == key);
+            let (_, default) = of_key.expect("it is on an axis").clone();
+            let plainer = match MAIN_KEYS.contains(&key) {
+                true => best.candidate.with(key, &default),
+                false => best.candidate.without(key),
+            };
+            let plainer = self.try_all(&[plainer], self.quest.requests)?.remove(0);
+            let stays = best.trial.cost(goal) * WORTH_CHANGING < plainer.trial.cost(goal);
+            let gain = match stays {
+                true => best.trial.gain_over(&plainer.trial, goal),
+                false => plainer.trial.gain_over(&best.trial, goal),
+            };
+            let set = best.candidate.value(key).unwrap_or_default().to_owned();
+            let (value, instead) = if stays { (set, default) } else { (default, set) };
+            effects.retain(|effect| effect.key != key);
+            effects.push(Effect { key, value, instead, gain });
+            if !stays {
+                best = plainer;
+            }
+        }
+        Ok((best, effects))
+    }
+
+    /// A candidate, and the best of those that differ from it on one axis.
+    fn best_instead(
+        &mut self,
+        candidate: &Candidate,
+        axis: &Axis,
+    ) -> Result<Option<(Tried, Tried)>, JudgeError> {
+        if axis.key == "cleaning" && candidate.risk() != Risk::Dirty {
+            return Ok(None);
+        }
+        let requests =
+            if self.quest.is_exhaustive { self.quest.requests } else { self.rung(RUNGS[1]) };
+        let standing = candidate.value(axis.key).unwrap_or(&axis.values[0]);
+        let others = axis.values.iter().filter(|value| *value != standing);
+        let mut asked = vec![candidate.clone()];
+        asked.extend(others.map(|value| candidate.with(axis.key, value)));
+        let mut tried = self.try_all(&asked, requests)?;
+        let now = tried.remove(0);
+        let goal = self.quest.goal;
+        let next = tried
+            .into_iter()
+            .min_by(|one, other| one.trial.cost(goal).total_cmp(&other.trial.cost(goal)));
+        Ok(next.map(|next| (now, next)))
+    }
+
+    fn try_all(
+        &mut self,
+        candidates: &[Candidate],
+        requests: usize,
+    ) -> Result<Vec<Tried>, JudgeError> {
+        let question = |candidate: &Candidate| Question {
+            candidate: candidate.clone(),
+            requests,
+            twist: Twist::None,
+        };
+        let questions: Vec<Question> = candidates.iter().map(question).collect();
+        self.trials += questions.len();
+        let trials = self.judge.judge(&questions)?;
+        let tried = candidates.iter().cloned().zip(trials);
+        Ok(tried.map(|(candidate, trial)| Tried { candidate, trial }).collect())
+    }
+
+    /// The safest that does nearly as well as the best.
+    fn conclude(&self, mut finalists: Vec<Tried>) -> Found {
+        let goal = self.quest.goal;
+        finalists.sort_by(|one, other| one.trial.cost(goal).total_cmp(&other.trial.cost(goal)));
+        let (alone, mut finalists): (Vec<Tried>, Vec<Tried>) =
+            finalists.into_iter().partition(|it| it.candidate.risk() == Risk::NoCache);
+        finalists.dedup_by(|one, other| one.candidate == other.candidate);
+        let without_cache = alone.into_iter().next().expect("it is always among them");
+        let mut chosen = &without_cache;
+        for risk in [Risk::Clean, Risk::Dirty] {
+            let Some(best) = self.best_of_risk(&finalists, risk, &without_cache) else { continue };
+            let gain = best.trial.gain_over(&chosen.trial, goal);
+            // What may be chance alone is no reason to have a cache.
+            let is_worth_it = match chosen.candidate.has_cache() {
+                true => gain.factor >= NEARLY_AS_MUCH,
+                false => gain.factor >= GAIN_MIN && gain.low > 1.0,
+            };
+            if is_worth_it {
+                chosen = best;
+            }
+        }
+        let chosen = chosen.clone();
+        Found { chosen, without_cache, finalists, effects: Vec::new(), trials: self.trials }
+    }
+
+    /// Of those that cost nearly as little as the best, the one that spares the cache.
+    fn best_of_risk<'t>(
+        &self,
+        finalists: &'t [Tried],
+        risk: Risk,
+        without_cache: &Tried,
+    ) -> Option<&'t Tried> {
+        let goal = self.quest.goal;
+        let of_risk = || finalists.iter().filter(|it| it.candidate.risk() == risk);
+        let least = of_risk().map(|it| it.trial.cost(goal)).reduce(f64::min)?;
+        let gain = (without_cache.trial.cost(goal) / least).ln().max(0.0);
+        let slack = match goal {
+            Goal::Endurance => (gain * GIVEN_UP).exp().max(NEARLY_AS_MUCH),
+            _ => WORTH_CHANGING,
+        };
+        let written = |it: &Tried| it.trial.cache_bytes_per_request;
+        let good = || of_risk().filter(|it| it.trial.cost(goal) <= least * slack);
+        let sparing = good().map(written).reduce(f64::min)? * WORTH_CHANGING;
+        good().filter(|it| written(it) <= sparing).min_by(|one, other| {
+            let changed = |it: &Tried| it.candidate.changed(&self.defaults).len();
+            let cost = |it: &Tried| it.trial.cost(goal);
+            changed(one).cmp(&changed(other)).then(cost(one).total_cmp(&cost(other)))
+        })
+    }
+}

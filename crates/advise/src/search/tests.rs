@@ -1,0 +1,153 @@
+//! The search against a judge whose answers are known.
+
+use super::*;
+use crate::testing::{Job, scattered};
+use headpond_lab::Lap;
+use headpond_trace::Op;
+use std::collections::BTreeMap;
+
+/// Answers with products of factors; on few requests it errs.
+struct Factors {
+    factors: BTreeMap<(&'static str, &'static str), f64>,
+    without_cache: f64,
+    /// Of the logarithm of a cost, on a thousand requests.
+    error: f64,
+    asked: usize,
+}
+
+impl Factors {
+    fn cost(&self, candidate: &Candidate) -> f64 {
+        let known = self.factors.iter();
+        let holds = |(key, value): (&str, &str)| candidate.value(key) == Some(value);
+        match candidate.has_cache() {
+            false => self.without_cache,
+            true => known.filter(|(it, _)| holds(**it)).map(|(_, factor)| factor).product(),
+        }
+    }
+}
+
+impl Judge for Factors {
+    fn judge(&mut self, questions: &[Question]) -> Result<Vec<Trial>, JudgeError> {
+        let trial = |question: &Question| {
+            self.asked += 1;
+            let error = self.error * 1000.0 / question.requests as f64;
+            let sign = (scattered(self.asked as u64, 1) % 200) as f64 / 100.0 - 1.0;
+            trial(self.cost(&question.candidate) * (sign * error).exp())
+        };
+        Ok(questions.iter().map(trial).collect())
+    }
+}
+
+fn trial(cost: f64) -> Trial {
+    let lap = Lap { requests: 100, seconds: cost / 8.0, mean_us: cost, p99_us: cost };
+    Trial {
+        laps: vec![lap; 8],
+        kinds: Vec::new(),
+        requests_per_second: 800.0 / cost,
+        mean_us: cost,
+        p99_us: cost,
+        read_hit_ratio: 0.0,
+        dirty_ratio: 0.0,
+        cache_bytes_per_request: 4096.0,
+        cache_bytes_per_second: 0.0,
+        errors: 0,
+    }
+}
+
+fn judge(factors: &[(&'static str, &'static str, f64)]) -> Factors {
+    let factors = factors.iter().map(|&(key, value, factor)| ((key, value), factor)).collect();
+    Factors { factors, without_cache: 1.0, error: 0.1, asked: 0 }
+}
+
+fn found(judge: &mut Factors, change: impl FnOnce(&mut Quest)) -> Found {
+    let long = Job::new(4, 100, 1 << 20).run(|n| (Op::Write, n << 20));
+    let mut quest = Quest {
+        goal: Goal::Throughput,
+        freedom: Freedom { cache: true, array: true },
+        may_be_dirty: true,
+        requests: 20_000,
+        is_exhaustive: false,
+    };
+    change(&mut quest);
+    search(&Signature::of_records(&long), quest, judge).unwrap()
+}
+
+#[test]
+fn the_best_combination_is_found_among_hundreds() {
+    let mut judge = judge(&[
+        ("mode", "write-only", 0.5),
+        ("cleaning", "acp-very-aggressive", 0.7),
+        ("seq-cutoff", "4M", 0.8),
+        ("eviction", "arc", 0.9),
+        ("strip", "128K", 0.8),
+    ]);
+    let found = found(&mut judge, |_| {});
+    assert_eq!(
+        found.chosen.candidate.to_string(),
+        "mode=write-only preset=acp-very-aggressive seq-cutoff=4M eviction=arc strip=128K"
+    );
+    assert!(found.trials == judge.asked && judge.asked < 200, "{}", judge.asked);
+}
+
+#[test]
+fn what_is_safer_is_taken_unless_the_other_gains_more() {
+    let advised = |clean, dirty| {
+        let mut judge = judge(&[
+            ("mode", "write-through", clean),
+            ("mode", "write-around", 2.0),
+            ("mode", "write-invalidate", 2.0),
+            ("mode", "write-back", dirty),
+            ("mode", "write-only", 2.0),
+        ]);
+        judge.error = 0.0;
+        found(&mut judge, |_| {}).chosen.candidate.mode().to_owned()
+    };
+    assert_eq!(advised(0.50, 0.49), "write-through");
+    assert_eq!(advised(0.50, 0.40), "write-back");
+    assert_eq!(advised(0.95, 0.93), "pass-through");
+    assert_eq!(advised(0.95, 0.85), "write-back");
+}
+
+#[test]
+fn what_may_not_be_dirty_is_not_and_what_may_not_be_changed_stays() {
+    let mut judge =
+        judge(&[("mode", "write-back", 0.1), ("strip", "16K", 0.1), ("line", "64K", 0.1)]);
+    judge.without_cache = 2.0;
+    let found = found(&mut judge, |quest| {
+        quest.may_be_dirty = false;
+        quest.freedom = Freedom { cache: false, array: false };
+    });
+    assert_eq!(found.chosen.candidate.risk(), Risk::Clean);
+    let values = ["line", "strip"].map(|key| found.chosen.candidate.value(key).is_none());
+    assert_eq!(values, [true, true]);
+    assert!(found.finalists.iter().all(|it| it.candidate.risk() != Risk::Dirty));
+}
+
+#[test]
+fn settings_that_do_nothing_stay_what_they_are_by_themselves() {
+    let mut judge = judge(&[("mode", "write-back", 0.5)]);
+    judge.error = 0.0;
+    let candidate = found(&mut judge, |_| {}).chosen.candidate;
+    assert_eq!(candidate.to_string(), "mode=write-back cleaning=stripe seq-cutoff=full");
+}
+
+#[test]
+fn an_interval_holds_the_gain_and_is_narrow_where_all_laps_agree() {
+    let gain = trial(1.0).gain_over(&trial(2.0), Goal::Throughput);
+    assert!((gain.factor - 2.0).abs() < 1e-9 && gain.high - gain.low < 1e-6, "{gain:?}");
+    let mut uneven = trial(2.0);
+    for (number, lap) in uneven.laps.iter_mut().enumerate() {
+        lap.seconds *= if number % 2 == 0 { 0.5 } else { 1.5 };
+    }
+    let gain = trial(1.0).gain_over(&uneven, Goal::Throughput);
+    assert!(gain.low < 1.7 && gain.high > 2.3 && (gain.factor - 2.0).abs() < 1e-9, "{gain:?}");
+}
+
+#[test]
+fn every_goal_has_a_name_that_is_read_back() {
+    for (name, goal) in Goal::ALL {
+        assert_eq!(goal.to_string(), name);
+        assert_eq!(name.parse::<Goal>().unwrap(), goal);
+    }
+    assert!("fast".parse::<Goal>().unwrap_err().to_string().contains("throughput"));
+}

@@ -1,0 +1,163 @@
+//! What a candidate was found to do, and what of it counts.
+
+use headpond_lab::{KindShare, Lap, Outcome};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::str::FromStr;
+
+/// What the user wants most.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Goal {
+    /// The work of the trace done soonest, with as many requests in flight as there were.
+    #[default]
+    Throughput,
+    /// The shortest mean response at the recorded times.
+    Mean,
+    /// Of a hundred requests the slowest answered soonest, at the recorded times.
+    P99,
+    /// Most of the throughput with the fewest writes to the cache.
+    Endurance,
+    /// The best throughput that loses nothing if the cache dies.
+    Safety,
+}
+
+/// A name that is no goal.
+#[derive(Debug, thiserror::Error)]
+#[error("no goal is called {0}; there are throughput, mean, p99, endurance and safety")]
+pub struct GoalError(String);
+
+/// One replay.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Trial {
+    pub laps: Vec<Lap>,
+    pub kinds: Vec<KindShare>,
+    pub requests_per_second: f64,
+    pub mean_us: f64,
+    pub p99_us: f64,
+    pub read_hit_ratio: f64,
+    /// At its end.
+    pub dirty_ratio: f64,
+    /// Bytes written to the cache device for each request.
+    pub cache_bytes_per_request: f64,
+    pub cache_bytes_per_second: f64,
+    pub errors: u64,
+}
+
+/// How much better one trial is than another: a factor, and between which it lies.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Gain {
+    pub factor: f64,
+    /// Nine times in ten, as far as the parts of the trace differ.
+    pub low: f64,
+    pub high: f64,
+}
+
+/// Student's t for 90 % at 1, 2, ... degrees of freedom.
+const T90: [f64; 8] = [6.31, 2.92, 2.35, 2.13, 2.02, 1.94, 1.89, 1.86];
+
+impl Goal {
+    pub const ALL: [(&'static str, Goal); 5] = [
+        ("throughput", Goal::Throughput),
+        ("mean", Goal::Mean),
+        ("p99", Goal::P99),
+        ("endurance", Goal::Endurance),
+        ("safety", Goal::Safety),
+    ];
+
+    /// Whether requests come at their recorded times.
+    pub fn is_about_responses(self) -> bool {
+        matches!(self, Goal::Mean | Goal::P99)
+    }
+
+    /// What a lap costs: less is better.
+    fn cost(self, lap: &Lap) -> f64 {
+        match self {
+            Goal::Throughput | Goal::Endurance | Goal::Safety => lap.seconds,
+            Goal::Mean => lap.mean_us * lap.requests as f64,
+            Goal::P99 => lap.p99_us * lap.requests as f64,
+        }
+    }
+
+    /// In words, what a gain of this goal is a gain of.
+    pub fn what(self) -> &'static str {
+        match self {
+            Goal::Throughput | Goal::Endurance | Goal::Safety => "throughput",
+            Goal::Mean => "mean response",
+            Goal::P99 => "p99 response",
+        }
+    }
+}
+
+impl Trial {
+    pub fn of(outcome: &Outcome) -> Self {
+        let measured = outcome.jobs.first().map(|job| &job.measured);
+        let laps = outcome.laps.clone();
+        let requests: u64 = laps.iter().map(|lap| lap.requests).sum();
+        let over = |pick: fn(&Lap) -> f64| {
+            let sum: f64 = laps.iter().map(|lap| pick(lap) * lap.requests as f64).sum();
+            sum / requests.max(1) as f64
+        };
+        let seconds: f64 = laps.iter().map(|lap| lap.seconds).sum();
+        let written = outcome.cache.map_or(0.0, |cache| cache.device.written_mb_per_s * 1e6);
+        Self {
+            requests_per_second: requests as f64 / seconds.max(1e-9),
+            mean_us: over(|lap| lap.mean_us),
+            p99_us: over(|lap| lap.p99_us),
+            read_hit_ratio: outcome.cache.map_or(0.0, |cache| cache.read_hit_ratio),
+            dirty_ratio: outcome.cache.map_or(0.0, |cache| cache.dirty_ratio),
+            cache_bytes_per_request: written * seconds / requests.max(1) as f64,
+            cache_bytes_per_second: written,
+            errors: measured.map_or(0, |measured| measured.errors),
+            kinds: outcome.kinds.clone(),
+            laps,
+        }
+    }
+
+    /// Less is better.
+    pub fn cost(&self, goal: Goal) -> f64 {
+        self.laps.iter().map(|lap| goal.cost(lap)).sum()
+    }
+
+    /// How much better this is than `other`, which did the same work.
+    ///
+    /// The interval is the jackknife's over the laps (Efron and Stein 1981), of the factor's
+    /// logarithm.
+    pub fn gain_over(&self, other: &Trial, goal: Goal) -> Gain {
+        let pairs: Vec<(f64, f64)> = other
+            .laps
+            .iter()
+            .zip(&self.laps)
+            .map(|(theirs, ours)| (goal.cost(theirs), goal.cost(ours)))
+            .collect();
+        let sums = pairs.iter().fold((0.0, 0.0), |sum, pair| (sum.0 + pair.0, sum.1 + pair.1));
+        let log = |(theirs, ours): (f64, f64)| (theirs.max(1e-12) / ours.max(1e-12)).ln();
+        let without = |pair: &(f64, f64)| log((sums.0 - pair.0, sums.1 - pair.1));
+        let (count, whole) = (pairs.len(), log(sums));
+        if count < 3 {
+            return Gain { factor: whole.exp(), low: 0.0, high: f64::INFINITY };
+        }
+        let left_out: Vec<f64> = pairs.iter().map(without).collect();
+        let mean = left_out.iter().sum::<f64>() / count as f64;
+        let squares: f64 = left_out.iter().map(|it| (it - mean).powi(2)).sum();
+        let error = ((count - 1) as f64 / count as f64 * squares).sqrt();
+        let half = T90[(count - 2).min(T90.len() - 1)] * error;
+        Gain { factor: whole.exp(), low: (whole - half).exp(), high: (whole + half).exp() }
+    }
+}
+
+impl FromStr for Goal {
+    type Err = GoalError;
+
+    fn from_str(text: &str) -> Result<Self, GoalError> {
+        let named = Self::ALL.into_iter().find(|(name, _)| *name == text);
+        named.map(|(_, goal)| goal).ok_or_else(|| GoalError(text.to_owned()))
+    }
+}
+
+impl fmt::Display for Goal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let named = Self::ALL.into_iter().find(|(_, goal)| goal == self);
+        f.write_str(named.map_or("", |(name, _)| name))
+    }
+}
