@@ -1,6 +1,7 @@
 //! What a device tells those above it about itself.
 
 use serde::Serialize;
+use std::cell::OnceCell;
 
 /// Size, alignment and durability of a device.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -33,6 +34,47 @@ impl Geometry {
     }
 }
 
+/// What a device tells about itself while that may change. What was told before stays there for
+/// whoever still looks at it, so each change takes a little memory: it is for what happens a few
+/// times in the life of a device.
+#[derive(Debug)]
+pub struct ChangingGeometry {
+    told: Geometry,
+    then: OnceCell<Box<ChangingGeometry>>,
+}
+
+impl ChangingGeometry {
+    pub fn new(geometry: Geometry) -> Self {
+        Self { told: geometry, then: OnceCell::new() }
+    }
+
+    /// As it is now.
+    pub fn now(&self) -> &Geometry {
+        &self.newest().told
+    }
+
+    /// Tells this from now on.
+    ///
+    /// # Panics
+    /// Where there would be less room than was told before.
+    pub fn change(&self, geometry: Geometry) {
+        let newest = self.newest();
+        assert!(geometry.size_bytes >= newest.told.size_bytes, "room that was told stays there");
+        if geometry != newest.told {
+            let changed = newest.then.set(Box::new(Self::new(geometry)));
+            changed.expect("nothing comes after the newest");
+        }
+    }
+
+    fn newest(&self) -> &Self {
+        let mut newest = self;
+        while let Some(next) = newest.then.get() {
+            newest = next;
+        }
+        newest
+    }
+}
+
 /// The stripe of an array, in bytes of data (parity not counted).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct StripeGeometry {
@@ -58,5 +100,26 @@ impl Stability {
     /// Of two devices that hold parts of one volume: the one that promises less.
     pub fn worst(self, other: Self) -> Self {
         self.max(other)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_told_before_a_change_stays_readable() {
+        let changing = ChangingGeometry::new(Geometry::of_size(4096));
+        let before = changing.now();
+        changing.change(Geometry::of_size(8192));
+        changing.change(Geometry::of_size(8192));
+        changing.change(Geometry::of_size(12288));
+        assert_eq!((before.size_bytes, changing.now().size_bytes), (4096, 12288));
+    }
+
+    #[test]
+    #[should_panic(expected = "room that was told stays there")]
+    fn room_is_not_taken_back() {
+        ChangingGeometry::new(Geometry::of_size(8192)).change(Geometry::of_size(4096));
     }
 }

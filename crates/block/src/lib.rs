@@ -36,7 +36,7 @@ pub use error::{DeviceError, DeviceName};
 pub use executor::{
     Driver, Executor, JoinHandle, Late, Order, Runtime, Stalled, Starter, VirtualClock, Wait,
 };
-pub use geometry::{Geometry, Stability, StripeGeometry};
+pub use geometry::{ChangingGeometry, Geometry, Stability, StripeGeometry};
 pub use prefetch::prefetch;
 pub use range::ByteRange;
 pub use request::{Hints, Request, RequestFlags, RequestKind};

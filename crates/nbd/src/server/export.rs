@@ -11,7 +11,7 @@ use std::rc::Rc;
 /// Preferred size where the device's own is none that the protocol can express, in bytes.
 const PREFERRED_BYTES: u32 = 4096;
 
-/// One device under one name.
+/// One device under one name, in the size that it had when it was offered, or last offered anew.
 pub struct Export {
     info: ExportInfo,
     device: Rc<dyn BlockDevice>,
@@ -53,6 +53,13 @@ impl Export {
         self
     }
 
+    /// The same, where the device has got another size since.
+    fn resized(&self) -> Option<Self> {
+        let size_bytes = self.device.size_bytes();
+        let info = ExportInfo { size_bytes, ..self.info.clone() };
+        (size_bytes != self.info.size_bytes).then(|| Self { info, device: Rc::clone(&self.device) })
+    }
+
     pub fn info(&self) -> &ExportInfo {
         &self.info
     }
@@ -84,6 +91,9 @@ fn block_sizes_of(geometry: &Geometry) -> BlockSizes {
 }
 
 /// The exports of a server, which may come and go while it serves.
+///
+/// A client keeps the size that it was told, for the protocol has no word for another one; whoever
+/// connects after a device has grown is told the new one.
 #[derive(Default)]
 pub struct Exports {
     list: RefCell<Vec<Rc<Export>>>,
@@ -119,6 +129,15 @@ impl Exports {
         Some(list.remove(index))
     }
 
+    /// Offers the devices that have grown in the size that they have now.
+    fn follow_devices(&self) {
+        for export in &mut *self.list.borrow_mut() {
+            if let Some(resized) = export.resized() {
+                *export = Rc::new(resized);
+            }
+        }
+    }
+
     /// The export with exactly this name.
     pub fn get(&self, name: &str) -> Option<Rc<Export>> {
         self.list.borrow().iter().find(|export| export.info.name == name).cloned()
@@ -126,6 +145,7 @@ impl Exports {
 
     /// What a handshake is told.
     pub fn infos(&self) -> Vec<ExportInfo> {
+        self.follow_devices();
         self.list.borrow().iter().map(|export| export.info.clone()).collect()
     }
 
@@ -145,6 +165,7 @@ impl Exports {
 mod tests {
     use super::*;
     use headpond_block::devices::RamDevice;
+    use headpond_block::{ChangingGeometry, DeviceName, Request, Submission};
 
     fn ram(logical_block_bytes: u32, preferred_bytes: u32) -> Rc<dyn BlockDevice> {
         let mut geometry = Geometry::of_size(1 << 20);
@@ -175,5 +196,36 @@ mod tests {
         assert_eq!(exports.find("").unwrap().info().name, "a");
         assert!(exports.remove("a").is_some());
         assert!(exports.find("").is_none());
+    }
+
+    /// Memory that says it has more room when it is told to.
+    struct Growing(ChangingGeometry, RamDevice);
+
+    impl BlockDevice for Growing {
+        fn name(&self) -> &DeviceName {
+            self.1.name()
+        }
+
+        fn geometry(&self) -> &Geometry {
+            self.0.now()
+        }
+
+        fn submit(&self, request: Request) -> Submission<'_> {
+            self.1.submit(request)
+        }
+    }
+
+    #[test]
+    fn who_comes_after_a_device_has_grown_is_told_so_and_who_was_there_keeps_what_he_was_told() {
+        let geometry = ChangingGeometry::new(Geometry::of_size(1 << 20));
+        let device = Rc::new(Growing(geometry, RamDevice::new("ram", 2 << 20)));
+        let exports = Exports::new();
+        exports.add(Export::new("a", device.clone()).described("grows")).unwrap();
+        let before = exports.find("a").unwrap();
+        device.0.change(Geometry::of_size(2 << 20));
+        assert_eq!(exports.infos()[0].size_bytes, 2 << 20);
+        let after = exports.find("a").unwrap();
+        assert_eq!((before.info().size_bytes, after.info().size_bytes), (1 << 20, 2 << 20));
+        assert_eq!(after.info().description, "grows");
     }
 }
