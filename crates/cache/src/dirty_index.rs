@@ -77,6 +77,20 @@ impl DirtyIndex {
         }
     }
 
+    /// The core has so many blocks from now on. Its regions are as long as before.
+    pub fn lengthen(&mut self, core_blocks: u64) {
+        assert!(core_blocks >= self.core_blocks, "no core shrinks");
+        self.core_blocks = core_blocks;
+        let words = (core_blocks >> self.shift) / WORD_BITS + 1;
+        let lengthened = |bits: &mut Box<[u64]>, words: u64| {
+            let mut longer = std::mem::take(bits).into_vec();
+            longer.resize(words as usize, 0);
+            *bits = longer.into();
+        };
+        lengthened(&mut self.marked, words);
+        lengthened(&mut self.summary, words.div_ceil(WORD_BITS));
+    }
+
     pub fn is_empty(&self) -> bool {
         self.named.is_empty() && !self.may_have_more()
     }
@@ -363,5 +377,30 @@ mod tests {
             prop_assert_eq!(swept, blocks);
             prop_assert!(index.is_empty());
         }
+    }
+
+    #[test]
+    fn blocks_behind_the_end_that_there_was_are_named_as_any_other_once_it_has_moved() {
+        let mut index = DirtyIndex::new(1000, 64, 1);
+        index.push(CoreBlock(999));
+        index.lengthen(50_000);
+        let dirty = [CoreBlock(3), CoreBlock(999), CoreBlock(1000), CoreBlock(49_999)];
+        dirty.iter().for_each(|block| index.push(*block));
+        assert!(dirty.iter().all(|block| index.contains(*block)));
+        let mut named = Vec::new();
+        while named.len() < dirty.len() {
+            if index.wants_names() {
+                let within =
+                    |run: BlockRun, block: &&CoreBlock| run.first <= **block && **block < run.end();
+                match index.gathers() {
+                    true => index.gather(dirty.iter().copied()),
+                    false => index.enter(|run, names| {
+                        names.extend(dirty.iter().filter(|block| within(run, block)));
+                    }),
+                }
+            }
+            named.extend(index.take());
+        }
+        assert_eq!(named, dirty);
     }
 }

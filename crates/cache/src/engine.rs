@@ -21,8 +21,8 @@ use crate::types::{BlockRun, CoreBlock, SlotIndex};
 use crate::under_way::Attempts;
 use headpond_block::sync::{Access, Busy, Notify, RangeGuard, RangeLocks};
 use headpond_block::{
-    BlockDevice, Buffers, DeviceName, Geometry, Instant, Outcome, Request, RequestKind, Runtime,
-    Stability,
+    BlockDevice, Buffers, ChangingGeometry, DeviceName, Instant, Outcome, Request, RequestKind,
+    Runtime, Stability,
 };
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -30,7 +30,7 @@ use std::rc::Rc;
 /// One slice at work.
 pub(crate) struct Engine {
     pub name: DeviceName,
-    pub geometry: Geometry,
+    pub geometry: ChangingGeometry,
     pub runtime: Runtime,
     pub cache: Rc<dyn BlockDevice>,
     pub core: Rc<dyn BlockDevice>,

@@ -50,7 +50,7 @@ pub enum OpenError {
          this cache, whose contents are out of date"
     )]
     Generation { device: DeviceName, expected: u64, found: u64 },
-    #[error("{device} serves a core of {expected_bytes} bytes, this one has {found_bytes}")]
+    #[error("{device} was made for a core of {expected_bytes} bytes, this one has {found_bytes}")]
     CoreSize { device: DeviceName, expected_bytes: u64, found_bytes: u64 },
     #[error("{device} has {found_bytes} bytes, the cache was made for {expected_bytes}")]
     DeviceSize { device: DeviceName, expected_bytes: u64, found_bytes: u64 },

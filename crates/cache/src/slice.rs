@@ -27,8 +27,8 @@ use headpond_block::decorators::ProbeDevice;
 use headpond_block::sync::Busy;
 use headpond_block::sync::Notify;
 use headpond_block::{
-    BLOCK_BYTES, BlockDevice, ByteRange, DeviceError, DeviceName, Geometry, JoinHandle, Request,
-    RequestKind, Runtime, Stability, Submission,
+    BLOCK_BYTES, BlockDevice, ByteRange, ChangingGeometry, DeviceError, DeviceName, Geometry,
+    JoinHandle, Request, RequestKind, Runtime, Stability, Submission,
 };
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -97,7 +97,7 @@ impl Slice {
             layout: superblock.layout(usize::from(index)).ok_or_else(no_slice)?,
             cache: superblock.cache,
             slice: index,
-            core_blocks: superblock.core_bytes / BLOCK_BYTES,
+            core_blocks: core.size_bytes() / BLOCK_BYTES,
             checkpoint_every_bytes: config.checkpoint_every_on(&*cache),
             watch: Watch::new(watch),
         };
@@ -106,7 +106,7 @@ impl Slice {
         let slots = u64::from(log.layout.slots());
         let engine = Rc::new(Engine {
             name: DeviceName::new(format!("slice {index} of the cache on {}", cache.name())),
-            geometry: geometry(&*cache, &*core),
+            geometry: ChangingGeometry::new(geometry(&*cache, &*core)),
             lends: cache.lend(ByteRange::at(0, BLOCK_BYTES)).is_some(),
             runtime: runtime.clone(),
             cache,
@@ -168,6 +168,18 @@ impl Slice {
     /// Says which cores lie below, in order of address, so that they are counted one by one.
     pub fn tell_cores(&self, places: &[CorePlace]) {
         self.engine.log.borrow_mut().divide(places);
+    }
+
+    /// Has as much room as the core has now, and what stripes it has. Before a core says that it
+    /// has more, nobody asks for that; one never has less.
+    pub fn follow_core(&self) {
+        let engine = &self.engine;
+        let (core, told) = (engine.core.geometry(), engine.geometry.now());
+        let Geometry { size_bytes, stripe, .. } = *core;
+        if size_bytes > told.size_bytes {
+            engine.log.borrow_mut().lengthen_core(size_bytes / BLOCK_BYTES);
+        }
+        engine.geometry.change(Geometry { size_bytes, stripe, ..told.clone() });
     }
 
     /// Whether a mode is possible here and now.
@@ -429,12 +441,12 @@ impl BlockDevice for Slice {
     }
 
     fn geometry(&self) -> &Geometry {
-        &self.engine.geometry
+        self.engine.geometry.now()
     }
 
     fn submit(&self, request: Request) -> Submission<'_> {
         let engine = &self.engine;
-        if let Err(error) = request.check(&engine.name, &engine.geometry) {
+        if let Err(error) = request.check(&engine.name, engine.geometry.now()) {
             return Submission::ready(Err(error));
         }
         if engine.is_closed.get() {
@@ -485,7 +497,8 @@ pub fn check_fit(
         let (expected, found) = (expected.generation, superblock.generation);
         return Err(OpenError::Generation { device: device(), expected, found });
     }
-    if core_bytes != superblock.core_bytes {
+    // A core may have grown since; one of the same identity with less room is another.
+    if core_bytes < superblock.core_bytes {
         let (expected_bytes, found_bytes) = (superblock.core_bytes, core_bytes);
         return Err(OpenError::CoreSize { device: device(), expected_bytes, found_bytes });
     }

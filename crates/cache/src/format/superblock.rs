@@ -39,6 +39,7 @@ pub struct Superblock {
     /// Must equal the generation on the core's label.
     pub generation: u64,
     pub core: Uuid,
+    /// When the cache was made; the core may have grown since.
     pub core_bytes: u64,
     pub device_bytes: u64,
     pub segment_bytes: u32,

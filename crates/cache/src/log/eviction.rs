@@ -100,6 +100,21 @@ impl Log {
         self.renew_policy();
     }
 
+    /// The core has so many blocks from now on. What is kept of blocks by their numbers begins anew
+    /// where these have become longer.
+    pub fn lengthen_core(&mut self, core_blocks: u64) {
+        self.dirty.lengthen(core_blocks);
+        self.replayed.lengthen(core_blocks);
+        let it = &mut self.eviction;
+        let bits = |blocks: u64| u64::BITS - blocks.leading_zeros();
+        let has_longer_numbers = bits(core_blocks) > bits(it.core_blocks);
+        it.core_blocks = core_blocks;
+        if has_longer_numbers {
+            it.shadows = it.shadows.take().map(|_| Shadows::new(it.capacity, core_blocks));
+            self.renew_policy();
+        }
+    }
+
     pub fn eviction_stats(&self) -> EvictionStats {
         let it = &self.eviction;
         EvictionStats {
