@@ -21,15 +21,31 @@ fn each_mib(user: &User, qemu_io: &std::path::Path, command: &str) {
     assert!(!out.contains("failed") && !out.contains("error"), "{out}");
 }
 
+fn qemu(user: &User, qemu_io: &std::path::Path, command: &str) {
+    let args = ["-f", "raw", "-c", command].map(Into::into).into_iter().chain([user.uri("v")]);
+    let out = client(qemu_io, &args.collect::<Vec<String>>());
+    assert!(!out.contains("failed") && !out.contains("error"), "{out}");
+}
+
+fn until_grown(user: &User) {
+    for _ in 0..300 {
+        if status(user)["array"]["growth"].is_null() {
+            return;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(100));
+    }
+    panic!("it still grows");
+}
+
 fn status(user: &User) -> Value {
     user.json(&["status", "v", "--json"])
 }
 
 #[test]
-fn an_array_grows_across_a_kill_and_the_volume_is_larger_after_the_next_start() {
+fn an_array_grows_across_a_kill_and_who_connects_afterwards_finds_a_larger_volume() {
     let Some(qemu_io) = headpond_testkit::tool("qemu-io") else {
         skip!(
-            "an_array_grows_across_a_kill_and_the_volume_is_larger_after_the_next_start",
+            "an_array_grows_across_a_kill_and_who_connects_afterwards_finds_a_larger_volume",
             "no qemu-io"
         );
     };
@@ -63,19 +79,65 @@ fn an_array_grows_across_a_kill_and_the_volume_is_larger_after_the_next_start() 
     each_mib(&user, &qemu_io, "read");
     each_mib(&user, &qemu_io, "write");
     user.ok(&["array", "pace", "v", "--floor", "1G", "--no-ceiling"]);
-    for _ in 0..300 {
-        if status(&user)["array"]["growth"].is_null() {
-            break;
-        }
-        std::thread::sleep(std::time::Duration::from_millis(100));
-    }
+    until_grown(&user);
     each_mib(&user, &qemu_io, "read");
+    assert_eq!(status(&user)["size_bytes"].as_u64().unwrap(), 2 * before, "without a start");
+    let end = format!("{}", 2 * before - MIB);
+    qemu(&user, &qemu_io, &format!("write -P 201 {end} 1M"));
     user.ok(&["stop", "v"]);
     assert_eq!(daemon.wait(), 0);
     let daemon = user.serve("v");
     assert_eq!(status(&user)["size_bytes"].as_u64().unwrap(), 2 * before);
     assert_eq!(status(&user)["array"]["growth"], Value::Null);
+    qemu(&user, &qemu_io, &format!("read -P 201 {end} 1M"));
     user.ok(&["array", "fail", "v", &new]);
+    each_mib(&user, &qemu_io, "read");
+    user.ok(&["stop", "v"]);
+    assert_eq!(daemon.wait(), 0);
+}
+
+#[test]
+fn an_array_grows_behind_a_cache_across_a_kill_and_the_cache_has_the_new_room_as_well() {
+    let Some(qemu_io) = headpond_testkit::tool("qemu-io") else {
+        skip!(
+            "an_array_grows_behind_a_cache_across_a_kill_and_the_cache_has_the_new_room_as_well",
+            "no qemu-io"
+        );
+    };
+    let user = User::new();
+    let device = |name: &str| user.file(&format!("{name}.img"), 64 * MIB);
+    let members = ["0", "1", "2"].map(device);
+    let cache = user.file("cache.img", 256 * MIB);
+    let mut args = vec!["create", "v", "--raid", "5", "--zeroed", "--cache", &cache];
+    args.extend(members.iter().map(String::as_str));
+    user.ok(&args);
+    let daemon = user.serve("v");
+    user.ok(&["set", "v", "mode=write-back", "cleaning=nop"]);
+    each_mib(&user, &qemu_io, "write");
+    user.ok(&["array", "pace", "v", "--floor", "1M", "--ceiling", "8M"]);
+    let dirty = |status: &Value| status["cache"]["dirty_bytes"].as_u64().unwrap();
+    assert!(dirty(&status(&user)) > 50 * MIB);
+    let before = status(&user)["size_bytes"].as_u64().unwrap();
+    user.ok(&["array", "grow", "v", &device("new")]);
+    assert!(dirty(&status(&user)) > 50 * MIB, "it stays in the cache");
+    each_mib(&user, &qemu_io, "read");
+    daemon.kill();
+    let daemon = user.serve("v");
+    let found = status(&user);
+    assert!(!found["array"]["growth"].is_null() && !found["cache"].is_null(), "{found}");
+    each_mib(&user, &qemu_io, "read");
+    user.ok(&["array", "pace", "v", "--floor", "1G", "--no-ceiling"]);
+    until_grown(&user);
+    let after = status(&user)["size_bytes"].as_u64().unwrap();
+    assert!(after > before + before / 3, "{after}");
+    let end = format!("{}", after - MIB);
+    qemu(&user, &qemu_io, &format!("write -P 201 {end} 1M"));
+    daemon.kill();
+    let daemon = user.serve("v");
+    qemu(&user, &qemu_io, &format!("read -P 201 {end} 1M"));
+    each_mib(&user, &qemu_io, "read");
+    user.ok(&["cache", "detach", "v", "--flush"]);
+    qemu(&user, &qemu_io, &format!("read -P 201 {end} 1M"));
     each_mib(&user, &qemu_io, "read");
     user.ok(&["stop", "v"]);
     assert_eq!(daemon.wait(), 0);

@@ -65,8 +65,8 @@ use std::rc::Rc;
 
 use headpond_block::sync::KeyLocks;
 use headpond_block::{
-    BlockDevice, Buffer, DeviceError, DeviceName, Geometry, Request, RequestKind, Runtime,
-    Stability, StripeGeometry, Submission,
+    BlockDevice, Buffer, ChangingGeometry, DeviceError, DeviceName, Geometry, Request, RequestKind,
+    Runtime, Stability, StripeGeometry, Submission,
 };
 
 use crate::balance::Balance;
@@ -136,7 +136,7 @@ pub(crate) struct Trust {
 pub struct Array {
     runtime: Runtime,
     name: DeviceName,
-    geometry: Geometry,
+    geometry: ChangingGeometry,
     layout: Layout,
     members: Members,
     watch: Watch,
@@ -204,7 +204,7 @@ impl Array {
             merging: Merging::new(runtime.clone(), &layout),
             runtime,
             name,
-            geometry,
+            geometry: ChangingGeometry::new(geometry),
             members: Members::new(found, &record, &layout),
             balances: RefCell::new(vec![Balance::default(); layout.groups()]),
             layout,
@@ -290,7 +290,7 @@ impl BlockDevice for Array {
     }
 
     fn geometry(&self) -> &Geometry {
-        &self.geometry
+        self.geometry.now()
     }
 
     fn submit(&self, request: Request) -> Submission<'_> {
@@ -308,7 +308,7 @@ impl Array {
         if request.kind == RequestKind::Flush {
             return Submission::pending(self.flush());
         }
-        if let Err(error) = request.check(&self.name, &self.geometry) {
+        if let Err(error) = request.check(&self.name, self.geometry()) {
             return Submission::ready(Err(error));
         }
         if request.range.is_empty() {

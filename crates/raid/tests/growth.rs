@@ -97,15 +97,20 @@ fn an_array_that_grows_under_writes_holds_what_was_written_and_has_more_room_aft
             assert!(steps > 3, "{level}: {steps} steps");
             let found = read(&array, 0, bytes.len()).await.unwrap();
             assert!(found == *twin.borrow(), "{level}");
+            let size = array.geometry().size_bytes as usize;
+            assert_eq!(size, array.layout().array_bytes() as usize, "{level}, at once");
+            assert!(size > bytes.len());
+            let found = read(&array, bytes.len() as u64, size - bytes.len()).await.unwrap();
+            assert!(found.iter().all(|byte| *byte == 0), "{level}");
+            let new = random.bytes(size - bytes.len());
+            write(&array, bytes.len() as u64, &new).await.unwrap();
             array.stop().await.unwrap();
             let array = start(&members).await.array;
             assert_eq!((array.layout().members(), array.is_growing()), (after, false));
-            let size = array.geometry().size_bytes as usize;
-            assert_eq!(size, array.layout().array_bytes() as usize);
-            assert!(size > bytes.len());
+            assert_eq!(array.geometry().size_bytes as usize, size, "{level}");
             let found = read(&array, 0, size).await.unwrap();
             assert!(found[..bytes.len()] == *twin.borrow(), "{level}");
-            assert!(found[bytes.len()..].iter().all(|byte| *byte == 0), "{level}");
+            assert!(found[bytes.len()..] == new, "{level}");
             check_redundancy(array.layout(), &members);
         });
     }
@@ -223,9 +228,6 @@ fn what_cannot_grow_says_why_and_stays_as_it_is() {
         assert!(matches!(refused(&mirror, by).await, GrowError::Mirror { .. }));
         let groups = make(bitmap(Level::Raid10, 2)).await;
         assert!(matches!(refused(&groups, by).await, GrowError::Groups { width: 2, .. }));
-        let owner = Some(Uuid::from_u128(8));
-        let cached = make(CreateOptions { owner, ..bitmap(Level::Raid5, 1) }).await;
-        assert!(matches!(refused(&cached, by).await, GrowError::Cached { .. }));
         let contents = Contents::Unknown;
         let fresh = make(CreateOptions { contents, ..bitmap(Level::Raid5, 1) }).await;
         assert!(matches!(refused(&fresh, by).await, GrowError::Uninitialised { .. }));
@@ -273,12 +275,16 @@ fn while_an_array_grows_nothing_else_changes_its_members() {
             assert!(matches!(again, Err(GrowError::Growing { .. })));
             assert!(array.scrub(async || true).await.is_err());
             assert!(array.initialise(async || true).await.is_err());
-            assert!(array.set_owner(Some(Uuid::from_u128(1))).await.is_err());
         };
         is_refused(&array).await;
+        let owner = Some(Uuid::from_u128(1));
+        assert!(array.set_owner(owner).await.is_err(), "the second halves would not have it");
+        assert!(array.bump_owner_generation().await.is_err());
         array.stop().await.unwrap();
         let array = start(&members[..4]).await.array;
         is_refused(&array).await;
+        array.set_owner(owner).await.unwrap();
+        array.bump_owner_generation().await.unwrap();
         array.fail(Role(1)).await.unwrap();
         assert_eq!(array.grow(async || true).await, Ok(Grown::Whole));
         let back = array.re_add(members[1].clone(), Uuid::from_u128(46)).await;
@@ -286,6 +292,8 @@ fn while_an_array_grows_nothing_else_changes_its_members() {
         array.stop().await.unwrap();
         let assembled = start(&members[..4]).await;
         assert_eq!(assembled.stale, [members[1].name().clone()]);
+        let array = &assembled.array;
+        assert_eq!((array.owner(), array.owner_generation()), (owner, 1));
         array_works(&assembled.array).await;
     });
 }
@@ -378,11 +386,6 @@ fn a_device_that_an_earlier_growth_left_behind_is_named_and_not_taken_for_the_ar
         array.add_spare(members[4].clone(), Uuid::from_u128(44)).await.unwrap();
         array.assign_spare(Role(1), None).await.unwrap();
         array.fill(Role(1), async || true).await.unwrap();
-        let early = array.begin_growth(&additions(&members[5..])).await.unwrap_err();
-        assert!(matches!(early, GrowError::Grown { .. }), "{early}");
-        array.stop().await.unwrap();
-        let kept = [0, 2, 3, 4].map(|index| members[index].clone());
-        let array = start(&kept).await.array;
         array.begin_growth(&additions(&members[5..])).await.unwrap();
         array.stop().await.unwrap();
         let left = members[1].name();

@@ -2,12 +2,12 @@
 //!
 //! **Invariants**
 //! - The size of the array is the same in every life, until it was given more members and all of
-//!   its data has moved; then it is the new one in every life that begins.
+//!   its data has moved; then it is the new one at once, and in every life that begins.
 
 use crate::case::Offence;
 use crate::steps::{Stage, Step};
-use crate::topology::Topology;
-use headpond_block::{BufferPool, PoolConfig};
+use crate::topology::{FURTHER, Topology};
+use headpond_block::{BlockDevice, BufferPool, PoolConfig};
 use headpond_raid::{ArrayStatus, GrowError, Occupied};
 use headpond_volume::{ChangeMembersError, Dirty, GrowBy, NewMember};
 use std::cell::Cell;
@@ -27,10 +27,8 @@ enum Stand {
     No,
     /// The command was given; a cut may have come before anything of it was recorded.
     Begun { more: usize },
-    /// The volume has said that everything has moved.
-    Whole { more: usize },
-    /// It was opened with its new size.
-    Open { more: usize },
+    /// It was seen in its new size.
+    Grown { more: usize },
 }
 
 /// The judge's book of the array's size.
@@ -38,14 +36,20 @@ enum Stand {
 pub(crate) struct Growth {
     stand: Cell<Stand>,
     was_asked_for: Cell<bool>,
-    /// As it was when the volume was last opened.
+    /// As it was last seen.
     size_bytes: Cell<Option<u64>>,
 }
 
 impl Growth {
-    /// Whether the array may be on its way, or have to be opened again to have its size.
-    pub fn awaits_its_size(&self) -> bool {
-        matches!(self.stand.get(), Stand::Begun { .. } | Stand::Whole { .. })
+    /// Whether the array may be on its way.
+    pub fn may_be_under_way(&self) -> bool {
+        matches!(self.stand.get(), Stand::Begun { .. })
+    }
+
+    /// The members that the array has more, where it was seen in its new size.
+    pub fn has_more(&self) -> Option<usize> {
+        let Stand::Grown { more } = self.stand.get() else { return None };
+        Some(more)
     }
 
     /// Whether the command was ever given.
@@ -57,9 +61,9 @@ impl Growth {
         self.size_bytes.get()
     }
 
-    /// The members that the array has more since it was opened, once.
+    /// The same, once.
     pub fn take_more(&self) -> Option<usize> {
-        let Stand::Open { more } = self.stand.get() else { return None };
+        let more = self.has_more()?;
         self.stand.set(Stand::No);
         Some(more)
     }
@@ -69,34 +73,46 @@ impl Growth {
     /// # Errors
     /// Where it must have another size.
     pub fn judge(&self, topology: &Topology, found: u64) -> Result<(), Offence> {
-        let before = self.size_bytes.replace(Some(found)).unwrap_or(found);
-        let grown = |more| {
-            let row = |shape: &Topology| shape.data_members();
-            before / row(topology) * row(&topology.with_more_members(more))
-        };
-        let (is_right, expected) = match self.stand.get() {
-            Stand::No | Stand::Open { .. } => (found == before, before),
-            Stand::Begun { more } if found == grown(more) => {
-                self.stand.set(Stand::Open { more });
-                (true, found)
-            }
-            Stand::Begun { .. } => (found == before, before),
-            Stand::Whole { more } => {
-                self.stand.set(Stand::Open { more });
-                (found == grown(more), grown(more))
-            }
-        };
-        if is_right { Ok(()) } else { Err(Offence::Size { found, expected }) }
+        let expected = self.size_bytes.get().unwrap_or(found);
+        self.size_bytes.set(Some(expected));
+        if let Stand::Begun { more } = self.stand.get()
+            && found == grown_bytes(topology, expected, more)
+        {
+            self.has_grown(found, more);
+            return Ok(());
+        }
+        if found == expected { Ok(()) } else { Err(Offence::Size { found, expected }) }
     }
 
-    /// What the volume says of it.
-    pub fn note(&self, topology: &Topology, array: &ArrayStatus) {
-        if let Stand::Begun { more } = self.stand.get() {
-            let has_them = array.members.len() == topology.members + more;
-            if has_them && array.growth.is_none() {
-                self.stand.set(Stand::Whole { more });
+    fn has_grown(&self, size_bytes: u64, more: usize) {
+        self.size_bytes.set(Some(size_bytes));
+        self.stand.set(Stand::Grown { more });
+    }
+
+    /// What the volume says of it, and of the size that clients are told.
+    ///
+    /// # Errors
+    /// Where everything has moved and the size is not the new one.
+    pub fn note(
+        &self,
+        topology: &Topology,
+        array: &ArrayStatus,
+        told_bytes: u64,
+    ) -> Result<(), Offence> {
+        let Stand::Begun { more } = self.stand.get() else { return Ok(()) };
+        let has_them = array.members.len() == topology.members + more;
+        if !has_them || array.growth.is_some() {
+            return Ok(());
+        }
+        let before = self.size_bytes.get().expect("it was opened");
+        let expected = grown_bytes(topology, before, more);
+        for found in [array.size_bytes, told_bytes] {
+            if found != expected {
+                return Err(Offence::Size { found, expected });
             }
         }
+        self.has_grown(expected, more);
+        Ok(())
     }
 
     fn begin(&self, more: usize) {
@@ -105,13 +121,18 @@ impl Growth {
     }
 }
 
+/// The size of an array that had `before` bytes and has so many members more.
+fn grown_bytes(topology: &Topology, before: u64, more: usize) -> u64 {
+    before / topology.data_members() * topology.with_more_members(more).data_members()
+}
+
 impl Stage<'_> {
     /// Gives the array more members, where it has not begun to have them.
     ///
     /// # Errors
     /// Where it is refused and nothing excuses that.
     pub(crate) async fn grow(&self, more: usize) -> Result<(), Offence> {
-        if self.is_grown_or_growing() || !self.stands_bare().await? {
+        if self.is_grown_or_growing() || !self.stands_free().await? {
             return Ok(());
         }
         self.note(Step::Grow(more));
@@ -140,8 +161,12 @@ impl Stage<'_> {
     /// Where that has no end.
     pub(crate) async fn await_growth(&self) -> Result<(), Offence> {
         for _ in 0..POLLS_MAX {
-            let core = &self.volume.status().cores[self.machine.topology.worked_on()];
-            self.machine.growth.note(&self.machine.topology, &core.array);
+            let status = self.volume.status();
+            let (topology, growth) = (&self.machine.topology, &self.machine.growth);
+            let core = &status.cores[topology.worked_on()];
+            if !topology.size_waits(&status) {
+                growth.note(topology, &core.array, self.told_bytes())?;
+            }
             if core.array.growth.is_none() || self.excuses.borrow().errors {
                 return Ok(());
             }
@@ -151,14 +176,26 @@ impl Stage<'_> {
         Err(Offence::Command(format!("growing does not end: {core:?}")))
     }
 
+    /// The size that clients are told of the core that is worked on.
+    fn told_bytes(&self) -> u64 {
+        match self.machine.topology.worked_on() {
+            0 => self.volume.geometry().size_bytes,
+            _ => self.volume.core_device(FURTHER).expect("it is there").geometry().size_bytes,
+        }
+    }
+
     fn is_grown_or_growing(&self) -> bool {
         let topology = &self.machine.topology;
         let array = &self.volume.status().cores[topology.worked_on()].array;
         array.growth.is_some() || array.members.len() != topology.members
     }
 
-    /// Detaches what knows the size of the array.
-    async fn stands_bare(&self) -> Result<bool, Offence> {
+    /// Detaches what would be in the way; of what would not, one in four.
+    async fn stands_free(&self) -> Result<bool, Offence> {
+        let may_stay = self.machine.topology.grows_behind_caches();
+        if may_stay && !self.random.borrow().clone().fork().one_in(4) {
+            return Ok(self.redundancy_holds().await);
+        }
         let detached = async {
             if self.volume.status().tier.is_some() {
                 self.volume.detach_tier(Dirty::Clean).await.map_err(|error| error.to_string())?;
@@ -211,7 +248,7 @@ impl Stage<'_> {
 /// Whether it is refused for what goes by: a role is given to a spare, parity is computed.
 fn is_passing(error: &ChangeMembersError) -> bool {
     match error {
-        ChangeMembersError::Busy { .. } => true,
+        ChangeMembersError::Busy { .. } | ChangeMembersError::Replayed { .. } => true,
         ChangeMembersError::Grow(error) => {
             matches!(error, GrowError::Filling { .. } | GrowError::Uninitialised { .. })
         }

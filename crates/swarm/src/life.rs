@@ -9,7 +9,7 @@ use crate::steps::{Remains, Stage, Step};
 use crate::tally::Tally;
 use crate::topology::FURTHER;
 use headpond_block::decorators::WindowDevice;
-use headpond_block::{BlockDevice, Runtime};
+use headpond_block::{BLOCK_BYTES, BlockDevice, Runtime};
 use headpond_sim::{Ended, Random, Sim, run_until_cut};
 use headpond_volume::{CacheSettings, Volume};
 use headpond_witness::{Client, Workload};
@@ -19,6 +19,8 @@ use std::time::Duration;
 
 /// Longer than any life takes that is not stuck, in virtual time.
 const LIFE_MAX: Duration = Duration::from_secs(1800);
+/// Asked of an array that has just grown, at most.
+const NEW_ROOM_REQUESTS: u32 = 100;
 /// A device that hangs is waited for so long before somebody pulls the plug.
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -175,6 +177,7 @@ impl World<'_> {
         let (worked, stepped) = both(work, stage.run(&order.steps)).await;
         worked?;
         stepped?;
+        let client = self.use_new_room(client, order, &volume, runtime, remains).await?;
         phase("reading everything again");
         self.look_again(&client, &volume).await?;
         phase("stopping");
@@ -189,12 +192,36 @@ impl World<'_> {
     }
 
     /// Everything is as the contract has it, when all was done.
-    async fn look_again(&self, client: &Client, volume: &Volume) -> Result<(), Offence> {
+    async fn look_again(&self, client: &Client, volume: &Rc<Volume>) -> Result<(), Offence> {
         client.check_all().await?;
         self.check_errors(client)?;
         volume.self_check();
-        self.note_growth(volume);
-        Ok(())
+        self.note_growth(volume)
+    }
+
+    /// Where the array has grown in this life, there is work across the end that there was.
+    async fn use_new_room(
+        &self,
+        before: Client,
+        order: &Order,
+        volume: &Rc<Volume>,
+        runtime: &Runtime,
+        remains: &Remains,
+    ) -> Result<Client, Offence> {
+        self.note_growth(volume)?;
+        if self.machine.growth.has_more().is_none() {
+            return Ok(before);
+        }
+        self.check_errors(&before)?;
+        remains.phase.set("using the new room");
+        let client = self.client(volume, runtime);
+        remains.client.replace(Some(client.clone()));
+        if let Some(workload) = self.workload_for(order, volume) {
+            let blocks = self.machine.window_bytes() / BLOCK_BYTES;
+            let requests = workload.requests.min(NEW_ROOM_REQUESTS);
+            client.run(&Workload { requests, blocks, ..workload }, order.seed ^ 1).await?;
+        }
+        Ok(client)
     }
 
     /// Whoever failed in an earlier life is whole again, or was replaced: where the array has all
@@ -219,8 +246,7 @@ impl World<'_> {
     }
 
     fn client(&self, volume: &Rc<Volume>, runtime: &Runtime) -> Client {
-        let topology = &self.machine.topology;
-        let (start, len) = (topology.window_start, topology.window_bytes);
+        let (start, len) = (self.machine.topology.window_start, self.machine.window_bytes());
         let window = Rc::new(WindowDevice::new(self.core_of(volume), start, len));
         Client::new(window, Rc::clone(&self.machine.witness), runtime)
     }
@@ -239,12 +265,15 @@ impl World<'_> {
         self.machine.growth.judge(&self.machine.topology, found)
     }
 
-    /// What the volume says has grown has to have its new size in the next life, however this one
-    /// ends.
-    fn note_growth(&self, volume: &Volume) {
+    /// What the volume says has grown has its new size, and keeps it however this life ends.
+    fn note_growth(&self, volume: &Rc<Volume>) -> Result<(), Offence> {
         let topology = &self.machine.topology;
-        let array = &volume.status().cores[topology.worked_on()].array;
-        self.machine.growth.note(topology, array);
+        let status = volume.status();
+        if topology.size_waits(&status) {
+            return Ok(());
+        }
+        let core = &status.cores[topology.worked_on()];
+        self.machine.growth.note(topology, &core.array, self.core_of(volume).size_bytes())
     }
 
     /// Where nothing excuses it, nothing fails.

@@ -186,10 +186,23 @@ impl Machine {
     /// it was.
     pub fn take_new_shape(&mut self) -> bool {
         let Some(more) = self.growth.take_more() else { return false };
+        self.topology.window_bytes = self.wider_window_bytes();
         self.topology = self.topology.with_more_members(more);
-        let beyond = self.growth.size_bytes().expect("it was opened") - self.topology.window_start;
-        self.topology.window_bytes = self.witnessed_bytes.min(beyond / 4096 * 4096);
         true
+    }
+
+    /// The window that is worked in now.
+    pub fn window_bytes(&self) -> u64 {
+        match self.growth.has_more() {
+            Some(_) => self.wider_window_bytes(),
+            None => self.topology.window_bytes,
+        }
+    }
+
+    /// What the new size has room for: it reaches over the end that there was.
+    fn wider_window_bytes(&self) -> u64 {
+        let beyond = self.growth.size_bytes().expect("it was opened") - self.topology.window_start;
+        self.witnessed_bytes.min(beyond / 4096 * 4096)
     }
 
     /// The description as it is kept.

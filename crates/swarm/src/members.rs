@@ -110,7 +110,7 @@ impl Stage<'_> {
             return matches!(error, ChangeMembersError::Busy { .. });
         };
         match error {
-            MemberError::Growing { .. } => self.machine.growth.awaits_its_size(),
+            MemberError::Growing { .. } => self.machine.growth.may_be_under_way(),
             MemberError::Filling { .. }
             | MemberError::Uninitialised
             | MemberError::Known { .. } => true,

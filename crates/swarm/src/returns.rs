@@ -107,7 +107,7 @@ impl Stage<'_> {
             Ok(()) => Ok(()),
             Err(_) if self.excuses.borrow().errors => Ok(()),
             Err(ChangeMembersError::Member(MemberError::Growing { .. }))
-                if self.machine.growth.awaits_its_size() =>
+                if self.machine.growth.may_be_under_way() =>
             {
                 Ok(())
             }
@@ -136,7 +136,7 @@ impl Stage<'_> {
             }
             ReturnError::Replaced { .. } | ReturnError::Foreign { .. } => may_be_displaced,
             ReturnError::Member(MemberError::Growing { .. }) => {
-                self.machine.growth.awaits_its_size()
+                self.machine.growth.may_be_under_way()
             }
             // Another one is on its way to its role.
             ReturnError::Member(MemberError::Filling { .. } | MemberError::Known { .. }) => {

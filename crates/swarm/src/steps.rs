@@ -245,7 +245,7 @@ impl Stage<'_> {
     async fn switch_cache(&self) -> Result<(), Offence> {
         let at = usize::from(self.machine.is_on_spare());
         let Some(device) = self.caches.get(at) else { return Ok(()) };
-        if self.machine.growth.awaits_its_size() {
+        if self.machine.growth.may_be_under_way() && !self.machine.topology.grows_behind_caches() {
             return Ok(());
         }
         self.note(Step::SwitchCache);
@@ -259,7 +259,7 @@ impl Stage<'_> {
 
     async fn switch_tier(&self) -> Result<(), Offence> {
         let Some(shape) = &self.machine.topology.tier else { return Ok(()) };
-        if self.machine.growth.awaits_its_size() {
+        if self.machine.growth.may_be_under_way() && !self.machine.topology.grows_behind_caches() {
             return Ok(());
         }
         self.note(Step::SwitchTier);

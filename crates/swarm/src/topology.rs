@@ -12,7 +12,7 @@ use headpond_sim::Random;
 use headpond_volume::{
     ArraySettings, CacheDescription, CacheSettings, ClassSetting, CoreDescription, CreateOptions,
     Description, FurtherCoreDescription, JournalDescription, Pace, Readahead, ReadaheadPolicy,
-    SeqCutoff, Size, TierDescription, TierSettings,
+    SeqCutoff, Size, TierDescription, TierSettings, VolumeStatus,
 };
 use std::fmt;
 use uuid::Uuid;
@@ -189,6 +189,16 @@ impl Topology {
         // Without an intent bitmap nobody would know what a cut tore on the way.
         let is_marked = self.has_intent || self.redundancy() == 0;
         is_plain && is_marked && self.level != Level::Raid1
+    }
+
+    /// Whether its caches may stay where they are while it grows.
+    pub(crate) fn grows_behind_caches(&self) -> bool {
+        self.slices == 1 && self.idle_core.is_none()
+    }
+
+    /// Whether a tier keeps what is told of its size as it was.
+    pub(crate) fn size_waits(&self, volume: &VolumeStatus) -> bool {
+        self.idle_core.is_some() && volume.tier.is_some()
     }
 
     /// The most members that it is given at a time: a group, where there are groups.

@@ -2,12 +2,11 @@
 
 use crate::cores::Cores;
 use crate::description::Description;
-use crate::label::ArrayLabels;
 use crate::open::{Found, LoadWatch, Loading, OpenError, is_memory};
 use headpond_block::{BlockDevice, Buffer, ByteRange, DeviceError, Request, RequestFlags, Runtime};
 use headpond_cache::{
-    CleanError, CreateOptions, Expected, Foundation, Mode, ModeError, Recovery, ScrubError,
-    ScrubReport, Slice, SliceConfig, SliceStats, Superblock,
+    CleanError, CoreLabel, CreateOptions, Expected, Foundation, Mode, ModeError, Recovery,
+    ScrubError, ScrubReport, Slice, SliceConfig, SliceStats, Superblock,
 };
 use headpond_raid::{Array, ArrayState, AssembleError};
 use std::cell::Cell;
@@ -43,8 +42,8 @@ impl Cached {
         let foundation = Foundation {
             runtime: cores.runtime.clone(),
             cache: Rc::clone(&device),
-            core: Rc::clone(&cores.device),
-            label: Some(Rc::new(ArrayLabels(cores.arrays()))),
+            core: Rc::clone(&cores.ground) as Rc<dyn BlockDevice>,
+            label: Some(Rc::clone(&cores.ground) as Rc<dyn CoreLabel>),
         };
         let (mut slices, mut notes) = (Vec::new(), Vec::new());
         let config = described.slice_config();
@@ -100,6 +99,11 @@ impl Cached {
     pub fn tell_cores(&self, cores: &Cores) {
         let places = cores.counted_places();
         self.slices.iter().for_each(|slice| slice.tell_cores(&places));
+    }
+
+    /// Has as much room as what lies below has now.
+    pub fn follow_core(&self) {
+        self.slices.iter().for_each(Slice::follow_core);
     }
 
     /// The slices as devices.

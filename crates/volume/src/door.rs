@@ -1,11 +1,13 @@
 //! Where the requests of one core come in, and the core as a device of its own.
 //!
-//! Lifecycle: 1. a door is there for as long as its core is; 2. it moves when cores before it go;
-//! 3. it is closed when its core goes, and then answers that the core is gone.
+//! Lifecycle: 1. a door is there for as long as its core is; 2. it moves when cores before it go or
+//! grow, and grows with its own; 3. it is closed when its core goes, and then answers that the core
+//! is gone.
 
 use crate::front::Front;
 use headpond_block::{
-    BlockDevice, ByteRange, DeviceError, DeviceName, Geometry, Request, RequestKind, Submission,
+    BlockDevice, ByteRange, ChangingGeometry, DeviceError, DeviceName, Geometry, Request,
+    RequestKind, StripeGeometry, Submission,
 };
 use serde::Serialize;
 use std::cell::Cell;
@@ -16,6 +18,8 @@ pub(crate) struct Door {
     /// What rules call the core.
     pub id: u16,
     place: Cell<ByteRange>,
+    /// What its clients are told.
+    geometry: ChangingGeometry,
     is_closed: Cell<bool>,
     counts: Cell<CoreCounts>,
 }
@@ -37,13 +41,19 @@ pub struct CoreDevice {
     front: Rc<Front>,
     door: Rc<Door>,
     name: DeviceName,
-    geometry: Geometry,
 }
 
 impl Door {
-    pub fn new(id: u16, place: ByteRange) -> Self {
+    pub fn new(id: u16, place: ByteRange, geometry: Geometry) -> Self {
+        assert_eq!(place.len(), geometry.size_bytes, "a core is told in its size");
         let (is_closed, counts) = (Cell::new(false), Cell::default());
-        Self { id, place: Cell::new(place), is_closed, counts }
+        let (place, geometry) = (Cell::new(place), ChangingGeometry::new(geometry));
+        Self { id, place, geometry, is_closed, counts }
+    }
+
+    /// What clients are told of the core.
+    pub fn geometry(&self) -> &Geometry {
+        self.geometry.now()
     }
 
     /// Where the core lies among the addresses below.
@@ -51,8 +61,10 @@ impl Door {
         self.place.get()
     }
 
-    pub fn move_to(&self, place: ByteRange) {
-        assert_eq!(place.len(), self.place.get().len(), "a core keeps its size");
+    /// The core lies there from now on, with these stripes. It may have grown.
+    pub fn move_to(&self, place: ByteRange, stripe: Option<StripeGeometry>) {
+        let told = self.geometry().clone();
+        self.geometry.change(Geometry { size_bytes: place.len(), stripe, ..told });
         self.place.set(place);
     }
 
@@ -91,8 +103,8 @@ impl Door {
 }
 
 impl CoreDevice {
-    pub(crate) fn new(front: Rc<Front>, door: Rc<Door>, name: String, geometry: Geometry) -> Self {
-        Self { front, door, name: DeviceName::new(name), geometry }
+    pub(crate) fn new(front: Rc<Front>, door: Rc<Door>, name: String) -> Self {
+        Self { front, door, name: DeviceName::new(name) }
     }
 }
 
@@ -102,12 +114,12 @@ impl BlockDevice for CoreDevice {
     }
 
     fn geometry(&self) -> &Geometry {
-        &self.geometry
+        self.door.geometry()
     }
 
     fn submit(&self, request: Request) -> Submission<'_> {
         if request.kind != RequestKind::Flush
-            && let Err(error) = request.check(&self.name, &self.geometry)
+            && let Err(error) = request.check(&self.name, self.geometry())
         {
             return Submission::ready(Err(error));
         }

@@ -1,5 +1,6 @@
 //! The volume as its clients see it: requests are recognised as streams, split, and joined again.
 
+use crate::cores::Core;
 use crate::cutoff::SeqCutoff;
 use crate::description::FIRST_CORE;
 use crate::door::Door;
@@ -25,7 +26,6 @@ use std::sync::Arc;
 /// requests are whole.
 pub struct Front {
     name: DeviceName,
-    geometry: Geometry,
     slicing: Cell<Slicing>,
     slices: RefCell<Vec<Rc<dyn BlockDevice>>>,
     /// By which the requests to the front itself come in.
@@ -69,10 +69,10 @@ impl Front {
         slicing: Slicing,
         slices: Vec<Rc<dyn BlockDevice>>,
     ) -> Self {
-        let first = Rc::new(Door::new(FIRST_CORE, ByteRange::at(0, geometry.size_bytes)));
+        let place = ByteRange::at(0, geometry.size_bytes);
+        let first = Rc::new(Door::new(FIRST_CORE, place, geometry));
         let front = Self {
             name,
-            geometry,
             slicing: Cell::new(slicing),
             slices: RefCell::default(),
             doors: RefCell::new(vec![Rc::clone(&first)]),
@@ -106,7 +106,11 @@ impl Front {
         held
     }
 
-    fn put(&self, slices: Vec<Rc<dyn BlockDevice>>) {
+    /// Leads requests to these from now on, which have the same at the same addresses.
+    ///
+    /// # Panics
+    /// Where there are not as many as slices.
+    pub fn put(&self, slices: Vec<Rc<dyn BlockDevice>>) {
         assert_eq!(slices.len(), usize::from(self.slicing.get().slices()), "one device a slice");
         if let Some(plain) = &*self.plain.borrow() {
             plain.put(slices.clone());
@@ -119,14 +123,21 @@ impl Front {
     }
 
     /// Opens a door for each of these cores, which keep the one they have, and closes all others.
-    pub fn open_doors(&self, cores: impl Iterator<Item = (u16, ByteRange)>) {
+    pub fn open_doors<'a>(&self, cores: impl Iterator<Item = (&'a Rc<Core>, ByteRange)>) {
         let old = self.doors.take();
         let mut doors = Vec::new();
-        for (id, place) in cores {
-            let known = old.iter().find(|door| door.id == id).cloned();
-            let door = known.unwrap_or_else(|| Rc::new(Door::new(id, place)));
-            door.move_to(place);
+        for (core, place) in cores {
+            let Geometry { size_bytes, stripe, .. } = *core.array.geometry();
+            let known = old.iter().find(|door| door.id == core.id).cloned();
+            let door = known.unwrap_or_else(|| {
+                let told = Geometry { size_bytes, stripe, ..self.geometry().clone() };
+                Rc::new(Door::new(core.id, place, told))
+            });
+            door.move_to(place, stripe);
             doors.push(door);
+        }
+        if let Some(plain) = &*self.plain.borrow() {
+            plain.first.move_to(self.first.place(), self.geometry().stripe);
         }
         let is_gone = |door: &&Rc<Door>| doors.iter().all(|kept| !Rc::ptr_eq(kept, door));
         old.iter().filter(is_gone).for_each(|door| door.close());
@@ -186,7 +197,7 @@ impl Front {
     /// Has metadata recognised from now on.
     pub fn recognise(&self, runtime: &Runtime) -> Rc<Recogniser> {
         // A front of its own, so that what is read for it is no client's stream.
-        let (name, geometry) = (self.name.clone(), self.geometry.clone());
+        let (name, geometry) = (self.name.clone(), self.geometry().clone());
         let slices = self.slices.borrow().clone();
         let plain = Rc::new(Self::new(name, geometry, self.slicing.get(), slices));
         let device: Rc<dyn BlockDevice> = plain.clone();
@@ -252,7 +263,7 @@ impl Front {
         let limits = Limits {
             degree_max: settings.degree_max.bytes(),
             device_bytes: core.end(),
-            stripe_bytes: self.geometry.stripe.map_or(0, |stripe| stripe.width_bytes.into()),
+            stripe_bytes: self.geometry().stripe.map_or(0, |stripe| stripe.width_bytes.into()),
         };
         let worst = |range: ByteRange| {
             let parts = slicing.split(range).map(|(at, part)| slices[at].coverage(part));
@@ -416,12 +427,12 @@ impl BlockDevice for Front {
     }
 
     fn geometry(&self) -> &Geometry {
-        &self.geometry
+        self.first.geometry()
     }
 
     fn submit(&self, request: Request) -> Submission<'_> {
         if request.kind != RequestKind::Flush
-            && let Err(error) = request.check(&self.name, &self.geometry)
+            && let Err(error) = request.check(&self.name, self.geometry())
         {
             return Submission::ready(Err(error));
         }

@@ -1,21 +1,31 @@
 //! Giving an array of a volume more members while it is served.
 //!
-//! 1. what speaks against it is looked for, and nothing written; 2. the array begins to grow, which
-//!    changes nothing yet; 3. requests are held for a moment, and the array is put together again,
-//!    as one that grows; 4. its data moves beside the requests (`upkeep`). The volume has its new
-//!    size when it is opened the next time.
+//! 1. what speaks against it is looked for, and nothing written; 2. requests are held for a moment,
+//!    and with them what caches ask of the array; 3. it begins to grow, which changes nothing yet,
+//!    and is put together again, as one that grows; 4. its data moves beside the requests
+//!    (`upkeep`); 5. as soon as all has moved the volume has its new size: those above follow, from
+//!    below upwards.
 //!
 //! **Invariants**
-//! - There is no cache meanwhile: it knows the size of what lies below.
+//! - A cache stays in front of it, with all that it holds, for no address changes: neither of a
+//!   block on the core, nor of the slice that it belongs to.
+//! - The array is stopped in order for a moment, which records that no parity is torn: a block that
+//!   came back from an unclean stop and may say otherwise has been cleaned before.
+//! - Nobody is told of room before what lies below has it.
 
-use crate::cores::{Core, Places, Shape};
+use crate::cached::Cached;
+use crate::cores::{Core, Cores, Places, Shape};
+use crate::front::{Front, Held};
 use crate::members::{ChangeMembersError, NewMember};
 use crate::open::begin;
-use crate::volume::Volume;
+use crate::slicing::Slicing;
+use crate::volume::{CleanAllError, Volume};
 use headpond_block::{BlockDevice, BufferPool};
+use headpond_cache::format::superblock::CORE_BYTES_MAX;
 use headpond_raid::create::refuse_occupied;
 use headpond_raid::{Addition, AssembleOptions, Occupied, Tuning, prepare};
-use std::rc::Rc;
+use std::cell::RefCell;
+use std::rc::{Rc, Weak};
 use uuid::Uuid;
 
 /// What an array is to grow by.
@@ -25,6 +35,18 @@ pub enum GrowBy {
     New(NewMember),
 }
 
+/// Where there is a cache.
+type MaybeCached = Rc<RefCell<Option<Rc<Cached>>>>;
+
+/// Those who have more room when an array has.
+pub(crate) struct Followers {
+    /// Held by the cores' own work.
+    cores: Weak<RefCell<Rc<Cores>>>,
+    /// From below upwards.
+    caches: [MaybeCached; 2],
+    front: Rc<Front>,
+}
+
 impl Volume {
     /// Whether a device stands by for an array as a spare.
     pub fn is_spare(&self, core: Option<&str>, device: &str) -> bool {
@@ -32,7 +54,7 @@ impl Volume {
     }
 
     /// Gives the array of a core more members, under load. Its data moves from now on, beside the
-    /// requests.
+    /// requests, and when all has, the volume has its new size.
     ///
     /// # Errors
     /// What speaks against it; the array is then as it was, but for new devices, which may be
@@ -45,9 +67,6 @@ impl Volume {
         pool: BufferPool,
     ) -> Result<(), ChangeMembersError> {
         let _turn = self.change_members()?;
-        if self.cached().is_some() || self.tier().is_some() {
-            return Err(ChangeMembersError::HasCache { volume: self.description().name });
-        }
         let core = self.core(core)?;
         let (additions, words) = self.additions(&core, by).await?;
         self.consider_growth(&core, &additions)?;
@@ -61,8 +80,30 @@ impl Volume {
         joined?;
         // A kill from here on must find the new devices listed.
         self.kept.tell(&self.description());
-        core.array.begin_growth(&additions).await?;
-        self.put_together_again(&core, pool).await
+        for cached in self.caches().filter(|cached| cached.replayed_blocks() > 0) {
+            cached.clean_all().await.map_err(CleanAllError::from)?;
+        }
+        let held = self.front.hold().await;
+        // What it does may wait for a cache, and that for the ground.
+        core.upkeep.stop().await;
+        let cores = self.cores();
+        let _ground = cores.ground.hold().await;
+        if let Err(error) = self.begin_growth(&core, &additions).await {
+            core.upkeep.begin_again();
+            return Err(error);
+        }
+        self.put_together_again(&core, pool, &held).await
+    }
+
+    async fn begin_growth(
+        &self,
+        core: &Core,
+        additions: &[Addition],
+    ) -> Result<(), ChangeMembersError> {
+        if self.caches().any(|cached| cached.replayed_blocks() > 0) {
+            return Err(ChangeMembersError::Replayed { volume: self.description().name });
+        }
+        Ok(core.array.begin_growth(additions).await?)
     }
 
     /// The devices to grow by, and what the description is to call those that are new.
@@ -106,17 +147,35 @@ impl Volume {
             true => Shape::planned(&layout),
             false => Shape::of(other.array.geometry()),
         });
-        Places::of(&shapes.collect::<Vec<Shape>>())?;
-        Ok(())
+        let places = Places::of(&shapes.collect::<Vec<Shape>>())?;
+        match self.caches().next() {
+            Some(_) => self.check_addresses_stay(&places),
+            None => Ok(()),
+        }
+    }
+
+    /// A cache knows blocks by their addresses, and each slice those of its own.
+    fn check_addresses_stay(&self, grown: &Places) -> Result<(), ChangeMembersError> {
+        let volume = || self.description().name;
+        let (slicing, bytes) = (self.front.slicing(), grown.end());
+        let stays =
+            slicing.slices() == 1 || slicing == Slicing::new(slicing.slices(), grown.unit_bytes());
+        match (self.cores().is_single(), stays) {
+            (false, _) => Err(ChangeMembersError::CachedCores { volume: volume() }),
+            (_, false) => Err(ChangeMembersError::CachedSlices { volume: volume() }),
+            _ if bytes > CORE_BYTES_MAX => {
+                Err(ChangeMembersError::CachedSize { volume: volume(), bytes })
+            }
+            _ => Ok(()),
+        }
     }
 
     async fn put_together_again(
         &self,
         core: &Core,
         pool: BufferPool,
+        held: &Held<'_>,
     ) -> Result<(), ChangeMembersError> {
-        let held = self.front.hold().await;
-        core.upkeep.stop().await;
         let again = |error: headpond_raid::AssembleError| ChangeMembersError::Reopen {
             volume: self.description().name,
             cause: error.to_string(),
@@ -133,8 +192,46 @@ impl Volume {
         self.description().array.apply_to(&array);
         let grown = Core::new(core.id, core.name.clone(), array, &self.runtime);
         self.members_have_joined(&grown);
-        self.replace_cores(self.cores().with_in_place(grown)?, &held);
+        self.replace_cores(self.cores().with_in_place(grown)?, held);
         self.begin_upkeep();
         Ok(())
+    }
+
+    pub(crate) fn followers(&self) -> Followers {
+        Followers {
+            cores: Rc::downgrade(&self.cores),
+            caches: [Rc::clone(&self.cached), Rc::clone(&self.tier)],
+            front: Rc::clone(&self.front),
+        }
+    }
+
+    /// Has the volume have its new size as soon as an array has grown.
+    pub(crate) fn follow_growth(&self) {
+        for (core, _) in self.cores().iter() {
+            let followers = self.followers();
+            core.upkeep.when_grown(Box::new(move || followers.follow()));
+        }
+    }
+}
+
+impl Followers {
+    /// Gives them the room that there is. Nothing waits in here, so that nobody sees half of it.
+    pub fn follow(&self) {
+        let Some(cell) = self.cores.upgrade() else { return };
+        let mut cores = Rc::clone(&cell.borrow());
+        let caches: Vec<_> = self.caches.iter().filter_map(|it| it.borrow().clone()).collect();
+        if !cores.lie_in_their_size() {
+            if !caches.is_empty() && !cores.is_single() {
+                // The others may have to move, which waits until no cache knows where they lie.
+                return;
+            }
+            cores = Rc::new(cores.in_their_size());
+            cell.replace(Rc::clone(&cores));
+            if caches.is_empty() {
+                self.front.put(cores.parts(self.front.slicing().slices()));
+            }
+        }
+        caches.iter().for_each(|cached| cached.follow_core());
+        self.front.open_doors(cores.iter());
     }
 }

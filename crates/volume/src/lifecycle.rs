@@ -21,6 +21,7 @@ use crate::tier::TierError;
 use crate::volume::{SetError, Volume};
 use crate::{CleanAllError, CreateError};
 use headpond_block::{BlockDevice, DeviceError, DeviceName};
+use headpond_cache::format::superblock::CORE_BYTES_MAX;
 use headpond_cache::{Mode, SliceConfig, Superblock, wipe};
 use headpond_raid::Occupied;
 use std::rc::Rc;
@@ -56,8 +57,8 @@ pub enum AttachError {
     #[error("{volume} has a cache: detach or replace it")]
     HasCache { volume: String },
     #[error(
-        "{volume}: an array of it is growing, or has grown and has its new size when the volume is \
-         started again: do that first, the cache is made for a size"
+        "{volume}: one of its cores is growing, and when it has grown others may lie elsewhere: wait \
+         for that, the cache knows where each of them lies"
     )]
     Growing { volume: String },
     #[error("{volume} has a tier: detach it first")]
@@ -153,13 +154,20 @@ impl Volume {
     ) -> Result<NewCache, AttachError> {
         let description = self.description_with(&described);
         description.check()?;
-        if self.cores().arrays().iter().any(|array| array.awaits_its_size()) {
+        let cores = self.cores();
+        if !cores.is_single() && cores.arrays().iter().any(|array| array.is_growing()) {
             return Err(AttachError::Growing { volume: description.name });
+        }
+        let core_bytes = cores.first().array.layout().array_bytes();
+        if core_bytes > CORE_BYTES_MAX {
+            // It may still have to grow so far.
+            let too_large = headpond_cache::CreateError::CoreSize { core_bytes };
+            return Err(CreateError::from(too_large).into());
         }
         if occupied == Occupied::Refuse {
             refuse_occupied(&*device).await?;
         }
-        let options = cache_options(&description, identity, &CoreFacts::of(&self.cores()));
+        let options = cache_options(&description, identity, &CoreFacts::of(&cores));
         let superblock =
             headpond_cache::create(&*device, &options).await.map_err(CreateError::from)?;
         Ok(NewCache { described, device, superblock })
@@ -189,6 +197,9 @@ impl Volume {
         let held = self.front.hold().await;
         // The cache flushes the array for what it knows of; it cannot know what came before it.
         let cores = self.cores();
+        if superblock.core != cores.identity() {
+            return Err(AttachError::Growing { volume: description.name });
+        }
         cores.device.flush().await.map_err(CreateError::from)?;
         let found = Found { described: &described, device, superblock };
         let opened = Cached::open(&cores, &description, found, None).await;

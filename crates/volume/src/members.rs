@@ -3,8 +3,9 @@
 use crate::cores::{Core, StripesDiffer};
 use crate::description::{CoreDescription, Description, FIRST_CORE};
 use crate::upkeep::Pace;
-use crate::volume::Volume;
+use crate::volume::{CleanAllError, Volume};
 use headpond_block::BlockDevice;
+use headpond_cache::format::superblock::CORE_BYTES_MAX;
 use headpond_raid::create::refuse_occupied;
 use headpond_raid::superblock::RoleState;
 use headpond_raid::{ArrayStatus, CreateError, GrowError, MemberError, Occupied, ReturnError};
@@ -23,8 +24,25 @@ pub enum ChangeMembersError {
     Busy { volume: String },
     #[error("{device} has a role: `headpond array replace` gives it to another device")]
     InUse { device: String },
-    #[error("{volume} has a cache, which knows the size of its array: detach it first")]
-    HasCache { volume: String },
+    #[error(
+        "{volume} has several cores behind one cache, which knows where each of them lies: detach the \
+         cache or the tier first, and attach it when the array has grown"
+    )]
+    CachedCores { volume: String },
+    #[error(
+        "{volume} has a cache of several slices, to which the larger array would deal out its stripes \
+         in another way: detach the cache first, and attach it again as soon as the array grows"
+    )]
+    CachedSlices { volume: String },
+    #[error("{volume} would have {bytes} bytes, and a cache can lie in front of {CORE_BYTES_MAX}")]
+    CachedSize { volume: String, bytes: u64 },
+    #[error(
+        "the cache of {volume} has data from before an unclean stop that is not on the array yet: \
+         `headpond flush {volume}`, and then grow it"
+    )]
+    Replayed { volume: String },
+    #[error(transparent)]
+    Clean(#[from] CleanAllError),
     #[error(
         "the array has begun to grow, and could not be put together again: {cause}; `headpond stop \
          {volume}` and `headpond serve {volume}` have it go on"

@@ -99,7 +99,7 @@ impl Volume {
         let settings = description.tier_settings(described);
         let config = settings.of_slice(described.volatile_allowed);
         let options = self.tier_options(&description, described);
-        let below = self.below();
+        let below = self.below_tiers();
         let held = self.front.hold().await;
         // The tier flushes what lies below for what it knows of; it cannot know what came before.
         for device in &below {

@@ -55,6 +55,9 @@ pub struct UpkeepStatus {
     pub failure: Option<String>,
 }
 
+/// Is told that an array has grown, as soon as it has.
+pub(crate) type OnGrown = Box<dyn Fn()>;
+
 /// Is told of an array in which a spare has taken a role, and who had that before.
 pub(crate) type OnExchange = Box<dyn Fn(&ArrayStatus, Option<&str>)>;
 
@@ -70,6 +73,7 @@ struct Shared {
     /// Not tried again before somebody says so.
     failures: RefCell<Vec<(Work, DeviceError)>>,
     on_exchange: RefCell<Option<OnExchange>>,
+    on_grown: RefCell<Option<OnGrown>>,
 }
 
 #[derive(Clone, Copy)]
@@ -93,6 +97,7 @@ impl Upkeep {
             under_way: Cell::new(None),
             failures: RefCell::default(),
             on_exchange: RefCell::default(),
+            on_grown: RefCell::default(),
         };
         Self { shared: Rc::new(shared), task: Cell::default() }
     }
@@ -129,8 +134,18 @@ impl Upkeep {
         }
     }
 
+    /// Begins once more after it was stopped.
+    pub fn begin_again(&self) {
+        self.shared.is_stopping.set(false);
+        self.begin();
+    }
+
     pub fn when_exchanged(&self, tell: OnExchange) {
         self.shared.on_exchange.replace(Some(tell));
+    }
+
+    pub fn when_grown(&self, tell: OnGrown) {
+        self.shared.on_grown.replace(Some(tell));
     }
 
     /// Stops the work after its present step, or lets it go on, also where it had failed.
@@ -283,7 +298,7 @@ impl Shared {
             Work::Rebuild { role } => self.rebuild(Role(role)).await,
             Work::Parity => self.array.initialise(self.breathe(work)).await,
             Work::Scrub => self.scrub().await,
-            Work::Growth => self.array.grow(self.breathe(work)).await.map(drop),
+            Work::Growth => self.grow().await,
         };
         self.under_way.set(None);
         if let Err(error) = outcome {
@@ -302,6 +317,14 @@ impl Shared {
         }
         if let Some(before) = before {
             headpond_raid::erase_unlisted(&self.runtime, before).await;
+        }
+        Ok(())
+    }
+
+    async fn grow(&self) -> Result<(), DeviceError> {
+        let grown = self.array.grow(self.breathe(Work::Growth)).await?;
+        if let (headpond_raid::Grown::Whole, Some(tell)) = (grown, &*self.on_grown.borrow()) {
+            tell();
         }
         Ok(())
     }

@@ -23,10 +23,10 @@ pub struct Volume {
     pub(crate) kept: Rc<Kept>,
     pub(crate) runtime: Runtime,
     /// Exchanged while requests are held.
-    cores: RefCell<Rc<Cores>>,
-    pub(crate) cached: RefCell<Option<Rc<Cached>>>,
+    pub(crate) cores: Rc<RefCell<Rc<Cores>>>,
+    pub(crate) cached: Rc<RefCell<Option<Rc<Cached>>>>,
     /// In memory, in front of the cache.
-    pub(crate) tier: RefCell<Option<Rc<Cached>>>,
+    pub(crate) tier: Rc<RefCell<Option<Rc<Cached>>>>,
     pub(crate) front: Rc<Front>,
     /// Settings and devices are changed one at a time.
     changing: Busy,
@@ -100,8 +100,9 @@ impl Volume {
         }
         let runtime = cores.runtime.clone();
         let description = Rc::new(RefCell::new(description.clone()));
-        let (kept, cached) = (Rc::default(), cached.map(Rc::new).into());
-        let (tier, changing, cores) = (RefCell::default(), Busy::default(), Rc::new(cores).into());
+        let (kept, cached) = (Rc::default(), Rc::new(RefCell::new(cached.map(Rc::new))));
+        let (tier, changing) = (Rc::default(), Busy::default());
+        let cores = Rc::new(RefCell::new(Rc::new(cores)));
         let (cleaning, scrubbing) = (Begun::default(), Begun::default());
         let volume = Self {
             description,
@@ -129,6 +130,7 @@ impl Volume {
     /// Work on the arrays begins, and the description follows it.
     pub(crate) fn begin_upkeep(&self) {
         self.follow_exchanges();
+        self.follow_growth();
         let cores = self.cores();
         for ((core, _), (_, described)) in cores.iter().zip(self.description.borrow().cores()) {
             core.upkeep.set_pace(described.upkeep);
@@ -138,18 +140,20 @@ impl Volume {
 
     /// Lets requests come in by the cores that there are.
     fn open_doors(&self) {
-        let cores = self.cores();
-        self.front.open_doors(cores.iter().map(|(core, range)| (core.id, range)));
+        self.front.open_doors(self.cores().iter());
     }
 
-    /// Puts other cores below, where there is no cache that knows the old ones.
+    /// Puts other cores below, where there is no cache that knows the old ones by their addresses.
     pub(crate) fn replace_cores(&self, cores: Cores, held: &Held<'_>) {
-        assert!(self.cached().is_none() && self.tier().is_none(), "nothing knows other addresses");
+        let is_known = self.cached().is_some() || self.tier().is_some();
+        let stays = cores.is_single() && self.cores().is_single();
+        assert!(stays || !is_known, "nothing knows other addresses");
         let slices = self.description.borrow().slices;
         held.reslice(Slicing::new(slices, cores.places.unit_bytes()));
         self.cores.replace(Rc::new(cores));
         self.lead(held);
         self.open_doors();
+        self.vouch();
     }
 
     /// A further core as a device of its own; `None` where there is none of this name.
@@ -157,12 +161,11 @@ impl Volume {
         let cores = self.cores();
         let (core, _) = cores.iter().skip(1).find(|(core, _)| core.name == name)?;
         let (front, door) = (Rc::clone(&self.front), self.front.door(core.id)?);
-        let geometry = lasting(self.front.geometry(), core);
         let name = self.description.borrow().array_name(name);
-        Some(Rc::new(CoreDevice::new(front, door, name, geometry)))
+        Some(Rc::new(CoreDevice::new(front, door, name)))
     }
 
-    /// What lies below the tier, one device for each slice.
+    /// What requests come to where there is no tier, one device for each slice.
     pub(crate) fn below(&self) -> Vec<Rc<dyn BlockDevice>> {
         match self.cached() {
             Some(cached) => cached.parts(),
@@ -170,8 +173,17 @@ impl Volume {
         }
     }
 
+    /// What a tier lies on, one device for each slice.
+    pub(crate) fn below_tiers(&self) -> Vec<Rc<dyn BlockDevice>> {
+        match self.cached() {
+            Some(cached) => cached.parts(),
+            None => self.cores().grounds(self.description.borrow().slices),
+        }
+    }
+
     /// Leads requests by way of what there is now.
     pub(crate) fn lead(&self, held: &Held<'_>) {
+        self.followers().follow();
         let tier = self.tier();
         held.replace(tier.as_ref().map_or_else(|| self.below(), |tier| tier.parts()));
         match tier.or_else(|| self.cached()) {

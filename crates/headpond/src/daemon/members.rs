@@ -93,6 +93,7 @@ fn not_changed(error: ChangeMembersError) -> anyhow::Error {
     match error {
         ChangeMembersError::Member(MemberError::Device(_))
         | ChangeMembersError::Reopen { .. }
+        | ChangeMembersError::Clean(_)
         | ChangeMembersError::Grow(
             GrowError::Device(_) | GrowError::Member(MemberError::Device(_)),
         )

@@ -29,10 +29,6 @@ pub enum GrowError {
     NoDevices { array: String },
     #[error("array `{array}` is being grown already; wait for it, or restart it to go on")]
     Growing { array: String },
-    #[error(
-        "array `{array}` has grown: start it again, so that it has its new size, and then grow it"
-    )]
-    Grown { array: String },
     #[error("array `{array}` grows by {most} devices at a time at most, not by {devices}")]
     TooMany { array: String, devices: usize, most: usize },
     #[error("array `{array}` is declustered, and its shape is fixed; make a new array and copy")]
@@ -61,8 +57,6 @@ pub enum GrowError {
          make a new array with one, and copy"
     )]
     NoBitmap { array: String },
-    #[error("array `{array}` has a cache in front of it, which knows its size: detach that first")]
-    Cached { array: String },
     #[error("array `{array}` lacks a member: have a spare take its role first")]
     Degraded { array: String },
     #[error("array `{array}` gives a role to a spare: wait for that, or remove the spare")]
@@ -211,7 +205,6 @@ impl Array {
         let strip_bytes = self.layout.strip_bytes();
         let refusals = [
             (record.growth.is_some(), GrowError::Growing { array: array.clone() }),
-            (self.awaits_its_size(), GrowError::Grown { array: array.clone() }),
             (self.layout.is_declustered(), GrowError::Declustered { array: array.clone() }),
             (self.integrity.is_some(), GrowError::Integrity { array: array.clone() }),
             (record.weights.is_some(), GrowError::Weighted { array: array.clone() }),
@@ -220,10 +213,6 @@ impl Array {
             (
                 self.layout.redundancy() > 0 && self.intents.is_none(),
                 GrowError::NoBitmap { array: array.clone() },
-            ),
-            (
-                record.owner.is_some() || record.state == RecordedState::DirtyLogged,
-                GrowError::Cached { array: array.clone() },
             ),
             (self.members.is_degraded(), GrowError::Degraded { array: array.clone() }),
             (!self.filling_roles().is_empty(), GrowError::Filling { array: array.clone() }),

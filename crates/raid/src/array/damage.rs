@@ -96,7 +96,7 @@ impl Array {
                 }
             }
         }
-        let runs = damage::runs(&unreadable, self.geometry.logical_block_bytes);
+        let runs = damage::runs(&unreadable, self.geometry.now().logical_block_bytes);
         Ok(Damage { strips, absent, runs })
     }
 
@@ -118,7 +118,8 @@ impl Array {
         member: &Rc<Member>,
         row: u64,
     ) -> Result<BTreeSet<u32>, DeviceError> {
-        let (len, block_bytes) = (self.layout.strip_bytes(), self.geometry.logical_block_bytes);
+        let (len, block_bytes) =
+            (self.layout.strip_bytes(), self.geometry.now().logical_block_bytes);
         let memory = self.scratch.allow(len as usize, Payload::Bytes).await;
         let content: Buffers = memory.take(len as usize).into();
         let mut unreadable = BTreeSet::new();

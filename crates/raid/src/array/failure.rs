@@ -194,7 +194,7 @@ impl Array {
         if self.owner() == owner {
             return Ok(());
         }
-        self.check_shape_stays("get a cache while it is grown to more members")?;
+        self.check_halves_agree("get another cache before it is put together again, to grow")?;
         let set = |record: &mut ArrayRecord| {
             record.owner_generation += u64::from(record.owner.is_some());
             record.owner = owner;
@@ -203,7 +203,7 @@ impl Array {
                 record.state = RecordedState::Dirty;
             }
         };
-        self.change_record(set).await
+        self.change_both_records(set).await
     }
 
     /// Raises the owner's generation, durably on every active member.
@@ -211,6 +211,7 @@ impl Array {
     /// # Errors
     /// Where the array has lost too many members.
     pub async fn bump_owner_generation(&self) -> Outcome {
+        self.check_halves_agree("disown a cache before it is put together again, to grow")?;
         self.change_record(|record| record.owner_generation += 1).await
     }
 

@@ -152,7 +152,7 @@ impl Array {
         let each = pile.min(ROWS_AT_A_TIME);
         let mut piles_left = self.spread_rows_at_a_time() / each;
         // A disk that takes part in two piles would go back and forth between them.
-        let must_part = self.geometry.rotational && each == ROWS_AT_A_TIME;
+        let must_part = self.geometry.now().rotational && each == ROWS_AT_A_TIME;
         let (mut rows, mut busy) = (Vec::new(), Vec::new());
         let window = start / pile..end.div_ceil(pile).min(start / pile + self.window());
         for first in window.map(|index| index * pile) {

@@ -11,7 +11,7 @@
 //!    and an event of this one records the position; a step that would destroy what has not moved
 //!    is staged, and that recorded, before it is written to its place; 4. rows behind the end of
 //!    the former array are zeroed, so that all parity fits; 5. the second halves move over the
-//!    first, and an event says that nothing grows any more.
+//!    first, and an event says that nothing grows any more; the array has its new size at once.
 //!
 //! **Invariants**
 //! - A row is written to by this array only when the former one needs nothing of it, or it is
@@ -26,7 +26,8 @@ use std::rc::Rc;
 
 use headpond_block::sync::{Access, RangeLocks, join_all};
 use headpond_block::{
-    BlockDevice, Buffer, ByteRange, DeviceError, Outcome, Request, RequestKind, Submission,
+    BlockDevice, Buffer, ByteRange, ChangingGeometry, DeviceError, Geometry, Outcome, Request,
+    RequestKind, Submission,
 };
 use serde::Serialize;
 
@@ -34,12 +35,12 @@ use super::second_half::SecondHalf;
 use super::{Array, Member};
 use crate::growth::{Step, Way};
 use crate::layout::Stripe;
-use crate::superblock::RecordedGrowth;
+use crate::superblock::{ArrayRecord, RecordedGrowth};
 
 /// How the growth of an array ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Grown {
-    /// Everything has moved. The array has its new size when it is assembled again.
+    /// Everything has moved, and the array has its new size.
     Whole,
     /// It was told to stop, and goes on when it is called again.
     Paused,
@@ -126,7 +127,9 @@ impl Array {
     /// An array with a part of its data in a former one.
     pub(crate) fn growing_by(mut self, growth: Growth) -> Array {
         if let Some(former) = &growth.former {
-            self.geometry.size_bytes = former.array.geometry.size_bytes;
+            let size_bytes = former.array.geometry().size_bytes;
+            self.geometry =
+                ChangingGeometry::new(Geometry { size_bytes, ..self.geometry().clone() });
         }
         self.growth = Some(growth);
         self
@@ -135,12 +138,6 @@ impl Array {
     /// Whether the array is on its way to more members, or is to be once it is assembled again.
     pub fn is_growing(&self) -> bool {
         self.recorder.record().growth.is_some()
-    }
-
-    /// Whether the array has not the size of its shape yet: it grows, or has grown and is to be
-    /// assembled again.
-    pub fn awaits_its_size(&self) -> bool {
-        self.is_growing() || self.geometry.size_bytes != self.layout.array_bytes()
     }
 
     /// How far that is.
@@ -157,7 +154,35 @@ impl Array {
 
     /// The devices that are in use: members, and spares.
     pub fn devices(&self) -> Vec<Rc<dyn BlockDevice>> {
-        self.members.present().iter().map(|member| Rc::clone(&member.device)).collect()
+        let device = |member: &Rc<Member>| {
+            let halves = self.growth.iter().flat_map(|growth| &growth.halves);
+            let half = halves.into_iter().find(|half| half.uuid() == member.uuid);
+            half.map_or_else(|| Rc::clone(&member.device), |half| half.device())
+        };
+        self.members.present().iter().map(device).collect()
+    }
+
+    /// Refuses to record what the array of more members would not have: it is described on the
+    /// members, and not put together yet.
+    pub(super) fn check_halves_agree(&self, operation: &'static str) -> Outcome {
+        match self.is_growing() && self.growing().is_none() {
+            true => Err(DeviceError::Unsupported { device: self.name.clone(), operation }),
+            false => Ok(()),
+        }
+    }
+
+    /// Changes what both halves of the members say of the array, where it grows: what the one of
+    /// fewer members has of a cache still counts for its part of the data.
+    pub(super) async fn change_both_records(&self, change: impl Fn(&mut ArrayRecord)) -> Outcome {
+        if let Some(growth) = self.growing() {
+            // With the end of the growth there are no first halves to write to.
+            let flushes = ByteRange::at(self.geometry().size_bytes, 1);
+            let _held = growth.locks.lock(flushes, Access::Shared).await;
+            if let Some(former) = growth.former() {
+                former.array.change_record(&change).await?;
+            }
+        }
+        self.change_record(change).await
     }
 
     pub(super) fn growing(&self) -> Option<&Growth> {
@@ -190,7 +215,7 @@ impl Array {
         if request.kind == RequestKind::Flush {
             return self.flush_both(growth, request).await;
         }
-        request.check(&self.name, &self.geometry)?;
+        request.check(&self.name, self.geometry())?;
         let range = request.range;
         let _held = growth.locks.lock(range, Access::Shared).await;
         let moved = former.way.moved_bytes(growth.moved_rows.get());
@@ -208,7 +233,7 @@ impl Array {
     }
 
     async fn flush_both(&self, growth: &Growth, request: Request) -> Outcome {
-        let flushes = ByteRange::at(self.geometry.size_bytes, 1);
+        let flushes = ByteRange::at(self.geometry().size_bytes, 1);
         let _held = growth.locks.lock(flushes, Access::Shared).await;
         let Some(former) = growth.former() else { return self.serve(request).await };
         let both = vec![self.serve(request.clone()), former.array.serve(request)];
@@ -257,7 +282,7 @@ impl Array {
         let _held = growth.locks.lock(bytes, Access::Exclusive).await;
         self.follow_failures(&former.array).await?;
         let content = Buffer::zeroed(bytes.len() as usize);
-        let old = bytes.intersect(ByteRange::at(0, former.array.geometry.size_bytes));
+        let old = bytes.intersect(ByteRange::at(0, former.array.geometry().size_bytes));
         if !old.is_empty() {
             let part = content.slice(0..old.len() as usize);
             former.array.serve(Request::read(old.start(), &part)).await?;
@@ -337,9 +362,9 @@ impl Array {
     }
 
     /// Has the second halves take the place of the first: from then on the members are those of an
-    /// array as any other.
+    /// array as any other, and the array has room for what they hold.
     async fn finish_growth(&self, growth: &Growth) -> Outcome {
-        let everything = ByteRange::at(0, self.geometry.size_bytes + 1);
+        let everything = ByteRange::at(0, self.geometry().size_bytes + 1);
         let _held = growth.locks.lock(everything, Access::Exclusive).await;
         if let Some(former) = growth.former() {
             self.follow_failures(&former.array).await?;
@@ -366,6 +391,8 @@ impl Array {
         }
         self.change_record(|record| record.growth = None).await?;
         growth.is_done.set(true);
+        let size_bytes = self.layout.array_bytes();
+        self.geometry.change(Geometry { size_bytes, ..self.geometry().clone() });
         Ok(())
     }
 }

@@ -280,7 +280,7 @@ impl Array {
         if any_slow {
             self.leave_slow_out(stripe, &mut candidates);
         }
-        let motion = if self.geometry.rotational { Motion::Rotating } else { Motion::None };
+        let motion = if self.geometry.now().rotational { Motion::Rotating } else { Motion::None };
         let mut balances = self.balances.borrow_mut();
         let balance = &mut balances[self.layout.group_of(stripe)];
         let copy = balance.place(motion, range, &candidates)?;

@@ -62,6 +62,11 @@ impl SecondHalf {
         half
     }
 
+    /// The device as it is without.
+    pub(super) fn device(&self) -> Rc<dyn BlockDevice> {
+        Rc::clone(&self.inner)
+    }
+
     pub(super) fn uuid(&self) -> Uuid {
         self.uuid
     }

@@ -274,7 +274,7 @@ impl Array {
             uuid: record.uuid,
             level: record.level,
             state: self.state(),
-            size_bytes: self.geometry.size_bytes,
+            size_bytes: self.geometry.now().size_bytes,
             strip_bytes: self.layout.strip_bytes(),
             groups: self.layout.groups(),
             declustered: self.declustered_status(),

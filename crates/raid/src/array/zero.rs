@@ -68,7 +68,7 @@ impl Array {
     /// Zeroes or discards bands of whole stripes in all groups.
     async fn zero_bands(&self, request: &Request, bands: std::ops::Range<u64>) -> Outcome {
         let kind = match (request.kind, self.layout.parity_strips()) {
-            (RequestKind::Discard, 1..) if self.geometry.rotational => return Ok(()),
+            (RequestKind::Discard, 1..) if self.geometry.now().rotational => return Ok(()),
             (RequestKind::Discard, 1..) => RequestKind::WriteZeroes,
             (kind, _) => kind,
         };

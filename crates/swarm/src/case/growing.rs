@@ -95,7 +95,7 @@ impl Case<'_> {
         for _ in 0..2 {
             machine.pace.set(Pace::default());
             let workload = self.draw_growing(machine, 0).workload;
-            let steps = match machine.growth.awaits_its_size() {
+            let steps = match machine.growth.may_be_under_way() {
                 true => vec![(Duration::ZERO, Step::AwaitGrowth)],
                 false => Vec::new(),
             };

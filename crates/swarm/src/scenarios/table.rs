@@ -127,7 +127,7 @@ table! {
             wherever_the_power_is_cut_the_array_has_what_it_promised_and_grows_on;
         test ARRAY_GROWTH_CUTS::a_member_that_is_lost_between_the_cuts_costs_nothing_either;
         test GROWTH::
-            an_array_grows_across_a_kill_and_the_volume_is_larger_after_the_next_start;
+            an_array_grows_across_a_kill_and_who_connects_afterwards_finds_a_larger_volume;
     }
     Row(11) "cut in cleaning" {
         scenario power::cut_between_cleaning_and_the_flush_of_the_core_leaves_the_data_dirty;

@@ -9,12 +9,14 @@
 //!   the first does not name lacks nothing that was promised, or was given up.
 //! - An array that went on without the cache has raised its generation before.
 
+mod ground;
 mod places;
 mod span;
 
 use crate::ArraySettings;
 use crate::open::Decorator;
 use crate::upkeep::Upkeep;
+use ground::Ground;
 use headpond_block::{BLOCK_BYTES, BlockDevice, ByteRange, Outcome, Runtime};
 use headpond_cache::{CoreBlock, CorePlace};
 use headpond_raid::Array;
@@ -23,6 +25,9 @@ pub(crate) use places::{Places, Shape};
 use span::SpanDevice;
 use std::rc::Rc;
 use uuid::Uuid;
+
+/// Where cores lie, and all of them as one device.
+type Laid = (Places, Rc<dyn BlockDevice>, Option<Rc<SpanDevice>>);
 
 /// One array at work.
 pub(crate) struct Core {
@@ -40,8 +45,10 @@ pub(crate) struct Cores {
     pub runtime: Runtime,
     list: Vec<Rc<Core>>,
     pub places: Places,
-    /// What lies below the cache.
+    /// All of them, for whoever is led anew where they change.
     pub device: Rc<dyn BlockDevice>,
+    /// The same for the caches.
+    pub ground: Rc<Ground>,
     /// The same without what was put around it, where there are several.
     span: Option<Rc<SpanDevice>>,
     /// Put around that.
@@ -68,6 +75,15 @@ impl Cores {
         list: Vec<Rc<Core>>,
         decorator: Option<Decorator>,
     ) -> Result<Self, StripesDiffer> {
+        let (places, plain, span) = Self::lay(&list)?;
+        let device = decorator.as_ref().map_or_else(|| plain.clone(), |put| put(plain.clone()));
+        let arrays = list.iter().map(|core| Rc::clone(&core.array)).collect();
+        let ground = Rc::new(Ground::new(Rc::clone(&device), arrays));
+        Ok(Self { runtime, list, places, device, ground, span, decorator })
+    }
+
+    /// Where they lie, and all of them as one device.
+    fn lay(list: &[Rc<Core>]) -> Result<Laid, StripesDiffer> {
         let shapes: Vec<Shape> = list.iter().map(|core| core.shape()).collect();
         let places = Places::of(&shapes)?;
         let arrays = list.iter().map(|core| Rc::clone(&core.array) as Rc<dyn BlockDevice>);
@@ -79,8 +95,7 @@ impl Cores {
                 (Rc::clone(&span) as _, Some(span))
             }
         };
-        let device = decorator.as_ref().map_or_else(|| plain.clone(), |put| put(plain.clone()));
-        Ok(Self { runtime, list, places, device, span, decorator })
+        Ok((places, plain, span))
     }
 
     /// The same cores with one more behind them.
@@ -92,14 +107,41 @@ impl Cores {
         Self::new(self.runtime.clone(), list, self.decorator.clone())
     }
 
-    /// The same cores, one of them put together again.
+    /// The same cores, one of them put together again. Caches are led there, and must be held.
     ///
     /// # Errors
     /// Where no cache can lie in front of these together.
     pub fn with_in_place(&self, again: Rc<Core>) -> Result<Self, StripesDiffer> {
         let pick = |core: &Rc<Core>| Rc::clone(if core.id == again.id { &again } else { core });
         let list = self.list.iter().map(pick).collect();
-        Self::new(self.runtime.clone(), list, self.decorator.clone())
+        let again = Self::new(self.runtime.clone(), list, self.decorator.clone())?;
+        Ok(again.on_ground_of(self))
+    }
+
+    /// The same cores where they lie since one of them has grown.
+    pub fn in_their_size(&self) -> Self {
+        let (runtime, list) = (self.runtime.clone(), self.list.clone());
+        let again = Self::new(runtime, list, self.decorator.clone());
+        again.expect("the stripes are what they were").on_ground_of(self)
+    }
+
+    /// Whether each has the place that its size asks for.
+    pub fn lie_in_their_size(&self) -> bool {
+        self.iter().all(|(core, place)| core.shape().size_bytes == place.len())
+    }
+
+    /// Where there are several, their addresses may change, and no cache lies there.
+    fn on_ground_of(self, before: &Self) -> Self {
+        if !self.is_single() {
+            return self;
+        }
+        before.ground.lead_to(Rc::clone(&self.device), self.arrays());
+        Self { ground: Rc::clone(&before.ground), ..self }
+    }
+
+    /// Whether there is only the first one.
+    pub fn is_single(&self) -> bool {
+        self.list.len() == 1
     }
 
     /// The same cores but this one; the places of those behind it change.
@@ -156,6 +198,11 @@ impl Cores {
     /// The parts of a range of addresses, on the arrays that they belong to.
     pub fn split(&self, range: ByteRange) -> impl Iterator<Item = (&Rc<Array>, ByteRange)> {
         self.places.split(range).map(|(core, part)| (&self.list[core].array, part))
+    }
+
+    /// What a cache lies on, for each slice.
+    pub fn grounds(&self, slices: u16) -> Vec<Rc<dyn BlockDevice>> {
+        vec![Rc::clone(&self.ground) as Rc<dyn BlockDevice>; usize::from(slices)]
     }
 
     /// The devices of a volume without a cache, one for each slice.

@@ -8,6 +8,7 @@ use crate::outcome::{Exit, Failure};
 use crate::place::Places;
 use anyhow::Result;
 use clap::Args;
+use headpond_advise::render::size;
 use headpond_volume::Size;
 use serde::Serialize;
 use serde_json::Value;
@@ -71,11 +72,11 @@ pub struct ReplaceArgs {
 }
 
 /// Give the array of a served volume more members: its data is dealt out anew over all of them,
-/// beside the requests. There is more room when that is done and the volume is started again.
+/// beside the requests. When that is done there is more room, for clients that connect then.
 #[derive(Args)]
 #[command(after_help = "Examples:\n  headpond array grow hv0 /dev/sdk --wait\n  \
     headpond array grow hv0 /dev/sdk /dev/sdl        # by two members at once\n\n\
-    Levels 10, 50 and 60 grow by whole groups. A cache is detached before.")]
+    Levels 10, 50 and 60 grow by whole groups. A cache stays where it is.")]
 pub struct GrowArgs {
     #[command(flatten)]
     of: OfArgs,
@@ -85,7 +86,7 @@ pub struct GrowArgs {
     /// Overwrite what the new devices hold.
     #[arg(long)]
     force: bool,
-    /// Wait, with a bar, until all data has moved.
+    /// Wait, with a bar, until all data has moved and the new room is there.
     #[arg(long)]
     wait: bool,
 }
@@ -248,8 +249,9 @@ pub fn grow(places: &Places, args: &GrowArgs) -> Result<Exit> {
     let mut status = args.of.post(places, "/v1/array/grow", &body)?;
     if args.wait {
         status = args.of.wait(places, "growth")?;
-        let done = "the data lies on all members; there is more room after the next start";
-        return args.of.tell(done, &status);
+        let size = size(args.of.find(&status)["size_bytes"].as_u64().unwrap_or(0));
+        let done = format!("the data lies on all members; clients that connect find {size}");
+        return args.of.tell(&done, &status);
     }
     args.of.tell("the data moves to more members from now on", &status)
 }

@@ -1,0 +1,149 @@
+//! What the caches of a volume lie on: its cores, which may be put together again below them.
+//!
+//! While it is held no request passes, neither of clients nor of a cleaner, and no cache is
+//! disowned; what had passed has ended. Then the device may be exchanged for another one that has
+//! the same at the same addresses.
+//!
+//! **Invariant**: whoever lies on it is never told of less room than before.
+
+use crate::label::ArrayLabels;
+use headpond_block::sync::{Busy, Notify};
+use headpond_block::{
+    BlockDevice, ChangingGeometry, DeviceName, Geometry, LocalFuture, Outcome, Request, Submission,
+    start,
+};
+use headpond_cache::CoreLabel;
+use headpond_raid::Array;
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+/// The cores as one device, and their labels.
+pub(crate) struct Ground {
+    name: DeviceName,
+    geometry: ChangingGeometry,
+    device: RefCell<Rc<dyn BlockDevice>>,
+    arrays: RefCell<Vec<Rc<Array>>>,
+    /// What the device has not answered yet.
+    busy: Busy,
+    is_held: Cell<bool>,
+    released: Notify,
+}
+
+/// Nothing passes while this is there.
+pub(crate) struct HeldGround<'a>(&'a Ground);
+
+impl Ground {
+    pub fn new(device: Rc<dyn BlockDevice>, arrays: Vec<Rc<Array>>) -> Self {
+        Self {
+            name: device.name().clone(),
+            geometry: ChangingGeometry::new(device.geometry().clone()),
+            device: RefCell::new(device),
+            arrays: RefCell::new(arrays),
+            busy: Busy::default(),
+            is_held: Cell::new(false),
+            released: Notify::new(),
+        }
+    }
+
+    /// Lets nothing pass until the answer is dropped, and waits for what has.
+    ///
+    /// # Panics
+    /// Where it is held already.
+    pub async fn hold(&self) -> HeldGround<'_> {
+        assert!(!self.is_held.replace(true), "one at a time exchanges what lies below");
+        let held = HeldGround(self);
+        self.busy.until_idle().await;
+        held
+    }
+
+    /// Leads there from now on, where nobody who matters can be in the middle of anything: it is
+    /// held, or only the room has changed.
+    pub fn lead_to(&self, device: Rc<dyn BlockDevice>, arrays: Vec<Rc<Array>>) {
+        self.geometry.change(device.geometry().clone());
+        self.device.replace(device);
+        self.arrays.replace(arrays);
+    }
+
+    async fn until_released(&self) {
+        while self.is_held.get() {
+            self.released.wait().await;
+        }
+    }
+}
+
+impl Drop for HeldGround<'_> {
+    fn drop(&mut self) {
+        self.0.is_held.set(false);
+        self.0.released.notify_all();
+    }
+}
+
+impl BlockDevice for Ground {
+    fn name(&self) -> &DeviceName {
+        &self.name
+    }
+
+    fn geometry(&self) -> &Geometry {
+        self.geometry.now()
+    }
+
+    fn submit(&self, request: Request) -> Submission<'_> {
+        if self.is_held.get() {
+            return Submission::pending(async move {
+                self.until_released().await;
+                self.submit(request).await
+            });
+        }
+        let device = Rc::clone(&self.device.borrow());
+        match start(&device, request) {
+            Ok(outcome) => Submission::ready(outcome),
+            Err(started) => {
+                let busy = self.busy.begin();
+                Submission::pending(async move {
+                    let _busy = busy;
+                    started.await
+                })
+            }
+        }
+    }
+}
+
+impl CoreLabel for Ground {
+    fn disown_cache(&self) -> LocalFuture<'_, Outcome> {
+        Box::pin(async {
+            self.until_released().await;
+            let _busy = self.busy.begin();
+            let labels = ArrayLabels(self.arrays.borrow().clone());
+            labels.disown_cache().await
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use headpond_block::Buffer;
+    use headpond_block::devices::RamDevice;
+    use std::task::{Context, Poll, Waker};
+
+    fn poll<T>(future: &mut (impl Future<Output = T> + Unpin)) -> Poll<T> {
+        std::pin::Pin::new(future).poll(&mut Context::from_waker(Waker::noop()))
+    }
+
+    #[test]
+    fn what_comes_while_it_is_held_goes_to_the_device_that_is_there_afterwards() {
+        let [first, second] =
+            [1 << 20, 2 << 20].map(|size_bytes| Rc::new(RamDevice::new("core", size_bytes)));
+        let ground = Ground::new(first.clone(), Vec::new());
+        let before = ground.geometry();
+        let Poll::Ready(held) = poll(&mut Box::pin(ground.hold())) else { panic!("it is idle") };
+        let mut write = ground.submit(Request::write(0, Buffer::from_slice(&[7; 512])));
+        assert!(poll(&mut write).is_pending());
+        ground.lead_to(second.clone(), Vec::new());
+        drop(held);
+        assert_eq!(poll(&mut write), Poll::Ready(Ok(())));
+        assert_eq!(first.memory().slice(0..512).to_vec(), [0; 512]);
+        assert_eq!(second.memory().slice(0..512).to_vec(), [7; 512]);
+        assert_eq!((before.size_bytes, ground.geometry().size_bytes), (1 << 20, 2 << 20));
+    }
+}
