@@ -49,7 +49,9 @@ impl Bench {
 
     fn devices(&self, description: &Description, members: usize) -> Devices {
         let cache = description.cache.as_ref().map(|_| Rc::clone(&self.disks[4]));
-        let members = self.disks[..members].to_vec();
+        let is_member = |index: &usize| cache.is_none() || *index != 4;
+        let indexes = (0..self.disks.len()).filter(is_member).take(members);
+        let members = indexes.map(|index| Rc::clone(&self.disks[index])).collect();
         Devices { tier: None, cache, members, journals: Vec::new(), absent: Vec::new() }
     }
 
@@ -238,8 +240,16 @@ fn a_cache_is_attached_while_an_array_grows_and_after_and_grows_with_it() {
                 bench.attach(&volume).await;
             }
             check_new_room(&volume, size_bytes, 5).await;
+            let grown_bytes = volume.geometry().size_bytes;
+            bench.grow_by(&volume, 5).await.expect("possible");
+            bench.until_grown(&volume).await;
+            // The numbers of its last blocks have a bit more.
+            let bits = |bytes: u64| (bytes / 4096).ilog2();
+            assert!(bits(volume.geometry().size_bytes) > bits(size_bytes));
+            check_new_room(&volume, grown_bytes, 5).await;
+            volume.self_check();
             volume.stop().await.expect("stops");
-            let volume = bench.open(&volume.description(), 4).await;
+            let volume = bench.open(&volume.description(), 5).await;
             assert!(volume.status().cache.is_some());
             check_room(&volume, size_bytes, 5).await;
             volume.stop().await.expect("stops");

@@ -33,6 +33,7 @@ const ENUMERATE: &str = "crates/swarm/tests/enumerate.rs";
 const POWER_CUTS: &str = "crates/volume/tests/power_cuts.rs";
 const REPLAY: &str = "crates/cache/src/replay_tests.rs";
 const TIDY: &str = "xtask/src/tidy/calls.rs";
+const VOLUME_GROWTH_CUTS: &str = "crates/volume/tests/growth_cuts.rs";
 const WITNESS: &str = "crates/witness/src/witness.rs";
 
 /// Each row with its proofs.
@@ -128,6 +129,8 @@ table! {
         test ARRAY_GROWTH_CUTS::a_member_that_is_lost_between_the_cuts_costs_nothing_either;
         test GROWTH::
             an_array_grows_across_a_kill_and_who_connects_afterwards_finds_a_larger_volume;
+        test VOLUME_GROWTH_CUTS::
+            an_array_that_grows_behind_a_write_back_cache_loses_nothing_wherever_the_power_is_cut;
     }
     Row(11) "cut in cleaning" {
         scenario power::cut_between_cleaning_and_the_flush_of_the_core_leaves_the_data_dirty;
