@@ -10,11 +10,15 @@
 //!
 //! **Not here**: judgement (`advice`).
 
+mod curve;
 mod depth;
 mod fragments;
+mod histogram;
 mod phases;
+mod recency;
 mod router;
 mod runs;
+mod sample;
 mod sizes;
 mod stream;
 #[cfg(test)]
@@ -25,10 +29,13 @@ mod volume;
 use headpond_trace::{Names, Op, RecordFlags, TraceError, TraceReader, TraceRecord};
 use serde::Serialize;
 
+pub use curve::CurvePoint;
 pub use depth::{Depth, DepthShare};
+pub use histogram::Bucket;
+pub use sample::{BLOCK_BYTES, Sampling};
 pub use sizes::{SizeShare, Sizes};
 pub use stream::{Mix, Pattern, Runs, StreamSignature};
-pub use volume::{BLOCK_BYTES, HitShare, VolumeSignature};
+pub use volume::{HitShare, VolumeSignature};
 
 use depth::DepthSweep;
 use fragments::Fragments;
@@ -92,12 +99,21 @@ impl Default for SignatureBuilder {
 }
 
 impl SignatureBuilder {
+    /// Follows as many blocks as is usual.
     pub fn new() -> Self {
+        Self::sampling(Sampling::default())
+    }
+
+    /// Follows so many blocks.
+    ///
+    /// # Panics
+    /// When that is none at all.
+    pub fn sampling(sampling: Sampling) -> Self {
         Self {
             fragments: Fragments::default(),
             runs: RunDetector::default(),
             router: Router::default(),
-            reuse: ReuseSampler::new(),
+            reuse: ReuseSampler::new(sampling),
             depth: DepthSweep::default(),
             found: Vec::new(),
             requests: 0,
