@@ -6,7 +6,7 @@ use std::collections::HashMap;
 
 use super::*;
 use crate::signature::sample::Sampling;
-use crate::signature::volume::ReuseSampler;
+use crate::signature::volume::VolumeTracker;
 
 /// Every access of a request, block by block.
 fn blocks(record: &TraceRecord) -> impl Iterator<Item = (u16, u64)> + use<> {
@@ -18,9 +18,9 @@ fn blocks(record: &TraceRecord) -> impl Iterator<Item = (u16, u64)> + use<> {
 }
 
 fn sampled(records: &[TraceRecord], sampling: Sampling) -> Vec<CurvePoint> {
-    let mut sampler = ReuseSampler::new(sampling);
+    let mut sampler = VolumeTracker::new(sampling, "");
     records.iter().for_each(|record| sampler.add(record));
-    sampler.finish().curve
+    sampler.finish().summary().curve
 }
 
 /// Misses of reads and of writes at one size, of a stack that is searched from its top.

@@ -1,18 +1,26 @@
 //! Queue depth over time, from when requests were issued and when they completed.
 //!
 //! **Invariants**: time is counted once, at the depth that held then; time without any request in
-//! flight is not counted, so the shares describe the stream while it works.
+//! flight is not counted, so the shares describe the stream while it works. That time is what the
+//! issuer thinks: from the last completion to the next request.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
+
+use super::arrivals::{GapSummary, Gaps};
+use super::histogram::LogHistogram;
 
 /// Intervals held back to put late ones in order.
 const REORDER_INTERVALS: usize = 16;
 
-/// Depths from here on are counted together.
-const DEPTH_MAX: usize = 4096;
+/// Requests followed until they complete; where more are in flight, the next one to complete is
+/// taken for complete.
+const IN_FLIGHT_MAX: usize = 8192;
+
+/// Depths up to 127 are counted one by one, deeper ones in 64 steps a doubling.
+type DepthCounts = LogHistogram<6>;
 
 /// Sweeps over the intervals of one stream.
 #[derive(Clone, Debug, Default)]
@@ -22,15 +30,19 @@ pub(crate) struct DepthSweep {
     now_ns: u64,
     /// Something has completed since the last issue.
     fell: bool,
+    /// Something has completed.
+    worked: bool,
     time: TimeAtDepth,
 }
 
-/// Nanoseconds spent at each depth; the first entry is depth 1.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// Nanoseconds spent at each depth, and what came between.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct TimeAtDepth {
-    nanos: Vec<u64>,
+    nanos: DepthCounts,
+    deepest: u64,
     /// How often the depth had fallen to this, from 0, when the next request came.
-    refills: Vec<u64>,
+    refills: DepthCounts,
+    thinks: Gaps,
 }
 
 /// How many requests a stream keeps in flight while it works.
@@ -85,12 +97,18 @@ impl DepthSweep {
 
     fn enter(&mut self, issued_ns: u64, completed_ns: u64) {
         self.advance(issued_ns);
+        if self.worked && self.completions.is_empty() {
+            self.time.thinks.add(issued_ns.saturating_sub(self.now_ns));
+        }
         self.now_ns = self.now_ns.max(issued_ns);
         if self.fell {
             self.fell = false;
             self.time.refill(self.completions.len());
         }
         if completed_ns > self.now_ns {
+            if self.completions.len() == IN_FLIGHT_MAX {
+                self.completions.pop();
+            }
             self.completions.push(Reverse(completed_ns));
         }
     }
@@ -102,7 +120,7 @@ impl DepthSweep {
         {
             self.count_until(completed_ns);
             self.completions.pop();
-            self.fell = true;
+            (self.fell, self.worked) = (true, true);
         }
         if !self.completions.is_empty() {
             self.count_until(until_ns);
@@ -118,61 +136,52 @@ impl DepthSweep {
 
 impl TimeAtDepth {
     fn add(&mut self, depth: usize, nanos: u64) {
-        let time = entry(&mut self.nanos, depth - 1);
-        *time = time.saturating_add(nanos);
+        self.nanos.add(depth as u64, nanos);
+        self.deepest = self.deepest.max(if nanos > 0 { depth as u64 } else { 0 });
     }
 
     fn refill(&mut self, depth: usize) {
-        *entry(&mut self.refills, depth) += 1;
+        self.refills.add(depth as u64, 1);
     }
 
     pub(crate) fn merge(&mut self, other: &TimeAtDepth) {
-        for (index, &nanos) in other.nanos.iter().enumerate() {
-            self.add(index + 1, nanos);
-        }
-        for (depth, &count) in other.refills.iter().enumerate() {
-            *entry(&mut self.refills, depth) += count;
-        }
+        self.nanos.merge(&other.nanos);
+        self.deepest = self.deepest.max(other.deepest);
+        self.refills.merge(&other.refills);
+        self.thinks.merge(&other.thinks);
     }
 
     pub(crate) fn total_ns(&self) -> u64 {
-        self.nanos.iter().fold(0, |sum, &nanos| sum.saturating_add(nanos))
+        self.nanos.total()
     }
 
     /// Mean depth while the stream works.
     pub(crate) fn mean(&self) -> Option<f64> {
         let total = self.total_ns() as f64;
-        let weighted = |(index, &nanos): (usize, &u64)| (index + 1) as f64 * nanos as f64;
-        (total > 0.0).then(|| self.nanos.iter().enumerate().map(weighted).sum::<f64>() / total)
+        let weighted = |(depth, nanos): (u64, u64)| depth as f64 * nanos as f64;
+        (total > 0.0).then(|| self.nanos.counted().map(weighted).sum::<f64>() / total)
     }
 
-    fn median_refill(&self) -> u32 {
-        let half = self.refills.iter().sum::<u64>().div_ceil(2);
-        let mut sum = 0;
-        let reaches_half = |&count: &u64| {
-            sum += count;
-            sum >= half
-        };
-        self.refills.iter().position(reaches_half).unwrap_or(0) as u32
+    /// Time from the last completion to the next request.
+    pub(crate) fn thinks(&self) -> Option<GapSummary> {
+        self.thinks.summary()
     }
 
     /// The summary, or `None` where no time is known.
     pub(crate) fn summary(&self) -> Option<Depth> {
         let mean = self.mean()?;
         let total = self.total_ns() as f64;
-        let shares = self.nanos.iter().enumerate().filter(|&(_, &nanos)| nanos > 0);
-        let shares = shares.map(|(index, &nanos)| DepthShare {
-            depth: index as u32 + 1,
-            share: nanos as f64 / total,
-        });
+        let shares = self.nanos.counted();
+        let shares = shares
+            .map(|(depth, nanos)| DepthShare { depth: depth as u32, share: nanos as f64 / total });
         let distribution: Vec<_> = shares.collect();
         Some(Depth {
             low: quantile(&distribution, 0.1),
             typical: quantile(&distribution, 0.5),
             high: quantile(&distribution, 0.9),
-            max: distribution.last().map_or(0, |bar| bar.depth),
+            max: self.deepest as u32,
             mean,
-            refilled_from: self.median_refill(),
+            refilled_from: self.refills.quantile(0.5).unwrap_or(0) as u32,
             distribution: distribution.into_iter().filter(|bar| bar.share >= 0.001).collect(),
         })
     }
@@ -194,14 +203,6 @@ impl Depth {
     pub fn is_batched(&self) -> bool {
         self.high > 2 && self.refilled_from + 2 < self.high
     }
-}
-
-fn entry(counts: &mut Vec<u64>, index: usize) -> &mut u64 {
-    let index = index.min(DEPTH_MAX);
-    if counts.len() <= index {
-        counts.resize(index + 1, 0);
-    }
-    &mut counts[index]
 }
 
 /// The depth at or below which the stream is during `share` of its time.
@@ -255,6 +256,27 @@ mod tests {
         let shuffled = depth(&[(20, 100), (0, 100), (10, 100)]);
         assert_eq!(sorted, shuffled);
         assert_eq!(sorted.max, 3);
+    }
+
+    #[test]
+    fn think_time_is_from_the_last_completion_to_the_next_request() {
+        let mut sweep = DepthSweep::default();
+        // Two at a time, both done at 100 after the first; then a pause of 900.
+        for n in 0..50 {
+            sweep.add(n * 1000, n * 1000 + 60);
+            sweep.add(n * 1000 + 10, n * 1000 + 100);
+        }
+        let thinks = sweep.finish().thinks().unwrap();
+        assert_eq!((thinks.mean_ns, thinks.variation), (900, 0.0));
+        assert_eq!(TimeAtDepth::default().thinks(), None);
+    }
+
+    #[test]
+    fn requests_that_never_complete_do_not_pile_up() {
+        let mut sweep = DepthSweep::default();
+        (0..3 * IN_FLIGHT_MAX as u64).for_each(|n| sweep.add(n, u64::MAX));
+        assert_eq!(sweep.completions.len(), IN_FLIGHT_MAX);
+        assert_eq!(sweep.finish().summary().unwrap().max, IN_FLIGHT_MAX as u32);
     }
 
     #[test]

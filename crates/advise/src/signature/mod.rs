@@ -10,38 +10,54 @@
 //!
 //! **Not here**: judgement (`advice`).
 
+mod arrivals;
 mod curve;
 mod depth;
+mod distinct;
+mod extents;
 mod fragments;
+mod heat_map;
 mod histogram;
+mod partial;
 mod phases;
+mod placement;
 mod recency;
 mod router;
 mod runs;
 mod sample;
 mod sizes;
+mod stored;
 mod stream;
 #[cfg(test)]
 mod tests;
 mod totals;
 mod volume;
+mod working_set;
 
 use headpond_trace::{Names, Op, RecordFlags, TraceError, TraceReader, TraceRecord};
 use serde::Serialize;
 
+pub use arrivals::{Arrivals, Dispersion, GapSummary};
 pub use curve::CurvePoint;
 pub use depth::{Depth, DepthShare};
+pub use extents::{HotExtent, HotSpots};
+pub use heat_map::{HeatCell, HeatMap};
 pub use histogram::Bucket;
+pub use partial::Partial;
+pub use placement::{Aligned, Seeks};
 pub use sample::{BLOCK_BYTES, Sampling};
 pub use sizes::{SizeShare, Sizes};
+pub use stored::StoredError;
 pub use stream::{Mix, Pattern, Runs, StreamSignature};
 pub use volume::{HitShare, VolumeSignature};
+pub use working_set::{WorkingSet, WorkingSetWindow};
 
 use depth::DepthSweep;
 use fragments::Fragments;
+use partial::Counted;
 use router::Router;
 use runs::{Found, RunDetector};
-use volume::ReuseSampler;
+use volume::VolumeTracker;
 
 /// What a trace says about its workload.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -59,10 +75,11 @@ pub struct Signature {
 
 /// Draws a signature from records in order of issue.
 pub struct SignatureBuilder {
+    source: String,
     fragments: Fragments,
     runs: RunDetector,
     router: Router,
-    reuse: ReuseSampler,
+    tracker: VolumeTracker,
     depth: DepthSweep,
     found: Vec<Found>,
     requests: u64,
@@ -109,11 +126,20 @@ impl SignatureBuilder {
     /// # Panics
     /// When that is none at all.
     pub fn sampling(sampling: Sampling) -> Self {
+        Self::of_source("", sampling)
+    }
+
+    /// Of a trace among others: blocks of the same number are the same where the source is.
+    ///
+    /// # Panics
+    /// When no blocks are followed at all.
+    pub fn of_source(source: &str, sampling: Sampling) -> Self {
         Self {
+            source: source.to_owned(),
             fragments: Fragments::default(),
             runs: RunDetector::default(),
             router: Router::default(),
-            reuse: ReuseSampler::new(sampling),
+            tracker: VolumeTracker::new(sampling, source),
             depth: DepthSweep::default(),
             found: Vec::new(),
             requests: 0,
@@ -134,7 +160,12 @@ impl SignatureBuilder {
     }
 
     /// The signature of everything added; `names` tells who the processes and devices are.
-    pub fn finish(mut self, names: &Names) -> Signature {
+    pub fn finish(self, names: &Names) -> Signature {
+        self.count(names).signature()
+    }
+
+    /// What was counted of everything added, to be merged with what was counted of other traces.
+    pub fn count(mut self, names: &Names) -> Partial {
         if let Some(whole) = self.fragments.finish() {
             self.place(whole);
         }
@@ -144,14 +175,15 @@ impl SignatureBuilder {
             Found::Ended { .. } => u64::MAX,
         });
         self.route();
-        Signature {
+        Partial::new(Counted {
             requests: self.requests,
             bytes: self.bytes,
             duration_ns: self.last_ns.saturating_sub(self.first_ns),
-            streams: self.router.finish(names),
-            volume: self.reuse.finish(),
-            depth: self.depth.finish().summary(),
-        }
+            parts: self.router.finish(names, &self.source),
+            volume: self.tracker.finish(),
+            depth: self.depth.finish(),
+            source: self.source,
+        })
     }
 
     fn place(&mut self, record: TraceRecord) {
@@ -162,7 +194,7 @@ impl SignatureBuilder {
         if let Some(completed_ns) = record.completed_ns {
             self.depth.add(record.issued_ns, completed_ns);
         }
-        self.reuse.add(&record);
+        self.tracker.add(&record);
         if matches!(record.op, Op::Read | Op::Write) && record.length_bytes > 0 {
             self.runs.add(record, &mut self.found);
             self.route();

@@ -31,6 +31,7 @@ pub(crate) struct PhasedStream {
     window: Totals,
     sweep: DepthSweep,
     phases: Vec<Totals>,
+    issued_ns: Option<u64>,
 }
 
 impl PhasedStream {
@@ -46,6 +47,9 @@ impl PhasedStream {
             self.close_window();
         }
         self.window.add(record, is_random);
+        if let Some(before_ns) = self.issued_ns.replace(record.issued_ns) {
+            self.window.gaps.add(record.issued_ns.saturating_sub(before_ns));
+        }
         if let Some(completed_ns) = record.completed_ns {
             self.sweep.add(record.issued_ns, completed_ns);
         }

@@ -12,17 +12,18 @@ use std::collections::{BTreeMap, HashMap};
 use foldhash::fast::FixedState;
 use headpond_trace::{Names, Op, TraceRecord};
 
+use super::partial::Part;
 use super::phases::PhasedStream;
 use super::runs::{Found, Placement, RunId};
-use super::stream::{StreamSignature, describe};
+use super::stream::parts;
 
 const STREAMS_MAX: usize = 512;
 
-/// Streams with less than this share of all requests and bytes are shown together as the rest.
-const STREAM_SHARE_MIN: f64 = 0.005;
+/// Processes on devices that are known by their random requests.
+const OWNERS_MAX: usize = 4096;
 
 /// Who issued a stream, and where.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Owner {
     pub device: u16,
     pub process: u32,
@@ -60,7 +61,9 @@ impl Router {
                 self.deliver(index, &record, false);
             }
             Found::Ended { run, requests, bytes } => {
-                if let Some(index) = self.runs.remove(&run) {
+                if let Some(index) = self.runs.remove(&run)
+                    && requests > 0
+                {
                     self.streams[index].body.end_run(requests, bytes);
                 }
             }
@@ -75,9 +78,9 @@ impl Router {
         self.streams[index].body.add(record, false);
     }
 
-    /// Describes all streams, the busiest first.
-    pub(crate) fn finish(self, names: &Names) -> Vec<StreamSignature> {
-        describe(self.streams, names, STREAM_SHARE_MIN)
+    /// All streams as parts of the trace, the busiest first.
+    pub(crate) fn finish(self, names: &Names, source: &str) -> Vec<Part> {
+        parts(self.streams, names, source)
     }
 
     fn deliver(&mut self, index: usize, record: &TraceRecord, is_random: bool) {
@@ -95,7 +98,9 @@ impl Router {
             return index;
         }
         let index = self.open(owner, None);
-        self.random.insert(owner, index);
+        if self.random.len() < OWNERS_MAX {
+            self.random.insert(owner, index);
+        }
         index
     }
 

@@ -34,7 +34,8 @@ pub(crate) struct RunId(pub u64);
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Found {
     Placed(TraceRecord, Placement),
-    /// A proven run is over.
+    /// A proven run is over; without requests where it has become a part of another, which counts
+    /// them.
     Ended {
         run: RunId,
         requests: u64,
@@ -179,7 +180,11 @@ impl RunDetector {
         let ends = run.ends();
         match follower.proof {
             Proof::Pending(records) => self.adopt(index, records, found),
-            Proof::Proven(id) => self.become_proven(index, id, found),
+            Proof::Proven(id) => {
+                if !self.become_proven(index, id, found) {
+                    found.push(Found::Ended { run: id, requests: 0, bytes: 0 });
+                }
+            }
         }
         self.by_end.insert(ends, index);
     }
@@ -194,11 +199,14 @@ impl RunDetector {
         }
     }
 
-    fn become_proven(&mut self, index: usize, id: RunId, found: &mut Vec<Found>) {
-        if self.run(index).prove(id, found) {
+    /// False where it was proven before, under a number of its own.
+    fn become_proven(&mut self, index: usize, id: RunId, found: &mut Vec<Found>) -> bool {
+        let is_first = self.run(index).prove(id, found);
+        if is_first {
             self.pending.live -= 1;
             self.proven.live += 1;
         }
+        is_first
     }
 
     fn touch(&mut self, index: usize) {
@@ -335,6 +343,24 @@ mod tests {
         let found = found(offsets);
         assert_eq!(runs(&found), [200]);
         assert_eq!(random(&found), 0);
+    }
+
+    #[test]
+    fn runs_that_meet_end_once_with_requests_and_each_number_ends() {
+        let (front, back) =
+            ((0..10).map(|n| [n, 1000 + n]), (10..1000).map(|n| [n, 2_000_000 + n]));
+        let found = found(front.chain(back).flatten());
+        let (mut placed, mut ended) = (std::collections::BTreeSet::new(), Vec::new());
+        for found in found {
+            match found {
+                Found::Placed(_, Placement::Sequential(run)) => _ = placed.insert(run),
+                Found::Ended { run, requests, .. } => ended.push((run, requests)),
+                Found::Placed(..) => panic!("all is sequential"),
+            }
+        }
+        ended.sort_unstable();
+        assert_eq!(ended.iter().map(|it| it.0).collect::<Vec<_>>(), Vec::from_iter(placed));
+        assert_eq!(ended.iter().map(|it| it.1).collect::<Vec<_>>(), [1010, 0, 990]);
     }
 
     #[test]

@@ -76,6 +76,13 @@ impl BlockHash {
         value = value.wrapping_mul(0xc4ce_b9fe_1a85_ec53);
         Self(value ^ (value >> 33))
     }
+
+    /// The block of one among several traces that have blocks of the same numbers.
+    #[inline]
+    pub(crate) fn of_source(self, source: u64) -> Self {
+        let mixed = (self.0 ^ source).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        Self(mixed ^ (mixed >> 32))
+    }
 }
 
 impl Sample {

@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Sizes counted exactly; beyond that many different ones a size counts as the power of two below.
 const EXACT_SIZES: usize = 64;
 
 /// Counts per size.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct SizeCounts {
     counts: BTreeMap<u64, u64>,
 }

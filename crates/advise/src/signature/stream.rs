@@ -5,15 +5,20 @@ use std::collections::BTreeMap;
 use headpond_trace::{Names, Op};
 use serde::Serialize;
 
+use super::arrivals::GapSummary;
 use super::depth::Depth;
+use super::partial::Part;
 use super::phases::fold_small;
+use super::placement::Aligned;
 use super::router::{Owner, Stream};
 use super::sizes::Sizes;
 use super::totals::Totals;
 use crate::render::size;
 
-/// Streams shown one by one.
+/// Streams shown one by one, and the share of all requests, bytes or busy time that each has at
+/// least; the others are shown together as the rest.
 const SHOWN_MAX: usize = 24;
+const STREAM_SHARE_MIN: f64 = 0.005;
 
 /// Share of sequential requests from which a stream counts as sequential, and up to which as
 /// random.
@@ -28,6 +33,8 @@ const RANDOM_WRITES_SHARE_MIN: f64 = 0.02;
 pub struct StreamSignature {
     /// From 1, in the order of the list.
     pub number: usize,
+    /// The trace it is of, where several were merged or it was given a name.
+    pub source: Option<String>,
     /// Device or file, where the trace names it.
     pub device: Option<String>,
     /// Process id, where the trace tells it.
@@ -59,6 +66,12 @@ pub struct StreamSignature {
     pub requests_per_second: f64,
     pub bytes_per_second: f64,
     pub mean_response_ns: Option<u64>,
+    /// Share of the requests with data on each boundary, from 512 bytes on.
+    pub alignment: Vec<Aligned>,
+    /// Times from one request to the next.
+    pub gaps: Option<GapSummary>,
+    /// Times from the last completion to the next request, where nothing else was in flight.
+    pub think: Option<GapSummary>,
 }
 
 /// How a stream walks over the volume.
@@ -124,53 +137,79 @@ impl StreamSignature {
     }
 }
 
-/// Describes streams: phases become streams, what is small joins what it resembles or the rest.
-pub(crate) fn describe(
-    streams: Vec<Stream>,
-    names: &Names,
-    share_min: f64,
-) -> Vec<StreamSignature> {
-    let mut parts: BTreeMap<Owner, Vec<Totals>> = BTreeMap::new();
+/// The streams of one trace as parts of it: phases become streams, what is small joins what it
+/// resembles or the rest, which comes last.
+pub(crate) fn parts(streams: Vec<Stream>, names: &Names, source: &str) -> Vec<Part> {
+    let mut phases: BTreeMap<Owner, Vec<Totals>> = BTreeMap::new();
     for stream in streams {
-        parts.entry(stream.owner).or_default().extend(stream.body.finish());
+        phases.entry(stream.owner).or_default().extend(stream.body.finish());
     }
-    parts.values_mut().for_each(fold_small);
-    let mut parts: Vec<(Owner, Totals)> = parts
-        .into_iter()
-        .flat_map(|(owner, parts)| parts.into_iter().map(move |part| (owner, part)))
-        .filter(|(_, part)| part.total_requests() > 0)
-        .collect();
-    let requests: u64 = parts.iter().map(|(_, part)| part.total_requests()).sum();
-    let add = |sum: u64, more: u64| sum.saturating_add(more);
-    let bytes = parts.iter().map(|(_, part)| part.total_bytes()).fold(0, add);
-    let busy_ns = parts.iter().map(|(_, part)| part.busy_ns()).fold(0, add);
-    let weight = |part: &Totals| {
-        let share = |part: u64, whole: u64| part as f64 / whole.max(1) as f64;
-        share(part.total_requests(), requests)
-            .max(share(part.total_bytes(), bytes))
-            .max(share(part.busy_ns(), busy_ns))
+    phases.values_mut().for_each(fold_small);
+    let named = |name: Option<&str>| name.map(str::to_owned);
+    let part = |owner: Owner, totals| {
+        let process = Some(owner.process).filter(|&process| process != 0);
+        Part {
+            source: source.to_owned(),
+            device: named(names.device(owner.device)),
+            process,
+            process_name: named(process.and_then(|process| names.process(process))),
+            is_rest: false,
+            totals,
+        }
     };
-    parts.sort_by(|one, other| weight(&other.1).total_cmp(&weight(&one.1)));
-    let shown = parts.iter().take(SHOWN_MAX).filter(|(_, part)| weight(part) >= share_min).count();
-    let rest = parts.split_off(shown.max(1).min(parts.len()));
-    let mut described: Vec<StreamSignature> = parts
-        .iter()
-        .map(|(owner, part)| describe_one(Some((*owner, names)), part, requests, bytes))
-        .collect();
-    let mut sum = Totals::default();
-    rest.iter().for_each(|(_, part)| sum.merge(part));
-    if sum.total_requests() > 0 {
-        described.push(describe_one(None, &sum, requests, bytes));
+    let parts = phases.into_iter().flat_map(|(owner, phases)| {
+        phases.into_iter().map(move |totals| part(owner, totals)).collect::<Vec<_>>()
+    });
+    let (mut shown, rest) = ranked(parts.filter(|it| it.totals.total_requests() > 0).collect());
+    shown.extend(rest.map(|totals| Part { is_rest: true, ..part(Owner::default(), totals) }));
+    if let Some(rest) = shown.last_mut().filter(|part| part.is_rest) {
+        (rest.device, rest.process, rest.process_name) = (None, None, None);
     }
-    for (index, stream) in described.iter_mut().enumerate() {
-        stream.number = index + 1;
-    }
-    described
+    shown
+}
+
+/// The parts that are shown, the busiest first, and the sum of the others.
+fn ranked(mut parts: Vec<Part>) -> (Vec<Part>, Option<Totals>) {
+    let add = |sum: u64, more: u64| sum.saturating_add(more);
+    let requests = parts.iter().map(|part| part.totals.total_requests()).fold(0, add);
+    let bytes = parts.iter().map(|part| part.totals.total_bytes()).fold(0, add);
+    let busy_ns = parts.iter().map(|part| part.totals.busy_ns()).fold(0, add);
+    let weight = |part: &Part| {
+        let share = |part: u64, whole: u64| part as f64 / whole.max(1) as f64;
+        share(part.totals.total_requests(), requests)
+            .max(share(part.totals.total_bytes(), bytes))
+            .max(share(part.totals.busy_ns(), busy_ns))
+    };
+    parts.sort_by(|one, other| {
+        one.is_rest.cmp(&other.is_rest).then(weight(other).total_cmp(&weight(one)))
+    });
+    let is_shown = |part: &&Part| !part.is_rest && weight(part) >= STREAM_SHARE_MIN;
+    let shown = parts.iter().take(SHOWN_MAX).take_while(is_shown).count();
+    // The busiest is shown however little it is.
+    let least = parts.iter().take(1).filter(|part| !part.is_rest).count();
+    let others = parts.split_off(shown.max(least));
+    let sum = others.into_iter().map(|part| part.totals).reduce(|mut sum, totals| {
+        sum.merge(&totals);
+        sum
+    });
+    (parts, sum)
+}
+
+/// Describes the parts of one trace, or of several.
+pub(crate) fn describe(parts: &[Part]) -> Vec<StreamSignature> {
+    let add = |sum: u64, more: u64| sum.saturating_add(more);
+    let requests = parts.iter().map(|part| part.totals.total_requests()).fold(0, add);
+    let bytes = parts.iter().map(|part| part.totals.total_bytes()).fold(0, add);
+    let (shown, rest) = ranked(parts.to_vec());
+    let shown = shown.iter().map(|part| describe_one(Some(part), &part.totals, requests, bytes));
+    let rest = rest.iter().map(|totals| describe_one(None, totals, requests, bytes));
+    let numbered = (1..).zip(shown.chain(rest));
+    numbered.map(|(number, stream)| StreamSignature { number, ..stream }).collect()
 }
 
 /// `origin` is `None` for the rest, which belongs to nobody in particular.
 fn describe_one(
-    origin: Option<(Owner, &Names)>,
+    origin: Option<&Part>,
     part: &Totals,
     all_requests: u64,
     all_bytes: u64,
@@ -182,13 +221,12 @@ fn describe_one(
     let random: u64 = part.random.iter().sum();
     let sequential_share = share((reads + writes).saturating_sub(random), reads + writes);
     let random_writes = part.random[Op::Write.index()];
-    let process = origin.map(|(owner, _)| owner.process).filter(|&process| process != 0);
-    let named = |name: Option<&str>| name.map(str::to_owned);
     StreamSignature {
         number: 0,
-        device: origin.and_then(|(owner, names)| named(names.device(owner.device))),
-        process,
-        process_name: origin.and_then(|(_, names)| named(names.process(process?))),
+        source: origin.map(|part| part.source.clone()).filter(|source| !source.is_empty()),
+        device: origin.and_then(|part| part.device.clone()),
+        process: origin.and_then(|part| part.process),
+        process_name: origin.and_then(|part| part.process_name.clone()),
         pattern: pattern(sequential_share),
         random_writes_present: share(random_writes, requests) >= RANDOM_WRITES_SHARE_MIN,
         requests,
@@ -217,6 +255,9 @@ fn describe_one(
         bytes_per_second: per_second(part.total_bytes(), part.span_ns),
         mean_response_ns: (part.responses > 0)
             .then(|| (part.response_ns / u128::from(part.responses)) as u64),
+        alignment: part.alignment.summary(),
+        gaps: part.gaps.summary(),
+        think: part.depth.thinks(),
     }
 }
 

@@ -1,17 +1,23 @@
 //! Sums over a part of a stream, which can be added to another part's.
 
 use headpond_trace::{Op, RecordFlags, TraceRecord};
+use serde::{Deserialize, Serialize};
 
+use super::arrivals::Gaps;
 use super::depth::TimeAtDepth;
+use super::placement::Alignment;
 use super::sizes::SizeCounts;
 
 /// Everything that is known of a set of requests. Merging two gives what their union would give.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Totals {
     pub requests: [u64; Op::ALL.len()],
     pub bytes: [u64; Op::ALL.len()],
     pub sizes: SizeCounts,
     pub depth: TimeAtDepth,
+    /// Times from one request of the stream to the next.
+    pub gaps: Gaps,
+    pub alignment: Alignment,
     /// Reads and writes that belong to no proven run.
     pub random: [u64; 2],
     pub sync_writes: u64,
@@ -28,7 +34,7 @@ pub(crate) struct Totals {
 }
 
 /// Sums over the sequential runs that ended.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct RunTotals {
     pub runs: u64,
     pub requests: u64,
@@ -45,6 +51,7 @@ impl Totals {
         self.bytes[index] = self.bytes[index].saturating_add(record.length_bytes);
         if record.length_bytes > 0 {
             self.sizes.add(record.length_bytes, 1);
+            self.alignment.add(record.offset_bytes, record.length_bytes);
         }
         if is_random && index < self.random.len() {
             self.random[index] += 1;
@@ -81,6 +88,8 @@ impl Totals {
         }
         self.sizes.merge(&other.sizes);
         self.depth.merge(&other.depth);
+        self.gaps.merge(&other.gaps);
+        self.alignment.merge(&other.alignment);
         self.sync_writes += other.sync_writes;
         self.fua_writes += other.fua_writes;
         self.metadata += other.metadata;

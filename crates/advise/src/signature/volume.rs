@@ -1,29 +1,63 @@
 //! What the whole volume is used for: how much of it, how often again, what a cache could keep.
 //!
-//! 1. Each block that is read or written is counted; those of the sample are followed (`sample`).
-//! 2. How far apart two accesses to a block are goes to the distances of reads or writes (`curve`).
+//! 1. Each request is counted where and when it was (`VolumeCounts`).
+//! 2. Its blocks go to the working set; those of the sample are followed (`sample`), and how far
+//!    apart two accesses to one are is counted too (`curve`).
+//! 3. The counts are summed up.
 //!
-//! **Invariants**: memory is bounded by the sample.
+//! **Invariants**: memory is bounded by the sample and by what each of the counts says.
 
 use headpond_trace::{Op, TraceRecord};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
+use super::arrivals::{ArrivalCounts, Arrivals};
 use super::curve::{CurvePoint, Distances, curve};
-use super::histogram::Bucket;
+use super::extents::{Extents, HotSpots};
+use super::heat_map::{HeatCounts, HeatMap};
+use super::histogram::{Bucket, LogHistogram};
+use super::placement::{Aligned, Alignment, SeekCounts, Seeks};
 use super::sample::{BLOCK_BYTES, BlockHash, Sample, Sampling};
+use super::working_set::{WorkingSet, WorkingSetCounts};
 
 /// Blocks of one request that are looked at; a longer one counts as if it were this long.
 const REQUEST_BLOCKS_MAX: u64 = 1 << 18;
 
-/// Follows the sampled blocks.
+/// Devices whose last request is remembered; others are taken for the last of these.
+const DEVICES_MAX: usize = 1024;
+
+/// Looks at requests in order of issue.
 #[derive(Clone, Debug)]
-pub(crate) struct ReuseSampler {
+pub(crate) struct VolumeTracker {
     sample: Sample,
+    counts: VolumeCounts,
+    /// Told apart from the same block of other traces.
+    source: u64,
+    issued_ns: Option<u64>,
+    /// Where the last request of each device ended.
+    ends: Vec<Option<u64>>,
+}
+
+/// Everything that is counted. Merging two traces of different volumes gives what one pass over
+/// both would give.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct VolumeCounts {
+    bytes: [u64; 2],
+    range_bytes: Option<(u64, u64)>,
+    footprint_blocks: u64,
     reads: Distances,
     writes: Distances,
-    overwrites: u64,
-    range_bytes: Option<(u64, u64)>,
-    bytes: [u64; 2],
+    /// Nanoseconds from the last write of a block to the write over it, and to the read of it.
+    overwritten_after: LogHistogram<1>,
+    read_after_write: LogHistogram<1>,
+    sizes: [LogHistogram<1>; 2],
+    seeks: SeekCounts,
+    alignment: Alignment,
+    arrivals: ArrivalCounts,
+    hot_writes: Extents,
+    working_set: WorkingSetCounts,
+    heat_map: HeatCounts,
+    /// One in so many blocks was followed, at the end, of the trace that followed the fewest.
+    one_in: u64,
 }
 
 /// Use of the whole volume.
@@ -37,8 +71,16 @@ pub struct VolumeSignature {
     pub written_bytes: u64,
     /// Share of the blocks written that had been written before in the trace.
     pub overwrite_share: f64,
+    /// Time from one write of a block to the next, by doubling, in nanoseconds.
+    pub overwritten_after: Vec<Bucket>,
+    pub median_overwrite_ns: Option<u64>,
     /// Share of the blocks read that had been read or written before in the trace.
     pub read_reuse_share: f64,
+    /// Share of the blocks read that had been written before in the trace.
+    pub read_after_write_share: f64,
+    /// Time from the last write of a block to the read of it, by doubling, in nanoseconds.
+    pub read_after_write: Vec<Bucket>,
+    pub median_read_after_write_ns: Option<u64>,
     /// What a cache of each size would find in it, by doubling.
     pub hits: Vec<HitShare>,
     /// What a cache of each size would miss.
@@ -46,6 +88,15 @@ pub struct VolumeSignature {
     /// Different blocks asked for between two accesses to one, by doubling.
     pub reuse_distances: Vec<Bucket>,
     pub median_reuse_distance: Option<u64>,
+    pub working_set: WorkingSet,
+    pub hot_writes: HotSpots,
+    /// Request sizes by doubling, in bytes.
+    pub read_sizes: Vec<Bucket>,
+    pub write_sizes: Vec<Bucket>,
+    pub seeks: Seeks,
+    pub alignment: Vec<Aligned>,
+    pub arrivals: Arrivals,
+    pub heat_map: HeatMap,
     /// Share of the blocks that were followed.
     pub sampling_rate: f64,
 }
@@ -58,74 +109,177 @@ pub struct HitShare {
     pub writes: f64,
 }
 
-impl ReuseSampler {
-    pub(crate) fn new(sampling: Sampling) -> Self {
+impl VolumeTracker {
+    /// Blocks of traces with the same `source` are the same.
+    pub(crate) fn new(sampling: Sampling, source: &str) -> Self {
         Self {
             sample: Sample::new(sampling),
-            reads: Distances::default(),
-            writes: Distances::default(),
-            overwrites: 0,
-            range_bytes: None,
-            bytes: [0; 2],
+            counts: VolumeCounts::default(),
+            source: number_of(source),
+            issued_ns: None,
+            ends: Vec::new(),
         }
     }
 
-    /// Adds a read or a write; other operations do not touch data.
+    /// Adds a request; only reads and writes touch data.
     pub(crate) fn add(&mut self, record: &TraceRecord) {
+        let before_ns = self.issued_ns.replace(record.issued_ns);
+        let gap_ns = before_ns.map(|before_ns| record.issued_ns.saturating_sub(before_ns));
+        self.counts.arrivals.add(record.issued_ns, gap_ns);
         if record.length_bytes == 0 || !matches!(record.op, Op::Read | Op::Write) {
             return;
         }
-        let (low, high) = self.range_bytes.unwrap_or((u64::MAX, 0));
-        self.range_bytes = Some((low.min(record.offset_bytes), high.max(record.end_bytes())));
-        let sum = &mut self.bytes[record.op.index()];
-        *sum = sum.saturating_add(record.length_bytes);
+        let device = usize::from(record.device).min(DEVICES_MAX - 1);
+        if device >= self.ends.len() {
+            self.ends.resize(device + 1, None);
+        }
+        if let Some(ended_bytes) = self.ends[device].replace(record.end_bytes()) {
+            self.counts.seeks.add(ended_bytes, record.offset_bytes);
+        }
+        self.counts.place(record);
         let first = record.offset_bytes / BLOCK_BYTES;
         let last = (record.end_bytes() - 1) / BLOCK_BYTES;
-        let last = last.min(first + (REQUEST_BLOCKS_MAX - 1));
-        let distances = if record.op == Op::Write { &mut self.writes } else { &mut self.reads };
-        distances.count(last - first + 1);
-        for block in first..=last {
-            let hash = BlockHash::of(record.device, block);
-            if self.sample.follows(hash) {
-                self.touch(hash, record);
+        self.touch_all(record, first, last.min(first + (REQUEST_BLOCKS_MAX - 1)));
+    }
+
+    fn touch_all(&mut self, record: &TraceRecord, first: u64, last: u64) {
+        let is_write = record.op == Op::Write;
+        if is_write {
+            self.counts.hot_writes.add(record.device, first, last);
+        }
+        self.counts.distances(record.op).count(last - first + 1);
+        let blocks = (first..=last).map(|block| BlockHash::of(record.device, block));
+        let source = self.source;
+        let sourced = blocks.clone().map(|block| block.of_source(source));
+        self.counts.working_set.add(record.issued_ns, is_write, sourced);
+        for block in blocks {
+            if self.sample.follows(block) {
+                self.touch(block, record);
             }
         }
     }
 
-    fn touch(&mut self, hash: BlockHash, record: &TraceRecord) {
+    fn touch(&mut self, block: BlockHash, record: &TraceRecord) {
         let one_in = self.sample.one_in();
-        let touched = self.sample.touch(hash);
-        let distance = touched.distance;
+        let touched = self.sample.touch(block);
+        self.counts.distances(record.op).add(touched.distance, one_in);
+        let written_ns = touched.block.written_ns;
         if record.op == Op::Write {
-            self.writes.add(distance, one_in);
-            if touched.block.written_ns.replace(record.issued_ns).is_some() {
-                self.overwrites = self.overwrites.saturating_add(one_in);
-            }
-        } else {
-            self.reads.add(distance, one_in);
+            touched.block.written_ns = Some(record.issued_ns);
+        }
+        if let Some(written_ns) = written_ns {
+            let after = match record.op {
+                Op::Write => &mut self.counts.overwritten_after,
+                _ => &mut self.counts.read_after_write,
+            };
+            after.add(record.issued_ns.saturating_sub(written_ns), one_in);
         }
         self.sample.make_room();
     }
 
-    pub(crate) fn finish(self) -> VolumeSignature {
+    /// The counts of the whole trace.
+    pub(crate) fn finish(mut self) -> VolumeCounts {
+        self.counts.arrivals.finish();
+        self.counts.footprint_blocks = self.sample.distinct();
+        self.counts.one_in = self.sample.one_in();
+        self.counts
+    }
+}
+
+impl VolumeCounts {
+    /// Where and how a read or a write lies.
+    fn place(&mut self, record: &TraceRecord) {
+        let (low, high) = self.range_bytes.unwrap_or((u64::MAX, 0));
+        self.range_bytes = Some((low.min(record.offset_bytes), high.max(record.end_bytes())));
+        let op = record.op.index();
+        self.bytes[op] = self.bytes[op].saturating_add(record.length_bytes);
+        self.sizes[op].add(record.length_bytes, 1);
+        self.alignment.add(record.offset_bytes, record.length_bytes);
+        self.heat_map.add(record);
+    }
+
+    fn distances(&mut self, op: Op) -> &mut Distances {
+        if op == Op::Write { &mut self.writes } else { &mut self.reads }
+    }
+
+    pub(crate) fn merge(&mut self, other: &Self) {
+        for index in 0..self.bytes.len() {
+            self.bytes[index] = self.bytes[index].saturating_add(other.bytes[index]);
+            self.sizes[index].merge(&other.sizes[index]);
+        }
+        let both = self.range_bytes.zip(other.range_bytes);
+        let joined = both.map(|(one, other)| (one.0.min(other.0), one.1.max(other.1)));
+        self.range_bytes = joined.or(self.range_bytes).or(other.range_bytes);
+        self.footprint_blocks = self.footprint_blocks.saturating_add(other.footprint_blocks);
+        self.reads.merge(&other.reads);
+        self.writes.merge(&other.writes);
+        self.overwritten_after.merge(&other.overwritten_after);
+        self.read_after_write.merge(&other.read_after_write);
+        self.seeks.merge(&other.seeks);
+        self.alignment.merge(&other.alignment);
+        self.arrivals.merge(&other.arrivals);
+        self.hot_writes.merge(&other.hot_writes);
+        self.working_set.merge(&other.working_set);
+        self.heat_map.merge(&other.heat_map);
+        self.one_in = self.one_in.max(other.one_in);
+    }
+
+    /// False where damage has left what no trace gives.
+    pub(crate) fn is_sound(&self) -> bool {
+        self.working_set.is_sound() && self.hot_writes.is_sound() && self.heat_map.is_sound()
+    }
+
+    /// Whether everything is alike that two volumes have together as they have it each alone.
+    #[cfg(test)]
+    pub(crate) fn agrees_with(&self, other: &Self) -> bool {
+        let part = |it: &Self| Self {
+            reads: Distances::default(),
+            writes: Distances::default(),
+            arrivals: ArrivalCounts::default(),
+            ..it.clone()
+        };
+        part(self) == part(other)
+    }
+
+    pub(crate) fn summary(&self) -> VolumeSignature {
         let curve = curve(&self.reads, &self.writes);
         let mut both = self.reads.clone();
         both.merge(&self.writes);
-        let footprint_bytes = self.sample.distinct().saturating_mul(BLOCK_BYTES);
+        let footprint_bytes = self.footprint_blocks.saturating_mul(BLOCK_BYTES);
+        let share = |part: u64, whole: u64| part as f64 / whole.max(1) as f64;
         VolumeSignature {
             footprint_bytes,
             range_bytes: self.range_bytes,
             read_bytes: self.bytes[0],
             written_bytes: self.bytes[1],
-            overwrite_share: self.overwrites as f64 / self.writes.weight().max(1) as f64,
+            overwrite_share: share(self.overwritten_after.total(), self.writes.weight()),
+            overwritten_after: self.overwritten_after.doublings(),
+            median_overwrite_ns: self.overwritten_after.quantile(0.5),
             read_reuse_share: self.reads.again_share(),
+            read_after_write_share: share(self.read_after_write.total(), self.reads.weight()),
+            read_after_write: self.read_after_write.doublings(),
+            median_read_after_write_ns: self.read_after_write.quantile(0.5),
             hits: by_doubling(&curve, footprint_bytes),
             curve,
             reuse_distances: both.again().doublings(),
             median_reuse_distance: both.again().quantile(0.5),
-            sampling_rate: 1.0 / self.sample.one_in() as f64,
+            working_set: self.working_set.summary(),
+            hot_writes: self.hot_writes.summary(),
+            read_sizes: self.sizes[0].doublings(),
+            write_sizes: self.sizes[1].doublings(),
+            seeks: self.seeks.summary(),
+            alignment: self.alignment.summary(),
+            arrivals: self.arrivals.summary(),
+            heat_map: self.heat_map.summary(),
+            sampling_rate: 1.0 / self.one_in.max(1) as f64,
         }
     }
+}
+
+/// A number for a name, the same in every version (FNV-1a).
+fn number_of(name: &str) -> u64 {
+    let step = |hash: u64, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+    name.bytes().fold(0xcbf2_9ce4_8422_2325, step)
 }
 
 /// Hit shares for sizes that double from 1 MiB up to the footprint.
@@ -158,11 +312,11 @@ mod tests {
     use super::*;
 
     fn volume(records: impl IntoIterator<Item = (Op, u64)>) -> VolumeSignature {
-        let mut sampler = ReuseSampler::new(Sampling::default());
+        let mut sampler = VolumeTracker::new(Sampling::default(), "");
         for (op, block) in records {
             sampler.add(&TraceRecord::new(0, op, block * BLOCK_BYTES, BLOCK_BYTES));
         }
-        sampler.finish()
+        sampler.finish().summary()
     }
 
     #[test]
@@ -197,5 +351,25 @@ mod tests {
         let volume = volume(writes.chain((0..500).map(|n| (Op::Read, n))));
         assert_eq!(volume.read_reuse_share, 1.0);
         assert_eq!(volume.overwrite_share, 0.0);
+    }
+
+    #[test]
+    fn times_between_writes_and_to_reads_are_known() {
+        let mut tracker = VolumeTracker::new(Sampling::default(), "");
+        for round in 0..10 {
+            for block in 0..100 {
+                let at_ns = round << 30 | block << 10;
+                let offset = block * BLOCK_BYTES;
+                tracker.add(&TraceRecord::new(at_ns, Op::Write, offset, BLOCK_BYTES));
+                if block % 2 == 0 {
+                    tracker.add(&TraceRecord::new(at_ns + 512, Op::Read, offset, BLOCK_BYTES));
+                }
+            }
+        }
+        let volume = tracker.finish().summary();
+        assert_eq!(volume.median_overwrite_ns, Some(1 << 30));
+        assert_eq!(volume.overwritten_after.len(), 1);
+        assert_eq!(volume.median_read_after_write_ns, Some(512));
+        assert_eq!((volume.read_after_write_share, volume.overwrite_share), (1.0, 0.9));
     }
 }
