@@ -91,12 +91,15 @@ impl Distances {
 }
 
 /// The curve: eight sizes a doubling, from one block to where a larger cache gains nothing; where
-/// the miss ratio does not change for a while, its first and last size.
+/// the miss ratio does not change for a while, its first and last size; nothing without accesses.
 pub(crate) fn curve(reads: &Distances, writes: &Distances) -> Vec<CurvePoint> {
     let mut both = reads.clone();
     both.merge(writes);
     let largest = both.again.counted().last().map_or(0, |(distance, _)| distance);
     let mut points: Vec<CurvePoint> = Vec::new();
+    if both.accesses == 0 {
+        return points;
+    }
     for bucket in [1].into_iter().chain((2..DistanceCounts::BUCKETS).step_by(2)) {
         let blocks = DistanceCounts::lowest(bucket);
         let point = CurvePoint {
@@ -119,6 +122,16 @@ pub(crate) fn curve(reads: &Distances, writes: &Distances) -> Vec<CurvePoint> {
     points
 }
 
+/// The smallest size that hits nine tenths of what the largest does, where that is one in a hundred
+/// accesses at least.
+pub(crate) fn knee_bytes(curve: &[CurvePoint]) -> Option<u64> {
+    const WORTHWHILE: f64 = 0.01;
+    let most = 1.0 - curve.last()?.all;
+    let enough = |point: &&CurvePoint| 1.0 - point.all >= 0.9 * most;
+    let knee = curve.iter().find(enough).filter(|_| most >= WORTHWHILE);
+    knee.map(|point| point.cache_bytes)
+}
+
 #[cfg(test)]
 #[path = "curve_tests.rs"]
 mod twins;
@@ -136,6 +149,18 @@ mod tests {
         // Six hundred accesses were to a block that is not followed: it would stay in any cache.
         assert!((points[0].all - 0.4).abs() < 1e-9, "{points:?}");
         assert_eq!(points[0].writes, 0.0);
+    }
+
+    #[test]
+    fn the_knee_is_where_a_larger_cache_gains_little() {
+        let mut reads = Distances::default();
+        reads.count(1000);
+        (0..100).for_each(|_| reads.add(None, 1));
+        (0..860).for_each(|_| reads.add(Some(1000), 1));
+        (0..40).for_each(|_| reads.add(Some(1 << 24), 1));
+        let knee = knee_bytes(&curve(&reads, &Distances::default())).unwrap();
+        assert!((1000 * BLOCK_BYTES..1200 * BLOCK_BYTES).contains(&knee), "{knee}");
+        assert_eq!(knee_bytes(&curve(&Distances::default(), &Distances::default())), None);
     }
 
     #[test]

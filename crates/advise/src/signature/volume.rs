@@ -11,11 +11,12 @@ use headpond_trace::{Op, TraceRecord};
 use serde::{Deserialize, Serialize};
 
 use super::arrivals::{ArrivalCounts, Arrivals};
-use super::curve::{CurvePoint, Distances, curve};
+use super::curve::{CurvePoint, Distances, curve, knee_bytes};
 use super::extents::{Extents, HotSpots};
 use super::heat_map::{HeatCounts, HeatMap};
 use super::histogram::{Bucket, LogHistogram};
 use super::placement::{Aligned, Alignment, SeekCounts, Seeks};
+use super::policies::{PolicyCounts, PolicyCurve, PolicySimulation};
 use super::sample::{BLOCK_BYTES, BlockHash, Sample, Sampling};
 use super::working_set::{WorkingSet, WorkingSetCounts};
 
@@ -26,9 +27,10 @@ const REQUEST_BLOCKS_MAX: u64 = 1 << 18;
 const DEVICES_MAX: usize = 1024;
 
 /// Looks at requests in order of issue.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct VolumeTracker {
     sample: Sample,
+    policies: PolicySimulation,
     counts: VolumeCounts,
     /// Told apart from the same block of other traces.
     source: u64,
@@ -56,6 +58,7 @@ pub(crate) struct VolumeCounts {
     hot_writes: Extents,
     working_set: WorkingSetCounts,
     heat_map: HeatCounts,
+    policies: PolicyCounts,
     /// One in so many blocks was followed, at the end, of the trace that followed the fewest.
     one_in: u64,
 }
@@ -85,6 +88,10 @@ pub struct VolumeSignature {
     pub hits: Vec<HitShare>,
     /// What a cache of each size would miss.
     pub curve: Vec<CurvePoint>,
+    /// The smallest cache that hits nine tenths of what any cache could, where there is something.
+    pub knee_bytes: Option<u64>,
+    /// What it would miss with each eviction policy.
+    pub policies: Vec<PolicyCurve>,
     /// Different blocks asked for between two accesses to one, by doubling.
     pub reuse_distances: Vec<Bucket>,
     pub median_reuse_distance: Option<u64>,
@@ -114,6 +121,7 @@ impl VolumeTracker {
     pub(crate) fn new(sampling: Sampling, source: &str) -> Self {
         Self {
             sample: Sample::new(sampling),
+            policies: PolicySimulation::new(sampling.one_in),
             counts: VolumeCounts::default(),
             source: number_of(source),
             issued_ns: None,
@@ -148,6 +156,7 @@ impl VolumeTracker {
             self.counts.hot_writes.add(record.device, first, last);
         }
         self.counts.distances(record.op).count(last - first + 1);
+        self.policies.count(last - first + 1);
         let blocks = (first..=last).map(|block| BlockHash::of(record.device, block));
         let source = self.source;
         let sourced = blocks.clone().map(|block| block.of_source(source));
@@ -156,12 +165,14 @@ impl VolumeTracker {
             if self.sample.follows(block) {
                 self.touch(block, record);
             }
+            self.policies.access(block);
         }
     }
 
     fn touch(&mut self, block: BlockHash, record: &TraceRecord) {
         let one_in = self.sample.one_in();
         let touched = self.sample.touch(block);
+        let is_new = touched.distance.is_none();
         self.counts.distances(record.op).add(touched.distance, one_in);
         let written_ns = touched.block.written_ns;
         if record.op == Op::Write {
@@ -174,7 +185,10 @@ impl VolumeTracker {
             };
             after.add(record.issued_ns.saturating_sub(written_ns), one_in);
         }
-        self.sample.make_room();
+        if is_new {
+            self.sample.make_room();
+            self.policies.give_up(self.sample.distinct());
+        }
     }
 
     /// The counts of the whole trace.
@@ -182,6 +196,8 @@ impl VolumeTracker {
         self.counts.arrivals.finish();
         self.counts.footprint_blocks = self.sample.distinct();
         self.counts.one_in = self.sample.one_in();
+        self.policies.give_up(self.sample.distinct());
+        self.counts.policies = self.policies.finish();
         self.counts
     }
 }
@@ -221,6 +237,7 @@ impl VolumeCounts {
         self.hot_writes.merge(&other.hot_writes);
         self.working_set.merge(&other.working_set);
         self.heat_map.merge(&other.heat_map);
+        self.policies.merge(&other.policies);
         self.one_in = self.one_in.max(other.one_in);
     }
 
@@ -236,6 +253,7 @@ impl VolumeCounts {
             reads: Distances::default(),
             writes: Distances::default(),
             arrivals: ArrivalCounts::default(),
+            policies: PolicyCounts::default(),
             ..it.clone()
         };
         part(self) == part(other)
@@ -260,7 +278,9 @@ impl VolumeCounts {
             read_after_write: self.read_after_write.doublings(),
             median_read_after_write_ns: self.read_after_write.quantile(0.5),
             hits: by_doubling(&curve, footprint_bytes),
+            knee_bytes: knee_bytes(&curve),
             curve,
+            policies: self.policies.summary(self.footprint_blocks),
             reuse_distances: both.again().doublings(),
             median_reuse_distance: both.again().quantile(0.5),
             working_set: self.working_set.summary(),
@@ -284,6 +304,9 @@ fn number_of(name: &str) -> u64 {
 
 /// Hit shares for sizes that double from 1 MiB up to the footprint.
 fn by_doubling(curve: &[CurvePoint], footprint_bytes: u64) -> Vec<HitShare> {
+    if curve.is_empty() {
+        return Vec::new();
+    }
     let sizes = (20..63).map(|exponent| 1u64 << exponent);
     let below = sizes.clone().take_while(|&bytes| bytes < footprint_bytes).count();
     sizes.take(below + 1).map(|bytes| hit_share(curve, bytes)).collect()
@@ -304,6 +327,12 @@ impl VolumeSignature {
     /// not larger.
     pub fn hit_share(&self, cache_bytes: u64) -> HitShare {
         hit_share(&self.curve, cache_bytes)
+    }
+
+    /// Missed part of the blocks read and written, likewise.
+    pub fn miss_ratio(&self, cache_bytes: u64) -> f64 {
+        let after = self.curve.partition_point(|point| point.cache_bytes <= cache_bytes);
+        self.curve[..after].last().map_or(1.0, |point| point.all)
     }
 }
 

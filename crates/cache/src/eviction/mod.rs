@@ -21,6 +21,7 @@ mod fifo;
 mod ghost;
 mod lanes;
 mod lru;
+mod miniature;
 mod s3_fifo;
 mod shadow;
 mod shares;
@@ -31,6 +32,7 @@ mod tests;
 #[cfg(test)]
 mod twins;
 
+pub use miniature::{MINIATURE_BLOCKS, Miniature};
 pub use shadow::{ShadowStats, Shadows};
 pub use shares::{ClassKey, KEYS, Shares};
 
