@@ -4,13 +4,14 @@
 //!    as much of it as can be replayed often.
 //! 2. [`Advice::from`] replays that on models of the devices with many settings, and takes the
 //!    best.
-//! 3. [`render`] puts both in words and tables; `serde` puts them in JSON.
+//! 3. [`render`] puts both in words and tables, [`picture`] draws; `serde` puts them in JSON.
 //!
 //! **Not here**: trace formats (`headpond-trace`); the machines that are replayed on
 //! (`headpond-lab`); applying advice (the volume does).
 
 pub mod advice;
 pub mod long_run;
+pub mod picture;
 pub mod render;
 pub mod sample;
 pub mod search;
@@ -22,5 +23,7 @@ mod testing;
 pub use advice::Advice;
 pub use sample::{Sample, Sampler};
 pub use search::{Freedom, Goal, GoalError, JudgeError, Setting, Simulate};
-pub use signature::{Pattern, Signature, SignatureBuilder, StreamSignature, VolumeSignature};
+pub use signature::{
+    Partial, Pattern, Sampling, Signature, SignatureBuilder, StreamSignature, VolumeSignature,
+};
 pub use situation::{Effort, Situation};

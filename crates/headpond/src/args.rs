@@ -8,7 +8,7 @@ use crate::commands::model::ModelCommand;
 use crate::commands::trace::TraceCommand;
 use crate::demo::DemoArgs;
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use headpond_advise::Goal;
+use headpond_advise::{Goal, Sampling};
 use headpond_cache::{CleaningConfig, Mode};
 use headpond_raid::level::Level;
 use headpond_raid::{JournalWhen, Spread};
@@ -49,6 +49,7 @@ pub enum Command {
     #[command(subcommand)]
     Trace(TraceCommand),
     Analyze(AnalyzeArgs),
+    Merge(MergeArgs),
     Advise(AdviseArgs),
     Simulate(SimulateArgs),
     #[command(subcommand)]
@@ -315,7 +316,9 @@ pub struct DestroyArgs {
 /// and the formats of published traces (docs/traces.md).
 #[derive(Args)]
 #[command(after_help = "Examples:\n  headpond analyze sda.blktrace.0\n  \
-    blkparse -i sda | headpond analyze -\n  headpond analyze hv0.hptrace --json")]
+    blkparse -i sda | headpond analyze -\n  headpond analyze hv0.hptrace --json\n  \
+    headpond analyze hv0.hptrace --html hv0.html\n  \
+    headpond analyze hv0.hptrace --partial hv0.hpsig --source host3/hv0")]
 pub struct AnalyzeArgs {
     /// A trace (of a per-CPU set any file, or the name without .blktrace.N), or - for standard
     /// input.
@@ -325,6 +328,47 @@ pub struct AnalyzeArgs {
     pub lenient: bool,
     #[arg(long)]
     pub json: bool,
+    /// Write a page with charts, which needs nothing else.
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
+    /// Write what was counted, for `headpond merge`, and print nothing.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["json", "html"])]
+    pub partial: Option<PathBuf>,
+    /// What to call the trace among others; the name of the file without it.
+    #[arg(long, value_name = "NAME", requires = "partial")]
+    pub source: Option<String>,
+    /// Follow so large a part of the blocks from the start, such as 0.01: faster, and less exact
+    /// for a small footprint. Without it all are followed as long as there are few.
+    #[arg(long, value_name = "RATE", value_parser = parse_rate, default_value = "1")]
+    pub sample: Sampling,
+}
+
+/// One in so many is what a rate comes to.
+fn parse_rate(text: &str) -> Result<Sampling, String> {
+    let rate: f64 = text.parse().map_err(|_| format!("{text} is no number"))?;
+    if !(1e-6..=1.0).contains(&rate) {
+        return Err(format!("{text} is not from 0.000001 to 1"));
+    }
+    Ok(Sampling { one_in: (1.0 / rate).round() as u64, ..Sampling::default() })
+}
+
+/// Join what `analyze --partial` has counted of several traces, and say what they are like
+/// together. The traces are taken for those of different volumes, unless they were given the same
+/// name.
+#[derive(Args)]
+#[command(after_help = "Examples:\n  headpond merge host*.hpsig --html fleet.html\n  \
+    headpond merge rack1.hpsig rack2.hpsig --partial all.hpsig")]
+pub struct MergeArgs {
+    #[arg(required = true, value_name = "PARTIAL")]
+    pub files: Vec<PathBuf>,
+    #[arg(long)]
+    pub json: bool,
+    /// Write a page with charts, which needs nothing else.
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
+    /// Write what was counted of all, to be merged further, and print nothing.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["json", "html"])]
+    pub partial: Option<PathBuf>,
 }
 
 /// Say whether and how to cache the workload of a trace, with the reasons: many settings are tried

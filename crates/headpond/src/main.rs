@@ -38,6 +38,7 @@ fn is_printer(command: &Command) -> bool {
             | Command::Stats(_)
             | Command::Trace(TraceCommand::Stats(_) | TraceCommand::Convert(_))
             | Command::Analyze(_)
+            | Command::Merge(_)
             | Command::Advise(_)
             | Command::Simulate(_)
             | Command::Array(ArrayCommand::Plan(_))
@@ -72,6 +73,7 @@ fn run(command: &Command) -> anyhow::Result<Exit> {
         Command::Destroy(args) => commands::destroy::run(&places, args),
         Command::Trace(command) => commands::trace::run(&places, command),
         Command::Analyze(args) => commands::analyze::run(args),
+        Command::Merge(args) => commands::merge::run(args),
         Command::Advise(args) => commands::advise::run(&places, args),
         Command::Simulate(args) => commands::simulate::run(args),
         Command::Array(command) => commands::array::run(&places, command),

@@ -2,7 +2,7 @@
 
 use super::figures::{count, duration, percent, rate, size, throughput};
 use super::table::{Align, Table};
-use crate::signature::{Signature, StreamSignature};
+use crate::signature::{BLOCK_BYTES, GapSummary, Signature, StreamSignature, VolumeSignature};
 
 /// The streams as a table, then what the volume is used for.
 pub fn render_signature(signature: &Signature) -> String {
@@ -22,6 +22,10 @@ pub fn render_signature(signature: &Signature) -> String {
     }
     out.push('\n');
     out.push_str(&volume(signature));
+    if !signature.volume.hits.is_empty() {
+        out.push('\n');
+        out.push_str(&caches(signature));
+    }
     out
 }
 
@@ -69,7 +73,7 @@ fn origin(stream: &StreamSignature) -> String {
         (None, Some(id)) => Some(format!("process {id}")),
         _ => None,
     };
-    let parts = [process.as_deref(), stream.device.as_deref()];
+    let parts = [stream.source.as_deref(), process.as_deref(), stream.device.as_deref()];
     let known: Vec<&str> = parts.into_iter().flatten().collect();
     if known.is_empty() { "-".to_owned() } else { known.join(" ") }
 }
@@ -103,6 +107,7 @@ fn details(stream: &StreamSignature, out: &mut String) {
     if stream.flushes_per_100_writes > 0.0 {
         parts.push(format!("{:.1} flushes per 100 writes", stream.flushes_per_100_writes));
     }
+    arrival(stream, &mut parts);
     if let Some(response_ns) = stream.mean_response_ns {
         parts.push(format!("mean response {}", duration(response_ns)));
     }
@@ -112,9 +117,29 @@ fn details(stream: &StreamSignature, out: &mut String) {
     out.push_str(&format!("stream {}: {}\n", stream.number, parts.join("; ")));
 }
 
+/// How its requests come and lie.
+fn arrival(stream: &StreamSignature, parts: &mut Vec<String>) {
+    let words = |it: &GapSummary| {
+        let (median, variation) = (duration(it.median_ns), it.variation);
+        format!("{median} (variation {variation:.1})")
+    };
+    if let Some(gaps) = stream.gaps.as_ref().filter(|gaps| gaps.mean_ns > 0) {
+        parts.push(format!("between requests {}", words(gaps)));
+    }
+    if let Some(think) = &stream.think {
+        parts.push(format!("think time {}", words(think)));
+    }
+    let aligned = stream.alignment.iter().find(|it| it.boundary_bytes == BLOCK_BYTES);
+    let share = aligned.map_or(0.0, |it| it.share);
+    if stream.sizes.is_some() && share < 0.995 {
+        parts.push(format!("{} aligned to 4 KiB", percent(share)));
+    }
+}
+
+/// What the volume is used for, as a list of figures.
 fn volume(signature: &Signature) -> String {
     let volume = &signature.volume;
-    let mut table = Table::new([("volume", Align::Left), ("", Align::Right)]);
+    let mut table = Table::new([("volume", Align::Left), ("", Align::Left)]);
     let mut row = |name: &str, value: String| {
         table.row([name.to_owned(), value]);
     };
@@ -124,10 +149,135 @@ fn volume(signature: &Signature) -> String {
     }
     row("read", size(volume.read_bytes));
     row("written", size(volume.written_bytes));
-    row("written again", percent(volume.overwrite_share));
+    row("written again", after(volume.overwrite_share, volume.median_overwrite_ns));
     row("read again", percent(volume.read_reuse_share));
+    row(
+        "read after written",
+        after(volume.read_after_write_share, volume.median_read_after_write_ns),
+    );
+    if let Some(blocks) = volume.median_reuse_distance {
+        row("between two uses (median)", size(blocks.saturating_mul(BLOCK_BYTES)));
+    }
+    let set = &volume.working_set;
+    if set.windows.len() > 1 {
+        let window = duration(set.window_ns);
+        row(
+            "working set",
+            format!("{} every {window}, peak {}", size(set.mean_bytes), size(set.peak_bytes)),
+        );
+    }
+    place(signature, &mut row);
+    time(signature, &mut row);
+    table.render()
+}
+
+/// Where requests go.
+fn place(signature: &Signature, row: &mut impl FnMut(&str, String)) {
+    let volume = &signature.volume;
+    if let Some(median) = volume.seeks.median_bytes {
+        let none = percent(volume.seeks.none_share);
+        row("seek (median)", format!("{}; none {none}", size(median)));
+    }
+    if let Some(aligned) = volume.alignment.iter().find(|it| it.boundary_bytes == BLOCK_BYTES) {
+        row("aligned to 4 KiB", percent(aligned.share));
+    }
+    let spots = &volume.hot_writes;
+    if let Some(hottest) = spots.hottest.first() {
+        row(
+            "busiest tenth of what is written",
+            format!("{} of writes", percent(spots.hottest_tenth)),
+        );
+        row(
+            "busiest extent",
+            format!(
+                "{} at {}: {} of writes",
+                size(spots.extent_bytes),
+                size(hottest.offset_bytes),
+                percent(hottest.share)
+            ),
+        );
+    }
+}
+
+/// When requests come.
+fn time(signature: &Signature, row: &mut impl FnMut(&str, String)) {
+    let arrivals = &signature.volume.arrivals;
+    if let Some(gaps) = arrivals.gaps.as_ref().filter(|gaps| gaps.mean_ns > 0) {
+        let (median, variation) = (duration(gaps.median_ns), gaps.variation);
+        row("between requests (median)", format!("{median}, variation {variation:.1}"));
+        row("busiest second", rate(arrivals.peak_per_second));
+    }
+    if !arrivals.dispersion.is_empty() {
+        let words = arrivals
+            .dispersion
+            .iter()
+            .map(|it| format!("{} in {}", short_index(it.index), duration(it.window_ns)));
+        row("burstiness", words.collect::<Vec<_>>().join(", "));
+    }
     if let Some(depth) = &signature.depth {
         row("depth over all streams", format!("{} (max {})", depth.typical, depth.max));
     }
+}
+
+/// What a cache of some sizes would miss, and which policy would miss least.
+fn caches(signature: &Signature) -> String {
+    use Align::Right;
+    let volume = &signature.volume;
+    let mut table = Table::new([
+        ("cache", Right),
+        ("misses", Right),
+        ("of reads", Right),
+        ("of writes", Right),
+        ("least with", Align::Left),
+    ]);
+    let largest = volume.hits.last().map_or(0, |hit| hit.cache_bytes);
+    for hit in &volume.hits {
+        // By four, down from what holds all.
+        if !(largest / hit.cache_bytes).ilog2().is_multiple_of(2) {
+            continue;
+        }
+        let all = volume.miss_ratio(hit.cache_bytes);
+        table.row([
+            size(hit.cache_bytes),
+            percent(all),
+            part(volume.read_bytes, 1.0 - hit.reads),
+            part(volume.written_bytes, 1.0 - hit.writes),
+            best_policy(volume, hit.cache_bytes),
+        ]);
+    }
+    if let Some(knee) = volume.knee_bytes {
+        let knee = size(knee);
+        return format!("{}nine tenths of all possible hits: from {knee} on\n", table.render());
+    }
     table.render()
+}
+
+/// Misses of reads or of writes, where there are such.
+fn part(bytes: u64, misses: f64) -> String {
+    if bytes > 0 { percent(misses) } else { "-".to_owned() }
+}
+
+/// The policy that misses least at this size, where it is known and makes a difference.
+fn best_policy(volume: &VolumeSignature, cache_bytes: u64) -> String {
+    let at_size = volume.policies.iter().filter_map(|curve| {
+        let point = curve.points.iter().find(|point| point.cache_bytes == cache_bytes)?;
+        Some((curve.policy.word(), point.misses))
+    });
+    let ranked: Vec<(&str, f64)> = at_size.collect();
+    let best = ranked.iter().min_by(|one, other| one.1.total_cmp(&other.1));
+    let worst = ranked.iter().map(|it| it.1).fold(0.0, f64::max);
+    match best {
+        Some((word, misses)) if worst - misses >= 0.01 => format!("{word} ({})", percent(*misses)),
+        _ => "-".to_owned(),
+    }
+}
+
+/// A share, and after how long in the middle.
+fn after(share: f64, median_ns: Option<u64>) -> String {
+    let median = median_ns.map(|median_ns| format!(", after {} (median)", duration(median_ns)));
+    format!("{}{}", percent(share), median.unwrap_or_default())
+}
+
+fn short_index(index: f64) -> String {
+    if index < 10.0 { format!("{index:.1}") } else { count(index.round() as u64) }
 }

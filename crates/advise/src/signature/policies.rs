@@ -20,7 +20,7 @@ use super::sample::{BLOCK_BYTES, BlockHash};
 
 const POLICIES: usize = EvictionPolicy::PLAIN.len();
 
-const HELD_MAX: u64 = 512;
+const HELD_MAX: u64 = 1024;
 
 /// A cache of fewer blocks in the simulation says little, unless it is whole.
 const HELD_MIN: u64 = 64;

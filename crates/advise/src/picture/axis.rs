@@ -1,0 +1,154 @@
+//! Scales and their marks.
+
+use super::{HEIGHT, WIDTH};
+use crate::render::{duration, percent, size};
+
+/// Marks that fit along an axis.
+const MARKS_ACROSS: usize = 7;
+const MARKS_UP: usize = 4;
+
+/// What the numbers of an axis are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Unit {
+    Bytes,
+    Nanos,
+    Share,
+}
+
+/// Numbers along a length.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Axis {
+    from: f64,
+    to: f64,
+    is_logarithmic: bool,
+    unit: Unit,
+}
+
+impl Axis {
+    pub(super) fn linear(from: f64, to: f64, unit: Unit) -> Self {
+        let to = if to > from { to } else { from + 1.0 };
+        Self { from, to, is_logarithmic: false, unit }
+    }
+
+    /// Of positive numbers.
+    pub(super) fn logarithmic(from: f64, to: f64, unit: Unit) -> Self {
+        let from = from.max(1.0);
+        Self { from, to: to.max(2.0 * from), is_logarithmic: true, unit }
+    }
+
+    /// Where a number stands, from 0 to 1.
+    pub(super) fn place(&self, value: f64) -> f64 {
+        let part = match self.is_logarithmic {
+            true => (value.max(self.from) / self.from).ln() / (self.to / self.from).ln(),
+            false => (value - self.from) / (self.to - self.from),
+        };
+        part.clamp(0.0, 1.0)
+    }
+
+    pub(super) fn across(&self, value: f64) -> f64 {
+        self.place(value) * WIDTH
+    }
+
+    pub(super) fn up(&self, value: f64) -> f64 {
+        HEIGHT - self.place(value) * HEIGHT
+    }
+
+    /// Marks with their words along the bottom.
+    pub(super) fn draw_across(&self) -> String {
+        let mark = |value: f64| {
+            let (x, below) = (self.across(value), HEIGHT + 16.0);
+            format!(
+                "<path class=\"grid\" d=\"M{x:.1} 0V{HEIGHT}\"/>\
+                 <text class=\"mid\" x=\"{x:.1}\" y=\"{below}\">{}</text>",
+                self.words(value)
+            )
+        };
+        self.marks(MARKS_ACROSS).into_iter().map(mark).collect()
+    }
+
+    /// Marks with their words along the left side.
+    pub(super) fn draw_up(&self) -> String {
+        let mark = |value: f64| {
+            let (y, words) = (self.up(value), self.words(value));
+            format!(
+                "<path class=\"grid\" d=\"M0 {y:.1}H{WIDTH}\"/>\
+                 <text class=\"end\" x=\"-8\" y=\"{:.1}\">{words}</text>",
+                y + 4.0
+            )
+        };
+        self.marks(MARKS_UP).into_iter().map(mark).collect()
+    }
+
+    fn words(&self, value: f64) -> String {
+        match self.unit {
+            Unit::Bytes => size(value as u64),
+            Unit::Nanos => clock(value),
+            Unit::Share => percent(value).replace(".0 %", " %"),
+        }
+    }
+
+    fn marks(&self, wanted: usize) -> Vec<f64> {
+        if self.is_logarithmic {
+            let doublings = (self.to / self.from).log2();
+            let step = (doublings / wanted as f64).ceil().max(1.0);
+            let first = self.from.log2().ceil();
+            let marks = (0..=wanted).map(|index| (first + index as f64 * step).exp2());
+            return marks.filter(|&mark| mark <= self.to * 1.001).collect();
+        }
+        let step = self.round_step((self.to - self.from) / wanted as f64);
+        let first = (self.from / step).ceil();
+        let marks = (0..=2 * wanted).map(|index| (first + index as f64) * step);
+        marks.filter(|&mark| mark <= self.to * 1.000_001).collect()
+    }
+
+    /// The next round number that is not smaller.
+    fn round_step(&self, least: f64) -> f64 {
+        if self.unit == Unit::Bytes {
+            return least.log2().ceil().exp2();
+        }
+        let minute = 60e9;
+        if self.unit == Unit::Nanos && least > 30e9 {
+            let steps = [1.0, 2.0, 5.0, 10.0, 15.0, 30.0, 60.0, 120.0, 360.0, 720.0, 1440.0];
+            let fitting = steps.into_iter().find(|step| step * minute >= least);
+            return fitting.map_or(least, |step| step * minute);
+        }
+        let power = 10f64.powf(least.log10().floor());
+        let fitting = [1.0, 2.0, 5.0, 10.0].into_iter().find(|step| step * power >= least);
+        fitting.unwrap_or(10.0) * power
+    }
+}
+
+/// A time along an axis: hours and minutes where seconds are too many.
+fn clock(nanos: f64) -> String {
+    let minutes = (nanos / 60e9).round() as u64;
+    match minutes {
+        _ if nanos < 120e9 => duration(nanos as u64),
+        0..120 => format!("{minutes} min"),
+        _ if minutes.is_multiple_of(60) => format!("{} h", minutes / 60),
+        _ => format!("{} h {} min", minutes / 60, minutes % 60),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn marks_are_round_and_within_the_axis() {
+        let time = Axis::linear(0.0, 7_200e9, Unit::Nanos);
+        let words: Vec<_> = time.marks(7).iter().map(|&mark| time.words(mark)).collect();
+        assert_eq!(words, ["0 ns", "30 min", "60 min", "90 min", "2 h"]);
+        let sizes = Axis::logarithmic(4096.0, (1u64 << 30) as f64, Unit::Bytes);
+        let marks = sizes.marks(7);
+        assert_eq!((marks[0], marks[1]), (4096.0, 32768.0));
+        assert!(marks.len() >= 6 && *marks.last().unwrap() <= (1u64 << 30) as f64);
+        assert_eq!(Axis::linear(0.0, 1.0, Unit::Share).marks(4), [0.0, 0.5, 1.0]);
+    }
+
+    #[test]
+    fn a_value_beyond_the_axis_stands_at_its_end() {
+        let axis = Axis::logarithmic(0.0, 0.0, Unit::Bytes);
+        assert_eq!((axis.across(0.0), axis.across(1e30)), (0.0, WIDTH));
+        assert_eq!(Axis::linear(5.0, 5.0, Unit::Bytes).place(5.0), 0.0);
+    }
+}

@@ -1,0 +1,215 @@
+//! What is shown of a signature.
+
+use super::axis::{Axis, Unit};
+use super::bars::Bars;
+use super::lines::Lines;
+use super::{Chart, heat};
+use crate::render::{duration, size};
+use crate::signature::{BLOCK_BYTES, Bucket, Signature, VolumeSignature};
+
+/// Depths shown one by one; deeper ones by doubling.
+const DEPTHS_ALONE: u32 = 16;
+
+/// Everything that there is something to show of.
+pub(super) fn all(signature: &Signature) -> Vec<Chart> {
+    let volume = &signature.volume;
+    let charts = [
+        heat::draw("Reads", &volume.heat_map, "s0", |cell| cell.reads),
+        heat::draw("Writes", &volume.heat_map, "s1", |cell| cell.writes),
+        curves(volume),
+        policies(volume),
+        working_set(volume),
+        sizes(volume),
+        depths(signature),
+        seeks(volume),
+        reuse(volume),
+        rewrites(volume),
+        gaps(volume),
+    ];
+    charts.into_iter().flatten().collect()
+}
+
+fn curves(volume: &VolumeSignature) -> Option<Chart> {
+    let (first, last) = (volume.curve.first()?, volume.curve.last()?);
+    let points = |pick: fn(&crate::signature::CurvePoint) -> f64| {
+        volume.curve.iter().map(|point| (point.cache_bytes as f64, pick(point))).collect()
+    };
+    let both = volume.read_bytes > 0 && volume.written_bytes > 0;
+    let mut series = Vec::new();
+    if volume.read_bytes > 0 {
+        series.push(("reads".to_owned(), points(|point| point.reads)));
+    }
+    if volume.written_bytes > 0 {
+        series.push(("writes".to_owned(), points(|point| point.writes)));
+    }
+    if both {
+        series.push(("both".to_owned(), points(|point| point.all)));
+    }
+    let knee = volume.knee_bytes;
+    Some(
+        Lines {
+            title: "Miss ratio by size of the cache".to_owned(),
+            note: "an LRU cache that takes in all that is read and written; marked: the smallest \
+                   that hits nine tenths of what any cache could"
+                .to_owned(),
+            across: Axis::logarithmic(
+                first.cache_bytes as f64,
+                last.cache_bytes as f64,
+                Unit::Bytes,
+            ),
+            up: Axis::linear(0.0, 1.0, Unit::Share),
+            series,
+            mark: knee.map(|bytes| (bytes as f64, size(bytes))),
+            are_steps: false,
+        }
+        .draw(),
+    )
+}
+
+fn policies(volume: &VolumeSignature) -> Option<Chart> {
+    let sizes = &volume.policies.first()?.points;
+    let (first, last) = (sizes.first()?, sizes.last()?);
+    if sizes.len() < 2 {
+        return None;
+    }
+    let series = volume.policies.iter().map(|curve| {
+        let points = curve.points.iter().map(|point| (point.cache_bytes as f64, point.misses));
+        (curve.policy.word().to_owned(), points.collect())
+    });
+    Some(
+        Lines {
+            title: "Miss ratio by eviction policy".to_owned(),
+            note: "reads and writes together; simulated on a part of the blocks".to_owned(),
+            across: Axis::logarithmic(
+                first.cache_bytes as f64,
+                last.cache_bytes as f64,
+                Unit::Bytes,
+            ),
+            up: Axis::linear(0.0, 1.0, Unit::Share),
+            series: series.collect(),
+            mark: None,
+            are_steps: false,
+        }
+        .draw(),
+    )
+}
+
+fn working_set(volume: &VolumeSignature) -> Option<Chart> {
+    let set = &volume.working_set;
+    let last = set.windows.last()?;
+    let window_ns = set.window_ns as f64;
+    let points = |pick: fn(&crate::signature::WorkingSetWindow) -> u64| {
+        let at = |index: usize| index as f64 * window_ns;
+        let windows = set.windows.iter().enumerate();
+        let mut points: Vec<_> =
+            windows.map(|(index, window)| (at(index), pick(window) as f64)).collect();
+        points.push((at(set.windows.len()), pick(last) as f64));
+        points
+    };
+    let series = vec![
+        ("read or written".to_owned(), points(|window| window.bytes)),
+        ("written".to_owned(), points(|window| window.written_bytes)),
+    ];
+    Some(
+        Lines {
+            title: "Working set".to_owned(),
+            note: format!("different data in every {}", duration(set.window_ns)),
+            across: Axis::linear(0.0, window_ns * set.windows.len() as f64, Unit::Nanos),
+            up: Axis::linear(0.0, set.peak_bytes as f64, Unit::Bytes),
+            series,
+            mark: None,
+            are_steps: true,
+        }
+        .draw(),
+    )
+}
+
+fn sizes(volume: &VolumeSignature) -> Option<Chart> {
+    let series = [("reads", &volume.read_sizes), ("writes", &volume.write_sizes)];
+    distribution("Request sizes", "of each size up to its double", &series, size)
+}
+
+fn depths(signature: &Signature) -> Option<Chart> {
+    let depth = signature.depth.as_ref()?;
+    let mut values: Vec<(u32, String, f64)> = Vec::new();
+    for bar in &depth.distribution {
+        let (from, label) = match bar.depth {
+            alone if alone <= DEPTHS_ALONE => (alone, alone.to_string()),
+            deep => {
+                let from = 1 << (deep - 1).ilog2();
+                (from + 1, format!("{}-{}", from + 1, 2 * from))
+            }
+        };
+        match values.last_mut().filter(|last| last.0 == from) {
+            Some(last) => last.2 += bar.share,
+            None => values.push((from, label, bar.share)),
+        }
+    }
+    let values = values.into_iter().map(|(_, label, share)| (label, vec![share])).collect();
+    let title = "Queue depth".to_owned();
+    let note = "share of the time with requests in flight".to_owned();
+    Some(Bars { title, note, series: vec!["depth".to_owned()], values }.draw())
+}
+
+/// Backward on the left, forward on the right.
+fn seeks(volume: &VolumeSignature) -> Option<Chart> {
+    let seeks = &volume.seeks;
+    let mut values = Vec::new();
+    for bucket in seeks.backward.iter().rev() {
+        values.push((format!("-{}", size(bucket.from)), vec![bucket.share * seeks.backward_share]));
+    }
+    values.push(("0".to_owned(), vec![seeks.none_share]));
+    for bucket in &seeks.forward {
+        values.push((size(bucket.from), vec![bucket.share * seeks.forward_share]));
+    }
+    (values.len() > 1).then(|| {
+        Bars {
+            title: "Seek distances".to_owned(),
+            note: "from the end of a request to the start of the next one on the device".to_owned(),
+            series: vec!["seeks".to_owned()],
+            values,
+        }
+        .draw()
+    })
+}
+
+fn reuse(volume: &VolumeSignature) -> Option<Chart> {
+    let series = [("accesses", &volume.reuse_distances)];
+    let note = "different data asked for between two accesses to a block";
+    distribution("Reuse distances", note, &series, |blocks| {
+        size(blocks.saturating_mul(BLOCK_BYTES))
+    })
+}
+
+fn rewrites(volume: &VolumeSignature) -> Option<Chart> {
+    let series = [("read", &volume.read_after_write), ("written again", &volume.overwritten_after)];
+    distribution("After a write", "until the same block is next", &series, duration)
+}
+
+fn gaps(volume: &VolumeSignature) -> Option<Chart> {
+    let gaps = &volume.arrivals.gaps.as_ref()?.distribution;
+    distribution("Arrivals", "time from one request to the next", &[("gaps", gaps)], duration)
+}
+
+/// Distributions over the same values; every doubling between the lowest and the highest has a bar.
+fn distribution(
+    title: &str,
+    note: &str,
+    series: &[(&str, &Vec<Bucket>)],
+    words: fn(u64) -> String,
+) -> Option<Chart> {
+    let used: Vec<_> = series.iter().filter(|(_, buckets)| !buckets.is_empty()).collect();
+    let all = || used.iter().flat_map(|(_, buckets)| buckets.iter().map(|bucket| bucket.from));
+    let (lowest, highest) = (all().min()?, all().max()?);
+    let share = |buckets: &[Bucket], from| {
+        buckets.iter().find(|bucket| bucket.from == from).map_or(0.0, |bucket| bucket.share)
+    };
+    let powers = (0..64).map(|exponent| 1u64 << exponent);
+    let values = [0].into_iter().chain(powers).filter(|from| (lowest..=highest).contains(from));
+    let values = values.map(|from| {
+        (words(from), series.iter().map(|(_, buckets)| share(buckets, from)).collect())
+    });
+    let series = series.iter().map(|(name, _)| (*name).to_owned()).collect();
+    let (title, note) = (title.to_owned(), note.to_owned());
+    Some(Bars { title, note, series, values: values.collect() }.draw())
+}

@@ -1,0 +1,99 @@
+//! The page around the charts.
+
+use super::{Chart, charts, escape};
+use crate::render::{count, duration, percent, rate, render_signature, size};
+use crate::signature::Signature;
+
+const STYLE: &str = include_str!("page.css");
+
+/// The whole page; `title` says what was analysed.
+pub fn render_page(title: &str, signature: &Signature) -> String {
+    let charts: String = charts::all(signature).iter().map(figure).collect();
+    let title = escape(title);
+    format!(
+        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+         <title>Headpond: {title}</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n\
+         <h1>{title}</h1>\n<p>{}</p>\n<div class=\"figures\">\n{}</div>\n\
+         <div class=\"charts\">\n{charts}</div>\n<pre>{}</pre>\n</body>\n</html>\n",
+        escape(&summary(signature)),
+        figures(signature),
+        escape(&render_signature(signature))
+    )
+}
+
+fn summary(signature: &Signature) -> String {
+    let streams: Vec<_> =
+        signature.streams.iter().take(3).map(|stream| stream.describe()).collect();
+    match (streams.len(), signature.streams.len()) {
+        (0, _) => "no requests".to_owned(),
+        (shown, all) if shown < all => format!("{}; and {} more", streams.join("; "), all - shown),
+        _ => streams.join("; "),
+    }
+}
+
+/// The first things to know.
+fn figures(signature: &Signature) -> String {
+    let volume = &signature.volume;
+    let seconds = signature.duration_ns as f64 / 1e9;
+    let mean = if seconds > 0.0 { signature.requests as f64 / seconds } else { 0.0 };
+    let mut figures = vec![
+        ("requests", count(signature.requests)),
+        ("time", duration(signature.duration_ns)),
+        ("requests a second", rate(mean)),
+        ("read", size(volume.read_bytes)),
+        ("written", size(volume.written_bytes)),
+        ("footprint", size(volume.footprint_bytes)),
+        ("of writes overwrite", percent(volume.overwrite_share)),
+        ("of reads come back", percent(volume.read_reuse_share)),
+    ];
+    if let Some(knee) = volume.knee_bytes {
+        figures.push(("cache that pays most", size(knee)));
+    }
+    let card = |(name, value)| format!("<div><b>{value}</b><span>{name}</span></div>\n");
+    figures.into_iter().map(card).collect()
+}
+
+fn figure(chart: &Chart) -> String {
+    let entry = |(index, name): (usize, &String)| {
+        format!("<span class=\"s{index}\">{}</span>", escape(name))
+    };
+    let legend: String = chart.legend.iter().enumerate().map(entry).collect();
+    let legend = match legend.is_empty() {
+        true => legend,
+        false => format!("<div class=\"legend\">{legend}</div>\n"),
+    };
+    format!(
+        "<figure>\n<h2>{}</h2>\n<p>{}</p>\n{legend}{}</figure>\n",
+        escape(&chart.title),
+        escape(&chart.note),
+        chart.svg
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Job, half_reads, scattered, together};
+
+    #[test]
+    fn the_page_has_a_chart_of_everything_and_needs_nothing_else() {
+        let job = Job::new(8, 5000, 8192);
+        let run = job.run(|n| (half_reads(n), scattered(n, 8192) % (1 << 24)));
+        let page = render_page("a <b> & \"c\"", &together(vec![run]));
+        assert_eq!(page.matches("<svg ").count(), 11, "{page}");
+        for title in ["Reads", "Writes", "Miss ratio by size", "eviction policy", "Queue depth"] {
+            assert!(page.contains(title), "{title}");
+        }
+        assert!(page.contains("<h1>a &lt;b&gt; &amp; &quot;c&quot;</h1>"));
+        for outside in ["http", "<script", "@import", "NaN", "inf"] {
+            assert!(!page.contains(outside), "{outside}");
+        }
+    }
+
+    #[test]
+    fn a_trace_of_nothing_has_a_page_without_charts() {
+        let page = render_page("empty", &together(vec![]));
+        assert!(page.contains("no requests") && !page.contains("<svg"), "{page}");
+    }
+}

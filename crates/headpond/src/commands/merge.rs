@@ -1,0 +1,42 @@
+//! `headpond merge`: what was counted of several traces, together.
+
+use super::analyze::{show, store};
+use crate::args::MergeArgs;
+use crate::outcome::Exit;
+use anyhow::{Context, Result};
+use headpond_advise::Partial;
+use std::fs;
+use std::path::Path;
+
+/// Merges partial signatures.
+///
+/// # Errors
+/// Where a file cannot be read or is no partial signature, or where one cannot be written.
+pub fn run(args: &MergeArgs) -> Result<Exit> {
+    let (first, others) = args.files.split_first().context("there is at least one file")?;
+    let mut merged = load(first)?;
+    for path in others {
+        merged.merge(&load(path)?);
+    }
+    match &args.partial {
+        Some(path) => store(&merged, path)?,
+        None => {
+            let title = title(merged.sources());
+            show(&merged.signature(), &title, args.json, args.html.as_deref())?;
+        }
+    }
+    Ok(Exit::Ok)
+}
+
+fn load(path: &Path) -> Result<Partial> {
+    let bytes = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
+    Partial::from_bytes(&bytes).with_context(|| path.display().to_string())
+}
+
+fn title(sources: &[String]) -> String {
+    match sources {
+        [only] => only.clone(),
+        [first, .., last] => format!("{} traces, {first} to {last}", sources.len()),
+        [] => String::new(),
+    }
+}

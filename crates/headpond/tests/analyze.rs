@@ -1,0 +1,158 @@
+//! `headpond analyze` and `merge`: from the command line, with traces that are made here.
+
+mod common;
+
+use common::User;
+use serde_json::{Value, json};
+use std::fs;
+
+/// An Alibaba table of so many writes of 4 KiB, one each 100 us, all over `blocks` blocks.
+fn writes(count: u64, blocks: u64) -> String {
+    let line = |n: u64| {
+        let block = n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 20;
+        format!("7,W,{},4096,{}\n", block % blocks * 4096, 1_577_808_000_000_046 + n * 100)
+    };
+    (0..count).map(line).collect()
+}
+
+/// A user with a file of these bytes; its path.
+fn user_with(name: &str, bytes: impl AsRef<[u8]>) -> (User, String) {
+    let user = User::new();
+    let path = user.path(name);
+    fs::write(&path, bytes).unwrap();
+    let path = path.to_str().unwrap().to_owned();
+    (user, path)
+}
+
+fn analyzed(bytes: impl AsRef<[u8]>) -> Value {
+    let (user, trace) = user_with("trace", bytes);
+    let text = user.ok(&["analyze", &trace]);
+    assert!(!text.contains("NaN") && !text.contains("inf"), "{text}");
+    let page = user.path("page.html");
+    let args = ["analyze", &trace, "--json", "--html", page.to_str().unwrap()];
+    let told = user.json(&args);
+    let page = fs::read_to_string(page).unwrap();
+    assert!(page.starts_with("<!doctype html>") && !page.contains("NaN"), "{page}");
+    told
+}
+
+fn refused(bytes: impl AsRef<[u8]>) -> String {
+    let (user, trace) = user_with("trace", bytes);
+    let ended = user.run(&["analyze", &trace]);
+    assert_eq!((ended.code, ended.out.as_str()), (1, ""), "{}", ended.err);
+    assert!(ended.err.starts_with("headpond: error: "), "{}", ended.err);
+    ended.err
+}
+
+#[test]
+fn everything_of_a_signature_is_told_in_words_in_json_and_as_a_page() {
+    let (user, trace) = user_with("volumes.csv", writes(20_000, 4000));
+    let text = user.ok(&["analyze", &trace]);
+    for words in ["written again", "working set", "burstiness", "busiest extent", "least with"] {
+        assert!(text.contains(words), "{words} is missing in:\n{text}");
+    }
+    let told = analyzed(writes(20_000, 4000));
+    let volume = &told["volume"];
+    assert_eq!(volume["footprint_bytes"], json!(4000 * 4096));
+    assert_eq!(volume["overwrite_share"], json!(0.8));
+    let parts = ["curve", "policies", "working_set", "hot_writes", "seeks", "heat_map", "arrivals"];
+    for part in parts {
+        let part = &volume[part];
+        let is_empty = part.as_array().is_some_and(Vec::is_empty) || part.is_null();
+        assert!(!is_empty, "{part}");
+    }
+}
+
+#[test]
+fn traces_without_content_and_of_no_format_are_errors() {
+    assert!(refused("").contains("empty"));
+    assert!(refused("Dear diary,\nnothing happened.\n").contains("not a trace format"));
+    assert!(refused([0xff; 4096]).contains("not a trace format"));
+}
+
+#[test]
+fn a_trace_that_ends_in_the_middle_is_an_error_with_its_place_and_lenient_takes_the_rest() {
+    let whole = writes(50, 100);
+    let (user, trace) = user_with("cut.csv", &whole[..whole.len() - 25]);
+    let ended = user.run(&["analyze", &trace]);
+    assert!(ended.code == 1 && ended.err.contains("line 50"), "{}", ended.err);
+    let told = user.run(&["analyze", &trace, "--lenient", "--json"]);
+    assert!(told.code == 0 && told.err.contains("1 damaged"), "{}", told.err);
+    let told: Value = serde_json::from_str(&told.out).unwrap();
+    assert_eq!(told["requests"], json!(49));
+}
+
+#[test]
+fn addresses_up_to_the_last_are_counted_and_beyond_it_are_errors() {
+    let last = u64::MAX - 4095;
+    let told = analyzed(format!("7,R,0,4096,1000\n7,W,{last},4095,1001\n"));
+    assert_eq!(told["volume"]["range_bytes"], json!([0, u64::MAX]));
+    assert_eq!(told["volume"]["footprint_bytes"], json!(8192));
+    assert!(refused(format!("7,R,0,4096,1000\n7,W,{last},8192,1001\n")).contains("line 2"));
+}
+
+#[test]
+fn time_that_goes_back_does_no_harm() {
+    let lines: Vec<String> = writes(2000, 500).lines().map(|line| format!("{line}\n")).collect();
+    let (early, late) = lines.split_at(1000);
+    let told = analyzed([late, early].concat().concat());
+    assert_eq!(told["requests"], json!(2000));
+}
+
+#[test]
+fn a_trace_without_completions_and_one_of_one_request_have_a_signature() {
+    let told = analyzed(writes(500, 100));
+    assert_eq!((&told["depth"], &told["streams"][0]["depth"]), (&Value::Null, &Value::Null));
+    let told = analyzed("7,W,4096,4096,1577808000000046\n");
+    assert_eq!((&told["requests"], &told["duration_ns"]), (&json!(1), &json!(0)));
+    assert_eq!(told["volume"]["footprint_bytes"], json!(4096));
+}
+
+#[test]
+fn a_rate_of_sampling_is_taken_as_told() {
+    let (user, trace) = user_with("volumes.csv", writes(50_000, 40_000));
+    let told = user.json(&["analyze", &trace, "--json", "--sample", "0.01"]);
+    assert_eq!(told["volume"]["sampling_rate"], json!(0.01));
+    for rate in ["0", "2", "fast"] {
+        assert_eq!(user.run(&["analyze", &trace, "--sample", rate]).code, 2, "{rate}");
+    }
+}
+
+#[test]
+fn partial_signatures_of_a_fleet_are_merged_in_any_order() {
+    let user = User::new();
+    let paths = ["one.csv", "two.csv", "one.hpsig", "two.hpsig", "a.hpsig", "b.hpsig"];
+    let paths = paths.map(|name| user.path(name).to_str().unwrap().to_owned());
+    let [one, two, one_counted, two_counted, a, b] = &paths;
+    fs::write(one, writes(3000, 1000)).unwrap();
+    fs::write(two, writes(1000, 500)).unwrap();
+    assert_eq!(user.ok(&["analyze", one, "--partial", one_counted, "--source", "one"]), "");
+    user.ok(&["analyze", two, "--partial", two_counted, "--source", "two"]);
+    user.ok(&["merge", one_counted, two_counted, "--partial", a]);
+    user.ok(&["merge", two_counted, one_counted, "--partial", b]);
+    assert_eq!(fs::read(a).unwrap(), fs::read(b).unwrap());
+    let told = user.json(&["merge", a, "--json"]);
+    assert_eq!(told["requests"], json!(4000));
+    let footprint = |path| {
+        let told = user.json(&["analyze", path, "--json"]);
+        told["volume"]["footprint_bytes"].as_u64().unwrap()
+    };
+    assert_eq!(told["volume"]["footprint_bytes"], json!(footprint(one) + footprint(two)));
+    assert_eq!(told["streams"][0]["source"], json!("one"));
+    let text = user.ok(&["merge", one_counted, two_counted]);
+    assert!(text.contains("4,000 requests") && text.contains("two"), "{text}");
+}
+
+#[test]
+fn what_is_no_partial_signature_is_refused_by_name() {
+    let (user, trace) = user_with("volumes.csv", writes(500, 100));
+    let ended = user.run(&["merge", &trace]);
+    assert!(ended.code == 1 && ended.err.contains("volumes.csv"), "{}", ended.err);
+    assert!(ended.err.contains("is no partial signature"), "{}", ended.err);
+    let counted = user.path("cut.hpsig");
+    user.ok(&["analyze", &trace, "--partial", counted.to_str().unwrap()]);
+    let bytes = fs::read(&counted).unwrap();
+    fs::write(&counted, &bytes[..bytes.len() - 7]).unwrap();
+    let ended = user.run(&["merge", counted.to_str().unwrap()]);
+    assert!(ended.code == 1 && ended.err.contains("ends at byte"), "{}", ended.err);
+}
