@@ -5,8 +5,8 @@ use proptest::prelude::*;
 use std::collections::HashMap;
 
 use super::*;
+use crate::signature::ReuseTracker;
 use crate::signature::sample::Sampling;
-use crate::signature::volume::VolumeTracker;
 
 /// Every access of a request, block by block.
 fn blocks(record: &TraceRecord) -> impl Iterator<Item = (u16, u64)> + use<> {
@@ -18,9 +18,9 @@ fn blocks(record: &TraceRecord) -> impl Iterator<Item = (u16, u64)> + use<> {
 }
 
 fn sampled(records: &[TraceRecord], sampling: Sampling) -> Vec<CurvePoint> {
-    let mut sampler = VolumeTracker::new(sampling, "");
-    records.iter().for_each(|record| sampler.add(record));
-    sampler.finish().summary().curve
+    let mut tracker = ReuseTracker::new(sampling);
+    records.iter().for_each(|record| tracker.add(record));
+    tracker.curve()
 }
 
 /// Misses of reads and of writes at one size, of a stack that is searched from its top.

@@ -43,8 +43,12 @@ impl Fragments {
 
     /// Remembers the length of a whole request.
     pub(crate) fn note_length(&mut self, whole: &TraceRecord) {
-        let room = self.lengths.len() < PROCESSES_MAX || self.lengths.contains_key(&whole.process);
-        if room && whole.length_bytes > 0 {
+        if whole.length_bytes == 0 {
+            return;
+        }
+        if let Some(length_bytes) = self.lengths.get_mut(&whole.process) {
+            *length_bytes = whole.length_bytes;
+        } else if self.lengths.len() < PROCESSES_MAX {
             self.lengths.insert(whole.process, whole.length_bytes);
         }
     }

@@ -1,8 +1,7 @@
 //! What the whole volume is used for: how much of it, how often again, what a cache could keep.
 //!
 //! 1. Each request is counted where and when it was (`VolumeCounts`).
-//! 2. Its blocks go to the working set; those of the sample are followed (`sample`), and how far
-//!    apart two accesses to one are is counted too (`curve`).
+//! 2. Its blocks go to the working set, and to what follows some of them (`reuse`, `policies`).
 //! 3. The counts are summed up.
 //!
 //! **Invariants**: memory is bounded by the sample and by what each of the counts says.
@@ -17,11 +16,9 @@ use super::heat_map::{HeatCounts, HeatMap};
 use super::histogram::{Bucket, LogHistogram};
 use super::placement::{Aligned, Alignment, SeekCounts, Seeks};
 use super::policies::{PolicyCounts, PolicyCurve, PolicySimulation};
-use super::sample::{BLOCK_BYTES, BlockHash, Sample, Sampling};
+use super::reuse::{ReuseTracker, blocks_of};
+use super::sample::{BLOCK_BYTES, BlockHash, Sampling};
 use super::working_set::{WorkingSet, WorkingSetCounts};
-
-/// Blocks of one request that are looked at; a longer one counts as if it were this long.
-const REQUEST_BLOCKS_MAX: u64 = 1 << 18;
 
 /// Devices whose last request is remembered; others are taken for the last of these.
 const DEVICES_MAX: usize = 1024;
@@ -29,7 +26,7 @@ const DEVICES_MAX: usize = 1024;
 /// Looks at requests in order of issue.
 #[derive(Debug)]
 pub(crate) struct VolumeTracker {
-    sample: Sample,
+    reuse: ReuseTracker,
     policies: PolicySimulation,
     counts: VolumeCounts,
     /// Told apart from the same block of other traces.
@@ -120,7 +117,7 @@ impl VolumeTracker {
     /// Blocks of traces with the same `source` are the same.
     pub(crate) fn new(sampling: Sampling, source: &str) -> Self {
         Self {
-            sample: Sample::new(sampling),
+            reuse: ReuseTracker::new(sampling),
             policies: PolicySimulation::new(sampling.one_in),
             counts: VolumeCounts::default(),
             source: number_of(source),
@@ -134,9 +131,9 @@ impl VolumeTracker {
         let before_ns = self.issued_ns.replace(record.issued_ns);
         let gap_ns = before_ns.map(|before_ns| record.issued_ns.saturating_sub(before_ns));
         self.counts.arrivals.add(record.issued_ns, gap_ns);
-        if record.length_bytes == 0 || !matches!(record.op, Op::Read | Op::Write) {
+        let Some((first, last)) = blocks_of(record) else {
             return;
-        }
+        };
         let device = usize::from(record.device).min(DEVICES_MAX - 1);
         if device >= self.ends.len() {
             self.ends.resize(device + 1, None);
@@ -145,9 +142,7 @@ impl VolumeTracker {
             self.counts.seeks.add(ended_bytes, record.offset_bytes);
         }
         self.counts.place(record);
-        let first = record.offset_bytes / BLOCK_BYTES;
-        let last = (record.end_bytes() - 1) / BLOCK_BYTES;
-        self.touch_all(record, first, last.min(first + (REQUEST_BLOCKS_MAX - 1)));
+        self.touch_all(record, first, last);
     }
 
     fn touch_all(&mut self, record: &TraceRecord, first: u64, last: u64) {
@@ -155,49 +150,45 @@ impl VolumeTracker {
         if is_write {
             self.counts.hot_writes.add(record.device, first, last);
         }
-        self.counts.distances(record.op).count(last - first + 1);
+        self.reuse.count(record.op, last - first + 1);
         self.policies.count(last - first + 1);
         let blocks = (first..=last).map(|block| BlockHash::of(record.device, block));
         let source = self.source;
         let sourced = blocks.clone().map(|block| block.of_source(source));
         self.counts.working_set.add(record.issued_ns, is_write, sourced);
         for block in blocks {
-            if self.sample.follows(block) {
-                self.touch(block, record);
-            }
+            self.touch(block, record);
             self.policies.access(block);
         }
     }
 
+    #[inline]
     fn touch(&mut self, block: BlockHash, record: &TraceRecord) {
-        let one_in = self.sample.one_in();
-        let touched = self.sample.touch(block);
-        let is_new = touched.distance.is_none();
-        self.counts.distances(record.op).add(touched.distance, one_in);
-        let written_ns = touched.block.written_ns;
-        if record.op == Op::Write {
-            touched.block.written_ns = Some(record.issued_ns);
+        let Some(access) = self.reuse.access(record.op, block) else {
+            return;
+        };
+        let (before_ns, after) = match record.op {
+            Op::Write => {
+                let before_ns = access.block.written_ns.replace(record.issued_ns);
+                (before_ns, &mut self.counts.overwritten_after)
+            }
+            _ => (access.block.written_ns, &mut self.counts.read_after_write),
+        };
+        if let Some(before_ns) = before_ns {
+            after.add(record.issued_ns.saturating_sub(before_ns), access.one_in);
         }
-        if let Some(written_ns) = written_ns {
-            let after = match record.op {
-                Op::Write => &mut self.counts.overwritten_after,
-                _ => &mut self.counts.read_after_write,
-            };
-            after.add(record.issued_ns.saturating_sub(written_ns), one_in);
-        }
-        if is_new {
-            self.sample.make_room();
-            self.policies.give_up(self.sample.distinct());
+        if access.is_new {
+            let met_blocks = self.reuse.make_room();
+            self.policies.give_up(met_blocks);
         }
     }
 
     /// The counts of the whole trace.
     pub(crate) fn finish(mut self) -> VolumeCounts {
         self.counts.arrivals.finish();
-        self.counts.footprint_blocks = self.sample.distinct();
-        self.counts.one_in = self.sample.one_in();
-        self.policies.give_up(self.sample.distinct());
+        self.counts.footprint_blocks = self.reuse.make_room();
         self.counts.policies = self.policies.finish();
+        (self.counts.reads, self.counts.writes, self.counts.one_in) = self.reuse.finish();
         self.counts
     }
 }
@@ -212,10 +203,6 @@ impl VolumeCounts {
         self.sizes[op].add(record.length_bytes, 1);
         self.alignment.add(record.offset_bytes, record.length_bytes);
         self.heat_map.add(record);
-    }
-
-    fn distances(&mut self, op: Op) -> &mut Distances {
-        if op == Op::Write { &mut self.writes } else { &mut self.reads }
     }
 
     pub(crate) fn merge(&mut self, other: &Self) {
