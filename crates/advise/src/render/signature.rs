@@ -205,7 +205,8 @@ fn time(signature: &Signature, row: &mut impl FnMut(&str, String)) {
     if let Some(gaps) = arrivals.gaps.as_ref().filter(|gaps| gaps.mean_ns > 0) {
         let (median, variation) = (duration(gaps.median_ns), gaps.variation);
         row("between requests (median)", format!("{median}, variation {variation:.1}"));
-        row("busiest second", rate(arrivals.peak_per_second));
+        let busiest = format!("busiest {}", duration(arrivals.peak_window_ns));
+        row(&busiest, rate(arrivals.peak_per_second));
     }
     if !arrivals.dispersion.is_empty() {
         let words = arrivals

@@ -18,7 +18,7 @@ use super::histogram::{Bucket, LogHistogram};
 /// 1 s, 9 s and 2 min.
 const WINDOW_EXPONENTS: [u32; 6] = [20, 23, 27, 30, 33, 37];
 
-/// The one that the highest rate is taken from.
+/// The longest that the highest rate is taken from, about a second.
 const PEAK_WINDOW: usize = 3;
 
 /// Gaps and windows, and where the counting is.
@@ -52,8 +52,10 @@ struct WindowCounts {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Arrivals {
     pub gaps: Option<GapSummary>,
-    /// The most requests in about a second, as a rate.
+    /// The most requests in a window of about a second, as a rate; the window is shorter where the
+    /// trace is.
     pub peak_per_second: f64,
+    pub peak_window_ns: u64,
     /// By length of the window, of those that the trace is at least eight long of.
     pub dispersion: Vec<Dispersion>,
 }
@@ -134,10 +136,13 @@ impl ArrivalCounts {
     pub(crate) fn summary(&self) -> Arrivals {
         let long_enough = WINDOW_EXPONENTS.into_iter().zip(&self.windows);
         let dispersion = long_enough.filter(|(_, counts)| counts.windows >= 8);
-        let seconds = (1u64 << WINDOW_EXPONENTS[PEAK_WINDOW]) as f64 / 1e9;
+        let is_long_enough = |&length: &usize| self.windows[length].windows >= 4;
+        let length = (0..=PEAK_WINDOW).rev().find(is_long_enough).unwrap_or(0);
+        let peak_window_ns = 1u64 << WINDOW_EXPONENTS[length];
         Arrivals {
             gaps: self.gaps.summary(),
-            peak_per_second: self.windows[PEAK_WINDOW].most as f64 / seconds,
+            peak_per_second: self.windows[length].most as f64 * 1e9 / peak_window_ns as f64,
+            peak_window_ns,
             dispersion: dispersion
                 .map(|(exponent, counts)| Dispersion {
                     window_ns: 1 << exponent,
@@ -230,6 +235,16 @@ mod tests {
         let bursts = arrived((0..40_000).map(|n| n / 400 * (400 << 18) + n % 400 * 1000));
         assert!(index(&bursts, 23) > 100.0, "{bursts:?}");
         assert!(bursts.gaps.unwrap().variation > 5.0);
+    }
+
+    #[test]
+    fn the_highest_rate_of_a_short_trace_is_that_of_shorter_windows() {
+        let short = arrived((0..100_000).map(|n| n * 1000));
+        assert!((0.9e6..1.1e6).contains(&short.peak_per_second), "{short:?}");
+        assert_eq!(short.peak_window_ns, 1 << 23);
+        let long = arrived((0..100_000).map(|n| n * 1_000_000));
+        assert_eq!(long.peak_window_ns, 1 << 30);
+        assert!((900.0..1100.0).contains(&long.peak_per_second), "{long:?}");
     }
 
     #[test]
