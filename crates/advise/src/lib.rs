@@ -4,12 +4,15 @@
 //!    as much of it as can be replayed often.
 //! 2. [`Advice::from`] replays that on models of the devices with many settings, and takes the
 //!    best.
-//! 3. [`render`] puts both in words and tables, [`picture`] draws; `serde` puts them in JSON.
+//! 3. [`live`] says when a served volume's workload has changed, what may be set on it, and whether
+//!    that delivered.
+//! 4. [`render`] puts both in words and tables, [`picture`] draws; `serde` puts them in JSON.
 //!
 //! **Not here**: trace formats (`headpond-trace`); the machines that are replayed on
 //! (`headpond-lab`); applying advice (the volume does).
 
 pub mod advice;
+pub mod live;
 pub mod long_run;
 pub mod picture;
 pub mod render;

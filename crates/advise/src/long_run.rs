@@ -5,7 +5,8 @@
 //! state that the workload leaves it in. That takes more requests than a trace has. Addresses lie
 //! in *places*, stretches of the volume with nothing between them and the next; in each,
 //!
-//! - what came back in the second half of the sample comes back in every round;
+//! - what came back in the second half of the sample, to blocks of anywhere in the trace, comes back
+//!   in every round;
 //! - where the second half went on to new blocks, the next round goes on to new ones too: elsewhere
 //!   on the volume where the place is full (a stream that writes on and on), and within the place
 //!   where there is room (random blocks of a file).
@@ -52,7 +53,7 @@ pub struct LongRun {
     /// Blocks of one round, all of them and those that no earlier round had.
     touched_bytes: u64,
     new_bytes: u64,
-    /// What is touched when it has gone on for long; nothing where there is no end.
+    /// What is touched when the sample has gone on for long; nothing where there is no end.
     reach_bytes: Option<u64>,
 }
 
@@ -107,7 +108,7 @@ impl LongRun {
     /// Of a sample, on a volume.
     pub fn of(sample: Sample, volume: Volume) -> Self {
         let volume_bytes = volume.bytes;
-        let seen = look(&sample.records, volume_bytes);
+        let seen = look(&sample, volume_bytes);
         let sum = |pick: fn(&Seen) -> u64| seen.iter().map(pick).sum::<u64>();
         let is_new = sum(|it| it.new) as f64 > NEW_SHARE * sum(|it| it.asked) as f64;
         let (mut touched_bytes, mut new_bytes, mut reach_bytes) = (0, 0, Some(0_u64));
@@ -149,7 +150,7 @@ impl LongRun {
     pub fn shorter(&self, requests: usize) -> Self {
         let sample = self.sample.thinned(requests);
         let (mut touched_bytes, mut new_bytes) = (0, 0);
-        for it in look(&sample.records, self.volume.bytes) {
+        for it in look(&sample, self.volume.bytes) {
             let touched = it.touched * it.grain_bytes;
             touched_bytes += touched;
             let place = self.places.range(..=it.start).next_back();
@@ -164,7 +165,8 @@ impl LongRun {
     /// which counts; `of_bytes` is what the whole trace touches.
     pub fn rounds(&self, cache_bytes: u64, of_bytes: u64) -> Rounds {
         let round = self.touched_bytes;
-        let has_room = self.reach_bytes.is_some_and(|reach| reach < cache_bytes / 10 * 8);
+        let reach_bytes = self.reach_bytes.map(|reach| reach.max(of_bytes));
+        let has_room = reach_bytes.is_some_and(|reach| reach < cache_bytes / 10 * 8);
         // A sample touches less than the trace, and so a cache of the same share must be smaller.
         let share = (round as f64 / of_bytes.max(1) as f64).min(1.0);
         let scaled = (cache_bytes as f64 * share) as u64;
@@ -243,11 +245,13 @@ fn placed(record: &TraceRecord, volume_bytes: u64) -> (u64, u64) {
 }
 
 /// The places of some requests, in order of address.
-fn look(records: &[TraceRecord], volume_bytes: u64) -> Vec<Seen> {
+fn look(sample: &Sample, volume_bytes: u64) -> Vec<Seen> {
+    let records = &sample.records;
     let grain_bytes = grain_bytes(records);
     let mut grains: HashSet<u64, FixedState> = HashSet::default();
     let mut regions: BTreeMap<u64, Seen> = BTreeMap::new();
-    for (number, record) in records.iter().enumerate().filter(|(_, it)| it.length_bytes > 0) {
+    let numbered = records.iter().zip(&sample.again).enumerate();
+    for (number, (record, again)) in numbered.filter(|(_, (it, _))| it.length_bytes > 0) {
         let (start, length) = placed(record, volume_bytes);
         let is_second_half = number * 2 >= records.len();
         for grain in start / grain_bytes..(start + length).div_ceil(grain_bytes) {
@@ -263,7 +267,7 @@ fn look(records: &[TraceRecord], volume_bytes: u64) -> Vec<Seen> {
             seen.end = seen.end.max(offset + grain_bytes);
             seen.touched += u64::from(is_new);
             seen.asked += u64::from(is_second_half);
-            seen.new += u64::from(is_second_half && is_new);
+            seen.new += u64::from(is_second_half && is_new && !again);
         }
     }
     join(regions.into_values())
@@ -307,7 +311,8 @@ mod tests {
             .map(|(n, block)| TraceRecord::new(n as u64 * 1000, Op::Write, block * 4096, 4096))
             .collect();
         let of_requests = records.len() as u64;
-        LongRun::of(Sample { records, of_requests }, VOLUME)
+        let again = vec![false; records.len()];
+        LongRun::of(Sample { records, again, of_requests }, VOLUME)
     }
 
     fn rounds_of(run: &LongRun) -> Vec<Vec<u64>> {

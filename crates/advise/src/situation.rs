@@ -1,6 +1,7 @@
 //! What the advice is for: the machine, what the user wants, and what may be done.
 
 use crate::search::{Freedom, Goal};
+use headpond_cache::Mode;
 use headpond_lab::Stack;
 
 /// What advice may build on.
@@ -16,8 +17,13 @@ pub struct Situation {
     pub cache_is_mirrored: bool,
     /// Losing what is dirty at a power cut is acceptable.
     pub may_lose_dirty: bool,
+    /// Nothing may be less safe than it is set now.
+    pub keeps_promises: bool,
     pub goal: Goal,
     pub freedom: Freedom,
+    /// The volume is there, and the settings in `stack` are what is set: the advice is compared with
+    /// it.
+    pub stands: bool,
     pub effort: Effort,
     /// In flight where the trace does not tell.
     pub depth_unless_told: u32,
@@ -47,6 +53,9 @@ impl Effort {
 impl Situation {
     /// Whether the cache may have the only copy of something.
     pub fn may_be_dirty(&self) -> bool {
-        self.goal != Goal::Safety && (!self.cache_is_lost_on_power || self.may_lose_dirty)
+        let mode = self.stack.cache.as_ref().map(|cache| cache.settings.mode);
+        let is_new = self.keeps_promises && !mode.is_some_and(Mode::makes_dirt);
+        let is_lost = self.cache_is_lost_on_power && !self.may_lose_dirty;
+        self.goal != Goal::Safety && !is_lost && !is_new
     }
 }

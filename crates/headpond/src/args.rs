@@ -377,17 +377,23 @@ pub struct MergeArgs {
 #[command(
     after_help = "Examples:\n  headpond advise sda.blktrace.0 --raid 6 --members 12 --cache-size 400G\n  \
     headpond advise hv0.hptrace --volume hv0 --json\n  \
-    headpond advise monday.hptrace --stack machine.toml --goal p99    # as for simulate"
+    headpond advise monday.hptrace --stack machine.toml --goal p99    # as for simulate\n  \
+    headpond advise --live hv0 --drive hdd-7k2-14t          # while it is served; Ctrl-C ends\n  \
+    headpond advise --live hv0 --apply\n  \
+    headpond advise --journal hv0"
 )]
 pub struct AdviseArgs {
     /// A trace, or - for standard input.
-    pub file: String,
+    #[arg(required_unless_present_any = ["live", "journal"])]
+    pub file: Option<String>,
+    #[command(flatten)]
+    pub live: LiveArgs,
     /// What is wanted most: throughput; the mean or the p99 response at the recorded times;
     /// endurance (few writes to the cache); safety (nothing is lost if the cache dies).
     #[arg(long, default_value = "throughput")]
     pub goal: Goal,
     /// Take array and cache from this volume.
-    #[arg(long, conflicts_with_all = ["stack", "raid", "members", "groups", "strip", "drive", "cache_size"])]
+    #[arg(long, conflicts_with_all = ["stack", "raid", "members", "groups", "strip", "cache_size", "cache_volatile"])]
     pub volume: Option<String>,
     /// Take array and cache from this machine, a file as for simulate.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["raid", "members", "groups", "strip", "drive", "cache_size"])]
@@ -403,20 +409,15 @@ pub struct AdviseArgs {
     /// Bytes of a stripe on one member; without it the best is looked for.
     #[arg(long)]
     pub strip: Option<Size>,
-    /// The model of the members (headpond model list) or a file.
-    #[arg(long, value_name = "MODEL", default_value = "hdd-7k2-4t")]
-    pub drive: String,
+    /// The model of the members (headpond model list) or a file; hdd-7k2-4t where nobody knows.
+    #[arg(long, value_name = "MODEL")]
+    pub drive: Option<String>,
     /// Size of the cache; without it a cache is assumed, and described in the answer.
     #[arg(long, value_name = "SIZE")]
     pub cache_size: Option<Size>,
-    /// The model of the cache device or a file.
-    #[arg(
-        long,
-        value_name = "MODEL",
-        default_value = "nvme-dc-2t",
-        conflicts_with = "cache_volatile"
-    )]
-    pub cache_drive: String,
+    /// The model of the cache device or a file; nvme-dc-2t where nobody knows.
+    #[arg(long, value_name = "MODEL", conflicts_with = "cache_volatile")]
+    pub cache_drive: Option<String>,
     /// The cache is memory, and lost with the power.
     #[arg(long, requires = "cache_size")]
     pub cache_volatile: bool,
@@ -435,6 +436,37 @@ pub struct AdviseArgs {
     /// Signature and advice as JSON.
     #[arg(long)]
     pub json: bool,
+}
+
+/// Advice while a volume is served.
+#[derive(Args)]
+pub struct LiveArgs {
+    /// Look at this served volume now and then, and advise when its workload has changed.
+    #[arg(
+        long,
+        value_name = "NAME",
+        conflicts_with_all = ["file", "volume", "stack", "raid", "members", "groups", "strip", "cache_size", "cache_volatile", "lenient"]
+    )]
+    pub live: Option<String>,
+    /// Set what is advised, compare the time after with the time before, and take back what does
+    /// not deliver. A mode with data that only the cache has is set with --may-lose-dirty only.
+    #[arg(long, requires = "live", conflicts_with = "file")]
+    pub apply: bool,
+    /// From one look to the next.
+    #[arg(
+        long,
+        value_name = "SECONDS",
+        default_value_t = 60,
+        requires = "live",
+        conflicts_with = "file"
+    )]
+    pub every: u64,
+    /// End after so many looks, instead of with Ctrl-C.
+    #[arg(long, value_name = "NUMBER", requires = "live", conflicts_with = "file")]
+    pub looks: Option<u64>,
+    /// Show what was advised, set, kept and taken back on this volume.
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["live", "file"])]
+    pub journal: Option<String>,
 }
 
 /// How long to look for the best settings.

@@ -87,6 +87,8 @@ impl Places {
         let path = self.description(name);
         self.forget_refusal(name);
         self.forget_left(name)?;
+        // There need not be one.
+        let _ = fs::remove_file(self.journal(name));
         fs::remove_file(&path).with_context(|| format!("cannot remove {}", path.display()))
     }
 
@@ -122,6 +124,16 @@ impl Places {
 
     fn left(&self, name: &str) -> PathBuf {
         self.state.join(format!("{name}.left.json"))
+    }
+
+    /// Where it is kept what was advised and set on the volume while it was served.
+    pub fn journal(&self, name: &str) -> PathBuf {
+        self.state.join(format!("{name}.journal.jsonl"))
+    }
+
+    /// Where a look at the requests of a served volume goes.
+    pub fn look(&self, name: &str) -> PathBuf {
+        self.run.join(format!("{name}.look.hptrace"))
     }
 
     /// Keeps why a volume was not opened, for `status`.

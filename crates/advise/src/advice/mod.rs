@@ -11,6 +11,7 @@
 //! **Not here**: applying settings; the models.
 
 mod reasons;
+mod shadow;
 #[cfg(test)]
 mod tests;
 mod turning;
@@ -19,8 +20,8 @@ mod warnings;
 use crate::long_run::{LongRun, Volume};
 use crate::sample::Sample;
 use crate::search::{
-    Candidate, Found, Gain, Goal, JudgeError, Quest, Replays, Setting, Simulate, Trial, Tried,
-    search,
+    Candidate, Found, Gain, Goal, JudgeError, NEARLY_AS_MUCH, Quest, Replays, Setting, Simulate,
+    Trial, Tried, search,
 };
 use crate::signature::Signature;
 use crate::situation::{Effort, Situation};
@@ -28,6 +29,7 @@ use headpond_lab::{Kind, Pace, Stack};
 use headpond_trace::TraceFormat;
 use serde::Serialize;
 
+pub use shadow::shadow;
 pub use turning::{Point, Turning};
 
 /// What to set, why, and what to expect.
@@ -43,6 +45,8 @@ pub struct Advice {
     /// In sentences; the first says what and how much.
     pub reasons: Vec<Reason>,
     pub without_cache: Expected,
+    /// What is set now, where the volume is there.
+    pub standing: Option<Standing>,
     pub with_advice: Expected,
     /// What each kind of request gets, by kind and size.
     pub kinds: Vec<KindAdvice>,
@@ -74,6 +78,14 @@ pub struct Expected {
     pub dirty_ratio: f64,
     /// Written to the cache device.
     pub cache_bytes_per_request: f64,
+}
+
+/// What is set now.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Standing {
+    pub expected: Expected,
+    /// Of the advice over it; none where they are the same.
+    pub gain: Option<Gain>,
 }
 
 /// Mean responses of one kind of request.
@@ -136,10 +148,11 @@ impl Advice {
             goal: situation.goal,
             freedom: situation.freedom,
             may_be_dirty: situation.may_be_dirty(),
+            standing: situation.stands.then(|| Candidate::standing(&situation.stack)),
             requests: run.requests(),
             is_exhaustive: situation.effort == Effort::Exhaustive,
         };
-        let found = search(signature, quest, &mut judge)?;
+        let found = search(signature, quest.clone(), &mut judge)?;
         let turning = match situation.effort {
             Effort::Quick => Vec::new(),
             _ => turning::points(signature, situation, &found, &quest, &mut judge)?,
@@ -167,6 +180,7 @@ impl Advice {
             settings: chosen.candidate.settings(),
             reasons: reasons::of(found, situation),
             without_cache: Expected::of(&without_cache.trial),
+            standing: found.standing.as_ref().map(|it| Standing::of(it, chosen, goal)),
             with_advice: Expected::of(&chosen.trial),
             warnings: warnings::all(signature, situation, found, &kinds),
             kinds,
@@ -190,13 +204,14 @@ impl Advice {
         Self {
             cache: false,
             goal: situation.goal,
-            gain: Gain { factor: 1.0, low: 1.0, high: 1.0 },
+            gain: Gain::NONE,
             settings: without.settings(),
             reasons: vec![Reason {
                 setting: "mode=pass-through".into(),
                 reason: "the trace has no requests: there is nothing to cache".into(),
             }],
             without_cache: none,
+            standing: None,
             with_advice: none,
             kinds: Vec::new(),
             alternatives: Vec::new(),
@@ -205,6 +220,12 @@ impl Advice {
             assumptions: reasons::assumptions(situation),
             evidence: Evidence { replays: 0, requests: 0, of_requests: 0 },
         }
+    }
+
+    /// Whether it is worth a change of what is set now.
+    pub fn is_worth_changing(&self) -> bool {
+        let gain = self.standing.as_ref().and_then(|standing| standing.gain);
+        gain.is_some_and(|gain| gain.factor >= NEARLY_AS_MUCH && gain.is_likely())
     }
 
     /// The settings in one line, as `headpond set` takes them.
@@ -245,6 +266,14 @@ impl Expected {
             dirty_ratio: trial.dirty_ratio,
             cache_bytes_per_request: trial.cache_bytes_per_request,
         }
+    }
+}
+
+impl Standing {
+    fn of(standing: &Tried, chosen: &Tried, goal: Goal) -> Self {
+        let is_other = standing.candidate != chosen.candidate;
+        let gain = is_other.then(|| chosen.trial.gain_over(&standing.trial, goal));
+        Self { expected: Expected::of(&standing.trial), gain }
     }
 }
 

@@ -21,6 +21,8 @@ fn situation(core: &str, cache: &str) -> Situation {
         may_lose_dirty: false,
         goal: Goal::Throughput,
         freedom: Freedom { cache: false, array: false },
+        stands: false,
+        keeps_promises: false,
         effort: Effort::Quick,
         depth_unless_told: 16,
     }
@@ -59,7 +61,12 @@ fn sequential(bytes: u64, depth: u64, count: u64) -> Vec<TraceRecord> {
 fn random_small_writes_are_written_back_and_gain_most_one_at_a_time() {
     let gains = [1, 32].map(|depth| {
         let advice = advice(&random(|_| Op::Write, depth), &situation(RAID60, FLASH));
-        assert_eq!(value(&advice, "mode"), "write-back", "depth {depth}");
+        assert_eq!(
+            value(&advice, "mode"),
+            "write-back",
+            "depth {depth}: {}",
+            advice.reasons[0].reason
+        );
         advice.gain.factor
     });
     assert!(gains[0] > 5.0 && gains[0] > gains[1] && gains[1] > 1.1, "{gains:?}");
@@ -68,14 +75,14 @@ fn random_small_writes_are_written_back_and_gain_most_one_at_a_time() {
 #[test]
 fn mixed_random_at_depth_keeps_writes_in_the_cache() {
     let advice = advice(&random(half_reads, 32), &situation(RAID60, FLASH));
-    assert_eq!(risk(&advice), Risk::Dirty);
+    assert_eq!(risk(&advice), Risk::Dirty, "{}", advice.reasons[0].reason);
     assert!(advice.gain.factor > 1.2);
 }
 
 #[test]
 fn small_sequential_writes_one_at_a_time_are_written_back() {
     let advice = advice(&sequential(64 << 10, 1, 1200), &situation(RAID60, FLASH));
-    assert_eq!(risk(&advice), Risk::Dirty);
+    assert_eq!(risk(&advice), Risk::Dirty, "{}", advice.reasons[0].reason);
     assert!(advice.gain.factor > 3.0);
 }
 
@@ -114,7 +121,7 @@ fn small_metadata_is_cached_and_large_data_goes_past() {
         large.run(|n| (Op::Write, n * (2 << 20))),
     ]);
     let advice = advice(&lustre, &situation(RAID60, FLASH));
-    assert_eq!(risk(&advice), Risk::Dirty);
+    assert_eq!(risk(&advice), Risk::Dirty, "{}", advice.reasons[0].reason);
     assert!(advice.gain.factor > 5.0, "{:?}", advice.gain);
     // The data would be 340 KiB a request.
     let to_cache = advice.with_advice.cache_bytes_per_request;

@@ -14,6 +14,16 @@ const ALTERNATIVES_MAX: usize = 8;
 pub fn render_advice(advice: &Advice) -> String {
     let verdict = if advice.cache { "Use the cache" } else { "Do not cache" };
     let mut out = format!("{verdict}: {}\n\n", advice.settings_line());
+    if let Some(gain) = advice.standing.as_ref().and_then(|standing| standing.gain) {
+        let Gain { factor: middle, low, high } = gain;
+        out.push_str(&format!(
+            "{} ({} to {}) of what it does as it is set now: {}\n\n",
+            factor(middle),
+            factor(low),
+            factor(high),
+            if advice.is_worth_changing() { "worth a change" } else { "not worth a change" }
+        ));
+    }
     for reason in &advice.reasons {
         out.push_str(&format!("{}\n    {}\n", reason.setting, reason.reason));
     }
@@ -65,6 +75,9 @@ fn expected(advice: &Advice) -> String {
         ]);
     };
     row("no cache", &advice.without_cache);
+    if let Some(standing) = &advice.standing {
+        row("as it is set", &standing.expected);
+    }
     if advice.cache {
         row("as advised", &advice.with_advice);
     }

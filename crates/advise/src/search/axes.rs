@@ -1,5 +1,6 @@
 //! What can be chosen: one axis for each setting, with the values that are tried.
 
+use super::Candidate;
 use crate::signature::Signature;
 
 /// A setting and its values.
@@ -19,6 +20,18 @@ pub struct Freedom {
     /// Nor is the array.
     pub array: bool,
 }
+
+/// What of a volume that is there stands on an axis.
+pub(super) const STANDING_KEYS: [&str; 8] = [
+    "seq-cutoff",
+    "cleaning.full-wait-ms",
+    "promotion",
+    "eviction",
+    "bypass",
+    "readahead",
+    "merge-wait-us",
+    "mode",
+];
 
 /// Modes that never have the only copy of anything.
 pub const SAFE_MODES: [&str; 3] = ["write-through", "write-around", "write-invalidate"];
@@ -41,6 +54,20 @@ const CUTOFF_BYTES_MIN: u64 = 64 << 10;
 
 /// The strips that are tried on an array that is not there yet.
 const STRIPS: [&str; 5] = ["64K", "16K", "32K", "128K", "256K"];
+
+impl Axis {
+    /// With the value that is set now, where one is, as what it is by itself.
+    #[must_use]
+    pub(super) fn beginning_with(mut self, standing: Option<&Candidate>) -> Self {
+        let Some(value) = standing.and_then(|standing| standing.value(self.key)) else {
+            return self;
+        };
+        let value = value.to_owned();
+        self.values.retain(|other| *other != value);
+        self.values.insert(0, value);
+        self
+    }
+}
 
 /// The axes whose values depend on each other most: they are tried in all combinations.
 pub fn main_axes(signature: &Signature) -> Vec<Axis> {

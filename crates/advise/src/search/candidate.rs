@@ -1,8 +1,8 @@
 //! A choice of settings.
 
-use super::axes::{ARRAY_KEYS, DIRTY_MODES, SAFE_MODES};
+use super::axes::{ARRAY_KEYS, DIRTY_MODES, SAFE_MODES, STANDING_KEYS};
 use headpond_lab::Stack;
-use headpond_volume::{SettingChange, Size};
+use headpond_volume::{SettingChange, ShownSetting, Size};
 use serde::{Serialize, Serializer};
 use std::fmt;
 
@@ -34,6 +34,29 @@ impl Candidate {
     /// The array by itself.
     pub fn without_cache() -> Self {
         Self { has_cache: false, values: Vec::new() }
+    }
+
+    /// What is set on a machine that is there. Its cleaner is none of the values: a preset cannot
+    /// be told from its parameters.
+    pub fn standing(stack: &Stack) -> Self {
+        let of_cache = stack.cache.iter().flat_map(|cache| cache.settings.shown());
+        let shown: Vec<ShownSetting> = of_cache.chain(stack.array.shown()).collect();
+        let value_of = |key: &str| {
+            let shown = shown.iter().find(|setting| setting.key == key)?;
+            Some(shown.value.clone())
+        };
+        let value = |key: &'static str| match (key, value_of(key)?) {
+            ("seq-cutoff", policy) if policy == "always" => {
+                Some((key, value_of("seq-cutoff.threshold")?))
+            }
+            (_, value) => Some((key, value)),
+        };
+        let values = STANDING_KEYS.into_iter().filter_map(value);
+        let standing = Self::new(values);
+        match standing.value("mode") {
+            None | Some("pass-through") => standing.array_alone(),
+            Some(_) => standing,
+        }
     }
 
     /// The array by itself, with what is set of it.

@@ -46,12 +46,14 @@ const REQUESTS_MIN: usize = 1000;
 const GIVEN_UP: f64 = 0.25;
 
 /// What is searched for, and among what.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Quest {
     pub goal: Goal,
     pub freedom: Freedom,
     /// The cache may have the only copy of something.
     pub may_be_dirty: bool,
+    /// What is set now, where something is: other values are changes of these.
+    pub standing: Option<Candidate>,
     /// Of a round.
     pub requests: usize,
     /// Every main candidate is tried on everything, and each further value around the best.
@@ -63,6 +65,8 @@ pub struct Quest {
 pub struct Found {
     pub chosen: Tried,
     pub without_cache: Tried,
+    /// What is set now.
+    pub standing: Option<Tried>,
     /// Everything that was tried to the end, the best first.
     pub finalists: Vec<Tried>,
     /// What each setting that was looked at by itself does to the cost.
@@ -128,16 +132,23 @@ pub fn search(
     quest: Quest,
     judge: &mut dyn Judge,
 ) -> Result<Found, JudgeError> {
-    let main = main_axes(signature);
-    let further = further_axes(signature, quest.freedom);
+    let standing = quest.standing.clone();
+    let from_standing = |axis: Axis| axis.beginning_with(standing.as_ref());
+    let main: Vec<Axis> = main_axes(signature).into_iter().map(from_standing).collect();
+    let further = further_axes(signature, quest.freedom).into_iter().map(from_standing);
+    let further: Vec<Axis> = further.collect();
     let default = |axis: &Axis| (axis.key, axis.values[0].clone());
     let defaults = main.iter().chain(&further).map(default).collect();
     let mut search = Search { quest, defaults, judge, trials: 0 };
-    let survivors = search.halve(candidates(&main, quest.may_be_dirty))?;
+    let survivors = search.halve(candidates(&main, search.quest.may_be_dirty))?;
     let is_again = |axis: &Axis| further.iter().any(|other| other.key == axis.key);
     let first = main.into_iter().filter(|axis| !is_again(axis));
     let axes = search.allowed(first.chain(further.iter().cloned()));
-    let mut finalists = search.try_all(&candidates_of(&survivors), quest.requests)?;
+    let mut first = candidates_of(&survivors);
+    first.retain(|candidate| standing.as_ref() != Some(candidate));
+    first.splice(0..0, standing.clone());
+    let requests = search.quest.requests;
+    let mut finalists = search.try_all(&first, requests)?;
     let mut found = search.conclude(finalists.clone());
     for _ in 0..REFINED_MAX {
         let around = found.best_with_cache().candidate.clone();
@@ -145,7 +156,7 @@ pub fn search(
         let known = candidates_of(&finalists);
         let mut more = vec![best.array_alone(), best.clone()];
         more.retain(|it| !known.contains(it));
-        finalists.extend(search.try_all(&more, quest.requests)?);
+        finalists.extend(search.try_all(&more, requests)?);
         let (pruned, effects) = search.prune(best, &finalists, effects)?;
         let is_known = more.is_empty() && known.contains(&pruned.candidate);
         finalists.push(pruned);
@@ -156,6 +167,7 @@ pub fn search(
         }
     }
     found.trials = search.trials;
+    found.standing = finalists.into_iter().find(|it| standing.as_ref() == Some(&it.candidate));
     Ok(found)
 }
 
@@ -333,14 +345,15 @@ impl Search<'_> {
             // What may be chance alone is no reason to have a cache.
             let is_worth_it = match chosen.candidate.has_cache() {
                 true => gain.factor >= NEARLY_AS_MUCH,
-                false => gain.factor >= GAIN_MIN && gain.low > 1.0,
+                false => gain.factor >= GAIN_MIN && gain.is_likely(),
             };
             if is_worth_it {
                 chosen = best;
             }
         }
         let chosen = chosen.clone();
-        Found { chosen, without_cache, finalists, effects: Vec::new(), trials: self.trials }
+        let (standing, effects) = (None, Vec::new());
+        Found { chosen, without_cache, standing, finalists, effects, trials: self.trials }
     }
 
     /// Of those that cost nearly as little as the best, the one that spares the cache.
@@ -351,7 +364,8 @@ impl Search<'_> {
         without_cache: &Tried,
     ) -> Option<&'t Tried> {
         let goal = self.quest.goal;
-        let of_risk = || finalists.iter().filter(|it| it.candidate.risk() == risk);
+        let counts = |it: &&Tried| it.candidate.risk() == risk && it.trial.uses_cache();
+        let of_risk = || finalists.iter().filter(counts);
         let least = of_risk().map(|it| it.trial.cost(goal)).reduce(f64::min)?;
         let gain = (without_cache.trial.cost(goal) / least).ln().max(0.0);
         let slack = match goal {

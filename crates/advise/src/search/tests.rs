@@ -59,11 +59,12 @@ fn judge(factors: &[(&'static str, &'static str, f64)]) -> Factors {
     Factors { factors, without_cache: 1.0, error: 0.1, asked: 0 }
 }
 
-fn found(judge: &mut Factors, change: impl FnOnce(&mut Quest)) -> Found {
+fn found(judge: &mut impl Judge, change: impl FnOnce(&mut Quest)) -> Found {
     let long = Job::new(4, 100, 1 << 20).run(|n| (Op::Write, n << 20));
     let mut quest = Quest {
         goal: Goal::Throughput,
         freedom: Freedom { cache: true, array: true },
+        standing: None,
         may_be_dirty: true,
         requests: 20_000,
         is_exhaustive: false,
@@ -141,6 +142,50 @@ fn an_interval_holds_the_gain_and_is_narrow_where_all_laps_agree() {
     }
     let gain = trial(1.0).gain_over(&uneven, Goal::Throughput);
     assert!(gain.low < 1.7 && gain.high > 2.3 && (gain.factor - 2.0).abs() < 1e-9, "{gain:?}");
+}
+
+#[test]
+fn a_gain_that_may_be_chance_is_none() {
+    let is_likely = |factor, low, high| Gain { factor, low, high }.is_likely();
+    assert!(is_likely(1.1, 1.09, 1.11) && is_likely(9.0, 0.7, 117.0));
+    assert!(!is_likely(2.3, 0.29, 18.0) && !is_likely(0.9, 0.89, 0.91));
+    assert!(!is_likely(5.0, 0.0, f64::INFINITY) && !is_likely(1.0, 1.0, 1.0));
+}
+
+#[test]
+fn a_cache_that_holds_nothing_gains_nothing() {
+    struct Empty(Factors);
+    impl Judge for Empty {
+        fn judge(&mut self, questions: &[Question]) -> Result<Vec<Trial>, JudgeError> {
+            let empty = |trial| Trial { cache_bytes_per_request: 0.0, ..trial };
+            Ok(self.0.judge(questions)?.into_iter().map(empty).collect())
+        }
+    }
+    let found = found(&mut Empty(judge(&[("mode", "write-back", 0.5)])), |_| {});
+    assert!(!found.chosen.candidate.has_cache());
+}
+
+#[test]
+fn what_is_set_now_stays_where_nothing_does_much_better() {
+    let standing = Candidate::new([
+        ("mode", "write-around".to_owned()),
+        ("seq-cutoff", "2M".to_owned()),
+        ("promotion", "nhit".to_owned()),
+    ]);
+    let advised = |write_back: f64| {
+        let mut judge = judge(&[
+            ("mode", "write-around", 0.5),
+            ("mode", "write-back", write_back),
+            ("promotion", "always", 1.01),
+        ]);
+        (judge.error, judge.without_cache) = (0.0, 2.0);
+        let found = found(&mut judge, |quest| quest.standing = Some(standing.clone()));
+        assert_eq!(found.standing.as_ref().unwrap().candidate, standing);
+        found.chosen.candidate
+    };
+    assert_eq!(advised(0.49), standing);
+    let other = advised(0.25);
+    assert_eq!((other.mode(), other.value("promotion")), ("write-back", None));
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! What a candidate was found to do, and what of it counts.
 
 use headpond_lab::{KindShare, Lap, Outcome};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
@@ -45,12 +45,19 @@ pub struct Trial {
 }
 
 /// How much better one trial is than another: a factor, and between which it lies.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Gain {
     pub factor: f64,
     /// Nine times in ten, as far as the parts of the trace differ.
     pub low: f64,
+    /// Without end where there is too little to say.
+    #[serde(deserialize_with = "unbounded")]
     pub high: f64,
+}
+
+/// JSON has no infinity and writes it as null.
+fn unbounded<'de, D: Deserializer<'de>>(from: D) -> Result<f64, D::Error> {
+    Ok(Option::deserialize(from)?.unwrap_or(f64::INFINITY))
 }
 
 /// Student's t for 90 % at 1, 2, ... degrees of freedom.
@@ -114,6 +121,11 @@ impl Trial {
         }
     }
 
+    /// Whether anything is ever in the cache. Where nothing is, a gain is one of the array's moods.
+    pub fn uses_cache(&self) -> bool {
+        self.cache_bytes_per_request > 0.0 || self.read_hit_ratio > 0.0
+    }
+
     /// Less is better.
     pub fn cost(&self, goal: Goal) -> f64 {
         self.laps.iter().map(|lap| goal.cost(lap)).sum()
@@ -121,8 +133,7 @@ impl Trial {
 
     /// How much better this is than `other`, which did the same work.
     ///
-    /// The interval is the jackknife's over the laps (Efron and Stein 1981), of the factor's
-    /// logarithm.
+    /// The interval is over the laps.
     pub fn gain_over(&self, other: &Trial, goal: Goal) -> Gain {
         let pairs: Vec<(f64, f64)> = other
             .laps
@@ -133,16 +144,34 @@ impl Trial {
         let sums = pairs.iter().fold((0.0, 0.0), |sum, pair| (sum.0 + pair.0, sum.1 + pair.1));
         let log = |(theirs, ours): (f64, f64)| (theirs.max(1e-12) / ours.max(1e-12)).ln();
         let without = |pair: &(f64, f64)| log((sums.0 - pair.0, sums.1 - pair.1));
-        let (count, whole) = (pairs.len(), log(sums));
-        if count < 3 {
-            return Gain { factor: whole.exp(), low: 0.0, high: f64::INFINITY };
-        }
+        let whole = log(sums);
         let left_out: Vec<f64> = pairs.iter().map(without).collect();
+        Gain::of_jackknife(whole, &left_out)
+    }
+}
+
+impl Gain {
+    pub const NONE: Self = Self { factor: 1.0, low: 1.0, high: 1.0 };
+
+    /// Whether there is a gain, rather than chance: by about five to one, which is where half the
+    /// interval lies above 1.
+    pub fn is_likely(self) -> bool {
+        self.factor.ln() > (self.high / self.low).ln() / 4.0
+    }
+
+    /// Of the logarithm of a factor, and what it would be without each of the parts.
+    ///
+    /// The interval is the jackknife's (Efron and Stein 1981).
+    pub fn of_jackknife(whole: f64, left_out: &[f64]) -> Self {
+        let count = left_out.len();
+        if count < 3 {
+            return Self { factor: whole.exp(), low: 0.0, high: f64::INFINITY };
+        }
         let mean = left_out.iter().sum::<f64>() / count as f64;
         let squares: f64 = left_out.iter().map(|it| (it - mean).powi(2)).sum();
         let error = ((count - 1) as f64 / count as f64 * squares).sqrt();
         let half = T90[(count - 2).min(T90.len() - 1)] * error;
-        Gain { factor: whole.exp(), low: (whole - half).exp(), high: (whole + half).exp() }
+        Self { factor: whole.exp(), low: (whole - half).exp(), high: (whole + half).exp() }
     }
 }
 

@@ -1,9 +1,13 @@
 //! `headpond advise`, and the advice of the demo.
 
+mod journal;
+mod live;
+
 use super::analyze::{open, warn_of_damage};
 use super::simulate::progress::while_shown;
 use crate::args::{AdviseArgs, EffortChoice};
 use crate::client::Client;
+use crate::device::DeviceSpec;
 use crate::outcome::{Exit, Failure};
 use crate::place::Places;
 use anyhow::{Context, Result, ensure};
@@ -40,20 +44,20 @@ pub struct Findings {
 /// # Errors
 /// Where the trace cannot be read, or the machine described is none.
 pub fn run(places: &Places, args: &AdviseArgs) -> Result<Exit> {
+    if let Some(name) = &args.live.live {
+        return live::run(places, args, name);
+    }
+    if let Some(name) = &args.live.journal {
+        return journal::show(places, name, args.json);
+    }
     let mut situation = match (&args.volume, &args.stack) {
-        (Some(volume), _) => situation_of(&Client::of(places, volume)?.get("/v1/status")?)?,
+        (Some(volume), _) => served(places, volume, args)?,
         (None, Some(path)) => stacked(path)?,
         (None, None) => described(args)?,
     };
-    situation.goal = args.goal;
-    situation.may_lose_dirty |= args.may_lose_dirty;
-    situation.depth_unless_told = args.iodepth;
-    situation.effort = match args.effort {
-        EffortChoice::Quick => Effort::Quick,
-        EffortChoice::Usual => Effort::Usual,
-        EffortChoice::Exhaustive => Effort::Exhaustive,
-    };
-    let mut reader = open(Path::new(&args.file), args.lenient)?;
+    wish(&mut situation, args);
+    let file = args.file.as_deref().expect("it is required");
+    let mut reader = open(Path::new(file), args.lenient)?;
     let (signature, sample) = read(&mut reader, situation.effort)?;
     let advice = advise(&signature, (sample, reader.format()), &situation)?;
     if args.json {
@@ -64,6 +68,42 @@ pub fn run(places: &Places, args: &AdviseArgs) -> Result<Exit> {
     }
     warn_of_damage(reader.tally());
     Ok(Exit::Ok)
+}
+
+/// What is wanted of the advice.
+fn wish(situation: &mut Situation, args: &AdviseArgs) {
+    situation.goal = args.goal;
+    situation.may_lose_dirty |= args.may_lose_dirty;
+    situation.depth_unless_told = args.iodepth;
+    situation.effort = match args.effort {
+        EffortChoice::Quick => Effort::Quick,
+        EffortChoice::Usual => Effort::Usual,
+        EffortChoice::Exhaustive => Effort::Exhaustive,
+    };
+}
+
+/// A served volume with what is set on it.
+fn served(places: &Places, name: &str, args: &AdviseArgs) -> Result<Situation> {
+    let status = Client::of(places, name)?.get("/v1/status")?;
+    let mut situation = situation_of(&status)?;
+    let description = places.load(name)?;
+    let stack = &mut situation.stack;
+    stack.array = description.array;
+    if let (Some(cache), Some(described)) = (&mut stack.cache, &description.cache) {
+        cache.settings = described.settings.clone();
+        cache.line = described.line;
+    }
+    if let Some(drive) = &args.drive {
+        stack.core.drive.clone_from(drive);
+        situation.assumptions.retain(|line| !line.contains("members are taken for"));
+    }
+    if let (Some(drive), Some(cache)) = (&args.cache_drive, &mut stack.cache) {
+        cache.model = Some(drive.clone());
+        situation.assumptions.retain(|line| !line.contains("cache device is taken for"));
+    }
+    stack.parts()?;
+    situation.stands = true;
+    Ok(situation)
 }
 
 /// Advises a served volume on a recording of its workload.
@@ -133,9 +173,11 @@ fn described(args: &AdviseArgs) -> Result<Situation> {
     }
     let raid = args.raid.unwrap_or(Level::Raid6);
     let members = args.members.unwrap_or(MEMBERS);
-    let core = core((raid, members, args.groups), args.strip.unwrap_or(STRIP), &args.drive)?;
+    let drive = args.drive.as_deref().unwrap_or(DISK);
+    let core = core((raid, members, args.groups), args.strip.unwrap_or(STRIP), drive)?;
     let bytes = args.cache_size.map_or(CACHE_BYTES, |size| size.bytes());
-    let device = if args.cache_volatile { None } else { Some(args.cache_drive.as_str()) };
+    let device = args.cache_drive.as_deref().unwrap_or(CACHE);
+    let device = (!args.cache_volatile).then_some(device);
     let stack = machine(core, bytes, device)?;
     let freedom = Freedom { cache: true, array: args.strip.is_none() };
     let cache_is_lost_on_power = args.cache_volatile;
@@ -149,16 +191,21 @@ fn situation_of(status: &Value) -> Result<Situation> {
         value.as_u64().with_context(|| format!("the status tells no {what}"))
     };
     let level = Level::try_from(number(&array["level"], "level")? as u8)?;
-    let members = array["members"].as_array().context("the status tells no members")?.len();
+    let members = array["members"].as_array().context("the status tells no members")?;
     let groups = number(&array["groups"], "groups")?;
     let strip = Size(number(&array["strip_bytes"], "strip")?);
+    let named = members.first().and_then(|member| modelled(&member["device"]));
     let is_rotational = status["rotational"].as_bool().unwrap_or(true);
-    let drive = if is_rotational { DISK } else { FLASH };
-    let core = core((level, members as u16, groups as u16), strip, drive)?;
+    let guessed = if is_rotational { DISK } else { FLASH };
+    let drive = named.as_deref().unwrap_or(guessed);
+    let core = core((level, members.len() as u16, groups as u16), strip, drive)?;
     let cache = &status["cache"];
     let is_volatile = cache["lost_on_power"].as_bool().unwrap_or(false);
     let device = if is_volatile { None } else { Some(CACHE) };
-    let mut assumptions = vec![format!("the members are taken for {drive}")];
+    let mut assumptions = Vec::new();
+    if named.is_none() {
+        assumptions.push(format!("the members are taken for {drive}: --drive says what they are"));
+    }
     let bytes = match cache["capacity_bytes"].as_u64() {
         Some(bytes) => bytes,
         None => {
@@ -167,13 +214,22 @@ fn situation_of(status: &Value) -> Result<Situation> {
         }
     };
     if !is_volatile {
-        assumptions.push(format!("the cache device is taken for {CACHE}"));
+        assumptions
+            .push(format!("the cache device is taken for {CACHE}: --cache-drive says what it is"));
     }
     // Modes with dirty data on such a cache were allowed when the volume was created, by force.
     let may_lose_dirty = cache["volatile_allowed"].as_bool().unwrap_or(false);
     let stack = machine(core, bytes, device)?;
     let cache_is_lost_on_power = is_volatile;
     Ok(Situation { assumptions, may_lose_dirty, cache_is_lost_on_power, ..situation(stack) })
+}
+
+/// What a modelled member is a model of.
+fn modelled(device: &Value) -> Option<String> {
+    match device.as_str()?.parse() {
+        Ok(DeviceSpec::Model { model, .. }) => Some(model),
+        _ => None,
+    }
 }
 
 /// Of a machine of which everything can be said, and nothing changed but what can be set.
@@ -186,6 +242,8 @@ fn situation(stack: Stack) -> Situation {
         may_lose_dirty: false,
         goal: Goal::default(),
         freedom: Freedom { cache: false, array: false },
+        stands: false,
+        keeps_promises: false,
         effort: Effort::default(),
         depth_unless_told: IODEPTH,
     }

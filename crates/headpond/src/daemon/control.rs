@@ -1,15 +1,15 @@
 //! The control API: HTTP and JSON on a Unix socket, served by a thread of its own.
 //!
 //! `GET /v1/status` and `GET /v1/stats` tell; a `POST` to another path is a wish: `/v1/settings`,
-//! `/v1/flush`, `/v1/stop`, and by what they concern `/v1/stats/...`, `/v1/recording/...`,
+//! `/v1/flush`, `/v1/stop`, and by what they concern `/v1/stats/...`, `/v1/recording/...`, `/v1/look`,
 //! `/v1/cache/...`, `/v1/core/...` and `/v1/array/...` (`array_routes`). A refusal is
 //! `{"error", "exit"}`.
 //!
 //! **Invariants**: this thread never touches the volume; it only sends messages.
 
 use super::message::{
-    AddCoreBody, Answer, ArrayWish, AttachBody, DetachBody, Message, PurgeBody, RecordBody,
-    RemoveCoreBody, ResizeBody, SetBody, StopBody, Wish,
+    AddCoreBody, Answer, ArrayWish, AttachBody, DetachBody, LookBody, Message, PurgeBody,
+    RecordBody, RemoveCoreBody, ResizeBody, SetBody, StopBody, Wish,
 };
 use crate::client::Refusal;
 use crate::outcome::{Exit, Failure};
@@ -112,6 +112,9 @@ fn routes(messages: mpsc::Sender<Message>) -> Router {
         respond(ask(&to, Wish::StartRecording(body)).await)
     };
     let end = async |State(to): Sender| respond(ask(&to, Wish::StopRecording).await);
+    let look = async |State(to): Sender, Json(body): Json<LookBody>| {
+        respond(ask(&to, Wish::Look(body)).await)
+    };
     let stop = async |State(to): Sender, Json(body): Json<StopBody>| {
         respond(ask(&to, Wish::Stop(body)).await)
     };
@@ -162,6 +165,7 @@ fn routes(messages: mpsc::Sender<Message>) -> Router {
         .route("/v1/stop", post(stop))
         .route("/v1/recording/start", post(start))
         .route("/v1/recording/stop", post(end))
+        .route("/v1/look", post(look))
         .with_state(messages)
 }
 

@@ -37,6 +37,8 @@ pub enum Wish {
     RemoveCore(RemoveCoreBody),
     StartRecording(RecordBody),
     StopRecording,
+    /// A short recording that ends by itself.
+    Look(LookBody),
 }
 
 #[derive(Debug, Default, Serialize, Deserialize)]
@@ -148,6 +150,15 @@ pub struct RemoveCoreBody {
 #[serde(deny_unknown_fields)]
 pub struct RecordBody {
     pub output: PathBuf,
+}
+
+/// What a look at the workload is limited by.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LookBody {
+    pub output: PathBuf,
+    pub requests_max: u64,
+    pub milliseconds_max: u64,
 }
 
 /// A wish about the members of an array, or about the work on it beside the requests.

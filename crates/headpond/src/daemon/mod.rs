@@ -16,7 +16,7 @@ mod recording;
 mod serving;
 
 pub use message::{
-    AddCoreBody, AttachBody, DetachBody, GrowBody, MemberBody, OfCoreBody, PaceBody, PurgeBody,
-    RecordBody, RemoveCoreBody, ResizeBody, SetBody, StopBody,
+    AddCoreBody, AttachBody, DetachBody, GrowBody, LookBody, MemberBody, OfCoreBody, PaceBody,
+    PurgeBody, RecordBody, RemoveCoreBody, ResizeBody, SetBody, StopBody,
 };
 pub use serving::serve;

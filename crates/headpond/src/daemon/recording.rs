@@ -1,6 +1,9 @@
-//! Recording the workload of a served volume to a file.
+//! Recording the workload of a served volume to a file, for as long as somebody wants or for a
+//! moment.
 
+use super::message::LookBody;
 use anyhow::{Context, Result, anyhow, bail};
+use headpond_block::Runtime;
 use headpond_trace::{CaptureDevice, CaptureSummary, capture};
 use std::cell::RefCell;
 use std::fs::File;
@@ -8,8 +11,11 @@ use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::thread::JoinHandle;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::sync::oneshot;
+
+/// How long a look lasts at least, and how often it is seen whether it is enough.
+const LOOKED_EVERY: Duration = Duration::from_millis(10);
 
 /// At most one recording at a time.
 pub struct Recording {
@@ -62,6 +68,19 @@ impl Recording {
         let output = output.to_owned();
         *self.active.borrow_mut() = Some(Active { output, writer, ended });
         Ok(())
+    }
+
+    /// Notes requests for a moment: until so many were noted, or the time is over.
+    ///
+    /// # Errors
+    /// As [`Self::start`] and [`Self::stop`].
+    pub async fn look(&self, runtime: &Runtime, look: &LookBody) -> Result<CaptureSummary> {
+        self.start(&look.output)?;
+        let end = runtime.now() + Duration::from_millis(look.milliseconds_max);
+        while runtime.now() < end && self.device.noted() < look.requests_max {
+            runtime.sleep(LOOKED_EVERY).await;
+        }
+        self.stop().await
     }
 
     /// Ends the recording and waits until the file is complete.

@@ -62,6 +62,7 @@ struct Data {
     volume: Rc<Volume>,
     server: Rc<Server>,
     recording: Recording,
+    looks: Recording,
     listeners: Vec<Rc<dyn Listener>>,
     runtime: Runtime,
     control: Control,
@@ -105,7 +106,8 @@ impl Data {
         volume.warnings().iter().for_each(|warning| eprintln!("headpond: note: {warning}"));
         keep_description(&volume, places);
         let volume = Rc::new(volume);
-        let watched = Rc::new(CaptureDevice::new(volume.clone(), runtime.clone(), 0));
+        let looked_at = Rc::new(CaptureDevice::new(volume.clone(), runtime.clone(), 0));
+        let watched = Rc::new(CaptureDevice::new(looked_at.clone(), runtime.clone(), 0));
         let exports = Rc::new(Exports::new());
         exports.add(Export::new(&description.name, watched.clone()))?;
         for core in &description.further_cores {
@@ -117,12 +119,14 @@ impl Data {
         // Last, so that an answer of the control socket means: it is served.
         let control = Control::start(&places.control_socket(&description.name)?, to_data)?;
         let recording = Recording::new(watched, description.name.clone());
+        let looks = Recording::new(looked_at, description.name.clone());
         let server = Rc::new(server);
         let places = places.clone();
         Ok(Self {
             volume,
             server,
             recording,
+            looks,
             listeners,
             runtime,
             control,
@@ -144,11 +148,22 @@ impl Data {
                 }
             }));
         }
-        let Self { volume, server, recording, runtime, control, listeners, places, .. } = self;
-        let Self { opener, exports, pool, .. } = self;
+        let Self { volume, server, recording, looks, runtime, control, listeners, .. } = self;
+        let Self { places, opener, exports, pool, .. } = self;
         let mut messages = self.messages;
-        let desk = Desk { volume, server, recording, listeners, places, opener, exports, pool };
-        let desk = Rc::new(desk);
+        let granting = runtime.clone();
+        let desk = Rc::new(Desk {
+            volume,
+            server,
+            recording,
+            looks,
+            runtime: granting,
+            listeners,
+            places,
+            opener,
+            exports,
+            pool,
+        });
         while let Some(Message { wish, reply }) = messages.recv().await {
             if let Wish::Stop(body) = wish {
                 let stopped = desk.stop(body.flush).await;
@@ -199,6 +214,8 @@ pub(super) struct Desk {
     pub volume: Rc<Volume>,
     pub server: Rc<Server>,
     recording: Recording,
+    looks: Recording,
+    runtime: Runtime,
     listeners: Vec<Rc<dyn Listener>>,
     pub places: Places,
     pub opener: Opener,
@@ -229,6 +246,10 @@ impl Desk {
             }
             Wish::StopRecording => {
                 self.recording.stop().await.and_then(|summary| Ok(serde_json::to_value(summary)?))
+            }
+            Wish::Look(body) => {
+                let looked = self.looks.look(&self.runtime, &body).await;
+                looked.and_then(|summary| Ok(serde_json::to_value(summary)?))
             }
             Wish::Stop(_) => unreachable!("a stop ends the loop itself"),
         };
@@ -286,8 +307,10 @@ impl Desk {
 
     /// Clients finish first: what they were told is done is then in the volume.
     async fn stop(&self, flush: bool) -> Result<()> {
-        if self.recording.output().is_some() {
-            self.recording.stop().await?;
+        for recording in [&self.recording, &self.looks] {
+            if recording.output().is_some() {
+                recording.stop().await?;
+            }
         }
         if flush {
             self.flush().await?;

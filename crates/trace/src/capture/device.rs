@@ -1,6 +1,6 @@
 //! The decorator.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use headpond_block::{
@@ -23,6 +23,7 @@ pub struct CaptureDevice {
 struct Active {
     session: RefCell<Session>,
     start: Instant,
+    noted: Cell<u64>,
 }
 
 impl CaptureDevice {
@@ -35,7 +36,7 @@ impl CaptureDevice {
     pub fn start(&self, recorder: Recorder) {
         let session = RefCell::new(Session::new(recorder));
         let start = self.runtime.now();
-        *self.active.borrow_mut() = Some(Rc::new(Active { session, start }));
+        *self.active.borrow_mut() = Some(Rc::new(Active { session, start, noted: Cell::new(0) }));
     }
 
     /// Notes no further requests; those in flight are still noted when they end.
@@ -46,6 +47,11 @@ impl CaptureDevice {
     /// True between [`CaptureDevice::start`] and [`CaptureDevice::stop`].
     pub fn is_recording(&self) -> bool {
         self.active.borrow().is_some()
+    }
+
+    /// Requests of which the capture under way has noted the end.
+    pub fn noted(&self) -> u64 {
+        self.active.borrow().as_ref().map_or(0, |active| active.noted.get())
     }
 
     fn note_start(&self, active: &Active, request: &Request) -> TraceRecord {
@@ -68,6 +74,7 @@ impl CaptureDevice {
         let now_ns = self.since(active);
         record.completed_ns = Some(now_ns);
         record.flags.set(RecordFlags::FAILED, outcome.is_err());
+        active.noted.set(active.noted.get() + 1);
         active.session.borrow_mut().push(record, now_ns);
     }
 

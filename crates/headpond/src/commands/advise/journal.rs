@@ -1,0 +1,108 @@
+//! What was advised and set on a volume while it was served: one JSON object a line.
+
+use crate::outcome::Exit;
+use crate::place::Places;
+use crate::wall_clock::utc;
+use anyhow::{Context, Result};
+use headpond_advise::live::Event;
+use serde::{Deserialize, Serialize};
+use std::fs::{File, OpenOptions};
+use std::io::{ErrorKind, Write};
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+/// Where events are kept, and told as they come.
+pub struct Journal {
+    path: PathBuf,
+    file: File,
+    as_json: bool,
+}
+
+/// An event and when it was.
+#[derive(Serialize, Deserialize)]
+pub struct Entry {
+    pub time: String,
+    #[serde(flatten)]
+    pub event: Event,
+}
+
+impl Journal {
+    /// # Errors
+    /// Where it cannot be written.
+    pub fn open(path: PathBuf, as_json: bool) -> Result<Self> {
+        let open = || {
+            let mut file = OpenOptions::new().create(true).append(true).open(&path)?;
+            // The power may have gone in the middle of a line.
+            if std::fs::read(&path)?.last().is_some_and(|last| *last != b'\n') {
+                file.write_all(b"\n")?;
+            }
+            Ok::<_, std::io::Error>(file)
+        };
+        let file = open().with_context(|| format!("cannot write {}", path.display()))?;
+        Ok(Self { path, file, as_json })
+    }
+
+    /// Keeps an event, and tells it.
+    ///
+    /// # Errors
+    /// Where it cannot be written.
+    pub fn note(&mut self, event: Event) -> Result<()> {
+        let entry = Entry { time: utc(SystemTime::now()), event };
+        let line = serde_json::to_string(&entry)?;
+        let written = writeln!(self.file, "{line}").and_then(|()| self.file.sync_data());
+        written.with_context(|| format!("cannot write {}", self.path.display()))?;
+        if self.as_json {
+            println!("{line}");
+        } else {
+            println!("{}", told(&entry));
+        }
+        Ok(())
+    }
+
+    /// What was set last, where nobody has said since whether it stays: the way back from it.
+    ///
+    /// # Errors
+    /// Where the journal cannot be read.
+    pub fn left_on_trial(&self) -> Result<Option<Vec<String>>> {
+        let mut back = None;
+        for entry in read(&self.path)? {
+            match entry.event {
+                Event::Applied { back: way, .. } => back = Some(way),
+                Event::Kept { .. } | Event::RolledBack { .. } => back = None,
+                _ => {}
+            }
+        }
+        Ok(back)
+    }
+}
+
+/// Shows the journal of a volume.
+///
+/// # Errors
+/// Where there is no such volume, or its journal cannot be read.
+pub fn show(places: &Places, name: &str, as_json: bool) -> Result<Exit> {
+    places.load(name)?;
+    let entries = read(&places.journal(name))?;
+    if as_json {
+        println!("{}", serde_json::to_string_pretty(&entries)?);
+        return Ok(Exit::Ok);
+    }
+    if entries.is_empty() {
+        println!("nothing was advised on {name} yet: `headpond advise --live {name}` does");
+    }
+    entries.iter().for_each(|entry| println!("{}", told(entry)));
+    Ok(Exit::Ok)
+}
+
+fn told(entry: &Entry) -> String {
+    format!("{}  {}", entry.time, entry.event)
+}
+
+/// All entries; a line that was being written when the power went is none.
+fn read(path: &Path) -> Result<Vec<Entry>> {
+    let text = match std::fs::read_to_string(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+        text => text.with_context(|| format!("cannot read {}", path.display()))?,
+    };
+    Ok(text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect())
+}

@@ -1,0 +1,264 @@
+//! `headpond advise --live`: a watch of a served volume.
+//!
+//! 1. Now and then the daemon notes what passes, for a moment ([`LiveVolume::look`]).
+//! 2. The watch (`headpond_advise::live`) says what follows from it.
+//! 3. What it does is in the volume's journal before it is done.
+//!
+//! **Invariants**: the search runs in this process, with the least claim on the processors; the
+//! daemon only notes requests and sets what it is told.
+
+use super::journal::Journal;
+use super::{advise, served, wish};
+use crate::args::AdviseArgs;
+use crate::client::Client;
+use crate::commands::simulate::progress::while_shown;
+use crate::daemon::{LookBody, SetBody};
+use crate::outcome::Exit;
+use crate::place::Places;
+use anyhow::{Context, Result};
+use headpond_advise::advice::shadow;
+use headpond_advise::live::{Event, Look, Orders, Proposal, Served, Watch, Weakening, weakens};
+use headpond_advise::search::Gain;
+use headpond_advise::{Sample, Sampler, Setting, Signature, Situation};
+use headpond_lab::{Experiment, Stack, simulate_all};
+use headpond_trace::{ReadOptions, TraceFormat, TraceReader};
+use headpond_volume::{Description, SettingChange, ShownSetting};
+use serde_json::Value;
+use std::io::ErrorKind;
+use std::time::Duration;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+/// What a look is limited by. Twenty thousand requests a minute are less than a hundredth of what a
+/// busy volume serves, and ten seconds a sixth of the minute of one that is not.
+const REQUESTS_MAX: u64 = 20_000;
+const LOOK_MAX: Duration = Duration::from_secs(10);
+
+/// The search is to take nothing from who serves.
+const NICENESS: i32 = 19;
+
+/// Watches until it is interrupted, or for so many looks.
+///
+/// # Errors
+/// Where the volume is not served any more, or the journal cannot be written.
+pub fn run(places: &Places, args: &AdviseArgs, name: &str) -> Result<Exit> {
+    // Without, it only competes with who serves.
+    let _ = rustix::process::nice(NICENESS);
+    let client = Client::of(places, name)?;
+    client.get::<Value>("/v1/status")?;
+    let journal = Journal::open(places.journal(name), args.json)?;
+    let mut volume = LiveVolume { places, args, name, client, journal };
+    volume.take_back_what_was_left()?;
+    let full = REQUESTS_MAX as usize;
+    let mut watch = Watch::new(Orders { goal: args.goal, apply: args.live.apply, full });
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let mut interrupts = {
+        let _entered = runtime.enter();
+        signal(SignalKind::interrupt())?
+    };
+    let mut taken = 0;
+    while args.live.looks != Some(taken) {
+        let look = volume.look()?;
+        watch.next(look, &mut volume)?;
+        taken += 1;
+        // Whoever interrupts a search waits for its end.
+        let pause = Duration::from_secs(args.live.every);
+        if runtime.block_on(is_interrupted(pause, &mut interrupts)) {
+            break;
+        }
+    }
+    watch.end(&mut volume)?;
+    Ok(Exit::Ok)
+}
+
+async fn is_interrupted(pause: Duration, interrupts: &mut Signal) -> bool {
+    tokio::select! {
+        biased;
+        _ = interrupts.recv() => true,
+        () = tokio::time::sleep(pause) => false,
+    }
+}
+
+struct LiveVolume<'a> {
+    places: &'a Places,
+    args: &'a AdviseArgs,
+    name: &'a str,
+    client: Client,
+    journal: Journal,
+}
+
+impl LiveVolume<'_> {
+    /// What passes right now.
+    fn look(&self) -> Result<Look> {
+        let output = std::path::absolute(self.places.look(self.name))?;
+        match std::fs::remove_file(&output) {
+            Err(error) if error.kind() != ErrorKind::NotFound => {
+                return Err(error).with_context(|| format!("cannot remove {}", output.display()));
+            }
+            _ => {}
+        }
+        let body = LookBody {
+            output: output.clone(),
+            requests_max: REQUESTS_MAX,
+            milliseconds_max: LOOK_MAX.as_millis() as u64,
+        };
+        self.client.post::<Value>("/v1/look", &body)?;
+        let mut reader = TraceReader::open(&output, ReadOptions::default())?;
+        let mut records = Vec::new();
+        while let Some(record) = reader.next_record()? {
+            records.push(record);
+        }
+        std::fs::remove_file(&output)?;
+        Ok(Look::of(records))
+    }
+
+    fn situation(&self) -> Result<Situation> {
+        let mut situation = served(self.places, self.name, self.args)?;
+        wish(&mut situation, self.args);
+        situation.keeps_promises = self.args.live.apply && !self.args.may_lose_dirty;
+        Ok(situation)
+    }
+
+    /// A watch that was killed has left settings that nobody has judged.
+    fn take_back_what_was_left(&mut self) -> Result<()> {
+        let Some(back) = self.journal.left_on_trial()? else { return Ok(()) };
+        let why = "the watch before this one was killed before it was judged".to_owned();
+        self.note(Event::RolledBack { why, settings: back.clone() })?;
+        self.set(&back)
+    }
+}
+
+impl Served for LiveVolume<'_> {
+    type Error = anyhow::Error;
+
+    fn advise(&mut self, looks: &[Look]) -> Result<Proposal> {
+        let situation = self.situation()?;
+        let (signature, sample) = condensed(looks, &situation);
+        let advice = advise(&signature, (sample, TraceFormat::Recording), &situation)?;
+        let reason =
+            |it: &headpond_advise::advice::Reason| format!("{}: {}", it.setting, it.reason);
+        Ok(Proposal {
+            gain: advice.standing.as_ref().and_then(|standing| standing.gain),
+            is_worth_changing: advice.is_worth_changing(),
+            reasons: advice.reasons.iter().map(reason).collect(),
+            requests_per_second: advice.with_advice.requests_per_second,
+            settings: advice.settings,
+        })
+    }
+
+    fn weakened_by(&mut self, settings: &[Setting]) -> Result<Option<Weakening>> {
+        let description = self.places.load(self.name)?;
+        let Some(cache) = description.cache else { return Ok(None) };
+        Ok(weakens(&cache.settings, settings).filter(|_| !self.args.may_lose_dirty))
+    }
+
+    fn way_back(&mut self, settings: &[Setting]) -> Result<Vec<String>> {
+        way_back(&self.places.load(self.name)?, settings)
+    }
+
+    fn set(&mut self, settings: &[String]) -> Result<()> {
+        let body = SetBody { changes: settings.to_vec(), flush: false };
+        self.client.post::<Value>("/v1/settings", &body).map(|_| ())
+    }
+
+    fn shadow(&mut self, looks: &[Look], back: &[String]) -> Result<Gain> {
+        let situation = self.situation()?;
+        let (signature, sample) = condensed(looks, &situation);
+        let before = with(&situation.stack, back)?;
+        let mut simulate = |experiments: &[Experiment]| {
+            while_shown(experiments.len(), |gauges| simulate_all(experiments, gauges))
+        };
+        let sample = (sample, TraceFormat::Recording);
+        Ok(shadow(&signature, sample, &situation, &before, &mut simulate)?)
+    }
+
+    fn note(&mut self, event: Event) -> Result<()> {
+        self.journal.note(event)
+    }
+}
+
+fn condensed(looks: &[Look], situation: &Situation) -> (Signature, Sample) {
+    let records = Look::joined(looks);
+    let mut sampler = Sampler::new(situation.effort.requests_max());
+    records.iter().for_each(|record| sampler.add(record));
+    (Signature::of_records(&records), sampler.finish())
+}
+
+fn parsed(settings: impl IntoIterator<Item = impl ToString>) -> Result<Vec<SettingChange>> {
+    let parse = |setting: &dyn ToString| Ok(setting.to_string().parse()?);
+    settings.into_iter().map(|setting| parse(&setting)).collect()
+}
+
+/// The same machine with other settings.
+fn with(stack: &Stack, settings: &[String]) -> Result<Stack> {
+    let changes = parsed(settings)?;
+    let of = SettingChange::by_owner(&changes);
+    let mut stack = stack.clone();
+    stack.array = stack.array.with_all(&of.array)?;
+    if let Some(cache) = &mut stack.cache {
+        cache.settings = cache.settings.with_all(&of.cache)?;
+    }
+    Ok(stack)
+}
+
+/// What is set now of everything that these settings change.
+fn way_back(now: &Description, settings: &[Setting]) -> Result<Vec<String>> {
+    let changes = parsed(settings)?;
+    let of = SettingChange::by_owner(&changes);
+    let mut back = Vec::new();
+    if let Some(cache) = &now.cache {
+        let then = cache.settings.with_all(&of.cache)?;
+        back.extend(differences(&cache.settings.shown(), &then.shown()));
+    }
+    back.extend(differences(&now.array.shown(), &now.array.with_all(&of.array)?.shown()));
+    Ok(back)
+}
+
+/// A preset is only a name for other settings.
+fn differences(now: &[ShownSetting], then: &[ShownSetting]) -> Vec<String> {
+    let is_other = |setting: &&ShownSetting| {
+        let same =
+            |other: &ShownSetting| (&other.key, &other.value) == (&setting.key, &setting.value);
+        setting.key != "preset" && !then.iter().any(same)
+    };
+    let told = |setting: &ShownSetting| format!("{}={}", setting.key, setting.value);
+    now.iter().filter(is_other).map(told).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn description(settings: &str) -> Description {
+        let text = format!(
+            "name = \"v\"\nuuid = \"7f9c24e8-3b12-4fef-91e0-1f2d0c7f1f5a\"\nslices = 1\n\
+             [cache]\ndevice = \"/c\"\n{settings}\n\
+             [core]\nraid = 0\nstrip = \"64K\"\nmembers = [\"/a\", \"/b\"]\n"
+        );
+        Description::parse(&text).unwrap()
+    }
+
+    #[test]
+    fn there_is_a_way_back_from_every_setting_of_a_preset_and_from_no_other() {
+        let now = description(
+            "mode = \"write-through\"\nseq_cutoff = \"2M\"\n[cache.cleaning]\npolicy = \"alru\"\nalru = { staleness_s = 77 }",
+        );
+        let settings = [
+            Setting { key: "mode", value: "write-back".into() },
+            Setting { key: "preset", value: "acp-very-aggressive".into() },
+            Setting { key: "seq-cutoff", value: "full".into() },
+            Setting { key: "merge-wait-us", value: "off".into() },
+        ];
+        let back = way_back(&now, &settings).unwrap();
+        for expected in
+            ["mode=write-through", "cleaning=alru", "seq-cutoff=always", "merge-wait-us=auto"]
+        {
+            assert!(back.iter().any(|it| it == expected), "{expected}: {back:?}");
+        }
+        assert!(!back.iter().any(|it| it.starts_with("eviction") || it.starts_with("preset")));
+        let changes = parsed(&settings).unwrap();
+        let of = SettingChange::by_owner(&changes);
+        let changed = now.cache.as_ref().unwrap().settings.with_all(&of.cache).unwrap();
+        let returned = changed.with_all(&SettingChange::by_owner(&parsed(&back).unwrap()).cache);
+        assert_eq!(returned.unwrap(), now.cache.unwrap().settings);
+    }
+}
