@@ -6,12 +6,14 @@
 //!    best.
 //! 3. [`live`] says when a served volume's workload has changed, what may be set on it, and whether
 //!    that delivered.
-//! 4. [`render`] puts both in words and tables, [`picture`] draws; `serde` puts them in JSON.
+//! 4. [`render`] puts both in words and tables, [`picture`] draws; `serde` puts them in JSON;
+//!    [`emit`] writes the commands that carry advice out, here and on other caches.
 //!
 //! **Not here**: trace formats (`headpond-trace`); the machines that are replayed on
 //! (`headpond-lab`); applying advice (the volume does).
 
 pub mod advice;
+pub mod emit;
 pub mod live;
 pub mod long_run;
 pub mod picture;

@@ -1,0 +1,113 @@
+//! Headpond itself: `headpond create`, or `set` and `cache` for a volume that is served.
+
+use super::Cache;
+use super::fit::{Fit, is_of_array};
+use super::script::{Script, quoted};
+use super::wanted::{Named, Wanted};
+use headpond_volume::Size;
+
+pub(super) struct Headpond;
+
+impl Cache for Headpond {
+    fn name(&self) -> &'static str {
+        "Headpond"
+    }
+
+    fn fit(&self, setting: &Named, wanted: &Wanted) -> Option<Fit> {
+        match (setting.key.as_str(), &wanted.occasion.volume) {
+            ("strip", Some(_)) => Fit::not("it is chosen when the array is made"),
+            ("strip", None) => Fit::same("as --strip"),
+            ("line", _) => Fit::same("as --line"),
+            _ => Fit::same("as it is"),
+        }
+    }
+
+    fn write(&self, wanted: &Wanted, script: &mut Script) {
+        match &wanted.occasion.volume {
+            Some(volume) => of_volume(&quoted(volume), wanted, script),
+            None => create(wanted, script),
+        }
+    }
+}
+
+fn create(wanted: &Wanted, script: &mut Script) {
+    let set = |setting: &Named| format!(" --set {}", quoted(&setting.to_string()));
+    let (of_array, of_cache) = parted(wanted);
+    if !wanted.has_cache && !wanted.settings.iter().any(is_of_array) {
+        return;
+    }
+    script.has("VOLUME", "hv0");
+    script.needs("MEMBERS", "the devices of the array, with spaces between them");
+    let core = &wanted.core;
+    let mut command = format!("headpond create \"$VOLUME\" --raid {}", core.raid.number());
+    if core.groups > 1 {
+        command += &format!(" --groups {}", core.groups);
+    }
+    if let Some(spread) = core.declustered {
+        command += &format!(" --width {} --distributed-spares {}", spread.width, spread.spares);
+    }
+    command += &format!(" --strip {}", core.strip);
+    command.extend(of_array.iter().map(|setting| set(setting)));
+    if wanted.has_cache {
+        command += &cache(wanted, script);
+        command.extend(of_cache.iter().map(|setting| set(setting)));
+    }
+    script.note("shellcheck disable=SC2086 # a list");
+    script.run(format!("{command} $MEMBERS"));
+}
+
+/// Device, size and line of a cache that is made.
+fn cache(wanted: &Wanted, script: &mut Script) -> String {
+    let bytes = Size(wanted.cache_bytes);
+    let device = if wanted.is_lost_on_power {
+        format!("ram:{bytes}")
+    } else {
+        script.needs_cache_device(wanted);
+        format!("\"$CACHE_DEVICE\" --cache-size {bytes}")
+    };
+    let force = match wanted.is_lost_on_power && wanted.mode().makes_dirt() {
+        true => " --force",
+        false => "",
+    };
+    format!(" --cache {device} --line {}{force}", wanted.line)
+}
+
+fn of_volume(volume: &str, wanted: &Wanted, script: &mut Script) {
+    let (of_array, of_cache) = parted(wanted);
+    let words = |settings: &[&Named]| -> Vec<String> {
+        settings.iter().map(|setting| quoted(&setting.to_string())).collect()
+    };
+    let mut set = words(&of_array);
+    if !wanted.has_cache && wanted.occasion.volume_has_cache {
+        script.note(&format!("To leave the cache out: headpond cache detach {volume} --flush"));
+    }
+    if wanted.has_cache && wanted.occasion.volume_has_cache {
+        if wanted.settings.iter().any(|setting| setting.key == "line") {
+            script.needs_cache_device(wanted);
+            let line = wanted.line;
+            script.run(format!("headpond cache replace {volume} \"$CACHE_DEVICE\" --line {line}"));
+        }
+        set.extend(words(&of_cache));
+    } else if wanted.has_cache {
+        script.needs_cache_device(wanted);
+        let (size, line) = (Size(wanted.cache_bytes), wanted.line);
+        let mut attach = format!("headpond cache attach {volume} \"$CACHE_DEVICE\"");
+        attach += &format!(" --size {size} --line {line}");
+        attach.extend(words(&of_cache).into_iter().map(|word| format!(" --set {word}")));
+        script.run(attach);
+    }
+    if wanted.is_lost_on_power && wanted.mode().makes_dirt() && wanted.has_cache {
+        script.note("A cache in memory takes this mode where it was attached with --force.");
+    }
+    if !set.is_empty() {
+        script.run(format!("headpond set {volume} {}", set.join(" ")));
+    }
+}
+
+/// Settings of the array and of the cache, without those that are chosen at creation.
+fn parted(wanted: &Wanted) -> (Vec<&Named>, Vec<&Named>) {
+    let at_creation = |setting: &&Named| matches!(setting.key.as_str(), "strip" | "line");
+    let set = wanted.settings.iter().filter(|setting| !at_creation(setting));
+    let (of_array, of_cache): (Vec<&Named>, _) = set.partition(|setting| is_of_array(setting));
+    (of_array, if wanted.has_cache { of_cache } else { Vec::new() })
+}
