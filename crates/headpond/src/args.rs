@@ -8,6 +8,7 @@ use crate::commands::model::ModelCommand;
 use crate::commands::trace::TraceCommand;
 use crate::demo::DemoArgs;
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use headpond_advise::emit::Target;
 use headpond_advise::{Goal, Sampling};
 use headpond_cache::{CleaningConfig, Mode};
 use headpond_raid::level::Level;
@@ -378,6 +379,8 @@ pub struct MergeArgs {
     after_help = "Examples:\n  headpond advise sda.blktrace.0 --raid 6 --members 12 --cache-size 400G\n  \
     headpond advise hv0.hptrace --volume hv0 --json\n  \
     headpond advise monday.hptrace --stack machine.toml --goal p99    # as for simulate\n  \
+    headpond advise monday.hptrace --emit lvmcache > cache.sh         # read it, then run it\n  \
+    headpond advise monday.hptrace --html monday.html\n  \
     headpond advise --live hv0 --drive hdd-7k2-14t          # while it is served; Ctrl-C ends\n  \
     headpond advise --live hv0 --apply\n  \
     headpond advise --journal hv0"
@@ -436,6 +439,14 @@ pub struct AdviseArgs {
     /// Signature and advice as JSON.
     #[arg(long)]
     pub json: bool,
+    /// Print the commands or the file that carry the advice out, as near as they come, and what
+    /// they cannot express: for headpond, casadm, opencas-io-class, lvmcache, bcache or
+    /// dm-writecache. Nothing is run.
+    #[arg(long, value_name = "CACHE", conflicts_with = "json")]
+    pub emit: Option<Target>,
+    /// Write a page with charts, which needs nothing else.
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
 }
 
 /// Advice while a volume is served.
@@ -445,7 +456,7 @@ pub struct LiveArgs {
     #[arg(
         long,
         value_name = "NAME",
-        conflicts_with_all = ["file", "volume", "stack", "raid", "members", "groups", "strip", "cache_size", "cache_volatile", "lenient"]
+        conflicts_with_all = ["file", "volume", "stack", "raid", "members", "groups", "strip", "cache_size", "cache_volatile", "lenient", "emit", "html"]
     )]
     pub live: Option<String>,
     /// Set what is advised, compare the time after with the time before, and take back what does

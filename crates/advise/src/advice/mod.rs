@@ -61,10 +61,12 @@ pub struct Advice {
 }
 
 /// A setting and its reason.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Reason {
     pub setting: String,
     pub reason: String,
+    /// Over the best of its other values, where one was looked at by itself.
+    pub gain: Option<Gain>,
 }
 
 /// What the models say.
@@ -209,6 +211,7 @@ impl Advice {
             reasons: vec![Reason {
                 setting: "mode=pass-through".into(),
                 reason: "the trace has no requests: there is nothing to cache".into(),
+                gain: None,
             }],
             without_cache: none,
             standing: None,

@@ -23,6 +23,7 @@ pub(super) fn of(found: &Found, situation: &Situation) -> Vec<Reason> {
         reasons.push(Reason {
             setting: settings.collect::<Vec<_>>().join(" "),
             reason: "make no difference that can be seen here".to_owned(),
+            gain: None,
         });
     }
     reasons
@@ -45,7 +46,7 @@ fn of_mode(found: &Found, situation: &Situation) -> Reason {
                 factor(GAIN_MIN)
             ),
         };
-        return Reason { setting: "mode=pass-through".into(), reason };
+        return Reason { setting: "mode=pass-through".into(), reason, gain: None };
     }
     let trial = &chosen.trial;
     let mut reason = format!("{} of {} without a cache", told(gain(chosen)), goal.what());
@@ -68,7 +69,7 @@ fn of_mode(found: &Found, situation: &Situation) -> Reason {
     if chosen.candidate.risk() == Risk::Clean && !situation.may_be_dirty() {
         reason += "; modes with dirty data were not considered";
     }
-    Reason { setting: format!("mode={}", chosen.candidate.mode()), reason }
+    Reason { setting: format!("mode={}", chosen.candidate.mode()), reason, gain: None }
 }
 
 fn of_setting(effect: &Effect, goal: Goal) -> Reason {
@@ -82,7 +83,7 @@ fn of_setting(effect: &Effect, goal: Goal) -> Reason {
         }
         _ => format!("{} of {} with {instead}, the next best", told(*gain), goal.what()),
     };
-    Reason { setting: format!("{key}={value}"), reason }
+    Reason { setting: format!("{key}={value}"), reason, gain: Some(*gain) }
 }
 
 /// `1.5x (1.4x to 1.6x)`.

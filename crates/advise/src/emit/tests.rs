@@ -1,72 +1,14 @@
 //! Advice in every mode for every cache, and what it becomes there.
 
 use super::*;
-use crate::advice::{Advice, Evidence, Expected, KindAdvice};
-use crate::search::{Freedom, Gain, Goal, Setting};
-use crate::situation::Effort;
+use crate::testing::{advice, situation};
 use headpond_cache::Mode;
-use headpond_lab::{Kind, Stack};
 use proptest::prelude::*;
 use std::io::Write;
 use std::process::{Command, Output, Stdio};
 
-const EXPECTED: Expected = Expected {
-    requests_per_second: 1000.0,
-    mean_us: 900.0,
-    p99_us: 5000.0,
-    read_hit_ratio: 0.8,
-    dirty_ratio: 0.4,
-    cache_bytes_per_request: 4096.0,
-};
-
-fn situation(cache: &str) -> Situation {
-    let core = "raid = 60\ngroups = 2\nstrip = \"128K\"\ndrive = \"hdd-7k2-4t\"\ndrives = 24\n";
-    let text = format!("name = \"test\"\n[core]\n{core}[cache]\n{cache}");
-    Situation {
-        stack: Stack::parse(&text).unwrap(),
-        assumptions: Vec::new(),
-        cache_is_lost_on_power: !cache.contains("model"),
-        cache_is_mirrored: false,
-        may_lose_dirty: true,
-        goal: Goal::Throughput,
-        freedom: Freedom { cache: true, array: true },
-        effort: Effort::Quick,
-        depth_unless_told: 16,
-    }
-}
-
 fn flash() -> Situation {
     situation("size = \"64G\"\nmodel = \"nvme-dc-2t\"\n")
-}
-
-/// Settings as `key=value`, with spaces between them.
-fn advice(settings: &str) -> Advice {
-    let setting = |text: &str| {
-        let (key, value) = text.split_once('=').unwrap();
-        Setting { key: key.to_owned().leak(), value: value.to_owned() }
-    };
-    let kind = |kind, requests| KindAdvice {
-        kind,
-        bytes: 4096,
-        requests,
-        without_cache_us: 2000.0,
-        with_advice_us: 900.0,
-    };
-    Advice {
-        cache: !settings.contains("pass-through"),
-        goal: Goal::Throughput,
-        gain: Gain { factor: 2.5, low: 2.25, high: 2.75 },
-        settings: settings.split_whitespace().map(setting).collect(),
-        reasons: Vec::new(),
-        without_cache: EXPECTED,
-        with_advice: EXPECTED,
-        kinds: vec![kind(Kind::Read, 500), kind(Kind::Write, 500)],
-        alternatives: Vec::new(),
-        turning: Vec::new(),
-        warnings: Vec::new(),
-        assumptions: vec!["a cache of 64 GiB on nvme-dc-2t".to_owned()],
-        evidence: Evidence { replays: 1, requests: 1000, of_requests: 1000 },
-    }
 }
 
 fn occasion() -> Occasion {

@@ -1,7 +1,7 @@
 //! Scales and their marks.
 
-use super::{HEIGHT, WIDTH};
-use crate::render::{duration, percent, size};
+use super::{HEIGHT, WIDTH, escape};
+use crate::render::{count, duration, percent, size};
 
 /// Marks that fit along an axis.
 const MARKS_ACROSS: usize = 7;
@@ -13,6 +13,9 @@ pub(super) enum Unit {
     Bytes,
     Nanos,
     Share,
+    /// How many times as good.
+    Factor,
+    Count,
 }
 
 /// Numbers along a length.
@@ -55,15 +58,12 @@ impl Axis {
 
     /// Marks with their words along the bottom.
     pub(super) fn draw_across(&self) -> String {
-        let mark = |value: f64| {
-            let (x, below) = (self.across(value), HEIGHT + 16.0);
-            format!(
-                "<path class=\"grid\" d=\"M{x:.1} 0V{HEIGHT}\"/>\
-                 <text class=\"mid\" x=\"{x:.1}\" y=\"{below}\">{}</text>",
-                self.words(value)
-            )
+        let mark = |(index, value): (usize, f64)| {
+            let x = self.across(value);
+            format!("<path class=\"grid\" d=\"M{x:.1} 0V{HEIGHT}\"/>")
+                + &label_below(index, x, &self.words(value))
         };
-        self.marks(MARKS_ACROSS).into_iter().map(mark).collect()
+        self.marks(MARKS_ACROSS).into_iter().enumerate().map(mark).collect()
     }
 
     /// Marks with their words along the left side.
@@ -84,6 +84,8 @@ impl Axis {
             Unit::Bytes => size(value as u64),
             Unit::Nanos => clock(value),
             Unit::Share => percent(value).replace(".0 %", " %"),
+            Unit::Factor => format!("{}x", (value * 100.0).round() / 100.0),
+            Unit::Count => count(value as u64),
         }
     }
 
@@ -118,10 +120,18 @@ impl Axis {
     }
 }
 
+/// Words below the chart; where there is little room, every other one is left out.
+pub(super) fn label_below(index: usize, x: f64, words: &str) -> String {
+    let class = if index.is_multiple_of(2) { "mid" } else { "mid odd" };
+    let y = HEIGHT + 16.0;
+    format!("<text class=\"{class}\" x=\"{x:.1}\" y=\"{y}\">{}</text>", escape(words))
+}
+
 /// A time along an axis: hours and minutes where seconds are too many.
 fn clock(nanos: f64) -> String {
     let minutes = (nanos / 60e9).round() as u64;
     match minutes {
+        _ if nanos == 0.0 => "0".to_owned(),
         _ if nanos < 120e9 => duration(nanos as u64),
         0..120 => format!("{minutes} min"),
         _ if minutes.is_multiple_of(60) => format!("{} h", minutes / 60),
@@ -137,7 +147,7 @@ mod tests {
     fn marks_are_round_and_within_the_axis() {
         let time = Axis::linear(0.0, 7_200e9, Unit::Nanos);
         let words: Vec<_> = time.marks(7).iter().map(|&mark| time.words(mark)).collect();
-        assert_eq!(words, ["0 ns", "30 min", "60 min", "90 min", "2 h"]);
+        assert_eq!(words, ["0", "30 min", "60 min", "90 min", "2 h"]);
         let sizes = Axis::logarithmic(4096.0, (1u64 << 30) as f64, Unit::Bytes);
         let marks = sizes.marks(7);
         assert_eq!((marks[0], marks[1]), (4096.0, 32768.0));

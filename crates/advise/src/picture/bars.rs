@@ -1,7 +1,7 @@
 //! Bars side by side: a distribution, or several over the same values.
 
-use super::axis::{Axis, Unit};
-use super::{Chart, HEIGHT, WIDTH, escape, framed};
+use super::axis::{Axis, Unit, label_below};
+use super::{Chart, Entry, HEIGHT, WIDTH, escape, framed};
 
 /// Labels that fit below the bars.
 const LABELS_MAX: usize = 9;
@@ -10,7 +10,7 @@ const LABELS_MAX: usize = 9;
 pub(super) struct Bars {
     pub title: String,
     pub note: String,
-    pub series: Vec<String>,
+    pub series: Vec<Entry>,
     /// A label and the share in each series, in order.
     pub values: Vec<(String, Vec<f64>)>,
 }
@@ -26,11 +26,7 @@ impl Bars {
             let left = index as f64 * step;
             inside.push_str(&self.group(left, step, label, shares, &up));
             if index.is_multiple_of(every) {
-                let (x, y) = (left + step / 2.0, HEIGHT + 16.0);
-                let label = escape(label);
-                inside.push_str(&format!(
-                    "<text class=\"mid\" x=\"{x:.1}\" y=\"{y}\">{label}</text>"
-                ));
+                inside.push_str(&label_below(index / every, left + step / 2.0, label));
             }
         }
         inside.push_str(&format!("<path class=\"base\" d=\"M0 {HEIGHT}H{WIDTH}\"/>"));
@@ -48,8 +44,9 @@ impl Bars {
         let bar = |(index, &share): (usize, &f64)| {
             let (x, y) = (begin + index as f64 * width, up.up(share));
             let words = crate::render::percent(share);
+            let colour = self.series[index].colour;
             format!(
-                "<rect class=\"bar s{index}\" x=\"{x:.1}\" y=\"{y:.1}\" width=\"{:.1}\" \
+                "<rect class=\"bar s{colour}\" x=\"{x:.1}\" y=\"{y:.1}\" width=\"{:.1}\" \
                  height=\"{:.1}\"><title>{}: {words}</title></rect>",
                 (width - 1.0).max(0.5),
                 HEIGHT - y,

@@ -2,21 +2,26 @@
 
 use super::axis::{Axis, Unit};
 use super::bars::Bars;
-use super::lines::Lines;
-use super::{Chart, heat};
+use super::lines::{Line, Lines};
+use super::{Chart, Entry, heat};
 use crate::render::{duration, size};
-use crate::signature::{BLOCK_BYTES, Bucket, Signature, VolumeSignature};
+use crate::signature::{BLOCK_BYTES, Bucket, CurvePoint, Signature, VolumeSignature};
 
 /// Depths shown one by one; deeper ones by doubling.
 const DEPTHS_ALONE: u32 = 16;
 
-/// Everything that there is something to show of.
-pub(super) fn all(signature: &Signature) -> Vec<Chart> {
+/// Colours of reads, of writes and of both together.
+const READS: usize = 0;
+const WRITES: usize = 1;
+const BOTH: usize = 2;
+
+/// Everything that there is something to show of; `cache_bytes` is a cache to be pointed out.
+pub(super) fn all(signature: &Signature, cache_bytes: Option<u64>) -> Vec<Chart> {
     let volume = &signature.volume;
     let charts = [
         heat::draw("Reads", &volume.heat_map, "s0", |cell| cell.reads),
         heat::draw("Writes", &volume.heat_map, "s1", |cell| cell.writes),
-        curves(volume),
+        curves(volume, cache_bytes),
         policies(volume),
         working_set(volume),
         sizes(volume),
@@ -29,37 +34,44 @@ pub(super) fn all(signature: &Signature) -> Vec<Chart> {
     charts.into_iter().flatten().collect()
 }
 
-fn curves(volume: &VolumeSignature) -> Option<Chart> {
+fn curves(volume: &VolumeSignature, cache_bytes: Option<u64>) -> Option<Chart> {
     let (first, last) = (volume.curve.first()?, volume.curve.last()?);
-    let points = |pick: fn(&crate::signature::CurvePoint) -> f64| {
-        volume.curve.iter().map(|point| (point.cache_bytes as f64, pick(point))).collect()
+    if first.cache_bytes == last.cache_bytes {
+        return None;
+    }
+    // More than all of it misses nothing less.
+    let end = last.cache_bytes.max(cache_bytes.unwrap_or(0)) as f64;
+    let points = |pick: fn(&CurvePoint) -> f64| {
+        let known = volume.curve.iter().map(|point| (point.cache_bytes as f64, pick(point)));
+        known.chain([(end, pick(last))]).collect()
     };
-    let both = volume.read_bytes > 0 && volume.written_bytes > 0;
     let mut series = Vec::new();
     if volume.read_bytes > 0 {
-        series.push(("reads".to_owned(), points(|point| point.reads)));
+        series.push(Line::new("reads", READS, points(|point| point.reads)));
     }
     if volume.written_bytes > 0 {
-        series.push(("writes".to_owned(), points(|point| point.writes)));
+        series.push(Line::new("writes", WRITES, points(|point| point.writes)));
     }
-    if both {
-        series.push(("both".to_owned(), points(|point| point.all)));
+    if series.len() > 1 {
+        series.push(Line::new("both", BOTH, points(|point| point.all)));
     }
-    let knee = volume.knee_bytes;
+    let mut note = "an LRU cache that takes in all that is read and written".to_owned();
+    let mut marks = Vec::new();
+    if let Some(knee) = volume.knee_bytes {
+        note += "; marked: the smallest that hits nine tenths of what any cache could";
+        marks.push((knee as f64, size(knee)));
+    }
+    marks.extend(cache_bytes.map(|bytes| (bytes as f64, format!("this cache: {}", size(bytes)))));
+    let across = Axis::logarithmic(first.cache_bytes as f64, end, Unit::Bytes);
     Some(
         Lines {
             title: "Miss ratio by size of the cache".to_owned(),
-            note: "an LRU cache that takes in all that is read and written; marked: the smallest \
-                   that hits nine tenths of what any cache could"
-                .to_owned(),
-            across: Axis::logarithmic(
-                first.cache_bytes as f64,
-                last.cache_bytes as f64,
-                Unit::Bytes,
-            ),
+            note,
+            across,
             up: Axis::linear(0.0, 1.0, Unit::Share),
             series,
-            mark: knee.map(|bytes| (bytes as f64, size(bytes))),
+            marks,
+            level: None,
             are_steps: false,
         }
         .draw(),
@@ -72,9 +84,9 @@ fn policies(volume: &VolumeSignature) -> Option<Chart> {
     if sizes.len() < 2 {
         return None;
     }
-    let series = volume.policies.iter().map(|curve| {
+    let series = volume.policies.iter().enumerate().map(|(colour, curve)| {
         let points = curve.points.iter().map(|point| (point.cache_bytes as f64, point.misses));
-        (curve.policy.word().to_owned(), points.collect())
+        Line::new(curve.policy.word(), colour, points.collect())
     });
     Some(
         Lines {
@@ -87,7 +99,8 @@ fn policies(volume: &VolumeSignature) -> Option<Chart> {
             ),
             up: Axis::linear(0.0, 1.0, Unit::Share),
             series: series.collect(),
-            mark: None,
+            marks: Vec::new(),
+            level: None,
             are_steps: false,
         }
         .draw(),
@@ -106,10 +119,10 @@ fn working_set(volume: &VolumeSignature) -> Option<Chart> {
         points.push((at(set.windows.len()), pick(last) as f64));
         points
     };
-    let series = vec![
-        ("read or written".to_owned(), points(|window| window.bytes)),
-        ("written".to_owned(), points(|window| window.written_bytes)),
-    ];
+    let mut series = vec![Line::new("read or written", READS, points(|window| window.bytes))];
+    if volume.written_bytes > 0 {
+        series.push(Line::new("written", WRITES, points(|window| window.written_bytes)));
+    }
     Some(
         Lines {
             title: "Working set".to_owned(),
@@ -117,7 +130,8 @@ fn working_set(volume: &VolumeSignature) -> Option<Chart> {
             across: Axis::linear(0.0, window_ns * set.windows.len() as f64, Unit::Nanos),
             up: Axis::linear(0.0, set.peak_bytes as f64, Unit::Bytes),
             series,
-            mark: None,
+            marks: Vec::new(),
+            level: None,
             are_steps: true,
         }
         .draw(),
@@ -148,7 +162,7 @@ fn depths(signature: &Signature) -> Option<Chart> {
     let values = values.into_iter().map(|(_, label, share)| (label, vec![share])).collect();
     let title = "Queue depth".to_owned();
     let note = "share of the time with requests in flight".to_owned();
-    Some(Bars { title, note, series: vec!["depth".to_owned()], values }.draw())
+    Some(Bars { title, note, series: vec![Entry::new("depth", READS)], values }.draw())
 }
 
 /// Backward on the left, forward on the right.
@@ -166,7 +180,7 @@ fn seeks(volume: &VolumeSignature) -> Option<Chart> {
         Bars {
             title: "Seek distances".to_owned(),
             note: "from the end of a request to the start of the next one on the device".to_owned(),
-            series: vec!["seeks".to_owned()],
+            series: vec![Entry::new("seeks", READS)],
             values,
         }
         .draw()
@@ -198,8 +212,9 @@ fn distribution(
     series: &[(&str, &Vec<Bucket>)],
     words: fn(u64) -> String,
 ) -> Option<Chart> {
-    let used: Vec<_> = series.iter().filter(|(_, buckets)| !buckets.is_empty()).collect();
-    let all = || used.iter().flat_map(|(_, buckets)| buckets.iter().map(|bucket| bucket.from));
+    let used: Vec<(usize, &(&str, &Vec<Bucket>))> =
+        series.iter().enumerate().filter(|(_, (_, buckets))| !buckets.is_empty()).collect();
+    let all = || used.iter().flat_map(|(_, (_, buckets))| buckets.iter().map(|bucket| bucket.from));
     let (lowest, highest) = (all().min()?, all().max()?);
     let share = |buckets: &[Bucket], from| {
         buckets.iter().find(|bucket| bucket.from == from).map_or(0.0, |bucket| bucket.share)
@@ -207,9 +222,9 @@ fn distribution(
     let powers = (0..64).map(|exponent| 1u64 << exponent);
     let values = [0].into_iter().chain(powers).filter(|from| (lowest..=highest).contains(from));
     let values = values.map(|from| {
-        (words(from), series.iter().map(|(_, buckets)| share(buckets, from)).collect())
+        (words(from), used.iter().map(|(_, (_, buckets))| share(buckets, from)).collect())
     });
-    let series = series.iter().map(|(name, _)| (*name).to_owned()).collect();
+    let series = used.iter().map(|(colour, (name, _))| Entry::new(name, *colour)).collect();
     let (title, note) = (title.to_owned(), note.to_owned());
     Some(Bars { title, note, series, values: values.collect() }.draw())
 }

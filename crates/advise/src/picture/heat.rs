@@ -46,10 +46,11 @@ pub(super) fn draw(
     Some(Chart {
         title: title.to_owned(),
         note: format!(
-            "address over time; a cell is {} by {}, and the darkest has {} requests",
+            "address over time; a cell is {} by {}, and the darkest has {} {}",
             crate::render::duration(map.cell_ns),
             crate::render::size(map.cell_bytes),
-            crate::render::count(most)
+            crate::render::count(most),
+            if most == 1 { "request" } else { "requests" }
         ),
         legend: Vec::new(),
         svg: framed(title, &inside),

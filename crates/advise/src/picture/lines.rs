@@ -1,7 +1,10 @@
 //! Lines over an axis.
 
 use super::axis::Axis;
-use super::{Chart, HEIGHT, framed};
+use super::{Chart, Entry, HEIGHT, WIDTH, escape, framed};
+
+/// Between the words of marks, which may stand close to each other.
+const MARK_STEP: f64 = 16.0;
 
 /// A chart with a line for each series.
 pub(super) struct Lines {
@@ -9,33 +12,58 @@ pub(super) struct Lines {
     pub note: String,
     pub across: Axis,
     pub up: Axis,
-    pub series: Vec<(String, Vec<(f64, f64)>)>,
-    /// A place on the axis that is pointed out, and its words.
-    pub mark: Option<(f64, String)>,
+    pub series: Vec<Line>,
+    /// Places on the axis that are pointed out, and their words.
+    pub marks: Vec<(f64, String)>,
+    /// A height that is pointed out.
+    pub level: Option<f64>,
     /// Values hold until the next one.
     pub are_steps: bool,
+}
+
+/// One of them.
+pub(super) struct Line {
+    pub entry: Entry,
+    pub points: Vec<(f64, f64)>,
+    /// Between which each point lies, where that is known: the place, the low and the high end.
+    pub spans: Vec<(f64, f64, f64)>,
+}
+
+impl Line {
+    pub(super) fn new(name: &str, colour: usize, points: Vec<(f64, f64)>) -> Self {
+        Self { entry: Entry::new(name, colour), points, spans: Vec::new() }
+    }
 }
 
 impl Lines {
     pub(super) fn draw(self) -> Chart {
         let mut inside = self.across.draw_across() + &self.up.draw_up();
-        for (index, (_, points)) in self.series.iter().enumerate() {
-            inside.push_str(&self.line(index, points));
+        if let Some(level) = self.level {
+            let y = self.up.up(level);
+            inside.push_str(&format!("<path class=\"base\" d=\"M0 {y:.1}H{WIDTH}\"/>"));
         }
-        if let Some((value, words)) = &self.mark {
-            inside.push_str(&self.pointer(*value, words));
+        for line in &self.series {
+            inside.push_str(&self.spans(line));
+            inside.push_str(&self.line(line));
         }
+        for (index, (value, words)) in self.marks.iter().enumerate() {
+            inside.push_str(&self.pointer(*value, words, 14.0 + index as f64 * MARK_STEP));
+        }
+        let is_one = self.series.len() == 1 && self.series[0].entry.name.is_empty();
         Chart {
             svg: framed(&self.title, &inside),
             title: self.title,
             note: self.note,
-            legend: self.series.into_iter().map(|(name, _)| name).collect(),
+            legend: match is_one {
+                true => Vec::new(),
+                false => self.series.into_iter().map(|line| line.entry).collect(),
+            },
         }
     }
 
-    fn line(&self, index: usize, points: &[(f64, f64)]) -> String {
+    fn line(&self, line: &Line) -> String {
         let mut path = String::new();
-        for (number, &(x, y)) in points.iter().enumerate() {
+        for (number, &(x, y)) in line.points.iter().enumerate() {
             let (x, y) = (self.across.across(x), self.up.up(y));
             path.push_str(&match number {
                 0 => format!("M{x:.1} {y:.1}"),
@@ -43,16 +71,28 @@ impl Lines {
                 _ => format!("L{x:.1} {y:.1}"),
             });
         }
-        format!("<path class=\"line s{index}\" d=\"{path}\"/>")
+        format!("<path class=\"line s{}\" d=\"{path}\"/>", line.entry.colour)
     }
 
-    fn pointer(&self, value: f64, words: &str) -> String {
-        let x = self.across.across(value);
+    fn spans(&self, line: &Line) -> String {
+        let span = |&(x, low, high): &(f64, f64, f64)| {
+            let (x, low, high) = (self.across.across(x), self.up.up(low), self.up.up(high));
+            format!(
+                "<path class=\"span\" d=\"M{x:.1} {low:.1}V{high:.1}M{:.1} {low:.1}h8M{:.1} {high:.1}h8\"/>",
+                x - 4.0,
+                x - 4.0
+            )
+        };
+        line.spans.iter().map(span).collect()
+    }
+
+    fn pointer(&self, value: f64, words: &str, y: f64) -> String {
+        let (x, words) = (self.across.across(value), escape(words));
         let (class, beside) =
             if self.across.place(value) > 0.6 { ("end", x - 6.0) } else { ("", x + 6.0) };
         format!(
             "<path class=\"mark\" d=\"M{x:.1} 0V{HEIGHT}\"/>\
-             <text class=\"marked {class}\" x=\"{beside:.1}\" y=\"14\">{words}</text>"
+             <text class=\"marked {class}\" x=\"{beside:.1}\" y=\"{y}\">{words}</text>"
         )
     }
 }

@@ -1,19 +1,25 @@
-//! A signature as pictures: one page that needs nothing else, in the light and in the dark.
+//! A signature, and the advice drawn from it, as pictures: one page that needs nothing else, in the
+//! light and in the dark, on a desk and on a phone.
 //!
-//! 1. `charts` says what is shown of a signature. 2. `lines`, `bars` and `heat` draw it, with the
-//!    axes of `axis`, as SVG. 3. `page` puts it together.
+//! 1. `charts` says what is shown of a signature, `turning` what would change the answer of an
+//!    advice. 2. `lines`, `bars` and `heat` draw it, with the axes of `axis`, as SVG; `gains` puts
+//!    bars beside the figures of a table. 3. `page` and `advice_page` put it together.
 //!
 //! **Invariants**: no script, nothing from elsewhere; what a trace calls itself is escaped.
 //!
 //! **Not here**: text for a terminal (`render`).
 
+mod advice_page;
 mod axis;
 mod bars;
 mod charts;
+mod gains;
 mod heat;
 mod lines;
 mod page;
+mod turning;
 
+pub use advice_page::render_advice_page;
 pub use page::render_page;
 
 /// The inside of a chart, in its own units, and the room around it for labels.
@@ -28,9 +34,21 @@ const BOTTOM: f64 = 40.0;
 pub(crate) struct Chart {
     pub title: String,
     pub note: String,
-    /// Names of the series, in the order of their colours.
-    pub legend: Vec<String>,
+    pub legend: Vec<Entry>,
     pub svg: String,
+}
+
+/// A series by its name and the number of its colour.
+#[derive(Clone, Debug)]
+pub(crate) struct Entry {
+    pub name: String,
+    pub colour: usize,
+}
+
+impl Entry {
+    fn new(name: &str, colour: usize) -> Self {
+        Self { name: name.to_owned(), colour }
+    }
 }
 
 /// Text that stands in HTML or SVG.

@@ -1,6 +1,6 @@
 //! The page around the charts.
 
-use super::{Chart, charts, escape};
+use super::{Chart, Entry, charts, escape};
 use crate::render::{count, duration, percent, rate, render_signature, size};
 use crate::signature::Signature;
 
@@ -8,21 +8,30 @@ const STYLE: &str = include_str!("page.css");
 
 /// The whole page; `title` says what was analysed.
 pub fn render_page(title: &str, signature: &Signature) -> String {
-    let charts: String = charts::all(signature).iter().map(figure).collect();
+    let charts: String = charts::all(signature, None).iter().map(figure).collect();
+    let body = format!(
+        "<h1>{}</h1>\n<p>{}</p>\n<div class=\"figures\">\n{}</div>\n\
+         <div class=\"charts\">\n{charts}</div>\n<pre>{}</pre>\n",
+        escape(title),
+        escape(&summary(signature)),
+        cards(figures(signature)),
+        escape(&render_signature(signature))
+    );
+    document(title, &body)
+}
+
+/// What every page begins and ends with.
+pub(super) fn document(title: &str, body: &str) -> String {
     let title = escape(title);
     format!(
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
          <title>Headpond: {title}</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n\
-         <h1>{title}</h1>\n<p>{}</p>\n<div class=\"figures\">\n{}</div>\n\
-         <div class=\"charts\">\n{charts}</div>\n<pre>{}</pre>\n</body>\n</html>\n",
-        escape(&summary(signature)),
-        figures(signature),
-        escape(&render_signature(signature))
+         {body}</body>\n</html>\n"
     )
 }
 
-fn summary(signature: &Signature) -> String {
+pub(super) fn summary(signature: &Signature) -> String {
     let streams: Vec<_> =
         signature.streams.iter().take(3).map(|stream| stream.describe()).collect();
     match (streams.len(), signature.streams.len()) {
@@ -33,7 +42,7 @@ fn summary(signature: &Signature) -> String {
 }
 
 /// The first things to know.
-fn figures(signature: &Signature) -> String {
+pub(super) fn figures(signature: &Signature) -> Vec<(&'static str, String)> {
     let volume = &signature.volume;
     let seconds = signature.duration_ns as f64 / 1e9;
     let mean = if seconds > 0.0 { signature.requests as f64 / seconds } else { 0.0 };
@@ -44,21 +53,28 @@ fn figures(signature: &Signature) -> String {
         ("read", size(volume.read_bytes)),
         ("written", size(volume.written_bytes)),
         ("footprint", size(volume.footprint_bytes)),
-        ("of writes overwrite", percent(volume.overwrite_share)),
-        ("of reads come back", percent(volume.read_reuse_share)),
     ];
+    if volume.written_bytes > 0 {
+        figures.push(("of writes overwrite", percent(volume.overwrite_share)));
+    }
+    if volume.read_bytes > 0 {
+        figures.push(("of reads come back", percent(volume.read_reuse_share)));
+    }
     if let Some(knee) = volume.knee_bytes {
         figures.push(("cache that pays most", size(knee)));
     }
+    figures
+}
+
+pub(super) fn cards(figures: Vec<(&str, String)>) -> String {
     let card = |(name, value)| format!("<div><b>{value}</b><span>{name}</span></div>\n");
     figures.into_iter().map(card).collect()
 }
 
-fn figure(chart: &Chart) -> String {
-    let entry = |(index, name): (usize, &String)| {
-        format!("<span class=\"s{index}\">{}</span>", escape(name))
-    };
-    let legend: String = chart.legend.iter().enumerate().map(entry).collect();
+pub(super) fn figure(chart: &Chart) -> String {
+    let entry =
+        |entry: &Entry| format!("<span class=\"s{}\">{}</span>", entry.colour, escape(&entry.name));
+    let legend: String = chart.legend.iter().map(entry).collect();
     let legend = match legend.is_empty() {
         true => legend,
         false => format!("<div class=\"legend\">{legend}</div>\n"),

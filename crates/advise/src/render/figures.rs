@@ -77,7 +77,11 @@ pub fn duration(nanos: u64) -> String {
         1_000_000_000..120_000_000_000 => format!("{} s", short(value / 1e9)),
         _ => {
             let minutes = nanos / 60_000_000_000;
-            format!("{} h {} min", minutes / 60, minutes % 60)
+            match (minutes / 60, minutes % 60) {
+                (0, minutes) => format!("{minutes} min"),
+                (hours, 0) => format!("{hours} h"),
+                (hours, minutes) => format!("{hours} h {minutes} min"),
+            }
         }
     }
 }
@@ -116,5 +120,7 @@ mod tests {
         assert_eq!(count(13_884), "13,884");
         assert_eq!(duration(16_000_000), "16 ms");
         assert_eq!(duration(4_320_000_000_000), "1 h 12 min");
+        assert_eq!(duration(480_000_000_000), "8 min");
+        assert_eq!(duration(7_200_000_000_000), "2 h");
     }
 }

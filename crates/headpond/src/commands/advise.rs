@@ -3,7 +3,7 @@
 mod journal;
 mod live;
 
-use super::analyze::{open, warn_of_damage};
+use super::analyze::{open, warn_of_damage, write};
 use super::simulate::progress::while_shown;
 use crate::args::{AdviseArgs, EffortChoice};
 use crate::client::Client;
@@ -11,6 +11,8 @@ use crate::device::DeviceSpec;
 use crate::outcome::{Exit, Failure};
 use crate::place::Places;
 use anyhow::{Context, Result, ensure};
+use headpond_advise::emit::{Occasion, Target, emit};
+use headpond_advise::picture::render_advice_page;
 use headpond_advise::render::{render_advice, render_signature, size};
 use headpond_advise::{
     Advice, Effort, Freedom, Goal, Sample, Sampler, Setting, Signature, SignatureBuilder, Situation,
@@ -18,7 +20,7 @@ use headpond_advise::{
 use headpond_lab::{Condition, CoreStack, Experiment, Stack, simulate_all};
 use headpond_raid::Level;
 use headpond_trace::{TraceFormat, TraceReader};
-use headpond_volume::Size;
+use headpond_volume::{Description, Size};
 use serde_json::{Value, json};
 use std::path::Path;
 
@@ -50,21 +52,35 @@ pub fn run(places: &Places, args: &AdviseArgs) -> Result<Exit> {
     if let Some(name) = &args.live.journal {
         return journal::show(places, name, args.json);
     }
+    of_trace(places, args, args.file.as_deref().expect("it is required"))
+}
+
+fn of_trace(places: &Places, args: &AdviseArgs, file: &str) -> Result<Exit> {
+    let mut occasion = Occasion { trace: file.to_owned(), ..Occasion::default() };
     let mut situation = match (&args.volume, &args.stack) {
-        (Some(volume), _) => served(places, volume, args)?,
+        (Some(volume), _) => {
+            let status = Client::of(places, volume)?.get("/v1/status")?;
+            occasion = occasion_of(occasion, volume, &status);
+            served(places.load(volume)?, &status, args)?
+        }
         (None, Some(path)) => stacked(path)?,
         (None, None) => described(args)?,
     };
     wish(&mut situation, args);
-    let file = args.file.as_deref().expect("it is required");
     let mut reader = open(Path::new(file), args.lenient)?;
     let (signature, sample) = read(&mut reader, situation.effort)?;
     let advice = advise(&signature, (sample, reader.format()), &situation)?;
-    if args.json {
-        let both = json!({ "signature": signature, "advice": advice });
-        println!("{}", serde_json::to_string_pretty(&both)?);
-    } else {
-        print!("{}\n{}", render_signature(&signature), render_advice(&advice));
+    if let Some(path) = &args.html {
+        let page = render_advice_page(file, &signature, &advice, &situation);
+        write(path, page.as_bytes())?;
+    }
+    match args.emit {
+        Some(target) => show_emitted(&advice, &situation, target, &occasion),
+        None if args.json => {
+            let both = json!({ "signature": signature, "advice": advice });
+            println!("{}", serde_json::to_string_pretty(&both)?);
+        }
+        None => print!("{}\n{}", render_signature(&signature), render_advice(&advice)),
     }
     warn_of_damage(reader.tally());
     Ok(Exit::Ok)
@@ -83,10 +99,8 @@ fn wish(situation: &mut Situation, args: &AdviseArgs) {
 }
 
 /// A served volume with what is set on it.
-fn served(places: &Places, name: &str, args: &AdviseArgs) -> Result<Situation> {
-    let status = Client::of(places, name)?.get("/v1/status")?;
-    let mut situation = situation_of(&status)?;
-    let description = places.load(name)?;
+fn served(description: Description, status: &Value, args: &AdviseArgs) -> Result<Situation> {
+    let mut situation = situation_of(status)?;
     let stack = &mut situation.stack;
     stack.array = description.array;
     if let (Some(cache), Some(described)) = (&mut stack.cache, &description.cache) {
@@ -104,6 +118,27 @@ fn served(places: &Places, name: &str, args: &AdviseArgs) -> Result<Situation> {
     stack.parts()?;
     situation.stands = true;
     Ok(situation)
+}
+
+/// What a file has no place for goes to standard error.
+fn show_emitted(advice: &Advice, situation: &Situation, target: Target, occasion: &Occasion) {
+    let emission = emit(advice, situation, target, occasion);
+    print!("{}", emission.text);
+    for remark in emission.remarks {
+        eprintln!("headpond: note: {remark}");
+    }
+}
+
+/// A volume that is served, and its cache device where it has a path.
+fn occasion_of(occasion: Occasion, volume: &str, status: &Value) -> Occasion {
+    let cache = &status["cache"];
+    let device = cache["device"].as_str().filter(|name| name.starts_with('/'));
+    Occasion {
+        volume: Some(volume.to_owned()),
+        volume_has_cache: cache.is_object(),
+        cache_device: device.map(str::to_owned),
+        ..occasion
+    }
 }
 
 /// Advises a served volume on a recording of its workload.

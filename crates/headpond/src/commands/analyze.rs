@@ -57,7 +57,11 @@ pub fn store(partial: &Partial, path: &Path) -> Result<()> {
     write(path, &partial.to_bytes()?)
 }
 
-fn write(path: &Path, bytes: &[u8]) -> Result<()> {
+/// Writes a file.
+///
+/// # Errors
+/// Where that cannot be done; the text names the file.
+pub fn write(path: &Path, bytes: &[u8]) -> Result<()> {
     fs::write(path, bytes).with_context(|| format!("cannot write {}", path.display()))
 }
 

@@ -112,7 +112,8 @@ impl LiveVolume<'_> {
     }
 
     fn situation(&self) -> Result<Situation> {
-        let mut situation = served(self.places, self.name, self.args)?;
+        let status = self.client.get("/v1/status")?;
+        let mut situation = served(self.places.load(self.name)?, &status, self.args)?;
         wish(&mut situation, self.args);
         situation.keeps_promises = self.args.live.apply && !self.args.may_lose_dirty;
         Ok(situation)
