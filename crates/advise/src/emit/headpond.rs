@@ -62,7 +62,7 @@ fn cache(wanted: &Wanted, script: &mut Script) -> String {
     let device = if wanted.is_lost_on_power {
         format!("ram:{bytes}")
     } else {
-        script.needs_cache_device(wanted);
+        script.has_cache_device(wanted);
         format!("\"$CACHE_DEVICE\" --cache-size {bytes}")
     };
     let force = match wanted.is_lost_on_power && wanted.mode().makes_dirt() {
@@ -83,13 +83,13 @@ fn of_volume(volume: &str, wanted: &Wanted, script: &mut Script) {
     }
     if wanted.has_cache && wanted.occasion.volume_has_cache {
         if wanted.settings.iter().any(|setting| setting.key == "line") {
-            script.needs_cache_device(wanted);
+            script.has_cache_device(wanted);
             let line = wanted.line;
             script.run(format!("headpond cache replace {volume} \"$CACHE_DEVICE\" --line {line}"));
         }
         set.extend(words(&of_cache));
     } else if wanted.has_cache {
-        script.needs_cache_device(wanted);
+        script.has_cache_device(wanted);
         let (size, line) = (Size(wanted.cache_bytes), wanted.line);
         let mut attach = format!("headpond cache attach {volume} \"$CACHE_DEVICE\"");
         attach += &format!(" --size {size} --line {line}");

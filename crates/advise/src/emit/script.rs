@@ -23,14 +23,25 @@ impl Script {
         self.variables.push(format!("{name}=${{{name}:-{value}}}"));
     }
 
-    /// The cache device, as far as it is known.
+    /// The cache device, for another cache than Headpond's: one that a volume has in use is not
+    /// taken from it unasked.
     pub(super) fn needs_cache_device(&mut self, wanted: &Wanted) {
+        let bytes = size(wanted.cache_bytes);
+        self.needs("CACHE_DEVICE", &format!("the fast device, or {bytes} of it"));
+        let Occasion { volume, cache_device, .. } = &wanted.occasion;
+        if let (Some(volume), Some(device)) = (volume, cache_device) {
+            self.note(&format!(
+                "{volume} has its cache on {device}: headpond cache detach {volume} --flush, before that is \
+                 used here."
+            ));
+        }
+    }
+
+    /// The cache device, for Headpond itself.
+    pub(super) fn has_cache_device(&mut self, wanted: &Wanted) {
         match &wanted.occasion.cache_device {
             Some(path) => self.variables.push(format!("CACHE_DEVICE={}", quoted(path))),
-            None => {
-                let bytes = size(wanted.cache_bytes);
-                self.needs("CACHE_DEVICE", &format!("the fast device, or {bytes} of it"));
-            }
+            None => self.needs_cache_device(wanted),
         }
     }
 
@@ -65,7 +76,8 @@ pub(super) fn of(cache: &dyn Cache, advice: &Advice, wanted: &Wanted) -> String 
         lines.push(String::new());
     }
     if !wanted.has_cache {
-        lines.push(comment("Do not cache: nothing is set up here."));
+        let rest = if has_commands { "the array alone is set up" } else { "nothing is set up" };
+        lines.push(comment(&format!("Do not cache: {rest} here.")));
     }
     lines.extend(script.lines);
     if !has_commands {

@@ -105,6 +105,30 @@ fn every_script_is_one_for_the_shell_and_stops_where_a_device_is_not_named() {
 }
 
 #[test]
+fn shellcheck_finds_nothing_in_a_script() {
+    let Some(shellcheck) = headpond_testkit::tool("shellcheck") else {
+        headpond_testkit::skip!("scripts are checked", "shellcheck is not installed");
+    };
+    let folder = headpond_testkit::tempdir();
+    let settings = [
+        "mode=write-back preset=alru-very-aggressive seq-cutoff=1M promotion=nhit line=64K",
+        "mode=write-only cleaning=nop bypass=adaptive",
+        "mode=write-around strip=32K",
+        "mode=pass-through",
+    ];
+    let mut paths = Vec::new();
+    for (number, settings) in settings.iter().enumerate() {
+        for target in scripts() {
+            let path = folder.path().join(format!("{target}-{number}.sh"));
+            std::fs::write(&path, emitted(settings, target)).unwrap();
+            paths.push(path);
+        }
+    }
+    let told = Command::new(shellcheck).args(paths).output().unwrap();
+    assert!(told.status.success(), "{}", String::from_utf8_lossy(&told.stdout));
+}
+
+#[test]
 fn where_no_cache_is_advised_nothing_is_done_and_that_is_said() {
     for target in scripts() {
         let text = emitted("mode=pass-through", target);
@@ -272,6 +296,17 @@ fn headpond_creates_the_machine_that_was_modelled() {
 }
 
 #[test]
+fn an_array_without_a_cache_is_made_as_it_was_advised() {
+    let text = emitted("mode=pass-through strip=32K merge-wait-us=off", Target::Headpond);
+    let create = "headpond create \"$VOLUME\" --raid 60 --groups 2 --strip 32K \
+                  --set merge-wait-us=off $MEMBERS\n";
+    has(&text, &["# Do not cache: the array alone is set up here.", create]);
+    let text = emitted("mode=pass-through strip=32K", Target::Casadm);
+    assert_eq!(commands(&text), ["exit 0"]);
+    has(&text, &["# not expressed here: strip=32K: the array is not the cache's"]);
+}
+
+#[test]
 fn a_served_volume_is_set_and_one_without_a_cache_gets_one() {
     let with = Occasion {
         volume: Some("hv0".to_owned()),
@@ -296,6 +331,8 @@ fn a_served_volume_is_set_and_one_without_a_cache_gets_one() {
             "headpond set hv0 merge-wait-us=off",
         ]
     );
+    let text = emit(&settings, &flash(), Target::Bcache, &with).text;
+    has(&text, &["CACHE_DEVICE=${CACHE_DEVICE:?", "# hv0 has its cache on /dev/my disk: headpond"]);
     let text = emit(&advice("mode=pass-through"), &flash(), Target::Headpond, &with).text;
     assert_eq!(commands(&text), ["exit 0"]);
     has(&text, &["headpond cache detach hv0 --flush"]);
