@@ -29,10 +29,7 @@ pub fn render_advice_page(
         listed("Warnings", &advice.warnings),
         compared(advice),
         contributions(advice),
-        framed_charts(
-            "What would change the answer",
-            &turning::figures(advice, signature, situation),
-        ),
+        turning_points(&turning::figures(advice, signature, situation)),
         long_run(advice),
         kinds(advice),
         format!(
@@ -40,7 +37,7 @@ pub fn render_advice_page(
             escape(&summary(signature)),
             cards(figures(signature))
         ),
-        framed_charts("", &charts),
+        framed(&charts),
         listed("The figures hold for", &advice.assumptions),
         evidence(advice),
         format!(
@@ -86,12 +83,22 @@ fn listed(title: &str, lines: &[String]) -> String {
     format!("<section>\n<h2>{title}</h2>\n<ul>\n{lines}</ul>\n</section>\n")
 }
 
-fn framed_charts(title: &str, figures: &str) -> String {
-    let title =
-        if title.is_empty() { String::new() } else { format!("<h1 class=\"part\">{title}</h1>\n") };
+/// The curves, and why they need not meet the verdict.
+fn turning_points(figures: &str) -> String {
+    if figures.is_empty() {
+        return String::new();
+    }
+    format!(
+        "<h1 class=\"part\">What would change the answer</h1>\n<p>Replays of a part of the sample: where \
+         this machine is marked they may differ from the verdict, which is of all of it.</p>\n{}",
+        framed(figures)
+    )
+}
+
+fn framed(figures: &str) -> String {
     match figures.is_empty() {
         true => String::new(),
-        false => format!("{title}<div class=\"charts\">\n{figures}</div>\n"),
+        false => format!("<div class=\"charts\">\n{figures}</div>\n"),
     }
 }
 
