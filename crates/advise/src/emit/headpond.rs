@@ -18,6 +18,9 @@ impl Cache for Headpond {
             ("strip", Some(_)) => Fit::not("it is chosen when the array is made"),
             ("strip", None) => Fit::same("as --strip"),
             ("line", _) => Fit::same("as --line"),
+            _ if is_text(setting) => {
+                Fit::not("their text stands in the file of the machine: set classes=FILE reads one")
+            }
             _ => Fit::same("as it is"),
         }
     }
@@ -104,10 +107,17 @@ fn of_volume(volume: &str, wanted: &Wanted, script: &mut Script) {
     }
 }
 
-/// Settings of the array and of the cache, without those that are chosen at creation.
+/// Classes of which only the number is shown.
+fn is_text(setting: &Named) -> bool {
+    setting.key == "classes" && setting.value.starts_with('(')
+}
+
+/// Settings of the array and of the cache, without those that are chosen at creation, and without
+/// what is no single word.
 fn parted(wanted: &Wanted) -> (Vec<&Named>, Vec<&Named>) {
-    let at_creation = |setting: &&Named| matches!(setting.key.as_str(), "strip" | "line");
-    let set = wanted.settings.iter().filter(|setting| !at_creation(setting));
+    let at_creation = |setting: &Named| matches!(setting.key.as_str(), "strip" | "line");
+    let may_be_set = |setting: &&Named| !at_creation(setting) && !is_text(setting);
+    let set = wanted.settings.iter().filter(may_be_set);
     let (of_array, of_cache): (Vec<&Named>, _) = set.partition(|setting| is_of_array(setting));
     (of_array, if wanted.has_cache { of_cache } else { Vec::new() })
 }
