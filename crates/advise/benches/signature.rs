@@ -1,28 +1,37 @@
-//! How fast a signature is drawn: one thread, records in memory.
+//! How fast a signature is drawn, and what each step of it takes: one thread, records in memory.
 
 use std::hint::black_box;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use headpond_advise::signature::ReuseTracker;
+use headpond_advise::signature::{ReuseTracker, Step};
 use headpond_advise::{Sampling, SignatureBuilder};
 use headpond_trace::{Names, Op, TraceRecord};
 
-const REQUESTS: u64 = 400_000;
-const ROUNDS: usize = 15;
+const REQUESTS: u64 = 2_000_000;
+const ROUNDS: usize = 7;
+
+const HUNDREDTH: Sampling = Sampling { one_in: 100, blocks_max: 128 * 1024 };
 
 fn main() {
-    let hundredth = Sampling { one_in: 100, ..Sampling::default() };
     let random = records(|n| (Op::ALL[(n % 2) as usize], scattered(n) % (1 << 26) * 4096, 4096));
-    row("curves, 4 KiB random over 256 GiB, 1 %", curve_rate(&random, hundredth));
-    row("curves, 4 KiB random over 256 GiB", curve_rate(&random, Sampling::default()));
-    row("signature, 4 KiB random over 256 GiB, 1 %", rate(&random, hundredth));
-    row("signature, 4 KiB random over 256 GiB", rate(&random, Sampling::default()));
+    rows("4 KiB random over 256 GiB", &random);
     let small = records(|n| (Op::ALL[(n % 2) as usize], scattered(n) % (1 << 15) * 4096, 4096));
-    row("signature, 4 KiB random over 128 MiB, 1 %", rate(&small, hundredth));
-    row("signature, 4 KiB random over 128 MiB", rate(&small, Sampling::default()));
+    rows("4 KiB random over 128 MiB", &small);
     let streams = records(|n| (Op::Write, ((n % 8) << 36) + n / 8 * 65_536, 65_536));
-    row("curves, 8 streams of 64 KiB, 1 %", curve_rate(&streams, hundredth));
-    row("signature, 8 streams of 64 KiB, 1 %", rate(&streams, hundredth));
+    rows("8 streams of 64 KiB", &streams);
+    rows("mixed sizes, streams and processes at depth 32", &mixed());
+}
+
+/// All figures of one workload.
+fn rows(workload: &str, records: &[TraceRecord]) {
+    for (how, sampling) in [(", 1 %", HUNDREDTH), ("", Sampling::default())] {
+        row(&format!("curves, {workload}{how}"), "requests/s", curve_rate(records, sampling));
+        row(&format!("signature, {workload}{how}"), "requests/s", rate(records, sampling));
+        for (step, nanos) in steps(records, sampling) {
+            let name = format!("{}, {workload}{how}", step.words());
+            println!("{{\"name\":\"{name}\",\"unit\":\"ns/request\",\"ours\":{nanos:.1}}}");
+        }
+    }
 }
 
 /// Requests every microsecond, each of which takes eight.
@@ -31,6 +40,26 @@ fn records(request: impl Fn(u64) -> (Op, u64, u64)) -> Vec<TraceRecord> {
         let (op, offset, length) = request(n);
         let mut record = TraceRecord::new(n * 1000, op, offset, length);
         record.completed_ns = Some(n * 1000 + 8000);
+        record
+    };
+    (0..REQUESTS).map(record).collect()
+}
+
+/// Four processes, two of which read and write at random in six sizes, and two in sequence;
+/// completions come in any order.
+fn mixed() -> Vec<TraceRecord> {
+    let record = |n: u64| {
+        let mixed = scattered(n);
+        let process = n % 4;
+        let op = if (mixed >> 8).is_multiple_of(3) { Op::Write } else { Op::Read };
+        let (op, offset, length) = match process {
+            0 => (Op::Write, n / 4 * 32_768, 32_768),
+            1 => (Op::Read, (1 << 40) + n / 4 * 32_768, 32_768),
+            _ => (op, (mixed >> 6) % (1 << 22) * 8192, 4096 << ((mixed >> 3) % 6)),
+        };
+        let mut record = TraceRecord::new(n * 1000, op, offset, length);
+        record.completed_ns = Some(n * 1000 + 2000 + (mixed >> 12) % 60_000);
+        record.process = process as u32;
         record
     };
     (0..REQUESTS).map(record).collect()
@@ -58,6 +87,26 @@ fn curve_rate(records: &[TraceRecord], sampling: Sampling) -> f64 {
     })
 }
 
+/// What each step takes of a request, in nanoseconds: the least of some rounds.
+fn steps(records: &[TraceRecord], sampling: Sampling) -> Vec<(Step, f64)> {
+    let round = |_| {
+        let mut taken = [Duration::ZERO; Step::ALL.len()];
+        let mut since = Instant::now();
+        let mut builder = SignatureBuilder::sampling(sampling);
+        let mut done = |step: Step| {
+            let now = Instant::now();
+            taken[step as usize] += now - std::mem::replace(&mut since, now);
+        };
+        records.iter().for_each(|record| builder.add_watched(record, &mut done));
+        black_box(builder.finish(&Names::default()));
+        taken
+    };
+    let rounds: Vec<_> = (0..ROUNDS).map(round).collect();
+    let least = |step: Step| rounds.iter().map(|taken| taken[step as usize]).min();
+    let nanos = |step| least(step).unwrap_or_default().as_secs_f64() * 1e9 / records.len() as f64;
+    Step::ALL.into_iter().map(|step| (step, nanos(step))).collect()
+}
+
 /// The best of some rounds, in requests a second.
 fn best(records: &[TraceRecord], round: impl Fn(&[TraceRecord])) -> f64 {
     let timed = || {
@@ -68,6 +117,6 @@ fn best(records: &[TraceRecord], round: impl Fn(&[TraceRecord])) -> f64 {
     (0..ROUNDS).map(|_| timed()).fold(0.0, f64::max)
 }
 
-fn row(name: &str, ours: f64) {
-    println!("{{\"name\":\"{name}\",\"unit\":\"requests/s\",\"ours\":{ours:.0}}}");
+fn row(name: &str, unit: &str, ours: f64) {
+    println!("{{\"name\":\"{name}\",\"unit\":\"{unit}\",\"ours\":{ours:.0}}}");
 }

@@ -184,6 +184,12 @@ impl Gaps {
         self.squares = self.squares.saturating_add(other.squares);
     }
 
+    /// Forgets everything; the memory stays.
+    pub(crate) fn clear(&mut self) {
+        self.gaps.clear();
+        (self.sum_ns, self.squares) = (0, 0);
+    }
+
     pub(crate) fn summary(&self) -> Option<GapSummary> {
         let median_ns = self.gaps.quantile(0.5)?;
         let count = self.gaps.total() as f64;

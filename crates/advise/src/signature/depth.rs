@@ -4,16 +4,12 @@
 //! flight is not counted, so the shares describe the stream while it works. That time is what the
 //! issuer thinks: from the last completion to the next request.
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
-
 use serde::{Deserialize, Serialize};
 
 use super::arrivals::{GapSummary, Gaps};
 use super::histogram::LogHistogram;
-
-/// Intervals held back to put late ones in order.
-const REORDER_INTERVALS: usize = 16;
+use super::in_flight::InFlight;
+use super::reorder::Reorder;
 
 /// Requests followed until they complete; where more are in flight, the next one to complete is
 /// taken for complete.
@@ -25,8 +21,8 @@ type DepthCounts = LogHistogram<6>;
 /// Sweeps over the intervals of one stream.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct DepthSweep {
-    held: BinaryHeap<Reverse<(u64, u64)>>,
-    completions: BinaryHeap<Reverse<u64>>,
+    held: Reorder,
+    completions: InFlight,
     now_ns: u64,
     /// Something has completed since the last issue.
     fell: bool,
@@ -72,29 +68,29 @@ pub struct DepthShare {
 
 impl DepthSweep {
     /// Adds a request in flight from `issued_ns` to `completed_ns`.
+    #[inline]
     pub(crate) fn add(&mut self, issued_ns: u64, completed_ns: u64) {
-        self.held.push(Reverse((issued_ns, completed_ns)));
-        if self.held.len() > REORDER_INTERVALS
-            && let Some(Reverse((issued_ns, completed_ns))) = self.held.pop()
-        {
+        if let Some((issued_ns, completed_ns)) = self.held.push((issued_ns, completed_ns)) {
             self.enter(issued_ns, completed_ns);
         }
     }
 
-    /// Takes the time counted so far; what is in flight stays.
-    pub(crate) fn take(&mut self) -> TimeAtDepth {
-        std::mem::take(&mut self.time)
+    /// Changes the time counted so far for one without any; what is in flight stays.
+    pub(crate) fn exchange(&mut self, time: &mut TimeAtDepth) {
+        assert_eq!(time.total_ns(), 0, "time is counted once");
+        std::mem::swap(&mut self.time, time);
     }
 
     /// Sweeps to the end of all intervals and takes the time.
     pub(crate) fn finish(&mut self) -> TimeAtDepth {
-        while let Some(Reverse((issued_ns, completed_ns))) = self.held.pop() {
+        while let Some((issued_ns, completed_ns)) = self.held.pop() {
             self.enter(issued_ns, completed_ns);
         }
         self.advance(u64::MAX);
-        self.take()
+        std::mem::take(&mut self.time)
     }
 
+    #[inline]
     fn enter(&mut self, issued_ns: u64, completed_ns: u64) {
         self.advance(issued_ns);
         if self.worked && self.completions.is_empty() {
@@ -109,13 +105,14 @@ impl DepthSweep {
             if self.completions.len() == IN_FLIGHT_MAX {
                 self.completions.pop();
             }
-            self.completions.push(Reverse(completed_ns));
+            self.completions.push(completed_ns);
         }
     }
 
     /// Lets everything complete that does so until `until_ns`.
+    #[inline]
     fn advance(&mut self, until_ns: u64) {
-        while let Some(&Reverse(completed_ns)) = self.completions.peek()
+        while let Some(completed_ns) = self.completions.earliest()
             && completed_ns <= until_ns
         {
             self.count_until(completed_ns);
@@ -127,6 +124,7 @@ impl DepthSweep {
         }
     }
 
+    #[inline]
     fn count_until(&mut self, at_ns: u64) {
         let passed = at_ns.saturating_sub(self.now_ns);
         self.time.add(self.completions.len(), passed);
@@ -135,13 +133,23 @@ impl DepthSweep {
 }
 
 impl TimeAtDepth {
+    #[inline]
     fn add(&mut self, depth: usize, nanos: u64) {
         self.nanos.add(depth as u64, nanos);
         self.deepest = self.deepest.max(if nanos > 0 { depth as u64 } else { 0 });
     }
 
+    #[inline]
     fn refill(&mut self, depth: usize) {
         self.refills.add(depth as u64, 1);
+    }
+
+    /// Forgets everything; the memory stays.
+    pub(crate) fn clear(&mut self) {
+        self.nanos.clear();
+        self.deepest = 0;
+        self.refills.clear();
+        self.thinks.clear();
     }
 
     pub(crate) fn merge(&mut self, other: &TimeAtDepth) {

@@ -14,6 +14,11 @@ use super::sample::BLOCK_BYTES;
 
 const EXTENTS_MAX: usize = 8192;
 
+/// Devices that are told apart; others are taken for the last of these.
+const DEVICES_MAX: u16 = 4096;
+
+const _: () = assert!((DEVICES_MAX as usize) < EXTENTS_MAX);
+
 /// The smallest extent: 16 blocks, 64 KiB.
 const EXPONENT_MIN: u32 = 4;
 
@@ -25,7 +30,8 @@ const NAMED_MAX: usize = 10;
 pub(crate) struct Extents {
     /// An extent has two to the power of this, in blocks.
     exponent: u32,
-    blocks: HashMap<(u16, u64), u64, FixedState>,
+    /// By extent and device, packed.
+    blocks: HashMap<u64, u64, FixedState>,
 }
 
 /// Exponent, then device, extent and blocks in order of place.
@@ -70,7 +76,7 @@ impl Extents {
         let mut at = first;
         loop {
             let end = (at | ((1 << self.exponent) - 1)).min(last);
-            self.add_to((device, at >> self.exponent), end - at + 1);
+            self.add_to(pack(device, at >> self.exponent), end - at + 1);
             if end == last {
                 return;
             }
@@ -82,16 +88,22 @@ impl Extents {
         while self.exponent < other.exponent {
             self.enlarge();
         }
-        for (&(device, extent), &blocks) in &other.blocks {
-            let extent = extent >> (self.exponent - other.exponent);
-            self.add_to((device, extent), blocks);
+        for (&packed, &blocks) in &other.blocks {
+            let (device, extent) = unpack(packed);
+            self.add_to(pack(device, extent >> (self.exponent - other.exponent)), blocks);
         }
     }
 
     #[inline]
-    fn add_to(&mut self, extent: (u16, u64), blocks: u64) {
-        let sum = self.blocks.entry(extent).or_default();
-        *sum = sum.saturating_add(blocks);
+    fn add_to(&mut self, packed: u64, blocks: u64) {
+        match self.blocks.get_mut(&packed) {
+            Some(sum) => *sum = sum.saturating_add(blocks),
+            None => self.enter(packed, blocks),
+        }
+    }
+
+    fn enter(&mut self, packed: u64, blocks: u64) {
+        self.blocks.insert(packed, blocks);
         while self.blocks.len() > EXTENTS_MAX {
             self.enlarge();
         }
@@ -100,15 +112,17 @@ impl Extents {
     fn enlarge(&mut self) {
         self.exponent += 1;
         let small = std::mem::take(&mut self.blocks);
-        for ((device, extent), blocks) in small {
-            let sum = self.blocks.entry((device, extent / 2)).or_default();
+        for (packed, blocks) in small {
+            let (device, extent) = unpack(packed);
+            let sum = self.blocks.entry(pack(device, extent / 2)).or_default();
             *sum = sum.saturating_add(blocks);
         }
     }
 
     /// The busiest first; equals in order of place.
     fn ranked(&self) -> Vec<((u16, u64), u64)> {
-        let mut ranked: Vec<_> = self.blocks.iter().map(|(&at, &blocks)| (at, blocks)).collect();
+        let all = self.blocks.iter().map(|(&packed, &blocks)| (unpack(packed), blocks));
+        let mut ranked: Vec<_> = all.collect();
         ranked.sort_unstable_by_key(|&(at, blocks)| (std::cmp::Reverse(blocks), at));
         ranked
     }
@@ -142,17 +156,31 @@ impl Extents {
     }
 }
 
+/// An extent has at least 16 blocks of 4 KiB, so its number fits in 48 bits.
+#[inline]
+fn pack(device: u16, extent: u64) -> u64 {
+    extent << 16 | u64::from(device.min(DEVICES_MAX - 1))
+}
+
+#[inline]
+fn unpack(packed: u64) -> (u16, u64) {
+    (packed as u16, packed >> 16)
+}
+
 impl From<Stored> for Extents {
     fn from(Stored(exponent, extents): Stored) -> Self {
-        let blocks = extents.into_iter().map(|(device, extent, blocks)| ((device, extent), blocks));
-        Self { exponent, blocks: blocks.collect() }
+        let packed = |(device, extent, blocks)| (pack(device, extent), blocks);
+        Self { exponent, blocks: extents.into_iter().map(packed).collect() }
     }
 }
 
 impl From<Extents> for Stored {
     fn from(extents: Extents) -> Self {
-        let all = extents.blocks.into_iter();
-        let mut all: Vec<_> = all.map(|((device, at), blocks)| (device, at, blocks)).collect();
+        let all = extents.blocks.into_iter().map(|(packed, blocks)| {
+            let (device, extent) = unpack(packed);
+            (device, extent, blocks)
+        });
+        let mut all: Vec<_> = all.collect();
         all.sort_unstable();
         Self(extents.exponent, all)
     }
@@ -181,6 +209,14 @@ mod tests {
         assert_eq!((spots.hottest[0].device, spots.hottest[0].share), (3, 0.5));
         assert!(spots.extents <= EXTENTS_MAX as u64 && spots.extent_bytes > 64 << 10);
         assert!((0.5..0.6).contains(&spots.hottest_hundredth), "{}", spots.hottest_hundredth);
+    }
+
+    #[test]
+    fn more_devices_than_extents_are_not_told_apart() {
+        let mut extents = Extents::default();
+        (0..3 * EXTENTS_MAX as u64).for_each(|device| extents.add(device as u16, device, device));
+        assert_eq!(extents.blocks.values().sum::<u64>(), 3 * EXTENTS_MAX as u64);
+        assert!(extents.blocks.len() <= EXTENTS_MAX && extents.is_sound());
     }
 
     proptest! {

@@ -6,8 +6,9 @@
 //!
 //! **Invariants**: one record is held back; no record is lost.
 
-use std::collections::BTreeMap;
+use std::collections::HashMap;
 
+use foldhash::fast::FixedState;
 use headpond_trace::{RecordFlags, TraceRecord};
 
 /// Processes whose usual length is remembered.
@@ -16,41 +17,74 @@ const PROCESSES_MAX: usize = 4096;
 /// Puts fragments together.
 #[derive(Debug, Default)]
 pub(crate) struct Fragments {
-    held: Option<TraceRecord>,
-    lengths: BTreeMap<u32, u64>,
+    /// Whole requests, and the last one, which may go on.
+    records: Vec<TraceRecord>,
+    lengths: HashMap<u32, u64, FixedState>,
+    /// The length of the process that was last, not among the others yet.
+    recent: Option<(u32, u64)>,
 }
 
 impl Fragments {
-    /// Takes a record in; gives out the one before it unless both are one.
-    pub(crate) fn push(&mut self, record: TraceRecord) -> Option<TraceRecord> {
-        if let Some(held) = &mut self.held
-            && self.lengths.get(&held.process).is_some_and(|&whole| continues(held, &record, whole))
-        {
-            join(held, &record);
-            return None;
+    /// Takes a record in; it may be a part of the one before it.
+    #[inline]
+    pub(crate) fn push(&mut self, record: &TraceRecord) {
+        if let Some(held) = self.records.last() {
+            let (process, length_bytes) = (held.process, held.length_bytes);
+            if held.flags.contains(RecordFlags::SPLIT)
+                && self.length(process).is_some_and(|it| continues(held, record, it))
+            {
+                return self.records.last_mut().into_iter().for_each(|held| join(held, record));
+            }
+            self.note_length(process, length_bytes);
         }
-        let out = self.held.replace(record);
-        if let Some(out) = &out {
-            self.note_length(out);
-        }
-        out
+        self.records.push(*record);
+    }
+
+    /// Records that are known to be whole.
+    #[inline]
+    pub(crate) fn whole(&self) -> usize {
+        self.records.len().saturating_sub(1)
+    }
+
+    /// Changes the whole records for an empty vector.
+    pub(crate) fn take_whole(&mut self, whole: &mut Vec<TraceRecord>) {
+        assert!(whole.is_empty(), "no record is lost");
+        std::mem::swap(&mut self.records, whole);
+        self.records.extend(whole.pop());
     }
 
     /// The record held back.
     pub(crate) fn finish(&mut self) -> Option<TraceRecord> {
-        self.held.take()
+        self.records.pop()
     }
 
     /// Remembers the length of a whole request.
-    pub(crate) fn note_length(&mut self, whole: &TraceRecord) {
-        if whole.length_bytes == 0 {
+    #[inline]
+    pub(crate) fn note_length(&mut self, process: u32, whole_bytes: u64) {
+        if whole_bytes == 0 {
             return;
         }
-        if let Some(length_bytes) = self.lengths.get_mut(&whole.process) {
-            *length_bytes = whole.length_bytes;
-        } else if self.lengths.len() < PROCESSES_MAX {
-            self.lengths.insert(whole.process, whole.length_bytes);
+        match &mut self.recent {
+            Some(recent) if recent.0 == process => recent.1 = whole_bytes,
+            recent => {
+                let before = recent.replace((process, whole_bytes));
+                before.into_iter().for_each(|(process, bytes)| self.remember(process, bytes));
+            }
         }
+    }
+
+    fn remember(&mut self, process: u32, bytes: u64) {
+        if let Some(length_bytes) = self.lengths.get_mut(&process) {
+            *length_bytes = bytes;
+        } else if self.lengths.len() < PROCESSES_MAX {
+            self.lengths.insert(process, bytes);
+        }
+    }
+
+    /// The length of the last whole request of a process.
+    fn length(&self, process: u32) -> Option<u64> {
+        let recent = self.recent.filter(|recent| recent.0 == process);
+        recent.map(|(_, bytes)| bytes).or_else(|| self.lengths.get(&process).copied())
     }
 }
 
@@ -83,9 +117,12 @@ mod tests {
     #[test]
     fn two_parts_of_the_usual_length_are_one_request() {
         let mut fragments = Fragments::default();
-        assert_eq!(fragments.push(write(0, 4096, RecordFlags::SPLIT)), None);
-        fragments.push(write(4096, 2656, RecordFlags::SPLIT)).unwrap();
-        assert_eq!(fragments.push(write(6752, 1440, RecordFlags::MERGED)), None);
+        fragments.push(&write(0, 4096, RecordFlags::SPLIT));
+        fragments.push(&write(4096, 2656, RecordFlags::SPLIT));
+        fragments.push(&write(6752, 1440, RecordFlags::MERGED));
+        let mut whole = Vec::new();
+        fragments.take_whole(&mut whole);
+        assert_eq!((whole, fragments.whole()), (vec![write(0, 4096, RecordFlags::SPLIT)], 0));
         let joined = fragments.finish().unwrap();
         assert_eq!((joined.offset_bytes, joined.length_bytes), (4096, 4096));
     }
@@ -93,9 +130,21 @@ mod tests {
     #[test]
     fn small_sequential_requests_are_left_alone() {
         let mut fragments = Fragments::default();
-        fragments.push(write(0, 8192, RecordFlags::empty()));
+        fragments.push(&write(0, 8192, RecordFlags::empty()));
         for n in 2..10 {
-            assert!(fragments.push(write(n * 4096, 4096, RecordFlags::MERGED)).is_some());
+            fragments.push(&write(n * 4096, 4096, RecordFlags::MERGED));
         }
+        assert_eq!(fragments.whole(), 8);
+    }
+
+    #[test]
+    fn each_process_has_a_usual_length_of_its_own() {
+        let mut fragments = Fragments::default();
+        let of = |process, record: TraceRecord| TraceRecord { process, ..record };
+        fragments.push(&of(1, write(0, 4096, RecordFlags::empty())));
+        fragments.push(&of(2, write(0, 1 << 20, RecordFlags::empty())));
+        fragments.push(&of(1, write(8192, 1024, RecordFlags::SPLIT)));
+        fragments.push(&of(1, write(9216, 3072, RecordFlags::empty())));
+        assert_eq!(fragments.finish().map(|joined| joined.length_bytes), Some(4096));
     }
 }

@@ -6,7 +6,7 @@
 //! **Invariants**: at most `COLUMNS` by `ROWS` cells; counts are exact, and merging two traces
 //! gives what one pass over both would give.
 
-use headpond_trace::{Op, TraceRecord};
+use headpond_trace::Op;
 use serde::{Deserialize, Serialize};
 
 const COLUMNS: u64 = 128;
@@ -64,9 +64,9 @@ impl Default for HeatCounts {
 impl HeatCounts {
     /// Adds a read or a write, where it begins.
     #[inline]
-    pub(crate) fn add(&mut self, record: &TraceRecord) {
-        let counts = if record.op == Op::Write { [0, 1] } else { [1, 0] };
-        self.count(record.issued_ns, record.offset_bytes, counts);
+    pub(crate) fn add(&mut self, op: Op, at_ns: u64, offset_bytes: u64) {
+        let counts = if op == Op::Write { [0, 1] } else { [1, 0] };
+        self.count(at_ns, offset_bytes, counts);
     }
 
     pub(crate) fn merge(&mut self, other: &Self) {
@@ -79,6 +79,23 @@ impl HeatCounts {
 
     #[inline]
     fn count(&mut self, at_ns: u64, offset_bytes: u64, counts: [u64; 2]) {
+        let (column, row) = (at_ns >> self.time_exponent, offset_bytes >> self.address_exponent);
+        match self.rows {
+            Some((low, high)) if column < COLUMNS && (low..=high).contains(&row) => {
+                self.count_in(column, row, counts);
+            }
+            _ => self.count_beside(at_ns, offset_bytes, counts),
+        }
+    }
+
+    #[inline]
+    fn count_in(&mut self, column: u64, row: u64, counts: [u64; 2]) {
+        let cell = &mut self.cells[place(column, row)];
+        *cell = [cell[0].saturating_add(counts[0]), cell[1].saturating_add(counts[1])];
+    }
+
+    /// Counts what the grid may have to be changed for.
+    fn count_beside(&mut self, at_ns: u64, offset_bytes: u64, counts: [u64; 2]) {
         if at_ns >> self.time_exponent >= COLUMNS {
             let needed = (at_ns / COLUMNS).ilog2() + 1;
             self.coarsen(needed.max(self.time_exponent), self.address_exponent);
@@ -97,8 +114,7 @@ impl HeatCounts {
         if self.cells.is_empty() {
             self.cells.resize((COLUMNS * ROWS) as usize, [0; 2]);
         }
-        let cell = &mut self.cells[place(at_ns >> self.time_exponent, row)];
-        *cell = [cell[0].saturating_add(counts[0]), cell[1].saturating_add(counts[1])];
+        self.count_in(at_ns >> self.time_exponent, row, counts);
     }
 
     fn coarsen(&mut self, time_exponent: u32, address_exponent: u32) {
@@ -110,8 +126,7 @@ impl HeatCounts {
         let small: Vec<_> = self.in_use().collect();
         self.cells.fill([0; 2]);
         for (column, row, [reads, writes]) in small {
-            let cell = &mut self.cells[place(column >> columns_joined, row >> rows_joined)];
-            *cell = [cell[0].saturating_add(reads), cell[1].saturating_add(writes)];
+            self.count_in(column >> columns_joined, row >> rows_joined, [reads, writes]);
         }
         (self.time_exponent, self.address_exponent) = (time_exponent, address_exponent);
         self.rows = self.rows.map(|(low, high)| (low >> rows_joined, high >> rows_joined));
@@ -187,7 +202,7 @@ mod tests {
         let mut grid = HeatCounts::default();
         for &(at_ns, offset, is_write) in requests {
             let op = if is_write { Op::Write } else { Op::Read };
-            grid.add(&TraceRecord::new(at_ns, op, offset, 512));
+            grid.add(op, at_ns, offset);
         }
         grid
     }

@@ -29,6 +29,9 @@ impl<const BITS: u32> LogHistogram<BITS> {
 
     #[inline]
     pub(crate) fn add(&mut self, value: u64, weight: u64) {
+        if weight == 0 {
+            return;
+        }
         let bucket = Self::bucket(value);
         if bucket >= self.counts.len() {
             self.counts.resize(bucket + 1, 0);
@@ -37,11 +40,17 @@ impl<const BITS: u32> LogHistogram<BITS> {
     }
 
     pub(crate) fn merge(&mut self, other: &Self) {
-        for (bucket, &count) in other.counts.iter().enumerate() {
-            if count > 0 {
-                self.add(Self::lowest(bucket), count);
-            }
+        if other.counts.len() > self.counts.len() {
+            self.counts.resize(other.counts.len(), 0);
         }
+        for (sum, &count) in self.counts.iter_mut().zip(&other.counts) {
+            *sum = sum.saturating_add(count);
+        }
+    }
+
+    /// Forgets everything; the memory stays.
+    pub(crate) fn clear(&mut self) {
+        self.counts.clear();
     }
 
     pub(crate) fn total(&self) -> u64 {

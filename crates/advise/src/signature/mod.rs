@@ -1,12 +1,12 @@
 //! The signature of a workload: its streams, and its use of the volume.
 //!
-//! 1. Requests that a system call was cut into are joined (`fragments`).
+//! 1. Requests that a system call was cut into are joined (`fragments`), and gathered in batches.
 //! 2. Reads and writes are placed in sequential runs or among the random ones (`runs`).
 //! 3. Streams are told apart by process where known, and by address and time (`router`, `phases`).
 //! 4. Each stream is summed up (`totals`, `sizes`, `depth`), and the volume (`volume`).
 //!
 //! **Invariants**: one pass, bounded memory, no clock and no randomness: the same trace always
-//! gives the same signature.
+//! gives the same signature, however it is cut into batches.
 //!
 //! **Not here**: judgement (`advice`).
 
@@ -14,26 +14,32 @@ mod arrivals;
 mod curve;
 mod depth;
 mod distinct;
+mod edges;
 mod extents;
 mod fragments;
 mod heat_map;
 mod histogram;
+mod in_flight;
 mod partial;
 mod phases;
 mod placement;
 mod policies;
 mod recency;
+mod reorder;
 mod reuse;
 mod router;
 mod runs;
 mod sample;
 mod sizes;
+mod step;
 mod stored;
 mod stream;
 #[cfg(test)]
 mod tests;
 mod totals;
+mod use_order;
 mod volume;
+mod waiting;
 mod working_set;
 
 use headpond_trace::{Names, Op, RecordFlags, TraceError, TraceReader, TraceRecord};
@@ -51,6 +57,7 @@ pub use policies::{PolicyCurve, PolicyPoint};
 pub use reuse::ReuseTracker;
 pub use sample::{BLOCK_BYTES, Sampling};
 pub use sizes::{SizeShare, Sizes};
+pub use step::Step;
 pub use stored::StoredError;
 pub use stream::{Mix, Pattern, Runs, StreamSignature};
 pub use volume::{HitShare, VolumeSignature};
@@ -62,6 +69,10 @@ use partial::Counted;
 use router::Router;
 use runs::{Found, RunDetector};
 use volume::VolumeTracker;
+
+/// Requests that go from step to step together: enough that a step finds its counters near, few
+/// enough that they are near themselves.
+const BATCH: usize = 256;
 
 /// What a trace says about its workload.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -81,6 +92,7 @@ pub struct Signature {
 pub struct SignatureBuilder {
     source: String,
     fragments: Fragments,
+    batch: Vec<TraceRecord>,
     runs: RunDetector,
     router: Router,
     tracker: VolumeTracker,
@@ -141,6 +153,7 @@ impl SignatureBuilder {
         Self {
             source: source.to_owned(),
             fragments: Fragments::default(),
+            batch: Vec::with_capacity(BATCH + 1),
             runs: RunDetector::default(),
             router: Router::default(),
             tracker: VolumeTracker::new(sampling, source),
@@ -154,12 +167,22 @@ impl SignatureBuilder {
     }
 
     /// Adds one record.
+    #[inline]
     pub fn add(&mut self, record: &TraceRecord) {
+        self.add_watched(record, &mut |_| {});
+    }
+
+    /// Adds one record, and tells when a step is done with those that were gathered.
+    #[inline]
+    pub fn add_watched(&mut self, record: &TraceRecord, done: &mut impl FnMut(Step)) {
         if record.flags.contains(RecordFlags::RETRIED) {
-            return self.fragments.note_length(record);
+            return self.fragments.note_length(record.process, record.length_bytes);
         }
-        if let Some(whole) = self.fragments.push(*record) {
-            self.place(whole);
+        self.fragments.push(record);
+        if self.fragments.whole() == BATCH {
+            self.fragments.take_whole(&mut self.batch);
+            done(Step::Gather);
+            self.draw(done);
         }
     }
 
@@ -170,13 +193,13 @@ impl SignatureBuilder {
 
     /// What was counted of everything added, to be merged with what was counted of other traces.
     pub fn count(mut self, names: &Names) -> Partial {
-        if let Some(whole) = self.fragments.finish() {
-            self.place(whole);
-        }
+        self.fragments.take_whole(&mut self.batch);
+        self.batch.extend(self.fragments.finish());
+        self.draw(&mut |_| {});
         self.runs.finish(&mut self.found);
         self.found.sort_by_key(|found| match found {
             Found::Placed(record, _) => record.issued_ns,
-            Found::Ended { .. } => u64::MAX,
+            _ => u64::MAX,
         });
         self.route();
         Partial::new(Counted {
@@ -190,26 +213,34 @@ impl SignatureBuilder {
         })
     }
 
-    fn place(&mut self, record: TraceRecord) {
-        self.requests += 1;
-        self.bytes = self.bytes.saturating_add(record.length_bytes);
-        self.first_ns = self.first_ns.min(record.issued_ns);
-        self.last_ns = self.last_ns.max(record.completed_ns.unwrap_or(record.issued_ns));
-        if let Some(completed_ns) = record.completed_ns {
-            self.depth.add(record.issued_ns, completed_ns);
+    /// Counts the requests of the batch.
+    fn draw(&mut self, done: &mut impl FnMut(Step)) {
+        for record in &self.batch {
+            self.requests += 1;
+            self.bytes = self.bytes.saturating_add(record.length_bytes);
+            self.first_ns = self.first_ns.min(record.issued_ns);
+            self.last_ns = self.last_ns.max(record.completed_ns.unwrap_or(record.issued_ns));
+            if let Some(completed_ns) = record.completed_ns {
+                self.depth.add(record.issued_ns, completed_ns);
+            }
         }
-        self.tracker.add(&record);
-        if matches!(record.op, Op::Read | Op::Write) && record.length_bytes > 0 {
-            self.runs.add(record, &mut self.found);
-            self.route();
-        } else {
-            self.router.aside(&record);
+        done(Step::Depth);
+        self.tracker.add(&self.batch, done);
+        for record in &self.batch {
+            if matches!(record.op, Op::Read | Op::Write) && record.length_bytes > 0 {
+                self.runs.add(record, &mut self.found);
+            } else {
+                self.found.push(Found::Aside(*record));
+            }
         }
+        self.batch.clear();
+        done(Step::Runs);
+        self.route();
+        done(Step::Streams);
     }
 
     fn route(&mut self) {
-        for found in self.found.drain(..) {
-            self.router.take(found);
-        }
+        self.found.iter().for_each(|found| self.router.take(found));
+        self.found.clear();
     }
 }

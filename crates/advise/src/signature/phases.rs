@@ -29,23 +29,29 @@ const PHASE_SHARE_MIN: f64 = 0.03;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PhasedStream {
     window: Totals,
+    /// Requests in the window.
+    count: u64,
     sweep: DepthSweep,
-    phases: Vec<Totals>,
+    phases: Vec<(Likeness, Totals)>,
     issued_ns: Option<u64>,
 }
 
+/// What phases are told apart by.
+#[derive(Clone, Copy, Debug)]
+struct Likeness {
+    size_log2: f64,
+    read_share: f64,
+    random_share: f64,
+    depth_log2: Option<f64>,
+}
+
 impl PhasedStream {
+    #[inline]
     pub(crate) fn add(&mut self, record: &TraceRecord, is_random: bool) {
-        let count = self.window.total_requests();
-        let pause_ns = record.issued_ns.saturating_sub(self.window.last_ns);
-        let is_over = pause_ns > PAUSE_NS || self.window.span_ns > WINDOW_NS;
-        if count >= WINDOW_REQUESTS || (count >= JUDGED_REQUESTS && is_over) {
-            // Without a pause the windows follow each other without a gap or an overlap.
-            if pause_ns <= PAUSE_NS {
-                self.window.span_ns = record.issued_ns.saturating_sub(self.window.first_ns);
-            }
-            self.close_window();
+        if self.count >= JUDGED_REQUESTS {
+            self.end_window(record.issued_ns);
         }
+        self.count += 1;
         self.window.add(record, is_random);
         if let Some(before_ns) = self.issued_ns.replace(record.issued_ns) {
             self.window.gaps.add(record.issued_ns.saturating_sub(before_ns));
@@ -63,30 +69,47 @@ impl PhasedStream {
     pub(crate) fn finish(mut self) -> Vec<Totals> {
         self.window.depth.merge(&self.sweep.finish());
         self.file_window();
-        fold_small(&mut self.phases);
-        self.phases
+        let mut phases = self.phases.into_iter().map(|(_, totals)| totals).collect();
+        fold_small(&mut phases);
+        phases
     }
 
-    fn close_window(&mut self) {
-        self.window.depth.merge(&self.sweep.take());
+    /// Closes a window that is full, or over before a request at this time.
+    #[inline]
+    fn end_window(&mut self, next_ns: u64) {
+        let pause_ns = next_ns.saturating_sub(self.window.last_ns);
+        let is_over = pause_ns > PAUSE_NS || self.window.span_ns > WINDOW_NS;
+        if self.count < WINDOW_REQUESTS && !is_over {
+            return;
+        }
+        // Without a pause the windows follow each other without a gap or an overlap.
+        if pause_ns <= PAUSE_NS {
+            self.window.span_ns = next_ns.saturating_sub(self.window.first_ns);
+        }
+        self.sweep.exchange(&mut self.window.depth);
         self.file_window();
+        self.window.clear();
+        self.count = 0;
     }
 
     fn file_window(&mut self) {
-        let window = std::mem::take(&mut self.window);
-        if window.total_requests() == 0 {
+        let window = &self.window;
+        if self.count == 0 {
             // Runs may end after the last request of their window.
-            if let Some(last) = self.phases.last_mut() {
+            if let Some((_, last)) = self.phases.last_mut() {
                 last.runs.merge(&window.runs);
             }
             return;
         }
-        let nearest = nearest(&self.phases, &window);
+        let likeness = Likeness::of(window);
+        let nearest = likeness.nearest(self.phases.iter().map(|(phase, _)| *phase));
         match nearest {
             Some((index, distance)) if distance < SAME_PHASE || self.phases.len() == PHASES_MAX => {
-                self.phases[index].merge(&window);
+                let (phase, totals) = &mut self.phases[index];
+                totals.merge(window);
+                *phase = Likeness::of(totals);
             }
-            _ => self.phases.push(window),
+            _ => self.phases.push((likeness, window.clone())),
         }
     }
 }
@@ -107,31 +130,40 @@ pub(crate) fn fold_small(parts: &mut Vec<Totals>) {
             break;
         };
         let part = parts.swap_remove(small);
-        let Some((index, _)) = nearest(parts, &part) else {
+        let nearest = Likeness::of(&part).nearest(parts.iter().map(Likeness::of));
+        let Some((index, _)) = nearest else {
             break;
         };
         parts[index].merge(&part);
     }
 }
 
-/// The part that resembles `window` most, and how far it is.
-fn nearest(parts: &[Totals], window: &Totals) -> Option<(usize, f64)> {
-    parts
-        .iter()
-        .enumerate()
-        .map(|(index, part)| (index, distance(part, window)))
-        .min_by(|one, other| one.1.total_cmp(&other.1))
-}
+impl Likeness {
+    fn of(part: &Totals) -> Self {
+        Self {
+            size_log2: part.sizes.mean_log2(),
+            read_share: part.read_share(),
+            random_share: part.random_share(),
+            depth_log2: part.depth.mean().map(f64::log2),
+        }
+    }
 
-/// 1 is: four thirds of a doubling in size, a quarter of the requests turned from read to write or
-/// from random to sequential, or one and a quarter doublings in depth.
-fn distance(one: &Totals, other: &Totals) -> f64 {
-    let size = (one.sizes.mean_log2() - other.sizes.mean_log2()).abs() / 1.33;
-    let mix = (one.read_share() - other.read_share()).abs() / 0.25;
-    let depth = match (one.depth.mean(), other.depth.mean()) {
-        (Some(one), Some(other)) => (one.log2() - other.log2()).abs() / 1.25,
-        _ => 0.0,
-    };
-    let order = (one.random_share() - other.random_share()).abs() / 0.25;
-    size.max(mix).max(order).max(depth)
+    /// Which of these is most alike, and how far it is.
+    fn nearest(self, others: impl Iterator<Item = Self>) -> Option<(usize, f64)> {
+        let distances = others.map(|other| self.distance(other)).enumerate();
+        distances.min_by(|one, other| one.1.total_cmp(&other.1))
+    }
+
+    /// 1 is: four thirds of a doubling in size, a quarter of the requests turned from read to write
+    /// or from random to sequential, or one and a quarter doublings in depth.
+    fn distance(self, other: Self) -> f64 {
+        let size = (self.size_log2 - other.size_log2).abs() / 1.33;
+        let mix = (self.read_share - other.read_share).abs() / 0.25;
+        let depth = match (self.depth_log2, other.depth_log2) {
+            (Some(one), Some(other)) => (one - other).abs() / 1.25,
+            _ => 0.0,
+        };
+        let order = (self.random_share - other.random_share).abs() / 0.25;
+        size.max(mix).max(order).max(depth)
+    }
 }

@@ -67,11 +67,12 @@ impl Alignment {
 impl SeekCounts {
     #[inline]
     pub(crate) fn add(&mut self, ended_bytes: u64, begins_bytes: u64) {
-        match begins_bytes.checked_sub(ended_bytes) {
-            Some(0) => self.none += 1,
-            Some(forward) => self.forward.add(forward, 1),
-            None => self.backward.add(ended_bytes - begins_bytes, 1),
-        }
+        let distance = begins_bytes.abs_diff(ended_bytes);
+        self.none += u64::from(distance == 0);
+        // Which way is a toss-up: choosing where to count costs less than guessing.
+        let ways = [&mut self.backward, &mut self.forward];
+        let weight = u64::from(distance != 0);
+        ways[usize::from(begins_bytes > ended_bytes)].add(distance, weight);
     }
 
     pub(crate) fn merge(&mut self, other: &Self) {

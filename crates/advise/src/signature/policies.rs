@@ -98,17 +98,20 @@ impl PolicySimulation {
         self.accesses = self.accesses.saturating_add(accesses);
     }
 
-    /// One of them.
+    /// Blocks with a higher hash are not followed, now or later.
     #[inline]
-    pub(crate) fn access(&mut self, block: BlockHash) {
-        for size in &mut self.sizes {
-            if block.0 > size.threshold {
-                return;
-            }
-            // The upper bits are what the sample is chosen by.
-            let number = CoreBlock(block.0 % MINIATURE_BLOCKS);
-            for (cache, misses) in size.caches.iter_mut().zip(&mut size.misses) {
-                *misses += u64::from(!cache.access(number));
+    pub(crate) fn threshold(&self) -> u64 {
+        self.sizes.first().map_or(0, |size| size.threshold)
+    }
+
+    /// Some of them, in order. One cache after the other takes them all, so that it is near.
+    pub(crate) fn access(&mut self, blocks: impl Iterator<Item = BlockHash> + Clone) {
+        for Size { threshold, caches, misses, .. } in &mut self.sizes {
+            let followed = blocks.clone().filter(|block| block.0 <= *threshold);
+            for (cache, misses) in caches.iter_mut().zip(misses) {
+                // The upper bits are what the sample is chosen by.
+                let numbers = followed.clone().map(|block| CoreBlock(block.0 % MINIATURE_BLOCKS));
+                *misses += numbers.filter(|&number| !cache.access(number)).count() as u64;
             }
         }
     }
@@ -168,7 +171,7 @@ mod tests {
         let mut simulation = PolicySimulation::new(1);
         for block in blocks {
             simulation.count(1);
-            simulation.access(BlockHash::of(0, block));
+            simulation.access([BlockHash::of(0, block)].into_iter());
         }
         simulation.give_up(footprint_blocks);
         simulation.finish().summary(footprint_blocks)
@@ -196,10 +199,9 @@ mod tests {
     fn merging_adds_accesses_and_misses_up() {
         let count = |rounds: u64| {
             let mut simulation = PolicySimulation::new(1);
-            for block in (0..rounds).flat_map(|_| 0..200) {
-                simulation.count(1);
-                simulation.access(BlockHash::of(0, block));
-            }
+            let blocks = (0..rounds).flat_map(|_| (0..200).map(|block| BlockHash::of(0, block)));
+            simulation.count(rounds * 200);
+            simulation.access(blocks);
             simulation.finish()
         };
         let mut merged = count(1);

@@ -69,6 +69,12 @@ impl ReuseTracker {
         curve(&self.reads, &self.writes)
     }
 
+    /// Blocks with a higher hash are not followed, now or later.
+    #[inline]
+    pub(crate) fn threshold(&self) -> u64 {
+        self.sample.threshold()
+    }
+
     /// So many blocks are asked for, followed or not.
     #[inline]
     pub(crate) fn count(&mut self, op: Op, blocks: u64) {

@@ -7,7 +7,7 @@
 //! **Invariants**: at most `STREAMS_MAX` streams; what exceeds them goes to one that takes the
 //! rest.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 
 use foldhash::fast::FixedState;
 use headpond_trace::{Names, Op, TraceRecord};
@@ -33,9 +33,24 @@ pub(crate) struct Owner {
 #[derive(Debug, Default)]
 pub(crate) struct Router {
     streams: Vec<Stream>,
-    random: BTreeMap<Owner, usize>,
-    runs: HashMap<RunId, usize, FixedState>,
-    latest: BTreeMap<Owner, usize>,
+    /// Places among the known, of those with random requests or with a stream.
+    owners: HashMap<Owner, usize, FixedState>,
+    known: Vec<Known>,
+    /// Whose place was asked for last.
+    recent: Option<(Owner, usize)>,
+    /// Owners known by their random requests.
+    random: usize,
+    /// Streams of the runs, by number.
+    runs: Vec<Option<usize>>,
+}
+
+/// What is known of an owner.
+#[derive(Clone, Copy, Debug, Default)]
+struct Known {
+    /// The stream of its random requests.
+    random: Option<usize>,
+    /// The stream of its that did something last.
+    latest: Option<usize>,
 }
 
 #[derive(Debug)]
@@ -45,35 +60,38 @@ pub(crate) struct Stream {
     pub sequential: Option<Op>,
     pub body: PhasedStream,
     last_ns: u64,
+    /// Place of its owner among the known.
+    known: usize,
 }
 
 impl Router {
     /// Takes what the run detector found.
-    pub(crate) fn take(&mut self, found: Found) {
+    #[inline]
+    pub(crate) fn take(&mut self, found: &Found) {
         match found {
             Found::Placed(record, Placement::Random) => {
-                let index = self.random_stream(owner(&record));
-                self.deliver(index, &record, true);
+                let index = self.random_stream(owner(record));
+                self.deliver(index, record, true);
             }
             Found::Placed(record, Placement::Sequential(run)) => {
-                let known = self.runs.get(&run).copied();
-                let index = known.unwrap_or_else(|| self.open_run(run, &record));
-                self.deliver(index, &record, false);
+                let known = self.runs.get(usize::from(run.0)).copied().flatten();
+                let index = known.unwrap_or_else(|| self.open_run(*run, record));
+                self.deliver(index, record, false);
             }
-            Found::Ended { run, requests, bytes } => {
-                if let Some(index) = self.runs.remove(&run)
-                    && requests > 0
-                {
+            Found::Aside(record) => self.aside(record),
+            &Found::Ended { run, requests, bytes } => {
+                let known = self.runs.get_mut(usize::from(run.0)).and_then(Option::take);
+                if let Some(index) = known.filter(|_| requests > 0) {
                     self.streams[index].body.end_run(requests, bytes);
                 }
             }
         }
     }
 
-    /// Takes a request without data: it belongs to what its process did last.
-    pub(crate) fn aside(&mut self, record: &TraceRecord) {
+    /// A request without data belongs to what its process did last.
+    fn aside(&mut self, record: &TraceRecord) {
         let owner = owner(record);
-        let latest = self.latest.get(&owner).copied();
+        let latest = self.place(owner).and_then(|place| self.known[place].latest);
         let index = latest.unwrap_or_else(|| self.random_stream(owner));
         self.streams[index].body.add(record, false);
     }
@@ -83,25 +101,50 @@ impl Router {
         parts(self.streams, names, source)
     }
 
+    #[inline]
     fn deliver(&mut self, index: usize, record: &TraceRecord, is_random: bool) {
         let stream = &mut self.streams[index];
         stream.body.add(record, is_random);
         stream.last_ns = stream.last_ns.max(record.issued_ns);
-        let owner = stream.owner;
-        if self.latest.get(&owner) != Some(&index) {
-            self.latest.insert(owner, index);
-        }
+        self.known[stream.known].latest = Some(index);
     }
 
+    #[inline]
     fn random_stream(&mut self, owner: Owner) -> usize {
-        if let Some(&index) = self.random.get(&owner) {
-            return index;
-        }
+        let random = self.place(owner).and_then(|place| self.known[place].random);
+        random.unwrap_or_else(|| self.open_random(owner))
+    }
+
+    fn open_random(&mut self, owner: Owner) -> usize {
         let index = self.open(owner, None);
-        if self.random.len() < OWNERS_MAX {
-            self.random.insert(owner, index);
+        if self.random < OWNERS_MAX {
+            self.random += 1;
+            let place = self.enter(owner);
+            self.known[place].random = Some(index);
         }
         index
+    }
+
+    /// The place of an owner that is known.
+    #[inline]
+    fn place(&mut self, owner: Owner) -> Option<usize> {
+        if let Some((recent, place)) = self.recent
+            && recent == owner
+        {
+            return Some(place);
+        }
+        let place = *self.owners.get(&owner)?;
+        self.recent = Some((owner, place));
+        Some(place)
+    }
+
+    /// The place of an owner, known from now on.
+    fn enter(&mut self, owner: Owner) -> usize {
+        let place = *self.owners.entry(owner).or_insert(self.known.len());
+        if place == self.known.len() {
+            self.known.push(Known::default());
+        }
+        place
     }
 
     fn open_run(&mut self, run: RunId, first: &TraceRecord) -> usize {
@@ -115,7 +158,11 @@ impl Router {
         let over = self.streams.iter().enumerate().filter(|(_, stream)| is_over(stream));
         let latest = over.max_by_key(|(_, stream)| stream.last_ns).map(|(index, _)| index);
         let index = latest.unwrap_or_else(|| self.open(owner, sequential));
-        self.runs.insert(run, index);
+        let number = usize::from(run.0);
+        if number >= self.runs.len() {
+            self.runs.resize(number + 1, None);
+        }
+        self.runs[number] = Some(index);
         index
     }
 
@@ -125,8 +172,8 @@ impl Router {
             let same = |stream: &Stream| stream.sequential == sequential;
             return self.streams.iter().position(same).unwrap_or(0);
         }
-        let body = PhasedStream::default();
-        self.streams.push(Stream { owner, sequential, body, last_ns: 0 });
+        let (body, known) = (PhasedStream::default(), self.enter(owner));
+        self.streams.push(Stream { owner, sequential, body, last_ns: 0, known });
         self.streams.len() - 1
     }
 }

@@ -7,16 +7,20 @@
 //! **Invariants**: at most `PENDING_MAX` unproven and `PROVEN_MAX` proven runs are followed, the
 //! least recently continued leaves first; every record comes out exactly once.
 
-use std::collections::{HashMap, VecDeque};
-
-use foldhash::fast::FixedState;
 use headpond_trace::{Op, TraceRecord};
+
+use super::edges::{Edge, Edges, SEATS, Seat};
+use super::use_order::UseOrder;
+use super::waiting::{List, Waiting};
 
 /// Requests that prove a run.
 const PROOF_REQUESTS: u64 = 4;
 
 const PENDING_MAX: usize = 256;
 const PROVEN_MAX: usize = 256;
+
+// One of each more before there is room.
+const _: () = assert!(PENDING_MAX + PROVEN_MAX + 2 <= SEATS);
 
 /// Where a record belongs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,14 +30,16 @@ pub(crate) enum Placement {
     Sequential(RunId),
 }
 
-/// Numbers proven runs; never used twice.
+/// Numbers proven runs; given again when the run is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct RunId(pub u64);
+pub(crate) struct RunId(pub u16);
 
 /// What comes out of the detector.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Found {
     Placed(TraceRecord, Placement),
+    /// A record without data.
+    Aside(TraceRecord),
     /// A proven run is over; without requests where it has become a part of another, which counts
     /// them.
     Ended {
@@ -46,256 +52,209 @@ pub(crate) enum Found {
 /// The detector.
 #[derive(Debug, Default)]
 pub(crate) struct RunDetector {
-    runs: Vec<Option<Run>>,
-    free: Vec<usize>,
+    /// By seat; those of free seats are over.
+    runs: Vec<Run>,
+    free: Vec<Seat>,
     /// By where a run is expected to go on.
-    by_end: HashMap<Edge, usize, FixedState>,
+    by_end: Edges,
     /// By where a run began, for requests that a deep queue brings too late.
-    by_start: HashMap<Edge, usize, FixedState>,
-    pending: Recency,
-    proven: Recency,
-    stamp: u64,
-    next_id: u64,
+    by_start: Edges,
+    pending: UseOrder,
+    proven: UseOrder,
+    waiting: Waiting,
+    /// Numbers given so far, and those of them that are free again.
+    ids: u16,
+    free_ids: Vec<RunId>,
 }
 
-/// A place where a run begins or ends: device, direction, offset.
-type Edge = (u16, bool, u64);
-
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 struct Run {
-    device: u16,
-    is_write: bool,
-    start_bytes: u64,
-    end_bytes: u64,
+    end: Edge,
     requests: u64,
     bytes: u64,
-    stamp: u64,
     proof: Proof,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 enum Proof {
-    Pending(Vec<TraceRecord>),
+    Pending(List),
     Proven(RunId),
-}
-
-/// Runs in the order of their last use; entries of runs used again since are stale.
-#[derive(Debug, Default)]
-struct Recency {
-    order: VecDeque<(usize, u64)>,
-    live: usize,
+    Over,
 }
 
 impl RunDetector {
     /// Takes a read or write in; what is decided by it goes to `found`.
-    pub(crate) fn add(&mut self, record: TraceRecord, found: &mut Vec<Found>) {
-        self.stamp += 1;
-        let is_write = record.op == Op::Write;
-        let device = record.device;
-        let (start, end) = (record.offset_bytes, record.end_bytes());
-        let index = if let Some(index) = self.by_end.remove(&(device, is_write, start)) {
-            self.run(index).end_bytes = end;
-            self.by_end.insert((device, is_write, end), index);
-            self.join_follower(index, found);
-            index
-        } else if let Some(index) = self.by_start.remove(&(device, is_write, end)) {
-            self.run(index).start_bytes = start;
-            self.by_start.insert((device, is_write, start), index);
-            index
+    pub(crate) fn add(&mut self, record: &TraceRecord, found: &mut Vec<Found>) {
+        let start = Edge::new(record.device, record.op == Op::Write, record.offset_bytes);
+        let end = start.at(record.end_bytes());
+        let seat = if let Some(seat) = self.by_end.take(start) {
+            self.run(seat).end = end;
+            self.by_end.insert(end, seat);
+            self.join_follower(seat, found);
+            seat
+        } else if let Some(seat) = self.by_start.take(end) {
+            self.by_start.insert(start, seat);
+            seat
         } else {
-            self.begin(&record)
+            self.begin(start, end)
         };
-        self.extend(index, record, found);
+        self.extend(seat, record, found);
         self.make_room(found);
     }
 
     /// Gives out everything held back.
     pub(crate) fn finish(&mut self, found: &mut Vec<Found>) {
-        for index in 0..self.runs.len() {
-            self.end(index, found);
+        for seat in 0..self.runs.len() {
+            self.end(seat as Seat, found);
         }
     }
 
-    fn run(&mut self, index: usize) -> &mut Run {
-        self.runs[index].as_mut().expect("an indexed run exists")
+    #[inline]
+    fn run(&mut self, seat: Seat) -> &mut Run {
+        &mut self.runs[usize::from(seat)]
     }
 
-    fn begin(&mut self, record: &TraceRecord) -> usize {
-        let run = Run {
-            device: record.device,
-            is_write: record.op == Op::Write,
-            start_bytes: record.offset_bytes,
-            end_bytes: record.end_bytes(),
-            requests: 0,
-            bytes: 0,
-            stamp: 0,
-            proof: Proof::Pending(Vec::new()),
+    fn begin(&mut self, start: Edge, end: Edge) -> Seat {
+        let run = Run { end, requests: 0, bytes: 0, proof: Proof::Pending(List::new()) };
+        let seat = match self.free.pop() {
+            Some(seat) => {
+                self.runs[usize::from(seat)] = run;
+                seat
+            }
+            None => {
+                self.runs.push(run);
+                (self.runs.len() - 1) as Seat
+            }
         };
-        let (begins, ends) = (run.begins(), run.ends());
-        let index = self.free.pop().unwrap_or_else(|| {
-            self.runs.push(None);
-            self.runs.len() - 1
-        });
-        self.runs[index] = Some(run);
-        self.by_start.entry(begins).or_insert(index);
-        self.by_end.insert(ends, index);
-        self.pending.live += 1;
-        index
+        self.by_start.insert_if_free(start, seat);
+        self.by_end.insert(end, seat);
+        self.pending.push(seat);
+        seat
     }
 
-    fn extend(&mut self, index: usize, record: TraceRecord, found: &mut Vec<Found>) {
-        let stamp = self.stamp;
-        let next_id = RunId(self.next_id);
-        let run = self.run(index);
+    #[inline]
+    fn extend(&mut self, seat: Seat, record: &TraceRecord, found: &mut Vec<Found>) {
+        let run = &mut self.runs[usize::from(seat)];
         run.requests += 1;
         run.bytes = run.bytes.saturating_add(record.length_bytes);
-        run.stamp = stamp;
         match &mut run.proof {
-            Proof::Proven(id) => found.push(Found::Placed(record, Placement::Sequential(*id))),
-            Proof::Pending(held) => held.push(record),
+            Proof::Proven(id) => {
+                found.push(Found::Placed(*record, Placement::Sequential(*id)));
+                self.proven.renew(seat);
+            }
+            Proof::Pending(held) => {
+                self.waiting.push(held, *record);
+                if run.requests >= PROOF_REQUESTS {
+                    let id = self.number();
+                    self.prove(seat, id, found);
+                } else {
+                    self.pending.renew(seat);
+                }
+            }
+            Proof::Over => unreachable!("a run that is over is found nowhere"),
         }
-        if run.requests >= PROOF_REQUESTS && run.prove(next_id, found) {
-            self.next_id += 1;
-            self.pending.live -= 1;
-            self.proven.live += 1;
-        }
-        self.touch(index);
+    }
+
+    fn number(&mut self) -> RunId {
+        self.free_ids.pop().unwrap_or_else(|| {
+            self.ids += 1;
+            RunId(self.ids - 1)
+        })
+    }
+
+    /// A run that was pending is proven: its held records are parts of run `id`.
+    fn prove(&mut self, seat: Seat, id: RunId, found: &mut Vec<Found>) {
+        let proof = std::mem::replace(&mut self.run(seat).proof, Proof::Proven(id));
+        let Proof::Pending(held) = proof else {
+            unreachable!("a run is proven once");
+        };
+        let placement = Placement::Sequential(id);
+        self.waiting.drain(held, |record| found.push(Found::Placed(*record, placement)));
+        self.pending.remove(seat);
+        self.proven.push(seat);
     }
 
     /// Joins the run that begins where this one now ends.
-    fn join_follower(&mut self, index: usize, found: &mut Vec<Found>) {
-        let ends = self.run(index).ends();
-        let Some(&other) = self.by_start.get(&ends) else {
+    fn join_follower(&mut self, seat: Seat, found: &mut Vec<Found>) {
+        let ends = self.run(seat).end;
+        let Some(other) = self.by_start.get(ends).filter(|&other| other != seat) else {
             return;
         };
-        if other == index {
-            return;
-        }
         let follower = self.remove(other);
-        self.by_end.remove(&ends);
-        let run = self.run(index);
-        run.end_bytes = follower.end_bytes;
+        self.by_end.take(ends);
+        let run = self.run(seat);
+        run.end = follower.end;
         run.requests += follower.requests;
         run.bytes = run.bytes.saturating_add(follower.bytes);
-        let ends = run.ends();
+        let ends = run.end;
         match follower.proof {
-            Proof::Pending(records) => self.adopt(index, records, found),
-            Proof::Proven(id) => {
-                if !self.become_proven(index, id, found) {
-                    found.push(Found::Ended { run: id, requests: 0, bytes: 0 });
-                }
+            Proof::Pending(records) => self.adopt(seat, records, found),
+            Proof::Proven(id) if matches!(self.run(seat).proof, Proof::Pending(_)) => {
+                self.prove(seat, id, found);
             }
+            Proof::Proven(id) => self.report_end(id, 0, 0, found),
+            Proof::Over => unreachable!("a run that is over is found nowhere"),
         }
-        self.by_end.insert(ends, index);
+        self.by_end.insert(ends, seat);
     }
 
-    fn adopt(&mut self, index: usize, records: Vec<TraceRecord>, found: &mut Vec<Found>) {
-        match &mut self.run(index).proof {
-            Proof::Pending(held) => held.extend(records),
+    fn adopt(&mut self, seat: Seat, records: List, found: &mut Vec<Found>) {
+        let run = &mut self.runs[usize::from(seat)];
+        match &mut run.proof {
+            Proof::Pending(held) => self.waiting.append(held, records),
             Proof::Proven(id) => {
                 let placement = Placement::Sequential(*id);
-                found.extend(records.into_iter().map(|r| Found::Placed(r, placement)));
+                self.waiting.drain(records, |r| found.push(Found::Placed(*r, placement)));
             }
+            Proof::Over => unreachable!("a run that is over is found nowhere"),
         }
     }
 
-    /// False where it was proven before, under a number of its own.
-    fn become_proven(&mut self, index: usize, id: RunId, found: &mut Vec<Found>) -> bool {
-        let is_first = self.run(index).prove(id, found);
-        if is_first {
-            self.pending.live -= 1;
-            self.proven.live += 1;
-        }
-        is_first
-    }
-
-    fn touch(&mut self, index: usize) {
-        let (stamp, is_proven) = {
-            let run = self.run(index);
-            (run.stamp, matches!(run.proof, Proof::Proven(_)))
-        };
-        let recency = if is_proven { &mut self.proven } else { &mut self.pending };
-        recency.order.push_back((index, stamp));
-        if recency.order.len() > 4 * (PENDING_MAX + PROVEN_MAX) {
-            let runs = &self.runs;
-            recency.order.retain(|&(i, stamp)| is_current(runs, i, stamp, is_proven));
-        }
-    }
-
+    #[inline]
     fn make_room(&mut self, found: &mut Vec<Found>) {
-        while self.pending.live > PENDING_MAX {
-            self.end_oldest(false, found);
+        if self.pending.len() > PENDING_MAX {
+            self.end_oldest(self.pending.oldest(), found);
         }
-        while self.proven.live > PROVEN_MAX {
-            self.end_oldest(true, found);
+        if self.proven.len() > PROVEN_MAX {
+            self.end_oldest(self.proven.oldest(), found);
         }
     }
 
-    fn end_oldest(&mut self, is_proven: bool, found: &mut Vec<Found>) {
-        let recency = if is_proven { &mut self.proven } else { &mut self.pending };
-        while let Some((index, stamp)) = recency.order.pop_front() {
-            if is_current(&self.runs, index, stamp, is_proven) {
-                return self.end(index, found);
-            }
-        }
-        unreachable!("every live run has a current entry");
+    fn end_oldest(&mut self, oldest: Option<Seat>, found: &mut Vec<Found>) {
+        self.end(oldest.expect("more than none are in"), found);
     }
 
-    fn end(&mut self, index: usize, found: &mut Vec<Found>) {
-        if self.runs[index].is_none() {
-            return;
-        }
-        let run = self.remove(index);
+    fn end(&mut self, seat: Seat, found: &mut Vec<Found>) {
+        let run = self.remove(seat);
         match run.proof {
-            Proof::Pending(records) => {
-                found.extend(records.into_iter().map(|r| Found::Placed(r, Placement::Random)));
+            Proof::Pending(held) => {
+                self.waiting.drain(held, |r| found.push(Found::Placed(*r, Placement::Random)));
             }
-            Proof::Proven(id) => {
-                found.push(Found::Ended { run: id, requests: run.requests, bytes: run.bytes });
-            }
+            Proof::Proven(id) => self.report_end(id, run.requests, run.bytes, found),
+            Proof::Over => {}
         }
     }
 
-    fn remove(&mut self, index: usize) -> Run {
-        let run = self.runs[index].take().expect("a removed run exists");
-        self.free.push(index);
-        for (map, edge) in [(&mut self.by_start, run.begins()), (&mut self.by_end, run.ends())] {
-            if map.get(&edge) == Some(&index) {
-                map.remove(&edge);
-            }
-        }
+    fn report_end(&mut self, run: RunId, requests: u64, bytes: u64, found: &mut Vec<Found>) {
+        found.push(Found::Ended { run, requests, bytes });
+        self.free_ids.push(run);
+    }
+
+    /// Frees the seat of a run, unless it is free.
+    #[inline]
+    fn remove(&mut self, seat: Seat) -> Run {
+        let run = self.runs[usize::from(seat)];
         match run.proof {
-            Proof::Pending(_) => self.pending.live -= 1,
-            Proof::Proven(_) => self.proven.live -= 1,
+            Proof::Pending(_) => self.pending.remove(seat),
+            Proof::Proven(_) => self.proven.remove(seat),
+            Proof::Over => return run,
         }
+        self.runs[usize::from(seat)].proof = Proof::Over;
+        self.by_start.release(seat);
+        self.by_end.release(seat);
+        self.free.push(seat);
         run
     }
-}
-
-impl Run {
-    fn begins(&self) -> Edge {
-        (self.device, self.is_write, self.start_bytes)
-    }
-
-    fn ends(&self) -> Edge {
-        (self.device, self.is_write, self.end_bytes)
-    }
-
-    /// Gives the held records out as parts of run `id`. False when the run was proven before.
-    fn prove(&mut self, id: RunId, found: &mut Vec<Found>) -> bool {
-        let Proof::Pending(held) = &mut self.proof else {
-            return false;
-        };
-        let placed = |record| Found::Placed(record, Placement::Sequential(id));
-        found.extend(held.drain(..).map(placed));
-        self.proof = Proof::Proven(id);
-        true
-    }
-}
-
-fn is_current(runs: &[Option<Run>], index: usize, stamp: u64, is_proven: bool) -> bool {
-    let same = |run: &Run| run.stamp == stamp && matches!(run.proof, Proof::Proven(_)) == is_proven;
-    runs[index].as_ref().is_some_and(same)
 }
 
 #[cfg(test)]
@@ -310,9 +269,9 @@ mod tests {
     fn found(offsets: impl IntoIterator<Item = u64>) -> Vec<Found> {
         let mut detector = RunDetector::default();
         let mut found = Vec::new();
-        offsets.into_iter().for_each(|offset| detector.add(read(offset), &mut found));
+        offsets.into_iter().for_each(|offset| detector.add(&read(offset), &mut found));
         detector.finish(&mut found);
-        assert_eq!((detector.pending.live, detector.proven.live), (0, 0));
+        assert_eq!((detector.pending.len(), detector.proven.len()), (0, 0));
         assert!(detector.by_start.is_empty() && detector.by_end.is_empty());
         found
     }
@@ -320,7 +279,7 @@ mod tests {
     fn runs(found: &[Found]) -> Vec<u64> {
         let ended = |f: &Found| match f {
             Found::Ended { requests, .. } => Some(*requests),
-            Found::Placed(..) => None,
+            _ => None,
         };
         found.iter().filter_map(ended).collect()
     }
@@ -355,7 +314,7 @@ mod tests {
             match found {
                 Found::Placed(_, Placement::Sequential(run)) => _ = placed.insert(run),
                 Found::Ended { run, requests, .. } => ended.push((run, requests)),
-                Found::Placed(..) => panic!("all is sequential"),
+                _ => panic!("all is sequential"),
             }
         }
         ended.sort_unstable();
@@ -376,7 +335,7 @@ mod tests {
         fn every_record_comes_out_once(offsets in proptest::collection::vec(0u64..600, 0..2000)) {
             let placed = found(offsets.iter().copied()).into_iter().filter_map(|f| match f {
                 Found::Placed(record, _) => Some(record.offset_bytes / 4096),
-                Found::Ended { .. } => None,
+                _ => None,
             });
             let (mut placed, mut offsets) = (placed.collect::<Vec<_>>(), offsets);
             placed.sort_unstable();

@@ -112,6 +112,12 @@ impl Sample {
         (self.blocks.len() as u64).saturating_mul(self.one_in)
     }
 
+    /// Blocks with a higher hash are not followed, now or later.
+    #[inline]
+    pub(crate) fn threshold(&self) -> u64 {
+        self.threshold
+    }
+
     #[inline]
     pub(crate) fn follows(&self, hash: BlockHash) -> bool {
         hash.0 <= self.threshold

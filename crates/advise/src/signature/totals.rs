@@ -44,6 +44,7 @@ pub(crate) struct RunTotals {
 
 impl Totals {
     /// Adds one request; `is_random` for reads and writes outside of every run.
+    #[inline]
     pub(crate) fn add(&mut self, record: &TraceRecord, is_random: bool) {
         let index = record.op.index();
         let is_first = self.total_requests() == 0;
@@ -56,13 +57,9 @@ impl Totals {
         if is_random && index < self.random.len() {
             self.random[index] += 1;
         }
-        let has = |flag| u64::from(record.flags.contains(flag));
-        if record.op == Op::Write {
-            self.sync_writes += has(RecordFlags::SYNC);
-            self.fua_writes += has(RecordFlags::FUA);
+        if !record.flags.is_empty() {
+            self.add_flags(record);
         }
-        self.metadata += has(RecordFlags::METADATA);
-        self.failed += has(RecordFlags::FAILED);
         self.first_ns =
             if is_first { record.issued_ns } else { self.first_ns.min(record.issued_ns) };
         self.last_ns = self.last_ns.max(record.completed_ns.unwrap_or(record.issued_ns));
@@ -71,6 +68,25 @@ impl Totals {
             self.response_ns += u128::from(response);
             self.responses += 1;
         }
+    }
+
+    fn add_flags(&mut self, record: &TraceRecord) {
+        let has = |flag| u64::from(record.flags.contains(flag));
+        if record.op == Op::Write {
+            self.sync_writes += has(RecordFlags::SYNC);
+            self.fua_writes += has(RecordFlags::FUA);
+        }
+        self.metadata += has(RecordFlags::METADATA);
+        self.failed += has(RecordFlags::FAILED);
+    }
+
+    /// Forgets everything; the memory stays.
+    pub(crate) fn clear(&mut self) {
+        let Self { sizes, depth, gaps, .. } = std::mem::take(self);
+        (self.sizes, self.depth, self.gaps) = (sizes, depth, gaps);
+        self.sizes.clear();
+        self.depth.clear();
+        self.gaps.clear();
     }
 
     /// Adds another part.
@@ -102,6 +118,7 @@ impl Totals {
         self.runs.merge(&other.runs);
     }
 
+    #[inline]
     pub(crate) fn total_requests(&self) -> u64 {
         self.requests.iter().sum()
     }

@@ -1,10 +1,13 @@
 //! What the whole volume is used for: how much of it, how often again, what a cache could keep.
 //!
-//! 1. Each request is counted where and when it was (`VolumeCounts`).
-//! 2. Its blocks go to the working set, and to what follows some of them (`reuse`, `policies`).
-//! 3. The counts are summed up.
+//! 1. Requests come in batches; one step after the other takes all of a batch, so that what it
+//!    counts in is near.
+//! 2. Each request is counted where and when it was (`VolumeCounts`).
+//! 3. Its blocks go to the working set, and to what follows some of them (`reuse`, `policies`).
+//! 4. The counts are summed up.
 //!
-//! **Invariants**: memory is bounded by the sample and by what each of the counts says.
+//! **Invariants**: memory is bounded by the sample and by what each of the counts says; how
+//! requests are cut into batches makes no difference.
 
 use headpond_trace::{Op, TraceRecord};
 use serde::{Deserialize, Serialize};
@@ -18,10 +21,15 @@ use super::placement::{Aligned, Alignment, SeekCounts, Seeks};
 use super::policies::{PolicyCounts, PolicyCurve, PolicySimulation};
 use super::reuse::{ReuseTracker, blocks_of};
 use super::sample::{BLOCK_BYTES, BlockHash, Sampling};
+use super::step::Step;
 use super::working_set::{WorkingSet, WorkingSetCounts};
 
 /// Devices whose last request is remembered; others are taken for the last of these.
 const DEVICES_MAX: usize = 1024;
+
+/// Blocks that are gathered before they are followed: enough that each of the caches in miniature
+/// is fetched once for many of them.
+const GATHERED_MAX: usize = 8192;
 
 /// Looks at requests in order of issue.
 #[derive(Debug)]
@@ -34,6 +42,22 @@ pub(crate) struct VolumeTracker {
     issued_ns: Option<u64>,
     /// Where the last request of each device ended.
     ends: Vec<Option<u64>>,
+    /// Reads and writes of the batch.
+    requests: Vec<Request>,
+    /// Blocks that may be followed, each with its request.
+    gathered: Vec<(BlockHash, Op, u64)>,
+}
+
+/// A read or a write.
+#[derive(Clone, Copy, Debug)]
+struct Request {
+    op: Op,
+    device: u16,
+    issued_ns: u64,
+    offset_bytes: u64,
+    length_bytes: u64,
+    first_block: u64,
+    last_block: u64,
 }
 
 /// Everything that is counted. Merging two traces of different volumes gives what one pass over
@@ -123,59 +147,113 @@ impl VolumeTracker {
             source: number_of(source),
             issued_ns: None,
             ends: Vec::new(),
+            requests: Vec::new(),
+            gathered: Vec::with_capacity(2 * GATHERED_MAX),
         }
     }
 
-    /// Adds a request; only reads and writes touch data.
-    pub(crate) fn add(&mut self, record: &TraceRecord) {
-        let before_ns = self.issued_ns.replace(record.issued_ns);
-        let gap_ns = before_ns.map(|before_ns| record.issued_ns.saturating_sub(before_ns));
-        self.counts.arrivals.add(record.issued_ns, gap_ns);
-        let Some((first, last)) = blocks_of(record) else {
-            return;
-        };
-        let device = usize::from(record.device).min(DEVICES_MAX - 1);
-        if device >= self.ends.len() {
-            self.ends.resize(device + 1, None);
+    /// Adds requests in order of issue, and tells when each step is done; only reads and writes
+    /// touch data.
+    pub(crate) fn add(&mut self, records: &[TraceRecord], done: &mut impl FnMut(Step)) {
+        for record in records {
+            let before_ns = self.issued_ns.replace(record.issued_ns);
+            let gap_ns = before_ns.map(|before_ns| record.issued_ns.saturating_sub(before_ns));
+            self.counts.arrivals.add(record.issued_ns, gap_ns);
         }
-        if let Some(ended_bytes) = self.ends[device].replace(record.end_bytes()) {
-            self.counts.seeks.add(ended_bytes, record.offset_bytes);
+        done(Step::Arrivals);
+        let mut requests = std::mem::take(&mut self.requests);
+        records.iter().filter_map(Request::of).for_each(|request| requests.push(request));
+        self.place(&requests);
+        done(Step::Placement);
+        for request in &requests {
+            self.counts.heat_map.add(request.op, request.issued_ns, request.offset_bytes);
         }
-        self.counts.place(record);
-        self.touch_all(record, first, last);
+        done(Step::HeatMap);
+        for request in requests.iter().filter(|request| request.op == Op::Write) {
+            let Request { device, first_block, last_block, .. } = *request;
+            self.counts.hot_writes.add(device, first_block, last_block);
+        }
+        done(Step::HotSpots);
+        self.touch(&requests, done);
+        requests.clear();
+        self.requests = requests;
     }
 
-    fn touch_all(&mut self, record: &TraceRecord, first: u64, last: u64) {
-        let is_write = record.op == Op::Write;
-        if is_write {
-            self.counts.hot_writes.add(record.device, first, last);
+    /// Counts where requests lie.
+    fn place(&mut self, requests: &[Request]) {
+        for request in requests {
+            let device = usize::from(request.device).min(DEVICES_MAX - 1);
+            if device >= self.ends.len() {
+                self.ends.resize(device + 1, None);
+            }
+            if let Some(ended_bytes) = self.ends[device].replace(request.end_bytes()) {
+                self.counts.seeks.add(ended_bytes, request.offset_bytes);
+            }
+            self.counts.place(request);
+            self.reuse.count(request.op, request.blocks());
+            self.policies.count(request.blocks());
         }
-        self.reuse.count(record.op, last - first + 1);
-        self.policies.count(last - first + 1);
-        let blocks = (first..=last).map(|block| BlockHash::of(record.device, block));
-        let source = self.source;
-        let sourced = blocks.clone().map(|block| block.of_source(source));
-        self.counts.working_set.add(record.issued_ns, is_write, sourced);
-        for block in blocks {
-            self.touch(block, record);
-            self.policies.access(block);
+    }
+
+    /// Brings the blocks of requests where they are counted. Each is hashed once.
+    fn touch(&mut self, requests: &[Request], done: &mut impl FnMut(Step)) {
+        let mut threshold = self.threshold();
+        for request in requests {
+            let Request { op, device, issued_ns, .. } = *request;
+            let mut at = request.first_block;
+            while at <= request.last_block {
+                if self.gathered.len() > GATHERED_MAX {
+                    done(Step::WorkingSet);
+                    self.follow(done);
+                    threshold = self.threshold();
+                }
+                let end = (request.last_block + 1).min(at + GATHERED_MAX as u64);
+                let (source, gathered) = (self.source, &mut self.gathered);
+                let sourced = (at..end).map(|block| {
+                    let block = BlockHash::of(device, block);
+                    if block.0 <= threshold {
+                        gathered.push((block, op, issued_ns));
+                    }
+                    block.of_source(source)
+                });
+                self.counts.working_set.add(issued_ns, op == Op::Write, sourced);
+                at = end;
+            }
         }
+        done(Step::WorkingSet);
+    }
+
+    /// Blocks with a higher hash are followed by nobody.
+    fn threshold(&self) -> u64 {
+        self.reuse.threshold().max(self.policies.threshold())
+    }
+
+    /// Follows the blocks that were gathered.
+    fn follow(&mut self, done: &mut impl FnMut(Step)) {
+        for at in 0..self.gathered.len() {
+            let (block, op, issued_ns) = self.gathered[at];
+            self.access(block, op, issued_ns);
+        }
+        done(Step::Reuse);
+        self.policies.access(self.gathered.iter().map(|&(block, ..)| block));
+        self.gathered.clear();
+        done(Step::Policies);
     }
 
     #[inline]
-    fn touch(&mut self, block: BlockHash, record: &TraceRecord) {
-        let Some(access) = self.reuse.access(record.op, block) else {
+    fn access(&mut self, block: BlockHash, op: Op, issued_ns: u64) {
+        let Some(access) = self.reuse.access(op, block) else {
             return;
         };
-        let (before_ns, after) = match record.op {
+        let (before_ns, after) = match op {
             Op::Write => {
-                let before_ns = access.block.written_ns.replace(record.issued_ns);
+                let before_ns = access.block.written_ns.replace(issued_ns);
                 (before_ns, &mut self.counts.overwritten_after)
             }
             _ => (access.block.written_ns, &mut self.counts.read_after_write),
         };
         if let Some(before_ns) = before_ns {
-            after.add(record.issued_ns.saturating_sub(before_ns), access.one_in);
+            after.add(issued_ns.saturating_sub(before_ns), access.one_in);
         }
         if access.is_new {
             let met_blocks = self.reuse.make_room();
@@ -185,6 +263,7 @@ impl VolumeTracker {
 
     /// The counts of the whole trace.
     pub(crate) fn finish(mut self) -> VolumeCounts {
+        self.follow(&mut |_| {});
         self.counts.arrivals.finish();
         self.counts.footprint_blocks = self.reuse.make_room();
         self.counts.policies = self.policies.finish();
@@ -193,16 +272,38 @@ impl VolumeTracker {
     }
 }
 
+impl Request {
+    /// `None` for what touches no data.
+    #[inline]
+    fn of(record: &TraceRecord) -> Option<Self> {
+        let &TraceRecord { op, device, issued_ns, offset_bytes, length_bytes, .. } = record;
+        let (first_block, last_block) = blocks_of(record)?;
+        let placed =
+            Self { op, device, issued_ns, offset_bytes, length_bytes, first_block, last_block };
+        Some(placed)
+    }
+
+    #[inline]
+    fn end_bytes(&self) -> u64 {
+        self.offset_bytes.saturating_add(self.length_bytes)
+    }
+
+    #[inline]
+    fn blocks(&self) -> u64 {
+        self.last_block - self.first_block + 1
+    }
+}
+
 impl VolumeCounts {
     /// Where and how a read or a write lies.
-    fn place(&mut self, record: &TraceRecord) {
+    #[inline]
+    fn place(&mut self, request: &Request) {
         let (low, high) = self.range_bytes.unwrap_or((u64::MAX, 0));
-        self.range_bytes = Some((low.min(record.offset_bytes), high.max(record.end_bytes())));
-        let op = record.op.index();
-        self.bytes[op] = self.bytes[op].saturating_add(record.length_bytes);
-        self.sizes[op].add(record.length_bytes, 1);
-        self.alignment.add(record.offset_bytes, record.length_bytes);
-        self.heat_map.add(record);
+        self.range_bytes = Some((low.min(request.offset_bytes), high.max(request.end_bytes())));
+        let op = request.op.index();
+        self.bytes[op] = self.bytes[op].saturating_add(request.length_bytes);
+        self.sizes[op].add(request.length_bytes, 1);
+        self.alignment.add(request.offset_bytes, request.length_bytes);
     }
 
     pub(crate) fn merge(&mut self, other: &Self) {
@@ -330,7 +431,8 @@ mod tests {
     fn volume(records: impl IntoIterator<Item = (Op, u64)>) -> VolumeSignature {
         let mut sampler = VolumeTracker::new(Sampling::default(), "");
         for (op, block) in records {
-            sampler.add(&TraceRecord::new(0, op, block * BLOCK_BYTES, BLOCK_BYTES));
+            let record = TraceRecord::new(0, op, block * BLOCK_BYTES, BLOCK_BYTES);
+            sampler.add(&[record], &mut |_| {});
         }
         sampler.finish().summary()
     }
@@ -376,9 +478,11 @@ mod tests {
             for block in 0..100 {
                 let at_ns = round << 30 | block << 10;
                 let offset = block * BLOCK_BYTES;
-                tracker.add(&TraceRecord::new(at_ns, Op::Write, offset, BLOCK_BYTES));
+                let write = TraceRecord::new(at_ns, Op::Write, offset, BLOCK_BYTES);
+                tracker.add(&[write], &mut |_| {});
                 if block % 2 == 0 {
-                    tracker.add(&TraceRecord::new(at_ns + 512, Op::Read, offset, BLOCK_BYTES));
+                    let read = TraceRecord::new(at_ns + 512, Op::Read, offset, BLOCK_BYTES);
+                    tracker.add(&[read], &mut |_| {});
                 }
             }
         }

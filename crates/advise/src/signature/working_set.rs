@@ -74,11 +74,10 @@ impl WorkingSetCounts {
         blocks: impl Iterator<Item = BlockHash>,
     ) {
         let window = self.window(at_ns);
-        for block in blocks {
-            window.all.add(block);
-            if is_write {
-                window.written.add(block);
-            }
+        if is_write {
+            window.written.add_to_both(&mut window.all, blocks);
+        } else {
+            window.all.add(blocks);
         }
     }
 
