@@ -1,4 +1,5 @@
-//! How fast a signature is drawn, and what each step of it takes: one thread, records in memory.
+//! How fast a signature is drawn of records in memory, on one thread and on two, and what each step
+//! of it takes.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -27,9 +28,10 @@ fn rows(workload: &str, records: &[TraceRecord]) {
     for (how, sampling) in [(", 1 %", HUNDREDTH), ("", Sampling::default())] {
         row(&format!("curves, {workload}{how}"), "requests/s", curve_rate(records, sampling));
         row(&format!("signature, {workload}{how}"), "requests/s", rate(records, sampling));
-        for (step, nanos) in steps(records, sampling) {
-            let name = format!("{}, {workload}{how}", step.words());
-            println!("{{\"name\":\"{name}\",\"unit\":\"ns/request\",\"ours\":{nanos:.1}}}");
+        let two = rate_on_two_threads(records, sampling);
+        row(&format!("signature on two threads, {workload}{how}"), "requests/s", two);
+        for (step, rate) in step_rates(records, sampling) {
+            row(&format!("{} alone, {workload}{how}", step.words()), "requests/s", rate);
         }
     }
 }
@@ -71,11 +73,16 @@ fn scattered(n: u64) -> u64 {
 }
 
 fn rate(records: &[TraceRecord], sampling: Sampling) -> f64 {
-    best(records, |records| {
-        let mut builder = SignatureBuilder::sampling(sampling);
-        records.iter().for_each(|record| builder.add(record));
-        black_box(builder.finish(&Names::default()));
-    })
+    best(records, |records| draw(SignatureBuilder::sampling(sampling), records))
+}
+
+fn rate_on_two_threads(records: &[TraceRecord], sampling: Sampling) -> f64 {
+    best(records, |records| draw(SignatureBuilder::sampling(sampling).on_two_threads(), records))
+}
+
+fn draw(mut builder: SignatureBuilder, records: &[TraceRecord]) {
+    records.iter().for_each(|record| builder.add(record));
+    black_box(builder.finish(&Names::default()));
 }
 
 /// The miss-ratio curves alone.
@@ -87,8 +94,8 @@ fn curve_rate(records: &[TraceRecord], sampling: Sampling) -> f64 {
     })
 }
 
-/// What each step takes of a request, in nanoseconds: the least of some rounds.
-fn steps(records: &[TraceRecord], sampling: Sampling) -> Vec<(Step, f64)> {
+/// What each step would do alone, in requests a second: the best of some rounds.
+fn step_rates(records: &[TraceRecord], sampling: Sampling) -> Vec<(Step, f64)> {
     let round = |_| {
         let mut taken = [Duration::ZERO; Step::ALL.len()];
         let mut since = Instant::now();
@@ -103,8 +110,8 @@ fn steps(records: &[TraceRecord], sampling: Sampling) -> Vec<(Step, f64)> {
     };
     let rounds: Vec<_> = (0..ROUNDS).map(round).collect();
     let least = |step: Step| rounds.iter().map(|taken| taken[step as usize]).min();
-    let nanos = |step| least(step).unwrap_or_default().as_secs_f64() * 1e9 / records.len() as f64;
-    Step::ALL.into_iter().map(|step| (step, nanos(step))).collect()
+    let rate = |step| records.len() as f64 / least(step).unwrap_or_default().as_secs_f64();
+    Step::ALL.into_iter().map(|step| (step, rate(step))).collect()
 }
 
 /// The best of some rounds, in requests a second.

@@ -174,8 +174,9 @@ impl Gaps {
     #[inline]
     pub(crate) fn add(&mut self, gap_ns: u64) {
         self.gaps.add(gap_ns, 1);
-        self.sum_ns += u128::from(gap_ns);
-        self.squares = self.squares.saturating_add(u128::from(gap_ns).pow(2));
+        let gap_ns = u128::from(gap_ns);
+        self.sum_ns += gap_ns;
+        self.squares = self.squares.saturating_add(gap_ns * gap_ns);
     }
 
     pub(crate) fn merge(&mut self, other: &Self) {

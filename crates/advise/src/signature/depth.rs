@@ -135,8 +135,10 @@ impl DepthSweep {
 impl TimeAtDepth {
     #[inline]
     fn add(&mut self, depth: usize, nanos: u64) {
-        self.nanos.add(depth as u64, nanos);
-        self.deepest = self.deepest.max(if nanos > 0 { depth as u64 } else { 0 });
+        if nanos > 0 {
+            self.nanos.add(depth as u64, nanos);
+            self.deepest = self.deepest.max(depth as u64);
+        }
     }
 
     #[inline]

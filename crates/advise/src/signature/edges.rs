@@ -13,8 +13,8 @@ const NOBODY: Seat = Seat::MAX;
 /// Seats: more than the runs that are followed.
 pub(crate) const SEATS: usize = 1024;
 
-/// Chains: four for each run that is followed.
-const CHAINS: usize = 2048;
+/// Chains: eight for each run that is followed.
+const CHAINS: usize = 4096;
 
 /// A place where a run begins or ends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

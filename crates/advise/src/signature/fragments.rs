@@ -40,6 +40,10 @@ impl Fragments {
         self.records.push(*record);
     }
 
+    pub(crate) fn is_empty(&self) -> bool {
+        self.records.is_empty()
+    }
+
     /// Records that are known to be whole.
     #[inline]
     pub(crate) fn whole(&self) -> usize {

@@ -3,7 +3,8 @@
 //! 1. Requests that a system call was cut into are joined (`fragments`), and gathered in batches.
 //! 2. Reads and writes are placed in sequential runs or among the random ones (`runs`).
 //! 3. Streams are told apart by process where known, and by address and time (`router`, `phases`).
-//! 4. Each stream is summed up (`totals`, `sizes`, `depth`), and the volume (`volume`).
+//! 4. Each stream is summed up (`totals`, `sizes`, `depth`), and all of them together (`whole`,
+//!    `volume`), on a thread of its own where that is asked for (`helper`).
 //!
 //! **Invariants**: one pass, bounded memory, no clock and no randomness: the same trace always
 //! gives the same signature, however it is cut into batches.
@@ -18,6 +19,7 @@ mod edges;
 mod extents;
 mod fragments;
 mod heat_map;
+mod helper;
 mod histogram;
 mod in_flight;
 mod partial;
@@ -34,15 +36,17 @@ mod sizes;
 mod step;
 mod stored;
 mod stream;
+mod streams;
 #[cfg(test)]
 mod tests;
 mod totals;
 mod use_order;
 mod volume;
 mod waiting;
+mod whole;
 mod working_set;
 
-use headpond_trace::{Names, Op, RecordFlags, TraceError, TraceReader, TraceRecord};
+use headpond_trace::{Names, RecordFlags, TraceError, TraceReader, TraceRecord};
 use serde::Serialize;
 
 pub use arrivals::{Arrivals, Dispersion, GapSummary};
@@ -63,12 +67,11 @@ pub use stream::{Mix, Pattern, Runs, StreamSignature};
 pub use volume::{HitShare, VolumeSignature};
 pub use working_set::{WorkingSet, WorkingSetWindow};
 
-use depth::DepthSweep;
 use fragments::Fragments;
+use helper::{HANDED, Helper};
 use partial::Counted;
-use router::Router;
-use runs::{Found, RunDetector};
-use volume::VolumeTracker;
+use streams::Streams;
+use whole::Whole;
 
 /// Requests that go from step to step together: enough that a step finds its counters near, few
 /// enough that they are near themselves.
@@ -91,17 +94,17 @@ pub struct Signature {
 /// Draws a signature from records in order of issue.
 pub struct SignatureBuilder {
     source: String,
+    sampling: Sampling,
     fragments: Fragments,
     batch: Vec<TraceRecord>,
-    runs: RunDetector,
-    router: Router,
-    tracker: VolumeTracker,
-    depth: DepthSweep,
-    found: Vec<Found>,
-    requests: u64,
-    bytes: u64,
-    first_ns: u64,
-    last_ns: u64,
+    streams: Streams,
+    whole: Counter,
+}
+
+/// Where is counted what is of all streams together.
+enum Counter {
+    Here(Box<Whole>),
+    Elsewhere(Helper),
 }
 
 impl Signature {
@@ -152,18 +155,27 @@ impl SignatureBuilder {
     pub fn of_source(source: &str, sampling: Sampling) -> Self {
         Self {
             source: source.to_owned(),
+            sampling,
             fragments: Fragments::default(),
-            batch: Vec::with_capacity(BATCH + 1),
-            runs: RunDetector::default(),
-            router: Router::default(),
-            tracker: VolumeTracker::new(sampling, source),
-            depth: DepthSweep::default(),
-            found: Vec::new(),
-            requests: 0,
-            bytes: 0,
-            first_ns: u64::MAX,
-            last_ns: 0,
+            batch: Vec::new(),
+            streams: Streams::default(),
+            whole: Counter::Here(Box::new(Whole::new(sampling, source))),
         }
+    }
+
+    /// Shares the work with a second thread, where the machine has room for one. The signature is
+    /// the same.
+    ///
+    /// # Panics
+    /// When something was added before.
+    pub fn on_two_threads(self) -> Self {
+        assert!(self.fragments.is_empty(), "both threads see all records");
+        if std::thread::available_parallelism().is_ok_and(|threads| threads.get() > 1)
+            && let Ok(helper) = Helper::start(self.sampling, &self.source)
+        {
+            return Self { whole: Counter::Elsewhere(helper), ..self };
+        }
+        self
     }
 
     /// Adds one record.
@@ -172,14 +184,15 @@ impl SignatureBuilder {
         self.add_watched(record, &mut |_| {});
     }
 
-    /// Adds one record, and tells when a step is done with those that were gathered.
+    /// Adds one record, and tells when a step is done with those that were gathered; not of the
+    /// steps that another thread does.
     #[inline]
     pub fn add_watched(&mut self, record: &TraceRecord, done: &mut impl FnMut(Step)) {
         if record.flags.contains(RecordFlags::RETRIED) {
             return self.fragments.note_length(record.process, record.length_bytes);
         }
         self.fragments.push(record);
-        if self.fragments.whole() == BATCH {
+        if self.fragments.whole() == self.whole.batch() {
             self.fragments.take_whole(&mut self.batch);
             done(Step::Gather);
             self.draw(done);
@@ -196,51 +209,36 @@ impl SignatureBuilder {
         self.fragments.take_whole(&mut self.batch);
         self.batch.extend(self.fragments.finish());
         self.draw(&mut |_| {});
-        self.runs.finish(&mut self.found);
-        self.found.sort_by_key(|found| match found {
-            Found::Placed(record, _) => record.issued_ns,
-            _ => u64::MAX,
-        });
-        self.route();
-        Partial::new(Counted {
-            requests: self.requests,
-            bytes: self.bytes,
-            duration_ns: self.last_ns.saturating_sub(self.first_ns),
-            parts: self.router.finish(names, &self.source),
-            volume: self.tracker.finish(),
-            depth: self.depth.finish(),
-            source: self.source,
-        })
+        let whole = match self.whole {
+            Counter::Here(whole) => whole.finish(),
+            Counter::Elsewhere(helper) => helper.finish(),
+        };
+        let parts = self.streams.finish(names, &self.source);
+        Partial::new(Counted { source: self.source, parts, whole })
     }
 
     /// Counts the requests of the batch.
     fn draw(&mut self, done: &mut impl FnMut(Step)) {
-        for record in &self.batch {
-            self.requests += 1;
-            self.bytes = self.bytes.saturating_add(record.length_bytes);
-            self.first_ns = self.first_ns.min(record.issued_ns);
-            self.last_ns = self.last_ns.max(record.completed_ns.unwrap_or(record.issued_ns));
-            if let Some(completed_ns) = record.completed_ns {
-                self.depth.add(record.issued_ns, completed_ns);
+        for chunk in self.batch.chunks(BATCH) {
+            if let Counter::Here(whole) = &mut self.whole {
+                whole.add(chunk, done);
             }
+            self.streams.add(chunk, done);
         }
-        done(Step::Depth);
-        self.tracker.add(&self.batch, done);
-        for record in &self.batch {
-            if matches!(record.op, Op::Read | Op::Write) && record.length_bytes > 0 {
-                self.runs.add(record, &mut self.found);
-            } else {
-                self.found.push(Found::Aside(*record));
-            }
+        match &mut self.whole {
+            Counter::Here(_) => self.batch.clear(),
+            Counter::Elsewhere(helper) => helper.hand(&mut self.batch),
         }
-        self.batch.clear();
-        done(Step::Runs);
-        self.route();
-        done(Step::Streams);
     }
+}
 
-    fn route(&mut self) {
-        self.found.iter().for_each(|found| self.router.take(found));
-        self.found.clear();
+impl Counter {
+    /// Requests that are gathered.
+    #[inline]
+    fn batch(&self) -> usize {
+        match self {
+            Counter::Here(_) => BATCH,
+            Counter::Elsewhere(_) => HANDED,
+        }
     }
 }

@@ -19,6 +19,7 @@ use super::depth::TimeAtDepth;
 use super::stream::describe;
 use super::totals::Totals;
 use super::volume::VolumeCounts;
+use super::whole::WholeCounts;
 
 /// Counts of one trace, or of several.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -49,17 +50,14 @@ pub(crate) struct Part {
 /// What a pass over one trace has counted.
 pub(super) struct Counted {
     pub source: String,
-    pub requests: u64,
-    pub bytes: u64,
-    pub duration_ns: u64,
     pub parts: Vec<Part>,
-    pub volume: VolumeCounts,
-    pub depth: TimeAtDepth,
+    pub whole: WholeCounts,
 }
 
 impl Partial {
     pub(super) fn new(counted: Counted) -> Self {
-        let Counted { source, requests, bytes, duration_ns, parts, volume, depth } = counted;
+        let Counted { source, parts, whole } = counted;
+        let WholeCounts { requests, bytes, duration_ns, volume, depth } = whole;
         Self { sources: vec![source], requests, bytes, duration_ns, parts, volume, depth }
     }
 

@@ -2,6 +2,8 @@
 //!
 //! **Invariants**: what is held is in order; of what is held and what comes, the earliest goes.
 
+use std::mem;
+
 /// Intervals held back.
 const HELD: usize = 16;
 
@@ -20,13 +22,30 @@ impl Reorder {
     /// Takes an interval in; gives the earliest out where that is one too many.
     #[inline]
     pub(crate) fn push(&mut self, interval: Interval) -> Option<Interval> {
-        let mut out = None;
-        if self.len == HELD {
-            if interval <= self.ring[self.first % HELD] {
-                return Some(interval);
-            }
-            out = self.pop();
+        if self.len < HELD {
+            self.insert(interval);
+            return None;
         }
+        if interval >= self.ring[(self.first + HELD - 1) % HELD] {
+            // The place of the earliest is also that behind the last.
+            let earliest = mem::replace(&mut self.ring[self.first % HELD], interval);
+            self.first = (self.first + 1) % HELD;
+            return Some(earliest);
+        }
+        self.push_late(interval)
+    }
+
+    fn push_late(&mut self, interval: Interval) -> Option<Interval> {
+        if interval <= self.ring[self.first % HELD] {
+            return Some(interval);
+        }
+        let earliest = self.pop();
+        self.insert(interval);
+        earliest
+    }
+
+    #[inline]
+    fn insert(&mut self, interval: Interval) {
         let mut at = self.first + self.len;
         while at > self.first && self.ring[(at - 1) % HELD] > interval {
             self.ring[at % HELD] = self.ring[(at - 1) % HELD];
@@ -34,7 +53,6 @@ impl Reorder {
         }
         self.ring[at % HELD] = interval;
         self.len += 1;
-        out
     }
 
     /// Gives the earliest out.

@@ -127,6 +127,26 @@ fn trace_without_completions_has_no_depth() {
 }
 
 #[test]
+fn two_threads_count_what_one_does() {
+    let job =
+        |process: u32, depth: u64, bytes: u64| Job { process, ..Job::new(depth, 9000, bytes) };
+    let records = crate::testing::sorted(vec![
+        job(1, 8, 4096).run(|n| (half_reads(n), scattered(n, 4096))),
+        job(2, 1, 65_536).run(|n| (Op::Write, n * 65_536)),
+        job(3, 2, 16_384).run(|n| (Op::Read, scattered(n % 700, 16_384))),
+    ]);
+    // Not a whole number of batches, and less than one.
+    for count in [records.len(), helper::HANDED + 1, 100, 0] {
+        let of = |mut builder: SignatureBuilder| {
+            records[..count].iter().for_each(|record| builder.add(record));
+            builder.count(&Names::default())
+        };
+        let one = of(SignatureBuilder::new());
+        assert_eq!(of(SignatureBuilder::new().on_two_threads()), one, "{count} requests");
+    }
+}
+
+#[test]
 fn empty_trace_has_an_empty_signature() {
     let signature = Signature::of_records(&[]);
     assert_eq!((signature.requests, signature.duration_ns), (0, 0));

@@ -20,7 +20,7 @@ pub fn run(args: &AnalyzeArgs) -> Result<Exit> {
         Some(_) => args.source.as_deref().unwrap_or(&args.file),
         None => "",
     };
-    let mut builder = SignatureBuilder::of_source(source, args.sample);
+    let mut builder = SignatureBuilder::of_source(source, args.sample).on_two_threads();
     while let Some(record) = reader.next_record()? {
         builder.add(&record);
     }
