@@ -14,7 +14,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::histogram::LogHistogram;
-use super::sample::BLOCK_BYTES;
+use super::spatial_sample::BLOCK_BYTES;
 
 /// Buckets a doubling of distance; half of them are points of a curve.
 const DISTANCE_BITS: u32 = 4;

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 
 use super::*;
 use crate::signature::ReuseTracker;
-use crate::signature::sample::Sampling;
+use crate::signature::spatial_sample::Sampling;
 
 /// Every access of a request, block by block.
 fn blocks(record: &TraceRecord) -> impl Iterator<Item = (u16, u64)> + use<> {

@@ -7,7 +7,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::sample::BlockHash;
+use super::spatial_sample::BlockHash;
 
 const INDEX_BITS: u32 = 10;
 const REGISTERS: usize = 1 << INDEX_BITS;

@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use foldhash::fast::FixedState;
 use serde::{Deserialize, Serialize};
 
-use super::sample::BLOCK_BYTES;
+use super::spatial_sample::BLOCK_BYTES;
 
 const EXTENTS_MAX: usize = 8192;
 

@@ -14,7 +14,7 @@ use std::thread::{Builder, JoinHandle};
 use headpond_trace::TraceRecord;
 
 use super::BATCH;
-use super::sample::Sampling;
+use super::spatial_sample::Sampling;
 use super::whole::{Whole, WholeCounts};
 
 /// Requests handed over at once: waking a thread costs as much as counting a few dozen.

@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 use headpond_cache::{CoreBlock, EvictionPolicy, MINIATURE_BLOCKS, Miniature};
 use serde::{Deserialize, Serialize};
 
-use super::sample::{BLOCK_BYTES, BlockHash};
+use super::spatial_sample::{BLOCK_BYTES, BlockHash};
 
 const POLICIES: usize = EvictionPolicy::PLAIN.len();
 

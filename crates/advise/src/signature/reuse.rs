@@ -8,7 +8,7 @@
 use headpond_trace::{Op, TraceRecord};
 
 use super::curve::{CurvePoint, Distances, curve};
-use super::sample::{BLOCK_BYTES, BlockHash, Followed, Sample, Sampling};
+use super::spatial_sample::{BLOCK_BYTES, BlockHash, Followed, Sample, Sampling};
 
 /// Blocks of one request that are looked at; a longer one counts as if it were this long.
 const REQUEST_BLOCKS_MAX: u64 = 1 << 18;

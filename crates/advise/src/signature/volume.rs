@@ -20,7 +20,7 @@ use super::histogram::{Bucket, LogHistogram};
 use super::placement::{Aligned, Alignment, SeekCounts, Seeks};
 use super::policies::{PolicyCounts, PolicyCurve, PolicySimulation};
 use super::reuse::{ReuseTracker, blocks_of};
-use super::sample::{BLOCK_BYTES, BlockHash, Sampling};
+use super::spatial_sample::{BLOCK_BYTES, BlockHash, Sampling};
 use super::step::Step;
 use super::working_set::{WorkingSet, WorkingSetCounts};
 

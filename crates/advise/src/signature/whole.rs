@@ -3,7 +3,7 @@
 use headpond_trace::TraceRecord;
 
 use super::depth::{DepthSweep, TimeAtDepth};
-use super::sample::Sampling;
+use super::spatial_sample::Sampling;
 use super::step::Step;
 use super::volume::{VolumeCounts, VolumeTracker};
 

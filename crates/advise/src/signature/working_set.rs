@@ -8,7 +8,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::distinct::Distinct;
-use super::sample::{BLOCK_BYTES, BlockHash};
+use super::spatial_sample::{BLOCK_BYTES, BlockHash};
 
 const WINDOWS_MAX: u64 = 128;
 
