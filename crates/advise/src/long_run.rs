@@ -5,8 +5,8 @@
 //! state that the workload leaves it in. That takes more requests than a trace has. Addresses lie
 //! in *places*, stretches of the volume with nothing between them and the next; in each,
 //!
-//! - what came back in the second half of the sample, to blocks of anywhere in the trace, comes back
-//!   in every round;
+//! - what came back in the second half of the sample, to blocks of anywhere in the trace, comes
+//!   back in every round;
 //! - where the second half went on to new blocks, the next round goes on to new ones too: elsewhere
 //!   on the volume where the place is full (a stream that writes on and on), and within the place
 //!   where there is room (random blocks of a file).

@@ -21,8 +21,8 @@ pub struct Situation {
     pub keeps_promises: bool,
     pub goal: Goal,
     pub freedom: Freedom,
-    /// The volume is there, and the settings in `stack` are what is set: the advice is compared with
-    /// it.
+    /// The volume is there, and the settings in `stack` are what is set: the advice is compared
+    /// with it.
     pub stands: bool,
     pub effort: Effort,
     /// In flight where the trace does not tell.

@@ -78,6 +78,8 @@ pub(crate) fn situation(cache: &str) -> Situation {
         may_lose_dirty: true,
         goal: Goal::Throughput,
         freedom: Freedom { cache: true, array: true },
+        stands: false,
+        keeps_promises: false,
         effort: Effort::Quick,
         depth_unless_told: 16,
     }
@@ -103,6 +105,7 @@ pub(crate) fn advice(settings: &str) -> Advice {
         settings: settings.split_whitespace().map(setting).collect(),
         reasons: Vec::new(),
         without_cache: EXPECTED,
+        standing: None,
         with_advice: EXPECTED,
         kinds: vec![kind(Kind::Read, 500), kind(Kind::Write, 500)],
         alternatives: Vec::new(),

@@ -55,9 +55,9 @@ pub(super) fn response_ns(record: &TraceRecord) -> u64 {
 /// where the two have too little in common.
 ///
 /// Each kind of request is compared with its own, and weighs what it did before: another mix is
-/// neither a gain nor a loss. Clients that keep their depth get as many more requests a second as the
-/// mean response is shorter (Little's law), so that is what stands for throughput. The interval is
-/// the jackknife's over the looks after the change.
+/// neither a gain nor a loss. Clients that keep their depth get as many more requests a second as
+/// the mean response is shorter (Little's law), so that is what stands for throughput. The
+/// interval is the jackknife's over the looks after the change.
 pub fn delivered(before: &[Look], after: &[Look], goal: Goal) -> Option<Gain> {
     let whole = gain(before, after, goal)?;
     let without = |left_out: usize| {

@@ -3,8 +3,8 @@
 //! 1. Looks at one workload are gathered; with enough of them there is advice.
 //! 2. A look that is unlike the ones advised on, and another one like it, begin again.
 //! 3. With leave to apply, advice that is worth a change is set, if it weakens nothing.
-//! 4. The looks after it are judged against those before; where the workload is another one by then,
-//!    the models judge, with the settings from before as the shadow.
+//! 4. The looks after it are judged against those before; where the workload is another one by
+//!    then, the models judge, with the settings from before as the shadow.
 //! 5. What was kept is watched on.
 //!
 //! **Invariants**: one trial at a time; nothing is set that is not in the journal first.
@@ -17,8 +17,8 @@ use std::collections::VecDeque;
 const LOOKS_MAX: usize = 8;
 /// Looks of which there is advice, unless one alone is full.
 const LOOKS_MIN: usize = 3;
-/// Looks after a change, of settings or of the workload, that it is judged by. The one after a change
-/// of settings is for things to settle.
+/// Looks after a change, of settings or of the workload, that it is judged by. The one after a
+/// change of settings is for things to settle.
 const JUDGED: usize = 3;
 /// Trials that are remembered, so that none is repeated.
 const FAILED_MAX: usize = 8;

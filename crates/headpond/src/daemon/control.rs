@@ -1,8 +1,8 @@
 //! The control API: HTTP and JSON on a Unix socket, served by a thread of its own.
 //!
 //! `GET /v1/status` and `GET /v1/stats` tell; a `POST` to another path is a wish: `/v1/settings`,
-//! `/v1/flush`, `/v1/stop`, and by what they concern `/v1/stats/...`, `/v1/recording/...`, `/v1/look`,
-//! `/v1/cache/...`, `/v1/core/...` and `/v1/array/...` (`array_routes`). A refusal is
+//! `/v1/flush`, `/v1/stop`, and by what they concern `/v1/stats/...`, `/v1/recording/...`,
+//! `/v1/look`, `/v1/cache/...`, `/v1/core/...` and `/v1/array/...` (`array_routes`). A refusal is
 //! `{"error", "exit"}`.
 //!
 //! **Invariants**: this thread never touches the volume; it only sends messages.
