@@ -38,12 +38,11 @@ fn of_mode(found: &Found, situation: &Situation) -> Reason {
         let reason = match best {
             None => "do not cache: no setting was allowed".to_owned(),
             Some((it, best)) => format!(
-                "do not cache: the best that a cache reaches is {} of {} ({}), and less than {} is \
-                 not worth a device that can fail",
+                "do not cache: the best that a cache reaches is {} of {} ({}), {}",
                 told(best),
                 goal.what(),
                 it.candidate,
-                factor(GAIN_MIN)
+                why_not(best)
             ),
         };
         return Reason { setting: "mode=pass-through".into(), reason, gain: None };
@@ -70,6 +69,17 @@ fn of_mode(found: &Found, situation: &Situation) -> Reason {
         reason += "; modes with dirty data were not considered";
     }
     Reason { setting: format!("mode={}", chosen.candidate.mode()), reason, gain: None }
+}
+
+/// Why so much is not enough.
+fn why_not(best: Gain) -> String {
+    if best.factor < GAIN_MIN {
+        return format!("and less than {} is not worth a device that can fail", factor(GAIN_MIN));
+    }
+    match best.is_likely() {
+        false => "which may be chance".to_owned(),
+        true => "and that without a block in the cache: it is not the cache's doing".to_owned(),
+    }
 }
 
 fn of_setting(effect: &Effect, goal: Goal) -> Reason {

@@ -166,6 +166,9 @@ pub fn search(
             break;
         }
     }
+    if found.chosen.candidate.has_cache() {
+        found.effects = search.explained(&found.chosen, found.effects)?;
+    }
     found.trials = search.trials;
     found.standing = finalists.into_iter().find(|it| standing.as_ref() == Some(&it.candidate));
     Ok(found)
@@ -266,13 +269,8 @@ impl Search<'_> {
         let known = finalists.iter().find(|it| it.candidate == candidate);
         let mut best = known.expect("it was tried on everything").clone();
         for key in candidate.changed(&self.defaults) {
-            let of_key = self.defaults.iter().find(|(known, _)| *known == key);
-            let (_, default) = of_key.expect("it is on an axis").clone();
-            let plainer = match MAIN_KEYS.contains(&key) {
-                true => best.candidate.with(key, &default),
-                false => best.candidate.without(key),
-            };
-            let plainer = self.try_all(&[plainer], self.quest.requests)?.remove(0);
+            let default = self.default_of(key);
+            let plainer = self.plainer(&best.candidate, key, &default)?;
             let stays = best.trial.cost(goal) * WORTH_CHANGING < plainer.trial.cost(goal);
             let gain = match stays {
                 true => best.trial.gain_over(&plainer.trial, goal),
@@ -287,6 +285,50 @@ impl Search<'_> {
             }
         }
         Ok((best, effects))
+    }
+
+    /// What each setting of the chosen candidate does: what is known of other candidates around it
+    /// goes, and what is not known is asked.
+    fn explained(
+        &mut self,
+        chosen: &Tried,
+        mut effects: Vec<Effect>,
+    ) -> Result<Vec<Effect>, JudgeError> {
+        effects.retain(|effect| {
+            let set = chosen.candidate.value(effect.key);
+            set.map_or_else(|| self.default_of(effect.key), str::to_owned) == effect.value
+        });
+        for key in chosen.candidate.changed(&self.defaults) {
+            if effects.iter().any(|effect| effect.key == key) {
+                continue;
+            }
+            let instead = self.default_of(key);
+            let plainer = self.plainer(&chosen.candidate, key, &instead)?;
+            let value = chosen.candidate.value(key).unwrap_or_default().to_owned();
+            let gain = chosen.trial.gain_over(&plainer.trial, self.quest.goal);
+            effects.push(Effect { key, value, instead, gain });
+        }
+        Ok(effects)
+    }
+
+    /// What a setting is by itself.
+    fn default_of(&self, key: &str) -> String {
+        let of_key = self.defaults.iter().find(|(known, _)| *known == key);
+        of_key.expect("it is on an axis").1.clone()
+    }
+
+    /// A candidate without one of its settings, on everything.
+    fn plainer(
+        &mut self,
+        candidate: &Candidate,
+        key: &'static str,
+        default: &str,
+    ) -> Result<Tried, JudgeError> {
+        let plainer = match MAIN_KEYS.contains(&key) {
+            true => candidate.with(key, default),
+            false => candidate.without(key),
+        };
+        Ok(self.try_all(&[plainer], self.quest.requests)?.remove(0))
     }
 
     /// A candidate, and the best of those that differ from it on one axis.

@@ -153,6 +153,29 @@ fn a_gain_that_may_be_chance_is_none() {
 }
 
 #[test]
+fn every_reason_is_of_a_value_that_is_advised() {
+    // Nearly as good as the best, and safer: it is chosen in the end, not what was refined.
+    let mut judge = judge(&[
+        ("mode", "write-through", 0.505),
+        ("mode", "write-back", 0.5),
+        ("cleaning", "acp-very-aggressive", 0.97),
+        ("seq-cutoff", "256K", 0.9),
+    ]);
+    judge.error = 0.3;
+    let found = found(&mut judge, |_| {});
+    let chosen = &found.chosen.candidate;
+    for effect in &found.effects {
+        let set = chosen.value(effect.key);
+        assert!(set.is_none_or(|set| set == effect.value), "{effect:?}: {chosen}");
+    }
+    for key in ["cleaning", "seq-cutoff"] {
+        let is_default = |value: &str| ["stripe", "full"].contains(&value);
+        let is_told = found.effects.iter().any(|effect| effect.key == key);
+        assert!(is_told || chosen.value(key).is_none_or(is_default), "{key}: {chosen}");
+    }
+}
+
+#[test]
 fn a_cache_that_holds_nothing_gains_nothing() {
     struct Empty(Factors);
     impl Judge for Empty {
