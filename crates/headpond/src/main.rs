@@ -39,12 +39,11 @@ fn is_printer(command: &Command) -> bool {
             | Command::Trace(TraceCommand::Stats(_) | TraceCommand::Convert(_))
             | Command::Analyze(_)
             | Command::Merge(_)
-            | Command::Advise(_)
             | Command::Simulate(_)
             | Command::Array(ArrayCommand::Plan(_))
             | Command::Model(_)
             | Command::Class(_)
-    )
+    ) || matches!(command, Command::Advise(args) if args.live.live.is_none())
 }
 
 /// Writing to a pipe that nobody reads any more ends the program, as it does for other tools;

@@ -87,8 +87,10 @@ impl Places {
         let path = self.description(name);
         self.forget_refusal(name);
         self.forget_left(name)?;
-        // There need not be one.
-        let _ = fs::remove_file(self.journal(name));
+        for file in [self.journal(name), self.look(name)] {
+            // There need not be one.
+            let _ = fs::remove_file(file);
+        }
         fs::remove_file(&path).with_context(|| format!("cannot remove {}", path.display()))
     }
 

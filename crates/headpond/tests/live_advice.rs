@@ -91,10 +91,49 @@ fn a_trial_whose_watch_was_killed_is_taken_back_by_the_next_one() {
     user.ok(&["set", "v", "mode=write-around", "seq-cutoff=never"]);
     let left = r#"{"time":"2026-01-01 00:00:00 UTC","event":"applied","settings":["mode=write-around","seq-cutoff=never"],"back":["mode=write-through","seq-cutoff=full"]}"#;
     std::fs::write(user.path("v.journal.jsonl"), format!("{left}\n{{\"time\":")).unwrap();
-    let told = user.ok(&["advise", "--live", "v", "--looks", "0"]);
-    assert!(told.contains("rolled back: the watch before this one was killed"), "{told}");
+    let watch = ["advise", "--live", "v", "--looks", "0"];
+    let untold = user.run(&watch);
+    assert!(untold.code == 0 && untold.err.contains("is on trial"), "{}", untold.err);
+    assert_eq!(mode(&user), "write-around", "nothing is set without leave");
+    let told = user.ok(&[&watch[..], &["--apply"]].concat());
+    assert!(told.contains("the watch before this one was killed"), "{told}");
     assert_eq!(mode(&user), "write-through");
-    assert_eq!(user.ok(&["advise", "--live", "v", "--looks", "0"]), "");
+    assert_eq!(user.ok(&[&watch[..], &["--apply"]].concat()), "");
+    user.ok(&["stop", "v"]);
+    assert_eq!(daemon.wait(), 0);
+}
+
+#[test]
+fn a_stop_in_the_middle_of_a_look_ends_the_daemon_and_the_watch() {
+    let user = User::new();
+    let daemon = served(&user);
+    std::thread::scope(|scope| {
+        // Nobody asks for anything: a look takes ten seconds.
+        let watch = scope.spawn(|| user.run(&["advise", "--live", "v", "--looks", "1"]));
+        std::thread::sleep(std::time::Duration::from_millis(1500));
+        user.ok(&["stop", "v"]);
+        assert_eq!(daemon.wait(), 0);
+        let ended = watch.join().unwrap();
+        assert_eq!(ended.code, 1, "{}", ended.err);
+    });
+}
+
+#[test]
+fn what_cannot_be_watched_is_refused() {
+    let user = User::new();
+    let daemon = served(&user);
+    let refused = user.run(&["advise", "--live", "v", "--apply", "--goal", "endurance"]);
+    assert!(refused.code == 2 && refused.err.contains("cannot be seen in a trial"));
+    std::thread::scope(|scope| {
+        let first = scope.spawn(|| user.run(&["advise", "--live", "v", "--looks", "1"]));
+        std::thread::sleep(std::time::Duration::from_millis(1500));
+        let second = user.run(&["advise", "--live", "v", "--looks", "1"]);
+        assert!(second.code == 4 && second.err.contains("watches this volume"), "{}", second.err);
+        assert_eq!(first.join().unwrap().code, 0);
+    });
+    user.ok(&["cache", "detach", "v"]);
+    let refused = user.run(&["advise", "--live", "v"]);
+    assert!(refused.code == 2 && refused.err.contains("v has no cache"), "{}", refused.err);
     user.ok(&["stop", "v"]);
     assert_eq!(daemon.wait(), 0);
 }

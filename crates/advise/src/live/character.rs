@@ -14,6 +14,8 @@ const SHARE_MIN: f64 = 0.2;
 const DEPTH_FACTOR: f64 = 2.0;
 /// Ends of requests that are remembered, to see what goes on from there: streams at a time.
 const ENDS_MAX: usize = 64;
+/// Requests within which a block that comes back counts.
+const AGAIN_REQUESTS: usize = 200;
 const BLOCK_BYTES: u64 = 4096;
 
 /// The make-up of a stretch of requests.
@@ -24,7 +26,8 @@ pub struct Character {
     shares: BTreeMap<(Op, u32, bool), f64>,
     /// Requests in flight, on average.
     depth: f64,
-    /// Of the requests, those to a block that the stretch had met before.
+    /// Of the requests, those to a block that a few hundred requests had met before: of a fixed
+    /// number, so that a look with more requests in it is no other workload.
     again: f64,
 }
 
@@ -52,7 +55,10 @@ impl Character {
         let (mut waited_ns, mut span_ns, mut again, mut count) = (0.0, 0.0, 0.0, 0.0);
         for look in looks {
             let mut seen = Seen::default();
-            for record in &look.records {
+            for (number, record) in look.records.iter().enumerate() {
+                if number % AGAIN_REQUESTS == 0 {
+                    seen.blocks.clear();
+                }
                 let (goes_on, is_again) = seen.next(record);
                 let kind = (record.op, record.length_bytes.max(1).ilog2(), goes_on);
                 *shares.entry(kind).or_default() += 1.0;
@@ -185,8 +191,22 @@ mod tests {
             matches!(change(look(2, 30, 32, WIDE)), Some(Change::Depth { after, .. }) if after > 20.0)
         );
         assert!(
-            matches!(change(look(2, 30, 8, 100)), Some(Change::Again { after, .. }) if after > 0.8)
+            matches!(change(look(2, 30, 8, 100)), Some(Change::Again { after, .. }) if after > 0.4)
         );
+    }
+
+    #[test]
+    fn a_look_with_more_requests_in_it_is_no_other_workload() {
+        let records = |count: u64| {
+            Look::of((0..count).map(|number| {
+                let place = scattered(number, 3) % 8192 * 4096;
+                let mut record = TraceRecord::new(number * 1000, Op::Read, place, 4096);
+                record.completed_ns = Some((number + 8) * 1000);
+                record
+            }))
+        };
+        let (few, many) = (Character::of(&[records(4000)]), Character::of(&[records(16_000)]));
+        assert_eq!(many.change_since(&few), None);
     }
 
     #[test]

@@ -14,6 +14,10 @@ pub enum Event {
     Quiet {
         requests: usize,
     },
+    /// There is work on the volume that will be over; looks do not count until then.
+    Unsettled {
+        why: String,
+    },
     /// What is asked of the volume has changed.
     Changed {
         what: String,
@@ -54,8 +58,12 @@ pub enum Event {
     Kept {
         settings: Vec<String>,
     },
-    RolledBack {
+    /// What was decided; it is over when it is set.
+    RollingBack {
         why: String,
+        settings: Vec<String>,
+    },
+    RolledBack {
         settings: Vec<String>,
     },
 }
@@ -117,9 +125,11 @@ impl fmt::Display for Event {
                 }
             }
             Self::Kept { settings } => write!(f, "kept: {}", settings.join(" ")),
-            Self::RolledBack { why, settings } => {
-                write!(f, "rolled back: {why}: {}", settings.join(" "))
+            Self::RollingBack { why, settings } => {
+                write!(f, "rolling back: {why}: {}", settings.join(" "))
             }
+            Self::RolledBack { settings } => write!(f, "rolled back: {}", settings.join(" ")),
+            Self::Unsettled { why } => write!(f, "waiting: {why}"),
         }
     }
 }

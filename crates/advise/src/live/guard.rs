@@ -24,9 +24,9 @@ pub fn weakens(now: &CacheSettings, then: &[Setting]) -> Option<Weakening> {
         "mode" if !is_dirty_now && DIRTY_MODES.contains(&&*setting.value) => {
             Some("what was written last is in the cache alone, and is lost with its device")
         }
-        "cleaning" | "preset" if is_dirty_now && value("cleaning") == "ordered" => (setting.value
-            != "ordered")
-            .then_some("the array by itself is no longer a state that there once was"),
+        "cleaning" | "preset" if value("cleaning") == "ordered" && setting.value != "ordered" => {
+            Some("the array by itself is no longer a state that there once was")
+        }
         _ => None,
     };
     then.iter()

@@ -57,15 +57,21 @@ pub(super) fn response_ns(record: &TraceRecord) -> u64 {
 /// Each kind of request is compared with its own, and weighs what it did before: another mix is
 /// neither a gain nor a loss. Clients that keep their depth get as many more requests a second as
 /// the mean response is shorter (Little's law), so that is what stands for throughput. The
-/// interval is the jackknife's over the looks after the change.
+/// interval is the jackknife's over the looks of both sides.
 pub fn delivered(before: &[Look], after: &[Look], goal: Goal) -> Option<Gain> {
     let whole = gain(before, after, goal)?;
-    let without = |left_out: usize| {
-        let others = after.iter().enumerate().filter(|(number, _)| *number != left_out);
-        gain(before, &others.map(|(_, look)| look.clone()).collect::<Vec<_>>(), goal)
-    };
-    let left_out: Vec<f64> = (0..after.len()).filter_map(without).collect();
-    Some(Gain::of_jackknife(whole, &left_out))
+    let before_but = |left_out| gain(&without(before, left_out), after, goal);
+    let after_but = |left_out| gain(before, &without(after, left_out), goal);
+    let sides = [
+        (0..before.len()).filter_map(before_but).collect(),
+        (0..after.len()).filter_map(after_but).collect(),
+    ];
+    Some(Gain::of_jackknife(whole, &sides))
+}
+
+fn without(looks: &[Look], left_out: usize) -> Vec<Look> {
+    let others = looks.iter().enumerate().filter(|(number, _)| *number != left_out);
+    others.map(|(_, look)| look.clone()).collect()
 }
 
 /// The logarithm of the factor.

@@ -13,6 +13,8 @@ struct Volume {
     /// Of a hundred requests, those that write.
     writes: u64,
     may_weaken: bool,
+    is_draining: bool,
+    is_busy: bool,
     shadow: f64,
     looks: u64,
     events: Vec<Event>,
@@ -29,6 +31,8 @@ impl Volume {
             write_back_us,
             writes: 50,
             may_weaken: true,
+            is_draining: false,
+            is_busy: false,
             shadow: 2.0,
             looks: 0,
             events: Vec::new(),
@@ -71,7 +75,7 @@ impl Volume {
 }
 
 impl Served for Volume {
-    type Error = std::convert::Infallible;
+    type Error = &'static str;
 
     fn advise(&mut self, _looks: &[Look]) -> Result<Proposal, Self::Error> {
         let is_set = self.settings.contains(&"mode=write-back".to_owned());
@@ -94,7 +98,18 @@ impl Served for Volume {
         Ok(self.settings.clone())
     }
 
+    fn unsettled(&mut self) -> Result<Option<String>, Self::Error> {
+        Ok(self.is_draining.then(|| "it drains".to_owned()))
+    }
+
+    fn take_back(&mut self, _settings: &[String], back: &[String]) -> Result<(), Self::Error> {
+        self.set(back)
+    }
+
     fn set(&mut self, settings: &[String]) -> Result<(), Self::Error> {
+        if self.is_busy {
+            return Err("busy");
+        }
         self.settings = settings.to_vec();
         Ok(())
     }
@@ -125,7 +140,7 @@ fn advice_that_delivers_is_kept() {
 fn advice_that_does_not_deliver_is_taken_back_and_not_tried_again() {
     let (mut volume, mut watch) = (Volume::new(400), Watch::new(APPLY));
     volume.watch(&mut watch, 30);
-    assert_eq!(volume.story(), ["advised", "applied", "judged", "rolled-back"]);
+    assert_eq!(volume.story(), ["advised", "applied", "judged", "rolling-back", "rolled-back"]);
     assert_eq!(volume.settings, ["mode=write-through"]);
 }
 
@@ -138,7 +153,7 @@ fn what_delivers_no_longer_is_taken_back_later() {
     volume.watch(&mut watch, 20);
     assert_eq!(volume.settings, ["mode=write-through"]);
     let why = |event: &Event| match event {
-        Event::RolledBack { why, .. } => why.contains("no longer"),
+        Event::RollingBack { why, .. } => why.contains("no longer"),
         _ => false,
     };
     assert!(volume.events.iter().any(why), "{:?}", volume.story());
@@ -196,7 +211,7 @@ fn a_watch_that_ends_in_a_trial_takes_it_back() {
     watch.end(&mut volume).unwrap();
     assert_eq!(volume.settings, ["mode=write-through"]);
     watch.end(&mut volume).unwrap();
-    assert_eq!(volume.story(), ["advised", "applied", "rolled-back"]);
+    assert_eq!(volume.story(), ["advised", "applied", "rolling-back", "rolled-back"]);
 }
 
 #[test]
@@ -235,4 +250,39 @@ fn longer_responses_of_a_deeper_queue_take_nothing_back() {
     volume.watch(&mut watch, 10);
     assert_eq!(volume.settings, ["mode=write-back"]);
     assert_eq!(volume.story()[4..], ["changed", "advised"]);
+}
+
+#[test]
+fn a_roll_back_that_is_refused_stays_to_be_done() {
+    let (mut volume, mut watch) = (Volume::new(400), Watch::new(APPLY));
+    volume.watch(&mut watch, 6);
+    volume.is_busy = true;
+    let look = volume.look();
+    assert_eq!(watch.next(look, &mut volume), Err("busy"));
+    assert!(watch.is_trying() && volume.story().last().unwrap() == "rolling-back");
+    volume.is_busy = false;
+    watch.end(&mut volume).unwrap();
+    assert_eq!(volume.settings, ["mode=write-through"]);
+    assert!(!watch.is_trying() && volume.story().last().unwrap() == "rolled-back");
+}
+
+#[test]
+fn looks_at_a_volume_that_is_busy_with_itself_do_not_count() {
+    let (mut volume, mut watch) = (Volume::new(200), Watch::new(APPLY));
+    volume.watch(&mut watch, 3);
+    volume.is_draining = true;
+    volume.watch(&mut watch, 20);
+    assert_eq!(volume.story(), ["advised", "applied", "unsettled"]);
+    volume.is_draining = false;
+    volume.watch(&mut watch, 4);
+    assert_eq!(volume.story()[3..], ["judged", "kept"]);
+}
+
+#[test]
+fn a_workload_that_became_another_in_a_trial_is_advised_on() {
+    let (mut volume, mut watch) = (Volume::new(200), Watch::new(APPLY));
+    volume.watch(&mut watch, 3);
+    volume.writes = 100;
+    volume.watch(&mut watch, 7);
+    assert_eq!(volume.story()[2..], ["judged", "kept", "changed", "advised"]);
 }

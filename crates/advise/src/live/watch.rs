@@ -1,13 +1,14 @@
 //! The watch: when to advise, when to set the advice, and when to take it back.
 //!
 //! 1. Looks at one workload are gathered; with enough of them there is advice.
-//! 2. A look that is unlike the ones advised on, and another one like it, begin again.
+//! 2. Three looks in a row that are unlike the ones advised on begin again.
 //! 3. With leave to apply, advice that is worth a change is set, if it weakens nothing.
 //! 4. The looks after it are judged against those before; where the workload is another one by
 //!    then, the models judge, with the settings from before as the shadow.
 //! 5. What was kept is watched on.
 //!
-//! **Invariants**: one trial at a time; nothing is set that is not in the journal first.
+//! **Invariants**: one trial at a time; nothing is set that is not in the journal first; a trial is
+//! over only when what was decided is set.
 
 use super::{Change, Character, Event, Look, Weakening, delivered};
 use crate::search::{Gain, Goal, NEARLY_AS_MUCH, Setting};
@@ -47,9 +48,22 @@ pub trait Served {
     /// Where the volume is gone.
     fn way_back(&mut self, settings: &[Setting]) -> Result<Vec<String>, Self::Error>;
 
+    /// Why what is seen now says nothing about the settings, and none should be changed: there is
+    /// work on the volume that will be over.
+    ///
+    /// # Errors
+    /// Where the volume is gone.
+    fn unsettled(&mut self) -> Result<Option<String>, Self::Error>;
+
     /// # Errors
     /// What the volume refuses.
     fn set(&mut self, settings: &[String]) -> Result<(), Self::Error>;
+
+    /// Goes the way back from settings, but for what somebody else has set meanwhile.
+    ///
+    /// # Errors
+    /// What the volume refuses.
+    fn take_back(&mut self, settings: &[String], back: &[String]) -> Result<(), Self::Error>;
 
     /// What the models say is gained over settings of before by those of now, for these looks.
     ///
@@ -90,14 +104,25 @@ pub struct Watch {
     looks: VecDeque<Look>,
     advised_on: Option<Character>,
     unlike: Vec<Look>,
-    is_quiet: bool,
+    /// Looks since it was last seen how what was kept does.
+    unseen: usize,
+    /// Why looks do not count at present, where that was said.
+    idle: Option<Idle>,
     trial: Option<Trial>,
     kept: Option<Trial>,
-    /// What did not deliver.
-    failed: Vec<Trial>,
+    /// What did not deliver, and for which workload.
+    failed: Vec<(Vec<String>, Character)>,
+}
+
+/// Why a look does not count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Idle {
+    Quiet,
+    Unsettled,
 }
 
 /// Settings that must show what they are worth.
+#[derive(Clone)]
 struct Trial {
     settings: Vec<String>,
     back: Vec<String>,
@@ -113,7 +138,8 @@ impl Watch {
             looks: VecDeque::new(),
             advised_on: None,
             unlike: Vec::new(),
-            is_quiet: false,
+            unseen: 0,
+            idle: None,
             trial: None,
             kept: None,
             failed: Vec::new(),
@@ -130,16 +156,11 @@ impl Watch {
     /// # Errors
     /// What the volume, the models or the journal say.
     pub fn next<S: Served>(&mut self, look: Look, served: &mut S) -> Result<(), S::Error> {
-        let is_quiet = look.records.len() < REQUESTS_MIN;
-        if is_quiet && !self.is_quiet {
-            served.note(Event::Quiet { requests: look.records.len() })?;
-        }
-        self.is_quiet = is_quiet;
-        if is_quiet {
+        if self.is_idle(&look, served)? {
             return Ok(());
         }
-        if let Some(trial) = self.trial.take() {
-            return self.go_on_trying(trial, look, served);
+        if self.trial.is_some() {
+            return self.go_on_trying(look, served);
         }
         let Some(known) = &self.advised_on else {
             self.remember(look);
@@ -149,6 +170,11 @@ impl Watch {
         let Some(change) = change else {
             self.unlike.clear();
             self.remember(look);
+            self.unseen += 1;
+            if self.unseen < JUDGED {
+                return Ok(());
+            }
+            self.unseen = 0;
             return self.look_after_what_was_kept(served).map(|_| ());
         };
         self.unlike.push(look);
@@ -170,10 +196,27 @@ impl Watch {
     /// # Errors
     /// What the volume or the journal say.
     pub fn end<S: Served>(&mut self, served: &mut S) -> Result<(), S::Error> {
-        match self.trial.take() {
-            Some(trial) => roll_back(&trial, "the watch ended before it was judged", served),
+        match self.trial.clone() {
+            Some(trial) => self.roll_back(&trial, "the watch ended before it was judged", served),
             None => Ok(()),
         }
+    }
+
+    /// Whether a look says nothing, which is told once.
+    fn is_idle<S: Served>(&mut self, look: &Look, served: &mut S) -> Result<bool, S::Error> {
+        let requests = look.records.len();
+        let (idle, event) = match requests < REQUESTS_MIN {
+            true => (Some(Idle::Quiet), Some(Event::Quiet { requests })),
+            false => match served.unsettled()?.filter(|_| self.orders.apply) {
+                Some(why) => (Some(Idle::Unsettled), Some(Event::Unsettled { why })),
+                None => (None, None),
+            },
+        };
+        if let Some(event) = event.filter(|_| idle != self.idle) {
+            served.note(event)?;
+        }
+        self.idle = idle;
+        Ok(idle.is_some())
     }
 
     fn remember(&mut self, look: Look) {
@@ -184,7 +227,8 @@ impl Watch {
     }
 
     fn is_enough(&self) -> bool {
-        let is_full = |look: &Look| look.records.len() >= self.orders.full;
+        // What is set is compared with several looks.
+        let is_full = |look: &Look| !self.orders.apply && look.records.len() >= self.orders.full;
         self.looks.len() >= LOOKS_MIN || self.looks.iter().any(is_full)
     }
 
@@ -204,7 +248,9 @@ impl Watch {
             return Ok(());
         }
         let looks = self.looks.make_contiguous();
-        let is_again = |it: &Trial| it.settings == settings && is_comparable(&it.before, looks);
+        let present = Character::of(looks);
+        let is_again =
+            |it: &(Vec<String>, Character)| it.0 == settings && is_alike(&present, &it.1);
         if self.failed.iter().any(is_again) {
             return served.note(Event::TriedBefore { settings });
         }
@@ -213,33 +259,32 @@ impl Watch {
         }
         let back = served.way_back(&proposal.settings)?;
         served.note(Event::Applied { settings: settings.clone(), back: back.clone() })?;
-        served.set(&settings)?;
         let before = self.looks.iter().cloned().collect();
-        self.trial = Some(Trial { settings, back, before, after: None });
-        Ok(())
+        self.trial = Some(Trial { settings: settings.clone(), back, before, after: None });
+        served.set(&settings)
     }
 
-    fn go_on_trying<S: Served>(
-        &mut self,
-        mut trial: Trial,
-        look: Look,
-        served: &mut S,
-    ) -> Result<(), S::Error> {
+    fn go_on_trying<S: Served>(&mut self, look: Look, served: &mut S) -> Result<(), S::Error> {
+        let Some(trial) = &mut self.trial else { return Ok(()) };
         match &mut trial.after {
             None => trial.after = Some(Vec::new()),
             Some(after) => after.push(look),
         }
-        match &trial.after {
-            Some(after) if after.len() == JUDGED => self.judge(trial, served),
-            _ => {
-                self.trial = Some(trial);
-                Ok(())
+        match trial.after.take_if(|after| after.len() == JUDGED) {
+            Some(after) => {
+                let trial = trial.clone();
+                self.judge(trial, after, served)
             }
+            None => Ok(()),
         }
     }
 
-    fn judge<S: Served>(&mut self, mut trial: Trial, served: &mut S) -> Result<(), S::Error> {
-        let after = trial.after.take().unwrap_or_default();
+    fn judge<S: Served>(
+        &mut self,
+        trial: Trial,
+        after: Vec<Look>,
+        served: &mut S,
+    ) -> Result<(), S::Error> {
         let shadow = served.shadow(&after, &trial.back)?;
         let measured = match is_comparable(&trial.before, &after) {
             true => delivered(&trial.before, &after, self.orders.goal),
@@ -254,9 +299,13 @@ impl Watch {
         if gain.factor < NEARLY_AS_MUCH {
             return self.give_up(trial, "it does not deliver", served);
         }
-        self.advised_on = Some(Character::of(self.looks.make_contiguous()));
         served.note(Event::Kept { settings: trial.settings.clone() })?;
-        self.kept = Some(trial);
+        self.trial = None;
+        // Another workload than it was advised for is one that is still to be advised on.
+        if measured.is_some() {
+            self.advised_on = Some(Character::of(self.looks.make_contiguous()));
+            self.kept = Some(trial);
+        }
         Ok(())
     }
 
@@ -280,7 +329,7 @@ impl Watch {
         }
         let against = "the time before".to_owned();
         served.note(Event::Judged { gain, against, besides: Some(shadow) })?;
-        let kept = self.kept.take().expect("just seen");
+        let kept = kept.clone();
         self.give_up(kept, "it delivers no longer", served)?;
         Ok(true)
     }
@@ -291,23 +340,35 @@ impl Watch {
         why: &str,
         served: &mut S,
     ) -> Result<(), S::Error> {
-        roll_back(&trial, why, served)?;
-        self.failed.push(trial);
+        self.roll_back(&trial, why, served)?;
+        self.failed.push((trial.settings, Character::of(&trial.before)));
         if self.failed.len() > FAILED_MAX {
             self.failed.remove(0);
         }
         Ok(())
+    }
+
+    /// It is over when it is set, and only then.
+    fn roll_back<S: Served>(
+        &mut self,
+        trial: &Trial,
+        why: &str,
+        served: &mut S,
+    ) -> Result<(), S::Error> {
+        let settings = trial.back.clone();
+        served.note(Event::RollingBack { why: why.to_owned(), settings: settings.clone() })?;
+        served.take_back(&trial.settings, &trial.back)?;
+        (self.trial, self.kept) = (None, None);
+        served.note(Event::RolledBack { settings })
     }
 }
 
 /// Whether two stretches ask for the same things. How many are in flight may be a result of how
 /// soon they are answered, and does not count.
 fn is_comparable(before: &[Look], after: &[Look]) -> bool {
-    let change = Character::of(after).change_since(&Character::of(before));
-    matches!(change, None | Some(Change::Depth { .. }))
+    is_alike(&Character::of(after), &Character::of(before))
 }
 
-fn roll_back<S: Served>(trial: &Trial, why: &str, served: &mut S) -> Result<(), S::Error> {
-    served.note(Event::RolledBack { why: why.to_owned(), settings: trial.back.clone() })?;
-    served.set(&trial.back)
+fn is_alike(after: &Character, before: &Character) -> bool {
+    matches!(after.change_since(before), None | Some(Change::Depth { .. }))
 }

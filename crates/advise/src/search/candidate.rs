@@ -119,9 +119,12 @@ impl Candidate {
 
     pub fn settings(&self) -> Vec<Setting> {
         let setting = |(key, value): &(&'static str, String)| setting(key, value);
+        // Who has nothing dirty has nothing to clean, and leaves the cleaner as it is.
+        let is_of_use =
+            |it: &&(&'static str, String)| it.0 != "cleaning" || self.risk() != Risk::Clean;
         let mode = Setting { key: "mode", value: self.mode().to_owned() };
         let mode = (!self.has_cache).then_some(mode);
-        mode.into_iter().chain(self.values.iter().map(setting)).collect()
+        mode.into_iter().chain(self.values.iter().filter(is_of_use).map(setting)).collect()
     }
 
     /// The machine with these settings, and a cache of so many bytes where it has one.

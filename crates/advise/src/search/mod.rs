@@ -382,6 +382,9 @@ impl Search<'_> {
         let without_cache = alone.into_iter().next().expect("it is always among them");
         let mut chosen = &without_cache;
         for risk in [Risk::Clean, Risk::Dirty] {
+            if risk == Risk::Dirty && !self.quest.may_be_dirty {
+                continue;
+            }
             let Some(best) = self.best_of_risk(&finalists, risk, &without_cache) else { continue };
             let gain = best.trial.gain_over(&chosen.trial, goal);
             // What may be chance alone is no reason to have a cache.

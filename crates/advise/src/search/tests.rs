@@ -176,6 +176,17 @@ fn every_reason_is_of_a_value_that_is_advised() {
 }
 
 #[test]
+fn what_is_set_now_is_not_advised_where_it_is_less_safe_than_what_is_wanted() {
+    let standing = Candidate::new([("mode", "write-back".to_owned())]);
+    let mut judge = judge(&[("mode", "write-back", 0.1), ("mode", "write-through", 0.5)]);
+    let found = found(&mut judge, |quest| {
+        quest.standing = Some(standing);
+        quest.may_be_dirty = false;
+    });
+    assert_eq!(found.chosen.candidate.risk(), Risk::Clean);
+}
+
+#[test]
 fn a_cache_that_holds_nothing_gains_nothing() {
     struct Empty(Factors);
     impl Judge for Empty {

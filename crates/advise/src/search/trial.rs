@@ -146,7 +146,7 @@ impl Trial {
         let without = |pair: &(f64, f64)| log((sums.0 - pair.0, sums.1 - pair.1));
         let whole = log(sums);
         let left_out: Vec<f64> = pairs.iter().map(without).collect();
-        Gain::of_jackknife(whole, &left_out)
+        Gain::of_jackknife(whole, &[left_out])
     }
 }
 
@@ -159,17 +159,22 @@ impl Gain {
         self.factor.ln() > (self.high / self.low).ln() / 4.0
     }
 
-    /// Of the logarithm of a factor, and what it would be without each of the parts.
+    /// Of the logarithm of a factor, and what it would be without each of the parts; of several
+    /// sides that vary by themselves, the parts of each.
     ///
     /// The interval is the jackknife's (Efron and Stein 1981).
-    pub fn of_jackknife(whole: f64, left_out: &[f64]) -> Self {
-        let count = left_out.len();
+    pub fn of_jackknife(whole: f64, sides: &[Vec<f64>]) -> Self {
+        let count = sides.iter().map(Vec::len).min().unwrap_or(0);
         if count < 3 {
             return Self { factor: whole.exp(), low: 0.0, high: f64::INFINITY };
         }
-        let mean = left_out.iter().sum::<f64>() / count as f64;
-        let squares: f64 = left_out.iter().map(|it| (it - mean).powi(2)).sum();
-        let error = ((count - 1) as f64 / count as f64 * squares).sqrt();
+        let variance = |left_out: &Vec<f64>| {
+            let count = left_out.len() as f64;
+            let mean = left_out.iter().sum::<f64>() / count;
+            let squares: f64 = left_out.iter().map(|it| (it - mean).powi(2)).sum();
+            (count - 1.0) / count * squares
+        };
+        let error = sides.iter().map(variance).sum::<f64>().sqrt();
         let half = T90[(count - 2).min(T90.len() - 1)] * error;
         Self { factor: whole.exp(), low: (whole - half).exp(), high: (whole + half).exp() }
     }

@@ -116,7 +116,7 @@ fn served(description: Description, status: &Value, args: &AdviseArgs) -> Result
         situation.assumptions.retain(|line| !line.contains("cache device is taken for"));
     }
     stack.parts()?;
-    situation.stands = true;
+    situation.stands = description.cache.is_some();
     Ok(situation)
 }
 

@@ -19,13 +19,19 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, get, post};
 use axum::{Json, Router};
+use headpond_block::Runtime;
 use serde::de::DeserializeOwned;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::thread::JoinHandle;
+use std::time::Duration;
 use tokio::net::UnixListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, oneshot};
+
+/// What was asked before the end is answered within this time, or not at all.
+const ANSWERS_MAX: Duration = Duration::from_secs(10);
+const LOOKED_EVERY: Duration = Duration::from_millis(2);
 
 /// The control thread, while it runs.
 pub struct Control {
@@ -46,13 +52,21 @@ impl Control {
         Ok(Self { thread, ended })
     }
 
-    /// Lets answers under way be delivered, and ends the thread.
+    /// Lets answers under way be delivered, for a while, and ends the thread. They may be the data
+    /// thread's to give, which therefore must not be blocked.
     ///
     /// # Errors
     /// What ended the thread early.
-    pub fn stop(self) -> Result<()> {
+    pub async fn stop(self, runtime: &Runtime) -> Result<()> {
         // The thread may have ended by itself; then nobody listens.
         let _ = self.ended.send(());
+        let end = runtime.now() + ANSWERS_MAX;
+        while !self.thread.is_finished() {
+            if runtime.now() > end {
+                return Ok(());
+            }
+            runtime.sleep(LOOKED_EVERY).await;
+        }
         self.thread.join().expect("the control thread does not panic")
     }
 }

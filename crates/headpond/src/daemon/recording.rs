@@ -77,7 +77,8 @@ impl Recording {
     pub async fn look(&self, runtime: &Runtime, look: &LookBody) -> Result<CaptureSummary> {
         self.start(&look.output)?;
         let end = runtime.now() + Duration::from_millis(look.milliseconds_max);
-        while runtime.now() < end && self.device.noted() < look.requests_max {
+        let is_enough = || self.device.noted() >= look.requests_max;
+        while runtime.now() < end && self.device.is_recording() && !is_enough() {
             runtime.sleep(LOOKED_EVERY).await;
         }
         self.stop().await

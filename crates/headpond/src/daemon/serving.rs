@@ -151,7 +151,7 @@ impl Data {
         let Self { volume, server, recording, looks, runtime, control, listeners, .. } = self;
         let Self { places, opener, exports, pool, .. } = self;
         let mut messages = self.messages;
-        let granting = runtime.clone();
+        let (granting, ending) = (runtime.clone(), runtime.clone());
         let desk = Rc::new(Desk {
             volume,
             server,
@@ -181,7 +181,10 @@ impl Data {
                 let _ = reply.send(desk.grant(wish).await);
             }));
         }
-        control.stop()?;
+        // Who asked something meanwhile is told that there is nobody any more; what was granted
+        // before may still come to its end.
+        drop(messages);
+        control.stop(&ending).await?;
         Ok(Exit::Ok)
     }
 }
@@ -307,10 +310,12 @@ impl Desk {
 
     /// Clients finish first: what they were told is done is then in the volume.
     async fn stop(&self, flush: bool) -> Result<()> {
-        for recording in [&self.recording, &self.looks] {
-            if recording.output().is_some() {
-                recording.stop().await?;
-            }
+        if self.looks.output().is_some() {
+            // Whoever looks is told.
+            let _ = self.looks.stop().await;
+        }
+        if self.recording.output().is_some() {
+            self.recording.stop().await?;
         }
         if flush {
             self.flush().await?;

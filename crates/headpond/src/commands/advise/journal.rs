@@ -1,10 +1,11 @@
 //! What was advised and set on a volume while it was served: one JSON object a line.
 
-use crate::outcome::Exit;
+use crate::outcome::{Exit, Failure};
 use crate::place::Places;
 use crate::wall_clock::utc;
 use anyhow::{Context, Result};
 use headpond_advise::live::Event;
+use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Write};
@@ -32,13 +33,22 @@ impl Journal {
     pub fn open(path: PathBuf, as_json: bool) -> Result<Self> {
         let open = || {
             let mut file = OpenOptions::new().create(true).append(true).open(&path)?;
+            if flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
+                return Ok(None);
+            }
             // The power may have gone in the middle of a line.
             if std::fs::read(&path)?.last().is_some_and(|last| *last != b'\n') {
                 file.write_all(b"\n")?;
             }
-            Ok::<_, std::io::Error>(file)
+            Ok::<_, std::io::Error>(Some(file))
         };
         let file = open().with_context(|| format!("cannot write {}", path.display()))?;
+        let file = file.ok_or_else(|| {
+            let path = path.display();
+            Failure::refused(format!(
+                "another `headpond advise --live` watches this volume, and writes {path}: end it first"
+            ))
+        })?;
         Ok(Self { path, file, as_json })
     }
 
@@ -59,20 +69,20 @@ impl Journal {
         Ok(())
     }
 
-    /// What was set last, where nobody has said since whether it stays: the way back from it.
+    /// What was set last, where nobody has said since whether it stays, and the way back from it.
     ///
     /// # Errors
     /// Where the journal cannot be read.
-    pub fn left_on_trial(&self) -> Result<Option<Vec<String>>> {
-        let mut back = None;
+    pub fn left_on_trial(&self) -> Result<Option<(Vec<String>, Vec<String>)>> {
+        let mut left = None;
         for entry in read(&self.path)? {
             match entry.event {
-                Event::Applied { back: way, .. } => back = Some(way),
-                Event::Kept { .. } | Event::RolledBack { .. } => back = None,
+                Event::Applied { settings, back } => left = Some((settings, back)),
+                Event::Kept { .. } | Event::RolledBack { .. } => left = None,
                 _ => {}
             }
         }
-        Ok(back)
+        Ok(left)
     }
 }
 

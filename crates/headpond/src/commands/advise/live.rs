@@ -13,13 +13,13 @@ use crate::args::AdviseArgs;
 use crate::client::Client;
 use crate::commands::simulate::progress::while_shown;
 use crate::daemon::{LookBody, SetBody};
-use crate::outcome::Exit;
+use crate::outcome::{Exit, Failure};
 use crate::place::Places;
 use anyhow::{Context, Result};
 use headpond_advise::advice::shadow;
 use headpond_advise::live::{Event, Look, Orders, Proposal, Served, Watch, Weakening, weakens};
 use headpond_advise::search::Gain;
-use headpond_advise::{Sample, Sampler, Setting, Signature, Situation};
+use headpond_advise::{Goal, Sample, Sampler, Setting, Signature, Situation};
 use headpond_lab::{Experiment, Stack, simulate_all};
 use headpond_trace::{ReadOptions, TraceFormat, TraceReader};
 use headpond_volume::{Description, SettingChange, ShownSetting};
@@ -44,37 +44,80 @@ pub fn run(places: &Places, args: &AdviseArgs, name: &str) -> Result<Exit> {
     // Without, it only competes with who serves.
     let _ = rustix::process::nice(NICENESS);
     let client = Client::of(places, name)?;
-    client.get::<Value>("/v1/status")?;
+    let status: Value = client.get("/v1/status")?;
+    check(name, args, &status)?;
     let journal = Journal::open(places.journal(name), args.json)?;
     let mut volume = LiveVolume { places, args, name, client, journal };
     volume.take_back_what_was_left()?;
     let full = REQUESTS_MAX as usize;
     let mut watch = Watch::new(Orders { goal: args.goal, apply: args.live.apply, full });
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let mut interrupts = {
+    let mut ends = {
         let _entered = runtime.enter();
-        signal(SignalKind::interrupt())?
+        Ends::new()?
     };
-    let mut taken = 0;
-    while args.live.looks != Some(taken) {
-        let look = volume.look()?;
-        watch.next(look, &mut volume)?;
-        taken += 1;
-        // Whoever interrupts a search waits for its end.
-        let pause = Duration::from_secs(args.live.every);
-        if runtime.block_on(is_interrupted(pause, &mut interrupts)) {
-            break;
+    let mut go_on = || -> Result<()> {
+        for taken in 1.. {
+            if args.live.looks.is_some_and(|looks| looks < taken) {
+                break;
+            }
+            let look = volume.look()?;
+            watch.next(look, &mut volume)?;
+            // Whoever interrupts a search waits for its end.
+            let is_last = args.live.looks == Some(taken);
+            let pause = Duration::from_secs(if is_last { 0 } else { args.live.every });
+            if runtime.block_on(ends.come_within(pause)) {
+                break;
+            }
         }
-    }
-    watch.end(&mut volume)?;
+        Ok(())
+    };
+    let went_on = go_on();
+    // Whatever ended it, nothing is left on trial, if that can be helped.
+    let ended = watch.end(&mut volume);
+    went_on.and(ended)?;
     Ok(Exit::Ok)
 }
 
-async fn is_interrupted(pause: Duration, interrupts: &mut Signal) -> bool {
-    tokio::select! {
-        biased;
-        _ = interrupts.recv() => true,
-        () = tokio::time::sleep(pause) => false,
+/// What a watch is for must be there.
+fn check(name: &str, args: &AdviseArgs, status: &Value) -> Result<()> {
+    if !status["cache"].is_object() {
+        return Err(Failure::usage(format!(
+            "{name} has no cache whose settings could be advised on: `headpond trace record {name}` and \
+             `headpond advise TRACE --volume {name}` say what one would do"
+        )));
+    }
+    if args.live.apply && matches!(args.goal, Goal::Safety | Goal::Endurance) {
+        return Err(Failure::usage(format!(
+            "what --goal {} is about cannot be seen in a trial: without --apply it is advised on, and \
+             throughput, mean and p99 can be applied",
+            args.goal
+        )));
+    }
+    Ok(())
+}
+
+/// The signals that end a watch.
+struct Ends([Signal; 3]);
+
+impl Ends {
+    fn new() -> Result<Self> {
+        Ok(Self([
+            signal(SignalKind::interrupt())?,
+            signal(SignalKind::terminate())?,
+            signal(SignalKind::hangup())?,
+        ]))
+    }
+
+    async fn come_within(&mut self, pause: Duration) -> bool {
+        let [interrupt, terminate, hangup] = &mut self.0;
+        tokio::select! {
+            biased;
+            _ = interrupt.recv() => true,
+            _ = terminate.recv() => true,
+            _ = hangup.recv() => true,
+            () = tokio::time::sleep(pause) => false,
+        }
     }
 }
 
@@ -121,10 +164,18 @@ impl LiveVolume<'_> {
 
     /// A watch that was killed has left settings that nobody has judged.
     fn take_back_what_was_left(&mut self) -> Result<()> {
-        let Some(back) = self.journal.left_on_trial()? else { return Ok(()) };
+        let Some((settings, back)) = self.journal.left_on_trial()? else { return Ok(()) };
+        if !self.args.live.apply {
+            eprintln!(
+                "headpond: note: a watch was killed while {} was on trial: with --apply it is taken back",
+                settings.join(" ")
+            );
+            return Ok(());
+        }
         let why = "the watch before this one was killed before it was judged".to_owned();
-        self.note(Event::RolledBack { why, settings: back.clone() })?;
-        self.set(&back)
+        self.note(Event::RollingBack { why, settings: back.clone() })?;
+        self.take_back(&settings, &back)?;
+        self.note(Event::RolledBack { settings: back })
     }
 }
 
@@ -153,7 +204,18 @@ impl Served for LiveVolume<'_> {
     }
 
     fn way_back(&mut self, settings: &[Setting]) -> Result<Vec<String>> {
-        way_back(&self.places.load(self.name)?, settings)
+        let settings: Vec<String> = settings.iter().map(Setting::to_string).collect();
+        way_back(&self.places.load(self.name)?, &settings)
+    }
+
+    fn unsettled(&mut self) -> Result<Option<String>> {
+        let status: Value = self.client.get("/v1/status")?;
+        Ok(unsettled(&status).map(str::to_owned))
+    }
+
+    fn take_back(&mut self, settings: &[String], back: &[String]) -> Result<()> {
+        let still = still_set(&self.places.load(self.name)?, settings, back)?;
+        if still.is_empty() { Ok(()) } else { self.set(&still) }
     }
 
     fn set(&mut self, settings: &[String]) -> Result<()> {
@@ -202,7 +264,7 @@ fn with(stack: &Stack, settings: &[String]) -> Result<Stack> {
 }
 
 /// What is set now of everything that these settings change.
-fn way_back(now: &Description, settings: &[Setting]) -> Result<Vec<String>> {
+fn way_back(now: &Description, settings: &[String]) -> Result<Vec<String>> {
     let changes = parsed(settings)?;
     let of = SettingChange::by_owner(&changes);
     let mut back = Vec::new();
@@ -212,6 +274,34 @@ fn way_back(now: &Description, settings: &[Setting]) -> Result<Vec<String>> {
     }
     back.extend(differences(&now.array.shown(), &now.array.with_all(&of.array)?.shown()));
     Ok(back)
+}
+
+/// Of a way back, what is still as the trial has set it: the rest somebody else has set since.
+fn still_set(now: &Description, settings: &[String], back: &[String]) -> Result<Vec<String>> {
+    let key = |change: &str| change.split('=').next().unwrap_or_default().to_owned();
+    let others: Vec<String> = way_back(now, settings)?.iter().map(|it| key(it)).collect();
+    Ok(back.iter().filter(|change| !others.contains(&key(change))).cloned().collect())
+}
+
+/// What on the volume is under way that will be over, and says nothing of its settings.
+fn unsettled(status: &Value) -> Option<&'static str> {
+    let cache = &status["cache"];
+    let is_at_work = |core: &Value| {
+        let array = &core["array"];
+        let mut members = array["members"].as_array().into_iter().flatten();
+        let is_under_way =
+            ["initialising", "scrubbing", "growth"].into_iter().any(|work| !array[work].is_null())
+                || members.any(|member| !member["filling"].is_null());
+        is_under_way && core["upkeep"]["paused"] != true
+    };
+    let mut cores = status["cores"].as_array().into_iter().flatten();
+    match () {
+        () if cache["failed"] == true => Some("the cache has failed"),
+        () if cache["in_fallback"] == true => Some("the cache device errs, and is in pass-through"),
+        () if cache["draining"] == true => Some("what is dirty is on its way to the array"),
+        () if cores.any(is_at_work) => Some("there is work on the array"),
+        () => None,
+    }
 }
 
 /// A preset is only a name for other settings.
@@ -228,6 +318,7 @@ fn differences(now: &[ShownSetting], then: &[ShownSetting]) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
 
     fn description(settings: &str) -> Description {
         let text = format!(
@@ -244,11 +335,12 @@ mod tests {
             "mode = \"write-through\"\nseq_cutoff = \"2M\"\n[cache.cleaning]\npolicy = \"alru\"\nalru = { staleness_s = 77 }",
         );
         let settings = [
-            Setting { key: "mode", value: "write-back".into() },
-            Setting { key: "preset", value: "acp-very-aggressive".into() },
-            Setting { key: "seq-cutoff", value: "full".into() },
-            Setting { key: "merge-wait-us", value: "off".into() },
-        ];
+            "mode=write-back",
+            "preset=acp-very-aggressive",
+            "seq-cutoff=full",
+            "merge-wait-us=off",
+        ]
+        .map(str::to_owned);
         let back = way_back(&now, &settings).unwrap();
         for expected in
             ["mode=write-through", "cleaning=alru", "seq-cutoff=always", "merge-wait-us=auto"]
@@ -261,5 +353,34 @@ mod tests {
         let changed = now.cache.as_ref().unwrap().settings.with_all(&of.cache).unwrap();
         let returned = changed.with_all(&SettingChange::by_owner(&parsed(&back).unwrap()).cache);
         assert_eq!(returned.unwrap(), now.cache.unwrap().settings);
+    }
+
+    #[test]
+    fn what_somebody_else_has_set_in_a_trial_is_not_taken_back() {
+        let settings = ["mode=write-around".to_owned(), "seq-cutoff=never".to_owned()];
+        let back = ["mode=write-back".to_owned(), "seq-cutoff=full".to_owned()];
+        let still = |now: &str| still_set(&description(now), &settings, &back).unwrap();
+        assert_eq!(still("mode = \"write-around\"\nseq_cutoff = \"never\""), back);
+        assert_eq!(still("mode = \"write-through\"\nseq_cutoff = \"never\""), back[1..]);
+        assert!(still("mode = \"write-through\"\nseq_cutoff = \"1M\"").is_empty());
+    }
+
+    #[test]
+    fn work_on_the_volume_makes_looks_count_for_nothing() {
+        let status = |cache: Value, array: Value, paused: bool| {
+            let core = json!({ "array": array, "upkeep": { "paused": paused } });
+            json!({ "cache": cache, "cores": [core] })
+        };
+        let of = |cache, array, paused| unsettled(&status(cache, array, paused)).is_some();
+        let quiet = json!({ "scrubbing": null, "growth": null, "members": [{ "filling": null }] });
+        assert!(!of(json!({ "draining": false }), quiet.clone(), false));
+        for cause in ["draining", "in_fallback", "failed"] {
+            assert!(of(json!({ cause: true }), quiet.clone(), false), "{cause}");
+        }
+        for work in ["initialising", "scrubbing", "growth"] {
+            assert!(of(json!({}), json!({ work: {} }), false), "{work}");
+            assert!(!of(json!({}), json!({ work: {} }), true), "{work}");
+        }
+        assert!(of(json!({}), json!({ "members": [{ "filling": {} }] }), false));
     }
 }
