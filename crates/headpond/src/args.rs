@@ -424,8 +424,8 @@ pub struct AdviseArgs {
     /// The cache is memory, and lost with the power.
     #[arg(long, requires = "cache_size")]
     pub cache_volatile: bool,
-    /// Losing what only a cache in memory has is acceptable; with --live, what only the cache has at
-    /// all, and the order of cleaning.
+    /// Losing what only a cache in memory has is acceptable; with --live, what only the cache has
+    /// at all, and the order of cleaning.
     #[arg(long)]
     pub may_lose_dirty: bool,
     /// Requests in flight, where the trace does not tell when they were answered.

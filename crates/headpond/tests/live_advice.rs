@@ -93,7 +93,7 @@ fn a_trial_whose_watch_was_killed_is_taken_back_by_the_next_one() {
     std::fs::write(user.path("v.journal.jsonl"), format!("{left}\n{{\"time\":")).unwrap();
     let watch = ["advise", "--live", "v", "--looks", "0"];
     let untold = user.run(&watch);
-    assert!(untold.code == 0 && untold.err.contains("is on trial"), "{}", untold.err);
+    assert!(untold.code == 0 && untold.err.contains("was on trial"), "{}", untold.err);
     assert_eq!(mode(&user), "write-around", "nothing is set without leave");
     let told = user.ok(&[&watch[..], &["--apply"]].concat());
     assert!(told.contains("the watch before this one was killed"), "{told}");
