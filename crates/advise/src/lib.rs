@@ -10,7 +10,7 @@
 //!    [`emit`] writes the commands that carry advice out, here and on other caches.
 //!
 //! **Not here**: trace formats (`headpond-trace`); the machines that are replayed on
-//! (`headpond-lab`); applying advice (the volume does).
+//! (`headpond-whatif`); applying advice (the volume does).
 
 pub mod advice;
 pub mod emit;

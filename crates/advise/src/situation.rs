@@ -2,7 +2,7 @@
 
 use crate::search::{Freedom, Goal};
 use headpond_cache::Mode;
-use headpond_lab::Stack;
+use headpond_whatif::Stack;
 
 /// What advice may build on.
 #[derive(Clone, Debug)]

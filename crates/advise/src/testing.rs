@@ -4,8 +4,8 @@ use crate::advice::{Advice, Evidence, Expected, KindAdvice};
 use crate::search::{Freedom, Gain, Goal, Setting};
 use crate::signature::Signature;
 use crate::situation::{Effort, Situation};
-use headpond_lab::{Kind, Stack};
 use headpond_trace::{Op, TraceRecord};
+use headpond_whatif::{Kind, Stack};
 
 /// A closed-loop job in virtual time: `depth` requests in flight, each served in `service_ns`.
 pub(crate) struct Job {

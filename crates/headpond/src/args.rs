@@ -560,7 +560,7 @@ pub struct SimulateArgs {
     pub json: bool,
 }
 
-/// See [`headpond_lab::Fit`].
+/// See [`headpond_whatif::Fit`].
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
 pub enum FitChoice {
     Wrap,

@@ -119,7 +119,7 @@ fn an_older_drive_and_a_slower_rebuild_lose_more() {
 fn a_cache_makes_what_it_holds_fast_and_says_how_much_that_is() {
     let user = User::new();
     let sheet = user.path("fast.toml");
-    let fast = include_str!("../../lab/drives/hdd-14t.toml")
+    let fast = include_str!("../../whatif/drives/hdd-14t.toml")
         .replace("random_read_iops = 197", "random_read_iops = 300_000")
         .replace("lone_read_ms = 11.7", "lone_read_ms = 0.1");
     std::fs::write(&sheet, fast).unwrap();

@@ -25,8 +25,8 @@ use crate::search::{
 };
 use crate::signature::Signature;
 use crate::situation::{Effort, Situation};
-use headpond_lab::{Kind, Pace, Stack};
 use headpond_trace::TraceFormat;
+use headpond_whatif::{Kind, Pace, Stack};
 use serde::Serialize;
 
 pub use shadow::shadow;

@@ -8,8 +8,8 @@ use crate::search::{
 };
 use crate::signature::Signature;
 use crate::situation::Situation;
-use headpond_lab::Stack;
 use headpond_trace::TraceFormat;
+use headpond_whatif::Stack;
 
 /// The gain of what is set in `situation` over what is set in `before`, on the same devices.
 ///

@@ -3,8 +3,8 @@
 use super::*;
 use crate::search::{Freedom, Risk};
 use crate::testing::{Job, half_reads, scattered, sorted};
-use headpond_lab::{Experiment, Gauge, Stack, simulate_all};
 use headpond_trace::{Op, TraceRecord};
+use headpond_whatif::{Experiment, Gauge, Stack, simulate_all};
 
 /// The array of the published measurements, behind a cache on flash.
 const RAID60: &str = "raid = 60\ngroups = 4\ndrive = \"hdd-7k2-4t\"\ndrives = 40\n";

@@ -5,7 +5,7 @@ use crate::render::{duration, size};
 use crate::search::{Found, Risk};
 use crate::signature::Signature;
 use crate::situation::Situation;
-use headpond_lab::Kind;
+use headpond_whatif::Kind;
 
 /// A trace with fewer requests says little.
 const REQUESTS_MIN: u64 = 1000;

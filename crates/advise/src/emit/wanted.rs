@@ -5,8 +5,8 @@ use crate::advice::Advice;
 use crate::search::Setting;
 use crate::situation::Situation;
 use headpond_cache::Mode;
-use headpond_lab::{CoreStack, Kind};
 use headpond_volume::{ArraySettings, CacheSettings, SettingChange, Size};
+use headpond_whatif::{CoreStack, Kind};
 use std::fmt;
 
 /// A setting as the user sees it.

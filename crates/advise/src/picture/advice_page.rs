@@ -10,7 +10,7 @@ use crate::render::{
 use crate::search::Gain;
 use crate::signature::Signature;
 use crate::situation::Situation;
-use headpond_lab::Kind;
+use headpond_whatif::Kind;
 
 /// Alternatives that are shown.
 const ALTERNATIVES_MAX: usize = 12;

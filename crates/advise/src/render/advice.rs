@@ -4,7 +4,7 @@ use super::figures::{count, duration, factor, percent, rate, size};
 use super::table::{Align, Table};
 use crate::advice::{Advice, Expected, KindAdvice};
 use crate::search::Gain;
-use headpond_lab::Kind;
+use headpond_whatif::Kind;
 
 /// Alternatives that are shown.
 const ALTERNATIVES_MAX: usize = 8;

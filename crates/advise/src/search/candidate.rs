@@ -1,8 +1,8 @@
 //! A choice of settings.
 
 use super::axes::{ARRAY_KEYS, DIRTY_MODES, SAFE_MODES, STANDING_KEYS};
-use headpond_lab::Stack;
 use headpond_volume::{SettingChange, ShownSetting, Size};
+use headpond_whatif::Stack;
 use serde::{Serialize, Serializer};
 use std::fmt;
 

@@ -1,8 +1,8 @@
 //! Who says how candidates do.
 
 use super::{Candidate, Trial};
-use headpond_lab::SimulateError;
 use headpond_sim::CatalogueError;
+use headpond_whatif::SimulateError;
 
 /// A candidate to be tried.
 #[derive(Clone, Debug, PartialEq)]

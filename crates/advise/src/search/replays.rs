@@ -2,13 +2,13 @@
 
 use super::{Judge, JudgeError, Question, Trial, Twist};
 use crate::long_run::{LongRun, Rounds};
-use headpond_lab::{Excerpt, Experiment, Fit, Load, Outcome, Pace, SimulateError, Stack};
 use headpond_trace::{Op, TraceFormat};
+use headpond_whatif::{Excerpt, Experiment, Fit, Load, Outcome, Pace, SimulateError, Stack};
 use std::sync::Arc;
 
 const SEED: u64 = 1;
 
-/// Who runs experiments, one outcome for each: [`headpond_lab::simulate_all`], perhaps with
+/// Who runs experiments, one outcome for each: [`headpond_whatif::simulate_all`], perhaps with
 /// something to look at meanwhile.
 pub type Simulate<'a> = dyn FnMut(&[Experiment]) -> Vec<Result<Outcome, SimulateError>> + 'a;
 

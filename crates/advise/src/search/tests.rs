@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::testing::{Job, scattered};
-use headpond_lab::Lap;
 use headpond_trace::Op;
+use headpond_whatif::Lap;
 use std::collections::BTreeMap;
 
 /// Answers with products of factors; on few requests it errs.

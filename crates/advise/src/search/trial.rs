@@ -1,6 +1,6 @@
 //! What a candidate was found to do, and what of it counts.
 
-use headpond_lab::{KindShare, Lap, Outcome};
+use headpond_whatif::{KindShare, Lap, Outcome};
 use serde::{Deserialize, Deserializer, Serialize};
 use std::fmt;
 use std::str::FromStr;

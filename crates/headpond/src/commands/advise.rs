@@ -17,10 +17,10 @@ use headpond_advise::render::{render_advice, render_signature, size};
 use headpond_advise::{
     Advice, Effort, Freedom, Goal, Sample, Sampler, Setting, Signature, SignatureBuilder, Situation,
 };
-use headpond_lab::{Condition, CoreStack, Experiment, Stack, simulate_all};
 use headpond_raid::Level;
 use headpond_trace::{TraceFormat, TraceReader};
 use headpond_volume::{Description, Size};
+use headpond_whatif::{Condition, CoreStack, Experiment, Stack, simulate_all};
 use serde_json::{Value, json};
 use std::path::Path;
 

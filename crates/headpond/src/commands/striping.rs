@@ -6,10 +6,10 @@ use crate::outcome::Failure;
 use anyhow::Result;
 use headpond_advise::render::size;
 use headpond_block::{BlockDevice, BufferPool, PoolConfig, Runtime};
-use headpond_lab::plan::{Different, Outlook, outlook, outlooks};
 use headpond_raid::superblock::DATA_OFFSET_MIN;
 use headpond_raid::{Level, Striping, Weights};
 use headpond_uring::{RingConfig, run_with_pool};
+use headpond_whatif::plan::{Different, Outlook, outlook, outlooks};
 use std::rc::Rc;
 
 /// More than this share more of the capacity is worth a word.

@@ -5,9 +5,9 @@ use super::args::PlanArgs;
 use crate::outcome::{Exit, Failure};
 use anyhow::Result;
 use headpond_advise::render::{Align, Table, size};
-use headpond_lab::plan::{Different, DriveFigures, Outlook, outlooks};
 use headpond_raid::Level;
 use headpond_raid::superblock::DATA_OFFSET_MIN;
+use headpond_whatif::plan::{Different, DriveFigures, Outlook, outlooks};
 use serde_json::json;
 
 /// # Errors

@@ -14,15 +14,15 @@ use crate::outcome::{Exit, Failure};
 use crate::place::Places;
 use anyhow::{Context, Result};
 use args::PlanArgs;
-use headpond_lab::Condition;
-use headpond_lab::plan::{
+use headpond_raid::{Level, Spread};
+use headpond_volume::Size;
+use headpond_whatif::Condition;
+use headpond_whatif::plan::{
     Assumptions, CachedSpeeds, DriveFigures, InFront, PRESET_40, Plan, RebuildTimes, Shape,
     Simulated, array_experiments, array_speeds, cached_count, cached_experiments, cached_speeds,
     rebuild_times,
 };
-use headpond_lab::reference::{self, ExpectedCell, Times};
-use headpond_raid::{Level, Spread};
-use headpond_volume::Size;
+use headpond_whatif::reference::{self, ExpectedCell, Times};
 use serde::Serialize;
 use serde_json::json;
 use std::path::Path;

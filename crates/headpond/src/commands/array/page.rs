@@ -5,8 +5,8 @@ use super::report::{self, SPEEDS};
 use anyhow::{Context, Result};
 use askama::Template;
 use charts_rs::{BarChart, Series};
-use headpond_lab::Condition;
-use headpond_lab::plan::{Assumptions, AtDepth, DriveFigures, Speeds};
+use headpond_whatif::Condition;
+use headpond_whatif::plan::{Assumptions, AtDepth, DriveFigures, Speeds};
 use std::path::Path;
 
 #[derive(Template)]

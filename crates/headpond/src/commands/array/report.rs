@@ -2,13 +2,13 @@
 
 use super::Planned;
 use headpond_advise::render::{Align, Table, count, percent, size};
-use headpond_lab::Condition;
-use headpond_lab::plan::{
+use headpond_volume::Pace;
+use headpond_whatif::Condition;
+use headpond_whatif::plan::{
     Assumptions, AtDepth, CachedSpeeds, DriveFigures, InFront, Repair, RepairFrom,
     SIMULATED_CACHE_BYTES_MAX, Speeds,
 };
-use headpond_lab::reference::ExpectedCell;
-use headpond_volume::Pace;
+use headpond_whatif::reference::ExpectedCell;
 use std::fmt::Write as _;
 
 /// Everything, in the order in which people ask.

@@ -5,8 +5,8 @@ use crate::device::{Consent, DeviceSpec, Opener, vet};
 use crate::outcome::{Exit, Failure};
 use anyhow::{Context, Result};
 use headpond_block::{BlockDevice, BufferPool, PoolConfig};
-use headpond_lab::fit::{FitOptions, Measured, measure};
 use headpond_uring::{Access, FileDevice, FileOptions, Ownership, RingConfig, run_with_pool};
+use headpond_whatif::fit::{FitOptions, Measured, measure};
 use serde_json::json;
 use std::rc::Rc;
 

@@ -1,7 +1,7 @@
 //! Stacks beside each other, and which of them is best at what.
 
 use headpond_advise::render::{Align, Table, count};
-use headpond_lab::{Outcome, Side};
+use headpond_whatif::{Outcome, Side};
 
 /// Nearer than this, and nobody has won.
 const TIE: f64 = 0.02;

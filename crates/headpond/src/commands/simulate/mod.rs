@@ -10,11 +10,11 @@ use crate::args::{FitChoice, SimulateArgs};
 use crate::outcome::{Exit, Failure};
 use anyhow::{Context, Result};
 use headpond_advise::render::{Align, Table};
-use headpond_lab::reference::{self, Cell, Reference, Score, Times, UnscoredCell};
-use headpond_lab::{
+use headpond_trace::Damage;
+use headpond_whatif::reference::{self, Cell, Reference, Score, Times, UnscoredCell};
+use headpond_whatif::{
     Experiment, Fit, IN_FLIGHT_MAX, Load, Outcome, Pace, Stack, TraceLoad, job, simulate_all,
 };
-use headpond_trace::Damage;
 use serde_json::json;
 use std::path::Path;
 

@@ -4,7 +4,7 @@ use super::{comparison, report};
 use anyhow::{Context, Result};
 use askama::Template;
 use charts_rs::{LineChart, Series};
-use headpond_lab::{Outcome, Window};
+use headpond_whatif::{Outcome, Window};
 use std::path::Path;
 
 #[derive(Template)]

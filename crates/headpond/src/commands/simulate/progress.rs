@@ -1,6 +1,6 @@
 //! How far the experiments are: virtual time done, share done, time left.
 
-use headpond_lab::Gauge;
+use headpond_whatif::Gauge;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -3,7 +3,7 @@
 use super::comparison;
 use super::picture::sparkline;
 use headpond_advise::render::{Align, Table, count, percent, throughput};
-use headpond_lab::{DeviceShare, JobOutcome, Outcome, Window};
+use headpond_whatif::{DeviceShare, JobOutcome, Outcome, Window};
 use std::fmt::Write as _;
 
 /// Everything, in the order in which people ask.

@@ -1,11 +1,11 @@
 //! Traces, played against small machines.
 
-use headpond_lab::{
+use headpond_testkit::{shared, skip, tempdir};
+use headpond_trace::{Damage, Op, RecordFlags, RecordingWriter, TraceFormat, TraceRecord};
+use headpond_whatif::{
     Excerpt, Experiment, Fit, LAPS, Load, Outcome, Pace, Replay, SimulateError, Stack, TraceLoad,
     simulate,
 };
-use headpond_testkit::{shared, skip, tempdir};
-use headpond_trace::{Damage, Op, RecordFlags, RecordingWriter, TraceFormat, TraceRecord};
 use std::fs::File;
 use std::path::Path;
 

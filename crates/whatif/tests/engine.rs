@@ -1,7 +1,7 @@
 //! What serving costs, against the measurements that the costs follow from.
 
-use headpond_lab::{EngineCost, EngineModel, Experiment, Load, Stack, job, simulate};
 use headpond_testkit::{shared, skip, tempdir};
+use headpond_whatif::{EngineCost, EngineModel, Experiment, Load, Stack, job, simulate};
 
 /// The cache is memory that costs nothing itself: its copying is in the engine's file.
 fn mb_per_s(engine: &str, block_kib: u64, depth: u32) -> f64 {

@@ -1,6 +1,6 @@
 //! A cache that is full of dirty data before few drives: writers get what the drives do, evenly.
 
-use headpond_lab::{Experiment, Load, Outcome, Stack, job, simulate};
+use headpond_whatif::{Experiment, Load, Outcome, Stack, job, simulate};
 
 fn run(size: &str, level: u32, drives: u32, seed: u64) -> Outcome {
     let stack = format!(

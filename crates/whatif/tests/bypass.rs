@@ -1,6 +1,6 @@
 //! What the adaptive bypass is worth before a fast array, and what it costs before a slow one.
 
-use headpond_lab::{Experiment, Load, Stack, job, simulate};
+use headpond_whatif::{Experiment, Load, Stack, job, simulate};
 
 /// Before eight NVMe drives, one SSD whose operations are short and whose bandwidth is not theirs.
 const FAST: &str = "[core]\nraid = 0\ndrive = \"nvme-dc-2t\"\ndrives = 8\n";

@@ -1,6 +1,6 @@
 //! Machines of more than disks.
 
-use headpond_lab::{Experiment, Load, Outcome, Stack, job, simulate};
+use headpond_whatif::{Experiment, Load, Outcome, Stack, job, simulate};
 
 fn outcome(core: &str, cache: &str, jobs: &str) -> Outcome {
     let text = format!("name = \"m\"\n[core]\nraid = 5\ndrives = 4\n{core}\n{cache}");

@@ -1,6 +1,6 @@
 //! How much is simulated in a second of one processor: cache hits and requests of hard disks.
 
-use headpond_lab::{Experiment, Load, Stack, job, simulate};
+use headpond_whatif::{Experiment, Load, Stack, job, simulate};
 use rustix::time::{ClockId, clock_gettime};
 
 const CACHED: &str = "name = \"cached\"\n[core]\nraid = 6\ndrive = \"hdd-7k2-4t\"\ndrives = 10\n\

@@ -1,9 +1,9 @@
 //! The published tables against the modelled machine.
 
-use headpond_lab::Gauge;
-use headpond_lab::reference::{self, Cell, OURS, Reference, Score, Times};
-use headpond_lab::simulate_all;
 use headpond_testkit::{shared, skip};
+use headpond_whatif::Gauge;
+use headpond_whatif::reference::{self, Cell, OURS, Reference, Score, Times};
+use headpond_whatif::simulate_all;
 use std::path::Path;
 use std::time::Duration;
 

@@ -1,6 +1,6 @@
 //! What reading ahead is worth, on modelled drives in virtual time.
 
-use headpond_lab::{Experiment, Load, Outcome, Stack, job, simulate};
+use headpond_whatif::{Experiment, Load, Outcome, Stack, job, simulate};
 
 /// A RAID 6 of twelve drives behind a cache.
 fn run(readahead: &str, job: &str) -> Outcome {

@@ -1,10 +1,10 @@
 //! Models fitted to drives whose figures are known, because they are models themselves.
 
 use headpond_block::{BlockDevice, Geometry, Runtime};
-use headpond_lab::fit::{FitOptions, Measured, MeasuredDisk, MeasuredSsd, measure};
 use headpond_sim::hdd::HddModel;
 use headpond_sim::ssd::{SsdModel, SsdParameters, State};
 use headpond_sim::{Model, ModelDevice, SparseDevice, run};
+use headpond_whatif::fit::{FitOptions, Measured, MeasuredDisk, MeasuredSsd, measure};
 use std::rc::Rc;
 
 const OPTIONS: FitOptions = FitOptions { destructive: true, rotational: None, seed: 7 };

@@ -1,12 +1,12 @@
 //! The planner against the published expectations, and against the simulator.
 
-use headpond_lab::plan::{
+use headpond_raid::Level;
+use headpond_testkit::{shared, skip};
+use headpond_whatif::plan::{
     Assumptions, DriveFigures, InFront, Plan, Shape, Speeds, array_experiments, array_speeds,
     cached_experiments, cached_speeds,
 };
-use headpond_lab::{Condition, Gauge, reference, simulate_all};
-use headpond_raid::Level;
-use headpond_testkit::{shared, skip};
+use headpond_whatif::{Condition, Gauge, reference, simulate_all};
 
 /// D. Komandny, "Server disk subsystem design, part 1", 2021, as it rounds.
 #[test]

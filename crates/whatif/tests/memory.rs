@@ -1,7 +1,7 @@
 //! What a simulated machine takes of the memory of the real one. Alone in its program: it counts
 //! what everything here allocates.
 
-use headpond_lab::{Experiment, Gauge, Load, Stack, job, simulate_watched};
+use headpond_whatif::{Experiment, Gauge, Load, Stack, job, simulate_watched};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

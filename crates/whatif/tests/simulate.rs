@@ -1,6 +1,6 @@
 //! Small machines, whole simulations.
 
-use headpond_lab::{Experiment, Gauge, Load, Outcome, Stack, job, simulate, simulate_all};
+use headpond_whatif::{Experiment, Gauge, Load, Outcome, Stack, job, simulate, simulate_all};
 
 const STACK: &str = "name = \"small\"\n[core]\nraid = 6\ndrive = \"hdd-7k2-4t\"\ndrives = 10\n";
 
