@@ -2,34 +2,11 @@
 //! everything here allocates.
 
 use headpond_advise::SignatureBuilder;
+use headpond_testkit::CountedMemory;
 use headpond_trace::{Names, Op, TraceRecord};
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::sync::atomic::{AtomicUsize, Ordering};
-
-/// Passes everything on and counts.
-struct Counting;
-
-static NOW_BYTES: AtomicUsize = AtomicUsize::new(0);
-static PEAK_BYTES: AtomicUsize = AtomicUsize::new(0);
-
-// SAFETY: every call is passed on to the system's allocator as it came.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        let now = NOW_BYTES.fetch_add(layout.size(), Ordering::Relaxed) + layout.size();
-        PEAK_BYTES.fetch_max(now, Ordering::Relaxed);
-        // SAFETY: as our caller promised.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
-        NOW_BYTES.fetch_sub(layout.size(), Ordering::Relaxed);
-        // SAFETY: as our caller promised.
-        unsafe { System.dealloc(memory, layout) }
-    }
-}
 
 #[global_allocator]
-static ALLOCATOR: Counting = Counting;
+static MEMORY: CountedMemory = CountedMemory::new();
 
 const LIMIT_BYTES: usize = 256 << 20;
 
@@ -58,19 +35,19 @@ fn hostile(n: u64) -> TraceRecord {
 
 #[test]
 fn an_endless_trace_of_anything_fits_in_256_mib_and_does_not_grow() {
-    let before = NOW_BYTES.load(Ordering::Relaxed);
+    let before = MEMORY.now_bytes();
     let mut builder = SignatureBuilder::new();
     let (mut halfway, requests) = (0, 3_000_000);
     for n in 0..requests {
         builder.add(&hostile(n));
         if n == requests / 2 {
-            halfway = NOW_BYTES.load(Ordering::Relaxed) - before;
+            halfway = MEMORY.now_bytes() - before;
         }
     }
-    let held = NOW_BYTES.load(Ordering::Relaxed) - before;
+    let held = MEMORY.now_bytes() - before;
     let signature = builder.finish(&Names::default());
     assert_eq!(signature.requests, requests);
-    let peak = PEAK_BYTES.load(Ordering::Relaxed) - before;
+    let peak = MEMORY.peak_bytes() - before;
     println!("{halfway} bytes halfway, {held} at the end, {peak} at most");
     assert!(peak < LIMIT_BYTES, "{peak} bytes");
     assert!(held < halfway + halfway / 4, "{halfway} bytes halfway, {held} at the end");

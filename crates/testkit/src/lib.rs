@@ -1,5 +1,5 @@
 //! What every crate's tests share: skipping loudly, finding tools and sample files, scratch
-//! directories.
+//! directories, counted memory.
 //!
 //! A test that lacks something on this machine says so with [`skip!`] and ends. libtest knows no
 //! such outcome and calls the test passed, so the skip is also written to the file named by
@@ -15,9 +15,11 @@
 //! crate may depend on this one outside `[dev-dependencies]`; `cargo xtask tidy` checks it.
 
 mod find;
+mod memory;
 mod skip;
 
 pub use find::{shared, tool};
+pub use memory::CountedMemory;
 pub use skip::skip;
 
 /// A fresh directory that is removed when the guard is dropped.

@@ -1,35 +1,12 @@
 //! What a simulated machine takes of the memory of the real one. Alone in its program: it counts
 //! what everything here allocates.
 
+use headpond_testkit::CountedMemory;
 use headpond_whatif::{Experiment, Gauge, Load, Stack, job, simulate_watched};
-use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-
-/// Passes everything on and counts.
-struct Counting;
-
-static NOW_BYTES: AtomicUsize = AtomicUsize::new(0);
-static PEAK_BYTES: AtomicUsize = AtomicUsize::new(0);
-
-// SAFETY: every call is passed on to the system's allocator as it came.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        let now = NOW_BYTES.fetch_add(layout.size(), Ordering::Relaxed) + layout.size();
-        PEAK_BYTES.fetch_max(now, Ordering::Relaxed);
-        // SAFETY: as our caller promised.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
-        NOW_BYTES.fetch_sub(layout.size(), Ordering::Relaxed);
-        // SAFETY: as our caller promised.
-        unsafe { System.dealloc(memory, layout) }
-    }
-}
 
 #[global_allocator]
-static ALLOCATOR: Counting = Counting;
+static MEMORY: CountedMemory = CountedMemory::new();
 
 const BLOCK_BYTES: f64 = 4096.0;
 
@@ -42,7 +19,7 @@ fn peak_bytes(cache_mib: u32) -> f64 {
     let jobs = "[a]\nrw=randwrite\niodepth=32\nruntime=2\ntime_based\n";
     let load = Load::Jobs(job::parse(jobs).unwrap());
     let experiment = Experiment { stack: Stack::parse(&stack).unwrap(), load, seed: 1 };
-    let before = NOW_BYTES.load(Ordering::Relaxed);
+    let before = MEMORY.now_bytes();
     let gauge = Arc::new(Gauge::default());
     let outcome = std::thread::scope(|scope| {
         let run = scope.spawn(|| simulate_watched(&experiment, &gauge));
@@ -50,13 +27,13 @@ fn peak_bytes(cache_mib: u32) -> f64 {
         while gauge.virtual_time().is_zero() && !gauge.is_over() {
             std::thread::yield_now();
         }
-        PEAK_BYTES.store(NOW_BYTES.load(Ordering::Relaxed), Ordering::Relaxed);
+        MEMORY.forget_peak();
         run.join().expect("it does not panic").unwrap()
     });
     assert!(outcome.size_bytes > 120_000_000_000_000, "{}", outcome.size_bytes);
     let dirty = outcome.cache.as_ref().unwrap().dirty_ratio;
     assert!(dirty > 0.95, "{dirty}");
-    (PEAK_BYTES.load(Ordering::Relaxed) - before) as f64
+    (MEMORY.peak_bytes() - before) as f64
 }
 
 #[test]

@@ -1,0 +1,62 @@
+//! What a program has allocated, and at most had.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// The system's allocator, counted. It counts all threads: a test that asks it is alone in its
+/// program.
+///
+/// ```
+/// #[global_allocator]
+/// static MEMORY: headpond_testkit::CountedMemory = headpond_testkit::CountedMemory::new();
+///
+/// let before = MEMORY.now_bytes();
+/// let held = vec![0u8; 1 << 20];
+/// assert!(MEMORY.now_bytes() >= before + held.len());
+/// drop(held);
+/// assert!(MEMORY.peak_bytes() >= before + (1 << 20));
+/// MEMORY.forget_peak();
+/// assert!(MEMORY.peak_bytes() < before + (1 << 20));
+/// ```
+pub struct CountedMemory {
+    now_bytes: AtomicUsize,
+    peak_bytes: AtomicUsize,
+}
+
+impl CountedMemory {
+    #[expect(clippy::new_without_default, reason = "a static cannot be made by default")]
+    pub const fn new() -> Self {
+        Self { now_bytes: AtomicUsize::new(0), peak_bytes: AtomicUsize::new(0) }
+    }
+
+    /// What is allocated.
+    pub fn now_bytes(&self) -> usize {
+        self.now_bytes.load(Ordering::Relaxed)
+    }
+
+    /// The most that was allocated at once, since the start or the last [`Self::forget_peak`].
+    pub fn peak_bytes(&self) -> usize {
+        self.peak_bytes.load(Ordering::Relaxed)
+    }
+
+    /// The peak is what is allocated now, until there is more.
+    pub fn forget_peak(&self) {
+        self.peak_bytes.store(self.now_bytes(), Ordering::Relaxed);
+    }
+}
+
+// SAFETY: every call is passed on to the system's allocator as it came.
+unsafe impl GlobalAlloc for CountedMemory {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        let now = self.now_bytes.fetch_add(layout.size(), Ordering::Relaxed) + layout.size();
+        self.peak_bytes.fetch_max(now, Ordering::Relaxed);
+        // SAFETY: as our caller promised.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
+        self.now_bytes.fetch_sub(layout.size(), Ordering::Relaxed);
+        // SAFETY: as our caller promised.
+        unsafe { System.dealloc(memory, layout) }
+    }
+}
