@@ -4,6 +4,7 @@ use crate::cores::Core;
 use crate::cutoff::SeqCutoff;
 use crate::description::FIRST_CORE;
 use crate::door::Door;
+use crate::gate::{Gate, HeldGate};
 use crate::metadata::Recogniser;
 use crate::readahead::{
     Advance, InFlight, Limits, Readahead, ReadaheadPolicy, ReadaheadStats, Windows,
@@ -11,10 +12,10 @@ use crate::readahead::{
 use crate::settings::CacheSettings;
 use crate::slicing::Slicing;
 use crate::streams::{Direction, Sighting, StreamTable};
-use headpond_block::sync::{Busy, BusyGuard, Notify, join_all};
+use headpond_block::sync::{BusyGuard, join_all};
 use headpond_block::{
     BlockDevice, ByteRange, DeviceError, DeviceName, Geometry, Outcome, Request, RequestFlags,
-    RequestKind, Runtime, SECTOR_BYTES, Submission, start,
+    RequestKind, Runtime, SECTOR_BYTES, Submission,
 };
 use headpond_cache::classes::{ClassId, Classes, Facts};
 use headpond_cache::{Coverage, CutoffPolicy, Slice};
@@ -41,16 +42,16 @@ pub struct Front {
     /// What it reads by.
     plain: RefCell<Option<Rc<Front>>>,
     ahead: RefCell<Option<ReadingAhead>>,
-    /// Requests that the slices have not answered yet.
-    busy: Busy,
-    is_held: Cell<bool>,
-    released: Notify,
+    /// To the slices.
+    gate: Gate,
 }
 
 /// New requests wait while this is there, and nothing is read in search of metadata.
 pub struct Held<'a> {
     front: &'a Front,
-    rest: Option<BusyGuard>,
+    // Who looks for metadata begins again before requests do: fields go in this order.
+    _rest: Option<BusyGuard>,
+    _gate: HeldGate<'a>,
 }
 
 /// Reading ahead into the slices of a cache.
@@ -83,9 +84,7 @@ impl Front {
             recogniser: RefCell::default(),
             plain: RefCell::default(),
             ahead: RefCell::default(),
-            busy: Busy::default(),
-            is_held: Cell::new(false),
-            released: Notify::new(),
+            gate: Gate::default(),
         };
         front.put(slices);
         front
@@ -97,13 +96,12 @@ impl Front {
     /// # Panics
     /// Where it is held already.
     pub async fn hold(&self) -> Held<'_> {
-        assert!(!self.is_held.replace(true), "one at a time changes what lies below");
-        let mut held = Held { front: self, rest: None };
-        self.busy.until_idle().await;
-        if let Some(recogniser) = self.recogniser() {
-            held.rest = Some(recogniser.rest().await);
-        }
-        held
+        let gate = self.gate.hold().await;
+        let rest = match self.recogniser() {
+            Some(recogniser) => Some(recogniser.rest().await),
+            None => None,
+        };
+        Held { front: self, _rest: rest, _gate: gate }
     }
 
     /// Leads requests to these from now on, which have the same at the same addresses.
@@ -327,25 +325,14 @@ impl Front {
 
     fn submit_to(&self, slice: usize, request: Request) -> Submission<'_> {
         let device = Rc::clone(&self.slices.borrow()[slice]);
-        match start(&device, request) {
-            Ok(outcome) => Submission::ready(outcome),
-            Err(started) => {
-                let busy = self.busy.begin();
-                Submission::pending(async move {
-                    let _busy = busy;
-                    started.await
-                })
-            }
-        }
+        self.gate.pass(&device, request)
     }
 
     /// A request to a core, at its address there, which has been checked against it.
     pub fn enter<'a>(&'a self, mut request: Request, door: &'a Door) -> Submission<'a> {
-        if self.is_held.get() {
+        if self.gate.is_held() {
             return Submission::pending(async move {
-                while self.is_held.get() {
-                    self.released.wait().await;
-                }
+                self.gate.until_released().await;
                 self.enter(request, door).await
             });
         }
@@ -410,14 +397,6 @@ impl Held<'_> {
     /// Where there are not as many.
     pub fn replace(&self, slices: Vec<Rc<dyn BlockDevice>>) {
         self.front.put(slices);
-    }
-}
-
-impl Drop for Held<'_> {
-    fn drop(&mut self) {
-        self.rest = None;
-        self.front.is_held.set(false);
-        self.front.released.notify_all();
     }
 }
 

@@ -25,6 +25,7 @@ pub mod description;
 mod door;
 mod exchange;
 mod front;
+mod gate;
 mod growth;
 mod label;
 mod lifecycle;

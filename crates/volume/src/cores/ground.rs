@@ -6,15 +6,14 @@
 //!
 //! **Invariant**: whoever lies on it is never told of less room than before.
 
+use crate::gate::{Gate, HeldGate};
 use crate::label::ArrayLabels;
-use headpond_block::sync::{Busy, Notify};
 use headpond_block::{
     BlockDevice, ChangingGeometry, DeviceName, Geometry, LocalFuture, Outcome, Request, Submission,
-    start,
 };
 use headpond_cache::CoreLabel;
 use headpond_raid::Array;
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::rc::Rc;
 
 /// The cores as one device, and their labels.
@@ -23,14 +22,9 @@ pub(crate) struct Ground {
     geometry: ChangingGeometry,
     device: RefCell<Rc<dyn BlockDevice>>,
     arrays: RefCell<Vec<Rc<Array>>>,
-    /// What the device has not answered yet.
-    busy: Busy,
-    is_held: Cell<bool>,
-    released: Notify,
+    /// To the device.
+    gate: Gate,
 }
-
-/// Nothing passes while this is there.
-pub(crate) struct HeldGround<'a>(&'a Ground);
 
 impl Ground {
     pub fn new(device: Rc<dyn BlockDevice>, arrays: Vec<Rc<Array>>) -> Self {
@@ -39,9 +33,7 @@ impl Ground {
             geometry: ChangingGeometry::new(device.geometry().clone()),
             device: RefCell::new(device),
             arrays: RefCell::new(arrays),
-            busy: Busy::default(),
-            is_held: Cell::new(false),
-            released: Notify::new(),
+            gate: Gate::default(),
         }
     }
 
@@ -49,11 +41,8 @@ impl Ground {
     ///
     /// # Panics
     /// Where it is held already.
-    pub async fn hold(&self) -> HeldGround<'_> {
-        assert!(!self.is_held.replace(true), "one at a time exchanges what lies below");
-        let held = HeldGround(self);
-        self.busy.until_idle().await;
-        held
+    pub async fn hold(&self) -> HeldGate<'_> {
+        self.gate.hold().await
     }
 
     /// Leads there from now on, where nobody who matters can be in the middle of anything: it is
@@ -62,19 +51,6 @@ impl Ground {
         self.geometry.change(device.geometry().clone());
         self.device.replace(device);
         self.arrays.replace(arrays);
-    }
-
-    async fn until_released(&self) {
-        while self.is_held.get() {
-            self.released.wait().await;
-        }
-    }
-}
-
-impl Drop for HeldGround<'_> {
-    fn drop(&mut self) {
-        self.0.is_held.set(false);
-        self.0.released.notify_all();
     }
 }
 
@@ -88,31 +64,22 @@ impl BlockDevice for Ground {
     }
 
     fn submit(&self, request: Request) -> Submission<'_> {
-        if self.is_held.get() {
+        if self.gate.is_held() {
             return Submission::pending(async move {
-                self.until_released().await;
+                self.gate.until_released().await;
                 self.submit(request).await
             });
         }
         let device = Rc::clone(&self.device.borrow());
-        match start(&device, request) {
-            Ok(outcome) => Submission::ready(outcome),
-            Err(started) => {
-                let busy = self.busy.begin();
-                Submission::pending(async move {
-                    let _busy = busy;
-                    started.await
-                })
-            }
-        }
+        self.gate.pass(&device, request)
     }
 }
 
 impl CoreLabel for Ground {
     fn disown_cache(&self) -> LocalFuture<'_, Outcome> {
         Box::pin(async {
-            self.until_released().await;
-            let _busy = self.busy.begin();
+            self.gate.until_released().await;
+            let _busy = self.gate.begin();
             let labels = ArrayLabels(self.arrays.borrow().clone());
             labels.disown_cache().await
         })
