@@ -1,7 +1,7 @@
 //! Why, in sentences with figures.
 
 use super::Reason;
-use crate::render::{factor, percent, size};
+use crate::render::{factor, percent, size, told};
 use crate::search::{Effect, Found, GAIN_MIN, Gain, Goal, Risk};
 use crate::situation::Situation;
 
@@ -39,7 +39,7 @@ fn of_mode(found: &Found, situation: &Situation) -> Reason {
             None => "do not cache: no setting was allowed".to_owned(),
             Some((it, best)) => format!(
                 "do not cache: the best that a cache reaches is {} of {} ({}), {}",
-                told(best),
+                gained(best),
                 goal.what(),
                 it.candidate,
                 why_not(best)
@@ -48,7 +48,7 @@ fn of_mode(found: &Found, situation: &Situation) -> Reason {
         return Reason { setting: "mode=pass-through".into(), reason, gain: None };
     }
     let trial = &chosen.trial;
-    let mut reason = format!("{} of {} without a cache", told(gain(chosen)), goal.what());
+    let mut reason = format!("{} of {} without a cache", gained(gain(chosen)), goal.what());
     reason += &format!(
         "; it answers {} of the reads, and is {} dirty in the long run",
         percent(trial.read_hit_ratio),
@@ -91,18 +91,17 @@ fn of_setting(effect: &Effect, goal: Goal) -> Reason {
                 "{instead} was {more} better on a part of the requests, but not worth it on all"
             )
         }
-        _ => format!("{} of {} with {instead}, the next best", told(*gain), goal.what()),
+        _ => format!("{} of {} with {instead}, the next best", gained(*gain), goal.what()),
     };
     Reason { setting: format!("{key}={value}"), reason, gain: Some(*gain) }
 }
 
-/// `1.5x (1.4x to 1.6x)`.
-fn told(gain: Gain) -> String {
-    let Gain { factor: middle, low, high } = gain;
-    if low <= 0.0 || !high.is_finite() {
-        return format!("{}, of too few requests for an interval,", factor(middle));
+/// `1.5x (1.4x to 1.6x)`, or why not.
+fn gained(gain: Gain) -> String {
+    match gain.interval() {
+        Some(_) => told(gain),
+        None => format!("{}, of too few requests for an interval,", told(gain)),
     }
-    format!("{} ({} to {})", factor(middle), factor(low), factor(high))
 }
 
 /// The machine, and what of it nobody said.

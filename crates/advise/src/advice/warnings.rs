@@ -1,7 +1,7 @@
 //! What could go wrong, or make the figures wrong.
 
 use super::KindAdvice;
-use crate::render::{duration, size};
+use crate::render::{micros, size};
 use crate::search::{Found, Risk};
 use crate::signature::Signature;
 use crate::situation::Situation;
@@ -90,11 +90,10 @@ fn slowed(kind: &KindAdvice) -> Option<String> {
     let of_size =
         if kind.bytes > 0 { format!(" of {} and more", size(kind.bytes)) } else { String::new() };
     is_slowed.then(|| {
-        let told = |us: f64| duration((us * 1e3) as u64);
         format!(
             "{name}{of_size} are answered later than without a cache: {} instead of {} on average",
-            told(kind.with_advice_us),
-            told(kind.without_cache_us)
+            micros(kind.with_advice_us),
+            micros(kind.without_cache_us)
         )
     })
 }

@@ -3,7 +3,7 @@
 use super::wanted::Wanted;
 use super::{Cache, Occasion, fit};
 use crate::advice::Advice;
-use crate::render::{factor, size};
+use crate::render::{size, told};
 
 /// Commands, and what they need.
 #[derive(Clone, Debug, Default)]
@@ -88,15 +88,10 @@ pub(super) fn of(cache: &dyn Cache, advice: &Advice, wanted: &Wanted) -> String 
 
 /// Where it is from, and what it is worth.
 pub(super) fn head(name: &str, advice: &Advice, occasion: &Occasion) -> Vec<String> {
-    let gain = advice.gain;
-    let between = match gain.low > 0.0 && gain.high.is_finite() {
-        true => format!(" ({} to {})", factor(gain.low), factor(gain.high)),
-        false => String::new(),
-    };
     let verdict = match advice.cache {
         true => format!(
-            "{}{between} of {} without a cache is what Headpond's models give for Headpond's cache",
-            factor(gain.factor),
+            "{} of {} without a cache is what Headpond's models give for Headpond's cache",
+            told(advice.gain),
             advice.goal.what()
         ),
         false => "Headpond's models give no reason for a cache".to_owned(),

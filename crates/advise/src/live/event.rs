@@ -1,7 +1,7 @@
 //! What a watch did and why, for the journal that users read.
 
 use super::{Change, Weakening};
-use crate::render::{factor, rate};
+use crate::render::{rate, told};
 use crate::search::Gain;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -75,14 +75,6 @@ impl Event {
 
     pub(super) fn withheld(weakening: &Weakening) -> Self {
         Self::Withheld { setting: weakening.setting.to_string(), loses: weakening.loses.to_owned() }
-    }
-}
-
-fn told(gain: Gain) -> String {
-    let Gain { factor: middle, low, high } = gain;
-    match low > 0.0 && high.is_finite() {
-        true => format!("{} ({} to {})", factor(middle), factor(low), factor(high)),
-        false => factor(middle),
     }
 }
 

@@ -1,16 +1,15 @@
 //! The page of an advice.
 
-use super::gains::{Heads, Row, Scale, table, written};
+use super::gains::{Heads, Row, Scale, table};
 use super::page::{cards, document, figure, figures, summary};
 use super::{charts, escape, turning};
 use crate::advice::{Advice, Expected, KindAdvice, Reason};
 use crate::render::{
-    count, duration, factor, percent, rate, render_advice, render_signature, size,
+    a_request, count, factor, kind_and_size, micros, percent, rate, render_advice, render_signature,
 };
 use crate::search::Gain;
 use crate::signature::Signature;
 use crate::situation::Situation;
-use headpond_whatif::Kind;
 
 /// Alternatives that are shown.
 const ALTERNATIVES_MAX: usize = 12;
@@ -112,14 +111,14 @@ fn compared(advice: &Advice) -> String {
         rows.push(Row {
             name: format!("as advised: {}", advice.settings_line()),
             gain: Some(advice.gain),
-            words: written(advice.with_advice.cache_bytes_per_request),
+            words: a_request(advice.with_advice.cache_bytes_per_request),
             is_chosen: true,
         });
     }
     rows.extend(advice.alternatives.iter().take(ALTERNATIVES_MAX).map(|it| Row {
         name: it.settings.to_string(),
         gain: Some(it.gain),
-        words: written(it.cache_bytes_per_request),
+        words: a_request(it.cache_bytes_per_request),
         is_chosen: false,
     }));
     rows.push(Row {
@@ -167,7 +166,7 @@ fn long_run(advice: &Advice) -> String {
             ("p99", micros(it.p99_us)),
             ("read hits", percent(it.read_hit_ratio)),
             ("dirty", percent(it.dirty_ratio)),
-            ("written to the cache", written(it.cache_bytes_per_request)),
+            ("written to the cache", a_request(it.cache_bytes_per_request)),
         ];
         let cell = |(name, value)| format!("<td data-name=\"{name}\">{value}</td>");
         let cells: String = cells.into_iter().map(cell).collect();
@@ -214,15 +213,7 @@ fn kinds(advice: &Advice) -> String {
 }
 
 fn kind(kind: &KindAdvice, has_cache: bool, scale: Scale) -> String {
-    let name = match kind.kind {
-        Kind::Read => "read",
-        Kind::Write => "write",
-        Kind::Flush => "flush",
-    };
-    let name = match kind.bytes {
-        0 => name.to_owned(),
-        bytes => format!("{name} of {} and more", size(bytes)),
-    };
+    let name = kind_and_size(kind);
     let (without, with) = (kind.without_cache_us, kind.with_advice_us);
     let bar = |class: &str, us: f64| {
         format!("<i class=\"{class}\" style=\"left:0;width:{:.1}%\"></i>", scale.place(us))
@@ -258,10 +249,6 @@ fn evidence(advice: &Advice) -> String {
         count(evidence.requests as u64),
         count(evidence.of_requests)
     )
-}
-
-fn micros(us: f64) -> String {
-    duration((us * 1e3) as u64)
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@
 //! half as fast.
 
 use super::escape;
-use crate::render::{factor, size};
+use crate::render::{between, factor};
 use crate::search::Gain;
 
 /// One row: what it is, its gain, and what else is known of it.
@@ -101,23 +101,11 @@ fn bar(gain: Gain, scale: Scale) -> String {
         one.min(end),
         (one - end).abs().max(0.3)
     );
-    if gain.low > 0.0 && gain.high.is_finite() {
-        let (low, high) = (scale.place(gain.low), scale.place(gain.high));
+    if let Some((low, high)) = gain.interval() {
+        let (low, high) = (scale.place(low), scale.place(high));
         inside += &format!("<u style=\"left:{low:.1}%;width:{:.1}%\"></u>", (high - low).max(0.3));
     }
     format!("<span class=\"track\" style=\"--one:{one:.1}%\" aria-hidden=\"true\">{inside}</span>")
-}
-
-pub(super) fn between(gain: Gain) -> String {
-    match gain.low > 0.0 && gain.high.is_finite() {
-        true => format!("{} to {}", factor(gain.low), factor(gain.high)),
-        false => "-".to_owned(),
-    }
-}
-
-/// What is written to the cache.
-pub(super) fn written(bytes_per_request: f64) -> String {
-    format!("{} a request", size(bytes_per_request as u64))
 }
 
 #[cfg(test)]

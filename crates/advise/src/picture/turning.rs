@@ -2,11 +2,10 @@
 
 use super::axis::{Axis, Unit};
 use super::escape;
-use super::gains::between;
 use super::lines::{Line, Lines};
 use super::page::figure;
-use crate::advice::{Advice, Turning};
-use crate::render::{count, factor, percent, size};
+use crate::advice::{Advice, Point, Turning};
+use crate::render::{between, count, factor, percent, size};
 use crate::signature::Signature;
 use crate::situation::Situation;
 
@@ -50,8 +49,8 @@ fn words(turning: &Turning, at: f64) -> String {
 
 fn drawn_of(turning: &Turning, here: Option<f64>) -> String {
     let points = &turning.points;
-    let known = points.iter().filter(|point| point.gain.low > 0.0 && point.gain.high.is_finite());
-    let spans: Vec<_> = known.map(|point| (point.at, point.gain.low, point.gain.high)).collect();
+    let span = |point: &Point| point.gain.interval().map(|(low, high)| (point.at, low, high));
+    let spans: Vec<_> = points.iter().filter_map(span).collect();
     // Where little is known, the interval goes on beyond the chart.
     let best = points.iter().map(|point| point.gain.factor).fold(1.2, f64::max);
     let highest = spans.iter().map(|span| span.2).fold(best, f64::max).min(best * SPAN_MAX);
@@ -83,7 +82,7 @@ fn across(turning: &Turning, here: Option<f64>) -> Axis {
 }
 
 fn table(turning: &Turning) -> String {
-    let row = |point: &crate::advice::Point| {
+    let row = |point: &Point| {
         let (at, gain) = (words(turning, point.at), point.gain);
         format!(
             "<tr><th scope=\"row\">{}</th><td>{}</td><td>{}</td></tr>\n",

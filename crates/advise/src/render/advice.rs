@@ -1,9 +1,9 @@
 //! Advice as text.
 
-use super::figures::{count, duration, factor, percent, rate, size};
+use super::figures::{a_request, count, factor, micros, percent, rate, size};
+use super::gains::{between, told};
 use super::table::{Align, Table};
 use crate::advice::{Advice, Expected, KindAdvice};
-use crate::search::Gain;
 use headpond_whatif::Kind;
 
 /// Alternatives that are shown.
@@ -15,12 +15,9 @@ pub fn render_advice(advice: &Advice) -> String {
     let verdict = if advice.cache { "Use the cache" } else { "Do not cache" };
     let mut out = format!("{verdict}: {}\n\n", advice.settings_line());
     if let Some(gain) = advice.standing.as_ref().and_then(|standing| standing.gain) {
-        let Gain { factor: middle, low, high } = gain;
         out.push_str(&format!(
-            "{} ({} to {}) of what it does as it is set now: {}\n\n",
-            factor(middle),
-            factor(low),
-            factor(high),
+            "{} of what it does as it is set now: {}\n\n",
+            told(gain),
             if advice.is_worth_changing() { "worth a change" } else { "not worth a change" }
         ));
     }
@@ -94,17 +91,8 @@ fn kinds(kinds: &[KindAdvice]) -> String {
         ("gain", Right),
     ]);
     for kind in kinds {
-        let name = match kind.kind {
-            Kind::Read => "read",
-            Kind::Write => "write",
-            Kind::Flush => "flush",
-        };
-        let name = match kind.bytes {
-            0 => name.to_owned(),
-            bytes => format!("{name} of {} and more", size(bytes)),
-        };
         table.row([
-            name,
+            kind_and_size(kind),
             count(kind.requests),
             micros(kind.without_cache_us),
             micros(kind.with_advice_us),
@@ -112,6 +100,19 @@ fn kinds(kinds: &[KindAdvice]) -> String {
         ]);
     }
     table.render()
+}
+
+/// `read of 4 KiB and more`.
+pub(crate) fn kind_and_size(kind: &KindAdvice) -> String {
+    let name = match kind.kind {
+        Kind::Read => "read",
+        Kind::Write => "write",
+        Kind::Flush => "flush",
+    };
+    match kind.bytes {
+        0 => name.to_owned(),
+        bytes => format!("{name} of {} and more", size(bytes)),
+    }
 }
 
 fn alternatives(advice: &Advice) -> String {
@@ -127,7 +128,7 @@ fn alternatives(advice: &Advice) -> String {
             it.settings.to_string(),
             factor(it.gain.factor),
             between(it.gain),
-            format!("{} a request", size(it.cache_bytes_per_request as u64)),
+            a_request(it.cache_bytes_per_request),
         ]);
     }
     table.render()
@@ -148,17 +149,6 @@ fn turning(advice: &Advice) -> String {
         out.push_str(&format!("  - {}: {}\n    {}\n", turning.of, points.join(", "), turning.says));
     }
     out
-}
-
-fn between(gain: Gain) -> String {
-    match gain.low > 0.0 && gain.high.is_finite() {
-        true => format!("{} to {}", factor(gain.low), factor(gain.high)),
-        false => "-".to_owned(),
-    }
-}
-
-fn micros(us: f64) -> String {
-    duration((us * 1e3) as u64)
 }
 
 fn list(title: &str, lines: &[String], out: &mut String) {

@@ -43,6 +43,11 @@ pub fn factor(gain: f64) -> String {
     }
 }
 
+/// `4 KiB a request`.
+pub(crate) fn a_request(bytes: f64) -> String {
+    format!("{} a request", size(bytes as u64))
+}
+
 /// `37 %`, `0.4 %`, `100 %` only for all.
 pub fn percent(share: f64) -> String {
     let value = share * 100.0;
@@ -84,6 +89,11 @@ pub fn duration(nanos: u64) -> String {
             }
         }
     }
+}
+
+/// The same of microseconds.
+pub(crate) fn micros(us: f64) -> String {
+    duration((us * 1e3) as u64)
 }
 
 /// Three significant digits, without zeros that say nothing.

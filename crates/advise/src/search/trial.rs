@@ -153,6 +153,11 @@ impl Trial {
 impl Gain {
     pub const NONE: Self = Self { factor: 1.0, low: 1.0, high: 1.0 };
 
+    /// From where to where it lies, where there is enough to say.
+    pub fn interval(self) -> Option<(f64, f64)> {
+        (self.low > 0.0 && self.high.is_finite()).then_some((self.low, self.high))
+    }
+
     /// Whether there is a gain, rather than chance: by about five to one, which is where half the
     /// interval lies above 1.
     pub fn is_likely(self) -> bool {

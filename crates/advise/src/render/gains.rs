@@ -1,0 +1,36 @@
+//! Gains in words.
+
+use super::figures::factor;
+use crate::search::Gain;
+
+/// `1.5x (1.4x to 1.6x)`; without the interval where there is none.
+pub(crate) fn told(gain: Gain) -> String {
+    let middle = factor(gain.factor);
+    interval(gain).map_or(middle.clone(), |interval| format!("{middle} ({interval})"))
+}
+
+/// `1.4x to 1.6x`, in a column.
+pub(crate) fn between(gain: Gain) -> String {
+    interval(gain).unwrap_or_else(|| "-".to_owned())
+}
+
+fn interval(gain: Gain) -> Option<String> {
+    let (low, high) = gain.interval()?;
+    Some(format!("{} to {}", factor(low), factor(high)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_interval_is_told_where_there_is_one() {
+        let known = Gain { factor: 1.5, low: 1.4, high: 1.6 };
+        assert_eq!(
+            (told(known), between(known)),
+            ("1.50x (1.40x to 1.60x)".into(), "1.40x to 1.60x".into())
+        );
+        let unknown = Gain { factor: 1.5, low: 0.0, high: f64::INFINITY };
+        assert_eq!((told(unknown), between(unknown)), ("1.50x".into(), "-".into()));
+    }
+}
