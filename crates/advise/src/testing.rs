@@ -1,7 +1,7 @@
 //! Workloads for tests: closed-loop jobs in virtual time; and advice by hand.
 
-use crate::advice::{Advice, Evidence, Expected, KindAdvice};
-use crate::search::{Freedom, Gain, Goal, Setting};
+use crate::advice::{Advice, Evidence, KindAdvice};
+use crate::search::{Expected, Freedom, Gain, Goal, Setting};
 use crate::signature::Signature;
 use crate::situation::{Effort, Situation};
 use headpond_trace::{Op, TraceRecord};

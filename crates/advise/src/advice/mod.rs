@@ -20,8 +20,8 @@ mod warnings;
 use crate::long_run::{LongRun, Volume};
 use crate::sample::Sample;
 use crate::search::{
-    Candidate, Found, Gain, Goal, JudgeError, NEARLY_AS_MUCH, Quest, Replays, Setting, Simulate,
-    Trial, Tried, search,
+    Candidate, Expected, Found, Gain, Goal, JudgeError, NEARLY_AS_MUCH, Quest, Replays, Setting,
+    Simulate, Trial, Tried, search,
 };
 use crate::signature::Signature;
 use crate::situation::{Effort, Situation};
@@ -67,19 +67,6 @@ pub struct Reason {
     pub reason: String,
     /// Over the best of its other values, where one was looked at by itself.
     pub gain: Option<Gain>,
-}
-
-/// What the models say.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Expected {
-    pub requests_per_second: f64,
-    pub mean_us: f64,
-    pub p99_us: f64,
-    pub read_hit_ratio: f64,
-    /// In the end, of what may be dirty.
-    pub dirty_ratio: f64,
-    /// Written to the cache device.
-    pub cache_bytes_per_request: f64,
 }
 
 /// What is set now.
@@ -181,16 +168,16 @@ impl Advice {
             gain: gain_of(chosen),
             settings: chosen.candidate.settings(),
             reasons: reasons::of(found, situation),
-            without_cache: Expected::of(&without_cache.trial),
+            without_cache: without_cache.trial.expected,
             standing: found.standing.as_ref().map(|it| Standing::of(it, chosen, goal)),
-            with_advice: Expected::of(&chosen.trial),
+            with_advice: chosen.trial.expected,
             warnings: warnings::all(signature, situation, found, &kinds),
             kinds,
             alternatives: alternatives
                 .map(|it| Alternative {
                     settings: it.candidate.clone(),
                     gain: gain_of(it),
-                    cache_bytes_per_request: it.trial.cache_bytes_per_request,
+                    cache_bytes_per_request: it.trial.expected.cache_bytes_per_request,
                 })
                 .collect(),
             turning,
@@ -250,33 +237,11 @@ fn pace(situation: &Situation) -> Pace {
     }
 }
 
-impl Expected {
-    const NOTHING: Self = Self {
-        requests_per_second: 0.0,
-        mean_us: 0.0,
-        p99_us: 0.0,
-        read_hit_ratio: 0.0,
-        dirty_ratio: 0.0,
-        cache_bytes_per_request: 0.0,
-    };
-
-    fn of(trial: &Trial) -> Self {
-        Self {
-            requests_per_second: trial.requests_per_second,
-            mean_us: trial.mean_us,
-            p99_us: trial.p99_us,
-            read_hit_ratio: trial.read_hit_ratio,
-            dirty_ratio: trial.dirty_ratio,
-            cache_bytes_per_request: trial.cache_bytes_per_request,
-        }
-    }
-}
-
 impl Standing {
     fn of(standing: &Tried, chosen: &Tried, goal: Goal) -> Self {
         let is_other = standing.candidate != chosen.candidate;
         let gain = is_other.then(|| chosen.trial.gain_over(&standing.trial, goal));
-        Self { expected: Expected::of(&standing.trial), gain }
+        Self { expected: standing.trial.expected, gain }
     }
 }
 

@@ -47,12 +47,12 @@ fn of_mode(found: &Found, situation: &Situation) -> Reason {
         };
         return Reason { setting: "mode=pass-through".into(), reason, gain: None };
     }
-    let trial = &chosen.trial;
+    let expected = &chosen.trial.expected;
     let mut reason = format!("{} of {} without a cache", gained(gain(chosen)), goal.what());
     reason += &format!(
         "; it answers {} of the reads, and is {} dirty in the long run",
-        percent(trial.read_hit_ratio),
-        percent(trial.dirty_ratio)
+        percent(expected.read_hit_ratio),
+        percent(expected.dirty_ratio)
     );
     let other = found.finalists.iter().find(|it| it.candidate.risk() != chosen.candidate.risk());
     if let Some(other) = other {

@@ -67,7 +67,7 @@ fn endurance(
     if situation.cache_is_lost_on_power || signature.duration_ns == 0 || bytes == 0 {
         return;
     }
-    let per_day = found.chosen.trial.cache_bytes_per_request * signature.requests as f64
+    let per_day = found.chosen.trial.expected.cache_bytes_per_request * signature.requests as f64
         / signature.duration_ns as f64
         * DAY_NS;
     let drive_writes = per_day / bytes as f64;

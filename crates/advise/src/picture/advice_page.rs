@@ -3,11 +3,11 @@
 use super::gains::{Heads, Row, Scale, table};
 use super::page::{cards, document, figure, figures, summary};
 use super::{charts, escape, turning};
-use crate::advice::{Advice, Expected, KindAdvice, Reason};
+use crate::advice::{Advice, KindAdvice, Reason};
 use crate::render::{
     a_request, count, factor, kind_and_size, micros, percent, rate, render_advice, render_signature,
 };
-use crate::search::Gain;
+use crate::search::{Expected, Gain};
 use crate::signature::Signature;
 use crate::situation::Situation;
 

@@ -3,7 +3,8 @@
 use super::figures::{a_request, count, factor, micros, percent, rate, size};
 use super::gains::{between, told};
 use super::table::{Align, Table};
-use crate::advice::{Advice, Expected, KindAdvice};
+use crate::advice::{Advice, KindAdvice};
+use crate::search::Expected;
 use headpond_whatif::Kind;
 
 /// Alternatives that are shown.

@@ -23,7 +23,7 @@ pub use axes::{Axis, DIRTY_MODES, Freedom};
 pub use candidate::{Candidate, Risk, Setting};
 pub use judge::{Judge, JudgeError, Question, Twist};
 pub use replays::{Replays, Simulate};
-pub use trial::{Gain, Goal, GoalError, Trial};
+pub use trial::{Expected, Gain, Goal, GoalError, Trial};
 
 /// A cache that gains less than this is not worth its risk.
 pub const GAIN_MIN: f64 = 1.1;
@@ -417,7 +417,7 @@ impl Search<'_> {
             Goal::Endurance => (gain * GIVEN_UP).exp().max(NEARLY_AS_MUCH),
             _ => WORTH_CHANGING,
         };
-        let written = |it: &Tried| it.trial.cache_bytes_per_request;
+        let written = |it: &Tried| it.trial.expected.cache_bytes_per_request;
         let good = || of_risk().filter(|it| it.trial.cost(goal) <= least * slack);
         let sparing = good().map(written).reduce(f64::min)? * WORTH_CHANGING;
         good().filter(|it| written(it) <= sparing).min_by(|one, other| {

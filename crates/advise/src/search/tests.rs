@@ -43,12 +43,7 @@ fn trial(cost: f64) -> Trial {
     Trial {
         laps: vec![lap; 8],
         kinds: Vec::new(),
-        requests_per_second: 800.0 / cost,
-        mean_us: cost,
-        p99_us: cost,
-        read_hit_ratio: 0.0,
-        dirty_ratio: 0.0,
-        cache_bytes_per_request: 4096.0,
+        expected: Expected { cache_bytes_per_request: 4096.0, ..Expected::NOTHING },
         cache_bytes_per_second: 0.0,
         errors: 0,
     }
@@ -191,7 +186,7 @@ fn a_cache_that_holds_nothing_gains_nothing() {
     struct Empty(Factors);
     impl Judge for Empty {
         fn judge(&mut self, questions: &[Question]) -> Result<Vec<Trial>, JudgeError> {
-            let empty = |trial| Trial { cache_bytes_per_request: 0.0, ..trial };
+            let empty = |trial| Trial { expected: Expected::NOTHING, ..trial };
             Ok(self.0.judge(questions)?.into_iter().map(empty).collect())
         }
     }

@@ -28,20 +28,26 @@ pub enum Goal {
 pub struct GoalError(String);
 
 /// One replay.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Trial {
     pub laps: Vec<Lap>,
     pub kinds: Vec<KindShare>,
+    pub expected: Expected,
+    pub cache_bytes_per_second: f64,
+    pub errors: u64,
+}
+
+/// What the models say.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Expected {
     pub requests_per_second: f64,
     pub mean_us: f64,
     pub p99_us: f64,
     pub read_hit_ratio: f64,
-    /// At its end.
+    /// In the end, of what may be dirty.
     pub dirty_ratio: f64,
-    /// Bytes written to the cache device for each request.
+    /// Written to the cache device.
     pub cache_bytes_per_request: f64,
-    pub cache_bytes_per_second: f64,
-    pub errors: u64,
 }
 
 /// How much better one trial is than another: a factor, and between which it lies.
@@ -96,6 +102,17 @@ impl Goal {
     }
 }
 
+impl Expected {
+    pub const NOTHING: Self = Self {
+        requests_per_second: 0.0,
+        mean_us: 0.0,
+        p99_us: 0.0,
+        read_hit_ratio: 0.0,
+        dirty_ratio: 0.0,
+        cache_bytes_per_request: 0.0,
+    };
+}
+
 impl Trial {
     pub fn of(outcome: &Outcome) -> Self {
         let measured = outcome.jobs.first().map(|job| &job.measured);
@@ -108,12 +125,14 @@ impl Trial {
         let seconds: f64 = laps.iter().map(|lap| lap.seconds).sum();
         let written = outcome.cache.map_or(0.0, |cache| cache.device.written_mb_per_s * 1e6);
         Self {
-            requests_per_second: requests as f64 / seconds.max(1e-9),
-            mean_us: over(|lap| lap.mean_us),
-            p99_us: over(|lap| lap.p99_us),
-            read_hit_ratio: outcome.cache.map_or(0.0, |cache| cache.read_hit_ratio),
-            dirty_ratio: outcome.cache.map_or(0.0, |cache| cache.dirty_ratio),
-            cache_bytes_per_request: written * seconds / requests.max(1) as f64,
+            expected: Expected {
+                requests_per_second: requests as f64 / seconds.max(1e-9),
+                mean_us: over(|lap| lap.mean_us),
+                p99_us: over(|lap| lap.p99_us),
+                read_hit_ratio: outcome.cache.map_or(0.0, |cache| cache.read_hit_ratio),
+                dirty_ratio: outcome.cache.map_or(0.0, |cache| cache.dirty_ratio),
+                cache_bytes_per_request: written * seconds / requests.max(1) as f64,
+            },
             cache_bytes_per_second: written,
             errors: measured.map_or(0, |measured| measured.errors),
             kinds: outcome.kinds.clone(),
@@ -123,7 +142,7 @@ impl Trial {
 
     /// Whether anything is ever in the cache. Where nothing is, a gain is one of the array's moods.
     pub fn uses_cache(&self) -> bool {
-        self.cache_bytes_per_request > 0.0 || self.read_hit_ratio > 0.0
+        self.expected.cache_bytes_per_request > 0.0 || self.expected.read_hit_ratio > 0.0
     }
 
     /// Less is better.
