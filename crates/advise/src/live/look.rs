@@ -36,7 +36,7 @@ impl Look {
     }
 
     /// Responses in nanoseconds, sorted, by kind.
-    fn responses(looks: &[Look]) -> BTreeMap<Kind, Vec<u64>> {
+    fn responses(looks: &[&Look]) -> BTreeMap<Kind, Vec<u64>> {
         let mut responses: BTreeMap<Kind, Vec<u64>> = BTreeMap::new();
         for record in looks.iter().flat_map(|look| &look.records) {
             let kind = (record.op, record.length_bytes.max(1).ilog2());
@@ -59,9 +59,10 @@ pub(super) fn response_ns(record: &TraceRecord) -> u64 {
 /// the mean response is shorter (Little's law), so that is what stands for throughput. The
 /// interval is the jackknife's over the looks of both sides.
 pub fn delivered(before: &[Look], after: &[Look], goal: Goal) -> Option<Gain> {
-    let whole = gain(before, after, goal)?;
-    let before_but = |left_out| gain(&without(before, left_out), after, goal);
-    let after_but = |left_out| gain(before, &without(after, left_out), goal);
+    let [before, after] = [before, after].map(|looks| looks.iter().collect::<Vec<&Look>>());
+    let whole = gain(&before, &after, goal)?;
+    let before_but = |left_out| gain(&without(&before, left_out), &after, goal);
+    let after_but = |left_out| gain(&before, &without(&after, left_out), goal);
     let sides = [
         (0..before.len()).filter_map(before_but).collect(),
         (0..after.len()).filter_map(after_but).collect(),
@@ -69,13 +70,13 @@ pub fn delivered(before: &[Look], after: &[Look], goal: Goal) -> Option<Gain> {
     Some(Gain::of_jackknife(whole, &sides))
 }
 
-fn without(looks: &[Look], left_out: usize) -> Vec<Look> {
+fn without<'a>(looks: &[&'a Look], left_out: usize) -> Vec<&'a Look> {
     let others = looks.iter().enumerate().filter(|(number, _)| *number != left_out);
-    others.map(|(_, look)| look.clone()).collect()
+    others.map(|(_, look)| *look).collect()
 }
 
 /// The logarithm of the factor.
-fn gain(before: &[Look], after: &[Look], goal: Goal) -> Option<f64> {
+fn gain(before: &[&Look], after: &[&Look], goal: Goal) -> Option<f64> {
     let (before, after) = (Look::responses(before), Look::responses(after));
     let cost = |of_kind: &[u64]| match goal {
         Goal::P99 => of_kind[(of_kind.len() * 99 / 100).min(of_kind.len() - 1)] as f64,

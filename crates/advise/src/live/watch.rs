@@ -234,7 +234,8 @@ impl Watch {
 
     fn advise<S: Served>(&mut self, served: &mut S) -> Result<(), S::Error> {
         let looks = self.looks.make_contiguous();
-        self.advised_on = Some(Character::of(looks));
+        let present = Character::of(looks);
+        self.advised_on = Some(present.clone());
         let proposal = served.advise(looks)?;
         let settings: Vec<String> = proposal.settings.iter().map(Setting::to_string).collect();
         served.note(Event::Advised {
@@ -247,8 +248,6 @@ impl Watch {
         if !proposal.is_worth_changing || !self.orders.apply {
             return Ok(());
         }
-        let looks = self.looks.make_contiguous();
-        let present = Character::of(looks);
         let is_again =
             |it: &(Vec<String>, Character)| it.0 == settings && is_alike(&present, &it.1);
         if self.failed.iter().any(is_again) {

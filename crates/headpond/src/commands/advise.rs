@@ -4,7 +4,7 @@ mod journal;
 mod live;
 
 use super::analyze::{open, warn_of_damage, write};
-use super::simulate::progress::while_shown;
+use super::simulate::progress::simulate_shown;
 use crate::args::{AdviseArgs, EffortChoice};
 use crate::client::Client;
 use crate::device::DeviceSpec;
@@ -20,7 +20,7 @@ use headpond_advise::{
 use headpond_raid::Level;
 use headpond_trace::{TraceFormat, TraceReader};
 use headpond_volume::{Description, Size};
-use headpond_whatif::{Condition, CoreStack, Experiment, Stack, simulate_all};
+use headpond_whatif::{Condition, CoreStack, Stack};
 use serde_json::{Value, json};
 use std::path::Path;
 
@@ -173,10 +173,7 @@ fn advise(
     sample: (Sample, TraceFormat),
     situation: &Situation,
 ) -> Result<Advice> {
-    let mut simulate = |experiments: &[Experiment]| {
-        while_shown(experiments.len(), |gauges| simulate_all(experiments, gauges))
-    };
-    Ok(Advice::from(signature, sample, situation, &mut simulate)?)
+    Ok(Advice::from(signature, sample, situation, &mut simulate_shown)?)
 }
 
 /// A machine in a file.

@@ -11,7 +11,7 @@ use super::journal::Journal;
 use super::{advise, served, wish};
 use crate::args::AdviseArgs;
 use crate::client::Client;
-use crate::commands::simulate::progress::while_shown;
+use crate::commands::simulate::progress::simulate_shown;
 use crate::daemon::{LookBody, SetBody};
 use crate::outcome::{Exit, Failure};
 use crate::place::Places;
@@ -22,7 +22,7 @@ use headpond_advise::search::Gain;
 use headpond_advise::{Goal, Sample, Sampler, Setting, Signature, Situation};
 use headpond_trace::{ReadOptions, TraceFormat, TraceReader};
 use headpond_volume::{Description, SettingChange, ShownSetting};
-use headpond_whatif::{Experiment, Stack, simulate_all};
+use headpond_whatif::Stack;
 use serde_json::Value;
 use std::io::ErrorKind;
 use std::time::Duration;
@@ -227,11 +227,8 @@ impl Served for LiveVolume<'_> {
         let situation = self.situation()?;
         let (signature, sample) = condensed(looks, &situation);
         let before = with(&situation.stack, back)?;
-        let mut simulate = |experiments: &[Experiment]| {
-            while_shown(experiments.len(), |gauges| simulate_all(experiments, gauges))
-        };
         let sample = (sample, TraceFormat::Recording);
-        Ok(shadow(&signature, sample, &situation, &before, &mut simulate)?)
+        Ok(shadow(&signature, sample, &situation, &before, &mut simulate_shown)?)
     }
 
     fn note(&mut self, event: Event) -> Result<()> {

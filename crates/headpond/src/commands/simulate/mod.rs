@@ -12,9 +12,7 @@ use anyhow::{Context, Result};
 use headpond_advise::render::{Align, Table};
 use headpond_trace::Damage;
 use headpond_whatif::reference::{self, Cell, Reference, Score, Times, UnscoredCell};
-use headpond_whatif::{
-    Experiment, Fit, IN_FLIGHT_MAX, Load, Outcome, Pace, Stack, TraceLoad, job, simulate_all,
-};
+use headpond_whatif::{Experiment, Fit, IN_FLIGHT_MAX, Load, Outcome, Pace, Stack, TraceLoad, job};
 use serde_json::json;
 use std::path::Path;
 
@@ -91,8 +89,7 @@ fn trace(path: &Path, args: &SimulateArgs) -> Result<TraceLoad> {
 
 /// Runs experiments while standard error shows how far they are.
 pub fn carry_out(experiments: &[Experiment]) -> Result<Vec<Outcome>> {
-    let outcomes =
-        progress::while_shown(experiments.len(), |gauges| simulate_all(experiments, gauges));
+    let outcomes = progress::simulate_shown(experiments);
     let outcomes = outcomes.into_iter().zip(experiments);
     outcomes
         .map(|(outcome, experiment)| {

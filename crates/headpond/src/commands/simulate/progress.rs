@@ -1,6 +1,6 @@
 //! How far the experiments are: virtual time done, share done, time left.
 
-use headpond_whatif::Gauge;
+use headpond_whatif::{Experiment, Gauge, Outcome, SimulateError, simulate_all};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,8 +10,13 @@ use std::time::Duration;
 const STEPS: u64 = 10_000;
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-/// Does `work` on so many experiments with a bar on standard error.
-pub fn while_shown<T>(experiments: usize, work: impl FnOnce(&[Arc<Gauge>]) -> T) -> T {
+/// Runs experiments side by side with a bar on standard error, one outcome for each.
+pub fn simulate_shown(experiments: &[Experiment]) -> Vec<Result<Outcome, SimulateError>> {
+    while_shown(experiments.len(), |gauges| simulate_all(experiments, gauges))
+}
+
+/// Does `work` on so many experiments beside their bar.
+fn while_shown<T>(experiments: usize, work: impl FnOnce(&[Arc<Gauge>]) -> T) -> T {
     let gauges = Gauge::for_each(experiments);
     let bar = ProgressBar::new(STEPS);
     let style = ProgressStyle::with_template("simulating {wide_bar} {msg} (left: {eta})");
