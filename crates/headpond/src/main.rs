@@ -13,6 +13,7 @@ mod wall_clock;
 use args::{Cli, Command};
 use clap::Parser;
 use commands::array::ArrayCommand;
+use commands::lab::LabCommand;
 use commands::trace::TraceCommand;
 use headpond_volume::Tolerance;
 use outcome::Exit;
@@ -41,6 +42,8 @@ fn is_printer(command: &Command) -> bool {
             | Command::Merge(_)
             | Command::Simulate(_)
             | Command::Array(ArrayCommand::Plan(_))
+            | Command::Lab(LabCommand::Plans(_) | LabCommand::Check(_) | LabCommand::Report(_))
+            | Command::Lab(LabCommand::Compare(_))
             | Command::Model(_)
             | Command::Class(_)
     ) || matches!(command, Command::Advise(args) if args.live.live.is_none())
@@ -76,6 +79,7 @@ fn run(command: &Command) -> anyhow::Result<Exit> {
         Command::Advise(args) => commands::advise::run(&places, args),
         Command::Simulate(args) => commands::simulate::run(args),
         Command::Array(command) => commands::array::run(&places, command),
+        Command::Lab(command) => commands::lab::run(&places, command),
         Command::Model(command) => commands::model::run(command),
         Command::Class(command) => commands::class::run(command),
     }

@@ -1,53 +1,97 @@
-//! A closed loop of requests, as fio makes it.
+//! The requests of a job, as fio makes them: a closed loop, or an open one that does not wait.
 
-use crate::job::{Hot, Job};
+use crate::job::{ArrivalProcess, Arrivals, Hot, Job};
+use crate::load::IN_FLIGHT_MAX;
 use crate::measured::{Answered, Kind, Measured, Tally};
-use headpond_block::{BlockDevice, Buffer, ByteRange, Instant, Request, Runtime};
+use headpond_block::sync::Semaphore;
+use headpond_block::{
+    BlockDevice, Buffer, ByteRange, Instant, JoinHandle, Request, RequestFlags, Runtime,
+};
 use headpond_sim::Random;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
 
-/// Runs the processes of a job to their end; requests carry no payload.
-pub(crate) async fn run(
-    job: &Job,
-    device: &Rc<dyn BlockDevice>,
-    runtime: &Runtime,
-    random: &mut Random,
-    answered: &Rc<Cell<Answered>>,
-) -> Measured {
-    let begun = runtime.now();
-    let measured_from = begun + job.ramp;
+/// Where the requests of a job go to and what they carry.
+#[derive(Clone)]
+pub(crate) struct Ground {
+    pub device: Rc<dyn BlockDevice>,
+    pub runtime: Runtime,
+    pub answered: Rc<Cell<Answered>>,
+    /// Memory for a request of so many bytes.
+    pub memory: Memory,
+}
+
+/// Gives memory for requests.
+pub type Memory = Rc<dyn Fn(usize) -> Buffer>;
+
+/// When requests are made, and which of them count.
+#[derive(Clone)]
+pub(crate) struct Span {
+    pub measured_from: Instant,
+    pub ends_at: Option<Instant>,
+    /// No request begins once this is set.
+    pub is_over: Rc<Cell<bool>>,
+}
+
+/// Memory of requests that carry no payload.
+pub(crate) fn no_memory() -> Memory {
+    Rc::new(Buffer::payload_free)
+}
+
+/// Runs the processes of a job to their end.
+pub(crate) async fn run(job: &Job, ground: &Ground, random: &mut Random) -> Measured {
+    let runtime = &ground.runtime;
+    let measured_from = runtime.now() + job.ramp;
+    let ends_at = job.runtime.map(|runtime| measured_from + runtime);
+    let span = Span { measured_from, ends_at, is_over: Rc::default() };
     if let Some(hot) = job.hot {
-        warm(region(job, device.size_bytes()), hot, device).await;
+        warm(region(job, ground.device.size_bytes()), hot, &ground.device).await;
     }
     let tally = Rc::new(RefCell::new(Tally::new()));
-    let processes = (0..job.jobs).map(|_| {
-        Rc::new(Process {
-            job: job.clone(),
-            region: region(job, device.size_bytes()),
-            device: Rc::clone(device),
-            runtime: runtime.clone(),
-            random: RefCell::new(random.fork()),
-            measured_from,
-            ends_at: job.runtime.map(|runtime| measured_from + runtime),
-            next: Cell::new(0),
-            moved: Cell::new(0),
-            written: Cell::new(0),
-            next_turn: Cell::new(begun),
-            tally: Rc::clone(&tally),
-            answered: Rc::clone(answered),
-        })
-    });
-    let tasks: Vec<_> = processes
-        .flat_map(|process| (0..job.depth).map(move |_| Rc::clone(&process)))
-        .map(|process| runtime.spawn(process.one_at_a_time()))
-        .collect();
-    for task in tasks {
+    for task in start(job, ground, random, &span, &tally) {
         task.await;
     }
     let tally = tally.borrow();
     tally.measured(runtime.now().max(measured_from).since(measured_from))
+}
+
+/// Starts the processes of a job.
+pub(crate) fn start(
+    job: &Job,
+    ground: &Ground,
+    random: &mut Random,
+    span: &Span,
+    tally: &Rc<RefCell<Tally>>,
+) -> Vec<JoinHandle<()>> {
+    let processes = (0..job.jobs).map(|_| {
+        Rc::new(Process {
+            job: job.clone(),
+            region: region(job, ground.device.size_bytes()),
+            ground: ground.clone(),
+            random: RefCell::new(random.fork()),
+            span: span.clone(),
+            next: Cell::new(0),
+            moved: Cell::new(0),
+            written: Cell::new(0),
+            next_turn: Cell::new(ground.runtime.now()),
+            tally: Rc::clone(tally),
+        })
+    });
+    let runtime = &ground.runtime;
+    let processes: Vec<_> = processes.collect();
+    match job.arrivals {
+        Some(arrivals) => {
+            let per_s = arrivals.per_s / f64::from(job.jobs);
+            let each = Arrivals { per_s, ..arrivals };
+            processes.into_iter().map(|one| runtime.spawn(one.as_they_come(each))).collect()
+        }
+        None => processes
+            .into_iter()
+            .flat_map(|process| (0..job.depth).map(move |_| Rc::clone(&process)))
+            .map(|process| runtime.spawn(process.one_at_a_time()))
+            .collect(),
+    }
 }
 
 /// What a job may touch: whole requests only.
@@ -57,6 +101,8 @@ fn region(job: &Job, device_bytes: u64) -> ByteRange {
     ByteRange::at(start, len / job.block_bytes * job.block_bytes)
 }
 
+/// How finely the time between requests is drawn.
+const GAP_PARTS: u64 = 1 << 32;
 /// How finely the share of a hot part is drawn.
 const HOT_PARTS: u64 = 1 << 20;
 /// Long enough for a disk, and shorter than what counts as a stream.
@@ -78,43 +124,80 @@ async fn warm(region: ByteRange, hot: Hot, device: &Rc<dyn BlockDevice>) {
 struct Process {
     job: Job,
     region: ByteRange,
-    device: Rc<dyn BlockDevice>,
-    runtime: Runtime,
+    ground: Ground,
     random: RefCell<Random>,
-    measured_from: Instant,
-    ends_at: Option<Instant>,
+    span: Span,
     next: Cell<u64>,
     moved: Cell<u64>,
     written: Cell<u32>,
     next_turn: Cell<Instant>,
     tally: Rc<RefCell<Tally>>,
-    answered: Rc<Cell<Answered>>,
 }
 
 impl Process {
     async fn one_at_a_time(self: Rc<Self>) {
-        let bytes = self.job.block_bytes;
-        let buffer = Buffer::payload_free(bytes as usize);
+        let buffer = (self.ground.memory)(self.job.block_bytes as usize);
         while self.goes_on() {
             self.wait_for_turn().await;
-            let is_read = self.is_read();
-            let offset = self.next_offset();
-            let (kind, request) = match is_read {
-                true => (Kind::Read, Request::read(offset, &buffer)),
-                false => (Kind::Write, Request::write(offset, &buffer)),
-            };
-            let sent = self.runtime.now();
-            let outcome = self.device.submit(request).await;
-            self.note(kind, sent, outcome.is_ok());
-            if !is_read {
-                self.flush_if_due().await;
+            let sent = self.ground.runtime.now();
+            self.ask(&buffer, sent).await;
+        }
+    }
+
+    /// A request that comes while too many are in flight waits, and its wait is part of its time.
+    async fn as_they_come(self: Rc<Self>, arrivals: Arrivals) {
+        let room = Semaphore::new(u64::from(IN_FLIGHT_MAX / self.job.jobs));
+        let unused: Rc<RefCell<Vec<Buffer>>> = Rc::default();
+        let mut turn = self.ground.runtime.now();
+        while self.goes_on() {
+            turn += self.gap(arrivals);
+            self.ground.runtime.sleep_until(turn).await;
+            let permit = room.acquire(1).await;
+            let (this, unused) = (Rc::clone(&self), Rc::clone(&unused));
+            drop(self.ground.runtime.spawn(async move {
+                let buffer = unused.borrow_mut().pop();
+                let bytes = this.job.block_bytes as usize;
+                let buffer = buffer.unwrap_or_else(|| (this.ground.memory)(bytes));
+                this.ask(&buffer, turn).await;
+                unused.borrow_mut().push(buffer);
+                drop(permit);
+            }));
+        }
+        drop(room.acquire(u64::from(IN_FLIGHT_MAX / self.job.jobs)).await);
+    }
+
+    fn gap(&self, arrivals: Arrivals) -> Duration {
+        let mean = 1.0 / arrivals.per_s;
+        Duration::from_secs_f64(match arrivals.process {
+            ArrivalProcess::Fixed => mean,
+            ArrivalProcess::Poisson => {
+                let drawn = self.random.borrow_mut().below(GAP_PARTS) as f64 + 0.5;
+                -mean * (drawn / GAP_PARTS as f64).ln()
             }
+        })
+    }
+
+    /// One request, which wanted to be sent at that time.
+    async fn ask(&self, buffer: &Buffer, wanted: Instant) {
+        let is_read = self.is_read();
+        let offset = self.next_offset();
+        let (kind, mut request) = match is_read {
+            true => (Kind::Read, Request::read(offset, buffer)),
+            false => (Kind::Write, Request::write(offset, buffer)),
+        };
+        if self.job.fua && !is_read {
+            request.flags |= RequestFlags::FUA;
+        }
+        let outcome = self.ground.device.submit(request).await;
+        self.note(kind, wanted, outcome.is_ok());
+        if !is_read {
+            self.flush_if_due().await;
         }
     }
 
     fn goes_on(&self) -> bool {
-        let now = self.runtime.now();
-        let in_time = self.ends_at.is_none_or(|end| now < end);
+        let now = self.ground.runtime.now();
+        let in_time = self.span.ends_at.is_none_or(|end| now < end) && !self.span.is_over.get();
         let moved = self.moved.get();
         self.moved.set(moved + self.job.block_bytes);
         in_time && !self.region.is_empty() && (self.job.is_time_based || moved < self.region.len())
@@ -123,9 +206,9 @@ impl Process {
     /// Keeps to the rate: each request has a turn, and none is made up for.
     async fn wait_for_turn(&self) {
         let Some(rate) = self.job.rate_iops else { return };
-        let turn = self.next_turn.get().max(self.runtime.now());
+        let turn = self.next_turn.get().max(self.ground.runtime.now());
         self.next_turn.set(turn + Duration::from_nanos(1_000_000_000 / rate));
-        self.runtime.sleep_until(turn).await;
+        self.ground.runtime.sleep_until(turn).await;
     }
 
     fn is_read(&self) -> bool {
@@ -152,12 +235,12 @@ impl Process {
     }
 
     fn note(&self, kind: Kind, sent: Instant, is_ok: bool) {
-        let now = self.runtime.now();
-        let mut answered = self.answered.get();
+        let now = self.ground.runtime.now();
+        let mut answered = self.ground.answered.get();
         answered.count(kind);
-        self.answered.set(answered);
+        self.ground.answered.set(answered);
         // What was begun in time and ends late belongs to nobody's second.
-        if now < self.measured_from || self.ends_at.is_some_and(|end| now > end) {
+        if now < self.span.measured_from || self.span.ends_at.is_some_and(|end| now > end) {
             return;
         }
         let mut tally = self.tally.borrow_mut();
@@ -174,8 +257,8 @@ impl Process {
         let written = self.written.get() + 1;
         self.written.set(written % self.job.flush_every);
         if written >= self.job.flush_every {
-            let sent = self.runtime.now();
-            let outcome = self.device.flush().await;
+            let sent = self.ground.runtime.now();
+            let outcome = self.ground.device.flush().await;
             self.note(Kind::Flush, sent, outcome.is_ok());
         }
     }

@@ -3,6 +3,7 @@
 //! Every job of a file runs at the same time. What concerns the host alone (engine, files, memory)
 //! is read over; what would change the load and is not known is an error.
 
+use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
 /// One job: `jobs` processes, each a closed loop of `depth` requests.
@@ -23,8 +24,13 @@ pub struct Job {
     pub hot: Option<Hot>,
     /// Requests a second of each process at most.
     pub rate_iops: Option<u64>,
+    /// Requests come when they come, whether earlier ones were answered or not; `depth` means
+    /// nothing then.
+    pub arrivals: Option<Arrivals>,
     /// A flush after so many writes; 0: none.
     pub flush_every: u32,
+    /// Each write is stable when it is answered.
+    pub fua: bool,
     /// Not measured.
     pub ramp: Duration,
     /// Measured; without it the job ends when it has moved its region once.
@@ -39,6 +45,24 @@ pub struct Hot {
     /// Of the random requests, those that are for it.
     pub share: f64,
     pub bytes: u64,
+}
+
+/// An open loop of all processes of a job together; job files do not say it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Arrivals {
+    pub per_s: f64,
+    pub process: ArrivalProcess,
+}
+
+/// How far apart requests come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ArrivalProcess {
+    /// Always the same time.
+    Fixed,
+    /// As if each of very many clients asked now and then.
+    #[default]
+    Poisson,
 }
 
 /// What is read and written, and in which order.
@@ -103,7 +127,9 @@ impl Default for Job {
             size: None,
             hot: None,
             rate_iops: None,
+            arrivals: None,
             flush_every: 0,
+            fua: false,
             ramp: Duration::ZERO,
             runtime: None,
             is_time_based: false,
@@ -187,7 +213,8 @@ const BLOCK_BYTES_MAX: u64 = 16 << 20;
 const BLOCK_SIZES: &str = "a multiple of 512 bytes up to 16m";
 const PATTERNS: &str = "one of read, write, rw, randread, randwrite, randrw";
 
-fn rw(text: &str) -> Option<Rw> {
+/// fio's words for it.
+pub fn rw(text: &str) -> Option<Rw> {
     let (reads, writes) = match text.strip_prefix("rand").unwrap_or(text) {
         "read" => (true, false),
         "write" => (false, true),

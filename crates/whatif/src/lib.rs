@@ -29,6 +29,7 @@ pub mod plan;
 mod progress;
 pub mod reference;
 mod replay;
+pub mod rounds;
 #[cfg(test)]
 mod scene;
 mod simulate;
@@ -39,9 +40,10 @@ mod windows;
 
 pub use condition::Condition;
 pub use engine::{CleanerCost, Cost, EngineCost, EngineError, EngineModel};
-pub use job::{Hot, Job, JobError, Rw};
+pub use generator::Memory;
+pub use job::{ArrivalProcess, Arrivals, Hot, Job, JobError, Rw};
 pub use load::{Excerpt, Fit, IN_FLIGHT_MAX, Load, Pace, Survey, TraceLoad};
-pub use measured::{Kind, Latency, Measured, Side};
+pub use measured::{Bins, Kind, Latency, Measured, Side};
 pub use outcome::{CacheShare, DeviceShare, EngineShare, JobOutcome, Outcome, Plans, Rebuilt};
 pub use progress::Gauge;
 pub use replay::{KindShare, LAPS, Lap, Replay, ReplayError};

@@ -56,8 +56,37 @@ impl Machine {
         runtime: &Runtime,
         sim: &Sim,
     ) -> Result<Self, MachineError> {
+        let path = Path::new(parts, runtime, sim);
+        Self::start_on(stack, parts, &path, sim, runtime).await
+    }
+
+    /// As many machines as the stack says, behind one controller and one network.
+    ///
+    /// # Errors
+    /// As [`Machine::start`].
+    pub async fn start_all(
+        stack: &Stack,
+        parts: &Parts,
+        runtime: &Runtime,
+        sim: &Sim,
+    ) -> Result<Vec<Self>, MachineError> {
+        let path = Path::new(parts, runtime, sim);
+        let mut all = Vec::new();
+        for _ in 0..stack.arrays {
+            all.push(Self::start_on(stack, parts, &path, sim, runtime).await?);
+        }
+        Ok(all)
+    }
+
+    async fn start_on(
+        stack: &Stack,
+        parts: &Parts,
+        path: &Path,
+        sim: &Sim,
+        runtime: &Runtime,
+    ) -> Result<Self, MachineError> {
         let Hardware { mut drives, spare, cache, stores } =
-            Hardware::new(stack, parts, runtime, sim);
+            Hardware::new(stack, parts, path, runtime, sim);
         let devices = || Devices {
             tier: None,
             cache: cache.clone().map(|cache| cache as Rc<dyn BlockDevice>),
@@ -104,6 +133,32 @@ impl Machine {
     }
 }
 
+/// What lies between the host and its drives.
+struct Path {
+    controller: Option<Controller>,
+    network: Option<NetworkLink>,
+}
+
+impl Path {
+    fn new(parts: &Parts, runtime: &Runtime, sim: &Sim) -> Self {
+        let controller = parts.controller.clone().map(|model| Controller::new(model, runtime));
+        let network = parts.network.clone();
+        let network = network.map(|model| NetworkLink::new(model, sim.random(), runtime));
+        Self { controller, network }
+    }
+
+    fn attach(&self, drive: Rc<dyn BlockDevice>) -> Rc<dyn BlockDevice> {
+        let drive = match &self.controller {
+            Some(controller) => controller.attach(drive),
+            None => drive,
+        };
+        match &self.network {
+            Some(network) => network.attach(drive),
+            None => drive,
+        }
+    }
+}
+
 /// The drives and the cache device of a machine, new.
 struct Hardware {
     drives: Vec<Rc<ProbeDevice>>,
@@ -115,11 +170,8 @@ struct Hardware {
 }
 
 impl Hardware {
-    fn new(stack: &Stack, parts: &Parts, runtime: &Runtime, sim: &Sim) -> Self {
+    fn new(stack: &Stack, parts: &Parts, path: &Path, runtime: &Runtime, sim: &Sim) -> Self {
         let mut chance = sim.random();
-        let controller = parts.controller.clone().map(|model| Controller::new(model, runtime));
-        let network =
-            parts.network.clone().map(|model| NetworkLink::new(model, chance.fork(), runtime));
         let mut stores = Vec::new();
         let mut store = |name: &str, size_bytes| {
             let store = Rc::new(SparseDevice::new(name, Geometry::of_size(size_bytes)));
@@ -132,15 +184,7 @@ impl Hardware {
             let store = store(name, capacity_bytes(&parts.drive));
             let state = stack.core.drive_state;
             let drive = modelled(store, &parts.drive, state, &mut chance, runtime);
-            let drive: Rc<dyn BlockDevice> = match &controller {
-                Some(controller) => controller.attach(drive),
-                None => drive,
-            };
-            let drive = match &network {
-                Some(network) => network.attach(drive),
-                None => drive,
-            };
-            Rc::new(ProbeDevice::new(drive, runtime.clone()))
+            Rc::new(ProbeDevice::new(path.attach(drive), runtime.clone()))
         };
         let names = (0..stack.core.drives).map(|number| format!("drive{number:02}"));
         let drives: Vec<_> = names.map(|name| drive(&name)).collect();

@@ -1,11 +1,12 @@
 //! What a job, or a trace, experienced.
 
 use hdrhistogram::Histogram;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// The requests of one job, in its measured time.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Measured {
     pub seconds: f64,
     pub read: Side,
@@ -22,7 +23,7 @@ impl Measured {
 }
 
 /// One kind of request; discards and zeroes count as writes.
-#[derive(Clone, Copy, Debug, Default, Serialize)]
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct Side {
     pub requests: u64,
     pub iops: f64,
@@ -32,7 +33,7 @@ pub struct Side {
 }
 
 /// From submission to answer, in microseconds.
-#[derive(Clone, Copy, Debug, Default, Serialize)]
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct Latency {
     pub mean_us: f64,
     /// Standard deviation from it.
@@ -44,6 +45,10 @@ pub struct Latency {
     pub p99_99_us: f64,
     pub max_us: f64,
 }
+
+/// How often which latency was seen: bins of nanoseconds, two digits wide, in rising order.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Bins(pub Vec<(u64, u64)>);
 
 /// What takes longer is counted as this: an hour.
 const LONGEST_NANOS: u64 = 3_600_000_000_000;
@@ -82,6 +87,48 @@ impl Answered {
     }
 }
 
+impl Bins {
+    /// From latencies with their counts, in any order.
+    pub fn of(seen: impl IntoIterator<Item = (u64, u64)>) -> Self {
+        let mut bins = BTreeMap::new();
+        for (nanos, count) in seen {
+            *bins.entry(two_digits(nanos)).or_insert(0) += count;
+        }
+        Self(bins.into_iter().collect())
+    }
+
+    pub fn merge<'a>(parts: impl IntoIterator<Item = &'a Bins>) -> Self {
+        Self::of(parts.into_iter().flat_map(|part| part.0.iter().copied()))
+    }
+
+    pub fn count(&self) -> u64 {
+        self.0.iter().map(|(_, count)| count).sum()
+    }
+
+    /// The latency that so much of all does not exceed, in nanoseconds; 0 where there is none.
+    pub fn quantile(&self, share: f64) -> u64 {
+        let rank = (share * self.count() as f64).ceil().max(1.0) as u64;
+        let mut seen = 0;
+        let reached = self.0.iter().find(|(_, count)| {
+            seen += count;
+            seen >= rank
+        });
+        reached.or(self.0.last()).map_or(0, |(nanos, _)| *nanos)
+    }
+
+    /// In nanoseconds; 0 where there is none.
+    pub fn mean(&self) -> f64 {
+        let sum: f64 = self.0.iter().map(|(nanos, count)| *nanos as f64 * *count as f64).sum();
+        sum / self.count().max(1) as f64
+    }
+}
+
+/// Rounded up to a number of two digits and zeros.
+fn two_digits(nanos: u64) -> u64 {
+    let unit = 10_u64.pow(nanos.max(1).ilog10().saturating_sub(1));
+    nanos.next_multiple_of(unit)
+}
+
 struct SideTally {
     bytes: u64,
     nanos: Histogram<u64>,
@@ -104,6 +151,14 @@ impl Tally {
         };
         side.bytes += bytes;
         side.nanos.saturating_record(took.as_nanos() as u64);
+    }
+
+    /// Latencies of reads, writes and flushes.
+    pub fn bins(&self) -> [Bins; 3] {
+        [&self.read, &self.write, &self.flush].map(|side| {
+            let seen = side.nanos.iter_recorded();
+            Bins::of(seen.map(|value| (value.value_iterated_to(), value.count_at_value())))
+        })
     }
 
     pub fn measured(&self, time: Duration) -> Measured {

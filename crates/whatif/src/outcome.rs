@@ -10,7 +10,7 @@ use headpond_block::decorators::{ProbeCounts, ProbeSnapshot};
 use headpond_cache::SliceStats;
 use headpond_raid::PlanCounts;
 use headpond_volume::{ActKind, ActStatus, Volume};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// One experiment.
 #[derive(Clone, Debug, Serialize)]
@@ -51,7 +51,7 @@ pub struct JobOutcome {
 }
 
 /// The load on devices of one kind, in the measured time.
-#[derive(Clone, Copy, Debug, Default, Serialize)]
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct DeviceShare {
     pub devices: usize,
     /// Share of the time with something in flight: the mean of all, and of the busiest.
@@ -76,7 +76,7 @@ pub struct EngineShare {
 }
 
 /// What the cache did in the measured time.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct CacheShare {
     pub device: DeviceShare,
     /// Reads answered from the cache alone.

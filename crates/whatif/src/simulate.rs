@@ -1,6 +1,6 @@
 //! Runs experiments, each in a virtual time of its own, side by side on all processors.
 
-use crate::generator;
+use crate::generator::{self, Ground};
 use crate::job::Job;
 use crate::load::{Excerpt, Load};
 use crate::machine::{Machine, MachineError};
@@ -190,11 +190,17 @@ impl<'a> Course<'a> {
         sim: &Sim,
     ) -> Vec<JobOutcome> {
         let mut randoms: Vec<_> = jobs.iter().map(|_| sim.random()).collect();
+        let ground = Ground {
+            device: Rc::clone(device),
+            runtime: self.runtime.clone(),
+            answered: Rc::clone(&self.answered),
+            memory: generator::no_memory(),
+        };
         let measured: Vec<_> = jobs.iter().map(|_| RefCell::new(None)).collect();
         let running = jobs.iter().zip(&mut randoms).zip(&measured).map(|((job, random), slot)| {
-            let (runtime, answered) = (&self.runtime, &self.answered);
+            let ground = &ground;
             Submission::pending(async move {
-                let measured = generator::run(job, device, runtime, random, answered).await;
+                let measured = generator::run(job, ground, random).await;
                 *slot.borrow_mut() = Some(measured);
                 Ok(())
             })

@@ -23,6 +23,9 @@ pub struct Stack {
     /// What serving costs: the name of an engine, or a file; nothing where it is left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub engine: Option<String>,
+    /// So many alike, with all that belongs to them, behind one controller and one network.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub arrays: u16,
     pub core: CoreStack,
     /// How the array works.
     #[serde(default)]
@@ -119,6 +122,10 @@ const fn one() -> u16 {
     1
 }
 
+const fn is_one(count: &u16) -> bool {
+    *count == 1
+}
+
 const fn strip() -> Size {
     Size(64 << 10)
 }
@@ -144,6 +151,7 @@ impl Stack {
         let what =
             "one that this level has: RAID 0 loses no drive, and parity alone is initialised";
         require("core.condition", what, condition, condition.is_of(level))?;
+        require("arrays", "1 to 64", stack.arrays, (1..=64).contains(&stack.arrays))?;
         if let Some(cache) = &stack.cache {
             cache.check_model()?;
             let is_line = headpond_cache::is_line_size(cache.line.bytes());

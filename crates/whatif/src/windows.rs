@@ -6,14 +6,14 @@
 use crate::measured::Answered;
 use crate::progress::Gauge;
 use headpond_block::{Instant, Runtime};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
 /// A stretch of time.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Window {
     /// Its end.
     pub at_s: f64,

@@ -16,7 +16,7 @@ const fn arrow(from: &'static str, to: &'static [&'static str], why: &'static st
     Arrow { from, to, why }
 }
 
-const TABLE: [Arrow; 15] = [
+const TABLE: [Arrow; 17] = [
     arrow("headpond-block", &[], "the one seam knows nobody above it"),
     arrow("headpond-uring", BLOCK, "a runtime serves whatever is built on the seam"),
     arrow("headpond-sim", BLOCK, "a runtime serves whatever is built on the seam"),
@@ -48,6 +48,7 @@ const TABLE: [Arrow; 15] = [
             "headpond-sim",
             "headpond-whatif",
             "headpond-trace",
+            "headpond-report",
         ],
         "advice comes from records and models, never from real devices or clients",
     ),
@@ -63,6 +64,20 @@ const TABLE: [Arrow; 15] = [
             "headpond-uring",
         ],
         "experiments run on volumes, whatever their devices are, and advise nobody",
+    ),
+    arrow("headpond-report", &[], "it shows what others found out, and finds out nothing"),
+    arrow(
+        "headpond-lab",
+        &[
+            "headpond-block",
+            "headpond-raid",
+            "headpond-report",
+            "headpond-sim",
+            "headpond-uring",
+            "headpond-volume",
+            "headpond-whatif",
+        ],
+        "it measures what is in front of it, and serves nothing",
     ),
     arrow(
         "headpond-swarm",
@@ -90,6 +105,8 @@ const TABLE: [Arrow; 15] = [
             "headpond-advise",
             "headpond-whatif",
             "headpond-witness",
+            "headpond-report",
+            "headpond-lab",
         ],
         "the binary joins everything but the test tools",
     ),

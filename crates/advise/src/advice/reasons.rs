@@ -1,9 +1,10 @@
 //! Why, in sentences with figures.
 
 use super::Reason;
-use crate::render::{factor, percent, size, told};
+use crate::render::told;
 use crate::search::{Effect, Found, GAIN_MIN, Gain, Goal, Risk};
 use crate::situation::Situation;
+use headpond_report::{factor, percent, size};
 
 /// Gains within so much of one are none.
 const NOTHING: f64 = 0.005;

@@ -69,7 +69,7 @@ pub(super) fn points(
     let times: Vec<Twist> =
         at.iter().map(|bytes| Twist::CacheTimes(bytes / cache_bytes as f64)).collect();
     let sizes = gains(&times)?;
-    all.push(turning("cache size", &at, sizes, |bytes| crate::render::size(bytes as u64)));
+    all.push(turning("cache size", &at, sizes, |bytes| headpond_report::size(bytes as u64)));
     if !quest.goal.is_about_responses() {
         let depths = gains(&DEPTHS.map(Twist::Depth))?;
         let at = DEPTHS.map(f64::from);

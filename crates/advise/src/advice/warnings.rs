@@ -1,10 +1,10 @@
 //! What could go wrong, or make the figures wrong.
 
 use super::KindAdvice;
-use crate::render::{micros, size};
 use crate::search::{Found, Risk};
 use crate::signature::Signature;
 use crate::situation::Situation;
+use headpond_report::{micros, size};
 use headpond_whatif::Kind;
 
 /// A trace with fewer requests says little.

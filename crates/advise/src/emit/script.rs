@@ -3,7 +3,8 @@
 use super::wanted::Wanted;
 use super::{Cache, Occasion, fit};
 use crate::advice::Advice;
-use crate::render::{size, told};
+use crate::render::told;
+use headpond_report::size;
 
 /// Commands, and what they need.
 #[derive(Clone, Debug, Default)]

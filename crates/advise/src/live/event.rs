@@ -1,8 +1,9 @@
 //! What a watch did and why, for the journal that users read.
 
 use super::{Change, Weakening};
-use crate::render::{rate, told};
+use crate::render::told;
 use crate::search::Gain;
+use headpond_report::rate;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 

@@ -1,15 +1,16 @@
 //! The page of an advice.
 
 use super::gains::{Heads, Row, Scale, table};
-use super::page::{cards, document, figure, figures, summary};
-use super::{charts, escape, turning};
+use super::page::{figures, summary};
+use super::{charts, turning};
 use crate::advice::{Advice, KindAdvice, Reason};
-use crate::render::{
-    a_request, count, factor, kind_and_size, micros, percent, rate, render_advice, render_signature,
-};
+use crate::render::{kind_and_size, render_advice, render_signature};
 use crate::search::{Expected, Gain};
 use crate::signature::Signature;
 use crate::situation::Situation;
+use headpond_report::escape;
+use headpond_report::{a_request, count, factor, micros, percent, rate};
+use headpond_report::{cards, document, figure};
 
 /// Alternatives that are shown.
 const ALTERNATIVES_MAX: usize = 12;

@@ -1,11 +1,12 @@
 //! What is shown of a signature.
 
-use super::axis::{Axis, Unit};
-use super::bars::Bars;
-use super::lines::{Line, Lines};
-use super::{Chart, Entry, heat};
-use crate::render::{duration, size};
+use super::heat;
 use crate::signature::{BLOCK_BYTES, Bucket, CurvePoint, Signature, VolumeSignature};
+use headpond_report::Bars;
+use headpond_report::{Axis, Unit};
+use headpond_report::{Chart, Entry};
+use headpond_report::{Line, Lines};
+use headpond_report::{duration, size};
 
 /// Depths shown one by one; deeper ones by doubling.
 const DEPTHS_ALONE: u32 = 16;
@@ -162,7 +163,10 @@ fn depths(signature: &Signature) -> Option<Chart> {
     let values = values.into_iter().map(|(_, label, share)| (label, vec![share])).collect();
     let title = "Queue depth".to_owned();
     let note = "share of the time with requests in flight".to_owned();
-    Some(Bars { title, note, series: vec![Entry::new("depth", READS)], values }.draw())
+    Some(
+        Bars { unit: Unit::Share, title, note, series: vec![Entry::new("depth", READS)], values }
+            .draw(),
+    )
 }
 
 /// Backward on the left, forward on the right.
@@ -178,6 +182,7 @@ fn seeks(volume: &VolumeSignature) -> Option<Chart> {
     }
     (values.len() > 1).then(|| {
         Bars {
+            unit: Unit::Share,
             title: "Seek distances".to_owned(),
             note: "from the end of a request to the start of the next one on the device".to_owned(),
             series: vec![Entry::new("seeks", READS)],
@@ -226,5 +231,5 @@ fn distribution(
     });
     let series = used.iter().map(|(colour, (name, _))| Entry::new(name, *colour)).collect();
     let (title, note) = (title.to_owned(), note.to_owned());
-    Some(Bars { title, note, series, values: values.collect() }.draw())
+    Some(Bars { unit: Unit::Share, title, note, series, values: values.collect() }.draw())
 }

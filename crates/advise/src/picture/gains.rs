@@ -3,9 +3,10 @@
 //! Gains stand on a logarithmic scale on both sides of one, for twice as fast is as far from it as
 //! half as fast.
 
-use super::escape;
-use crate::render::{between, factor};
+use crate::render::between;
 use crate::search::Gain;
+use headpond_report::escape;
+use headpond_report::factor;
 
 /// One row: what it is, its gain, and what else is known of it.
 pub(super) struct Row {

@@ -1,8 +1,8 @@
 //! Requests over time and address, the darker the more.
 
-use super::axis::{Axis, Unit};
-use super::{Chart, framed};
 use crate::signature::{HeatCell, HeatMap};
+use headpond_report::{Axis, Unit};
+use headpond_report::{Chart, framed};
 
 /// Shades that are told apart, each twice as many requests or more.
 const SHADES: usize = 6;
@@ -47,9 +47,9 @@ pub(super) fn draw(
         title: title.to_owned(),
         note: format!(
             "address over time; a cell is {} by {}, and the darkest has {} {}",
-            crate::render::duration(map.cell_ns),
-            crate::render::size(map.cell_bytes),
-            crate::render::count(most),
+            headpond_report::duration(map.cell_ns),
+            headpond_report::size(map.cell_bytes),
+            headpond_report::count(most),
             if most == 1 { "request" } else { "requests" }
         ),
         legend: Vec::new(),

@@ -1,10 +1,10 @@
 //! The page around the charts.
 
-use super::{Chart, Entry, charts, escape};
-use crate::render::{count, duration, percent, rate, render_signature, size};
+use super::charts;
+use crate::render::render_signature;
 use crate::signature::Signature;
-
-const STYLE: &str = include_str!("page.css");
+use headpond_report::{cards, document, escape, figure};
+use headpond_report::{count, duration, percent, rate, size};
 
 /// The whole page; `title` says what was analysed.
 pub fn render_page(title: &str, signature: &Signature) -> String {
@@ -18,17 +18,6 @@ pub fn render_page(title: &str, signature: &Signature) -> String {
         escape(&render_signature(signature))
     );
     document(title, &body)
-}
-
-/// What every page begins and ends with.
-pub(super) fn document(title: &str, body: &str) -> String {
-    let title = escape(title);
-    format!(
-        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
-         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
-         <title>Headpond: {title}</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n\
-         {body}</body>\n</html>\n"
-    )
 }
 
 pub(super) fn summary(signature: &Signature) -> String {
@@ -64,27 +53,6 @@ pub(super) fn figures(signature: &Signature) -> Vec<(&'static str, String)> {
         figures.push(("cache that pays most", size(knee)));
     }
     figures
-}
-
-pub(super) fn cards(figures: Vec<(&str, String)>) -> String {
-    let card = |(name, value)| format!("<div><b>{value}</b><span>{name}</span></div>\n");
-    figures.into_iter().map(card).collect()
-}
-
-pub(super) fn figure(chart: &Chart) -> String {
-    let entry =
-        |entry: &Entry| format!("<span class=\"s{}\">{}</span>", entry.colour, escape(&entry.name));
-    let legend: String = chart.legend.iter().map(entry).collect();
-    let legend = match legend.is_empty() {
-        true => legend,
-        false => format!("<div class=\"legend\">{legend}</div>\n"),
-    };
-    format!(
-        "<figure>\n<h2>{}</h2>\n<p>{}</p>\n{legend}{}</figure>\n",
-        escape(&chart.title),
-        escape(&chart.note),
-        chart.svg
-    )
 }
 
 #[cfg(test)]

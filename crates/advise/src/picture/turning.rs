@@ -1,13 +1,14 @@
 //! What would change the answer, as curves with the place of this machine.
 
-use super::axis::{Axis, Unit};
-use super::escape;
-use super::lines::{Line, Lines};
-use super::page::figure;
 use crate::advice::{Advice, Point, Turning};
-use crate::render::{between, count, factor, percent, size};
+use crate::render::between;
 use crate::signature::Signature;
 use crate::situation::Situation;
+use headpond_report::escape;
+use headpond_report::figure;
+use headpond_report::{Axis, Unit};
+use headpond_report::{Line, Lines};
+use headpond_report::{count, factor, percent, size};
 
 /// How far intervals are drawn above the best gain, as a multiple of it.
 const SPAN_MAX: f64 = 1.5;

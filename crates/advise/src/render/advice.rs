@@ -1,10 +1,10 @@
 //! Advice as text.
 
-use super::figures::{a_request, count, factor, micros, percent, rate, size};
 use super::gains::{between, told};
-use super::table::{Align, Table};
 use crate::advice::{Advice, KindAdvice};
 use crate::search::Expected;
+use headpond_report::{Align, Table};
+use headpond_report::{a_request, count, factor, micros, percent, rate, size};
 use headpond_whatif::Kind;
 
 /// Alternatives that are shown.

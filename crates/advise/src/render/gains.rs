@@ -1,7 +1,7 @@
 //! Gains in words.
 
-use super::figures::factor;
 use crate::search::Gain;
+use headpond_report::factor;
 
 /// `1.5x (1.4x to 1.6x)`; without the interval where there is none.
 pub(crate) fn told(gain: Gain) -> String {

@@ -1,8 +1,8 @@
 //! A signature as text.
 
-use super::figures::{count, duration, percent, rate, size, throughput};
-use super::table::{Align, Table};
 use crate::signature::{BLOCK_BYTES, GapSummary, Signature, StreamSignature, VolumeSignature};
+use headpond_report::{Align, Table};
+use headpond_report::{count, duration, percent, rate, size, throughput};
 
 /// The streams as a table, then what the volume is used for.
 pub fn render_signature(signature: &Signature) -> String {

@@ -2,8 +2,8 @@
 
 use headpond_trace::{Tally, TraceFormat, TraceStats};
 
-use super::figures::{count, duration, size};
-use super::table::{Align, Table};
+use headpond_report::{Align, Table};
+use headpond_report::{count, duration, size};
 
 /// What a trace holds and what its reader met.
 pub fn render_stats(format: TraceFormat, stats: &TraceStats, tally: &Tally) -> String {

@@ -13,7 +13,7 @@ use super::placement::Aligned;
 use super::router::{Owner, Stream};
 use super::sizes::Sizes;
 use super::totals::Totals;
-use crate::render::size;
+use headpond_report::size;
 
 /// Streams shown one by one, and the share of all requests, bytes or busy time that each has at
 /// least; the others are shown together as the rest.

@@ -13,11 +13,12 @@ use crate::place::Places;
 use anyhow::{Context, Result, ensure};
 use headpond_advise::emit::{Occasion, Target, emit};
 use headpond_advise::picture::render_advice_page;
-use headpond_advise::render::{render_advice, render_signature, size};
+use headpond_advise::render::{render_advice, render_signature};
 use headpond_advise::{
     Advice, Effort, Freedom, Goal, Sample, Sampler, Setting, Signature, SignatureBuilder, Situation,
 };
 use headpond_raid::Level;
+use headpond_report::size;
 use headpond_trace::{TraceFormat, TraceReader};
 use headpond_volume::{Description, Size};
 use headpond_whatif::{Condition, CoreStack, Stack};

@@ -10,6 +10,7 @@ pub mod core;
 pub mod create;
 pub mod destroy;
 pub mod flush;
+pub mod lab;
 pub mod merge;
 pub mod model;
 pub mod set;

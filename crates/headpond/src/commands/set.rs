@@ -7,7 +7,7 @@ use crate::daemon::SetBody;
 use crate::outcome::{Exit, Failure};
 use crate::place::Places;
 use anyhow::Result;
-use headpond_advise::render::{Align, Table};
+use headpond_report::{Align, Table};
 use headpond_volume::{Description, SettingChange, SettingError, ShownSetting};
 
 /// Changes settings of a served volume, and its description with them; or shows them.

@@ -10,8 +10,8 @@ use crate::place::Places;
 use anyhow::Result;
 pub use array::print_array;
 use array::print_missing;
-use headpond_advise::render::{Align, Table, count, size};
 use headpond_block::BLOCK_BYTES;
+use headpond_report::{Align, Table, count, size};
 use headpond_volume::{CoreDescription, Description, Size};
 use serde_json::{Value, json};
 

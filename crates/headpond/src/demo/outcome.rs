@@ -1,7 +1,7 @@
 //! What the demo found out, as numbers and as a table.
 
 use super::load::{Measured, Workload};
-use headpond_advise::render::{Align, Table};
+use headpond_report::{Align, Table};
 use serde::Serialize;
 
 /// The whole result; the page and `--json` show the same.

@@ -178,6 +178,7 @@ fn experiment(name: &str, core: &CoreStack, job: Job) -> Experiment {
     let stack = Stack {
         name: name.to_owned(),
         engine: None,
+        arrays: 1,
         core: core.clone(),
         array: ArraySettings::default(),
         cache: None,

@@ -37,6 +37,7 @@ pub fn cached_experiments(
     let stack = Stack {
         name: format!("{shape} behind {}", front.drive.name),
         engine: None,
+        arrays: 1,
         core: core(shape, model, Condition::Healthy),
         array: ArraySettings::default(),
         cache: Some(device(front, cache_bytes)),

@@ -184,6 +184,7 @@ fn stack(name: &str, raid: Level, drives: u16) -> Stack {
     Stack {
         name: name.to_owned(),
         engine: None,
+        arrays: 1,
         core,
         array: ArraySettings::default(),
         cache: None,

@@ -118,6 +118,7 @@ impl Reference {
         let tried = self.ours;
         let mut add = |engine: &str, settings: CacheSettings| {
             let stack = Stack {
+                arrays: 1,
                 name: format!("strip {strip_kib}K behind {engine}"),
                 engine: Some(engine.into()),
                 core: core(strip_kib),

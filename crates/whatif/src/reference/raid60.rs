@@ -71,6 +71,7 @@ impl Reference {
         let stack = Stack {
             name: format!("strip {strip_kib}K"),
             engine: None,
+            arrays: 1,
             core,
             array: ArraySettings::default(),
             cache: None,

@@ -118,6 +118,7 @@ impl Reference {
         let stack = Stack {
             name: format!("strip {strip_kib}K"),
             engine: Some("fio".into()),
+            arrays: 1,
             core: core(strip_kib),
             array: ArraySettings::default(),
             cache: None,

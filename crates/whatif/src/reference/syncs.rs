@@ -121,6 +121,7 @@ fn stack(name: &str, model: &str, write_cache: Option<bool>) -> Stack {
     Stack {
         name: name.to_owned(),
         engine: None,
+        arrays: 1,
         core,
         array: ArraySettings::default(),
         cache: None,

@@ -8,7 +8,7 @@ use crate::outcome::{Exit, Failure};
 use crate::place::Places;
 use anyhow::Result;
 use clap::Args;
-use headpond_advise::render::size;
+use headpond_report::size;
 use headpond_volume::Size;
 use serde::Serialize;
 use serde_json::Value;

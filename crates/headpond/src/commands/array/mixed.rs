@@ -4,9 +4,9 @@
 use super::args::PlanArgs;
 use crate::outcome::{Exit, Failure};
 use anyhow::Result;
-use headpond_advise::render::{Align, Table, size};
 use headpond_raid::Level;
 use headpond_raid::superblock::DATA_OFFSET_MIN;
+use headpond_report::{Align, Table, size};
 use headpond_whatif::plan::{Different, DriveFigures, Outlook, outlooks};
 use serde_json::json;
 

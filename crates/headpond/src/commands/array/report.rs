@@ -1,7 +1,7 @@
 //! Planned arrays for a terminal: one column each.
 
 use super::Planned;
-use headpond_advise::render::{Align, Table, count, percent, size};
+use headpond_report::{Align, Table, count, percent, size};
 use headpond_volume::Pace;
 use headpond_whatif::Condition;
 use headpond_whatif::plan::{

@@ -3,8 +3,8 @@
 use super::{TestArgs, load};
 use crate::outcome::Exit;
 use anyhow::Result;
-use headpond_advise::render::{Align, Table, count, percent, size};
 use headpond_cache::classes::{CLASSES_MAX, Class, ClassId, Classes, Facts, Rule, Unknown};
+use headpond_report::{Align, Table, count, percent, size};
 use headpond_trace::{Op, RecordFlags, TraceReader, TraceRecord};
 use serde::Serialize;
 use serde_json::json;

@@ -3,7 +3,7 @@
 use super::args::{ListArgs, ShowArgs};
 use crate::outcome::{Exit, Failure};
 use anyhow::Result;
-use headpond_advise::render::{Align, Table, size};
+use headpond_report::{Align, Table, size};
 use headpond_sim::{CatalogueError, Model, catalogue};
 use headpond_whatif::models;
 use serde_json::json;

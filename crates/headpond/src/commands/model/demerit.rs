@@ -4,7 +4,7 @@ use super::args::DemeritArgs;
 use super::files::{DriveFiles, read_text};
 use crate::outcome::Exit;
 use anyhow::{Context, Result, bail};
-use headpond_advise::render::{Align, Table, count};
+use headpond_report::{Align, Table, count};
 use headpond_sim::demerit::{Comparison, Measured, Row, parse_line, replay};
 use headpond_sim::disksim::{Imported, Note};
 use serde_json::{Value, json};

@@ -1,6 +1,6 @@
 //! Stacks beside each other, and which of them is best at what.
 
-use headpond_advise::render::{Align, Table, count};
+use headpond_report::{Align, Table, count};
 use headpond_whatif::{Outcome, Side};
 
 /// Nearer than this, and nobody has won.

@@ -9,7 +9,7 @@ mod report;
 use crate::args::{FitChoice, SimulateArgs};
 use crate::outcome::{Exit, Failure};
 use anyhow::{Context, Result};
-use headpond_advise::render::{Align, Table};
+use headpond_report::{Align, Table};
 use headpond_trace::Damage;
 use headpond_whatif::reference::{self, Cell, Reference, Score, Times, UnscoredCell};
 use headpond_whatif::{Experiment, Fit, IN_FLIGHT_MAX, Load, Outcome, Pace, Stack, TraceLoad, job};

@@ -2,7 +2,7 @@
 
 use super::comparison;
 use super::picture::sparkline;
-use headpond_advise::render::{Align, Table, count, percent, throughput};
+use headpond_report::{Align, Table, count, percent, throughput};
 use headpond_whatif::{DeviceShare, JobOutcome, Outcome, Window};
 use std::fmt::Write as _;
 

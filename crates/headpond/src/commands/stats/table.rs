@@ -1,7 +1,7 @@
 //! Statistics as tables.
 
 use super::{GROUPS, rows};
-use headpond_advise::render::{Align, Table, count, duration, percent, size};
+use headpond_report::{Align, Table, count, duration, percent, size};
 use serde_json::Value;
 
 /// Everything about a volume.

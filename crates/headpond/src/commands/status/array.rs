@@ -2,7 +2,7 @@
 //! that is not as it should be.
 
 use super::text;
-use headpond_advise::render::size;
+use headpond_report::size;
 use serde_json::Value;
 
 /// The array in one line, and what is not as it should be.

@@ -1,6 +1,6 @@
 //! What lenient reading passed over, as text.
 
-use headpond_advise::render::{Align, Table};
+use headpond_report::{Align, Table};
 use headpond_trace::DamageCounts;
 
 /// A table of the kinds that occurred; nothing where none did.

@@ -7,7 +7,7 @@ use super::{Chart, Entry, HEIGHT, WIDTH, escape, framed};
 const MARK_STEP: f64 = 16.0;
 
 /// A chart with a line for each series.
-pub(super) struct Lines {
+pub struct Lines {
     pub title: String,
     pub note: String,
     pub across: Axis,
@@ -22,21 +22,23 @@ pub(super) struct Lines {
 }
 
 /// One of them.
-pub(super) struct Line {
+pub struct Line {
     pub entry: Entry,
     pub points: Vec<(f64, f64)>,
     /// Between which each point lies, where that is known: the place, the low and the high end.
     pub spans: Vec<(f64, f64, f64)>,
+    /// Each point is marked, and says this when it is pointed at.
+    pub dots: Vec<String>,
 }
 
 impl Line {
-    pub(super) fn new(name: &str, colour: usize, points: Vec<(f64, f64)>) -> Self {
-        Self { entry: Entry::new(name, colour), points, spans: Vec::new() }
+    pub fn new(name: &str, colour: usize, points: Vec<(f64, f64)>) -> Self {
+        Self { entry: Entry::new(name, colour), points, spans: Vec::new(), dots: Vec::new() }
     }
 }
 
 impl Lines {
-    pub(super) fn draw(self) -> Chart {
+    pub fn draw(self) -> Chart {
         let mut inside = self.across.draw_across() + &self.up.draw_up();
         if let Some(level) = self.level {
             let y = self.up.up(level);
@@ -71,7 +73,19 @@ impl Lines {
                 _ => format!("L{x:.1} {y:.1}"),
             });
         }
-        format!("<path class=\"line s{}\" d=\"{path}\"/>", line.entry.colour)
+        format!("<path class=\"line s{}\" d=\"{path}\"/>", line.entry.colour) + &self.dots(line)
+    }
+
+    fn dots(&self, line: &Line) -> String {
+        let dot = |(&(x, y), words): (&(f64, f64), &String)| {
+            let (x, y) = (self.across.across(x), self.up.up(y));
+            format!(
+                "<circle class=\"dot s{}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3.5\"><title>{}</title></circle>",
+                line.entry.colour,
+                escape(words)
+            )
+        };
+        line.points.iter().zip(&line.dots).map(dot).collect()
     }
 
     fn spans(&self, line: &Line) -> String {

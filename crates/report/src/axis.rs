@@ -1,7 +1,7 @@
 //! Scales and their marks.
 
 use super::{HEIGHT, WIDTH, escape};
-use crate::render::{count, duration, percent, size};
+use crate::words::{count, duration, figure, percent, size};
 
 /// Marks that fit along an axis.
 const MARKS_ACROSS: usize = 7;
@@ -9,18 +9,20 @@ const MARKS_UP: usize = 4;
 
 /// What the numbers of an axis are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Unit {
+pub enum Unit {
     Bytes,
     Nanos,
     Share,
     /// How many times as good.
     Factor,
     Count,
+    /// A plain number, in whatever the title says.
+    Number,
 }
 
 /// Numbers along a length.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Axis {
+pub struct Axis {
     from: f64,
     to: f64,
     is_logarithmic: bool,
@@ -28,19 +30,19 @@ pub(super) struct Axis {
 }
 
 impl Axis {
-    pub(super) fn linear(from: f64, to: f64, unit: Unit) -> Self {
+    pub fn linear(from: f64, to: f64, unit: Unit) -> Self {
         let to = if to > from { to } else { from + 1.0 };
         Self { from, to, is_logarithmic: false, unit }
     }
 
     /// Of positive numbers.
-    pub(super) fn logarithmic(from: f64, to: f64, unit: Unit) -> Self {
-        let from = from.max(1.0);
+    pub fn logarithmic(from: f64, to: f64, unit: Unit) -> Self {
+        let from = from.max(1e-6);
         Self { from, to: to.max(2.0 * from), is_logarithmic: true, unit }
     }
 
     /// Where a number stands, from 0 to 1.
-    pub(super) fn place(&self, value: f64) -> f64 {
+    pub fn place(&self, value: f64) -> f64 {
         let part = match self.is_logarithmic {
             true => (value.max(self.from) / self.from).ln() / (self.to / self.from).ln(),
             false => (value - self.from) / (self.to - self.from),
@@ -48,16 +50,16 @@ impl Axis {
         part.clamp(0.0, 1.0)
     }
 
-    pub(super) fn across(&self, value: f64) -> f64 {
+    pub fn across(&self, value: f64) -> f64 {
         self.place(value) * WIDTH
     }
 
-    pub(super) fn up(&self, value: f64) -> f64 {
+    pub fn up(&self, value: f64) -> f64 {
         HEIGHT - self.place(value) * HEIGHT
     }
 
     /// Marks with their words along the bottom.
-    pub(super) fn draw_across(&self) -> String {
+    pub fn draw_across(&self) -> String {
         let mark = |(index, value): (usize, f64)| {
             let x = self.across(value);
             format!("<path class=\"grid\" d=\"M{x:.1} 0V{HEIGHT}\"/>")
@@ -67,7 +69,7 @@ impl Axis {
     }
 
     /// Marks with their words along the left side.
-    pub(super) fn draw_up(&self) -> String {
+    pub fn draw_up(&self) -> String {
         let mark = |value: f64| {
             let (y, words) = (self.up(value), self.words(value));
             format!(
@@ -79,13 +81,14 @@ impl Axis {
         self.marks(MARKS_UP).into_iter().map(mark).collect()
     }
 
-    fn words(&self, value: f64) -> String {
+    pub(crate) fn words(&self, value: f64) -> String {
         match self.unit {
             Unit::Bytes => size(value as u64),
             Unit::Nanos => clock(value),
             Unit::Share => percent(value).replace(".0 %", " %"),
             Unit::Factor => format!("{}x", (value * 100.0).round() / 100.0),
             Unit::Count => count(value as u64),
+            Unit::Number => figure((value * 1e6).round() / 1e6),
         }
     }
 
@@ -121,7 +124,7 @@ impl Axis {
 }
 
 /// Words below the chart; where there is little room, every other one is left out.
-pub(super) fn label_below(index: usize, x: f64, words: &str) -> String {
+pub(crate) fn label_below(index: usize, x: f64, words: &str) -> String {
     let class = if index.is_multiple_of(2) { "mid" } else { "mid odd" };
     let y = HEIGHT + 16.0;
     format!("<text class=\"{class}\" x=\"{x:.1}\" y=\"{y}\">{}</text>", escape(words))

@@ -44,7 +44,7 @@ pub fn factor(gain: f64) -> String {
 }
 
 /// `4 KiB a request`.
-pub(crate) fn a_request(bytes: f64) -> String {
+pub fn a_request(bytes: f64) -> String {
     format!("{} a request", size(bytes as u64))
 }
 
@@ -92,8 +92,20 @@ pub fn duration(nanos: u64) -> String {
 }
 
 /// The same of microseconds.
-pub(crate) fn micros(us: f64) -> String {
+pub fn micros(us: f64) -> String {
     duration((us * 1e3) as u64)
+}
+
+/// `1,675`, `62.7`, `0.35`: three significant digits, or all of a larger number.
+pub fn figure(value: f64) -> String {
+    match value.abs() {
+        size if size >= 100.0 && size < u64::MAX as f64 => {
+            let sign = if value < 0.0 { "-" } else { "" };
+            format!("{sign}{}", count(size.round() as u64))
+        }
+        size if size > 0.0 && size < 0.01 => format!("{value:.2e}"),
+        _ => short(value),
+    }
 }
 
 /// Three significant digits, without zeros that say nothing.

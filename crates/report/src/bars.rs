@@ -7,18 +7,19 @@ use super::{Chart, Entry, HEIGHT, WIDTH, escape, framed};
 const LABELS_MAX: usize = 9;
 
 /// A chart with a bar of each series for each value.
-pub(super) struct Bars {
+pub struct Bars {
     pub title: String,
     pub note: String,
     pub series: Vec<Entry>,
-    /// A label and the share in each series, in order.
+    /// A label and the figure of each series, in order.
     pub values: Vec<(String, Vec<f64>)>,
+    pub unit: Unit,
 }
 
 impl Bars {
-    pub(super) fn draw(self) -> Chart {
+    pub fn draw(self) -> Chart {
         let highest = self.values.iter().flat_map(|(_, shares)| shares.iter().copied());
-        let up = Axis::linear(0.0, highest.fold(0.0, f64::max), Unit::Share);
+        let up = Axis::linear(0.0, highest.fold(0.0, f64::max), self.unit);
         let step = WIDTH / self.values.len().max(1) as f64;
         let every = self.values.len().div_ceil(LABELS_MAX).max(1);
         let mut inside = up.draw_up();
@@ -43,7 +44,7 @@ impl Bars {
         let begin = left + (step - width * shares.len() as f64) / 2.0;
         let bar = |(index, &share): (usize, &f64)| {
             let (x, y) = (begin + index as f64 * width, up.up(share));
-            let words = crate::render::percent(share);
+            let words = up.words(share);
             let colour = self.series[index].colour;
             format!(
                 "<rect class=\"bar s{colour}\" x=\"{x:.1}\" y=\"{y:.1}\" width=\"{:.1}\" \

@@ -1,0 +1,162 @@
+//! The command line of `headpond lab`.
+
+use clap::{Args, Subcommand};
+use headpond_lab::Target;
+use std::path::PathBuf;
+
+/// Measure block devices, volumes and models like a careful article: plans, rounds, steady state,
+/// statistics, a report.
+#[derive(Subcommand)]
+pub enum LabCommand {
+    Plans(PlansArgs),
+    Check(CheckArgs),
+    Run(RunArgs),
+    Resume(ResumeArgs),
+    Report(ReportArgs),
+    Compare(CompareArgs),
+}
+
+/// List the plans that come with the program, or print one to start from.
+#[derive(Args)]
+#[command(
+    after_help = "Examples:\n  headpond lab plans\n  headpond lab plans write-policy > mine.toml"
+)]
+pub struct PlansArgs {
+    /// Print this plan.
+    pub name: Option<String>,
+}
+
+/// Say what a plan will do, how long it takes and what it overwrites; do nothing.
+#[derive(Args)]
+#[command(after_help = "Examples:\n  headpond lab check write-policy\n  \
+    headpond lab check mine.toml --target disk=/dev/sdb")]
+pub struct CheckArgs {
+    #[command(flatten)]
+    pub plan: PlanArgs,
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Carry a plan out and store every round.
+#[derive(Args)]
+#[command(after_help = "Examples:\n  headpond lab run write-policy --out results\n  \
+    headpond lab run snia-iops --target drive=/dev/sdb --overwrite /dev/sdb --out results\n  \
+    headpond lab run mine.toml --out results --html report.html\n\n\
+    A target is a block device, a file (path:SIZE), an NBD export (nbd://..., nbd+unix://...), or a\n\
+    served volume (volume:NAME). What is written to has to be named again with --overwrite; a device\n\
+    that is mounted, in use or holds a file system is refused. docs/lab.md has the form of plans.")]
+pub struct RunArgs {
+    #[command(flatten)]
+    pub plan: PlanArgs,
+    /// Folder for the results; it is made.
+    #[arg(long, value_name = "FOLDER")]
+    pub out: PathBuf,
+    /// A target whose contents may be lost, as the plan or --target says it.
+    #[arg(long, value_name = "TARGET")]
+    pub overwrite: Vec<String>,
+    #[command(flatten)]
+    pub shown: ShownArgs,
+}
+
+/// Go on with a plan that was interrupted; what was measured is kept.
+#[derive(Args)]
+#[command(after_help = "Example:\n  headpond lab resume results --overwrite /dev/sdb")]
+pub struct ResumeArgs {
+    /// Folder of the results.
+    pub folder: PathBuf,
+    /// A target whose contents may be lost.
+    #[arg(long, value_name = "TARGET")]
+    pub overwrite: Vec<String>,
+    #[command(flatten)]
+    pub shown: ShownArgs,
+}
+
+/// Say what results mean: conclusions, figures, charts.
+#[derive(Args)]
+#[command(after_help = "Examples:\n  headpond lab report results\n  \
+    headpond lab report results --html report.html --csv cells.csv")]
+pub struct ReportArgs {
+    /// Folder of the results.
+    pub folder: PathBuf,
+    #[command(flatten)]
+    pub shown: ShownArgs,
+}
+
+/// Put two results side by side: what differs by more than chance.
+#[derive(Args)]
+#[command(after_help = "Example:\n  headpond lab compare before after")]
+pub struct CompareArgs {
+    /// Folder of the first results.
+    pub first: PathBuf,
+    /// Folder of the second results.
+    pub second: PathBuf,
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Which plan, and what it is carried out on.
+#[derive(Args)]
+pub struct PlanArgs {
+    /// A plan that comes with the program (`headpond lab plans`), or a file.
+    pub plan: String,
+    /// A target in the place of the plan's own; NAME=TARGET gives it a name.
+    #[arg(long, value_name = "[NAME=]TARGET", value_parser = target)]
+    pub target: Vec<Target>,
+}
+
+/// How results are shown.
+#[derive(Args)]
+pub struct ShownArgs {
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+    /// Write a page with all charts.
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
+    /// Write a line for each cell.
+    #[arg(long, value_name = "FILE")]
+    pub csv: Option<PathBuf>,
+}
+
+/// A target from a word.
+fn target(text: &str) -> Result<Target, String> {
+    // A query of an NBD address has = in it, a name has no slash.
+    let (name, place) = match text.split_once('=') {
+        Some((name, place)) if !name.contains(['/', ':']) => (name, place),
+        _ => (text, text),
+    };
+    let named = Target { name: name.to_owned(), ..Target::default() };
+    if let Some(volume) = place.strip_prefix("volume:") {
+        return Ok(Target { volume: Some(volume.to_owned()), ..named });
+    }
+    if place.starts_with("nbd:") || place.starts_with("nbd+unix:") {
+        return Ok(Target { export: Some(place.to_owned()), ..named });
+    }
+    if let Some((path, size)) = place.rsplit_once(':') {
+        let size = size.parse().map_err(|_| format!("{size:?} after the colon is no size"))?;
+        return Ok(Target { file: Some(path.into()), size: Some(size), ..named });
+    }
+    match place.starts_with("/dev/") {
+        true => Ok(Target { device: Some(place.into()), ..named }),
+        false => Err(format!("{place:?} is no device; a file needs a size: {place}:1G")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kind_of_target_has_its_word() {
+        assert_eq!(target("/dev/sdb").unwrap().device.unwrap(), PathBuf::from("/dev/sdb"));
+        let file = target("mine=/x/y.img:2G").unwrap();
+        assert_eq!((file.name.as_str(), file.size.unwrap().bytes()), ("mine", 2 << 30));
+        let export = target("nbd+unix:///?socket=/x").unwrap();
+        assert_eq!(export.export.unwrap(), "nbd+unix:///?socket=/x");
+        assert_eq!(target("v=volume:hv0").unwrap().volume.unwrap(), "hv0");
+        assert!(target("y.img").unwrap_err().contains("y.img:1G"));
+        assert!(target("y.img:soon").unwrap_err().contains("no size"));
+    }
+}

@@ -1,0 +1,100 @@
+//! What a plan will do.
+
+use super::consent;
+use crate::outcome::{Exit, Failure};
+use anyhow::Result;
+use headpond_lab::{Kind, Plan, estimate, is_in_process};
+use headpond_report::{Align, Table, duration};
+use serde_json::json;
+
+/// Says what a plan will do, and does nothing.
+///
+/// # Errors
+/// Where it cannot be said.
+pub fn run(plan: &Plan, as_json: bool) -> Result<Exit> {
+    let (least, most) = estimate(plan);
+    let overwritten: Vec<_> = consent::overwritten(plan).collect();
+    let cells = plan.cells();
+    if as_json {
+        let targets = plan.targets.iter().map(|target| {
+            json!({ "name": target.name, "place": target.place(),
+                    "load": how(plan, target) })
+        });
+        let said = json!({
+            "plan": plan.name,
+            "cells": cells.len(),
+            "seconds_least": least,
+            "seconds_most": most,
+            "targets": targets.collect::<Vec<_>>(),
+            "overwrites": overwritten,
+        });
+        println!("{}", serde_json::to_string_pretty(&said)?);
+        return Ok(Exit::Ok);
+    }
+    println!("{}: {}", plan.name, plan.question);
+    let columns = ["target", "is", "load by", "cells", "rounds of each"];
+    let mut table = Table::new(columns.map(|name| (name, Align::Left)));
+    for (index, target) in plan.targets.iter().enumerate() {
+        let of = cells.iter().filter(|cell| cell.target == index).count();
+        let rounds = plan.rounds_of(target);
+        let length = match rounds.pass {
+            true => "one pass".to_owned(),
+            false => duration((rounds.seconds * 1e9) as u64),
+        };
+        let count = match rounds.fewest() == rounds.most() {
+            true => rounds.most().to_string(),
+            false => format!("{} to {}", rounds.fewest(), rounds.most()),
+        };
+        table.row([
+            target.name.clone(),
+            target.place().unwrap_or_else(|| "a model".into()),
+            how(plan, target).to_owned(),
+            of.to_string(),
+            format!("{count} of {length}, {} not counted", rounds.warm_up),
+        ]);
+    }
+    print!("{}", table.render());
+    let time = |seconds: f64| duration((seconds * 1e9) as u64);
+    match plan.targets.iter().all(|target| target.kind() == Kind::Machine) {
+        true => println!("\nIt takes no time but the processor's: all targets are models."),
+        false if least == most => println!("\nIt takes {}, preconditioning apart.", time(most)),
+        false => {
+            println!("\nIt takes {} to {}, preconditioning apart.", time(least), time(most));
+        }
+    }
+    match overwritten.is_empty() {
+        true => println!("Nothing is overwritten."),
+        false => {
+            println!("It overwrites what is on {}; allow it:", overwritten.join(" and "));
+            let words: Vec<_> =
+                overwritten.iter().map(|place| format!("--overwrite {place}")).collect();
+            println!("  headpond lab run ... {}", words.join(" "));
+        }
+    }
+    Ok(Exit::Ok)
+}
+
+/// Who makes the requests.
+fn how(plan: &Plan, target: &headpond_lab::Target) -> &'static str {
+    match (target.kind(), is_in_process(target)) {
+        (Kind::Machine, _) => "this program, in virtual time",
+        (_, true) => "this program",
+        (_, false) if plan.matrix.rate.is_empty() => "fio",
+        // fio counts a request from when it sends it, and it sends late where it is behind.
+        (_, false) => "fio (an open loop; a wait before it is sent does not count)",
+    }
+}
+
+/// # Errors
+/// Where the plan takes longer than it allows itself.
+pub fn within_limits(plan: &Plan) -> Result<()> {
+    let (least, _) = estimate(plan);
+    match plan.limits.hours {
+        Some(hours) if least / 3600.0 > hours => Err(Failure::usage(format!(
+            "the plan takes {:.1} hours at least, and its limit is {hours} (limits.hours); measure \
+             less, or raise the limit",
+            least / 3600.0
+        ))),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,131 @@
+//! `headpond lab`.
+
+mod args;
+mod check;
+mod compare;
+mod consent;
+mod progress;
+mod surroundings;
+
+pub use args::LabCommand;
+
+use crate::outcome::{Exit, Failure};
+use crate::place::Places;
+use anyhow::{Context, Result};
+use args::{PlanArgs, PlansArgs, ReportArgs, ResumeArgs, RunArgs, ShownArgs};
+use headpond_lab::{Course, Folder, Plan, Results, builtin, report};
+use headpond_report::{Align, Table};
+use progress::Bar;
+use std::path::Path;
+use surroundings::Served;
+
+/// Measures, and says what was measured.
+///
+/// # Errors
+/// Where a plan or a folder cannot be used, or a target must not be written to.
+pub fn run(places: &Places, command: &LabCommand) -> Result<Exit> {
+    match command {
+        LabCommand::Plans(args) => plans(args),
+        LabCommand::Check(args) => check::run(&plan(&args.plan)?, args.json),
+        LabCommand::Run(args) => start(places, args),
+        LabCommand::Resume(args) => resume(places, args),
+        LabCommand::Report(args) => report(args),
+        LabCommand::Compare(args) => compare::run(args),
+    }
+}
+
+fn plans(args: &PlansArgs) -> Result<Exit> {
+    if let Some(name) = &args.name {
+        print!("{}", builtin::text(name).ok_or_else(|| unknown(name))?);
+        return Ok(Exit::Ok);
+    }
+    let columns = ["plan", "question", "cells"];
+    let mut table = Table::new(columns.map(|name| (name, Align::Left)));
+    for builtin in builtin::ALL {
+        let plan = Plan::parse(builtin.text)?;
+        let cells = plan.cells().len().to_string();
+        table.row([plan.name, plan.question, cells]);
+    }
+    print!("{}", table.render());
+    Ok(Exit::Ok)
+}
+
+/// The plan that is meant, with the targets that the user names.
+fn plan(args: &PlanArgs) -> Result<Plan> {
+    let is_file = args.plan.contains('/') || args.plan.ends_with(".toml");
+    let plan = match builtin::text(&args.plan) {
+        Some(text) if !is_file => Plan::parse(text)?,
+        _ if is_file || Path::new(&args.plan).exists() => {
+            let text = std::fs::read_to_string(&args.plan).with_context(|| args.plan.clone())?;
+            Plan::parse(&text).with_context(|| args.plan.clone())?
+        }
+        _ => return Err(unknown(&args.plan)),
+    };
+    match args.target.is_empty() {
+        true => Ok(plan),
+        false => Ok(plan.with_targets(args.target.clone())?),
+    }
+}
+
+fn unknown(name: &str) -> anyhow::Error {
+    let known: Vec<_> = builtin::ALL.iter().map(|plan| plan.name).collect();
+    Failure::usage(format!(
+        "no plan is named {name}; there are {}, or a file (with a / or .toml)",
+        known.join(", ")
+    ))
+}
+
+fn start(places: &Places, args: &RunArgs) -> Result<Exit> {
+    let plan = plan(&args.plan)?;
+    check::within_limits(&plan)?;
+    consent::check(&plan, &args.overwrite)?;
+    let served = Served::new(places);
+    let course = Course::create(&plan, &args.out, &served)?;
+    carry_out(&plan, course, &args.out, &args.shown)
+}
+
+fn resume(places: &Places, args: &ResumeArgs) -> Result<Exit> {
+    let plan = Folder::plan(&args.folder)?;
+    consent::check(&plan, &args.overwrite)?;
+    let served = Served::new(places);
+    let course = Course::resume(&plan, &args.folder, &served)?;
+    if course.left() == 0 {
+        eprintln!("headpond: everything is measured already");
+    }
+    carry_out(&plan, course, &args.folder, &args.shown)
+}
+
+fn carry_out(
+    plan: &Plan,
+    mut course: Course<'_>,
+    folder: &Path,
+    shown: &ShownArgs,
+) -> Result<Exit> {
+    let mut bar = Bar::new(plan, course.left());
+    let outcome = course.run(&mut bar);
+    bar.end();
+    let again = format!("what was measured is kept: headpond lab resume {}", folder.display());
+    outcome.context(again)?;
+    show(&Results::read(folder)?, shown)
+}
+
+fn report(args: &ReportArgs) -> Result<Exit> {
+    show(&Results::read(&args.folder)?, &args.shown)
+}
+
+fn show(results: &Results, shown: &ShownArgs) -> Result<Exit> {
+    let write = |path: &Path, text: String| {
+        std::fs::write(path, text).with_context(|| path.display().to_string())
+    };
+    if let Some(path) = &shown.html {
+        write(path, report::page(results))?;
+    }
+    if let Some(path) = &shown.csv {
+        write(path, report::csv(results))?;
+    }
+    match shown.json {
+        true => println!("{}", serde_json::to_string_pretty(&report::json(results))?),
+        false => print!("{}", report::text(results)),
+    }
+    Ok(Exit::Ok)
+}

@@ -1,0 +1,45 @@
+//! Served volumes, as the lab needs them.
+
+use crate::client::Client;
+use crate::daemon::SetBody;
+use crate::outcome::told;
+use crate::place::Places;
+use headpond_lab::Surroundings;
+use serde_json::Value;
+
+/// The volumes of this machine.
+pub struct Served<'a> {
+    places: &'a Places,
+}
+
+impl<'a> Served<'a> {
+    pub fn new(places: &'a Places) -> Self {
+        Self { places }
+    }
+}
+
+impl Surroundings for Served<'_> {
+    fn export_of(&self, volume: &str) -> Result<String, String> {
+        let description = self.places.load(volume).map_err(|error| told(&error))?;
+        let socket = || self.places.nbd_socket(volume).map_err(|error| told(&error));
+        let nbd = match description.exports.first() {
+            Some(export) => export.nbd.clone(),
+            None => format!("unix:{}", socket()?.display()),
+        };
+        match (nbd.strip_prefix("unix:"), nbd.strip_prefix("tcp:")) {
+            (Some(path), _) => Ok(format!("nbd+unix:///?socket={path}")),
+            (None, Some(address)) => Ok(format!("nbd://{address}")),
+            (None, None) => Err(format!("{volume} is exported at {nbd}, which fio does not know")),
+        }
+    }
+
+    /// Settings have the names of `headpond set`; `cache.` before them is understood, so that one
+    /// plan fits a volume and the model of its machine.
+    fn set(&self, volume: &str, name: &str, value: &str) -> Result<(), String> {
+        let client = Client::of(self.places, volume).map_err(|error| told(&error))?;
+        let name = name.strip_prefix("cache.").unwrap_or(name);
+        let body = SetBody { changes: vec![format!("{name}={value}")], flush: true };
+        let answer: Result<Value, _> = client.post("/v1/settings", &body);
+        answer.map(|_| ()).map_err(|error| told(&error))
+    }
+}

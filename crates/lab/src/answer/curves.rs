@@ -1,0 +1,162 @@
+//! Latency against throughput.
+
+use super::{Answer, Rows, distinct, ms};
+use crate::results::{CellResult, Results, Summary};
+use crate::statistics::{Knee, at_budget, knee};
+use headpond_report::{Axis, COLOURS, Chart, Line, Lines, Unit, number};
+use serde::Serialize;
+use serde_json::json;
+
+/// What one target with one set of settings does under more and more of one kind of request.
+#[derive(Clone, Debug, Serialize)]
+pub struct Curve {
+    /// The target and its settings.
+    pub of: String,
+    pub request: String,
+    /// By the requests in flight, or by rate.
+    pub points: Vec<Point>,
+    pub knee: Option<Knee>,
+}
+
+/// One cell of it.
+#[derive(Clone, Debug, Serialize)]
+pub struct Point {
+    pub cell: usize,
+    pub parallel: String,
+    pub iops: f64,
+    pub mean_ms: f64,
+    pub p99_99_ms: f64,
+}
+
+impl Curve {
+    /// All curves, in the order of the plan.
+    pub(crate) fn all(results: &Results) -> Vec<Self> {
+        let measured: Vec<_> = results.measured().collect();
+        let of = |cell: &CellResult| (named(results, cell), cell.cell.load.request());
+        let keys = distinct(measured.iter().map(|(cell, _)| of(cell)));
+        let curves = keys.into_iter().map(|key| {
+            let mut cells: Vec<_> = measured.iter().filter(|(cell, _)| of(cell) == key).collect();
+            cells.sort_by(|(a, _), (b, _)| how_much(a).total_cmp(&how_much(b)));
+            let points: Vec<_> = cells.into_iter().map(|(cell, it)| Point::of(cell, it)).collect();
+            let pairs: Vec<_> = points.iter().map(|point| (point.iops, point.mean_ms)).collect();
+            Self { of: key.0, request: key.1, points, knee: knee(&pairs) }
+        });
+        curves.collect()
+    }
+
+    pub(crate) fn mean(&self) -> Vec<(f64, f64)> {
+        self.points.iter().map(|point| (point.iops, point.mean_ms)).collect()
+    }
+
+    fn tail(&self) -> Vec<(f64, f64)> {
+        self.points.iter().map(|point| (point.iops, point.p99_99_ms)).collect()
+    }
+}
+
+impl Point {
+    fn of(cell: &CellResult, summary: &Summary) -> Self {
+        Self {
+            cell: cell.cell.number,
+            parallel: cell.cell.load.parallel(),
+            iops: summary.iops.median,
+            mean_ms: summary.mean_ms.median,
+            p99_99_ms: summary.all.p99_99,
+        }
+    }
+}
+
+/// The target and its settings, as a line is called.
+pub(crate) fn named(results: &Results, cell: &CellResult) -> String {
+    let target = &results.plan.targets[cell.cell.target].name;
+    match cell.cell.settings_text() {
+        settings if settings.is_empty() => target.clone(),
+        settings => format!("{target}, {settings}"),
+    }
+}
+
+fn how_much(cell: &CellResult) -> f64 {
+    cell.cell.load.rate.unwrap_or(f64::from(cell.cell.load.in_flight()))
+}
+
+pub(super) fn answer(results: &Results, budgets_ms: &[f64]) -> Answer {
+    let mut answer = Answer::new("Latency against throughput");
+    let curves = Curve::all(results);
+    let mut rows = Vec::new();
+    for request in distinct(curves.iter().map(|curve| &curve.request)) {
+        let of: Vec<_> = curves.iter().filter(|curve| &curve.request == request).collect();
+        answer.charts.extend(charts(request, &of));
+        for curve in of {
+            answer.sentences.push(sentence(curve, budgets_ms));
+            rows.extend(budgets_ms.iter().map(|&budget| row(curve, budget)));
+        }
+    }
+    let columns = vec!["what", "request", "knee", "at", "budget", "within it"];
+    answer.tables.push(Rows { columns, words: 2, rows });
+    answer.facts = json!({ "curves": curves, "budgets_ms": budgets_ms });
+    answer
+}
+
+fn sentence(curve: &Curve, budgets_ms: &[f64]) -> String {
+    let bend = match (&curve.knee, curve.points.len()) {
+        (_, 0..=2) => "too few points to say where it bends".to_owned(),
+        (Some(knee), _) => {
+            format!("bends near {}/s, at {}", number(knee.iops), ms(knee.latency_ms))
+        }
+        (None, _) => "has no bend in what was measured".to_owned(),
+    };
+    let carried = budgets_ms.iter().map(|&budget| match at_budget(&curve.mean(), budget) {
+        Some(iops) => format!("{}/s within {}", number(iops), ms(budget)),
+        None => format!("nothing within {}", ms(budget)),
+    });
+    let carried: Vec<_> = carried.collect();
+    format!("{}, {}: {bend}; it carries {}", curve.of, curve.request, carried.join(", "))
+}
+
+fn row(curve: &Curve, budget_ms: f64) -> Vec<String> {
+    let knee = |figure: fn(&Knee) -> String| curve.knee.as_ref().map(figure).unwrap_or_default();
+    vec![
+        curve.of.clone(),
+        curve.request.clone(),
+        knee(|knee| format!("{}/s", number(knee.iops))),
+        knee(|knee| ms(knee.latency_ms)),
+        ms(budget_ms),
+        at_budget(&curve.mean(), budget_ms)
+            .map_or("-".to_owned(), |iops| format!("{}/s", number(iops))),
+    ]
+}
+
+/// Of the mean, and of the slowest in ten thousand.
+fn charts(request: &str, curves: &[&Curve]) -> Vec<Chart> {
+    let chart = |words: &str, points: fn(&Curve) -> Vec<(f64, f64)>, marks_knees: bool| {
+        let all = || curves.iter().flat_map(|curve| points(curve));
+        let most = all().map(|point| point.0).fold(0.0, f64::max);
+        let (low, high) = all()
+            .map(|point| point.1)
+            .filter(|ms| *ms > 0.0)
+            .fold((f64::INFINITY, 0.0_f64), |(low, high), ms| (low.min(ms), high.max(ms)));
+        if most <= 0.0 || high <= 0.0 {
+            return None;
+        }
+        let series = curves.iter().enumerate().map(|(index, curve)| {
+            let dots = curve.points.iter().zip(points(curve)).map(|(point, (iops, latency))| {
+                format!("{} {}: {}/s, {}", curve.of, point.parallel, number(iops), ms(latency))
+            });
+            Line { dots: dots.collect(), ..Line::new(&curve.of, index % COLOURS, points(curve)) }
+        });
+        let knees = curves.iter().filter_map(|curve| curve.knee.as_ref().map(|it| (curve, it)));
+        let marks = knees.map(|(curve, knee)| (knee.iops, format!("knee: {}", curve.of)));
+        let lines = Lines {
+            title: format!("{request}: {words} latency"),
+            note: "milliseconds (logarithmic) over requests a second".to_owned(),
+            across: Axis::linear(0.0, most, Unit::Count),
+            up: Axis::logarithmic(low, high, Unit::Number),
+            series: series.collect(),
+            marks: if marks_knees && curves.len() <= 4 { marks.collect() } else { Vec::new() },
+            level: None,
+            are_steps: false,
+        };
+        Some(lines.draw())
+    };
+    let charts = [chart("mean", Curve::mean, true), chart("99.99 %", Curve::tail, false)];
+    charts.into_iter().flatten().collect()
+}

@@ -1,0 +1,204 @@
+//! What the figures are for: the questions of a plan, and what was found out.
+//!
+//! **Invariants**: a sentence says only what the rounds can carry; where they cannot tell, it says
+//! that.
+
+mod beside;
+mod curves;
+mod limits;
+mod map;
+mod passes;
+mod rating;
+mod sync;
+mod table;
+mod versus;
+
+pub use curves::Curve;
+pub(crate) use curves::named as name_of;
+pub use rating::Rate;
+
+use crate::plan::{Plan, PlanError};
+use crate::results::Results;
+use headpond_report::{Align, Chart, Grid, Table};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// A question of a plan.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
+pub enum Question {
+    /// How latency grows with throughput: where it bends, and what is carried within a budget.
+    Curves {
+        #[serde(default = "one_ms")]
+        budgets_ms: Vec<f64>,
+    },
+    /// Which of two values of an axis wins where.
+    Versus {
+        /// `target`, a setting, or a list of the matrix.
+        axis: String,
+        first: String,
+        second: String,
+        #[serde(default = "one_ms")]
+        budgets_ms: Vec<f64>,
+    },
+    /// How it compares with what such an array is expected to do.
+    Rating,
+    /// Where a cache pays, by size and depth of requests.
+    Map { axis: String, without: String, with: String },
+    /// What it costs to make writes stable, and what that says of the drive.
+    Sync,
+    /// How fast a cache fills and how fast it is cleaned.
+    Limits,
+    /// Each round as a point of time.
+    Passes,
+    /// What jobs beside each other get.
+    Beside,
+    /// Requests a second by size and kind.
+    Table,
+}
+
+fn one_ms() -> Vec<f64> {
+    vec![1.0]
+}
+
+/// What was found out.
+#[derive(Clone, Debug, Serialize)]
+pub struct Answer {
+    pub title: String,
+    /// The conclusions, the most important first.
+    pub sentences: Vec<String>,
+    #[serde(skip)]
+    pub tables: Vec<Rows>,
+    #[serde(skip)]
+    pub grids: Vec<(String, Grid)>,
+    #[serde(skip)]
+    pub charts: Vec<Chart>,
+    /// The same in figures.
+    pub facts: Value,
+}
+
+/// Figures in rows, for text and for a page.
+#[derive(Clone, Debug)]
+pub struct Rows {
+    /// The first `words` columns are words, the others figures.
+    pub columns: Vec<&'static str>,
+    pub words: usize,
+    pub rows: Vec<Vec<String>>,
+}
+
+impl Question {
+    pub(crate) fn check(&self, plan: &Plan) -> Result<(), PlanError> {
+        let (axis, values) = match self {
+            Self::Versus { axis, first, second, .. } => (axis, [first, second]),
+            Self::Map { axis, without, with } => (axis, [without, with]),
+            _ => return Ok(()),
+        };
+        let cells = plan.cells();
+        for value in values {
+            let is_there = cells.iter().any(|cell| cell.axis(plan, axis).as_ref() == Some(value));
+            if !is_there && !has_other_targets(plan, axis) {
+                let cause = format!("no cell has {axis} {value}");
+                let way_out = "compare values that are in the matrix or among the targets";
+                return Err(PlanError::field("answer", cause, way_out));
+            }
+        }
+        Ok(())
+    }
+
+    fn answer(&self, results: &Results) -> Answer {
+        match self {
+            Self::Curves { budgets_ms } => curves::answer(results, budgets_ms),
+            Self::Versus { axis, first, second, budgets_ms } => {
+                versus::answer(results, axis, [first, second], budgets_ms)
+            }
+            Self::Rating => rating::answer(results),
+            Self::Map { axis, without, with } => map::answer(results, axis, without, with),
+            Self::Sync => sync::answer(results),
+            Self::Limits => limits::answer(results),
+            Self::Passes => passes::answer(results),
+            Self::Beside => beside::answer(results),
+            Self::Table => table::answer(results),
+        }
+    }
+}
+
+/// Where a builtin plan is carried out on targets of the user's, those have names of their own.
+fn has_other_targets(plan: &Plan, axis: &str) -> bool {
+    axis == "target" && plan.targets.iter().all(|target| target.machine.is_none())
+}
+
+/// The answers to the plan's questions; where it has none, what can be said of any matrix.
+pub fn answers(results: &Results) -> Vec<Answer> {
+    let usual = [Question::Curves { budgets_ms: one_ms() }];
+    let questions = match results.plan.questions.is_empty() {
+        true => &usual[..],
+        false => &results.plan.questions[..],
+    };
+    questions.iter().map(|question| question.answer(results)).collect()
+}
+
+impl Answer {
+    fn new(title: &str) -> Self {
+        Self {
+            title: title.to_owned(),
+            sentences: Vec::new(),
+            tables: Vec::new(),
+            grids: Vec::new(),
+            charts: Vec::new(),
+            facts: Value::Null,
+        }
+    }
+
+    /// As plain text.
+    pub fn text(&self) -> String {
+        let mut text = format!("{}\n", self.title);
+        for sentence in &self.sentences {
+            text += &format!("  - {sentence}\n");
+        }
+        for rows in &self.tables {
+            text += &format!("\n{}", rows.text());
+        }
+        for (title, grid) in &self.grids {
+            text += &format!("\n{title}\n{}", grid_text(grid));
+        }
+        text
+    }
+}
+
+impl Rows {
+    pub fn text(&self) -> String {
+        let align = |index: usize| if index < self.words { Align::Left } else { Align::Right };
+        let columns = self.columns.iter().enumerate().map(|(index, name)| (*name, align(index)));
+        let mut table = Table::new(columns);
+        for row in &self.rows {
+            table.row(row.iter().cloned());
+        }
+        table.render()
+    }
+}
+
+fn grid_text(grid: &Grid) -> String {
+    let columns = grid.columns.iter().map(|name| (name.as_str(), Align::Right));
+    let mut table = Table::new([(grid.corner.as_str(), Align::Left)].into_iter().chain(columns));
+    for (name, cells) in &grid.rows {
+        let words = cells.iter().map(|(words, _)| words.clone());
+        table.row([name.clone()].into_iter().chain(words));
+    }
+    table.render()
+}
+
+/// Milliseconds as people say them.
+fn ms(ms: f64) -> String {
+    headpond_report::duration((ms * 1e6) as u64)
+}
+
+/// The values in the order in which they were met, each once.
+fn distinct<T: PartialEq>(values: impl IntoIterator<Item = T>) -> Vec<T> {
+    let mut seen = Vec::new();
+    for value in values {
+        if !seen.contains(&value) {
+            seen.push(value);
+        }
+    }
+    seen
+}

@@ -1,0 +1,150 @@
+//! What it costs to make writes stable, and what that says of a drive and of how it is connected.
+//!
+//! **Source**: YourcmcWiki, "Testing ways to connect SSDs for Ceph", 2018: a drive that protects
+//! its cache loses nothing when the cache is switched off, for then it answers flushes at once; one
+//! that does not protect it falls to what its flash does.
+
+use super::curves::named;
+use super::{Answer, Rows, distinct};
+use crate::plan::Sync;
+use crate::results::{CellResult, Results, Summary};
+use headpond_report::{number, percent};
+use serde_json::json;
+
+/// Of the rate without flushes, what is left where a flush has nothing to do.
+const FREE: f64 = 0.7;
+/// What is left with the drive's cache off, of all that the drive can do, where it is protected.
+const PROTECTED: f64 = 0.5;
+/// What is left at most where each write waits for the medium.
+const WAITS: f64 = 0.25;
+/// The setting that switches a drive's own cache, by the end of its name.
+const SWITCH: &str = "write_cache";
+
+/// A cell with stable writes beside the same without.
+struct Pair<'a> {
+    cell: &'a CellResult,
+    of: String,
+    stable: f64,
+    loose: f64,
+}
+
+pub(super) fn answer(results: &Results) -> Answer {
+    let mut answer = Answer::new("What do stable writes cost?");
+    let measured: Vec<_> = results.measured().collect();
+    let pairs: Vec<_> = measured
+        .iter()
+        .filter(|(cell, _)| cell.cell.load.sync != Sync::None)
+        .filter_map(|(cell, summary)| Pair::of(results, &measured, cell, summary))
+        .collect();
+    let Some(best) = pairs.iter().max_by(|a, b| a.stable.total_cmp(&b.stable)) else {
+        answer.sentences.push("nothing was measured both with and without a flush".into());
+        return answer;
+    };
+    let words = format!("most stable writes: {}, {}/s", best.of, number(best.stable));
+    answer.sentences.push(words);
+    for target in distinct(pairs.iter().map(|pair| pair.cell.cell.target)) {
+        let name = &results.plan.targets[target].name;
+        let of: Vec<_> = pairs.iter().filter(|pair| pair.cell.cell.target == target).collect();
+        answer.sentences.extend(drive(&of).into_iter().map(|words| format!("{name}: {words}")));
+    }
+    let row = |pair: &Pair<'_>| {
+        let (loose, stable) = (number(pair.loose), number(pair.stable));
+        vec![pair.of.clone(), pair.cell.cell.load.to_string(), loose, stable, percent(pair.left())]
+    };
+    let columns = vec!["what", "load", "without", "stable", "left"];
+    answer.tables.push(Rows { columns, words: 2, rows: pairs.iter().map(row).collect() });
+    let facts = pairs.iter().map(|pair| {
+        json!({ "cell": pair.cell.cell.number, "without": pair.loose, "with": pair.stable,
+                "left": pair.left() })
+    });
+    answer.facts = json!({ "cells": facts.collect::<Vec<_>>() });
+    answer
+}
+
+impl<'a> Pair<'a> {
+    fn of(
+        results: &Results,
+        measured: &[(&CellResult, Summary)],
+        cell: &'a CellResult,
+        summary: &Summary,
+    ) -> Option<Self> {
+        let is_it = |other: &CellResult| {
+            let mut wanted = cell.cell.clone();
+            (wanted.load.sync, wanted.number) = (Sync::None, other.cell.number);
+            wanted == other.cell
+        };
+        let (_, plain) = measured.iter().find(|(other, _)| is_it(other))?;
+        let (stable, loose) = (summary.write.iops, plain.write.iops);
+        Some(Self { cell, of: named(results, cell), stable, loose })
+    }
+
+    fn left(&self) -> f64 {
+        self.stable / self.loose.max(1e-9)
+    }
+
+    /// Whether the drive's own cache is on, where that is a setting.
+    fn cache_is_on(&self) -> Option<bool> {
+        let mut settings = self.cell.cell.settings.iter();
+        let (_, value) = settings.find(|(name, _)| name.ends_with(SWITCH))?;
+        match value {
+            toml::Value::Boolean(is_on) => Some(*is_on),
+            toml::Value::String(word) => Some(word == "on"),
+            _ => None,
+        }
+    }
+}
+
+/// What a drive with this connection is.
+fn drive(pairs: &[&Pair<'_>]) -> Vec<String> {
+    let with = |is_on: bool| pairs.iter().find(|pair| pair.cache_is_on() == Some(is_on));
+    let (Some(on), Some(off)) = (with(true), with(false)) else {
+        return pairs.iter().map(|pair| alone(pair)).collect();
+    };
+    let able = on.loose.max(off.loose);
+    let rates = format!(
+        "{} stable writes a second with the drive's cache on, {} with it off, {} without flushes",
+        number(on.stable),
+        number(off.stable),
+        number(able)
+    );
+    let off_left = off.stable / able.max(1e-9);
+    let judgement = match (off_left, on.left()) {
+        (off_left, _) if off_left >= PROTECTED && off.stable > on.stable / FREE => {
+            "protected against power loss (or behind something that is): leave its cache off, then \
+             flushes cost nothing"
+        }
+        (off_left, _) if off_left >= PROTECTED => {
+            "flushes cost nothing either way: it, or a cache above it, is protected"
+        }
+        (off_left, on_left) if off_left <= WAITS && on_left >= FREE => {
+            "flushes end above the drive: fast with the drive's cache on, but what that cache holds \
+             dies with the power; with it off each write waits for the medium"
+        }
+        (off_left, _) if off_left <= WAITS => {
+            "not protected against power loss: each stable write waits for the medium"
+        }
+        _ => "between the two: `headpond witness probe`, and a cut, tell more",
+    };
+    vec![format!("{judgement} ({rates})")]
+}
+
+/// What one pair alone can say.
+fn alone(pair: &Pair<'_>) -> String {
+    let judgement = match pair.left() {
+        left if left >= FREE => {
+            "a flush has nothing to do: what is written is protected, or somebody answers flushes \
+             and does nothing; switch the drive's cache off and see whether the rate stays"
+        }
+        left if left <= WAITS => {
+            "each flush waits for the medium: what is written is not protected"
+        }
+        _ => "a flush costs something: a command of its own, or a cache that is partly protected",
+    };
+    format!(
+        "{}: {}/s of {}/s are left ({}): {judgement}",
+        pair.cell.cell.load,
+        number(pair.stable),
+        number(pair.loose),
+        percent(pair.left())
+    )
+}

@@ -1,0 +1,308 @@
+//! Which of two configurations wins where.
+
+use super::curves::Curve;
+use super::{Answer, Rows, distinct, ms};
+use crate::results::{CellResult, Results};
+use crate::statistics::{Verdict, adjust, at_budget, differ};
+use headpond_report::{Grid, Tone, factor, number};
+use serde_json::json;
+
+/// Latencies within this factor of each other are alike to whoever waits.
+const ALIKE: f64 = 1.15;
+/// Places along the axis of throughput at which two curves are compared.
+const PLACES: u32 = 400;
+
+/// Two cells that differ in nothing but the axis.
+struct Pair<'a> {
+    first: &'a CellResult,
+    second: &'a CellResult,
+    verdict: Verdict,
+}
+
+pub(super) fn answer(
+    results: &Results,
+    axis: &str,
+    values: [&str; 2],
+    budgets_ms: &[f64],
+) -> Answer {
+    let values = actual(results, axis, values);
+    let [first, second] = [&values[0], &values[1]];
+    let mut answer = Answer::new(&format!("{first} or {second}?"));
+    let mut pairs = pairs(results, axis, [first, second]);
+    adjust(&mut pairs.iter_mut().map(|pair| &mut pair.verdict).collect::<Vec<_>>());
+    if pairs.is_empty() {
+        answer.sentences.push(format!("nothing was measured with both {first} and {second}"));
+        return answer;
+    }
+    answer.sentences.push(score(&pairs, first, second));
+    let curves = Curve::all(results);
+    let mut facts = Vec::new();
+    for request in distinct(pairs.iter().map(|pair| pair.first.cell.load.request())) {
+        let curve = |of: &dyn Fn(&Pair<'_>) -> usize| {
+            let pair = pairs.iter().find(|pair| pair.first.cell.load.request() == request)?;
+            let number = of(pair);
+            curves.iter().find(|curve| curve.points.iter().any(|point| point.cell == number))
+        };
+        let of_first = curve(&|pair| pair.first.cell.number);
+        let of_second = curve(&|pair| pair.second.cell.number);
+        if let (Some(one), Some(other)) = (of_first, of_second) {
+            let names = [first.as_str(), second.as_str()];
+            let found = compare(one, other, names, budgets_ms);
+            answer.sentences.extend(found.iter().map(|found| format!("{request}: {found}")));
+            facts.push(json!({
+                "request": request,
+                "alike_until_iops": alike_until(&one.mean(), &other.mean()),
+                "within_budget": budgets_ms.iter().map(|&budget| json!({
+                    "budget_ms": budget,
+                    "first_iops": at_budget(&one.mean(), budget),
+                    "second_iops": at_budget(&other.mean(), budget),
+                })).collect::<Vec<_>>(),
+            }));
+        }
+    }
+    answer.tables.push(table(&pairs));
+    answer.grids.push((format!("{second}, of {first}"), grid(&pairs)));
+    let cells = pairs.iter().map(|pair| {
+        json!({ "first": pair.first.cell.number, "second": pair.second.cell.number,
+                "verdict": pair.verdict })
+    });
+    let cells: Vec<_> = cells.collect();
+    answer.facts = json!({ "axis": axis, "first": first, "second": second, "cells": cells,
+                           "requests": facts });
+    answer
+}
+
+/// The values that there are: where the user put two targets in the place of a plan's, those.
+fn actual(results: &Results, axis: &str, values: [&str; 2]) -> [String; 2] {
+    let targets = &results.plan.targets;
+    let is_there = |value: &str| targets.iter().any(|target| target.name == value);
+    match (axis, &targets[..]) {
+        ("target", [one, other]) if !values.iter().all(|value| is_there(value)) => {
+            [one.name.clone(), other.name.clone()]
+        }
+        _ => values.map(str::to_owned),
+    }
+}
+
+fn pairs<'a>(results: &'a Results, axis: &str, values: [&String; 2]) -> Vec<Pair<'a>> {
+    let plan = &results.plan;
+    let measured: Vec<_> = results.measured().map(|(cell, _)| cell).collect();
+    let value = |cell: &CellResult| cell.cell.axis(plan, axis);
+    let firsts = measured.iter().filter(|cell| value(cell).as_ref() == Some(values[0]));
+    let partner = |first: &CellResult| {
+        measured
+            .iter()
+            .copied()
+            .find(|cell| value(cell).as_ref() == Some(values[1]) && is_like(first, cell, axis))
+    };
+    let pairs = firsts.filter_map(|&first| {
+        let second = partner(first)?;
+        let verdict = differ(&first.iops(plan), &second.iops(plan))?;
+        Some(Pair { first, second, verdict })
+    });
+    pairs.collect()
+}
+
+/// Whether two cells are the same but for an axis.
+fn is_like(first: &CellResult, second: &CellResult, axis: &str) -> bool {
+    let (mut a, mut b) = (first.cell.clone(), second.cell.clone());
+    for cell in [&mut a, &mut b] {
+        cell.number = 0;
+        match axis {
+            "target" => cell.target = 0,
+            "rw" => cell.load.rw = String::new(),
+            "mix" => cell.load.mix = None,
+            "bs" => cell.load.bs = headpond_volume::Size(0),
+            "jobs" => cell.load.jobs = 1,
+            "depth" => cell.load.depth = 1,
+            "sync" => cell.load.sync = crate::plan::Sync::None,
+            "rate" => cell.load.rate = None,
+            setting => {
+                cell.settings.remove(setting);
+            }
+        }
+    }
+    a == b
+}
+
+fn score(pairs: &[Pair<'_>], first: &str, second: &str) -> String {
+    let winner = |pair: &&Pair<'_>| pair.verdict.winner_is_second();
+    let seconds = pairs.iter().filter(|pair| winner(pair) == Some(true)).count();
+    let firsts = pairs.iter().filter(|pair| winner(pair) == Some(false)).count();
+    let ratios = pairs.iter().map(|pair| pair.verdict.ratio);
+    let (low, high) = ratios
+        .fold((f64::INFINITY, 0.0_f64), |(low, high), ratio| (low.min(ratio), high.max(ratio)));
+    let open = pairs.len() - firsts - seconds;
+    let short = pairs.iter().any(|pair| pair.verdict.is_short_of_rounds());
+    let why = if short { " (with so few rounds no difference can be shown)" } else { "" };
+    format!(
+        "of {} cells {second} is faster in {seconds}, {first} in {firsts}, and {open} do not \
+         differ by more than chance or 3 %{why}; {second} has {} to {} of the requests a second",
+        pairs.len(),
+        factor(low),
+        factor(high)
+    )
+}
+
+/// What two curves say of each other.
+fn compare(one: &Curve, other: &Curve, names: [&str; 2], budgets_ms: &[f64]) -> Vec<String> {
+    let [first, second] = names;
+    let mut found = Vec::new();
+    let (a, b) = (one.mean(), other.mean());
+    match alike_until(&a, &b) {
+        Some(Alike::Until { iops, slower_is_second }) => {
+            let slower = if slower_is_second { second } else { first };
+            found.push(format!(
+                "up to about {}/s both take the same time; beyond, {slower} takes longer",
+                number(iops)
+            ));
+        }
+        Some(Alike::Always { iops }) => {
+            found.push(format!("both take the same time as far as both go, {}/s", number(iops)));
+        }
+        Some(Alike::Never { slower_is_second }) => {
+            let slower = if slower_is_second { second } else { first };
+            found.push(format!("{slower} takes longer from the lightest load on"));
+        }
+        None => {}
+    }
+    for &budget in budgets_ms {
+        let words = match (at_budget(&a, budget), at_budget(&b, budget)) {
+            (Some(a), Some(b)) if b >= a => {
+                format!("{second} carries {} the requests of {first}", factor(b / a))
+            }
+            (Some(a), Some(b)) => {
+                format!("{first} carries {} the requests of {second}", factor(a / b))
+            }
+            (Some(_), None) => format!("only {first} stays within it"),
+            (None, Some(_)) => format!("only {second} stays within it"),
+            (None, None) => "neither stays within it".to_owned(),
+        };
+        found.push(format!("at a mean of {}, {words}", ms(budget)));
+    }
+    found
+}
+
+/// How far two curves go together.
+#[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum Alike {
+    Until { iops: f64, slower_is_second: bool },
+    Always { iops: f64 },
+    Never { slower_is_second: bool },
+}
+
+/// Up to which throughput two curves of (requests a second, latency) do not differ by what anybody
+/// would notice.
+fn alike_until(first: &[(f64, f64)], second: &[(f64, f64)]) -> Option<Alike> {
+    let (a, b) = (rising(first), rising(second));
+    let (a_end, b_end) = (a.last()?.0, b.last()?.0);
+    let from = a.first()?.0.max(b.first()?.0);
+    let to = a_end.min(b_end);
+    if to < from {
+        return None;
+    }
+    let mut reached = None;
+    for step in 0..=PLACES {
+        let iops = from + (to - from) * f64::from(step) / f64::from(PLACES);
+        let ratio = latency_at(&b, iops)? / latency_at(&a, iops)?;
+        if !(1.0 / ALIKE..=ALIKE).contains(&ratio) {
+            let slower_is_second = ratio > 1.0;
+            return Some(match reached {
+                Some(iops) => Alike::Until { iops, slower_is_second },
+                None => Alike::Never { slower_is_second },
+            });
+        }
+        reached = Some(iops);
+    }
+    // One ends where the other goes on: there it takes longer without end.
+    if a_end.max(b_end) > ALIKE * to {
+        return Some(Alike::Until { iops: to, slower_is_second: b_end < a_end });
+    }
+    Some(Alike::Always { iops: to })
+}
+
+/// The part of a curve on which throughput rises.
+fn rising(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
+    let mut rising: Vec<(f64, f64)> = Vec::new();
+    for &point in points {
+        if rising.last().is_none_or(|last| point.0 > last.0) {
+            rising.push(point);
+        }
+    }
+    rising
+}
+
+fn latency_at(points: &[(f64, f64)], iops: f64) -> Option<f64> {
+    let after = points.iter().position(|point| point.0 >= iops).unwrap_or(points.len() - 1);
+    let (to, from) = (points[after], points[after.saturating_sub(1)]);
+    let share = if to.0 > from.0 { (iops - from.0) / (to.0 - from.0) } else { 0.0 };
+    let latency = from.1 + (to.1 - from.1) * share.clamp(0.0, 1.0);
+    (latency > 0.0).then_some(latency)
+}
+
+fn table(pairs: &[Pair<'_>]) -> Rows {
+    let row = |pair: &Pair<'_>| {
+        let winner = match pair.verdict.winner_is_second() {
+            Some(true) => "second",
+            Some(false) => "first",
+            None => "-",
+        };
+        vec![
+            pair.first.cell.load.to_string(),
+            pair.first.cell.settings_text(),
+            winner.to_owned(),
+            factor(pair.verdict.ratio),
+            format!("{:.3}", pair.verdict.chance),
+        ]
+    };
+    let columns = vec!["load", "settings", "faster", "second/first", "chance"];
+    Rows { columns, words: 3, rows: pairs.iter().map(row).collect() }
+}
+
+fn grid(pairs: &[Pair<'_>]) -> Grid {
+    let columns = distinct(pairs.iter().map(|pair| pair.first.cell.load.parallel()));
+    let requests = distinct(pairs.iter().map(|pair| pair.first.cell.load.request()));
+    let rows = requests.into_iter().map(|request| {
+        let cells = columns.iter().map(|column| {
+            let found = pairs.iter().find(|pair| {
+                let load = &pair.first.cell.load;
+                load.request() == request && &load.parallel() == column
+            });
+            found.map_or((String::new(), Tone::Blank), |pair| {
+                let tone = match pair.verdict.winner_is_second() {
+                    None => Tone::Even,
+                    Some(_) => Tone::of_factor(pair.verdict.ratio, 0.0),
+                };
+                (factor(pair.verdict.ratio), tone)
+            })
+        });
+        (request.clone(), cells.collect())
+    });
+    Grid { corner: "jobs x depth".to_owned(), rows: rows.collect(), columns: columns.clone() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn curves_that_part_are_alike_up_to_there() {
+        let straight: Vec<_> = (1..=20).map(|n| (f64::from(n) * 10_000.0, 0.1)).collect();
+        let bent: Vec<_> = (1..=20)
+            .map(|n| (f64::from(n) * 10_000.0, 0.1 + 0.05 * f64::from((n - 8).max(0))))
+            .collect();
+        let Some(Alike::Until { iops, slower_is_second: true }) = alike_until(&straight, &bent)
+        else {
+            panic!("they part");
+        };
+        assert!((80_000.0..90_000.0).contains(&iops), "{iops}");
+        let same = alike_until(&straight, &straight);
+        assert_eq!(same, Some(Alike::Always { iops: 200_000.0 }));
+        let slow: Vec<_> = straight.iter().map(|point| (point.0, 0.5)).collect();
+        assert_eq!(alike_until(&slow, &straight), Some(Alike::Never { slower_is_second: false }));
+        // The one ends where the other goes on.
+        let end = alike_until(&straight, &straight[..8]);
+        assert_eq!(end, Some(Alike::Until { iops: 80_000.0, slower_is_second: true }));
+    }
+}

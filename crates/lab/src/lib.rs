@@ -1,0 +1,40 @@
+//! The laboratory: measures whatever is a block device, or the model of one, as a careful article
+//! would, and says what the figures mean.
+//!
+//! 1. A [`Plan`] says what is measured: targets, a matrix of loads and settings, rounds, and the
+//!    questions behind them; [`builtin`] has plans for the questions that people ask.
+//! 2. [`Course`] carries it out, by fio on what is real and in virtual time on models, and stores
+//!    each round in a folder. 3. [`Results`] reads the folder; [`answers`] answers the plan's
+//!    questions with `statistics`; [`report`] puts all of it on a page, into CSV and into JSON.
+//!    [`compare`] puts two folders side by side.
+//!
+//! **Invariants**
+//! - What was measured is kept as it came: every figure of a report can be made again from the
+//!   folder.
+//! - Nothing is written to that the caller has not allowed.
+//!
+//! **Not here**: models and machines (`headpond-sim`, `headpond-whatif`), serving.
+
+mod answer;
+pub mod builtin;
+mod compare;
+mod environment;
+mod measure;
+mod plan;
+pub mod report;
+mod results;
+mod statistics;
+
+pub use answer::{Answer, Curve, Question, Rate, Rows, answers};
+pub use compare::{Compared, compare};
+pub use environment::{Environment, TargetFacts};
+pub use measure::{
+    Course, CourseError, Drift, Ending, Fio, FioError, Folder, FolderError, Line, Surroundings,
+    Watcher, estimate, is_in_process,
+};
+pub use plan::{
+    ArrayOf, Beside, Cell, Kind, Limits, Load, Loader, Matrix, Order, Plan, PlanError,
+    Precondition, RoundPlan, Steady, Sync, Target,
+};
+pub use results::{CellResult, Latencies, Results, StoredRound, Summary};
+pub use statistics::{Interval, Knee, Pattern, Spread, Verdict};

@@ -1,0 +1,392 @@
+//! A plan under way.
+
+use super::fio::{Fio, FioError, Ground};
+use super::folder::{Ending, Folder, FolderError, Line};
+use super::in_process::{self, InProcessError};
+use super::precondition::{PreconditionError, precondition};
+use super::steady::drift;
+use super::virtual_time::{self, VirtualError};
+use super::{Next, Surroundings, is_in_process};
+use crate::environment::Environment;
+use crate::plan::{Cell, Kind, Order, Plan, RoundPlan, Target, plain};
+use headpond_sim::Random;
+use headpond_whatif::rounds::Round;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::process::Command;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc;
+use std::time::Duration;
+
+/// What keeps a plan from being carried out.
+#[derive(Debug, thiserror::Error)]
+pub enum CourseError {
+    #[error(transparent)]
+    Folder(#[from] FolderError),
+    #[error(transparent)]
+    Fio(#[from] FioError),
+    #[error("{title}: {error}")]
+    Virtual { title: String, error: Box<VirtualError> },
+    #[error("{title}: {error}")]
+    InProcess { title: String, error: Box<InProcessError> },
+    #[error(transparent)]
+    Precondition(#[from] PreconditionError),
+    #[error("{target}: {name} cannot be set to {value}: {error}")]
+    Set { target: String, name: String, value: String, error: String },
+    #[error("{target}: {error}")]
+    Volume { target: String, error: String },
+}
+
+/// Sees how far it is.
+pub trait Watcher {
+    fn begins(&mut self, cell: &Cell);
+    fn round(&mut self, cell: &Cell, number: u32, round: &Round);
+    fn ends(&mut self, cell: &Cell, ending: &Ending);
+    /// Something that takes a while and is no cell.
+    fn prepares(&mut self, what: &str);
+}
+
+/// A plan and the folder of its results.
+pub struct Course<'a> {
+    plan: &'a Plan,
+    folder: Folder,
+    /// In the order in which they are measured.
+    left: Vec<Cell>,
+    /// The mean latency in ms of what was measured, by target, settings and request.
+    slow: BTreeMap<String, u32>,
+    written: BTreeMap<usize, u64>,
+    prepared: BTreeSet<usize>,
+    surroundings: &'a dyn Surroundings,
+    fio: Option<Fio>,
+}
+
+impl<'a> Course<'a> {
+    /// Begins a plan in a new folder.
+    ///
+    /// # Errors
+    /// Where the folder cannot be made.
+    pub fn create(
+        plan: &'a Plan,
+        path: &Path,
+        surroundings: &'a dyn Surroundings,
+    ) -> Result<Self, CourseError> {
+        Self::with(plan, Folder::create(path, plan)?, &BTreeSet::new(), surroundings)
+    }
+
+    /// Goes on with a plan where it was interrupted.
+    ///
+    /// # Errors
+    /// Where the folder cannot be read.
+    pub fn resume(
+        plan: &'a Plan,
+        path: &Path,
+        surroundings: &'a dyn Surroundings,
+    ) -> Result<Self, CourseError> {
+        let lines = Folder::lines(path)?;
+        let done = lines.iter().filter_map(|line| match line {
+            Line::Done { cell, .. } => Some(*cell),
+            _ => None,
+        });
+        Self::with(plan, Folder::open(path)?, &done.collect(), surroundings)
+    }
+
+    fn with(
+        plan: &'a Plan,
+        folder: Folder,
+        done: &BTreeSet<usize>,
+        surroundings: &'a dyn Surroundings,
+    ) -> Result<Self, CourseError> {
+        let mut left: Vec<_> =
+            plan.cells().into_iter().filter(|cell| !done.contains(&cell.number)).collect();
+        if plan.order == Order::Random {
+            Random::new(plan.seed).shuffle(&mut left);
+        }
+        let needs_fio = plan.targets.iter().any(|target| {
+            let prepares = plan.precondition.fills > 0 && target.kind() != Kind::Machine;
+            !is_in_process(target) || prepares
+        });
+        let fio = if needs_fio { Some(Fio::find()?) } else { None };
+        let environment = Environment::of(plan, fio.as_ref().map(|fio| fio.version.as_str()));
+        folder.store_environment(&environment)?;
+        let (slow, written, prepared) = (BTreeMap::new(), BTreeMap::new(), BTreeSet::new());
+        Ok(Self { plan, folder, left, slow, written, prepared, surroundings, fio })
+    }
+
+    /// Cells that are not measured yet.
+    pub fn left(&self) -> usize {
+        self.left.len()
+    }
+
+    /// Measures what is left.
+    ///
+    /// # Errors
+    /// The first cell that cannot be measured; what was measured before is stored.
+    pub fn run(&mut self, watcher: &mut dyn Watcher) -> Result<(), CourseError> {
+        let left = std::mem::take(&mut self.left);
+        let is_machine = |cell: &Cell| self.plan.targets[cell.target].kind() == Kind::Machine;
+        let (machines, real): (Vec<_>, Vec<_>) = left.into_iter().partition(is_machine);
+        self.run_machines(&machines, watcher)?;
+        for cell in &real {
+            self.run_real(cell, watcher)?;
+        }
+        Ok(())
+    }
+
+    /// Machines do not disturb each other: each runs in a time of its own, all processors at work.
+    fn run_machines(
+        &mut self,
+        cells: &[Cell],
+        watcher: &mut dyn Watcher,
+    ) -> Result<(), CourseError> {
+        let (sender, receiver) = mpsc::channel();
+        let (next, plan) = (AtomicUsize::new(0), self.plan);
+        let threads = std::thread::available_parallelism().map_or(1, usize::from);
+        std::thread::scope(|scope| {
+            for _ in 0..threads.min(cells.len()) {
+                let (sender, next) = (sender.clone(), &next);
+                scope.spawn(move || {
+                    while let Some(cell) = cells.get(next.fetch_add(1, Ordering::Relaxed)) {
+                        let mut gauge = Progress::new(plan.rounds_of(&plan.targets[cell.target]));
+                        // Nobody listens any more where another cell has failed.
+                        let tell = |event| sender.send((cell, event)).is_ok();
+                        tell(Event::Begins);
+                        let outcome = virtual_time::measure(plan, cell, &mut |round| {
+                            let (number, counts, goes_on) = gauge.take(&round);
+                            tell(Event::Round { number, counts, round: Box::new(round) }) && goes_on
+                        });
+                        tell(Event::Ends(outcome.map(|()| gauge.ending())));
+                    }
+                });
+            }
+            drop(sender);
+            for (cell, event) in receiver {
+                self.store(cell, event, watcher)?;
+            }
+            Ok(())
+        })
+    }
+
+    fn store(
+        &mut self,
+        cell: &Cell,
+        event: Event,
+        watcher: &mut dyn Watcher,
+    ) -> Result<(), CourseError> {
+        let number_of_cell = cell.number;
+        match event {
+            Event::Begins => {
+                watcher.begins(cell);
+                self.folder.push(&Line::Begun { cell: number_of_cell })?;
+            }
+            Event::Round { number, counts, round } => {
+                watcher.round(cell, number, &round);
+                self.folder.push(&Line::Round { cell: number_of_cell, number, counts, round })?;
+            }
+            Event::Ends(Ok(ending)) => {
+                watcher.ends(cell, &ending);
+                self.folder.push(&Line::Done { cell: number_of_cell, ending })?;
+            }
+            Event::Ends(Err(error)) => {
+                let (title, error) = (cell.title(self.plan), Box::new(error));
+                return Err(CourseError::Virtual { title, error });
+            }
+        }
+        Ok(())
+    }
+
+    fn run_real(&mut self, cell: &Cell, watcher: &mut dyn Watcher) -> Result<(), CourseError> {
+        let target = &self.plan.targets[cell.target];
+        let raw = self.folder.raw();
+        let ground = Ground::new(target, self.export_of(target)?, &raw);
+        if let Some(why) = self.why_left_out(cell) {
+            return self.end(cell, Ending::LeftOut { why }, watcher);
+        }
+        self.prepare(cell, &ground, watcher)?;
+        let rounds = self.plan.rounds_of(target);
+        self.folder.push(&Line::Begun { cell: cell.number })?;
+        watcher.begins(cell);
+        let mut progress = Progress::new(rounds);
+        let (mut stored, mut written, mut slowest) = (Ok(()), 0, 0.0_f64);
+        let mut take = |round: Round| {
+            let (number, counts, goes_on) = progress.take(&round);
+            watcher.round(cell, number, &round);
+            written += written_bytes(&round);
+            slowest = slowest.max(if counts { mean_ms(&round) } else { 0.0 });
+            let round = Box::new(round);
+            stored = self.folder.push(&Line::Round { cell: cell.number, number, counts, round });
+            goes_on && stored.is_ok()
+        };
+        let title = || cell.title(self.plan);
+        if is_in_process(target) {
+            in_process::measure(self.plan, cell, &mut take).map_err(|error| {
+                CourseError::InProcess { title: title(), error: Box::new(error) }
+            })?;
+        } else {
+            let fio = self.fio.as_ref().expect("it was looked for");
+            fio.measure(self.plan, cell, &ground, &mut take as Next<'_>)?;
+        }
+        stored?;
+        *self.written.entry(cell.target).or_default() += written;
+        if self.plan.limits.mean_ms.is_some_and(|limit| slowest > limit) {
+            let least = self.slow.entry(row(cell)).or_insert(u32::MAX);
+            *least = (*least).min(cell.load.in_flight());
+        }
+        let ending = progress.ending();
+        self.end(cell, ending, watcher)?;
+        std::thread::sleep(Duration::from_secs_f64(rounds.cool_down_seconds));
+        Ok(())
+    }
+
+    fn end(
+        &mut self,
+        cell: &Cell,
+        ending: Ending,
+        watcher: &mut dyn Watcher,
+    ) -> Result<(), CourseError> {
+        watcher.ends(cell, &ending);
+        self.folder.push(&Line::Done { cell: cell.number, ending })?;
+        Ok(())
+    }
+
+    /// A limit of the plan that keeps a cell from being measured.
+    fn why_left_out(&self, cell: &Cell) -> Option<String> {
+        let limits = &self.plan.limits;
+        let written = self.written.get(&cell.target).copied().unwrap_or(0);
+        if let Some(most) = limits.written.filter(|most| written >= most.bytes()) {
+            return cell.load.writes().then(|| format!("{most} have been written to the target"));
+        }
+        let from = *self.slow.get(&row(cell))?;
+        let limit = limits.mean_ms?;
+        let is_deeper = cell.load.in_flight() >= from;
+        is_deeper.then(|| format!("{from} in flight waited longer than {limit} ms already"))
+    }
+
+    /// The target's state and settings, as the cell wants them.
+    fn prepare(
+        &mut self,
+        cell: &Cell,
+        ground: &Ground<'_>,
+        watcher: &mut dyn Watcher,
+    ) -> Result<(), CourseError> {
+        let target = &self.plan.targets[cell.target];
+        for (name, value) in &cell.settings {
+            watcher.prepares(&format!("{}: {name} {}", target.name, plain(value)));
+            self.set(target, name, value)?;
+        }
+        if self.plan.precondition.is_anything() && self.prepared.insert(cell.target) {
+            watcher.prepares(&format!("{}: preconditioning", target.name));
+            let fio = self.fio.as_ref().expect("it was looked for");
+            precondition(self.plan, target, ground, fio)?;
+            let fills = u64::from(self.plan.precondition.fills);
+            let size = self.plan.matrix.size.or(target.size).map_or(0, |size| size.bytes());
+            *self.written.entry(cell.target).or_default() += fills * size;
+        }
+        Ok(())
+    }
+
+    fn set(&self, target: &Target, name: &str, value: &toml::Value) -> Result<(), CourseError> {
+        let outcome = match (target.set_command(name, value), &target.volume) {
+            (Some(command), _) => shell(&command),
+            (None, Some(volume)) => self.surroundings.set(volume, name, &plain(value)),
+            (None, None) => Ok(()),
+        };
+        outcome.map_err(|error| {
+            let (target, name) = (target.name.clone(), name.to_owned());
+            CourseError::Set { target, name, value: plain(value), error }
+        })
+    }
+
+    fn export_of(&self, target: &Target) -> Result<Option<String>, CourseError> {
+        let Some(volume) = &target.volume else { return Ok(None) };
+        let export = self.surroundings.export_of(volume);
+        let target = target.name.clone();
+        export.map(Some).map_err(|error| CourseError::Volume { target, error })
+    }
+}
+
+/// What a thread with machines tells.
+enum Event {
+    Begins,
+    Round { number: u32, counts: bool, round: Box<Round> },
+    Ends(Result<Ending, VirtualError>),
+}
+
+/// Counts rounds, and knows when it is enough.
+struct Progress<'a> {
+    plan: &'a RoundPlan,
+    seen: u32,
+    /// Of the rounds after the warm-up.
+    iops: Vec<f64>,
+}
+
+impl<'a> Progress<'a> {
+    fn new(plan: &'a RoundPlan) -> Self {
+        Self { plan, seen: 0, iops: Vec::new() }
+    }
+
+    /// Its number, whether it is no warm-up, and whether there is to be another one.
+    fn take(&mut self, round: &Round) -> (u32, bool, bool) {
+        let number = self.seen;
+        self.seen += 1;
+        let counts = number >= self.plan.warm_up;
+        if counts {
+            self.iops.push(iops(round));
+        }
+        let goes_on = match self.plan.steady {
+            None => self.seen < self.plan.warm_up + self.plan.count,
+            Some(_) => self.seen < self.plan.most() && !self.is_steady(),
+        };
+        (number, counts, goes_on)
+    }
+
+    fn is_steady(&self) -> bool {
+        let Some(rule) = self.plan.steady else { return false };
+        let enough = self.iops.len() >= rule.rounds as usize;
+        enough && self.last_drift().is_some_and(|drift| drift.is_within(&rule))
+    }
+
+    fn last_drift(&self) -> Option<super::Drift> {
+        let window = self.plan.steady.map_or(usize::MAX, |rule| rule.rounds as usize);
+        drift(&self.iops[self.iops.len().saturating_sub(window)..])
+    }
+
+    fn ending(&self) -> Ending {
+        match (self.plan.steady, self.last_drift()) {
+            (None, _) => Ending::Complete,
+            (Some(_), Some(drift)) if self.is_steady() => Ending::Steady { drift },
+            (Some(_), drift) => Ending::NotSteady { drift },
+        }
+    }
+}
+
+/// Requests of all jobs, a second.
+fn iops(round: &Round) -> f64 {
+    round.jobs.iter().map(|job| job.measured.read.iops + job.measured.write.iops).sum()
+}
+
+fn mean_ms(round: &Round) -> f64 {
+    let sides = round.jobs.iter().flat_map(|job| [job.measured.read, job.measured.write]);
+    sides.map(|side| side.latency.mean_us / 1e3).fold(0.0, f64::max)
+}
+
+fn written_bytes(round: &Round) -> u64 {
+    let written = |write: headpond_whatif::Side, seconds: f64| write.mb_per_s * 1e6 * seconds;
+    let jobs = round.jobs.iter().map(|job| written(job.measured.write, job.measured.seconds));
+    jobs.sum::<f64>() as u64
+}
+
+/// Cells that differ in nothing but how much is in flight.
+fn row(cell: &Cell) -> String {
+    format!("{} {} {}", cell.target, cell.settings_text(), cell.load.request())
+}
+
+fn shell(command: &str) -> Result<(), String> {
+    let output = Command::new("sh").arg("-c").arg(command).output().map_err(|e| e.to_string())?;
+    match output.status.success() {
+        true => Ok(()),
+        false => Err(format!("`{command}`: {}", String::from_utf8_lossy(&output.stderr).trim())),
+    }
+}
+
+#[cfg(test)]
+mod tests;

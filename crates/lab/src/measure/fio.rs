@@ -1,0 +1,181 @@
+//! Rounds of a cell by fio: a job file for each round, which is kept, and what fio said of it.
+
+mod jobfile;
+mod output;
+
+pub(super) use jobfile::fill;
+pub use output::OutputError;
+
+use super::Next;
+use crate::plan::{Cell, Kind, Plan, Target};
+use headpond_whatif::Bins;
+use headpond_whatif::rounds::Round;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// An fio that can be used.
+#[derive(Clone, Debug)]
+pub struct Fio {
+    program: PathBuf,
+    pub version: String,
+    /// The engine for devices and files.
+    engine: &'static str,
+}
+
+/// What keeps fio from measuring.
+#[derive(Debug, thiserror::Error)]
+pub enum FioError {
+    #[error(
+        "fio was not found: install it (apt install fio), or set load = \"in-process\" for devices and files"
+    )]
+    Missing,
+    #[error("this is {version}; the lab needs fio 3.1 or later, whose output tells all latencies")]
+    TooOld { version: String },
+    #[error("this fio has no engine for NBD exports (built without libnbd)")]
+    NoNbd,
+    #[error("{path}: {error}")]
+    Io { path: PathBuf, error: io::Error },
+    #[error("fio failed at {job}: {said}")]
+    Failed { job: PathBuf, said: String },
+    #[error("what fio wrote of {job} is not understood: {error}")]
+    Output { job: PathBuf, error: OutputError },
+}
+
+/// The first version with latencies as bins in its JSON output.
+const OLDEST: (u32, u32) = (3, 1);
+
+impl Fio {
+    /// Looks for fio on the path.
+    ///
+    /// # Errors
+    /// Where it is missing or too old.
+    pub fn find() -> Result<Self, FioError> {
+        Self::at(Path::new("fio"))
+    }
+
+    fn at(program: &Path) -> Result<Self, FioError> {
+        let says = |argument: &str| {
+            let output = Command::new(program).arg(argument).output();
+            output.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned())
+        };
+        let version = says("--version").map_err(|_| FioError::Missing)?;
+        if numbers(&version).is_none_or(|found| found < OLDEST) {
+            return Err(FioError::TooOld { version });
+        }
+        let engines = says("--enghelp").unwrap_or_default();
+        let has = |engine: &str| engines.lines().any(|line| line.trim() == engine);
+        let engine = ["io_uring", "libaio"].into_iter().find(|engine| has(engine));
+        Ok(Self { program: program.to_owned(), version, engine: engine.unwrap_or("psync") })
+    }
+
+    /// Measures a cell, one run of fio for each round.
+    ///
+    /// # Errors
+    /// Where fio fails, or says what is not understood.
+    pub(super) fn measure(
+        &self,
+        plan: &Plan,
+        cell: &Cell,
+        ground: &Ground<'_>,
+        next: Next<'_>,
+    ) -> Result<(), FioError> {
+        let mut number = 0;
+        while next(self.round(plan, cell, ground, number)?) {
+            number += 1;
+        }
+        Ok(())
+    }
+
+    fn round(
+        &self,
+        plan: &Plan,
+        cell: &Cell,
+        ground: &Ground<'_>,
+        number: u32,
+    ) -> Result<Round, FioError> {
+        let stem = ground.raw.join(format!("cell-{:04}-round-{number:03}", cell.number));
+        let engine = self.engine_for(ground);
+        let text = jobfile::text(plan, cell, ground, engine, &stem, number);
+        let output = self.run(&stem.with_extension("fio"), &text)?;
+        let rounds = plan.rounds_of(&plan.targets[cell.target]);
+        output::round(&output, &stem, rounds)
+            .map_err(|error| FioError::Output { job: stem.with_extension("fio"), error })
+    }
+
+    /// fio's engine for a target.
+    pub(super) fn engine_for(&self, ground: &Ground<'_>) -> &'static str {
+        if ground.is_nbd { "nbd" } else { self.engine }
+    }
+
+    /// Runs a job file; what fio says is kept beside it.
+    ///
+    /// # Errors
+    /// Where it fails.
+    pub(super) fn run(&self, job: &Path, text: &str) -> Result<String, FioError> {
+        let io = |error| FioError::Io { path: job.to_owned(), error };
+        std::fs::write(job, text).map_err(io)?;
+        let said = job.with_extension("json");
+        let mut command = Command::new(&self.program);
+        command.arg("--output-format=json+").arg("--output").arg(&said).arg(job);
+        // The logs are written to where fio runs.
+        command.current_dir(job.parent().unwrap_or(Path::new(".")));
+        let output = command.output().map_err(io)?;
+        let text = std::fs::read_to_string(&said).unwrap_or_default();
+        if !output.status.success() {
+            let words = String::from_utf8_lossy(&output.stderr);
+            let words = if words.trim().is_empty() {
+                text.lines().next().unwrap_or("")
+            } else {
+                words.trim()
+            };
+            return Err(FioError::Failed { job: job.to_owned(), said: words.to_owned() });
+        }
+        Ok(text)
+    }
+}
+
+/// Where fio finds a target.
+pub(super) struct Ground<'a> {
+    pub place: String,
+    pub is_nbd: bool,
+    pub raw: &'a Path,
+    /// The processors that it is bound to.
+    pub cpus: Option<String>,
+}
+
+impl<'a> Ground<'a> {
+    pub fn new(target: &Target, export: Option<String>, raw: &'a Path) -> Self {
+        let is_nbd = matches!(target.kind(), Kind::Export | Kind::Volume);
+        let place = export.or_else(|| target.place()).unwrap_or_default();
+        Self { place, is_nbd, raw, cpus: crate::environment::cpus_for(target) }
+    }
+}
+
+/// The bins of a list that fio's JSON holds as an object.
+fn bins(object: Option<&serde_json::Value>) -> Bins {
+    let entries = object.and_then(serde_json::Value::as_object).into_iter().flatten();
+    Bins::of(entries.filter_map(|(nanos, count)| Some((nanos.parse().ok()?, count.as_u64()?))))
+}
+
+/// "fio-3.33" as numbers.
+fn numbers(version: &str) -> Option<(u32, u32)> {
+    let (major, minor) = version.strip_prefix("fio-")?.split_once('.')?;
+    let minor: String = minor.chars().take_while(char::is_ascii_digit).collect();
+    Some((major.parse().ok()?, minor.parse().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_told_apart() {
+        assert_eq!(numbers("fio-3.33"), Some((3, 33)));
+        assert_eq!(numbers("fio-3.36-12-gdeadbeef"), Some((3, 36)));
+        assert!(numbers("fio-2.99").unwrap() < OLDEST);
+        assert_eq!(numbers("flexible"), None);
+        let missing = Fio::at(Path::new("/nonexistent/fio")).unwrap_err().to_string();
+        assert!(missing.contains("apt install fio"), "{missing}");
+    }
+}

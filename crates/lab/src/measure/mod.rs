@@ -1,0 +1,75 @@
+//! Carries a plan out.
+//!
+//! 1. [`Course::create`] makes the folder of results, [`Course::resume`] finds what is there.
+//! 2. [`Course::run`] measures cell after cell, models side by side, and stores each round as it
+//!    ends. 3. [`crate::Results`] reads the folder.
+//!
+//! **Invariants**
+//! - A cell is done when its last line says so; one that was interrupted is measured anew.
+//! - Nothing real is written to that the caller has not allowed by its place.
+
+mod course;
+mod fio;
+mod folder;
+mod in_process;
+mod precondition;
+mod steady;
+mod virtual_time;
+
+pub use course::{Course, CourseError, Watcher};
+pub use fio::{Fio, FioError};
+pub use folder::{Ending, Folder, FolderError, Line};
+pub use steady::Drift;
+
+use crate::plan::{Cell, Kind, Loader, Plan, Target};
+use headpond_whatif::rounds::Round;
+
+/// What only the surroundings know: served volumes, and what may be written to.
+pub trait Surroundings: Sync {
+    /// Where fio finds a served volume.
+    ///
+    /// # Errors
+    /// A sentence for the user.
+    fn export_of(&self, volume: &str) -> Result<String, String>;
+
+    /// Changes a setting of a served volume.
+    ///
+    /// # Errors
+    /// A sentence for the user.
+    fn set(&self, volume: &str, name: &str, value: &str) -> Result<(), String>;
+}
+
+/// Takes rounds as they end; says whether it goes on.
+pub(crate) type Next<'a> = &'a mut dyn FnMut(Round) -> bool;
+
+/// Whether this program makes the requests itself.
+pub fn is_in_process(target: &Target) -> bool {
+    match target.kind() {
+        Kind::Machine => true,
+        Kind::Device | Kind::File => target.load == Loader::InProcess,
+        Kind::Export | Kind::Volume => false,
+    }
+}
+
+/// The seconds that a plan takes at least, and at most, on the clock of this world.
+pub fn estimate(plan: &Plan) -> (f64, f64) {
+    let of = |cell: &Cell, rounds: u32| {
+        let target = &plan.targets[cell.target];
+        let round = plan.rounds_of(target);
+        match target.kind() {
+            // Virtual time passes as it likes.
+            Kind::Machine => 0.0,
+            _ => {
+                let phases = cell.load.rw.split('+').count() as f64;
+                round.cool_down_seconds
+                    + plan.precondition.workload_seconds
+                    + f64::from(rounds) * round.seconds * phases
+            }
+        }
+    };
+    let cells = plan.cells();
+    let rounds = |cell: &Cell| plan.rounds_of(&plan.targets[cell.target]);
+    let least = cells.iter().map(|cell| of(cell, rounds(cell).fewest())).sum();
+    let most = cells.iter().map(|cell| of(cell, rounds(cell).most())).sum();
+    (least, most)
+}

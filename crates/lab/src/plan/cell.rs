@@ -1,0 +1,156 @@
+//! One combination of the matrix.
+
+use super::matrix;
+use super::{Beside, Plan};
+use headpond_volume::Size;
+use headpond_whatif::{Arrivals, Job};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// What is measured in one go.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Cell {
+    /// Its place in the plan, which is its name in results.
+    pub number: usize,
+    /// Index of the target.
+    pub target: usize,
+    pub settings: BTreeMap<String, toml::Value>,
+    pub load: Load,
+}
+
+/// What is asked for.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Load {
+    pub rw: String,
+    /// Percent that read, where both are made.
+    pub mix: Option<u32>,
+    pub bs: Size,
+    pub jobs: u32,
+    pub depth: u32,
+    pub sync: Sync,
+    /// Requests a second; with none, each is sent when an earlier one was answered.
+    pub rate: Option<f64>,
+}
+
+/// When writes become stable.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Sync {
+    /// When the device likes.
+    #[default]
+    None,
+    /// A flush after each write.
+    Fdatasync,
+    /// Likewise; on a file, with its times.
+    Fsync,
+    /// Each write by itself.
+    Fua,
+}
+
+impl fmt::Display for Sync {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::None => "none",
+            Self::Fdatasync => "fdatasync",
+            Self::Fsync => "fsync",
+            Self::Fua => "fua",
+        })
+    }
+}
+
+impl Load {
+    /// Whether it changes what the target holds.
+    pub fn writes(&self) -> bool {
+        matrix::phases(&self.rw).is_ok_and(|phases| phases.iter().any(|rw| rw.writes))
+    }
+
+    /// Without what says how much at once.
+    pub fn request(&self) -> String {
+        let mix = self.mix.map(|mix| format!(" {mix}/{}", 100 - mix)).unwrap_or_default();
+        let sync = match self.sync {
+            Sync::None => String::new(),
+            sync => format!(" {sync}"),
+        };
+        format!("{}{mix} {}{sync}", self.rw, self.bs)
+    }
+
+    /// What says how much at once.
+    pub fn parallel(&self) -> String {
+        match self.rate {
+            Some(rate) => format!("{rate}/s"),
+            None => format!("{}x{}", self.jobs, self.depth),
+        }
+    }
+
+    pub fn in_flight(&self) -> u32 {
+        self.jobs * self.depth
+    }
+}
+
+impl fmt::Display for Load {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.request(), self.parallel())
+    }
+}
+
+impl Cell {
+    /// What a person calls it.
+    pub fn title(&self, plan: &Plan) -> String {
+        let settings = self.settings_text();
+        let target = &plan.targets[self.target].name;
+        let between = if settings.is_empty() { "" } else { ", " };
+        format!("{target}{between}{settings}: {}", self.load)
+    }
+
+    pub fn settings_text(&self) -> String {
+        let each = self.settings.iter().map(|(name, value)| format!("{name} {}", plain(value)));
+        each.collect::<Vec<_>>().join(", ")
+    }
+
+    /// The value of an axis of the plan by its name.
+    pub fn axis(&self, plan: &Plan, axis: &str) -> Option<String> {
+        Some(match axis {
+            "target" => plan.targets[self.target].name.clone(),
+            "rw" => self.load.rw.clone(),
+            "mix" => self.load.mix?.to_string(),
+            "bs" => self.load.bs.to_string(),
+            "jobs" => self.load.jobs.to_string(),
+            "depth" => self.load.depth.to_string(),
+            "sync" => self.load.sync.to_string(),
+            "rate" => self.load.rate?.to_string(),
+            setting => plain(self.settings.get(setting)?),
+        })
+    }
+
+    /// The jobs of each phase of a round, on all of the target.
+    pub(crate) fn phases(&self, plan: &Plan) -> Vec<Vec<Job>> {
+        let load = &self.load;
+        let phases = matrix::phases(&load.rw).expect("the plan was checked");
+        let words: Vec<_> = load.rw.split('+').collect();
+        let arrivals = load.rate.map(|per_s| Arrivals { per_s, process: plan.arrivals });
+        let jobs = phases.into_iter().zip(words).map(|(rw, word)| Job {
+            name: word.to_owned(),
+            rw,
+            read_percent: load.mix.unwrap_or(50),
+            block_bytes: load.bs.bytes(),
+            depth: load.depth,
+            jobs: load.jobs,
+            size: plan.matrix.size.map(|size| size.bytes()),
+            arrivals,
+            flush_every: u32::from(matches!(load.sync, Sync::Fdatasync | Sync::Fsync)),
+            fua: load.sync == Sync::Fua,
+            ..Job::default()
+        });
+        let beside = plan.beside.iter().map(Beside::job);
+        jobs.map(|job| [job].into_iter().chain(beside.clone()).collect()).collect()
+    }
+}
+
+/// A value as people write it, without quotes.
+pub(crate) fn plain(value: &toml::Value) -> String {
+    match value {
+        toml::Value::String(text) => text.clone(),
+        value => value.to_string(),
+    }
+}

@@ -1,0 +1,140 @@
+//! What is measured, as a file that people write.
+//!
+//! A plan names *targets* and a *matrix*. Each combination of a target, of settings and of one
+//! value of each list of the matrix is a [`Cell`]; each cell is measured in rounds, and the
+//! *answers* say what the figures are for.
+
+mod cell;
+mod error;
+mod matrix;
+mod rounds;
+mod target;
+
+pub(crate) use cell::plain;
+pub use cell::{Cell, Load, Sync};
+pub use error::PlanError;
+pub use matrix::{Beside, Matrix};
+pub use rounds::{Limits, Precondition, RoundPlan, Steady};
+pub use target::{ArrayOf, Kind, Loader, Target};
+
+use crate::answer::Question;
+use headpond_whatif::ArrivalProcess;
+use serde::{Deserialize, Serialize};
+
+/// A whole plan.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Plan {
+    pub name: String,
+    /// What the measurement is to tell, in a sentence.
+    #[serde(default)]
+    pub question: String,
+    #[serde(rename = "target")]
+    pub targets: Vec<Target>,
+    pub matrix: Matrix,
+    /// Jobs that run beside those of every cell.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub beside: Vec<Beside>,
+    #[serde(default)]
+    pub precondition: Precondition,
+    #[serde(default)]
+    pub rounds: RoundPlan,
+    /// What differs where the target is a model, in which nothing else disturbs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rounds_on_models: Option<RoundPlan>,
+    #[serde(default)]
+    pub limits: Limits,
+    #[serde(default)]
+    pub order: Order,
+    /// Of the order and of what is drawn in models.
+    #[serde(default = "seed")]
+    pub seed: u64,
+    /// How far apart the requests of an open loop come.
+    #[serde(default)]
+    pub arrivals: ArrivalProcess,
+    #[serde(default, rename = "answer", skip_serializing_if = "Vec::is_empty")]
+    pub questions: Vec<Question>,
+}
+
+/// In which order cells are measured.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Order {
+    /// Drawn from the seed, so that what drifts with time is no effect of the matrix.
+    #[default]
+    Random,
+    AsWritten,
+}
+
+const fn seed() -> u64 {
+    1
+}
+
+impl Plan {
+    /// Reads and checks a plan.
+    ///
+    /// # Errors
+    /// The first mistake, with the field it is in.
+    pub fn parse(text: &str) -> Result<Self, PlanError> {
+        let plan: Self = toml::from_str(text)?;
+        plan.check()?;
+        Ok(plan)
+    }
+
+    /// Other targets in the place of the plan's own.
+    ///
+    /// # Errors
+    /// Where one of them cannot be measured so.
+    pub fn with_targets(self, targets: Vec<Target>) -> Result<Self, PlanError> {
+        let plan = Self { targets, ..self };
+        plan.check()?;
+        Ok(plan)
+    }
+
+    fn check(&self) -> Result<(), PlanError> {
+        if self.targets.is_empty() {
+            return Err(PlanError::field("target", "there is none", "name what is measured"));
+        }
+        let mut names: Vec<_> = self.targets.iter().map(|target| &target.name).collect();
+        names.sort_unstable();
+        if let Some(pair) = names.windows(2).find(|pair| pair[0] == pair[1]) {
+            let cause = format!("{:?} is there twice", pair[0]);
+            return Err(PlanError::field("target.name", cause, "each needs its own name"));
+        }
+        self.matrix.check()?;
+        self.beside.iter().try_for_each(Beside::check)?;
+        self.rounds.check("rounds")?;
+        if let Some(rounds) = &self.rounds_on_models {
+            rounds.check("rounds_on_models")?;
+        }
+        self.limits.check()?;
+        self.targets.iter().try_for_each(|target| target.check(&self.matrix))?;
+        self.questions.iter().try_for_each(|question| question.check(self))
+    }
+
+    /// All cells, in the order of the file.
+    pub fn cells(&self) -> Vec<Cell> {
+        let loads = self.matrix.loads();
+        let mut cells = Vec::new();
+        for (target, _) in self.targets.iter().enumerate() {
+            for settings in self.matrix.settings() {
+                for load in &loads {
+                    let (number, settings) = (cells.len(), settings.clone());
+                    cells.push(Cell { number, target, settings, load: load.clone() });
+                }
+            }
+        }
+        cells
+    }
+
+    /// The rounds of a target.
+    pub fn rounds_of(&self, target: &Target) -> &RoundPlan {
+        match (&self.rounds_on_models, target.kind()) {
+            (Some(rounds), Kind::Machine) => rounds,
+            _ => &self.rounds,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

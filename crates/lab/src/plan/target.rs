@@ -1,0 +1,220 @@
+//! What is measured.
+
+use super::cell::plain;
+use super::error::PlanError;
+use super::matrix::Matrix;
+use headpond_raid::Level;
+use headpond_volume::Size;
+use headpond_whatif::Stack;
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
+
+/// One thing that takes requests.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Target {
+    pub name: String,
+    /// A block device.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub device: Option<PathBuf>,
+    /// A file; it is made where there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub file: Option<PathBuf>,
+    /// Of the file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub size: Option<Size>,
+    /// An NBD export: `nbd+unix:///NAME?socket=PATH` or `nbd://HOST/NAME`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub export: Option<String>,
+    /// A served volume of Headpond, by its name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub volume: Option<String>,
+    /// A machine that is only described, as in the files of `simulate`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub machine: Option<toml::Table>,
+    /// A command that sets one setting; `{name}` and `{value}` stand for both.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub set: Option<String>,
+    /// Who makes the requests.
+    #[serde(default)]
+    pub load: Loader,
+    /// Bind the load to the processors of the node that the device is on; `none`, or a list as
+    /// `taskset` takes it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpus: Option<String>,
+    /// The array that it is, where a rating is to compare it with what such arrays are expected to
+    /// do; of a machine that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub array: Option<ArrayOf>,
+}
+
+/// An array as the calculator takes it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ArrayOf {
+    pub raid: Level,
+    /// As `array plan` takes it: a sheet, a model, or a file.
+    pub drive: String,
+    pub drives: u16,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub groups: Option<u16>,
+}
+
+/// Who makes the requests.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Loader {
+    /// fio on what is real, this program on models.
+    #[default]
+    Auto,
+    Fio,
+    /// This program, whatever the target is.
+    InProcess,
+}
+
+/// What a target is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    Device,
+    File,
+    Export,
+    Volume,
+    Machine,
+}
+
+impl Target {
+    /// What it is.
+    ///
+    /// # Panics
+    /// Where the plan was not checked.
+    pub fn kind(&self) -> Kind {
+        self.kinds().next().expect("the plan was checked")
+    }
+
+    fn kinds(&self) -> impl Iterator<Item = Kind> + use<> {
+        let kinds = [
+            (self.device.is_some(), Kind::Device),
+            (self.file.is_some(), Kind::File),
+            (self.export.is_some(), Kind::Export),
+            (self.volume.is_some(), Kind::Volume),
+            (self.machine.is_some(), Kind::Machine),
+        ];
+        kinds.into_iter().filter_map(|(is_it, kind)| is_it.then_some(kind))
+    }
+
+    /// Where it is, as a user names it again to allow that it is overwritten.
+    pub fn place(&self) -> Option<String> {
+        let path = |path: &PathBuf| path.display().to_string();
+        let device = self.device.as_ref().or(self.file.as_ref()).map(path);
+        device.or_else(|| self.export.clone()).or_else(|| self.volume.clone())
+    }
+
+    pub(super) fn check(&self, matrix: &Matrix) -> Result<(), PlanError> {
+        let field = |what: &str| format!("target {:?}: {what}", self.name);
+        match self.kinds().count() {
+            1 => {}
+            count => {
+                let cause = format!("it says {count} of them");
+                let way_out = "say one of device, file, export, volume and machine";
+                return Err(PlanError::field(field("what it is"), cause, way_out));
+            }
+        }
+        let kind = self.kind();
+        if kind == Kind::File && self.size.is_none() {
+            let way_out = "say how much of it is used";
+            return Err(PlanError::field(field("size"), "a file needs one", way_out));
+        }
+        if kind == Kind::Machine && self.load == Loader::Fio {
+            let way_out = "leave load out";
+            return Err(PlanError::field(field("load"), "fio cannot run on a model", way_out));
+        }
+        let has_settings = !matrix.settings.is_empty();
+        let can_set = matches!(kind, Kind::Machine | Kind::Volume) || self.set.is_some();
+        if has_settings && !can_set {
+            let way_out = "give a command: set = \"casadm ... {name} {value}\"";
+            return Err(PlanError::field(
+                field("set"),
+                "nothing says how its settings are changed",
+                way_out,
+            ));
+        }
+        if kind == Kind::Machine {
+            for settings in matrix.settings() {
+                self.stack(&settings)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The machine of a target that is a model, with the settings of a cell.
+    ///
+    /// # Errors
+    /// Where that is none.
+    ///
+    /// # Panics
+    /// Where the target is no machine.
+    pub(crate) fn stack(
+        &self,
+        settings: &std::collections::BTreeMap<String, toml::Value>,
+    ) -> Result<Stack, PlanError> {
+        let mut machine = self.machine.clone().expect("a machine");
+        machine.insert("name".into(), self.name.clone().into());
+        for (path, value) in settings {
+            set(&mut machine, path, value).ok_or_else(|| {
+                let cause = format!("{path} is no field of the machine {:?}", self.name);
+                PlanError::field("matrix.settings", cause, "write cache.mode, core.strip ...")
+            })?;
+        }
+        let text = toml::to_string(&machine).expect("a table is TOML");
+        Stack::parse(&text).map_err(|error| {
+            let field = format!("target {:?}: machine", self.name);
+            PlanError::field(field, error.to_string(), "mend the machine or the setting")
+        })
+    }
+
+    /// The array that a rating compares it with.
+    pub(crate) fn array_of(
+        &self,
+        settings: &std::collections::BTreeMap<String, toml::Value>,
+    ) -> Option<ArrayOf> {
+        if self.machine.is_none() {
+            return self.array.clone();
+        }
+        let core = self.stack(settings).ok()?.core;
+        let groups = Some(core.groups).filter(|&groups| groups > 1);
+        let (raid, drive, drives) = (core.raid, core.drive, core.drives);
+        Some(ArrayOf { raid, drive, drives, groups })
+    }
+
+    /// Arrays that are alike and loaded at the same time.
+    pub(crate) fn arrays(&self, settings: &std::collections::BTreeMap<String, toml::Value>) -> u16 {
+        match self.machine {
+            Some(_) => self.stack(settings).map_or(1, |stack| stack.arrays),
+            None => 1,
+        }
+    }
+
+    /// The command that brings a cell's setting about, where the target has a hook for it.
+    pub(crate) fn set_command(&self, name: &str, value: &toml::Value) -> Option<String> {
+        let hook = self.set.as_ref()?;
+        Some(hook.replace("{name}", name).replace("{value}", &plain(value)))
+    }
+}
+
+/// Puts a value where a dotted path leads; `none` takes a table out.
+fn set(table: &mut toml::Table, path: &str, value: &toml::Value) -> Option<()> {
+    match path.split_once('.') {
+        None if value.as_str() == Some("none") => {
+            table.remove(path);
+            Some(())
+        }
+        None => {
+            table.insert(path.to_owned(), value.clone());
+            Some(())
+        }
+        Some((head, rest)) => {
+            let inner = table.get_mut(head)?.as_table_mut()?;
+            set(inner, rest, value)
+        }
+    }
+}

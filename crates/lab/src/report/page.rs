@@ -1,0 +1,179 @@
+//! Results as one page that needs nothing else.
+
+use super::text::{cells, remarks};
+use crate::answer::{Answer, Rows, answers, name_of};
+use crate::environment::{Environment, TargetFacts};
+use crate::results::{CellResult, Results};
+use headpond_report::{
+    Axis, COLOURS, Chart, Line, Lines, Unit, cards, document, escape, figure, number,
+};
+
+/// More charts over time than this say nothing to anybody.
+const COURSES_MAX: usize = 120;
+
+/// The whole page.
+pub fn page(results: &Results) -> String {
+    let plan = &results.plan;
+    let answers = answers(results);
+    let answered: String = answers.iter().map(answer).collect();
+    let remarks: String = remarks(results).iter().map(|it| item(it)).collect();
+    let remarks = match remarks.is_empty() {
+        true => remarks,
+        false => format!(
+            "<h1 class=\"part\">To know of single cells</h1>\n<ul class=\"findings\">{remarks}</ul>\n"
+        ),
+    };
+    let body = format!(
+        "<h1>{}</h1>\n<p class=\"verdict\">{}</p>\n<div class=\"figures\">\n{}</div>\n{answered}\
+         {remarks}<h1 class=\"part\">All cells</h1>\n<section>{}</section>\n{}\
+         <h1 class=\"part\">On what it was measured</h1>\n<section>{}</section>\n",
+        escape(&plan.name),
+        escape(&plan.question),
+        cards(figures(results)),
+        table(&cells(results)),
+        courses(results),
+        environment(&results.environment),
+    );
+    document(&plan.name, &body)
+}
+
+fn figures(results: &Results) -> Vec<(&'static str, String)> {
+    let measured = results.cells.iter().filter(|cell| cell.ending.is_some()).count();
+    let rounds: usize = results.cells.iter().map(|cell| cell.rounds.len()).sum();
+    vec![
+        ("cells measured", format!("{measured} of {}", results.cells.len())),
+        ("rounds", rounds.to_string()),
+        ("targets", results.plan.targets.len().to_string()),
+    ]
+}
+
+fn answer(answer: &Answer) -> String {
+    let findings: String = answer.sentences.iter().map(|it| item(it)).collect();
+    let grids = answer.grids.iter().map(|(title, grid)| {
+        format!("<section><h2>{}</h2>\n{}</section>\n", escape(title), grid.draw())
+    });
+    let grids: String = grids.collect();
+    let charts: String = answer.charts.iter().map(figure).collect();
+    let tables: String = answer.tables.iter().filter(|it| !it.rows.is_empty()).map(table).collect();
+    let tables = match tables.is_empty() {
+        true => tables,
+        false => {
+            format!("<section><details><summary>figures</summary>{tables}</details></section>\n")
+        }
+    };
+    format!(
+        "<h1 class=\"part\">{}</h1>\n<ul class=\"findings\">{findings}</ul>\n{grids}\
+         <div class=\"charts\">\n{charts}</div>\n{tables}",
+        escape(&answer.title)
+    )
+}
+
+fn item(words: &str) -> String {
+    format!("<li>{}</li>\n", escape(words))
+}
+
+fn table(rows: &Rows) -> String {
+    let class = |index: usize| if index < rows.words { " class=\"words\"" } else { "" };
+    let head = rows.columns.iter().enumerate();
+    let head: String =
+        head.map(|(index, name)| format!("<th{}>{}</th>", class(index), escape(name))).collect();
+    let row = |cells: &Vec<String>| {
+        let cells = cells.iter().enumerate().map(|(index, words)| {
+            let name = escape(rows.columns[index]);
+            format!("<td{} data-name=\"{name}\">{}</td>", class(index), escape(words))
+        });
+        format!("<tr>{}</tr>\n", cells.collect::<String>())
+    };
+    let body: String = rows.rows.iter().map(row).collect();
+    format!(
+        "<div class=\"scroll\"><table>\n<thead><tr>{head}</tr></thead>\n<tbody>\n{body}</tbody>\
+         </table></div>\n"
+    )
+}
+
+/// Each cell over its rounds, and within them.
+fn courses(results: &Results) -> String {
+    let cells = results.measured().map(|(cell, _)| cell);
+    let charts: Vec<_> = cells.filter_map(|cell| course(results, cell)).collect();
+    if charts.is_empty() {
+        return String::new();
+    }
+    let left_out = match charts.len().saturating_sub(COURSES_MAX) {
+        0 => String::new(),
+        more => format!("<p>{more} more are left out.</p>\n"),
+    };
+    let figures: String = charts.iter().take(COURSES_MAX).map(figure).collect();
+    format!(
+        "<h1 class=\"part\">Over time</h1>\n<details><summary>{} charts, one for each cell</summary>\
+         \n<div class=\"charts\">\n{figures}</div>{left_out}</details>\n",
+        charts.len()
+    )
+}
+
+fn course(results: &Results, cell: &CellResult) -> Option<Chart> {
+    let (mut begun, mut within) = (0.0, Vec::new());
+    let (mut rounds, mut marks) = (Vec::new(), Vec::new());
+    for round in &cell.rounds {
+        let windows = &round.round.windows;
+        let length = windows.last()?.at_s;
+        within.extend(windows.iter().map(|it| (begun + it.at_s, it.read_iops + it.write_iops)));
+        let jobs = round.round.jobs.iter();
+        let iops = jobs.map(|job| job.measured.read.iops + job.measured.write.iops).sum();
+        rounds.extend([(begun, iops), (begun + length, iops)]);
+        begun += length;
+        if !round.counts {
+            marks = vec![(begun, "warm".to_owned())];
+        }
+    }
+    let most = within.iter().chain(&rounds).map(|point| point.1).fold(0.0, f64::max);
+    let lines = Lines {
+        title: format!("{}: {}", name_of(results, cell), cell.cell.load),
+        note: format!("requests a second over seconds; {} in the middle", number(most)),
+        across: Axis::linear(0.0, begun, Unit::Number),
+        up: Axis::linear(0.0, most, Unit::Count),
+        series: vec![
+            Line::new("within rounds", 0, within),
+            Line::new("rounds", 1 % COLOURS, rounds),
+        ],
+        marks,
+        level: None,
+        are_steps: false,
+    };
+    (most > 0.0).then(|| lines.draw())
+}
+
+fn environment(environment: &Environment) -> String {
+    let mut rows = vec![
+        ("kernel", environment.kernel.clone()),
+        ("processor", format!("{} ({} usable)", environment.processor, environment.processors)),
+        ("memory", format!("{:.1} GiB", environment.memory_gib)),
+        ("headpond", environment.lab.clone()),
+    ];
+    if let Some(fio) = &environment.fio {
+        rows.push(("load", fio.clone()));
+    }
+    let rows: String = rows.into_iter().map(|(name, value)| row(name, &value)).collect();
+    let targets: String = environment.targets.iter().map(target).collect();
+    format!("<table><tbody>{rows}{targets}</tbody></table>")
+}
+
+fn target(facts: &TargetFacts) -> String {
+    let named =
+        |name: &str, value: &Option<String>| value.as_ref().map(|value| format!("{name} {value}"));
+    let parts = [
+        Some(facts.place.clone()),
+        facts.model.clone(),
+        named("firmware", &facts.firmware),
+        named("scheduler", &facts.scheduler),
+        named("write cache", &facts.write_cache),
+        facts.rotational.map(|turns| if turns { "turns" } else { "does not turn" }.to_owned()),
+        facts.node.map(|node| format!("node {node}")),
+        named("processors", &facts.cpus),
+    ];
+    let parts: Vec<_> = parts.into_iter().flatten().collect();
+    row(&facts.name, &parts.join(", "))
+}
+
+fn row(name: &str, value: &str) -> String {
+    format!("<tr><th>{}</th><td class=\"words\">{}</td></tr>\n", escape(name), escape(value))
+}

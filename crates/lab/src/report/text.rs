@@ -1,0 +1,119 @@
+//! Results for a terminal.
+
+use crate::answer::{Rows, answers, name_of};
+use crate::measure::Ending;
+use crate::results::{CellResult, Results, Summary};
+use crate::statistics::Pattern;
+use headpond_report::{duration, number};
+
+/// What was found out, and the figures behind it.
+pub fn text(results: &Results) -> String {
+    let plan = &results.plan;
+    let mut text = format!("{}\n", plan.name);
+    if !plan.question.is_empty() {
+        text += &format!("{}\n", plan.question);
+    }
+    let open = results.cells.iter().filter(|cell| cell.ending.is_none()).count();
+    if open > 0 {
+        let all = results.cells.len();
+        text += &format!("{open} of {all} cells are not measured yet (headpond lab resume)\n");
+    }
+    for answer in answers(results) {
+        text += &format!("\n{}", answer.text());
+    }
+    text += &format!("\n{}", cells(results).text());
+    for remark in remarks(results) {
+        text += &format!("{remark}\n");
+    }
+    text
+}
+
+/// All cells with their figures.
+pub(super) fn cells(results: &Results) -> Rows {
+    let rows = results.measured().map(|(cell, summary)| {
+        vec![
+            name_of(results, cell),
+            cell.cell.load.to_string(),
+            number(summary.iops.median),
+            spread(&summary),
+            number(summary.mb_per_s.median),
+            ms(summary.mean_ms.median),
+            ms(summary.all.p99),
+            ms(summary.all.p99_99),
+            summary.rounds.to_string(),
+        ]
+    });
+    let columns =
+        vec!["what", "load", "IOPS", "spread", "MB/s", "mean", "99 %", "99.99 %", "rounds"];
+    Rows { columns, words: 2, rows: rows.collect() }
+}
+
+/// Half the distance from the least to the most, of the middle.
+fn spread(summary: &Summary) -> String {
+    let iops = &summary.iops;
+    let half = (iops.largest - iops.smallest) / 2.0 / iops.median.max(1e-9);
+    format!("+-{:.1} %", half * 100.0)
+}
+
+/// What a reader of the figures has to know of single cells.
+pub(super) fn remarks(results: &Results) -> Vec<String> {
+    let plan = &results.plan;
+    let mut remarks = Vec::new();
+    for cell in &results.cells {
+        let title = cell.cell.title(plan);
+        if let Some(Ending::LeftOut { why }) = &cell.ending {
+            remarks.push(format!("{title}: left out: {why}"));
+        }
+        if let Some(Ending::NotSteady { drift }) = &cell.ending {
+            let words = drift.map(|drift| {
+                let (range, slope) = (drift.range * 100.0, drift.slope * 100.0);
+                format!(" (range {range:.0} %, slope {slope:.0} %)")
+            });
+            remarks.push(format!("{title}: no steady state{}", words.unwrap_or_default()));
+        }
+        if let Some(summary) = cell.summary(plan) {
+            remarks.extend(habits(cell, &summary).into_iter().map(|it| format!("{title}: {it}")));
+        }
+    }
+    remarks
+}
+
+fn habits(cell: &CellResult, summary: &Summary) -> Vec<String> {
+    let mut habits = Vec::new();
+    if summary.errors > 0 {
+        habits.push(format!("{} requests failed", summary.errors));
+    }
+    if !summary.outliers.is_empty() {
+        let numbers: Vec<_> =
+            summary.outliers.iter().map(|number| (number + 1).to_string()).collect();
+        habits.push(format!("round {} is not like the others", numbers.join(", ")));
+    }
+    // A cache that fills is what the first rounds are for.
+    let is_pass = cell.rounds.iter().all(|round| round.round.windows.is_empty());
+    match summary.pattern {
+        Some(Pattern::Alternates { high, low, high_share, period }) if !is_pass => {
+            let seconds = duration((period * summary.window_s * 1e9) as u64);
+            habits.push(format!(
+                "periodic: alternates between {} and {} IOPS ({:.0} % of the time high), every \
+                 {seconds}",
+                number(high),
+                number(low),
+                high_share * 100.0
+            ));
+        }
+        Some(Pattern::Settles { from, to, at }) if !is_pass => {
+            let seconds = duration((at as f64 * summary.window_s * 1e9) as u64);
+            habits.push(format!(
+                "settles from {} to {} IOPS after {seconds}",
+                number(from),
+                number(to)
+            ));
+        }
+        _ => {}
+    }
+    habits
+}
+
+fn ms(ms: f64) -> String {
+    duration((ms * 1e6) as u64)
+}

@@ -1,0 +1,237 @@
+//! What a folder of results says of each cell.
+
+use crate::environment::Environment;
+use crate::measure::{Ending, Folder, FolderError, Line};
+use crate::plan::{Cell, Plan};
+use crate::statistics::{Pattern, Spread, outliers, pattern, spread};
+use headpond_whatif::rounds::{JobRound, Round};
+use headpond_whatif::{Bins, Side};
+use serde::Serialize;
+use std::path::Path;
+
+/// Everything that was measured.
+#[derive(Clone, Debug)]
+pub struct Results {
+    pub plan: Plan,
+    pub environment: Environment,
+    /// In the order of the plan.
+    pub cells: Vec<CellResult>,
+}
+
+/// A cell and what became of it.
+#[derive(Clone, Debug)]
+pub struct CellResult {
+    pub cell: Cell,
+    /// Nothing where it was not measured to its end.
+    pub ending: Option<Ending>,
+    pub rounds: Vec<StoredRound>,
+}
+
+/// A round of a cell.
+#[derive(Clone, Debug)]
+pub struct StoredRound {
+    /// Whether it is no warm-up.
+    pub counts: bool,
+    pub round: Round,
+}
+
+/// A cell in figures; of the jobs of the matrix, without those beside them.
+#[derive(Clone, Debug, Serialize)]
+pub struct Summary {
+    pub rounds: usize,
+    /// Of reads and writes together.
+    pub iops: Spread,
+    /// 10^6 bytes a second.
+    pub mb_per_s: Spread,
+    pub mean_ms: Spread,
+    pub read: Latencies,
+    pub write: Latencies,
+    pub flush: Latencies,
+    /// Of reads and writes together.
+    pub all: Latencies,
+    pub errors: u64,
+    /// Rounds that are not like the others, by their number among those that count.
+    pub outliers: Vec<usize>,
+    pub pattern: Option<Pattern>,
+    /// Seconds that a window of the pattern stands for.
+    pub window_s: f64,
+}
+
+/// Latencies over all rounds that count, in milliseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Latencies {
+    pub requests: u64,
+    /// A second: the median of the rounds.
+    pub iops: f64,
+    pub mean: f64,
+    pub p50: f64,
+    pub p99: f64,
+    pub p99_9: f64,
+    pub p99_99: f64,
+    pub max: f64,
+}
+
+impl Results {
+    /// Reads a folder.
+    ///
+    /// # Errors
+    /// Where there are no results in it, or they cannot be read.
+    pub fn read(path: &Path) -> Result<Self, FolderError> {
+        let plan = Folder::plan(path)?;
+        let environment = Folder::environment(path).and_then(|it| serde_json::from_value(it).ok());
+        let results = |cell| CellResult { cell, ending: None, rounds: Vec::new() };
+        let mut cells: Vec<_> = plan.cells().into_iter().map(results).collect();
+        for line in Folder::lines(path)? {
+            match line {
+                Line::Begun { cell } => {
+                    if let Some(result) = cells.get_mut(cell) {
+                        result.rounds.clear();
+                        result.ending = None;
+                    }
+                }
+                Line::Round { cell, counts, round, .. } => {
+                    if let Some(result) = cells.get_mut(cell) {
+                        result.rounds.push(StoredRound { counts, round: *round });
+                    }
+                }
+                Line::Done { cell, ending } => {
+                    if let Some(result) = cells.get_mut(cell) {
+                        result.ending = Some(ending);
+                    }
+                }
+            }
+        }
+        Ok(Self { plan, environment: environment.unwrap_or_default(), cells })
+    }
+
+    /// Cells that were measured, with their figures.
+    pub fn measured(&self) -> impl Iterator<Item = (&CellResult, Summary)> {
+        self.cells.iter().filter_map(|cell| Some((cell, cell.summary(&self.plan)?)))
+    }
+}
+
+impl CellResult {
+    /// The rounds that count: of a steady state, the last ones.
+    pub fn counted(&self, plan: &Plan) -> Vec<&Round> {
+        let counted: Vec<_> =
+            self.rounds.iter().filter(|round| round.counts).map(|round| &round.round).collect();
+        let steady = plan.rounds_of(&plan.targets[self.cell.target]).steady;
+        let last = steady.map_or(counted.len(), |rule| rule.rounds as usize);
+        counted[counted.len().saturating_sub(last)..].to_vec()
+    }
+
+    /// The cell in figures, where it was measured to its end.
+    pub fn summary(&self, plan: &Plan) -> Option<Summary> {
+        let rounds = self.counted(plan);
+        if rounds.is_empty() || !self.ending.as_ref().is_some_and(Ending::has_figures) {
+            return None;
+        }
+        let is_own =
+            |job: &&JobRound| !plan.beside.iter().any(|beside| job.name.starts_with(&beside.name));
+        let jobs = |round: &Round| round.jobs.iter().filter(is_own).cloned().collect::<Vec<_>>();
+        Some(Summary::of(&rounds, jobs, &self.rounds))
+    }
+
+    /// The figures of the jobs beside, by name.
+    pub fn beside(&self, plan: &Plan) -> Vec<(String, Summary)> {
+        let rounds = self.counted(plan);
+        if rounds.is_empty() {
+            return Vec::new();
+        }
+        let summaries = plan.beside.iter().map(|beside| {
+            let jobs = |round: &Round| {
+                let is_it = |job: &&JobRound| job.name.starts_with(&beside.name);
+                round.jobs.iter().filter(is_it).cloned().collect::<Vec<_>>()
+            };
+            (beside.name.clone(), Summary::of(&rounds, jobs, &[]))
+        });
+        summaries.collect()
+    }
+
+    /// Requests a second of each round that counts.
+    pub fn iops(&self, plan: &Plan) -> Vec<f64> {
+        self.counted(plan).into_iter().map(|round| sum(&round.jobs, |side| side.iops)).collect()
+    }
+}
+
+impl Ending {
+    /// Whether there is something to say of the cell.
+    pub fn has_figures(&self) -> bool {
+        !matches!(self, Self::LeftOut { .. })
+    }
+}
+
+impl Summary {
+    fn of(
+        rounds: &[&Round],
+        jobs: impl Fn(&Round) -> Vec<JobRound>,
+        all_rounds: &[StoredRound],
+    ) -> Self {
+        let own: Vec<_> = rounds.iter().map(|round| jobs(round)).collect();
+        let each = |figure: fn(&Side) -> f64| -> Vec<f64> {
+            own.iter().map(|jobs| sum(jobs, figure)).collect()
+        };
+        let iops = each(|side| side.iops);
+        let mean_ms: Vec<_> = own.iter().map(|jobs| mean_ms(jobs)).collect();
+        let sides: Vec<_> = (0..3).map(|side| Latencies::of(&own, &[side])).collect();
+        let windows: Vec<f64> = all_rounds
+            .iter()
+            .flat_map(|round| &round.round.windows)
+            .map(|window| window.read_iops + window.write_iops)
+            .collect();
+        let ends = all_rounds.iter().find_map(|round| Some(round.round.windows.first()?.at_s));
+        Self {
+            rounds: rounds.len(),
+            outliers: outliers(&iops),
+            iops: spread(&iops),
+            mb_per_s: spread(&each(|side| side.mb_per_s)),
+            mean_ms: spread(&mean_ms),
+            read: sides[0],
+            write: sides[1],
+            flush: sides[2],
+            all: Latencies::of(&own, &[0, 1]),
+            errors: own.iter().flatten().map(|job| job.measured.errors).sum(),
+            pattern: pattern(&windows),
+            window_s: ends.unwrap_or(0.0),
+        }
+    }
+}
+
+impl Latencies {
+    /// Of some sides (0 reads, 1 writes, 2 flushes) of all rounds.
+    fn of(rounds: &[Vec<JobRound>], sides: &[usize]) -> Self {
+        let jobs = || rounds.iter().flatten();
+        let bins = Bins::merge(jobs().flat_map(|job| sides.iter().map(|&side| &job.bins[side])));
+        let each = |job: &JobRound| {
+            let all = [job.measured.read, job.measured.write, job.measured.flush];
+            sides.iter().map(|&side| all[side]).collect::<Vec<_>>()
+        };
+        let ms = |nanos: u64| nanos as f64 / 1e6;
+        let requests: u64 = jobs().flat_map(each).map(|side| side.requests).sum();
+        let total: f64 =
+            jobs().flat_map(each).map(|side| side.latency.mean_us * side.requests as f64).sum();
+        let iops: Vec<f64> = rounds
+            .iter()
+            .map(|jobs| jobs.iter().flat_map(each).map(|side| side.iops).sum())
+            .collect();
+        Self {
+            requests,
+            iops: crate::statistics::median(&iops),
+            mean: total / requests.max(1) as f64 / 1e3,
+            p50: ms(bins.quantile(0.5)),
+            p99: ms(bins.quantile(0.99)),
+            p99_9: ms(bins.quantile(0.999)),
+            p99_99: ms(bins.quantile(0.9999)),
+            max: jobs().flat_map(each).map(|side| side.latency.max_us / 1e3).fold(0.0, f64::max),
+        }
+    }
+}
+
+fn sum(jobs: &[JobRound], figure: impl Fn(&Side) -> f64) -> f64 {
+    jobs.iter().map(|job| figure(&job.measured.read) + figure(&job.measured.write)).sum()
+}
+
+fn mean_ms(jobs: &[JobRound]) -> f64 {
+    let requests = sum(jobs, |side| side.requests as f64);
+    sum(jobs, |side| side.latency.mean_us * side.requests as f64) / requests.max(1.0) / 1e3
+}

@@ -1,0 +1,73 @@
+//! Rounds on a machine that is only described, in virtual time.
+
+use super::{MachineRound, Place, Round, Rounds, Watch};
+use crate::generator;
+use crate::machine::Machine;
+use crate::outcome::{Baseline, CacheShare, DeviceShare, dirty_ratio};
+use crate::simulate::SimulateError;
+use crate::stack::Stack;
+use headpond_block::Runtime;
+use headpond_sim::run;
+use std::cell::RefCell;
+use std::rc::Rc;
+
+/// Runs rounds on a new machine until `next` has enough.
+///
+/// # Errors
+/// Where the machine cannot be put together, or stands still.
+pub fn simulate_rounds(
+    stack: &Stack,
+    rounds: &Rounds,
+    seed: u64,
+    next: &mut dyn FnMut(Round) -> bool,
+) -> Result<(), SimulateError> {
+    let parts = stack.parts()?;
+    run(seed, |runtime, sim| async move {
+        let machines = Machine::start_all(stack, &parts, &runtime, &sim).await?;
+        let devices = machines.iter().map(|machine| Rc::clone(&machine.front)).collect();
+        let watch = MachineWatch::new(machines, &runtime);
+        let place =
+            Place { devices, runtime: &runtime, memory: generator::no_memory(), watch: &watch };
+        super::run(rounds, place, &mut sim.random(), next).await;
+        Ok(())
+    })?
+}
+
+struct MachineWatch {
+    machines: Vec<Machine>,
+    runtime: Runtime,
+    /// Of the first of them, which is like the others.
+    baseline: RefCell<Baseline>,
+}
+
+impl MachineWatch {
+    fn new(machines: Vec<Machine>, runtime: &Runtime) -> Self {
+        let baseline = RefCell::new(Baseline::take(&machines[0], runtime.now()));
+        Self { machines, runtime: runtime.clone(), baseline }
+    }
+}
+
+impl Watch for MachineWatch {
+    fn dirty_ratio(&self) -> f64 {
+        dirty_ratio(&self.machines[0].volume.stats().slices)
+    }
+
+    fn begin_round(&self) {
+        self.machines.iter().for_each(Machine::reset_probes);
+        self.baseline.replace(Baseline::take(&self.machines[0], self.runtime.now()));
+    }
+
+    fn end_round(&self) -> Option<MachineRound> {
+        let baseline = self.baseline.borrow();
+        let seconds = self.runtime.now().since(baseline.from).as_secs_f64();
+        let drives = self.machines.iter().flat_map(|machine| &machine.drives);
+        let snapshots: Vec<_> = drives.map(|drive| drive.snapshot()).collect();
+        let first = &self.machines[0];
+        let cache = first.cache.as_ref().map(|device| {
+            let device = DeviceShare::of(&[device.snapshot()], seconds);
+            let after = first.volume.stats().slices;
+            CacheShare::of(&baseline.slices, &after, device, seconds)
+        });
+        Some(MachineRound { drives: DeviceShare::of(&snapshots, seconds), cache })
+    }
+}
