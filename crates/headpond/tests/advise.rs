@@ -91,3 +91,24 @@ fn a_served_volume_gets_the_commands_that_set_it() {
         told("casadm").contains(&format!("# toy has its cache on {cache}: headpond cache detach"))
     );
 }
+
+#[test]
+fn modelled_members_of_a_served_volume_are_played_as_what_they_are_models_of() {
+    let (user, trace) = user_with_writes();
+    let model = |name: &str| format!("model:nvme-optane-375g?store={}", user.path(name).display());
+    let (one, two, cache) = (model("one"), model("two"), user.file("cache", 64 << 20));
+    user.ok(&["create", "fast", "--raid", "0", "--cache", &cache, &one, &two]);
+    let _daemon = user.serve("fast");
+    let assumed = |more: &[&str]| {
+        let advise = ["advise", &trace, "--volume", "fast", "--effort", "quick", "--json"];
+        user.json(&[&advise[..], more].concat())["advice"]["assumptions"].to_string()
+    };
+    let told = assumed(&[]);
+    assert!(told.contains("RAID 0 of 2 nvme-optane-375g in 1 groups"), "{told}");
+    assert!(
+        !told.contains("members are taken for") && told.contains("--cache-drive says"),
+        "{told}"
+    );
+    let told = assumed(&["--drive", "hdd-7k2-4t", "--cache-drive", "nvme-dc-2t"]);
+    assert!(told.contains("RAID 0 of 2 hdd-7k2-4t") && !told.contains("taken for"), "{told}");
+}

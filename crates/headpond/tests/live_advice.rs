@@ -85,6 +85,29 @@ fn advice_for_a_served_volume_is_set_with_leave_and_kept_only_where_it_delivers(
 }
 
 #[test]
+fn a_watch_plays_on_the_models_that_the_members_are() {
+    let Some(fio) = headpond_testkit::tool("fio") else {
+        skip!("a_watch_plays_on_the_models_that_the_members_are", "no fio");
+    };
+    let user = User::new();
+    let model = |name: &str| format!("model:nvme-optane-375g?store={}", user.path(name).display());
+    let cache = user.file("cache.img", 64 * MIB);
+    let create = ["create", "v", "--raid", "0", "--cache", &cache, "--mode", "pass-through"];
+    user.ok(&[&create[..], &[&model("one"), &model("two")]].concat());
+    let daemon = user.serve("v");
+    let load = Load::begin(&user, &fio);
+    let watch = ["advise", "--live", "v", "--effort", "quick", "--every", "0", "--looks", "3"];
+    // No cache is faster than these, and one is than what stands for members nobody knows.
+    let told = user.ok(&watch);
+    assert!(told.contains("nothing is better than what is set now"), "{told}");
+    let told = user.ok(&[&watch[..], &["--drive", "ssd-dc-960g"]].concat());
+    assert!(told.contains("better: mode=write-"), "{told}");
+    drop(load);
+    user.ok(&["stop", "v"]);
+    assert_eq!(daemon.wait(), 0);
+}
+
+#[test]
 fn a_trial_whose_watch_was_killed_is_taken_back_by_the_next_one() {
     let user = User::new();
     let daemon = served(&user);

@@ -2,37 +2,26 @@
 
 mod journal;
 mod live;
+mod machine;
 
 use super::analyze::{open, warn_of_damage, write};
 use super::simulate::progress::simulate_shown;
 use crate::args::{AdviseArgs, EffortChoice};
 use crate::client::Client;
-use crate::device::DeviceSpec;
-use crate::outcome::{Exit, Failure};
+use crate::outcome::Exit;
 use crate::place::Places;
-use anyhow::{Context, Result, ensure};
+use anyhow::Result;
 use headpond_advise::emit::{Occasion, Target, emit};
 use headpond_advise::picture::render_advice_page;
 use headpond_advise::render::{render_advice, render_signature};
 use headpond_advise::{
-    Advice, Effort, Freedom, Goal, Sample, Sampler, Setting, Signature, SignatureBuilder, Situation,
+    Advice, Effort, Sample, Sampler, Setting, Signature, SignatureBuilder, Situation,
 };
-use headpond_raid::Level;
-use headpond_report::size;
 use headpond_trace::{TraceFormat, TraceReader};
-use headpond_volume::{Description, Size};
-use headpond_whatif::{Condition, CoreStack, Stack};
+use headpond_volume::Description;
+use machine::{Named, described, devices_of, served, stacked};
 use serde_json::{Value, json};
 use std::path::Path;
-
-/// Assumed where nobody says.
-const DISK: &str = "hdd-7k2-4t";
-const FLASH: &str = "ssd-dc-960g";
-const CACHE: &str = "nvme-dc-2t";
-const MEMBERS: u16 = 12;
-const CACHE_BYTES: u64 = 64 << 30;
-const STRIP: Size = Size(64 << 10);
-const IODEPTH: u32 = 16;
 
 /// What a trace says about a volume.
 pub struct Findings {
@@ -62,7 +51,7 @@ fn of_trace(places: &Places, args: &AdviseArgs, file: &str) -> Result<Exit> {
         (Some(volume), _) => {
             let status = Client::of(places, volume)?.get("/v1/status")?;
             occasion = occasion_of(occasion, volume, &status);
-            served(places.load(volume)?, &status, args)?
+            served(&places.load(volume)?, &status, args)?
         }
         (None, Some(path)) => stacked(path)?,
         (None, None) => described(args)?,
@@ -99,28 +88,6 @@ fn wish(situation: &mut Situation, args: &AdviseArgs) {
     };
 }
 
-/// A served volume with what is set on it.
-fn served(description: Description, status: &Value, args: &AdviseArgs) -> Result<Situation> {
-    let mut situation = situation_of(status)?;
-    let stack = &mut situation.stack;
-    stack.array = description.array;
-    if let (Some(cache), Some(described)) = (&mut stack.cache, &description.cache) {
-        cache.settings = described.settings.clone();
-        cache.line = described.line;
-    }
-    if let Some(drive) = &args.drive {
-        stack.core.drive.clone_from(drive);
-        situation.assumptions.retain(|line| !line.contains("members are taken for"));
-    }
-    if let (Some(drive), Some(cache)) = (&args.cache_drive, &mut stack.cache) {
-        cache.model = Some(drive.clone());
-        situation.assumptions.retain(|line| !line.contains("cache device is taken for"));
-    }
-    stack.parts()?;
-    situation.stands = description.cache.is_some();
-    Ok(situation)
-}
-
 /// What a file has no place for goes to standard error.
 fn show_emitted(advice: &Advice, situation: &Situation, target: Target, occasion: &Occasion) {
     let emission = emit(advice, situation, target, occasion);
@@ -146,8 +113,9 @@ fn occasion_of(occasion: Occasion, volume: &str, status: &Value) -> Occasion {
 ///
 /// # Errors
 /// Where the recording cannot be read.
-pub fn advise_for(recording: &Path, status: &Value) -> Result<Findings> {
-    let situation = Situation { effort: Effort::Quick, ..situation_of(status)? };
+pub fn advise_for(recording: &Path, description: &Description, status: &Value) -> Result<Findings> {
+    let situation = devices_of(description, status, Named::default())?;
+    let situation = Situation { effort: Effort::Quick, ..situation };
     let mut reader = open(recording, false)?;
     let (signature, sample) = read(&mut reader, situation.effort)?;
     let advice = advise(&signature, (sample, reader.format()), &situation)?;
@@ -175,151 +143,4 @@ fn advise(
     situation: &Situation,
 ) -> Result<Advice> {
     Ok(Advice::from(signature, sample, situation, &mut simulate_shown)?)
-}
-
-/// A machine in a file.
-fn stacked(path: &Path) -> Result<Situation> {
-    let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
-    let stack = Stack::parse(&text).with_context(|| path.display().to_string())?;
-    let message = || Failure {
-        exit: Exit::Usage,
-        message: format!(
-            "{} has no [cache]: say which cache there is or could be bought",
-            path.display()
-        ),
-    };
-    ensure!(stack.cache.is_some(), message());
-    let is_memory = stack.cache.as_ref().is_some_and(|it| it.model.is_none() && it.read_us == 0.0);
-    Ok(Situation { cache_is_lost_on_power: is_memory, ..situation(stack) })
-}
-
-/// What the user said of the devices. What was not said is assumed, and said.
-fn described(args: &AdviseArgs) -> Result<Situation> {
-    let mut assumptions = Vec::new();
-    if args.raid.is_none() {
-        assumptions
-            .push("the array is assumed: --raid, --members and --drive say what it is".into());
-    }
-    if args.cache_size.is_none() {
-        assumptions
-            .push("the cache is assumed: --cache-size and --cache-drive say what it is".into());
-    }
-    let raid = args.raid.unwrap_or(Level::Raid6);
-    let members = args.members.unwrap_or(MEMBERS);
-    let drive = args.drive.as_deref().unwrap_or(DISK);
-    let core = core((raid, members, args.groups), args.strip.unwrap_or(STRIP), drive)?;
-    let bytes = args.cache_size.map_or(CACHE_BYTES, |size| size.bytes());
-    let device = args.cache_drive.as_deref().unwrap_or(CACHE);
-    let device = (!args.cache_volatile).then_some(device);
-    let stack = machine(core, bytes, device)?;
-    let freedom = Freedom { cache: true, array: args.strip.is_none() };
-    let cache_is_lost_on_power = args.cache_volatile;
-    Ok(Situation { assumptions, freedom, cache_is_lost_on_power, ..situation(stack) })
-}
-
-/// The devices of a served volume, from its status.
-fn situation_of(status: &Value) -> Result<Situation> {
-    let array = &status["array"];
-    let number = |value: &Value, what: &str| -> Result<u64> {
-        value.as_u64().with_context(|| format!("the status tells no {what}"))
-    };
-    let level = Level::try_from(number(&array["level"], "level")? as u8)?;
-    let members = array["members"].as_array().context("the status tells no members")?;
-    let groups = number(&array["groups"], "groups")?;
-    let strip = Size(number(&array["strip_bytes"], "strip")?);
-    let named = members.first().and_then(|member| modelled(&member["device"]));
-    let is_rotational = status["rotational"].as_bool().unwrap_or(true);
-    let guessed = if is_rotational { DISK } else { FLASH };
-    let drive = named.as_deref().unwrap_or(guessed);
-    let core = core((level, members.len() as u16, groups as u16), strip, drive)?;
-    let cache = &status["cache"];
-    let is_volatile = cache["lost_on_power"].as_bool().unwrap_or(false);
-    let device = if is_volatile { None } else { Some(CACHE) };
-    let mut assumptions = Vec::new();
-    if named.is_none() {
-        assumptions.push(format!("the members are taken for {drive}: --drive says what they are"));
-    }
-    let bytes = match cache["capacity_bytes"].as_u64() {
-        Some(bytes) => bytes,
-        None => {
-            assumptions.push(format!("there is no cache: one of {} is assumed", size(CACHE_BYTES)));
-            CACHE_BYTES
-        }
-    };
-    if !is_volatile {
-        assumptions
-            .push(format!("the cache device is taken for {CACHE}: --cache-drive says what it is"));
-    }
-    // Modes with dirty data on such a cache were allowed when the volume was created, by force.
-    let may_lose_dirty = cache["volatile_allowed"].as_bool().unwrap_or(false);
-    let stack = machine(core, bytes, device)?;
-    let cache_is_lost_on_power = is_volatile;
-    Ok(Situation { assumptions, may_lose_dirty, cache_is_lost_on_power, ..situation(stack) })
-}
-
-/// What a modelled member is a model of.
-fn modelled(device: &Value) -> Option<String> {
-    match device.as_str()?.parse() {
-        Ok(DeviceSpec::Model { model, .. }) => Some(model),
-        _ => None,
-    }
-}
-
-/// Of a machine of which everything can be said, and nothing changed but what can be set.
-fn situation(stack: Stack) -> Situation {
-    Situation {
-        stack,
-        assumptions: Vec::new(),
-        cache_is_lost_on_power: false,
-        cache_is_mirrored: false,
-        may_lose_dirty: false,
-        goal: Goal::default(),
-        freedom: Freedom { cache: false, array: false },
-        stands: false,
-        keeps_promises: false,
-        effort: Effort::default(),
-        depth_unless_told: IODEPTH,
-    }
-}
-
-/// A cache of so many bytes on a model, or in memory.
-fn machine(core: CoreStack, cache_bytes: u64, device: Option<&str>) -> Result<Stack> {
-    let mut text =
-        format!("name = \"advised\"\n[core]\nraid = 0\ndrive = \"{DISK}\"\ndrives = 1\n");
-    text += &format!("[cache]\nsize = \"{cache_bytes}\"\n");
-    if let Some(device) = device {
-        text += &format!("model = {device:?}\n");
-    }
-    let stack = Stack { core, ..Stack::parse(&text)? };
-    stack.parts()?;
-    Ok(stack)
-}
-
-fn core(
-    (level, members, groups): (Level, u16, u16),
-    strip: Size,
-    drive: &str,
-) -> Result<CoreStack> {
-    let each = level.group_members_min() as u16 * groups.max(1);
-    ensure!(
-        members >= each,
-        Failure {
-            exit: Exit::Usage,
-            message: format!("{level} in {groups} groups needs {each} members, not {members}"),
-        }
-    );
-    Ok(CoreStack {
-        raid: level,
-        groups,
-        declustered: None,
-        strip,
-        drive: drive.to_owned(),
-        drives: members,
-        drive_write_cache: None,
-        drive_state: headpond_sim::ssd::State::default(),
-        controller: None,
-        network: None,
-        intent: false,
-        condition: Condition::Healthy,
-    })
 }

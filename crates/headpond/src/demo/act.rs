@@ -136,8 +136,7 @@ fn run_of<'a>(target: &Target<'a>, workload: usize, run: u64) -> Target<'a> {
 }
 
 fn find(machine: &Machine, recording: &Path) -> Result<Findings> {
-    let status = machine.status()?;
-    advise_for(recording, &status)
+    advise_for(recording, &machine.description()?, &machine.status()?)
 }
 
 fn pick_load(args: &DemoArgs) -> Box<dyn Load> {

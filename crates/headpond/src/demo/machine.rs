@@ -4,7 +4,7 @@ use crate::client::Client;
 use crate::daemon::{RecordBody, SetBody};
 use crate::place::Places;
 use anyhow::{Context, Result, bail};
-use headpond_volume::Size;
+use headpond_volume::{Description, Size};
 use serde_json::Value;
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -67,6 +67,10 @@ impl Machine {
 
     pub fn status(&self) -> Result<Value> {
         self.client()?.get("/v1/status")
+    }
+
+    pub fn description(&self) -> Result<Description> {
+        Places::at(&self.folder).load(NAME)
     }
 
     pub fn set(&self, changes: &[String]) -> Result<Value> {

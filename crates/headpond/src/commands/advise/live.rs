@@ -8,7 +8,8 @@
 //! daemon only notes requests and sets what it is told.
 
 use super::journal::Journal;
-use super::{advise, served, wish};
+use super::machine::served;
+use super::{advise, wish};
 use crate::args::AdviseArgs;
 use crate::client::Client;
 use crate::commands::simulate::progress::simulate_shown;
@@ -156,7 +157,7 @@ impl LiveVolume<'_> {
 
     fn situation(&self) -> Result<Situation> {
         let status = self.client.get("/v1/status")?;
-        let mut situation = served(self.places.load(self.name)?, &status, self.args)?;
+        let mut situation = served(&self.places.load(self.name)?, &status, self.args)?;
         wish(&mut situation, self.args);
         situation.keeps_promises = self.args.live.apply && !self.args.may_lose_dirty;
         Ok(situation)

@@ -1,0 +1,270 @@
+//! The machine that advice is for: one that is described, or a volume that is served.
+
+use crate::args::AdviseArgs;
+use crate::device::DeviceSpec;
+use crate::outcome::{Exit, Failure};
+use anyhow::{Context, Result, ensure};
+use headpond_advise::render::size;
+use headpond_advise::{Effort, Freedom, Goal, Situation};
+use headpond_raid::Level;
+use headpond_volume::{Description, Size};
+use headpond_whatif::{Condition, CoreStack, Stack};
+use serde_json::Value;
+use std::path::Path;
+
+/// Assumed where nobody says.
+const DISK: &str = "hdd-7k2-4t";
+const FLASH: &str = "ssd-dc-960g";
+const CACHE: &str = "nvme-dc-2t";
+const MEMBERS: u16 = 12;
+const CACHE_BYTES: u64 = 64 << 30;
+const STRIP: Size = Size(64 << 10);
+const IODEPTH: u32 = 16;
+
+/// What a user says of the devices of a volume that is there.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Named<'a> {
+    /// The model of the members.
+    pub drive: Option<&'a str>,
+    /// That of the cache device.
+    pub cache_drive: Option<&'a str>,
+}
+
+/// A machine in a file.
+pub(super) fn stacked(path: &Path) -> Result<Situation> {
+    let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
+    let stack = Stack::parse(&text).with_context(|| path.display().to_string())?;
+    let message = || Failure {
+        exit: Exit::Usage,
+        message: format!(
+            "{} has no [cache]: say which cache there is or could be bought",
+            path.display()
+        ),
+    };
+    ensure!(stack.cache.is_some(), message());
+    let is_memory = stack.cache.as_ref().is_some_and(|it| it.model.is_none() && it.read_us == 0.0);
+    Ok(Situation { cache_is_lost_on_power: is_memory, ..situation(stack) })
+}
+
+/// What the user said of the devices. What was not said is assumed, and said.
+pub(super) fn described(args: &AdviseArgs) -> Result<Situation> {
+    let mut assumptions = Vec::new();
+    if args.raid.is_none() {
+        assumptions
+            .push("the array is assumed: --raid, --members and --drive say what it is".into());
+    }
+    if args.cache_size.is_none() {
+        assumptions
+            .push("the cache is assumed: --cache-size and --cache-drive say what it is".into());
+    }
+    let raid = args.raid.unwrap_or(Level::Raid6);
+    let members = args.members.unwrap_or(MEMBERS);
+    let drive = args.drive.as_deref().unwrap_or(DISK);
+    let core = core((raid, members, args.groups), args.strip.unwrap_or(STRIP), drive)?;
+    let bytes = args.cache_size.map_or(CACHE_BYTES, |size| size.bytes());
+    let device = args.cache_drive.as_deref().unwrap_or(CACHE);
+    let device = (!args.cache_volatile).then_some(device);
+    let stack = machine(core, bytes, device)?;
+    let freedom = Freedom { cache: true, array: args.strip.is_none() };
+    let cache_is_lost_on_power = args.cache_volatile;
+    Ok(Situation { assumptions, freedom, cache_is_lost_on_power, ..situation(stack) })
+}
+
+/// A served volume with what is set on it.
+pub(super) fn served(
+    description: &Description,
+    status: &Value,
+    args: &AdviseArgs,
+) -> Result<Situation> {
+    let named = Named { drive: args.drive.as_deref(), cache_drive: args.cache_drive.as_deref() };
+    let mut situation = devices_of(description, status, named)?;
+    let stack = &mut situation.stack;
+    stack.array = description.array.clone();
+    if let (Some(cache), Some(described)) = (&mut stack.cache, &description.cache) {
+        cache.settings = described.settings.clone();
+        cache.line = described.line;
+    }
+    situation.stands = description.cache.is_some();
+    Ok(situation)
+}
+
+/// The devices of a served volume: what nobody says and the volume does not tell is assumed.
+pub(super) fn devices_of(
+    description: &Description,
+    status: &Value,
+    named: Named<'_>,
+) -> Result<Situation> {
+    let mut assumptions = Vec::new();
+    let core = core_of(description, status, named.drive, &mut assumptions)?;
+    let cache = &status["cache"];
+    let is_volatile = cache["lost_on_power"].as_bool().unwrap_or(false);
+    let bytes = match cache["capacity_bytes"].as_u64() {
+        Some(bytes) => bytes,
+        None => {
+            assumptions.push(format!("there is no cache: one of {} is assumed", size(CACHE_BYTES)));
+            CACHE_BYTES
+        }
+    };
+    let modelled = description.cache.as_ref().and_then(|it| model_of([&it.device]));
+    let device = match named.cache_drive.map(str::to_owned).or(modelled) {
+        None if is_volatile => None,
+        None => {
+            assumptions.push(format!(
+                "the cache device is taken for {CACHE}: --cache-drive says what it is"
+            ));
+            Some(CACHE.to_owned())
+        }
+        told => told,
+    };
+    // Modes with dirty data on such a cache were allowed when the volume was created, by force.
+    let may_lose_dirty = cache["volatile_allowed"].as_bool().unwrap_or(false);
+    let stack = machine(core, bytes, device.as_deref())?;
+    let cache_is_lost_on_power = is_volatile;
+    Ok(Situation { assumptions, may_lose_dirty, cache_is_lost_on_power, ..situation(stack) })
+}
+
+fn core_of(
+    description: &Description,
+    status: &Value,
+    named: Option<&str>,
+    assumptions: &mut Vec<String>,
+) -> Result<CoreStack> {
+    let array = &status["array"];
+    let number = |value: &Value, what: &str| -> Result<u64> {
+        value.as_u64().with_context(|| format!("the status tells no {what}"))
+    };
+    let level = Level::try_from(number(&array["level"], "level")? as u8)?;
+    let members = array["members"].as_array().context("the status tells no members")?;
+    let groups = number(&array["groups"], "groups")?;
+    let strip = Size(number(&array["strip_bytes"], "strip")?);
+    let told = named.map(str::to_owned).or_else(|| model_of(&description.core.members));
+    let drive = told.unwrap_or_else(|| {
+        let is_rotational = status["rotational"].as_bool().unwrap_or(true);
+        let guessed = if is_rotational { DISK } else { FLASH };
+        assumptions
+            .push(format!("the members are taken for {guessed}: --drive says what they are"));
+        guessed.to_owned()
+    });
+    core((level, members.len() as u16, groups as u16), strip, &drive)
+}
+
+/// What these are models of, where all are of the same.
+fn model_of<'a>(devices: impl IntoIterator<Item = &'a String>) -> Option<String> {
+    let mut models = devices.into_iter().map(|device| match device.parse() {
+        Ok(DeviceSpec::Model { model, .. }) => Some(model),
+        _ => None,
+    });
+    let first = models.next()??;
+    models.all(|other| other.as_ref() == Some(&first)).then_some(first)
+}
+
+/// Of a machine of which everything can be said, and nothing changed but what can be set.
+fn situation(stack: Stack) -> Situation {
+    Situation {
+        stack,
+        assumptions: Vec::new(),
+        cache_is_lost_on_power: false,
+        cache_is_mirrored: false,
+        may_lose_dirty: false,
+        goal: Goal::default(),
+        freedom: Freedom { cache: false, array: false },
+        stands: false,
+        keeps_promises: false,
+        effort: Effort::default(),
+        depth_unless_told: IODEPTH,
+    }
+}
+
+/// A cache of so many bytes on a model, or in memory.
+fn machine(core: CoreStack, cache_bytes: u64, device: Option<&str>) -> Result<Stack> {
+    let mut text =
+        format!("name = \"advised\"\n[core]\nraid = 0\ndrive = \"{DISK}\"\ndrives = 1\n");
+    text += &format!("[cache]\nsize = \"{cache_bytes}\"\n");
+    if let Some(device) = device {
+        text += &format!("model = {device:?}\n");
+    }
+    let stack = Stack { core, ..Stack::parse(&text)? };
+    stack.parts()?;
+    Ok(stack)
+}
+
+fn core(
+    (level, members, groups): (Level, u16, u16),
+    strip: Size,
+    drive: &str,
+) -> Result<CoreStack> {
+    let each = level.group_members_min() as u16 * groups.max(1);
+    ensure!(
+        members >= each,
+        Failure {
+            exit: Exit::Usage,
+            message: format!("{level} in {groups} groups needs {each} members, not {members}"),
+        }
+    );
+    Ok(CoreStack {
+        raid: level,
+        groups,
+        declustered: None,
+        strip,
+        drive: drive.to_owned(),
+        drives: members,
+        drive_write_cache: None,
+        drive_state: headpond_sim::ssd::State::default(),
+        controller: None,
+        network: None,
+        intent: false,
+        condition: Condition::Healthy,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    /// What a volume of these members and this cache device comes to.
+    fn devices(members: [&str; 2], cache: &str, named: Named<'_>) -> Situation {
+        let text = format!(
+            "name = \"v\"\nuuid = \"7f9c24e8-3b12-4fef-91e0-1f2d0c7f1f5a\"\nslices = 1\n\
+             [cache]\ndevice = {cache:?}\n[core]\nraid = 0\nstrip = \"64K\"\nmembers = {members:?}\n"
+        );
+        let status = json!({
+            "rotational": false,
+            "array": { "level": 0, "groups": 1, "strip_bytes": 65536, "members": members },
+            "cache": { "capacity_bytes": 1 << 30, "lost_on_power": false },
+        });
+        devices_of(&Description::parse(&text).unwrap(), &status, named).unwrap()
+    }
+
+    fn models(situation: &Situation) -> (&str, Option<&str>) {
+        let cache = situation.stack.cache.as_ref().unwrap();
+        (&situation.stack.core.drive, cache.model.as_deref())
+    }
+
+    const DISKS: [&str; 2] = ["model:hdd-7k2-14t?store=/a", "model:hdd-7k2-14t?store=/b"];
+    const OPTANE: &str = "model:nvme-optane-375g?store=/c";
+
+    #[test]
+    fn modelled_devices_are_what_they_are_models_of_and_nothing_is_assumed() {
+        let situation = devices(DISKS, OPTANE, Named::default());
+        assert_eq!(models(&situation), ("hdd-7k2-14t", Some("nvme-optane-375g")));
+        assert!(situation.assumptions.is_empty(), "{:?}", situation.assumptions);
+    }
+
+    #[test]
+    fn what_the_user_says_of_the_devices_comes_first() {
+        let named = Named { drive: Some(DISK), cache_drive: Some(FLASH) };
+        let situation = devices(DISKS, OPTANE, named);
+        assert_eq!(models(&situation), (DISK, Some(FLASH)));
+        assert!(situation.assumptions.is_empty(), "{:?}", situation.assumptions);
+    }
+
+    #[test]
+    fn devices_that_tell_nothing_or_different_things_are_assumed_and_that_is_said() {
+        for members in [["/a", "/b"], [DISKS[0], "/b"], [DISKS[0], OPTANE]] {
+            let situation = devices(members, "/c", Named::default());
+            assert_eq!(models(&situation), (FLASH, Some(CACHE)), "{members:?}");
+            assert_eq!(situation.assumptions.len(), 2, "{:?}", situation.assumptions);
+        }
+    }
+}
