@@ -13,7 +13,7 @@ use crate::commands::trace::TraceCommand;
 use crate::demo::DemoArgs;
 use clap::{Parser, Subcommand};
 
-pub use advice::{AdviseArgs, AnalyzeArgs, EffortChoice, MergeArgs};
+pub use advice::{AdviseArgs, AnalyzeArgs, EffortChoice, MergeArgs, TellingArgs};
 pub use simulate::{FitChoice, SimulateArgs};
 pub use volume::{
     ArrayArgs, CreateArgs, DestroyArgs, FlushArgs, ServeArgs, SetArgs, StatsArgs, StatusArgs,

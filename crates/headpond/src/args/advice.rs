@@ -21,11 +21,8 @@ pub struct AnalyzeArgs {
     /// Skip and count damaged records instead of ending there.
     #[arg(long)]
     pub lenient: bool,
-    #[arg(long)]
-    pub json: bool,
-    /// Write a page with charts, which needs nothing else.
-    #[arg(long, value_name = "FILE")]
-    pub html: Option<PathBuf>,
+    #[command(flatten)]
+    pub telling: TellingArgs,
     /// Write what was counted, for `headpond merge`, and print nothing.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["json", "html"])]
     pub partial: Option<PathBuf>,
@@ -36,6 +33,17 @@ pub struct AnalyzeArgs {
     /// for a small footprint. Without it all are followed as long as there are few.
     #[arg(long, value_name = "RATE", value_parser = parse_rate, default_value = "1")]
     pub sample: Sampling,
+}
+
+/// How a signature is told.
+#[derive(Args)]
+pub struct TellingArgs {
+    /// Print JSON instead of text.
+    #[arg(long)]
+    pub json: bool,
+    /// Write a page with charts, which needs nothing else.
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
 }
 
 /// One in so many is what a rate comes to.
@@ -56,11 +64,8 @@ fn parse_rate(text: &str) -> Result<Sampling, String> {
 pub struct MergeArgs {
     #[arg(required = true, value_name = "PARTIAL")]
     pub files: Vec<PathBuf>,
-    #[arg(long)]
-    pub json: bool,
-    /// Write a page with charts, which needs nothing else.
-    #[arg(long, value_name = "FILE")]
-    pub html: Option<PathBuf>,
+    #[command(flatten)]
+    pub telling: TellingArgs,
     /// Write what was counted of all, to be merged further, and print nothing.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["json", "html"])]
     pub partial: Option<PathBuf>,

@@ -1,6 +1,6 @@
 //! `headpond analyze`, and reading traces for the other commands.
 
-use crate::args::AnalyzeArgs;
+use crate::args::{AnalyzeArgs, TellingArgs};
 use crate::outcome::Exit;
 use anyhow::{Context, Result};
 use headpond_advise::picture::render_page;
@@ -27,7 +27,7 @@ pub fn run(args: &AnalyzeArgs) -> Result<Exit> {
     let partial = builder.count(reader.names());
     match &args.partial {
         Some(path) => store(&partial, path)?,
-        None => show(&partial.signature(), &args.file, args.json, args.html.as_deref())?,
+        None => show(&partial.signature(), &args.file, &args.telling)?,
     }
     warn_of_damage(reader.tally());
     Ok(Exit::Ok)
@@ -37,11 +37,11 @@ pub fn run(args: &AnalyzeArgs) -> Result<Exit> {
 ///
 /// # Errors
 /// Where the page cannot be written.
-pub fn show(signature: &Signature, title: &str, as_json: bool, html: Option<&Path>) -> Result<()> {
-    if let Some(path) = html {
+pub fn show(signature: &Signature, title: &str, telling: &TellingArgs) -> Result<()> {
+    if let Some(path) = &telling.html {
         write(path, render_page(title, signature).as_bytes())?;
     }
-    if as_json {
+    if telling.json {
         println!("{}", serde_json::to_string_pretty(signature)?);
     } else {
         print!("{}", render_signature(signature));

@@ -22,7 +22,7 @@ pub fn run(args: &MergeArgs) -> Result<Exit> {
         Some(path) => store(&merged, path)?,
         None => {
             let title = title(merged.sources());
-            show(&merged.signature(), &title, args.json, args.html.as_deref())?;
+            show(&merged.signature(), &title, &args.telling)?;
         }
     }
     Ok(Exit::Ok)
