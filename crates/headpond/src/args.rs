@@ -78,6 +78,20 @@ mod tests {
         }
     }
 
+    /// Options without a word of help, with the commands that take them.
+    fn untold(command: &Command, words: &str) -> Vec<String> {
+        let words = format!("{words}{} ", command.get_name());
+        let bare =
+            command.get_arguments().filter(|it| !it.is_positional() && it.get_help().is_none());
+        let bare = bare.map(|it| format!("{words}--{}", it.get_id()));
+        bare.chain(command.get_subcommands().flat_map(|it| untold(it, &words))).collect()
+    }
+
+    #[test]
+    fn every_option_says_what_it_does() {
+        assert_eq!(untold(&Cli::command(), ""), Vec::<String>::new());
+    }
+
     #[test]
     fn every_help_has_an_example_that_calls_the_command() {
         let all = leaves(&Cli::command(), "");

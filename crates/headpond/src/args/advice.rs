@@ -106,6 +106,7 @@ pub struct AdviseArgs {
     /// Members of the array.
     #[arg(long, value_name = "NUMBER", requires = "raid")]
     pub members: Option<u16>,
+    /// Groups of the array (levels 10, 50 and 60).
     #[arg(long, default_value_t = 1)]
     pub groups: u16,
     /// Bytes of a stripe on one member; without it the best is looked for.

@@ -70,6 +70,7 @@ pub struct SimulateArgs {
     /// The same seed gives the same figures.
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
+    /// Print JSON instead of text.
     #[arg(long)]
     pub json: bool,
 }

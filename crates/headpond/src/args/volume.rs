@@ -168,6 +168,7 @@ pub struct ServeArgs {
 #[command(after_help = "Example:\n  headpond status hv0 --json")]
 pub struct StatusArgs {
     pub name: Option<String>,
+    /// Print JSON instead of text.
     #[arg(long)]
     pub json: bool,
 }
@@ -195,6 +196,7 @@ pub struct StatsArgs {
     /// Set all counters to zero after showing them; what the cache holds stays.
     #[arg(long)]
     pub reset: bool,
+    /// Print JSON instead of text.
     #[arg(long)]
     pub json: bool,
     /// One line of names and one of values, with the columns that casadm prints; a line for each
@@ -226,6 +228,7 @@ pub struct SetArgs {
     /// what is dirty is served and cleaned in the background.
     #[arg(long)]
     pub flush: bool,
+    /// Print JSON instead of text.
     #[arg(long)]
     pub json: bool,
 }
@@ -235,6 +238,7 @@ pub struct SetArgs {
 #[command(after_help = "Example:\n  headpond flush hv0")]
 pub struct FlushArgs {
     pub name: String,
+    /// Print JSON instead of text.
     #[arg(long)]
     pub json: bool,
 }

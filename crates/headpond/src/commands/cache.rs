@@ -50,6 +50,7 @@ pub struct AttachArgs {
     /// where nothing is set. It begins empty with every start.
     #[arg(long)]
     pub tier: bool,
+    /// Print JSON instead of text.
     #[arg(long)]
     pub json: bool,
 }
@@ -68,6 +69,7 @@ pub struct DetachArgs {
     /// The tier in memory in front of the cache, not the cache.
     #[arg(long)]
     pub tier: bool,
+    /// Print JSON instead of text.
     #[arg(long)]
     pub json: bool,
 }
@@ -81,6 +83,7 @@ pub struct ResizeArgs {
     pub name: String,
     /// How much of the device is used; all of it where nothing is said.
     pub size: Option<Size>,
+    /// Print JSON instead of text.
     #[arg(long)]
     pub json: bool,
 }
@@ -100,6 +103,7 @@ pub struct PurgeArgs {
     /// Really: --force loses data.
     #[arg(long, requires = "force")]
     pub yes: bool,
+    /// Print JSON instead of text.
     #[arg(long)]
     pub json: bool,
 }
@@ -110,6 +114,7 @@ pub struct PurgeArgs {
 #[command(after_help = "Example:\n  headpond cache scrub hv0")]
 pub struct ScrubArgs {
     pub name: String,
+    /// Print JSON instead of text.
     #[arg(long)]
     pub json: bool,
 }

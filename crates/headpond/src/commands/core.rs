@@ -38,6 +38,7 @@ pub struct AddArgs {
     /// Overwrite what the devices hold.
     #[arg(long)]
     pub force: bool,
+    /// Print JSON instead of text.
     #[arg(long)]
     pub json: bool,
 }
@@ -49,6 +50,7 @@ pub struct AddArgs {
 pub struct RemoveArgs {
     pub volume: String,
     pub name: String,
+    /// Print JSON instead of text.
     #[arg(long)]
     pub json: bool,
 }

@@ -161,6 +161,7 @@ pub struct PlanArgs {
     /// Writes tables and charts as one page that needs nothing else.
     #[arg(long, visible_alias = "chart", value_name = "FILE")]
     pub html: Option<PathBuf>,
+    /// Print JSON instead of text.
     #[arg(long)]
     pub json: bool,
 }

@@ -138,6 +138,7 @@ pub struct OfArgs {
     /// Of a further core; of the first, where nothing is said.
     #[arg(long, value_name = "NAME")]
     core: Option<String>,
+    /// Print JSON instead of text.
     #[arg(long)]
     json: bool,
 }

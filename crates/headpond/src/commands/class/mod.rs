@@ -29,6 +29,7 @@ pub enum ClassCommand {
 pub struct CheckArgs {
     /// Our own file, or Open CAS's CSV; or `lustre`, which is built in.
     pub file: PathBuf,
+    /// Print JSON instead of text.
     #[arg(long)]
     pub json: bool,
 }
@@ -65,6 +66,7 @@ pub struct TestArgs {
     /// ending there.
     #[arg(long)]
     pub lenient: bool,
+    /// Print JSON instead of text.
     #[arg(long)]
     pub json: bool,
 }

@@ -50,6 +50,7 @@ pub enum FitKind {
 #[derive(Args)]
 #[command(after_help = "Example:\n  headpond model list")]
 pub struct ListArgs {
+    /// Print JSON instead of text.
     #[arg(long)]
     pub json: bool,
 }
@@ -82,6 +83,7 @@ pub struct DemeritArgs {
     /// Which drive, where the files describe several.
     #[arg(long, value_name = "NAME")]
     pub disk: Option<String>,
+    /// Print JSON instead of text.
     #[arg(long)]
     pub json: bool,
 }

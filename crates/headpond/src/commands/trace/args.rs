@@ -29,6 +29,7 @@ pub struct RecordArgs {
     /// How long to record.
     #[arg(long, default_value_t = 60)]
     pub seconds: u64,
+    /// Print JSON instead of text.
     #[arg(long)]
     pub json: bool,
 }
@@ -65,6 +66,7 @@ pub struct StatsArgs {
     pub file: PathBuf,
     #[command(flatten)]
     pub read: ReadArgs,
+    /// Print JSON instead of text.
     #[arg(long)]
     pub json: bool,
 }
@@ -87,6 +89,7 @@ pub struct ConvertArgs {
     pub to: ExportFormat,
     #[command(flatten)]
     pub read: ReadArgs,
+    /// Print JSON instead of text.
     #[arg(long)]
     pub json: bool,
 }
