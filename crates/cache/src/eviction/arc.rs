@@ -8,7 +8,7 @@
 
 use super::directory::{At, Directory};
 use super::{Group, Heat, Hits, Policy, PolicyMemory, Residents, cold};
-use crate::types::CoreBlock;
+use crate::types::{BlockRun, CoreBlock};
 
 /// Resident, asked for once.
 const T1: usize = 0;
@@ -124,8 +124,13 @@ impl Policy for Arc {
         Hits::Ordered
     }
 
-    fn insert(&mut self, block: CoreBlock, group: Group, residents: &mut dyn Residents) -> Heat {
-        let ghost = self.directory.find(block);
+    fn insert_run(
+        &mut self,
+        run: BlockRun,
+        group: Group,
+        residents: &mut dyn Residents,
+    ) -> (u64, Heat) {
+        let ghost = self.directory.find(run.first);
         if let Some(at) = ghost
             && self.place(at).0 == group
         {
@@ -133,15 +138,15 @@ impl Policy for Arc {
             self.learn(group, is_in_b2);
             self.replace(group, is_in_b2, residents);
             self.directory.renew(at, list_of(group, T2));
-            return Heat::SMALL;
+            return (1, Heat::SMALL);
         }
         if let Some(at) = ghost {
             // Its class has changed since it left.
             self.directory.remove(at);
         }
         self.make_room(group, residents);
-        self.directory.push(list_of(group, T1), block);
-        Heat::SMALL
+        self.directory.push(list_of(group, T1), run.first);
+        (1, Heat::SMALL)
     }
 
     fn evict(&mut self, group: Group, residents: &mut dyn Residents) {

@@ -2,7 +2,7 @@
 
 use super::lanes::{Lane, Lanes};
 use super::{Group, Heat, Hits, Policy, PolicyMemory, Queued, Residents, cold, entries_max};
-use crate::types::{BlockRun, CoreBlock};
+use crate::types::BlockRun;
 
 pub struct Fifo {
     capacity: u64,
@@ -51,10 +51,6 @@ impl Queued for Fifo {
 impl Policy for Fifo {
     fn hits(&self) -> Hits {
         Hits::Counted
-    }
-
-    fn insert(&mut self, block: CoreBlock, group: Group, residents: &mut dyn Residents) -> Heat {
-        self.insert_run(BlockRun { first: block, count: 1 }, group, residents).1
     }
 
     fn insert_run(

@@ -2,7 +2,7 @@
 
 use super::directory::Directory;
 use super::{Group, Heat, Hits, Policy, PolicyMemory, Residents, cold};
-use crate::types::CoreBlock;
+use crate::types::{BlockRun, CoreBlock};
 
 pub struct Lru {
     capacity: u64,
@@ -21,12 +21,17 @@ impl Policy for Lru {
         Hits::Ordered
     }
 
-    fn insert(&mut self, block: CoreBlock, group: Group, residents: &mut dyn Residents) -> Heat {
+    fn insert_run(
+        &mut self,
+        run: BlockRun,
+        group: Group,
+        residents: &mut dyn Residents,
+    ) -> (u64, Heat) {
         if self.directory.len(group.index()) == self.capacity {
             self.evict(group, residents);
         }
-        self.directory.push(group.index(), block);
-        Heat::SMALL
+        self.directory.push(group.index(), run.first);
+        (1, Heat::SMALL)
     }
 
     fn evict(&mut self, group: Group, residents: &mut dyn Residents) {

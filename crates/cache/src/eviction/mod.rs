@@ -228,7 +228,9 @@ pub trait Policy {
     /// Takes in a mapped block that is not resident; others of its group leave where that holds the
     /// whole capacity. Answers how the caller is to mark it.
     #[must_use]
-    fn insert(&mut self, block: CoreBlock, group: Group, residents: &mut dyn Residents) -> Heat;
+    fn insert(&mut self, block: CoreBlock, group: Group, residents: &mut dyn Residents) -> Heat {
+        self.insert_run(BlockRun { first: block, count: 1 }, group, residents).1
+    }
 
     /// Takes in the first blocks of a run of such: as many as are to be marked alike, and only for
     /// the first of which others have to leave. That is the same as one after the other. Answers
@@ -239,9 +241,7 @@ pub trait Policy {
         run: BlockRun,
         group: Group,
         residents: &mut dyn Residents,
-    ) -> (u64, Heat) {
-        (1, self.insert(run.first, group, residents))
-    }
+    ) -> (u64, Heat);
 
     /// The next one of a group that has residents leaves, or an entry that names none.
     fn evict(&mut self, group: Group, residents: &mut dyn Residents);

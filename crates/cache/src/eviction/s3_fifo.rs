@@ -155,10 +155,6 @@ impl Policy for S3Fifo {
         Hits::Counted
     }
 
-    fn insert(&mut self, block: CoreBlock, group: Group, residents: &mut dyn Residents) -> Heat {
-        self.insert_run(BlockRun { first: block, count: 1 }, group, residents).1
-    }
-
     fn insert_run(
         &mut self,
         run: BlockRun,
