@@ -3,12 +3,9 @@
 //! Members answer at once, or, as hardware does, later: then an operation is watched, and what it
 //! reads lands in memory of the array's own.
 
-use std::cell::Cell;
 use std::future::poll_fn;
 use std::hint::black_box;
-use std::io;
 use std::rc::Rc;
-use std::sync::Arc;
 use std::task::Poll;
 use std::time::Instant;
 
@@ -16,7 +13,7 @@ use headpond_block::devices::NullDevice;
 use headpond_block::devices::RamDevice;
 use headpond_block::sync::join_all;
 use headpond_block::{
-    BlockDevice, Buffer, Driver, Executor, Geometry, Order, Request, Runtime, Submission, Wait,
+    BlockDevice, Buffer, Executor, Geometry, Order, Request, Runtime, Submission, VirtualClock,
 };
 use headpond_raid::{
     AssembleOptions, Contents, CreateOptions, Integrity, Intent, JournalOptions, JournalWhen,
@@ -26,26 +23,6 @@ use uuid::Uuid;
 
 const DEPTH: u64 = 32;
 const TURNS: u64 = 20_000;
-
-/// Nothing here ever waits.
-struct Idle(Cell<u64>);
-
-impl Driver for Idle {
-    fn now(&self) -> headpond_block::Instant {
-        headpond_block::Instant::from_nanos(self.0.get())
-    }
-
-    fn park(&self, wait: Wait) -> io::Result<()> {
-        match wait {
-            Wait::Poll => Ok(()),
-            _ => Err(io::Error::other("nothing to wait for")),
-        }
-    }
-
-    fn unparker(&self) -> Arc<dyn Fn() + Send + Sync> {
-        Arc::new(|| {})
-    }
-}
 
 /// A label in memory, and nothing behind it.
 struct LabelledNull {
@@ -93,7 +70,7 @@ impl BlockDevice for LabelledNull {
 }
 
 fn main() {
-    let executor = Executor::new(Box::new(Idle(Cell::new(0))), Order::Fifo);
+    let executor = Executor::new(Box::new(VirtualClock::default()), Order::Fifo);
     executor.block_on(measure(&executor.runtime())).expect("nothing waits");
 }
 

@@ -5,16 +5,13 @@
 //! members; memcpy between two areas as large as all members says what the memory allows. Parity
 //! has to be computed somewhere: the limit is the time of those writes and of that alone.
 
-use std::cell::Cell;
 use std::hint::black_box;
-use std::io;
 use std::rc::Rc;
-use std::sync::Arc;
 use std::time::Instant;
 
 use headpond_block::devices::RamDevice;
 use headpond_block::{
-    BlockDevice, Buffer, Driver, Executor, Geometry, Order, Request, Runtime, Wait,
+    BlockDevice, Buffer, Executor, Geometry, Order, Request, Runtime, VirtualClock,
 };
 use headpond_raid::parity;
 use headpond_raid::{
@@ -27,28 +24,8 @@ const STRIP_BYTES: usize = 64 << 10;
 const MEMBER_BYTES: u64 = 32 << 20;
 const ROUNDS: usize = 15;
 
-/// Nothing here ever waits.
-struct Idle(Cell<u64>);
-
-impl Driver for Idle {
-    fn now(&self) -> headpond_block::Instant {
-        headpond_block::Instant::from_nanos(self.0.get())
-    }
-
-    fn park(&self, wait: Wait) -> io::Result<()> {
-        match wait {
-            Wait::Poll => Ok(()),
-            _ => Err(io::Error::other("nothing to wait for")),
-        }
-    }
-
-    fn unparker(&self) -> Arc<dyn Fn() + Send + Sync> {
-        Arc::new(|| {})
-    }
-}
-
 fn main() {
-    let executor = Executor::new(Box::new(Idle(Cell::new(0))), Order::Fifo);
+    let executor = Executor::new(Box::new(VirtualClock::default()), Order::Fifo);
     executor.block_on(measure_all(&executor.runtime())).expect("nothing waits");
 }
 
