@@ -8,7 +8,7 @@ use headpond_raid::integrity;
 use headpond_raid::layout::{Declustering, Layout, Role, Spread, Weights};
 use headpond_raid::level::Level;
 use headpond_raid::superblock::{
-    ArrayRecord, DATA_OFFSET_MIN, Filled, RecordedGrowth, RecordedParity, RecordedState,
+    ArrayRecord, DATA_OFFSET_MIN, FillRecord, RecordedGrowth, RecordedParity, RecordedState,
     RecordedWork, RoleRecord, RoleState, SUPERBLOCK_BYTES, SpareRecord, Superblock, decode, encode,
 };
 use libfuzzer_sys::fuzz_target;
@@ -87,7 +87,7 @@ fn spares(shape: u8) -> Vec<SpareRecord> {
     if shape & 16 == 0 {
         return Vec::new();
     }
-    let filling = Some(Filled { role: Role(1), rows: 9 });
+    let filling = Some(FillRecord { role: Role(1), rows: 9 });
     let spare = |uuid, filling| SpareRecord { member_uuid: Uuid::from_u128(uuid), filling };
     vec![spare(100, None), spare(101, filling)]
 }

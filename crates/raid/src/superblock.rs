@@ -104,7 +104,7 @@ pub struct ArrayRecord {
     pub spares: Vec<SpareRecord>,
     /// One entry a slot of distributed spare space: the lost role that it stands in for, and how
     /// far it holds what that held.
-    pub lent: Vec<Option<Filled>>,
+    pub lent: Vec<Option<FillRecord>>,
     /// Where the work on the whole array has come to that the next start goes on with.
     pub work: RecordedWork,
     /// The event since which the bitmap marks whatever was written without a member; `None` where
@@ -158,12 +158,12 @@ impl JournalRecord {
 pub struct SpareRecord {
     pub member_uuid: Uuid,
     /// `None` while it stands by.
-    pub filling: Option<Filled>,
+    pub filling: Option<FillRecord>,
 }
 
 /// A role that a spare is being given, or stands in for, and how far it holds what the role does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Filled {
+pub struct FillRecord {
     pub role: Role,
     /// Its rows of strips from the start on.
     pub rows: u64,
@@ -249,7 +249,7 @@ impl ArrayRecord {
     pub fn unreplaced(&self, empty: &[Role]) -> Vec<Role> {
         let rows = self.member_data_bytes / u64::from(self.strip_bytes);
         let is_whole = |role: &Role| {
-            let is_it = |it: &&Filled| it.role == *role && it.rows == rows;
+            let is_it = |it: &&FillRecord| it.role == *role && it.rows == rows;
             self.lent.iter().flatten().any(|it| is_it(&it))
         };
         empty.iter().copied().filter(|role| !is_whole(role)).collect()

@@ -28,7 +28,7 @@ use super::{Array, Member};
 use crate::journal::label::Label;
 use crate::journal::{JournalWhen, record};
 use crate::layout::{Layout, Role, Stripe};
-use crate::superblock::{ArrayRecord, Filled, JournalRecord, RoleState};
+use crate::superblock::{ArrayRecord, FillRecord, JournalRecord, RoleState};
 
 /// The journal of an array, and who goes through it.
 pub(super) struct Guard {
@@ -386,7 +386,7 @@ impl Array {
     }
 
     /// The lost roles that spare space stands in for completely.
-    fn whole_in_spare_space(&self, lent: &[Option<Filled>]) -> BTreeSet<Role> {
+    fn whole_in_spare_space(&self, lent: &[Option<FillRecord>]) -> BTreeSet<Role> {
         let rows = self.layout.rows();
         lent.iter().flatten().filter(|lent| lent.rows == rows).map(|lent| lent.role).collect()
     }

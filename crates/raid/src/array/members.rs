@@ -21,7 +21,7 @@ use uuid::Uuid;
 
 use super::health::Health;
 use crate::layout::{Layout, Role, Strip, StripCell, Stripe};
-use crate::superblock::{ArrayRecord, Filled, RoleState, SpareRecord, Superblock};
+use crate::superblock::{ArrayRecord, FillRecord, RoleState, SpareRecord, Superblock};
 pub(super) use filling::{FilledRows, Filling, Lent};
 use lending::Settling;
 
@@ -80,7 +80,7 @@ pub(crate) struct Members {
 pub(crate) struct Found {
     /// By role: the member, or why there is none.
     pub(crate) roles: Vec<Result<Member, RoleState>>,
-    pub(crate) filling: Vec<(Filled, Member)>,
+    pub(crate) filling: Vec<(FillRecord, Member)>,
     pub(crate) standing_by: Vec<Member>,
 }
 
@@ -391,7 +391,7 @@ impl Members {
     pub(super) fn spare_records(&self) -> Vec<SpareRecord> {
         let filling = self.slots().filter_map(|(role, slot)| {
             let filling = slot.filling()?;
-            let filled = Filled { role, rows: filling.progress.recorded_rows() };
+            let filled = FillRecord { role, rows: filling.progress.recorded_rows() };
             Some(SpareRecord { member_uuid: filling.member.uuid, filling: Some(filled) })
         });
         let standing_by = self.standing_by.borrow();

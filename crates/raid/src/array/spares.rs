@@ -13,7 +13,7 @@ use uuid::Uuid;
 use super::lost::erase_lost;
 use super::{Array, Member, zero_copy};
 use crate::layout::Role;
-use crate::superblock::{Filled, SPARES_MAX};
+use crate::superblock::{FillRecord, SPARES_MAX};
 
 /// Why the members stay as they are.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -210,7 +210,7 @@ impl Array {
         if !self.is_parity_whole() {
             return Err(MemberError::Uninitialised);
         }
-        self.members.lend(slot, Filled { role, rows: 0 });
+        self.members.lend(slot, FillRecord { role, rows: 0 });
         self.change_record(|_| {}).await?;
         Ok(Some(role))
     }

@@ -6,9 +6,10 @@ mod features;
 use uuid::Uuid;
 
 use super::{
-    ArrayRecord, DATA_OFFSET_MIN, DecodeError, Filled, INTENT_BYTES, INTENT_OFFSET, JournalRecord,
-    NAME_BYTES_MAX, RecordedGrowth, RecordedParity, RecordedState, RecordedWork, RoleRecord,
-    RoleState, SPARES_MAX, STAGE_BYTES, SUPERBLOCK_BYTES, SpareRecord, Superblock, VERSION,
+    ArrayRecord, DATA_OFFSET_MIN, DecodeError, FillRecord, INTENT_BYTES, INTENT_OFFSET,
+    JournalRecord, NAME_BYTES_MAX, RecordedGrowth, RecordedParity, RecordedState, RecordedWork,
+    RoleRecord, RoleState, SPARES_MAX, STAGE_BYTES, SUPERBLOCK_BYTES, SpareRecord, Superblock,
+    VERSION,
 };
 use crate::checksum;
 use crate::integrity;
@@ -354,8 +355,8 @@ impl Fields<'_> {
     /// Spare space stands in for roles that are lost, and once for each.
     fn check_lent(&self, array: &ArrayRecord) -> Result<(), DecodeError> {
         let rows = array.member_data_bytes / u64::from(array.strip_bytes);
-        let lent: Vec<Filled> = array.lent.iter().copied().flatten().collect();
-        for (index, Filled { role, rows: filled }) in lent.iter().copied().enumerate() {
+        let lent: Vec<FillRecord> = array.lent.iter().copied().flatten().collect();
+        for (index, FillRecord { role, rows: filled }) in lent.iter().copied().enumerate() {
             let is_twice = lent[..index].iter().any(|other| other.role == role);
             if is_twice || array.roles[role.index()].state == RoleState::Active {
                 return Err(impossible("lent role", role.0.into()));
@@ -446,7 +447,7 @@ impl Fields<'_> {
         Ok(Some(Weights::new(self.0[at::WEIGHTS..at::WEIGHTS + members].to_vec())?))
     }
 
-    fn lent(&self) -> Result<Vec<Option<Filled>>, DecodeError> {
+    fn lent(&self) -> Result<Vec<Option<FillRecord>>, DecodeError> {
         if self.u64(at::INCOMPAT) & FEATURE_DECLUSTERED == 0 {
             return Ok(Vec::new());
         }
@@ -458,7 +459,7 @@ impl Fields<'_> {
         let entry = |slot| {
             let offset = at::LENT + usize::from(slot) * at::LENT_BYTES;
             let rows = self.u64(offset + at::LENT_ROWS);
-            Ok(self.role(offset, members)?.map(|role| Filled { role, rows }))
+            Ok(self.role(offset, members)?.map(|role| FillRecord { role, rows }))
         };
         (0..slots).map(entry).collect()
     }
@@ -491,7 +492,7 @@ impl Fields<'_> {
             let offset = at::SPARES + index * at::SPARE_BYTES;
             let rows = self.u64(offset + at::SPARE_ROWS);
             let role = self.role(offset + at::SPARE_ROLE, members)?;
-            let filling = role.map(|role| Filled { role, rows });
+            let filling = role.map(|role| FillRecord { role, rows });
             Ok(SpareRecord { member_uuid: self.uuid(offset), filling })
         };
         (0..count).map(entry).collect()

@@ -21,7 +21,7 @@ use std::rc::Rc;
 use super::super::health::Earlier;
 use super::{FilledRows, Holders, Lent, Member, Members};
 use crate::layout::{Role, StripCell};
-use crate::superblock::Filled;
+use crate::superblock::FillRecord;
 
 /// A slot that was taken back, and what was under way on the members.
 pub(super) struct Settling {
@@ -90,8 +90,8 @@ impl Members {
     }
 
     /// Has a slot stand in for a role that is lost.
-    pub(in crate::array) fn lend(&self, slot: u16, filled: Filled) {
-        let Filled { role, rows } = filled;
+    pub(in crate::array) fn lend(&self, slot: u16, filled: FillRecord) {
+        let FillRecord { role, rows } = filled;
         assert!(self.active(role).is_none() && self.lent_to(role).is_none(), "it lacks one");
         let lent = Lent { role, slot, progress: FilledRows::up_to(rows, &self.layout) };
         let before = self.lent[usize::from(slot)].replace(Some(Rc::new(lent)));
@@ -125,9 +125,9 @@ impl Members {
     }
 
     /// What is lent, as it is to be recorded: one entry a slot.
-    pub(in crate::array) fn lent_records(&self) -> Vec<Option<Filled>> {
+    pub(in crate::array) fn lent_records(&self) -> Vec<Option<FillRecord>> {
         let record =
-            |lent: &Rc<Lent>| Filled { role: lent.role, rows: lent.progress.recorded_rows() };
+            |lent: &Rc<Lent>| FillRecord { role: lent.role, rows: lent.progress.recorded_rows() };
         self.lent.iter().map(|lent| lent.borrow().as_ref().map(record)).collect()
     }
 

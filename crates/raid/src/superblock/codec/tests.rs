@@ -20,7 +20,7 @@ fn superblocks() -> impl Strategy<Value = Superblock> {
                 member_uuid: Uuid::from_u128(!uuid ^ index as u128),
                 filling: index
                     .is_multiple_of(2)
-                    .then_some(Filled { role: Role(0), rows: rows / 2 }),
+                    .then_some(FillRecord { role: Role(0), rows: rows / 2 }),
             };
             let width = level.group_members_min() as u16;
             let spares = extra as u16 / 2;
@@ -32,7 +32,7 @@ fn superblocks() -> impl Strategy<Value = Superblock> {
             let lent = |slot: u16| {
                 let role = Role(usize::from(slot) as u16 * 3 + 1);
                 (slot.is_multiple_of(2) && role.index() < members)
-                    .then_some(Filled { role, rows: rows / 3 })
+                    .then_some(FillRecord { role, rows: rows / 3 })
             };
             let slots = declustering.as_ref().map_or(0, |it| it.spread.spares);
             let array = ArrayRecord {
