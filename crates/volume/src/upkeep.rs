@@ -248,7 +248,7 @@ impl Shared {
         self.assign().await;
         let is_healthy = self.array.state() == ArrayState::Healthy;
         // What a lost member held cannot be told from parity that was never computed.
-        let needs_parity = is_healthy && !self.array.status().parity_initialised;
+        let needs_parity = is_healthy && !self.array.is_parity_initialised();
         let parity = needs_parity.then_some(Work::Parity);
         let scrub = self.is_scrub_wanted.get().then_some(Work::Scrub);
         self.stand_in_to_do().or_else(|| self.rebuild_to_do()).or_else(|| {
@@ -369,38 +369,35 @@ impl Shared {
         let can_stand_in = self.array.can_lend_slot() || self.stand_in_to_do().is_some();
         let can_assign = self.array.vacant_role().is_some()
             && self.array.has_spare()
-            && self.array.status().parity_initialised;
+            && self.array.is_parity_initialised();
         let can_rebuild = can_assign || self.rebuild_to_do().is_some();
         (!is_stand_in && can_stand_in) || (!is_stand_in && !is_rebuild && can_rebuild)
     }
 
     /// Bytes done of how many: of each member for a rebuild and while it grows, else of the array.
     fn progress(&self, work: Work) -> (u64, u64) {
-        let (array, status) = (&self.array, self.array.status());
-        let strip_bytes = u64::from(array.layout().strip_bytes());
-        let whole = array.layout().array_bytes();
+        let (array, layout) = (&self.array, self.array.layout());
+        let strip_bytes = u64::from(layout.strip_bytes());
+        let (rows, whole) = (layout.rows(), layout.array_bytes());
         let stripes = |progress: Option<headpond_raid::Progress>| {
-            progress.map_or(0, |progress| progress.stripes_done * array.layout().stripe_bytes())
+            progress.map_or(0, |progress| progress.stripes_done * layout.stripe_bytes())
         };
         match work {
             Work::StandIn { role } => {
-                let stand_in = &status.members[usize::from(role)].stand_in;
-                let rows = stand_in.as_ref().map_or(array.layout().rows(), |it| it.rows_done);
                 // Of each of the others, which share in what is read and written for a row.
-                let others = (array.layout().members() - 1) as u64;
-                let share = |rows: u64| rows * strip_bytes * array.layout().width() as u64 / others;
-                (share(rows), share(array.layout().rows()))
+                let others = (layout.members() - 1) as u64;
+                let share = |rows: u64| rows * strip_bytes * layout.width() as u64 / others;
+                (share(array.stood_in_rows(Role(role)).unwrap_or(rows)), share(rows))
             }
             Work::Rebuild { role } => {
-                let filling = &status.members[usize::from(role)].filling;
-                let rows = filling.as_ref().map_or(array.layout().rows(), |it| it.rows_done);
-                (rows * strip_bytes, array.layout().rows() * strip_bytes)
+                let done = array.filled_rows(Role(role)).unwrap_or(rows);
+                (done * strip_bytes, rows * strip_bytes)
             }
-            Work::Parity => (stripes(status.initialising), whole),
-            Work::Scrub => (stripes(status.scrubbing), whole),
+            Work::Parity => (stripes(array.initialising()), whole),
+            Work::Scrub => (stripes(array.scrubbing()), whole),
             Work::Growth => {
-                let rows = status.growth.map_or(array.layout().rows(), |it| it.rows_done);
-                (rows * strip_bytes, array.layout().rows() * strip_bytes)
+                let done = array.growth_status().map_or(rows, |it| it.rows_done);
+                (done * strip_bytes, rows * strip_bytes)
             }
         }
     }

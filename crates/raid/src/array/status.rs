@@ -280,7 +280,7 @@ impl Array {
             declustered: self.declustered_status(),
             weights: self.layout.weights().cloned(),
             event_count: record.event_count,
-            parity_initialised: self.parity.get() == RecordedParity::Valid,
+            parity_initialised: self.is_parity_initialised(),
             initialising: self.initialising.get(),
             scrubbing: self.scrubbing.get(),
             scrub: self.scrub_report.borrow().clone(),
@@ -323,6 +323,31 @@ impl Array {
     /// whether there are any.
     pub fn requests(&self) -> u64 {
         self.counters.requests.0.get()
+    }
+
+    /// Whether all parity, or all copies, were once made from the data.
+    pub fn is_parity_initialised(&self) -> bool {
+        self.parity.get() == RecordedParity::Valid
+    }
+
+    /// How far [`Array::initialise`] is, while it goes on.
+    pub fn initialising(&self) -> Option<Progress> {
+        self.initialising.get()
+    }
+
+    /// How far [`Array::scrub`] is, while it goes on.
+    pub fn scrubbing(&self) -> Option<Progress> {
+        self.scrubbing.get()
+    }
+
+    /// Rows that a spare has been given of a role; none where it is given to nobody.
+    pub fn filled_rows(&self, role: Role) -> Option<u64> {
+        Some(self.members.slot(role).filling()?.progress.count())
+    }
+
+    /// The same of the spare space that stands in for a role.
+    pub fn stood_in_rows(&self, role: Role) -> Option<u64> {
+        Some(self.members.lent_to(role)?.progress.count())
     }
 
     /// The counts begin again at zero.
