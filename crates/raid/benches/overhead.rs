@@ -95,22 +95,7 @@ async fn measure_arrays(runtime: &Runtime, answers: Answers, patience: Option<Pa
     {
         let members: Vec<Rc<dyn BlockDevice>> =
             (0..count).map(|index| member(index, answers)).collect();
-        let options = CreateOptions {
-            name: "bench".into(),
-            uuid: Uuid::from_u128(1),
-            level,
-            groups,
-            declustered: None,
-            striping: Striping::Plain,
-            strip_bytes: 64 << 10,
-            contents: Contents::Zeros,
-            intent: Intent::None,
-            integrity: Integrity::None,
-            occupied: Occupied::Refuse,
-            owner: None,
-            journal: None,
-        };
-        create(&members, &options).await.expect("created");
+        create(&members, &options(level, groups)).await.expect("created");
         let tuning = Tuning { patience, ..Tuning::default() };
         let how = AssembleOptions { tuning, ..AssembleOptions::default() };
         let assembled = assemble(runtime, members, how).await.expect("assembled");
@@ -121,26 +106,31 @@ async fn measure_arrays(runtime: &Runtime, answers: Answers, patience: Option<Pa
     measure_degraded(runtime, answers, limit).await;
 }
 
+fn options(level: Level, groups: usize) -> CreateOptions {
+    CreateOptions {
+        name: "bench".into(),
+        uuid: Uuid::from_u128(1),
+        level,
+        groups,
+        declustered: None,
+        striping: Striping::Plain,
+        strip_bytes: 64 << 10,
+        contents: Contents::Zeros,
+        intent: Intent::None,
+        integrity: Integrity::None,
+        occupied: Occupied::Refuse,
+        owner: None,
+        journal: None,
+    }
+}
+
 /// RAID 6 without one of ten members, with and without a stripe journal in memory.
 async fn measure_degraded(runtime: &Runtime, answers: Answers, limit: f64) {
     for uuid in [None, Some(Uuid::from_u128(2))] {
         let members: Vec<Rc<dyn BlockDevice>> =
             (0..10).map(|index| member(index, answers)).collect();
-        let options = CreateOptions {
-            name: "bench".into(),
-            uuid: Uuid::from_u128(1),
-            level: Level::Raid6,
-            groups: 1,
-            strip_bytes: 64 << 10,
-            contents: Contents::Zeros,
-            intent: Intent::None,
-            integrity: Integrity::None,
-            occupied: Occupied::Refuse,
-            owner: None,
-            declustered: None,
-            striping: Striping::Plain,
-            journal: uuid.map(|uuid| JournalOptions { uuid, when: JournalWhen::Always }),
-        };
+        let journal = uuid.map(|uuid| JournalOptions { uuid, when: JournalWhen::Always });
+        let options = CreateOptions { journal, ..options(Level::Raid6, 1) };
         let record = create(&members, &options).await.expect("created");
         let ring = RamDevice::with_geometry("journal", Geometry::of_size(64 << 20));
         let journal: Option<Rc<dyn BlockDevice>> = uuid.map(|_| Rc::new(ring) as Rc<_>);

@@ -9,7 +9,7 @@ use headpond_block::sync::join_all;
 use headpond_block::{BlockDevice, ByteRange, DeviceError, Request, Runtime, Submission};
 use headpond_raid::layout::{Role, Spread};
 use headpond_raid::superblock::RoleState;
-use headpond_raid::{Array, ArrayState, AssembleError, CreateOptions, Filled, Level};
+use headpond_raid::{Array, ArrayState, CreateOptions, Filled, Level};
 use headpond_sim::Ended;
 use support::machine::*;
 use support::*;
@@ -301,39 +301,6 @@ async fn stand_in(devices: Devices, newest: &RefCell<[u8; 2]>) {
     rising().await;
 }
 
-/// The life after: what was acknowledged is there; what was begun is ended; then another member
-/// goes, and everything is still there. Says whether the array started.
-async fn end_stand_in(devices: Devices, newest: [u8; 2], context: &str) -> bool {
-    let array = match attempt(belonging(devices).await).await {
-        Ok(assembled) => assembled.array,
-        Err(AssembleError::DegradedAndUnclean { .. }) => return false,
-        Err(error) => panic!("{context}: {error}"),
-    };
-    let places = [0, array.layout().array_bytes() - 512];
-    let check = async |when: &str| {
-        for (newest, at) in newest.into_iter().zip(places) {
-            let found = read(&array, at, 512).await.unwrap();
-            assert!(found[0] >= newest, "{context}, {when}: {} of {newest}", found[0]);
-        }
-    };
-    check("after the start").await;
-    for role in array.lent_roles() {
-        let filled = array.fill_slot(role, async || true).await;
-        assert!(matches!(filled, Ok(Filled::Whole { .. })), "{context}");
-    }
-    check("when stood in for").await;
-    for role in array.filling_roles() {
-        let filled = array.fill(role, async || true).await;
-        assert!(matches!(filled, Ok(Filled::Whole { .. })), "{context}");
-    }
-    check("when filled").await;
-    if array.state() == ArrayState::Healthy {
-        array.fail(Role(0)).await.unwrap();
-        check("without another member").await;
-    }
-    true
-}
-
 #[test]
 fn however_a_rebuild_onto_spare_space_is_cut_what_was_acknowledged_is_there() {
     for (level, count, spread) in [
@@ -351,7 +318,7 @@ fn however_a_rebuild_onto_spare_space_is_cut_what_was_acknowledged_is_there() {
             let context = format!("{level} of {count}, {spread:?}, cut at {cut_at}");
             let newest = newest.into_inner();
             machine.live_to_the_end(&machine.all(), async |devices| {
-                started += u64::from(end_stand_in(devices, newest, &context).await);
+                started += u64::from(end_fills(devices, newest, &context).await);
             });
             if matches!(ended, Ended::Finished(())) {
                 break;

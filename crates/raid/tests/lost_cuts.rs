@@ -10,7 +10,7 @@ use headpond_block::decorators::{Fault, FaultControl, FaultDevice, FaultRule};
 use headpond_block::{BlockDevice, ByteRange, Request, RequestKind};
 use headpond_raid::layout::Role;
 use headpond_raid::superblock::DATA_OFFSET_MIN;
-use headpond_raid::{Array, AssembleError, Filled, Inspection, Level, inspect};
+use headpond_raid::{Array, AssembleError, Filled, Level};
 use headpond_sim::Ended;
 use support::lost::*;
 use support::machine::*;
@@ -152,18 +152,6 @@ impl Cut {
         self.judge(&array, context).await;
         array.stop().await.unwrap();
     }
-}
-
-/// The devices that belong to an array.
-async fn belonging(mut devices: Devices) -> Devices {
-    let mut kept = Vec::new();
-    for device in devices.drain(..) {
-        if matches!(inspect(&*device).await, Ok(Inspection::Member(_))) {
-            kept.push(device);
-        }
-    }
-    devices.extend(kept);
-    devices
 }
 
 #[test]

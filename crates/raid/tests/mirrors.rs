@@ -1,17 +1,16 @@
 //! How fast mirrors of modelled drives are read, in virtual time.
 
+mod support;
+
 use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 
 use headpond_block::{BlockDevice, Buffer, Geometry, Request, Runtime};
-use headpond_raid::{
-    AssembleOptions, Contents, CreateOptions, Integrity, Intent, Level, Occupied, Striping,
-    assemble, create,
-};
+use headpond_raid::{AssembleOptions, CreateOptions, Level, assemble, create};
 use headpond_sim::hdd::HddModel;
 use headpond_sim::{ModelDevice, SparseDevice, run};
-use uuid::Uuid;
+use support::options;
 
 const MEMBER_BYTES: u64 = 1 << 40;
 const MEBIBYTE: u64 = 1 << 20;
@@ -39,21 +38,7 @@ fn drive(index: u64, runtime: &Runtime) -> Rc<dyn BlockDevice> {
 
 async fn mirror(level: Level, copies: u64, groups: u64, runtime: &Runtime) -> Rc<dyn BlockDevice> {
     let drives: Vec<_> = (0..copies * groups).map(|index| drive(index, runtime)).collect();
-    let options = CreateOptions {
-        name: "mirror".into(),
-        uuid: Uuid::from_u128(5),
-        level,
-        groups: groups as usize,
-        declustered: None,
-        striping: Striping::Plain,
-        strip_bytes: 64 << 10,
-        contents: Contents::Zeros,
-        intent: Intent::None,
-        integrity: Integrity::None,
-        occupied: Occupied::Refuse,
-        owner: None,
-        journal: None,
-    };
+    let options = CreateOptions { strip_bytes: 64 << 10, ..options(level, groups as usize) };
     create(&drives, &options).await.expect("created");
     let options = AssembleOptions::default();
     Rc::new(assemble(runtime, drives, options).await.expect("assembled").array)

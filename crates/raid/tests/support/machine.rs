@@ -6,14 +6,15 @@ use std::rc::Rc;
 use headpond_block::{
     BlockDevice, Buffer, BufferPool, DeviceError, PoolConfig, Request, RequestFlags, Runtime,
 };
+use headpond_raid::layout::Role;
 use headpond_raid::superblock::{COPY_OFFSETS, DATA_OFFSET_MIN, SUPERBLOCK_BYTES, decode};
 use headpond_raid::{
-    AfterUncleanStop, Array, AssembleError, AssembleOptions, Assembled, CreateOptions, Force,
-    Inspection, Intent, Level, Spread, Tuning, assemble, create, inspect,
+    AfterUncleanStop, Array, ArrayState, AssembleError, AssembleOptions, Assembled, CreateOptions,
+    Filled, Force, Inspection, Intent, Level, Spread, Tuning, assemble, create, inspect,
 };
 use headpond_sim::{Ended, Medium, OperationTime, Power, Random, Sim, SimDisk, run_until_cut};
 
-use super::{STRIP, options, refined};
+use super::{STRIP, options, read, refined};
 
 /// The members as one life sees them.
 pub struct Devices {
@@ -205,4 +206,37 @@ pub async fn attempt(devices: Devices) -> Result<Assembled, AssembleError> {
         journal: None,
     };
     assemble(&devices.runtime, devices.list, options).await
+}
+
+/// The life after: what was acknowledged is there; what was begun is ended; then another member
+/// goes, and everything is still there. Says whether the array started.
+pub async fn end_fills(devices: Devices, newest: [u8; 2], context: &str) -> bool {
+    let array = match attempt(belonging(devices).await).await {
+        Ok(assembled) => assembled.array,
+        Err(AssembleError::DegradedAndUnclean { .. }) => return false,
+        Err(error) => panic!("{context}: {error}"),
+    };
+    let places = [0, array.layout().array_bytes() - 512];
+    let check = async |when: &str| {
+        for (newest, at) in newest.into_iter().zip(places) {
+            let found = read(&array, at, 512).await.unwrap();
+            assert!(found[0] >= newest, "{context}, {when}: {} of {newest}", found[0]);
+        }
+    };
+    check("after the start").await;
+    for role in array.lent_roles() {
+        let filled = array.fill_slot(role, async || true).await;
+        assert!(matches!(filled, Ok(Filled::Whole { .. })), "{context}");
+    }
+    check("when stood in for").await;
+    for role in array.filling_roles() {
+        let filled = array.fill(role, async || true).await;
+        assert!(matches!(filled, Ok(Filled::Whole { .. })), "{context}");
+    }
+    check("when filled").await;
+    if array.state() == ArrayState::Healthy {
+        array.fail(Role(0)).await.unwrap();
+        check("without another member").await;
+    }
+    true
 }
