@@ -40,24 +40,19 @@ fn ext4_of(bytes: &[u8]) -> (ext4::Ext4, Ranges) {
 
 /// Every block that a line of dumpe2fs names behind "at".
 fn blocks_named(text: &str) -> BTreeSet<u64> {
-    let mut blocks = BTreeSet::new();
-    for place in text.split(" at ").skip(1) {
-        let word: String =
-            place.chars().take_while(|letter| letter.is_ascii_digit() || *letter == '-').collect();
-        let (first, last) = word.split_once('-').unwrap_or((&word, &word));
-        if let (Ok(first), Ok(last)) = (first.parse::<u64>(), last.parse::<u64>()) {
-            blocks.extend(first..=last);
-        }
-    }
-    blocks
+    blocks_behind(" at ", text)
 }
 
 /// The blocks of the journal, as debugfs tells.
 fn blocks_of_journal(debugfs: &Path, path: &str) -> BTreeSet<u64> {
     let text = output_of(debugfs, &["-R", "stat <8>", path]);
-    let extents = text.split_once("EXTENTS:").map_or("", |(_, extents)| extents);
+    blocks_behind(":", text.split_once("EXTENTS:").map_or("", |(_, extents)| extents))
+}
+
+/// Single blocks and ranges, each directly behind such a mark.
+fn blocks_behind(mark: &str, text: &str) -> BTreeSet<u64> {
     let mut blocks = BTreeSet::new();
-    for place in extents.split(':').skip(1) {
+    for place in text.split(mark).skip(1) {
         let word: String =
             place.chars().take_while(|letter| letter.is_ascii_digit() || *letter == '-').collect();
         let (first, last) = word.split_once('-').unwrap_or((&word, &word));
