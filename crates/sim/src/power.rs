@@ -5,11 +5,11 @@
 //! 2. `cut_after(n)` arms it: the operation after the next `n` is never carried out, nor any later
 //!    one.
 //! 3. [`run_until_cut`] then drops the run where it stands.
-//! 4. Each `Medium` loses its power, `restore` switches on again, and the next run finds what is
-//!    left.
+//! 4. Each `Medium` loses its power, `restore` switches on again ([`Power::come_back`] does both),
+//!    and the next run finds what is left.
 
-use crate::Sim;
 use crate::runtime::executor;
+use crate::{Medium, Random, Sim};
 use headpond_block::{DeviceName, Runtime, Stalled, sync::Notify};
 use std::cell::{Cell, RefCell};
 use std::future::{Future, poll_fn};
@@ -61,6 +61,16 @@ impl Power {
     pub fn cut(&self) {
         self.0.is_off.set(true);
         self.0.changed.notify_all();
+    }
+
+    /// Ends a cut: these media, one after the other, lose what chance takes of what was not
+    /// durable, and the power is on again.
+    pub fn come_back<'a>(&self, media: impl IntoIterator<Item = &'a Rc<Medium>>, seed: u64) {
+        let mut random = Random::new(seed);
+        for medium in media {
+            medium.lose_power(&mut random);
+        }
+        self.restore();
     }
 
     /// Switches on again, with no further cut in sight.

@@ -11,7 +11,7 @@ use headpond_block::decorators::WindowDevice;
 use headpond_block::{BlockDevice, BufferPool, JoinHandle, PoolConfig, Runtime};
 use headpond_cache::Mode;
 use headpond_raid::{Inspection, Occupied, inspect};
-use headpond_sim::{Ended, Medium, OperationTime, Power, Random, Sim, SimDisk, run_until_cut};
+use headpond_sim::{Ended, Medium, OperationTime, Power, Sim, SimDisk, run_until_cut};
 use headpond_volume::{
     ChangeMembersError, Description, Devices, GrowBy, NewMember, Pace, Size, Volume,
 };
@@ -143,12 +143,7 @@ impl Machine {
     }
 
     fn crash(&self, seed: u64) {
-        let mut random = Random::new(seed);
-        self.cache.lose_power(&mut random);
-        for member in &self.members {
-            member.lose_power(&mut random);
-        }
-        self.power.restore();
+        self.power.come_back([&self.cache].into_iter().chain(&self.members), seed);
         self.witness.borrow_mut().crash();
     }
 }

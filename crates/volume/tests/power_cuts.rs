@@ -149,12 +149,7 @@ impl Machine {
     }
 
     fn crash(&self, seed: u64) {
-        let mut random = Random::new(seed);
-        self.cache.lose_power(&mut random);
-        for member in &self.members {
-            member.lose_power(&mut random);
-        }
-        self.power.restore();
+        self.power.come_back([&self.cache].into_iter().chain(&self.members), seed);
         self.witness.borrow_mut().crash();
     }
 

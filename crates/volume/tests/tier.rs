@@ -9,7 +9,7 @@ use headpond_block::devices::RamDevice;
 use headpond_block::{BlockDevice, Buffer, Geometry, RequestKind, Runtime, Stability};
 use headpond_cache::Mode;
 use headpond_raid::Occupied;
-use headpond_sim::{Ended, Medium, OperationTime, Power, Random, Sim, SimDisk, run, run_until_cut};
+use headpond_sim::{Ended, Medium, OperationTime, Power, Sim, SimDisk, run, run_until_cut};
 use headpond_volume::{
     AlertKind, AttachError, CacheDescription, Description, DetachError, Devices, Dirty, SetError,
     Size, TierDescription, TierSettings, Volume,
@@ -296,11 +296,7 @@ fn flushed_writes_outlive_the_tier() {
             run_until_cut(seed, &power, main).expect("no deadlock")
         };
         assert!(matches!(live(true, 4000), Ended::Cut), "seed {seed} worked until the cut");
-        let mut random = Random::new(seed);
-        [&cache].into_iter().chain(&members).for_each(|medium| {
-            medium.lose_power(&mut random);
-        });
-        power.restore();
+        power.come_back([&cache].into_iter().chain(&members), seed);
         witness.borrow_mut().crash();
         assert!(matches!(live(false, 50), Ended::Finished(())));
     }

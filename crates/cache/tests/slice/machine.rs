@@ -5,7 +5,7 @@ use headpond_cache::{
     CleaningConfig, CreateOptions, Expected, Foundation, Mode, Recovery, Slice, SliceConfig,
     create, load,
 };
-use headpond_sim::{Ended, Medium, OperationTime, Power, Random, Sim, SimDisk, run_until_cut};
+use headpond_sim::{Ended, Medium, OperationTime, Power, Sim, SimDisk, run_until_cut};
 use headpond_witness::{Client, Tally, Verdict, Witness, Workload};
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -125,10 +125,7 @@ impl Machine {
     }
 
     pub fn crash(&self, seed: u64) {
-        let mut random = Random::new(seed);
-        self.cache.lose_power(&mut random);
-        self.core.lose_power(&mut random);
-        self.power.restore();
+        self.power.come_back([&self.cache, &self.core], seed);
         self.witness.borrow_mut().crash();
     }
 }

@@ -12,7 +12,7 @@ use headpond_raid::{
     AfterUncleanStop, Array, ArrayState, AssembleError, AssembleOptions, Assembled, CreateOptions,
     Filled, Force, Inspection, Intent, Level, Spread, Tuning, assemble, create, inspect,
 };
-use headpond_sim::{Ended, Medium, OperationTime, Power, Random, Sim, SimDisk, run_until_cut};
+use headpond_sim::{Ended, Medium, OperationTime, Power, Sim, SimDisk, run_until_cut};
 
 use super::{STRIP, options, read, refined};
 
@@ -133,11 +133,7 @@ impl Machine {
             life(Devices { list, runtime: runtime.clone() }, runtime.clone()).await
         };
         let ended = run_until_cut(seed, &self.power, main).expect("no deadlock");
-        let mut random = Random::new(seed);
-        for member in &self.members {
-            member.lose_power(&mut random);
-        }
-        self.power.restore();
+        self.power.come_back(&self.members, seed);
         ended
     }
 

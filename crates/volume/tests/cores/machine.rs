@@ -152,11 +152,7 @@ impl Machine {
     }
 
     pub fn lose_power(&self, seed: u64) {
-        let mut random = Random::new(seed);
-        for medium in self.members.iter().chain([&self.cache]) {
-            medium.lose_power(&mut random);
-        }
-        self.power.restore();
+        self.power.come_back(self.members.iter().chain([&self.cache]), seed);
     }
 }
 
