@@ -8,6 +8,7 @@ use crate::commands::array::ArrayCommand;
 use crate::commands::cache::CacheCommand;
 use crate::commands::class::ClassCommand;
 use crate::commands::core::CoreCommand;
+use crate::commands::lab::LabCommand;
 use crate::commands::model::ModelCommand;
 use crate::commands::trace::TraceCommand;
 use crate::demo::DemoArgs;
@@ -58,6 +59,8 @@ pub enum Command {
     Simulate(SimulateArgs),
     #[command(subcommand)]
     Array(ArrayCommand),
+    #[command(subcommand)]
+    Lab(LabCommand),
     #[command(subcommand)]
     Model(ModelCommand),
     #[command(subcommand)]

@@ -18,8 +18,8 @@ const SHARPEST: f64 = 0.2;
 ///
 /// Source: Satopaa, Albrecht, Irwin and Raghavan, Finding a "Kneedle" in a Haystack, 2011: both
 /// axes are brought to 0 ... 1; the knee is the point that lies farthest below the line from the
-/// first to the last. Ours takes the points as they are, without smoothing, since there are few; throughput
-/// that falls again under more load ends the curve at its peak.
+/// first to the last. Ours takes the points as they are, without smoothing, since there are few;
+/// throughput that falls again under more load ends the curve at its peak.
 pub fn knee(points: &[(f64, f64)]) -> Option<Knee> {
     let peak = (0..points.len()).max_by(|&a, &b| points[a].0.total_cmp(&points[b].0))?;
     let points = &points[..=peak];
