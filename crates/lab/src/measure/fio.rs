@@ -116,9 +116,10 @@ impl Fio {
         let io = |error| FioError::Io { path: job.to_owned(), error };
         std::fs::write(job, text).map_err(io)?;
         let said = job.with_extension("json");
+        // The logs are written to where fio runs, and so is everything else.
         let mut command = Command::new(&self.program);
-        command.arg("--output-format=json+").arg("--output").arg(&said).arg(job);
-        // The logs are written to where fio runs.
+        command.arg("--output-format=json+").arg("--output");
+        command.arg(said.file_name().unwrap_or_default()).arg(job.file_name().unwrap_or_default());
         command.current_dir(job.parent().unwrap_or(Path::new(".")));
         let output = command.output().map_err(io)?;
         let text = std::fs::read_to_string(&said).unwrap_or_default();
@@ -147,7 +148,11 @@ pub(super) struct Ground<'a> {
 impl<'a> Ground<'a> {
     pub fn new(target: &Target, export: Option<String>, raw: &'a Path) -> Self {
         let is_nbd = matches!(target.kind(), Kind::Export | Kind::Volume);
-        let place = export.or_else(|| target.place()).unwrap_or_default();
+        // fio runs in a folder of its own.
+        let path = target.device.as_ref().or(target.file.as_ref());
+        let path = path.map(|path| std::path::absolute(path).unwrap_or_else(|_| path.clone()));
+        let path = path.map(|path| path.display().to_string());
+        let place = export.or(path).or_else(|| target.place()).unwrap_or_default();
         Self { place, is_nbd, raw, cpus: crate::environment::cpus_for(target) }
     }
 }

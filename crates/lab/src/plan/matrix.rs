@@ -19,7 +19,8 @@ pub struct Matrix {
     pub mix: Vec<u32>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub bs: Vec<Size>,
-    /// Both in pairs ("randread 4K"), in the place of every combination of them.
+    /// Both in pairs ("randread 4K"), in the place of every combination of them; a third word
+    /// ("4x32") says how many jobs of which depth, in the place of those below.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub requests: Vec<String>,
     #[serde(default = "ones")]
@@ -53,6 +54,9 @@ pub struct Beside {
     #[serde(default = "fifty")]
     pub mix: u32,
     pub bs: Size,
+    /// Of the beginning of the target; all of it where it is left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub size: Option<Size>,
     #[serde(default = "one")]
     pub jobs: u32,
     #[serde(default = "one")]
@@ -107,9 +111,12 @@ impl Matrix {
                 "give a value or leave it out",
             ));
         }
-        for (word, bs) in self.words_and_sizes()? {
+        for Asked { word, bs, parallel } in self.asked()? {
             phases(&word)?;
             check_bytes("matrix.bs", bs)?;
+            if let Some((jobs, depth)) = parallel {
+                check_parallel("matrix.requests", jobs, depth)?;
+            }
         }
         if let Some(mix) = self.mix.iter().find(|&&mix| mix > 100) {
             let cause = format!("{mix} is over 100");
@@ -141,31 +148,30 @@ impl Matrix {
             return Ok(self.jobs.iter().flat_map(of).collect());
         }
         let pairs = self.jobs_x_depth.iter().map(|text| {
-            let pair = text.split_once('x').and_then(|(jobs, depth)| {
-                Some((jobs.trim().parse().ok()?, depth.trim().parse().ok()?))
-            });
             let cause = format!("{text:?} is no pair");
-            pair.ok_or_else(|| PlanError::field("matrix.jobs_x_depth", cause, "write 4x32"))
+            jobs_x_depth(text)
+                .ok_or_else(|| PlanError::field("matrix.jobs_x_depth", cause, "write 4x32"))
         });
         pairs.collect()
     }
 
-    /// What is asked for and in which size, as pairs.
-    fn words_and_sizes(&self) -> Result<Vec<(String, Size)>, PlanError> {
+    /// What is asked for and in which size.
+    fn asked(&self) -> Result<Vec<Asked>, PlanError> {
         if self.requests.is_empty() {
             let of = |word: &String| {
                 let word = word.clone();
-                self.bs.iter().map(move |&bs| (word.clone(), bs)).collect::<Vec<_>>()
+                let each = self.bs.iter();
+                let each = each.map(|&bs| Asked { word: word.clone(), bs, parallel: None });
+                each.collect::<Vec<_>>()
             };
             return Ok(self.rw.iter().flat_map(of).collect());
         }
-        let pairs = self.requests.iter().map(|text| {
-            let pair = text.split_once(' ');
-            let pair = pair.and_then(|(word, bs)| Some((word.to_owned(), bs.trim().parse().ok()?)));
-            let cause = format!("{text:?} is no pair");
-            pair.ok_or_else(|| PlanError::field("matrix.requests", cause, "write randread 4K"))
+        let asked = self.requests.iter().map(|text| {
+            let cause = format!("{text:?} is no request");
+            let way_out = "write \"randread 4K\", or \"randread 4K 4x32\"";
+            Asked::parse(text).ok_or_else(|| PlanError::field("matrix.requests", cause, way_out))
         });
-        pairs.collect()
+        asked.collect()
     }
 
     /// Every combination of settings, in order.
@@ -192,7 +198,9 @@ impl Matrix {
             false => self.rate.iter().copied().map(Some).collect(),
         };
         let mut loads = Vec::new();
-        for (word, bs) in self.words_and_sizes().unwrap_or_default() {
+        for Asked { word, bs, parallel } in self.asked().unwrap_or_default() {
+            let parallel = parallel.map(|pair| vec![pair]);
+            let parallel = parallel.unwrap_or_else(|| self.parallel().unwrap_or_default());
             let is_mixed = phases(&word).is_ok_and(|phases| phases.iter().any(is_mixed));
             let writes = phases(&word).is_ok_and(|phases| phases.iter().any(|rw| rw.writes));
             let mixes = if is_mixed { &self.mix[..] } else { &self.mix[..1] };
@@ -200,7 +208,7 @@ impl Matrix {
             let syncs = if writes { &self.sync[..] } else { &[Sync::None][..] };
             for &mix in mixes {
                 for &sync in syncs {
-                    for (jobs, depth) in self.parallel().unwrap_or_default() {
+                    for &(jobs, depth) in &parallel {
                         for &rate in &rates {
                             let (rw, mix) = (word.clone(), is_mixed.then_some(mix));
                             loads.push(Load { rw, mix, bs, jobs, depth, sync, rate });
@@ -211,6 +219,31 @@ impl Matrix {
         }
         loads
     }
+}
+
+/// What is asked for, in which size, and how much at once where that is said with it.
+struct Asked {
+    word: String,
+    bs: Size,
+    parallel: Option<(u32, u32)>,
+}
+
+impl Asked {
+    fn parse(text: &str) -> Option<Self> {
+        let mut words = text.split_whitespace();
+        let (word, bs) = (words.next()?.to_owned(), words.next()?.parse().ok()?);
+        let parallel = match words.next() {
+            Some(pair) => Some(jobs_x_depth(pair)?),
+            None => None,
+        };
+        words.next().is_none().then_some(Self { word, bs, parallel })
+    }
+}
+
+/// "4x32".
+fn jobs_x_depth(text: &str) -> Option<(u32, u32)> {
+    let (jobs, depth) = text.split_once('x')?;
+    Some((jobs.trim().parse().ok()?, depth.trim().parse().ok()?))
 }
 
 impl Beside {
@@ -226,6 +259,7 @@ impl Beside {
             rw: job::rw(&self.rw).expect("it was checked"),
             read_percent: self.mix,
             block_bytes: self.bs.bytes(),
+            size: self.size.map(|size| size.bytes()),
             jobs: self.jobs,
             depth: self.depth,
             ..Job::default()

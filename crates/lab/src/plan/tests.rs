@@ -1,1 +1,93 @@
+use super::*;
 
+const PLAN: &str = r#"
+name = "mine"
+[[target]]
+name = "a disk"
+machine = { core = { raid = 0, drives = 1, drive = "hdd-7k2-4t" } }
+[[target]]
+name = "a file"
+file = "/tmp/x.img"
+size = "1G"
+[matrix]
+rw = ["randread", "randrw"]
+mix = [70, 30]
+bs = ["4K", "64K"]
+jobs = [1, 2]
+depth = [8]
+sync = ["none", "fdatasync"]
+"#;
+
+#[test]
+fn a_list_counts_only_where_it_means_something() {
+    let plan = Plan::parse(PLAN).unwrap();
+    // Reads have neither mix nor flushes: 2 sizes x 2 jobs; both: x 2 mixes x 2 flushes.
+    assert_eq!(plan.cells().len(), 2 * (2 * 2 + 2 * 2 * 2 * 2));
+    let reads = plan.cells().into_iter().filter(|cell| cell.load.rw == "randread");
+    assert!(reads.into_iter().all(|cell| cell.load.mix.is_none() && cell.load.sync == Sync::None));
+}
+
+#[test]
+fn a_plan_survives_being_stored() {
+    for text in crate::builtin::ALL.iter().map(|plan| plan.text).chain([PLAN]) {
+        let plan = Plan::parse(text).unwrap();
+        let stored = toml::to_string_pretty(&plan).unwrap();
+        assert_eq!(Plan::parse(&stored).unwrap(), plan);
+    }
+}
+
+#[test]
+fn settings_reach_the_machine_and_a_wrong_one_is_named() {
+    let with = "[matrix.settings]\n\"core.strip\" = [\"64K\", \"1M\"]\n";
+    let text =
+        PLAN.replace("[[target]]\nname = \"a file\"\nfile = \"/tmp/x.img\"\nsize = \"1G\"\n", "");
+    let plan = Plan::parse(&format!("{text}{with}")).unwrap();
+    let strips = plan
+        .cells()
+        .into_iter()
+        .map(|cell| plan.targets[0].stack(&cell.settings).unwrap().core.strip.to_string());
+    let strips: std::collections::BTreeSet<_> = strips.collect();
+    assert_eq!(strips.into_iter().collect::<Vec<_>>(), ["1M", "64K"]);
+    let wrong = format!("{text}{}", with.replace("core.strip", "cache.mode"));
+    let error = Plan::parse(&wrong).unwrap_err().to_string();
+    assert!(error.contains("cache.mode is no field of the machine"), "{error}");
+}
+
+#[test]
+fn mistakes_name_the_field_and_the_way_out() {
+    for (from, to, says) in [
+        ("\"randread\", \"randrw\"", "\"verify\"", "none of read, write"),
+        ("70, 30", "170", "over 100"),
+        ("\"4K\", \"64K\"", "\"100\"", "multiple of 512"),
+        ("jobs = [1, 2]", "jobs = [0]", "0 jobs"),
+        ("jobs = [1, 2]", "jobs_x_depth = [\"many\"]", "write 4x32"),
+        ("file = \"/tmp/x.img\"", "file = \"/tmp/x.img\"\ndevice = \"/dev/sdb\"", "says 2 of them"),
+        ("size = \"1G\"", "", "a file needs one"),
+        ("name = \"a file\"", "name = \"a disk\"", "there twice"),
+        ("drive = \"hdd-7k2-4t\"", "drive = \"floppy\"", "no model named floppy"),
+        ("depth = [8]", "rate = [0]", "is no rate"),
+        ("depth = [8]", "settings = { x = [1] }", "unknown field `x`"),
+        ("rw = [\"randread\", \"randrw\"]", "requests = [\"randread\"]", "bs is there too"),
+        ("[matrix]", "[rounds]\nsteady = { rounds = 1 }\n[matrix]", "3 or more"),
+        (
+            "[matrix]",
+            "[[answer]]\nkind = \"map\"\naxis = \"target\"\nwithout = \"x\"\nwith = \"y\"\n[matrix]",
+            "no cell has target x",
+        ),
+        ("depth = [8]", "depht = [8]", "unknown field `depht`"),
+    ] {
+        assert!(PLAN.contains(from), "{from}");
+        let error = Plan::parse(&PLAN.replace(from, to)).unwrap_err().to_string();
+        assert!(error.contains(says), "{to}: {error}");
+    }
+}
+
+#[test]
+fn requests_may_say_how_much_at_once() {
+    let lists = "rw = [\"randread\", \"randrw\"]\nmix = [70, 30]\nbs = [\"4K\", \"64K\"]\n";
+    let pairs = "requests = [\"randread 4K 4x32\", \"write 1M\"]\n";
+    let plan = Plan::parse(&PLAN.replace(lists, pairs)).unwrap();
+    let loads: Vec<_> = plan.cells().iter().map(|cell| cell.load.to_string()).collect();
+    let wanted = ["randread 4K 4x32", "write 1M 1x8", "write 1M 2x8", "write 1M fdatasync 1x8"];
+    assert_eq!(loads[..4], wanted);
+}

@@ -25,7 +25,7 @@ pub struct CeilingParameters {
     pub command_us: f64,
     /// Commands that the processor passes on.
     pub iops_max: f64,
-    /// Writes that it takes into its cache, which costs it more; the same where it is left out.
+    /// Commands that go through its cache, which costs it more; the same where it is left out.
     #[serde(default)]
     pub cached_iops_max: Option<f64>,
     /// Of the link to the host, each way.

@@ -1,1 +1,167 @@
+use super::*;
+use crate::results::Results;
+use headpond_testkit::skip;
 
+struct Nobody;
+
+impl Surroundings for Nobody {
+    fn export_of(&self, volume: &str) -> Result<String, String> {
+        Err(format!("{volume} is not served"))
+    }
+
+    fn set(&self, volume: &str, _: &str, _: &str) -> Result<(), String> {
+        Err(format!("{volume} is not served"))
+    }
+}
+
+/// Counts what it sees.
+#[derive(Default)]
+struct Count {
+    begun: usize,
+    rounds: usize,
+    left_out: usize,
+}
+
+impl Watcher for Count {
+    fn begins(&mut self, _: &Cell) {
+        self.begun += 1;
+    }
+
+    fn round(&mut self, _: &Cell, _: u32, _: &Round) {
+        self.rounds += 1;
+    }
+
+    fn ends(&mut self, _: &Cell, ending: &Ending) {
+        self.left_out += usize::from(!ending.has_figures());
+    }
+
+    fn prepares(&mut self, _: &str) {}
+}
+
+fn plan(target: &str, rest: &str) -> Plan {
+    let text = format!("name = \"t\"\n[[target]]\nname = \"it\"\n{target}\n{rest}");
+    Plan::parse(&text).unwrap()
+}
+
+const FLASH: &str = "machine = { core = { raid = 0, drives = 1, drive = \"ssd-dc-960g\" } }";
+const MATRIX: &str = "[matrix]\nrw = [\"randread\", \"randwrite\"]\nbs = [\"4K\"]\ndepth = [1, 4]\n\
+                      [rounds]\nwarm_up = 1\ncount = 2\nseconds = 0.05\nwindows = 5\n";
+
+#[test]
+fn a_plan_on_a_model_is_measured_stored_and_read_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let plan = plan(FLASH, MATRIX);
+    let mut course = Course::create(&plan, folder.path(), &Nobody).unwrap();
+    let mut count = Count::default();
+    course.run(&mut count).unwrap();
+    assert_eq!((count.begun, count.rounds), (4, 12));
+    let results = Results::read(folder.path()).unwrap();
+    for (cell, summary) in results.measured() {
+        assert_eq!((cell.rounds.len(), summary.rounds, summary.errors), (3, 2, 0));
+        assert_eq!(cell.ending, Some(Ending::Complete));
+        let side = if cell.cell.load.writes() { summary.write } else { summary.read };
+        assert!((side.iops / summary.iops.median - 1.0).abs() < 1e-9);
+        assert!(side.mean > 0.0 && side.p50 <= side.p99 && side.p99 <= side.p99_99 * 1.1);
+    }
+    assert_eq!(results.measured().count(), 4);
+}
+
+#[test]
+fn what_was_interrupted_is_measured_anew_and_what_was_done_is_kept() {
+    let folder = tempfile::tempdir().unwrap();
+    let plan = plan(FLASH, MATRIX);
+    Course::create(&plan, folder.path(), &Nobody).unwrap().run(&mut Count::default()).unwrap();
+    let whole = Results::read(folder.path()).unwrap();
+    // The last cell that was measured loses its end.
+    let file = folder.path().join("rounds.jsonl");
+    let text = std::fs::read_to_string(&file).unwrap();
+    let lines: Vec<_> = text.lines().collect();
+    let last: usize = lines.iter().rposition(|line| line.contains("\"done\"")).unwrap();
+    std::fs::write(&file, lines[..last].join("\n")).unwrap();
+    let cut = Results::read(folder.path()).unwrap();
+    assert_eq!(cut.measured().count(), 3);
+    let mut count = Count::default();
+    let mut course = Course::resume(&plan, folder.path(), &Nobody).unwrap();
+    assert_eq!(course.left(), 1);
+    course.run(&mut count).unwrap();
+    assert_eq!((count.begun, count.rounds), (1, 3));
+    // A model gives the same figures again.
+    let again = Results::read(folder.path()).unwrap();
+    let iops =
+        |results: &Results| results.measured().map(|(_, it)| it.iops.median).collect::<Vec<_>>();
+    assert_eq!(iops(&again), iops(&whole));
+}
+
+#[test]
+fn rounds_go_on_until_the_state_is_steady_and_no_longer() {
+    let folder = tempfile::tempdir().unwrap();
+    let steady = MATRIX.replace("count = 2", "steady = { rounds = 4, most = 12 }");
+    let plan = plan(FLASH, &steady);
+    Course::create(&plan, folder.path(), &Nobody).unwrap().run(&mut Count::default()).unwrap();
+    let results = Results::read(folder.path()).unwrap();
+    for (cell, summary) in results.measured() {
+        let Some(Ending::Steady { drift }) = &cell.ending else { panic!("{:?}", cell.ending) };
+        assert!(drift.range <= 0.2 && drift.slope <= 0.1, "{drift:?}");
+        assert_eq!(summary.rounds, 4);
+        assert!(cell.rounds.len() <= 13);
+    }
+}
+
+#[test]
+fn a_real_file_is_measured_by_fio_and_by_this_program_alike() {
+    if headpond_testkit::tool("fio").is_none() {
+        skip!("a_real_file_is_measured_by_fio_and_by_this_program_alike", "no fio");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let image = folder.path().join("x.img");
+    for load in ["fio", "in-process"] {
+        let target = format!("file = \"{}\"\nsize = \"16M\"\nload = \"{load}\"", image.display());
+        std::fs::write(&image, vec![0; 16 << 20]).unwrap();
+        let rest = MATRIX.replace("0.05", "0.3");
+        let plan = plan(&target, &format!("{rest}[limits]\nmean_ms = 1e6\n"));
+        let out = folder.path().join(load);
+        Course::create(&plan, &out, &Nobody).unwrap().run(&mut Count::default()).unwrap();
+        let results = Results::read(&out).unwrap();
+        assert_eq!(results.measured().count(), 4);
+        for (cell, summary) in results.measured() {
+            assert!(summary.iops.median > 0.0 && summary.errors == 0, "{load} {summary:?}");
+            assert!(summary.all.mean > 0.0 && summary.all.p99 >= summary.all.p50, "{load}");
+            assert!(!cell.rounds[0].round.windows.is_empty(), "{load}");
+        }
+    }
+}
+
+#[test]
+fn a_row_ends_where_it_waits_too_long_and_a_target_where_enough_is_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let image = folder.path().join("x.img");
+    std::fs::write(&image, vec![0; 4 << 20]).unwrap();
+    let target = format!("file = \"{}\"\nsize = \"4M\"\nload = \"in-process\"", image.display());
+    let matrix = "order = \"as-written\"\n[matrix]\nrw = [\"randwrite\"]\nbs = [\"4K\"]\n\
+                  depth = [1, 2, 4]\n[rounds]\nwarm_up = 0\ncount = 1\nseconds = 0.1\nwindows = 2\n";
+    for (limit, name) in [("mean_ms = 1e-9", "slow"), ("written = \"4K\"", "written")] {
+        let text = format!(
+            "name = \"t\"\n{matrix}[limits]\n{limit}\n[[target]]\nname = \"it\"\n{target}\n"
+        );
+        let plan = Plan::parse(&text).unwrap();
+        let mut count = Count::default();
+        let out = folder.path().join(name);
+        Course::create(&plan, &out, &Nobody).unwrap().run(&mut count).unwrap();
+        assert_eq!((count.begun, count.left_out), (1, 2), "{limit}");
+    }
+}
+
+#[test]
+fn a_hook_that_fails_names_setting_value_and_what_was_said() {
+    let folder = tempfile::tempdir().unwrap();
+    let image = folder.path().join("x.img");
+    std::fs::write(&image, vec![0; 4 << 20]).unwrap();
+    let target = format!(
+        "file = \"{}\"\nsize = \"4M\"\nload = \"in-process\"\nset = \"echo no {{name}} >&2; false\"",
+        image.display()
+    );
+    let plan = plan(&target, &format!("{MATRIX}[matrix.settings]\nmode = [\"fast\"]\n"));
+    let mut course = Course::create(&plan, &folder.path().join("out"), &Nobody).unwrap();
+    let error = course.run(&mut Count::default()).unwrap_err().to_string();
+    assert!(error.contains("mode cannot be set to fast") && error.contains("no mode"), "{error}");
+}

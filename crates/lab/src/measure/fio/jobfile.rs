@@ -103,6 +103,9 @@ fn job_beside(beside: &Beside) -> String {
     line(&mut text, "rw", &beside.rw);
     line(&mut text, "rwmixread", beside.mix);
     line(&mut text, "bs", beside.bs.bytes());
+    if let Some(size) = beside.size {
+        line(&mut text, "size", size.bytes());
+    }
     line(&mut text, "numjobs", beside.jobs);
     line(&mut text, "iodepth", beside.depth);
     text

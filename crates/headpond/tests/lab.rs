@@ -1,0 +1,194 @@
+//! `headpond lab`, as a user types it.
+
+mod common;
+
+use common::User;
+use headpond_testkit::skip;
+
+const MODEL: &str = r#"
+name = "small"
+question = "Is flash faster than a disk?"
+[[target]]
+name = "disk"
+machine = { core = { raid = 0, drives = 1, drive = "hdd-7k2-4t" } }
+[[target]]
+name = "flash"
+machine = { core = { raid = 0, drives = 1, drive = "ssd-dc-960g" } }
+[matrix]
+rw = ["randread"]
+bs = ["4K"]
+depth = [1, 4, 16]
+[rounds]
+warm_up = 1
+count = 5
+seconds = 0.5
+[[answer]]
+kind = "versus"
+axis = "target"
+first = "disk"
+second = "flash"
+"#;
+
+fn write(user: &User, name: &str, text: &str) -> String {
+    let path = user.path(name);
+    std::fs::write(&path, text).unwrap();
+    path.display().to_string()
+}
+
+#[test]
+fn a_plan_is_checked_carried_out_reported_and_compared() {
+    let user = User::new();
+    let plan = write(&user, "plan.toml", MODEL);
+    let check = user.ok(&["lab", "check", &plan]);
+    assert!(check.contains("Nothing is overwritten") && check.contains("6 of 500 ms"), "{check}");
+    let (page, table) = (user.path("page.html"), user.path("cells.csv"));
+    let (page_text, table_text) = (page.display().to_string(), table.display().to_string());
+    let run = ["lab", "run", &plan, "--out", "one", "--html", &page_text, "--csv", &table_text];
+    let said = user.ok(&run);
+    assert!(said.contains("of 3 cells flash is faster in 3, disk in 0"), "{said}");
+    let page = std::fs::read_to_string(page).unwrap();
+    for part in ["Is flash faster", "disk or flash?", "<svg", "kernel"] {
+        assert!(page.contains(part), "{part}");
+    }
+    for outside in ["http", "<script", "NaN"] {
+        assert!(!page.contains(outside), "{outside}");
+    }
+    let table = std::fs::read_to_string(table).unwrap();
+    let columns = |line: &str| line.split(',').count();
+    assert_eq!(table.lines().count(), 7);
+    assert!(table.lines().all(|line| columns(line) == columns(table.lines().next().unwrap())));
+    let json = user.json(&["lab", "report", "one", "--json"]);
+    assert_eq!(json["cells"].as_array().unwrap().len(), 6);
+    // A second time in the same folder is refused; resumed, there is nothing left to do.
+    let again = user.run(&["lab", "run", &plan, "--out", "one"]);
+    assert!(again.code == 1 && again.err.contains("lab resume"), "{}", again.err);
+    assert!(user.run(&["lab", "resume", "one"]).err.contains("everything is measured already"));
+    user.ok(&["lab", "run", &plan, "--out", "two"]);
+    let compared = user.ok(&["lab", "compare", "one", "two"]);
+    assert!(compared.contains("faster in 0, slower in 0"), "{compared}");
+}
+
+#[test]
+fn what_is_written_to_has_to_be_named_again() {
+    let user = User::new();
+    let image = user.file("x.img", 16 << 20);
+    let target = format!("{image}:16M");
+    let base = ["lab", "run", "snia-iops", "--target", &target, "--out", "out"];
+    let refusal = user.run(&base);
+    assert_eq!(refusal.code, 4, "{}", refusal.err);
+    assert!(refusal.err.contains(&format!("--overwrite {image}")), "{}", refusal.err);
+    assert!(!user.path("out").exists());
+    let stranger = user.run(&[&base[..], &["--overwrite", &image, "--overwrite", "/x"]].concat());
+    assert_eq!(stranger.code, 2, "{}", stranger.err);
+    assert!(stranger.err.contains("does not write to that"), "{}", stranger.err);
+}
+
+#[test]
+fn a_target_that_holds_a_file_system_is_refused() {
+    let Some(mkfs) = headpond_testkit::tool("mkfs.ext4") else {
+        skip!("a_target_that_holds_a_file_system_is_refused", "no mkfs.ext4");
+    };
+    let user = User::new();
+    let image = user.file("fs.img", 16 << 20);
+    common::client(&mkfs, &["-q".into(), "-F".into(), image.clone()]);
+    let before = std::fs::read(&image).unwrap();
+    let target = format!("{image}:16M");
+    let refusal = user.run(&[
+        "lab",
+        "run",
+        "snia-iops",
+        "--target",
+        &target,
+        "--out",
+        "out",
+        "--overwrite",
+        &image,
+    ]);
+    assert_eq!(refusal.code, 4, "{}", refusal.err);
+    assert!(refusal.err.contains("ext4"), "{}", refusal.err);
+    assert!(std::fs::read(&image).unwrap() == before, "nothing was changed");
+}
+
+#[test]
+fn a_served_volume_is_measured_in_each_of_its_modes() {
+    if headpond_testkit::tool("fio").is_none() {
+        skip!("a_served_volume_is_measured_in_each_of_its_modes", "no fio");
+    }
+    let user = User::new();
+    let (cache, member) = (user.file("cache.img", 64 << 20), user.file("m.img", 128 << 20));
+    user.ok(&["create", "hv0", "--raid", "0", &member, "--cache", &cache]);
+    let daemon = user.serve("hv0");
+    let plan = write(
+        &user,
+        "plan.toml",
+        "name = \"modes\"\n[[target]]\nname = \"hv0\"\nvolume = \"hv0\"\n[matrix]\n\
+         rw = [\"randwrite\"]\nbs = [\"4K\"]\nsize = \"16M\"\ndepth = [4]\n\
+         settings = { \"cache.mode\" = [\"write-through\", \"write-back\"] }\n\
+         [rounds]\nwarm_up = 0\ncount = 2\nseconds = 0.5\nwindows = 5\n",
+    );
+    let json = user.json(&["lab", "run", &plan, "--out", "out", "--overwrite", "hv0", "--json"]);
+    let cells = json["cells"].as_array().unwrap();
+    assert_eq!(cells.len(), 2);
+    for cell in cells {
+        assert!(cell["summary"]["write"]["iops"].as_f64().unwrap() > 0.0, "{cell}");
+        assert_eq!(cell["summary"]["errors"], 0, "{cell}");
+    }
+    let shown = user.json(&["set", "hv0", "--json"]);
+    let mode = shown.as_array().unwrap().iter().find(|it| it["key"] == "mode").unwrap();
+    assert!(["write-through", "write-back"].contains(&mode["value"].as_str().unwrap()), "{mode}");
+    drop(daemon);
+}
+
+#[test]
+fn a_file_beside_the_user_is_measured_by_fio_and_by_this_program() {
+    if headpond_testkit::tool("fio").is_none() {
+        skip!("a_file_beside_the_user_is_measured_by_fio_and_by_this_program", "no fio");
+    }
+    let user = User::new();
+    let plan = |load: &str| {
+        let text = format!(
+            "name = \"file\"\n[[target]]\nname = \"it\"\nfile = \"x.img\"\nsize = \"8M\"\nload = \"{load}\"\n\
+             [matrix]\nrw = [\"write\", \"randread\"]\nbs = [\"64K\"]\ndepth = [4]\n\
+             [rounds]\nwarm_up = 0\ncount = 1\nseconds = 0.3\nwindows = 3\n"
+        );
+        write(&user, &format!("{load}.toml"), &text)
+    };
+    for load in ["fio", "in-process"] {
+        let run = ["lab", "run", &plan(load), "--out", load, "--overwrite", "x.img", "--json"];
+        let json = user.json(&run);
+        let cells = json["cells"].as_array().unwrap();
+        assert!(cells.iter().all(|cell| cell["summary"]["errors"] == 0), "{json}");
+        assert!(user.path("x.img").metadata().unwrap().len() == 8 << 20, "{load}");
+    }
+}
+
+#[test]
+fn mistakes_are_told_with_the_way_out() {
+    let user = User::new();
+    for (args, code, says) in [
+        (&["lab", "check", "no-such-plan"][..], 2, "there are write-policy"),
+        (&["lab", "check", "missing.toml"], 1, "missing.toml"),
+        (&["lab", "report", "nowhere"], 1, "holds no results"),
+        (&["lab", "resume", "nowhere"], 1, "holds no results"),
+        (&["lab", "check", "mixed", "--target", "x.img"], 2, "x.img:1G"),
+        (&["lab", "plans", "none"], 2, "no plan is named none"),
+    ] {
+        let ended = user.run(args);
+        assert_eq!(ended.code, code, "{args:?}: {}", ended.err);
+        assert!(ended.err.contains(says), "{args:?}: {}", ended.err);
+    }
+    let plan = write(&user, "bad.toml", &MODEL.replace("depth", "depht"));
+    let ended = user.run(&["lab", "check", &plan]);
+    assert!(ended.err.contains("unknown field `depht`") && ended.err.contains("bad.toml"));
+}
+
+#[test]
+fn every_plan_of_the_program_can_be_printed_and_used_as_a_file() {
+    let user = User::new();
+    let listed = user.ok(&["lab", "plans"]);
+    for name in ["write-policy", "sync-write", "array", "snia-iops", "lustre"] {
+        assert!(listed.contains(name), "{name}");
+        let plan = write(&user, "mine.toml", &user.ok(&["lab", "plans", name]));
+        assert!(user.ok(&["lab", "check", &plan]).contains(name));
+    }
+}

@@ -1,0 +1,125 @@
+//! The plans that come with the program come to the conclusions that others have published, on
+//! models of what those had.
+
+use headpond_lab::{
+    Answer, Cell, Course, Ending, Plan, Results, Surroundings, Watcher, answers, builtin,
+};
+use headpond_whatif::rounds::Round;
+
+struct Nobody;
+
+impl Surroundings for Nobody {
+    fn export_of(&self, volume: &str) -> Result<String, String> {
+        Err(format!("{volume} is not served"))
+    }
+
+    fn set(&self, volume: &str, _: &str, _: &str) -> Result<(), String> {
+        Err(format!("{volume} is not served"))
+    }
+}
+
+struct Silent;
+
+impl Watcher for Silent {
+    fn begins(&mut self, _: &Cell) {}
+    fn round(&mut self, _: &Cell, _: u32, _: &Round) {}
+    fn ends(&mut self, _: &Cell, _: &Ending) {}
+    fn prepares(&mut self, _: &str) {}
+}
+
+/// A plan of the program's, with less of it where the whole takes long.
+fn carried_out(name: &str, less: impl FnOnce(&mut Plan)) -> (Results, Vec<Answer>) {
+    let mut plan = Plan::parse(builtin::text(name).unwrap()).unwrap();
+    less(&mut plan);
+    let folder = headpond_testkit::tempdir();
+    let out = folder.path().join("out");
+    Course::create(&plan, &out, &Nobody).unwrap().run(&mut Silent).unwrap();
+    let results = Results::read(&out).unwrap();
+    let answers = answers(&results);
+    (results, answers)
+}
+
+#[test]
+fn protected_drives_are_told_from_plain_ones_and_a_cache_that_hides_them_is_named() {
+    let (_, answers) = carried_out("sync-write", |_| {});
+    let said = |target: &str, words: &str| {
+        let sentences = &answers[0].sentences;
+        let found = sentences.iter().any(|it| it.starts_with(target) && it.contains(words));
+        assert!(found, "{target}: {words}: {sentences:#?}");
+    };
+    said("protected drive, board:", "leave its cache off");
+    said("protected drive, controller without cache:", "leave its cache off");
+    said("protected drive, controller with cache:", "flushes cost nothing either way");
+    said("plain drive, board:", "not protected against power loss");
+    said("plain drive, controller without cache:", "not protected against power loss");
+    said("plain drive, controller with cache:", "dies with the power");
+}
+
+#[test]
+fn a_cache_pays_for_small_streams_at_low_depth_and_not_for_full_stripes() {
+    let (_, answers) = carried_out("sequential-map", |plan| {
+        plan.matrix.bs = vec!["4K".parse().unwrap(), "1M".parse().unwrap()];
+        plan.matrix.depth = vec![1, 32];
+    });
+    let cells = answers[0].facts["cells"].as_array().unwrap();
+    let gain = |bs: &str, parallel: &str| {
+        let cell = cells.iter().find(|cell| cell["bs"] == bs && cell["parallel"] == parallel);
+        cell.unwrap()["gain"].as_f64().unwrap()
+    };
+    assert!(gain("4K", "1x1") > 4.0, "{}", gain("4K", "1x1"));
+    assert!(gain("1M", "1x1") > 1.2, "{}", gain("1M", "1x1"));
+    assert!((0.85..1.15).contains(&gain("1M", "1x32")), "{}", gain("1M", "1x32"));
+}
+
+#[test]
+fn a_drive_whose_fast_part_fills_is_seen_to_settle_and_reads_come_from_the_cache() {
+    let (_, answers) = carried_out("steady-read-write", |plan| {
+        plan.rounds_on_models.as_mut().unwrap().count = 30;
+    });
+    let of = |mode: &str, side: &str| {
+        let sentences = answers[0].sentences.iter();
+        let mut of = sentences.filter(|it| it.contains(mode) && it.contains(&format!(": {side} ")));
+        of.next().unwrap().clone()
+    };
+    assert!(
+        of("pass-through", "write").contains("settles from"),
+        "{}",
+        of("pass-through", "write")
+    );
+    assert!(!of("write-back", "write").contains("settles"), "{}", of("write-back", "write"));
+    let reads = |mode| {
+        let words = of(mode, "read");
+        let figure = words.split(": read ").nth(1).unwrap().split(' ').next().unwrap();
+        figure.replace(',', "").parse::<f64>().unwrap()
+    };
+    assert!(reads("write-around") > reads("pass-through"), "{:#?}", answers[0].sentences);
+}
+
+#[test]
+fn arrays_are_rated_against_what_their_drives_can_do() {
+    let (_, answers) = carried_out("array", |plan| {
+        let arrays = plan.matrix.settings.get_mut("arrays").unwrap();
+        arrays.truncate(1);
+    });
+    let cells = answers[0].facts["cells"].as_array().unwrap();
+    assert_eq!(cells.len(), 16);
+    for cell in cells {
+        // The simulator and the formulas have nothing in common but the drive.
+        let of = cell["measured"].as_f64().unwrap() / cell["expected"].as_f64().unwrap();
+        assert!((0.5..2.0).contains(&of), "{cell}");
+    }
+}
+
+#[test]
+fn large_data_beside_small_metadata_flows_best_past_the_cache() {
+    let (_, answers) = carried_out("lustre", |_| {});
+    let jobs = answers[0].facts["jobs"].as_array().unwrap();
+    let data = |what: &str| {
+        let found = jobs.iter().find(|it| it["what"] == what && it["job"] != "metadata");
+        found.unwrap()["mb_per_s"].as_f64().unwrap()
+    };
+    let (past, cached, none) =
+        (data("data past the cache"), data("everything cached"), data("no cache"));
+    assert!(past > 1.5 * cached && past > 1.5 * none, "{past} {cached} {none}");
+    assert!(jobs.iter().all(|it| it["iops"].as_f64().unwrap() > 0.0), "{jobs:?}");
+}
