@@ -133,6 +133,14 @@ fn a_served_volume_is_measured_in_each_of_its_modes() {
         assert!(cell["summary"]["write"]["iops"].as_f64().unwrap() > 0.0, "{cell}");
         assert_eq!(cell["summary"]["errors"], 0, "{cell}");
     }
+    let Some(mkfs) = headpond_testkit::tool("mkfs.ext4") else { return };
+    let Some(copy) = headpond_testkit::tool("nbdcopy") else { return };
+    let image = user.file("fs.img", 8 << 20);
+    common::client(&mkfs, &["-q".into(), "-F".into(), image.clone()]);
+    common::client(&copy, &[image, user.uri("hv0")]);
+    let refusal = user.run(&["lab", "run", &plan, "--out", "two", "--overwrite", "hv0"]);
+    assert_eq!(refusal.code, 4, "a file system is served: {}", refusal.err);
+    assert!(refusal.err.contains("ext4"), "{}", refusal.err);
     let shown = user.json(&["set", "hv0", "--json"]);
     let mode = shown.as_array().unwrap().iter().find(|it| it["key"] == "mode").unwrap();
     assert!(["write-through", "write-back"].contains(&mode["value"].as_str().unwrap()), "{mode}");

@@ -1,11 +1,13 @@
 //! From what the user calls a device to an open one.
 
+mod export;
 mod open;
 mod spec;
 mod speed;
 mod vet;
 mod zeros;
 
+pub use export::hazards_of_export;
 pub use open::Opener;
 pub use spec::{DeviceSpec, SpecError};
 pub use speed::read_mb_per_s;

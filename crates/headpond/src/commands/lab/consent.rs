@@ -1,9 +1,10 @@
 //! What a plan may write to.
 
-use crate::device::{Consent, DeviceSpec, vet};
+use super::surroundings::Served;
+use crate::device::{Consent, DeviceSpec, hazards_of_export, vet};
 use crate::outcome::Failure;
 use anyhow::Result;
-use headpond_lab::{Kind, Plan, Target};
+use headpond_lab::{Kind, Plan, Surroundings, Target};
 
 /// The places of the targets that a plan writes to.
 pub fn overwritten(plan: &Plan) -> impl Iterator<Item = String> + '_ {
@@ -20,7 +21,7 @@ pub fn overwritten(plan: &Plan) -> impl Iterator<Item = String> + '_ {
 ///
 /// # Errors
 /// A refusal; nothing was changed.
-pub fn check(plan: &Plan, allowed: &[String]) -> Result<()> {
+pub fn check(plan: &Plan, allowed: &[String], served: &Served<'_>) -> Result<()> {
     let places: Vec<_> = overwritten(plan).collect();
     let missing: Vec<_> = places.iter().filter(|place| !allowed.contains(place)).collect();
     if let [place, ..] = missing[..] {
@@ -35,12 +36,27 @@ pub fn check(plan: &Plan, allowed: &[String]) -> Result<()> {
         )));
     }
     for target in &plan.targets {
-        let path = target.device.as_ref().or(target.file.as_ref());
-        let Some(path) = path.filter(|path| path.exists()) else { continue };
         let is_written = target.place().is_some_and(|place| places.contains(&place));
         if is_written {
-            vet(&DeviceSpec::Path(path.clone()), Consent::Careful)?;
+            check_contents(target, served)?;
         }
     }
     Ok(())
+}
+
+fn check_contents(target: &Target, served: &Served<'_>) -> Result<()> {
+    let path = target.device.as_ref().or(target.file.as_ref());
+    if let Some(path) = path.filter(|path| path.exists()) {
+        vet(&DeviceSpec::Path(path.clone()), Consent::Careful)?;
+    }
+    let export = match &target.volume {
+        Some(volume) => Some(served.export_of(volume).map_err(Failure::usage)?),
+        None => target.export.clone(),
+    };
+    let Some(export) = export else { return Ok(()) };
+    let hazards = hazards_of_export(&export)?;
+    match hazards.is_empty() {
+        true => Ok(()),
+        false => Err(Failure::refused(format!("{export}: {}", hazards.join("; ")))),
+    }
 }

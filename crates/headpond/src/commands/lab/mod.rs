@@ -78,16 +78,16 @@ fn unknown(name: &str) -> anyhow::Error {
 fn start(places: &Places, args: &RunArgs) -> Result<Exit> {
     let plan = plan(&args.plan)?;
     check::within_limits(&plan)?;
-    consent::check(&plan, &args.overwrite)?;
     let served = Served::new(places);
+    consent::check(&plan, &args.overwrite, &served)?;
     let course = Course::create(&plan, &args.out, &served)?;
     carry_out(&plan, course, &args.out, &args.shown)
 }
 
 fn resume(places: &Places, args: &ResumeArgs) -> Result<Exit> {
     let plan = Folder::plan(&args.folder)?;
-    consent::check(&plan, &args.overwrite)?;
     let served = Served::new(places);
+    consent::check(&plan, &args.overwrite, &served)?;
     let course = Course::resume(&plan, &args.folder, &served)?;
     if course.left() == 0 {
         eprintln!("headpond: everything is measured already");
