@@ -34,6 +34,8 @@ mod sector;
 mod verdict;
 mod witness;
 
+pub mod field;
+
 pub use book::{Promise, WriteId};
 pub use client::{Client, Tally, Workload};
 pub use payload::{Content, Payload};

@@ -67,6 +67,11 @@ impl Payload {
         if is_whole { Content::Written { write, address } } else { Content::Garbage }
     }
 
+    /// Whether a sector carries the seed of this run, whole or not.
+    pub fn begins_like(&self, sector: &[u8]) -> bool {
+        sector[8..].starts_with(&self.seed.to_le_bytes())
+    }
+
     fn words(&self, write: WriteId, address: u64) -> impl Iterator<Item = u64> {
         let header = [MAGIC, self.seed, write.0, address];
         let mut state = header.iter().fold(0, |state, word| mix(state ^ word));
