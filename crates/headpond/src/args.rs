@@ -65,6 +65,7 @@ pub enum Command {
     Model(ModelCommand),
     #[command(subcommand)]
     Class(ClassCommand),
+    Witness(crate::commands::witness::WitnessArgs),
 }
 
 #[cfg(test)]

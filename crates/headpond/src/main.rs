@@ -82,5 +82,6 @@ fn run(command: &Command) -> anyhow::Result<Exit> {
         Command::Lab(command) => commands::lab::run(&places, command),
         Command::Model(command) => commands::model::run(command),
         Command::Class(command) => commands::class::run(command),
+        Command::Witness(args) => commands::witness::run(args),
     }
 }

@@ -30,6 +30,7 @@ mod book;
 mod client;
 mod draw;
 mod payload;
+pub mod probe;
 mod sector;
 mod verdict;
 mod witness;

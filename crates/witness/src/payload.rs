@@ -67,6 +67,28 @@ impl Payload {
         if is_whole { Content::Written { write, address } } else { Content::Garbage }
     }
 
+    pub fn seed(&self) -> u64 {
+        self.seed
+    }
+
+    /// Whether bytes begin as a sector of whichever run does.
+    pub fn is_of_any_run(bytes: &[u8]) -> bool {
+        bytes.starts_with(&MAGIC.to_le_bytes())
+    }
+
+    /// The run that a sector is of, and what it holds; `None` where it is no whole sector of any.
+    ///
+    /// # Panics
+    /// Where `sector` is not one sector long.
+    pub fn of_sector(sector: &[u8]) -> Option<(Self, Content)> {
+        let seed = u64::from_le_bytes(sector[8..16].try_into().expect("eight bytes"));
+        let payload = Self::new(seed);
+        match payload.identify(sector) {
+            content @ Content::Written { .. } => Some((payload, content)),
+            _ => None,
+        }
+    }
+
     /// Whether a sector carries the seed of this run, whole or not.
     pub fn begins_like(&self, sector: &[u8]) -> bool {
         sector[8..].starts_with(&self.seed.to_le_bytes())

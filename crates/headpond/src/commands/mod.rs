@@ -21,3 +21,4 @@ pub mod stop;
 mod striping;
 pub mod trace;
 mod waiting;
+pub mod witness;

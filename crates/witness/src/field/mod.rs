@@ -8,7 +8,8 @@
 //! Without I/O: [`content`] (what a block says of itself), [`event`] (what a writer reports),
 //! [`book`] (what each block may hold), [`ruling`] (the comparison), [`statistics`] (how little it
 //! proves), [`wire`] and [`auth`] (what travels, and who may send it), [`snapshot`]. On the
-//! runtime's devices and streams: [`writer`], [`looker`], [`session`], [`server`]; on files of the
+//! runtime's devices and streams: [`writer`], [`looker`], [`session`], [`server`]; [`simple`] does
+//! without a witness; on files of the
 //! witness: [`folder`], [`subject`].
 //!
 //! **Invariants**
@@ -33,6 +34,7 @@ mod pattern;
 pub mod ruling;
 pub mod server;
 pub mod session;
+pub mod simple;
 pub mod snapshot;
 pub mod statistics;
 pub mod subject;

@@ -2,8 +2,8 @@
 //!
 //! **Source**: C. J. Clopper and E. S. Pearson, "The use of confidence or fiducial limits
 //! illustrated in the case of the binomial", Biometrika 26 (1934): the exact limits of a share. For
-//! no loss in n cuts the upper one is 1 - (1 - confidence)^(1/n), which the rule of three (3/n at 95 %)
-//! approaches.
+//! no loss in n cuts the upper one is 1 - (1 - confidence)^(1/n), which the rule of three (3/n at
+//! 95 %) approaches.
 
 /// How sure the limits are, each for itself.
 pub const CONFIDENCE: f64 = 0.95;

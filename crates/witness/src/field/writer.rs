@@ -29,6 +29,8 @@ use std::time::Duration;
 
 /// Writes that are announced ahead, in multiples of the depth.
 const AHEAD: usize = 8;
+/// While a flush runs, so many times as many writes go on as there are from one flush to the next.
+const UNPROMISED: u64 = 4;
 /// A writer that has nothing to report says so, so that the witness knows that it is there.
 const STILL_THERE_EVERY: Duration = Duration::from_secs(5);
 /// A witness that does not store what it is told for so long is gone.
@@ -213,6 +215,10 @@ impl Writer {
             if self.wants_flush() {
                 self.flush().await;
             }
+            // A device that is slow to flush would otherwise promise next to nothing.
+            while self.is_flushing.get() && self.has_much_unpromised() && !self.is_ending() {
+                self.changed.wait().await;
+            }
         }
     }
 
@@ -269,6 +275,10 @@ impl Writer {
         self.load.sync == Sync::Flush
             && self.since_flush.get() >= self.load.sync_every
             && !self.is_flushing.get()
+    }
+
+    fn has_much_unpromised(&self) -> bool {
+        self.since_flush.get() >= self.load.sync_every.saturating_mul(UNPROMISED)
     }
 
     async fn flush(&self) {

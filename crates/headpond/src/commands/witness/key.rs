@@ -1,0 +1,57 @@
+//! `headpond witness key`, and reading one.
+
+use super::args::KeyArgs;
+use crate::outcome::{Exit, Failure};
+use anyhow::{Context, Result};
+use headpond_witness::field::auth::{KEY_BYTES, Key};
+use std::fs::{File, OpenOptions};
+use std::io::{Read, Write};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::path::Path;
+
+/// Longer files are no keys.
+const FILE_BYTES_MAX: u64 = 256;
+
+/// # Errors
+/// Where the file exists, or cannot be written.
+pub fn run(args: &KeyArgs) -> Result<Exit> {
+    let path = &args.file;
+    let named = || path.display().to_string();
+    let mut options = OpenOptions::new();
+    let mut file =
+        options.write(true).create_new(true).mode(0o600).open(path).with_context(named)?;
+    let key = Key::new(random()?);
+    file.write_all(key.text().as_bytes()).and_then(|()| file.sync_all()).with_context(named)?;
+    println!("{}: a new key; the machine that writes and the witness need the same", named());
+    Ok(Exit::Ok)
+}
+
+/// Reads a key that nobody else may read.
+///
+/// # Errors
+/// A refusal where others may, and where it is no key.
+pub fn read(path: &Path) -> Result<Key> {
+    let named = || path.display().to_string();
+    let file = File::open(path).with_context(named)?;
+    let mode = file.metadata().with_context(named)?.permissions().mode();
+    if mode & 0o077 != 0 {
+        return Err(Failure::refused(format!(
+            "{}: others may read this key, or change it: chmod 600 {}",
+            named(),
+            named()
+        )));
+    }
+    let mut text = String::new();
+    file.take(FILE_BYTES_MAX).read_to_string(&mut text).with_context(named)?;
+    Key::parse(&text).with_context(named)
+}
+
+/// Bytes that nobody can guess.
+///
+/// # Errors
+/// Where the kernel gives none.
+pub fn random() -> Result<[u8; KEY_BYTES]> {
+    let mut bytes = [0; KEY_BYTES];
+    File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut bytes))?;
+    Ok(bytes)
+}

@@ -1,0 +1,40 @@
+//! `headpond witness`: whether a device keeps what it has promised when its power goes.
+//!
+//! **Not here**: what is judged and how (`headpond_witness::field`); this is the command line, the
+//! sockets and the devices around it.
+
+mod agent;
+mod args;
+mod campaign;
+mod connect;
+mod key;
+mod probe;
+mod report;
+mod serve;
+mod simple;
+mod target;
+mod verify;
+mod words;
+mod write;
+
+pub use args::WitnessArgs;
+
+use crate::outcome::Exit;
+use anyhow::Result;
+use args::WitnessCommand;
+
+/// # Errors
+/// Refusals, and what goes wrong on the way.
+pub fn run(args: &WitnessArgs) -> Result<Exit> {
+    match &args.command {
+        WitnessCommand::Key(args) => key::run(args),
+        WitnessCommand::Serve(args) => serve::run(args),
+        WitnessCommand::Write(args) => write::run(args),
+        WitnessCommand::Verify(args) => verify::run(args),
+        WitnessCommand::Agent(args) => agent::run(args),
+        WitnessCommand::Campaign(args) => campaign::run(args),
+        WitnessCommand::Report(args) => report::run(args),
+        WitnessCommand::Simple(command) => simple::run(command),
+        WitnessCommand::Probe(args) => probe::run(args),
+    }
+}

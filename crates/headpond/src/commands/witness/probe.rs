@@ -1,0 +1,135 @@
+//! `headpond witness probe`.
+
+use super::args::ProbeArgs;
+use super::target::Target;
+use crate::device::{Consent, DeviceSpec};
+use crate::outcome::Exit;
+use anyhow::{Context, Result};
+use headpond_block::{BufferPool, PoolConfig};
+use headpond_uring::safety::inspect;
+use headpond_uring::{RingConfig, run_with_pool};
+use headpond_witness::probe::{
+    Explanation, Judgement, Measured, Options, Reported, judge, measure,
+};
+use serde_json::json;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::Path;
+use std::time::Duration;
+
+/// Where the requests go is drawn from this, so that a device is measured alike each time.
+const SEED: u64 = 1;
+
+/// # Errors
+/// Refusals before anything is written, and what the device answers.
+pub fn run(args: &ProbeArgs) -> Result<Exit> {
+    let target: &Target = &args.device.parse()?;
+    let pool = BufferPool::new(&PoolConfig::default());
+    let (reported, measured) =
+        run_with_pool(&RingConfig::default(), &pool, |ring, runtime| async move {
+            let consent = if args.force { Consent::Forced } else { Consent::Careful };
+            let device = match args.destructive {
+                true => target.open_to_write(&ring, &runtime, consent).await?,
+                false => target.open_to_read(&ring, &runtime).await?,
+            };
+            let mut reported = reported(target)?;
+            reported.rotational = reported.rotational.or(Some(device.geometry().rotational));
+            let written = args.size.bytes().min(device.size_bytes());
+            let options = Options {
+                write_bytes: if args.destructive { written } else { 0 },
+                time: Duration::from_secs(args.time.max(1)),
+            };
+            let progress = |what: &str| eprintln!("headpond: probing {}: {what}", args.device);
+            let measured = measure(&*device, &runtime, options, SEED, &progress).await?;
+            Ok::<_, anyhow::Error>((reported, measured))
+        })??;
+    let judgement = judge(&reported, &measured);
+    if args.json {
+        let report = json!({ "reported": reported, "measured": measured, "judgement": judgement });
+        println!("{}", serde_json::to_string_pretty(&report)?);
+    } else {
+        print(args, &reported, &measured, &judgement);
+    }
+    Ok(exit(&judgement))
+}
+
+fn exit(judgement: &Judgement) -> Exit {
+    match judgement.named.as_slice() {
+        [] => Exit::Degraded,
+        [Explanation::IgnoresFlushes] => Exit::Error,
+        named if named.contains(&Explanation::IgnoresFlushes) => Exit::Degraded,
+        _ => Exit::Ok,
+    }
+}
+
+/// What the kernel says.
+fn reported(target: &Target) -> Result<Reported> {
+    let Target::Device(DeviceSpec::Path(path)) = target else { return Ok(Reported::default()) };
+    let facts = inspect(path)?;
+    let mut reported = Reported {
+        rotational: facts.rotational,
+        write_cache: facts.write_cache,
+        volatile: facts.volatile.map(|reason| reason.to_string()),
+        ..Reported::default()
+    };
+    let metadata = path.metadata().with_context(|| path.display().to_string())?;
+    if metadata.file_type().is_block_device() {
+        let (major, minor) =
+            (rustix::fs::major(metadata.rdev()), rustix::fs::minor(metadata.rdev()));
+        let node = Path::new("/sys/dev/block").join(format!("{major}:{minor}"));
+        let attribute = |name: &str| {
+            // A partition has its disk's a folder above.
+            let places = [node.join(name), node.join("..").join(name)];
+            let found = places.iter().find_map(|place| std::fs::read_to_string(place).ok());
+            found.map(|text| text.trim().to_owned())
+        };
+        reported.fua = attribute("queue/fua").map(|fua| fua == "1");
+        reported.model = attribute("device/model");
+    }
+    Ok(reported)
+}
+
+fn print(args: &ProbeArgs, reported: &Reported, measured: &Measured, judgement: &Judgement) {
+    println!("{}: {}", args.device, headline(judgement, measured));
+    if let Some(reason) = &reported.volatile {
+        println!("  whatever it does, it is lost with the power: {reason}");
+    }
+    let told = |what: Option<bool>| what.map_or("unknown", |it| if it { "yes" } else { "no" });
+    println!(
+        "  reported: {}rotational {}, volatile write cache {}, FUA {}",
+        reported.model.as_ref().map(|model| format!("{model}, ")).unwrap_or_default(),
+        told(reported.rotational),
+        told(reported.write_cache),
+        told(reported.fua)
+    );
+    for (explanation, likelihood) in &judgement.likelihoods {
+        println!("  {:>4.0} %  {}", likelihood * 100.0, words(*explanation));
+    }
+    println!("because");
+    judgement.reasons.iter().for_each(|reason| println!("  - {}", reason.seen));
+    println!(
+        "The likelihoods are estimates, and timing is no proof: a device may wait for its medium and \
+         still lose what it promised. `headpond witness write` finds that out, with a power cut."
+    );
+}
+
+fn headline(judgement: &Judgement, measured: &Measured) -> String {
+    if measured.writes.is_none() {
+        return "nothing can be said of its flushes from reads alone; --destructive writes to it"
+            .into();
+    }
+    let named: Vec<&str> = judgement.named.iter().map(|it| words(*it)).collect();
+    match named.len() {
+        1 => format!("most likely it {}", named[0]),
+        _ => format!("timing cannot tell; it {}", named.join(", or it ")),
+    }
+}
+
+fn words(explanation: Explanation) -> &'static str {
+    match explanation {
+        Explanation::HonoursFlushes => "has a volatile cache and empties it at a flush",
+        Explanation::WritesThrough => "has no volatile cache",
+        Explanation::ProtectedCache => "has a cache that survives a power cut",
+        Explanation::BehindACache => "is hidden behind a controller's or another layer's cache",
+        Explanation::IgnoresFlushes => "ignores flushes",
+    }
+}

@@ -1,0 +1,169 @@
+//! `headpond witness report`: what all cuts together prove.
+
+use super::args::ReportArgs;
+use crate::outcome::{Exit, Failure};
+use anyhow::{Context, Result};
+use headpond_witness::field::folder::RULINGS;
+use headpond_witness::field::ruling::{Ruling, Verdict};
+use headpond_witness::field::statistics::{CONFIDENCE, cuts_needed, rate_max, rate_min};
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// A rate that people ask for.
+const RATE_WANTED: f64 = 0.01;
+
+/// What the cuts of one device come to.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Summary {
+    /// Cuts that were judged.
+    pub cuts: u64,
+    pub losses: u64,
+    /// Looks after a cut that found nothing to judge.
+    pub undecided: u64,
+    /// Sessions that ended without a word, though no hook cut the power and the machine did not
+    /// start anew: they prove nothing and are not counted.
+    pub unproven: u64,
+    /// Cuts that were seen to take something that was not promised.
+    pub took_something: u64,
+    pub loss_rate_min: f64,
+    pub loss_rate_max: f64,
+    pub confidence: f64,
+}
+
+/// # Errors
+/// Where there are no rulings, or they cannot be read.
+pub fn run(args: &ReportArgs) -> Result<Exit> {
+    let folders = folders(&args.dir)?;
+    let mut summaries = BTreeMap::new();
+    for folder in folders {
+        let name = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        summaries.insert(name, summary(&rulings(&folder)?));
+    }
+    if args.json {
+        println!("{}", serde_json::to_string_pretty(&summaries)?);
+    } else {
+        for (name, summary) in &summaries {
+            println!("{name}: {}", told(summary));
+        }
+    }
+    let is_broken = summaries.values().any(|summary| summary.losses > 0);
+    let is_decided = summaries.values().all(|summary| summary.cuts > 0);
+    Ok(match (is_broken, is_decided) {
+        (true, _) => Exit::Error,
+        (false, false) => Exit::Degraded,
+        (false, true) => Exit::Ok,
+    })
+}
+
+/// The rulings of one device, oldest first.
+///
+/// # Errors
+/// Where they cannot be read.
+pub fn rulings(folder: &Path) -> Result<Vec<Ruling>> {
+    let path = folder.join(RULINGS);
+    let text = match std::fs::read_to_string(&path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(error).with_context(|| path.display().to_string()),
+    };
+    let mut rulings = Vec::new();
+    for (at, line) in text.lines().enumerate() {
+        match serde_json::from_str(line) {
+            Ok(ruling) => rulings.push(ruling),
+            // The last line may have been cut off with the witness's own power.
+            Err(_) if at + 1 == text.lines().count() && !text.ends_with('\n') => {}
+            Err(error) => {
+                let named = || format!("{}, line {}", path.display(), at + 1);
+                return Err(error).with_context(named);
+            }
+        }
+    }
+    Ok(rulings)
+}
+
+/// Counts each cut once: as a loss where any look after it found one.
+pub fn summary(rulings: &[Ruling]) -> Summary {
+    let mut by_cut: BTreeMap<u64, Vec<&Ruling>> = BTreeMap::new();
+    for ruling in rulings {
+        if let Some(cut) = ruling.cut {
+            by_cut.entry(cut).or_default().push(ruling);
+        }
+    }
+    let mut summary = Summary { confidence: CONFIDENCE, ..Summary::default() };
+    for looks in by_cut.values() {
+        let any = |verdict| looks.iter().any(|look| look.verdict == verdict);
+        let is_proven = |look: &&Ruling| look.was_hooked || look.was_restarted == Some(true);
+        // A loss is a loss, whoever cut what.
+        if any(Verdict::Broken) {
+            summary.losses += 1;
+            summary.cuts += 1;
+        } else if !looks.iter().copied().any(|look| is_proven(&look)) {
+            summary.unproven += 1;
+        } else if any(Verdict::Kept) {
+            summary.cuts += 1;
+        } else {
+            summary.undecided += 1;
+        }
+        summary.took_something += u64::from(looks.iter().any(|look| look.unpromised_gone > 0));
+    }
+    summary.loss_rate_max = rate_max(summary.losses, summary.cuts);
+    summary.loss_rate_min = rate_min(summary.losses, summary.cuts);
+    summary
+}
+
+/// A summary in sentences.
+pub fn told(summary: &Summary) -> String {
+    let Summary { cuts, losses, undecided, unproven, took_something, .. } = *summary;
+    let percent = |rate: f64| format!("{:.1} %", (rate * 1000.0).ceil() / 10.0);
+    let mut told = match (cuts, losses) {
+        (0, _) => "no cut was judged yet: nothing is proved".to_owned(),
+        (_, 0) => format!(
+            "0 of {cuts} cuts lost anything that was promised. That proves little: a device that \
+             loses data in up to {} of all cuts passes so with a probability of 5 % or more (95 % \
+             confidence). Below 1 % takes {} cuts without a loss",
+            percent(summary.loss_rate_max),
+            cuts_needed(RATE_WANTED)
+        ),
+        _ => format!(
+            "{losses} of {cuts} cuts lost what was promised: it does not keep its promises. Its \
+             loss rate is between {:.1} % and {} (95 % confidence each)",
+            (summary.loss_rate_min * 1000.0).floor() / 10.0,
+            percent(summary.loss_rate_max)
+        ),
+    };
+    if cuts > 0 {
+        told += &format!(
+            ". {took_something} of them were seen to take something that had not been promised"
+        );
+    }
+    if undecided > 0 {
+        told += &format!(". {undecided} more left nothing to judge");
+    }
+    if unproven > 0 {
+        told += &format!(
+            ". {unproven} more are not counted: no hook cut the power, and the machine did not start \
+             anew"
+        );
+    }
+    told
+}
+
+fn folders(dir: &Path) -> Result<Vec<PathBuf>> {
+    if dir.join(RULINGS).exists() {
+        return Ok(vec![dir.canonicalize()?]);
+    }
+    let named = || dir.display().to_string();
+    let mut folders = Vec::new();
+    for entry in dir.read_dir().with_context(named)? {
+        let path = entry?.path();
+        if path.join("snapshot").exists() {
+            folders.push(path);
+        }
+    }
+    folders.sort();
+    if folders.is_empty() {
+        return Err(Failure::usage(format!("{}: no witness keeps anything here", named())));
+    }
+    Ok(folders)
+}

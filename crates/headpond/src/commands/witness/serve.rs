@@ -1,0 +1,83 @@
+//! `headpond witness serve`.
+
+use super::args::{ListenArgs, ServeArgs};
+use super::key;
+use crate::outcome::{Exit, Failure};
+use crate::wall_clock;
+use anyhow::{Context, Result};
+use headpond_block::{BufferPool, PoolConfig, Runtime};
+use headpond_uring::{Ring, RingConfig, SocketListener, run_with_pool};
+use headpond_witness::field::auth::{Key, NONCE_BYTES};
+use headpond_witness::field::server::{Conductor, Endless, Limits, Server, Surroundings};
+use rustix::fs::FlockOperation;
+use std::fs::File;
+use std::rc::Rc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// # Errors
+/// Where it cannot listen, or its folder cannot be used.
+pub fn run(args: &ServeArgs) -> Result<Exit> {
+    let key = key::read(&args.listen.key)?;
+    let _lock = lock(&args.listen)?;
+    let pool = BufferPool::new(&PoolConfig::default());
+    run_with_pool(&RingConfig::default(), &pool, |ring, runtime| async move {
+        let (server, listener) = start(&args.listen, key, &ring, &runtime, Box::new(Endless))?;
+        server.serve(listener).await.context("the witness no longer listens")?;
+        Ok(Exit::Ok)
+    })?
+}
+
+/// Keeps a second witness out of the folder, as long as what it answers lives.
+///
+/// # Errors
+/// A refusal where there is one.
+pub fn lock(args: &ListenArgs) -> Result<File> {
+    let named = || args.dir.display().to_string();
+    std::fs::create_dir_all(&args.dir).with_context(named)?;
+    let folder = File::open(&args.dir).with_context(named)?;
+    match rustix::fs::flock(&folder, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(folder),
+        Err(rustix::io::Errno::WOULDBLOCK) => {
+            Err(Failure::refused(format!("{}: another witness uses this folder", named())))
+        }
+        Err(error) => Err(error).with_context(named),
+    }
+}
+
+/// A witness that is about to listen.
+///
+/// # Errors
+/// Where the address cannot be had.
+pub fn start(
+    args: &ListenArgs,
+    key: Key,
+    ring: &Ring,
+    runtime: &Runtime,
+    conductor: Box<dyn Conductor>,
+) -> Result<(Server, Rc<SocketListener>)> {
+    let named = || args.listen.to_string();
+    let listener = SocketListener::bind_tcp(ring, args.listen).with_context(named)?;
+    let address = listener.tcp_address().context("a port")?;
+    let (folder, limits) = (args.dir.clone(), Limits::default());
+    let server = Server::new(runtime, key, folder, limits, Box::new(Real), conductor);
+    println!("witness listens on {address}, and keeps what it hears in {}", args.dir.display());
+    Ok((server, Rc::new(listener)))
+}
+
+/// The real time and real chance.
+struct Real;
+
+impl Surroundings for Real {
+    fn now_ms(&self) -> u64 {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        since.as_millis() as u64
+    }
+
+    fn random(&self) -> [u8; NONCE_BYTES] {
+        key::random().expect("the kernel gives random bytes")
+    }
+
+    fn note(&self, what: &str) {
+        println!("{} {what}", wall_clock::utc(SystemTime::now()));
+    }
+}

@@ -1,0 +1,94 @@
+//! `headpond witness write`.
+
+use super::args::{LoadArgs, WriteArgs};
+use super::connect::{Client, region};
+use crate::device::Consent;
+use crate::outcome::Exit;
+use anyhow::Result;
+use headpond_block::{BufferPool, PoolConfig, Runtime};
+use headpond_uring::{RingConfig, run_with_pool};
+use headpond_witness::field::wire::{Load, Purpose};
+use headpond_witness::field::writer::{Writer, Written};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+const LOOK_EVERY: Duration = Duration::from_millis(200);
+/// Looks from one line of progress to the next.
+const TELL_EVERY: u32 = 50;
+
+/// # Errors
+/// Refusals before anything is written; later the loss of witness or device.
+pub fn run(args: &WriteArgs) -> Result<Exit> {
+    let is_interrupted = watch_for_interrupts()?;
+    let pool = BufferPool::new(&PoolConfig::default());
+    let written = run_with_pool(&RingConfig::default(), &pool, |ring, runtime| async {
+        let client = Client::new(&args.device, ring, runtime)?;
+        let purpose = if args.anew { Purpose::WriteAnew } else { Purpose::Write };
+        let load = args.load.load(args.runtime);
+        write(&client, purpose, &args.load, load, is_interrupted).await
+    })??;
+    println!(
+        "ended in order: {} writes and {} flushes were acknowledged, {} failed",
+        written.writes, written.flushes, written.failed
+    );
+    Ok(Exit::Ok)
+}
+
+/// Writes until the end, or a cut.
+///
+/// # Errors
+/// As [`run`].
+pub async fn write(
+    client: &Client,
+    purpose: Purpose,
+    args: &LoadArgs,
+    load: Load,
+    is_interrupted: Arc<AtomicBool>,
+) -> Result<Written> {
+    let consent = if args.force { Consent::Forced } else { Consent::Careful };
+    let (ring, runtime) = (client.ring(), &client.runtime);
+    let device = client.target.open_to_write(ring, runtime, consent).await?;
+    let region = region(args, &*device)?;
+    let (link, welcome) = client.open(purpose, &*device, Some(region)).await?;
+    eprintln!(
+        "headpond: writing {} MiB of {}; the witness calls it {}",
+        region.size_bytes() >> 20,
+        device.name(),
+        client.name()
+    );
+    let writer = Writer::new(device, runtime, link, load, &welcome);
+    let watching = watch(runtime.clone(), Rc::clone(&writer), is_interrupted);
+    drop(runtime.spawn(watching));
+    Ok(writer.run().await?)
+}
+
+/// Tells how far it is, and ends the writer where the user wants that.
+async fn watch(runtime: Runtime, writer: Rc<Writer>, is_interrupted: Arc<AtomicBool>) {
+    for look in 1u32.. {
+        runtime.sleep(LOOK_EVERY).await;
+        if is_interrupted.load(Ordering::Relaxed) {
+            return writer.stop();
+        }
+        if look.is_multiple_of(TELL_EVERY) {
+            let Written { writes, flushes, failed } = writer.written();
+            eprintln!("headpond: {writes} writes, {flushes} flushes acknowledged, {failed} failed");
+        }
+    }
+}
+
+/// Ctrl-C ends in order: the witness should not take it for a cut.
+///
+/// # Errors
+/// Where no signals can be waited for.
+pub fn watch_for_interrupts() -> Result<Arc<AtomicBool>> {
+    let is_interrupted = Arc::new(AtomicBool::new(false));
+    let heard = Arc::clone(&is_interrupted);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    std::thread::spawn(move || {
+        let waited = runtime.block_on(tokio::signal::ctrl_c());
+        heard.store(waited.is_ok(), Ordering::Relaxed);
+    });
+    Ok(is_interrupted)
+}

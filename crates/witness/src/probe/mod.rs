@@ -1,0 +1,13 @@
+//! What a device does with flushes, as far as its timing tells, without cutting anything.
+//!
+//! 1. [`measure`] asks for a few hundred writes, flushes and reads.
+//! 2. [`judge`] weighs what that says for and against each explanation, and names its reasons.
+//!
+//! **Invariants**: timing alone never proves that a promise is kept. Where two explanations look
+//! alike from outside, both are named.
+
+mod judgement;
+mod measure;
+
+pub use judgement::{Explanation, Judgement, Reason, Reported, judge};
+pub use measure::{Depth, Measured, Options, ReadOnly, Writes, measure};
