@@ -126,3 +126,58 @@ fn a_probe_that_only_reads_changes_nothing_and_claims_nothing() {
     assert!(ended.code == 3 && ended.out.contains("from reads alone"), "{}", ended.out);
     assert!(std::fs::read(&file).unwrap().iter().all(|byte| *byte == 0));
 }
+
+/// A file as a mounted block device; unmounted and detached at the end.
+struct Mounted {
+    device: String,
+}
+
+impl Mounted {
+    fn new(user: &User, file: &str) -> Result<Self, String> {
+        let run = |program: &str, args: &[&str]| {
+            let program = headpond_testkit::tool(program).ok_or(format!("no {program}"))?;
+            let output = Command::new(&program).args(args).output().map_err(|it| it.to_string())?;
+            let told = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+            let out = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+            if output.status.success() { Ok(out) } else { Err(told) }
+        };
+        run("mkfs.ext4", &["-q", "-F", file])?;
+        let device = run("losetup", &["--find", "--show", file])?;
+        let mounted = Self { device: device.clone() };
+        let folder = user.path("mnt");
+        std::fs::create_dir(&folder).unwrap();
+        run("mount", &[&device, &folder.display().to_string()])?;
+        Ok(mounted)
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        for (program, how) in [("umount", None), ("losetup", Some("--detach"))] {
+            let args: Vec<&str> = how.into_iter().chain([self.device.as_str()]).collect();
+            let _ = Command::new(program).args(args).output();
+        }
+    }
+}
+
+#[test]
+fn a_mounted_device_is_refused_even_by_force() {
+    let user = user();
+    let file = user.file("disk.img", 16 * MIB);
+    let mounted = match Mounted::new(&user, &file) {
+        Ok(mounted) => mounted,
+        Err(lacks) => skip!("a_mounted_device_is_refused_even_by_force", "{lacks}"),
+    };
+    let keeper = Keeper::start(&user, &["serve"]);
+    for mut args in destructive(&mounted.device, &keeper.to()) {
+        args.push("--force".to_owned());
+        let args: Vec<&str> = args.iter().map(String::as_str).collect();
+        if args[0] == "agent" {
+            continue; // it tries again for a while before it gives up
+        }
+        let output = program(&user, &args).output().unwrap();
+        let told = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(4), "{args:?}: {told}");
+        assert!(told.contains("mounted at"), "{args:?}: {told}");
+    }
+}

@@ -86,8 +86,8 @@ pub struct Judgement {
 /// Weighs what was reported and measured.
 pub fn judge(reported: &Reported, measured: &Measured) -> Judgement {
     let mut reasons: Vec<Reason> = reported_reasons(reported).into_iter().collect();
-    let is_disk = has_a_head(reported, measured);
-    reasons.extend(read_reason(measured));
+    let is_disk = has_a_head(measured);
+    reasons.extend(read_reason(reported, measured));
     match &measured.writes {
         Some(writes) if is_disk => reasons.extend(disk_reasons(writes)),
         Some(writes) => reasons.extend(flash_reasons(writes)),
@@ -112,8 +112,9 @@ fn reason(seen: impl Into<String>, factors: [f64; 5]) -> Reason {
     Reason { seen: seen.into(), factors }
 }
 
-fn has_a_head(reported: &Reported, measured: &Measured) -> bool {
-    reported.rotational == Some(true) || measured.reads.random.median_us > SEEK_US_MIN
+/// Virtual disks are called rotational whatever they are made of: what reads show counts.
+fn has_a_head(measured: &Measured) -> bool {
+    measured.reads.random.median_us > SEEK_US_MIN
 }
 
 fn reported_reasons(reported: &Reported) -> Option<Reason> {
@@ -131,11 +132,18 @@ fn reported_reasons(reported: &Reported) -> Option<Reason> {
     }
 }
 
-fn read_reason(measured: &Measured) -> Option<Reason> {
-    let median_us = measured.reads.random.median_us;
-    (median_us > SEEK_US_MIN).then(|| {
-        let ms = median_us / 1000.0;
-        reason(format!("random reads take {ms:.1} ms: there are heads that move"), [1.0; 5])
+fn read_reason(reported: &Reported, measured: &Measured) -> Option<Reason> {
+    let (ms, all_alike) = (measured.reads.random.median_us / 1000.0, [1.0; 5]);
+    if has_a_head(measured) {
+        let seen = format!("random reads take {ms:.1} ms: there are heads that move");
+        return Some(reason(seen, all_alike));
+    }
+    (reported.rotational == Some(true)).then(|| {
+        let seen = format!(
+            "it is called rotational, and random reads take {ms:.2} ms: no head moves, so it is flash \
+             or memory, or lies behind some"
+        );
+        reason(seen, [1.0, 1.0, 1.0, 2.0, 1.0])
     })
 }
 

@@ -1,0 +1,95 @@
+//! One device at the witness: what it keeps on its own disk, and what a restart finds.
+
+use headpond_witness::field::content::Found;
+use headpond_witness::field::event::Event;
+use headpond_witness::field::folder::LOG_BYTES_MAX;
+use headpond_witness::field::ruling::Verdict;
+use headpond_witness::field::subject::{Subject, SubjectError};
+use headpond_witness::field::wire::{EVENTS_MAX, Hello, Purpose, Region};
+use std::path::Path;
+
+const BLOCKS: u64 = 16;
+
+fn hello(purpose: Purpose) -> Hello {
+    let region = Some(Region { start_bytes: 0, blocks: BLOCKS, atom_bytes: 512 });
+    let boot = Some("before".to_owned());
+    Hello { name: "disk".into(), purpose, region, device_bytes: 1 << 20, boot }
+}
+
+fn begun(path: &Path) -> Subject {
+    let mut subject = Subject::create(path, &hello(Purpose::Write), 7).unwrap();
+    subject.open_write(&hello(Purpose::Write)).unwrap();
+    subject
+}
+
+/// Writes of one block after another, each with a flush.
+fn writes(from: u64, count: u64) -> Vec<Event> {
+    let one = |sequence| {
+        let announced = Event::Announced { sequence, block: sequence % BLOCKS, blocks: 1 };
+        let (begun, done) = (Event::Begun { sequence }, Event::Acknowledged { sequence });
+        [announced, begun, done, Event::FlushBegun, Event::FlushAcknowledged]
+    };
+    (from..from + count).flat_map(one).collect()
+}
+
+#[test]
+fn the_log_never_grows_beyond_its_limit_and_a_restart_in_the_middle_is_a_cut() {
+    let dir = headpond_testkit::tempdir();
+    let mut subject = begun(dir.path());
+    let a_lot = (EVENTS_MAX / 5) as u64;
+    let (mut next, mut longest, mut was_replaced) = (1, 0, false);
+    while !was_replaced {
+        subject.report(0, writes(next, a_lot)).unwrap();
+        next += a_lot;
+        let log = dir.path().join("log").metadata().unwrap().len();
+        was_replaced = log < longest;
+        longest = longest.max(log);
+    }
+    assert!(longest < LOG_BYTES_MAX + (64 << 10), "{longest} bytes");
+    drop(subject);
+    let mut subject = Subject::open(dir.path()).unwrap().expect("it is known");
+    assert_eq!((subject.cuts(), subject.book().next_sequence()), (1, next));
+    assert!(matches!(subject.open_write(&hello(Purpose::Write)), Err(SubjectError::NotLookedAt)));
+}
+
+/// Looks at a device that holds the newest write of each block, of so many writes.
+fn look(subject: &mut Subject, boot: &str, writes: u64) -> headpond_witness::field::ruling::Ruling {
+    let boot = Some(boot.to_owned());
+    subject.open_look(&Hello { boot, ..hello(Purpose::Verify) }).unwrap();
+    for block in 0..BLOCKS {
+        let sequence = writes - (writes + BLOCKS - block) % BLOCKS;
+        subject.look(&[Found::Written { sequence, address: block * 4096 }]).unwrap();
+    }
+    subject.rule(0, true).unwrap()
+}
+
+#[test]
+fn a_cut_is_counted_once_judged_and_then_forgotten() {
+    let dir = headpond_testkit::tempdir();
+    let mut subject = begun(dir.path());
+    subject.report(0, writes(1, 40)).unwrap();
+    subject.note_hook().unwrap();
+    subject.lose(5).unwrap();
+    subject.lose(6).unwrap();
+    drop(subject);
+    let mut subject = Subject::open(dir.path()).unwrap().expect("it is known");
+    let ruling = look(&mut subject, "after", 40);
+    assert_eq!((ruling.verdict, ruling.cut), (Verdict::Kept, Some(1)), "{ruling:#?}");
+    assert_eq!((ruling.was_restarted, ruling.was_hooked), (Some(true), true));
+    drop(subject);
+    let mut subject = Subject::open(dir.path()).unwrap().expect("it is known");
+    let ruling = look(&mut subject, "before", 40);
+    assert_eq!((ruling.cut, ruling.was_restarted, ruling.was_hooked), (None, Some(false), false));
+    subject.open_write(&hello(Purpose::Write)).unwrap();
+}
+
+#[test]
+fn findings_behind_the_end_of_the_region_are_refused() {
+    let dir = headpond_testkit::tempdir();
+    let mut subject = begun(dir.path());
+    subject.report(0, writes(1, 1)).unwrap();
+    subject.lose(0).unwrap();
+    assert!(subject.look(&[Found::Zeroes]).is_err(), "nobody said that they would look");
+    subject.open_look(&hello(Purpose::Verify)).unwrap();
+    assert!(subject.look(&vec![Found::Zeroes; BLOCKS as usize + 1]).is_err());
+}
