@@ -129,3 +129,24 @@ fn a_device_of_another_size_is_another_device() {
         assert!(refused.contains("another one"), "{refused}");
     });
 }
+
+#[test]
+fn a_damaged_folder_is_told_and_can_be_given_up() {
+    let folder = headpond_testkit::tempdir();
+    let path = folder.path().to_owned();
+    run(7, |runtime, sim| async move {
+        let rig = Rig::new(runtime, sim, &path);
+        let medium = Rc::new(Medium::flushable("disk", SIZE_BYTES));
+        rig.write(rig.powered(&medium), LOAD, Duration::from_millis(20)).await.unwrap();
+        let log = path.join("disk/log");
+        let mut bytes = std::fs::read(&log).unwrap();
+        bytes[40] ^= 1;
+        std::fs::write(&log, bytes).unwrap();
+        rig.start_witness(&path, Limits::default());
+        let refused = rig.verify(rig.powered(&medium)).await.unwrap_err().to_string();
+        assert!(refused.contains("damaged"), "{refused}");
+        let hello = rig.hello(Purpose::WriteAnew);
+        open(&rig.runtime, rig.dial(), &key(), rig.nonce(), &hello).await.map(drop).unwrap();
+    })
+    .unwrap();
+}

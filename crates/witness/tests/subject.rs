@@ -93,3 +93,33 @@ fn findings_behind_the_end_of_the_region_are_refused() {
     subject.open_look(&hello(Purpose::Verify)).unwrap();
     assert!(subject.look(&vec![Found::Zeroes; BLOCKS as usize + 1]).is_err());
 }
+
+#[test]
+fn half_a_look_passes_nothing_and_leaves_the_cut_to_be_looked_at() {
+    let dir = headpond_testkit::tempdir();
+    let mut subject = begun(dir.path());
+    subject.report(0, writes(1, 40)).unwrap();
+    subject.lose(0).unwrap();
+    subject.open_look(&hello(Purpose::Verify)).unwrap();
+    let block = 40 % BLOCKS;
+    for at in 0..block {
+        let sequence = 32 + at;
+        subject.look(&[Found::Written { sequence, address: at * 4096 }]).unwrap();
+    }
+    let ruling = subject.rule(0, true).unwrap();
+    assert_eq!((ruling.verdict, ruling.cut), (Verdict::Incomplete, Some(1)), "{ruling:#?}");
+    assert!(subject.wants_a_look());
+    assert_eq!(look(&mut subject, "after", 40).cut, Some(1));
+    assert!(!subject.wants_a_look());
+}
+
+#[test]
+fn cuts_after_a_new_beginning_are_not_mixed_with_those_before() {
+    let dir = headpond_testkit::tempdir();
+    for cut in 1..3 {
+        let mut subject = begun(dir.path());
+        subject.report(0, writes(1, 40)).unwrap();
+        subject.lose(0).unwrap();
+        assert_eq!(look(&mut subject, "after", 40).cut, Some(cut));
+    }
+}

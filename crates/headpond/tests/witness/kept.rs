@@ -19,8 +19,13 @@ pub struct Keeper {
 
 impl Keeper {
     pub fn start(user: &User, args: &[&str]) -> Self {
-        let mut all = args.to_vec();
-        all.extend(["--listen", "127.0.0.1:0", "--key", "key", "--dir", "kept"]);
+        Self::start_on(user, args, 0)
+    }
+
+    /// Port 0: whichever the kernel chooses.
+    fn start_on(user: &User, args: &[&str], port: u16) -> Self {
+        let (mut all, listen) = (args.to_vec(), format!("127.0.0.1:{port}"));
+        all.extend(["--listen", &listen, "--key", "key", "--dir", "kept"]);
         let mut command = program(user, &all);
         let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
@@ -169,7 +174,7 @@ fn a_volume_that_is_killed_keeps_what_it_promised() {
 }
 
 #[test]
-fn a_campaign_cuts_looks_and_goes_on_and_its_report_says_how_little_that_proves() {
+fn a_campaign_goes_on_after_each_cut_and_after_its_own_end_and_says_how_little_it_proves() {
     let user = user();
     let file = user.file("disk.img", 16 * MIB);
     let socket = user.path("disk.sock");
@@ -179,9 +184,15 @@ fn a_campaign_cuts_looks_and_goes_on_and_its_report_says_how_little_that_proves(
     let campaign = ["campaign", "--name", "disk", "--cuts", cuts, "--between", "0.2..0.4"];
     let mut args = campaign.to_vec();
     args.extend(["--cut-hook", &hook, "--wait-boot", "60"]);
-    let keeper = Keeper::start(&user, &args);
+    let mut keeper = Keeper::start(&user, &args);
     let (to, begun) = (keeper.to(), Instant::now());
     for life in 0.. {
+        if life == 1 {
+            // The witness is killed as well, between a cut and the look at it.
+            let port = keeper.port;
+            drop(keeper);
+            keeper = Keeper::start_on(&user, &args, port);
+        }
         let disk = Disk::switch_on(&file, Cache::Honest, &socket, life);
         let uri = disk.uri();
         let mut args = client("agent", &uri, &to);

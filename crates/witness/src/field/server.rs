@@ -217,6 +217,10 @@ impl Server {
             };
             return Ok(link.answer(&FromWitness::Task(task)).await?);
         }
+        if hello.purpose != Purpose::WriteAnew {
+            // Who begins anew does not ask whether what is there can be read.
+            self.load(&hello.name)?;
+        }
         let number = self.replace_session(link, &hello.name)?;
         let outcome = match hello.purpose {
             Purpose::Verify => self.look(link, hello, number).await,
@@ -248,7 +252,6 @@ impl Server {
 
     /// Ends the session that this device has, as a cut where it is a writer's.
     fn replace_session(&self, link: &Rc<Link>, name: &str) -> Result<u64, SubjectError> {
-        self.load(name)?;
         let number = self.0.next_session.replace(self.0.next_session.get() + 1);
         let session = Session { number, link: Rc::clone(link) };
         if let Some(before) = self.0.sessions.borrow_mut().insert(name.to_owned(), session) {

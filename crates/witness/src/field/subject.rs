@@ -11,7 +11,7 @@
 use super::book::{Book, BookError};
 use super::content::Found;
 use super::event::Event;
-use super::folder::{Folder, FolderError};
+use super::folder::{Folder, FolderError, RULINGS};
 use super::ruling::{Judge, Ruling};
 use super::snapshot::{self, Entry, Header};
 use super::wire::{Hello, Welcome};
@@ -89,7 +89,7 @@ impl Subject {
             region,
             device_bytes: hello.device_bytes,
             boot: None,
-            cuts: 0,
+            cuts: cuts_ruled_on(path)?,
             is_cut: false,
             was_hooked: false,
             is_writing: false,
@@ -213,7 +213,8 @@ impl Subject {
         ruling.at = at_ms / 1000;
         let line = serde_json::to_string(&ruling).expect("a ruling is a text");
         self.folder.keep_ruling(&line)?;
-        if book.is_settled() {
+        // Half a look leaves the cut where it is, however little the book has to say.
+        if was_flushed && ruling.blocks_looked_at == ruling.region_blocks {
             self.book = book;
             (self.header.is_cut, self.header.was_hooked) = (false, false);
             self.snapshot()?;
@@ -282,6 +283,17 @@ impl Subject {
         }
         Ok(teller.lines())
     }
+}
+
+/// The number of the last cut that was ruled on in this folder: those after a new beginning are
+/// numbered on from there.
+fn cuts_ruled_on(path: &Path) -> Result<u64, SubjectError> {
+    let text = match std::fs::read_to_string(path.join(RULINGS)) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(0),
+        text => text?,
+    };
+    let rulings = text.lines().filter_map(|line| serde_json::from_str::<Ruling>(line).ok());
+    Ok(rulings.filter_map(|ruling| ruling.cut).max().unwrap_or(0))
 }
 
 /// Tells what happened to one block.

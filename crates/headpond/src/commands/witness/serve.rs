@@ -11,8 +11,12 @@ use headpond_witness::field::auth::{Key, NONCE_BYTES};
 use headpond_witness::field::server::{Conductor, Endless, Limits, Server, Surroundings};
 use rustix::fs::FlockOperation;
 use std::fs::File;
+use std::io;
 use std::rc::Rc;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+const RELEASE_PATIENCE: Duration = Duration::from_secs(5);
+const RELEASE_PAUSE: Duration = Duration::from_millis(50);
 
 /// # Errors
 /// Where it cannot listen, or its folder cannot be used.
@@ -56,12 +60,25 @@ pub fn start(
     conductor: Box<dyn Conductor>,
 ) -> Result<(Server, Rc<SocketListener>)> {
     let named = || args.listen.to_string();
-    let listener = SocketListener::bind_tcp(ring, args.listen).with_context(named)?;
+    let listener = bind(ring, args).with_context(named)?;
     let address = listener.tcp_address().context("a port")?;
     let (folder, limits) = (args.dir.clone(), Limits::default());
     let server = Server::new(runtime, key, folder, limits, Box::new(Real), conductor);
     println!("witness listens on {address}, and keeps what it hears in {}", args.dir.display());
     Ok((server, Rc::new(listener)))
+}
+
+/// The kernel closes the sockets of a ring that was killed some time after its process is gone.
+fn bind(ring: &Ring, args: &ListenArgs) -> io::Result<SocketListener> {
+    let patience = Instant::now() + RELEASE_PATIENCE;
+    loop {
+        match SocketListener::bind_tcp(ring, args.listen) {
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse && Instant::now() < patience => {
+                std::thread::sleep(RELEASE_PAUSE);
+            }
+            bound => return bound,
+        }
+    }
 }
 
 /// The real time and real chance.
