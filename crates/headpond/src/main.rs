@@ -47,6 +47,7 @@ fn is_printer(command: &Command) -> bool {
             | Command::Model(_)
             | Command::Class(_)
     ) || matches!(command, Command::Advise(args) if args.live.live.is_none())
+        || matches!(command, Command::Witness(args) if args.is_printer())
 }
 
 /// Writing to a pipe that nobody reads any more ends the program, as it does for other tools;

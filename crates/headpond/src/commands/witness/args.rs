@@ -21,6 +21,13 @@ pub struct WitnessArgs {
     pub command: WitnessCommand,
 }
 
+impl WitnessArgs {
+    /// Whether it does nothing but print.
+    pub fn is_printer(&self) -> bool {
+        matches!(self.command, WitnessCommand::Report(_))
+    }
+}
+
 #[derive(Subcommand)]
 pub enum WitnessCommand {
     Key(KeyArgs),
@@ -190,6 +197,7 @@ pub struct CampaignArgs {
     /// The name under which the agent tells of its device.
     #[arg(long)]
     pub name: String,
+    /// How many cuts; 60 without a loss exclude loss rates above 5 %, 299 those above 1 %.
     #[arg(long)]
     pub cuts: u64,
     /// The command that cuts the power and gives it back, for `sh -c`.
