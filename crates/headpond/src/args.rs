@@ -11,6 +11,7 @@ use crate::commands::core::CoreCommand;
 use crate::commands::lab::LabCommand;
 use crate::commands::model::ModelCommand;
 use crate::commands::trace::TraceCommand;
+use crate::commands::witness::WitnessArgs;
 use crate::demo::DemoArgs;
 use clap::{Parser, Subcommand};
 
@@ -65,7 +66,7 @@ pub enum Command {
     Model(ModelCommand),
     #[command(subcommand)]
     Class(ClassCommand),
-    Witness(crate::commands::witness::WitnessArgs),
+    Witness(WitnessArgs),
 }
 
 #[cfg(test)]

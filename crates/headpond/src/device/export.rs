@@ -1,91 +1,140 @@
-//! May we write to this export? A look at its two ends, as at those of a device.
+//! NBD exports as devices of a command, and what lies on them.
 
-use anyhow::{Context, Result, bail};
+use crate::outcome::Failure;
+use anyhow::{Context, Result};
 use headpond_block::{BlockDevice, Buffer, Runtime, Stream};
 use headpond_nbd::client::NbdDevice;
 use headpond_uring::safety::{Hazard, inspect};
 use headpond_uring::{Ring, RunConfig, SocketStream, run};
+use std::fmt;
 use std::io::{Seek, SeekFrom, Write};
 use std::net::ToSocketAddrs;
 use std::path::PathBuf;
 use std::rc::Rc;
+use std::str::FromStr;
 
 /// What holds signatures of file systems, partitions and arrays lies this near to an end.
 const END_BYTES: u64 = 1 << 20;
 /// The port that is meant where none is said.
 const PORT: u16 = 10_809;
 
-/// An export by its address.
-#[derive(Debug, PartialEq, Eq)]
-enum Address {
+/// An export by its address: `nbd+unix:///NAME?socket=PATH` or `nbd://HOST[:PORT]/NAME`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Export {
+    server: Server,
+    name: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Server {
     Unix(PathBuf),
+    /// With its port.
     Tcp(String),
 }
 
-/// Looks for what somebody may need on an NBD export; what it was that was found.
+impl Export {
+    /// Connects to the server.
+    ///
+    /// # Errors
+    /// Where it cannot be reached, or has no such export.
+    pub async fn connect(&self, ring: &Ring, runtime: &Runtime) -> Result<Rc<dyn BlockDevice>> {
+        let stream = self.server.connect(ring).await.with_context(|| self.to_string())?;
+        let device = NbdDevice::connect(runtime, ring.pool(), stream, &self.name).await;
+        Ok(Rc::new(device.with_context(|| self.to_string())?))
+    }
+
+    /// Server and export in a few letters.
+    pub fn label(&self) -> String {
+        let server = match &self.server {
+            Server::Unix(path) => path.file_name().unwrap_or_default().to_string_lossy(),
+            Server::Tcp(host) => host.into(),
+        };
+        format!("{server}-{}", self.name)
+    }
+
+    /// What somebody may need on it, as on a device: file systems, partitions, members of arrays.
+    ///
+    /// # Errors
+    /// Where it cannot be reached or read.
+    pub fn hazards(&self) -> Result<Vec<String>> {
+        let (size, [head, tail]) = run(&RunConfig::default(), |ring, runtime| async move {
+            let device = self.connect(&ring, &runtime).await?;
+            anyhow::Ok((device.size_bytes(), ends(&*device).await?))
+        })??;
+        // A file that looks the same from both ends is looked at like any other device.
+        let mut image = tempfile::NamedTempFile::new()?;
+        image.as_file().set_len(size)?;
+        image.write_all(&head)?;
+        image.seek(SeekFrom::Start(size - tail.len() as u64))?;
+        image.write_all(&tail)?;
+        Ok(inspect(image.path())?.hazards().iter().map(Hazard::to_string).collect())
+    }
+}
+
+impl Server {
+    async fn connect(&self, ring: &Ring) -> Result<Rc<dyn Stream>> {
+        Ok(match self {
+            Self::Unix(path) => Rc::new(SocketStream::connect_unix(ring, path).await?),
+            Self::Tcp(host) => {
+                let mut addresses = host.to_socket_addrs()?;
+                let address = addresses.next().context("the host has no address")?;
+                Rc::new(SocketStream::connect_tcp(ring, address).await?)
+            }
+        })
+    }
+}
+
+impl FromStr for Export {
+    type Err = anyhow::Error;
+
+    fn from_str(uri: &str) -> Result<Self> {
+        if let Some(rest) = uri.strip_prefix("nbd+unix://") {
+            let (name, query) = rest.split_once('?').unwrap_or((rest, ""));
+            let mut pairs = query.split('&').filter_map(|pair| pair.split_once('='));
+            let socket = pairs.find(|(key, value)| *key == "socket" && !value.is_empty());
+            let Some((_, path)) = socket else {
+                let words = format!("{uri} names no socket: write nbd+unix:///NAME?socket=PATH");
+                return Err(Failure::usage(words));
+            };
+            let name = name.trim_start_matches('/').to_owned();
+            return Ok(Self { server: Server::Unix(path.into()), name });
+        }
+        let Some(rest) = uri.strip_prefix("nbd://") else {
+            return Err(Failure::usage(format!(
+                "{uri} is no NBD address: write nbd://HOST/NAME or nbd+unix:///NAME?socket=PATH"
+            )));
+        };
+        let (host, name) = rest.split_once('/').unwrap_or((rest, ""));
+        let has_port = host.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
+        let host = if has_port { host.to_owned() } else { format!("{host}:{PORT}") };
+        Ok(Self { server: Server::Tcp(host), name: name.to_owned() })
+    }
+}
+
+impl fmt::Display for Export {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.server {
+            Server::Unix(path) => {
+                write!(f, "nbd+unix:///{}?socket={}", self.name, path.display())
+            }
+            Server::Tcp(host) => write!(f, "nbd://{host}/{}", self.name),
+        }
+    }
+}
+
+/// The first and the last bytes of a device.
 ///
 /// # Errors
-/// Where it cannot be reached or read.
-pub fn hazards_of_export(uri: &str) -> Result<Vec<String>> {
-    let (address, name) = parse(uri)?;
-    let (size, head, tail) = run(&RunConfig::default(), |ring, runtime| async move {
-        read_ends(&ring, &runtime, &address, &name).await
-    })?
-    .with_context(|| uri.to_owned())?;
-    // A file that looks the same from both ends is looked at like any other device.
-    let mut image = tempfile::NamedTempFile::new()?;
-    image.as_file().set_len(size)?;
-    image.write_all(&head)?;
-    image.seek(SeekFrom::Start(size - tail.len() as u64))?;
-    image.write_all(&tail)?;
-    Ok(inspect(image.path())?.hazards().iter().map(Hazard::to_string).collect())
-}
-
-async fn read_ends(
-    ring: &Ring,
-    runtime: &Runtime,
-    address: &Address,
-    name: &str,
-) -> Result<(u64, Vec<u8>, Vec<u8>)> {
-    let stream: Rc<dyn Stream> = match address {
-        Address::Unix(path) => Rc::new(SocketStream::connect_unix(ring, path).await?),
-        Address::Tcp(host) => {
-            let resolved = host.to_socket_addrs()?.next().context("the host has no address")?;
-            Rc::new(SocketStream::connect_tcp(ring, resolved).await?)
-        }
-    };
-    let client = NbdDevice::connect(runtime, ring.pool(), stream, name).await?;
-    let device: &dyn BlockDevice = &client;
-    let size = device.size_bytes();
-    let len = END_BYTES.min(size);
-    let mut ends = Vec::new();
-    for from in [0, size - len] {
-        let buffer = Buffer::zeroed(len as usize);
-        device.read(from, &buffer).await?;
-        ends.push(buffer.to_vec());
+/// Where they cannot be read.
+pub async fn ends(device: &dyn BlockDevice) -> Result<[Vec<u8>; 2]> {
+    let len = END_BYTES.min(device.size_bytes());
+    let mut ends = [Vec::new(), Vec::new()];
+    for (end, start) in ends.iter_mut().zip([0, device.size_bytes() - len]) {
+        let memory = Buffer::zeroed(len as usize);
+        device.read(start, &memory).await?;
+        *end = memory.to_vec();
     }
-    client.close().await;
-    let tail = ends.pop().unwrap_or_default();
-    Ok((size, ends.pop().unwrap_or_default(), tail))
-}
-
-/// `nbd+unix:///NAME?socket=PATH` or `nbd://HOST[:PORT]/NAME`.
-fn parse(uri: &str) -> Result<(Address, String)> {
-    if let Some(rest) = uri.strip_prefix("nbd+unix://") {
-        let (name, query) = rest.split_once('?').unwrap_or((rest, ""));
-        let mut pairs = query.split('&').filter_map(|pair| pair.split_once('='));
-        let Some((_, path)) = pairs.find(|(key, _)| *key == "socket") else {
-            bail!("{uri} names no socket: nbd+unix:///NAME?socket=PATH");
-        };
-        return Ok((Address::Unix(path.into()), name.trim_start_matches('/').to_owned()));
-    }
-    let Some(rest) = uri.strip_prefix("nbd://") else {
-        bail!("{uri} is no NBD address: nbd://HOST/NAME or nbd+unix:///NAME?socket=PATH");
-    };
-    let (host, name) = rest.split_once('/').unwrap_or((rest, ""));
-    let has_port = host.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
-    let host = if has_port { host.to_owned() } else { format!("{host}:{PORT}") };
-    Ok((Address::Tcp(host), name.to_owned()))
+    Ok(ends)
 }
 
 #[cfg(test)]
@@ -94,12 +143,16 @@ mod tests {
 
     #[test]
     fn addresses_say_where_and_which() {
-        let tcp = |host: &str, name: &str| (Address::Tcp(host.into()), name.to_owned());
-        assert_eq!(parse("nbd://h").unwrap(), tcp("h:10809", ""));
-        assert_eq!(parse("nbd://h:99/a/b").unwrap(), tcp("h:99", "a/b"));
-        let unix = (Address::Unix("/x/y".into()), "v".to_owned());
-        assert_eq!(parse("nbd+unix:///v?socket=/x/y").unwrap(), unix);
-        assert!(parse("nbd+unix:///v").unwrap_err().to_string().contains("names no socket"));
-        assert!(parse("http://h").unwrap_err().to_string().contains("no NBD address"));
+        for (uri, is) in [
+            ("nbd://h", "nbd://h:10809/"),
+            ("nbd://h:99/a/b", "nbd://h:99/a/b"),
+            ("nbd+unix:///v?socket=/x/y", "nbd+unix:///v?socket=/x/y"),
+            ("nbd+unix://?socket=/x/y", "nbd+unix:///?socket=/x/y"),
+        ] {
+            assert_eq!(uri.parse::<Export>().unwrap().to_string(), is);
+        }
+        let error = |uri: &str| uri.parse::<Export>().unwrap_err().to_string();
+        assert!(error("nbd+unix:///v").contains("names no socket"));
+        assert!(error("http://h").contains("no NBD address"));
     }
 }

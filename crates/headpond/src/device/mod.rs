@@ -7,7 +7,7 @@ mod speed;
 mod vet;
 mod zeros;
 
-pub use export::hazards_of_export;
+pub use export::{Export, ends};
 pub use open::Opener;
 pub use spec::{DeviceSpec, SpecError};
 pub use speed::read_mb_per_s;

@@ -1,7 +1,7 @@
 //! What a plan may write to.
 
 use super::surroundings::Served;
-use crate::device::{Consent, DeviceSpec, hazards_of_export, vet};
+use crate::device::{Consent, DeviceSpec, Export, vet};
 use crate::outcome::Failure;
 use anyhow::Result;
 use headpond_lab::{Kind, Plan, Surroundings, Target};
@@ -54,7 +54,7 @@ fn check_contents(target: &Target, served: &Served<'_>) -> Result<()> {
         None => target.export.clone(),
     };
     let Some(export) = export else { return Ok(()) };
-    let hazards = hazards_of_export(&export)?;
+    let hazards = export.parse::<Export>()?.hazards()?;
     match hazards.is_empty() {
         true => Ok(()),
         false => Err(Failure::refused(format!("{export}: {}", hazards.join("; ")))),

@@ -77,7 +77,7 @@ pub struct ServeArgs {
 #[derive(Args)]
 pub struct DeviceArgs {
     /// A block device, a file, anything else that names a device, or an NBD export
-    /// (nbd+unix:///NAME?socket=PATH).
+    /// (nbd+unix:///NAME?socket=PATH, nbd://HOST/NAME).
     #[arg(long, value_name = "DEVICE")]
     pub device: String,
     /// The witness.

@@ -1,46 +1,30 @@
 //! The device that is tested: opened, and refused where its contents are worth something.
 
-use crate::device::{Consent, DeviceSpec, Opener, vet};
+use crate::device::{Consent, DeviceSpec, Export, Opener, ends, vet};
 use crate::outcome::Failure;
-use anyhow::{Context, Result, bail};
-use headpond_block::{BlockDevice, Buffer, BufferPool, PoolConfig, Runtime};
-use headpond_nbd::client::NbdDevice;
+use anyhow::Result;
+use headpond_block::{BlockDevice, Runtime};
 use headpond_raid::create::refuse_occupied;
-use headpond_uring::{Access, FileDevice, FileOptions, Ownership, Ring, SocketStream};
+use headpond_uring::{Access, FileDevice, FileOptions, Ownership, Ring};
 use headpond_witness::{Payload, SECTOR_BYTES};
-use std::path::PathBuf;
 use std::rc::Rc;
 use std::str::FromStr;
-
-/// How much is looked at, at either end.
-const END_BYTES: u64 = 1 << 20;
 
 /// What the user calls a device.
 pub enum Target {
     Device(DeviceSpec),
-    Nbd { uri: String, socket: PathBuf, export: String },
+    Nbd(Export),
 }
 
 impl FromStr for Target {
     type Err = anyhow::Error;
 
     fn from_str(text: &str) -> Result<Self> {
-        let Some(rest) = text.strip_prefix("nbd+unix:///") else {
-            let spec: DeviceSpec = text
-                .parse()
-                .map_err(|bad: crate::device::SpecError| Failure::usage(bad.to_string()))?;
-            return Ok(Self::Device(spec.absolute()?));
-        };
-        match rest.split_once("?socket=") {
-            Some((export, socket)) if !socket.is_empty() => Ok(Self::Nbd {
-                uri: text.to_owned(),
-                socket: socket.into(),
-                export: export.to_owned(),
-            }),
-            _ => Err(Failure::usage(format!(
-                "{text} names no export: write nbd+unix:///NAME?socket=PATH"
-            ))),
+        if text.starts_with("nbd+unix:") || text.starts_with("nbd:") {
+            return Ok(Self::Nbd(text.parse()?));
         }
+        let spec: Result<DeviceSpec, crate::device::SpecError> = text.parse();
+        Ok(Self::Device(spec.map_err(|bad| Failure::usage(bad.to_string()))?.absolute()?))
     }
 }
 
@@ -50,7 +34,7 @@ impl Target {
         let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
         let device = match self {
             Self::Device(spec) => spec.device_name(),
-            Self::Nbd { socket, export, .. } => format!("{}-{export}", socket.display()),
+            Self::Nbd(export) => export.label(),
         };
         let device = device.rsplit('/').next().unwrap_or_default();
         let name = format!("{}-{device}", host.trim());
@@ -74,19 +58,19 @@ impl Target {
             Self::Device(spec) => {
                 vet(spec, consent)?;
                 let device = Opener::new(ring.clone(), runtime.clone()).open(spec)?;
-                if consent == Consent::Careful && ends(&*device).await? != Ends::OfAWitness {
+                if consent == Consent::Careful && Ends::of(&*device).await? != Ends::OfAWitness {
                     refuse_occupied(&*device)
                         .await
                         .map_err(|error| Failure::refused(format!("{error}, or --force")))?;
                 }
                 Ok(device)
             }
-            Self::Nbd { uri, .. } => {
-                let device = self.connect(ring, runtime).await?;
+            Self::Nbd(export) => {
+                let device = export.connect(ring, runtime).await?;
                 // An export cannot be looked up in the kernel's lists.
-                if consent == Consent::Careful && ends(&*device).await? == Ends::Something {
+                if consent == Consent::Careful && Ends::of(&*device).await? == Ends::Something {
                     return Err(Failure::refused(format!(
-                        "{uri} is not blank: --force, if its contents are worth nothing"
+                        "{export} is not blank: --force, if its contents are worth nothing"
                     )));
                 }
                 Ok(device)
@@ -110,17 +94,8 @@ impl Target {
                 Ok(Rc::new(FileDevice::open(ring, &options.ownership(Ownership::Shared))?))
             }
             Self::Device(spec) => Opener::new(ring.clone(), runtime.clone()).open(spec),
-            Self::Nbd { .. } => self.connect(ring, runtime).await,
+            Self::Nbd(export) => export.connect(ring, runtime).await,
         }
-    }
-
-    async fn connect(&self, ring: &Ring, runtime: &Runtime) -> Result<Rc<dyn BlockDevice>> {
-        let Self::Nbd { uri, socket, export } = self else { bail!("it is no export") };
-        let pool = BufferPool::new(&PoolConfig::default());
-        let connected = SocketStream::connect_unix(ring, socket).await;
-        let stream = connected.with_context(|| socket.display().to_string())?;
-        let device = NbdDevice::connect(runtime, &pool, Rc::new(stream), export).await;
-        Ok(Rc::new(device.with_context(|| uri.clone())?))
     }
 }
 
@@ -133,23 +108,18 @@ enum Ends {
     Something,
 }
 
-async fn ends(device: &dyn BlockDevice) -> Result<Ends> {
-    let len = END_BYTES.min(device.size_bytes());
-    let mut ends = Ends::Blank;
-    for start in [0, device.size_bytes() - len] {
-        for sector in read(device, start, len).await?.chunks(SECTOR_BYTES as usize) {
-            if Payload::is_of_any_run(sector) {
-                ends = Ends::OfAWitness;
-            } else if sector.iter().any(|byte| *byte != 0) {
-                return Ok(Ends::Something);
+impl Ends {
+    async fn of(device: &dyn BlockDevice) -> Result<Self> {
+        let mut found = Self::Blank;
+        for end in ends(device).await? {
+            for sector in end.chunks(SECTOR_BYTES as usize) {
+                if Payload::is_of_any_run(sector) {
+                    found = Self::OfAWitness;
+                } else if sector.iter().any(|byte| *byte != 0) {
+                    return Ok(Self::Something);
+                }
             }
         }
+        Ok(found)
     }
-    Ok(ends)
-}
-
-async fn read(device: &dyn BlockDevice, start: u64, len: u64) -> Result<Vec<u8>> {
-    let memory = Buffer::zeroed(len as usize);
-    device.read(start, &memory).await?;
-    Ok(memory.to_vec())
 }
