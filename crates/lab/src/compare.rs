@@ -48,5 +48,5 @@ fn verdict(
     second: &Results,
     other: &CellResult,
 ) -> Option<Verdict> {
-    differ(&cell.iops(&first.plan), &other.iops(&second.plan))
+    differ(&cell.merits(&first.plan), &other.merits(&second.plan))
 }

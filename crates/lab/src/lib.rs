@@ -29,8 +29,8 @@ pub use answer::{Answer, Curve, Question, Rate, Rows, answers};
 pub use compare::{Compared, compare};
 pub use environment::{Environment, TargetFacts};
 pub use measure::{
-    Course, CourseError, Drift, Ending, Fio, FioError, Folder, FolderError, Line, Surroundings,
-    Watcher, estimate, is_in_process,
+    Course, CourseError, Drift, Ending, Fio, FioError, Folder, FolderError, Line, PlaceError,
+    Surroundings, Watcher, check_places, estimate, is_in_process,
 };
 pub use plan::{
     ArrayOf, Beside, Cell, Kind, Limits, Load, Loader, Matrix, Order, Plan, PlanError,

@@ -2,7 +2,7 @@
 
 use crate::environment::Environment;
 use crate::measure::{Ending, Folder, FolderError, Line};
-use crate::plan::{Cell, Plan};
+use crate::plan::{Cell, Plan, beside, is_own};
 use crate::statistics::{Pattern, Spread, outliers, pattern, spread};
 use headpond_whatif::rounds::{JobRound, Round};
 use headpond_whatif::{Bins, Side};
@@ -83,8 +83,11 @@ impl Results {
         let mut cells: Vec<_> = plan.cells().into_iter().map(results).collect();
         for line in Folder::lines(path)? {
             match line {
-                Line::Begun { cell } => {
+                Line::Begun { cell, title } => {
                     if let Some(result) = cells.get_mut(cell) {
+                        if result.cell.title(&plan) != title {
+                            return Err(FolderError::Changed { path: path.to_owned(), title });
+                        }
                         result.rounds.clear();
                         result.ending = None;
                     }
@@ -126,10 +129,7 @@ impl CellResult {
         if rounds.is_empty() || !self.ending.as_ref().is_some_and(Ending::has_figures) {
             return None;
         }
-        let is_own =
-            |job: &&JobRound| !plan.beside.iter().any(|beside| job.name.starts_with(&beside.name));
-        let jobs = |round: &Round| round.jobs.iter().filter(is_own).cloned().collect::<Vec<_>>();
-        Some(Summary::of(&rounds, jobs, &self.rounds))
+        Some(Summary::of(&rounds, own_jobs, &self.rounds))
     }
 
     /// The figures of the jobs beside, by name.
@@ -138,26 +138,33 @@ impl CellResult {
         if rounds.is_empty() {
             return Vec::new();
         }
-        let summaries = plan.beside.iter().map(|beside| {
+        let phases = self.cell.load.rw.split('+').count();
+        let summaries = plan.beside.iter().enumerate().map(|(number, job)| {
+            let names: Vec<_> = (0..phases).map(|phase| beside(number, phase)).collect();
             let jobs = |round: &Round| {
-                let is_it = |job: &&JobRound| job.name.starts_with(&beside.name);
+                let is_it = |job: &&JobRound| names.contains(&job.name);
                 round.jobs.iter().filter(is_it).cloned().collect::<Vec<_>>()
             };
-            (beside.name.clone(), Summary::of(&rounds, jobs, &[]))
+            (job.name.clone(), Summary::of(&rounds, jobs, &[]))
         });
         summaries.collect()
     }
 
-    /// Requests a second of each round that counts.
-    pub fn iops(&self, plan: &Plan) -> Vec<f64> {
-        self.counted(plan).into_iter().map(|round| sum(&round.jobs, |side| side.iops)).collect()
+    /// How good each round that counts was, more being better: requests a second, and where these
+    /// were given, how soon they were answered.
+    pub fn merits(&self, plan: &Plan) -> Vec<f64> {
+        let of = |jobs: Vec<JobRound>| match self.cell.load.rate {
+            Some(_) => mean_ms(&jobs).map_or(0.0, |ms| 1.0 / ms),
+            None => per_second(&jobs, |side| side.requests as f64),
+        };
+        self.counted(plan).into_iter().map(own_jobs).map(of).collect()
     }
 }
 
 impl Ending {
     /// Whether there is something to say of the cell.
     pub fn has_figures(&self) -> bool {
-        !matches!(self, Self::LeftOut { .. })
+        !matches!(self, Self::LeftOut { .. } | Self::Failed { .. })
     }
 }
 
@@ -168,11 +175,11 @@ impl Summary {
         all_rounds: &[StoredRound],
     ) -> Self {
         let own: Vec<_> = rounds.iter().map(|round| jobs(round)).collect();
-        let each = |figure: fn(&Side) -> f64| -> Vec<f64> {
-            own.iter().map(|jobs| sum(jobs, figure)).collect()
-        };
-        let iops = each(|side| side.iops);
-        let mean_ms: Vec<_> = own.iter().map(|jobs| mean_ms(jobs)).collect();
+        let iops: Vec<_> =
+            own.iter().map(|jobs| per_second(jobs, |side| side.requests as f64)).collect();
+        let mb_per_s: Vec<_> = own.iter().map(|jobs| mb_per_second(jobs)).collect();
+        // A round in which nothing was answered has no latency.
+        let mean_ms: Vec<_> = own.iter().filter_map(|jobs| mean_ms(jobs)).collect();
         let sides: Vec<_> = (0..3).map(|side| Latencies::of(&own, &[side])).collect();
         let windows: Vec<f64> = all_rounds
             .iter()
@@ -184,14 +191,14 @@ impl Summary {
             rounds: rounds.len(),
             outliers: outliers(&iops),
             iops: spread(&iops),
-            mb_per_s: spread(&each(|side| side.mb_per_s)),
+            mb_per_s: spread(&mb_per_s),
             mean_ms: spread(&mean_ms),
             read: sides[0],
             write: sides[1],
             flush: sides[2],
             all: Latencies::of(&own, &[0, 1]),
             errors: own.iter().flatten().map(|job| job.measured.errors).sum(),
-            pattern: pattern(&windows),
+            pattern: habit(&own, &windows, ends.unwrap_or(0.0)),
             window_s: ends.unwrap_or(0.0),
         }
     }
@@ -206,7 +213,9 @@ impl Latencies {
             let all = [job.measured.read, job.measured.write, job.measured.flush];
             sides.iter().map(|&side| all[side]).collect::<Vec<_>>()
         };
-        let ms = |nanos: u64| nanos as f64 / 1e6;
+        let max = jobs().flat_map(each).map(|side| side.latency.max_us / 1e3).fold(0.0, f64::max);
+        // Bins are rounded up.
+        let ms = |nanos: u64| (nanos as f64 / 1e6).min(max);
         let requests: u64 = jobs().flat_map(each).map(|side| side.requests).sum();
         let total: f64 =
             jobs().flat_map(each).map(|side| side.latency.mean_us * side.requests as f64).sum();
@@ -222,16 +231,52 @@ impl Latencies {
             p99: ms(bins.quantile(0.99)),
             p99_9: ms(bins.quantile(0.999)),
             p99_99: ms(bins.quantile(0.9999)),
-            max: jobs().flat_map(each).map(|side| side.latency.max_us / 1e3).fold(0.0, f64::max),
+            max,
         }
     }
 }
 
-fn sum(jobs: &[JobRound], figure: impl Fn(&Side) -> f64) -> f64 {
-    jobs.iter().map(|job| figure(&job.measured.read) + figure(&job.measured.write)).sum()
+/// The jobs of the matrix in a round, without those beside them.
+pub(crate) fn own_jobs(round: &Round) -> Vec<JobRound> {
+    round.jobs.iter().filter(|job| is_own(&job.name)).cloned().collect()
 }
 
-fn mean_ms(jobs: &[JobRound]) -> f64 {
-    let requests = sum(jobs, |side| side.requests as f64);
-    sum(jobs, |side| side.latency.mean_us * side.requests as f64) / requests.max(1.0) / 1e3
+/// Reads and writes of all phases over the time of all phases.
+pub(crate) fn per_second(jobs: &[JobRound], figure: impl Fn(&Side) -> f64) -> f64 {
+    let seconds: f64 = jobs.iter().map(|job| job.measured.seconds).sum();
+    let both = |job: &JobRound| figure(&job.measured.read) + figure(&job.measured.write);
+    jobs.iter().map(both).sum::<f64>() / seconds.max(1e-9)
+}
+
+fn mb_per_second(jobs: &[JobRound]) -> f64 {
+    let seconds: f64 = jobs.iter().map(|job| job.measured.seconds).sum();
+    let moved = |job: &JobRound| {
+        (job.measured.read.mb_per_s + job.measured.write.mb_per_s) * job.measured.seconds
+    };
+    jobs.iter().map(moved).sum::<f64>() / seconds.max(1e-9)
+}
+
+/// Of reads and writes, each write with the flush that made it stable; nothing where nothing was
+/// answered.
+fn mean_ms(jobs: &[JobRound]) -> Option<f64> {
+    let sides = |job: &JobRound| [job.measured.read, job.measured.write];
+    let requests: u64 = jobs.iter().flat_map(sides).map(|side| side.requests).sum();
+    let with_flushes =
+        jobs.iter().flat_map(|job| [job.measured.read, job.measured.write, job.measured.flush]);
+    let waited: f64 = with_flushes.map(|side| side.latency.mean_us * side.requests as f64).sum();
+    (requests > 0).then(|| waited / requests as f64 / 1e3)
+}
+
+/// Answers in a window below which chance makes patterns.
+const ENOUGH: f64 = 30.0;
+
+/// A pattern of windows in which enough was answered to speak of one, of a load of one phase.
+fn habit(rounds: &[Vec<JobRound>], windows: &[f64], window_s: f64) -> Option<Pattern> {
+    let is_one = rounds.iter().all(|jobs| jobs.len() == 1);
+    let found = pattern(windows).filter(|_| is_one)?;
+    let low = match found {
+        Pattern::Alternates { low, .. } => low,
+        Pattern::Settles { from, to, .. } => from.min(to),
+    };
+    (low * window_s >= ENOUGH).then_some(found)
 }

@@ -13,6 +13,10 @@ impl Surroundings for Nobody {
         Err(format!("{volume} is not served"))
     }
 
+    fn setting_of(&self, volume: &str, _: &str) -> Result<String, String> {
+        Err(format!("{volume} is not served"))
+    }
+
     fn set(&self, volume: &str, _: &str, _: &str) -> Result<(), String> {
         Err(format!("{volume} is not served"))
     }

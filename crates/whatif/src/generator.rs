@@ -101,6 +101,9 @@ fn region(job: &Job, device_bytes: u64) -> ByteRange {
     ByteRange::at(start, len / job.block_bytes * job.block_bytes)
 }
 
+const PAUSE_AFTER_ERROR: Duration = Duration::from_millis(1);
+/// Whoever waits for a turn looks so often whether all is over.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// How finely the time between requests is drawn.
 const GAP_PARTS: u64 = 1 << 32;
 /// How finely the share of a hot part is drawn.
@@ -151,7 +154,9 @@ impl Process {
         let mut turn = self.ground.runtime.now();
         while self.goes_on() {
             turn += self.gap(arrivals);
-            self.ground.runtime.sleep_until(turn).await;
+            if !self.comes(turn).await {
+                break;
+            }
             let permit = room.acquire(1).await;
             let (this, unused) = (Rc::clone(&self), Rc::clone(&unused));
             drop(self.ground.runtime.spawn(async move {
@@ -164,6 +169,18 @@ impl Process {
             }));
         }
         drop(room.acquire(u64::from(IN_FLIGHT_MAX / self.job.jobs)).await);
+    }
+
+    /// Waits for a turn; says whether it comes before the end.
+    async fn comes(&self, turn: Instant) -> bool {
+        while self.ground.runtime.now() < turn {
+            let step = turn.min(self.ground.runtime.now() + LOOK_EVERY);
+            self.ground.runtime.sleep_until(step).await;
+            if self.span.is_over.get() {
+                return false;
+            }
+        }
+        true
     }
 
     fn gap(&self, arrivals: Arrivals) -> Duration {
@@ -190,6 +207,10 @@ impl Process {
         }
         let outcome = self.ground.device.submit(request).await;
         self.note(kind, wanted, outcome.is_ok());
+        if outcome.is_err() {
+            // What is refused at once would be asked for again without end.
+            self.ground.runtime.sleep(PAUSE_AFTER_ERROR).await;
+        }
         if !is_read {
             self.flush_if_due().await;
         }

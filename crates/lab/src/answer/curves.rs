@@ -36,7 +36,9 @@ impl Curve {
         let keys = distinct(measured.iter().map(|(cell, _)| of(cell)));
         let curves = keys.into_iter().map(|key| {
             let mut cells: Vec<_> = measured.iter().filter(|(cell, _)| of(cell) == key).collect();
-            cells.sort_by(|(a, _), (b, _)| how_much(a).total_cmp(&how_much(b)));
+            cells.sort_by(|(a, _), (b, _)| {
+                a.cell.load.how_much().total_cmp(&b.cell.load.how_much())
+            });
             let points: Vec<_> = cells.into_iter().map(|(cell, it)| Point::of(cell, it)).collect();
             let pairs: Vec<_> = points.iter().map(|point| (point.iops, point.mean_ms)).collect();
             Self { of: key.0, request: key.1, points, knee: knee(&pairs) }
@@ -72,10 +74,6 @@ pub(crate) fn named(results: &Results, cell: &CellResult) -> String {
         settings if settings.is_empty() => target.clone(),
         settings => format!("{target}, {settings}"),
     }
-}
-
-fn how_much(cell: &CellResult) -> f64 {
-    cell.cell.load.rate.unwrap_or(f64::from(cell.cell.load.in_flight()))
 }
 
 pub(super) fn answer(results: &Results, budgets_ms: &[f64]) -> Answer {

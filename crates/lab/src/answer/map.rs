@@ -1,6 +1,6 @@
 //! Where a cache pays, and where it does not.
 
-use super::{Answer, distinct};
+use super::{Answer, actual, distinct};
 use crate::results::{CellResult, Results, Summary};
 use headpond_report::{Grid, Tone, factor, percent};
 use serde_json::json;
@@ -16,7 +16,8 @@ pub(super) fn answer(results: &Results, axis: &str, without: &str, with: &str) -
     let of = |wanted: &str| -> Vec<&(&CellResult, Summary)> {
         measured.iter().filter(|(cell, _)| value(cell).as_deref() == Some(wanted)).collect()
     };
-    let (plain, cached) = (of(without), of(with));
+    let [without, with] = actual(results, axis, [without, with]);
+    let (plain, cached) = (of(&without), of(&with));
     let mut facts = Vec::new();
     for word in distinct(plain.iter().map(|(cell, _)| kind(cell))) {
         let rows = distinct(plain.iter().map(|(cell, _)| cell.cell.load.bs));

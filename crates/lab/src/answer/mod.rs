@@ -187,6 +187,18 @@ fn grid_text(grid: &Grid) -> String {
     table.render()
 }
 
+/// The values that there are: where the user put two targets in the place of a plan's, those.
+fn actual(results: &Results, axis: &str, values: [&str; 2]) -> [String; 2] {
+    let targets = &results.plan.targets;
+    let is_there = |value: &str| targets.iter().any(|target| target.name == value);
+    match (axis, &targets[..]) {
+        ("target", [one, other]) if !values.iter().all(|value| is_there(value)) => {
+            [one.name.clone(), other.name.clone()]
+        }
+        _ => values.map(str::to_owned),
+    }
+}
+
 /// Milliseconds as people say them.
 fn ms(ms: f64) -> String {
     headpond_report::duration((ms * 1e6) as u64)

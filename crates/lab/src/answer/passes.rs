@@ -2,7 +2,7 @@
 
 use super::curves::named;
 use super::{Answer, Rows};
-use crate::results::{CellResult, Results};
+use crate::results::{CellResult, Results, own_jobs};
 use crate::statistics::{Pattern, outliers, pattern, spread};
 use headpond_report::{Axis, Line, Lines, Unit, number};
 use serde_json::json;
@@ -10,7 +10,7 @@ use serde_json::json;
 pub(super) fn answer(results: &Results) -> Answer {
     let mut answer = Answer::new("Pass after pass");
     let (mut rows, mut facts) = (Vec::new(), Vec::new());
-    for (cell, summary) in results.measured() {
+    for (cell, _) in results.measured() {
         let of = format!("{}: {}", named(results, cell), cell.cell.load);
         let sides = [("read", series(cell, true)), ("write", series(cell, false))];
         let mut lines = Vec::new();
@@ -43,7 +43,7 @@ pub(super) fn answer(results: &Results) -> Answer {
         let chart = Lines {
             title: of,
             note: "MB/s over passes".to_owned(),
-            across: Axis::linear(1.0, (summary.rounds as f64).max(2.0), Unit::Count),
+            across: Axis::linear(1.0, (cell.rounds.len() as f64).max(2.0), Unit::Count),
             up: Axis::linear(0.0, most, Unit::Number),
             series: lines,
             marks: Vec::new(),
@@ -61,7 +61,8 @@ pub(super) fn answer(results: &Results) -> Answer {
 /// 10^6 bytes a second of each round, warm-ups too: the first passes are what is interesting.
 fn series(cell: &CellResult, is_read: bool) -> Vec<f64> {
     let rate = |round: &crate::results::StoredRound| {
-        let jobs = round.round.jobs.iter().map(|job| match is_read {
+        let own = own_jobs(&round.round);
+        let jobs = own.iter().map(|job| match is_read {
             true => job.measured.read.mb_per_s,
             false => job.measured.write.mb_per_s,
         });

@@ -2,13 +2,16 @@
 
 use super::curves::named;
 use super::{Answer, Rows};
-use crate::plan::ArrayOf;
+use crate::plan::{ArrayOf, Sync};
 use crate::results::{CellResult, Results, Summary};
 use headpond_report::{factor, number};
 use headpond_whatif::plan::{Assumptions, DriveFigures, Plan, Shape, Speeds};
 use serde::Serialize;
 use serde_json::json;
 use std::collections::BTreeMap;
+
+/// Less at once is no stream.
+const STREAM_BYTES: u64 = 1 << 20;
 
 /// The marks of published comparisons of controllers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -119,13 +122,22 @@ fn expected(
     drive: &DriveFigures,
     cell: &CellResult,
 ) -> Option<(f64, &'static str)> {
+    let load = &cell.cell.load;
+    let bytes = load.bs.bytes();
+    let is_comparable = match load.rw.starts_with("rand") {
+        true => bytes == 4096,
+        false => bytes * u64::from(load.in_flight()) >= STREAM_BYTES,
+    };
+    if !is_comparable || load.sync != Sync::None || load.rate.is_some() {
+        return None;
+    }
     let groups = array.groups.unwrap_or(Shape::usual_groups(array.raid, array.drives));
     let shape = Shape {
         level: array.raid,
         members: array.drives,
         groups,
         spread: None,
-        strip_bytes: 64 << 10,
+        strip_bytes: array.strip.map_or(64 << 10, |strip| strip.bytes() as u32),
     };
     let depth = cell.cell.load.in_flight();
     let given =

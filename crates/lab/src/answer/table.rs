@@ -37,7 +37,12 @@ pub(super) fn answer(results: &Results) -> Answer {
             answer.grids.push((format!("{of}, {parallel}"), grid));
         }
         let unsteady = cells.iter().filter(|(cell, _)| is_unsteady(&cell.ending)).count();
+        let is_asked = cells.iter().any(|(cell, _)| {
+            let target = &results.plan.targets[cell.cell.target];
+            results.plan.rounds_of(target).steady.is_some()
+        });
         answer.sentences.push(match unsteady {
+            _ if !is_asked => format!("{of}: no steady state was asked for"),
             0 => format!("{of}: all of {} cells came to their steady state", cells.len()),
             _ => format!(
                 "{of}: {unsteady} of {} cells (*) did not come to a steady state",

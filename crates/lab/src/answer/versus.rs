@@ -1,11 +1,11 @@
 //! Which of two configurations wins where.
 
 use super::curves::Curve;
-use super::{Answer, Rows, distinct, ms};
+use super::{Answer, Rows, actual, distinct, ms};
 use crate::results::{CellResult, Results};
 use crate::statistics::{Verdict, adjust, at_budget, differ};
 use headpond_report::{Grid, Tone, factor, number};
-use serde_json::json;
+use serde_json::{Value, json};
 
 /// Latencies within this factor of each other are alike to whoever waits.
 const ALIKE: f64 = 1.15;
@@ -17,6 +17,19 @@ struct Pair<'a> {
     first: &'a CellResult,
     second: &'a CellResult,
     verdict: Verdict,
+}
+
+impl Pair<'_> {
+    /// The target and the settings, without the axis.
+    fn group(&self, results: &Results, axis: &str) -> String {
+        let plan = &results.plan;
+        let mut cell = self.first.cell.clone();
+        cell.settings.remove(axis);
+        let is_named = axis != "target" && plan.targets.len() > 1;
+        let target = is_named.then(|| plan.targets[cell.target].name.clone());
+        let settings = Some(cell.settings_text()).filter(|text| !text.is_empty());
+        target.into_iter().chain(settings).collect::<Vec<_>>().join(", ")
+    }
 }
 
 pub(super) fn answer(
@@ -37,31 +50,26 @@ pub(super) fn answer(
     answer.sentences.push(score(&pairs, first, second));
     let curves = Curve::all(results);
     let mut facts = Vec::new();
-    for request in distinct(pairs.iter().map(|pair| pair.first.cell.load.request())) {
-        let curve = |of: &dyn Fn(&Pair<'_>) -> usize| {
-            let pair = pairs.iter().find(|pair| pair.first.cell.load.request() == request)?;
-            let number = of(pair);
-            curves.iter().find(|curve| curve.points.iter().any(|point| point.cell == number))
-        };
-        let of_first = curve(&|pair| pair.first.cell.number);
-        let of_second = curve(&|pair| pair.second.cell.number);
-        if let (Some(one), Some(other)) = (of_first, of_second) {
+    for group in distinct(pairs.iter().map(|pair| pair.group(results, axis))) {
+        let of: Vec<_> = pairs.iter().filter(|pair| pair.group(results, axis) == group).collect();
+        let named = if group.is_empty() { String::new() } else { format!("{group}: ") };
+        for request in distinct(of.iter().map(|pair| pair.first.cell.load.request())) {
+            let is_it = |pair: &&&Pair<'_>| pair.first.cell.load.request() == request;
+            let Some(pair) = of.iter().find(is_it) else { continue };
+            let curve = |number: usize| {
+                let has = |curve: &&Curve| curve.points.iter().any(|point| point.cell == number);
+                curves.iter().find(has)
+            };
+            let numbers = (pair.first.cell.number, pair.second.cell.number);
+            let (Some(one), Some(other)) = (curve(numbers.0), curve(numbers.1)) else { continue };
             let names = [first.as_str(), second.as_str()];
             let found = compare(one, other, names, budgets_ms);
-            answer.sentences.extend(found.iter().map(|found| format!("{request}: {found}")));
-            facts.push(json!({
-                "request": request,
-                "alike_until_iops": alike_until(&one.mean(), &other.mean()),
-                "within_budget": budgets_ms.iter().map(|&budget| json!({
-                    "budget_ms": budget,
-                    "first_iops": at_budget(&one.mean(), budget),
-                    "second_iops": at_budget(&other.mean(), budget),
-                })).collect::<Vec<_>>(),
-            }));
+            answer.sentences.extend(found.iter().map(|it| format!("{named}{request}: {it}")));
+            facts.push(fact(&group, &request, [one, other], budgets_ms));
         }
+        answer.grids.push((format!("{named}{second}, of {first}"), grid(&of)));
     }
-    answer.tables.push(table(&pairs));
-    answer.grids.push((format!("{second}, of {first}"), grid(&pairs)));
+    answer.tables.push(table(results, axis, &pairs));
     let cells = pairs.iter().map(|pair| {
         json!({ "first": pair.first.cell.number, "second": pair.second.cell.number,
                 "verdict": pair.verdict })
@@ -70,18 +78,6 @@ pub(super) fn answer(
     answer.facts = json!({ "axis": axis, "first": first, "second": second, "cells": cells,
                            "requests": facts });
     answer
-}
-
-/// The values that there are: where the user put two targets in the place of a plan's, those.
-fn actual(results: &Results, axis: &str, values: [&str; 2]) -> [String; 2] {
-    let targets = &results.plan.targets;
-    let is_there = |value: &str| targets.iter().any(|target| target.name == value);
-    match (axis, &targets[..]) {
-        ("target", [one, other]) if !values.iter().all(|value| is_there(value)) => {
-            [one.name.clone(), other.name.clone()]
-        }
-        _ => values.map(str::to_owned),
-    }
 }
 
 fn pairs<'a>(results: &'a Results, axis: &str, values: [&String; 2]) -> Vec<Pair<'a>> {
@@ -97,7 +93,7 @@ fn pairs<'a>(results: &'a Results, axis: &str, values: [&String; 2]) -> Vec<Pair
     };
     let pairs = firsts.filter_map(|&first| {
         let second = partner(first)?;
-        let verdict = differ(&first.iops(plan), &second.iops(plan))?;
+        let verdict = differ(&first.merits(plan), &second.merits(plan))?;
         Some(Pair { first, second, verdict })
     });
     pairs.collect()
@@ -241,7 +237,7 @@ fn latency_at(points: &[(f64, f64)], iops: f64) -> Option<f64> {
     (latency > 0.0).then_some(latency)
 }
 
-fn table(pairs: &[Pair<'_>]) -> Rows {
+fn table(results: &Results, axis: &str, pairs: &[Pair<'_>]) -> Rows {
     let row = |pair: &Pair<'_>| {
         let winner = match pair.verdict.winner_is_second() {
             Some(true) => "second",
@@ -249,18 +245,35 @@ fn table(pairs: &[Pair<'_>]) -> Rows {
             None => "-",
         };
         vec![
+            pair.group(results, axis),
             pair.first.cell.load.to_string(),
-            pair.first.cell.settings_text(),
             winner.to_owned(),
             factor(pair.verdict.ratio),
             format!("{:.3}", pair.verdict.chance),
         ]
     };
-    let columns = vec!["load", "settings", "faster", "second/first", "chance"];
+    let columns = vec!["of", "load", "better", "second/first", "chance"];
     Rows { columns, words: 3, rows: pairs.iter().map(row).collect() }
 }
 
-fn grid(pairs: &[Pair<'_>]) -> Grid {
+/// What two curves say of each other, in figures.
+fn fact(group: &str, request: &str, [one, other]: [&Curve; 2], budgets_ms: &[f64]) -> Value {
+    let within = budgets_ms.iter().map(|&budget| {
+        json!({
+            "budget_ms": budget,
+            "first_iops": at_budget(&one.mean(), budget),
+            "second_iops": at_budget(&other.mean(), budget),
+        })
+    });
+    json!({
+        "of": group,
+        "request": request,
+        "alike": alike_until(&one.mean(), &other.mean()),
+        "within_budget": within.collect::<Vec<_>>(),
+    })
+}
+
+fn grid(pairs: &[&Pair<'_>]) -> Grid {
     let columns = distinct(pairs.iter().map(|pair| pair.first.cell.load.parallel()));
     let requests = distinct(pairs.iter().map(|pair| pair.first.cell.load.request()));
     let rows = requests.into_iter().map(|request| {

@@ -2,13 +2,15 @@
 
 use super::fio::{Fio, FioError, Ground};
 use super::folder::{Ending, Folder, FolderError, Line};
-use super::in_process::{self, InProcessError};
+use super::in_process;
+use super::place::{self, PlaceError};
 use super::precondition::{PreconditionError, precondition};
 use super::steady::drift;
 use super::virtual_time::{self, VirtualError};
 use super::{Next, Surroundings, is_in_process};
 use crate::environment::Environment;
 use crate::plan::{Cell, Kind, Order, Plan, RoundPlan, Target, plain};
+use crate::results::{own_jobs, per_second};
 use headpond_sim::Random;
 use headpond_whatif::rounds::Round;
 use std::collections::{BTreeMap, BTreeSet};
@@ -25,10 +27,10 @@ pub enum CourseError {
     Folder(#[from] FolderError),
     #[error(transparent)]
     Fio(#[from] FioError),
-    #[error("{title}: {error}")]
-    Virtual { title: String, error: Box<VirtualError> },
-    #[error("{title}: {error}")]
-    InProcess { title: String, error: Box<InProcessError> },
+    #[error("{title}: {why}; so did the cells before it, and the plan ends here")]
+    Failing { title: String, why: String },
+    #[error(transparent)]
+    Place(#[from] PlaceError),
     #[error(transparent)]
     Precondition(#[from] PreconditionError),
     #[error("{target}: {name} cannot be set to {value}: {error}")]
@@ -36,6 +38,9 @@ pub enum CourseError {
     #[error("{target}: {error}")]
     Volume { target: String, error: String },
 }
+
+/// So many cells in a row that cannot be measured end a plan.
+const FAILURES_MAX: u32 = 3;
 
 /// Sees how far it is.
 pub trait Watcher {
@@ -52,12 +57,17 @@ pub struct Course<'a> {
     folder: Folder,
     /// In the order in which they are measured.
     left: Vec<Cell>,
-    /// The mean latency in ms of what was measured, by target, settings and request.
-    slow: BTreeMap<String, u32>,
+    /// From how much at once on a request to a target waited too long.
+    slow: BTreeMap<String, f64>,
     written: BTreeMap<usize, u64>,
     prepared: BTreeSet<usize>,
     surroundings: &'a dyn Surroundings,
     fio: Option<Fio>,
+    /// Cells in a row that could not be measured.
+    failures: u32,
+    /// What settings of targets are now, and what served volumes had before.
+    now: BTreeMap<(usize, String), toml::Value>,
+    before: BTreeMap<(usize, String), String>,
 }
 
 impl<'a> Course<'a> {
@@ -70,6 +80,7 @@ impl<'a> Course<'a> {
         path: &Path,
         surroundings: &'a dyn Surroundings,
     ) -> Result<Self, CourseError> {
+        place::check(plan)?;
         Self::with(plan, Folder::create(path, plan)?, &BTreeSet::new(), surroundings)
     }
 
@@ -82,8 +93,10 @@ impl<'a> Course<'a> {
         path: &Path,
         surroundings: &'a dyn Surroundings,
     ) -> Result<Self, CourseError> {
+        place::check(plan)?;
         let lines = Folder::lines(path)?;
         let done = lines.iter().filter_map(|line| match line {
+            Line::Done { ending: Ending::Failed { .. }, .. } => None,
             Line::Done { cell, .. } => Some(*cell),
             _ => None,
         });
@@ -108,8 +121,19 @@ impl<'a> Course<'a> {
         let fio = if needs_fio { Some(Fio::find()?) } else { None };
         let environment = Environment::of(plan, fio.as_ref().map(|fio| fio.version.as_str()));
         folder.store_environment(&environment)?;
-        let (slow, written, prepared) = (BTreeMap::new(), BTreeMap::new(), BTreeSet::new());
-        Ok(Self { plan, folder, left, slow, written, prepared, surroundings, fio })
+        Ok(Self {
+            plan,
+            folder,
+            left,
+            slow: BTreeMap::new(),
+            written: BTreeMap::new(),
+            prepared: BTreeSet::new(),
+            surroundings,
+            fio,
+            failures: 0,
+            now: BTreeMap::new(),
+            before: BTreeMap::new(),
+        })
     }
 
     /// Cells that are not measured yet.
@@ -126,10 +150,9 @@ impl<'a> Course<'a> {
         let is_machine = |cell: &Cell| self.plan.targets[cell.target].kind() == Kind::Machine;
         let (machines, real): (Vec<_>, Vec<_>) = left.into_iter().partition(is_machine);
         self.run_machines(&machines, watcher)?;
-        for cell in &real {
-            self.run_real(cell, watcher)?;
-        }
-        Ok(())
+        let outcome = real.iter().try_for_each(|cell| self.run_real(cell, watcher));
+        // Also where it failed: a volume is not left in the mode of whichever cell was last.
+        outcome.and(self.set_back(watcher))
     }
 
     /// Machines do not disturb each other: each runs in a time of its own, all processors at work.
@@ -149,7 +172,9 @@ impl<'a> Course<'a> {
                         let mut gauge = Progress::new(plan.rounds_of(&plan.targets[cell.target]));
                         // Nobody listens any more where another cell has failed.
                         let tell = |event| sender.send((cell, event)).is_ok();
-                        tell(Event::Begins);
+                        if !tell(Event::Begins) {
+                            break;
+                        }
                         let outcome = virtual_time::measure(plan, cell, &mut |round| {
                             let (number, counts, goes_on) = gauge.take(&round);
                             tell(Event::Round { number, counts, round: Box::new(round) }) && goes_on
@@ -176,7 +201,8 @@ impl<'a> Course<'a> {
         match event {
             Event::Begins => {
                 watcher.begins(cell);
-                self.folder.push(&Line::Begun { cell: number_of_cell })?;
+                let title = cell.title(self.plan);
+                self.folder.push(&Line::Begun { cell: number_of_cell, title })?;
             }
             Event::Round { number, counts, round } => {
                 watcher.round(cell, number, &round);
@@ -186,10 +212,7 @@ impl<'a> Course<'a> {
                 watcher.ends(cell, &ending);
                 self.folder.push(&Line::Done { cell: number_of_cell, ending })?;
             }
-            Event::Ends(Err(error)) => {
-                let (title, error) = (cell.title(self.plan), Box::new(error));
-                return Err(CourseError::Virtual { title, error });
-            }
+            Event::Ends(Err(error)) => self.fail(cell, &error, watcher)?,
         }
         Ok(())
     }
@@ -203,7 +226,8 @@ impl<'a> Course<'a> {
         }
         self.prepare(cell, &ground, watcher)?;
         let rounds = self.plan.rounds_of(target);
-        self.folder.push(&Line::Begun { cell: cell.number })?;
+        let title = cell.title(self.plan);
+        self.folder.push(&Line::Begun { cell: cell.number, title })?;
         watcher.begins(cell);
         let mut progress = Progress::new(rounds);
         let (mut stored, mut written, mut slowest) = (Ok(()), 0, 0.0_f64);
@@ -216,23 +240,26 @@ impl<'a> Course<'a> {
             stored = self.folder.push(&Line::Round { cell: cell.number, number, counts, round });
             goes_on && stored.is_ok()
         };
-        let title = || cell.title(self.plan);
-        if is_in_process(target) {
-            in_process::measure(self.plan, cell, &mut take).map_err(|error| {
-                CourseError::InProcess { title: title(), error: Box::new(error) }
-            })?;
-        } else {
-            let fio = self.fio.as_ref().expect("it was looked for");
-            fio.measure(self.plan, cell, &ground, &mut take as Next<'_>)?;
-        }
+        let outcome: Result<(), Box<dyn std::error::Error>> = match is_in_process(target) {
+            true => in_process::measure(self.plan, cell, &mut take).map_err(Into::into),
+            false => {
+                let fio = self.fio.as_ref().expect("it was looked for");
+                fio.measure(self.plan, cell, &ground, &mut take as Next<'_>).map_err(Into::into)
+            }
+        };
         stored?;
         *self.written.entry(cell.target).or_default() += written;
         if self.plan.limits.mean_ms.is_some_and(|limit| slowest > limit) {
-            let least = self.slow.entry(row(cell)).or_insert(u32::MAX);
-            *least = (*least).min(cell.load.in_flight());
+            let least = self.slow.entry(row(cell)).or_insert(f64::MAX);
+            *least = least.min(cell.load.how_much());
         }
-        let ending = progress.ending();
-        self.end(cell, ending, watcher)?;
+        match outcome {
+            Ok(()) => {
+                self.failures = 0;
+                self.end(cell, progress.ending(), watcher)?;
+            }
+            Err(error) => self.fail(cell, error.as_ref(), watcher)?,
+        }
         std::thread::sleep(Duration::from_secs_f64(rounds.cool_down_seconds));
         Ok(())
     }
@@ -248,6 +275,22 @@ impl<'a> Course<'a> {
         Ok(())
     }
 
+    /// A cell that cannot be measured does not keep the others from it, but many in a row do.
+    fn fail(
+        &mut self,
+        cell: &Cell,
+        error: &dyn std::error::Error,
+        watcher: &mut dyn Watcher,
+    ) -> Result<(), CourseError> {
+        let why = error.to_string();
+        self.end(cell, Ending::Failed { why: why.clone() }, watcher)?;
+        self.failures += 1;
+        match self.failures < FAILURES_MAX {
+            true => Ok(()),
+            false => Err(CourseError::Failing { title: cell.title(self.plan), why }),
+        }
+    }
+
     /// A limit of the plan that keeps a cell from being measured.
     fn why_left_out(&self, cell: &Cell) -> Option<String> {
         let limits = &self.plan.limits;
@@ -257,8 +300,8 @@ impl<'a> Course<'a> {
         }
         let from = *self.slow.get(&row(cell))?;
         let limit = limits.mean_ms?;
-        let is_deeper = cell.load.in_flight() >= from;
-        is_deeper.then(|| format!("{from} in flight waited longer than {limit} ms already"))
+        let is_more = cell.load.how_much() >= from;
+        is_more.then(|| format!("less of the same waited longer than {limit} ms already"))
     }
 
     /// The target's state and settings, as the cell wants them.
@@ -270,17 +313,48 @@ impl<'a> Course<'a> {
     ) -> Result<(), CourseError> {
         let target = &self.plan.targets[cell.target];
         for (name, value) in &cell.settings {
+            let key = (cell.target, name.clone());
+            if self.now.get(&key) == Some(value) {
+                continue;
+            }
             watcher.prepares(&format!("{}: {name} {}", target.name, plain(value)));
+            self.remember(&key, target)?;
             self.set(target, name, value)?;
+            self.now.insert(key, value.clone());
         }
-        if self.plan.precondition.is_anything() && self.prepared.insert(cell.target) {
-            watcher.prepares(&format!("{}: preconditioning", target.name));
-            let fio = self.fio.as_ref().expect("it was looked for");
-            precondition(self.plan, target, ground, fio)?;
+        if self.prepared.insert(cell.target) {
+            place::make(target)?;
+            if self.plan.precondition.is_anything() {
+                watcher.prepares(&format!("{}: preconditioning", target.name));
+                precondition(self.plan, target, ground, self.fio.as_ref())?;
+            }
             let fills = u64::from(self.plan.precondition.fills);
-            let size = self.plan.matrix.size.or(target.size).map_or(0, |size| size.bytes());
-            *self.written.entry(cell.target).or_default() += fills * size;
+            let size = self.plan.matrix.size.or(target.size).map(|size| size.bytes());
+            let filled = fills * size.or_else(|| place::bytes(target)).unwrap_or(0);
+            *self.written.entry(cell.target).or_default() += filled;
         }
+        Ok(())
+    }
+
+    /// What a served volume has before it is changed for the first time.
+    fn remember(&mut self, key: &(usize, String), target: &Target) -> Result<(), CourseError> {
+        let (None, Some(volume)) = (self.before.get(key), &target.volume) else { return Ok(()) };
+        if target.set.is_none() {
+            let value = self.surroundings.setting_of(volume, &key.1);
+            let name = target.name.clone();
+            let value = value.map_err(|error| CourseError::Volume { target: name, error })?;
+            self.before.insert(key.clone(), value);
+        }
+        Ok(())
+    }
+
+    fn set_back(&mut self, watcher: &mut dyn Watcher) -> Result<(), CourseError> {
+        for ((target, name), value) in std::mem::take(&mut self.before) {
+            let target = &self.plan.targets[target];
+            watcher.prepares(&format!("{}: {name} {value} again", target.name));
+            self.set(target, &name, &value.into())?;
+        }
+        self.now.clear();
         Ok(())
     }
 
@@ -359,9 +433,9 @@ impl<'a> Progress<'a> {
     }
 }
 
-/// Requests of all jobs, a second.
+/// Requests a second of the jobs of the matrix.
 fn iops(round: &Round) -> f64 {
-    round.jobs.iter().map(|job| job.measured.read.iops + job.measured.write.iops).sum()
+    per_second(&own_jobs(round), |side| side.requests as f64)
 }
 
 fn mean_ms(round: &Round) -> f64 {

@@ -32,8 +32,6 @@ pub enum FioError {
     Missing,
     #[error("this is {version}; the lab needs fio 3.1 or later, whose output tells all latencies")]
     TooOld { version: String },
-    #[error("this fio has no engine for NBD exports (built without libnbd)")]
-    NoNbd,
     #[error("{path}: {error}")]
     Io { path: PathBuf, error: io::Error },
     #[error("fio failed at {job}: {said}")]
@@ -95,6 +93,10 @@ impl Fio {
         number: u32,
     ) -> Result<Round, FioError> {
         let stem = ground.raw.join(format!("cell-{:04}-round-{number:03}", cell.number));
+        // fio goes on where a log of an earlier run ends.
+        for phase in 0..cell.load.rw.split('+').count() {
+            let _ = std::fs::remove_file(output::log_of(&stem, phase));
+        }
         let engine = self.engine_for(ground);
         let text = jobfile::text(plan, cell, ground, engine, &stem, number);
         let output = self.run(&stem.with_extension("fio"), &text)?;
@@ -124,13 +126,11 @@ impl Fio {
         let output = command.output().map_err(io)?;
         let text = std::fs::read_to_string(&said).unwrap_or_default();
         if !output.status.success() {
-            let words = String::from_utf8_lossy(&output.stderr);
-            let words = if words.trim().is_empty() {
-                text.lines().next().unwrap_or("")
-            } else {
-                words.trim()
-            };
-            return Err(FioError::Failed { job: job.to_owned(), said: words.to_owned() });
+            // What it says may be in front of its JSON.
+            let words = String::from_utf8_lossy(&output.stderr).into_owned() + "\n" + &text;
+            let mut lines = words.lines().map(str::trim);
+            let words = lines.find(|line| line.len() > 1).unwrap_or("nothing was said").to_owned();
+            return Err(FioError::Failed { job: job.to_owned(), said: words });
         }
         Ok(text)
     }

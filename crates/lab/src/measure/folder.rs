@@ -27,6 +27,7 @@ pub enum Line {
     /// A cell begins; earlier lines of it count no more.
     Begun {
         cell: usize,
+        title: String,
     },
     Round {
         cell: usize,
@@ -51,8 +52,10 @@ pub enum Ending {
     Steady { drift: Drift },
     /// No steady state within the rounds that were allowed.
     NotSteady { drift: Option<Drift> },
-    /// Not measured, or not to its end, and why.
+    /// Not measured, and why.
     LeftOut { why: String },
+    /// It could not be measured; it is tried again when the plan goes on.
+    Failed { why: String },
 }
 
 /// A folder that cannot be used.
@@ -64,6 +67,10 @@ pub enum FolderError {
     Occupied { path: PathBuf },
     #[error("{path} holds no results: there is no {PLAN} in it")]
     Empty { path: PathBuf },
+    #[error("{path} is being measured into by another run")]
+    Busy { path: PathBuf },
+    #[error("{path}: the plan is not the one that was measured: {title:?} is not at its place")]
+    Changed { path: PathBuf, title: String },
     #[error("{path}, line {line}: {error}")]
     Line { path: PathBuf, line: usize, error: serde_json::Error },
     #[error("{path}: {error}")]
@@ -95,6 +102,9 @@ impl Folder {
         let io = |error| FolderError::Io { path: file.clone(), error };
         end_last_line(&file).map_err(io)?;
         let rounds = OpenOptions::new().create(true).append(true).open(&file).map_err(io)?;
+        if rounds.try_lock().is_err() {
+            return Err(FolderError::Busy { path: path.to_owned() });
+        }
         Ok(Self { path: path.to_owned(), rounds })
     }
 
@@ -143,12 +153,15 @@ impl Folder {
         serde_json::from_str(&text).ok()
     }
 
-    /// Stores what is known of the surroundings.
+    /// Stores what is known of the surroundings when it begins.
     ///
     /// # Errors
     /// Where it cannot be written.
     pub fn store_environment(&self, environment: &impl Serialize) -> Result<(), FolderError> {
         let path = self.path.join(ENVIRONMENT);
+        if path.exists() {
+            return Ok(());
+        }
         let text = serde_json::to_string_pretty(environment).expect("it is plain data");
         fs::write(&path, text).map_err(|error| FolderError::Io { path, error })
     }
@@ -191,15 +204,17 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let plan = crate::plan::Plan::parse(crate::builtin::text("mixed").unwrap()).unwrap();
         let mut first = Folder::create(folder.path(), &plan).unwrap();
-        first.push(&Line::Begun { cell: 1 }).unwrap();
+        first.push(&Line::Begun { cell: 1, title: String::new() }).unwrap();
+        let busy = Folder::open(folder.path()).unwrap_err().to_string();
+        assert!(busy.contains("another run"), "{busy}");
         drop(first);
         let file = folder.path().join(ROUNDS);
         let mut rounds = OpenOptions::new().append(true).open(file).unwrap();
         rounds.write_all(b"{\"line\":\"begun\",\"ce").unwrap();
         let mut second = Folder::open(folder.path()).unwrap();
-        second.push(&Line::Begun { cell: 2 }).unwrap();
+        second.push(&Line::Begun { cell: 2, title: String::new() }).unwrap();
         let cells = Folder::lines(folder.path()).unwrap().into_iter().map(|line| match line {
-            Line::Begun { cell } => cell,
+            Line::Begun { cell, .. } => cell,
             other => panic!("{other:?}"),
         });
         assert_eq!(cells.collect::<Vec<_>>(), [1, 2]);

@@ -5,7 +5,7 @@ use super::virtual_time::rounds;
 use crate::plan::{Cell, Plan, Target};
 use headpond_block::{BlockDevice, Buffer, BufferPool};
 use headpond_sim::Random;
-use headpond_uring::{Allocation, FileDevice, FileOptions, OpenError, RunConfig, RunError, run};
+use headpond_uring::{FileDevice, FileOptions, OpenError, RunConfig, RunError, run};
 use headpond_whatif::Memory;
 use headpond_whatif::rounds::{self, Opaque, Place};
 use std::cell::RefCell;
@@ -41,10 +41,7 @@ pub(super) fn measure(plan: &Plan, cell: &Cell, next: Next<'_>) -> Result<(), In
 
 fn options(target: &Target) -> FileOptions {
     let path: &Path = target.device.as_ref().or(target.file.as_ref()).expect("device or file");
-    match target.size {
-        Some(size) => FileOptions::new(path).create(size.bytes(), Allocation::Preallocated),
-        None => FileOptions::new(path),
-    }
+    FileOptions::new(path)
 }
 
 /// Memory whose contents no device can compress.

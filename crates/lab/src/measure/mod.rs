@@ -6,12 +6,14 @@
 //!
 //! **Invariants**
 //! - A cell is done when its last line says so; one that was interrupted is measured anew.
-//! - Nothing real is written to that the caller has not allowed by its place.
+//! - A file is never made longer than it was, and what is no block device is never taken for one;
+//!   what may be overwritten is for the caller to ask.
 
 mod course;
 mod fio;
 mod folder;
 mod in_process;
+mod place;
 mod precondition;
 mod steady;
 mod virtual_time;
@@ -19,18 +21,25 @@ mod virtual_time;
 pub use course::{Course, CourseError, Watcher};
 pub use fio::{Fio, FioError};
 pub use folder::{Ending, Folder, FolderError, Line};
+pub use place::{PlaceError, check as check_places};
 pub use steady::Drift;
 
 use crate::plan::{Cell, Kind, Loader, Plan, Target};
 use headpond_whatif::rounds::Round;
 
-/// What only the surroundings know: served volumes, and what may be written to.
+/// What only the surroundings know: served volumes.
 pub trait Surroundings: Sync {
     /// Where fio finds a served volume.
     ///
     /// # Errors
     /// A sentence for the user.
     fn export_of(&self, volume: &str) -> Result<String, String>;
+
+    /// What a setting of a served volume is now.
+    ///
+    /// # Errors
+    /// A sentence for the user.
+    fn setting_of(&self, volume: &str, name: &str) -> Result<String, String>;
 
     /// Changes a setting of a served volume.
     ///
@@ -59,11 +68,11 @@ pub fn estimate(plan: &Plan) -> (f64, f64) {
         match target.kind() {
             // Virtual time passes as it likes.
             Kind::Machine => 0.0,
+            // How long a pass takes is what is asked.
+            _ if round.pass => 0.0,
             _ => {
                 let phases = cell.load.rw.split('+').count() as f64;
-                round.cool_down_seconds
-                    + plan.precondition.workload_seconds
-                    + f64::from(rounds) * round.seconds * phases
+                round.cool_down_seconds + f64::from(rounds) * round.seconds * phases
             }
         }
     };

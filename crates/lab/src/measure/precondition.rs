@@ -26,12 +26,13 @@ pub(super) fn precondition(
     plan: &Plan,
     target: &Target,
     ground: &Ground<'_>,
-    fio: &Fio,
+    fio: Option<&Fio>,
 ) -> Result<(), PreconditionError> {
     if plan.precondition.purge && matches!(target.kind(), Kind::Device | Kind::File) {
         purge(target)?;
     }
     if plan.precondition.fills > 0 {
+        let fio = fio.ok_or(FioError::Missing)?;
         let size = plan.matrix.size.or(target.size).map(|size| size.bytes());
         let text = fill(ground, fio.engine_for(ground), plan, size);
         fio.run(&ground.raw.join(format!("fill-{}.fio", file_name(&target.name))), &text)?;

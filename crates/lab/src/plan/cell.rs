@@ -1,7 +1,7 @@
 //! One combination of the matrix.
 
+use super::Plan;
 use super::matrix;
-use super::{Beside, Plan};
 use headpond_volume::Size;
 use headpond_whatif::{Arrivals, Job};
 use serde::{Deserialize, Serialize};
@@ -78,9 +78,14 @@ impl Load {
     /// What says how much at once.
     pub fn parallel(&self) -> String {
         match self.rate {
-            Some(rate) => format!("{rate}/s"),
+            Some(rate) => format!("{rate}/s {}x{}", self.jobs, self.depth),
             None => format!("{}x{}", self.jobs, self.depth),
         }
+    }
+
+    /// The same as a number to sort by.
+    pub(crate) fn how_much(&self) -> f64 {
+        self.rate.unwrap_or(f64::from(self.in_flight()))
     }
 
     pub fn in_flight(&self) -> u32 {
@@ -127,24 +132,45 @@ impl Cell {
     pub(crate) fn phases(&self, plan: &Plan) -> Vec<Vec<Job>> {
         let load = &self.load;
         let phases = matrix::phases(&load.rw).expect("the plan was checked");
-        let words: Vec<_> = load.rw.split('+').collect();
         let arrivals = load.rate.map(|per_s| Arrivals { per_s, process: plan.arrivals });
-        let jobs = phases.into_iter().zip(words).map(|(rw, word)| Job {
-            name: word.to_owned(),
+        let target = &plan.targets[self.target];
+        let size = plan.matrix.size.or(target.size).map(|size| size.bytes());
+        let jobs = phases.into_iter().enumerate().map(|(phase, rw)| Job {
+            name: own(phase),
             rw,
             read_percent: load.mix.unwrap_or(50),
             block_bytes: load.bs.bytes(),
             depth: load.depth,
             jobs: load.jobs,
-            size: plan.matrix.size.map(|size| size.bytes()),
+            size,
             arrivals,
             flush_every: u32::from(matches!(load.sync, Sync::Fdatasync | Sync::Fsync)),
             fua: load.sync == Sync::Fua,
             ..Job::default()
         });
-        let beside = plan.beside.iter().map(Beside::job);
-        jobs.map(|job| [job].into_iter().chain(beside.clone()).collect()).collect()
+        let beside = |phase: usize| {
+            let all = plan.beside.iter().enumerate();
+            all.map(move |(number, job)| Job { name: beside(number, phase), ..job.job() })
+        };
+        jobs.enumerate()
+            .map(|(phase, job)| [job].into_iter().chain(beside(phase)).collect())
+            .collect()
     }
+}
+
+/// What a job of the matrix is called in results: its phase.
+pub(crate) fn own(phase: usize) -> String {
+    format!("own-{phase}")
+}
+
+/// What a job beside it is called: its place in the plan, and the phase.
+pub(crate) fn beside(number: usize, phase: usize) -> String {
+    format!("beside-{number}-{phase}")
+}
+
+/// Whether a job of results is of the matrix.
+pub(crate) fn is_own(name: &str) -> bool {
+    name.starts_with("own-")
 }
 
 /// A value as people write it, without quotes.

@@ -125,9 +125,14 @@ impl Matrix {
         for (jobs, depth) in self.parallel()? {
             check_parallel("matrix", jobs, depth)?;
         }
-        if let Some(rate) = self.rate.iter().find(|&&rate| !(rate > 0.0 && rate <= 1e9)) {
+        if let Some(rate) = self.rate.iter().find(|rate| !(0.001..=1e9).contains(*rate)) {
             let cause = format!("{rate} is no rate");
             return Err(PlanError::field("matrix.rate", cause, "give requests a second"));
+        }
+        if !self.rate.is_empty() && self.parallel()?.len() > 1 {
+            let cause = "a rate does not depend on how many jobs there are, or how deep they are";
+            let way_out = "give one value for jobs and depth";
+            return Err(PlanError::field("matrix.rate", cause, way_out));
         }
         if let Some((name, _)) = self.settings.iter().find(|(_, values)| values.is_empty()) {
             let field = format!("matrix.settings.{name}");

@@ -10,8 +10,8 @@ mod matrix;
 mod rounds;
 mod target;
 
-pub(crate) use cell::plain;
 pub use cell::{Cell, Load, Sync};
+pub(crate) use cell::{beside, is_own, own, plain};
 pub use error::PlanError;
 pub use matrix::{Beside, Matrix};
 pub use rounds::{Limits, Precondition, RoundPlan, Steady};
@@ -81,14 +81,19 @@ impl Plan {
         Ok(plan)
     }
 
-    /// Other targets in the place of the plan's own.
+    /// Other targets in the place of the plan's own. Settings that one of these does not have are
+    /// left as they are; their names.
     ///
     /// # Errors
     /// Where one of them cannot be measured so.
-    pub fn with_targets(self, targets: Vec<Target>) -> Result<Self, PlanError> {
-        let plan = Self { targets, ..self };
+    pub fn with_targets(self, targets: Vec<Target>) -> Result<(Self, Vec<String>), PlanError> {
+        let mut plan = Self { targets, ..self };
+        let mut left_out = Vec::new();
+        if !plan.targets.iter().all(Target::can_be_set) {
+            left_out.extend(std::mem::take(&mut plan.matrix.settings).into_keys());
+        }
         plan.check()?;
-        Ok(plan)
+        Ok((plan, left_out))
     }
 
     fn check(&self) -> Result<(), PlanError> {
@@ -103,6 +108,12 @@ impl Plan {
         }
         self.matrix.check()?;
         self.beside.iter().try_for_each(Beside::check)?;
+        self.check_names()?;
+        let passes = self.rounds.pass || self.rounds_on_models.is_some_and(|rounds| rounds.pass);
+        if passes && !self.beside.is_empty() {
+            let cause = "jobs beside others have no pass of their own";
+            return Err(PlanError::field("beside", cause, "give rounds a length in seconds"));
+        }
         self.rounds.check("rounds")?;
         if let Some(rounds) = &self.rounds_on_models {
             rounds.check("rounds_on_models")?;
@@ -110,6 +121,23 @@ impl Plan {
         self.limits.check()?;
         self.targets.iter().try_for_each(|target| target.check(&self.matrix))?;
         self.questions.iter().try_for_each(|question| question.check(self))
+    }
+
+    /// Names stand in the files of other programs.
+    fn check_names(&self) -> Result<(), PlanError> {
+        let targets = self.targets.iter().flat_map(|target| {
+            let words = [Some(target.name.clone()), target.place(), target.cpus.clone()];
+            words.into_iter().flatten()
+        });
+        let beside = self.beside.iter().map(|beside| beside.name.clone());
+        let all = targets.chain(beside).chain([self.name.clone()]);
+        match all.into_iter().find(|name| name.is_empty() || name.chars().any(char::is_control)) {
+            None => Ok(()),
+            Some(name) => {
+                let cause = format!("{name:?} is empty or has a control character");
+                Err(PlanError::field("name", cause, "write it in letters"))
+            }
+        }
     }
 
     /// All cells, in the order of the file.

@@ -40,7 +40,8 @@ pub struct Steady {
     pub most: u32,
 }
 
-/// What is done to a target before its first cell.
+/// What is done to a target before its first cell, whatever its loads are. What depends on the load
+/// is done by rounds that do not count, and by waiting for the steady state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Precondition {
@@ -50,8 +51,6 @@ pub struct Precondition {
     pub fills: u32,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fill_bs: Option<Size>,
-    /// Afterwards each cell's own load, unmeasured, for so long (workload-dependent).
-    pub workload_seconds: f64,
 }
 
 /// What ends or shortens a measurement.
@@ -68,8 +67,6 @@ pub struct Limits {
     /// left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mean_ms: Option<f64>,
-    /// Errors that a cell may have.
-    pub errors: u64,
 }
 
 impl Default for RoundPlan {
@@ -106,7 +103,8 @@ impl RoundPlan {
         let cool = (0.0..=86_400.0).contains(&self.cool_down_seconds);
         check(cool, "cool_down_seconds", "it is not within a day", "take fewer seconds")?;
         if let Some(steady) = self.steady {
-            let enough = steady.rounds >= 3 && steady.rounds <= steady.most;
+            let enough =
+                steady.rounds >= 3 && steady.rounds <= steady.most && steady.most <= 10_000;
             check(enough, "steady", "rounds are 3 or more, and most no fewer", "take 5 and 25")?;
             let shares = steady.range > 0.0 && steady.slope > 0.0;
             check(shares, "steady", "range and slope are above 0", "take 0.2 and 0.1")?;

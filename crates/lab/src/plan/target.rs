@@ -1,6 +1,6 @@
 //! What is measured.
 
-use super::cell::plain;
+use super::cell::{Sync, plain};
 use super::error::PlanError;
 use super::matrix::Matrix;
 use headpond_raid::Level;
@@ -58,6 +58,8 @@ pub struct ArrayOf {
     pub drives: u16,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub groups: Option<u16>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub strip: Option<Size>,
 }
 
 /// Who makes the requests.
@@ -109,6 +111,11 @@ impl Target {
         device.or_else(|| self.export.clone()).or_else(|| self.volume.clone())
     }
 
+    /// Whether something says how its settings are changed.
+    pub(super) fn can_be_set(&self) -> bool {
+        self.machine.is_some() || self.volume.is_some() || self.set.is_some()
+    }
+
     pub(super) fn check(&self, matrix: &Matrix) -> Result<(), PlanError> {
         let field = |what: &str| format!("target {:?}: {what}", self.name);
         match self.kinds().count() {
@@ -124,13 +131,20 @@ impl Target {
             let way_out = "say how much of it is used";
             return Err(PlanError::field(field("size"), "a file needs one", way_out));
         }
+        if self.size.is_some_and(|size| size.bytes() == 0) {
+            return Err(PlanError::field(field("size"), "it is 0", "give some"));
+        }
+        if matches!(kind, Kind::Export | Kind::Volume) && matrix.sync.contains(&Sync::Fua) {
+            let way_out = "use fsync: a flush after each write";
+            let cause = "fio's NBD client sends no FUA";
+            return Err(PlanError::field(field("sync"), cause, way_out));
+        }
         if kind == Kind::Machine && self.load == Loader::Fio {
             let way_out = "leave load out";
             return Err(PlanError::field(field("load"), "fio cannot run on a model", way_out));
         }
         let has_settings = !matrix.settings.is_empty();
-        let can_set = matches!(kind, Kind::Machine | Kind::Volume) || self.set.is_some();
-        if has_settings && !can_set {
+        if has_settings && !self.can_be_set() {
             let way_out = "give a command: set = \"casadm ... {name} {value}\"";
             return Err(PlanError::field(
                 field("set"),
@@ -183,7 +197,7 @@ impl Target {
         let core = self.stack(settings).ok()?.core;
         let groups = Some(core.groups).filter(|&groups| groups > 1);
         let (raid, drive, drives) = (core.raid, core.drive, core.drives);
-        Some(ArrayOf { raid, drive, drives, groups })
+        Some(ArrayOf { raid, drive, drives, groups, strip: Some(core.strip) })
     }
 
     /// Arrays that are alike and loaded at the same time.

@@ -74,6 +74,9 @@ fn mistakes_name_the_field_and_the_way_out() {
             "[[answer]]\nkind = \"map\"\naxis = \"target\"\nwithout = \"x\"\nwith = \"y\"\n[matrix]",
             "no cell has target x",
         ),
+        ("depth = [8]", "depth = [8, 9]\nrate = [5]", "one value for jobs and depth"),
+        ("name = \"a file\"", "name = \"a\\nb\"", "control character"),
+        ("size = \"1G\"", "size = \"0\"", "it is 0"),
         ("depth = [8]", "depht = [8]", "unknown field `depht`"),
     ] {
         assert!(PLAN.contains(from), "{from}");

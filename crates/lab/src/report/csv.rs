@@ -20,6 +20,7 @@ pub fn csv(results: &Results) -> String {
             Some(Ending::Steady { .. }) => "steady",
             Some(Ending::NotSteady { .. }) => "not steady",
             Some(Ending::LeftOut { .. }) => "left out",
+            Some(Ending::Failed { .. }) => "failed",
         };
         let mut fields = vec![
             cell.cell.number.to_string(),

@@ -3,7 +3,7 @@
 use super::text::{cells, remarks};
 use crate::answer::{Answer, Rows, answers, name_of};
 use crate::environment::{Environment, TargetFacts};
-use crate::results::{CellResult, Results};
+use crate::results::{CellResult, Results, own_jobs, per_second};
 use headpond_report::{
     Axis, COLOURS, Chart, Line, Lines, Unit, cards, document, escape, figure, number,
 };
@@ -38,7 +38,7 @@ pub fn page(results: &Results) -> String {
 }
 
 fn figures(results: &Results) -> Vec<(&'static str, String)> {
-    let measured = results.cells.iter().filter(|cell| cell.ending.is_some()).count();
+    let measured = results.measured().count();
     let rounds: usize = results.cells.iter().map(|cell| cell.rounds.len()).sum();
     vec![
         ("cells measured", format!("{measured} of {}", results.cells.len())),
@@ -117,8 +117,7 @@ fn course(results: &Results, cell: &CellResult) -> Option<Chart> {
         let windows = &round.round.windows;
         let length = windows.last()?.at_s;
         within.extend(windows.iter().map(|it| (begun + it.at_s, it.read_iops + it.write_iops)));
-        let jobs = round.round.jobs.iter();
-        let iops = jobs.map(|job| job.measured.read.iops + job.measured.write.iops).sum();
+        let iops = per_second(&own_jobs(&round.round), |side| side.requests as f64);
         rounds.extend([(begun, iops), (begun + length, iops)]);
         begun += length;
         if !round.counts {

@@ -3,7 +3,7 @@
 use crate::answer::{Rows, answers, name_of};
 use crate::measure::Ending;
 use crate::results::{CellResult, Results, Summary};
-use crate::statistics::Pattern;
+use crate::statistics::{Interval, Pattern};
 use headpond_report::{duration, number};
 
 /// What was found out, and the figures behind it.
@@ -44,15 +44,19 @@ pub(super) fn cells(results: &Results) -> Rows {
         ]
     });
     let columns =
-        vec!["what", "load", "IOPS", "spread", "MB/s", "mean", "99 %", "99.99 %", "rounds"];
+        vec!["what", "load", "IOPS", "between", "MB/s", "mean", "99 %", "99.99 %", "rounds"];
     Rows { columns, words: 2, rows: rows.collect() }
 }
 
-/// Half the distance from the least to the most, of the middle.
+/// Where the median lies, and how sure that is; with too few rounds, from the least to the most.
 fn spread(summary: &Summary) -> String {
     let iops = &summary.iops;
-    let half = (iops.largest - iops.smallest) / 2.0 / iops.median.max(1e-9);
-    format!("+-{:.1} %", half * 100.0)
+    match iops.interval {
+        Some(Interval { from, to, confidence }) => {
+            format!("{} to {} ({:.0} %)", number(from), number(to), confidence * 100.0)
+        }
+        None => format!("{} to {}", number(iops.smallest), number(iops.largest)),
+    }
 }
 
 /// What a reader of the figures has to know of single cells.
@@ -63,6 +67,9 @@ pub(super) fn remarks(results: &Results) -> Vec<String> {
         let title = cell.cell.title(plan);
         if let Some(Ending::LeftOut { why }) = &cell.ending {
             remarks.push(format!("{title}: left out: {why}"));
+        }
+        if let Some(Ending::Failed { why }) = &cell.ending {
+            remarks.push(format!("{title}: could not be measured: {why}"));
         }
         if let Some(Ending::NotSteady { drift }) = &cell.ending {
             let words = drift.map(|drift| {

@@ -52,13 +52,48 @@ pub fn differ(first: &[f64], second: &[f64]) -> Option<Verdict> {
         .sum();
     let most = first.len() * second.len();
     let extreme = seen.max(2 * most - seen);
-    let ways = ways(first.len(), second.len());
-    let all: f64 = ways.iter().sum();
-    let from = extreme.div_ceil(2);
-    let tail: f64 = ways[from..].iter().sum();
-    let chance = (2.0 * tail / all).min(1.0);
-    let least_chance = (2.0 / all).min(1.0);
+    let (chance, least_chance) = match first.len() + second.len() {
+        0..=EXACT_MAX => exactly(first.len(), second.len(), extreme.div_ceil(2)),
+        _ => (about(first, second, extreme as f64 / 2.0), 0.0),
+    };
     Some(Verdict { ratio: median(second) / median(first), chance, least_chance })
+}
+
+/// Of more figures together than this the chance is that of the bell curve.
+const EXACT_MAX: usize = 60;
+
+/// The chance of so many pairs or more, either way, and the smallest that there is.
+fn exactly(first: usize, second: usize, from: usize) -> (f64, f64) {
+    let ways = ways(first, second);
+    let all: f64 = ways.iter().sum();
+    let tail: f64 = ways[from..].iter().sum();
+    ((2.0 * tail / all).min(1.0), (2.0 / all).min(1.0))
+}
+
+/// The same by the bell curve, ties allowed for.
+fn about(first: &[f64], second: &[f64], pairs: f64) -> f64 {
+    let (n, m) = (first.len() as f64, second.len() as f64);
+    let mut all: Vec<_> = first.iter().chain(second).copied().collect();
+    all.sort_by(f64::total_cmp);
+    let ties = all.chunk_by(|a, b| a == b).map(|run| (run.len() as f64).powi(3) - run.len() as f64);
+    let total = n + m;
+    let variance = n * m / 12.0 * (total + 1.0 - ties.sum::<f64>() / (total * (total - 1.0)));
+    if variance <= 0.0 {
+        return 1.0;
+    }
+    let distance = ((pairs - n * m / 2.0).abs() - 0.5).max(0.0) / variance.sqrt();
+    two_tails(distance)
+}
+
+/// Of a bell curve, what lies farther from its middle than so many deviations.
+///
+/// Source: Abramowitz and Stegun, Handbook of Mathematical Functions, 7.1.26; within 1.5e-7.
+fn two_tails(deviations: f64) -> f64 {
+    let x = deviations / std::f64::consts::SQRT_2;
+    let t = 1.0 / (1.0 + 0.327_591_1 * x);
+    let terms = [0.254_829_592, -0.284_496_736, 1.421_413_741, -1.453_152_027, 1.061_405_429];
+    let sum = terms.iter().rev().fold(0.0, |sum, term| (sum + term) * t);
+    (sum * (-x * x).exp()).clamp(0.0, 1.0)
 }
 
 /// In how many ways each count of pairs comes about.
@@ -119,6 +154,24 @@ mod tests {
         let few = differ(&[1.0, 2.0, 3.0], &[10.0, 11.0, 12.0]).unwrap();
         assert!(few.is_short_of_rounds() && few.winner_is_second().is_none(), "{few:?}");
         assert_eq!(differ(&[], &[1.0]), None);
+    }
+
+    #[test]
+    fn of_many_rounds_the_chance_is_that_of_the_bell_curve() {
+        let row = |from: usize| (from..from + 25).map(|n| n as f64).collect::<Vec<_>>();
+        // 25 against 25, shifted by some: exact and approximate agree.
+        for shift in [0, 4, 8, 12] {
+            let (a, b) = (row(0), row(shift).iter().map(|n| n + 0.5).collect::<Vec<_>>());
+            let larger = |a: &f64| b.iter().filter(|b| *b > a).count();
+            let pairs: usize = a.iter().map(larger).sum();
+            let (exact, _) = exactly(25, 25, pairs);
+            assert!((exact - about(&a, &b, pairs as f64)).abs() < 0.01, "{shift}: {exact}");
+        }
+        assert!((two_tails(1.959_964) - 0.05).abs() < 1e-6, "{}", two_tails(1.959_964));
+        let (low, high): (Vec<_>, Vec<_>) =
+            (0..2000).map(|n| (f64::from(n), f64::from(n + 500))).unzip();
+        let many = differ(&low, &high).unwrap();
+        assert!(many.chance < 1e-6 && many.winner_is_second() == Some(true), "{many:?}");
     }
 
     #[test]

@@ -42,6 +42,8 @@ pub struct CheckArgs {
 #[derive(Args)]
 #[command(after_help = "Examples:\n  headpond lab run write-policy --out results\n  \
     headpond lab run snia-iops --target drive=/dev/sdb --overwrite /dev/sdb --out results\n  \
+    headpond lab run sync-write --target drive=/dev/sdb --overwrite /dev/sdb --out results \\\n      \
+    --set 'headpond drive set /dev/sdb write-cache={value}'\n  \
     headpond lab run mine.toml --out results --html report.html\n\n\
     A target is a block device, a file (path:SIZE), an NBD export (nbd://..., nbd+unix://...), or a\n\
     served volume (volume:NAME). What is written to has to be named again with --overwrite; a device\n\
@@ -104,6 +106,9 @@ pub struct PlanArgs {
     /// A target in the place of the plan's own; NAME=TARGET gives it a name.
     #[arg(long, value_name = "[NAME=]TARGET", value_parser = target)]
     pub target: Vec<Target>,
+    /// The command that changes a setting of these targets; {name} and {value} stand for both.
+    #[arg(long, value_name = "COMMAND", requires = "target")]
+    pub set: Option<String>,
 }
 
 /// How results are shown.
@@ -133,6 +138,10 @@ fn target(text: &str) -> Result<Target, String> {
     }
     if place.starts_with("nbd:") || place.starts_with("nbd+unix:") {
         return Ok(Target { export: Some(place.to_owned()), ..named });
+    }
+    // Names of devices have colons too.
+    if std::path::Path::new(place).exists() && place.starts_with("/dev/") {
+        return Ok(Target { device: Some(place.into()), ..named });
     }
     if let Some((path, size)) = place.rsplit_once(':') {
         let size = size.parse().map_err(|_| format!("{size:?} after the colon is no size"))?;

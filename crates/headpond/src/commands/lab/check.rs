@@ -3,7 +3,7 @@
 use super::consent;
 use crate::outcome::{Exit, Failure};
 use anyhow::Result;
-use headpond_lab::{Kind, Plan, estimate, is_in_process};
+use headpond_lab::{Kind, Plan, check_places, estimate, is_in_process};
 use headpond_report::{Align, Table, duration};
 use serde_json::json;
 
@@ -12,9 +12,9 @@ use serde_json::json;
 /// # Errors
 /// Where it cannot be said.
 pub fn run(plan: &Plan, as_json: bool) -> Result<Exit> {
+    check_places(plan)?;
     let (least, most) = estimate(plan);
     let overwritten: Vec<_> = consent::overwritten(plan).collect();
-    let cells = plan.cells();
     if as_json {
         let targets = plan.targets.iter().map(|target| {
             json!({ "name": target.name, "place": target.place(),
@@ -22,7 +22,7 @@ pub fn run(plan: &Plan, as_json: bool) -> Result<Exit> {
         });
         let said = json!({
             "plan": plan.name,
-            "cells": cells.len(),
+            "cells": plan.cells().len(),
             "seconds_least": least,
             "seconds_most": most,
             "targets": targets.collect::<Vec<_>>(),
@@ -31,6 +31,21 @@ pub fn run(plan: &Plan, as_json: bool) -> Result<Exit> {
         println!("{}", serde_json::to_string_pretty(&said)?);
         return Ok(Exit::Ok);
     }
+    print_targets(plan);
+    let time = |seconds: f64| duration((seconds * 1e9) as u64);
+    match plan.targets.iter().all(|target| target.kind() == Kind::Machine) {
+        true => println!("\nIt takes no time but the processor's: all targets are models."),
+        false if least == most => println!("\nIt takes {}, preconditioning apart.", time(most)),
+        false => {
+            println!("\nIt takes {} to {}, preconditioning apart.", time(least), time(most));
+        }
+    }
+    print_changes(plan, &overwritten);
+    Ok(Exit::Ok)
+}
+
+fn print_targets(plan: &Plan) {
+    let cells = plan.cells();
     println!("{}: {}", plan.name, plan.question);
     let columns = ["target", "is", "load by", "cells", "rounds of each"];
     let mut table = Table::new(columns.map(|name| (name, Align::Left)));
@@ -54,12 +69,16 @@ pub fn run(plan: &Plan, as_json: bool) -> Result<Exit> {
         ]);
     }
     print!("{}", table.render());
-    let time = |seconds: f64| duration((seconds * 1e9) as u64);
-    match plan.targets.iter().all(|target| target.kind() == Kind::Machine) {
-        true => println!("\nIt takes no time but the processor's: all targets are models."),
-        false if least == most => println!("\nIt takes {}, preconditioning apart.", time(most)),
-        false => {
-            println!("\nIt takes {} to {}, preconditioning apart.", time(least), time(most));
+}
+
+fn print_changes(plan: &Plan, overwritten: &[String]) {
+    for (name, values) in &plan.matrix.settings {
+        let values: Vec<_> = values.iter().map(ToString::to_string).collect();
+        println!("It changes {name}: {}.", values.join(", "));
+    }
+    for target in plan.targets.iter().filter(|_| !plan.matrix.settings.is_empty()) {
+        if let Some(command) = &target.set {
+            println!("It runs, on this machine: {command}");
         }
     }
     match overwritten.is_empty() {
@@ -71,7 +90,6 @@ pub fn run(plan: &Plan, as_json: bool) -> Result<Exit> {
             println!("  headpond lab run ... {}", words.join(" "));
         }
     }
-    Ok(Exit::Ok)
 }
 
 /// Who makes the requests.

@@ -49,13 +49,18 @@ pub fn run(args: &CompareArgs) -> Result<Exit> {
         compared.iter().filter(of).count()
     };
     let (faster, slower) = (count(true), count(false));
+    let untold = compared.iter().filter(|it| !can_be_told(it)).count();
     println!(
-        "\n{} cells: the second is faster in {faster}, slower in {slower}; {} do not differ by more \
-         than chance or 3 %",
+        "\n{} cells: the second is faster in {faster}, slower in {slower}; {untold} have too few \
+         rounds to tell, and {} do not differ by more than chance between rounds, or 3 %",
         compared.len(),
-        compared.len() - faster - slower
+        compared.len() - faster - slower - untold
     );
     Ok(Exit::Ok)
+}
+
+fn can_be_told(it: &Compared) -> bool {
+    it.verdict.is_some_and(|verdict| !verdict.is_short_of_rounds())
 }
 
 fn word(it: &Compared) -> &'static str {

@@ -4,7 +4,7 @@ use super::surroundings::Served;
 use crate::device::{Consent, DeviceSpec, Export, vet};
 use crate::outcome::Failure;
 use anyhow::Result;
-use headpond_lab::{Kind, Plan, Surroundings, Target};
+use headpond_lab::{Kind, Plan, Surroundings, Target, check_places};
 
 /// The places of the targets that a plan writes to.
 pub fn overwritten(plan: &Plan) -> impl Iterator<Item = String> + '_ {
@@ -23,6 +23,8 @@ pub fn overwritten(plan: &Plan) -> impl Iterator<Item = String> + '_ {
 /// A refusal; nothing was changed.
 pub fn check(plan: &Plan, allowed: &[String], served: &Served<'_>) -> Result<()> {
     let places: Vec<_> = overwritten(plan).collect();
+    check_places(plan)?;
+    let allowed: Vec<_> = allowed.iter().map(|word| named(word, &places)).collect();
     let missing: Vec<_> = places.iter().filter(|place| !allowed.contains(place)).collect();
     if let [place, ..] = missing[..] {
         return Err(Failure::refused(format!(
@@ -42,6 +44,12 @@ pub fn check(plan: &Plan, allowed: &[String], served: &Served<'_>) -> Result<()>
         }
     }
     Ok(())
+}
+
+/// A place as the plan has it: paths are whole there.
+fn named(word: &str, places: &[String]) -> String {
+    let whole = std::path::absolute(word).map(|path| path.display().to_string());
+    whole.ok().filter(|path| places.contains(path)).unwrap_or_else(|| word.to_owned())
 }
 
 fn check_contents(target: &Target, served: &Served<'_>) -> Result<()> {

@@ -13,10 +13,10 @@ use crate::outcome::{Exit, Failure};
 use crate::place::Places;
 use anyhow::{Context, Result};
 use args::{PlanArgs, PlansArgs, ReportArgs, ResumeArgs, RunArgs, ShownArgs};
-use headpond_lab::{Course, Folder, Plan, Results, builtin, report};
+use headpond_lab::{Course, Folder, Plan, Results, Target, builtin, report};
 use headpond_report::{Align, Table};
 use progress::Bar;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use surroundings::Served;
 
 /// Measures, and says what was measured.
@@ -61,10 +61,26 @@ fn plan(args: &PlanArgs) -> Result<Plan> {
         }
         _ => return Err(unknown(&args.plan)),
     };
-    match args.target.is_empty() {
-        true => Ok(plan),
-        false => Ok(plan.with_targets(args.target.clone())?),
+    if args.target.is_empty() {
+        let targets = plan.targets.clone().into_iter().map(with_whole_paths);
+        return Ok(plan.with_targets(targets.collect())?.0);
     }
+    let set =
+        |target: &Target| with_whole_paths(Target { set: args.set.clone(), ..target.clone() });
+    let (plan, left_out) = plan.with_targets(args.target.iter().map(set).collect())?;
+    if !left_out.is_empty() {
+        eprintln!(
+            "headpond: note: {} left as it is: nothing says how it is changed there (--set COMMAND)",
+            left_out.join(", ")
+        );
+    }
+    Ok(plan)
+}
+
+/// Results are gone on with from other folders too.
+fn with_whole_paths(target: Target) -> Target {
+    let whole = |path: PathBuf| std::path::absolute(&path).unwrap_or(path);
+    Target { device: target.device.map(whole), file: target.file.map(whole), ..target }
 }
 
 fn unknown(name: &str) -> anyhow::Error {

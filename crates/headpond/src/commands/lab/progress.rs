@@ -49,8 +49,10 @@ impl Watcher for Bar<'_> {
 
     fn ends(&mut self, _: &Cell, ending: &Ending) {
         self.over += 1;
-        if let Ending::LeftOut { why } = ending {
-            self.say(&format!("left out: {why}"));
+        match ending {
+            Ending::LeftOut { why } => self.say(&format!("left out: {why}")),
+            Ending::Failed { why } => self.say(&format!("failed: {why}")),
+            Ending::Complete | Ending::Steady { .. } | Ending::NotSteady { .. } => {}
         }
     }
 

@@ -33,6 +33,15 @@ impl Surroundings for Served<'_> {
         }
     }
 
+    fn setting_of(&self, volume: &str, name: &str) -> Result<String, String> {
+        let description = self.places.load(volume).map_err(|error| told(&error))?;
+        let key = name.strip_prefix("cache.").unwrap_or(name);
+        let of_cache = description.cache.into_iter().flat_map(|cache| cache.settings.shown());
+        let mut all = of_cache.chain(description.array.shown());
+        let found = all.find(|setting| setting.key == key);
+        found.map(|setting| setting.value).ok_or_else(|| format!("it has no setting {key}"))
+    }
+
     /// Settings have the names of `headpond set`; `cache.` before them is understood, so that one
     /// plan fits a volume and the model of its machine.
     fn set(&self, volume: &str, name: &str, value: &str) -> Result<(), String> {

@@ -83,6 +83,7 @@ pub struct DeviceArgs {
     /// The witness.
     #[arg(long, value_name = "HOST:PORT")]
     pub to: String,
+    /// The key, the same as at the witness; nobody else may read it.
     #[arg(long, value_name = "FILE")]
     pub key: PathBuf,
     /// What the witness calls the device; its machine's and its own name where nothing is said.
@@ -98,6 +99,7 @@ pub struct LoadArgs {
     /// Bytes of a write, a multiple of 4K up to 1M.
     #[arg(long, default_value = "4K")]
     pub bs: Size,
+    /// Where writes go: random, sequential, or hot (nine of ten to a twentieth of the region).
     #[arg(long, default_value = "random")]
     pub pattern: PatternWord,
     /// What is asked of the device for what was written: flush (after --sync-every writes), fua
@@ -165,6 +167,7 @@ pub struct WriteArgs {
 pub struct VerifyArgs {
     #[command(flatten)]
     pub device: DeviceArgs,
+    /// Print JSON.
     #[arg(long)]
     pub json: bool,
 }
@@ -217,6 +220,7 @@ pub struct CampaignArgs {
 pub struct ReportArgs {
     /// The witness's folder, or that of one device in it.
     pub dir: PathBuf,
+    /// Print JSON.
     #[arg(long)]
     pub json: bool,
 }
@@ -235,8 +239,10 @@ pub enum SimpleCommand {
 #[derive(Args)]
 #[command(after_help = "Example:\n  headpond witness simple write --device /dev/sdb --size 2G")]
 pub struct SimpleWriteArgs {
+    /// The device, or a file.
     #[arg(long, value_name = "DEVICE")]
     pub device: String,
+    /// Bytes from the start that are written and checked.
     #[arg(long, default_value = "2G")]
     pub size: Size,
     /// Any number; drawn where nothing is said.
@@ -253,13 +259,16 @@ pub struct SimpleWriteArgs {
     headpond witness simple check --device /dev/sdb --seed 4711 --size 2G   # its start is gone\n\n\
     Exit codes: 0 all of it is there, 1 it is not.")]
 pub struct SimpleCheckArgs {
+    /// The device, or a file.
     #[arg(long, value_name = "DEVICE")]
     pub device: String,
     /// What `simple write` has told, where the device's own start is gone.
     #[arg(long, requires = "size")]
     pub seed: Option<u64>,
+    /// Bytes from the start that are written and checked.
     #[arg(long, requires = "seed")]
     pub size: Option<Size>,
+    /// Print JSON.
     #[arg(long)]
     pub json: bool,
 }
@@ -286,6 +295,7 @@ pub struct ProbeArgs {
     /// About so many seconds for each of the measurements.
     #[arg(long, value_name = "SECONDS", default_value_t = 5)]
     pub time: u64,
+    /// Print JSON.
     #[arg(long)]
     pub json: bool,
 }

@@ -9,6 +9,10 @@ impl Surroundings for Nobody {
         Err(format!("{volume} is not served"))
     }
 
+    fn setting_of(&self, volume: &str, _: &str) -> Result<String, String> {
+        Err(format!("{volume} is not served"))
+    }
+
     fn set(&self, volume: &str, _: &str, _: &str) -> Result<(), String> {
         Err(format!("{volume} is not served"))
     }
@@ -164,4 +168,110 @@ fn a_hook_that_fails_names_setting_value_and_what_was_said() {
     let mut course = Course::create(&plan, &folder.path().join("out"), &Nobody).unwrap();
     let error = course.run(&mut Count::default()).unwrap_err().to_string();
     assert!(error.contains("mode cannot be set to fast") && error.contains("no mode"), "{error}");
+}
+
+#[test]
+fn a_file_that_is_too_short_is_refused_and_keeps_what_it_holds() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("precious.txt");
+    std::fs::write(&file, b"three letters").unwrap();
+    let reads = MATRIX.replace("[\"randread\", \"randwrite\"]", "[\"randread\"]");
+    let plan = plan(&format!("file = \"{}\"\nsize = \"8M\"", file.display()), &reads);
+    let error = Course::create(&plan, &folder.path().join("out"), &Nobody).err().unwrap();
+    assert!(error.to_string().contains("would be made longer"), "{error}");
+    assert_eq!(std::fs::read(&file).unwrap(), b"three letters");
+}
+
+#[test]
+fn what_is_no_block_device_is_not_taken_for_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("x.img");
+    for (is_there, says) in [(false, "No such file"), (true, "is no block device")] {
+        if is_there {
+            std::fs::write(&file, [0; 4096]).unwrap();
+        }
+        let plan = plan(&format!("device = \"{}\"", file.display()), MATRIX);
+        let error = Course::create(&plan, &folder.path().join("out"), &Nobody).err().unwrap();
+        assert!(error.to_string().contains(says), "{error}");
+    }
+}
+
+#[test]
+fn jobs_beside_count_for_themselves_and_every_round_of_fio_has_addresses_of_its_own() {
+    if headpond_testkit::tool("fio").is_none() {
+        skip!(
+            "jobs_beside_count_for_themselves_and_every_round_of_fio_has_addresses_of_its_own",
+            "no fio"
+        );
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let image = folder.path().join("x.img");
+    let matrix = "[matrix]\nrw = [\"randread\"]\nbs = [\"4K\"]\n[[beside]]\nname = \"global\"\n\
+                  rw = \"write\"\nbs = \"64K\"\n[[beside]]\nname = \"global2\"\nrw = \"read\"\nbs = \"64K\"\n\
+                  [rounds]\nwarm_up = 1\ncount = 2\nseconds = 0.3\nwindows = 3\n";
+    let plan = plan(&format!("file = \"{}\"\nsize = \"16M\"", image.display()), matrix);
+    let out = folder.path().join("out");
+    Course::create(&plan, &out, &Nobody).unwrap().run(&mut Count::default()).unwrap();
+    let results = Results::read(&out).unwrap();
+    let (cell, own) = results.measured().next().unwrap();
+    assert!(own.read.requests > 0 && own.write.requests == 0, "{own:?}");
+    let beside = cell.beside(&plan);
+    assert_eq!(
+        beside.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(),
+        ["global", "global2"]
+    );
+    assert!(beside[0].1.write.requests > 0 && beside[0].1.read.requests == 0);
+    assert!(beside[1].1.read.requests > 0 && beside[1].1.write.requests == 0);
+    let seeds = std::fs::read_dir(out.join("raw")).unwrap().filter_map(|entry| {
+        let text = std::fs::read_to_string(entry.unwrap().path()).ok()?;
+        text.lines().find(|line| line.starts_with("randseed=")).map(str::to_owned)
+    });
+    assert_eq!(seeds.collect::<std::collections::BTreeSet<_>>().len(), 3);
+}
+
+#[test]
+fn a_cell_that_fails_does_not_keep_the_others_from_being_measured() {
+    let folder = tempfile::tempdir().unwrap();
+    let image = folder.path().join("x.img");
+    if headpond_testkit::tool("fio").is_none() {
+        skip!("a_cell_that_fails_does_not_keep_the_others_from_being_measured", "no fio");
+    }
+    // Direct I/O of 512 bytes at odd places works nowhere as one of 4 KiB does: a request that is
+    // larger than the file fails everywhere.
+    let matrix = "order = \"as-written\"\n[matrix]\nrequests = [\"randread 1M\", \"randread 4K\"]\n\
+                  [rounds]\nwarm_up = 0\ncount = 1\nseconds = 0.2\nwindows = 2\n";
+    let text = format!(
+        "name = \"t\"\n{matrix}[[target]]\nname = \"it\"\nfile = \"{}\"\nsize = \"512K\"\n",
+        image.display()
+    );
+    let plan = Plan::parse(&text).unwrap();
+    let out = folder.path().join("out");
+    Course::create(&plan, &out, &Nobody).unwrap().run(&mut Count::default()).unwrap();
+    let results = Results::read(&out).unwrap();
+    let endings: Vec<_> = results.cells.iter().map(|cell| cell.ending.clone().unwrap()).collect();
+    assert!(matches!(endings[0], Ending::Failed { .. }), "{endings:?}");
+    assert_eq!(endings[1], Ending::Complete);
+    let again = Course::resume(&plan, &out, &Nobody).unwrap();
+    assert_eq!(again.left(), 1, "what failed is tried again");
+}
+
+#[test]
+fn a_folder_belongs_to_one_plan_and_one_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let first = plan(FLASH, MATRIX);
+    let out = folder.path().join("out");
+    let mut course = Course::create(&first, &out, &Nobody).unwrap();
+    course.run(&mut Count::default()).unwrap();
+    assert!(matches!(
+        Course::resume(&first, &out, &Nobody).err().unwrap(),
+        CourseError::Folder(FolderError::Busy { .. })
+    ));
+    drop(course);
+    let edited = plan(
+        FLASH,
+        &MATRIX.replace("[\"randread\", \"randwrite\"]", "[\"randwrite\", \"randread\"]"),
+    );
+    std::fs::write(out.join("plan.toml"), toml::to_string(&edited).unwrap()).unwrap();
+    let error = Results::read(&out).err().unwrap().to_string();
+    assert!(error.contains("is not the one that was measured"), "{error}");
 }

@@ -1,7 +1,7 @@
 //! The job file of a round, as a person could have written it.
 
 use super::Ground;
-use crate::plan::{Beside, Cell, Kind, Plan, Sync};
+use crate::plan::{Beside, Cell, Plan, Sync, beside, own};
 use headpond_whatif::ArrivalProcess;
 use std::fmt::Write;
 use std::path::Path;
@@ -22,9 +22,6 @@ pub(super) fn text(
     let round = plan.rounds_of(target);
     let mut text = format!("; {}, round {number}\n[global]\n", cell.title(plan));
     text += &place(ground, engine);
-    if target.kind() == Kind::File {
-        text += "; the file has its size already\n";
-    }
     if let Some(size) = plan.matrix.size.or(target.size) {
         line(&mut text, "size", size.bytes());
     }
@@ -35,26 +32,39 @@ pub(super) fn text(
         line(&mut text, "log_avg_msec", millis);
         text += "per_job_logs=0\n";
     }
-    let seed = plan.seed.wrapping_mul(1_000_003).wrapping_add(u64::from(number)) >> 1;
-    line(&mut text, "randseed", seed);
+    line(&mut text, "randseed", seed(plan, cell, number));
     line(&mut text, "percentile_list", PERCENTILES);
     text += "lat_percentiles=1\ngroup_reporting\nnorandommap\nrandom_generator=tausworthe64\n";
     let stem = stem.file_name().unwrap_or_default().to_string_lossy();
     for (index, word) in cell.load.rw.split('+').enumerate() {
-        let name = if index == 0 { word.to_owned() } else { format!("{word}-{index}") };
-        let _ = write!(text, "\n[{name}]\nnew_group\n");
+        let _ = write!(text, "\n[{}]\nnew_group\n", own(index));
         if index > 0 {
             text += "stonewall\n";
         }
-        text += &job(plan, cell, word);
+        text += &job(plan, cell, word, ground.is_nbd);
         if !round.pass {
             line(&mut text, "write_iops_log", format!("{stem}-phase-{index}"));
         }
-        for beside in &plan.beside {
-            let _ = write!(text, "\n[{}-{index}]\nnew_group\n{}", beside.name, job_beside(beside));
+        for (number, job) in plan.beside.iter().enumerate() {
+            let name = beside(number, index);
+            let _ = write!(text, "\n; {}\n[{name}]\nnew_group\n{}", job.name, job_beside(job));
         }
     }
     text
+}
+
+/// A seed of its own for every round of every cell: fio would ask for the same addresses again.
+///
+/// Source: the mixing function of SplitMix64 (Steele, Lea, Flood, 2014).
+fn seed(plan: &Plan, cell: &Cell, number: u32) -> u64 {
+    let mut mixed = plan.seed;
+    for part in [cell.number as u64, u64::from(number)] {
+        mixed = (mixed ^ part).wrapping_add(0x9e37_79b9_7f4a_7c15);
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^= mixed >> 31;
+    }
+    mixed >> 1
 }
 
 fn place(ground: &Ground<'_>, engine: &str) -> String {
@@ -73,7 +83,7 @@ fn place(ground: &Ground<'_>, engine: &str) -> String {
     text
 }
 
-fn job(plan: &Plan, cell: &Cell, word: &str) -> String {
+fn job(plan: &Plan, cell: &Cell, word: &str, is_nbd: bool) -> String {
     let load = &cell.load;
     let mut text = String::new();
     line(&mut text, "rw", word);
@@ -85,12 +95,22 @@ fn job(plan: &Plan, cell: &Cell, word: &str) -> String {
     line(&mut text, "iodepth", load.depth);
     match load.sync {
         Sync::None => {}
+        // fio's NBD client knows one kind of flush.
+        Sync::Fdatasync if is_nbd => text += "fsync=1\n",
         Sync::Fdatasync => text += "fdatasync=1\n",
         Sync::Fsync => text += "fsync=1\n",
         Sync::Fua => text += "sync=dsync\n",
     }
     if let Some(rate) = load.rate {
-        line(&mut text, "rate_iops", (rate / f64::from(load.jobs)).ceil());
+        // Of each process, and of each direction by itself.
+        let each = |share: f64| (rate * share / f64::from(load.jobs)).round().max(1.0);
+        let reads = f64::from(load.mix.unwrap_or(50)) / 100.0;
+        match load.mix {
+            Some(_) => {
+                line(&mut text, "rate_iops", format!("{},{}", each(reads), each(1.0 - reads)))
+            }
+            None => line(&mut text, "rate_iops", each(1.0)),
+        }
         if plan.arrivals == ArrivalProcess::Poisson {
             text += "rate_process=poisson\n";
         }

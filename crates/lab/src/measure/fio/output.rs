@@ -5,7 +5,7 @@ use crate::plan::RoundPlan;
 use headpond_whatif::rounds::{JobRound, Round};
 use headpond_whatif::{Latency, Measured, Side, Window};
 use serde_json::Value;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Output that is none of fio's.
 #[derive(Debug, thiserror::Error)]
@@ -26,15 +26,17 @@ pub(super) fn round(text: &str, stem: &Path, plan: &RoundPlan) -> Result<Round, 
     let mut windows = Vec::new();
     let mut begun = 0.0;
     for phase in 0.. {
-        let log = stem.with_file_name(format!(
-            "{}-phase-{phase}_iops.log",
-            stem.file_name().unwrap_or_default().to_string_lossy()
-        ));
-        let Ok(text) = std::fs::read_to_string(log) else { break };
+        let Ok(text) = std::fs::read_to_string(log_of(stem, phase)) else { break };
         windows.extend(windows_of(&text, begun, plan));
         begun += plan.seconds;
     }
     Ok(Round { jobs, windows, machine: None })
+}
+
+/// The log that fio writes of a phase.
+pub(super) fn log_of(stem: &Path, phase: usize) -> PathBuf {
+    let stem_name = stem.file_name().unwrap_or_default().to_string_lossy();
+    stem.with_file_name(format!("{stem_name}-phase-{phase}_iops.log"))
 }
 
 fn job(said: &Value) -> Result<JobRound, OutputError> {
@@ -94,6 +96,7 @@ fn windows_of(log: &str, begun: f64, plan: &RoundPlan) -> Vec<Window> {
         dirty_ratio: 0.0,
     };
     let mut windows: Vec<_> = (0..plan.windows).map(window).collect();
+    let mut is_told = vec![false; windows.len()];
     for line in log.lines() {
         let mut fields = line.split(',').map(str::trim);
         let mut number = || fields.next().and_then(|field| field.parse::<f64>().ok());
@@ -103,9 +106,12 @@ fn windows_of(log: &str, begun: f64, plan: &RoundPlan) -> Vec<Window> {
         // A line is written at the end of what it averages.
         let index = ((millis / 1e3 / length).round() as usize).saturating_sub(1);
         let Some(window) = windows.get_mut(index) else { continue };
+        is_told[index] = true;
         if direction == 0.0 { window.read_iops += iops } else { window.write_iops += iops }
     }
-    windows
+    // Of the end of a round fio often says nothing: that is not the same as no answers.
+    let told = windows.into_iter().zip(is_told).filter(|(_, is_told)| *is_told);
+    told.map(|(window, _)| window).collect()
 }
 
 #[cfg(test)]
