@@ -8,6 +8,7 @@ use crate::commands::array::ArrayCommand;
 use crate::commands::cache::CacheCommand;
 use crate::commands::class::ClassCommand;
 use crate::commands::core::CoreCommand;
+use crate::commands::drive::DriveCommand;
 use crate::commands::lab::LabCommand;
 use crate::commands::model::ModelCommand;
 use crate::commands::trace::TraceCommand;
@@ -60,6 +61,8 @@ pub enum Command {
     Simulate(SimulateArgs),
     #[command(subcommand)]
     Array(ArrayCommand),
+    #[command(subcommand)]
+    Drive(DriveCommand),
     #[command(subcommand)]
     Lab(LabCommand),
     #[command(subcommand)]

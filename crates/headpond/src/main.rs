@@ -13,6 +13,7 @@ mod wall_clock;
 use args::{Cli, Command};
 use clap::Parser;
 use commands::array::ArrayCommand;
+use commands::drive::DriveCommand;
 use commands::lab::LabCommand;
 use commands::trace::TraceCommand;
 use headpond_volume::Tolerance;
@@ -42,6 +43,7 @@ fn is_printer(command: &Command) -> bool {
             | Command::Merge(_)
             | Command::Simulate(_)
             | Command::Array(ArrayCommand::Plan(_))
+            | Command::Drive(DriveCommand::Show(_))
             | Command::Lab(LabCommand::Plans(_) | LabCommand::Check(_) | LabCommand::Report(_))
             | Command::Lab(LabCommand::Compare(_))
             | Command::Model(_)
@@ -80,6 +82,7 @@ fn run(command: &Command) -> anyhow::Result<Exit> {
         Command::Advise(args) => commands::advise::run(&places, args),
         Command::Simulate(args) => commands::simulate::run(args),
         Command::Array(command) => commands::array::run(&places, command),
+        Command::Drive(command) => commands::drive::run(&places, command),
         Command::Lab(command) => commands::lab::run(&places, command),
         Command::Model(command) => commands::model::run(command),
         Command::Class(command) => commands::class::run(command),

@@ -108,13 +108,17 @@ impl Places {
     /// # Errors
     /// Where the file could come back.
     pub fn forget_left(&self, name: &str) -> Result<()> {
-        let path = self.left(name);
-        let forget = || match fs::remove_file(&path) {
+        self.remove(&self.left(name))
+    }
+
+    /// Removes a file for good, if it is there.
+    fn remove(&self, path: &Path) -> Result<()> {
+        let remove = || match fs::remove_file(path) {
             Ok(()) => fs::File::open(&self.state)?.sync_all(),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
             Err(error) => Err(error),
         };
-        forget().with_context(|| format!("cannot remove {}", path.display()))
+        remove().with_context(|| format!("cannot remove {}", path.display()))
     }
 
     /// Bytes that only the cache device holds of a volume that is not served, where that is known:
@@ -126,6 +130,50 @@ impl Places {
 
     fn left(&self, name: &str) -> PathBuf {
         self.state.join(format!("{name}.left.json"))
+    }
+
+    /// Keeps what a drive was before it was set.
+    ///
+    /// # Errors
+    /// Where it cannot be written: then the drive is not to be touched.
+    pub fn note_drive(&self, identity: &str, before: &impl serde::Serialize) -> Result<()> {
+        self.write(&self.drive(identity), &serde_json::to_vec_pretty(before)?)
+    }
+
+    /// What a drive was before it was set, where it was.
+    ///
+    /// # Errors
+    /// Where the file cannot be used.
+    pub fn drive_before<T: serde::de::DeserializeOwned>(
+        &self,
+        identity: &str,
+    ) -> Result<Option<T>> {
+        let path = self.drive(identity);
+        let read = || match fs::read(&path) {
+            Ok(text) => Ok(Some(serde_json::from_slice(&text)?)),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(anyhow::Error::from(error)),
+        };
+        read().with_context(|| format!("cannot use {}", path.display()))
+    }
+
+    /// The drive is what it was.
+    ///
+    /// # Errors
+    /// Where the file could come back.
+    pub fn forget_drive(&self, identity: &str) -> Result<()> {
+        self.remove(&self.drive(identity))
+    }
+
+    /// A file for each drive; no identity names a folder, or another drive's file.
+    fn drive(&self, identity: &str) -> PathBuf {
+        let kept = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
+        let escape = |c: char| match kept(c) {
+            true => c.to_string(),
+            false => format!("%{:x}", u32::from(c)),
+        };
+        let name: String = identity.chars().map(escape).collect();
+        self.state.join(format!("drive-{name}.json"))
     }
 
     /// Where it is kept what was advised and set on the volume while it was served.

@@ -16,9 +16,14 @@ const fn arrow(from: &'static str, to: &'static [&'static str], why: &'static st
     Arrow { from, to, why }
 }
 
-const TABLE: [Arrow; 17] = [
+const TABLE: [Arrow; 18] = [
     arrow("headpond-block", &[], "the one seam knows nobody above it"),
     arrow("headpond-uring", BLOCK, "a runtime serves whatever is built on the seam"),
+    arrow(
+        "headpond-drive",
+        &["headpond-uring"],
+        "it asks a drive what it is, by what the runtime reads of it already, and stores nothing",
+    ),
     arrow("headpond-sim", BLOCK, "a runtime serves whatever is built on the seam"),
     arrow(
         "headpond-raid",
@@ -107,6 +112,7 @@ const TABLE: [Arrow; 17] = [
             "headpond-witness",
             "headpond-report",
             "headpond-lab",
+            "headpond-drive",
         ],
         "the binary joins everything but the test tools",
     ),

@@ -9,6 +9,7 @@ mod contents;
 pub mod core;
 pub mod create;
 pub mod destroy;
+pub mod drive;
 pub mod flush;
 pub mod lab;
 pub mod merge;

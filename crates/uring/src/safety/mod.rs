@@ -25,12 +25,10 @@ mod volatile;
 #[cfg(test)]
 pub(crate) use loop_device::LoopDevice;
 pub use signatures::Signature;
+pub use sysfs::{BlockNode, DeviceNumber, System};
 pub use volatile::VolatileReason;
 
 pub(crate) use medium::Medium;
-pub(crate) use sysfs::System;
-
-use sysfs::{BlockNode, DeviceNumber};
 
 use std::fs::File;
 use std::io;

@@ -5,12 +5,13 @@ use std::path::{Path, PathBuf};
 
 /// Where the kernel tells about itself; another place in tests.
 #[derive(Clone, Debug)]
-pub(crate) struct System {
+pub struct System {
     pub sys: PathBuf,
     pub proc: PathBuf,
 }
 
 impl System {
+    /// The machine at hand.
     pub fn host() -> Self {
         Self { sys: "/sys".into(), proc: "/proc".into() }
     }
@@ -18,12 +19,13 @@ impl System {
 
 /// Major and minor number of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct DeviceNumber {
+pub struct DeviceNumber {
     pub major: u32,
     pub minor: u32,
 }
 
 impl DeviceNumber {
+    /// From the `st_rdev` of its node.
     pub fn from_raw(device: u64) -> Self {
         Self { major: rustix::fs::major(device), minor: rustix::fs::minor(device) }
     }
@@ -37,20 +39,28 @@ impl DeviceNumber {
 
 /// The directory of one disk or partition under `/sys/devices`.
 #[derive(Clone, Debug)]
-pub(crate) struct BlockNode {
+pub struct BlockNode {
     dir: PathBuf,
 }
 
 impl BlockNode {
+    /// The device with this number; `None` where `/sys` has none.
     pub fn find(system: &System, number: DeviceNumber) -> Option<Self> {
         let link = system.sys.join(format!("dev/block/{}:{}", number.major, number.minor));
         Some(Self { dir: link.canonicalize().ok()? })
     }
 
+    /// Its directory, as the kernel nests it below the buses that it is attached to.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// As the kernel calls it: `sda`, `nvme0n1p2`.
     pub fn name(&self) -> String {
         self.dir.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
     }
 
+    /// Major and minor number.
     pub fn number(&self) -> Option<DeviceNumber> {
         DeviceNumber::parse(&self.attribute("dev")?)
     }
@@ -59,6 +69,11 @@ impl BlockNode {
     pub fn attribute(&self, name: &str) -> Option<String> {
         let text = fs::read_to_string(self.dir.join(name)).ok()?;
         Some(text.trim_end_matches('\n').to_owned())
+    }
+
+    /// The bytes of an attribute that is not text.
+    pub fn attribute_bytes(&self, name: &str) -> Option<Vec<u8>> {
+        fs::read(self.dir.join(name)).ok()
     }
 
     /// The whole disk: queue, drive and NUMA node are its attributes, not its partitions'.
@@ -89,6 +104,7 @@ impl BlockNode {
         children(&self.dir.join("holders")).map(|link| describe(&link)).collect()
     }
 
+    /// Whether the kernel takes the drive's cache for volatile, and sends flushes.
     pub fn write_cache(&self) -> Option<bool> {
         match self.disk().attribute("queue/write_cache")?.as_str() {
             "write back" => Some(true),
@@ -97,6 +113,7 @@ impl BlockNode {
         }
     }
 
+    /// Whether it turns, as the drive has told the kernel.
     pub fn rotational(&self) -> Option<bool> {
         Some(self.disk().attribute("queue/rotational")? == "1")
     }

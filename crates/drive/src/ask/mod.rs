@@ -1,0 +1,62 @@
+//! Commands to a drive itself, past the block layer.
+
+pub mod nvme;
+pub mod scsi;
+
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+/// Why a drive has not answered.
+#[derive(Debug, thiserror::Error)]
+pub enum AskError {
+    #[error("{} cannot be opened: {source}{}", path.display(), way_out(source))]
+    Open { path: PathBuf, source: io::Error },
+    #[error("the kernel does not pass {command} on: {source}{}", way_out(source))]
+    Refused { command: &'static str, source: io::Error },
+    #[error("the drive refuses {command}: SCSI status {status:02x}h, sense {sense}")]
+    Scsi { command: &'static str, status: u8, sense: String },
+    #[error("{command} did not reach the drive: host status {host:x}h, driver status {driver:x}h")]
+    Lost { command: &'static str, host: u16, driver: u16 },
+    #[error("the drive refuses {command}: NVMe status {status:03x}h{}", nvme::told(*status))]
+    Nvme { command: &'static str, status: u16 },
+    #[error("the drive's answer to {command} makes no sense")]
+    Malformed { command: &'static str },
+    #[error("{protocol} drives cannot be asked")]
+    NoWay { protocol: crate::Protocol },
+    #[error("there is no {place}: the hypervisor does not offer it")]
+    NotOffered { place: String },
+}
+
+fn way_out(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::PermissionDenied => " (root may)",
+        _ => "",
+    }
+}
+
+/// Opens a drive for commands only.
+///
+/// # Errors
+/// Where that is not allowed, or there is no drive.
+pub fn open(path: &Path) -> Result<File, AskError> {
+    // Read-only, so that nobody who watches for writers looks at the drive anew when it is closed.
+    let flags = libc::O_NONBLOCK | libc::O_CLOEXEC;
+    let opened = File::options().read(true).custom_flags(flags).open(path);
+    opened.map_err(|source| AskError::Open { path: path.to_owned(), source })
+}
+
+/// Sends one ioctl; what it returns where that is no error.
+///
+/// # Safety
+/// `argument` is what `request` takes, and the memory that it points at is the caller's.
+unsafe fn ioctl<T>(file: &File, request: u32, argument: &mut T) -> io::Result<i32> {
+    // SAFETY: by the caller's promise; the file is open.
+    let returned = unsafe { libc::ioctl(file.as_raw_fd(), request as _, &raw mut *argument) };
+    match returned {
+        0.. => Ok(returned),
+        _ => Err(io::Error::last_os_error()),
+    }
+}

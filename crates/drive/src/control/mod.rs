@@ -1,0 +1,261 @@
+//! Switching a drive's write cache.
+//!
+//! 1. What it is now is read from the drive.
+//! 2. The caller keeps that, durably.
+//! 3. A cache that is switched off is flushed first: what it holds is on the medium before.
+//! 4. It is switched.
+//! 5. What it is now is read from the drive; if that is not what was asked for, it is an error.
+
+mod nvme;
+mod scsi;
+mod virtio;
+
+use crate::ask::{self, AskError};
+use crate::drive::{Drive, Protocol};
+use crate::hook::{self, HookError};
+use crate::own::CacheState;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// What a write cache can be set to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Setting {
+    Off,
+    On,
+}
+
+/// How long a drive keeps it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Lasting {
+    UntilPowerCycle,
+    Saved,
+}
+
+/// What switching needs of a drive.
+pub trait CacheControl {
+    /// By the drive's word, now.
+    ///
+    /// # Errors
+    /// Where the drive does not say.
+    fn read(&self) -> Result<CacheState, AskError>;
+
+    /// Has everything that was acknowledged on the medium, whatever the kernel believes of the
+    /// cache.
+    ///
+    /// # Errors
+    /// Where the drive could not.
+    fn flush(&self) -> Result<(), ControlError>;
+
+    /// Switches it; how long that lasts.
+    ///
+    /// # Errors
+    /// Where it cannot be done, or not for as long.
+    fn write(&self, to: Setting, lasting: Lasting) -> Result<Lasting, ControlError>;
+}
+
+/// Why a step was not done.
+#[derive(Debug, thiserror::Error)]
+pub enum ControlError {
+    #[error(transparent)]
+    Ask(#[from] AskError),
+    #[error("{}: {source}{}", path.display(), way_out(source))]
+    Sysfs { path: PathBuf, source: io::Error },
+    #[error("the kernel could not write back what it holds: {0}")]
+    Sync(io::Error),
+    #[error("{why}: it would be forgotten at the next power cycle; leave out --persistent")]
+    Unsaveable { why: &'static str },
+    #[error(
+        "the kernel believes that there is no volatile cache ({place} says write through) and would \
+         send no flushes; write \"write back\" there first"
+    )]
+    NoFlushes { place: String },
+    #[error(transparent)]
+    Hook(#[from] HookError),
+}
+
+/// Why a cache was not switched, and what it is now.
+#[derive(Debug, thiserror::Error)]
+pub enum SetError {
+    #[error("what the write cache is now cannot be read, and nothing was changed: {0}")]
+    Before(AskError),
+    #[error("the drive has no volatile write cache: there is nothing to switch")]
+    Absent,
+    #[error(
+        "what the write cache is now could not be kept for later, and nothing was changed: {0}"
+    )]
+    Keep(io::Error),
+    #[error("the write cache could not be flushed, and nothing was changed: {0}")]
+    Flush(ControlError),
+    #[error("the write cache was not switched: {0}")]
+    Write(ControlError),
+    #[error("the write cache was switched, and what it is now cannot be read: {0}")]
+    After(AskError),
+    #[error("the drive did not take it: its write cache is {is}, and not {asked}")]
+    NotTaken { asked: Setting, is: CacheState },
+}
+
+/// What switching came to, as the drive tells it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Switched {
+    /// Unknown only where a hook has switched what the drive does not show.
+    pub before: Option<CacheState>,
+    pub after: Option<CacheState>,
+    /// How long; `None` where nothing was sent, because it was so already, or by a hook.
+    pub lasting: Option<Lasting>,
+    pub flushed: bool,
+}
+
+/// Switches a cache; `keep` stores what it was.
+///
+/// # Errors
+/// With the step that failed, and whether anything was changed.
+pub fn switch(
+    control: &dyn CacheControl,
+    to: Setting,
+    lasting: Lasting,
+    keep: impl FnOnce(Setting) -> io::Result<()>,
+) -> Result<Switched, SetError> {
+    let before = control.read().map_err(SetError::Before)?;
+    let was = before.setting().ok_or(SetError::Absent)?;
+    if was == to && lasting == Lasting::UntilPowerCycle {
+        let state = Some(before);
+        return Ok(Switched { before: state, after: state, lasting: None, flushed: false });
+    }
+    keep(was).map_err(SetError::Keep)?;
+    let flushed = flush_before(control, to)?;
+    let lasting = control.write(to, lasting).map_err(SetError::Write)?;
+    let after = control.read().map_err(SetError::After)?;
+    match after == to.into() {
+        true => {
+            let (before, after) = (Some(before), Some(after));
+            Ok(Switched { before, after, lasting: Some(lasting), flushed })
+        }
+        false => Err(SetError::NotTaken { asked: to, is: after }),
+    }
+}
+
+/// Switches by a command. It is run whatever the drive says of itself: behind a controller that may
+/// be another cache's state, or none.
+///
+/// # Errors
+/// As [`switch`]; not where the drive does not say what it is.
+pub fn switch_by_hook(
+    control: &dyn CacheControl,
+    words: &[String],
+    to: Setting,
+    keep: impl FnOnce(Setting) -> io::Result<()>,
+) -> Result<Switched, SetError> {
+    let before = control.read().ok();
+    if let Some(was) = before.and_then(CacheState::setting) {
+        keep(was).map_err(SetError::Keep)?;
+    }
+    let flushed = flush_before(control, to)?;
+    hook::run(words).map_err(|error| SetError::Write(error.into()))?;
+    let after = control.read().ok();
+    match after {
+        Some(is) if is != to.into() => Err(SetError::NotTaken { asked: to, is }),
+        _ => Ok(Switched { before, after, lasting: None, flushed }),
+    }
+}
+
+fn flush_before(control: &dyn CacheControl, to: Setting) -> Result<bool, SetError> {
+    let is_needed = to == Setting::Off;
+    if is_needed {
+        control.flush().map_err(SetError::Flush)?;
+    }
+    Ok(is_needed)
+}
+
+impl Drive {
+    /// The way to this drive's write cache.
+    ///
+    /// # Errors
+    /// Where it cannot be opened.
+    pub fn cache_control(&self) -> Result<Box<dyn CacheControl>, AskError> {
+        let file = ask::open(&self.path)?;
+        Ok(match self.protocol {
+            Protocol::Nvme => Box::new(nvme::Controller::new(file, self)),
+            Protocol::Virtio => Box::new(virtio::VirtioDisk::new(file, self)),
+            protocol if protocol.speaks_scsi() => Box::new(scsi::ScsiDisk::new(file, self)),
+            protocol => Box::new(Mute { file, protocol }),
+        })
+    }
+}
+
+/// A device that the kernel has no way to; a hook may have one.
+struct Mute {
+    file: File,
+    protocol: Protocol,
+}
+
+impl CacheControl for Mute {
+    fn read(&self) -> Result<CacheState, AskError> {
+        Err(AskError::NoWay { protocol: self.protocol })
+    }
+
+    fn flush(&self) -> Result<(), ControlError> {
+        sync(&self.file)
+    }
+
+    fn write(&self, _to: Setting, _lasting: Lasting) -> Result<Lasting, ControlError> {
+        Err(AskError::NoWay { protocol: self.protocol }.into())
+    }
+}
+
+/// Has the kernel write back what it holds of the device, and flush if it believes in a cache.
+fn sync(file: &File) -> Result<(), ControlError> {
+    file.sync_all().map_err(ControlError::Sync)
+}
+
+fn write_attribute(path: &Path, text: &str) -> Result<(), ControlError> {
+    let written = std::fs::write(path, text);
+    written.map_err(|source| ControlError::Sysfs { path: path.to_owned(), source })
+}
+
+fn way_out(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::PermissionDenied => " (root may)",
+        io::ErrorKind::InvalidInput => " (the drive has refused it)",
+        _ => "",
+    }
+}
+
+impl Setting {
+    pub(crate) fn of(on: bool) -> Self {
+        if on { Self::On } else { Self::Off }
+    }
+}
+
+impl CacheState {
+    /// What brings it back; `None` where there is no cache.
+    pub fn setting(self) -> Option<Setting> {
+        match self {
+            Self::Absent => None,
+            Self::Off => Some(Setting::Off),
+            Self::On => Some(Setting::On),
+        }
+    }
+}
+
+impl From<Setting> for CacheState {
+    fn from(setting: Setting) -> Self {
+        match setting {
+            Setting::Off => Self::Off,
+            Setting::On => Self::On,
+        }
+    }
+}
+
+impl fmt::Display for Setting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        CacheState::from(*self).fmt(f)
+    }
+}
+
+#[cfg(test)]
+mod tests;

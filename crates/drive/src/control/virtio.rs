@@ -1,0 +1,40 @@
+//! The write cache of a virtio disk, which the hypervisor has; not every one lets it be switched.
+
+use super::{CacheControl, ControlError, Lasting, Setting, sync, write_attribute};
+use crate::ask::AskError;
+use crate::drive::Drive;
+use crate::own::CacheState;
+use std::fs::File;
+
+pub struct VirtioDisk {
+    file: File,
+    drive: Drive,
+}
+
+impl VirtioDisk {
+    pub fn new(file: File, drive: &Drive) -> Self {
+        Self { file, drive: drive.clone() }
+    }
+}
+
+impl CacheControl for VirtioDisk {
+    fn read(&self) -> Result<CacheState, AskError> {
+        let state = self.drive.own().write_cache;
+        let place = self.drive.place("cache_type");
+        state.value().copied().ok_or(AskError::NotOffered { place })
+    }
+
+    fn flush(&self) -> Result<(), ControlError> {
+        sync(&self.file)
+    }
+
+    fn write(&self, to: Setting, lasting: Lasting) -> Result<Lasting, ControlError> {
+        if lasting == Lasting::Saved {
+            let why = "a virtual disk is set up anew by its hypervisor";
+            return Err(ControlError::Unsaveable { why });
+        }
+        let word = if to == Setting::On { "write back" } else { "write through" };
+        write_attribute(&self.drive.node.dir().join("cache_type"), word)?;
+        Ok(Lasting::UntilPowerCycle)
+    }
+}

@@ -1,0 +1,186 @@
+//! What a drive says of its caches when it is asked itself.
+
+use crate::ask::{self, AskError, nvme, scsi};
+use crate::control::Setting;
+use crate::drive::{Drive, Protocol};
+use crate::fact::Fact;
+use crate::parse::caching::Caching;
+use crate::parse::identify::Identify;
+use crate::parse::vpd;
+use serde::Serialize;
+use std::fmt;
+use std::fs::File;
+
+/// A volatile write cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum CacheState {
+    /// The drive has none, or none that forgets.
+    Absent,
+    Off,
+    On,
+}
+
+/// By the drive's word.
+#[derive(Clone, Debug, Serialize)]
+pub struct OwnFacts {
+    pub write_cache: Fact<CacheState>,
+    /// Whether reads may come from the drive's cache.
+    pub read_cache: Fact<bool>,
+    /// Whether it can keep a change of the write cache over a power cycle.
+    pub can_save: Fact<bool>,
+    /// Whether it has a cache that forgets with the power.
+    pub volatile_cache: Fact<bool>,
+    /// Whether it has one that does not.
+    pub non_volatile_cache: Fact<bool>,
+}
+
+const MODE_PAGE: &str = "caching mode page 08h";
+const INQUIRY_PAGE: &str = "extended inquiry page 86h";
+
+impl Drive {
+    /// Asks the drive.
+    pub fn own(&self) -> OwnFacts {
+        match self.protocol {
+            Protocol::Nvme => match ask::open(&self.path) {
+                Ok(file) => of_nvme(nvme::identify(&file), || nvme::write_cache(&file)),
+                Err(error) => nothing(&error.to_string()),
+            },
+            protocol if protocol.speaks_scsi() => match ask::open(&self.path) {
+                Ok(file) => of_scsi(scsi::caching(&file), cache_kinds(&file)),
+                Err(error) => nothing(&error.to_string()),
+            },
+            Protocol::Virtio => self.of_virtio(),
+            protocol => nothing(&AskError::NoWay { protocol }.to_string()),
+        }
+    }
+
+    fn of_virtio(&self) -> OwnFacts {
+        let place = self.place("cache_type");
+        let state = match self.node.attribute("cache_type").as_deref() {
+            Some("write back") => Fact::known(CacheState::On, place),
+            Some("write through") => Fact::known(CacheState::Off, place),
+            _ => Fact::unknown(AskError::NotOffered { place }.to_string()),
+        };
+        let silent = "virtio has no word for it";
+        OwnFacts { write_cache: state, ..nothing(silent) }
+    }
+}
+
+fn nothing(why: &str) -> OwnFacts {
+    OwnFacts {
+        write_cache: Fact::unknown(why),
+        read_cache: Fact::unknown(why),
+        can_save: Fact::unknown(why),
+        volatile_cache: Fact::unknown(why),
+        non_volatile_cache: Fact::unknown(why),
+    }
+}
+
+fn of_nvme(
+    identify: Result<Identify, AskError>,
+    write_cache: impl FnOnce() -> Result<bool, AskError>,
+) -> OwnFacts {
+    let identify = match identify {
+        Ok(identify) => identify,
+        Err(error) => return nothing(&error.to_string()),
+    };
+    let vwc = "identify controller, VWC bit 0";
+    let state = match identify.volatile_write_cache {
+        false => Fact::known(CacheState::Absent, vwc),
+        true => match write_cache() {
+            Ok(on) => Fact::known(Setting::of(on).into(), "Get Features 06h"),
+            Err(error) => Fact::unknown(error.to_string()),
+        },
+    };
+    let silent = "NVMe has no word for it";
+    OwnFacts {
+        write_cache: state,
+        can_save: Fact::known(identify.can_save, "identify controller, ONCS bit 4"),
+        volatile_cache: Fact::known(identify.volatile_write_cache, vwc),
+        ..nothing(silent)
+    }
+}
+
+fn of_scsi(
+    caching: Result<Caching, AskError>,
+    kinds: Result<vpd::CacheKinds, AskError>,
+) -> OwnFacts {
+    let (volatile_cache, non_volatile_cache) = match kinds {
+        Ok(kinds) => (
+            Fact::known(kinds.volatile, format!("{INQUIRY_PAGE}, V_SUP")),
+            Fact::known(kinds.non_volatile, format!("{INQUIRY_PAGE}, NV_SUP")),
+        ),
+        Err(error) => {
+            let why = format!("{INQUIRY_PAGE}: {error}");
+            (Fact::unknown(why.as_str()), Fact::unknown(why.as_str()))
+        }
+    };
+    let caching = match caching {
+        Ok(caching) => caching,
+        Err(error) => {
+            return OwnFacts { volatile_cache, non_volatile_cache, ..nothing(&error.to_string()) };
+        }
+    };
+    let state = Setting::of(caching.write_cache).into();
+    OwnFacts {
+        write_cache: Fact::known(state, format!("{MODE_PAGE}, WCE")),
+        read_cache: Fact::known(!caching.read_cache_disabled, format!("{MODE_PAGE}, RCD")),
+        can_save: Fact::known(caching.can_be_saved, format!("{MODE_PAGE}, PS")),
+        volatile_cache,
+        non_volatile_cache,
+    }
+}
+
+fn cache_kinds(file: &File) -> Result<vpd::CacheKinds, AskError> {
+    let page = scsi::product_data(file, 0x86)?;
+    vpd::cache_kinds(&page).ok_or(AskError::Malformed { command: "INQUIRY" })
+}
+
+impl fmt::Display for CacheState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Absent => "none that is volatile",
+            Self::Off => "off",
+            Self::On => "on",
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused() -> AskError {
+        AskError::Malformed { command: "a command" }
+    }
+
+    #[test]
+    fn a_controller_without_a_volatile_cache_is_not_asked_whether_it_is_on() {
+        let identify = Identify { volatile_write_cache: false, can_save: true };
+        let facts = of_nvme(Ok(identify), || unreachable!("there is nothing to ask"));
+        assert_eq!(facts.write_cache.value(), Some(&CacheState::Absent));
+        assert_eq!(facts.volatile_cache.value(), Some(&false));
+    }
+
+    #[test]
+    fn the_feature_decides_where_there_is_a_cache_and_a_refusal_is_told() {
+        let identify = || Ok(Identify { volatile_write_cache: true, can_save: false });
+        let on = of_nvme(identify(), || Ok(true));
+        assert_eq!(on.write_cache, Fact::known(CacheState::On, "Get Features 06h"));
+        let unknown = of_nvme(identify(), || Err(refused()));
+        let why = "the drive's answer to a command makes no sense";
+        assert_eq!(unknown.write_cache, Fact::unknown(why));
+        assert_eq!(of_nvme(Err(refused()), || Ok(true)).can_save, Fact::unknown(why));
+    }
+
+    #[test]
+    fn a_scsi_drive_without_the_inquiry_page_still_tells_its_cache() {
+        let caching = Caching { write_cache: false, read_cache_disabled: true, can_be_saved: true };
+        let facts = of_scsi(Ok(caching), Err(refused()));
+        assert_eq!(facts.write_cache.value(), Some(&CacheState::Off));
+        assert_eq!(facts.read_cache.value(), Some(&false));
+        assert_eq!(facts.can_save.value(), Some(&true));
+        assert_eq!(facts.volatile_cache.value(), None);
+    }
+}

@@ -1,0 +1,165 @@
+//! `headpond drive set` and `restore`.
+
+use super::args::{DriveSetArgs, HookValues, RestoreArgs};
+use crate::outcome::{Exit, Failure};
+use crate::place::Places;
+use anyhow::{Result, bail};
+use headpond_drive::{
+    CacheState, Drive, Facts, Hook, Lasting, Setting, Switched, switch, switch_by_hook,
+};
+use serde::{Deserialize, Serialize};
+use std::io;
+
+/// What a drive was before it was first set, and how it was set.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Before {
+    /// So that nobody takes the file for another drive's.
+    identity: String,
+    write_cache: Setting,
+    lasting: Lasting,
+    hook: Option<(Hook, HookValues)>,
+}
+
+/// Sets a drive.
+pub fn set(places: &Places, args: &DriveSetArgs) -> Result<Exit> {
+    let drive = Drive::find(&args.device)?;
+    let control = drive.cache_control()?;
+    let (to, lasting) = (args.change.0, args.lasting());
+    let hook = args.hook.clone().map(|hook| (hook, args.hook_values.clone()));
+    let known: Option<Before> = places.drive_before(&drive.identity())?;
+    let keep = |was: Setting| {
+        let now =
+            Before { identity: drive.identity(), write_cache: was, lasting, hook: hook.clone() };
+        let before = match known {
+            Some(first) => first.and_then(now),
+            None => now,
+        };
+        places.note_drive(&drive.identity(), &before).map_err(io::Error::other)
+    };
+    let switched = match &hook {
+        None => switch(&*control, to, lasting, keep)?,
+        Some(hook) => {
+            let words = shown(&drive, hook, to, args.yes)?;
+            switch_by_hook(&*control, &words, to, keep)?
+        }
+    };
+    tell(&drive, switched, to);
+    if switched.before.is_some() && places.drive_before::<Before>(&drive.identity())?.is_some() {
+        println!("`headpond drive restore {}` brings back what it was", drive.path.display());
+    }
+    Ok(Exit::Ok)
+}
+
+/// Brings back what a drive was before it was first set.
+pub fn restore(places: &Places, args: &RestoreArgs) -> Result<Exit> {
+    let drive = Drive::find(&args.device)?;
+    let identity = drive.identity();
+    let Some(before) = places.drive_before::<Before>(&identity)? else {
+        bail!(
+            "nothing is known of what {} was: it was not set by `headpond drive set`, was restored \
+             since, or HEADPOND_STATE was another folder",
+            drive.path.display()
+        );
+    };
+    assert_eq!(before.identity, identity, "the file is named by it");
+    let control = drive.cache_control()?;
+    let (to, is_kept) = (before.write_cache, |_| Ok(()));
+    let switched = match &before.hook {
+        None => switch(&*control, to, before.lasting, is_kept)?,
+        Some(hook) => {
+            let words = shown(&drive, hook, to, args.yes)?;
+            switch_by_hook(&*control, &words, to, is_kept)?
+        }
+    };
+    tell(&drive, switched, to);
+    places.forget_drive(&identity)?;
+    Ok(Exit::Ok)
+}
+
+/// The words of the hook, once the user has seen them and said yes.
+fn shown(
+    drive: &Drive,
+    (hook, values): &(Hook, HookValues),
+    to: Setting,
+    yes: bool,
+) -> Result<Vec<String>> {
+    let words = hook.words(&drive.path, "write-cache", values.of(to));
+    println!("hook: {}", words.join(" "));
+    match yes {
+        true => Ok(words),
+        false => Err(Failure::refused(
+            "the hook was not run, and nothing was changed; --yes runs what is shown above",
+        )),
+    }
+}
+
+fn tell(drive: &Drive, switched: Switched, to: Setting) {
+    if switched.flushed {
+        println!("flushed: what was acknowledged is on the medium");
+    }
+    let state = |state: Option<CacheState>| state.map_or("unknown".into(), |it| it.to_string());
+    let Switched { before, after, lasting, .. } = switched;
+    let path = drive.path.display();
+    println!("{path}: write cache was {}, is {}", state(before), state(after));
+    if after.is_none() {
+        println!("the drive does not say whether it took {to}: ask the controller's own tool");
+    } else if before == after && lasting.is_none() {
+        println!("it was so already");
+    }
+    match lasting {
+        Some(Lasting::Saved) => println!("the drive keeps that over a power cycle"),
+        Some(Lasting::UntilPowerCycle) => println!("the drive forgets that with the power"),
+        None => {}
+    }
+    for told in Facts::of(drive).disagreements {
+        println!("note: {told}");
+    }
+}
+
+impl Before {
+    /// The first state stays; how it is brought back is as thorough as what was done since.
+    fn and_then(&self, now: Before) -> Before {
+        Before {
+            lasting: self.lasting.max(now.lasting),
+            hook: now.hook.or_else(|| self.hook.clone()),
+            ..self.clone()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_brought_back_is_what_was_before_the_first_set() {
+        let before = |write_cache, lasting, hook| Before {
+            identity: "a".into(),
+            write_cache,
+            lasting,
+            hook,
+        };
+        let hook = (Hook::new("tool {value}").unwrap(), "wb,wt".parse().unwrap());
+        let first = before(Setting::On, Lasting::UntilPowerCycle, Some(hook.clone()));
+        let joined = first.and_then(before(Setting::Off, Lasting::Saved, None));
+        assert_eq!(joined, before(Setting::On, Lasting::Saved, Some(hook)));
+    }
+
+    #[test]
+    fn a_drive_is_remembered_until_it_is_forgotten_and_apart_from_others() {
+        let folder = tempfile::tempdir().unwrap();
+        let places = Places::at(folder.path());
+        let before = Before {
+            identity: "t10.ATA  X/1".into(),
+            write_cache: Setting::On,
+            lasting: Lasting::Saved,
+            hook: None,
+        };
+        places.note_drive(&before.identity, &before).unwrap();
+        assert_eq!(places.drive_before(&before.identity).unwrap(), Some(before.clone()));
+        assert_eq!(places.drive_before::<Before>("t10.ATA  X_1").unwrap(), None);
+        assert!(places.names().is_empty(), "it is no volume");
+        places.forget_drive(&before.identity).unwrap();
+        assert_eq!(places.drive_before::<Before>(&before.identity).unwrap(), None);
+    }
+}
