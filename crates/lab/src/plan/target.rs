@@ -211,7 +211,13 @@ impl Target {
     /// The command that brings a cell's setting about, where the target has a hook for it.
     pub(crate) fn set_command(&self, name: &str, value: &toml::Value) -> Option<String> {
         let hook = self.set.as_ref()?;
-        Some(hook.replace("{name}", name).replace("{value}", &plain(value)))
+        // Tools that switch something call it on and off.
+        let value = match value {
+            toml::Value::Boolean(true) => "on".to_owned(),
+            toml::Value::Boolean(false) => "off".to_owned(),
+            value => plain(value),
+        };
+        Some(hook.replace("{name}", name).replace("{value}", &value))
     }
 }
 

@@ -171,6 +171,27 @@ fn a_hook_that_fails_names_setting_value_and_what_was_said() {
 }
 
 #[test]
+fn a_hook_is_run_where_a_setting_changes_and_calls_switches_on_and_off() {
+    let folder = tempfile::tempdir().unwrap();
+    let (image, log) = (folder.path().join("x.img"), folder.path().join("log"));
+    std::fs::write(&image, vec![0; 4 << 20]).unwrap();
+    let target = format!(
+        "file = \"{}\"\nsize = \"4M\"\nload = \"in-process\"\nset = \"echo {{name}} {{value}} >> {}\"",
+        image.display(),
+        log.display()
+    );
+    let settings = "[matrix.settings]\n\"drive.write_cache\" = [true, false]\n";
+    let text = format!(
+        "name = \"t\"\norder = \"as-written\"\n[[target]]\nname = \"it\"\n{target}\n{MATRIX}{settings}"
+    );
+    let plan = Plan::parse(&text).unwrap();
+    let mut course = Course::create(&plan, &folder.path().join("out"), &Nobody).unwrap();
+    course.run(&mut Count::default()).unwrap();
+    let said = std::fs::read_to_string(&log).unwrap();
+    assert_eq!(said, "drive.write_cache on\ndrive.write_cache off\n");
+}
+
+#[test]
 fn a_file_that_is_too_short_is_refused_and_keeps_what_it_holds() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("precious.txt");
