@@ -50,6 +50,14 @@ impl Drive {
     /// # Errors
     /// Where it is no disk.
     pub fn find(path: &Path) -> Result<Self, FindError> {
+        Self::of_block_device(path)?.whole()
+    }
+
+    /// As [`Self::find`], or what is made of several: only the kernel knows something of that.
+    ///
+    /// # Errors
+    /// Where it is no block device.
+    pub fn of_block_device(path: &Path) -> Result<Self, FindError> {
         let metadata = std::fs::metadata(path);
         let metadata =
             metadata.map_err(|source| FindError::Open { path: path.to_owned(), source })?;
@@ -57,6 +65,14 @@ impl Drive {
             return Err(FindError::NotABlockDevice { path: path.to_owned() });
         }
         Self::with_number(&System::host(), path, DeviceNumber::from_raw(metadata.rdev()))
+    }
+
+    fn whole(self) -> Result<Self, FindError> {
+        let legs: Vec<String> = self.node.legs().iter().map(BlockNode::name).collect();
+        match legs.is_empty() {
+            true => Ok(self),
+            false => Err(FindError::Composed { path: self.path, legs }),
+        }
     }
 
     /// The disk with this number, or of which the partition with this number is.
@@ -69,10 +85,6 @@ impl Drive {
         let not_there = || FindError::NotInSys { path: path.to_owned(), major, minor };
         let given = BlockNode::find(system, number).ok_or_else(not_there)?;
         let node = given.disk();
-        let legs: Vec<String> = node.legs().iter().map(BlockNode::name).collect();
-        if !legs.is_empty() {
-            return Err(FindError::Composed { path: path.to_owned(), legs });
-        }
         // The kernel writes a slash in a device's name as an exclamation mark.
         let path = match given.name() == node.name() {
             true => path.to_owned(),
@@ -82,12 +94,13 @@ impl Drive {
     }
 
     /// What stays the same when the kernel names it differently after a restart: its worldwide
-    /// name, else its serial number, else its name.
+    /// name, else its serial number, else its name. Of NVMe it is the subsystem's: the namespaces
+    /// share a cache.
     pub fn identity(&self) -> String {
-        let text = |name| self.node.attribute(name).map(|text| text.trim().to_owned());
-        let candidates = [text("wwid"), text("device/wwid"), text("serial")];
-        let identity = candidates.into_iter().flatten().find(|text| !text.is_empty());
-        identity.unwrap_or_else(|| self.node.name())
+        let names = ["device/subsysnqn", "wwid", "device/wwid"];
+        let identity = self.text(&names).value().cloned();
+        let serial = || self.serial().value().cloned();
+        identity.or_else(serial).unwrap_or_else(|| self.node.name())
     }
 }
 
@@ -212,16 +225,22 @@ mod tests {
         let leg = tree.add("pci0/sda", "8:0", &[]);
         std::fs::create_dir(dir.join("slaves")).unwrap();
         std::os::unix::fs::symlink(leg, dir.join("slaves/sda")).unwrap();
-        let error = tree.drive("253:0").unwrap_err();
+        let error = tree.drive("253:0").unwrap().whole().unwrap_err();
         assert!(matches!(error, FindError::Composed { legs, .. } if legs == ["disk"]));
     }
 
     #[test]
     fn identity_is_the_worldwide_name_where_there_is_one() {
         let tree = Tree::new();
-        tree.add("pci0/nvme/nvme0", "259:0", &[("wwid", b"nvme.1b36-61\n")]);
+        let namespace: &[(&str, &[u8])] =
+            &[("wwid", b"eui.1\n"), ("device/subsysnqn", b"nqn.2014:a\n")];
+        tree.add("pci0/nvme/nvme0", "259:0", namespace);
+        tree.add("pci0/0:0:0:0", "8:0", &[("device/wwid", b"naa.5\n"), ("serial", b"S1\n")]);
+        tree.add("pci0/0:0:0:1", "8:1", &[("device/vpd_pg80", b"\0\x80\0\x02S2")]);
         tree.add("pci0/virtio1", "254:0", &[]);
-        assert_eq!(tree.drive("259:0").unwrap().identity(), "nvme.1b36-61");
+        assert_eq!(tree.drive("259:0").unwrap().identity(), "nqn.2014:a");
+        assert_eq!(tree.drive("8:0").unwrap().identity(), "naa.5");
+        assert_eq!(tree.drive("8:1").unwrap().identity(), "S2");
         assert_eq!(tree.drive("254:0").unwrap().identity(), "disk");
         assert!(matches!(tree.drive("1:1"), Err(FindError::NotInSys { .. })));
     }

@@ -67,7 +67,7 @@ impl Drive {
     }
 
     /// The first of these attributes that has a word in it.
-    fn text(&self, names: &[&str]) -> Fact<String> {
+    pub(crate) fn text(&self, names: &[&str]) -> Fact<String> {
         let read = |name: &&str| {
             let text = self.node.attribute(name)?.trim().to_owned();
             (!text.is_empty()).then(|| Fact::known(text, self.place(name)))
@@ -101,6 +101,13 @@ impl Drive {
         if self.protocol == Protocol::Nvme {
             return self.text(&["device/transport"]);
         }
+        if self.protocol == Protocol::Virtio {
+            let link = self.node.dir().join("device/driver").canonicalize();
+            let name = link.ok().and_then(|dir| Some(dir.file_name()?.to_str()?.to_owned()));
+            let place = self.place("device/driver");
+            let missing = || Fact::unknown(format!("there is no {place}"));
+            return name.map_or_else(missing, |name| Fact::known(name, place.clone()));
+        }
         let host = self.node.dir().ancestors().find_map(|dir| {
             let name = dir.file_name()?.to_str()?;
             let number = name.strip_prefix("host")?;
@@ -112,7 +119,7 @@ impl Drive {
         host.unwrap_or_else(|| Fact::unknown("no SCSI host and no NVMe controller is above it"))
     }
 
-    fn serial(&self) -> Fact<String> {
+    pub(crate) fn serial(&self) -> Fact<String> {
         let page = "device/vpd_pg80";
         let in_page = self.node.attribute_bytes(page).and_then(|bytes| vpd::serial(&bytes));
         match in_page {

@@ -107,10 +107,7 @@ fn of_scsi(
     kinds: Result<vpd::CacheKinds, AskError>,
 ) -> OwnFacts {
     let (volatile_cache, non_volatile_cache) = match kinds {
-        Ok(kinds) => (
-            Fact::known(kinds.volatile, format!("{INQUIRY_PAGE}, V_SUP")),
-            Fact::known(kinds.non_volatile, format!("{INQUIRY_PAGE}, NV_SUP")),
-        ),
+        Ok(kinds) => (supports(kinds.volatile, "V_SUP"), supports(kinds.non_volatile, "NV_SUP")),
         Err(error) => {
             let why = format!("{INQUIRY_PAGE}: {error}");
             (Fact::unknown(why.as_str()), Fact::unknown(why.as_str()))
@@ -129,6 +126,14 @@ fn of_scsi(
         can_save: Fact::known(caching.can_be_saved, format!("{MODE_PAGE}, PS")),
         volatile_cache,
         non_volatile_cache,
+    }
+}
+
+/// A bit that is not set means that the drive may have such a cache or not.
+fn supports(is: bool, bit: &str) -> Fact<bool> {
+    match is {
+        true => Fact::known(true, format!("{INQUIRY_PAGE}, {bit}")),
+        false => Fact::unknown(format!("{INQUIRY_PAGE}, {bit} is 0, which leaves it open")),
     }
 }
 
@@ -182,5 +187,13 @@ mod tests {
         assert_eq!(facts.read_cache.value(), Some(&false));
         assert_eq!(facts.can_save.value(), Some(&true));
         assert_eq!(facts.volatile_cache.value(), None);
+    }
+
+    #[test]
+    fn a_kind_of_cache_that_a_scsi_drive_does_not_declare_is_not_taken_for_absent() {
+        let kinds = vpd::CacheKinds { volatile: true, non_volatile: false };
+        let facts = of_scsi(Err(refused()), Ok(kinds));
+        assert_eq!(facts.volatile_cache.value(), Some(&true));
+        assert_eq!(facts.non_volatile_cache.value(), None);
     }
 }

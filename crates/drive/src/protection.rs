@@ -3,8 +3,8 @@
 //! No command asks a drive whether it has capacitors. What there is: a drive that declares no
 //! volatile cache, and the names of families that are sold with protection.
 //!
-//! **Source**: the makers' product briefs, for the families; a family that is protected in part is
-//! not in the table.
+//! **Not here**: a proof. The table of families is what they are commonly known for; no maker has
+//! confirmed it, and a family that is protected in part is left out.
 
 use crate::kernel::KernelFacts;
 use crate::own::{CacheState, OwnFacts};

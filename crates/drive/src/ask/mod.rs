@@ -26,7 +26,7 @@ pub enum AskError {
     Malformed { command: &'static str },
     #[error("{protocol} drives cannot be asked")]
     NoWay { protocol: crate::Protocol },
-    #[error("there is no {place}: the hypervisor does not offer it")]
+    #[error("there is no {place}, or not a word in it that is known")]
     NotOffered { place: String },
 }
 

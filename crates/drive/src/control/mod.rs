@@ -74,6 +74,8 @@ pub enum ControlError {
          send no flushes; write \"write back\" there first"
     )]
     NoFlushes { place: String },
+    #[error("{place} is read-only: the hypervisor does not let the cache be switched")]
+    ReadOnly { place: String },
     #[error(transparent)]
     Hook(#[from] HookError),
 }
@@ -93,6 +95,8 @@ pub enum SetError {
     Flush(ControlError),
     #[error("the write cache was not switched: {0}")]
     Write(ControlError),
+    #[error("the write cache may have been switched or not: {0}")]
+    Half(ControlError),
     #[error("the write cache was switched, and what it is now cannot be read: {0}")]
     After(AskError),
     #[error("the drive did not take it: its write cache is {is}, and not {asked}")]
@@ -128,7 +132,10 @@ pub fn switch(
     }
     keep(was).map_err(SetError::Keep)?;
     let flushed = flush_before(control, to)?;
-    let lasting = control.write(to, lasting).map_err(SetError::Write)?;
+    let lasting = control.write(to, lasting).map_err(|error| match control.read() {
+        Ok(now) if now == before => SetError::Write(error),
+        _ => SetError::Half(error),
+    })?;
     let after = control.read().map_err(SetError::After)?;
     match after == to.into() {
         true => {
@@ -155,7 +162,8 @@ pub fn switch_by_hook(
         keep(was).map_err(SetError::Keep)?;
     }
     let flushed = flush_before(control, to)?;
-    hook::run(words).map_err(|error| SetError::Write(error.into()))?;
+    // What a command that fails has done, nobody knows.
+    hook::run(words).map_err(|error| SetError::Half(error.into()))?;
     let after = control.read().ok();
     match after {
         Some(is) if is != to.into() => Err(SetError::NotTaken { asked: to, is }),
@@ -222,6 +230,20 @@ fn way_out(error: &io::Error) -> &'static str {
         io::ErrorKind::PermissionDenied => " (root may)",
         io::ErrorKind::InvalidInput => " (the drive has refused it)",
         _ => "",
+    }
+}
+
+impl SetError {
+    /// Whether the drive is known to be as it was before.
+    pub fn changed_nothing(&self) -> bool {
+        match self {
+            Self::Before(_) | Self::Absent | Self::Keep(_) | Self::Flush(_) | Self::Write(_) => {
+                true
+            }
+            // There are two states, and it is not in the other one.
+            Self::NotTaken { is, .. } => *is != CacheState::Absent,
+            Self::Half(_) | Self::After(_) => false,
+        }
     }
 }
 

@@ -8,12 +8,20 @@ struct Fake {
     state: Cell<CacheState>,
     obeys: bool,
     speaks: bool,
+    /// Of a refusal by the drive, whether it comes after the deed.
+    refuses: Option<bool>,
     steps: RefCell<Vec<String>>,
 }
 
 impl Fake {
     fn new(state: CacheState) -> Self {
-        Self { state: Cell::new(state), obeys: true, speaks: true, steps: RefCell::default() }
+        Self {
+            state: Cell::new(state),
+            obeys: true,
+            speaks: true,
+            refuses: None,
+            steps: RefCell::default(),
+        }
     }
 
     fn note(&self, step: impl Into<String>) {
@@ -41,10 +49,13 @@ impl CacheControl for Fake {
 
     fn write(&self, to: Setting, lasting: Lasting) -> Result<Lasting, ControlError> {
         self.note(format!("write {to}"));
-        if self.obeys {
+        if self.obeys && self.refuses != Some(false) {
             self.state.set(to.into());
         }
-        Ok(lasting)
+        match self.refuses {
+            None => Ok(lasting),
+            Some(_) => Err(ControlError::Unsaveable { why: "it cannot" }),
+        }
     }
 }
 
@@ -107,9 +118,19 @@ fn a_hook_is_run_whatever_the_drive_says_and_judged_by_what_it_says_then() {
     assert_eq!((switched.before, switched.after, switched.flushed), (None, None, true));
     assert_eq!(*mute.steps.borrow(), ["flush"]);
     let failed = by(&mute, "false", Setting::Off);
-    assert!(matches!(failed, Err(SetError::Write(ControlError::Hook(_)))));
+    assert!(matches!(failed, Err(SetError::Half(ControlError::Hook(_)))));
     let fake = Fake::new(CacheState::On);
     let unmoved = by(&fake, "true", Setting::Off);
     assert!(matches!(unmoved, Err(SetError::NotTaken { is: CacheState::On, .. })));
     assert_eq!(*fake.steps.borrow(), ["keep on", "flush"]);
+}
+
+#[test]
+fn a_refusal_is_harmless_only_where_the_drive_says_that_it_is_as_it_was() {
+    let refused = |after| {
+        let fake = Fake { refuses: Some(after), ..Fake::new(CacheState::On) };
+        switch_off(&fake).unwrap_err()
+    };
+    assert!(matches!(refused(false), SetError::Write(_)) && refused(false).changed_nothing());
+    assert!(matches!(refused(true), SetError::Half(_)) && !refused(true).changed_nothing());
 }

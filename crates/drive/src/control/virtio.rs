@@ -34,7 +34,11 @@ impl CacheControl for VirtioDisk {
             return Err(ControlError::Unsaveable { why });
         }
         let word = if to == Setting::On { "write back" } else { "write through" };
-        write_attribute(&self.drive.node.dir().join("cache_type"), word)?;
+        let attribute = self.drive.node.dir().join("cache_type");
+        if std::fs::metadata(&attribute).is_ok_and(|it| it.permissions().readonly()) {
+            return Err(ControlError::ReadOnly { place: self.drive.place("cache_type") });
+        }
+        write_attribute(&attribute, word)?;
         Ok(Lasting::UntilPowerCycle)
     }
 }

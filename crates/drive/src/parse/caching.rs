@@ -1,6 +1,6 @@
 //! The caching page (08h) in the answer to MODE SENSE.
 //!
-//! **Source**: SBC-4, 6.5.6 caching mode page; SPC-5, 7.5.6 mode parameter headers.
+//! **Source**: SBC-4, caching mode page; SPC-5, mode parameter headers.
 
 /// What a drive says of its caches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

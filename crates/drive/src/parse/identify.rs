@@ -1,6 +1,6 @@
 //! An NVMe controller's identify data.
 //!
-//! **Source**: NVM Express Base Specification 2.0, figure 275.
+//! **Source**: NVM Express Base Specification 2.0, Identify Controller data structure.
 
 /// Length of the structure.
 pub const IDENTIFY_BYTES: usize = 4096;

@@ -1,6 +1,6 @@
 //! Vital product data pages of SCSI drives.
 //!
-//! **Source**: SPC-5, 7.7 (80h, 86h); SBC-4, 6.6.2 (B1h).
+//! **Source**: SPC-5 (80h, 86h); SBC-4 (B1h).
 
 /// How fast the medium turns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,7 +5,7 @@ use crate::outcome::{Exit, Failure};
 use crate::place::Places;
 use anyhow::{Result, bail};
 use headpond_drive::{
-    CacheState, Drive, Facts, Hook, Lasting, Setting, Switched, switch, switch_by_hook,
+    CacheState, Drive, Facts, Hook, Lasting, SetError, Setting, Switched, switch, switch_by_hook,
 };
 use serde::{Deserialize, Serialize};
 use std::io;
@@ -26,28 +26,40 @@ pub fn set(places: &Places, args: &DriveSetArgs) -> Result<Exit> {
     let control = drive.cache_control()?;
     let (to, lasting) = (args.change.0, args.lasting());
     let hook = args.hook.clone().map(|hook| (hook, args.hook_values.clone()));
-    let known: Option<Before> = places.drive_before(&drive.identity())?;
+    let identity = drive.identity();
+    let first: Option<Before> = places.drive_before(&identity)?;
     let keep = |was: Setting| {
-        let now =
-            Before { identity: drive.identity(), write_cache: was, lasting, hook: hook.clone() };
-        let before = match known {
-            Some(first) => first.and_then(now),
-            None => now,
-        };
-        places.note_drive(&drive.identity(), &before).map_err(io::Error::other)
+        let (identity, hook) = (identity.clone(), hook.clone());
+        let now = Before { identity, write_cache: was, lasting, hook };
+        let before = first.as_ref().map_or(now.clone(), |first| first.and_then(now));
+        places.note_drive(&before.identity, &before).map_err(io::Error::other)
     };
     let switched = match &hook {
-        None => switch(&*control, to, lasting, keep)?,
+        None => {
+            let switched = switch(&*control, to, lasting, keep);
+            if switched.as_ref().is_err_and(SetError::changed_nothing) {
+                remember(places, &identity, first.as_ref())?;
+            }
+            switched?
+        }
         Some(hook) => {
             let words = shown(&drive, hook, to, args.yes)?;
             switch_by_hook(&*control, &words, to, keep)?
         }
     };
     tell(&drive, switched, to);
-    if switched.before.is_some() && places.drive_before::<Before>(&drive.identity())?.is_some() {
+    if places.drive_before::<Before>(&identity)?.is_some() {
         println!("`headpond drive restore {}` brings back what it was", drive.path.display());
     }
     Ok(Exit::Ok)
+}
+
+/// A drive that is as it was has nothing new to be brought back.
+fn remember(places: &Places, identity: &str, first: Option<&Before>) -> Result<()> {
+    match first {
+        Some(before) => places.note_drive(identity, before),
+        None => places.forget_drive(identity),
+    }
 }
 
 /// Brings back what a drive was before it was first set.

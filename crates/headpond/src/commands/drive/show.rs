@@ -28,7 +28,8 @@ fn text(facts: &Facts) -> String {
     table.row([
         "power-loss protection".into(),
         facts.protection.verdict.to_string(),
-        "the hints below".into(),
+        if facts.protection.hints.is_empty() { "nothing points at it" } else { "the hints below" }
+            .into(),
     ]);
     let mut out = table.render();
     for hint in &facts.protection.hints {
