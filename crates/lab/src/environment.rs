@@ -1,9 +1,10 @@
 //! On what it was measured: results without it cannot be compared.
 
 use crate::plan::{Kind, Plan, Target};
+use headpond_drive::{Drive, KernelFacts};
 use serde::{Deserialize, Serialize};
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// The machine and the targets.
@@ -60,19 +61,21 @@ impl TargetFacts {
             Kind::Machine => made_of(target),
             _ => target.place().unwrap_or_default(),
         };
-        let queue = disk(target);
-        let in_queue = |file: &str| read(queue.as_ref()?.join("queue").join(file));
-        let in_device = |file: &str| read(queue.as_ref()?.join("device").join(file));
-        let firmware = in_device("firmware_rev").or_else(|| in_device("rev"));
+        let facts = facts(target);
+        let facts = facts.as_ref();
+        let believed = |write_cache: &bool| match write_cache {
+            true => "write back".to_owned(),
+            false => "write through".to_owned(),
+        };
         Self {
             name: target.name.clone(),
             place,
-            model: in_device("model"),
-            firmware,
-            scheduler: in_queue("scheduler").map(|all| chosen(&all)),
-            write_cache: in_queue("write_cache"),
-            rotational: in_queue("rotational").map(|text| text == "1"),
-            node: node(target),
+            model: facts.and_then(|it| it.model.value().cloned()),
+            firmware: facts.and_then(|it| it.firmware.value().cloned()),
+            scheduler: facts.and_then(|it| it.scheduler.value().cloned()),
+            write_cache: facts.and_then(|it| it.write_cache.value().map(believed)),
+            rotational: facts.and_then(|it| it.rotational.value().copied()),
+            node: facts.and_then(|it| it.numa_node.value().copied()),
             cpus: cpus_for(target),
         }
     }
@@ -91,23 +94,15 @@ pub(crate) fn cpus_for(target: &Target) -> Option<String> {
     }
 }
 
-/// The node that a target's device is attached to.
-fn node(target: &Target) -> Option<u32> {
-    let start = fs::canonicalize(disk(target)?).ok()?;
-    // The nearest of the devices that it is attached to knows.
-    let nodes = start.ancestors().filter_map(|folder| read(folder.join("numa_node")));
-    nodes.filter_map(|text| text.parse::<i64>().ok()).find_map(|node| u32::try_from(node).ok())
+/// What the kernel knows of the disk that a target is, or lies on.
+fn facts(target: &Target) -> Option<KernelFacts> {
+    let drive = Drive::of_block_device(target.device.as_ref()?).ok()?;
+    Some(drive.kernel())
 }
 
-/// The folder of the whole disk that a target is, or lies on.
-fn disk(target: &Target) -> Option<PathBuf> {
-    let device = fs::canonicalize(target.device.as_ref()?).ok()?;
-    let folder = Path::new("/sys/class/block").join(device.file_name()?);
-    let is_partition = folder.join("partition").exists();
-    match is_partition {
-        true => fs::canonicalize(folder).ok()?.parent().map(Path::to_owned),
-        false => folder.exists().then_some(folder),
-    }
+/// The node that a target's device is attached to.
+fn node(target: &Target) -> Option<u32> {
+    facts(target)?.numa_node.value().copied()
 }
 
 /// A machine that is only described, in a line.
@@ -131,12 +126,6 @@ fn read(path: impl AsRef<Path>) -> Option<String> {
     (!text.is_empty()).then(|| text.to_owned())
 }
 
-/// Of "none [mq-deadline]", the one in brackets.
-fn chosen(all: &str) -> String {
-    let inside = all.split_once('[').and_then(|(_, rest)| rest.split_once(']'));
-    inside.map_or(all, |(chosen, _)| chosen).to_owned()
-}
-
 fn line_of(path: &str, key: &str) -> Option<String> {
     let text = fs::read_to_string(path).ok()?;
     let mut lines = text.lines().filter_map(|line| line.split_once(':'));
@@ -152,12 +141,6 @@ fn memory_gib() -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_scheduler_in_use_is_the_one_in_brackets() {
-        assert_eq!(chosen("none [mq-deadline] kyber"), "mq-deadline");
-        assert_eq!(chosen("none"), "none");
-    }
 
     #[test]
     fn what_the_user_says_of_processors_goes_before_what_the_machine_says() {

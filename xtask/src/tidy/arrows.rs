@@ -75,6 +75,7 @@ const TABLE: [Arrow; 18] = [
         "headpond-lab",
         &[
             "headpond-block",
+            "headpond-drive",
             "headpond-raid",
             "headpond-report",
             "headpond-sim",
