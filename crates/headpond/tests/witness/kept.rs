@@ -181,7 +181,7 @@ fn a_campaign_goes_on_after_each_cut_and_after_its_own_end_and_says_how_little_i
     let (cuts, cut) = ("3", user.path("cut").display().to_string());
     // The hook waits until the disk is without power.
     let hook = format!("touch {cut}; while [ -e {cut} ]; do sleep 0.02; done");
-    let campaign = ["campaign", "--name", "disk", "--cuts", cuts, "--between", "0.2..0.4"];
+    let campaign = ["campaign", "--name", "disk", "--cuts", cuts, "--between", "0.5..0.8"];
     let mut args = campaign.to_vec();
     args.extend(["--cut-hook", &hook, "--wait-boot", "60"]);
     let mut keeper = Keeper::start(&user, &args);
@@ -219,8 +219,13 @@ fn a_campaign_goes_on_after_each_cut_and_after_its_own_end_and_says_how_little_i
     let kept = user.path("kept").display().to_string();
     let report = user.json(&["witness", "report", &kept, "--json"]);
     let disk = &report["disk"];
-    assert_eq!((&disk["cuts"], &disk["losses"]), (&3.into(), &0.into()), "{report:#}");
-    assert!(user.ok(&["witness", "report", &kept]).contains("up to 63.2 % of all cuts"));
+    // Where the machine is busy, a cut may come before anything was promised: it proves nothing.
+    let count = |what: &str| disk[what].as_u64().unwrap();
+    assert_eq!((count("cuts") + count("undecided"), count("losses")), (3, 0), "{report:#}");
+    assert!(count("cuts") > 0, "{report:#}");
+    let excluded = 100.0 * (1.0 - 0.05_f64.powf(1.0 / count("cuts") as f64));
+    let told = user.ok(&["witness", "report", &kept]);
+    assert!(told.contains(&format!("up to {excluded:.1} % of all cuts")), "{told}");
 }
 
 #[test]
