@@ -26,6 +26,9 @@ use std::time::Duration;
 
 /// Of what may be dirty: with more, how many records are under way says nothing of the device.
 const FULL_PERCENT: u64 = 90;
+/// Who waits is looked at no more often than that, however short the wait is: who is left then
+/// waits for something that takes time.
+const EXPIRY_PERIOD_MIN: Duration = Duration::from_millis(1);
 
 /// Something that wants to be in the log.
 #[derive(Clone)]
@@ -381,6 +384,7 @@ impl Engine {
     }
 
     async fn expire_waiting(self: Rc<Self>) {
+        let mut next = self.runtime.now();
         loop {
             let wait = self.config.borrow().cleaning.full_wait_ms;
             let wait = Duration::from_millis(u64::from(wait));
@@ -389,14 +393,17 @@ impl Engine {
                 waiting.iter().filter(|it| it.may_expire()).map(|it| it.since).min()
             };
             let Some(oldest) = oldest else { break };
-            self.runtime.sleep_until(oldest + wait).await;
+            self.runtime.sleep_until((oldest + wait).max(next)).await;
             let now = self.runtime.now();
+            next = now + EXPIRY_PERIOD_MIN;
             if self.keeps_order() && !self.is_core_failing() {
                 // In its order it may take long, and goes on.
                 self.renew_waiting(now);
             } else {
                 self.answer_expired(|since| since + wait <= now);
             }
+            // By the clock there may be room by now for those who are left.
+            self.pump();
         }
         self.queue.is_timed.set(false);
     }

@@ -477,10 +477,13 @@ fn draw_cleaning(random: &mut Random) -> CleaningConfig {
         CleaningConfig { policy: CleaningPolicy::Acp, ..default },
         CleaningPreset::AcpVeryAggressive.apply(default),
     ]);
-    match ordered {
+    let chosen = match ordered {
         true => CleaningConfig { policy: CleaningPolicy::Ordered, stripe: soon(0), ..default },
         false => other,
-    }
+    };
+    // Drawn aside: how long a write waits for room.
+    let full_wait_ms = *random.clone().fork().fork().pick(&[5000, 5000, 5000, 5000, 20, 0]);
+    CleaningConfig { full_wait_ms, ..chosen }
 }
 
 /// Where there are any, some requests go past the cache, by size, direction or place; or some

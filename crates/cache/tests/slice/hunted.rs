@@ -8,6 +8,7 @@ use headpond_block::devices::RamDevice;
 use headpond_block::sync::join_all;
 use headpond_block::{
     BLOCK_BYTES, BlockDevice, Buffer, ByteRange, Request, RequestFlags, RequestKind, Runtime,
+    Submission,
 };
 use headpond_cache::{
     CleaningConfig, Foundation, Mode, Slice, SliceConfig, SliceStats, create, load,
@@ -463,6 +464,35 @@ fn who_has_no_other_way_than_to_wait_is_not_asked_again_and_again() {
         begin(write(0));
         begin(Request::discard(ByteRange::at(BLOCK_BYTES, BLOCK_BYTES)));
         runtime.sleep(Duration::from_secs(1)).await;
+    });
+}
+
+/// Found by replaying a recording of the demo: where no write is to wait for room, one that the
+/// clock was about to let in was asked again and again at once, and the clock stood still.
+#[test]
+fn a_write_that_is_not_to_wait_for_room_is_let_in_by_the_clock() {
+    simulate(async |runtime| {
+        let bench = Bench::new(&runtime).await;
+        let cleaning = CleaningConfig { full_wait_ms: 0, ..small_cleaning() };
+        let config = SliceConfig { cleaning, ..SliceConfig::default() };
+        let slice = bench.open(config).await;
+        bench.core_faults.add(late(RequestKind::Write, Duration::from_millis(2)));
+        bench.cache_faults.add(late(RequestKind::Write, Duration::from_micros(50)));
+        let write = |index: u64| {
+            let slice = slice.clone();
+            Submission::pending(async move {
+                let request = Request::write(index * 2 * BLOCK_BYTES, block(1));
+                slice.submit(request).await
+            })
+        };
+        let blocks = CACHE_BYTES / BLOCK_BYTES;
+        for round in 0..4 * blocks / 16 {
+            let writes = (0..16).map(|index| write((round * 16 + index) % (2 * blocks)));
+            let outcomes = join_all(writes.collect()).await;
+            assert!(outcomes.iter().all(Result::is_ok));
+        }
+        let counters = slice.stats().counters;
+        assert!(counters.bypass.full_of_dirty > 0, "{counters:?}");
     });
 }
 

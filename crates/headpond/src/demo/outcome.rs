@@ -77,18 +77,22 @@ impl DemoOutcome {
                 .collect::<Vec<_>>()
                 .join(", ")
         )];
-        if let Some(row) = self.rows.first() {
-            let share = row.sustained.iops() / self.offline_cleaning_iops.max(f64::MIN_POSITIVE);
-            notes.push(format!(
-                "cleaning the same dirty set offline in address order: {:.0} blocks/s; depth 1 \
-                 sustained reaches {:.0} % of that (in a run this short the drives' own caches \
-                 take a part)",
-                self.offline_cleaning_iops,
-                share * 100.0
-            ));
-        }
+        notes.extend(self.offline_note());
         notes.push(format!("load by {}", self.load_by));
         notes
+    }
+
+    fn offline_note(&self) -> Option<String> {
+        let offline = self.offline_cleaning_iops;
+        if offline == 0.0 {
+            return Some("with what was applied nothing is dirty that could be cleaned".to_owned());
+        }
+        let share = self.rows.first()?.sustained.iops() / offline * 100.0;
+        Some(format!(
+            "cleaning the same dirty set offline in address order: {offline:.0} blocks/s; depth 1 \
+             sustained reaches {share:.0} % of that (in a run this short the drives' own caches \
+             take a part)"
+        ))
     }
 }
 
