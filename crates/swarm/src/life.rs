@@ -161,6 +161,7 @@ impl World<'_> {
             runtime,
             sim,
             controls: &controls,
+            absent: &order.absent.members,
             excuses: self.excuses,
             tally: self.tally,
             random: self.random,

@@ -90,7 +90,8 @@ impl Stage<'_> {
         (self.machine.topology.worked_on() > 0).then_some(FURTHER)
     }
 
-    /// Disks that have no place in the array, and that nothing has happened to.
+    /// Disks that have no place in the array, that nothing has happened to and that are there: who
+    /// was lost may have been replaced, and be away all the same.
     pub(crate) fn free_disks(&self, array: &ArrayStatus) -> Vec<usize> {
         let filling = array.members.iter().filter_map(|member| member.filling.as_ref());
         let used = array.members.iter().filter_map(|member| member.device.as_deref());
@@ -99,8 +100,10 @@ impl Stage<'_> {
             .chain(array.spares.iter().map(|spare| spare.device.as_str()))
             .collect();
         let lost = &self.excuses.borrow().lost;
-        let is_free =
-            |index: &usize| !lost.contains(index) && !used.contains(&format!("m{index}").as_str());
+        let is_free = |index: &usize| {
+            let is_there = !lost.contains(index) && !self.absent.contains(index);
+            is_there && !used.contains(&format!("m{index}").as_str())
+        };
         (0..self.machine.members.len()).filter(is_free).collect()
     }
 

@@ -17,6 +17,7 @@ use headpond_sim::{Medium, Picture, Random, Sim};
 use headpond_volume::{CacheSettings, Dirty, SettingChange, Volume};
 use headpond_witness::Client;
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
 use std::fmt;
 use std::rc::Rc;
 use std::time::Duration;
@@ -145,6 +146,8 @@ pub(crate) struct Stage<'a> {
     pub runtime: &'a Runtime,
     pub sim: &'a Sim,
     pub controls: &'a Controls,
+    /// Disks that are not there in this life.
+    pub absent: &'a BTreeSet<usize>,
     pub excuses: &'a RefCell<Excuses>,
     pub tally: &'a RefCell<Tally>,
     pub random: &'a RefCell<Random>,
