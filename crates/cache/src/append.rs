@@ -19,6 +19,7 @@ use crate::stats::BypassReason;
 use crate::types::BlockRun;
 use headpond_block::sync::{Receiver, Sender, oneshot};
 use headpond_block::{Buffers, Instant, JoinHandle, Outcome, start};
+use smallvec::SmallVec;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -181,7 +182,7 @@ impl Engine {
     /// Forms and starts records as long as somebody waits who may go.
     pub(crate) fn pump(self: &Rc<Self>) {
         if self.queue.len() > 0 {
-            self.advance_throttle();
+            self.log.borrow_mut().advance_throttles(self.runtime.now());
         }
         while self.queue.len() > 0 && self.may_start_record() {
             let Some((formed, members)) = self.form_next() else { break };
@@ -295,22 +296,27 @@ impl Engine {
         let mut queue = self.queue.waiting.borrow_mut();
         let mut log = self.log.borrow_mut();
         let (mut chosen, mut kept) = (Vec::new(), VecDeque::with_capacity(queue.len()));
-        let (mut blocks, mut extents, mut is_full, mut is_scattered) = (0, 0, false, false);
+        let (mut blocks, mut extents) = (0, 0);
+        let mut full: SmallVec<[Refusal; 2]> = SmallVec::new();
         let mut refused = Vec::new();
         for waiting in queue.drain(..) {
             let intake = waiting.wanted.intake();
             let survey = log.survey(intake.run);
-            let is_behind = is_full && intake.purpose == Purpose::WriteBack;
+            let is_behind = !full.is_empty() && intake.purpose == Purpose::WriteBack;
             match log.admit(&intake, survey) {
                 // Those who wait for room keep their turn.
                 Ok(()) if is_behind && survey.dirty < intake.run.count => kept.push_back(waiting),
                 Err(Refusal::Spoiled) => refused.push((waiting.answer, Verdict::Spoiled)),
                 Err(refusal @ (Refusal::FullOfDirty | Refusal::Scattered)) => {
-                    is_scattered |= refusal == Refusal::Scattered;
+                    if refusal == Refusal::Scattered {
+                        self.reclaim_wanted.notify_all();
+                    }
                     if intake.purpose == Purpose::WriteBack && self.never_cleans() {
                         refused.extend(verdict_of(refusal).map(|it| (waiting.answer, it)));
                     } else {
-                        is_full = true;
+                        if !full.contains(&refusal) {
+                            full.push(refusal);
+                        }
                         kept.push_back(waiting);
                     }
                 }
@@ -319,7 +325,7 @@ impl Engine {
                     if is_eligible(intake.purpose)
                         && log.fits(chosen.len(), blocks, &intake)
                         && (chosen.is_empty() || log.has_room_beside(blocks, intake.run))
-                        && log.has_extents(extents + log.extents_for(&intake))
+                        && log.has_extents_beside(extents, log.extents_for(&intake))
                         && !conflicts(&chosen, &intake) =>
                 {
                     blocks += if intake.buffers.is_empty() { 0 } else { intake.run.count };
@@ -332,39 +338,32 @@ impl Engine {
         let result = form_chosen(&mut log, chosen, &mut kept);
         *queue = kept;
         drop((queue, log));
-        if is_scattered {
-            self.reclaim_wanted.notify_all();
-        }
-        if is_full {
-            self.wait_for_cleaner();
-            self.wait_for_throttle();
+        if !full.is_empty() {
+            self.wait_for_room(&full);
         }
         refused.into_iter().for_each(|(answer, verdict)| answer.send(verdict));
         result
+    }
+
+    /// Has those who make room work for it, and gives out by the clock what they make.
+    fn wait_for_room(self: &Rc<Self>, full: &[Refusal]) {
+        self.wait_for_cleaner();
+        // Relief makes room in small gos, of which there is nothing to even out.
+        if !self.cleaning.policy.borrow().wants_relief() {
+            let (now, mut log) = (self.runtime.now(), self.log.borrow_mut());
+            full.iter().for_each(|refusal| log.engage_throttle(*refusal, now));
+            drop(log);
+            self.wait_for_throttles();
+        }
     }
 
     fn never_cleans(&self) -> bool {
         self.config.borrow().cleaning.policy == CleaningPolicy::Nop
     }
 
-    fn advance_throttle(&self) {
-        let (now, mut log) = (self.runtime.now(), self.log.borrow_mut());
-        let (room, most) = (log.dirty_room(), log.dirty_max());
-        log.throttle.advance(now, room, most);
-    }
-
-    /// Holds back who comes from now on, and sees to it that those who wait are let in by the
-    /// clock.
-    fn wait_for_throttle(self: &Rc<Self>) {
-        if self.cleaning.policy.borrow().wants_relief() {
-            // Room comes in small gos then, of which there is nothing to even out.
-            return;
-        }
-        let wait = {
-            let mut log = self.log.borrow_mut();
-            log.throttle.engage(self.runtime.now());
-            log.throttle.wait(log.dirty_room())
-        };
+    /// Sees to it that those who are held back are let in by the clock.
+    fn wait_for_throttles(self: &Rc<Self>) {
+        let wait = self.log.borrow().throttle_wait();
         let Some(wait) = wait.filter(|_| !self.queue.is_throttled.replace(true)) else { return };
         let engine = Rc::clone(self);
         drop(self.runtime.spawn(async move {

@@ -46,6 +46,7 @@ pub(crate) struct Engine {
     pub records: RefCell<InFlight>,
     pub ahead: Ahead,
     pub core_writes: CoreWrites,
+    pub endings: Endings,
     /// Write-throughs; one that failed has left its blocks dirty.
     pub throughs: Attempts,
     /// At the core since its last flush.
@@ -77,6 +78,7 @@ pub(crate) struct Engine {
     pub counted_since: Cell<Instant>,
     pub latencies: Latencies,
     pub cleaned: RefCell<Rate>,
+    pub thinning: crate::reclaim::Thinning,
     pub is_seal_due: Cell<bool>,
     pub is_log_flushing: Cell<bool>,
     /// Void records are being written.
@@ -125,6 +127,46 @@ impl Drop for CoreWrite<'_> {
         log.spoil(self.run);
         // Kept since it began: the lock is still there.
         log.overtake_kept(self.run);
+    }
+}
+
+/// Mappings that are being ended, and whose end is not stable yet.
+#[derive(Default)]
+pub(crate) struct Endings {
+    active: RefCell<Vec<BlockRun>>,
+    done: Notify,
+}
+
+/// One of them, until it is dropped.
+struct Ending<'a> {
+    endings: &'a Endings,
+    run: BlockRun,
+}
+
+impl Endings {
+    fn begin(&self, run: BlockRun) -> Ending<'_> {
+        self.active.borrow_mut().push(run);
+        Ending { endings: self, run }
+    }
+
+    /// Waits until nothing of a run is being ended.
+    pub async fn settle(&self, run: BlockRun) {
+        loop {
+            let done = self.done.wait();
+            if !self.active.borrow().iter().any(|active| active.overlaps(run)) {
+                break;
+            }
+            done.await;
+        }
+    }
+}
+
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        let mut active = self.endings.active.borrow_mut();
+        let place = active.iter().position(|active| *active == self.run);
+        active.swap_remove(place.expect("it is active"));
+        self.endings.done.notify_all();
     }
 }
 
@@ -208,6 +250,7 @@ impl Engine {
             }
         }
         for run in runs {
+            let _ending = self.endings.begin(run);
             if self.is_failed.get() {
                 if !self.forget(run, over_dirty) {
                     return Entombed::Spoiled;

@@ -20,9 +20,11 @@ mod flush_epochs;
 mod mapping;
 mod reach;
 mod reinsert;
+mod room;
 mod stability;
 mod survey;
 mod tally;
+mod thinning;
 mod unreadable;
 
 use checksummed::Checksummed;
@@ -34,6 +36,7 @@ pub(crate) use reach::{Content, Cut, plan};
 pub use reinsert::Reinsertion;
 pub use survey::Survey;
 pub(crate) use tally::id_of;
+pub(crate) use thinning::Scattered;
 use unreadable::Unreadable;
 
 use crate::classes::{CLASSES_MAX, ClassId};
@@ -177,6 +180,8 @@ pub struct Log {
     written_max: u64,
     /// Holds new dirt back while there is little room for it.
     pub throttle: Throttle,
+    /// Holds what takes extents back while the pool has few.
+    pub pool_throttle: Throttle,
     has_opened_segment: bool,
     reach: Reach,
     /// Reclaim drives out what a reader could still want.
@@ -234,6 +239,7 @@ impl Log {
             dirty_max: usable,
             written_max: usable / 16,
             throttle: Throttle::default(),
+            pool_throttle: Throttle::default(),
             has_opened_segment: false,
             reach: Reach::default(),
             is_evicting: false,
@@ -269,33 +275,6 @@ impl Log {
 
     pub fn in_flight(&self) -> u32 {
         self.records.count()
-    }
-
-    pub fn dirty_max(&self) -> u64 {
-        self.dirty_max
-    }
-
-    /// Dirty blocks, those on their way to the log included.
-    pub fn dirty_now(&self) -> u64 {
-        let counts = self.map.counts();
-        counts.dirty + counts.pending_dirty
-    }
-
-    /// Blocks that may become dirty beside those that are.
-    pub fn dirty_room(&self) -> u64 {
-        let (dirty, written) = (self.dirty_now(), self.map.counts().written);
-        let most = self.dirty_max.min((self.dirty_max + self.written_max).saturating_sub(written));
-        most.saturating_sub(dirty)
-    }
-
-    /// Whether so many blocks more may become dirty.
-    pub fn has_slack(&self, blocks: u64) -> bool {
-        self.dirty_now() + blocks <= self.dirty_max
-    }
-
-    /// Whether a run may become dirty together with so many blocks of other requests.
-    pub fn has_room_beside(&self, blocks: u64, run: BlockRun) -> bool {
-        self.has_slack(blocks + run.count) && self.throttle.allows_beside(blocks)
     }
 
     /// Drops the mappings of a run from memory only: for a cache that will not be opened again.
@@ -371,7 +350,9 @@ impl Log {
         if intake.guard.is_some_and(|guard| guard.spoiled.get()) && !forgives {
             return Err(Refusal::Spoiled);
         }
-        let is_scattered = !self.has_extents(self.extents_for(intake));
+        let extents = self.extents_for(intake);
+        let is_allowed = extents == 0 || self.pool_throttle.allows_beside(0);
+        let is_scattered = !self.has_extents(extents) || !is_allowed;
         match intake.purpose {
             Purpose::ReadInsert if is_scattered => Err(Refusal::Spoiled),
             Purpose::WriteBack | Purpose::WriteThrough if is_scattered => Err(Refusal::Scattered),
@@ -419,11 +400,14 @@ impl Log {
         }
         self.foresee_residents(intakes, 1);
         let (data, dirty) = (Position(self.ring.position().0 + descriptor_units), self.dirty_now());
+        let (_, free) = self.map.pool();
         let mut index = 0;
         for intake in intakes {
             self.map_intake(intake, data, &mut index);
         }
         self.throttle.spend(self.dirty_now().saturating_sub(dirty));
+        let (_, left) = self.map.pool();
+        self.pool_throttle.spend(u64::from(free.saturating_sub(left)));
         let parts = intakes.iter().map(|intake| intake.buffers);
         let formed = self.seal_off(data, blocks, is_promise, parts);
         if is_promise {

@@ -12,10 +12,14 @@
 //!
 //! **Not here**: who is resident (`eviction`).
 
+mod thinning;
+
+pub(crate) use thinning::Thinning;
+
 use crate::engine::{CacheError, Engine, Entombed};
 use crate::format::record::{self, ENTRY_BYTES_MAX};
 use crate::line_map::{Marks, State, Version};
-use crate::log::{Log, RESERVE_FOR_CLIENTS, Refusal, Reinsertion};
+use crate::log::{Formed, Log, RESERVE_FOR_CLIENTS, Refusal, Reinsertion};
 use crate::stats::CacheRead;
 use crate::types::{CoreBlock, Position, SegmentIndex, Sequence, SlotIndex};
 use foldhash::fast::FixedState;
@@ -376,8 +380,7 @@ impl Engine {
     }
 
     async fn append_copies(self: &Rc<Self>, copies: &[Reinsertion]) -> Result<(), DeviceError> {
-        let formed = self.log.borrow_mut().form_reinsertion(copies);
-        let formed = match formed {
+        let formed = match self.form_copies(copies).await {
             Ok(Some(formed)) => formed,
             Ok(None) => return Ok(()),
             Err(Refusal::Scattered) => return self.end_where_they_lie(copies).await,
@@ -394,6 +397,19 @@ impl Engine {
             self.remember_written(&log, version.block, version.slot);
         }
         outcome
+    }
+
+    /// A record of copies; where the map has no extents for them, thinning is given a moment.
+    async fn form_copies(&self, copies: &[Reinsertion]) -> Result<Option<Formed>, Refusal> {
+        for _ in 0..CLEANING_POLLS_MAX {
+            match self.log.borrow_mut().form_reinsertion(copies) {
+                Err(Refusal::Scattered) if !self.written.borrow().is_empty() => {}
+                Err(Refusal::Scattered) if self.thinning.is_at_work() => {}
+                formed => return formed,
+            }
+            self.runtime.sleep(CLEANING_POLL).await;
+        }
+        Err(Refusal::Scattered)
     }
 
     /// The map has no extents for the copies, which would lie more scattered than the blocks do

@@ -12,7 +12,7 @@ use crate::checkpoint::{write_checkpoint, write_header};
 use crate::classes::ClassId;
 use crate::cleaner::Progress;
 use crate::config::{Mode, SliceConfig};
-use crate::engine::{CoreWrites, Engine};
+use crate::engine::{CoreWrites, Endings, Engine};
 use crate::error::{CleanError, ModeError, OpenError, StopError};
 use crate::format::superblock::Superblock;
 use crate::label::CoreLabel;
@@ -89,19 +89,11 @@ impl Slice {
         config: SliceConfig,
         watch: &dyn Fn(LoadProgress),
     ) -> Result<(Self, Recovery), OpenError> {
-        let Foundation { runtime, cache, core, label } = foundation;
-        check_fit(&*cache, core.size_bytes(), superblock, expected, &config)?;
-        let no_slice = || OpenError::SliceIndex { device: cache.name().clone(), slice: index };
-        let source = Source {
-            device: &*cache,
-            layout: superblock.layout(usize::from(index)).ok_or_else(no_slice)?,
-            cache: superblock.cache,
-            slice: index,
-            core_blocks: core.size_bytes() / BLOCK_BYTES,
-            checkpoint_every_bytes: config.checkpoint_every_on(&*cache),
-            watch: Watch::new(watch),
-        };
+        let core_bytes = foundation.core.size_bytes();
+        check_fit(&*foundation.cache, core_bytes, superblock, expected, &config)?;
+        let source = source_of(&foundation, superblock, index, &config, watch)?;
         let (mut log, header, recovery) = source.open().await?;
+        let Foundation { runtime, cache, core, label } = foundation;
         log.set_eviction(config.eviction, &config.admission.classes);
         let slots = u64::from(log.layout.slots());
         let engine = Rc::new(Engine {
@@ -122,6 +114,7 @@ impl Slice {
             records: RefCell::default(),
             ahead: Ahead::default(),
             core_writes: CoreWrites::default(),
+            endings: Endings::default(),
             throughs: Attempts::default(),
             written: RefCell::default(),
             core_changes: Cell::new(0),
@@ -139,6 +132,7 @@ impl Slice {
             counted_since: Cell::new(runtime.now()),
             latencies: Latencies::new(&runtime),
             cleaned: RefCell::default(),
+            thinning: crate::reclaim::Thinning::default(),
             is_seal_due: Cell::new(false),
             is_log_flushing: Cell::new(false),
             is_voiding: Cell::new(false),
@@ -159,6 +153,7 @@ impl Slice {
         let tasks = [
             engine.runtime.spawn(Rc::clone(&engine).run_cleaner()),
             engine.runtime.spawn(Rc::clone(&engine).run_reclaim()),
+            engine.runtime.spawn(Rc::clone(&engine).run_thinning()),
             engine.runtime.spawn(Rc::clone(&engine).run_checkpoints()),
         ];
         let tasks = Rc::new(RefCell::new(Vec::from(tasks)));
@@ -396,6 +391,7 @@ impl Slice {
         engine.is_stopping.set(true);
         engine.cleaning_wanted.notify_all();
         engine.reclaim_wanted.notify_all();
+        engine.thinning.wake();
         engine.checkpoint_wanted.notify_all();
         let tasks = self.tasks.take();
         for task in tasks {
@@ -474,6 +470,27 @@ impl BlockDevice for Slice {
             }
         }
     }
+}
+
+/// What the slice of this index is read from.
+fn source_of<'a>(
+    foundation: &'a Foundation,
+    superblock: &Superblock,
+    index: u16,
+    config: &SliceConfig,
+    watch: &'a dyn Fn(LoadProgress),
+) -> Result<Source<'a>, OpenError> {
+    let cache = &*foundation.cache;
+    let no_slice = || OpenError::SliceIndex { device: cache.name().clone(), slice: index };
+    Ok(Source {
+        device: cache,
+        layout: superblock.layout(usize::from(index)).ok_or_else(no_slice)?,
+        cache: superblock.cache,
+        slice: index,
+        core_blocks: foundation.core.size_bytes() / BLOCK_BYTES,
+        checkpoint_every_bytes: config.checkpoint_every_on(cache),
+        watch: Watch::new(watch),
+    })
 }
 
 /// Whether a cache belongs to a core of so many bytes and can be used as it is wanted, as far as

@@ -272,6 +272,8 @@ pub struct Counters {
     pub readmitted_blocks: u64,
     /// Not evicted, but dropped where what the core lacks left no room for them.
     pub dropped_resident_blocks: u64,
+    /// Ended while they were clean, for their extents.
+    pub thinned_blocks: u64,
     pub inserted_blocks: u64,
     /// Read from the core for nobody yet.
     pub ahead_blocks: u64,

@@ -76,8 +76,8 @@ fn a_stop_waits_for_the_erasure_of_whoever_was_replaced() {
     assert!(headpond_swarm::run_case(170_002_187, &mut |_| {}).is_ok());
 }
 
-/// A member was replaced while it was away; an array that grew was given the disk that was not there,
-/// and lacked it at the next start.
+/// A member was replaced while it was away; an array that grew was given the disk that was not
+/// there, and lacked it at the next start.
 #[test]
 fn a_disk_that_is_away_is_given_to_nobody() {
     assert!(headpond_swarm::run_case(1_795_477_032_000_218, &mut |_| {}).is_ok());

@@ -131,9 +131,15 @@ impl Engine {
             // One that was distrusted meanwhile may have been written a second time since, which
             // only the next flush covers; and which one it was is not kept.
             let is_sure = self.cleaning.distrusts.get() == distrusts;
+            let is_scattered = log.is_scattered();
             for (block, slot, first) in taken.iter().flat_map(Written::blocks) {
                 match is_still_written(&log, block, slot, first) {
-                    true if is_sure => log.map.set_state(slot, State::Clean),
+                    true if is_sure => {
+                        log.map.set_state(slot, State::Clean);
+                        if is_scattered {
+                            self.thinning.note_clean(&log, block, slot, first);
+                        }
+                    }
                     true => self.remember_written(&log, block, slot),
                     false => {}
                 }
@@ -143,6 +149,7 @@ impl Engine {
         self.pump();
         self.cleaning_wanted.notify_all();
         self.reclaim_wanted.notify_all();
+        self.thinning.wake();
         outcome
     }
 

@@ -162,6 +162,10 @@ impl Extents {
         self.free_len
     }
 
+    pub fn is_of_pool(&self, at: u32) -> bool {
+        at >= self.windows
+    }
+
     /// Bytes of everything but the pool, and of the pool.
     pub fn memory_bytes(&self) -> (u64, u64) {
         let heads_of_pool = (self.heads.len() - buckets(self.windows, 0)) * size_of::<u32>();

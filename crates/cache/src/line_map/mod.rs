@@ -125,6 +125,20 @@ impl LineMap {
         !self.extents.is_by_block()
     }
 
+    /// Whether what a slot holds takes from the pool.
+    pub fn is_in_pool(&self, slot: SlotIndex) -> bool {
+        self.extents.at_place(slot.0).is_some_and(|at| self.extents.is_of_pool(at))
+    }
+
+    /// How many extents blocks that lie in a row in the log may take from the pool: all but those
+    /// that are the first of a window.
+    pub fn extents_in_a_row(&self, blocks: u64) -> u64 {
+        match self.extents.is_by_block() || blocks == 0 {
+            true => 0,
+            false => blocks - (blocks - 1) / self.extents.line_blocks(),
+        }
+    }
+
     /// How many extents a run may take from the pool.
     #[inline]
     pub fn extents_for(&self, run: BlockRun) -> u64 {

@@ -29,7 +29,7 @@ impl Log {
             return Ok(None);
         }
         let (_, extents) = self.map.pool();
-        if self.map.has_pool() && copies.len() > extents as usize {
+        if self.map.extents_in_a_row(copies.len() as u64) > u64::from(extents) {
             return Err(Refusal::Scattered);
         }
         self.draft.clear();

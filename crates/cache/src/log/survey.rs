@@ -1,6 +1,6 @@
 //! What is mapped of a run of blocks.
 
-use super::{EXTENTS_FOR_RECLAIM, Intake, Log};
+use super::Log;
 use crate::line_map::{Marks, State};
 use crate::types::{BlockRun, CoreBlock};
 use headpond_block::{BlockDevice, DeviceError, Outcome};
@@ -81,35 +81,6 @@ impl Log {
             version.is_some_and(|version| version.marks.contains(Marks::REPLAYED))
         };
         self.mapped_in(run).into_iter().filter(owes_parity).collect()
-    }
-
-    /// Most extents that an intake takes from the pool.
-    pub fn extents_for(&self, intake: &Intake) -> u64 {
-        if intake.buffers.is_empty() { 0 } else { self.map.extents_for(intake.run) }
-    }
-
-    /// Whether the pool has so many extents for new data. A tombstone wants none, and goes on where
-    /// reclaim has taken what was kept for it.
-    pub fn has_extents(&self, wanted: u64) -> bool {
-        let (_, free) = self.map.pool();
-        wanted == 0 || u64::from(free) >= wanted + u64::from(EXTENTS_FOR_RECLAIM)
-    }
-
-    /// Whether little of the pool is left: time to end what is scattered.
-    pub fn is_scattered(&self) -> bool {
-        let (pool, free) = self.map.pool();
-        self.map.has_pool() && free < pool / 4 + EXTENTS_FOR_RECLAIM
-    }
-
-    /// Dirty blocks for whoever decides how hard to clean: as full as the fuller of log and pool.
-    pub fn dirty_pressure(&self) -> u64 {
-        let (pool, free) = self.map.pool();
-        let dirty = self.dirty_now();
-        if dirty == 0 || pool == 0 {
-            return dirty;
-        }
-        let by_pool = u128::from(self.dirty_max()) * u128::from(pool - free) / u128::from(pool);
-        dirty.max(by_pool as u64)
     }
 
     /// Has the indexes name what is dirty next, each for as long as there may be something.

@@ -61,6 +61,8 @@ impl Engine {
         if has_pending() || run.count > u64::from(self.log.borrow().layout.slots()) {
             self.settle().await;
         }
+        // What is not mapped any more would come back at a cut, as long as its end is not stable.
+        self.endings.settle(run).await;
         let log = self.log.borrow();
         let blocks = log.known_in(run);
         if blocks.is_empty() || defect!(ForgetTombstone) {

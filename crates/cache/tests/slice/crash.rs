@@ -178,39 +178,48 @@ fn under_pressure(config: SliceConfig, seed: u64) {
     under_pressure_on(Machine::new(config, 4096, seed), seed);
 }
 
+const PRESSURE: Workload = Workload {
+    requests: 1500,
+    depth: 12,
+    blocks: 6000,
+    blocks_max: 12,
+    flush_percent: 3,
+    fua_percent: 3,
+    read_percent: 10,
+    discard_percent: 2,
+    sector_percent: 5,
+    ..Workload::BUSY
+};
+
 fn under_pressure_on(machine: Machine, seed: u64) -> u64 {
-    let workload = Workload {
-        requests: 1500,
-        depth: 12,
-        blocks: 6000,
-        blocks_max: 12,
-        flush_percent: 3,
-        fua_percent: 3,
-        read_percent: 10,
-        discard_percent: 2,
-        sector_percent: 5,
-        ..Workload::BUSY
-    };
+    let [checkpoints, _] = lives_under_pressure(machine, &PRESSURE, seed);
+    checkpoints
+}
+
+/// Checkpoints that were taken, and blocks that were ended for their extents.
+fn lives_under_pressure(machine: Machine, workload: &Workload, seed: u64) -> [u64; 2] {
     machine.create(seed);
-    let (mut reclaimed, mut cuts, mut checkpoints) = (0, 0, 0);
+    let (mut reclaimed, mut cuts, mut checkpoints, mut thinned) = (0, 0, 0, 0);
     for life in 0..12 {
         machine.power.cut_after(700 + (seed + life) * 977 % 4000);
-        match machine.work(seed * 100 + life, &workload, life % 5 == 4) {
+        match machine.work(seed * 100 + life, workload, life % 5 == 4) {
             Ended::Finished(work) => {
                 work.verdict.unwrap_or_else(|verdict| panic!("life {life} seed {seed}: {verdict}"));
                 reclaimed += work.stats.counters.segments_reclaimed;
                 checkpoints += work.stats.counters.checkpoints;
+                thinned += work.stats.counters.thinned_blocks;
             }
             Ended::Cut => cuts += 1,
         }
         machine.crash(seed + life);
     }
-    let Ended::Finished(work) = machine.work(seed, &workload, true) else { panic!("no cut") };
+    let Ended::Finished(work) = machine.work(seed, workload, true) else { panic!("no cut") };
     work.verdict.unwrap_or_else(|verdict| panic!("seed {seed}: {verdict}"));
     reclaimed += work.stats.counters.segments_reclaimed;
     checkpoints += work.stats.counters.checkpoints;
+    thinned += work.stats.counters.thinned_blocks;
     assert!(cuts > 5 && reclaimed > 10, "{cuts} cuts, {reclaimed} segments");
-    checkpoints
+    [checkpoints, thinned]
 }
 
 #[test]
@@ -234,6 +243,20 @@ fn full_cache_with_long_lines_keeps_its_promises() {
             let machine = Machine::new(config(Mode::WriteBack, policy), 4096, seed);
             under_pressure_on(machine.with_lines(line_bytes), seed);
         }
+    }
+}
+
+/// Single blocks all over the core: the cleaner ends them by tombstones, and what is discarded
+/// afterwards goes past the cache.
+#[test]
+fn blocks_that_were_ended_for_their_extents_do_not_come_back() {
+    let scattered =
+        Workload { requests: 4000, blocks: 12_000, blocks_max: 1, discard_percent: 20, ..PRESSURE };
+    for (seed, line_bytes) in [(41, 64 << 10), (42, 1 << 20), (43, 32 << 10)] {
+        let config = config(Mode::WriteBack, CleaningPolicy::Stripe);
+        let machine = Machine::new(config, 4096, seed).with_lines(line_bytes);
+        let [_, thinned] = lives_under_pressure(machine, &scattered, seed);
+        assert!(thinned > 300, "{thinned}");
     }
 }
 

@@ -119,6 +119,31 @@ fn unreadable_clean_block_comes_from_the_core_and_a_dirty_one_is_an_error() {
     });
 }
 
+/// The tombstone of a block that could not be read is still on its way: a cut would bring the block
+/// back, under what was written past the cache meanwhile.
+#[test]
+fn a_write_past_the_cache_waits_for_the_end_of_a_block_that_could_not_be_read() {
+    simulate(async |runtime| {
+        let bench = Bench::new(&runtime).await;
+        let slice = bench.open(nop()).await;
+        let device: &dyn BlockDevice = &slice;
+        device.write(0, block(3)).await.unwrap();
+        slice.flush_dirty().await.unwrap();
+        bench.cache_faults.add(FaultRule::on(RequestKind::Read, Fault::Corrupt));
+        let slow = Fault::Delay(Duration::from_millis(50));
+        bench.cache_faults.add(FaultRule::on(RequestKind::Write, slow));
+        assert_eq!(byte_at(device, 0).await.unwrap(), 3);
+        runtime.sleep(Duration::from_millis(10)).await;
+        slice.set_config(SliceConfig { mode: Mode::PassThrough, ..nop() }).unwrap();
+        assert_eq!(slice.stats().counters.tombstone_blocks, 1, "it is on its way");
+        device.write(0, block(4)).await.unwrap();
+        bench.cache_faults.clear();
+        // As after a power cut.
+        let again = bench.open(nop()).await;
+        assert_eq!(byte_at(&again, 0).await.unwrap(), 4);
+    });
+}
+
 #[test]
 fn failed_cache_write_goes_to_the_core_and_the_mapping_does_not_come_back() {
     simulate(async |runtime| {

@@ -2,9 +2,9 @@
 
 use crate::bench::{Bench, block, byte_at, nop, simulate};
 use crate::machine::{CORE_BYTES, EXPECTED, Machine, options, small_cleaning};
-use headpond_block::decorators::ProbeDevice;
+use headpond_block::decorators::{Fault, FaultRule, ProbeDevice};
 use headpond_block::devices::{NullDevice, RamDevice};
-use headpond_block::{BlockDevice, Buffer, ByteRange, Request, Runtime};
+use headpond_block::{BlockDevice, Buffer, ByteRange, Request, RequestKind, Runtime};
 use headpond_cache::{
     CleaningConfig, CleaningPolicy, CreateError, CreateOptions, Foundation, Mode, Slice,
     SliceConfig, SliceStats, create, load,
@@ -181,6 +181,76 @@ fn lines_in_too_many_pieces_wait_for_cleaner_and_reclaim() {
             assert!(stats.counters.segments_reclaimed > 10);
         }
     }
+}
+
+/// A block in every line.
+fn scattered_block(index: u64) -> u64 {
+    index * 17 % (CORE_BYTES / 4096) * 4096
+}
+
+/// Uses the pool up with dirty blocks; how many there are.
+async fn scatter(slice: &Slice) -> u64 {
+    let mut written = 0;
+    while slice.stats().counters.bypass.scattered == 0 {
+        let device: &dyn BlockDevice = slice;
+        device.write(scattered_block(written), block(written as u8)).await.unwrap();
+        written += 1;
+    }
+    written
+}
+
+/// The oldest segment is all dirty, and would give nothing back for long.
+#[test]
+fn what_has_become_clean_makes_room_where_it_lies() {
+    simulate(async |runtime| {
+        let bench = Bench::with_lines(&runtime, LINE).await;
+        let slice = bench.open(nop()).await;
+        let device: &dyn BlockDevice = &slice;
+        let written = scatter(&slice).await;
+        let full = slice.stats().memory;
+        // The newest becomes clean by itself, and by a write past the cache.
+        slice.flush_dirty().await.unwrap();
+        runtime.sleep(Duration::from_secs(1)).await;
+        let stats = slice.stats();
+        assert!(stats.counters.thinned_blocks > 100, "{:?}", stats.counters);
+        assert_eq!(stats.counters.reinserted_blocks, 0);
+        assert!(stats.memory.extents_used < full.extents_used * 4 / 5, "{:?}", stats.memory);
+        slice.self_check();
+        for index in 0..written {
+            assert_eq!(byte_at(device, scattered_block(index)).await.unwrap(), index as u8);
+        }
+    });
+}
+
+/// A cut would bring back what the tombstone on its way has not ended yet, under what was written
+/// past the cache meanwhile.
+#[test]
+fn a_write_past_the_cache_ends_blocks_whose_end_is_not_stable_yet() {
+    simulate(async |runtime| {
+        let bench = Bench::with_lines(&runtime, LINE).await;
+        let slice = bench.open(nop()).await;
+        let device: &dyn BlockDevice = &slice;
+        scatter(&slice).await;
+        let slow = Fault::Delay(Duration::from_millis(50));
+        let rule = FaultRule::on(RequestKind::Write, slow);
+        bench.cache_faults.add(FaultRule { times: Some(1), ..rule });
+        slice.flush_dirty().await.unwrap();
+        runtime.sleep(Duration::from_millis(10)).await;
+        assert_eq!(bench.cache_faults.struck(), 1, "tombstones are on their way");
+        slice.set_config(SliceConfig { mode: Mode::PassThrough, ..nop() }).unwrap();
+        let before = slice.stats().counters;
+        for index in 0..50 {
+            device.write(scattered_block(index), block(99)).await.unwrap();
+        }
+        let after = slice.stats().counters;
+        assert_eq!(after.tombstone_blocks - before.tombstone_blocks, 50);
+        runtime.sleep(Duration::from_secs(1)).await;
+        assert!(slice.stats().counters.thinned_blocks > 100);
+        slice.self_check();
+        for index in 0..50 {
+            assert_eq!(byte_at(device, scattered_block(index)).await.unwrap(), 99);
+        }
+    });
 }
 
 /// What a slice of this size takes, before and after it has been filled.

@@ -1,0 +1,100 @@
+//! How much room there is, for what becomes dirty and for what is scattered, and who is let in.
+//!
+//! **Not here**: room in the log itself (`ring`), which reclaim makes.
+
+use super::{EXTENTS_FOR_RECLAIM, Intake, Log, Refusal};
+use crate::types::BlockRun;
+use headpond_block::Instant;
+use std::time::Duration;
+
+impl Log {
+    pub fn dirty_max(&self) -> u64 {
+        self.dirty_max
+    }
+
+    /// Dirty blocks, those on their way to the log included.
+    pub fn dirty_now(&self) -> u64 {
+        let counts = self.map.counts();
+        counts.dirty + counts.pending_dirty
+    }
+
+    /// Blocks that may become dirty beside those that are.
+    pub fn dirty_room(&self) -> u64 {
+        let (dirty, written) = (self.dirty_now(), self.map.counts().written);
+        let most = self.dirty_max.min((self.dirty_max + self.written_max).saturating_sub(written));
+        most.saturating_sub(dirty)
+    }
+
+    /// Gives out what the time since has made of the room.
+    pub fn advance_throttles(&mut self, now: Instant) {
+        let (room, most) = (self.dirty_room(), self.dirty_max);
+        self.throttle.advance(now, room, most);
+        let (room, (pool, _)) = (self.pool_room(), self.map.pool());
+        self.pool_throttle.advance(now, room, u64::from(pool));
+    }
+
+    /// Somebody found no room of this kind: from now on the clock gives it out.
+    pub fn engage_throttle(&mut self, refusal: Refusal, now: Instant) {
+        match refusal {
+            Refusal::FullOfDirty => self.throttle.engage(now),
+            Refusal::Scattered => self.pool_throttle.engage(now),
+            Refusal::NoSpace | Refusal::Spoiled => {}
+        }
+    }
+
+    /// When somebody may be let in who is not now, where it is only a matter of time.
+    pub fn throttle_wait(&self) -> Option<Duration> {
+        let dirt = self.throttle.wait(self.dirty_room());
+        let extents = self.pool_throttle.wait(self.pool_room());
+        dirt.into_iter().chain(extents).min()
+    }
+
+    /// Whether so many blocks more may become dirty.
+    pub fn has_slack(&self, blocks: u64) -> bool {
+        self.dirty_now() + blocks <= self.dirty_max
+    }
+
+    /// Whether a run may become dirty together with so many blocks of other requests.
+    pub fn has_room_beside(&self, blocks: u64, run: BlockRun) -> bool {
+        self.has_slack(blocks + run.count) && self.throttle.allows_beside(blocks)
+    }
+
+    /// Most extents that an intake takes from the pool.
+    pub fn extents_for(&self, intake: &Intake) -> u64 {
+        if intake.buffers.is_empty() { 0 } else { self.map.extents_for(intake.run) }
+    }
+
+    /// Whether the pool has so many extents for new data. A tombstone wants none, and goes on where
+    /// reclaim has taken what was kept for it.
+    pub fn has_extents(&self, wanted: u64) -> bool {
+        wanted == 0 || self.pool_room() >= wanted
+    }
+
+    /// Extents of the pool that new data may take.
+    pub fn pool_room(&self) -> u64 {
+        let (_, free) = self.map.pool();
+        u64::from(free.saturating_sub(EXTENTS_FOR_RECLAIM))
+    }
+
+    /// Whether so many extents may be taken together with those of other requests.
+    pub fn has_extents_beside(&self, taken: u64, wanted: u64) -> bool {
+        wanted == 0 || self.has_extents(taken + wanted) && self.pool_throttle.allows_beside(taken)
+    }
+
+    /// Whether little of the pool is left: time to end what is scattered.
+    pub fn is_scattered(&self) -> bool {
+        let (pool, free) = self.map.pool();
+        self.map.has_pool() && free < pool / 4 + EXTENTS_FOR_RECLAIM
+    }
+
+    /// Dirty blocks for whoever decides how hard to clean: as full as the fuller of log and pool.
+    pub fn dirty_pressure(&self) -> u64 {
+        let (pool, free) = self.map.pool();
+        let dirty = self.dirty_now();
+        if dirty == 0 || pool == 0 {
+            return dirty;
+        }
+        let by_pool = u128::from(self.dirty_max()) * u128::from(pool - free) / u128::from(pool);
+        dirty.max(by_pool as u64)
+    }
+}
