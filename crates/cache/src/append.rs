@@ -55,6 +55,9 @@ pub(crate) enum Verdict {
     /// The map has no extents left for lines in so many pieces, and the wait is over; nothing was
     /// written.
     Scattered,
+    /// There is no room, and the cleaner may want the lock that the caller holds; nothing was
+    /// written.
+    TurnedAway,
 }
 
 impl Verdict {
@@ -63,7 +66,9 @@ impl Verdict {
         match self {
             Verdict::FullOfDirty => BypassReason::FullOfDirty,
             Verdict::Scattered => BypassReason::Scattered,
-            Verdict::Written | Verdict::Failed | Verdict::Spoiled => BypassReason::CacheError,
+            Verdict::Written | Verdict::Failed | Verdict::Spoiled | Verdict::TurnedAway => {
+                BypassReason::CacheError
+            }
         }
     }
 }
@@ -86,6 +91,13 @@ impl Waiting {
     /// Whether the request has another way than to wait for room.
     fn may_expire(&self) -> bool {
         matches!(self.wanted.purpose, Purpose::WriteBack | Purpose::WriteThrough)
+    }
+}
+
+impl Waiting {
+    /// Whether the cleaner may be kept waiting by who waits.
+    fn holds_lock(&self) -> bool {
+        self.wanted.purpose == Purpose::WriteBack && self.wanted.guard.is_some()
     }
 }
 
@@ -282,6 +294,7 @@ impl Engine {
         match self.form_from(|_| true) {
             Err(Refusal::NoSpace) => {
                 self.reclaim_wanted.notify_all();
+                self.turn_away();
                 self.form_from(|purpose| matches!(purpose, Purpose::Tombstone { .. })).ok()?
             }
             formed => formed.ok()?,
@@ -302,7 +315,9 @@ impl Engine {
         for waiting in queue.drain(..) {
             let intake = waiting.wanted.intake();
             let survey = log.survey(intake.run);
-            let is_behind = !full.is_empty() && intake.purpose == Purpose::WriteBack;
+            let is_behind = !full.is_empty()
+                && intake.purpose == Purpose::WriteBack
+                && !(waiting.holds_lock() && self.makes_room_in_order());
             match log.admit(&intake, survey) {
                 // Those who wait for room keep their turn.
                 Ok(()) if is_behind && survey.dirty < intake.run.count => kept.push_back(waiting),
@@ -345,8 +360,28 @@ impl Engine {
         result
     }
 
+    /// Whether room is made in the order of the flushes only, so that the cleaner has no choice of
+    /// what it writes next.
+    fn makes_room_in_order(&self) -> bool {
+        self.keeps_order() && !self.is_core_failing()
+    }
+
+    /// Answers who must not wait for room with a lock in their hands.
+    fn turn_away(&self) {
+        if !self.makes_room_in_order() {
+            return;
+        }
+        let (holders, others) = {
+            let mut queue = self.queue.waiting.borrow_mut();
+            queue.drain(..).partition::<VecDeque<_>, _>(Waiting::holds_lock)
+        };
+        *self.queue.waiting.borrow_mut() = others;
+        holders.into_iter().for_each(|waiting| waiting.answer.send(Verdict::TurnedAway));
+    }
+
     /// Has those who make room work for it, and gives out by the clock what they make.
     fn wait_for_room(self: &Rc<Self>, full: &[Refusal]) {
+        self.turn_away();
         self.wait_for_cleaner();
         // Relief makes room in small gos, of which there is nothing to even out.
         if !self.cleaning.policy.borrow().wants_relief() {

@@ -25,6 +25,7 @@ use headpond_block::{
     Runtime, Stability,
 };
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
 use std::rc::Rc;
 
 /// One slice at work.
@@ -135,6 +136,8 @@ impl Drop for CoreWrite<'_> {
 pub(crate) struct Endings {
     active: RefCell<Vec<BlockRun>>,
     done: Notify,
+    /// What is not mapped any more, and could not be ended on the device either.
+    owed: RefCell<BTreeSet<CoreBlock>>,
 }
 
 /// One of them, until it is dropped.
@@ -147,6 +150,21 @@ impl Endings {
     fn begin(&self, run: BlockRun) -> Ending<'_> {
         self.active.borrow_mut().push(run);
         Ending { endings: self, run }
+    }
+
+    /// The blocks of a run whose end could not be recorded, and has to be.
+    pub fn owed_in(&self, run: BlockRun) -> Vec<CoreBlock> {
+        self.owed.borrow().range(run.first..run.end()).copied().collect()
+    }
+
+    fn note_owed(&self, run: BlockRun) {
+        self.owed.borrow_mut().extend(run.blocks());
+    }
+
+    fn note_ended(&self, run: BlockRun) {
+        if !self.owed.borrow().is_empty() {
+            self.owed.borrow_mut().retain(|block| !run.contains(*block));
+        }
     }
 
     /// Waits until nothing of a run is being ended.
@@ -262,10 +280,14 @@ impl Engine {
             let class = ClassId::UNCLASSIFIED;
             let wanted = Wanted { run, purpose, buffers, is_promise: true, guard: None, class };
             match self.append(wanted).await {
-                Verdict::Written => {}
+                Verdict::Written => self.endings.note_ended(run),
                 Verdict::Spoiled => return Entombed::Spoiled,
-                Verdict::Failed | Verdict::FullOfDirty | Verdict::Scattered => {
+                Verdict::Failed
+                | Verdict::FullOfDirty
+                | Verdict::Scattered
+                | Verdict::TurnedAway => {
                     if let Err(error) = self.fail().await {
+                        self.endings.note_owed(run);
                         return Entombed::Failed(error);
                     }
                     if !self.forget(run, over_dirty) {
@@ -354,7 +376,8 @@ impl Engine {
             extent_pool: log.map.pool_bytes(),
             extents: u64::from(extents),
             extents_used: u64::from(extents - free),
-            written_list: std::mem::size_of_val(&**self.written.borrow()) as u64,
+            written_list: std::mem::size_of_val(&**self.written.borrow()) as u64
+                + self.thinning_bytes(),
             hit_counts: self.admission.borrow().memory_bytes(),
             latencies: self.latencies.memory_bytes(),
             eviction_queues: queues + log.map.heat_bytes(),

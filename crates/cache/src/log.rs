@@ -350,9 +350,7 @@ impl Log {
         if intake.guard.is_some_and(|guard| guard.spoiled.get()) && !forgives {
             return Err(Refusal::Spoiled);
         }
-        let extents = self.extents_for(intake);
-        let is_allowed = extents == 0 || self.pool_throttle.allows_beside(0);
-        let is_scattered = !self.has_extents(extents) || !is_allowed;
+        let is_scattered = self.is_too_scattered(intake, survey);
         match intake.purpose {
             Purpose::ReadInsert if is_scattered => Err(Refusal::Spoiled),
             Purpose::WriteBack | Purpose::WriteThrough if is_scattered => Err(Refusal::Scattered),
@@ -400,14 +398,11 @@ impl Log {
         }
         self.foresee_residents(intakes, 1);
         let (data, dirty) = (Position(self.ring.position().0 + descriptor_units), self.dirty_now());
-        let (_, free) = self.map.pool();
         let mut index = 0;
         for intake in intakes {
-            self.map_intake(intake, data, &mut index);
+            self.map_on_account(intake, data, &mut index);
         }
         self.throttle.spend(self.dirty_now().saturating_sub(dirty));
-        let (_, left) = self.map.pool();
-        self.pool_throttle.spend(u64::from(free.saturating_sub(left)));
         let parts = intakes.iter().map(|intake| intake.buffers);
         let formed = self.seal_off(data, blocks, is_promise, parts);
         if is_promise {

@@ -94,19 +94,23 @@ impl Log {
 
     /// What has to leave a segment before it can be freed, and what should.
     fn keepers(&self, segment: SegmentIndex) -> Vec<Version> {
-        let carries_residents = self.carries_residents();
-        let replaces_loss = |slot| {
+        let slots = self.layout.slots_of(segment).filter(|slot| self.is_keeper(*slot));
+        slots.map(|slot| self.map.version(slot)).collect()
+    }
+
+    fn is_keeper(&self, slot: SlotIndex) -> bool {
+        let replaces_loss = || {
             let lost = &self.lost_at_start;
             !lost.is_empty() && lost.contains(&self.map.version(slot).block)
         };
-        let keeps = |slot: &SlotIndex| match self.map.state(*slot) {
+        match self.map.state(slot) {
             State::Dirty | State::Written => true,
-            State::Clean if carries_residents && self.map.heat_at(*slot).is_resident() => true,
-            State::Clean => replaces_loss(*slot),
+            State::Clean if self.map.heat_at(slot).is_resident() && self.carries_residents() => {
+                true
+            }
+            State::Clean => replaces_loss(),
             State::Free | State::Pending => false,
-        };
-        let slots = self.layout.slots_of(segment).filter(keeps);
-        slots.map(|slot| self.map.version(slot)).collect()
+        }
     }
 
     /// Whether most of what the core lacks of a segment is on its way there.
@@ -340,7 +344,7 @@ impl Engine {
             for version in group {
                 copies.push(self.copy_of(version, victim, &data, &births).await);
             }
-            self.append_copies(&copies).await?;
+            self.append_copies(copies).await?;
             left = rest;
         }
         Ok(())
@@ -379,11 +383,14 @@ impl Engine {
         Reinsertion { slot, birth: births.get(&slot).copied(), data }
     }
 
-    async fn append_copies(self: &Rc<Self>, copies: &[Reinsertion]) -> Result<(), DeviceError> {
-        let formed = match self.form_copies(copies).await {
+    async fn append_copies(
+        self: &Rc<Self>,
+        mut copies: Vec<Reinsertion>,
+    ) -> Result<(), DeviceError> {
+        let formed = match self.form_copies(&mut copies).await {
             Ok(Some(formed)) => formed,
             Ok(None) => return Ok(()),
-            Err(Refusal::Scattered) => return self.end_where_they_lie(copies).await,
+            Err(Refusal::Scattered) => return self.end_where_they_lie(&copies).await,
             Err(refusal) => {
                 assert_eq!(refusal, Refusal::NoSpace);
                 return Err(DeviceError::NoSpace { device: self.cache.name().clone() });
@@ -400,14 +407,18 @@ impl Engine {
     }
 
     /// A record of copies; where the map has no extents for them, thinning is given a moment.
-    async fn form_copies(&self, copies: &[Reinsertion]) -> Result<Option<Formed>, Refusal> {
+    async fn form_copies(&self, copies: &mut Vec<Reinsertion>) -> Result<Option<Formed>, Refusal> {
         for _ in 0..CLEANING_POLLS_MAX {
+            let is_coming = !self.written.borrow().is_empty() || self.thinning.is_at_work();
+            let may_wait = is_coming && !self.lacks_space() && !self.is_stopping.get();
             match self.log.borrow_mut().form_reinsertion(copies) {
-                Err(Refusal::Scattered) if !self.written.borrow().is_empty() => {}
-                Err(Refusal::Scattered) if self.thinning.is_at_work() => {}
+                Err(Refusal::Scattered) if may_wait => {}
                 formed => return formed,
             }
             self.runtime.sleep(CLEANING_POLL).await;
+            // What has become clean meanwhile need not be carried on.
+            let log = self.log.borrow();
+            copies.retain(|copy| log.is_keeper(copy.slot));
         }
         Err(Refusal::Scattered)
     }

@@ -164,19 +164,11 @@ impl Source<'_> {
         old: &SliceHeader,
         recovery: &mut Recovery,
     ) -> Result<(Log, Found), OpenError> {
-        let mut replay = Replay::new(old.epoch, old.next_record, old.tail);
-        let mut firsts = Vec::new();
-        let segments = self.layout.segments();
-        let memory = Buffer::zeroed(self.layout.segment_bytes() as usize);
-        let reach = self.reach(old, &memory).await?;
-        self.begin_reading(reach, old);
-        for index in 0..reach {
-            let segment = SegmentIndex((old.head_segment.0 + index) % segments);
-            // What lies in front of the head, the checkpoint speaks of; unless the log has gone
-            // round.
-            let from = if index == 0 && reach < segments { old.head } else { Position(0) };
-            self.scan(segment, from, &memory, &mut replay, &mut firsts).await?;
-            self.has_read_segment();
+        let new = || Replay::new(old.epoch, old.next_record, old.tail);
+        let (mut replay, mut firsts) = self.take_records(old, new()).await?;
+        let contradicted = replay.contradicted();
+        if !contradicted.is_empty() {
+            (replay, firsts) = self.take_records(old, new().without(contradicted)).await?;
         }
         if let Some(later) = replay.later_epoch() {
             let (expected, found) = (later.0, old.epoch.0);
@@ -199,6 +191,28 @@ impl Source<'_> {
         let log = self.empty_log(&found, Epoch(old.epoch.0 + 1), &contents);
         let log = self.restore(old, contents, log).await?;
         Ok((log, found))
+    }
+
+    /// Hands every record behind the checkpoint to replay; and the first of each segment.
+    async fn take_records(
+        &self,
+        old: &SliceHeader,
+        mut replay: Replay,
+    ) -> Result<(Replay, Vec<(SegmentIndex, Sequence)>), OpenError> {
+        let mut firsts = Vec::new();
+        let segments = self.layout.segments();
+        let memory = Buffer::zeroed(self.layout.segment_bytes() as usize);
+        let reach = self.reach(old, &memory).await?;
+        self.begin_reading(reach, old);
+        for index in 0..reach {
+            let segment = SegmentIndex((old.head_segment.0 + index) % segments);
+            // What lies in front of the head, the checkpoint speaks of; unless the log has gone
+            // round.
+            let from = if index == 0 && reach < segments { old.head } else { Position(0) };
+            self.scan(segment, from, &memory, &mut replay, &mut firsts).await?;
+            self.has_read_segment();
+        }
+        Ok((replay, firsts))
     }
 
     /// How many segments from the head on are looked through: as many as the header names, or all

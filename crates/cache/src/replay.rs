@@ -7,6 +7,8 @@
 //! **Invariants**
 //! - The highest birth of a block wins, then the highest sequence.
 //! - Nothing below the highest tail counts.
+//! - A record in whose place an empty one was put later does not count, though it may be readable:
+//!   its write was answered with an error, and something else came of it.
 //! - What was promised and cannot be read is lost, never replaced by an older version; what was not
 //!   promised and cannot be read never happened.
 //!
@@ -20,6 +22,7 @@ use headpond_block::defect;
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 type Map<K, V> = HashMap<K, V, FixedState>;
+type Sequences = HashSet<Sequence, FixedState>;
 
 /// Most missing records in a row that are looked at one by one; more are damage in any case.
 const MISSING_MAX: usize = 1 << 20;
@@ -33,12 +36,16 @@ pub struct Replay {
     start: Sequence,
     tail: Sequence,
     flush_mark: Sequence,
-    promises: HashSet<Sequence, FixedState>,
+    promises: Sequences,
     highest: Option<(Sequence, Position, u64)>,
     versions: Map<CoreBlock, Candidate>,
     /// Newest unreadable version of a block that nothing readable supersedes.
     suspects: Vec<Suspect>,
     seen: Vec<Sequence>,
+    /// Records without entries.
+    empty: Sequences,
+    /// Records that do not count, in whose place an empty one does.
+    void: Sequences,
     /// What the successor of an unseen record says about it, by the unseen record.
     described: Map<Sequence, Predecessor>,
 }
@@ -101,13 +108,29 @@ impl Replay {
             start,
             tail,
             flush_mark: Sequence(0),
-            promises: HashSet::default(),
+            promises: Sequences::default(),
             highest: None,
             versions: Map::default(),
             suspects: Vec::new(),
             seen: Vec::new(),
+            empty: Sequences::default(),
+            void: Sequences::default(),
             described: Map::default(),
         }
+    }
+
+    /// Records that were both found with entries and found empty: where there are some, everything
+    /// is to be taken again, [without](Self::without) them.
+    pub fn contradicted(&self) -> HashSet<Sequence, FixedState> {
+        let mut once = Sequences::default();
+        let is_second = |seen: &&Sequence| self.empty.contains(seen) && !once.insert(**seen);
+        self.seen.iter().filter(is_second).copied().collect()
+    }
+
+    /// These count as empty, whatever else is found of them.
+    pub fn without(mut self, void: HashSet<Sequence, FixedState>) -> Self {
+        self.void = void;
+        self
     }
 
     /// Looks at the epoch of a record, whether it belongs to this replay or not.
@@ -126,7 +149,9 @@ impl Replay {
 
     /// Whether a record belongs to this replay; what an earlier epoch left is in the checkpoint.
     pub fn concerns(&self, record: &Record) -> bool {
-        record.header.epoch == self.epoch && record.header.sequence >= self.start
+        let sequence = record.header.sequence;
+        let is_void = !record.entries.is_empty() && self.void.contains(&sequence);
+        record.header.epoch == self.epoch && sequence >= self.start && !is_void
     }
 
     /// One record. `is_whole[i]` says whether its data block i carries the checksum it should, and
@@ -178,6 +203,9 @@ impl Replay {
             self.highest = Some((header.sequence, header.position, end - header.position.0));
         }
         self.seen.push(header.sequence);
+        if record.entries.is_empty() {
+            self.empty.insert(header.sequence);
+        }
         self.described.remove(&header.sequence);
         if let Some(predecessor) = &record.predecessor
             && header.sequence > self.start

@@ -68,6 +68,36 @@ fn lost(replayed: &Replayed) -> Vec<u64> {
     replayed.lost.iter().map(|block| block.0).collect()
 }
 
+/// Its write was answered with an error and reached the device all the same.
+#[test]
+fn a_record_in_whose_place_an_empty_one_was_put_does_not_count() {
+    let mut log = Log::default();
+    log.append(&[(1, EntryKind::Dirty), (2, EntryKind::Dirty)]);
+    let failed = log.append(&[(1, EntryKind::Dirty), (2, EntryKind::Tombstone)]);
+    log.append(&[(3, EntryKind::Dirty)]);
+    let mut void = log.records[failed].clone();
+    (void.entries, void.checksums, void.predecessor) = (Vec::new(), Vec::new(), None);
+    log.flush_mark = 12;
+    for void_comes_first in [false, true] {
+        let mut records = log.records.clone();
+        let place = if void_comes_first { failed } else { records.len() };
+        records.insert(place, void.clone());
+        let take = |mut replay: Replay| {
+            for record in &records {
+                let whole = vec![true; record.checksums.len()];
+                replay.add_record(record, &whole, Position(record.header.position.0 + 1), 1);
+            }
+            replay
+        };
+        let new = || Replay::new(EPOCH, Sequence(10), Sequence(0));
+        let contradicted = take(new()).contradicted();
+        assert_eq!(contradicted.iter().collect::<Vec<_>>(), [&Sequence(11)]);
+        let again = take(new().without(contradicted));
+        assert!(again.contradicted().is_empty());
+        assert_eq!(live(&again.finish()), BTreeMap::from([(1, 10), (2, 10), (3, 12)]));
+    }
+}
+
 #[test]
 fn records_of_a_later_epoch_are_noticed_and_not_replayed() {
     let mut log = Log::default();

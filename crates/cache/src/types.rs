@@ -84,6 +84,10 @@ impl BlockRun {
         self.first.range(self.count)
     }
 
+    pub fn contains(self, block: CoreBlock) -> bool {
+        (self.first..self.end()).contains(&block)
+    }
+
     pub fn overlaps(self, other: BlockRun) -> bool {
         self.first < other.end() && other.first < self.end()
     }

@@ -5,7 +5,7 @@ mod common;
 
 use common::{BLOCK, LOAD, REGION, Rig, SIZE_BYTES};
 use headpond_block::decorators::{Fault, FaultControl, FaultDevice, FaultRule};
-use headpond_block::{BlockDevice, RequestKind};
+use headpond_block::{BlockDevice, Geometry, RequestKind, Stability};
 use headpond_sim::{Flushes, Medium, run};
 use headpond_witness::field::ruling::{Offence, Ruling, Verdict};
 use headpond_witness::field::server::Limits;
@@ -13,13 +13,24 @@ use headpond_witness::field::wire::{Load, Pattern, Sync};
 use std::rc::Rc;
 use std::time::Duration;
 
+/// A disk with a cache that dies with the power.
+fn flushable(flushes: Flushes) -> impl FnOnce() -> Medium {
+    move || Medium::flushable("disk", SIZE_BYTES).with_flushes(flushes)
+}
+
+/// A disk whose cache outlives the power.
+fn protected() -> Medium {
+    let stability = Stability::StableOnCompletion;
+    Medium::new("disk", Geometry { stability, ..Geometry::of_size(SIZE_BYTES) })
+}
+
 /// Several cuts of one disk, each with a load of its own; the rulings.
-fn cuts(seed: u64, flushes: Flushes) -> Vec<Ruling> {
+fn cuts(seed: u64, disk: impl FnOnce() -> Medium + 'static) -> Vec<Ruling> {
     let folder = headpond_testkit::tempdir();
     let path = folder.path().to_owned();
     run(seed, |runtime, sim| async move {
         let rig = Rig::new(runtime, sim, &path);
-        let medium = Rc::new(Medium::flushable("disk", SIZE_BYTES).with_flushes(flushes));
+        let medium = Rc::new(disk());
         let mut rulings = Vec::new();
         for (pattern, sync, write_blocks) in [
             (Pattern::Random, Sync::Flush, 1),
@@ -44,7 +55,7 @@ fn cuts(seed: u64, flushes: Flushes) -> Vec<Ruling> {
 fn a_disk_that_honours_flushes_keeps_what_it_promised() {
     let (mut gone, mut torn) = (0, 0);
     for seed in 0..10 {
-        for (cut, ruling) in cuts(seed, Flushes::Honoured).into_iter().enumerate() {
+        for (cut, ruling) in cuts(seed, flushable(Flushes::Honoured)).into_iter().enumerate() {
             assert_eq!(ruling.verdict, Verdict::Kept, "seed {seed}, cut {cut}: {ruling:#?}");
             assert_eq!(ruling.cut, Some(cut as u64 + 1));
             assert!(ruling.writes_acknowledged > 20 && ruling.blocks_promised > 0, "{ruling:?}");
@@ -55,10 +66,24 @@ fn a_disk_that_honours_flushes_keeps_what_it_promised() {
     assert!(gone > 50 && torn > 0, "the cuts took something: {gone} gone, {torn} torn");
 }
 
+/// Such a disk has promised everything that it has acknowledged, and loses none of it.
+#[test]
+fn a_disk_whose_cache_is_protected_loses_nothing_with_or_without_flushes() {
+    for seed in 0..10 {
+        let rulings = cuts(seed, protected);
+        for (cut, ruling) in rulings.into_iter().enumerate() {
+            assert_eq!(ruling.verdict, Verdict::Kept, "seed {seed}, cut {cut}: {ruling:#?}");
+            // Nothing but what a write under way has torn.
+            assert!(ruling.unpromised_gone <= ruling.torn_allowed, "seed {seed}: {ruling:#?}");
+            assert!(ruling.writes_acknowledged > 20, "{ruling:?}");
+        }
+    }
+}
+
 #[test]
 fn a_disk_that_ignores_flushes_is_caught() {
     for seed in 0..6 {
-        let rulings = cuts(seed, Flushes::Ignored);
+        let rulings = cuts(seed, flushable(Flushes::Ignored));
         let broken = rulings.iter().find(|ruling| ruling.verdict == Verdict::Broken);
         let broken = broken.unwrap_or_else(|| panic!("seed {seed}: it lied five times"));
         let first = broken.first.as_ref().expect("a first block");

@@ -31,6 +31,8 @@ impl Engine {
                 log.choose_again(&version);
             }
             log.walk_again();
+            // Who is refused from now on has them held back again.
+            (log.throttle, log.pool_throttle) = Default::default();
         }
         *self.cleaning.policy.borrow_mut() = cleaning::policy(&self.config.borrow().cleaning);
         self.prepare_index();

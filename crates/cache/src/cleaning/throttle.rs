@@ -48,6 +48,11 @@ impl Throttle {
         self.engaged.get_or_insert(Engaged { credit: 0.0, at: now, since: now });
     }
 
+    /// Whether anybody is held back.
+    pub fn is_engaged(&self) -> bool {
+        self.engaged.is_some()
+    }
+
     /// Gives out what the time since has made of the room: of so many blocks that may be dirty
     /// there is room for so many more.
     pub fn advance(&mut self, now: Instant, room: u64, dirty_max: u64) {

@@ -38,7 +38,6 @@ impl Log {
             let kind = match version.state {
                 State::Clean => EntryKind::ReadInsert,
                 _ if defect!(ReinsertDirtyAsRead) => EntryKind::ReadInsert,
-                _ if defect!(ReinsertDirtyAsRead) => EntryKind::ReadInsert,
                 _ => EntryKind::Dirty,
             };
             let birth = copy.birth.or(Some(self.next()));

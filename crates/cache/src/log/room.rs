@@ -2,8 +2,8 @@
 //!
 //! **Not here**: room in the log itself (`ring`), which reclaim makes.
 
-use super::{EXTENTS_FOR_RECLAIM, Intake, Log, Refusal};
-use crate::types::BlockRun;
+use super::{EXTENTS_FOR_RECLAIM, Intake, Log, Purpose, Refusal, Survey};
+use crate::types::{BlockRun, Position};
 use headpond_block::Instant;
 use std::time::Duration;
 
@@ -61,13 +61,37 @@ impl Log {
 
     /// Most extents that an intake takes from the pool.
     pub fn extents_for(&self, intake: &Intake) -> u64 {
-        if intake.buffers.is_empty() { 0 } else { self.map.extents_for(intake.run) }
+        match intake.purpose {
+            Purpose::Tombstone { .. } => 0,
+            _ => self.map.extents_for(intake.run),
+        }
     }
 
     /// Whether the pool has so many extents for new data. A tombstone wants none, and goes on where
     /// reclaim has taken what was kept for it.
     pub fn has_extents(&self, wanted: u64) -> bool {
         wanted == 0 || self.pool_room() >= wanted
+    }
+
+    /// Whether an intake has to wait for extents. What it supersedes gives back as many as it takes
+    /// where all of that is dirty: nobody is held back for these.
+    pub(super) fn is_too_scattered(&self, intake: &Intake, survey: Survey) -> bool {
+        let wanted = self.extents_for(intake);
+        let is_even = survey.dirty == intake.run.count;
+        let is_allowed = wanted == 0 || is_even || self.pool_throttle.allows_beside(0);
+        !self.has_extents(wanted) || !is_allowed
+    }
+
+    /// Maps an intake, and has the throttle of the pool know what it has taken from it.
+    pub(super) fn map_on_account(&mut self, intake: &Intake, data: Position, index: &mut u64) {
+        let is_charged =
+            self.pool_throttle.is_engaged() && self.survey(intake.run).dirty < intake.run.count;
+        let (_, free) = self.map.pool();
+        self.map_intake(intake, data, index);
+        if is_charged {
+            let (_, left) = self.map.pool();
+            self.pool_throttle.spend(u64::from(free.saturating_sub(left)));
+        }
     }
 
     /// Extents of the pool that new data may take.

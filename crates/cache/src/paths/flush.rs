@@ -106,6 +106,8 @@ impl Engine {
             engine.is_seal_due.set(false);
             if engine.log.borrow().wants_seal() && !engine.is_stopping.get() {
                 engine.append_seal().await;
+                // Who came meanwhile may have found no record free.
+                engine.pump();
             }
         }));
     }

@@ -35,6 +35,10 @@ impl Engine {
                     return Ok(());
                 }
                 Verdict::Spoiled => {}
+                Verdict::TurnedAway => {
+                    drop((fill, lock));
+                    self.runtime.sleep(ROOM_POLL).await;
+                }
                 verdict => {
                     drop((fill, lock));
                     bypassed.set(Some(verdict.reason()));
@@ -48,7 +52,9 @@ impl Engine {
     /// it: the cleaner may want the same lock.
     async fn wait_for_room_in_order(self: &Rc<Self>, run: BlockRun) {
         let lacks_room = || {
-            let log = self.log.borrow();
+            let mut log = self.log.borrow_mut();
+            // Nobody in the queue may be there to do it.
+            log.advance_throttles(self.runtime.now());
             log.is_out_of_space() || log.is_full_for(run)
         };
         while self.keeps_order() && lacks_room() && !self.is_core_failing() {

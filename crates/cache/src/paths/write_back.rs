@@ -10,7 +10,7 @@ use crate::stats::{Begun, BypassReason, Way};
 use crate::types::BlockRun;
 use headpond_block::sync::{join_all, oneshot};
 use headpond_block::{
-    BLOCK_BYTES, DeviceError, Instant, Outcome, Request, Started, Submission, start,
+    BLOCK_BYTES, Buffers, DeviceError, Instant, Outcome, Request, Started, Submission, start,
 };
 use std::cell::Cell;
 use std::rc::Rc;
@@ -299,7 +299,7 @@ fn sends_past(mode: Mode, survey: Survey, run: BlockRun) -> bool {
 impl crate::log::Log {
     /// Whether so many blocks cannot all become dirty now.
     pub(crate) fn is_full_for(&self, run: BlockRun) -> bool {
-        let buffers = headpond_block::Buffers::new();
+        let buffers = Buffers::new();
         let (purpose, class) = (Purpose::WriteBack, ClassId::UNCLASSIFIED);
         let intake =
             Intake { run, purpose, buffers: &buffers, is_promise: false, guard: None, class };

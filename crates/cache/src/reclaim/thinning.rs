@@ -24,7 +24,9 @@ use std::time::Duration;
 /// Each may need an entry.
 const BLOCKS_PER_RECORD: usize = ENTRY_BYTES_MAX / 8;
 /// What became clean and is more than that waits for reclaim.
-const BLOCKS_MAX: usize = 1 << 16;
+const BLOCKS_MAX: usize = 1 << 14;
+/// So many are dropped from the map before others have their turn at the thread.
+const BLOCKS_PER_GO: usize = 1 << 11;
 
 /// After a device error.
 const BACK_OFF: Duration = Duration::from_millis(200);
@@ -63,7 +65,7 @@ impl Engine {
         while !self.is_stopping.get() {
             let wake = self.thinning.wanted.wait();
             let blocks = self.thinning.blocks.take();
-            if blocks.is_empty() || self.is_failed.get() {
+            if blocks.is_empty() || self.is_mistrusted() {
                 wake.await;
                 continue;
             }
@@ -83,7 +85,7 @@ impl Engine {
             return Ok(());
         }
         blocks.sort_unstable_by_key(|it| it.block);
-        let mut ended = Vec::new();
+        let (mut ended, mut outcome) = (Vec::new(), Ok(()));
         for group in blocks.chunks(BLOCKS_PER_RECORD) {
             let mut group = group.to_vec();
             let formed = self.log.borrow_mut().form_thinning(&mut group);
@@ -96,16 +98,30 @@ impl Engine {
                     break;
                 }
             };
-            let outcome = self.cache.submit(formed.request.clone()).await;
+            outcome = self.cache.submit(formed.request.clone()).await;
             self.settle_record(&formed, &outcome);
-            outcome?;
+            if outcome.is_err() {
+                break;
+            }
             ended.append(&mut group);
+            // Writes may wait for their turn at the device.
+            self.pump();
         }
         if ended.is_empty() {
-            return Ok(());
+            return outcome;
         }
         self.flush_log().await?;
-        self.log.borrow_mut().thin(&ended);
-        Ok(())
+        for group in ended.chunks(BLOCKS_PER_GO) {
+            self.log.borrow_mut().thin(group);
+            self.runtime.yield_now().await;
+        }
+        // What is stable is to be known as promised too: nobody asks for a flush after it.
+        self.seal_when_idle();
+        outcome
+    }
+
+    /// Memory of what waits to be ended.
+    pub(crate) fn thinning_bytes(&self) -> u64 {
+        (self.thinning.blocks.borrow().capacity() * size_of::<Scattered>()) as u64
     }
 }

@@ -144,6 +144,31 @@ fn a_write_past_the_cache_waits_for_the_end_of_a_block_that_could_not_be_read() 
     });
 }
 
+/// The same for a write-through that the core has taken and the log has not.
+#[test]
+fn a_write_through_that_was_not_recorded_waits_for_the_end_of_what_it_replaces() {
+    simulate(async |runtime| {
+        let bench = Bench::new(&runtime).await;
+        let slice = bench.open(nop()).await;
+        let device: &dyn BlockDevice = &slice;
+        device.write(0, block(3)).await.unwrap();
+        slice.flush_dirty().await.unwrap();
+        slice.set_config(SliceConfig { mode: Mode::WriteThrough, ..nop() }).unwrap();
+        bench.cache_faults.add(FaultRule::on(RequestKind::Read, Fault::Corrupt));
+        let once = |fault| FaultRule { times: Some(1), ..FaultRule::on(RequestKind::Write, fault) };
+        bench.cache_faults.add(once(Fault::Delay(Duration::from_millis(50))));
+        assert_eq!(byte_at(device, 0).await.unwrap(), 3);
+        runtime.sleep(Duration::from_millis(10)).await;
+        bench.cache_faults.add(once(Fault::Media));
+        let stable = Request::write(0, block(4)).with_flags(RequestFlags::FUA);
+        device.submit(stable).await.unwrap();
+        bench.cache_faults.clear();
+        // As after a power cut.
+        let again = bench.open(nop()).await;
+        assert_eq!(byte_at(&again, 0).await.unwrap(), 4);
+    });
+}
+
 #[test]
 fn failed_cache_write_goes_to_the_core_and_the_mapping_does_not_come_back() {
     simulate(async |runtime| {

@@ -11,6 +11,7 @@ use headpond_cache::{
 };
 use headpond_sim::Ended;
 use headpond_witness::Workload;
+use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -250,6 +251,40 @@ fn a_write_past_the_cache_ends_blocks_whose_end_is_not_stable_yet() {
         for index in 0..50 {
             assert_eq!(byte_at(device, scattered_block(index)).await.unwrap(), 99);
         }
+    });
+}
+
+/// Writes of single blocks all over the core, each an epoch of its own, use up what the map has
+/// for scattered lines; parts of the oldest of them are written beside, which lock what the cleaner
+/// has to write first.
+#[test]
+fn parts_of_blocks_are_written_in_order_though_the_pool_is_used_up() {
+    simulate(async |runtime| {
+        let bench = Bench::with_lines(&runtime, LINE).await;
+        let slow = Fault::Delay(Duration::from_millis(5));
+        bench.core_faults.add(FaultRule::on(RequestKind::Write, slow));
+        let cleaning = CleaningConfig { policy: CleaningPolicy::Ordered, ..small_cleaning() };
+        let slice = Rc::new(bench.open(SliceConfig { cleaning, ..nop() }).await);
+        let answered = Rc::new(Cell::new(0));
+        for index in 0..1500 {
+            let (slice, answered) = (Rc::clone(&slice), Rc::clone(&answered));
+            let write = async move {
+                let device: &dyn BlockDevice = &*slice;
+                let (part, at) = (index % 4 == 3, scattered_block(index - index % 4));
+                let written = match part {
+                    true => device.write(at + 512, Buffer::from_slice(&[9; 512])).await,
+                    false => device.write(scattered_block(index), block(index as u8)).await,
+                };
+                written.unwrap();
+                device.flush().await.unwrap();
+                answered.set(answered.get() + 1);
+            };
+            drop(runtime.spawn(write));
+            runtime.sleep(Duration::from_micros(200)).await;
+        }
+        runtime.sleep(Duration::from_secs(120)).await;
+        assert_eq!(answered.get(), 1500);
+        slice.stop().await.unwrap();
     });
 }
 
