@@ -127,3 +127,46 @@ fn large_data_beside_small_metadata_flows_best_past_the_cache() {
     assert!(past > 1.5 * cached && past > 1.5 * none, "{past} {cached} {none}");
     assert!(jobs.iter().all(|it| it["iops"].as_f64().unwrap() > 0.0), "{jobs:?}");
 }
+
+/// What a fact of an answer says of a request.
+fn of_request<'a>(
+    facts: &'a serde_json::Value,
+    list: &str,
+    request: &str,
+) -> Vec<&'a serde_json::Value> {
+    let all = facts[list].as_array().unwrap();
+    all.iter().filter(|it| it["request"] == request).collect()
+}
+
+/// Source: "Is CacheVault needed with SSD arrays?" (2023). The model's controller is fitted to it.
+#[test]
+fn flash_behind_a_write_back_cache_bends_near_eighty_thousand_requests_a_second() {
+    let (_, answers) = carried_out("write-policy", |plan| plan.matrix.mix = vec![70]);
+    let curves = of_request(&answers[1].facts, "curves", "randrw 70/30 4K");
+    let knee = |of: &str| {
+        let curve = curves.iter().find(|curve| curve["of"] == of).unwrap();
+        curve["knee"]["iops"].as_f64().unwrap()
+    };
+    assert!((64_000.0..96_000.0).contains(&knee("write-back")), "{}", knee("write-back"));
+    assert!(knee("write-through") > 2.0 * knee("write-back"), "{}", knee("write-through"));
+    let alike = &of_request(&answers[0].facts, "requests", "randrw 70/30 4K")[0]["alike"]["until"];
+    let until = alike["iops"].as_f64().unwrap();
+    assert!((64_000.0..96_000.0).contains(&until), "{alike}");
+    assert_eq!(alike["slower_is_second"], false, "write-back is the first: {alike}");
+}
+
+/// Source: the same. Nothing of the model is fitted to this part of it.
+#[test]
+fn parity_of_flash_carries_three_to_four_times_as_much_past_the_cache_within_a_millisecond() {
+    let (_, answers) = carried_out("write-policy-raid5", |plan| {
+        plan.rounds_on_models.as_mut().unwrap().seconds = 0.2;
+    });
+    for request in ["randrw 70/30 4K", "randrw 30/70 4K"] {
+        let budgets = &of_request(&answers[0].facts, "requests", request)[0]["within_budget"];
+        let is_it = |budget: &&serde_json::Value| budget["budget_ms"] == 1.0;
+        let within = budgets.as_array().unwrap().iter().find(is_it).unwrap();
+        let carried = |side: &str| within[side].as_f64().unwrap();
+        let ratio = carried("second_iops") / carried("first_iops");
+        assert!((3.0..4.0).contains(&ratio), "{request}: {ratio}");
+    }
+}

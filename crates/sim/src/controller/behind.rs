@@ -212,8 +212,10 @@ impl Shared {
     fn turn(&self, request: &Request, is_cached: bool) -> Instant {
         let ceilings = &self.model.ceilings;
         let is_write = request.kind == RequestKind::Write;
-        // Reads have to be looked up in the cache too.
-        let cached_max = ceilings.cached_iops_max.filter(|_| is_cached);
+        // Reads have to be looked up in the cache too; a flush has nothing to look up.
+        let is_looked_up =
+            is_cached && matches!(request.kind, RequestKind::Read | RequestKind::Write);
+        let cached_max = ceilings.cached_iops_max.filter(|_| is_looked_up);
         let iops_max = cached_max.unwrap_or(ceilings.iops_max);
         let now = self.runtime.now();
         let begins = self.processor.get().max(now);
