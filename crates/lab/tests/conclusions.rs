@@ -45,7 +45,7 @@ fn carried_out(name: &str, less: impl FnOnce(&mut Plan)) -> (Results, Vec<Answer
 
 #[test]
 fn protected_drives_are_told_from_plain_ones_and_a_cache_that_hides_them_is_named() {
-    let (_, answers) = carried_out("sync-write", |_| {});
+    let (results, answers) = carried_out("sync-write", |_| {});
     let said = |target: &str, words: &str| {
         let sentences = &answers[0].sentences;
         let found = sentences.iter().any(|it| it.starts_with(target) && it.contains(words));
@@ -57,6 +57,10 @@ fn protected_drives_are_told_from_plain_ones_and_a_cache_that_hides_them_is_name
     said("plain drive, board:", "not protected against power loss");
     said("plain drive, controller without cache:", "not protected against power loss");
     said("plain drive, controller with cache:", "dies with the power");
+    let page = headpond_lab::report::page(&results);
+    let count = |class: &str| page.matches(&format!("class=\"{class}\"")).count();
+    assert!(count("heat") >= 24, "a map of latency over time for each cell: {}", count("heat"));
+    assert_eq!(count("whisker"), 24, "twelve ways to connect, without flushes and with them");
 }
 
 #[test]

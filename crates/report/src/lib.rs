@@ -1,9 +1,9 @@
 //! What people look at: figures in words, tables of text, and charts on a page that needs nothing
 //! else, in the light and in the dark, on a desk and on a phone.
 //!
-//! 1. `words` and [`Table`] are for a terminal. 2. [`Lines`] and [`Bars`] draw SVG over an
-//!    [`Axis`]; whatever else is drawn is put into a [`Chart`] with [`framed`]. 3. [`figure`],
-//!    [`cards`], [`Grid`] and [`document`] put it on a page.
+//! 1. `words` and [`Table`] are for a terminal. 2. [`Lines`], [`Bars`], [`Comparison`] and [`Heat`]
+//!    draw SVG over an [`Axis`]; whatever else is drawn is put into a [`Chart`] with [`framed`].
+//! 3. [`figure`], [`cards`], [`Grid`] and [`document`] put it on a page.
 //!
 //! **Invariants**: no script, nothing from elsewhere; words of users are escaped.
 //!
@@ -11,7 +11,9 @@
 
 mod axis;
 mod bars;
+mod comparison;
 mod grid;
+mod heat;
 mod lines;
 mod page;
 mod table;
@@ -19,7 +21,9 @@ mod words;
 
 pub use axis::{Axis, Unit};
 pub use bars::Bars;
+pub use comparison::{Compared, Comparison};
 pub use grid::{Grid, Tone};
+pub use heat::{Heat, HeatColumn};
 pub use lines::{Line, Lines};
 pub use page::{cards, document, figure};
 pub use table::{Align, Table};
@@ -77,7 +81,12 @@ pub fn escape(text: &str) -> String {
 
 /// The drawing around what was drawn inside.
 pub fn framed(label: &str, inside: &str) -> String {
-    let (width, height) = (LEFT + WIDTH + RIGHT, TOP + HEIGHT + BOTTOM);
+    framed_to(HEIGHT + BOTTOM, label, inside)
+}
+
+/// The same around what is so high, with what stands below it.
+fn framed_to(inside_height: f64, label: &str, inside: &str) -> String {
+    let (width, height) = (LEFT + WIDTH + RIGHT, TOP + inside_height);
     format!(
         "<svg viewBox=\"0 0 {width} {height}\" role=\"img\" aria-label=\"{}\">\
          <g transform=\"translate({LEFT} {TOP})\">{inside}</g></svg>\n",

@@ -1,5 +1,6 @@
 //! What a job, or a trace, experienced.
 
+use crate::latency_windows::Doublings;
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -58,6 +59,8 @@ pub(crate) struct Tally {
     read: SideTally,
     write: SideTally,
     flush: SideTally,
+    /// Reads and writes of the window that is under way.
+    recent: Doublings,
     pub errors: u64,
 }
 
@@ -140,10 +143,14 @@ impl Tally {
             bytes: 0,
             nanos: Histogram::new_with_bounds(1, LONGEST_NANOS, 3).expect("three digits"),
         };
-        Self { read: side(), write: side(), flush: side(), errors: 0 }
+        let recent = Doublings::new();
+        Self { read: side(), write: side(), flush: side(), recent, errors: 0 }
     }
 
     pub fn note(&mut self, kind: Kind, bytes: u64, took: Duration) {
+        if kind != Kind::Flush {
+            self.recent.note(took.as_nanos() as u64, 1);
+        }
         let side = match kind {
             Kind::Read => &mut self.read,
             Kind::Write => &mut self.write,
@@ -151,6 +158,11 @@ impl Tally {
         };
         side.bytes += bytes;
         side.nanos.saturating_record(took.as_nanos() as u64);
+    }
+
+    /// Latencies of reads and writes since the last time.
+    pub fn take_recent(&mut self) -> Vec<(u64, u64)> {
+        self.recent.take()
     }
 
     /// Latencies of reads, writes and flushes.

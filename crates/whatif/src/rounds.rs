@@ -14,6 +14,7 @@ pub use machine::simulate_rounds;
 
 use crate::generator::{self, Ground, Memory, Span};
 use crate::job::Job;
+use crate::latency_windows::LatencyWindow;
 use crate::measured::{Answered, Bins, Measured, Tally};
 use crate::outcome::{CacheShare, DeviceShare};
 use crate::windows::Window;
@@ -49,6 +50,9 @@ pub struct Round {
     pub jobs: Vec<JobRound>,
     /// From the beginning of the round.
     pub windows: Vec<Window>,
+    /// How long requests took in each of them, where that is known.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub latencies: Vec<LatencyWindow>,
     /// Where the machine is a model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub machine: Option<MachineRound>,
@@ -151,10 +155,10 @@ impl Course<'_> {
         loop {
             self.watch.begin_round();
             let begun = self.runtime.now();
-            let mut windows = Vec::new();
-            self.watch_windows(begun, begun, length, &mut windows).await;
+            let (windows, latencies) = self.watch_windows(begun, begun, length, &running).await;
             let jobs = running.take(jobs, self.runtime.now().since(begun));
-            if !next(Round { jobs, windows, machine: self.watch.end_round() }) {
+            let machine = self.watch.end_round();
+            if !next(Round { jobs, windows, latencies, machine }) {
                 break;
             }
         }
@@ -164,13 +168,15 @@ impl Course<'_> {
     async fn round(&self, random: &mut Random) -> Round {
         self.watch.begin_round();
         let begun = self.runtime.now();
-        let (mut jobs, mut windows) = (Vec::new(), Vec::new());
+        let (mut jobs, mut windows, mut latencies) = (Vec::new(), Vec::new(), Vec::new());
         for phase in &self.rounds.phases {
             let since = self.runtime.now();
             match self.rounds.length {
                 Length::Time(length) => {
                     let running = self.start(phase, random, true);
-                    self.watch_windows(begun, since, length, &mut windows).await;
+                    let seen = self.watch_windows(begun, since, length, &running).await;
+                    windows.extend(seen.0);
+                    latencies.extend(seen.1);
                     jobs.extend(running.take(phase, length));
                     running.end().await;
                 }
@@ -183,7 +189,7 @@ impl Course<'_> {
                 }
             }
         }
-        Round { jobs, windows, machine: self.watch.end_round() }
+        Round { jobs, windows, latencies, machine: self.watch.end_round() }
     }
 
     fn start(&self, jobs: &[Job], random: &mut Random, is_time_based: bool) -> Running {
@@ -209,8 +215,9 @@ impl Course<'_> {
         begun: Instant,
         since: Instant,
         length: Duration,
-        windows: &mut Vec<Window>,
-    ) {
+        running: &Running,
+    ) -> (Vec<Window>, Vec<LatencyWindow>) {
+        let (mut windows, mut latencies) = (Vec::new(), Vec::new());
         let count = self.rounds.windows.max(1);
         let mut before: Answered = self.answered.get();
         let mut from = since;
@@ -218,14 +225,17 @@ impl Course<'_> {
             self.runtime.sleep_until(since + length * number / count).await;
             let (now, answered) = (self.runtime.now(), self.answered.get());
             let seconds = now.since(from).as_secs_f64().max(1e-9);
+            let at_s = now.since(begun).as_secs_f64();
+            latencies.push(LatencyWindow::of(at_s, running.take_recent()));
             windows.push(Window {
-                at_s: now.since(begun).as_secs_f64(),
+                at_s,
                 read_iops: (answered.reads - before.reads) as f64 / seconds,
                 write_iops: (answered.writes - before.writes) as f64 / seconds,
                 dirty_ratio: self.watch.dirty_ratio(),
             });
             (before, from) = (answered, now);
         }
+        (windows, latencies)
     }
 }
 
@@ -237,6 +247,11 @@ impl Running {
             JobRound { name: job.name.clone(), measured: tally.measured(time), bins: tally.bins() }
         });
         taken.collect()
+    }
+
+    /// How long took what was answered since the last time.
+    fn take_recent(&self) -> Vec<(u64, u64)> {
+        self.tallies.iter().flat_map(|tally| tally.borrow_mut().take_recent()).collect()
     }
 
     async fn end(self) {
@@ -283,6 +298,9 @@ mod tests {
             assert_eq!(round.jobs[0].bins[0].count(), read.requests);
             let windows: f64 = round.windows.iter().map(|window| window.read_iops * 0.125).sum();
             assert!((windows - read.requests as f64).abs() < 1.0, "{windows} {read:?}");
+            let bins = round.latencies.iter().flat_map(|window| &window.bins);
+            assert_eq!(bins.map(|(_, count)| count).sum::<u64>(), read.requests);
+            assert_eq!(round.latencies.len(), round.windows.len());
             // The device is never idle between rounds.
             let busy = round.machine.as_ref().unwrap().drives.busy_mean;
             assert!(busy > 0.999, "{busy}");

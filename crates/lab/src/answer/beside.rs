@@ -1,9 +1,9 @@
 //! What jobs that run at the same time do to each other.
 
 use super::curves::named;
-use super::{Answer, Rows, distinct, ms};
+use super::{Answer, Rows, compared, distinct, ms};
 use crate::results::{Results, Summary};
-use headpond_report::{factor, number};
+use headpond_report::{Comparison, Entry, Unit, factor, number};
 use serde_json::json;
 
 pub(super) fn answer(results: &Results) -> Answer {
@@ -32,6 +32,15 @@ pub(super) fn answer(results: &Results) -> Answer {
     }
     for job in distinct(all.iter().map(|(_, job, _)| job)) {
         let mut of: Vec<_> = all.iter().filter(|(_, other, _)| other == job).collect();
+        let bars = of.iter().map(|(what, _, it)| (what.clone(), vec![compared(&it.iops)]));
+        let comparison = Comparison {
+            title: format!("{job}: requests a second"),
+            note: "medians of the rounds, with their interval".to_owned(),
+            series: vec![Entry::new("", 0)],
+            rows: bars.collect(),
+            unit: Unit::Number,
+        };
+        answer.charts.push(comparison.draw());
         of.sort_by(|a, b| b.2.iops.median.total_cmp(&a.2.iops.median));
         let [best, .., worst] = &of[..] else { continue };
         answer.sentences.push(format!(

@@ -19,7 +19,8 @@ pub use rating::Rate;
 
 use crate::plan::{Plan, PlanError};
 use crate::results::Results;
-use headpond_report::{Align, Chart, Grid, Table};
+use crate::statistics::Spread;
+use headpond_report::{Align, Chart, Compared, Grid, Table};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -197,6 +198,12 @@ fn actual(results: &Results, axis: &str, values: [&str; 2]) -> [String; 2] {
         }
         _ => values.map(str::to_owned),
     }
+}
+
+/// A median as a bar, with its interval.
+fn compared(spread: &Spread) -> Compared {
+    let span = spread.interval.map(|interval| (interval.from, interval.to));
+    Compared { value: spread.median, span }
 }
 
 /// Milliseconds as people say them.

@@ -5,10 +5,10 @@
 //! that does not protect it falls to what its flash does.
 
 use super::curves::named;
-use super::{Answer, Rows, distinct};
+use super::{Answer, Rows, compared, distinct};
 use crate::plan::Sync;
 use crate::results::{CellResult, Results, Summary};
-use headpond_report::{number, percent};
+use headpond_report::{Chart, Compared, Comparison, Entry, Unit, number, percent};
 use serde_json::json;
 
 /// Of the rate without flushes, what is left where a flush has nothing to do.
@@ -26,6 +26,8 @@ struct Pair<'a> {
     of: String,
     stable: f64,
     loose: f64,
+    /// Without and with the flush, for a drawing.
+    bars: Vec<Compared>,
 }
 
 pub(super) fn answer(results: &Results) -> Answer {
@@ -51,6 +53,7 @@ pub(super) fn answer(results: &Results) -> Answer {
         let (loose, stable) = (number(pair.loose), number(pair.stable));
         vec![pair.of.clone(), pair.cell.cell.load.to_string(), loose, stable, percent(pair.left())]
     };
+    answer.charts.push(chart(&pairs));
     let columns = vec!["what", "load", "without", "stable", "left"];
     answer.tables.push(Rows { columns, words: 2, rows: pairs.iter().map(row).collect() });
     let facts = pairs.iter().map(|pair| {
@@ -75,7 +78,8 @@ impl<'a> Pair<'a> {
         };
         let (_, plain) = measured.iter().find(|(other, _)| is_it(other))?;
         let (stable, loose) = (summary.write.iops, plain.write.iops);
-        Some(Self { cell, of: named(results, cell), stable, loose })
+        let bars = vec![compared(&plain.iops), compared(&summary.iops)];
+        Some(Self { cell, of: named(results, cell), stable, loose, bars })
     }
 
     fn left(&self) -> f64 {
@@ -92,6 +96,22 @@ impl<'a> Pair<'a> {
             _ => None,
         }
     }
+}
+
+fn chart(pairs: &[Pair<'_>]) -> Chart {
+    let several = distinct(pairs.iter().map(|pair| pair.cell.cell.load.to_string())).len() > 1;
+    let name = |pair: &Pair<'_>| match several {
+        true => format!("{}: {}", pair.of, pair.cell.cell.load),
+        false => pair.of.clone(),
+    };
+    let comparison = Comparison {
+        title: "Requests a second, without a flush and with one".to_owned(),
+        note: "medians of the rounds, with their interval".to_owned(),
+        series: vec![Entry::new("without", 7), Entry::new("with", 0)],
+        rows: pairs.iter().map(|pair| (name(pair), pair.bars.clone())).collect(),
+        unit: Unit::Count,
+    };
+    comparison.draw()
 }
 
 /// What a drive with this connection is.

@@ -95,7 +95,8 @@ impl Fio {
         let stem = ground.raw.join(format!("cell-{:04}-round-{number:03}", cell.number));
         // fio goes on where a log of an earlier run ends.
         for phase in 0..cell.load.rw.split('+').count() {
-            let _ = std::fs::remove_file(output::log_of(&stem, phase));
+            let logs = [output::log_of(&stem, phase), output::histograms_of(&stem, phase)];
+            logs.into_iter().for_each(|log| drop(std::fs::remove_file(log)));
         }
         let engine = self.engine_for(ground);
         let text = jobfile::text(plan, cell, ground, engine, &stem, number);

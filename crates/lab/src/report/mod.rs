@@ -1,6 +1,7 @@
 //! Results for reading: text, a page, CSV, JSON.
 
 mod csv;
+mod over_time;
 mod page;
 mod text;
 

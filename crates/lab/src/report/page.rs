@@ -1,12 +1,11 @@
 //! Results as one page that needs nothing else.
 
+use super::over_time::{course, latencies};
 use super::text::{cells, remarks};
-use crate::answer::{Answer, Rows, answers, name_of};
+use crate::answer::{Answer, Rows, answers};
 use crate::environment::{Environment, TargetFacts};
-use crate::results::{CellResult, Results, own_jobs, per_second};
-use headpond_report::{
-    Axis, COLOURS, Chart, Line, Lines, Unit, cards, document, escape, figure, number,
-};
+use crate::results::Results;
+use headpond_report::{cards, document, escape, figure};
 
 /// More charts over time than this say nothing to anybody.
 const COURSES_MAX: usize = 120;
@@ -91,10 +90,11 @@ fn table(rows: &Rows) -> String {
     )
 }
 
-/// Each cell over its rounds, and within them.
+/// Each cell over time.
 fn courses(results: &Results) -> String {
     let cells = results.measured().map(|(cell, _)| cell);
-    let charts: Vec<_> = cells.filter_map(|cell| course(results, cell)).collect();
+    let charts = cells.flat_map(|cell| [course(results, cell), latencies(results, cell)]);
+    let charts: Vec<_> = charts.flatten().collect();
     if charts.is_empty() {
         return String::new();
     }
@@ -104,41 +104,10 @@ fn courses(results: &Results) -> String {
     };
     let figures: String = charts.iter().take(COURSES_MAX).map(figure).collect();
     format!(
-        "<h1 class=\"part\">Over time</h1>\n<details><summary>{} charts, one for each cell</summary>\
+        "<h1 class=\"part\">Over time</h1>\n<details><summary>{} charts: each cell's throughput, and its latency</summary>\
          \n<div class=\"charts\">\n{figures}</div>{left_out}</details>\n",
         charts.len()
     )
-}
-
-fn course(results: &Results, cell: &CellResult) -> Option<Chart> {
-    let (mut begun, mut within) = (0.0, Vec::new());
-    let (mut rounds, mut marks) = (Vec::new(), Vec::new());
-    for round in &cell.rounds {
-        let windows = &round.round.windows;
-        let length = windows.last()?.at_s;
-        within.extend(windows.iter().map(|it| (begun + it.at_s, it.read_iops + it.write_iops)));
-        let iops = per_second(&own_jobs(&round.round), |side| side.requests as f64);
-        rounds.extend([(begun, iops), (begun + length, iops)]);
-        begun += length;
-        if !round.counts {
-            marks = vec![(begun, "warm".to_owned())];
-        }
-    }
-    let most = within.iter().chain(&rounds).map(|point| point.1).fold(0.0, f64::max);
-    let lines = Lines {
-        title: format!("{}: {}", name_of(results, cell), cell.cell.load),
-        note: format!("requests a second over seconds; {} in the middle", number(most)),
-        across: Axis::linear(0.0, begun, Unit::Number),
-        up: Axis::linear(0.0, most, Unit::Count),
-        series: vec![
-            Line::new("within rounds", 0, within),
-            Line::new("rounds", 1 % COLOURS, rounds),
-        ],
-        marks,
-        level: None,
-        are_steps: false,
-    };
-    (most > 0.0).then(|| lines.draw())
 }
 
 fn environment(environment: &Environment) -> String {

@@ -9,6 +9,9 @@ use std::path::Path;
 /// Latencies that fio is asked to name; all others are in its bins.
 const PERCENTILES: &str = "50:90:99:99.9:99.99";
 
+/// Bins of fio's histograms over time are 2^4 of those in its JSON: four for each doubling.
+pub(super) const HISTOGRAM_COARSENESS: u32 = 4;
+
 /// The job file of round `number`; logs are written beside `stem`.
 pub(super) fn text(
     plan: &Plan,
@@ -30,6 +33,8 @@ pub(super) fn text(
         text += "time_based\n";
         let millis = (round.seconds * 1e3 / f64::from(round.windows)).max(1.0).round();
         line(&mut text, "log_avg_msec", millis);
+        line(&mut text, "log_hist_msec", millis);
+        line(&mut text, "log_hist_coarseness", HISTOGRAM_COARSENESS);
         text += "per_job_logs=0\n";
     }
     line(&mut text, "randseed", seed(plan, cell, number));
@@ -44,6 +49,7 @@ pub(super) fn text(
         text += &job(plan, cell, word, ground.is_nbd);
         if !round.pass {
             line(&mut text, "write_iops_log", format!("{stem}-phase-{index}"));
+            line(&mut text, "write_hist_log", format!("{stem}-phase-{index}"));
         }
         for (number, job) in plan.beside.iter().enumerate() {
             let name = beside(number, index);

@@ -1,5 +1,9 @@
 //! What fio's JSON and its logs say of a round.
 
+mod histograms;
+
+pub(super) use histograms::log_of as histograms_of;
+
 use super::bins;
 use crate::plan::RoundPlan;
 use headpond_whatif::rounds::{JobRound, Round};
@@ -23,14 +27,16 @@ pub(super) fn round(text: &str, stem: &Path, plan: &RoundPlan) -> Result<Round, 
     let said: Value = serde_json::from_str(&text[from..])?;
     let jobs = said["jobs"].as_array().ok_or(OutputError::Lacks("jobs"))?;
     let jobs = jobs.iter().map(job).collect::<Result<Vec<_>, _>>()?;
-    let mut windows = Vec::new();
+    let (mut windows, mut latencies) = (Vec::new(), Vec::new());
     let mut begun = 0.0;
     for phase in 0.. {
         let Ok(text) = std::fs::read_to_string(log_of(stem, phase)) else { break };
         windows.extend(windows_of(&text, begun, plan));
+        let histograms = std::fs::read_to_string(histograms_of(stem, phase)).unwrap_or_default();
+        latencies.extend(histograms::windows_of(&histograms, begun, plan));
         begun += plan.seconds;
     }
-    Ok(Round { jobs, windows, machine: None })
+    Ok(Round { jobs, windows, latencies, machine: None })
 }
 
 /// The log that fio writes of a phase.
