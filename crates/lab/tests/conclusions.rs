@@ -35,6 +35,10 @@ impl Watcher for Silent {
 fn carried_out(name: &str, less: impl FnOnce(&mut Plan)) -> (Results, Vec<Answer>) {
     let mut plan = Plan::parse(builtin::text(name).unwrap()).unwrap();
     less(&mut plan);
+    carried_out_plan(plan)
+}
+
+fn carried_out_plan(plan: Plan) -> (Results, Vec<Answer>) {
     let folder = headpond_testkit::tempdir();
     let out = folder.path().join("out");
     Course::create(&plan, &out, &Nobody).unwrap().run(&mut Silent).unwrap();
@@ -173,4 +177,43 @@ fn parity_of_flash_carries_three_to_four_times_as_much_past_the_cache_within_a_m
         let ratio = carried("second_iops") / carried("first_iops");
         assert!((3.0..4.0).contains(&ratio), "{request}: {ratio}");
     }
+}
+
+#[test]
+fn a_map_of_several_arrays_is_a_sheet_for_each_of_them_by_name() {
+    let plan = r#"
+        name = "two arrays"
+        [[target]]
+        name = "slow"
+        [target.machine]
+        core = { raid = 0, drives = 1, drive = "hdd-7k2-4t" }
+        cache = { size = "64M", mode = "pass-through" }
+        [[target]]
+        name = "fast"
+        [target.machine]
+        core = { raid = 0, drives = 1, drive = "nvme-dc-2t" }
+        cache = { size = "64M", mode = "pass-through" }
+        [matrix]
+        rw = ["randwrite"]
+        bs = ["4K"]
+        depth = [1]
+        settings = { "cache.mode" = ["pass-through", "write-back"] }
+        [rounds_on_models]
+        warm_up = 0
+        count = 1
+        seconds = 0.1
+        [[answer]]
+        kind = "map"
+        axis = "cache.mode"
+        without = "pass-through"
+        with = "write-back"
+    "#;
+    let (_, answers) = carried_out_plan(Plan::parse(plan).unwrap());
+    let titles: Vec<_> = answers[0].grids.iter().map(|(title, _)| title.as_str()).collect();
+    assert_eq!(titles.len(), 2, "{titles:?}");
+    assert!(titles[0].starts_with("slow, randwrite: "), "{titles:?}");
+    assert!(titles[1].starts_with("fast, randwrite: "), "{titles:?}");
+    let cells = answers[0].facts["cells"].as_array().unwrap();
+    let gain = |of: &str| cells.iter().find(|cell| cell["of"] == of).unwrap()["gain"].as_f64();
+    assert!(gain("slow").unwrap() > 4.0 * gain("fast").unwrap(), "{cells:?}");
 }

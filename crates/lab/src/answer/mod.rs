@@ -18,7 +18,7 @@ pub(crate) use curves::named as name_of;
 pub use rating::Rate;
 
 use crate::plan::{Plan, PlanError};
-use crate::results::Results;
+use crate::results::{CellResult, Results};
 use crate::statistics::Spread;
 use headpond_report::{Align, Chart, Compared, Grid, Table};
 use serde::{Deserialize, Serialize};
@@ -198,6 +198,17 @@ fn actual(results: &Results, axis: &str, values: [&str; 2]) -> [String; 2] {
         }
         _ => values.map(str::to_owned),
     }
+}
+
+/// What a comparison along an axis leaves the same: the target and the settings, without the axis.
+fn group(results: &Results, axis: &str, cell: &CellResult) -> String {
+    let plan = &results.plan;
+    let mut cell = cell.cell.clone();
+    cell.settings.remove(axis);
+    let is_named = axis != "target" && plan.targets.len() > 1;
+    let target = is_named.then(|| plan.targets[cell.target].name.clone());
+    let settings = Some(cell.settings_text()).filter(|text| !text.is_empty());
+    target.into_iter().chain(settings).collect::<Vec<_>>().join(", ")
 }
 
 /// A median as a bar, with its interval.

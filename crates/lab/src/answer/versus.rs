@@ -1,7 +1,7 @@
 //! Which of two configurations wins where.
 
 use super::curves::Curve;
-use super::{Answer, Rows, actual, distinct, ms};
+use super::{Answer, Rows, actual, distinct, group, ms};
 use crate::results::{CellResult, Results};
 use crate::statistics::{Verdict, adjust, at_budget, differ};
 use headpond_report::{Grid, Tone, factor, number};
@@ -20,15 +20,8 @@ struct Pair<'a> {
 }
 
 impl Pair<'_> {
-    /// The target and the settings, without the axis.
     fn group(&self, results: &Results, axis: &str) -> String {
-        let plan = &results.plan;
-        let mut cell = self.first.cell.clone();
-        cell.settings.remove(axis);
-        let is_named = axis != "target" && plan.targets.len() > 1;
-        let target = is_named.then(|| plan.targets[cell.target].name.clone());
-        let settings = Some(cell.settings_text()).filter(|text| !text.is_empty());
-        target.into_iter().chain(settings).collect::<Vec<_>>().join(", ")
+        group(results, axis, self.first)
     }
 }
 
