@@ -34,7 +34,7 @@ pub use measure::{
 };
 pub use plan::{
     ArrayOf, Beside, Cell, Kind, Limits, Load, Loader, Matrix, Order, Plan, PlanError,
-    Precondition, RoundPlan, Steady, Sync, Target,
+    Precondition, RoundPlan, Steady, Sweep, Sync, Target,
 };
 pub use results::{CellResult, Latencies, Results, StoredRound, Summary};
 pub use statistics::{Interval, Knee, Pattern, Spread, Verdict};

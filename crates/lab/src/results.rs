@@ -129,7 +129,9 @@ impl CellResult {
         if rounds.is_empty() || !self.ending.as_ref().is_some_and(Ending::has_figures) {
             return None;
         }
-        Some(Summary::of(&rounds, own_jobs, &self.rounds))
+        // In a sweep the rounds of a cell do not follow each other.
+        let in_a_row = if plan.sweep.is_some() { &[] } else { &self.rounds[..] };
+        Some(Summary::of(&rounds, own_jobs, in_a_row))
     }
 
     /// The figures of the jobs beside, by name.
@@ -172,7 +174,7 @@ impl Summary {
     fn of(
         rounds: &[&Round],
         jobs: impl Fn(&Round) -> Vec<JobRound>,
-        all_rounds: &[StoredRound],
+        in_a_row: &[StoredRound],
     ) -> Self {
         let own: Vec<_> = rounds.iter().map(|round| jobs(round)).collect();
         let iops: Vec<_> =
@@ -181,12 +183,12 @@ impl Summary {
         // A round in which nothing was answered has no latency.
         let mean_ms: Vec<_> = own.iter().filter_map(|jobs| mean_ms(jobs)).collect();
         let sides: Vec<_> = (0..3).map(|side| Latencies::of(&own, &[side])).collect();
-        let windows: Vec<f64> = all_rounds
+        let windows: Vec<f64> = in_a_row
             .iter()
             .flat_map(|round| &round.round.windows)
             .map(|window| window.read_iops + window.write_iops)
             .collect();
-        let ends = all_rounds.iter().find_map(|round| Some(round.round.windows.first()?.at_s));
+        let ends = in_a_row.iter().find_map(|round| Some(round.round.windows.first()?.at_s));
         Self {
             rounds: rounds.len(),
             outliers: outliers(&iops),

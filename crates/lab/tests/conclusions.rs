@@ -2,7 +2,8 @@
 //! models of what those had.
 
 use headpond_lab::{
-    Answer, Cell, Course, Ending, Plan, Results, Surroundings, Watcher, answers, builtin,
+    Answer, Cell, CellResult, Course, Ending, Plan, Results, Summary, Surroundings, Watcher,
+    answers, builtin,
 };
 use headpond_whatif::rounds::Round;
 
@@ -216,4 +217,21 @@ fn a_map_of_several_arrays_is_a_sheet_for_each_of_them_by_name() {
     let cells = answers[0].facts["cells"].as_array().unwrap();
     let gain = |of: &str| cells.iter().find(|cell| cell["of"] == of).unwrap()["gain"].as_f64();
     assert!(gain("slow").unwrap() > 4.0 * gain("fast").unwrap(), "{cells:?}");
+}
+
+#[test]
+fn the_steady_state_of_a_drive_is_found_by_rounds_of_the_whole_matrix() {
+    let (results, answers) = carried_out("snia-iops", |plan| plan.matrix.mix = vec![100, 50, 0]);
+    let said = &answers[0].sentences[0];
+    assert!(said.contains("steady by randrw 0/100 4K after"), "{said}");
+    assert!(said.ends_with("rounds of all 24 cells"), "{said}");
+    let rows: Vec<_> = answers[0].grids[0].1.rows.iter().map(|row| row.0.as_str()).collect();
+    assert_eq!(rows, ["512", "4K", "8K", "16K", "32K", "64K", "128K", "1M"]);
+    let iops = |load: &str| {
+        let cell = |it: &(&CellResult, Summary)| it.0.cell.load.to_string() == load;
+        results.measured().find(cell).unwrap().1.iops.median
+    };
+    let (reads, both, writes) =
+        ("randrw 100/0 4K 4x16", "randrw 50/50 4K 4x16", "randrw 0/100 4K 4x16");
+    assert!(iops(reads) > iops(both) && iops(both) > iops(writes), "{said}");
 }

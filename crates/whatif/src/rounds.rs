@@ -1,11 +1,12 @@
-//! A load in rounds on one device, which is what a careful measurement consists of.
+//! A load in rounds on one device, which is what a careful measurement consists of; or several
+//! loads, a round of each in turn.
 //!
 //! 1. [`Rounds`] says what is asked for and how it is cut. 2. [`run`] makes the requests on any
 //!    device and hands over each [`Round`] as it ends; whoever takes it says whether it goes on.
 //!
 //! **Invariants**
-//! - Where there is one phase and rounds have a length, requests go on from one round to the next:
-//!   nothing is emptied or begun anew between them.
+//! - Where there is one load of one phase and rounds have a length, requests go on from one round
+//!   to the next: nothing is emptied or begun anew between them.
 //! - A request counts in the round in which it was answered.
 
 mod machine;
@@ -106,13 +107,12 @@ pub struct Place<'a> {
     pub watch: &'a dyn Watch,
 }
 
-/// Runs rounds until `next` has enough.
-pub async fn run(
-    rounds: &Rounds,
-    place: Place<'_>,
-    random: &mut Random,
-    next: &mut dyn FnMut(Round) -> bool,
-) {
+/// Takes the rounds of loads, by the place of each, as they end; says whether it goes on.
+pub type Next<'a> = &'a mut dyn FnMut(usize, Round) -> bool;
+
+/// Runs rounds of all loads in turn until `next` has enough.
+pub async fn run(loads: &[Rounds], place: Place<'_>, random: &mut Random, next: Next<'_>) {
+    assert!(!loads.is_empty(), "rounds of nothing have no end");
     let answered = Rc::default();
     let grounds = place.devices.into_iter().map(|device| Ground {
         device,
@@ -120,17 +120,24 @@ pub async fn run(
         answered: Rc::clone(&answered),
         memory: Rc::clone(&place.memory),
     });
-    let (grounds, runtime) = (grounds.collect(), place.runtime);
-    let course = Course { rounds, grounds, runtime, answered: &answered, watch: place.watch };
-    match (&rounds.phases[..], rounds.length) {
-        ([jobs], Length::Time(length)) => course.without_pause(jobs, length, random, next).await,
-        _ => while next(course.round(random).await) {},
+    let grounds: Vec<_> = grounds.collect();
+    let (runtime, watch) = (place.runtime, place.watch);
+    let course = |rounds| Course { rounds, grounds: &grounds, runtime, answered: &answered, watch };
+    if let [rounds] = loads
+        && let ([jobs], Length::Time(length)) = (&rounds.phases[..], rounds.length)
+    {
+        return course(rounds).without_pause(jobs, length, random, next).await;
+    }
+    for (load, rounds) in loads.iter().enumerate().cycle() {
+        if !next(load, course(rounds).round(random).await) {
+            break;
+        }
     }
 }
 
 struct Course<'a> {
     rounds: &'a Rounds,
-    grounds: Vec<Ground>,
+    grounds: &'a [Ground],
     runtime: &'a Runtime,
     answered: &'a Cell<Answered>,
     watch: &'a dyn Watch,
@@ -149,7 +156,7 @@ impl Course<'_> {
         jobs: &[Job],
         length: Duration,
         random: &mut Random,
-        next: &mut dyn FnMut(Round) -> bool,
+        next: Next<'_>,
     ) {
         let running = self.start(jobs, random, true);
         loop {
@@ -158,7 +165,7 @@ impl Course<'_> {
             let (windows, latencies) = self.watch_windows(begun, begun, length, &running).await;
             let jobs = running.take(jobs, self.runtime.now().since(begun));
             let machine = self.watch.end_round();
-            if !next(Round { jobs, windows, latencies, machine }) {
+            if !next(0, Round { jobs, windows, latencies, machine }) {
                 break;
             }
         }
@@ -280,12 +287,42 @@ mod tests {
         let stack = Stack::parse(stack).unwrap();
         let mut seen = Vec::new();
         let rounds = Rounds { phases, length, windows: 4 };
-        simulate_rounds(&stack, &rounds, 1, &mut |round| {
+        simulate_rounds(&stack, &[rounds], 1, &mut |load, round| {
+            assert_eq!(load, 0);
             seen.push(round);
             seen.len() < count
         })
         .unwrap();
         seen
+    }
+
+    #[test]
+    fn several_loads_have_a_round_each_in_turn_on_the_same_machine() {
+        let stack = format!("{DISK}controller = \"raid-cache-1g\"\n");
+        let stack = Stack::parse(&stack).unwrap();
+        let write = Job { rw: job::rw("randwrite").unwrap(), depth: 8, ..Job::default() };
+        let load = |job: Job, millis| Rounds {
+            phases: vec![vec![job]],
+            length: Length::Time(Duration::from_millis(millis)),
+            windows: 2,
+        };
+        let (mut order, mut seen) = (Vec::new(), Vec::new());
+        let loads = [load(write, 2000), load(random_read(8), 2000)];
+        simulate_rounds(&stack, &loads, 1, &mut |load, round| {
+            order.push(load);
+            seen.push(round);
+            seen.len() < 5
+        })
+        .unwrap();
+        assert_eq!(order, [0, 1, 0, 1, 0]);
+        for (load, round) in order.iter().zip(&seen) {
+            let measured = &round.jobs[0].measured;
+            let (reads, writes) = (measured.read.requests, measured.write.requests);
+            assert!(if *load == 0 { writes > 0 && reads == 0 } else { reads > 0 && writes == 0 });
+        }
+        // The controller's cache is full of what the first round wrote: the machine is no new one.
+        let writes = |index: usize| seen[index].jobs[0].measured.write.requests;
+        assert!(writes(2) * 2 < writes(0), "{} {}", writes(0), writes(2));
     }
 
     #[test]

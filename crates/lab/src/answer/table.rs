@@ -2,7 +2,8 @@
 
 use super::{Answer, distinct};
 use crate::measure::Ending;
-use crate::results::Results;
+use crate::plan::{Load, Sweep};
+use crate::results::{CellResult, Results};
 use headpond_report::{Grid, Tone, number};
 use serde_json::json;
 
@@ -19,7 +20,8 @@ pub(super) fn answer(results: &Results) -> Answer {
             let here: Vec<_> =
                 cells.iter().filter(|(cell, _)| &cell.cell.load.parallel() == parallel).collect();
             let kinds = distinct(here.iter().map(|(cell, _)| kind(&cell.cell.load)));
-            let sizes = distinct(here.iter().map(|(cell, _)| cell.cell.load.bs));
+            let mut sizes = distinct(here.iter().map(|(cell, _)| cell.cell.load.bs));
+            sizes.sort_by_key(|size| size.bytes());
             let cell = |size, kind_of: &String| {
                 let found = here.iter().find(|(cell, _)| {
                     cell.cell.load.bs == size && &kind(&cell.cell.load) == kind_of
@@ -41,9 +43,13 @@ pub(super) fn answer(results: &Results) -> Answer {
             let target = &results.plan.targets[cell.cell.target];
             results.plan.rounds_of(target).steady.is_some()
         });
-        answer.sentences.push(match unsteady {
+        answer.sentences.push(match (unsteady, &results.plan.sweep) {
             _ if !is_asked => format!("{of}: no steady state was asked for"),
-            0 => format!("{of}: all of {} cells came to their steady state", cells.len()),
+            (_, Some(sweep)) => {
+                let cells: Vec<_> = cells.iter().map(|(cell, _)| *cell).collect();
+                swept(&of, &cells, sweep)
+            }
+            (0, None) => format!("{of}: all of {} cells came to their steady state", cells.len()),
             _ => format!(
                 "{of}: {unsteady} of {} cells (*) did not come to a steady state",
                 cells.len()
@@ -57,7 +63,21 @@ pub(super) fn answer(results: &Results) -> Answer {
     answer
 }
 
-fn kind(load: &crate::plan::Load) -> String {
+/// When a matrix that was measured round after round came to its steady state.
+fn swept(of: &str, cells: &[&CellResult], sweep: &Sweep) -> String {
+    let rounds = cells.iter().map(|cell| cell.rounds.len()).max().unwrap_or(0);
+    let by = match &sweep.tracked[..] {
+        [] => "every cell".to_owned(),
+        tracked => tracked.join(" and "),
+    };
+    let all = cells.len();
+    match cells.iter().all(|cell| matches!(cell.ending, Some(Ending::Steady { .. }))) {
+        true => format!("{of}: steady by {by} after {rounds} rounds of all {all} cells"),
+        false => format!("{of}: not steady by {by} after {rounds} rounds of all {all} cells (*)"),
+    }
+}
+
+fn kind(load: &Load) -> String {
     let mix = load.mix.map(|mix| format!(" {mix}/{}", 100 - mix)).unwrap_or_default();
     format!("{}{mix} {}", load.rw, load.sync).replace(" none", "")
 }

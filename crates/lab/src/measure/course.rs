@@ -1,17 +1,22 @@
 //! A plan under way.
 
+mod batch;
+mod progress;
+
+pub(super) use batch::batches;
+
+use batch::Batch;
+use progress::{Progress, Taken};
+
 use super::fio::{Fio, FioError, Ground};
 use super::folder::{Ending, Folder, FolderError, Line};
 use super::in_process;
 use super::place::{self, PlaceError};
 use super::precondition::{PreconditionError, precondition};
-use super::steady::drift;
 use super::virtual_time::{self, VirtualError};
-use super::{Next, Surroundings, is_in_process};
+use super::{Surroundings, is_in_process};
 use crate::environment::Environment;
-use crate::plan::{Cell, Kind, Order, Plan, RoundPlan, Target, plain};
-use crate::results::{own_jobs, per_second};
-use headpond_sim::Random;
+use crate::plan::{Cell, Kind, Plan, Target, plain};
 use headpond_whatif::rounds::Round;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -39,7 +44,7 @@ pub enum CourseError {
     Volume { target: String, error: String },
 }
 
-/// So many cells in a row that cannot be measured end a plan.
+/// So many cells, or sweeps, in a row that cannot be measured end a plan.
 const FAILURES_MAX: u32 = 3;
 
 /// Sees how far it is.
@@ -56,14 +61,14 @@ pub struct Course<'a> {
     plan: &'a Plan,
     folder: Folder,
     /// In the order in which they are measured.
-    left: Vec<Cell>,
+    left: Vec<Batch>,
     /// From how much at once on a request to a target waited too long.
     slow: BTreeMap<String, f64>,
     written: BTreeMap<usize, u64>,
     prepared: BTreeSet<usize>,
     surroundings: &'a dyn Surroundings,
     fio: Option<Fio>,
-    /// Cells in a row that could not be measured.
+    /// Cells, or sweeps, in a row that could not be measured.
     failures: u32,
     /// What settings of targets are now, and what served volumes had before.
     now: BTreeMap<(usize, String), toml::Value>,
@@ -109,11 +114,6 @@ impl<'a> Course<'a> {
         done: &BTreeSet<usize>,
         surroundings: &'a dyn Surroundings,
     ) -> Result<Self, CourseError> {
-        let mut left: Vec<_> =
-            plan.cells().into_iter().filter(|cell| !done.contains(&cell.number)).collect();
-        if plan.order == Order::Random {
-            Random::new(plan.seed).shuffle(&mut left);
-        }
         let needs_fio = plan.targets.iter().any(|target| {
             let prepares = plan.precondition.fills > 0 && target.kind() != Kind::Machine;
             !is_in_process(target) || prepares
@@ -124,7 +124,7 @@ impl<'a> Course<'a> {
         Ok(Self {
             plan,
             folder,
-            left,
+            left: batches(plan, done),
             slow: BTreeMap::new(),
             written: BTreeMap::new(),
             prepared: BTreeSet::new(),
@@ -138,7 +138,7 @@ impl<'a> Course<'a> {
 
     /// Cells that are not measured yet.
     pub fn left(&self) -> usize {
-        self.left.len()
+        self.left.iter().map(Vec::len).sum()
     }
 
     /// Measures what is left.
@@ -147,10 +147,10 @@ impl<'a> Course<'a> {
     /// The first cell that cannot be measured; what was measured before is stored.
     pub fn run(&mut self, watcher: &mut dyn Watcher) -> Result<(), CourseError> {
         let left = std::mem::take(&mut self.left);
-        let is_machine = |cell: &Cell| self.plan.targets[cell.target].kind() == Kind::Machine;
+        let is_machine = |batch: &Batch| self.plan.targets[batch[0].target].kind() == Kind::Machine;
         let (machines, real): (Vec<_>, Vec<_>) = left.into_iter().partition(is_machine);
         self.run_machines(&machines, watcher)?;
-        let outcome = real.iter().try_for_each(|cell| self.run_real(cell, watcher));
+        let outcome = real.iter().try_for_each(|batch| self.run_real(batch, watcher));
         // Also where it failed: a volume is not left in the mode of whichever cell was last.
         outcome.and(self.set_back(watcher))
     }
@@ -158,34 +158,27 @@ impl<'a> Course<'a> {
     /// Machines do not disturb each other: each runs in a time of its own, all processors at work.
     fn run_machines(
         &mut self,
-        cells: &[Cell],
+        batches: &[Batch],
         watcher: &mut dyn Watcher,
     ) -> Result<(), CourseError> {
         let (sender, receiver) = mpsc::channel();
         let (next, plan) = (AtomicUsize::new(0), self.plan);
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
         std::thread::scope(|scope| {
-            for _ in 0..threads.min(cells.len()) {
+            for _ in 0..threads.min(batches.len()) {
                 let (sender, next) = (sender.clone(), &next);
                 scope.spawn(move || {
-                    while let Some(cell) = cells.get(next.fetch_add(1, Ordering::Relaxed)) {
-                        let mut gauge = Progress::new(plan.rounds_of(&plan.targets[cell.target]));
+                    while let Some(batch) = batches.get(next.fetch_add(1, Ordering::Relaxed)) {
                         // Nobody listens any more where another cell has failed.
-                        let tell = |event| sender.send((cell, event)).is_ok();
-                        if !tell(Event::Begins) {
+                        if !run_machine(plan, batch, &|event| sender.send((batch, event)).is_ok()) {
                             break;
                         }
-                        let outcome = virtual_time::measure(plan, cell, &mut |round| {
-                            let (number, counts, goes_on) = gauge.take(&round);
-                            tell(Event::Round { number, counts, round: Box::new(round) }) && goes_on
-                        });
-                        tell(Event::Ends(outcome.map(|()| gauge.ending())));
                     }
                 });
             }
             drop(sender);
-            for (cell, event) in receiver {
-                self.store(cell, event, watcher)?;
+            for (batch, event) in receiver {
+                self.store(batch, event, watcher)?;
             }
             Ok(())
         })
@@ -193,46 +186,47 @@ impl<'a> Course<'a> {
 
     fn store(
         &mut self,
-        cell: &Cell,
+        batch: &[Cell],
         event: Event,
         watcher: &mut dyn Watcher,
     ) -> Result<(), CourseError> {
-        let number_of_cell = cell.number;
         match event {
-            Event::Begins => {
-                watcher.begins(cell);
-                let title = cell.title(self.plan);
-                self.folder.push(&Line::Begun { cell: number_of_cell, title })?;
-            }
-            Event::Round { number, counts, round } => {
+            Event::Begins => self.begin(batch, watcher)?,
+            Event::Round { index, taken: Taken { number, counts, .. }, round } => {
+                let cell = &batch[index];
                 watcher.round(cell, number, &round);
-                self.folder.push(&Line::Round { cell: number_of_cell, number, counts, round })?;
+                self.folder.push(&Line::Round { cell: cell.number, number, counts, round })?;
             }
-            Event::Ends(Ok(ending)) => {
-                watcher.ends(cell, &ending);
-                self.folder.push(&Line::Done { cell: number_of_cell, ending })?;
-            }
-            Event::Ends(Err(error)) => self.fail(cell, &error, watcher)?,
+            Event::Ends(Ok(endings)) => self.end(batch, endings, watcher)?,
+            Event::Ends(Err(error)) => self.fail(batch, &error, watcher)?,
         }
         Ok(())
     }
 
-    fn run_real(&mut self, cell: &Cell, watcher: &mut dyn Watcher) -> Result<(), CourseError> {
-        let target = &self.plan.targets[cell.target];
+    fn begin(&mut self, batch: &[Cell], watcher: &mut dyn Watcher) -> Result<(), CourseError> {
+        for cell in batch {
+            watcher.begins(cell);
+            let title = cell.title(self.plan);
+            self.folder.push(&Line::Begun { cell: cell.number, title })?;
+        }
+        Ok(())
+    }
+
+    fn run_real(&mut self, batch: &[Cell], watcher: &mut dyn Watcher) -> Result<(), CourseError> {
+        let target = &self.plan.targets[batch[0].target];
         let raw = self.folder.raw();
         let ground = Ground::new(target, self.export_of(target)?, &raw);
-        if let Some(why) = self.why_left_out(cell) {
-            return self.end(cell, Ending::LeftOut { why }, watcher);
+        if let Some(why) = batch.iter().find_map(|cell| self.why_left_out(cell)) {
+            let left_out = batch.iter().map(|_| Ending::LeftOut { why: why.clone() });
+            return self.end(batch, left_out.collect(), watcher);
         }
-        self.prepare(cell, &ground, watcher)?;
-        let rounds = self.plan.rounds_of(target);
-        let title = cell.title(self.plan);
-        self.folder.push(&Line::Begun { cell: cell.number, title })?;
-        watcher.begins(cell);
-        let mut progress = Progress::new(rounds);
+        self.prepare(&batch[0], &ground, watcher)?;
+        self.begin(batch, watcher)?;
+        let mut progress = Progress::new(self.plan, batch);
         let (mut stored, mut written, mut slowest) = (Ok(()), 0, 0.0_f64);
-        let mut take = |round: Round| {
-            let (number, counts, goes_on) = progress.take(&round);
+        let mut take = |index: usize, round: Round| {
+            let Taken { number, counts, goes_on } = progress.take(index, &round);
+            let cell = &batch[index];
             watcher.round(cell, number, &round);
             written += written_bytes(&round);
             slowest = slowest.max(if counts { mean_ms(&round) } else { 0.0 });
@@ -241,53 +235,58 @@ impl<'a> Course<'a> {
             goes_on && stored.is_ok()
         };
         let outcome: Result<(), Box<dyn std::error::Error>> = match is_in_process(target) {
-            true => in_process::measure(self.plan, cell, &mut take).map_err(Into::into),
+            true => in_process::measure(self.plan, batch, &mut take).map_err(Into::into),
             false => {
                 let fio = self.fio.as_ref().expect("it was looked for");
-                fio.measure(self.plan, cell, &ground, &mut take as Next<'_>).map_err(Into::into)
+                fio.measure(self.plan, batch, &ground, &mut take).map_err(Into::into)
             }
         };
         stored?;
-        *self.written.entry(cell.target).or_default() += written;
+        *self.written.entry(batch[0].target).or_default() += written;
         if self.plan.limits.mean_ms.is_some_and(|limit| slowest > limit) {
-            let least = self.slow.entry(row(cell)).or_insert(f64::MAX);
-            *least = least.min(cell.load.how_much());
+            let least = self.slow.entry(row(&batch[0])).or_insert(f64::MAX);
+            *least = least.min(batch[0].load.how_much());
         }
         match outcome {
-            Ok(()) => {
-                self.failures = 0;
-                self.end(cell, progress.ending(), watcher)?;
-            }
-            Err(error) => self.fail(cell, error.as_ref(), watcher)?,
+            Ok(()) => self.end(batch, progress.endings(), watcher)?,
+            Err(error) => self.fail(batch, error.as_ref(), watcher)?,
         }
+        let rounds = self.plan.rounds_of(target);
         std::thread::sleep(Duration::from_secs_f64(rounds.cool_down_seconds));
         Ok(())
     }
 
     fn end(
         &mut self,
-        cell: &Cell,
-        ending: Ending,
+        batch: &[Cell],
+        endings: Vec<Ending>,
         watcher: &mut dyn Watcher,
     ) -> Result<(), CourseError> {
-        watcher.ends(cell, &ending);
-        self.folder.push(&Line::Done { cell: cell.number, ending })?;
+        assert_eq!(batch.len(), endings.len(), "each cell ends once");
+        if endings.iter().any(Ending::has_figures) {
+            self.failures = 0;
+        }
+        for (cell, ending) in batch.iter().zip(endings) {
+            watcher.ends(cell, &ending);
+            self.folder.push(&Line::Done { cell: cell.number, ending })?;
+        }
         Ok(())
     }
 
-    /// A cell that cannot be measured does not keep the others from it, but many in a row do.
+    /// What cannot be measured does not keep the rest from it, but many in a row do.
     fn fail(
         &mut self,
-        cell: &Cell,
+        batch: &[Cell],
         error: &dyn std::error::Error,
         watcher: &mut dyn Watcher,
     ) -> Result<(), CourseError> {
         let why = error.to_string();
-        self.end(cell, Ending::Failed { why: why.clone() }, watcher)?;
+        let failed = batch.iter().map(|_| Ending::Failed { why: why.clone() });
+        self.end(batch, failed.collect(), watcher)?;
         self.failures += 1;
         match self.failures < FAILURES_MAX {
             true => Ok(()),
-            false => Err(CourseError::Failing { title: cell.title(self.plan), why }),
+            false => Err(CourseError::Failing { title: batch[0].title(self.plan), why }),
         }
     }
 
@@ -381,61 +380,22 @@ impl<'a> Course<'a> {
 /// What a thread with machines tells.
 enum Event {
     Begins,
-    Round { number: u32, counts: bool, round: Box<Round> },
-    Ends(Result<Ending, VirtualError>),
+    Round { index: usize, taken: Taken, round: Box<Round> },
+    Ends(Result<Vec<Ending>, VirtualError>),
 }
 
-/// Counts rounds, and knows when it is enough.
-struct Progress<'a> {
-    plan: &'a RoundPlan,
-    seen: u32,
-    /// Of the rounds after the warm-up.
-    iops: Vec<f64>,
-}
-
-impl<'a> Progress<'a> {
-    fn new(plan: &'a RoundPlan) -> Self {
-        Self { plan, seen: 0, iops: Vec::new() }
+/// Measures on a machine, and tells of it; whether anybody listened.
+fn run_machine(plan: &Plan, batch: &[Cell], tell: &dyn Fn(Event) -> bool) -> bool {
+    let mut progress = Progress::new(plan, batch);
+    if !tell(Event::Begins) {
+        return false;
     }
-
-    /// Its number, whether it is no warm-up, and whether there is to be another one.
-    fn take(&mut self, round: &Round) -> (u32, bool, bool) {
-        let number = self.seen;
-        self.seen += 1;
-        let counts = number >= self.plan.warm_up;
-        if counts {
-            self.iops.push(iops(round));
-        }
-        let goes_on = match self.plan.steady {
-            None => self.seen < self.plan.warm_up + self.plan.count,
-            Some(_) => self.seen < self.plan.most() && !self.is_steady(),
-        };
-        (number, counts, goes_on)
-    }
-
-    fn is_steady(&self) -> bool {
-        let Some(rule) = self.plan.steady else { return false };
-        let enough = self.iops.len() >= rule.rounds as usize;
-        enough && self.last_drift().is_some_and(|drift| drift.is_within(&rule))
-    }
-
-    fn last_drift(&self) -> Option<super::Drift> {
-        let window = self.plan.steady.map_or(usize::MAX, |rule| rule.rounds as usize);
-        drift(&self.iops[self.iops.len().saturating_sub(window)..])
-    }
-
-    fn ending(&self) -> Ending {
-        match (self.plan.steady, self.last_drift()) {
-            (None, _) => Ending::Complete,
-            (Some(_), Some(drift)) if self.is_steady() => Ending::Steady { drift },
-            (Some(_), drift) => Ending::NotSteady { drift },
-        }
-    }
-}
-
-/// Requests a second of the jobs of the matrix.
-fn iops(round: &Round) -> f64 {
-    per_second(&own_jobs(round), |side| side.requests as f64)
+    let outcome = virtual_time::measure(plan, batch, &mut |index, round| {
+        let taken = progress.take(index, &round);
+        let goes_on = taken.goes_on;
+        tell(Event::Round { index, taken, round: Box::new(round) }) && goes_on
+    });
+    tell(Event::Ends(outcome.map(|()| progress.endings())))
 }
 
 fn mean_ms(round: &Round) -> f64 {

@@ -1,4 +1,4 @@
-//! Rounds of a cell by fio: a job file for each round, which is kept, and what fio said of it.
+//! Rounds of cells by fio: a job file for each round, which is kept, and what fio said of it.
 
 mod jobfile;
 mod output;
@@ -6,10 +6,9 @@ mod output;
 pub(super) use jobfile::fill;
 pub use output::OutputError;
 
-use super::Next;
 use crate::plan::{Cell, Kind, Plan, Target};
 use headpond_whatif::Bins;
-use headpond_whatif::rounds::Round;
+use headpond_whatif::rounds::{Next, Round};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -67,20 +66,23 @@ impl Fio {
         Ok(Self { program: program.to_owned(), version, engine: engine.unwrap_or("psync") })
     }
 
-    /// Measures a cell, one run of fio for each round.
+    /// Measures cells, a round of each in turn, and each round by a run of fio.
     ///
     /// # Errors
     /// Where fio fails, or says what is not understood.
     pub(super) fn measure(
         &self,
         plan: &Plan,
-        cell: &Cell,
+        cells: &[Cell],
         ground: &Ground<'_>,
         next: Next<'_>,
     ) -> Result<(), FioError> {
-        let mut number = 0;
-        while next(self.round(plan, cell, ground, number)?) {
-            number += 1;
+        for number in 0.. {
+            for (index, cell) in cells.iter().enumerate() {
+                if !next(index, self.round(plan, cell, ground, number)?) {
+                    return Ok(());
+                }
+            }
         }
         Ok(())
     }

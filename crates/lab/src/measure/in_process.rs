@@ -1,13 +1,12 @@
-//! Rounds of a cell on a real device, with requests of our own.
+//! Rounds of cells on a real device, with requests of our own.
 
-use super::Next;
-use super::virtual_time::rounds;
+use super::virtual_time::{rounds, seed};
 use crate::plan::{Cell, Plan, Target};
 use headpond_block::{BlockDevice, Buffer, BufferPool};
 use headpond_sim::Random;
 use headpond_uring::{FileDevice, FileOptions, OpenError, RunConfig, RunError, run};
 use headpond_whatif::Memory;
-use headpond_whatif::rounds::{self, Opaque, Place};
+use headpond_whatif::rounds::{self, Next, Opaque, Place};
 use std::cell::RefCell;
 use std::path::Path;
 use std::rc::Rc;
@@ -21,20 +20,19 @@ pub enum InProcessError {
     Run(#[from] RunError),
 }
 
-/// Measures a cell of a target that is a device or a file.
+/// Measures cells of a target that is a device or a file, a round of each in turn.
 ///
 /// # Errors
 /// Where it cannot be opened, or there is no ring to be had.
-pub(super) fn measure(plan: &Plan, cell: &Cell, next: Next<'_>) -> Result<(), InProcessError> {
-    let target = &plan.targets[cell.target];
-    let rounds = rounds(plan, cell, plan.rounds_of(target));
+pub(super) fn measure(plan: &Plan, cells: &[Cell], next: Next<'_>) -> Result<(), InProcessError> {
+    let target = &plan.targets[cells[0].target];
+    let (loads, seed) = (rounds(plan, cells), seed(plan, &cells[0]));
     let config = RunConfig::default();
-    let seed = plan.seed.wrapping_add(cell.number as u64);
     run(&config, |ring, runtime| async move {
         let device: Rc<dyn BlockDevice> = Rc::new(FileDevice::open(&ring, &options(target))?);
         let (memory, watch) = (filled(seed), &Opaque);
         let place = Place { devices: vec![device], runtime: &runtime, memory, watch };
-        rounds::run(&rounds, place, &mut Random::new(seed), next).await;
+        rounds::run(&loads, place, &mut Random::new(seed), next).await;
         Ok(())
     })?
 }

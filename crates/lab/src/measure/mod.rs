@@ -1,8 +1,8 @@
 //! Carries a plan out.
 //!
 //! 1. [`Course::create`] makes the folder of results, [`Course::resume`] finds what is there.
-//! 2. [`Course::run`] measures cell after cell, models side by side, and stores each round as it
-//!    ends. 3. [`crate::Results`] reads the folder.
+//! 2. [`Course::run`] measures cell after cell, or the whole matrix round after round, models side
+//!    by side, and stores each round as it ends. 3. [`crate::Results`] reads the folder.
 //!
 //! **Invariants**
 //! - A cell is done when its last line says so; one that was interrupted is measured anew.
@@ -25,7 +25,7 @@ pub use place::{PlaceError, check as check_places};
 pub use steady::Drift;
 
 use crate::plan::{Cell, Kind, Loader, Plan, Target};
-use headpond_whatif::rounds::Round;
+use std::collections::BTreeSet;
 
 /// What only the surroundings know: served volumes.
 pub trait Surroundings: Sync {
@@ -48,9 +48,6 @@ pub trait Surroundings: Sync {
     fn set(&self, volume: &str, name: &str, value: &str) -> Result<(), String>;
 }
 
-/// Takes rounds as they end; says whether it goes on.
-pub(crate) type Next<'a> = &'a mut dyn FnMut(Round) -> bool;
-
 /// Whether this program makes the requests itself.
 pub fn is_in_process(target: &Target) -> bool {
     match target.kind() {
@@ -72,13 +69,22 @@ pub fn estimate(plan: &Plan) -> (f64, f64) {
             _ if round.pass => 0.0,
             _ => {
                 let phases = cell.load.rw.split('+').count() as f64;
-                round.cool_down_seconds + f64::from(rounds) * round.seconds * phases
+                f64::from(rounds) * round.seconds * phases
             }
         }
     };
     let cells = plan.cells();
     let rounds = |cell: &Cell| plan.rounds_of(&plan.targets[cell.target]);
-    let least = cells.iter().map(|cell| of(cell, rounds(cell).fewest())).sum();
-    let most = cells.iter().map(|cell| of(cell, rounds(cell).most())).sum();
-    (least, most)
+    let least: f64 = cells.iter().map(|cell| of(cell, rounds(cell).fewest())).sum();
+    let most: f64 = cells.iter().map(|cell| of(cell, rounds(cell).most())).sum();
+    let cooling = cooling(plan);
+    (least + cooling, most + cooling)
+}
+
+/// The seconds between what is measured together.
+fn cooling(plan: &Plan) -> f64 {
+    let batches = course::batches(plan, &BTreeSet::new());
+    let targets = batches.iter().map(|batch| &plan.targets[batch[0].target]);
+    let real = targets.filter(|target| target.kind() != Kind::Machine);
+    real.map(|target| plan.rounds_of(target).cool_down_seconds).sum()
 }

@@ -1,9 +1,8 @@
-//! Rounds of a cell on a machine that is only described.
+//! Rounds of cells on a machine that is only described.
 
-use super::Next;
-use crate::plan::{Cell, Plan, PlanError, RoundPlan};
+use crate::plan::{Cell, Plan, PlanError};
 use headpond_whatif::SimulateError;
-use headpond_whatif::rounds::{Length, Rounds, simulate_rounds};
+use headpond_whatif::rounds::{Length, Next, Rounds, simulate_rounds};
 use std::time::Duration;
 
 /// A machine that cannot be measured.
@@ -15,23 +14,31 @@ pub enum VirtualError {
     Simulate(#[from] SimulateError),
 }
 
-/// Measures a cell of a target that is a machine.
+/// Measures cells of a target that is a machine, a round of each in turn.
 ///
 /// # Errors
 /// Where the machine cannot be put together.
-pub(super) fn measure(plan: &Plan, cell: &Cell, next: Next<'_>) -> Result<(), VirtualError> {
-    let target = &plan.targets[cell.target];
-    let stack = target.stack(&cell.settings)?;
-    let rounds = rounds(plan, cell, plan.rounds_of(target));
-    simulate_rounds(&stack, &rounds, plan.seed.wrapping_add(cell.number as u64), next)?;
+pub(super) fn measure(plan: &Plan, cells: &[Cell], next: Next<'_>) -> Result<(), VirtualError> {
+    let first = &cells[0];
+    let stack = plan.targets[first.target].stack(&first.settings)?;
+    simulate_rounds(&stack, &rounds(plan, cells), seed(plan, first), next)?;
     Ok(())
 }
 
+/// What is drawn for cells, by the first of them.
+pub(super) fn seed(plan: &Plan, first: &Cell) -> u64 {
+    plan.seed.wrapping_add(first.number as u64)
+}
+
 /// What the generator is asked for.
-pub(super) fn rounds(plan: &Plan, cell: &Cell, round: &RoundPlan) -> Rounds {
-    let length = match round.pass {
-        true => Length::Pass,
-        false => Length::Time(Duration::from_secs_f64(round.seconds)),
+pub(super) fn rounds(plan: &Plan, cells: &[Cell]) -> Vec<Rounds> {
+    let of = |cell: &Cell| {
+        let round = plan.rounds_of(&plan.targets[cell.target]);
+        let length = match round.pass {
+            true => Length::Pass,
+            false => Length::Time(Duration::from_secs_f64(round.seconds)),
+        };
+        Rounds { phases: cell.phases(plan), length, windows: round.windows }
     };
-    Rounds { phases: cell.phases(plan), length, windows: round.windows }
+    cells.iter().map(of).collect()
 }

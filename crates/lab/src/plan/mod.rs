@@ -8,6 +8,7 @@ mod cell;
 mod error;
 mod matrix;
 mod rounds;
+mod sweep;
 mod target;
 
 pub use cell::{Cell, Load, Sync};
@@ -15,6 +16,7 @@ pub(crate) use cell::{beside, is_own, own, plain};
 pub use error::PlanError;
 pub use matrix::{Beside, Matrix};
 pub use rounds::{Limits, Precondition, RoundPlan, Steady};
+pub use sweep::Sweep;
 pub use target::{ArrayOf, Kind, Loader, Target};
 
 use crate::answer::Question;
@@ -42,6 +44,9 @@ pub struct Plan {
     /// What differs where the target is a model, in which nothing else disturbs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rounds_on_models: Option<RoundPlan>,
+    /// Whether the whole matrix is measured round after round.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sweep: Option<Sweep>,
     #[serde(default)]
     pub limits: Limits,
     #[serde(default)]
@@ -119,8 +124,18 @@ impl Plan {
             rounds.check("rounds_on_models")?;
         }
         self.limits.check()?;
+        self.check_sweep()?;
         self.targets.iter().try_for_each(|target| target.check(&self.matrix))?;
         self.questions.iter().try_for_each(|question| question.check(self))
+    }
+
+    fn check_sweep(&self) -> Result<(), PlanError> {
+        let Some(sweep) = &self.sweep else { return Ok(()) };
+        if self.limits.mean_ms.is_some() {
+            let cause = "in a sweep every round has all cells, and none is left out";
+            return Err(PlanError::field("limits.mean_ms", cause, "leave it or the sweep out"));
+        }
+        sweep.check(&self.matrix.loads())
     }
 
     /// Names stand in the files of other programs.

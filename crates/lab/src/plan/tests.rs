@@ -94,3 +94,19 @@ fn requests_may_say_how_much_at_once() {
     let wanted = ["randread 4K 4x32", "write 1M 1x8", "write 1M 2x8", "write 1M fdatasync 1x8"];
     assert_eq!(loads[..4], wanted);
 }
+
+#[test]
+fn what_a_sweep_tracks_is_in_the_matrix_and_no_cell_of_it_is_left_out() {
+    let plan = |sweep: &str| Plan::parse(&format!("{PLAN}[sweep]\n{sweep}\n"));
+    let tracked = plan("tracked = [\"randrw 70/30 4K fdatasync\"]").unwrap();
+    let sweep = tracked.sweep.as_ref().unwrap();
+    let cells = tracked.cells();
+    let names = cells.iter().filter(|cell| sweep.tracks(&cell.load)).map(|cell| &cell.load);
+    let names: Vec<_> = names.map(Load::to_string).collect();
+    let expected = ["randrw 70/30 4K fdatasync 1x8", "randrw 70/30 4K fdatasync 2x8"];
+    assert_eq!(names, [expected, expected].concat());
+    let error = plan("tracked = [\"randwrite 4K\"]").unwrap_err().to_string();
+    assert!(error.contains("name one of randread 4K, "), "{error}");
+    let error = plan("[limits]\nmean_ms = 5").unwrap_err().to_string();
+    assert!(error.contains("limits.mean_ms: in a sweep"), "{error}");
+}

@@ -23,7 +23,7 @@ pub(super) fn course(results: &Results, cell: &CellResult) -> Option<Chart> {
     let most = within.iter().chain(&rounds).map(|point| point.1).fold(0.0, f64::max);
     let lines = Lines {
         title: format!("{}: {}", name_of(results, cell), cell.cell.load),
-        note: format!("requests a second over seconds; {} in the middle", number(most)),
+        note: format!("requests a second over seconds; {} at most", number(most)),
         across: Axis::linear(0.0, begun, Unit::Number),
         up: Axis::linear(0.0, most, Unit::Count),
         series: vec![

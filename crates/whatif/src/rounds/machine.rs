@@ -1,6 +1,6 @@
 //! Rounds on a machine that is only described, in virtual time.
 
-use super::{MachineRound, Place, Round, Rounds, Watch};
+use super::{MachineRound, Next, Place, Rounds, Watch};
 use crate::generator;
 use crate::machine::Machine;
 use crate::outcome::{Baseline, CacheShare, DeviceShare, dirty_ratio};
@@ -11,15 +11,15 @@ use headpond_sim::run;
 use std::cell::RefCell;
 use std::rc::Rc;
 
-/// Runs rounds on a new machine until `next` has enough.
+/// Runs rounds of all loads in turn on one new machine until `next` has enough.
 ///
 /// # Errors
 /// Where the machine cannot be put together, or stands still.
 pub fn simulate_rounds(
     stack: &Stack,
-    rounds: &Rounds,
+    loads: &[Rounds],
     seed: u64,
-    next: &mut dyn FnMut(Round) -> bool,
+    next: Next<'_>,
 ) -> Result<(), SimulateError> {
     let parts = stack.parts()?;
     run(seed, |runtime, sim| async move {
@@ -28,7 +28,7 @@ pub fn simulate_rounds(
         let watch = MachineWatch::new(machines, &runtime);
         let place =
             Place { devices, runtime: &runtime, memory: generator::no_memory(), watch: &watch };
-        super::run(rounds, place, &mut sim.random(), next).await;
+        super::run(loads, place, &mut sim.random(), next).await;
         Ok(())
     })?
 }

@@ -3,7 +3,7 @@
 use super::consent;
 use crate::outcome::{Exit, Failure};
 use anyhow::Result;
-use headpond_lab::{Kind, Plan, check_places, estimate, is_in_process};
+use headpond_lab::{Kind, Plan, Sweep, check_places, estimate, is_in_process};
 use headpond_report::{Align, Table, duration};
 use serde_json::json;
 
@@ -32,6 +32,9 @@ pub fn run(plan: &Plan, as_json: bool) -> Result<Exit> {
         return Ok(Exit::Ok);
     }
     print_targets(plan);
+    if let Some(sweep) = &plan.sweep {
+        println!("\n{}", swept(sweep));
+    }
     let time = |seconds: f64| duration((seconds * 1e9) as u64);
     match plan.targets.iter().all(|target| target.kind() == Kind::Machine) {
         true => println!("\nIt takes no time but the processor's: all targets are models."),
@@ -69,6 +72,14 @@ fn print_targets(plan: &Plan) {
         ]);
     }
     print!("{}", table.render());
+}
+
+fn swept(sweep: &Sweep) -> String {
+    let whose = match &sweep.tracked[..] {
+        [] => "each cell".to_owned(),
+        tracked => tracked.join(" and "),
+    };
+    format!("It measures all cells round after round; a steady state is that of {whose}.")
 }
 
 fn print_changes(plan: &Plan, overwritten: &[String]) {

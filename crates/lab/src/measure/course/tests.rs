@@ -111,6 +111,84 @@ fn rounds_go_on_until_the_state_is_steady_and_no_longer() {
     }
 }
 
+const SWEEP: &str = "order = \"as-written\"\n[matrix]\nrw = [\"randrw\"]\nmix = [100, 0]\nbs = [\"4K\"]\n\
+                     [sweep]\ntracked = [\"randrw 0/100 4K\"]\n\
+                     [rounds]\nwarm_up = 1\nseconds = 0.2\nwindows = 4\n";
+
+/// The order of the lines of a folder: cells that begin, their rounds, and cells that end.
+fn order(folder: &Path) -> Vec<(&'static str, usize)> {
+    let lines = Folder::lines(folder).unwrap();
+    let words = lines.iter().map(|line| match line {
+        Line::Begun { cell, .. } => ("begun", *cell),
+        Line::Round { cell, .. } => ("round", *cell),
+        Line::Done { cell, .. } => ("done", *cell),
+    });
+    words.collect()
+}
+
+#[test]
+fn a_sweep_is_the_whole_matrix_in_each_round_until_what_is_tracked_is_steady() {
+    let folder = tempfile::tempdir().unwrap();
+    let steady = format!("{SWEEP}steady = {{ rounds = 3, most = 9 }}\n");
+    let text = format!("name = \"t\"\n{steady}[[target]]\nname = \"it\"\n{FLASH}\n");
+    let plan = Plan::parse(&text).unwrap();
+    let mut count = Count::default();
+    Course::create(&plan, folder.path(), &Nobody).unwrap().run(&mut count).unwrap();
+    assert_eq!(count.begun, 2);
+    let order = order(folder.path());
+    let rounds = &order[2..order.len() - 2];
+    assert_eq!((&order[..2], rounds.len() % 2), (&[("begun", 0), ("begun", 1)][..], 0));
+    assert!(rounds.chunks(2).all(|both| both == [("round", 0), ("round", 1)]), "{order:?}");
+    let results = Results::read(folder.path()).unwrap();
+    for (cell, summary) in results.measured() {
+        assert!(matches!(cell.ending, Some(Ending::Steady { .. })), "{:?}", cell.ending);
+        assert_eq!((summary.rounds, cell.rounds.len()), (3, rounds.len() / 2));
+        assert_eq!(summary.pattern, None, "rounds of a sweep do not follow each other");
+    }
+    assert_eq!(results.measured().count(), 2);
+}
+
+#[test]
+fn a_sweep_that_was_interrupted_is_measured_anew_as_a_whole() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = format!("name = \"t\"\n{SWEEP}count = 2\n[[target]]\nname = \"it\"\n{FLASH}\n");
+    let plan = Plan::parse(&text).unwrap();
+    Course::create(&plan, folder.path(), &Nobody).unwrap().run(&mut Count::default()).unwrap();
+    let file = folder.path().join("rounds.jsonl");
+    let text = std::fs::read_to_string(&file).unwrap();
+    let lines: Vec<_> = text.lines().collect();
+    std::fs::write(&file, lines[..lines.len() - 1].join("\n")).unwrap();
+    let mut course = Course::resume(&plan, folder.path(), &Nobody).unwrap();
+    assert_eq!(course.left(), 2, "one of the two cells is not done, and they belong together");
+    let mut count = Count::default();
+    course.run(&mut count).unwrap();
+    assert_eq!((count.begun, count.rounds), (2, 6));
+    let results = Results::read(folder.path()).unwrap();
+    assert!(results.cells.iter().all(|cell| cell.rounds.len() == 3));
+}
+
+#[test]
+fn a_real_file_is_swept_by_fio_and_by_this_program_alike() {
+    if headpond_testkit::tool("fio").is_none() {
+        skip!("a_real_file_is_swept_by_fio_and_by_this_program_alike", "no fio");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let image = folder.path().join("x.img");
+    for load in ["fio", "in-process"] {
+        let file = format!("file = \"{}\"\nsize = \"16M\"\nload = \"{load}\"", image.display());
+        let text = format!("name = \"t\"\n{SWEEP}count = 1\n[[target]]\nname = \"it\"\n{file}\n");
+        let plan = Plan::parse(&text).unwrap();
+        let out = folder.path().join(load);
+        Course::create(&plan, &out, &Nobody).unwrap().run(&mut Count::default()).unwrap();
+        let rounds = [("round", 0), ("round", 1)];
+        assert_eq!(order(&out)[2..6], [rounds, rounds].concat(), "{load}");
+        let results = Results::read(&out).unwrap();
+        let summaries: Vec<_> = results.measured().map(|(_, summary)| summary).collect();
+        assert!(summaries[0].read.requests > 0 && summaries[0].write.requests == 0, "{load}");
+        assert!(summaries[1].write.requests > 0 && summaries[1].read.requests == 0, "{load}");
+    }
+}
+
 #[test]
 fn a_real_file_is_measured_by_fio_and_by_this_program_alike() {
     if headpond_testkit::tool("fio").is_none() {
