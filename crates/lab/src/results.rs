@@ -260,7 +260,7 @@ fn mb_per_second(jobs: &[JobRound]) -> f64 {
 
 /// Of reads and writes, each write with the flush that made it stable; nothing where nothing was
 /// answered.
-fn mean_ms(jobs: &[JobRound]) -> Option<f64> {
+pub(crate) fn mean_ms(jobs: &[JobRound]) -> Option<f64> {
     let sides = |job: &JobRound| [job.measured.read, job.measured.write];
     let requests: u64 = jobs.iter().flat_map(sides).map(|side| side.requests).sum();
     let with_flushes =

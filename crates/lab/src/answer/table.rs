@@ -10,8 +10,9 @@ use serde_json::json;
 pub(super) fn answer(results: &Results) -> Answer {
     let mut answer = Answer::new("Requests a second");
     let measured: Vec<_> = results.measured().collect();
-    let is_unsteady =
-        |ending: &Option<Ending>| matches!(ending, Some(Ending::NotSteady { .. }) | None);
+    let is_unsteady = |ending: &Option<Ending>| {
+        matches!(ending, Some(Ending::NotSteady { .. } | Ending::Cut { .. }) | None)
+    };
     for of in distinct(measured.iter().map(|(cell, _)| super::curves::named(results, cell))) {
         let cells: Vec<_> =
             measured.iter().filter(|(cell, _)| super::curves::named(results, cell) == of).collect();

@@ -1,11 +1,13 @@
 //! A plan under way.
 
+mod allowance;
 mod batch;
 mod progress;
 
 pub(super) use batch::batches;
 
-use batch::Batch;
+use allowance::{Allowance, left_out};
+use batch::{Batch, lanes};
 use progress::{Progress, Taken};
 
 use super::fio::{Fio, FioError, Ground};
@@ -62,9 +64,7 @@ pub struct Course<'a> {
     folder: Folder,
     /// In the order in which they are measured.
     left: Vec<Batch>,
-    /// From how much at once on a request to a target waited too long.
-    slow: BTreeMap<String, f64>,
-    written: BTreeMap<usize, u64>,
+    allowance: Allowance<'a>,
     prepared: BTreeSet<usize>,
     surroundings: &'a dyn Surroundings,
     fio: Option<Fio>,
@@ -86,7 +86,7 @@ impl<'a> Course<'a> {
         surroundings: &'a dyn Surroundings,
     ) -> Result<Self, CourseError> {
         place::check(plan)?;
-        Self::with(plan, Folder::create(path, plan)?, &BTreeSet::new(), surroundings)
+        Self::with(plan, Folder::create(path, plan)?, &[], surroundings)
     }
 
     /// Goes on with a plan where it was interrupted.
@@ -100,20 +100,21 @@ impl<'a> Course<'a> {
     ) -> Result<Self, CourseError> {
         place::check(plan)?;
         let lines = Folder::lines(path)?;
-        let done = lines.iter().filter_map(|line| match line {
-            Line::Done { ending: Ending::Failed { .. }, .. } => None,
-            Line::Done { cell, .. } => Some(*cell),
-            _ => None,
-        });
-        Self::with(plan, Folder::open(path)?, &done.collect(), surroundings)
+        Self::with(plan, Folder::open(path)?, &lines, surroundings)
     }
 
     fn with(
         plan: &'a Plan,
         folder: Folder,
-        done: &BTreeSet<usize>,
+        lines: &[Line],
         surroundings: &'a dyn Surroundings,
     ) -> Result<Self, CourseError> {
+        let done = lines.iter().filter_map(|line| match line {
+            Line::Done { ending: Ending::Failed { .. }, .. } => None,
+            Line::Done { cell, .. } => Some(*cell),
+            _ => None,
+        });
+        let done: BTreeSet<_> = done.collect();
         let needs_fio = plan.targets.iter().any(|target| {
             let prepares = plan.precondition.fills > 0 && target.kind() != Kind::Machine;
             !is_in_process(target) || prepares
@@ -124,9 +125,8 @@ impl<'a> Course<'a> {
         Ok(Self {
             plan,
             folder,
-            left: batches(plan, done),
-            slow: BTreeMap::new(),
-            written: BTreeMap::new(),
+            left: batches(plan, &done),
+            allowance: Allowance::after(plan, lines, &done),
             prepared: BTreeSet::new(),
             surroundings,
             fio,
@@ -149,7 +149,7 @@ impl<'a> Course<'a> {
         let left = std::mem::take(&mut self.left);
         let is_machine = |batch: &Batch| self.plan.targets[batch[0].target].kind() == Kind::Machine;
         let (machines, real): (Vec<_>, Vec<_>) = left.into_iter().partition(is_machine);
-        self.run_machines(&machines, watcher)?;
+        self.run_machines(&lanes(self.plan, machines), watcher)?;
         let outcome = real.iter().try_for_each(|batch| self.run_real(batch, watcher));
         // Also where it failed: a volume is not left in the mode of whichever cell was last.
         outcome.and(self.set_back(watcher))
@@ -158,19 +158,24 @@ impl<'a> Course<'a> {
     /// Machines do not disturb each other: each runs in a time of its own, all processors at work.
     fn run_machines(
         &mut self,
-        batches: &[Batch],
+        lanes: &[Vec<Batch>],
         watcher: &mut dyn Watcher,
     ) -> Result<(), CourseError> {
         let (sender, receiver) = mpsc::channel();
-        let (next, plan) = (AtomicUsize::new(0), self.plan);
+        let (next, plan, allowance) = (AtomicUsize::new(0), self.plan, self.allowance.clone());
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
         std::thread::scope(|scope| {
-            for _ in 0..threads.min(batches.len()) {
-                let (sender, next) = (sender.clone(), &next);
+            for _ in 0..threads.min(lanes.len()) {
+                let (sender, next, allowance) = (sender.clone(), &next, &allowance);
                 scope.spawn(move || {
-                    while let Some(batch) = batches.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    while let Some(lane) = lanes.get(next.fetch_add(1, Ordering::Relaxed)) {
+                        let mut allowance = allowance.clone();
                         // Nobody listens any more where another cell has failed.
-                        if !run_machine(plan, batch, &|event| sender.send((batch, event)).is_ok()) {
+                        let is_heard = lane.iter().all(|batch| {
+                            let tell = |event| sender.send((batch, event)).is_ok();
+                            run_machine(plan, batch, &mut allowance, &tell)
+                        });
+                        if !is_heard {
                             break;
                         }
                     }
@@ -216,20 +221,18 @@ impl<'a> Course<'a> {
         let target = &self.plan.targets[batch[0].target];
         let raw = self.folder.raw();
         let ground = Ground::new(target, self.export_of(target)?, &raw);
-        if let Some(why) = batch.iter().find_map(|cell| self.why_left_out(cell)) {
-            let left_out = batch.iter().map(|_| Ending::LeftOut { why: why.clone() });
-            return self.end(batch, left_out.collect(), watcher);
+        if let Some(why) = batch.iter().find_map(|cell| self.allowance.why_left_out(cell)) {
+            return self.end(batch, left_out(batch, &why), watcher);
         }
         self.prepare(&batch[0], &ground, watcher)?;
         self.begin(batch, watcher)?;
         let mut progress = Progress::new(self.plan, batch);
-        let (mut stored, mut written, mut slowest) = (Ok(()), 0, 0.0_f64);
+        let mut stored = Ok(());
         let mut take = |index: usize, round: Round| {
-            let Taken { number, counts, goes_on } = progress.take(index, &round);
+            let taken = progress.take(index, &round, &mut self.allowance);
+            let Taken { number, counts, goes_on } = taken;
             let cell = &batch[index];
             watcher.round(cell, number, &round);
-            written += written_bytes(&round);
-            slowest = slowest.max(if counts { mean_ms(&round) } else { 0.0 });
             let round = Box::new(round);
             stored = self.folder.push(&Line::Round { cell: cell.number, number, counts, round });
             goes_on && stored.is_ok()
@@ -242,11 +245,6 @@ impl<'a> Course<'a> {
             }
         };
         stored?;
-        *self.written.entry(batch[0].target).or_default() += written;
-        if self.plan.limits.mean_ms.is_some_and(|limit| slowest > limit) {
-            let least = self.slow.entry(row(&batch[0])).or_insert(f64::MAX);
-            *least = least.min(batch[0].load.how_much());
-        }
         match outcome {
             Ok(()) => self.end(batch, progress.endings(), watcher)?,
             Err(error) => self.fail(batch, error.as_ref(), watcher)?,
@@ -290,19 +288,6 @@ impl<'a> Course<'a> {
         }
     }
 
-    /// A limit of the plan that keeps a cell from being measured.
-    fn why_left_out(&self, cell: &Cell) -> Option<String> {
-        let limits = &self.plan.limits;
-        let written = self.written.get(&cell.target).copied().unwrap_or(0);
-        if let Some(most) = limits.written.filter(|most| written >= most.bytes()) {
-            return cell.load.writes().then(|| format!("{most} have been written to the target"));
-        }
-        let from = *self.slow.get(&row(cell))?;
-        let limit = limits.mean_ms?;
-        let is_more = cell.load.how_much() >= from;
-        is_more.then(|| format!("less of the same waited longer than {limit} ms already"))
-    }
-
     /// The target's state and settings, as the cell wants them.
     fn prepare(
         &mut self,
@@ -330,7 +315,7 @@ impl<'a> Course<'a> {
             let fills = u64::from(self.plan.precondition.fills);
             let size = self.plan.matrix.size.or(target.size).map(|size| size.bytes());
             let filled = fills * size.or_else(|| place::bytes(target)).unwrap_or(0);
-            *self.written.entry(cell.target).or_default() += filled;
+            self.allowance.note_written(cell.target, filled);
         }
         Ok(())
     }
@@ -384,34 +369,27 @@ enum Event {
     Ends(Result<Vec<Ending>, VirtualError>),
 }
 
-/// Measures on a machine, and tells of it; whether anybody listened.
-fn run_machine(plan: &Plan, batch: &[Cell], tell: &dyn Fn(Event) -> bool) -> bool {
+/// Measures on a machine, where no limit keeps it from that, and tells of it; whether anybody
+/// listened.
+fn run_machine(
+    plan: &Plan,
+    batch: &[Cell],
+    allowance: &mut Allowance<'_>,
+    tell: &dyn Fn(Event) -> bool,
+) -> bool {
+    if let Some(why) = batch.iter().find_map(|cell| allowance.why_left_out(cell)) {
+        return tell(Event::Ends(Ok(left_out(batch, &why))));
+    }
     let mut progress = Progress::new(plan, batch);
     if !tell(Event::Begins) {
         return false;
     }
     let outcome = virtual_time::measure(plan, batch, &mut |index, round| {
-        let taken = progress.take(index, &round);
+        let taken = progress.take(index, &round, allowance);
         let goes_on = taken.goes_on;
         tell(Event::Round { index, taken, round: Box::new(round) }) && goes_on
     });
     tell(Event::Ends(outcome.map(|()| progress.endings())))
-}
-
-fn mean_ms(round: &Round) -> f64 {
-    let sides = round.jobs.iter().flat_map(|job| [job.measured.read, job.measured.write]);
-    sides.map(|side| side.latency.mean_us / 1e3).fold(0.0, f64::max)
-}
-
-fn written_bytes(round: &Round) -> u64 {
-    let written = |write: headpond_whatif::Side, seconds: f64| write.mb_per_s * 1e6 * seconds;
-    let jobs = round.jobs.iter().map(|job| written(job.measured.write, job.measured.seconds));
-    jobs.sum::<f64>() as u64
-}
-
-/// Cells that differ in nothing but how much is in flight.
-fn row(cell: &Cell) -> String {
-    format!("{} {} {}", cell.target, cell.settings_text(), cell.load.request())
 }
 
 fn shell(command: &str) -> Result<(), String> {

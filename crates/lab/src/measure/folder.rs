@@ -52,6 +52,8 @@ pub enum Ending {
     Steady { drift: Drift },
     /// No steady state within the rounds that were allowed.
     NotSteady { drift: Option<Drift> },
+    /// With fewer rounds than were asked for, because of a limit.
+    Cut { why: String },
     /// Not measured, and why.
     LeftOut { why: String },
     /// It could not be measured; it is tried again when the plan goes on.

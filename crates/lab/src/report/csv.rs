@@ -19,6 +19,7 @@ pub fn csv(results: &Results) -> String {
             Some(Ending::Complete) => "complete",
             Some(Ending::Steady { .. }) => "steady",
             Some(Ending::NotSteady { .. }) => "not steady",
+            Some(Ending::Cut { .. }) => "cut short",
             Some(Ending::LeftOut { .. }) => "left out",
             Some(Ending::Failed { .. }) => "failed",
         };

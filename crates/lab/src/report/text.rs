@@ -68,6 +68,9 @@ pub(super) fn remarks(results: &Results) -> Vec<String> {
         if let Some(Ending::LeftOut { why }) = &cell.ending {
             remarks.push(format!("{title}: left out: {why}"));
         }
+        if let Some(Ending::Cut { why }) = &cell.ending {
+            remarks.push(format!("{title}: cut short: {why}"));
+        }
         if let Some(Ending::Failed { why }) = &cell.ending {
             remarks.push(format!("{title}: could not be measured: {why}"));
         }

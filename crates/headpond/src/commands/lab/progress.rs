@@ -50,6 +50,7 @@ impl Watcher for Bar<'_> {
     fn ends(&mut self, _: &Cell, ending: &Ending) {
         self.over += 1;
         match ending {
+            Ending::Cut { why } => self.say(&format!("cut short: {why}")),
             Ending::LeftOut { why } => self.say(&format!("left out: {why}")),
             Ending::Failed { why } => self.say(&format!("failed: {why}")),
             Ending::Complete | Ending::Steady { .. } | Ending::NotSteady { .. } => {}

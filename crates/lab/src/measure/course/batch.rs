@@ -1,8 +1,8 @@
-//! Cells that are measured together.
+//! Cells that are measured together, and what of them depends on what was measured before.
 
 use crate::plan::{Cell, Order, Plan};
 use headpond_sim::Random;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// One cell; in a sweep, all cells of a target with the same settings, in the order of a round.
 pub(in crate::measure) type Batch = Vec<Cell>;
@@ -13,6 +13,9 @@ pub(in crate::measure) fn batches(plan: &Plan, done: &BTreeSet<usize>) -> Vec<Ba
     let mut cells = plan.cells();
     if plan.order == Order::Random {
         Random::new(plan.seed).shuffle(&mut cells);
+        if plan.limits.mean_ms.is_some() {
+            shallow_first(&mut cells);
+        }
     }
     let mut batches: Vec<Batch> = Vec::new();
     for cell in cells {
@@ -24,6 +27,46 @@ pub(in crate::measure) fn batches(plan: &Plan, done: &BTreeSet<usize>) -> Vec<Ba
     }
     batches.retain(|batch| !batch.iter().all(|cell| done.contains(&cell.number)));
     batches
+}
+
+/// Batches of which none can keep one of another lane from being measured.
+pub(super) fn lanes(plan: &Plan, batches: Vec<Batch>) -> Vec<Vec<Batch>> {
+    let limits = &plan.limits;
+    let lane = |batch: &Batch| match (limits.written, limits.mean_ms) {
+        (Some(_), _) => batch[0].target.to_string(),
+        (None, Some(_)) => row(&batch[0]),
+        (None, None) => batch[0].number.to_string(),
+    };
+    let mut lanes: Vec<(String, Vec<Batch>)> = Vec::new();
+    for batch in batches {
+        let name = lane(&batch);
+        match lanes.iter_mut().find(|lane| lane.0 == name) {
+            Some(lane) => lane.1.push(batch),
+            None => lanes.push((name, vec![batch])),
+        }
+    }
+    lanes.into_iter().map(|lane| lane.1).collect()
+}
+
+/// Cells that differ in nothing but how much is in flight.
+pub(super) fn row(cell: &Cell) -> String {
+    format!("{} {} {}", cell.target, cell.settings_text(), cell.load.request())
+}
+
+/// Rows stay where the draw has put them, but the cells of each rise: what is left out is what
+/// comes behind one that is too slow.
+fn shallow_first(cells: &mut [Cell]) {
+    let mut rows: BTreeMap<String, Vec<usize>> = BTreeMap::new();
+    for (place, cell) in cells.iter().enumerate() {
+        rows.entry(row(cell)).or_default().push(place);
+    }
+    for places in rows.values() {
+        let mut rising: Vec<_> = places.iter().map(|&place| cells[place].clone()).collect();
+        rising.sort_by(|one, other| one.load.how_much().total_cmp(&other.load.how_much()));
+        for (&place, cell) in places.iter().zip(rising) {
+            cells[place] = cell;
+        }
+    }
 }
 
 fn go_together(one: &Cell, other: &Cell) -> bool {

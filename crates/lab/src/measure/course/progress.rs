@@ -1,14 +1,18 @@
 //! How many rounds there were, and whether that is enough.
 
-use super::super::steady::{Drift, drift};
+use super::allowance::Allowance;
 use crate::measure::Ending;
+use crate::measure::steady::{Drift, drift};
 use crate::plan::{Cell, Plan, RoundPlan};
 use crate::results::{own_jobs, per_second};
 use headpond_whatif::rounds::Round;
 
-/// Counts the rounds of cells that are measured together, and knows when it is enough.
+/// Counts the rounds of cells that are measured together, and knows when it is enough or too much.
 pub(super) struct Progress<'a> {
     plan: &'a RoundPlan,
+    batch: &'a [Cell],
+    /// Why there are fewer rounds than were asked for.
+    cut: Option<String>,
     cells: Vec<Seen>,
 }
 
@@ -31,16 +35,16 @@ pub(super) struct Taken {
 }
 
 impl<'a> Progress<'a> {
-    pub fn new(plan: &'a Plan, cells: &[Cell]) -> Self {
+    pub fn new(plan: &'a Plan, batch: &'a [Cell]) -> Self {
         let is_tracked =
             |cell: &Cell| plan.sweep.as_ref().is_none_or(|sweep| sweep.tracks(&cell.load));
         let seen = |cell| Seen { is_tracked: is_tracked(cell), rounds: 0, iops: Vec::new() };
-        let rounds = plan.rounds_of(&plan.targets[cells[0].target]);
-        Self { plan: rounds, cells: cells.iter().map(seen).collect() }
+        let rounds = plan.rounds_of(&plan.targets[batch[0].target]);
+        Self { plan: rounds, batch, cut: None, cells: batch.iter().map(seen).collect() }
     }
 
-    /// Takes a round of a cell; all cells take turns.
-    pub fn take(&mut self, index: usize, round: &Round) -> Taken {
+    /// Takes a round of a cell, and notes what it cost; all cells take turns.
+    pub fn take(&mut self, index: usize, round: &Round, allowance: &mut Allowance<'_>) -> Taken {
         let is_last = index + 1 == self.cells.len();
         let cell = &mut self.cells[index];
         let number = cell.rounds;
@@ -49,7 +53,10 @@ impl<'a> Progress<'a> {
         if counts {
             cell.iops.push(per_second(&own_jobs(round), |side| side.requests as f64));
         }
-        Taken { number, counts, goes_on: !is_last || !self.is_enough(number + 1) }
+        let cut = allowance.take(&self.batch[index], counts, round);
+        let is_enough = is_last && self.is_enough(number + 1);
+        self.cut = cut.filter(|_| !is_enough);
+        Taken { number, counts, goes_on: !is_enough && self.cut.is_none() }
     }
 
     fn is_enough(&self, rounds: u32) -> bool {
@@ -72,8 +79,11 @@ impl<'a> Progress<'a> {
         drift(&cell.iops[cell.iops.len().saturating_sub(window)..])
     }
 
-    /// How each cell ended, once it was enough.
+    /// How each cell ended, once there is to be no other round.
     pub fn endings(&self) -> Vec<Ending> {
+        if let Some(why) = &self.cut {
+            return self.cells.iter().map(|_| Ending::Cut { why: why.clone() }).collect();
+        }
         let is_steady = self.is_steady();
         let ending = |cell| match (self.plan.steady, self.last_drift(cell)) {
             (None, _) => Ending::Complete,

@@ -213,23 +213,67 @@ fn a_real_file_is_measured_by_fio_and_by_this_program_alike() {
     }
 }
 
-#[test]
-fn a_row_ends_where_it_waits_too_long_and_a_target_where_enough_is_written() {
-    let folder = tempfile::tempdir().unwrap();
-    let image = folder.path().join("x.img");
+/// Three depths of one request with limits, on a file and on a model.
+fn limited(limits: &str, folder: &Path) -> Vec<(String, Plan)> {
+    let image = folder.join("x.img");
     std::fs::write(&image, vec![0; 4 << 20]).unwrap();
-    let target = format!("file = \"{}\"\nsize = \"4M\"\nload = \"in-process\"", image.display());
-    let matrix = "order = \"as-written\"\n[matrix]\nrw = [\"randwrite\"]\nbs = [\"4K\"]\n\
-                  depth = [1, 2, 4]\n[rounds]\nwarm_up = 0\ncount = 1\nseconds = 0.1\nwindows = 2\n";
-    for (limit, name) in [("mean_ms = 1e-9", "slow"), ("written = \"4K\"", "written")] {
+    let file = format!("file = \"{}\"\nsize = \"4M\"\nload = \"in-process\"", image.display());
+    let matrix = "[matrix]\nrw = [\"randwrite\"]\nbs = [\"4K\"]\ndepth = [4, 1, 2]\n\
+                  [rounds]\nwarm_up = 1\ncount = 5\nseconds = 0.1\nwindows = 2\n";
+    let plan = |(name, target): (&str, &str)| {
         let text = format!(
-            "name = \"t\"\n{matrix}[limits]\n{limit}\n[[target]]\nname = \"it\"\n{target}\n"
+            "name = \"t\"\n{matrix}[limits]\n{limits}\n[[target]]\nname = \"it\"\n{target}\n"
         );
-        let plan = Plan::parse(&text).unwrap();
+        (name.to_owned(), Plan::parse(&text).unwrap())
+    };
+    [("file", file.as_str()), ("model", FLASH)].map(plan).into()
+}
+
+#[test]
+fn a_cell_that_waits_too_long_is_cut_short_and_deeper_ones_are_left_out_on_models_too() {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, plan) in limited("mean_ms = 1e-9", folder.path()) {
         let mut count = Count::default();
-        let out = folder.path().join(name);
+        let out = folder.path().join(&name);
         Course::create(&plan, &out, &Nobody).unwrap().run(&mut count).unwrap();
-        assert_eq!((count.begun, count.left_out), (1, 2), "{limit}");
+        // A round that does not count, and the first that does; the shallowest cell comes first.
+        assert_eq!((count.begun, count.rounds, count.left_out), (1, 2, 2), "{name}");
+        let results = Results::read(&out).unwrap();
+        let cell = results.cells.iter().find(|cell| cell.cell.load.depth == 1).unwrap();
+        let Some(Ending::Cut { why }) = &cell.ending else { panic!("{name}: {:?}", cell.ending) };
+        assert!(why.contains("the limit is 0.000000001 ms"), "{name}: {why}");
+        assert_eq!(cell.summary(&results.plan).unwrap().rounds, 1, "{name}");
+        assert!(crate::report::text(&results).contains("cut short: requests waited"), "{name}");
+    }
+}
+
+#[test]
+fn a_cell_ends_where_another_round_would_write_more_than_is_allowed_and_so_does_the_plan() {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, plan) in limited("written = \"4K\"", folder.path()) {
+        let mut count = Count::default();
+        let out = folder.path().join(&name);
+        Course::create(&plan, &out, &Nobody).unwrap().run(&mut count).unwrap();
+        assert_eq!((count.begun, count.rounds, count.left_out), (1, 1, 2), "{name}");
+        // What was written before an interruption was written.
+        let file = out.join("rounds.jsonl");
+        let text = std::fs::read_to_string(&file).unwrap();
+        let lines: Vec<_> = text.lines().collect();
+        std::fs::write(&file, lines[..2].join("\n")).unwrap();
+        let mut again = Count::default();
+        Course::resume(&plan, &out, &Nobody).unwrap().run(&mut again).unwrap();
+        assert_eq!((again.begun, again.rounds, again.left_out), (0, 0, 3), "{name}");
+    }
+}
+
+#[test]
+fn limits_that_are_not_reached_change_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, plan) in limited("mean_ms = 1e6\nwritten = \"1T\"", folder.path()) {
+        let mut count = Count::default();
+        let out = folder.path().join(&name);
+        Course::create(&plan, &out, &Nobody).unwrap().run(&mut count).unwrap();
+        assert_eq!((count.begun, count.rounds, count.left_out), (3, 18, 0), "{name}");
     }
 }
 
