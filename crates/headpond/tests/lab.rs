@@ -4,6 +4,9 @@ mod common;
 
 use common::User;
 use headpond_testkit::skip;
+use rustix::process::{Pid, Signal, kill_process};
+use std::path::Path;
+use std::time::Duration;
 
 const MODEL: &str = r#"
 name = "small"
@@ -167,6 +170,47 @@ fn a_file_beside_the_user_is_measured_by_fio_and_by_this_program() {
         let cells = json["cells"].as_array().unwrap();
         assert!(cells.iter().all(|cell| cell["summary"]["errors"] == 0), "{json}");
         assert!(user.path("x.img").metadata().unwrap().len() == 8 << 20, "{load}");
+    }
+}
+
+/// Processes that run in a folder.
+fn running_in(folder: &Path) -> Vec<u32> {
+    let processes = std::fs::read_dir("/proc").unwrap().flatten().filter_map(|entry| {
+        let is_in = std::fs::read_link(entry.path().join("cwd")).is_ok_and(|cwd| cwd == folder);
+        entry.file_name().to_str()?.parse().ok().filter(|_| is_in)
+    });
+    processes.collect()
+}
+
+#[test]
+fn a_run_that_is_ended_by_a_signal_takes_fio_with_it_and_can_be_gone_on_with() {
+    if headpond_testkit::tool("fio").is_none() {
+        skip!(
+            "a_run_that_is_ended_by_a_signal_takes_fio_with_it_and_can_be_gone_on_with",
+            "no fio"
+        );
+    }
+    let user = User::new();
+    let text = "name = \"long\"\n[[target]]\nname = \"it\"\nfile = \"x.img\"\nsize = \"8M\"\n\
+                [matrix]\nrw = [\"randread\"]\nbs = [\"4K\"]\njobs = [2]\nrate = [100]\n\
+                [rounds]\nwarm_up = 0\ncount = 1\nseconds = 120\n";
+    let plan = write(&user, "plan.toml", text);
+    for signal in [Signal::TERM, Signal::INT] {
+        let out = format!("out-{signal:?}").replace(|c: char| !c.is_ascii_alphanumeric(), "-");
+        let mut run = user.start(&["lab", "run", &plan, "--out", &out]);
+        let raw = std::fs::canonicalize(user.path("")).unwrap().join(&out).join("raw");
+        // The first process of fio and one for each job.
+        while running_in(&raw).len() < 3 {
+            assert!(run.try_wait().unwrap().is_none(), "it ended before it was to");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        kill_process(Pid::from_child(&run), signal).unwrap();
+        let ended = run.wait_with_output().unwrap();
+        let said = String::from_utf8_lossy(&ended.stderr);
+        assert!(ended.status.code() == Some(1) && said.contains("lab resume"), "{said}");
+        assert_eq!(running_in(&raw), Vec::<u32>::new());
+        let json = user.json(&["lab", "report", &out, "--json"]);
+        assert!(json["cells"][0]["ending"].is_null(), "{json}");
     }
 }
 

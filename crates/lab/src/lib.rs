@@ -29,12 +29,12 @@ pub use answer::{Answer, Curve, Question, Rate, Rows, answers};
 pub use compare::{Compared, compare};
 pub use environment::{Environment, TargetFacts};
 pub use measure::{
-    Course, CourseError, Drift, Ending, Fio, FioError, Folder, FolderError, Line, PlaceError,
+    Course, CourseError, Drift, Ending, Fio, FioError, Folder, FolderError, Line, PlaceError, Stop,
     Surroundings, Watcher, check_places, estimate, is_in_process,
 };
 pub use plan::{
     ArrayOf, Beside, Cell, Kind, Limits, Load, Loader, Matrix, Order, Plan, PlanError,
     Precondition, RoundPlan, Steady, Sweep, Sync, Target,
 };
-pub use results::{CellResult, Latencies, Results, StoredRound, Summary};
+pub use results::{CellResult, Latencies, Results, StoredRound, Summary, iops};
 pub use statistics::{Interval, Knee, Pattern, Spread, Verdict};

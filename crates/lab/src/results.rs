@@ -243,8 +243,13 @@ pub(crate) fn own_jobs(round: &Round) -> Vec<JobRound> {
     round.jobs.iter().filter(|job| is_own(&job.name)).cloned().collect()
 }
 
+/// Requests a second of the jobs of the matrix in a round, over all of its phases.
+pub fn iops(round: &Round) -> f64 {
+    per_second(&own_jobs(round), |side| side.requests as f64)
+}
+
 /// Reads and writes of all phases over the time of all phases.
-pub(crate) fn per_second(jobs: &[JobRound], figure: impl Fn(&Side) -> f64) -> f64 {
+fn per_second(jobs: &[JobRound], figure: impl Fn(&Side) -> f64) -> f64 {
     let seconds: f64 = jobs.iter().map(|job| job.measured.seconds).sum();
     let both = |job: &JobRound| figure(&job.measured.read) + figure(&job.measured.write);
     jobs.iter().map(both).sum::<f64>() / seconds.max(1e-9)

@@ -81,12 +81,16 @@ pub trait Watch {
     fn dirty_ratio(&self) -> f64;
     fn begin_round(&self);
     fn end_round(&self) -> Option<MachineRound>;
+    /// Whether a round that has a length is to end before.
+    fn is_over(&self) -> bool;
 }
 
-/// A device of which nothing is known but its answers.
-pub struct Opaque;
+/// A device of which nothing is known but its answers, while that is wanted.
+pub struct Opaque<'a> {
+    pub is_over: &'a dyn Fn() -> bool,
+}
 
-impl Watch for Opaque {
+impl Watch for Opaque<'_> {
     fn dirty_ratio(&self) -> f64 {
         0.0
     }
@@ -95,6 +99,10 @@ impl Watch for Opaque {
 
     fn end_round(&self) -> Option<MachineRound> {
         None
+    }
+
+    fn is_over(&self) -> bool {
+        (self.is_over)()
     }
 }
 
@@ -241,6 +249,9 @@ impl Course<'_> {
                 dirty_ratio: self.watch.dirty_ratio(),
             });
             (before, from) = (answered, now);
+            if self.watch.is_over() {
+                break;
+            }
         }
         (windows, latencies)
     }

@@ -57,6 +57,11 @@ impl User {
         Ended::of(&output)
     }
 
+    /// Starts `headpond` with these arguments.
+    pub fn start<S: AsRef<str>>(&self, args: &[S]) -> Child {
+        self.command(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+    }
+
     /// Runs `headpond` and expects success; what it printed.
     pub fn ok<S: AsRef<str>>(&self, args: &[S]) -> String {
         let ended = self.run(args);

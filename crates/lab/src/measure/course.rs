@@ -15,6 +15,7 @@ use super::folder::{Ending, Folder, FolderError, Line};
 use super::in_process;
 use super::place::{self, PlaceError};
 use super::precondition::{PreconditionError, precondition};
+use super::stop::Stop;
 use super::virtual_time::{self, VirtualError};
 use super::{Surroundings, is_in_process};
 use crate::environment::Environment;
@@ -42,6 +43,8 @@ pub enum CourseError {
     Precondition(#[from] PreconditionError),
     #[error("{target}: {name} cannot be set to {value}: {error}")]
     Set { target: String, name: String, value: String, error: String },
+    #[error("it was ended, because that was asked for")]
+    Stopped,
     #[error("{target}: {error}")]
     Volume { target: String, error: String },
 }
@@ -68,6 +71,7 @@ pub struct Course<'a> {
     prepared: BTreeSet<usize>,
     surroundings: &'a dyn Surroundings,
     fio: Option<Fio>,
+    stop: Stop,
     /// Cells, or sweeps, in a row that could not be measured.
     failures: u32,
     /// What settings of targets are now, and what served volumes had before.
@@ -119,7 +123,8 @@ impl<'a> Course<'a> {
             let prepares = plan.precondition.fills > 0 && target.kind() != Kind::Machine;
             !is_in_process(target) || prepares
         });
-        let fio = if needs_fio { Some(Fio::find()?) } else { None };
+        let stop = Stop::default();
+        let fio = if needs_fio { Some(Fio::find(stop.clone())?) } else { None };
         let environment = Environment::of(plan, fio.as_ref().map(|fio| fio.version.as_str()));
         folder.store_environment(&environment)?;
         Ok(Self {
@@ -130,6 +135,7 @@ impl<'a> Course<'a> {
             prepared: BTreeSet::new(),
             surroundings,
             fio,
+            stop,
             failures: 0,
             now: BTreeMap::new(),
             before: BTreeMap::new(),
@@ -141,10 +147,16 @@ impl<'a> Course<'a> {
         self.left.iter().map(Vec::len).sum()
     }
 
+    /// Ends it from without.
+    pub fn stop(&self) -> Stop {
+        self.stop.clone()
+    }
+
     /// Measures what is left.
     ///
     /// # Errors
-    /// The first cell that cannot be measured; what was measured before is stored.
+    /// Where too many cells cannot be measured, or the end was asked for; what was measured before
+    /// is stored.
     pub fn run(&mut self, watcher: &mut dyn Watcher) -> Result<(), CourseError> {
         let left = std::mem::take(&mut self.left);
         let is_machine = |batch: &Batch| self.plan.targets[batch[0].target].kind() == Kind::Machine;
@@ -183,6 +195,7 @@ impl<'a> Course<'a> {
             }
             drop(sender);
             for (batch, event) in receiver {
+                self.check_stop()?;
                 self.store(batch, event, watcher)?;
             }
             Ok(())
@@ -208,6 +221,10 @@ impl<'a> Course<'a> {
         Ok(())
     }
 
+    fn check_stop(&self) -> Result<(), CourseError> {
+        if self.stop.is_asked() { Err(CourseError::Stopped) } else { Ok(()) }
+    }
+
     fn begin(&mut self, batch: &[Cell], watcher: &mut dyn Watcher) -> Result<(), CourseError> {
         for cell in batch {
             watcher.begins(cell);
@@ -218,6 +235,7 @@ impl<'a> Course<'a> {
     }
 
     fn run_real(&mut self, batch: &[Cell], watcher: &mut dyn Watcher) -> Result<(), CourseError> {
+        self.check_stop()?;
         let target = &self.plan.targets[batch[0].target];
         let raw = self.folder.raw();
         let ground = Ground::new(target, self.export_of(target)?, &raw);
@@ -229,6 +247,9 @@ impl<'a> Course<'a> {
         let mut progress = Progress::new(self.plan, batch);
         let mut stored = Ok(());
         let mut take = |index: usize, round: Round| {
+            if self.stop.is_asked() {
+                return false;
+            }
             let taken = progress.take(index, &round, &mut self.allowance);
             let Taken { number, counts, goes_on } = taken;
             let cell = &batch[index];
@@ -238,19 +259,22 @@ impl<'a> Course<'a> {
             goes_on && stored.is_ok()
         };
         let outcome: Result<(), Box<dyn std::error::Error>> = match is_in_process(target) {
-            true => in_process::measure(self.plan, batch, &mut take).map_err(Into::into),
+            true => {
+                in_process::measure(self.plan, batch, &self.stop, &mut take).map_err(Into::into)
+            }
             false => {
                 let fio = self.fio.as_ref().expect("it was looked for");
                 fio.measure(self.plan, batch, &ground, &mut take).map_err(Into::into)
             }
         };
         stored?;
+        self.check_stop()?;
         match outcome {
             Ok(()) => self.end(batch, progress.endings(), watcher)?,
             Err(error) => self.fail(batch, error.as_ref(), watcher)?,
         }
         let rounds = self.plan.rounds_of(target);
-        std::thread::sleep(Duration::from_secs_f64(rounds.cool_down_seconds));
+        self.stop.sleep(Duration::from_secs_f64(rounds.cool_down_seconds));
         Ok(())
     }
 

@@ -2,16 +2,21 @@
 
 mod jobfile;
 mod output;
+mod starts;
 
 pub(super) use jobfile::fill;
 pub use output::OutputError;
 
+use super::stop::Stop;
 use crate::plan::{Cell, Kind, Plan, Target};
 use headpond_whatif::Bins;
 use headpond_whatif::rounds::{Next, Round};
+use jobfile::Turn;
+use starts::Starts;
+use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 /// An fio that can be used.
 #[derive(Clone, Debug)]
@@ -20,6 +25,8 @@ pub struct Fio {
     pub version: String,
     /// The engine for devices and files.
     engine: &'static str,
+    /// Whether it is to end.
+    stop: Stop,
 }
 
 /// What keeps fio from measuring.
@@ -35,6 +42,8 @@ pub enum FioError {
     Io { path: PathBuf, error: io::Error },
     #[error("fio failed at {job}: {said}")]
     Failed { job: PathBuf, said: String },
+    #[error("fio was ended, because that was asked for")]
+    Stopped,
     #[error("what fio wrote of {job} is not understood: {error}")]
     Output { job: PathBuf, error: OutputError },
 }
@@ -47,11 +56,11 @@ impl Fio {
     ///
     /// # Errors
     /// Where it is missing or too old.
-    pub fn find() -> Result<Self, FioError> {
-        Self::at(Path::new("fio"))
+    pub fn find(stop: Stop) -> Result<Self, FioError> {
+        Self::at(Path::new("fio"), stop)
     }
 
-    fn at(program: &Path) -> Result<Self, FioError> {
+    fn at(program: &Path, stop: Stop) -> Result<Self, FioError> {
         let says = |argument: &str| {
             let output = Command::new(program).arg(argument).output();
             output.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned())
@@ -63,7 +72,7 @@ impl Fio {
         let engines = says("--enghelp").unwrap_or_default();
         let has = |engine: &str| engines.lines().any(|line| line.trim() == engine);
         let engine = ["io_uring", "libaio"].into_iter().find(|engine| has(engine));
-        Ok(Self { program: program.to_owned(), version, engine: engine.unwrap_or("psync") })
+        Ok(Self { program: program.to_owned(), version, engine: engine.unwrap_or("psync"), stop })
     }
 
     /// Measures cells, a round of each in turn, and each round by a run of fio.
@@ -77,9 +86,12 @@ impl Fio {
         ground: &Ground<'_>,
         next: Next<'_>,
     ) -> Result<(), FioError> {
+        let mut starts = vec![Starts::default(); cells.len()];
         for number in 0.. {
-            for (index, cell) in cells.iter().enumerate() {
-                if !next(index, self.round(plan, cell, ground, number)?) {
+            for (index, (cell, starts)) in cells.iter().zip(&mut starts).enumerate() {
+                let round = self.round(plan, cell, ground, &Turn { number, starts })?;
+                starts.go_on(plan, cell, &round);
+                if !next(index, round) {
                     return Ok(());
                 }
             }
@@ -92,8 +104,9 @@ impl Fio {
         plan: &Plan,
         cell: &Cell,
         ground: &Ground<'_>,
-        number: u32,
+        turn: &Turn<'_>,
     ) -> Result<Round, FioError> {
+        let number = turn.number;
         let stem = ground.raw.join(format!("cell-{:04}-round-{number:03}", cell.number));
         // fio goes on where a log of an earlier run ends.
         for phase in 0..cell.load.rw.split('+').count() {
@@ -101,7 +114,7 @@ impl Fio {
             logs.into_iter().for_each(|log| drop(std::fs::remove_file(log)));
         }
         let engine = self.engine_for(ground);
-        let text = jobfile::text(plan, cell, ground, engine, &stem, number);
+        let text = jobfile::text(plan, cell, ground, engine, &stem, turn);
         let output = self.run(&stem.with_extension("fio"), &text)?;
         let rounds = plan.rounds_of(&plan.targets[cell.target]);
         output::round(&output, &stem, rounds)
@@ -116,7 +129,7 @@ impl Fio {
     /// Runs a job file; what fio says is kept beside it.
     ///
     /// # Errors
-    /// Where it fails.
+    /// Where it fails, or was ended.
     pub(super) fn run(&self, job: &Path, text: &str) -> Result<String, FioError> {
         let io = |error| FioError::Io { path: job.to_owned(), error };
         std::fs::write(job, text).map_err(io)?;
@@ -126,11 +139,15 @@ impl Fio {
         command.arg("--output-format=json+").arg("--output");
         command.arg(said.file_name().unwrap_or_default()).arg(job.file_name().unwrap_or_default());
         command.current_dir(job.parent().unwrap_or(Path::new(".")));
-        let output = command.output().map_err(io)?;
+        let complaints = job.with_extension("err");
+        command.stdin(Stdio::null()).stdout(Stdio::null());
+        command.stderr(File::create(&complaints).map_err(io)?);
+        let status = self.stop.run(&mut command).map_err(io)?.ok_or(FioError::Stopped)?;
         let text = std::fs::read_to_string(&said).unwrap_or_default();
-        if !output.status.success() {
+        if !status.success() {
             // What it says may be in front of its JSON.
-            let words = String::from_utf8_lossy(&output.stderr).into_owned() + "\n" + &text;
+            let words = std::fs::read(&complaints).unwrap_or_default();
+            let words = String::from_utf8_lossy(&words).into_owned() + "\n" + &text;
             let mut lines = words.lines().map(str::trim);
             let words = lines.find(|line| line.len() > 1).unwrap_or("nothing was said").to_owned();
             return Err(FioError::Failed { job: job.to_owned(), said: words });
@@ -183,7 +200,8 @@ mod tests {
         assert_eq!(numbers("fio-3.36-12-gdeadbeef"), Some((3, 36)));
         assert!(numbers("fio-2.99").unwrap() < OLDEST);
         assert_eq!(numbers("flexible"), None);
-        let missing = Fio::at(Path::new("/nonexistent/fio")).unwrap_err().to_string();
+        let missing =
+            Fio::at(Path::new("/nonexistent/fio"), Stop::default()).unwrap_err().to_string();
         assert!(missing.contains("apt install fio"), "{missing}");
     }
 }

@@ -1,5 +1,6 @@
 //! Rounds of cells on a real device, with requests of our own.
 
+use super::stop::Stop;
 use super::virtual_time::{rounds, seed};
 use crate::plan::{Cell, Plan, Target};
 use headpond_block::{BlockDevice, Buffer, BufferPool};
@@ -24,13 +25,18 @@ pub enum InProcessError {
 ///
 /// # Errors
 /// Where it cannot be opened, or there is no ring to be had.
-pub(super) fn measure(plan: &Plan, cells: &[Cell], next: Next<'_>) -> Result<(), InProcessError> {
+pub(super) fn measure(
+    plan: &Plan,
+    cells: &[Cell],
+    stop: &Stop,
+    next: Next<'_>,
+) -> Result<(), InProcessError> {
     let target = &plan.targets[cells[0].target];
     let (loads, seed) = (rounds(plan, cells), seed(plan, &cells[0]));
     let config = RunConfig::default();
     run(&config, |ring, runtime| async move {
         let device: Rc<dyn BlockDevice> = Rc::new(FileDevice::open(&ring, &options(target))?);
-        let (memory, watch) = (filled(seed), &Opaque);
+        let (memory, watch) = (filled(seed), &Opaque { is_over: &|| stop.is_asked() });
         let place = Place { devices: vec![device], runtime: &runtime, memory, watch };
         rounds::run(&loads, place, &mut Random::new(seed), next).await;
         Ok(())

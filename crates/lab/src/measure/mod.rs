@@ -16,6 +16,7 @@ mod in_process;
 mod place;
 mod precondition;
 mod steady;
+mod stop;
 mod virtual_time;
 
 pub use course::{Course, CourseError, Watcher};
@@ -23,6 +24,7 @@ pub use fio::{Fio, FioError};
 pub use folder::{Ending, Folder, FolderError, Line};
 pub use place::{PlaceError, check as check_places};
 pub use steady::Drift;
+pub use stop::Stop;
 
 use crate::plan::{Cell, Kind, Loader, Plan, Target};
 use std::collections::BTreeSet;

@@ -1,7 +1,7 @@
 //! A cell over its rounds, and within them: throughput as lines, latency as a map.
 
 use crate::answer::name_of;
-use crate::results::{CellResult, Results, own_jobs, per_second};
+use crate::results::{CellResult, Results, iops};
 use headpond_report::{Axis, COLOURS, Chart, Heat, HeatColumn, Line, Lines, Unit, number};
 use headpond_whatif::LatencyWindow;
 
@@ -13,7 +13,7 @@ pub(super) fn course(results: &Results, cell: &CellResult) -> Option<Chart> {
         let windows = &round.round.windows;
         let length = windows.last()?.at_s;
         within.extend(windows.iter().map(|it| (begun + it.at_s, it.read_iops + it.write_iops)));
-        let iops = per_second(&own_jobs(&round.round), |side| side.requests as f64);
+        let iops = iops(&round.round);
         rounds.extend([(begun, iops), (begun + length, iops)]);
         begun += length;
         if !round.counts {

@@ -4,6 +4,7 @@ mod args;
 mod check;
 mod compare;
 mod consent;
+mod interrupt;
 mod progress;
 mod surroundings;
 
@@ -117,6 +118,7 @@ fn carry_out(
     folder: &Path,
     shown: &ShownArgs,
 ) -> Result<Exit> {
+    interrupt::ends(course.stop())?;
     let mut bar = Bar::new(plan, course.left());
     let outcome = course.run(&mut bar);
     bar.end();

@@ -1,6 +1,6 @@
 //! How far a plan is.
 
-use headpond_lab::{Cell, Ending, Plan, Watcher};
+use headpond_lab::{Cell, Ending, Plan, Watcher, iops};
 use headpond_report::number;
 use headpond_whatif::rounds::Round;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -40,11 +40,9 @@ impl Watcher for Bar<'_> {
     }
 
     fn round(&mut self, cell: &Cell, number_of_round: u32, round: &Round) {
-        let jobs = round.jobs.iter();
-        let iops: f64 = jobs.map(|job| job.measured.read.iops + job.measured.write.iops).sum();
         let title = cell.title(self.plan);
         self.bar.inc(1);
-        self.say(&format!("{title}, round {}: {}/s", number_of_round + 1, number(iops)));
+        self.say(&format!("{title}, round {}: {}/s", number_of_round + 1, number(iops(round))));
     }
 
     fn ends(&mut self, _: &Cell, ending: &Ending) {

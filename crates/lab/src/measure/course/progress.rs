@@ -4,7 +4,7 @@ use super::allowance::Allowance;
 use crate::measure::Ending;
 use crate::measure::steady::{Drift, drift};
 use crate::plan::{Cell, Plan, RoundPlan};
-use crate::results::{own_jobs, per_second};
+use crate::results::iops;
 use headpond_whatif::rounds::Round;
 
 /// Counts the rounds of cells that are measured together, and knows when it is enough or too much.
@@ -51,7 +51,7 @@ impl<'a> Progress<'a> {
         cell.rounds += 1;
         let counts = number >= self.plan.warm_up;
         if counts {
-            cell.iops.push(per_second(&own_jobs(round), |side| side.requests as f64));
+            cell.iops.push(iops(round));
         }
         let cut = allowance.take(&self.batch[index], counts, round);
         let is_enough = is_last && self.is_enough(number + 1);

@@ -278,6 +278,70 @@ fn limits_that_are_not_reached_change_nothing() {
 }
 
 #[test]
+fn sequential_rounds_of_fio_go_on_where_the_last_one_ended() {
+    if headpond_testkit::tool("fio").is_none() {
+        skip!("sequential_rounds_of_fio_go_on_where_the_last_one_ended", "no fio");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let image = folder.path().join("x.img");
+    // 200 requests a second of 64 KiB for half a second are some 6 MiB of 64.
+    let matrix = "[matrix]\nrw = [\"write\"]\nbs = [\"64K\"]\nrate = [200]\n[[beside]]\nname = \"b\"\n\
+                  rw = \"randread\"\nbs = \"4K\"\n[rounds]\nwarm_up = 0\ncount = 3\nseconds = 0.5\nwindows = 5\n";
+    let target = format!("file = \"{}\"\nsize = \"64M\"", image.display());
+    let plan = plan(&target, matrix);
+    let out = folder.path().join("out");
+    Course::create(&plan, &out, &Nobody).unwrap().run(&mut Count::default()).unwrap();
+    let results = Results::read(&out).unwrap();
+    let requests = |round: usize| {
+        let round = &results.cells[0].rounds[round].round;
+        round.jobs.iter().find(|job| job.name == "own-0").unwrap().measured.write.requests
+    };
+    let job = |round: usize| {
+        let name = format!("raw/cell-0000-round-{round:03}.fio");
+        std::fs::read_to_string(out.join(name)).unwrap()
+    };
+    assert!(!job(0).contains("offset="), "{}", job(0));
+    let mut at = 0;
+    for round in 1..3 {
+        at += requests(round - 1) << 16;
+        let (offset, size) = (format!("offset={at}\n"), format!("size={}\n", (64 << 20) - at));
+        let text = job(round);
+        assert!(at > 0 && text.contains(&offset) && text.contains(&size), "{at}: {text}");
+        assert_eq!(text.matches("offset=").count(), 1, "what is random begins anywhere: {text}");
+    }
+}
+
+#[test]
+fn a_run_that_is_to_end_stores_no_more_and_leaves_its_cell_open() {
+    let folder = tempfile::tempdir().unwrap();
+    let image = folder.path().join("x.img");
+    let file = format!("file = \"{}\"\nsize = \"4M\"\nload = \"in-process\"", image.display());
+    struct Asks(Stop);
+    impl Watcher for Asks {
+        fn begins(&mut self, _: &Cell) {}
+        fn round(&mut self, _: &Cell, _: u32, _: &Round) {
+            self.0.ask();
+        }
+        fn ends(&mut self, cell: &Cell, _: &Ending) {
+            panic!("{cell:?} has ended");
+        }
+        fn prepares(&mut self, _: &str) {}
+    }
+    for (name, target) in [("file", file.as_str()), ("model", FLASH)] {
+        let plan = plan(target, &MATRIX.replace("count = 2", "count = 5"));
+        let out = folder.path().join(name);
+        let mut course = Course::create(&plan, &out, &Nobody).unwrap();
+        let stop = course.stop();
+        let error = course.run(&mut Asks(stop)).unwrap_err();
+        assert!(matches!(error, CourseError::Stopped), "{name}: {error}");
+        let stored = order(&out).into_iter().filter(|line| line.0 == "round").count();
+        assert_eq!(stored, 1, "{name}");
+        drop(course);
+        assert_eq!(Course::resume(&plan, &out, &Nobody).unwrap().left(), 4, "{name}");
+    }
+}
+
+#[test]
 fn a_hook_that_fails_names_setting_value_and_what_was_said() {
     let folder = tempfile::tempdir().unwrap();
     let image = folder.path().join("x.img");

@@ -1,6 +1,7 @@
 //! The job file of a round, as a person could have written it.
 
 use super::Ground;
+use super::starts::Starts;
 use crate::plan::{Beside, Cell, Plan, Sync, beside, own};
 use headpond_whatif::ArrivalProcess;
 use std::fmt::Write;
@@ -12,21 +13,29 @@ const PERCENTILES: &str = "50:90:99:99.9:99.99";
 /// Bins of fio's histograms over time are 2^4 of those in its JSON: four for each doubling.
 pub(super) const HISTOGRAM_COARSENESS: u32 = 4;
 
-/// The job file of round `number`; logs are written beside `stem`.
+/// Which round of a cell it is, and where its sequential jobs begin.
+pub(super) struct Turn<'a> {
+    pub number: u32,
+    pub starts: &'a Starts,
+}
+
+/// The job file of a round; logs are written beside `stem`.
 pub(super) fn text(
     plan: &Plan,
     cell: &Cell,
     ground: &Ground<'_>,
     engine: &str,
     stem: &Path,
-    number: u32,
+    turn: &Turn<'_>,
 ) -> String {
+    let number = turn.number;
     let target = &plan.targets[cell.target];
     let round = plan.rounds_of(target);
     let mut text = format!("; {}, round {number}\n[global]\n", cell.title(plan));
     text += &place(ground, engine);
-    if let Some(size) = plan.matrix.size.or(target.size) {
-        line(&mut text, "size", size.bytes());
+    let size = plan.matrix.size.or(target.size).map(|size| size.bytes());
+    if let Some(size) = size {
+        line(&mut text, "size", size);
     }
     if !round.pass {
         line(&mut text, "runtime", format!("{}ms", (round.seconds * 1e3).round()));
@@ -47,6 +56,7 @@ pub(super) fn text(
             text += "stonewall\n";
         }
         text += &job(plan, cell, word, ground.is_nbd);
+        text += &start(turn, &own(index), size);
         if !round.pass {
             line(&mut text, "write_iops_log", format!("{stem}-phase-{index}"));
             line(&mut text, "write_hist_log", format!("{stem}-phase-{index}"));
@@ -54,6 +64,20 @@ pub(super) fn text(
         for (number, job) in plan.beside.iter().enumerate() {
             let name = beside(number, index);
             let _ = write!(text, "\n; {}\n[{name}]\nnew_group\n{}", job.name, job_beside(job));
+            let size = job.size.map(|size| size.bytes()).or(size);
+            text += &start(turn, &name, size);
+        }
+    }
+    text
+}
+
+/// Where a job begins, if not at the beginning, and what is left of its region from there.
+fn start(turn: &Turn<'_>, name: &str, size: Option<u64>) -> String {
+    let (start, mut text) = (turn.starts.of(name), String::new());
+    if start > 0 {
+        line(&mut text, "offset", start);
+        if let Some(size) = size {
+            line(&mut text, "size", size - start);
         }
     }
     text

@@ -1,0 +1,116 @@
+//! Ends a run from without, in order.
+//!
+//! **Invariants**
+//! - No program that makes load outlives its run: each has a process group of its own, which is
+//!   ended by its id.
+//! - What was under way when the end was asked for is no round and ends no cell.
+
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, ExitStatus};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// Whether a run is to end; its clones say the same.
+#[derive(Clone, Debug, Default)]
+pub struct Stop(Arc<AtomicBool>);
+
+/// How often somebody who waits looks whether it is over.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+/// So long a program has to end by itself.
+const GRACE: Duration = Duration::from_secs(3);
+
+impl Stop {
+    /// Asks for the end.
+    pub fn ask(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    pub fn is_asked(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// Waits, but not beyond the end.
+    pub(super) fn sleep(&self, time: Duration) {
+        let begun = Instant::now();
+        while !self.is_asked() && begun.elapsed() < time {
+            std::thread::sleep(LOOK_EVERY.min(time));
+        }
+    }
+
+    /// Runs a program to its end; nothing where it was ended because that was asked for.
+    ///
+    /// # Errors
+    /// Where it cannot be started or waited for.
+    pub(super) fn run(&self, command: &mut Command) -> io::Result<Option<ExitStatus>> {
+        // fio has a process for each job, which would go on without the first one.
+        let mut child = command.process_group(0).spawn()?;
+        let group = Pid::from_child(&child);
+        loop {
+            if let Some(status) = child.try_wait()? {
+                return Ok(Some(status).filter(|_| !self.is_asked()));
+            }
+            if self.is_asked() {
+                end(&mut child, group)?;
+                return Ok(None);
+            }
+            std::thread::sleep(LOOK_EVERY);
+        }
+    }
+}
+
+/// Ends a group. Its first process is waited for last, so that its id is nobody else's until then.
+fn end(child: &mut Child, group: Pid) -> io::Result<()> {
+    kill_process_group(group, Signal::TERM)?;
+    let (asked, look) =
+        (Instant::now(), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG);
+    while asked.elapsed() < GRACE && waitid(WaitId::Pid(group), look)?.is_none() {
+        std::thread::sleep(LOOK_EVERY);
+    }
+    kill_process_group(group, Signal::KILL)?;
+    child.wait().map(|_| ())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_and_what_it_started_end_when_that_is_asked_for_even_if_they_do_not_want_to() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("ids");
+        let words = "trap '' TERM; sh -c 'trap \"\" TERM; echo $$ >> \"$0\"; sleep 600' \"$0\" & \
+                     echo $$ >> \"$0\"; wait; sleep 600";
+        let mut command = Command::new("sh");
+        command.arg("-c").arg(words).arg(&file);
+        let stop = Stop::default();
+        let ids = || std::fs::read_to_string(&file).unwrap_or_default();
+        let asker = stop.clone();
+        let status = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while ids().lines().count() < 2 {
+                    std::thread::sleep(LOOK_EVERY);
+                }
+                asker.ask();
+            });
+            stop.run(&mut command).unwrap()
+        });
+        assert_eq!(status, None);
+        for id in ids().lines() {
+            // What was killed may be there until somebody has asked how it ended.
+            let state = std::fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
+            assert!(state.is_empty() || state.contains(") Z "), "{state}");
+        }
+    }
+
+    #[test]
+    fn what_ends_by_itself_says_how_and_a_pause_is_none_once_the_end_was_asked_for() {
+        let stop = Stop::default();
+        let status = stop.run(Command::new("sh").args(["-c", "exit 3"])).unwrap().unwrap();
+        assert_eq!(status.code(), Some(3));
+        stop.ask();
+        stop.sleep(Duration::from_secs(86_400));
+    }
+}
