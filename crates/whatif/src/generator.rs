@@ -9,6 +9,7 @@ use headpond_block::{
 };
 use headpond_sim::Random;
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -34,6 +35,21 @@ pub(crate) struct Span {
     pub is_over: Rc<Cell<bool>>,
 }
 
+/// Where the processes of jobs are in their regions. Who keeps it goes on from there when a job is
+/// started again.
+#[derive(Default)]
+pub(crate) struct Positions(RefCell<BTreeMap<(String, usize), Position>>);
+
+/// The number of the next block.
+type Position = Rc<Cell<u64>>;
+
+impl Positions {
+    /// Of a process of the job with this name.
+    fn of(&self, job: &str, process: usize) -> Position {
+        Rc::clone(self.0.borrow_mut().entry((job.to_owned(), process)).or_default())
+    }
+}
+
 /// Memory of requests that carry no payload.
 pub(crate) fn no_memory() -> Memory {
     Rc::new(Buffer::payload_free)
@@ -49,7 +65,7 @@ pub(crate) async fn run(job: &Job, ground: &Ground, random: &mut Random) -> Meas
         warm(region(job, ground.device.size_bytes()), hot, &ground.device).await;
     }
     let tally = Rc::new(RefCell::new(Tally::new()));
-    for task in start(job, ground, random, &span, &tally) {
+    for task in start(job, ground, random, &span, &tally, &Positions::default()) {
         task.await;
     }
     let tally = tally.borrow();
@@ -63,15 +79,16 @@ pub(crate) fn start(
     random: &mut Random,
     span: &Span,
     tally: &Rc<RefCell<Tally>>,
+    positions: &Positions,
 ) -> Vec<JoinHandle<()>> {
-    let processes = (0..job.jobs).map(|_| {
+    let processes = (0..job.jobs as usize).map(|process| {
         Rc::new(Process {
             job: job.clone(),
             region: region(job, ground.device.size_bytes()),
             ground: ground.clone(),
             random: RefCell::new(random.fork()),
             span: span.clone(),
-            next: Cell::new(0),
+            next: positions.of(&job.name, process),
             moved: Cell::new(0),
             written: Cell::new(0),
             next_turn: Cell::new(ground.runtime.now()),
@@ -130,7 +147,8 @@ struct Process {
     ground: Ground,
     random: RefCell<Random>,
     span: Span,
-    next: Cell<u64>,
+    /// Of what is sequential.
+    next: Position,
     moved: Cell<u64>,
     written: Cell<u32>,
     next_turn: Cell<Instant>,

@@ -7,13 +7,14 @@
 //! **Invariants**
 //! - Where there is one load of one phase and rounds have a length, requests go on from one round
 //!   to the next: nothing is emptied or begun anew between them.
+//! - Sequential jobs go on where they were in the round before, also after a pause.
 //! - A request counts in the round in which it was answered.
 
 mod machine;
 
 pub use machine::simulate_rounds;
 
-use crate::generator::{self, Ground, Memory, Span};
+use crate::generator::{self, Ground, Memory, Positions, Span};
 use crate::job::Job;
 use crate::latency_windows::LatencyWindow;
 use crate::measured::{Answered, Bins, Measured, Tally};
@@ -29,7 +30,8 @@ use std::time::Duration;
 /// What is asked of a device, round after round.
 #[derive(Clone, Debug)]
 pub struct Rounds {
-    /// Phases follow each other in each round; the jobs of a phase run at the same time.
+    /// Phases follow each other in each round; the jobs of a phase run at the same time. Each job
+    /// has a name of its own.
     pub phases: Vec<Vec<Job>>,
     pub length: Length,
     /// Looks at what was answered in each phase of a round that has a length.
@@ -130,14 +132,22 @@ pub async fn run(loads: &[Rounds], place: Place<'_>, random: &mut Random, next: 
     });
     let grounds: Vec<_> = grounds.collect();
     let (runtime, watch) = (place.runtime, place.watch);
-    let course = |rounds| Course { rounds, grounds: &grounds, runtime, answered: &answered, watch };
-    if let [rounds] = loads
-        && let ([jobs], Length::Time(length)) = (&rounds.phases[..], rounds.length)
+    let course = |rounds| Course {
+        rounds,
+        positions: grounds.iter().map(|_| Positions::default()).collect(),
+        grounds: &grounds,
+        runtime,
+        answered: &answered,
+        watch,
+    };
+    let courses: Vec<_> = loads.iter().map(course).collect();
+    if let [course] = &courses[..]
+        && let ([jobs], Length::Time(length)) = (&course.rounds.phases[..], course.rounds.length)
     {
-        return course(rounds).without_pause(jobs, length, random, next).await;
+        return course.without_pause(jobs, length, random, next).await;
     }
-    for (load, rounds) in loads.iter().enumerate().cycle() {
-        if !next(load, course(rounds).round(random).await) {
+    for (load, course) in courses.iter().enumerate().cycle() {
+        if !next(load, course.round(random).await) {
             break;
         }
     }
@@ -146,6 +156,8 @@ pub async fn run(loads: &[Rounds], place: Place<'_>, random: &mut Random, next: 
 struct Course<'a> {
     rounds: &'a Rounds,
     grounds: &'a [Ground],
+    /// Of the jobs on each ground.
+    positions: Vec<Positions>,
     runtime: &'a Runtime,
     answered: &'a Cell<Answered>,
     watch: &'a dyn Watch,
@@ -214,10 +226,9 @@ impl Course<'_> {
         let tallies: Vec<_> = jobs.iter().map(|_| Rc::new(RefCell::new(Tally::new()))).collect();
         let tasks = jobs.iter().zip(&tallies).flat_map(|(job, tally)| {
             let job = Job { is_time_based, ..job.clone() };
-            let each = self
-                .grounds
-                .iter()
-                .map(|ground| generator::start(&job, ground, random, &span, tally));
+            let each = self.grounds.iter().zip(&self.positions).map(|(ground, positions)| {
+                generator::start(&job, ground, random, &span, tally, positions)
+            });
             each.flatten().collect::<Vec<_>>()
         });
         let tasks = tasks.collect();
@@ -281,121 +292,4 @@ impl Running {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::job::{self, ArrivalProcess, Arrivals};
-    use crate::stack::Stack;
-
-    const DISK: &str = "name = \"disk\"\n[core]\nraid = 0\ndrive = \"hdd-7k2-4t\"\ndrives = 1\n";
-    const FLASH: &str = "name = \"ssd\"\n[core]\nraid = 0\ndrive = \"ssd-dc-960g\"\ndrives = 1\n";
-
-    fn random_read(depth: u32) -> Job {
-        let rw = job::rw("randread").unwrap();
-        Job { rw, depth, ..Job::default() }
-    }
-
-    fn rounds(stack: &str, phases: Vec<Vec<Job>>, length: Length, count: usize) -> Vec<Round> {
-        let stack = Stack::parse(stack).unwrap();
-        let mut seen = Vec::new();
-        let rounds = Rounds { phases, length, windows: 4 };
-        simulate_rounds(&stack, &[rounds], 1, &mut |load, round| {
-            assert_eq!(load, 0);
-            seen.push(round);
-            seen.len() < count
-        })
-        .unwrap();
-        seen
-    }
-
-    #[test]
-    fn several_loads_have_a_round_each_in_turn_on_the_same_machine() {
-        let stack = format!("{DISK}controller = \"raid-cache-1g\"\n");
-        let stack = Stack::parse(&stack).unwrap();
-        let write = Job { rw: job::rw("randwrite").unwrap(), depth: 8, ..Job::default() };
-        let load = |job: Job, millis| Rounds {
-            phases: vec![vec![job]],
-            length: Length::Time(Duration::from_millis(millis)),
-            windows: 2,
-        };
-        let (mut order, mut seen) = (Vec::new(), Vec::new());
-        let loads = [load(write, 2000), load(random_read(8), 2000)];
-        simulate_rounds(&stack, &loads, 1, &mut |load, round| {
-            order.push(load);
-            seen.push(round);
-            seen.len() < 5
-        })
-        .unwrap();
-        assert_eq!(order, [0, 1, 0, 1, 0]);
-        for (load, round) in order.iter().zip(&seen) {
-            let measured = &round.jobs[0].measured;
-            let (reads, writes) = (measured.read.requests, measured.write.requests);
-            assert!(if *load == 0 { writes > 0 && reads == 0 } else { reads > 0 && writes == 0 });
-        }
-        // The controller's cache is full of what the first round wrote: the machine is no new one.
-        let writes = |index: usize| seen[index].jobs[0].measured.write.requests;
-        assert!(writes(2) * 2 < writes(0), "{} {}", writes(0), writes(2));
-    }
-
-    #[test]
-    fn rounds_follow_each_other_without_a_pause_and_count_every_request_once() {
-        let length = Length::Time(Duration::from_millis(500));
-        let seen = rounds(FLASH, vec![vec![random_read(8)]], length, 3);
-        assert_eq!(seen.len(), 3);
-        for round in &seen {
-            let read = &round.jobs[0].measured.read;
-            assert_eq!(round.jobs[0].bins[0].count(), read.requests);
-            let windows: f64 = round.windows.iter().map(|window| window.read_iops * 0.125).sum();
-            assert!((windows - read.requests as f64).abs() < 1.0, "{windows} {read:?}");
-            let bins = round.latencies.iter().flat_map(|window| &window.bins);
-            assert_eq!(bins.map(|(_, count)| count).sum::<u64>(), read.requests);
-            assert_eq!(round.latencies.len(), round.windows.len());
-            // The device is never idle between rounds.
-            let busy = round.machine.as_ref().unwrap().drives.busy_mean;
-            assert!(busy > 0.999, "{busy}");
-        }
-    }
-
-    #[test]
-    fn a_pass_moves_the_region_of_each_phase_once() {
-        let of = |word| Job { size: Some(8 << 20), block_bytes: 1 << 20, ..sequential(word) };
-        fn sequential(word: &str) -> Job {
-            Job { name: word.into(), rw: job::rw(word).unwrap(), ..Job::default() }
-        }
-        let phases = vec![vec![of("write")], vec![of("read")]];
-        let seen = rounds(FLASH, phases, Length::Pass, 2);
-        for round in &seen {
-            assert_eq!(round.jobs[0].measured.write.requests, 8);
-            assert_eq!(round.jobs[1].measured.read.requests, 8);
-        }
-    }
-
-    #[test]
-    fn in_an_open_loop_the_wait_for_a_device_that_does_not_keep_up_is_part_of_the_latency() {
-        let open = |per_s| Job {
-            arrivals: Some(Arrivals { per_s, process: ArrivalProcess::Poisson }),
-            ..random_read(1)
-        };
-        let length = Length::Time(Duration::from_secs(4));
-        // A disk answers some 200 requests a second with a full queue, and 75 one at a time.
-        let of = |per_s| {
-            let seen = rounds(DISK, vec![vec![open(per_s)]], length, 2);
-            seen.into_iter().map(|round| round.jobs[0].measured.read).collect::<Vec<_>>()
-        };
-        let (calm, flooded) = (of(20.0), of(1000.0));
-        assert!((calm[1].iops - 20.0).abs() < 8.0, "{}", calm[1].iops);
-        assert!(calm[1].latency.mean_us < 30_000.0, "{}", calm[1].latency.mean_us);
-        assert!(flooded[1].latency.mean_us > 3e6, "{}", flooded[1].latency.mean_us);
-        assert!(flooded[1].latency.mean_us > 2.0 * flooded[0].latency.mean_us);
-    }
-
-    #[test]
-    fn bins_of_two_digits_keep_quantiles_within_a_tenth() {
-        let bins = Bins::of((1..=100_000).map(|nanos| (nanos, 1)));
-        assert_eq!(
-            (bins.count(), bins.quantile(0.5), bins.quantile(0.999)),
-            (100_000, 50_000, 100_000)
-        );
-        assert!((bins.mean() / 50_000.0 - 1.0).abs() < 0.05, "{}", bins.mean());
-        assert_eq!(Bins::default().quantile(0.5), 0);
-    }
-}
+mod tests;
