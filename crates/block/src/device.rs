@@ -28,6 +28,25 @@ pub trait BlockDevice {
     fn lend(&self, _range: ByteRange) -> Option<Buffer> {
         None
     }
+
+    /// Its copies, where it keeps everything several times and can be asked for one of them.
+    fn copies(&self) -> Option<&dyn Copies> {
+        None
+    }
+}
+
+/// A device's copies of everything, one by one: for whoever can tell by a checksum which of them is
+/// right, which the device cannot.
+pub trait Copies {
+    /// How many there are, those out of use included.
+    fn count(&self) -> usize;
+
+    /// Reads from this copy alone; an error where it is out of use.
+    fn read_copy(&self, copy: usize, request: Request) -> Submission<'_>;
+
+    /// Writes to this copy alone what the others have there. One that does not take it is out of
+    /// use, as after any write. Nobody else may be writing there.
+    fn mend_copy(&self, copy: usize, request: Request) -> Submission<'_>;
 }
 
 impl dyn BlockDevice + '_ {

@@ -31,7 +31,7 @@ pub mod sync;
 mod time;
 
 pub use buffer::{Buffer, BufferPool, Buffers, PoolClass, PoolConfig};
-pub use device::{BlockDevice, Outcome, Submission};
+pub use device::{BlockDevice, Copies, Outcome, Submission};
 pub use error::{DeviceError, DeviceName};
 pub use executor::{
     Driver, Executor, JoinHandle, Late, Order, Runtime, Stalled, Starter, VirtualClock, Wait,

@@ -5,6 +5,7 @@
 //! by copy. A cut anywhere leaves no cache or a whole one.
 
 use crate::checkpoint::write_empty;
+use crate::copies::read_best;
 use crate::error::{CreateError, OpenError};
 use crate::format::FormatError;
 use crate::format::slice_header::SliceHeader;
@@ -104,9 +105,9 @@ pub async fn load(device: &dyn BlockDevice) -> Result<Superblock, OpenError> {
     let mut best: Option<Superblock> = None;
     let mut worst: Option<FormatError> = None;
     for offset in COPY_OFFSETS {
-        let buffer = Buffer::zeroed(SUPERBLOCK_BYTES);
-        device.read(offset, &buffer).await?;
-        match Superblock::decode(&buffer.to_vec()) {
+        let range = ByteRange::at(offset, SUPERBLOCK_BYTES as u64);
+        let is_better = |one: &Superblock, other: &Superblock| age(one) > age(other);
+        match read_best(device, range, Superblock::decode, is_better).await? {
             Ok(found) if best.as_ref().is_none_or(|best| age(best) < age(&found)) => {
                 best = Some(found);
             }

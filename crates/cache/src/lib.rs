@@ -27,6 +27,7 @@ pub mod classes;
 mod cleaner;
 mod cleaning;
 mod config;
+mod copies;
 mod create;
 mod dirty_index;
 mod engine;

@@ -376,7 +376,9 @@ impl Engine {
             let again = Buffers::from(Buffer::zeroed(BLOCK_BYTES as usize));
             let request = Request::read(place.start(), again.clone());
             let read = self.read_cache(CacheRead::Reclaim, request).await;
-            if read.is_ok() && self.check(place.start(), version, &again).is_ok() {
+            let is_sound = read.is_ok() && self.check(place.start(), version, &again).is_ok();
+            if is_sound || self.read_right(CacheRead::Reclaim, place.start(), version, &again).await
+            {
                 data = again;
             }
         }

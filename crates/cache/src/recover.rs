@@ -6,11 +6,13 @@
 //!    header of a new epoch, both stable, before the first request is served: what was decided
 //!    about holes and torn blocks is not decided again.
 
+mod mirrored;
 mod progress;
 mod restore;
 
 use crate::checkpoint::{write_checkpoint, write_header};
 use crate::checksum::crc32c;
+use crate::copies::read_best;
 use crate::error::OpenError;
 use crate::format::FormatError;
 use crate::format::record::{self, Record};
@@ -20,7 +22,10 @@ use crate::log::{Content, Log, plan};
 use crate::replay::{Replay, Replayed};
 use crate::types::{BlockRun, CoreBlock, Epoch, Position, SegmentIndex, Sequence};
 use headpond_block::defect;
-use headpond_block::{BLOCK_BYTES, BlockDevice, Buffer, DeviceError, DeviceName, Request};
+use headpond_block::{
+    BLOCK_BYTES, BlockDevice, Buffer, ByteRange, DeviceError, DeviceName, Request,
+};
+use mirrored::{Patch, patch};
 pub use progress::LoadProgress;
 pub(crate) use progress::Watch;
 use restore::Contents;
@@ -72,6 +77,7 @@ impl Source<'_> {
     /// Where the slice cannot be read or trusted; nothing was changed.
     pub async fn open(&self) -> Result<(Log, SliceHeader, Recovery), OpenError> {
         let old = self.read_header().await?;
+        self.mend_checkpoint(old.checkpoint).await;
         let mut recovery = Recovery { was_clean: old.is_clean, ..Recovery::default() };
         let (log, found) = match old.is_clean {
             true => self.load(&old).await?,
@@ -101,15 +107,10 @@ impl Source<'_> {
         let mut is_alone = false;
         let mut failure = FormatError::Malformed { what: "slice header", detail: "no copy" };
         for copy in 0..2 {
-            let buffer = Buffer::zeroed(HEADER_BYTES);
-            self.device.read(self.layout.header_offset(copy), &buffer).await?;
-            match SliceHeader::decode(&buffer.to_vec(), self.cache, self.slice) {
-                // The sequence says which copy it is: the older one may lie over the newer.
-                Ok(found) if found.sequence % 2 != copy as u64 => {
-                    let detail = "the other copy lies in its place";
-                    failure = FormatError::Malformed { what: "slice header", detail };
-                    is_alone = true;
-                }
+            let range = ByteRange::at(self.layout.header_offset(copy), HEADER_BYTES as u64);
+            let is_newer = |one: &SliceHeader, other: &SliceHeader| one.sequence > other.sequence;
+            match read_best(self.device, range, |it| self.decode_header(it, copy), is_newer).await?
+            {
                 Ok(found) if best.is_none_or(|best| best.sequence < found.sequence) => {
                     best = Some(found);
                 }
@@ -129,6 +130,16 @@ impl Source<'_> {
             return Err(no_slice(FormatError::Malformed { what: "slice header", detail }));
         }
         Ok(if is_alone { best.without_successor() } else { best })
+    }
+
+    /// The sequence says which copy it is: the older one may lie over the newer.
+    fn decode_header(&self, bytes: &[u8], copy: usize) -> Result<SliceHeader, FormatError> {
+        let found = SliceHeader::decode(bytes, self.cache, self.slice)?;
+        if found.sequence % 2 != copy as u64 {
+            let detail = "the other copy lies in its place";
+            return Err(FormatError::Malformed { what: "slice header", detail });
+        }
+        Ok(found)
     }
 
     async fn read_long(&self, offset: u64, buffer: &Buffer) -> Result<(), DeviceError> {
@@ -243,53 +254,59 @@ impl Source<'_> {
         let mut units = from.0.saturating_sub(start.0);
         let skipped = units * self.layout.unit_bytes();
         let range = self.layout.segment_range(segment);
-        let buffer = memory.slice(0..(range.len() - skipped) as usize);
-        self.read_long(range.start() + skipped, &buffer).await?;
-        // SAFETY: every read into it has been answered, and the next one comes when this is over.
-        let bytes = unsafe { buffer.as_slice() };
+        let range = ByteRange::between(range.start() + skipped, range.end());
+        let views = self.read_views(range, memory).await?;
+        let bytes = views.bytes();
+        let mut patches = Vec::new();
         while units < self.layout.units_per_segment() {
-            let offset = (units * self.layout.unit_bytes() - skipped) as usize;
+            let at = (units * self.layout.unit_bytes() - skipped) as usize;
             let position = Position(start.0 + units);
-            units += self.take_record(&bytes[offset..], position, replay, |record| {
+            units += self.take_record((&bytes, at), position, replay, &mut patches, |record| {
                 firsts.push((segment, record.header.sequence));
             });
         }
+        self.apply(patches, range.start()).await;
         Ok(())
     }
 
-    /// Replays the record at the start of `bytes`, if there is one; answers how far to go on. What
-    /// is not whole may hide a newer record, so it is looked through.
+    /// Replays the record that one of the views has `at` there, if there is one; answers how far to
+    /// go on. What is not whole may hide a newer record, so it is looked through.
     fn take_record(
         &self,
-        bytes: &[u8],
+        (views, at): (&[&[u8]], usize),
         position: Position,
         replay: &mut Replay,
+        patches: &mut Vec<Patch>,
         mut note: impl FnMut(&Record),
     ) -> u64 {
-        let Ok(record) = record::decode(bytes, self.cache, self.slice, position) else { return 1 };
-        let descriptor = self.layout.units_for(record.descriptor_bytes as u64);
-        let data = bytes.get((descriptor * self.layout.unit_bytes()) as usize..).unwrap_or(&[]);
-        let is_whole: Vec<bool> = record
-            .checksums
-            .iter()
-            .enumerate()
-            .map(|(index, &checksum)| {
-                let start = index * BLOCK_BYTES as usize;
-                let block = data.get(start..start + BLOCK_BYTES as usize);
-                block.is_some_and(|block| crc32c(block) == checksum)
-            })
-            .collect();
         let in_core =
             |entry: &record::Entry| entry.first.0 + u64::from(entry.count) <= self.core_blocks;
-        replay.note_epoch(&record);
-        if !replay.concerns(&record) || !record.entries.iter().all(in_core) {
-            return 1;
-        }
+        let found = views.iter().enumerate().find_map(|(view, bytes)| {
+            let bytes = &bytes[at..];
+            let record = record::decode(bytes, self.cache, self.slice, position).ok()?;
+            replay.note_epoch(&record);
+            let is_ours = replay.concerns(&record) && record.entries.iter().all(in_core);
+            is_ours.then_some((view, record))
+        });
+        let Some((view, record)) = found else { return 1 };
+        let units = self.layout.units_for(record.descriptor_bytes as u64);
+        let data = at + (units * self.layout.unit_bytes()) as usize;
+        patch(views, view, at..at + record.descriptor_bytes, patches);
+        let blocks = record.checksums.iter().enumerate();
+        let is_whole = blocks.map(|(index, &checksum)| {
+            let start = data + index * BLOCK_BYTES as usize;
+            let place = start..start + BLOCK_BYTES as usize;
+            let is_right =
+                |bytes: &&[u8]| bytes.get(place.clone()).is_some_and(|it| crc32c(it) == checksum);
+            let right = views.iter().position(is_right);
+            right.inspect(|right| patch(views, *right, place.clone(), patches)).is_some()
+        });
+        let is_whole: Vec<bool> = is_whole.collect();
         note(&record);
         let units_per_block = self.layout.units_per_block();
-        replay.add_record(&record, &is_whole, Position(position.0 + descriptor), units_per_block);
+        replay.add_record(&record, &is_whole, Position(position.0 + units), units_per_block);
         match is_whole.iter().all(|whole| *whole) {
-            true => descriptor + is_whole.len() as u64 * units_per_block,
+            true => units + is_whole.len() as u64 * units_per_block,
             false => 1,
         }
     }

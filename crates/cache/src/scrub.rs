@@ -3,18 +3,21 @@
 //! Segment by segment, from the oldest, and neighbouring blocks in one read; where that shows
 //! damage each block alone. A damaged block that the core has as well ends, durably, so that reads
 //! find the core's. One that the core lacks is reported, and answers with errors until it is
-//! written again.
+//! written again. Of a device that keeps copies each one is read, and a damaged one given what
+//! another has.
 //!
 //! One read is on its way at a time, so requests are hardly held up. What is written meanwhile is
 //! not looked at: it has just been written.
 
+use crate::copies::{Copied, read_each};
 use crate::engine::{CacheError, Engine, Entombed};
 use crate::line_map::{State, Version};
 use crate::log::Log;
 use crate::stats::CacheRead;
 use crate::types::{BlockRun, CoreBlock, SegmentIndex};
-use headpond_block::{BLOCK_BYTES, Buffer, Buffers, DeviceError, Outcome, Request};
+use headpond_block::{BLOCK_BYTES, Buffer, Buffers, ByteRange, DeviceError, Outcome, Request};
 use serde::Serialize;
+use std::ops::Range;
 use std::rc::Rc;
 
 /// Blocks of one read.
@@ -146,10 +149,13 @@ impl Engine {
         if read.is_err() {
             self.note_cache_error(CacheError::Read, None);
         }
+        let others = self.read_others(start, row.len()).await;
         for (index, version) in row.iter().enumerate() {
             let (at, offset) = (index * BLOCK_BYTES as usize, start + index as u64 * BLOCK_BYTES);
-            let block = data.slice(at..at + BLOCK_BYTES as usize);
+            let part = at..at + BLOCK_BYTES as usize;
+            let block = data.slice(part.clone());
             let is_sound = read.is_ok() && self.check(offset, version, &block).is_ok();
+            let is_sound = is_sound && self.agree(&others, part, version);
             report.blocks += 1;
             if is_sound || self.is_sound_alone(offset, version, &block).await {
                 self.log.borrow_mut().note_readable(version);
@@ -160,9 +166,28 @@ impl Engine {
         Ok(())
     }
 
+    /// What each copy has of a row, where there are several.
+    async fn read_others(&self, start: u64, blocks: usize) -> Vec<Copied> {
+        let Some(copies) = self.cache.copies() else { return Vec::new() };
+        let each = read_each(copies, ByteRange::at(start, blocks as u64 * BLOCK_BYTES)).await;
+        let bytes = (each.len() * blocks) as u64 * BLOCK_BYTES;
+        self.log.borrow_mut().counters.count_cache_read(CacheRead::Scrub, bytes);
+        each
+    }
+
+    /// Whether all copies have a block as it was written.
+    fn agree(&self, copies: &[Copied], part: Range<usize>, version: &Version) -> bool {
+        copies.iter().all(|copied| {
+            let block = copied.data.as_ref().map(|data| Buffers::from(data.slice(part.clone())));
+            block.is_some_and(|block| self.compare(version, &block).is_ok())
+        })
+    }
+
     async fn is_sound_alone(&self, offset: u64, version: &Version, block: &Buffers) -> bool {
         let read = self.read_cache(CacheRead::Scrub, Request::read(offset, block.clone())).await;
-        read.is_ok() && self.check(offset, version, block).is_ok()
+        let is_sound = read.is_ok() && self.check(offset, version, block).is_ok();
+        let is_alone = self.cache.copies().is_none();
+        (is_sound && is_alone) || self.read_right(CacheRead::Scrub, offset, version, block).await
     }
 
     async fn condemn(self: &Rc<Self>, version: &Version, report: &mut ScrubReport) -> Outcome {

@@ -234,6 +234,8 @@ pub struct ErrorStats {
     pub cache_write: u64,
     pub cache_checksum: u64,
     pub cache_discard: u64,
+    /// Blocks that one copy of a mirrored cache did not have as they were written, and another did.
+    pub cache_mended: u64,
     /// Blocks that requests wanted, that only the cache has, and that it could not give.
     pub dirty_unreadable: u64,
     pub core_read: u64,
@@ -247,6 +249,7 @@ impl AddAssign for ErrorStats {
         self.cache_write += other.cache_write;
         self.cache_checksum += other.cache_checksum;
         self.cache_discard += other.cache_discard;
+        self.cache_mended += other.cache_mended;
         self.dirty_unreadable += other.dirty_unreadable;
         self.core_read += other.core_read;
         self.core_write += other.core_write;

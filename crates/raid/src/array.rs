@@ -22,6 +22,7 @@
 mod absence;
 mod begin_growth;
 mod columns;
+mod copies;
 mod damage;
 mod failure;
 mod fill;
@@ -65,8 +66,8 @@ use std::rc::Rc;
 
 use headpond_block::sync::KeyLocks;
 use headpond_block::{
-    BlockDevice, Buffer, ChangingGeometry, DeviceError, DeviceName, Geometry, Request, RequestKind,
-    Runtime, Stability, StripeGeometry, Submission,
+    BlockDevice, Buffer, ChangingGeometry, Copies, DeviceError, DeviceName, Geometry, Request,
+    RequestKind, Runtime, Stability, StripeGeometry, Submission,
 };
 
 use crate::balance::Balance;
@@ -291,6 +292,11 @@ impl BlockDevice for Array {
 
     fn geometry(&self) -> &Geometry {
         self.geometry.now()
+    }
+
+    fn copies(&self) -> Option<&dyn Copies> {
+        let has_copies = self.layout.level().is_mirrored() && self.growing().is_none();
+        has_copies.then_some(self as &dyn Copies)
     }
 
     fn submit(&self, request: Request) -> Submission<'_> {

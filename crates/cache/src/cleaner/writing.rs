@@ -3,6 +3,7 @@
 use crate::engine::{CacheError, Engine, Pin};
 use crate::line_map::{Marks, State, Version};
 use crate::log::Log;
+use crate::stats::CacheRead;
 use crate::types::{BlockRun, Sequence};
 use headpond_block::sync::join_all;
 use headpond_block::{
@@ -200,9 +201,17 @@ impl Engine {
         if outcome.is_err() {
             self.note_cache_error(CacheError::Read, Some(group[0].version.block));
         }
-        outcome?;
         for (index, (held, range)) in group.iter().zip(&ranges).enumerate() {
-            self.check(range.start(), &held.version, &block(index).into())?;
+            let (offset, data) = (range.start(), Buffers::from(block(index)));
+            let found = match &outcome {
+                Ok(()) => self.check(offset, &held.version, &data),
+                Err(error) => Err(error.clone()),
+            };
+            if found.is_err()
+                && !self.read_right(CacheRead::Cleaning, offset, &held.version, &data).await
+            {
+                return found.map(|()| whole.into());
+            }
         }
         Ok(whole.into())
     }

@@ -325,7 +325,10 @@ impl Engine {
                 Some(_) => self.read_block_alone(piece, index as u64, version, &block).await.err(),
                 None => self.check(piece.range.start() + start as u64, version, &block).err(),
             };
-            let Some(error) = error else {
+            let offset = piece.range.start() + start as u64;
+            let is_right = error.is_none()
+                || self.read_right(CacheRead::Request, offset, version, &block).await;
+            let Some(error) = error.filter(|_| !is_right) else {
                 self.log.borrow_mut().note_readable(version);
                 continue;
             };
@@ -381,7 +384,7 @@ impl Engine {
     ///
     /// # Errors
     /// The checksum that was found, where it is another one.
-    pub(super) fn compare(&self, version: &Version, block: &Buffers) -> Result<(), u32> {
+    pub(crate) fn compare(&self, version: &Version, block: &Buffers) -> Result<(), u32> {
         if block.is_payload_free() || !self.log.borrow().has_checksum(version.slot) {
             return Ok(());
         }

@@ -8,6 +8,7 @@ mod checkpoints;
 mod checksums;
 mod classes;
 mod cleaning;
+mod copies;
 mod crash;
 mod damage;
 mod eviction;

@@ -1,0 +1,117 @@
+//! A cache device that keeps everything several times: which copy is right, the checksums say.
+//!
+//! What comes wrong from the device, or not at all, is read from each of its copies; the first that
+//! is right answers, and the others are given what it has. A device without copies has nothing to
+//! offer here.
+//!
+//! **Invariant**: a copy is written only over what is not right there, and with what is.
+
+use crate::engine::Engine;
+use crate::line_map::Version;
+use crate::stats::CacheRead;
+use headpond_block::{
+    BLOCK_BYTES, BlockDevice, Buffer, Buffers, ByteRange, Copies, DeviceError, Request,
+};
+
+/// What a copy that is in use has of a range; `None` where it cannot be read.
+pub(crate) struct Copied {
+    pub copy: usize,
+    pub data: Option<Buffer>,
+}
+
+/// Reads a range from each copy that is in use.
+pub(crate) async fn read_each(copies: &dyn Copies, range: ByteRange) -> Vec<Copied> {
+    let mut each = Vec::with_capacity(copies.count());
+    for copy in 0..copies.count() {
+        let data = Buffer::zeroed(range.len() as usize);
+        let read = Request::read(range.start(), &data);
+        match copies.read_copy(copy, read).await {
+            Ok(()) => each.push(Copied { copy, data: Some(data) }),
+            Err(DeviceError::Gone { .. }) => {}
+            Err(_) => each.push(Copied { copy, data: None }),
+        }
+    }
+    each
+}
+
+/// Reads what is in one place, as the best copy has it that `decode` takes, and gives that to the
+/// others. Of a device without copies, what that one has.
+///
+/// # Errors
+/// Where nothing can be read. What is not taken is the error of `decode`.
+pub(crate) async fn read_best<T, E>(
+    device: &dyn BlockDevice,
+    range: ByteRange,
+    decode: impl Fn(&[u8]) -> Result<T, E>,
+    is_better: impl Fn(&T, &T) -> bool,
+) -> Result<Result<T, E>, DeviceError> {
+    let Some(copies) = device.copies() else {
+        let data = Buffer::zeroed(range.len() as usize);
+        device.read(range.start(), &data).await?;
+        return Ok(decode(&data.to_vec()));
+    };
+    let each = read_each(copies, range).await;
+    let mut best: Option<(Vec<u8>, T)> = None;
+    let mut refusal = None;
+    for data in each.iter().filter_map(|copied| copied.data.as_ref()) {
+        let bytes = data.to_vec();
+        match decode(&bytes) {
+            Ok(found) if best.as_ref().is_none_or(|(_, best)| is_better(&found, best)) => {
+                best = Some((bytes, found));
+            }
+            Ok(_) => {}
+            Err(error) => refusal = Some(error),
+        }
+    }
+    let Some((bytes, found)) = best else {
+        let none = || DeviceError::Gone { device: device.name().clone() };
+        return refusal.map(Err).ok_or_else(none);
+    };
+    for Copied { copy, data } in each {
+        if data.is_none_or(|data| data.to_vec() != bytes) {
+            mend(copies, copy, range.start(), &bytes).await;
+        }
+    }
+    Ok(Ok(found))
+}
+
+/// Gives one copy what is right. Where it does not take it, it is out of use, which is its device's
+/// to tell.
+pub(crate) async fn mend(copies: &dyn Copies, copy: usize, offset: u64, bytes: &[u8]) {
+    let write = Request::write(offset, Buffer::from_slice(bytes));
+    let _ = copies.mend_copy(copy, write).await;
+}
+
+impl Engine {
+    /// Reads a block that came wrong, or not at all, from a copy that has it right; whether there
+    /// is one. Its segment is pinned.
+    pub(crate) async fn read_right(
+        &self,
+        purpose: CacheRead,
+        offset: u64,
+        version: &Version,
+        to: &Buffers,
+    ) -> bool {
+        let Some(copies) = self.cache.copies() else { return false };
+        if to.is_payload_free() || version.is_payload_free() {
+            return false;
+        }
+        let range = ByteRange::at(offset, BLOCK_BYTES);
+        let each = read_each(copies, range).await;
+        let read_bytes = each.len() as u64 * BLOCK_BYTES;
+        self.log.borrow_mut().counters.count_cache_read(purpose, read_bytes);
+        let is_right = |data: &&Buffer| self.compare(version, &(*data).into()).is_ok();
+        let mut read = each.iter().filter_map(|copied| copied.data.as_ref());
+        let Some(right) = read.find(is_right) else { return false };
+        let bytes = right.to_vec();
+        to.copy_from_buffers(&right.into());
+        for Copied { copy, data } in &each {
+            if !data.as_ref().is_some_and(|data| is_right(&data)) {
+                mend(copies, *copy, offset, &bytes).await;
+            }
+        }
+        let at = Some(version.block);
+        self.log.borrow_mut().count_error(at, |errors| &mut errors.cache_mended);
+        true
+    }
+}
