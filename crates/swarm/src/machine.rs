@@ -326,7 +326,7 @@ impl Machine {
                 .map(|medium| attach(medium, &controls.journal, FAST))
                 .into_iter()
                 .collect(),
-            absent: Vec::new(),
+            ..Devices::default()
         }
     }
 

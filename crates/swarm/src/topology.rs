@@ -304,6 +304,7 @@ impl Topology {
             size: None,
             settings: settings.clone(),
             volatile_allowed: cache.stability == Stability::LostOnPower,
+            mirror: None,
         });
         let tier = self.tier.as_ref().map(TierShape::description);
         let worked_on = CoreDescription {

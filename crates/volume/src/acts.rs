@@ -121,7 +121,9 @@ impl Volume {
         let scrubbing = self.scrubbing.status(runtime, ActKind::Scrubbing, self.unread_bytes());
         let cores = self.cores();
         let upkeep = cores.iter().filter_map(|(core, _)| core.upkeep_act(runtime));
-        cleaning.into_iter().chain(scrubbing).chain(upkeep).collect()
+        let copies = self.caches().filter_map(|cached| cached.mirror.clone());
+        let copies = copies.filter_map(|mirror| mirror.core.upkeep_act(runtime));
+        cleaning.into_iter().chain(scrubbing).chain(upkeep).chain(copies).collect()
     }
 }
 

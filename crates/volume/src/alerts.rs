@@ -88,7 +88,9 @@ impl Risk {
 
     /// What lies on the one cache device alone.
     fn of_dirty(cache: &CacheStatus) -> Self {
-        match cache.dirty_bytes {
+        let mirror = cache.mirror.as_ref();
+        match mirror.map_or(cache.dirty_bytes, |mirror| mirror.at_risk_bytes) {
+            0 if cache.dirty_bytes > 0 => Self::none("nothing: another copy of the cache has it"),
             0 => Self::none("nothing: the array has all that the cache holds"),
             bytes => Self::of_bytes(bytes, "that only this device holds"),
         }

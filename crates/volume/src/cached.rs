@@ -2,6 +2,7 @@
 
 use crate::cores::Cores;
 use crate::description::Description;
+use crate::mirror::{CacheDevice, Mirror};
 use crate::open::{Found, LoadWatch, Loading, OpenError, is_memory};
 use headpond_block::{BlockDevice, Buffer, ByteRange, DeviceError, Request, RequestFlags, Runtime};
 use headpond_cache::{
@@ -18,6 +19,8 @@ const DRAIN_POLL: Duration = Duration::from_millis(1);
 /// The cache of a volume.
 pub(crate) struct Cached {
     pub device: Rc<dyn BlockDevice>,
+    /// Where that is several copies.
+    pub mirror: Option<Rc<Mirror>>,
     pub slices: Vec<Slice>,
     pub superblock: Superblock,
     /// A tier has written to it: of that nobody knows whether a client gave it.
@@ -35,9 +38,13 @@ impl Cached {
         found: Found<'_>,
         watch: Option<&LoadWatch>,
     ) -> Result<(Self, Vec<String>), OpenError> {
-        let Found { described, device, superblock } = found;
+        let Found { described, device: CacheDevice { device, mirror }, mut superblock } = found;
         if !is_memory(&*device) {
             cores.own(superblock.cache).await.map_err(AssembleError::Device)?;
+        }
+        if let Some(mirror) = &mirror {
+            let attached = mirror.attach(&cores.ground, superblock).await;
+            superblock = attached.map_err(AssembleError::Device)?;
         }
         let foundation = Foundation {
             runtime: cores.runtime.clone(),
@@ -62,7 +69,7 @@ impl Cached {
             slices.push(slice);
         }
         let is_second_hand = Cell::new(false);
-        let cached = Self { device, slices, superblock, is_second_hand };
+        let cached = Self { device, mirror, slices, superblock, is_second_hand };
         cached.tell_cores(cores);
         Ok((cached, notes))
     }
@@ -92,7 +99,8 @@ impl Cached {
             let opening = Slice::open(foundation, &superblock, expected, index, config.clone());
             slices.push(opening.await?.0);
         }
-        Ok(Self { device, slices, superblock, is_second_hand: Cell::new(false) })
+        let is_second_hand = Cell::new(false);
+        Ok(Self { device, mirror: None, slices, superblock, is_second_hand })
     }
 
     /// They are counted one by one, where there are several.

@@ -3,9 +3,10 @@
 use crate::Size;
 use crate::cores::{Cores, Places, Shape, StripesDiffer, identity};
 use crate::description::{CoreDescription, Description};
+use crate::mirror::{self, MakeMirrorError};
 use crate::open::{Devices, is_memory};
 use crate::volume::Volume;
-use headpond_block::{BLOCK_BYTES, BlockDevice, DeviceError, DeviceName};
+use headpond_block::{BLOCK_BYTES, BlockDevice, ByteRange, DeviceError, DeviceName};
 use headpond_cache::CreateOptions as CacheOptions;
 use headpond_raid::{
     Contents, CreateOptions as ArrayOptions, Inspection, Integrity, Intent, JournalOptions,
@@ -43,6 +44,13 @@ pub enum CreateError {
         "{device}: is a member of array `{array}`; destroy that first, or overwrite it with --force"
     )]
     CacheIsMember { device: DeviceName, array: String },
+    #[error(
+        "{device} is memory, which is lost with the power: it cannot be one of the copies of a cache; \
+         use devices that keep their contents"
+    )]
+    CopyInMemory { device: DeviceName },
+    #[error(transparent)]
+    Mirror(#[from] MakeMirrorError),
     #[error(transparent)]
     Stripes(#[from] StripesDiffer),
     #[error(transparent)]
@@ -64,6 +72,10 @@ impl CreateError {
             self,
             Self::CacheInUse { .. }
                 | Self::CacheIsMember { .. }
+                | Self::CopyInMemory { .. }
+                | Self::Mirror(MakeMirrorError::Create(
+                    Array::Member { .. } | Array::Foreign { .. } | Array::Journal { .. }
+                ))
                 | Self::Array(Array::Member { .. } | Array::Foreign { .. } | Array::Journal { .. })
         )
     }
@@ -80,7 +92,8 @@ impl Volume {
         options: &CreateOptions,
     ) -> Result<(), CreateError> {
         let lasts = |cache: &Rc<dyn BlockDevice>| !is_memory(&**cache);
-        let owner = devices.cache.as_ref().filter(|cache| lasts(cache)).map(|_| options.cache);
+        let has_cache = devices.cache.as_ref().is_some_and(lasts) || !devices.copies.is_empty();
+        let owner = has_cache.then_some(options.cache);
         let plans = plans(description, devices, options, owner);
         let mut arrays = Vec::new();
         let mut journals = devices.journals.iter();
@@ -102,6 +115,7 @@ impl Volume {
                 refuse_occupied(&**cache).await?;
             }
         }
+        let mirror = consider_copies(description, devices, &new, options.occupied).await?;
         for (journal, record) in &records {
             headpond_raid::create_journal(&***journal, record, options.occupied).await?;
         }
@@ -110,6 +124,12 @@ impl Volume {
         }
         if let Some(cache) = &devices.cache {
             headpond_cache::create(&**cache, &new).await?;
+        }
+        if let Some(mirror) = mirror {
+            for face in &mirror.faces {
+                headpond_cache::create(&**face, &mirror.cache).await?;
+            }
+            headpond_raid::create(&devices.copies, &mirror.array).await?;
         }
         Ok(())
     }
@@ -135,6 +155,15 @@ impl Volume {
                 erased += 1;
             }
         }
+        let mirror = description.cache.as_ref().and_then(|cache| cache.mirror.as_ref());
+        for copy in &devices.copies {
+            if let Inspection::Member(superblock) = headpond_raid::inspect(&**copy).await?
+                && mirror.is_some_and(|mirror| mirror.uuid == superblock.array.uuid)
+            {
+                headpond_raid::erase(&**copy).await?;
+                erased += 1;
+            }
+        }
         for journal in devices.journals.iter().chain(&devices.members) {
             let array = headpond_raid::journal_of(&**journal).await?;
             if array.is_some_and(|array| description.cores().any(|(uuid, _)| uuid == array)) {
@@ -151,6 +180,49 @@ impl Volume {
             }
         }
         Ok(erased)
+    }
+}
+
+/// The copies of a cache that is to be.
+struct NewMirror {
+    array: ArrayOptions,
+    cache: CacheOptions,
+    /// Where the cache lies on each of them.
+    faces: Vec<Rc<dyn BlockDevice>>,
+}
+
+/// Whether the devices can be the copies of the cache, where it is to have several.
+async fn consider_copies(
+    description: &Description,
+    devices: &Devices,
+    cache: &CacheOptions,
+    occupied: Occupied,
+) -> Result<Option<NewMirror>, CreateError> {
+    let mirror = description.cache.as_ref().and_then(|cache| cache.mirror.as_ref());
+    let Some(mirror) = mirror.filter(|_| !devices.copies.is_empty()) else { return Ok(None) };
+    let array = mirror::create_options(description, mirror, occupied);
+    for copy in &devices.copies {
+        refuse_memory(&**copy)?;
+        if occupied == Occupied::Refuse {
+            refuse_occupied(&**copy).await?;
+        }
+    }
+    let record = headpond_raid::create::consider(&devices.copies, &array).await?;
+    let bytes = record.layout().map_err(headpond_raid::CreateError::from)?.array_bytes();
+    let faces = mirror::windows(&devices.copies, ByteRange::at(record.data_offset, bytes));
+    // Each would choose for itself.
+    let cache = CacheOptions { unit_bytes: Some(BLOCK_BYTES as u32), ..cache.clone() };
+    for face in &faces {
+        headpond_cache::consider(&**face, &cache)?;
+    }
+    Ok(Some(NewMirror { array, cache, faces }))
+}
+
+/// A copy that is lost with the power is no copy.
+pub(crate) fn refuse_memory(device: &dyn BlockDevice) -> Result<(), CreateError> {
+    match is_memory(device) {
+        true => Err(CreateError::CopyInMemory { device: device.name().clone() }),
+        false => Ok(()),
     }
 }
 
@@ -249,11 +321,23 @@ pub(crate) fn array_options(
     }
 }
 
+/// Where it is asked for, a device that is somebody's cache is refused.
+pub(crate) async fn refuse_cache(
+    device: &dyn BlockDevice,
+    occupied: Occupied,
+) -> Result<(), CreateError> {
+    match headpond_cache::load(device).await {
+        Ok(superblock) if occupied == Occupied::Refuse => {
+            let (device, volume) = (device.name().clone(), superblock.volume);
+            Err(CreateError::CacheInUse { device, volume })
+        }
+        _ => Ok(()),
+    }
+}
+
 pub(crate) async fn refuse_occupied(cache: &dyn BlockDevice) -> Result<(), CreateError> {
     let device = || cache.name().clone();
-    if let Ok(superblock) = headpond_cache::load(cache).await {
-        return Err(CreateError::CacheInUse { device: device(), volume: superblock.volume });
-    }
+    refuse_cache(cache, Occupied::Refuse).await?;
     if let Inspection::Member(superblock) = headpond_raid::inspect(cache).await? {
         return Err(CreateError::CacheIsMember { device: device(), array: superblock.array.name });
     }

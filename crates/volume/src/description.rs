@@ -66,6 +66,22 @@ pub struct CacheDescription {
     /// The user knows that the device loses everything with the power.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub volatile_allowed: bool,
+    /// Where the device is one of several copies.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mirror: Option<MirrorDescription>,
+}
+
+/// The other copies of a cache.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MirrorDescription {
+    /// Identity that the superblocks of all copies carry.
+    pub uuid: Uuid,
+    /// Beside the device of the cache, in any order.
+    pub copies: Vec<String>,
+    /// Devices that take the place of a copy that is lost, or are about to.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub spares: Vec<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -137,6 +153,12 @@ pub struct ExportDescription {
 impl CacheDescription {
     pub(crate) fn slice_config(&self) -> SliceConfig {
         self.settings.of_slice(self.volatile_allowed)
+    }
+
+    /// All that it lies on, or is to.
+    pub fn devices(&self) -> impl Iterator<Item = &str> {
+        let others = self.mirror.iter().flat_map(|it| it.copies.iter().chain(&it.spares));
+        std::iter::once(&self.device).chain(others).map(String::as_str)
     }
 }
 
@@ -295,7 +317,7 @@ impl Description {
     /// All devices that the description names.
     pub fn devices(&self) -> impl Iterator<Item = &str> {
         let tier = self.tier.iter().map(|tier| tier.device.as_str());
-        let cache = self.cache.iter().map(|cache| cache.device.as_str());
+        let cache = self.cache.iter().flat_map(CacheDescription::devices);
         tier.chain(cache).chain(self.members()).chain(self.journals())
     }
 }
@@ -387,6 +409,18 @@ mod tests {
         assert_eq!(tier.settings.mode, headpond_cache::Mode::WriteThrough);
         assert_eq!(Description::parse(&description.to_toml()).unwrap(), description);
         let twice = plain.replace("ram:1G", "/dev/nvme0n1");
+        assert!(Description::parse(&twice).unwrap_err().to_string().contains("named twice"));
+    }
+
+    #[test]
+    fn a_cache_has_copies_where_the_description_names_them() {
+        let copies = "[cache.mirror]\n uuid = \"3a6f6a52-2d0f-4f8c-9d7a-000000000001\"\n \
+                      copies = [\"/dev/nvme1n1\"]\n [core]";
+        let description = Description::parse(&TEXT.replace("[core]", copies)).unwrap();
+        let cache = description.cache.as_ref().unwrap();
+        assert_eq!(cache.devices().collect::<Vec<_>>(), ["/dev/nvme0n1", "/dev/nvme1n1"]);
+        assert_eq!(Description::parse(&description.to_toml()).unwrap(), description);
+        let twice = TEXT.replace("[core]", &copies.replace("nvme1n1", "nvme0n1"));
         assert!(Description::parse(&twice).unwrap_err().to_string().contains("named twice"));
     }
 

@@ -13,6 +13,7 @@
 use crate::create::{CoreFacts, CreateError, cache_options, refuse_occupied};
 use crate::description::{CacheDescription, Description, TierDescription};
 use crate::lifecycle::{AttachError, DetachError, Dirty};
+use crate::mirror::CacheDevice;
 use crate::open::{OpenError, is_memory};
 use crate::size::Size;
 use crate::tier::TierError;
@@ -257,15 +258,16 @@ impl Volume {
         let before = self.described_cache()?;
         let mut old = self.take_cache(dirty).await?;
         let Replacement { device, described, identities: [first, second], occupied } = new;
+        let is_other = matches!(device, NewDevice::Other(_));
         let (device, occupied) = match (device, &mut old) {
-            (NewDevice::Other(device), _) => (Ok(device), occupied),
+            (NewDevice::Other(device), _) => (Ok(device.into()), occupied),
             (NewDevice::Reopened { open, .. }, old) => {
                 *old = None;
-                let opened = open().map_err(AttachError::Reopen);
+                let opened = open().map(CacheDevice::from).map_err(AttachError::Reopen);
                 *old = opened.as_ref().ok().cloned();
                 (opened, Occupied::Overwrite)
             }
-            (NewDevice::Same, Some(old)) => (Ok(Rc::clone(old)), Occupied::Overwrite),
+            (NewDevice::Same, Some(old)) => (Ok(old.clone()), Occupied::Overwrite),
             (NewDevice::Same, None) => {
                 let volume = self.description().name;
                 return Err(DetachError::NoCache { volume }.into());
@@ -275,7 +277,13 @@ impl Volume {
             Ok(device) => self.put_new(device, described, first, occupied, keep).await,
             Err(error) => Err(error),
         };
-        let Err(reason) = put else { return Ok(()) };
+        let Err(reason) = put else {
+            if let Some(old) = old.filter(|_| is_other) {
+                // Whatever its copies say, the arrays name another cache.
+                let _ = old.dissolve().await;
+            }
+            return Ok(());
+        };
         let (what, reason) = ("cache", Box::new(reason));
         let back = match old {
             Some(old) => self.put_new(old, before, second, Occupied::Overwrite, keep).await,
@@ -289,7 +297,7 @@ impl Volume {
 
     async fn put_new(
         &self,
-        device: Rc<dyn BlockDevice>,
+        device: CacheDevice,
         described: CacheDescription,
         identity: Uuid,
         occupied: Occupied,

@@ -31,6 +31,7 @@ mod label;
 mod lifecycle;
 mod members;
 mod metadata;
+mod mirror;
 mod open;
 mod readahead;
 mod report;
@@ -53,7 +54,7 @@ pub use create::{CreateError, CreateOptions, DestroyError};
 pub use cutoff::SeqCutoff;
 pub use description::{
     CacheDescription, CoreDescription, Description, DescriptionError, ExportDescription,
-    FurtherCoreDescription, JournalDescription, TierDescription,
+    FurtherCoreDescription, JournalDescription, MirrorDescription, TierDescription,
 };
 pub use door::{CoreCounts, CoreDevice};
 pub use exchange::{CallerError, ExchangeError, Keep, NewDevice, Replacement};
@@ -62,6 +63,7 @@ pub use headpond_cache::LoadProgress;
 pub use lifecycle::{AttachError, DetachError, Dirty, NewCache};
 pub use members::{ChangeMembersError, DescriptionKeeper, NewMember, ReturningMember};
 pub use metadata::FoundFileSystem;
+pub use mirror::{CACHE_COPIES, CacheDevice, MakeMirrorError};
 pub use open::{Decorator, Devices, LoadWatch, Loading, OpenError, OpenOptions, Tolerance};
 pub use readahead::{Readahead, ReadaheadPolicy, ReadaheadStats};
 pub use report::{CacheReport, ClassReport, CleaningReport, CoreReport, Groups, Row, StatsReport};
@@ -70,7 +72,7 @@ pub use settings::{
     SettingError, ShownSetting, TierSettings, parse_word,
 };
 pub use size::{Size, SizeError};
-pub use status::{CacheStatus, CoreStatus, VolumeStats, VolumeStatus};
+pub use status::{CacheStatus, CoreStatus, MirrorStatus, VolumeStats, VolumeStatus};
 pub use tier::TierError;
 pub use upkeep::{Pace, UpkeepStatus, Work};
 pub use volume::{CleanAllError, ScrubCacheError, SetError, StopError, Volume};

@@ -12,15 +12,16 @@
 //! - While requests change from one way to the other none is on either.
 
 use crate::cached::Cached;
-use crate::create::{CoreFacts, cache_options, refuse_occupied};
+use crate::create::{CoreFacts, cache_options, refuse_cache, refuse_memory, refuse_occupied};
 use crate::description::{CacheDescription, Description, DescriptionError};
 use crate::exchange::CallerError;
 use crate::front::Held;
+use crate::mirror::{self, CacheDevice, Mirror};
 use crate::open::{Found, OpenError};
 use crate::tier::TierError;
 use crate::volume::{SetError, Volume};
 use crate::{CleanAllError, CreateError};
-use headpond_block::{BlockDevice, DeviceError, DeviceName};
+use headpond_block::{BlockDevice, BufferPool, DeviceError, DeviceName};
 use headpond_cache::format::superblock::CORE_BYTES_MAX;
 use headpond_cache::{Mode, SliceConfig, Superblock, wipe};
 use headpond_raid::Occupied;
@@ -34,7 +35,7 @@ const RELEASE_POLLS_MAX: u32 = 1000;
 /// An empty cache that may be attached.
 pub struct NewCache {
     described: CacheDescription,
-    device: Rc<dyn BlockDevice>,
+    device: CacheDevice,
     superblock: Superblock,
 }
 
@@ -147,7 +148,7 @@ impl Volume {
     /// Why it cannot be; refusals change nothing.
     pub async fn make_cache(
         &self,
-        device: Rc<dyn BlockDevice>,
+        device: impl Into<CacheDevice>,
         described: CacheDescription,
         identity: Uuid,
         occupied: Occupied,
@@ -164,13 +165,38 @@ impl Volume {
             let too_large = headpond_cache::CreateError::CoreSize { core_bytes };
             return Err(CreateError::from(too_large).into());
         }
-        if occupied == Occupied::Refuse {
-            refuse_occupied(&*device).await?;
+        let device = device.into();
+        // What copies hold that were just made is what their devices held, which was looked at.
+        if occupied == Occupied::Refuse && device.mirror.is_none() {
+            refuse_occupied(&*device.device).await?;
         }
         let options = cache_options(&description, identity, &CoreFacts::of(&cores));
         let superblock =
-            headpond_cache::create(&*device, &options).await.map_err(CreateError::from)?;
+            headpond_cache::create(&*device.device, &options).await.map_err(CreateError::from)?;
         Ok(NewCache { described, device, superblock })
+    }
+
+    /// Makes devices the copies of a cache that is to be attached; what was on them is lost.
+    ///
+    /// # Errors
+    /// Why they cannot be; refusals change nothing.
+    pub async fn make_copies(
+        &self,
+        devices: Vec<Rc<dyn BlockDevice>>,
+        described: &CacheDescription,
+        occupied: Occupied,
+        pool: BufferPool,
+    ) -> Result<CacheDevice, AttachError> {
+        let description = self.description_with(described);
+        description.check()?;
+        for device in &devices {
+            refuse_memory(&**device)?;
+            refuse_cache(&**device, occupied).await?;
+        }
+        let mirror = described.mirror.as_ref().expect("copies are described");
+        let options = mirror::create_options(&description, mirror, occupied);
+        let made = Mirror::make(&self.runtime, devices, &options, pool).await;
+        Ok(made.map_err(CreateError::from)?.into())
     }
 
     /// The description of this volume with a cache, for whoever keeps it: before the cache is
@@ -211,6 +237,7 @@ impl Volume {
             }
         };
         self.cached.replace(Some(Rc::new(cached)));
+        self.follow_copies();
         self.vouch();
         self.description.replace(description);
         self.lead(&held);
@@ -224,14 +251,21 @@ impl Volume {
     /// Why not; the cache is used as before.
     pub async fn detach(&self, dirty: Dirty) -> Result<(), DetachError> {
         let _change = self.begin_change()?;
-        self.below_tier(dirty, async { self.take_cache(dirty).await.map(drop) }).await
+        self.below_tier(dirty, async {
+            if let Some(device) = self.take_cache(dirty).await? {
+                // Nobody takes them for the volume's any more, as above.
+                let _ = device.dissolve().await;
+            }
+            Ok(())
+        })
+        .await
     }
 
     /// Answers with its device, unless only the description named one.
     pub(crate) async fn take_cache(
         &self,
         dirty: Dirty,
-    ) -> Result<Option<Rc<dyn BlockDevice>>, DetachError> {
+    ) -> Result<Option<CacheDevice>, DetachError> {
         let Some(cached) = self.cached() else {
             let mut description = self.description.borrow_mut();
             let named = description.cache.take();
@@ -247,7 +281,8 @@ impl Volume {
         };
         let device = self.take_out(cached, dirty, leave).await?;
         // It is no cache of this volume any more, whatever becomes of this.
-        let _ = wipe(&*device).await;
+        let _ = wipe(&*device.device).await;
+        device.mirror.iter().for_each(|mirror| mirror.detach());
         Ok(Some(device))
     }
 
@@ -261,7 +296,7 @@ impl Volume {
         cached: Rc<Cached>,
         dirty: Dirty,
         leave: impl AsyncFnOnce() -> Result<(), DetachError>,
-    ) -> Result<Rc<dyn BlockDevice>, DetachError> {
+    ) -> Result<CacheDevice, DetachError> {
         check_dirt(&cached, dirty)?;
         let config = cached.slices[0].config();
         let left = match self.hold_without_dirt(&cached, dirty).await {
@@ -305,16 +340,17 @@ impl Volume {
 
     /// Waits a little until nobody else holds the device any more: timers of its slices may still
     /// run.
-    async fn release(&self, cached: Rc<Cached>) -> Rc<dyn BlockDevice> {
-        let device = Rc::clone(&cached.device);
+    async fn release(&self, cached: Rc<Cached>) -> CacheDevice {
+        let (device, mirror) = (Rc::clone(&cached.device), cached.mirror.clone());
         drop(cached);
+        let ours = 1 + mirror.iter().count();
         for _ in 0..RELEASE_POLLS_MAX {
-            if Rc::strong_count(&device) == 1 {
+            if Rc::strong_count(&device) == ours {
                 break;
             }
             self.runtime.sleep(RELEASE_POLL).await;
         }
-        device
+        CacheDevice { device, mirror }
     }
 
     /// Cleans a cache that takes nothing dirty any more, and lets no request in afterwards.

@@ -1,14 +1,18 @@
 //! Who joins and leaves the arrays of a volume that is served.
 
 use crate::cores::{Core, StripesDiffer};
+use crate::create::{refuse_cache, refuse_memory};
 use crate::description::{CoreDescription, Description, FIRST_CORE};
+use crate::mirror::{CACHE_COPIES, Mirror};
 use crate::upkeep::Pace;
 use crate::volume::{CleanAllError, Volume};
 use headpond_block::BlockDevice;
 use headpond_cache::format::superblock::CORE_BYTES_MAX;
 use headpond_raid::create::refuse_occupied;
 use headpond_raid::superblock::RoleState;
-use headpond_raid::{ArrayStatus, CreateError, GrowError, MemberError, Occupied, ReturnError};
+use headpond_raid::{
+    ArrayStatus, CreateError, GrowError, Inspection, MemberError, Occupied, ReturnError,
+};
 use std::cell::RefCell;
 use std::rc::Rc;
 use uuid::Uuid;
@@ -18,6 +22,8 @@ use uuid::Uuid;
 pub enum ChangeMembersError {
     #[error("{volume} has no core {core}; `status` lists them")]
     NoCore { volume: String, core: String },
+    #[error("the cache of {volume} has no copies: `cache attach` with several devices makes some")]
+    NoCopies { volume: String },
     #[error("{volume} has no member or spare {device}; `status` lists them")]
     NoMember { volume: String, device: String },
     #[error("{volume} is being changed by another command: wait for it")]
@@ -54,6 +60,8 @@ pub enum ChangeMembersError {
     Stripes(#[from] StripesDiffer),
     #[error(transparent)]
     Occupied(#[from] CreateError),
+    #[error(transparent)]
+    Copy(#[from] crate::CreateError),
     #[error(transparent)]
     Member(#[from] MemberError),
     #[error(transparent)]
@@ -124,7 +132,7 @@ impl Volume {
         new: NewMember,
     ) -> Result<(), ChangeMembersError> {
         let _turn = self.change_members()?;
-        let core = self.core(core)?;
+        let core = self.array_of(core)?;
         self.join(&core, new).await?;
         core.upkeep.wake();
         Ok(())
@@ -142,7 +150,7 @@ impl Volume {
         with: Option<NewMember>,
     ) -> Result<(), ChangeMembersError> {
         let _turn = self.change_members()?;
-        let core = self.core(core)?;
+        let core = self.array_of(core)?;
         let Some(role) = core.array.role_on(member) else { return Err(self.no_member(member)) };
         let spare = match with {
             Some(new) => Some(self.join(&core, new).await?),
@@ -165,7 +173,10 @@ impl Volume {
         returning: ReturningMember,
     ) -> Result<u64, ChangeMembersError> {
         let _turn = self.change_members()?;
-        let core = self.core(core)?;
+        let core = self.array_of(core)?;
+        if core.name == CACHE_COPIES {
+            return self.return_copy(&core, returning).await;
+        }
         let name = returning.device.name().to_string();
         let rows = core.array.re_add(returning.device, returning.uuid).await?;
         self.describe_spare(&core, &name, returning.word);
@@ -183,7 +194,7 @@ impl Volume {
         member: &str,
     ) -> Result<(), ChangeMembersError> {
         let _turn = self.change_members()?;
-        let core = self.core(core)?;
+        let core = self.array_of(core)?;
         let Some(role) = core.array.role_on(member) else { return Err(self.no_member(member)) };
         Ok(core.array.fail(role).await?)
     }
@@ -198,7 +209,7 @@ impl Volume {
         device: &str,
     ) -> Result<(), ChangeMembersError> {
         let _turn = self.change_members()?;
-        let core = self.core(core)?;
+        let core = self.array_of(core)?;
         if let Some(uuid) = core.array.spare_on(device) {
             core.array.remove_spare(uuid).await?;
         } else if core
@@ -209,10 +220,10 @@ impl Volume {
             .any(|it| it.state == RoleState::Active && it.device.as_deref() == Some(device))
         {
             return Err(ChangeMembersError::InUse { device: device.into() });
-        } else if !self.core_description(&core, |described| described.names(device, &self.kept)) {
+        } else if !self.lists_of(&core, |lists| lists.names(device, &self.kept)) {
             return Err(self.no_member(device));
         }
-        self.core_description(&core, |described| described.forget(device, &self.kept));
+        self.lists_of(&core, |lists| lists.forget(device, &self.kept));
         Ok(())
     }
 
@@ -234,7 +245,7 @@ impl Volume {
         core: Option<&str>,
         is_paused: bool,
     ) -> Result<(), ChangeMembersError> {
-        self.core(core)?.upkeep.pause(is_paused);
+        self.array_of(core)?.upkeep.pause(is_paused);
         Ok(())
     }
 
@@ -261,11 +272,27 @@ impl Volume {
             let id = core.id;
             core.upkeep.when_exchanged(Box::new(move |status, old| {
                 if let Some(described) = description.borrow_mut().core_mut(id) {
-                    described.follow(status, old, &kept);
+                    described.lists().follow(status, old, &kept);
                 }
                 kept.tell(&description.borrow());
             }));
         }
+        self.follow_copies();
+    }
+
+    /// The same for the copies of the cache.
+    pub(crate) fn follow_copies(&self) {
+        let Some(mirror) = self.cached().and_then(|cached| cached.mirror.clone()) else { return };
+        let (description, kept) = (Rc::clone(&self.description), Rc::clone(&self.kept));
+        mirror.core.upkeep.when_exchanged(Box::new(move |status, old| {
+            if let Some(cache) = &mut description.borrow_mut().cache {
+                let follow = |members: &mut _, spares: &mut _| {
+                    Lists { members, spares }.follow(status, old, &kept);
+                };
+                cache.change_copies(follow);
+            }
+            kept.tell(&description.borrow());
+        }));
     }
 
     async fn join(&self, core: &Core, new: NewMember) -> Result<Uuid, ChangeMembersError> {
@@ -273,24 +300,61 @@ impl Volume {
         if new.occupied == Occupied::Refuse {
             refuse_occupied(&*new.device).await?;
         }
+        if core.name == CACHE_COPIES {
+            refuse_memory(&*new.device)?;
+            refuse_cache(&*new.device, new.occupied).await?;
+        }
         let name = new.device.name().to_string();
         core.array.add_spare(new.device, new.uuid).await?;
         self.describe_spare(core, &name, new.word);
         Ok(new.uuid)
     }
 
+    /// A copy of the cache has no marks that say what it lacks: it is given everything.
+    async fn return_copy(
+        &self,
+        core: &Core,
+        returning: ReturningMember,
+    ) -> Result<u64, ChangeMembersError> {
+        let ReturningMember { word, device, uuid } = returning;
+        let is_ours = matches!(
+            headpond_raid::inspect(&*device).await.map_err(MemberError::from)?,
+            Inspection::Member(found) if found.array.uuid == core.array.uuid()
+        );
+        if !is_ours {
+            let (array, device) = (core.array.name().to_string(), device.name().clone());
+            return Err(ReturnError::Foreign { array, device }.into());
+        }
+        self.join(core, NewMember { word, device, uuid, occupied: Occupied::Overwrite }).await?;
+        core.upkeep.wake();
+        Ok(core.array.layout().array_bytes())
+    }
+
     /// Devices that were spares are listed as members.
     pub(crate) fn members_have_joined(&self, core: &Core) {
         let status = core.array.status();
-        self.core_description(core, |described| described.follow(&status, None, &self.kept));
+        self.lists_of(core, |mut lists| lists.follow(&status, None, &self.kept));
     }
 
     pub(crate) fn describe_spare(&self, core: &Core, name: &str, word: String) {
-        self.core_description(core, |described| {
-            if !described.names(name, &self.kept) {
-                described.spares.push(word);
+        self.lists_of(core, |lists| {
+            if !lists.names(name, &self.kept) {
+                lists.spares.push(word);
             }
         });
+    }
+
+    /// A core, or the copies of the cache.
+    fn array_of(&self, name: Option<&str>) -> Result<Rc<Core>, ChangeMembersError> {
+        match name {
+            Some(CACHE_COPIES) => Ok(Rc::clone(&self.mirror()?.core)),
+            name => self.core(name),
+        }
+    }
+
+    fn mirror(&self) -> Result<Rc<Mirror>, ChangeMembersError> {
+        let mirror = self.cached().and_then(|cached| cached.mirror.clone());
+        mirror.ok_or_else(|| ChangeMembersError::NoCopies { volume: self.description().name })
     }
 
     pub(crate) fn core(&self, name: Option<&str>) -> Result<Rc<Core>, ChangeMembersError> {
@@ -311,6 +375,16 @@ impl Volume {
         look(description.core_mut(core.id).expect("every core is described"))
     }
 
+    fn lists_of<T>(&self, core: &Core, look: impl FnOnce(Lists<'_>) -> T) -> T {
+        if core.name != CACHE_COPIES {
+            return self.core_description(core, |described| look(described.lists()));
+        }
+        let mut description = self.description.borrow_mut();
+        let cache = description.cache.as_mut().expect("a cache is described");
+        let looked = cache.change_copies(|members, spares| look(Lists { members, spares }));
+        looked.expect("the copies are described")
+    }
+
     pub(crate) fn no_member(&self, device: &str) -> ChangeMembersError {
         let volume = self.description().name;
         ChangeMembersError::NoMember { volume, device: device.into() }
@@ -324,12 +398,24 @@ impl Volume {
     }
 }
 
+/// The devices of an array that the description names.
+struct Lists<'a> {
+    members: &'a mut Vec<String>,
+    spares: &'a mut Vec<String>,
+}
+
 impl CoreDescription {
+    fn lists(&mut self) -> Lists<'_> {
+        Lists { members: &mut self.members, spares: &mut self.spares }
+    }
+}
+
+impl Lists<'_> {
     fn names(&self, device: &str, kept: &Kept) -> bool {
-        self.members.iter().chain(&self.spares).any(|word| kept.name_of(word) == device)
+        self.members.iter().chain(&*self.spares).any(|word| kept.name_of(word) == device)
     }
 
-    fn forget(&mut self, device: &str, kept: &Kept) {
+    fn forget(self, device: &str, kept: &Kept) {
         self.members.retain(|word| kept.name_of(word) != device);
         self.spares.retain(|word| kept.name_of(word) != device);
     }
@@ -342,7 +428,7 @@ impl CoreDescription {
             members.any(|it| it.state == RoleState::Active && it.device.as_ref() == Some(&name))
         };
         let (taken, spares) = self.spares.drain(..).partition(active);
-        self.spares = spares;
+        *self.spares = spares;
         let taken: Vec<String> = taken;
         self.members.extend(taken);
         self.members.retain(|word| old != Some(kept.name_of(word).as_str()));

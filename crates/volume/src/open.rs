@@ -4,6 +4,7 @@ use crate::cached::Cached;
 use crate::cores::{Core, Cores, StripesDiffer};
 use crate::create::{CoreFacts, cache_options};
 use crate::description::{CacheDescription, CoreDescription, Description, FIRST_CORE};
+use crate::mirror::{self, CacheDevice, FoundMirror, is_ahead};
 use crate::volume::Volume;
 use headpond_block::{BlockDevice, BufferPool, DeviceName, Runtime, Stability};
 use headpond_cache::{Expected, LoadProgress, Superblock};
@@ -20,6 +21,8 @@ use uuid::Uuid;
 pub struct Devices {
     pub tier: Option<Rc<dyn BlockDevice>>,
     pub cache: Option<Rc<dyn BlockDevice>>,
+    /// Of a cache that has several, instead, in any order.
+    pub copies: Vec<Rc<dyn BlockDevice>>,
     /// In any order.
     pub members: Vec<Rc<dyn BlockDevice>>,
     /// Stripe journals, in any order.
@@ -78,6 +81,8 @@ pub enum OpenError {
          it back, or start with --force and do without"
     )]
     NoCacheDevice { reason: String },
+    #[error("the copies of the cache: {0}")]
+    Copies(AssembleError),
     #[error("none of the array's devices can be used: {reason}")]
     NoMembers { reason: String },
     #[error("the I/O classes of {path} were not read")]
@@ -111,6 +116,7 @@ impl OpenError {
         !matches!(
             self,
             Self::Array(AssembleError::Device(_))
+                | Self::Copies(AssembleError::Device(_))
                 | Self::Cache(headpond_cache::OpenError::Device(_))
                 | Self::EmptyCache(_)
         )
@@ -128,9 +134,15 @@ impl Volume {
         devices: Devices,
         options: OpenOptions,
     ) -> Result<Self, OpenError> {
-        let Devices { tier, cache, members, journals, absent } = devices;
-        let reason = absent.join("; ");
-        let cache = Wanted { described: description.cache.as_ref(), device: cache, reason };
+        let Devices { tier, cache, copies, members, journals, absent } = devices;
+        let mut cache = Wanted {
+            described: description.cache.as_ref(),
+            device: cache,
+            mirror: None,
+            reason: absent.join("; "),
+        };
+        let told_of_copies =
+            cache.find_mirror(runtime, &description.name, copies, &options.pool).await;
         if members.is_empty() && !absent.is_empty() {
             return Err(OpenError::NoMembers { reason: absent.join("; ") });
         }
@@ -145,7 +157,10 @@ impl Volume {
             prepared = prepare_all(runtime, description, &arrays, &options, None).await?;
         }
         let mut warnings = absent;
+        warnings.extend(told_of_copies);
         warnings.extend(told_of_cache);
+        let (found, told) = cache.begin(found, runtime, &description.name).await?;
+        warnings.extend(told);
         let mut list = Vec::new();
         for ((id, name), prepared) in names(description).zip(prepared) {
             let (array, told) = begin(prepared).await?;
@@ -292,6 +307,8 @@ fn assemble_options(
 struct Wanted<'a> {
     described: Option<&'a CacheDescription>,
     device: Option<Rc<dyn BlockDevice>>,
+    /// Where the device is but the face of several.
+    mirror: Option<FoundMirror>,
     /// Why there is no device.
     reason: String,
 }
@@ -299,11 +316,53 @@ struct Wanted<'a> {
 /// The cache that it has.
 pub(crate) struct Found<'a> {
     pub described: &'a CacheDescription,
-    pub device: Rc<dyn BlockDevice>,
+    pub device: CacheDevice,
     pub superblock: Superblock,
 }
 
 impl<'a> Wanted<'a> {
+    /// Looks for the copies of a cache that has several; answers what to tell of them.
+    async fn find_mirror(
+        &mut self,
+        runtime: &Runtime,
+        volume: &str,
+        copies: Vec<Rc<dyn BlockDevice>>,
+        pool: &BufferPool,
+    ) -> Vec<String> {
+        let mirror = self.described.and_then(|described| described.mirror.as_ref());
+        let Some(mirror) = mirror.filter(|_| !copies.is_empty()) else { return Vec::new() };
+        match mirror::find(runtime, (volume, mirror), copies, pool.clone()).await {
+            Ok((found, told)) => {
+                self.device = Some(Rc::clone(&found.face));
+                self.mirror = Some(found);
+                told
+            }
+            Err(reason) => {
+                let reasons = [std::mem::take(&mut self.reason), reason];
+                let reasons = reasons.into_iter().filter(|reason| !reason.is_empty());
+                self.reason = reasons.collect::<Vec<_>>().join("; ");
+                Vec::new()
+            }
+        }
+    }
+
+    /// Begins with the copies, where the cache is found to be the volume's; nothing was written to
+    /// them before.
+    async fn begin(
+        self,
+        found: Option<Found<'a>>,
+        runtime: &Runtime,
+        volume: &str,
+    ) -> Result<(Option<Found<'a>>, Vec<String>), OpenError> {
+        let Some((found, mirror)) = found.as_ref().zip(self.mirror) else {
+            return Ok((found, Vec::new()));
+        };
+        let (mirror, told) = mirror.begin(runtime, volume).await.map_err(OpenError::Copies)?;
+        let Found { described, superblock, .. } = found;
+        let (superblock, device) = (superblock.clone(), mirror.into());
+        Ok((Some(Found { described, device, superblock }), told))
+    }
+
     /// The cache, if there is to be one, and what to tell of it. By force the volume does without
     /// one that is lost or out of date.
     async fn find(
@@ -368,7 +427,9 @@ impl<'a> Wanted<'a> {
             }
             Err(error) => return Err(error.into()),
         };
-        let expected = Expected { volume: description.uuid, generation: facts.generation };
+        let is_ahead = described.mirror.is_some() && is_ahead(&superblock, facts.generation);
+        let generation = facts.generation + u64::from(is_ahead);
+        let expected = Expected { volume: description.uuid, generation };
         let config = described.slice_config();
         headpond_cache::check_fit(&*device, facts.bytes, &superblock, expected, &config)?;
         if superblock.core != facts.identity {
@@ -383,7 +444,7 @@ impl<'a> Wanted<'a> {
             let (expected, found) = (description.slices, superblock.slices.len());
             return Err(OpenError::Slices { expected, found });
         }
-        Ok((Found { described, device, superblock }, told))
+        Ok((Found { described, device: device.into(), superblock }, told))
     }
 }
 

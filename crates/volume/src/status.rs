@@ -6,6 +6,7 @@ use crate::cached::Cached;
 use crate::cores::Core;
 use crate::description::FIRST_CORE;
 use crate::metadata::FoundFileSystem;
+use crate::mirror::Mirror;
 use crate::readahead::ReadaheadStats;
 use crate::settings::CacheSettings;
 use crate::upkeep::UpkeepStatus;
@@ -91,8 +92,20 @@ pub struct CacheStatus {
     /// By slice: which share goes to the array because that answers sooner, and by which times.
     pub bypasses: Vec<BypassReport>,
     pub lost_on_power: bool,
+    /// Its copies, where it has several.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mirror: Option<MirrorStatus>,
     /// Write-back is allowed all the same.
     pub volatile_allowed: bool,
+}
+
+/// The copies of a cache.
+#[derive(Clone, Debug, Serialize)]
+pub struct MirrorStatus {
+    pub array: ArrayStatus,
+    pub upkeep: UpkeepStatus,
+    /// What would be lost with one more device.
+    pub at_risk_bytes: u64,
 }
 
 /// What a volume has done since it was opened, or its counters were reset.
@@ -211,8 +224,18 @@ impl Cached {
             order: order(&stats),
             bypasses: stats.iter().map(|slice| slice.bypass).collect(),
             lost_on_power: self.is_memory(),
+            mirror: self.mirror.as_ref().map(|mirror| mirror.status(dirty_bytes)),
             volatile_allowed,
         }
+    }
+}
+
+impl Mirror {
+    fn status(&self, dirty_bytes: u64) -> MirrorStatus {
+        let array = self.core.array.status();
+        let active = array.members.iter().filter(|it| it.state == RoleState::Active).count();
+        let at_risk_bytes = if active > 1 { 0 } else { dirty_bytes };
+        MirrorStatus { array, upkeep: self.core.upkeep.status(), at_risk_bytes }
     }
 }
 
@@ -330,9 +353,31 @@ fn warnings_of_caches(tier: Option<&CacheStatus>, cache: Option<&CacheStatus>) -
     let Some(cache) = cache else { return warnings };
     if cache.lost_on_power && cache.settings.mode.makes_dirt() {
         warnings.push("the cache is lost with the power, and with it what is dirty".into());
+    } else if let Some(mirror) = &cache.mirror {
+        warnings.extend(warning_of_copies(mirror));
     } else if cache.dirty_bytes > 0 {
         warnings
             .push("dirty data is on one cache device only: its death would lose that data".into());
     }
     warnings
+}
+
+/// What is wrong with the copies of a cache, and the way out.
+fn warning_of_copies(mirror: &MirrorStatus) -> Option<String> {
+    let lost = mirror.array.members.iter().filter(|member| member.state != RoleState::Active);
+    let lost: Vec<_> = lost.collect();
+    let risk = match mirror.at_risk_bytes {
+        0 => "",
+        _ => "; until then the death of the last one would lose its dirty data",
+    };
+    if lost.is_empty() {
+        return None;
+    }
+    if lost.iter().all(|member| member.filling.is_some()) {
+        return Some(format!("a copy of the cache is being given what it lacks{risk}"));
+    }
+    Some(format!(
+        "the cache has lost a copy: `headpond array add-spare VOLUME DEVICE --cache` makes another, \
+         `headpond array re-add VOLUME DEVICE --cache` takes one back that was away{risk}"
+    ))
 }

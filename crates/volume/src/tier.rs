@@ -138,7 +138,7 @@ impl Volume {
             self.tier.take();
             Ok(())
         };
-        Ok(Some(self.take_out(tier, dirty, leave).await?))
+        Ok(Some(self.take_out(tier, dirty, leave).await?.device))
     }
 }
 

@@ -57,6 +57,11 @@ pub enum SetError {
 pub enum ScrubCacheError {
     #[error("{volume} has no cache: there is nothing to scrub")]
     NoCache { volume: String },
+    #[error(
+        "a copy of the cache of {volume} is being given what it lacks, which reads everything \
+         already: wait for that, `headpond status {volume}` says how far it is"
+    )]
+    CatchingUp { volume: String },
     #[error(transparent)]
     Scrub(#[from] ScrubError),
 }
@@ -327,6 +332,9 @@ impl Volume {
     pub async fn scrub_cache(&self) -> Result<ScrubReport, ScrubCacheError> {
         let no_cache = || ScrubCacheError::NoCache { volume: self.description().name };
         let cached = self.cached().ok_or_else(no_cache)?;
+        if cached.mirror.as_ref().is_some_and(|mirror| mirror.is_catching_up()) {
+            return Err(ScrubCacheError::CatchingUp { volume: self.description().name });
+        }
         let _act = self.begin_scrubbing();
         Ok(cached.scrub().await?)
     }
@@ -356,6 +364,9 @@ impl Volume {
             for slice in &cached.slices {
                 slice.stop().await?;
             }
+        }
+        for mirror in self.caches().filter_map(|cached| cached.mirror.clone()) {
+            mirror.stop().await?;
         }
         Ok(self.cores().stop().await?)
     }

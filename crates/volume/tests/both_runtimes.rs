@@ -44,7 +44,7 @@ type Disks = Vec<Rc<dyn BlockDevice>>;
 
 fn devices(disks: &Disks) -> Devices {
     let (cache, members) = (Some(Rc::clone(&disks[0])), disks[1..].to_vec());
-    Devices { tier: None, cache, members, journals: Vec::new(), absent: Vec::new() }
+    Devices { tier: None, cache, members, journals: Vec::new(), ..Devices::default() }
 }
 
 async fn opened(runtime: &Runtime, description: &Description, disks: &Disks) -> Rc<Volume> {

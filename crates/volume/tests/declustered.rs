@@ -53,8 +53,8 @@ fn spare_space_stands_in_unasked_and_a_new_device_gives_it_back() {
             tier: None,
             cache: cache.clone(),
             members: members.clone(),
-            absent: Vec::new(),
             journals: Vec::new(),
+            ..Devices::default()
         };
         Volume::create(&described, &devices(), &CREATE).await.expect("created");
         let volume = Volume::open(&runtime, &described, devices(), careful()).await;

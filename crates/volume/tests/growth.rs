@@ -52,7 +52,7 @@ impl Bench {
         let is_member = |index: &usize| cache.is_none() || *index != 4;
         let indexes = (0..self.disks.len()).filter(is_member).take(members);
         let members = indexes.map(|index| Rc::clone(&self.disks[index])).collect();
-        Devices { tier: None, cache, members, journals: Vec::new(), absent: Vec::new() }
+        Devices { tier: None, cache, members, journals: Vec::new(), ..Devices::default() }
     }
 
     async fn open(&self, description: &Description, members: usize) -> Rc<Volume> {

@@ -77,7 +77,7 @@ impl Machine {
 
     fn devices(&self, runtime: &Runtime, sim: &Sim, members: Vec<Rc<dyn BlockDevice>>) -> Devices {
         let cache = Some(self.disk(&self.cache, runtime, sim));
-        Devices { tier: None, cache, members, journals: Vec::new(), absent: Vec::new() }
+        Devices { tier: None, cache, members, journals: Vec::new(), ..Devices::default() }
     }
 
     /// Opens what belongs to the volume, grows it under load, and stops it when it has grown.

@@ -47,7 +47,7 @@ impl Bench {
 
     fn devices(&self) -> Devices {
         let (cache, members) = (Some(Rc::clone(&self.cache)), self.members.clone());
-        Devices { tier: None, cache, members, journals: Vec::new(), absent: Vec::new() }
+        Devices { tier: None, cache, members, journals: Vec::new(), ..Devices::default() }
     }
 
     async fn create(&self) {

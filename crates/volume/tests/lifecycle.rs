@@ -34,7 +34,7 @@ fn devices(runtime: &Runtime, faults: &FaultControl) -> Devices {
         cache: Some(flushable("cache", 16 << 20)),
         members: (0..3).map(member).collect(),
         journals: Vec::new(),
-        absent: Vec::new(),
+        ..Devices::default()
     }
 }
 
@@ -183,8 +183,13 @@ fn a_flush_after_an_attach_covers_what_was_written_before_it() {
             Rc::new(SimDisk::attach(Rc::clone(medium), &power, &runtime, &sim, time))
         };
         let members = media.iter().map(attach).collect();
-        let devices =
-            Devices { tier: None, cache: None, members, journals: Vec::new(), absent: Vec::new() };
+        let devices = Devices {
+            tier: None,
+            cache: None,
+            members,
+            journals: Vec::new(),
+            ..Devices::default()
+        };
         let mut plain = description(Mode::WriteBack, 1);
         let described = plain.cache.take().unwrap();
         Volume::create(&plain, &devices, &CREATE).await.unwrap();

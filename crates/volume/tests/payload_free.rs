@@ -84,7 +84,7 @@ impl Machine {
 
     fn devices(&self) -> Devices {
         let (cache, members) = (Some(Rc::clone(&self.disks[0])), self.disks[1..].to_vec());
-        Devices { tier: None, cache, members, journals: Vec::new(), absent: Vec::new() }
+        Devices { tier: None, cache, members, journals: Vec::new(), ..Devices::default() }
     }
 
     fn resident_bytes(&self) -> u64 {

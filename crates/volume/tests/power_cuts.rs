@@ -109,6 +109,7 @@ impl Machine {
             members,
             journals: Vec::new(),
             absent: Vec::new(),
+            copies: Vec::new(),
         }
     }
 

@@ -38,6 +38,7 @@ async fn raid6(runtime: &Runtime) -> Rc<Volume> {
         cache: None,
         members: members.clone(),
         absent: Vec::new(),
+        copies: Vec::new(),
         journals: Vec::new(),
     };
     Volume::create(&description, &devices(), &CREATE).await.expect("created");

@@ -62,6 +62,7 @@ impl Counted {
             members: self.members.iter().map(member).collect(),
             journals: Vec::new(),
             absent: Vec::new(),
+            copies: Vec::new(),
         }
     }
 
@@ -239,7 +240,8 @@ fn caches_and_tiers_come_and_go_under_load() {
             pause().await;
             volume.detach_tier(Dirty::Clean).await.unwrap();
             pause().await;
-            let (device, identity) = (counted.cache.clone(), Uuid::from_u128(10 + round));
+            let device = Rc::clone(&counted.cache) as Rc<dyn BlockDevice>;
+            let identity = Uuid::from_u128(10 + round);
             let new = volume.make_cache(device, cache.clone(), identity, Occupied::Overwrite);
             volume.attach(new.await.unwrap()).await.unwrap();
             pause().await;
@@ -278,6 +280,7 @@ fn flushed_writes_outlive_the_tier() {
                     members: members.iter().map(disk).collect(),
                     journals: Vec::new(),
                     absent: Vec::new(),
+                    copies: Vec::new(),
                 };
                 if is_new {
                     Volume::create(&described, &devices(), &CREATE).await.unwrap();

@@ -48,7 +48,7 @@ impl Bench {
         };
         let cache = Some(cache);
         let devices =
-            Devices { tier: None, cache, members, journals: Vec::new(), absent: Vec::new() };
+            Devices { tier: None, cache, members, journals: Vec::new(), ..Devices::default() };
         Volume::create(description, &devices, &CREATE).await.expect("created");
         let volume = Volume::open(&runtime, description, devices, careful()).await;
         Self { media, volume: Rc::new(volume.expect("opens")), runtime }

@@ -93,6 +93,7 @@ impl Machine {
             members: drives.iter().map(|drive| Rc::clone(drive) as Rc<dyn BlockDevice>).collect(),
             journals: Vec::new(),
             absent: Vec::new(),
+            copies: Vec::new(),
         };
         let description = stack.description();
         let intent = if stack.core.intent { Intent::Bitmap } else { Intent::None };

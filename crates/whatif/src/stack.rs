@@ -245,6 +245,7 @@ impl Stack {
             size: None,
             settings: cache.settings.clone(),
             volatile_allowed: true,
+            mirror: None,
         });
         let core = CoreDescription {
             raid: self.core.raid,

@@ -83,6 +83,7 @@ impl ArrayArgs {
     headpond create hv1 --raid 60 --groups 2 /dev/sd[b-q] --cache /dev/nvme0n1 --mode write-through\n  \
     headpond create hv2 --raid 6 --width 10 --distributed-spares 2 /dev/sd[a-z] /dev/sda[a-n]\n  \
     headpond create hv3 --raid 5 --integrity /dev/sd[b-e] --cache /dev/nvme0n1\n  \
+    headpond create hv5 --raid 6 /dev/sd[b-g] --cache /dev/nvme0n1 --cache /dev/nvme1n1\n  \
     headpond create hv4 --raid 0 --striping speed /dev/nvme0n1 /dev/nvme1n1\n  \
     headpond create toy --raid 5 a.img b.img c.img --cache ram:64M --force\n\n\
     A device is a block device or file, ram:SIZE, or model:NAME?store=FILE (a drive model on a\n\
@@ -103,9 +104,10 @@ pub struct CreateArgs {
     /// the array is healthy) or always (also safe if a member is lost with the power).
     #[arg(long, default_value = "degraded", value_parser = parse_word::<JournalWhen>, requires = "journal")]
     pub journal_when: JournalWhen,
-    /// The cache device.
+    /// The cache device. Given several times, each device is a copy of the cache: what one of them
+    /// loses or has damaged comes from another, also what the array lacks.
     #[arg(long, value_name = "DEV")]
-    pub cache: Option<String>,
+    pub cache: Vec<String>,
     /// Use so much of the cache device; all of it where nothing is said.
     #[arg(long, value_name = "SIZE", requires = "cache")]
     pub cache_size: Option<Size>,

@@ -27,13 +27,15 @@ pub enum CacheCommand {
 #[derive(Args)]
 #[command(after_help = "Examples:\n  headpond cache attach hv0 /dev/nvme0n1\n  \
     headpond cache attach hv0 /dev/nvme0n1 --set mode=write-through\n  \
+    headpond cache attach hv0 /dev/nvme0n1 /dev/nvme1n1      # copies of each other\n  \
     headpond cache replace hv0 /dev/nvme1n1      # keeps the settings, writes what is dirty first\n  \
     headpond cache attach hv0 ram:4G --tier      # memory in front of the cache")]
 pub struct AttachArgs {
     pub name: String,
-    /// A block device or file, ram:SIZE, or model:NAME?store=FILE.
-    #[arg(value_name = "DEV")]
-    pub device: String,
+    /// A block device or file, ram:SIZE, or model:NAME?store=FILE. Each of several is to be a copy
+    /// of the cache: none of them may be memory.
+    #[arg(value_name = "DEV", required = true)]
+    pub devices: Vec<String>,
     /// A setting to begin with, as `headpond set` takes it; may be given several times.
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub settings: Vec<SettingChange>,
@@ -125,11 +127,14 @@ pub fn run(places: &Places, command: &CacheCommand) -> Result<Exit> {
     match command {
         CacheCommand::Attach(args) => {
             let place = if args.tier { " as the tier" } else { "" };
-            put(places, args, "/v1/cache/attach", &format!("{} is attached{place}", args.device))
+            let verb = if args.devices.len() > 1 { "are" } else { "is" };
+            let done = format!("{} {verb} attached{place}", args.devices.join(" and "));
+            put(places, args, "/v1/cache/attach", &done)
         }
         CacheCommand::Replace(args) => {
             let place = if args.tier { "tier" } else { "cache" };
-            put(places, args, "/v1/cache/replace", &format!("{} is the new {place}", args.device))
+            let done = format!("{} is the new {place}", args.devices[0]);
+            put(places, args, "/v1/cache/replace", &done)
         }
         CacheCommand::Resize(args) => {
             let client = Client::of(places, &args.name)?;
@@ -158,8 +163,13 @@ fn put(places: &Places, args: &AttachArgs, path: &str, done: &str) -> Result<Exi
     let changes = super::class::read_named_files(&args.settings)?;
     let changes = changes.iter().map(ToString::to_string).collect();
     let AttachArgs { line, size, force, tier, .. } = *args;
-    let device = spec(&args.device)?.to_string();
-    let body = AttachBody { device, changes, line, size, force, tier };
+    let mut words = Vec::new();
+    for word in &args.devices {
+        words.push(spec(word)?.to_string());
+    }
+    let copies = words.split_off(1);
+    let device = words.remove(0);
+    let body = AttachBody { device, copies, changes, line, size, force, tier };
     let status = waiting::post(&Client::of(places, &args.name)?, path, &body)?;
     tell(&args.name, done, &status, args.json)
 }

@@ -3,7 +3,7 @@
 use super::contents;
 use super::striping;
 use crate::args::CreateArgs;
-use crate::device::{Consent, DeviceSpec, Opener, expect_zeros, vet};
+use crate::device::{Consent, DeviceSpec, Opener, check_copies, expect_zeros, mirror_of, vet};
 use crate::outcome::{Exit, Failure};
 use crate::place::Places;
 use anyhow::Result;
@@ -24,10 +24,11 @@ use uuid::Uuid;
 pub fn run(places: &Places, args: &CreateArgs) -> Result<Exit> {
     let consent = if args.force { Consent::Forced } else { Consent::Careful };
     let members = specs(&args.members)?;
-    let cache = args.cache.iter().map(|cache| spec(cache)).next().transpose()?;
+    let caches = specs(&args.cache)?;
+    check_copies(&caches)?;
     let journal = args.journal.iter().map(|journal| spec(journal)).next().transpose()?;
     let tier = args.tier.iter().map(|tier| spec(tier)).next().transpose()?;
-    let mut description = describe(args, &members, cache.as_ref(), tier.as_ref())?;
+    let mut description = describe(args, &members, &caches, tier.as_ref())?;
     description.core.journal = journal
         .as_ref()
         .map(|device| JournalDescription { device: device.to_string(), when: args.journal_when });
@@ -39,12 +40,12 @@ pub fn run(places: &Places, args: &CreateArgs) -> Result<Exit> {
         )));
     }
     let mut with_write_cache = Vec::new();
-    for device in members.iter().chain(&cache).chain(&journal) {
+    for device in members.iter().chain(&caches).chain(&journal) {
         let vetted = vet(device, consent)?;
         if vetted.write_cache {
             with_write_cache.push(device.to_string());
         }
-        if Some(device) == cache.as_ref() {
+        if caches.contains(device) {
             let (settings, ..) = settings(args)?;
             vetted.check_cache(device, settings.mode, consent)?;
         }
@@ -55,8 +56,7 @@ pub fn run(places: &Places, args: &CreateArgs) -> Result<Exit> {
         vetted.check_cache(device, described.settings.mode, consent)?;
     }
     tell_of_write_caches(&with_write_cache);
-    let (description, notes) =
-        write(description, [&members, journal.as_slice()], cache.as_ref(), args)?;
+    let (description, notes) = write(description, [&members, journal.as_slice(), &caches], args)?;
     places.save(&description)?;
     if description.cache.is_some() {
         places.note_left(&description.name, 0)?;
@@ -74,7 +74,7 @@ fn settings(args: &CreateArgs) -> Result<(CacheSettings, TierSettings, ArraySett
     if let (None, Some(change)) = (&args.tier, of.tier.first()) {
         return Err(Failure::usage(format!("tier.{change} needs a tier: name its memory, --tier")));
     }
-    if let (None, Some(change)) = (&args.cache, of.cache.first()) {
+    if let (true, Some(change)) = (args.cache.is_empty(), of.cache.first()) {
         return Err(Failure::usage(format!("{change} needs a cache: name its device, --cache")));
     }
     let usage = |error: SettingError| Failure::usage(error.to_string());
@@ -86,7 +86,7 @@ fn settings(args: &CreateArgs) -> Result<(CacheSettings, TierSettings, ArraySett
 fn describe(
     args: &CreateArgs,
     members: &[DeviceSpec],
-    cache: Option<&DeviceSpec>,
+    caches: &[DeviceSpec],
     tier: Option<&DeviceSpec>,
 ) -> Result<Description> {
     striping::check(&args.array)?;
@@ -97,12 +97,13 @@ fn describe(
         settings: tier_settings,
         volatile_allowed: args.force,
     });
-    let cache = cache.map(|device| CacheDescription {
+    let cache = caches.first().map(|device| CacheDescription {
         device: device.to_string(),
         line: args.line,
         size: args.cache_size,
         settings: settings.clone(),
         volatile_allowed: args.force,
+        mirror: mirror_of(&caches[1..]),
     });
     let export = |nbd: &String| ExportDescription { nbd: nbd.clone(), insecure: args.insecure };
     let description = Description {
@@ -145,8 +146,7 @@ fn tell_of_write_caches(devices: &[String]) {
 /// Makes the volume; says how its members share what there is, and what else is to be said.
 fn write(
     mut description: Description,
-    [members, journals]: [&[DeviceSpec]; 2],
-    cache: Option<&DeviceSpec>,
+    [members, journals, caches]: [&[DeviceSpec]; 3],
     args: &CreateArgs,
 ) -> Result<(Description, Vec<String>)> {
     let options = CreateOptions {
@@ -166,7 +166,11 @@ fn write(
         for journal in journals {
             devices.journals.push(opener.open(journal)?);
         }
-        devices.cache = cache.map(|cache| opener.open(cache)).transpose()?;
+        let open = caches.iter().map(|cache| opener.open(cache));
+        match open.collect::<Result<Vec<_>>>()? {
+            copies if copies.len() > 1 => devices.copies = copies,
+            single => devices.cache = single.into_iter().next(),
+        }
         if args.array.zeroed {
             expect_zeros(&devices.members).await?;
         }

@@ -8,7 +8,7 @@ use crate::place::Places;
 use anyhow::Result;
 use headpond_block::{BufferPool, PoolConfig};
 use headpond_uring::{RingConfig, run_with_pool};
-use headpond_volume::{Devices, Volume};
+use headpond_volume::{CacheDescription, Devices, Volume};
 
 /// Removes superblocks and description.
 ///
@@ -34,11 +34,14 @@ pub fn run(places: &Places, args: &DestroyArgs) -> Result<Exit> {
         let description = &description;
         let opener = Opener::new(ring, runtime);
         let mut devices = Devices::default();
-        let cache = description.cache.as_ref().map(|cache| cache.device.as_str());
+        let cache = description.cache.as_ref();
+        let of_cache: Vec<&str> = cache.into_iter().flat_map(CacheDescription::devices).collect();
+        let is_mirrored = cache.is_some_and(|cache| cache.mirror.is_some());
         for device in description.devices() {
             let spec: DeviceSpec = device.parse()?;
             match opener.open(&spec) {
-                Ok(open) if Some(device) == cache => devices.cache = Some(open),
+                Ok(open) if is_mirrored && of_cache.contains(&device) => devices.copies.push(open),
+                Ok(open) if of_cache.contains(&device) => devices.cache = Some(open),
                 Ok(open) => devices.members.push(open),
                 Err(error) => eprintln!("headpond: note: left alone: {}", told(&error)),
             }

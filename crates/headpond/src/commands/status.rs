@@ -1,6 +1,7 @@
 //! `headpond status`.
 
 mod array;
+mod copies;
 
 use crate::args::StatusArgs;
 use crate::client::Client;
@@ -10,9 +11,10 @@ use crate::place::Places;
 use anyhow::Result;
 pub use array::print_array;
 use array::print_missing;
+pub use copies::print_copies;
 use headpond_block::BLOCK_BYTES;
 use headpond_report::{Align, Table, count, size};
-use headpond_volume::{CoreDescription, Description, Size};
+use headpond_volume::{CACHE_COPIES, CoreDescription, Description, Size};
 use serde_json::{Value, json};
 
 /// Shows one volume, or a line for each.
@@ -35,7 +37,8 @@ fn one(places: &Places, name: &str, as_json: bool) -> Result<Exit> {
     }
     let is_healthy = |array: &Value| matches!(array["state"].as_str(), None | Some("healthy"));
     let cores = status["cores"].as_array().into_iter().flatten();
-    let is_whole = cores.map(|core| &core["array"]).all(is_healthy);
+    let copies = &status["cache"]["mirror"]["array"];
+    let is_whole = cores.map(|core| &core["array"]).chain([copies]).all(is_healthy);
     // A cache full of dirty data does what it is for.
     let alerts = status["alerts"].as_array().into_iter().flatten();
     let is_well = alerts.map(|alert| &alert["kind"]).all(|kind| kind == "cache-full");
@@ -220,6 +223,9 @@ pub fn print_acts(status: &Value) {
 
 /// What goes on, in words.
 pub fn name_of_act(act: &Value) -> String {
+    if act["core"] == CACHE_COPIES {
+        return "giving a copy of the cache what it lacks".into();
+    }
     let name = match act["act"].as_str() {
         Some("cleaning") => "writing what is dirty to the array",
         Some("scrubbing") => "reading all that the cache holds",
@@ -282,6 +288,7 @@ fn print_cache(place: &str, cache: &Value) {
         line(cache),
         classes(cache),
     );
+    print_copies(cache);
     usage(cache).iter().for_each(|line| println!("            {line}"));
 }
 

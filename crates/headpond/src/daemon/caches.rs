@@ -2,16 +2,16 @@
 
 use super::message::{AttachBody, DetachBody, PurgeBody};
 use super::serving::Desk;
-use crate::device::{Consent, DeviceSpec, vet};
+use crate::device::{Consent, DeviceSpec, check_copies, mirror_of, vet};
 use crate::outcome::Failure;
 use anyhow::{Result, anyhow};
 use headpond_block::{BLOCK_BYTES, BlockDevice};
 use headpond_cache::{Mode, is_line_size};
 use headpond_raid::Occupied;
 use headpond_volume::{
-    AttachError, CacheDescription, CacheSettings, CallerError, Description, DescriptionError,
-    DetachError, Dirty, ExchangeError, NewDevice, Replacement, SettingChange, SettingError, Size,
-    TierDescription, TierSettings,
+    AttachError, CacheDescription, CacheDevice, CacheSettings, CallerError, Description,
+    DescriptionError, DetachError, Dirty, ExchangeError, NewDevice, Replacement, SettingChange,
+    SettingError, Size, TierDescription, TierSettings,
 };
 use serde_json::Value;
 use std::rc::Rc;
@@ -48,6 +48,7 @@ impl Desk {
     /// The settings stay, and what is dirty is written to the array first.
     pub async fn replace(&self, body: &AttachBody) -> Result<Value> {
         check_line(body)?;
+        check_single(body)?;
         if body.tier {
             let (described, device) = self.tier(body)?;
             let replaced = self.volume.replace_tier(described, device, Dirty::Clean).await;
@@ -56,16 +57,18 @@ impl Desk {
             return self.status();
         }
         let before = self.described()?;
-        let (spec, settings) = self.consider(body, &before.settings)?;
+        let (mut specs, settings) = self.consider(body, &before.settings)?;
+        let spec = specs.remove(0);
         let described = CacheDescription {
             device: spec.to_string(),
             line: body.line.unwrap_or(before.line),
             size: body.size,
             settings,
             volatile_allowed: body.force,
+            mirror: None,
         };
         let open = || Ok(self.opener.open(&spec)?);
-        let device = match described.device == before.device {
+        let device = match described.device == before.device && before.mirror.is_none() {
             true => self.same_device(&spec, body.size, &open)?,
             false => NewDevice::Other(self.opener.open(&spec)?),
         };
@@ -79,6 +82,12 @@ impl Desk {
     /// What is cached does not outlive it: the log is laid out anew, unless its size stays.
     pub async fn resize(&self, size: Option<Size>) -> Result<Value> {
         let cache = self.described()?;
+        if cache.mirror.is_some() {
+            return Err(Failure::refused(
+                "a cache on copies keeps its size: detach it with --flush, and attach it again with \
+                 --size",
+            ));
+        }
         let spec: DeviceSpec = cache.device.parse()?;
         let slices = usize::from(self.volume.description().slices);
         let least = Size(headpond_cache::bytes_min(slices));
@@ -170,16 +179,40 @@ impl Desk {
             return Err(refused(AttachError::HasCache { volume }));
         }
         check_line(body)?;
-        let (spec, settings) = self.consider(body, &settings)?;
-        let device = self.opener.open(&spec)?;
+        let (specs, settings) = self.consider(body, &settings)?;
         let described = CacheDescription {
-            device: spec.to_string(),
+            device: specs[0].to_string(),
             line: body.line.unwrap_or(line),
             size: body.size,
             settings,
             volatile_allowed: body.force,
+            mirror: mirror_of(&specs[1..]),
         };
         let occupied = if body.force { Occupied::Overwrite } else { Occupied::Refuse };
+        let opened = specs.iter().map(|spec| self.opener.open(spec));
+        let mut opened = opened.collect::<Result<Vec<_>>>()?;
+        let device: CacheDevice = match described.mirror {
+            None => opened.remove(0).into(),
+            Some(_) => {
+                let made = volume.make_copies(opened, &described, occupied, self.pool()).await;
+                made.map_err(refused)?
+            }
+        };
+        let put = self.put_made(device.clone(), described, occupied).await;
+        if put.is_err() && volume.status().cache.is_none() {
+            // Copies without a cache would be refused as somebody's.
+            let _ = device.dissolve().await;
+        }
+        put
+    }
+
+    async fn put_made(
+        &self,
+        device: CacheDevice,
+        described: CacheDescription,
+        occupied: Occupied,
+    ) -> Result<()> {
+        let volume = &self.volume;
         let new = volume.make_cache(device, described.clone(), Uuid::new_v4(), occupied).await;
         let new = new.map_err(refused)?;
         self.places.save(&volume.description_with(&described))?;
@@ -204,7 +237,8 @@ impl Desk {
         let named = body.changes.iter().map(|text| text.strip_prefix("tier.").unwrap_or(text));
         let settings = TierSettings::default().with_all(&parse(named)?);
         let settings = settings.map_err(|error| Failure::usage(error.to_string()))?;
-        let spec = vet_cache(body, settings.mode)?;
+        check_single(body)?;
+        let spec = vet_caches(body, settings.mode)?.remove(0);
         let described = TierDescription {
             device: spec.to_string(),
             line: body.line.unwrap_or(Size(BLOCK_BYTES)),
@@ -225,10 +259,10 @@ impl Desk {
         &self,
         body: &AttachBody,
         settings: &CacheSettings,
-    ) -> Result<(DeviceSpec, CacheSettings)> {
+    ) -> Result<(Vec<DeviceSpec>, CacheSettings)> {
         let settings = settings.with_all(&parse(body.changes.iter().map(String::as_str))?);
         let settings = settings.map_err(|error| Failure::usage(error.to_string()))?;
-        Ok((vet_cache(body, settings.mode)?, settings))
+        Ok((vet_caches(body, settings.mode)?, settings))
     }
 }
 
@@ -237,11 +271,28 @@ fn parse<'a>(changes: impl Iterator<Item = &'a str>) -> Result<Vec<SettingChange
     changes.map_err(|error: SettingError| Failure::usage(error.to_string()))
 }
 
-fn vet_cache(body: &AttachBody, mode: Mode) -> Result<DeviceSpec> {
-    let spec = body.device.parse::<DeviceSpec>()?.absolute()?;
+fn vet_caches(body: &AttachBody, mode: Mode) -> Result<Vec<DeviceSpec>> {
+    let mut specs = Vec::new();
+    for word in std::iter::once(&body.device).chain(&body.copies) {
+        specs.push(word.parse::<DeviceSpec>()?.absolute()?);
+    }
+    check_copies(&specs)?;
     let consent = if body.force { Consent::Forced } else { Consent::Careful };
-    vet(&spec, consent)?.check_cache(&spec, mode, consent)?;
-    Ok(spec)
+    for spec in &specs {
+        vet(spec, consent)?.check_cache(spec, mode, consent)?;
+    }
+    Ok(specs)
+}
+
+/// A tier has one device, and so has what takes the place of a cache.
+fn check_single(body: &AttachBody) -> Result<()> {
+    match body.copies.is_empty() {
+        true => Ok(()),
+        false => Err(Failure::refused(
+            "this takes one device: for a cache on copies, detach the one that is there with \
+             --flush, and attach several devices",
+        )),
+    }
 }
 
 fn identities() -> [Uuid; 2] {

@@ -92,9 +92,12 @@ impl Desk {
             self.take_cache(Dirty::Clean).await?;
         }
         let changed = change().await;
-        if let Some(CacheDescription { device, line, size, settings, volatile_allowed }) = cache {
-            let body =
-                AttachBody { device, size, force: volatile_allowed, ..AttachBody::default() };
+        if let Some(CacheDescription { device, line, size, settings, volatile_allowed, mirror }) =
+            cache
+        {
+            let copies = mirror.map(|mirror| mirror.copies).unwrap_or_default();
+            let force = volatile_allowed;
+            let body = AttachBody { device, copies, size, force, ..AttachBody::default() };
             let put = self.put_cache(&body, settings, line).await;
             // A refusal by now would say that nothing was changed.
             put.map_err(|error| {

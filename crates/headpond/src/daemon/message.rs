@@ -63,6 +63,9 @@ pub struct StopBody {
 #[serde(deny_unknown_fields)]
 pub struct AttachBody {
     pub device: String,
+    /// Further devices, which are to be copies of it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub copies: Vec<String>,
     /// Settings as `key=value`.
     #[serde(default)]
     pub changes: Vec<String>,

@@ -343,9 +343,12 @@ fn open_devices(opener: &Opener, description: &Description) -> Result<Devices> {
         }
     }
     if let Some(cache) = &description.cache {
-        match open(&cache.device) {
-            Ok(device) => devices.cache = Some(device),
-            Err(error) => devices.absent.push(format!("cache {}: {}", cache.device, told(&error))),
+        for word in cache.devices() {
+            match open(word) {
+                Ok(device) if cache.mirror.is_some() => devices.copies.push(device),
+                Ok(device) => devices.cache = Some(device),
+                Err(error) => devices.absent.push(format!("cache {word}: {}", told(&error))),
+            }
         }
     }
     for member in description.members() {

@@ -1,5 +1,6 @@
 //! From what the user calls a device to an open one.
 
+mod copies;
 mod export;
 mod open;
 mod spec;
@@ -7,6 +8,7 @@ mod speed;
 mod vet;
 mod zeros;
 
+pub use copies::{check_copies, mirror_of};
 pub use export::{Export, ends};
 pub use open::Opener;
 pub use spec::{DeviceSpec, SpecError};

@@ -170,6 +170,12 @@ impl Array {
         }
     }
 
+    /// How many members have lost their role since the array was put together. When a write has
+    /// been acknowledged that one of them lacks, it is counted.
+    pub fn departures(&self) -> u64 {
+        self.members.departures()
+    }
+
     /// What its members carry.
     pub fn uuid(&self) -> Uuid {
         self.recorder.record().uuid

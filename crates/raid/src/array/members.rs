@@ -72,6 +72,7 @@ pub(crate) struct Members {
     /// Slots that were taken back, and what was under way there then.
     settling: RefCell<Vec<Settling>>,
     broken: Cell<bool>,
+    departures: Cell<u64>,
     layout: Layout,
     data_offset: u64,
 }
@@ -203,6 +204,7 @@ impl Members {
             any_lent: Cell::new(false),
             settling: RefCell::default(),
             broken: Cell::new(false),
+            departures: Cell::default(),
             layout: layout.clone(),
             data_offset: record.data_offset,
         };
@@ -350,8 +352,18 @@ impl Members {
         }
         let before = slot.member.replace(None).expect("a member fails once");
         assert!(Rc::ptr_eq(&before, member), "it has the role");
+        self.note_departure();
         slot.state.set(RoleState::Failed);
         self.note_lost(role);
+    }
+
+    /// How many members have lost their role.
+    pub(super) fn departures(&self) -> u64 {
+        self.departures.get()
+    }
+
+    fn note_departure(&self) {
+        self.departures.set(self.departures.get() + 1);
     }
 
     /// Adds a spare that stands by.
@@ -381,6 +393,7 @@ impl Members {
         slot.name.replace(Some(member.name().clone()));
         slot.state.set(RoleState::Active);
         let before = slot.member.replace(Some(Rc::clone(member)));
+        before.iter().for_each(|_| self.note_departure());
         self.take_back(role);
         self.note_found(role);
         self.note_filling();

@@ -52,6 +52,29 @@ impl Ground {
         self.device.replace(device);
         self.arrays.replace(arrays);
     }
+
+    /// What a cache on it has to have recorded.
+    pub fn generation(&self) -> u64 {
+        self.arrays.borrow().iter().map(|array| array.owner_generation()).sum()
+    }
+
+    /// Raises that by one, durably.
+    ///
+    /// # Errors
+    /// Where no array can record it.
+    pub async fn raise_generation(&self) -> Outcome {
+        self.gate.until_released().await;
+        let _busy = self.gate.begin();
+        let arrays = self.arrays.borrow().clone();
+        let mut outcome = Ok(());
+        for array in arrays {
+            outcome = array.bump_owner_generation().await;
+            if outcome.is_ok() {
+                break;
+            }
+        }
+        outcome
+    }
 }
 
 impl BlockDevice for Ground {

@@ -16,7 +16,7 @@ mod span;
 use crate::ArraySettings;
 use crate::open::Decorator;
 use crate::upkeep::Upkeep;
-use ground::Ground;
+pub(crate) use ground::Ground;
 use headpond_block::{BLOCK_BYTES, BlockDevice, ByteRange, Outcome, Runtime};
 use headpond_cache::{CoreBlock, CorePlace};
 use headpond_raid::Array;

@@ -112,7 +112,7 @@ impl Machine {
             Random::new(seed).shuffle(&mut members);
         }
         let cache = self.names_cache.get().then(|| self.disk(&self.cache, runtime, sim));
-        Devices { tier: None, cache, members, journals: Vec::new(), absent: Vec::new() }
+        Devices { tier: None, cache, members, journals: Vec::new(), ..Devices::default() }
     }
 
     pub async fn open(&self, runtime: &Runtime, sim: &Sim, seed: u64) -> Rc<Volume> {

@@ -26,6 +26,7 @@ pub fn description(mode: Mode, slices: u16) -> Description {
         size: None,
         settings: CacheSettings { mode, ..CacheSettings::default() },
         volatile_allowed: false,
+        mirror: None,
     };
     let core = CoreDescription {
         raid: Level::Raid5,

@@ -9,7 +9,7 @@ use crate::place::Places;
 use anyhow::Result;
 use clap::Args;
 use headpond_report::size;
-use headpond_volume::Size;
+use headpond_volume::{CACHE_COPIES, Size};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -52,7 +52,8 @@ pub struct ReAddArgs {
 #[derive(Args)]
 #[command(
     after_help = "Examples:\n  headpond array replace hv0 /dev/sdc --with /dev/sdk --wait\n  \
-    headpond array replace hv0 /dev/sdc              # by a spare that stands by"
+    headpond array replace hv0 /dev/sdc              # by a spare that stands by\n  \
+    headpond array replace hv0 /dev/nvme0n1 --with /dev/nvme2n1 --cache   # a copy of the cache"
 )]
 pub struct ReplaceArgs {
     #[command(flatten)]
@@ -138,22 +139,41 @@ pub struct OfArgs {
     /// Of a further core; of the first, where nothing is said.
     #[arg(long, value_name = "NAME")]
     core: Option<String>,
+    /// The copies that the cache lies on, instead.
+    #[arg(long, conflicts_with = "core")]
+    cache: bool,
     /// Print JSON instead of text.
     #[arg(long)]
     json: bool,
 }
 
 impl OfArgs {
+    fn core(&self) -> Option<String> {
+        if self.cache { Some(CACHE_COPIES.into()) } else { self.core.clone() }
+    }
+
+    fn what(&self) -> &'static str {
+        if self.cache { "cache" } else { "array" }
+    }
+
+    /// What has `--cache` for a mistake, with what is meant.
+    fn check_no_cache(&self, way_out: &str) -> Result<()> {
+        match self.cache {
+            true => Err(Failure::refused(format!("not of a cache: {way_out}"))),
+            false => Ok(()),
+        }
+    }
+
     fn post(&self, places: &Places, path: &str, body: &(impl Serialize + Sync)) -> Result<Value> {
         waiting::post(&Client::of(places, &self.volume)?, path, body)
     }
 
     fn body(&self) -> OfCoreBody {
-        OfCoreBody { core: self.core.clone() }
+        OfCoreBody { core: self.core() }
     }
 
     fn member(&self, device: &str) -> Result<MemberBody> {
-        let (core, device) = (self.core.clone(), spec(device)?.to_string());
+        let (core, device) = (self.core(), spec(device)?.to_string());
         Ok(MemberBody { core, device, ..MemberBody::default() })
     }
 
@@ -179,7 +199,7 @@ impl OfArgs {
             upkeep["paused"] == true || !upkeep["failure"].is_null()
         };
         let is_to_do = |status: &Value| is_left(status) && !is_resting(status);
-        let status = waiting::until_done(&client, act, self.core.as_deref(), is_to_do)?;
+        let status = waiting::until_done(&client, act, self.core().as_deref(), is_to_do)?;
         match self.upkeep(&status)["failure"].as_str() {
             Some(failure) => Err(Failure::refused(failure.to_owned())),
             None if is_left(&status) => Err(Failure::refused(format!(
@@ -195,6 +215,9 @@ impl OfArgs {
     }
 
     fn find<'a>(&self, status: &'a Value) -> &'a Value {
+        if self.cache {
+            return &status["cache"]["mirror"];
+        }
         let name = self.core.as_deref().or(status["name"].as_str());
         let mut cores = status["cores"].as_array().into_iter().flatten();
         cores.find(|core| core["name"].as_str() == name).unwrap_or(&Value::Null)
@@ -205,7 +228,10 @@ impl OfArgs {
             println!("{}", serde_json::to_string_pretty(self.find(status))?);
         } else {
             println!("{}: {done}", self.volume);
-            status::print_array(&self.find(status)["array"]);
+            match self.cache {
+                true => status::print_copies(&status["cache"]),
+                false => status::print_array(&self.find(status)["array"]),
+            }
             status::print_acts(status);
         }
         Ok(Exit::Ok)
@@ -218,7 +244,7 @@ pub fn add_spare(places: &Places, args: &AddSpareArgs) -> Result<Exit> {
     if args.wait {
         status = args.of.wait(places, "rebuild")?;
     }
-    args.of.tell(&format!("{} belongs to the array", body.device), &status)
+    args.of.tell(&format!("{} belongs to the {}", body.device, args.of.what()), &status)
 }
 
 pub fn re_add(places: &Places, args: &ReAddArgs) -> Result<Exit> {
@@ -244,6 +270,7 @@ pub fn replace(places: &Places, args: &ReplaceArgs) -> Result<Exit> {
 }
 
 pub fn grow(places: &Places, args: &GrowArgs) -> Result<Exit> {
+    args.of.check_no_cache("copies all have the same; `headpond array add-spare` adds a device")?;
     let words = args.devices.iter().map(|word| Ok(spec(word)?.to_string()));
     let devices = words.collect::<Result<Vec<String>>>()?;
     let body = GrowBody { core: args.of.core.clone(), devices, force: args.force };
@@ -266,10 +293,11 @@ pub fn fail(places: &Places, args: &MemberArgs) -> Result<Exit> {
 pub fn remove(places: &Places, args: &MemberArgs) -> Result<Exit> {
     let body = args.of.member(&args.device)?;
     let status = args.of.post(places, "/v1/array/remove", &body)?;
-    args.of.tell(&format!("{} belongs to the array no more", body.device), &status)
+    args.of.tell(&format!("{} belongs to the {} no more", body.device, args.of.what()), &status)
 }
 
 pub fn scrub(places: &Places, args: &ScrubArgs) -> Result<Exit> {
+    args.of.check_no_cache("`headpond cache scrub` knows by checksums which copy is right")?;
     let mut status = args.of.post(places, "/v1/array/scrub", &args.of.body())?;
     if !args.wait {
         return args.of.tell("every stripe is looked at from now on", &status);
@@ -294,15 +322,16 @@ pub fn scrub(places: &Places, args: &ScrubArgs) -> Result<Exit> {
 
 pub fn pause(places: &Places, of: &OfArgs) -> Result<Exit> {
     let status = of.post(places, "/v1/array/pause", &of.body())?;
-    of.tell("work on the array rests until `headpond array resume`", &status)
+    of.tell(&format!("work on the {} rests until `headpond array resume`", of.what()), &status)
 }
 
 pub fn resume(places: &Places, of: &OfArgs) -> Result<Exit> {
     let status = of.post(places, "/v1/array/resume", &of.body())?;
-    of.tell("work on the array goes on", &status)
+    of.tell(&format!("work on the {} goes on", of.what()), &status)
 }
 
 pub fn pace(places: &Places, args: &PaceArgs) -> Result<Exit> {
+    args.of.check_no_cache("its copies go at a pace of their own")?;
     let PaceArgs { floor, ceiling, no_ceiling, .. } = *args;
     let body = PaceBody { core: args.of.core.clone(), floor, ceiling, no_ceiling };
     let status = args.of.post(places, "/v1/array/pace", &body)?;

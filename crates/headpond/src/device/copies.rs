@@ -1,0 +1,29 @@
+//! Several devices that are to be the copies of a cache.
+
+use super::spec::DeviceSpec;
+use crate::outcome::Failure;
+use anyhow::Result;
+use headpond_volume::MirrorDescription;
+use uuid::Uuid;
+
+/// What speaks against devices before any of them is looked at.
+///
+/// # Errors
+/// Where one of several is memory, with the way out.
+pub fn check_copies(devices: &[DeviceSpec]) -> Result<()> {
+    let memory = devices.iter().find(|device| device.path().is_none());
+    match memory.filter(|_| devices.len() > 1) {
+        Some(memory) => Err(Failure::refused(format!(
+            "{memory} is lost with the power: it cannot be one of the copies of a cache; name devices \
+             that keep their contents, or memory alone"
+        ))),
+        None => Ok(()),
+    }
+}
+
+/// What the description is to say of the copies beside the first.
+pub fn mirror_of(others: &[DeviceSpec]) -> Option<MirrorDescription> {
+    let copies: Vec<String> = others.iter().map(DeviceSpec::to_string).collect();
+    let uuid = Uuid::new_v4();
+    (!copies.is_empty()).then(|| MirrorDescription { uuid, copies, spares: Vec::new() })
+}

@@ -1,0 +1,394 @@
+//! A cache device of several copies: a mirror of the array's kind, which the cache lies on.
+//!
+//! Which copy of a block is right, the cache's checksums say. So the copies keep no intent bitmap:
+//! after an unclean stop they may differ, and the cache makes them alike where it matters when it
+//! is opened ([`headpond_cache`], `recover`).
+//!
+//! Which copies are up to date, they say themselves, as the members of any array. A copy that is
+//! started alone cannot know that the others went on without it. So whenever one has left, 1. the
+//! generation on the cache's superblock is raised, on the copies that are left; 2. that on the
+//! arrays is; 3. only then is a write acknowledged that the lost copy lacks. A cut between the
+//! first two leaves the cache one ahead, which the next open makes good. One that begins without
+//! all copies goes two ahead of where it was: a copy that is away may be one ahead itself, and must
+//! be behind from then on.
+//!
+//! **Invariants**
+//! - A copy that lacks an acknowledged write has an older generation than the arrays.
+//! - Copies are looked at, and refused, before anything is written to them.
+
+use crate::cores::{Core, Ground};
+use crate::description::{CacheDescription, Description, MirrorDescription, NAME_BYTES_MAX};
+use headpond_block::decorators::WindowDevice;
+use headpond_block::sync::Semaphore;
+use headpond_block::{
+    BlockDevice, BufferPool, ByteRange, Copies, DeviceError, DeviceName, Geometry, Outcome,
+    Request, RequestKind, Runtime, Submission,
+};
+use headpond_cache::Superblock;
+use headpond_raid::{
+    Array, ArrayState, AssembleError, AssembleOptions, Assembled, Contents, CreateError,
+    CreateOptions, Inspection, Integrity, Intent, Level, Occupied, Prepared, Striping, Tuning,
+    erase, inspect, prepare,
+};
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use uuid::Uuid;
+
+/// What the copies of the cache are called where the name of a core is asked for; no core can have
+/// it.
+pub const CACHE_COPIES: &str = "[cache]";
+/// A record of the log is seldom shorter, and what is written side by side in one strip waits for
+/// each other.
+const STRIP_BYTES: u32 = 16 << 10;
+
+/// What a cache lies on.
+#[derive(Clone)]
+pub struct CacheDevice {
+    pub(crate) device: Rc<dyn BlockDevice>,
+    pub(crate) mirror: Option<Rc<Mirror>>,
+}
+
+/// Copies at work.
+pub(crate) struct Mirror {
+    /// The array and the work on it, as of any core.
+    pub core: Rc<Core>,
+    /// Where the generation is raised, while there is a cache.
+    ground: RefCell<Option<Rc<Ground>>>,
+    /// The departures that the generation speaks of; `None`: not of all before the start.
+    told: Cell<Option<u64>>,
+    telling: Semaphore,
+}
+
+/// Copies that were looked at, and not written to.
+pub(crate) struct FoundMirror {
+    prepared: Prepared,
+    /// The copy that has the newest cache, as a device for whoever reads.
+    pub face: Rc<dyn BlockDevice>,
+}
+
+impl From<Rc<dyn BlockDevice>> for CacheDevice {
+    fn from(device: Rc<dyn BlockDevice>) -> Self {
+        Self { device, mirror: None }
+    }
+}
+
+impl From<Rc<Mirror>> for CacheDevice {
+    fn from(mirror: Rc<Mirror>) -> Self {
+        Self { device: Rc::clone(&mirror) as Rc<dyn BlockDevice>, mirror: Some(mirror) }
+    }
+}
+
+impl CacheDevice {
+    /// The cache is no more, and no copies are.
+    ///
+    /// # Errors
+    /// That of a copy that cannot be written.
+    pub async fn dissolve(&self) -> Outcome {
+        match &self.mirror {
+            Some(mirror) => mirror.dissolve().await,
+            None => Ok(()),
+        }
+    }
+}
+
+impl Mirror {
+    fn new(array: Array, runtime: &Runtime) -> Rc<Self> {
+        let told = (array.state() == ArrayState::Healthy).then(|| array.departures());
+        Rc::new(Self {
+            core: Core::new(0, CACHE_COPIES.into(), array, runtime),
+            ground: RefCell::default(),
+            told: Cell::new(told),
+            telling: Semaphore::new(1),
+        })
+    }
+
+    /// Makes empty copies of devices.
+    ///
+    /// # Errors
+    /// Refusals before anything is written; later those of the devices.
+    pub async fn make(
+        runtime: &Runtime,
+        devices: Vec<Rc<dyn BlockDevice>>,
+        options: &CreateOptions,
+        pool: BufferPool,
+    ) -> Result<Rc<Self>, MakeMirrorError> {
+        headpond_raid::create(&devices, options).await?;
+        let how = assemble_options(options.uuid, pool);
+        let assembled = headpond_raid::assemble(runtime, devices, how).await?;
+        Ok(Self::new(assembled.array, runtime))
+    }
+
+    fn array(&self) -> &Array {
+        &self.core.array
+    }
+
+    /// There is a cache on it from now on, in front of these arrays; with its superblock as it is
+    /// then.
+    ///
+    /// # Errors
+    /// Where the generation cannot be raised.
+    pub async fn attach(
+        &self,
+        ground: &Rc<Ground>,
+        superblock: Superblock,
+    ) -> Result<Superblock, DeviceError> {
+        if is_ahead(&superblock, ground.generation()) {
+            ground.raise_generation().await?;
+        }
+        self.ground.replace(Some(Rc::clone(ground)));
+        self.core.upkeep.begin();
+        let is_whole = self.is_told();
+        self.tell().await?;
+        if !is_whole {
+            self.told.set(None);
+            self.tell().await?;
+        }
+        headpond_cache::load(self.array()).await.map_err(|error| self.unreadable(error))
+    }
+
+    /// There is none any more.
+    pub fn detach(&self) {
+        self.ground.take();
+    }
+
+    /// Records the copies as stopped in order.
+    ///
+    /// # Errors
+    /// Where none of them can be written.
+    pub async fn stop(&self) -> Outcome {
+        self.core.upkeep.stop().await;
+        self.array().stop().await
+    }
+
+    /// Those that are out of use have let go of theirs: they are behind, whoever takes them.
+    async fn dissolve(&self) -> Outcome {
+        self.core.upkeep.stop().await;
+        let mut outcome = Ok(());
+        for device in self.array().devices() {
+            outcome = outcome.and(erase(&*device).await);
+        }
+        outcome
+    }
+
+    /// Whether a copy is being given what it lacks.
+    pub fn is_catching_up(&self) -> bool {
+        !self.array().filling_roles().is_empty()
+    }
+
+    fn is_told(&self) -> bool {
+        self.told.get() == Some(self.array().departures())
+    }
+
+    /// Lets the arrays know that copies have left, where they do not.
+    async fn tell(&self) -> Outcome {
+        let _turn = self.telling.acquire(1).await;
+        while !self.is_told() {
+            let departures = self.array().departures();
+            let Some(ground) = self.ground.borrow().clone() else { return Ok(()) };
+            let loaded = headpond_cache::load(self.array()).await;
+            let mut superblock = loaded.map_err(|error| self.unreadable(error))?;
+            superblock.generation = ground.generation() + 1;
+            headpond_cache::write_superblock(self.array(), &mut superblock).await?;
+            ground.raise_generation().await?;
+            self.told.set(Some(departures));
+        }
+        Ok(())
+    }
+
+    fn unreadable(&self, error: headpond_cache::OpenError) -> DeviceError {
+        match error {
+            headpond_cache::OpenError::Device(error) => error,
+            _ => DeviceError::Gone { device: self.name().clone() },
+        }
+    }
+}
+
+impl BlockDevice for Mirror {
+    fn name(&self) -> &DeviceName {
+        self.array().name()
+    }
+
+    fn geometry(&self) -> &Geometry {
+        self.array().geometry()
+    }
+
+    fn copies(&self) -> Option<&dyn Copies> {
+        self.array().copies()
+    }
+
+    fn submit(&self, request: Request) -> Submission<'_> {
+        if request.kind == RequestKind::Read {
+            return self.array().submit(request);
+        }
+        match self.array().submit(request).now_or() {
+            Ok(outcome) if outcome.is_err() || self.is_told() => Submission::ready(outcome),
+            Ok(_) => Submission::pending(self.tell()),
+            Err(pending) => Submission::pending(async move {
+                pending.await?;
+                match self.is_told() {
+                    true => Ok(()),
+                    false => self.tell().await,
+                }
+            }),
+        }
+    }
+}
+
+/// Why no copies were made.
+#[derive(Debug, thiserror::Error)]
+pub enum MakeMirrorError {
+    #[error(transparent)]
+    Create(#[from] CreateError),
+    #[error(transparent)]
+    Assemble(#[from] AssembleError),
+}
+
+/// The cache was told that a copy had left, and a cut kept that from the arrays.
+pub(crate) fn is_ahead(superblock: &Superblock, generation: u64) -> bool {
+    superblock.generation == generation + 1
+}
+
+/// Looks at the devices that are to be the copies of a cache. Those that are none are set aside;
+/// answers what to tell of them.
+///
+/// # Errors
+/// Why there is nothing to start with.
+pub(crate) async fn find(
+    runtime: &Runtime,
+    (volume, mirror): (&str, &MirrorDescription),
+    devices: Vec<Rc<dyn BlockDevice>>,
+    pool: BufferPool,
+) -> Result<(FoundMirror, Vec<String>), String> {
+    let (mut copies, mut told) = (Vec::new(), Vec::new());
+    let mut face: Option<(Superblock, Rc<dyn BlockDevice>)> = None;
+    for device in devices {
+        let what = match inspect(&*device).await {
+            Ok(Inspection::Member(found)) if found.array.uuid == mirror.uuid => {
+                let array = &found.array;
+                let bytes = array.layout().map(|layout| layout.array_bytes()).unwrap_or_default();
+                look(&device, array.data_offset, bytes, &mut face).await;
+                copies.push(device);
+                continue;
+            }
+            Ok(Inspection::Member(found)) => format!("a member of `{}`", found.array.name),
+            Ok(Inspection::Empty) => "blank".into(),
+            Ok(Inspection::Foreign) => "something else's".into(),
+            Ok(Inspection::Unusable(error)) => format!("not to be read ({error})"),
+            Err(error) => error.to_string(),
+        };
+        told.push(format!(
+            "{} is no copy of the cache, but {what}: set aside; `headpond array add-spare {volume} \
+             DEVICE --cache` makes a device a copy",
+            device.name()
+        ));
+    }
+    let Some((_, face)) = face else {
+        let none = "none of its devices is a copy of it".to_owned();
+        return Err(told.into_iter().reduce(|all, one| format!("{all}; {one}")).unwrap_or(none));
+    };
+    let how = assemble_options(mirror.uuid, pool);
+    let prepared = prepare(runtime, copies, how).await.map_err(|it| it.to_string())?;
+    Ok((FoundMirror { prepared, face }, told))
+}
+
+/// Takes a copy for the face where its cache is newer.
+async fn look(
+    device: &Rc<dyn BlockDevice>,
+    data_offset: u64,
+    bytes: u64,
+    face: &mut Option<(Superblock, Rc<dyn BlockDevice>)>,
+) {
+    if data_offset + bytes > device.size_bytes() {
+        return;
+    }
+    let window = WindowDevice::new(Rc::clone(device), data_offset, bytes);
+    let Ok(superblock) = headpond_cache::load(&window).await else { return };
+    let age = |it: &Superblock| (it.generation, it.sequence);
+    if face.as_ref().is_none_or(|(newest, _)| age(newest) < age(&superblock)) {
+        *face = Some((superblock, Rc::new(window)));
+    }
+}
+
+impl FoundMirror {
+    /// Records the copies as in use; with what to tell of them.
+    ///
+    /// # Errors
+    /// Those of the devices.
+    pub async fn begin(
+        self,
+        runtime: &Runtime,
+        volume: &str,
+    ) -> Result<(Rc<Mirror>, Vec<String>), AssembleError> {
+        let Assembled { array, stale, .. } = self.prepared.begin().await?;
+        let told = stale.iter().map(|name| {
+            format!(
+                "{name} lacks what the other copies of the cache have since: left out; `headpond \
+                 array re-add {volume} {name} --cache` gives it everything"
+            )
+        });
+        let told = told.collect();
+        Ok((Mirror::new(array, runtime), told))
+    }
+}
+
+fn assemble_options(uuid: Uuid, pool: BufferPool) -> AssembleOptions {
+    let tuning = Tuning::with_pool(pool);
+    AssembleOptions { uuid: Some(uuid), tuning, ..AssembleOptions::default() }
+}
+
+/// How the copies of a cache are made.
+pub(crate) fn create_options(
+    description: &Description,
+    mirror: &MirrorDescription,
+    occupied: Occupied,
+) -> CreateOptions {
+    let mut name = format!("cache of {}", description.name);
+    name.truncate(NAME_BYTES_MAX);
+    CreateOptions {
+        name,
+        uuid: mirror.uuid,
+        level: Level::Raid1,
+        groups: 1,
+        declustered: None,
+        striping: Striping::Plain,
+        strip_bytes: STRIP_BYTES,
+        // What was never written is never read, and what was is known by its checksum: copies need
+        // not be made alike, which could spread what has rotted on one of them.
+        contents: Contents::Zeros,
+        intent: Intent::None,
+        integrity: Integrity::None,
+        occupied,
+        owner: None,
+        journal: None,
+    }
+}
+
+/// Where the cache lies on each of the copies that are to be.
+pub(crate) fn windows(
+    devices: &[Rc<dyn BlockDevice>],
+    range: ByteRange,
+) -> Vec<Rc<dyn BlockDevice>> {
+    let window = |device: &Rc<dyn BlockDevice>| {
+        Rc::new(WindowDevice::new(Rc::clone(device), range.start(), range.len())) as Rc<_>
+    };
+    devices.iter().map(window).collect()
+}
+
+impl CacheDescription {
+    /// The copies and the spares, as lists to be changed.
+    pub(crate) fn change_copies<T>(
+        &mut self,
+        change: impl FnOnce(&mut Vec<String>, &mut Vec<String>) -> T,
+    ) -> Option<T> {
+        let mirror = self.mirror.as_mut()?;
+        let mut copies = vec![self.device.clone()];
+        copies.append(&mut mirror.copies);
+        let changed = change(&mut copies, &mut mirror.spares);
+        let mut copies = copies.into_iter();
+        if let Some(first) = copies.next() {
+            self.device = first;
+        }
+        mirror.copies = copies.collect();
+        Some(changed)
+    }
+}

@@ -1,0 +1,190 @@
+//! A copy of the cache leaves, and the power goes at any device operation from there on: whoever
+//! starts the volume with one copy, with the other, or with both, finds what was promised, or a
+//! refusal.
+
+mod support;
+
+use headpond_block::decorators::{Fault, FaultControl, FaultDevice, FaultRule};
+use headpond_block::{BlockDevice, Geometry, RequestKind, Runtime, Stability};
+use headpond_cache::{CleaningConfig, CleaningPolicy, Mode};
+use headpond_sim::{Ended, Medium, OperationTime, Power, Sim, SimDisk, run_until_cut};
+use headpond_volume::{Description, Devices, MirrorDescription, Volume};
+use headpond_witness::{Client, Witness, Workload};
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use support::{CREATE, careful, description};
+use uuid::Uuid;
+
+const COPY_BYTES: u64 = 16 << 20;
+const MEMBER_BYTES: u64 = (1 << 20) + (6 << 20);
+const WINDOW_BYTES: u64 = 128 << 10;
+const BOTH: [usize; 2] = [0, 1];
+/// Which copy leaves.
+const LOST: usize = 1;
+const LEFT: usize = 0;
+
+const FEW: Workload = Workload {
+    requests: 30,
+    depth: 3,
+    blocks: WINDOW_BYTES / 4096,
+    blocks_max: 4,
+    read_percent: 0,
+    flush_percent: 20,
+    discard_percent: 0,
+    fua_percent: 20,
+    sector_percent: 0,
+    ..Workload::BUSY
+};
+
+struct Machine {
+    copies: [Rc<Medium>; 2],
+    members: Vec<Rc<Medium>>,
+    power: Power,
+    witness: Rc<RefCell<Witness>>,
+}
+
+/// What a life does once the volume is open.
+#[derive(Clone, Copy)]
+enum Act {
+    /// A little work with both copies, and some more with the one that is left.
+    LoseOne,
+    /// Everything is looked at, and some of it written.
+    CheckAndWrite,
+}
+
+fn mirrored() -> Description {
+    let mut description = description(Mode::WriteBack, 1);
+    let cache = description.cache.as_mut().expect("a cache");
+    cache.settings.cleaning = CleaningConfig { policy: CleaningPolicy::Nop, ..Default::default() };
+    let (uuid, copies) = (Uuid::from_u128(0xc0b1e5), vec!["copy1".into()]);
+    cache.device = "copy0".into();
+    cache.mirror = Some(MirrorDescription { uuid, copies, spares: Vec::new() });
+    description
+}
+
+impl Machine {
+    fn new() -> Self {
+        let copy = |name: &str| {
+            let geometry = Geometry::of_size(COPY_BYTES);
+            Rc::new(Medium::new(name, Geometry { stability: Stability::Flushable, ..geometry }))
+        };
+        let member = |name: &str| Rc::new(Medium::flushable(name, MEMBER_BYTES).with_atoms(4096));
+        let machine = Self {
+            copies: ["copy0", "copy1"].map(copy),
+            members: ["m0", "m1", "m2"].map(member).into(),
+            power: Power::on(),
+            witness: Rc::new(RefCell::new(Witness::new(WINDOW_BYTES, 5))),
+        };
+        let main = async |runtime, sim| {
+            let devices = machine.devices(&BOTH, &FaultControl::default(), &runtime, &sim);
+            Volume::create(&mirrored(), &devices, &CREATE).await.expect("created");
+        };
+        assert!(!run_until_cut(1, &machine.power, main).expect("no deadlock").was_cut());
+        machine
+    }
+
+    /// The same disks once more, and what is known of them.
+    fn duplicate(&self) -> Self {
+        let copy = |medium: &Rc<Medium>| Rc::new(medium.duplicate());
+        Self {
+            copies: self.copies.each_ref().map(copy),
+            members: self.members.iter().map(copy).collect(),
+            power: Power::on(),
+            witness: Rc::new(RefCell::new(self.witness.borrow().clone())),
+        }
+    }
+
+    fn devices(
+        &self,
+        present: &[usize],
+        loss: &FaultControl,
+        runtime: &Runtime,
+        sim: &Sim,
+    ) -> Devices {
+        let disk = |medium: &Rc<Medium>| -> Rc<dyn BlockDevice> {
+            let (medium, time) = (Rc::clone(medium), OperationTime::SOME);
+            Rc::new(SimDisk::attach(medium, &self.power, runtime, sim, time))
+        };
+        let copy = |index: &usize| -> Rc<dyn BlockDevice> {
+            let control = if *index == LOST { loss.clone() } else { FaultControl::default() };
+            Rc::new(FaultDevice::new(disk(&self.copies[*index]), control, runtime.clone()))
+        };
+        Devices {
+            copies: present.iter().map(copy).collect(),
+            members: self.members.iter().map(disk).collect(),
+            ..Devices::default()
+        }
+    }
+
+    /// Where it is not cut: whether the volume opened, and at which operation a copy was lost.
+    fn live(&self, present: &[usize], act: Act) -> Ended<(bool, u64)> {
+        let begun = Cell::new(0);
+        let main = async |runtime: Runtime, sim: Sim| {
+            let loss = FaultControl::default();
+            let devices = self.devices(present, &loss, &runtime, &sim);
+            let opened = Volume::open(&runtime, &mirrored(), devices, careful()).await;
+            let volume = match opened {
+                Ok(volume) => Rc::new(volume),
+                Err(error) => {
+                    assert!(error.is_refusal(), "{error}");
+                    return (false, 0);
+                }
+            };
+            let client = Client::new(volume, Rc::clone(&self.witness), &runtime);
+            client.check_all().await.unwrap_or_else(|wrong| panic!("{present:?}: {wrong:?}"));
+            client.run(&FEW, 7).await.expect("works");
+            begun.set(self.power.operations());
+            if matches!(act, Act::LoseOne) {
+                let gone = FaultRule::on(RequestKind::Read, Fault::Gone);
+                loss.add(FaultRule { kind: None, ..gone });
+                client.run(&FEW, 8).await.expect("goes on with the other");
+            }
+            (true, begun.get())
+        };
+        run_until_cut(3, &self.power, main).expect("no deadlock")
+    }
+
+    fn crash(&self, seed: u64) {
+        self.power.come_back(self.copies.iter().chain(&self.members), seed);
+        self.witness.borrow_mut().crash();
+    }
+
+    /// Whether the volume opens with these copies; what it then shows is right.
+    fn opens(&self, present: &[usize]) -> bool {
+        match self.live(present, Act::CheckAndWrite) {
+            Ended::Finished((opened, _)) => opened,
+            Ended::Cut => panic!("nobody cut the power"),
+        }
+    }
+}
+
+#[test]
+fn whichever_copy_starts_after_a_cut_beside_a_loss_has_what_was_promised_or_is_refused() {
+    let before = Machine::new();
+    let whole = before.duplicate();
+    let Ended::Finished((true, first)) = whole.live(&BOTH, Act::LoseOne) else {
+        panic!("nobody cut the power");
+    };
+    let last = whole.power.operations();
+    assert!(last > first + 30, "from {first} to {last}");
+    let mut alone = [0, 0];
+    for cut_after in first..last {
+        let machine = before.duplicate();
+        machine.power.cut_after(cut_after);
+        assert!(machine.live(&BOTH, Act::LoseOne).was_cut(), "cut after {cut_after}");
+        machine.crash(cut_after);
+        assert!(machine.duplicate().opens(&BOTH), "cut after {cut_after}");
+        for only in BOTH {
+            let started = machine.duplicate();
+            let opened = started.opens(&[only]);
+            assert!(opened || only == LOST, "cut after {cut_after}");
+            alone[only] += u64::from(opened);
+            started.crash(cut_after);
+            // The other one has missed what was written since.
+            assert!(!opened || !started.opens(&[1 - only]), "cut after {cut_after}");
+        }
+    }
+    assert_eq!(alone[LEFT], last - first);
+    assert!(alone[LOST] > 0, "before a write was acknowledged without it");
+    assert!(alone[LOST] < last - first, "and no more after one was");
+}
