@@ -1,7 +1,7 @@
 //! The rows and their proofs.
 
 use super::About::{Loss, Row};
-use super::{Entry, Proof, Scenario, array_faults, cache_faults, power, starts};
+use super::{Entry, Proof, Scenario, array_faults, cache_faults, mirrored_cache, power, starts};
 
 const ARRAY_FAILURES: &str = "crates/raid/tests/failures.rs";
 const ARRAY_PATIENCE: &str = "crates/raid/tests/patience.rs";
@@ -174,7 +174,8 @@ table! {
     Row(20) "cache read error, dirty" {
         scenario cache_faults::
             dirty_block_that_the_cache_cannot_read_is_an_error_and_the_others_are_served;
-        missing "needs mirrored caches: another copy";
+        scenario mirrored_cache::
+            dirty_block_that_one_copy_cannot_give_comes_from_the_other_and_is_written_anew;
     }
     Row(21) "cache write error" {
         scenario cache_faults::
@@ -183,6 +184,8 @@ table! {
     }
     Row(22) "silent corruption in the cache" {
         scenario cache_faults::silent_corruption_is_noticed_and_a_clean_block_comes_from_the_core;
+        scenario mirrored_cache::
+            silent_corruption_of_a_dirty_block_is_mended_from_the_copy_that_is_right;
     }
     Row(23) "cache full of dirty data" {
         scenario cache_faults::cache_full_of_dirty_data_says_so_until_there_is_room_again;
@@ -203,6 +206,8 @@ table! {
     }
     Row(27) "stale cache returns" {
         scenario starts::cache_whose_core_went_on_without_it_is_refused;
+        scenario mirrored_cache::
+            copy_of_a_cache_that_missed_writes_is_refused_alone_and_left_out_beside_the_other;
     }
     Row(28) "unknown version or features" {
         scenario starts::cache_of_a_later_version_or_with_unknown_features_is_refused_and_says_so;
