@@ -8,9 +8,9 @@
 //! started alone cannot know that the others went on without it. So whenever one has left, 1. the
 //! generation on the cache's superblock is raised, on the copies that are left; 2. that on the
 //! arrays is; 3. only then is a write acknowledged that the lost copy lacks. A cut between the
-//! first two leaves the cache one ahead, which the next open makes good. One that begins without
-//! all copies goes two ahead of where it was: a copy that is away may be one ahead itself, and must
-//! be behind from then on.
+//! first two leaves the cache one ahead, which the next open makes good. Whoever goes on without a
+//! copy that is away, or without any, raises it by two: that copy may be one ahead, and must be
+//! behind from then on.
 //!
 //! **Invariants**
 //! - A copy that lacks an acknowledged write has an older generation than the arrays.
@@ -135,6 +135,7 @@ impl Mirror {
         if is_ahead(&superblock, ground.generation()) {
             ground.raise_generation().await?;
         }
+        ground.note_copies(true);
         self.ground.replace(Some(Rc::clone(ground)));
         self.core.upkeep.begin();
         let is_whole = self.is_told();
@@ -148,7 +149,9 @@ impl Mirror {
 
     /// There is none any more.
     pub fn detach(&self) {
-        self.ground.take();
+        if let Some(ground) = self.ground.take() {
+            ground.note_copies(false);
+        }
     }
 
     /// Records the copies as stopped in order.

@@ -178,6 +178,10 @@ impl Volume {
             }
             None => {
                 cores.do_without().await.map_err(AssembleError::Device)?;
+                if description.cache.as_ref().is_some_and(|cache| cache.mirror.is_some()) {
+                    // A copy that is away may be one ahead.
+                    cores.do_without().await.map_err(AssembleError::Device)?;
+                }
                 None
             }
         };

@@ -8,7 +8,7 @@ use headpond_block::decorators::{Fault, FaultControl, FaultDevice, FaultRule};
 use headpond_block::{BlockDevice, Geometry, RequestKind, Runtime, Stability};
 use headpond_cache::{CleaningConfig, CleaningPolicy, Mode};
 use headpond_sim::{Ended, Medium, OperationTime, Power, Sim, SimDisk, run_until_cut};
-use headpond_volume::{Description, Devices, MirrorDescription, Volume};
+use headpond_volume::{Description, Devices, MirrorDescription, OpenOptions, Tolerance, Volume};
 use headpond_witness::{Client, Witness, Workload};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -144,6 +144,19 @@ impl Machine {
         run_until_cut(3, &self.power, main).expect("no deadlock")
     }
 
+    /// By force, and whatever copies are there: none of them is used.
+    fn go_on_without_cache(&self, present: &[usize]) {
+        let main = async |runtime: Runtime, sim: Sim| {
+            let devices = self.devices(present, &FaultControl::default(), &runtime, &sim);
+            let devices = Devices { absent: vec!["the cache".into()], ..devices };
+            let forced = OpenOptions { tolerance: Tolerance::Forced, ..careful() };
+            let volume = Volume::open(&runtime, &mirrored(), devices, forced).await;
+            let volume = volume.expect("opens without its cache");
+            assert!(volume.status().cache.is_none(), "{present:?}");
+        };
+        assert!(!run_until_cut(3, &self.power, main).expect("no deadlock").was_cut());
+    }
+
     fn crash(&self, seed: u64) {
         self.power.come_back(self.copies.iter().chain(&self.members), seed);
         self.witness.borrow_mut().crash();
@@ -174,6 +187,9 @@ fn whichever_copy_starts_after_a_cut_beside_a_loss_has_what_was_promised_or_is_r
         assert!(machine.live(&BOTH, Act::LoseOne).was_cut(), "cut after {cut_after}");
         machine.crash(cut_after);
         assert!(machine.duplicate().opens(&BOTH), "cut after {cut_after}");
+        let started = machine.duplicate();
+        started.go_on_without_cache(&[]);
+        BOTH.into_iter().for_each(|only| started.go_on_without_cache(&[only]));
         for only in BOTH {
             let started = machine.duplicate();
             let opened = started.opens(&[only]);

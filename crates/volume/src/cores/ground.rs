@@ -13,7 +13,7 @@ use headpond_block::{
 };
 use headpond_cache::CoreLabel;
 use headpond_raid::Array;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 /// The cores as one device, and their labels.
@@ -24,6 +24,8 @@ pub(crate) struct Ground {
     arrays: RefCell<Vec<Rc<Array>>>,
     /// To the device.
     gate: Gate,
+    /// The cache on it has copies, which may be one generation ahead.
+    has_copies: Cell<bool>,
 }
 
 impl Ground {
@@ -34,6 +36,7 @@ impl Ground {
             device: RefCell::new(device),
             arrays: RefCell::new(arrays),
             gate: Gate::default(),
+            has_copies: Cell::new(false),
         }
     }
 
@@ -51,6 +54,11 @@ impl Ground {
         self.geometry.change(device.geometry().clone());
         self.device.replace(device);
         self.arrays.replace(arrays);
+    }
+
+    /// Whether the cache on it has copies from now on.
+    pub fn note_copies(&self, has_copies: bool) {
+        self.has_copies.set(has_copies);
     }
 
     /// What a cache on it has to have recorded.
@@ -104,6 +112,9 @@ impl CoreLabel for Ground {
             self.gate.until_released().await;
             let _busy = self.gate.begin();
             let labels = ArrayLabels(self.arrays.borrow().clone());
+            if self.has_copies.get() {
+                labels.disown_cache().await?;
+            }
             labels.disown_cache().await
         })
     }
