@@ -126,6 +126,15 @@ fn a_copy_is_replaced_and_taken_back_and_the_cache_detached_while_the_volume_is_
     user.ok(&["cache", "purge", "v", "--flush"]);
     qemu_io(&user, &program, "read -P 0x33 0 1M");
     assert!(user.ok(&["cache", "scrub", "v"]).contains("0 damaged"));
+    let members = ["d.img", "e.img"].map(|name| user.file(name, 64 * MIB));
+    user.ok(&["core", "add", "v", "logs", "--raid", "1", "--zeroed", &members[0], &members[1]]);
+    assert_eq!(listed(&user), [a.clone(), b.clone()], "attached again behind the new core");
+    qemu_io(&user, &program, "read -P 0x33 0 1M");
+    assert!(user.run(&["cache", "replace", "v", &a]).err.contains("in use"));
+    assert_eq!(user.run(&["cache", "replace", "v", &c, &c]).code, 4, "it takes one device");
+    user.ok(&["cache", "replace", "v", &c, "--force"]);
+    assert!(mirror_of(&user).is_null() && listed(&user) == [c]);
+    qemu_io(&user, &program, "read -P 0x33 0 1M");
     user.ok(&["stop", "v", "--flush"]);
     assert_eq!(daemon.wait(), 0);
 }

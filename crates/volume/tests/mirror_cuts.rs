@@ -7,10 +7,15 @@ mod support;
 use headpond_block::decorators::{Fault, FaultControl, FaultDevice, FaultRule};
 use headpond_block::{BlockDevice, Geometry, RequestKind, Runtime, Stability};
 use headpond_cache::{CleaningConfig, CleaningPolicy, Mode};
+use headpond_raid::ArrayState;
 use headpond_sim::{Ended, Medium, OperationTime, Power, Sim, SimDisk, run_until_cut};
-use headpond_volume::{Description, Devices, MirrorDescription, OpenOptions, Tolerance, Volume};
+use headpond_volume::{
+    CACHE_COPIES, Description, Devices, MirrorDescription, OpenOptions, ReturningMember, Tolerance,
+    Volume,
+};
 use headpond_witness::{Client, Witness, Workload};
 use std::cell::{Cell, RefCell};
+use std::ops::Range;
 use std::rc::Rc;
 use support::{CREATE, careful, description};
 use uuid::Uuid;
@@ -48,6 +53,8 @@ struct Machine {
 enum Act {
     /// A little work with both copies, and some more with the one that is left.
     LoseOne,
+    /// The same; then that one comes back, and is given everything beside more work.
+    TakeBack,
     /// Everything is looked at, and some of it written.
     CheckAndWrite,
 }
@@ -94,6 +101,11 @@ impl Machine {
         }
     }
 
+    fn disk(&self, medium: &Rc<Medium>, runtime: &Runtime, sim: &Sim) -> Rc<dyn BlockDevice> {
+        let (medium, time) = (Rc::clone(medium), OperationTime::SOME);
+        Rc::new(SimDisk::attach(medium, &self.power, runtime, sim, time))
+    }
+
     fn devices(
         &self,
         present: &[usize],
@@ -101,10 +113,7 @@ impl Machine {
         runtime: &Runtime,
         sim: &Sim,
     ) -> Devices {
-        let disk = |medium: &Rc<Medium>| -> Rc<dyn BlockDevice> {
-            let (medium, time) = (Rc::clone(medium), OperationTime::SOME);
-            Rc::new(SimDisk::attach(medium, &self.power, runtime, sim, time))
-        };
+        let disk = |medium: &Rc<Medium>| self.disk(medium, runtime, sim);
         let copy = |index: &usize| -> Rc<dyn BlockDevice> {
             let control = if *index == LOST { loss.clone() } else { FaultControl::default() };
             Rc::new(FaultDevice::new(disk(&self.copies[*index]), control, runtime.clone()))
@@ -116,7 +125,7 @@ impl Machine {
         }
     }
 
-    /// Where it is not cut: whether the volume opened, and at which operation a copy was lost.
+    /// Where it is not cut: whether the volume opened, and at which operation what matters began.
     fn live(&self, present: &[usize], act: Act) -> Ended<(bool, u64)> {
         let begun = Cell::new(0);
         let main = async |runtime: Runtime, sim: Sim| {
@@ -130,14 +139,19 @@ impl Machine {
                     return (false, 0);
                 }
             };
-            let client = Client::new(volume, Rc::clone(&self.witness), &runtime);
+            let client = Client::new(volume.clone(), Rc::clone(&self.witness), &runtime);
             client.check_all().await.unwrap_or_else(|wrong| panic!("{present:?}: {wrong:?}"));
             client.run(&FEW, 7).await.expect("works");
             begun.set(self.power.operations());
-            if matches!(act, Act::LoseOne) {
+            if !matches!(act, Act::CheckAndWrite) {
                 let gone = FaultRule::on(RequestKind::Read, Fault::Gone);
                 loss.add(FaultRule { kind: None, ..gone });
                 client.run(&FEW, 8).await.expect("goes on with the other");
+            }
+            if matches!(act, Act::TakeBack) {
+                begun.set(self.power.operations());
+                let device = self.disk(&self.copies[LOST], &runtime, &sim);
+                take_back(&volume, &client, device).await;
             }
             (true, begun.get())
         };
@@ -171,20 +185,38 @@ impl Machine {
     }
 }
 
-#[test]
-fn whichever_copy_starts_after_a_cut_beside_a_loss_has_what_was_promised_or_is_refused() {
+async fn take_back(volume: &Volume, client: &Client, device: Rc<dyn BlockDevice>) {
+    let returning = ReturningMember { word: "copy1".into(), device, uuid: Uuid::from_u128(7) };
+    volume.re_add_member(Some(CACHE_COPIES), returning).await.expect("comes back");
+    let is_whole = || {
+        let mirror = volume.status().cache.expect("a cache").mirror.expect("copies");
+        mirror.array.state == ArrayState::Healthy
+    };
+    let mut rounds = 9;
+    while !is_whole() {
+        client.run(&FEW, rounds).await.expect("works beside it");
+        rounds += 1;
+        assert!(rounds < 1000, "it never holds everything");
+    }
+    client.run(&FEW, rounds).await.expect("works with both");
+}
+
+/// Cuts a life at operations from where what matters begins, and starts what is left in every way;
+/// how often each copy started alone, and of how many times.
+fn sweep(act: Act, cuts: impl Fn(Range<u64>) -> Vec<u64>) -> ([u64; 2], u64) {
     let before = Machine::new();
     let whole = before.duplicate();
-    let Ended::Finished((true, first)) = whole.live(&BOTH, Act::LoseOne) else {
+    let Ended::Finished((true, first)) = whole.live(&BOTH, act) else {
         panic!("nobody cut the power");
     };
     let last = whole.power.operations();
     assert!(last > first + 30, "from {first} to {last}");
-    let mut alone = [0, 0];
-    for cut_after in first..last {
+    let (mut alone, mut times) = ([0, 0], 0);
+    for cut_after in cuts(first..last) {
+        times += 1;
         let machine = before.duplicate();
         machine.power.cut_after(cut_after);
-        assert!(machine.live(&BOTH, Act::LoseOne).was_cut(), "cut after {cut_after}");
+        assert!(machine.live(&BOTH, act).was_cut(), "cut after {cut_after}");
         machine.crash(cut_after);
         assert!(machine.duplicate().opens(&BOTH), "cut after {cut_after}");
         let started = machine.duplicate();
@@ -200,7 +232,25 @@ fn whichever_copy_starts_after_a_cut_beside_a_loss_has_what_was_promised_or_is_r
             assert!(!opened || !started.opens(&[1 - only]), "cut after {cut_after}");
         }
     }
-    assert_eq!(alone[LEFT], last - first);
+    (alone, times)
+}
+
+#[test]
+fn whichever_copy_starts_after_a_cut_beside_a_loss_has_what_was_promised_or_is_refused() {
+    let (alone, times) = sweep(Act::LoseOne, |range| range.collect());
+    assert_eq!(alone[LEFT], times);
     assert!(alone[LOST] > 0, "before a write was acknowledged without it");
-    assert!(alone[LOST] < last - first, "and no more after one was");
+    assert!(alone[LOST] < times, "and no more after one was");
+}
+
+#[test]
+fn whichever_copy_starts_after_a_cut_beside_a_return_has_what_was_promised_or_is_refused() {
+    // A few while it is filled, and most when that ends.
+    let (alone, times) = sweep(Act::TakeBack, |range| {
+        let end = range.end - 120..range.end;
+        range.step_by(701).chain(end.step_by(11)).collect()
+    });
+    assert_eq!(alone[LEFT], times);
+    assert!(alone[LOST] > 0, "once it had everything");
+    assert!(alone[LOST] < times, "and not before");
 }
