@@ -1,6 +1,7 @@
 //! The command line: all commands, and what those take that have no folder of their own.
 
 mod advice;
+mod reading;
 mod simulate;
 mod volume;
 
@@ -17,6 +18,7 @@ use crate::demo::DemoArgs;
 use clap::{Parser, Subcommand};
 
 pub use advice::{AdviseArgs, AnalyzeArgs, EffortChoice, MergeArgs, TellingArgs};
+pub use reading::ReadArgs;
 pub use simulate::{FitChoice, SimulateArgs};
 pub use volume::{
     ArrayArgs, CreateArgs, DestroyArgs, FlushArgs, ServeArgs, SetArgs, StatsArgs, StatusArgs,

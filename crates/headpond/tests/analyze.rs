@@ -3,8 +3,9 @@
 mod common;
 
 use common::User;
+use parquet::file::reader::SerializedFileReader;
 use serde_json::{Value, json};
-use std::fs;
+use std::fs::{self, File};
 
 /// An Alibaba table of so many writes of 4 KiB, one each 100 us, all over `blocks` blocks.
 fn writes(count: u64, blocks: u64) -> String {
@@ -141,6 +142,48 @@ fn partial_signatures_of_a_fleet_are_merged_in_any_order() {
     assert_eq!(told["streams"][0]["source"], json!("one"));
     let text = user.ok(&["merge", one_counted, two_counted]);
     assert!(text.contains("4,000 requests") && text.contains("two"), "{text}");
+}
+
+#[test]
+fn every_figure_is_a_row_of_a_table_for_other_engines() {
+    let (user, trace) = user_with("volumes.csv", writes(3000, 1000));
+    let table = user.path("volumes.parquet");
+    let told = user.json(&[
+        "analyze",
+        &trace,
+        "--json",
+        "--parquet",
+        table.to_str().unwrap(),
+        "--source",
+        "host3/hv0",
+    ]);
+    let rows = SerializedFileReader::new(File::open(&table).unwrap()).unwrap();
+    let rows: Vec<_> = rows.into_iter().map(|row| row.unwrap().to_string()).collect();
+    let row = |of: &str, item: &str, point: &str, number: &str, word: &str| {
+        let place = format!("item: {item}, point: {point}");
+        format!(
+            "{{trace: \"host3/hv0\", figure: \"{of}\", {place}, number: {number}, word: {word}}}"
+        )
+    };
+    let footprint = told["volume"]["footprint_bytes"].as_f64().unwrap();
+    let end = told["volume"]["range_bytes"][1].as_f64().unwrap();
+    let smallest = told["volume"]["policies"][1]["points"][0]["cache_bytes"].as_f64().unwrap();
+    for expected in [
+        row("requests", "null", "null", "3000.0", "null"),
+        row("volume.footprint_bytes", "null", "null", &format!("{footprint:?}"), "null"),
+        row("volume.range_bytes", "1", "null", &format!("{end:?}"), "null"),
+        row("streams.mix.write", "0", "null", "1.0", "null"),
+        row("streams.pattern", "0", "null", "null", "\"random\""),
+        row("volume.policies.points.cache_bytes", "1", "0", &format!("{smallest:?}"), "null"),
+    ] {
+        assert!(rows.contains(&expected), "{expected} is missing in\n{}", rows.join("\n"));
+    }
+    let counted = user.path("counted.hpsig");
+    user.ok(&["analyze", &trace, "--partial", counted.to_str().unwrap(), "--source", "host3/hv0"]);
+    let merged = user.path("merged.parquet");
+    user.ok(&["merge", counted.to_str().unwrap(), "--parquet", merged.to_str().unwrap()]);
+    let merged = SerializedFileReader::new(File::open(&merged).unwrap()).unwrap();
+    assert!(merged.into_iter().any(|row| row.unwrap().to_string() == rows[0]));
 }
 
 #[test]

@@ -62,6 +62,10 @@ fn what_fits_two_formats_is_asked_about_and_taken_as_told() {
     assert!(asked.err.contains("MSR window (msr-window) or DiskSim"), "{}", asked.err);
     let stats = user.json(&["trace", "stats", &trace, "--format", "disksim", "--json"]);
     assert_eq!(stats["range_bytes"], json!([4096 * 512, (8192 + 4096) * 512]));
+    let signature = user.json(&["analyze", &trace, "--format", "disksim", "--json"]);
+    assert_eq!(signature["volume"]["range_bytes"], stats["range_bytes"]);
+    let tested = user.ok(&["class", "test", "lustre", &trace, "--format", "disksim"]);
+    assert!(tested.contains("2"), "{tested}");
     let unknown = user.run(&["trace", "stats", &trace, "--format", "csv"]);
     assert!(unknown.code == 2 && unknown.err.contains("msr-cambridge"), "{}", unknown.err);
 }

@@ -5,7 +5,7 @@
 //!    of issue.
 //! 2. [`TraceStats`] sums them up; the `advise` crate draws a signature from them.
 //! 3. [`RecordingWriter`] writes records, [`convert`] in other formats too; [`CaptureDevice`] makes
-//!    them of live requests.
+//!    them of live requests. 4. [`ParquetTable`] writes tables for other engines.
 //!
 //! **Invariants**: readers stream in bounded memory; bytes of a trace are never believed, a damaged
 //! one is an error that says where.
@@ -31,6 +31,7 @@ mod octf;
 mod order;
 mod pair;
 mod paired;
+mod parquet_table;
 mod reader;
 mod record;
 mod recording;
@@ -53,6 +54,7 @@ pub use format::{Lacks, TraceFormat, UnknownFormat};
 pub use iolog::{IologVersion, Line as IologLine, parse_line as parse_iolog_line};
 pub use meter::Progress;
 pub use names::Names;
+pub use parquet_table::{Cell, ColumnKind, ParquetTable};
 pub use reader::{Damage, Demand, ReadOptions, TraceReader};
 pub use record::{Op, RecordFlags, TraceRecord};
 pub use recording::{BlockDecoder, BlockError, BlockKind, RecordingWriter};

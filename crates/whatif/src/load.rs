@@ -1,9 +1,7 @@
 //! What is asked of a machine: jobs, or a recording of what another one was asked.
 
 use crate::job::Job;
-use headpond_trace::{
-    Damage, ReadOptions, RecordFlags, TraceError, TraceFormat, TraceReader, TraceRecord,
-};
+use headpond_trace::{ReadOptions, RecordFlags, TraceError, TraceFormat, TraceReader, TraceRecord};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -39,7 +37,7 @@ pub struct TraceLoad {
     pub path: PathBuf,
     pub pace: Pace,
     pub fit: Fit,
-    pub damage: Damage,
+    pub reading: ReadOptions,
     survey: Survey,
 }
 
@@ -92,18 +90,20 @@ impl TraceLoad {
     ///
     /// # Panics
     /// Where the pace is none: no depth, or a speed that is not above zero.
-    pub fn open(path: &Path, pace: Pace, fit: Fit, damage: Damage) -> Result<Self, TraceError> {
+    pub fn open(
+        path: &Path,
+        pace: Pace,
+        fit: Fit,
+        reading: ReadOptions,
+    ) -> Result<Self, TraceError> {
         match pace {
             Pace::Recorded { speed } => assert!(speed > 0.0 && speed.is_finite(), "some speed"),
             Pace::AsFastAsPossible { depth } | Pace::AsDeepAsRecorded { unknown: depth } => {
                 assert!((1..=IN_FLIGHT_MAX).contains(&depth), "some depth");
             }
         }
-        let survey = Survey::of(&mut TraceReader::open(
-            path,
-            ReadOptions { damage, ..ReadOptions::default() },
-        )?)?;
-        Ok(Self { path: path.to_owned(), pace, fit, damage, survey })
+        let survey = Survey::of(&mut TraceReader::open(path, reading)?)?;
+        Ok(Self { path: path.to_owned(), pace, fit, reading, survey })
     }
 
     pub fn survey(&self) -> Survey {
@@ -125,7 +125,7 @@ impl TraceLoad {
     }
 
     pub(crate) fn reader(&self) -> Result<TraceReader, TraceError> {
-        TraceReader::open(&self.path, ReadOptions { damage: self.damage, ..ReadOptions::default() })
+        TraceReader::open(&self.path, self.reading)
     }
 }
 

@@ -1,7 +1,9 @@
 //! Traces, played against small machines.
 
 use headpond_testkit::{shared, skip, tempdir};
-use headpond_trace::{Damage, Op, RecordFlags, RecordingWriter, TraceFormat, TraceRecord};
+use headpond_trace::{
+    Damage, Op, ReadOptions, RecordFlags, RecordingWriter, TraceFormat, TraceRecord,
+};
 use headpond_whatif::{
     Excerpt, Experiment, Fit, LAPS, Load, Outcome, Pace, Replay, SimulateError, Stack, TraceLoad,
     simulate,
@@ -14,7 +16,7 @@ const CACHE: &str = "[cache]\nsize = \"128M\"\nwrite_us = 20\nread_us = 80\n";
 const RECORDED: Pace = Pace::Recorded { speed: 1.0 };
 
 fn play(stack: &str, trace: &Path, pace: Pace, fit: Fit) -> Result<Outcome, SimulateError> {
-    let load = TraceLoad::open(trace, pace, fit, Damage::Fail).unwrap();
+    let load = TraceLoad::open(trace, pace, fit, ReadOptions::default()).unwrap();
     let stack = Stack::parse(stack).unwrap();
     simulate(&Experiment { stack, load: Load::Trace(load), seed: 1 })
 }
@@ -132,7 +134,10 @@ fn a_damaged_trace_says_where() {
     let dir = tempdir();
     let path = dir.path().join("log");
     std::fs::write(&path, "fio version 2 iolog\n/dev/a read 0 4096\n/dev/a tickle 0 1\n").unwrap();
-    let open = |damage| TraceLoad::open(&path, RECORDED, Fit::Wrap, damage);
+    let open = |damage| {
+        let reading = ReadOptions { damage, ..ReadOptions::default() };
+        TraceLoad::open(&path, RECORDED, Fit::Wrap, reading)
+    };
     let error = open(Damage::Fail).unwrap_err().to_string();
     assert!(error.contains("line 3"), "{error}");
     assert_eq!(open(Damage::Skip).unwrap().survey().records, 1);
@@ -152,7 +157,7 @@ fn real_traces_are_played_whatever_their_format() {
         let outcome = play(&stack, &path, RECORDED, Fit::Wrap).unwrap();
         let (measured, replay) = (&outcome.jobs[0].measured, replay(&outcome));
         let answered = measured.read.requests + measured.write.requests + measured.flush.requests;
-        let load = TraceLoad::open(&path, RECORDED, Fit::Wrap, Damage::Fail).unwrap();
+        let load = TraceLoad::open(&path, RECORDED, Fit::Wrap, ReadOptions::default()).unwrap();
         assert_eq!(measured.errors, 0, "{name}");
         assert!(answered > 0 && answered + replay.empty >= load.survey().records, "{name}");
         assert!(measured.seconds >= load.survey().span.as_secs_f64() * 0.999, "{name}");

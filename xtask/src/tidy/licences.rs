@@ -7,13 +7,14 @@ use super::Offence;
 use crate::metadata::{Metadata, Package};
 
 /// SPDX names that we accept; the same list stands in `deny.toml`.
-const ACCEPTED: [&str; 11] = [
+const ACCEPTED: [&str; 12] = [
     "0BSD",
     "Apache-2.0",
     "Apache-2.0 WITH LLVM-exception",
     "BSD-2-Clause",
     "BSD-3-Clause",
     "BSL-1.0",
+    "CC0-1.0",
     "ISC",
     "MIT",
     "Unicode-3.0",

@@ -17,6 +17,7 @@ mod depth;
 mod distinct;
 mod edges;
 mod extents;
+mod figures;
 mod fragments;
 mod heat_map;
 mod helper;

@@ -1,5 +1,6 @@
 //! Of the commands that say what a workload is like, and what to set for it.
 
+use super::ReadArgs;
 use clap::{Args, ValueEnum};
 use headpond_advise::emit::Target;
 use headpond_advise::{Goal, Sampling};
@@ -13,21 +14,22 @@ use std::path::PathBuf;
 #[command(after_help = "Examples:\n  headpond analyze sda.blktrace.0\n  \
     blkparse -i sda | headpond analyze -\n  headpond analyze hv0.hptrace --json\n  \
     headpond analyze hv0.hptrace --html hv0.html\n  \
-    headpond analyze hv0.hptrace --partial hv0.hpsig --source host3/hv0")]
+    headpond analyze hv0.hptrace --partial hv0.hpsig --source host3/hv0\n  \
+    headpond analyze hv0.hptrace --parquet hv0.parquet --source host3/hv0")]
 pub struct AnalyzeArgs {
     /// A trace (of a per-CPU set any file, or the name without .blktrace.N), or - for standard
     /// input.
     pub file: String,
-    /// Skip and count damaged records instead of ending there.
-    #[arg(long)]
-    pub lenient: bool,
+    #[command(flatten)]
+    pub read: ReadArgs,
     #[command(flatten)]
     pub telling: TellingArgs,
     /// Write what was counted, for `headpond merge`, and print nothing.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["json", "html"])]
+    #[arg(long, value_name = "FILE", group = "told_apart")]
+    #[arg(conflicts_with_all = ["json", "html", "parquet"])]
     pub partial: Option<PathBuf>,
     /// What to call the trace among others; the name of the file without it.
-    #[arg(long, value_name = "NAME", requires = "partial")]
+    #[arg(long, value_name = "NAME", requires = "told_apart")]
     pub source: Option<String>,
     /// Follow so large a part of the blocks from the start, such as 0.01: faster, and less exact
     /// for a small footprint. Without it all are followed as long as there are few.
@@ -44,6 +46,10 @@ pub struct TellingArgs {
     /// Write a page with charts, which needs nothing else.
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
+    /// Write every figure as a row of a Parquet table, for an engine of yours
+    /// (docs/analyze.md#for-engines-of-your-own).
+    #[arg(long, value_name = "FILE", group = "told_apart")]
+    pub parquet: Option<PathBuf>,
 }
 
 /// One in so many is what a rate comes to.
@@ -67,7 +73,7 @@ pub struct MergeArgs {
     #[command(flatten)]
     pub telling: TellingArgs,
     /// Write what was counted of all, to be merged further, and print nothing.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["json", "html"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["json", "html", "parquet"])]
     pub partial: Option<PathBuf>,
 }
 
@@ -134,9 +140,8 @@ pub struct AdviseArgs {
     /// How long to look: quick (a few seconds), usual (up to a minute or two), exhaustive.
     #[arg(long, default_value = "usual")]
     pub effort: EffortChoice,
-    /// Skip and count damaged records instead of ending there.
-    #[arg(long)]
-    pub lenient: bool,
+    #[command(flatten)]
+    pub read: ReadArgs,
     /// Signature and advice as JSON.
     #[arg(long)]
     pub json: bool,
@@ -157,7 +162,7 @@ pub struct LiveArgs {
     #[arg(
         long,
         value_name = "NAME",
-        conflicts_with_all = ["file", "volume", "stack", "raid", "members", "groups", "strip", "cache_size", "cache_volatile", "lenient", "emit", "html"]
+        conflicts_with_all = ["file", "volume", "stack", "raid", "members", "groups", "strip", "cache_size", "cache_volatile", "lenient", "format", "emit", "html"]
     )]
     pub live: Option<String>,
     /// Set what is advised, compare the time after with the time before, and take back what does

@@ -1,6 +1,7 @@
 //! Of `headpond simulate`.
 
 use clap::Args;
+use headpond_trace::TraceFormat;
 use std::path::PathBuf;
 
 /// Say what a workload would come to on a machine that is only described, in virtual time.
@@ -37,6 +38,9 @@ pub struct SimulateArgs {
     /// volume's size), skip (left out) or refuse (an error).
     #[arg(long, value_enum, default_value_t = FitChoice::Wrap, requires = "trace")]
     pub fit: FitChoice,
+    /// The format of the trace, where it is not to be recognised (as of `headpond analyze`).
+    #[arg(long, value_name = "NAME", hide_possible_values = true, requires = "trace")]
+    pub format: Option<TraceFormat>,
     /// Skips damaged places of the trace and counts them, instead of ending there.
     #[arg(long, requires = "trace")]
     pub lenient: bool,

@@ -4,7 +4,8 @@ mod journal;
 mod live;
 mod machine;
 
-use super::analyze::{open, warn_of_damage, write};
+use super::analyze::write;
+use super::reading::{read_through, warn_of_damage};
 use super::simulate::progress::simulate_shown;
 use crate::args::{AdviseArgs, EffortChoice};
 use crate::client::Client;
@@ -17,7 +18,7 @@ use headpond_advise::render::{render_advice, render_signature};
 use headpond_advise::{
     Advice, Effort, Sample, Sampler, Setting, Signature, SignatureBuilder, Situation,
 };
-use headpond_trace::{TraceFormat, TraceReader};
+use headpond_trace::{Demand, ReadOptions, TraceFormat, TraceReader};
 use headpond_volume::Description;
 use machine::{Named, described, devices_of, served, stacked};
 use serde_json::{Value, json};
@@ -57,7 +58,7 @@ fn of_trace(places: &Places, args: &AdviseArgs, file: &str) -> Result<Exit> {
         (None, None) => described(args)?,
     };
     wish(&mut situation, args);
-    let mut reader = open(Path::new(file), args.lenient)?;
+    let mut reader = TraceReader::open(Path::new(file), args.read.options(Demand::default()))?;
     let (signature, sample) = read(&mut reader, situation.effort)?;
     let advice = advise(&signature, (sample, reader.format()), &situation)?;
     if let Some(path) = &args.html {
@@ -116,7 +117,7 @@ fn occasion_of(occasion: Occasion, volume: &str, status: &Value) -> Occasion {
 pub fn advise_for(recording: &Path, description: &Description, status: &Value) -> Result<Findings> {
     let situation = devices_of(description, status, Named::default())?;
     let situation = Situation { effort: Effort::Quick, ..situation };
-    let mut reader = open(recording, false)?;
+    let mut reader = TraceReader::open(recording, ReadOptions::default())?;
     let (signature, sample) = read(&mut reader, situation.effort)?;
     let advice = advise(&signature, (sample, reader.format()), &situation)?;
     Ok(Findings {
@@ -130,10 +131,10 @@ pub fn advise_for(recording: &Path, description: &Description, status: &Value) -
 fn read(reader: &mut TraceReader, effort: Effort) -> Result<(Signature, Sample)> {
     let mut builder = SignatureBuilder::new();
     let mut sampler = Sampler::new(effort.requests_max());
-    while let Some(record) = reader.next_record()? {
-        builder.add(&record);
-        sampler.add(&record);
-    }
+    read_through(reader, |record| {
+        builder.add(record);
+        sampler.add(record);
+    })?;
     Ok((builder.finish(reader.names()), sampler.finish()))
 }
 

@@ -1,12 +1,13 @@
-//! `headpond analyze`, and reading traces for the other commands.
+//! `headpond analyze`, and how a signature is shown.
 
+use super::reading::{read_through, warn_of_damage};
 use crate::args::{AnalyzeArgs, TellingArgs};
 use crate::outcome::Exit;
 use anyhow::{Context, Result};
 use headpond_advise::picture::render_page;
 use headpond_advise::render::render_signature;
 use headpond_advise::{Partial, Signature, SignatureBuilder};
-use headpond_trace::{Damage, ReadOptions, Tally, TraceReader};
+use headpond_trace::{Demand, TraceReader};
 use std::fs;
 use std::path::Path;
 
@@ -15,31 +16,33 @@ use std::path::Path;
 /// # Errors
 /// Where the trace cannot be read, and what is wrong with it where; where a file cannot be written.
 pub fn run(args: &AnalyzeArgs) -> Result<Exit> {
-    let mut reader = open(Path::new(&args.file), args.lenient)?;
-    let source = match &args.partial {
-        Some(_) => args.source.as_deref().unwrap_or(&args.file),
-        None => "",
-    };
+    let mut reader =
+        TraceReader::open(Path::new(&args.file), args.read.options(Demand::default()))?;
+    let name = args.source.as_deref().unwrap_or(&args.file);
+    let source = if args.partial.is_some() { name } else { "" };
     let mut builder = SignatureBuilder::of_source(source, args.sample).on_two_threads();
-    while let Some(record) = reader.next_record()? {
-        builder.add(&record);
-    }
+    read_through(&mut reader, |record| builder.add(record))?;
     let partial = builder.count(reader.names());
     match &args.partial {
         Some(path) => store(&partial, path)?,
-        None => show(&partial.signature(), &args.file, &args.telling)?,
+        None => show(&partial.signature(), name, &args.telling)?,
     }
     warn_of_damage(reader.tally());
     Ok(Exit::Ok)
 }
 
-/// Prints a signature, and draws it where that is asked for.
+/// Prints a signature, and writes it as a page and as a table where that is asked for.
 ///
 /// # Errors
-/// Where the page cannot be written.
+/// Where a file cannot be written.
 pub fn show(signature: &Signature, title: &str, telling: &TellingArgs) -> Result<()> {
     if let Some(path) = &telling.html {
         write(path, render_page(title, signature).as_bytes())?;
+    }
+    if let Some(path) = &telling.parquet {
+        let mut bytes = Vec::new();
+        signature.write_parquet(title, &mut bytes)?;
+        write(path, &bytes)?;
     }
     if telling.json {
         println!("{}", serde_json::to_string_pretty(signature)?);
@@ -63,20 +66,4 @@ pub fn store(partial: &Partial, path: &Path) -> Result<()> {
 /// Where that cannot be done; the text names the file.
 pub fn write(path: &Path, bytes: &[u8]) -> Result<()> {
     fs::write(path, bytes).with_context(|| format!("cannot write {}", path.display()))
-}
-
-/// Opens a trace.
-///
-/// # Errors
-/// Where it cannot be read, or is of no known format.
-pub fn open(path: &Path, lenient: bool) -> Result<TraceReader> {
-    let damage = if lenient { Damage::Skip } else { Damage::Fail };
-    Ok(TraceReader::open(path, ReadOptions { damage, ..ReadOptions::default() })?)
-}
-
-/// Says what was skipped, where something was.
-pub fn warn_of_damage(tally: Tally) {
-    if tally.damaged > 0 {
-        eprintln!("headpond: note: {} damaged records were skipped", tally.damaged);
-    }
 }

@@ -14,6 +14,7 @@ pub mod flush;
 pub mod lab;
 pub mod merge;
 pub mod model;
+mod reading;
 pub mod set;
 pub mod simulate;
 pub mod stats;

@@ -10,6 +10,7 @@
 mod blkparse;
 mod csv;
 mod iolog;
+mod parquet;
 mod recording;
 
 use std::io::{self, Write};
@@ -39,6 +40,8 @@ pub enum ExportFormat {
     BlkparseText,
     /// The table of MSR Cambridge: reads and writes with their responses.
     Csv,
+    /// A row a request in Parquet; keeps everything, and is not read again.
+    Parquet,
 }
 
 /// What a conversion came to.
@@ -59,7 +62,7 @@ pub enum ConvertError {
     Write(#[from] io::Error),
 
     #[error(
-        "{} tells {}, and {} has to: only a recording can go without (--to recording)",
+        "{} tells {}, and {} has to: only recording and parquet can go without (--to recording)",
         format.words(),
         lacks.words(),
         to.name()
@@ -77,11 +80,12 @@ trait Export {
 }
 
 impl ExportFormat {
-    pub const ALL: [ExportFormat; 4] = [
+    pub const ALL: [ExportFormat; 5] = [
         ExportFormat::Recording,
         ExportFormat::FioIolog,
         ExportFormat::BlkparseText,
         ExportFormat::Csv,
+        ExportFormat::Parquet,
     ];
 
     /// The word a command line takes.
@@ -91,6 +95,7 @@ impl ExportFormat {
             ExportFormat::FioIolog => "fio-iolog",
             ExportFormat::BlkparseText => "blkparse-text",
             ExportFormat::Csv => "csv",
+            ExportFormat::Parquet => "parquet",
         }
     }
 }
@@ -108,7 +113,7 @@ impl FromStr for ExportFormat {
 ///
 /// # Errors
 /// [`ConvertError`]; what was written until then is in `output`, without an end.
-pub fn convert<'a, W: Write + 'a>(
+pub fn convert<'a, W: Write + Send + 'a>(
     reader: &mut TraceReader,
     output: W,
     to: ExportFormat,
@@ -130,13 +135,14 @@ pub fn convert<'a, W: Write + 'a>(
     Ok(conversion)
 }
 
-fn exporter<'a, W: Write + 'a>(
+fn exporter<'a, W: Write + Send + 'a>(
     reader: &TraceReader,
     output: W,
     to: ExportFormat,
 ) -> Result<Box<dyn Export + 'a>, ConvertError> {
     let (format, lacks) = (reader.format(), reader.lacks());
-    if to != ExportFormat::Recording && !lacks.is_empty() {
+    let tells_absence = matches!(to, ExportFormat::Recording | ExportFormat::Parquet);
+    if !tells_absence && !lacks.is_empty() {
         return Err(ConvertError::Lacking { format, lacks, to });
     }
     Ok(match to {
@@ -144,6 +150,7 @@ fn exporter<'a, W: Write + 'a>(
         ExportFormat::FioIolog => Box::new(iolog::FioIolog::new(output)?),
         ExportFormat::BlkparseText => Box::new(blkparse::Blkparse::new(output)),
         ExportFormat::Csv => Box::new(csv::Csv::new(output)),
+        ExportFormat::Parquet => Box::new(parquet::Parquet::new(output, lacks)?),
     })
 }
 

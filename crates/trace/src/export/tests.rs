@@ -2,7 +2,10 @@
 
 use std::io::Cursor;
 
+use ::parquet::file::reader::{FileReader, SerializedFileReader};
+
 use super::*;
+use crate::parquet_table::{Cell, ColumnKind, ParquetTable};
 use crate::reader::{Damage, Demand, ReadOptions};
 use crate::record::{Op, RecordFlags};
 use crate::recording::RecordingWriter;
@@ -124,4 +127,54 @@ fn damage_ends_a_conversion_with_its_place() {
     bytes.extend(b"0,x,1,R,2\n");
     let error = converted(bytes, ExportFormat::Recording).unwrap_err();
     assert!(error.to_string().contains("line 3"), "{error}");
+}
+
+/// Rows as text, a line each, and the notes.
+fn parquet_rows(bytes: Vec<u8>) -> (Vec<String>, Vec<(String, String)>) {
+    let mut file = tempfile::tempfile().unwrap();
+    file.write_all(&bytes).unwrap();
+    let reader = SerializedFileReader::new(file).unwrap();
+    let notes = reader.metadata().file_metadata().key_value_metadata().cloned();
+    let notes = notes.unwrap_or_default().into_iter();
+    let notes = notes.map(|note| (note.key, note.value.unwrap_or_default())).collect();
+    (reader.get_row_iter(None).unwrap().map(|row| row.unwrap().to_string()).collect(), notes)
+}
+
+#[test]
+fn parquet_keeps_everything_and_says_what_is_not_told() {
+    let (bytes, conversion) = converted(recording(), ExportFormat::Parquet).unwrap();
+    assert_eq!(conversion, Conversion { records: 200, left_out: 0 });
+    let (rows, notes) = parquet_rows(bytes);
+    assert_eq!(rows.len(), 200);
+    let flags = "preflush: true, readahead: false, failed: false, retried: false, split: false, \
+        merged: false, remapped: false, requeued: false";
+    let second = "issued_ns: 1000, op: \"write\", offset_bytes: 32768, length_bytes: 4096, \
+        dispatched_ns: 1010, completed_ns: 6300, device: \"8,16\", process: 7, queue: 0, \
+        fua: true, sync: true, metadata: false, ";
+    assert_eq!(rows[1], format!("{{{second}{flags}}}"));
+    assert_eq!(notes, [("process 7".to_owned(), "fio".to_owned())]);
+    let (bytes, _) = converted(sample(TraceFormat::Arc), ExportFormat::Parquet).unwrap();
+    let (rows, _) = parquet_rows(bytes);
+    assert!(rows[0].starts_with("{issued_ns: null, op: null, offset_bytes:"), "{}", rows[0]);
+    assert!(rows[0].contains("process: null"), "{}", rows[0]);
+}
+
+#[test]
+fn parquet_goes_out_in_row_groups_and_numbers_have_no_sign() {
+    let mut bytes = Vec::new();
+    let mut table = ParquetTable::new(&mut bytes, &[("n", ColumnKind::Growing)]).unwrap();
+    let count = 300_000;
+    (0..count).for_each(|n| table.push(&[Cell::Unsigned(u64::MAX - n)]).unwrap());
+    table.finish(Vec::new()).unwrap();
+    assert!(bytes.len() < 4096, "differences of 1: {} bytes", bytes.len());
+    let (rows, _) = parquet_rows(bytes);
+    let expected = (0..count).map(|n| format!("{{n: {}}}", u64::MAX - n));
+    assert!(rows.into_iter().eq(expected));
+}
+
+#[test]
+fn parquet_of_nothing_is_a_table_without_rows() {
+    let empty = RecordingWriter::new(Vec::new(), 0).unwrap().finish().unwrap();
+    let (bytes, _) = converted(empty, ExportFormat::Parquet).unwrap();
+    assert_eq!(parquet_rows(bytes), (Vec::new(), Vec::new()));
 }

@@ -7,6 +7,7 @@ use anyhow::{Context, Result};
 use clap::{Args, Subcommand};
 use headpond_cache::classes::{Class, Classes, Priority, Rule, Unknown, is_csv};
 use headpond_report::{Align, Table};
+use headpond_trace::TraceFormat;
 use headpond_volume::{ClassSetting, SettingChange};
 use serde_json::json;
 use std::path::{Path, PathBuf};
@@ -62,6 +63,9 @@ pub struct TestArgs {
     /// List every request with its class, too.
     #[arg(long)]
     pub requests: bool,
+    /// The format of the trace, where it is not to be recognised (as of `headpond analyze`).
+    #[arg(long, value_name = "NAME", hide_possible_values = true)]
+    pub format: Option<TraceFormat>,
     /// Skip and count damaged records, and take unknown conditions as never holding, instead of
     /// ending there.
     #[arg(long)]

@@ -5,7 +5,7 @@ use crate::outcome::Exit;
 use anyhow::Result;
 use headpond_cache::classes::{CLASSES_MAX, Class, ClassId, Classes, Facts, Rule, Unknown};
 use headpond_report::{Align, Table, count, percent, size};
-use headpond_trace::{Op, RecordFlags, TraceReader, TraceRecord};
+use headpond_trace::{Damage, Op, ReadOptions, RecordFlags, TraceReader, TraceRecord};
 use serde::Serialize;
 use serde_json::json;
 
@@ -28,7 +28,9 @@ struct Trial {
 pub fn run(args: &TestArgs) -> Result<Exit> {
     let unknown = if args.lenient { Unknown::NeverHolds } else { Unknown::Refuse };
     let classes = load(&args.rules, unknown)?;
-    let mut reader = crate::commands::analyze::open(&args.trace, args.lenient)?;
+    let damage = if args.lenient { Damage::Skip } else { Damage::Fail };
+    let options = ReadOptions { damage, format: args.format, ..ReadOptions::default() };
+    let mut reader = TraceReader::open(&args.trace, options)?;
     let mut listed = Vec::new();
     let trial = try_all(&classes, &mut reader, |record, class| match (args.requests, args.json) {
         (true, true) => listed.push(entry(record, class)),
@@ -44,7 +46,7 @@ pub fn run(args: &TestArgs) -> Result<Exit> {
     } else {
         trial.print(&classes);
     }
-    crate::commands::analyze::warn_of_damage(reader.tally());
+    crate::commands::reading::warn_of_damage(reader.tally());
     Ok(Exit::Ok)
 }
 

@@ -10,7 +10,7 @@ use crate::args::{FitChoice, SimulateArgs};
 use crate::outcome::{Exit, Failure};
 use anyhow::{Context, Result};
 use headpond_report::{Align, Table};
-use headpond_trace::Damage;
+use headpond_trace::{Damage, ReadOptions};
 use headpond_whatif::reference::{self, Cell, Reference, Score, Times, UnscoredCell};
 use headpond_whatif::{Experiment, Fit, IN_FLIGHT_MAX, Load, Outcome, Pace, Stack, TraceLoad, job};
 use serde_json::json;
@@ -84,7 +84,8 @@ fn trace(path: &Path, args: &SimulateArgs) -> Result<TraceLoad> {
         FitChoice::Refuse => Fit::Refuse,
     };
     let damage = if args.lenient { Damage::Skip } else { Damage::Fail };
-    Ok(TraceLoad::open(path, pace, fit, damage)?)
+    let options = ReadOptions { damage, format: args.format, ..ReadOptions::default() };
+    Ok(TraceLoad::open(path, pace, fit, options)?)
 }
 
 /// Runs experiments while standard error shows how far they are.

@@ -1,7 +1,8 @@
 //! What `headpond trace` takes.
 
+use crate::args::ReadArgs;
 use clap::{Args, Subcommand};
-use headpond_trace::{Damage, Demand, ExportFormat, ReadOptions, TraceFormat};
+use headpond_trace::ExportFormat;
 use std::path::PathBuf;
 
 /// Record, convert and look at block traces.
@@ -34,28 +35,6 @@ pub struct RecordArgs {
     pub json: bool,
 }
 
-/// How a trace is read.
-#[derive(Args)]
-pub struct ReadArgs {
-    /// The format, where it is not to be recognised by what the file holds: blktrace,
-    /// blkparse-text, fio-iolog, recording, msr-cambridge, msr-window, alibaba, tencent, spc,
-    /// systor17, vscsi1, vscsi2, vscsi-csv, blkreplay, disksim, disksim-validation, mqsim, arc,
-    /// oracle-general, octf.
-    #[arg(long, value_name = "NAME", hide_possible_values = true)]
-    pub format: Option<TraceFormat>,
-    /// Skip and count damaged records instead of ending there.
-    #[arg(long)]
-    pub lenient: bool,
-}
-
-impl ReadArgs {
-    /// Any trace will do, also one that tells no operations.
-    pub fn options(&self) -> ReadOptions {
-        let damage = if self.lenient { Damage::Skip } else { Damage::Fail };
-        ReadOptions { damage, demand: Demand::References, format: self.format }
-    }
-}
-
 /// Count what is in a trace.
 #[derive(Args)]
 #[command(after_help = "Examples:\n  headpond trace stats hv0.hptrace\n  \
@@ -75,6 +54,7 @@ pub struct StatsArgs {
 #[derive(Args)]
 #[command(after_help = "Examples:\n  headpond trace convert sda.blktrace.0 sda.hptrace\n  \
     headpond trace convert sda.hptrace sda.log --to fio-iolog\n  \
+    headpond trace convert sda.hptrace sda.parquet --to parquet\n  \
     zcat src1_0.csv.gz | headpond trace convert - - --to blkparse-text | less")]
 pub struct ConvertArgs {
     /// A trace of any format (docs/traces.md), plain, gzip, zstd or xz; - for standard input.
@@ -84,7 +64,8 @@ pub struct ConvertArgs {
     #[arg(value_name = "OUT")]
     pub output: PathBuf,
     /// What to write: recording (Headpond's own, keeps everything), fio-iolog (version 3),
-    /// blkparse-text, csv (the table of MSR Cambridge).
+    /// blkparse-text, csv (the table of MSR Cambridge), parquet (a row a request, for an engine of
+    /// yours).
     #[arg(long, value_name = "FORMAT", default_value = "recording")]
     pub to: ExportFormat,
     #[command(flatten)]

@@ -1,10 +1,11 @@
 //! `headpond trace convert`.
 
 use super::args::ConvertArgs;
-use super::{damage, progress};
+use super::damage;
+use crate::commands::reading;
 use crate::outcome::Exit;
 use anyhow::{Context, Result};
-use headpond_trace::{Conversion, TraceReader, convert};
+use headpond_trace::{Conversion, Demand, TraceReader, convert};
 use serde_json::json;
 use std::fs::{self, File};
 use std::io;
@@ -16,9 +17,9 @@ use std::path::Path;
 /// Where the trace cannot be read, and what is wrong with it where; where the output exists or
 /// cannot be written. What was begun is removed again.
 pub fn run(args: &ConvertArgs) -> Result<Exit> {
-    let mut reader = TraceReader::open(&args.input, args.read.options())?;
+    let mut reader = TraceReader::open(&args.input, args.read.options(Demand::References))?;
     let conversion = if args.output == Path::new("-") {
-        write(args, &mut reader, io::stdout().lock())?
+        write(args, &mut reader, io::stdout())?
     } else {
         write_file(args, &mut reader)?
     };
@@ -39,10 +40,10 @@ fn write_file(args: &ConvertArgs, reader: &mut TraceReader) -> Result<Conversion
 fn write(
     args: &ConvertArgs,
     reader: &mut TraceReader,
-    output: impl io::Write,
+    output: impl io::Write + Send,
 ) -> Result<Conversion> {
-    let bar = progress::bar("converting");
-    let conversion = convert(reader, output, args.to, |reader| progress::show(&bar, reader));
+    let bar = reading::bar("converting");
+    let conversion = convert(reader, output, args.to, |reader| reading::show(&bar, reader));
     bar.finish_and_clear();
     Ok(conversion?)
 }

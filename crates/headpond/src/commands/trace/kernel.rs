@@ -5,7 +5,7 @@
 //! either version of the events) and gives one stream; what is read from it is written as it comes.
 
 use super::args::RecordArgs;
-use super::progress;
+use crate::commands::reading;
 use crate::outcome::Exit;
 use crate::place::is_root;
 use anyhow::{Context, Result, bail};
@@ -102,8 +102,8 @@ fn write(child: &mut Child, output: &Path) -> Result<Option<Conversion>> {
         reader => reader?,
     };
     let file = File::create(output).with_context(|| output.display().to_string())?;
-    let bar = progress::bar("recording, Ctrl-C ends");
-    let shown = |reader: &TraceReader| progress::show(&bar, reader);
+    let bar = reading::bar("recording, Ctrl-C ends");
+    let shown = |reader: &TraceReader| reading::show(&bar, reader);
     let conversion = convert(&mut reader, file, ExportFormat::Recording, shown);
     bar.finish_and_clear();
     Ok(Some(conversion?))

@@ -4,7 +4,6 @@ mod args;
 mod convert;
 mod damage;
 mod kernel;
-mod progress;
 mod stats;
 mod volume;
 

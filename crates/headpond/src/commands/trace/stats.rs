@@ -1,15 +1,13 @@
 //! `headpond trace stats`.
 
 use super::args::StatsArgs;
-use super::{damage, progress};
+use super::damage;
+use crate::commands::reading::read_through;
 use crate::outcome::Exit;
 use anyhow::Result;
 use headpond_advise::render::render_stats;
-use headpond_trace::{Lacks, StatsBuilder, Tally, TraceFormat, TraceReader, TraceStats};
+use headpond_trace::{Demand, Lacks, StatsBuilder, Tally, TraceFormat, TraceReader, TraceStats};
 use serde::Serialize;
-
-/// How often the bar moves, in records.
-const RECORDS_BETWEEN_REPORTS: u64 = 16 * 1024;
 
 #[derive(Serialize)]
 struct Answer<'a> {
@@ -28,7 +26,7 @@ struct Answer<'a> {
 /// # Errors
 /// Where the trace cannot be read, and what is wrong with it where.
 pub fn run(args: &StatsArgs) -> Result<Exit> {
-    let mut reader = TraceReader::open(&args.file, args.read.options())?;
+    let mut reader = TraceReader::open(&args.file, args.read.options(Demand::References))?;
     let stats = count(&mut reader)?;
     let (lacks, tally) = (reader.lacks(), reader.tally());
     if args.json {
@@ -51,16 +49,7 @@ pub fn run(args: &StatsArgs) -> Result<Exit> {
 }
 
 fn count(reader: &mut TraceReader) -> Result<TraceStats> {
-    let bar = progress::bar("reading");
     let mut builder = StatsBuilder::default();
-    let mut records = 0u64;
-    while let Some(record) = reader.next_record()? {
-        builder.add(&record);
-        records += 1;
-        if records.is_multiple_of(RECORDS_BETWEEN_REPORTS) {
-            progress::show(&bar, reader);
-        }
-    }
-    bar.finish_and_clear();
+    read_through(reader, |record| builder.add(record))?;
     Ok(builder.finish())
 }
