@@ -5,7 +5,7 @@
 
 use std::io::Cursor;
 
-use headpond_trace::{Damage, Demand, ReadOptions, TraceReader};
+use headpond_trace::{Damage, Demand, ReadOptions, TraceFormat, TraceReader};
 
 /// How gzip, zstd and xz begin.
 const COMPRESSED: [&[u8]; 3] = [&[0x1f, 0x8b], &[0x28, 0xb5, 0x2f, 0xfd], b"\xfd7zXZ\0"];
@@ -50,12 +50,24 @@ pub fn sized(data: &[u8], len: usize) -> Vec<u8> {
 /// Where a reader yields more records than it may: a block of a recording holds 8192 in a few
 /// bytes.
 pub fn read_trace(bytes: Vec<u8>) {
+    read(bytes, None);
+}
+
+/// The same, told which format it is.
+///
+/// # Panics
+/// As [`read_trace`].
+pub fn read_trace_as(bytes: Vec<u8>, format: TraceFormat) {
+    read(bytes, Some(format));
+}
+
+fn read(bytes: Vec<u8>, format: Option<TraceFormat>) {
     if COMPRESSED.iter().any(|magic| bytes.starts_with(magic)) {
         return;
     }
     for damage in [Damage::Fail, Damage::Skip] {
         let (len, input) = (bytes.len(), Box::new(Cursor::new(bytes.clone())));
-        let options = ReadOptions { damage, demand: Demand::References, format: None };
+        let options = ReadOptions { damage, demand: Demand::References, format };
         if let Ok(reader) = TraceReader::from_input("fuzz", input, options) {
             assert!(reader.flatten().count() <= len * 8192, "a block takes a byte or more");
         }

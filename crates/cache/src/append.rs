@@ -340,7 +340,8 @@ impl Engine {
                     if is_eligible(intake.purpose)
                         && log.fits(chosen.len(), blocks, &intake)
                         && (chosen.is_empty() || log.has_room_beside(blocks, intake.run))
-                        && log.has_extents_beside(extents, log.extents_for(&intake))
+                        && (chosen.is_empty()
+                            || log.has_extents_beside(extents, log.extents_for(&intake)))
                         && !conflicts(&chosen, &intake) =>
                 {
                     blocks += if intake.buffers.is_empty() { 0 } else { intake.run.count };

@@ -59,6 +59,8 @@ pub(crate) struct Engine {
     /// The memory of the cache device may be looked at directly.
     pub lends: bool,
     pub is_failed: Cell<bool>,
+    /// Whether the label says so too, where there is one.
+    pub is_disowned: Cell<bool>,
     pub fallback: RefCell<Fallback>,
     /// The cache device has refused a discard.
     pub discard_refused: Cell<bool>,
@@ -162,9 +164,9 @@ impl Endings {
     }
 
     fn note_ended(&self, run: BlockRun) {
-        if !self.owed.borrow().is_empty() {
-            self.owed.borrow_mut().retain(|block| !run.contains(*block));
-        }
+        let ended = self.owed_in(run);
+        let mut owed = self.owed.borrow_mut();
+        ended.iter().for_each(|block| _ = owed.remove(block));
     }
 
     /// Waits until nothing of a run is being ended.
@@ -258,6 +260,30 @@ impl Engine {
         }
     }
 
+    /// Waits until nothing comes back at a cut that is not mapped any more: what a run had has
+    /// ended for good, and a record that failed, and lies on the device for all that, is
+    /// contradicted by a void one.
+    ///
+    /// # Errors
+    /// As [`Engine::ensure_disowned`].
+    pub async fn settle_ends(&self, run: BlockRun) -> Outcome {
+        loop {
+            self.endings.settle(run).await;
+            if self.log.borrow().void_wanted().is_none() {
+                return self.ensure_disowned().await;
+            }
+            self.records_done.wait().await;
+        }
+    }
+
+    /// The blocks of a run that are not mapped, and whose end has to be recorded yet. What is
+    /// mapped again is a newer version, and ends with that one.
+    pub fn owed_in(&self, run: BlockRun) -> Vec<CoreBlock> {
+        let (mut owed, log) = (self.endings.owed_in(run), self.log.borrow());
+        owed.retain(|block| log.map.newest(*block).is_none());
+        owed
+    }
+
     /// Ends the mappings of `blocks` durably.
     pub async fn entomb(self: &Rc<Self>, blocks: &[CoreBlock], over_dirty: bool) -> Entombed {
         let mut runs: Vec<BlockRun> = Vec::new();
@@ -270,6 +296,9 @@ impl Engine {
         for run in runs {
             let _ending = self.endings.begin(run);
             if self.is_failed.get() {
+                if let Err(error) = self.ensure_disowned().await {
+                    return Entombed::Failed(error);
+                }
                 if !self.forget(run, over_dirty) {
                     return Entombed::Spoiled;
                 }
@@ -306,6 +335,7 @@ impl Engine {
         let may_forget = over_dirty || log.survey(run).unsafe_at_core == 0;
         if may_forget {
             log.forget(run);
+            self.endings.note_ended(run);
         }
         may_forget
     }
@@ -316,13 +346,23 @@ impl Engine {
     /// # Errors
     /// Where not even the core's label could be written: then nothing may be acknowledged.
     pub async fn fail(&self) -> Outcome {
-        if let Some(label) = &self.label
+        if let Some(label) = self.label.as_ref().filter(|_| !self.is_disowned.get())
             && !headpond_block::defect!(KeepFailedCache)
         {
             label.disown_cache().await?;
         }
+        self.is_disowned.set(true);
         self.give_up();
         Ok(())
+    }
+
+    /// Sees to it that a log that was given up will not be opened again: else what it has may come
+    /// back over what the core is given from now on.
+    ///
+    /// # Errors
+    /// As [`Engine::fail`].
+    pub async fn ensure_disowned(&self) -> Outcome {
+        if self.is_failed.get() { self.fail().await } else { Ok(()) }
     }
 
     /// From here on nothing is appended: reclaim has ended, and who waits for room would wait for
@@ -355,7 +395,7 @@ impl Engine {
                 Err(_) => false,
             };
             if !is_void && self.fail().await.is_err() {
-                // Flushes go on failing, for the mark cannot pass the record.
+                // Nothing is acknowledged until the label can be written.
                 self.give_up();
             }
             self.log.borrow_mut().void_done(sequence);

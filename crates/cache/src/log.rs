@@ -350,7 +350,7 @@ impl Log {
         if intake.guard.is_some_and(|guard| guard.spoiled.get()) && !forgives {
             return Err(Refusal::Spoiled);
         }
-        let is_scattered = self.is_too_scattered(intake, survey);
+        let is_scattered = self.is_too_scattered(intake);
         match intake.purpose {
             Purpose::ReadInsert if is_scattered => Err(Refusal::Spoiled),
             Purpose::WriteBack | Purpose::WriteThrough if is_scattered => Err(Refusal::Scattered),

@@ -176,11 +176,14 @@ impl Source<'_> {
         recovery: &mut Recovery,
     ) -> Result<(Log, Found), OpenError> {
         let new = || Replay::new(old.epoch, old.next_record, old.tail);
-        let (mut replay, mut firsts) = self.take_records(old, new()).await?;
-        let contradicted = replay.contradicted();
+        let mut taken = self.take_records(old, new()).await?;
+        let contradicted = taken.0.contradicted();
         if !contradicted.is_empty() {
-            (replay, firsts) = self.take_records(old, new().without(contradicted)).await?;
+            // The first one's memory is not to stand beside the second one's.
+            drop(taken);
+            taken = self.take_records(old, new().without(contradicted)).await?;
         }
+        let (replay, firsts) = taken;
         if let Some(later) = replay.later_epoch() {
             let (expected, found) = (later.0, old.epoch.0);
             let (device, slice) = (self.name(), self.slice);

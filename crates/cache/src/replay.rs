@@ -42,8 +42,8 @@ pub struct Replay {
     /// Newest unreadable version of a block that nothing readable supersedes.
     suspects: Vec<Suspect>,
     seen: Vec<Sequence>,
-    /// Records without entries.
-    empty: Sequences,
+    /// Records without entries, and how many of each were found.
+    empty: Map<Sequence, u32>,
     /// Records that do not count, in whose place an empty one does.
     void: Sequences,
     /// What the successor of an unseen record says about it, by the unseen record.
@@ -113,7 +113,7 @@ impl Replay {
             versions: Map::default(),
             suspects: Vec::new(),
             seen: Vec::new(),
-            empty: Sequences::default(),
+            empty: Map::default(),
             void: Sequences::default(),
             described: Map::default(),
         }
@@ -122,9 +122,12 @@ impl Replay {
     /// Records that were both found with entries and found empty: where there are some, everything
     /// is to be taken again, [without](Self::without) them.
     pub fn contradicted(&self) -> HashSet<Sequence, FixedState> {
-        let mut once = Sequences::default();
-        let is_second = |seen: &&Sequence| self.empty.contains(seen) && !once.insert(**seen);
-        self.seen.iter().filter(is_second).copied().collect()
+        let mut found: Map<Sequence, u32> = Map::default();
+        for seen in self.seen.iter().filter(|seen| self.empty.contains_key(seen)) {
+            *found.entry(*seen).or_default() += 1;
+        }
+        found.retain(|sequence, count| *count > self.empty[sequence]);
+        found.into_keys().collect()
     }
 
     /// These count as empty, whatever else is found of them.
@@ -204,7 +207,7 @@ impl Replay {
         }
         self.seen.push(header.sequence);
         if record.entries.is_empty() {
-            self.empty.insert(header.sequence);
+            *self.empty.entry(header.sequence).or_default() += 1;
         }
         self.described.remove(&header.sequence);
         if let Some(predecessor) = &record.predecessor

@@ -120,6 +120,7 @@ impl Slice {
             core_changes: Cell::new(0),
             core_changes_flushed: Cell::new(0),
             is_failed: Cell::new(false),
+            is_disowned: Cell::new(false),
             fallback: RefCell::default(),
             discard_refused: Cell::default(),
             is_closed: Cell::new(false),

@@ -27,6 +27,8 @@ pub enum Fault {
     Corrupt,
     /// A write is acknowledged and not carried out; other operations are carried out.
     Lose,
+    /// The operation is carried out, and answered with a medium error all the same.
+    Deny,
 }
 
 /// Which operations a fault befalls.
@@ -140,6 +142,12 @@ impl FaultDevice {
         self.inner.submit(request).await
     }
 
+    async fn deny(&self, request: Request) -> Outcome {
+        let range = request.range;
+        self.inner.submit(request).await?;
+        Err(DeviceError::Media { device: self.name().clone(), range })
+    }
+
     async fn corrupt(&self, mut request: Request) -> Outcome {
         if request.kind == RequestKind::Write {
             let copy = crate::Buffer::from_slice(&request.buffers.to_vec());
@@ -182,6 +190,7 @@ impl BlockDevice for FaultDevice {
             Some(Fault::Corrupt) => Submission::pending(self.corrupt(request)),
             Some(Fault::Lose) if request.kind == RequestKind::Write => Submission::ready(Ok(())),
             Some(Fault::Lose) => self.inner.submit(request),
+            Some(Fault::Deny) => Submission::pending(self.deny(request)),
         }
     }
 }

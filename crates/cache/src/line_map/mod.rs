@@ -149,6 +149,19 @@ impl LineMap {
         (run.end().0 - 1) / line - run.first.0 / line + 1
     }
 
+    /// How many extents of the pool have nothing but newest versions of blocks of a run: they are
+    /// free once all of it is superseded.
+    pub fn extents_within(&self, run: BlockRun) -> u64 {
+        let mut count = 0;
+        self.each_newest(run, |block, version| {
+            let at = version.and_then(|version| self.extents.at_place(version.slot.0));
+            let Some(at) = at.filter(|at| self.extents.is_of_pool(*at)) else { return };
+            let span = self.extents.span(at);
+            count += u64::from(span.block == block.0 && span.end_block() <= run.end().0);
+        });
+        count
+    }
+
     /// The newest version of a block, pending ones included.
     #[inline]
     pub fn newest(&self, block: CoreBlock) -> Option<Version> {

@@ -284,6 +284,28 @@ impl Twin {
     }
 }
 
+#[test]
+fn extents_within_a_run_are_free_once_it_is_superseded() {
+    let mut map = LineMap::new(1024, 16, 0, 0);
+    // Four extents start in the first window, which has one of its own.
+    for (slot, first, count) in [(0, 100, 1), (1, 200, 1), (2, 300, 2), (4, 400, 3)] {
+        pending(&mut map, slot, run(first, count), State::Dirty);
+        map.publish(SlotIndex(slot), count as u32);
+    }
+    let of = |map: &LineMap, first, count| map.extents_within(run(first, count));
+    assert_eq!(of(&map, 100, 1), 0, "the window's own");
+    assert_eq!((of(&map, 200, 1), of(&map, 300, 2), of(&map, 400, 3)), (1, 1, 1));
+    assert_eq!((of(&map, 300, 1), of(&map, 401, 2)), (0, 0), "parts of them");
+    assert_eq!(of(&map, 200, 202), 2, "the last of them in part");
+    for (slot, run) in [(512, run(200, 1)), (576, run(301, 1)), (640, run(400, 3))] {
+        let (expected, (_, before)) = (map.extents_within(run), map.pool());
+        pending(&mut map, slot, run, State::Dirty);
+        map.publish(SlotIndex(slot), run.count as u32);
+        assert_eq!(u64::from(map.pool().1 - before), expected);
+    }
+    map.self_check();
+}
+
 /// Found by the test below: an extent reached over a descriptor into the next segment, and was in
 /// the way when the first of the two was filled anew.
 #[test]

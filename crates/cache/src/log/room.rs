@@ -2,7 +2,7 @@
 //!
 //! **Not here**: room in the log itself (`ring`), which reclaim makes.
 
-use super::{EXTENTS_FOR_RECLAIM, Intake, Log, Purpose, Refusal, Survey};
+use super::{EXTENTS_FOR_RECLAIM, Intake, Log, Purpose, Refusal};
 use crate::types::{BlockRun, Position};
 use headpond_block::Instant;
 use std::time::Duration;
@@ -73,25 +73,27 @@ impl Log {
         wanted == 0 || self.pool_room() >= wanted
     }
 
-    /// Whether an intake has to wait for extents. What it supersedes gives back as many as it takes
-    /// where all of that is dirty: nobody is held back for these.
-    pub(super) fn is_too_scattered(&self, intake: &Intake, survey: Survey) -> bool {
+    /// Whether an intake has to wait for extents. Nobody is held back who gives back as many as he
+    /// may take, by what he supersedes.
+    pub(super) fn is_too_scattered(&self, intake: &Intake) -> bool {
         let wanted = self.extents_for(intake);
-        let is_even = survey.dirty == intake.run.count;
-        let is_allowed = wanted == 0 || is_even || self.pool_throttle.allows_beside(0);
+        let is_allowed = wanted == 0
+            || self.pool_throttle.allows_beside(0)
+            || self.map.extents_within(intake.run) >= wanted;
         !self.has_extents(wanted) || !is_allowed
     }
 
-    /// Maps an intake, and has the throttle of the pool know what it has taken from it.
+    /// Maps an intake, and has the throttle of the pool know what it takes from it, less what it
+    /// will have given back when it is on the device.
     pub(super) fn map_on_account(&mut self, intake: &Intake, data: Position, index: &mut u64) {
-        let is_charged =
-            self.pool_throttle.is_engaged() && self.survey(intake.run).dirty < intake.run.count;
-        let (_, free) = self.map.pool();
-        self.map_intake(intake, data, index);
-        if is_charged {
-            let (_, left) = self.map.pool();
-            self.pool_throttle.spend(u64::from(free.saturating_sub(left)));
+        if !self.pool_throttle.is_engaged() {
+            return self.map_intake(intake, data, index);
         }
+        let (given, (_, free)) = (self.map.extents_within(intake.run), self.map.pool());
+        self.map_intake(intake, data, index);
+        let (_, left) = self.map.pool();
+        let taken = u64::from(free.saturating_sub(left));
+        self.pool_throttle.spend(taken.saturating_sub(given));
     }
 
     /// Extents of the pool that new data may take.
@@ -109,6 +111,16 @@ impl Log {
     pub fn is_scattered(&self) -> bool {
         let (pool, free) = self.map.pool();
         self.map.has_pool() && free < pool / 4 + EXTENTS_FOR_RECLAIM
+    }
+
+    /// How many extents thinning is to give back: all it can while writers wait for them, else
+    /// enough that little is left no more.
+    pub fn extents_to_give_back(&self) -> usize {
+        if self.pool_throttle.is_engaged() {
+            return usize::MAX;
+        }
+        let (pool, free) = self.map.pool();
+        (pool / 8 * 3 + EXTENTS_FOR_RECLAIM).saturating_sub(free) as usize
     }
 
     /// Dirty blocks for whoever decides how hard to clean: as full as the fuller of log and pool.

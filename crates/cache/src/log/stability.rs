@@ -4,7 +4,7 @@ use super::{Formed, HEADER_UNITS, Log, Refusal};
 use crate::format::record::Draft;
 use crate::line_map::Version;
 use crate::types::{Position, SegmentIndex, Sequence};
-use headpond_block::{Buffer, Request};
+use headpond_block::{Buffer, Request, RequestFlags};
 
 impl Log {
     /// Every record below this one is done, well or void.
@@ -75,7 +75,8 @@ impl Log {
         self.voids.first().copied()
     }
 
-    /// The write that puts an empty record in the place of the failed `sequence`.
+    /// The write that puts an empty record in the place of the failed `sequence`, stable when it is
+    /// answered: a stable write past the cache waits for it, and flushes nothing.
     ///
     /// # Errors
     /// `NoSpace`.
@@ -86,7 +87,8 @@ impl Log {
         Draft::default().encode(&header, &mut bytes);
         let range = self.layout.range_at(self.ring.position(), bytes.len() as u64);
         self.ring.advance(units);
-        Ok(Request::write(range.start(), Buffer::from_slice(&bytes)))
+        let request = Request::write(range.start(), Buffer::from_slice(&bytes));
+        Ok(request.with_flags(RequestFlags::FUA))
     }
 
     /// The void record is on the device.

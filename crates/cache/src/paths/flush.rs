@@ -34,6 +34,7 @@ impl Engine {
         if self.core_changes_flushed.get() < self.core_changes.get() && !defect!(SkipCoreFlush) {
             self.flush_core().await?;
         }
+        self.ensure_disowned().await?;
         self.seal_when_idle();
         Ok(())
     }

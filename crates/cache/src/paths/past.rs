@@ -61,15 +61,12 @@ impl Engine {
         if has_pending() || run.count > u64::from(self.log.borrow().layout.slots()) {
             self.settle().await;
         }
-        // What is not mapped any more would come back at a cut, as long as its end is not stable.
-        self.endings.settle(run).await;
-        let log = self.log.borrow();
-        let mut owed = self.endings.owed_in(run);
-        // What is mapped again is a newer version, and ends with that one.
-        owed.retain(|block| log.map.newest(*block).is_none());
+        self.settle_ends(run).await?;
+        let owed = self.owed_in(run);
         if !owed.is_empty() {
             return Ok(Step::Entomb(owed));
         }
+        let log = self.log.borrow();
         let blocks = log.known_in(run);
         if blocks.is_empty() || defect!(ForgetTombstone) {
             return Ok(Step::Write);

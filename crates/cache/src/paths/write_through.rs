@@ -156,11 +156,12 @@ impl Engine {
     /// come back where the core had it for good, and stays where the write failed and only the log
     /// has it.
     async fn forget_stale(self: &Rc<Self>, run: BlockRun, outcome: Outcome) -> Outcome {
-        self.endings.settle(run).await;
+        self.settle_ends(run).await?;
         let blocks = self.log.borrow().known_in(run);
         let is_clean = |block: &CoreBlock| self.log.borrow().is_settled(*block);
         let (clean, others): (Vec<_>, Vec<_>) = blocks.into_iter().partition(is_clean);
         self.distrust_written(run);
+        self.end_mappings(&self.owed_in(run), false).await?;
         self.end_mappings(&clean, false).await?;
         outcome?;
         self.flush_core().await?;

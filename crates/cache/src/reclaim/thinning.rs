@@ -84,6 +84,9 @@ impl Engine {
         if !self.log.borrow().is_scattered() {
             return Ok(());
         }
+        // The oldest go first, as far as that is enough.
+        blocks.sort_unstable_by_key(|it| it.first);
+        blocks.truncate(self.log.borrow().extents_to_give_back());
         blocks.sort_unstable_by_key(|it| it.block);
         let (mut ended, mut outcome) = (Vec::new(), Ok(()));
         for group in blocks.chunks(BLOCKS_PER_RECORD) {

@@ -4,7 +4,8 @@ use crate::machine::{CACHE_BYTES, CORE_BYTES, EXPECTED, options, small_cleaning}
 use headpond_block::decorators::{FaultControl, FaultDevice};
 use headpond_block::devices::RamDevice;
 use headpond_block::{
-    BlockDevice, Buffer, DeviceError, Geometry, LocalFuture, Outcome, Runtime, Stability,
+    BlockDevice, Buffer, ByteRange, DeviceError, DeviceName, Geometry, LocalFuture, Outcome,
+    Runtime, Stability,
 };
 use headpond_cache::{
     CleaningConfig, CleaningPolicy, CoreLabel, CreateOptions, Foundation, Slice, SliceConfig,
@@ -24,12 +25,22 @@ pub struct Bench {
     pub label: Rc<Label>,
 }
 
+/// How often the cache was disowned, and how often that is still to fail.
 #[derive(Default)]
-pub struct Label(pub Cell<u32>);
+pub struct Label {
+    pub disowned: Cell<u32>,
+    pub failures: Cell<u32>,
+}
 
 impl CoreLabel for Label {
     fn disown_cache(&self) -> LocalFuture<'_, Outcome> {
-        self.0.set(self.0.get() + 1);
+        let failures = self.failures.get();
+        if failures > 0 {
+            self.failures.set(failures - 1);
+            let (device, range) = (DeviceName::new("label"), ByteRange::at(0, 4096));
+            return Box::pin(async move { Err(DeviceError::Media { device, range }) });
+        }
+        self.disowned.set(self.disowned.get() + 1);
         Box::pin(async { Ok(()) })
     }
 }

@@ -181,7 +181,7 @@ fn failed_cache_write_goes_to_the_core_and_the_mapping_does_not_come_back() {
         device.write(0, block(2)).await.unwrap();
         assert_eq!(byte_at(device, 0).await.unwrap(), 2);
         assert_eq!(byte_at(&*bench.core, 0).await.unwrap(), 2);
-        assert_eq!((slice.stats().is_failed, bench.label.0.get()), (false, 0));
+        assert_eq!((slice.stats().is_failed, bench.label.disowned.get()), (false, 0));
         device.flush().await.unwrap();
         // As after a power cut: the first version is still in the log, below a tombstone.
         let again = bench.open(nop()).await;
@@ -199,7 +199,7 @@ fn cache_that_takes_no_more_writes_is_disowned_before_anything_is_acknowledged()
         device.write(4096, block(1)).await.unwrap();
         bench.cache_faults.add(FaultRule::on(RequestKind::Write, Fault::Media));
         device.write(0, block(2)).await.unwrap();
-        assert!(bench.label.0.get() > 0);
+        assert!(bench.label.disowned.get() > 0);
         assert!(slice.stats().is_failed);
         assert_eq!(byte_at(device, 0).await.unwrap(), 2);
         assert_eq!(byte_at(device, 4096).await.unwrap(), 1, "dirty data is still served");
@@ -287,7 +287,7 @@ fn flush_outlives_a_cache_that_is_gone_as_soon_as_the_core_has_everything() {
         let gone = FaultRule { kind: None, ..FaultRule::on(RequestKind::Flush, Fault::Gone) };
         bench.cache_faults.add(gone);
         assert!(device.flush().await.is_err());
-        assert_eq!((slice.stats().is_failed, bench.label.0.get()), (false, 0));
+        assert_eq!((slice.stats().is_failed, bench.label.disowned.get()), (false, 0));
         device.write(0, block(2)).await.unwrap();
         assert!(device.flush().await.is_err(), "the other one is still dirty");
         device.write(4096, block(2)).await.unwrap();
@@ -303,7 +303,7 @@ fn flush_outlives_a_cache_that_is_gone_as_soon_as_the_core_has_everything() {
         let gone = FaultRule { kind: None, ..FaultRule::on(RequestKind::Flush, Fault::Gone) };
         bench.cache_faults.add(gone);
         device.flush().await.unwrap();
-        assert_eq!((slice.stats().is_failed, bench.label.0.get()), (true, 1));
+        assert_eq!((slice.stats().is_failed, bench.label.disowned.get()), (true, 1));
         assert_eq!(byte_at(device, 0).await.unwrap(), 1);
     });
 }

@@ -180,7 +180,7 @@ fn writes_that_wait_for_room_in_the_log_go_to_the_core_when_the_cache_fails() {
         });
         let all = [failing].into_iter().chain::<Vec<_>>(writes).collect();
         join_all(all).await.into_iter().for_each(|outcome| outcome.unwrap());
-        assert!(slice.stats().is_failed && bench.label.0.get() > 0);
+        assert!(slice.stats().is_failed && bench.label.disowned.get() > 0);
         assert_eq!(slice.stats().writes_waiting, 0);
         for index in [2000, 2899] {
             assert_eq!(byte_at(&slice, index * 4096).await.unwrap(), 9);
@@ -199,7 +199,7 @@ fn writes_that_wait_for_room_in_the_log_go_to_the_core_when_reclaim_finds_the_ca
         let write = |index: u64| slice.submit(Request::write(index * 4096, block(9)));
         let writes = (0..4).flat_map(|_| 2000..2900).map(write).collect();
         join_all(writes).await.into_iter().for_each(|outcome| outcome.unwrap());
-        assert!(slice.stats().is_failed && bench.label.0.get() > 0);
+        assert!(slice.stats().is_failed && bench.label.disowned.get() > 0);
         assert_eq!(byte_at(&slice, 2899 * 4096).await.unwrap(), 9);
     });
 }

@@ -2,16 +2,15 @@
 
 use crate::bench::{Bench, block, byte_at, nop, simulate};
 use crate::machine::{CORE_BYTES, EXPECTED, Machine, options, small_cleaning};
-use headpond_block::decorators::{Fault, FaultRule, ProbeDevice};
+use headpond_block::decorators::ProbeDevice;
 use headpond_block::devices::{NullDevice, RamDevice};
-use headpond_block::{BlockDevice, Buffer, ByteRange, Request, RequestKind, Runtime};
+use headpond_block::{BlockDevice, Buffer, ByteRange, Request, Runtime};
 use headpond_cache::{
     CleaningConfig, CleaningPolicy, CreateError, CreateOptions, Foundation, Mode, Slice,
     SliceConfig, SliceStats, create, load,
 };
 use headpond_sim::Ended;
 use headpond_witness::Workload;
-use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -182,110 +181,6 @@ fn lines_in_too_many_pieces_wait_for_cleaner_and_reclaim() {
             assert!(stats.counters.segments_reclaimed > 10);
         }
     }
-}
-
-/// A block in every line.
-fn scattered_block(index: u64) -> u64 {
-    index * 17 % (CORE_BYTES / 4096) * 4096
-}
-
-/// Uses the pool up with dirty blocks; how many there are.
-async fn scatter(slice: &Slice) -> u64 {
-    let mut written = 0;
-    while slice.stats().counters.bypass.scattered == 0 {
-        let device: &dyn BlockDevice = slice;
-        device.write(scattered_block(written), block(written as u8)).await.unwrap();
-        written += 1;
-    }
-    written
-}
-
-/// The oldest segment is all dirty, and would give nothing back for long.
-#[test]
-fn what_has_become_clean_makes_room_where_it_lies() {
-    simulate(async |runtime| {
-        let bench = Bench::with_lines(&runtime, LINE).await;
-        let slice = bench.open(nop()).await;
-        let device: &dyn BlockDevice = &slice;
-        let written = scatter(&slice).await;
-        let full = slice.stats().memory;
-        // The newest becomes clean by itself, and by a write past the cache.
-        slice.flush_dirty().await.unwrap();
-        runtime.sleep(Duration::from_secs(1)).await;
-        let stats = slice.stats();
-        assert!(stats.counters.thinned_blocks > 100, "{:?}", stats.counters);
-        assert_eq!(stats.counters.reinserted_blocks, 0);
-        assert!(stats.memory.extents_used < full.extents_used * 4 / 5, "{:?}", stats.memory);
-        slice.self_check();
-        for index in 0..written {
-            assert_eq!(byte_at(device, scattered_block(index)).await.unwrap(), index as u8);
-        }
-    });
-}
-
-/// A cut would bring back what the tombstone on its way has not ended yet, under what was written
-/// past the cache meanwhile.
-#[test]
-fn a_write_past_the_cache_ends_blocks_whose_end_is_not_stable_yet() {
-    simulate(async |runtime| {
-        let bench = Bench::with_lines(&runtime, LINE).await;
-        let slice = bench.open(nop()).await;
-        let device: &dyn BlockDevice = &slice;
-        scatter(&slice).await;
-        let slow = Fault::Delay(Duration::from_millis(50));
-        let rule = FaultRule::on(RequestKind::Write, slow);
-        bench.cache_faults.add(FaultRule { times: Some(1), ..rule });
-        slice.flush_dirty().await.unwrap();
-        runtime.sleep(Duration::from_millis(10)).await;
-        assert_eq!(bench.cache_faults.struck(), 1, "tombstones are on their way");
-        slice.set_config(SliceConfig { mode: Mode::PassThrough, ..nop() }).unwrap();
-        let before = slice.stats().counters;
-        for index in 0..50 {
-            device.write(scattered_block(index), block(99)).await.unwrap();
-        }
-        let after = slice.stats().counters;
-        assert_eq!(after.tombstone_blocks - before.tombstone_blocks, 50);
-        runtime.sleep(Duration::from_secs(1)).await;
-        assert!(slice.stats().counters.thinned_blocks > 100);
-        slice.self_check();
-        for index in 0..50 {
-            assert_eq!(byte_at(device, scattered_block(index)).await.unwrap(), 99);
-        }
-    });
-}
-
-/// Writes of single blocks all over the core, each an epoch of its own, use up what the map has
-/// for scattered lines; parts of the oldest of them are written beside, which lock what the cleaner
-/// has to write first.
-#[test]
-fn parts_of_blocks_are_written_in_order_though_the_pool_is_used_up() {
-    simulate(async |runtime| {
-        let bench = Bench::with_lines(&runtime, LINE).await;
-        let slow = Fault::Delay(Duration::from_millis(5));
-        bench.core_faults.add(FaultRule::on(RequestKind::Write, slow));
-        let cleaning = CleaningConfig { policy: CleaningPolicy::Ordered, ..small_cleaning() };
-        let slice = Rc::new(bench.open(SliceConfig { cleaning, ..nop() }).await);
-        let answered = Rc::new(Cell::new(0));
-        for index in 0..1500 {
-            let (slice, answered) = (Rc::clone(&slice), Rc::clone(&answered));
-            let write = async move {
-                let device: &dyn BlockDevice = &*slice;
-                let (part, at) = (index % 4 == 3, scattered_block(index - index % 4));
-                let written = match part {
-                    true => device.write(at + 512, Buffer::from_slice(&[9; 512])).await,
-                    false => device.write(scattered_block(index), block(index as u8)).await,
-                };
-                written.unwrap();
-                device.flush().await.unwrap();
-                answered.set(answered.get() + 1);
-            };
-            drop(runtime.spawn(write));
-            runtime.sleep(Duration::from_micros(200)).await;
-        }
-        runtime.sleep(Duration::from_secs(120)).await;
-        assert_eq!(answered.get(), 1500);
-        slice.stop().await.unwrap();
-    });
 }
 
 /// What a slice of this size takes, before and after it has been filled.
