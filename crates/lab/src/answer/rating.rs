@@ -1,10 +1,10 @@
 //! An array against what such an array is expected to do.
 
 use super::curves::named;
-use super::{Answer, Rows};
+use super::{Answer, Rows, distinct, group};
 use crate::plan::{ArrayOf, Sync};
 use crate::results::{CellResult, Results, Summary};
-use headpond_report::{factor, number};
+use headpond_report::{Grid, Tone, factor, number, percent};
 use headpond_whatif::plan::{Assumptions, DriveFigures, Plan, Shape, Speeds};
 use serde::Serialize;
 use serde_json::json;
@@ -12,6 +12,8 @@ use std::collections::BTreeMap;
 
 /// Less at once is no stream.
 const STREAM_BYTES: u64 = 1 << 20;
+/// An array that does so much of what it does alone is not slowed down by others.
+const UNDISTURBED: f64 = 0.9;
 
 /// The marks of published comparisons of controllers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -62,11 +64,86 @@ impl Rate {
             Self::Tenth => "---",
         }
     }
+
+    fn tone(self) -> Tone {
+        match self {
+            Self::Above => Tone::Good(2),
+            Self::Expected => Tone::Good(1),
+            Self::Below => Tone::Bad(1),
+            Self::Half => Tone::Bad(2),
+            Self::Quarter => Tone::Bad(3),
+            Self::Tenth => Tone::Bad(4),
+        }
+    }
+}
+
+/// A cell beside what is expected of it.
+struct Rated<'a> {
+    cell: &'a CellResult,
+    /// The array and its settings.
+    of: String,
+    /// Arrays that worked at the same time.
+    arrays: u16,
+    /// Of each of them.
+    found: f64,
+    expected: f64,
+    unit: &'static str,
+}
+
+impl Rated<'_> {
+    fn share(&self) -> f64 {
+        self.found / self.expected
+    }
+
+    fn mark(&self) -> Rate {
+        rate(self.share())
+    }
+
+    fn load(&self) -> String {
+        self.cell.cell.load.to_string()
+    }
 }
 
 pub(super) fn answer(results: &Results) -> Answer {
     let mut answer = Answer::new("Against what is expected of such an array");
-    let (mut rows, mut facts) = (Vec::new(), Vec::new());
+    let (rated, unknown) = rated(results);
+    answer.sentences.extend(unknown);
+    answer.sentences.extend(rated.iter().filter_map(falls_short));
+    if rated.is_empty() {
+        answer.sentences.push("no target says which array it is: give it array = {...}".into());
+        return answer;
+    }
+    if answer.sentences.is_empty() {
+        answer.sentences.push("everything is as expected, or above".into());
+    }
+    answer.sentences.extend(at_once(results, &rated));
+    let title = "of what is expected: ++ a tenth above, + as expected, +/- about a quarter below, - \
+                 half, -- a quarter, --- a tenth or less";
+    answer.grids.push((title.to_owned(), grid(&rated)));
+    let rows = rated.iter().map(|it| {
+        vec![
+            it.of.clone(),
+            it.load(),
+            it.mark().mark().to_owned(),
+            format!("{} {}", number(it.found), it.unit),
+            format!("{} {}", number(it.expected), it.unit),
+            factor(it.share()),
+        ]
+    });
+    let columns = vec!["array", "load", "mark", "each", "expected", "of it"];
+    answer.tables.push(Rows { columns, words: 3, rows: rows.collect() });
+    let facts = rated.iter().map(|it| {
+        json!({ "cell": it.cell.cell.number, "of": it.of, "request": it.cell.cell.load.request(),
+                "arrays": it.arrays, "measured": it.found, "expected": it.expected,
+                "unit": it.unit, "mark": it.mark() })
+    });
+    answer.facts = json!({ "cells": facts.collect::<Vec<_>>() });
+    answer
+}
+
+/// What can be rated, and a sentence for each array whose drive is not known.
+fn rated(results: &Results) -> (Vec<Rated<'_>>, Vec<String>) {
+    let (mut rated, mut unknown) = (Vec::new(), Vec::new());
     let mut known: BTreeMap<String, Result<DriveFigures, String>> = BTreeMap::new();
     for (cell, summary) in results.measured() {
         let target = &results.plan.targets[cell.cell.target];
@@ -74,46 +151,66 @@ pub(super) fn answer(results: &Results) -> Answer {
         let drive = known
             .entry(array.drive.clone())
             .or_insert_with(|| DriveFigures::find(&array.drive).map_err(|error| error.to_string()));
-        let expected = match drive {
-            Ok(drive) => expected(&array, drive, cell),
-            Err(error) => {
-                answer.sentences.push(format!("{}: {error}", target.name));
-                continue;
+        match drive {
+            Ok(drive) => {
+                let Some((expected, unit)) = expected(&array, drive, cell) else { continue };
+                let arrays = target.arrays(&cell.cell.settings);
+                let found = measured(cell, &summary) / f64::from(arrays);
+                let of = named(results, cell);
+                rated.push(Rated { cell, of, arrays, found, expected, unit });
             }
-        };
-        let Some((expected, unit)) = expected else { continue };
-        let arrays = f64::from(target.arrays(&cell.cell.settings));
-        let found = measured(cell, &summary) / arrays;
-        let mark = rate(found / expected);
-        rows.push(vec![
-            named(results, cell),
-            cell.cell.load.to_string(),
-            mark.mark().to_owned(),
-            format!("{} {unit}", number(found)),
-            format!("{} {unit}", number(expected)),
-            factor(found / expected),
-        ]);
-        facts.push(json!({ "cell": cell.cell.number, "measured": found, "expected": expected,
-                           "unit": unit, "mark": mark }));
-        if !matches!(mark, Rate::Expected | Rate::Above) {
-            answer.sentences.push(format!(
-                "{}, {}: {} of what is expected ({})",
-                named(results, cell),
-                cell.cell.load,
-                headpond_report::percent(found / expected),
-                mark.mark()
-            ));
+            Err(error) => unknown.push(format!("{}: {error}", target.name)),
         }
     }
-    if rows.is_empty() {
-        answer.sentences.push("no target says which array it is: give it array = {...}".into());
-    } else if answer.sentences.is_empty() {
-        answer.sentences.push("everything is as expected, or above".into());
+    (rated, distinct(unknown))
+}
+
+fn falls_short(it: &Rated<'_>) -> Option<String> {
+    let (load, share, mark) = (it.load(), percent(it.share()), it.mark());
+    let falls_short = !matches!(mark, Rate::Expected | Rate::Above);
+    falls_short.then(|| format!("{}, {load}: {share} of what is expected ({})", it.of, mark.mark()))
+}
+
+/// How many arrays at once get what one gets alone, where several were measured.
+fn at_once(results: &Results, rated: &[Rated<'_>]) -> Vec<String> {
+    let most = rated.iter().map(|it| it.arrays).max().unwrap_or(1);
+    let of = |it: &Rated<'_>| (group(results, "arrays", it.cell), it.load());
+    let alone = |it: &Rated<'_>| {
+        let is_it = |other: &&Rated<'_>| other.arrays == 1 && of(other) == of(it);
+        rated.iter().find(is_it).map(|other| it.found / other.found)
+    };
+    let shares: Vec<_> = rated.iter().filter_map(|it| Some((it, alone(it)?))).collect();
+    let slowed: Vec<_> = shares.iter().filter(|(_, share)| *share < UNDISTURBED).collect();
+    match (shares.iter().any(|(it, _)| it.arrays > 1), slowed.is_empty()) {
+        (false, _) => Vec::new(),
+        (true, true) => vec![format!("up to {most} arrays at once, each does what it does alone")],
+        (true, false) => {
+            let sentence = |&&(it, share): &&(&Rated<'_>, f64)| {
+                let (load, share) = (it.load(), percent(share));
+                format!("{}, {load}: each does {share} of what it does alone", it.of)
+            };
+            slowed.iter().map(sentence).collect()
+        }
     }
-    let columns = vec!["array", "load", "mark", "each", "expected", "of it"];
-    answer.tables.push(Rows { columns, words: 3, rows });
-    answer.facts = json!({ "cells": facts });
-    answer
+}
+
+/// A row for each array, a column for each request.
+fn grid(rated: &[Rated<'_>]) -> Grid {
+    let requests = distinct(rated.iter().map(|it| it.cell.cell.load.request()));
+    let arrays = distinct(rated.iter().map(|it| &it.of));
+    let cell = |of: &String, request: &String| {
+        let is_it = |it: &&Rated<'_>| &it.of == of && &it.cell.cell.load.request() == request;
+        let marked: Vec<_> = rated.iter().filter(is_it).collect();
+        let words = marked.iter().map(|it| format!("{} {}", it.mark().mark(), factor(it.share())));
+        let worst = marked.iter().min_by(|a, b| a.share().total_cmp(&b.share()));
+        let tone = worst.map_or(Tone::Blank, |it| it.mark().tone());
+        (words.collect::<Vec<_>>().join(", "), tone)
+    };
+    let rows = arrays.into_iter().map(|of| {
+        (of.clone(), requests.iter().map(|request| cell(of, request)).collect::<Vec<_>>())
+    });
+    let rows = rows.collect();
+    Grid { corner: "array".to_owned(), columns: requests.clone(), rows }
 }
 
 /// What the calculator says of such a cell, and in what.

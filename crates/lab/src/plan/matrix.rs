@@ -20,7 +20,8 @@ pub struct Matrix {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub bs: Vec<Size>,
     /// Both in pairs ("randread 4K"), in the place of every combination of them; a third word
-    /// ("4x32") says how many jobs of which depth, in the place of those below.
+    /// ("4x32") says how many jobs of which depth, in the place of those below, and "4x32/drive"
+    /// for each drive of a target that says how many it has.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub requests: Vec<String>,
     #[serde(default = "ones")]
@@ -114,7 +115,7 @@ impl Matrix {
         for Asked { word, bs, parallel } in self.asked()? {
             phases(&word)?;
             check_bytes("matrix.bs", bs)?;
-            if let Some((jobs, depth)) = parallel {
+            if let Some(Parallel { jobs, depth, .. }) = parallel {
                 check_parallel("matrix.requests", jobs, depth)?;
             }
         }
@@ -138,7 +139,7 @@ impl Matrix {
             let field = format!("matrix.settings.{name}");
             return Err(PlanError::field(field, "it has no value", "give one or leave it out"));
         }
-        let cells = self.settings().len() * self.loads().len();
+        let cells = self.settings().len() * self.loads(1).len();
         if cells > CELLS_MAX {
             let cause = format!("these are {cells} cells for each target");
             return Err(PlanError::field("matrix", cause, "measure at most 100,000"));
@@ -173,7 +174,8 @@ impl Matrix {
         }
         let asked = self.requests.iter().map(|text| {
             let cause = format!("{text:?} is no request");
-            let way_out = "write \"randread 4K\", or \"randread 4K 4x32\"";
+            let way_out =
+                "write \"randread 4K\", \"randread 4K 4x32\" or \"randread 4K 1x32/drive\"";
             Asked::parse(text).ok_or_else(|| PlanError::field("matrix.requests", cause, way_out))
         });
         asked.collect()
@@ -196,15 +198,21 @@ impl Matrix {
         all
     }
 
-    /// Every load, in order; the mix only where it means something.
-    pub(super) fn loads(&self) -> Vec<Load> {
+    /// Whether some depth is that of one drive.
+    pub(super) fn is_per_drive(&self) -> bool {
+        let is_it = |asked: &Asked| asked.parallel.is_some_and(|it| it.per == Per::Drive);
+        self.asked().is_ok_and(|asked| asked.iter().any(is_it))
+    }
+
+    /// Every load of a target of so many drives, in order; the mix only where it means something.
+    pub(super) fn loads(&self, drives: u16) -> Vec<Load> {
         let rates: Vec<_> = match self.rate.is_empty() {
             true => vec![None],
             false => self.rate.iter().copied().map(Some).collect(),
         };
         let mut loads = Vec::new();
         for Asked { word, bs, parallel } in self.asked().unwrap_or_default() {
-            let parallel = parallel.map(|pair| vec![pair]);
+            let parallel = parallel.map(|it| vec![it.on(drives)]);
             let parallel = parallel.unwrap_or_else(|| self.parallel().unwrap_or_default());
             let is_mixed = phases(&word).is_ok_and(|phases| phases.iter().any(is_mixed));
             let writes = phases(&word).is_ok_and(|phases| phases.iter().any(|rw| rw.writes));
@@ -230,7 +238,41 @@ impl Matrix {
 struct Asked {
     word: String,
     bs: Size,
-    parallel: Option<(u32, u32)>,
+    parallel: Option<Parallel>,
+}
+
+/// How many jobs of which depth.
+#[derive(Clone, Copy, Debug)]
+struct Parallel {
+    jobs: u32,
+    depth: u32,
+    per: Per,
+}
+
+/// What a depth is that of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Per {
+    Target,
+    Drive,
+}
+
+impl Parallel {
+    fn parse(text: &str) -> Option<Self> {
+        let (pair, per) = match text.strip_suffix("/drive") {
+            Some(pair) => (pair, Per::Drive),
+            None => (text, Per::Target),
+        };
+        let (jobs, depth) = jobs_x_depth(pair)?;
+        Some(Self { jobs, depth, per })
+    }
+
+    /// Jobs and their depth on a target of so many drives.
+    fn on(self, drives: u16) -> (u32, u32) {
+        match self.per {
+            Per::Target => (self.jobs, self.depth),
+            Per::Drive => (self.jobs, self.depth.saturating_mul(u32::from(drives))),
+        }
+    }
 }
 
 impl Asked {
@@ -238,7 +280,7 @@ impl Asked {
         let mut words = text.split_whitespace();
         let (word, bs) = (words.next()?.to_owned(), words.next()?.parse().ok()?);
         let parallel = match words.next() {
-            Some(pair) => Some(jobs_x_depth(pair)?),
+            Some(parallel) => Some(Parallel::parse(parallel)?),
             None => None,
         };
         words.next().is_none().then_some(Self { word, bs, parallel })
@@ -296,7 +338,7 @@ fn check_bytes(field: &str, size: Size) -> Result<(), PlanError> {
     }
 }
 
-fn check_parallel(field: &str, jobs: u32, depth: u32) -> Result<(), PlanError> {
+pub(super) fn check_parallel(field: &str, jobs: u32, depth: u32) -> Result<(), PlanError> {
     match jobs > 0 && depth > 0 && jobs.saturating_mul(depth) <= IN_FLIGHT_MAX {
         true => Ok(()),
         false => {

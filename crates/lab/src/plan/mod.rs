@@ -21,6 +21,7 @@ pub use target::{ArrayOf, Kind, Loader, Target};
 
 use crate::answer::Question;
 use headpond_whatif::ArrivalProcess;
+use matrix::check_parallel;
 use serde::{Deserialize, Serialize};
 
 /// A whole plan.
@@ -126,6 +127,9 @@ impl Plan {
         self.limits.check()?;
         self.check_sweep()?;
         self.targets.iter().try_for_each(|target| target.check(&self.matrix))?;
+        let in_flight = |cell: &Cell| (cell.load.jobs, cell.load.depth);
+        let most = self.cells().iter().map(in_flight).max_by_key(|it| it.0.saturating_mul(it.1));
+        most.map_or(Ok(()), |(jobs, depth)| check_parallel("matrix", jobs, depth))?;
         self.questions.iter().try_for_each(|question| question.check(self))
     }
 
@@ -135,7 +139,8 @@ impl Plan {
             let cause = "in a sweep every round has all cells, and none is left out";
             return Err(PlanError::field("limits.mean_ms", cause, "leave it or the sweep out"));
         }
-        sweep.check(&self.matrix.loads())
+        let loads: Vec<_> = self.cells().into_iter().map(|cell| cell.load).collect();
+        sweep.check(&loads)
     }
 
     /// Names stand in the files of other programs.
@@ -157,13 +162,14 @@ impl Plan {
 
     /// All cells, in the order of the file.
     pub fn cells(&self) -> Vec<Cell> {
-        let loads = self.matrix.loads();
+        let is_per_drive = self.matrix.is_per_drive();
         let mut cells = Vec::new();
-        for (target, _) in self.targets.iter().enumerate() {
+        for (target, it) in self.targets.iter().enumerate() {
             for settings in self.matrix.settings() {
-                for load in &loads {
+                let drives = if is_per_drive { it.drives(&settings) } else { 1 };
+                for load in self.matrix.loads(drives) {
                     let (number, settings) = (cells.len(), settings.clone());
-                    cells.push(Cell { number, target, settings, load: load.clone() });
+                    cells.push(Cell { number, target, settings, load });
                 }
             }
         }

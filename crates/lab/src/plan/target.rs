@@ -200,6 +200,12 @@ impl Target {
         Some(ArrayOf { raid, drive, drives, groups, strip: Some(core.strip) })
     }
 
+    /// Drives that a depth is multiplied with where it is that of one; what says nothing of its
+    /// drives is taken for one.
+    pub(super) fn drives(&self, settings: &std::collections::BTreeMap<String, toml::Value>) -> u16 {
+        self.array_of(settings).map_or(1, |array| array.drives)
+    }
+
     /// Arrays that are alike and loaded at the same time.
     pub(crate) fn arrays(&self, settings: &std::collections::BTreeMap<String, toml::Value>) -> u16 {
         match self.machine {

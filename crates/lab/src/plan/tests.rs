@@ -28,6 +28,27 @@ fn a_list_counts_only_where_it_means_something() {
 }
 
 #[test]
+fn a_depth_of_a_drive_grows_with_the_drives_of_a_target() {
+    let array = "machine = { core = { raid = 5, drives = 4, drive = \"hdd-7k2-4t\" } }";
+    let file = "array = { raid = 1, drives = 2, drive = \"hdd-7k2-4t\" }\nfile =";
+    let requests = "requests = [\"randread 4K 2x8/drive\", \"read 1M 1x32\"]";
+    let plan = PLAN
+        .replace("machine = { core = { raid = 0, drives = 1, drive = \"hdd-7k2-4t\" } }", array)
+        .replace("file =", file)
+        .replace("rw = [\"randread\", \"randrw\"]", requests)
+        .replace("bs = [\"4K\", \"64K\"]\n", "");
+    let depths = |plan: &str| {
+        let cells = Plan::parse(plan).unwrap().cells();
+        cells.iter().map(|cell| cell.load.parallel()).collect::<Vec<_>>()
+    };
+    assert_eq!(depths(&plan), ["2x32", "1x32", "2x16", "1x32"]);
+    // What says nothing of its drives is one.
+    assert_eq!(depths(&plan.replace(file, "file =")), ["2x32", "1x32", "2x8", "1x32"]);
+    let error = Plan::parse(&plan.replace("2x8/drive", "2x16000/drive")).unwrap_err().to_string();
+    assert!(error.contains("2 jobs of depth 64000"), "{error}");
+}
+
+#[test]
 fn a_plan_survives_being_stored() {
     for text in crate::builtin::ALL.iter().map(|plan| plan.text).chain([PLAN]) {
         let plan = Plan::parse(text).unwrap();
