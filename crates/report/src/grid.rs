@@ -21,6 +21,8 @@ pub struct Grid {
     pub columns: Vec<String>,
     /// A name, and for each column the words and their tone.
     pub rows: Vec<(String, Vec<(String, Tone)>)>,
+    /// What the words mean, where they do not say it themselves.
+    pub note: String,
 }
 
 impl Tone {
@@ -61,8 +63,12 @@ impl Grid {
             format!("<tr><th>{}</th>{cells}</tr>\n", escape(name))
         };
         let rows: String = self.rows.iter().map(row).collect();
+        let note = match self.note.is_empty() {
+            true => String::new(),
+            false => format!("<p>{}</p>\n", escape(&self.note)),
+        };
         format!(
-            "<div class=\"scroll\"><table class=\"grid\">\n<thead><tr><th>{}</th>{head}</tr></thead>\n\
+            "{note}<div class=\"scroll\"><table class=\"grid\">\n<thead><tr><th>{}</th>{head}</tr></thead>\n\
              <tbody>\n{rows}</tbody></table></div>\n",
             escape(&self.corner)
         )
@@ -87,9 +93,15 @@ mod tests {
     #[test]
     fn words_of_users_are_escaped() {
         let rows = vec![("<b>".into(), vec![("1".into(), Tone::Good(9))])];
-        let grid = Grid { corner: "a & b".into(), columns: vec!["c\"".into()], rows };
+        let grid = Grid {
+            corner: "a & b".into(),
+            columns: vec!["c\"".into()],
+            rows,
+            note: "d & e".into(),
+        };
         let html = grid.draw();
         assert!(html.contains("&lt;b&gt;") && html.contains("a &amp; b"), "{html}");
+        assert!(html.contains("<p>d &amp; e</p>"), "{html}");
         assert!(html.contains("class=\"good4\""), "{html}");
     }
 }

@@ -13,8 +13,12 @@ pub struct Curve {
     /// The target and its settings.
     pub of: String,
     pub request: String,
-    /// By the requests in flight, or by rate.
+    /// By the requests in flight, or by rate; where several cells have as many in flight, by more
+    /// or fewer jobs, the one that carries most.
     pub points: Vec<Point>,
+    /// All cells that it was made of.
+    #[serde(skip)]
+    cells: Vec<usize>,
     pub knee: Option<Knee>,
 }
 
@@ -39,11 +43,22 @@ impl Curve {
             cells.sort_by(|(a, _), (b, _)| {
                 a.cell.load.how_much().total_cmp(&b.cell.load.how_much())
             });
-            let points: Vec<_> = cells.into_iter().map(|(cell, it)| Point::of(cell, it)).collect();
+            let most =
+                cells.chunk_by(|(a, _), (b, _)| a.cell.load.how_much() == b.cell.load.how_much());
+            let most = most.filter_map(|alike| {
+                alike.iter().max_by(|(_, a), (_, b)| a.iops.median.total_cmp(&b.iops.median))
+            });
+            let points: Vec<_> = most.map(|(cell, it)| Point::of(cell, it)).collect();
             let pairs: Vec<_> = points.iter().map(|point| (point.iops, point.mean_ms)).collect();
-            Self { of: key.0, request: key.1, points, knee: knee(&pairs) }
+            let cells = cells.iter().map(|(cell, _)| cell.cell.number).collect();
+            Self { of: key.0, request: key.1, points, cells, knee: knee(&pairs) }
         });
         curves.collect()
+    }
+
+    /// Whether a cell belongs to it.
+    pub(super) fn has(&self, cell: usize) -> bool {
+        self.cells.contains(&cell)
     }
 
     pub(crate) fn mean(&self) -> Vec<(f64, f64)> {

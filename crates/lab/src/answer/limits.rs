@@ -176,15 +176,13 @@ fn chart(title: &str, cell: &CellResult) -> Option<Chart> {
     }
     // Both on one axis: the dirty ratio as a share of the highest rate.
     let dirty = dirty.into_iter().map(|(at, ratio)| (at, ratio * most)).collect();
+    let of_it = format!("dirty, {} being 100 %", number(most));
     let lines = Lines {
         title: title.to_owned(),
-        note: format!(
-            "MB/s over seconds; the dirty ratio reaches the top ({}) at 100 %",
-            number(most)
-        ),
+        note: "MB/s over seconds, beside it how much is dirty".to_owned(),
         across: Axis::linear(0.0, begun, Unit::Number),
         up: Axis::linear(0.0, most, Unit::Number),
-        series: vec![Line::new("written", 0, rates), Line::new("dirty ratio", 1, dirty)],
+        series: vec![Line::new("written, MB/s", 0, rates), Line::new(&of_it, 1, dirty)],
         marks: Vec::new(),
         level: None,
         are_steps: false,

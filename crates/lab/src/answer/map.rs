@@ -98,7 +98,8 @@ impl Sheet<'_> {
             (bs.to_string(), cells.collect::<Vec<_>>())
         });
         let rows = rows.collect();
-        (Grid { corner: "request, jobs x depth".into(), columns, rows }, gains)
+        let (corner, note) = ("request, jobs x depth".into(), String::new());
+        (Grid { corner, columns, rows, note }, gains)
     }
 }
 

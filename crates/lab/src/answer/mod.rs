@@ -185,7 +185,10 @@ fn grid_text(grid: &Grid) -> String {
         let words = cells.iter().map(|(words, _)| words.clone());
         table.row([name.clone()].into_iter().chain(words));
     }
-    table.render()
+    match grid.note.is_empty() {
+        true => table.render(),
+        false => format!("{}{}\n", table.render(), grid.note),
+    }
 }
 
 /// The values that there are: where the user put two targets in the place of a plan's, those.

@@ -12,6 +12,8 @@ use std::collections::BTreeMap;
 
 /// Less at once is no stream.
 const STREAM_BYTES: u64 = 1 << 20;
+const MARKS: &str = "++ a tenth above or more, + as expected, +/- about a quarter below, - half or less, \
+                     -- a quarter or less, --- a tenth or less";
 /// An array that does so much of what it does alone is not slowed down by others.
 const UNDISTURBED: f64 = 0.9;
 
@@ -117,9 +119,7 @@ pub(super) fn answer(results: &Results) -> Answer {
         answer.sentences.push("everything is as expected, or above".into());
     }
     answer.sentences.extend(at_once(results, &rated));
-    let title = "of what is expected: ++ a tenth above, + as expected, +/- about a quarter below, - \
-                 half, -- a quarter, --- a tenth or less";
-    answer.grids.push((title.to_owned(), grid(&rated)));
+    answer.grids.push(("measured, of what is expected".to_owned(), grid(&rated)));
     let rows = rated.iter().map(|it| {
         vec![
             it.of.clone(),
@@ -209,8 +209,8 @@ fn grid(rated: &[Rated<'_>]) -> Grid {
     let rows = arrays.into_iter().map(|of| {
         (of.clone(), requests.iter().map(|request| cell(of, request)).collect::<Vec<_>>())
     });
-    let rows = rows.collect();
-    Grid { corner: "array".to_owned(), columns: requests.clone(), rows }
+    let (corner, rows) = ("array".to_owned(), rows.collect());
+    Grid { corner, columns: requests.clone(), rows, note: MARKS.to_owned() }
 }
 
 /// What the calculator says of such a cell, and in what.

@@ -36,7 +36,8 @@ pub(super) fn answer(results: &Results) -> Answer {
                 (size.to_string(), kinds.iter().map(|kind| cell(size, kind)).collect())
             });
             let corner = "request".to_owned();
-            let grid = Grid { corner, rows: rows.collect(), columns: kinds.clone() };
+            let grid =
+                Grid { corner, rows: rows.collect(), columns: kinds.clone(), note: String::new() };
             answer.grids.push((format!("{of}, {parallel}"), grid));
         }
         let unsteady = cells.iter().filter(|(cell, _)| is_unsteady(&cell.ending)).count();

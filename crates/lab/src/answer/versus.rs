@@ -2,6 +2,7 @@
 
 use super::curves::Curve;
 use super::{Answer, Rows, actual, distinct, group, ms};
+use crate::plan::Load;
 use crate::results::{CellResult, Results};
 use crate::statistics::{Verdict, adjust, at_budget, differ};
 use headpond_report::{Grid, Tone, factor, number};
@@ -49,10 +50,7 @@ pub(super) fn answer(
         for request in distinct(of.iter().map(|pair| pair.first.cell.load.request())) {
             let is_it = |pair: &&&Pair<'_>| pair.first.cell.load.request() == request;
             let Some(pair) = of.iter().find(is_it) else { continue };
-            let curve = |number: usize| {
-                let has = |curve: &&Curve| curve.points.iter().any(|point| point.cell == number);
-                curves.iter().find(has)
-            };
+            let curve = |number: usize| curves.iter().find(|curve| curve.has(number));
             let numbers = (pair.first.cell.number, pair.second.cell.number);
             let (Some(one), Some(other)) = (curve(numbers.0), curve(numbers.1)) else { continue };
             let names = [first.as_str(), second.as_str()];
@@ -266,26 +264,38 @@ fn fact(group: &str, request: &str, [one, other]: [&Curve; 2], budgets_ms: &[f64
     })
 }
 
+/// More columns than this are wider than a page.
+const COLUMNS_MAX: usize = 12;
+
+/// By how much is in flight; where that would be too wide, by depth, with a row for so many jobs.
 fn grid(pairs: &[&Pair<'_>]) -> Grid {
-    let columns = distinct(pairs.iter().map(|pair| pair.first.cell.load.parallel()));
-    let requests = distinct(pairs.iter().map(|pair| pair.first.cell.load.request()));
-    let rows = requests.into_iter().map(|request| {
-        let cells = columns.iter().map(|column| {
-            let found = pairs.iter().find(|pair| {
-                let load = &pair.first.cell.load;
-                load.request() == request && &load.parallel() == column
-            });
-            found.map_or((String::new(), Tone::Blank), |pair| {
-                let tone = match pair.verdict.winner_is_second() {
-                    None => Tone::Even,
-                    Some(_) => Tone::of_factor(pair.verdict.ratio, 0.0),
-                };
-                (factor(pair.verdict.ratio), tone)
-            })
-        });
-        (request.clone(), cells.collect())
-    });
-    Grid { corner: "jobs x depth".to_owned(), rows: rows.collect(), columns: columns.clone() }
+    let load = |pair: &Pair<'_>| pair.first.cell.load.clone();
+    let widths = distinct(pairs.iter().map(|pair| load(pair).parallel()));
+    let is_wide = widths.len() > COLUMNS_MAX && pairs.iter().all(|pair| load(pair).rate.is_none());
+    let place = |load: &Load| match is_wide {
+        true => {
+            (format!("{}, {} jobs", load.request(), load.jobs), format!("depth {}", load.depth))
+        }
+        false => (load.request(), load.parallel()),
+    };
+    let columns = distinct(pairs.iter().map(|pair| place(&load(pair)).1));
+    let rows = distinct(pairs.iter().map(|pair| place(&load(pair)).0));
+    let cell = |row: &String, column: &String| {
+        let is_it = |pair: &&&Pair<'_>| place(&load(pair)) == (row.clone(), column.clone());
+        pairs.iter().find(is_it).map_or((String::new(), Tone::Blank), |pair| {
+            let tone = match pair.verdict.winner_is_second() {
+                None => Tone::Even,
+                Some(_) => Tone::of_factor(pair.verdict.ratio, 0.0),
+            };
+            (factor(pair.verdict.ratio), tone)
+        })
+    };
+    let rows = rows
+        .into_iter()
+        .map(|row| (row.clone(), columns.iter().map(|column| cell(&row, column)).collect()));
+    let rows = rows.collect();
+    let corner = if is_wide { "request" } else { "jobs x depth" };
+    Grid { corner: corner.to_owned(), columns: columns.clone(), rows, note: String::new() }
 }
 
 #[cfg(test)]
