@@ -129,8 +129,9 @@ impl CellResult {
         if rounds.is_empty() || !self.ending.as_ref().is_some_and(Ending::has_figures) {
             return None;
         }
-        // In a sweep the rounds of a cell do not follow each other.
-        let in_a_row = if plan.sweep.is_some() { &[] } else { &self.rounds[..] };
+        // In a sweep the rounds of a cell do not follow each other, and windows are of all jobs.
+        let is_own = plan.sweep.is_none() && plan.beside.is_empty();
+        let in_a_row = if is_own { &self.rounds[..] } else { &[] };
         Some(Summary::of(&rounds, own_jobs, in_a_row))
     }
 

@@ -7,6 +7,14 @@ use crate::words::{count, duration, figure, percent, size};
 const MARKS_ACROSS: usize = 7;
 const MARKS_UP: usize = 4;
 
+/// Round numbers within a decade, from many to one.
+const DECADES: [&[f64]; 4] = [
+    &[1.0, 1.2, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0],
+    &[1.0, 1.5, 2.0, 3.0, 5.0, 7.0],
+    &[1.0, 2.0, 5.0],
+    &[1.0],
+];
+
 /// What the numbers of an axis are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
@@ -93,6 +101,10 @@ impl Axis {
     }
 
     fn marks(&self, wanted: usize) -> Vec<f64> {
+        // Sizes and depths are powers of two.
+        if self.is_logarithmic && !matches!(self.unit, Unit::Bytes | Unit::Count) {
+            return self.decimal_marks(wanted);
+        }
         if self.is_logarithmic {
             let doublings = (self.to / self.from).log2();
             let step = (doublings / wanted as f64).ceil().max(1.0);
@@ -104,6 +116,21 @@ impl Axis {
         let first = (self.from / step).ceil();
         let marks = (0..=2 * wanted).map(|index| (first + index as f64) * step);
         marks.filter(|&mark| mark <= self.to * 1.000_001).collect()
+    }
+
+    /// Round numbers of a logarithmic axis: as many in each decade as there is room for, or
+    /// decades that lie apart.
+    fn decimal_marks(&self, wanted: usize) -> Vec<f64> {
+        let decades = self.from.log10().floor() as i32..=self.to.log10().ceil() as i32;
+        let marks = |within: &[f64], apart: i32| {
+            let decades = decades.clone().filter(|decade| decade.rem_euclid(apart) == 0);
+            let all =
+                decades.flat_map(|decade| within.iter().map(move |it| it * 10f64.powi(decade)));
+            all.filter(|&it| it >= self.from * 0.999 && it <= self.to * 1.001).collect::<Vec<_>>()
+        };
+        let dense = DECADES.iter().map(|within| marks(within, 1));
+        let sparse = (2..).map(|apart| marks(&[1.0], apart));
+        dense.chain(sparse).find(|marks| marks.len() <= wanted + 1).expect("at last there is one")
     }
 
     /// The next round number that is not smaller.
@@ -156,6 +183,19 @@ mod tests {
         assert_eq!((marks[0], marks[1]), (4096.0, 32768.0));
         assert!(marks.len() >= 6 && *marks.last().unwrap() <= (1u64 << 30) as f64);
         assert_eq!(Axis::linear(0.0, 1.0, Unit::Share).marks(4), [0.0, 0.5, 1.0]);
+    }
+
+    #[test]
+    fn marks_of_times_are_round_decimals_however_long_the_axis() {
+        let marks = |from: f64, to: f64| {
+            let axis = Axis::logarithmic(from, to, Unit::Nanos);
+            axis.marks(4).iter().map(|&mark| axis.words(mark)).collect::<Vec<_>>()
+        };
+        assert_eq!(marks(3.2e6, 6.9e6), ["4 ms", "5 ms", "6 ms"]);
+        assert_eq!(marks(3e6, 12e6), ["3 ms", "5 ms", "7 ms", "10 ms"]);
+        assert_eq!(marks(0.11e6, 3e6), ["200 us", "500 us", "1 ms", "2 ms"]);
+        assert_eq!(marks(90e3, 1.1e9), ["100 us", "1 ms", "10 ms", "100 ms", "1 s"]);
+        assert_eq!(marks(1.0, 1e9).len(), 5);
     }
 
     #[test]

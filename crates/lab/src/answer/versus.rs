@@ -274,7 +274,9 @@ fn grid(pairs: &[&Pair<'_>]) -> Grid {
     let is_wide = widths.len() > COLUMNS_MAX && pairs.iter().all(|pair| load(pair).rate.is_none());
     let place = |load: &Load| match is_wide {
         true => {
-            (format!("{}, {} jobs", load.request(), load.jobs), format!("depth {}", load.depth))
+            let jobs =
+                if load.jobs == 1 { "1 job".to_owned() } else { format!("{} jobs", load.jobs) };
+            (format!("{}, {jobs}", load.request()), format!("depth {}", load.depth))
         }
         false => (load.request(), load.parallel()),
     };

@@ -20,16 +20,18 @@ pub(super) fn course(results: &Results, cell: &CellResult) -> Option<Chart> {
             marks = vec![(begun, "warm".to_owned())];
         }
     }
+    // What was counted within a round was counted of all jobs together.
+    let names = match results.plan.beside.is_empty() {
+        true => ["within rounds", "rounds"],
+        false => ["within rounds, of all jobs", "rounds, without the jobs beside"],
+    };
     let most = within.iter().chain(&rounds).map(|point| point.1).fold(0.0, f64::max);
     let lines = Lines {
         title: format!("{}: {}", name_of(results, cell), cell.cell.load),
         note: format!("requests a second over seconds; {} at most", number(most)),
         across: Axis::linear(0.0, begun, Unit::Number),
         up: Axis::linear(0.0, most, Unit::Count),
-        series: vec![
-            Line::new("within rounds", 0, within),
-            Line::new("rounds", 1 % COLOURS, rounds),
-        ],
+        series: vec![Line::new(names[0], 0, within), Line::new(names[1], 1 % COLOURS, rounds)],
         marks,
         level: None,
         are_steps: false,
@@ -52,9 +54,10 @@ pub(super) fn latencies(results: &Results, cell: &CellResult) -> Option<Chart> {
     let ends = columns.iter().flat_map(|column| column.cells.iter().map(|cell| (cell.0, cell.1)));
     let (low, high) =
         ends.fold((f64::INFINITY, 0.0_f64), |(low, high), it| (low.min(it.0), high.max(it.1)));
+    let whose = if results.plan.beside.is_empty() { "" } else { " of all jobs" };
     let heat = Heat {
         title: format!("{}: {}", name_of(results, cell), cell.cell.load),
-        note: "latency (logarithmic) over seconds; the darker, the more requests".to_owned(),
+        note: format!("latency (logarithmic) over seconds; the darker, the more requests{whose}"),
         across: Axis::linear(0.0, begun, Unit::Number),
         up: Axis::logarithmic(low, high, Unit::Nanos),
         columns,

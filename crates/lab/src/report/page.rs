@@ -53,6 +53,10 @@ fn answer(answer: &Answer) -> String {
     });
     let grids: String = grids.collect();
     let charts: String = answer.charts.iter().map(figure).collect();
+    let charts = match charts.is_empty() {
+        true => charts,
+        false => format!("<div class=\"charts\">\n{charts}</div>\n"),
+    };
     let tables: String = answer.tables.iter().filter(|it| !it.rows.is_empty()).map(table).collect();
     let tables = match tables.is_empty() {
         true => tables,
@@ -62,7 +66,7 @@ fn answer(answer: &Answer) -> String {
     };
     format!(
         "<h1 class=\"part\">{}</h1>\n<ul class=\"findings\">{findings}</ul>\n{grids}\
-         <div class=\"charts\">\n{charts}</div>\n{tables}",
+         {charts}{tables}",
         escape(&answer.title)
     )
 }
