@@ -112,42 +112,148 @@ fn a_target_that_holds_a_file_system_is_refused() {
     assert!(std::fs::read(&image).unwrap() == before, "nothing was changed");
 }
 
-#[test]
-fn a_served_volume_is_measured_in_each_of_its_modes() {
-    if headpond_testkit::tool("fio").is_none() {
-        skip!("a_served_volume_is_measured_in_each_of_its_modes", "no fio");
-    }
-    let user = User::new();
+/// A volume with a cache that is served in a mode that no plan here has.
+fn served(user: &User) -> common::Daemon {
     let (cache, member) = (user.file("cache.img", 64 << 20), user.file("m.img", 128 << 20));
     user.ok(&["create", "hv0", "--raid", "0", &member, "--cache", &cache]);
     let daemon = user.serve("hv0");
-    let plan = write(
-        &user,
-        "plan.toml",
-        "name = \"modes\"\n[[target]]\nname = \"hv0\"\nvolume = \"hv0\"\n[matrix]\n\
-         rw = [\"randwrite\"]\nbs = [\"4K\"]\nsize = \"16M\"\ndepth = [4]\n\
-         settings = { \"cache.mode\" = [\"write-through\", \"write-back\"] }\n\
-         [rounds]\nwarm_up = 0\ncount = 2\nseconds = 0.5\nwindows = 5\n",
+    user.ok(&["set", "hv0", "mode=write-around"]);
+    daemon
+}
+
+/// A plan of two modes of that volume.
+fn modes(user: &User, load: &str, sync: &str) -> String {
+    let text = format!(
+        "name = \"modes\"\n[[target]]\nname = \"hv0\"\nvolume = \"hv0\"\nload = \"{load}\"\n\
+         [matrix]\nrw = [\"randwrite\"]\nbs = [\"4K\"]\nsize = \"16M\"\ndepth = [4]\n\
+         sync = [\"{sync}\"]\n\
+         settings = {{ \"cache.mode\" = [\"write-through\", \"write-back\"] }}\n\
+         [rounds]\nwarm_up = 0\ncount = 2\nseconds = 0.5\nwindows = 5\n"
     );
-    let json = user.json(&["lab", "run", &plan, "--out", "out", "--overwrite", "hv0", "--json"]);
-    let cells = json["cells"].as_array().unwrap();
-    assert_eq!(cells.len(), 2);
-    for cell in cells {
-        assert!(cell["summary"]["write"]["iops"].as_f64().unwrap() > 0.0, "{cell}");
-        assert_eq!(cell["summary"]["errors"], 0, "{cell}");
+    write(user, &format!("{load}.toml"), &text)
+}
+
+fn mode(user: &User) -> String {
+    let shown = user.json(&["set", "hv0", "--json"]);
+    let mode = shown.as_array().unwrap().iter().find(|it| it["key"] == "mode").unwrap();
+    mode["value"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn a_served_volume_is_measured_in_each_of_its_modes_and_has_its_own_back() {
+    let user = User::new();
+    let daemon = served(&user);
+    let mut loads = vec![("in-process", "fua")];
+    if headpond_testkit::tool("fio").is_some() {
+        loads.push(("fio", "fsync"));
     }
-    let Some(mkfs) = headpond_testkit::tool("mkfs.ext4") else { return };
-    let Some(copy) = headpond_testkit::tool("nbdcopy") else { return };
+    for (load, sync) in loads {
+        let plan = modes(&user, load, sync);
+        let json = user.json(&["lab", "run", &plan, "--out", load, "--overwrite", "hv0", "--json"]);
+        let cells = json["cells"].as_array().unwrap();
+        assert_eq!(cells.len(), 2);
+        for cell in cells {
+            assert!(cell["summary"]["write"]["iops"].as_f64().unwrap() > 0.0, "{load}: {cell}");
+            assert_eq!(cell["summary"]["errors"], 0, "{load}: {cell}");
+        }
+        assert_eq!(mode(&user), "write-around", "{load}");
+    }
+    drop(daemon);
+}
+
+#[test]
+fn a_served_volume_has_its_mode_back_after_a_signal_and_after_a_failure() {
+    let user = User::new();
+    let daemon = served(&user);
+    let plan = modes(&user, "in-process", "none");
+    let text = std::fs::read_to_string(&plan).unwrap();
+    std::fs::write(
+        &plan,
+        text.replace("seconds = 0.5\nwindows = 5", "seconds = 600\nwindows = 1000"),
+    )
+    .unwrap();
+    let mut run = user.start(&["lab", "run", &plan, "--out", "one", "--overwrite", "hv0"]);
+    while mode(&user) == "write-around" {
+        assert!(run.try_wait().unwrap().is_none(), "it ended before it was to");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    kill_process(Pid::from_child(&run), Signal::TERM).unwrap();
+    assert_eq!(run.wait_with_output().unwrap().status.code(), Some(1));
+    assert_eq!(mode(&user), "write-around", "after a signal");
+    let bad = text.replace("\"write-back\"] }", "\"write-sideways\"] }");
+    std::fs::write(&plan, format!("order = \"as-written\"\n{bad}")).unwrap();
+    let ended = user.run(&["lab", "run", &plan, "--out", "two", "--overwrite", "hv0"]);
+    assert!(
+        ended.code == 1 && ended.err.contains("cannot be set to write-sideways"),
+        "{}",
+        ended.err
+    );
+    assert_eq!(mode(&user), "write-around", "after a failure");
+    drop(daemon);
+}
+
+#[test]
+fn a_served_volume_that_holds_a_file_system_is_refused() {
+    let name = "a_served_volume_that_holds_a_file_system_is_refused";
+    let Some(mkfs) = headpond_testkit::tool("mkfs.ext4") else { skip!(name, "no mkfs.ext4") };
+    let Some(copy) = headpond_testkit::tool("nbdcopy") else { skip!(name, "no nbdcopy") };
+    let user = User::new();
+    let daemon = served(&user);
     let image = user.file("fs.img", 8 << 20);
     common::client(&mkfs, &["-q".into(), "-F".into(), image.clone()]);
     common::client(&copy, &[image, user.uri("hv0")]);
+    let plan = modes(&user, "in-process", "none");
     let refusal = user.run(&["lab", "run", &plan, "--out", "two", "--overwrite", "hv0"]);
     assert_eq!(refusal.code, 4, "a file system is served: {}", refusal.err);
     assert!(refusal.err.contains("ext4"), "{}", refusal.err);
-    let shown = user.json(&["set", "hv0", "--json"]);
-    let mode = shown.as_array().unwrap().iter().find(|it| it["key"] == "mode").unwrap();
-    assert!(["write-through", "write-back"].contains(&mode["value"].as_str().unwrap()), "{mode}");
+    assert_eq!(mode(&user), "write-around", "nothing was changed");
     drop(daemon);
+}
+
+#[test]
+fn a_rate_on_a_volume_is_kept_by_this_program_and_of_fio_it_is_said_what_it_counts() {
+    let user = User::new();
+    let plan = |load: &str| {
+        let text = format!(
+            "name = \"rate\"\n[[target]]\nname = \"hv0\"\nvolume = \"hv0\"\nload = \"{load}\"\n\
+             [matrix]\nrw = [\"randread\"]\nbs = [\"4K\"]\nsize = \"16M\"\nrate = [200]\n\
+             [rounds]\nwarm_up = 0\ncount = 1\nseconds = 0.5\nwindows = 5\n"
+        );
+        write(&user, &format!("{load}.toml"), &text)
+    };
+    let (own, fio) = (plan("auto"), plan("fio"));
+    assert!(user.json(&["lab", "check", &own, "--json"])["targets"][0]["load"] == "this program");
+    let check = user.ok(&["lab", "check", &fio]);
+    assert!(check.contains("a wait before it is sent does not count"), "{check}");
+    let daemon = served(&user);
+    let said = user.ok(&["lab", "run", &own, "--out", "own"]);
+    assert!(said.contains("200/s") && !said.contains("when fio sent"), "{said}");
+    if headpond_testkit::tool("fio").is_some() {
+        let said = user.ok(&["lab", "run", &fio, "--out", "fio"]);
+        assert!(said.contains("hv0: latencies count from when fio sent a request"), "{said}");
+    }
+    drop(daemon);
+}
+
+#[test]
+fn a_run_that_was_killed_is_gone_on_with_at_once() {
+    let user = User::new();
+    let text = "name = \"killed\"\n[[target]]\nname = \"it\"\nfile = \"x.img\"\nsize = \"8M\"\n\
+                load = \"in-process\"\n[matrix]\nrw = [\"randread\", \"randwrite\"]\nbs = [\"4K\"]\n\
+                depth = [64]\n[rounds]\nwarm_up = 0\ncount = 2\nseconds = 0.3\nwindows = 3\n";
+    let plan = write(&user, "plan.toml", text);
+    let mut run = user.start(&["lab", "run", &plan, "--out", "out", "--overwrite", "x.img"]);
+    let rounds = || std::fs::read_to_string(user.path("out/rounds.jsonl")).unwrap_or_default();
+    while !rounds().contains("\"line\":\"round\"") {
+        assert!(run.try_wait().unwrap().is_none(), "it ended before it was to");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    run.kill().unwrap();
+    run.wait().unwrap();
+    let json = user.json(&["lab", "resume", "out", "--overwrite", "x.img", "--json"]);
+    for cell in json["cells"].as_array().unwrap() {
+        assert_eq!(cell["ending"], "complete", "{cell}");
+    }
 }
 
 #[test]
@@ -192,7 +298,7 @@ fn a_run_that_is_ended_by_a_signal_takes_fio_with_it_and_can_be_gone_on_with() {
     }
     let user = User::new();
     let text = "name = \"long\"\n[[target]]\nname = \"it\"\nfile = \"x.img\"\nsize = \"8M\"\n\
-                [matrix]\nrw = [\"randread\"]\nbs = [\"4K\"]\njobs = [2]\nrate = [100]\n\
+                load = \"fio\"\n[matrix]\nrw = [\"randread\"]\nbs = [\"4K\"]\njobs = [2]\nrate = [100]\n\
                 [rounds]\nwarm_up = 0\ncount = 1\nseconds = 120\n";
     let plan = write(&user, "plan.toml", text);
     for signal in [Signal::TERM, Signal::INT] {

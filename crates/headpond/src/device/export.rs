@@ -37,7 +37,7 @@ impl Export {
     ///
     /// # Errors
     /// Where it cannot be reached, or has no such export.
-    pub async fn connect(&self, ring: &Ring, runtime: &Runtime) -> Result<Rc<dyn BlockDevice>> {
+    pub async fn connect(&self, ring: &Ring, runtime: &Runtime) -> Result<Rc<NbdDevice>> {
         let stream = self.server.connect(ring).await.with_context(|| self.to_string())?;
         let device = NbdDevice::connect(runtime, ring.pool(), stream, &self.name).await;
         Ok(Rc::new(device.with_context(|| self.to_string())?))
@@ -59,7 +59,7 @@ impl Export {
     pub fn hazards(&self) -> Result<Vec<String>> {
         let (size, [head, tail]) = run(&RunConfig::default(), |ring, runtime| async move {
             let device = self.connect(&ring, &runtime).await?;
-            anyhow::Ok((device.size_bytes(), ends(&*device).await?))
+            anyhow::Ok((device.geometry().size_bytes, ends(&*device).await?))
         })??;
         // A file that looks the same from both ends is looked at like any other device.
         let mut image = tempfile::NamedTempFile::new()?;

@@ -7,16 +7,12 @@ use headpond_block::devices::RamDevice;
 use headpond_block::{BlockDevice, Runtime};
 use headpond_sim::ssd::State;
 use headpond_sim::{Model, ModelDevice};
-use headpond_uring::{Allocation, FileDevice, FileOptions, Holder, OpenError, Ring};
+use headpond_uring::{Allocation, FileDevice, FileOptions, Ring};
 use headpond_whatif::models;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::rc::Rc;
-use std::time::{Duration, Instant};
-
-const RELEASE_PATIENCE: Duration = Duration::from_secs(3);
-const RELEASE_PAUSE: Duration = Duration::from_millis(10);
 
 /// Opens devices for one thread.
 pub struct Opener {
@@ -48,20 +44,9 @@ impl Opener {
         })
     }
 
-    /// The kernel closes the files of a killed daemon's ring some time after the process is gone: a
-    /// lock that no living process holds is waited for.
+    /// Also soon after the daemon that had it was killed.
     fn file(&self, options: &FileOptions) -> Result<Rc<dyn BlockDevice>> {
-        let patience = Instant::now() + RELEASE_PATIENCE;
-        loop {
-            match FileDevice::open(&self.ring, options) {
-                Err(OpenError::InUse { holder, .. })
-                    if is_nobody(&holder) && Instant::now() < patience =>
-                {
-                    std::thread::sleep(RELEASE_PAUSE);
-                }
-                opened => return Ok(Rc::new(opened?)),
-            }
-        }
+        Ok(Rc::new(FileDevice::open_when_left(&self.ring, options)?))
     }
 
     /// A drive against the wall clock; a solid state one has been written once from end to end.
@@ -95,13 +80,5 @@ impl Opener {
     fn phase(&self, spec: &DeviceSpec) -> u64 {
         let mix = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
         spec.to_string().bytes().fold(0xcbf2_9ce4_8422_2325, mix) >> 40
-    }
-}
-
-fn is_nobody(holder: &Holder) -> bool {
-    match holder {
-        Holder::Unknown => true,
-        Holder::Process { id, .. } => !std::path::Path::new(&format!("/proc/{id}")).exists(),
-        Holder::Kernel(_) => false,
     }
 }

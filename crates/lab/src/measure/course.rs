@@ -10,6 +10,7 @@ use allowance::{Allowance, left_out};
 use batch::{Batch, lanes};
 use progress::{Progress, Taken};
 
+use super::Surroundings;
 use super::fio::{Fio, FioError, Ground};
 use super::folder::{Ending, Folder, FolderError, Line};
 use super::in_process;
@@ -17,7 +18,6 @@ use super::place::{self, PlaceError};
 use super::precondition::{PreconditionError, precondition};
 use super::stop::Stop;
 use super::virtual_time::{self, VirtualError};
-use super::{Surroundings, is_in_process};
 use crate::environment::Environment;
 use crate::plan::{Cell, Kind, Plan, Target, plain};
 use headpond_whatif::rounds::Round;
@@ -121,7 +121,7 @@ impl<'a> Course<'a> {
         let done: BTreeSet<_> = done.collect();
         let needs_fio = plan.targets.iter().any(|target| {
             let prepares = plan.precondition.fills > 0 && target.kind() != Kind::Machine;
-            !is_in_process(target) || prepares
+            !target.is_in_process(&plan.matrix) || prepares
         });
         let stop = Stop::default();
         let fio = if needs_fio { Some(Fio::find(stop.clone())?) } else { None };
@@ -258,9 +258,13 @@ impl<'a> Course<'a> {
             stored = self.folder.push(&Line::Round { cell: cell.number, number, counts, round });
             goes_on && stored.is_ok()
         };
-        let outcome: Result<(), Box<dyn std::error::Error>> = match is_in_process(target) {
+        let outcome: Result<(), Box<dyn std::error::Error>> = match target
+            .is_in_process(&self.plan.matrix)
+        {
             true => {
-                in_process::measure(self.plan, batch, &self.stop, &mut take).map_err(Into::into)
+                let place = (&ground, self.surroundings);
+                let measured = in_process::measure(self.plan, batch, place, &self.stop, &mut take);
+                measured.map_err(Into::into)
             }
             false => {
                 let fio = self.fio.as_ref().expect("it was looked for");
@@ -334,7 +338,8 @@ impl<'a> Course<'a> {
             place::make(target)?;
             if self.plan.precondition.is_anything() {
                 watcher.prepares(&format!("{}: preconditioning", target.name));
-                precondition(self.plan, target, ground, self.fio.as_ref())?;
+                let place = (ground, self.surroundings);
+                precondition(self.plan, target, place, self.fio.as_ref())?;
             }
             let fills = u64::from(self.plan.precondition.fills);
             let size = self.plan.matrix.size.or(target.size).map(|size| size.bytes());

@@ -1,15 +1,16 @@
 //! Rounds of cells on a real device, with requests of our own.
 
+use super::Surroundings;
+use super::fio::Ground;
 use super::stop::Stop;
 use super::virtual_time::{rounds, seed};
-use crate::plan::{Cell, Plan, Target};
-use headpond_block::{BlockDevice, Buffer, BufferPool};
+use crate::plan::{Cell, Plan};
+use headpond_block::{BlockDevice, Buffer, BufferPool, Runtime};
 use headpond_sim::Random;
-use headpond_uring::{FileDevice, FileOptions, OpenError, RunConfig, RunError, run};
+use headpond_uring::{FileDevice, FileOptions, OpenError, Ring, RunConfig, RunError, run};
 use headpond_whatif::Memory;
 use headpond_whatif::rounds::{self, Next, Opaque, Place};
 use std::cell::RefCell;
-use std::path::Path;
 use std::rc::Rc;
 
 /// A device that cannot be measured from within.
@@ -17,25 +18,26 @@ use std::rc::Rc;
 pub enum InProcessError {
     #[error(transparent)]
     Open(#[from] OpenError),
+    #[error("{0}")]
+    Connect(String),
     #[error(transparent)]
     Run(#[from] RunError),
 }
 
-/// Measures cells of a target that is a device or a file, a round of each in turn.
+/// Measures cells of a target that is no model, a round of each in turn.
 ///
 /// # Errors
 /// Where it cannot be opened, or there is no ring to be had.
 pub(super) fn measure(
     plan: &Plan,
     cells: &[Cell],
+    (ground, surroundings): (&Ground<'_>, &dyn Surroundings),
     stop: &Stop,
     next: Next<'_>,
 ) -> Result<(), InProcessError> {
-    let target = &plan.targets[cells[0].target];
     let (loads, seed) = (rounds(plan, cells), seed(plan, &cells[0]));
-    let config = RunConfig::default();
-    run(&config, |ring, runtime| async move {
-        let device: Rc<dyn BlockDevice> = Rc::new(FileDevice::open(&ring, &options(target))?);
+    run(&RunConfig::default(), |ring, runtime| async move {
+        let device = open(ground, surroundings, &ring, &runtime).await?;
         let (memory, watch) = (filled(seed), &Opaque { is_over: &|| stop.is_asked() });
         let place = Place { devices: vec![device], runtime: &runtime, memory, watch };
         rounds::run(&loads, place, &mut Random::new(seed), next).await;
@@ -43,9 +45,18 @@ pub(super) fn measure(
     })?
 }
 
-fn options(target: &Target) -> FileOptions {
-    let path: &Path = target.device.as_ref().or(target.file.as_ref()).expect("device or file");
-    FileOptions::new(path)
+/// Also soon after a run that had it was killed.
+async fn open(
+    ground: &Ground<'_>,
+    surroundings: &dyn Surroundings,
+    ring: &Ring,
+    runtime: &Runtime,
+) -> Result<Rc<dyn BlockDevice>, InProcessError> {
+    if ground.is_nbd {
+        let connected = surroundings.connect(&ground.place, ring, runtime).await;
+        return Ok(connected.map_err(InProcessError::Connect)?.device);
+    }
+    Ok(Rc::new(FileDevice::open_when_left(ring, &FileOptions::new(&ground.place))?))
 }
 
 /// Memory whose contents no device can compress.

@@ -26,16 +26,32 @@ pub use place::{PlaceError, check as check_places};
 pub use steady::Drift;
 pub use stop::Stop;
 
-use crate::plan::{Cell, Kind, Loader, Plan, Target};
+use crate::plan::{Cell, Kind, Plan};
+use headpond_block::{BlockDevice, LocalFuture, Runtime};
+use headpond_uring::Ring;
 use std::collections::BTreeSet;
+use std::rc::Rc;
 
-/// What only the surroundings know: served volumes.
+/// What only the surroundings know: served volumes, and how exports are spoken to.
 pub trait Surroundings: Sync {
     /// Where fio finds a served volume.
     ///
     /// # Errors
     /// A sentence for the user.
     fn export_of(&self, volume: &str) -> Result<String, String>;
+
+    /// An NBD export, by its address, as a device on a ring; there are surroundings with none.
+    ///
+    /// # Errors
+    /// A sentence for the user.
+    fn connect<'a>(
+        &'a self,
+        export: &'a str,
+        _ring: &'a Ring,
+        _runtime: &'a Runtime,
+    ) -> LocalFuture<'a, Result<Connected, String>> {
+        Box::pin(async move { Err(format!("{export} cannot be connected to from here")) })
+    }
 
     /// What a setting of a served volume is now.
     ///
@@ -50,13 +66,11 @@ pub trait Surroundings: Sync {
     fn set(&self, volume: &str, name: &str, value: &str) -> Result<(), String>;
 }
 
-/// Whether this program makes the requests itself.
-pub fn is_in_process(target: &Target) -> bool {
-    match target.kind() {
-        Kind::Machine => true,
-        Kind::Device | Kind::File => target.load == Loader::InProcess,
-        Kind::Export | Kind::Volume => false,
-    }
+/// An export that was connected to.
+pub struct Connected {
+    pub device: Rc<dyn BlockDevice>,
+    /// Whether its server takes discards.
+    pub takes_discards: bool,
 }
 
 /// The seconds that a plan takes at least, and at most, on the clock of this world.

@@ -66,7 +66,8 @@ pub struct ArrayOf {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Loader {
-    /// fio on what is real, this program on models.
+    /// fio on what is real; this program on models, and where requests have a rate, of which fio
+    /// would not count how long they wait to be sent.
     #[default]
     Auto,
     Fio,
@@ -104,6 +105,15 @@ impl Target {
         kinds.into_iter().filter_map(|(is_it, kind)| is_it.then_some(kind))
     }
 
+    /// Whether this program makes the requests of a matrix itself.
+    pub fn is_in_process(&self, matrix: &Matrix) -> bool {
+        match (self.kind(), self.load) {
+            (Kind::Machine, _) | (_, Loader::InProcess) => true,
+            (_, Loader::Fio) => false,
+            (_, Loader::Auto) => !matrix.rate.is_empty(),
+        }
+    }
+
     /// Where it is, as a user names it again to allow that it is overwritten.
     pub fn place(&self) -> Option<String> {
         let path = |path: &PathBuf| path.display().to_string();
@@ -134,8 +144,9 @@ impl Target {
         if self.size.is_some_and(|size| size.bytes() == 0) {
             return Err(PlanError::field(field("size"), "it is 0", "give some"));
         }
-        if matches!(kind, Kind::Export | Kind::Volume) && matrix.sync.contains(&Sync::Fua) {
-            let way_out = "use fsync: a flush after each write";
+        let is_nbd = matches!(kind, Kind::Export | Kind::Volume);
+        if is_nbd && matrix.sync.contains(&Sync::Fua) && !self.is_in_process(matrix) {
+            let way_out = "set load = \"in-process\", or use fsync: a flush after each write";
             let cause = "fio's NBD client sends no FUA";
             return Err(PlanError::field(field("sync"), cause, way_out));
         }

@@ -6,6 +6,9 @@ use crate::results::{CellResult, Results, Summary};
 use crate::statistics::{Interval, Pattern};
 use headpond_report::{duration, number};
 
+const FIO_AT_A_RATE: &str =
+    "latencies count from when fio sent a request, not from when it was due";
+
 /// What was found out, and the figures behind it.
 pub fn text(results: &Results) -> String {
     let plan = &results.plan;
@@ -62,7 +65,11 @@ fn spread(summary: &Summary) -> String {
 /// What a reader of the figures has to know of single cells.
 pub(super) fn remarks(results: &Results) -> Vec<String> {
     let plan = &results.plan;
-    let mut remarks = Vec::new();
+    let by_fio = plan.targets.iter().filter(|target| !target.is_in_process(&plan.matrix));
+    let mut remarks: Vec<_> = by_fio
+        .filter(|_| !plan.matrix.rate.is_empty())
+        .map(|target| format!("{}: {FIO_AT_A_RATE}", target.name))
+        .collect();
     for cell in &results.cells {
         let title = cell.cell.title(plan);
         if let Some(Ending::LeftOut { why }) = &cell.ending {

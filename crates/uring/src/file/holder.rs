@@ -17,6 +17,17 @@ pub enum Holder {
     Unknown,
 }
 
+impl Holder {
+    /// Whether it is no process that lives, and nothing that the kernel could name.
+    pub(super) fn is_gone(&self) -> bool {
+        match self {
+            Self::Unknown => true,
+            Self::Process { id, .. } => !Path::new(&format!("/proc/{id}")).exists(),
+            Self::Kernel(_) => false,
+        }
+    }
+}
+
 impl fmt::Display for Holder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

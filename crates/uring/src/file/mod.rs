@@ -34,6 +34,11 @@ use headpond_block::{
 use std::cell::Cell;
 use std::future::Future;
 use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+/// How long a file is waited for that nobody can be named to hold, and how often it is tried.
+const RELEASE_PATIENCE: Duration = Duration::from_secs(3);
+const RELEASE_PAUSE: Duration = Duration::from_millis(10);
 
 /// A file or block device on one thread's ring.
 pub struct FileDevice {
@@ -61,6 +66,25 @@ impl FileDevice {
             handle: ring.register(opened.file.into()),
             bounced: Cell::new(0),
         })
+    }
+
+    /// As [`Self::open`], but what nobody can be named to hold is waited for, a few seconds: the
+    /// kernel closes the files of a killed process's ring some time after the process is gone.
+    ///
+    /// # Errors
+    /// See [`OpenError`].
+    pub fn open_when_left(ring: &Ring, options: &FileOptions) -> Result<Self, OpenError> {
+        let patience = Instant::now() + RELEASE_PATIENCE;
+        loop {
+            match Self::open(ring, options) {
+                Err(OpenError::InUse { holder, .. })
+                    if holder.is_gone() && Instant::now() < patience =>
+                {
+                    std::thread::sleep(RELEASE_PAUSE);
+                }
+                opened => return opened,
+            }
+        }
     }
 
     pub fn properties(&self) -> &FileProperties {

@@ -3,7 +3,7 @@
 use super::consent;
 use crate::outcome::{Exit, Failure};
 use anyhow::Result;
-use headpond_lab::{Kind, Plan, Sweep, check_places, estimate, is_in_process};
+use headpond_lab::{Kind, Plan, Sweep, check_places, estimate};
 use headpond_report::{Align, Table, duration};
 use serde_json::json;
 
@@ -105,7 +105,7 @@ fn print_changes(plan: &Plan, overwritten: &[String]) {
 
 /// Who makes the requests.
 fn how(plan: &Plan, target: &headpond_lab::Target) -> &'static str {
-    match (target.kind(), is_in_process(target)) {
+    match (target.kind(), target.is_in_process(&plan.matrix)) {
         (Kind::Machine, _) => "this program, in virtual time",
         (_, true) => "this program",
         (_, false) if plan.matrix.rate.is_empty() => "fio",

@@ -2,9 +2,13 @@
 
 use crate::client::Client;
 use crate::daemon::SetBody;
+use crate::device::Export;
 use crate::outcome::told;
 use crate::place::Places;
-use headpond_lab::Surroundings;
+use headpond_block::{LocalFuture, Runtime};
+use headpond_lab::{Connected, Surroundings};
+use headpond_nbd::codec::wire::TransmissionFlags;
+use headpond_uring::Ring;
 use serde_json::Value;
 
 /// The volumes of this machine.
@@ -31,6 +35,20 @@ impl Surroundings for Served<'_> {
             (None, Some(address)) => Ok(format!("nbd://{address}")),
             (None, None) => Err(format!("{volume} is exported at {nbd}, which fio does not know")),
         }
+    }
+
+    fn connect<'a>(
+        &'a self,
+        export: &'a str,
+        ring: &'a Ring,
+        runtime: &'a Runtime,
+    ) -> LocalFuture<'a, Result<Connected, String>> {
+        Box::pin(async move {
+            let export: Export = export.parse().map_err(|error| told(&error))?;
+            let device = export.connect(ring, runtime).await.map_err(|error| told(&error))?;
+            let takes_discards = device.terms().flags.contains(TransmissionFlags::SEND_TRIM);
+            Ok(Connected { device, takes_discards })
+        })
     }
 
     fn setting_of(&self, volume: &str, name: &str) -> Result<String, String> {

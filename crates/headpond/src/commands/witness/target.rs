@@ -94,7 +94,7 @@ impl Target {
                 Ok(Rc::new(FileDevice::open(ring, &options.ownership(Ownership::Shared))?))
             }
             Self::Device(spec) => Opener::new(ring.clone(), runtime.clone()).open(spec),
-            Self::Nbd(export) => export.connect(ring, runtime).await,
+            Self::Nbd(export) => Ok(export.connect(ring, runtime).await?),
         }
     }
 }

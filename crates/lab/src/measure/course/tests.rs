@@ -1,4 +1,6 @@
 use super::*;
+mod exports;
+
 use crate::results::Results;
 use headpond_testkit::skip;
 
@@ -287,7 +289,7 @@ fn sequential_rounds_of_fio_go_on_where_the_last_one_ended() {
     // 200 requests a second of 64 KiB for half a second are some 6 MiB of 64.
     let matrix = "[matrix]\nrw = [\"write\"]\nbs = [\"64K\"]\nrate = [200]\n[[beside]]\nname = \"b\"\n\
                   rw = \"randread\"\nbs = \"4K\"\n[rounds]\nwarm_up = 0\ncount = 3\nseconds = 0.5\nwindows = 5\n";
-    let target = format!("file = \"{}\"\nsize = \"64M\"", image.display());
+    let target = format!("file = \"{}\"\nsize = \"64M\"\nload = \"fio\"", image.display());
     let plan = plan(&target, matrix);
     let out = folder.path().join("out");
     Course::create(&plan, &out, &Nobody).unwrap().run(&mut Count::default()).unwrap();
