@@ -67,6 +67,21 @@ impl Drive {
         Self::with_number(&System::host(), path, DeviceNumber::from_raw(metadata.rdev()))
     }
 
+    /// As [`Self::of_block_device`]; of a file or folder, what its file system lies on.
+    ///
+    /// # Errors
+    /// Where it is not there, or on no block device.
+    pub fn below(system: &System, path: &Path) -> Result<Self, FindError> {
+        let metadata = std::fs::metadata(path);
+        let metadata =
+            metadata.map_err(|source| FindError::Open { path: path.to_owned(), source })?;
+        let is_device = metadata.file_type().is_block_device();
+        let number = if is_device { metadata.rdev() } else { metadata.dev() };
+        let found = Self::with_number(system, path, DeviceNumber::from_raw(number))?;
+        let node = Path::new("/dev").join(found.node.name().replace('!', "/"));
+        Ok(if is_device { found } else { Self { path: node, ..found } })
+    }
+
     fn whole(self) -> Result<Self, FindError> {
         let legs: Vec<String> = self.node.legs().iter().map(BlockNode::name).collect();
         match legs.is_empty() {

@@ -2,6 +2,7 @@
 
 use crate::plan::{Kind, Plan, Target};
 use headpond_drive::{Drive, KernelFacts};
+use headpond_uring::safety::System;
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::path::Path;
@@ -61,7 +62,7 @@ impl TargetFacts {
             Kind::Machine => made_of(target),
             _ => target.place().unwrap_or_default(),
         };
-        let facts = facts(target);
+        let facts = facts(&System::host(), target);
         let facts = facts.as_ref();
         let believed = |write_cache: &bool| match write_cache {
             true => "write back".to_owned(),
@@ -76,33 +77,32 @@ impl TargetFacts {
             write_cache: facts.and_then(|it| it.write_cache.value().map(believed)),
             rotational: facts.and_then(|it| it.rotational.value().copied()),
             node: facts.and_then(|it| it.numa_node.value().copied()),
-            cpus: cpus_for(target),
+            cpus: cpus_for(&System::host(), target),
         }
     }
 }
 
 /// The processors next to a target's device, where the machine has several nodes and the user has
 /// not said which.
-pub(crate) fn cpus_for(target: &Target) -> Option<String> {
+pub(crate) fn cpus_for(system: &System, target: &Target) -> Option<String> {
     match target.cpus.as_deref() {
         Some("none") => None,
         Some(list) => Some(list.to_owned()),
         None => {
-            Path::new("/sys/devices/system/node/node1").exists().then_some(())?;
-            read(format!("/sys/devices/system/node/node{}/cpulist", node(target)?))
+            let nodes = system.sys.join("devices/system/node");
+            nodes.join("node1").exists().then_some(())?;
+            let node = facts(system, target)?.numa_node.value().copied()?;
+            read(nodes.join(format!("node{node}/cpulist")))
         }
     }
 }
 
 /// What the kernel knows of the disk that a target is, or lies on.
-fn facts(target: &Target) -> Option<KernelFacts> {
-    let drive = Drive::of_block_device(target.device.as_ref()?).ok()?;
-    Some(drive.kernel())
-}
-
-/// The node that a target's device is attached to.
-fn node(target: &Target) -> Option<u32> {
-    facts(target)?.numa_node.value().copied()
+fn facts(system: &System, target: &Target) -> Option<KernelFacts> {
+    let path = target.device.as_ref().or(target.file.as_ref())?;
+    // A file that is still to be made will lie where its folder does.
+    let place = if path.exists() { path } else { path.parent()? };
+    Some(Drive::below(system, place).ok()?.kernel())
 }
 
 /// A machine that is only described, in a line.
@@ -142,10 +142,56 @@ fn memory_gib() -> Option<f64> {
 mod tests {
     use super::*;
 
+    /// A machine of two nodes whose disk with this number is at the second one.
+    fn two_nodes(root: &Path, number: u64) -> System {
+        let sys = root.join("sys");
+        let (bus, node) = (sys.join("devices/pci0"), sys.join("devices/system/node"));
+        let disk = bus.join("block/fast");
+        for folder in [&disk.join("device"), &node.join("node0"), &node.join("node1")] {
+            fs::create_dir_all(folder).unwrap();
+        }
+        let (major, minor) = (rustix::fs::major(number), rustix::fs::minor(number));
+        for (file, text) in [
+            (bus.join("numa_node"), "1\n".to_owned()),
+            (disk.join("dev"), format!("{major}:{minor}\n")),
+            (disk.join("device/model"), "Fast One\n".to_owned()),
+            (node.join("node0/cpulist"), "0-3\n".to_owned()),
+            (node.join("node1/cpulist"), "4-7,12\n".to_owned()),
+        ] {
+            fs::write(file, text).unwrap();
+        }
+        let links = sys.join("dev/block");
+        fs::create_dir_all(&links).unwrap();
+        std::os::unix::fs::symlink(&disk, links.join(format!("{major}:{minor}"))).unwrap();
+        System { sys, proc: root.join("proc") }
+    }
+
+    #[test]
+    fn a_file_is_measured_from_the_node_of_the_disk_that_it_lies_on_or_will_lie_on() {
+        use std::os::unix::fs::MetadataExt;
+        let folder = tempfile::tempdir().unwrap();
+        let number = folder.path().metadata().unwrap().dev();
+        let system = two_nodes(folder.path(), number);
+        let target = Target { file: Some(folder.path().join("x.img")), ..Target::default() };
+        assert_eq!(cpus_for(&system, &target).as_deref(), Some("4-7,12"), "still to be made");
+        fs::write(folder.path().join("x.img"), "x").unwrap();
+        assert_eq!(cpus_for(&system, &target).as_deref(), Some("4-7,12"));
+        let facts = facts(&system, &target).unwrap();
+        assert_eq!(
+            (facts.model.value().unwrap().as_str(), facts.numa_node.value()),
+            ("Fast One", Some(&1))
+        );
+        fs::remove_dir_all(system.sys.join("devices/system/node/node1")).unwrap();
+        assert_eq!(cpus_for(&system, &target), None, "with one node there is nothing to choose");
+        let elsewhere = Target { file: Some("/proc/self/x".into()), ..Target::default() };
+        assert_eq!(cpus_for(&system, &elsewhere), None, "on no disk at all");
+    }
+
     #[test]
     fn what_the_user_says_of_processors_goes_before_what_the_machine_says() {
         let target = |cpus: &str| Target { cpus: Some(cpus.into()), ..Target::default() };
-        assert_eq!(cpus_for(&target("0-3")).as_deref(), Some("0-3"));
-        assert_eq!(cpus_for(&target("none")), None);
+        let system = System::host();
+        assert_eq!(cpus_for(&system, &target("0-3")).as_deref(), Some("0-3"));
+        assert_eq!(cpus_for(&system, &target("none")), None);
     }
 }

@@ -9,6 +9,7 @@ pub use output::OutputError;
 
 use super::stop::Stop;
 use crate::plan::{Cell, Kind, Plan, Target};
+use headpond_uring::safety::System;
 use headpond_whatif::Bins;
 use headpond_whatif::rounds::{Next, Round};
 use jobfile::Turn;
@@ -173,7 +174,7 @@ impl<'a> Ground<'a> {
         let path = path.map(|path| std::path::absolute(path).unwrap_or_else(|_| path.clone()));
         let path = path.map(|path| path.display().to_string());
         let place = export.or(path).or_else(|| target.place()).unwrap_or_default();
-        Self { place, is_nbd, raw, cpus: crate::environment::cpus_for(target) }
+        Self { place, is_nbd, raw, cpus: crate::environment::cpus_for(&System::host(), target) }
     }
 }
 

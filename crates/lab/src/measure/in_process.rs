@@ -1,6 +1,7 @@
 //! Rounds of cells on a real device, with requests of our own.
 
 use super::Surroundings;
+use super::bound::Bound;
 use super::fio::Ground;
 use super::stop::Stop;
 use super::virtual_time::{rounds, seed};
@@ -11,6 +12,7 @@ use headpond_uring::{FileDevice, FileOptions, OpenError, Ring, RunConfig, RunErr
 use headpond_whatif::Memory;
 use headpond_whatif::rounds::{self, Next, Opaque, Place};
 use std::cell::RefCell;
+use std::io;
 use std::rc::Rc;
 
 /// A device that cannot be measured from within.
@@ -20,6 +22,11 @@ pub enum InProcessError {
     Open(#[from] OpenError),
     #[error("{0}")]
     Connect(String),
+    #[error(
+        "the load cannot be bound to the processors {cpus}: {error}; name others with cpus = \"...\", \
+         or \"none\""
+    )]
+    Bind { cpus: String, error: io::Error },
     #[error(transparent)]
     Run(#[from] RunError),
 }
@@ -36,6 +43,10 @@ pub(super) fn measure(
     next: Next<'_>,
 ) -> Result<(), InProcessError> {
     let (loads, seed) = (rounds(plan, cells), seed(plan, &cells[0]));
+    let bind = |cpus: &String| {
+        Bound::to(cpus).map_err(|error| InProcessError::Bind { cpus: cpus.clone(), error })
+    };
+    let _bound = ground.cpus.as_ref().map(bind).transpose()?;
     run(&RunConfig::default(), |ring, runtime| async move {
         let device = open(ground, surroundings, &ring, &runtime).await?;
         let (memory, watch) = (filled(seed), &Opaque { is_over: &|| stop.is_asked() });

@@ -9,6 +9,7 @@
 //! - A file is never made longer than it was, and what is no block device is never taken for one;
 //!   what may be overwritten is for the caller to ask.
 
+mod bound;
 mod course;
 mod fio;
 mod folder;

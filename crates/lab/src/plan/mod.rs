@@ -7,6 +7,7 @@
 mod cell;
 mod error;
 mod matrix;
+mod processors;
 mod rounds;
 mod sweep;
 mod target;
@@ -15,6 +16,7 @@ pub use cell::{Cell, Load, Sync};
 pub(crate) use cell::{beside, is_own, own, plain};
 pub use error::PlanError;
 pub use matrix::{Beside, Matrix};
+pub(crate) use processors::processors;
 pub use rounds::{Limits, Precondition, RoundPlan, Steady};
 pub use sweep::Sweep;
 pub use target::{ArrayOf, Kind, Loader, Target};

@@ -3,6 +3,7 @@
 use super::cell::{Sync, plain};
 use super::error::PlanError;
 use super::matrix::Matrix;
+use super::processors::processors;
 use headpond_raid::Level;
 use headpond_volume::Size;
 use headpond_whatif::Stack;
@@ -38,8 +39,8 @@ pub struct Target {
     /// Who makes the requests.
     #[serde(default)]
     pub load: Loader,
-    /// Bind the load to the processors of the node that the device is on; `none`, or a list as
-    /// `taskset` takes it.
+    /// The processors of the load, as a list (`0-3,8`), or `none` for no binding; without, those of
+    /// the node that the device is on, where there are several nodes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpus: Option<String>,
     /// The array that it is, where a rating is to compare it with what such arrays are expected to
@@ -154,6 +155,9 @@ impl Target {
             let way_out = "leave load out";
             return Err(PlanError::field(field("load"), "fio cannot run on a model", way_out));
         }
+        self.check_cpus().map_err(|cause| {
+            PlanError::field(field("cpus"), cause, "write a list, as \"0-3,8\", or \"none\"")
+        })?;
         let has_settings = !matrix.settings.is_empty();
         if has_settings && !self.can_be_set() {
             let way_out = "give a command: set = \"casadm ... {name} {value}\"";
@@ -169,6 +173,15 @@ impl Target {
             }
         }
         Ok(())
+    }
+
+    fn check_cpus(&self) -> Result<(), String> {
+        match self.cpus.as_deref() {
+            Some(list) if list != "none" && processors(list).is_none() => {
+                Err(format!("{list:?} names no processors"))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// The machine of a target that is a model, with the settings of a cell.

@@ -98,6 +98,7 @@ fn mistakes_name_the_field_and_the_way_out() {
         ("depth = [8]", "depth = [8, 9]\nrate = [5]", "one value for jobs and depth"),
         ("name = \"a file\"", "name = \"a\\nb\"", "control character"),
         ("size = \"1G\"", "size = \"0\"", "it is 0"),
+        ("size = \"1G\"", "size = \"1G\"\ncpus = \"first\"", "names no processors"),
         ("depth = [8]", "depht = [8]", "unknown field `depht`"),
     ] {
         assert!(PLAN.contains(from), "{from}");

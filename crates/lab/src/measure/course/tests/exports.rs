@@ -20,13 +20,16 @@ struct Server {
     takes: Duration,
     /// What was asked of it: kind, and whether it was to be stable at once.
     asked: Arc<Mutex<Vec<(RequestKind, bool)>>>,
+    /// Where whoever asked could run.
+    asked_on: Arc<Mutex<BTreeSet<usize>>>,
 }
 
 impl Server {
     fn new(folder: &Path, bytes: usize) -> Self {
         let file = folder.join("export.img");
         std::fs::write(&file, vec![1; bytes]).unwrap();
-        Self { file, takes_discards: true, takes: Duration::ZERO, asked: Arc::default() }
+        let (asked, asked_on) = (Arc::default(), Arc::default());
+        Self { file, takes_discards: true, takes: Duration::ZERO, asked, asked_on }
     }
 
     fn count(&self, kind: RequestKind, is_fua: bool) -> usize {
@@ -51,7 +54,8 @@ impl Surroundings for Server {
             let file = FileDevice::open(ring, &FileOptions::new(&self.file)).unwrap();
             let (one, asked) = (Semaphore::new(1), Arc::clone(&self.asked));
             let (runtime, takes) = (runtime.clone(), self.takes);
-            let device = Rc::new(Told { file, runtime, one, takes, asked });
+            let asked_on = Arc::clone(&self.asked_on);
+            let device = Rc::new(Told { file, runtime, one, takes, asked, asked_on });
             Ok(Connected { device, takes_discards: self.takes_discards })
         })
     }
@@ -72,6 +76,13 @@ struct Told {
     one: Semaphore,
     takes: Duration,
     asked: Arc<Mutex<Vec<(RequestKind, bool)>>>,
+    asked_on: Arc<Mutex<BTreeSet<usize>>>,
+}
+
+/// Where this thread may run.
+fn processors() -> BTreeSet<usize> {
+    let set = rustix::thread::sched_getaffinity(None).unwrap();
+    (0..rustix::thread::CpuSet::MAX_CPU).filter(|&it| set.is_set(it)).collect()
 }
 
 impl BlockDevice for Told {
@@ -85,6 +96,7 @@ impl BlockDevice for Told {
 
     fn submit(&self, request: Request) -> Submission<'_> {
         self.asked.lock().unwrap().push((request.kind, request.is_fua()));
+        self.asked_on.lock().unwrap().extend(processors());
         Submission::pending(async move {
             let _turn = self.one.acquire(1).await;
             self.runtime.sleep(self.takes).await;
@@ -118,6 +130,29 @@ fn exports_and_volumes_are_measured_in_process_where_the_plan_says_so() {
         let raw = folder.path().join("out/raw").read_dir().unwrap();
         assert_eq!(raw.count(), 0, "fio was not there");
     }
+}
+
+#[test]
+fn load_of_our_own_is_bound_to_the_processors_that_the_plan_names_and_only_while_it_lasts() {
+    let before = processors();
+    let (Some(last), true) = (before.last(), before.len() > 1) else {
+        skip!(
+            "load_of_our_own_is_bound_to_the_processors_that_the_plan_names_and_only_while_it_lasts",
+            "one processor"
+        );
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::new(folder.path(), 4 << 20);
+    let target = format!("export = \"nbd://here\"\nload = \"in-process\"\ncpus = \"{last}\"");
+    let results = measured(&server, folder.path(), &target, MATRIX);
+    assert_eq!(*server.asked_on.lock().unwrap(), BTreeSet::from([*last]));
+    assert_eq!(results.environment.targets[0].cpus, Some(last.to_string()));
+    assert_eq!(processors(), before);
+    let nowhere = target.replace(&format!("cpus = \"{last}\""), "cpus = \"1023\"");
+    let plan = plan(&nowhere, MATRIX);
+    let mut course = Course::create(&plan, &folder.path().join("two"), &server).unwrap();
+    let error = course.run(&mut Count::default()).unwrap_err().to_string();
+    assert!(error.contains("cannot be bound to the processors 1023"), "{error}");
 }
 
 /// Requests that come faster than they are answered wait longer and longer. All that is compared
@@ -207,6 +242,6 @@ fn a_purge_leaves_holes_in_a_file_and_fills_write_it_so_many_times() {
         (Some(16 << 20), Some(256))
     );
     let image = std::fs::read(&image).unwrap();
-    let blocks: std::collections::BTreeSet<_> = image.chunks(4096).collect();
+    let blocks: BTreeSet<_> = image.chunks(4096).collect();
     assert_eq!(blocks.len(), 2048, "what was written can neither be compressed nor shared");
 }
