@@ -193,6 +193,34 @@ fn a_served_volume_has_its_mode_back_after_a_signal_and_after_a_failure() {
 }
 
 #[test]
+fn what_a_hook_has_set_is_set_back_after_a_signal_and_check_shows_both_commands() {
+    let user = User::new();
+    let (target, settings) =
+        (format!("{}:8M", user.file("x.img", 8 << 20)), "settings = { mode = [\"fast\"] }");
+    let text = format!(
+        "name = \"hooks\"\n[[target]]\nname = \"m\"\nvolume = \"none\"\n\
+         [matrix]\nrw = [\"randread\"]\nbs = [\"4K\"]\nrate = [100]\n{settings}\n\
+         [rounds]\nwarm_up = 0\ncount = 1\nseconds = 600\nwindows = 1000\n"
+    );
+    let plan = write(&user, "plan.toml", &text);
+    let (set, back) = ("echo {name} {value} >> log", "echo {name} back >> log");
+    let with = ["--target", &target, "--set", set, "--restore", back];
+    let check = user.ok(&[&["lab", "check", &plan][..], &with].concat());
+    assert!(check.contains(set) && check.contains(&format!("it runs: {back}")), "{check}");
+    let without = user.ok(&[&["lab", "check", &plan][..], &with[..4]].concat());
+    assert!(without.contains("Nothing sets"), "{without}");
+    let mut run = user.start(&[&["lab", "run", &plan, "--out", "out"][..], &with].concat());
+    let log = || std::fs::read_to_string(user.path("log")).unwrap_or_default();
+    while log().is_empty() {
+        assert!(run.try_wait().unwrap().is_none(), "it ended before it was to");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    kill_process(Pid::from_child(&run), Signal::TERM).unwrap();
+    assert_eq!(run.wait_with_output().unwrap().status.code(), Some(1));
+    assert_eq!(log(), "mode fast\nmode back\n");
+}
+
+#[test]
 fn a_served_volume_that_holds_a_file_system_is_refused() {
     let name = "a_served_volume_that_holds_a_file_system_is_refused";
     let Some(mkfs) = headpond_testkit::tool("mkfs.ext4") else { skip!(name, "no mkfs.ext4") };

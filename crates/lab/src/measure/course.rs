@@ -3,12 +3,14 @@
 mod allowance;
 mod batch;
 mod progress;
+mod settings;
 
 pub(super) use batch::batches;
 
 use allowance::{Allowance, left_out};
 use batch::{Batch, lanes};
 use progress::{Progress, Taken};
+use settings::Settings;
 
 use super::Surroundings;
 use super::fio::{Fio, FioError, Ground};
@@ -19,11 +21,10 @@ use super::precondition::{PreconditionError, precondition};
 use super::stop::Stop;
 use super::virtual_time::{self, VirtualError};
 use crate::environment::Environment;
-use crate::plan::{Cell, Kind, Plan, Target, plain};
+use crate::plan::{Cell, Kind, Plan, Target};
 use headpond_whatif::rounds::Round;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::path::Path;
-use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::time::Duration;
@@ -43,6 +44,8 @@ pub enum CourseError {
     Precondition(#[from] PreconditionError),
     #[error("{target}: {name} cannot be set to {value}: {error}")]
     Set { target: String, name: String, value: String, error: String },
+    #[error("{target} is not as it was: {error}; set it back by hand")]
+    Restore { target: String, error: String },
     #[error("it was ended, because that was asked for")]
     Stopped,
     #[error("{target}: {error}")]
@@ -74,9 +77,7 @@ pub struct Course<'a> {
     stop: Stop,
     /// Cells, or sweeps, in a row that could not be measured.
     failures: u32,
-    /// What settings of targets are now, and what served volumes had before.
-    now: BTreeMap<(usize, String), toml::Value>,
-    before: BTreeMap<(usize, String), String>,
+    settings: Settings<'a>,
 }
 
 impl<'a> Course<'a> {
@@ -137,8 +138,7 @@ impl<'a> Course<'a> {
             fio,
             stop,
             failures: 0,
-            now: BTreeMap::new(),
-            before: BTreeMap::new(),
+            settings: Settings::new(plan, surroundings),
         })
     }
 
@@ -163,8 +163,8 @@ impl<'a> Course<'a> {
         let (machines, real): (Vec<_>, Vec<_>) = left.into_iter().partition(is_machine);
         self.run_machines(&lanes(self.plan, machines), watcher)?;
         let outcome = real.iter().try_for_each(|batch| self.run_real(batch, watcher));
-        // Also where it failed: a volume is not left in the mode of whichever cell was last.
-        outcome.and(self.set_back(watcher))
+        // Also where it failed: nothing is left in the mode of whichever cell was last.
+        outcome.and(self.settings.set_back(watcher))
     }
 
     /// Machines do not disturb each other: each runs in a time of its own, all processors at work.
@@ -324,16 +324,7 @@ impl<'a> Course<'a> {
         watcher: &mut dyn Watcher,
     ) -> Result<(), CourseError> {
         let target = &self.plan.targets[cell.target];
-        for (name, value) in &cell.settings {
-            let key = (cell.target, name.clone());
-            if self.now.get(&key) == Some(value) {
-                continue;
-            }
-            watcher.prepares(&format!("{}: {name} {}", target.name, plain(value)));
-            self.remember(&key, target)?;
-            self.set(target, name, value)?;
-            self.now.insert(key, value.clone());
-        }
+        self.settings.bring_about(cell, watcher)?;
         if self.prepared.insert(cell.target) {
             place::make(target)?;
             if self.plan.precondition.is_anything() {
@@ -347,40 +338,6 @@ impl<'a> Course<'a> {
             self.allowance.note_written(cell.target, filled);
         }
         Ok(())
-    }
-
-    /// What a served volume has before it is changed for the first time.
-    fn remember(&mut self, key: &(usize, String), target: &Target) -> Result<(), CourseError> {
-        let (None, Some(volume)) = (self.before.get(key), &target.volume) else { return Ok(()) };
-        if target.set.is_none() {
-            let value = self.surroundings.setting_of(volume, &key.1);
-            let name = target.name.clone();
-            let value = value.map_err(|error| CourseError::Volume { target: name, error })?;
-            self.before.insert(key.clone(), value);
-        }
-        Ok(())
-    }
-
-    fn set_back(&mut self, watcher: &mut dyn Watcher) -> Result<(), CourseError> {
-        for ((target, name), value) in std::mem::take(&mut self.before) {
-            let target = &self.plan.targets[target];
-            watcher.prepares(&format!("{}: {name} {value} again", target.name));
-            self.set(target, &name, &value.into())?;
-        }
-        self.now.clear();
-        Ok(())
-    }
-
-    fn set(&self, target: &Target, name: &str, value: &toml::Value) -> Result<(), CourseError> {
-        let outcome = match (target.set_command(name, value), &target.volume) {
-            (Some(command), _) => shell(&command),
-            (None, Some(volume)) => self.surroundings.set(volume, name, &plain(value)),
-            (None, None) => Ok(()),
-        };
-        outcome.map_err(|error| {
-            let (target, name) = (target.name.clone(), name.to_owned());
-            CourseError::Set { target, name, value: plain(value), error }
-        })
     }
 
     fn export_of(&self, target: &Target) -> Result<Option<String>, CourseError> {
@@ -419,14 +376,6 @@ fn run_machine(
         tell(Event::Round { index, taken, round: Box::new(round) }) && goes_on
     });
     tell(Event::Ends(outcome.map(|()| progress.endings())))
-}
-
-fn shell(command: &str) -> Result<(), String> {
-    let output = Command::new("sh").arg("-c").arg(command).output().map_err(|e| e.to_string())?;
-    match output.status.success() {
-        true => Ok(()),
-        false => Err(format!("`{command}`: {}", String::from_utf8_lossy(&output.stderr).trim())),
-    }
 }
 
 #[cfg(test)]

@@ -36,6 +36,10 @@ pub struct Target {
     /// A command that sets one setting; `{name}` and `{value}` stand for both.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub set: Option<String>,
+    /// A command that sets back what the one above has set, run when the plan ends, however it
+    /// does; `{name}` stands for each setting that was changed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub restore: Option<String>,
     /// Who makes the requests.
     #[serde(default)]
     pub load: Loader,
@@ -167,6 +171,11 @@ impl Target {
                 way_out,
             ));
         }
+        if self.restore.is_some() && self.set.is_none() {
+            let way_out = "give a command that changes it (set = ...), or leave restore out";
+            let cause = "there is nothing that it could set back";
+            return Err(PlanError::field(field("restore"), cause, way_out));
+        }
         if kind == Kind::Machine {
             for settings in matrix.settings() {
                 self.stack(&settings)?;
@@ -248,6 +257,11 @@ impl Target {
             value => plain(value),
         };
         Some(hook.replace("{name}", name).replace("{value}", &value))
+    }
+
+    /// The command that sets a setting back, where the target has one for that.
+    pub(crate) fn restore_command(&self, name: &str) -> Option<String> {
+        Some(self.restore.as_ref()?.replace("{name}", name))
     }
 }
 

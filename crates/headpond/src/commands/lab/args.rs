@@ -43,7 +43,8 @@ pub struct CheckArgs {
 #[command(after_help = "Examples:\n  headpond lab run write-policy --out results\n  \
     headpond lab run snia-iops --target drive=/dev/sdb --overwrite /dev/sdb --out results\n  \
     headpond lab run sync-write --target drive=/dev/sdb --overwrite /dev/sdb --out results \\\n      \
-    --set 'headpond drive set /dev/sdb write-cache={value}'\n  \
+    --set 'headpond drive set /dev/sdb write-cache={value}' \\\n      \
+    --restore 'headpond drive restore /dev/sdb'\n  \
     headpond lab run mine.toml --out results --html report.html\n\n\
     A target is a block device, a file (path:SIZE), an NBD export (nbd://..., nbd+unix://...), or a\n\
     served volume (volume:NAME). What is written to has to be named again with --overwrite; a device\n\
@@ -109,6 +110,10 @@ pub struct PlanArgs {
     /// The command that changes a setting of these targets; {name} and {value} stand for both.
     #[arg(long, value_name = "COMMAND", requires = "target")]
     pub set: Option<String>,
+    /// The command that sets back what --set has changed, run when the plan ends, however it does;
+    /// {name} stands for each setting that was changed.
+    #[arg(long, value_name = "COMMAND", requires = "set")]
+    pub restore: Option<String>,
 }
 
 /// How results are shown.

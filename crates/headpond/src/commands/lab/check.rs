@@ -88,8 +88,11 @@ fn print_changes(plan: &Plan, overwritten: &[String]) {
         println!("It changes {name}: {}.", values.join(", "));
     }
     for target in plan.targets.iter().filter(|_| !plan.matrix.settings.is_empty()) {
-        if let Some(command) = &target.set {
-            println!("It runs, on this machine: {command}");
+        let Some(command) = &target.set else { continue };
+        println!("It runs, on this machine: {command}");
+        match &target.restore {
+            Some(command) => println!("When it ends, however it does, it runs: {command}"),
+            None => println!("Nothing sets {} back: restore = \"...\" would.", target.name),
         }
     }
     match overwritten.is_empty() {

@@ -66,8 +66,10 @@ fn plan(args: &PlanArgs) -> Result<Plan> {
         let targets = plan.targets.clone().into_iter().map(with_whole_paths);
         return Ok(plan.with_targets(targets.collect())?.0);
     }
-    let set =
-        |target: &Target| with_whole_paths(Target { set: args.set.clone(), ..target.clone() });
+    let set = |target: &Target| {
+        let (set, restore) = (args.set.clone(), args.restore.clone());
+        with_whole_paths(Target { set, restore, ..target.clone() })
+    };
     let (plan, left_out) = plan.with_targets(args.target.iter().map(set).collect())?;
     if !left_out.is_empty() {
         eprintln!(

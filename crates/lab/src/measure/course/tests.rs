@@ -1,5 +1,6 @@
 use super::*;
 mod exports;
+mod hooks;
 
 use crate::results::Results;
 use headpond_testkit::skip;
@@ -341,42 +342,6 @@ fn a_run_that_is_to_end_stores_no_more_and_leaves_its_cell_open() {
         drop(course);
         assert_eq!(Course::resume(&plan, &out, &Nobody).unwrap().left(), 4, "{name}");
     }
-}
-
-#[test]
-fn a_hook_that_fails_names_setting_value_and_what_was_said() {
-    let folder = tempfile::tempdir().unwrap();
-    let image = folder.path().join("x.img");
-    std::fs::write(&image, vec![0; 4 << 20]).unwrap();
-    let target = format!(
-        "file = \"{}\"\nsize = \"4M\"\nload = \"in-process\"\nset = \"echo no {{name}} >&2; false\"",
-        image.display()
-    );
-    let plan = plan(&target, &format!("{MATRIX}[matrix.settings]\nmode = [\"fast\"]\n"));
-    let mut course = Course::create(&plan, &folder.path().join("out"), &Nobody).unwrap();
-    let error = course.run(&mut Count::default()).unwrap_err().to_string();
-    assert!(error.contains("mode cannot be set to fast") && error.contains("no mode"), "{error}");
-}
-
-#[test]
-fn a_hook_is_run_where_a_setting_changes_and_calls_switches_on_and_off() {
-    let folder = tempfile::tempdir().unwrap();
-    let (image, log) = (folder.path().join("x.img"), folder.path().join("log"));
-    std::fs::write(&image, vec![0; 4 << 20]).unwrap();
-    let target = format!(
-        "file = \"{}\"\nsize = \"4M\"\nload = \"in-process\"\nset = \"echo {{name}} {{value}} >> {}\"",
-        image.display(),
-        log.display()
-    );
-    let settings = "[matrix.settings]\n\"drive.write_cache\" = [true, false]\n";
-    let text = format!(
-        "name = \"t\"\norder = \"as-written\"\n[[target]]\nname = \"it\"\n{target}\n{MATRIX}{settings}"
-    );
-    let plan = Plan::parse(&text).unwrap();
-    let mut course = Course::create(&plan, &folder.path().join("out"), &Nobody).unwrap();
-    course.run(&mut Count::default()).unwrap();
-    let said = std::fs::read_to_string(&log).unwrap();
-    assert_eq!(said, "drive.write_cache on\ndrive.write_cache off\n");
 }
 
 #[test]

@@ -1,0 +1,126 @@
+//! Settings of targets: as each cell wants them, and at the end as they were.
+//!
+//! **Invariants**
+//! - What was changed is set back whatever became of the plan, even where the change itself failed:
+//!   a served volume to what it had, anything else by the command that its target names for that.
+//! - What cannot be set back does not keep the rest from it.
+
+use super::{CourseError, Surroundings, Watcher};
+use crate::plan::{Cell, Plan, Target, plain};
+use std::collections::BTreeMap;
+use std::process::Command;
+
+/// What settings are, and what there is to set back.
+pub(super) struct Settings<'a> {
+    plan: &'a Plan,
+    surroundings: &'a dyn Surroundings,
+    /// By target and name.
+    now: BTreeMap<(usize, String), toml::Value>,
+    before: BTreeMap<(usize, String), Before>,
+}
+
+/// How a setting comes to be again what it was.
+enum Before {
+    /// Of a served volume.
+    Value(String),
+    /// Somebody knows a command.
+    Command(String),
+    /// Nobody has said.
+    Unknown,
+}
+
+impl<'a> Settings<'a> {
+    pub fn new(plan: &'a Plan, surroundings: &'a dyn Surroundings) -> Self {
+        Self { plan, surroundings, now: BTreeMap::new(), before: BTreeMap::new() }
+    }
+
+    /// Changes what is not yet as a cell wants it.
+    ///
+    /// # Errors
+    /// Where a setting cannot be changed; those before it are.
+    pub fn bring_about(
+        &mut self,
+        cell: &Cell,
+        watcher: &mut dyn Watcher,
+    ) -> Result<(), CourseError> {
+        let target = &self.plan.targets[cell.target];
+        for (name, value) in &cell.settings {
+            let key = (cell.target, name.clone());
+            if self.now.get(&key) == Some(value) {
+                continue;
+            }
+            watcher.prepares(&format!("{}: {name} {}", target.name, plain(value)));
+            if !self.before.contains_key(&key) {
+                let before = self.before(target, name)?;
+                self.before.insert(key.clone(), before);
+            }
+            self.set(target, name, value)?;
+            self.now.insert(key, value.clone());
+        }
+        Ok(())
+    }
+
+    /// Sets back what was changed.
+    ///
+    /// # Errors
+    /// The first that could not be; all others are.
+    pub fn set_back(&mut self, watcher: &mut dyn Watcher) -> Result<(), CourseError> {
+        self.now.clear();
+        let mut outcome = Ok(());
+        let mut commands = Vec::new();
+        for ((target, name), before) in std::mem::take(&mut self.before) {
+            let target = &self.plan.targets[target];
+            let back = match before {
+                Before::Value(value) => {
+                    watcher.prepares(&format!("{}: {name} {value} again", target.name));
+                    self.set(target, &name, &value.into())
+                }
+                // One command may set several back.
+                Before::Command(command) if !commands.contains(&command) => {
+                    watcher.prepares(&format!("{}: {command}", target.name));
+                    let restored = shell(&command);
+                    commands.push(command);
+                    let target = target.name.clone();
+                    restored.map_err(|error| CourseError::Restore { target, error })
+                }
+                Before::Command(_) | Before::Unknown => Ok(()),
+            };
+            outcome = outcome.and(back);
+        }
+        outcome
+    }
+
+    fn before(&self, target: &Target, name: &str) -> Result<Before, CourseError> {
+        match (&target.set, &target.volume) {
+            (Some(_), _) => {
+                Ok(target.restore_command(name).map_or(Before::Unknown, Before::Command))
+            }
+            (None, Some(volume)) => {
+                let value = self.surroundings.setting_of(volume, name).map(Before::Value);
+                let target = target.name.clone();
+                value.map_err(|error| CourseError::Volume { target, error })
+            }
+            (None, None) => Ok(Before::Unknown),
+        }
+    }
+
+    fn set(&self, target: &Target, name: &str, value: &toml::Value) -> Result<(), CourseError> {
+        let outcome = match (target.set_command(name, value), &target.volume) {
+            (Some(command), _) => shell(&command),
+            (None, Some(volume)) => self.surroundings.set(volume, name, &plain(value)),
+            (None, None) => Ok(()),
+        };
+        outcome.map_err(|error| {
+            let (target, name) = (target.name.clone(), name.to_owned());
+            CourseError::Set { target, name, value: plain(value), error }
+        })
+    }
+}
+
+fn shell(command: &str) -> Result<(), String> {
+    let output = Command::new("sh").arg("-c").arg(command).output().map_err(|e| e.to_string())?;
+    match output.status.success() {
+        true => Ok(()),
+        false => Err(format!("`{command}`: {}", String::from_utf8_lossy(&output.stderr).trim())),
+    }
+}
