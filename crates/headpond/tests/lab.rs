@@ -86,6 +86,80 @@ fn what_is_written_to_has_to_be_named_again() {
     assert!(stranger.err.contains("does not write to that"), "{}", stranger.err);
 }
 
+/// A plan that writes a small file of its own for a moment.
+const SMALL: &str = "name = \"small\"\n[[target]]\nname = \"it\"\nfile = \"x.img\"\nsize = \"8M\"\n\
+    load = \"in-process\"\n[matrix]\nrw = [\"randread\", \"randwrite\"]\nbs = [\"4K\"]\n\
+    [rounds]\nwarm_up = 1\ncount = 2\nseconds = 0.1\nwindows = 2\n";
+
+#[test]
+fn check_says_how_long_it_takes_what_it_cannot_know_and_what_is_overwritten() {
+    let user = User::new();
+    let image = user.path("x.img").display().to_string();
+    let check = user.ok(&["lab", "check", &write(&user, "plan.toml", SMALL)]);
+    assert!(check.contains("It takes 600 ms.") && !check.contains("Not known"), "{check}");
+    assert!(check.contains(&format!("It overwrites what is on {image}; allow it")), "{check}");
+    assert!(check.contains(&format!("--overwrite {image}")), "{check}");
+    let reads = SMALL.replace(", \"randwrite\"", "");
+    let check = user.ok(&["lab", "check", &write(&user, "plan.toml", &reads)]);
+    assert!(check.contains("Nothing is overwritten"), "{check}");
+    let filled = format!("{reads}[precondition]\npurge = true\nfills = 5\n")
+        .replace("seconds = 0.1", "pass = true")
+        .replace("8M", "100G");
+    let plan = write(&user, "plan.toml", &filled);
+    let check = user.ok(&["lab", "check", &plan]);
+    for says in [
+        "It takes 17 min.",
+        "Of that, 17 min for fills, were they written at 500 MB/s.",
+        "Not known, and not in that: how long it takes to discard everything on it.",
+        "Not known, and not in that: how long it takes to pass over it, once a round.",
+        &format!("It overwrites what is on {image}"),
+    ] {
+        assert!(check.contains(says), "{says}: {check}");
+    }
+    let json = user.json(&["lab", "check", &plan, "--json"]);
+    assert_eq!(json["overwrites"], serde_json::json!([image]));
+    assert_eq!(json["seconds_unknown"].as_array().unwrap().len(), 2, "{json}");
+}
+
+#[test]
+fn a_plan_that_takes_longer_than_it_allows_itself_is_refused_and_so_is_the_rest_of_it() {
+    let user = User::new();
+    let limit = |hours: &str| format!("{SMALL}[limits]\nhours = {hours}\n");
+    let plan = write(&user, "plan.toml", &limit("1e-4"));
+    let run = ["lab", "run", &plan, "--out", "out", "--overwrite", "x.img"];
+    let refusal = user.run(&run);
+    assert!(refusal.code == 2 && refusal.err.contains("limits.hours"), "{}", refusal.err);
+    assert!(!user.path("out").exists() && !user.path("x.img").exists(), "nothing was begun");
+    assert!(user.ok(&["lab", "check", &plan]).contains("It will be refused"));
+    write(&user, "plan.toml", &limit("1"));
+    user.ok(&run);
+    let (stored, rounds) = (user.path("out/plan.toml"), user.path("out/rounds.jsonl"));
+    let text = std::fs::read_to_string(&stored).unwrap();
+    std::fs::write(&stored, text.replace("hours = 1.0", "hours = 1.2e-4")).unwrap();
+    let whole = std::fs::read_to_string(&rounds).unwrap();
+    // Of the 600 ms, 300 are left once a cell is done, and 432 are allowed.
+    for (done, code) in [(2, 0), (1, 0), (0, 2)] {
+        let (ends, lines): (Vec<&str>, Vec<_>) =
+            whole.lines().partition(|line| line.contains("\"line\":\"done\""));
+        let kept: Vec<_> = lines.into_iter().chain(ends.into_iter().take(done)).collect();
+        std::fs::write(&rounds, kept.join("\n") + "\n").unwrap();
+        let ended = user.run(&["lab", "resume", "out", "--overwrite", "x.img"]);
+        assert_eq!(ended.code, code, "{done} done: {}", ended.err);
+    }
+}
+
+#[test]
+fn where_there_is_no_terminal_each_cell_is_a_line_with_what_is_left() {
+    let user = User::new();
+    let plan = write(&user, "plan.toml", SMALL);
+    let ended = user.run(&["lab", "run", &plan, "--out", "out", "--overwrite", "x.img"]);
+    let lines: Vec<_> = ended.err.lines().collect();
+    assert_eq!(lines.len(), 2, "{}", ended.err);
+    assert!(lines[0].starts_with("1 of 2 cells (left: "), "{}", lines[0]);
+    assert!(lines[1].starts_with("2 of 2 cells: it: rand"), "{}", lines[1]);
+    assert!(lines.iter().all(|line| line.contains("/s in the last of 3 rounds")), "{lines:?}");
+}
+
 #[test]
 fn a_target_that_holds_a_file_system_is_refused() {
     let Some(mkfs) = headpond_testkit::tool("mkfs.ext4") else {

@@ -29,8 +29,8 @@ pub use answer::{Answer, Curve, Question, Rate, Rows, answers};
 pub use compare::{Compared, compare};
 pub use environment::{Environment, TargetFacts};
 pub use measure::{
-    Connected, Course, CourseError, Drift, Ending, Fio, FioError, Folder, FolderError, Line,
-    PlaceError, Stop, Surroundings, Watcher, check_places, estimate,
+    Connected, Course, CourseError, Drift, Ending, Estimate, FILL_MB_PER_S, Fio, FioError, Folder,
+    FolderError, Line, PlaceError, Stop, Surroundings, Watcher, check_places, estimate,
 };
 pub use plan::{
     ArrayOf, Beside, Cell, Kind, Limits, Load, Loader, Matrix, Order, Plan, PlanError,

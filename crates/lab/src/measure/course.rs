@@ -14,7 +14,7 @@ use settings::Settings;
 
 use super::Surroundings;
 use super::fio::{Fio, FioError, Ground};
-use super::folder::{Ending, Folder, FolderError, Line};
+use super::folder::{self, Ending, Folder, FolderError, Line};
 use super::in_process;
 use super::place::{self, PlaceError};
 use super::precondition::{PreconditionError, precondition};
@@ -114,18 +114,14 @@ impl<'a> Course<'a> {
         lines: &[Line],
         surroundings: &'a dyn Surroundings,
     ) -> Result<Self, CourseError> {
-        let done = lines.iter().filter_map(|line| match line {
-            Line::Done { ending: Ending::Failed { .. }, .. } => None,
-            Line::Done { cell, .. } => Some(*cell),
-            _ => None,
-        });
-        let done: BTreeSet<_> = done.collect();
+        let done = folder::done(lines);
         let needs_fio = plan.targets.iter().any(|target| {
             let prepares = plan.precondition.fills > 0 && target.kind() != Kind::Machine;
             !target.is_in_process(&plan.matrix) || prepares
         });
         let stop = Stop::default();
         let fio = if needs_fio { Some(Fio::find(stop.clone())?) } else { None };
+        fio.as_ref().map_or(Ok(()), |fio| fio.check(plan))?;
         let environment = Environment::of(plan, fio.as_ref().map(|fio| fio.version.as_str()));
         folder.store_environment(&environment)?;
         Ok(Self {
@@ -143,8 +139,8 @@ impl<'a> Course<'a> {
     }
 
     /// Cells that are not measured yet.
-    pub fn left(&self) -> usize {
-        self.left.iter().map(Vec::len).sum()
+    pub fn left(&self) -> impl Iterator<Item = &Cell> {
+        self.left.iter().flatten()
     }
 
     /// Ends it from without.

@@ -8,7 +8,7 @@ pub(super) use jobfile::fill;
 pub use output::OutputError;
 
 use super::stop::Stop;
-use crate::plan::{Cell, Kind, Plan, Target};
+use crate::plan::{Cell, Kind, Plan, Sync, Target};
 use headpond_uring::safety::System;
 use headpond_whatif::Bins;
 use headpond_whatif::rounds::{Next, Round};
@@ -26,6 +26,8 @@ pub struct Fio {
     pub version: String,
     /// The engine for devices and files.
     engine: &'static str,
+    /// Whether it opens files so that each write is stable by itself.
+    knows_dsync: bool,
     /// Whether it is to end.
     stop: Stop,
 }
@@ -39,6 +41,11 @@ pub enum FioError {
     Missing,
     #[error("this is {version}; the lab needs fio 3.1 or later, whose output tells all latencies")]
     TooOld { version: String },
+    #[error(
+        "sync = \"fua\" is fio's sync=dsync, which {version} does not know: take a later fio (it came \
+         in the autumn of 2020), sync = \"fdatasync\", or load = \"in-process\""
+    )]
+    NoDsync { version: String },
     #[error("{path}: {error}")]
     Io { path: PathBuf, error: io::Error },
     #[error("fio failed at {job}: {said}")]
@@ -73,7 +80,21 @@ impl Fio {
         let engines = says("--enghelp").unwrap_or_default();
         let has = |engine: &str| engines.lines().any(|line| line.trim() == engine);
         let engine = ["io_uring", "libaio"].into_iter().find(|engine| has(engine));
-        Ok(Self { program: program.to_owned(), version, engine: engine.unwrap_or("psync"), stop })
+        let engine = engine.unwrap_or("psync");
+        let knows_dsync = names_dsync(&says("--cmdhelp=sync").unwrap_or_default());
+        Ok(Self { program: program.to_owned(), version, engine, knows_dsync, stop })
+    }
+
+    /// Checks that it can make the load that a plan wants of it.
+    ///
+    /// # Errors
+    /// Where it is too old for that.
+    pub(super) fn check(&self, plan: &Plan) -> Result<(), FioError> {
+        let by_fio = plan.targets.iter().any(|target| !target.is_in_process(&plan.matrix));
+        match by_fio && plan.matrix.sync.contains(&Sync::Fua) && !self.knows_dsync {
+            false => Ok(()),
+            true => Err(FioError::NoDsync { version: self.version.clone() }),
+        }
     }
 
     /// Measures cells, a round of each in turn, and each round by a run of fio.
@@ -184,6 +205,13 @@ fn bins(object: Option<&serde_json::Value>) -> Bins {
     Bins::of(entries.filter_map(|(nanos, count)| Some((nanos.parse().ok()?, count.as_u64()?))))
 }
 
+/// Whether `dsync` is among the values that fio's help of an option names, one in a line.
+///
+/// Source: axboe/fio pull request 1080 (2020), which made words of what was yes or no.
+fn names_dsync(help: &str) -> bool {
+    help.lines().any(|line| line.split([':', ' ', '\t']).any(|word| word == "dsync"))
+}
+
 /// "fio-3.33" as numbers.
 fn numbers(version: &str) -> Option<(u32, u32)> {
     let (major, minor) = version.strip_prefix("fio-")?.split_once('.')?;
@@ -204,5 +232,51 @@ mod tests {
         let missing =
             Fio::at(Path::new("/nonexistent/fio"), Stop::default()).unwrap_err().to_string();
         assert!(missing.contains("apt install fio"), "{missing}");
+    }
+
+    /// As fio says it since it knows the word, and as it did before.
+    const HELP: &str = "sync: Use synchronous write IO\n        type: string (opt=bla)\n     \
+                        default: none\nvalid values: none\n            : sync\n            : dsync\n";
+    const OLD_HELP: &str = "sync: Use O_SYNC for buffered writes\n        type: boolean value\n";
+
+    #[test]
+    fn writes_that_are_stable_by_themselves_need_an_fio_that_knows_the_word_for_it() {
+        assert!(names_dsync(HELP) && !names_dsync(OLD_HELP) && !names_dsync(""));
+        let old = Fio {
+            program: "fio".into(),
+            version: "fio-3.19".into(),
+            engine: "libaio",
+            knows_dsync: false,
+            stop: Stop::default(),
+        };
+        let plan = |load: &str, sync: &str| {
+            let text = format!(
+                "name = \"t\"\n[[target]]\nname = \"it\"\nfile = \"x\"\nsize = \"1G\"\nload = \"{load}\"\n\
+                 [matrix]\nrw = [\"write\"]\nbs = [\"4K\"]\nsync = [\"none\", \"{sync}\"]\n"
+            );
+            Plan::parse(&text).unwrap()
+        };
+        let error = old.check(&plan("fio", "fua")).unwrap_err().to_string();
+        assert!(error.contains("fio-3.19 does not know") && error.contains("fdatasync"), "{error}");
+        old.check(&plan("fio", "fdatasync")).unwrap();
+        old.check(&plan("in-process", "fua")).unwrap();
+        Fio { knows_dsync: true, ..old }.check(&plan("auto", "fua")).unwrap();
+    }
+
+    #[test]
+    fn the_fio_of_this_machine_says_whether_it_knows_that_word() {
+        if headpond_testkit::tool("fio").is_none() {
+            headpond_testkit::skip!(
+                "the_fio_of_this_machine_says_whether_it_knows_that_word",
+                "no fio"
+            );
+        }
+        let fio = Fio::find(Stop::default()).unwrap();
+        // The word came between 3.22 and 3.26.
+        match numbers(&fio.version).unwrap() {
+            later if later >= (3, 26) => assert!(fio.knows_dsync),
+            earlier if earlier < (3, 22) => assert!(!fio.knows_dsync),
+            _ => {}
+        }
     }
 }

@@ -4,6 +4,7 @@ use super::steady::Drift;
 use crate::plan::{Plan, PlanError};
 use headpond_whatif::rounds::Round;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
@@ -149,6 +150,14 @@ impl Folder {
         Ok(lines)
     }
 
+    /// The cells of a folder that are done.
+    ///
+    /// # Errors
+    /// Where it cannot be read.
+    pub fn done(path: &Path) -> Result<BTreeSet<usize>, FolderError> {
+        Ok(done(&Self::lines(path)?))
+    }
+
     /// What was known of the surroundings when it was measured.
     pub fn environment(path: &Path) -> Option<serde_json::Value> {
         let text = fs::read_to_string(path.join(ENVIRONMENT)).ok()?;
@@ -183,6 +192,16 @@ impl Folder {
     pub fn raw(&self) -> PathBuf {
         self.path.join(RAW)
     }
+}
+
+/// The cells that are done; what failed is not.
+pub(super) fn done(lines: &[Line]) -> BTreeSet<usize> {
+    let done = lines.iter().filter_map(|line| match line {
+        Line::Done { ending: Ending::Failed { .. }, .. } => None,
+        Line::Done { cell, .. } => Some(*cell),
+        _ => None,
+    });
+    done.collect()
 }
 
 /// What comes next begins a line of its own, even where the last one was cut off.

@@ -11,6 +11,7 @@
 
 mod bound;
 mod course;
+mod estimate;
 mod fio;
 mod folder;
 mod in_process;
@@ -21,16 +22,15 @@ mod stop;
 mod virtual_time;
 
 pub use course::{Course, CourseError, Watcher};
+pub use estimate::{Estimate, FILL_MB_PER_S, estimate};
 pub use fio::{Fio, FioError};
 pub use folder::{Ending, Folder, FolderError, Line};
 pub use place::{PlaceError, check as check_places};
 pub use steady::Drift;
 pub use stop::Stop;
 
-use crate::plan::{Cell, Kind, Plan};
 use headpond_block::{BlockDevice, LocalFuture, Runtime};
 use headpond_uring::Ring;
-use std::collections::BTreeSet;
 use std::rc::Rc;
 
 /// What only the surroundings know: served volumes, and how exports are spoken to.
@@ -72,36 +72,4 @@ pub struct Connected {
     pub device: Rc<dyn BlockDevice>,
     /// Whether its server takes discards.
     pub takes_discards: bool,
-}
-
-/// The seconds that a plan takes at least, and at most, on the clock of this world.
-pub fn estimate(plan: &Plan) -> (f64, f64) {
-    let of = |cell: &Cell, rounds: u32| {
-        let target = &plan.targets[cell.target];
-        let round = plan.rounds_of(target);
-        match target.kind() {
-            // Virtual time passes as it likes.
-            Kind::Machine => 0.0,
-            // How long a pass takes is what is asked.
-            _ if round.pass => 0.0,
-            _ => {
-                let phases = cell.load.rw.split('+').count() as f64;
-                f64::from(rounds) * round.seconds * phases
-            }
-        }
-    };
-    let cells = plan.cells();
-    let rounds = |cell: &Cell| plan.rounds_of(&plan.targets[cell.target]);
-    let least: f64 = cells.iter().map(|cell| of(cell, rounds(cell).fewest())).sum();
-    let most: f64 = cells.iter().map(|cell| of(cell, rounds(cell).most())).sum();
-    let cooling = cooling(plan);
-    (least + cooling, most + cooling)
-}
-
-/// The seconds between what is measured together.
-fn cooling(plan: &Plan) -> f64 {
-    let batches = course::batches(plan, &BTreeSet::new());
-    let targets = batches.iter().map(|batch| &plan.targets[batch[0].target]);
-    let real = targets.filter(|target| target.kind() != Kind::Machine);
-    real.map(|target| plan.rounds_of(target).cool_down_seconds).sum()
 }

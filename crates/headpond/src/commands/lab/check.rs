@@ -3,9 +3,10 @@
 use super::consent;
 use crate::outcome::{Exit, Failure};
 use anyhow::Result;
-use headpond_lab::{Kind, Plan, Sweep, check_places, estimate};
+use headpond_lab::{Estimate, FILL_MB_PER_S, Kind, Plan, Sweep, check_places, estimate};
 use headpond_report::{Align, Table, duration};
 use serde_json::json;
+use std::collections::BTreeSet;
 
 /// Says what a plan will do, and does nothing.
 ///
@@ -13,7 +14,7 @@ use serde_json::json;
 /// Where it cannot be said.
 pub fn run(plan: &Plan, as_json: bool) -> Result<Exit> {
     check_places(plan)?;
-    let (least, most) = estimate(plan);
+    let estimate = estimate(plan, &BTreeSet::new());
     let overwritten: Vec<_> = consent::overwritten(plan).collect();
     if as_json {
         let targets = plan.targets.iter().map(|target| {
@@ -23,8 +24,11 @@ pub fn run(plan: &Plan, as_json: bool) -> Result<Exit> {
         let said = json!({
             "plan": plan.name,
             "cells": plan.cells().len(),
-            "seconds_least": least,
-            "seconds_most": most,
+            "seconds_least": estimate.least,
+            "seconds_most": estimate.most,
+            "seconds_of_fills": estimate.fills,
+            "fills_mb_per_s": FILL_MB_PER_S,
+            "seconds_unknown": estimate.unknown,
             "targets": targets.collect::<Vec<_>>(),
             "overwrites": overwritten,
         });
@@ -35,16 +39,28 @@ pub fn run(plan: &Plan, as_json: bool) -> Result<Exit> {
     if let Some(sweep) = &plan.sweep {
         println!("\n{}", swept(sweep));
     }
+    print_time(plan, &estimate);
+    print_changes(plan, &overwritten);
+    Ok(Exit::Ok)
+}
+
+fn print_time(plan: &Plan, estimate: &Estimate) {
+    let Estimate { least, most, fills, unknown } = estimate;
     let time = |seconds: f64| duration((seconds * 1e9) as u64);
     match plan.targets.iter().all(|target| target.kind() == Kind::Machine) {
         true => println!("\nIt takes no time but the processor's: all targets are models."),
-        false if least == most => println!("\nIt takes {}, preconditioning apart.", time(most)),
-        false => {
-            println!("\nIt takes {} to {}, preconditioning apart.", time(least), time(most));
-        }
+        false if least == most => println!("\nIt takes {}.", time(*most)),
+        false => println!("\nIt takes {} to {}.", time(*least), time(*most)),
     }
-    print_changes(plan, &overwritten);
-    Ok(Exit::Ok)
+    if *fills > 0.0 {
+        println!("Of that, {} for fills, were they written at {FILL_MB_PER_S} MB/s.", time(*fills));
+    }
+    for what in unknown {
+        println!("Not known, and not in that: how long it takes {what}.");
+    }
+    if let Some(words) = beyond_limit(plan, estimate) {
+        println!("It will be refused: {words}");
+    }
 }
 
 fn print_targets(plan: &Plan) {
@@ -117,16 +133,23 @@ fn how(plan: &Plan, target: &headpond_lab::Target) -> &'static str {
     }
 }
 
+/// Checks that what is left of a plan takes no longer than it allows itself.
+///
 /// # Errors
-/// Where the plan takes longer than it allows itself.
-pub fn within_limits(plan: &Plan) -> Result<()> {
-    let (least, _) = estimate(plan);
-    match plan.limits.hours {
-        Some(hours) if least / 3600.0 > hours => Err(Failure::usage(format!(
-            "the plan takes {:.1} hours at least, and its limit is {hours} (limits.hours); measure \
-             less, or raise the limit",
-            least / 3600.0
-        ))),
-        _ => Ok(()),
+/// Where it does.
+pub fn within_limits(plan: &Plan, done: &BTreeSet<usize>) -> Result<()> {
+    match beyond_limit(plan, &estimate(plan, done)) {
+        Some(words) => Err(Failure::usage(words)),
+        None => Ok(()),
     }
+}
+
+fn beyond_limit(plan: &Plan, estimate: &Estimate) -> Option<String> {
+    let (limit, hours) = (plan.limits.hours?, estimate.least / 3600.0);
+    (hours > limit).then(|| {
+        format!(
+            "the plan takes {hours:.1} hours at least, and its limit is {limit} (limits.hours); measure \
+             less, or raise the limit"
+        )
+    })
 }

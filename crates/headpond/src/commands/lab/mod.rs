@@ -17,6 +17,7 @@ use args::{PlanArgs, PlansArgs, ReportArgs, ResumeArgs, RunArgs, ShownArgs};
 use headpond_lab::{Course, Folder, Plan, Results, Target, builtin, report};
 use headpond_report::{Align, Table};
 use progress::Bar;
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use surroundings::Served;
 
@@ -96,7 +97,7 @@ fn unknown(name: &str) -> anyhow::Error {
 
 fn start(places: &Places, args: &RunArgs) -> Result<Exit> {
     let plan = plan(&args.plan)?;
-    check::within_limits(&plan)?;
+    check::within_limits(&plan, &BTreeSet::new())?;
     let served = Served::new(places);
     consent::check(&plan, &args.overwrite, &served)?;
     let course = Course::create(&plan, &args.out, &served)?;
@@ -105,10 +106,11 @@ fn start(places: &Places, args: &RunArgs) -> Result<Exit> {
 
 fn resume(places: &Places, args: &ResumeArgs) -> Result<Exit> {
     let plan = Folder::plan(&args.folder)?;
+    check::within_limits(&plan, &Folder::done(&args.folder)?)?;
     let served = Served::new(places);
     consent::check(&plan, &args.overwrite, &served)?;
     let course = Course::resume(&plan, &args.folder, &served)?;
-    if course.left() == 0 {
+    if course.left().next().is_none() {
         eprintln!("headpond: everything is measured already");
     }
     carry_out(&plan, course, &args.folder, &args.shown)

@@ -183,3 +183,83 @@ pub(in crate::measure) fn fill(
 fn line(text: &mut String, key: &str, value: impl std::fmt::Display) {
     writeln!(text, "{key}={value}").expect("a string takes everything");
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The job file of the first round of a cell with these lines in its matrix.
+    fn written(matrix: &str, ground: &Ground<'_>, engine: &str) -> String {
+        let target = match ground.is_nbd {
+            true => "export = \"nbd://h/x\"",
+            false => "device = \"/dev/a:b\"",
+        };
+        let text = format!(
+            "name = \"t\"\n[[target]]\nname = \"it\"\n{target}\nload = \"fio\"\n[matrix]\n\
+             bs = [\"4K\"]\nsize = \"1G\"\n{matrix}\n[rounds]\nseconds = 2\nwindows = 4\n"
+        );
+        let plan = Plan::parse(&text).unwrap();
+        let turn = Turn { number: 0, starts: &Starts::default() };
+        super::text(&plan, &plan.cells()[0], ground, engine, Path::new("/raw/stem"), &turn)
+    }
+
+    fn ground(is_nbd: bool) -> Ground<'static> {
+        let place = if is_nbd { "nbd://h/x" } else { "/dev/a:b" };
+        Ground { place: place.into(), is_nbd, raw: Path::new("/raw"), cpus: Some("0-3".into()) }
+    }
+
+    #[test]
+    fn each_kind_of_stable_write_has_its_line_and_no_other() {
+        let lines = ["fsync=1", "fdatasync=1", "sync=dsync"];
+        for (sync, is_nbd, wanted) in [
+            ("none", false, None),
+            ("fsync", false, Some("fsync=1")),
+            ("fdatasync", false, Some("fdatasync=1")),
+            ("fua", false, Some("sync=dsync")),
+            ("none", true, None),
+            ("fsync", true, Some("fsync=1")),
+            ("fdatasync", true, Some("fsync=1")),
+        ] {
+            let matrix = format!("rw = [\"randwrite\"]\nsync = [\"{sync}\"]");
+            let text = written(&matrix, &ground(is_nbd), "libaio");
+            let found: Vec<_> = text.lines().filter(|line| lines.contains(line)).collect();
+            assert_eq!(found, wanted.into_iter().collect::<Vec<_>>(), "{sync}: {text}");
+        }
+    }
+
+    #[test]
+    fn a_job_says_where_how_much_how_long_and_on_which_processors() {
+        let matrix = "rw = [\"randrw\"]\nmix = [70]\njobs = [2]\ndepth = [8]";
+        let text = written(matrix, &ground(false), "io_uring");
+        for line in [
+            "[own-0]",
+            "ioengine=io_uring",
+            "filename=/dev/a\\:b",
+            "direct=1",
+            "cpus_allowed=0-3",
+            "size=1073741824",
+            "runtime=2000ms",
+            "time_based",
+            "log_avg_msec=500",
+            "rw=randrw",
+            "rwmixread=70",
+            "bs=4096",
+            "numjobs=2",
+            "iodepth=8",
+            "norandommap",
+        ] {
+            assert!(text.lines().any(|it| it == line), "{line}: {text}");
+        }
+        let text = written(matrix, &ground(true), "nbd");
+        assert!(text.contains("uri=nbd://h/x\n") && !text.contains("direct="), "{text}");
+    }
+
+    #[test]
+    fn a_rate_is_parted_among_processes_and_directions() {
+        let matrix = "rw = [\"randrw\"]\nmix = [70]\njobs = [2]\nrate = [1000]";
+        let text = written(matrix, &ground(false), "libaio");
+        assert!(text.contains("rate_iops=350,150\nrate_process=poisson\n"), "{text}");
+        let reads = written("rw = [\"randread\"]\nrate = [1000]", &ground(false), "libaio");
+        assert!(reads.contains("rate_iops=1000\n"), "{reads}");
+    }
+}
