@@ -36,7 +36,8 @@ pub struct Fio {
 #[derive(Debug, thiserror::Error)]
 pub enum FioError {
     #[error(
-        "fio was not found: install it (apt install fio), or set load = \"in-process\" for devices and files"
+        "fio was not found: install it (apt install fio), or set load = \"in-process\" and leave \
+         fills out"
     )]
     Missing,
     #[error("this is {version}; the lab needs fio 3.1 or later, whose output tells all latencies")]

@@ -1,6 +1,7 @@
 use super::*;
 mod exports;
 mod hooks;
+mod left;
 
 use crate::results::Results;
 use headpond_testkit::skip;
