@@ -241,11 +241,8 @@ fn a_served_volume_has_its_mode_back_after_a_signal_and_after_a_failure() {
     let daemon = served(&user);
     let plan = modes(&user, "in-process", "none");
     let text = std::fs::read_to_string(&plan).unwrap();
-    std::fs::write(
-        &plan,
-        text.replace("seconds = 0.5\nwindows = 5", "seconds = 600\nwindows = 1000"),
-    )
-    .unwrap();
+    std::fs::write(&plan, text.replace("seconds = 0.5\nwindows = 5", "seconds = 600\nwindows = 1"))
+        .unwrap();
     let mut run = user.start(&["lab", "run", &plan, "--out", "one", "--overwrite", "hv0"]);
     while mode(&user) == "write-around" {
         assert!(run.try_wait().unwrap().is_none(), "it ended before it was to");
@@ -274,7 +271,7 @@ fn what_a_hook_has_set_is_set_back_after_a_signal_and_check_shows_both_commands(
     let text = format!(
         "name = \"hooks\"\n[[target]]\nname = \"m\"\nvolume = \"none\"\n\
          [matrix]\nrw = [\"randread\"]\nbs = [\"4K\"]\nrate = [100]\n{settings}\n\
-         [rounds]\nwarm_up = 0\ncount = 1\nseconds = 600\nwindows = 1000\n"
+         [rounds]\nwarm_up = 0\ncount = 1\nseconds = 600\nwindows = 1\n"
     );
     let plan = write(&user, "plan.toml", &text);
     let (set, back) = ("echo {name} {value} >> log", "echo {name} back >> log");

@@ -85,6 +85,8 @@ pub trait Watch {
     fn end_round(&self) -> Option<MachineRound>;
     /// Whether a round that has a length is to end before.
     fn is_over(&self) -> bool;
+    /// How often that is asked within a window; without, only at its end.
+    fn asks_every(&self) -> Option<Duration>;
 }
 
 /// A device of which nothing is known but its answers, while that is wanted.
@@ -106,7 +108,14 @@ impl Watch for Opaque<'_> {
     fn is_over(&self) -> bool {
         (self.is_over)()
     }
+
+    fn asks_every(&self) -> Option<Duration> {
+        Some(ASK_EVERY)
+    }
 }
+
+/// Nobody who ends a measurement waits longer than that for its window.
+const ASK_EVERY: Duration = Duration::from_millis(100);
 
 /// Where the rounds take place.
 pub struct Place<'a> {
@@ -248,7 +257,7 @@ impl Course<'_> {
         let mut before: Answered = self.answered.get();
         let mut from = since;
         for number in 1..=count {
-            self.runtime.sleep_until(since + length * number / count).await;
+            self.wait_until(since + length * number / count).await;
             let (now, answered) = (self.runtime.now(), self.answered.get());
             let seconds = now.since(from).as_secs_f64().max(1e-9);
             let at_s = now.since(begun).as_secs_f64();
@@ -265,6 +274,18 @@ impl Course<'_> {
             }
         }
         (windows, latencies)
+    }
+
+    /// Waits for the end of a window, or for that of everything.
+    async fn wait_until(&self, end: Instant) {
+        if let Some(every) = self.watch.asks_every() {
+            while self.runtime.now() + every < end && !self.watch.is_over() {
+                self.runtime.sleep(every).await;
+            }
+        }
+        if !self.watch.is_over() {
+            self.runtime.sleep_until(end).await;
+        }
     }
 }
 

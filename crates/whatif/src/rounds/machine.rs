@@ -10,6 +10,7 @@ use headpond_block::Runtime;
 use headpond_sim::run;
 use std::cell::RefCell;
 use std::rc::Rc;
+use std::time::Duration;
 
 /// Runs rounds of all loads in turn on one new machine until `next` has enough.
 ///
@@ -73,5 +74,9 @@ impl Watch for MachineWatch {
 
     fn is_over(&self) -> bool {
         false
+    }
+
+    fn asks_every(&self) -> Option<Duration> {
+        None
     }
 }

@@ -121,14 +121,6 @@ fn bins_of_two_digits_keep_quantiles_within_a_tenth() {
 
 #[test]
 fn what_is_sequential_goes_on_in_the_next_round_where_it_was_also_after_another_phase() {
-    let millisecond = Duration::from_millis(1);
-    let figures = FixedLatency {
-        read: millisecond,
-        write: millisecond,
-        flush: millisecond,
-        bytes_per_s: 1 << 40,
-        stability: Stability::StableOnCompletion,
-    };
     let named = |word: &str| Job {
         name: word.into(),
         rw: job::rw(word).unwrap(),
@@ -142,9 +134,7 @@ fn what_is_sequential_goes_on_in_the_next_round_where_it_was_also_after_another_
         windows: 1,
     };
     let asked = headpond_sim::run(1, |runtime, sim| async move {
-        let store = Rc::new(NullDevice::new("null", 4 << 20));
-        let fixed = Rc::new(FixedLatencyDevice::new(store, figures, runtime.clone()));
-        let probe = Rc::new(ProbeDevice::new(fixed, runtime.clone()));
+        let probe = Rc::new(ProbeDevice::new(of_a_millisecond(&runtime), runtime.clone()));
         let devices: Vec<Rc<dyn BlockDevice>> = vec![Rc::clone(&probe) as _];
         let watch = &Opaque { is_over: &|| false };
         let place = Place { devices, runtime: &runtime, memory: generator::no_memory(), watch };
@@ -162,5 +152,47 @@ fn what_is_sequential_goes_on_in_the_next_round_where_it_was_also_after_another_
         assert!(blocks.len() > 18, "three rounds go round the region: {blocks:?}");
         let follows = |pair: &[u64]| pair[1] == (pair[0] + 1) % 16;
         assert!(blocks.windows(2).all(follows), "{blocks:?}");
+    }
+}
+
+/// A device that takes a millisecond for everything.
+fn of_a_millisecond(runtime: &Runtime) -> Rc<FixedLatencyDevice> {
+    let millisecond = Duration::from_millis(1);
+    let figures = FixedLatency {
+        read: millisecond,
+        write: millisecond,
+        flush: millisecond,
+        bytes_per_s: 1 << 40,
+        stability: Stability::StableOnCompletion,
+    };
+    let store = Rc::new(NullDevice::new("null", 4 << 20));
+    Rc::new(FixedLatencyDevice::new(store, figures, runtime.clone()))
+}
+
+#[test]
+fn a_round_whose_end_is_wanted_ends_within_its_window_and_says_how_long_it_was() {
+    for phases in [vec![vec![random_read(1)]], vec![vec![random_read(1)], vec![random_read(1)]]] {
+        let count = phases.len();
+        let length = Length::Time(Duration::from_secs(600));
+        let rounds = Rounds { phases, length, windows: 1 };
+        let (ended, window) = headpond_sim::run(1, |runtime, sim| async move {
+            let begun = runtime.now();
+            let seconds = || runtime.now().since(begun).as_secs_f64();
+            let watch = &Opaque { is_over: &|| seconds() >= 5.0 };
+            let devices: Vec<Rc<dyn BlockDevice>> = vec![of_a_millisecond(&runtime)];
+            let memory = generator::no_memory();
+            let place = Place { devices, runtime: &runtime, memory, watch };
+            let mut window = None;
+            let mut next = |_, round: Round| {
+                window = round.windows.first().copied();
+                false
+            };
+            run(&[rounds], place, &mut sim.random(), &mut next).await;
+            (seconds(), window.unwrap())
+        })
+        .unwrap();
+        assert!((5.0..5.2).contains(&ended), "{count} phases: {ended}");
+        assert!((5.0..5.2).contains(&window.at_s), "{count} phases: {window:?}");
+        assert!((window.read_iops - 1000.0).abs() < 10.0, "{count} phases: {window:?}");
     }
 }
