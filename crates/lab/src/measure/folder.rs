@@ -8,11 +8,16 @@ use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
 
 const PLAN: &str = "plan.toml";
 const ROUNDS: &str = "rounds.jsonl";
 const ENVIRONMENT: &str = "environment.json";
 const RAW: &str = "raw";
+/// How long a lock is waited for that somebody else has, and how often it is tried.
+const LOCK_WAIT: Duration = Duration::from_secs(1);
+const LOCK_TRIES: u32 = 20;
 
 /// A folder of results.
 #[derive(Debug)]
@@ -103,11 +108,11 @@ impl Folder {
     pub fn open(path: &Path) -> Result<Self, FolderError> {
         let file = path.join(ROUNDS);
         let io = |error| FolderError::Io { path: file.clone(), error };
-        end_last_line(&file).map_err(io)?;
         let rounds = OpenOptions::new().create(true).append(true).open(&file).map_err(io)?;
-        if rounds.try_lock().is_err() {
+        if !is_locked_soon(&rounds) {
             return Err(FolderError::Busy { path: path.to_owned() });
         }
+        end_last_line(&file).map_err(io)?;
         Ok(Self { path: path.to_owned(), rounds })
     }
 
@@ -202,6 +207,19 @@ pub(super) fn done(lines: &[Line]) -> BTreeSet<usize> {
         _ => None,
     });
     done.collect()
+}
+
+/// A program that is being started has what its parent had open, and so the lock, for a moment
+/// more.
+fn is_locked_soon(file: &File) -> bool {
+    let is_locked = || {
+        let is_locked = file.try_lock().is_ok();
+        if !is_locked {
+            thread::sleep(LOCK_WAIT / LOCK_TRIES);
+        }
+        is_locked
+    };
+    (0..LOCK_TRIES).any(|_| is_locked())
 }
 
 /// What comes next begins a line of its own, even where the last one was cut off.

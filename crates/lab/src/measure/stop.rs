@@ -99,9 +99,14 @@ mod tests {
         });
         assert_eq!(status, None);
         for id in ids().lines() {
-            // What was killed may be there until somebody has asked how it ended.
-            let state = std::fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
-            assert!(state.is_empty() || state.contains(") Z "), "{state}");
+            // What was killed dies when it next has a processor, and may be there until somebody
+            // has asked how it ended. If it were not killed it would sleep on.
+            let state = || std::fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
+            let is_there = |state: String| !state.is_empty() && !state.contains(") Z ");
+            while is_there(state()) {
+                assert!(!state().contains(") S "), "{}", state());
+                std::thread::sleep(LOOK_EVERY);
+            }
         }
     }
 

