@@ -90,14 +90,16 @@ pub(crate) struct Queue {
 impl Waiting {
     /// Whether the request has another way than to wait for room.
     fn may_expire(&self) -> bool {
-        matches!(self.wanted.purpose, Purpose::WriteBack | Purpose::WriteThrough)
+        let purpose = self.wanted.purpose;
+        matches!(purpose, Purpose::WriteBack | Purpose::WriteThrough | Purpose::Refused)
     }
 }
 
 impl Waiting {
     /// Whether the cleaner may be kept waiting by who waits.
     fn holds_lock(&self) -> bool {
-        self.wanted.purpose == Purpose::WriteBack && self.wanted.guard.is_some()
+        let purpose = self.wanted.purpose;
+        matches!(purpose, Purpose::WriteBack | Purpose::Refused) && self.wanted.guard.is_some()
     }
 }
 

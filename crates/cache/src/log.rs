@@ -75,11 +75,21 @@ pub enum Purpose {
     WriteBack,
     /// Goes to the core as well; the caller moves the blocks on when the core has them.
     WriteThrough,
+    /// Of a write-through that the core refused: what it has shown must not be gone after a cut. It
+    /// waits for no room but the log's, and takes from what is kept for reclaim.
+    Refused,
     ReadInsert,
     /// Ends all versions of the blocks. Unless `over_dirty`, refused where the core lacks one.
     Tombstone {
         over_dirty: bool,
     },
+}
+
+impl Purpose {
+    /// Whether only the cache will have it.
+    fn is_dirty_alone(self) -> bool {
+        matches!(self, Purpose::WriteBack | Purpose::Refused)
+    }
 }
 
 /// A read of the core whose result becomes wrong when its blocks are written meanwhile.
@@ -353,7 +363,9 @@ impl Log {
         let is_scattered = self.is_too_scattered(intake);
         match intake.purpose {
             Purpose::ReadInsert if is_scattered => Err(Refusal::Spoiled),
-            Purpose::WriteBack | Purpose::WriteThrough if is_scattered => Err(Refusal::Scattered),
+            Purpose::WriteBack | Purpose::WriteThrough | Purpose::Refused if is_scattered => {
+                Err(Refusal::Scattered)
+            }
             Purpose::WriteBack => {
                 let new = intake.run.count - survey.dirty;
                 let has_room = new <= self.dirty_room() && self.throttle.allows_beside(0);
@@ -376,7 +388,7 @@ impl Log {
     /// `NoSpace` or `Scattered`; nothing was changed.
     pub fn form(&mut self, intakes: &[Intake]) -> Result<Formed, Refusal> {
         let (mut blocks, mut is_promise, mut reserve) = (0, false, RESERVE_FOR_TOMBSTONES);
-        if !self.has_extents(intakes.iter().map(|intake| self.extents_for(intake)).sum()) {
+        if !self.has_extents_for(intakes) {
             return Err(Refusal::Scattered);
         }
         self.draft.clear();
@@ -452,7 +464,7 @@ impl Log {
 
     fn kind_of(&self, intake: &Intake) -> EntryKind {
         match intake.purpose {
-            Purpose::WriteBack => EntryKind::Dirty,
+            Purpose::WriteBack | Purpose::Refused => EntryKind::Dirty,
             Purpose::ReadInsert => EntryKind::ReadInsert,
             Purpose::Tombstone { .. } => EntryKind::Tombstone,
             // Over a block that the core lacks the new version may be all there is after a cut.

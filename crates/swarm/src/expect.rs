@@ -79,10 +79,13 @@ impl Excuses {
         self.known_lost.extend(absent);
     }
 
-    /// The array has members in all roles, nothing of which is missing: the volume is held to that.
+    /// The array has members in all roles, nothing of which is missing: the volume is held to that,
+    /// where nothing else went wrong. Whoever is lost from now on the array does not know of.
     pub fn note_whole(&mut self) {
-        self.lost.clear();
         self.known_lost.clear();
+        if !self.errors {
+            self.lost.clear();
+        }
     }
 
     /// Whether the stripe journal has everything that a cut may have torn.

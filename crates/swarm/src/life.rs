@@ -231,7 +231,7 @@ impl World<'_> {
         let array = &volume.status().cores[self.machine.topology.worked_on()].array;
         let mut excuses = self.excuses.borrow_mut();
         excuses.note_opened(&order.absent.members);
-        if is_whole(array) && !excuses.errors {
+        if is_whole(array) {
             excuses.note_whole();
         }
     }

@@ -83,6 +83,20 @@ fn a_disk_that_is_away_is_given_to_nobody() {
     assert!(headpond_swarm::run_case(1_795_477_032_000_218, &mut |_| {}).is_ok());
 }
 
+/// What a write-through had shown that the core then refused was to be recorded as dirty, and was
+/// not where the map had no extents left for lines in many pieces.
+#[test]
+fn what_a_refused_write_through_has_shown_stays_though_its_line_is_scattered() {
+    assert!(headpond_swarm::run_case(460_001_972, &mut |_| {}).is_ok());
+}
+
+/// Who had been away was back and the array whole; at the next cut one was lost that the journal
+/// had not been told of.
+#[test]
+fn who_has_come_back_is_not_known_to_be_lost() {
+    assert!(headpond_swarm::run_case(460_000_198, &mut |_| {}).is_ok());
+}
+
 #[test]
 fn a_seed_tells_one_story() {
     let story = |seed| {

@@ -12,10 +12,10 @@ impl Log {
         let run = intake.run;
         let target = match intake.purpose {
             Purpose::Tombstone { .. } => return self.end_mappings(run),
-            Purpose::WriteBack | Purpose::WriteThrough => State::Dirty,
+            Purpose::WriteBack | Purpose::WriteThrough | Purpose::Refused => State::Dirty,
             Purpose::ReadInsert => State::Clean,
         };
-        if intake.purpose == Purpose::WriteBack {
+        if intake.purpose.is_dirty_alone() {
             self.note_open();
         }
         self.count_logged(intake.class, run);
@@ -49,7 +49,7 @@ impl Log {
         target: State,
         (slot, unit, first): (SlotIndex, u8, usize),
     ) {
-        let (run, is_indexed) = (intake.run, intake.purpose == Purpose::WriteBack);
+        let (run, is_indexed) = (intake.run, intake.purpose.is_dirty_alone());
         if is_indexed {
             self.count_new_dirt(run);
         }
@@ -75,7 +75,7 @@ impl Log {
         (slot, unit, first): (SlotIndex, u8, usize),
     ) {
         let has_bare = intake.buffers.is_payload_free();
-        let is_indexed = intake.purpose == Purpose::WriteBack;
+        let is_indexed = intake.purpose.is_dirty_alone();
         for (place, block) in intake.run.blocks().enumerate() {
             let mut marks = origin(intake) | self.inherited_marks(block, is_indexed);
             if has_bare && block_of(intake.buffers, place).is_payload_free() {

@@ -73,10 +73,21 @@ impl Log {
         wanted == 0 || self.pool_room() >= wanted
     }
 
+    /// Whether the pool has extents for all of a record.
+    pub(super) fn has_extents_for(&self, intakes: &[Intake]) -> bool {
+        let wanted = intakes.iter().map(|intake| self.extents_for(intake)).sum();
+        let may_take_all = intakes.iter().any(|intake| intake.purpose == Purpose::Refused);
+        let (_, free) = self.map.pool();
+        if may_take_all { wanted <= u64::from(free) } else { self.has_extents(wanted) }
+    }
+
     /// Whether an intake has to wait for extents. Nobody is held back who gives back as many as he
     /// may take, by what he supersedes.
     pub(super) fn is_too_scattered(&self, intake: &Intake) -> bool {
         let wanted = self.extents_for(intake);
+        if intake.purpose == Purpose::Refused {
+            return !self.has_extents_for(std::slice::from_ref(intake));
+        }
         let is_allowed = wanted == 0
             || self.pool_throttle.allows_beside(0)
             || self.map.extents_within(intake.run) >= wanted;

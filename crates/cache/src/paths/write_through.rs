@@ -144,7 +144,7 @@ impl Engine {
         for (run, fill) in fills {
             let range = run.range();
             let buffers = request.part(range, range.start()).buffers;
-            let (purpose, guard) = (Purpose::WriteBack, Some(fill.fill()));
+            let (purpose, guard) = (Purpose::Refused, Some(fill.fill()));
             let class = id_of(request);
             let wanted = Wanted { run, purpose, buffers, is_promise: false, guard, class };
             self.append(wanted).await;
