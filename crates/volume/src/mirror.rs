@@ -10,7 +10,8 @@
 //! arrays is; 3. only then is a write acknowledged that the lost copy lacks. A cut between the
 //! first two leaves the cache one ahead, which the next open makes good. Whoever goes on without a
 //! copy that is away, or without any, raises it by two: that copy may be one ahead, and must be
-//! behind from then on.
+//! behind from then on. Once the cache was disowned that has been done, and the copies are told
+//! nothing more.
 //!
 //! **Invariants**
 //! - A copy that lacks an acknowledged write has an older generation than the arrays.
@@ -135,7 +136,7 @@ impl Mirror {
         if is_ahead(&superblock, ground.generation()) {
             ground.raise_generation().await?;
         }
-        ground.note_copies(true);
+        ground.begin_copies();
         self.ground.replace(Some(Rc::clone(ground)));
         self.core.upkeep.begin();
         let is_whole = self.is_told();
@@ -150,7 +151,7 @@ impl Mirror {
     /// There is none any more.
     pub fn detach(&self) {
         if let Some(ground) = self.ground.take() {
-            ground.note_copies(false);
+            ground.end_copies();
         }
     }
 
@@ -188,11 +189,13 @@ impl Mirror {
         while !self.is_told() {
             let departures = self.array().departures();
             let Some(ground) = self.ground.borrow().clone() else { return Ok(()) };
-            let loaded = headpond_cache::load(self.array()).await;
-            let mut superblock = loaded.map_err(|error| self.unreadable(error))?;
-            superblock.generation = ground.generation() + 1;
-            headpond_cache::write_superblock(self.array(), &mut superblock).await?;
-            ground.raise_generation().await?;
+            let record = async |generation| {
+                let loaded = headpond_cache::load(self.array()).await;
+                let mut superblock = loaded.map_err(|error| self.unreadable(error))?;
+                superblock.generation = generation;
+                headpond_cache::write_superblock(self.array(), &mut superblock).await
+            };
+            ground.raise_with(record).await?;
             self.told.set(Some(departures));
         }
         Ok(())

@@ -4,10 +4,13 @@
 //! disowned; what had passed has ended. Then the device may be exchanged for another one that has
 //! the same at the same addresses.
 //!
-//! **Invariant**: whoever lies on it is never told of less room than before.
+//! **Invariants**
+//! - Whoever lies on it is never told of less room than before.
+//! - A cache that was disowned never fits again.
 
 use crate::gate::{Gate, HeldGate};
 use crate::label::ArrayLabels;
+use headpond_block::sync::Semaphore;
 use headpond_block::{
     BlockDevice, ChangingGeometry, DeviceName, Geometry, LocalFuture, Outcome, Request, Submission,
 };
@@ -26,6 +29,10 @@ pub(crate) struct Ground {
     gate: Gate,
     /// The cache on it has copies, which may be one generation ahead.
     has_copies: Cell<bool>,
+    /// That cache is out of date: writes may have gone past it.
+    is_disowned: Cell<bool>,
+    /// Only one at a time changes what the cache has to have recorded.
+    raising: Semaphore,
 }
 
 impl Ground {
@@ -37,6 +44,8 @@ impl Ground {
             arrays: RefCell::new(arrays),
             gate: Gate::default(),
             has_copies: Cell::new(false),
+            is_disowned: Cell::new(false),
+            raising: Semaphore::new(1),
         }
     }
 
@@ -56,14 +65,34 @@ impl Ground {
         self.arrays.replace(arrays);
     }
 
-    /// Whether the cache on it has copies from now on.
-    pub fn note_copies(&self, has_copies: bool) {
-        self.has_copies.set(has_copies);
+    /// The cache on it has copies from now on.
+    pub fn begin_copies(&self) {
+        self.is_disowned.set(false);
+        self.has_copies.set(true);
+    }
+
+    /// It has none any more.
+    pub fn end_copies(&self) {
+        self.has_copies.set(false);
     }
 
     /// What a cache on it has to have recorded.
     pub fn generation(&self) -> u64 {
         self.arrays.borrow().iter().map(|array| array.owner_generation()).sum()
+    }
+
+    /// Has `record` put the next generation on the cache, and then raises it here. Where the cache
+    /// was disowned nothing happens: it would fit again.
+    ///
+    /// # Errors
+    /// Those of the record, and where no array can record it.
+    pub async fn raise_with(&self, record: impl AsyncFnOnce(u64) -> Outcome) -> Outcome {
+        let _turn = self.raising.acquire(1).await;
+        if self.is_disowned.get() {
+            return Ok(());
+        }
+        record(self.generation() + 1).await?;
+        self.raise_generation().await
     }
 
     /// Raises that by one, durably.
@@ -109,13 +138,16 @@ impl BlockDevice for Ground {
 impl CoreLabel for Ground {
     fn disown_cache(&self) -> LocalFuture<'_, Outcome> {
         Box::pin(async {
+            let _turn = self.raising.acquire(1).await;
             self.gate.until_released().await;
             let _busy = self.gate.begin();
             let labels = ArrayLabels(self.arrays.borrow().clone());
             if self.has_copies.get() {
                 labels.disown_cache().await?;
             }
-            labels.disown_cache().await
+            labels.disown_cache().await?;
+            self.is_disowned.set(true);
+            Ok(())
         })
     }
 }

@@ -1,158 +1,27 @@
 //! A cache on copies: what each of them may do, and what a volume makes of those it finds.
 
+mod departures;
+mod rig;
+#[path = "../support/mod.rs"]
 mod support;
 
-use headpond_block::decorators::{Fault, FaultControl, FaultDevice, FaultRule};
+use headpond_block::decorators::{Fault, FaultControl, FaultRule};
 use headpond_block::devices::RamDevice;
-use headpond_block::{BlockDevice, Buffer, DeviceError, Geometry, RequestKind, Runtime, Stability};
-use headpond_cache::{CleaningConfig, CleaningPolicy, Mode};
+use headpond_block::{BlockDevice, Buffer, RequestKind};
 use headpond_raid::Occupied;
-use headpond_raid::superblock::{DATA_OFFSET_MIN, RoleState};
-use headpond_sim::run;
+use headpond_raid::superblock::DATA_OFFSET_MIN;
 use headpond_volume::{
-    CACHE_COPIES, CacheStatus, CreateError, CreateOptions, Description, Devices, Dirty,
-    MirrorDescription, NewMember, OpenError, OpenOptions, ReturningMember, ScrubCacheError,
-    Tolerance, Volume,
+    CACHE_COPIES, CreateError, CreateOptions, Description, Devices, Dirty, NewMember, OpenError,
+    OpenOptions, ReturningMember, ScrubCacheError, Tolerance, Volume,
+};
+use rig::{
+    BLOCKS, COPY_BYTES, Rig, active, byte_at, cache, expect, mirrored, ram, simulate, until_whole,
+    warns, write,
 };
 use std::rc::Rc;
 use std::time::Duration;
-use support::{CREATE, careful, description};
+use support::{CREATE, careful};
 use uuid::Uuid;
-
-const COPY_BYTES: u64 = 16 << 20;
-const BLOCKS: u64 = 40;
-
-/// The devices of a volume, which outlive its programs.
-struct Rig {
-    runtime: Runtime,
-    description: Description,
-    copies: Vec<(Rc<RamDevice>, FaultControl)>,
-    members: Vec<Rc<RamDevice>>,
-}
-
-fn ram(name: &str, size_bytes: u64) -> Rc<RamDevice> {
-    let geometry = Geometry { stability: Stability::Flushable, ..Geometry::of_size(size_bytes) };
-    Rc::new(RamDevice::with_geometry(name, geometry))
-}
-
-fn mirrored(copies: &[&str]) -> Description {
-    let mut description = description(Mode::WriteBack, 1);
-    let cache = description.cache.as_mut().expect("it has a cache");
-    cache.settings.cleaning = CleaningConfig { policy: CleaningPolicy::Nop, ..Default::default() };
-    cache.device = copies[0].into();
-    let copies = copies[1..].iter().map(|name| (*name).to_owned()).collect();
-    let uuid = Uuid::from_u128(0xc0b1e5);
-    cache.mirror = Some(MirrorDescription { uuid, copies, spares: Vec::new() });
-    description
-}
-
-impl Rig {
-    async fn new(runtime: &Runtime) -> Self {
-        let copies = ["a", "b"].map(|name| (ram(name, COPY_BYTES), FaultControl::default()));
-        let rig = Self {
-            runtime: runtime.clone(),
-            description: mirrored(&["a", "b"]),
-            copies: copies.into(),
-            members: ["m0", "m1", "m2"].map(|name| ram(name, 16 << 20)).into(),
-        };
-        Volume::create(&rig.description, &rig.devices(&[0, 1]), &CREATE).await.unwrap();
-        rig
-    }
-
-    fn devices(&self, copies: &[usize]) -> Devices {
-        let copy = |index: &usize| {
-            let (ram, control) = &self.copies[*index];
-            let (inner, control) = (Rc::clone(ram) as Rc<dyn BlockDevice>, control.clone());
-            Rc::new(FaultDevice::new(inner, control, self.runtime.clone())) as Rc<_>
-        };
-        let members = self.members.iter().map(|member| Rc::clone(member) as Rc<_>);
-        Devices {
-            copies: copies.iter().map(copy).collect(),
-            members: members.collect(),
-            ..Devices::default()
-        }
-    }
-
-    async fn try_open(&self, copies: &[usize]) -> Result<Volume, OpenError> {
-        Volume::open(&self.runtime, &self.description, self.devices(copies), careful()).await
-    }
-
-    /// With these copies in place.
-    async fn open(&self, copies: &[usize]) -> Volume {
-        self.try_open(copies).await.unwrap_or_else(|error| panic!("it opens: {error}"))
-    }
-
-    fn image(&self, copy: usize) -> Vec<u8> {
-        self.copies[copy].0.memory().to_vec()
-    }
-
-    fn put_back(&self, copy: usize, image: &[u8]) {
-        self.copies[copy].0.memory().copy_from(image);
-    }
-
-    /// Flips a bit in every block of a copy that is full of `byte`.
-    fn rot(&self, copy: usize, byte: u8) {
-        let mut image = self.image(copy);
-        let pages = image.chunks_exact_mut(4096).filter(|page| page.iter().all(|it| *it == byte));
-        assert!(pages.map(|page| page[9] ^= 1).count() > 0, "it is there");
-        self.put_back(copy, &image);
-    }
-
-    fn fail(&self, copy: usize, fault: Fault) {
-        for kind in [RequestKind::Read, RequestKind::Write, RequestKind::Flush] {
-            self.copies[copy].1.add(FaultRule::on(kind, fault.clone()));
-        }
-    }
-}
-
-async fn write(volume: &Volume, byte: u8) {
-    let device: &dyn BlockDevice = volume;
-    for block in 0..BLOCKS {
-        device.write(block * 4096, Buffer::from_slice(&[byte; 4096])).await.unwrap();
-    }
-    device.flush().await.unwrap();
-}
-
-async fn byte_at(volume: &Volume, block: u64) -> Result<u8, DeviceError> {
-    let buffer = Buffer::zeroed(4096);
-    (volume as &dyn BlockDevice).read(block * 4096, &buffer).await?;
-    let bytes = buffer.to_vec();
-    assert!(bytes.iter().all(|byte| *byte == bytes[0]));
-    Ok(bytes[0])
-}
-
-async fn expect(volume: &Volume, byte: u8) {
-    for block in 0..BLOCKS {
-        assert_eq!(byte_at(volume, block).await.ok(), Some(byte), "block {block}");
-    }
-}
-
-fn cache(volume: &Volume) -> CacheStatus {
-    volume.status().cache.expect("it has a cache")
-}
-
-fn active(volume: &Volume) -> usize {
-    let mirror = cache(volume).mirror.expect("it has copies");
-    mirror.array.members.iter().filter(|member| member.state == RoleState::Active).count()
-}
-
-fn warns(volume: &Volume, text: &str) -> bool {
-    volume.status().warnings.iter().any(|warning| warning.contains(text))
-}
-
-async fn until_whole(rig: &Rig, volume: &Volume) {
-    for _ in 0..1000 {
-        if active(volume) == 2 {
-            return;
-        }
-        rig.runtime.sleep(Duration::from_secs(1)).await;
-    }
-    panic!("the copy never becomes whole: {:?}", cache(volume).mirror);
-}
-
-fn simulate<F: Future<Output = ()>>(test: impl FnOnce(Runtime) -> F) {
-    run(1, |runtime, _| test(runtime)).expect("no deadlock");
-}
 
 #[test]
 fn dirty_blocks_outlive_what_rots_or_cannot_be_read_on_one_copy() {
