@@ -41,9 +41,9 @@ async fn damage_and_assemble(runtime: Runtime, mode: u8, changes: &[u8]) {
         after_unclean_stop: AfterUncleanStop::DistrustParity,
         force: if mode & 8 == 0 { Force::No } else { Force::UseTornParity },
         tuning: Tuning {
-            pool: BufferPool::new(&PoolConfig { classes: Vec::new() }),
             scratch_bytes_max: 1 << 20,
             patience: None,
+            ..Tuning::with_pool(BufferPool::new(&PoolConfig { classes: Vec::new() }))
         },
         journal: None,
     };

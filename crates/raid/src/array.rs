@@ -98,7 +98,7 @@ use merge::Merging;
 pub(crate) use replay::{Contents, Walk};
 pub use returning::ReturnError;
 use scratch::Scratch;
-pub use scratch::Tuning;
+pub use scratch::{Tuning, WhenFull};
 pub use scrub::{Finding, ScrubReport, Scrubbed, Trouble};
 pub(crate) use second_half::SecondHalf;
 pub use spares::MemberError;

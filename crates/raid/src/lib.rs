@@ -30,7 +30,7 @@ pub use array::{
     FillingStatus, Finding, GrowError, Grown, GrowthStatus, Inspection, IntegrityStatus,
     JournalStatus, LostRange, LostStatus, MemberError, MemberStatus, PatienceStatus, PlanCounts,
     Progress, ReturnError, ScrubReport, Scrubbed, SpareStatus, StandInStatus, Trouble, Tuning,
-    Voucher, erase, erase_unlisted, inspect,
+    Voucher, WhenFull, erase, erase_unlisted, inspect,
 };
 pub use assemble::{
     AfterUncleanStop, AssembleError, AssembleOptions, Assembled, Force, Prepared, Warning,

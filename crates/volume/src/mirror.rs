@@ -29,7 +29,7 @@ use headpond_cache::Superblock;
 use headpond_raid::{
     Array, ArrayState, AssembleError, AssembleOptions, Assembled, Contents, CreateError,
     CreateOptions, Inspection, Integrity, Intent, Level, Occupied, Prepared, Striping, Tuning,
-    erase, inspect, prepare,
+    WhenFull, erase, inspect, prepare,
 };
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -338,7 +338,8 @@ impl FoundMirror {
 }
 
 fn assemble_options(uuid: Uuid, pool: BufferPool) -> AssembleOptions {
-    let tuning = Tuning::with_pool(pool);
+    // A write that one copy has room for succeeds, as with that one alone.
+    let tuning = Tuning { when_full: WhenFull::FailMember, ..Tuning::with_pool(pool) };
     AssembleOptions { uuid: Some(uuid), tuning, ..AssembleOptions::default() }
 }
 

@@ -7,7 +7,7 @@ use headpond_block::sync::join_all;
 use headpond_block::{ByteRange, DeviceError, Outcome, Request, RequestKind, Submission};
 
 use super::gather::{Gather, MemberOperation};
-use super::{Array, Member};
+use super::{Array, Member, WhenFull};
 use crate::layout::Strip;
 use crate::split;
 
@@ -75,7 +75,8 @@ impl Array {
     /// write as a whole has succeeded where the redundancy still holds it.
     ///
     /// # Errors
-    /// Where it does not, or a member had no space left, which is no fault of the member's.
+    /// Where it does not, or a member had no space left, which is no fault of the member's; unless
+    /// such a one is to leave, and another has all of it.
     pub(super) async fn conclude_writes(
         &self,
         members: &[Rc<Member>],
@@ -83,10 +84,13 @@ impl Array {
     ) -> Outcome {
         let mut no_space = None;
         let mut first_error = None;
+        let are_full_out = self.are_full_out(members, &outcomes);
         for (member, outcome) in members.iter().zip(outcomes) {
             match outcome {
                 Ok(()) => member.note_write(),
-                Err(error @ DeviceError::NoSpace { .. }) => no_space = Some(error),
+                Err(error @ DeviceError::NoSpace { .. }) if !are_full_out => {
+                    no_space = Some(error);
+                }
                 Err(error) => {
                     if self.layout.redundancy() == 0 {
                         return Err(error);
@@ -102,5 +106,19 @@ impl Array {
             (None, Some(error)) if self.members.is_broken() => Err(error),
             _ => self.check_intact(),
         }
+    }
+
+    /// Whether members without space are taken out of use: another one, that has its role already,
+    /// has taken everything.
+    fn are_full_out(&self, members: &[Rc<Member>], outcomes: &[Outcome]) -> bool {
+        let has_all = |one: &Rc<Member>| {
+            let mut its = members.iter().zip(outcomes).filter(|(it, _)| Rc::ptr_eq(it, one));
+            self.members.is_in_role(one) && its.all(|(_, outcome)| outcome.is_ok())
+        };
+        let is_on_all = self.layout.copies() == self.layout.members();
+        is_on_all
+            && self.scratch.when_full() == WhenFull::FailMember
+            && outcomes.iter().any(Result::is_err)
+            && members.iter().any(has_all)
     }
 }

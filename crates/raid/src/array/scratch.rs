@@ -14,12 +14,28 @@ pub struct Tuning {
     pub scratch_bytes_max: u64,
     /// How long members are waited for; `None`: until they answer.
     pub patience: Option<Patience>,
+    pub when_full: WhenFull,
+}
+
+/// What becomes of a write to copies that a member has no space left for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WhenFull {
+    /// It fails, and the member stays: space is nothing that it has lost.
+    FailWrite,
+    /// Where all members are copies of each other, this one is out of use once another has the
+    /// write: for arrays whose writes may not fail for what one copy lacks.
+    FailMember,
 }
 
 impl Tuning {
     /// The usual limits, with memory from this pool.
     pub fn with_pool(pool: BufferPool) -> Self {
-        Tuning { pool, scratch_bytes_max: 64 << 20, patience: Some(Patience::default()) }
+        Tuning {
+            pool,
+            scratch_bytes_max: 64 << 20,
+            patience: Some(Patience::default()),
+            when_full: WhenFull::FailWrite,
+        }
     }
 }
 
@@ -65,6 +81,10 @@ impl Scratch {
     /// The most that is in use at a time.
     pub(super) fn bytes_max(&self) -> u64 {
         self.tuning.scratch_bytes_max
+    }
+
+    pub(super) fn when_full(&self) -> WhenFull {
+        self.tuning.when_full
     }
 
     /// Memory for a read to land in. It is no more than the read's client has, who was let in with

@@ -1,6 +1,6 @@
 //! A copy leaves while the volume is served: who counts afterwards.
 
-use crate::rig::{Rig, byte_at, cache, simulate, write};
+use crate::rig::{Rig, active, byte_at, cache, expect, simulate, write};
 use headpond_block::decorators::{Fault, FaultRule};
 use headpond_block::{BlockDevice, Buffer, RequestKind};
 use headpond_volume::CACHE_COPIES;
@@ -29,5 +29,21 @@ fn a_cache_that_was_disowned_stays_so_when_a_copy_leaves_later() {
             let error = rig.try_open(&copies).await.err().expect("its blocks are older");
             assert!(error.is_refusal() && error.to_string().contains("generation"), "{error}");
         }
+    });
+}
+
+#[test]
+fn a_copy_without_room_leaves_and_the_cache_goes_on() {
+    simulate(async |runtime| {
+        let rig = Rig::new(&runtime).await;
+        let volume = rig.open(&[0, 1]).await;
+        write(&volume, 7).await;
+        rig.copies[0].1.add(FaultRule::on(RequestKind::Write, Fault::NoSpace));
+        write(&volume, 8).await;
+        assert!(!cache(&volume).failed);
+        assert_eq!(active(&volume), 1);
+        drop(volume);
+        assert!(rig.try_open(&[0]).await.is_err(), "it missed writes");
+        expect(&rig.open(&[1]).await, 8).await;
     });
 }
