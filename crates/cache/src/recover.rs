@@ -25,7 +25,7 @@ use headpond_block::defect;
 use headpond_block::{
     BLOCK_BYTES, BlockDevice, Buffer, ByteRange, DeviceError, DeviceName, Request,
 };
-use mirrored::{Patch, patch};
+use mirrored::{Judged, Patch, Seen};
 pub use progress::LoadProgress;
 pub(crate) use progress::Watch;
 use restore::Contents;
@@ -58,6 +58,15 @@ pub(crate) struct Source<'a> {
     pub core_blocks: u64,
     pub checkpoint_every_bytes: u64,
     pub watch: Watch<'a>,
+}
+
+/// What was taken of the log beside what replay knows.
+#[derive(Default)]
+struct Taken {
+    /// The records of each segment.
+    firsts: Vec<(SegmentIndex, Sequence)>,
+    /// What copies lack of them.
+    patches: Vec<Patch>,
 }
 
 /// Where the log of the new epoch goes on.
@@ -176,14 +185,14 @@ impl Source<'_> {
         recovery: &mut Recovery,
     ) -> Result<(Log, Found), OpenError> {
         let new = || Replay::new(old.epoch, old.next_record, old.tail);
-        let mut taken = self.take_records(old, new()).await?;
-        let contradicted = taken.0.contradicted();
+        let mut read = self.take_records(old, new()).await?;
+        let contradicted = read.0.contradicted();
         if !contradicted.is_empty() {
             // The first one's memory is not to stand beside the second one's.
-            drop(taken);
-            taken = self.take_records(old, new().without(contradicted)).await?;
+            drop(read);
+            read = self.take_records(old, new().without(contradicted)).await?;
         }
-        let (replay, firsts) = taken;
+        let (replay, taken) = read;
         if let Some(later) = replay.later_epoch() {
             let (expected, found) = (later.0, old.epoch.0);
             let (device, slice) = (self.name(), self.slice);
@@ -201,9 +210,10 @@ impl Source<'_> {
         let mut contents = Contents::after(lives, replayed);
         let table = self.count(old, &mut contents).await?;
         let replayed = contents.replayed.as_ref().expect("after an unclean stop");
-        let found = self.found(old, table, replayed, &firsts);
+        let found = self.found(old, table, replayed, &taken.firsts);
         let log = self.empty_log(&found, Epoch(old.epoch.0 + 1), &contents);
         let log = self.restore(old, contents, log).await?;
+        self.apply(taken.patches, found.tail).await;
         Ok((log, found))
     }
 
@@ -212,8 +222,8 @@ impl Source<'_> {
         &self,
         old: &SliceHeader,
         mut replay: Replay,
-    ) -> Result<(Replay, Vec<(SegmentIndex, Sequence)>), OpenError> {
-        let mut firsts = Vec::new();
+    ) -> Result<(Replay, Taken), OpenError> {
+        let mut taken = Taken::default();
         let segments = self.layout.segments();
         let memory = Buffer::zeroed(self.layout.segment_bytes() as usize);
         let reach = self.reach(old, &memory).await?;
@@ -223,10 +233,10 @@ impl Source<'_> {
             // What lies in front of the head, the checkpoint speaks of; unless the log has gone
             // round.
             let from = if index == 0 && reach < segments { old.head } else { Position(0) };
-            self.scan(segment, from, &memory, &mut replay, &mut firsts).await?;
+            self.scan(segment, from, &memory, &mut replay, &mut taken).await?;
             self.has_read_segment();
         }
-        Ok((replay, firsts))
+        Ok((replay, taken))
     }
 
     /// How many segments from the head on are looked through: as many as the header names, or all
@@ -238,9 +248,9 @@ impl Source<'_> {
         }
         let mut beyond = Replay::new(old.epoch, old.next_record, old.tail);
         let segment = SegmentIndex((old.head_segment.0 + old.reach) % segments);
-        let mut firsts = Vec::new();
-        self.scan(segment, Position(0), memory, &mut beyond, &mut firsts).await?;
-        Ok(if firsts.is_empty() { old.reach } else { segments })
+        let mut taken = Taken::default();
+        self.scan(segment, Position(0), memory, &mut beyond, &mut taken).await?;
+        Ok(if taken.firsts.is_empty() { old.reach } else { segments })
     }
 
     /// Hands every record of one segment to replay. `memory` has room for it, and is the same for
@@ -251,7 +261,7 @@ impl Source<'_> {
         from: Position,
         memory: &Buffer,
         replay: &mut Replay,
-        firsts: &mut Vec<(SegmentIndex, Sequence)>,
+        taken: &mut Taken,
     ) -> Result<(), OpenError> {
         let start = self.layout.segment_start(segment);
         let mut units = from.0.saturating_sub(start.0);
@@ -259,16 +269,15 @@ impl Source<'_> {
         let range = self.layout.segment_range(segment);
         let range = ByteRange::between(range.start() + skipped, range.end());
         let views = self.read_views(range, memory).await?;
-        let bytes = views.bytes();
-        let mut patches = Vec::new();
+        let seen = views.bytes();
         while units < self.layout.units_per_segment() {
             let at = (units * self.layout.unit_bytes() - skipped) as usize;
             let position = Position(start.0 + units);
-            units += self.take_record((&bytes, at), position, replay, &mut patches, |record| {
-                firsts.push((segment, record.header.sequence));
-            });
+            units +=
+                self.take_record((&seen, at), position, replay, &mut taken.patches, |record| {
+                    taken.firsts.push((segment, record.header.sequence));
+                });
         }
-        self.apply(patches, range.start()).await;
         Ok(())
     }
 
@@ -276,42 +285,89 @@ impl Source<'_> {
     /// go on. What is not whole may hide a newer record, so it is looked through.
     fn take_record(
         &self,
-        (views, at): (&[&[u8]], usize),
+        (seen, at): (&Seen<'_>, usize),
         position: Position,
         replay: &mut Replay,
         patches: &mut Vec<Patch>,
         mut note: impl FnMut(&Record),
     ) -> u64 {
-        let in_core =
-            |entry: &record::Entry| entry.first.0 + u64::from(entry.count) <= self.core_blocks;
-        let found = views.iter().enumerate().find_map(|(view, bytes)| {
-            let bytes = &bytes[at..];
-            let record = record::decode(bytes, self.cache, self.slice, position).ok()?;
-            replay.note_epoch(&record);
-            let is_ours = replay.concerns(&record) && record.entries.iter().all(in_core);
-            is_ours.then_some((view, record))
-        });
-        let Some((view, record)) = found else { return 1 };
+        let Some((view, record)) = self.newest((seen, at), position, replay) else { return 1 };
         let units = self.layout.units_for(record.descriptor_bytes as u64);
         let data = at + (units * self.layout.unit_bytes()) as usize;
-        patch(views, view, at..at + record.descriptor_bytes, patches);
         let blocks = record.checksums.iter().enumerate();
-        let is_whole = blocks.map(|(index, &checksum)| {
+        let blocks = blocks.map(|(index, &checksum)| {
             let start = data + index * BLOCK_BYTES as usize;
             let place = start..start + BLOCK_BYTES as usize;
             let is_right =
-                |bytes: &&[u8]| bytes.get(place.clone()).is_some_and(|it| crc32c(it) == checksum);
-            let right = views.iter().position(is_right);
-            right.inspect(|right| patch(views, *right, place.clone(), patches)).is_some()
+                |bytes: &[u8]| bytes.get(place.clone()).is_some_and(|it| crc32c(it) == checksum);
+            let right = seen.views().position(is_right);
+            (place, right)
         });
-        let is_whole: Vec<bool> = is_whole.collect();
-        note(&record);
+        let blocks: Vec<Judged> = blocks.collect();
+        let is_whole: Vec<bool> = blocks.iter().map(|(_, right)| right.is_some()).collect();
         let units_per_block = self.layout.units_per_block();
-        replay.add_record(&record, &is_whole, Position(position.0 + units), units_per_block);
-        match is_whole.iter().all(|whole| *whole) {
-            true => units + is_whole.len() as u64 * units_per_block,
-            false => 1,
+        let end = units + is_whole.len() as u64 * units_per_block;
+        let is_newer_in =
+            |view: &[u8]| self.has_newer_in(view, (at, position), end, &record, replay);
+        if seen.without(&blocks).any(is_newer_in) {
+            return 1;
         }
+        let sequence = record.header.sequence;
+        seen.note_lacking(sequence, view, at..data, patches);
+        for (place, right) in &blocks {
+            right.inspect(|right| seen.note_lacking(sequence, *right, place.clone(), patches));
+        }
+        note(&record);
+        replay.add_record(&record, &is_whole, Position(position.0 + units), units_per_block);
+        if is_whole.iter().all(|whole| *whole) { end } else { 1 }
+    }
+
+    /// The newest record that a view has `at` there. A void one is newer than what it stands for.
+    fn newest(
+        &self,
+        (seen, at): (&Seen<'_>, usize),
+        position: Position,
+        replay: &mut Replay,
+    ) -> Option<(usize, Record)> {
+        let age = |record: &Record| (record.header.sequence, record.entries.is_empty());
+        let mut newest: Option<(usize, Record)> = None;
+        for (view, bytes) in seen.views().enumerate() {
+            let decoded = record::decode(&bytes[at..], self.cache, self.slice, position);
+            let Ok(record) = decoded else { continue };
+            replay.note_epoch(&record);
+            let is_newer = newest.as_ref().is_none_or(|(_, newest)| age(newest) < age(&record));
+            if self.is_ours(&record, replay) && is_newer {
+                newest = Some((view, record));
+            }
+        }
+        newest
+    }
+
+    /// Whether a newer record begins where a view ought to have the data of this one: then that is
+    /// what an earlier lap of the log has left on the others.
+    fn has_newer_in(
+        &self,
+        view: &[u8],
+        (at, position): (usize, Position),
+        end: u64,
+        record: &Record,
+        replay: &Replay,
+    ) -> bool {
+        (1..end).any(|units| {
+            let at = at + (units * self.layout.unit_bytes()) as usize;
+            let position = Position(position.0 + units);
+            let bytes = view.get(at..).unwrap_or_default();
+            let found = record::decode(bytes, self.cache, self.slice, position);
+            found.is_ok_and(|found| {
+                found.header.sequence > record.header.sequence && self.is_ours(&found, replay)
+            })
+        })
+    }
+
+    fn is_ours(&self, record: &Record, replay: &Replay) -> bool {
+        let in_core =
+            |entry: &record::Entry| entry.first.0 + u64::from(entry.count) <= self.core_blocks;
+        replay.concerns(record) && record.entries.iter().all(in_core)
     }
 
     /// Puts what replay decided into the order of the ring.

@@ -2,49 +2,94 @@
 //!
 //! After an unclean stop the copies may differ where the log was being written, and either may have
 //! rotted. A record counts where any copy has it, as it would on a device that has that copy alone;
-//! what the others have there is then written anew. So afterwards all copies tell the same, whoever
-//! is asked.
+//! of several in one place the newest does, for a copy may lack a whole lap of the log. What the
+//! others lack of those that count is written anew once the slice can be opened: a refusal leaves
+//! all copies as they were. So afterwards all copies tell the same, whoever is asked.
 
 use super::Source;
 use crate::checksum::Running;
 use crate::copies::mend;
 use crate::format::slice_header::CheckpointRef;
+use crate::types::Sequence;
 use headpond_block::{BLOCK_BYTES, Buffer, ByteRange, Copies, DeviceError, Request};
 use std::ops::Range;
 
 const PIECE_BYTES: u64 = 1 << 20;
 
-/// A part of the log, as each copy has it; of a device without copies as that one has it.
-pub(super) struct Views(Vec<Buffer>);
-
-/// What one copy is to be given, `at` behind where the views begin.
-pub(super) struct Patch {
-    copy: usize,
-    at: usize,
-    bytes: Vec<u8>,
+/// A part of the log, as each copy that can be read has it; of a device without copies as that one
+/// has it.
+pub(super) struct Views {
+    start: u64,
+    of_copies: Vec<(usize, Buffer)>,
 }
 
+/// The bytes of them.
+pub(super) struct Seen<'a> {
+    start: u64,
+    of_copies: Vec<(usize, &'a [u8])>,
+}
+
+/// Where one copy lacks what another has of a record.
+pub(super) struct Patch {
+    record: Sequence,
+    from: usize,
+    to: usize,
+    range: ByteRange,
+}
+
+/// A block of a record, and the first view in which it is right.
+pub(super) type Judged = (Range<usize>, Option<usize>);
+
 impl Views {
-    pub fn bytes(&self) -> Vec<&[u8]> {
-        // SAFETY: every read into them has been answered, and there is no other until they are
-        // dropped.
-        self.0.iter().map(|view| unsafe { view.as_slice() }).collect()
+    pub fn bytes(&self) -> Seen<'_> {
+        let of_copies = self.of_copies.iter().map(|(copy, view)| {
+            // SAFETY: every read into them has been answered, and there is no other until they are
+            // dropped.
+            (*copy, unsafe { view.as_slice() })
+        });
+        Seen { start: self.start, of_copies: of_copies.collect() }
     }
 }
 
-/// Notes which views do not have what `right` has in a place.
-pub(super) fn patch(views: &[&[u8]], right: usize, place: Range<usize>, patches: &mut Vec<Patch>) {
-    let bytes = &views[right][place.clone()];
-    for (copy, view) in views.iter().enumerate() {
-        if view[place.clone()] != *bytes {
-            patches.push(Patch { copy, at: place.start, bytes: bytes.to_vec() });
+impl<'a> Seen<'a> {
+    pub fn views(&self) -> impl Iterator<Item = &'a [u8]> {
+        self.of_copies.iter().map(|(_, view)| *view)
+    }
+
+    /// The views that lack some of these blocks, where there are several: an older record may be
+    /// partly written over there.
+    pub fn without(&self, blocks: &[Judged]) -> impl Iterator<Item = &'a [u8]> {
+        let has = |view: &[u8], (place, right): &Judged| {
+            right.is_some_and(|right| {
+                let right = self.of_copies[right].1;
+                view.get(place.clone()) == right.get(place.clone())
+            })
+        };
+        let are_several = self.of_copies.len() > 1;
+        self.views().filter(move |view| are_several && !blocks.iter().all(|block| has(view, block)))
+    }
+
+    /// Notes which copies do not have what one of the views has of a record in a place.
+    pub fn note_lacking(
+        &self,
+        record: Sequence,
+        right: usize,
+        place: Range<usize>,
+        patches: &mut Vec<Patch>,
+    ) {
+        let (from, bytes) = self.of_copies[right];
+        for &(to, view) in &self.of_copies {
+            if view[place.clone()] != bytes[place.clone()] {
+                let range = ByteRange::at(self.start + place.start as u64, place.len() as u64);
+                patches.push(Patch { record, from, to, range });
+            }
         }
     }
 }
 
 impl Source<'_> {
     /// Reads a part of the log, without copies into `memory`. What a copy cannot give reads as
-    /// zeros, which no checksum takes for data.
+    /// zeros, which no checksum takes for data; one that is out of use has no view.
     ///
     /// # Errors
     /// Where no copy can be read.
@@ -53,33 +98,39 @@ impl Source<'_> {
         range: ByteRange,
         memory: &Buffer,
     ) -> Result<Views, DeviceError> {
+        let start = range.start();
         let Some(copies) = self.device.copies() else {
             let view = memory.slice(0..range.len() as usize);
-            self.read_long(range.start(), &view).await?;
-            return Ok(Views(vec![view]));
+            self.read_long(start, &view).await?;
+            return Ok(Views { start, of_copies: vec![(0, view)] });
         };
-        let (mut views, mut failure) = (Vec::new(), None);
+        let (mut of_copies, mut failure) = (Vec::new(), None);
         for copy in 0..copies.count() {
             let view = Buffer::zeroed(range.len() as usize);
-            if let Err(error) = read_what_can_be(copies, copy, range, &view).await {
-                failure = Some((failure.map_or(1, |(count, _)| count + 1), error));
+            match read_what_can_be(copies, copy, range, &view).await {
+                Ok(()) => of_copies.push((copy, view)),
+                Err(error) => failure = Some(error),
             }
-            views.push(view);
         }
         match failure {
-            Some((count, error)) if count == views.len() => Err(error),
-            _ => Ok(Views(views)),
+            Some(error) if of_copies.is_empty() => Err(error),
+            _ => Ok(Views { start, of_copies }),
         }
     }
 
-    /// Gives the copies what others have right.
-    pub(super) async fn apply(&self, patches: Vec<Patch>, start: u64) {
+    /// Gives the copies what others have of the records that count: those from the tail on.
+    pub(super) async fn apply(&self, mut patches: Vec<Patch>, tail: Sequence) {
         let Some(copies) = self.device.copies() else { return };
-        let unit_bytes = self.layout.unit_bytes() as usize;
-        for Patch { copy, at, mut bytes } in patches {
-            // A descriptor ends where it ends; the rest of its last unit is zeros.
-            bytes.resize(bytes.len().next_multiple_of(unit_bytes), 0);
-            mend(copies, copy, start + at as u64, &bytes).await;
+        patches.retain(|patch| patch.record >= tail);
+        patches.sort_by_key(|patch| (patch.to, patch.from, patch.range.start()));
+        for Patch { from, to, range, .. } in joined(patches) {
+            for piece in range.split_at_multiples(PIECE_BYTES) {
+                let data = Buffer::zeroed(piece.len() as usize);
+                let read = Request::read(piece.start(), &data);
+                if copies.read_copy(from, read).await.is_ok() {
+                    mend(copies, to, piece.start(), &data.to_vec()).await;
+                }
+            }
         }
     }
 
@@ -132,6 +183,23 @@ impl Source<'_> {
         }
         Ok(checksum.value())
     }
+}
+
+/// Those that follow each other, between the same copies, as one.
+fn joined(patches: Vec<Patch>) -> Vec<Patch> {
+    let mut joined: Vec<Patch> = Vec::new();
+    for patch in patches {
+        match joined.last_mut() {
+            Some(last)
+                if (last.from, last.to) == (patch.from, patch.to)
+                    && last.range.end() == patch.range.start() =>
+            {
+                last.range = ByteRange::between(last.range.start(), patch.range.end());
+            }
+            _ => joined.push(patch),
+        }
+    }
+    joined
 }
 
 /// Whole blocks that hold so many bytes from the start of a place.

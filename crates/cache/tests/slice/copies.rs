@@ -276,6 +276,78 @@ fn a_cut_that_left_one_copy_behind_leaves_both_alike_after_the_next_open() {
     });
 }
 
+/// The log has gone round since its header was written, and one copy has lost the newest of it
+/// although it was flushed.
+#[test]
+fn a_copy_that_a_lap_of_the_log_has_passed_by_is_given_the_newer_records() {
+    simulate(async |runtime| {
+        for behind in [0, 1] {
+            let scene = Scene::new(&runtime).await;
+            let (slice, _) = scene.open().await.unwrap();
+            write(&slice, 7, 0..100).await;
+            for round in 0..3 {
+                write(&slice, 100 + round, 200..500).await;
+            }
+            let old = scene.twins.bytes(behind);
+            for round in 3..10 {
+                write(&slice, 100 + round, 200..500).await;
+            }
+            assert!(slice.stats().counters.reinserted_blocks >= 100, "they have moved");
+            drop(slice);
+            scene.twins.copies[behind].memory().copy_from(&old);
+            let (slice, recovery) = scene.open().await.unwrap();
+            assert_eq!((recovery.lost_blocks, recovery.never_happened), (0, 0));
+            for only in [0, 1] {
+                scene.twins.out.set(Some(1 - only));
+                assert_all(&slice, 7, 0..100).await;
+                assert_all(&slice, 109, 200..500).await;
+            }
+        }
+    });
+}
+
+/// Neither copy has some records that a later one promises; one copy lacks another one.
+#[test]
+fn an_unclean_open_that_is_refused_changes_no_copy() {
+    simulate(async |runtime| {
+        let scene = Scene::new(&runtime).await;
+        let (slice, _) = scene.open().await.unwrap();
+        write(&slice, 7, 0..30).await;
+        write(&slice, 8, 40..42).await;
+        drop(slice);
+        let pages = scene.twins.bytes(0);
+        let pages = pages.chunks_exact(4096).enumerate();
+        let data = pages.filter(|(_, page)| page.iter().all(|it| *it == 7));
+        let descriptors: Vec<u64> = data.map(|(index, _)| index as u64 * 4096 - 4096).collect();
+        scene.twins.rot_at(0, [descriptors[3]]);
+        for copy in [0, 1] {
+            scene.twins.rot_at(copy, descriptors[10..20].iter().copied());
+        }
+        let before = [0, 1].map(|copy| scene.twins.bytes(copy));
+        let error = scene.open().await.err().expect("records are lost");
+        assert!(matches!(error, OpenError::LostRecords { .. }), "{error}");
+        assert!([0, 1].map(|copy| scene.twins.bytes(copy)) == before);
+    });
+}
+
+/// Nothing is known of what is on it: it will be given everything, if it comes back.
+#[test]
+fn an_unclean_open_writes_no_copy_that_is_out_of_use() {
+    simulate(async |runtime| {
+        for out in [0, 1] {
+            let scene = Scene::new(&runtime).await;
+            let (slice, _) = scene.open().await.unwrap();
+            write(&slice, 7, 0..30).await;
+            drop(slice);
+            scene.twins.out.set(Some(out));
+            let before = scene.twins.bytes(out);
+            let (slice, _) = scene.open().await.unwrap();
+            assert_all(&slice, 7, 0..30).await;
+            assert!(scene.twins.bytes(out) == before);
+        }
+    });
+}
+
 #[test]
 fn superblock_header_and_checkpoint_are_taken_from_the_copy_that_is_right() {
     simulate(async |runtime| {
