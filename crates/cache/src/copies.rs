@@ -93,6 +93,21 @@ impl Engine {
         to: &Buffers,
     ) -> bool {
         let Some(copies) = self.cache.copies() else { return false };
+        let is_right = self.read_right_of(copies, purpose, offset, version, to).await;
+        if !is_right {
+            self.mistrust_cache();
+        }
+        is_right
+    }
+
+    async fn read_right_of(
+        &self,
+        copies: &dyn Copies,
+        purpose: CacheRead,
+        offset: u64,
+        version: &Version,
+        to: &Buffers,
+    ) -> bool {
         if to.is_payload_free() || version.is_payload_free() {
             return false;
         }

@@ -238,13 +238,22 @@ impl Engine {
         self.is_failed.get() || self.fallback.borrow().is_in_force()
     }
 
-    /// Accounts for an error of the cache device, at this block where it is known.
+    /// Accounts for an error of the cache device, at this block where it is known. What one of
+    /// several copies has wrong is none of the device while another is right.
     pub fn note_cache_error(&self, kind: CacheError, at: Option<CoreBlock>) {
         self.log.borrow_mut().count_error(at, |errors| match kind {
             CacheError::Read => &mut errors.cache_read,
             CacheError::Write => &mut errors.cache_write,
             CacheError::Checksum => &mut errors.cache_checksum,
         });
+        let is_of_one_copy = !matches!(kind, CacheError::Write) && self.cache.copies().is_some();
+        if !is_of_one_copy {
+            self.mistrust_cache();
+        }
+    }
+
+    /// One more error that the cache device could not make good by itself.
+    pub fn mistrust_cache(&self) {
         let (now, config) = (self.runtime.now(), self.config.borrow().fallback);
         if self.fallback.borrow_mut().note(now, config) {
             // What only the device has is not to stay there.

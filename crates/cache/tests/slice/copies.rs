@@ -180,6 +180,32 @@ fn what_rotted_on_all_copies_is_an_error_and_copies_out_of_use_stay_untouched() 
     });
 }
 
+/// More blocks than errors that make a device one that is about to die.
+#[test]
+fn only_what_no_copy_has_right_counts_towards_the_fallback() {
+    simulate(async |runtime| {
+        let scene = Scene::new(&runtime).await;
+        let (slice, _) = scene.open().await.unwrap();
+        write(&slice, 7, 0..301).await;
+        assert_eq!(scene.twins.rot(0, 7), 301);
+        assert_all(&slice, 7, 0..301).await;
+        assert_all(&slice, 7, 0..301).await;
+        assert_eq!(mended(&slice), 301);
+        scene.twins.rot(0, 7);
+        slice.scrub().await.unwrap();
+        scene.twins.rot(1, 7);
+        slice.flush_dirty().await.unwrap();
+        assert!(mended(&slice) > 602, "the cleaner has met some too");
+        assert!(!slice.stats().is_in_fallback);
+        write(&slice, 8, 0..120).await;
+        assert_eq!((scene.twins.rot(0, 8), scene.twins.rot(1, 8)), (120, 120));
+        for index in 0..120 {
+            assert!(byte_at(&slice, index * 4096).await.is_err(), "block {index}");
+        }
+        assert!(slice.stats().is_in_fallback);
+    });
+}
+
 #[test]
 fn a_scrub_reads_every_copy_and_mends_what_rotted() {
     simulate(async |runtime| {
