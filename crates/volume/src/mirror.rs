@@ -266,14 +266,13 @@ pub(crate) async fn find(
     pool: BufferPool,
 ) -> Result<(FoundMirror, Vec<String>), String> {
     let (mut copies, mut told) = (Vec::new(), Vec::new());
-    let mut face: Option<(Superblock, Rc<dyn BlockDevice>)> = None;
     for device in devices {
         let what = match inspect(&*device).await {
             Ok(Inspection::Member(found)) if found.array.uuid == mirror.uuid => {
                 let array = &found.array;
                 let bytes = array.layout().map(|layout| layout.array_bytes()).unwrap_or_default();
-                look(&device, array.data_offset, bytes, &mut face).await;
-                copies.push(device);
+                let cache = look(&device, array.data_offset, bytes).await;
+                copies.push(Copy { device, cache });
                 continue;
             }
             Ok(Inspection::Member(found)) => format!("a member of `{}`", found.array.name),
@@ -288,31 +287,63 @@ pub(crate) async fn find(
             device.name()
         ));
     }
-    let Some((_, face)) = face else {
+    let Some((newest, face)) = newest(&copies) else {
         let none = "none of its devices is a copy of it".to_owned();
         return Err(told.into_iter().reduce(|all, one| format!("{all}; {one}")).unwrap_or(none));
     };
     let how = assemble_options(mirror.uuid, pool);
-    let prepared = prepare(runtime, copies, how).await.map_err(|it| it.to_string())?;
+    let devices = |copies: &[Copy]| copies.iter().map(|copy| Rc::clone(&copy.device)).collect();
+    let mut prepared = prepare(runtime, devices(&copies), how.clone()).await;
+    if matches!(prepared, Err(AssembleError::Diverged { .. })) {
+        // Each was started without the other. Those that the arrays went on with have the newest
+        // generation.
+        let is_behind = |copy: &mut Copy| copy.generation() != Some(newest.generation);
+        let behind: Vec<Copy> = copies.extract_if(.., is_behind).collect();
+        told.extend(behind.iter().map(|copy| left_out(volume, copy.device.name())));
+        prepared = prepare(runtime, devices(&copies), how).await;
+    }
+    let prepared = prepared.map_err(|error| error.to_string())?;
     Ok((FoundMirror { prepared, face }, told))
 }
 
-/// Takes a copy for the face where its cache is newer.
+/// A device that says that it is a copy, and the cache there, where it can be read.
+struct Copy {
+    device: Rc<dyn BlockDevice>,
+    cache: Option<(Superblock, Rc<dyn BlockDevice>)>,
+}
+
+impl Copy {
+    fn generation(&self) -> Option<u64> {
+        self.cache.as_ref().map(|(superblock, _)| superblock.generation)
+    }
+}
+
+/// The newest cache of all copies; of several such the first.
+fn newest(copies: &[Copy]) -> Option<(Superblock, Rc<dyn BlockDevice>)> {
+    let caches = copies.iter().rev().filter_map(|copy| copy.cache.clone());
+    caches.max_by_key(|(superblock, _)| (superblock.generation, superblock.sequence))
+}
+
+/// The cache on a copy.
 async fn look(
     device: &Rc<dyn BlockDevice>,
     data_offset: u64,
     bytes: u64,
-    face: &mut Option<(Superblock, Rc<dyn BlockDevice>)>,
-) {
+) -> Option<(Superblock, Rc<dyn BlockDevice>)> {
     if data_offset + bytes > device.size_bytes() {
-        return;
+        return None;
     }
     let window = WindowDevice::new(Rc::clone(device), data_offset, bytes);
-    let Ok(superblock) = headpond_cache::load(&window).await else { return };
-    let age = |it: &Superblock| (it.generation, it.sequence);
-    if face.as_ref().is_none_or(|(newest, _)| age(newest) < age(&superblock)) {
-        *face = Some((superblock, Rc::new(window)));
-    }
+    let superblock = headpond_cache::load(&window).await.ok()?;
+    Some((superblock, Rc::new(window)))
+}
+
+/// What to tell of a copy that is not started with.
+fn left_out(volume: &str, copy: &DeviceName) -> String {
+    format!(
+        "{copy} lacks what the other copies of the cache have since: left out; `headpond array \
+         re-add {volume} {copy} --cache` gives it everything"
+    )
 }
 
 impl FoundMirror {
@@ -326,13 +357,7 @@ impl FoundMirror {
         volume: &str,
     ) -> Result<(Rc<Mirror>, Vec<String>), AssembleError> {
         let Assembled { array, stale, .. } = self.prepared.begin().await?;
-        let told = stale.iter().map(|name| {
-            format!(
-                "{name} lacks what the other copies of the cache have since: left out; `headpond \
-                 array re-add {volume} {name} --cache` gives it everything"
-            )
-        });
-        let told = told.collect();
+        let told = stale.iter().map(|name| left_out(volume, name)).collect();
         Ok((Mirror::new(array, runtime), told))
     }
 }

@@ -2,6 +2,7 @@
 
 mod departures;
 mod rig;
+mod starts;
 #[path = "../support/mod.rs"]
 mod support;
 
@@ -12,11 +13,11 @@ use headpond_raid::Occupied;
 use headpond_raid::superblock::DATA_OFFSET_MIN;
 use headpond_volume::{
     CACHE_COPIES, CreateError, CreateOptions, Description, Devices, Dirty, NewMember, OpenError,
-    OpenOptions, ReturningMember, ScrubCacheError, Tolerance, Volume,
+    OpenOptions, ScrubCacheError, Tolerance, Volume,
 };
 use rig::{
-    BLOCKS, COPY_BYTES, Rig, active, byte_at, cache, expect, mirrored, ram, simulate, until_whole,
-    warns, write,
+    BLOCKS, COPY_BYTES, Rig, active, byte_at, cache, expect, mirrored, ram, returning, simulate,
+    until_whole, warns, write,
 };
 use std::rc::Rc;
 use std::time::Duration;
@@ -88,9 +89,7 @@ fn a_copy_that_missed_writes_is_left_out_beside_the_other_and_refused_alone() {
         assert_eq!(active(&volume), 1);
         expect(&volume, 8).await;
         // It comes back, and is as good as the other.
-        let (device, uuid) = (rig.devices(&[1]).copies.remove(0), Uuid::from_u128(77));
-        let returning = ReturningMember { word: "b".into(), device, uuid };
-        volume.re_add_member(Some(CACHE_COPIES), returning).await.unwrap();
+        volume.re_add_member(Some(CACHE_COPIES), returning(&rig, 1)).await.unwrap();
         until_whole(&rig, &volume).await;
         assert_eq!(volume.description().cache, rig.description.cache);
         volume.stop().await.unwrap();

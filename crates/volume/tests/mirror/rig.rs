@@ -7,7 +7,9 @@ use headpond_block::{BlockDevice, Buffer, DeviceError, Geometry, RequestKind, Ru
 use headpond_cache::{CleaningConfig, CleaningPolicy, Mode};
 use headpond_raid::superblock::RoleState;
 use headpond_sim::run;
-use headpond_volume::{CacheStatus, Description, Devices, MirrorDescription, OpenError, Volume};
+use headpond_volume::{
+    CacheStatus, Description, Devices, MirrorDescription, OpenError, ReturningMember, Volume,
+};
 use std::rc::Rc;
 use std::time::Duration;
 use uuid::Uuid;
@@ -145,4 +147,10 @@ pub async fn until_whole(rig: &Rig, volume: &Volume) {
 
 pub fn simulate<F: Future<Output = ()>>(test: impl FnOnce(Runtime) -> F) {
     run(1, |runtime, _| test(runtime)).expect("no deadlock");
+}
+
+/// A copy that is to come back under its name.
+pub fn returning(rig: &Rig, copy: usize) -> ReturningMember {
+    let device = rig.devices(&[copy]).copies.remove(0);
+    ReturningMember { word: device.name().to_string(), device, uuid: Uuid::from_u128(77) }
 }

@@ -1,0 +1,41 @@
+//! With which copies a volume starts, and what it makes of the others.
+
+use crate::rig::{Rig, active, byte_at, expect, returning, simulate, until_whole, warns, write};
+use headpond_block::decorators::{Fault, FaultControl};
+use headpond_volume::CACHE_COPIES;
+
+/// One copy was lost unnoticed by the arrays; the other, which they knew of, was started alone.
+#[test]
+fn of_copies_that_have_each_been_without_the_other_the_one_counts_that_the_arrays_know() {
+    simulate(async |runtime| {
+        for lost in [0, 1] {
+            let kept = 1 - lost;
+            let mut rig = Rig::new(&runtime).await;
+            let volume = rig.open(&[0, 1]).await;
+            write(&volume, 7).await;
+            rig.fail(lost, Fault::Gone);
+            expect(&volume, 7).await;
+            byte_at(&volume, 0).await.unwrap();
+            expect(&volume, 7).await;
+            assert_eq!(active(&volume), 1, "a read has told");
+            drop(volume);
+            rig.copies[lost].1 = FaultControl::default();
+            let volume = rig.open(&[lost]).await;
+            write(&volume, 8).await;
+            volume.stop().await.unwrap();
+            drop(volume);
+            let before = rig.image(kept);
+            let volume = rig.open(&[0, 1]).await;
+            expect(&volume, 8).await;
+            let name = ["a", "b"][kept];
+            let advice = format!("headpond array re-add stack {name} --cache");
+            assert!(warns(&volume, &advice), "{:?}", volume.status().warnings);
+            assert!(rig.image(kept) == before, "left alone");
+            volume.re_add_member(Some(CACHE_COPIES), returning(&rig, kept)).await.unwrap();
+            until_whole(&rig, &volume).await;
+            volume.stop().await.unwrap();
+            drop(volume);
+            expect(&rig.open(&[kept]).await, 8).await;
+        }
+    });
+}
