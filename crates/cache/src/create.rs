@@ -95,19 +95,22 @@ pub async fn write_superblock(device: &dyn BlockDevice, superblock: &mut Superbl
     device.flush().await
 }
 
-/// Reads the superblock: of the valid copies the newer one. A later generation is newer whatever
-/// the sequence, which begins anew with each cache that is made.
+/// Reads the superblock: of the valid copies the newer one; one that cannot be read is not valid. A
+/// later generation is newer whatever the sequence, which begins anew with each cache that is made.
 ///
 /// # Errors
-/// Where no copy is valid, or the device cannot be read.
+/// Where no copy is valid, or none can be read.
 pub async fn load(device: &dyn BlockDevice) -> Result<Superblock, OpenError> {
     let age = |superblock: &Superblock| (superblock.generation, superblock.sequence);
     let mut best: Option<Superblock> = None;
     let mut worst: Option<FormatError> = None;
+    let mut unread: Option<DeviceError> = None;
     for offset in COPY_OFFSETS {
         let range = ByteRange::at(offset, SUPERBLOCK_BYTES as u64);
         let is_better = |one: &Superblock, other: &Superblock| age(one) > age(other);
-        match read_best(device, range, Superblock::decode, is_better).await? {
+        let read = read_best(device, range, Superblock::decode, is_better).await;
+        let Ok(read) = read.map_err(|error| unread = Some(error)) else { continue };
+        match read {
             Ok(found) if best.as_ref().is_none_or(|best| age(best) < age(&found)) => {
                 best = Some(found);
             }
@@ -116,6 +119,9 @@ pub async fn load(device: &dyn BlockDevice) -> Result<Superblock, OpenError> {
             Err(FormatError::Magic { .. }) if worst.is_some() => {}
             Err(error) => worst = Some(error),
         }
+    }
+    if let (None, None, Some(error)) = (&best, &worst, unread) {
+        return Err(error.into());
     }
     let source = worst.unwrap_or(FormatError::Malformed { what: "cache", detail: "no copy" });
     let newer = matches!(source, FormatError::Version { .. } | FormatError::Features { .. });

@@ -43,8 +43,7 @@ impl Cached {
             cores.own(superblock.cache).await.map_err(AssembleError::Device)?;
         }
         if let Some(mirror) = &mirror {
-            let attached = mirror.attach(&cores.ground, superblock).await;
-            superblock = attached.map_err(AssembleError::Device)?;
+            superblock = mirror.attach(&cores.ground).await.map_err(AssembleError::Device)?;
         }
         let foundation = Foundation {
             runtime: cores.runtime.clone(),

@@ -26,6 +26,7 @@ use headpond_block::{
     Request, RequestKind, Runtime, Submission,
 };
 use headpond_cache::Superblock;
+use headpond_cache::format::superblock::COPY_OFFSETS;
 use headpond_raid::{
     Array, ArrayState, AssembleError, AssembleOptions, Assembled, Contents, CreateError,
     CreateOptions, Inspection, Integrity, Intent, Level, Occupied, Prepared, Striping, Tuning,
@@ -53,11 +54,19 @@ pub struct CacheDevice {
 pub(crate) struct Mirror {
     /// The array and the work on it, as of any core.
     pub core: Rc<Core>,
-    /// Where the generation is raised, while there is a cache.
-    ground: RefCell<Option<Rc<Ground>>>,
+    /// While there is a cache.
+    attached: RefCell<Option<Rc<Attached>>>,
     /// The departures that the generation speaks of; `None`: not of all before the start.
     told: Cell<Option<u64>>,
     telling: Semaphore,
+}
+
+/// A cache on the copies.
+struct Attached {
+    /// Where the generation is raised.
+    ground: Rc<Ground>,
+    /// As the copies have it, or are being given it.
+    superblock: RefCell<Superblock>,
 }
 
 /// Copies that were looked at, and not written to.
@@ -97,7 +106,7 @@ impl Mirror {
         let told = (array.state() == ArrayState::Healthy).then(|| array.departures());
         Rc::new(Self {
             core: Core::new(0, CACHE_COPIES.into(), array, runtime),
-            ground: RefCell::default(),
+            attached: RefCell::default(),
             told: Cell::new(told),
             telling: Semaphore::new(1),
         })
@@ -124,20 +133,20 @@ impl Mirror {
     }
 
     /// There is a cache on it from now on, in front of these arrays; with its superblock as it is
-    /// then.
+    /// then, on all copies.
     ///
     /// # Errors
     /// Where the generation cannot be raised.
-    pub async fn attach(
-        &self,
-        ground: &Rc<Ground>,
-        superblock: Superblock,
-    ) -> Result<Superblock, DeviceError> {
+    pub async fn attach(&self, ground: &Rc<Ground>) -> Result<Superblock, DeviceError> {
+        let loaded = headpond_cache::load(self.array()).await;
+        let superblock = loaded.map_err(|error| self.unreadable(error))?;
         if is_ahead(&superblock, ground.generation()) {
             ground.raise_generation().await?;
         }
         ground.begin_copies();
-        self.ground.replace(Some(Rc::clone(ground)));
+        let (ground, superblock) = (Rc::clone(ground), RefCell::new(superblock));
+        let attached = Rc::new(Attached { ground, superblock });
+        self.attached.replace(Some(Rc::clone(&attached)));
         self.core.upkeep.begin();
         let is_whole = self.is_told();
         self.tell().await?;
@@ -145,13 +154,14 @@ impl Mirror {
             self.told.set(None);
             self.tell().await?;
         }
-        headpond_cache::load(self.array()).await.map_err(|error| self.unreadable(error))
+        let superblock = attached.superblock.borrow().clone();
+        Ok(superblock)
     }
 
     /// There is none any more.
     pub fn detach(&self) {
-        if let Some(ground) = self.ground.take() {
-            ground.end_copies();
+        if let Some(attached) = self.attached.take() {
+            attached.ground.end_copies();
         }
     }
 
@@ -188,15 +198,21 @@ impl Mirror {
         let _turn = self.telling.acquire(1).await;
         while !self.is_told() {
             let departures = self.array().departures();
-            let Some(ground) = self.ground.borrow().clone() else { return Ok(()) };
-            let record = async |generation| {
-                let loaded = headpond_cache::load(self.array()).await;
-                let mut superblock = loaded.map_err(|error| self.unreadable(error))?;
-                superblock.generation = generation;
-                headpond_cache::write_superblock(self.array(), &mut superblock).await
-            };
-            ground.raise_with(record).await?;
+            let Some(attached) = self.attached.borrow().clone() else { return Ok(()) };
+            attached.ground.raise_with(async |it| self.record(&attached, it).await).await?;
             self.told.set(Some(departures));
+        }
+        Ok(())
+    }
+
+    /// Records a generation on the cache, in both places: with one alone, rot there would bring
+    /// back the generation before.
+    async fn record(&self, attached: &Attached, generation: u64) -> Outcome {
+        let mut superblock = attached.superblock.borrow().clone();
+        superblock.generation = generation;
+        for _ in COPY_OFFSETS {
+            headpond_cache::write_superblock(self.array(), &mut superblock).await?;
+            attached.superblock.replace(superblock.clone());
         }
         Ok(())
     }

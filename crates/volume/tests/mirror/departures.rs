@@ -2,7 +2,9 @@
 
 use crate::rig::{Rig, active, byte_at, cache, expect, simulate, write};
 use headpond_block::decorators::{Fault, FaultRule};
-use headpond_block::{BlockDevice, Buffer, RequestKind};
+use headpond_block::{BlockDevice, Buffer, ByteRange, RequestKind};
+use headpond_cache::format::superblock::{COPY_OFFSETS, SUPERBLOCK_BYTES};
+use headpond_raid::superblock::DATA_OFFSET_MIN;
 use headpond_volume::CACHE_COPIES;
 
 /// Neither copy has room left for a while, so the cache fails, and writes go past it. Then one of
@@ -45,5 +47,31 @@ fn a_copy_without_room_leaves_and_the_cache_goes_on() {
         drop(volume);
         assert!(rig.try_open(&[0]).await.is_err(), "it missed writes");
         expect(&rig.open(&[1]).await, 8).await;
+    });
+}
+
+/// Either place of the superblock has rotted on the copy that is left, before or after.
+#[test]
+fn the_last_copy_serves_and_starts_with_one_superblock_of_the_cache_that_is_right() {
+    simulate(async |runtime| {
+        for place in [0, 1] {
+            let rig = Rig::new(&runtime).await;
+            let volume = rig.open(&[0, 1]).await;
+            write(&volume, 7).await;
+            let start = DATA_OFFSET_MIN + COPY_OFFSETS[place];
+            let range = Some(ByteRange::at(start, SUPERBLOCK_BYTES as u64));
+            let unreadable = FaultRule::on(RequestKind::Read, Fault::Media);
+            rig.copies[1].1.add(FaultRule { range, ..unreadable });
+            rig.fail(0, Fault::Gone);
+            write(&volume, 8).await;
+            assert!(!cache(&volume).failed);
+            drop(volume);
+            expect(&rig.open(&[1]).await, 8).await;
+            rig.copies[1].1.clear();
+            let mut image = rig.image(1);
+            image[start as usize + 77] ^= 1;
+            rig.put_back(1, &image);
+            expect(&rig.open(&[1]).await, 8).await;
+        }
     });
 }
