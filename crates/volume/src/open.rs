@@ -177,9 +177,10 @@ impl Volume {
                 Some(cached)
             }
             None => {
+                let gives_one_up = cores.iter().any(|(core, _)| core.array.owner().is_some());
                 cores.do_without().await.map_err(AssembleError::Device)?;
-                if description.cache.as_ref().is_some_and(|cache| cache.mirror.is_some()) {
-                    // A copy that is away may be one ahead.
+                if gives_one_up {
+                    // It may have copies, and one that is away may be one ahead.
                     cores.do_without().await.map_err(AssembleError::Device)?;
                 }
                 None

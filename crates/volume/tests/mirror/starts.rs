@@ -1,8 +1,9 @@
 //! With which copies a volume starts, and what it makes of the others.
 
 use crate::rig::{Rig, active, byte_at, expect, returning, simulate, until_whole, warns, write};
+use crate::support::careful;
 use headpond_block::decorators::{Fault, FaultControl};
-use headpond_volume::CACHE_COPIES;
+use headpond_volume::{CACHE_COPIES, OpenOptions, Tolerance, Volume};
 
 /// One copy was lost unnoticed by the arrays; the other, which they knew of, was started alone.
 #[test]
@@ -36,6 +37,36 @@ fn of_copies_that_have_each_been_without_the_other_the_one_counts_that_the_array
             volume.stop().await.unwrap();
             drop(volume);
             expect(&rig.open(&[kept]).await, 8).await;
+        }
+    });
+}
+
+/// The copy was told that the other had left, and a cut kept that from the arrays. Then its cache
+/// is given up, whether the description still names it or not.
+#[test]
+fn a_cache_that_was_given_up_does_not_come_back_though_a_copy_was_one_ahead() {
+    simulate(async |runtime| {
+        for is_named in [true, false] {
+            let rig = Rig::new(&runtime).await;
+            let volume = rig.open(&[0, 1]).await;
+            write(&volume, 7).await;
+            let before: Vec<_> = rig.members.iter().map(|it| it.memory().to_vec()).collect();
+            rig.fail(0, Fault::Gone);
+            write(&volume, 8).await;
+            drop(volume);
+            let pairs = rig.members.iter().zip(&before);
+            pairs.for_each(|(member, image)| member.memory().copy_from(image));
+            let mut described = rig.description.clone();
+            described.cache = described.cache.filter(|_| is_named);
+            let forced = OpenOptions { tolerance: Tolerance::Forced, ..careful() };
+            let devices = rig.devices(&[]);
+            let volume = Volume::open(&runtime, &described, devices, forced).await.unwrap();
+            write(&volume, 9).await;
+            volume.stop().await.unwrap();
+            drop(volume);
+            let volume = rig.open(&[1]).await;
+            assert!(volume.status().cache.is_none() && warns(&volume, "not attached"));
+            expect(&volume, 9).await;
         }
     });
 }
