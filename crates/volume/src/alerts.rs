@@ -86,9 +86,9 @@ impl Risk {
         Self { blocks, bytes, what: format!("{blocks} blocks ({bytes} bytes) {why}") }
     }
 
-    /// What lies on the one cache device alone.
+    /// What lies on the one cache device alone. Of a cache that failed, no copy outlives a stop.
     fn of_dirty(cache: &CacheStatus) -> Self {
-        let mirror = cache.mirror.as_ref();
+        let mirror = cache.mirror.as_ref().filter(|_| !cache.failed);
         match mirror.map_or(cache.dirty_bytes, |mirror| mirror.at_risk_bytes) {
             0 if cache.dirty_bytes > 0 => Self::none("nothing: another copy of the cache has it"),
             0 => Self::none("nothing: the array has all that the cache holds"),
@@ -102,15 +102,21 @@ impl Risk {
 pub(crate) struct Place<'a> {
     volume: &'a str,
     is_tier: bool,
+    /// The device is several copies.
+    is_mirrored: bool,
 }
 
 impl<'a> Place<'a> {
     pub fn cache(volume: &'a str) -> Self {
-        Self { volume, is_tier: false }
+        Self { volume, is_tier: false, is_mirrored: false }
     }
 
     pub fn tier(volume: &'a str) -> Self {
-        Self { volume, is_tier: true }
+        Self { volume, is_tier: true, is_mirrored: false }
+    }
+
+    fn of(self, cache: &CacheStatus) -> Self {
+        Self { is_mirrored: cache.mirror.is_some(), ..self }
     }
 
     /// The device in words, and what lies below it.
@@ -132,15 +138,24 @@ impl<'a> Place<'a> {
     }
 
     fn attach(self) -> String {
-        let device = if self.is_tier { "ram:SIZE --tier" } else { "DEVICE" };
+        let device = match (self.is_tier, self.is_mirrored) {
+            (true, _) => "ram:SIZE --tier",
+            (false, true) => "DEVICE DEVICE",
+            (false, false) => "DEVICE",
+        };
         format!("`headpond cache attach {} {device}`", self.volume)
     }
 
-    /// Puts another device in the place of this one: memory is given back and taken anew.
+    /// Puts another device in the place of this one: memory is given back and taken anew, and of
+    /// several copies the one that is bad is exchanged.
     fn replace(self) -> String {
-        match self.is_tier {
-            true => format!("{}, then {}", self.detach(false), self.attach()),
-            false => format!("`headpond cache replace {} DEVICE`", self.volume),
+        let volume = self.volume;
+        match (self.is_tier, self.is_mirrored) {
+            (true, _) => format!("{}, then {}", self.detach(false), self.attach()),
+            (false, true) => {
+                format!("`headpond array replace {volume} COPY --with DEVICE --cache`")
+            }
+            (false, false) => format!("`headpond cache replace {volume} DEVICE`"),
         }
     }
 
@@ -156,6 +171,7 @@ impl<'a> Place<'a> {
 
 /// The conditions of a cache, or of a tier.
 pub(crate) fn of_cache(place: Place<'_>, cache: &CacheStatus, errors: &ErrorStats) -> Vec<Alert> {
+    let place = place.of(cache);
     let mut alerts = of_contents(place, cache, errors);
     alerts.extend(of_devices(place, cache, errors));
     alerts.sort_by_key(|alert| alert.kind);
@@ -256,9 +272,16 @@ fn of_contents(place: Place<'_>, cache: &CacheStatus, errors: &ErrorStats) -> Ve
             kind: AlertKind::CacheCorruption,
             happened: format!("{times} reads from {device} did not fit their checksums"),
             at_risk: Risk::of_dirty(cache),
-            to_do: match place.is_tier {
-                true => format!("{}: the memory of this machine is not sound", place.detach(false)),
-                false => format!(
+            to_do: match (place.is_tier, place.is_mirrored) {
+                (true, _) => {
+                    format!("{}: the memory of this machine is not sound", place.detach(false))
+                }
+                (false, true) => format!(
+                    "{} makes the copies alike again and lists what is lost; then {}",
+                    place.scrub(),
+                    place.replace()
+                ),
+                (false, false) => format!(
                     "{} drops what is damaged and lists what is lost; then replace the device",
                     place.scrub()
                 ),

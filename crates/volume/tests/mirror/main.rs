@@ -1,5 +1,6 @@
 //! A cache on copies: what each of them may do, and what a volume makes of those it finds.
 
+mod alerts;
 mod departures;
 mod rig;
 mod starts;
