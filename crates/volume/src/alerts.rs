@@ -209,6 +209,21 @@ pub(crate) fn of_array(volume: &str, place: ByteRange, lost: &LostStatus) -> Opt
     })
 }
 
+/// The condition of copies of a cache, parts of which none of them could give to a new one.
+pub(crate) fn of_copies(volume: &str, lost: &LostStatus) -> Option<Alert> {
+    if lost.bytes == 0 {
+        return None;
+    }
+    Some(Alert {
+        kind: AlertKind::LostBlocks,
+        happened: "no copy of the cache could give parts of it to the one that joined".into(),
+        at_risk: Risk::of_bytes(lost.bytes, "of the cache, as far as they are in use"),
+        to_do: format!(
+            "`headpond cache scrub {volume}` drops what the array has too, and lists what is lost"
+        ),
+    })
+}
+
 /// The condition of a core whose stripe journal is not used.
 pub(crate) fn of_journal(volume: &str, array: &ArrayStatus) -> Option<Alert> {
     let journal = array.journal.as_ref().filter(|journal| journal.device.is_none())?;

@@ -43,6 +43,7 @@ impl Cached {
             cores.own(superblock.cache).await.map_err(AssembleError::Device)?;
         }
         if let Some(mirror) = &mirror {
+            description.array.apply_to(&mirror.core.array);
             superblock = mirror.attach(&cores.ground).await.map_err(AssembleError::Device)?;
         }
         let foundation = Foundation {

@@ -6,7 +6,7 @@ use crate::cached::Cached;
 use crate::cores::Core;
 use crate::description::FIRST_CORE;
 use crate::metadata::FoundFileSystem;
-use crate::mirror::Mirror;
+use crate::mirror::{CACHE_COPIES, Mirror};
 use crate::readahead::ReadaheadStats;
 use crate::settings::CacheSettings;
 use crate::upkeep::UpkeepStatus;
@@ -139,6 +139,11 @@ impl Volume {
             alerts::of_members(&description.name, name, &core.array.status())
         };
         alerts.extend(cores.iter().flat_map(|(core, _)| of_members(core)));
+        if let Some(mirror) = cache.as_ref().and_then(|cache| cache.mirror.as_ref()) {
+            let (volume, array) = (&description.name, &mirror.array);
+            alerts.extend(alerts::of_members(volume, Some(CACHE_COPIES), array));
+            alerts.extend(alerts::of_copies(volume, &array.lost));
+        }
         alerts.sort_by_key(|alert| alert.kind);
         let mut warnings: Vec<String> =
             cores.iter().flat_map(|(core, _)| core.warnings()).collect();
@@ -373,8 +378,19 @@ fn warning_of_copies(mirror: &MirrorStatus) -> Option<String> {
     if lost.is_empty() {
         return None;
     }
-    if lost.iter().all(|member| member.filling.is_some()) {
-        return Some(format!("a copy of the cache is being given what it lacks{risk}"));
+    let unfilled = lost.iter().filter(|member| member.filling.is_none()).count();
+    if unfilled <= mirror.array.spares.len() {
+        return Some(match (&mirror.upkeep.failure, mirror.upkeep.paused) {
+            (Some(failure), _) => format!(
+                "a copy of the cache could not be given what it lacks ({failure}): `headpond array \
+                 resume VOLUME --cache` tries again{risk}"
+            ),
+            (None, true) => format!(
+                "a copy of the cache is to be given what it lacks, and that is paused: `headpond \
+                 array resume VOLUME --cache` has it go on{risk}"
+            ),
+            (None, false) => format!("a copy of the cache is being given what it lacks{risk}"),
+        });
     }
     Some(format!(
         "the cache has lost a copy: `headpond array add-spare VOLUME DEVICE --cache` makes another, \

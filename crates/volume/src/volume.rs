@@ -281,6 +281,9 @@ impl Volume {
             self.recognise_beside();
         }
         self.cores().configure(&description.array);
+        if let Some(mirror) = self.cached().and_then(|cached| cached.mirror.clone()) {
+            description.array.apply_to(&mirror.core.array);
+        }
         self.description.replace(description);
         Ok(())
     }

@@ -5,6 +5,7 @@
 //! now and then.
 
 use super::{Alert, AlertKind, Risk};
+use crate::mirror::CACHE_COPIES;
 use headpond_raid::{Answers, ArrayStatus, MemberStatus};
 
 /// So many slow spells within ten minutes are no chance.
@@ -23,7 +24,11 @@ pub(crate) fn of_members(volume: &str, core: Option<&str>, array: &ArrayStatus) 
 fn alert(volume: &str, core: Option<&str>, array: &ArrayStatus, member: &MemberStatus) -> Alert {
     let (answers, role) = (member.answers, member.role);
     let device = member.device.as_deref().unwrap_or("DEVICE");
-    let of_core = core.map(|name| format!(" --core {name}")).unwrap_or_default();
+    let of_core = match core {
+        None => String::new(),
+        Some(CACHE_COPIES) => " --cache".into(),
+        Some(name) => format!(" --core {name}"),
+    };
     let happened = format!(
         "member {role} ({device}) of array {}: {}, {} of its reads answered by its peers{}",
         array.name,
