@@ -139,6 +139,32 @@ fn a_copy_is_replaced_and_taken_back_and_the_cache_detached_while_the_volume_is_
     assert_eq!(daemon.wait(), 0);
 }
 
+/// The cache is attached anew behind the cores, on all of its devices.
+#[test]
+fn a_core_is_added_while_all_copies_are_there_and_their_spare_stays_one() {
+    let user = User::new();
+    let [a, b] = create(&user);
+    let daemon = user.serve("v");
+    let c = user.file("c.img", 64 * MIB);
+    user.ok(&["array", "pause", "v", "--cache"]);
+    user.ok(&["array", "fail", "v", &b, "--cache"]);
+    let members = ["d.img", "e.img"].map(|name| user.file(name, 64 * MIB));
+    let add = ["core", "add", "v", "logs", "--raid", "1", "--zeroed", &members[0], &members[1]];
+    let refused = user.run(&add);
+    assert_eq!(refused.code, 4, "{}", refused.err);
+    assert!(refused.err.contains("headpond array add-spare v DEVICE --cache"), "{}", refused.err);
+    assert!(std::fs::read(&members[0]).unwrap().iter().all(|byte| *byte == 0), "as it was");
+    assert!(!mirror_of(&user).is_null(), "the cache is there");
+    user.ok(&["array", "resume", "v", "--cache"]);
+    user.ok(&["array", "re-add", "v", &b, "--cache", "--wait"]);
+    user.ok(&["array", "add-spare", "v", &c, "--cache"]);
+    user.ok(&add);
+    assert_eq!(listed(&user), [a.clone(), b.clone(), c.clone()]);
+    assert_eq!(mirror_of(&user)["array"]["spares"].as_array().map(Vec::len), Some(1));
+    user.ok(&["stop", "v", "--flush"]);
+    assert_eq!(daemon.wait(), 0);
+}
+
 #[test]
 fn devices_that_cannot_be_copies_are_refused_before_anything_is_written() {
     let user = User::new();

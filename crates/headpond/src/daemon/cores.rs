@@ -7,10 +7,11 @@ use crate::outcome::{Failure, told};
 use anyhow::{Context, Result, anyhow};
 use headpond_block::BlockDevice;
 use headpond_nbd::server::Export;
+use headpond_raid::superblock::RoleState;
 use headpond_raid::{Intent, Occupied};
 use headpond_volume::{
-    AddCoreError, CacheDescription, CoreDescription, CreateOptions, Description, Dirty,
-    FurtherCoreDescription, NewCore, Pace, RemoveCoreError, Volume,
+    AddCoreError, CACHE_COPIES, CacheDescription, CoreDescription, CreateOptions, Description,
+    Dirty, FurtherCoreDescription, NewCore, Pace, RemoveCoreError, Volume,
 };
 use serde_json::Value;
 use std::cell::Cell;
@@ -20,6 +21,7 @@ use uuid::Uuid;
 impl Desk {
     /// The cache is written back before, and begins empty afterwards: it knows blocks by addresses.
     pub async fn add_core(&self, body: &AddCoreBody) -> Result<Value> {
+        self.refuse_lost_copies()?;
         let described = describe(&self.volume.description(), body)?;
         let members = self.members(body)?;
         if body.zeroed {
@@ -61,6 +63,7 @@ impl Desk {
         alone.check().map_err(|error| Failure::refused(error.to_string()))?;
         let export = description.array_name(name);
         self.refuse_clients(&export)?;
+        self.refuse_lost_copies()?;
         self.between_caches(async || {
             self.volume.remove_core(name).await.map_err(not_removed)?;
             // Named twice for a moment rather than nowhere: a device serves one at a time.
@@ -95,7 +98,8 @@ impl Desk {
         if let Some(CacheDescription { device, line, size, settings, volatile_allowed, mirror }) =
             cache
         {
-            let copies = mirror.map(|mirror| mirror.copies).unwrap_or_default();
+            let mirror = mirror.map(|mirror| (mirror.copies, mirror.spares));
+            let (copies, spares) = mirror.unwrap_or_default();
             let force = volatile_allowed;
             let body = AttachBody { device, copies, size, force, ..AttachBody::default() };
             let put = self.put_cache(&body, settings, line).await;
@@ -103,11 +107,48 @@ impl Desk {
             put.map_err(|error| {
                 anyhow!("the volume has no cache now, attach it again: {}", told(&error))
             })?;
+            for spare in &spares {
+                self.give_back_spare(spare).await?;
+            }
             return changed.map_err(|error| {
                 anyhow!("{}; the cache was written back, and begins empty", told(&error))
             });
         }
         changed
+    }
+
+    /// The cache is attached again to every device that the description names.
+    fn refuse_lost_copies(&self) -> Result<()> {
+        let description = self.volume.description();
+        let Some(mirror) = self.volume.status().cache.and_then(|cache| cache.mirror) else {
+            return Ok(());
+        };
+        let described = description.cache.and_then(|cache| cache.mirror);
+        let described = 1 + described.map_or(0, |mirror| mirror.copies.len());
+        let members = mirror.array.members.iter();
+        match members.filter(|it| it.state == RoleState::Active).count() < described {
+            false => Ok(()),
+            true => Err(Failure::refused(format!(
+                "the cache of {0} has lost a copy, and is attached again on all of them afterwards: \
+                 `headpond array add-spare {0} DEVICE --cache` makes another, `headpond array \
+                 remove {0} COPY --cache` does without it",
+                description.name
+            ))),
+        }
+    }
+
+    /// What stood by the copies of the cache before stands by those of the one after it.
+    async fn give_back_spare(&self, word: &str) -> Result<()> {
+        let new = self.new_member(word, true)?;
+        let given = self.volume.add_spare(Some(CACHE_COPIES), new).await;
+        self.places.save(&self.volume.description())?;
+        let name = self.volume.description().name;
+        given.map_err(|error| {
+            anyhow!(
+                "the cache is attached again, without its spare: {error}; `headpond array add-spare \
+                 {name} {word} --cache` adds it"
+            )
+        })
     }
 
     fn refuse_clients(&self, export: &str) -> Result<()> {

@@ -49,7 +49,7 @@ impl Desk {
         self.status()
     }
 
-    fn new_member(&self, word: &str, force: bool) -> Result<NewMember> {
+    pub(super) fn new_member(&self, word: &str, force: bool) -> Result<NewMember> {
         let spec: DeviceSpec = word.parse()?;
         let consent = if force { Consent::Forced } else { Consent::Careful };
         vet(&spec, consent)?;
