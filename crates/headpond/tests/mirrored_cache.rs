@@ -166,6 +166,18 @@ fn a_core_is_added_while_all_copies_are_there_and_their_spare_stays_one() {
 }
 
 #[test]
+fn a_tier_of_several_devices_is_refused_as_a_tier() {
+    let user = User::new();
+    create(&user);
+    let daemon = user.serve("v");
+    let refused = user.run(&["cache", "attach", "v", "ram:16M", "ram:16M", "--tier"]);
+    assert_eq!(refused.code, 4, "{}", refused.err);
+    assert!(refused.err.contains("a tier is one piece of memory"), "{}", refused.err);
+    user.ok(&["stop", "v"]);
+    assert_eq!(daemon.wait(), 0);
+}
+
+#[test]
 fn devices_that_cannot_be_copies_are_refused_before_anything_is_written() {
     let user = User::new();
     let [a, b] = create(&user);

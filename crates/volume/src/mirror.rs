@@ -15,7 +15,8 @@
 //!
 //! **Invariants**
 //! - A copy that lacks an acknowledged write has an older generation than the arrays.
-//! - Copies are looked at, and refused, before anything is written to them.
+//! - Copies whose superblocks do not fit are refused before anything is written to them. What is
+//!   below those is read later, when they are recorded as in use.
 
 use crate::cores::{Core, Ground};
 use crate::description::{CacheDescription, Description, MirrorDescription, NAME_BYTES_MAX};

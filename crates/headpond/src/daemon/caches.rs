@@ -237,7 +237,9 @@ impl Desk {
         let named = body.changes.iter().map(|text| text.strip_prefix("tier.").unwrap_or(text));
         let settings = TierSettings::default().with_all(&parse(named)?);
         let settings = settings.map_err(|error| Failure::usage(error.to_string()))?;
-        check_single(body)?;
+        if !body.copies.is_empty() {
+            return Err(Failure::refused("a tier is one piece of memory: `ram:SIZE`"));
+        }
         let spec = vet_caches(body, settings.mode)?.remove(0);
         let described = TierDescription {
             device: spec.to_string(),
@@ -284,7 +286,7 @@ fn vet_caches(body: &AttachBody, mode: Mode) -> Result<Vec<DeviceSpec>> {
     Ok(specs)
 }
 
-/// A tier has one device, and so has what takes the place of a cache.
+/// What takes the place of a cache has one device.
 fn check_single(body: &AttachBody) -> Result<()> {
     match body.copies.is_empty() {
         true => Ok(()),
