@@ -42,15 +42,21 @@ pub fn mirrored(copies: &[&str]) -> Description {
 }
 
 impl Rig {
+    /// Two copies, one slice.
     pub async fn new(runtime: &Runtime) -> Self {
-        let copies = ["a", "b"].map(|name| (ram(name, COPY_BYTES), FaultControl::default()));
+        Self::of(runtime, &["a", "b"], 1).await
+    }
+
+    pub async fn of(runtime: &Runtime, copies: &[&str], slices: u16) -> Self {
+        let copy = |name: &&str| (ram(name, COPY_BYTES), FaultControl::default());
         let rig = Self {
             runtime: runtime.clone(),
-            description: mirrored(&["a", "b"]),
-            copies: copies.into(),
+            description: Description { slices, ..mirrored(copies) },
+            copies: copies.iter().map(copy).collect(),
             members: ["m0", "m1", "m2"].map(|name| ram(name, 16 << 20)).into(),
         };
-        Volume::create(&rig.description, &rig.devices(&[0, 1]), &CREATE).await.unwrap();
+        let all: Vec<usize> = (0..copies.len()).collect();
+        Volume::create(&rig.description, &rig.devices(&all), &CREATE).await.unwrap();
         rig
     }
 
@@ -137,7 +143,7 @@ pub fn warns(volume: &Volume, text: &str) -> bool {
 
 pub async fn until_whole(rig: &Rig, volume: &Volume) {
     for _ in 0..1000 {
-        if active(volume) == 2 {
+        if active(volume) == rig.copies.len() {
             return;
         }
         rig.runtime.sleep(Duration::from_secs(1)).await;
@@ -151,6 +157,7 @@ pub fn simulate<F: Future<Output = ()>>(test: impl FnOnce(Runtime) -> F) {
 
 /// A copy that is to come back under its name.
 pub fn returning(rig: &Rig, copy: usize) -> ReturningMember {
-    let device = rig.devices(&[copy]).copies.remove(0);
-    ReturningMember { word: device.name().to_string(), device, uuid: Uuid::from_u128(77) }
+    let (device, uuid) =
+        (rig.devices(&[copy]).copies.remove(0), Uuid::from_u128(77 + copy as u128));
+    ReturningMember { word: device.name().to_string(), device, uuid }
 }

@@ -70,3 +70,29 @@ fn a_cache_that_was_given_up_does_not_come_back_though_a_copy_was_one_ahead() {
         }
     });
 }
+
+#[test]
+fn a_copy_that_was_away_while_the_other_started_alone_is_left_out_beside_it() {
+    simulate(async |runtime| {
+        for away in [0, 1] {
+            let rig = Rig::new(&runtime).await;
+            let volume = rig.open(&[0, 1]).await;
+            write(&volume, 7).await;
+            volume.stop().await.unwrap();
+            drop(volume);
+            let volume = rig.open(&[1 - away]).await;
+            write(&volume, 8).await;
+            drop(volume);
+            let before = rig.image(away);
+            let volume = rig.open(&[0, 1]).await;
+            expect(&volume, 8).await;
+            assert_eq!(active(&volume), 1);
+            let name = ["a", "b"][away];
+            assert!(warns(&volume, &format!("headpond array re-add stack {name} --cache")));
+            assert!(rig.image(away) == before);
+            drop(volume);
+            let error = rig.try_open(&[away]).await.err().expect("it missed writes");
+            assert!(error.to_string().contains("generation"), "{error}");
+        }
+    });
+}
