@@ -6,7 +6,7 @@
 mod slow_member;
 
 use crate::open::OpenError;
-use crate::status::CacheStatus;
+use crate::status::{CacheStatus, MirrorStatus};
 use headpond_block::{BLOCK_BYTES, ByteRange};
 use headpond_cache::format::FormatError;
 use headpond_cache::{CleaningPolicy, ErrorStats, OpenError as CacheOpenError};
@@ -102,21 +102,33 @@ impl Risk {
 pub(crate) struct Place<'a> {
     volume: &'a str,
     is_tier: bool,
-    /// The device is several copies.
-    is_mirrored: bool,
+    /// The copies that the device is.
+    mirror: Option<&'a MirrorStatus>,
 }
 
 impl<'a> Place<'a> {
     pub fn cache(volume: &'a str) -> Self {
-        Self { volume, is_tier: false, is_mirrored: false }
+        Self { volume, is_tier: false, mirror: None }
     }
 
     pub fn tier(volume: &'a str) -> Self {
-        Self { volume, is_tier: true, is_mirrored: false }
+        Self { volume, is_tier: true, mirror: None }
     }
 
-    fn of(self, cache: &CacheStatus) -> Self {
-        Self { is_mirrored: cache.mirror.is_some(), ..self }
+    fn of(self, cache: &'a CacheStatus) -> Self {
+        Self { mirror: cache.mirror.as_ref(), ..self }
+    }
+
+    /// The copy that was wrong most often, where any was, and how often.
+    fn worst_copy(self) -> Option<(&'a str, u64)> {
+        let mended = self.mirror?.mended.iter();
+        mended.max_by_key(|(_, times)| **times).map(|(copy, times)| (copy.as_str(), *times))
+    }
+
+    fn blame(self) -> String {
+        let told =
+            |(copy, times)| format!("; {copy} was wrong {times} times, and another copy right");
+        self.worst_copy().map(told).unwrap_or_default()
     }
 
     /// The device in words, and what lies below it.
@@ -138,7 +150,7 @@ impl<'a> Place<'a> {
     }
 
     fn attach(self) -> String {
-        let device = match (self.is_tier, self.is_mirrored) {
+        let device = match (self.is_tier, self.mirror.is_some()) {
             (true, _) => "ram:SIZE --tier",
             (false, true) => "DEVICE DEVICE",
             (false, false) => "DEVICE",
@@ -150,10 +162,11 @@ impl<'a> Place<'a> {
     /// several copies the one that is bad is exchanged.
     fn replace(self) -> String {
         let volume = self.volume;
-        match (self.is_tier, self.is_mirrored) {
+        let copy = self.worst_copy().map_or("COPY", |(copy, _)| copy);
+        match (self.is_tier, self.mirror.is_some()) {
             (true, _) => format!("{}, then {}", self.detach(false), self.attach()),
             (false, true) => {
-                format!("`headpond array replace {volume} COPY --with DEVICE --cache`")
+                format!("`headpond array replace {volume} {copy} --with DEVICE --cache`")
             }
             (false, false) => format!("`headpond cache replace {volume} DEVICE`"),
         }
@@ -285,9 +298,12 @@ fn of_contents(place: Place<'_>, cache: &CacheStatus, errors: &ErrorStats) -> Ve
         let times = errors.cache_checksum;
         alerts.push(Alert {
             kind: AlertKind::CacheCorruption,
-            happened: format!("{times} reads from {device} did not fit their checksums"),
+            happened: format!(
+                "{times} reads from {device} did not fit their checksums{}",
+                place.blame()
+            ),
             at_risk: Risk::of_dirty(cache),
-            to_do: match (place.is_tier, place.is_mirrored) {
+            to_do: match (place.is_tier, place.mirror.is_some()) {
                 (true, _) => {
                     format!("{}: the memory of this machine is not sound", place.detach(false))
                 }
@@ -358,7 +374,7 @@ fn of_devices(place: Place<'_>, cache: &CacheStatus, errors: &ErrorStats) -> Vec
     if errors.cache_read > 0 {
         alerts.push(Alert {
             kind: AlertKind::CacheReadErrors,
-            happened: format!("{} reads from {device} failed", errors.cache_read),
+            happened: format!("{} reads from {device} failed{}", errors.cache_read, place.blame()),
             at_risk: Risk::of_dirty(cache),
             to_do: match place.is_tier {
                 true => replace.clone(),

@@ -69,6 +69,10 @@ impl Cached {
             slices.push(slice);
         }
         let is_second_hand = Cell::new(false);
+        if let Some(mirror) = &mirror {
+            // Where an unclean stop left copies apart, none of them has erred.
+            mirror.forget_mended();
+        }
         let cached = Self { device, mirror, slices, superblock, is_second_hand };
         cached.tell_cores(cores);
         Ok((cached, notes))

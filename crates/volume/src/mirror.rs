@@ -34,6 +34,7 @@ use headpond_raid::{
     WhenFull, erase, inspect, prepare,
 };
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 use std::rc::Rc;
 use uuid::Uuid;
 
@@ -60,6 +61,8 @@ pub(crate) struct Mirror {
     /// The departures that the generation speaks of; `None`: not of all before the start.
     told: Cell<Option<u64>>,
     telling: Semaphore,
+    /// How often each device was given what another copy had right, by name.
+    mended: RefCell<BTreeMap<String, u64>>,
 }
 
 /// A cache on the copies.
@@ -110,6 +113,7 @@ impl Mirror {
             attached: RefCell::default(),
             told: Cell::new(told),
             telling: Semaphore::new(1),
+            mended: RefCell::default(),
         })
     }
 
@@ -185,6 +189,16 @@ impl Mirror {
         outcome
     }
 
+    /// How often each device was wrong, by name.
+    pub fn mended(&self) -> BTreeMap<String, u64> {
+        self.mended.borrow().clone()
+    }
+
+    /// From here on they are counted anew.
+    pub fn forget_mended(&self) {
+        self.mended.borrow_mut().clear();
+    }
+
     /// Whether a copy is being given what it lacks.
     pub fn is_catching_up(&self) -> bool {
         !self.array().filling_roles().is_empty()
@@ -236,7 +250,7 @@ impl BlockDevice for Mirror {
     }
 
     fn copies(&self) -> Option<&dyn Copies> {
-        self.array().copies()
+        Some(self)
     }
 
     fn submit(&self, request: Request) -> Submission<'_> {
@@ -254,6 +268,24 @@ impl BlockDevice for Mirror {
                 }
             }),
         }
+    }
+}
+
+impl Copies for Mirror {
+    fn count(&self) -> usize {
+        self.array().count()
+    }
+
+    fn read_copy(&self, copy: usize, request: Request) -> Submission<'_> {
+        self.array().read_copy(copy, request)
+    }
+
+    fn mend_copy(&self, copy: usize, request: Request) -> Submission<'_> {
+        let members = self.array().status().members;
+        if let Some(device) = members.get(copy).and_then(|member| member.device.clone()) {
+            *self.mended.borrow_mut().entry(device).or_default() += 1;
+        }
+        self.array().mend_copy(copy, request)
     }
 }
 

@@ -142,6 +142,7 @@ impl Volume {
     pub fn reset_stats(&self) {
         for cached in self.caches() {
             cached.slices.iter().for_each(|slice| slice.reset_stats());
+            cached.mirror.iter().for_each(|mirror| mirror.forget_mended());
         }
         self.front.reset_readahead_stats();
         self.front.reset_counts();

@@ -16,6 +16,7 @@ use headpond_cache::{BypassReport, ErrorStats, EvictionStats, OrderStats, SliceS
 use headpond_raid::superblock::RoleState;
 use headpond_raid::{ArrayState, ArrayStatus, JournalWhen};
 use serde::Serialize;
+use std::collections::BTreeMap;
 use std::rc::Rc;
 use uuid::Uuid;
 
@@ -106,6 +107,9 @@ pub struct MirrorStatus {
     pub upkeep: UpkeepStatus,
     /// What would be lost with one more device.
     pub at_risk_bytes: u64,
+    /// How often each device was given what another copy had right, by name.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub mended: BTreeMap<String, u64>,
 }
 
 /// What a volume has done since it was opened, or its counters were reset.
@@ -240,7 +244,8 @@ impl Mirror {
         let array = self.core.array.status();
         let active = array.members.iter().filter(|it| it.state == RoleState::Active).count();
         let at_risk_bytes = if active > 1 { 0 } else { dirty_bytes };
-        MirrorStatus { array, upkeep: self.core.upkeep.status(), at_risk_bytes }
+        let (upkeep, mended) = (self.core.upkeep.status(), self.mended());
+        MirrorStatus { array, upkeep, at_risk_bytes, mended }
     }
 }
 

@@ -1,9 +1,12 @@
 //! What the operator is told of copies.
 
-use crate::rig::{Rig, active, cache, expect, returning, simulate, until_whole, write};
+use crate::rig::{
+    BLOCKS, Rig, active, byte_at, cache, expect, returning, simulate, until_whole, write,
+};
 use headpond_block::decorators::{Fault, FaultRule};
 use headpond_block::{BlockDevice, Buffer, RequestKind};
 use headpond_volume::{Alert, AlertKind, CACHE_COPIES, Volume};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 fn alert(volume: &Volume, kind: AlertKind) -> Alert {
@@ -21,10 +24,17 @@ fn a_copy_that_rots_is_to_be_replaced_and_not_the_cache() {
         rig.rot(1, 7);
         expect(&volume, 7).await;
         let told = alert(&volume, AlertKind::CacheCorruption);
-        let replace = "headpond array replace stack COPY --with DEVICE --cache";
+        let replace = "headpond array replace stack b --with DEVICE --cache";
         assert!(told.to_do.contains(replace), "{told}");
         assert!(told.at_risk.what.contains("another copy"), "{told}");
+        assert!(told.happened.contains("; b was wrong"), "{told}");
         assert!(!told.to_do.contains("cache replace"), "{told}");
+        expect(&volume, 7).await;
+        byte_at(&volume, 0).await.unwrap();
+        expect(&volume, 7).await;
+        assert_eq!(cache(&volume).mirror.unwrap().mended, BTreeMap::from([("b".into(), BLOCKS)]));
+        volume.reset_stats();
+        assert!(cache(&volume).mirror.unwrap().mended.is_empty());
     });
 }
 
