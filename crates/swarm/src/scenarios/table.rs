@@ -12,6 +12,7 @@ const ARRAY_LOST: &str = "crates/raid/tests/lost.rs";
 const ARRAY_LOST_CUTS: &str = "crates/raid/tests/lost_cuts.rs";
 const ARRAY_INTEGRITY: &str = "crates/raid/tests/integrity.rs";
 const ARRAY_VOUCHER: &str = "crates/raid/tests/voucher.rs";
+const MIRROR: &str = "crates/volume/tests/mirror/departures.rs";
 const VOUCH: &str = "crates/volume/tests/vouch.rs";
 const ARRAY_MODEL: &str = "crates/raid/tests/model.rs";
 const ARRAY_SCRUB: &str = "crates/raid/tests/scrub.rs";
@@ -290,6 +291,7 @@ table! {
     Row(42) "no space left below" {
         scenario array_faults::full_member_fails_writes_and_nothing_else;
         test ARRAY_FAILURES::a_full_member_is_no_failed_member_and_its_stripe_is_made_right_later;
+        test MIRROR::a_copy_without_room_leaves_and_the_cache_goes_on;
     }
     Row(43) "smaller device, larger sectors" {
         scenario starts::device_that_shrank_or_shows_larger_sectors_is_refused;
