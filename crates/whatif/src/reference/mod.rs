@@ -170,8 +170,27 @@ pub fn plan(
     reference.plan_large_sequential_write(&Table::read(folder, sequential::LARGE_WRITE)?, times)?;
     reference.plan_arrays(&Table::read(folder, ARRAYS)?, times)?;
     reference.plan_syncs(&Table::read(folder, SYNCS)?, times)?;
+    reference.remarks.extend(NOT_SCORED.map(|(table, why)| format!("{table}: not scored: {why}")));
     Ok(reference)
 }
+
+/// What is published beside the tables that are run, and where it is used instead.
+const NOT_SCORED: [(&str, &str); 4] = [
+    ("opencas_limits", "what the costs of the engine opencas-22.06 were calibrated on"),
+    (
+        "controller_ratings",
+        "grades without figures; `headpond lab run array` gives grades on the same scale",
+    ),
+    (
+        "nvme_raid0_cache_modes",
+        "a direction and no load that could be repeated; `headpond lab run steady-read-write` asks \
+         the same of each cache mode",
+    ),
+    (
+        "ssd_fsync_write, columns with a controller",
+        "directions of one controller; `headpond lab run sync-write` has one before the same drives",
+    ),
+];
 
 impl Reference {
     fn add(&mut self, stack: Stack, job: Job) -> usize {

@@ -1,14 +1,17 @@
-//! How far the experiments are: virtual time done, share done, time left.
+//! How far the experiments are: virtual time done, share done, time left. A line now and then where
+//! standard error is no terminal.
 
 use headpond_whatif::{Experiment, Gauge, Outcome, SimulateError, simulate_all};
 use indicatif::{ProgressBar, ProgressStyle};
+use std::io::IsTerminal;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::Thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const STEPS: u64 = 10_000;
 const LOOK_EVERY: Duration = Duration::from_millis(100);
+const LINE_EVERY: Duration = Duration::from_secs(10);
 
 /// Runs experiments side by side with a bar on standard error, one outcome for each.
 pub fn simulate_shown(experiments: &[Experiment]) -> Vec<Result<Outcome, SimulateError>> {
@@ -24,8 +27,14 @@ fn while_shown<T>(experiments: usize, work: impl FnOnce(&[Arc<Gauge>]) -> T) -> 
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let shown = scope.spawn(|| {
+            let has_lines = !std::io::stderr().is_terminal();
+            let mut last_line = Instant::now();
             while !is_over.load(Ordering::Relaxed) {
                 show(&bar, &gauges);
+                if has_lines && last_line.elapsed() >= LINE_EVERY {
+                    eprintln!("{}", line(&gauges, bar.eta()));
+                    last_line = Instant::now();
+                }
                 std::thread::park_timeout(LOOK_EVERY);
             }
             bar.finish_and_clear();
@@ -49,9 +58,18 @@ impl Drop for End<'_> {
 }
 
 fn show(bar: &ProgressBar, gauges: &[Arc<Gauge>]) {
-    let share = gauges.iter().map(|gauge| gauge.share()).sum::<f64>() / gauges.len().max(1) as f64;
-    bar.set_position((share * STEPS as f64) as u64);
+    bar.set_position((share(gauges) * STEPS as f64) as u64);
     bar.set_message(words(gauges));
+}
+
+/// `simulating: 41 %, 2 of 3 over, 1:05 min simulated (left: 20s)`.
+fn line(gauges: &[Arc<Gauge>], left: Duration) -> String {
+    let percent = share(gauges) * 100.0;
+    format!("simulating: {percent:.0} %, {} (left: {}s)", words(gauges), left.as_secs())
+}
+
+fn share(gauges: &[Arc<Gauge>]) -> f64 {
+    gauges.iter().map(|gauge| gauge.share()).sum::<f64>() / gauges.len().max(1) as f64
 }
 
 /// `2 of 3 over, 1:05 min simulated`.
@@ -69,7 +87,10 @@ mod tests {
     #[test]
     fn work_is_done_beside_its_bar_and_answers() {
         let answer = while_shown(2, |gauges| {
-            assert_eq!(words(gauges), "0 of 2 over, 0:00 min simulated");
+            assert_eq!(
+                line(gauges, Duration::from_secs(20)),
+                "simulating: 0 %, 0 of 2 over, 0:00 min simulated (left: 20s)"
+            );
             gauges.len()
         });
         assert_eq!(answer, 2);
