@@ -24,6 +24,7 @@ mod begin_growth;
 mod columns;
 mod copies;
 mod damage;
+mod doubts;
 mod failure;
 mod fill;
 mod flush;
@@ -78,6 +79,7 @@ use crate::superblock::{ArrayRecord, RecordedParity, RoleState};
 use absence::Absence;
 pub(crate) use absence::AbsenceFound;
 pub use begin_growth::{Addition, GrowError};
+use doubts::Doubts;
 use failure::Recorder;
 pub use fill::Filled;
 pub(crate) use growth::Growth;
@@ -167,6 +169,9 @@ pub struct Array {
     /// Stripes whose redundancy does not fit: a write stopped half-way for want of space, with what
     /// the journal has of it, or the power went and something cannot be read.
     torn: RefCell<BTreeMap<Stripe, Vec<Lease>>>,
+    /// A log above has still to write again what was being written when the array stopped.
+    owes_parity: Cell<bool>,
+    doubts: Doubts,
     /// Blocks that nobody can know any more.
     lost: Lost,
     writers: Writers,
@@ -225,6 +230,8 @@ impl Array {
             torn_parity,
             is_begun: Cell::new(false),
             torn: RefCell::default(),
+            owes_parity: Cell::new(false),
+            doubts: Doubts::default(),
             lost,
             writers: Writers::default(),
             stopped: Cell::new(false),

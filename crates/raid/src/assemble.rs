@@ -533,6 +533,7 @@ impl Array {
             self.flush_members().await?;
         }
         self.begin_journal(*is_sound && !self.has_torn()).await?;
+        self.await_log(*is_sound);
         self.note_begun();
         Ok(())
     }

@@ -14,8 +14,8 @@
 //!   be read all the same after a cut, the stripe is marked in the intent bitmap, or a record of
 //!   the stripe journal has all that is written.
 //! - What the journal has of earlier writes is not done over without what was made up since.
-//! - Only medium errors lose data, of members that read at all. One that is gone, or does not
-//!   answer, may yet come back.
+//! - Only medium errors lose data, of members that read at all, and doubted parity, which is taken
+//!   for unreadable. A member that is gone, or does not answer, may yet come back.
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -75,6 +75,8 @@ impl Array {
                 excess => self.make_up(stripe, &damage, run, excess).await?,
             }
             self.check_intact()?;
+            // It fits now, whatever it tells of what is on the list.
+            self.end_doubts(stripe, &run.span);
         }
         Ok(lost_bytes)
     }
@@ -87,9 +89,15 @@ impl Array {
         let strips = self.places_of(stripe);
         let mut absent = SmallVec::new();
         let mut unreadable = Vec::with_capacity(strips.len());
-        for (place, (cell, _)) in strips.iter().enumerate() {
+        for (place, (cell, strip)) in strips.iter().enumerate() {
             match self.members.holder(*cell) {
-                Some(member) => unreadable.push(self.unreadable_blocks(&member, cell.row).await?),
+                Some(member) => {
+                    let mut blocks = self.unreadable_blocks(&member, cell.row).await?;
+                    if matches!(strip, Strip::P | Strip::Q) {
+                        blocks.extend(self.doubted_blocks_of(stripe));
+                    }
+                    unreadable.push(blocks);
+                }
                 None => {
                     absent.push(place);
                     unreadable.push(BTreeSet::new());
@@ -98,6 +106,13 @@ impl Array {
         }
         let runs = damage::runs(&unreadable, self.geometry.now().logical_block_bytes);
         Ok(Damage { strips, absent, runs })
+    }
+
+    /// Logical blocks of a parity strip that are as good as unreadable.
+    fn doubted_blocks_of(&self, stripe: Stripe) -> impl Iterator<Item = u32> + '_ {
+        let block_bytes = self.geometry.now().logical_block_bytes;
+        self.doubted_in(stripe)
+            .flat_map(move |span| span.start / block_bytes..span.end / block_bytes)
     }
 
     /// Every strip of a stripe, or every copy, and where it lies.

@@ -343,6 +343,9 @@ impl Array {
         self.change_record(|record| record.growth = Some(recorded)).await?;
         growth.moved_rows.set(moved_rows);
         growth.staged_rows.set(staged_rows);
+        if let Some(former) = growth.former() {
+            former.array.end_doubts_before(former.way.moved_bytes(moved_rows));
+        }
         Ok(())
     }
 

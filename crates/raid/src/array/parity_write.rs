@@ -161,7 +161,7 @@ impl Array {
         let is_doubted = job.flags.contains(RequestFlags::RECOMPUTE_PARITY);
         let trust = match is_doubted && !self.is_vouched(job.stripe) {
             true => ParityTrust::Stale,
-            false => self.parity_trust(job.stripe),
+            false => self.parity_trust_in(job.stripe, &plan::hull(&job.extents)),
         };
         let plan =
             |parity| plan::write(&self.layout, &job.extents, StripeState { lost: &lost, parity });
@@ -174,6 +174,11 @@ impl Array {
 
     fn note_carried_out(&self, job: &StripeWrite, plan: &WritePlan) {
         self.counters.plan(plan.kind).count();
+        // Parity that nobody holds does not lie.
+        let ends_doubts = !matches!(plan.kind, PlanKind::ReadModifyWrite);
+        if ends_doubts {
+            self.end_doubts(job.stripe, &plan.hull);
+        }
         let anew = matches!(plan.kind, PlanKind::FullStripe | PlanKind::Reconstruct);
         if anew && plan.hull == (0..self.layout.strip_bytes()) {
             self.torn.borrow_mut().remove(&job.stripe);

@@ -216,7 +216,11 @@ impl Array {
         if hull.is_empty() {
             return Ok(RecoveryPlan { reads: SmallVec::new(), lost: None });
         }
-        let trust = self.parity_trust(job.stripe);
+        // What stands in place of zeros is not what it seems, and meant so.
+        let trust = match job.zeroed.is_empty() {
+            true => self.parity_trust_in(job.stripe, hull),
+            false => ParityTrust::Valid,
+        };
         let plan = |parity| {
             let state = StripeState { lost: unreadable, parity };
             plan::recovery(&self.layout, hull, state)

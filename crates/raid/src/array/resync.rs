@@ -180,7 +180,11 @@ impl Array {
                 }
             }
         }
-        self.conclude_writes(&members, join_all(writes).await).await
+        let outcome = self.conclude_writes(&members, join_all(writes).await).await;
+        if outcome.is_ok() {
+            self.end_doubts_of(stripe..=stripe);
+        }
+        outcome
     }
 
     /// Copies the first copy that can be read to the others.

@@ -165,7 +165,8 @@ impl Array {
     async fn scrub_parity(&self, stripe: Stripe) -> Result<bool, DeviceError> {
         let Some((strips, memory)) = self.read_whole(stripe).await? else { return Ok(false) };
         let is_whole = strips.len() == self.layout.width();
-        if !is_whole || self.parity_trust(stripe) == ParityTrust::Stale {
+        let whole = 0..self.layout.strip_bytes();
+        if !is_whole || self.parity_trust_in(stripe, &whole) == ParityTrust::Stale {
             return Ok(false);
         }
         let copy = |strip| contents(&strips, strip).map(|found| memory.take(found.len_bytes()));

@@ -39,6 +39,9 @@ pub struct ArrayStatus {
     pub scrubbing: Option<Progress>,
     /// What the newest scrub has found.
     pub scrub: ScrubReport,
+    /// Blocks beside which a log has still to make parity anew after an unclean stop: as long as
+    /// there are any, a member that is lost takes what lies beside them with it.
+    pub doubted_blocks: u64,
     /// What nobody can know any more, and that reads as errors until it is written again.
     pub lost: LostStatus,
     /// Whether an intent bitmap guards unclean stops.
@@ -284,6 +287,7 @@ impl Array {
             initialising: self.initialising.get(),
             scrubbing: self.scrubbing.get(),
             scrub: self.scrub_report.borrow().clone(),
+            doubted_blocks: self.doubted_blocks(),
             lost: self.lost_status(),
             intent_bitmap: self.intents.is_some(),
             integrity: self.integrity_status(),

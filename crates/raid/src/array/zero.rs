@@ -115,6 +115,9 @@ impl Array {
         let outcomes = join_all(submissions.collect()).await;
         let lease = pass.leave(&members, &outcomes);
         let outcome = self.conclude_writes(&members, outcomes).await;
+        if outcome.is_ok() && request.kind == RequestKind::WriteZeroes {
+            self.end_doubts_of(stripes.clone());
+        }
         if let Some(lease) = lease {
             // It stays in the journal for as long as its first stripe is not written over.
             self.torn.borrow_mut().entry(*stripes.start()).or_default().push(lease);
