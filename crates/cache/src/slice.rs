@@ -161,6 +161,12 @@ impl Slice {
         Self { engine, tasks }
     }
 
+    /// Names the parts of the core that an unclean stop may have torn, and that are still to be
+    /// written again.
+    pub fn each_replayed(&self, mut visit: impl FnMut(ByteRange)) {
+        self.engine.log.borrow().replayed().for_each(|block| visit(block.range(1)));
+    }
+
     /// Says which cores lie below, in order of address, so that they are counted one by one.
     pub fn tell_cores(&self, places: &[CorePlace]) {
         self.engine.log.borrow_mut().divide(places);

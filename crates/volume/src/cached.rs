@@ -64,6 +64,8 @@ impl Cached {
             let opening =
                 Slice::open_watched(foundation, &superblock, expected, index, config, &tell);
             let (slice, recovery) = opening.await?;
+            // Before anything can be written again.
+            doubt_parity(cores, &slice, &recovery);
             recompute_parity(cores, &recovery).await.map_err(AssembleError::Device)?;
             notes.extend(tell_recovery(index, &recovery));
             slices.push(slice);
@@ -136,8 +138,8 @@ impl Cached {
         self.stats().iter().map(|slice| slice.dirty_bytes + slice.written_bytes).sum()
     }
 
-    /// Blocks that came back from an unclean stop and have not been cleaned since: the parity of
-    /// their stripes may be torn.
+    /// Blocks that came back from an unclean stop and have not been cleaned since: the parity beside
+    /// them may be torn.
     pub fn replayed_blocks(&self) -> u64 {
         self.stats().iter().map(|slice| slice.replayed_blocks).sum()
     }
@@ -211,13 +213,25 @@ impl Cached {
     }
 }
 
+/// Has the arrays do without the parity beside what was being written when the volume stopped,
+/// until it has been made anew.
+fn doubt_parity(cores: &Cores, slice: &Slice, recovery: &Recovery) {
+    let doubt = |range| cores.split(range).for_each(|(array, part)| array.doubt(part));
+    slice.each_replayed(doubt);
+    recovery.parity_suspects.iter().for_each(|run| doubt(run.range()));
+}
+
 /// Stripes that were written through when the power failed may have torn parity. An array that
-/// lacks a member has started because none of its own marks says so, and could not recompute it.
+/// lacks a member has started because none of its own marks says so, and could not recompute it;
+/// where one is lost meanwhile the doubt stays.
 async fn recompute_parity(cores: &Cores, recovery: &Recovery) -> Result<(), DeviceError> {
     for run in &recovery.parity_suspects {
         for (array, part) in cores.split(run.range()) {
             if array.layout().level().parity() > 0 && array.state() == ArrayState::Healthy {
-                recompute_parity_of(array, part).await?;
+                let outcome = recompute_parity_of(array, part).await;
+                if array.state() != ArrayState::Degraded {
+                    outcome?;
+                }
             }
         }
     }

@@ -83,8 +83,8 @@ pub struct CacheStatus {
     pub lost_blocks: u64,
     /// The array lacks them, and the device could not give them when it was last asked.
     pub unreadable_blocks: u64,
-    /// Replayed after an unclean stop and not yet cleaned: a member that fails before they are may
-    /// leave wrong data in their stripes.
+    /// Replayed after an unclean stop and not yet cleaned: what a member that fails before they are
+    /// holds beside them cannot be read then.
     pub replayed_blocks: u64,
     /// By slice: which policy is in use, and where one is chosen, why.
     pub evictions: Vec<EvictionStats>,

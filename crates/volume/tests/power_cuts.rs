@@ -362,6 +362,38 @@ fn replayed_blocks_that_only_torn_parity_could_complete_stay_and_are_counted() {
     assert!(kept > 0, "no block needed the lost member");
 }
 
+/// Whatever the log has not yet written again by then: what only torn parity could tell of the lost
+/// member is an error, and everything that is read is right.
+#[test]
+fn a_member_that_is_lost_right_after_a_cut_costs_errors_at_most_and_shows_nothing_wrong() {
+    let (mut doubted, mut failed) = (0, 0);
+    for (machine, life, at) in cut_machines(Mode::WriteBack, 11) {
+        let main = async |runtime: Runtime, sim: Sim| {
+            let mut devices = machine.devices(&runtime, &sim, life.seed, None);
+            let control = FaultControl::default();
+            let lost = at as usize % WIDE_MEMBERS;
+            let member = Rc::clone(&devices.members[lost]);
+            devices.members[lost] =
+                Rc::new(FaultDevice::new(member, control.clone(), runtime.clone()));
+            let description = description(life.mode, 1);
+            let volume = Volume::open(&runtime, &description, devices, careful()).await.unwrap();
+            let volume = Rc::new(volume);
+            control.add(FaultRule { kind: None, ..FaultRule::on(RequestKind::Read, Fault::Gone) });
+            let window = WindowDevice::new(volume.clone(), WINDOW_START, WINDOW_BYTES);
+            let client = Client::new(Rc::new(window), Rc::clone(&machine.witness), &runtime);
+            let judged = client.check_all().await;
+            judged.unwrap_or_else(|verdict| panic!("cut {at}: {verdict}"));
+            (volume.status().array.doubted_blocks, client.tally().failed_reads)
+        };
+        let ended = run_until_cut(at, &machine.power, main).expect("no deadlock");
+        let Ended::Finished((blocks, reads)) = ended else { panic!("nobody cut the power") };
+        doubted += blocks;
+        failed += reads;
+    }
+    assert!(doubted > 20, "{doubted} blocks beside parity that may be torn");
+    assert!(failed > 0, "nothing depended on the parity");
+}
+
 /// Found by sweeps: both cuts fall on the superblocks of the array, and a member that had missed no
 /// more than the others was left out.
 #[test]

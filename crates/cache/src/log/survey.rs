@@ -83,6 +83,16 @@ impl Log {
         self.mapped_in(run).into_iter().filter(owes_parity).collect()
     }
 
+    /// All blocks whose parity is not to be trusted, in no order.
+    pub fn replayed(&self) -> impl Iterator<Item = CoreBlock> + '_ {
+        let none = self.map.counts().replayed == 0;
+        let blocks = (!none).then(|| self.map.dirty_blocks()).into_iter().flatten();
+        blocks.filter(|block| {
+            let version = self.map.published(*block);
+            version.is_some_and(|version| version.marks.contains(Marks::REPLAYED))
+        })
+    }
+
     /// Has the indexes name what is dirty next, each for as long as there may be something.
     #[inline]
     pub fn name_dirty(&mut self) {

@@ -2,7 +2,7 @@
 //! that is not as it should be.
 
 use super::text;
-use headpond_report::size;
+use headpond_report::{count, size};
 use serde_json::Value;
 
 /// The array in one line, and what is not as it should be.
@@ -16,8 +16,21 @@ pub fn print_array(array: &Value) {
     if let Some(text) = tell_integrity(&array["integrity"]) {
         println!("            {text}");
     }
+    if let Some(text) = tell_doubts(array) {
+        println!("            {text}");
+    }
     print_growth(&array["growth"]);
     print_missing(array);
+}
+
+/// What a member would take with it before a log has made all parity anew.
+fn tell_doubts(array: &Value) -> Option<String> {
+    let blocks = array["doubted_blocks"].as_u64().filter(|blocks| *blocks > 0)?;
+    Some(format!(
+        "parity beside {} blocks is still to be made anew after the unclean stop: what a member \
+         holds there is lost with it",
+        count(blocks)
+    ))
 }
 
 fn print_growth(growth: &Value) {
