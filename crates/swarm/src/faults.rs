@@ -135,6 +135,11 @@ impl Ill {
         }
     }
 
+    /// Whether what it takes is to come from the others.
+    pub fn asks_redundancy(self) -> bool {
+        matches!(self, Self::MemberLatent { .. }) || self.costs_member().is_some()
+    }
+
     /// Whether it costs the stripe journal.
     pub fn costs_journal(self) -> bool {
         matches!(self, Self::JournalWrite | Self::JournalGone)

@@ -114,6 +114,8 @@ table! {
         scenario power::degraded_and_torn_is_refused_unless_forced;
         test ARRAY_JOURNAL::
             whatever_is_lost_with_a_cut_every_block_is_old_or_new_and_what_was_flushed_is_there;
+        test POWER_CUTS::
+            a_member_that_is_lost_right_after_a_cut_costs_errors_at_most_and_shows_nothing_wrong;
     }
     Row(8) "cut in rebuild" {
         test ARRAY_SPARES::
