@@ -1,7 +1,8 @@
-//! The policies as their papers have them, with queues that are searched; for tests only, those of
-//! the engine included.
+//! The policies as their papers have them, step by step, with queues that are plain lists; for tests
+//! only, those of the engine included.
 
-use std::collections::{BTreeMap, VecDeque};
+use foldhash::fast::FixedState;
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 
 pub trait Twin {
     /// Whether the block was there. The front of a queue is where blocks enter.
@@ -10,11 +11,51 @@ pub trait Twin {
     fn residents(&self) -> Vec<u64>;
 }
 
+/// Blocks in the order in which they entered, each once.
+#[derive(Default)]
+struct List {
+    by_turn: BTreeMap<u64, u64>,
+    turns: HashMap<u64, u64, FixedState>,
+    next: u64,
+}
+
+impl List {
+    fn len(&self) -> usize {
+        self.turns.len()
+    }
+
+    fn contains(&self, block: u64) -> bool {
+        self.turns.contains_key(&block)
+    }
+
+    fn push_front(&mut self, block: u64) {
+        assert!(self.turns.insert(block, self.next).is_none(), "each once");
+        self.by_turn.insert(self.next, block);
+        self.next += 1;
+    }
+
+    fn pop_back(&mut self) -> Option<u64> {
+        let (_, block) = self.by_turn.pop_first()?;
+        self.turns.remove(&block);
+        Some(block)
+    }
+
+    /// Whether it was there.
+    fn take(&mut self, block: u64) -> bool {
+        let turn = self.turns.remove(&block);
+        turn.is_some_and(|turn| self.by_turn.remove(&turn).is_some())
+    }
+
+    fn blocks(&self) -> impl Iterator<Item = u64> {
+        self.by_turn.values().copied()
+    }
+}
+
 struct FifoTwin {
     capacity: usize,
     /// With those that have been removed, and may be back.
     queue: VecDeque<u64>,
-    residents: Vec<u64>,
+    residents: HashSet<u64, FixedState>,
 }
 
 impl Twin for FifoTwin {
@@ -25,7 +66,7 @@ impl Twin for FifoTwin {
         let most = entries_max(self.capacity);
         while self.residents.len() == self.capacity {
             let victim = self.queue.pop_back().unwrap();
-            self.residents.retain(|other| *other != victim);
+            self.residents.remove(&victim);
         }
         let mut turns = most;
         while self.queue.len() == most {
@@ -38,39 +79,40 @@ impl Twin for FifoTwin {
             turns = turns.saturating_sub(1);
         }
         self.queue.push_front(block);
-        self.residents.push(block);
+        self.residents.insert(block);
         false
     }
 
     fn remove(&mut self, block: u64) {
-        self.residents.retain(|other| *other != block);
+        self.residents.remove(&block);
     }
 
     fn residents(&self) -> Vec<u64> {
-        self.residents.clone()
+        self.residents.iter().copied().collect()
     }
 }
 
 struct LruTwin {
     capacity: usize,
-    list: VecDeque<u64>,
+    list: List,
 }
 
 impl Twin for LruTwin {
     fn access(&mut self, block: u64) -> bool {
-        let is_hit = self.list.contains(&block);
-        self.list.retain(|other| *other != block);
+        let is_hit = self.list.take(block);
         self.list.push_front(block);
-        self.list.truncate(self.capacity);
+        if self.list.len() > self.capacity {
+            self.list.pop_back();
+        }
         is_hit
     }
 
     fn remove(&mut self, block: u64) {
-        self.list.retain(|other| *other != block);
+        self.list.take(block);
     }
 
     fn residents(&self) -> Vec<u64> {
-        self.list.iter().copied().collect()
+        self.list.blocks().collect()
     }
 }
 
@@ -78,10 +120,10 @@ impl Twin for LruTwin {
 struct ArcTwin {
     c: usize,
     p: usize,
-    t1: VecDeque<u64>,
-    t2: VecDeque<u64>,
-    b1: VecDeque<u64>,
-    b2: VecDeque<u64>,
+    t1: List,
+    t2: List,
+    b1: List,
+    b2: List,
 }
 
 impl ArcTwin {
@@ -90,8 +132,8 @@ impl ArcTwin {
             return;
         }
         let first =
-            !self.t1.is_empty() && (is_in_b2 && self.t1.len() == self.p || self.t1.len() > self.p);
-        if first || self.t2.is_empty() {
+            self.t1.len() > 0 && (is_in_b2 && self.t1.len() == self.p || self.t1.len() > self.p);
+        if first || self.t2.len() == 0 {
             self.b1.push_front(self.t1.pop_back().unwrap());
         } else {
             self.b2.push_front(self.t2.pop_back().unwrap());
@@ -99,31 +141,25 @@ impl ArcTwin {
     }
 }
 
-fn take(list: &mut VecDeque<u64>, block: u64) -> bool {
-    let before = list.len();
-    list.retain(|other| *other != block);
-    list.len() < before
-}
-
 impl Twin for ArcTwin {
     fn access(&mut self, x: u64) -> bool {
-        if take(&mut self.t1, x) || take(&mut self.t2, x) {
+        if self.t1.take(x) || self.t2.take(x) {
             self.t2.push_front(x);
             return true;
         }
-        if self.b1.contains(&x) {
+        if self.b1.contains(x) {
             let step =
                 if self.b1.len() >= self.b2.len() { 1 } else { self.b2.len() / self.b1.len() };
             self.p = (self.p + step).min(self.c);
             self.replace(false);
-            take(&mut self.b1, x);
+            self.b1.take(x);
             self.t2.push_front(x);
-        } else if self.b2.contains(&x) {
+        } else if self.b2.contains(x) {
             let step =
                 if self.b2.len() >= self.b1.len() { 1 } else { self.b1.len() / self.b2.len() };
             self.p = self.p.saturating_sub(step);
             self.replace(true);
-            take(&mut self.b2, x);
+            self.b2.take(x);
             self.t2.push_front(x);
         } else {
             let first = self.t1.len() + self.b1.len();
@@ -145,12 +181,12 @@ impl Twin for ArcTwin {
     }
 
     fn remove(&mut self, block: u64) {
-        take(&mut self.t1, block);
-        take(&mut self.t2, block);
+        self.t1.take(block);
+        self.t2.take(block);
     }
 
     fn residents(&self) -> Vec<u64> {
-        self.t1.iter().chain(&self.t2).copied().collect()
+        self.t1.blocks().chain(self.t2.blocks()).collect()
     }
 }
 
@@ -159,9 +195,10 @@ struct S3FifoTwin {
     capacity: usize,
     small: VecDeque<u64>,
     main: VecDeque<u64>,
-    ghost: VecDeque<u64>,
+    ghost: List,
     /// Whether a resident is in the main queue, and its frequency.
-    residents: BTreeMap<u64, (bool, u8)>,
+    residents: HashMap<u64, (bool, u8), FixedState>,
+    in_main: usize,
 }
 
 impl S3FifoTwin {
@@ -169,12 +206,14 @@ impl S3FifoTwin {
         (self.capacity - self.capacity / 10).max(1)
     }
 
-    fn in_main(&self) -> usize {
-        self.residents.values().filter(|(is_main, _)| *is_main).count()
+    fn in_small(&self) -> usize {
+        self.residents.len() - self.in_main
     }
 
-    fn in_small(&self) -> usize {
-        self.residents.len() - self.in_main()
+    fn put(&mut self, block: u64, is_main: bool, frequency: u8) {
+        let before = self.residents.insert(block, (is_main, frequency));
+        self.in_main += usize::from(is_main);
+        self.in_main -= usize::from(before.is_some_and(|(was_main, _)| was_main));
     }
 
     fn evict(&mut self) {
@@ -185,7 +224,7 @@ impl S3FifoTwin {
     }
 
     fn is_small_untidier(&self) -> bool {
-        self.small.len() - self.in_small() >= self.main.len() - self.in_main()
+        self.small.len() - self.in_small() >= self.main.len() - self.in_main
     }
 
     fn tidy(&mut self) {
@@ -202,14 +241,16 @@ impl S3FifoTwin {
             let Some(&(false, frequency)) = self.residents.get(&tail) else { continue };
             if frequency > 1 {
                 self.main.push_front(tail);
-                self.residents.insert(tail, (true, 0));
-                if self.in_main() > self.main_max() {
+                self.put(tail, true, 0);
+                if self.in_main > self.main_max() {
                     self.evict_main();
                 }
             } else {
-                self.residents.remove(&tail);
+                self.remove(tail);
                 self.ghost.push_front(tail);
-                self.ghost.truncate(self.main_max());
+                if self.ghost.len() > self.main_max() {
+                    self.ghost.pop_back();
+                }
                 return;
             }
         }
@@ -219,11 +260,11 @@ impl S3FifoTwin {
         while let Some(tail) = self.main.pop_back() {
             let Some(&(true, frequency)) = self.residents.get(&tail) else { continue };
             if frequency == 0 {
-                self.residents.remove(&tail);
+                self.remove(tail);
                 return;
             }
             self.main.push_front(tail);
-            self.residents.insert(tail, (true, frequency - 1));
+            self.put(tail, true, frequency - 1);
         }
     }
 }
@@ -247,14 +288,15 @@ impl Twin for S3FifoTwin {
             }
             turns = turns.saturating_sub(1);
         }
-        let is_known = self.ghost.contains(&block);
+        let is_known = self.ghost.contains(block);
         if is_known { &mut self.main } else { &mut self.small }.push_front(block);
-        self.residents.insert(block, (is_known, 0));
+        self.put(block, is_known, 0);
         false
     }
 
     fn remove(&mut self, block: u64) {
-        self.residents.remove(&block);
+        let before = self.residents.remove(&block);
+        self.in_main -= usize::from(before.is_some_and(|(was_main, _)| was_main));
     }
 
     fn residents(&self) -> Vec<u64> {
@@ -264,17 +306,20 @@ impl Twin for S3FifoTwin {
 
 /// The twin of the policy that is set by this word.
 pub fn twin(policy: &str, capacity: usize) -> Box<dyn Twin> {
-    let [t1, t2, b1, b2] = [(); 4].map(|()| VecDeque::new());
+    let [t1, t2, b1, b2] = [(); 4].map(|()| List::default());
     match policy {
-        "fifo" => Box::new(FifoTwin { capacity, queue: VecDeque::new(), residents: Vec::new() }),
-        "lru" => Box::new(LruTwin { capacity, list: VecDeque::new() }),
+        "fifo" => {
+            Box::new(FifoTwin { capacity, queue: VecDeque::new(), residents: HashSet::default() })
+        }
+        "lru" => Box::new(LruTwin { capacity, list: t1 }),
         "arc" => Box::new(ArcTwin { c: capacity, p: 0, t1, t2, b1, b2 }),
         "s3-fifo" => Box::new(S3FifoTwin {
             capacity,
-            small: t1,
-            main: t2,
+            small: VecDeque::new(),
+            main: VecDeque::new(),
             ghost: b1,
-            residents: BTreeMap::new(),
+            residents: HashMap::default(),
+            in_main: 0,
         }),
         other => panic!("{other} is no policy by itself"),
     }
