@@ -35,22 +35,61 @@ fn an_imported_file_says_the_same_as_its_source() {
     assert_eq!(again.code, 4, "an existing file is kept: {}", again.err);
 }
 
+/// As Open CAS's own configuration has them, beside rules that make sense here.
 #[test]
-fn what_only_a_file_system_knows_ends_the_import_or_never_holds() {
+fn rules_that_only_a_file_system_knows_are_named_and_never_hold() {
+    let user = User::new();
+    let text = CSV.replace("request_size:le:128000", "file_size:le:4096")
+        + "22,direct&done,20,1.00\n23,directory:/var|metadata,20,1.00\n";
+    let source = put(&user, "ioclass.csv", &text);
+    let named = [
+        "line 4: class 2, \"file_size:le:4096&done\", takes no request",
+        "line 6: class 22, \"direct&done\", takes no request: a block device never learns direct",
+        "line 7: class 23, \"directory:/var|metadata\", takes fewer requests than it says",
+    ];
+    let log = "fio version 3 iolog\n0 /dev/a read 0 4096\n";
+    let trace = put(&user, "trace.log", log);
+    for command in [
+        vec!["class", "import", &source],
+        vec!["class", "check", &source],
+        vec!["class", "test", &source, &trace],
+    ] {
+        let read = user.run(&command);
+        assert_eq!(read.code, 0, "{command:?}: {}", read.err);
+        assert!(named.iter().all(|line| read.err.contains(line)), "{command:?}: {}", read.err);
+        let strict = user.run(&[&command[..], &["--strict"]].concat());
+        assert_eq!((strict.code, &*strict.out), (1, ""), "{command:?}");
+        for part in ["ioclass.csv", "line 4", "file_size", "--strict"] {
+            assert!(strict.err.contains(part), "{part}: {}", strict.err);
+        }
+    }
+    let imported = user.ok(&["class", "import", &source]);
+    assert!(imported.contains("never&done") && imported.contains("never|metadata"), "{imported}");
+    let own = put(&user, "classes.toml", &imported);
+    assert!(user.ok(&["class", "check", &own]).contains("class 2 takes no request"));
+}
+
+#[test]
+fn create_and_set_take_open_cass_file_and_name_the_rules_that_never_hold() {
     let user = User::new();
     let text = CSV.replace("request_size:le:128000", "file_size:le:4096");
     let source = put(&user, "ioclass.csv", &text);
-    let ended = user.run(&["class", "import", &source]);
-    assert_eq!(ended.code, 1);
-    for part in ["ioclass.csv", "line 4", "file_size", "--lenient"] {
-        assert!(ended.err.contains(part), "{part}: {}", ended.err);
+    let setting = format!("classes={source}");
+    let devices = ["cache", "0", "1"].map(|name| user.file(&format!("{name}.img"), 64 << 20));
+    let [cache, first, second] = &devices;
+    let create = ["create", "v", "--raid", "1", "--cache", cache, "--set", &setting, first, second];
+    let created = user.run(&create);
+    assert_eq!(created.code, 0, "{}", created.err);
+    let daemon = user.serve("v");
+    let set = user.run(&["set", "v", &setting]);
+    assert_eq!(set.code, 0, "{}", set.err);
+    for told in [created.err, set.err] {
+        assert!(told.contains("ioclass.csv: line 4: class 2"), "{told}");
     }
-    let lenient = user.run(&["class", "import", &source, "--lenient"]);
-    assert_eq!(lenient.code, 0);
-    assert!(lenient.out.contains("never&done"), "{}", lenient.out);
-    assert!(lenient.err.contains("1 rules") && lenient.err.contains("lines 4"), "{}", lenient.err);
-    let own = put(&user, "classes.toml", &lenient.out);
-    assert!(user.ok(&["class", "check", &own]).contains("class 2 takes no request"));
+    let classes = user.json(&["status", "v", "--json"])["cache"]["classes"].to_string();
+    assert!(classes.contains("never&done") && classes.contains("lba:ge:2048"), "{classes}");
+    user.ok(&["stop", "v"]);
+    assert_eq!(daemon.wait(), 0);
 }
 
 #[test]

@@ -4,6 +4,7 @@
 
 use super::error::{ClassError, ConditionError, Place};
 use super::{Class, ClassId, Classes, Condition, Occupancy, Priority, Rule};
+use std::fmt;
 
 /// The first line of such a file.
 pub const CSV_HEADER: &str = "IO class id,IO class name,Eviction priority,Allocation";
@@ -15,8 +16,33 @@ const RULE_LEN_MAX: usize = 1024;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unknown {
     Refuse,
-    /// They never hold; the answer counts them.
+    /// They never hold; the answer names their rules.
     NeverHolds,
+}
+
+/// A rule with conditions that a block device cannot know, and that never hold here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnknowableRule {
+    pub place: Place,
+    pub id: ClassId,
+    /// As the file has it.
+    pub text: String,
+    /// What those conditions ask for.
+    pub words: Vec<&'static str>,
+    /// Whether it holds for some requests all the same.
+    pub can_hold: bool,
+}
+
+impl fmt::Display for UnknowableRule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { place, id, text, words, can_hold } = self;
+        let effect = match can_hold {
+            true => "takes fewer requests than it says",
+            false => "takes no request",
+        };
+        let words = words.join(", ");
+        write!(f, "{place}: class {id}, {text:?}, {effect}: a block device never learns {words}")
+    }
 }
 
 /// Whether a text is meant to be such a file.
@@ -27,17 +53,20 @@ pub fn is_csv(text: &str) -> bool {
 }
 
 impl Classes {
-    /// Reads Open CAS's file. Answers the lines of rules with conditions that never hold, too.
+    /// Reads Open CAS's file. Answers the rules with conditions that cannot be known, too.
     ///
     /// # Errors
     /// The line and the word that is wrong, and what is allowed there.
-    pub fn from_csv(text: &str, unknown: Unknown) -> Result<(Self, Vec<usize>), ClassError> {
+    pub fn from_csv(
+        text: &str,
+        unknown: Unknown,
+    ) -> Result<(Self, Vec<UnknowableRule>), ClassError> {
         let mut reader = csv::ReaderBuilder::new()
             .has_headers(false)
             .flexible(true)
             .trim(csv::Trim::All)
             .from_reader(text.as_bytes());
-        let (mut classes, mut lamed) = (Vec::<Class>::new(), Vec::new());
+        let (mut classes, mut unknowable) = (Vec::<Class>::new(), Vec::new());
         let mut is_first = true;
         for record in reader.records() {
             let record = record.map_err(|error| ClassError::Syntax(error.to_string()))?;
@@ -46,11 +75,15 @@ impl Classes {
                 check_header(&record, place)?;
                 continue;
             }
-            let (class, is_lamed) = read_class(&record, place, unknown)?;
+            let (class, words) = read_class(&record, place, unknown)?;
             if classes.iter().any(|other| other.id == class.id) {
                 return Err(ClassError::Repeated { place, id: class.id.get() });
             }
-            lamed.extend(is_lamed.then_some(place.line));
+            if !words.is_empty() {
+                let can_hold = class.rule.as_ref().is_some_and(Rule::can_hold);
+                let (id, text) = (class.id, class.name.clone());
+                unknowable.push(UnknowableRule { place, id, text, words, can_hold });
+            }
             classes.push(class);
         }
         if is_first {
@@ -59,7 +92,7 @@ impl Classes {
         if !classes.iter().any(|class| class.id == ClassId::UNCLASSIFIED) {
             return Err(ClassError::NoUnclassified);
         }
-        Ok((Self::from_unsorted(classes), lamed))
+        Ok((Self::from_unsorted(classes), unknowable))
     }
 
     /// The file that Open CAS would read.
@@ -86,12 +119,12 @@ fn check_header(record: &csv::StringRecord, place: Place) -> Result<(), ClassErr
     Err(ClassError::Header { place, expected: CSV_HEADER, found })
 }
 
-/// The class of a line, and whether a condition of its rule never holds.
+/// The class of a line, and what its rule asks for that cannot be known.
 fn read_class(
     record: &csv::StringRecord,
     place: Place,
     unknown: Unknown,
-) -> Result<(Class, bool), ClassError> {
+) -> Result<(Class, Vec<&'static str>), ClassError> {
     let fields: Vec<&str> = record.iter().collect();
     let [id, name, priority, allocation] = fields[..] else {
         return Err(ClassError::Fields { place, found: fields.len() });
@@ -101,11 +134,11 @@ fn read_class(
     if name.len() > RULE_LEN_MAX {
         return Err(ClassError::Length { place, found: name.len(), max: RULE_LEN_MAX });
     }
-    let (rule, is_lamed) = match id {
+    let (rule, words) = match id {
         // Whatever it is called, nothing is asked of it.
-        ClassId::UNCLASSIFIED => (None, false),
+        ClassId::UNCLASSIFIED => (None, Vec::new()),
         _ if name.is_empty() => return Err(ClassError::NoRule { place, id: id.get() }),
-        _ => read_rule(name, place, unknown).map(|(rule, is_lamed)| (Some(rule), is_lamed))?,
+        _ => read_rule(name, place, unknown).map(|(rule, words)| (Some(rule), words))?,
     };
     let priority = match priority {
         "" => Priority::Pinned,
@@ -118,20 +151,26 @@ fn read_class(
     };
     let error = || ClassError::Occupancy { place, word: allocation.into() };
     let occupancy = share(allocation).ok_or_else(error)?;
-    Ok((Class { id, name: name.into(), rule, priority, occupancy }, is_lamed))
+    Ok((Class { id, name: name.into(), rule, priority, occupancy }, words))
 }
 
-fn read_rule(name: &str, place: Place, unknown: Unknown) -> Result<(Rule, bool), ClassError> {
-    let mut is_lamed = false;
+fn read_rule(
+    name: &str,
+    place: Place,
+    unknown: Unknown,
+) -> Result<(Rule, Vec<&'static str>), ClassError> {
+    let mut words = Vec::new();
     let parse = |text: &str| match Condition::parse(text) {
-        Err(ConditionError::KernelOnly { .. }) if unknown == Unknown::NeverHolds => {
-            is_lamed = true;
+        Err(ConditionError::KernelOnly { word }) if unknown == Unknown::NeverHolds => {
+            if !words.contains(&word) {
+                words.push(word);
+            }
             Ok(Condition::Never)
         }
         parsed => parsed,
     };
     let rule = Rule::parse_with(name, parse);
-    Ok((rule.map_err(|source| ClassError::Condition { place, source })?, is_lamed))
+    Ok((rule.map_err(|source| ClassError::Condition { place, source })?, words))
 }
 
 fn number(text: &str) -> Option<u64> {

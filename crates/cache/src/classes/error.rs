@@ -72,7 +72,7 @@ pub enum ConditionError {
     Unknown { word: String },
     #[error(
         "{word} is known inside a file system only, and a block device never learns it ({all}); \
-         import with --lenient, and the condition never holds",
+         `never` can stand in its place, and does where Open CAS's file is read without --strict",
         all = KERNEL_CONDITIONS.join(", ")
     )]
     KernelOnly { word: &'static str },

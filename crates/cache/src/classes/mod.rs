@@ -21,7 +21,7 @@ mod rule;
 mod tests;
 
 pub use condition::{Condition, Facts, KERNEL_CONDITIONS};
-pub use csv::{CSV_HEADER, Unknown, is_csv};
+pub use csv::{CSV_HEADER, UnknowableRule, Unknown, is_csv};
 pub use error::{ClassError, ConditionError, Place};
 pub use rule::Rule;
 
@@ -162,15 +162,24 @@ fn unclassified() -> Class {
 }
 
 impl Classes {
-    /// Reads either form; Open CAS's is known by its header.
+    /// Reads either form; Open CAS's is known by its header. What it asks for that a block device
+    /// cannot know never holds.
     ///
     /// # Errors
     /// The line and the word that is wrong, and what is allowed there.
     pub fn parse(text: &str) -> Result<Self, ClassError> {
-        if is_csv(text) {
-            return Self::from_csv(text, Unknown::Refuse).map(|(classes, _)| classes);
+        Self::read(text, Unknown::NeverHolds).map(|(classes, _)| classes)
+    }
+
+    /// The same, and which rules of Open CAS's file ask for that; or refuses them.
+    ///
+    /// # Errors
+    /// As [`Classes::parse`].
+    pub fn read(text: &str, unknown: Unknown) -> Result<(Self, Vec<UnknowableRule>), ClassError> {
+        match is_csv(text) {
+            true => Self::from_csv(text, unknown),
+            false => Self::from_toml(text).map(|classes| (classes, Vec::new())),
         }
-        Self::from_toml(text)
     }
 
     /// What a Lustre server's array gains from: metadata and small requests are cached, what the

@@ -150,8 +150,13 @@ fn what_a_block_device_cannot_know_never_holds_where_that_is_allowed() {
         "{CSV_HEADER}\n0,unclassified,22,1\n1,metadata&done,0,1\n11,file_size:le:4096&done,9,1\n\
          12,request_size:le:512|directory:/data/a&done,9,1\n22,direct&done,20,0.00\n"
     );
-    let (classes, lamed) = Classes::from_csv(&text, Unknown::NeverHolds).unwrap();
-    assert_eq!(lamed, [4, 5, 6]);
+    let (classes, unknowable) = Classes::from_csv(&text, Unknown::NeverHolds).unwrap();
+    let told = |rule: &UnknowableRule| (rule.place.line, rule.words.clone(), rule.can_hold);
+    assert_eq!(
+        unknowable.iter().map(told).collect::<Vec<_>>(),
+        [(4, vec!["file_size"], false), (5, vec!["directory"], true), (6, vec!["direct"], false)]
+    );
+    assert_eq!(Classes::parse(&text).unwrap(), classes, "as whoever is not told takes it");
     assert_eq!(class_of(&classes, &facts(4096, 0)), 0);
     assert_eq!(class_of(&classes, &facts(512, 0)), 12, "the rest of a rule still works");
     let hopeless = |class: &&Class| class.rule.as_ref().is_some_and(|rule| !rule.can_hold());

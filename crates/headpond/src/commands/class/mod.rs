@@ -5,7 +5,9 @@ mod trial;
 use crate::outcome::{Exit, Failure};
 use anyhow::{Context, Result};
 use clap::{Args, Subcommand};
-use headpond_cache::classes::{Class, Classes, Priority, Rule, Unknown, is_csv};
+use headpond_cache::classes::{
+    Class, ClassError, Classes, Priority, Rule, UnknowableRule, Unknown,
+};
 use headpond_report::{Align, Table};
 use headpond_trace::TraceFormat;
 use headpond_volume::{ClassSetting, SettingChange};
@@ -30,25 +32,40 @@ pub enum ClassCommand {
 pub struct CheckArgs {
     /// Our own file, or Open CAS's CSV; or `lustre`, which is built in.
     pub file: PathBuf,
+    #[command(flatten)]
+    pub strictness: Strictness,
     /// Print JSON instead of text.
     #[arg(long)]
     pub json: bool,
 }
 
+/// What to do with Open CAS's conditions that a block device cannot know.
+#[derive(Args)]
+pub struct Strictness {
+    /// Refuse a CSV with conditions that only a file system knows (`file_size`, `directory`, ...).
+    /// Without it they never hold, and each rule that has one is named.
+    #[arg(long)]
+    pub strict: bool,
+}
+
+impl Strictness {
+    fn unknown(&self) -> Unknown {
+        if self.strict { Unknown::Refuse } else { Unknown::NeverHolds }
+    }
+}
+
 /// Turn Open CAS's CSV into a file of our own.
 #[derive(Args)]
 #[command(after_help = "Examples:\n  headpond class import ioclass-config.csv -o classes.toml\n  \
-    headpond class import ioclass-config.csv --lenient   # with rules that only a file system knows")]
+    headpond class import ioclass-config.csv --strict    # without rules that only a file system knows")]
 pub struct ImportArgs {
     /// The CSV.
     pub file: PathBuf,
     /// Where to write; standard output without it. An existing file is not overwritten.
     #[arg(long, short, value_name = "FILE")]
     pub output: Option<PathBuf>,
-    /// Conditions that only a file system knows (`file_size`, `directory`, ...) never hold, instead
-    /// of ending the import.
-    #[arg(long)]
-    pub lenient: bool,
+    #[command(flatten)]
+    pub strictness: Strictness,
 }
 
 /// Show which rule each request of a trace would take.
@@ -66,10 +83,11 @@ pub struct TestArgs {
     /// The format of the trace, where it is not to be recognised (as of `headpond analyze`).
     #[arg(long, value_name = "NAME", hide_possible_values = true)]
     pub format: Option<TraceFormat>,
-    /// Skip and count damaged records, and take unknown conditions as never holding, instead of
-    /// ending there.
+    /// Skip and count damaged records of the trace instead of ending there.
     #[arg(long)]
     pub lenient: bool,
+    #[command(flatten)]
+    pub strictness: Strictness,
     /// Print JSON instead of text.
     #[arg(long)]
     pub json: bool,
@@ -88,7 +106,7 @@ pub fn run(command: &ClassCommand) -> Result<Exit> {
 }
 
 fn check(args: &CheckArgs) -> Result<Exit> {
-    let classes = load(&args.file, Unknown::Refuse)?;
+    let classes = load(&args.file, args.strictness.unknown())?;
     if args.json {
         let all: Vec<_> = classes.iter().map(as_json).collect();
         println!("{}", serde_json::to_string_pretty(&all)?);
@@ -108,22 +126,11 @@ fn check(args: &CheckArgs) -> Result<Exit> {
 }
 
 fn import(args: &ImportArgs) -> Result<Exit> {
-    let unknown = if args.lenient { Unknown::NeverHolds } else { Unknown::Refuse };
-    let read = Classes::from_csv(&text_of(&args.file)?, unknown);
-    let (classes, lamed) = read.with_context(|| args.file.display().to_string())?;
-    let text = classes.to_toml();
+    let read = Classes::from_csv(&text_of(&args.file)?, args.strictness.unknown());
+    let text = told(&args.file, read)?.to_toml();
     match &args.output {
         None => print!("{text}"),
         Some(path) => write_new(path, &text)?,
-    }
-    if !lamed.is_empty() {
-        let lines: Vec<String> = lamed.iter().map(ToString::to_string).collect();
-        eprintln!(
-            "headpond: note: {} rules have conditions that a block device cannot know and that never hold \
-             (lines {})",
-            lamed.len(),
-            lines.join(", ")
-        );
     }
     Ok(Exit::Ok)
 }
@@ -142,7 +149,7 @@ fn write_new(path: &Path, text: &str) -> Result<()> {
 }
 
 /// Reads a file of classes, whichever of the two forms it has; or answers with those that are built
-/// in under this name.
+/// in under this name. Rules that cannot hold as they are written are told of.
 ///
 /// # Errors
 /// Where it cannot be read, or is wrong: file, line, and what is allowed there.
@@ -150,12 +157,15 @@ pub fn load(path: &Path, unknown: Unknown) -> Result<Classes> {
     if path == Path::new("lustre") {
         return Ok(Classes::lustre());
     }
-    let text = text_of(path)?;
-    let read = match is_csv(&text) {
-        true => Classes::from_csv(&text, unknown).map(|(classes, _)| classes),
-        false => Classes::parse(&text),
-    };
-    read.with_context(|| path.display().to_string())
+    told(path, Classes::read(&text_of(path)?, unknown))
+}
+
+/// The classes that were read; names the rules that cannot hold as they are written.
+fn told(path: &Path, read: Result<(Classes, Vec<UnknowableRule>), ClassError>) -> Result<Classes> {
+    let file = path.display();
+    let (classes, unknowable) = read.with_context(|| file.to_string())?;
+    unknowable.iter().for_each(|rule| eprintln!("headpond: note: {file}: {rule}"));
+    Ok(classes)
 }
 
 /// The changes with the text of a file of classes in place of its name: who reads it is the user,
@@ -181,7 +191,7 @@ pub fn read_named_files(changes: &[SettingChange]) -> Result<Vec<SettingChange>>
 /// Where it cannot be read, or is wrong.
 pub fn read_named_file(setting: &mut ClassSetting) -> Result<()> {
     if let Some(path) = setting.file().map(PathBuf::from) {
-        *setting = ClassSetting::Inline(Arc::new(load(&path, Unknown::Refuse)?));
+        *setting = ClassSetting::Inline(Arc::new(load(&path, Unknown::NeverHolds)?));
     }
     Ok(())
 }

@@ -3,7 +3,7 @@
 use super::{TestArgs, load};
 use crate::outcome::Exit;
 use anyhow::Result;
-use headpond_cache::classes::{CLASSES_MAX, Class, ClassId, Classes, Facts, Rule, Unknown};
+use headpond_cache::classes::{CLASSES_MAX, Class, ClassId, Classes, Facts, Rule};
 use headpond_report::{Align, Table, count, percent, size};
 use headpond_trace::{Damage, Op, ReadOptions, RecordFlags, TraceReader, TraceRecord};
 use serde::Serialize;
@@ -26,8 +26,7 @@ struct Trial {
 }
 
 pub fn run(args: &TestArgs) -> Result<Exit> {
-    let unknown = if args.lenient { Unknown::NeverHolds } else { Unknown::Refuse };
-    let classes = load(&args.rules, unknown)?;
+    let classes = load(&args.rules, args.strictness.unknown())?;
     let damage = if args.lenient { Damage::Skip } else { Damage::Fail };
     let options = ReadOptions { damage, format: args.format, ..ReadOptions::default() };
     let mut reader = TraceReader::open(&args.trace, options)?;
