@@ -50,7 +50,7 @@ impl Engine {
     pub(crate) fn wants_cleaning(&self) -> bool {
         let is_nop = self.config.borrow().cleaning.policy == CleaningPolicy::Nop;
         if is_nop && self.log.borrow().map.counts().replayed == 0 {
-            return self.cleaning.drainers.get() > 0;
+            return self.must_drain();
         }
         // The policy is asked at least once after something has become dirty.
         self.cleaning.alarm.get().is_none() || self.pace().replayed > 0
@@ -134,10 +134,9 @@ impl Engine {
     }
 
     /// Somebody asked for everything to be cleaned, or the mode makes no dirty data, so what there
-    /// is should go.
+    /// is should go, whatever the policy: there will be no more for it to keep.
     fn must_drain(&self) -> bool {
-        let is_nop = self.config.borrow().cleaning.policy == CleaningPolicy::Nop;
-        self.cleaning.drainers.get() > 0 || !self.mode().makes_dirt() && !is_nop
+        self.cleaning.drainers.get() > 0 || !self.mode().makes_dirt()
     }
 
     /// The blocks of the next write that the policy wants.

@@ -8,9 +8,9 @@ use std::ops::RangeInclusive;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum CleaningPolicy {
-    /// Nothing does, but for an explicit flush of the dirty data. What came back from an unclean
-    /// stop is cleaned all the same: not for its own sake, but for the parity that the stop may
-    /// have torn.
+    /// Nothing does, but for an explicit flush of the dirty data, and a mode that makes none: then
+    /// what there is goes. What came back from an unclean stop is cleaned all the same: not for its
+    /// own sake, but for the parity that the stop may have torn.
     Nop,
     /// What was written longest ago, when it is stale and nobody asks for anything.
     Alru,

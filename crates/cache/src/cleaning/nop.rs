@@ -1,4 +1,4 @@
-//! `nop`: nothing is cleaned unasked.
+//! `nop`: nothing is cleaned unasked, as long as the mode makes dirty data.
 
 use super::policy::{Choice, Dirt, Load, Policy, Speed};
 

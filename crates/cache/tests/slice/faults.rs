@@ -6,8 +6,8 @@ use headpond_block::decorators::{Fault, FaultRule};
 use headpond_block::devices::RamDevice;
 use headpond_block::{BlockDevice, Buffer, DeviceError, Request, RequestFlags, RequestKind};
 use headpond_cache::{
-    AdmissionConfig, CreateError, CutoffPolicy, Expected, FallbackConfig, Foundation, Mode,
-    OpenError, Slice, SliceConfig, create, load,
+    AdmissionConfig, CleaningConfig, CleaningPolicy, CreateError, CutoffPolicy, Expected,
+    FallbackConfig, Foundation, Mode, OpenError, Slice, SliceConfig, create, load,
 };
 use std::rc::Rc;
 use std::time::Duration;
@@ -77,19 +77,26 @@ fn write_back_on_a_cache_that_is_lost_on_power_needs_force_and_flushes_down_to_t
 
 #[test]
 fn mode_switch_keeps_dirty_data_served_until_it_is_drained() {
+    for policy in CleaningPolicy::ALL {
+        drain_by(CleaningConfig { policy, ..small_cleaning() });
+    }
+}
+
+fn drain_by(cleaning: CleaningConfig) {
     simulate(async |runtime| {
         let bench = Bench::new(&runtime).await;
-        let slice = bench.open(SliceConfig { cleaning: small_cleaning(), ..nop() }).await;
+        let slice = bench.open(SliceConfig { cleaning, ..nop() }).await;
         let device: &dyn BlockDevice = &slice;
         for index in 0..32 {
             device.write(index * 65536, block(index as u8 + 1)).await.unwrap();
         }
+        assert!(slice.stats().dirty_bytes > 0, "{cleaning:?}");
         slice.set_config(SliceConfig { mode: Mode::PassThrough, ..slice.config() }).unwrap();
         assert!(slice.stats().is_draining);
         assert_eq!(byte_at(device, 65536).await.unwrap(), 2);
         device.write(65536, block(99)).await.unwrap();
         runtime.sleep(Duration::from_secs(2)).await;
-        assert!(!slice.stats().is_draining);
+        assert!(!slice.stats().is_draining, "{cleaning:?}");
         for index in 0..32 {
             let expected = if index == 1 { 99 } else { index as u8 + 1 };
             assert_eq!(byte_at(&*bench.core, index * 65536).await.unwrap(), expected);

@@ -361,6 +361,9 @@ fn zeros_that_fail_halfway_leave_nothing_clean_that_the_core_does_not_have() {
             let flushing = runtime.spawn(async move { other.flush_dirty().await });
             runtime.sleep(Duration::from_millis(10)).await;
             bench.core_faults.add(once(Fault::Media));
+            // What the cleaner writes anew comes before the end of that flush, or after it.
+            let late = Duration::from_millis(if is_rewritten_meanwhile { 20 } else { 100 });
+            bench.core_faults.add(FaultRule::on(RequestKind::Write, Fault::Delay(late)));
             let zeros = Request::write_zeroes(ByteRange::at(0, 4096));
             assert!(device.submit(zeros).await.is_err());
             assert_eq!(byte_at(&*bench.core, 0).await.unwrap(), 0, "the core took them");
