@@ -5,12 +5,13 @@
 //! is gone.
 
 use crate::front::Front;
+use crate::metadata::Recogniser;
 use headpond_block::{
     BlockDevice, ByteRange, ChangingGeometry, DeviceError, DeviceName, Geometry, Request,
     RequestKind, StripeGeometry, Submission,
 };
 use serde::Serialize;
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 /// One of the cores, seen from above.
@@ -22,6 +23,8 @@ pub(crate) struct Door {
     geometry: ChangingGeometry,
     is_closed: Cell<bool>,
     counts: Cell<CoreCounts>,
+    /// Where a rule asks for metadata.
+    recogniser: RefCell<Option<Rc<Recogniser>>>,
 }
 
 /// What clients have asked of one core.
@@ -48,7 +51,7 @@ impl Door {
         assert_eq!(place.len(), geometry.size_bytes, "a core is told in its size");
         let (is_closed, counts) = (Cell::new(false), Cell::default());
         let (place, geometry) = (Cell::new(place), ChangingGeometry::new(geometry));
-        Self { id, place, geometry, is_closed, counts }
+        Self { id, place, geometry, is_closed, counts, recogniser: RefCell::default() }
     }
 
     /// What clients are told of the core.
@@ -74,6 +77,15 @@ impl Door {
 
     pub fn is_closed(&self) -> bool {
         self.is_closed.get()
+    }
+
+    /// Who finds the metadata on the core, where somebody does.
+    pub fn recogniser(&self) -> Option<Rc<Recogniser>> {
+        self.recogniser.borrow().clone()
+    }
+
+    pub fn recognise_by(&self, recogniser: Rc<Recogniser>) {
+        assert!(self.recogniser.replace(Some(recogniser)).is_none(), "one for each core");
     }
 
     pub fn counts(&self) -> CoreCounts {

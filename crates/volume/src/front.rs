@@ -3,9 +3,9 @@
 use crate::cores::Core;
 use crate::cutoff::SeqCutoff;
 use crate::description::FIRST_CORE;
-use crate::door::Door;
+use crate::door::{CoreDevice, Door};
 use crate::gate::{Gate, HeldGate};
-use crate::metadata::Recogniser;
+use crate::metadata::{CoreFileSystem, Recogniser};
 use crate::readahead::{
     Advance, InFlight, Limits, Readahead, ReadaheadPolicy, ReadaheadStats, Windows,
 };
@@ -15,7 +15,7 @@ use crate::streams::{Direction, Sighting, StreamTable};
 use headpond_block::sync::{BusyGuard, join_all};
 use headpond_block::{
     BlockDevice, ByteRange, DeviceError, DeviceName, Geometry, Outcome, Request, RequestFlags,
-    RequestKind, Runtime, SECTOR_BYTES, Submission,
+    RequestKind, Runtime, SECTOR_BYTES, StripeGeometry, Submission,
 };
 use headpond_cache::classes::{ClassId, Classes, Facts};
 use headpond_cache::{Coverage, CutoffPolicy, Slice};
@@ -37,9 +37,7 @@ pub struct Front {
     cutoff: Cell<SeqCutoff>,
     /// Where there are rules.
     classes: RefCell<Option<Arc<Classes>>>,
-    /// Where a rule asks for metadata.
-    recogniser: RefCell<Option<Rc<Recogniser>>>,
-    /// What it reads by.
+    /// By which metadata is looked for, so that what is read for it is no client's.
     plain: RefCell<Option<Rc<Front>>>,
     ahead: RefCell<Option<ReadingAhead>>,
     /// To the slices.
@@ -50,7 +48,7 @@ pub struct Front {
 pub struct Held<'a> {
     front: &'a Front,
     // Who looks for metadata begins again before requests do: fields go in this order.
-    _rest: Option<BusyGuard>,
+    _rest: Vec<BusyGuard>,
     _gate: HeldGate<'a>,
 }
 
@@ -81,7 +79,6 @@ impl Front {
             streams: RefCell::default(),
             cutoff: Cell::new(SeqCutoff::NEVER),
             classes: RefCell::default(),
-            recogniser: RefCell::default(),
             plain: RefCell::default(),
             ahead: RefCell::default(),
             gate: Gate::default(),
@@ -97,11 +94,18 @@ impl Front {
     /// Where it is held already.
     pub async fn hold(&self) -> Held<'_> {
         let gate = self.gate.hold().await;
-        let rest = match self.recogniser() {
-            Some(recogniser) => Some(recogniser.rest().await),
-            None => None,
-        };
-        Held { front: self, _rest: rest, _gate: gate }
+        Held { front: self, _rest: self.rest().await, _gate: gate }
+    }
+
+    /// Has nothing read in search of metadata until the answer is dropped; waits for what is read
+    /// now.
+    pub async fn rest(&self) -> Vec<BusyGuard> {
+        let doors = self.doors.borrow().clone();
+        let mut rest = Vec::new();
+        for recogniser in doors.iter().filter_map(|door| door.recogniser()) {
+            rest.push(recogniser.rest().await);
+        }
+        rest
     }
 
     /// Leads requests to these from now on, which have the same at the same addresses.
@@ -122,20 +126,26 @@ impl Front {
 
     /// Opens a door for each of these cores, which keep the one they have, and closes all others.
     pub fn open_doors<'a>(&self, cores: impl Iterator<Item = (&'a Rc<Core>, ByteRange)>) {
+        let place = |(core, place): (&Rc<Core>, _)| (core.id, place, core.array.geometry().stripe);
+        let places: Vec<_> = cores.map(place).collect();
+        self.place_doors(&places);
+        if let Some(plain) = &*self.plain.borrow() {
+            plain.place_doors(&places);
+        }
+    }
+
+    fn place_doors(&self, places: &[(u16, ByteRange, Option<StripeGeometry>)]) {
         let old = self.doors.take();
         let mut doors = Vec::new();
-        for (core, place) in cores {
-            let Geometry { size_bytes, stripe, .. } = *core.array.geometry();
-            let known = old.iter().find(|door| door.id == core.id).cloned();
+        for &(id, place, stripe) in places {
+            let known = old.iter().find(|door| door.id == id).cloned();
             let door = known.unwrap_or_else(|| {
+                let size_bytes = place.len();
                 let told = Geometry { size_bytes, stripe, ..self.geometry().clone() };
-                Rc::new(Door::new(core.id, place, told))
+                Rc::new(Door::new(id, place, told))
             });
             door.move_to(place, stripe);
             doors.push(door);
-        }
-        if let Some(plain) = &*self.plain.borrow() {
-            plain.first.move_to(self.first.place(), self.geometry().stripe);
         }
         let is_gone = |door: &&Rc<Door>| doors.iter().all(|kept| !Rc::ptr_eq(kept, door));
         old.iter().filter(is_gone).for_each(|door| door.close());
@@ -186,27 +196,45 @@ impl Front {
         self.classes.replace((!classes.is_trivial()).then_some(classes));
     }
 
-    /// Whether a rule asks for metadata and nobody looks for it yet.
-    pub fn lacks_recogniser(&self) -> bool {
+    /// Where a rule asks for metadata, has it recognised from now on, on every core on which nobody
+    /// looks for it yet; answers who does.
+    pub fn recognise(&self, runtime: &Runtime) -> Vec<Rc<Recogniser>> {
         let asks = |classes: &Arc<Classes>| classes.asks_for_metadata();
-        self.classes.borrow().as_ref().is_some_and(asks) && self.recogniser.borrow().is_none()
+        if !self.classes.borrow().as_ref().is_some_and(asks) {
+            return Vec::new();
+        }
+        let (doors, plain) = (self.doors.borrow(), self.plain());
+        let lacking = doors.iter().filter(|door| door.recogniser().is_none());
+        let begin = |door: &Rc<Door>| {
+            let aside = plain.door(door.id).expect("it has the same doors");
+            let device = CoreDevice::new(Rc::clone(&plain), aside, self.name.to_string());
+            let recogniser = Recogniser::new(runtime.clone(), Rc::new(device));
+            door.recognise_by(Rc::clone(&recogniser));
+            recogniser
+        };
+        lacking.map(begin).collect()
     }
 
-    /// Has metadata recognised from now on.
-    pub fn recognise(&self, runtime: &Runtime) -> Rc<Recogniser> {
-        // A front of its own, so that what is read for it is no client's stream.
-        let (name, geometry) = (self.name.clone(), self.geometry().clone());
-        let slices = self.slices.borrow().clone();
-        let plain = Rc::new(Self::new(name, geometry, self.slicing.get(), slices));
-        let device: Rc<dyn BlockDevice> = plain.clone();
-        self.plain.replace(Some(plain));
-        let recogniser = Recogniser::new(runtime.clone(), device);
-        self.recogniser.replace(Some(Rc::clone(&recogniser)));
-        recogniser
+    fn plain(&self) -> Rc<Self> {
+        let make = || {
+            let (name, geometry) = (self.name.clone(), self.geometry().clone());
+            let slices = self.slices.borrow().clone();
+            let plain = Self::new(name, geometry, self.slicing.get(), slices);
+            let place = |door: &Rc<Door>| (door.id, door.place(), door.geometry().stripe);
+            plain.place_doors(&self.doors.borrow().iter().map(place).collect::<Vec<_>>());
+            Rc::new(plain)
+        };
+        Rc::clone(self.plain.borrow_mut().get_or_insert_with(make))
     }
 
-    pub fn recogniser(&self) -> Option<Rc<Recogniser>> {
-        self.recogniser.borrow().clone()
+    /// Those that were found, on all cores.
+    pub fn file_systems(&self) -> Vec<CoreFileSystem> {
+        let doors = self.doors.borrow();
+        let looked = doors.iter().filter_map(|door| Some((door.id, door.recogniser()?)));
+        let found = |(core, recogniser): (u16, Rc<Recogniser>)| {
+            recogniser.found().into_iter().map(move |found| CoreFileSystem { core, found })
+        };
+        looked.flat_map(found).collect()
     }
 
     /// What is known of a request while it is whole, and at its address on its core.
@@ -285,30 +313,10 @@ impl Front {
             size_bytes: request.range.len(),
             lba: request.range.start() / SECTOR_BYTES,
             is_write,
-            is_metadata: request.hints.metadata || self.is_metadata(request, classes, door),
+            is_metadata: request.hints.metadata || is_metadata(request, classes, door),
             core_id: door.id.into(),
         };
         request.hints.class = classes.classify(&facts).get();
-    }
-
-    /// Only the first core is looked through.
-    fn is_metadata(&self, request: &Request, classes: &Classes, door: &Door) -> bool {
-        if door.id != FIRST_CORE {
-            return false;
-        }
-        let recogniser = self.recogniser.borrow();
-        let asked = recogniser.as_ref().filter(|_| classes.asks_for_metadata());
-        asked.is_some_and(|recogniser| recogniser.is_metadata(request))
-    }
-
-    /// The recogniser, where the request changes what it has to look at again.
-    fn told_by(&self, request: &Request, door: &Door) -> Option<Rc<Recogniser>> {
-        if door.id != FIRST_CORE {
-            return None;
-        }
-        let recogniser = self.recogniser.borrow();
-        let is_told = |recogniser: &&Rc<Recogniser>| recogniser.is_watched(request.range);
-        recogniser.as_ref().filter(|_| request.is_mutation()).filter(is_told).cloned()
     }
 
     fn pass_on(&self, request: Request) -> Submission<'_> {
@@ -344,7 +352,7 @@ impl Front {
             return self.flush(&request);
         }
         self.mark(&mut request, door);
-        let recogniser = self.told_by(&request, door);
+        let recogniser = told_by(&request, door);
         if door.id != FIRST_CORE {
             request = request.part(request.range, door.place().start() + request.range.start());
         }
@@ -379,6 +387,17 @@ impl Front {
         let flushes = slices.map(|slice| self.submit_to(slice, request.clone())).collect();
         Submission::pending(Self::all(flushes))
     }
+}
+
+fn is_metadata(request: &Request, classes: &Classes, door: &Door) -> bool {
+    let recogniser = if classes.asks_for_metadata() { door.recogniser() } else { None };
+    recogniser.is_some_and(|recogniser| recogniser.is_metadata(request))
+}
+
+/// The recogniser, where the request changes what it has to look at again.
+fn told_by(request: &Request, door: &Door) -> Option<Rc<Recogniser>> {
+    let recogniser = if request.is_mutation() { door.recogniser() } else { None };
+    recogniser.filter(|recogniser| recogniser.is_watched(request.range))
 }
 
 impl Held<'_> {

@@ -62,7 +62,7 @@ pub use growth::GrowBy;
 pub use headpond_cache::LoadProgress;
 pub use lifecycle::{AttachError, DetachError, Dirty, NewCache};
 pub use members::{ChangeMembersError, DescriptionKeeper, NewMember, ReturningMember};
-pub use metadata::FoundFileSystem;
+pub use metadata::{CoreFileSystem, FoundFileSystem};
 pub use mirror::{CACHE_COPIES, CacheDevice, MakeMirrorError};
 pub use open::{Decorator, Devices, LoadWatch, Loading, OpenError, OpenOptions, Tolerance};
 pub use readahead::{Readahead, ReadaheadPolicy, ReadaheadStats};

@@ -5,7 +5,7 @@ use crate::alerts::{self, Alert, Place};
 use crate::cached::Cached;
 use crate::cores::Core;
 use crate::description::FIRST_CORE;
-use crate::metadata::FoundFileSystem;
+use crate::metadata::CoreFileSystem;
 use crate::mirror::{CACHE_COPIES, Mirror};
 use crate::readahead::ReadaheadStats;
 use crate::settings::CacheSettings;
@@ -36,8 +36,8 @@ pub struct VolumeStatus {
     /// The cache in memory in front of that.
     pub tier: Option<CacheStatus>,
     pub cache: Option<CacheStatus>,
-    /// Found on it, where a rule of the I/O classes asks for metadata.
-    pub file_systems: Vec<FoundFileSystem>,
+    /// Found on its cores, where a rule of the I/O classes asks for metadata.
+    pub file_systems: Vec<CoreFileSystem>,
     /// What wants the operator, worst first.
     pub alerts: Vec<Alert>,
     /// What else the operator should know.
@@ -163,7 +163,7 @@ impl Volume {
             cores: cores.iter().map(|(core, _)| core.status()).collect(),
             tier,
             cache,
-            file_systems: self.front.recogniser().map(|it| it.found()).unwrap_or_default(),
+            file_systems: self.front.file_systems(),
             alerts,
             warnings,
             acts: self.acts(),

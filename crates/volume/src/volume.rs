@@ -7,6 +7,7 @@ use crate::description::{CacheDescription, Description};
 use crate::door::CoreDevice;
 use crate::front::{Front, Held};
 use crate::members::Kept;
+use crate::metadata::Recogniser;
 use crate::settings::{ChangesByOwner, SettingChange, SettingError};
 use crate::slicing::Slicing;
 use headpond_block::sync::{Busy, BusyGuard};
@@ -208,16 +209,14 @@ impl Volume {
 
     /// Has metadata recognised from now on, where a rule asks for it.
     pub(crate) async fn recognise(&self) {
-        if self.front.lacks_recogniser() {
-            self.front.recognise(&self.runtime).look().await;
+        for recogniser in self.front.recognise(&self.runtime) {
+            recogniser.look().await;
         }
     }
 
     /// The same, without waiting for it.
     pub(crate) fn recognise_beside(&self) {
-        if self.front.lacks_recogniser() {
-            self.front.recognise(&self.runtime).look_now();
-        }
+        self.front.recognise(&self.runtime).iter().for_each(Recogniser::look_now);
     }
 
     pub(crate) fn cached(&self) -> Option<Rc<Cached>> {
@@ -351,11 +350,7 @@ impl Volume {
         self.changing.until_idle().await;
         self.cores().stop_upkeep().await;
         // It reads through the slices, which do not wait for reads when they end.
-        let recogniser = self.front.recogniser();
-        let _rest = match &recogniser {
-            Some(recogniser) => Some(recogniser.rest().await),
-            None => None,
-        };
+        let _rest = self.front.rest().await;
         for cached in self.caches() {
             if cached.is_memory() {
                 let cleaned = cached.clean_all().await;

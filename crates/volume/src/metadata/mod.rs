@@ -1,7 +1,7 @@
-//! Which parts of a volume are metadata of the file systems on it.
+//! Which parts of a core are metadata of the file systems on it.
 //!
 //! 1. The partition tables are looked through.
-//! 2. At the start of each partition, and of the volume, ext4 and XFS are recognised by their own
+//! 2. At the start of each partition, and of the core, ext4 and XFS are recognised by their own
 //!    superblocks.
 //! 3. Where their fixed metadata lies follows from what they say; blocks that XFS places freely are
 //!    recognised when they are written, by their magic numbers.
@@ -41,6 +41,15 @@ pub struct FoundFileSystem {
     pub size_bytes: u64,
     /// Of which the place is known.
     pub metadata_bytes: u64,
+}
+
+/// On which of several cores it was found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct CoreFileSystem {
+    /// What a rule of the I/O classes calls it.
+    pub core: u16,
+    #[serde(flatten)]
+    pub found: FoundFileSystem,
 }
 
 /// What has to be read to recognise a file system at the start of a partition.

@@ -1,4 +1,4 @@
-//! Finds the file systems of a volume, and answers for each request whether it is metadata.
+//! Finds the file systems of a core, and answers for each request whether it is metadata.
 //!
 //! What is read for this goes through the cache like any other read: only there is the newest
 //! version of a superblock. It is read when rules ask for metadata, and not otherwise.
@@ -24,7 +24,7 @@ const LOOKED_AT_BYTES_MAX: u64 = 64 << 10;
 const LOOK_BYTES: usize = 176;
 const READ_BYTES_MAX: u64 = 1 << 20;
 
-/// Knows where the metadata of a volume lies.
+/// Knows where the metadata of a core lies.
 pub(crate) struct Recogniser {
     runtime: Runtime,
     device: Rc<dyn BlockDevice>,
@@ -36,7 +36,7 @@ pub(crate) struct Recogniser {
     reading: Busy,
 }
 
-/// What a look at the volume has found.
+/// What a look at the core has found.
 #[derive(Default)]
 struct Picture {
     found: Vec<FileSystem>,
@@ -136,7 +136,7 @@ impl Recogniser {
         picture.found.iter().map(tell).collect()
     }
 
-    /// Looks at the whole volume. Where it cannot be read, what was found before holds.
+    /// Looks at the whole core. Where it cannot be read, what was found before holds.
     pub async fn look(&self) {
         if let Ok(picture) = self.picture_now().await {
             let is_other = self.picture.borrow().found != picture.found;

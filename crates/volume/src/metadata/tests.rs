@@ -257,9 +257,9 @@ fn a_request_to_an_inode_table_is_of_the_class_for_metadata() {
         (&front as &dyn BlockDevice).write(0, Buffer::from_slice(&bytes)).await.unwrap();
         let classes = ClassSetting::Lustre;
         front.set(&CacheSettings { classes, ..CacheSettings::default() });
-        assert!(front.lacks_recogniser());
-        front.recognise(&runtime).look().await;
-        assert!(!front.lacks_recogniser());
+        let [recogniser] = &front.recognise(&runtime)[..] else { panic!("one core") };
+        recogniser.look().await;
+        assert!(front.recognise(&runtime).is_empty(), "one for each core");
         let class = |start: u64, len: u64| {
             front.class_of(Request::read(start, Buffer::zeroed(len as usize)))
         };

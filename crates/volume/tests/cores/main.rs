@@ -8,6 +8,7 @@ mod machine;
 mod support;
 
 use headpond_block::{Buffer, DeviceError};
+use headpond_testkit::skip;
 use headpond_volume::Dirty;
 use machine::{Clients, MIB, Machine, devices_of, read, write};
 use std::time::Duration;
@@ -92,6 +93,49 @@ fn rules_tell_cores_apart_and_count_addresses_from_the_start_of_each() {
             class.requests.iter().find(|row| row.name == "Write total").unwrap().count
         };
         assert_eq!([written(4), written(3), written(0)], [1, 1, 1]);
+    });
+}
+
+#[test]
+fn metadata_of_file_systems_is_recognised_on_every_core() {
+    let Some(mkfs) = headpond_testkit::tool("mkfs.ext4") else {
+        skip!("metadata_of_file_systems_is_recognised_on_every_core", "no mkfs.ext4");
+    };
+    let folder = headpond_testkit::tempdir();
+    let path = folder.path().join("image");
+    std::fs::File::create(&path).unwrap().set_len(2 * MIB).unwrap();
+    let made =
+        std::process::Command::new(mkfs).args(["-q", "-F", "-b", "4096"]).arg(&path).status();
+    assert!(made.unwrap().success());
+    let image = std::fs::read(&path).unwrap();
+    let machine = Machine::new(3, 2);
+    machine.live(async |runtime, sim| {
+        let volume = machine.open(&runtime, &sim, 1).await;
+        let rules = "classes=[[class]]\nid = 1\nwhen = \"metadata&core_id:eq:3\"\n\
+                     [[class]]\nid = 2\nwhen = \"metadata&core_id:eq:1\"\n";
+        volume.set(&[rules.parse().unwrap()]).unwrap();
+        runtime.sleep(Duration::from_secs(1)).await;
+        assert!(volume.status().file_systems.is_empty());
+        let cores = devices_of(&volume);
+        for (piece, offset) in image.chunks(65_536).zip((0..).step_by(65_536)) {
+            cores[2].write(offset, Buffer::from_slice(piece)).await.unwrap();
+        }
+        runtime.sleep(Duration::from_secs(3)).await;
+        let [found] = volume.status().file_systems[..] else { panic!("one core was formatted") };
+        assert_eq!((found.core, found.found.kind), (3, "ext4"));
+        assert_eq!((found.found.offset_bytes, found.found.size_bytes), (0, 2 * MIB));
+        let asked = |id: u8| {
+            let classes = volume.report().cache.unwrap().classes;
+            let class = classes.iter().find(|class| class.id == id).expect("counted");
+            class.requests.iter().find(|row| row.name == "Total requests").unwrap().count
+        };
+        let before = [asked(1), asked(2)];
+        // The superblock, and what lies in its place on a core that has none.
+        for core in &cores {
+            core.read(1024, Buffer::zeroed(1024)).await.unwrap();
+        }
+        assert_eq!([asked(1) - before[0], asked(2) - before[1]], [1, 0]);
+        volume.stop().await.unwrap();
     });
 }
 
