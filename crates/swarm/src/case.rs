@@ -127,6 +127,7 @@ impl<'a> Case<'a> {
 
     fn run(&mut self) -> Result<(), Offence> {
         let topology = Topology::draw(&mut self.random);
+        topology.put_right(&mut self.settings);
         self.say(format!("seed {}: {topology}", self.seed));
         let machine = Machine::new(topology, self.seed);
         let mut machine = machine.map_err(|error| Offence::Setup(error.to_string()))?;

@@ -214,7 +214,10 @@ impl Stage<'_> {
             Some(_) => status.tier.is_some(),
             None => status.cache.is_some() || change.is_of_array(),
         };
-        if !is_there {
+        // Which is refused.
+        let is_disorder = self.machine.topology.slices > 1
+            && change.value_of("cleaning").is_some_and(|policy| policy == "ordered");
+        if !is_there || is_disorder {
             return Ok(());
         }
         self.note(Step::Set(change.clone()));

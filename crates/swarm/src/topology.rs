@@ -356,6 +356,13 @@ impl Topology {
         }
     }
 
+    /// What would be refused becomes the default.
+    pub(crate) fn put_right(&self, settings: &mut CacheSettings) {
+        if self.slices > 1 && settings.cleaning.policy == CleaningPolicy::Ordered {
+            settings.cleaning.policy = CleaningPolicy::default();
+        }
+    }
+
     /// Of the cores, the one that is worked on.
     pub(crate) fn worked_on(&self) -> usize {
         usize::from(self.idle_core == Some(IdleCore::First))

@@ -5,7 +5,7 @@
 
 use crate::{ArraySettings, CacheSettings, Pace, Size, TierSettings};
 use headpond_block::BLOCK_BYTES;
-use headpond_cache::SliceConfig;
+use headpond_cache::{CleaningPolicy, SliceConfig};
 use headpond_raid::{JournalWhen, Level, Spread, Striping};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
@@ -174,6 +174,11 @@ pub enum DescriptionError {
     Name { name: String },
     #[error("a volume has 1 to {SLICES_MAX} slices, not {slices}")]
     Slices { slices: u16 },
+    #[error(
+        "cleaning=ordered keeps the order within a slice, and {volume} has {slices}: what its array holds \
+         would be no consistent past. Choose another policy, or make the volume with one slice"
+    )]
+    Order { volume: String, slices: u16 },
     #[error("cache lines of {line}: a line is a power of two from 4K to 1M")]
     Line { line: Size },
     #[error("{device} is named twice: a device can have one place in a volume")]
@@ -231,6 +236,29 @@ impl Description {
         match devices.windows(2).find(|pair| pair[0] == pair[1]) {
             Some(pair) => Err(DescriptionError::Repeated { device: pair[0].to_owned() }),
             None => Ok(()),
+        }
+    }
+
+    /// The same for a volume that is made, or whose cache is, and that its cache can do what it is
+    /// to do. One that is there already is opened all the same, and says what it cannot.
+    ///
+    /// # Errors
+    /// The rule that is broken.
+    pub fn check_new(&self) -> Result<(), DescriptionError> {
+        self.check()?;
+        self.check_order()
+    }
+
+    /// Flushes of several slices are one after the other in no log.
+    ///
+    /// # Errors
+    /// Where the array is to be a consistent past, and cannot be.
+    pub fn check_order(&self) -> Result<(), DescriptionError> {
+        let policy = self.cache.as_ref().map(|cache| cache.settings.cleaning.policy);
+        let (volume, slices) = (self.name.clone(), self.slices);
+        match policy == Some(CleaningPolicy::Ordered) && slices > 1 {
+            true => Err(DescriptionError::Order { volume, slices }),
+            false => Ok(()),
         }
     }
 

@@ -206,7 +206,7 @@ impl Volume {
     /// Everything that can be said against the new cache while there still is the old one.
     async fn consider(&self, new: &Replacement<'_>) -> Result<(), AttachError> {
         let description = self.description_with(&new.described);
-        description.check()?;
+        description.check_new()?;
         let old = self.cached().map(|cached| Rc::clone(&cached.device));
         let device = match (&new.device, old) {
             (NewDevice::Other(device), _) => Rc::clone(device),

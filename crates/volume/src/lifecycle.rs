@@ -154,7 +154,7 @@ impl Volume {
         occupied: Occupied,
     ) -> Result<NewCache, AttachError> {
         let description = self.description_with(&described);
-        description.check()?;
+        description.check_new()?;
         let cores = self.cores();
         if !cores.is_single() && cores.arrays().iter().any(|array| array.is_growing()) {
             return Err(AttachError::Growing { volume: description.name });
@@ -188,7 +188,7 @@ impl Volume {
         pool: BufferPool,
     ) -> Result<CacheDevice, AttachError> {
         let description = self.description_with(described);
-        description.check()?;
+        description.check_new()?;
         for device in &devices {
             refuse_memory(&**device)?;
             refuse_cache(&**device, occupied).await?;

@@ -369,6 +369,11 @@ fn warnings_of_caches(tier: Option<&CacheStatus>, cache: Option<&CacheStatus>) -
         warnings
             .push("dirty data is on one cache device only: its death would lose that data".into());
     }
+    if cache.order.is_some() && cache.evictions.len() > 1 {
+        let told = "cleaning=ordered keeps the order of each slice, and not of all: without its cache \
+                    the array is no consistent past";
+        warnings.push(told.into());
+    }
     warnings
 }
 

@@ -3,7 +3,7 @@
 use crate::acts::Begun;
 use crate::cached::Cached;
 use crate::cores::{Core, Cores};
-use crate::description::{CacheDescription, Description};
+use crate::description::{CacheDescription, Description, DescriptionError};
 use crate::door::CoreDevice;
 use crate::front::{Front, Held};
 use crate::members::Kept;
@@ -47,6 +47,8 @@ pub enum SetError {
     Busy { volume: String },
     #[error(transparent)]
     Setting(#[from] SettingError),
+    #[error(transparent)]
+    Description(#[from] DescriptionError),
     #[error(transparent)]
     Mode(#[from] ModeError),
     #[error(transparent)]
@@ -251,6 +253,9 @@ impl Volume {
             let cache = description.cache.as_mut().filter(|_| cached.is_some());
             let cache = cache.ok_or_else(|| SetError::NoCache { volume: volume() })?;
             cache.settings = cache.settings.with_all(&of_cache)?;
+        }
+        if of_cache.iter().any(|change| change.concerns("cleaning")) {
+            description.check_order()?;
         }
         if !of_tier.is_empty() {
             let described = description.tier.as_mut().filter(|_| tier.is_some());

@@ -9,8 +9,8 @@ use headpond_cache::{CleaningPolicy, Mode};
 use headpond_raid::Occupied;
 use headpond_sim::{Medium, OperationTime, Power, SimDisk, run};
 use headpond_volume::{
-    CacheDescription, Description, Devices, Dirty, ExchangeError, Keep, NewDevice, Replacement,
-    Volume,
+    AttachError, CacheDescription, Description, Devices, Dirty, ExchangeError, Keep, NewDevice,
+    Replacement, Volume,
 };
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -36,6 +36,48 @@ fn devices(runtime: &Runtime, faults: &FaultControl) -> Devices {
         journals: Vec::new(),
         ..Devices::default()
     }
+}
+
+#[test]
+fn cleaning_in_order_is_refused_where_there_are_several_slices() {
+    run(1, |runtime, _| async move {
+        let none = FaultControl::default();
+        let devices = devices(&runtime, &none);
+        let cache = devices.cache.clone();
+        let several = description(Mode::WriteBack, 2);
+        assert!(several.check_new().is_ok());
+        Volume::create(&several, &devices, &CREATE).await.unwrap();
+        let members = devices.members.clone();
+        let volume = Volume::open(&runtime, &several, devices, careful()).await.unwrap();
+        let changes = ["mode=write-only", "cleaning=ordered"].map(|text| text.parse().unwrap());
+        let refused = volume.set(&changes).unwrap_err().to_string();
+        assert!(refused.contains("stack has 2") && refused.contains("one slice"), "{refused}");
+        let settings = || volume.description().cache.unwrap().settings;
+        assert_eq!(settings().mode, Mode::WriteBack, "all changes or none");
+        volume.set(&["cleaning=alru".parse().unwrap()]).unwrap();
+        let mut described = volume.description().cache.unwrap();
+        described.settings.cleaning.policy = CleaningPolicy::Ordered;
+        volume.detach(Dirty::Refuse).await.unwrap();
+        let new = cache.clone().unwrap();
+        let identity = Uuid::from_u128(7);
+        let made = volume.make_cache(new, described.clone(), identity, Occupied::Overwrite).await;
+        assert!(matches!(made, Err(AttachError::Description(_))));
+        described.settings.cleaning.policy = CleaningPolicy::Alru;
+        let new = cache.clone().unwrap();
+        let made = volume.make_cache(new, described.clone(), identity, Occupied::Overwrite).await;
+        volume.attach(made.unwrap()).await.unwrap();
+        volume.stop().await.unwrap();
+        // One that is there already is served, and says what it cannot do.
+        described.settings.cleaning.policy = CleaningPolicy::Ordered;
+        let before = Description { cache: Some(described), ..several };
+        assert!(before.check_new().is_err());
+        let devices = Devices { cache, members, ..Devices::default() };
+        let volume = Volume::open(&runtime, &before, devices, careful()).await.unwrap();
+        let warnings = volume.status().warnings;
+        assert!(warnings.iter().any(|told| told.contains("no consistent past")), "{warnings:?}");
+        volume.stop().await.unwrap();
+    })
+    .expect("no deadlock");
 }
 
 /// Found by a client that verified beside attach and detach: the detach span beside the flush that

@@ -32,7 +32,7 @@ pub fn run(places: &Places, args: &CreateArgs) -> Result<Exit> {
     description.core.journal = journal
         .as_ref()
         .map(|device| JournalDescription { device: device.to_string(), when: args.journal_when });
-    description.check().map_err(|error| Failure::usage(error.to_string()))?;
+    description.check_new().map_err(|error| Failure::usage(error.to_string()))?;
     if places.exists(&args.name) {
         let name = &args.name;
         return Err(Failure::refused(format!(
@@ -129,7 +129,7 @@ fn describe(
         further_cores: Vec::new(),
         exports: args.nbd.iter().map(export).collect(),
     };
-    description.check().map_err(|error| Failure::usage(error.to_string()))?;
+    description.check_new().map_err(|error| Failure::usage(error.to_string()))?;
     Ok(description)
 }
 
