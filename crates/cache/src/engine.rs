@@ -429,7 +429,7 @@ impl Engine {
                 + self.thinning_bytes(),
             hit_counts: self.admission.borrow().memory_bytes(),
             latencies: self.latencies.memory_bytes(),
-            eviction_queues: queues + log.map.heat_bytes(),
+            eviction_queues: queues,
             ghosts,
             classes: log.map.class_bytes(),
         }

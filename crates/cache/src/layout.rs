@@ -7,6 +7,7 @@ use crate::format::record::DATA_BLOCKS_MAX;
 use crate::format::slice_header::CHECKPOINTS_OFFSET;
 use crate::types::{CoreBlock, Position, SegmentIndex, SlotIndex};
 use headpond_block::{BLOCK_BYTES, ByteRange};
+use std::ops::Range;
 
 /// Fewest segments of a slice: reclaim needs some in reserve.
 pub const SEGMENTS_MIN: u64 = 16;
@@ -111,6 +112,12 @@ impl SliceLayout {
         self.segment_bytes() / BLOCK_BYTES
     }
 
+    /// The places of a segment.
+    pub fn places_of(&self, segment: SegmentIndex) -> Range<u32> {
+        let each = self.slots_per_segment() as u32;
+        segment.0 * each..(segment.0 + 1) * each
+    }
+
     pub fn units_per_segment(&self) -> u64 {
         1 << (self.segment_shift - self.unit_shift)
     }
@@ -181,8 +188,7 @@ impl SliceLayout {
     }
 
     pub fn slots_of(&self, segment: SegmentIndex) -> impl Iterator<Item = SlotIndex> + use<> {
-        let each = self.slots_per_segment() as u32;
-        (segment.0 * each..(segment.0 + 1) * each).map(SlotIndex)
+        self.places_of(segment).map(SlotIndex)
     }
 
     /// The slot of the block that starts at a position, and the unit within it.

@@ -134,8 +134,13 @@ pub struct Formed {
     pub blocks: u32,
     /// Stable when it is acknowledged.
     pub is_promise: bool,
+    /// Of copies by reclaim.
+    is_moved: bool,
     descriptor: Buffer,
 }
+
+/// How the map publishes what was asked for, or copies.
+type Publish = fn(&mut LineMap, SlotIndex, u32) -> u32;
 
 /// Which cache, slice and life the records belong to.
 #[derive(Clone, Copy, Debug)]
@@ -216,9 +221,11 @@ impl Log {
         let usable = slots * USABLE_PERCENT / 100;
         let mark = Sequence(next.0 - 1);
         let (places, line) = (layout.slots(), layout.line_blocks());
+        let map = LineMap::new(places, line, scattered, EXTENTS_FOR_RECLAIM);
+        let eviction = Eviction::new(slots, core_blocks, map.line_blocks());
         let index = || DirtyIndex::new(core_blocks, u64::from(places), line);
         Self {
-            map: LineMap::new(places, line, scattered, EXTENTS_FOR_RECLAIM),
+            map,
             dirty: index(),
             replayed: index(),
             chunks: None,
@@ -226,7 +233,7 @@ impl Log {
             stable: (ring.head(), ring.position()),
             ring,
             layout,
-            eviction: Eviction::new(slots, core_blocks),
+            eviction,
             counters: Counters::default(),
             classes: Box::new([ClassStats::default(); CLASSES_MAX]),
             cores: Vec::new(),
@@ -428,9 +435,14 @@ impl Log {
     pub fn complete(&mut self, formed: &Formed, is_written: bool) {
         let (slot, _) = self.layout.slot_at(formed.data);
         match is_written {
-            true => self.publish(slot, formed.blocks),
+            true if formed.is_moved => self.publish(slot, formed.blocks, LineMap::publish_moved),
+            true => {
+                self.keep_superseded(slot, formed.blocks);
+                self.publish(slot, formed.blocks, LineMap::publish);
+            }
             false => self.map.remove(slot, formed.blocks),
         }
+        self.note_ended();
         if !is_written {
             self.voids.push(formed.sequence);
         } else if formed.is_promise {
@@ -440,14 +452,13 @@ impl Log {
         self.spare.push(formed.descriptor.clone());
     }
 
-    fn publish(&mut self, slot: SlotIndex, blocks: u32) {
-        self.keep_superseded(slot, blocks);
+    fn publish(&mut self, slot: SlotIndex, blocks: u32, publish: Publish) {
         if self.lost.is_empty() {
-            self.map.publish(slot, blocks);
+            publish(&mut self.map, slot, blocks);
             return self.note_published();
         }
         for slot in (slot.0..slot.0 + blocks).map(SlotIndex) {
-            if self.map.publish(slot, 1) > 0 {
+            if publish(&mut self.map, slot, 1) > 0 {
                 let block = self.map.version(slot).block;
                 self.lost.remove(&block);
             }
@@ -529,7 +540,7 @@ impl Log {
         self.account(len, descriptor_bytes as u64, sequence);
         self.ring.advance(units + u64::from(blocks) * self.layout.units_per_block());
         self.draft.advance();
-        Formed { sequence, request, data, blocks, is_promise, descriptor: whole }
+        Formed { sequence, request, data, blocks, is_promise, is_moved: false, descriptor: whole }
     }
 
     fn account(&mut self, len: u64, descriptor_bytes: u64, sequence: Sequence) {

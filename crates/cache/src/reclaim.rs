@@ -72,16 +72,13 @@ impl Log {
     fn tail_blocks(&self) -> (u64, u64) {
         let (mut copies, mut others) = (0, 0);
         let carries_residents = self.carries_residents();
-        for slot in self.layout.slots_of(self.ring.tail()) {
-            match self.map.state(slot) {
-                State::Dirty | State::Written => copies += 1,
-                State::Clean if carries_residents && self.map.heat_at(slot).is_resident() => {
-                    copies += 1;
-                }
-                State::Clean => others += 1,
-                State::Free | State::Pending => {}
-            }
-        }
+        let places = self.layout.places_of(self.ring.tail());
+        self.map.each_place(places, |_, state, is_resident| match state {
+            State::Dirty | State::Written => copies += 1,
+            State::Clean if carries_residents && is_resident => copies += 1,
+            State::Clean => others += 1,
+            State::Free | State::Pending => {}
+        });
         (copies, others)
     }
 
@@ -147,9 +144,7 @@ impl Log {
             self.give_up_order(tail);
         }
         self.note_eviction(dropped);
-        self.note_dropped(self.layout.slots_of(tail));
-        let first = self.layout.slots_of(tail).next().expect("a segment has slots");
-        self.map.remove(first, self.layout.slots_per_segment() as u32);
+        self.drop_places(self.layout.places_of(tail));
     }
 
     /// Has the tail segment reused.

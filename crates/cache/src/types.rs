@@ -6,6 +6,11 @@ use headpond_block::{BLOCK_BYTES, ByteRange};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CoreBlock(pub u64);
 
+/// Number of a line of the core, as the map keeps them: what is evicted as one. With lines of 4 KiB
+/// it is that of the block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct CoreLine(pub u64);
+
 /// One place for a 4 KiB block in the log of a slice: the 4 KiB window in which the block starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SlotIndex(pub u32);

@@ -2,13 +2,13 @@
 //! from which of them would have needed more room.
 //!
 //! **Source**: Megiddo and Modha, *ARC: a self-tuning, low overhead replacement cache*, FAST '03,
-//! figure 4; its target moves by whole blocks, the quotient of the ghost lists rounded down. Ours
+//! figure 4; its target moves by whole lines, the quotient of the ghost lists rounded down. Ours
 //! adds mappings that end: they leave their list, and while there is room nothing is replaced; and
 //! groups, each with its own lists and target, whose ghosts share the memory.
 
 use super::directory::{At, Directory};
 use super::{Group, Heat, Hits, Policy, PolicyMemory, Residents, cold};
-use crate::types::{BlockRun, CoreBlock};
+use crate::types::CoreLine;
 
 /// Resident, asked for once.
 const T1: usize = 0;
@@ -43,7 +43,7 @@ impl Arc {
         (Group((list / LISTS) as u8), list % LISTS)
     }
 
-    /// Makes room for a block by moving another one to the ghosts.
+    /// Makes room for a line by moving another one to the ghosts.
     fn replace(&mut self, group: Group, is_in_b2: bool, residents: &mut dyn Residents) {
         let once = self.len(group, T1);
         if once + self.len(group, T2) < self.capacity {
@@ -63,7 +63,7 @@ impl Arc {
         residents.change(victim, group, cold);
     }
 
-    /// Room in the lists for a block that is in none.
+    /// Room in the lists for a line that is in none.
     fn make_room(&mut self, group: Group, residents: &mut dyn Residents) {
         let first = self.len(group, T1) + self.len(group, B1);
         let all = first + self.len(group, T2) + self.len(group, B2);
@@ -93,11 +93,11 @@ impl Arc {
         self.forget(group, list);
     }
 
-    fn forget(&mut self, group: Group, list: usize) -> CoreBlock {
+    fn forget(&mut self, group: Group, list: usize) -> CoreLine {
         let oldest = self.directory.oldest(list_of(group, list));
-        let (at, block) = oldest.expect("a list that is not empty");
+        let (at, line) = oldest.expect("a list that is not empty");
         self.directory.remove(at);
-        block
+        line
     }
 
     /// Moves the target of a group by the ghost of it that was asked for.
@@ -124,13 +124,8 @@ impl Policy for Arc {
         Hits::Ordered
     }
 
-    fn insert_run(
-        &mut self,
-        run: BlockRun,
-        group: Group,
-        residents: &mut dyn Residents,
-    ) -> (u64, Heat) {
-        let ghost = self.directory.find(run.first);
+    fn insert(&mut self, line: CoreLine, group: Group, residents: &mut dyn Residents) -> Heat {
+        let ghost = self.directory.find(line);
         if let Some(at) = ghost
             && self.place(at).0 == group
         {
@@ -138,15 +133,15 @@ impl Policy for Arc {
             self.learn(group, is_in_b2);
             self.replace(group, is_in_b2, residents);
             self.directory.renew(at, list_of(group, T2));
-            return (1, Heat::SMALL);
+            return Heat::SMALL;
         }
         if let Some(at) = ghost {
             // Its class has changed since it left.
             self.directory.remove(at);
         }
         self.make_room(group, residents);
-        self.directory.push(list_of(group, T1), run.first);
-        (1, Heat::SMALL)
+        self.directory.push(list_of(group, T1), line);
+        Heat::SMALL
     }
 
     fn evict(&mut self, group: Group, residents: &mut dyn Residents) {
@@ -154,13 +149,13 @@ impl Policy for Arc {
         self.send_to_ghosts(group, is_once, residents);
     }
 
-    fn hit(&mut self, block: CoreBlock) {
-        let at = self.directory.find(block).expect("a resident block is in a list");
+    fn hit(&mut self, line: CoreLine) {
+        let at = self.directory.find(line).expect("a resident line is in a list");
         self.directory.renew(at, list_of(self.place(at).0, T2));
     }
 
-    fn remove(&mut self, block: CoreBlock) {
-        if let Some(at) = self.directory.find(block)
+    fn remove(&mut self, line: CoreLine) {
+        if let Some(at) = self.directory.find(line)
             && self.place(at).1 <= T2
         {
             self.directory.remove(at);

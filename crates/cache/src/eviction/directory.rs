@@ -1,15 +1,15 @@
-//! Blocks in lists from the most to the least recently used, found by number.
+//! Lines in lists from the most to the least recently used, found by number.
 
-use crate::types::CoreBlock;
+use crate::types::CoreLine;
 
 const NONE: u32 = u32::MAX;
 const LIST_SHIFT: u32 = 56;
-const BLOCK_MASK: u64 = (1 << LIST_SHIFT) - 1;
+const LINE_MASK: u64 = (1 << LIST_SHIFT) - 1;
 
 #[derive(Clone, Copy)]
 #[repr(C, packed(4))]
 struct Node {
-    /// The block, and the list that it is in.
+    /// The line, and the list that it is in.
     word: u64,
     newer: u32,
     older: u32,
@@ -19,7 +19,7 @@ struct Node {
 
 const _: () = assert!(size_of::<Node>() == 20);
 
-/// A block's place in the directory, as long as it stays there.
+/// A line's place in the directory, as long as it stays there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct At(u32);
 
@@ -38,7 +38,7 @@ pub struct Directory {
 }
 
 impl Directory {
-    /// For so many blocks in so many lists together.
+    /// For so many lines in so many lists together.
     pub fn new(capacity: u64, lists: usize) -> Self {
         assert!(lists < 1 << (u64::BITS - LIST_SHIFT));
         let capacity = u32::try_from(capacity).expect("as many as a slice has places, or twice");
@@ -65,9 +65,9 @@ impl Directory {
         self.lists[list].len
     }
 
-    pub fn find(&self, block: CoreBlock) -> Option<At> {
-        let mut at = self.heads[self.bucket(block)];
-        while at != NONE && self.node(at).word & BLOCK_MASK != block.0 {
+    pub fn find(&self, line: CoreLine) -> Option<At> {
+        let mut at = self.heads[self.bucket(line)];
+        while at != NONE && self.node(at).word & LINE_MASK != line.0 {
             at = self.node(at).next;
         }
         (at != NONE).then_some(At(at))
@@ -77,37 +77,37 @@ impl Directory {
         (self.node(at.0).word >> LIST_SHIFT) as usize
     }
 
-    /// Puts a block that is in no list in front of one.
+    /// Puts a line that is in no list in front of one.
     ///
     /// # Panics
     /// Where the directory is full.
-    pub fn push(&mut self, list: usize, block: CoreBlock) {
+    pub fn push(&mut self, list: usize, line: CoreLine) {
         let at = self.free;
         assert!(at != NONE, "room for as many as the policy keeps");
-        assert!(block.0 <= BLOCK_MASK);
+        assert!(line.0 <= LINE_MASK);
         self.free = self.node(at).next;
-        let bucket = self.bucket(block);
-        let (word, next) = (block.0, self.heads[bucket]);
+        let bucket = self.bucket(line);
+        let (word, next) = (line.0, self.heads[bucket]);
         self.nodes[at as usize] = Node { word, newer: NONE, older: NONE, next };
         self.heads[bucket] = at;
         self.link(list, at);
     }
 
-    /// Moves a block to the front of a list.
+    /// Moves a line to the front of a list.
     pub fn renew(&mut self, at: At, list: usize) {
         self.unlink(at.0);
         self.link(list, at.0);
     }
 
     /// The least recently used of a list.
-    pub fn oldest(&self, list: usize) -> Option<(At, CoreBlock)> {
+    pub fn oldest(&self, list: usize) -> Option<(At, CoreLine)> {
         let at = self.lists[list].oldest;
-        (at != NONE).then(|| (At(at), CoreBlock(self.node(at).word & BLOCK_MASK)))
+        (at != NONE).then(|| (At(at), CoreLine(self.node(at).word & LINE_MASK)))
     }
 
     pub fn remove(&mut self, At(at): At) {
         self.unlink(at);
-        let bucket = self.bucket(CoreBlock(self.node(at).word & BLOCK_MASK));
+        let bucket = self.bucket(CoreLine(self.node(at).word & LINE_MASK));
         let next = self.node(at).next;
         if self.heads[bucket] == at {
             self.heads[bucket] = next;
@@ -129,7 +129,7 @@ impl Directory {
     fn link(&mut self, list: usize, at: u32) {
         let List { newest, .. } = self.lists[list];
         let node = &mut self.nodes[at as usize];
-        node.word = node.word & BLOCK_MASK | (list as u64) << LIST_SHIFT;
+        node.word = node.word & LINE_MASK | (list as u64) << LIST_SHIFT;
         (node.newer, node.older) = (NONE, newest);
         match newest {
             NONE => self.lists[list].oldest = at,
@@ -152,8 +152,8 @@ impl Directory {
         self.lists[list].len -= 1;
     }
 
-    fn bucket(&self, block: CoreBlock) -> usize {
-        let hash = block.0.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    fn bucket(&self, line: CoreLine) -> usize {
+        let hash = line.0.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         (hash >> 32) as usize & (self.heads.len() - 1)
     }
 }

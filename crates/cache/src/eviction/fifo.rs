@@ -2,7 +2,7 @@
 
 use super::lanes::{Lane, Lanes};
 use super::{Group, Heat, Hits, Policy, PolicyMemory, Queued, Residents, cold, entries_max};
-use crate::types::BlockRun;
+use crate::types::CoreLine;
 
 pub struct Fifo {
     capacity: u64,
@@ -12,8 +12,8 @@ pub struct Fifo {
 }
 
 impl Fifo {
-    pub fn new(capacity: u64, core_blocks: u64, groups: usize) -> Self {
-        let lanes = Lanes::new(entries_max(capacity), groups as u64, core_blocks);
+    pub fn new(capacity: u64, core_lines: u64, groups: usize) -> Self {
+        let lanes = Lanes::new(entries_max(capacity), groups as u64, core_lines);
         Self { capacity, lanes, queues: (0..groups).map(|_| Lane::new()).collect() }
     }
 
@@ -53,15 +53,10 @@ impl Policy for Fifo {
         Hits::Counted
     }
 
-    fn insert_run(
-        &mut self,
-        run: BlockRun,
-        group: Group,
-        residents: &mut dyn Residents,
-    ) -> (u64, Heat) {
-        let count = self.make_room(group, residents).min(run.count);
-        self.lanes.push_run(&mut self.queues[group.index()], BlockRun { count, ..run });
-        (count, Heat::SMALL)
+    fn insert(&mut self, line: CoreLine, group: Group, residents: &mut dyn Residents) -> Heat {
+        self.make_room(group, residents);
+        self.lanes.push(&mut self.queues[group.index()], line);
+        Heat::SMALL
     }
 
     fn evict(&mut self, group: Group, residents: &mut dyn Residents) {

@@ -1,10 +1,10 @@
-//! The last so many blocks that left: exactly them, in eight bytes each and a head for each bucket.
+//! The last so many lines that left: exactly them, in eight bytes each and a head for each bucket.
 //!
-//! A block's number is mixed, which can be undone, so that the bucket and what is left of the
+//! A line's number is mixed, which can be undone, so that the bucket and what is left of the
 //! number name it without doubt. Entries are a ring; each bucket's are a list, newest first. So the
 //! oldest of all is the last of its list, where the bucket stands in place of a next one.
 
-use crate::types::CoreBlock;
+use crate::types::CoreLine;
 use headpond_block::prefetch;
 
 /// An empty bucket; any other head, like any `next`, is one more than the place of an entry. So
@@ -27,16 +27,16 @@ pub struct Ghosts {
     /// Where the next one goes, and how many there are.
     at: u32,
     len: u32,
-    /// Of a block's number, and of them those that name the bucket.
+    /// Of a line's number, and of them those that name the bucket.
     bits: u32,
     bucket_bits: u32,
 }
 
 impl Ghosts {
-    /// For so many blocks of a core of `core_blocks`.
-    pub fn new(capacity: u64, core_blocks: u64) -> Self {
+    /// For so many lines of a core of `core_lines`.
+    pub fn new(capacity: u64, core_lines: u64) -> Self {
         let capacity = capacity.clamp(1, u64::from(END) - 1) as u32;
-        let needed = u64::BITS - core_blocks.leading_zeros();
+        let needed = u64::BITS - core_lines.leading_zeros();
         let bucket_bits = (capacity / 2).max(1).ilog2().max(needed.saturating_sub(REST_BITS));
         let bits = needed.max(bucket_bits + 1);
         Self {
@@ -53,12 +53,12 @@ impl Ghosts {
         (size_of_val(&*self.ring) + size_of_val(&*self.heads)) as u64
     }
 
-    pub fn contains(&self, block: CoreBlock) -> bool {
+    pub fn contains(&self, line: CoreLine) -> bool {
         if self.len == 0 {
             // Without a look at memory: a policy that begins takes in all that is mapped.
             return false;
         }
-        let (bucket, rest) = self.split(block);
+        let (bucket, rest) = self.split(line);
         let mut at = self.heads[bucket as usize];
         while at != NONE && at < END {
             let entry = self.ring[at as usize - 1];
@@ -70,13 +70,13 @@ impl Ghosts {
         false
     }
 
-    /// Brings near what will be looked at when it is asked for a block, or the block is remembered:
+    /// Brings near what will be looked at when it is asked for a line, or the line is remembered:
     /// the bucket's head, and with each further step, for which the one before has to have been
     /// taken some time ago, an entry of its list.
     #[inline]
-    pub fn foresee(&self, block: CoreBlock, step: u32) {
+    pub fn foresee(&self, line: CoreLine, step: u32) {
         if self.len > 0 {
-            self.foresee_bucket(self.split(block).0, step);
+            self.foresee_bucket(self.split(line).0, step);
         }
     }
 
@@ -113,15 +113,15 @@ impl Ghosts {
         }
     }
 
-    /// Remembers a block; the oldest is forgotten where there are too many.
-    pub fn insert(&mut self, block: CoreBlock) {
+    /// Remembers a line; the oldest is forgotten where there are too many.
+    pub fn insert(&mut self, line: CoreLine) {
         if self.len as usize == self.ring.len() {
             self.foresee_oldest();
             self.forget(self.at);
         } else {
             self.len += 1;
         }
-        let (bucket, rest) = self.split(block);
+        let (bucket, rest) = self.split(line);
         let next = match self.heads[bucket as usize] {
             NONE => END | bucket,
             first => first,
@@ -146,12 +146,12 @@ impl Ghosts {
         self.ring[at as usize - 1][NEXT] = end;
     }
 
-    /// Bucket and rest of a block's number, by steps that can be undone.
+    /// Bucket and rest of a line's number, by steps that can be undone.
     #[inline]
-    fn split(&self, block: CoreBlock) -> (u32, u32) {
+    fn split(&self, line: CoreLine) -> (u32, u32) {
         let mask = (1 << self.bits) - 1;
-        assert!(block.0 <= mask, "a block of the core");
-        let mixed = block.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) & mask;
+        assert!(line.0 <= mask, "a line of the core");
+        let mixed = line.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) & mask;
         let mixed = mixed ^ mixed >> (self.bits / 2).max(1);
         let mixed = mixed.wrapping_mul(0xd6e8_feb8_6659_fd93) & mask;
         let rest_bits = self.bits - self.bucket_bits;
@@ -172,18 +172,18 @@ mod tests {
             core_bits in 7u32..40,
             steps in prop::collection::vec((0u64..100, 0u32..40), 1..400),
         ) {
-            let core_blocks = 1u64 << core_bits;
-            let mut ghosts = Ghosts::new(capacity, core_blocks);
+            let core_lines = 1u64 << core_bits;
+            let mut ghosts = Ghosts::new(capacity, core_lines);
             let mut twin = VecDeque::new();
             for (low, shift) in steps {
-                let block = CoreBlock((low << shift) % core_blocks);
+                let line = CoreLine((low << shift) % core_lines);
                 // However far it looks, it changes nothing.
-                (0..5).for_each(|step| ghosts.foresee(block, step));
-                prop_assert_eq!(ghosts.contains(block), twin.contains(&block));
-                ghosts.insert(block);
-                twin.push_front(block);
+                (0..5).for_each(|step| ghosts.foresee(line, step));
+                prop_assert_eq!(ghosts.contains(line), twin.contains(&line));
+                ghosts.insert(line);
+                twin.push_front(line);
                 twin.truncate(capacity as usize);
-                prop_assert!(twin.iter().all(|block| ghosts.contains(*block)));
+                prop_assert!(twin.iter().all(|line| ghosts.contains(*line)));
             }
         }
     }

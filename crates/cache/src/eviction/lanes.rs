@@ -1,8 +1,8 @@
-//! Queues of block numbers that share one piece of memory, which is taken once.
+//! Queues of line numbers that share one piece of memory, which is taken once.
 //!
-//! **Not here**: which of the blocks still are resident.
+//! **Not here**: which of the lines still are resident.
 
-use crate::types::{BlockRun, CoreBlock};
+use crate::types::CoreLine;
 
 const NONE: u32 = u32::MAX;
 /// Entries are read and written as words, whatever they take: so much follows the last one.
@@ -20,7 +20,7 @@ pub struct Lanes {
     /// The chunk behind each one, in its lane or among the free ones.
     next: Box<[u32]>,
     free: u32,
-    /// Bytes of an entry: as few as name every block of the core.
+    /// Bytes of an entry: as few as name every line of the core.
     width: usize,
     chunk_entries: u32,
     len: u64,
@@ -55,11 +55,11 @@ impl Lane {
 
 impl Lanes {
     /// For so many entries in all, in so many lanes.
-    pub fn new(len_max: u64, lanes: u64, core_blocks: u64) -> Self {
+    pub fn new(len_max: u64, lanes: u64, core_lines: u64) -> Self {
         let wanted = CHUNKS_WANTED * lanes.div_ceil(2);
         let each = (len_max / wanted).clamp(CHUNK_ENTRIES_MIN, CHUNK_ENTRIES_MAX);
         let chunks = len_max.div_ceil(each) + lanes * LOOSE_CHUNKS_PER_LANE;
-        let width = (u64::BITS - core_blocks.leading_zeros()).div_ceil(8).max(1) as usize;
+        let width = (u64::BITS - core_lines.leading_zeros()).div_ceil(8).max(1) as usize;
         let chunks = u32::try_from(chunks).expect("a slice has fewer places");
         let next = (1..=chunks).map(|next| if next < chunks { next } else { NONE });
         Self {
@@ -86,38 +86,17 @@ impl Lanes {
         (self.bytes.len() + size_of_val(&*self.next)) as u64
     }
 
-    /// Entries that there is room for.
-    pub fn room(&self) -> u64 {
-        self.len_max - self.len
-    }
-
     /// # Panics
     /// Where the lanes are full.
     #[inline]
-    pub fn push(&mut self, lane: &mut Lane, block: CoreBlock) {
-        self.push_run(lane, BlockRun { first: block, count: 1 });
-    }
-
-    /// Pushes all blocks of a run, in their order.
-    ///
-    /// # Panics
-    /// Where there is less room.
-    pub fn push_run(&mut self, lane: &mut Lane, run: BlockRun) {
-        assert!(run.count <= self.room(), "more entries than there is memory for");
-        let mut block = run.first.0;
-        while block < run.end().0 {
-            if lane.back.chunk == NONE || lane.back.entry == self.chunk_entries {
-                self.open_chunk(lane);
-            }
-            let count = (run.end().0 - block).min(u64::from(self.chunk_entries - lane.back.entry));
-            let at = self.offset(lane.back);
-            for (index, block) in (block..block + count).enumerate() {
-                self.set_entry(at + index * self.width, block);
-            }
-            lane.back.entry += count as u32;
-            block += count;
+    pub fn push(&mut self, lane: &mut Lane, line: CoreLine) {
+        assert!(!self.is_full(), "more entries than there is memory for");
+        if lane.back.chunk == NONE || lane.back.entry == self.chunk_entries {
+            self.open_chunk(lane);
         }
-        (lane.len, self.len) = (lane.len + run.count, self.len + run.count);
+        self.set_entry(self.offset(lane.back), line);
+        lane.back.entry += 1;
+        (lane.len, self.len) = (lane.len + 1, self.len + 1);
     }
 
     /// Puts a free chunk behind the last one of a lane.
@@ -132,8 +111,8 @@ impl Lanes {
         lane.back = Place { chunk, entry: 0 };
     }
 
-    pub fn pop(&mut self, lane: &mut Lane) -> Option<CoreBlock> {
-        let block = self.ahead(lane, 0)?;
+    pub fn pop(&mut self, lane: &mut Lane) -> Option<CoreLine> {
+        let line = self.ahead(lane, 0)?;
         (lane.len, self.len) = (lane.len - 1, self.len - 1);
         lane.front.entry += 1;
         if lane.front.entry == self.chunk_entries || lane.front == lane.back {
@@ -145,31 +124,31 @@ impl Lanes {
                 next => lane.front = Place { chunk: next, entry: 0 },
             }
         }
-        Some(block)
+        Some(line)
     }
 
     /// What would be popped after so many others, where that lies beside the first.
     #[inline]
-    pub fn ahead(&self, lane: &Lane, others: u32) -> Option<CoreBlock> {
+    pub fn ahead(&self, lane: &Lane, others: u32) -> Option<CoreLine> {
         let entry = lane.front.entry + others;
         let is_there = u64::from(others) < lane.len && entry < self.chunk_entries;
         is_there.then(|| self.entry(Place { entry, ..lane.front }))
     }
 
     #[inline]
-    fn entry(&self, place: Place) -> CoreBlock {
+    fn entry(&self, place: Place) -> CoreLine {
         let at = self.offset(place);
         let word: [u8; WORD_BYTES] = self.bytes[at..at + WORD_BYTES].try_into().expect("a word");
-        CoreBlock(u64::from_le_bytes(word) & self.mask())
+        CoreLine(u64::from_le_bytes(word) & self.mask())
     }
 
     /// Nothing but the entry itself changes.
     #[inline]
-    fn set_entry(&mut self, at: usize, block: u64) {
+    fn set_entry(&mut self, at: usize, line: CoreLine) {
         let mask = self.mask();
         let place: &mut [u8; WORD_BYTES] =
             (&mut self.bytes[at..at + WORD_BYTES]).try_into().expect("a word");
-        *place = (u64::from_le_bytes(*place) & !mask | block & mask).to_le_bytes();
+        *place = (u64::from_le_bytes(*place) & !mask | line.0 & mask).to_le_bytes();
     }
 
     /// The bits of an entry within a word.
@@ -192,17 +171,15 @@ mod tests {
 
     proptest! {
         #[test]
-        fn lanes_are_queues(steps in prop::collection::vec((0usize..2, 0u64..12), 1..600)) {
+        fn lanes_are_queues(steps in prop::collection::vec((0usize..2, any::<bool>()), 1..600)) {
             let mut lanes = Lanes::new(40, 2, 1 << 33);
             let mut ours = [Lane::new(), Lane::new()];
             let mut twins = [VecDeque::new(), VecDeque::new()];
-            for (index, (lane, count)) in steps.into_iter().enumerate() {
-                // As often nothing is pushed.
-                let count = count.saturating_sub(5).min(lanes.room());
-                if count > 0 {
-                    let run = BlockRun { first: CoreBlock((index as u64) << 23), count };
-                    lanes.push_run(&mut ours[lane], run);
-                    twins[lane].extend(run.blocks());
+            for (index, (lane, is_push)) in steps.into_iter().enumerate() {
+                if is_push && !lanes.is_full() {
+                    let line = CoreLine((index as u64) << 23);
+                    lanes.push(&mut ours[lane], line);
+                    twins[lane].push_back(line);
                 } else {
                     prop_assert_eq!(lanes.pop(&mut ours[lane]), twins[lane].pop_front());
                 }
@@ -214,11 +191,11 @@ mod tests {
 
     #[test]
     fn an_entry_takes_as_many_bytes_as_the_core_needs() {
-        for (core_blocks, bytes) in [(1 << 20, 3), ((1 << 24) - 1, 3), (1 << 31, 4), (1 << 35, 5)] {
-            let lanes = Lanes::new(1 << 20, 2, core_blocks);
+        for (core_lines, bytes) in [(1 << 20, 3), ((1 << 24) - 1, 3), (1 << 31, 4), (1 << 35, 5)] {
+            let lanes = Lanes::new(1 << 20, 2, core_lines);
             let each = lanes.memory_bytes() as f64 / f64::from(1 << 20);
             let bytes = f64::from(bytes);
-            assert!(each >= bytes && each < bytes * 1.02, "{each} for {core_blocks} blocks");
+            assert!(each >= bytes && each < bytes * 1.02, "{each} for {core_lines} lines");
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::directory::Directory;
 use super::{Group, Heat, Hits, Policy, PolicyMemory, Residents, cold};
-use crate::types::{BlockRun, CoreBlock};
+use crate::types::CoreLine;
 
 pub struct Lru {
     capacity: u64,
@@ -21,17 +21,12 @@ impl Policy for Lru {
         Hits::Ordered
     }
 
-    fn insert_run(
-        &mut self,
-        run: BlockRun,
-        group: Group,
-        residents: &mut dyn Residents,
-    ) -> (u64, Heat) {
+    fn insert(&mut self, line: CoreLine, group: Group, residents: &mut dyn Residents) -> Heat {
         if self.directory.len(group.index()) == self.capacity {
             self.evict(group, residents);
         }
-        self.directory.push(group.index(), run.first);
-        (1, Heat::SMALL)
+        self.directory.push(group.index(), line);
+        Heat::SMALL
     }
 
     fn evict(&mut self, group: Group, residents: &mut dyn Residents) {
@@ -40,13 +35,13 @@ impl Policy for Lru {
         residents.change(victim, group, cold);
     }
 
-    fn hit(&mut self, block: CoreBlock) {
-        let at = self.directory.find(block).expect("a resident block is in the list");
+    fn hit(&mut self, line: CoreLine) {
+        let at = self.directory.find(line).expect("a resident line is in the list");
         self.directory.renew(at, self.directory.list_of(at));
     }
 
-    fn remove(&mut self, block: CoreBlock) {
-        if let Some(at) = self.directory.find(block) {
+    fn remove(&mut self, line: CoreLine) {
+        if let Some(at) = self.directory.find(line) {
             self.directory.remove(at);
         }
     }

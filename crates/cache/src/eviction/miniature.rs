@@ -8,7 +8,7 @@
 
 use super::shadow::{Sample, access};
 use super::{EvictionPolicy, Policy};
-use crate::types::CoreBlock;
+use crate::types::{CoreBlock, CoreLine};
 use std::fmt;
 
 /// Blocks are numbered below this.
@@ -43,7 +43,7 @@ impl Miniature {
     #[inline]
     pub fn access(&mut self, block: CoreBlock) -> bool {
         assert!(block.0 < MINIATURE_BLOCKS, "a block of the core");
-        access(&mut *self.cache, block, &mut self.residents)
+        access(&mut *self.cache, CoreLine(block.0), &mut self.residents)
     }
 }
 

@@ -1,16 +1,16 @@
-//! Eviction: which blocks are *resident*, that is, kept when reclaim comes to their segment.
+//! Eviction: which lines are *resident*, that is, kept when reclaim comes to their segment.
 //!
-//! A policy decides within a capacity in blocks. Evicting costs no I/O: what left is no longer
-//! marked in the map, and reclaim drops it with its segment. Until then it is mapped and served,
-//! and a hit takes it in again.
+//! A policy decides within a capacity in lines, of which each counts whole, whatever is valid of
+//! it. Evicting costs no I/O: what left is no longer marked in the map, and reclaim drops it with
+//! its segments. Until then it is mapped and served, and a hit takes it in again.
 //!
-//! 1. [`Policy::insert`] takes in a block that was not resident, and marks and unmarks through
+//! 1. [`Policy::insert`] takes in a line that was not resident, and marks and unmarks through
 //!    [`Residents`]; 2. a hit raises the mark's frequency, which is all that `fifo` and `s3-fifo`
 //!    need, or is told the policy ([`Hits::Ordered`]); 3. a mapping that ends takes its mark with
 //!    it, and policies with an order of their own are told.
 //!
 //! **Invariants**
-//! - No more blocks are resident than the capacity.
+//! - No more lines are resident than the capacity.
 //! - The marks say who is resident; a policy's queues may name others, which they pass over.
 //!
 //! **Not here**: when space is freed and what that costs (`reclaim`), who enters (`admission`).
@@ -36,11 +36,11 @@ pub use miniature::{MINIATURE_BLOCKS, Miniature};
 pub use shadow::{ShadowStats, Shadows};
 pub use shares::{ClassKey, KEYS, Shares};
 
-use crate::types::{BlockRun, CoreBlock};
+use crate::types::CoreLine;
 use lanes::Lanes;
 use serde::{Deserialize, Serialize};
 
-/// Which blocks leave the cache first.
+/// Which lines leave the cache first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum EvictionPolicy {
@@ -71,22 +71,22 @@ impl EvictionPolicy {
         }
     }
 
-    /// The policy, empty, for so many residents in so many groups, of a core of `core_blocks`.
+    /// The policy, empty, for so many residents in so many groups, of a core of `core_lines`.
     ///
     /// # Panics
     /// For `Adaptive`, which is none by itself.
-    pub(crate) fn make(self, capacity: u64, core_blocks: u64, groups: usize) -> Box<dyn Policy> {
+    pub(crate) fn make(self, capacity: u64, core_lines: u64, groups: usize) -> Box<dyn Policy> {
         match self {
-            Self::S3Fifo => Box::new(s3_fifo::S3Fifo::new(capacity, core_blocks, groups)),
+            Self::S3Fifo => Box::new(s3_fifo::S3Fifo::new(capacity, core_lines, groups)),
             Self::Lru => Box::new(lru::Lru::new(capacity, groups)),
             Self::Arc => Box::new(arc::Arc::new(capacity, groups)),
-            Self::Fifo => Box::new(fifo::Fifo::new(capacity, core_blocks, groups)),
+            Self::Fifo => Box::new(fifo::Fifo::new(capacity, core_lines, groups)),
             Self::Adaptive => panic!("adaptive chooses among policies"),
         }
     }
 }
 
-/// Blocks among which a policy chooses whom to evict: those of classes that stand alike. Without
+/// Lines among which a policy chooses whom to evict: those of classes that stand alike. Without
 /// classes there is one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Group(pub u8);
@@ -99,15 +99,13 @@ impl Group {
     }
 }
 
-/// What the map keeps of a block for the policies: four bits.
+/// What the map keeps of a line for the policies: four bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Heat(u8);
 
 impl Heat {
     /// Not resident.
     pub const NONE: Self = Self(0);
-    /// Not resident, and on its way to another place: nobody has asked for it.
-    pub const MOVED: Self = Self(Self::IS_MAIN);
     pub const SMALL: Self = Self(Self::IS_RESIDENT);
     pub const MAIN: Self = Self(Self::IS_RESIDENT | Self::IS_MAIN);
 
@@ -157,7 +155,7 @@ impl Heat {
     }
 }
 
-/// How many blocks are resident.
+/// How many lines are resident.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Held {
     pub all: u64,
@@ -172,13 +170,8 @@ impl Held {
 
     #[inline]
     pub fn add(&mut self, heat: Heat) {
-        self.add_many(heat, 1);
-    }
-
-    #[inline]
-    pub fn add_many(&mut self, heat: Heat, count: u64) {
-        self.all += if heat.is_resident() { count } else { 0 };
-        self.main += if heat.is_in_main() { count } else { 0 };
+        self.all += u64::from(heat.is_resident());
+        self.main += u64::from(heat.is_in_main());
     }
 
     #[inline]
@@ -188,20 +181,20 @@ impl Held {
     }
 }
 
-/// The marks of the blocks that are mapped.
+/// The marks of the lines that are mapped.
 pub trait Residents {
-    /// Of a block that is not mapped, not resident, or of another group: none.
-    fn heat(&self, block: CoreBlock, group: Group) -> Heat;
+    /// Of a line that is not mapped, not resident, or of another group: none.
+    fn heat(&self, line: CoreLine, group: Group) -> Heat;
 
-    /// Marks a block by what its mark was, which is answered; nothing where it is not resident in
+    /// Marks a line by what its mark was, which is answered; nothing where it is not resident in
     /// that group.
-    fn change(&mut self, block: CoreBlock, group: Group, change: fn(Heat) -> Heat) -> Heat;
+    fn change(&mut self, line: CoreLine, group: Group, change: fn(Heat) -> Heat) -> Heat;
 
     fn held(&self, group: Group) -> Held;
 
-    /// A block will be asked about soon: what has to be looked at for it may be brought near, a
+    /// A line will be asked about soon: what has to be looked at for it may be brought near, a
     /// step each time that this is called.
-    fn foresee(&self, _block: CoreBlock, _step: u32) {}
+    fn foresee(&self, _line: CoreLine, _step: u32) {}
 }
 
 /// What a policy wants to know of hits.
@@ -217,7 +210,7 @@ pub enum Hits {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct PolicyMemory {
     pub queues: u64,
-    /// For blocks that are not resident.
+    /// For lines that are not resident.
     pub ghosts: u64,
 }
 
@@ -225,36 +218,23 @@ pub struct PolicyMemory {
 pub trait Policy {
     fn hits(&self) -> Hits;
 
-    /// Takes in a mapped block that is not resident; others of its group leave where that holds the
+    /// Takes in a mapped line that is not resident; others of its group leave where that holds the
     /// whole capacity. Answers how the caller is to mark it.
     #[must_use]
-    fn insert(&mut self, block: CoreBlock, group: Group, residents: &mut dyn Residents) -> Heat {
-        self.insert_run(BlockRun { first: block, count: 1 }, group, residents).1
-    }
-
-    /// Takes in the first blocks of a run of such: as many as are to be marked alike, and only for
-    /// the first of which others have to leave. That is the same as one after the other. Answers
-    /// how many, which are one at least.
-    #[must_use]
-    fn insert_run(
-        &mut self,
-        run: BlockRun,
-        group: Group,
-        residents: &mut dyn Residents,
-    ) -> (u64, Heat);
+    fn insert(&mut self, line: CoreLine, group: Group, residents: &mut dyn Residents) -> Heat;
 
     /// The next one of a group that has residents leaves, or an entry that names none.
     fn evict(&mut self, group: Group, residents: &mut dyn Residents);
 
-    /// A resident block was asked for; only where hits are `Ordered`.
-    fn hit(&mut self, _block: CoreBlock) {}
+    /// A resident line was asked for; only where hits are `Ordered`.
+    fn hit(&mut self, _line: CoreLine) {}
 
-    /// Blocks will be taken in soon: what has to be looked at for it may be brought near, a step
+    /// A line will be taken in soon: what has to be looked at for it may be brought near, a step
     /// each time that this is called.
-    fn foresee(&self, _run: BlockRun, _step: u32) {}
+    fn foresee(&self, _line: CoreLine, _step: u32) {}
 
-    /// The mapping of a block has ended, and its mark with it.
-    fn remove(&mut self, _block: CoreBlock) {}
+    /// The mapping of a line has ended, and its mark with it.
+    fn remove(&mut self, _line: CoreLine) {}
 
     fn memory(&self) -> PolicyMemory;
 }
@@ -264,7 +244,7 @@ fn cold(_: Heat) -> Heat {
     Heat::NONE
 }
 
-/// A policy whose queues do not lose the entries of mappings that end, nor of blocks that change
+/// A policy whose queues do not lose the entries of mappings that end, nor of lines that change
 /// their group.
 trait Queued: Policy {
     fn lanes(&self) -> &Lanes;
@@ -278,21 +258,20 @@ trait Queued: Policy {
     /// Takes an entry out of the queue that has the most to pass over, whoever leaves with it.
     fn shorten(&mut self, residents: &mut dyn Residents);
 
-    /// For one resident more of a group, and its entry. Answers for how many there is room then.
-    fn make_room(&mut self, group: Group, residents: &mut dyn Residents) -> u64 {
+    /// For one resident more of a group, and its entry.
+    fn make_room(&mut self, group: Group, residents: &mut dyn Residents) {
         while residents.held(group).all >= self.capacity() {
             self.evict(group, residents);
         }
         let mut turns = self.lanes().len();
         while self.lanes().is_full() {
             match turns {
-                // Entries of one block that came and ended again and again, and is here now.
+                // Entries of one line that came and ended again and again, and is here now.
                 0 => self.shorten(residents),
                 _ => self.tidy(residents),
             }
             turns = turns.saturating_sub(1);
         }
-        self.lanes().room().min(self.capacity() - residents.held(group).all)
     }
 }
 

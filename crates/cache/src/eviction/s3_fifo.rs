@@ -8,16 +8,16 @@
 //! eviction*, SOSP '23, algorithm 1: a tenth of the capacity for the small queue, two bits of
 //! frequency, which are cleared on the way into the main queue; as many ghosts as the main queue
 //! has places, which are not removed when they are hit (section 4.2). Ours adds mappings that end:
-//! their entries stay in the queue and are passed over, unless the block is back in it by then.
+//! their entries stay in the queue and are passed over, unless the line is back in it by then.
 
 use super::ghost::Ghosts;
 use super::lanes::{Lane, Lanes};
 use super::{Group, Heat, Held, Hits, Policy, PolicyMemory, Queued, Residents, entries_max};
-use crate::types::{BlockRun, CoreBlock};
+use crate::types::CoreLine;
 
 /// Share of the small queue.
 pub const SMALL_PERCENT: u64 = 10;
-/// Hits in the small queue above which a block goes on to the main one.
+/// Hits in the small queue above which a line goes on to the main one.
 pub const ONCE_MORE: u8 = 1;
 
 pub struct S3Fifo {
@@ -34,13 +34,13 @@ struct Queues {
 }
 
 impl S3Fifo {
-    pub fn new(capacity: u64, core_blocks: u64, groups: usize) -> Self {
+    pub fn new(capacity: u64, core_lines: u64, groups: usize) -> Self {
         let new = |_| Queues { small: Lane::new(), main: Lane::new() };
         Self {
             capacity,
-            lanes: Lanes::new(entries_max(capacity), 2 * groups as u64, core_blocks),
+            lanes: Lanes::new(entries_max(capacity), 2 * groups as u64, core_lines),
             queues: (0..groups).map(new).collect(),
-            ghosts: Ghosts::new(main_max(capacity), core_blocks),
+            ghosts: Ghosts::new(main_max(capacity), core_lines),
         }
     }
 
@@ -59,16 +59,16 @@ impl S3Fifo {
 
     fn evict_from_small(&mut self, group: Group, held: Held, residents: &mut dyn Residents) {
         let main_max = main_max(held.all);
-        while let Some(block) = self.lanes.pop(&mut self.queues[group.index()].small) {
-            let heat = residents.change(block, group, at_end_of_small);
+        while let Some(line) = self.lanes.pop(&mut self.queues[group.index()].small) {
+            let heat = residents.change(line, group, at_end_of_small);
             if !heat.is_resident() || heat.is_in_main() {
                 continue;
             }
             if at_end_of_small(heat) == Heat::NONE {
-                self.ghosts.insert(block);
+                self.ghosts.insert(line);
                 return self.foresee_next(group, residents);
             }
-            self.lanes.push(&mut self.queues[group.index()].main, block);
+            self.lanes.push(&mut self.queues[group.index()].main, line);
             if residents.held(group).main > main_max {
                 self.evict_from_main(group, residents);
             }
@@ -90,15 +90,15 @@ impl S3Fifo {
 
     fn evict_from_main(&mut self, group: Group, residents: &mut dyn Residents) {
         let queue = &mut self.queues[group.index()].main;
-        while let Some(block) = self.lanes.pop(queue) {
-            let heat = residents.change(block, group, at_end_of_main);
+        while let Some(line) = self.lanes.pop(queue) {
+            let heat = residents.change(line, group, at_end_of_main);
             if !heat.is_in_main() {
                 continue;
             }
             if at_end_of_main(heat) == Heat::NONE {
                 return;
             }
-            self.lanes.push(queue, block);
+            self.lanes.push(queue, line);
         }
     }
 }
@@ -132,7 +132,7 @@ impl Queued for S3Fifo {
     }
 }
 
-/// What becomes of a block whose entry reaches the end of the small queue.
+/// What becomes of a line whose entry reaches the end of the small queue.
 fn at_end_of_small(heat: Heat) -> Heat {
     match heat.frequency() {
         _ if heat.is_in_main() => heat,
@@ -155,25 +155,15 @@ impl Policy for S3Fifo {
         Hits::Counted
     }
 
-    fn insert_run(
-        &mut self,
-        run: BlockRun,
-        group: Group,
-        residents: &mut dyn Residents,
-    ) -> (u64, Heat) {
-        let most = self.make_room(group, residents).min(run.count);
-        let is_back = self.ghosts.contains(run.first);
-        let mut count = 1;
-        while count < most && self.ghosts.contains(CoreBlock(run.first.0 + count)) == is_back {
-            count += 1;
-        }
+    fn insert(&mut self, line: CoreLine, group: Group, residents: &mut dyn Residents) -> Heat {
+        self.make_room(group, residents);
         let Queues { small, main } = &mut self.queues[group.index()];
-        let (lane, heat) = match is_back {
+        let (lane, heat) = match self.ghosts.contains(line) {
             true => (main, Heat::MAIN),
             false => (small, Heat::SMALL),
         };
-        self.lanes.push_run(lane, BlockRun { first: run.first, count });
-        (count, heat)
+        self.lanes.push(lane, line);
+        heat
     }
 
     #[inline]
@@ -185,8 +175,8 @@ impl Policy for S3Fifo {
         }
     }
 
-    fn foresee(&self, run: BlockRun, step: u32) {
-        run.blocks().for_each(|block| self.ghosts.foresee(block, step));
+    fn foresee(&self, line: CoreLine, step: u32) {
+        self.ghosts.foresee(line, step);
     }
 
     fn memory(&self) -> PolicyMemory {

@@ -1,21 +1,21 @@
-//! Shadow caches: every policy on a sample of the blocks, to see which of them misses least.
+//! Shadow caches: every policy on a sample of the lines, to see which of them misses least.
 //!
-//! A block is in the sample or not, by its hash, and a shadow holds as large a share of the cache
-//! as the sample is of the blocks: so its miss ratio is about that of the whole.
+//! A line is in the sample or not, by its hash, and a shadow holds as large a share of the cache
+//! as the sample is of the lines: so its miss ratio is about that of the whole.
 //!
 //! **Source**: Waldspurger, Park, Garthwaite and Ahmad, *Efficient MRC construction with SHARDS*,
 //! FAST '15, and *Cache modeling and optimization using miniature simulations*, USENIX ATC '17.
 //! Ours has one size and a fixed rate.
 
 use super::{EvictionPolicy, Group, Heat, Held, Hits, Policy, Residents};
-use crate::types::CoreBlock;
+use crate::types::CoreLine;
 use foldhash::fast::FixedState;
 use serde::Serialize;
 use std::collections::HashMap;
 
-/// Blocks that one shadow holds.
+/// Lines that one shadow holds.
 const CAPACITY: u64 = 4096;
-/// Requests for sampled blocks after which the policies are compared, by block of a shadow: each
+/// Requests for sampled lines after which the policies are compared, by line of a shadow: each
 /// could have been driven out and missed twice.
 const REQUESTS_PER_BLOCK: u64 = 4;
 /// Another policy must miss at least so much less than the one in use, and in so many comparisons
@@ -42,7 +42,7 @@ struct Shadow {
 /// All policies side by side.
 pub struct Shadows {
     shadows: Vec<Shadow>,
-    /// Blocks whose hash is below are in the sample.
+    /// Lines whose hash is below are in the sample.
     threshold: u64,
     requests: u64,
     window: u64,
@@ -52,12 +52,12 @@ pub struct Shadows {
 }
 
 impl Shadows {
-    /// For a cache of so many blocks.
-    pub fn new(capacity: u64, core_blocks: u64) -> Self {
+    /// For a cache of so many lines.
+    pub fn new(capacity: u64, core_lines: u64) -> Self {
         let held = capacity.min(CAPACITY);
         let shadow = |policy: EvictionPolicy| Shadow {
             policy,
-            cache: policy.make(held, core_blocks, 1),
+            cache: policy.make(held, core_lines, 1),
             residents: Sample::new(held),
             misses: 0,
             misses_before: 0,
@@ -72,28 +72,28 @@ impl Shadows {
         }
     }
 
-    /// A request for a block. Answers with the policy that should be in use instead of `current`.
+    /// A request for a line. Answers with the policy that should be in use instead of `current`.
     #[inline]
-    pub fn access(&mut self, block: CoreBlock, current: EvictionPolicy) -> Option<EvictionPolicy> {
-        if hash(block) >= self.threshold {
+    pub fn access(&mut self, line: CoreLine, current: EvictionPolicy) -> Option<EvictionPolicy> {
+        if hash(line) >= self.threshold {
             return None;
         }
         for shadow in &mut self.shadows {
-            let is_hit = access(&mut *shadow.cache, block, &mut shadow.residents);
+            let is_hit = access(&mut *shadow.cache, line, &mut shadow.residents);
             shadow.misses += u64::from(!is_hit);
         }
         self.requests += 1;
         if self.requests == self.window { self.compare(current) } else { None }
     }
 
-    /// The mapping of a block has ended.
-    pub fn remove(&mut self, block: CoreBlock) {
-        if hash(block) >= self.threshold {
+    /// The mapping of a line has ended.
+    pub fn remove(&mut self, line: CoreLine) {
+        if hash(line) >= self.threshold {
             return;
         }
         for shadow in &mut self.shadows {
-            shadow.residents.set(block, Heat::NONE);
-            shadow.cache.remove(block);
+            shadow.residents.set(line, Heat::NONE);
+            shadow.cache.remove(line);
         }
     }
 
@@ -139,9 +139,9 @@ impl Shadows {
     }
 }
 
-/// The marks of the blocks in a sample.
+/// The marks of the lines in a sample.
 pub(super) struct Sample {
-    heats: HashMap<CoreBlock, Heat, FixedState>,
+    heats: HashMap<CoreLine, Heat, FixedState>,
     allocated: usize,
     held: Held,
 }
@@ -154,29 +154,29 @@ impl Sample {
         Self { allocated: heats.capacity(), heats, held: Held::default() }
     }
 
-    pub fn set(&mut self, block: CoreBlock, heat: Heat) {
+    pub fn set(&mut self, line: CoreLine, heat: Heat) {
         let before = match heat.is_resident() {
-            true => self.heats.insert(block, heat),
-            false => self.heats.remove(&block),
+            true => self.heats.insert(line, heat),
+            false => self.heats.remove(&line),
         };
         self.held.subtract(before.unwrap_or_default());
         self.held.add(heat);
     }
 
     fn memory_bytes(&self) -> u64 {
-        (self.allocated * size_of::<(CoreBlock, Heat)>()) as u64
+        (self.allocated * size_of::<(CoreLine, Heat)>()) as u64
     }
 }
 
 impl Residents for Sample {
-    fn heat(&self, block: CoreBlock, _: Group) -> Heat {
-        self.heats.get(&block).copied().unwrap_or_default()
+    fn heat(&self, line: CoreLine, _: Group) -> Heat {
+        self.heats.get(&line).copied().unwrap_or_default()
     }
 
-    fn change(&mut self, block: CoreBlock, group: Group, change: fn(Heat) -> Heat) -> Heat {
-        let before = self.heat(block, group);
+    fn change(&mut self, line: CoreLine, group: Group, change: fn(Heat) -> Heat) -> Heat {
+        let before = self.heat(line, group);
         if before.is_resident() {
-            self.set(block, change(before));
+            self.set(line, change(before));
         }
         before
     }
@@ -186,22 +186,22 @@ impl Residents for Sample {
     }
 }
 
-/// A request for one block; whether it was resident.
-pub(super) fn access(policy: &mut dyn Policy, block: CoreBlock, residents: &mut Sample) -> bool {
-    let heat = residents.heat(block, Group::FIRST);
+/// A request for one line; whether it was resident.
+pub(super) fn access(policy: &mut dyn Policy, line: CoreLine, residents: &mut Sample) -> bool {
+    let heat = residents.heat(line, Group::FIRST);
     match (heat.is_resident(), policy.hits()) {
-        (true, Hits::Ordered) => policy.hit(block),
-        (true, Hits::Counted) => residents.set(block, heat.warmer()),
+        (true, Hits::Ordered) => policy.hit(line),
+        (true, Hits::Counted) => residents.set(line, heat.warmer()),
         (false, _) => {
-            let heat = policy.insert(block, Group::FIRST, residents);
-            residents.set(block, heat);
+            let heat = policy.insert(line, Group::FIRST, residents);
+            residents.set(line, heat);
         }
     }
     heat.is_resident()
 }
-/// 32 bits; not the ones by which queues and maps find blocks.
-fn hash(block: CoreBlock) -> u64 {
-    let mixed = (block.0 ^ block.0 >> 31).wrapping_mul(0x94d0_49bb_1331_11eb);
+/// 32 bits; not the ones by which queues and maps find lines.
+fn hash(line: CoreLine) -> u64 {
+    let mixed = (line.0 ^ line.0 >> 31).wrapping_mul(0x94d0_49bb_1331_11eb);
     (mixed ^ mixed >> 29).wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 32
 }
 
@@ -211,8 +211,8 @@ mod tests {
 
     /// Rounds through a little more than the cache holds, which recency is worst at; and what is
     /// asked for again at once beside what never is.
-    fn scan(index: u64) -> CoreBlock {
-        CoreBlock(index % 5000)
+    fn scan(index: u64) -> CoreLine {
+        CoreLine(index % 5000)
     }
 
     #[test]
@@ -240,7 +240,7 @@ mod tests {
     fn policies_that_are_alike_are_not_changed() {
         let mut shadows = Shadows::new(4096, 1 << 20);
         for index in 0..200_000u64 {
-            assert_eq!(shadows.access(CoreBlock(index), EvictionPolicy::Fifo), None);
+            assert_eq!(shadows.access(CoreLine(index), EvictionPolicy::Fifo), None);
         }
     }
 
@@ -255,9 +255,9 @@ mod tests {
         let count = 2_000_000u64;
         for _ in 0..count {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-            let block = CoreBlock((state >> 33) % (capacity * 3 / 2));
-            shadows.access(block, EvictionPolicy::Lru);
-            misses += u64::from(!access(&mut *whole, block, &mut residents));
+            let line = CoreLine((state >> 33) % (capacity * 3 / 2));
+            shadows.access(line, EvictionPolicy::Lru);
+            misses += u64::from(!access(&mut *whole, line, &mut residents));
         }
         let stats = shadows.stats();
         let sampled = stats.iter().find(|shadow| shadow.policy == EvictionPolicy::Lru).unwrap();

@@ -1,4 +1,4 @@
-//! Whose blocks leave when another class wants room: priorities and shares.
+//! Whose lines leave when another class wants room: priorities and shares.
 //!
 //! Classes that stand alike, by priority and without a share of their own, are one *group*, in
 //! which a policy evicts as if there were no classes. Who wants room takes it
@@ -11,7 +11,7 @@
 //!
 //! **Invariants**: no group holds more than its share, nor all together more than the capacity.
 //!
-//! **Not here**: which block of a group leaves (the policies); who is of which class (the map).
+//! **Not here**: which line of a group leaves (the policies); who is of which class (the map).
 //!
 //! **Source**: Open CAS Linux, administrator's guide, "IO Classification": priorities 0 to 255, the
 //! lowest evicted first, and an allocation as a fraction of the cache; that a class drives out none
@@ -21,7 +21,7 @@
 use super::{Group, Policy, Residents};
 use crate::classes::{CLASSES_MAX, ClassId, Classes, Priority};
 
-/// What the map keeps of a block's class: 0 where it is not known, else the class and one.
+/// What the map keeps of a line's class: 0 where it is not known, else the class and one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct ClassKey(pub u8);
 
@@ -29,7 +29,7 @@ pub struct ClassKey(pub u8);
 pub const KEYS: usize = CLASSES_MAX + 1;
 
 impl ClassKey {
-    /// Of blocks that were there before there were classes, or when the cache was opened.
+    /// Of lines that were there before there were classes, or when the cache was opened.
     pub const UNKNOWN: Self = Self(0);
 
     pub fn of(class: ClassId) -> Self {

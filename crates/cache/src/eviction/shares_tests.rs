@@ -4,11 +4,11 @@
 use super::shares::Room;
 use super::{ClassKey, EvictionPolicy, Group, Heat, Held, Hits, Policy, Residents, Shares};
 use crate::classes::{ClassId, Classes};
-use crate::types::CoreBlock;
+use crate::types::CoreLine;
 use proptest::prelude::*;
 use std::collections::{BTreeMap, VecDeque};
 
-const CORE_BLOCKS: u64 = 1 << 20;
+const CORE_LINES: u64 = 1 << 20;
 
 /// Blocks and their marks, in groups.
 #[derive(Default)]
@@ -17,12 +17,12 @@ struct Marks {
 }
 
 impl Residents for Marks {
-    fn heat(&self, block: CoreBlock, group: Group) -> Heat {
+    fn heat(&self, block: CoreLine, group: Group) -> Heat {
         let found = self.heats.get(&block.0).filter(|(of, _)| *of == group);
         found.map_or(Heat::NONE, |(_, heat)| *heat)
     }
 
-    fn change(&mut self, block: CoreBlock, group: Group, change: fn(Heat) -> Heat) -> Heat {
+    fn change(&mut self, block: CoreLine, group: Group, change: fn(Heat) -> Heat) -> Heat {
         let before = self.heat(block, group);
         if before.is_resident() {
             self.set(block, group, change(before));
@@ -39,14 +39,14 @@ impl Residents for Marks {
 }
 
 impl Marks {
-    fn set(&mut self, block: CoreBlock, group: Group, heat: Heat) {
+    fn set(&mut self, block: CoreLine, group: Group, heat: Heat) {
         match heat.is_resident() {
             true => self.heats.insert(block.0, (group, heat)),
             false => self.heats.remove(&block.0),
         };
     }
 
-    fn group_of(&self, block: CoreBlock) -> Option<Group> {
+    fn group_of(&self, block: CoreLine) -> Option<Group> {
         self.heats.get(&block.0).map(|(group, _)| *group)
     }
 }
@@ -61,7 +61,7 @@ struct Ours {
 impl Ours {
     fn new(policy: EvictionPolicy, classes: &Classes, capacity: u64) -> Self {
         let shares = Shares::new(classes, capacity).expect("more than one class");
-        let policy = policy.make(capacity, CORE_BLOCKS, shares.groups());
+        let policy = policy.make(capacity, CORE_LINES, shares.groups());
         Self { shares, policy, marks: Marks::default() }
     }
 
@@ -70,7 +70,7 @@ impl Ours {
         self.shares.group_of(key).expect("known")
     }
 
-    fn access(&mut self, block: CoreBlock, class: u64) {
+    fn access(&mut self, block: CoreLine, class: u64) {
         let wanted = self.group(class);
         let found = self.marks.group_of(block);
         if let Some(found) = found
@@ -91,7 +91,7 @@ impl Ours {
         }
     }
 
-    fn remove(&mut self, block: CoreBlock) {
+    fn remove(&mut self, block: CoreLine) {
         self.marks.heats.remove(&block.0);
         self.policy.remove(block);
     }
@@ -216,10 +216,10 @@ proptest! {
             // A queue keeps the entry of a block that ends or changes its class, as is documented.
             let class = if is_lru { class } else { block } % classes.len() as u64;
             if kind == 0 && is_lru {
-                ours.remove(CoreBlock(block));
+                ours.remove(CoreLine(block));
                 twin.remove(block);
             } else {
-                ours.access(CoreBlock(block), class);
+                ours.access(CoreLine(block), class);
                 twin.access(block, class);
             }
             prop_assert_eq!(ours.residents(), twin.residents(), "step {}", index);
@@ -241,10 +241,10 @@ proptest! {
             let before: BTreeMap<u64, (Group, Heat)> = ours.marks.heats.clone();
             let room = ours.shares.room_for(ours.group(class), &ours.marks);
             if kind == 0 && is_exact {
-                ours.remove(CoreBlock(block));
+                ours.remove(CoreLine(block));
                 continue;
             }
-            ours.access(CoreBlock(block), class);
+            ours.access(CoreLine(block), class);
             ours.shares.self_check(&ours.marks);
             prop_assert!(ours.marks.heats.len() as u64 <= capacity);
             let is_gone = |(other, _): &(&u64, _)| {
@@ -260,7 +260,7 @@ proptest! {
             }
             // S3-FIFO evicts from its main queue for what goes on from the small one.
             prop_assert!(gone.len() <= 1 || policy == EvictionPolicy::S3Fifo);
-            let now = ours.marks.group_of(CoreBlock(block));
+            let now = ours.marks.group_of(CoreLine(block));
             let expected = if room == Room::Nowhere { was_in } else { Some(ours.group(class)) };
             prop_assert_eq!(now, expected, "taken in where there is a place");
         }

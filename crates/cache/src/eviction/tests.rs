@@ -3,19 +3,19 @@
 use super::shadow::{Sample, access};
 use super::twins::twin;
 use super::{EvictionPolicy, Group, Heat, Policy, Residents};
-use crate::types::{BlockRun, CoreBlock};
+use crate::types::CoreLine;
 use headpond_trace::{Demand, Op, ReadOptions, TraceReader, TraceRecord};
 use proptest::prelude::*;
 use std::path::Path;
 
-const CORE_BLOCKS: u64 = 1 << 33;
+const CORE_LINES: u64 = 1 << 33;
 /// Requests for blocks of one trace that policies and twins are asked.
 const ASKED_MAX: usize = 400_000;
 const CAPACITIES: [u64; 4] = [64, 1024, 8192, 65_536];
 
 fn marked(residents: &Sample, blocks: u64) -> Vec<u64> {
     (0..blocks)
-        .filter(|block| residents.heat(CoreBlock(*block), Group::FIRST).is_resident())
+        .filter(|block| residents.heat(CoreLine(*block), Group::FIRST).is_resident())
         .collect()
 }
 
@@ -29,11 +29,11 @@ proptest! {
         removes in any::<bool>(),
     ) {
         let blocks = 24 + 24;
-        let mut ours = policy.make(capacity as u64, CORE_BLOCKS, 1);
+        let mut ours = policy.make(capacity as u64, CORE_LINES, 1);
         let (mut residents, mut twin) = (Sample::new(capacity as u64), twin(policy.word(), capacity));
         for (index, &(some, more, kind)) in steps.iter().enumerate() {
             // Some blocks are asked for more often than others.
-            let block = CoreBlock(if kind < 8 { some % 6 } else { some + more });
+            let block = CoreLine(if kind < 8 { some % 6 } else { some + more });
             if kind == 19 && removes {
                 residents.set(block, Heat::NONE);
                 ours.remove(block);
@@ -48,65 +48,19 @@ proptest! {
             prop_assert!(residents.held(Group::FIRST).all <= capacity as u64);
         }
     }
-
-    #[test]
-    fn a_run_enters_as_its_blocks_do_one_after_the_other(
-        policy in prop::sample::select(EvictionPolicy::PLAIN.to_vec()),
-        capacity in 1u64..40,
-        steps in prop::collection::vec((0u64..60, 1u64..20, 0u32..10), 1..200),
-    ) {
-        let make = || (policy.make(capacity, CORE_BLOCKS, 1), Sample::new(capacity));
-        let ((mut ours, mut residents), (mut twin, mut expected)) = (make(), make());
-        for (index, (first, count, kind)) in steps.into_iter().enumerate() {
-            let run = BlockRun { first: CoreBlock(first), count };
-            if kind == 0 {
-                // Mappings that end, so that the queues become full of entries to pass over.
-                for (policy, residents) in [(&mut ours, &mut residents), (&mut twin, &mut expected)] {
-                    run.blocks().for_each(|block| {
-                        residents.set(block, Heat::NONE);
-                        policy.remove(block);
-                    });
-                }
-            } else {
-                enter(&mut *ours, run, &mut residents);
-                run.blocks().for_each(|block| _ = access(&mut *twin, block, &mut expected));
-            }
-            let heats = |of: &Sample| (0..80).map(|at| of.heat(CoreBlock(at), Group::FIRST)).collect::<Vec<_>>();
-            prop_assert_eq!(heats(&residents), heats(&expected), "step {}", index);
-        }
-    }
-}
-
-/// Requests for all blocks of a run, of which those that are not resident enter as runs.
-fn enter(policy: &mut dyn Policy, mut run: BlockRun, residents: &mut Sample) {
-    while run.count > 0 {
-        let is_cold = |block: &CoreBlock| !residents.heat(*block, Group::FIRST).is_resident();
-        let cold = run.blocks().take_while(is_cold).count() as u64;
-        let entered = if cold == 0 {
-            access(policy, run.first, residents);
-            1
-        } else {
-            let some = BlockRun { count: cold, ..run };
-            let (entered, heat) = policy.insert_run(some, Group::FIRST, residents);
-            let blocks = some.blocks().take(entered as usize);
-            blocks.for_each(|block| residents.set(block, heat));
-            entered
-        };
-        run = run.without_first(entered);
-    }
 }
 
 #[test]
 fn one_block_that_comes_and_ends_again_and_again_does_not_fill_the_queues() {
     for policy in EvictionPolicy::PLAIN {
-        let (mut ours, mut residents) = (policy.make(8, CORE_BLOCKS, 1), Sample::new(8));
+        let (mut ours, mut residents) = (policy.make(8, CORE_LINES, 1), Sample::new(8));
         for _ in 0..100 {
-            residents.set(CoreBlock(1), Heat::NONE);
-            ours.remove(CoreBlock(1));
-            access(&mut *ours, CoreBlock(1), &mut residents);
+            residents.set(CoreLine(1), Heat::NONE);
+            ours.remove(CoreLine(1));
+            access(&mut *ours, CoreLine(1), &mut residents);
         }
-        access(&mut *ours, CoreBlock(2), &mut residents);
-        assert!(residents.heat(CoreBlock(2), Group::FIRST).is_resident(), "{policy:?}");
+        access(&mut *ours, CoreLine(2), &mut residents);
+        assert!(residents.heat(CoreLine(2), Group::FIRST).is_resident(), "{policy:?}");
     }
 }
 
@@ -114,16 +68,16 @@ fn one_block_that_comes_and_ends_again_and_again_does_not_fill_the_queues() {
 #[test]
 fn blocks_that_come_and_end_leave_room_to_those_that_stay() {
     for policy in EvictionPolicy::PLAIN {
-        let mut ours: Box<dyn Policy> = policy.make(1000, CORE_BLOCKS, 1);
+        let mut ours: Box<dyn Policy> = policy.make(1000, CORE_LINES, 1);
         let mut residents = Sample::new(1000);
         let memory = ours.memory();
         let mut misses = 0;
         for round in 0..100_000u64 {
-            let passing = CoreBlock(5000 + round);
+            let passing = CoreLine(5000 + round);
             access(&mut *ours, passing, &mut residents);
             residents.set(passing, Heat::NONE);
             ours.remove(passing);
-            misses += u64::from(!access(&mut *ours, CoreBlock(round % 500), &mut residents));
+            misses += u64::from(!access(&mut *ours, CoreLine(round % 500), &mut residents));
         }
         assert_eq!(ours.memory(), memory, "{policy:?}");
         assert!(misses < 25_000, "{policy:?} missed {misses} of 100000 requests for 500 blocks");
@@ -144,8 +98,8 @@ fn blocks_of(trace: &Path) -> Vec<u64> {
 }
 
 fn misses_of_ours(policy: EvictionPolicy, capacity: u64, blocks: &[u64]) -> u64 {
-    let (mut ours, mut residents) = (policy.make(capacity, CORE_BLOCKS, 1), Sample::new(capacity));
-    let asked = blocks.iter().map(|block| access(&mut *ours, CoreBlock(*block), &mut residents));
+    let (mut ours, mut residents) = (policy.make(capacity, CORE_LINES, 1), Sample::new(capacity));
+    let asked = blocks.iter().map(|block| access(&mut *ours, CoreLine(*block), &mut residents));
     asked.map(|is_hit| u64::from(!is_hit)).sum()
 }
 

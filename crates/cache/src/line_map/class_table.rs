@@ -1,19 +1,23 @@
-//! Which class each block is of, a byte for each place, and what the classes hold.
+//! Which class each block is of, a byte for each place, for which class each line is resident, a
+//! byte for each extent, and what the classes hold.
 //!
 //! A place takes its class when a request's blocks are mapped there, and gives it to the copy that
-//! reclaim makes. What is not told a class is of none that is known: its figures are what the
-//! others leave of the map's.
+//! reclaim makes. A line that is resident is so for the class that last asked for any of it. What
+//! is not told a class is of none that is known: its figures are what the others leave of the
+//! map's.
 //!
 //! **Invariants**
-//! - What is free has no class.
+//! - What is free has no class, nor has an extent that is no bearer.
 //!
 //! **Not here**: who may hold how much (`eviction`).
 
+use super::extents::Span;
 use super::{Counts, LineMap, Tag};
 use crate::eviction::{ClassKey, Group, Heat, Held, KEYS};
-use crate::types::SlotIndex;
+use crate::types::{CoreBlock, CoreLine, SlotIndex};
+use std::ops::Range;
 
-/// What the blocks of one class are.
+/// What the blocks of one class are, and how many lines are resident for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct ClassHeld {
     pub counts: Counts,
@@ -22,6 +26,8 @@ pub struct ClassHeld {
 
 pub(super) struct ClassTable {
     keys: Box<[u8]>,
+    /// By extent, of bearers.
+    bearers: Box<[u8]>,
     group_of: [Group; KEYS],
     /// Of known classes.
     counts: [Counts; KEYS],
@@ -59,9 +65,38 @@ impl ClassTable {
         }
     }
 
+    #[inline]
+    pub(super) fn group_of_line(&self, bearer: u32) -> Group {
+        self.group_of[usize::from(self.bearers[bearer as usize])]
+    }
+
+    /// An extent is about to be the bearer of its line, for the class of a place.
     #[cold]
-    pub(super) fn reheat(&mut self, place: u32, before: Heat, heat: Heat) {
-        let key = self.key(place);
+    pub(super) fn stand_for(&mut self, at: u32, place: u32) {
+        self.bearers[at as usize] = self.keys[place as usize];
+    }
+
+    #[cold]
+    pub(super) fn hand_on(&mut self, at: u32, heir: u32) {
+        self.bearers[heir as usize] = std::mem::take(&mut self.bearers[at as usize]);
+    }
+
+    /// A line is resident for another class of its group.
+    fn rekey(&mut self, bearer: u32, key: usize) {
+        let old = std::mem::replace(&mut self.bearers[bearer as usize], key as u8);
+        if usize::from(old) != key {
+            self.resident[usize::from(old)] -= 1;
+            self.resident[key] += 1;
+        }
+    }
+
+    /// The mark of a bearer changes.
+    #[cold]
+    pub(super) fn reheat(&mut self, at: u32, before: Heat, heat: Heat) {
+        let key = usize::from(self.bearers[at as usize]);
+        if !heat.is_resident() {
+            self.bearers[at as usize] = 0;
+        }
         if key > 0 {
             let held = &mut self.held[self.group_of[key].index()];
             held.subtract(before);
@@ -71,7 +106,7 @@ impl ClassTable {
         }
     }
 
-    /// Of a place with this tag that holds no resident.
+    /// Of a place with this tag.
     fn assign(&mut self, place: u32, key: ClassKey, tag: Tag) {
         self.release(place, tag);
         if key != ClassKey::UNKNOWN {
@@ -97,6 +132,7 @@ impl LineMap {
         let places = self.extents.places();
         let mut table = ClassTable {
             keys: vec![0; places as usize].into(),
+            bearers: vec![0; self.extents.len()].into(),
             group_of: groups.map(Option::unwrap_or_default),
             counts: [Counts::default(); KEYS],
             resident: [0; KEYS],
@@ -125,14 +161,16 @@ impl LineMap {
         self.by_class.as_ref().map_or(Group::FIRST, |table| table.group(slot.0))
     }
 
+    /// For which class a line is resident, where it is.
+    pub fn class_of_line(&self, line: CoreLine) -> Option<ClassKey> {
+        let (table, at) = (self.by_class.as_ref()?, self.bearer(line)?);
+        Some(ClassKey(table.bearers[at as usize]))
+    }
+
     /// The blocks at these places are of a class from now on.
-    ///
-    /// # Panics
-    /// Where one is resident.
     pub fn set_class(&mut self, slot: SlotIndex, count: u32, key: ClassKey) {
         let Some(table) = &mut self.by_class else { return };
         for place in slot.0..slot.0 + count {
-            assert!(!self.extents.heat(place).is_resident(), "residents are evicted first");
             let tag = self.extents.tag(place);
             if tag.is_mapped() {
                 table.assign(place, key, tag);
@@ -156,7 +194,8 @@ impl LineMap {
     }
 
     pub fn class_bytes(&self) -> u64 {
-        let bytes = |table: &ClassTable| size_of::<ClassTable>() + table.keys.len();
+        let bytes =
+            |table: &ClassTable| size_of::<ClassTable>() + table.keys.len() + table.bearers.len();
         self.by_class.as_deref().map_or(0, bytes) as u64
     }
 
@@ -172,28 +211,27 @@ impl LineMap {
         })
     }
 
-    /// A newer version is about to take the place of an older one. A copy takes over the class; who
-    /// was written anew is of the class that wrote it, and leaves its group.
+    /// What is about to be published at a place was asked for by another class, perhaps: then its
+    /// line is resident for that one, or, in another group, not any more.
     #[cold]
-    pub(super) fn hand_class_over(&mut self, older: u32, newer: u32, is_moved: bool) {
+    pub(super) fn give_class(&mut self, line: CoreLine, place: u32) {
+        let Some(at) = self.bearer(line) else { return };
         let Some(table) = &mut self.by_class else { return };
-        if !self.extents.tag(older).is_published() {
-            // A hole in an extent, or a version that was never there, has no class to give.
-            return;
+        if table.group_of_line(at) == table.group(place) {
+            return table.rekey(at, table.key(place));
         }
-        if is_moved {
-            let (key, tag) = (ClassKey(table.keys[older as usize]), self.extents.tag(newer));
-            table.assign(newer, key, tag);
-        }
-        if table.group(older) != table.group(newer) {
-            self.cool(older);
-        } else {
-            // Of one group, and perhaps of two classes.
-            let is_resident = u64::from(self.extents.heat(older).is_resident());
-            let (old, new) = (table.key(older), table.key(newer));
-            if old != new {
-                table.resident[old] -= is_resident;
-                table.resident[new] += is_resident;
+        self.set_mark(at, Heat::NONE);
+    }
+
+    /// Copies that are about to be published are of the classes of what they are copies of.
+    #[cold]
+    pub(super) fn hand_classes_on(&mut self, span: &Span, places: Range<u32>) {
+        for place in places.filter(|place| self.extents.tag(*place).is_pending()) {
+            let block = CoreBlock(span.block + u64::from(place - span.place));
+            let Some(older) = self.published(block) else { continue };
+            let (key, tag) = (self.class_at(older.slot), self.extents.tag(place));
+            if let Some(table) = &mut self.by_class {
+                table.assign(place, key, tag);
             }
         }
     }
@@ -205,11 +243,16 @@ impl LineMap {
         for place in 0..self.extents.places() {
             let (key, tag) = (table.key(place), self.extents.tag(place));
             assert!(tag.is_mapped() || key == 0, "what is free has no class");
-            let heat = self.extents.heat(place);
-            held[table.group(place).index()].add(heat);
             if key > 0 {
                 counts[key].add(tag);
-                resident[key] += u64::from(heat.is_resident());
+            }
+        }
+        for (at, key) in (0..).zip(&table.bearers) {
+            let heat = self.extents.heat(at);
+            assert!(heat.is_resident() || *key == 0, "who is no bearer has no class");
+            held[table.group_of_line(at).index()].add(heat);
+            if *key > 0 {
+                resident[usize::from(*key)] += u64::from(heat.is_resident());
             }
         }
         assert_eq!((counts, resident), (table.counts, table.resident), "classes hold what they do");

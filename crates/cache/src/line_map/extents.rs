@@ -5,18 +5,20 @@
 //! log is cut into *windows* as long as a line, and there is one extent for each window: the first
 //! one that starts in it. Others that start there come from a pool, which is as large as it was
 //! made. With lines of one block a window has one place, an extent one block, and there is no pool:
-//! then the place's byte and its heat stand in the extent itself.
+//! then the place's byte stands in the extent itself. The mark of a line that is resident stands in
+//! one of its extents, its *bearer*.
 //!
 //! **Invariants**
 //! - An extent lies within one line, and has a mapped place.
 //! - Extents are in the bucket of their line, newest first.
 //! - Where an extent covers a place, no other one does.
+//! - A line has at most one bearer.
 //!
 //! **Not here**: what the states of places mean for each other.
 
 use super::version::Tag;
 use crate::eviction::Heat;
-use crate::types::{BlockRun, SlotIndex};
+use crate::types::{BlockRun, CoreLine, SlotIndex};
 use headpond_block::prefetch;
 use std::ops::Range;
 
@@ -30,15 +32,15 @@ const BLOCK_MASK: u64 = (1 << BLOCK_BITS) - 1;
 /// With lines of one block: the place's tag.
 const TAG_SHIFT: u32 = 40;
 const TAG_MASK: u64 = 0xff << TAG_SHIFT;
-/// With lines of one block: the heat of the block.
-const HEAT_SHIFT: u32 = 48;
-const HEAT_MASK: u64 = 15 << HEAT_SHIFT;
 /// With longer lines: the first place within the window, and the length less one.
 const OFFSET_SHIFT: u32 = 40;
 const LEN_SHIFT: u32 = 46;
 const SIX_BITS: u64 = 63;
 const UNIT_SHIFT: u32 = 52;
-/// Eight bits are left between the unit and this one.
+/// Of a bearer: the heat of its line.
+const HEAT_SHIFT: u32 = 55;
+const HEAT_MASK: u64 = 15 << HEAT_SHIFT;
+/// Four bits are left between the heat and this one.
 const EMPTY: u64 = 1 << 63;
 
 /// Most blocks that are looked for side by side.
@@ -101,8 +103,6 @@ pub(super) struct Extents {
     extents: Box<[Extent]>,
     /// By place; empty with lines of one block.
     tags: Box<[Tag]>,
-    /// By place, two in a byte; empty with lines of one block.
-    heats: Box<[u8]>,
     heads: Box<[u32]>,
     /// Of the pool.
     links: Box<[Link]>,
@@ -131,7 +131,6 @@ impl Extents {
             windows,
             extents: vec![unlinked; (windows + pool) as usize].into(),
             tags: vec![Tag::FREE; long(places)].into(),
-            heats: vec![0; long(places.div_ceil(2))].into(),
             heads: vec![NONE; buckets(windows, pool)].into(),
             links: links.collect(),
             scattered: vec![NONE; long(windows)].into(),
@@ -292,63 +291,48 @@ impl Extents {
         is_common.then_some(first)
     }
 
+    /// The heat of the line of an extent that is its bearer; of another one, none.
     #[inline]
-    pub fn heat(&self, place: u32) -> Heat {
-        if self.shift == 0 {
-            return Heat::from_bits((self.extents[place as usize].word >> HEAT_SHIFT) as u8);
-        }
-        Heat::from_bits(self.heats[place as usize / 2] >> (place % 2 * 4))
+    pub fn heat(&self, at: u32) -> Heat {
+        Heat::from_bits((self.extents[at as usize].word >> HEAT_SHIFT) as u8)
     }
 
     #[inline]
-    pub fn set_heat(&mut self, place: u32, heat: Heat) {
-        if self.shift == 0 {
-            let word = { self.extents[place as usize].word } & !HEAT_MASK;
-            self.extents[place as usize].word = word | u64::from(heat.bits()) << HEAT_SHIFT;
-        } else {
-            let (pair, shift) = (&mut self.heats[place as usize / 2], place % 2 * 4);
-            *pair = *pair & !(15 << shift) | heat.bits() << shift;
-        }
+    pub fn set_heat(&mut self, at: u32, heat: Heat) {
+        let word = { self.extents[at as usize].word } & !HEAT_MASK;
+        self.extents[at as usize].word = word | u64::from(heat.bits()) << HEAT_SHIFT;
     }
 
-    /// The heat of some places, where all have the same one.
+    /// The line of a block.
     #[inline]
-    pub fn common_heat(&self, places: Range<u32>) -> Option<Heat> {
-        let first = self.heat(places.start);
-        if places.len() == 1 {
-            return Some(first);
-        }
-        if self.shift == 0 {
-            return places.skip(1).all(|place| self.heat(place) == first).then_some(first);
-        }
-        let (ends, pairs) = self.pairs_of(places);
-        let is_common = ends.into_iter().flatten().all(|place| self.heat(place) == first)
-            && self.heats[pairs].iter().all(|heats| *heats == pair_of(first));
-        is_common.then_some(first)
+    pub fn line_of(&self, block: u64) -> CoreLine {
+        CoreLine(block >> self.shift)
     }
 
+    /// The extents of a line, newest first.
     #[inline]
-    pub fn set_heats(&mut self, places: Range<u32>, heat: Heat) {
-        if self.shift == 0 {
-            return places.for_each(|place| self.set_heat(place, heat));
-        }
-        let (ends, pairs) = self.pairs_of(places);
-        ends.into_iter().flatten().for_each(|place| self.set_heat(place, heat));
-        self.heats[pairs].fill(pair_of(heat));
+    pub fn of_line(&self, line: CoreLine) -> impl Iterator<Item = u32> + '_ {
+        let mut at = self.first(line.0 << self.shift);
+        std::iter::from_fn(move || {
+            while at != NONE {
+                let Extent { word, next } = self.extents[at as usize];
+                let found = std::mem::replace(&mut at, next);
+                if (word & BLOCK_MASK) >> self.shift == line.0 {
+                    return Some(found);
+                }
+            }
+            None
+        })
     }
 
-    /// The bytes that hold the heats of two places each, and the places before and behind those.
-    #[inline]
-    fn pairs_of(&self, places: Range<u32>) -> ([Option<u32>; 2], Range<usize>) {
-        let (start, end) = (places.start.next_multiple_of(2), places.end / 2 * 2);
-        let before = (start > places.start).then_some(places.start);
-        let behind = (end < places.end).then_some(end);
-        ([before, behind], start as usize / 2..(end as usize / 2).max(start as usize / 2))
+    /// All extents that are linked, in no order.
+    pub fn linked_ones(&self) -> impl Iterator<Item = u32> + '_ {
+        (0..self.extents.len() as u32).filter(|at| self.is_linked(*at))
     }
 
-    /// Of lines in which heats have no place beside what is there anyway.
-    pub fn heat_bytes(&self) -> u64 {
-        self.heats.len() as u64
+    /// How many extents there are.
+    pub fn len(&self) -> usize {
+        self.extents.len()
     }
 
     /// The extent that covers a place.
@@ -421,8 +405,7 @@ impl Extents {
 
     /// All extents, in no order.
     pub fn spans(&self) -> impl Iterator<Item = Span> + '_ {
-        let all = 0..self.extents.len() as u32;
-        all.filter(|at| self.is_linked(*at)).map(|at| self.span(at))
+        self.linked_ones().map(|at| self.span(at))
     }
 
     /// Whether no place of an extent is mapped.
@@ -527,11 +510,6 @@ impl Extents {
         let group = (hash * (self.heads.len() as u64 / NEIGHBOURS)) >> 32;
         (group * NEIGHBOURS + line % NEIGHBOURS) as usize
     }
-}
-
-/// Two places with the same heat.
-fn pair_of(heat: Heat) -> u8 {
-    heat.bits() << 4 | heat.bits()
 }
 
 /// Counts how many extents recovered blocks will take from the pool. An extent may have holes: what

@@ -1,104 +1,134 @@
-//! The heat of blocks: what the map keeps for the policy of eviction.
+//! The heat of lines: what the map keeps for the policy of eviction.
 //!
-//! It stands at the place of the published version, and goes over to the next one: with a hit,
-//! where the next one was written, and without, where reclaim moved the block.
+//! A line that is resident has its mark in one of its extents, the bearer, which hands it on when
+//! nothing is left of it: to another extent of the line with something published, or the line is
+//! resident no more.
 //!
 //! **Invariants**
-//! - Only published versions are resident.
+//! - A line has at most one bearer.
+//! - With lines of one block only published versions are bearers.
 
-use super::extents::{Extents, Span};
 use super::{LineMap, State, Tag};
 use crate::eviction::{Group, Heat, Held, Residents};
-use crate::types::{BlockRun, CoreBlock, SlotIndex};
+use crate::types::{CoreBlock, CoreLine, SlotIndex};
+use std::ops::Range;
 
-/// Blocks that were published because somebody asked for them, and that lie in a row.
+/// Blocks of one line that were published because somebody asked for them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Asked {
-    pub run: BlockRun,
+    /// One of them, and where it is.
+    pub block: CoreBlock,
     pub slot: SlotIndex,
-    /// They were resident before.
+    /// The line is resident, and had one of them before.
     pub is_hit: bool,
 }
 
 impl LineMap {
     #[inline]
+    pub fn line_of(&self, block: CoreBlock) -> CoreLine {
+        self.extents.line_of(block.0)
+    }
+
+    pub fn line_blocks(&self) -> u64 {
+        self.extents.line_blocks()
+    }
+
+    /// That of the line of which something is at a place.
+    #[inline]
     pub fn heat_at(&self, slot: SlotIndex) -> Heat {
-        self.extents.heat(slot.0)
+        self.extents.at_place(slot.0).map_or(Heat::NONE, |at| self.heat_by(at))
     }
 
-    /// Marks blocks that are published and lie in a row.
+    /// That of the line of an extent with something published.
     #[inline]
-    pub fn set_heats_at(&mut self, slot: SlotIndex, count: u64, heat: Heat) {
-        let places = slot.0..slot.0 + count as u32;
-        let is_plain =
-            self.by_class.is_none() && self.extents.common_heat(places.clone()) == Some(Heat::NONE);
-        match self.extents.common_tag(places.clone()).filter(|_| is_plain) {
-            Some(tag) => {
-                self.held.add_many(heat, count);
-                self.held_clean += if tag.is_clean() && heat.is_resident() { count } else { 0 };
-                self.extents.set_heats(places, heat);
-            }
-            None => places.for_each(|place| self.set_heat_at(SlotIndex(place), heat)),
+    pub(super) fn heat_by(&self, at: u32) -> Heat {
+        let heat = self.extents.heat(at);
+        if heat.is_resident() || self.extents.is_by_block() {
+            return heat;
         }
-    }
-
-    /// How many of so many places, from one on, hold none that is resident.
-    #[inline]
-    pub fn cold_from(&self, slot: SlotIndex, count: u64) -> u64 {
-        let places = slot.0..slot.0 + count as u32;
-        if self.extents.common_heat(places.clone()) == Some(Heat::NONE) {
-            return count;
-        }
-        let is_cold = |place: &u32| !self.extents.heat(*place).is_resident();
-        places.take_while(is_cold).count() as u64
+        self.heat_of(self.extents.line_of(self.extents.span(at).block))
     }
 
     #[inline]
-    pub fn set_heat_at(&mut self, slot: SlotIndex, heat: Heat) {
-        let (before, tag) = (self.extents.heat(slot.0), self.extents.tag(slot.0));
-        self.held.subtract(before);
-        self.held.add(heat);
+    pub fn heat_of(&self, line: CoreLine) -> Heat {
+        self.bearer(line).map_or(Heat::NONE, |at| self.extents.heat(at))
+    }
+
+    #[inline]
+    pub(super) fn bearer(&self, line: CoreLine) -> Option<u32> {
+        self.extents.of_line(line).find(|at| self.extents.heat(*at).is_resident())
+    }
+
+    /// The line of which something is at a place is resident from now on, for the class of that.
+    ///
+    /// # Panics
+    /// Where it was.
+    #[inline]
+    pub fn admit(&mut self, slot: SlotIndex, heat: Heat) {
+        let at = self.extents.at_place(slot.0).expect("a place in use");
+        debug_assert!(!self.heat_by(at).is_resident());
         if let Some(table) = &mut self.by_class {
-            table.reheat(slot.0, before, heat);
+            table.stand_for(at, slot.0);
         }
-        if tag.is_clean() {
-            self.held_clean += u64::from(heat.is_resident());
-            self.held_clean -= u64::from(before.is_resident());
-        }
-        self.extents.set_heat(slot.0, heat);
+        self.set_mark(at, heat);
     }
 
-    /// A hit of a resident block.
+    /// A line is not resident from now on.
+    pub fn cool(&mut self, line: CoreLine) {
+        if let Some(at) = self.bearer(line) {
+            self.set_mark(at, Heat::NONE);
+        }
+    }
+
+    /// Nobody is resident from now on.
+    pub fn cool_all(&mut self) {
+        let bearers: Vec<u32> =
+            self.extents.linked_ones().filter(|at| self.extents.heat(*at).is_resident()).collect();
+        bearers.into_iter().for_each(|at| self.set_mark(at, Heat::NONE));
+    }
+
+    /// A hit of the line of which something is at a place; `false`, and nothing has happened, where
+    /// it is not resident.
     #[inline]
-    pub fn warm(&mut self, slot: SlotIndex, heat: Heat) {
-        debug_assert!(heat.is_resident());
+    pub fn warm_at(&mut self, slot: SlotIndex) -> bool {
+        let Some(mut at) = self.extents.at_place(slot.0) else { return false };
+        if !self.extents.heat(at).is_resident() {
+            if self.extents.is_by_block() {
+                return false;
+            }
+            let line = self.extents.line_of(self.extents.span(at).block);
+            let Some(bearer) = self.bearer(line) else { return false };
+            at = bearer;
+        }
+        self.warm(at);
+        true
+    }
+
+    #[inline]
+    fn warm(&mut self, at: u32) {
+        let heat = self.extents.heat(at);
         if !heat.is_hottest() {
-            self.extents.set_heat(slot.0, heat.warmer());
+            self.extents.set_heat(at, heat.warmer());
         }
     }
 
-    /// A version on its way to its place is a copy by reclaim.
-    pub fn mark_moved(&mut self, slot: SlotIndex) {
-        self.moving += 1;
-        self.extents.set_heat(slot.0, Heat::MOVED);
+    /// Whether anything of a line is mapped.
+    pub fn has_line(&self, line: CoreLine) -> bool {
+        self.extents.of_line(line).next().is_some()
     }
 
-    /// Whether a version on its way to its place is one.
-    pub fn is_moved(&self, slot: SlotIndex) -> bool {
-        self.moving > 0 && self.extents.heat(slot.0) == Heat::MOVED
-    }
-
-    /// Residents that the core has for good.
+    /// Blocks of resident lines that the core has for good.
     pub fn held_clean(&self) -> u64 {
         self.held_clean
     }
 
-    /// Bytes for the heat, where it has no place in the map itself.
-    pub fn heat_bytes(&self) -> u64 {
-        self.extents.heat_bytes()
+    /// How many lines are resident, of whatever class.
+    pub fn residents(&self) -> u64 {
+        self.held.all
     }
 
-    /// Whether residents that are published are noted, beside the others.
+    /// Whether hits of lines that are resident are noted, beside those that are not, and lines whose
+    /// mappings end.
     pub fn note_hits(&mut self, wanted: bool) {
         self.notes_hits = wanted;
     }
@@ -114,106 +144,190 @@ impl LineMap {
         self.asked = asked;
     }
 
-    /// Which of an extent's blocks, named by a bit each, reclaim has moved.
+    /// A line that was resident until its mappings ended, since this was called last.
     #[inline]
-    pub(super) fn moved_of(&mut self, span: &Span, blocks: u64) -> u64 {
-        let mut moved = 0;
-        if self.moving == 0 {
-            return moved;
+    pub fn take_ended(&mut self) -> Option<CoreLine> {
+        self.ended.pop()
+    }
+
+    /// Everything that is mapped at some places: its state, and whether its line is resident.
+    pub fn each_place(&self, places: Range<u32>, mut visit: impl FnMut(SlotIndex, State, bool)) {
+        let mut place = places.start;
+        while place < places.end {
+            let Some(at) = self.extents.at_place(place) else {
+                place += 1;
+                continue;
+            };
+            let stop = places.end.min(self.extents.span(at).end_place());
+            let is_resident = self.heat_by(at).is_resident();
+            for place in place..stop {
+                let tag = self.extents.tag(place);
+                if tag.is_mapped() {
+                    visit(SlotIndex(place), tag.state(), is_resident);
+                }
+            }
+            place = stop;
         }
-        for index in bits(blocks) {
-            let place = span.place + index;
-            if self.extents.heat(place) == Heat::MOVED {
-                self.cool(place);
-                moved |= 1 << index;
+    }
+
+    /// The lines whose newest published extent starts at some places, in their order: a block of
+    /// each, and where that is.
+    pub fn each_line(&self, places: Range<u32>, mut visit: impl FnMut(SlotIndex, CoreBlock)) {
+        let mut place = places.start;
+        while place < places.end {
+            let Some(at) = self.extents.at_place(place) else {
+                place += 1;
+                continue;
+            };
+            let span = self.extents.span(at);
+            if let Some(first) = self.published_of(at)
+                && self.is_newest(at)
+            {
+                visit(SlotIndex(first), CoreBlock(span.block + u64::from(first - span.place)));
+            }
+            place = span.end_place();
+        }
+    }
+
+    /// How many lines have something published.
+    pub fn lines(&self) -> u64 {
+        let is_counted = |at: &u32| self.published_of(*at).is_some() && self.is_newest(*at);
+        self.extents.linked_ones().filter(is_counted).count() as u64
+    }
+
+    /// Whether an extent with something published is the newest such of its line.
+    fn is_newest(&self, at: u32) -> bool {
+        if self.extents.is_by_block() {
+            return true;
+        }
+        let line = self.extents.line_of(self.extents.span(at).block);
+        self.extents.of_line(line).find(|at| self.published_of(*at).is_some()) == Some(at)
+    }
+
+    /// The first place of an extent where something is published.
+    fn published_of(&self, at: u32) -> Option<u32> {
+        let span = self.extents.span(at);
+        (span.place..span.end_place()).find(|place| self.extents.tag(*place).is_published())
+    }
+
+    /// Blocks of a line were published, some of which the cache had before, or not.
+    #[inline]
+    pub(super) fn note_asked(&mut self, block: u64, place: u32, heat: Heat, has_older: bool) {
+        let is_hit = heat.is_resident() && has_older;
+        if heat.is_resident() != is_hit {
+            // What is added to a line that is there is no hit: whoever reads or writes it piece by
+            // piece asks for it once.
+            return;
+        }
+        if is_hit {
+            let line = self.extents.line_of(block);
+            let at = self.bearer(line).expect("a resident line has a bearer");
+            self.warm(at);
+        }
+        if !is_hit || self.notes_hits {
+            self.asked.push(Asked { block: CoreBlock(block), slot: SlotIndex(place), is_hit });
+        }
+    }
+
+    /// An extent of which nothing is left is about to be unlinked.
+    #[inline]
+    pub(super) fn hand_on(&mut self, at: u32) {
+        let heat = self.extents.heat(at);
+        if !heat.is_resident() {
+            return;
+        }
+        let line = self.extents.line_of(self.extents.span(at).block);
+        let is_heir = |other: &u32| *other != at && self.published_of(*other).is_some();
+        let heir = self.extents.of_line(line).find(is_heir);
+        let Some(heir) = heir else {
+            if self.notes_hits {
+                self.ended.push(line);
+            }
+            return self.set_mark(at, Heat::NONE);
+        };
+        self.extents.set_heat(at, Heat::NONE);
+        self.extents.set_heat(heir, heat);
+        if let Some(table) = &mut self.by_class {
+            table.hand_on(at, heir);
+        }
+    }
+
+    /// Changes the mark of a bearer, or makes an extent one, or none.
+    #[inline]
+    pub(super) fn set_mark(&mut self, at: u32, heat: Heat) {
+        let before = self.extents.heat(at);
+        self.held.subtract(before);
+        self.held.add(heat);
+        if let Some(table) = &mut self.by_class {
+            table.reheat(at, before, heat);
+        }
+        if before.is_resident() != heat.is_resident() {
+            let clean = self.clean_beside(at);
+            match heat.is_resident() {
+                true => self.held_clean += clean,
+                false => self.held_clean -= clean,
             }
         }
-        moved
+        self.extents.set_heat(at, heat);
     }
 
+    /// Clean blocks of the line of an extent.
     #[inline]
-    pub(super) fn note_asked(&mut self, span: &Span, blocks: u64) {
-        let mut left = blocks;
-        while left != 0 {
-            let first = left.trailing_zeros();
-            let len = (left >> first).trailing_ones();
-            let slot = SlotIndex(span.place + first);
-            let cold = self.cold_from(slot, len.into()) as u32;
-            let is_hit = cold == 0;
-            let len = if is_hit { self.warm_from(slot, len) } else { cold };
-            if !is_hit || self.notes_hits {
-                let block = CoreBlock(span.block + u64::from(first));
-                let run = BlockRun { first: block, count: len.into() };
-                self.asked.push(Asked { run, slot, is_hit });
+    fn clean_beside(&self, at: u32) -> u64 {
+        let span = self.extents.span(at);
+        if self.extents.is_by_block() {
+            return u64::from(self.extents.tag(span.place).is_clean());
+        }
+        let clean_of = |at| {
+            let span = self.extents.span(at);
+            let places = span.place..span.end_place();
+            places.filter(|place| self.extents.tag(*place).is_clean()).count() as u64
+        };
+        self.extents.of_line(self.extents.line_of(span.block)).map(clean_of).sum()
+    }
+
+    /// What was clean at a place of a line, or becomes it.
+    #[inline]
+    pub(super) fn hold(&mut self, heat: Heat, old: Tag, new: Tag, count: u64) {
+        if heat.is_resident() && old.is_clean() != new.is_clean() {
+            match new.is_clean() {
+                true => self.held_clean += count,
+                false => self.held_clean -= count,
             }
-            left &= !(u64::MAX >> (u64::BITS - len) << first);
-        }
-    }
-
-    /// How many of so many places, from one on, hold residents.
-    #[inline]
-    fn warm_from(&self, slot: SlotIndex, count: u32) -> u32 {
-        let is_warm = |place: &u32| self.extents.heat(*place).is_resident();
-        (slot.0..slot.0 + count).take_while(is_warm).count() as u32
-    }
-
-    /// The heat goes from an older version to a newer one.
-    #[inline]
-    pub(super) fn hand_over(&mut self, older: u32, newer: u32, is_moved: bool) {
-        if self.by_class.is_some() {
-            self.hand_class_over(older, newer, is_moved);
-        }
-        let heat = self.extents.heat(older);
-        if heat.is_resident() {
-            self.held_clean -= u64::from(self.extents.tag(older).is_clean());
-            self.held_clean += u64::from(self.extents.tag(newer).is_clean());
-            self.extents.set_heat(older, Heat::NONE);
-            self.extents.set_heat(newer, if is_moved { heat } else { heat.warmer() });
-        }
-    }
-
-    /// A place is about to be freed.
-    #[inline]
-    pub(super) fn cool(&mut self, place: u32) {
-        let heat = self.extents.heat(place);
-        if heat != Heat::NONE {
-            self.moving -= u32::from(heat == Heat::MOVED);
-            self.set_heat_at(SlotIndex(place), Heat::NONE);
         }
     }
 
     pub(super) fn check_heat(&self) {
-        let (mut held, mut held_clean, mut moving) = (Held::default(), 0, 0);
-        for slot in (0..self.extents.places()).map(SlotIndex) {
-            let heat = self.heat_at(slot);
-            let state = self.state(slot);
-            let is_published = !matches!(state, State::Free | State::Pending);
-            assert!(is_published || !heat.is_resident(), "resident before it is published");
-            assert!(state != State::Free || heat == Heat::NONE, "what is free has no heat");
+        let (mut held, mut held_clean) = (Held::default(), 0);
+        let mut lines = std::collections::BTreeSet::new();
+        for at in self.extents.linked_ones() {
+            let (span, heat) = (self.extents.span(at), self.extents.heat(at));
             held.add(heat);
-            moving += u32::from(heat == Heat::MOVED);
-            held_clean += u64::from(heat.is_resident() && state == State::Clean);
+            if heat.is_resident() {
+                assert!(lines.insert(self.extents.line_of(span.block)), "two bearers of a line");
+                held_clean += self.clean_beside(at);
+                let is_sound = !self.extents.is_by_block() || self.published_of(at).is_some();
+                assert!(is_sound, "resident before it is published");
+            } else {
+                assert_eq!(heat, Heat::NONE);
+            }
         }
-        let found = (self.held, self.held_clean, self.moving);
-        assert_eq!((held, held_clean, moving), found);
+        assert_eq!((held, held_clean), (self.held, self.held_clean));
     }
 }
 
 impl Residents for LineMap {
-    fn heat(&self, block: CoreBlock, group: Group) -> Heat {
-        let place = self.published_place(block).filter(|place| self.is_in(group, *place));
-        place.map_or(Heat::NONE, |place| self.extents.heat(place))
+    fn heat(&self, line: CoreLine, group: Group) -> Heat {
+        let at = self.bearer(line).filter(|at| self.is_in(group, *at));
+        at.map_or(Heat::NONE, |at| self.extents.heat(at))
     }
 
-    fn change(&mut self, block: CoreBlock, group: Group, change: fn(Heat) -> Heat) -> Heat {
-        let Some(place) = self.published_place(block) else { return Heat::NONE };
-        if !self.is_in(group, place) {
+    fn change(&mut self, line: CoreLine, group: Group, change: fn(Heat) -> Heat) -> Heat {
+        let Some(at) = self.bearer(line).filter(|at| self.is_in(group, *at)) else {
             return Heat::NONE;
-        }
-        let before = self.extents.heat(place);
-        if before.is_resident() {
-            self.set_heat_at(SlotIndex(place), change(before));
-        }
+        };
+        let before = self.extents.heat(at);
+        self.set_mark(at, change(before));
         before
     }
 
@@ -222,50 +336,14 @@ impl Residents for LineMap {
         self.held_by(group)
     }
 
-    fn foresee(&self, block: CoreBlock, step: u32) {
-        self.extents.foresee(block.0, step);
+    fn foresee(&self, line: CoreLine, step: u32) {
+        self.extents.foresee(line.0 * self.extents.line_blocks(), step);
     }
 }
 
 impl LineMap {
-    /// How many blocks are resident, of whatever class.
-    pub fn residents(&self) -> u64 {
-        self.held.all
-    }
-
     #[inline]
-    fn is_in(&self, group: Group, place: u32) -> bool {
-        self.by_class.as_ref().is_none_or(|table| table.group(place) == group)
+    fn is_in(&self, group: Group, at: u32) -> bool {
+        self.by_class.as_ref().is_none_or(|table| table.group_of_line(at) == group)
     }
-
-    #[inline]
-    fn published_place(&self, block: CoreBlock) -> Option<u32> {
-        let is_published = |place: &u32| Tag::is_published(self.extents.tag(*place));
-        places_of(&self.extents, block).find(is_published)
-    }
-}
-
-/// The places of all versions of a block, newest first.
-fn places_of(extents: &Extents, block: CoreBlock) -> impl Iterator<Item = u32> + '_ {
-    let mut at = extents.first(block.0);
-    std::iter::from_fn(move || {
-        while at != super::NONE {
-            let span = extents.span(at);
-            at = extents.next(at);
-            if let Some(place) = span.place_of(block.0) {
-                return Some(place);
-            }
-        }
-        None
-    })
-}
-
-/// The places of the bits that are set.
-#[inline]
-fn bits(mut word: u64) -> impl Iterator<Item = u32> {
-    std::iter::from_fn(move || {
-        let index = (word != 0).then(|| word.trailing_zeros());
-        word &= word.wrapping_sub(1);
-        index
-    })
 }

@@ -32,8 +32,8 @@ pub use extents::Scattering;
 pub use heat::Asked;
 pub use version::{Counts, Marks, State, Version};
 
-use crate::eviction::Held;
-use crate::types::{BlockRun, CoreBlock, SlotIndex};
+use crate::eviction::{Heat, Held};
+use crate::types::{BlockRun, CoreBlock, CoreLine, SlotIndex};
 use class_table::ClassTable;
 use core_table::CoreTable;
 use extents::{EXTENT_BLOCKS_MAX, Extents, NONE, Span};
@@ -62,16 +62,16 @@ pub struct LineMap {
     checksums: Box<[u32]>,
     counts: Counts,
     held: Held,
-    /// Residents that the core has for good.
+    /// Blocks of resident lines that the core has for good.
     held_clean: u64,
     /// While there are classes.
     by_class: Option<Box<ClassTable>>,
     /// Where there are several.
     by_core: Option<Box<CoreTable>>,
-    /// Copies by reclaim that are on their way.
-    moving: u32,
     asked: Vec<Asked>,
-    /// Whether `asked` names residents too.
+    /// Lines that were resident until their mappings ended.
+    ended: Vec<CoreLine>,
+    /// Whether `asked` names residents too, and anybody looks at `ended`.
     notes_hits: bool,
     /// Where the last version went that was inserted by itself: the next may continue it.
     open: u32,
@@ -91,8 +91,8 @@ impl LineMap {
             held_clean: 0,
             by_class: None,
             by_core: None,
-            moving: 0,
             asked: Vec::new(),
+            ended: Vec::new(),
             notes_hits: false,
             open: NONE,
         }
@@ -274,11 +274,35 @@ impl LineMap {
     pub fn publish(&mut self, slot: SlotIndex, count: u32) -> u32 {
         let mut published = 0;
         self.each_extent(slot, count, |map, at, span, places| {
-            let blocks = map.publish_places(span, places);
+            let is_pending = |place: &u32| map.extents.tag(*place).is_pending();
+            let Some(first) = places.clone().find(is_pending) else { return };
+            let line = map.extents.line_of(span.block);
+            if map.by_class.is_some() {
+                map.give_class(line, first);
+            }
+            let heat = map.heat_of(line);
+            let blocks = map.publish_places(span, places, heat);
+            let has_older = map.supersede(at, span, blocks, heat);
+            map.note_asked(span.block + u64::from(first - span.place), first, heat, has_older);
             published += blocks.count_ones();
-            let moved = map.moved_of(span, blocks);
-            map.supersede(at, span, blocks, moved);
-            map.note_asked(span, blocks & !moved);
+        });
+        published
+    }
+
+    /// The same of copies by reclaim, which nobody has asked for.
+    ///
+    /// # Panics
+    /// Where one was published before.
+    pub fn publish_moved(&mut self, slot: SlotIndex, count: u32) -> u32 {
+        let mut published = 0;
+        self.each_extent(slot, count, |map, at, span, places| {
+            if map.by_class.is_some() {
+                map.hand_classes_on(span, places.clone());
+            }
+            let heat = map.heat_of(map.extents.line_of(span.block));
+            let blocks = map.publish_places(span, places, heat);
+            map.supersede(at, span, blocks, heat);
+            published += blocks.count_ones();
         });
         published
     }
@@ -288,7 +312,8 @@ impl LineMap {
     pub fn remove(&mut self, slot: SlotIndex, count: u32) {
         self.each_extent(slot, count, |map, at, span, places| {
             map.extents.foresee_unlink(span.place);
-            map.release_places(places);
+            let heat = map.heat_by(at);
+            map.release_places(places, heat);
             if map.extents.is_vacant(span) {
                 map.close(at);
                 map.extents.unlink_found(at);
@@ -299,11 +324,12 @@ impl LineMap {
     /// Drops every version of a block, pending ones included; answers whether there was one.
     pub fn remove_block(&mut self, block: CoreBlock) -> bool {
         let (mut before, mut at, mut found) = (None, self.extents.first(block.0), false);
+        let heat = self.heat_of(self.line_of(block));
         while at != NONE {
             let (span, next) = (self.extents.span(at), self.extents.next(at));
             if let Some(place) = span.place_of(block.0) {
                 found |= self.extents.tag(place).is_mapped();
-                self.release(place);
+                self.release(place, heat);
             }
             self.step(&mut before, at, &span);
             at = next;
@@ -323,7 +349,7 @@ impl LineMap {
     pub fn set_state(&mut self, slot: SlotIndex, state: State) {
         let tag = self.extents.tag(slot.0);
         assert!(tag.is_published());
-        self.retag(slot.0, tag, Tag::new(state, state, tag.marks()));
+        self.retag(slot.0, tag, Tag::new(state, state, tag.marks()), self.heat_at(slot));
     }
 
     #[inline]
@@ -339,7 +365,8 @@ impl LineMap {
             return;
         }
         match marks.contains(Marks::REPLAYED) {
-            true => self.retag(slot.0, tag, tag.without(marks)),
+            // As clean as it was.
+            true => self.retag(slot.0, tag, tag.without(marks), Heat::NONE),
             // Not counted.
             false => self.extents.set_tag(slot.0, tag.without(marks)),
         }
@@ -540,28 +567,51 @@ impl LineMap {
     }
 
     /// Drops the versions behind an extent in its chain of those of its blocks that are named by a
-    /// bit each.
+    /// bit each, of a line with this heat. Answers whether one of them was published.
     #[inline]
-    fn supersede(&mut self, at: u32, newer: &Span, blocks: u64, moved: u64) {
+    fn supersede(&mut self, at: u32, newer: &Span, blocks: u64, heat: Heat) -> bool {
         let (mut before, mut at) = (Some(at), self.extents.next(at));
+        let mut has_older = false;
         while at != NONE {
             let (span, next) = (self.extents.span(at), self.extents.next(at));
             let (from, to) = overlap(&span, newer.block, newer.end_block());
-            for block in from..to {
-                let index = block - newer.block;
-                if blocks >> index & 1 == 1 {
-                    let older = span.place + (block - span.block) as u32;
-                    self.hand_over(older, newer.place + index as u32, moved >> index & 1 == 1);
-                    self.release(older);
-                }
-            }
             if from < to {
+                has_older |= self.supersede_in(&span, (from, to), newer.block, blocks, heat);
                 self.step(&mut before, at, &span);
             } else {
                 before = Some(at);
             }
             at = next;
         }
+        has_older
+    }
+
+    /// Of the blocks of an extent from one to another.
+    #[inline]
+    fn supersede_in(
+        &mut self,
+        older: &Span,
+        (from, to): (u64, u64),
+        first: u64,
+        blocks: u64,
+        heat: Heat,
+    ) -> bool {
+        let place_of = |block: u64| older.place + (block - older.block) as u32;
+        let all = u64::MAX >> (u64::BITS - (to - from) as u32) << (from - first);
+        let is_published = |map: &Self, place: u32| map.extents.tag(place).is_published();
+        let places = place_of(from)..place_of(to);
+        if blocks & all == all {
+            let has_older = places.clone().any(|place| is_published(self, place));
+            self.release_places(places, heat);
+            return has_older;
+        }
+        let mut has_older = false;
+        for block in (from..to).filter(|block| blocks >> (block - first) & 1 == 1) {
+            let place = place_of(block);
+            has_older |= is_published(self, place);
+            self.release(place, heat);
+        }
+        has_older
     }
 
     /// Goes on behind an extent, which is unlinked where nothing is left of it.
@@ -575,7 +625,10 @@ impl LineMap {
         }
     }
 
+    /// An extent is about to be unlinked.
+    #[inline]
     fn close(&mut self, at: u32) {
+        self.hand_on(at);
         if self.open == at {
             self.open = NONE;
         }

@@ -10,15 +10,16 @@ use crate::eviction::Heat;
 use std::ops::Range;
 
 impl LineMap {
-    /// Answers which blocks of the extent have been published, a bit for each.
+    /// Answers which blocks of the extent, whose line has this heat, have been published, a bit for
+    /// each.
     #[inline]
-    pub(super) fn publish_places(&mut self, span: &Span, places: Range<u32>) -> u64 {
+    pub(super) fn publish_places(&mut self, span: &Span, places: Range<u32>, heat: Heat) -> u64 {
         if let Some(tag) = self.extents.common_tag(places.clone())
             && tag.is_pending()
             && self.is_counted_whole()
         {
-            // Who is pending is not resident.
             self.recount_all(places.len() as u64, tag, tag.published());
+            self.hold(heat, tag, tag.published(), places.len() as u64);
             self.extents.set_tags(places.clone(), tag.published());
             return u64::MAX >> (u64::BITS - places.len() as u32) << (places.start - span.place);
         }
@@ -29,7 +30,7 @@ impl LineMap {
                 continue;
             }
             assert!(tag.is_pending(), "published twice, now {:?}", tag.state());
-            self.retag(place, tag, tag.published());
+            self.retag(place, tag, tag.published(), heat);
             blocks |= 1 << (place - span.place);
         }
         blocks
@@ -41,26 +42,27 @@ impl LineMap {
         self.by_class.is_none() && self.by_core.is_none()
     }
 
+    /// Of a line with this heat.
     #[inline]
-    pub(super) fn release_places(&mut self, places: Range<u32>) {
+    pub(super) fn release_places(&mut self, places: Range<u32>, heat: Heat) {
         if let Some(tag) = self.extents.common_tag(places.clone())
             && self.is_counted_whole()
-            && self.extents.common_heat(places.clone()) == Some(Heat::NONE)
         {
             if tag.is_mapped() {
                 self.recount_all(places.len() as u64, tag, Tag::FREE);
+                self.hold(heat, tag, Tag::FREE, places.len() as u64);
                 self.extents.set_tags(places, Tag::FREE);
             }
             return;
         }
-        places.for_each(|place| self.release(place));
+        places.for_each(|place| self.release(place, heat));
     }
 
     #[inline]
-    pub(super) fn release(&mut self, place: u32) {
+    pub(super) fn release(&mut self, place: u32, heat: Heat) {
         let tag = self.extents.tag(place);
         if tag.is_mapped() {
-            self.cool(place);
+            self.hold(heat, tag, Tag::FREE, 1);
             self.recount(place, tag, Tag::FREE);
             if let Some(table) = &mut self.by_class {
                 table.release(place, tag);
@@ -70,14 +72,11 @@ impl LineMap {
     }
 
     #[inline]
-    pub(super) fn retag(&mut self, place: u32, old: Tag, new: Tag) {
+    pub(super) fn retag(&mut self, place: u32, old: Tag, new: Tag, heat: Heat) {
+        self.hold(heat, old, new, 1);
         self.recount(place, old, new);
         if let Some(table) = &mut self.by_class {
             table.retag(place, old, new);
-        }
-        if old.is_clean() != new.is_clean() && self.extents.heat(place).is_resident() {
-            self.held_clean =
-                self.held_clean + u64::from(new.is_clean()) - u64::from(old.is_clean());
         }
         self.extents.set_tag(place, new);
     }

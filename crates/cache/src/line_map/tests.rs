@@ -69,10 +69,9 @@ fn a_copy_keeps_its_class_where_an_older_extent_has_a_hole() {
         map.set_class(SlotIndex(slot), run.count as u32, class);
         map.publish(SlotIndex(slot), run.count as u32);
     }
-    map.set_heat_at(SlotIndex(20), Heat::SMALL);
+    map.admit(SlotIndex(20), Heat::SMALL);
     pending(&mut map, 40, run(5, 1), State::Dirty);
-    map.mark_moved(SlotIndex(40));
-    map.publish(SlotIndex(40), 1);
+    map.publish_moved(SlotIndex(40), 1);
     assert_eq!(slot_of(map.published(CoreBlock(5))), Some(40));
     assert_eq!(map.class_at(SlotIndex(40)), class);
     assert_eq!(map.held_by_class(class).unwrap().resident, 1);

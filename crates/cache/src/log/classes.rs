@@ -3,7 +3,7 @@
 
 use super::{Log, id_of};
 use crate::classes::ClassId;
-use crate::eviction::{ClassKey, Heat, Shares};
+use crate::eviction::{ClassKey, Shares};
 use crate::line_map::{Asked, ClassHeld};
 use crate::stats::{BypassReason, ClassUsage};
 use crate::types::{BlockRun, CoreBlock, SlotIndex};
@@ -46,9 +46,9 @@ impl Log {
         if !self.map.has_classes() {
             let resident = self.map.residents();
             let all = ClassHeld { counts: self.map.counts(), resident };
-            return if is_first { usage(&all) } else { ClassUsage::default() };
+            return if is_first { self.usage(&all) } else { ClassUsage::default() };
         }
-        let held = |key| usage(&self.map.held_by_class(key).unwrap_or_default());
+        let held = |key| self.usage(&self.map.held_by_class(key).unwrap_or_default());
         let mut found = held(ClassKey::of(class));
         if is_first {
             found += held(ClassKey::UNKNOWN);
@@ -67,18 +67,28 @@ impl Log {
         self.map.set_class(slot, count, shares.key_of(class));
     }
 
-    /// A hit makes a block one of the class that asked for it, where that may hold any.
+    /// A hit makes a block one of the class that asked for it, and has its line resident for that,
+    /// where that may hold any.
+    #[inline]
+    pub(super) fn join_class(&mut self, slot: SlotIndex, block: CoreBlock, class: ClassId) {
+        if self.eviction.shares.is_some() {
+            self.change_class(slot, block, class);
+        }
+    }
+
     #[cold]
-    pub(super) fn change_class(&mut self, slot: SlotIndex, block: CoreBlock, class: ClassId) {
+    fn change_class(&mut self, slot: SlotIndex, block: CoreBlock, class: ClassId) {
         let shares = self.eviction.shares.as_ref().expect("there are classes");
-        let (key, before) = (shares.key_of(class), self.map.class_at(slot));
+        let (key, line) = (shares.key_of(class), self.map.line_of(block));
+        let has_left = self.map.class_of_line(line).is_some_and(|before| before != key);
         let group = shares.group_of(key).expect("a known class");
-        if key == before || !shares.has_place(group, &self.map) {
+        let is_of_it = key == self.map.class_at(slot) && !has_left;
+        if is_of_it || !shares.has_place(group, &self.map) {
             return;
         }
-        if self.map.heat_at(slot).is_resident() {
-            self.map.set_heat_at(slot, Heat::NONE);
-            self.eviction.policy.remove(block);
+        if has_left {
+            self.map.cool(line);
+            self.eviction.policy.remove(line);
         }
         self.map.set_class(slot, 1, key);
     }
@@ -89,8 +99,8 @@ impl Log {
         let shares = it.shares.as_ref().expect("there are classes");
         let group = self.map.group_at(slot);
         if shares.make_room(group, &mut *it.policy, &mut self.map) {
-            let heat = it.policy.insert(block, group, &mut self.map);
-            self.map.set_heat_at(slot, heat);
+            let heat = it.policy.insert(self.map.line_of(block), group, &mut self.map);
+            self.map.admit(slot, heat);
         }
     }
 
@@ -98,7 +108,16 @@ impl Log {
     #[cold]
     pub(super) fn note_left(&mut self, asked: &[Asked]) {
         for asked in asked.iter().filter(|asked| !asked.is_hit) {
-            asked.run.blocks().for_each(|block| self.eviction.policy.remove(block));
+            self.eviction.policy.remove(self.map.line_of(asked.block));
+        }
+    }
+
+    fn usage(&self, held: &ClassHeld) -> ClassUsage {
+        let ClassHeld { counts, resident } = held;
+        ClassUsage {
+            clean_blocks: counts.clean,
+            dirty_blocks: counts.dirty + counts.pending_dirty + counts.written,
+            resident_blocks: *resident * self.map.line_blocks(),
         }
     }
 
@@ -106,14 +125,5 @@ impl Log {
         if let Some(shares) = &self.eviction.shares {
             shares.self_check(&self.map);
         }
-    }
-}
-
-fn usage(held: &ClassHeld) -> ClassUsage {
-    let ClassHeld { counts, resident } = held;
-    ClassUsage {
-        clean_blocks: counts.clean,
-        dirty_blocks: counts.dirty + counts.pending_dirty + counts.written,
-        resident_blocks: *resident,
     }
 }

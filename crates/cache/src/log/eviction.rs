@@ -2,10 +2,11 @@
 
 use super::{Intake, Log};
 use crate::classes::{ClassId, Classes};
-use crate::eviction::{EvictionPolicy, Group, Heat, Hits, Policy, ShadowStats, Shadows, Shares};
+use crate::eviction::{EvictionPolicy, Group, Hits, Policy, ShadowStats, Shadows, Shares};
 use crate::line_map::{Asked, State, Version};
-use crate::types::{BlockRun, CoreBlock, SlotIndex};
+use crate::types::{BlockRun, CoreBlock, CoreLine, SlotIndex};
 use serde::Serialize;
+use std::ops::Range;
 
 /// Share of the places that new data finds which is given to residents. Where all of them are
 /// carried on for ever, reclaim writes 1 / (1 - share) times what enters, at most: 3.3 times.
@@ -27,9 +28,12 @@ pub struct Eviction {
     /// Whether a hit only raises the frequency, and nobody else wants to know of it.
     is_plain: bool,
     changes: u64,
+    /// In lines.
     pub(super) capacity: u64,
+    /// In blocks.
     carried_max: u64,
-    core_blocks: u64,
+    line_blocks: u64,
+    core_lines: u64,
 }
 
 /// Who stays in the cache, by which policy, and why that one.
@@ -38,6 +42,7 @@ pub struct EvictionStats {
     pub setting: EvictionPolicy,
     /// In use.
     pub policy: EvictionPolicy,
+    /// A line that is resident counts whole.
     pub resident_bytes: u64,
     pub resident_bytes_max: u64,
     /// How often `adaptive` has chosen another one.
@@ -49,21 +54,23 @@ pub struct EvictionStats {
 impl Eviction {
     /// For a log with so many places for new data. Nobody is resident until a policy is set, which
     /// takes the memory for its queues then.
-    pub fn new(usable_places: u64, core_blocks: u64) -> Self {
+    pub fn new(usable_places: u64, core_blocks: u64, line_blocks: u64) -> Self {
         let policy = EvictionPolicy::Fifo;
-        let capacity = (usable_places * RESIDENT_PERCENT / 100).max(1);
+        let capacity = (usable_places * RESIDENT_PERCENT / 100 / line_blocks).max(1);
+        let core_lines = core_blocks.div_ceil(line_blocks);
         Self {
             setting: policy,
             is_set: false,
             current: policy,
-            policy: policy.make(1, core_blocks, 1),
+            policy: policy.make(1, core_lines, 1),
             shares: None,
             shadows: None,
             is_plain: true,
             changes: 0,
             capacity,
             carried_max: usable_places * CARRIED_PERCENT / 100,
-            core_blocks,
+            line_blocks,
+            core_lines,
         }
     }
 
@@ -91,7 +98,7 @@ impl Log {
             it.setting = setting;
             it.shadows = None;
             if setting == EvictionPolicy::Adaptive {
-                it.shadows = Some(Shadows::new(it.capacity, it.core_blocks));
+                it.shadows = Some(Shadows::new(it.capacity, it.core_lines));
             } else {
                 it.current = setting;
             }
@@ -100,78 +107,95 @@ impl Log {
         self.renew_policy();
     }
 
-    /// The core has so many blocks from now on. What is kept of blocks by their numbers begins anew
+    /// The core has so many blocks from now on. What is kept of lines by their numbers begins anew
     /// where these have become longer.
     pub fn lengthen_core(&mut self, core_blocks: u64) {
         self.dirty.lengthen(core_blocks);
         self.replayed.lengthen(core_blocks);
         let it = &mut self.eviction;
-        let bits = |blocks: u64| u64::BITS - blocks.leading_zeros();
-        let has_longer_numbers = bits(core_blocks) > bits(it.core_blocks);
-        it.core_blocks = core_blocks;
+        let bits = |lines: u64| u64::BITS - lines.leading_zeros();
+        let core_lines = core_blocks.div_ceil(it.line_blocks);
+        let has_longer_numbers = bits(core_lines) > bits(it.core_lines);
+        it.core_lines = core_lines;
         if has_longer_numbers {
-            it.shadows = it.shadows.take().map(|_| Shadows::new(it.capacity, core_blocks));
+            it.shadows = it.shadows.take().map(|_| Shadows::new(it.capacity, core_lines));
             self.renew_policy();
         }
     }
 
     pub fn eviction_stats(&self) -> EvictionStats {
         let it = &self.eviction;
+        let line_bytes = it.line_blocks * headpond_block::BLOCK_BYTES;
         EvictionStats {
             setting: it.setting,
             policy: it.current,
-            resident_bytes: self.map.residents() * headpond_block::BLOCK_BYTES,
-            resident_bytes_max: it.capacity * headpond_block::BLOCK_BYTES,
+            resident_bytes: self.map.residents() * line_bytes,
+            resident_bytes_max: it.capacity * line_bytes,
             changes: it.changes,
             sampled: it.shadows.as_ref().map(Shadows::stats).unwrap_or_default(),
         }
     }
 
-    /// Whether for each block that enters another one leaves.
+    /// Whether for each line that enters another one leaves.
     pub(super) fn is_full_of_residents(&self) -> bool {
         self.map.residents() >= self.eviction.capacity
-    }
-
-    /// A read found this version.
-    #[inline]
-    pub(crate) fn refer_to(&mut self, version: Version, class: ClassId) {
-        self.refer(version.slot, version.block, class);
     }
 
     /// A read of this class found this block there.
     #[inline]
     pub(crate) fn refer(&mut self, slot: SlotIndex, block: CoreBlock, class: ClassId) {
-        let heat = self.map.heat_at(slot);
-        match heat.is_resident() && self.eviction.is_plain {
-            true => self.map.warm(slot, heat),
-            false => self.refer_slowly(slot, block, class),
+        if !(self.eviction.is_plain && self.map.warm_at(slot)) {
+            self.refer_slowly(slot, block, class);
         }
     }
 
-    /// As [`Log::refer`], wherever the blocks of a run are.
-    pub(crate) fn refer_to_run(&mut self, run: BlockRun, class: ClassId) {
-        for block in run.blocks() {
-            if let Some(version) = self.map.published(block) {
-                self.refer_to(version, class);
+    /// A read found these versions, whose blocks ascend: a hit of each of their lines.
+    pub(crate) fn refer_to_each<'a>(
+        &mut self,
+        versions: impl Iterator<Item = &'a Version>,
+        class: ClassId,
+    ) {
+        let mut last = None;
+        for version in versions {
+            let line = self.map.line_of(version.block);
+            match last.replace(line) == Some(line) {
+                false => self.refer(version.slot, version.block, class),
+                true => self.join_class(version.slot, version.block, class),
             }
         }
+    }
+
+    /// The same of blocks that lie in a row.
+    #[inline]
+    pub(crate) fn refer_to_row(&mut self, first: Version, count: u64, class: ClassId) {
+        for piece in self.map.lines_of(BlockRun { first: first.block, count }) {
+            let slot =
+                |block: CoreBlock| SlotIndex(first.slot.0 + (block.0 - first.block.0) as u32);
+            self.refer(slot(piece.first), piece.first, class);
+            if self.eviction.shares.is_some() {
+                let others = piece.without_first(1).blocks();
+                others.for_each(|block| self.join_class(slot(block), block, class));
+            }
+        }
+    }
+
+    /// The same of those blocks of a run that there are.
+    pub(crate) fn refer_to_run(&mut self, run: BlockRun, class: ClassId) {
+        let mut versions = Vec::new();
+        self.map.each_published(run, |_, version| versions.extend(version));
+        self.refer_to_each(versions.iter(), class);
     }
 
     fn refer_slowly(&mut self, slot: SlotIndex, block: CoreBlock, class: ClassId) {
         let is_back = !self.map.heat_at(slot).is_resident();
         self.counters.readmitted_blocks += u64::from(is_back);
-        if self.eviction.shares.is_some() {
-            self.change_class(slot, block, class);
-        }
-        let heat = self.map.heat_at(slot);
-        if !heat.is_resident() {
+        self.join_class(slot, block, class);
+        if !self.map.warm_at(slot) {
             self.take_in(slot, block);
         } else if self.eviction.is_ordered() {
-            self.eviction.policy.hit(block);
-        } else {
-            self.map.warm(slot, heat);
+            self.eviction.policy.hit(self.map.line_of(block));
         }
-        self.sample(block);
+        self.sample(self.map.line_of(block));
     }
 
     #[inline]
@@ -179,15 +203,17 @@ impl Log {
         if self.eviction.shares.is_some() {
             return self.take_in_by_class(slot, block);
         }
-        let heat = self.eviction.policy.insert(block, Group::FIRST, &mut self.map);
-        self.map.set_heat_at(slot, heat);
+        let line = self.map.line_of(block);
+        let heat = self.eviction.policy.insert(line, Group::FIRST, &mut self.map);
+        self.map.admit(slot, heat);
     }
 
-    /// The blocks of these will be resident when their record has been written.
+    /// The lines of these will be resident when their record has been written.
     #[inline]
     pub(super) fn foresee_residents(&self, intakes: &[Intake], step: u32) {
         for intake in intakes.iter().filter(|intake| !intake.buffers.is_empty()) {
-            self.eviction.policy.foresee(intake.run, step);
+            let lines = self.map.lines_of(intake.run).map(|piece| self.map.line_of(piece.first));
+            lines.for_each(|line| self.eviction.policy.foresee(line, step));
         }
     }
 
@@ -198,61 +224,45 @@ impl Log {
         if self.eviction.shares.is_some() && self.eviction.is_ordered() {
             self.note_left(&asked);
         }
-        let is_alone = self.eviction.shares.is_none() && self.eviction.shadows.is_none();
         for asked in &asked {
-            match is_alone {
-                true => self.take_in_or_hit(asked),
-                false => self.take_in_each(asked),
-            }
+            self.take_in_or_hit(asked);
         }
         self.map.return_asked(asked);
     }
 
-    /// Where nobody but the policy wants to know.
     #[inline]
     fn take_in_or_hit(&mut self, asked: &Asked) {
-        let Asked { run: mut left, mut slot, .. } = *asked;
-        while left.count > 0 {
-            // Others of the same record may have driven some out.
-            let cold = self.map.cold_from(slot, left.count);
-            let count = if cold > 0 {
-                let it = &mut self.eviction.policy;
-                let run = BlockRun { count: cold, ..left };
-                let (count, heat) = it.insert_run(run, Group::FIRST, &mut self.map);
-                self.map.set_heats_at(slot, count, heat);
-                count
-            } else {
-                if self.eviction.is_ordered() {
-                    self.eviction.policy.hit(left.first);
-                }
-                1
-            };
-            (slot, left) = (SlotIndex(slot.0 + count as u32), left.without_first(count));
+        let Asked { slot, block, is_hit } = *asked;
+        // Another one of the same record may have superseded it.
+        let is_there = self.map.state_of(slot, block) != State::Free;
+        // Others may have driven the line out, or taken it in, or renewed the policy.
+        if is_there && !self.map.heat_at(slot).is_resident() {
+            self.take_in(slot, block);
+        } else if is_there && is_hit && self.eviction.is_ordered() {
+            self.eviction.policy.hit(self.map.line_of(block));
+        }
+        if self.eviction.shadows.is_some() {
+            self.sample(self.map.line_of(block));
         }
     }
 
-    #[cold]
-    fn take_in_each(&mut self, asked: &Asked) {
-        for (slot, block) in (asked.slot.0..).map(SlotIndex).zip(asked.run.blocks()) {
-            // Others of the same record may have driven it out, or renewed the policy, which took
-            // it in.
-            if !self.map.heat_at(slot).is_resident() {
-                self.take_in(slot, block);
-            } else if self.eviction.is_ordered() {
-                self.eviction.policy.hit(block);
-            }
-            self.sample(block);
-        }
-    }
-
-    /// The mapping of a block has ended.
+    /// A block was dropped for good.
     #[inline]
-    pub(super) fn note_end(&mut self, block: CoreBlock) {
-        if self.eviction.is_ordered() {
-            self.eviction.policy.remove(block);
+    fn note_end(&mut self, block: CoreBlock) {
+        let line = self.map.line_of(block);
+        if let Some(shadows) = &mut self.eviction.shadows
+            && !self.map.has_line(line)
+        {
+            shadows.remove(line);
         }
-        if let Some(shadows) = &mut self.eviction.shadows {
-            shadows.remove(block);
+    }
+
+    /// Policies with an order of their own learn which lines are resident no more, because nothing
+    /// of them is mapped.
+    #[inline]
+    pub(super) fn note_ended(&mut self) {
+        while let Some(line) = self.map.take_ended() {
+            self.eviction.policy.remove(line);
         }
     }
 
@@ -264,17 +274,15 @@ impl Log {
             && !self.is_scattered()
     }
 
-    /// Clean blocks of a segment are about to be dropped, and with them those residents for which
-    /// there was no room.
-    pub(crate) fn note_dropped(&mut self, slots: impl Iterator<Item = SlotIndex>) {
-        for slot in slots {
-            if self.map.heat_at(slot).is_resident() {
-                self.counters.dropped_resident_blocks += 1;
-                let block = self.map.version(slot).block;
-                self.map.set_heat_at(slot, Heat::NONE);
-                self.eviction.policy.remove(block);
-            }
-        }
+    /// Drops blocks that nobody looks at from now on: among them residents, for which there was no
+    /// room.
+    pub(crate) fn drop_places(&mut self, places: Range<u32>) {
+        let mut residents = 0;
+        self.map
+            .each_place(places.clone(), |_, _, is_resident| residents += u64::from(is_resident));
+        self.counters.dropped_resident_blocks += residents;
+        self.map.remove(SlotIndex(places.start), places.len() as u32);
+        self.note_ended();
     }
 
     /// Drops the mappings of a run from memory.
@@ -285,11 +293,12 @@ impl Log {
             }
             self.lost.remove(&block);
         }
+        self.note_ended();
     }
 
-    fn sample(&mut self, block: CoreBlock) {
+    fn sample(&mut self, line: CoreLine) {
         let it = &mut self.eviction;
-        let better = it.shadows.as_mut().and_then(|shadows| shadows.access(block, it.current));
+        let better = it.shadows.as_mut().and_then(|shadows| shadows.access(line, it.current));
         if let Some(better) = better {
             it.current = better;
             it.changes += 1;
@@ -302,35 +311,24 @@ impl Log {
     fn renew_policy(&mut self) {
         let it = &mut self.eviction;
         let groups = it.shares.as_ref().map_or(1, Shares::groups);
-        it.policy = it.current.make(it.capacity, it.core_blocks, groups);
+        it.policy = it.current.make(it.capacity, it.core_lines, groups);
         let wants_hits = it.policy.hits() == Hits::Ordered || it.shadows.is_some();
         it.is_plain = !wants_hits && it.shares.is_none();
         self.map.note_hits(wants_hits);
-        let was_set = self.map.residents() > 0;
-        for slot in (0..self.layout.slots()).filter(|_| was_set).map(SlotIndex) {
-            if self.map.heat_at(slot).is_resident() {
-                self.map.set_heat_at(slot, Heat::NONE);
-            }
-        }
+        self.map.cool_all();
         // With shares the oldest may well stay.
         let is_shared = self.eviction.shares.is_some();
-        let surplus = self.map.counts().mapped().saturating_sub(self.eviction.capacity);
+        let surplus = self.map.lines().saturating_sub(self.eviction.capacity);
         let mut surplus = if is_shared { 0 } else { surplus };
         self.map.classify(self.eviction.shares.as_ref().map(Shares::group_table));
         let (mut segment, mut mapped) = (self.ring.tail(), Vec::new());
         loop {
-            let each = self.layout.slots_per_segment() as u32;
-            let places = segment.0 * each..(segment.0 + 1) * each;
-            self.map.each_mapped(places, |first, checksums| {
-                if first.state != State::Pending {
-                    mapped.push((first.slot, first.block, checksums.len() as u64));
-                }
-            });
-            for (slot, block, count) in mapped.drain(..) {
-                let left_out = surplus.min(count);
-                surplus -= left_out;
-                for at in left_out..count {
-                    self.take_in(SlotIndex(slot.0 + at as u32), CoreBlock(block.0 + at));
+            let places = self.layout.places_of(segment);
+            self.map.each_line(places, |slot, block| mapped.push((slot, block)));
+            for (slot, block) in mapped.drain(..) {
+                match surplus {
+                    0 => self.take_in(slot, block),
+                    _ => surplus -= 1,
                 }
             }
             if segment == self.ring.head() {

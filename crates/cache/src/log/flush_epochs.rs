@@ -123,7 +123,7 @@ impl Log {
         Age { segment: self.ring.first_record(segment), slot: slot.0 - first.0 }
     }
 
-    /// The versions at these places are about to be published: keeps what they supersede that is of
+    /// The versions at these places, which are no copies, are about to be published: keeps what they supersede that is of
     /// an earlier epoch.
     pub(super) fn keep_superseded(&mut self, slot: SlotIndex, blocks: u32) {
         let is_needless = |epochs: &FlushEpochs| epochs.ends.is_empty() && epochs.kept.is_empty();
@@ -132,8 +132,7 @@ impl Log {
         }
         for place in slot.0..slot.0 + blocks {
             let new = self.map.version(SlotIndex(place));
-            // A copy is what it was a copy of.
-            if new.state != State::Pending || self.map.is_moved(new.slot) {
+            if new.state != State::Pending {
                 continue;
             }
             let to = self.age_of(new.slot);

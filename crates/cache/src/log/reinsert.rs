@@ -55,7 +55,8 @@ impl Log {
         }
         self.counters.reinserted_blocks += copies.len() as u64;
         let parts = copies.iter().map(|copy| &copy.data);
-        Ok(Some(self.seal_off(data, copies.len() as u32, false, parts)))
+        let formed = self.seal_off(data, copies.len() as u32, false, parts);
+        Ok(Some(Formed { is_moved: true, ..formed }))
     }
 
     fn map_copy(&mut self, copy: &Reinsertion, position: Position) {
@@ -78,7 +79,6 @@ impl Log {
         self.draft.checksums.push(checksum);
         let (state, target) = (State::Pending, old.state);
         self.map.insert(Version { slot, unit, state, target, marks, checksum, ..old });
-        self.map.mark_moved(slot);
     }
 
     /// The published versions of a record that the core has but has not flushed.

@@ -55,8 +55,7 @@ impl Log {
             if !self.is_still_clean(it) {
                 continue;
             }
-            self.note_dropped(std::iter::once(it.slot));
-            self.map.remove(it.slot, 1);
+            self.drop_places(it.slot.0..it.slot.0 + 1);
             self.counters.thinned_blocks += 1;
         }
     }

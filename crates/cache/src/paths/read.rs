@@ -284,7 +284,7 @@ impl Engine {
                 },
             }
         });
-        rows.iter().flatten().for_each(|version| log.refer_to(*version, class));
+        log.refer_to_each(rows.iter().flatten(), class);
         drop(log);
         let pieces = rows.into_iter().map(|versions| self.piece_of(run, versions)).collect();
         Ok(Plan { pieces, missing })

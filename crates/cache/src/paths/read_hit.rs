@@ -1,13 +1,12 @@
 //! Reads that the cache has in one piece: nothing to plan, nothing to insert.
 
-use crate::classes::ClassId;
 use crate::config::Mode;
 use crate::engine::{Engine, Pin};
 use crate::line_map::{State, Version};
 use crate::log::{Log, id_of};
 use crate::paths::read::Piece;
 use crate::stats::{CacheRead, Way};
-use crate::types::{BlockRun, CoreBlock, SlotIndex};
+use crate::types::BlockRun;
 use headpond_block::sync::BusyGuard;
 use headpond_block::{
     BLOCK_BYTES, ByteRange, Instant, Outcome, Request, Started, Submission, start,
@@ -79,7 +78,7 @@ impl Engine {
             let mut log = self.log.borrow_mut();
             let run = BlockRun::touching(request.range);
             let version = self.find_hit(&log, run)?;
-            log.refer_to(version, id_of(request));
+            log.refer(version.slot, version.block, id_of(request));
             log.counters.count_cache_read(CacheRead::Request, BLOCK_BYTES);
             let class = id_of(request);
             log.count_part(class, run.first, BLOCK_BYTES, |part| &mut part.cache_read);
@@ -179,13 +178,5 @@ impl Log {
     pub(crate) fn place_of(&self, version: Version) -> ByteRange {
         let place = self.layout.position_of(version.slot, version.unit);
         self.layout.range_at(place, BLOCK_BYTES)
-    }
-
-    #[inline]
-    fn refer_to_row(&mut self, first: Version, count: u64, class: ClassId) {
-        for index in 0..count {
-            let slot = SlotIndex(first.slot.0 + index as u32);
-            self.refer(slot, CoreBlock(first.block.0 + index), class);
-        }
     }
 }
