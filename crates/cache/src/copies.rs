@@ -125,8 +125,7 @@ impl Engine {
                 mend(copies, *copy, offset, &bytes).await;
             }
         }
-        let at = Some(version.block);
-        self.log.borrow_mut().count_error(at, |errors| &mut errors.cache_mended);
+        self.log.borrow_mut().count_error_of(version, |errors| &mut errors.cache_mended);
         true
     }
 }

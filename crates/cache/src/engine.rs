@@ -14,9 +14,10 @@ use crate::config::{Checksums, Mode, SliceConfig};
 use crate::fallback::Fallback;
 use crate::format::slice_header::SliceHeader;
 use crate::label::CoreLabel;
+use crate::line_map::Version;
 use crate::log::{Log, Purpose, id_of};
 use crate::paths::Ahead;
-use crate::stats::{Latencies, MemoryStats, Rate};
+use crate::stats::{ErrorStats, Latencies, MemoryStats, Rate};
 use crate::types::{BlockRun, CoreBlock, SlotIndex};
 use crate::under_way::Attempts;
 use headpond_block::sync::{Access, Busy, Notify, RangeGuard, RangeLocks};
@@ -205,12 +206,12 @@ impl Engine {
     /// A write to the core that did not come from the log.
     pub fn write_core(&self, request: Request) -> impl Future<Output = Outcome> {
         let (kind, bytes) = (request.kind, request.range.len());
-        let first = BlockRun::touching(request.range).first;
+        let (class, first) = (id_of(&request), BlockRun::touching(request.range).first);
         {
             let mut log = self.log.borrow_mut();
             log.counters.count_core_change(kind, bytes);
             if kind == RequestKind::Write {
-                log.count_part(id_of(&request), first, bytes, |part| &mut part.core_written);
+                log.count_part(class, first, bytes, |part| &mut part.core_written);
             }
             log.mix();
         }
@@ -220,7 +221,7 @@ impl Engine {
             // Only now: a flush that began meanwhile did not cover it.
             self.core_changes.set(self.core_changes.get() + 1);
             if outcome.is_err() {
-                self.log.borrow_mut().count_error(Some(first), |errors| &mut errors.core_write);
+                self.log.borrow_mut().count_error(class, first, |errors| &mut errors.core_write);
             }
             outcome
         }
@@ -240,12 +241,20 @@ impl Engine {
 
     /// Accounts for an error of the cache device, at this block where it is known. What one of
     /// several copies has wrong is none of the device while another is right.
-    pub fn note_cache_error(&self, kind: CacheError, at: Option<CoreBlock>) {
-        self.log.borrow_mut().count_error(at, |errors| match kind {
-            CacheError::Read => &mut errors.cache_read,
-            CacheError::Write => &mut errors.cache_write,
-            CacheError::Checksum => &mut errors.cache_checksum,
-        });
+    pub fn note_cache_error(&self, kind: CacheError, at: Option<&Version>) {
+        fn field(errors: &mut ErrorStats, kind: CacheError) -> &mut u64 {
+            match kind {
+                CacheError::Read => &mut errors.cache_read,
+                CacheError::Write => &mut errors.cache_write,
+                CacheError::Checksum => &mut errors.cache_checksum,
+            }
+        }
+        let mut log = self.log.borrow_mut();
+        match at {
+            Some(version) => log.count_error_of(version, |errors| field(errors, kind)),
+            None => log.count_own_error(|errors| field(errors, kind)),
+        }
+        drop(log);
         let is_of_one_copy = !matches!(kind, CacheError::Write) && self.cache.copies().is_some();
         if !is_of_one_copy {
             self.mistrust_cache();

@@ -20,7 +20,9 @@ use crate::log::{Content, CorePlace};
 use crate::paths::{Ahead, Coverage};
 use crate::recover::{LoadProgress, Recovery, Source, Watch};
 use crate::scrub::{ScrubError, ScrubReport};
-use crate::stats::{ClassStats, Latencies, LatencyStats, PartTraffic, SliceStats};
+use crate::stats::{
+    ClassStats, CoreStats, ErrorStats, Latencies, LatencyStats, PartTraffic, SliceStats,
+};
 use crate::types::BlockRun;
 use crate::under_way::Attempts;
 use headpond_block::decorators::ProbeDevice;
@@ -170,6 +172,7 @@ impl Slice {
     /// Says which cores lie below, in order of address, so that they are counted one by one.
     pub fn tell_cores(&self, places: &[CorePlace]) {
         self.engine.log.borrow_mut().divide(places);
+        self.engine.latencies.divide(places);
     }
 
     /// Has as much room as the core has now, and what stripes it has. Before a core says that it
@@ -348,6 +351,11 @@ impl Slice {
         self.engine.latencies.snapshot()
     }
 
+    /// The same of one core, where there are several.
+    pub fn latencies_of(&self, core: u16) -> Option<LatencyStats> {
+        self.engine.latencies.snapshot_of(core)
+    }
+
     /// Sets everything to zero that counts what has happened. What the slice holds is what it was.
     pub fn reset_stats(&self) {
         self.engine.reset_counters();
@@ -360,13 +368,11 @@ impl Slice {
             let is_known = config.admission.classes.get(id).is_some();
             let was_used = stats.read.requests + stats.write.requests > 0;
             let was_moved = stats.traffic != PartTraffic::default();
+            let has_failed = stats.errors != ErrorStats::default();
             let usage = log.usage_of(id);
             let is_held = usage.occupied_blocks() > 0;
-            (is_known || was_used || was_moved || is_held).then_some(ClassStats {
-                id,
-                usage,
-                ..*stats
-            })
+            let is_told = is_known || was_used || was_moved || is_held || has_failed;
+            is_told.then_some(ClassStats { id, usage, ..*stats })
         });
         all.collect()
     }
@@ -379,6 +385,7 @@ impl Slice {
         let log = self.engine.log.borrow();
         log.self_check();
         log.classes.iter().for_each(ClassStats::self_check);
+        log.cores.iter().for_each(CoreStats::self_check);
         let arrived = self.engine.requests.get() - self.engine.requests_before.get();
         assert!(log.totals().requests() <= arrived, "no request counts twice");
     }

@@ -213,6 +213,7 @@ pub struct ClassStats {
     pub write: RequestStats,
     pub bypass: BypassStats,
     pub traffic: PartTraffic,
+    pub errors: ErrorStats,
 }
 
 /// Requests for one of several core devices, each counted once, and what the cache holds of it.
@@ -223,6 +224,7 @@ pub struct CoreStats {
     pub usage: ClassUsage,
     pub read: RequestStats,
     pub write: RequestStats,
+    pub bypass: BypassStats,
     pub traffic: PartTraffic,
     pub errors: ErrorStats,
 }
@@ -305,19 +307,29 @@ impl Counters {
 }
 
 impl ClassStats {
-    /// Each request is a hit, a partial hit, a miss or past the cache, and past it for one reason.
-    ///
-    /// # Panics
-    /// Where it is not so.
     pub(crate) fn self_check(&self) {
-        for side in [self.read, self.write] {
-            let sum = side.serviced() + side.pass_through;
-            assert_eq!(side.requests, sum, "each request counts once: {self:?}");
-            assert!(side.failed <= side.requests);
-        }
-        let past = self.read.pass_through + self.write.pass_through;
-        assert_eq!(past, self.bypass.total(), "each bypass has a reason: {self:?}");
+        check_requests([self.read, self.write], self.bypass);
     }
+}
+
+impl CoreStats {
+    pub(crate) fn self_check(&self) {
+        check_requests([self.read, self.write], self.bypass);
+    }
+}
+
+/// Each request is a hit, a partial hit, a miss or past the cache, and past it for one reason.
+///
+/// # Panics
+/// Where it is not so.
+fn check_requests([read, write]: [RequestStats; 2], bypass: BypassStats) {
+    for side in [read, write] {
+        let sum = side.serviced() + side.pass_through;
+        assert_eq!(side.requests, sum, "each request counts once: {side:?}");
+        assert!(side.failed <= side.requests);
+    }
+    let past = read.pass_through + write.pass_through;
+    assert_eq!(past, bypass.total(), "each bypass has a reason: {bypass:?}");
 }
 
 /// Memory of a slice in bytes: taken when it is opened, whatever it will hold.

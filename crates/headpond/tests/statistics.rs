@@ -115,6 +115,7 @@ fn each_class_has_its_requests_and_csv_has_the_columns_of_casadm() {
     assert_eq!(count(&all[0]["usage"], "Occupancy"), 0, "it went past");
     assert_eq!(count(&all[0]["requests"], "Pass-Through writes"), 1, "the large one");
     assert_eq!(count(&all[0]["bypasses"], "class"), 1);
+    assert_eq!(count(&all[0]["errors"], "Total errors"), 0);
     let past = ["Writes to core(s)", "Total to/from cache"].map(|it| count(&all[0]["blocks"], it));
     assert_eq!(past, [64, 0]);
     assert!(user.ok(&["stats", "v", "--by-class"]).contains("class 2 (small)"));

@@ -49,6 +49,9 @@ pub struct CoreReport {
     pub requests: Vec<Row>,
     pub blocks: Vec<Row>,
     pub errors: Vec<Row>,
+    pub bypasses: Vec<Row>,
+    /// By the way that requests took; flushes are for all cores.
+    pub latency: Vec<WayLatency>,
     pub array: PlanCounts,
 }
 
@@ -80,6 +83,7 @@ pub struct ClassReport {
     pub usage: Vec<Row>,
     pub requests: Vec<Row>,
     pub blocks: Vec<Row>,
+    pub errors: Vec<Row>,
     pub bypasses: Vec<Row>,
 }
 
@@ -109,8 +113,8 @@ impl Volume {
     }
 
     fn core_reports(&self) -> Vec<CoreReport> {
-        let slices: Vec<SliceStats> =
-            self.cached().or_else(|| self.tier()).map(|it| it.stats()).unwrap_or_default();
+        let cached = self.cached().or_else(|| self.tier());
+        let slices: Vec<SliceStats> = cached.as_ref().map(|it| it.stats()).unwrap_or_default();
         let (sums, cores) = (Sums::of(&slices), self.cores());
         let failed_flushes = cores.failed_flushes();
         let report = |(index, (core, _)): (usize, (&Rc<Core>, ByteRange))| {
@@ -131,6 +135,8 @@ impl Volume {
                     None => groups::exported(counts.read_bytes, counts.written_bytes),
                 },
                 errors: rows(&|of| groups::errors(&of.errors)),
+                bypasses: rows(&|of| bypasses(|reason| of.bypass.of(reason))),
+                latency: cached.as_ref().map(|it| latency_of(core.id, it)).unwrap_or_default(),
                 array: core.array.status().counts,
             }
         };
@@ -179,6 +185,7 @@ impl Volume {
             sum.write += class.write;
             sum.bypass += class.bypass;
             sum.traffic += class.traffic;
+            sum.errors += class.errors;
         }
         let name = |id| Some(rules.get(id)?.name.clone());
         let report = |(id, class): (_, ClassStats)| ClassReport {
@@ -187,6 +194,7 @@ impl Volume {
             usage: groups::class_usage(sums, class.usage),
             requests: groups::requests(class.read, class.write),
             blocks: groups::blocks(class.traffic, [class.read.bytes, class.write.bytes]),
+            errors: groups::errors(&class.errors),
             bypasses: bypasses(|reason| class.bypass.of(reason)),
         };
         by_class.into_iter().map(report).collect()
@@ -194,16 +202,25 @@ impl Volume {
 }
 
 /// Those of one of several cores.
-fn stats_of(core: u16, slices: &[SliceStats]) -> Option<CoreStats> {
+pub(crate) fn stats_of(core: u16, slices: &[SliceStats]) -> Option<CoreStats> {
     let all = slices.iter().flat_map(|slice| &slice.cores).filter(|stats| stats.core == core);
     all.copied().reduce(|mut sum, stats| {
         sum.usage += stats.usage;
         sum.read += stats.read;
         sum.write += stats.write;
+        sum.bypass += stats.bypass;
         sum.traffic += stats.traffic;
         sum.errors += stats.errors;
         sum
     })
+}
+
+/// How long its requests took, where there are others.
+fn latency_of(core: u16, cached: &Cached) -> Vec<WayLatency> {
+    let mut sum = LatencyStats::default();
+    let each = cached.slices.iter().filter_map(|slice| slice.latencies_of(core));
+    each.for_each(|latencies| sum += &latencies);
+    sum.ways()
 }
 
 /// The slices of a cache are opened, and reset, together.

@@ -199,7 +199,7 @@ impl Engine {
         let reads = reads.into_iter().map(|part| Submission::pending(read(part)));
         let outcome = join_all(reads.collect()).await.into_iter().collect::<Outcome>();
         if outcome.is_err() {
-            self.note_cache_error(CacheError::Read, Some(group[0].version.block));
+            self.note_cache_error(CacheError::Read, Some(&group[0].version));
         }
         for (index, (held, range)) in group.iter().zip(&ranges).enumerate() {
             let (offset, data) = (range.start(), Buffers::from(block(index)));
@@ -275,8 +275,7 @@ impl Engine {
         }
         // Of the core, or of what it is made of.
         if error.device() != self.cache.name() {
-            let first = group.first().map(|held| held.version.block);
-            log.count_error(first, |errors| &mut errors.core_write);
+            log.count_error_of(&group[0].version, |errors| &mut errors.core_write);
         }
         drop(log);
         self.back_off(error.clone());

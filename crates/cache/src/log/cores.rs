@@ -9,6 +9,7 @@ use crate::line_map::{Counts, State, Version};
 use crate::stats::{ClassUsage, CoreStats, ErrorStats, PartTraffic};
 use crate::types::{BlockRun, CoreBlock, SlotIndex};
 use headpond_block::BLOCK_BYTES;
+use std::collections::BTreeSet;
 
 /// Where one of several cores begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,27 +79,47 @@ impl Log {
         }
     }
 
-    /// An error of a device, at this block where it is known.
+    /// An error of a device that is nobody's: the log's own, or of no block that is known.
+    pub(crate) fn count_own_error(&mut self, field: impl Fn(&mut ErrorStats) -> &mut u64) {
+        *field(&mut self.counters.errors) += 1;
+    }
+
+    /// An error of a device at this block, which a request of this class wanted.
     pub(crate) fn count_error(
         &mut self,
-        block: Option<CoreBlock>,
+        class: ClassId,
+        block: CoreBlock,
         field: impl Fn(&mut ErrorStats) -> &mut u64,
     ) {
         *field(&mut self.counters.errors) += 1;
-        if let Some(core) = block.and_then(|block| self.core_at(block)) {
+        *field(&mut self.classes[class.index()].errors) += 1;
+        if let Some(core) = self.core_at(block) {
             *field(&mut core.errors) += 1;
         }
     }
 
-    /// A record is known to have failed: an error of each core that has blocks in it.
+    /// The same for a block in the cache, whoever wanted it.
+    pub(crate) fn count_error_of(
+        &mut self,
+        version: &Version,
+        field: impl Fn(&mut ErrorStats) -> &mut u64,
+    ) {
+        self.count_error(self.class_of_slot(version.slot), version.block, field);
+    }
+
+    /// A record is known to have failed: an error of each core and class that has blocks in it.
     pub(crate) fn count_failed_record(&mut self, formed: &Formed) {
         let (slot, _) = self.layout.slot_at(formed.data);
         let slots = (slot.0..slot.0 + formed.blocks).map(SlotIndex);
         let mapped = slots.filter(|slot| self.map.state(*slot) != State::Free);
-        let mut cores: Vec<usize> =
-            mapped.map(|slot| self.map.core_index(self.map.version(slot).block)).collect();
-        cores.sort_unstable();
-        cores.dedup();
+        let (mut cores, mut classes) = (BTreeSet::new(), BTreeSet::new());
+        for slot in mapped {
+            cores.insert(self.map.core_index(self.map.version(slot).block));
+            classes.insert(self.class_of_slot(slot));
+        }
+        for class in classes {
+            self.classes[class.index()].errors.cache_write += 1;
+        }
         for index in cores {
             if let Some(core) = self.cores.get_mut(index) {
                 core.errors.cache_write += 1;

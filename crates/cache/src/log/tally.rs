@@ -59,6 +59,7 @@ impl Log {
         class.bypass.count(reason);
         count_past(&mut class.read, request);
         if let Some(core) = self.core_at(block_of(request)) {
+            core.bypass.count(reason);
             count_past(&mut core.read, request);
         }
     }
@@ -68,6 +69,7 @@ impl Log {
         class.bypass.count(reason);
         count_past(&mut class.write, request);
         if let Some(core) = self.core_at(block_of(request)) {
+            core.bypass.count(reason);
             count_past(&mut core.write, request);
         }
     }

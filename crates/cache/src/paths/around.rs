@@ -89,7 +89,7 @@ impl Engine {
             return self.read_slowly(&request).await.map(|_| ());
         }
         self.log.borrow_mut().count_pass_through_read(&request, BypassReason::Adaptive);
-        self.latencies.note_around(Way::ReadPastCache, begun);
+        self.latencies.note_around(Way::ReadPastCache, request.range, begun);
         Ok(())
     }
 

@@ -16,10 +16,10 @@ impl Engine {
     /// Whole blocks are unmapped and discarded; parts of blocks keep what they hold.
     pub(crate) async fn discard(self: &Rc<Self>, request: Request) -> Outcome {
         self.log.borrow_mut().counters.discards += 1;
-        let begun = self.latencies.begin(None);
+        let (range, begun) = (request.range, self.latencies.begin(None));
         let outcome = self.discard_blocks(request).await;
         if outcome.is_ok() {
-            self.latencies.note(Way::Discard, begun);
+            self.latencies.note(Way::Discard, range, begun);
         }
         outcome
     }
@@ -49,7 +49,7 @@ impl Engine {
         let outcome = self.write_zeroes_past(&request).await;
         self.count_write_past(&request, reason, &outcome);
         if outcome.is_ok() {
-            self.latencies.note(Way::WritePastCache, begun);
+            self.latencies.note(Way::WritePastCache, request.range, begun);
         }
         outcome
     }

@@ -2,7 +2,6 @@
 
 use crate::engine::{CacheError, Engine};
 use crate::error::CleanError;
-use crate::stats::Way;
 use crate::types::Sequence;
 use headpond_block::{DeviceError, Outcome, Stability, defect};
 use std::rc::Rc;
@@ -17,7 +16,7 @@ impl Engine {
         let begun = self.latencies.begin(None);
         let outcome = self.make_stable().await;
         if outcome.is_ok() {
-            self.latencies.note(Way::Flush, begun);
+            self.latencies.note_flush(begun);
         }
         outcome
     }

@@ -95,7 +95,7 @@ impl Engine {
         Submission::pending(async move {
             let _reading = reading;
             let way = engine.read_slowly(&request).await?;
-            engine.latencies.note(way, begun);
+            engine.latencies.note(way, request.range, begun);
             Ok(())
         })
     }
@@ -251,7 +251,7 @@ impl Engine {
         async move {
             let outcome = read.await;
             if outcome.is_err() {
-                self.log.borrow_mut().count_error(Some(first), |errors| &mut errors.core_read);
+                self.log.borrow_mut().count_error(class, first, |errors| &mut errors.core_read);
             }
             outcome
         }
@@ -313,7 +313,7 @@ impl Engine {
     ) -> Outcome {
         let error = outcome.err();
         if error.is_some() {
-            self.note_cache_error(CacheError::Read, piece.versions.first().map(|it| it.block));
+            self.note_cache_error(CacheError::Read, piece.versions.first());
         } else if self.trusts_cache() && !piece.versions.iter().any(Version::is_payload_free) {
             return Ok(());
         }
@@ -333,8 +333,8 @@ impl Engine {
                 continue;
             };
             if version.state != State::Clean {
-                let (mut log, at) = (self.log.borrow_mut(), Some(version.block));
-                log.count_error(at, |errors| &mut errors.dirty_unreadable);
+                let mut log = self.log.borrow_mut();
+                log.count_error_of(version, |errors| &mut errors.dirty_unreadable);
                 log.note_unreadable(version);
                 return Err(error);
             }
@@ -375,7 +375,7 @@ impl Engine {
             return Ok(());
         }
         let Err(found) = self.compare(version, block) else { return Ok(()) };
-        self.note_cache_error(CacheError::Checksum, Some(version.block));
+        self.note_cache_error(CacheError::Checksum, Some(version));
         let (device, expected) = (self.cache.name().clone(), u64::from(version.checksum));
         Err(DeviceError::Corrupt { device, offset, expected, found: u64::from(found) })
     }

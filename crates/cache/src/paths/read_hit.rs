@@ -39,7 +39,7 @@ impl Engine {
             return self.start_hit(request, sampled);
         }
         let outcome = self.read_hit_at_once(request)?;
-        self.latencies.note_sampled(Way::ReadHit, sampled);
+        self.latencies.note_sampled(Way::ReadHit, request.range, sampled);
         Some(Submission::ready(outcome))
     }
 
@@ -153,7 +153,7 @@ impl Hit {
             log.count_read(&self.asked, 1, 1);
             log.note_readable(&self.version);
             drop(log);
-            self.engine.latencies.note_sampled(Way::ReadHit, self.sampled);
+            self.engine.latencies.note_sampled(Way::ReadHit, self.asked.range, self.sampled);
         }
         is_good
     }
@@ -166,7 +166,7 @@ impl Hit {
         let mut log = engine.log.borrow_mut();
         log.count_read(&asked, 1, 1);
         match outcome.is_ok() {
-            true => engine.latencies.note_sampled(Way::ReadHit, sampled),
+            true => engine.latencies.note_sampled(Way::ReadHit, asked.range, sampled),
             false => log.class_of(&asked).read.failed += 1,
         }
         outcome

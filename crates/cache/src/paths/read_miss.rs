@@ -79,7 +79,7 @@ impl Engine {
     ) -> Submission<'static> {
         self.log.borrow_mut().count_read(request, 0, run.count);
         let Some(rest) = self.insert_surveyed(request, (run, survey)) else {
-            self.latencies.note(Way::ReadMiss, begun);
+            self.latencies.note(Way::ReadMiss, request.range, begun);
             return Submission::ready(Ok(()));
         };
         let (engine, busy) = (Rc::clone(self), self.busy.begin());
@@ -87,7 +87,7 @@ impl Engine {
             let is_written = rest.await;
             drop(busy);
             engine.count_inserted(run, is_written);
-            engine.latencies.note(Way::ReadMiss, begun);
+            engine.latencies.note(Way::ReadMiss, run.range(), begun);
             Ok(())
         })
     }
@@ -121,7 +121,8 @@ impl Engine {
     /// Accounts for a miss that the core could not answer.
     fn miss_failed(&self, request: &Request, error: DeviceError) -> DeviceError {
         let run = BlockRun::touching(request.range);
-        self.log.borrow_mut().count_error(Some(run.first), |errors| &mut errors.core_read);
+        let (class, first) = (id_of(request), run.first);
+        self.log.borrow_mut().count_error(class, first, |errors| &mut errors.core_read);
         self.count_failed_read(request, run, None);
         error
     }
@@ -138,7 +139,7 @@ impl Miss {
             let (target, class) = ((run, &asked.buffers), id_of(&asked));
             engine.insert(target, &Missing::from(run), fill, class).await;
         }
-        engine.latencies.note(way, begun);
+        engine.latencies.note(way, asked.range, begun);
         Ok(())
     }
 }

@@ -107,7 +107,7 @@ impl Engine {
     fn written_at_once(&self, request: &Request, survey: Survey, sampled: Option<Instant>) {
         let blocks = BlockRun::touching(request.range).count;
         self.log.borrow_mut().count_write(request, survey, blocks);
-        self.latencies.note_sampled(Way::WriteToCache, sampled);
+        self.latencies.note_sampled(Way::WriteToCache, request.range, sampled);
         self.note_dirty();
     }
 
@@ -126,7 +126,7 @@ impl Engine {
         let outcome = self.change_core(request).await;
         self.count_write_past(&asked, BypassReason::CacheError, &outcome);
         if outcome.is_ok() {
-            self.latencies.note(Way::WritePastCache, begun);
+            self.latencies.note(Way::WritePastCache, asked.range, begun);
         }
         outcome
     }
@@ -188,9 +188,9 @@ impl Engine {
         }
         match outcome.is_ok() {
             true if wanted.is_some() && bypassed == wanted => {
-                self.latencies.note_around(way, begun);
+                self.latencies.note_around(way, request.range, begun);
             }
-            true => self.latencies.note(way, begun),
+            true => self.latencies.note(way, request.range, begun),
             false => {}
         }
         outcome

@@ -5,11 +5,14 @@
 //! flush, all.
 
 use crate::bypass::Balance;
+use crate::log::CorePlace;
+use crate::types::CoreBlock;
 use hdrhistogram::Histogram;
-use headpond_block::{Instant, Runtime};
+use headpond_block::{BLOCK_BYTES, ByteRange, Instant, Runtime};
 use serde::Serialize;
 use std::cell::{Cell, RefCell};
 use std::ops::AddAssign;
+use std::time::Duration;
 
 /// Of so many requests that the cache alone answers one is timed.
 const SAMPLE_EVERY: u32 = 32;
@@ -63,7 +66,9 @@ pub(crate) struct Begun {
 /// The times of all ways, with as many buckets from the beginning as there will be.
 pub(crate) struct Latencies {
     runtime: Runtime,
-    by_way: RefCell<Vec<Histogram<u64>>>,
+    all: RefCell<LatencyStats>,
+    /// Of each of several cores, in order of address.
+    by_core: RefCell<Vec<(CorePlace, LatencyStats)>>,
     pub reads: Turns,
     pub writes: Turns,
     /// Who compares the times with the core's, of reads and of writes.
@@ -78,10 +83,10 @@ pub(crate) struct Turns(Cell<u32>);
 
 impl Latencies {
     pub fn new(runtime: &Runtime) -> Self {
-        let by_way = RefCell::new(Way::ALL.map(|_| empty()).into());
         Self {
             runtime: runtime.clone(),
-            by_way,
+            all: RefCell::default(),
+            by_core: RefCell::default(),
             reads: Turns::default(),
             writes: Turns::default(),
             read_balance: Balance::default(),
@@ -101,11 +106,24 @@ impl Latencies {
         Begun { at, is_sampled: sampled.is_some() }
     }
 
-    /// A request that began so long ago is answered.
-    pub fn note(&self, way: Way, begun: Begun) {
+    /// Tells cores apart from now on, where there are several.
+    pub fn divide(&self, places: &[CorePlace]) {
+        let places = if places.len() > 1 { places } else { &[] };
+        let each = places.iter().map(|place| (*place, LatencyStats::default()));
+        self.by_core.replace(each.collect());
+    }
+
+    /// A request for `range` that began so long ago is answered.
+    pub fn note(&self, way: Way, range: ByteRange, begun: Begun) {
         if begun.is_sampled || !way.is_sampled() {
             let took = self.runtime.now().since(begun.at);
-            self.by_way.borrow_mut()[way as usize].saturating_record(took.as_nanos() as u64);
+            self.all.borrow_mut().record(way, took);
+            let first = CoreBlock(range.start() / BLOCK_BYTES);
+            let mut by_core = self.by_core.borrow_mut();
+            let behind = by_core.partition_point(|(place, _)| place.first <= first);
+            if let Some((_, times)) = behind.checked_sub(1).map(|index| &mut by_core[index]) {
+                times.record(way, took);
+            }
             match way {
                 Way::ReadHit => self.read_balance.note_cache(took),
                 Way::WriteToCache => self.write_balance.note_cache(took),
@@ -114,17 +132,22 @@ impl Latencies {
         }
     }
 
+    /// A flush is answered, which is for all cores.
+    pub fn note_flush(&self, begun: Begun) {
+        self.all.borrow_mut().record(Way::Flush, self.runtime.now().since(begun.at));
+    }
+
     /// The same of one that is timed only in its turn.
     #[inline]
-    pub fn note_sampled(&self, way: Way, sampled: Option<Instant>) {
+    pub fn note_sampled(&self, way: Way, range: ByteRange, sampled: Option<Instant>) {
         if let Some(at) = sampled {
-            self.note(way, Begun { at, is_sampled: true });
+            self.note(way, range, Begun { at, is_sampled: true });
         }
     }
 
     /// A request that the cache could have served was answered by the core.
-    pub fn note_around(&self, way: Way, begun: Begun) {
-        self.note(way, begun);
+    pub fn note_around(&self, way: Way, range: ByteRange, begun: Begun) {
+        self.note(way, range, begun);
         let now = self.runtime.now();
         let balance = match way {
             Way::ReadPastCache => &self.read_balance,
@@ -134,16 +157,24 @@ impl Latencies {
     }
 
     pub fn reset(&self) {
-        self.by_way.borrow_mut().iter_mut().for_each(Histogram::reset);
+        self.all.borrow_mut().reset();
+        self.by_core.borrow_mut().iter_mut().for_each(|(_, times)| times.reset());
     }
 
     pub fn snapshot(&self) -> LatencyStats {
-        LatencyStats(self.by_way.borrow().clone())
+        self.all.borrow().clone()
+    }
+
+    /// Of one of several cores.
+    pub fn snapshot_of(&self, core: u16) -> Option<LatencyStats> {
+        let by_core = self.by_core.borrow();
+        by_core.iter().find(|(place, _)| place.core == core).map(|(_, times)| times.clone())
     }
 
     pub fn memory_bytes(&self) -> u64 {
-        let by_way = self.by_way.borrow();
-        by_way.iter().map(|way| (way.distinct_values() * size_of::<u64>()) as u64).sum()
+        let by_core = self.by_core.borrow();
+        let cores: u64 = by_core.iter().map(|(_, times)| times.memory_bytes()).sum();
+        self.all.borrow().memory_bytes() + cores
     }
 }
 
@@ -196,6 +227,18 @@ impl AddAssign<&LatencyStats> for LatencyStats {
 }
 
 impl LatencyStats {
+    fn record(&mut self, way: Way, took: Duration) {
+        self.0[way as usize].saturating_record(took.as_nanos() as u64);
+    }
+
+    fn reset(&mut self) {
+        self.0.iter_mut().for_each(Histogram::reset);
+    }
+
+    fn memory_bytes(&self) -> u64 {
+        self.0.iter().map(|way| (way.distinct_values() * size_of::<u64>()) as u64).sum()
+    }
+
     /// The ways that requests went.
     pub fn ways(&self) -> Vec<WayLatency> {
         let used = Way::ALL.into_iter().zip(&self.0).filter(|(_, times)| !times.is_empty());

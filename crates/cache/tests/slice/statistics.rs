@@ -199,6 +199,9 @@ fn failed_operations_count_as_what_the_devices_saw_too() {
         let counters = watched.slice.stats().counters;
         let [first, ..] = watched.slice.stats().cores[..] else { panic!("cores") };
         assert_eq!(first.errors, counters.errors, "all of them lie on it");
+        let [class] = watched.slice.stats().classes[..] else { panic!("one class") };
+        assert_eq!(class.errors, counters.errors, "and are of the one class");
+        assert_eq!(first.bypass, counters.bypass);
         let (read, write) = (counters.read, counters.write);
         assert_eq!((read.requests, read.hits, read.failed), (2, 2, 1));
         assert_eq!((write.requests, write.misses, write.pass_through), (2, 1, 1));

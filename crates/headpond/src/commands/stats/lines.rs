@@ -29,9 +29,13 @@ pub fn csv(stats: &Value, parts: Option<&[Value]>) -> Result<String> {
 
 fn part_cells(part: &Value) -> Vec<(String, String)> {
     let name = part["name"].as_str().unwrap_or_default().to_owned();
-    let kind = if part["errors"].is_null() { "IO class" } else { "Core" };
+    // casadm has no errors of classes.
+    let (kind, errors) = match part["array"].is_null() {
+        true => ("IO class", &Value::Null),
+        false => ("Core", &part["errors"]),
+    };
     let head = [(format!("{kind} ID"), part["id"].to_string()), (format!("{kind} name"), name)];
-    let groups = [&part["usage"], &part["requests"], &part["blocks"], &part["errors"]];
+    let groups = [&part["usage"], &part["requests"], &part["blocks"], errors];
     head.into_iter().chain(groups.into_iter().flat_map(rows).flat_map(row_cells)).collect()
 }
 

@@ -75,14 +75,14 @@ pub fn core(core: &Value) -> String {
         out += &table_of(title, &core[title], |_| true);
         out.push('\n');
     }
-    out
+    out + &bypasses(&core["bypasses"]) + &latency(&core["latency"])
 }
 
 /// What one class holds, and its requests.
 pub fn class(class: &Value) -> String {
     let name = class["name"].as_str().map(|name| format!(" ({name})")).unwrap_or_default();
     let mut out = format!("class {}{name}\n\n", class["id"]);
-    for title in ["usage", "requests", "blocks"] {
+    for title in ["usage", "requests", "blocks", "errors"] {
         out += &table_of(title, &class[title], |_| true);
         out.push('\n');
     }
