@@ -7,7 +7,7 @@ mod slow_member;
 
 use crate::open::OpenError;
 use crate::status::{CacheStatus, MirrorStatus};
-use headpond_block::{BLOCK_BYTES, ByteRange};
+use headpond_block::BLOCK_BYTES;
 use headpond_cache::format::FormatError;
 use headpond_cache::{CleaningPolicy, ErrorStats, OpenError as CacheOpenError};
 use headpond_raid::superblock::DecodeError;
@@ -191,20 +191,40 @@ pub(crate) fn of_cache(place: Place<'_>, cache: &CacheStatus, errors: &ErrorStat
     alerts
 }
 
-/// The condition of an array that lies at `place` in the volume and has lost blocks.
-pub(crate) fn of_array(volume: &str, place: ByteRange, lost: &LostStatus) -> Option<Alert> {
+/// The condition of an array that did not take what the cache, or a request past it, wrote; `core`
+/// names it where there are several.
+pub(crate) fn of_writes(
+    volume: &str,
+    core: Option<&str>,
+    cache: &CacheStatus,
+    errors: &ErrorStats,
+) -> Option<Alert> {
+    let failed = errors.core_write + errors.core_flush;
+    let array = core.map_or("the array".into(), |core| format!("the array of core {core}"));
+    (failed > 0).then(|| Alert {
+        kind: AlertKind::ArrayWriteErrors,
+        happened: format!("{failed} writes to {array}, or flushes, failed"),
+        at_risk: Risk::of_dirty(cache),
+        to_do: format!(
+            "look at its members with `headpond status {volume}`; then {} says whether they take it now",
+            Place::cache(volume).flush()
+        ),
+    })
+}
+
+/// The condition of an array that has lost blocks; `core` names it where it is not the first.
+pub(crate) fn of_array(volume: &str, core: Option<&str>, lost: &LostStatus) -> Option<Alert> {
     const NAMED_MAX: usize = 3;
     if lost.bytes == 0 {
         return None;
     }
-    let range = |it: &headpond_raid::LostRange| {
-        let start = place.start() + it.start;
-        format!("{start}..{}", start + it.bytes)
-    };
+    let range = |it: &headpond_raid::LostRange| format!("{}..{}", it.start, it.start + it.bytes);
     let named: Vec<String> = lost.first.iter().take(NAMED_MAX).map(range).collect();
     let further = if lost.ranges > NAMED_MAX as u64 { ", ..." } else { "" };
+    let served = core.map_or_else(|| volume.to_owned(), |core| format!("{volume}/{core}"));
     let what = format!(
-        "{} bytes that read as errors until they are written again, in {} ranges: {}{further}",
+        "{} bytes of {served} that read as errors until they are written again, in {} ranges: \
+         {}{further}",
         lost.bytes,
         lost.ranges,
         named.join(", ")
@@ -216,7 +236,7 @@ pub(crate) fn of_array(volume: &str, place: ByteRange, lost: &LostStatus) -> Opt
             .into(),
         at_risk: Risk { blocks: lost.bytes.div_ceil(BLOCK_BYTES), bytes: lost.bytes, what },
         to_do: format!(
-            "write these bytes of the volume again, from a backup; `headpond status {volume} \
+            "write these bytes of {served} again, from a backup; `headpond status {volume} \
              --json` lists more of them, by core"
         ),
     })
@@ -237,8 +257,9 @@ pub(crate) fn of_copies(volume: &str, lost: &LostStatus) -> Option<Alert> {
     })
 }
 
-/// The condition of a core whose stripe journal is not used.
-pub(crate) fn of_journal(volume: &str, array: &ArrayStatus) -> Option<Alert> {
+/// The condition of a core whose stripe journal is not used; `core` names it where it is not the
+/// first.
+pub(crate) fn of_journal(volume: &str, core: Option<&str>, array: &ArrayStatus) -> Option<Alert> {
     let journal = array.journal.as_ref().filter(|journal| journal.device.is_none())?;
     let uuid = journal.uuid;
     let (at_risk, to_do) = match array.state {
@@ -249,8 +270,9 @@ pub(crate) fn of_journal(volume: &str, array: &ArrayStatus) -> Option<Alert> {
         ArrayState::Degraded | ArrayState::Failed => (
             Risk::none("nothing that was written; the array takes no more writes"),
             format!(
-                "`headpond array add-spare {volume} DEVICE`, or attach the journal and start again, \
-                 or start with --force to do without it for good"
+                "`headpond array add-spare {volume} DEVICE{}`, or attach the journal and start again, \
+                 or start with --force to do without it for good",
+                core.map(|core| format!(" --core {core}")).unwrap_or_default()
             ),
         ),
     };
@@ -390,20 +412,6 @@ fn of_devices(place: Place<'_>, cache: &CacheStatus, errors: &ErrorStats) -> Vec
             to_do: replace,
         });
     }
-    let core = errors.core_write + errors.core_flush;
-    // What the tier writes down goes to the cache, or to the array, and is told of them.
-    if core > 0 && !place.is_tier {
-        alerts.push(Alert {
-            kind: AlertKind::ArrayWriteErrors,
-            happened: format!("{core} writes to the array, or flushes, failed"),
-            at_risk: Risk::of_dirty(cache),
-            to_do: format!(
-                "look at the members with `headpond status {}`; then {} says whether they take it now",
-                place.volume,
-                place.flush()
-            ),
-        });
-    }
     alerts.extend(full(place, cache));
     alerts
 }
@@ -503,17 +511,18 @@ mod tests {
     }
 
     #[test]
-    fn lost_blocks_are_named_by_their_place_in_the_volume() {
-        let place = ByteRange::at(1 << 20, 1 << 20);
-        let alert = of_array("hv0", place, &lost(4)).expect("blocks are lost");
+    fn lost_blocks_are_named_by_their_place_in_what_clients_see() {
+        let alert = of_array("hv0", None, &lost(4)).expect("blocks are lost");
         assert_eq!((alert.kind, alert.at_risk.bytes), (AlertKind::LostBlocks, 2048));
-        let named = "4 ranges: 1048576..1049088, 1114112..1114624, 1179648..1180160, ...";
+        let named = "4 ranges: 0..512, 65536..66048, 131072..131584, ...";
         assert!(alert.at_risk.what.ends_with(named), "{alert}");
         assert!(alert.to_do.contains("headpond status hv0 --json"), "{alert}");
+        let further = of_array("hv0", Some("logs"), &lost(4)).expect("blocks are lost");
+        assert!(further.at_risk.what.contains("bytes of hv0/logs"), "{further}");
     }
 
     #[test]
     fn an_array_that_has_lost_nothing_has_no_alert() {
-        assert_eq!(of_array("hv0", ByteRange::at(0, 1 << 20), &lost(0)), None);
+        assert_eq!(of_array("hv0", None, &lost(0)), None);
     }
 }

@@ -8,10 +8,11 @@ use crate::description::FIRST_CORE;
 use crate::metadata::CoreFileSystem;
 use crate::mirror::{CACHE_COPIES, Mirror};
 use crate::readahead::ReadaheadStats;
+use crate::report::stats_of;
 use crate::settings::CacheSettings;
 use crate::upkeep::UpkeepStatus;
 use crate::volume::Volume;
-use headpond_block::{BlockDevice, ByteRange};
+use headpond_block::BlockDevice;
 use headpond_cache::{BypassReport, ErrorStats, EvictionStats, OrderStats, SliceStats};
 use headpond_raid::superblock::RoleState;
 use headpond_raid::{ArrayState, ArrayStatus, JournalWhen};
@@ -132,17 +133,14 @@ impl Volume {
         let mut alerts =
             self.alerts(cache.as_ref(), self.cached(), Place::cache(&description.name));
         alerts.extend(self.alerts(tier.as_ref(), self.tier(), Place::tier(&description.name)));
-        let lost = |(core, place): (&Rc<Core>, ByteRange)| {
-            alerts::of_array(&description.name, place, &core.array.status().lost)
-        };
-        alerts.extend(cores.iter().filter_map(lost));
-        let of_core = |core: &Core| alerts::of_journal(&description.name, &core.array.status());
-        alerts.extend(cores.iter().filter_map(|(core, _)| of_core(core)));
-        let of_members = |core: &Core| {
+        alerts.extend(self.alerts_of_writes(cache.as_ref()));
+        for (core, _) in cores.iter() {
             let name = (core.id != FIRST_CORE).then_some(&*core.name);
-            alerts::of_members(&description.name, name, &core.array.status())
-        };
-        alerts.extend(cores.iter().flat_map(|(core, _)| of_members(core)));
+            let (volume, array) = (&*description.name, core.array.status());
+            alerts.extend(alerts::of_array(volume, name, &array.lost));
+            alerts.extend(alerts::of_journal(volume, name, &array));
+            alerts.extend(alerts::of_members(volume, name, &array));
+        }
         if let Some(mirror) = cache.as_ref().and_then(|cache| cache.mirror.as_ref()) {
             let (volume, array) = (&description.name, &mirror.array);
             alerts.extend(alerts::of_members(volume, Some(CACHE_COPIES), array));
@@ -180,6 +178,24 @@ impl Volume {
         let mut errors = ErrorStats::default();
         cached.stats().iter().for_each(|slice| errors += slice.counters.errors);
         alerts::of_cache(place, status, &errors)
+    }
+
+    /// Of each array that did not take what was written to it.
+    fn alerts_of_writes(&self, status: Option<&CacheStatus>) -> Vec<Alert> {
+        let Some((status, cached)) = status.zip(self.cached()) else { return Vec::new() };
+        let (slices, cores, volume) = (cached.stats(), self.cores(), self.description().name);
+        if cores.is_single() {
+            let mut errors = ErrorStats::default();
+            slices.iter().for_each(|slice| errors += slice.counters.errors);
+            return alerts::of_writes(&volume, None, status, &errors).into_iter().collect();
+        }
+        let alert = |(core, failed_flushes): (&Rc<Core>, u64)| {
+            let mut errors = stats_of(core.id, &slices).unwrap_or_default().errors;
+            errors.core_flush = failed_flushes;
+            alerts::of_writes(&volume, Some(&core.name), status, &errors)
+        };
+        let each = cores.iter().map(|(core, _)| core).zip(cores.failed_flushes());
+        each.filter_map(alert).collect()
     }
 
     pub fn stats(&self) -> VolumeStats {

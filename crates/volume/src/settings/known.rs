@@ -120,7 +120,9 @@ impl CacheSettings {
 impl TierSettings {
     /// Every setting of a tier, as [`SettingChange`] reads it.
     pub fn shown(&self) -> Vec<ShownSetting> {
-        shown(&table(self), &table(&Self::default()), "tier.")
+        let mut all = shown(&table(self), &table(&Self::default()), "tier.");
+        all.insert(1, self.shown_preset());
+        all
     }
 }
 
@@ -222,6 +224,7 @@ mod tests {
         assert_eq!(keys, leaves(&table(&array), ""));
         let tier = TierSettings::default();
         let mut keys: Vec<String> = tier.shown().into_iter().map(|it| it.key).collect();
+        keys.retain(|key| key != "tier.preset");
         keys.sort();
         assert_eq!(keys, leaves(&table(&tier), "tier."));
     }

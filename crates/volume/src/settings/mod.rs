@@ -146,7 +146,10 @@ impl TierSettings {
     /// # Errors
     /// As of those of a cache.
     pub fn with_all(&self, changes: &[SettingChange]) -> Result<Self, SettingError> {
-        changes.iter().try_fold(self.clone(), |settings, change| change.changed(&settings))
+        changes.iter().try_fold(self.clone(), |settings, change| match change.key == preset::KEY {
+            true => settings.with_preset(change),
+            false => change.changed(&settings),
+        })
     }
 
     /// With what is set on the cache for both.

@@ -1,7 +1,7 @@
 //! Sets of values of several settings that have a name: `preset=NAME` sets all of them.
 
 use super::known::ShownSetting;
-use super::{CacheSettings, SettingChange, SettingError};
+use super::{CacheSettings, SettingChange, SettingError, TierSettings};
 use crate::ClassSetting;
 use headpond_cache::CleaningPreset;
 
@@ -14,9 +14,7 @@ impl CacheSettings {
     /// # Errors
     /// Where there is no preset of that name.
     pub(super) fn with_preset(&self, change: &SettingChange) -> Result<Self, SettingError> {
-        let named = change.value.parse();
-        let preset: CleaningPreset =
-            named.map_err(|_| change.refusal(format!("it is {}", takes())))?;
+        let preset = named_by(change)?;
         let cleaning = preset.apply(self.cleaning);
         let classes = classes_of(preset).unwrap_or_else(|| self.classes.clone());
         Ok(Self { cleaning, classes, ..self.clone() })
@@ -24,17 +22,39 @@ impl CacheSettings {
 
     /// The preset whose values are set, where there is one, as it is shown.
     pub(super) fn shown_preset(&self) -> ShownSetting {
-        let is_set = |preset: &CleaningPreset| {
+        shown("", |preset| {
             preset.apply(self.cleaning) == self.cleaning
-                && classes_of(*preset).is_none_or(|classes| classes == self.classes)
-        };
-        let found = CleaningPreset::ALL.into_iter().find(is_set);
-        ShownSetting {
-            key: KEY.into(),
-            value: found.map_or(NONE, CleaningPreset::name).into(),
-            default: NONE.into(),
-            takes: takes(),
-        }
+                && classes_of(preset).is_none_or(|classes| classes == self.classes)
+        })
+    }
+}
+
+/// Classes are set on the cache for both.
+impl TierSettings {
+    /// As those of a cache.
+    ///
+    /// # Errors
+    /// Where there is no preset of that name.
+    pub(super) fn with_preset(&self, change: &SettingChange) -> Result<Self, SettingError> {
+        Ok(Self { cleaning: named_by(change)?.apply(self.cleaning), ..self.clone() })
+    }
+
+    pub(super) fn shown_preset(&self) -> ShownSetting {
+        shown("tier.", |preset| preset.apply(self.cleaning) == self.cleaning)
+    }
+}
+
+fn named_by(change: &SettingChange) -> Result<CleaningPreset, SettingError> {
+    change.value.parse().map_err(|_| change.refusal(format!("it is {}", takes())))
+}
+
+fn shown(prefix: &str, is_set: impl Fn(CleaningPreset) -> bool) -> ShownSetting {
+    let found = CleaningPreset::ALL.into_iter().find(|preset| is_set(*preset));
+    ShownSetting {
+        key: format!("{prefix}{KEY}"),
+        value: found.map_or(NONE, CleaningPreset::name).into(),
+        default: NONE.into(),
+        takes: takes(),
     }
 }
 
@@ -76,6 +96,26 @@ mod tests {
         assert_eq!(shown(&[]), "none");
         assert_eq!(shown(&["preset=acp-very-aggressive"]), "acp-very-aggressive");
         assert_eq!(set(&["preset=acp-very-aggressive"]).classes, ClassSetting::None);
+    }
+
+    #[test]
+    fn a_tier_takes_the_cleaner_of_a_preset_and_shows_it() {
+        let with = |text: &str| {
+            let change: SettingChange = text.parse().unwrap();
+            TierSettings::default().with_all(&[change.of_tier().expect("a tier's")])
+        };
+        let shown = |settings: &TierSettings| {
+            let all = settings.shown();
+            all.into_iter().find(|it| it.key == "tier.preset").expect("shown").value
+        };
+        assert_eq!(shown(&TierSettings::default()), "none");
+        for preset in CleaningPreset::ALL {
+            let settings = with(&format!("tier.preset={}", preset.name())).unwrap();
+            assert_eq!(settings.cleaning, preset.apply(TierSettings::default().cleaning));
+            assert_eq!(shown(&settings), preset.name());
+        }
+        let error = with("tier.preset=fast").unwrap_err().to_string();
+        assert!(error.contains("it is acp-very-aggressive"), "{error}");
     }
 
     #[test]

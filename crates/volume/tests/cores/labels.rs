@@ -6,7 +6,9 @@ use headpond_block::decorators::{Fault, FaultControl, FaultDevice, FaultRule};
 use headpond_block::{BlockDevice, RequestKind, Runtime};
 use headpond_raid::Occupied;
 use headpond_sim::Sim;
-use headpond_volume::{Description, Devices, Dirty, OpenError, OpenOptions, Tolerance, Volume};
+use headpond_volume::{
+    Alert, AlertKind, Description, Devices, Dirty, OpenError, OpenOptions, Tolerance, Volume,
+};
 use std::rc::Rc;
 use uuid::Uuid;
 
@@ -157,6 +159,36 @@ fn a_failed_cache_is_refused_though_one_array_could_not_record_it() {
         let opened = Volume::open(&runtime, &machine.kept(), devices, careful()).await;
         let error = opened.err().expect("the cache lacks what went past it");
         assert!(error.is_refusal() && error.to_string().contains("generation"), "{error}");
+    });
+}
+
+/// What one core's array does not take is told of that one, and so is what to do.
+#[test]
+fn an_alert_names_the_core_whose_array_takes_no_writes() {
+    let machine = Machine::new(3, 1);
+    machine.live(async |runtime, sim| {
+        let mut devices = machine.devices(&runtime, &sim, 0);
+        let faults = FaultControl::default();
+        for member in &mut devices.members[MEMBERS[0]..][..MEMBERS[1]] {
+            let inner = Rc::clone(member);
+            *member = Rc::new(FaultDevice::new(inner, faults.clone(), runtime.clone()));
+        }
+        let volume = Volume::open(&runtime, &machine.kept(), devices, careful()).await.unwrap();
+        let volume = Rc::new(volume);
+        dirty(&volume).await;
+        let told = || {
+            let alerts = volume.status().alerts;
+            let of_writes = |alert: &&Alert| alert.kind == AlertKind::ArrayWriteErrors;
+            alerts.iter().filter(of_writes).map(ToString::to_string).collect::<Vec<_>>()
+        };
+        assert!(told().is_empty());
+        faults.add(FaultRule::on(RequestKind::Write, Fault::Media));
+        faults.add(FaultRule::on(RequestKind::Flush, Fault::Media));
+        assert!(volume.clean_all().await.is_err());
+        let [alert] = &told()[..] else { panic!("of one core: {:?}", told()) };
+        assert!(alert.contains("the array of core c1"), "{alert}");
+        volume.reset_stats();
+        assert!(told().is_empty());
     });
 }
 

@@ -307,7 +307,7 @@ fn differences(now: &[ShownSetting], then: &[ShownSetting]) -> Vec<String> {
     let is_other = |setting: &&ShownSetting| {
         let same =
             |other: &ShownSetting| (&other.key, &other.value) == (&setting.key, &setting.value);
-        setting.key != "preset" && !then.iter().any(same)
+        !matches!(&*setting.key, "preset" | "tier.preset") && !then.iter().any(same)
     };
     let told = |setting: &ShownSetting| format!("{}={}", setting.key, setting.value);
     now.iter().filter(is_other).map(told).collect()
