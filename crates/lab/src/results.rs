@@ -275,16 +275,15 @@ pub(crate) fn mean_ms(jobs: &[JobRound]) -> Option<f64> {
     (requests > 0).then(|| waited / requests as f64 / 1e3)
 }
 
-/// Answers in a window below which chance makes patterns.
+/// Answers in a window, in the mean, below which chance makes patterns.
 const ENOUGH: f64 = 30.0;
 
 /// A pattern of windows in which enough was answered to speak of one, of a load of one phase.
 fn habit(rounds: &[Vec<JobRound>], windows: &[f64], window_s: f64) -> Option<Pattern> {
     let is_one = rounds.iter().all(|jobs| jobs.len() == 1);
     let found = pattern(windows).filter(|_| is_one)?;
-    let low = match found {
-        Pattern::Alternates { low, .. } => low,
-        Pattern::Settles { from, to, .. } => from.min(to),
-    };
-    (low * window_s >= ENOUGH).then_some(found)
+    // Of all windows: a device that stands still answers nothing in some, which is no chance where
+    // it answers much in others.
+    let answered = windows.iter().sum::<f64>() / windows.len().max(1) as f64 * window_s;
+    (answered >= ENOUGH).then_some(found)
 }

@@ -76,3 +76,14 @@ fn a_drive_that_settles_or_only_trembles_does_not_alternate() {
         assert!(!report::text(&results).contains("periodic"), "{}", report::text(&results));
     }
 }
+
+#[test]
+fn a_device_that_goes_and_stands_still_alternates_and_a_few_answers_make_no_pattern() {
+    let folder = headpond_testkit::tempdir();
+    let standing = |second: usize| if second % 6 < 3 { 2600.0 } else { 0.0 };
+    let stands = results(&folder.path().join("stands"), |at| standing(at) * noise(at));
+    let text = report::text(&stands);
+    assert!(text.contains("alternates between 2,600 and 0 IOPS (50 % of the time high)"), "{text}");
+    let rare = results(&folder.path().join("rare"), |at| f64::from(u8::from(at % 5 == 0)) * 3.0);
+    assert!(!report::text(&rare).contains("periodic"), "{}", report::text(&rare));
+}
