@@ -62,6 +62,7 @@ fn protected_drives_are_told_from_plain_ones_and_a_cache_that_hides_them_is_name
     said("plain drive, board:", "not protected against power loss");
     said("plain drive, controller without cache:", "not protected against power loss");
     said("plain drive, controller with cache:", "dies with the power");
+    said("not as published:", "slows none");
     let page = headpond_lab::report::page(&results);
     let count = |class: &str| page.matches(&format!("class=\"{class}\"")).count();
     assert!(count("heat") >= 24, "a map of latency over time for each cell: {}", count("heat"));
@@ -284,10 +285,30 @@ fn flash_behind_a_write_back_cache_bends_near_eighty_thousand_requests_a_second(
     assert!(knee("write-through") > 2.0 * knee("write-back"), "{}", knee("write-through"));
     let points = curves[0]["points"].as_array().unwrap();
     assert_eq!(points.len(), 9, "as many in flight are one point: {points:?}");
-    let alike = &of_request(&answers[0].facts, "requests", "randrw 70/30 4K")[0]["alike"]["until"];
-    let until = alike["iops"].as_f64().unwrap();
-    assert!((64_000.0..96_000.0).contains(&until), "{alike}");
-    assert_eq!(alike["slower_is_second"], false, "write-back is the first: {alike}");
+    let along = &of_request(&answers[0].facts, "requests", "randrw 70/30 4K")[0]["along"];
+    assert_eq!(along[0]["holds"], "alike", "{along}");
+    let until = along[0]["to"].as_f64().unwrap();
+    assert!((64_000.0..96_000.0).contains(&until), "{along}");
+    assert_eq!(along[1]["holds"], "first-is-slower", "write-back is the first: {along}");
+}
+
+/// With more writes the curves cross: light loads are answered sooner out of the cache, and only
+/// past it is much carried.
+#[test]
+fn a_cache_that_wins_light_loads_and_loses_heavy_ones_is_said_to_do_both() {
+    let (_, answers) = carried_out("write-policy", |plan| {
+        plan.matrix.mix = vec![30];
+        plan.matrix.jobs = vec![1, 8];
+        plan.matrix.depth = vec![1, 4, 16, 32];
+    });
+    let along = &of_request(&answers[0].facts, "requests", "randrw 30/70 4K")[0]["along"];
+    let along = along.as_array().unwrap();
+    assert_eq!(along[0]["holds"], "second-is-slower", "write-through is the second: {along:?}");
+    assert_eq!(along.last().unwrap()["holds"], "first-is-slower", "{along:?}");
+    let sentences = &answers[0].sentences;
+    let crossing = |it: &&String| it.contains("write-through takes longer; ");
+    let said = sentences.iter().find(crossing).unwrap_or_else(|| panic!("{sentences:#?}"));
+    assert!(said.ends_with("beyond, write-back takes longer"), "{said}");
 }
 
 /// Source: the same. Nothing of the model is fitted to this part of it.

@@ -1,11 +1,15 @@
 //! Latency against throughput.
 
 use super::{Answer, Rows, distinct, ms};
-use crate::results::{CellResult, Results, Summary};
+use crate::results::{CellResult, Results, Summary, iops, mean_ms, own_jobs};
 use crate::statistics::{Knee, at_budget, knee};
 use headpond_report::{Axis, COLOURS, Chart, Line, Lines, Unit, number};
+use headpond_whatif::rounds::Round;
 use serde::Serialize;
 use serde_json::json;
+
+/// Requests a second and latencies, from light loads to heavy ones.
+pub(super) type Points = Vec<(f64, f64)>;
 
 /// What one target with one set of settings does under more and more of one kind of request.
 #[derive(Clone, Debug, Serialize)]
@@ -59,6 +63,16 @@ impl Curve {
     /// Whether a cell belongs to it.
     pub(super) fn has(&self, cell: usize) -> bool {
         self.cells.contains(&cell)
+    }
+
+    /// The curve of each round that counts, by mean latency: as many as every point has.
+    pub(super) fn rounds(&self, results: &Results) -> Vec<Points> {
+        let counted = |point: &Point| results.cells[point.cell].counted(&results.plan);
+        let of_points: Vec<_> = self.points.iter().map(counted).collect();
+        let rounds = of_points.iter().map(Vec::len).min().unwrap_or(0);
+        let point = |round: &Round| Some((iops(round), mean_ms(&own_jobs(round))?));
+        let curve = |number: usize| of_points.iter().filter_map(|of| point(of[number])).collect();
+        (0..rounds).map(curve).collect()
     }
 
     pub(crate) fn mean(&self) -> Vec<(f64, f64)> {

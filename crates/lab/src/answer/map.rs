@@ -3,7 +3,9 @@
 use super::{Answer, actual, distinct, group};
 use crate::plan::Sync;
 use crate::results::{CellResult, Results, Summary};
+use crate::statistics::{Verdict, adjust, differ};
 use headpond_report::{Grid, Tone, factor, percent};
+use headpond_volume::Size;
 use serde_json::{Value, json};
 
 /// A cache that gains less than this is not worth having.
@@ -17,6 +19,15 @@ struct Sheet<'a> {
     with: Vec<&'a (&'a CellResult, Summary)>,
 }
 
+/// One cell with the cache beside the same without, in 10^6 bytes a second.
+struct Gain {
+    bs: Size,
+    parallel: String,
+    without: f64,
+    with: f64,
+    verdict: Verdict,
+}
+
 pub(super) fn answer(results: &Results, axis: &str, without: &str, with: &str) -> Answer {
     let mut answer = Answer::new("Where does the cache pay?");
     let values = actual(results, axis, [without, with]);
@@ -27,16 +38,10 @@ pub(super) fn answer(results: &Results, axis: &str, without: &str, with: &str) -
             true => sheet.kind.clone(),
             false => format!("{}, {}", sheet.group, sheet.kind),
         };
-        let (grid, gains) = sheet.grid(&mut facts);
-        let of_all = |count: usize| percent(count as f64 / gains.len().max(1) as f64);
-        let pays = gains.iter().filter(|&&gain| gain > 1.0 + WORTH).count();
-        let hurts = gains.iter().filter(|&&gain| gain < 1.0 / (1.0 + WORTH)).count();
-        answer.sentences.push(format!(
-            "{name}: cache in {} of the cells (it gains over 5 %), go past it in {} (it costs over \
-             5 %)",
-            of_all(pays),
-            of_all(hurts)
-        ));
+        let gains = sheet.gains(results);
+        facts.extend(gains.iter().map(|gain| gain.fact(&sheet)));
+        let grid = sheet.grid(&gains);
+        answer.sentences.push(format!("{name}: {}", score(&gains)));
         answer.grids.push((format!("{name}: throughput with the cache, of that without"), grid));
     }
     if answer.grids.is_empty() {
@@ -69,38 +74,76 @@ fn sheets<'a>(
 }
 
 impl Sheet<'_> {
-    /// The map, and what the cache gains in each of its cells; each is noted among the facts.
-    fn grid(&self, facts: &mut Vec<Value>) -> (Grid, Vec<f64>) {
+    /// What the cache gains in each of its cells.
+    fn gains(&self, results: &Results) -> Vec<Gain> {
+        let gain = |(one, without): &&(&CellResult, Summary)| {
+            let load = &one.cell.load;
+            let is_it = |other: &CellResult| {
+                other.cell.load.bs == load.bs && other.cell.load.parallel() == load.parallel()
+            };
+            let (other, with) = self.with.iter().find(|(cell, _)| is_it(cell))?;
+            let verdict = differ(&one.merits(&results.plan), &other.merits(&results.plan))?;
+            let (without, with) = (without.mb_per_s.median, with.mb_per_s.median);
+            let (bs, parallel) = (load.bs, load.parallel());
+            (without > 0.0).then_some(Gain { bs, parallel, without, with, verdict })
+        };
+        let mut gains: Vec<_> = self.without.iter().filter_map(gain).collect();
+        adjust(&mut gains.iter_mut().map(|gain| &mut gain.verdict).collect::<Vec<_>>());
+        gains
+    }
+
+    fn grid(&self, gains: &[Gain]) -> Grid {
         let sizes = distinct(self.without.iter().map(|(cell, _)| cell.cell.load.bs));
         let columns = distinct(self.without.iter().map(|(cell, _)| cell.cell.load.parallel()));
-        let mut gains = Vec::new();
         let rows = sizes.into_iter().map(|bs| {
             let cells = columns.iter().map(|parallel| {
-                let find = |cells: &[&(&CellResult, Summary)]| {
-                    let is_it = |cell: &CellResult| {
-                        cell.cell.load.bs == bs && &cell.cell.load.parallel() == parallel
+                let found = gains.iter().find(|it| it.bs == bs && &it.parallel == parallel);
+                found.map_or((String::new(), Tone::Blank), |gain| {
+                    let tone = match gain.pays() {
+                        Some(_) => Tone::of_factor(gain.factor(), WORTH),
+                        None => Tone::Even,
                     };
-                    cells.iter().find(|(cell, _)| is_it(cell)).map(|(_, it)| it.mb_per_s.median)
-                };
-                let (Some(without), Some(with)) = (find(&self.without), find(&self.with)) else {
-                    return (String::new(), Tone::Blank);
-                };
-                if without <= 0.0 {
-                    return (String::new(), Tone::Blank);
-                }
-                let gain = with / without;
-                gains.push(gain);
-                facts.push(json!({ "of": self.group, "kind": self.kind, "bs": bs,
-                    "parallel": parallel, "without_mb_per_s": without, "with_mb_per_s": with,
-                    "gain": gain }));
-                (factor(gain), Tone::of_factor(gain, WORTH))
+                    (factor(gain.factor()), tone)
+                })
             });
             (bs.to_string(), cells.collect::<Vec<_>>())
         });
         let rows = rows.collect();
         let (corner, note) = ("request, jobs x depth".into(), String::new());
-        (Grid { corner, columns, rows, note }, gains)
+        Grid { corner, columns, rows, note }
     }
+}
+
+impl Gain {
+    fn factor(&self) -> f64 {
+        self.with / self.without
+    }
+
+    /// Whether the cache pays or costs; nothing where that is little, or may be chance.
+    fn pays(&self) -> Option<bool> {
+        let is_much = !(1.0 / (1.0 + WORTH)..=1.0 + WORTH).contains(&self.factor());
+        self.verdict.winner_is_second().filter(|_| is_much)
+    }
+
+    fn fact(&self, sheet: &Sheet<'_>) -> Value {
+        json!({ "of": sheet.group, "kind": sheet.kind, "bs": self.bs, "parallel": self.parallel,
+            "without_mb_per_s": self.without, "with_mb_per_s": self.with, "gain": self.factor(),
+            "chance": self.verdict.chance, "pays": self.pays() })
+    }
+}
+
+fn score(gains: &[Gain]) -> String {
+    let count = |wanted| gains.iter().filter(|gain| gain.pays() == wanted).count();
+    let of_all = |count: usize| percent(count as f64 / gains.len().max(1) as f64);
+    let short = gains.iter().any(|gain| gain.verdict.is_short_of_rounds());
+    let why = if short { " (with so few rounds no difference can be shown)" } else { "" };
+    format!(
+        "cache in {} of the cells (it gains over 5 %), go past it in {} (it costs over 5 %); {} do \
+         not differ by more than chance or 5 %{why}",
+        of_all(count(Some(true))),
+        of_all(count(Some(false))),
+        of_all(count(None))
+    )
 }
 
 /// What is done, without how large and how much at once, and without what is compared.

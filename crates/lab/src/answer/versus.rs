@@ -1,17 +1,15 @@
 //! Which of two configurations wins where.
 
+mod along;
+
 use super::curves::Curve;
 use super::{Answer, Rows, actual, distinct, group, ms};
 use crate::plan::Load;
 use crate::results::{CellResult, Results};
 use crate::statistics::{Verdict, adjust, at_budget, differ};
-use headpond_report::{Grid, Tone, factor, number};
+use along::{along, sentence, within};
+use headpond_report::{Grid, Tone, factor};
 use serde_json::{Value, json};
-
-/// Latencies within this factor of each other are alike to whoever waits.
-const ALIKE: f64 = 1.15;
-/// Places along the axis of throughput at which two curves are compared.
-const PLACES: u32 = 400;
 
 /// Two cells that differ in nothing but the axis.
 struct Pair<'a> {
@@ -54,9 +52,10 @@ pub(super) fn answer(
             let numbers = (pair.first.cell.number, pair.second.cell.number);
             let (Some(one), Some(other)) = (curve(numbers.0), curve(numbers.1)) else { continue };
             let names = [first.as_str(), second.as_str()];
-            let found = compare(one, other, names, budgets_ms);
+            let (found, mut fact) = compare(results, [one, other], names, budgets_ms);
             answer.sentences.extend(found.iter().map(|it| format!("{named}{request}: {it}")));
-            facts.push(fact(&group, &request, [one, other], budgets_ms));
+            (fact["of"], fact["request"]) = (json!(group), json!(request));
+            facts.push(fact);
         }
         answer.grids.push((format!("{named}{second}, of {first}"), grid(&of)));
     }
@@ -131,101 +130,28 @@ fn score(pairs: &[Pair<'_>], first: &str, second: &str) -> String {
     )
 }
 
-/// What two curves say of each other.
-fn compare(one: &Curve, other: &Curve, names: [&str; 2], budgets_ms: &[f64]) -> Vec<String> {
-    let [first, second] = names;
-    let mut found = Vec::new();
-    let (a, b) = (one.mean(), other.mean());
-    match alike_until(&a, &b) {
-        Some(Alike::Until { iops, slower_is_second }) => {
-            let slower = if slower_is_second { second } else { first };
-            found.push(format!(
-                "up to about {}/s both take the same time; beyond, {slower} takes longer",
-                number(iops)
-            ));
-        }
-        Some(Alike::Always { iops }) => {
-            found.push(format!("both take the same time as far as both go, {}/s", number(iops)));
-        }
-        Some(Alike::Never { slower_is_second }) => {
-            let slower = if slower_is_second { second } else { first };
-            found.push(format!("{slower} takes longer from the lightest load on"));
-        }
-        None => {}
-    }
-    for &budget in budgets_ms {
-        let words = match (at_budget(&a, budget), at_budget(&b, budget)) {
-            (Some(a), Some(b)) if b >= a => {
-                format!("{second} carries {} the requests of {first}", factor(b / a))
-            }
-            (Some(a), Some(b)) => {
-                format!("{first} carries {} the requests of {second}", factor(a / b))
-            }
-            (Some(_), None) => format!("only {first} stays within it"),
-            (None, Some(_)) => format!("only {second} stays within it"),
-            (None, None) => "neither stays within it".to_owned(),
-        };
-        found.push(format!("at a mean of {}, {words}", ms(budget)));
-    }
-    found
-}
-
-/// How far two curves go together.
-#[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub(super) enum Alike {
-    Until { iops: f64, slower_is_second: bool },
-    Always { iops: f64 },
-    Never { slower_is_second: bool },
-}
-
-/// Up to which throughput two curves of (requests a second, latency) do not differ by what anybody
-/// would notice.
-fn alike_until(first: &[(f64, f64)], second: &[(f64, f64)]) -> Option<Alike> {
-    let (a, b) = (rising(first), rising(second));
-    let (a_end, b_end) = (a.last()?.0, b.last()?.0);
-    let from = a.first()?.0.max(b.first()?.0);
-    let to = a_end.min(b_end);
-    if to < from {
-        return None;
-    }
-    let mut reached = None;
-    for step in 0..=PLACES {
-        let iops = from + (to - from) * f64::from(step) / f64::from(PLACES);
-        let ratio = latency_at(&b, iops)? / latency_at(&a, iops)?;
-        if !(1.0 / ALIKE..=ALIKE).contains(&ratio) {
-            let slower_is_second = ratio > 1.0;
-            return Some(match reached {
-                Some(iops) => Alike::Until { iops, slower_is_second },
-                None => Alike::Never { slower_is_second },
-            });
-        }
-        reached = Some(iops);
-    }
-    // One ends where the other goes on: there it takes longer without end.
-    if a_end.max(b_end) > ALIKE * to {
-        return Some(Alike::Until { iops: to, slower_is_second: b_end < a_end });
-    }
-    Some(Alike::Always { iops: to })
-}
-
-/// The part of a curve on which throughput rises.
-fn rising(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
-    let mut rising: Vec<(f64, f64)> = Vec::new();
-    for &point in points {
-        if rising.last().is_none_or(|last| point.0 > last.0) {
-            rising.push(point);
-        }
-    }
-    rising
-}
-
-fn latency_at(points: &[(f64, f64)], iops: f64) -> Option<f64> {
-    let after = points.iter().position(|point| point.0 >= iops).unwrap_or(points.len() - 1);
-    let (to, from) = (points[after], points[after.saturating_sub(1)]);
-    let share = if to.0 > from.0 { (iops - from.0) / (to.0 - from.0) } else { 0.0 };
-    let latency = from.1 + (to.1 - from.1) * share.clamp(0.0, 1.0);
-    (latency > 0.0).then_some(latency)
+/// What two curves say of each other, in words and in figures.
+fn compare(
+    results: &Results,
+    [one, other]: [&Curve; 2],
+    names: [&str; 2],
+    budgets_ms: &[f64],
+) -> (Vec<String>, Value) {
+    let (a, b) = (one.rounds(results), other.rounds(results));
+    let stretches = along(&a, &b);
+    let within = budgets_ms
+        .iter()
+        .map(|&budget| format!("at a mean of {}, {}", ms(budget), within(&a, &b, names, budget)));
+    let found = sentence(&stretches, names).into_iter().chain(within).collect();
+    let figures = budgets_ms.iter().map(|&budget| {
+        json!({
+            "budget_ms": budget,
+            "first_iops": at_budget(&one.mean(), budget),
+            "second_iops": at_budget(&other.mean(), budget),
+        })
+    });
+    let facts = json!({ "along": stretches, "within_budget": figures.collect::<Vec<_>>() });
+    (found, facts)
 }
 
 fn table(results: &Results, axis: &str, pairs: &[Pair<'_>]) -> Rows {
@@ -245,23 +171,6 @@ fn table(results: &Results, axis: &str, pairs: &[Pair<'_>]) -> Rows {
     };
     let columns = vec!["of", "load", "better", "second/first", "chance"];
     Rows { columns, words: 3, rows: pairs.iter().map(row).collect() }
-}
-
-/// What two curves say of each other, in figures.
-fn fact(group: &str, request: &str, [one, other]: [&Curve; 2], budgets_ms: &[f64]) -> Value {
-    let within = budgets_ms.iter().map(|&budget| {
-        json!({
-            "budget_ms": budget,
-            "first_iops": at_budget(&one.mean(), budget),
-            "second_iops": at_budget(&other.mean(), budget),
-        })
-    });
-    json!({
-        "of": group,
-        "request": request,
-        "alike": alike_until(&one.mean(), &other.mean()),
-        "within_budget": within.collect::<Vec<_>>(),
-    })
 }
 
 /// More columns than this are wider than a page.
@@ -298,29 +207,4 @@ fn grid(pairs: &[&Pair<'_>]) -> Grid {
     let rows = rows.collect();
     let corner = if is_wide { "request" } else { "jobs x depth" };
     Grid { corner: corner.to_owned(), columns: columns.clone(), rows, note: String::new() }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn curves_that_part_are_alike_up_to_there() {
-        let straight: Vec<_> = (1..=20).map(|n| (f64::from(n) * 10_000.0, 0.1)).collect();
-        let bent: Vec<_> = (1..=20)
-            .map(|n| (f64::from(n) * 10_000.0, 0.1 + 0.05 * f64::from((n - 8).max(0))))
-            .collect();
-        let Some(Alike::Until { iops, slower_is_second: true }) = alike_until(&straight, &bent)
-        else {
-            panic!("they part");
-        };
-        assert!((80_000.0..90_000.0).contains(&iops), "{iops}");
-        let same = alike_until(&straight, &straight);
-        assert_eq!(same, Some(Alike::Always { iops: 200_000.0 }));
-        let slow: Vec<_> = straight.iter().map(|point| (point.0, 0.5)).collect();
-        assert_eq!(alike_until(&slow, &straight), Some(Alike::Never { slower_is_second: false }));
-        // The one ends where the other goes on.
-        let end = alike_until(&straight, &straight[..8]);
-        assert_eq!(end, Some(Alike::Until { iops: 80_000.0, slower_is_second: true }));
-    }
 }
