@@ -32,20 +32,44 @@ fn writes(from: u64, count: u64) -> Vec<Event> {
     (from..from + count).flat_map(one).collect()
 }
 
+/// Reports writes until the log was replaced; the number of the next write.
+fn written_past_a_replacement(subject: &mut Subject, path: &Path) -> u64 {
+    let a_lot = (EVENTS_MAX / 5) as u64;
+    let (mut next, mut longest) = (1, 0);
+    loop {
+        subject.report(0, writes(next, a_lot)).unwrap();
+        next += a_lot;
+        let log = path.join("log").metadata().unwrap().len();
+        if log < longest {
+            return next;
+        }
+        longest = log;
+        assert!(longest < LOG_BYTES_MAX + (64 << 10), "{longest} bytes");
+    }
+}
+
+#[test]
+fn the_story_of_a_block_goes_on_over_the_end_of_a_log() {
+    let dir = headpond_testkit::tempdir();
+    let mut subject = begun(dir.path());
+    let next = written_past_a_replacement(&mut subject, dir.path());
+    subject.lose(0).unwrap();
+    subject.open_look(&hello(Purpose::Verify)).unwrap();
+    subject.look(&vec![Found::Zeroes; BLOCKS as usize]).unwrap();
+    let first = subject.rule(0, true).unwrap().first.expect("everything is lost");
+    let newest = (next - BLOCKS..next).find(|number| number % BLOCKS == first.block).unwrap();
+    let told = |words: &str| first.story.iter().any(|line| line.ends_with(words));
+    assert!(told(&format!("write {newest} is acknowledged")), "{:#?}", first.story);
+    assert!(told("the writer is gone"), "{:#?}", first.story);
+    let kept = ["log", "log.before"].map(|name| dir.path().join(name).metadata().unwrap().len());
+    assert!(kept.iter().sum::<u64>() < 2 * (LOG_BYTES_MAX + (64 << 10)), "{kept:?}");
+}
+
 #[test]
 fn the_log_never_grows_beyond_its_limit_and_a_restart_in_the_middle_is_a_cut() {
     let dir = headpond_testkit::tempdir();
     let mut subject = begun(dir.path());
-    let a_lot = (EVENTS_MAX / 5) as u64;
-    let (mut next, mut longest, mut was_replaced) = (1, 0, false);
-    while !was_replaced {
-        subject.report(0, writes(next, a_lot)).unwrap();
-        next += a_lot;
-        let log = dir.path().join("log").metadata().unwrap().len();
-        was_replaced = log < longest;
-        longest = longest.max(log);
-    }
-    assert!(longest < LOG_BYTES_MAX + (64 << 10), "{longest} bytes");
+    let next = written_past_a_replacement(&mut subject, dir.path());
     drop(subject);
     let mut subject = Subject::open(dir.path()).unwrap().expect("it is known");
     assert_eq!((subject.cuts(), subject.book().next_sequence()), (1, next));

@@ -5,7 +5,8 @@
 //! 2. [`Folder::append`] adds entries; [`Folder::sync`] makes them durable, and only then does
 //!    anybody hear that they are stored.
 //! 3. [`Folder::replace`] writes a new snapshot and begins an empty log: at the latest when the log
-//!    has [`LOG_BYTES_MAX`], so that it never grows without bound.
+//!    has [`LOG_BYTES_MAX`], so that it never grows without bound. The log before is kept until the
+//!    next one is replaced: nothing is ruled on it, but stories are told from it.
 //!
 //! **Invariants**: a log belongs to the snapshot of its generation; of an older one everything is
 //! in the snapshot. An end of the log that was never confirmed may be torn and is cut off; damage
@@ -68,6 +69,10 @@ impl Folder {
             Ok(None) | Err(FolderError::Foreign(_)) => 0,
             Err(error) => return Err(error),
         };
+        // Its numbers would be mistaken for those of the device that begins anew.
+        for name in ["log", LOG_BEFORE] {
+            remove(&path.join(name)).map_err(error)?;
+        }
         let log = write_both(path, generation + 1, snapshot).map_err(error)?;
         let (path, log_bytes) = (path.to_owned(), FILE_HEADER_BYTES as u64);
         Ok(Self { path, log, log_bytes, generation: generation + 1 })
@@ -147,6 +152,15 @@ impl Folder {
         Ok(found.map(|(_, entries)| entries).unwrap_or_default())
     }
 
+    /// The entries of the log before, as far as they are whole: a story, and no evidence.
+    pub fn entries_before(&self) -> Vec<Vec<u8>> {
+        let bytes = fs::read(self.path.join(LOG_BEFORE)).unwrap_or_default();
+        match bytes.starts_with(LOG_MAGIC) {
+            true => whole_entries(&bytes),
+            false => Vec::new(),
+        }
+    }
+
     /// Adds a line to the rulings, durably.
     ///
     /// # Errors
@@ -163,6 +177,9 @@ impl Folder {
 /// The file of the rulings in a folder, one JSON text a line.
 pub const RULINGS: &str = "rulings.jsonl";
 
+/// The log that was replaced last.
+const LOG_BEFORE: &str = "log.before";
+
 /// Writes snapshot and log of a generation, the snapshot first.
 fn write_both(path: &Path, generation: u64, snapshot: &[u8]) -> io::Result<File> {
     let mut bytes = [&SNAPSHOT_MAGIC[..], &generation.to_le_bytes()].concat();
@@ -171,7 +188,13 @@ fn write_both(path: &Path, generation: u64, snapshot: &[u8]) -> io::Result<File>
     begin_log(path, generation)
 }
 
+/// Begins an empty log; the one that is there is kept beside it, unless it tells nothing.
 fn begin_log(path: &Path, generation: u64) -> io::Result<File> {
+    let log = path.join("log");
+    let tells = log.metadata().is_ok_and(|meta| meta.len() > FILE_HEADER_BYTES as u64);
+    if tells {
+        fs::rename(&log, path.join(LOG_BEFORE))?;
+    }
     write_new(path, "log", &[&LOG_MAGIC[..], &generation.to_le_bytes()].concat())
 }
 
@@ -185,6 +208,13 @@ fn write_new(folder: &Path, name: &str, bytes: &[u8]) -> io::Result<File> {
     fs::rename(&new, &path)?;
     File::open(folder)?.sync_all()?;
     Ok(file)
+}
+
+fn remove(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
 }
 
 fn read_snapshot(folder: &Path) -> Result<Option<(u64, Vec<u8>)>, FolderError> {
@@ -213,15 +243,23 @@ fn read_log(path: &Path, log: &mut File, generation: u64) -> Result<Found, Folde
     if !bytes.starts_with(&own) {
         return Ok(None);
     }
-    let (mut at, mut entries) = (FILE_HEADER_BYTES, Vec::new());
-    while let Some(entry) = entry_at(&bytes, at) {
-        at += ENTRY_HEADER_BYTES + entry.len();
-        entries.push(entry.to_vec());
-    }
+    let entries = whole_entries(&bytes);
+    let lengths = entries.iter().map(|entry| ENTRY_HEADER_BYTES + entry.len());
+    let at = FILE_HEADER_BYTES + lengths.sum::<usize>();
     match (at + 1..bytes.len()).any(|later| entry_at(&bytes, later).is_some()) {
         true => Err(FolderError::Damaged { path: path.to_owned(), at: at as u64 }),
         false => Ok(Some((at as u64, entries))),
     }
+}
+
+/// The entries of a log up to the first that is not whole.
+fn whole_entries(bytes: &[u8]) -> Vec<Vec<u8>> {
+    let (mut at, mut entries) = (FILE_HEADER_BYTES, Vec::new());
+    while let Some(entry) = entry_at(bytes, at) {
+        at += ENTRY_HEADER_BYTES + entry.len();
+        entries.push(entry.to_vec());
+    }
+    entries
 }
 
 /// The whole entry that begins at a byte.
@@ -285,6 +323,29 @@ mod tests {
         fs::write(dir.path().join("log"), old).unwrap();
         let (_, kept) = reopen(dir.path());
         assert_eq!((kept.snapshot, kept.entries), (b"second".to_vec(), vec![]));
+    }
+
+    #[test]
+    fn one_log_before_is_kept_and_none_of_a_device_that_begins_anew() {
+        let dir = headpond_testkit::tempdir();
+        let mut folder = Folder::create(dir.path(), b"first").unwrap();
+        for entry in [b"one", b"two"] {
+            folder.append(entry).unwrap();
+            folder.replace(b"next").unwrap();
+            assert_eq!(folder.entries_before(), [entry.to_vec()]);
+        }
+        folder.replace(b"after nothing").unwrap();
+        assert_eq!(
+            folder.entries_before(),
+            [b"two".to_vec()],
+            "what tells nothing replaces nothing"
+        );
+        let path = dir.path().join(LOG_BEFORE);
+        fs::write(&path, &fs::read(&path).unwrap()[..20]).unwrap();
+        assert!(reopen(dir.path()).0.entries_before().is_empty(), "a torn one is no error");
+        folder.append(b"three").unwrap();
+        let anew = Folder::create(dir.path(), b"anew").unwrap();
+        assert!(anew.entries_before().is_empty());
     }
 
     #[test]

@@ -64,7 +64,7 @@ pub struct FirstOffence {
     pub block: u64,
     pub found: String,
     pub allowed: String,
-    /// What the witness has heard of the block since its last snapshot, one line each.
+    /// What the witness has heard of the block, the newest lines of it.
     pub story: Vec<String>,
 }
 

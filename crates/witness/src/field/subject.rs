@@ -273,10 +273,11 @@ impl Subject {
         Ok(self.folder.replace(&snapshot::encode(&self.header, &self.book))?)
     }
 
-    /// What was reported of a block since the last snapshot, the newest lines of it.
+    /// What was reported of a block in this log and the one before, the newest lines of it.
     fn story(&mut self, block: u64) -> Result<Vec<String>, SubjectError> {
         let mut teller = Teller::new(block);
-        for entry in self.folder.entries()? {
+        let before = self.folder.entries_before();
+        for entry in before.into_iter().chain(self.folder.entries()?) {
             if let Ok(entry) = Entry::decode(&entry) {
                 teller.hear(entry);
             }
