@@ -82,6 +82,16 @@ impl Protection {
         let hints = [declared].into_iter().chain(positive).chain(others);
         Self { verdict, hints: hints.flatten().collect() }
     }
+
+    /// What the name says: a family that is sold with protection.
+    pub fn family_of(kernel: &KernelFacts) -> Option<Hint> {
+        family_of(kernel)
+    }
+
+    /// What the driver says: that a RAID controller stands between.
+    pub fn controller_of(kernel: &KernelFacts) -> Option<Hint> {
+        controller(kernel)
+    }
 }
 
 fn hint(says: impl Into<String>, evidence: &str) -> Option<Hint> {

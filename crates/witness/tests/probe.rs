@@ -6,7 +6,8 @@ use headpond_block::{
 use headpond_sim::ssd::State;
 use headpond_sim::{Controller, Model, ModelDevice, SparseDevice, run};
 use headpond_witness::probe::{
-    Explanation, Judgement, Measured, Options, Reported, judge, measure,
+    Depth, Explanation, Judgement, Measured, Options, OwnCache, ReadOnly, Reported, Writes, judge,
+    measure,
 };
 use std::rc::Rc;
 use std::time::Duration;
@@ -133,4 +134,75 @@ fn protected_caches_and_ignored_flushes_are_named_both_where_nothing_tells_them_
 fn reads_alone_tell_nothing_of_flushes() {
     let (judgement, measured) = probed(0, |runtime| drive("hdd-7k2-4t", runtime));
     assert_eq!((judgement.named, measured.writes), (vec![], None));
+}
+
+fn depth(median_us: f64, per_second: f64) -> Depth {
+    Depth { count: 1000, per_second, median_us, shortest_us: median_us, longest_us: median_us }
+}
+
+/// Flash of which so much is left at depth 16 with a flush after each write, and all else open.
+fn flash(left: f64) -> Measured {
+    let writes = Writes {
+        same_unsynced: depth(50.0, 20_000.0),
+        same_synced: depth(90.0, 11_000.0),
+        flush: depth(40.0, 11_000.0),
+        spread_unsynced: depth(600.0, 25_000.0),
+        spread_synced: depth(600.0 / left, 25_000.0 * left),
+        burst_blocks: 20_000,
+        burst_is_bounded: false,
+        burst_flush_us: 45.0,
+    };
+    Measured { reads: ReadOnly { random: depth(90.0, 11_000.0) }, writes: Some(writes) }
+}
+
+fn likelihood(reported: &Reported, measured: &Measured, of: Explanation) -> f64 {
+    let judgement = judge(reported, measured);
+    judgement.likelihoods.iter().find(|(explanation, _)| *explanation == of).unwrap().1
+}
+
+#[test]
+fn what_flushes_leave_at_depth_is_weighed() {
+    let unknown = Reported::default();
+    let honours = |left| likelihood(&unknown, &flash(left), Explanation::HonoursFlushes);
+    assert!(honours(0.05) > 2.0 * honours(0.3), "{} {}", honours(0.05), honours(0.3));
+    assert!(honours(0.3) > 2.0 * honours(1.0), "{} {}", honours(0.3), honours(1.0));
+    let said = judge(&unknown, &flash(0.3)).reasons;
+    assert!(said.iter().any(|it| it.seen.contains("7500 with one after each (30 % are left)")));
+}
+
+#[test]
+fn what_a_drive_says_of_itself_tells_apart_what_its_times_do_not() {
+    let measured = flash(1.0);
+    let of = |reported: &Reported, what| likelihood(reported, &measured, what);
+    let (protected, ignored) = (Explanation::ProtectedCache, Explanation::IgnoresFlushes);
+    let unknown = Reported::default();
+    let odds = |reported: &Reported| of(reported, protected) / of(reported, ignored);
+    for reported in [
+        Reported { non_volatile_cache: Some(true), ..Reported::default() },
+        Reported { own_cache: Some(OwnCache::Absent), ..Reported::default() },
+        Reported { is_sold_as_protected: Some("by its name".into()), ..Reported::default() },
+        Reported { fua: Some(true), ..Reported::default() },
+    ] {
+        assert!(odds(&reported) > 1.2 * odds(&unknown), "{reported:?}");
+        assert_eq!(judge(&reported, &measured).reasons.len(), 4, "{reported:?}");
+    }
+    let behind = Reported { controller: Some("megaraid_sas".into()), ..Reported::default() };
+    let hidden = Explanation::BehindACache;
+    assert!(of(&behind, hidden) > 1.3 * of(&unknown, hidden));
+}
+
+#[test]
+fn a_disk_that_says_how_fast_it_turns_is_held_to_that() {
+    // 6 ms with a flush: a turn at 10,000 a minute, and too soon at 7,200.
+    let mut measured = flash(1.0);
+    measured.reads.random = depth(8000.0, 125.0);
+    measured.writes.as_mut().unwrap().same_synced = depth(6000.0, 166.0);
+    let honest = |turns| {
+        let reported = Reported { turns_per_minute: turns, ..Reported::default() };
+        let judged = judge(&reported, &measured).likelihoods;
+        let of = |wanted| judged.iter().find(|(it, _)| *it == wanted).unwrap().1;
+        of(Explanation::HonoursFlushes) + of(Explanation::WritesThrough)
+    };
+    assert!(honest(None) > 0.8 && honest(Some(10_000)) > 0.8, "{}", honest(Some(10_000)));
+    assert!(honest(Some(7200)) < 0.2, "{}", honest(Some(7200)));
 }

@@ -8,6 +8,8 @@
 
 mod judgement;
 mod measure;
+mod reported;
 
-pub use judgement::{Explanation, Judgement, Reason, Reported, judge};
+pub use judgement::{Explanation, Judgement, Reason, judge};
 pub use measure::{Depth, Measured, Options, ReadOnly, Writes, measure};
+pub use reported::{OwnCache, Reported};

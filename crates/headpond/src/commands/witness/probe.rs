@@ -6,14 +6,14 @@ use crate::device::{Consent, DeviceSpec};
 use crate::outcome::Exit;
 use anyhow::{Context, Result};
 use headpond_block::{BufferPool, PoolConfig};
+use headpond_drive::{CacheState, Drive, Facts, Protection};
 use headpond_uring::safety::inspect;
 use headpond_uring::{RingConfig, run_with_pool};
 use headpond_witness::probe::{
-    Explanation, Judgement, Measured, Options, Reported, judge, measure,
+    Explanation, Judgement, Measured, Options, OwnCache, Reported, judge, measure,
 };
 use serde_json::json;
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
-use std::path::Path;
+use std::os::unix::fs::FileTypeExt;
 use std::time::Duration;
 
 /// Where the requests go is drawn from this, so that a device is measured alike each time.
@@ -71,21 +71,29 @@ fn reported(target: &Target) -> Result<Reported> {
         volatile: facts.volatile.map(|reason| reason.to_string()),
         ..Reported::default()
     };
-    let metadata = path.metadata().with_context(|| path.display().to_string())?;
-    if metadata.file_type().is_block_device() {
-        let (major, minor) =
-            (rustix::fs::major(metadata.rdev()), rustix::fs::minor(metadata.rdev()));
-        let node = Path::new("/sys/dev/block").join(format!("{major}:{minor}"));
-        let attribute = |name: &str| {
-            // A partition has its disk's a folder above.
-            let places = [node.join(name), node.join("..").join(name)];
-            let found = places.iter().find_map(|place| std::fs::read_to_string(place).ok());
-            found.map(|text| text.trim().to_owned())
-        };
-        reported.fua = attribute("queue/fua").map(|fua| fua == "1");
-        reported.model = attribute("device/model");
+    let is_device =
+        path.metadata().with_context(|| path.display().to_string())?.file_type().is_block_device();
+    // What is no drive by itself, as an array of the kernel's, says nothing of its own.
+    if let (true, Ok(drive)) = (is_device, Drive::find(path)) {
+        add(&mut reported, &Facts::of(&drive));
     }
     Ok(reported)
+}
+
+/// What the drive says of itself, and what is known of its name and of its driver.
+fn add(reported: &mut Reported, facts: &Facts) {
+    let Facts { kernel, own, .. } = facts;
+    reported.fua = kernel.fua.value().copied();
+    reported.model = kernel.model.value().cloned();
+    reported.turns_per_minute = kernel.rotations_per_minute.value().copied();
+    reported.non_volatile_cache = own.non_volatile_cache.value().copied();
+    reported.own_cache = own.write_cache.value().map(|state| match state {
+        CacheState::Absent => OwnCache::Absent,
+        CacheState::Off => OwnCache::Off,
+        CacheState::On => OwnCache::On,
+    });
+    reported.is_sold_as_protected = Protection::family_of(kernel).map(|hint| hint.says);
+    reported.controller = Protection::controller_of(kernel).map(|hint| hint.says);
 }
 
 fn print(args: &ProbeArgs, reported: &Reported, measured: &Measured, judgement: &Judgement) {
@@ -95,10 +103,16 @@ fn print(args: &ProbeArgs, reported: &Reported, measured: &Measured, judgement: 
     }
     let told = |what: Option<bool>| what.map_or("unknown", |it| if it { "yes" } else { "no" });
     println!(
-        "  reported: {}rotational {}, volatile write cache {}, FUA {}",
+        "  reported: {}rotational {}, volatile write cache {} (by its own word: {}), FUA {}",
         reported.model.as_ref().map(|model| format!("{model}, ")).unwrap_or_default(),
         told(reported.rotational),
         told(reported.write_cache),
+        match reported.own_cache {
+            None => "nothing said",
+            Some(OwnCache::Absent) => "none",
+            Some(OwnCache::Off) => "off",
+            Some(OwnCache::On) => "on",
+        },
         told(reported.fua)
     );
     for (explanation, likelihood) in &judgement.likelihoods {
