@@ -24,6 +24,9 @@ pub struct Summary {
     /// Sessions that ended without a word, though no hook cut the power and the machine did not
     /// start anew: they prove nothing and are not counted.
     pub unproven: u64,
+    /// Of the cuts without a loss, those after which the machine had not started anew: the hook ran,
+    /// and cut the power of the device alone or none at all.
+    pub without_restart: u64,
     /// Cuts that were seen to take something that was not promised.
     pub took_something: u64,
     pub loss_rate_min: f64,
@@ -102,6 +105,10 @@ pub fn summary(rulings: &[Ruling]) -> Summary {
             summary.unproven += 1;
         } else if any(Verdict::Kept) {
             summary.cuts += 1;
+            let has_gone_on = |look: &&&Ruling| look.was_restarted == Some(false);
+            let has_restarted = looks.iter().any(|look| look.was_restarted == Some(true));
+            let is_apart = !has_restarted && looks.iter().any(|look| has_gone_on(&look));
+            summary.without_restart += u64::from(is_apart);
         } else {
             summary.undecided += 1;
         }
@@ -137,6 +144,9 @@ pub fn told(summary: &Summary) -> String {
             ". {took_something} of them were seen to take something that had not been promised"
         );
     }
+    if summary.without_restart > 0 {
+        told += &without_restart(summary);
+    }
     if undecided > 0 {
         told += &format!(". {undecided} more left nothing to judge");
     }
@@ -147,6 +157,23 @@ pub fn told(summary: &Summary) -> String {
         );
     }
     told
+}
+
+/// What is left where the cuts that the machine lived through count for nothing.
+fn without_restart(summary: &Summary) -> String {
+    let Summary { cuts, losses, without_restart, .. } = *summary;
+    let rest = cuts - without_restart;
+    let words = match rest {
+        0 => "without them nothing is proved".to_owned(),
+        _ => format!(
+            "without them it is {losses} of {rest}, and a loss rate of up to {:.1} %",
+            (rate_max(losses, rest) * 1000.0).ceil() / 10.0
+        ),
+    };
+    format!(
+        ". After {without_restart} of them the machine had not started anew: these count only if the \
+         hook cuts the power of the device alone; {words}"
+    )
 }
 
 fn folders(dir: &Path) -> Result<Vec<PathBuf>> {
@@ -166,4 +193,54 @@ fn folders(dir: &Path) -> Result<Vec<PathBuf>> {
         return Err(Failure::usage(format!("{}: no witness keeps anything here", named())));
     }
     Ok(folders)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use headpond_witness::field::ruling::Counts;
+
+    /// A look that found everything after the cut with this number.
+    fn kept(cut: u64, was_hooked: bool, was_restarted: Option<bool>) -> Ruling {
+        Ruling {
+            verdict: Verdict::Kept,
+            counts: Counts::default(),
+            region_blocks: 16,
+            blocks_looked_at: 16,
+            blocks_promised: 16,
+            unpromised_kept: 0,
+            unpromised_gone: 0,
+            torn_allowed: 0,
+            unreadable_elsewhere: 0,
+            blocks_of_this_run: 16,
+            writes_acknowledged: 40,
+            flushes_acknowledged: 40,
+            first: None,
+            was_restarted,
+            cut: Some(cut),
+            was_hooked,
+            at: 0,
+        }
+    }
+
+    #[test]
+    fn cuts_that_the_machine_lived_through_are_counted_apart() {
+        let rulings = [
+            kept(1, true, Some(true)),
+            kept(2, true, Some(false)),
+            kept(3, true, None),
+            kept(4, false, Some(false)),
+        ];
+        let summary = summary(&rulings);
+        assert_eq!((summary.cuts, summary.without_restart, summary.unproven), (3, 1, 1));
+        let words = told(&summary);
+        assert!(words.contains("After 1 of them the machine had not started anew"), "{words}");
+        assert!(
+            words.contains("without them it is 0 of 2, and a loss rate of up to 77.7 %"),
+            "{words}"
+        );
+        assert!(!told(&super::summary(&rulings[..1])).contains("not started anew"));
+        let alone = super::summary(&rulings[1..2]);
+        assert!(told(&alone).contains("without them nothing is proved"), "{}", told(&alone));
+    }
 }

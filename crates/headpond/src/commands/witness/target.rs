@@ -61,7 +61,7 @@ impl Target {
                 if consent == Consent::Careful && Ends::of(&*device).await? != Ends::OfAWitness {
                     refuse_occupied(&*device)
                         .await
-                        .map_err(|error| Failure::refused(format!("{error}, or --force")))?;
+                        .map_err(|error| Failure::refused(error.to_string()))?;
                 }
                 Ok(device)
             }
