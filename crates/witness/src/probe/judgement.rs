@@ -221,8 +221,8 @@ fn flash_reasons(writes: &Writes) -> Vec<Reason> {
     reasons
 }
 
-/// Blocks everywhere, 16 at a time: what a flush after each leaves of the rate without. It repeats in
-/// part what one block at a time has shown, and so it weighs less.
+/// Blocks everywhere, 16 at a time: what a flush after each leaves of the rate without. It repeats
+/// in part what one block at a time has shown, and so it weighs less.
 fn depth_reason(writes: &Writes) -> Option<Reason> {
     let (with, without) = (writes.spread_synced.per_second, writes.spread_unsynced.per_second);
     let left = (without > 0.0).then_some(with / without)?;

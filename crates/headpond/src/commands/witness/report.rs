@@ -24,8 +24,8 @@ pub struct Summary {
     /// Sessions that ended without a word, though no hook cut the power and the machine did not
     /// start anew: they prove nothing and are not counted.
     pub unproven: u64,
-    /// Of the cuts without a loss, those after which the machine had not started anew: the hook ran,
-    /// and cut the power of the device alone or none at all.
+    /// Of the cuts without a loss, those after which the machine had not started anew: the hook
+    /// ran, and cut the power of the device alone or none at all.
     pub without_restart: u64,
     /// Cuts that were seen to take something that was not promised.
     pub took_something: u64,
