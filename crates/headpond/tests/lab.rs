@@ -245,6 +245,40 @@ fn a_served_volume_has_its_mode_back_after_a_signal_and_after_a_failure() {
         .unwrap();
     let mut run = user.start(&["lab", "run", &plan, "--out", "one", "--overwrite", "hv0"]);
     while mode(&user) == "write-around" {
+#[test]
+fn what_a_volume_cannot_be_set_to_and_a_plan_cannot_answer_is_told_before_anything_runs() {
+    let user = User::new();
+    let daemon = served(&user);
+    // What comes with the program is fitted to the volume, and what is left out is said.
+    let check = user.run(&["lab", "check", "cache-limits", "--target", "it=volume:hv0"]);
+    assert!(check.code == 0 && check.err.contains("cache.line left as it is"), "{}", check.err);
+    let json =
+        user.json(&["lab", "check", "sequential-map", "--target", "it=volume:hv0", "--json"]);
+    assert_eq!(json["cells"], 2 * 5 * 6, "once without the cache and once with it: {json}");
+    // What the user wrote is refused as it stands.
+    let plan = modes(&user, "in-process", "none");
+    let text = std::fs::read_to_string(&plan).unwrap().replace("cache.mode", "cache.line");
+    std::fs::write(&plan, text.replace("write-through", "4K")).unwrap();
+    for command in [vec!["lab", "check", &plan], vec!["lab", "run", &plan, "--out", "out"]] {
+        let command = match command.len() {
+            3 => command,
+            _ => [command, vec!["--overwrite", "hv0"]].concat(),
+        };
+        let refused = user.run(&command);
+        assert!(
+            refused.code != 0 && refused.err.contains("it has no setting line"),
+            "{}",
+            refused.err
+        );
+    }
+    assert!(!std::path::Path::new(&user.path("out")).exists(), "nothing was begun");
+    let device = write(&user, "disk.img", "");
+    let target = format!("it={device}:1M");
+    let refused = user.run(&["lab", "check", "sequential-map", "--target", &target]);
+    assert!(refused.code != 0 && refused.err.contains("name two targets"), "{}", refused.err);
+    drop(daemon);
+}
+
         assert!(run.try_wait().unwrap().is_none(), "it ended before it was to");
         std::thread::sleep(Duration::from_millis(20));
     }

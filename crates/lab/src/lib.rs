@@ -30,11 +30,12 @@ pub use compare::{Compared, compare};
 pub use environment::{Environment, TargetFacts};
 pub use measure::{
     Connected, Course, CourseError, Drift, Ending, Estimate, FILL_MB_PER_S, Fio, FioError, Folder,
-    FolderError, Line, PlaceError, Stop, Surroundings, Watcher, check_places, estimate,
+    FolderError, Line, PlaceError, Stop, Surroundings, Watcher, check_places, check_settings,
+    estimate,
 };
 pub use plan::{
     ArrayOf, Beside, Cell, Kind, Limits, Load, Loader, Matrix, Order, Plan, PlanError,
-    Precondition, RoundPlan, Steady, Sweep, Sync, Target,
+    Precondition, RoundPlan, SettingOf, Steady, Sweep, Sync, Target,
 };
 pub use results::{CellResult, Latencies, Results, StoredRound, Summary, iops};
 pub use statistics::{Interval, Knee, Pattern, Spread, Verdict};

@@ -94,6 +94,12 @@ impl Question {
             Self::Map { axis, without, with } => (axis, [without, with]),
             _ => return Ok(()),
         };
+        if has_other_targets(plan, axis) && plan.targets.len() != 2 {
+            let cause = format!("it compares {} with {}", values[0], values[1]);
+            let way_out = "name two targets (--target A --target B); a volume that is served can be \
+                           compared with itself by its mode";
+            return Err(PlanError::field("answer", cause, way_out));
+        }
         let cells = plan.cells();
         for value in values {
             let is_there = cells.iter().any(|cell| cell.axis(plan, axis).as_ref() == Some(value));
@@ -104,6 +110,32 @@ impl Question {
             }
         }
         Ok(())
+    }
+
+    /// The targets that it compares, where it does that.
+    pub(crate) fn targets(&self) -> Option<[String; 2]> {
+        match self {
+            Self::Versus { axis, first: one, second: other, .. }
+            | Self::Map { axis, without: one, with: other }
+                if axis == "target" =>
+            {
+                Some([one.clone(), other.clone()])
+            }
+            _ => None,
+        }
+    }
+
+    /// Compares two values of a setting in the place of two targets.
+    pub(crate) fn take_modes(&mut self, setting: &str, values: &[String; 2]) {
+        if self.targets().is_none() {
+            return;
+        }
+        if let Self::Versus { axis, first: one, second: other, .. }
+        | Self::Map { axis, without: one, with: other } = self
+        {
+            setting.clone_into(axis);
+            [*one, *other] = values.clone();
+        }
     }
 
     fn answer(&self, results: &Results) -> Answer {

@@ -10,6 +10,8 @@ pub(super) use batch::batches;
 use allowance::{Allowance, left_out};
 use batch::{Batch, lanes};
 use progress::{Progress, Taken};
+pub use settings::check_settings;
+
 use settings::Settings;
 
 use super::Surroundings;
@@ -91,6 +93,7 @@ impl<'a> Course<'a> {
         surroundings: &'a dyn Surroundings,
     ) -> Result<Self, CourseError> {
         place::check(plan)?;
+        check_settings(plan, surroundings)?;
         Self::with(plan, Folder::create(path, plan)?, &[], surroundings)
     }
 

@@ -25,6 +25,7 @@ use crate::answer::Question;
 use headpond_whatif::ArrivalProcess;
 use matrix::check_parallel;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// A whole plan.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -74,6 +75,26 @@ pub enum Order {
     AsWritten,
 }
 
+/// The setting of a volume that says what its cache is for.
+const MODE: &str = "cache.mode";
+/// Its values; in the first one there is no cache.
+const MODES: [&str; 6] =
+    ["pass-through", "write-through", "write-around", "write-invalidate", WRITE_BACK, "write-only"];
+const WRITE_BACK: &str = "write-back";
+
+/// What a setting of a served volume is now; nothing where it has none of that name.
+pub type SettingOf<'a> = &'a dyn Fn(&Target, &str) -> Option<String>;
+
+/// The mode in which a cache is compared with none: as it is, unless it is off.
+fn mode_with(mode: &str) -> String {
+    if mode == MODES[0] { WRITE_BACK.to_owned() } else { mode.to_owned() }
+}
+
+const FLUSH_APART: &str = "where each write has a flush, the mean is of both together; percentiles and \
+                           maps are of the write alone, and the flush has columns of its own";
+const FIO_AFTER_READS: &str = "where reads and writes are mixed, fio flushes after each read too, which \
+                               nobody who wants stable writes does; load = \"in-process\" does not";
+
 const fn seed() -> u64 {
     1
 }
@@ -93,15 +114,39 @@ impl Plan {
     /// left as they are; their names.
     ///
     /// # Errors
-    /// Where one of them cannot be measured so.
-    pub fn with_targets(self, targets: Vec<Target>) -> Result<(Self, Vec<String>), PlanError> {
+    /// Where one of them cannot be measured so, or the plan's questions have no answer on them.
+    pub fn with_targets(
+        self,
+        targets: Vec<Target>,
+        setting_of: SettingOf<'_>,
+    ) -> Result<(Self, Vec<String>), PlanError> {
         let mut plan = Self { targets, ..self };
-        let mut left_out = Vec::new();
-        if !plan.targets.iter().all(Target::can_be_set) {
-            left_out.extend(std::mem::take(&mut plan.matrix.settings).into_keys());
-        }
+        let has = |name: &str| plan.targets.iter().all(|target| target.has(name, setting_of));
+        let (kept, left_out): (BTreeMap<_, _>, _) =
+            plan.matrix.settings.clone().into_iter().partition(|(name, _)| has(name));
+        plan.matrix.settings = kept;
+        plan.compare_modes(setting_of);
         plan.check()?;
-        Ok((plan, left_out))
+        let left_out: BTreeMap<_, _> = left_out;
+        Ok((plan, left_out.into_keys().collect()))
+    }
+
+    /// What the plan compares by two targets is compared by two modes of the cache, where there is
+    /// one volume that has them.
+    fn compare_modes(&mut self, setting_of: SettingOf<'_>) {
+        let [target] = &self.targets[..] else { return };
+        let Some(mode) = target.volume.as_ref().and(setting_of(target, MODE)) else { return };
+        let by_targets = self.questions.iter().find_map(Question::targets);
+        let Some(names) = by_targets.filter(|_| !self.matrix.settings.contains_key(MODE)) else {
+            return;
+        };
+        let modes = match names.iter().all(|name| MODES.contains(&name.as_str())) {
+            true => names,
+            false => [MODES[0].to_owned(), mode_with(&mode)],
+        };
+        self.questions.iter_mut().for_each(|question| question.take_modes(MODE, &modes));
+        let values = modes.into_iter().map(toml::Value::String).collect();
+        self.matrix.settings.insert(MODE.to_owned(), values);
     }
 
     fn check(&self) -> Result<(), PlanError> {
@@ -176,6 +221,25 @@ impl Plan {
             }
         }
         cells
+    }
+
+    /// What its figures do not mean, where somebody would take them for it.
+    pub fn caveats(&self) -> Vec<String> {
+        let is_flushed = |load: &Load| matches!(load.sync, Sync::Fdatasync | Sync::Fsync);
+        let cells = self.cells();
+        let mut caveats = Vec::new();
+        if cells.iter().any(|cell| is_flushed(&cell.load)) {
+            caveats.push(FLUSH_APART.to_owned());
+        }
+        for (index, target) in self.targets.iter().enumerate() {
+            let is_it = |cell: &Cell| {
+                cell.target == index && cell.load.mix.is_some() && is_flushed(&cell.load)
+            };
+            if !target.is_in_process(&self.matrix) && cells.iter().any(is_it) {
+                caveats.push(format!("{}: {FIO_AFTER_READS}", target.name));
+            }
+        }
+        caveats
     }
 
     /// The rounds of a target.

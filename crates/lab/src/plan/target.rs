@@ -1,5 +1,6 @@
 //! What is measured.
 
+use super::SettingOf;
 use super::cell::{Sync, plain};
 use super::error::PlanError;
 use super::matrix::Matrix;
@@ -9,6 +10,9 @@ use headpond_volume::Size;
 use headpond_whatif::Stack;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
+
+/// The field of a machine that says how many of it there are.
+const ARRAYS: &str = "arrays";
 
 /// One thing that takes requests.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -126,6 +130,16 @@ impl Target {
         device.or_else(|| self.export.clone()).or_else(|| self.volume.clone())
     }
 
+    /// Whether it has a setting that can be changed.
+    pub(super) fn has(&self, name: &str, setting_of: SettingOf<'_>) -> bool {
+        match (self.set.is_some(), self.kind()) {
+            (_, Kind::Machine) => true,
+            (true, _) => name != ARRAYS,
+            (false, Kind::Volume) => setting_of(self, name).is_some(),
+            (false, Kind::Device | Kind::File | Kind::Export) => false,
+        }
+    }
+
     /// Whether something says how its settings are changed.
     pub(super) fn can_be_set(&self) -> bool {
         self.machine.is_some() || self.volume.is_some() || self.set.is_some()
@@ -162,6 +176,11 @@ impl Target {
         self.check_cpus().map_err(|cause| {
             PlanError::field(field("cpus"), cause, "write a list, as \"0-3,8\", or \"none\"")
         })?;
+        if kind != Kind::Machine && matrix.settings.contains_key(ARRAYS) {
+            let way_out = "leave it out, or measure a machine";
+            let cause = "only models are several at once";
+            return Err(PlanError::field(field(ARRAYS), cause, way_out));
+        }
         let has_settings = !matrix.settings.is_empty();
         if has_settings && !self.can_be_set() {
             let way_out = "give a command: set = \"casadm ... {name} {value}\"";

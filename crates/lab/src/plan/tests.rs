@@ -132,3 +132,79 @@ fn what_a_sweep_tracks_is_in_the_matrix_and_no_cell_of_it_is_left_out() {
     let error = plan("[limits]\nmean_ms = 5").unwrap_err().to_string();
     assert!(error.contains("limits.mean_ms: in a sweep"), "{error}");
 }
+
+/// A built-in plan on targets of the user's, of which a volume has these settings.
+fn on(
+    plan: &str,
+    targets: &[&str],
+    settings: &[(&str, &str)],
+) -> Result<(Plan, Vec<String>), PlanError> {
+    let plan = Plan::parse(crate::builtin::text(plan).unwrap()).unwrap();
+    let target = |name: &&str| Target {
+        name: (*name).to_owned(),
+        volume: Some((*name).to_owned()),
+        ..Target::default()
+    };
+    let setting_of = |_: &Target, name: &str| {
+        let found = settings.iter().find(|(it, _)| *it == name);
+        found.map(|(_, value)| (*value).to_owned())
+    };
+    plan.with_targets(targets.iter().map(target).collect(), &setting_of)
+}
+
+#[test]
+fn what_a_volume_cannot_be_set_to_is_left_as_it_is_and_said() {
+    let cached = [("cache.mode", "write-back")];
+    let (plan, left_out) = on("cache-limits", &["v"], &cached).unwrap();
+    assert_eq!((left_out, plan.matrix.settings.len()), (vec!["cache.line".to_owned()], 0));
+    let (plan, left_out) = on("array", &["v"], &cached).unwrap();
+    assert_eq!((left_out, plan.matrix.settings.len()), (vec!["arrays".to_owned()], 0));
+    let (plan, left_out) = on("mixed", &["v"], &cached).unwrap();
+    assert_eq!((left_out.len(), plan.matrix.settings["cache.mode"].len()), (0, 3));
+    let error = on("mixed", &["v"], &[]).unwrap_err().to_string();
+    assert!(error.contains("no cell has cache.mode pass-through"), "{error}");
+}
+
+#[test]
+fn one_volume_is_compared_with_itself_by_its_mode_and_what_has_no_answer_is_refused() {
+    let modes = |plan: &str, mode: &str| {
+        let (plan, _) = on(plan, &["v"], &[("cache.mode", mode)]).unwrap();
+        let modes = plan.matrix.settings["cache.mode"].iter().map(plain).collect::<Vec<_>>();
+        assert!(matches!(
+            &plan.questions[0],
+            Question::Map { axis, without: one, with: other }
+            | Question::Versus { axis, first: one, second: other, .. }
+                if axis == "cache.mode" && modes == [one.clone(), other.clone()]
+        ));
+        modes.join(" ")
+    };
+    assert_eq!(modes("sequential-map", "write-only"), "pass-through write-only");
+    assert_eq!(modes("sequential-map", "pass-through"), "pass-through write-back");
+    assert_eq!(modes("write-policy", "write-around"), "write-back write-through");
+    let error = on("sequential-map", &["v"], &[]).unwrap_err().to_string();
+    assert!(error.contains("compares array alone with with the cache; name two"), "{error}");
+    on("sequential-map", &["v", "w"], &[]).unwrap();
+    let three = on("sequential-map", &["u", "v", "w"], &[]).unwrap_err().to_string();
+    assert!(three.contains("name two targets"), "{three}");
+}
+
+#[test]
+fn several_arrays_at_once_are_for_models() {
+    let text = PLAN.replace("depth = [8]", "depth = [8]\nsettings = { arrays = [1, 2] }");
+    let text = text.replace("size = \"1G\"", "size = \"1G\"\nset = \"echo {name} {value}\"");
+    let error = Plan::parse(&text).unwrap_err().to_string();
+    assert!(error.contains("arrays: only models are several at once"), "{error}");
+}
+
+#[test]
+fn fio_that_flushes_after_reads_is_told_of_and_nothing_else() {
+    let told = Plan::parse(PLAN).unwrap().caveats();
+    assert_eq!(told.len(), 2, "{told:?}");
+    assert!(told[1].starts_with("a file: where reads and writes are mixed"), "{told:?}");
+    let in_process = PLAN.replace("size = \"1G\"", "size = \"1G\"\nload = \"in-process\"");
+    assert_eq!(Plan::parse(&in_process).unwrap().caveats().len(), 1);
+    let writes = PLAN.replace("\"randrw\"", "\"randwrite\"");
+    assert_eq!(Plan::parse(&writes).unwrap().caveats().len(), 1);
+    let loose = PLAN.replace("\"none\", \"fdatasync\"", "\"none\"");
+    assert!(Plan::parse(&loose).unwrap().caveats().is_empty());
+}

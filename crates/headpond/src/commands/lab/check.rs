@@ -1,9 +1,12 @@
 //! What a plan will do.
 
 use super::consent;
+use super::surroundings::Served;
 use crate::outcome::{Exit, Failure};
 use anyhow::Result;
-use headpond_lab::{Estimate, FILL_MB_PER_S, Kind, Plan, Sweep, check_places, estimate};
+use headpond_lab::{
+    Estimate, FILL_MB_PER_S, Kind, Plan, Sweep, check_places, check_settings, estimate,
+};
 use headpond_report::{Align, Table, duration};
 use serde_json::json;
 use std::collections::BTreeSet;
@@ -12,8 +15,9 @@ use std::collections::BTreeSet;
 ///
 /// # Errors
 /// Where it cannot be said.
-pub fn run(plan: &Plan, as_json: bool) -> Result<Exit> {
+pub fn run(plan: &Plan, served: &Served<'_>, as_json: bool) -> Result<Exit> {
     check_places(plan)?;
+    check_settings(plan, served)?;
     let estimate = estimate(plan, &BTreeSet::new());
     let overwritten: Vec<_> = consent::overwritten(plan).collect();
     if as_json {

@@ -14,7 +14,7 @@ use crate::outcome::{Exit, Failure};
 use crate::place::Places;
 use anyhow::{Context, Result};
 use args::{PlanArgs, PlansArgs, ReportArgs, ResumeArgs, RunArgs, ShownArgs};
-use headpond_lab::{Course, Folder, Plan, Results, Target, builtin, report};
+use headpond_lab::{Course, Folder, Plan, Results, Surroundings, Target, builtin, report};
 use headpond_report::{Align, Table};
 use progress::Bar;
 use std::collections::BTreeSet;
@@ -28,7 +28,10 @@ use surroundings::Served;
 pub fn run(places: &Places, command: &LabCommand) -> Result<Exit> {
     match command {
         LabCommand::Plans(args) => plans(args),
-        LabCommand::Check(args) => check::run(&plan(&args.plan)?, args.json),
+        LabCommand::Check(args) => {
+            let served = Served::new(places);
+            check::run(&plan(&args.plan, &served)?, &served, args.json)
+        }
         LabCommand::Run(args) => start(places, args),
         LabCommand::Resume(args) => resume(places, args),
         LabCommand::Report(args) => report(args),
@@ -53,7 +56,7 @@ fn plans(args: &PlansArgs) -> Result<Exit> {
 }
 
 /// The plan that is meant, with the targets that the user names.
-fn plan(args: &PlanArgs) -> Result<Plan> {
+fn plan(args: &PlanArgs, served: &Served<'_>) -> Result<Plan> {
     let is_file = args.plan.contains('/') || args.plan.ends_with(".toml");
     let plan = match builtin::text(&args.plan) {
         Some(text) if !is_file => Plan::parse(text)?,
@@ -65,16 +68,20 @@ fn plan(args: &PlanArgs) -> Result<Plan> {
     };
     if args.target.is_empty() {
         let targets = plan.targets.clone().into_iter().map(with_whole_paths);
-        return Ok(plan.with_targets(targets.collect())?.0);
+        return Ok(Plan { targets: targets.collect(), ..plan });
     }
     let set = |target: &Target| {
         let (set, restore) = (args.set.clone(), args.restore.clone());
         with_whole_paths(Target { set, restore, ..target.clone() })
     };
-    let (plan, left_out) = plan.with_targets(args.target.iter().map(set).collect())?;
+    let setting_of =
+        |target: &Target, name: &str| served.setting_of(target.volume.as_ref()?, name).ok();
+    let targets = args.target.iter().map(set).collect();
+    let (plan, left_out) = plan.with_targets(targets, &setting_of)?;
     if !left_out.is_empty() {
         eprintln!(
-            "headpond: note: {} left as it is: nothing says how it is changed there (--set COMMAND)",
+            "headpond: note: {} left as it is: it cannot be changed there (--set COMMAND, where a \
+             command can)",
             left_out.join(", ")
         );
     }
@@ -96,9 +103,9 @@ fn unknown(name: &str) -> anyhow::Error {
 }
 
 fn start(places: &Places, args: &RunArgs) -> Result<Exit> {
-    let plan = plan(&args.plan)?;
-    check::within_limits(&plan, &BTreeSet::new())?;
     let served = Served::new(places);
+    let plan = plan(&args.plan, &served)?;
+    check::within_limits(&plan, &BTreeSet::new())?;
     consent::check(&plan, &args.overwrite, &served)?;
     let course = Course::create(&plan, &args.out, &served)?;
     carry_out(&plan, course, &args.out, &args.shown)

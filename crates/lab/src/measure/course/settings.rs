@@ -19,6 +19,23 @@ pub(super) struct Settings<'a> {
     before: BTreeMap<(usize, String), Before>,
 }
 
+/// Checks that every served volume has the settings that a plan changes; nothing is changed.
+///
+/// # Errors
+/// The first that one does not have.
+pub fn check_settings(plan: &Plan, surroundings: &dyn Surroundings) -> Result<(), CourseError> {
+    let volumes = plan.targets.iter().filter(|target| target.set.is_none());
+    for (target, volume) in volumes.filter_map(|it| Some((it, it.volume.as_ref()?))) {
+        for name in plan.matrix.settings.keys() {
+            surroundings.setting_of(volume, name).map_err(|error| {
+                let (target, error) = (target.name.clone(), format!("matrix.settings: {error}"));
+                CourseError::Volume { target, error }
+            })?;
+        }
+    }
+    Ok(())
+}
+
 /// How a setting comes to be again what it was.
 enum Before {
     /// Of a served volume.
