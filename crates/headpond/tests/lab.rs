@@ -231,20 +231,20 @@ fn a_served_volume_is_measured_in_each_of_its_modes_and_has_its_own_back() {
             assert_eq!(cell["summary"]["errors"], 0, "{load}: {cell}");
         }
         assert_eq!(mode(&user), "write-around", "{load}");
+        let text = std::fs::read_to_string(user.path(load).join("environment.json")).unwrap();
+        let told: serde_json::Value = serde_json::from_str(&text).unwrap();
+        let target = &told["targets"][0];
+        let parts = target["parts"].as_array().unwrap();
+        let names: Vec<_> = parts.iter().map(|part| part["name"].as_str().unwrap()).collect();
+        assert_eq!(names, ["member", "cache"], "{target}");
+        assert!(parts[0]["place"].as_str().unwrap().ends_with("m.img"), "{target}");
+        let settings = target["settings"].as_array().unwrap();
+        assert!(settings.iter().any(|it| it["name"] == "cleaning"), "{target}");
+        assert!(settings.iter().all(|it| it["name"] != "mode"), "it is varied: {target}");
     }
     drop(daemon);
 }
 
-#[test]
-fn a_served_volume_has_its_mode_back_after_a_signal_and_after_a_failure() {
-    let user = User::new();
-    let daemon = served(&user);
-    let plan = modes(&user, "in-process", "none");
-    let text = std::fs::read_to_string(&plan).unwrap();
-    std::fs::write(&plan, text.replace("seconds = 0.5\nwindows = 5", "seconds = 600\nwindows = 1"))
-        .unwrap();
-    let mut run = user.start(&["lab", "run", &plan, "--out", "one", "--overwrite", "hv0"]);
-    while mode(&user) == "write-around" {
 #[test]
 fn what_a_volume_cannot_be_set_to_and_a_plan_cannot_answer_is_told_before_anything_runs() {
     let user = User::new();
@@ -279,6 +279,16 @@ fn what_a_volume_cannot_be_set_to_and_a_plan_cannot_answer_is_told_before_anythi
     drop(daemon);
 }
 
+#[test]
+fn a_served_volume_has_its_mode_back_after_a_signal_and_after_a_failure() {
+    let user = User::new();
+    let daemon = served(&user);
+    let plan = modes(&user, "in-process", "none");
+    let text = std::fs::read_to_string(&plan).unwrap();
+    std::fs::write(&plan, text.replace("seconds = 0.5\nwindows = 5", "seconds = 600\nwindows = 1"))
+        .unwrap();
+    let mut run = user.start(&["lab", "run", &plan, "--out", "one", "--overwrite", "hv0"]);
+    while mode(&user) == "write-around" {
         assert!(run.try_wait().unwrap().is_none(), "it ended before it was to");
         std::thread::sleep(Duration::from_millis(20));
     }

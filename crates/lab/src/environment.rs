@@ -1,11 +1,12 @@
 //! On what it was measured: results without it cannot be compared.
 
+use crate::measure::Surroundings;
 use crate::plan::{Kind, Plan, Target};
 use headpond_drive::{Drive, KernelFacts};
 use headpond_uring::safety::System;
 use serde::{Deserialize, Serialize};
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// The machine and the targets.
@@ -37,11 +38,35 @@ pub struct TargetFacts {
     pub node: Option<u32>,
     /// The processors that its load is bound to.
     pub cpus: Option<String>,
+    /// Of a served volume, the devices that it is made of, each called by what it is there.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub parts: Vec<TargetFacts>,
+    /// Of a served volume, what it is set to, without what the plan varies.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub settings: Vec<SettingFact>,
+}
+
+/// One setting of a volume.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SettingFact {
+    pub name: String,
+    pub value: String,
+    /// Whether it is what nobody has changed.
+    pub is_default: bool,
+}
+
+/// What a served volume says of itself.
+#[derive(Clone, Debug, Default)]
+pub struct VolumeFacts {
+    /// What each device is there ("member", "cache"), what it is called, and its path where it has
+    /// one.
+    pub parts: Vec<(String, String, Option<PathBuf>)>,
+    pub settings: Vec<SettingFact>,
 }
 
 impl Environment {
     /// What is to be known now.
-    pub fn of(plan: &Plan, fio: Option<&str>) -> Self {
+    pub fn of(plan: &Plan, fio: Option<&str>, surroundings: &dyn Surroundings) -> Self {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Self {
             began: now.as_secs(),
@@ -51,7 +76,14 @@ impl Environment {
             processor: line_of("/proc/cpuinfo", "model name").unwrap_or_default(),
             processors: std::thread::available_parallelism().map_or(1, usize::from),
             memory_gib: memory_gib().unwrap_or(0.0),
-            targets: plan.targets.iter().map(TargetFacts::of).collect(),
+            targets: plan
+                .targets
+                .iter()
+                .map(|target| {
+                    let volume = target.volume.as_ref().and_then(|it| surroundings.facts_of(it));
+                    TargetFacts::of(target).with(volume.unwrap_or_default(), plan)
+                })
+                .collect(),
         }
     }
 }
@@ -78,7 +110,25 @@ impl TargetFacts {
             rotational: facts.and_then(|it| it.rotational.value().copied()),
             node: facts.and_then(|it| it.numa_node.value().copied()),
             cpus: cpus_for(&System::host(), target),
+            ..Self::default()
         }
+    }
+
+    /// With what a served volume says of itself; drives are looked up as those of other targets.
+    fn with(mut self, volume: VolumeFacts, plan: &Plan) -> Self {
+        let part = |(name, place, path): (String, String, Option<PathBuf>)| {
+            let target = Target { name, file: path, ..Target::default() };
+            match target.file {
+                Some(_) => Self { place, cpus: None, ..Self::of(&target) },
+                None => Self { name: target.name, place, ..Self::default() },
+            }
+        };
+        self.parts = volume.parts.into_iter().map(part).collect();
+        let varied: Vec<_> =
+            plan.matrix.settings.keys().map(|name| name.trim_start_matches("cache.")).collect();
+        self.settings = volume.settings;
+        self.settings.retain(|setting| !varied.contains(&setting.name.as_str()));
+        self
     }
 }
 
@@ -193,5 +243,54 @@ mod tests {
         let system = System::host();
         assert_eq!(cpus_for(&system, &target("0-3")).as_deref(), Some("0-3"));
         assert_eq!(cpus_for(&system, &target("none")), None);
+    }
+
+    struct Served(PathBuf);
+
+    impl Surroundings for Served {
+        fn export_of(&self, _: &str) -> Result<String, String> {
+            Ok("nbd://here".into())
+        }
+
+        fn setting_of(&self, _: &str, name: &str) -> Result<String, String> {
+            Err(name.into())
+        }
+
+        fn set(&self, _: &str, name: &str, _: &str) -> Result<(), String> {
+            Err(name.into())
+        }
+
+        fn facts_of(&self, volume: &str) -> Option<VolumeFacts> {
+            let setting = |name: &str, is_default| SettingFact {
+                name: name.into(),
+                value: "on".into(),
+                is_default,
+            };
+            let member =
+                (String::from("member"), self.0.display().to_string(), Some(self.0.clone()));
+            let cache = (String::from("cache"), String::from("ram:1G"), None);
+            let settings =
+                vec![setting("mode", false), setting("merge", false), setting("x", true)];
+            (volume == "v").then(|| VolumeFacts { parts: vec![member, cache], settings })
+        }
+    }
+
+    #[test]
+    fn a_served_volume_is_told_with_its_devices_and_the_settings_that_are_not_varied() {
+        let text = "name = \"t\"\n[[target]]\nname = \"it\"\nvolume = \"v\"\n[matrix]\nrw = \
+                    [\"read\"]\nbs = [\"4K\"]\nsettings = { \"cache.mode\" = [\"write-back\"] }\n";
+        let plan = Plan::parse(text).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let facts = Environment::of(&plan, None, &Served(folder.path().join("m.img"))).targets;
+        let parts = facts[0].parts.iter().map(|part| (part.name.as_str(), part.place.as_str()));
+        let path = folder.path().join("m.img").display().to_string();
+        assert_eq!(parts.collect::<Vec<_>>(), [("member", path.as_str()), ("cache", "ram:1G")]);
+        let names = facts[0].settings.iter().map(|it| it.name.as_str());
+        assert_eq!(names.collect::<Vec<_>>(), ["merge", "x"], "the mode is varied");
+        let stored: TargetFacts =
+            serde_json::from_value(serde_json::to_value(&facts[0]).unwrap()).unwrap();
+        assert_eq!(stored, facts[0]);
+        // What was stored before volumes were told of is read.
+        serde_json::from_str::<TargetFacts>("{\"name\": \"x\", \"place\": \"y\"}").unwrap();
     }
 }

@@ -27,7 +27,7 @@ mod statistics;
 
 pub use answer::{Answer, Curve, Question, Rate, Rows, answers};
 pub use compare::{Compared, compare};
-pub use environment::{Environment, TargetFacts};
+pub use environment::{Environment, SettingFact, TargetFacts, VolumeFacts};
 pub use measure::{
     Connected, Course, CourseError, Drift, Ending, Estimate, FILL_MB_PER_S, Fio, FioError, Folder,
     FolderError, Line, PlaceError, Stop, Surroundings, Watcher, check_places, check_settings,

@@ -125,7 +125,8 @@ impl<'a> Course<'a> {
         let stop = Stop::default();
         let fio = if needs_fio { Some(Fio::find(stop.clone())?) } else { None };
         fio.as_ref().map_or(Ok(()), |fio| fio.check(plan))?;
-        let environment = Environment::of(plan, fio.as_ref().map(|fio| fio.version.as_str()));
+        let version = fio.as_ref().map(|fio| fio.version.as_str());
+        let environment = Environment::of(plan, version, surroundings);
         folder.store_environment(&environment)?;
         Ok(Self {
             plan,

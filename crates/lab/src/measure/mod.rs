@@ -29,6 +29,7 @@ pub use place::{PlaceError, check as check_places};
 pub use steady::Drift;
 pub use stop::Stop;
 
+use crate::environment::VolumeFacts;
 use headpond_block::{BlockDevice, LocalFuture, Runtime};
 use headpond_uring::Ring;
 use std::rc::Rc;
@@ -52,6 +53,11 @@ pub trait Surroundings: Sync {
         _runtime: &'a Runtime,
     ) -> LocalFuture<'a, Result<Connected, String>> {
         Box::pin(async move { Err(format!("{export} cannot be connected to from here")) })
+    }
+
+    /// What a served volume is made of, and what it is set to; nothing where nobody knows.
+    fn facts_of(&self, _volume: &str) -> Option<VolumeFacts> {
+        None
     }
 
     /// What a setting of a served volume is now.

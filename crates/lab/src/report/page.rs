@@ -125,7 +125,7 @@ fn environment(environment: &Environment) -> String {
         rows.push(("load", fio.clone()));
     }
     let rows: String = rows.into_iter().map(|(name, value)| row(name, &value)).collect();
-    let targets: String = environment.targets.iter().map(target).collect();
+    let targets: String = environment.targets.iter().flat_map(rows_of).collect();
     format!("<table><tbody>{rows}{targets}</tbody></table>")
 }
 
@@ -149,3 +149,21 @@ fn target(facts: &TargetFacts) -> String {
 fn row(name: &str, value: &str) -> String {
     format!("<tr><th>{}</th><td class=\"words\">{}</td></tr>\n", escape(name), escape(value))
 }
+/// A target, and what it is made of and set to.
+fn rows_of(facts: &TargetFacts) -> Vec<String> {
+    let part = |part: &TargetFacts| {
+        let name = format!("{}, {}", facts.name, part.name);
+        target(&TargetFacts { name, ..part.clone() })
+    };
+    let changed = facts.settings.iter().filter(|it| !it.is_default);
+    let changed: Vec<_> = changed.map(|it| format!("{} {}", it.name, it.value)).collect();
+    let settings = match facts.settings.is_empty() {
+        true => None,
+        false if changed.is_empty() => Some("as delivered".to_owned()),
+        false => Some(changed.join(", ")),
+    };
+    let settings = settings.map(|words| row(&format!("{}, settings", facts.name), &words));
+    let parts = facts.parts.iter().map(part);
+    [target(facts)].into_iter().chain(parts).chain(settings).collect()
+}
+

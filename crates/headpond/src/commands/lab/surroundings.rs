@@ -2,14 +2,15 @@
 
 use crate::client::Client;
 use crate::daemon::SetBody;
-use crate::device::Export;
+use crate::device::{DeviceSpec, Export};
 use crate::outcome::told;
 use crate::place::Places;
 use headpond_block::{LocalFuture, Runtime};
-use headpond_lab::{Connected, Surroundings};
+use headpond_lab::{Connected, SettingFact, Surroundings, VolumeFacts};
 use headpond_nbd::codec::wire::TransmissionFlags;
 use headpond_uring::Ring;
 use serde_json::Value;
+use std::path::Path;
 
 /// The volumes of this machine.
 pub struct Served<'a> {
@@ -49,6 +50,32 @@ impl Surroundings for Served<'_> {
             let takes_discards = device.terms().flags.contains(TransmissionFlags::SEND_TRIM);
             Ok(Connected { device, takes_discards })
         })
+    }
+
+    fn facts_of(&self, volume: &str) -> Option<VolumeFacts> {
+        let description = self.places.load(volume).ok()?;
+        let part = |name: &str, word: &String| {
+            let spec: Option<DeviceSpec> = word.parse().ok();
+            let path = spec.as_ref().and_then(DeviceSpec::path).map(Path::to_owned);
+            (name.to_owned(), word.clone(), path)
+        };
+        let members = description.core.members.iter().map(|word| part("member", word));
+        let cache = description.cache.iter().flat_map(|cache| {
+            let copies = cache.mirror.iter().flat_map(|mirror| &mirror.copies);
+            [&cache.device].into_iter().chain(copies).map(|word| part("cache", word))
+        });
+        let tier = description.tier.iter().map(|tier| part("tier", &tier.device));
+        let journal = description.core.journal.iter().map(|it| part("journal", &it.device));
+        let parts = members.chain(cache).chain(tier).chain(journal).collect();
+        let shown = description.cache.iter().flat_map(|cache| cache.settings.shown());
+        let tier = description.tier.iter().flat_map(|tier| tier.settings.shown());
+        let all = shown.chain(tier).chain(description.array.shown());
+        let settings = all.map(|it| SettingFact {
+            is_default: it.value == it.default,
+            name: it.key,
+            value: it.value,
+        });
+        Some(VolumeFacts { parts, settings: settings.collect() })
     }
 
     fn setting_of(&self, volume: &str, name: &str) -> Result<String, String> {
