@@ -1,47 +1,19 @@
 //! Throughput that goes to and fro is named in reports, from stored rounds alone.
 
-use headpond_lab::{Ending, Folder, Line, Plan, Results, report};
-use headpond_whatif::rounds::{JobRound, Round};
-use headpond_whatif::{Bins, Latency, Measured, Side, Window};
+mod stored;
+
+use headpond_lab::{Results, report};
 
 const PLAN: &str = "name = \"t\"\n[[target]]\nname = \"drive\"\nfile = \"/nonexistent/x\"\n\
                     size = \"1G\"\n[matrix]\nrw = [\"randwrite\"]\nbs = [\"4K\"]\ndepth = [32]\n\
                     [rounds]\nwarm_up = 1\ncount = 3\nseconds = 60\n";
 
-/// A round of a minute that carried so many writes in each of its seconds.
-fn round(per_s: &[f64]) -> Round {
-    let requests = per_s.iter().sum::<f64>() as u64;
-    let latency = Latency { mean_us: 500.0, max_us: 900.0, ..Latency::default() };
-    let iops = requests as f64 / per_s.len() as f64;
-    let write = Side { requests, iops, mb_per_s: iops * 4096.0 / 1e6, latency };
-    let seconds = per_s.len() as f64;
-    let (read, flush) = (Side::default(), Side::default());
-    let measured = Measured { seconds, read, write, flush, errors: 0 };
-    let bins = [Bins::default(), Bins(vec![(500_000, requests)]), Bins::default()];
-    let window = |(second, &write_iops): (usize, &f64)| Window {
-        at_s: second as f64 + 1.0,
-        read_iops: 0.0,
-        write_iops,
-        dirty_ratio: 0.0,
-    };
-    let windows = per_s.iter().enumerate().map(window).collect();
-    let jobs = vec![JobRound { name: "own-0".into(), measured, bins }];
-    Round { jobs, windows, latencies: Vec::new(), machine: None }
-}
-
 /// Results of four rounds, of which each second carried as many writes as its place says.
 fn results(folder: &std::path::Path, per_s: impl Fn(usize) -> f64) -> Results {
-    let plan = Plan::parse(PLAN).unwrap();
-    let mut stored = Folder::create(folder, &plan).unwrap();
-    let title = plan.cells()[0].title(&plan);
-    stored.push(&Line::Begun { cell: 0, title }).unwrap();
-    for number in 0..4_u32 {
-        let seconds: Vec<_> = (0..60).map(|second| per_s(number as usize * 60 + second)).collect();
-        let (round, counts) = (Box::new(round(&seconds)), number > 0);
-        stored.push(&Line::Round { cell: 0, number, counts, round }).unwrap();
-    }
-    stored.push(&Line::Done { cell: 0, ending: Ending::Complete }).unwrap();
-    Results::read(folder).unwrap()
+    stored::results(folder, PLAN, |number| {
+        let seconds: Vec<_> = (0..60).map(|second| per_s(number * 60 + second)).collect();
+        stored::round(&seconds)
+    })
 }
 
 /// A few percent of noise that is the same every time.

@@ -1,7 +1,7 @@
 //! How long a plan takes, on the clock of this world.
 
 use super::{course, place};
-use crate::plan::{Cell, Kind, Plan, Target};
+use crate::plan::{Cell, Kind, Plan, RoundPlan, Target};
 use std::collections::BTreeSet;
 
 /// So fast a target is taken to be filled, in 10^6 bytes a second: what a SATA drive writes.
@@ -15,6 +15,8 @@ pub struct Estimate {
     pub most: f64,
     /// Of both, what fills take at [`FILL_MB_PER_S`].
     pub fills: f64,
+    /// Seconds that models go through at most, in a time of their own and not of this world.
+    pub of_models: f64,
     /// What takes as long as it takes, and is in none of these.
     pub unknown: Vec<String>,
 }
@@ -28,6 +30,8 @@ pub fn estimate(plan: &Plan, done: &BTreeSet<usize>) -> Estimate {
         let target = &plan.targets[batch[0].target];
         // Virtual time passes as it likes.
         if target.kind() == Kind::Machine {
+            let rounds = plan.rounds_of(target);
+            estimate.of_models += f64::from(rounds.most()) * round_seconds(rounds, batch);
             continue;
         }
         if prepared.insert(batch[0].target) {
@@ -67,12 +71,17 @@ impl Estimate {
 
     fn measure(&mut self, plan: &Plan, target: &Target, batch: &[Cell]) {
         let rounds = plan.rounds_of(target);
-        let phases: usize = batch.iter().map(|cell| cell.load.rw.split('+').count()).sum();
-        let round = if rounds.pass { 0.0 } else { rounds.seconds * phases as f64 };
+        let round = round_seconds(rounds, batch);
         self.least += f64::from(rounds.fewest()) * round + rounds.cool_down_seconds;
         self.most += f64::from(rounds.most()) * round + rounds.cool_down_seconds;
         assert!(self.least <= self.most, "{self:?}");
     }
+}
+
+/// A round of all cells of a batch; of passes nobody knows.
+fn round_seconds(rounds: &RoundPlan, batch: &[Cell]) -> f64 {
+    let phases: usize = batch.iter().map(|cell| cell.load.rw.split('+').count()).sum();
+    if rounds.pass { 0.0 } else { rounds.seconds * phases as f64 }
 }
 
 #[cfg(test)]
@@ -120,6 +129,9 @@ mod tests {
     fn models_take_no_time_of_this_world() {
         let model = "[[target]]\nname = \"it\"\nmachine = { core = { raid = 0, drives = 1, \
                      drive = \"ssd-dc-960g\" } }\n";
-        assert_eq!(of(&format!("{model}{MATRIX}"), &[]), Estimate::default());
+        let rounds = "[rounds]\nwarm_up = 1\ncount = 2\nseconds = 10\n";
+        let estimate = of(&format!("{model}{MATRIX}{rounds}"), &[]);
+        let own = Estimate { of_models: 90.0, ..Estimate::default() };
+        assert_eq!(estimate, own, "but of their own: three rounds of three phases");
     }
 }

@@ -94,23 +94,43 @@ fn table(rows: &Rows) -> String {
     )
 }
 
+/// The first of each target, in order, where there are more than so many: none goes without.
+fn shared_out<T>(of_targets: Vec<(usize, T)>, most: usize) -> Vec<T> {
+    let mut seen = std::collections::BTreeMap::new();
+    let rank = |target: usize| {
+        let rank = seen.entry(target).or_insert(0_usize);
+        *rank += 1;
+        *rank
+    };
+    let ranks: Vec<_> = of_targets.iter().map(|(target, _)| *target).map(rank).collect();
+    let mut by_rank: Vec<_> = (0..ranks.len()).collect();
+    by_rank.sort_by_key(|&index| ranks[index]);
+    let kept: std::collections::BTreeSet<_> = by_rank.into_iter().take(most).collect();
+    let all = of_targets.into_iter().enumerate();
+    all.filter(|(index, _)| kept.contains(index)).map(|(_, (_, it))| it).collect()
+}
+
 /// Each cell over time.
 fn courses(results: &Results) -> String {
     let cells = results.measured().map(|(cell, _)| cell);
-    let charts = cells.flat_map(|cell| [course(results, cell), latencies(results, cell)]);
-    let charts: Vec<_> = charts.flatten().collect();
-    if charts.is_empty() {
+    let charts = cells.flat_map(|cell| {
+        let of_cell = [course(results, cell), latencies(results, cell)].into_iter().flatten();
+        of_cell.map(|chart| (cell.cell.target, chart))
+    });
+    let charts: Vec<_> = charts.collect();
+    let count = charts.len();
+    if count == 0 {
         return String::new();
     }
-    let left_out = match charts.len().saturating_sub(COURSES_MAX) {
+    let left_out = match count.saturating_sub(COURSES_MAX) {
         0 => String::new(),
         more => format!("<p>{more} more are left out.</p>\n"),
     };
-    let figures: String = charts.iter().take(COURSES_MAX).map(figure).collect();
+    let figures: String = shared_out(charts, COURSES_MAX).iter().map(figure).collect();
     format!(
         "<h1 class=\"part\">Over time</h1>\n<details><summary>{} charts: each cell's throughput, and its latency</summary>\
          \n<div class=\"charts\">\n{figures}</div>{left_out}</details>\n",
-        charts.len()
+        count
     )
 }
 
@@ -127,6 +147,24 @@ fn environment(environment: &Environment) -> String {
     let rows: String = rows.into_iter().map(|(name, value)| row(name, &value)).collect();
     let targets: String = environment.targets.iter().flat_map(rows_of).collect();
     format!("<table><tbody>{rows}{targets}</tbody></table>")
+}
+
+/// A target, and what it is made of and set to.
+fn rows_of(facts: &TargetFacts) -> Vec<String> {
+    let part = |part: &TargetFacts| {
+        let name = format!("{}, {}", facts.name, part.name);
+        target(&TargetFacts { name, ..part.clone() })
+    };
+    let changed = facts.settings.iter().filter(|it| !it.is_default);
+    let changed: Vec<_> = changed.map(|it| format!("{} {}", it.name, it.value)).collect();
+    let settings = match facts.settings.is_empty() {
+        true => None,
+        false if changed.is_empty() => Some("as delivered".to_owned()),
+        false => Some(changed.join(", ")),
+    };
+    let settings = settings.map(|words| row(&format!("{}, settings", facts.name), &words));
+    let parts = facts.parts.iter().map(part);
+    [target(facts)].into_iter().chain(parts).chain(settings).collect()
 }
 
 fn target(facts: &TargetFacts) -> String {
@@ -149,21 +187,20 @@ fn target(facts: &TargetFacts) -> String {
 fn row(name: &str, value: &str) -> String {
     format!("<tr><th>{}</th><td class=\"words\">{}</td></tr>\n", escape(name), escape(value))
 }
-/// A target, and what it is made of and set to.
-fn rows_of(facts: &TargetFacts) -> Vec<String> {
-    let part = |part: &TargetFacts| {
-        let name = format!("{}, {}", facts.name, part.name);
-        target(&TargetFacts { name, ..part.clone() })
-    };
-    let changed = facts.settings.iter().filter(|it| !it.is_default);
-    let changed: Vec<_> = changed.map(|it| format!("{} {}", it.name, it.value)).collect();
-    let settings = match facts.settings.is_empty() {
-        true => None,
-        false if changed.is_empty() => Some("as delivered".to_owned()),
-        false => Some(changed.join(", ")),
-    };
-    let settings = settings.map(|words| row(&format!("{}, settings", facts.name), &words));
-    let parts = facts.parts.iter().map(part);
-    [target(facts)].into_iter().chain(parts).chain(settings).collect()
-}
 
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn charts_that_are_too_many_are_shared_out_among_targets() {
+        let of =
+            |target: usize, count: usize| (0..count).map(move |number| (target, (target, number)));
+        let all: Vec<_> = of(0, 100).chain(of(1, 5)).chain(of(2, 100)).collect();
+        let kept = shared_out(all.clone(), 45);
+        let count = |target| kept.iter().filter(|(of, _)| *of == target).count();
+        assert_eq!([count(0), count(1), count(2)], [20, 5, 20]);
+        assert!(kept.is_sorted(), "in the order of the plan");
+        assert_eq!(shared_out(all, 1000).len(), 205);
+    }
+}

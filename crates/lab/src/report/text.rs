@@ -33,21 +33,31 @@ pub fn text(results: &Results) -> String {
 
 /// All cells with their figures.
 pub(super) fn cells(results: &Results) -> Rows {
-    let rows = results.measured().map(|(cell, summary)| {
-        vec![
+    let measured: Vec<_> = results.measured().collect();
+    let has_flushes = measured.iter().any(|(_, summary)| summary.flush.requests > 0);
+    let rows = measured.iter().map(|(cell, summary)| {
+        let flush = |figure: f64| match summary.flush.requests {
+            0 => "-".to_owned(),
+            _ => ms(figure),
+        };
+        let flushes = [flush(summary.flush.p99), flush(summary.flush.p99_99)];
+        let mut row = vec![
             name_of(results, cell),
             cell.cell.load.to_string(),
             number(summary.iops.median),
-            spread(&summary),
+            spread(summary),
             number(summary.mb_per_s.median),
             ms(summary.mean_ms.median),
             ms(summary.all.p99),
             ms(summary.all.p99_99),
-            summary.rounds.to_string(),
-        ]
+        ];
+        row.extend(flushes.into_iter().filter(|_| has_flushes));
+        row.push(summary.rounds.to_string());
+        row
     });
-    let columns =
-        vec!["what", "load", "IOPS", "between", "MB/s", "mean", "99 %", "99.99 %", "rounds"];
+    let mut columns = vec!["what", "load", "IOPS", "between", "MB/s", "mean", "99 %", "99.99 %"];
+    columns.extend(["flush 99 %", "flush 99.99 %"].into_iter().filter(|_| has_flushes));
+    columns.push("rounds");
     Rows { columns, words: 2, rows: rows.collect() }
 }
 
@@ -69,6 +79,7 @@ pub(super) fn remarks(results: &Results) -> Vec<String> {
     let mut remarks: Vec<_> = by_fio
         .filter(|_| !plan.matrix.rate.is_empty())
         .map(|target| format!("{}: {FIO_AT_A_RATE}", target.name))
+        .chain(plan.caveats())
         .collect();
     for cell in &results.cells {
         let title = cell.cell.title(plan);
@@ -97,6 +108,7 @@ pub(super) fn remarks(results: &Results) -> Vec<String> {
 
 fn habits(cell: &CellResult, summary: &Summary) -> Vec<String> {
     let mut habits = Vec::new();
+    habits.extend(behind(cell, summary));
     if summary.errors > 0 {
         habits.push(format!("{} requests failed", summary.errors));
     }
@@ -129,6 +141,24 @@ fn habits(cell: &CellResult, summary: &Summary) -> Vec<String> {
         _ => {}
     }
     habits
+}
+
+/// So much of a rate is missed by chance: of all requests, and in deviations of their number.
+const MISSED: f64 = 0.02;
+const DEVIATIONS: f64 = 3.0;
+
+/// Where requests were due more often than they were answered.
+fn behind(cell: &CellResult, summary: &Summary) -> Option<String> {
+    let (rate, reached) = (cell.cell.load.rate?, summary.iops.median);
+    let chance = DEVIATIONS / (summary.all.requests.max(1) as f64).sqrt();
+    (reached < rate * (1.0 - MISSED - chance)).then(|| {
+        format!(
+            "{}/s were asked for, and {}/s were answered: it does not keep up, and its latencies are \
+             of that and not of this rate",
+            number(rate),
+            number(reached)
+        )
+    })
 }
 
 fn ms(ms: f64) -> String {

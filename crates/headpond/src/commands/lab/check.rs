@@ -31,6 +31,7 @@ pub fn run(plan: &Plan, served: &Served<'_>, as_json: bool) -> Result<Exit> {
             "seconds_least": estimate.least,
             "seconds_most": estimate.most,
             "seconds_of_fills": estimate.fills,
+            "seconds_of_models": estimate.of_models,
             "fills_mb_per_s": FILL_MB_PER_S,
             "seconds_unknown": estimate.unknown,
             "targets": targets.collect::<Vec<_>>(),
@@ -44,15 +45,21 @@ pub fn run(plan: &Plan, served: &Served<'_>, as_json: bool) -> Result<Exit> {
         println!("\n{}", swept(sweep));
     }
     print_time(plan, &estimate);
+    plan.caveats().iter().for_each(|words| println!("Note: {words}."));
     print_changes(plan, &overwritten);
     Ok(Exit::Ok)
 }
 
 fn print_time(plan: &Plan, estimate: &Estimate) {
-    let Estimate { least, most, fills, unknown } = estimate;
+    let Estimate { least, most, fills, of_models, unknown } = estimate;
     let time = |seconds: f64| duration((seconds * 1e9) as u64);
     match plan.targets.iter().all(|target| target.kind() == Kind::Machine) {
-        true => println!("\nIt takes no time but the processor's: all targets are models."),
+        true => println!(
+            "\nAll targets are models, which pass through up to {} of their own time, as fast as the \
+             processor gets through their requests.",
+            time(*of_models)
+        ),
+        false if *most == 0.0 => {}
         false if least == most => println!("\nIt takes {}.", time(*most)),
         false => println!("\nIt takes {} to {}.", time(*least), time(*most)),
     }
