@@ -20,13 +20,14 @@ mod batches;
 mod core_flush;
 mod filling;
 mod guide;
+mod readers;
 mod reads;
 mod relief;
 mod writing;
 
 pub(crate) use core_flush::Written;
 
-use crate::cleaning::{self, CleaningConfig, Depth, Policy, pace};
+use crate::cleaning::{self, CleaningConfig, Courtesy, Depth, Policy, pace};
 use crate::engine::Engine;
 use crate::error::CleanError;
 use crate::line_map::Version;
@@ -72,6 +73,8 @@ pub(crate) struct Progress {
     leisure: Cell<u32>,
     /// What the core can use at once.
     depth: Cell<Depth>,
+    /// What of that those leave who read it.
+    courtesy: RefCell<Courtesy>,
     back_off_until: Cell<Option<Instant>>,
     flush_is_due: Cell<bool>,
     is_flushing: Cell<bool>,
@@ -100,6 +103,7 @@ impl Progress {
             failures: Cell::default(),
             leisure: Cell::default(),
             depth: Cell::default(),
+            courtesy: RefCell::default(),
             back_off_until: Cell::default(),
             flush_is_due: Cell::default(),
             is_flushing: Cell::default(),

@@ -28,6 +28,8 @@ mod outcome;
 mod place;
 pub mod plan;
 mod progress;
+#[cfg(test)]
+mod readers;
 pub mod reference;
 mod replay;
 pub mod rounds;

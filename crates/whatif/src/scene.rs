@@ -64,6 +64,15 @@ impl Scene {
         self.runtime.now().since(begun)
     }
 
+    /// Of a random block, wherever it lies; how long it took.
+    pub async fn timed_read(&self) -> Duration {
+        let begun = self.runtime.now();
+        let block = self.random.borrow_mut().below(self.region);
+        let data = Buffer::payload_free(BLOCK_BYTES as usize);
+        self.machine.front.submit(Request::read(block * BLOCK_BYTES, data)).await.unwrap();
+        self.runtime.now().since(begun)
+    }
+
     /// Until no more may be dirty.
     pub async fn fill(&self) {
         let stats = || self.machine.volume.stats().slices[0].clone();

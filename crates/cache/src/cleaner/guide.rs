@@ -81,7 +81,8 @@ impl Engine {
             let log = self.log.borrow();
             self.cleaning.policy.borrow_mut().speed(&self.load(&log))
         };
-        let Some(at) = speed.ask_again else { return };
+        let look = self.cleaning.courtesy.borrow().ask_again(self.runtime.now());
+        let Some(at) = speed.ask_again.into_iter().chain(look).min() else { return };
         if self.cleaning.alarm.get().is_some_and(|set| set <= at) {
             return;
         }
@@ -113,13 +114,18 @@ impl Engine {
             chosen: self.cleaning.round.borrow().len(),
             requests: self.requests.get(),
             is_busy: !(self.busy.is_idle() && self.reading.is_idle()),
-            has_waiters: self.queue.len() > 0 || self.cleaning.is_space_wanted.get(),
+            has_waiters: self.has_waiters(),
             head: log.age_now(),
         }
     }
 
+    /// Whether writes, or reclaim, wait for the cleaner, and not for their turn at the cache device.
+    pub(super) fn has_waiters(&self) -> bool {
+        self.queue.len() > 0 && self.may_start_record() || self.cleaning.is_space_wanted.get()
+    }
+
     /// Core writes that are worth having under way.
-    fn depth(&self) -> u32 {
+    pub(super) fn depth(&self) -> u32 {
         self.cleaning.depth.get().of(self.config.borrow().cleaning.in_flight_max)
     }
 
@@ -128,6 +134,7 @@ impl Engine {
             in_flight_max: self.config.borrow().cleaning.in_flight_max,
             depth: self.depth(),
             must_drain: self.must_drain(),
+            beside_readers: self.room_beside_readers(log),
             replayed: log.map.counts().replayed,
             leisure: self.cleaning.leisure.get(),
         }
@@ -148,9 +155,9 @@ impl Engine {
             if self.must_drain() && !self.cleaning.policy.borrow().keeps_order() {
                 return self.sweep();
             }
+            let load = self.load(&self.log.borrow());
             let choice = {
                 let mut log = self.log.borrow_mut();
-                let load = self.load(&log);
                 self.cleaning.policy.borrow_mut().choose(&load, &mut *log)
             };
             match choice {

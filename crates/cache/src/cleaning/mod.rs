@@ -13,6 +13,7 @@ mod acp;
 mod alru;
 mod chunks;
 mod config;
+mod courtesy;
 mod depth;
 mod nop;
 mod ordered;
@@ -31,6 +32,7 @@ pub(crate) use chunks::Chunks;
 pub use config::{
     AcpConfig, AlruConfig, CleaningConfig, CleaningPolicy, ParameterError, StripeConfig,
 };
+pub(crate) use courtesy::{Beside, ClientRead, Courtesy};
 pub(crate) use depth::Depth;
 pub(crate) use policy::{Age, Choice, Chunk, Dirt, Load, Policy};
 pub use presets::{CleaningPreset, UnknownPreset};

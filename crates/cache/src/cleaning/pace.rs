@@ -15,6 +15,8 @@ pub(crate) struct Duties {
     pub depth: u32,
     /// Somebody asked for everything to be cleaned, or the mode makes no dirty data.
     pub must_drain: bool,
+    /// As many as those leave room for who read the core; `None` without a limit.
+    pub beside_readers: Option<u32>,
     /// Dirty blocks that owe parity since an unclean stop.
     pub replayed: u64,
     /// What [`leisure`] said last.
@@ -39,7 +41,8 @@ impl Pace {
 /// its data. Only writing them again mends that, and a member that fails before takes data with it.
 pub(crate) fn pace(duties: &Duties, speed: Speed) -> Pace {
     let most = duties.in_flight_max.max(1);
-    let any = if duties.must_drain { duties.depth } else { speed.in_flight_max.min(most) };
+    let wanted = if duties.must_drain { duties.depth } else { speed.in_flight_max.min(most) };
+    let any = duties.beside_readers.map_or(wanted, |most| wanted.min(most));
     let replayed = match duties.replayed {
         0 => any,
         _ => any.max(duties.leisure.clamp(1, leisure_max(most))),
@@ -61,8 +64,14 @@ fn leisure_max(in_flight_max: u32) -> u32 {
 mod tests {
     use super::*;
 
-    const QUIET: Duties =
-        Duties { in_flight_max: 1024, depth: 500, must_drain: false, replayed: 0, leisure: 0 };
+    const QUIET: Duties = Duties {
+        in_flight_max: 1024,
+        depth: 500,
+        must_drain: false,
+        beside_readers: None,
+        replayed: 0,
+        leisure: 0,
+    };
     const STILL: Speed = Speed { in_flight_max: 0, ask_again: None };
 
     #[test]
@@ -71,6 +80,16 @@ mod tests {
         assert_eq!(pace(&Duties { must_drain: true, ..QUIET }, STILL).any, 500);
         let fast = Speed { in_flight_max: u32::MAX, ..STILL };
         assert_eq!(pace(&QUIET, fast).any, 1024);
+    }
+
+    #[test]
+    fn readers_of_the_core_are_left_way_but_not_by_what_owes_parity() {
+        let fast = Speed { in_flight_max: u32::MAX, ..STILL };
+        let beside = Duties { beside_readers: Some(7), ..QUIET };
+        assert_eq!(pace(&beside, fast).any, 7);
+        assert_eq!(pace(&Duties { must_drain: true, ..beside }, STILL).any, 7);
+        let looking = Duties { beside_readers: Some(0), replayed: 3, ..QUIET };
+        assert_eq!(pace(&looking, fast), Pace { any: 0, replayed: 1 });
     }
 
     #[test]

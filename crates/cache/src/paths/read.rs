@@ -247,9 +247,14 @@ impl Engine {
     ) -> impl Future<Output = Outcome> {
         self.count_core_read(purpose, class, &request);
         let first = BlockRun::touching(request.range).first;
-        let read = self.core.submit(request);
+        let read = self.core.submit(request).now_or();
+        let is_foreground = purpose == CoreRead::Request;
         async move {
-            let outcome = read.await;
+            let outcome = match read {
+                Ok(outcome) => outcome,
+                Err(read) if is_foreground => self.watch_core_read(read).await,
+                Err(read) => read.await,
+            };
             if outcome.is_err() {
                 self.log.borrow_mut().count_error(class, first, |errors| &mut errors.core_read);
             }

@@ -131,7 +131,7 @@ impl Engine {
 impl Miss {
     async fn finish(self, started: Started) -> Outcome {
         let Self { engine, run, asked, begun, fill, _reading } = self;
-        if let Err(error) = started.await {
+        if let Err(error) = engine.watch_core_read(started).await {
             return Err(engine.miss_failed(&asked, error));
         }
         let way = engine.count_slow_read(&asked, 0, None);

@@ -1,0 +1,174 @@
+//! What a cleaner costs those who read meanwhile what the cache lacks: their latency, beside that
+//! with a cleaner that does nothing; and what they cost it where as much is dirty as may be.
+
+use crate::scene::{FORTY_DISKS, Scene};
+use headpond_volume::SettingChange;
+use std::cell::RefCell;
+use std::fmt;
+use std::rc::Rc;
+use std::time::Duration;
+
+/// So large that what is read does not fill it, and nothing is urgent.
+const CACHE: &str = "size = \"4G\"\nmodel = \"nvme-dc-2t\"\ncleaning = \"nop\"\n";
+const DIRTY_BLOCKS: u64 = 100_000;
+/// Until the cleaner has seen that somebody reads, and what that takes without it.
+const AT_FIRST: Duration = Duration::from_secs(3);
+const WATCHED: Duration = Duration::from_secs(20);
+
+/// How the reads come.
+#[derive(Clone, Copy, Debug)]
+enum Load {
+    /// So many at a time.
+    Depth(u32),
+    /// Whatever has been answered.
+    Every(Duration),
+    /// So many at a time, while 64 writes come together ten times a second: more than the log takes
+    /// at once, which wait for their turn and not for the cleaner.
+    AmongWrites(u32),
+}
+
+struct Seen {
+    /// Ascending.
+    latencies: Vec<Duration>,
+    cleaned_per_s: f64,
+}
+
+impl Seen {
+    fn of(&self, per_mille: usize) -> Duration {
+        self.latencies[self.latencies.len() * per_mille / 1000]
+    }
+}
+
+impl fmt::Display for Seen {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [p50, p90, p99] = [500, 900, 990].map(|per_mille| self.of(per_mille).as_millis());
+        let count = self.latencies.len();
+        write!(f, "p50 {p50}, p90 {p90}, p99 {p99} ms of {count}; ")?;
+        write!(f, "{:.0} cleaned a second", self.cleaned_per_s)
+    }
+}
+
+type Latencies = Rc<RefCell<Vec<Duration>>>;
+
+impl Scene {
+    fn cleaned_blocks_by_now(&self) -> u64 {
+        self.machine.volume.stats().slices[0].counters.cleaned_blocks
+    }
+
+    /// Reads until the scene is over, which takes down how long each took.
+    fn keep_reading(self: &Rc<Self>, load: Load) -> Latencies {
+        let latencies = Latencies::default();
+        match load {
+            Load::Depth(depth) => (0..depth).for_each(|_| {
+                let (scene, latencies) = (Rc::clone(self), Rc::clone(&latencies));
+                drop(self.runtime.spawn(async move {
+                    while !scene.is_over.get() {
+                        scene.read_into(&latencies).await;
+                    }
+                }));
+            }),
+            Load::AmongWrites(depth) => {
+                let scene = Rc::clone(self);
+                drop(self.runtime.spawn(async move {
+                    while !scene.is_over.get() {
+                        for _ in 0..64 {
+                            let scene = Rc::clone(&scene);
+                            drop(scene.clone().runtime.spawn(async move { scene.write().await }));
+                        }
+                        scene.runtime.sleep(Duration::from_millis(100)).await;
+                    }
+                }));
+                return self.keep_reading(Load::Depth(depth));
+            }
+            Load::Every(pause) => {
+                let (scene, latencies) = (Rc::clone(self), Rc::clone(&latencies));
+                drop(self.runtime.spawn(async move {
+                    while !scene.is_over.get() {
+                        let (here, latencies) = (Rc::clone(&scene), Rc::clone(&latencies));
+                        drop(scene.runtime.spawn(async move { here.read_into(&latencies).await }));
+                        scene.runtime.sleep(pause).await;
+                    }
+                }));
+            }
+        }
+        latencies
+    }
+
+    async fn read_into(&self, latencies: &RefCell<Vec<Duration>>) {
+        let took = self.timed_read().await;
+        latencies.borrow_mut().push(took);
+    }
+
+    fn clean_at_full_speed(&self) {
+        let volume = &self.machine.volume;
+        let ratio = |ratio| SettingChange::new(&format!("cleaning.stripe.{ratio}-percent"), 0);
+        volume.set(&["low", "target", "high"].map(ratio)).unwrap();
+        volume.set(&[SettingChange::new("cleaning", "stripe")]).unwrap();
+    }
+}
+
+fn look(cleans: bool, load: Load) -> Seen {
+    Scene::run((FORTY_DISKS, CACHE), None, move |scene| async move {
+        scene.keep_writing(64);
+        while scene.dirty_blocks() < DIRTY_BLOCKS {
+            scene.runtime.sleep(Duration::from_millis(1)).await;
+        }
+        scene.is_over.set(true);
+        scene.runtime.sleep(Duration::from_secs(1)).await;
+        if cleans {
+            scene.clean_at_full_speed();
+            scene.runtime.sleep(Duration::from_secs(1)).await;
+            assert!(scene.cleaned_blocks_by_now() > 1_000, "at full speed");
+        }
+        scene.is_over.set(false);
+        let latencies = scene.keep_reading(load);
+        scene.runtime.sleep(AT_FIRST).await;
+        latencies.take();
+        let before = scene.cleaned_blocks_by_now();
+        scene.runtime.sleep(WATCHED).await;
+        scene.is_over.set(true);
+        assert!(scene.dirty_blocks() > 0, "the cleaner has rested");
+        let cleaned = scene.cleaned_blocks_by_now() - before;
+        let mut latencies = latencies.take();
+        latencies.sort_unstable();
+        Seen { latencies, cleaned_per_s: cleaned as f64 / WATCHED.as_secs_f64() }
+    })
+}
+
+/// They stood in the drives' queues behind hundreds of writes: 161 ms in the median, 530 ms for the
+/// slowest of a hundred.
+#[test]
+fn reads_beside_a_cleaner_at_full_speed_take_three_times_as_long_at_most() {
+    let every = |ms| Load::Every(Duration::from_millis(ms));
+    let depths = [Load::Depth(1), Load::Depth(8), Load::Depth(32), Load::AmongWrites(8)];
+    for load in depths.into_iter().chain([every(2), every(50)]) {
+        let (quiet, busy) = (look(false, load), look(true, load));
+        println!("{load:?}, quiet: {quiet}");
+        println!("{load:?}, at full speed: {busy}");
+        assert_eq!(quiet.cleaned_per_s, 0.0);
+        assert!(busy.cleaned_per_s > 200.0, "{load:?}: {busy}");
+        assert!(busy.of(990) <= quiet.of(990) * 3, "{load:?}: {busy}; quiet: {quiet}");
+        assert!(busy.of(500) * 2 <= quiet.of(500) * 3, "{load:?}: {busy}; quiet: {quiet}");
+    }
+}
+
+/// Writes a second at 100 % dirty.
+fn written_beside(readers: u32) -> f64 {
+    Scene::run((FORTY_DISKS, "size = \"320M\"\n"), None, move |scene| async move {
+        scene.fill().await;
+        scene.keep_writing(32);
+        scene.keep_reading(Load::Depth(readers));
+        scene.runtime.sleep(WATCHED).await;
+        let before = scene.written.get();
+        scene.runtime.sleep(WATCHED).await;
+        scene.is_over.set(true);
+        (scene.written.get() - before) as f64 / WATCHED.as_secs_f64()
+    })
+}
+
+#[test]
+fn where_writes_wait_for_the_cleaner_readers_hold_it_back_no_more() {
+    let (alone, beside) = (written_beside(0), written_beside(8));
+    println!("alone {alone:.0}/s, beside 8 readers {beside:.0}/s");
+    assert!(beside > 0.8 * alone, "{beside:.0}/s of {alone:.0}/s");
+}
