@@ -6,6 +6,7 @@
 //!    header of a new epoch, both stable, before the first request is served: what was decided
 //!    about holes and torn blocks is not decided again.
 
+mod ahead;
 mod mirrored;
 mod progress;
 mod restore;
@@ -21,11 +22,12 @@ use crate::layout::SliceLayout;
 use crate::log::{Content, Log, plan};
 use crate::replay::{Replay, Replayed};
 use crate::types::{BlockRun, CoreBlock, Epoch, Position, SegmentIndex, Sequence};
+use ahead::LogReader;
 use headpond_block::defect;
 use headpond_block::{
     BLOCK_BYTES, BlockDevice, Buffer, ByteRange, DeviceError, DeviceName, Request,
 };
-use mirrored::{Judged, Patch, Seen};
+use mirrored::{Judged, Patch, Seen, Views};
 pub use progress::LoadProgress;
 pub(crate) use progress::Watch;
 use restore::Contents;
@@ -225,15 +227,20 @@ impl Source<'_> {
     ) -> Result<(Replay, Taken), OpenError> {
         let mut taken = Taken::default();
         let segments = self.layout.segments();
-        let memory = Buffer::zeroed(self.layout.segment_bytes() as usize);
-        let reach = self.reach(old, &memory).await?;
+        let reach = self.reach(old).await?;
         self.begin_reading(reach, old);
-        for index in 0..reach {
+        let parts = (0..reach).map(|index| {
             let segment = SegmentIndex((old.head_segment.0 + index) % segments);
             // What lies in front of the head, the checkpoint speaks of; unless the log has gone
             // round.
             let from = if index == 0 && reach < segments { old.head } else { Position(0) };
-            self.scan(segment, from, &memory, &mut replay, &mut taken).await?;
+            (segment, from)
+        });
+        let ranges = parts.clone().map(|(segment, from)| self.part(segment, from).1);
+        let mut reader = LogReader::new(self, ranges);
+        for (segment, from) in parts {
+            let views = reader.next().await?;
+            self.scan((segment, from), &views, &mut replay, &mut taken);
             self.has_read_segment();
         }
         Ok((replay, taken))
@@ -241,44 +248,47 @@ impl Source<'_> {
 
     /// How many segments from the head on are looked through: as many as the header names, or all
     /// of them where the log has gone on beyond. Then a later header let it, and was lost.
-    async fn reach(&self, old: &SliceHeader, memory: &Buffer) -> Result<u32, OpenError> {
+    async fn reach(&self, old: &SliceHeader) -> Result<u32, OpenError> {
         let segments = self.layout.segments();
         if !(1..segments).contains(&old.reach) {
             return Ok(segments);
         }
         let mut beyond = Replay::new(old.epoch, old.next_record, old.tail);
         let segment = SegmentIndex((old.head_segment.0 + old.reach) % segments);
-        let mut taken = Taken::default();
-        self.scan(segment, Position(0), memory, &mut beyond, &mut taken).await?;
+        let (mut taken, from) = (Taken::default(), Position(0));
+        let memory = Buffer::zeroed(self.layout.segment_bytes() as usize);
+        let views = self.read_views(self.part(segment, from).1, &memory).await?;
+        self.scan((segment, from), &views, &mut beyond, &mut taken);
         Ok(if taken.firsts.is_empty() { old.reach } else { segments })
     }
 
-    /// Hands every record of one segment to replay. `memory` has room for it, and is the same for
-    /// all of them: fresh pages cost more than what is then done with them.
-    async fn scan(
+    /// What is read of a segment from a position on: in front of it, in units, and the rest.
+    fn part(&self, segment: SegmentIndex, from: Position) -> (u64, ByteRange) {
+        let units = from.0.saturating_sub(self.layout.segment_start(segment).0);
+        let range = self.layout.segment_range(segment);
+        let start = range.start() + units * self.layout.unit_bytes();
+        (units, ByteRange::between(start, range.end()))
+    }
+
+    /// Hands every record of a part of the log to replay.
+    fn scan(
         &self,
-        segment: SegmentIndex,
-        from: Position,
-        memory: &Buffer,
+        (segment, from): (SegmentIndex, Position),
+        views: &Views,
         replay: &mut Replay,
         taken: &mut Taken,
-    ) -> Result<(), OpenError> {
+    ) {
         let start = self.layout.segment_start(segment);
-        let mut units = from.0.saturating_sub(start.0);
-        let skipped = units * self.layout.unit_bytes();
-        let range = self.layout.segment_range(segment);
-        let range = ByteRange::between(range.start() + skipped, range.end());
-        let views = self.read_views(range, memory).await?;
-        let seen = views.bytes();
+        let (skipped, _) = self.part(segment, from);
+        let (mut units, seen) = (skipped, views.bytes());
         while units < self.layout.units_per_segment() {
-            let at = (units * self.layout.unit_bytes() - skipped) as usize;
+            let at = ((units - skipped) * self.layout.unit_bytes()) as usize;
             let position = Position(start.0 + units);
             units +=
                 self.take_record((&seen, at), position, replay, &mut taken.patches, |record| {
                     taken.firsts.push((segment, record.header.sequence));
                 });
         }
-        Ok(())
     }
 
     /// Replays the record that one of the views has `at` there, if there is one; answers how far to

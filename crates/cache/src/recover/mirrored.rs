@@ -41,6 +41,12 @@ pub(super) struct Patch {
 pub(super) type Judged = (Range<usize>, Option<usize>);
 
 impl Views {
+    /// What a device without copies has, in the first bytes of `memory`.
+    pub fn of_one(range: ByteRange, memory: &Buffer) -> Self {
+        let view = memory.slice(0..range.len() as usize);
+        Self { start: range.start(), of_copies: vec![(0, view)] }
+    }
+
     pub fn bytes(&self) -> Seen<'_> {
         let of_copies = self.of_copies.iter().map(|(copy, view)| {
             // SAFETY: every read into them has been answered, and there is no other until they are
@@ -100,9 +106,8 @@ impl Source<'_> {
     ) -> Result<Views, DeviceError> {
         let start = range.start();
         let Some(copies) = self.device.copies() else {
-            let view = memory.slice(0..range.len() as usize);
-            self.read_long(start, &view).await?;
-            return Ok(Views { start, of_copies: vec![(0, view)] });
+            self.read_long(start, &memory.slice(0..range.len() as usize)).await?;
+            return Ok(Views::of_one(range, memory));
         };
         let (mut of_copies, mut failure) = (Vec::new(), None);
         for copy in 0..copies.count() {

@@ -7,6 +7,7 @@
 //! **Invariants**
 //! - What the device says is refused where it makes no sense, never asserted.
 
+use super::ahead::CheckpointReader;
 use super::{Found, Source};
 use crate::checksum::Running;
 use crate::error::OpenError;
@@ -18,10 +19,7 @@ use crate::log::{Identity, Log};
 use crate::replay::{LiveBlock, Replayed};
 use crate::ring::Ring;
 use crate::types::{BlockRun, CoreBlock, Epoch, Position, Sequence};
-use headpond_block::{BLOCK_BYTES, Buffer, Request};
 use std::collections::BTreeSet;
-
-const PIECE_BYTES: u64 = 1 << 20;
 
 /// What goes into the log beside, or in the place of, what the checkpoint says.
 #[derive(Default)]
@@ -240,17 +238,16 @@ impl Source<'_> {
         if len > place.len() {
             return Err(self.damaged(format!("{len} bytes in an area of {}", place.len())));
         }
+        let mut reader = CheckpointReader::new(self, checkpoint);
         let mut decoder = Decoder::new(self.layout.segments() as usize);
         let mut checksum = Running::new();
-        for start in (0..len).step_by(PIECE_BYTES as usize) {
-            let wanted = PIECE_BYTES.min(len - start);
-            let buffer = Buffer::zeroed(wanted.next_multiple_of(BLOCK_BYTES) as usize);
-            let request = Request::read(place.start() + start, buffer.clone());
-            self.device.submit(request).await?;
-            self.has_read_checkpoint(wanted);
-            let bytes = buffer.slice(0..wanted as usize).to_vec();
-            checksum.add(&bytes);
-            let fed = decoder.feed(&bytes, &mut visit);
+        while let Some(piece) = reader.next().await? {
+            self.has_read_checkpoint(piece.len() as u64);
+            // SAFETY: the read into it has been answered, and the next one begins with the next
+            // call of the reader.
+            let bytes = unsafe { piece.as_slice() };
+            checksum.add(bytes);
+            let fed = decoder.feed(bytes, &mut visit);
             fed.map_err(|error| self.damaged(error.to_string()))?;
         }
         let found = checksum.value();

@@ -2,7 +2,7 @@
 //! is. `cargo run --release -p headpond-cache --example terabyte` has the seconds.
 
 use crate::bench::{Bench, block, nop, simulate};
-use crate::scale::{Full, LINE_BYTES};
+use crate::scale::{Full, LATENCY, LINE_BYTES};
 
 use headpond_block::{BlockDevice, Request};
 use headpond_cache::LoadProgress;
@@ -52,6 +52,27 @@ fn unclean_open_reads_the_last_checkpoint_and_an_interval_and_a_half_of_log() {
         assert!(traffic.read_bytes < 16 * GIB / 20, "{traffic:?}");
         assert!(traffic.written_bytes <= checkpoint_bytes + (1 << 20), "{traffic:?}");
         drop(slice);
+    });
+}
+
+/// A sixty-fourth of a terabyte. What an open looks at is looked at while the device goes on: it is
+/// never without something to read, and a real device answers sooner than it is looked at.
+#[test]
+fn an_open_leaves_the_device_no_rest_while_it_reads() {
+    simulate(async |runtime| {
+        let full = Full::new(&runtime, 16 * GIB).await;
+        for is_clean in [true, false] {
+            full.cache.take_traffic();
+            let begun = full.cache.clock();
+            let (slice, recovery) = full.open(EVERY).await.unwrap();
+            let (took, traffic) = (full.cache.clock() - begun, full.cache.take_traffic());
+            assert_eq!(recovery.was_clean, is_clean);
+            // Of what it found it writes one piece after the other, and headers with flushes.
+            let writes = traffic.written_bytes.div_ceil(1 << 20) as u32 + 2;
+            let (busy, most) = (traffic.busy(), traffic.busy() * 26 / 25 + LATENCY * (writes + 12));
+            assert!(took >= busy && took <= most, "{took:?} of {busy:?} to {most:?}: {traffic:?}");
+            full.write_lines(&slice, 0..3000).await;
+        }
     });
 }
 

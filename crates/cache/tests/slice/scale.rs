@@ -23,6 +23,7 @@ use uuid::Uuid;
 const PAGE_BYTES: usize = 4096;
 pub const LINE_BYTES: u64 = 64 << 10;
 const LINE_BLOCKS: u32 = 16;
+pub const LATENCY: Duration = Duration::from_micros(80);
 /// A descriptor, and a line.
 const UNITS_PER_RECORD: u64 = 17;
 const EXPECTED: Expected = Expected { volume: Uuid::from_u128(1), generation: 1 };
@@ -37,7 +38,15 @@ pub struct Traffic {
     pub spent: Duration,
 }
 
-/// A device that takes memory for pages that are not zero, and the time of a fast SSD.
+impl Traffic {
+    /// How long the device has moved bytes.
+    pub fn busy(&self) -> Duration {
+        Duration::from_nanos((self.read_bytes + self.written_bytes) / 3)
+    }
+}
+
+/// A device that takes memory for pages that are not zero, and the time of a fast SSD: it moves bytes
+/// one after the other (3 GB/s), and each operation takes 80 µs more, while others go on.
 pub struct Sparse {
     name: DeviceName,
     geometry: Geometry,
@@ -45,6 +54,12 @@ pub struct Sparse {
     pages: RefCell<HashMap<u64, Box<[u8; PAGE_BYTES]>>>,
     scratch: RefCell<Vec<u8>>,
     traffic: Cell<Traffic>,
+    /// When all bytes have been moved that were asked for.
+    free_at: Cell<Duration>,
+    /// Beside which the device works on, where time is not only the simulation's.
+    pub processor: Cell<Option<fn() -> Duration>>,
+    /// In all.
+    spent: Cell<Duration>,
 }
 
 impl Sparse {
@@ -62,7 +77,17 @@ impl Sparse {
             pages: RefCell::default(),
             scratch: RefCell::default(),
             traffic: Cell::default(),
+            free_at: Cell::default(),
+            processor: Cell::default(),
+            spent: Cell::default(),
         })
+    }
+
+    /// The time as the device knows it; without what the model itself takes.
+    pub fn clock(&self) -> Duration {
+        let simulated = Duration::from_nanos(self.runtime.now().as_nanos());
+        let taken = self.processor.get().map(|processor| processor());
+        simulated + taken.map_or(Duration::ZERO, |taken| taken.saturating_sub(self.spent.get()))
     }
 
     /// What was asked since this was asked last.
@@ -94,10 +119,11 @@ impl Sparse {
         bytes
     }
 
-    /// Carries a request out; answers how long an SSD takes for it (3 GB/s, 80 µs).
+    /// Carries a request out; answers when an SSD would have done so.
     fn carry_out(&self, request: &Request) -> Duration {
         let (offset, len) = (request.range.start(), request.range.len());
-        let (mut traffic, begun) = (self.traffic.get(), processor_time());
+        let (now, begun) = (self.clock(), processor_time());
+        let mut traffic = self.traffic.get();
         traffic.operations += 1;
         match request.kind {
             RequestKind::Read => {
@@ -111,9 +137,13 @@ impl Sparse {
             }
             _ => {}
         }
-        traffic.spent += processor_time() - begun;
+        let spent = processor_time() - begun;
+        traffic.spent += spent;
+        self.spent.set(self.spent.get() + spent);
         self.traffic.set(traffic);
-        Duration::from_micros(80) + Duration::from_nanos(len / 3)
+        let free_at = self.free_at.get().max(now) + Duration::from_nanos(len / 3);
+        self.free_at.set(free_at);
+        free_at + LATENCY
     }
 }
 
@@ -127,9 +157,11 @@ impl BlockDevice for Sparse {
     }
 
     fn submit(&self, request: Request) -> Submission<'_> {
-        let (time, runtime) = (self.carry_out(&request), self.runtime.clone());
+        let done = self.carry_out(&request);
         Submission::pending(async move {
-            runtime.sleep(time).await;
+            while let Some(left) = done.checked_sub(self.clock()).filter(|left| !left.is_zero()) {
+                self.runtime.sleep(left).await;
+            }
             Outcome::Ok(())
         })
     }
