@@ -21,6 +21,7 @@
 
 mod absence;
 mod begin_growth;
+mod beside;
 mod columns;
 mod copies;
 mod damage;
@@ -79,6 +80,8 @@ use crate::superblock::{ArrayRecord, RecordedParity, RoleState};
 use absence::Absence;
 pub(crate) use absence::AbsenceFound;
 pub use begin_growth::{Addition, GrowError};
+use beside::Beside;
+pub use beside::OnAnswer;
 use doubts::Doubts;
 use failure::Recorder;
 pub use fill::Filled;
@@ -156,6 +159,7 @@ pub struct Array {
     /// Where there is a stripe journal.
     guard: Option<Guard>,
     scratch: Scratch,
+    beside: Beside,
     counters: Counters,
     parity: Cell<RecordedParity>,
     /// Stripes from the start on whose parity is right, where not all of it is.
@@ -222,6 +226,7 @@ impl Array {
             locks: KeyLocks::new(),
             intents,
             scratch: Scratch::new(tuning),
+            beside: Beside::default(),
             counters: Counters::default(),
             initialised: Cell::new(initialised_stripes),
             initialising: Cell::new(None),
@@ -308,10 +313,12 @@ impl BlockDevice for Array {
 
     fn submit(&self, request: Request) -> Submission<'_> {
         self.counters.requests.count();
-        match self.growing() {
+        let is_flush = request.kind == RequestKind::Flush;
+        let submission = match self.growing() {
             Some(growth) => Submission::pending(self.serve_divided(growth, request)),
             None => self.serve(request),
-        }
+        };
+        if is_flush { submission } else { self.heard(submission) }
     }
 }
 

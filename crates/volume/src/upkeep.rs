@@ -3,20 +3,22 @@
 //! a role without a member is given to a spare, parity that was never computed is, a scrub that was
 //! asked for goes on. What a stop or a pause interrupts goes on later where it was.
 //!
-//! It leaves room: while clients ask something of the array it goes at the floor of its pace, and
-//! otherwise at the ceiling.
+//! It leaves room: while clients ask something of the array it goes as fast as they do not feel
+//! much of it, between the floor and the ceiling of its pace, and otherwise at the ceiling.
 
 mod pace;
+mod throttle;
 
 use crate::acts::{ActKind, ActStatus};
 use headpond_block::sync::Notify;
-use headpond_block::{DeviceError, Instant, JoinHandle, Runtime};
+use headpond_block::{BlockDevice, DeviceError, Instant, JoinHandle, Runtime};
 use headpond_raid::{Array, ArrayState, ArrayStatus, Filled, Role};
 pub use pace::Pace;
 use serde::Serialize;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
+use throttle::{Rest, Step, Throttle};
 
 /// A stop or a pause is noticed after so long, however slow the pace.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
@@ -300,6 +302,7 @@ impl Shared {
             Work::Scrub => self.scrub().await,
             Work::Growth => self.grow().await,
         };
+        self.array.hear(None);
         self.under_way.set(None);
         if let Err(error) = outcome {
             self.failures.borrow_mut().push((work, error));
@@ -339,20 +342,31 @@ impl Shared {
 
     /// Waits as the pace asks, after each step of a work, and says whether that may go on.
     fn breathe(&self, work: Work) -> impl AsyncFnMut() -> bool + '_ {
-        let mut step = pace::Step::begin(self.runtime.now(), self.array.requests());
+        let (mut begun, mut before) = (self.runtime.now(), self.array.requests());
         let mut done = self.progress(work).0;
+        let throttle = Rc::new(Throttle::new(begun, self.array.geometry().rotational));
+        self.array.hear(Some(self.ear(&throttle)));
         async move || {
             let now_done = self.progress(work).0;
             let bytes = now_done.saturating_sub(done);
             done = now_done;
-            let (now, requests) = (self.runtime.now(), self.array.requests());
-            let due = now + step.end(self.pace.get(), bytes, now, requests);
-            while self.goes_on(work) && self.runtime.now() < due {
-                self.runtime.sleep_until(due.min(self.runtime.now() + LOOK_EVERY)).await;
+            let (ended, requests) = (self.runtime.now(), self.array.requests());
+            let step = Step { begun, ended, bytes, is_asked: requests != before };
+            let Rest { until, rows } = throttle.end(&step, self.pace.get());
+            self.array.set_rows_at_a_time(rows);
+            while self.goes_on(work) && self.runtime.now() < until {
+                self.runtime.sleep_until(until.min(self.runtime.now() + LOOK_EVERY)).await;
             }
-            step = pace::Step::begin(self.runtime.now(), requests);
+            // What is asked in a rest has been waited for by now.
+            (begun, before) = (self.runtime.now(), requests);
             self.goes_on(work)
         }
+    }
+
+    /// Hears how long requests take beside the work.
+    fn ear(&self, throttle: &Rc<Throttle>) -> headpond_raid::OnAnswer {
+        let (throttle, runtime) = (Rc::clone(throttle), self.runtime.clone());
+        Rc::new(move |begun| throttle.note(begun, runtime.now()))
     }
 
     fn goes_on(&self, work: Work) -> bool {

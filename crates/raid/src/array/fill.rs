@@ -18,6 +18,7 @@ use std::time::Duration;
 use headpond_block::sync::join_all;
 use headpond_block::{BlockDevice, Buffers, DeviceError, Outcome, Request, Submission};
 
+use super::beside::{ROWS_AT_A_TIME, SCRATCH_SHARE};
 use super::members::{FilledRows, Filling, Holders, Lent};
 use super::parity_write::REPAIRS_MAX;
 use super::rebuild::Rebuild;
@@ -26,12 +27,8 @@ use super::{Array, Member};
 use crate::layout::{Role, StripCell, Stripe};
 use crate::plan::StripRead;
 
-/// Rows filled side by side: neighbours on each member, so that its queue is served in one sweep.
-const ROWS_AT_A_TIME: u64 = 16;
 /// The most of them where they lie on all members, each of which is to have some to do.
 const SPREAD_ROWS_AT_A_TIME_MAX: u64 = 512;
-/// Of the scratch memory, what such rows may take; the rest is for clients.
-const SPREAD_SCRATCH_SHARE: u64 = 2;
 /// How often it is looked whether a slot that was taken back is free.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 /// What a cut costs at most.
@@ -146,11 +143,14 @@ impl Array {
     fn next_rows(&self, goal: &Goal) -> Vec<u64> {
         let (start, end) = (goal.progress().rows(), self.layout.rows());
         let Goal::Slot(lent) = goal else {
-            return (start..end.min(start + ROWS_AT_A_TIME)).collect();
+            return (start..end.min(start + self.rows_at_a_time())).collect();
         };
         let pile = self.layout.pile_rows();
         let each = pile.min(ROWS_AT_A_TIME);
-        let mut piles_left = self.spread_rows_at_a_time() / each;
+        // Never more than usual: that many have all members busy.
+        let rows = self.rows_at_a_time().min(ROWS_AT_A_TIME);
+        let spread = self.spread_rows_at_a_time() * rows / ROWS_AT_A_TIME;
+        let mut piles_left = (spread / each).max(1);
         // A disk that takes part in two piles would go back and forth between them.
         let must_part = self.geometry.now().rotational && each == ROWS_AT_A_TIME;
         let (mut rows, mut busy) = (Vec::new(), Vec::new());
@@ -191,7 +191,7 @@ impl Array {
 
     fn spread_rows_at_a_time(&self) -> u64 {
         let row_bytes = self.layout.width() as u64 * u64::from(self.layout.strip_bytes());
-        let rows = self.scratch.bytes_max() / SPREAD_SCRATCH_SHARE / row_bytes;
+        let rows = self.scratch.bytes_max() / SCRATCH_SHARE / row_bytes;
         rows.clamp(ROWS_AT_A_TIME, SPREAD_ROWS_AT_A_TIME_MAX)
     }
 

@@ -40,7 +40,7 @@ impl Array {
         let mut recorded_at = self.runtime.now();
         while done < stripes {
             self.initialising.set(Some(Progress { stripes_done: done, stripes }));
-            let end = stripes.min(done + STRIPES_AT_A_TIME);
+            let end = stripes.min(done + self.rows_at_a_time());
             let outcome = self.resync(done..end).await;
             if outcome.is_ok() {
                 self.initialised.set(end);

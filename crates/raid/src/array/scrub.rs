@@ -29,8 +29,6 @@ use crate::parity::{self, Culprit};
 use crate::plan::{ParityTrust, StripRead};
 use crate::split::Piece;
 
-/// Stripes looked at side by side.
-const STRIPES_AT_A_TIME: u64 = 16;
 /// What a cut costs at most.
 const RECORDED_EVERY: Duration = Duration::from_secs(30);
 /// What explains a mismatch is looked for by so many bytes.
@@ -110,7 +108,7 @@ impl Array {
         let mut recorded_at = self.runtime.now();
         while done < stripes {
             self.scrubbing.set(Some(Progress { stripes_done: done, stripes }));
-            let end = self.scrub_ends_at(done, stripes.min(done + STRIPES_AT_A_TIME));
+            let end = self.scrub_ends_at(done, stripes.min(done + self.rows_at_a_time()));
             self.prepare_sums(done..end).await;
             let batch = (done..end).map(|it| Submission::pending(self.scrub_stripe(Stripe(it))));
             let outcomes = join_all(batch.collect()).await.into_iter();

@@ -1,0 +1,75 @@
+//! Work on the whole array beside the requests: how much of it goes on at a time, and what the
+//! requests feel of it.
+//!
+//! **Not here**: how fast it may go, which is for whoever has it done.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use headpond_block::{Instant, Submission};
+
+use super::Array;
+
+/// Rows, or stripes, side by side where nothing else is said: neighbours on each member, so that
+/// its queue is served in one sweep.
+pub(super) const ROWS_AT_A_TIME: u64 = 16;
+/// Of the scratch memory, what such work may take; the rest is for clients.
+pub(super) const SCRATCH_SHARE: u64 = 2;
+
+/// Is told when a request was asked that has just been answered.
+pub type OnAnswer = Rc<dyn Fn(Instant)>;
+
+/// What work beside the requests goes by.
+pub(super) struct Beside {
+    rows: Cell<u64>,
+    is_heard: Cell<bool>,
+    on_answer: RefCell<Option<OnAnswer>>,
+}
+
+impl Default for Beside {
+    fn default() -> Self {
+        Beside {
+            rows: Cell::new(ROWS_AT_A_TIME),
+            is_heard: Cell::new(false),
+            on_answer: RefCell::default(),
+        }
+    }
+}
+
+impl Array {
+    /// Has a rebuild, first parity and a scrub work on so many rows side by side, as far as memory
+    /// goes: few trouble requests little, many get more done where requests stand in the way.
+    pub fn set_rows_at_a_time(&self, rows: u64) {
+        self.beside.rows.set(rows.max(1));
+    }
+
+    /// Tells of every read and write that is answered from now on; one that is answered at once
+    /// waits for nobody, and is not told.
+    pub fn hear(&self, on_answer: Option<OnAnswer>) {
+        self.beside.is_heard.set(on_answer.is_some());
+        self.beside.on_answer.replace(on_answer);
+    }
+
+    pub(super) fn rows_at_a_time(&self) -> u64 {
+        let row_bytes = self.layout.width() as u64 * u64::from(self.layout.strip_bytes());
+        let rows_max = self.scratch.bytes_max() / SCRATCH_SHARE / row_bytes;
+        self.beside.rows.get().min(rows_max.max(ROWS_AT_A_TIME))
+    }
+
+    /// Tells how long a request took, where anybody wants to know.
+    #[inline]
+    pub(super) fn heard<'a>(&'a self, submission: Submission<'a>) -> Submission<'a> {
+        if !self.beside.is_heard.get() || matches!(submission, Submission::Ready(_)) {
+            return submission;
+        }
+        let begun = self.runtime.now();
+        Submission::pending(async move {
+            let outcome = submission.await;
+            let on_answer = self.beside.on_answer.borrow().clone();
+            if let (Ok(()), Some(tell)) = (&outcome, on_answer) {
+                tell(begun);
+            }
+            outcome
+        })
+    }
+}

@@ -1,0 +1,307 @@
+//! How fast work beside the requests goes, by what it costs them.
+//!
+//! 1. Every answer that clients get while the work goes on is noted, with the time that it took;
+//!    2. now and then the work rests for a moment, and what is asked in the middle of that says what
+//!    requests take without it; 3. the slowest of a hundred of both are compared twice a second:
+//!    the rate is raised while they hardly differ, and lowered where the work is felt. It moves
+//!    between floor and ceiling; what the floor asks for is made up for.
+//!
+//! So many rows are worked on side by side as the rate needs and no more: with few of them a
+//! request waits for little, and with many the work has its share of queues that are always full.
+//!
+//! **Invariants**: beside requests the rate is never below the floor, nor above the ceiling; while
+//! nobody asks anything only the ceiling holds.
+//! **Not here**: waiting, and what the work is (`upkeep`).
+
+use super::pace::Pace;
+use headpond_block::Instant;
+use std::cell::{Cell, RefCell};
+use std::ops::Range;
+use std::time::Duration;
+
+const JUDGE_EVERY: Duration = Duration::from_millis(500);
+/// How much longer the slowest of a hundred takes than without the work: less than that lets it go
+/// faster, more has it go slower. Both are less than twice: beside disks that turn much less, for
+/// what counts is an array without the loss that is being made good, which costs them by itself.
+const FELT_ON_DISKS: Range<f64> = 1.15..1.35;
+const FELT_ON_FLASH: Range<f64> = 1.55..1.75;
+const RAISED_BY: f64 = 1.25;
+const LOWERED_BY: f64 = 0.7;
+/// Answers without which nothing is concluded.
+const SAMPLES_MIN: f64 = 150.0;
+/// A rest is so much longer than the slowest of a hundred requests, and within these bounds.
+const REST_OF_SLOWEST: u32 = 5;
+const REST: Range<Duration> = Duration::from_millis(20)..Duration::from_millis(400);
+/// Of the time, what rests may take.
+const REST_SHARE: u32 = 10;
+/// What is done between them makes up for them.
+const MORE_BETWEEN_RESTS: f64 = 1.0 + 1.0 / (REST_SHARE - 1) as f64;
+/// Further than that behind, nothing is made up for.
+const ARREARS_MAX: Duration = Duration::from_secs(2);
+const ROWS: u64 = 16;
+const ROWS_MAX: u64 = 128;
+
+/// What a work has done since it last rested.
+pub(super) struct Step {
+    pub begun: Instant,
+    pub ended: Instant,
+    pub bytes: u64,
+    /// Requests came meanwhile.
+    pub is_asked: bool,
+}
+
+/// What comes after a step.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Rest {
+    pub until: Instant,
+    /// Of the next step, side by side.
+    pub rows: u64,
+}
+
+/// Governs one piece of work.
+pub(super) struct Throttle {
+    /// Rows that a step has at least: a drive that seeks is to do more than seek.
+    rows_min: u64,
+    felt: Range<f64>,
+    rows: Cell<u64>,
+    /// Bytes a second beside requests.
+    rate: Cell<f64>,
+    /// Until when what is done would have taken at that rate.
+    due: Cell<Instant>,
+    judged: Cell<Instant>,
+    /// Bytes since then.
+    done: Cell<u64>,
+    listens_next: Cell<Instant>,
+    /// What is asked then says what requests take without the work.
+    quiet_time: Cell<(Instant, Instant)>,
+    beside: RefCell<Latencies>,
+    quiet: RefCell<Latencies>,
+}
+
+impl Throttle {
+    pub fn new(now: Instant, is_rotational: bool) -> Self {
+        Self {
+            rows_min: if is_rotational { ROWS } else { 1 },
+            felt: if is_rotational { FELT_ON_DISKS } else { FELT_ON_FLASH },
+            rows: Cell::new(ROWS),
+            rate: Cell::new(0.0),
+            due: Cell::new(now),
+            judged: Cell::new(now),
+            done: Cell::new(0),
+            listens_next: Cell::new(now + JUDGE_EVERY),
+            quiet_time: Cell::new((now, now)),
+            beside: RefCell::new(Latencies::default()),
+            quiet: RefCell::new(Latencies::default()),
+        }
+    }
+
+    /// Notes a request of a client that was answered.
+    pub fn note(&self, begun: Instant, now: Instant) {
+        let took = now.since(begun);
+        self.beside.borrow_mut().add(took);
+        let (start, end) = self.quiet_time.get();
+        if start <= begun && begun < end {
+            self.quiet.borrow_mut().add(took);
+        }
+    }
+
+    /// What comes after a step.
+    pub fn end(&self, step: &Step, pace: Pace) -> Rest {
+        let now = step.ended;
+        self.done.update(|done| done + step.bytes);
+        let floor = pace.floor.0.max(1) as f64;
+        let ceiling = pace.ceiling.map_or(f64::INFINITY, |ceiling| ceiling.0.max(1) as f64);
+        if !step.is_asked {
+            self.rows.set(ROWS);
+            self.due.set(now);
+            let until = step.begun + time_of(step.bytes, ceiling);
+            return Rest { until: until.max(now), rows: ROWS };
+        }
+        self.judge(now);
+        let rate = self.rate.get().max(floor).min(ceiling);
+        self.rate.set(rate);
+        let due = self.due.get();
+        let forgiven = now.since(due).saturating_sub(ARREARS_MAX);
+        let due = due + forgiven + time_of(step.bytes, rate * MORE_BETWEEN_RESTS);
+        self.due.set(due);
+        self.choose_rows(step, due);
+        let rest = self.rest(now, due);
+        Rest { until: due.max(rest).max(now), rows: self.rows.get() }
+    }
+
+    /// Takes more rows where the work cannot keep up with its rate, and fewer where it waits for
+    /// most of the time.
+    fn choose_rows(&self, step: &Step, due: Instant) {
+        let took = step.ended.since(step.begun);
+        let rows = self.rows.get();
+        let rows = match due.since(step.ended) {
+            ahead if ahead > took => rows / 2,
+            Duration::ZERO => rows * 2,
+            _ => rows,
+        };
+        self.rows.set(rows.clamp(self.rows_min, ROWS_MAX));
+    }
+
+    /// Until when the work rests so that it is known what requests take without it.
+    fn rest(&self, now: Instant, due: Instant) -> Instant {
+        let is_behind = now.since(due) > ARREARS_MAX / 2;
+        if now < self.listens_next.get() || is_behind {
+            return now;
+        }
+        let slowest = self.beside.borrow().slowest_of_a_hundred().unwrap_or(REST.end);
+        let rest = (slowest * REST_OF_SLOWEST).clamp(REST.start, REST.end);
+        // First what the work has left in the queues ends, and what is asked last meets it again.
+        self.quiet_time.set((now + rest / 4, now + rest * 2 / 3));
+        self.listens_next.set(now + rest * REST_SHARE);
+        self.due.set(due + rest);
+        now + rest
+    }
+
+    fn judge(&self, now: Instant) {
+        let since = now.since(self.judged.get());
+        if since < JUDGE_EVERY {
+            return;
+        }
+        let reached = self.done.replace(0) as f64 / since.as_secs_f64();
+        self.judged.set(now);
+        let (mut beside, mut quiet) = (self.beside.borrow_mut(), self.quiet.borrow_mut());
+        beside.age(0.85);
+        quiet.age(0.97);
+        let (Some(with), Some(without)) =
+            (beside.slowest_of_a_hundred(), quiet.slowest_of_a_hundred())
+        else {
+            return;
+        };
+        let cost = with.as_secs_f64() / without.as_secs_f64();
+        let rate = self.rate.get();
+        if cost > self.felt.end {
+            // What was slow at the old rate says nothing of the new one.
+            *beside = Latencies::default();
+            self.rate.set(rate.min(reached) * LOWERED_BY);
+        } else if cost < self.felt.start {
+            // Not further than it gets.
+            self.rate.set(rate.max((rate * RAISED_BY).min(reached * 2.0)));
+        }
+    }
+}
+
+fn time_of(bytes: u64, rate: f64) -> Duration {
+    Duration::from_secs_f64(bytes as f64 / rate)
+}
+
+/// Times by their logarithm, older ones for less.
+#[derive(Default)]
+struct Latencies {
+    weights: Vec<f64>,
+    sum: f64,
+}
+
+/// Steps for each doubling of a time.
+const STEPS: f64 = 16.0;
+
+impl Latencies {
+    fn add(&mut self, took: Duration) {
+        let micros = took.as_secs_f64() * 1e6;
+        let index = (micros.max(1.0).log2() * STEPS) as usize;
+        if self.weights.len() <= index {
+            self.weights.resize(index + 1, 0.0);
+        }
+        self.weights[index] += 1.0;
+        self.sum += 1.0;
+    }
+
+    fn age(&mut self, by: f64) {
+        self.weights.iter_mut().for_each(|weight| *weight *= by);
+        self.sum *= by;
+    }
+
+    /// What one of a hundred exceeds; `None` where too few are known.
+    fn slowest_of_a_hundred(&self) -> Option<Duration> {
+        if self.sum < SAMPLES_MIN {
+            return None;
+        }
+        let mut above = 0.0;
+        let is_it = |weight: &f64| {
+            above += weight;
+            above >= self.sum / 100.0
+        };
+        let index = self.weights.iter().rev().position(is_it)?;
+        let index = self.weights.len() - 1 - index;
+        Some(Duration::from_secs_f64((index as f64 / STEPS).exp2() / 1e6))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Size;
+
+    const MIB: u64 = 1 << 20;
+    const PACE: Pace = Pace { floor: Size(10 * MIB), ceiling: Some(Size(400 * MIB)) };
+
+    fn at(ms: u64) -> Instant {
+        Instant::START + Duration::from_millis(ms)
+    }
+
+    /// Works for so long in steps of a MiB that take 2 ms each; a request that is asked in a step
+    /// takes so many microseconds, and else 100. Answers with bytes a second of the last second.
+    fn work(pace: Pace, seconds: u64, beside_us: u64) -> u64 {
+        let throttle = Throttle::new(at(0), true);
+        let (mut now, mut late) = (at(0), 0);
+        while now < at(seconds * 1000) {
+            let (begun, ended) = (now, now + Duration::from_millis(2));
+            let note = |begun: Instant, us| throttle.note(begun, begun + Duration::from_micros(us));
+            (0..20).for_each(|index| note(begun + Duration::from_micros(index * 100), beside_us));
+            let step = Step { begun, ended, bytes: MIB, is_asked: true };
+            late += if now > at(seconds * 1000 - 1000) { MIB } else { 0 };
+            now = throttle.end(&step, pace).until;
+            let mut rest = ended;
+            while rest < now {
+                note(rest, 100);
+                rest = rest + Duration::from_micros(100);
+            }
+        }
+        late
+    }
+
+    #[test]
+    fn it_goes_to_the_ceiling_where_nobody_feels_it() {
+        let rate = work(PACE, 30, 100);
+        assert!((360 * MIB..=450 * MIB).contains(&rate), "{rate}");
+    }
+
+    #[test]
+    fn it_stays_at_the_floor_where_it_is_felt() {
+        let rate = work(PACE, 30, 10_000);
+        assert!((8 * MIB..=13 * MIB).contains(&rate), "{rate}");
+    }
+
+    #[test]
+    fn alone_it_goes_at_the_ceiling() {
+        let throttle = Throttle::new(at(0), false);
+        let step = |begun| Step { begun, ended: begun, bytes: MIB, is_asked: false };
+        assert_eq!(throttle.end(&step(at(0)), PACE).until, at(0) + Duration::from_micros(2500));
+        let free = Pace { ceiling: None, ..PACE };
+        assert_eq!(throttle.end(&step(at(10)), free).until, at(10));
+    }
+
+    #[test]
+    fn a_work_that_does_not_keep_up_takes_more_rows_and_one_that_rests_fewer() {
+        let throttle = Throttle::new(at(0), true);
+        let step = |begun, took, bytes| {
+            let (begun, ended) = (at(begun), at(begun + took));
+            throttle.end(&Step { begun, ended, bytes, is_asked: true }, PACE).rows
+        };
+        assert_eq!(step(0, 300, MIB), 2 * ROWS);
+        assert_eq!(step(300, 300, MIB), 4 * ROWS);
+        assert_eq!(step(600, 1, 100 * MIB), 2 * ROWS);
+    }
+
+    #[test]
+    fn one_of_a_hundred_is_slower() {
+        let mut latencies = Latencies::default();
+        (1..=1000).for_each(|ms| latencies.add(Duration::from_millis(ms)));
+        let found = latencies.slowest_of_a_hundred().expect("enough are known");
+        assert!((940..=1000).contains(&found.as_millis()), "{found:?}");
+    }
+}
