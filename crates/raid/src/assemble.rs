@@ -1,7 +1,7 @@
 //! Putting an array together from its members, given in any order.
 //!
-//! 1. every device is looked at; strangers, doubles and damaged ones are refused, and those that
-//!    cannot be read are done without, as if they were not given; 2. `judge` says
+//! 1. every device is looked at (`look`); strangers, doubles and damaged ones are refused, and
+//!    those that cannot be read, or hang, are done without, as if they were not given; 2. `judge` says
 //!    who is a member and whom the array went on without, or that there is more than one history;
 //!    3. what is missing must be within the redundancy, and after an unclean stop the parity that
 //!    replaces it must be right; 4. members that missed the last superblock are given it, and then
@@ -13,6 +13,7 @@ mod bitmaps;
 mod growth;
 mod journal;
 mod judge;
+mod look;
 
 use std::ops::Range;
 use std::rc::Rc;
@@ -21,14 +22,14 @@ use headpond_block::{BlockDevice, DeviceError, DeviceName, Geometry, Runtime};
 use thiserror::Error;
 use uuid::Uuid;
 
-use crate::array::{
-    AbsenceFound, Array, Bitmap, Inspection, TornParity, Trust, Tuning, find_lost, inspect,
-};
+use crate::array::{AbsenceFound, Array, Bitmap, TornParity, Trust, Tuning, find_lost};
 use crate::layout::{Layout, Role};
 use crate::superblock::{DecodeError, RecordedParity, RecordedState, Superblock};
 use bitmaps::{absence, marked_regions, shared, unsigned, within};
 use journal::Found;
 use judge::Verdict;
+use look::look_at;
+pub use look::{Look, inspect_all};
 
 /// How to put an array together.
 #[derive(Clone)]
@@ -272,7 +273,8 @@ pub async fn prepare(
     devices: Vec<Rc<dyn BlockDevice>>,
     options: AssembleOptions,
 ) -> Result<Prepared, AssembleError> {
-    let (candidates, unreadable) = look_at(devices, options.uuid).await?;
+    let (candidates, unreadable) =
+        look_at(runtime, devices, options.uuid, options.tuning.patience).await?;
     let mut prepared = growth::put_together(runtime, candidates, &options).await?;
     let unreadable = unreadable.into_iter().map(|cause| Warning::Unreadable { cause });
     prepared.assembled.warnings.extend(unreadable);
@@ -307,43 +309,6 @@ async fn put_together(
     let array = Array::new(runtime, record, layout, found, tuning, trust, lost);
     let assembled = Assembled { array, missing, stale, warnings };
     Ok(Prepared { assembled, beginning, former_beginning: None })
-}
-
-/// The members among the devices, and why others could not be read.
-async fn look_at(
-    devices: Vec<Rc<dyn BlockDevice>>,
-    wanted: Option<Uuid>,
-) -> Result<(Vec<Candidate>, Vec<DeviceError>), AssembleError> {
-    let (mut candidates, mut unreadable) = (Vec::new(), Vec::new());
-    let mut wanted = wanted;
-    for device in devices {
-        let name = device.name().clone();
-        let superblock = match inspect(&*device).await {
-            Ok(Inspection::Member(superblock)) => *superblock,
-            Ok(Inspection::Unusable(cause)) => {
-                return Err(AssembleError::Unusable { device: name, cause });
-            }
-            Ok(Inspection::Empty | Inspection::Foreign) => {
-                return Err(AssembleError::Foreign { device: name });
-            }
-            Err(error) => {
-                unreadable.push(error);
-                continue;
-            }
-        };
-        let found_uuid = superblock.array.uuid;
-        let wanted = *wanted.get_or_insert(found_uuid);
-        if found_uuid != wanted {
-            let found = superblock.array.name;
-            return Err(AssembleError::OtherArray { device: name, found, found_uuid, wanted });
-        }
-        candidates.push(Candidate { device, superblock });
-    }
-    match (candidates.is_empty(), unreadable.first()) {
-        (true, Some(error)) => Err(error.clone().into()),
-        (true, None) => Err(AssembleError::NoDevices),
-        (false, _) => Ok((candidates, unreadable)),
-    }
 }
 
 /// Whether two devices that should hold the same strips do.

@@ -33,8 +33,8 @@ pub use array::{
     Tuning, Voucher, WhenFull, erase, erase_unlisted, inspect,
 };
 pub use assemble::{
-    AfterUncleanStop, AssembleError, AssembleOptions, Assembled, Force, Prepared, Warning,
-    assemble, prepare,
+    AfterUncleanStop, AssembleError, AssembleOptions, Assembled, Force, Look, Prepared, Warning,
+    assemble, inspect_all, prepare,
 };
 pub use create::{
     Contents, CreateError, CreateOptions, Integrity, Intent, JournalOptions, Occupied,

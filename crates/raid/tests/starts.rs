@@ -4,9 +4,12 @@ mod support;
 
 use std::rc::Rc;
 
+use headpond_block::decorators::{Fault, FaultControl, FaultDevice, FaultRule};
 use headpond_block::devices::RamDevice;
-use headpond_block::{BlockDevice, Buffer, DeviceError, Geometry, Request, RequestFlags};
-use headpond_raid::layout::{Strip, Stripe};
+use headpond_block::{
+    BlockDevice, Buffer, DeviceError, Geometry, Request, RequestFlags, RequestKind,
+};
+use headpond_raid::layout::{Role, Strip, Stripe};
 use headpond_raid::{
     AfterUncleanStop, ArrayState, AssembleError, AssembleOptions, Assembled, CreateError,
     CreateOptions, Force, Inspection, Integrity, Intent, Level, Occupied, Scrubbed, Warning,
@@ -269,6 +272,30 @@ fn a_device_that_cannot_be_read_is_done_without_and_named() {
         assert!(warning.to_string().starts_with("m1: "), "{warning}");
         members.iter().for_each(|member| member.gone.set(true));
         assert!(matches!(error(attempt(&members).await), AssembleError::Device(_)));
+    });
+}
+
+#[test]
+fn devices_that_hang_are_waited_for_side_by_side_and_then_done_without_and_named() {
+    run(16, |runtime| async move {
+        let members = devices(5, 8, &runtime);
+        new_array(&members, &options(Level::Raid6, 1)).await.stop().await.unwrap();
+        let mut given = as_devices(&members);
+        for hung in [1, 3] {
+            let control = FaultControl::default();
+            control.add(FaultRule::on(RequestKind::Read, Fault::Hang));
+            let device = Rc::clone(&given[hung]);
+            given[hung] = Rc::new(FaultDevice::new(device, control, runtime.clone()));
+        }
+        let (options, begun) = (AssembleOptions::default(), runtime.now());
+        let deadline = options.tuning.patience.unwrap().deadline.unwrap();
+        let assembled = assemble(&runtime, given, options).await.unwrap();
+        let waited = runtime.now().since(begun);
+        assert!(waited >= deadline && waited < deadline * 3 / 2, "{waited:?} of {deadline:?}");
+        assert_eq!(assembled.missing, [Role(1), Role(3)]);
+        let told: Vec<_> = assembled.warnings.iter().map(ToString::to_string).collect();
+        assert!(told[0].starts_with("m1: no answer within 30s"), "{told:?}");
+        assert!(told[1].starts_with("m3: no answer within 30s"), "{told:?}");
     });
 }
 

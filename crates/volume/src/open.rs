@@ -10,7 +10,7 @@ use headpond_block::{BlockDevice, BufferPool, DeviceName, Runtime, Stability};
 use headpond_cache::{Expected, LoadProgress, Superblock};
 use headpond_raid::{
     AfterUncleanStop, Array, AssembleError, AssembleOptions, Assembled, Force, Inspection,
-    Prepared, Tuning, Warning, inspect, journal_of, prepare,
+    Prepared, Tuning, Warning, inspect_all, journal_of, prepare,
 };
 use serde::{Deserialize, Serialize};
 use std::rc::Rc;
@@ -146,7 +146,7 @@ impl Volume {
         if members.is_empty() && !absent.is_empty() {
             return Err(OpenError::NoMembers { reason: absent.join("; ") });
         }
-        let members = by_core(description, members).await;
+        let members = by_core(runtime, description, members).await;
         let journals = journals_by_core(description, journals).await;
         let arrays: Vec<_> = members.into_iter().zip(journals).collect();
         let mut prepared =
@@ -206,6 +206,7 @@ fn names(description: &Description) -> impl Iterator<Item = (u16, String)> {
 /// The devices of each core, by what is on them; what belongs to none is left to the first core,
 /// which refuses it, or says that it cannot be read.
 async fn by_core(
+    runtime: &Runtime,
     description: &Description,
     members: Vec<Rc<dyn BlockDevice>>,
 ) -> Vec<Vec<Rc<dyn BlockDevice>>> {
@@ -214,8 +215,9 @@ async fn by_core(
     if uuids.len() == 1 {
         return vec![members];
     }
-    for device in members {
-        let core = match inspect(&*device).await {
+    let patience = description.array.patience();
+    for (device, look) in inspect_all(runtime, members, patience).await {
+        let core = match look {
             Ok(Inspection::Member(found)) => {
                 uuids.iter().position(|uuid| *uuid == found.array.uuid)
             }
@@ -263,7 +265,9 @@ async fn prepare_all(
     let mut prepared = Vec::new();
     for (core, (members, journal)) in description.cores().zip(arrays) {
         let journal = journal.clone();
-        let how = AssembleOptions { journal, ..assemble_options(core, options, cache) };
+        let patience = description.array.patience();
+        let tuning = Tuning { patience, ..Tuning::with_pool(options.pool.clone()) };
+        let how = AssembleOptions { journal, tuning, ..assemble_options(core, options, cache) };
         prepared.push(prepare(runtime, members.clone(), how).await?);
     }
     Ok(prepared)
@@ -303,7 +307,7 @@ fn assemble_options(
             Tolerance::Careful => Force::No,
             Tolerance::Forced => Force::UseTornParity,
         },
-        tuning: Tuning::with_pool(options.pool.clone()),
+        tuning: Tuning::default(),
         journal: None,
     }
 }

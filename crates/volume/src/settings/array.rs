@@ -95,7 +95,7 @@ impl ArraySettings {
     }
 
     /// Nothing where members are waited for however long it takes.
-    fn patience(&self) -> Option<Patience> {
+    pub(crate) fn patience(&self) -> Option<Patience> {
         let time = |WaitMs { 0: millis }| millis.map(Duration::from_millis);
         let (read, deadline) = (time(self.member_patience_ms), time(self.member_deadline_ms));
         let late_max = self.member_late_max.0.map(|times| times as u32);

@@ -1,0 +1,88 @@
+//! Looking at the devices that are given: who is a member of which array.
+//!
+//! All are looked at side by side, and none is waited for longer than the deadline of members: one
+//! that hangs counts as one that cannot be read, so that the others may start without it.
+
+use std::rc::Rc;
+
+use headpond_block::{BlockDevice, DeviceError, JoinHandle, Runtime};
+use uuid::Uuid;
+
+use super::{AssembleError, Candidate};
+use crate::array::{Inspection, inspect};
+use crate::patience::Patience;
+
+/// What is on a device, or why that cannot be told.
+pub type Look = (Rc<dyn BlockDevice>, Result<Inspection, DeviceError>);
+
+/// Looks at devices without changing them, and answers in their order. One that does not answer by
+/// the deadline is an error that says so; what was asked of it goes on beside the caller.
+pub async fn inspect_all(
+    runtime: &Runtime,
+    devices: Vec<Rc<dyn BlockDevice>>,
+    patience: Option<Patience>,
+) -> Vec<Look> {
+    let look = |device: &Rc<dyn BlockDevice>| -> JoinHandle<Result<Inspection, DeviceError>> {
+        let (runtime, device) = (runtime.clone(), Rc::clone(device));
+        runtime.clone().spawn(async move { inspect_in_time(&runtime, device, patience).await })
+    };
+    let looks: Vec<_> = devices.iter().map(look).collect();
+    let mut found = Vec::with_capacity(devices.len());
+    for (device, look) in devices.into_iter().zip(looks) {
+        found.push((device, look.await));
+    }
+    found
+}
+
+async fn inspect_in_time(
+    runtime: &Runtime,
+    device: Rc<dyn BlockDevice>,
+    patience: Option<Patience>,
+) -> Result<Inspection, DeviceError> {
+    let Some(after) = patience.and_then(|patience| patience.deadline) else {
+        return inspect(&*device).await;
+    };
+    let name = device.name().clone();
+    let look = async move { inspect(&*device).await };
+    let looked = runtime.deadline(runtime.now() + after, look).await;
+    looked.unwrap_or(Err(DeviceError::Timeout { device: name, after }))
+}
+
+/// The members among the devices, and why others could not be read.
+pub(super) async fn look_at(
+    runtime: &Runtime,
+    devices: Vec<Rc<dyn BlockDevice>>,
+    wanted: Option<Uuid>,
+    patience: Option<Patience>,
+) -> Result<(Vec<Candidate>, Vec<DeviceError>), AssembleError> {
+    let (mut candidates, mut unreadable) = (Vec::new(), Vec::new());
+    let mut wanted = wanted;
+    for (device, look) in inspect_all(runtime, devices, patience).await {
+        let name = device.name().clone();
+        let superblock = match look {
+            Ok(Inspection::Member(superblock)) => *superblock,
+            Ok(Inspection::Unusable(cause)) => {
+                return Err(AssembleError::Unusable { device: name, cause });
+            }
+            Ok(Inspection::Empty | Inspection::Foreign) => {
+                return Err(AssembleError::Foreign { device: name });
+            }
+            Err(error) => {
+                unreadable.push(error);
+                continue;
+            }
+        };
+        let found_uuid = superblock.array.uuid;
+        let wanted = *wanted.get_or_insert(found_uuid);
+        if found_uuid != wanted {
+            let found = superblock.array.name;
+            return Err(AssembleError::OtherArray { device: name, found, found_uuid, wanted });
+        }
+        candidates.push(Candidate { device, superblock });
+    }
+    match (candidates.is_empty(), unreadable.first()) {
+        (true, Some(error)) => Err(error.clone().into()),
+        (true, None) => Err(AssembleError::NoDevices),
+        (false, _) => Ok((candidates, unreadable)),
+    }
+}
