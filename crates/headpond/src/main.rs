@@ -6,6 +6,7 @@ mod commands;
 mod daemon;
 mod demo;
 mod device;
+mod host;
 mod outcome;
 mod place;
 mod wall_clock;

@@ -78,7 +78,8 @@ fn create(user: &User) {
     let lossy = |name: &str, bytes: u64, seed: u64| {
         format!("lossy:{}?seed={seed}&leak=6", user.file(name, bytes))
     };
-    let mut args: Vec<String> = ["create", "v", "--raid", "5", "--zeroed"].map(Into::into).into();
+    let mut args: Vec<String> =
+        ["create", "v", "--raid", "5", "--zeroed", "--heartbeat-ms", "100"].map(Into::into).into();
     args.extend((0..3).map(|at| lossy(&format!("{at}.img"), 40 * MIB, at)));
     args.extend(["--cache".into(), lossy("cache.img", 16 * MIB, 9)]);
     user.ok(&args);

@@ -8,7 +8,7 @@
 pub mod array;
 pub mod assemble;
 pub mod balance;
-mod checksum;
+pub mod checksum;
 pub mod create;
 pub mod damage;
 pub mod growth;

@@ -503,6 +503,7 @@ pub(crate) fn careful() -> OpenOptions {
         new_cache: CACHE,
         around_core: None,
         watch_load: None,
+        claimant: None,
     }
 }
 

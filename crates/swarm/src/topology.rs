@@ -347,6 +347,7 @@ impl Topology {
             name,
             uuid,
             slices: self.slices,
+            heartbeat_ms: 0,
             tier,
             cache,
             core,

@@ -6,6 +6,7 @@
 mod slow_member;
 
 use crate::open::OpenError;
+use crate::ownership::{OwnerState, OwnerStatus};
 use crate::status::{CacheStatus, MirrorStatus};
 use headpond_block::BLOCK_BYTES;
 use headpond_cache::format::FormatError;
@@ -35,6 +36,8 @@ pub struct Alert {
 pub enum AlertKind {
     /// The volume was not opened.
     StartRefused,
+    /// Another host has taken over: nothing is read or written here any more.
+    OwnershipLost,
     /// The cache device takes no more writes, and is used no more but for what only it has.
     CacheFailed,
     /// The cache device errs so often that nothing new is put on it.
@@ -208,6 +211,23 @@ pub(crate) fn of_writes(
         to_do: format!(
             "look at its members with `headpond status {volume}`; then {} says whether they take it now",
             Place::cache(volume).flush()
+        ),
+    })
+}
+
+/// The condition of a volume that another host has taken over.
+pub(crate) fn of_owner(volume: &str, owner: &OwnerStatus) -> Option<Alert> {
+    let OwnerState::Lost { to } = &owner.state else { return None };
+    Some(Alert {
+        kind: AlertKind::OwnershipLost,
+        happened: format!(
+            "{to} has taken {volume} over while {} was silent: nothing is read or written here any more",
+            owner.host
+        ),
+        at_risk: Risk::none("what clients here were not told is flushed"),
+        to_do: format!(
+            "`headpond stop {volume}` here, and go on with it on {to}; once that one has stopped, \
+             `headpond serve {volume}` is possible again"
         ),
     })
 }
@@ -473,6 +493,10 @@ impl OpenError {
             Self::Cache(CacheOpenError::Generation { .. }) => (
                 "what only that cache held; nothing was changed",
                 format!("{forced}: the array goes on, and what only the cache held is lost"),
+            ),
+            Self::Owned(_) => (
+                "nothing was changed; with two owners all of it would be",
+                format!("`headpond stop {volume}` on the host that has it, then {serve}"),
             ),
             Self::OtherCores { .. } => (
                 "what only that cache holds; nothing was changed",

@@ -111,6 +111,8 @@ impl Volume {
     ) -> Result<NewCore, AddCoreError> {
         let description = self.description_with_core(&described);
         description.check()?;
+        let guard = |device| self.ownership.guard(device);
+        let members: Vec<_> = members.into_iter().map(guard).collect();
         let name = description.array_name(&described.name);
         let array = array_options((name, described.uuid), &described.core, options, None);
         let record = headpond_raid::create::consider(&members, &array).await;

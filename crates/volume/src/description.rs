@@ -19,6 +19,10 @@ pub struct Description {
     pub uuid: Uuid,
     /// Parts of the volume with a log of their own; fixed at create.
     pub slices: u16,
+    /// How often the devices are told who has the volume open, for other hosts that reach them; 0 =
+    /// never.
+    #[serde(default = "each_second", skip_serializing_if = "is_each_second")]
+    pub heartbeat_ms: u32,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tier: Option<TierDescription>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -179,6 +183,11 @@ pub enum DescriptionError {
          would be no consistent past. Choose another policy, or make the volume with one slice"
     )]
     Order { volume: String, slices: u16 },
+    #[error(
+        "heartbeat_ms = {heartbeat_ms}: it is 0 for never, or {} to {}", HEARTBEAT_MS.start(),
+        HEARTBEAT_MS.end()
+    )]
+    Heartbeat { heartbeat_ms: u32 },
     #[error("cache lines of {line}: a line is a power of two from 4K to 1M")]
     Line { line: Size },
     #[error("{device} is named twice: a device can have one place in a volume")]
@@ -199,6 +208,10 @@ pub const NAME_BYTES_MAX: usize = 64;
 pub const SLICES_MAX: u16 = 16;
 pub const CORES_MAX: u16 = 64;
 const _: () = assert!(CORES_MAX <= u8::MAX as u16, "a request says which core it is for");
+/// How often the devices may be told who has the volume open.
+const HEARTBEAT_MS: std::ops::RangeInclusive<u32> = 100..=60_000;
+/// And how often they are where nothing is said.
+pub const HEARTBEAT_MS_DEFAULT: u32 = 1000;
 /// The number of the first core.
 pub const FIRST_CORE: u16 = 1;
 
@@ -223,6 +236,10 @@ impl Description {
         }
         if !(1..=SLICES_MAX).contains(&self.slices) {
             return Err(DescriptionError::Slices { slices: self.slices });
+        }
+        let heartbeat_ms = self.heartbeat_ms;
+        if heartbeat_ms > 0 && !HEARTBEAT_MS.contains(&heartbeat_ms) {
+            return Err(DescriptionError::Heartbeat { heartbeat_ms });
         }
         let lines =
             [self.tier.as_ref().map(|tier| tier.line), self.cache.as_ref().map(|cache| cache.line)];
@@ -302,6 +319,7 @@ impl Description {
             name,
             uuid: core.uuid,
             slices: 1,
+            heartbeat_ms: self.heartbeat_ms,
             tier: None,
             cache: None,
             core: core.core.clone(),
@@ -363,6 +381,14 @@ fn is_usual(pace: &Pace) -> bool {
 
 fn is_plain(striping: &Striping) -> bool {
     *striping == Striping::Plain
+}
+
+fn each_second() -> u32 {
+    HEARTBEAT_MS_DEFAULT
+}
+
+fn is_each_second(heartbeat_ms: &u32) -> bool {
+    *heartbeat_ms == HEARTBEAT_MS_DEFAULT
 }
 
 fn yes() -> bool {

@@ -126,7 +126,8 @@ impl Volume {
                     if new.occupied == Occupied::Refuse {
                         refuse_occupied(&*new.device).await?;
                     }
-                    additions.push(Addition { device: new.device, uuid: new.uuid });
+                    let device = self.ownership.guard(new.device);
+                    additions.push(Addition { device, uuid: new.uuid });
                     words.push(Some(new.word));
                 }
             }

@@ -33,6 +33,7 @@ mod members;
 mod metadata;
 mod mirror;
 mod open;
+mod ownership;
 mod readahead;
 mod report;
 mod settings;
@@ -65,6 +66,9 @@ pub use members::{ChangeMembersError, DescriptionKeeper, NewMember, ReturningMem
 pub use metadata::{CoreFileSystem, FoundFileSystem};
 pub use mirror::{CACHE_COPIES, CacheDevice, MakeMirrorError};
 pub use open::{Decorator, Devices, LoadWatch, Loading, OpenError, OpenOptions, Tolerance};
+pub use ownership::{
+    ClaimError, ClaimWatch, Claimant, Host, OwnerState, OwnerStatus, Process, Watching,
+};
 pub use readahead::{Readahead, ReadaheadPolicy, ReadaheadStats};
 pub use report::{CacheReport, ClassReport, CleaningReport, CoreReport, Groups, Row, StatsReport};
 pub use settings::{

@@ -165,7 +165,10 @@ impl Volume {
             let too_large = headpond_cache::CreateError::CoreSize { core_bytes };
             return Err(CreateError::from(too_large).into());
         }
-        let device = device.into();
+        let mut device = device.into();
+        if device.mirror.is_none() {
+            device.device = self.ownership.guard(device.device);
+        }
         // What copies hold that were just made is what their devices held, which was looked at.
         if occupied == Occupied::Refuse && device.mirror.is_none() {
             refuse_occupied(&*device.device).await?;
@@ -195,6 +198,8 @@ impl Volume {
         }
         let mirror = described.mirror.as_ref().expect("copies are described");
         let options = mirror::create_options(&description, mirror, occupied);
+        let guard = |device| self.ownership.guard(device);
+        let devices = devices.into_iter().map(guard).collect();
         let made = Mirror::make(&self.runtime, devices, &options, pool).await;
         Ok(made.map_err(CreateError::from)?.into())
     }

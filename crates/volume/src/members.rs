@@ -178,7 +178,8 @@ impl Volume {
             return self.return_copy(&core, returning).await;
         }
         let name = returning.device.name().to_string();
-        let rows = core.array.re_add(returning.device, returning.uuid).await?;
+        let device = self.ownership.guard(returning.device);
+        let rows = core.array.re_add(device, returning.uuid).await?;
         self.describe_spare(&core, &name, returning.word);
         core.upkeep.wake();
         Ok(rows * u64::from(core.array.layout().strip_bytes()))
@@ -295,7 +296,8 @@ impl Volume {
         }));
     }
 
-    async fn join(&self, core: &Core, new: NewMember) -> Result<Uuid, ChangeMembersError> {
+    async fn join(&self, core: &Core, mut new: NewMember) -> Result<Uuid, ChangeMembersError> {
+        new.device = self.ownership.guard(new.device);
         core.array.consider_spare(&*new.device)?;
         if new.occupied == Occupied::Refuse {
             refuse_occupied(&*new.device).await?;

@@ -5,6 +5,7 @@ use crate::cores::{Core, Cores, StripesDiffer};
 use crate::create::{CoreFacts, cache_options};
 use crate::description::{CacheDescription, CoreDescription, Description, FIRST_CORE};
 use crate::mirror::{self, CacheDevice, FoundMirror, is_ahead};
+use crate::ownership::{ClaimError, Claimant, Ownership};
 use crate::volume::Volume;
 use headpond_block::{BlockDevice, BufferPool, DeviceName, Runtime, Stability};
 use headpond_cache::{Expected, LoadProgress, Superblock};
@@ -31,6 +32,14 @@ pub struct Devices {
     pub absent: Vec<String>,
 }
 
+impl Devices {
+    /// The places of all that may hold something when the volume is opened.
+    pub(crate) fn lasting_mut(&mut self) -> impl Iterator<Item = &mut Rc<dyn BlockDevice>> {
+        let caches = self.cache.iter_mut().chain(&mut self.copies);
+        caches.chain(&mut self.members).chain(&mut self.journals)
+    }
+}
+
 /// What the caller agrees to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tolerance {
@@ -50,6 +59,8 @@ pub struct OpenOptions {
     /// Put between cache and array, by those who watch or slow down what passes there.
     pub around_core: Option<Decorator>,
     pub watch_load: Option<LoadWatch>,
+    /// Who opens it, where other hosts may reach its devices; the description has the last word.
+    pub claimant: Option<Claimant>,
 }
 
 /// How far the cache of a volume has come that is being opened.
@@ -72,6 +83,8 @@ pub type Decorator = Rc<dyn Fn(Rc<dyn BlockDevice>) -> Rc<dyn BlockDevice>>;
 /// Why a volume cannot be opened. Nothing was changed, unless the error is one of a device.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
+    #[error(transparent)]
+    Owned(#[from] ClaimError),
     #[error(transparent)]
     Array(#[from] AssembleError),
     #[error(transparent)]
@@ -131,8 +144,28 @@ impl Volume {
     pub async fn open(
         runtime: &Runtime,
         description: &Description,
+        mut devices: Devices,
+        options: OpenOptions,
+    ) -> Result<Self, OpenError> {
+        let ownership = match options.claimant.as_ref().filter(|_| description.heartbeat_ms > 0) {
+            Some(claimant) => {
+                Ownership::claim(runtime, description, claimant, &mut devices).await?
+            }
+            None => Ownership::default(),
+        };
+        let opened = Self::open_owned(runtime, description, devices, options, &ownership).await;
+        if opened.is_err() {
+            ownership.release().await;
+        }
+        opened
+    }
+
+    async fn open_owned(
+        runtime: &Runtime,
+        description: &Description,
         devices: Devices,
         options: OpenOptions,
+        ownership: &Ownership,
     ) -> Result<Self, OpenError> {
         let Devices { tier, cache, copies, members, journals, absent } = devices;
         let mut cache = Wanted {
@@ -186,7 +219,7 @@ impl Volume {
                 None
             }
         };
-        let mut volume = Self::assembled(description, cores, cached, warnings);
+        let mut volume = Self::assembled(description, cores, cached, warnings, ownership.clone());
         if let Some(device) = tier
             && let Err(error) = volume.put_tier(device).await
         {

@@ -7,6 +7,7 @@ use crate::cores::Core;
 use crate::description::FIRST_CORE;
 use crate::metadata::CoreFileSystem;
 use crate::mirror::{CACHE_COPIES, Mirror};
+use crate::ownership::OwnerStatus;
 use crate::readahead::ReadaheadStats;
 use crate::report::stats_of;
 use crate::settings::CacheSettings;
@@ -30,6 +31,9 @@ pub struct VolumeStatus {
     /// Whether address distance costs time on the members.
     pub rotational: bool,
     pub slices: u16,
+    /// Where other hosts are told that it is in use here.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub owner: Option<OwnerStatus>,
     /// Of the first core.
     pub array: ArrayStatus,
     /// Every core, the first as well.
@@ -146,6 +150,8 @@ impl Volume {
             alerts.extend(alerts::of_members(volume, Some(CACHE_COPIES), array));
             alerts.extend(alerts::of_copies(volume, &array.lost));
         }
+        let owner = self.ownership.status();
+        alerts.extend(owner.as_ref().and_then(|owner| alerts::of_owner(&description.name, owner)));
         alerts.sort_by_key(|alert| alert.kind);
         let mut warnings: Vec<String> =
             cores.iter().flat_map(|(core, _)| core.warnings()).collect();
@@ -157,6 +163,7 @@ impl Volume {
             size_bytes: self.geometry().size_bytes,
             rotational: cores.device.geometry().rotational,
             slices: description.slices,
+            owner,
             array,
             cores: cores.iter().map(|(core, _)| core.status()).collect(),
             tier,

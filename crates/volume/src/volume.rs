@@ -8,6 +8,7 @@ use crate::door::CoreDevice;
 use crate::front::{Front, Held};
 use crate::members::Kept;
 use crate::metadata::Recogniser;
+use crate::ownership::Ownership;
 use crate::settings::{ChangesByOwner, SettingChange, SettingError};
 use crate::slicing::Slicing;
 use headpond_block::sync::{Busy, BusyGuard};
@@ -33,6 +34,7 @@ pub struct Volume {
     changing: Busy,
     pub(crate) cleaning: Begun,
     pub(crate) scrubbing: Begun,
+    pub(crate) ownership: Ownership,
     warnings: Vec<String>,
 }
 
@@ -93,6 +95,7 @@ impl Volume {
         cores: Cores,
         cached: Option<Cached>,
         warnings: Vec<String>,
+        ownership: Ownership,
     ) -> Self {
         let slicing = Slicing::new(description.slices, cores.places.unit_bytes());
         let parts = match &cached {
@@ -123,6 +126,7 @@ impl Volume {
             changing,
             cleaning,
             scrubbing,
+            ownership,
             warnings,
         };
         volume.open_doors();
@@ -352,6 +356,10 @@ impl Volume {
     /// # Errors
     /// Where a device fails; the next open recovers.
     pub async fn stop(&self) -> Result<(), StopError> {
+        if self.ownership.is_lost() {
+            // What is on the devices now is its successor's.
+            return Ok(());
+        }
         self.changing.until_idle().await;
         self.cores().stop_upkeep().await;
         // It reads through the slices, which do not wait for reads when they end.
@@ -371,7 +379,9 @@ impl Volume {
         for mirror in self.caches().filter_map(|cached| cached.mirror.clone()) {
             mirror.stop().await?;
         }
-        Ok(self.cores().stop().await?)
+        self.cores().stop().await?;
+        self.ownership.release().await;
+        Ok(())
     }
 
     /// Checks the invariants of the cache; for tests and simulation.

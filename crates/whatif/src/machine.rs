@@ -110,6 +110,7 @@ impl Machine {
             new_cache: CACHE,
             around_core,
             watch_load: None,
+            claimant: None,
         };
         let volume = Volume::open(runtime, &description, devices(), options).await?;
         let device = |drive: &Rc<ProbeDevice>| Rc::clone(drive) as Rc<dyn BlockDevice>;

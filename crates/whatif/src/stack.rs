@@ -269,6 +269,7 @@ impl Stack {
             cache,
             core,
             array: self.array.clone(),
+            heartbeat_ms: 0,
             further_cores: Vec::new(),
             exports: Vec::new(),
         }

@@ -4,6 +4,7 @@ use clap::Args;
 use headpond_cache::{CleaningConfig, Mode};
 use headpond_raid::level::Level;
 use headpond_raid::{JournalWhen, Spread};
+use headpond_volume::description::HEARTBEAT_MS_DEFAULT;
 use headpond_volume::{SeqCutoff, SettingChange, Size, parse_word};
 use serde::Deserialize;
 
@@ -141,6 +142,10 @@ pub struct CreateArgs {
     /// Parts of the volume with a log of their own, 1 to 16.
     #[arg(long, default_value_t = 1)]
     pub slices: u16,
+    /// How often, in milliseconds, the devices are told that the volume is in use here, so that no
+    /// other host that reaches them opens it: 100 to 60000, or 0 for never.
+    #[arg(long, value_name = "MS", default_value_t = HEARTBEAT_MS_DEFAULT)]
+    pub heartbeat_ms: u32,
     /// Where to serve: unix:PATH or tcp:HOST:PORT; may be given several times.
     #[arg(long, value_name = "ADDRESS")]
     pub nbd: Vec<String>,

@@ -110,6 +110,7 @@ fn describe(
         name: args.name.clone(),
         uuid: Uuid::new_v4(),
         slices: args.slices,
+        heartbeat_ms: args.heartbeat_ms,
         tier,
         cache,
         core: CoreDescription {

@@ -8,6 +8,7 @@ use super::recording::Recording;
 use crate::client::{Client, Refusal};
 use crate::commands::class::read_named_file;
 use crate::device::{DeviceSpec, Opener};
+use crate::host;
 use crate::outcome::{Exit, Failure, told};
 use crate::place::Places;
 use crate::wall_clock::utc;
@@ -91,6 +92,7 @@ impl Data {
             new_cache: Uuid::new_v4(),
             around_core: None,
             watch_load: Some(watch_load(places, &description.name)),
+            claimant: Some(host::claimant()),
         };
         let volume = Volume::open(&runtime, &description, devices, options).await;
         let volume = volume.map_err(|error| match error.is_refusal() {

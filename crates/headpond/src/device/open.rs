@@ -7,7 +7,7 @@ use headpond_block::devices::RamDevice;
 use headpond_block::{BlockDevice, Runtime};
 use headpond_sim::ssd::State;
 use headpond_sim::{Model, ModelDevice};
-use headpond_uring::{Allocation, FileDevice, FileOptions, Ring};
+use headpond_uring::{Allocation, FileDevice, FileOptions, Ownership, Ring};
 use headpond_whatif::models;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -34,6 +34,9 @@ impl Opener {
     pub fn open(&self, spec: &DeviceSpec) -> Result<Rc<dyn BlockDevice>> {
         Ok(match spec {
             DeviceSpec::Path(path) => self.file(&FileOptions::new(path))?,
+            DeviceSpec::Shared(path) => {
+                self.file(&FileOptions::new(path).ownership(Ownership::Shared))?
+            }
             DeviceSpec::Ram(size) => Rc::new(RamDevice::new(&*spec.to_string(), size.bytes())),
             DeviceSpec::Model { model, store } => self.modelled(spec, model, store)?,
             DeviceSpec::Lossy { path, seed, leak } => {

@@ -18,6 +18,8 @@ pub enum DeviceSpec {
     /// A file whose unflushed writes die with the daemon: a drive with a volatile cache, for tests.
     /// One unflushed block in `leak` reaches the file early; 0: none.
     Lossy { path: PathBuf, seed: u64, leak: u32 },
+    /// A file or device that is not locked, for tests: as another host would see it.
+    Shared(PathBuf),
 }
 
 /// A name that says no device.
@@ -35,9 +37,10 @@ impl DeviceSpec {
     /// The file below, where there is one.
     pub fn path(&self) -> Option<&Path> {
         match self {
-            Self::Path(path) | Self::Lossy { path, .. } | Self::Model { store: path, .. } => {
-                Some(path)
-            }
+            Self::Path(path)
+            | Self::Shared(path)
+            | Self::Lossy { path, .. }
+            | Self::Model { store: path, .. } => Some(path),
             Self::Ram(_) => None,
         }
     }
@@ -68,6 +71,7 @@ impl DeviceSpec {
                 Self::Lossy { path: std::path::absolute(path)?, seed, leak }
             }
             Self::Ram(size) => Self::Ram(size),
+            Self::Shared(path) => Self::Shared(std::path::absolute(path)?),
         })
     }
 }
@@ -94,6 +98,9 @@ impl FromStr for DeviceSpec {
             let leak = u32::try_from(number("leak")?).map_err(|_| error("leak is too large"))?;
             return Ok(Self::Lossy { path: path.into(), seed: number("seed")?, leak });
         }
+        if let Some(path) = text.strip_prefix("shared:") {
+            return Ok(Self::Shared(path.into()));
+        }
         if text.is_empty() { Err(error("it is empty")) } else { Ok(Self::Path(text.into())) }
     }
 }
@@ -103,6 +110,7 @@ impl fmt::Display for DeviceSpec {
         match self {
             Self::Path(path) => write!(f, "{}", path.display()),
             Self::Ram(size) => write!(f, "ram:{size}"),
+            Self::Shared(path) => write!(f, "shared:{}", path.display()),
             Self::Model { model, store } => write!(f, "model:{model}?store={}", store.display()),
             Self::Lossy { path, seed, leak } => {
                 write!(f, "lossy:{}?seed={seed}&leak={leak}", path.display())
@@ -122,8 +130,13 @@ mod tests {
 
     #[test]
     fn every_kind_of_name_survives_being_read_and_written() {
-        let names =
-            ["/dev/sdb", "ram:256M", "model:hdd-7k2-4t?store=/x/a.img", "lossy:/x/b?seed=3&leak=4"];
+        let names = [
+            "/dev/sdb",
+            "ram:256M",
+            "model:hdd-7k2-4t?store=/x/a.img",
+            "lossy:/x/b?seed=3&leak=4",
+            "shared:/x/c",
+        ];
         for name in names {
             assert_eq!(name.parse::<DeviceSpec>().unwrap().to_string(), name);
         }

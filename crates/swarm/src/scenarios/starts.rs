@@ -1,13 +1,16 @@
-//! What must not be put together, and what is cut while it is made: rows 13, 24, 26 to 28, 43.
+//! What must not be put together, and what is cut while it is made: rows 13, 24 to 28, 43.
 
 use super::rig::{Rig, cached_raid5};
-use crate::machine::Machine;
+use crate::machine::{Machine, careful};
 use headpond_block::decorators::{Fault, FaultRule};
 use headpond_block::{Geometry, RequestKind, Runtime};
 use headpond_cache::Mode;
 use headpond_raid::{AssembleError, Occupied};
 use headpond_sim::{Ended, Medium, Sim, run_until_cut};
-use headpond_volume::{AlertKind, CreateOptions, Description, OpenError, Tolerance, Volume};
+use headpond_volume::{
+    AlertKind, ClaimError, Claimant, CreateOptions, Description, Host, OpenError, OpenOptions,
+    Process, Tolerance, Volume,
+};
 use std::rc::Rc;
 use uuid::Uuid;
 
@@ -106,6 +109,38 @@ pub(super) fn cache_of_another_volume_is_refused_and_both_are_named() {
     let alert = refused.alert("v");
     assert_eq!((alert.kind, &alert.happened), (AlertKind::StartRefused, &text));
     assert!(alert.to_do.contains("the volume's own cache"), "{alert}");
+}
+
+pub(super) fn claimant(host: u128) -> Claimant {
+    let process = Process { number: 1, started: 1 };
+    let (machine, boot) = (Uuid::from_u128(host), Uuid::from_u128(host));
+    Claimant {
+        host: Host { name: format!("host {host}"), machine, boot, process },
+        token: Uuid::from_u128(host),
+        is_running: Rc::new(|_| true),
+        watch: None,
+    }
+}
+
+pub(super) fn volume_that_another_host_has_open_is_refused_until_that_one_has_stopped() {
+    let rig = Rig::in_mode(Mode::WriteBack);
+    let description = Description { heartbeat_ms: 1000, ..rig.description.clone() };
+    let main = async |runtime: Runtime, sim: Sim| {
+        let open = async |host: u128| {
+            let controls = rig.machine.controls();
+            let devices = rig.machine.devices(&runtime, &sim, &rig.absent, &controls);
+            let options = OpenOptions { claimant: Some(claimant(host)), ..careful() };
+            Volume::open(&runtime, &description, devices, options).await
+        };
+        let volume = open(1).await.expect("nobody has it");
+        let refused = open(2).await.map(drop).expect_err("host 1 has it");
+        let is_in_use = matches!(&refused, OpenError::Owned(ClaimError::InUse { host, .. }) if host == "host 1");
+        assert!(is_in_use && refused.is_refusal(), "{refused}");
+        volume.stop().await.expect("stops");
+        open(2).await.expect("host 1 has stopped").stop().await.expect("stops");
+    };
+    let ended = run_until_cut(1, &rig.machine.power, main).expect("no deadlock");
+    assert!(!ended.was_cut());
 }
 
 pub(super) fn cache_whose_core_went_on_without_it_is_refused() {

@@ -29,11 +29,13 @@ const GROWTH: &str = "crates/headpond/tests/growth.rs";
 const INTENT: &str = "crates/raid/src/intent.rs";
 const KILL: &str = "crates/headpond/tests/kill.rs";
 const MEMBERS: &str = "crates/headpond/tests/members.rs";
+const OWNERSHIP: &str = "crates/volume/tests/ownership.rs";
 const POOL: &str = "crates/block/src/buffer/pool.rs";
 const ENUMERATE: &str = "crates/swarm/tests/enumerate.rs";
 const POWER_CUTS: &str = "crates/volume/tests/power_cuts.rs";
 const REPLAY: &str = "crates/cache/src/replay_tests.rs";
 const TIDY: &str = "xtask/src/tidy/calls.rs";
+const TWO_HOSTS: &str = "crates/headpond/tests/two_hosts.rs";
 const VOLUME_GROWTH_CUTS: &str = "crates/volume/tests/growth_cuts.rs";
 const WITNESS: &str = "crates/witness/src/witness.rs";
 
@@ -202,7 +204,11 @@ table! {
     }
     Row(25) "attached twice, or by two hosts" {
         test FILES::second_opener_is_refused_and_told_by_whom;
-        missing "needs a persistent owner and a heartbeat";
+        scenario starts::volume_that_another_host_has_open_is_refused_until_that_one_has_stopped;
+        test OWNERSHIP::an_owner_that_wakes_after_it_was_taken_over_writes_nothing;
+        test OWNERSHIP::of_two_that_open_at_the_same_moment_one_at_most_goes_on;
+        test TWO_HOSTS::
+            a_daemon_that_was_stopped_too_long_finds_its_successor_and_writes_nothing;
     }
     Row(26) "core written outside while the cache is dirty" {
         scenario starts::cache_that_the_description_forgets_is_asked_for_and_never_comes_back_stale;

@@ -154,6 +154,7 @@ each! {
     creation_cut_anywhere_leaves_no_volume_or_a_whole_one
     recreation_cut_anywhere_leaves_the_old_volume_or_the_new_one_or_none
     cache_of_another_volume_is_refused_and_both_are_named
+    volume_that_another_host_has_open_is_refused_until_that_one_has_stopped
     cache_whose_core_went_on_without_it_is_refused
     cache_that_the_description_forgets_is_asked_for_and_never_comes_back_stale
     cache_of_a_later_version_or_with_unknown_features_is_refused_and_says_so

@@ -50,6 +50,7 @@ pub fn description(mode: Mode, slices: u16) -> Description {
         cache: Some(cache),
         core,
         array: ArraySettings::default(),
+        heartbeat_ms: 1000,
         further_cores: Vec::new(),
         exports: Vec::new(),
     }
@@ -64,5 +65,6 @@ pub fn careful() -> OpenOptions {
         new_cache: CACHE,
         around_core: None,
         watch_load: None,
+        claimant: None,
     }
 }

@@ -1,0 +1,98 @@
+//! Which machine this is, and which process of it: what a volume says on its devices of who has it
+//! open, for other hosts that reach them.
+
+use headpond_volume::{Claimant, Host, Process, Watching};
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::rc::Rc;
+use uuid::Uuid;
+
+/// Who opens volumes here.
+pub fn claimant() -> Claimant {
+    let (number, boot) = (std::process::id(), boot());
+    let started = started(number).unwrap_or_default();
+    let process = Process { number, started };
+    Claimant {
+        host: Host { name: name(), machine: machine(), boot, process },
+        token: Uuid::new_v4(),
+        is_running: Rc::new(|process| started_is(process)),
+        watch: Some(Rc::new(tell)),
+    }
+}
+
+fn tell(watching: &Watching) {
+    let Watching { volume, host, at_most } = watching;
+    eprintln!(
+        "headpond: note: {volume} was not stopped on {host}: watching its devices for {} s whether it \
+         is in use there still",
+        at_most.as_secs_f64()
+    );
+}
+
+fn name() -> String {
+    word_of("/proc/sys/kernel/hostname").unwrap_or_else(|| "a host without a name".into())
+}
+
+/// Machines that were made from one image have one number, and often not one name. Processes of
+/// another name space have numbers that say nothing here: they count as another machine's.
+fn machine() -> Uuid {
+    let Some(number) = word_of("/etc/machine-id").and_then(|word| word.parse::<Uuid>().ok()) else {
+        return Uuid::new_v4();
+    };
+    let space = fs::metadata("/proc/self/ns/pid").map(|it| it.ino()).unwrap_or_default();
+    mixed(number, &[name().as_bytes(), &space.to_le_bytes()])
+}
+
+fn boot() -> Uuid {
+    let boot = word_of("/proc/sys/kernel/random/boot_id").and_then(|word| word.parse().ok());
+    boot.unwrap_or_else(Uuid::new_v4)
+}
+
+/// Source: FNV-1a with 128 bits (Fowler, Noll, Vo), from `number` on.
+fn mixed(number: Uuid, parts: &[&[u8]]) -> Uuid {
+    const PRIME: u128 = 0x0000_0000_0100_0000_0000_0000_0000_013b;
+    let bytes = parts.iter().flat_map(|part| part.iter());
+    let mix = |mixed: u128, byte: &u8| (mixed ^ u128::from(*byte)).wrapping_mul(PRIME);
+    let mixed = bytes.fold(number.as_u128(), mix);
+    uuid::Builder::from_custom_bytes(mixed.to_be_bytes()).into_uuid()
+}
+
+fn word_of(path: impl AsRef<Path>) -> Option<String> {
+    let text = fs::read_to_string(path).ok()?;
+    Some(text.trim().to_owned()).filter(|word| !word.is_empty())
+}
+
+/// When a process began, in ticks since the boot.
+///
+/// Source: proc_pid_stat(5), field 22; the name in field 2 may hold anything, but ends with the
+/// last parenthesis.
+fn started(process: u32) -> Option<u64> {
+    let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+    stat.rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok()
+}
+
+fn started_is(process: Process) -> bool {
+    started(process.number) == Some(process.started)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_process_runs_and_one_that_began_at_another_time_does_not() {
+        let us = claimant();
+        let process = us.host.process;
+        assert!((us.is_running)(process) && process.started > 0);
+        assert!(!(us.is_running)(Process { started: process.started + 1, ..process }));
+        assert_eq!(claimant().host, us.host, "asked again it is the same");
+        assert_ne!(claimant().token, us.token, "and another opening");
+    }
+
+    #[test]
+    fn machines_of_one_image_differ_by_their_names() {
+        let image = Uuid::from_u128(7);
+        assert_ne!(mixed(image, &[b"left"]), mixed(image, &[b"right"]));
+    }
+}

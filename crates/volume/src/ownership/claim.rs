@@ -1,0 +1,222 @@
+//! Becoming the owner of the devices of a volume.
+//!
+//! 1. What they say is looked at. Where the last owner said that it has stopped, or is known to be
+//!    gone, nothing is to be waited for; else its records are watched, and where one moves the
+//!    volume is refused. 2. Our record is written to all devices. 3. After a while it must still be
+//!    there: of two that began at the same moment, one at most goes on.
+//!
+//! How long that while is: another one may have looked before our record was there, and will
+//! write its own. Whoever takes more than a quarter of the interval from looking to writing waits as long
+//! as an owner that it may have overwritten takes to notice. Where an owner fell silent, it may have
+//! begun a renewal just before our record was written, and is certain of it for a lease.
+
+use super::record::{Found, Host, OwnerRecord, Process};
+use super::{LEASE_INTERVALS, WATCH_INTERVALS, area};
+use headpond_block::sync::join_all;
+use headpond_block::{BlockDevice, DeviceName, Instant, RequestFlags, Runtime};
+use std::rc::Rc;
+use std::time::Duration;
+use uuid::Uuid;
+
+/// A record that cannot be read says nothing of how often it is written.
+const UNKNOWN_INTERVAL: Duration = Duration::from_secs(1);
+const INTERVAL_MAX: Duration = Duration::from_secs(60);
+
+/// Who wants to open a volume.
+#[derive(Clone)]
+pub struct Claimant {
+    pub host: Host,
+    /// Of this opening: random, and never used before.
+    pub token: Uuid,
+    /// Whether a process of this boot of this host is still there.
+    pub is_running: Rc<dyn Fn(Process) -> bool>,
+    /// Is told when an owner is watched that may be there no more.
+    pub watch: Option<ClaimWatch>,
+}
+
+/// Is told of the owner that is watched.
+pub type ClaimWatch = Rc<dyn Fn(&Watching)>;
+
+/// An owner that said nothing when it went, or is still there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Watching {
+    pub volume: String,
+    /// What people call its host.
+    pub host: String,
+    /// A volume that is silent for so long is taken over.
+    pub at_most: Duration,
+}
+
+/// Why a volume is not ours. Its data was neither read nor changed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ClaimError {
+    #[error(
+        "{volume} is in use on {host}, whose record on {device} moves: stop it there first (`headpond stop \
+         {volume}`); should that machine be gone, its record stands still, and a start takes over"
+    )]
+    InUse { volume: String, host: String, device: DeviceName },
+    #[error(
+        "{volume} was opened on {host} at the same moment, its record is on {device}: start it on \
+         one of the two, once the other has stopped"
+    )]
+    Contested { volume: String, host: String, device: DeviceName },
+}
+
+/// One attempt.
+pub(super) struct Attempt<'a> {
+    pub runtime: &'a Runtime,
+    pub volume: &'a str,
+    pub claimant: &'a Claimant,
+    pub me: &'a OwnerRecord,
+    pub devices: &'a [Rc<dyn BlockDevice>],
+}
+
+/// The devices that say that we are their owner, and since when that is certain.
+pub(super) struct Claimed {
+    pub since: Instant,
+    pub devices: Vec<Rc<dyn BlockDevice>>,
+}
+
+/// What a device said; `None` where it said nothing, for it failed.
+type Said = Option<Found>;
+
+/// What all of them said.
+struct Look {
+    begun: Instant,
+    said: Vec<Said>,
+}
+
+impl Attempt<'_> {
+    /// # Errors
+    /// Where there is another owner.
+    pub async fn carry_out(&self) -> Result<Claimed, ClaimError> {
+        let mut look = self.look().await;
+        let mut settle = self.me.interval() / 4;
+        if let Some(interval) = self.interval_of_rival(&look) {
+            look = self.watch(look, interval).await?;
+            settle = interval.max(self.me.interval()) * LEASE_INTERVALS;
+        }
+        let written = self.write(&look).await;
+        if self.runtime.now().since(look.begun) > settle {
+            settle = settle.max(self.me.interval() * LEASE_INTERVALS);
+        }
+        self.runtime.sleep(settle).await;
+        let last = self.look().await;
+        let mut devices = Vec::new();
+        for ((device, said), is_written) in last.devices(self.devices).zip(written) {
+            match self.rival(said, device).filter(|_| is_written) {
+                Some((host, device)) => {
+                    let volume = self.volume.to_owned();
+                    return Err(ClaimError::Contested { volume, host, device });
+                }
+                None if is_written => devices.push(Rc::clone(device)),
+                None => {}
+            }
+        }
+        Ok(Claimed { since: last.begun, devices })
+    }
+
+    async fn look(&self) -> Look {
+        let begun = self.runtime.now();
+        let looks =
+            self.devices.iter().map(|device| Box::pin(area::look(&**device, self.me.volume)));
+        let said = join_all(looks.collect()).await.into_iter().map(Result::ok).collect();
+        Look { begun, said }
+    }
+
+    /// How often the slowest of those says something that may still be there; `None` where nobody
+    /// is.
+    fn interval_of_rival(&self, look: &Look) -> Option<Duration> {
+        let intervals = look.said.iter().flatten().filter_map(|found| match found {
+            Found::Record(record) if record.is_held && !self.is_gone(&record.host) => {
+                Some(record.interval().min(INTERVAL_MAX))
+            }
+            Found::Unreadable(_) => Some(UNKNOWN_INTERVAL),
+            _ => None,
+        });
+        intervals.max()
+    }
+
+    /// An earlier boot of this machine, or a process of this one that is no more.
+    fn is_gone(&self, host: &Host) -> bool {
+        let us = &self.claimant.host;
+        let is_of_this_boot = host.boot == us.boot;
+        host.machine == us.machine
+            && (!is_of_this_boot || !(self.claimant.is_running)(host.process))
+    }
+
+    /// Waits whether any record moves; answers the last look.
+    async fn watch(&self, first: Look, interval: Duration) -> Result<Look, ClaimError> {
+        let at_most = interval * WATCH_INTERVALS;
+        if let Some(tell) = &self.claimant.watch {
+            let host = first.said.iter().flatten().find_map(host_of);
+            let host = host.unwrap_or_else(|| "another host".into());
+            tell(&Watching { volume: self.volume.to_owned(), host, at_most });
+        }
+        let until = first.begun + at_most;
+        loop {
+            self.runtime.sleep(interval / 2).await;
+            let look = self.look().await;
+            if let Some((host, device)) = self.moved(&first, &look) {
+                let volume = self.volume.to_owned();
+                return Err(ClaimError::InUse { volume, host, device });
+            }
+            let is_over = look.begun >= until || self.interval_of_rival(&look).is_none();
+            if is_over {
+                return Ok(look);
+            }
+        }
+    }
+
+    /// A device that says something else than before, and the host that this is of.
+    fn moved(&self, before: &Look, now: &Look) -> Option<(String, DeviceName)> {
+        let mut pairs = before.said.iter().zip(now.devices(self.devices));
+        pairs.find_map(|(before, (device, now))| {
+            let rival = self.rival(now, device)?;
+            (before != now).then_some(rival)
+        })
+    }
+
+    /// The host that what a device says is of, where that is not ours and has not stopped.
+    fn rival(&self, said: &Said, device: &Rc<dyn BlockDevice>) -> Option<(String, DeviceName)> {
+        let host = match said.as_ref()? {
+            Found::Record(record) if record.is_held && record.token != self.me.token => {
+                record.host.name.clone()
+            }
+            Found::Unreadable(_) => "another host".into(),
+            _ => return None,
+        };
+        Some((host, device.name().clone()))
+    }
+
+    /// Says on each device that we are the owner; answers where that is said now. What cannot be
+    /// read or written is left to the array.
+    async fn write(&self, look: &Look) -> Vec<bool> {
+        let writes = look.devices(self.devices);
+        let writes = writes.map(|(device, said)| Box::pin(self.write_to(device, said)));
+        join_all(writes.collect()).await
+    }
+
+    async fn write_to(&self, device: &Rc<dyn BlockDevice>, said: &Said) -> bool {
+        match said {
+            Some(found) => area::write(&**device, self.me, found, RequestFlags::FUA).await.is_ok(),
+            None => false,
+        }
+    }
+}
+
+impl Look {
+    fn devices<'a>(
+        &'a self,
+        devices: &'a [Rc<dyn BlockDevice>],
+    ) -> impl Iterator<Item = (&'a Rc<dyn BlockDevice>, &'a Said)> {
+        devices.iter().zip(&self.said)
+    }
+}
+
+fn host_of(found: &Found) -> Option<String> {
+    match found {
+        Found::Record(record) if record.is_held => Some(record.host.name.clone()),
+        _ => None,
+    }
+}

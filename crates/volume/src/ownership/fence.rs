@@ -1,0 +1,217 @@
+//! What lets a volume reach its devices for as long as it is certain to be their owner.
+//!
+//! A renewal counts from when it began to read what the device says. The owner is certain for
+//! [`LEASE_INTERVALS`] from then on; whoever wants to take over waits for longer. Once that time is
+//! over, by a device or a process that was stopped for a while, nothing passes before every device
+//! that answers has been looked at again.
+//!
+//! **Invariants**
+//! - Nothing reaches a device after another owner's record was found on any of them.
+//! - What a volume was merely shown, it does not say it owns: a device is the volume's from the
+//!   first write on that passes, or where a start has found it to be.
+
+use super::record::OwnerRecord;
+use super::{LEASE_INTERVALS, OwnerState};
+use headpond_block::sync::Notify;
+use headpond_block::{
+    BlockDevice, DeviceError, DeviceName, Geometry, Instant, Outcome, Request, Runtime, Submission,
+};
+use std::cell::{Cell, RefCell};
+use std::rc::{Rc, Weak};
+
+/// Shared by all devices of a volume.
+pub(super) struct Fence {
+    pub runtime: Runtime,
+    /// What is written, but for its sequence.
+    pub me: OwnerRecord,
+    pub is_stopping: Cell<bool>,
+    guarded: RefCell<Vec<Weak<Guarded>>>,
+    certain_until: Cell<Instant>,
+    lost_to: RefCell<Option<OwnerRecord>>,
+    changed: Notify,
+}
+
+/// A device of a volume, which nothing reaches but by way of the fence.
+pub(super) struct Guarded {
+    pub inner: Rc<dyn BlockDevice>,
+    pub fence: Rc<Fence>,
+    is_ours: Cell<bool>,
+    /// When the last renewal here began.
+    renewed: Cell<Option<Instant>>,
+    is_failing: Cell<bool>,
+    pub is_beating: Cell<bool>,
+}
+
+impl Fence {
+    pub fn new(runtime: &Runtime, me: OwnerRecord, certain_since: Instant) -> Rc<Self> {
+        Rc::new(Self {
+            runtime: runtime.clone(),
+            certain_until: Cell::new(certain_since + me.interval() * LEASE_INTERVALS),
+            me,
+            is_stopping: Cell::new(false),
+            guarded: RefCell::default(),
+            lost_to: RefCell::default(),
+            changed: Notify::new(),
+        })
+    }
+
+    /// The device behind the fence; the same again where it is behind it already. `claimed`: since
+    /// when it says whose it is.
+    pub fn guard(
+        self: &Rc<Self>,
+        device: Rc<dyn BlockDevice>,
+        claimed: Option<Instant>,
+    ) -> (Rc<dyn BlockDevice>, IsNew) {
+        self.guarded.borrow_mut().retain(|guarded| guarded.strong_count() > 0);
+        let is_it =
+            |guarded: &Rc<Guarded>| std::ptr::addr_eq(Rc::as_ptr(guarded), Rc::as_ptr(&device));
+        if self.devices().iter().any(is_it) {
+            return (device, None);
+        }
+        let guarded = Rc::new(Guarded {
+            inner: device,
+            fence: Rc::clone(self),
+            is_ours: Cell::new(claimed.is_some()),
+            renewed: Cell::new(claimed),
+            is_failing: Cell::new(false),
+            is_beating: Cell::new(false),
+        });
+        let weak = Rc::downgrade(&guarded);
+        self.guarded.borrow_mut().push(Weak::clone(&weak));
+        (guarded, Some(weak))
+    }
+
+    /// Those that somebody still has.
+    pub fn devices(&self) -> Vec<Rc<Guarded>> {
+        self.guarded.borrow().iter().filter_map(Weak::upgrade).collect()
+    }
+
+    /// Whether records are to be kept alive.
+    pub fn goes_on(&self) -> bool {
+        !self.is_stopping.get() && !self.is_lost()
+    }
+
+    pub fn is_lost(&self) -> bool {
+        self.lost_to.borrow().is_some()
+    }
+
+    pub fn state(&self) -> OwnerState {
+        match &*self.lost_to.borrow() {
+            Some(record) => OwnerState::Lost { to: record.host.name.clone() },
+            None if self.is_certain() => OwnerState::Held,
+            None => OwnerState::Late,
+        }
+    }
+
+    /// Another owner's record was found.
+    pub fn lose(&self, to: OwnerRecord) {
+        if !self.is_lost() {
+            self.lost_to.replace(Some(to));
+        }
+        self.changed.notify_all();
+    }
+
+    #[inline]
+    fn is_certain(&self) -> bool {
+        self.runtime.now() < self.certain_until.get() && !self.is_lost()
+    }
+
+    /// Something was found out on a device: for how long the owner is certain.
+    fn renew(&self) {
+        let mut renewals: Vec<Option<Instant>> =
+            self.answering().map(|guarded| guarded.renewed.get()).collect();
+        // The latest first; what never was, last.
+        renewals.sort_unstable_by(|one, other| other.cmp(one));
+        let is_certain = self.is_certain();
+        let enough = match is_certain {
+            // Whoever takes over looks at more than the other half.
+            true => renewals.len().div_ceil(2),
+            false => renewals.len(),
+        };
+        let renewed = enough.checked_sub(1).and_then(|last| renewals[last]);
+        if let Some(renewed) = renewed
+            && (is_certain || renewed >= self.certain_until.get())
+        {
+            let until = renewed + self.me.interval() * LEASE_INTERVALS;
+            self.certain_until.set(self.certain_until.get().max(until));
+        }
+        self.changed.notify_all();
+    }
+
+    /// The volume's own, but for those that fail: nobody can be kept waiting by them.
+    fn answering(&self) -> impl Iterator<Item = Rc<Guarded>> {
+        self.devices().into_iter().filter(|it| it.is_ours.get() && !it.is_failing.get())
+    }
+
+    /// Waits until the owner is certain.
+    ///
+    /// # Errors
+    /// Where there is another one, or no device answers that could say so.
+    async fn until_certain(&self, device: &DeviceName) -> Outcome {
+        loop {
+            let changed = self.changed.wait();
+            if self.is_certain() {
+                return Ok(());
+            }
+            if self.is_lost() || self.answering().next().is_none() {
+                return Err(DeviceError::Gone { device: device.clone() });
+            }
+            changed.await;
+        }
+    }
+}
+
+/// What came of a renewal.
+pub(super) enum Beat {
+    Renewed,
+    /// The record could not be told from that of another owner.
+    Unsure,
+}
+
+/// A device that was not behind the fence before.
+pub(super) type IsNew = Option<Weak<Guarded>>;
+
+impl Guarded {
+    pub fn is_ours(&self) -> bool {
+        self.is_ours.get()
+    }
+
+    /// Whether its record was ever this owner's.
+    pub fn has_our_record(&self) -> bool {
+        self.renewed.get().is_some()
+    }
+
+    /// How the renewal that began at `begun` ended.
+    pub fn has_beaten(&self, begun: Instant, beaten: Result<Beat, DeviceError>) {
+        self.is_failing.set(beaten.is_err());
+        if matches!(beaten, Ok(Beat::Renewed)) {
+            self.renewed.set(Some(begun));
+        }
+        self.fence.renew();
+    }
+
+    async fn submit_when_certain(&self, request: Request) -> Outcome {
+        self.fence.until_certain(self.name()).await?;
+        self.inner.submit(request).await
+    }
+}
+
+impl BlockDevice for Guarded {
+    fn name(&self) -> &DeviceName {
+        self.inner.name()
+    }
+
+    fn geometry(&self) -> &Geometry {
+        self.inner.geometry()
+    }
+
+    fn submit(&self, request: Request) -> Submission<'_> {
+        if !self.fence.is_certain() {
+            return Submission::pending(self.submit_when_certain(request));
+        }
+        if request.is_mutation() {
+            self.is_ours.set(true);
+        }
+        self.inner.submit(request)
+    }
+}

@@ -1,0 +1,80 @@
+//! Saying on each device, again and again, that the owner is there.
+//!
+//! Every device has a task of its own, so that one that hangs holds up no other. Each time it reads
+//! what the device says before it writes: an owner that was stopped for a while finds its successor
+//! there, and writes nothing.
+
+use super::area;
+use super::fence::{Beat, Fence, Guarded};
+use super::record::{Found, OwnerRecord};
+use headpond_block::{DeviceError, RequestFlags};
+use std::rc::{Rc, Weak};
+use std::time::Duration;
+
+const STOP_POLL: Duration = Duration::from_millis(1);
+
+/// Keeps the record of a device alive as long as somebody has the device.
+pub(super) fn begin(fence: &Fence, device: Weak<Guarded>) {
+    let (runtime, interval) = (fence.runtime.clone(), fence.me.interval());
+    let mut due = runtime.now() + interval;
+    drop(fence.runtime.spawn(async move {
+        loop {
+            runtime.sleep_until(due).await;
+            let begun = runtime.now();
+            due = begun + interval;
+            let Some(device) = device.upgrade().filter(|it| it.fence.goes_on()) else { return };
+            if device.is_ours() {
+                device.is_beating.set(true);
+                let beaten = beat(&device).await;
+                device.is_beating.set(false);
+                device.has_beaten(begun, beaten);
+            }
+        }
+    }));
+}
+
+/// Says on every device that there is no owner any more: any other may begin at once.
+pub(super) async fn release(fence: &Fence) {
+    fence.is_stopping.set(true);
+    let until = fence.runtime.now() + fence.me.interval();
+    let released = OwnerRecord { is_held: false, ..fence.me.clone() };
+    for device in fence.devices().into_iter().filter(|device| device.is_ours()) {
+        while device.is_beating.get() && fence.runtime.now() < until {
+            fence.runtime.sleep(STOP_POLL).await;
+        }
+        if device.is_beating.get() {
+            // It hangs, and what hangs must not keep a stop waiting; its record falls silent.
+            continue;
+        }
+        if let Ok(found) = area::look(&*device.inner, fence.me.volume).await
+            && !is_anothers(fence, &found)
+        {
+            // Where that fails, whoever comes next finds a silent record.
+            let _ = area::write(&*device.inner, &released, &found, RequestFlags::FUA).await;
+        }
+    }
+}
+
+async fn beat(device: &Rc<Guarded>) -> Result<Beat, DeviceError> {
+    let fence = &device.fence;
+    let found = area::look(&*device.inner, fence.me.volume).await?;
+    // What a device that has just joined says is of an earlier time, in which it was the volume's.
+    let is_known = device.has_our_record();
+    match &found {
+        Found::Record(record) if is_known && is_anothers(fence, &found) => {
+            fence.lose(record.clone());
+        }
+        // Somebody may be writing it just now.
+        Found::Unreadable(_) if is_known => return Ok(Beat::Unsure),
+        _ => {}
+    }
+    if !fence.goes_on() {
+        return Ok(Beat::Unsure);
+    }
+    area::write(&*device.inner, &fence.me, &found, RequestFlags::empty()).await?;
+    Ok(Beat::Renewed)
+}
+
+fn is_anothers(fence: &Fence, found: &Found) -> bool {
+    matches!(found, Found::Record(record) if record.token != fence.me.token)
+}

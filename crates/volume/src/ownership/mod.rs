@@ -1,0 +1,180 @@
+//! Who has a volume open: one process of one host.
+//!
+//! Locks of the operating system keep two processes of one host apart, and know nothing of another
+//! host that reaches the same disks. So the owner of a volume says on every device that it is there
+//! ([`record`]), again and again ([`heartbeat`]). Whoever opens the volume looks first
+//! ([`claim`]), and an owner that was stopped for too long reaches its devices no more before it
+//! knows that nobody has taken over meanwhile ([`fence`]). Decision 0026.
+//!
+//! **Invariants**
+//! - A volume without a claimant, or whose description says so, has none of this: no device is
+//!   asked anything more than without.
+//! - Nothing is written to a device that was not found to be the volume's.
+//!
+//! **Not here**: which host this is; the caller knows.
+//!
+//! **Source**: the activity test of ZFS (`multihost`, `mmp.c`). Ours waits for a lease instead of a
+//! random delay, and keeps requests back while it is late instead of suspending afterwards.
+
+mod area;
+mod claim;
+mod fence;
+mod heartbeat;
+mod record;
+
+use crate::description::Description;
+use crate::open::{Devices, is_memory};
+pub use claim::{ClaimError, ClaimWatch, Claimant, Watching};
+use fence::Fence;
+use headpond_block::{BlockDevice, Instant, Runtime};
+use headpond_raid::{Inspection, inspect, journal_of};
+use record::OwnerRecord;
+pub use record::{Host, Process};
+use serde::Serialize;
+use std::rc::Rc;
+use uuid::Uuid;
+
+/// An owner is certain for so many intervals since it last looked.
+const LEASE_INTERVALS: u32 = 3;
+/// Whoever wants to take over watches for so many. What an owner has sent to a device by the end of
+/// its lease has arrived there by then.
+const WATCH_INTERVALS: u32 = 4;
+const _: () = assert!(WATCH_INTERVALS > LEASE_INTERVALS);
+
+/// A volume's hold on its devices.
+#[derive(Clone, Default)]
+pub(crate) struct Ownership(Option<Rc<Fence>>);
+
+/// How sure a volume is of its devices.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "state", rename_all = "kebab-case")]
+pub enum OwnerState {
+    Held,
+    /// Requests wait until the devices have been looked at again.
+    Late,
+    /// Another host has taken over: nothing is written any more.
+    Lost {
+        to: String,
+    },
+}
+
+/// The owner, as the devices name it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct OwnerStatus {
+    pub host: String,
+    pub heartbeat_ms: u32,
+    #[serde(flatten)]
+    pub state: OwnerState,
+}
+
+impl Ownership {
+    /// Becomes the owner of those devices that are the volume's, and puts all of them behind the
+    /// fence.
+    ///
+    /// # Errors
+    /// Where there is another owner; nothing was changed, unless that one began at the same moment.
+    pub async fn claim(
+        runtime: &Runtime,
+        description: &Description,
+        claimant: &Claimant,
+        devices: &mut Devices,
+    ) -> Result<Self, ClaimError> {
+        let ours = belonging(description, devices).await;
+        let me = OwnerRecord {
+            volume: description.uuid,
+            token: claimant.token,
+            host: claimant.host.clone(),
+            sequence: 0,
+            interval_ms: description.heartbeat_ms,
+            is_held: true,
+        };
+        let volume = &description.name;
+        let attempt = claim::Attempt { runtime, volume, claimant, me: &me, devices: &ours };
+        let claimed = attempt.carry_out().await?;
+        let ownership = Self(Some(Fence::new(runtime, me, claimed.since)));
+        for place in devices.lasting_mut() {
+            let is_claimed = claimed.devices.iter().any(|device| Rc::ptr_eq(device, place));
+            let since = is_claimed.then_some(claimed.since);
+            *place = ownership.guard_since(Rc::clone(place), since);
+        }
+        Ok(ownership)
+    }
+
+    /// The device behind the fence, as long as anybody has it. Its record is kept alive from the
+    /// first write on.
+    pub fn guard(&self, device: Rc<dyn BlockDevice>) -> Rc<dyn BlockDevice> {
+        self.guard_since(device, None)
+    }
+
+    fn guard_since(
+        &self,
+        device: Rc<dyn BlockDevice>,
+        claimed: Option<Instant>,
+    ) -> Rc<dyn BlockDevice> {
+        let Some(fence) = self.0.as_ref().filter(|_| !is_memory(&*device)) else { return device };
+        let (device, new) = fence.guard(device, claimed);
+        if let Some(new) = new {
+            heartbeat::begin(fence, new);
+        }
+        device
+    }
+
+    /// Whether another owner has taken over.
+    pub fn is_lost(&self) -> bool {
+        self.0.as_ref().is_some_and(|fence| fence.is_lost())
+    }
+
+    /// Nobody has the volume open any more. Requests must have ended.
+    pub async fn release(&self) {
+        if let Some(fence) = self.0.as_ref().filter(|fence| !fence.is_lost()) {
+            heartbeat::release(fence).await;
+        }
+    }
+
+    pub fn status(&self) -> Option<OwnerStatus> {
+        let fence = self.0.as_ref()?;
+        let (host, heartbeat_ms) = (fence.me.host.name.clone(), fence.me.interval_ms);
+        Some(OwnerStatus { host, heartbeat_ms, state: fence.state() })
+    }
+}
+
+/// The devices that say that they are this volume's.
+async fn belonging(description: &Description, devices: &Devices) -> Vec<Rc<dyn BlockDevice>> {
+    let cores: Vec<Uuid> = description.cores().map(|(uuid, _)| uuid).collect();
+    let mirror = description.cache.as_ref().and_then(|cache| cache.mirror.as_ref());
+    let mut ours = Vec::new();
+    let arrays = devices.members.iter().map(|device| (device, &cores[..]));
+    let copies = devices.copies.iter().zip(std::iter::repeat(mirror.as_slice()));
+    for (device, arrays) in arrays {
+        if is_member_of(&**device, arrays).await {
+            ours.push(Rc::clone(device));
+        }
+    }
+    for (device, mirror) in copies {
+        let arrays: Vec<Uuid> = mirror.iter().map(|mirror| mirror.uuid).collect();
+        if is_member_of(&**device, &arrays).await {
+            ours.push(Rc::clone(device));
+        }
+    }
+    if let Some(device) = &devices.cache
+        && let Ok(superblock) = headpond_cache::load(&**device).await
+        && superblock.volume == description.uuid
+    {
+        ours.push(Rc::clone(device));
+    }
+    for device in &devices.journals {
+        let array = journal_of(&**device).await.ok().flatten();
+        if array.is_some_and(|array| cores.contains(&array)) {
+            ours.push(Rc::clone(device));
+        }
+    }
+    ours.retain(|device| !is_memory(&**device));
+    ours
+}
+
+async fn is_member_of(device: &dyn BlockDevice, arrays: &[Uuid]) -> bool {
+    match inspect(device).await {
+        Ok(Inspection::Member(found)) => arrays.contains(&found.array.uuid),
+        _ => false,
+    }
+}
