@@ -76,4 +76,4 @@ pub use stats::{
     Counters, ErrorStats, LatencyStats, MemoryStats, PartTraffic, RequestStats, SliceStats,
     Traffic, Way, WayLatency,
 };
-pub use types::{BlockRun, CoreBlock, Epoch, Position, SegmentIndex, Sequence};
+pub use types::{BlockRun, CoreBlock, Epoch, Position, Promise, SegmentIndex, Sequence};

@@ -47,6 +47,10 @@ pub struct Recovery {
     pub never_happened: u64,
     /// Promised and damaged: reads fail until they are overwritten.
     pub lost_blocks: u64,
+    /// Those that an earlier open had not found.
+    pub newly_lost_blocks: u64,
+    /// The last record of the log that was found.
+    pub log_end: Sequence,
     /// Written through when the power failed: their parity is to be recomputed.
     pub parity_suspects: Vec<BlockRun>,
 }
@@ -97,6 +101,7 @@ impl Source<'_> {
         recovery.dirty_blocks = log.map.counts().dirty;
         recovery.clean_blocks = log.map.counts().clean;
         recovery.lost_blocks = log.lost.len() as u64;
+        recovery.log_end = Sequence(found.next.0.saturating_sub(1));
         let log = RefCell::new(log);
         let checkpoint = match old.is_clean {
             true => old.checkpoint,
@@ -209,12 +214,14 @@ impl Source<'_> {
             return Err(OpenError::LostRecords { device: self.name(), records });
         }
         let lives = std::mem::take(&mut replayed.live);
+        let damaged = replayed.lost.clone();
         let mut contents = Contents::after(lives, replayed);
         let table = self.count(old, &mut contents).await?;
         let replayed = contents.replayed.as_ref().expect("after an unclean stop");
         let found = self.found(old, table, replayed, &taken.firsts);
         let log = self.empty_log(&found, Epoch(old.epoch.0 + 1), &contents);
         let log = self.restore(old, contents, log).await?;
+        recovery.newly_lost_blocks = damaged.intersection(&log.lost).count() as u64;
         self.apply(taken.patches, found.tail).await;
         Ok((log, found))
     }

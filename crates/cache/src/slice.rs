@@ -23,7 +23,7 @@ use crate::scrub::{ScrubError, ScrubReport};
 use crate::stats::{
     ClassStats, CoreStats, ErrorStats, Latencies, LatencyStats, PartTraffic, SliceStats,
 };
-use crate::types::BlockRun;
+use crate::types::{BlockRun, Promise};
 use crate::under_way::Attempts;
 use headpond_block::decorators::ProbeDevice;
 use headpond_block::sync::Busy;
@@ -295,6 +295,11 @@ impl Slice {
     /// How far a range has come that was read ahead.
     pub fn coverage(&self, range: ByteRange) -> Coverage {
         self.engine.coverage(range)
+    }
+
+    /// How far the log has been promised.
+    pub fn promised(&self) -> Promise {
+        self.engine.log.borrow().promised()
     }
 
     pub fn stats(&self) -> SliceStats {

@@ -31,6 +31,14 @@ pub struct Sequence(pub u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default, serde::Serialize)]
 pub struct Epoch(pub u64);
 
+/// How far a log has been promised: every flush that was answered, and every record that was by
+/// itself, ends there or before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub struct Promise {
+    pub epoch: Epoch,
+    pub record: Sequence,
+}
+
 impl Sequence {
     pub fn next(self) -> Sequence {
         Sequence(self.0 + 1)

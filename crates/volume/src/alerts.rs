@@ -7,6 +7,7 @@ mod slow_member;
 
 use crate::open::OpenError;
 use crate::ownership::{OwnerState, OwnerStatus};
+use crate::promises::Broken;
 use crate::status::{CacheStatus, MirrorStatus};
 use headpond_block::BLOCK_BYTES;
 use headpond_cache::format::FormatError;
@@ -38,6 +39,8 @@ pub enum AlertKind {
     StartRefused,
     /// Another host has taken over: nothing is read or written here any more.
     OwnershipLost,
+    /// The cache lost what it had promised: the volume takes no writes until that is accepted.
+    PromisesBroken,
     /// The cache device takes no more writes, and is used no more but for what only it has.
     CacheFailed,
     /// The cache device errs so often that nothing new is put on it.
@@ -230,6 +233,25 @@ pub(crate) fn of_owner(volume: &str, owner: &OwnerStatus) -> Option<Alert> {
              `headpond serve {volume}` is possible again"
         ),
     })
+}
+
+/// The condition of a volume that takes no writes because its cache broke promises.
+pub(crate) fn of_promises(volume: &str, broken: &Broken) -> Alert {
+    Alert {
+        kind: AlertKind::PromisesBroken,
+        happened: format!("{broken}: the volume takes no writes"),
+        at_risk: Risk {
+            blocks: broken.damaged_blocks,
+            bytes: broken.damaged_blocks * BLOCK_BYTES,
+            what: "what was flushed last: which blocks the missing records had nobody knows, and they \
+                   read as they were before; damaged ones read as errors"
+                .into(),
+        },
+        to_do: format!(
+            "save what is needed and compare it with a backup; `headpond stop {volume}`, then `headpond \
+             serve {volume} --force` goes on with what there is; replace the cache device"
+        ),
+    }
 }
 
 /// The condition of an array that has lost blocks; `core` names it where it is not the first.

@@ -7,7 +7,7 @@ use crate::open::{Found, LoadWatch, Loading, OpenError, is_memory};
 use headpond_block::{BlockDevice, Buffer, ByteRange, DeviceError, Request, RequestFlags, Runtime};
 use headpond_cache::{
     CleanError, CoreLabel, CreateOptions, Expected, Foundation, Mode, ModeError, Recovery,
-    ScrubError, ScrubReport, Slice, SliceConfig, SliceStats, Superblock,
+    ScrubError, ScrubReport, Sequence, Slice, SliceConfig, SliceStats, Superblock,
 };
 use headpond_raid::{Array, ArrayState, AssembleError};
 use std::cell::Cell;
@@ -23,8 +23,17 @@ pub(crate) struct Cached {
     pub mirror: Option<Rc<Mirror>>,
     pub slices: Vec<Slice>,
     pub superblock: Superblock,
+    /// How each slice was found; nothing, where it began empty.
+    pub ends: Vec<LogEnd>,
     /// A tier has written to it: of that nobody knows whether a client gave it.
     pub is_second_hand: Cell<bool>,
+}
+
+/// How far the log of a slice went when it was opened.
+pub(crate) struct LogEnd {
+    pub last_record: Sequence,
+    /// Promised and damaged, as this open found out.
+    pub newly_lost_blocks: u64,
 }
 
 impl Cached {
@@ -52,7 +61,7 @@ impl Cached {
             core: Rc::clone(&cores.ground) as Rc<dyn BlockDevice>,
             label: Some(Rc::clone(&cores.ground) as Rc<dyn CoreLabel>),
         };
-        let (mut slices, mut notes) = (Vec::new(), Vec::new());
+        let (mut slices, mut notes, mut ends) = (Vec::new(), Vec::new(), Vec::new());
         let config = described.slice_config();
         let expected = Expected { volume: description.uuid, generation: cores.generation() };
         for index in 0..description.slices {
@@ -68,6 +77,8 @@ impl Cached {
             doubt_parity(cores, &slice, &recovery);
             recompute_parity(cores, &recovery).await.map_err(AssembleError::Device)?;
             notes.extend(tell_recovery(index, &recovery));
+            let Recovery { log_end, newly_lost_blocks, .. } = recovery;
+            ends.push(LogEnd { last_record: log_end, newly_lost_blocks });
             slices.push(slice);
         }
         let is_second_hand = Cell::new(false);
@@ -75,7 +86,7 @@ impl Cached {
             // Where an unclean stop left copies apart, none of them has erred.
             mirror.forget_mended();
         }
-        let cached = Self { device, mirror, slices, superblock, is_second_hand };
+        let cached = Self { device, mirror, slices, superblock, ends, is_second_hand };
         cached.tell_cores(cores);
         Ok((cached, notes))
     }
@@ -106,7 +117,8 @@ impl Cached {
             slices.push(opening.await?.0);
         }
         let is_second_hand = Cell::new(false);
-        Ok(Self { device, mirror: None, slices, superblock, is_second_hand })
+        let ends = Vec::new();
+        Ok(Self { device, mirror: None, slices, superblock, ends, is_second_hand })
     }
 
     /// They are counted one by one, where there are several.

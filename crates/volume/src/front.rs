@@ -42,6 +42,7 @@ pub struct Front {
     ahead: RefCell<Option<ReadingAhead>>,
     /// To the slices.
     gate: Gate,
+    is_read_only: Cell<bool>,
 }
 
 /// New requests wait while this is there, and nothing is read in search of metadata.
@@ -82,6 +83,7 @@ impl Front {
             plain: RefCell::default(),
             ahead: RefCell::default(),
             gate: Gate::default(),
+            is_read_only: Cell::new(false),
         };
         front.put(slices);
         front
@@ -118,6 +120,11 @@ impl Front {
             plain.put(slices.clone());
         }
         self.slices.replace(slices);
+    }
+
+    /// Takes no writes from here on.
+    pub fn refuse_writes(&self) {
+        self.is_read_only.set(true);
     }
 
     pub fn slicing(&self) -> Slicing {
@@ -346,6 +353,9 @@ impl Front {
         }
         if door.is_closed() {
             return Submission::ready(Err(DeviceError::Gone { device: self.name.clone() }));
+        }
+        if self.is_read_only.get() && request.is_mutation() {
+            return Submission::ready(Err(DeviceError::ReadOnly { device: self.name.clone() }));
         }
         door.count(&request);
         if request.kind == RequestKind::Flush {

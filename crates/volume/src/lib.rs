@@ -34,6 +34,7 @@ mod metadata;
 mod mirror;
 mod open;
 mod ownership;
+mod promises;
 mod readahead;
 mod report;
 mod settings;

@@ -80,7 +80,8 @@ pub type LoadWatch = Rc<dyn Fn(Loading)>;
 /// Makes a device of a device.
 pub type Decorator = Rc<dyn Fn(Rc<dyn BlockDevice>) -> Rc<dyn BlockDevice>>;
 
-/// Why a volume cannot be opened. Nothing was changed, unless the error is one of a device.
+/// Why a volume cannot be opened. Nothing was changed but owner records, unless the error is one of
+/// a device.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     #[error(transparent)]
@@ -153,11 +154,18 @@ impl Volume {
             }
             None => Ownership::default(),
         };
+        let tolerance = options.tolerance;
         let opened = Self::open_owned(runtime, description, devices, options, &ownership).await;
-        if opened.is_err() {
-            ownership.release().await;
+        match opened {
+            Ok(mut volume) => {
+                volume.mind_promises(tolerance).await;
+                Ok(volume)
+            }
+            Err(error) => {
+                ownership.release().await;
+                Err(error)
+            }
         }
-        opened
     }
 
     async fn open_owned(

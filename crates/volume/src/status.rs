@@ -152,6 +152,8 @@ impl Volume {
         }
         let owner = self.ownership.status();
         alerts.extend(owner.as_ref().and_then(|owner| alerts::of_owner(&description.name, owner)));
+        let broken = self.broken.borrow();
+        alerts.extend(broken.as_ref().map(|broken| alerts::of_promises(&description.name, broken)));
         alerts.sort_by_key(|alert| alert.kind);
         let mut warnings: Vec<String> =
             cores.iter().flat_map(|(core, _)| core.warnings()).collect();

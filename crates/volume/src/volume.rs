@@ -9,6 +9,7 @@ use crate::front::{Front, Held};
 use crate::members::Kept;
 use crate::metadata::Recogniser;
 use crate::ownership::Ownership;
+use crate::promises::Broken;
 use crate::settings::{ChangesByOwner, SettingChange, SettingError};
 use crate::slicing::Slicing;
 use headpond_block::sync::{Busy, BusyGuard};
@@ -35,6 +36,7 @@ pub struct Volume {
     pub(crate) cleaning: Begun,
     pub(crate) scrubbing: Begun,
     pub(crate) ownership: Ownership,
+    pub(crate) broken: Rc<RefCell<Option<Broken>>>,
     warnings: Vec<String>,
 }
 
@@ -127,6 +129,7 @@ impl Volume {
             cleaning,
             scrubbing,
             ownership,
+            broken: Rc::default(),
             warnings,
         };
         volume.open_doors();

@@ -3,7 +3,7 @@
 use super::{Formed, HEADER_UNITS, Log, Refusal};
 use crate::format::record::Draft;
 use crate::line_map::Version;
-use crate::types::{Position, SegmentIndex, Sequence};
+use crate::types::{Position, Promise, SegmentIndex, Sequence};
 use headpond_block::{Buffer, Request, RequestFlags};
 
 impl Log {
@@ -43,6 +43,12 @@ impl Log {
     pub fn raise_flush_mark(&mut self, mark: Sequence) {
         assert!(mark < self.settled() || mark == self.flush_mark, "a promise needs its records");
         self.flush_mark = self.flush_mark.max(mark);
+    }
+
+    /// The last record that was promised, by a flush or by itself.
+    pub fn promised(&self) -> Promise {
+        let record = self.flush_mark.max(self.promises.newest());
+        Promise { epoch: self.identity.epoch, record }
     }
 
     /// Whether a promise is on the device only as long as nothing happens to the records

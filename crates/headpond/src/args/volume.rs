@@ -165,7 +165,8 @@ pub struct CreateArgs {
 pub struct ServeArgs {
     pub name: String,
     /// Serve a degraded array that was not stopped cleanly, and go on without a cache that is lost
-    /// or out of date: what only the cache held is lost then.
+    /// or out of date: what only the cache held is lost then. Takes writes again though the cache
+    /// has lost what it had flushed.
     #[arg(long)]
     pub force: bool,
 }

@@ -3,7 +3,7 @@
 use super::rig::{A_WHILE, Rig, cached_raid5, once};
 use crate::topology::Topology;
 use headpond_block::decorators::{Fault, FaultRule};
-use headpond_block::{RequestFlags, RequestKind};
+use headpond_block::{DeviceError, RequestFlags, RequestKind};
 use headpond_cache::format::{slice_header, superblock};
 use headpond_cache::{BlockRun, CoreBlock, Mode};
 use headpond_raid::{AssembleError, JournalWhen, Level};
@@ -151,6 +151,79 @@ pub(super) fn write_past_a_dirty_block_cut_anywhere_leaves_the_old_block_or_the_
 }
 
 /// The device acknowledged a record and the flush after it, and the record is not there.
+/// Of the log nothing is missing in the middle: it merely ends too soon.
+pub(super) fn log_that_a_lying_device_cut_short_is_noticed_and_the_volume_takes_no_writes() {
+    let mut rig = Rig::in_mode(Mode::WriteBack).with_owner();
+    let image = rig.live(async |scene| {
+        scene.promise(3, 1).await;
+        let cache = rig.cache();
+        let image = cache.peek(0, cache.geometry().size_bytes as usize);
+        scene.promise(3, 2).await;
+        scene.promise(4, 4).await;
+        scene.runtime.sleep(A_WHILE).await;
+        image
+    });
+    rig.halt();
+    rig.cache().poke(0, &image);
+    for life in 0..2 {
+        rig.live(async |scene| {
+            scene.expect(3, 1).await;
+            let refused = scene.write(5, 5).await.expect_err("nobody has accepted it");
+            assert!(matches!(refused, DeviceError::ReadOnly { .. }), "{refused}");
+            scene.flush().await.expect("there is nothing to flush");
+            let broken = scene.alert(AlertKind::PromisesBroken);
+            assert!(life > 0 || broken.happened.contains("log ends"), "{broken}");
+            assert!(broken.to_do.contains("--force"), "{broken}");
+            scene.runtime.sleep(A_WHILE).await;
+            if life == 0 {
+                scene.volume.stop().await.expect("stops");
+            }
+        });
+        rig.halt();
+    }
+    rig.tolerance = Tolerance::Forced;
+    rig.live(async |scene| {
+        assert!(scene.warns("accepted"), "{:?}", scene.volume.status().warnings);
+        scene.promise(5, 5).await;
+        scene.runtime.sleep(A_WHILE).await;
+    });
+    rig.halt();
+    rig.tolerance = Tolerance::Careful;
+    rig.live(async |scene| {
+        scene.expect(5, 5).await;
+        scene.promise(5, 6).await;
+    });
+}
+
+pub(super) fn volume_whose_promised_blocks_are_damaged_takes_no_writes_where_that_can_be_kept() {
+    let mut rig = Rig::in_mode(Mode::WriteBack).with_owner();
+    rig.live(async |scene| {
+        scene.promise(3, 1).await;
+        scene.promise(3, 2).await;
+        scene.promise(4, 4).await;
+    });
+    rig.halt();
+    rig.tear(2);
+    rig.live(async |scene| {
+        assert!(scene.read(3).await.is_err());
+        scene.expect(4, 4).await;
+        assert!(scene.write(3, 5).await.is_err());
+        let broken = scene.alert(AlertKind::PromisesBroken);
+        assert_eq!((broken.at_risk.blocks, broken.at_risk.bytes), (1, 4096), "{broken}");
+        scene.alert(AlertKind::DamagedBlocks);
+    });
+    rig.halt();
+    rig.tolerance = Tolerance::Forced;
+    rig.live(async |scene| scene.promise(4, 5).await);
+    rig.halt();
+    rig.tolerance = Tolerance::Careful;
+    rig.live(async |scene| {
+        assert!(scene.read(3).await.is_err(), "it is damaged still");
+        scene.promise(3, 6).await;
+        scene.expect(3, 6).await;
+    });
+}
+
 pub(super) fn flushed_record_that_a_lying_device_lost_is_an_error_never_something_older() {
     let rig = Rig::in_mode(Mode::WriteBack);
     rig.live(async |scene| {

@@ -16,11 +16,13 @@ use headpond_cache::{CleaningConfig, CleaningPolicy, Mode};
 use headpond_raid::Level;
 use headpond_sim::{Ended, Medium, Random, Sim, run_until_cut};
 use headpond_volume::{
-    Alert, AlertKind, CacheSettings, CacheStatus, Description, OpenError, Tolerance, Volume,
+    Alert, AlertKind, CacheSettings, CacheStatus, Claimant, Description, Host, OpenError, Process,
+    Tolerance, Volume,
 };
 use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
+use uuid::Uuid;
 
 /// Longer than an idle log waits before it is sealed, and than marks and cleaning take.
 pub(super) const A_WHILE: Duration = Duration::from_secs(2);
@@ -31,6 +33,8 @@ pub(super) struct Rig {
     pub description: Description,
     pub absent: Absent,
     pub tolerance: Tolerance,
+    /// Who opens it, where the devices are to say so.
+    pub claimant: Option<Claimant>,
     lives: Cell<u64>,
 }
 
@@ -79,7 +83,7 @@ impl Rig {
         };
         let description = machine.topology.description(&settings);
         let (absent, tolerance) = (Absent::default(), Tolerance::Careful);
-        Self { machine, description, absent, tolerance, lives: Cell::new(0) }
+        Self { machine, description, absent, tolerance, claimant: None, lives: Cell::new(0) }
     }
 
     /// With a cache, in this mode.
@@ -92,6 +96,14 @@ impl Rig {
     /// Of this level and without a cache.
     pub fn uncached(level: Level, members: usize) -> Self {
         Self::new(Topology { level, members, cache: None, ..cached_raid5() })
+    }
+
+    /// The devices say from now on who has the volume, and what its cache has promised.
+    pub fn with_owner(mut self) -> Self {
+        self.description.heartbeat_ms = 1000;
+        // Whoever had it before is known to be gone.
+        self.claimant = Some(Claimant { is_running: Rc::new(|_| false), ..claimant(1) });
+        self
     }
 
     pub fn set_mode(&mut self, mode: Mode) {
@@ -130,7 +142,8 @@ impl Rig {
         let main = async |runtime: Runtime, sim: Sim| {
             let controls = self.machine.controls();
             let devices = self.machine.devices(&runtime, &sim, &self.absent, &controls);
-            let options = headpond_volume::OpenOptions { tolerance: self.tolerance, ..careful() };
+            let (tolerance, claimant) = (self.tolerance, self.claimant.clone());
+            let options = headpond_volume::OpenOptions { tolerance, claimant, ..careful() };
             let volume = Volume::open(&runtime, &self.description, devices, options).await?;
             volume.self_check();
             let scene = Scene { volume: Rc::new(volume), runtime, controls };
@@ -169,6 +182,18 @@ impl Rig {
 
     pub fn cache_superblock(&self) -> CacheSuperblock {
         CacheSuperblock::decode(&self.cache().peek(0, 4096)).expect("a cache")
+    }
+}
+
+/// A host that opens volumes.
+pub(super) fn claimant(host: u128) -> Claimant {
+    let process = Process { number: 1, started: 1 };
+    let (machine, boot) = (Uuid::from_u128(host), Uuid::from_u128(host));
+    Claimant {
+        host: Host { name: format!("host {host}"), machine, boot, process },
+        token: Uuid::from_u128(host),
+        is_running: Rc::new(|_| true),
+        watch: None,
     }
 }
 

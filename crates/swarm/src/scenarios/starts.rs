@@ -1,6 +1,6 @@
 //! What must not be put together, and what is cut while it is made: rows 13, 24 to 28, 43.
 
-use super::rig::{Rig, cached_raid5};
+use super::rig::{Rig, cached_raid5, claimant};
 use crate::machine::{Machine, careful};
 use headpond_block::decorators::{Fault, FaultRule};
 use headpond_block::{Geometry, RequestKind, Runtime};
@@ -8,8 +8,7 @@ use headpond_cache::Mode;
 use headpond_raid::{AssembleError, Occupied};
 use headpond_sim::{Ended, Medium, Sim, run_until_cut};
 use headpond_volume::{
-    AlertKind, ClaimError, Claimant, CreateOptions, Description, Host, OpenError, OpenOptions,
-    Process, Tolerance, Volume,
+    AlertKind, ClaimError, CreateOptions, Description, OpenError, OpenOptions, Tolerance, Volume,
 };
 use std::rc::Rc;
 use uuid::Uuid;
@@ -109,17 +108,6 @@ pub(super) fn cache_of_another_volume_is_refused_and_both_are_named() {
     let alert = refused.alert("v");
     assert_eq!((alert.kind, &alert.happened), (AlertKind::StartRefused, &text));
     assert!(alert.to_do.contains("the volume's own cache"), "{alert}");
-}
-
-pub(super) fn claimant(host: u128) -> Claimant {
-    let process = Process { number: 1, started: 1 };
-    let (machine, boot) = (Uuid::from_u128(host), Uuid::from_u128(host));
-    Claimant {
-        host: Host { name: format!("host {host}"), machine, boot, process },
-        token: Uuid::from_u128(host),
-        is_running: Rc::new(|_| true),
-        watch: None,
-    }
 }
 
 pub(super) fn volume_that_another_host_has_open_is_refused_until_that_one_has_stopped() {

@@ -32,6 +32,7 @@ const MEMBERS: &str = "crates/headpond/tests/members.rs";
 const OWNERSHIP: &str = "crates/volume/tests/ownership.rs";
 const POOL: &str = "crates/block/src/buffer/pool.rs";
 const ENUMERATE: &str = "crates/swarm/tests/enumerate.rs";
+const PROMISES: &str = "crates/volume/tests/promises.rs";
 const POWER_CUTS: &str = "crates/volume/tests/power_cuts.rs";
 const REPLAY: &str = "crates/cache/src/replay_tests.rs";
 const TIDY: &str = "xtask/src/tidy/calls.rs";
@@ -104,7 +105,11 @@ table! {
         scenario power::flushed_record_that_a_lying_device_lost_is_an_error_never_something_older;
         test REPLAY::promised_record_that_nobody_describes_is_reported;
         test COMMAND_LINE::what_could_lose_data_is_refused_and_changes_nothing;
-        missing "needs a log whose end is known elsewhere";
+        scenario power::log_that_a_lying_device_cut_short_is_noticed_and_the_volume_takes_no_writes;
+        scenario power::
+            volume_whose_promised_blocks_are_damaged_takes_no_writes_where_that_can_be_kept;
+        test PROMISES::a_device_that_keeps_its_promises_is_never_taken_for_a_liar;
+        missing "needs each flush told elsewhere: of the last second before a cut none is";
     }
     Row(6) "cut mid-stripe, all members present" {
         test POWER_CUTS::parity_is_right_soon_after_a_cut_though_nobody_asks;

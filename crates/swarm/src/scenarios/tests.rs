@@ -113,6 +113,8 @@ each! {
     torn_block_that_was_promised_is_an_error_until_it_is_written_again
     torn_copy_of_any_superblock_costs_nothing
     descriptor_that_landed_before_its_data_is_as_if_never_written
+    log_that_a_lying_device_cut_short_is_noticed_and_the_volume_takes_no_writes
+    volume_whose_promised_blocks_are_damaged_takes_no_writes_where_that_can_be_kept
     flushed_record_that_a_lying_device_lost_is_an_error_never_something_older
     degraded_and_torn_is_made_whole_from_the_stripe_journal
     degraded_and_torn_is_refused_unless_forced

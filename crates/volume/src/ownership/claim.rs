@@ -5,11 +5,12 @@
 //!    volume is refused. 2. Our record is written to all devices. 3. After a while it must still be
 //!    there: of two that began at the same moment, one at most goes on.
 //!
-//! How long that while is: another one may have looked before our record was there, and will
-//! write its own. Whoever takes more than a quarter of the interval from looking to writing waits as long
-//! as an owner that it may have overwritten takes to notice. Where an owner fell silent, it may have
-//! begun a renewal just before our record was written, and is certain of it for a lease.
+//! How long that while is: another one may have looked before our record was there, and will write
+//! its own. Whoever takes more than a quarter of the interval from looking to writing waits as long
+//! as an owner that it may have overwritten takes to notice. Where an owner fell silent, it may
+//! have begun a renewal just before our record was written, and is certain of it for a lease.
 
+use super::promises::Promises;
 use super::record::{Found, Host, OwnerRecord, Process};
 use super::{LEASE_INTERVALS, WATCH_INTERVALS, area};
 use headpond_block::sync::join_all;
@@ -74,6 +75,8 @@ pub(super) struct Attempt<'a> {
 /// The devices that say that we are their owner, and since when that is certain.
 pub(super) struct Claimed {
     pub since: Instant,
+    /// What the devices say that the last owner's cache had promised.
+    pub promises: Vec<Promises>,
     pub devices: Vec<Rc<dyn BlockDevice>>,
 }
 
@@ -96,6 +99,7 @@ impl Attempt<'_> {
             look = self.watch(look, interval).await?;
             settle = interval.max(self.me.interval()) * LEASE_INTERVALS;
         }
+        let promises = look.said.iter().flatten().map(Found::promises).collect();
         let written = self.write(&look).await;
         if self.runtime.now().since(look.begun) > settle {
             settle = settle.max(self.me.interval() * LEASE_INTERVALS);
@@ -113,7 +117,7 @@ impl Attempt<'_> {
                 None => {}
             }
         }
-        Ok(Claimed { since: last.begun, devices })
+        Ok(Claimed { since: last.begun, promises, devices })
     }
 
     async fn look(&self) -> Look {
@@ -193,16 +197,16 @@ impl Attempt<'_> {
     /// read or written is left to the array.
     async fn write(&self, look: &Look) -> Vec<bool> {
         let writes = look.devices(self.devices);
-        let writes = writes.map(|(device, said)| Box::pin(self.write_to(device, said)));
+        let writes = writes.map(|(device, said)| Box::pin(write_to(device, self.me, said)));
         join_all(writes.collect()).await
     }
+}
 
-    async fn write_to(&self, device: &Rc<dyn BlockDevice>, said: &Said) -> bool {
-        match said {
-            Some(found) => area::write(&**device, self.me, found, RequestFlags::FUA).await.is_ok(),
-            None => false,
-        }
-    }
+async fn write_to(device: &Rc<dyn BlockDevice>, me: &OwnerRecord, said: &Said) -> bool {
+    let Some(found) = said else { return false };
+    // Its promises stand until the log has been looked at.
+    let me = OwnerRecord { promises: found.promises(), ..me.clone() };
+    area::write(&**device, &me, found, RequestFlags::FUA).await.is_ok()
 }
 
 impl Look {

@@ -10,7 +10,8 @@
 //! - What a volume was merely shown, it does not say it owns: a device is the volume's from the
 //!   first write on that passes, or where a start has found it to be.
 
-use super::record::OwnerRecord;
+use super::promises::Promises;
+use super::record::{Found, OwnerRecord};
 use super::{LEASE_INTERVALS, OwnerState};
 use headpond_block::sync::Notify;
 use headpond_block::{
@@ -19,11 +20,18 @@ use headpond_block::{
 use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
 
+/// Answers with what the cache has promised by now.
+pub(super) type PromiseSource = Box<dyn Fn() -> Promises>;
+
 /// Shared by all devices of a volume.
 pub(super) struct Fence {
     pub runtime: Runtime,
-    /// What is written, but for its sequence.
+    /// What is written, but for its sequence and the promises.
     pub me: OwnerRecord,
+    /// What the devices said that the last owner's cache had promised.
+    pub told: Vec<Promises>,
+    /// Where this owner's promises are asked for, once it has a cache.
+    pub promises: RefCell<Option<PromiseSource>>,
     pub is_stopping: Cell<bool>,
     guarded: RefCell<Vec<Weak<Guarded>>>,
     certain_until: Cell<Instant>,
@@ -40,14 +48,23 @@ pub(super) struct Guarded {
     renewed: Cell<Option<Instant>>,
     is_failing: Cell<bool>,
     pub is_beating: Cell<bool>,
+    /// The promises that are stable here.
+    pub told: RefCell<Promises>,
 }
 
 impl Fence {
-    pub fn new(runtime: &Runtime, me: OwnerRecord, certain_since: Instant) -> Rc<Self> {
+    pub fn new(
+        runtime: &Runtime,
+        me: OwnerRecord,
+        told: Vec<Promises>,
+        certain_since: Instant,
+    ) -> Rc<Self> {
         Rc::new(Self {
             runtime: runtime.clone(),
             certain_until: Cell::new(certain_since + me.interval() * LEASE_INTERVALS),
             me,
+            told,
+            promises: RefCell::default(),
             is_stopping: Cell::new(false),
             guarded: RefCell::default(),
             lost_to: RefCell::default(),
@@ -75,6 +92,7 @@ impl Fence {
             renewed: Cell::new(claimed),
             is_failing: Cell::new(false),
             is_beating: Cell::new(false),
+            told: RefCell::default(),
         });
         let weak = Rc::downgrade(&guarded);
         self.guarded.borrow_mut().push(Weak::clone(&weak));
@@ -84,6 +102,15 @@ impl Fence {
     /// Those that somebody still has.
     pub fn devices(&self) -> Vec<Rc<Guarded>> {
         self.guarded.borrow().iter().filter_map(Weak::upgrade).collect()
+    }
+
+    /// What a device is to say that says this now.
+    pub fn record_after(&self, found: &Found) -> OwnerRecord {
+        let promises = match &*self.promises.borrow() {
+            Some(source) => source(),
+            None => found.promises(),
+        };
+        OwnerRecord { promises, ..self.me.clone() }
     }
 
     /// Whether records are to be kept alive.

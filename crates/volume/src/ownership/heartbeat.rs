@@ -37,7 +37,6 @@ pub(super) fn begin(fence: &Fence, device: Weak<Guarded>) {
 pub(super) async fn release(fence: &Fence) {
     fence.is_stopping.set(true);
     let until = fence.runtime.now() + fence.me.interval();
-    let released = OwnerRecord { is_held: false, ..fence.me.clone() };
     for device in fence.devices().into_iter().filter(|device| device.is_ours()) {
         while device.is_beating.get() && fence.runtime.now() < until {
             fence.runtime.sleep(STOP_POLL).await;
@@ -49,6 +48,7 @@ pub(super) async fn release(fence: &Fence) {
         if let Ok(found) = area::look(&*device.inner, fence.me.volume).await
             && !is_anothers(fence, &found)
         {
+            let released = OwnerRecord { is_held: false, ..fence.record_after(&found) };
             // Where that fails, whoever comes next finds a silent record.
             let _ = area::write(&*device.inner, &released, &found, RequestFlags::FUA).await;
         }
@@ -71,8 +71,21 @@ async fn beat(device: &Rc<Guarded>) -> Result<Beat, DeviceError> {
     if !fence.goes_on() {
         return Ok(Beat::Unsure);
     }
-    area::write(&*device.inner, &fence.me, &found, RequestFlags::empty()).await?;
+    let record = fence.record_after(&found);
+    // Only news has to outlive the power: of a log, that is what it promised since.
+    let is_news = *device.told.borrow() != record.promises;
+    let flags = if is_news { RequestFlags::FUA } else { RequestFlags::empty() };
+    area::write(&*device.inner, &record, &found, flags).await?;
+    device.told.replace(record.promises);
     Ok(Beat::Renewed)
+}
+
+/// Says on every device at once what is to be said now, stably.
+pub(super) async fn say_now(fence: &Fence) {
+    for device in fence.devices().into_iter().filter(|device| device.is_ours()) {
+        // What does not take it now is told at the next beat.
+        let _ = beat(&device).await;
+    }
 }
 
 fn is_anothers(fence: &Fence, found: &Found) -> bool {

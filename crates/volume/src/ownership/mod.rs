@@ -20,6 +20,7 @@ mod area;
 mod claim;
 mod fence;
 mod heartbeat;
+mod promises;
 mod record;
 
 use crate::description::Description;
@@ -28,6 +29,7 @@ pub use claim::{ClaimError, ClaimWatch, Claimant, Watching};
 use fence::Fence;
 use headpond_block::{BlockDevice, Instant, Runtime};
 use headpond_raid::{Inspection, inspect, journal_of};
+pub(crate) use promises::Promises;
 use record::OwnerRecord;
 pub use record::{Host, Process};
 use serde::Serialize;
@@ -87,11 +89,12 @@ impl Ownership {
             sequence: 0,
             interval_ms: description.heartbeat_ms,
             is_held: true,
+            promises: Promises::default(),
         };
         let volume = &description.name;
         let attempt = claim::Attempt { runtime, volume, claimant, me: &me, devices: &ours };
         let claimed = attempt.carry_out().await?;
-        let ownership = Self(Some(Fence::new(runtime, me, claimed.since)));
+        let ownership = Self(Some(Fence::new(runtime, me, claimed.promises, claimed.since)));
         for place in devices.lasting_mut() {
             let is_claimed = claimed.devices.iter().any(|device| Rc::ptr_eq(device, place));
             let since = is_claimed.then_some(claimed.since);
@@ -128,6 +131,19 @@ impl Ownership {
     pub async fn release(&self) {
         if let Some(fence) = self.0.as_ref().filter(|fence| !fence.is_lost()) {
             heartbeat::release(fence).await;
+        }
+    }
+
+    /// What the devices said that this cache had promised; `None` where they are not asked.
+    pub fn promises_told(&self, cache: Uuid) -> Option<Promises> {
+        self.0.as_ref().map(|fence| Promises::of(cache, &fence.told))
+    }
+
+    /// Has the devices say from now on what the cache has promised, and say it now, stably.
+    pub async fn tell_promises(&self, source: impl Fn() -> Promises + 'static) {
+        if let Some(fence) = &self.0 {
+            fence.promises.replace(Some(Box::new(source)));
+            heartbeat::say_now(fence).await;
         }
     }
 

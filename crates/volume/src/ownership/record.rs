@@ -4,13 +4,14 @@
 //! - Any bytes decode to what they say, or to why they say nothing; never a panic.
 //! - A write goes to one of two places in turn: the one before stays whole while it is written.
 
+use super::promises::Promises;
 use headpond_raid::checksum::with_hole;
 use std::time::Duration;
 use uuid::Uuid;
 
 /// Where the records of every device lie.
 pub(crate) const OFFSET: u64 = 32 << 10;
-pub(crate) const RECORD_BYTES: usize = 4096;
+pub(super) const RECORD_BYTES: usize = 4096;
 /// Both places, one behind the other.
 pub(crate) const AREA_BYTES: usize = 2 * RECORD_BYTES;
 /// Longest name of a host that a record has room for.
@@ -54,6 +55,8 @@ pub(crate) struct OwnerRecord {
     pub interval_ms: u32,
     /// The owner is there, until it says otherwise or is silent.
     pub is_held: bool,
+    /// Of the cache that the owner has in front of the cores.
+    pub promises: Promises,
 }
 
 /// What the records of a device say.
@@ -98,6 +101,7 @@ impl OwnerRecord {
         put(96, &self.host.process.number.to_le_bytes());
         put(104, &self.host.process.started.to_le_bytes());
         put(128, shortened(&self.host.name).as_bytes());
+        self.promises.encode(&mut bytes);
         let checksum = with_hole(&bytes, CHECKSUM_AT);
         bytes[CHECKSUM_AT..CHECKSUM_AT + 4].copy_from_slice(&checksum.to_le_bytes());
         bytes
@@ -133,6 +137,7 @@ impl OwnerRecord {
             sequence: u64_at(bytes, 80),
             interval_ms: u32_at(bytes, 88),
             is_held,
+            promises: Promises::decode(bytes),
         })
     }
 }
@@ -156,6 +161,14 @@ impl Found {
         }
     }
 
+    /// What the cache of the last owner had promised.
+    pub fn promises(&self) -> Promises {
+        match self {
+            Self::Record(record) => record.promises.clone(),
+            Self::Nothing | Self::Unreadable(_) => Promises::default(),
+        }
+    }
+
     /// The sequence that a record has which is to count instead.
     pub fn next_sequence(&self) -> u64 {
         match self {
@@ -170,7 +183,7 @@ fn shortened(name: &str) -> &str {
     &name[..name.floor_char_boundary(HOST_NAME_BYTES)]
 }
 
-fn uuid_at(bytes: &[u8], at: usize) -> Uuid {
+pub(super) fn uuid_at(bytes: &[u8], at: usize) -> Uuid {
     Uuid::from_bytes(bytes[at..at + 16].try_into().expect("sixteen bytes"))
 }
 
@@ -178,7 +191,7 @@ fn u32_at(bytes: &[u8], at: usize) -> u32 {
     u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"))
 }
 
-fn u64_at(bytes: &[u8], at: usize) -> u64 {
+pub(super) fn u64_at(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"))
 }
 
@@ -198,7 +211,8 @@ mod tests {
             process,
         };
         let (volume, token) = (VOLUME, Uuid::from_u128(3));
-        OwnerRecord { volume, token, host, sequence, interval_ms: 1000, is_held }
+        let promises = Promises::default();
+        OwnerRecord { volume, token, host, sequence, interval_ms: 1000, is_held, promises }
     }
 
     fn area(records: &[OwnerRecord]) -> Vec<u8> {
