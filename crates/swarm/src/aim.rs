@@ -3,12 +3,13 @@
 //! It reads the disk as `docs/format.md` says that it lies there, and asks the engine nothing. What
 //! is expected of the volume afterwards does not depend on where the damage was.
 
+use crate::machine::Face;
 use headpond_block::BLOCK_BYTES;
 use headpond_cache::format::record::{self, EntryKind, Record};
 use headpond_cache::format::slice_header::{HEADER_BYTES, SliceHeader};
 use headpond_cache::format::superblock::{COPY_OFFSETS, SUPERBLOCK_BYTES, Superblock};
 use headpond_cache::{CoreBlock, Position, Sequence, SliceLayout};
-use headpond_sim::{Medium, Random};
+use headpond_sim::Random;
 use std::collections::HashMap;
 
 const PAGE_BYTES: u64 = 4096;
@@ -49,37 +50,37 @@ impl Aim {
     }
 
     /// The pages that it means, as the disk is now. None for what was merely written last.
-    pub fn targets(self, medium: &Medium) -> Vec<Target> {
-        let Some(superblock) = superblock(medium) else { return Vec::new() };
+    pub fn targets(self, face: &Face<'_>) -> Vec<Target> {
+        let Some(superblock) = superblock(face) else { return Vec::new() };
         let slices = (0..superblock.slices.len()).filter_map(|slice| {
             let layout = superblock.layout(slice)?;
-            let header = header(medium, &superblock, &layout, slice as u16)?;
+            let header = header(face, &superblock, &layout, slice as u16)?;
             Some(match self {
                 Self::Recent => Vec::new(),
                 Self::Header => headers(&layout, &header),
                 Self::Checkpoint => checkpoint(&layout, &header),
-                Self::Promised => promised(medium, &layout, &header),
+                Self::Promised => promised(face, &layout, &header),
             })
         });
         slices.flatten().collect()
     }
 }
 
-fn superblock(medium: &Medium) -> Option<Superblock> {
+fn superblock(face: &Face<'_>) -> Option<Superblock> {
     let copies = COPY_OFFSETS
         .iter()
-        .filter_map(|&offset| Superblock::decode(&medium.peek(offset, SUPERBLOCK_BYTES)).ok());
+        .filter_map(|&offset| Superblock::decode(&face.peek(offset, SUPERBLOCK_BYTES)).ok());
     copies.max_by_key(|superblock| superblock.sequence)
 }
 
 fn header(
-    medium: &Medium,
+    face: &Face<'_>,
     superblock: &Superblock,
     layout: &SliceLayout,
     slice: u16,
 ) -> Option<SliceHeader> {
     let copies = (0..2).filter_map(|copy| {
-        let bytes = medium.peek(layout.header_offset(copy), HEADER_BYTES);
+        let bytes = face.peek(layout.header_offset(copy), HEADER_BYTES);
         SliceHeader::decode(&bytes, superblock.cache, slice).ok()
     });
     copies.max_by_key(|header| header.sequence)
@@ -98,8 +99,8 @@ fn checkpoint(layout: &SliceLayout, header: &SliceHeader) -> Vec<Target> {
 
 /// The newest versions of dirty blocks, and the descriptors that tell of them, in records that
 /// follow the checkpoint and that a later one calls stable.
-fn promised(medium: &Medium, layout: &SliceLayout, header: &SliceHeader) -> Vec<Target> {
-    let records = records(medium, layout, header);
+fn promised(face: &Face<'_>, layout: &SliceLayout, header: &SliceHeader) -> Vec<Target> {
+    let records = records(face, layout, header);
     let heads = || records.iter().map(|(_, record)| record.header);
     let Some(mark) = heads().map(|header| header.flush_mark).max() else { return Vec::new() };
     let tail = heads().map(|header| header.tail).max().max(Some(header.tail)).expect("a header");
@@ -132,9 +133,9 @@ fn promised(medium: &Medium, layout: &SliceLayout, header: &SliceHeader) -> Vec<
 }
 
 /// Every record that follows the checkpoint, with its address.
-fn records(medium: &Medium, layout: &SliceLayout, header: &SliceHeader) -> Vec<(u64, Record)> {
+fn records(face: &Face<'_>, layout: &SliceLayout, header: &SliceHeader) -> Vec<(u64, Record)> {
     let all = layout.range_at(Position(0), u64::from(layout.segments()) * layout.segment_bytes());
-    let log = medium.peek(all.start(), all.len() as usize);
+    let log = face.peek(all.start(), all.len() as usize);
     let units = 0..all.len() / layout.unit_bytes();
     let found = units.filter_map(|unit| {
         let offset = unit * layout.unit_bytes();

@@ -1,10 +1,12 @@
 //! A whole case: what a seed draws, lived to its end.
 
+mod copies;
 mod draws;
 mod growing;
 mod returning;
 mod signing;
 
+use crate::cache_ills::CacheIll;
 use crate::expect::Excuses;
 use crate::faults::{Ill, Theme};
 use crate::life::{Cut, End, Order, World};
@@ -131,9 +133,14 @@ impl<'a> Case<'a> {
         self.say(format!("seed {}: {topology}", self.seed));
         let machine = Machine::new(topology, self.seed);
         let mut machine = machine.map_err(|error| Offence::Setup(error.to_string()))?;
+        let copies = machine.topology.copies().unwrap_or(0);
+        self.excuses.borrow_mut().copies.made_on(0..copies);
         while !self.has_seen_enough() {
             let order = self.draw_life(&machine, false);
             if let Next::Over = self.live(&machine, order)? {
+                return Ok(());
+            }
+            if let Next::Over = self.fill_copies(&machine)? {
                 return Ok(());
             }
         }
@@ -255,6 +262,7 @@ impl<'a> Case<'a> {
         self.tell_life(&order);
         let returned = self.excuses.borrow().lost.difference(&order.absent.members).count() > 0;
         self.excuses.borrow_mut().note_opening(&machine.topology);
+        self.excuses.borrow_mut().note_absent_copies(&order.absent.copies);
         let world = World {
             machine,
             excuses: &self.excuses,
@@ -298,6 +306,7 @@ impl<'a> Case<'a> {
                     memory.lose_power(&mut self.random);
                 }
                 self.check_redundancy(machine)?;
+                self.check_copies(machine)?;
                 self.rot(machine);
                 Ok(Next::Live)
             }
@@ -306,6 +315,7 @@ impl<'a> Case<'a> {
                 self.count_crash(machine, is_power_cut, remains);
                 self.excuses.borrow_mut().note_unclean(&machine.topology);
                 machine.crash(is_power_cut, &mut self.random, &mut self.tally.borrow_mut());
+                self.check_copies(machine)?;
                 self.rot(machine);
                 Ok(Next::Live)
             }
@@ -330,8 +340,9 @@ impl<'a> Case<'a> {
         if self.theme != Theme::Cache || !aside.one_in(ROT_ONE_IN) {
             return;
         }
-        let Some((damage, aim, address)) = machine.rot(&mut aside) else { return };
-        let ill = Ill::Damage(damage);
+        let Some(copy) = self.draw_rotting(machine, &mut aside) else { return };
+        let Some((damage, aim, address)) = machine.rot(copy, &mut aside) else { return };
+        let ill = Ill::Cache { copy, ill: CacheIll::Damage(damage) };
         self.say(format!("  {ill} while nothing runs, at {address} ({aim:?})"));
         self.excuses.borrow_mut().note(ill, &machine.topology);
         self.tally.borrow_mut().note(ill);

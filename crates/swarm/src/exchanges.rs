@@ -7,7 +7,8 @@ use headpond_block::BlockDevice;
 use headpond_raid::Occupied;
 use headpond_sim::Random;
 use headpond_volume::{
-    CallerError, Description, Dirty, ExchangeError, NewDevice, Replacement, Size, Volume,
+    CallerError, Description, Dirty, ExchangeError, NewDevice, Replacement, ScrubCacheError, Size,
+    Volume,
 };
 use std::fmt;
 use std::rc::Rc;
@@ -36,7 +37,8 @@ impl Exchange {
         }
     }
 
-    /// Carries it out; the volume has a cache.
+    /// Carries it out; the volume has a cache, and where that is to be another one or of another
+    /// size there is another device.
     ///
     /// # Errors
     /// The volume's.
@@ -44,7 +46,7 @@ impl Exchange {
         self,
         machine: &Machine,
         volume: &Volume,
-        other: &Rc<dyn BlockDevice>,
+        other: Option<&Rc<dyn BlockDevice>>,
         identities: [Uuid; 2],
     ) -> Result<(), ExchangeError> {
         let keep = |description: &Description| -> Result<(), CallerError> {
@@ -54,6 +56,7 @@ impl Exchange {
         match self {
             Self::Purge => volume.purge_cache(Dirty::Clean, identities, &keep).await,
             Self::Resize(parts) => {
+                let other = other.expect("it is as large");
                 let least = headpond_cache::bytes_min(usize::from(machine.topology.slices));
                 let most = other.size_bytes();
                 let bytes = |parts| (least + (most - least) / PARTS * parts) / 65536 * 65536;
@@ -62,6 +65,7 @@ impl Exchange {
                 resized.map(drop)
             }
             Self::Replace => {
+                let other = other.expect("it takes the place");
                 let described = volume.description().cache.expect("the volume has a cache");
                 let described = machine.on_the_other(described);
                 let (device, occupied) = (NewDevice::Other(Rc::clone(other)), Occupied::Overwrite);
@@ -85,9 +89,11 @@ impl fmt::Display for Exchange {
 
 impl Stage<'_> {
     pub async fn exchange(&self, exchange: Exchange) -> Result<(), Offence> {
-        let (Some(other), true) = (self.other_cache(), self.volume.status().cache.is_some()) else {
+        let other = self.other_cache();
+        let has_what_it_takes = other.is_some() || exchange == Exchange::Purge;
+        if self.volume.status().cache.is_none() || !has_what_it_takes {
             return Ok(());
-        };
+        }
         self.note(exchange);
         self.tally.borrow_mut().commands += 1;
         let identities = {
@@ -112,6 +118,10 @@ impl Stage<'_> {
         self.note("scrub the cache");
         self.tally.borrow_mut().commands += 1;
         let report = self.volume.scrub_cache().await;
+        let may_be_refused = self.excuses.borrow().copies.may_be_filling();
+        if matches!(report, Err(ScrubCacheError::CatchingUp { .. })) && may_be_refused {
+            return Ok(());
+        }
         if self.excuses.borrow().errors {
             return Ok(());
         }

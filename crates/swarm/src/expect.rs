@@ -2,6 +2,11 @@
 //!
 //! It follows from what was done to the devices alone; what the engine says of itself is no excuse.
 
+mod copies;
+
+pub(crate) use copies::CopyBook;
+
+use crate::cache_ills::CacheIll;
 use crate::faults::Ill;
 use crate::topology::Topology;
 use headpond_block::DeviceError;
@@ -28,6 +33,8 @@ pub(crate) struct Excuses {
     pub known_lost: BTreeSet<usize>,
     /// Some life ended out of order without a stripe journal that has whatever that tore.
     pub torn: bool,
+    /// Of a cache that lies on several devices, which of them have what.
+    pub copies: CopyBook,
 }
 
 impl Excuses {
@@ -38,19 +45,44 @@ impl Excuses {
         }
         self.errors |= match ill {
             Ill::MemberLatent { .. } => topology.redundancy() == 0,
-            Ill::MemberSlow { .. } | Ill::CacheSlow { .. } => false,
+            Ill::MemberSlow { .. } | Ill::Cache { ill: CacheIll::Slow { .. }, .. } => false,
+            Ill::Cache { copy: Some(_), .. } => false,
             Ill::JournalWrite | Ill::JournalGone => false,
             Ill::MemberWrite { .. }
             | Ill::MemberFlush { .. }
             | Ill::MemberGone { .. }
-            | Ill::Hang { member: Some(_) } => self.is_beyond_redundancy(topology),
+            | Ill::Hang { .. } => self.is_beyond_redundancy(topology),
             _ => true,
         };
         self.journal_failed |= ill.costs_journal();
         // Without the journal a degraded array takes no writes.
         self.errors |= self.journal_failed && !self.lost.is_empty();
-        self.cache_failed |= matches!(ill, Ill::CacheGone | Ill::CacheWrites { .. });
-        self.cache_damaged |= matches!(ill, Ill::Damage(_));
+        match ill {
+            Ill::Cache { copy: None, ill } => {
+                self.cache_failed |= matches!(ill, CacheIll::Gone | CacheIll::Writes { .. });
+                self.cache_damaged |= matches!(ill, CacheIll::Damage(_));
+            }
+            Ill::Cache { copy: Some(copy), ill } => {
+                self.copies.note(copy, ill);
+                self.note_copies();
+            }
+            _ => {}
+        }
+    }
+
+    /// Copies of the cache are not there in the life that begins.
+    pub fn note_absent_copies(&mut self, absent: &BTreeSet<usize>) {
+        self.copies.begin_life();
+        absent.iter().for_each(|copy| self.copies.lose(*copy));
+        self.note_copies();
+    }
+
+    /// Where none of several copies is known to have everything, that is as if one device failed.
+    pub fn note_copies(&mut self) {
+        let is_lost = self.copies.are_kept() && !self.copies.hold();
+        self.errors |= is_lost;
+        self.cache_failed |= is_lost;
+        self.cache_damaged |= is_lost;
     }
 
     /// Whether nothing stands in for what was lost.
@@ -129,7 +161,9 @@ impl Excuses {
             {
                 Some("stale cache")
             }
-            OpenError::NoCacheDevice { .. } if self.cache_failed => Some("cache missing"),
+            OpenError::NoCacheDevice { .. } | OpenError::Copies(_) if self.cache_failed => {
+                Some("cache missing")
+            }
             OpenError::Cache(
                 Cache::NoCache { .. }
                 | Cache::NoSlice { .. }

@@ -1,5 +1,6 @@
 //! The faults that a life may meet, and what a volume may do about each.
 
+use crate::cache_ills::CacheIll;
 use crate::topology::Topology;
 use headpond_block::decorators::{Fault, FaultRule};
 use headpond_block::{BLOCK_BYTES, ByteRange, RequestKind};
@@ -30,30 +31,17 @@ pub(crate) enum Ill {
     MemberGone {
         member: usize,
     },
-    CacheSlow {
-        delay: Duration,
-        times: u64,
+    /// Of the cache device; or of one of them, where the cache lies on several.
+    Cache {
+        copy: Option<usize>,
+        ill: CacheIll,
     },
-    CacheReads {
-        times: u64,
-    },
-    /// Reads of the cache bring other bytes than are there.
-    CacheReadsWrong {
-        times: u64,
-    },
-    CacheWrites {
-        times: u64,
-    },
-    CacheFlush,
-    CacheGone,
     /// A write of the stripe journal fails.
     JournalWrite,
     JournalGone,
-    /// A block that is stable on the cache device changes.
-    Damage(Damage),
-    /// A device stops to answer, for as long as the life lasts.
+    /// A member stops to answer, for as long as the life lasts.
     Hang {
-        member: Option<usize>,
+        member: usize,
     },
 }
 
@@ -85,17 +73,17 @@ impl Ill {
         let delay = Duration::from_millis(5 << random.below(6));
         let slow_times = times * 20;
         if theme == Theme::Cache && has_cache && !random.one_in(3) {
-            return match random.below(9) {
-                0 => Self::CacheReads { times },
-                1 => Self::CacheReadsWrong { times },
-                2 => Self::CacheFlush,
-                3 | 4 => Self::Damage(Damage::Flip),
-                5 | 6 => Self::Damage(Damage::Revert),
-                _ => Self::Damage(Damage::Misplace),
-            };
+            return Self::of_cache(match random.below(9) {
+                0 => CacheIll::Reads { times },
+                1 => CacheIll::ReadsWrong { times },
+                2 => CacheIll::Flush,
+                3 | 4 => CacheIll::Damage(Damage::Flip),
+                5 | 6 => CacheIll::Damage(Damage::Revert),
+                _ => CacheIll::Damage(Damage::Misplace),
+            });
         }
         match random.below(5) {
-            0 if has_cache => Self::CacheSlow { delay, times: slow_times },
+            0 if has_cache => Self::of_cache(CacheIll::Slow { delay, times: slow_times }),
             0 | 1 => Self::MemberSlow { member, delay, times: slow_times },
             _ => {
                 let blocks = topology.window_on_member().split_at_multiples(BLOCK_BYTES);
@@ -110,17 +98,29 @@ impl Ill {
         let member = random.below(topology.members as u64) as usize;
         let has_cache = topology.cache.is_some();
         if theme == Theme::Cache && has_cache && !random.one_in(4) {
-            return match random.below(3) {
-                0 => Self::CacheWrites { times: 1 + random.below(3) },
-                _ => Self::CacheGone,
-            };
+            return Self::of_cache(match random.below(3) {
+                0 => CacheIll::Writes { times: 1 + random.below(3) },
+                _ => CacheIll::Gone,
+            });
         }
         match random.below(8) {
             0 | 1 => Self::MemberWrite { member },
             2 => Self::MemberFlush { member },
-            3 if has_cache => Self::Hang { member: None },
-            3 | 4 => Self::Hang { member: Some(member) },
+            3 if has_cache => Self::of_cache(CacheIll::Hang),
+            3 | 4 => Self::Hang { member },
             _ => Self::MemberGone { member },
+        }
+    }
+
+    fn of_cache(ill: CacheIll) -> Self {
+        Self::Cache { copy: None, ill }
+    }
+
+    /// The damage of a block of the cache that it is, and on which of several devices.
+    pub fn damage(self) -> Option<(Option<usize>, Damage)> {
+        match self {
+            Self::Cache { copy, ill: CacheIll::Damage(damage) } => Some((copy, damage)),
+            _ => None,
         }
     }
 
@@ -129,8 +129,8 @@ impl Ill {
         match self {
             Self::MemberWrite { member }
             | Self::MemberFlush { member }
-            | Self::MemberGone { member } => Some(member),
-            Self::Hang { member } => member,
+            | Self::MemberGone { member }
+            | Self::Hang { member } => Some(member),
             _ => None,
         }
     }
@@ -162,22 +162,19 @@ impl Ill {
                 let rule = FaultRule::on(RequestKind::Read, Fault::Latent);
                 FaultRule { range: Some(block), ..rule }
             }
-            Self::MemberSlow { delay, times, .. } | Self::CacheSlow { delay, times } => {
+            Self::MemberSlow { delay, times, .. } => {
                 FaultRule { kind: None, ..on(RequestKind::Read, Fault::Delay(delay), times) }
             }
             Self::MemberWrite { .. } => on(RequestKind::Write, Fault::Media, 1),
-            Self::MemberFlush { .. } | Self::CacheFlush => on(RequestKind::Flush, Fault::Media, 1),
-            Self::MemberGone { .. } | Self::CacheGone | Self::JournalGone => {
+            Self::MemberFlush { .. } => on(RequestKind::Flush, Fault::Media, 1),
+            Self::MemberGone { .. } | Self::JournalGone => {
                 FaultRule { kind: None, ..FaultRule::on(RequestKind::Read, Fault::Gone) }
             }
             Self::JournalWrite => on(RequestKind::Write, Fault::Media, 1),
-            Self::CacheReads { times } => on(RequestKind::Read, Fault::Media, times),
-            Self::CacheReadsWrong { times } => on(RequestKind::Read, Fault::Corrupt, times),
-            Self::CacheWrites { times } => on(RequestKind::Write, Fault::Media, times),
             Self::Hang { .. } => {
                 FaultRule { kind: None, ..FaultRule::on(RequestKind::Read, Fault::Hang) }
             }
-            Self::Damage(_) => return None,
+            Self::Cache { ill, .. } => return ill.rule(),
         })
     }
 
@@ -189,19 +186,10 @@ impl Ill {
             Self::MemberWrite { .. } => "member write error",
             Self::MemberFlush { .. } => "member flush error",
             Self::MemberGone { .. } => "member gone",
-            Self::CacheSlow { .. } => "cache slow",
-            Self::CacheReads { .. } => "cache read error",
-            Self::CacheReadsWrong { .. } => "cache read corrupted",
-            Self::CacheWrites { .. } => "cache write error",
-            Self::CacheFlush => "cache flush error",
-            Self::CacheGone => "cache gone",
+            Self::Cache { copy, ill } => ill.kinds()[usize::from(copy.is_some())],
             Self::JournalWrite => "journal write error",
             Self::JournalGone => "journal gone",
-            Self::Damage(Damage::Flip) => "cache block corrupted",
-            Self::Damage(Damage::Revert) => "cache write lost",
-            Self::Damage(Damage::Misplace) => "cache write misdirected",
-            Self::Hang { member: Some(_) } => "member hangs",
-            Self::Hang { member: None } => "cache hangs",
+            Self::Hang { .. } => "member hangs",
         }
     }
 
@@ -209,15 +197,13 @@ impl Ill {
     pub fn row(self) -> Option<u8> {
         Some(match self {
             Self::MemberLatent { .. } => 29,
-            Self::MemberSlow { .. } | Self::CacheSlow { .. } | Self::Hang { .. } => 39,
+            Self::MemberSlow { .. } | Self::Hang { .. } => 39,
             Self::MemberWrite { .. } | Self::MemberGone { .. } => 32,
-            Self::MemberFlush { .. } | Self::CacheFlush => 31,
-            Self::CacheReads { .. } => 19,
-            Self::CacheWrites { .. } => 21,
-            Self::CacheReadsWrong { .. } | Self::Damage(Damage::Flip) => 22,
-            Self::Damage(Damage::Revert) => 38,
-            Self::Damage(Damage::Misplace) => 37,
-            Self::CacheGone | Self::JournalWrite | Self::JournalGone => return None,
+            Self::MemberFlush { .. } => 31,
+            // What one copy cannot give the other has: dirty blocks as well.
+            Self::Cache { copy: Some(_), ill: CacheIll::Reads { .. } } => 20,
+            Self::Cache { ill, .. } => return ill.row(),
+            Self::JournalWrite | Self::JournalGone => return None,
         })
     }
 }
@@ -228,12 +214,20 @@ impl fmt::Display for Ill {
         if let Some(member) = self.member() {
             write!(f, " (member {member})")?;
         }
+        if let Self::Cache { copy: Some(copy), .. } = self {
+            write!(f, " (copy {copy})")?;
+        }
         match self {
             Self::MemberLatent { block, .. } => write!(f, ", {} at {}", block.len(), block.start()),
-            Self::CacheReads { times }
-            | Self::CacheReadsWrong { times }
-            | Self::CacheWrites { times } => write!(f, ", {times} times"),
-            Self::MemberSlow { delay, times, .. } | Self::CacheSlow { delay, times } => {
+            Self::Cache {
+                ill:
+                    CacheIll::Reads { times }
+                    | CacheIll::ReadsWrong { times }
+                    | CacheIll::Writes { times },
+                ..
+            } => write!(f, ", {times} times"),
+            Self::MemberSlow { delay, times, .. }
+            | Self::Cache { ill: CacheIll::Slow { delay, times }, .. } => {
                 write!(f, ", {times} operations by {} ms", delay.as_millis())
             }
             _ => Ok(()),

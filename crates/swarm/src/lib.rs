@@ -16,7 +16,9 @@
 //! **Not here**: the oracle (`headpond-witness`), the disks (`headpond-sim`).
 
 mod aim;
+mod cache_ills;
 mod case;
+mod copies;
 pub mod enumerate;
 mod exchanges;
 mod expect;

@@ -1,18 +1,20 @@
 //! One life of a volume: from opening to a stop, a power cut, or the death of the program.
 
+use crate::cache_ills::CacheIll;
 use crate::case::Offence;
+use crate::copies::whole_copies;
 use crate::expect::Excuses;
 use crate::faults::Ill;
 use crate::machine::{Absent, Machine, careful};
 use crate::returns::is_whole;
 use crate::steps::{Remains, Stage, Step};
 use crate::tally::Tally;
-use crate::topology::FURTHER;
+use crate::topology::{BESIDE_BYTES, FURTHER};
 use headpond_block::decorators::WindowDevice;
 use headpond_block::{BLOCK_BYTES, BlockDevice, Runtime};
 use headpond_sim::{Ended, Random, Sim, run_until_cut};
 use headpond_volume::{CacheSettings, Volume};
-use headpond_witness::{Client, Workload};
+use headpond_witness::{Client, Verdict, Workload};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
@@ -21,6 +23,8 @@ use std::time::Duration;
 const LIFE_MAX: Duration = Duration::from_secs(1800);
 /// Asked of an array that has just grown, at most.
 const NEW_ROOM_REQUESTS: u32 = 100;
+/// Of the requests, those that another core is asked beside: one in so many.
+const BESIDE_PART: u32 = 3;
 /// A device that hangs is waited for so long before somebody pulls the plug.
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -104,7 +108,7 @@ impl World<'_> {
         let mut hangs = false;
         for ill in ills {
             excuses.note(ill, &self.machine.topology);
-            hangs |= matches!(ill, Ill::Hang { .. });
+            hangs |= matches!(ill, Ill::Hang { .. } | Ill::Cache { ill: CacheIll::Hang, .. });
         }
         hangs && excuses.errors
     }
@@ -147,7 +151,9 @@ impl World<'_> {
         phase("reading everything");
         let client = self.client(&volume, runtime);
         remains.client.replace(Some(client.clone()));
+        let beside = self.client_beside(&volume, runtime);
         client.check_all().await?;
+        self.check_beside(beside.as_ref()).await?;
         if let Cut::InWork(operations) = order.cut {
             self.machine.power.cut_after(operations);
         }
@@ -162,6 +168,7 @@ impl World<'_> {
             sim,
             controls: &controls,
             absent: &order.absent.members,
+            absent_copies: &order.absent.copies,
             excuses: self.excuses,
             tally: self.tally,
             random: self.random,
@@ -169,7 +176,7 @@ impl World<'_> {
         };
         let work = async {
             let Some(workload) = self.workload_for(order, &volume) else { return Ok(()) };
-            let worked = client.run(&workload, order.seed).await;
+            let worked = work_on_both((&client, beside.as_ref()), workload, order.seed).await;
             // Where nothing else is asked the steps are what there is to do.
             is_over.set(true);
             phase("ending the steps");
@@ -181,14 +188,27 @@ impl World<'_> {
         let client = self.use_new_room(client, order, &volume, runtime, remains).await?;
         phase("reading everything again");
         self.look_again(&client, &volume).await?;
+        self.check_beside(beside.as_ref()).await?;
         phase("stopping");
         if let Cut::InStopping(operations) = order.cut {
             self.machine.power.cut_after(operations);
         }
-        match volume.stop().await {
-            Ok(()) => check_counts(&volume).map(|()| End::Stopped),
+        self.stop(order, &volume).await
+    }
+
+    /// Ends the life in order, with everything cleaned before where that was asked for.
+    async fn stop(&self, order: &Order, volume: &Volume) -> Result<End, Offence> {
+        let is_wanted_clean = order.steps.iter().any(|(_, step)| *step == Step::StopClean);
+        let stopped = async {
+            if is_wanted_clean {
+                volume.clean_all().await.map_err(|error| error.to_string())?;
+            }
+            volume.stop().await.map_err(|error| error.to_string())
+        };
+        match stopped.await {
+            Ok(()) => check_counts(volume).map(|()| End::Stopped),
             Err(_) if self.excuses.borrow().errors => Ok(End::StopFailed),
-            Err(error) => Err(Offence::Stop(error.to_string())),
+            Err(error) => Err(Offence::Stop(error)),
         }
     }
 
@@ -228,8 +248,12 @@ impl World<'_> {
     /// Whoever failed in an earlier life is whole again, or was replaced: where the array has all
     /// its members it may lose as many as ever.
     fn note_opened(&self, order: &Order, volume: &Volume) {
-        let array = &volume.status().cores[self.machine.topology.worked_on()].array;
+        let status = volume.status();
+        let array = &status.cores[self.machine.topology.worked_on()].array;
         let mut excuses = self.excuses.borrow_mut();
+        if let Some(copies) = whole_copies(&status) {
+            excuses.copies.note_whole(&copies);
+        }
         excuses.note_opened(&order.absent.members);
         if is_whole(array) {
             excuses.note_whole();
@@ -250,6 +274,24 @@ impl World<'_> {
         let (start, len) = (self.machine.topology.window_start, self.machine.window_bytes());
         let window = Rc::new(WindowDevice::new(self.core_of(volume), start, len));
         Client::new(window, Rc::clone(&self.machine.witness), runtime)
+    }
+
+    /// Whoever asks something of the other core.
+    fn client_beside(&self, volume: &Rc<Volume>, runtime: &Runtime) -> Option<Client> {
+        let witness = Rc::clone(self.machine.beside.as_ref()?);
+        let core: Rc<dyn BlockDevice> = match self.machine.topology.worked_on() {
+            0 => volume.core_device(FURTHER)?,
+            _ => volume.clone(),
+        };
+        let window = Rc::new(WindowDevice::new(core, 0, BESIDE_BYTES));
+        Some(Client::new(window, witness, runtime))
+    }
+
+    /// The other core holds what it must as well.
+    async fn check_beside(&self, client: Option<&Client>) -> Result<(), Offence> {
+        let Some(client) = client else { return Ok(()) };
+        client.check_all().await?;
+        self.check_errors(client)
     }
 
     /// The core that is worked on.
@@ -287,6 +329,19 @@ impl World<'_> {
         }
         Ok(())
     }
+}
+
+/// The workload, and part of it of the other core where somebody asks something there.
+async fn work_on_both(
+    (client, beside): (&Client, Option<&Client>),
+    workload: Workload,
+    seed: u64,
+) -> Result<(), Box<Verdict>> {
+    let Some(beside) = beside else { return client.run(&workload, seed).await };
+    let (requests, blocks) = (workload.requests / BESIDE_PART, BESIDE_BYTES / BLOCK_BYTES);
+    let less = Workload { requests, blocks, ..workload };
+    let (worked, other) = both(client.run(&workload, seed), beside.run(&less, seed ^ 2)).await;
+    worked.and(other)
 }
 
 /// Each request that came has been counted, once, and nothing has been added up wrong.

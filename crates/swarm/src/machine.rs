@@ -1,17 +1,25 @@
 //! The disks of a case, which outlive the lives that use them.
 
+mod copies;
+mod pages;
+
+pub(crate) use copies::{name as copy_name, on_disks};
+pub(crate) use pages::{Face, Pages};
+
 use crate::aim::Aim;
 use crate::faults::Damage;
 use crate::growth::Growth;
 use crate::tally::Tally;
-use crate::topology::{CACHE, IDLE_MEMBERS, IdleCore, Topology, WINDOW_GROWS_BYTES};
+use crate::topology::{
+    BESIDE_BYTES, CACHE, IDLE_MEMBERS, IdleCore, MIRROR, Topology, WINDOW_GROWS_BYTES,
+};
 use headpond_block::decorators::{FaultControl, FaultDevice};
 use headpond_block::devices::RamDevice;
 use headpond_block::{
     BlockDevice, BufferPool, DeviceName, Geometry, PoolConfig, Runtime, Stability,
 };
 use headpond_raid::superblock::{COPY_OFFSETS, SUPERBLOCK_BYTES, decode};
-use headpond_sim::{Medium, OperationTime, Picture, Power, Random, Sim, SimDisk, run_until_cut};
+use headpond_sim::{Medium, OperationTime, Power, Random, Sim, SimDisk, run_until_cut};
 use headpond_volume::{
     CacheDescription, CacheSettings, CreateError, Description, Devices, OpenOptions, Pace,
     Tolerance, Volume,
@@ -21,8 +29,8 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::time::Duration;
+use uuid::Uuid;
 
-const PAGE_BYTES: usize = 4096;
 const CACHE_NAME: &str = "cache";
 const SPARE_NAME: &str = "spare";
 
@@ -33,6 +41,11 @@ pub(crate) struct Machine {
     /// As large: what a cache may be replaced with.
     spare: Option<Rc<Medium>>,
     is_on_spare: Cell<bool>,
+    /// What the cache lies on where that is several devices: those it is made on, and behind them
+    /// others that may take the place of any.
+    pub copies: Vec<Rc<Medium>>,
+    /// What the copies call themselves.
+    mirror: Cell<Uuid>,
     /// Whether there was ever anything on the spare one.
     was_on_spare: Cell<bool>,
     /// As many as the array has, behind them one that may take the place of any, and those that
@@ -53,6 +66,8 @@ pub(crate) struct Machine {
     /// What the witness can know of, from the start of the window on.
     witnessed_bytes: u64,
     pub witness: Rc<RefCell<Witness>>,
+    /// Of the other core, where something is asked of that one.
+    pub beside: Option<Rc<RefCell<Witness>>>,
     /// Whether the description that is kept names the cache: it may be detached.
     pub names_cache: Cell<bool>,
     /// How far the array is on its way to more members, and how large it is.
@@ -65,6 +80,7 @@ pub(crate) struct Machine {
 #[derive(Clone, Default)]
 pub(crate) struct Controls {
     pub cache: FaultControl,
+    pub copies: Vec<FaultControl>,
     pub members: Vec<FaultControl>,
     pub journal: FaultControl,
 }
@@ -74,6 +90,8 @@ pub(crate) struct Controls {
 pub(crate) struct Absent {
     pub members: BTreeSet<usize>,
     pub cache: bool,
+    /// Of a cache that lies on several.
+    pub copies: BTreeSet<usize>,
     pub journal: bool,
 }
 
@@ -108,7 +126,7 @@ impl Machine {
             Rc::new(Medium::new(name, geometry).with_atoms(4096))
         };
         let disk = |name: &str| {
-            let shape = topology.cache.as_ref()?;
+            let shape = topology.cache.as_ref().filter(|shape| shape.copies == 1)?;
             let geometry = Geometry::of_size(shape.bytes);
             let geometry = Geometry { stability: shape.stability, ..geometry };
             Some(Rc::new(Medium::new(name, geometry)))
@@ -121,7 +139,9 @@ impl Machine {
         let witnessed_bytes = topology.window_bytes + WINDOW_GROWS_BYTES;
         Self {
             journal,
-            names_cache: Cell::new(cache.is_some()),
+            names_cache: Cell::new(topology.cache.is_some()),
+            copies: copies::blank(&topology),
+            mirror: Cell::new(MIRROR),
             cache,
             spare,
             is_on_spare: Cell::new(false),
@@ -136,6 +156,9 @@ impl Machine {
             power: Power::on(),
             witnessed_bytes,
             witness: Rc::new(RefCell::new(Witness::new(witnessed_bytes, seed))),
+            beside: topology
+                .works_beside
+                .then(|| Rc::new(RefCell::new(Witness::new(BESIDE_BYTES, seed ^ 0xbe51de)))),
             growth: Growth::default(),
             pace: Cell::default(),
             topology,
@@ -145,7 +168,9 @@ impl Machine {
     fn create(&self, seed: u64) -> Result<(), CreateError> {
         let settings = crate::topology::draw_settings(&mut Random::new(seed));
         let main = async |runtime: Runtime, sim: Sim| {
+            let blank = self.blank_copies(&runtime, &sim);
             let devices = self.devices(&runtime, &sim, &Absent::default(), &self.controls());
+            let devices = Devices { copies: blank, ..devices };
             let description = self.description(&settings);
             Volume::create(&description, &devices, &self.topology.create_options()).await
         };
@@ -168,6 +193,8 @@ impl Machine {
             spare: self.spare.as_ref().map(copy),
             is_on_spare: self.is_on_spare.clone(),
             was_on_spare: self.was_on_spare.clone(),
+            copies: self.copies.iter().map(copy).collect(),
+            mirror: self.mirror.clone(),
             members: self.members.iter().map(copy).collect(),
             used_members: self.used_members.clone(),
             has_exchanged: self.has_exchanged.clone(),
@@ -175,6 +202,10 @@ impl Machine {
             idle_members: self.idle_members.iter().map(copy).collect(),
             power: Power::on(),
             witness: Rc::new(RefCell::new(witness)),
+            beside: self.beside.as_ref().map(|beside| {
+                let beside = beside.borrow().clone();
+                Rc::new(RefCell::new(beside))
+            }),
             witnessed_bytes: self.witnessed_bytes,
             names_cache: self.names_cache.clone(),
             growth: self.growth.clone(),
@@ -239,6 +270,9 @@ impl Machine {
     }
 
     fn on(&self, is_spare: bool, cache: CacheDescription) -> CacheDescription {
+        if cache.mirror.is_some() {
+            return self.on_copies(cache);
+        }
         let device = if is_spare { SPARE_NAME } else { CACHE_NAME }.into();
         CacheDescription { device, ..cache }
     }
@@ -291,8 +325,9 @@ impl Machine {
     }
 
     pub fn controls(&self) -> Controls {
-        let members = self.members.iter().map(|_| FaultControl::default()).collect();
-        Controls { cache: FaultControl::default(), journal: FaultControl::default(), members }
+        let each = |media: &[Rc<Medium>]| media.iter().map(|_| FaultControl::default()).collect();
+        let (copies, members) = (each(&self.copies), each(&self.members));
+        Controls { copies, members, ..Controls::default() }
     }
 
     pub fn devices(
@@ -318,6 +353,7 @@ impl Machine {
         Devices {
             tier: self.tier_device(),
             cache: cache.map(|medium| attach(medium, &controls.cache, FAST)),
+            copies: self.present_copies(absent, runtime, sim, controls),
             members: match self.topology.idle_core {
                 Some(IdleCore::First) => idle.chain(members).collect(),
                 _ => members.chain(idle).collect(),
@@ -388,7 +424,7 @@ impl Machine {
                 for member in self.used_members().chain(&self.idle_members).chain(&self.journal) {
                     member.lose_power(random);
                 }
-                torn
+                torn + self.copies.iter().map(|copy| copy.lose_power(random)).sum::<usize>()
             }
             false => {
                 self.media().for_each(|medium| medium.lose_program(random));
@@ -399,99 +435,49 @@ impl Machine {
             tally.row(2);
         }
         self.power.restore();
-        self.witness.borrow_mut().crash();
+        self.witnesses().for_each(|witness| witness.borrow_mut().crash());
     }
 
-    /// Damages a page of the cache while nothing runs, and tells how, by which aim, and which.
-    pub fn rot(&self, random: &mut Random) -> Option<(Damage, Aim, u64)> {
-        let cache = self.cache_disk().filter(|cache| !is_memory(cache))?;
+    /// Damages a page of the cache while nothing runs, on this one of several copies, and tells
+    /// how, by which aim, and which.
+    pub fn rot(&self, copy: Option<usize>, random: &mut Random) -> Option<(Damage, Aim, u64)> {
+        let face = self.face(copy)?;
         let (aim, damage) = (Aim::draw(random), *random.pick(&[Damage::Flip, Damage::Misplace]));
         // What was merely written last may be what nothing on the disk promises yet.
-        let targets = aim.targets(cache);
-        let pages = Pages::at(cache, targets.iter().map(|target| target.address));
-        let address = pages.damage(cache, damage, None, random)?;
+        let targets = aim.targets(&face);
+        let pages = Pages::at(&face, targets.iter().map(|target| target.address));
+        let address = pages.damage(&face, damage, None, random)?;
         Some((damage, aim, address))
+    }
+
+    /// Where the cache lies, on this one of several copies; `None` where it is in memory, or
+    /// nowhere.
+    pub fn face(&self, copy: Option<usize>) -> Option<Face<'_>> {
+        match copy {
+            Some(copy) => Some(Face::of_copy(&self.copies[copy])),
+            None => {
+                let cache = self.cache_disk().filter(|cache| !is_memory(cache))?;
+                Some(Face::of_disk(cache))
+            }
+        }
+    }
+
+    /// Of every core that something is asked of.
+    pub fn witnesses(&self) -> impl Iterator<Item = &Rc<RefCell<Witness>>> {
+        std::iter::once(&self.witness).chain(&self.beside)
     }
 
     pub fn media(&self) -> impl Iterator<Item = &Medium> {
         let spare = self.spare.iter().filter(|_| self.was_on_spare.get());
         let members = self.used_members().chain(&self.idle_members);
-        self.cache.iter().chain(members).chain(&self.journal).chain(spare).map(|medium| &**medium)
+        let caches_and_members = self.cache.iter().chain(members).chain(&self.journal).chain(spare);
+        caches_and_members.chain(&self.copies).map(|medium| &**medium)
     }
 }
 
 fn carries_superblock(medium: &Medium) -> bool {
     let copy = |offset| decode(&medium.peek(offset, SUPERBLOCK_BYTES)).is_ok();
     COPY_OFFSETS.into_iter().any(copy)
-}
-
-/// Some pages of a device, as they were.
-pub(crate) struct Pages(Vec<(u64, Vec<u8>)>);
-
-impl Pages {
-    /// Those that were written last, in some order: a log has most use for them.
-    pub fn latest(medium: &Medium, count: usize, random: &mut Random) -> Self {
-        let writes = medium.latest_writes();
-        let pages = writes.iter().flat_map(|range| range.split_at_multiples(PAGE_BYTES as u64));
-        let mut addresses: Vec<u64> =
-            pages.map(|page| page.start() - page.start() % PAGE_BYTES as u64).collect();
-        addresses.sort_unstable();
-        addresses.dedup();
-        random.shuffle(&mut addresses);
-        addresses.truncate(count);
-        Self::at(medium, addresses)
-    }
-
-    /// Those at some addresses.
-    pub fn at(medium: &Medium, addresses: impl IntoIterator<Item = u64>) -> Self {
-        let page = |address| (address, medium.peek(address, PAGE_BYTES));
-        Self(addresses.into_iter().map(page).collect())
-    }
-
-    /// Keeps those that are still as they were.
-    pub fn retain_unchanged(&mut self, medium: &Medium) {
-        self.0.retain(|(address, bytes)| medium.peek(*address, PAGE_BYTES) == *bytes);
-    }
-
-    /// Changes one page that has been as it is for some time, and tells which; `None` where there
-    /// is none for it.
-    pub fn damage(
-        &self,
-        medium: &Medium,
-        damage: Damage,
-        before: Option<&Picture>,
-        random: &mut Random,
-    ) -> Option<u64> {
-        let pick = |pages: &[(u64, Vec<u8>)], random: &mut Random| {
-            (!pages.is_empty()).then(|| random.pick(pages).clone())
-        };
-        let (address, bytes) = match damage {
-            Damage::Flip => {
-                let (address, mut bytes) = pick(&self.0, random)?;
-                let at = random.below(PAGE_BYTES as u64) as usize;
-                bytes[at] ^= 1 << random.below(8);
-                (address, bytes)
-            }
-            Damage::Revert => {
-                let before = before?;
-                let old = |address: u64| before.read(address, PAGE_BYTES);
-                let changed = self.0.iter().filter(|(address, now)| old(*address) != *now);
-                let changed: Vec<u64> = changed.map(|(address, _)| *address).collect();
-                let address = *changed.get(random.below(changed.len().max(1) as u64) as usize)?;
-                (address, old(address))
-            }
-            Damage::Misplace => {
-                let (address, _) = pick(&self.0, random)?;
-                let (from, bytes) = pick(&self.0, random)?;
-                if from == address {
-                    return None;
-                }
-                (address, bytes)
-            }
-        };
-        medium.poke(address, &bytes);
-        Some(address)
-    }
 }
 
 /// Nothing is forced.

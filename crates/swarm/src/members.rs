@@ -42,7 +42,7 @@ impl Stage<'_> {
         match self.volume.replace_member(self.core(), &old, Some(new)).await {
             Ok(()) => Ok(()),
             Err(_) if self.excuses.borrow().errors => Ok(()),
-            Err(error) if self.is_refusal(&error) || !self.excuses.borrow().lost.is_empty() => {
+            Err(error) if self.is_refused(&error) || !self.excuses.borrow().lost.is_empty() => {
                 self.note(format!("not replaced: {error}"));
                 Ok(())
             }
@@ -107,17 +107,17 @@ impl Stage<'_> {
         (0..self.machine.members.len()).filter(is_free).collect()
     }
 
-    /// Whether it is refused for what the array is just now.
-    fn is_refusal(&self, error: &ChangeMembersError) -> bool {
-        let ChangeMembersError::Member(error) = error else {
-            return matches!(error, ChangeMembersError::Busy { .. });
-        };
-        match error {
-            MemberError::Growing { .. } => self.machine.growth.may_be_under_way(),
-            MemberError::Filling { .. }
-            | MemberError::Uninitialised
-            | MemberError::Known { .. } => true,
-            _ => false,
-        }
+    fn is_refused(&self, error: &ChangeMembersError) -> bool {
+        let is_growing = matches!(error, ChangeMembersError::Member(MemberError::Growing { .. }));
+        is_passing(error) || is_growing && self.machine.growth.may_be_under_way()
     }
+}
+
+/// Whether it is refused for what the array is just now.
+pub(crate) fn is_passing(error: &ChangeMembersError) -> bool {
+    let ChangeMembersError::Member(error) = error else {
+        return matches!(error, ChangeMembersError::Busy { .. });
+    };
+    let is_theirs = matches!(error, MemberError::Filling { .. } | MemberError::Known { .. });
+    is_theirs || matches!(error, MemberError::Uninitialised)
 }

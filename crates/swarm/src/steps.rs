@@ -1,11 +1,13 @@
 //! What happens beside the workload of a life: commands, and faults.
 
 use crate::aim::Aim;
+use crate::cache_ills::CacheIll;
 use crate::case::Offence;
+use crate::copies::CopyCommand;
 use crate::exchanges::Exchange;
 use crate::expect::Excuses;
-use crate::faults::{Damage, Ill};
-use crate::machine::{Controls, Machine, Pages};
+use crate::faults::Ill;
+use crate::machine::{Controls, Face, Machine, Pages};
 use crate::tally::Tally;
 use crate::topology::{
     draw_bypass, draw_checkpoint, draw_classes, draw_eviction, draw_mode, draw_promotion,
@@ -13,11 +15,11 @@ use crate::topology::{
 };
 use headpond_block::{BlockDevice, Request, Runtime};
 use headpond_raid::{ArrayState, JournalWhen, Occupied};
-use headpond_sim::{Medium, Picture, Random, Sim};
+use headpond_sim::{Picture, Random, Sim};
 use headpond_volume::{CacheSettings, Dirty, SettingChange, Volume};
 use headpond_witness::Client;
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::rc::Rc;
 use std::time::Duration;
@@ -42,11 +44,24 @@ const CLEANING: [&str; 8] = [
     "cleaning.acp.flush-max-buffers=3",
 ];
 
+/// Changes of the tier beside its mode and whom it evicts.
+const TIER: [&str; 5] = [
+    "tier.cleaning=alru",
+    "tier.cleaning=nop",
+    "tier.cleaning=stripe",
+    "tier.promotion=nhit",
+    "tier.promotion=always",
+];
+
 /// One thing that happens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     Set(SettingChange),
+    /// The same, with everything cleaned before it and after it.
+    SetAndClean(SettingChange),
     CleanAll,
+    /// The stop at the end of the life cleans everything first.
+    StopClean,
     ResetStats,
     /// Takes the cache away, or puts it back, empty.
     SwitchCache,
@@ -55,6 +70,8 @@ pub(crate) enum Step {
     /// Another cache in its place.
     Exchange(Exchange),
     ScrubCache,
+    /// Of those that the cache lies on, where they are several.
+    Copies(CopyCommand),
     /// Another disk takes the place of a member, beside the requests.
     ReplaceMember,
     ScrubArray,
@@ -73,6 +90,28 @@ pub(crate) enum Step {
 
 impl Step {
     pub fn draw_command(random: &mut Random) -> Self {
+        // Drawn aside: the other steps are what they are without these.
+        let mut aside = random.clone().fork().fork().fork();
+        let usual = Self::draw_usual(random);
+        if aside.one_in(6) { Self::draw_seldom(&mut aside) } else { usual }
+    }
+
+    fn draw_seldom(random: &mut Random) -> Self {
+        let change = |random: &mut Random, all: &[&str]| {
+            Self::Set(random.pick(all).parse().expect("key=value"))
+        };
+        match random.below(8) {
+            0 | 1 => Self::SetAndClean(SettingChange::new("mode", draw_mode(random))),
+            2 => Self::StopClean,
+            3 => change(random, &["fallback.errors=0", "fallback.errors=2", "fallback.window-s=1"]),
+            4 => change(random, &["discard=true", "discard=false"]),
+            5 => change(random, &["checksums=auto", "checksums=always"]),
+            6 => Self::Set(SettingChange::new("tier.eviction", draw_eviction(random))),
+            _ => change(random, &TIER),
+        }
+    }
+
+    fn draw_usual(random: &mut Random) -> Self {
         let cutoffs = ["never", "full", "32K"];
         // Drawn aside: the other steps are what they are without these.
         let mut aside = random.clone().fork();
@@ -118,12 +157,15 @@ impl fmt::Display for Step {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Set(change) => write!(f, "set {change}"),
+            Self::SetAndClean(change) => write!(f, "clean all and set {change}"),
+            Self::StopClean => write!(f, "clean all before the stop"),
             Self::CleanAll => write!(f, "clean all"),
             Self::ResetStats => write!(f, "reset the statistics"),
             Self::SwitchCache => write!(f, "detach the cache, or attach it"),
             Self::SwitchTier => write!(f, "detach the tier, or attach it"),
             Self::Exchange(exchange) => write!(f, "{exchange}"),
             Self::ScrubCache => write!(f, "scrub the cache"),
+            Self::Copies(command) => write!(f, "{command}"),
             Self::ReplaceMember => write!(f, "replace a member"),
             Self::ScrubArray => write!(f, "scrub the array"),
             Self::Grow(more) => write!(f, "grow by {more} members"),
@@ -148,6 +190,7 @@ pub(crate) struct Stage<'a> {
     pub controls: &'a Controls,
     /// Disks that are not there in this life.
     pub absent: &'a BTreeSet<usize>,
+    pub absent_copies: &'a BTreeSet<usize>,
     pub excuses: &'a RefCell<Excuses>,
     pub tally: &'a RefCell<Tally>,
     pub random: &'a RefCell<Random>,
@@ -161,9 +204,12 @@ impl Stage<'_> {
     /// A command that failed though nothing excuses it.
     pub async fn run(&self, steps: &[(Duration, Step)]) -> Result<(), Offence> {
         let begun = self.runtime.now();
-        let is_damage = |(_, step): &(Duration, Step)| matches!(step, Step::Ill(Ill::Damage(_)));
-        let cache = self.machine.cache_disk().filter(|_| steps.iter().any(is_damage));
-        let before = cache.map(|cache| cache.picture());
+        let damaged = steps.iter().filter_map(|(_, step)| match step {
+            Step::Ill(ill) => Some(ill.damage()?.0),
+            _ => None,
+        });
+        let pictures = damaged.filter_map(|copy| Some((copy, self.machine.face(copy)?.picture())));
+        let before: BTreeMap<Option<usize>, Picture> = pictures.collect();
         let is_on_spare = self.machine.is_on_spare();
         for (at, step) in steps {
             self.runtime.sleep_until(begun + *at).await;
@@ -172,6 +218,9 @@ impl Stage<'_> {
             }
             match step.clone() {
                 Step::Set(change) => self.set(change)?,
+                Step::SetAndClean(change) => self.set_and_clean(change).await?,
+                // The life sees to it.
+                Step::StopClean => {}
                 Step::CleanAll => self.clean_all().await?,
                 Step::ResetStats => self.reset_stats(),
                 Step::SwitchCache => self.switch_cache().await?,
@@ -185,13 +234,16 @@ impl Stage<'_> {
                 Step::AwaitWhole => self.await_whole().await?,
                 Step::AwaitScrub => self.await_scrub().await?,
                 Step::AwaitGrowth => self.await_growth().await?,
-                Step::Ill(Ill::Damage(damage)) => {
-                    // Of this disk, and not of one that was the cache when the life began.
-                    let before = before.as_ref();
-                    let before = before.filter(|_| self.machine.is_on_spare() == is_on_spare);
-                    self.damage(damage, before).await;
-                }
-                Step::Ill(ill) => self.befall(ill).await,
+                Step::Copies(command) => self.change_copies(command).await?,
+                Step::Ill(ill) => match ill.damage() {
+                    Some((copy, _)) => {
+                        // Of this disk, and not of one that was the cache when the life began.
+                        let before = before.get(&copy);
+                        let before = before.filter(|_| self.machine.is_on_spare() == is_on_spare);
+                        self.damage(ill, before).await;
+                    }
+                    None => self.befall(ill).await,
+                },
             }
         }
         Ok(())
@@ -230,6 +282,20 @@ impl Stage<'_> {
         }
     }
 
+    async fn set_and_clean(&self, change: SettingChange) -> Result<(), Offence> {
+        if self.volume.status().cache.is_none() {
+            return Ok(());
+        }
+        self.note(Step::SetAndClean(change.clone()));
+        self.tally.borrow_mut().commands += 1;
+        match self.volume.set_and_clean(std::slice::from_ref(&change)).await {
+            Err(error) if !self.excuses.borrow().errors => {
+                Err(Offence::Command(format!("clean and set {change}: {error}")))
+            }
+            _ => Ok(()),
+        }
+    }
+
     async fn clean_all(&self) -> Result<(), Offence> {
         self.note(Step::CleanAll);
         self.tally.borrow_mut().commands += 1;
@@ -249,6 +315,9 @@ impl Stage<'_> {
     }
 
     async fn switch_cache(&self) -> Result<(), Offence> {
+        if self.machine.topology.copies().is_some() {
+            return self.switch_copies().await;
+        }
         let at = usize::from(self.machine.is_on_spare());
         let Some(device) = self.caches.get(at) else { return Ok(()) };
         if self.machine.growth.may_be_under_way() && !self.machine.topology.grows_behind_caches() {
@@ -293,11 +362,12 @@ impl Stage<'_> {
         if ill.asks_redundancy() && self.strikes_late() && !self.redundancy_holds().await {
             return;
         }
-        let control = match ill.member() {
-            Some(member) => &self.controls.members[member],
-            None if ill.costs_journal() => &self.controls.journal,
-            None if self.machine.cache_disk().is_none() => return,
-            None => &self.controls.cache,
+        let control = match (ill.member(), ill) {
+            (Some(member), _) => &self.controls.members[member],
+            (None, Ill::Cache { copy: Some(copy), .. }) => &self.controls.copies[copy],
+            (None, Ill::Cache { copy: None, .. }) if self.machine.cache_disk().is_none() => return,
+            (None, Ill::Cache { copy: None, .. }) => &self.controls.cache,
+            (None, _) => &self.controls.journal,
         };
         self.note(ill);
         self.excuses.borrow_mut().note(ill, &self.machine.topology);
@@ -306,7 +376,7 @@ impl Stage<'_> {
             self.excuses.borrow_mut().errors = true;
         }
         if self.excuses.borrow().is_beyond_redundancy(&self.machine.topology) {
-            self.machine.witness.borrow_mut().let_failures_linger();
+            self.machine.witnesses().for_each(|it| it.borrow_mut().let_failures_linger());
         }
         self.count(ill);
         control.add(ill.rule().expect("a fault of a device"));
@@ -366,17 +436,14 @@ impl Stage<'_> {
     }
 
     /// Damages a block of the cache that has been stable for so long that the log itself says so.
-    async fn damage(&self, damage: Damage, before: Option<&Picture>) {
-        let Some(cache) = self.machine.cache_disk() else { return };
-        if crate::machine::is_memory(cache) {
-            return;
-        }
+    async fn damage(&self, ill: Ill, before: Option<&Picture>) {
+        let Some((copy, damage)) = ill.damage() else { return };
+        let Some(face) = self.machine.face(copy) else { return };
         // Drawn aside: which pages were written last is drawn as it was without an aim.
         let aim = Aim::draw(&mut self.random.borrow().clone().fork());
-        let Some(pages) = self.settled_pages(cache, aim).await else { return };
-        let changed = pages.damage(cache, damage, before, &mut self.random.borrow_mut());
+        let Some(pages) = self.settled_pages(&face, aim).await else { return };
+        let changed = pages.damage(&face, damage, before, &mut self.random.borrow_mut());
         let Some(address) = changed else { return };
-        let ill = Ill::Damage(damage);
         self.note(format!("{ill}, at {address} ({aim:?})"));
         self.excuses.borrow_mut().note(ill, &self.machine.topology);
         self.count(ill);
@@ -389,7 +456,7 @@ impl Stage<'_> {
 
     /// Pages of the cache that the volume has been able to rely on for some time; `None` where it
     /// fails.
-    async fn settled_pages(&self, cache: &Medium, aim: Aim) -> Option<Pages> {
+    async fn settled_pages(&self, cache: &Face<'_>, aim: Aim) -> Option<Pages> {
         let latest = Pages::latest(cache, PAGES, &mut self.random.borrow_mut());
         for _ in 0..2 {
             self.volume.submit(Request::flush()).await.ok()?;
@@ -411,7 +478,7 @@ impl Stage<'_> {
     fn count(&self, ill: Ill) {
         let mut tally = self.tally.borrow_mut();
         tally.note(ill);
-        if ill == Ill::CacheGone {
+        if let Ill::Cache { copy: None, ill: CacheIll::Gone } = ill {
             let dirty = self.volume.status().cache.map_or(0, |cache| cache.dirty_bytes);
             tally.row(if dirty > 0 { 18 } else { 17 });
         }

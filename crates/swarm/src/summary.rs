@@ -14,14 +14,15 @@ pub fn print(tally: &Tally, elapsed: Option<Duration>) {
     println!("{requests} requests, {failed_requests} of them failed, as faults allow");
     println!(
         "{} crashes: {} power cuts, {} killed programs; {} clean stops; {} commands; {} arrays \
-         grown, {} members returned",
+         grown, {} members returned, {} times all copies of a cache again",
         tally.crashes(),
         tally.power_cuts,
         tally.kills,
         tally.clean_stops,
         tally.commands,
         tally.grown,
-        tally.returned
+        tally.returned,
+        tally.copies_filled
     );
     println!("{} faults:", tally.faults_total());
     tally.faults.iter().for_each(|(kind, count)| println!("  {count:>8} {kind}"));

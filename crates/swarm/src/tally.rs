@@ -22,6 +22,8 @@ pub struct Tally {
     pub grown: u64,
     /// Members that came back to their role.
     pub returned: u64,
+    /// Caches on copies that had all of them again, after some were lost.
+    pub copies_filled: u64,
     /// Faults that befell an operation or a device, by kind.
     pub faults: BTreeMap<&'static str, u64>,
     /// Opens that were refused, as they must be, by reason.
@@ -45,7 +47,7 @@ impl Tally {
         if let Some(row) = ill.row() {
             self.row(row);
         }
-        if ill == Ill::Damage(Damage::Revert) {
+        if ill.damage().is_some_and(|(_, damage)| damage == Damage::Revert) {
             // The flush that made the write stable has lied.
             self.row(5);
         }
@@ -67,6 +69,7 @@ impl Tally {
         self.commands += other.commands;
         self.grown += other.grown;
         self.returned += other.returned;
+        self.copies_filled += other.copies_filled;
         add_all(&mut self.faults, &other.faults);
         add_all(&mut self.refusals, &other.refusals);
         add_all(&mut self.rows, &other.rows);

@@ -1,24 +1,30 @@
 //! What a case's volume is made of.
 
-use headpond_block::{ByteRange, Stability};
-use headpond_cache::{
-    AlruConfig, BypassPolicy, Checksums, CleaningConfig, CleaningPolicy, CleaningPreset,
-    CutoffPolicy, EvictionPolicy, FallbackConfig, Mode, Promotion, PromotionPolicy, StripeConfig,
+mod settings;
+
+use settings::draw_cleaning;
+pub(crate) use settings::{
+    draw_bypass, draw_checkpoint, draw_classes, draw_eviction, draw_mode, draw_promotion,
+    draw_readahead, draw_settings,
 };
+
+use crate::machine::on_disks;
+use headpond_block::{ByteRange, Stability};
+use headpond_cache::{CleaningConfig, EvictionPolicy, Mode};
 use headpond_raid::{
     Contents, Intent, JournalWhen, Layout, Level, Occupied, Spread, Striping, Weights,
 };
 use headpond_sim::Random;
 use headpond_volume::{
-    ArraySettings, CacheDescription, CacheSettings, ClassSetting, CoreDescription, CreateOptions,
-    Description, FurtherCoreDescription, JournalDescription, Pace, Readahead, ReadaheadPolicy,
-    SeqCutoff, Size, TierDescription, TierSettings, VolumeStatus,
+    ArraySettings, CacheDescription, CacheSettings, CoreDescription, CreateOptions, Description,
+    FurtherCoreDescription, JournalDescription, Pace, Size, TierDescription, TierSettings,
+    VolumeStatus,
 };
 use std::fmt;
 use uuid::Uuid;
 
 /// What lies before the data on a member, in bytes.
-const MEMBER_HEAD_BYTES: u64 = 1 << 20;
+pub(crate) const MEMBER_HEAD_BYTES: u64 = 1 << 20;
 /// What the checksums of so small members take, rounded up.
 const CHECKSUMS_BYTES: u64 = 1 << 20;
 /// Volumes are multiples of so many bytes.
@@ -32,11 +38,16 @@ pub(crate) const WINDOW_GROWS_BYTES: u64 = 2 * ROOM_BYTES;
 
 /// The members of a core of which nothing is asked.
 pub(crate) const IDLE_MEMBERS: [&str; 2] = ["i0", "i1"];
+/// The part of that core that is worked on, where there is work for it.
+pub(crate) const BESIDE_BYTES: u64 = 128 << 10;
 /// What the core is called that is not the first.
 pub(crate) const FURTHER: &str = "further";
 
 /// The identity of every case's cache: its world has no other.
 pub(crate) const CACHE: Uuid = Uuid::from_u128(0xcac4e);
+
+/// What the copies of every case's cache call themselves, until the cache is made anew.
+pub(crate) const MIRROR: Uuid = Uuid::from_u128(0xc0b1e5);
 
 /// A volume's shape, drawn from a seed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -62,6 +73,8 @@ pub struct Topology {
     pub tier: Option<TierShape>,
     /// Another core behind the same cache, of which nothing is asked.
     pub idle_core: Option<IdleCore>,
+    /// Of that one something is asked after all.
+    pub works_beside: bool,
     /// The array has a stripe journal.
     pub journal: Option<JournalWhen>,
     /// The part of the core that is worked on.
@@ -74,6 +87,8 @@ pub struct CacheShape {
     pub bytes: u64,
     pub line_bytes: u64,
     pub stability: Stability,
+    /// Devices that it lies on, each of which has all of it.
+    pub copies: usize,
 }
 
 /// Where a core lies of which nothing is asked: a mirror that nothing befalls but power cuts.
@@ -146,13 +161,30 @@ impl Topology {
             cache,
             tier,
             idle_core,
+            works_beside: false,
             window_start,
             window_bytes,
         };
         topology.draw_journal(&mut aside);
         topology.draw_weights(&mut aside);
         topology.has_integrity = topology.redundancy() > 0 && aside.one_in(5);
+        topology.draw_copies(&mut aside);
+        // That core is a mirror, which only what is marked makes equal after a cut.
+        let may_work = topology.idle_core.is_some() && topology.has_intent;
+        topology.works_beside = may_work && aside.one_in(2);
         topology
+    }
+
+    fn draw_copies(&mut self, random: &mut Random) {
+        let lasting = self.cache.as_mut().filter(|it| it.stability != Stability::LostOnPower);
+        if let Some(cache) = lasting.filter(|_| random.one_in(4)) {
+            cache.copies = *random.pick(&[2, 2, 2, 3]);
+        }
+    }
+
+    /// How many devices the cache lies on, where that is several.
+    pub(crate) fn copies(&self) -> Option<usize> {
+        self.cache.as_ref().map(|cache| cache.copies).filter(|copies| *copies > 1)
     }
 
     fn draw_weights(&mut self, random: &mut Random) {
@@ -306,6 +338,10 @@ impl Topology {
             volatile_allowed: cache.stability == Stability::LostOnPower,
             mirror: None,
         });
+        let cache = cache.map(|cache| match self.copies() {
+            Some(count) => on_disks(cache, &Vec::from_iter(0..count), MIRROR),
+            None => cache,
+        });
         let tier = self.tier.as_ref().map(TierShape::description);
         let worked_on = CoreDescription {
             raid: self.level,
@@ -398,7 +434,7 @@ impl CacheShape {
         let mut aside = random.clone().fork();
         let others = [32 << 10, 128 << 10, 256 << 10, 512 << 10];
         let line_bytes = if aside.one_in(4) { *aside.pick(&others) } else { line_bytes };
-        Self { bytes, line_bytes, stability }
+        Self { bytes, line_bytes, stability, copies: 1 }
     }
 }
 
@@ -437,124 +473,6 @@ fn draw_spread((level, members): (Level, usize), random: &mut Random) -> (usize,
     (members, Some(Spread { width, spares }))
 }
 
-/// The settings that a life starts with.
-pub(crate) fn draw_settings(random: &mut Random) -> CacheSettings {
-    let mut settings = CacheSettings {
-        mode: draw_mode(random),
-        cleaning: draw_cleaning(random),
-        classes: draw_classes(random),
-        seq_cutoff: *random.pick(&[
-            SeqCutoff::NEVER,
-            SeqCutoff::NEVER,
-            SeqCutoff::always(Size(64 << 10)),
-            SeqCutoff { policy: CutoffPolicy::Full, ..SeqCutoff::always(Size(32 << 10)) },
-        ]),
-        promotion: draw_promotion(random),
-        eviction: draw_eviction(random),
-        bypass: draw_bypass(&mut random.clone().fork()),
-        readahead: Readahead { policy: draw_readahead(random), ..Readahead::default() },
-        ..CacheSettings::default()
-    };
-    // Drawn aside: the other settings are what they are without these.
-    let mut aside = random.clone().fork();
-    settings.fallback = draw_fallback(&mut aside);
-    settings.discard = aside.one_in(3);
-    settings.checkpoint.every = draw_checkpoint(&mut aside);
-    settings.checksums = *aside.pick(&[Checksums::Auto, Checksums::Always]);
-    settings
-}
-
-/// So often that short lives have several; in every second case too rarely for these small caches,
-/// or never: a checkpoint makes stable what a mistake might have left unstable.
-pub(crate) fn draw_checkpoint(random: &mut Random) -> Size {
-    Size(*random.pick(&[1, 1, 512 << 10, 1 << 20, 256 << 20, 256 << 20, 256 << 20, 0]))
-}
-
-/// Lives are short: parameters are such that the policies have something to do in them.
-fn draw_cleaning(random: &mut Random) -> CleaningConfig {
-    let default = CleaningConfig::default();
-    let soon =
-        |percent| StripeConfig { low_percent: percent, target_percent: percent, ..default.stripe };
-    let early = AlruConfig { dirty_ratio_threshold_percent: 2, ..default.alru };
-    let ordered = random.clone().fork().one_in(8);
-    let other = *random.pick(&[
-        default,
-        CleaningConfig { stripe: soon(0), ..default },
-        CleaningConfig { stripe: soon(2), ..default },
-        CleaningConfig { policy: CleaningPolicy::Nop, ..default },
-        CleaningConfig { policy: CleaningPolicy::Alru, alru: early, ..default },
-        CleaningConfig { policy: CleaningPolicy::Acp, ..default },
-        CleaningPreset::AcpVeryAggressive.apply(default),
-    ]);
-    let chosen = match ordered {
-        true => CleaningConfig { policy: CleaningPolicy::Ordered, stripe: soon(0), ..default },
-        false => other,
-    };
-    // Drawn aside: how long a write waits for room.
-    let full_wait_ms = *random.clone().fork().fork().pick(&[5000, 5000, 5000, 5000, 20, 0]);
-    CleaningConfig { full_wait_ms, ..chosen }
-}
-
-/// Where there are any, some requests go past the cache, by size, direction or place; or some
-/// classes have a priority and a share.
-pub(crate) fn draw_classes(random: &mut Random) -> ClassSetting {
-    // Drawn aside: a case is what it is without them.
-    let mut aside = random.clone().fork();
-    let rule = match random.below(6) {
-        0 => "request_size:ge:16384&done",
-        1 => "io_direction:write&lba:ge:64&done",
-        2 => return ClassSetting::Lustre,
-        3 | 4 if aside.one_in(3) => return draw_shares(&mut aside),
-        _ => return ClassSetting::None,
-    };
-    let text = format!("[[class]]\nid = 1\nwhen = \"{rule}\"\npass_through = true\n");
-    ClassSetting::parse(&text).expect("a sound rule")
-}
-
-fn draw_shares(random: &mut Random) -> ClassSetting {
-    let rules = ["", "request_size:ge:16384&done", "io_direction:write&done", "lba:ge:256&done"];
-    let mut text = String::new();
-    for (id, rule) in rules.into_iter().enumerate() {
-        let priority = random.pick(&["\"pinned\"", "0", "1", "1", "255"]);
-        let share = random.pick(&["1.00", "1.00", "0.50", "0.10", "0.01", "0.00"]);
-        let when = if id > 0 { format!("when = \"{rule}\"\n") } else { String::new() };
-        text += &format!("[[class]]\nid = {id}\n{when}");
-        text += &format!("priority = {priority}\noccupancy = {share}\n\n");
-    }
-    ClassSetting::parse(&text).expect("sound rules")
-}
-
-pub(crate) fn draw_readahead(random: &mut Random) -> ReadaheadPolicy {
-    if random.one_in(3) { ReadaheadPolicy::Off } else { ReadaheadPolicy::Adaptive }
-}
-
-fn draw_fallback(random: &mut Random) -> FallbackConfig {
-    let default = FallbackConfig::default();
-    if random.one_in(4) { FallbackConfig { errors: 2, ..default } } else { default }
-}
-
-pub(crate) fn draw_promotion(random: &mut Random) -> Promotion {
-    let policy = match random.one_in(4) {
-        true => PromotionPolicy::Nhit,
-        false => PromotionPolicy::Always,
-    };
-    Promotion { policy, insertion_threshold: 2, trigger: *random.pick(&[0, 30, 80]) }
-}
-
-pub(crate) fn draw_eviction(random: &mut Random) -> EvictionPolicy {
-    let adaptive = EvictionPolicy::Adaptive;
-    if random.one_in(4) { adaptive } else { *random.pick(&EvictionPolicy::PLAIN) }
-}
-
-/// What may go past the cache then does so for a part only, and soon.
-pub(crate) fn draw_bypass(random: &mut Random) -> BypassPolicy {
-    if random.one_in(8) { BypassPolicy::Adaptive } else { BypassPolicy::Off }
-}
-
-pub(crate) fn draw_mode(random: &mut Random) -> Mode {
-    if random.one_in(2) { Mode::WriteBack } else { *random.pick(&Mode::ALL) }
-}
-
 impl fmt::Display for Topology {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { level, groups, members, slices, .. } = self;
@@ -582,6 +500,9 @@ impl fmt::Display for Topology {
                 let (size, line) = (Size(cache.bytes), Size(cache.line_bytes));
                 let stability = cache.stability;
                 write!(f, "; cache of {size} ({stability:?}) in {slices} slices, lines of {line}")?;
+                if let Some(copies) = self.copies() {
+                    write!(f, ", on {copies} devices")?;
+                }
             }
             None => write!(f, "; no cache")?,
         }
@@ -592,7 +513,9 @@ impl fmt::Display for Topology {
         if let Some(when) = self.journal {
             write!(f, "; stripe journal ({when:?})")?;
         }
-        if let Some(idle) = self.idle_core {
+        if let Some(place) = self.idle_core.filter(|_| self.works_beside) {
+            write!(f, "; a core ({place:?}) with work of its own beside it")?;
+        } else if let Some(idle) = self.idle_core {
             write!(f, "; an idle core ({idle:?}) beside it")?;
         }
         write!(f, "; window {} at {}", Size(self.window_bytes), Size(self.window_start))

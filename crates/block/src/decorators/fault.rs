@@ -104,6 +104,12 @@ impl FaultControl {
         state.is_gone = false;
     }
 
+    /// Whether there is a rule, or the device is gone.
+    pub fn is_armed(&self) -> bool {
+        let state = self.0.borrow();
+        state.is_gone || !state.rules.is_empty()
+    }
+
     /// Number of operations that a fault befell.
     pub fn struck(&self) -> u64 {
         self.0.borrow().struck

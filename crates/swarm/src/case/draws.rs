@@ -16,7 +16,7 @@ use std::time::Duration;
 
 impl Case<'_> {
     pub(super) fn draw_life(&mut self, machine: &Machine, is_severe: bool) -> Order {
-        let has_cache = machine.cache.is_some();
+        let has_cache = machine.topology.cache.is_some();
         let workload = self.draw_workload(machine, is_severe);
         let random = &mut self.random;
         let mut steps: Vec<(Duration, Step)> = Vec::new();
@@ -24,8 +24,10 @@ impl Case<'_> {
         let is_plain = workload.sector_percent > 0;
         for _ in 0..random.below(4) {
             let command = Step::draw_command(random);
-            let may_bypass =
-                matches!(command, Step::Set(_) | Step::SwitchCache | Step::Exchange(_));
+            let may_bypass = matches!(
+                command,
+                Step::Set(_) | Step::SetAndClean(_) | Step::SwitchCache | Step::Exchange(_)
+            );
             let bypasses = may_bypass && is_plain;
             if has_cache && !bypasses {
                 steps.push((when(random), command));
@@ -60,14 +62,16 @@ impl Case<'_> {
             steps.push((when(random), Step::Ill(ill)));
         }
         steps.sort_by_key(|(at, _)| *at);
-        Order {
+        let mut order = Order {
             seed: random.number(),
             settings: self.settings.clone(),
             absent: self.absent.clone(),
             workload: Some(workload),
             steps,
             cut: draw_cut(random),
-        }
+        };
+        self.draw_copies(machine, &mut order, is_severe);
+        order
     }
 
     fn draw_workload(&mut self, machine: &Machine, is_severe: bool) -> Workload {

@@ -81,7 +81,7 @@ impl Case<'_> {
             Ill::MemberWrite { member },
             Ill::MemberFlush { member },
             Ill::MemberGone { member },
-            Ill::Hang { member: Some(member) },
+            Ill::Hang { member },
         ];
         let ill = *self.random.pick(&all);
         order.steps.retain(|(_, step)| !is_latent(step));

@@ -68,11 +68,7 @@ impl Case<'_> {
             order.absent.members = self.excuses.borrow().lost.clone();
             return order;
         }
-        let ills = [
-            Ill::MemberWrite { member },
-            Ill::MemberGone { member },
-            Ill::Hang { member: Some(member) },
-        ];
+        let ills = [Ill::MemberWrite { member }, Ill::MemberGone { member }, Ill::Hang { member }];
         let ill = *self.random.pick(&ills);
         let at = Duration::from_micros(1 << (8 + self.random.below(6)));
         order.steps.push((at, Step::Ill(ill)));

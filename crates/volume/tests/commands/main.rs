@@ -3,10 +3,10 @@
 //! that was flushed.
 //!
 //! 1. A volume is made in the state that the command begins with, and given data that only its
-//!    cache has, where it has one; 2. a copy of its disks is opened and the command carried out, with
-//!    one [`Blow`]; 3. where the program is still alive everything is read; 4. the power goes, the
-//!    volume is opened as its description was kept, everything is read, and it is stopped; 5. the
-//!    same with the blow one later, until it comes too late.
+//!    cache has, where it has one; 2. a copy of its disks is opened and the command carried out,
+//!    with one [`Blow`]; 3. where the program is still alive everything is read; 4. the power goes,
+//!    the volume is opened as its description was kept, everything is read, and it is stopped;
+//!    5. the same with the blow one later, until it comes too late.
 
 #[path = "../support/mod.rs"]
 mod support;
