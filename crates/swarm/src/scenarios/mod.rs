@@ -11,6 +11,7 @@
 
 mod array_faults;
 mod cache_faults;
+mod changes;
 mod mirrored_cache;
 mod power;
 mod rig;

@@ -1,7 +1,9 @@
 //! The rows and their proofs.
 
 use super::About::{Loss, Row};
-use super::{Entry, Proof, Scenario, array_faults, cache_faults, mirrored_cache, power, starts};
+use super::{
+    Entry, Proof, Scenario, array_faults, cache_faults, changes, mirrored_cache, power, starts,
+};
 
 const ARRAY_FAILURES: &str = "crates/raid/tests/failures.rs";
 const ARRAY_PATIENCE: &str = "crates/raid/tests/patience.rs";
@@ -23,6 +25,7 @@ const CACHE_CRASH: &str = "crates/cache/tests/slice/crash.rs";
 const CACHE_DAMAGE: &str = "crates/cache/tests/slice/damage.rs";
 const CACHE_FAULTS: &str = "crates/cache/tests/slice/faults.rs";
 const CACHE_SERVING: &str = "crates/cache/tests/slice/serving.rs";
+const COMMANDS: &str = "crates/volume/tests/commands/main.rs";
 const COMMAND_LINE: &str = "crates/headpond/tests/command_line.rs";
 const FILES: &str = "crates/uring/src/file/tests.rs";
 const GROWTH: &str = "crates/headpond/tests/growth.rs";
@@ -85,6 +88,7 @@ table! {
         test POWER_CUTS::pass_through_with_the_intent_bitmap_keeps_its_promises_at_every_cut;
         scenario power::stop_cut_anywhere_loses_nothing_and_leaves_dirty_data_dirty;
         scenario power::flushed_and_fua_writes_outlive_a_cut_in_every_mode;
+        scenario changes::tier_that_is_lost_with_the_power_takes_nothing_that_was_flushed_with_it;
     }
     Row(2) "torn data block in the cache" {
         scenario power::torn_block_that_nobody_promised_gives_way_to_the_version_before;
@@ -318,6 +322,13 @@ table! {
     Loss(2) "a command or a stop cut half-way; old mappings back after making the cache anew" {
         scenario power::stop_cut_anywhere_loses_nothing_and_leaves_dirty_data_dirty;
         scenario starts::recreation_cut_anywhere_leaves_the_old_volume_or_the_new_one_or_none;
+        scenario changes::core_that_is_removed_leaves_the_others_what_they_had;
+        scenario changes::cache_that_is_emptied_loses_nothing_wherever_the_power_is_cut;
+        test COMMANDS::
+            a_core_that_is_added_or_removed_is_there_or_not_wherever_the_power_is_cut;
+        test COMMANDS::a_cache_on_copies_comes_and_goes_wherever_the_power_is_cut;
+        test COMMANDS::a_copy_is_replaced_and_added_wherever_the_power_is_cut;
+        test COMMANDS::a_cache_is_exchanged_wherever_a_write_fails;
     }
     Loss(3) "dirty taken for clean; pass-through that loaded dirty mappings" {
         scenario power::dirty_data_stays_dirty_over_a_clean_stop_and_a_cut_after_it;

@@ -153,6 +153,9 @@ each! {
     hung_member_is_read_around_at_once_and_evicted_by_a_write
     cache_and_member_lost_together_cost_only_what_was_dirty
     full_member_fails_writes_and_nothing_else
+    tier_that_is_lost_with_the_power_takes_nothing_that_was_flushed_with_it
+    core_that_is_removed_leaves_the_others_what_they_had
+    cache_that_is_emptied_loses_nothing_wherever_the_power_is_cut
     creation_cut_anywhere_leaves_no_volume_or_a_whole_one
     recreation_cut_anywhere_leaves_the_old_volume_or_the_new_one_or_none
     cache_of_another_volume_is_refused_and_both_are_named
