@@ -10,7 +10,7 @@ pub(crate) use settings::{
 
 use crate::machine::on_disks;
 use headpond_block::{ByteRange, Stability};
-use headpond_cache::{CleaningConfig, EvictionPolicy, Mode};
+use headpond_cache::{CleaningConfig, CleaningPolicy, EvictionPolicy, Mode};
 use headpond_raid::{
     Contents, Intent, JournalWhen, Layout, Level, Occupied, Spread, Striping, Weights,
 };
