@@ -60,19 +60,12 @@ impl fmt::Display for Seen {
 }
 
 impl Scene {
-    fn cleaned_blocks(&self) -> u64 {
-        self.machine.volume.stats().slices[0].counters.cleaned_blocks
-    }
-
     fn begin(self: &Rc<Self>, cleaner: Cleaner) {
         let volume = &self.machine.volume;
         match cleaner {
             Cleaner::Quiet => {}
             Cleaner::Set(key, value) => {
-                let ratios = ["low", "target", "high"].map(|ratio| {
-                    SettingChange::new(&format!("cleaning.stripe.{ratio}-percent"), 0)
-                });
-                volume.set(&ratios).unwrap();
+                self.want_full_speed();
                 volume.set(&[SettingChange::new(key, value)]).unwrap();
             }
             Cleaner::Flush => {

@@ -51,10 +51,6 @@ impl fmt::Display for Seen {
 type Latencies = Rc<RefCell<Vec<Duration>>>;
 
 impl Scene {
-    fn cleaned_blocks_by_now(&self) -> u64 {
-        self.machine.volume.stats().slices[0].counters.cleaned_blocks
-    }
-
     /// Reads until the scene is over, which takes down how long each took.
     fn keep_reading(self: &Rc<Self>, load: Load) -> Latencies {
         let latencies = Latencies::default();
@@ -98,13 +94,6 @@ impl Scene {
         let took = self.timed_read().await;
         latencies.borrow_mut().push(took);
     }
-
-    fn clean_at_full_speed(&self) {
-        let volume = &self.machine.volume;
-        let ratio = |ratio| SettingChange::new(&format!("cleaning.stripe.{ratio}-percent"), 0);
-        volume.set(&["low", "target", "high"].map(ratio)).unwrap();
-        volume.set(&[SettingChange::new("cleaning", "stripe")]).unwrap();
-    }
 }
 
 fn look(cleans: bool, load: Load) -> Seen {
@@ -116,19 +105,20 @@ fn look(cleans: bool, load: Load) -> Seen {
         scene.is_over.set(true);
         scene.runtime.sleep(Duration::from_secs(1)).await;
         if cleans {
-            scene.clean_at_full_speed();
+            scene.want_full_speed();
+            scene.machine.volume.set(&[SettingChange::new("cleaning", "stripe")]).unwrap();
             scene.runtime.sleep(Duration::from_secs(1)).await;
-            assert!(scene.cleaned_blocks_by_now() > 1_000, "at full speed");
+            assert!(scene.cleaned_blocks() > 1_000, "at full speed");
         }
         scene.is_over.set(false);
         let latencies = scene.keep_reading(load);
         scene.runtime.sleep(AT_FIRST).await;
         latencies.take();
-        let before = scene.cleaned_blocks_by_now();
+        let before = scene.cleaned_blocks();
         scene.runtime.sleep(WATCHED).await;
         scene.is_over.set(true);
         assert!(scene.dirty_blocks() > 0, "the cleaner has rested");
-        let cleaned = scene.cleaned_blocks_by_now() - before;
+        let cleaned = scene.cleaned_blocks() - before;
         let mut latencies = latencies.take();
         latencies.sort_unstable();
         Seen { latencies, cleaned_per_s: cleaned as f64 / WATCHED.as_secs_f64() }

@@ -5,6 +5,7 @@ use crate::machine::Machine;
 use crate::stack::Stack;
 use headpond_block::{Buffer, Request, Runtime};
 use headpond_sim::{Random, run};
+use headpond_volume::SettingChange;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
@@ -48,6 +49,16 @@ impl Scene {
 
     pub fn dirty_blocks(&self) -> u64 {
         self.machine.volume.stats().slices[0].dirty_bytes / BLOCK_BYTES
+    }
+
+    pub fn cleaned_blocks(&self) -> u64 {
+        self.machine.volume.stats().slices[0].counters.cleaned_blocks
+    }
+
+    /// Has `stripe` go at full speed from the first dirty block on.
+    pub fn want_full_speed(&self) {
+        let ratio = |ratio| SettingChange::new(&format!("cleaning.stripe.{ratio}-percent"), 0);
+        self.machine.volume.set(&["low", "target", "high"].map(ratio)).unwrap();
     }
 
     pub async fn write(&self) {

@@ -119,7 +119,7 @@ impl Engine {
         }
     }
 
-    /// Whether writes, or reclaim, wait for the cleaner, and not for their turn at the cache device.
+    /// Whether writes or reclaim wait for the cleaner, and not for their turn at the cache device.
     pub(super) fn has_waiters(&self) -> bool {
         self.queue.len() > 0 && self.may_start_record() || self.cleaning.is_space_wanted.get()
     }

@@ -18,8 +18,8 @@ use headpond_block::Instant;
 use std::time::Duration;
 
 /// What reads may take in the mean, by what they take without the cleaner. On forty modelled disks
-/// the slowest of a hundred takes 1.6 to 2.3 times as long then, and a fifth to a third is cleaned of
-/// what is cleaned without readers.
+/// the slowest of a hundred takes 1.6 to 2.3 times as long then, and a fifth to a third is cleaned
+/// of what is cleaned without readers.
 const AIM: f64 = 1.5;
 /// Most that the limit changes by in one step, downwards and upwards.
 const STEP: (f64, f64) = (0.5, 1.25);
