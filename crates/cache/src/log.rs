@@ -221,7 +221,7 @@ impl Log {
         let usable = slots * USABLE_PERCENT / 100;
         let mark = Sequence(next.0 - 1);
         let (places, line) = (layout.slots(), layout.line_blocks());
-        let map = LineMap::new(places, line, scattered, EXTENTS_FOR_RECLAIM);
+        let map = LineMap::new(places, line, scattered, EXTENTS_FOR_RECLAIM, core_blocks);
         let eviction = Eviction::new(slots, core_blocks, map.line_blocks());
         let index = || DirtyIndex::new(core_blocks, u64::from(places), line);
         Self {

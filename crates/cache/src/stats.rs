@@ -186,7 +186,8 @@ pub struct ClassUsage {
     pub clean_blocks: u64,
     /// With what the core has, but has not flushed.
     pub dirty_blocks: u64,
-    /// Those of all of them that stay when reclaim comes to them; not known of a core.
+    /// Those of all of them that stay when reclaim comes to them, where each line counts whole; not
+    /// known of a core.
     pub resident_blocks: u64,
 }
 
@@ -273,7 +274,7 @@ pub struct Counters {
     pub log_bytes: u64,
     pub descriptor_bytes: u64,
     pub reinserted_blocks: u64,
-    /// Evicted ones that were asked for while they were still there.
+    /// Evicted ones that were asked for while they were still there, one for each line.
     pub readmitted_blocks: u64,
     /// Not evicted, but dropped where what the core lacks left no room for them.
     pub dropped_resident_blocks: u64,
@@ -354,11 +355,11 @@ pub struct MemoryStats {
     pub hit_counts: u64,
     /// How long requests took.
     pub latencies: u64,
-    /// The order in which blocks leave.
+    /// The order in which lines leave.
     pub eviction_queues: u64,
-    /// Blocks that left, for the policy of eviction, and shadow caches.
+    /// Lines that left, for the policy of eviction, and shadow caches.
     pub ghosts: u64,
-    /// Which class each block is of.
+    /// Which class each block is of, and each line that is resident.
     pub classes: u64,
 }
 

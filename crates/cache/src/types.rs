@@ -6,6 +6,11 @@ use headpond_block::{BLOCK_BYTES, ByteRange};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CoreBlock(pub u64);
 
+/// Bits that name so many things, numbered from 0.
+pub fn number_bits(count: u64) -> u32 {
+    u64::BITS - count.saturating_sub(1).leading_zeros()
+}
+
 /// Number of a line of the core, as the map keeps them: what is evicted as one. With lines of 4 KiB
 /// it is that of the block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

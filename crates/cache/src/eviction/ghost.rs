@@ -4,7 +4,7 @@
 //! number name it without doubt. Entries are a ring; each bucket's are a list, newest first. So the
 //! oldest of all is the last of its list, where the bucket stands in place of a next one.
 
-use crate::types::CoreLine;
+use crate::types::{CoreLine, number_bits};
 use headpond_block::prefetch;
 
 /// An empty bucket; any other head, like any `next`, is one more than the place of an entry. So
@@ -36,7 +36,7 @@ impl Ghosts {
     /// For so many lines of a core of `core_lines`.
     pub fn new(capacity: u64, core_lines: u64) -> Self {
         let capacity = capacity.clamp(1, u64::from(END) - 1) as u32;
-        let needed = u64::BITS - core_lines.leading_zeros();
+        let needed = number_bits(core_lines);
         let bucket_bits = (capacity / 2).max(1).ilog2().max(needed.saturating_sub(REST_BITS));
         let bits = needed.max(bucket_bits + 1);
         Self {

@@ -2,13 +2,13 @@
 //!
 //! **Not here**: which of the lines still are resident.
 
-use crate::types::CoreLine;
+use crate::types::{CoreLine, number_bits};
 
 const NONE: u32 = u32::MAX;
 /// Entries are read and written as words, whatever they take: so much follows the last one.
 const WORD_BYTES: usize = size_of::<u64>();
 /// Entries of one chunk: few beside all there are, for every two lanes.
-const CHUNKS_WANTED: u64 = 64;
+const CHUNKS_WANTED: u64 = 256;
 const CHUNK_ENTRIES_MIN: u64 = 4;
 const CHUNK_ENTRIES_MAX: u64 = 4096;
 /// The first and the last chunk of a lane are not full.
@@ -20,8 +20,8 @@ pub struct Lanes {
     /// The chunk behind each one, in its lane or among the free ones.
     next: Box<[u32]>,
     free: u32,
-    /// Bytes of an entry: as few as name every line of the core.
-    width: usize,
+    /// Of an entry: as few as name every line of the core.
+    bits: u32,
     chunk_entries: u32,
     len: u64,
     len_max: u64,
@@ -59,14 +59,15 @@ impl Lanes {
         let wanted = CHUNKS_WANTED * lanes.div_ceil(2);
         let each = (len_max / wanted).clamp(CHUNK_ENTRIES_MIN, CHUNK_ENTRIES_MAX);
         let chunks = len_max.div_ceil(each) + lanes * LOOSE_CHUNKS_PER_LANE;
-        let width = (u64::BITS - core_lines.leading_zeros()).div_ceil(8).max(1) as usize;
+        let bits = number_bits(core_lines).max(1);
+        assert!(bits + u8::BITS <= u64::BITS, "an entry lies in one word");
         let chunks = u32::try_from(chunks).expect("a slice has fewer places");
         let next = (1..=chunks).map(|next| if next < chunks { next } else { NONE });
         Self {
-            bytes: vec![0; chunks as usize * each as usize * width + WORD_BYTES].into(),
+            bytes: vec![0; bytes_of(u64::from(chunks) * each, bits) + WORD_BYTES].into(),
             next: next.collect(),
             free: 0,
-            width,
+            bits,
             chunk_entries: each as u32,
             len: 0,
             len_max,
@@ -94,7 +95,7 @@ impl Lanes {
         if lane.back.chunk == NONE || lane.back.entry == self.chunk_entries {
             self.open_chunk(lane);
         }
-        self.set_entry(self.offset(lane.back), line);
+        self.set_entry(lane.back, line);
         lane.back.entry += 1;
         (lane.len, self.len) = (lane.len + 1, self.len + 1);
     }
@@ -137,30 +138,40 @@ impl Lanes {
 
     #[inline]
     fn entry(&self, place: Place) -> CoreLine {
-        let at = self.offset(place);
+        let (at, shift) = self.offset(place);
         let word: [u8; WORD_BYTES] = self.bytes[at..at + WORD_BYTES].try_into().expect("a word");
-        CoreLine(u64::from_le_bytes(word) & self.mask())
+        CoreLine(u64::from_le_bytes(word) >> shift & self.mask())
     }
 
     /// Nothing but the entry itself changes.
     #[inline]
-    fn set_entry(&mut self, at: usize, line: CoreLine) {
-        let mask = self.mask();
-        let place: &mut [u8; WORD_BYTES] =
+    fn set_entry(&mut self, place: Place, line: CoreLine) {
+        let ((at, shift), mask) = (self.offset(place), self.mask());
+        assert!(line.0 & !mask == 0, "a line of the core");
+        let word: &mut [u8; WORD_BYTES] =
             (&mut self.bytes[at..at + WORD_BYTES]).try_into().expect("a word");
-        *place = (u64::from_le_bytes(*place) & !mask | line.0 & mask).to_le_bytes();
+        let others = u64::from_le_bytes(*word) & !(mask << shift);
+        *word = (others | line.0 << shift).to_le_bytes();
     }
 
-    /// The bits of an entry within a word.
+    /// The bits of an entry.
     #[inline]
     fn mask(&self) -> u64 {
-        u64::MAX >> (u64::BITS - 8 * self.width as u32)
+        u64::MAX >> (u64::BITS - self.bits)
     }
 
+    /// The byte in which an entry begins, and the bit in that.
     #[inline]
-    fn offset(&self, place: Place) -> usize {
-        (place.chunk as usize * self.chunk_entries as usize + place.entry as usize) * self.width
+    fn offset(&self, place: Place) -> (usize, u32) {
+        let entry = u64::from(place.chunk) * u64::from(self.chunk_entries) + u64::from(place.entry);
+        let bit = entry * u64::from(self.bits);
+        ((bit / u64::from(u8::BITS)) as usize, (bit % u64::from(u8::BITS)) as u32)
     }
+}
+
+/// Of so many entries.
+fn bytes_of(entries: u64, bits: u32) -> usize {
+    (entries * u64::from(bits)).div_ceil(u8::BITS.into()) as usize
 }
 
 #[cfg(test)]
@@ -171,13 +182,16 @@ mod tests {
 
     proptest! {
         #[test]
-        fn lanes_are_queues(steps in prop::collection::vec((0usize..2, any::<bool>()), 1..600)) {
-            let mut lanes = Lanes::new(40, 2, 1 << 33);
+        fn lanes_are_queues(
+            core_lines in (10u32..40).prop_map(|bits| 1u64 << bits),
+            steps in prop::collection::vec((0usize..2, any::<bool>()), 1..600),
+        ) {
+            let mut lanes = Lanes::new(40, 2, core_lines);
             let mut ours = [Lane::new(), Lane::new()];
             let mut twins = [VecDeque::new(), VecDeque::new()];
             for (index, (lane, is_push)) in steps.into_iter().enumerate() {
                 if is_push && !lanes.is_full() {
-                    let line = CoreLine((index as u64) << 23);
+                    let line = CoreLine(core_lines - 1 - index as u64);
                     lanes.push(&mut ours[lane], line);
                     twins[lane].push_back(line);
                 } else {
@@ -190,12 +204,13 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_takes_as_many_bytes_as_the_core_needs() {
-        for (core_lines, bytes) in [(1 << 20, 3), ((1 << 24) - 1, 3), (1 << 31, 4), (1 << 35, 5)] {
+    fn an_entry_takes_as_many_bits_as_the_core_needs() {
+        for (core_lines, bits) in [(1 << 20, 20), ((1 << 24) - 1, 24), (1 << 31, 31), (1 << 35, 35)]
+        {
             let lanes = Lanes::new(1 << 20, 2, core_lines);
-            let each = lanes.memory_bytes() as f64 / f64::from(1 << 20);
-            let bytes = f64::from(bytes);
-            assert!(each >= bytes && each < bytes * 1.02, "{each} for {core_lines} lines");
+            let each = lanes.memory_bytes() as f64 * 8.0 / f64::from(1 << 20);
+            let bits = f64::from(bits);
+            assert!(each >= bits && each < bits * 1.02, "{each} for {core_lines} lines");
         }
     }
 }

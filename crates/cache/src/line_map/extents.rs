@@ -16,9 +16,10 @@
 //!
 //! **Not here**: what the states of places mean for each other.
 
+use super::records::Records;
 use super::version::Tag;
 use crate::eviction::Heat;
-use crate::types::{BlockRun, CoreLine, SlotIndex};
+use crate::types::{BlockRun, CoreLine, SlotIndex, number_bits};
 use headpond_block::prefetch;
 use std::ops::Range;
 
@@ -27,21 +28,20 @@ pub(super) const NONE: u32 = u32::MAX;
 /// lines would save nothing.
 pub(super) const EXTENT_BLOCKS_MAX: u64 = 64;
 
-const BLOCK_BITS: u32 = 40;
-const BLOCK_MASK: u64 = (1 << BLOCK_BITS) - 1;
-/// With lines of one block: the place's tag.
-const TAG_SHIFT: u32 = 40;
-const TAG_MASK: u64 = 0xff << TAG_SHIFT;
-/// With longer lines: the first place within the window, and the length less one.
-const OFFSET_SHIFT: u32 = 40;
-const LEN_SHIFT: u32 = 46;
-const SIX_BITS: u64 = 63;
-const UNIT_SHIFT: u32 = 52;
-/// Of a bearer: the heat of its line.
-const HEAT_SHIFT: u32 = 55;
+/// An extent's word: whether it is linked, the unit, of a bearer the heat of its line, then with
+/// lines of one block the place's tag, with longer ones the first place within the window and the
+/// length less one, and above these the block.
+const LINKED: u64 = 1;
+const UNIT_SHIFT: u32 = 1;
+const UNIT_MASK: u64 = 7;
+const HEAT_SHIFT: u32 = 4;
 const HEAT_MASK: u64 = 15 << HEAT_SHIFT;
-/// Four bits are left between the heat and this one.
-const EMPTY: u64 = 1 << 63;
+const TAG_SHIFT: u32 = 8;
+const TAG_BITS: u32 = 8;
+const TAG_MASK: u64 = 0xff << TAG_SHIFT;
+const OFFSET_SHIFT: u32 = 8;
+/// Blocks have no longer numbers.
+const BLOCK_BITS_MAX: u32 = 40;
 
 /// Most blocks that are looked for side by side.
 pub(super) const LINKED_MAX: u64 = 32;
@@ -51,15 +51,6 @@ const WINDOWS_FORESEEN: u32 = 8;
 
 /// Neighbouring lines share a cache line of bucket heads.
 const NEIGHBOURS: u64 = 16;
-
-#[derive(Clone, Copy)]
-#[repr(C, packed(4))]
-struct Extent {
-    word: u64,
-    next: u32,
-}
-
-const _: () = assert!(size_of::<Extent>() == 12);
 
 /// Where an extent of the pool starts: the others tell by their number.
 #[derive(Clone, Copy)]
@@ -100,7 +91,9 @@ pub(super) struct Extents {
     shift: u32,
     windows: u32,
     /// One for each window, then the pool.
-    extents: Box<[Extent]>,
+    extents: Records,
+    /// Log2 of what the block is multiplied by in a word.
+    block_shift: u32,
     /// By place; empty with lines of one block.
     tags: Box<[Tag]>,
     heads: Box<[u32]>,
@@ -114,13 +107,14 @@ pub(super) struct Extents {
 
 impl Extents {
     /// For `places`, a multiple of the lines' length, with lines of `line_blocks` or of the longest
-    /// extent, and so many extents in the pool.
-    pub fn new(places: u32, line_blocks: u64, pool: u32) -> Self {
+    /// extent, so many extents in the pool, and a core of `core_blocks`.
+    pub fn new(places: u32, line_blocks: u64, pool: u32, core_blocks: u64) -> Self {
         let shift = line_blocks.min(EXTENT_BLOCKS_MAX).ilog2();
         let (windows, pool) = (places >> shift, if shift == 0 { 0 } else { pool });
         assert!(places > 0 && u64::from(places) + u64::from(pool) < u64::from(NONE));
         assert_eq!(windows << shift, places, "windows fill the log");
-        let unlinked = Extent { word: EMPTY, next: NONE };
+        let block_shift = TAG_SHIFT + TAG_BITS.max(2 * shift);
+        let word_bits = block_shift + number_bits(core_blocks);
         let long = |count: u32| if shift == 0 { 0 } else { count as usize };
         let links = (0..pool).map(|index| Link {
             window: NONE,
@@ -129,7 +123,8 @@ impl Extents {
         Self {
             shift,
             windows,
-            extents: vec![unlinked; (windows + pool) as usize].into(),
+            extents: Records::new((windows + pool) as usize, word_bits),
+            block_shift,
             tags: vec![Tag::FREE; long(places)].into(),
             heads: vec![NONE; buckets(windows, pool)].into(),
             links: links.collect(),
@@ -137,6 +132,11 @@ impl Extents {
             free: if pool > 0 { windows } else { NONE },
             free_len: pool,
         }
+    }
+
+    /// The core has so many blocks from now on.
+    pub fn lengthen(&mut self, core_blocks: u64) {
+        self.extents.widen(self.block_shift + number_bits(core_blocks));
     }
 
     pub fn places(&self) -> u32 {
@@ -168,10 +168,11 @@ impl Extents {
     /// Bytes of everything but the pool, and of the pool.
     pub fn memory_bytes(&self) -> (u64, u64) {
         let heads_of_pool = (self.heads.len() - buckets(self.windows, 0)) * size_of::<u32>();
-        let pool = self.links.len() * (size_of::<Extent>() + size_of::<Link>())
+        let each = self.extents.record_bytes();
+        let pool = self.links.len() * (each + size_of::<Link>())
             + self.scattered.len() * size_of::<u32>()
             + heads_of_pool;
-        let map = self.windows as usize * size_of::<Extent>()
+        let map = self.windows as usize * each
             + self.tags.len()
             + buckets(self.windows, 0) * size_of::<u32>();
         (map as u64, pool as u64)
@@ -190,7 +191,7 @@ impl Extents {
         let head = &self.heads[self.bucket(block)];
         match step {
             0 => prefetch(head),
-            _ => prefetch(self.extents.as_ptr().wrapping_add(*head as usize)),
+            _ => self.extents.foresee(*head),
         }
     }
 
@@ -198,8 +199,8 @@ impl Extents {
     #[inline]
     pub fn foresee_unlink(&self, place: u32) {
         let ahead = (place >> self.shift) + WINDOWS_FORESEEN;
-        if let Some(&Extent { word, .. }) = self.extents.get(ahead as usize) {
-            self.foresee(word & BLOCK_MASK, 0);
+        if (ahead as usize) < self.extents.len() {
+            self.foresee(self.block(ahead), 0);
         }
     }
 
@@ -219,8 +220,8 @@ impl Extents {
         while len > 0 {
             let mut left = 0;
             for index in 0..len {
-                let Extent { word, next } = self.extents[chains[index] as usize];
-                let offset = (word & BLOCK_MASK).wrapping_sub(run.first.0);
+                let (at, next) = (chains[index], self.next(chains[index]));
+                let offset = self.block(at).wrapping_sub(run.first.0);
                 linked |= u64::from(offset < run.count) << (offset % u64::from(u64::BITS));
                 chains[left] = next;
                 left += usize::from(next != NONE);
@@ -232,25 +233,37 @@ impl Extents {
 
     #[inline]
     pub fn next(&self, at: u32) -> u32 {
-        self.extents[at as usize].next
+        self.extents.next(at)
+    }
+
+    /// The first block of an extent.
+    #[inline]
+    fn block(&self, at: u32) -> u64 {
+        self.extents.word(at) >> self.block_shift
     }
 
     #[inline]
     pub fn span(&self, at: u32) -> Span {
-        let word = self.extents[at as usize].word;
-        let (block, unit) = (word & BLOCK_MASK, (word >> UNIT_SHIFT & 7) as u8);
+        let word = self.extents.word(at);
+        let (block, unit) = (word >> self.block_shift, (word >> UNIT_SHIFT & UNIT_MASK) as u8);
         if self.shift == 0 {
             return Span { block, place: at, len: 1, unit };
         }
         let window = if at < self.windows { at } else { self.link_of_pool(at).window };
-        let place = (window << self.shift) + (word >> OFFSET_SHIFT & SIX_BITS) as u32;
-        Span { block, place, len: (word >> LEN_SHIFT & SIX_BITS) as u32 + 1, unit }
+        let within = self.line_blocks() - 1;
+        let place = (window << self.shift) + (word >> OFFSET_SHIFT & within) as u32;
+        Span { block, place, len: (word >> self.len_shift() & within) as u32 + 1, unit }
+    }
+
+    #[inline]
+    fn len_shift(&self) -> u32 {
+        OFFSET_SHIFT + self.shift
     }
 
     #[inline]
     pub fn tag(&self, place: u32) -> Tag {
         if self.shift == 0 {
-            return Tag((self.extents[place as usize].word >> TAG_SHIFT) as u8);
+            return Tag((self.extents.word(place) >> TAG_SHIFT) as u8);
         }
         self.tags[place as usize]
     }
@@ -258,9 +271,8 @@ impl Extents {
     #[inline]
     pub fn set_tag(&mut self, place: u32, tag: Tag) {
         if self.shift == 0 {
-            let word = &mut { self.extents[place as usize].word };
-            let word = *word & !TAG_MASK | u64::from(tag.0) << TAG_SHIFT;
-            self.extents[place as usize].word = word;
+            let word = self.extents.word(place) & !TAG_MASK;
+            self.extents.set_word(place, word | u64::from(tag.0) << TAG_SHIFT);
         } else {
             self.tags[place as usize] = tag;
         }
@@ -294,13 +306,13 @@ impl Extents {
     /// The heat of the line of an extent that is its bearer; of another one, none.
     #[inline]
     pub fn heat(&self, at: u32) -> Heat {
-        Heat::from_bits((self.extents[at as usize].word >> HEAT_SHIFT) as u8)
+        Heat::from_bits((self.extents.word(at) >> HEAT_SHIFT) as u8)
     }
 
     #[inline]
     pub fn set_heat(&mut self, at: u32, heat: Heat) {
-        let word = { self.extents[at as usize].word } & !HEAT_MASK;
-        self.extents[at as usize].word = word | u64::from(heat.bits()) << HEAT_SHIFT;
+        let word = self.extents.word(at) & !HEAT_MASK;
+        self.extents.set_word(at, word | u64::from(heat.bits()) << HEAT_SHIFT);
     }
 
     /// The line of a block.
@@ -315,9 +327,9 @@ impl Extents {
         let mut at = self.first(line.0 << self.shift);
         std::iter::from_fn(move || {
             while at != NONE {
-                let Extent { word, next } = self.extents[at as usize];
-                let found = std::mem::replace(&mut at, next);
-                if (word & BLOCK_MASK) >> self.shift == line.0 {
+                let found = at;
+                at = self.next(found);
+                if self.block(found) >> self.shift == line.0 {
                     return Some(found);
                 }
             }
@@ -353,17 +365,18 @@ impl Extents {
     #[inline]
     pub fn link(&mut self, span: Span) -> u32 {
         let line = self.line_blocks();
-        assert!(span.block <= BLOCK_MASK && span.unit < 8 && span.len > 0);
+        assert!(span.block >> BLOCK_BITS_MAX == 0 && span.unit < 8 && span.len > 0);
         assert!(span.block % line + u64::from(span.len) <= line, "extent leaves its line");
         let window = span.place >> self.shift;
         let at = if self.is_linked(window) { self.take_from_pool(window) } else { window };
         let offset = span.place - (window << self.shift);
-        let mut word = span.block | u64::from(span.unit) << UNIT_SHIFT;
+        let mut word = span.block << self.block_shift | u64::from(span.unit) << UNIT_SHIFT | LINKED;
         if self.shift > 0 {
-            word |= u64::from(offset) << OFFSET_SHIFT | u64::from(span.len - 1) << LEN_SHIFT;
+            word |= u64::from(offset) << OFFSET_SHIFT;
+            word |= u64::from(span.len - 1) << self.len_shift();
         }
         let bucket = self.bucket(span.block);
-        self.extents[at as usize] = Extent { word, next: self.heads[bucket] };
+        self.extents.set(at, word, self.heads[bucket]);
         self.heads[bucket] = at;
         at
     }
@@ -373,22 +386,22 @@ impl Extents {
         let span = self.span(at);
         let len = last + 1 - span.place;
         assert!(span.block % self.line_blocks() + u64::from(len) <= self.line_blocks());
-        let word = { self.extents[at as usize].word } & !(SIX_BITS << LEN_SHIFT);
-        self.extents[at as usize].word = word | u64::from(len - 1) << LEN_SHIFT;
+        let word = self.extents.word(at) & !((self.line_blocks() - 1) << self.len_shift());
+        self.extents.set_word(at, word | u64::from(len - 1) << self.len_shift());
     }
 
     /// Takes an extent out of its bucket, in which `before` stands in front of it.
     pub fn unlink(&mut self, at: u32, before: Option<u32>) {
         let next = self.next(at);
         match before {
-            Some(before) => self.extents[before as usize].next = next,
+            Some(before) => self.extents.set_next(before, next),
             None => {
                 let bucket = self.bucket(self.span(at).block);
                 assert_eq!(self.heads[bucket], at, "first of its bucket");
                 self.heads[bucket] = next;
             }
         }
-        self.extents[at as usize] = Extent { word: EMPTY, next: NONE };
+        self.extents.set(at, 0, NONE);
         if at >= self.windows {
             self.return_to_pool(at);
         }
@@ -452,7 +465,7 @@ impl Extents {
 
     #[inline]
     fn is_linked(&self, at: u32) -> bool {
-        self.extents[at as usize].word & EMPTY == 0
+        self.extents.word(at) & LINKED != 0
     }
 
     #[inline]
@@ -560,6 +573,6 @@ pub(super) fn continues(line: u64, span: &Span, place: u32, unit: u8, block: u64
 }
 
 fn buckets(windows: u32, pool: u32) -> usize {
-    let wanted = u64::from(windows) * 5 / 8 + u64::from(pool) / 2;
+    let wanted = u64::from(windows) * 9 / 16 + u64::from(pool) / 2;
     (wanted / NEIGHBOURS).max(1) as usize * NEIGHBOURS as usize
 }

@@ -127,8 +127,8 @@ impl LineMap {
         self.held.all
     }
 
-    /// Whether hits of lines that are resident are noted, beside those that are not, and lines whose
-    /// mappings end.
+    /// Whether hits of lines that are resident are noted, beside those that are not, and lines of
+    /// which the last mapping ends.
     pub fn note_hits(&mut self, wanted: bool) {
         self.notes_hits = wanted;
     }

@@ -2,9 +2,9 @@
 //!
 //! Whole runs of a line that lie in a row in the log are one extent ([`extents`]); each place of
 //! the log has a byte for the state of the block that is there. So the map from block to place and
-//! the one from place to block are the same memory: with lines of one block 15 bytes for each 4 KiB
-//! of the log, with lines of 64 KiB not quite two and what the pool for scattered lines takes.
-//! Checksums lie apart.
+//! the one from place to block are the same memory: with lines of one block 11 to 13 bytes for
+//! each 4 KiB of the log, by the length of the core, with lines of 64 KiB 1.7 to 1.9 and what the
+//! pool for scattered lines takes. Checksums lie apart.
 //!
 //! Lifecycle of a version: 1. pending, from the moment its record is formed, ahead of the older
 //! versions of its block; 2. published when the record is written, which frees the older versions,
@@ -22,6 +22,8 @@ mod core_table;
 mod extents;
 mod heat;
 mod places;
+mod publishing;
+mod records;
 #[cfg(test)]
 mod tests;
 mod version;
@@ -78,13 +80,19 @@ pub struct LineMap {
 }
 
 impl LineMap {
-    /// For so many places, and lines of so many blocks. The pool takes `scattered` extents that are
-    /// there already, and beside them what a pool for such a log has.
-    pub fn new(places: u32, line_blocks: u64, scattered: u32, reserve: u32) -> Self {
+    /// For so many places, and lines of so many blocks of a core of `core_blocks`. The pool takes
+    /// `scattered` extents that are there already, and beside them what a pool for such a log has.
+    pub fn new(
+        places: u32,
+        line_blocks: u64,
+        scattered: u32,
+        reserve: u32,
+        core_blocks: u64,
+    ) -> Self {
         let wanted = (places / PLACES_PER_POOLED_EXTENT).max(2 * reserve);
         let pool = wanted.max(scattered.saturating_add(reserve));
         Self {
-            extents: Extents::new(places, line_blocks, pool),
+            extents: Extents::new(places, line_blocks, pool, core_blocks),
             checksums: vec![0; places as usize].into(),
             counts: Counts::default(),
             held: Held::default(),
@@ -96,6 +104,11 @@ impl LineMap {
             notes_hits: false,
             open: NONE,
         }
+    }
+
+    /// The core has so many blocks from now on.
+    pub fn lengthen(&mut self, core_blocks: u64) {
+        self.extents.lengthen(core_blocks);
     }
 
     pub fn counts(&self) -> Counts {
@@ -264,47 +277,6 @@ impl LineMap {
         self.checksums[slot.0 as usize..(slot.0 + len) as usize].copy_from_slice(checksums);
         self.extents.set_tags(places, tag);
         self.count_mapped(run, tag);
-    }
-
-    /// The record of pending versions has been written: the older versions are superseded. Answers
-    /// how many there were: some may have been superseded or removed meanwhile.
-    ///
-    /// # Panics
-    /// Where one was published before.
-    pub fn publish(&mut self, slot: SlotIndex, count: u32) -> u32 {
-        let mut published = 0;
-        self.each_extent(slot, count, |map, at, span, places| {
-            let is_pending = |place: &u32| map.extents.tag(*place).is_pending();
-            let Some(first) = places.clone().find(is_pending) else { return };
-            let line = map.extents.line_of(span.block);
-            if map.by_class.is_some() {
-                map.give_class(line, first);
-            }
-            let heat = map.heat_of(line);
-            let blocks = map.publish_places(span, places, heat);
-            let has_older = map.supersede(at, span, blocks, heat);
-            map.note_asked(span.block + u64::from(first - span.place), first, heat, has_older);
-            published += blocks.count_ones();
-        });
-        published
-    }
-
-    /// The same of copies by reclaim, which nobody has asked for.
-    ///
-    /// # Panics
-    /// Where one was published before.
-    pub fn publish_moved(&mut self, slot: SlotIndex, count: u32) -> u32 {
-        let mut published = 0;
-        self.each_extent(slot, count, |map, at, span, places| {
-            if map.by_class.is_some() {
-                map.hand_classes_on(span, places.clone());
-            }
-            let heat = map.heat_of(map.extents.line_of(span.block));
-            let blocks = map.publish_places(span, places, heat);
-            map.supersede(at, span, blocks, heat);
-            published += blocks.count_ones();
-        });
-        published
     }
 
     /// Drops versions; nothing where they are free already. The older versions of their blocks, if
@@ -564,54 +536,6 @@ impl LineMap {
             visit(self, at, &span, place..stop);
             place = stop;
         }
-    }
-
-    /// Drops the versions behind an extent in its chain of those of its blocks that are named by a
-    /// bit each, of a line with this heat. Answers whether one of them was published.
-    #[inline]
-    fn supersede(&mut self, at: u32, newer: &Span, blocks: u64, heat: Heat) -> bool {
-        let (mut before, mut at) = (Some(at), self.extents.next(at));
-        let mut has_older = false;
-        while at != NONE {
-            let (span, next) = (self.extents.span(at), self.extents.next(at));
-            let (from, to) = overlap(&span, newer.block, newer.end_block());
-            if from < to {
-                has_older |= self.supersede_in(&span, (from, to), newer.block, blocks, heat);
-                self.step(&mut before, at, &span);
-            } else {
-                before = Some(at);
-            }
-            at = next;
-        }
-        has_older
-    }
-
-    /// Of the blocks of an extent from one to another.
-    #[inline]
-    fn supersede_in(
-        &mut self,
-        older: &Span,
-        (from, to): (u64, u64),
-        first: u64,
-        blocks: u64,
-        heat: Heat,
-    ) -> bool {
-        let place_of = |block: u64| older.place + (block - older.block) as u32;
-        let all = u64::MAX >> (u64::BITS - (to - from) as u32) << (from - first);
-        let is_published = |map: &Self, place: u32| map.extents.tag(place).is_published();
-        let places = place_of(from)..place_of(to);
-        if blocks & all == all {
-            let has_older = places.clone().any(|place| is_published(self, place));
-            self.release_places(places, heat);
-            return has_older;
-        }
-        let mut has_older = false;
-        for block in (from..to).filter(|block| blocks >> (block - first) & 1 == 1) {
-            let place = place_of(block);
-            has_older |= is_published(self, place);
-            self.release(place, heat);
-        }
-        has_older
     }
 
     /// Goes on behind an extent, which is unlinked where nothing is left of it.

@@ -1,11 +1,12 @@
 use super::*;
-use crate::eviction::{ClassKey, Group, Heat, KEYS};
+use crate::eviction::{ClassKey, EvictionPolicy, Group, Heat, KEYS};
 use proptest::prelude::*;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 const SEGMENT: u32 = 64;
 const SEGMENTS: u32 = 4;
 const BLOCKS: u64 = 48;
+const CORE_BLOCKS: u64 = 1 << 16;
 
 fn run(first: u64, count: u64) -> BlockRun {
     BlockRun { first: CoreBlock(first), count }
@@ -24,7 +25,7 @@ fn slot_of(version: Option<Version>) -> Option<u32> {
 #[test]
 fn reader_sees_the_old_version_until_the_new_one_is_written() {
     for line in [1, 16] {
-        let mut map = LineMap::new(64, line, 0, 0);
+        let mut map = LineMap::new(64, line, 0, 0, CORE_BLOCKS);
         pending(&mut map, 0, run(5, 1), State::Dirty);
         map.publish(SlotIndex(0), 1);
         pending(&mut map, 1, run(5, 1), State::Dirty);
@@ -38,7 +39,7 @@ fn reader_sees_the_old_version_until_the_new_one_is_written() {
 
 #[test]
 fn failed_version_brings_the_older_one_back() {
-    let mut map = LineMap::new(64, 1, 0, 0);
+    let mut map = LineMap::new(64, 1, 0, 0, CORE_BLOCKS);
     pending(&mut map, 0, run(5, 1), State::Dirty);
     map.publish(SlotIndex(0), 1);
     pending(&mut map, 1, run(5, 1), State::Dirty);
@@ -48,7 +49,7 @@ fn failed_version_brings_the_older_one_back() {
 
 #[test]
 fn later_record_that_is_written_first_wins() {
-    let mut map = LineMap::new(64, 1, 0, 0);
+    let mut map = LineMap::new(64, 1, 0, 0, CORE_BLOCKS);
     pending(&mut map, 0, run(5, 1), State::Dirty);
     pending(&mut map, 1, run(5, 1), State::Dirty);
     assert_eq!(map.publish(SlotIndex(1), 1), 1);
@@ -59,7 +60,7 @@ fn later_record_that_is_written_first_wins() {
 /// The hole was taken for the older version, and its class, which is none, for that of the copy.
 #[test]
 fn a_copy_keeps_its_class_where_an_older_extent_has_a_hole() {
-    let mut map = LineMap::new(64, 16, 0, 0);
+    let mut map = LineMap::new(64, 16, 0, 0, CORE_BLOCKS);
     let mut groups = [None; KEYS];
     (groups[0], groups[2]) = (Some(Group::FIRST), Some(Group(1)));
     map.classify(Some(&groups));
@@ -80,7 +81,7 @@ fn a_copy_keeps_its_class_where_an_older_extent_has_a_hole() {
 
 #[test]
 fn whole_lines_take_nothing_from_the_pool() {
-    let mut map = LineMap::new(1024, 16, 0, 0);
+    let mut map = LineMap::new(1024, 16, 0, 0, CORE_BLOCKS);
     let (pool, _) = map.pool();
     for line in 0..60u64 {
         // A descriptor stands in front of each.
@@ -98,11 +99,38 @@ fn whole_lines_take_nothing_from_the_pool() {
 #[test]
 fn memory_is_within_the_bounds_of_the_issue() {
     let places = 1 << 20;
-    for (line, most) in [(1, 15.0), (16, 1.95)] {
-        let map = LineMap::new(places, line, 0, 83);
-        let each = map.memory_bytes() as f64 / f64::from(places);
-        assert!(each <= most, "{each} bytes for each place, lines of {line} blocks");
-        assert_eq!(map.checksum_bytes(), 4 * u64::from(places));
+    // Arrays of 64 GiB, of a tebibyte, of 16, and of four pebibytes; seven in ten are resident.
+    for (core_blocks, by_block, by_line) in
+        [(1 << 24, 13.7, 1.84), (1 << 28, 15.1, 1.93), (1 << 32, 15.5, 1.95), (1 << 40, 17.3, 2.06)]
+    {
+        for (line, most) in [(1, by_block), (16, by_line)] {
+            let map = LineMap::new(places, line, 0, 83, core_blocks);
+            let residents = u64::from(places) * 7 / 10 / line;
+            let policy = EvictionPolicy::S3Fifo.make(residents, core_blocks / line, 1);
+            let each = (map.memory_bytes() + policy.memory().queues) as f64 / f64::from(places);
+            assert!(each <= most, "{each} bytes for each place, lines of {line} blocks");
+            assert_eq!(map.checksum_bytes(), 4 * u64::from(places));
+        }
+    }
+}
+
+/// What is mapped stays that when the core grows beyond the numbers there was room for.
+#[test]
+fn blocks_of_a_core_that_grew_are_mapped_beside_the_others() {
+    for line in [1, 16, 64] {
+        let mut map = LineMap::new(128, line, 8, 0, 1 << 8);
+        pending(&mut map, 0, run(255, 1), State::Dirty);
+        map.publish(SlotIndex(0), 1);
+        map.admit(SlotIndex(0), Heat::SMALL);
+        map.lengthen(1 << 40);
+        pending(&mut map, 64, run((1 << 40) - 1, 1), State::Clean);
+        map.publish(SlotIndex(64), 1);
+        for (block, slot) in [(255, 0), ((1 << 40) - 1, 64)] {
+            assert_eq!(slot_of(map.published(CoreBlock(block))), Some(slot));
+            assert_eq!(map.version(SlotIndex(slot)).block, CoreBlock(block));
+        }
+        assert_eq!(map.heat_at(SlotIndex(0)), Heat::SMALL);
+        map.self_check();
     }
 }
 
@@ -117,6 +145,9 @@ enum Step {
     Replay(u64, u64, u64),
     /// The core has a version of the block, its parity recomputed.
     Settle(u64),
+    /// The line of a block is resident, or not any more.
+    Admit(u64),
+    Cool(u64),
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -129,6 +160,8 @@ fn step() -> impl Strategy<Value = Step> {
         2 => (0..BLOCKS, 1u64..12, 1u64..3)
             .prop_map(|(block, count, each)| Step::Replay(block, count, each)),
         1 => (0..BLOCKS).prop_map(Step::Settle),
+        3 => (0..BLOCKS).prop_map(Step::Admit),
+        1 => (0..BLOCKS).prop_map(Step::Cool),
     ]
 }
 
@@ -136,6 +169,7 @@ fn step() -> impl Strategy<Value = Step> {
 struct Twin {
     map: LineMap,
     versions: BTreeMap<u64, Vec<(u32, bool)>>,
+    residents: BTreeSet<CoreLine>,
     on_the_way: Vec<(u32, BlockRun)>,
     head: u32,
 }
@@ -143,8 +177,14 @@ struct Twin {
 impl Twin {
     fn new(line: u64) -> Self {
         let places = SEGMENTS * SEGMENT;
-        let map = LineMap::new(places, line, places, 0);
-        Self { map, versions: BTreeMap::new(), on_the_way: Vec::new(), head: 0 }
+        let map = LineMap::new(places, line, places, 0, CORE_BLOCKS);
+        Self {
+            map,
+            versions: BTreeMap::new(),
+            residents: BTreeSet::new(),
+            on_the_way: Vec::new(),
+            head: 0,
+        }
     }
 
     /// Places at the head; a segment is emptied before it is entered.
@@ -166,6 +206,7 @@ impl Twin {
                 versions.retain(|(slot, _)| !segment.contains(slot));
             }
             self.on_the_way.retain(|(slot, _)| !segment.contains(slot));
+            self.forget_residents();
             // The first record's descriptor.
             self.head += 1;
         }
@@ -226,7 +267,9 @@ impl Twin {
                 left += 1;
             }
         }
-        assert_eq!(self.map.publish(SlotIndex(slot), run.count as u32), left);
+        let publish =
+            if index.is_multiple_of(2) { LineMap::publish } else { LineMap::publish_moved };
+        assert_eq!(publish(&mut self.map, SlotIndex(slot), run.count as u32), left);
     }
 
     fn fail(&mut self, index: usize) {
@@ -254,10 +297,46 @@ impl Twin {
                 let there = self.versions.remove(&block).is_some_and(|v| !v.is_empty());
                 assert_eq!(self.map.remove_block(CoreBlock(block)), there);
             }
+            Step::Admit(block) => {
+                let line = self.map.line_of(CoreBlock(block));
+                if let Some(version) = self.map.published(CoreBlock(block))
+                    && self.residents.insert(line)
+                {
+                    self.map.admit(version.slot, Heat::SMALL);
+                }
+            }
+            Step::Cool(block) => {
+                let line = self.map.line_of(CoreBlock(block));
+                self.map.cool(line);
+                self.residents.remove(&line);
+            }
             Step::Publish(index) if !self.on_the_way.is_empty() => self.publish(index),
             Step::Fail(index) if !self.on_the_way.is_empty() => self.fail(index),
             Step::Publish(_) | Step::Fail(_) => {}
         }
+    }
+
+    /// Lines with something published.
+    fn lines(&self) -> BTreeSet<CoreLine> {
+        let published = self.versions.iter().filter(|(_, all)| all.iter().any(|(_, it)| *it));
+        published.map(|(block, _)| self.map.line_of(CoreBlock(*block))).collect()
+    }
+
+    /// A line is resident as long as anything of it is published; with less it may be.
+    fn forget_residents(&mut self) {
+        let (lines, map) = (self.lines(), &self.map);
+        self.residents.retain(|line| lines.contains(line) || map.heat_of(*line).is_resident());
+    }
+
+    fn check_residents(&mut self) {
+        self.forget_residents();
+        let (lines, map) = (self.lines(), &self.map);
+        for line in &lines {
+            let expected = self.residents.contains(line);
+            assert_eq!(map.heat_of(*line).is_resident(), expected, "{line:?}");
+        }
+        assert_eq!(map.lines(), lines.len() as u64);
+        assert_eq!(map.residents(), self.residents.len() as u64);
     }
 
     fn check(&self) {
@@ -285,7 +364,7 @@ impl Twin {
 
 #[test]
 fn extents_within_a_run_are_free_once_it_is_superseded() {
-    let mut map = LineMap::new(1024, 16, 0, 0);
+    let mut map = LineMap::new(1024, 16, 0, 0, CORE_BLOCKS);
     // Four extents start in the first window, which has one of its own.
     for (slot, first, count) in [(0, 100, 1), (1, 200, 1), (2, 300, 2), (4, 400, 3)] {
         pending(&mut map, slot, run(first, count), State::Dirty);
@@ -339,6 +418,7 @@ fn extents_with_holes_stay_within_their_segment() {
     for step in steps {
         twin.take_step(step);
         twin.map.self_check();
+        twin.check_residents();
         twin.check();
     }
 }
@@ -353,6 +433,7 @@ proptest! {
         for step in steps {
             twin.take_step(step);
             twin.map.self_check();
+            twin.check_residents();
             twin.check();
         }
     }
@@ -390,7 +471,7 @@ proptest! {
         let mut scattering = Scattering::new(line);
         runs.iter().for_each(|&(slot, unit, run)| scattering.add(slot, unit, run));
         let needed = scattering.extents();
-        let mut map = LineMap::new(256, line, needed, 0);
+        let mut map = LineMap::new(256, line, needed, 0, 1 << 40);
         for (slot, unit, block) in blocks {
             let (run, marks) = (BlockRun { first: block, count: 1 }, Marks::NONE);
             let (target, checksums) = (State::Dirty, &[0]);

@@ -4,7 +4,7 @@ use super::{Intake, Log};
 use crate::classes::{ClassId, Classes};
 use crate::eviction::{EvictionPolicy, Group, Hits, Policy, ShadowStats, Shadows, Shares};
 use crate::line_map::{Asked, State, Version};
-use crate::types::{BlockRun, CoreBlock, CoreLine, SlotIndex};
+use crate::types::{BlockRun, CoreBlock, CoreLine, SlotIndex, number_bits};
 use serde::Serialize;
 use std::ops::Range;
 
@@ -34,6 +34,8 @@ pub struct Eviction {
     carried_max: u64,
     line_blocks: u64,
     core_lines: u64,
+    /// Hit by the last read.
+    last_hit: Option<CoreLine>,
 }
 
 /// Who stays in the cache, by which policy, and why that one.
@@ -71,6 +73,7 @@ impl Eviction {
             carried_max: usable_places * CARRIED_PERCENT / 100,
             line_blocks,
             core_lines,
+            last_hit: None,
         }
     }
 
@@ -110,12 +113,12 @@ impl Log {
     /// The core has so many blocks from now on. What is kept of lines by their numbers begins anew
     /// where these have become longer.
     pub fn lengthen_core(&mut self, core_blocks: u64) {
+        self.map.lengthen(core_blocks);
         self.dirty.lengthen(core_blocks);
         self.replayed.lengthen(core_blocks);
         let it = &mut self.eviction;
-        let bits = |lines: u64| u64::BITS - lines.leading_zeros();
         let core_lines = core_blocks.div_ceil(it.line_blocks);
-        let has_longer_numbers = bits(core_lines) > bits(it.core_lines);
+        let has_longer_numbers = number_bits(core_lines) > number_bits(it.core_lines);
         it.core_lines = core_lines;
         if has_longer_numbers {
             it.shadows = it.shadows.take().map(|_| Shadows::new(it.capacity, core_lines));
@@ -144,9 +147,22 @@ impl Log {
     /// A read of this class found this block there.
     #[inline]
     pub(crate) fn refer(&mut self, slot: SlotIndex, block: CoreBlock, class: ClassId) {
+        if self.eviction.line_blocks > 1 && self.goes_on(slot, block) {
+            return self.join_class(slot, block, class);
+        }
         if !(self.eviction.is_plain && self.map.warm_at(slot)) {
             self.refer_slowly(slot, block, class);
         }
+    }
+
+    /// Whether a reader goes on within a long line that is resident, and that it has hit already:
+    /// what is read once, piece by piece, is not asked for again and again.
+    #[inline]
+    fn goes_on(&mut self, slot: SlotIndex, block: CoreBlock) -> bool {
+        let line = self.map.line_of(block);
+        let is_last = self.eviction.last_hit.replace(line) == Some(line);
+        let begins = block.0.is_multiple_of(self.eviction.line_blocks);
+        is_last && !begins && self.map.heat_at(slot).is_resident()
     }
 
     /// A read found these versions, whose blocks ascend: a hit of each of their lines.

@@ -123,8 +123,8 @@ impl Log {
         Age { segment: self.ring.first_record(segment), slot: slot.0 - first.0 }
     }
 
-    /// The versions at these places, which are no copies, are about to be published: keeps what they supersede that is of
-    /// an earlier epoch.
+    /// The versions at these places, no copies, are about to be published: keeps what they
+    /// supersede that is of an earlier epoch.
     pub(super) fn keep_superseded(&mut self, slot: SlotIndex, blocks: u32) {
         let is_needless = |epochs: &FlushEpochs| epochs.ends.is_empty() && epochs.kept.is_empty();
         if self.epochs.as_ref().is_none_or(is_needless) {

@@ -11,6 +11,7 @@ use std::time::Duration;
 const REQUESTS: u64 = 12_000;
 /// More than the cache keeps.
 const BLOCKS: u64 = CACHE_BYTES / 4096 * 2;
+const LINE: u64 = 64 << 10;
 const _: () = assert!(BLOCKS * 4096 <= CORE_BYTES);
 
 fn with(eviction: EvictionPolicy, mode: Mode) -> SliceConfig {
@@ -29,6 +30,11 @@ fn trace() -> impl Iterator<Item = u64> {
             _ => draw / 3 % BLOCKS,
         }
     })
+}
+
+async fn read_line(slice: &Slice, line: u64) {
+    let device: &dyn BlockDevice = slice;
+    device.read(line * LINE, Buffer::zeroed(LINE as usize)).await.unwrap();
 }
 
 /// Until everything that follows from a request has been done.
@@ -68,6 +74,91 @@ fn reads_miss_what_the_twin_misses_less_what_was_still_there() {
             assert!(found > REQUESTS / 5, "a cache that is too small for them");
         });
     }
+}
+
+/// The twin sees lines.
+#[test]
+fn reads_of_long_lines_miss_what_the_twin_misses_less_what_was_still_there() {
+    for eviction in EvictionPolicy::PLAIN {
+        simulate(async |runtime| {
+            let bench = Bench::with_lines(&runtime, LINE as u32).await;
+            let slice = bench.open(with(eviction, Mode::WriteThrough)).await;
+            let most = slice.stats().eviction.resident_bytes_max / LINE;
+            let (mut twin, mut expected) = (twin(eviction.word(), most as usize), 0);
+            for line in trace().map(|block| block * 4096 / LINE) {
+                expected += u64::from(!twin.access(line));
+                read_line(&slice, line).await;
+                rest(&runtime).await;
+            }
+            slice.self_check();
+            let stats = slice.stats();
+            let (found, again) = (stats.counters.read.misses, stats.counters.readmitted_blocks);
+            assert_eq!(found + again, expected, "{eviction:?}: {again} were still there");
+            assert_eq!(stats.eviction.resident_bytes / LINE, twin.residents().len() as u64);
+            assert_eq!(stats.counters.dropped_resident_blocks, 0);
+            assert!(stats.counters.segments_reclaimed > 20 && found > REQUESTS / 10);
+        });
+    }
+}
+
+#[test]
+fn a_long_line_is_resident_as_long_as_anything_of_it_is_mapped() {
+    for eviction in EvictionPolicy::PLAIN {
+        simulate(async |runtime| {
+            let bench = Bench::with_lines(&runtime, LINE as u32).await;
+            let slice = bench.open(with(eviction, Mode::WriteThrough)).await;
+            let device: &dyn BlockDevice = &slice;
+            let resident = || slice.stats().eviction.resident_bytes / LINE;
+            for line in 0..8 {
+                read_line(&slice, line).await;
+            }
+            rest(&runtime).await;
+            // Line 3 in pieces, one of them in another place.
+            device.write(3 * LINE + 8192, block(7)).await.unwrap();
+            assert_eq!(resident(), 8);
+            for (start, end, expected) in [(0, 8192, 8), (12_288, LINE, 8), (8192, 12_288, 7)] {
+                let range = ByteRange::at(3 * LINE + start, end - start);
+                device.submit(Request::discard(range)).await.unwrap();
+                rest(&runtime).await;
+                assert_eq!(resident(), expected, "{eviction:?}");
+                slice.self_check();
+            }
+            read_line(&slice, 3).await;
+            rest(&runtime).await;
+            assert_eq!(resident(), 8);
+            slice.self_check();
+        });
+    }
+}
+
+/// Each piece would else be a hit of its line, and what is read once look as if it was wanted.
+#[test]
+fn a_long_line_that_is_read_piece_by_piece_is_hit_once() {
+    simulate(async |runtime| {
+        let bench = Bench::with_lines(&runtime, LINE as u32).await;
+        let slice = bench.open(with(EvictionPolicy::S3Fifo, Mode::WriteThrough)).await;
+        let lines = slice.stats().eviction.resident_bytes_max / LINE;
+        let wanted = lines / 2;
+        for line in (0..3).flat_map(|_| (0..wanted).map(|index| index * 2)) {
+            read_line(&slice, line).await;
+            rest(&runtime).await;
+        }
+        for line in (0..3 * lines).map(|index| 2 * wanted + index * 2) {
+            read_line(&slice, line).await;
+            rest(&runtime).await;
+            for piece in 0..LINE / 4096 {
+                byte_at(&slice, line * LINE + piece * 4096).await.unwrap();
+            }
+        }
+        let before = slice.stats().counters;
+        for line in (0..wanted).map(|index| index * 2) {
+            read_line(&slice, line).await;
+            rest(&runtime).await;
+        }
+        let after = slice.stats().counters;
+        assert_eq!(after.read.hits - before.read.hits, wanted);
+        assert_eq!(after.readmitted_blocks, before.readmitted_blocks, "none of them had left");
+    });
 }
 
 #[test]

@@ -6,8 +6,8 @@ use headpond_block::decorators::ProbeDevice;
 use headpond_block::devices::{NullDevice, RamDevice};
 use headpond_block::{BlockDevice, Buffer, ByteRange, Request, Runtime};
 use headpond_cache::{
-    CleaningConfig, CleaningPolicy, CreateError, CreateOptions, Foundation, Mode, Slice,
-    SliceConfig, SliceStats, create, load,
+    CleaningConfig, CleaningPolicy, CreateError, CreateOptions, EvictionPolicy, Foundation, Mode,
+    Slice, SliceConfig, SliceStats, create, load,
 };
 use headpond_sim::Ended;
 use headpond_witness::Workload;
@@ -183,6 +183,26 @@ fn lines_in_too_many_pieces_wait_for_cleaner_and_reclaim() {
     }
 }
 
+#[test]
+fn whoever_evicts_long_lines_agrees_with_the_witness() {
+    let workload = Workload {
+        requests: 1500,
+        depth: 16,
+        blocks: 8192,
+        blocks_max: 40,
+        discard_percent: 5,
+        ..Workload::BUSY
+    };
+    let every = EvictionPolicy::PLAIN.into_iter().chain([EvictionPolicy::Adaptive]);
+    for (eviction, mode) in every
+        .flat_map(|eviction| [Mode::WriteBack, Mode::WriteThrough].map(|mode| (eviction, mode)))
+    {
+        let config = SliceConfig { eviction, mode, cleaning: small_cleaning(), ..nop() };
+        let stats = mixed(LINE, config, &workload);
+        assert!(stats.counters.segments_reclaimed > 10, "{eviction:?}");
+    }
+}
+
 /// What a slice of this size takes, before and after it has been filled.
 async fn memory_of(runtime: &Runtime, line_bytes: u32, request_bytes: u64) -> [SliceStats; 2] {
     const CACHE: u64 = 256 << 20;
@@ -209,20 +229,18 @@ async fn memory_of(runtime: &Runtime, line_bytes: u32, request_bytes: u64) -> [S
 #[test]
 fn memory_is_within_the_bounds_of_the_issue_and_taken_at_the_start() {
     simulate(async |runtime| {
-        for (line_bytes, request_bytes, most) in
-            [(4 << 10, 4 << 10, 16.0), (64 << 10, 64 << 10, 2.0)]
+        for (line_bytes, request_bytes, most, ghosts_max) in
+            [(4 << 10, 4 << 10, 16.0, 7.5), (64 << 10, 64 << 10, 2.0, 0.5)]
         {
             let [before, after] = memory_of(&runtime, line_bytes, request_bytes).await;
             let blocks = (after.capacity_bytes / 4096) as f64;
             let memory = after.memory;
-            let apart = memory.checksums + memory.extent_pool + memory.latencies;
-            let apart = apart + memory.ghosts + memory.eviction_queues;
+            let apart = memory.checksums + memory.extent_pool + memory.latencies + memory.ghosts;
             let each = (after.memory_bytes - apart) as f64 / blocks;
             assert!(each <= most, "{each} bytes for each block, lines of {line_bytes}: {memory:?}");
             assert!(memory.checksums as f64 / blocks <= 4.0);
-            // Three bytes name a block of such a core; seventy in a hundred are resident.
-            assert!(memory.eviction_queues as f64 / blocks <= 3.0, "{memory:?}");
-            assert!(memory.ghosts as f64 / blocks <= 7.5, "{memory:?}");
+            assert!(memory.eviction_queues > 0, "among what is counted");
+            assert!(memory.ghosts as f64 / blocks <= ghosts_max, "{memory:?}");
             assert!(memory.latencies <= 64 << 10, "whatever the cache holds");
             assert_eq!(memory.extents_used, 0, "whole lines take nothing from the pool");
             assert!(after.dirty_bytes > after.capacity_bytes * 6 / 10, "filled");

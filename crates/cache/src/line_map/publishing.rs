@@ -1,0 +1,97 @@
+//! Versions whose record has been written, and those that they supersede.
+
+use super::extents::Span;
+use super::{LineMap, NONE, overlap};
+use crate::eviction::Heat;
+use crate::types::SlotIndex;
+
+impl LineMap {
+    /// The record of pending versions has been written: the older versions are superseded. Answers
+    /// how many there were: some may have been superseded or removed meanwhile.
+    ///
+    /// # Panics
+    /// Where one was published before.
+    pub fn publish(&mut self, slot: SlotIndex, count: u32) -> u32 {
+        let mut published = 0;
+        self.each_extent(slot, count, |map, at, span, places| {
+            let is_pending = |place: &u32| map.extents.tag(*place).is_pending();
+            let Some(first) = places.clone().find(is_pending) else { return };
+            let line = map.extents.line_of(span.block);
+            if map.by_class.is_some() {
+                map.give_class(line, first);
+            }
+            let heat = map.heat_of(line);
+            let blocks = map.publish_places(span, places, heat);
+            let has_older = map.supersede(at, span, blocks, heat);
+            map.note_asked(span.block + u64::from(first - span.place), first, heat, has_older);
+            published += blocks.count_ones();
+        });
+        published
+    }
+
+    /// The same of copies by reclaim, which nobody has asked for.
+    ///
+    /// # Panics
+    /// Where one was published before.
+    pub fn publish_moved(&mut self, slot: SlotIndex, count: u32) -> u32 {
+        let mut published = 0;
+        self.each_extent(slot, count, |map, at, span, places| {
+            if map.by_class.is_some() {
+                map.hand_classes_on(span, places.clone());
+            }
+            let heat = map.heat_of(map.extents.line_of(span.block));
+            let blocks = map.publish_places(span, places, heat);
+            map.supersede(at, span, blocks, heat);
+            published += blocks.count_ones();
+        });
+        published
+    }
+
+    /// Drops the versions behind an extent in its chain of those of its blocks that are named by a
+    /// bit each, of a line with this heat. Answers whether one of them was published.
+    #[inline]
+    fn supersede(&mut self, at: u32, newer: &Span, blocks: u64, heat: Heat) -> bool {
+        let (mut before, mut at) = (Some(at), self.extents.next(at));
+        let mut has_older = false;
+        while at != NONE {
+            let (span, next) = (self.extents.span(at), self.extents.next(at));
+            let (from, to) = overlap(&span, newer.block, newer.end_block());
+            if from < to {
+                has_older |= self.supersede_in(&span, (from, to), newer.block, blocks, heat);
+                self.step(&mut before, at, &span);
+            } else {
+                before = Some(at);
+            }
+            at = next;
+        }
+        has_older
+    }
+
+    /// Of the blocks of an extent from one to another.
+    #[inline]
+    fn supersede_in(
+        &mut self,
+        older: &Span,
+        (from, to): (u64, u64),
+        first: u64,
+        blocks: u64,
+        heat: Heat,
+    ) -> bool {
+        let place_of = |block: u64| older.place + (block - older.block) as u32;
+        let all = u64::MAX >> (u64::BITS - (to - from) as u32) << (from - first);
+        let is_published = |map: &Self, place: u32| map.extents.tag(place).is_published();
+        let places = place_of(from)..place_of(to);
+        if blocks & all == all {
+            let has_older = places.clone().any(|place| is_published(self, place));
+            self.release_places(places, heat);
+            return has_older;
+        }
+        let mut has_older = false;
+        for block in (from..to).filter(|block| blocks >> (block - first) & 1 == 1) {
+            let place = place_of(block);
+            has_older |= is_published(self, place);
+            self.release(place, heat);
+        }
+        has_older
+    }
+}
