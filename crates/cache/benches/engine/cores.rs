@@ -16,9 +16,9 @@ use std::time::Instant;
 
 /// What is measured on two cores.
 pub const ROWS: [Row; 3] = [
-    Row { work: Work::Fill, bytes: 4 << 10 },
-    Row { work: Work::WriteHit, bytes: 4 << 10 },
-    Row { work: Work::ReadHit, bytes: 4 << 10 },
+    Row::plain(Work::Fill, 4 << 10),
+    Row::plain(Work::WriteHit, 4 << 10),
+    Row::plain(Work::ReadHit, 4 << 10),
 ];
 
 /// Nanoseconds of one request on one thread.

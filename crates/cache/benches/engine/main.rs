@@ -1,5 +1,6 @@
-//! What the cache costs by itself: RAM cache device, null core, one thread, one request in flight,
-//! beside plain copies of as many bytes in the same run, alternating, medians; and in instructions.
+//! What the cache costs by itself: RAM cache device, null core, one thread, one request in flight or
+//! several, beside plain copies of as many bytes in the same run, alternating, medians; and in
+//! instructions.
 //! Then what a second thread with a slice of its own adds.
 //!
 //! The log is written as in production, descriptors included, and checksums of the data where
@@ -174,17 +175,17 @@ fn median(mut samples: Vec<f64>) -> f64 {
 fn report(row: Row, samples: Samples, instructions: Option<Instructions>) {
     let name = row.name();
     let (ours, limit) = (median(samples.ours), median(samples.limit));
-    println!("{name:<24} {ours:>7.0} ns/op   copy {limit:>5.0} ns   {:.2} of it", limit / ours);
+    println!("{name:<36} {ours:>7.0} ns/op   copy {limit:>5.0} ns   {:.2} of it", limit / ours);
     let (ours, limit) = (1e9 / ours, 1e9 / limit);
     let counted = instructions.map_or_else(String::new, |counted| {
         let Instructions { checksums, copies, .. } = counted;
         let work = counted.work();
         println!(
-            "{:<24} {work:>7.0} instructions/op, {checksums:.0} of them in checksums without \
+            "{:<36} {work:>7.0} instructions/op, {checksums:.0} of them in checksums without \
              AVX-512; {copies:.0} more in copies",
             ""
         );
-        println!("{:<24} {}", "", counted.spent_on());
+        println!("{:<36} {}", "", counted.spent_on());
         format!(r#","instructions":{work:.0}"#)
     });
     println!(r#"{{"name":"{name}","unit":"op/s","ours":{ours:.0},"limit":{limit:.0}{counted}}}"#);

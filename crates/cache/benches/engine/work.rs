@@ -1,11 +1,12 @@
 //! The work that is measured: which requests, on a slice that was prepared how.
 
 use headpond_block::devices::{NullDevice, RamDevice};
-use headpond_block::{BlockDevice, Buffer, Runtime};
+use headpond_block::{BlockDevice, Buffer, Runtime, Submission};
 use headpond_cache::{
     Checksums, CleaningConfig, CleaningPolicy, Counters, CreateOptions, Expected, Foundation, Mode,
     Slice, SliceConfig, create,
 };
+use std::collections::VecDeque;
 use std::rc::Rc;
 use std::time::Instant;
 
@@ -38,11 +39,14 @@ impl Work {
     }
 }
 
-/// Requests of so many bytes, on lines of as many.
+/// Requests of so many bytes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Row {
     pub work: Work,
     pub bytes: u64,
+    pub line_bytes: u64,
+    /// Begun before the first of them is waited for.
+    pub in_flight: usize,
 }
 
 /// How often the work is carried out; what it is prepared with counts as one more.
@@ -54,24 +58,56 @@ const LARGE: u64 = 64 << 10;
 /// A cache in which what is worked on is nearly all that may be dirty.
 const CLEANED_CACHE_BYTES: u64 = WORKED_BYTES * 4 / 3;
 
-pub const ROWS: [Row; 14] = [
-    Row { work: Work::Fill, bytes: SMALL },
-    Row { work: Work::CheckedFill, bytes: SMALL },
-    Row { work: Work::WriteHit, bytes: SMALL },
-    Row { work: Work::ReadHit, bytes: SMALL },
-    Row { work: Work::ReadMiss, bytes: SMALL },
-    Row { work: Work::WriteThrough, bytes: SMALL },
-    Row { work: Work::CleanScattered, bytes: SMALL },
-    Row { work: Work::CleanInOrder, bytes: SMALL },
-    Row { work: Work::Fill, bytes: LARGE },
-    Row { work: Work::CheckedFill, bytes: LARGE },
-    Row { work: Work::WriteHit, bytes: LARGE },
-    Row { work: Work::ReadHit, bytes: LARGE },
-    Row { work: Work::ReadMiss, bytes: LARGE },
-    Row { work: Work::WriteThrough, bytes: LARGE },
+/// How many are in flight where there are several.
+const SEVERAL: usize = 32;
+
+pub const ROWS: [Row; 30] = [
+    Row::plain(Work::Fill, SMALL),
+    Row::plain(Work::Fill, SMALL).several(),
+    Row::plain(Work::CheckedFill, SMALL),
+    Row::plain(Work::WriteHit, SMALL),
+    Row::plain(Work::WriteHit, SMALL).several(),
+    Row::plain(Work::ReadHit, SMALL),
+    Row::plain(Work::ReadHit, SMALL).several(),
+    Row::plain(Work::ReadMiss, SMALL),
+    Row::plain(Work::ReadMiss, SMALL).several(),
+    Row::plain(Work::WriteThrough, SMALL),
+    Row::plain(Work::WriteThrough, SMALL).several(),
+    Row::plain(Work::CleanScattered, SMALL),
+    Row::plain(Work::CleanInOrder, SMALL),
+    Row::plain(Work::Fill, SMALL).on(LARGE),
+    Row::plain(Work::Fill, SMALL).on(LARGE).several(),
+    Row::plain(Work::WriteHit, SMALL).on(LARGE),
+    Row::plain(Work::WriteHit, SMALL).on(LARGE).several(),
+    Row::plain(Work::ReadHit, SMALL).on(LARGE),
+    Row::plain(Work::ReadHit, SMALL).on(LARGE).several(),
+    Row::plain(Work::Fill, LARGE),
+    Row::plain(Work::Fill, LARGE).several(),
+    Row::plain(Work::Fill, LARGE).on(SMALL),
+    Row::plain(Work::CheckedFill, LARGE),
+    Row::plain(Work::WriteHit, LARGE),
+    Row::plain(Work::WriteHit, LARGE).several(),
+    Row::plain(Work::ReadHit, LARGE),
+    Row::plain(Work::ReadHit, LARGE).several(),
+    Row::plain(Work::ReadMiss, LARGE),
+    Row::plain(Work::WriteThrough, LARGE),
+    Row::plain(Work::WriteThrough, LARGE).several(),
 ];
 
 impl Row {
+    /// One at a time, on lines of as many bytes.
+    pub const fn plain(work: Work, bytes: u64) -> Self {
+        Self { work, bytes, line_bytes: bytes, in_flight: 1 }
+    }
+
+    const fn on(self, line_bytes: u64) -> Self {
+        Self { line_bytes, ..self }
+    }
+
+    const fn several(self) -> Self {
+        Self { in_flight: SEVERAL, ..self }
+    }
+
     pub fn name(self) -> String {
         let work = match self.work {
             Work::Fill => "fill",
@@ -83,7 +119,12 @@ impl Row {
             Work::CleanScattered => "clean scattered",
             Work::CleanInOrder => "clean in order",
         };
-        format!("engine {work} {}k", self.bytes >> 10)
+        let lines = match self.line_bytes == self.bytes {
+            true => String::new(),
+            false => format!(" on {}k lines", self.line_bytes >> 10),
+        };
+        let several = if self.in_flight > 1 { format!(" x{}", self.in_flight) } else { "".into() };
+        format!("engine {work} {}k{lines}{several}", self.bytes >> 10)
     }
 
     /// As an argument of this program.
@@ -91,9 +132,11 @@ impl Row {
         self.name().replace(' ', "-")
     }
 
-    /// Requests for everything that is worked on.
+    /// Requests for everything that is worked on: a quarter of it where requests are shorter than
+    /// lines, whose pieces lie apart in the log, and for which there is memory for so many only.
     pub fn requests(self) -> u64 {
-        WORKED_BYTES / self.bytes
+        let share = if self.line_bytes > self.bytes { 4 } else { 1 };
+        WORKED_BYTES / self.bytes / share
     }
 
     pub fn checksums(self) -> Checksums {
@@ -193,7 +236,7 @@ impl Bench {
             core_bytes: CORE_BYTES,
             generation: 1,
             slices: 1,
-            line_bytes: row.bytes as u32,
+            line_bytes: row.line_bytes as u32,
             device_bytes: row.work.cleans().then_some(CLEANED_CACHE_BYTES),
             unit_bytes: None,
         };
@@ -235,27 +278,44 @@ impl Bench {
         let data = Buffer::zeroed(row.bytes as usize);
         data.fill(0x5a);
         let device: &dyn BlockDevice = &self.slice;
-        for index in 0..count {
-            device.write(offset(row, place(index)), &data).await.expect("written");
-        }
+        let write = |index| device.write(offset(row, place(index)), &data);
+        in_turn(row, count, write, async || {}).await;
     }
 
     async fn reads(&self, row: Row, count: u64, place: impl Fn(u64) -> u64) {
         let data = Buffer::zeroed(row.bytes as usize);
         let device: &dyn BlockDevice = &self.slice;
-        for index in 0..count {
-            device.read(offset(row, place(index)), &data).await.expect("read");
-        }
+        let read = |index| device.read(offset(row, place(index)), &data);
+        in_turn(row, count, read, async || {}).await;
     }
 
     /// As `reads`, each with the insertion that it causes.
     async fn misses(&self, row: Row, count: u64, place: impl Fn(u64) -> u64) {
         let data = Buffer::zeroed(row.bytes as usize);
         let device: &dyn BlockDevice = &self.slice;
-        for index in 0..count {
-            device.read(offset(row, place(index)), &data).await.expect("read");
-            self.runtime.yield_now().await;
+        let read = |index| device.read(offset(row, place(index)), &data);
+        in_turn(row, count, read, || self.runtime.yield_now()).await;
+    }
+}
+
+/// So many requests, of which as many are in flight as the row says; `after` each that is answered.
+async fn in_turn<'a>(
+    row: Row,
+    count: u64,
+    begin: impl Fn(u64) -> Submission<'a>,
+    after: impl AsyncFn(),
+) {
+    let mut begun = VecDeque::with_capacity(row.in_flight);
+    for index in 0..count {
+        begun.push_back(begin(index));
+        if begun.len() == row.in_flight {
+            begun.pop_front().expect("some are begun").await.expect("answered");
+            after().await;
         }
+    }
+    for rest in begun {
+        rest.await.expect("answered");
+        after().await;
     }
 }
 
