@@ -2,9 +2,9 @@
 //!
 //! `cargo run --release -p headpond-cache --example terabyte [GIB]` needs about a hundredth of the
 //! cache's size as memory. The cache is full of dirty lines of 64 KiB; the device has modelled time
-//! (3 GB/s, 80 µs) and keeps only what is not zero. It works on while the processor does, so what is
-//! told is how long a real open takes, and beside it what the two have done; what the model of the
-//! device takes of the processor is in neither.
+//! (3 GB/s, 80 µs) and keeps only what is not zero. It works on while the processor does, so what
+//! is told is how long a real open takes, and beside it what the two have done; what the model of
+//! the device takes of the processor is in neither.
 
 #[allow(dead_code)]
 #[path = "../tests/slice/scale.rs"]

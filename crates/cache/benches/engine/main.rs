@@ -1,7 +1,6 @@
-//! What the cache costs by itself: RAM cache device, null core, one thread, one request in flight or
-//! several, beside plain copies of as many bytes in the same run, alternating, medians; and in
-//! instructions.
-//! Then what a second thread with a slice of its own adds.
+//! What the cache costs by itself: RAM cache device, null core, one thread, one request in flight
+//! or several, beside plain copies of as many bytes in the same run, alternating, medians; and in
+//! instructions. Then what a second thread with a slice of its own adds.
 //!
 //! The log is written as in production, descriptors included, and checksums of the data where
 //! memory is asked to have them; what is evicted is reclaimed with the flushes and announcements

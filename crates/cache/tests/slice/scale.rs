@@ -45,8 +45,8 @@ impl Traffic {
     }
 }
 
-/// A device that takes memory for pages that are not zero, and the time of a fast SSD: it moves bytes
-/// one after the other (3 GB/s), and each operation takes 80 µs more, while others go on.
+/// A device that takes memory for pages that are not zero, and the time of a fast SSD: it moves
+/// bytes one after the other (3 GB/s), and each operation takes 80 µs more, while others go on.
 pub struct Sparse {
     name: DeviceName,
     geometry: Geometry,

@@ -10,8 +10,9 @@ mod support;
 use headpond_block::{Buffer, DeviceError};
 use headpond_cache::Way;
 use headpond_testkit::skip;
-use headpond_volume::Dirty;
+use headpond_volume::{Dirty, Volume};
 use machine::{Clients, MIB, Machine, devices_of, read, write};
+use std::rc::Rc;
 use std::time::Duration;
 
 #[test]
@@ -58,21 +59,7 @@ fn each_core_is_a_device_of_its_own_behind_one_cache() {
         let names = ["Occupancy", "Dirty", "Reads from core(s)", "Writes to cache"];
         let held = [0, 1, 2].map(|core| part(core, names));
         assert_eq!(held, [[2, 2, 0, 2], [2, 2, 0, 2], [3, 2, 1, 3]], "what was read has entered");
-        volume.set(&["mode=write-around".parse().unwrap()]).unwrap();
-        write(&cores[1], 1 << 20, 7).await;
-        let report = volume.report();
-        let past = |core: usize| {
-            let rows = &report.cores[core].bypasses;
-            rows.iter().find(|row| row.name == "mode").unwrap().count
-        };
-        assert_eq!([0, 1, 2].map(past), [0, 1, 0]);
-        let timed = |core: usize, way| {
-            let ways = &report.cores[core].latency;
-            ways.iter().find(|it| it.way == way).map(|it| it.timed)
-        };
-        assert_eq!([0, 1, 2].map(|it| timed(it, Way::ReadMiss)), [None, None, Some(1)]);
-        assert_eq!([0, 1, 2].map(|it| timed(it, Way::WritePastCache)), [None, Some(1), None]);
-        volume.set(&["mode=write-back".parse().unwrap()]).unwrap();
+        check_bypasses_and_times(&volume).await;
         volume.stop().await.unwrap();
     });
     machine.live(async |runtime, sim| {
@@ -89,6 +76,25 @@ fn each_core_is_a_device_of_its_own_behind_one_cache() {
         }
         volume.self_check();
     });
+}
+
+/// Of three cores the third has been read from, and the second is written to past the cache.
+async fn check_bypasses_and_times(volume: &Rc<Volume>) {
+    volume.set(&["mode=write-around".parse().unwrap()]).unwrap();
+    write(&devices_of(volume)[1], 1 << 20, 7).await;
+    let report = volume.report();
+    let past = |core: usize| {
+        let rows = &report.cores[core].bypasses;
+        rows.iter().find(|row| row.name == "mode").unwrap().count
+    };
+    assert_eq!([0, 1, 2].map(past), [0, 1, 0]);
+    let timed = |core: usize, way| {
+        let ways = &report.cores[core].latency;
+        ways.iter().find(|it| it.way == way).map(|it| it.timed)
+    };
+    assert_eq!([0, 1, 2].map(|it| timed(it, Way::ReadMiss)), [None, None, Some(1)]);
+    assert_eq!([0, 1, 2].map(|it| timed(it, Way::WritePastCache)), [None, Some(1), None]);
+    volume.set(&["mode=write-back".parse().unwrap()]).unwrap();
 }
 
 #[test]
