@@ -118,6 +118,11 @@ fn check_says_how_long_it_takes_what_it_cannot_know_and_what_is_overwritten() {
     }
     let json = user.json(&["lab", "check", &plan, "--json"]);
     assert_eq!(json["overwrites"], serde_json::json!([image]));
+    let passes = write(&user, "plan.toml", &filled.replace("fills = 5", "").replace("100G", "8M"));
+    let check = user.ok(&["lab", "check", &passes]);
+    assert!(!check.contains("It takes") && check.contains("to pass over it"), "{check}");
+    let model = user.ok(&["lab", "check", &write(&user, "plan.toml", MODEL)]);
+    assert!(model.contains("up to 18 s of their own time"), "{model}");
     assert_eq!(json["seconds_unknown"].as_array().unwrap().len(), 2, "{json}");
 }
 
