@@ -168,7 +168,7 @@ fn parse_event<'a>(device: &[u8], mut fields: Fields<'a>) -> Option<Line<'a>> {
         name = None;
     }
     let event = BlockEvent { time_ns, sector, bytes, pid, device, cpu, category, action, error };
-    Some(Line::Event(event, name))
+    event.is_possible().then_some(Line::Event(event, name))
 }
 
 /// `sector + sectors`, `sector / sector` or only `sector`; nothing at all for plugs and flushes.
@@ -314,6 +314,12 @@ mod tests {
         assert_eq!(event.time_ns, 1_000_000_042);
         assert_eq!(event.category, Category::WRITE | Category::SYNC);
         assert_eq!(name, Some(&b"fio"[..]));
+    }
+
+    #[test]
+    fn range_beyond_64_bits_is_damage() {
+        let line = b"8,0 3 11 0.009507758 697 Q W 18446744073709551615 + 8 [fio]";
+        assert_eq!(parse_line(line), Line::Damaged);
     }
 
     #[test]

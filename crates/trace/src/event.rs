@@ -129,6 +129,12 @@ impl BlockEvent {
         self.sector.checked_mul(SECTOR_BYTES)?.checked_add(u64::from(self.bytes))
     }
 
+    /// Whether a request that it tells of can exist.
+    #[inline]
+    pub(crate) fn is_possible(&self) -> bool {
+        self.end_bytes().is_some() || self.action == Action::Other || self.op().is_none()
+    }
+
     pub(crate) fn outcome(&self) -> RecordFlags {
         match self.error {
             0 => RecordFlags::empty(),

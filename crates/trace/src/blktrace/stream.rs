@@ -15,6 +15,8 @@ use crate::source::ByteSource;
 /// The tracer's note that tells a process's name.
 const NOTE_PROCESS: u16 = 0;
 
+const POSSIBLE: &str = "a range that ends within 2^64 bytes";
+
 /// A binary file, read as events.
 pub(crate) struct BlktraceStream {
     source: ByteSource,
@@ -62,14 +64,17 @@ impl BlktraceStream {
             let problem = match decode_header(available) {
                 Decoded::Header(header) => {
                     let total = header.header_bytes + header.payload_bytes;
-                    if available_bytes >= total {
+                    if available_bytes >= total && header.event.is_possible() {
                         return Ok(Some(header));
                     }
                     if wanted_bytes < total {
                         wanted_bytes = total;
                         continue;
                     }
-                    self.truncated(total, available_bytes)
+                    match available_bytes < total {
+                        true => self.truncated(total, available_bytes),
+                        false => self.impossible(&header.event),
+                    }
                 }
                 Decoded::Short(header_bytes) => {
                     if wanted_bytes < header_bytes {
@@ -144,6 +149,16 @@ impl BlktraceStream {
         }
     }
 
+    fn impossible(&self, event: &BlockEvent) -> TraceError {
+        TraceError::Damaged {
+            name: self.source.name().to_owned(),
+            format: FORMAT,
+            at: self.at(),
+            expected: POSSIBLE,
+            found: format!("{} bytes at sector {}", event.bytes, event.sector),
+        }
+    }
+
     fn foreign(&self) -> TraceError {
         let head = self.source.buffered();
         TraceError::Damaged {
@@ -188,6 +203,7 @@ fn kind_of(problem: &TraceError) -> DamageKind {
     match problem {
         TraceError::Truncated { .. } => DamageKind::Truncated,
         TraceError::UnsupportedVersion { .. } => DamageKind::Version,
+        TraceError::Damaged { expected: POSSIBLE, .. } => DamageKind::Unreadable,
         _ => DamageKind::Foreign,
     }
 }
@@ -264,5 +280,20 @@ mod tests {
         let losses = lenient.take_losses();
         let expected = DamageCount { places: 1, skipped_bytes: 48, first: Position::Byte(48) };
         assert!(losses.damage.iter().eq([(DamageKind::Version, expected)]));
+    }
+
+    #[test]
+    fn a_range_beyond_64_bits_is_located_and_passed_over() {
+        let far = Raw { sector: u64::MAX / 2, time_ns: 2, ..Raw::queue_write() };
+        let far = encode(&far, 7, ByteOrder::Little);
+        let bytes = [records(&[1]), far, records(&[3])].concat();
+        let error = times(&mut stream(bytes.clone(), Damage::Fail)).unwrap_err();
+        assert_eq!(error.position(), Some(Position::Byte(48)));
+        assert!(error.to_string().contains("expected a range that ends within"), "{error}");
+        let mut lenient = stream(bytes, Damage::Skip);
+        assert_eq!(times(&mut lenient).unwrap(), [1, 3]);
+        let expected = DamageCount { places: 1, skipped_bytes: 48, first: Position::Byte(48) };
+        let damage = lenient.take_losses().damage;
+        assert!(damage.iter().eq([(DamageKind::Unreadable, expected)]));
     }
 }
