@@ -18,6 +18,7 @@ pub mod live;
 pub mod long_run;
 pub mod picture;
 pub mod render;
+pub mod reuse;
 pub mod sample;
 pub mod search;
 pub mod signature;
@@ -26,6 +27,7 @@ pub mod situation;
 mod testing;
 
 pub use advice::Advice;
+pub use reuse::Reuse;
 pub use sample::{Sample, Sampler};
 pub use search::{Freedom, Goal, GoalError, JudgeError, Setting, Simulate};
 pub use signature::{

@@ -199,3 +199,55 @@ fn what_is_no_partial_signature_is_refused_by_name() {
     let ended = user.run(&["merge", counted.to_str().unwrap()]);
     assert!(ended.code == 1 && ended.err.contains("ends at byte"), "{}", ended.err);
 }
+
+/// 4,000 accesses to 500 blocks in ARC's form: first block, blocks, anything, number.
+fn references() -> String {
+    let line = |n: u64| format!("{} 8 0 {n}\n", n * 7919 % 500 * 8);
+    (0..4000).map(line).collect()
+}
+
+#[test]
+fn of_a_trace_without_operations_and_times_reuse_is_told_and_what_cannot_be() {
+    let (user, trace) = user_with("p1.lis", references());
+    let page = user.path("page.html");
+    let args = ["analyze", &trace, "--html", page.to_str().unwrap()];
+    let text = user.ok(&args);
+    for part in ["footprint", "used again", "88 %", "misses", "does not tell:", "when: no rates"] {
+        assert!(text.contains(part), "{part} in {text}");
+    }
+    assert!(!text.contains("written again"), "{text}");
+    let page = fs::read_to_string(page).unwrap();
+    assert!(page.contains("Miss ratio by size of the cache") && !page.contains("Queue depth"));
+    let told = user.json(&["analyze", &trace, "--json"]);
+    let last = told["curve"].as_array().unwrap().last().unwrap();
+    assert_eq!(last["misses"], 0.125);
+    assert_eq!(
+        (&told["working_set"], told["footprint_bytes"].as_u64()),
+        (&Value::Null, Some(500 * 4096))
+    );
+    let counted = user.run(&["analyze", &trace, "--partial", "x.hpsig"]);
+    assert!(
+        counted.code == 2 && counted.err.contains("neither operations nor times"),
+        "{}",
+        counted.err
+    );
+    let advised = user.run(&["advise", &trace]);
+    assert!(advised.code != 0, "{}", advised.out);
+    assert!(advised.err.contains("`headpond analyze` says how they are reused"), "{}", advised.err);
+}
+
+#[test]
+fn of_a_trace_with_times_there_is_a_working_set() {
+    let record = |n: u64| {
+        let next = if n + 500 < 4000 { (n + 501) as i64 } else { -1 };
+        let mut bytes = (n as u32 / 10).to_le_bytes().to_vec();
+        bytes.extend((n % 500 * 8).to_le_bytes());
+        bytes.extend(4096_u32.to_le_bytes());
+        bytes.extend(next.to_le_bytes());
+        bytes
+    };
+    let bytes: Vec<u8> = (0..4000).flat_map(record).collect();
+    let (user, trace) = user_with("w.oracleGeneral", bytes);
+    let text = user.ok(&["analyze", &trace]);
+    assert!(text.contains("working set") && !text.contains("when: no rates"), "{text}");
+}

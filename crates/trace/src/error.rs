@@ -36,8 +36,8 @@ pub enum TraceError {
     Ambiguous { name: String, candidates: Vec<TraceFormat> },
 
     #[error(
-        "{name}: {} tells {}, only which blocks were asked for; `headpond trace stats` and `trace convert` \
-         take it, and here requests are needed",
+        "{name}: {} tells {}, only which blocks were asked for; `headpond analyze` says how they are reused, \
+         `trace stats` and `trace convert` take it, and here requests are needed",
         format.words(),
         lacks.words()
     )]

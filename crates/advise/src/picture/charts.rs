@@ -1,7 +1,10 @@
 //! What is shown of a signature.
 
 use super::heat;
-use crate::signature::{BLOCK_BYTES, Bucket, CurvePoint, Signature, VolumeSignature};
+use crate::reuse::Reuse;
+use crate::signature::{
+    BLOCK_BYTES, Bucket, CurvePoint, PolicyCurve, Signature, VolumeSignature, WorkingSet,
+};
 use headpond_report::Bars;
 use headpond_report::{Axis, Unit};
 use headpond_report::{Chart, Entry};
@@ -23,16 +26,53 @@ pub(super) fn all(signature: &Signature, cache_bytes: Option<u64>) -> Vec<Chart>
         heat::draw("Reads", &volume.heat_map, "s0", |cell| cell.reads),
         heat::draw("Writes", &volume.heat_map, "s1", |cell| cell.writes),
         curves(volume, cache_bytes),
-        policies(volume),
-        working_set(volume),
+        policies(&volume.policies),
+        working_set(
+            &volume.working_set,
+            "read or written",
+            (volume.written_bytes > 0).then_some("written"),
+        ),
         sizes(volume),
         depths(signature),
         seeks(volume),
-        reuse(volume),
+        reuse(&volume.reuse_distances),
         rewrites(volume),
         gaps(volume),
     ];
     charts.into_iter().flatten().collect()
+}
+
+/// What there is to show of reuse alone.
+pub(super) fn of_reuse(of: &Reuse) -> Vec<Chart> {
+    let charts = [
+        misses(of),
+        policies(&of.policies),
+        of.working_set.as_ref().and_then(|set| working_set(set, "asked for", None)),
+        reuse(&of.reuse_distances),
+    ];
+    charts.into_iter().flatten().collect()
+}
+
+fn misses(of: &Reuse) -> Option<Chart> {
+    let (first, last) = (of.curve.first()?, of.curve.last()?);
+    if first.cache_bytes == last.cache_bytes {
+        return None;
+    }
+    let points = of.curve.iter().map(|point| (point.cache_bytes as f64, point.misses)).collect();
+    let (first, last) = (first.cache_bytes as f64, last.cache_bytes as f64);
+    Some(
+        Lines {
+            title: "Miss ratio by size of the cache".to_owned(),
+            note: "an LRU cache that takes in all that is asked for".to_owned(),
+            across: Axis::logarithmic(first, last, Unit::Bytes),
+            up: Axis::linear(0.0, 1.0, Unit::Share),
+            series: vec![Line::new("all", BOTH, points)],
+            marks: of.knee_bytes.iter().map(|&knee| (knee as f64, size(knee))).collect(),
+            level: None,
+            are_steps: false,
+        }
+        .draw(),
+    )
 }
 
 fn curves(volume: &VolumeSignature, cache_bytes: Option<u64>) -> Option<Chart> {
@@ -79,13 +119,13 @@ fn curves(volume: &VolumeSignature, cache_bytes: Option<u64>) -> Option<Chart> {
     )
 }
 
-fn policies(volume: &VolumeSignature) -> Option<Chart> {
-    let sizes = &volume.policies.first()?.points;
+fn policies(policies: &[PolicyCurve]) -> Option<Chart> {
+    let sizes = &policies.first()?.points;
     let (first, last) = (sizes.first()?, sizes.last()?);
     if sizes.len() < 2 {
         return None;
     }
-    let series = volume.policies.iter().enumerate().map(|(colour, curve)| {
+    let series = policies.iter().enumerate().map(|(colour, curve)| {
         let points = curve.points.iter().map(|point| (point.cache_bytes as f64, point.misses));
         Line::new(curve.policy.word(), colour, points.collect())
     });
@@ -108,8 +148,8 @@ fn policies(volume: &VolumeSignature) -> Option<Chart> {
     )
 }
 
-fn working_set(volume: &VolumeSignature) -> Option<Chart> {
-    let set = &volume.working_set;
+/// `written` is what to call the written part, where there is one.
+fn working_set(set: &WorkingSet, all: &str, written: Option<&str>) -> Option<Chart> {
     let last = set.windows.last()?;
     let window_ns = set.window_ns as f64;
     let points = |pick: fn(&crate::signature::WorkingSetWindow) -> u64| {
@@ -120,9 +160,9 @@ fn working_set(volume: &VolumeSignature) -> Option<Chart> {
         points.push((at(set.windows.len()), pick(last) as f64));
         points
     };
-    let mut series = vec![Line::new("read or written", READS, points(|window| window.bytes))];
-    if volume.written_bytes > 0 {
-        series.push(Line::new("written", WRITES, points(|window| window.written_bytes)));
+    let mut series = vec![Line::new(all, READS, points(|window| window.bytes))];
+    if let Some(written) = written {
+        series.push(Line::new(written, WRITES, points(|window| window.written_bytes)));
     }
     Some(
         Lines {
@@ -192,8 +232,8 @@ fn seeks(volume: &VolumeSignature) -> Option<Chart> {
     })
 }
 
-fn reuse(volume: &VolumeSignature) -> Option<Chart> {
-    let series = [("accesses", &volume.reuse_distances)];
+fn reuse(distances: &Vec<Bucket>) -> Option<Chart> {
+    let series = [("accesses", distances)];
     let note = "different data asked for between two accesses to a block";
     distribution("Reuse distances", note, &series, |blocks| {
         size(blocks.saturating_mul(BLOCK_BYTES))

@@ -15,4 +15,4 @@ mod page;
 mod turning;
 
 pub use advice_page::render_advice_page;
-pub use page::render_page;
+pub use page::{render_page, render_reuse_page};

@@ -1,7 +1,8 @@
 //! The page around the charts.
 
 use super::charts;
-use crate::render::render_signature;
+use crate::render::{render_reuse, render_signature};
+use crate::reuse::Reuse;
 use crate::signature::Signature;
 use headpond_report::{cards, document, escape, figure};
 use headpond_report::{count, duration, percent, rate, size};
@@ -16,6 +17,17 @@ pub fn render_page(title: &str, signature: &Signature) -> String {
         escape(&summary(signature)),
         cards(figures(signature)),
         escape(&render_signature(signature))
+    );
+    document(title, &body)
+}
+
+/// The same of a trace that tells of reuse alone.
+pub fn render_reuse_page(title: &str, reuse: &Reuse) -> String {
+    let charts: String = charts::of_reuse(reuse).iter().map(figure).collect();
+    let body = format!(
+        "<h1>{}</h1>\n<div class=\"charts\">\n{charts}</div>\n<pre>{}</pre>\n",
+        escape(title),
+        escape(&render_reuse(reuse))
     );
     document(title, &body)
 }

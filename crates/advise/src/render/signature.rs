@@ -1,6 +1,6 @@
 //! A signature as text.
 
-use crate::signature::{BLOCK_BYTES, GapSummary, Signature, StreamSignature, VolumeSignature};
+use crate::signature::{BLOCK_BYTES, GapSummary, PolicyCurve, Signature, StreamSignature};
 use headpond_report::{Align, Table};
 use headpond_report::{count, duration, percent, rate, size, throughput};
 
@@ -243,7 +243,7 @@ fn caches(signature: &Signature) -> String {
             percent(all),
             part(volume.read_bytes, 1.0 - hit.reads),
             part(volume.written_bytes, 1.0 - hit.writes),
-            best_policy(volume, hit.cache_bytes),
+            best_policy(&volume.policies, hit.cache_bytes),
         ]);
     }
     if let Some(knee) = volume.knee_bytes {
@@ -259,8 +259,8 @@ fn part(bytes: u64, misses: f64) -> String {
 }
 
 /// The policy that misses least at this size, where it is known and makes a difference.
-fn best_policy(volume: &VolumeSignature, cache_bytes: u64) -> String {
-    let at_size = volume.policies.iter().filter_map(|curve| {
+pub(super) fn best_policy(policies: &[PolicyCurve], cache_bytes: u64) -> String {
+    let at_size = policies.iter().filter_map(|curve| {
         let point = curve.points.iter().find(|point| point.cache_bytes == cache_bytes)?;
         Some((curve.policy.word(), point.misses))
     });

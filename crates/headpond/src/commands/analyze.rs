@@ -2,11 +2,11 @@
 
 use super::reading::{read_through, warn_of_damage};
 use crate::args::{AnalyzeArgs, TellingArgs};
-use crate::outcome::Exit;
-use anyhow::{Context, Result};
-use headpond_advise::picture::render_page;
-use headpond_advise::render::render_signature;
-use headpond_advise::{Partial, Signature, SignatureBuilder};
+use crate::outcome::{Exit, Failure};
+use anyhow::{Context, Result, ensure};
+use headpond_advise::picture::{render_page, render_reuse_page};
+use headpond_advise::render::{render_reuse, render_signature};
+use headpond_advise::{Partial, Reuse, Signature, SignatureBuilder};
 use headpond_trace::{Demand, TraceReader};
 use std::fs;
 use std::path::Path;
@@ -17,7 +17,20 @@ use std::path::Path;
 /// Where the trace cannot be read, and what is wrong with it where; where a file cannot be written.
 pub fn run(args: &AnalyzeArgs) -> Result<Exit> {
     let mut reader =
-        TraceReader::open(Path::new(&args.file), args.read.options(Demand::default()))?;
+        TraceReader::open(Path::new(&args.file), args.read.options(Demand::References))?;
+    let lacks = reader.lacks();
+    let is_counted = args.partial.is_some() || args.telling.parquet.is_some();
+    ensure!(
+        lacks.is_empty() || !is_counted,
+        Failure {
+            exit: Exit::Usage,
+            message: format!(
+                "{} tells {}: reuse is all that can be learnt from it, as text, --json or --html",
+                args.file,
+                lacks.words()
+            ),
+        }
+    );
     let name = args.source.as_deref().unwrap_or(&args.file);
     let source = if args.partial.is_some() { name } else { "" };
     let mut builder = SignatureBuilder::of_source(source, args.sample).on_two_threads();
@@ -25,6 +38,9 @@ pub fn run(args: &AnalyzeArgs) -> Result<Exit> {
     let partial = builder.count(reader.names());
     match &args.partial {
         Some(path) => store(&partial, path)?,
+        None if !lacks.is_empty() => {
+            show_reuse(&Reuse::of(&partial.signature(), lacks), name, &args.telling)?;
+        }
         None => show(&partial.signature(), name, &args.telling)?,
     }
     warn_of_damage(reader.tally());
@@ -48,6 +64,18 @@ pub fn show(signature: &Signature, title: &str, telling: &TellingArgs) -> Result
         println!("{}", serde_json::to_string_pretty(signature)?);
     } else {
         print!("{}", render_signature(signature));
+    }
+    Ok(())
+}
+
+/// The same of a trace that tells of reuse alone.
+fn show_reuse(reuse: &Reuse, title: &str, telling: &TellingArgs) -> Result<()> {
+    if let Some(path) = &telling.html {
+        write(path, render_reuse_page(title, reuse).as_bytes())?;
+    }
+    match telling.json {
+        true => println!("{}", serde_json::to_string_pretty(reuse)?),
+        false => print!("{}", render_reuse(reuse)),
     }
     Ok(())
 }
