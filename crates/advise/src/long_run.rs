@@ -19,7 +19,7 @@
 
 use crate::sample::{Sample, at};
 use foldhash::fast::FixedState;
-use headpond_trace::TraceRecord;
+use headpond_trace::{Op, TraceRecord};
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
@@ -186,10 +186,11 @@ impl LongRun {
 
     fn records(&self, rounds: u64) -> Arc<[TraceRecord]> {
         let records = &self.sample.records;
-        let last_ns = records.last().map_or(0, |record| record.issued_ns);
-        let gap_ns = last_ns / records.len().max(1) as u64;
+        // Clocks go back where a trace is not in order.
+        let last_ns = records.iter().map(|record| record.issued_ns).max().unwrap_or(0);
+        let round_ns = last_ns.saturating_add(last_ns / records.len().max(1) as u64);
         let moved = |round: u64, record: &TraceRecord| {
-            let issued_ns = record.issued_ns.saturating_add(round.saturating_mul(last_ns + gap_ns));
+            let issued_ns = record.issued_ns.saturating_add(round.saturating_mul(round_ns));
             let moved = at(record, issued_ns);
             TraceRecord { offset_bytes: self.offset(round, record), ..moved }
         };
@@ -201,7 +202,8 @@ impl LongRun {
     /// Where a request goes in a round.
     fn offset(&self, round: u64, record: &TraceRecord) -> u64 {
         let (start, length) = placed(record, self.volume.bytes);
-        let Some((_, place)) = self.places.range(..=start).next_back() else { return start };
+        let place = self.places.range(..=start).next_back().map(|(_, place)| place);
+        let Some(place) = place.filter(|place| start < place.end) else { return start };
         let (from, span) = match place.goes_on {
             GoesOn::Same => return start,
             GoesOn::Within => (place.start, place.end - place.start),
@@ -244,14 +246,15 @@ fn placed(record: &TraceRecord, volume_bytes: u64) -> (u64, u64) {
     (start.min(volume - length), length)
 }
 
-/// The places of some requests, in order of address.
+/// The places of some requests, in order of address; what is discarded is not asked for.
 fn look(sample: &Sample, volume_bytes: u64) -> Vec<Seen> {
     let records = &sample.records;
     let grain_bytes = grain_bytes(records);
     let mut grains: HashSet<u64, FixedState> = HashSet::default();
     let mut regions: BTreeMap<u64, Seen> = BTreeMap::new();
     let numbered = records.iter().zip(&sample.again).enumerate();
-    for (number, (record, again)) in numbered.filter(|(_, (it, _))| it.length_bytes > 0) {
+    let touches = |it: &TraceRecord| it.length_bytes > 0 && it.op != Op::Discard;
+    for (number, (record, again)) in numbered.filter(|(_, (it, _))| touches(it)) {
         let (start, length) = placed(record, volume_bytes);
         let is_second_half = number * 2 >= records.len();
         for grain in start / grain_bytes..(start + length).div_ceil(grain_bytes) {
@@ -299,7 +302,6 @@ fn join(regions: impl Iterator<Item = Seen>) -> Vec<Seen> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use headpond_trace::Op;
 
     const VOLUME: Volume = Volume { bytes: 1 << 42, row_bytes: 640 << 10 };
     const HUGE: u64 = 1 << 50;
@@ -312,7 +314,7 @@ mod tests {
             .collect();
         let of_requests = records.len() as u64;
         let again = vec![false; records.len()];
-        LongRun::of(Sample { records, again, of_requests }, VOLUME)
+        LongRun::of(Sample { records, again, of_requests, shortened: 0 }, VOLUME)
     }
 
     fn rounds_of(run: &LongRun) -> Vec<Vec<u64>> {
@@ -378,6 +380,30 @@ mod tests {
         assert_eq!(small.cache_bytes, 100 << 20);
         let part = endless.shorter(5000).rounds(1 << 30, 100 * endless.touched_bytes);
         assert!(part.cache_bytes <= 17 << 20, "a part of a part: {}", part.cache_bytes);
+    }
+
+    #[test]
+    fn what_is_discarded_is_not_asked_for() {
+        let mut run = run((0..100).map(|n| n % 50));
+        let mut sample = run.sample.clone();
+        sample.records.push(TraceRecord::new(100_000, Op::Discard, 1 << 40, 16 << 20));
+        sample.again.push(false);
+        let with = LongRun::of(sample, VOLUME);
+        assert_eq!((with.touched_bytes, with.reach_bytes), (50 * 4096, Some(50 * 4096)));
+        assert_eq!(with.rounds(HUGE, 50 * 4096).records[100].offset_bytes, 1 << 40);
+        run.sample.records.clear();
+        assert!(!run.sample.asks_for_data() && with.sample.asks_for_data());
+    }
+
+    #[test]
+    fn a_clock_that_goes_back_or_to_its_end_does_no_harm() {
+        let at = |ns| TraceRecord::new(ns, Op::Write, 0, 4096);
+        for records in [vec![at(5), at(0)], vec![at(0), at(u64::MAX)]] {
+            let sample = Sample { records, again: vec![false; 2], of_requests: 2, shortened: 0 };
+            let rounds = LongRun::of(sample, VOLUME).rounds(HUGE, 4096);
+            let times: Vec<u64> = rounds.records.iter().map(|it| it.issued_ns).collect();
+            assert!(times[2] >= times[0].max(times[1]), "{times:?}");
+        }
     }
 
     #[test]

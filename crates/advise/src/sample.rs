@@ -3,10 +3,11 @@
 //! anywhere in the trace: what comes back after a while seldom does so within a sample.
 //!
 //! **Invariants**: one pass, bounded memory; what is kept of a trace depends on nothing but the
-//! trace and the bound.
+//! trace and the bound. What a sample asks for is bounded as well, in each request and in all.
 
 use foldhash::fast::FixedState;
-use headpond_trace::{RecordFlags, TraceRecord};
+use headpond_report::{count, size};
+use headpond_trace::{Op, RecordFlags, TraceRecord};
 use std::hash::BuildHasher;
 
 /// Stretches of which a sample has at most so many, and at least half as many where it is not the
@@ -14,6 +15,14 @@ use std::hash::BuildHasher;
 const STRETCHES_MAX: usize = 20;
 
 const BLOCK_BYTES: u64 = 4096;
+
+/// A longer request is played as if it were that long. No kernel sends longer reads and writes to a
+/// device; discards are as long as the device, and of those a replay sees no more than this.
+const REQUEST_BYTES_MAX: u64 = 16 << 20;
+
+/// A sample asks for so much for each request that it may have. Where requests are longer it has
+/// fewer: what a replay takes goes by blocks.
+const MEAN_BYTES_MAX: u64 = 1 << 20;
 
 /// 16 MiB: room for some forty million blocks.
 const MET_WORDS: usize = 1 << 21;
@@ -24,12 +33,14 @@ const MET_BLOCKS_MAX: u64 = 256;
 /// Takes a sample.
 pub struct Sampler {
     stretch_requests: usize,
+    bytes_max: u64,
     /// With the place of each among all stretches of the trace.
     kept: Vec<(u64, Stretch)>,
     met: Met,
     /// Each how-many-th stretch is kept.
     stride: u64,
     seen: u64,
+    shortened: u64,
 }
 
 /// Requests that follow each other in the trace.
@@ -47,9 +58,26 @@ pub struct Sample {
     pub again: Vec<bool>,
     /// Requests of the trace.
     pub of_requests: u64,
+    /// Of those, what is longer than a replay plays.
+    pub shortened: u64,
 }
 
 impl Sample {
+    /// Whether there is anything that a cache could hold.
+    pub fn asks_for_data(&self) -> bool {
+        self.records.iter().any(|record| !matches!(record.op, Op::Flush | Op::Discard))
+    }
+
+    /// What a reader of the figures must know of.
+    pub fn remarks(&self) -> Vec<String> {
+        let remark = format!(
+            "{} requests are longer than {}, and were played as if they were that long",
+            count(self.shortened),
+            size(REQUEST_BYTES_MAX)
+        );
+        (self.shortened > 0).then_some(remark).into_iter().collect()
+    }
+
     /// About so many of its requests: the beginnings of stretches of equal length.
     #[must_use]
     pub fn thinned(&self, requests: usize) -> Self {
@@ -68,7 +96,24 @@ impl Sample {
         let stretches: Vec<&[TraceRecord]> = ranges().map(|range| &self.records[range]).collect();
         let again = ranges().flat_map(|range| self.again[range].iter().copied());
         let again = again.collect();
-        Self { records: joined(&stretches), again, of_requests: self.of_requests }
+        Self { records: joined(&stretches), again, ..*self }
+    }
+
+    /// With so few requests that they do not ask for more.
+    fn within(mut self, bytes_max: u64) -> Self {
+        loop {
+            let bytes: u64 = self.records.iter().map(|record| record.length_bytes).sum();
+            let requests = self.records.len();
+            if bytes <= bytes_max || requests <= 1 {
+                return self;
+            }
+            let share = bytes_max as f64 / bytes as f64;
+            let fewer = ((requests as f64 * share) as usize).clamp(1, requests - 1);
+            // As many of each stretch, or one of each: always fewer than before.
+            let whole = fewer / STRETCHES_MAX * STRETCHES_MAX;
+            self = self.thinned(if whole > 0 { whole } else { fewer });
+            assert!(self.records.len() < requests, "it ends");
+        }
     }
 }
 
@@ -97,14 +142,21 @@ impl Sampler {
     /// Of at most about so many requests.
     pub fn new(requests_max: usize) -> Self {
         let stretch_requests = (requests_max / STRETCHES_MAX).max(1);
-        Self { stretch_requests, kept: Vec::new(), met: Met::default(), stride: 1, seen: 0 }
+        let bytes_max = requests_max as u64 * MEAN_BYTES_MAX;
+        let (kept, met) = (Vec::new(), Met::default());
+        Self { stretch_requests, bytes_max, kept, met, stride: 1, seen: 0, shortened: 0 }
     }
 
-    /// Looks at the next request of the trace; what is told to come again does not count.
+    /// Looks at the next request of the trace; what is told to come again, or asks for nothing, does
+    /// not count.
     pub fn add(&mut self, record: &TraceRecord) {
-        if record.flags.contains(RecordFlags::RETRIED) {
+        let is_empty = record.length_bytes == 0 && record.op != Op::Flush;
+        if is_empty || record.flags.contains(RecordFlags::RETRIED) {
             return;
         }
+        self.shortened += u64::from(record.length_bytes > REQUEST_BYTES_MAX);
+        let length_bytes = record.length_bytes.min(REQUEST_BYTES_MAX);
+        let record = &TraceRecord { length_bytes, ..*record };
         let stretch = self.seen / self.stretch_requests as u64;
         self.seen += 1;
         let again = self.met.insert(record);
@@ -121,7 +173,10 @@ impl Sampler {
         let stretches: Vec<&[TraceRecord]> =
             self.kept.iter().map(|(_, stretch)| stretch.records.as_slice()).collect();
         let again = self.kept.iter().flat_map(|(_, stretch)| stretch.again.iter().copied());
-        Sample { records: joined(&stretches), again: again.collect(), of_requests: self.seen }
+        let (of_requests, shortened) = (self.seen, self.shortened);
+        let records = joined(&stretches);
+        let whole = Sample { records, again: again.collect(), of_requests, shortened };
+        whole.within(self.bytes_max)
     }
 
     fn begin(&mut self, stretch: u64, record: TraceRecord, again: bool) {
@@ -266,6 +321,25 @@ mod tests {
         let mut met = Met { words: vec![u64::MAX; MET_WORDS], bits: MET_WORDS as u64 * 64 };
         assert!(!met.insert(&TraceRecord::new(0, Op::Read, 0, 4096)));
         assert!(!met.insert(&TraceRecord::new(0, Op::Flush, 0, 0)));
+    }
+
+    #[test]
+    fn requests_without_end_are_cut_and_long_ones_are_fewer() {
+        let mut sampler = Sampler::new(2000);
+        sampler.add(&TraceRecord::new(0, Op::Write, 4096, u64::MAX - 4096));
+        sampler.add(&TraceRecord::new(1, Op::Discard, 0, 100 << 30));
+        sampler.add(&TraceRecord::new(2, Op::Read, 0, 0));
+        let sample = sampler.finish();
+        let lengths: Vec<u64> = sample.records.iter().map(|it| it.length_bytes).collect();
+        assert_eq!((lengths, sample.shortened), (vec![16 << 20; 2], 2));
+        assert!(sample.remarks()[0].starts_with("2 requests are longer than 16 MiB"));
+        let mut sampler = Sampler::new(2000);
+        (0..2000).for_each(|n| sampler.add(&TraceRecord::new(n, Op::Write, n << 23, 8 << 20)));
+        let sample = sampler.finish();
+        let bytes: u64 = sample.records.iter().map(|it| it.length_bytes).sum();
+        assert!((1000 << 20..=2000 << 20).contains(&bytes), "{bytes}");
+        assert_eq!((sample.records.len(), sample.of_requests), (sample.again.len(), 2000));
+        assert!(sample.remarks().is_empty());
     }
 
     #[test]

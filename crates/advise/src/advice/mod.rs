@@ -120,11 +120,11 @@ impl Advice {
         simulate: &'a mut Simulate<'a>,
     ) -> Result<Self, JudgeError> {
         assert!(situation.stack.cache.is_some(), "advice is about a cache");
-        let of_requests = sample.of_requests;
-        let run = LongRun::of(sample, volume(&situation.stack)?);
-        if run.requests() == 0 {
-            return Ok(Self::of_nothing(situation));
+        let (of_requests, remarks) = (sample.of_requests, sample.remarks());
+        if !sample.asks_for_data() {
+            return Ok(Self::of_nothing(situation, of_requests));
         }
+        let run = LongRun::of(sample, volume(&situation.stack)?);
         let mut judge = Replays {
             stack: &situation.stack,
             run: &run,
@@ -147,7 +147,9 @@ impl Advice {
             _ => turning::points(signature, situation, &found, &quest, &mut judge)?,
         };
         let evidence = Evidence { replays: found.trials, requests: run.requests(), of_requests };
-        Ok(Self::compose(signature, situation, &found, turning, evidence))
+        let mut advice = Self::compose(signature, situation, &found, turning, evidence);
+        advice.assumptions.extend(remarks);
+        Ok(advice)
     }
 
     fn compose(
@@ -186,8 +188,12 @@ impl Advice {
         }
     }
 
-    /// Nobody asked for anything.
-    fn of_nothing(situation: &Situation) -> Self {
+    /// Nobody asked for any data, in so many requests.
+    fn of_nothing(situation: &Situation, of_requests: u64) -> Self {
+        let reason = match of_requests {
+            0 => "the trace has no requests: there is nothing to cache",
+            _ => "the trace has flushes and discards alone: there is nothing to cache",
+        };
         let none = Expected::NOTHING;
         let without = Candidate::without_cache();
         Self {
@@ -197,7 +203,7 @@ impl Advice {
             settings: without.settings(),
             reasons: vec![Reason {
                 setting: "mode=pass-through".into(),
-                reason: "the trace has no requests: there is nothing to cache".into(),
+                reason: reason.into(),
                 gain: None,
             }],
             without_cache: none,
@@ -208,7 +214,7 @@ impl Advice {
             turning: Vec::new(),
             warnings: Vec::new(),
             assumptions: reasons::assumptions(situation),
-            evidence: Evidence { replays: 0, requests: 0, of_requests: 0 },
+            evidence: Evidence { replays: 0, requests: 0, of_requests },
         }
     }
 

@@ -99,9 +99,9 @@ fn of_setting(effect: &Effect, goal: Goal) -> Reason {
 
 /// `1.5x (1.4x to 1.6x)`, or why not.
 fn gained(gain: Gain) -> String {
-    match gain.interval() {
-        Some(_) => told(gain),
-        None => format!("{}, of too few requests for an interval,", told(gain)),
+    match gain.has_parts() {
+        true => told(gain),
+        false => format!("{}, of too few requests for an interval,", told(gain)),
     }
 }
 

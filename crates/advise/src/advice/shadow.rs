@@ -22,10 +22,10 @@ pub fn shadow<'a>(
     before: &'a Stack,
     simulate: &'a mut Simulate<'a>,
 ) -> Result<Gain, JudgeError> {
-    let run = LongRun::of(sample, volume(&situation.stack)?);
-    if run.requests() == 0 {
+    if !sample.asks_for_data() {
         return Ok(Gain::NONE);
     }
+    let run = LongRun::of(sample, volume(&situation.stack)?);
     let mut trial = |stack: &'a Stack| -> Result<Trial, JudgeError> {
         let question = Question {
             candidate: Candidate::standing(stack),

@@ -15,8 +15,10 @@ pub(crate) fn between(gain: Gain) -> String {
 }
 
 fn interval(gain: Gain) -> Option<String> {
-    let (low, high) = gain.interval()?;
-    Some(format!("{} to {}", factor(low), factor(high)))
+    match gain.interval() {
+        Some((low, high)) => Some(format!("{} to {}", factor(low), factor(high))),
+        None => gain.has_parts().then(|| "its parts differ too much to say".to_owned()),
+    }
 }
 
 #[cfg(test)]
@@ -30,6 +32,8 @@ mod tests {
             (told(known), between(known)),
             ("1.50x (1.40x to 1.60x)".into(), "1.40x to 1.60x".into())
         );
+        let open = Gain { factor: 1.5, low: 1e-9, high: 2e14 };
+        assert_eq!(told(open), "1.50x (its parts differ too much to say)");
         let unknown = Gain { factor: 1.5, low: 0.0, high: f64::INFINITY };
         assert_eq!((told(unknown), between(unknown)), ("1.50x".into(), "-".into()));
     }

@@ -66,6 +66,10 @@ fn unbounded<'de, D: Deserializer<'de>>(from: D) -> Result<f64, D::Error> {
     Ok(Option::deserialize(from)?.unwrap_or(f64::INFINITY))
 }
 
+/// Where the ends of an interval lie further apart, the parts have nothing in common, and its ends say
+/// nothing.
+const SPAN_MAX: f64 = 1e4;
+
 /// Student's t for 90 % at 1, 2, ... degrees of freedom.
 const T90: [f64; 8] = [6.31, 2.92, 2.35, 2.13, 2.02, 1.94, 1.89, 1.86];
 
@@ -174,7 +178,13 @@ impl Gain {
 
     /// From where to where it lies, where there is enough to say.
     pub fn interval(self) -> Option<(f64, f64)> {
-        (self.low > 0.0 && self.high.is_finite()).then_some((self.low, self.high))
+        let is_told = self.has_parts() && self.high / self.low <= SPAN_MAX;
+        is_told.then_some((self.low, self.high))
+    }
+
+    /// Whether there were parts enough to compare.
+    pub fn has_parts(self) -> bool {
+        self.low > 0.0 && self.high.is_finite()
     }
 
     /// Whether there is a gain, rather than chance: by about five to one, which is where half the
@@ -200,7 +210,8 @@ impl Gain {
         };
         let error = sides.iter().map(variance).sum::<f64>().sqrt();
         let half = T90[(count - 2).min(T90.len() - 1)] * error;
-        Self { factor: whole.exp(), low: (whole - half).exp(), high: (whole + half).exp() }
+        let low = (whole - half).exp().max(f64::MIN_POSITIVE);
+        Self { factor: whole.exp(), low, high: (whole + half).exp().min(f64::MAX) }
     }
 }
 

@@ -25,10 +25,16 @@ pub fn read_through(reader: &mut TraceReader, mut each: impl FnMut(&TraceRecord)
     Ok(())
 }
 
-/// Says what was skipped, where something was.
+/// Says what was skipped and what is no request, where something was.
 pub fn warn_of_damage(tally: Tally) {
     if tally.damaged > 0 {
         eprintln!("headpond: note: {} damaged records were skipped", tally.damaged);
+    }
+    if tally.other_commands > 0 {
+        eprintln!(
+            "headpond: note: {} commands ask for no data (of zones, of the drive, or of no length) and were left out",
+            tally.other_commands
+        );
     }
 }
 
