@@ -16,7 +16,7 @@ pub fn claimant() -> Claimant {
     Claimant {
         host: Host { name: name(), machine: machine(), boot, process },
         token: Uuid::new_v4(),
-        is_running: Rc::new(|process| started_is(process)),
+        is_running: Rc::new(started_is),
         watch: Some(Rc::new(tell)),
     }
 }
