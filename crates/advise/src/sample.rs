@@ -147,8 +147,8 @@ impl Sampler {
         Self { stretch_requests, bytes_max, kept, met, stride: 1, seen: 0, shortened: 0 }
     }
 
-    /// Looks at the next request of the trace; what is told to come again, or asks for nothing, does
-    /// not count.
+    /// Looks at the next request of the trace; what is told to come again, or asks for nothing,
+    /// does not count.
     pub fn add(&mut self, record: &TraceRecord) {
         let is_empty = record.length_bytes == 0 && record.op != Op::Flush;
         if is_empty || record.flags.contains(RecordFlags::RETRIED) {

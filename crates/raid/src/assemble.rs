@@ -1,11 +1,11 @@
 //! Putting an array together from its members, given in any order.
 //!
 //! 1. every device is looked at (`look`); strangers, doubles and damaged ones are refused, and
-//!    those that cannot be read, or hang, are done without, as if they were not given; 2. `judge` says
-//!    who is a member and whom the array went on without, or that there is more than one history;
-//!    3. what is missing must be within the redundancy, and after an unclean stop the parity that
-//!    replaces it must be right; 4. members that missed the last superblock are given it, and then
-//!    the array is recorded as in use; 5. after an unclean stop the marked regions are
+//!    those that cannot be read, or hang, are done without, as if they were not given; 2. `judge`
+//!    says who is a member and whom the array went on without, or that there is more than one
+//!    history; 3. what is missing must be within the redundancy, and after an unclean stop the
+//!    parity that replaces it must be right; 4. members that missed the last superblock are given
+//!    it, and then the array is recorded as in use; 5. after an unclean stop the marked regions are
 //!    resynchronised, but for what the stripe journal holds, which is written again. Up to step 4
 //!    nothing is written.
 

@@ -150,8 +150,8 @@ impl Cached {
         self.stats().iter().map(|slice| slice.dirty_bytes + slice.written_bytes).sum()
     }
 
-    /// Blocks that came back from an unclean stop and have not been cleaned since: the parity beside
-    /// them may be torn.
+    /// Blocks that came back from an unclean stop and have not been cleaned since: the parity
+    /// beside them may be torn.
     pub fn replayed_blocks(&self) -> u64 {
         self.stats().iter().map(|slice| slice.replayed_blocks).sum()
     }

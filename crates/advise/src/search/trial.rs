@@ -66,8 +66,8 @@ fn unbounded<'de, D: Deserializer<'de>>(from: D) -> Result<f64, D::Error> {
     Ok(Option::deserialize(from)?.unwrap_or(f64::INFINITY))
 }
 
-/// Where the ends of an interval lie further apart, the parts have nothing in common, and its ends say
-/// nothing.
+/// Where the ends of an interval lie further apart, the parts have nothing in common, and its ends
+/// say nothing.
 const SPAN_MAX: f64 = 1e4;
 
 /// Student's t for 90 % at 1, 2, ... degrees of freedom.

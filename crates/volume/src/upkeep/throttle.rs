@@ -1,10 +1,10 @@
 //! How fast work beside the requests goes, by what it costs them.
 //!
 //! 1. Every answer that clients get while the work goes on is noted, with the time that it took;
-//!    2. now and then the work rests for a moment, and what is asked in the middle of that says what
-//!    requests take without it; 3. the slowest of a hundred of both are compared twice a second:
-//!    the rate is raised while they hardly differ, and lowered where the work is felt. It moves
-//!    between floor and ceiling; what the floor asks for is made up for.
+//!    2. now and then the work rests for a moment, and what is asked in the middle of that says
+//!    what requests take without it; 3. the slowest of a hundred of both are compared twice a
+//!    second: the rate is raised while they hardly differ, and lowered where the work is felt. It
+//!    moves between floor and ceiling; what the floor asks for is made up for.
 //!
 //! So many rows are worked on side by side as the rate needs and no more: with few of them a
 //! request waits for little, and with many the work has its share of queues that are always full.
@@ -258,7 +258,7 @@ mod tests {
             let mut rest = ended;
             while rest < now {
                 note(rest, 100);
-                rest = rest + Duration::from_micros(100);
+                rest += Duration::from_micros(100);
             }
         }
         late
