@@ -71,13 +71,14 @@ fn what_fits_two_formats_is_asked_about_and_taken_as_told() {
 }
 
 #[test]
-fn a_trace_without_operations_has_stats_and_no_analysis() {
+fn a_trace_without_operations_has_stats_and_tells_its_reuse_alone() {
     let (user, trace) = user_with("p3.lis", "230027 8 3 0\n1842745 64 9 1\n");
     let stats = user.json(&["trace", "stats", &trace, "--json"]);
     assert_eq!((&stats["tells_operations"], &stats["tells_times"]), (&json!(false), &json!(false)));
-    let refused = user.run(&["analyze", &trace]);
-    assert_eq!(refused.code, 1);
-    assert!(refused.err.contains("neither operations nor times"), "{}", refused.err);
+    let told = user.ok(&["analyze", &trace]);
+    assert!(told.contains("used again") && told.contains("does not tell"), "{told}");
+    let refused = user.run(&["advise", &trace]);
+    assert!(refused.code != 0 && refused.err.contains("analyze"), "{}", refused.err);
 }
 
 #[test]

@@ -353,13 +353,18 @@ impl Volume {
         Ok(cached.scrub().await?)
     }
 
+    /// Whether another host has the devices now: nothing reaches them from here any more.
+    pub fn is_taken_over(&self) -> bool {
+        self.ownership.is_lost()
+    }
+
     /// Closes the volume: the cache saves its state, the array is recorded as clean. A cache in
     /// memory is cleaned first. Requests must have ended.
     ///
     /// # Errors
     /// Where a device fails; the next open recovers.
     pub async fn stop(&self) -> Result<(), StopError> {
-        if self.ownership.is_lost() {
+        if self.is_taken_over() {
             // What is on the devices now is its successor's.
             return Ok(());
         }

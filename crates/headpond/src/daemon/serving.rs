@@ -322,7 +322,12 @@ impl Desk {
         if flush {
             self.flush().await?;
         }
-        self.server.stop().await?;
+        let served = self.server.stop().await;
+        if self.volume.is_taken_over() {
+            // Nothing can be flushed here any more, as the alert says; what is dirty is not ours.
+            return Ok(());
+        }
+        served?;
         self.volume.stop().await?;
         if let Some(cache) = self.volume.status().cache {
             let name = self.volume.description().name;
