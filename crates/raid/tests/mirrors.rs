@@ -23,6 +23,9 @@ struct Load {
     order: Order,
 }
 
+/// From one stream to the next: more than one reads in ten seconds, and tracks of the same speed.
+const APART_BYTES: u64 = 8 << 30;
+
 #[derive(Clone, Copy)]
 enum Order {
     Random,
@@ -49,7 +52,10 @@ async fn rate(device: Rc<dyn BlockDevice>, load: Load, runtime: &Runtime) -> f64
     let (start, bytes) = (runtime.now(), Rc::new(Cell::new(0)));
     let end = start + Duration::from_secs(10);
     let streams = if let Order::Streams(streams) = load.order { streams } else { 1 };
-    let space = device.geometry().size_bytes / streams / MEBIBYTE * MEBIBYTE;
+    let space = match load.order {
+        Order::Random => device.geometry().size_bytes,
+        Order::Streams(_) => APART_BYTES,
+    };
     let next: Vec<Rc<Cell<u64>>> =
         (0..streams).map(|stream| Rc::new(Cell::new(stream * space))).collect();
     let clients = (0..load.depth).map(|client| {

@@ -7,7 +7,7 @@ use crate::returns::is_whole;
 use crate::steps::Stage;
 use headpond_block::{BufferPool, PoolConfig};
 use headpond_raid::superblock::RoleState;
-use headpond_raid::{ArrayStatus, Occupied};
+use headpond_raid::{ArrayStatus, MemberError, Occupied};
 use headpond_sim::Random;
 use headpond_volume::{
     AttachError, CACHE_COPIES, ChangeMembersError, Dirty, NewMember, ReturningMember, VolumeStatus,
@@ -176,10 +176,17 @@ impl Stage<'_> {
         let old = copy_name(leaving);
         self.note(format!("replace {old} of the cache by {}", copy_name(disk)));
         self.tally.borrow_mut().commands += 1;
+        let is_wanted_elsewhere = self.excuses.borrow().copies.may_lack_one();
         self.excuses.borrow_mut().copies.fill(Some(leaving));
         let new = self.new_copy(disk);
         let replaced = self.volume.replace_member(Some(CACHE_COPIES), &old, Some(new)).await;
-        self.judge_change("replace a copy of the cache", replaced)
+        match replaced {
+            Err(ChangeMembersError::Member(MemberError::NoSpare { .. })) if is_wanted_elsewhere => {
+                self.note(format!("{old} stays: the new device goes to a role that nobody has"));
+                Ok(())
+            }
+            replaced => self.judge_change("replace a copy of the cache", replaced),
+        }
     }
 
     async fn fail_copy(&self, leaving: usize) -> Result<(), Offence> {

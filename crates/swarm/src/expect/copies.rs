@@ -101,6 +101,12 @@ impl CopyBook {
         self.may_fill
     }
 
+    /// Whether there may be fewer copies than the cache was made with, so that whoever joins is
+    /// given what a lost one had.
+    pub fn may_lack_one(&self) -> bool {
+        self.may_be_filling() || !self.lost().is_empty()
+    }
+
     /// Copies that have everything.
     pub fn whole(&self) -> Vec<usize> {
         self.whole.iter().copied().collect()
