@@ -128,16 +128,18 @@ fn look(cleans: bool, load: Load) -> Seen {
 /// They stood in the drives' queues behind hundreds of writes: 161 ms in the median, 530 ms for the
 /// slowest of a hundred.
 #[test]
-fn reads_beside_a_cleaner_at_full_speed_take_three_times_as_long_at_most() {
+fn reads_beside_a_cleaner_at_full_speed_take_three_times_as_long_or_a_tenth_of_a_second() {
     let every = |ms| Load::Every(Duration::from_millis(ms));
     let depths = [Load::Depth(1), Load::Depth(8), Load::Depth(32), Load::AmongWrites(8)];
     for load in depths.into_iter().chain([every(2), every(50)]) {
         let (quiet, busy) = (look(false, load), look(true, load));
         println!("{load:?}, quiet: {quiet}");
         println!("{load:?}, at full speed: {busy}");
+        // One that comes alone finds writes under way in the drives.
+        let most = (quiet.of(990) * 3).max(Duration::from_millis(100));
         assert_eq!(quiet.cleaned_per_s, 0.0);
         assert!(busy.cleaned_per_s > 200.0, "{load:?}: {busy}");
-        assert!(busy.of(990) <= quiet.of(990) * 3, "{load:?}: {busy}; quiet: {quiet}");
+        assert!(busy.of(990) <= most, "{load:?}: {busy}; quiet: {quiet}");
         assert!(busy.of(500) * 2 <= quiet.of(500) * 3, "{load:?}: {busy}; quiet: {quiet}");
     }
 }

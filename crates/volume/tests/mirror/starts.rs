@@ -4,6 +4,7 @@ use crate::rig::{Rig, active, byte_at, expect, returning, simulate, until_whole,
 use crate::support::careful;
 use headpond_block::decorators::{Fault, FaultControl};
 use headpond_volume::{CACHE_COPIES, OpenOptions, Tolerance, Volume};
+use std::time::Duration;
 
 /// One copy was lost unnoticed by the arrays; the other, which they knew of, was started alone.
 #[test]
@@ -14,12 +15,17 @@ fn of_copies_that_have_each_been_without_the_other_the_one_counts_that_the_array
             let mut rig = Rig::new(&runtime).await;
             let volume = rig.open(&[0, 1]).await;
             write(&volume, 7).await;
+            let before: Vec<_> = rig.members.iter().map(|it| it.memory().to_vec()).collect();
             rig.fail(lost, Fault::Gone);
             expect(&volume, 7).await;
             byte_at(&volume, 0).await.unwrap();
             expect(&volume, 7).await;
             assert_eq!(active(&volume), 1, "a read has told");
             drop(volume);
+            // The power went before the arrays were told as well, which goes on without the volume.
+            runtime.sleep(Duration::from_secs(1)).await;
+            let pairs = rig.members.iter().zip(&before);
+            pairs.for_each(|(member, image)| member.memory().copy_from(image));
             rig.copies[lost].1 = FaultControl::default();
             let volume = rig.open(&[lost]).await;
             write(&volume, 8).await;
