@@ -50,13 +50,7 @@ pub(super) fn torn_block_that_nobody_promised_gives_way_to_the_version_before() 
 
 pub(super) fn torn_block_that_was_promised_is_an_error_until_it_is_written_again() {
     let rig = Rig::in_mode(Mode::WriteBack);
-    rig.live(async |scene| {
-        scene.promise(3, 1).await;
-        scene.promise(3, 2).await;
-        scene.promise(4, 4).await;
-    });
-    rig.halt();
-    rig.tear(2);
+    tear_a_promise(&rig);
     rig.live(async |scene| {
         assert!(scene.read(3).await.is_err());
         scene.expect(4, 4).await;
@@ -197,13 +191,7 @@ pub(super) fn log_that_a_lying_device_cut_short_is_noticed_and_the_volume_takes_
 
 pub(super) fn volume_whose_promised_blocks_are_damaged_takes_no_writes_where_that_can_be_kept() {
     let mut rig = Rig::in_mode(Mode::WriteBack).with_owner();
-    rig.live(async |scene| {
-        scene.promise(3, 1).await;
-        scene.promise(3, 2).await;
-        scene.promise(4, 4).await;
-    });
-    rig.halt();
-    rig.tear(2);
+    tear_a_promise(&rig);
     rig.live(async |scene| {
         assert!(scene.read(3).await.is_err());
         scene.expect(4, 4).await;
@@ -415,4 +403,15 @@ pub(super) fn switch_to_pass_through_brings_no_old_mapping_back() {
         rig.live(async |scene| scene.expect(3, 2).await);
         rig.halt();
     }
+}
+
+/// Block 3 was promised twice, and then block 4; the second record is torn.
+fn tear_a_promise(rig: &Rig) {
+    rig.live(async |scene| {
+        scene.promise(3, 1).await;
+        scene.promise(3, 2).await;
+        scene.promise(4, 4).await;
+    });
+    rig.halt();
+    rig.tear(2);
 }
