@@ -32,6 +32,10 @@ use std::rc::Rc;
 const REQUESTS_MIN: u32 = 4;
 /// Also the least that is read at once, but at the end of the device.
 const DEGREE_MIN: u64 = 128 << 10;
+/// What a reader takes at a gigabyte a second in one turn of a 7200 rpm disk, 8.3 ms: a window that
+/// lasts less runs dry where a disk has just missed what it is asked for, and has to wait for it to
+/// come round.
+const DEGREE_MAX: Size = Size(8 << 20);
 const STREAMS_MAX: usize = 256;
 /// What a reader has in flight so that nothing is read ahead of it, unless half a stripe is more:
 /// about where the modelled arrays of 12 and 40 drives stop gaining from more.
@@ -64,7 +68,7 @@ struct Parameters {
 
 impl Default for Readahead {
     fn default() -> Self {
-        Self { policy: ReadaheadPolicy::Adaptive, degree_max: Size(4 << 20) }
+        Self { policy: ReadaheadPolicy::Adaptive, degree_max: DEGREE_MAX }
     }
 }
 

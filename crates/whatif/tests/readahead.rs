@@ -3,7 +3,7 @@
 use headpond_whatif::{Experiment, Load, Outcome, Stack, job, simulate};
 
 /// A RAID 6 of twelve drives behind a cache.
-fn run(readahead: &str, job: &str) -> Outcome {
+fn run(readahead: &str, job: &str, seed: u64) -> Outcome {
     let stack = format!(
         "name = \"ahead\"\n[core]\nraid = 6\ndrive = \"hdd-7k2-4t\"\ndrives = 12\n\
          [cache]\nsize = \"4G\"\nread_us = 80\nwrite_us = 20\nmb_per_s = 2000\n\
@@ -11,29 +11,39 @@ fn run(readahead: &str, job: &str) -> Outcome {
     );
     let load = Load::Jobs(job::parse(job).unwrap());
     let stack = Stack::parse(&stack).unwrap();
-    simulate(&Experiment { stack, load, seed: 1 }).unwrap()
+    simulate(&Experiment { stack, load, seed }).unwrap()
 }
 
-fn read_mb_per_s(readahead: &str, job: &str) -> f64 {
-    run(readahead, job).jobs[0].measured.read.mb_per_s
+fn read_mb_per_s(readahead: &str, job: &str, seed: u64) -> f64 {
+    run(readahead, job, seed).jobs[0].measured.read.mb_per_s
 }
 
-fn sequential(block: &str, depth: u32) -> (f64, f64) {
+fn sequential(block: &str, depth: u32, seed: u64) -> (f64, f64) {
     let job = format!(
         "[seq]\nrw=read\nbs={block}\niodepth={depth}\nruntime=2\nramp_time=1\ntime_based\n"
     );
-    let (with, without) = (read_mb_per_s("adaptive", &job), read_mb_per_s("off", &job));
-    println!("{block}, depth {depth}: {with:.0} MB/s with, {without:.0} without");
+    let (with, without) = (read_mb_per_s("adaptive", &job, seed), read_mb_per_s("off", &job, seed));
+    println!("{block}, depth {depth}, seed {seed}: {with:.0} MB/s with, {without:.0} without");
     (with, without)
 }
 
 #[test]
 fn a_sequential_reader_with_little_in_flight_gains_by_a_clear_factor() {
     for (block, depth, least) in
-        [("16k", 1, 1.7), ("64k", 1, 2.4), ("256k", 1, 1.8), ("16k", 4, 2.0), ("64k", 4, 1.3)]
+        [("16k", 1, 1.7), ("64k", 1, 2.4), ("256k", 1, 2.0), ("16k", 4, 2.0), ("64k", 4, 1.3)]
     {
-        let (with, without) = sequential(block, depth);
+        let (with, without) = sequential(block, depth, 1);
         assert!(with > least * without, "{block}, depth {depth}: {with:.0} against {without:.0}");
+    }
+}
+
+/// Half of the cache device's 2,000 MB/s is the most there is. With a window that lasts less than a
+/// turn of the disks a reader gets 746 to 909 of it, by how the disks happen to stand.
+#[test]
+fn how_the_disks_stand_costs_a_sequential_reader_nothing() {
+    for seed in 1..=5 {
+        let (with, _) = sequential("256k", 1, seed);
+        assert!(with > 895.0, "seed {seed}: {with:.0} MB/s");
     }
 }
 
@@ -42,7 +52,7 @@ fn a_sequential_reader_with_little_in_flight_gains_by_a_clear_factor() {
 #[test]
 fn a_sequential_reader_with_enough_in_flight_loses_nothing() {
     for (block, depth) in [("1m", 1), ("256k", 4), ("64k", 8), ("64k", 32)] {
-        let (with, without) = sequential(block, depth);
+        let (with, without) = sequential(block, depth, 1);
         assert!(with > 0.99 * without, "{block}, depth {depth}: {with:.0} against {without:.0}");
     }
 }
@@ -53,7 +63,7 @@ fn random_readers_lose_nothing() {
         let job = format!(
             "[random]\nrw=randread\nbs=4k\niodepth={depth}\nruntime=5\nramp_time=1\ntime_based\n"
         );
-        let (with, without) = (read_mb_per_s("adaptive", &job), read_mb_per_s("off", &job));
+        let (with, without) = (read_mb_per_s("adaptive", &job, 1), read_mb_per_s("off", &job, 1));
         println!("depth {depth}: {with:.2} MB/s with, {without:.2} without");
         assert!(with > 0.99 * without, "depth {depth}: {with:.2} against {without:.2} MB/s");
     }
