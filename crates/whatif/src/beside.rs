@@ -1,7 +1,7 @@
 //! What a cleaner at full speed costs those who write meanwhile: their latency, beside that with a
 //! cleaner that does nothing.
 
-use crate::scene::{FORTY_DISKS, Scene};
+use crate::scene::{FORTY_DISKS, Latencies, Scene};
 use headpond_block::sync::join_all;
 use headpond_block::{Runtime, Submission};
 use headpond_volume::SettingChange;
@@ -38,21 +38,15 @@ enum Cleaner {
 
 /// What the writers saw.
 struct Seen {
-    /// Ascending.
-    latencies: Vec<Duration>,
+    latencies: Latencies,
     written_per_s: f64,
     cleaned_per_s: f64,
 }
 
-impl Seen {
-    fn of(&self, per_mille: usize) -> Duration {
-        self.latencies[self.latencies.len() * per_mille / 1000]
-    }
-}
-
 impl fmt::Display for Seen {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let [p50, p99, p999] = [500, 990, 999].map(|per_mille| self.of(per_mille).as_micros());
+        let [p50, p99, p999] =
+            [500, 990, 999].map(|per_mille| self.latencies.at(per_mille).as_micros());
         let (written, cleaned) = (self.written_per_s, self.cleaned_per_s);
         write!(f, "p50 {p50}, p99 {p99}, p99.9 {p999} us; {written:.0} written, ")?;
         write!(f, "{cleaned:.0} cleaned a second")
@@ -78,7 +72,7 @@ impl Scene {
     }
 
     /// Latencies of the writes that begin within `time`.
-    async fn latencies(self: &Rc<Self>, load: Load, time: Duration) -> Vec<Duration> {
+    async fn latencies(self: &Rc<Self>, load: Load, time: Duration) -> Latencies {
         let latencies = Rc::new(RefCell::new(Vec::new()));
         let end = self.runtime.now() + time;
         let writer = || {
@@ -108,9 +102,7 @@ impl Scene {
                 }
             }
         }
-        let mut latencies = latencies.take();
-        latencies.sort_unstable();
-        latencies
+        latencies.take().into()
     }
 }
 
@@ -143,10 +135,13 @@ fn compare(name: &str, core: &str, cleaner: Cleaner, load: Load, ms: u64, least:
     let (quiet, busy) = (look(core, Cleaner::Quiet, load, time), look(core, cleaner, load, time));
     println!("{name}, {load:?}, quiet: {quiet}");
     println!("{name}, {load:?}, {cleaner:?}: {busy}");
-    assert!(quiet.cleaned_per_s == 0.0 && !quiet.of(990).is_zero());
+    assert!(quiet.cleaned_per_s == 0.0 && !quiet.latencies.at(990).is_zero());
     assert!(busy.cleaned_per_s > least, "{name}, {load:?}, {cleaner:?}: {busy}");
-    let most = quiet.of(990) * 2;
-    assert!(busy.of(990) <= most, "{name}, {load:?}, {cleaner:?}: {busy}; quiet: {quiet}");
+    let most = quiet.latencies.at(990) * 2;
+    assert!(
+        busy.latencies.at(990) <= most,
+        "{name}, {load:?}, {cleaner:?}: {busy}; quiet: {quiet}"
+    );
 }
 
 const STRIPE: Cleaner = Cleaner::Set("cleaning", "stripe");

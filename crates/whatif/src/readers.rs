@@ -1,7 +1,7 @@
 //! What a cleaner costs those who read meanwhile what the cache lacks: their latency, beside that
 //! with a cleaner that does nothing; and what they cost it where as much is dirty as may be.
 
-use crate::scene::{FORTY_DISKS, Scene};
+use crate::scene::{FORTY_DISKS, Latencies, Scene};
 use headpond_volume::SettingChange;
 use std::cell::RefCell;
 use std::fmt;
@@ -28,32 +28,26 @@ enum Load {
 }
 
 struct Seen {
-    /// Ascending.
-    latencies: Vec<Duration>,
+    latencies: Latencies,
     cleaned_per_s: f64,
-}
-
-impl Seen {
-    fn of(&self, per_mille: usize) -> Duration {
-        self.latencies[self.latencies.len() * per_mille / 1000]
-    }
 }
 
 impl fmt::Display for Seen {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let [p50, p90, p99] = [500, 900, 990].map(|per_mille| self.of(per_mille).as_millis());
+        let [p50, p90, p99] =
+            [500, 900, 990].map(|per_mille| self.latencies.at(per_mille).as_millis());
         let count = self.latencies.len();
         write!(f, "p50 {p50}, p90 {p90}, p99 {p99} ms of {count}; ")?;
         write!(f, "{:.0} cleaned a second", self.cleaned_per_s)
     }
 }
 
-type Latencies = Rc<RefCell<Vec<Duration>>>;
+type Taken = Rc<RefCell<Vec<Duration>>>;
 
 impl Scene {
     /// Reads until the scene is over, which takes down how long each took.
-    fn keep_reading(self: &Rc<Self>, load: Load) -> Latencies {
-        let latencies = Latencies::default();
+    fn keep_reading(self: &Rc<Self>, load: Load) -> Taken {
+        let latencies = Taken::default();
         match load {
             Load::Depth(depth) => (0..depth).for_each(|_| {
                 let (scene, latencies) = (Rc::clone(self), Rc::clone(&latencies));
@@ -119,8 +113,7 @@ fn look(cleans: bool, load: Load) -> Seen {
         scene.is_over.set(true);
         assert!(scene.dirty_blocks() > 0, "the cleaner has rested");
         let cleaned = scene.cleaned_blocks() - before;
-        let mut latencies = latencies.take();
-        latencies.sort_unstable();
+        let latencies = latencies.take().into();
         Seen { latencies, cleaned_per_s: cleaned as f64 / WATCHED.as_secs_f64() }
     })
 }
@@ -136,11 +129,14 @@ fn reads_beside_a_cleaner_at_full_speed_take_three_times_as_long_or_a_tenth_of_a
         println!("{load:?}, quiet: {quiet}");
         println!("{load:?}, at full speed: {busy}");
         // One that comes alone finds writes under way in the drives.
-        let most = (quiet.of(990) * 3).max(Duration::from_millis(100));
+        let most = (quiet.latencies.at(990) * 3).max(Duration::from_millis(100));
         assert_eq!(quiet.cleaned_per_s, 0.0);
         assert!(busy.cleaned_per_s > 200.0, "{load:?}: {busy}");
-        assert!(busy.of(990) <= most, "{load:?}: {busy}; quiet: {quiet}");
-        assert!(busy.of(500) * 2 <= quiet.of(500) * 3, "{load:?}: {busy}; quiet: {quiet}");
+        assert!(busy.latencies.at(990) <= most, "{load:?}: {busy}; quiet: {quiet}");
+        assert!(
+            busy.latencies.at(500) * 2 <= quiet.latencies.at(500) * 3,
+            "{load:?}: {busy}; quiet: {quiet}"
+        );
     }
 }
 

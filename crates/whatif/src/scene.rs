@@ -26,6 +26,27 @@ pub struct Scene {
     pub is_over: Cell<bool>,
 }
 
+/// How long requests took, ascending.
+pub struct Latencies(Vec<Duration>);
+
+impl Latencies {
+    /// What so many of a thousand did not take longer than.
+    pub fn at(&self, per_mille: usize) -> Duration {
+        self.0[self.0.len() * per_mille / 1000]
+    }
+
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+}
+
+impl From<Vec<Duration>> for Latencies {
+    fn from(mut took: Vec<Duration>) -> Self {
+        took.sort_unstable();
+        Self(took)
+    }
+}
+
 impl Scene {
     /// Plays `course` on a machine of this core and this cache; `region` bytes of it are written,
     /// or all.

@@ -30,20 +30,10 @@ fn sequential(block: &str, depth: u32, seed: u64) -> (f64, f64) {
 #[test]
 fn a_sequential_reader_with_little_in_flight_gains_by_a_clear_factor() {
     for (block, depth, least) in
-        [("16k", 1, 1.7), ("64k", 1, 2.4), ("256k", 1, 2.0), ("16k", 4, 2.0), ("64k", 4, 1.3)]
+        [("4k", 1, 1.2), ("16k", 1, 1.35), ("64k", 1, 1.6), ("128k", 1, 1.4), ("16k", 4, 1.2)]
     {
         let (with, without) = sequential(block, depth, 1);
         assert!(with > least * without, "{block}, depth {depth}: {with:.0} against {without:.0}");
-    }
-}
-
-/// Half of the cache device's 2,000 MB/s is the most there is. With a window that lasts less than a
-/// turn of the disks a reader gets 746 to 909 of it, by how the disks happen to stand.
-#[test]
-fn how_the_disks_stand_costs_a_sequential_reader_nothing() {
-    for seed in 1..=5 {
-        let (with, _) = sequential("256k", 1, seed);
-        assert!(with > 895.0, "seed {seed}: {with:.0} MB/s");
     }
 }
 
@@ -51,9 +41,30 @@ fn how_the_disks_stand_costs_a_sequential_reader_nothing() {
 /// and give it back, half of 2,000.
 #[test]
 fn a_sequential_reader_with_enough_in_flight_loses_nothing() {
-    for (block, depth) in [("1m", 1), ("256k", 4), ("64k", 8), ("64k", 32)] {
+    for (block, depth) in [("1m", 1), ("256k", 1), ("256k", 4), ("64k", 4), ("64k", 8), ("64k", 32)]
+    {
         let (with, without) = sequential(block, depth, 1);
         assert!(with > 0.99 * without, "{block}, depth {depth}: {with:.0} against {without:.0}");
+    }
+}
+
+/// The drives read on behind what they are asked for, so that how they stand to each other is no
+/// matter to who reads at less than their speed.
+#[test]
+fn how_the_disks_stand_costs_a_sequential_reader_nothing() {
+    for seed in 2..=4 {
+        for block in ["64k", "256k"] {
+            let (with, without) = sequential(block, 1, seed);
+            let (as_usual, alone) = sequential(block, 1, 1);
+            assert!(
+                (0.97..1.03).contains(&(with / as_usual)),
+                "{block}, seed {seed}: {with:.0} MB/s"
+            );
+            assert!(
+                (0.97..1.03).contains(&(without / alone)),
+                "{block}, seed {seed}: {without:.0}"
+            );
+        }
     }
 }
 

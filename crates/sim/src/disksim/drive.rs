@@ -269,6 +269,7 @@ fn read_buffer(fields: &Fields<'_>) -> Result<ReadBufferParameters, ImportError>
         keeps_request: over_requested != 1.0,
         written_segments: Some(if holds_written { written as usize } else { 0 }),
         on_arrival: fields.integer_or("Immediate buffer read", 0, 2)? > 0,
+        resumes_on_hit: reads_ahead && fields.integer_or("Read-ahead on idle hit", 0, 1)? == 1,
     })
 }
 
@@ -316,7 +317,7 @@ fn not_modelled(fields: &Fields<'_>) -> Result<Vec<Note>, ImportError> {
 }
 
 /// What changes nothing for one request at a time, or concerns the simulation only.
-const WITHOUT_EFFECT: [&str; 27] = [
+const WITHOUT_EFFECT: [&str; 26] = [
     "Scheduler",
     "Print stats",
     "Avg sectors per cylinder",
@@ -331,7 +332,6 @@ const WITHOUT_EFFECT: [&str; 27] = [
     "Low (write) water mark",
     "Set watermark by reqsize",
     "Calc sector by sector",
-    "Read-ahead on idle hit",
     "Combine seq writes",
     "Stop prefetch in sector",
     "Disconnect write if seek",

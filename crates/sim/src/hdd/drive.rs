@@ -25,6 +25,11 @@ const DESTAGE_CANDIDATES: usize = 32;
 /// At most this much of a run is written in one go, so that others get their turn.
 const DESTAGE_SECTORS_MAX: u64 = 2048;
 
+/// Reads in a row from which on a hit lets the drive go on reading ahead. Reads of a controller that
+/// makes parity anew, with writes between them, do not: published arrays show that such streams wait
+/// for the medium again and again.
+const READS_IN_A_ROW_MIN: u32 = 16;
+
 /// One drive of a model; see the module for its rules.
 #[derive(Clone, Debug)]
 pub struct Drive {
@@ -43,6 +48,8 @@ pub struct Drive {
     /// What has been passing under the heads since the last read ended.
     reading_ahead: Option<ReadAhead>,
     ahead_limit: ReadAheadLimit,
+    /// Since the last write.
+    reads_in_a_row: u32,
     /// What the command before was.
     before: Way,
     /// Commands that the drive may choose from, oldest first.
@@ -107,6 +114,10 @@ impl Machine for Drive {
         self.next_number += 1;
         let range = command.range.start() / SECTOR_BYTES..command.range.end() / SECTOR_BYTES;
         let kind = self.effective(command.kind, &range);
+        self.reads_in_a_row = match kind {
+            CommandKind::Read => self.reads_in_a_row.saturating_add(1),
+            _ => 0,
+        };
         if kind == CommandKind::Read {
             self.end_spent_read_ahead();
         }
@@ -166,6 +177,7 @@ impl Drive {
             idle_since: 0,
             reading_ahead: None,
             ahead_limit: ReadAheadLimit::new(read),
+            reads_in_a_row: 0,
             before: Way::Read,
             queue: Vec::new(),
             outside: VecDeque::new(),
@@ -218,6 +230,7 @@ impl Drive {
         if self.holds(&read.range) {
             let at = self.sent(Way::Read, read.ready, read.range.end - read.range.start);
             self.answer(read.tag, at + self.model.overheads.completion_ns(Way::Read));
+            self.read_on_behind(&read.range);
         } else {
             self.enqueue(read);
         }
@@ -371,7 +384,7 @@ impl Drive {
     /// When the first sector of a queued command would pass.
     fn starts(&self, heads: &Mechanism, waiting: &Waiting) -> u64 {
         match waiting.kind {
-            CommandKind::Read if self.is_coming(&waiting.range) => self.now,
+            CommandKind::Read if self.is_coming(&waiting.range) => self.comes(),
             CommandKind::Read => heads.reach(waiting.range.start, self.now, Purpose::Read),
             _ => heads.reach(waiting.range.start, self.now, Purpose::Write),
         }
@@ -382,13 +395,21 @@ impl Drive {
         self.reading_ahead.as_ref().is_some_and(|ahead| ahead.covers(range))
     }
 
+    /// When the heads come to where they read ahead, or now where they do so already.
+    fn comes(&self) -> u64 {
+        self.reading_ahead.as_ref().map_or(self.now, |ahead| ahead.since.max(self.now))
+    }
+
     fn begin_queued(&mut self, index: usize) {
         let waiting = self.queue.remove(index);
         if let Some(next) = self.outside.pop_front() {
             self.enqueue(next);
         }
         if waiting.kind == CommandKind::Read && self.is_coming(&waiting.range) {
-            return self.follow_read_ahead(waiting);
+            return match self.holds(&waiting.range) {
+                true => self.accept_read(waiting),
+                false => self.follow_read_ahead(waiting),
+            };
         }
         self.stop_reading_ahead();
         match waiting.kind {
@@ -408,7 +429,7 @@ impl Drive {
     /// are.
     fn follow_read_ahead(&mut self, read: Waiting) {
         let ahead = self.reading_ahead.take().expect("checked by the caller");
-        let before = read.range.start - ahead.from;
+        let before = read.range.start.saturating_sub(ahead.from);
         let first = match before {
             0 => ahead.since,
             _ => self.mechanism.clone().follow(ahead.from, before, ahead.since),
@@ -529,8 +550,37 @@ impl Drive {
             true => self.mechanism.clone().follow(from, sectors_max, since),
             false => 0,
         };
-        let ahead = ReadAhead { from, since, sectors_max, undisturbed_until };
+        let segment_sectors = self.model.parameters().read_buffer.segment_sectors();
+        let held_from = read.range.start.max(from.saturating_sub(segment_sectors));
+        let ahead = ReadAhead { held_from, from, since, sectors_max, undisturbed_until };
         self.reading_ahead = Some(ahead);
+    }
+
+    /// A read that the buffer has answered moves the limit of reading ahead, and the heads go on
+    /// to it unless there is something else to read or to write.
+    fn read_on_behind(&mut self, read: &Range<Sector>) {
+        let resumes = self.model.parameters().read_buffer.resumes_on_hit
+            && self.reads_in_a_row >= READS_IN_A_ROW_MIN;
+        if !resumes || !self.cache.is_empty() || !self.queue.is_empty() {
+            return;
+        }
+        let Some(held) = self.buffer.segment_of(read) else { return };
+        let end = read.end + self.ahead_limit.after(self.model.layout(), read);
+        let sectors_max = end.saturating_sub(held.end);
+        let (from, since) = match &self.reading_ahead {
+            Some(ahead) if ahead.from == held.end => (ahead.from, ahead.since),
+            None if self.job.is_none() => {
+                (held.end, self.mechanism.reach(held.end, self.now, Purpose::Read))
+            }
+            _ => return,
+        };
+        if sectors_max == 0 {
+            return;
+        }
+        let undisturbed_until = self.mechanism.clone().follow(from, sectors_max, since);
+        let held_from = held.start;
+        self.reading_ahead =
+            Some(ReadAhead { held_from, from, since, sectors_max, undisturbed_until });
     }
 
     /// Where the heads are if they stop reading ahead now, and what they have read until then.

@@ -116,6 +116,11 @@ pub struct ReadBufferParameters {
     /// Sectors are taken in the order in which they pass, not in the order of addresses.
     #[serde(default)]
     pub on_arrival: bool,
+    /// A read of many in a row that the buffer answers lets the drive, where it has nothing else to
+    /// read or write, go on behind what it holds, so that a reader slower than the track never
+    /// empties its segment.
+    #[serde(default)]
+    pub resumes_on_hit: bool,
 }
 
 /// What ends reading ahead, beside its distance.

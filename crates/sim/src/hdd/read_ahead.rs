@@ -8,6 +8,8 @@ use std::ops::Range;
 /// The heads follow the track from `from`, whose first bit passes at `since`.
 #[derive(Clone, Debug)]
 pub(super) struct ReadAhead {
+    /// What lies from here to `from` is held.
+    pub held_from: Sector,
     pub from: Sector,
     pub since: u64,
     pub sectors_max: u64,
@@ -17,9 +19,9 @@ pub(super) struct ReadAhead {
 }
 
 impl ReadAhead {
-    /// Whether the heads come by this range anyway.
+    /// Whether the heads come by what is not held of this range anyway.
     pub(super) fn covers(&self, range: &Range<Sector>) -> bool {
-        self.from <= range.start && range.end <= self.from + self.sectors_max
+        self.held_from <= range.start && range.end <= self.from + self.sectors_max
     }
 }
 

@@ -28,6 +28,12 @@ impl ReadBuffer {
         true
     }
 
+    /// The segment that holds the whole range.
+    pub(super) fn segment_of(&self, range: &Range<Sector>) -> Option<Range<Sector>> {
+        let holds = |held: &&Range<Sector>| held.start <= range.start && range.end <= held.end;
+        self.segments.iter().find(holds).cloned()
+    }
+
     /// Whether what starts there goes on where a held segment ends, or within it.
     pub(super) fn is_continued_at(&self, start: Sector) -> bool {
         self.segments.iter().any(|held| (held.start..=held.end).contains(&start))

@@ -90,6 +90,42 @@ fn sequential_streams_run_at_the_rate_of_the_medium() {
     }
 }
 
+/// Most that a reader of 64 KiB waits who comes every so often, once it has begun.
+fn longest_wait(mut drive: Drive, every: u64) -> u64 {
+    let mut now = 0;
+    let waits = (0..500).map(|index| {
+        let came = now;
+        let answered = serve(&mut drive, came, CommandKind::Read, index * 64 * KIB, 64 * KIB);
+        now = answered.max(came + every);
+        answered - came
+    });
+    waits.skip(1).max().expect("500 of them")
+}
+
+#[test]
+fn a_reader_slower_than_the_track_finds_all_of_it_read() {
+    // Meanwhile four times as much passes under the head.
+    let every = MS + 3 * MS / 10;
+    assert!(longest_wait(drive_with(true), every) < MS / 2);
+    let text = include_str!("../../../models/hdd-7k2-4t.toml");
+    let without = text.replace("resumes_on_hit = true", "resumes_on_hit = false");
+    let without = HddModel::parse(&without).unwrap();
+    assert!(longest_wait(Drive::new(Rc::new(without), 0), every) > 3 * MS, "2 MiB at a time");
+}
+
+#[test]
+fn a_reader_who_writes_between_waits_for_the_medium() {
+    let mut drive = drive_with(true);
+    let (mut now, mut longest) = (0, 0);
+    for index in 0..500 {
+        let came = now;
+        now = serve(&mut drive, came, CommandKind::Read, index * 64 * KIB, 64 * KIB);
+        longest = longest.max(if index == 0 { 0 } else { now - came });
+        now = serve(&mut drive, now, CommandKind::Write, index * 64 * KIB, 64 * KIB) + 10 * MS;
+    }
+    assert!(longest > 3 * MS, "{longest}");
+}
+
 #[test]
 fn what_was_read_or_written_lately_comes_from_the_cache() {
     let mut drive = drive_with(true);
