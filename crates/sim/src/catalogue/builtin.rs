@@ -18,6 +18,7 @@ pub(super) const BUILTIN: &[(&str, &str)] = models![
     "nvme-consumer-1t",
     "nvme-optane-375g",
     "raid-cache-1g",
+    "raid-cache-512m",
     "raid-through",
     "chipset-dmi3",
     "net-10g",

@@ -223,7 +223,11 @@ impl Shared {
         let link = if is_write { &self.link_in } else { &self.link_out };
         let crossing = request.buffers.len_bytes() as f64 / (ceilings.mb_per_s * 1e6);
         link.set(link.get().max(now) + Duration::from_secs_f64(crossing));
-        begins.max(link.get()) + Duration::from_secs_f64(ceilings.command_us / 1e6)
+        begins.max(link.get()) + self.command_time()
+    }
+
+    fn command_time(&self) -> Duration {
+        Duration::from_secs_f64(self.model.ceilings.command_us / 1e6)
     }
 
     /// Takes room in the cache, behind those who wait already.
@@ -274,6 +278,8 @@ async fn destage(contents: Rc<Contents>, shared: Rc<Shared>, drive: Rc<dyn Block
         }
         let (start, data) = joined(run);
         let range = ByteRange::at(start, data.len_bytes() as u64);
+        // What the firmware writes is a command of its own like any other.
+        shared.runtime.sleep(shared.command_time()).await;
         let outcome = drive.submit(Request::write(start, data)).await;
         contents.flying.borrow_mut().remove(range);
         if let Err(error) = outcome {

@@ -21,7 +21,7 @@ pub struct ControllerModel {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CeilingParameters {
-    /// Added to every command.
+    /// Added to every command, and to those that write the cache to the drives.
     pub command_us: f64,
     /// Commands that the processor passes on.
     pub iops_max: f64,
