@@ -15,6 +15,7 @@
 mod driver;
 mod error;
 mod file;
+mod memory_node;
 mod ring;
 mod run;
 pub mod safety;
@@ -26,6 +27,7 @@ pub use file::{
     Access, Allocation, Caching, FileDevice, FileOptions, FileProperties, Holder, OpenError,
     Ownership,
 };
+pub use memory_node::MemoryNode;
 pub use ring::{Level, Ring, RingConfig, RingCounters};
 pub use run::{RunConfig, run, run_with_pool};
 pub use socket::{SocketListener, SocketStream};
