@@ -21,12 +21,15 @@ const REPLIES_MAX: u32 = 64;
 const EXPORT_NAME_BYTES: usize = 10;
 
 /// What a server told about the export that it will serve.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Terms {
     pub size_bytes: u64,
     pub flags: TransmissionFlags,
     pub block_sizes: BlockSizes,
     pub structured_replies: bool,
+    /// By the server, and for people; empty where it has none.
+    pub name: String,
+    pub description: String,
 }
 
 /// Why there is no connection to the export.
@@ -81,7 +84,10 @@ impl ClientHandshake {
     pub fn new(export: &str) -> Self {
         let block_sizes = BlockSizes { minimum: 512, preferred: 4096, maximum: PAYLOAD_BYTES_MAX };
         let flags = TransmissionFlags::empty();
-        let terms = Terms { size_bytes: 0, flags, block_sizes, structured_replies: false };
+        let (name, description) = (String::new(), String::new());
+        let structured_replies = false;
+        let terms =
+            Terms { size_bytes: 0, flags, block_sizes, structured_replies, name, description };
         let (export, phase) = (export.to_owned(), Phase::Greeting);
         Self { export, phase, terms, has_size: false, has_zeroes: true, replies: 0 }
     }
@@ -114,7 +120,7 @@ impl ClientHandshake {
                 let mut cursor = Cursor::new("answer to EXPORT_NAME", message);
                 self.terms.size_bytes = cursor.u64()?;
                 self.terms.flags = TransmissionFlags::from_bits_truncate(cursor.u16()?);
-                Ok(Some(self.terms))
+                Ok(Some(self.terms.clone()))
             }
         }
     }
@@ -166,7 +172,7 @@ impl ClientHandshake {
         match header.kind {
             rep::INFO => self.learn(Info::decode(data)?),
             rep::ACK if !self.has_size => return Err(Refusal::NoSize),
-            rep::ACK => return Ok(Some(self.terms)),
+            rep::ACK => return Ok(Some(self.terms.clone())),
             rep::ERR_UNSUP => self.ask_by_name(out),
             kind => return Err(self.refusal(kind)),
         }
@@ -175,7 +181,8 @@ impl ClientHandshake {
 
     fn ask_to_go(&mut self, out: &mut Vec<u8>) {
         let mut data = Vec::new();
-        encode_export_query(&self.export, &[info::BLOCK_SIZE], &mut data);
+        let wanted = [info::BLOCK_SIZE, info::NAME, info::DESCRIPTION];
+        encode_export_query(&self.export, &wanted, &mut data);
         encode_option(opt::GO, &data, out);
         self.phase = Phase::Reply { asked: opt::GO };
     }
@@ -192,7 +199,9 @@ impl ClientHandshake {
                 self.has_size = true;
             }
             Info::BlockSize(sizes) => self.terms.block_sizes = sizes,
-            Info::Name(_) | Info::Description(_) | Info::Unknown(_) => {}
+            Info::Name(name) => self.terms.name = name.to_owned(),
+            Info::Description(text) => self.terms.description = text.to_owned(),
+            Info::Unknown(_) => {}
         }
     }
 
@@ -240,6 +249,8 @@ mod tests {
         assert!(terms.structured_replies);
         assert!(terms.flags.contains(TransmissionFlags::SEND_FUA | TransmissionFlags::SEND_DF));
         assert_eq!(terms.block_sizes.maximum, PAYLOAD_BYTES_MAX);
+        assert_eq!(terms.name, "hv0");
+        assert_eq!(terms.description, example("hv0").description);
     }
 
     #[test]
