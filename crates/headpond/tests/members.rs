@@ -157,14 +157,11 @@ fn a_rebuild_survives_a_kill_and_goes_on_by_itself() {
     daemon.kill();
     let daemon = user.serve("v");
     user.ok(&["array", "pace", "v", "--no-ceiling"]);
-    let resumed = user.ok(&["array", "resume", "v", "--json"]);
+    user.ok(&["array", "pause", "v"]);
+    let paused = user.run(&["array", "wait", "v"]);
+    assert!(paused.code == 4 && paused.err.contains("it is paused"), "{}", paused.err);
+    let resumed = user.ok(&["array", "resume", "v", "--wait", "--json"]);
     assert!(resumed.contains("\"paused\": false"), "{resumed}");
-    for _ in 0..300 {
-        if story.array()["members"][1]["filling"].is_null() {
-            break;
-        }
-        std::thread::sleep(std::time::Duration::from_millis(100));
-    }
     let member = &story.array()["members"][1];
     assert_eq!((&member["device"], &member["filling"]), (&new.clone().into(), &Value::Null));
     user.ok(&["array", "fail", "v", &story.device("0")]);

@@ -44,14 +44,14 @@ pub fn post(client: &Client, path: &str, body: &(impl Serialize + Sync)) -> Resu
     })
 }
 
-/// Waits with a bar until a piece of work beside the requests is done that goes on by itself, and
-/// answers with the status then; `is_to_do` says whether any of it is left.
+/// Waits with a bar until work beside the requests of one of these kinds is done that goes on by
+/// itself, and answers with the status then; `is_to_do` says whether any of it is left.
 ///
 /// # Errors
 /// The daemon's.
 pub fn until_done(
     client: &Client,
-    act: &str,
+    acts: &[&str],
     core: Option<&str>,
     is_to_do: impl Fn(&Value) -> bool,
 ) -> Result<Value> {
@@ -59,9 +59,10 @@ pub fn until_done(
     bar.set_style(ProgressStyle::with_template(TEMPLATE)?);
     loop {
         let status = client.get::<Value>("/v1/status")?;
-        let acts = status["acts"].as_array().into_iter().flatten();
-        let is_it = |it: &&Value| it["act"] == act && it["core"].as_str() == core;
-        if let Some(act) = acts.into_iter().find(is_it) {
+        let is_one = |it: &Value| acts.iter().any(|act| it["act"] == *act);
+        let is_it = |it: &&Value| is_one(it) && it["core"].as_str() == core;
+        let under_way = status["acts"].as_array().into_iter().flatten().find(is_it);
+        if let Some(act) = under_way {
             show_act(&bar, act);
         } else if !is_to_do(&status) {
             bar.finish_and_clear();

@@ -1,7 +1,8 @@
 //! The command line of `headpond array`.
 
 use super::live::{
-    AddSpareArgs, GrowArgs, MemberArgs, OfArgs, PaceArgs, ReAddArgs, ReplaceArgs, ScrubArgs,
+    AddSpareArgs, GrowArgs, MemberArgs, OfArgs, PaceArgs, ReAddArgs, ReplaceArgs, ResumeArgs,
+    ScrubArgs,
 };
 use clap::{Args, Subcommand};
 use headpond_raid::Level;
@@ -27,9 +28,13 @@ pub enum ArrayCommand {
     /// Have work on the array beside the requests rest: rebuild, growth, first parity, scrub.
     #[command(after_help = "Example:\n  headpond array pause hv0")]
     Pause(OfArgs),
-    /// Have it go on, also where it had failed.
-    #[command(after_help = "Example:\n  headpond array resume hv0")]
-    Resume(OfArgs),
+    Resume(ResumeArgs),
+    /// Wait, with a bar, until no work on the array is left: rebuild, growth, first parity, scrub.
+    #[command(after_help = "Examples:\n  \
+        headpond create hv0 --raid 6 /dev/sd[b-g] ; headpond serve hv0 &\n  \
+        headpond array wait hv0                      # until the first parity is there\n\n\
+        It ends with code 4 where the work rests: paused, or because something went wrong.")]
+    Wait(OfArgs),
     Pace(PaceArgs),
 }
 

@@ -13,6 +13,9 @@ use headpond_volume::{CACHE_COPIES, Size};
 use serde::Serialize;
 use serde_json::Value;
 
+/// What goes on beside the requests.
+const ACTS: [&str; 5] = ["stand-in", "rebuild", "parity", "growth", "array-scrub"];
+
 /// Make a device a spare of a served volume's array; what is on the device is lost. It takes the
 /// place of the next member that is lost, or of one that is.
 #[derive(Args)]
@@ -113,7 +116,21 @@ pub struct ScrubArgs {
     wait: bool,
 }
 
-/// Say how fast work on the array beside the requests may go: rebuild, first parity, scrub.
+/// Have work on the array that was paused go on, also where it had failed.
+#[derive(Args)]
+#[command(
+    after_help = "Examples:\n  headpond array resume hv0\n  headpond array resume hv0 --wait"
+)]
+pub struct ResumeArgs {
+    #[command(flatten)]
+    of: OfArgs,
+    /// Wait, with a bar, until none of it is left.
+    #[arg(long)]
+    wait: bool,
+}
+
+/// Say how fast work on the array beside the requests may go: rebuild, first parity, scrub. It
+/// moves between the two by what the requests feel of it.
 #[derive(Args)]
 #[command(after_help = "Examples:\n  headpond array pace hv0 --floor 50M\n  \
     headpond array pace hv0 --ceiling 200M\n\n\
@@ -121,13 +138,13 @@ pub struct ScrubArgs {
 pub struct PaceArgs {
     #[command(flatten)]
     of: OfArgs,
-    /// While clients ask something of the array.
+    /// At least, while clients ask something of the array.
     #[arg(long)]
     floor: Option<Size>,
-    /// While nobody does.
+    /// At most.
     #[arg(long, conflicts_with = "no_ceiling")]
     ceiling: Option<Size>,
-    /// As fast as the members can, while nobody asks anything.
+    /// As fast as the members can, where the requests allow it.
     #[arg(long)]
     no_ceiling: bool,
 }
@@ -177,29 +194,38 @@ impl OfArgs {
         Ok(MemberBody { core, device, ..MemberBody::default() })
     }
 
-    /// Follows a piece of work to its end.
-    fn wait(&self, places: &Places, act: &str) -> Result<Value> {
-        let client = Client::of(places, &self.volume)?;
-        let is_left = |status: &Value| match act {
+    /// Whether work of this kind is left.
+    fn is_left(&self, status: &Value, act: &str) -> bool {
+        let array = &self.find(status)["array"];
+        let is_degraded = array["state"] == "degraded" && array["parity_initialised"] == true;
+        match act {
             "rebuild" => {
-                let array = &self.find(status)["array"];
                 let mut members = array["members"].as_array().into_iter().flatten();
                 let spares = array["spares"].as_array().map_or(0, Vec::len);
                 // A spare that stands by is about to be given a lost role.
-                let is_about_to = array["state"] == "degraded"
-                    && array["parity_initialised"] == true
-                    && spares > 0;
-                is_about_to || members.any(|member| !member["filling"].is_null())
+                (is_degraded && spares > 0) || members.any(|member| !member["filling"].is_null())
             }
-            "growth" => !self.find(status)["array"]["growth"].is_null(),
+            "stand-in" => is_degraded && array["declustered"]["spares_free"].as_u64() > Some(0),
+            "parity" => {
+                array["parity_initialised"] == false
+                    && array["state"] == "healthy"
+                    && array["level"] != 0
+            }
+            "growth" => !array["growth"].is_null(),
             _ => self.upkeep(status)["scrub_wanted"] == true,
-        };
+        }
+    }
+
+    /// Follows work of these kinds to its end.
+    fn wait(&self, places: &Places, acts: &[&str]) -> Result<Value> {
+        let client = Client::of(places, &self.volume)?;
+        let is_left = |status: &Value| acts.iter().any(|act| self.is_left(status, act));
         let is_resting = |status: &Value| {
             let upkeep = self.upkeep(status);
             upkeep["paused"] == true || !upkeep["failure"].is_null()
         };
         let is_to_do = |status: &Value| is_left(status) && !is_resting(status);
-        let status = waiting::until_done(&client, act, self.core().as_deref(), is_to_do)?;
+        let status = waiting::until_done(&client, acts, self.core().as_deref(), is_to_do)?;
         match self.upkeep(&status)["failure"].as_str() {
             Some(failure) => Err(Failure::refused(failure.to_owned())),
             None if is_left(&status) => Err(Failure::refused(format!(
@@ -242,7 +268,7 @@ pub fn add_spare(places: &Places, args: &AddSpareArgs) -> Result<Exit> {
     let body = MemberBody { force: args.force, ..args.of.member(&args.device)? };
     let mut status = args.of.post(places, "/v1/array/add-spare", &body)?;
     if args.wait {
-        status = args.of.wait(places, "rebuild")?;
+        status = args.of.wait(places, &["rebuild"])?;
     }
     args.of.tell(&format!("{} belongs to the {}", body.device, args.of.what()), &status)
 }
@@ -251,7 +277,7 @@ pub fn re_add(places: &Places, args: &ReAddArgs) -> Result<Exit> {
     let body = args.of.member(&args.device)?;
     let mut status = args.of.post(places, "/v1/array/re-add", &body)?;
     if args.wait {
-        status = args.of.wait(places, "rebuild")?;
+        status = args.of.wait(places, &["rebuild"])?;
         return args.of.tell(&format!("{} is in use again", body.device), &status);
     }
     args.of.tell(&format!("{} is given what it lacks", body.device), &status)
@@ -263,7 +289,7 @@ pub fn replace(places: &Places, args: &ReplaceArgs) -> Result<Exit> {
     let body = MemberBody { with, force, ..args.of.member(&args.device)? };
     let mut status = args.of.post(places, "/v1/array/replace", &body)?;
     if args.wait {
-        status = args.of.wait(places, "rebuild")?;
+        status = args.of.wait(places, &["rebuild"])?;
         return args.of.tell(&format!("{} is replaced, and free", body.device), &status);
     }
     args.of.tell(&format!("{} is being replaced", body.device), &status)
@@ -276,7 +302,7 @@ pub fn grow(places: &Places, args: &GrowArgs) -> Result<Exit> {
     let body = GrowBody { core: args.of.core.clone(), devices, force: args.force };
     let mut status = args.of.post(places, "/v1/array/grow", &body)?;
     if args.wait {
-        status = args.of.wait(places, "growth")?;
+        status = args.of.wait(places, &["growth"])?;
         let size = size(args.of.find(&status)["size_bytes"].as_u64().unwrap_or(0));
         let done = format!("the data lies on all members; clients that connect find {size}");
         return args.of.tell(&done, &status);
@@ -302,7 +328,7 @@ pub fn scrub(places: &Places, args: &ScrubArgs) -> Result<Exit> {
     if !args.wait {
         return args.of.tell("every stripe is looked at from now on", &status);
     }
-    status = args.of.wait(places, "array-scrub")?;
+    status = args.of.wait(places, &["array-scrub"])?;
     let scrub = &args.of.find(&status)["array"]["scrub"];
     let number = |field: &str| scrub[field].as_u64().unwrap_or(0);
     let done = format!(
@@ -325,9 +351,18 @@ pub fn pause(places: &Places, of: &OfArgs) -> Result<Exit> {
     of.tell(&format!("work on the {} rests until `headpond array resume`", of.what()), &status)
 }
 
-pub fn resume(places: &Places, of: &OfArgs) -> Result<Exit> {
+pub fn resume(places: &Places, args: &ResumeArgs) -> Result<Exit> {
+    let of = &args.of;
     let status = of.post(places, "/v1/array/resume", &of.body())?;
-    of.tell(&format!("work on the {} goes on", of.what()), &status)
+    match args.wait {
+        true => wait(places, of),
+        false => of.tell(&format!("work on the {} goes on", of.what()), &status),
+    }
+}
+
+pub fn wait(places: &Places, of: &OfArgs) -> Result<Exit> {
+    let status = of.wait(places, &ACTS)?;
+    of.tell(&format!("no work on the {} is left", of.what()), &status)
 }
 
 pub fn pace(places: &Places, args: &PaceArgs) -> Result<Exit> {
@@ -336,7 +371,8 @@ pub fn pace(places: &Places, args: &PaceArgs) -> Result<Exit> {
     let body = PaceBody { core: args.of.core.clone(), floor, ceiling, no_ceiling };
     let status = args.of.post(places, "/v1/array/pace", &body)?;
     let upkeep = args.of.upkeep(&status);
-    let ceiling = upkeep["ceiling"].as_str().map_or("no ceiling".into(), |it| format!("{it}/s"));
+    let ceiling = upkeep["ceiling"].as_str();
+    let ceiling = ceiling.map_or("no ceiling".into(), |it| format!("at most {it}/s"));
     let floor = upkeep["floor"].as_str().unwrap_or("?");
-    args.of.tell(&format!("{floor}/s beside requests, {ceiling} without"), &status)
+    args.of.tell(&format!("at least {floor}/s beside requests, {ceiling}"), &status)
 }

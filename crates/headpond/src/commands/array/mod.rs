@@ -68,7 +68,8 @@ pub fn run(places: &Places, command: &ArrayCommand) -> Result<Exit> {
         ArrayCommand::Remove(args) => live::remove(places, args),
         ArrayCommand::Scrub(args) => live::scrub(places, args),
         ArrayCommand::Pause(of) => live::pause(places, of),
-        ArrayCommand::Resume(of) => live::resume(places, of),
+        ArrayCommand::Resume(args) => live::resume(places, args),
+        ArrayCommand::Wait(of) => live::wait(places, of),
         ArrayCommand::Pace(args) => live::pace(places, args),
     }
 }

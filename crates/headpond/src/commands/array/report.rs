@@ -56,7 +56,7 @@ pub fn notes(drive: &DriveFigures, given: &Assumptions) -> String {
         "random: 4 KiB; sequential: 1 MiB, whole stripes, outer edge. With few in flight that is a \
          bound: drives that\nwait for each other miss their turn, and requests that fill no stripe \
          read the rest of it (--simulate).\n\
-         rebuilding: it takes {} of the drives' time (simulated: at the usual pace, {}/s beside requests); a \
+         rebuilding: it takes {} of the drives' time (simulated: at least {}/s, more where requests hardly feel it); a \
          drive is\nreplaced after {:.0} h, and distributed spares wait for none.\n\
          loss: {} of such drives fail in a year, at a constant rate, and one sector in {:e} bits \
          cannot be read;\nit compares layouts and promises nothing (docs/array-plan.md).\n",
