@@ -115,6 +115,15 @@ impl CoreWrites {
         self.locks.lock(run.range(), Access::Exclusive).await
     }
 
+    /// The same, where nobody has to be waited for.
+    pub fn try_lock(&self, run: BlockRun) -> Option<RangeGuard> {
+        self.locks.try_lock(run.range(), Access::Exclusive)
+    }
+
+    pub fn is_free(&self, run: BlockRun) -> bool {
+        self.locks.is_free(run.range(), Access::Exclusive)
+    }
+
     /// Whether contents are being changed behind the cache's back.
     pub fn is_changing(&self, run: BlockRun) -> bool {
         self.active.borrow().iter().any(|active| active.overlaps(run))
@@ -127,11 +136,16 @@ impl Drop for CoreWrite<'_> {
         let place = active.iter().position(|active| *active == self.run);
         active.swap_remove(place.expect("an active write"));
         drop(active);
-        let mut log = self.engine.log.borrow_mut();
-        log.spoil(self.run);
-        // Kept since it began: the lock is still there.
-        log.overtake_kept(self.run);
+        // Kept since it began as well: the lock is still there.
+        self.engine.overtake(self.run);
     }
+}
+
+/// A change of the core that it has not answered yet, for whoever accounts for that.
+#[derive(Clone, Copy)]
+pub(crate) struct CoreChange {
+    class: ClassId,
+    first: CoreBlock,
 }
 
 /// Mappings that are being ended, and whose end is not stable yet.
@@ -195,35 +209,55 @@ impl Engine {
     /// Takes the lock, and tells readers that the core's contents are about to change.
     pub async fn begin_core_write(&self, run: BlockRun) -> CoreWrite<'_> {
         let guard = self.core_writes.lock(run).await;
+        self.begin_locked_core_write(run, guard)
+    }
+
+    /// The same of somebody who has the lock.
+    pub fn begin_locked_core_write(&self, run: BlockRun, guard: RangeGuard) -> CoreWrite<'_> {
         self.core_writes.active.borrow_mut().push(run);
+        self.overtake(run);
+        CoreWrite { engine: self, run, _guard: guard }
+    }
+
+    /// What is read from the core for a run, or kept of it, is older than what it is about to have.
+    pub fn overtake(&self, run: BlockRun) {
         let mut log = self.log.borrow_mut();
         log.spoil(run);
         log.overtake_kept(run);
-        drop(log);
-        CoreWrite { engine: self, run, _guard: guard }
     }
 
     /// A write to the core that did not come from the log.
     pub fn write_core(&self, request: Request) -> impl Future<Output = Outcome> {
-        let (kind, bytes) = (request.kind, request.range.len());
-        let (class, first) = (id_of(&request), BlockRun::touching(request.range).first);
-        {
-            let mut log = self.log.borrow_mut();
-            log.counters.count_core_change(kind, bytes);
-            if kind == RequestKind::Write {
-                log.count_part(class, first, bytes, |part| &mut part.core_written);
-            }
-            log.mix();
-        }
+        let change = self.count_core_change(&request);
         let write = self.core.submit(request);
         async move {
             let outcome = write.await;
-            // Only now: a flush that began meanwhile did not cover it.
-            self.core_changes.set(self.core_changes.get() + 1);
-            if outcome.is_err() {
-                self.log.borrow_mut().count_error(class, first, |errors| &mut errors.core_write);
-            }
+            self.core_changed(change, &outcome);
             outcome
+        }
+    }
+
+    /// Accounts for a change of the core that is about to be asked for.
+    pub fn count_core_change(&self, request: &Request) -> CoreChange {
+        let (kind, bytes) = (request.kind, request.range.len());
+        let change =
+            CoreChange { class: id_of(request), first: BlockRun::touching(request.range).first };
+        let mut log = self.log.borrow_mut();
+        log.counters.count_core_change(kind, bytes);
+        if kind == RequestKind::Write {
+            log.count_part(change.class, change.first, bytes, |part| &mut part.core_written);
+        }
+        log.mix();
+        change
+    }
+
+    /// The core has answered.
+    pub fn core_changed(&self, change: CoreChange, outcome: &Outcome) {
+        // Only now: a flush that began meanwhile did not cover it.
+        self.core_changes.set(self.core_changes.get() + 1);
+        if outcome.is_err() {
+            let CoreChange { class, first } = change;
+            self.log.borrow_mut().count_error(class, first, |errors| &mut errors.core_write);
         }
     }
 

@@ -480,7 +480,7 @@ impl Log {
             Purpose::Tombstone { .. } => EntryKind::Tombstone,
             // Over a block that the core lacks the new version may be all there is after a cut.
             Purpose::WriteThrough
-                if self.survey(intake.run).unsafe_at_core > 0
+                if self.is_any_unsafe_at_core(intake.run)
                     && !defect!(WriteThroughOverDirtyIsNotDirty) =>
             {
                 EntryKind::Dirty

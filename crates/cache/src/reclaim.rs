@@ -91,21 +91,31 @@ impl Log {
 
     /// What has to leave a segment before it can be freed, and what should.
     fn keepers(&self, segment: SegmentIndex) -> Vec<Version> {
-        let slots = self.layout.slots_of(segment).filter(|slot| self.is_keeper(*slot));
-        slots.map(|slot| self.map.version(slot)).collect()
+        let (carries_residents, mut keepers) = (self.carries_residents(), Vec::new());
+        self.map.each_place(self.layout.places_of(segment), |slot, state, is_resident| {
+            if self.is_kept(slot, state, is_resident && carries_residents) {
+                keepers.push(self.map.version(slot));
+            }
+        });
+        keepers
     }
 
     fn is_keeper(&self, slot: SlotIndex) -> bool {
-        let replaces_loss = || {
-            let lost = &self.lost_at_start;
-            !lost.is_empty() && lost.contains(&self.map.version(slot).block)
-        };
-        match self.map.state(slot) {
+        let is_carried = || self.map.heat_at(slot).is_resident() && self.carries_residents();
+        let state = self.map.state(slot);
+        self.is_kept(slot, state, state == State::Clean && is_carried())
+    }
+
+    #[inline]
+    fn is_kept(&self, slot: SlotIndex, state: State, is_carried: bool) -> bool {
+        match state {
             State::Dirty | State::Written => true,
-            State::Clean if self.map.heat_at(slot).is_resident() && self.carries_residents() => {
-                true
+            State::Clean if is_carried => true,
+            // It may replace what was lost.
+            State::Clean => {
+                let lost = &self.lost_at_start;
+                !lost.is_empty() && lost.contains(&self.map.version(slot).block)
             }
-            State::Clean => replaces_loss(),
             State::Free | State::Pending => false,
         }
     }
@@ -122,6 +132,12 @@ impl Log {
             }
         }
         leaving > staying
+    }
+
+    /// Whether all that the core lacks of a segment waits for no more than a flush of the core.
+    fn waits_for_flush(&self, segment: SegmentIndex) -> bool {
+        let is_waiting = |slot| self.map.state(slot) == State::Dirty;
+        !self.layout.slots_of(segment).any(is_waiting)
     }
 
     fn has_unsafe(&self, segment: SegmentIndex) -> bool {
@@ -303,9 +319,15 @@ impl Engine {
     /// Gives the cleaner a moment where most of what a segment holds is on its way to the core: a
     /// copy of it would be dirty still, and be written there again. Writes that find no room wait
     /// for nothing of the sort: the core may stand still for long while it flushes.
-    async fn wait_for_cleaning(&self, segment: SegmentIndex) {
+    async fn wait_for_cleaning(self: &Rc<Self>, segment: SegmentIndex) {
         for _ in 0..CLEANING_POLLS_MAX {
             if self.lacks_space() || !self.log.borrow().is_leaving(segment) {
+                break;
+            }
+            if self.cleaning.in_flight() == 0 && self.log.borrow().waits_for_flush(segment) {
+                // The log has gone round between two flushes, by what was written through; once this
+                // one is answered it can do so again. Where it fails, what it was for is dirty.
+                drop(self.flush_core().await);
                 break;
             }
             self.runtime.sleep(CLEANING_POLL).await;

@@ -149,20 +149,28 @@ impl Buffer {
         unsafe { std::ptr::copy(from.start, self.start, from.len) }
     }
 
-    /// The same where nobody reads the bytes soon: a large amount goes past the processor's cache.
+    /// Copies all bytes of `from` to the buffer, from byte `at` on, where nobody reads them soon: a
+    /// large amount goes past the processor's cache. The two may overlap.
     ///
     /// # Panics
-    /// Where the buffer is shorter than `from`.
+    /// Where they do not fit behind `at`.
     #[inline]
-    pub fn store_from_buffer(&self, from: &Buffer) {
-        let overlap = self.start.addr().abs_diff(from.start.addr()) < from.len;
-        let has_payload = !self.is_payload_free() && !from.is_payload_free();
-        if from.len < PAST_CACHE_BYTES_MIN || overlap || !has_payload {
-            return self.copy_from_buffer(from);
+    pub fn store_at(&self, at: usize, from: &Buffer) {
+        assert!(at <= self.len && from.len <= self.len - at, "buffer shorter than what is stored");
+        if self.is_payload_free() {
+            return;
         }
-        assert!(from.len <= self.len, "buffer shorter than what is written to it");
+        if from.is_payload_free() {
+            return self.slice(at..at + from.len).fill(0);
+        }
+        let to = self.start.wrapping_add(at);
+        let overlap = to.addr().abs_diff(from.start.addr()) < from.len;
+        if from.len < PAST_CACHE_BYTES_MIN || overlap {
+            // SAFETY: both ranges are valid for `from.len` bytes; `copy` allows them to overlap.
+            return unsafe { std::ptr::copy(from.start, to, from.len) };
+        }
         // SAFETY: both ranges are valid for `from.len` bytes, and as far apart at least.
-        unsafe { past_cache::copy_past_cache(from.start, self.start, from.len) }
+        unsafe { past_cache::copy_past_cache(from.start, to, from.len) }
     }
 
     pub fn fill(&self, byte: u8) {
@@ -282,7 +290,7 @@ mod tests {
             let (buffer, mut expected) = (Buffer::from_slice(&bytes), bytes.clone());
             expected.copy_within(from.clone(), to);
             let part = buffer.slice(from);
-            buffer.slice(to..to + part.len()).store_from_buffer(&part);
+            buffer.store_at(to, &part);
             assert!(buffer.to_vec() == expected, "to {to}");
         }
     }
@@ -291,13 +299,13 @@ mod tests {
     #[should_panic(expected = "buffer shorter")]
     fn more_than_the_buffer_holds_is_not_stored() {
         let from = Buffer::zeroed(PAST_CACHE_BYTES_MIN + 1);
-        Buffer::zeroed(PAST_CACHE_BYTES_MIN).store_from_buffer(&from);
+        Buffer::zeroed(PAST_CACHE_BYTES_MIN).store_at(0, &from);
     }
 
     #[test]
     fn large_amount_without_payload_is_stored_as_zeros() {
         let buffer = Buffer::from_slice(&vec![7; PAST_CACHE_BYTES_MIN]);
-        buffer.store_from_buffer(&Buffer::payload_free(PAST_CACHE_BYTES_MIN));
+        buffer.store_at(0, &Buffer::payload_free(PAST_CACHE_BYTES_MIN));
         assert!(buffer.to_vec().iter().all(|byte| *byte == 0));
     }
 

@@ -62,7 +62,7 @@ impl RamDevice {
             RequestKind::Write => {
                 let mut at = start;
                 for part in request.buffers.iter() {
-                    self.memory.slice(at..at + part.len()).store_from_buffer(part);
+                    self.memory.store_at(at, part);
                     at += part.len();
                 }
                 self.foresee(start, at);

@@ -42,13 +42,19 @@ impl RangeLocks {
     }
 
     pub fn try_lock(&self, range: ByteRange, access: Access) -> Option<RangeGuard> {
-        let claim = Claim { range, access };
-        let waited_for = self.0.queue.borrow().iter().any(|(other, _)| claim.conflicts(other));
-        if waited_for || self.0.is_held_against(claim) {
+        if !self.is_free(range, access) {
             return None;
         }
+        let claim = Claim { range, access };
         self.0.held.borrow_mut().push(claim);
         Some(RangeGuard { state: Rc::clone(&self.0), claim })
+    }
+
+    /// Whether the lock would be had at once.
+    pub fn is_free(&self, range: ByteRange, access: Access) -> bool {
+        let claim = Claim { range, access };
+        let waited_for = self.0.queue.borrow().iter().any(|(other, _)| claim.conflicts(other));
+        !waited_for && !self.0.is_held_against(claim)
     }
 
     pub async fn lock(&self, range: ByteRange, access: Access) -> RangeGuard {

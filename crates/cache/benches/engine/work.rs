@@ -1,11 +1,12 @@
 //! The work that is measured: which requests, on a slice that was prepared how.
 
-use headpond_block::devices::{NullDevice, RamDevice};
-use headpond_block::{BlockDevice, Buffer, Runtime, Submission};
+use headpond_block::devices::RamDevice;
+use headpond_block::{BlockDevice, Buffer, DeviceName, Geometry, Request, Runtime, Submission};
 use headpond_cache::{
     Checksums, CleaningConfig, CleaningPolicy, Counters, CreateOptions, Expected, Foundation, Mode,
     Slice, SliceConfig, create,
 };
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::rc::Rc;
 use std::time::Instant;
@@ -220,6 +221,33 @@ pub fn scatter(index: u64, seed: u64) -> u64 {
     index.wrapping_mul(2_654_435_761) ^ seed.wrapping_mul(40_503)
 }
 
+/// Answers at once, and leaves memory alone: a disk brings what it read there by itself, and so does
+/// the null core of the engine that ours is compared with.
+struct Core {
+    name: DeviceName,
+    geometry: Geometry,
+}
+
+impl Core {
+    fn new() -> Self {
+        Self { name: "null".into(), geometry: Geometry::of_size(CORE_BYTES) }
+    }
+}
+
+impl BlockDevice for Core {
+    fn name(&self) -> &DeviceName {
+        &self.name
+    }
+
+    fn geometry(&self) -> &Geometry {
+        &self.geometry
+    }
+
+    fn submit(&self, request: Request) -> Submission<'_> {
+        Submission::ready(request.check(&self.name, &self.geometry))
+    }
+}
+
 /// A slice under load.
 pub struct Bench {
     pub slice: Slice,
@@ -244,7 +272,7 @@ impl Bench {
         let foundation = Foundation {
             runtime: runtime.clone(),
             cache: Rc::clone(ram) as Rc<dyn BlockDevice>,
-            core: Rc::new(NullDevice::new("null", CORE_BYTES)),
+            core: Rc::new(Core::new()),
             label: None,
         };
         let cleaning = CleaningConfig { policy: CleaningPolicy::Nop, ..CleaningConfig::default() };
@@ -289,12 +317,20 @@ impl Bench {
         in_turn(row, count, read, async || {}).await;
     }
 
-    /// As `reads`, each with the insertion that it causes.
+    /// As `reads`, each with the insertion that it causes. Now and then reclaim has a turn: who
+    /// writes waits for it, and who reads does not.
     async fn misses(&self, row: Row, count: u64, place: impl Fn(u64) -> u64) {
         let data = Buffer::zeroed(row.bytes as usize);
         let device: &dyn BlockDevice = &self.slice;
         let read = |index| device.read(offset(row, place(index)), &data);
-        in_turn(row, count, read, || self.runtime.yield_now()).await;
+        let answered = Cell::new(0);
+        let turn = async || {
+            answered.set(answered.get() + 1);
+            if answered.get() % SEVERAL == 0 {
+                self.runtime.yield_now().await;
+            }
+        };
+        in_turn(row, count, read, turn).await;
     }
 }
 

@@ -14,6 +14,8 @@ pub(super) struct Records {
     bytes: Box<[u8]>,
     len: usize,
     word_bytes: usize,
+    /// The bits of a word.
+    mask: u64,
 }
 
 impl Records {
@@ -22,7 +24,8 @@ impl Records {
         assert!(word_bits <= u64::BITS);
         let word_bytes = word_bits.div_ceil(u8::BITS) as usize;
         let bytes = vec![0; len * (LINK_BYTES + word_bytes) + WORD_BYTES].into();
-        Self { bytes, len, word_bytes }
+        let mask = u64::MAX >> (u64::BITS - u8::BITS * word_bytes as u32);
+        Self { bytes, len, word_bytes, mask }
     }
 
     /// The words have room for so many bits from now on.
@@ -50,13 +53,13 @@ impl Records {
     pub fn word(&self, at: u32) -> u64 {
         let at = self.offset(at) + LINK_BYTES;
         let word: [u8; WORD_BYTES] = self.bytes[at..at + WORD_BYTES].try_into().expect("a word");
-        u64::from_le_bytes(word) & self.mask()
+        u64::from_le_bytes(word) & self.mask
     }
 
     /// Nothing but the word itself changes.
     #[inline]
     pub fn set_word(&mut self, at: u32, word: u64) {
-        let (at, mask) = (self.offset(at) + LINK_BYTES, self.mask());
+        let (at, mask) = (self.offset(at) + LINK_BYTES, self.mask);
         assert!(word & !mask == 0, "a word of the core's width");
         let place: &mut [u8; WORD_BYTES] =
             (&mut self.bytes[at..at + WORD_BYTES]).try_into().expect("a word");
@@ -85,12 +88,6 @@ impl Records {
     #[inline]
     pub fn foresee(&self, at: u32) {
         prefetch(self.bytes.as_ptr().wrapping_add(self.offset(at)));
-    }
-
-    /// The bits of a word.
-    #[inline]
-    fn mask(&self) -> u64 {
-        u64::MAX >> (u64::BITS - u8::BITS * self.word_bytes as u32)
     }
 
     #[inline]

@@ -240,17 +240,18 @@ impl Log {
         if self.eviction.shares.is_some() && self.eviction.is_ordered() {
             self.note_left(&asked);
         }
+        // Of several of one record one may have superseded another.
+        let is_alone = asked.len() == 1;
         for asked in &asked {
-            self.take_in_or_hit(asked);
+            self.take_in_or_hit(asked, is_alone);
         }
         self.map.return_asked(asked);
     }
 
     #[inline]
-    fn take_in_or_hit(&mut self, asked: &Asked) {
+    fn take_in_or_hit(&mut self, asked: &Asked, is_alone: bool) {
         let Asked { slot, block, is_hit } = *asked;
-        // Another one of the same record may have superseded it.
-        let is_there = self.map.state_of(slot, block) != State::Free;
+        let is_there = is_alone || self.map.state_of(slot, block) != State::Free;
         // Others may have driven the line out, or taken it in, or renewed the policy.
         if is_there && !self.map.heat_at(slot).is_resident() {
             self.take_in(slot, block);
@@ -293,10 +294,12 @@ impl Log {
     /// Drops blocks that nobody looks at from now on: among them residents, for which there was no
     /// room.
     pub(crate) fn drop_places(&mut self, places: Range<u32>) {
-        let mut residents = 0;
-        self.map
-            .each_place(places.clone(), |_, _, is_resident| residents += u64::from(is_resident));
-        self.counters.dropped_resident_blocks += residents;
+        if self.map.residents() > 0 {
+            let mut residents = 0;
+            let count = |_, _, is_resident| residents += u64::from(is_resident);
+            self.map.each_place(places.clone(), count);
+            self.counters.dropped_resident_blocks += residents;
+        }
         self.map.remove(SlotIndex(places.start), places.len() as u32);
         self.note_ended();
     }

@@ -31,6 +31,18 @@ impl Log {
         survey
     }
 
+    /// Whether the core lacks, or may lack after a power cut, what is newest of a run, or it is lost.
+    pub fn is_any_unsafe_at_core(&self, run: BlockRun) -> bool {
+        let counts = self.map.counts();
+        let mut is_any = self.is_lost_in(run);
+        if counts.pending_dirty + counts.pending_other + counts.dirty + counts.written > 0 {
+            self.map.each_newest(run, |_, version| {
+                is_any |= version.is_some_and(|version| version.is_unsafe_at_core());
+            });
+        }
+        is_any
+    }
+
     /// The mapped blocks of a run, ascending; as fast as the smaller of run and map.
     pub fn mapped_in(&self, run: BlockRun) -> Vec<CoreBlock> {
         if run.count <= u64::from(self.layout.slots()) {

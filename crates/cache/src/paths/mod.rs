@@ -10,6 +10,7 @@ mod read_ahead;
 mod read_hit;
 mod read_insert;
 mod read_miss;
+mod through_at_once;
 mod unaligned;
 mod write_back;
 mod write_through;

@@ -36,17 +36,16 @@ impl Engine {
     ) -> Option<Submission<'static>> {
         let run = BlockRun::touching(request.range);
         let survey = self.survey_to_take(request, run)?;
-        let begun = self.latencies.begin(sampled);
         self.count_core_read(CoreRead::Request, id_of(request), request);
         match start(&self.core, as_read_of_core(request)) {
-            Ok(Ok(())) => Some(self.take_at_once(request, (run, survey), begun)),
+            Ok(Ok(())) => Some(self.take_at_once(request, (run, survey), sampled)),
             Ok(Err(error)) => Some(Submission::ready(Err(self.miss_failed(request, error)))),
             Err(started) => {
                 let miss = Miss {
                     engine: Rc::clone(self),
                     run,
                     asked: request.clone(),
-                    begun,
+                    begun: self.latencies.begin(sampled),
                     fill: FillGuard::begin(self, run),
                     _reading: self.reading.begin(),
                 };
@@ -75,13 +74,14 @@ impl Engine {
         self: &Rc<Self>,
         request: &Request,
         (run, survey): (BlockRun, Survey),
-        begun: Begun,
+        sampled: Option<Instant>,
     ) -> Submission<'static> {
         self.log.borrow_mut().count_read(request, 0, run.count);
         let Some(rest) = self.insert_surveyed(request, (run, survey)) else {
-            self.latencies.note(Way::ReadMiss, request.range, begun);
+            self.latencies.note_sampled(Way::ReadMiss, request.range, sampled);
             return Submission::ready(Ok(()));
         };
+        let begun = self.latencies.begin(sampled);
         let (engine, busy) = (Rc::clone(self), self.busy.begin());
         Submission::pending(async move {
             let is_written = rest.await;

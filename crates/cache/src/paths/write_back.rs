@@ -46,6 +46,9 @@ impl Engine {
         {
             return submission;
         }
+        if !is_around && let Some(submission) = self.write_through_at_once(&request, sampled) {
+            return submission;
+        }
         let (engine, busy) = (Rc::clone(self), self.busy.begin());
         let begun = self.latencies.begin(sampled);
         let write = async move {

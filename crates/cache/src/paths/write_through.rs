@@ -9,7 +9,7 @@ use crate::fill::FillGuard;
 use crate::line_map::{Marks, State, Version};
 use crate::log::{Log, Purpose, id_of};
 use crate::paths::Cut;
-use crate::types::{BlockRun, CoreBlock};
+use crate::types::{BlockRun, CoreBlock, SlotIndex};
 use headpond_block::sync::join_all;
 use headpond_block::{BLOCK_BYTES, DeviceError, Outcome, Request, RequestFlags, Submission};
 use smallvec::SmallVec;
@@ -84,16 +84,28 @@ impl Engine {
             self.write_both_at_once(wanted, request).await
         };
         through.note(&outcome);
-        match (verdict, outcome) {
-            (Verdict::Written, Ok(())) => {
+        let is_recorded = matches!(verdict, Verdict::Written);
+        self.conclude_through(request, run, is_recorded, outcome).await.map(|()| true)
+    }
+
+    /// Core and log have answered.
+    pub(super) async fn conclude_through(
+        self: &Rc<Self>,
+        request: &Request,
+        run: BlockRun,
+        is_recorded: bool,
+        outcome: Outcome,
+    ) -> Outcome {
+        match (is_recorded, outcome) {
+            (true, Ok(())) => {
                 self.move_on(run);
-                Ok(true)
+                Ok(())
             }
-            (Verdict::Written, Err(error)) => {
+            (true, Err(error)) => {
                 Box::pin(self.keep_refused(request, run)).await;
                 Err(error)
             }
-            (_, outcome) => Box::pin(self.forget_stale(run, outcome)).await.map(|()| true),
+            (false, outcome) => Box::pin(self.forget_stale(run, outcome)).await,
         }
     }
 
@@ -118,11 +130,22 @@ impl Engine {
     }
 
     /// The core has the blocks.
-    fn move_on(self: &Rc<Self>, run: BlockRun) {
+    pub(super) fn move_on(self: &Rc<Self>, run: BlockRun) {
         let mut log = self.log.borrow_mut();
         for version in of_write_through(&log, run) {
             log.map.set_state(version.slot, State::Written);
             self.remember_written(&log, version.block, version.slot);
+        }
+        drop(log);
+        self.schedule_core_flush_later();
+    }
+
+    /// The same where nobody has had a turn since they were published there.
+    pub(super) fn move_on_at(self: &Rc<Self>, run: BlockRun, first: SlotIndex) {
+        let mut log = self.log.borrow_mut();
+        for (slot, block) in (first.0..).map(SlotIndex).zip(run.blocks()) {
+            log.map.set_state(slot, State::Written);
+            self.remember_written(&log, block, slot);
         }
         drop(log);
         self.schedule_core_flush_later();

@@ -1,8 +1,9 @@
 //! How long requests took, by the way they went.
 //!
 //! Reading the clock costs a tenth of what answering a request from memory does. So of the requests
-//! that the cache alone answers some are timed, and of those that wait for the core, or for a
-//! flush, all.
+//! that are answered before anybody else has a turn some are timed, and of those that the core, or a
+//! flush, has to be waited for, all. Where a way has both, each that was timed in its turn counts
+//! for those that were not.
 
 use crate::bypass::Balance;
 use crate::log::CorePlace;
@@ -116,32 +117,37 @@ impl Latencies {
     /// A request for `range` that began so long ago is answered.
     pub fn note(&self, way: Way, range: ByteRange, begun: Begun) {
         if begun.is_sampled || !way.is_sampled() {
-            let took = self.runtime.now().since(begun.at);
-            self.all.borrow_mut().record(way, took);
-            let first = CoreBlock(range.start() / BLOCK_BYTES);
-            let mut by_core = self.by_core.borrow_mut();
-            let behind = by_core.partition_point(|(place, _)| place.first <= first);
-            if let Some((_, times)) = behind.checked_sub(1).map(|index| &mut by_core[index]) {
-                times.record(way, took);
-            }
-            match way {
-                Way::ReadHit => self.read_balance.note_cache(took),
-                Way::WriteToCache => self.write_balance.note_cache(took),
-                _ => {}
-            }
+            self.record(way, range, begun.at, 1);
+        }
+    }
+
+    fn record(&self, way: Way, range: ByteRange, begun: Instant, requests: u32) {
+        let took = self.runtime.now().since(begun);
+        self.all.borrow_mut().record(way, took, requests);
+        let first = CoreBlock(range.start() / BLOCK_BYTES);
+        let mut by_core = self.by_core.borrow_mut();
+        let behind = by_core.partition_point(|(place, _)| place.first <= first);
+        if let Some((_, times)) = behind.checked_sub(1).map(|index| &mut by_core[index]) {
+            times.record(way, took, requests);
+        }
+        match way {
+            Way::ReadHit => self.read_balance.note_cache(took),
+            Way::WriteToCache => self.write_balance.note_cache(took),
+            _ => {}
         }
     }
 
     /// A flush is answered, which is for all cores.
     pub fn note_flush(&self, begun: Begun) {
-        self.all.borrow_mut().record(Way::Flush, self.runtime.now().since(begun.at));
+        self.all.borrow_mut().record(Way::Flush, self.runtime.now().since(begun.at), 1);
     }
 
-    /// The same of one that is timed only in its turn.
+    /// The same of one that is timed only in its turn. On a way of which otherwise all are, it
+    /// counts for those whose turn it was not.
     #[inline]
     pub fn note_sampled(&self, way: Way, range: ByteRange, sampled: Option<Instant>) {
         if let Some(at) = sampled {
-            self.note(way, range, Begun { at, is_sampled: true });
+            self.record(way, range, at, if way.is_sampled() { 1 } else { SAMPLE_EVERY });
         }
     }
 
@@ -199,7 +205,7 @@ pub struct LatencyStats(Vec<Histogram<u64>>);
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct WayLatency {
     pub way: Way,
-    /// Requests that were timed.
+    /// Requests that were timed, or that one of them stands for.
     pub timed: u64,
     /// Of so many requests one was.
     pub one_of: u32,
@@ -227,8 +233,9 @@ impl AddAssign<&LatencyStats> for LatencyStats {
 }
 
 impl LatencyStats {
-    fn record(&mut self, way: Way, took: Duration) {
-        self.0[way as usize].saturating_record(took.as_nanos() as u64);
+    fn record(&mut self, way: Way, took: Duration, requests: u32) {
+        let times = &mut self.0[way as usize];
+        times.saturating_record_n(took.as_nanos() as u64, u64::from(requests));
     }
 
     fn reset(&mut self) {

@@ -288,3 +288,24 @@ fn reset_sets_what_is_counted_to_zero_and_leaves_what_is_held() {
         slice.stop().await.unwrap();
     });
 }
+
+#[test]
+fn who_is_answered_at_once_is_timed_for_those_whose_turn_it_is_not() {
+    simulate(async |runtime| {
+        let bench = Bench::new(&runtime).await;
+        let slice = bench.open(SliceConfig { mode: Mode::WriteThrough, ..nop() }).await;
+        let device: &dyn BlockDevice = &slice;
+        for index in 0..64 {
+            let write = device.write(index * 4096, block(1)).now_or();
+            write.unwrap_or_else(|_| panic!("RAM answers at once")).unwrap();
+        }
+        let ways = slice.latencies().ways();
+        let [through] = &ways[..] else { panic!("one way") };
+        assert_eq!((through.way, through.timed, through.one_of), (Way::WriteThrough, 64, 1));
+        let counters = slice.stats().counters;
+        assert_eq!((counters.write.requests, counters.write.misses), (64, 64));
+        assert_eq!(byte_at(device, 9 * 4096).await.unwrap(), 1);
+        slice.self_check();
+        slice.stop().await.unwrap();
+    });
+}
