@@ -43,6 +43,33 @@ fn a_member_that_refuses_a_write_is_out_before_the_write_is_acknowledged() {
     });
 }
 
+/// As a device that has no other beside it: an error is an error of that write.
+#[test]
+fn the_last_copy_of_a_mirror_stays_in_use_whatever_it_refuses() {
+    run(5, |runtime| async move {
+        let members = devices(2, 8, &runtime);
+        let array = new_array(&members, &options(Level::Raid1, 1)).await;
+        write(&array, 0, &[1; 8192]).await.unwrap();
+        array.fail(Role(0)).await.unwrap();
+        let last = &members[1];
+        last.writes_left.set(0);
+        let refused = write(&array, 4096, &[2; 4096]).await.unwrap_err();
+        assert!(matches!(refused, DeviceError::Media { .. }), "{refused}");
+        last.writes_left.set(u64::MAX);
+        assert_eq!(array.state(), ArrayState::Degraded);
+        assert_eq!(read(&array, 0, 4096).await.unwrap(), [1; 4096]);
+        write(&array, 4096, &[3; 4096]).await.unwrap();
+        array.stop().await.unwrap();
+        let array = start(&members).await.array;
+        assert_eq!(read(&array, 0, 4096).await.unwrap(), [1; 4096]);
+        assert_eq!(read(&array, 4096, 4096).await.unwrap(), [3; 4096]);
+        // One that is not there any more is no copy.
+        members[1].gone.set(true);
+        write(&array, 0, &[4; 4096]).await.unwrap_err();
+        assert_eq!(array.state(), ArrayState::Failed);
+    });
+}
+
 #[test]
 fn a_strip_that_cannot_be_read_is_computed_and_rewritten() {
     for (level, count, groups) in [(Level::Raid1, 3, 1), (Level::Raid5, 4, 1), (Level::Raid6, 5, 1)]

@@ -234,7 +234,11 @@ impl Array {
             self.watched(member, Submission::pending(write), RequestKind::Write)
         };
         let outcomes = join_all(members.iter().map(write).collect()).await;
-        for (member, outcome) in members.iter().zip(outcomes) {
+        for (member, mut outcome) in members.iter().zip(outcomes) {
+            if outcome.is_err() && self.is_last_copy(member) {
+                // Nobody has what it holds: one error is not the end of all of it.
+                outcome = write(member).await;
+            }
             match outcome {
                 Ok(()) => member.note_superblock(record.event_count),
                 Err(_) => self.drop_member(member),

@@ -72,7 +72,8 @@ impl Array {
     }
 
     /// Sorts out how writes to some members ended: those that failed are taken out of use, and the
-    /// write as a whole has succeeded where the redundancy still holds it.
+    /// write as a whole has succeeded where the redundancy still holds it. The last copy of a mirror
+    /// stays, as a device that has no other beside it: what it holds is had nowhere else.
     ///
     /// # Errors
     /// Where it does not, or a member had no space left, which is no fault of the member's; unless
@@ -82,8 +83,7 @@ impl Array {
         members: &[Rc<Member>],
         outcomes: Vec<Outcome>,
     ) -> Outcome {
-        let mut no_space = None;
-        let mut first_error = None;
+        let (mut no_space, mut first_error, mut of_last_copy) = (None, None, None);
         let are_full_out = self.are_full_out(members, &outcomes);
         for (member, outcome) in members.iter().zip(outcomes) {
             match outcome {
@@ -95,17 +95,26 @@ impl Array {
                     if self.layout.redundancy() == 0 {
                         return Err(error);
                     }
+                    if self.is_last_copy(member) && !matches!(error, DeviceError::Gone { .. }) {
+                        of_last_copy.get_or_insert(error);
+                        continue;
+                    }
                     first_error.get_or_insert(error);
                     self.fail_member(member).await;
                 }
             }
         }
         self.settle().await;
-        match (no_space, first_error) {
+        match (no_space.or(of_last_copy), first_error) {
             (Some(error), _) => Err(error),
             (None, Some(error)) if self.members.is_broken() => Err(error),
             _ => self.check_intact(),
         }
+    }
+
+    /// Whether nobody but this member has what a mirror holds.
+    pub(super) fn is_last_copy(&self, member: &Rc<Member>) -> bool {
+        self.layout.copies() > 1 && !self.members.can_lose(member)
     }
 
     /// Whether members without space are taken out of use: another one, that has its role already,

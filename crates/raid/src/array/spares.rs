@@ -165,13 +165,16 @@ impl Array {
     /// Where the array would not survive that.
     pub async fn fail(&self, role: Role) -> Result<(), MemberError> {
         let Some(member) = self.members.active(role) else { return Ok(()) };
-        let group = self.layout.group_of_role(role);
-        if self.members.lost_in(group) >= self.layout.redundancy() {
-            return Err(MemberError::Needed { role: role.0 });
-        }
+        self.check_spared(role)?;
         if !self.is_parity_whole() {
             return Err(MemberError::Uninitialised);
         }
+        // Whoever cannot even record that all is as it was is not to be what is left.
+        self.change_record(|_| {}).await?;
+        if !self.members.is_present(&member) {
+            return Ok(());
+        }
+        self.check_spared(role)?;
         if let Some(former) = self.former()
             && role.index() < former.layout.members()
         {
@@ -179,6 +182,14 @@ impl Array {
         }
         self.fail_member(&member).await;
         Ok(self.check_intact()?)
+    }
+
+    fn check_spared(&self, role: Role) -> Result<(), MemberError> {
+        let group = self.layout.group_of_role(role);
+        match self.members.lost_in(group) >= self.layout.redundancy() {
+            true => Err(MemberError::Needed { role: role.0 }),
+            false => Ok(()),
+        }
     }
 
     /// Lets go of a spare, also of one on its way to a role; its label is erased.

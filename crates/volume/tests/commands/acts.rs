@@ -64,10 +64,9 @@ impl Command {
         }
     }
 
-    /// Whether nothing can be read after it, until the next start: the volume is stopped, or the
-    /// copy failed that was to be the only one.
-    pub fn leaves_nothing_open(self, is_done: bool) -> bool {
-        self == Self::Stop || self == Self::FailCopy && !is_done
+    /// Whether nothing can be read after it, until the next start.
+    pub fn leaves_nothing_open(self) -> bool {
+        self == Self::Stop
     }
 
     /// Whether a volume is as it is to be afterwards.

@@ -42,7 +42,7 @@ fn strike(command: Command, base: &Disks, blow: Blow, swept: &mut Swept) -> bool
         let acted = command.act(&disks, &volume, &runtime, &sim).await;
         has_struck.set(disks.disarm());
         answer.set(Some(acted.is_ok()));
-        if !command.leaves_nothing_open(acted.is_ok()) {
+        if !command.leaves_nothing_open() {
             check(command, &volume, &format!("{context}, {acted:?}")).await;
         }
         if acted.is_ok() {
