@@ -162,6 +162,9 @@ fn print(status: &Value) {
         println!("  export    {}", text(export));
     }
     println!("  clients   {}", status["clients"].as_array().map_or(0, Vec::len));
+    if let Some(owner) = owner_line(&status["owner"]) {
+        println!("  owner     {owner}");
+    }
     print_array(array);
     if let Some(how) = status["cores"][0]["write_hole"].as_str() {
         println!("            write hole: {how}");
@@ -174,6 +177,16 @@ fn print(status: &Value) {
     print_acts(status);
     print_alerts(status);
     print_warnings(status);
+}
+
+/// Who has the devices, as these tell other hosts; `None` where they tell nothing.
+fn owner_line(owner: &Value) -> Option<String> {
+    let (host, state) = (owner["host"].as_str()?, owner["state"].as_str()?);
+    Some(match state {
+        "held" => format!("{host}; its devices say so anew every {} ms", owner["heartbeat_ms"]),
+        "late" => format!("{host}, late: requests wait until its devices have been looked at"),
+        _ => format!("{}, which has taken over from {host}", text(&owner["to"])),
+    })
 }
 
 fn print_warnings(status: &Value) {
@@ -407,6 +420,17 @@ mod tests {
         assert_eq!(usage(&cache).len(), 1);
         assert!(usage(&Value::Null).is_empty());
         assert_eq!(usage(&json!({ "dirty_bytes": 0 })).len(), 1, "of one that is not served");
+    }
+
+    #[test]
+    fn the_owner_is_the_host_that_has_the_devices() {
+        let owner = json!({ "host": "anna", "heartbeat_ms": 250, "state": "held" });
+        let line = "anna; its devices say so anew every 250 ms";
+        assert_eq!(owner_line(&owner).as_deref(), Some(line));
+        let lost = json!({ "host": "anna", "heartbeat_ms": 250, "state": "lost", "to": "berta" });
+        let line = "berta, which has taken over from anna";
+        assert_eq!(owner_line(&lost).as_deref(), Some(line));
+        assert_eq!(owner_line(&Value::Null), None);
     }
 
     #[test]

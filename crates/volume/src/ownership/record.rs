@@ -269,5 +269,25 @@ mod tests {
             area[at..at + 64].copy_from_slice(&bytes);
             let _ = Found::decode(&area, VOLUME);
         }
+
+        #[test]
+        fn what_a_record_with_a_right_checksum_says_can_be_said_again(
+            changes in prop::collection::vec((12usize..700, any::<u8>()), 0..24), sequence: u64,
+        ) {
+            let mut area = area(&[record(sequence, true)]);
+            let at = (record(sequence, true).offset() - OFFSET) as usize;
+            let bytes = &mut area[at..at + RECORD_BYTES];
+            changes.into_iter().for_each(|(at, byte)| bytes[at] = byte);
+            let checksum = with_hole(bytes, CHECKSUM_AT);
+            bytes[CHECKSUM_AT..CHECKSUM_AT + 4].copy_from_slice(&checksum.to_le_bytes());
+            let volume = uuid_at(bytes, 16);
+            if let Found::Record(mut found) = Found::decode(&area, volume) {
+                // What is no text becomes longer when it is read as some.
+                found.host.name = shortened(&found.host.name).to_owned();
+                let again = OwnerRecord::decode(&found.encode(), volume);
+                let Decoded::Record(again) = again else { panic!("what was read can be written") };
+                prop_assert_eq!(again, found);
+            }
+        }
     }
 }
