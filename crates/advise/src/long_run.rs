@@ -73,6 +73,9 @@ pub struct Rounds {
     pub warm_up: usize,
     /// Of the cache, where there is one.
     pub cache_bytes: u64,
+    /// All that the workload will ever touch has room in the cache: what is dirty need not be
+    /// cleaned for anything.
+    pub has_room: bool,
 }
 
 /// A stretch of the volume.
@@ -181,6 +184,7 @@ impl LongRun {
             records: self.records(rounds + 1),
             warm_up: rounds as usize * self.requests(),
             cache_bytes: bytes.min(cache_bytes).next_multiple_of(1 << 20),
+            has_room,
         }
     }
 

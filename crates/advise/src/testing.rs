@@ -104,6 +104,8 @@ pub(crate) fn advice(settings: &str) -> Advice {
         gain: Gain { factor: 2.5, low: 2.25, high: 2.75 },
         settings: settings.split_whitespace().map(setting).collect(),
         reasons: Vec::new(),
+        decisions: Vec::new(),
+        courses: Vec::new(),
         without_cache: EXPECTED,
         standing: None,
         with_advice: EXPECTED,

@@ -31,6 +31,7 @@ mod progress;
 #[cfg(test)]
 mod readers;
 pub mod reference;
+mod remainder;
 mod replay;
 pub mod rounds;
 #[cfg(test)]
@@ -50,6 +51,7 @@ pub use load::{Excerpt, Fit, IN_FLIGHT_MAX, Load, Pace, Survey, TraceLoad};
 pub use measured::{Bins, Kind, Latency, Measured, Side};
 pub use outcome::{CacheShare, DeviceShare, EngineShare, JobOutcome, Outcome, Plans, Rebuilt};
 pub use progress::Gauge;
+pub use remainder::{Afterwards, Remainder};
 pub use replay::{KindShare, LAPS, Lap, Replay, ReplayError};
 pub use simulate::{Experiment, SimulateError, simulate, simulate_all, simulate_watched};
 pub use stack::{CacheStack, CoreStack, Parts, Stack, StackError};

@@ -1,6 +1,7 @@
 //! What is asked of a machine: jobs, or a recording of what another one was asked.
 
 use crate::job::Job;
+use crate::remainder::Remainder;
 use headpond_trace::{ReadOptions, RecordFlags, TraceError, TraceFormat, TraceReader, TraceRecord};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -27,6 +28,8 @@ pub struct Excerpt {
     pub warm_up: usize,
     pub pace: Pace,
     pub fit: Fit,
+    /// What counts of what is left to do in the end.
+    pub remainder: Remainder,
     /// That they were read from.
     pub format: TraceFormat,
 }

@@ -2,7 +2,8 @@
 
 use crate::engine::EngineDevice;
 use crate::machine::Machine;
-use crate::measured::Measured;
+use crate::measured::{Bins, Measured};
+use crate::remainder::Afterwards;
 use crate::replay::{KindShare, Lap, Replay};
 use crate::windows::Window;
 use headpond_block::Instant;
@@ -27,6 +28,12 @@ pub struct Outcome {
     /// Likewise.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub kinds: Vec<KindShare>,
+    /// Likewise: how long reads and writes took.
+    #[serde(skip)]
+    pub took: Bins,
+    /// Of an excerpt, what was left to do in the end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub afterwards: Option<Afterwards>,
     pub drives: DeviceShare,
     /// The drives one by one, in the order of the description.
     pub each_drive: Vec<DeviceShare>,

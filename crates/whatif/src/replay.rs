@@ -13,7 +13,7 @@ mod kinds;
 mod laps;
 
 use crate::load::{Excerpt, Fit, IN_FLIGHT_MAX, Pace, TraceLoad};
-use crate::measured::{Answered, Kind, Latency, Measured, Tally};
+use crate::measured::{Answered, Bins, Kind, Latency, Measured, Tally};
 use crate::place::{NoPlace, Place, place};
 use crate::progress::Gauge;
 use depth::RecordedDepth;
@@ -80,6 +80,8 @@ pub(crate) struct Played {
     pub replay: Replay,
     pub laps: Vec<Lap>,
     pub kinds: Vec<KindShare>,
+    /// Of reads and writes, from when they were due.
+    pub took: Bins,
 }
 
 /// Plays the whole trace, and waits for the last answer.
@@ -110,8 +112,8 @@ pub(crate) async fn run(
     Ok(player.conclude())
 }
 
-/// Brings the machine into its state with the first requests of an excerpt, says so, and plays the
-/// others.
+/// Brings the machine into its state with the first requests of an excerpt, awaits what is to be
+/// done then, and plays the others.
 ///
 /// # Errors
 /// As [`run`].
@@ -121,21 +123,16 @@ pub(crate) async fn run_excerpt(
     runtime: &Runtime,
     answered: &Rc<Cell<Answered>>,
     gauge: &Gauge,
-    when_warm: impl FnOnce(),
+    when_warm: impl Future<Output = ()>,
 ) -> Result<Played, ReplayError> {
     let (warm_up, measured) = excerpt.parts();
     let (format, fit) = (excerpt.format, excerpt.fit);
     let manner = Manner { pace: Pace::AsFastAsPossible { depth: WARM_UP_DEPTH }, fit };
     let warming = Replay::new(format, Duration::ZERO);
     let mut player = Player::new(manner, warming, (device, runtime, answered));
-    let mut number = 0;
-    for record in warm_up {
-        number += 1;
-        gauge.set_share(number as f64 / excerpt.records.len() as f64);
-        player.play(number, record).await?;
-    }
-    player.drain().await;
-    when_warm();
+    let share = |number: usize| gauge.set_share(number as f64 / excerpt.records.len() as f64);
+    player.play_all(warm_up, 0, share).await?;
+    when_warm.await;
     let first_ns = measured.first().map_or(0, |record| record.issued_ns);
     let last_ns = measured.iter().map(|record| record.issued_ns).max().unwrap_or(first_ns);
     let replay = Replay::new(format, Duration::from_nanos(last_ns - first_ns));
@@ -143,12 +140,7 @@ pub(crate) async fn run_excerpt(
     player = Player::new(manner, replay, (device, runtime, answered));
     player.first_ns = first_ns;
     player.keep_parts(measured.len() as u64);
-    for record in measured {
-        number += 1;
-        gauge.set_share(number as f64 / excerpt.records.len() as f64);
-        player.play(number, record).await?;
-    }
-    player.drain().await;
+    player.play_all(measured, warm_up.len(), share).await?;
     Ok(player.conclude())
 }
 
@@ -229,6 +221,21 @@ impl Player {
     fn keep_parts(&self, requests: u64) {
         let (laps, kinds) = (Laps::of(requests, self.begun), Kinds::default());
         *self.seen.parts.borrow_mut() = Some(Parts { laps, kinds });
+    }
+
+    /// Requests of which so many others come before, and waits for the last answer.
+    async fn play_all(
+        &mut self,
+        records: &[TraceRecord],
+        before: usize,
+        share: impl Fn(usize),
+    ) -> Result<(), ReplayError> {
+        for (number, record) in (before + 1..).zip(records) {
+            share(number);
+            self.play(number as u64, record).await?;
+        }
+        self.drain().await;
+        Ok(())
     }
 
     async fn play(&mut self, number: u64, record: &TraceRecord) -> Result<(), ReplayError> {
@@ -336,7 +343,9 @@ impl Player {
             Some(Parts { laps, kinds }) => (laps.summary(), kinds.summary()),
             None => Default::default(),
         };
-        Played { measured, replay, laps, kinds }
+        let [read, write, _] = self.seen.tally.borrow().bins();
+        let took = Bins::merge([&read, &write]);
+        Played { measured, replay, laps, kinds, took }
     }
 }
 

@@ -10,6 +10,7 @@ use crate::outcome::{
     dirty_ratio, explain,
 };
 use crate::progress::Gauge;
+use crate::remainder::{self, Before, Remainder};
 use crate::replay::{self, Played, ReplayError};
 use crate::stack::Stack;
 use crate::windows::{Watcher, Windows};
@@ -141,7 +142,10 @@ impl<'a> Course<'a> {
         runtime: Runtime,
         gauge: &'a Arc<Gauge>,
     ) -> Self {
-        let windows = Windows::over(experiment.load.duration());
+        let windows = match experiment.load {
+            Load::Excerpt(_) => Windows::of_little(),
+            _ => Windows::over(experiment.load.duration()),
+        };
         Self {
             experiment,
             machine: Rc::new(machine),
@@ -180,7 +184,13 @@ impl<'a> Course<'a> {
             Some(baseline) if !jobs.iter().all(is_idle) => baseline,
             _ => return Err(SimulateError::NothingMeasured { size_bytes }),
         };
-        Ok(self.conclude(jobs, played, &baseline))
+        let mut outcome = self.conclude(jobs, played, &baseline);
+        if let Load::Excerpt(excerpt) = &self.experiment.load {
+            let before = Before::of(&baseline, &outcome);
+            let worked_off = excerpt.remainder.work_off(&self.machine, &self.runtime, before);
+            outcome.afterwards = Some(worked_off.await);
+        }
+        Ok(outcome)
     }
 
     async fn run_jobs(
@@ -220,7 +230,10 @@ impl<'a> Course<'a> {
         baseline: &Rc<RefCell<Option<Baseline>>>,
     ) -> Result<Played, ReplayError> {
         let (runtime, answered) = (&self.runtime, &self.answered);
-        let when_warm = || {
+        let when_warm = async {
+            if excerpt.remainder != Remainder::Nothing {
+                remainder::empty_drives(&self.machine).await;
+            }
             *baseline.borrow_mut() = Some(Baseline::take(&self.machine, runtime.now()));
         };
         replay::run_excerpt(excerpt, device, runtime, answered, self.gauge, when_warm).await
@@ -280,7 +293,9 @@ impl<'a> Course<'a> {
             jobs,
             replay: played.as_ref().map(|played| played.replay),
             laps: played.as_ref().map(|played| played.laps.clone()).unwrap_or_default(),
-            kinds: played.map(|played| played.kinds).unwrap_or_default(),
+            kinds: played.as_ref().map(|played| played.kinds.clone()).unwrap_or_default(),
+            took: played.map(|played| played.took).unwrap_or_default(),
+            afterwards: None,
             drives: DeviceShare::of(&snapshots, seconds),
             each_drive: snapshots
                 .iter()

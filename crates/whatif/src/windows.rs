@@ -27,6 +27,7 @@ pub struct Window {
 const WINDOWS: u32 = 60;
 const WINDOWS_MAX: usize = 2 * WINDOWS as usize;
 const WINDOW_OF_UNKNOWN: Duration = Duration::from_secs(1);
+const WINDOW_OF_LITTLE: Duration = Duration::from_millis(10);
 const SHORTEST: Duration = Duration::from_millis(1);
 
 /// The windows so far.
@@ -41,6 +42,11 @@ impl Windows {
     pub fn over(total: Option<Duration>) -> Self {
         let length = total.map_or(WINDOW_OF_UNKNOWN, |total| total / WINDOWS).max(SHORTEST);
         Self { list: Vec::with_capacity(WINDOWS_MAX), length }
+    }
+
+    /// For one that may be over in the blink of an eye.
+    pub fn of_little() -> Self {
+        Self { list: Vec::with_capacity(WINDOWS_MAX), length: WINDOW_OF_LITTLE }
     }
 
     /// Of the next window.

@@ -5,8 +5,8 @@ use headpond_trace::{
     Damage, Op, ReadOptions, RecordFlags, RecordingWriter, TraceFormat, TraceRecord,
 };
 use headpond_whatif::{
-    Excerpt, Experiment, Fit, LAPS, Load, Outcome, Pace, Replay, SimulateError, Stack, TraceLoad,
-    simulate,
+    Excerpt, Experiment, Fit, LAPS, Load, Outcome, Pace, Remainder, Replay, SimulateError, Stack,
+    TraceLoad, simulate,
 };
 use std::fs::File;
 use std::path::Path;
@@ -196,6 +196,7 @@ fn the_first_requests_of_an_excerpt_warm_the_cache_and_are_not_measured() {
             warm_up,
             pace: RECORDED,
             fit: Fit::Wrap,
+            remainder: Remainder::Nothing,
             format: TraceFormat::Recording,
         });
         let stack = Stack::parse(&format!("{PLAIN}{CACHE}")).unwrap();
@@ -212,4 +213,52 @@ fn the_first_requests_of_an_excerpt_warm_the_cache_and_are_not_measured() {
         assert!(requests == 2000 && (9.9..10.5).contains(&seconds), "{seconds}");
     }
     assert!(cold.laps[3].mean_us > 20.0 * warm.laps[3].mean_us);
+}
+
+/// Writes of 4 KiB all over the device, as many in flight as is said.
+fn left_over(stack: &str, writes: u64, remainder: Remainder) -> Outcome {
+    let scattered = |n: u64| n.wrapping_mul(0x9e37_79b9_7f4a_7c15) % (100 << 30) / 4096 * 4096;
+    let load = Load::Excerpt(Excerpt {
+        name: "writes".into(),
+        records: (0..writes)
+            .map(|n| TraceRecord::new(n, Op::Write, scattered(n), 4096))
+            .collect::<Vec<_>>()
+            .into(),
+        warm_up: 0,
+        pace: Pace::AsFastAsPossible { depth: 16 },
+        fit: Fit::Wrap,
+        remainder,
+        format: TraceFormat::Recording,
+    });
+    simulate(&Experiment { stack: Stack::parse(stack).unwrap(), load, seed: 1 }).unwrap()
+}
+
+/// Requests a second, with what is left to do in the end.
+fn lasting_rate(outcome: &Outcome) -> f64 {
+    let requests: u64 = outcome.laps.iter().map(|lap| lap.requests).sum();
+    let seconds: f64 = outcome.laps.iter().map(|lap| lap.seconds).sum();
+    requests as f64 / (seconds + outcome.afterwards.unwrap().counts_s)
+}
+
+#[test]
+fn what_drives_and_cache_answered_and_still_have_counts_in_the_end() {
+    for (stack, remainder) in [
+        (PLAIN.replace("raid = 5", "raid = 0"), Remainder::OfDrives),
+        (format!("{PLAIN}{CACHE}"), Remainder::OfDrivesAndCache),
+    ] {
+        let burst = lasting_rate(&left_over(&stack, 400, Remainder::Nothing));
+        let rates = [400, 1200].map(|writes| lasting_rate(&left_over(&stack, writes, remainder)));
+        assert!(burst > 3.0 * rates[0], "{burst} and {rates:?}");
+        assert!((0.67..1.5).contains(&(rates[0] / rates[1])), "{rates:?}");
+    }
+}
+
+#[test]
+fn cleaning_in_the_shadow_of_idle_drives_costs_nothing() {
+    let outcome = left_over(&format!("{PLAIN}{CACHE}"), 400, Remainder::OfDrivesAndCache);
+    let afterwards = outcome.afterwards.unwrap();
+    let seconds: f64 = outcome.laps.iter().map(|lap| lap.seconds).sum();
+    assert!(afterwards.cleaning_s > seconds, "{afterwards:?}");
+    let most = afterwards.drives_s + afterwards.cleaning_s;
+    assert!(afterwards.counts_s > afterwards.drives_s && afterwards.counts_s < most);
 }

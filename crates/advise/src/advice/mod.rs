@@ -10,6 +10,8 @@
 //!
 //! **Not here**: applying settings; the models.
 
+mod course;
+mod decision;
 mod reasons;
 mod shadow;
 #[cfg(test)]
@@ -29,6 +31,8 @@ use headpond_trace::TraceFormat;
 use headpond_whatif::{Kind, Pace, Stack};
 use serde::Serialize;
 
+pub use course::Course;
+pub use decision::Decision;
 pub use shadow::shadow;
 pub use turning::{Point, Turning};
 
@@ -44,6 +48,10 @@ pub struct Advice {
     pub settings: Vec<Setting>,
     /// In sentences; the first says what and how much.
     pub reasons: Vec<Reason>,
+    /// The way to the answer, from question to question.
+    pub decisions: Vec<Decision>,
+    /// How the replays of what is compared went.
+    pub courses: Vec<Course>,
     pub without_cache: Expected,
     /// What is set now, where the volume is there.
     pub standing: Option<Standing>,
@@ -148,6 +156,7 @@ impl Advice {
         };
         let evidence = Evidence { replays: found.trials, requests: run.requests(), of_requests };
         let mut advice = Self::compose(signature, situation, &found, turning, evidence);
+        advice.decisions.extend(decision::of_standing(&advice));
         advice.assumptions.extend(remarks);
         Ok(advice)
     }
@@ -170,6 +179,8 @@ impl Advice {
             gain: gain_of(chosen),
             settings: chosen.candidate.settings(),
             reasons: reasons::of(found, situation),
+            decisions: decision::all(found, situation),
+            courses: course::all(found),
             without_cache: without_cache.trial.expected,
             standing: found.standing.as_ref().map(|it| Standing::of(it, chosen, goal)),
             with_advice: chosen.trial.expected,
@@ -206,6 +217,8 @@ impl Advice {
                 reason: reason.into(),
                 gain: None,
             }],
+            decisions: Vec::new(),
+            courses: Vec::new(),
             without_cache: none,
             standing: None,
             with_advice: none,

@@ -1,7 +1,7 @@
 //! Decisions for workloads whose best settings are published or plain.
 
 use super::*;
-use crate::search::{Freedom, Risk};
+use crate::search::{Freedom, Judge, Question, Risk, Twist};
 use crate::testing::{Job, half_reads, scattered, sorted};
 use headpond_trace::{Op, TraceRecord};
 use headpond_whatif::{Experiment, Gauge, Stack, simulate_all};
@@ -112,15 +112,62 @@ fn reads_that_come_back_are_cached_without_dirty_data() {
     assert!(advice.cache && risk(&advice) == Risk::Clean, "{}", advice.settings_line());
 }
 
-#[test]
-fn small_metadata_is_cached_and_large_data_goes_past() {
-    let small = Job { process: 1, service_ns: 20_000_000, ..Job::new(16, 1200, 4096) };
-    let large = Job { process: 2, service_ns: 50_000_000, ..Job::new(8, 240, 2 << 20) };
-    let lustre = sorted(vec![
+/// Metadata of 4 KiB beside data of 2 MiB, so many times as much of both.
+fn lustre(times: u64) -> Vec<TraceRecord> {
+    let small = Job { process: 1, service_ns: 20_000_000, ..Job::new(16, 1200 * times, 4096) };
+    let large = Job { process: 2, service_ns: 50_000_000, ..Job::new(8, 240 * times, 2 << 20) };
+    sorted(vec![
         small.run(|n| (Op::Write, (1 << 43) + scattered(n, 4096) * 256)),
         large.run(|n| (Op::Write, n * (2 << 20))),
-    ]);
-    let advice = advice(&lustre, &situation(RAID60, FLASH));
+    ])
+}
+
+/// Of one candidate over none, without a search.
+fn gain_of(records: &[TraceRecord], candidate: &Candidate) -> f64 {
+    let situation = situation(RAID60, FLASH);
+    let mut sampler = crate::Sampler::new(24_000);
+    records.iter().for_each(|record| sampler.add(record));
+    let run = LongRun::of(sampler.finish(), volume(&situation.stack).unwrap());
+    let mut simulate =
+        |experiments: &[Experiment]| simulate_all(experiments, &Gauge::for_each(experiments.len()));
+    let mut judge = Replays {
+        stack: &situation.stack,
+        run: &run,
+        format: TraceFormat::Recording,
+        of_bytes: Signature::of_records(records).volume.footprint_bytes,
+        pace: pace(&situation),
+        simulate: &mut simulate,
+    };
+    let ask = |candidate: &Candidate| Question {
+        candidate: candidate.clone(),
+        requests: run.requests(),
+        twist: Twist::None,
+    };
+    let asked = [ask(&Candidate::without_cache()), ask(candidate)];
+    let trials = judge.judge(&asked).unwrap();
+    trials[1].gain_over(&trials[0], Goal::Throughput).factor
+}
+
+#[test]
+fn the_gain_of_the_same_work_does_not_depend_on_how_much_of_it_was_recorded() {
+    let settings = [
+        [("cleaning", "stripe"), ("seq-cutoff", "1M")],
+        [("cleaning", "acp-very-aggressive"), ("seq-cutoff", "full")],
+    ];
+    let candidate = |settings: [(&'static str, &str); 2]| {
+        Candidate::new(settings.map(|(key, value)| (key, value.to_owned())))
+            .with("mode", "write-back")
+    };
+    let gains =
+        settings.map(|settings| [1, 3].map(|times| gain_of(&lustre(times), &candidate(settings))));
+    for [short, long] in gains {
+        assert!((1.0 / 1.5..1.5).contains(&(short / long)) && long > 1.1, "{gains:?}");
+    }
+}
+
+#[test]
+fn small_metadata_is_cached_and_large_data_goes_past() {
+    let advice = advice(&lustre(1), &situation(RAID60, FLASH));
     assert_eq!(risk(&advice), Risk::Dirty, "{}", advice.reasons[0].reason);
     assert!(advice.gain.factor > 5.0, "{:?}", advice.gain);
     // The data would be 340 KiB a request.

@@ -2,8 +2,8 @@
 
 use super::gains::{Heads, Row, Scale, table};
 use super::page::{figures, summary};
-use super::{charts, turning};
-use crate::advice::{Advice, KindAdvice, Reason};
+use super::{charts, courses, turning};
+use crate::advice::{Advice, Decision, KindAdvice, Reason};
 use crate::render::{kind_and_size, render_advice, render_signature};
 use crate::search::{Expected, Gain};
 use crate::signature::Signature;
@@ -26,11 +26,13 @@ pub fn render_advice_page(
     let charts: String = charts::all(signature, cache_bytes).iter().map(figure).collect();
     let body = [
         head(title, advice),
+        decisions(advice),
         listed("Warnings", &advice.warnings),
         compared(advice),
         contributions(advice),
         turning_points(&turning::figures(advice, signature, situation)),
         long_run(advice),
+        framed(&courses::all(&advice.courses).iter().map(figure).collect::<String>()),
         kinds(advice),
         format!(
             "<h1 class=\"part\">The workload</h1>\n<p>{}</p>\n<div class=\"figures\">\n{}</div>\n",
@@ -100,6 +102,24 @@ fn framed(figures: &str) -> String {
         true => String::new(),
         false => format!("<div class=\"charts\">\n{figures}</div>\n"),
     }
+}
+
+/// From question to question.
+fn decisions(advice: &Advice) -> String {
+    if advice.decisions.is_empty() {
+        return String::new();
+    }
+    let row = |it: &Decision| {
+        format!(
+            "<tr><th scope=\"row\">{}</th><td data-name=\"figure\">{}</td><td data-name=\"so\">{}</td></tr>\n",
+            escape(&it.question),
+            escape(&it.figure),
+            escape(&it.branch)
+        )
+    };
+    let rows: String = advice.decisions.iter().map(row).collect();
+    let note = "from the first question to the last, with the figure that answered each";
+    section("How it was decided", note, &plain(&["question", "figure", "so"], &rows))
 }
 
 /// The advice among what else was tried, the array by itself last.
@@ -255,7 +275,7 @@ fn evidence(advice: &Advice) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::advice::{Alternative, Point, Turning};
+    use crate::advice::{Alternative, Course, Point, Turning};
     use crate::search::Candidate;
     use crate::testing::{Job, advice, half_reads, scattered, situation, together};
 
@@ -293,6 +313,19 @@ mod tests {
                 turning("share of reads", [0.0, 1.0]),
             ],
             warnings: vec!["mind the gap & more".to_owned()],
+            decisions: vec![Decision {
+                question: "Why write-back & not write-only?".to_owned(),
+                figure: "1.30x".to_owned(),
+                branch: "it does more".to_owned(),
+            }],
+            courses: ["no cache", "as advised"]
+                .map(|name| Course {
+                    name,
+                    dirty: vec![(1.0, 0.1), (2.0, 0.5)],
+                    measured_from_s: 1.0,
+                    took: vec![(10.0, 0.5), (900.0, 1.0)],
+                })
+                .into(),
             ..advice("mode=write-back cleaning=stripe")
         }
     }
@@ -314,6 +347,10 @@ mod tests {
             "<li><code>mode=write-back</code></li>",
             "mind the gap &amp; more",
             "What was compared",
+            "How it was decided",
+            "Why write-back &amp; not write-only?",
+            "Dirty ratio over time",
+            "How long requests take",
             "as advised: mode=write-back cleaning=stripe",
             "<th scope=\"row\">mode=write-around</th>",
             "class=\"less\"",
@@ -328,7 +365,7 @@ mod tests {
             assert!(page.contains(part), "{part} is missing in\n{page}");
         }
         let svgs = page.matches("<svg ").count();
-        assert_eq!(svgs, 3 + charts::all(&signature(), None).len());
+        assert_eq!(svgs, 5 + charts::all(&signature(), None).len());
     }
 
     #[test]

@@ -9,6 +9,7 @@
 
 mod advice_page;
 mod charts;
+mod courses;
 mod gains;
 mod heat;
 mod page;

@@ -37,6 +37,9 @@ pub fn render_advice(advice: &Advice) -> String {
         out.push('\n');
         out.push_str(&turning(advice));
     }
+    let decided = advice.decisions.iter();
+    let decided = decided.map(|it| format!("{} {}: {}", it.question, it.figure, it.branch));
+    list("How it was decided", &decided.collect::<Vec<_>>(), &mut out);
     list("Warnings", &advice.warnings, &mut out);
     list("The figures hold for", &advice.assumptions, &mut out);
     let evidence = advice.evidence;

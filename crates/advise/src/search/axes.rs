@@ -1,6 +1,6 @@
 //! What can be chosen: one axis for each setting, with the values that are tried.
 
-use super::Candidate;
+use super::{Candidate, Risk};
 use crate::signature::Signature;
 
 /// A setting and its values.
@@ -22,10 +22,11 @@ pub struct Freedom {
 }
 
 /// What of a volume that is there stands on an axis.
-pub(super) const STANDING_KEYS: [&str; 8] = [
+pub(super) const STANDING_KEYS: [&str; 9] = [
     "seq-cutoff",
     "cleaning.full-wait-ms",
     "promotion",
+    INSERTION_THRESHOLD,
     "eviction",
     "bypass",
     "readahead",
@@ -41,6 +42,9 @@ pub const DIRTY_MODES: [&str; 2] = ["write-back", "write-only"];
 
 /// Who cleans, of modes with dirty data; a preset by its own name.
 pub const CLEANINGS: [&str; 4] = ["stripe", "alru-very-aggressive", "acp-very-aggressive", "nop"];
+
+/// How often a block is asked for until it enters, with `promotion=nhit`.
+pub(super) const INSERTION_THRESHOLD: &str = "promotion.insertion-threshold";
 
 /// Settings that each candidate with a cache names.
 pub(super) const MAIN_KEYS: [&str; 3] = ["mode", "cleaning", "seq-cutoff"];
@@ -67,6 +71,16 @@ impl Axis {
         self.values.insert(0, value);
         self
     }
+
+    /// Whether it changes anything for who has these settings.
+    pub(super) fn is_of_use_to(&self, candidate: &Candidate) -> bool {
+        match self.key {
+            // Who has nothing dirty has nothing to clean.
+            "cleaning" => candidate.risk() == Risk::Dirty,
+            INSERTION_THRESHOLD => candidate.value("promotion") == Some("nhit"),
+            _ => true,
+        }
+    }
 }
 
 /// The axes whose values depend on each other most: they are tried in all combinations.
@@ -84,7 +98,8 @@ pub fn further_axes(signature: &Signature, freedom: Freedom) -> Vec<Axis> {
     let mut axes = vec![
         axis("cleaning.full-wait-ms", ["5000", "0"]),
         axis("promotion", ["always", "nhit"]),
-        axis("eviction", ["s3-fifo", "lru", "arc"]),
+        axis(INSERTION_THRESHOLD, ["3", "2", "5"]),
+        axis("eviction", ["s3-fifo", "lru", "arc", "fifo", "adaptive"]),
         axis("bypass", ["off", "adaptive"]),
     ];
     if has_long_runs(signature) {

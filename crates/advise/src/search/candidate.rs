@@ -1,6 +1,6 @@
 //! A choice of settings.
 
-use super::axes::{ARRAY_KEYS, DIRTY_MODES, SAFE_MODES, STANDING_KEYS};
+use super::axes::{ARRAY_KEYS, DIRTY_MODES, INSERTION_THRESHOLD, SAFE_MODES, STANDING_KEYS};
 use headpond_volume::{SettingChange, ShownSetting, Size};
 use headpond_whatif::Stack;
 use serde::{Serialize, Serializer};
@@ -49,6 +49,7 @@ impl Candidate {
             ("seq-cutoff", policy) if policy == "always" => {
                 Some((key, value_of("seq-cutoff.threshold")?))
             }
+            (key, _) if key == INSERTION_THRESHOLD && value_of("promotion")? != "nhit" => None,
             (_, value) => Some((key, value)),
         };
         let values = STANDING_KEYS.into_iter().filter_map(value);

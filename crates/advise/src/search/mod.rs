@@ -2,8 +2,9 @@
 //!
 //! 1. All combinations of the axes that matter most are tried on a few requests, the better
 //!    quarter on four times as many, and so on (successive halving: Jamieson and Talwalkar, 2016).
-//! 2. Around the best the other axes are tried one after the other.
-//! 3. What is left is tried on everything, beside the array without a cache.
+//! 2. What is left is tried on everything, beside the array without a cache.
+//! 3. Around the best, and the best of the other modes, the other axes are tried one after the
+//!    other: all values on a part of the requests, and those that do well there on everything.
 //!
 //! **Invariants**: the same trace and machine give the same answer; a judge is asked the same
 //! question once.
@@ -18,6 +19,8 @@ mod trial;
 
 use crate::signature::Signature;
 use axes::{CLEANINGS, MAIN_KEYS, further_axes, main_axes};
+use foldhash::fast::FixedState;
+use std::collections::HashMap;
 
 pub use axes::{Axis, DIRTY_MODES, Freedom};
 pub use candidate::{Candidate, Risk, Setting};
@@ -32,14 +35,20 @@ pub const GAIN_MIN: f64 = 1.1;
 pub const NEARLY_AS_MUCH: f64 = 1.05;
 
 /// A further setting must gain more than this factor to be changed.
-const WORTH_CHANGING: f64 = 1.02;
+pub const WORTH_CHANGING: f64 = 1.02;
 
-/// Of the candidates of a rung, so many come to the next.
-const KEPT: usize = 4;
 /// The rungs before everything, as parts of it.
 const RUNGS: [usize; 2] = [16, 4];
+/// Of the candidates of each rung one in so many comes to the next: on few requests chance decides.
+const KEPT: [usize; 2] = [2, 4];
 /// Times that the other settings are looked at around what looked best.
-const REFINED_MAX: usize = 2;
+const REFINED_MAX: usize = 3;
+/// Other values of a setting that are tried on everything.
+const CONTENDERS: usize = 2;
+/// Those that cost no more than so many times the least on a part of the requests.
+const CONTENDS: f64 = 1.1;
+/// On a part of the requests, what is that much worse than what is chosen is not looked at again.
+const HOPELESS: f64 = 1.25;
 /// On fewer requests nothing is told apart.
 const REQUESTS_MIN: usize = 1000;
 /// For the endurance of the cache, so much of the gain (of its logarithm) may be given up.
@@ -67,6 +76,9 @@ pub struct Found {
     pub without_cache: Tried,
     /// What is set now.
     pub standing: Option<Tried>,
+    /// Of the modes without dirty data, and of those with it, what would be taken.
+    pub best_clean: Option<Tried>,
+    pub best_dirty: Option<Tried>,
     /// Everything that was tried to the end, the best first.
     pub finalists: Vec<Tried>,
     /// What each setting that was looked at by itself does to the cost.
@@ -120,7 +132,8 @@ struct Search<'a> {
     /// What each setting is by itself.
     defaults: Vec<(&'static str, String)>,
     judge: &'a mut dyn Judge,
-    trials: usize,
+    /// What was asked, on how many requests, and the answer.
+    known: HashMap<(Candidate, usize), Trial, FixedState>,
 }
 
 /// Finds the best settings for a workload.
@@ -139,7 +152,7 @@ pub fn search(
     let further: Vec<Axis> = further.collect();
     let default = |axis: &Axis| (axis.key, axis.values[0].clone());
     let defaults = main.iter().chain(&further).map(default).collect();
-    let mut search = Search { quest, defaults, judge, trials: 0 };
+    let mut search = Search { quest, defaults, judge, known: HashMap::default() };
     let survivors = search.halve(candidates(&main, search.quest.may_be_dirty))?;
     let is_again = |axis: &Axis| further.iter().any(|other| other.key == axis.key);
     let first = main.into_iter().filter(|axis| !is_again(axis));
@@ -149,6 +162,7 @@ pub fn search(
     first.splice(0..0, standing.clone());
     let requests = search.quest.requests;
     let mut finalists = search.try_all(&first, requests)?;
+    search.refine_each(&mut finalists, &axes)?;
     let mut found = search.conclude(finalists.clone());
     for _ in 0..REFINED_MAX {
         let around = found.best_with_cache().candidate.clone();
@@ -169,7 +183,7 @@ pub fn search(
     if found.chosen.candidate.has_cache() {
         found.effects = search.explained(&found.chosen, found.effects)?;
     }
-    found.trials = search.trials;
+    found.trials = search.known.len();
     found.standing = finalists.into_iter().find(|it| standing.as_ref() == Some(&it.candidate));
     Ok(found)
 }
@@ -195,19 +209,43 @@ impl Search<'_> {
     /// Rung by rung; what is left, with what it did on the last.
     fn halve(&mut self, mut candidates: Vec<Candidate>) -> Result<Vec<Tried>, JudgeError> {
         let mut tried = Vec::new();
-        let mut rungs: Vec<usize> = match self.quest.is_exhaustive {
-            true => vec![self.quest.requests],
-            false => RUNGS.map(|part| self.rung(part)).to_vec(),
-        };
-        rungs.dedup();
-        for requests in rungs {
-            tried = self.try_all(&candidates, requests)?;
-            if !self.quest.is_exhaustive {
-                self.keep_the_better(&mut tried);
+        if self.quest.is_exhaustive {
+            return self.try_all(&candidates, self.quest.requests);
+        }
+        let rungs = RUNGS.map(|part| self.rung(part));
+        for (number, requests) in rungs.into_iter().enumerate() {
+            // Of a short trace they are the same.
+            if number > 0 && requests == rungs[number - 1] {
+                continue;
             }
+            tried = self.try_all(&candidates, requests)?;
+            self.keep_the_better(&mut tried, KEPT[number]);
             candidates = candidates_of(&tried);
         }
         Ok(tried)
+    }
+
+    /// What is best around the best of each risk, or of each mode where everything is to be tried:
+    /// from the best of all the way to another mode may lead past something worse.
+    fn refine_each(&mut self, finalists: &mut Vec<Tried>, axes: &[Axis]) -> Result<(), JudgeError> {
+        self.sort(finalists);
+        let mut starts: Vec<Candidate> = Vec::new();
+        for it in finalists.iter().filter(|it| it.candidate.has_cache()) {
+            let is_like = |other: &Candidate| match self.quest.is_exhaustive {
+                true => other.mode() == it.candidate.mode(),
+                false => other.risk() == it.candidate.risk(),
+            };
+            if !starts.iter().any(is_like) {
+                starts.push(it.candidate.clone());
+            }
+        }
+        // The mode is what they start from.
+        let around: Vec<Axis> = axes.iter().filter(|axis| axis.key != "mode").cloned().collect();
+        for start in starts {
+            let (best, _) = self.refine(start, &around)?;
+            finalists.extend(self.try_all(&[best.array_alone(), best], self.quest.requests)?);
+        }
+        Ok(())
     }
 
     fn rung(&self, part: usize) -> usize {
@@ -215,10 +253,9 @@ impl Search<'_> {
     }
 
     /// The better part of each kind of risk: which risk is worth it is seen on everything.
-    fn keep_the_better(&self, tried: &mut Vec<Tried>) {
-        let goal = self.quest.goal;
-        tried.sort_by(|one, other| one.trial.cost(goal).total_cmp(&other.trial.cost(goal)));
-        let kept = (tried.len() / KEPT).max(2);
+    fn keep_the_better(&self, tried: &mut Vec<Tried>, one_in: usize) {
+        self.sort(tried);
+        let kept = (tried.len() / one_in).max(2);
         let mut of_risk = [0_usize; 3];
         tried.retain(|it| {
             let count = &mut of_risk[it.candidate.risk() as usize];
@@ -331,13 +368,14 @@ impl Search<'_> {
         Ok(self.try_all(&[plainer], self.quest.requests)?.remove(0))
     }
 
-    /// A candidate, and the best of those that differ from it on one axis.
+    /// A candidate, and the best of those that differ from it on one axis: on everything, unless
+    /// none of them is worth that.
     fn best_instead(
         &mut self,
         candidate: &Candidate,
         axis: &Axis,
     ) -> Result<Option<(Tried, Tried)>, JudgeError> {
-        if axis.key == "cleaning" && candidate.risk() != Risk::Dirty {
+        if !axis.is_of_use_to(candidate) {
             return Ok(None);
         }
         let requests =
@@ -348,11 +386,27 @@ impl Search<'_> {
         asked.extend(others.map(|value| candidate.with(axis.key, value)));
         let mut tried = self.try_all(&asked, requests)?;
         let now = tried.remove(0);
-        let goal = self.quest.goal;
-        let next = tried
-            .into_iter()
-            .min_by(|one, other| one.trial.cost(goal).total_cmp(&other.trial.cost(goal)));
-        Ok(next.map(|next| (now, next)))
+        self.sort(&mut tried);
+        let cost = |it: &Tried| it.trial.cost(self.quest.goal);
+        let Some(least) = tried.first().map(cost) else { return Ok(None) };
+        let contends =
+            |it: &&Tried| cost(it) <= least * CONTENDS && cost(it) <= cost(&now) * HOPELESS;
+        let contenders = tried.iter().filter(contends).take(CONTENDERS);
+        let mut last: Vec<Candidate> = contenders.map(|it| it.candidate.clone()).collect();
+        if last.is_empty() {
+            return Ok(Some((now, tried.remove(0))));
+        }
+        last.insert(0, candidate.clone());
+        let mut tried = self.try_all(&last, self.quest.requests)?;
+        let now = tried.remove(0);
+        self.sort(&mut tried);
+        Ok(Some((now, tried.remove(0))))
+    }
+
+    /// The best first.
+    fn sort(&self, tried: &mut [Tried]) {
+        let cost = |it: &Tried| it.trial.cost(self.quest.goal);
+        tried.sort_by(|one, other| cost(one).total_cmp(&cost(other)));
     }
 
     fn try_all(
@@ -360,22 +414,28 @@ impl Search<'_> {
         candidates: &[Candidate],
         requests: usize,
     ) -> Result<Vec<Tried>, JudgeError> {
-        let question = |candidate: &Candidate| Question {
+        let mut questions: Vec<Question> = Vec::new();
+        for candidate in candidates {
+            let is_known = self.known.contains_key(&(candidate.clone(), requests));
+            if !is_known && !questions.iter().any(|question| question.candidate == *candidate) {
+                let candidate = candidate.clone();
+                questions.push(Question { candidate, requests, twist: Twist::None });
+            }
+        }
+        let answers = self.judge.judge(&questions)?;
+        let answered = questions.into_iter().map(|question| (question.candidate, requests));
+        self.known.extend(answered.zip(answers));
+        let tried = candidates.iter().map(|candidate| Tried {
             candidate: candidate.clone(),
-            requests,
-            twist: Twist::None,
-        };
-        let questions: Vec<Question> = candidates.iter().map(question).collect();
-        self.trials += questions.len();
-        let trials = self.judge.judge(&questions)?;
-        let tried = candidates.iter().cloned().zip(trials);
-        Ok(tried.map(|(candidate, trial)| Tried { candidate, trial }).collect())
+            trial: self.known[&(candidate.clone(), requests)].clone(),
+        });
+        Ok(tried.collect())
     }
 
     /// The safest that does nearly as well as the best.
     fn conclude(&self, mut finalists: Vec<Tried>) -> Found {
         let goal = self.quest.goal;
-        finalists.sort_by(|one, other| one.trial.cost(goal).total_cmp(&other.trial.cost(goal)));
+        self.sort(&mut finalists);
         let (alone, mut finalists): (Vec<Tried>, Vec<Tried>) =
             finalists.into_iter().partition(|it| it.candidate.risk() == Risk::NoCache);
         finalists.dedup_by(|one, other| one.candidate == other.candidate);
@@ -390,15 +450,24 @@ impl Search<'_> {
             // What may be chance alone is no reason to have a cache.
             let is_worth_it = match chosen.candidate.has_cache() {
                 true => gain.factor >= NEARLY_AS_MUCH,
-                false => gain.factor >= GAIN_MIN && gain.is_likely(),
+                false => gain.is_worth_a_cache(),
             };
             if is_worth_it {
                 chosen = best;
             }
         }
         let chosen = chosen.clone();
-        let (standing, effects) = (None, Vec::new());
-        Found { chosen, without_cache, standing, finalists, effects, trials: self.trials }
+        let best = |risk| self.best_of_risk(&finalists, risk, &without_cache).cloned();
+        Found {
+            chosen,
+            best_clean: best(Risk::Clean),
+            best_dirty: best(Risk::Dirty),
+            without_cache,
+            standing: None,
+            finalists,
+            effects: Vec::new(),
+            trials: self.known.len(),
+        }
     }
 
     /// Of those that cost nearly as little as the best, the one that spares the cache.

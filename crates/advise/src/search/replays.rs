@@ -3,7 +3,9 @@
 use super::{Judge, JudgeError, Question, Trial, Twist};
 use crate::long_run::{LongRun, Rounds};
 use headpond_trace::{Op, TraceFormat};
-use headpond_whatif::{Excerpt, Experiment, Fit, Load, Outcome, Pace, SimulateError, Stack};
+use headpond_whatif::{
+    Excerpt, Experiment, Fit, Load, Outcome, Pace, Remainder, SimulateError, Stack,
+};
 use std::sync::Arc;
 
 const SEED: u64 = 1;
@@ -80,9 +82,19 @@ impl Replays<'_> {
             warm_up: rounds.warm_up,
             pace,
             fit: Fit::Wrap,
+            remainder: remainder(pace, rounds),
             format: self.format,
         });
         let stack = question.candidate.applied(self.stack, rounds.cache_bytes);
         Experiment { stack, load, seed: SEED }
+    }
+}
+
+/// At recorded times what is left is done between requests. As fast as it goes there is no between.
+fn remainder(pace: Pace, rounds: &Rounds) -> Remainder {
+    match pace {
+        Pace::Recorded { .. } => Remainder::Nothing,
+        _ if rounds.has_room => Remainder::OfDrives,
+        _ => Remainder::OfDrivesAndCache,
     }
 }

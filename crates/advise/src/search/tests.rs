@@ -3,7 +3,7 @@
 use super::*;
 use crate::testing::{Job, scattered};
 use headpond_trace::Op;
-use headpond_whatif::Lap;
+use headpond_whatif::{Bins, Lap};
 use std::collections::BTreeMap;
 
 /// Answers with products of factors; on few requests it errs.
@@ -46,6 +46,9 @@ fn trial(cost: f64) -> Trial {
         expected: Expected { cache_bytes_per_request: 4096.0, ..Expected::NOTHING },
         cache_bytes_per_second: 0.0,
         errors: 0,
+        windows: Vec::new(),
+        measured_from_s: 0.0,
+        took: Bins::default(),
     }
 }
 

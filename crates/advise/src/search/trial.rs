@@ -1,6 +1,7 @@
 //! What a candidate was found to do, and what of it counts.
 
-use headpond_whatif::{KindShare, Lap, Outcome};
+use super::GAIN_MIN;
+use headpond_whatif::{Bins, KindShare, Lap, Outcome, Window};
 use serde::{Deserialize, Deserializer, Serialize};
 use std::fmt;
 use std::str::FromStr;
@@ -22,6 +23,15 @@ pub enum Goal {
     Safety,
 }
 
+/// The laps with what each left to do, as if all had left alike.
+fn in_the_long_run(outcome: &Outcome) -> Vec<Lap> {
+    let requests: u64 = outcome.laps.iter().map(|lap| lap.requests).sum();
+    let left_s = outcome.afterwards.map_or(0.0, |afterwards| afterwards.counts_s);
+    let each_s = left_s / requests.max(1) as f64;
+    let longer = |lap: &Lap| Lap { seconds: lap.seconds + each_s * lap.requests as f64, ..*lap };
+    outcome.laps.iter().map(longer).collect()
+}
+
 /// A name that is no goal.
 #[derive(Debug, thiserror::Error)]
 #[error("no goal is called {0}; there are throughput, mean, p99, endurance and safety")]
@@ -35,6 +45,12 @@ pub struct Trial {
     pub expected: Expected,
     pub cache_bytes_per_second: f64,
     pub errors: u64,
+    /// Of the whole replay, the warm-up included.
+    pub windows: Vec<Window>,
+    /// In them, where the round that counts begins.
+    pub measured_from_s: f64,
+    /// How long reads and writes took.
+    pub took: Bins,
 }
 
 /// What the models say.
@@ -120,13 +136,15 @@ impl Expected {
 impl Trial {
     pub fn of(outcome: &Outcome) -> Self {
         let measured = outcome.jobs.first().map(|job| &job.measured);
-        let laps = outcome.laps.clone();
+        let laps = in_the_long_run(outcome);
         let requests: u64 = laps.iter().map(|lap| lap.requests).sum();
         let over = |pick: fn(&Lap) -> f64| {
             let sum: f64 = laps.iter().map(|lap| pick(lap) * lap.requests as f64).sum();
             sum / requests.max(1) as f64
         };
         let seconds: f64 = laps.iter().map(|lap| lap.seconds).sum();
+        let measured_s: f64 = outcome.laps.iter().map(|lap| lap.seconds).sum();
+        let total_s = outcome.windows.last().map_or(0.0, |window| window.at_s);
         let written = outcome.cache.map_or(0.0, |cache| cache.device.written_mb_per_s * 1e6);
         Self {
             expected: Expected {
@@ -135,11 +153,14 @@ impl Trial {
                 p99_us: over(|lap| lap.p99_us),
                 read_hit_ratio: outcome.cache.map_or(0.0, |cache| cache.read_hit_ratio),
                 dirty_ratio: outcome.cache.map_or(0.0, |cache| cache.dirty_ratio),
-                cache_bytes_per_request: written * seconds / requests.max(1) as f64,
+                cache_bytes_per_request: written * measured_s / requests.max(1) as f64,
             },
-            cache_bytes_per_second: written,
+            cache_bytes_per_second: written * measured_s / seconds.max(1e-9),
             errors: measured.map_or(0, |measured| measured.errors),
             kinds: outcome.kinds.clone(),
+            measured_from_s: (total_s - measured_s).max(0.0),
+            windows: outcome.windows.clone(),
+            took: outcome.took.clone(),
             laps,
         }
     }
@@ -191,6 +212,11 @@ impl Gain {
     /// interval lies above 1.
     pub fn is_likely(self) -> bool {
         self.factor.ln() > (self.high / self.low).ln() / 4.0
+    }
+
+    /// Whether a cache that gains this over none is worth its risk.
+    pub fn is_worth_a_cache(self) -> bool {
+        self.factor >= GAIN_MIN && self.is_likely()
     }
 
     /// Of the logarithm of a factor, and what it would be without each of the parts; of several
