@@ -1,11 +1,14 @@
 //! On what it was measured: results without it cannot be compared.
 
+mod stacked;
+
 use crate::measure::Surroundings;
 use crate::plan::{Kind, Plan, Target};
 use headpond_drive::{Drive, KernelFacts};
-use headpond_uring::safety::System;
+use headpond_uring::safety::{BlockNode, DeviceNumber, System};
 use serde::{Deserialize, Serialize};
 use std::fs;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -36,14 +39,39 @@ pub struct TargetFacts {
     pub write_cache: Option<String>,
     pub rotational: Option<bool>,
     pub node: Option<u32>,
-    /// The processors that its load is bound to.
+    /// The processors that its load is bound to, and the node that its memory comes from.
     pub cpus: Option<String>,
-    /// Of a served volume, the devices that it is made of, each called by what it is there.
+    #[serde(default)]
+    pub memory_node: Option<u32>,
+    /// Of an export, what its server says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub export: Option<ExportFacts>,
+    /// Those that are built alike and loaded at the same time.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub alike: Vec<TargetFacts>,
+    /// Of a served volume, and of a device that the kernel makes of others, what it is made of,
+    /// each called by what it is there.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub parts: Vec<TargetFacts>,
-    /// Of a served volume, what it is set to, without what the plan varies.
+    /// Likewise what it is set to, without what the plan varies.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub settings: Vec<SettingFact>,
+}
+
+/// What the server of an export says when it is asked.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ExportFacts {
+    /// By its server; empty where it has none.
+    pub name: String,
+    pub description: String,
+    pub size_bytes: u64,
+    /// Least, preferred and most bytes of a request.
+    pub block_bytes: [u32; 3],
+    /// Flags of the transmission, in the words of the protocol.
+    pub flags: Vec<String>,
+    /// The volume of this machine that it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub volume: Option<String>,
 }
 
 /// One setting of a volume.
@@ -80,8 +108,21 @@ impl Environment {
                 .targets
                 .iter()
                 .map(|target| {
-                    let volume = target.volume.as_ref().and_then(|it| surroundings.facts_of(it));
-                    TargetFacts::of(target).with(volume.unwrap_or_default(), plan)
+                    let facts = |one: &Target| {
+                        let address = one.export.clone().or_else(|| {
+                            let volume = one.volume.as_ref()?;
+                            surroundings.export_of(volume).ok()
+                        });
+                        let export = address.and_then(|it| surroundings.facts_of_export(&it));
+                        let is_of = export.as_ref().and_then(|export| export.volume.clone());
+                        let volume = one.volume.clone().or(is_of);
+                        let volume = volume.and_then(|it| surroundings.facts_of(&it));
+                        TargetFacts { export, ..TargetFacts::of(one) }.with(volume, plan)
+                    };
+                    let mut each = target.each().into_iter();
+                    let mut first = facts(&each.next().expect("itself"));
+                    first.alike = each.map(|one| facts(&one)).collect();
+                    first
                 })
                 .collect(),
         }
@@ -94,6 +135,8 @@ impl TargetFacts {
             Kind::Machine => made_of(target),
             _ => target.place().unwrap_or_default(),
         };
+        let path = target.device.as_ref().or(target.file.as_ref());
+        let node = path.and_then(|path| node(&System::host(), path));
         let facts = facts(&System::host(), target);
         let facts = facts.as_ref();
         let believed = |write_cache: &bool| match write_cache {
@@ -110,16 +153,20 @@ impl TargetFacts {
             rotational: facts.and_then(|it| it.rotational.value().copied()),
             node: facts.and_then(|it| it.numa_node.value().copied()),
             cpus: cpus_for(&System::host(), target),
+            memory_node: memory_node_for(&System::host(), target),
+            parts: node.as_ref().map(stacked::parts).unwrap_or_default(),
+            settings: node.as_ref().map(stacked::settings).unwrap_or_default(),
             ..Self::default()
         }
     }
 
     /// With what a served volume says of itself; drives are looked up as those of other targets.
-    fn with(mut self, volume: VolumeFacts, plan: &Plan) -> Self {
+    fn with(mut self, volume: Option<VolumeFacts>, plan: &Plan) -> Self {
+        let Some(volume) = volume else { return self };
         let part = |(name, place, path): (String, String, Option<PathBuf>)| {
             let target = Target { name, file: path, ..Target::default() };
             match target.file {
-                Some(_) => Self { place, cpus: None, ..Self::of(&target) },
+                Some(_) => Self { place, cpus: None, memory_node: None, ..Self::of(&target) },
                 None => Self { name: target.name, place, ..Self::default() },
             }
         };
@@ -141,10 +188,33 @@ pub(crate) fn cpus_for(system: &System, target: &Target) -> Option<String> {
         None => {
             let nodes = system.sys.join("devices/system/node");
             nodes.join("node1").exists().then_some(())?;
-            let node = facts(system, target)?.numa_node.value().copied()?;
+            let node = device_node(system, target)?;
             read(nodes.join(format!("node{node}/cpulist")))
         }
     }
+}
+
+/// The node that the memory of a target's load comes from: the one that its processors were found
+/// at, unless the user says another.
+pub(crate) fn memory_node_for(system: &System, target: &Target) -> Option<u32> {
+    match (target.memory.as_deref(), target.cpus.as_deref()) {
+        (Some(node), _) => node.parse().ok(),
+        // Who says where it runs may say where its memory is; the kernel takes it from there.
+        (None, Some(_)) => None,
+        (None, None) => cpus_for(system, target).and_then(|_| device_node(system, target)),
+    }
+}
+
+fn device_node(system: &System, target: &Target) -> Option<u32> {
+    facts(system, target)?.numa_node.value().copied()
+}
+
+/// The whole block device that a path is.
+fn node(system: &System, path: &Path) -> Option<BlockNode> {
+    let metadata = fs::metadata(path).ok()?;
+    let is_device = metadata.file_type().is_block_device();
+    let number = DeviceNumber::from_raw(metadata.rdev());
+    Some(BlockNode::find(system, number).filter(|_| is_device)?.disk())
 }
 
 /// What the kernel knows of the disk that a target is, or lies on.
@@ -218,12 +288,12 @@ mod tests {
 
     #[test]
     fn a_file_is_measured_from_the_node_of_the_disk_that_it_lies_on_or_will_lie_on() {
-        use std::os::unix::fs::MetadataExt;
         let folder = tempfile::tempdir().unwrap();
         let number = folder.path().metadata().unwrap().dev();
         let system = two_nodes(folder.path(), number);
         let target = Target { file: Some(folder.path().join("x.img")), ..Target::default() };
         assert_eq!(cpus_for(&system, &target).as_deref(), Some("4-7,12"), "still to be made");
+        assert_eq!(memory_node_for(&system, &target), Some(1));
         fs::write(folder.path().join("x.img"), "x").unwrap();
         assert_eq!(cpus_for(&system, &target).as_deref(), Some("4-7,12"));
         let facts = facts(&system, &target).unwrap();
@@ -233,6 +303,7 @@ mod tests {
         );
         fs::remove_dir_all(system.sys.join("devices/system/node/node1")).unwrap();
         assert_eq!(cpus_for(&system, &target), None, "with one node there is nothing to choose");
+        assert_eq!(memory_node_for(&system, &target), None);
         let elsewhere = Target { file: Some("/proc/self/x".into()), ..Target::default() };
         assert_eq!(cpus_for(&system, &elsewhere), None, "on no disk at all");
     }
@@ -243,6 +314,13 @@ mod tests {
         let system = System::host();
         assert_eq!(cpus_for(&system, &target("0-3")).as_deref(), Some("0-3"));
         assert_eq!(cpus_for(&system, &target("none")), None);
+        let memory = |memory: Option<&str>, cpus: Option<&str>| {
+            let (memory, cpus) = (memory.map(str::to_owned), cpus.map(str::to_owned));
+            memory_node_for(&system, &Target { memory, cpus, ..Target::default() })
+        };
+        assert_eq!(memory(Some("3"), Some("0-3")), Some(3));
+        assert_eq!(memory(Some("none"), None), None);
+        assert_eq!(memory(None, Some("0-3")), None, "the kernel takes it from where it runs");
     }
 
     struct Served(PathBuf);

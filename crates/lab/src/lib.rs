@@ -27,11 +27,11 @@ mod statistics;
 
 pub use answer::{Answer, Curve, Question, Rate, Rows, answers};
 pub use compare::{Compared, compare};
-pub use environment::{Environment, SettingFact, TargetFacts, VolumeFacts};
+pub use environment::{Environment, ExportFacts, SettingFact, TargetFacts, VolumeFacts};
 pub use measure::{
     Connected, Course, CourseError, Drift, Ending, Estimate, FILL_MB_PER_S, Fio, FioError, Folder,
-    FolderError, Line, PlaceError, Stop, Surroundings, Watcher, check_places, check_settings,
-    estimate,
+    FolderError, Line, ModelTime, PlaceError, Stop, Surroundings, VirtualError, Watcher,
+    check_places, check_settings, estimate, model_time,
 };
 pub use plan::{
     ArrayOf, Beside, Cell, Kind, Limits, Load, Loader, Matrix, Order, Plan, PlanError,

@@ -47,8 +47,12 @@ pub struct Summary {
     pub read: Latencies,
     pub write: Latencies,
     pub flush: Latencies,
-    /// Of reads and writes together.
+    /// Of reads and writes together; each write with the flush that made it stable, where it has
+    /// one.
     pub all: Latencies,
+    /// Whether the percentiles of these are no more than a bound: writes and their flushes were
+    /// measured, and not both together.
+    pub all_is_at_most: bool,
     pub errors: u64,
     /// Rounds that are not like the others, by their number among those that count.
     pub outliers: Vec<usize>,
@@ -184,6 +188,7 @@ impl Summary {
         // A round in which nothing was answered has no latency.
         let mean_ms: Vec<_> = own.iter().filter_map(|jobs| mean_ms(jobs)).collect();
         let sides: Vec<_> = (0..3).map(|side| Latencies::of(&own, &[side])).collect();
+        let (all, all_is_at_most) = Latencies::until_stable(&own);
         let windows: Vec<f64> = in_a_row
             .iter()
             .flat_map(|round| &round.round.windows)
@@ -199,7 +204,8 @@ impl Summary {
             read: sides[0],
             write: sides[1],
             flush: sides[2],
-            all: Latencies::of(&own, &[0, 1]),
+            all,
+            all_is_at_most,
             errors: own.iter().flatten().map(|job| job.measured.errors).sum(),
             pattern: habit(&own, &windows, ends.unwrap_or(0.0)),
             window_s: ends.unwrap_or(0.0),
@@ -237,6 +243,42 @@ impl Latencies {
             max,
         }
     }
+}
+
+impl Latencies {
+    /// Of reads, and of writes until they are stable; and whether that is a bound.
+    fn until_stable(rounds: &[Vec<JobRound>]) -> (Self, bool) {
+        let (all, flush) = (Self::of(rounds, &[0, 1]), Self::of(rounds, &[2]));
+        if flush.requests == 0 {
+            return (all, false);
+        }
+        let jobs = || rounds.iter().flatten();
+        let waited = all.mean * all.requests as f64 + flush.mean * flush.requests as f64;
+        let all = Self { mean: waited / all.requests.max(1) as f64, ..all };
+        let pairs = Bins::merge(jobs().map(|job| &job.stable));
+        if pairs.is_empty() {
+            let [write, flush] = [1, 2].map(|side| Bins::merge(jobs().map(|job| &job.bins[side])));
+            let max = all.max + Self::of(rounds, &[2]).max;
+            return (all.with(|share| at_most(&write, &flush, share), max), true);
+        }
+        let reads = jobs().map(|job| &job.bins[0]);
+        let bins = Bins::merge(reads.chain([&pairs]));
+        (all.with(|share| bins.quantile(share), bins.quantile(1.0) as f64 / 1e6), false)
+    }
+
+    /// With other percentiles, of nanoseconds.
+    fn with(self, quantile: impl Fn(f64) -> u64, max: f64) -> Self {
+        let ms = |share: f64| (quantile(share) as f64 / 1e6).min(max);
+        let (p50, p99) = (ms(0.5), ms(0.99));
+        Self { p50, p99, p99_9: ms(0.999), p99_99: ms(0.9999), max, ..self }
+    }
+}
+
+/// What a share of sums does not exceed, whatever belongs to what: of either, half of the rest may
+/// be above.
+fn at_most(one: &Bins, other: &Bins, share: f64) -> u64 {
+    let each = 1.0 - (1.0 - share) / 2.0;
+    one.quantile(each) + other.quantile(each)
 }
 
 /// The jobs of the matrix in a round, without those beside them.

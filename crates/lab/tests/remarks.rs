@@ -3,7 +3,7 @@
 mod stored;
 
 use headpond_lab::report;
-use headpond_whatif::{Latency, Side};
+use headpond_whatif::{Bins, Latency, Side};
 
 fn plan(matrix: &str) -> String {
     format!(
@@ -29,20 +29,44 @@ fn a_rate_that_is_not_reached_is_told_and_one_that_is_missed_by_chance_is_not() 
     assert!(!text.contains("does not keep up"), "{text}");
 }
 
+/// A second of writes of half a millisecond, each with a flush of eight.
+fn flushed() -> headpond_whatif::rounds::Round {
+    let mut round = stored::round(&[1000.0; 60]);
+    let job = &mut round.jobs[0];
+    let latency = Latency { mean_us: 700.0, max_us: 9000.0, ..Latency::default() };
+    job.measured.flush = Side { latency, ..job.measured.write };
+    job.bins[2] = Bins(vec![(200_000, 45_000), (8_000_000, 15_000)]);
+    round
+}
+
 #[test]
-fn percentiles_without_the_flush_are_told_to_be_that_and_the_flush_has_its_own() {
+fn of_fio_percentiles_of_stable_writes_are_bounds_that_hold_and_are_told_to_be_that() {
     let folder = headpond_testkit::tempdir();
     let plan = plan("sync = [\"fdatasync\"]");
+    let results = stored::results(folder.path(), &plan, |_| flushed());
+    let text = report::text(&results);
+    assert!(text.contains("flush 99.99 %") && text.contains("≤ 8.5 ms"), "{text}");
+    assert!(text.contains("never both together"), "{text}");
+    assert!(text.contains("  1.2 ms"), "the mean is of both: {text}");
+    let (_, summary) = results.measured().next().unwrap();
+    assert!(summary.all_is_at_most);
+    // Half may take more than the three quarters of each: 0.5 ms and 0.2 ms.
+    assert_eq!((summary.all.p50, summary.all.p99), (0.7, 8.5));
+    assert!(report::csv(&results).lines().nth(1).unwrap().ends_with(",true,0"));
+}
+
+#[test]
+fn where_writes_were_measured_with_their_flushes_percentiles_are_of_both() {
+    let folder = headpond_testkit::tempdir();
+    let plan = plan("sync = [\"fdatasync\"]").replace("size =", "load = \"in-process\"\nsize =");
     let results = stored::results(folder.path(), &plan, |_| {
-        let mut round = stored::round(&[1000.0; 60]);
-        let job = &mut round.jobs[0];
-        let latency = Latency { mean_us: 700.0, max_us: 9000.0, ..Latency::default() };
-        job.measured.flush = Side { latency, ..job.measured.write };
-        job.bins[2] = headpond_whatif::Bins(vec![(8_000_000, 60_000)]);
+        let mut round = flushed();
+        round.jobs[0].stable = Bins(vec![(600_000, 59_000), (4_000_000, 1_000)]);
         round
     });
+    let (_, summary) = results.measured().next().unwrap();
+    assert!(!summary.all_is_at_most);
+    assert_eq!((summary.all.p50, summary.all.p99, summary.all.max), (0.6, 4.0, 4.0));
     let text = report::text(&results);
-    assert!(text.contains("flush 99.99 %") && text.contains("8 ms           8 ms"), "{text}");
-    assert!(text.contains("percentiles and maps are of the write alone"), "{text}");
-    assert!(text.contains("  1.2 ms"), "the mean is of both: {text}");
+    assert!(!text.contains('≤') && !text.contains("never both"), "{text}");
 }

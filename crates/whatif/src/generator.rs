@@ -229,9 +229,14 @@ impl Process {
             // What is refused at once would be asked for again without end.
             self.ground.runtime.sleep(PAUSE_AFTER_ERROR).await;
         }
-        if !is_read {
-            self.flush_if_due().await;
+        if !is_read && self.flush_if_due().await && outcome.is_ok() && self.makes_pairs() {
+            self.note_stable(wanted);
         }
+    }
+
+    /// Whether each write has a flush of its own.
+    fn makes_pairs(&self) -> bool {
+        self.job.flush_every == 1
     }
 
     fn goes_on(&self) -> bool {
@@ -278,28 +283,49 @@ impl Process {
         let mut answered = self.ground.answered.get();
         answered.count(kind);
         self.ground.answered.set(answered);
-        // What was begun in time and ends late belongs to nobody's second.
-        if now < self.span.measured_from || self.span.ends_at.is_some_and(|end| now > end) {
+        if !self.counts(now) {
             return;
         }
         let mut tally = self.tally.borrow_mut();
-        match is_ok {
-            true => tally.note(kind, self.bytes_of(kind), now.since(sent)),
-            false => tally.errors += 1,
+        if !is_ok {
+            tally.errors += 1;
+            return;
+        }
+        tally.note(kind, self.bytes_of(kind), now.since(sent));
+        // What is not stable yet is shown when it is.
+        if kind == Kind::Read || (kind == Kind::Write && !self.makes_pairs()) {
+            tally.note_recent(now.since(sent));
         }
     }
 
-    async fn flush_if_due(&self) {
+    fn note_stable(&self, wanted: Instant) {
+        let now = self.ground.runtime.now();
+        if self.counts(now) {
+            let mut tally = self.tally.borrow_mut();
+            tally.note_stable(now.since(wanted));
+            tally.note_recent(now.since(wanted));
+        }
+    }
+
+    /// What was begun in time and ends late belongs to nobody's second.
+    fn counts(&self, now: Instant) -> bool {
+        now >= self.span.measured_from && self.span.ends_at.is_none_or(|end| now <= end)
+    }
+
+    /// Whether there was a flush, and it was answered well.
+    async fn flush_if_due(&self) -> bool {
         if self.job.flush_every == 0 {
-            return;
+            return false;
         }
         let written = self.written.get() + 1;
         self.written.set(written % self.job.flush_every);
-        if written >= self.job.flush_every {
-            let sent = self.ground.runtime.now();
-            let outcome = self.ground.device.flush().await;
-            self.note(Kind::Flush, sent, outcome.is_ok());
+        if written < self.job.flush_every {
+            return false;
         }
+        let sent = self.ground.runtime.now();
+        let is_ok = self.ground.device.flush().await.is_ok();
+        self.note(Kind::Flush, sent, is_ok);
+        is_ok
     }
 
     fn bytes_of(&self, kind: Kind) -> u64 {

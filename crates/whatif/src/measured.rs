@@ -59,7 +59,9 @@ pub(crate) struct Tally {
     read: SideTally,
     write: SideTally,
     flush: SideTally,
-    /// Reads and writes of the window that is under way.
+    /// Writes with the flush that made them stable, from when the write was wanted.
+    stable: Histogram<u64>,
+    /// Requests of the window that is under way.
     recent: Doublings,
     pub errors: u64,
 }
@@ -104,6 +106,10 @@ impl Bins {
         Self::of(parts.into_iter().flat_map(|part| part.0.iter().copied()))
     }
 
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     pub fn count(&self) -> u64 {
         self.0.iter().map(|(_, count)| count).sum()
     }
@@ -139,18 +145,13 @@ struct SideTally {
 
 impl Tally {
     pub fn new() -> Self {
-        let side = || SideTally {
-            bytes: 0,
-            nanos: Histogram::new_with_bounds(1, LONGEST_NANOS, 3).expect("three digits"),
-        };
-        let recent = Doublings::new();
-        Self { read: side(), write: side(), flush: side(), recent, errors: 0 }
+        let nanos = || Histogram::new_with_bounds(1, LONGEST_NANOS, 3).expect("three digits");
+        let side = || SideTally { bytes: 0, nanos: nanos() };
+        let (read, write, flush) = (side(), side(), side());
+        Self { read, write, flush, stable: nanos(), recent: Doublings::new(), errors: 0 }
     }
 
     pub fn note(&mut self, kind: Kind, bytes: u64, took: Duration) {
-        if kind != Kind::Flush {
-            self.recent.note(took.as_nanos() as u64, 1);
-        }
         let side = match kind {
             Kind::Read => &mut self.read,
             Kind::Write => &mut self.write,
@@ -160,17 +161,29 @@ impl Tally {
         side.nanos.saturating_record(took.as_nanos() as u64);
     }
 
-    /// Latencies of reads and writes since the last time.
+    /// A write and its flush, together.
+    pub fn note_stable(&mut self, took: Duration) {
+        self.stable.saturating_record(took.as_nanos() as u64);
+    }
+
+    /// What the window that is under way shows.
+    pub fn note_recent(&mut self, took: Duration) {
+        self.recent.note(took.as_nanos() as u64, 1);
+    }
+
+    /// Latencies since the last time.
     pub fn take_recent(&mut self) -> Vec<(u64, u64)> {
         self.recent.take()
     }
 
     /// Latencies of reads, writes and flushes.
     pub fn bins(&self) -> [Bins; 3] {
-        [&self.read, &self.write, &self.flush].map(|side| {
-            let seen = side.nanos.iter_recorded();
-            Bins::of(seen.map(|value| (value.value_iterated_to(), value.count_at_value())))
-        })
+        [&self.read, &self.write, &self.flush].map(|side| bins(&side.nanos))
+    }
+
+    /// Likewise, of writes with their flushes.
+    pub fn stable(&self) -> Bins {
+        bins(&self.stable)
     }
 
     pub fn measured(&self, time: Duration) -> Measured {
@@ -179,6 +192,11 @@ impl Tally {
         let flush = self.flush.over(seconds);
         Measured { seconds, read, write, flush, errors: self.errors }
     }
+}
+
+fn bins(nanos: &Histogram<u64>) -> Bins {
+    let seen = nanos.iter_recorded();
+    Bins::of(seen.map(|value| (value.value_iterated_to(), value.count_at_value())))
 }
 
 impl SideTally {

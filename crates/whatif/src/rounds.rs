@@ -68,6 +68,10 @@ pub struct JobRound {
     pub measured: Measured,
     /// Latencies of reads, writes and flushes.
     pub bins: [Bins; 3],
+    /// Of writes with the flush that made each stable, from when the write was wanted; where each
+    /// has one and both were measured together.
+    #[serde(default, skip_serializing_if = "Bins::is_empty")]
+    pub stable: Bins,
 }
 
 /// What the devices of a machine did in a round.
@@ -294,7 +298,8 @@ impl Running {
     fn take(&self, jobs: &[Job], time: Duration) -> Vec<JobRound> {
         let taken = jobs.iter().zip(&self.tallies).map(|(job, tally)| {
             let tally = tally.replace(Tally::new());
-            JobRound { name: job.name.clone(), measured: tally.measured(time), bins: tally.bins() }
+            let (name, measured) = (job.name.clone(), tally.measured(time));
+            JobRound { name, measured, bins: tally.bins(), stable: tally.stable() }
         });
         taken.collect()
     }

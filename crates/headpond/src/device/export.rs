@@ -43,6 +43,11 @@ impl Export {
         Ok(Rc::new(device.with_context(|| self.to_string())?))
     }
 
+    /// Whether both are exports of one server.
+    pub fn is_of_the_server_of(&self, other: &Self) -> bool {
+        self.server == other.server
+    }
+
     /// Server and export in a few letters.
     pub fn label(&self) -> String {
         let server = match &self.server {

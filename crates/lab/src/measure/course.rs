@@ -238,11 +238,12 @@ impl<'a> Course<'a> {
         self.check_stop()?;
         let target = &self.plan.targets[batch[0].target];
         let raw = self.folder.raw();
-        let ground = Ground::new(target, self.export_of(target)?, &raw);
+        let grounds = self.grounds(&target.each(), &raw)?;
         if let Some(why) = batch.iter().find_map(|cell| self.allowance.why_left_out(cell)) {
             return self.end(batch, left_out(batch, &why), watcher);
         }
-        self.prepare(&batch[0], &ground, watcher)?;
+        self.prepare(&batch[0], &grounds, watcher)?;
+        let grounds = &grounds[..usize::from(target.arrays(&batch[0].settings))];
         self.begin(batch, watcher)?;
         let mut progress = Progress::new(self.plan, batch);
         let mut stored = Ok(());
@@ -262,13 +263,13 @@ impl<'a> Course<'a> {
             .is_in_process(&self.plan.matrix)
         {
             true => {
-                let place = (&ground, self.surroundings);
+                let place = (grounds, self.surroundings);
                 let measured = in_process::measure(self.plan, batch, place, &self.stop, &mut take);
                 measured.map_err(Into::into)
             }
             false => {
                 let fio = self.fio.as_ref().expect("it was looked for");
-                fio.measure(self.plan, batch, &ground, &mut take).map_err(Into::into)
+                fio.measure(self.plan, batch, grounds, &mut take).map_err(Into::into)
             }
         };
         stored?;
@@ -320,24 +321,40 @@ impl<'a> Course<'a> {
     fn prepare(
         &mut self,
         cell: &Cell,
-        ground: &Ground<'_>,
+        grounds: &[Ground<'_>],
         watcher: &mut dyn Watcher,
     ) -> Result<(), CourseError> {
         let target = &self.plan.targets[cell.target];
         self.settings.bring_about(cell, watcher)?;
         if self.prepared.insert(cell.target) {
-            place::make(target)?;
-            if self.plan.precondition.is_anything() {
-                watcher.prepares(&format!("{}: preconditioning", target.name));
-                let place = (ground, self.surroundings);
-                precondition(self.plan, target, place, self.fio.as_ref())?;
+            for (target, ground) in target.each().iter().zip(grounds) {
+                place::make(target)?;
+                if self.plan.precondition.is_anything() {
+                    watcher.prepares(&format!("{}: preconditioning", ground.place));
+                    let place = (ground, self.surroundings);
+                    precondition(self.plan, target, place, self.fio.as_ref())?;
+                }
+                let fills = u64::from(self.plan.precondition.fills);
+                let size = self.plan.matrix.size.or(target.size).map(|size| size.bytes());
+                let filled = fills * size.or_else(|| place::bytes(target)).unwrap_or(0);
+                self.allowance.note_written(cell.target, filled);
             }
-            let fills = u64::from(self.plan.precondition.fills);
-            let size = self.plan.matrix.size.or(target.size).map(|size| size.bytes());
-            let filled = fills * size.or_else(|| place::bytes(target)).unwrap_or(0);
-            self.allowance.note_written(cell.target, filled);
         }
         Ok(())
+    }
+
+    /// Where each of some targets is found.
+    fn grounds<'r>(&self, each: &[Target], raw: &'r Path) -> Result<Vec<Ground<'r>>, CourseError> {
+        let ground = |target: &Target| {
+            let mut ground = Ground::new(target, self.export_of(target)?, raw);
+            // Without that the kernel takes memory from where fio runs, which is bound as well.
+            let is_by_fio = !target.is_in_process(&self.plan.matrix);
+            if is_by_fio && self.fio.as_ref().is_some_and(|fio| !fio.knows_nodes) {
+                ground.memory_node = None;
+            }
+            Ok(ground)
+        };
+        each.iter().map(ground).collect()
     }
 
     fn export_of(&self, target: &Target) -> Result<Option<String>, CourseError> {

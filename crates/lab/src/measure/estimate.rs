@@ -50,7 +50,8 @@ impl Estimate {
         }
         if precondition.fills > 0 {
             let size = plan.matrix.size.or(target.size).map(|size| size.bytes());
-            match size.or_else(|| place::bytes(target)) {
+            let bytes = |it: &Target| size.or_else(|| place::bytes(it));
+            match target.each().iter().map(bytes).sum::<Option<u64>>() {
                 Some(bytes) => {
                     let bytes = bytes as f64 * f64::from(precondition.fills);
                     self.add_fills(bytes / (FILL_MB_PER_S * 1e6));

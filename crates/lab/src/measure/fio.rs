@@ -8,6 +8,7 @@ pub(super) use jobfile::fill;
 pub use output::OutputError;
 
 use super::stop::Stop;
+use crate::environment;
 use crate::plan::{Cell, Kind, Plan, Sync, Target};
 use headpond_uring::safety::System;
 use headpond_whatif::Bins;
@@ -28,6 +29,8 @@ pub struct Fio {
     engine: &'static str,
     /// Whether it opens files so that each write is stable by itself.
     knows_dsync: bool,
+    /// Whether it can bind memory to a node.
+    pub(super) knows_nodes: bool,
     /// Whether it is to end.
     stop: Stop,
 }
@@ -83,7 +86,9 @@ impl Fio {
         let engine = ["io_uring", "libaio"].into_iter().find(|engine| has(engine));
         let engine = engine.unwrap_or("psync");
         let knows_dsync = names_dsync(&says("--cmdhelp=sync").unwrap_or_default());
-        Ok(Self { program: program.to_owned(), version, engine, knows_dsync, stop })
+        let knows_nodes = binds_memory(&says("--cmdhelp=numa_mem_policy").unwrap_or_default());
+        let program = program.to_owned();
+        Ok(Self { program, version, engine, knows_dsync, knows_nodes, stop })
     }
 
     /// Checks that it can make the load that a plan wants of it.
@@ -106,13 +111,13 @@ impl Fio {
         &self,
         plan: &Plan,
         cells: &[Cell],
-        ground: &Ground<'_>,
+        grounds: &[Ground<'_>],
         next: Next<'_>,
     ) -> Result<(), FioError> {
         let mut starts = vec![Starts::default(); cells.len()];
         for number in 0.. {
             for (index, (cell, starts)) in cells.iter().zip(&mut starts).enumerate() {
-                let round = self.round(plan, cell, ground, &Turn { number, starts })?;
+                let round = self.round(plan, cell, grounds, &Turn { number, starts })?;
                 starts.go_on(plan, cell, &round);
                 if !next(index, round) {
                     return Ok(());
@@ -126,18 +131,18 @@ impl Fio {
         &self,
         plan: &Plan,
         cell: &Cell,
-        ground: &Ground<'_>,
+        grounds: &[Ground<'_>],
         turn: &Turn<'_>,
     ) -> Result<Round, FioError> {
         let number = turn.number;
-        let stem = ground.raw.join(format!("cell-{:04}-round-{number:03}", cell.number));
+        let stem = grounds[0].raw.join(format!("cell-{:04}-round-{number:03}", cell.number));
         // fio goes on where a log of an earlier run ends.
         for phase in 0..cell.load.rw.split('+').count() {
             let logs = [output::log_of(&stem, phase), output::histograms_of(&stem, phase)];
             logs.into_iter().for_each(|log| drop(std::fs::remove_file(log)));
         }
-        let engine = self.engine_for(ground);
-        let text = jobfile::text(plan, cell, ground, engine, &stem, turn);
+        let engine = self.engine_for(&grounds[0]);
+        let text = jobfile::text(plan, cell, grounds, engine, &stem, turn);
         let output = self.run(&stem.with_extension("fio"), &text)?;
         let rounds = plan.rounds_of(&plan.targets[cell.target]);
         output::round(&output, &stem, rounds)
@@ -184,8 +189,9 @@ pub(super) struct Ground<'a> {
     pub place: String,
     pub is_nbd: bool,
     pub raw: &'a Path,
-    /// The processors that it is bound to.
+    /// The processors that it is bound to, and the node that its memory comes from.
     pub cpus: Option<String>,
+    pub memory_node: Option<u32>,
 }
 
 impl<'a> Ground<'a> {
@@ -196,7 +202,10 @@ impl<'a> Ground<'a> {
         let path = path.map(|path| std::path::absolute(path).unwrap_or_else(|_| path.clone()));
         let path = path.map(|path| path.display().to_string());
         let place = export.or(path).or_else(|| target.place()).unwrap_or_default();
-        Self { place, is_nbd, raw, cpus: crate::environment::cpus_for(&System::host(), target) }
+        let system = System::host();
+        let cpus = environment::cpus_for(&system, target);
+        let memory_node = environment::memory_node_for(&system, target);
+        Self { place, is_nbd, raw, cpus, memory_node }
     }
 }
 
@@ -211,6 +220,14 @@ fn bins(object: Option<&serde_json::Value>) -> Bins {
 /// Source: axboe/fio pull request 1080 (2020), which made words of what was yes or no.
 fn names_dsync(help: &str) -> bool {
     help.lines().any(|line| line.split([':', ' ', '\t']).any(|word| word == "dsync"))
+}
+
+/// Whether the help of the option is that of an fio that was built with it.
+///
+/// Source: fio's `options.c`: what it was built without is there, and says what it was to be built
+/// with.
+fn binds_memory(help: &str) -> bool {
+    help.contains("numa_mem_policy") && !help.contains("Build fio with")
 }
 
 /// "fio-3.33" as numbers.
@@ -235,6 +252,13 @@ mod tests {
         assert!(missing.contains("apt install fio"), "{missing}");
     }
 
+    #[test]
+    fn memory_is_bound_by_an_fio_that_was_built_for_it() {
+        let help = "     numa_mem_policy: NUMA memory policy setup\n                type: string\n";
+        let without = help.replace("NUMA memory policy setup", "Build fio with libnuma-dev(el)");
+        assert!(binds_memory(help) && !binds_memory(&without) && !binds_memory(""));
+    }
+
     /// As fio says it since it knows the word, and as it did before.
     const HELP: &str = "sync: Use synchronous write IO\n        type: string (opt=bla)\n     \
                         default: none\nvalid values: none\n            : sync\n            : dsync\n";
@@ -248,6 +272,7 @@ mod tests {
             version: "fio-3.19".into(),
             engine: "libaio",
             knows_dsync: false,
+            knows_nodes: false,
             stop: Stop::default(),
         };
         let plan = |load: &str, sync: &str| {

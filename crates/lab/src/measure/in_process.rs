@@ -8,7 +8,9 @@ use super::virtual_time::{rounds, seed};
 use crate::plan::{Cell, Plan};
 use headpond_block::{BlockDevice, Buffer, BufferPool, Runtime};
 use headpond_sim::Random;
-use headpond_uring::{FileDevice, FileOptions, OpenError, Ring, RunConfig, RunError, run};
+use headpond_uring::{
+    FileDevice, FileOptions, MemoryNode, OpenError, Ring, RunConfig, RunError, run,
+};
 use headpond_whatif::Memory;
 use headpond_whatif::rounds::{self, Next, Opaque, Place};
 use std::cell::RefCell;
@@ -27,6 +29,11 @@ pub enum InProcessError {
          or \"none\""
     )]
     Bind { cpus: String, error: io::Error },
+    #[error(
+        "the load's memory cannot come from node {node}: {error}; name another with memory = \"...\", \
+         or \"none\""
+    )]
+    Memory { node: u32, error: io::Error },
     #[error(transparent)]
     Run(#[from] RunError),
 }
@@ -38,22 +45,43 @@ pub enum InProcessError {
 pub(super) fn measure(
     plan: &Plan,
     cells: &[Cell],
-    (ground, surroundings): (&Ground<'_>, &dyn Surroundings),
+    (grounds, surroundings): (&[Ground<'_>], &dyn Surroundings),
     stop: &Stop,
     next: Next<'_>,
 ) -> Result<(), InProcessError> {
     let (loads, seed) = (rounds(plan, cells), seed(plan, &cells[0]));
+    let bind_memory =
+        |node| MemoryNode::bind(node).map_err(|error| InProcessError::Memory { node, error });
     let bind = |cpus: &String| {
         Bound::to(cpus).map_err(|error| InProcessError::Bind { cpus: cpus.clone(), error })
     };
-    let _bound = ground.cpus.as_ref().map(bind).transpose()?;
+    let _bound = cpus_of(grounds).as_ref().map(bind).transpose()?;
+    let _memory = memory_node_of(grounds).map(bind_memory).transpose()?;
     run(&RunConfig::default(), |ring, runtime| async move {
-        let device = open(ground, surroundings, &ring, &runtime).await?;
+        let mut devices = Vec::new();
+        for ground in grounds {
+            devices.push(open(ground, surroundings, &ring, &runtime).await?);
+        }
         let (memory, watch) = (filled(seed), &Opaque { is_over: &|| stop.is_asked() });
-        let place = Place { devices: vec![device], runtime: &runtime, memory, watch };
+        let place = Place { devices, runtime: &runtime, memory, watch };
         rounds::run(&loads, place, &mut Random::new(seed), next).await;
         Ok(())
     })?
+}
+
+/// One thread makes the load of all: where they are at several nodes, it may run at each of them.
+fn cpus_of(grounds: &[Ground<'_>]) -> Option<String> {
+    let mut lists: Vec<_> =
+        grounds.iter().map(|ground| ground.cpus.clone()).collect::<Option<_>>()?;
+    lists.sort_unstable();
+    lists.dedup();
+    Some(lists.join(","))
+}
+
+/// Where they are at several nodes, memory comes from wherever the thread runs.
+fn memory_node_of(grounds: &[Ground<'_>]) -> Option<u32> {
+    let first = grounds[0].memory_node;
+    first.filter(|_| grounds.iter().all(|ground| ground.memory_node == first))
 }
 
 /// Also soon after a run that had it was killed.

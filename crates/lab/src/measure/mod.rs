@@ -17,6 +17,7 @@ mod folder;
 mod in_process;
 mod place;
 mod precondition;
+mod probe;
 mod steady;
 mod stop;
 mod virtual_time;
@@ -26,10 +27,12 @@ pub use estimate::{Estimate, FILL_MB_PER_S, estimate};
 pub use fio::{Fio, FioError};
 pub use folder::{Ending, Folder, FolderError, Line};
 pub use place::{PlaceError, check as check_places};
+pub use probe::{ModelTime, model_time};
 pub use steady::Drift;
 pub use stop::Stop;
+pub use virtual_time::VirtualError;
 
-use crate::environment::VolumeFacts;
+use crate::environment::{ExportFacts, VolumeFacts};
 use headpond_block::{BlockDevice, LocalFuture, Runtime};
 use headpond_uring::Ring;
 use std::rc::Rc;
@@ -57,6 +60,11 @@ pub trait Surroundings: Sync {
 
     /// What a served volume is made of, and what it is set to; nothing where nobody knows.
     fn facts_of(&self, _volume: &str) -> Option<VolumeFacts> {
+        None
+    }
+
+    /// What the server of an export says of it; nothing where it cannot be asked.
+    fn facts_of_export(&self, _export: &str) -> Option<ExportFacts> {
         None
     }
 

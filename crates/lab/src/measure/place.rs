@@ -27,7 +27,7 @@ pub enum PlaceError {
 /// # Errors
 /// The first that is not what it is taken for.
 pub fn check(plan: &Plan) -> Result<(), PlaceError> {
-    plan.targets.iter().try_for_each(|target| check_target(plan, target))
+    plan.targets.iter().flat_map(Target::each).try_for_each(|target| check_target(plan, &target))
 }
 
 fn check_target(plan: &Plan, target: &Target) -> Result<(), PlaceError> {

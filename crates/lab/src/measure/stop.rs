@@ -1,14 +1,15 @@
 //! Ends a run from without, in order.
 //!
 //! **Invariants**
-//! - No program that makes load outlives its run: each has a process group of its own, which is
-//!   ended by its id.
+//! - No program that makes load outlives its run: each is in the process group of a watcher, which
+//!   ends the group when this program is gone, however it went.
+//! - A group is ended while its watcher is not waited for yet: its id is nobody else's until then.
 //! - What was under way when the end was asked for is no round and ends no cell.
 
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 use std::io;
 use std::os::unix::process::CommandExt;
-use std::process::{Child, Command, ExitStatus};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -45,15 +46,14 @@ impl Stop {
     /// # Errors
     /// Where it cannot be started or waited for.
     pub(super) fn run(&self, command: &mut Command) -> io::Result<Option<ExitStatus>> {
-        // fio has a process for each job, which would go on without the first one.
-        let mut child = command.process_group(0).spawn()?;
-        let group = Pid::from_child(&child);
+        let group = Group::new()?;
+        let mut child = command.process_group(group.id.as_raw_nonzero().get()).spawn()?;
         loop {
             if let Some(status) = child.try_wait()? {
                 return Ok(Some(status).filter(|_| !self.is_asked()));
             }
             if self.is_asked() {
-                end(&mut child, group)?;
+                group.end_soon(&mut child)?;
                 return Ok(None);
             }
             std::thread::sleep(LOOK_EVERY);
@@ -61,16 +61,46 @@ impl Stop {
     }
 }
 
-/// Ends a group. Its first process is waited for last, so that its id is nobody else's until then.
-fn end(child: &mut Child, group: Pid) -> io::Result<()> {
-    kill_process_group(group, Signal::TERM)?;
-    let (asked, look) =
-        (Instant::now(), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG);
-    while asked.elapsed() < GRACE && waitid(WaitId::Pid(group), look)?.is_none() {
-        std::thread::sleep(LOOK_EVERY);
+/// Reads until whoever could write is gone, then ends its group and itself.
+const WATCH: &str = "trap '' TERM; read -r _; kill -KILL 0";
+
+/// A process group of a watcher and whatever joins it; dropped, it is ended.
+struct Group {
+    watcher: Child,
+    id: Pid,
+}
+
+impl Group {
+    fn new() -> io::Result<Self> {
+        let mut watcher = Command::new("sh");
+        watcher.args(["-c", WATCH]).process_group(0);
+        // The other end of what it reads is held here, and ends with this program.
+        watcher.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+        let watcher = watcher.spawn()?;
+        let id = Pid::from_child(&watcher);
+        Ok(Self { watcher, id })
     }
-    kill_process_group(group, Signal::KILL)?;
-    child.wait().map(|_| ())
+
+    /// Asks all of it to end, and waits for one of them.
+    fn end_soon(self, child: &mut Child) -> io::Result<()> {
+        kill_process_group(self.id, Signal::TERM)?;
+        let (asked, look) =
+            (Instant::now(), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG);
+        let id = Pid::from_child(child);
+        while asked.elapsed() < GRACE && waitid(WaitId::Pid(id), look)?.is_none() {
+            std::thread::sleep(LOOK_EVERY);
+        }
+        drop(self);
+        child.wait().map(|_| ())
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        // The watcher is in it, and was not waited for: the group is there.
+        let _ = kill_process_group(self.id, Signal::KILL);
+        let _ = self.watcher.wait();
+    }
 }
 
 #[cfg(test)]

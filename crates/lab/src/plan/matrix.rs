@@ -204,6 +204,14 @@ impl Matrix {
         self.asked().is_ok_and(|asked| asked.iter().any(is_it))
     }
 
+    /// Whether writes have a flush of their own, and reads are made between them.
+    pub(super) fn flushes_among_reads(&self) -> bool {
+        let is_flushed = |sync: &Sync| matches!(sync, Sync::Fdatasync | Sync::Fsync);
+        let is_it = |asked: &Asked| phases(&asked.word).is_ok_and(|all| all.iter().any(is_mixed));
+        let asked = self.asked().unwrap_or_default();
+        self.sync.iter().any(is_flushed) && asked.iter().any(is_it)
+    }
+
     /// Every load of a target of so many drives, in order; the mix only where it means something.
     pub(super) fn loads(&self, drives: u16) -> Vec<Load> {
         let rates: Vec<_> = match self.rate.is_empty() {

@@ -19,6 +19,7 @@ pub use matrix::{Beside, Matrix};
 pub(crate) use processors::processors;
 pub use rounds::{Limits, Precondition, RoundPlan, Steady};
 pub use sweep::Sweep;
+pub(crate) use target::ARRAYS;
 pub use target::{ArrayOf, Kind, Loader, Target};
 
 use crate::answer::Question;
@@ -90,10 +91,10 @@ fn mode_with(mode: &str) -> String {
     if mode == MODES[0] { WRITE_BACK.to_owned() } else { mode.to_owned() }
 }
 
-const FLUSH_APART: &str = "where each write has a flush, the mean is of both together; percentiles and \
-                           maps are of the write alone, and the flush has columns of its own";
-const FIO_AFTER_READS: &str = "where reads and writes are mixed, fio flushes after each read too, which \
-                               nobody who wants stable writes does; load = \"in-process\" does not";
+const FIO_AND_FLUSHES: &str = "fio measures a write and a flush, and never both together: percentiles of both are \
+                               bounds that hold whichever belongs to which, and where several are in \
+                               flight it sends a flush before its write is answered; load = \
+                               \"in-process\" waits for the write and measures both";
 
 const fn seed() -> u64 {
     1
@@ -125,10 +126,23 @@ impl Plan {
         let (kept, left_out): (BTreeMap<_, _>, _) =
             plan.matrix.settings.clone().into_iter().partition(|(name, _)| has(name));
         plan.matrix.settings = kept;
+        plan.take_arrays_there_are();
         plan.compare_modes(setting_of);
         plan.check()?;
         let left_out: BTreeMap<_, _> = left_out;
         Ok((plan, left_out.into_keys().collect()))
+    }
+
+    /// As many arrays at once as every target has.
+    fn take_arrays_there_are(&mut self) {
+        let is_real = |target: &&Target| target.kind() != Kind::Machine;
+        let counts = self.targets.iter().filter(is_real).map(|target| 1 + target.alike.len());
+        let Some(most) = counts.min() else { return };
+        if let Some(values) = self.matrix.settings.get_mut(ARRAYS) {
+            let is_there =
+                |value: &toml::Value| value.as_integer().is_none_or(|count| count <= most as i64);
+            values.retain(is_there);
+        }
     }
 
     /// What the plan compares by two targets is compared by two modes of the cache, where there is
@@ -194,7 +208,7 @@ impl Plan {
     fn check_names(&self) -> Result<(), PlanError> {
         let targets = self.targets.iter().flat_map(|target| {
             let words = [Some(target.name.clone()), target.place(), target.cpus.clone()];
-            words.into_iter().flatten()
+            words.into_iter().flatten().chain(target.alike.clone())
         });
         let beside = self.beside.iter().map(|beside| beside.name.clone());
         let all = targets.chain(beside).chain([self.name.clone()]);
@@ -225,21 +239,15 @@ impl Plan {
 
     /// What its figures do not mean, where somebody would take them for it.
     pub fn caveats(&self) -> Vec<String> {
-        let is_flushed = |load: &Load| matches!(load.sync, Sync::Fdatasync | Sync::Fsync);
         let cells = self.cells();
-        let mut caveats = Vec::new();
-        if cells.iter().any(|cell| is_flushed(&cell.load)) {
-            caveats.push(FLUSH_APART.to_owned());
-        }
-        for (index, target) in self.targets.iter().enumerate() {
-            let is_it = |cell: &Cell| {
-                cell.target == index && cell.load.mix.is_some() && is_flushed(&cell.load)
-            };
-            if !target.is_in_process(&self.matrix) && cells.iter().any(is_it) {
-                caveats.push(format!("{}: {FIO_AFTER_READS}", target.name));
-            }
-        }
-        caveats
+        let is_flushed = |index: usize| {
+            let flushes = |cell: &Cell| matches!(cell.load.sync, Sync::Fdatasync | Sync::Fsync);
+            cells.iter().any(|cell| cell.target == index && flushes(cell))
+        };
+        let by_fio = |target: &Target| !target.is_in_process(&self.matrix);
+        let all = self.targets.iter().enumerate();
+        let named = all.filter(|(index, target)| by_fio(target) && is_flushed(*index));
+        named.map(|(_, target)| format!("{}: {FIO_AND_FLUSHES}", target.name)).collect()
     }
 
     /// The rounds of a target.

@@ -9,10 +9,13 @@ use headpond_raid::Level;
 use headpond_volume::Size;
 use headpond_whatif::Stack;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::str::FromStr;
 
-/// The field of a machine that says how many of it there are.
-const ARRAYS: &str = "arrays";
+/// The setting that says how many arrays are loaded at once: of a machine the field of that name,
+/// of what is real so many of those that the target names.
+pub(crate) const ARRAYS: &str = "arrays";
 
 /// One thing that takes requests.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -37,6 +40,10 @@ pub struct Target {
     /// A machine that is only described, as in the files of `simulate`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub machine: Option<toml::Table>,
+    /// Others of the same kind that are built alike: paths, addresses or names. All of them, or as
+    /// many as the setting `arrays` says, take the whole load at the same time.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub alike: Vec<String>,
     /// A command that sets one setting; `{name}` and `{value}` stand for both.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub set: Option<String>,
@@ -51,6 +58,10 @@ pub struct Target {
     /// the node that the device is on, where there are several nodes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpus: Option<String>,
+    /// The NUMA node that the load's memory comes from, or `none`; without, the node that the
+    /// device is on, where there are several nodes and `cpus` is left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory: Option<String>,
     /// The array that it is, where a rating is to compare it with what such arrays are expected to
     /// do; of a machine that is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -71,12 +82,27 @@ pub struct ArrayOf {
     pub strip: Option<Size>,
 }
 
+impl FromStr for ArrayOf {
+    type Err = String;
+
+    /// From an inline table, as a plan has it.
+    fn from_str(text: &str) -> Result<Self, String> {
+        #[derive(Deserialize)]
+        struct Holder {
+            array: ArrayOf,
+        }
+        let holder: Result<Holder, _> = toml::from_str(&format!("array = {text}"));
+        holder.map(|holder| holder.array).map_err(|error| error.message().to_owned())
+    }
+}
+
 /// Who makes the requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Loader {
-    /// fio on what is real; this program on models, and where requests have a rate, of which fio
-    /// would not count how long they wait to be sent.
+    /// fio on what is real; this program on models, where requests have a rate, of which fio would
+    /// not count how long they wait to be sent, and where a flush belongs to writes among reads,
+    /// since fio would have one after each read too.
     #[default]
     Auto,
     Fio,
@@ -119,7 +145,7 @@ impl Target {
         match (self.kind(), self.load) {
             (Kind::Machine, _) | (_, Loader::InProcess) => true,
             (_, Loader::Fio) => false,
-            (_, Loader::Auto) => !matrix.rate.is_empty(),
+            (_, Loader::Auto) => !matrix.rate.is_empty() || matrix.flushes_among_reads(),
         }
     }
 
@@ -130,11 +156,32 @@ impl Target {
         device.or_else(|| self.export.clone()).or_else(|| self.volume.clone())
     }
 
+    /// It and those that are built alike, each by itself.
+    pub fn each(&self) -> Vec<Self> {
+        let first = Self { alike: Vec::new(), ..self.clone() };
+        let at = |place: &String| match self.kind() {
+            Kind::Device => Self { device: Some(place.into()), ..first.clone() },
+            Kind::File => Self { file: Some(place.into()), ..first.clone() },
+            Kind::Export => Self { export: Some(place.clone()), ..first.clone() },
+            Kind::Volume | Kind::Machine => Self { volume: Some(place.clone()), ..first.clone() },
+        };
+        let others: Vec<_> = self.alike.iter().map(at).collect();
+        [first].into_iter().chain(others).collect()
+    }
+
+    /// Those of them that a cell loads.
+    pub(crate) fn loaded(&self, settings: &BTreeMap<String, toml::Value>) -> Vec<Self> {
+        let mut each = self.each();
+        each.truncate(usize::from(self.arrays(settings)));
+        each
+    }
+
     /// Whether it has a setting that can be changed.
     pub(super) fn has(&self, name: &str, setting_of: SettingOf<'_>) -> bool {
         match (self.set.is_some(), self.kind()) {
             (_, Kind::Machine) => true,
-            (true, _) => name != ARRAYS,
+            _ if name == ARRAYS => !self.alike.is_empty(),
+            (true, _) => true,
             (false, Kind::Volume) => setting_of(self, name).is_some(),
             (false, Kind::Device | Kind::File | Kind::Export) => false,
         }
@@ -169,19 +216,28 @@ impl Target {
             let cause = "fio's NBD client sends no FUA";
             return Err(PlanError::field(field("sync"), cause, way_out));
         }
+        if self.load == Loader::Fio && matrix.flushes_among_reads() {
+            let way_out = "leave load out, or set load = \"in-process\"";
+            let cause = "where reads and writes are mixed, fio flushes after each read too";
+            return Err(PlanError::field(field("sync"), cause, way_out));
+        }
         if kind == Kind::Machine && self.load == Loader::Fio {
             let way_out = "leave load out";
             return Err(PlanError::field(field("load"), "fio cannot run on a model", way_out));
         }
+        let is_node = |memory: &str| memory == "none" || memory.parse::<u32>().is_ok();
+        if let Some(memory) = self.memory.as_deref().filter(|memory| !is_node(memory)) {
+            let cause = format!("{memory:?} is no node");
+            return Err(PlanError::field(field("memory"), cause, "write \"0\", or \"none\""));
+        }
         self.check_cpus().map_err(|cause| {
             PlanError::field(field("cpus"), cause, "write a list, as \"0-3,8\", or \"none\"")
         })?;
-        if kind != Kind::Machine && matrix.settings.contains_key(ARRAYS) {
-            let way_out = "leave it out, or measure a machine";
-            let cause = "only models are several at once";
-            return Err(PlanError::field(field(ARRAYS), cause, way_out));
-        }
-        let has_settings = !matrix.settings.is_empty();
+        self.check_alike(matrix).map_err(|cause| {
+            let way_out = "name the others in alike = [...], or leave it out";
+            PlanError::field(field(ARRAYS), cause, way_out)
+        })?;
+        let has_settings = matrix.settings.keys().any(|name| name != ARRAYS);
         if has_settings && !self.can_be_set() {
             let way_out = "give a command: set = \"casadm ... {name} {value}\"";
             return Err(PlanError::field(
@@ -203,6 +259,30 @@ impl Target {
         Ok(())
     }
 
+    /// Whether there are as many arrays as are asked for, and each once.
+    fn check_alike(&self, matrix: &Matrix) -> Result<(), String> {
+        if self.kind() == Kind::Machine {
+            return match self.alike.is_empty() {
+                true => Ok(()),
+                false => Err("a machine says itself how many of it there are (arrays)".into()),
+            };
+        }
+        let mut places: Vec<_> = self.each().iter().filter_map(Self::place).collect();
+        places.sort_unstable();
+        if let Some(pair) = places.windows(2).find(|pair| pair[0] == pair[1]) {
+            return Err(format!("{} is there twice", pair[0]));
+        }
+        let wrong = |value: &&toml::Value| {
+            let count = value.as_integer().and_then(|count| usize::try_from(count).ok());
+            !count.is_some_and(|count| (1..=places.len()).contains(&count))
+        };
+        let mut values = matrix.settings.get(ARRAYS).into_iter().flatten();
+        match values.find(wrong) {
+            None => Ok(()),
+            Some(value) => Err(format!("{value} at once, and there are {}", places.len())),
+        }
+    }
+
     fn check_cpus(&self) -> Result<(), String> {
         match self.cpus.as_deref() {
             Some(list) if list != "none" && processors(list).is_none() => {
@@ -221,7 +301,7 @@ impl Target {
     /// Where the target is no machine.
     pub(crate) fn stack(
         &self,
-        settings: &std::collections::BTreeMap<String, toml::Value>,
+        settings: &BTreeMap<String, toml::Value>,
     ) -> Result<Stack, PlanError> {
         let mut machine = self.machine.clone().expect("a machine");
         machine.insert("name".into(), self.name.clone().into());
@@ -239,10 +319,7 @@ impl Target {
     }
 
     /// The array that a rating compares it with.
-    pub(crate) fn array_of(
-        &self,
-        settings: &std::collections::BTreeMap<String, toml::Value>,
-    ) -> Option<ArrayOf> {
+    pub(crate) fn array_of(&self, settings: &BTreeMap<String, toml::Value>) -> Option<ArrayOf> {
         if self.machine.is_none() {
             return self.array.clone();
         }
@@ -254,15 +331,19 @@ impl Target {
 
     /// Drives that a depth is multiplied with where it is that of one; what says nothing of its
     /// drives is taken for one.
-    pub(super) fn drives(&self, settings: &std::collections::BTreeMap<String, toml::Value>) -> u16 {
+    pub(super) fn drives(&self, settings: &BTreeMap<String, toml::Value>) -> u16 {
         self.array_of(settings).map_or(1, |array| array.drives)
     }
 
     /// Arrays that are alike and loaded at the same time.
-    pub(crate) fn arrays(&self, settings: &std::collections::BTreeMap<String, toml::Value>) -> u16 {
+    pub(crate) fn arrays(&self, settings: &BTreeMap<String, toml::Value>) -> u16 {
         match self.machine {
             Some(_) => self.stack(settings).map_or(1, |stack| stack.arrays),
-            None => 1,
+            None => {
+                let asked = settings.get(ARRAYS).and_then(toml::Value::as_integer);
+                let all = 1 + self.alike.len() as u16;
+                asked.and_then(|count| u16::try_from(count).ok()).unwrap_or(all).min(all)
+            }
         }
     }
 

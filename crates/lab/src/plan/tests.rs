@@ -189,22 +189,35 @@ fn one_volume_is_compared_with_itself_by_its_mode_and_what_has_no_answer_is_refu
 }
 
 #[test]
-fn several_arrays_at_once_are_for_models() {
+fn a_real_target_has_as_many_arrays_at_once_as_it_names_and_a_plan_takes_no_more() {
     let text = PLAN.replace("depth = [8]", "depth = [8]\nsettings = { arrays = [1, 2] }");
-    let text = text.replace("size = \"1G\"", "size = \"1G\"\nset = \"echo {name} {value}\"");
     let error = Plan::parse(&text).unwrap_err().to_string();
-    assert!(error.contains("arrays: only models are several at once"), "{error}");
+    assert!(error.contains("arrays: 2 at once, and there are 1; name the others"), "{error}");
+    let both = text.replace("size = \"1G\"", "size = \"1G\"\nalike = [\"/tmp/other\"]");
+    let plan = Plan::parse(&both).unwrap();
+    let counts = plan.cells().into_iter().map(|cell| plan.targets[1].loaded(&cell.settings).len());
+    assert_eq!(counts.collect::<std::collections::BTreeSet<_>>(), [1, 2].into());
+    let both = Target {
+        name: "v".into(),
+        volume: Some("v".into()),
+        alike: vec!["w".into()],
+        ..Target::default()
+    };
+    let array = Plan::parse(crate::builtin::text("array").unwrap()).unwrap();
+    let (plan, left_out) = array.with_targets(vec![both], &|_, _| None).unwrap();
+    assert_eq!((left_out.len(), plan.matrix.settings["arrays"].len()), (0, 2));
 }
 
 #[test]
-fn fio_that_flushes_after_reads_is_told_of_and_nothing_else() {
-    let told = Plan::parse(PLAN).unwrap().caveats();
-    assert_eq!(told.len(), 2, "{told:?}");
-    assert!(told[1].starts_with("a file: where reads and writes are mixed"), "{told:?}");
-    let in_process = PLAN.replace("size = \"1G\"", "size = \"1G\"\nload = \"in-process\"");
-    assert_eq!(Plan::parse(&in_process).unwrap().caveats().len(), 1);
-    let writes = PLAN.replace("\"randrw\"", "\"randwrite\"");
-    assert_eq!(Plan::parse(&writes).unwrap().caveats().len(), 1);
+fn writes_with_flushes_among_reads_are_made_by_this_program_and_of_fio_its_flushes_are_told() {
+    let plan = Plan::parse(PLAN).unwrap();
+    assert!(plan.targets[1].is_in_process(&plan.matrix) && plan.caveats().is_empty());
+    let fio = PLAN.replace("size = \"1G\"", "size = \"1G\"\nload = \"fio\"");
+    let error = Plan::parse(&fio).unwrap_err().to_string();
+    assert!(error.contains("fio flushes after each read too; leave load out"), "{error}");
+    let writes = Plan::parse(&fio.replace("\"randrw\"", "\"randwrite\"")).unwrap();
+    assert!(writes.caveats()[0].contains("never both together"), "{:?}", writes.caveats());
     let loose = PLAN.replace("\"none\", \"fdatasync\"", "\"none\"");
-    assert!(Plan::parse(&loose).unwrap().caveats().is_empty());
+    let loose = Plan::parse(&loose).unwrap();
+    assert!(loose.caveats().is_empty() && !loose.targets[1].is_in_process(&loose.matrix));
 }

@@ -7,7 +7,8 @@ const HEAD: &str = "cell,target,settings,rw,read_percent,block_bytes,jobs,depth,
     iops_median,iops_min,iops_max,mb_per_s_median,mean_ms,\
     read_iops,read_mean_ms,read_p50_ms,read_p99_ms,read_p99_9_ms,read_p99_99_ms,read_max_ms,\
     write_iops,write_mean_ms,write_p50_ms,write_p99_ms,write_p99_9_ms,write_p99_99_ms,write_max_ms,\
-    flush_iops,flush_mean_ms,errors";
+    flush_iops,flush_mean_ms,all_p50_ms,all_p99_ms,all_p99_9_ms,all_p99_99_ms,all_max_ms,all_is_at_most,\
+    errors";
 
 /// All cells; those that were not measured have no figures.
 pub fn csv(results: &Results) -> String {
@@ -46,7 +47,7 @@ pub fn csv(results: &Results) -> String {
     text
 }
 
-const FIGURES: usize = 23;
+const FIGURES: usize = 29;
 
 fn figures(summary: &Summary) -> Vec<String> {
     let side = |side: &Latencies| {
@@ -63,6 +64,9 @@ fn figures(summary: &Summary) -> Vec<String> {
     fields.extend(side(&summary.read));
     fields.extend(side(&summary.write));
     fields.extend([number(summary.flush.iops), number(summary.flush.mean)]);
+    let all = &summary.all;
+    fields.extend([all.p50, all.p99, all.p99_9, all.p99_99, all.max].map(number));
+    fields.push(summary.all_is_at_most.to_string());
     fields.push(summary.errors.to_string());
     assert_eq!(fields.len(), FIGURES, "a field for each column");
     fields

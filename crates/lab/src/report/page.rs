@@ -3,9 +3,9 @@
 use super::over_time::{course, latencies};
 use super::text::{cells, remarks};
 use crate::answer::{Answer, Rows, answers};
-use crate::environment::{Environment, TargetFacts};
+use crate::environment::{Environment, ExportFacts, TargetFacts};
 use crate::results::Results;
-use headpond_report::{cards, document, escape, figure};
+use headpond_report::{cards, document, escape, figure, size};
 
 /// More charts over time than this say nothing to anybody.
 const COURSES_MAX: usize = 120;
@@ -153,7 +153,7 @@ fn environment(environment: &Environment) -> String {
 fn rows_of(facts: &TargetFacts) -> Vec<String> {
     let part = |part: &TargetFacts| {
         let name = format!("{}, {}", facts.name, part.name);
-        target(&TargetFacts { name, ..part.clone() })
+        rows_of(&TargetFacts { name, ..part.clone() })
     };
     let changed = facts.settings.iter().filter(|it| !it.is_default);
     let changed: Vec<_> = changed.map(|it| format!("{} {}", it.name, it.value)).collect();
@@ -163,8 +163,12 @@ fn rows_of(facts: &TargetFacts) -> Vec<String> {
         false => Some(changed.join(", ")),
     };
     let settings = settings.map(|words| row(&format!("{}, settings", facts.name), &words));
-    let parts = facts.parts.iter().map(part);
-    [target(facts)].into_iter().chain(parts).chain(settings).collect()
+    let parts = facts.parts.iter().flat_map(part);
+    let alike = facts.alike.iter().zip(2..).flat_map(|(one, number)| {
+        let name = format!("{}, array {number}", facts.name);
+        rows_of(&TargetFacts { name, ..one.clone() })
+    });
+    [target(facts)].into_iter().chain(parts).chain(settings).chain(alike).collect()
 }
 
 fn target(facts: &TargetFacts) -> String {
@@ -179,9 +183,27 @@ fn target(facts: &TargetFacts) -> String {
         facts.rotational.map(|turns| if turns { "turns" } else { "does not turn" }.to_owned()),
         facts.node.map(|node| format!("node {node}")),
         named("processors", &facts.cpus),
+        facts.memory_node.map(|node| format!("memory of node {node}")),
+        facts.export.as_ref().map(exported),
     ];
     let parts: Vec<_> = parts.into_iter().flatten().collect();
     row(&facts.name, &parts.join(", "))
+}
+
+/// What the server of an export says of it.
+fn exported(export: &ExportFacts) -> String {
+    let [least, preferred, most] = export.block_bytes.map(|bytes| size(u64::from(bytes)));
+    let quoted = |text: &String| (!text.is_empty()).then(|| format!("{text:?}"));
+    let named = [quoted(&export.name), quoted(&export.description)];
+    let named: Vec<_> = named.into_iter().flatten().collect();
+    let volume = export.volume.as_ref().map(|name| format!(", the volume {name} of this machine"));
+    format!(
+        "export {} of {}{}, requests of {least} to {most}, best {preferred}: {}",
+        named.join(" "),
+        size(export.size_bytes),
+        volume.unwrap_or_default(),
+        export.flags.join(" ")
+    )
 }
 
 fn row(name: &str, value: &str) -> String {

@@ -48,8 +48,8 @@ pub(super) fn cells(results: &Results) -> Rows {
             spread(summary),
             number(summary.mb_per_s.median),
             ms(summary.mean_ms.median),
-            ms(summary.all.p99),
-            ms(summary.all.p99_99),
+            at_most(summary, summary.all.p99),
+            at_most(summary, summary.all.p99_99),
         ];
         row.extend(flushes.into_iter().filter(|_| has_flushes));
         row.push(summary.rounds.to_string());
@@ -59,6 +59,12 @@ pub(super) fn cells(results: &Results) -> Rows {
     columns.extend(["flush 99 %", "flush 99.99 %"].into_iter().filter(|_| has_flushes));
     columns.push("rounds");
     Rows { columns, words: 2, rows: rows.collect() }
+}
+
+/// A latency of all, or a bound of it.
+fn at_most(summary: &Summary, figure: f64) -> String {
+    let sign = if summary.all_is_at_most { "≤ " } else { "" };
+    format!("{sign}{}", ms(figure))
 }
 
 /// Where the median lies, and how sure that is; with too few rounds, from the least to the most.

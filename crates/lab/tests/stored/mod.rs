@@ -22,7 +22,7 @@ pub fn round(per_s: &[f64]) -> Round {
         dirty_ratio: 0.0,
     };
     let windows = per_s.iter().enumerate().map(window).collect();
-    let jobs = vec![JobRound { name: "own-0".into(), measured, bins }];
+    let jobs = vec![JobRound { name: "own-0".into(), measured, bins, stable: Bins::default() }];
     Round { jobs, windows, latencies: Vec::new(), machine: None }
 }
 

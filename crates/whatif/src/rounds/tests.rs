@@ -155,6 +155,33 @@ fn what_is_sequential_goes_on_in_the_next_round_where_it_was_also_after_another_
     }
 }
 
+#[test]
+fn a_write_and_its_flush_are_one_latency_and_what_windows_show() {
+    let job = Job { flush_every: 1, depth: 4, rw: job::rw("randwrite").unwrap(), ..random_read(1) };
+    let length = Length::Time(Duration::from_millis(500));
+    let rounds = Rounds { phases: vec![vec![job]], length, windows: 2 };
+    let round = headpond_sim::run(1, |runtime, sim| async move {
+        let devices: Vec<Rc<dyn BlockDevice>> = vec![of_a_millisecond(&runtime)];
+        let (memory, watch) = (generator::no_memory(), &Opaque { is_over: &|| false });
+        let place = Place { devices, runtime: &runtime, memory, watch };
+        let mut seen = None;
+        let mut next = |_, round: Round| {
+            seen = Some(round);
+            false
+        };
+        run(&[rounds], place, &mut sim.random(), &mut next).await;
+        seen.unwrap()
+    });
+    let round = round.unwrap();
+    let job = &round.jobs[0];
+    let (write, flush) = (job.measured.write.latency.mean_us, job.measured.flush.latency.mean_us);
+    assert!(job.stable.count() > 900 && job.stable.count() <= job.measured.write.requests);
+    assert!((job.stable.mean() / 1e3 / (write + flush) - 1.0).abs() < 0.06, "{write} {flush}");
+    assert!(job.stable.quantile(0.01) as f64 >= 1.9e6, "no pair takes less than both");
+    let shown = round.latencies.iter().flat_map(|window| &window.bins).map(|(nanos, _)| *nanos);
+    assert!(shown.min().unwrap() > 1_000_000, "a window shows pairs and no write alone");
+}
+
 /// A device that takes a millisecond for everything.
 fn of_a_millisecond(runtime: &Runtime) -> Rc<FixedLatencyDevice> {
     let millisecond = Duration::from_millis(1);

@@ -1,7 +1,7 @@
 //! The command line of `headpond lab`.
 
 use clap::{Args, Subcommand};
-use headpond_lab::Target;
+use headpond_lab::{ArrayOf, Target};
 use std::path::PathBuf;
 
 /// Measure block devices, volumes and models like a careful article: plans, rounds, steady state,
@@ -45,6 +45,8 @@ pub struct CheckArgs {
     headpond lab run sync-write --target drive=/dev/sdb --overwrite /dev/sdb --out results \\\n      \
     --set 'headpond drive set /dev/sdb write-cache={value}' \\\n      \
     --restore 'headpond drive restore /dev/sdb'\n  \
+    headpond lab run array --target r5=/dev/md0 --target r5=/dev/md1 --overwrite /dev/md0 \\\n      \
+    --overwrite /dev/md1 --array '{ raid = 5, drives = 4, drive = \"hdd-7k2-14t\" }' --out results\n  \
     headpond lab run mine.toml --out results --html report.html\n\n\
     A target is a block device, a file (path:SIZE), an NBD export (nbd://..., nbd+unix://...), or a\n\
     served volume (volume:NAME). What is written to has to be named again with --overwrite; a device\n\
@@ -104,9 +106,14 @@ pub struct CompareArgs {
 pub struct PlanArgs {
     /// A plan that comes with the program (`headpond lab plans`), or a file.
     pub plan: String,
-    /// A target in the place of the plan's own; NAME=TARGET gives it a name.
+    /// A target in the place of the plan's own; NAME=TARGET gives it a name, and several of one
+    /// name are arrays that are loaded at once.
     #[arg(long, value_name = "[NAME=]TARGET", value_parser = target)]
     pub target: Vec<Target>,
+    /// The array that these targets are, for what is expected of it: '{ raid = 5, drives = 4,
+    /// drive = "hdd-7k2-14t" }'.
+    #[arg(long, value_name = "TABLE", requires = "target")]
+    pub array: Option<ArrayOf>,
     /// The command that changes a setting of these targets; {name} and {value} stand for both.
     #[arg(long, value_name = "COMMAND", requires = "target")]
     pub set: Option<String>,
@@ -170,6 +177,9 @@ mod tests {
         let export = target("nbd+unix:///?socket=/x").unwrap();
         assert_eq!(export.export.unwrap(), "nbd+unix:///?socket=/x");
         assert_eq!(target("v=volume:hv0").unwrap().volume.unwrap(), "hv0");
+        let text = "{ raid = 5, drives = 4, drive = \"hdd-7k2-14t\", strip = \"64K\" }";
+        assert_eq!(text.parse::<ArrayOf>().unwrap().drives, 4);
+        assert!("{ raid = 5 }".parse::<ArrayOf>().unwrap_err().contains("drive"));
         assert!(target("y.img").unwrap_err().contains("y.img:1G"));
         assert!(target("y.img:soon").unwrap_err().contains("no size"));
     }

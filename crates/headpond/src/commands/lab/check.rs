@@ -5,7 +5,8 @@ use super::surroundings::Served;
 use crate::outcome::{Exit, Failure};
 use anyhow::Result;
 use headpond_lab::{
-    Estimate, FILL_MB_PER_S, Kind, Plan, Sweep, check_places, check_settings, estimate,
+    Estimate, FILL_MB_PER_S, Kind, ModelTime, Plan, Sweep, check_places, check_settings, estimate,
+    model_time,
 };
 use headpond_report::{Align, Table, duration};
 use serde_json::json;
@@ -19,10 +20,11 @@ pub fn run(plan: &Plan, served: &Served<'_>, as_json: bool) -> Result<Exit> {
     check_places(plan)?;
     check_settings(plan, served)?;
     let estimate = estimate(plan, &BTreeSet::new());
+    let models = model_time(plan, &BTreeSet::new())?;
     let overwritten: Vec<_> = consent::overwritten(plan).collect();
     if as_json {
         let targets = plan.targets.iter().map(|target| {
-            json!({ "name": target.name, "place": target.place(),
+            json!({ "name": target.name, "place": target.place(), "alike": target.alike,
                     "load": how(plan, target) })
         });
         let said = json!({
@@ -32,6 +34,7 @@ pub fn run(plan: &Plan, served: &Served<'_>, as_json: bool) -> Result<Exit> {
             "seconds_most": estimate.most,
             "seconds_of_fills": estimate.fills,
             "seconds_of_models": estimate.of_models,
+            "seconds_of_models_here": models.map(|it| it.seconds),
             "fills_mb_per_s": FILL_MB_PER_S,
             "seconds_unknown": estimate.unknown,
             "targets": targets.collect::<Vec<_>>(),
@@ -44,24 +47,30 @@ pub fn run(plan: &Plan, served: &Served<'_>, as_json: bool) -> Result<Exit> {
     if let Some(sweep) = &plan.sweep {
         println!("\n{}", swept(sweep));
     }
-    print_time(plan, &estimate);
+    print_time(plan, &estimate, models);
     plan.caveats().iter().for_each(|words| println!("Note: {words}."));
     print_changes(plan, &overwritten);
     Ok(Exit::Ok)
 }
 
-fn print_time(plan: &Plan, estimate: &Estimate) {
+fn print_time(plan: &Plan, estimate: &Estimate, models: Option<ModelTime>) {
     let Estimate { least, most, fills, of_models, unknown } = estimate;
     let time = |seconds: f64| duration((seconds * 1e9) as u64);
     match plan.targets.iter().all(|target| target.kind() == Kind::Machine) {
         true => println!(
-            "\nAll targets are models, which pass through up to {} of their own time, as fast as the \
-             processor gets through their requests.",
+            "\nAll targets are models, which pass through up to {} of their own time.",
             time(*of_models)
         ),
         false if *most == 0.0 => {}
         false if least == most => println!("\nIt takes {}.", time(*most)),
         false => println!("\nIt takes {} to {}.", time(*least), time(*most)),
+    }
+    if let Some(ModelTime { seconds, probed, cells, at_once }) = models {
+        println!(
+            "For the models this processor takes about {}, {at_once} at once, if all of their cells \
+             ({cells}) are like the pieces of {probed} that were just gone through.",
+            time(seconds)
+        );
     }
     if *fills > 0.0 {
         println!("Of that, {} for fills, were they written at {FILL_MB_PER_S} MB/s.", time(*fills));
@@ -92,7 +101,7 @@ fn print_targets(plan: &Plan) {
         };
         table.row([
             target.name.clone(),
-            target.place().unwrap_or_else(|| "a model".into()),
+            places(target),
             how(plan, target).to_owned(),
             of.to_string(),
             format!("{count} of {length}, {} not counted", rounds.warm_up),
@@ -131,6 +140,12 @@ fn print_changes(plan: &Plan, overwritten: &[String]) {
             println!("  headpond lab run ... {}", words.join(" "));
         }
     }
+}
+
+/// What is loaded, at once where it is several.
+fn places(target: &headpond_lab::Target) -> String {
+    let places: Vec<_> = target.each().iter().filter_map(headpond_lab::Target::place).collect();
+    if places.is_empty() { "a model".into() } else { places.join(" + ") }
 }
 
 /// Who makes the requests.

@@ -14,7 +14,8 @@ pub fn overwritten(plan: &Plan) -> impl Iterator<Item = String> + '_ {
         || plan.beside.iter().any(|beside| beside.rw.contains('w'))
         || cells.iter().any(|cell| cell.load.writes());
     let real = plan.targets.iter().filter(|target| target.kind() != Kind::Machine);
-    real.filter(move |_| writes).filter_map(Target::place)
+    let each = real.filter(move |_| writes).flat_map(Target::each);
+    each.filter_map(|target| target.place())
 }
 
 /// Checks that everything that is written to was named again, and holds nothing that anybody needs.
@@ -37,10 +38,10 @@ pub fn check(plan: &Plan, allowed: &[String], served: &Served<'_>) -> Result<()>
             "--overwrite {stranger}: the plan does not write to that; `lab check` says to what"
         )));
     }
-    for target in &plan.targets {
+    for target in plan.targets.iter().flat_map(Target::each) {
         let is_written = target.place().is_some_and(|place| places.contains(&place));
         if is_written {
-            check_contents(target, served)?;
+            check_contents(&target, served)?;
         }
     }
     Ok(())

@@ -72,11 +72,12 @@ fn plan(args: &PlanArgs, served: &Served<'_>) -> Result<Plan> {
     }
     let set = |target: &Target| {
         let (set, restore) = (args.set.clone(), args.restore.clone());
-        with_whole_paths(Target { set, restore, ..target.clone() })
+        let array = args.array.clone();
+        with_whole_paths(Target { set, restore, array, ..target.clone() })
     };
     let setting_of =
         |target: &Target, name: &str| served.setting_of(target.volume.as_ref()?, name).ok();
-    let targets = args.target.iter().map(set).collect();
+    let targets = at_once(args.target.iter().map(set))?;
     let (plan, left_out) = plan.with_targets(targets, &setting_of)?;
     if !left_out.is_empty() {
         eprintln!(
@@ -91,7 +92,33 @@ fn plan(args: &PlanArgs, served: &Served<'_>) -> Result<Plan> {
 /// Results are gone on with from other folders too.
 fn with_whole_paths(target: Target) -> Target {
     let whole = |path: PathBuf| std::path::absolute(&path).unwrap_or(path);
-    Target { device: target.device.map(whole), file: target.file.map(whole), ..target }
+    let is_path = target.device.is_some() || target.file.is_some();
+    let alike = target.alike.into_iter().map(|place| match is_path {
+        true => whole(place.into()).display().to_string(),
+        false => place,
+    });
+    let alike = alike.collect();
+    Target { device: target.device.map(whole), file: target.file.map(whole), alike, ..target }
+}
+
+/// Targets of one name are one, whose arrays are loaded at the same time.
+fn at_once(named: impl Iterator<Item = Target>) -> Result<Vec<Target>> {
+    let mut targets: Vec<Target> = Vec::new();
+    for target in named {
+        let Some(first) = targets.iter_mut().find(|first| first.name == target.name) else {
+            targets.push(target);
+            continue;
+        };
+        if (first.kind(), first.size) != (target.kind(), target.size) {
+            return Err(Failure::usage(format!(
+                "--target: those that are named {} are loaded at once, and have to be of one kind \
+                 and size",
+                first.name
+            )));
+        }
+        first.alike.extend(target.place());
+    }
+    Ok(targets)
 }
 
 fn unknown(name: &str) -> anyhow::Error {

@@ -6,9 +6,9 @@ use crate::device::{DeviceSpec, Export};
 use crate::outcome::told;
 use crate::place::Places;
 use headpond_block::{LocalFuture, Runtime};
-use headpond_lab::{Connected, SettingFact, Surroundings, VolumeFacts};
+use headpond_lab::{Connected, ExportFacts, SettingFact, Surroundings, VolumeFacts};
 use headpond_nbd::codec::wire::TransmissionFlags;
-use headpond_uring::Ring;
+use headpond_uring::{Ring, RunConfig, run};
 use serde_json::Value;
 use std::path::Path;
 
@@ -20,6 +20,17 @@ pub struct Served<'a> {
 impl<'a> Served<'a> {
     pub fn new(places: &'a Places) -> Self {
         Self { places }
+    }
+}
+
+impl Served<'_> {
+    /// The volume of this machine that is served at an address.
+    fn volume_at(&self, export: &Export) -> Option<String> {
+        let is_there = |name: &String| {
+            let own = self.export_of(name).ok().and_then(|own| own.parse::<Export>().ok());
+            own.is_some_and(|own| own.is_of_the_server_of(export))
+        };
+        self.places.names().into_iter().find(is_there)
     }
 }
 
@@ -76,6 +87,28 @@ impl Surroundings for Served<'_> {
             value: it.value,
         });
         Some(VolumeFacts { parts, settings: settings.collect() })
+    }
+
+    fn facts_of_export(&self, address: &str) -> Option<ExportFacts> {
+        let export: Export = address.parse().ok()?;
+        let terms = run(&RunConfig::default(), |ring, runtime| async {
+            let (ring, runtime) = (ring, runtime);
+            let device = export.connect(&ring, &runtime).await.ok()?;
+            let terms = device.terms().clone();
+            device.close().await;
+            Some(terms)
+        });
+        let terms = terms.ok()??;
+        let sizes = terms.block_sizes;
+        let flags = terms.flags.iter_names().map(|(name, _)| name.to_owned()).collect();
+        Some(ExportFacts {
+            name: terms.name,
+            description: terms.description,
+            size_bytes: terms.size_bytes,
+            block_bytes: [sizes.minimum, sizes.preferred, sizes.maximum],
+            flags,
+            volume: self.volume_at(&export),
+        })
     }
 
     fn setting_of(&self, volume: &str, name: &str) -> Result<String, String> {

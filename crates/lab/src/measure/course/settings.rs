@@ -6,7 +6,7 @@
 //! - What cannot be set back does not keep the rest from it.
 
 use super::{CourseError, Surroundings, Watcher};
-use crate::plan::{Cell, Plan, Target, plain};
+use crate::plan::{ARRAYS, Cell, Plan, Target, plain};
 use std::collections::BTreeMap;
 use std::process::Command;
 
@@ -25,9 +25,9 @@ pub(super) struct Settings<'a> {
 /// The first that one does not have.
 pub fn check_settings(plan: &Plan, surroundings: &dyn Surroundings) -> Result<(), CourseError> {
     let volumes = plan.targets.iter().filter(|target| target.set.is_none());
-    for (target, volume) in volumes.filter_map(|it| Some((it, it.volume.as_ref()?))) {
-        for name in plan.matrix.settings.keys() {
-            surroundings.setting_of(volume, name).map_err(|error| {
+    for (target, volume) in volumes.flat_map(each_volume) {
+        for name in plan.matrix.settings.keys().filter(|name| *name != ARRAYS) {
+            surroundings.setting_of(&volume, name).map_err(|error| {
                 let (target, error) = (target.name.clone(), format!("matrix.settings: {error}"));
                 CourseError::Volume { target, error }
             })?;
@@ -36,10 +36,15 @@ pub fn check_settings(plan: &Plan, surroundings: &dyn Surroundings) -> Result<()
     Ok(())
 }
 
+/// A target with each of its volumes.
+fn each_volume(target: &Target) -> Vec<(&Target, String)> {
+    target.each().into_iter().filter_map(|each| Some((target, each.volume?))).collect()
+}
+
 /// How a setting comes to be again what it was.
 enum Before {
-    /// Of a served volume.
-    Value(String),
+    /// Of served volumes, in the order of the target's.
+    Values(Vec<String>),
     /// Somebody knows a command.
     Command(String),
     /// Nobody has said.
@@ -61,7 +66,7 @@ impl<'a> Settings<'a> {
         watcher: &mut dyn Watcher,
     ) -> Result<(), CourseError> {
         let target = &self.plan.targets[cell.target];
-        for (name, value) in &cell.settings {
+        for (name, value) in cell.settings.iter().filter(|(name, _)| *name != ARRAYS) {
             let key = (cell.target, name.clone());
             if self.now.get(&key) == Some(value) {
                 continue;
@@ -88,9 +93,12 @@ impl<'a> Settings<'a> {
         for ((target, name), before) in std::mem::take(&mut self.before) {
             let target = &self.plan.targets[target];
             let back = match before {
-                Before::Value(value) => {
-                    watcher.prepares(&format!("{}: {name} {value} again", target.name));
-                    self.set(target, &name, &value.into())
+                Before::Values(values) => {
+                    let all = values.join(", ");
+                    watcher.prepares(&format!("{}: {name} {all} again", target.name));
+                    let each = target.each().into_iter().zip(values);
+                    let back = each.map(|(target, value)| self.set(&target, &name, &value.into()));
+                    back.fold(Ok(()), Result::and)
                 }
                 // One command may set several back.
                 Before::Command(command) if !commands.contains(&command) => {
@@ -108,24 +116,27 @@ impl<'a> Settings<'a> {
     }
 
     fn before(&self, target: &Target, name: &str) -> Result<Before, CourseError> {
-        match (&target.set, &target.volume) {
-            (Some(_), _) => {
-                Ok(target.restore_command(name).map_or(Before::Unknown, Before::Command))
-            }
-            (None, Some(volume)) => {
-                let value = self.surroundings.setting_of(volume, name).map(Before::Value);
-                let target = target.name.clone();
-                value.map_err(|error| CourseError::Volume { target, error })
-            }
-            (None, None) => Ok(Before::Unknown),
+        if target.set.is_some() {
+            return Ok(target.restore_command(name).map_or(Before::Unknown, Before::Command));
         }
+        let volumes = each_volume(target);
+        if volumes.is_empty() {
+            return Ok(Before::Unknown);
+        }
+        let value = |(target, volume): (&Target, String)| {
+            let value = self.surroundings.setting_of(&volume, name);
+            let target = target.name.clone();
+            value.map_err(|error| CourseError::Volume { target, error })
+        };
+        volumes.into_iter().map(value).collect::<Result<_, _>>().map(Before::Values)
     }
 
     fn set(&self, target: &Target, name: &str, value: &toml::Value) -> Result<(), CourseError> {
-        let outcome = match (target.set_command(name, value), &target.volume) {
-            (Some(command), _) => shell(&command),
-            (None, Some(volume)) => self.surroundings.set(volume, name, &plain(value)),
-            (None, None) => Ok(()),
+        let outcome = match target.set_command(name, value) {
+            Some(command) => shell(&command),
+            None => each_volume(target)
+                .iter()
+                .try_for_each(|(_, volume)| self.surroundings.set(volume, name, &plain(value))),
         };
         outcome.map_err(|error| {
             let (target, name) = (target.name.clone(), name.to_owned());

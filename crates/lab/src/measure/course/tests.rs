@@ -1,4 +1,5 @@
 use super::*;
+mod arrays;
 mod exports;
 mod hooks;
 mod left;

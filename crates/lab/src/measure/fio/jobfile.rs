@@ -13,17 +13,21 @@ const PERCENTILES: &str = "50:90:99:99.9:99.99";
 /// Bins of fio's histograms over time are 2^4 of those in its JSON: four for each doubling.
 pub(super) const HISTOGRAM_COARSENESS: u32 = 4;
 
+/// Jobs that are processes of their own begin a session each, and would outlive whoever ends fio.
+const ONE_PROCESS: &str = "thread\n";
+
 /// Which round of a cell it is, and where its sequential jobs begin.
 pub(super) struct Turn<'a> {
     pub number: u32,
     pub starts: &'a Starts,
 }
 
-/// The job file of a round; logs are written beside `stem`.
+/// The job file of a round; logs are written beside `stem`. Where several arrays are loaded at
+/// once, jobs that do the same on each of them are one group, which fio reports as one.
 pub(super) fn text(
     plan: &Plan,
     cell: &Cell,
-    ground: &Ground<'_>,
+    grounds: &[Ground<'_>],
     engine: &str,
     stem: &Path,
     turn: &Turn<'_>,
@@ -31,8 +35,7 @@ pub(super) fn text(
     let number = turn.number;
     let target = &plan.targets[cell.target];
     let round = plan.rounds_of(target);
-    let mut text = format!("; {}, round {number}\n[global]\n", cell.title(plan));
-    text += &place(ground, engine);
+    let mut text = format!("; {}, round {number}\n[global]\n{ONE_PROCESS}", cell.title(plan));
     let size = plan.matrix.size.or(target.size).map(|size| size.bytes());
     if let Some(size) = size {
         line(&mut text, "size", size);
@@ -51,22 +54,35 @@ pub(super) fn text(
     text += "lat_percentiles=1\ngroup_reporting\nnorandommap\nrandom_generator=tausworthe64\n";
     let stem = stem.file_name().unwrap_or_default().to_string_lossy();
     for (index, word) in cell.load.rw.split('+').enumerate() {
-        let _ = write!(text, "\n[{}]\nnew_group\n", own(index));
-        if index > 0 {
-            text += "stonewall\n";
-        }
-        text += &job(plan, cell, word, ground.is_nbd);
-        text += &start(turn, &own(index), size);
+        let mut body = job(plan, cell, word, grounds[0].is_nbd);
+        body += &start(turn, &own(index), size);
         if !round.pass {
-            line(&mut text, "write_iops_log", format!("{stem}-phase-{index}"));
-            line(&mut text, "write_hist_log", format!("{stem}-phase-{index}"));
+            line(&mut body, "write_iops_log", format!("{stem}-phase-{index}"));
+            line(&mut body, "write_hist_log", format!("{stem}-phase-{index}"));
         }
+        let first = if index > 0 { "stonewall\n" } else { "" };
+        text += &group(&own(index), first, &body, grounds, engine);
         for (number, job) in plan.beside.iter().enumerate() {
             let name = beside(number, index);
-            let _ = write!(text, "\n; {}\n[{name}]\nnew_group\n{}", job.name, job_beside(job));
             let size = job.size.map(|size| size.bytes()).or(size);
-            text += &start(turn, &name, size);
+            let body = job_beside(job) + &start(turn, &name, size);
+            let _ = write!(text, "\n; {}", job.name);
+            text += &group(&name, "", &body, grounds, engine);
         }
+    }
+    text
+}
+
+/// A job on each of the grounds, in a group of their own that is called like the first of them.
+fn group(name: &str, first: &str, body: &str, grounds: &[Ground<'_>], engine: &str) -> String {
+    let mut text = String::new();
+    for (array, ground) in grounds.iter().enumerate() {
+        let _ = match array {
+            0 => write!(text, "\n[{name}]\nnew_group\n{first}"),
+            array => write!(text, "\n[{name}-on-{array}]\n"),
+        };
+        text += &place(ground, engine);
+        text += body;
     }
     text
 }
@@ -109,6 +125,9 @@ fn place(ground: &Ground<'_>, engine: &str) -> String {
     }
     if let Some(cpus) = &ground.cpus {
         line(&mut text, "cpus_allowed", cpus);
+    }
+    if let Some(node) = ground.memory_node {
+        line(&mut text, "numa_mem_policy", format!("bind:{node}"));
     }
     text
 }
@@ -169,7 +188,7 @@ pub(in crate::measure) fn fill(
     size: Option<u64>,
 ) -> String {
     let precondition = &plan.precondition;
-    let mut text = format!("; {} fills\n[fill]\n", precondition.fills);
+    let mut text = format!("; {} fills\n[fill]\n{ONE_PROCESS}", precondition.fills);
     text += &place(ground, engine);
     if let Some(size) = size {
         line(&mut text, "size", size);
@@ -200,12 +219,14 @@ mod tests {
         );
         let plan = Plan::parse(&text).unwrap();
         let turn = Turn { number: 0, starts: &Starts::default() };
-        super::text(&plan, &plan.cells()[0], ground, engine, Path::new("/raw/stem"), &turn)
+        let grounds = std::slice::from_ref(ground);
+        super::text(&plan, &plan.cells()[0], grounds, engine, Path::new("/raw/stem"), &turn)
     }
 
     fn ground(is_nbd: bool) -> Ground<'static> {
         let place = if is_nbd { "nbd://h/x" } else { "/dev/a:b" };
-        Ground { place: place.into(), is_nbd, raw: Path::new("/raw"), cpus: Some("0-3".into()) }
+        let (raw, cpus) = (Path::new("/raw"), Some("0-3".into()));
+        Ground { place: place.into(), is_nbd, raw, cpus, memory_node: Some(1) }
     }
 
     #[test]
@@ -233,10 +254,12 @@ mod tests {
         let text = written(matrix, &ground(false), "io_uring");
         for line in [
             "[own-0]",
+            "thread",
             "ioengine=io_uring",
             "filename=/dev/a\\:b",
             "direct=1",
             "cpus_allowed=0-3",
+            "numa_mem_policy=bind:1",
             "size=1073741824",
             "runtime=2000ms",
             "time_based",

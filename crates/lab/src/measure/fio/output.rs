@@ -7,7 +7,7 @@ pub(super) use histograms::log_of as histograms_of;
 use super::bins;
 use crate::plan::RoundPlan;
 use headpond_whatif::rounds::{JobRound, Round};
-use headpond_whatif::{Latency, Measured, Side, Window};
+use headpond_whatif::{Bins, Latency, Measured, Side, Window};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 
@@ -55,7 +55,9 @@ fn job(said: &Value) -> Result<JobRound, OutputError> {
     let measured =
         Measured { seconds, read: read.0, write: write.0, flush, errors: u64::from(errors > 0) };
     let bins = ["read", "write", "sync"].map(|side| bins(said[side]["lat_ns"].get("bins")));
-    Ok(JobRound { name: name.to_owned(), measured, bins })
+    // It measures both, and never a write with its own flush.
+    let stable = Bins::default();
+    Ok(JobRound { name: name.to_owned(), measured, bins, stable })
 }
 
 /// One side, and the seconds that it ran.
@@ -126,7 +128,6 @@ fn windows_of(log: &str, begun: f64, plan: &RoundPlan) -> Vec<Window> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use headpond_whatif::Bins;
 
     const SAID: &str = r#"fio: a warning
 {"jobs": [{"jobname": "randrw", "error": 0, "total_err": 0,
@@ -141,7 +142,7 @@ mod tests {
     fn every_figure_of_fio_finds_its_place() {
         let plan = RoundPlan::default();
         let round = round(SAID, Path::new("/nonexistent/stem"), &plan).unwrap();
-        let JobRound { name, measured, bins } = &round.jobs[0];
+        let JobRound { name, measured, bins, .. } = &round.jobs[0];
         assert_eq!(
             (name.as_str(), measured.read.requests, measured.write.iops),
             ("randrw", 300, 50.0)

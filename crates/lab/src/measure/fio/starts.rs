@@ -23,24 +23,31 @@ impl Starts {
         if plan.rounds_of(&plan.targets[cell.target]).pass {
             return;
         }
+        let arrays = plan.targets[cell.target].arrays(&cell.settings);
         let jobs = cell.phases(plan).into_iter().flatten();
         for job in jobs.filter(|job| !job.rw.is_random) {
             let done = round.jobs.iter().find(|round| round.name == job.name);
             let (Some(done), Some(region)) = (done, region(plan, cell, &job)) else { continue };
             // fio has a place for reads and one for writes, and each process its own.
             let requests = done.measured.read.requests.max(done.measured.write.requests);
-            let moved = requests / u64::from(job.jobs) * job.block_bytes;
+            let processes = u64::from(job.jobs) * u64::from(arrays);
+            let moved = requests / processes * job.block_bytes;
             let next = next(self.of(&job.name), moved, region);
             self.0.insert(job.name, next);
         }
     }
 }
 
-/// What fio may touch of a target, where that is known.
+/// What fio may touch of each array of a target, where that is known.
 pub(super) fn region(plan: &Plan, cell: &Cell, job: &Job) -> Option<u64> {
     let target = &plan.targets[cell.target];
     let named = job.size.or(plan.matrix.size.or(target.size).map(|size| size.bytes()));
-    named.or_else(|| crate::measure::place::bytes(target))
+    let smallest = || {
+        let sizes = target.loaded(&cell.settings).into_iter();
+        let sizes: Option<Vec<_>> = sizes.map(|it| crate::measure::place::bytes(&it)).collect();
+        sizes?.into_iter().min()
+    };
+    named.or_else(smallest)
 }
 
 fn next(start: u64, moved: u64, region: u64) -> u64 {
