@@ -50,6 +50,7 @@ mod rebuild;
 mod replay;
 mod resync;
 mod returning;
+mod runs;
 mod scratch;
 mod scrub;
 mod second_half;
@@ -217,6 +218,7 @@ impl Array {
             geometry: ChangingGeometry::new(geometry),
             members: Members::new(found, &record, &layout),
             balances: RefCell::new(vec![Balance::default(); layout.groups()]),
+            scratch: Scratch::new(tuning, &layout),
             layout,
             parity: Cell::new(parity),
             absence: Absence::new(&record, stripes, &absence),
@@ -225,7 +227,6 @@ impl Array {
             recorder: Recorder::new(record, parity, initialised_stripes),
             locks: KeyLocks::new(),
             intents,
-            scratch: Scratch::new(tuning),
             beside: Beside::default(),
             counters: Counters::default(),
             initialised: Cell::new(initialised_stripes),

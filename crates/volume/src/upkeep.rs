@@ -18,10 +18,12 @@ use serde::Serialize;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
-use throttle::{Rest, Step, Throttle};
+use throttle::{Kind, Rest, Step, Steps, Throttle};
 
 /// A stop or a pause is noticed after so long, however slow the pace.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
+/// After a request the work counts as being beside requests for so long.
+const ASKED_FOR: Duration = Duration::from_millis(100);
 
 /// The work on one array.
 pub(crate) struct Upkeep {
@@ -344,14 +346,28 @@ impl Shared {
     fn breathe(&self, work: Work) -> impl AsyncFnMut() -> bool + '_ {
         let (mut begun, mut before) = (self.runtime.now(), self.array.requests());
         let mut done = self.progress(work).0;
-        let throttle = Rc::new(Throttle::new(begun, self.array.geometry().rotational));
+        let kind = Kind {
+            is_rotational: self.array.geometry().rotational,
+            is_mirrored: self.array.layout().level().is_mirrored(),
+            steps: match work {
+                Work::StandIn { .. } => Steps::Overlapping,
+                _ => Steps::Apart,
+            },
+        };
+        let throttle = Rc::new(Throttle::new(begun, kind));
+        let mut asked = None;
         self.array.hear(Some(self.ear(&throttle)));
         async move || {
             let now_done = self.progress(work).0;
             let bytes = now_done.saturating_sub(done);
             done = now_done;
             let (ended, requests) = (self.runtime.now(), self.array.requests());
-            let step = Step { begun, ended, bytes, is_asked: requests != before };
+            if requests != before {
+                asked = Some(ended);
+            }
+            // A step may be shorter than the time between two requests.
+            let is_asked = asked.is_some_and(|asked| ended.since(asked) < ASKED_FOR);
+            let step = Step { begun, ended, bytes, is_asked };
             let Rest { until, rows } = throttle.end(&step, self.pace.get());
             self.array.set_rows_at_a_time(rows);
             while self.goes_on(work) && self.runtime.now() < until {

@@ -1,6 +1,7 @@
 //! Waiting for one another on one thread: no atomics, no poisoning, first come first served.
 
 mod busy;
+mod crew;
 mod join;
 mod key_locks;
 mod notify;
@@ -10,6 +11,7 @@ mod semaphore;
 mod waiter;
 
 pub use busy::{Busy, BusyGuard};
+pub use crew::Crew;
 pub use join::join_all;
 pub use key_locks::{KeyGuard, KeyLocks};
 pub use notify::Notify;

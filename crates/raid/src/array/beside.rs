@@ -21,26 +21,24 @@ pub type OnAnswer = Rc<dyn Fn(Instant)>;
 
 /// What work beside the requests goes by.
 pub(super) struct Beside {
-    rows: Cell<u64>,
+    /// Side by side; `None` where nobody is in the way.
+    rows: Cell<Option<u64>>,
     is_heard: Cell<bool>,
     on_answer: RefCell<Option<OnAnswer>>,
 }
 
 impl Default for Beside {
     fn default() -> Self {
-        Beside {
-            rows: Cell::new(ROWS_AT_A_TIME),
-            is_heard: Cell::new(false),
-            on_answer: RefCell::default(),
-        }
+        Beside { rows: Cell::new(None), is_heard: Cell::new(false), on_answer: RefCell::default() }
     }
 }
 
 impl Array {
     /// Has a rebuild, first parity and a scrub work on so many rows side by side, as far as memory
     /// goes: few trouble requests little, many get more done where requests stand in the way.
-    pub fn set_rows_at_a_time(&self, rows: u64) {
-        self.beside.rows.set(rows.max(1));
+    /// `None`: nobody is in the way, and as many are taken as keep the members busy.
+    pub fn set_rows_at_a_time(&self, rows: Option<u64>) {
+        self.beside.rows.set(rows.map(|rows| rows.max(1)));
     }
 
     /// Tells of every read and write that is answered from now on; one that is answered at once
@@ -51,9 +49,24 @@ impl Array {
     }
 
     pub(super) fn rows_at_a_time(&self) -> u64 {
-        let row_bytes = self.layout.width() as u64 * u64::from(self.layout.strip_bytes());
-        let rows_max = self.scratch.bytes_max() / SCRATCH_SHARE / row_bytes;
-        self.beside.rows.get().min(rows_max.max(ROWS_AT_A_TIME))
+        let rows_max = self.scratch.bytes_max() / SCRATCH_SHARE / self.row_bytes();
+        self.beside.rows.get().unwrap_or(ROWS_AT_A_TIME).min(rows_max.max(ROWS_AT_A_TIME))
+    }
+
+    /// The same where the rows lie on all members, each of which is to have some to do.
+    pub(super) fn spread_rows_at_a_time(&self) -> u64 {
+        let bytes = self.scratch.bytes_max() / SCRATCH_SHARE + self.scratch.spread_bytes();
+        let rows_max = (bytes / self.row_bytes()).max(ROWS_AT_A_TIME);
+        self.beside.rows.get().unwrap_or(rows_max).min(rows_max)
+    }
+
+    /// Whether nobody is in the way.
+    pub(super) fn is_alone(&self) -> bool {
+        self.beside.rows.get().is_none()
+    }
+
+    fn row_bytes(&self) -> u64 {
+        self.layout.width() as u64 * u64::from(self.layout.strip_bytes())
     }
 
     /// Tells how long a request took, where anybody wants to know.

@@ -16,19 +16,17 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use headpond_block::sync::join_all;
-use headpond_block::{BlockDevice, Buffers, DeviceError, Outcome, Request, Submission};
+use headpond_block::{BlockDevice, Buffers, DeviceError, Outcome, Request};
 
-use super::beside::{ROWS_AT_A_TIME, SCRATCH_SHARE};
 use super::members::{FilledRows, Filling, Holders, Lent};
 use super::parity_write::REPAIRS_MAX;
 use super::rebuild::Rebuild;
+use super::runs::Runs;
 use super::scratch::Payload;
 use super::{Array, Member};
 use crate::layout::{Role, StripCell, Stripe};
 use crate::plan::StripRead;
 
-/// The most of them where they lie on all members, each of which is to have some to do.
-const SPREAD_ROWS_AT_A_TIME_MAX: u64 = 512;
 /// How often it is looked whether a slot that was taken back is free.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 /// What a cut costs at most.
@@ -47,7 +45,7 @@ pub enum Filled {
 }
 
 /// Who is given what a role holds.
-enum Goal {
+pub(super) enum Goal {
     Device(Role, Rc<Filling>),
     Slot(Rc<Lent>),
 }
@@ -60,7 +58,7 @@ impl Goal {
         }
     }
 
-    fn progress(&self) -> &FilledRows {
+    pub(super) fn progress(&self) -> &FilledRows {
         match self {
             Goal::Device(_, filling) => &filling.progress,
             Goal::Slot(lent) => &lent.progress,
@@ -110,89 +108,35 @@ impl Array {
     ) -> Result<Filled, DeviceError> {
         self.forget_records().await?;
         let mut recorded_at = self.runtime.now();
+        let mut runs = Runs::default();
         while goal.progress().rows() < self.layout.rows() {
-            self.fill_rows(&goal).await?;
+            self.begin_runs(&goal, &mut runs);
+            runs.some().await?;
+            let goes_on = runs.beside(go_on()).await;
+            if !goes_on || !self.is_wanted(&goal) {
+                runs.end().await?;
+            }
             if !self.is_wanted(&goal) {
                 return Ok(Filled::Gone);
             }
-            let goes_on = go_on().await;
             if !goes_on || self.runtime.now().since(recorded_at) >= RECORDED_EVERY {
-                self.record_filled(&goal).await?;
+                if let Err(error) = runs.beside(self.record_filled(&goal)).await {
+                    runs.end().await?;
+                    return Err(error);
+                }
                 recorded_at = self.runtime.now();
             }
             if !goes_on {
                 return Ok(Filled::Paused);
             }
         }
+        runs.end().await?;
         let filled = self.finish_filling(&goal).await?;
         // So that whoever looks for a free slot after this finds it.
         while self.members.is_any_settling() && go_on().await {
             self.runtime.sleep(LOOK_EVERY).await;
         }
         Ok(filled)
-    }
-
-    async fn fill_rows(&self, goal: &Goal) -> Outcome {
-        let rows = self.next_rows(goal).into_iter();
-        let rows = rows.map(|row| Submission::pending(self.fill_row(goal, row)));
-        join_all(rows.collect()).await.into_iter().collect()
-    }
-
-    /// What is to be filled next: the first rows that are not. Of distributed spare space some rows
-    /// from each of several piles.
-    fn next_rows(&self, goal: &Goal) -> Vec<u64> {
-        let (start, end) = (goal.progress().rows(), self.layout.rows());
-        let Goal::Slot(lent) = goal else {
-            return (start..end.min(start + self.rows_at_a_time())).collect();
-        };
-        let pile = self.layout.pile_rows();
-        let each = pile.min(ROWS_AT_A_TIME);
-        // Never more than usual: that many have all members busy.
-        let rows = self.rows_at_a_time().min(ROWS_AT_A_TIME);
-        let spread = self.spread_rows_at_a_time() * rows / ROWS_AT_A_TIME;
-        let mut piles_left = (spread / each).max(1);
-        // A disk that takes part in two piles would go back and forth between them.
-        let must_part = self.geometry.now().rotational && each == ROWS_AT_A_TIME;
-        let (mut rows, mut busy) = (Vec::new(), Vec::new());
-        let window = start / pile..end.div_ceil(pile).min(start / pile + self.window());
-        for first in window.map(|index| index * pile) {
-            if piles_left == 0 {
-                break;
-            }
-            let lacking = (first..end.min(first + pile)).filter(|row| !lent.progress.holds(*row));
-            let lacking: Vec<u64> = lacking.take(each as usize).collect();
-            let Some(row) = lacking.first() else { continue };
-            let parts = self.parts_in(lent, *row);
-            if must_part && parts.iter().any(|part| busy.contains(part)) {
-                continue;
-            }
-            piles_left -= u64::from(!parts.is_empty());
-            busy.extend(parts);
-            rows.extend(lacking);
-        }
-        rows
-    }
-
-    /// Piles that are looked at for some that can be filled side by side.
-    fn window(&self) -> u64 {
-        2 * self.layout.members() as u64
-    }
-
-    /// Who is read from or written to for a row.
-    fn parts_in(&self, lent: &Lent, row: u64) -> Vec<Role> {
-        let home = self.members.home(StripCell { role: lent.role, row });
-        let Some((stripe, _)) = home.and_then(|home| self.layout.strip_in(home)) else {
-            return Vec::new();
-        };
-        let read = self.layout.strips().map(|strip| self.layout.cell(stripe, strip).role);
-        let read = read.filter(|role| *role != lent.role);
-        read.chain([self.layout.spare_cell(lent.slot, row).role]).collect()
-    }
-
-    fn spread_rows_at_a_time(&self) -> u64 {
-        let row_bytes = self.layout.width() as u64 * u64::from(self.layout.strip_bytes());
-        let rows = self.scratch.bytes_max() / SCRATCH_SHARE / row_bytes;
-        rows.clamp(ROWS_AT_A_TIME, SPREAD_ROWS_AT_A_TIME_MAX)
     }
 
     /// Whether there is still somebody to be filled.
@@ -211,7 +155,7 @@ impl Array {
         }
     }
 
-    async fn fill_row(&self, goal: &Goal, row: u64) -> Outcome {
+    pub(super) async fn fill_row(&self, goal: &Goal, row: u64) -> Outcome {
         let cell = StripCell { role: goal.role(), row };
         loop {
             let home = self.members.home(cell);

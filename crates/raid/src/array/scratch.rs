@@ -3,6 +3,7 @@
 use headpond_block::sync::{Permit, Semaphore};
 use headpond_block::{Buffer, BufferPool, Buffers, PoolConfig};
 
+use crate::layout::Layout;
 use crate::patience::Patience;
 
 /// What an array may use of the machine, and how long it waits.
@@ -10,7 +11,8 @@ use crate::patience::Patience;
 pub struct Tuning {
     /// Where scratch memory comes from; what it lacks comes from the heap.
     pub pool: BufferPool,
-    /// The most scratch memory in use at a time, in bytes.
+    /// The most scratch memory in use at a time, in bytes; distributed spare space comes with some
+    /// on top, for what is rebuilt onto it.
     pub scratch_bytes_max: u64,
     /// How long members are waited for; `None`: until they answer.
     pub patience: Option<Patience>,
@@ -60,8 +62,15 @@ impl Payload {
     }
 }
 
+/// What a member is worth of the memory for rebuilding onto distributed spare space, and all
+/// together at most: enough for each to read on while what it has read waits for the others.
+const SPREAD_BYTES_OF_MEMBER: u64 = 4 << 20;
+const SPREAD_BYTES_MAX: u64 = 256 << 20;
+
 pub(super) struct Scratch {
     tuning: Tuning,
+    /// On top of what is tuned.
+    spread_bytes: u64,
     budget: Semaphore,
 }
 
@@ -73,9 +82,18 @@ pub(super) struct Allowance<'a> {
 }
 
 impl Scratch {
-    pub(super) fn new(tuning: Tuning) -> Scratch {
-        let budget = Semaphore::new(tuning.scratch_bytes_max);
-        Scratch { tuning, budget }
+    pub(super) fn new(tuning: Tuning, layout: &Layout) -> Scratch {
+        let spread_bytes = match layout.spare_slots() {
+            0 => 0,
+            _ => (layout.members() as u64 * SPREAD_BYTES_OF_MEMBER).min(SPREAD_BYTES_MAX),
+        };
+        let budget = Semaphore::new(tuning.scratch_bytes_max + spread_bytes);
+        Scratch { tuning, spread_bytes, budget }
+    }
+
+    /// What rebuilding onto distributed spare space may take alone.
+    pub(super) fn spread_bytes(&self) -> u64 {
+        self.spread_bytes
     }
 
     /// The most that is in use at a time.

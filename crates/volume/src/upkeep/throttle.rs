@@ -20,11 +20,16 @@ use std::ops::Range;
 use std::time::Duration;
 
 const JUDGE_EVERY: Duration = Duration::from_millis(500);
+/// At most so often it is chosen how many steps overlap.
+const CHOOSE_EVERY: Duration = Duration::from_millis(100);
 /// How much longer the slowest of a hundred takes than without the work: less than that lets it go
 /// faster, more has it go slower. Both are less than twice: beside disks that turn much less, for
 /// what counts is an array without the loss that is being made good, which costs them by itself.
 const FELT_ON_DISKS: Range<f64> = 1.15..1.35;
 const FELT_ON_FLASH: Range<f64> = 1.55..1.75;
+/// Of two copies on disks one is left, which does the work of both: that alone nearly doubles what
+/// requests take, and leaves the least room.
+const FELT_ON_COPIES: Range<f64> = 1.03..1.12;
 const RAISED_BY: f64 = 1.25;
 const LOWERED_BY: f64 = 0.7;
 /// Answers without which nothing is concluded.
@@ -40,6 +45,9 @@ const MORE_BETWEEN_RESTS: f64 = 1.0 + 1.0 / (REST_SHARE - 1) as f64;
 const ARREARS_MAX: Duration = Duration::from_secs(2);
 const ROWS: u64 = 16;
 const ROWS_MAX: u64 = 128;
+/// Of steps that overlap: far from what clients ask, drives with full queues let them wait for most
+/// of a second, so that only many come to anything. What memory allows is less.
+const ROWS_OVERLAPPING_MAX: u64 = 512;
 
 /// What a work has done since it last rested.
 pub(super) struct Step {
@@ -54,16 +62,34 @@ pub(super) struct Step {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Rest {
     pub until: Instant,
-    /// Of the next step, side by side.
-    pub rows: u64,
+    /// Of the next step, side by side; `None` where nobody is in the way.
+    pub rows: Option<u64>,
+}
+
+/// What a work is like.
+#[derive(Clone, Copy)]
+pub(super) struct Kind {
+    pub is_rotational: bool,
+    pub is_mirrored: bool,
+    pub steps: Steps,
+}
+
+/// Whether one step begins when the one before has ended.
+#[derive(Clone, Copy)]
+pub(super) enum Steps {
+    Apart,
+    Overlapping,
 }
 
 /// Governs one piece of work.
 pub(super) struct Throttle {
     /// Rows that a step has at least: a drive that seeks is to do more than seek.
     rows_min: u64,
-    felt: Range<f64>,
+    kind: Kind,
     rows: Cell<u64>,
+    /// Of steps that overlap: how long the work has waited for its own answers since its rows were
+    /// chosen, and how long for its turn.
+    spent: Cell<(Duration, Duration)>,
     /// Bytes a second beside requests.
     rate: Cell<f64>,
     /// Until when what is done would have taken at that rate.
@@ -78,12 +104,23 @@ pub(super) struct Throttle {
     quiet: RefCell<Latencies>,
 }
 
+impl Kind {
+    fn felt(self) -> Range<f64> {
+        match (self.is_rotational, self.is_mirrored) {
+            (false, _) => FELT_ON_FLASH,
+            (true, false) => FELT_ON_DISKS,
+            (true, true) => FELT_ON_COPIES,
+        }
+    }
+}
+
 impl Throttle {
-    pub fn new(now: Instant, is_rotational: bool) -> Self {
+    pub fn new(now: Instant, kind: Kind) -> Self {
         Self {
-            rows_min: if is_rotational { ROWS } else { 1 },
-            felt: if is_rotational { FELT_ON_DISKS } else { FELT_ON_FLASH },
+            rows_min: if kind.is_rotational { ROWS } else { 1 },
+            kind,
             rows: Cell::new(ROWS),
+            spent: Cell::default(),
             rate: Cell::new(0.0),
             due: Cell::new(now),
             judged: Cell::new(now),
@@ -115,7 +152,7 @@ impl Throttle {
             self.rows.set(ROWS);
             self.due.set(now);
             let until = step.begun + time_of(step.bytes, ceiling);
-            return Rest { until: until.max(now), rows: ROWS };
+            return Rest { until: until.max(now), rows: None };
         }
         self.judge(now);
         let rate = self.rate.get().max(floor).min(ceiling);
@@ -126,20 +163,40 @@ impl Throttle {
         self.due.set(due);
         self.choose_rows(step, due);
         let rest = self.rest(now, due);
-        Rest { until: due.max(rest).max(now), rows: self.rows.get() }
+        Rest { until: due.max(rest).max(now), rows: Some(self.rows.get()) }
     }
 
     /// Takes more rows where the work cannot keep up with its rate, and fewer where it waits for
     /// most of the time.
     fn choose_rows(&self, step: &Step, due: Instant) {
-        let took = step.ended.since(step.begun);
+        let (took, ahead) = (step.ended.since(step.begun), due.since(step.ended));
         let rows = self.rows.get();
-        let rows = match due.since(step.ended) {
-            ahead if ahead > took => rows / 2,
-            Duration::ZERO => rows * 2,
-            _ => rows,
+        let (rows, most) = match self.kind.steps {
+            Steps::Apart if ahead > took => (rows / 2, ROWS_MAX),
+            Steps::Apart if ahead.is_zero() => (rows * 2, ROWS_MAX),
+            Steps::Apart => (rows, ROWS_MAX),
+            Steps::Overlapping => {
+                (self.choose_overlapping(rows, (took, ahead)), ROWS_OVERLAPPING_MAX)
+            }
         };
-        self.rows.set(rows.clamp(self.rows_min, ROWS_MAX));
+        self.rows.set(rows.clamp(self.rows_min, most));
+    }
+
+    /// Of steps that overlap some end at nearly the same time: what each took says little, and one
+    /// more or less is enough at a time.
+    fn choose_overlapping(&self, rows: u64, (took, ahead): (Duration, Duration)) -> u64 {
+        let (worked, waited) = self.spent.get();
+        let (worked, waited) = (worked + took, waited + ahead);
+        self.spent.set((worked, waited));
+        if worked + waited < CHOOSE_EVERY {
+            return rows;
+        }
+        self.spent.take();
+        match ahead.is_zero() {
+            true => rows + ROWS,
+            false if waited > worked => rows.saturating_sub(ROWS),
+            false => rows,
+        }
     }
 
     /// Until when the work rests so that it is known what requests take without it.
@@ -174,11 +231,12 @@ impl Throttle {
         };
         let cost = with.as_secs_f64() / without.as_secs_f64();
         let rate = self.rate.get();
-        if cost > self.felt.end {
+        let felt = self.kind.felt();
+        if cost > felt.end {
             // What was slow at the old rate says nothing of the new one.
             *beside = Latencies::default();
             self.rate.set(rate.min(reached) * LOWERED_BY);
-        } else if cost < self.felt.start {
+        } else if cost < felt.start {
             // Not further than it gets.
             self.rate.set(rate.max((rate * RAISED_BY).min(reached * 2.0)));
         }
@@ -239,6 +297,8 @@ mod tests {
     const MIB: u64 = 1 << 20;
     const PACE: Pace = Pace { floor: Size(10 * MIB), ceiling: Some(Size(400 * MIB)) };
 
+    const DISKS: Kind = Kind { is_rotational: true, is_mirrored: false, steps: Steps::Apart };
+
     fn at(ms: u64) -> Instant {
         Instant::START + Duration::from_millis(ms)
     }
@@ -246,7 +306,7 @@ mod tests {
     /// Works for so long in steps of a MiB that take 2 ms each; a request that is asked in a step
     /// takes so many microseconds, and else 100. Answers with bytes a second of the last second.
     fn work(pace: Pace, seconds: u64, beside_us: u64) -> u64 {
-        let throttle = Throttle::new(at(0), true);
+        let throttle = Throttle::new(at(0), DISKS);
         let (mut now, mut late) = (at(0), 0);
         while now < at(seconds * 1000) {
             let (begun, ended) = (now, now + Duration::from_millis(2));
@@ -278,7 +338,7 @@ mod tests {
 
     #[test]
     fn alone_it_goes_at_the_ceiling() {
-        let throttle = Throttle::new(at(0), false);
+        let throttle = Throttle::new(at(0), Kind { is_rotational: false, ..DISKS });
         let step = |begun| Step { begun, ended: begun, bytes: MIB, is_asked: false };
         assert_eq!(throttle.end(&step(at(0)), PACE).until, at(0) + Duration::from_micros(2500));
         let free = Pace { ceiling: None, ..PACE };
@@ -287,14 +347,27 @@ mod tests {
 
     #[test]
     fn a_work_that_does_not_keep_up_takes_more_rows_and_one_that_rests_fewer() {
-        let throttle = Throttle::new(at(0), true);
+        let throttle = Throttle::new(at(0), DISKS);
         let step = |begun, took, bytes| {
             let (begun, ended) = (at(begun), at(begun + took));
             throttle.end(&Step { begun, ended, bytes, is_asked: true }, PACE).rows
         };
-        assert_eq!(step(0, 300, MIB), 2 * ROWS);
-        assert_eq!(step(300, 300, MIB), 4 * ROWS);
-        assert_eq!(step(600, 1, 100 * MIB), 2 * ROWS);
+        assert_eq!(step(0, 300, MIB), Some(2 * ROWS));
+        assert_eq!(step(300, 300, MIB), Some(4 * ROWS));
+        assert_eq!(step(600, 1, 100 * MIB), Some(2 * ROWS));
+    }
+
+    #[test]
+    fn steps_that_overlap_become_one_more_or_less_at_a_time() {
+        let throttle = Throttle::new(at(0), Kind { steps: Steps::Overlapping, ..DISKS });
+        let step = |begun, took, bytes| {
+            let (begun, ended) = (at(begun), at(begun + took));
+            throttle.end(&Step { begun, ended, bytes, is_asked: true }, PACE).rows
+        };
+        assert_eq!(step(0, 300, MIB), Some(2 * ROWS));
+        assert_eq!(step(300, 1, 0), Some(2 * ROWS), "too soon");
+        assert_eq!(step(301, 300, MIB), Some(3 * ROWS));
+        assert_eq!(step(601, 1, 100 * MIB), Some(2 * ROWS));
     }
 
     #[test]
