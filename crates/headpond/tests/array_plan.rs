@@ -19,7 +19,9 @@ fn an_array_is_planned_by_formulas() {
     assert!(line("random write IOPS ").ends_with(" 534"), "{text}");
     assert!(line("sequential write MB/s ").ends_with(" 2,680"), "{text}");
     assert!(line("capacity").ends_with("127 TiB"), "{text}");
-    assert!(line("rebuild, beside clients").ends_with(" 39.1 h"), "{text}");
+    assert!(line("rebuild, idle").ends_with(" 19.5 h"), "{text}");
+    assert!(line("rebuild, at the floor beside clients").ends_with(" 370.9 h"), "{text}");
+    assert!(line("from a failure to full redundancy, idle").ends_with(" 43.5 h (formula)"));
     let json = user.json(&[&TWELVE[..], &["--strip", "128K", "--depth", "1,8", "--json"]].concat());
     let array = &json["arrays"][0];
     let conditions = ["healthy", "uninitialised", "degraded", "rebuilding"];
@@ -98,7 +100,7 @@ fn an_older_drive_and_a_slower_rebuild_lose_more() {
         json["arrays"][0]["safety"]["loss_in_a_year"].as_f64().unwrap()
     };
     let usual = loss(&[]);
-    for more in [["--afr", "5"], ["--ure", "1e14"], ["--rebuild", "5"], ["--replace", "240"]] {
+    for more in [["--afr", "5"], ["--ure", "1e14"], ["--floor", "1M"], ["--replace", "240"]] {
         assert!(loss(&more) > 1.2 * usual, "{more:?}");
     }
     assert!(loss(&["--replace", "0"]) < usual, "a spare is in place");
@@ -184,7 +186,7 @@ fn a_simulated_rebuild_takes_the_place_of_the_formula_in_the_probability_of_loss
     let rebuilt = [&four[..], &["--simulate-rebuild", "32M"]].concat();
     let safety = |args: &[&str]| {
         let json = user.json(&[args, &["--json", "--replace", "0"]].concat());
-        json["arrays"][0]["safety"].clone()
+        json["arrays"][0]["safety_idle"].clone()
     };
     let (formula, simulated) = (safety(&four), safety(&rebuilt));
     assert_eq!([&formula["repair_from"], &simulated["repair_from"]], ["formula", "simulation"]);

@@ -2,6 +2,7 @@
 
 use headpond_raid::Level;
 use headpond_testkit::{shared, skip};
+use headpond_volume::Pace;
 use headpond_whatif::plan::{
     Assumptions, DriveFigures, InFront, Plan, Shape, Speeds, array_experiments, array_speeds,
     cached_experiments, cached_speeds,
@@ -44,7 +45,7 @@ fn compare(
     let shape = Shape { level, members, groups: 1, spread: None, strip_bytes: 64 << 10 };
     let given = Assumptions {
         depths: depths.to_vec(),
-        rebuild_share: 0.1,
+        pace: Pace::default(),
         replace_hours: 24.0,
         cache: None,
     };
@@ -107,7 +108,7 @@ fn behind_a_cache_the_formulas_are_near_and_a_full_one_writes_faster_than_the_ar
     let experiments = cached_experiments(shape, &drive.model, &front, &depths);
     let given = Assumptions {
         depths: depths.clone(),
-        rebuild_share: 0.5,
+        pace: Pace::default(),
         replace_hours: 24.0,
         cache: Some(front),
     };

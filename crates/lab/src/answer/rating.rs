@@ -5,6 +5,7 @@ use super::{Answer, Rows, distinct, group};
 use crate::plan::{ArrayOf, Sync};
 use crate::results::{CellResult, Results, Summary};
 use headpond_report::{Grid, Tone, factor, number, percent};
+use headpond_volume::Pace;
 use headpond_whatif::plan::{Assumptions, DriveFigures, Plan, Shape, Speeds};
 use serde::Serialize;
 use serde_json::json;
@@ -237,8 +238,12 @@ fn expected(
         strip_bytes: array.strip.map_or(64 << 10, |strip| strip.bytes() as u32),
     };
     let depth = cell.cell.load.in_flight();
-    let given =
-        Assumptions { depths: vec![depth], rebuild_share: 0.5, replace_hours: 24.0, cache: None };
+    let given = Assumptions {
+        depths: vec![depth],
+        pace: Pace::default(),
+        replace_hours: 24.0,
+        cache: None,
+    };
     let plan = Plan::of(drive, shape, &given).ok()?;
     let healthy = plan.expected.first()?;
     let speeds: Speeds = healthy.by_depth.first()?.speeds;

@@ -26,7 +26,10 @@ const HOURS_PER_YEAR: f64 = 8766.0;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum RepairFrom {
+    /// What the drives can do.
     Formula,
+    /// The floor of the pace, below which no rebuild goes beside requests.
+    Floor,
     /// Of short drives, for as many bytes as the whole ones have.
     Simulation,
 }
@@ -113,6 +116,14 @@ pub(super) fn spread_rebuild_hours(drive: &DriveFigures, layout: &Layout) -> Opt
     let held = (members - slots as f64) / members;
     let (read, written) = (layout.data_strips() as f64, 1.0);
     (slots > 0).then(|| drive.copy_hours() * held * (read + written) / (members - 1.0))
+}
+
+/// What each other drive reads and writes meanwhile, as a volume counts it: its share of whole
+/// stripes.
+pub(super) fn spread_bytes(drive: &DriveFigures, layout: &Layout) -> f64 {
+    let members = layout.members() as f64;
+    let held = (members - f64::from(layout.spare_slots())) / members;
+    drive.capacity_bytes as f64 * held * layout.width() as f64 / (members - 1.0)
 }
 
 /// Of an array behind a cache that writes through, that writes back on one device, and that writes

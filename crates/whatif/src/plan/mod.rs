@@ -33,6 +33,7 @@ pub use striping::{Different, Outlook, outlook, outlooks};
 use crate::condition::Condition;
 use headpond_raid::superblock::DATA_OFFSET_MIN;
 use headpond_raid::{Layout, LayoutError, Level, Spread};
+use headpond_volume::Pace;
 use serde::Serialize;
 use std::fmt;
 
@@ -66,8 +67,8 @@ pub const PRESET_40: [Shape; 2] = [
 pub struct Assumptions {
     /// Requests in flight that are looked at.
     pub depths: Vec<u32>,
-    /// Share of the drives' time that a rebuild takes from clients.
-    pub rebuild_share: f64,
+    /// Between what a rebuild goes: bytes a second of a drive.
+    pub pace: Pace,
     /// Until a failed drive is replaced; 0 with a spare in place.
     pub replace_hours: f64,
     /// What is in front, if there is something.
@@ -87,15 +88,19 @@ pub struct Plan {
     pub redundancy: usize,
     /// In every condition that the level has; healthy first.
     pub expected: Vec<Expected>,
-    /// With nothing else to do, and beside clients.
+    /// With nothing else to do, and at the floor of the pace: what it takes where requests feel it
+    /// all the time. It goes faster where they hardly do.
     pub rebuild_idle_hours: Option<f64>,
-    pub rebuild_beside_hours: Option<f64>,
+    pub rebuild_floor_hours: Option<f64>,
     /// The same onto distributed spares, where there are any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub spread_rebuild_idle_hours: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub spread_rebuild_beside_hours: Option<f64>,
+    pub spread_rebuild_floor_hours: Option<f64>,
+    /// Where every rebuild goes at the floor.
     pub safety: Safety,
+    /// Where no rebuild has anything else to do.
+    pub safety_idle: Safety,
     /// Behind a cache that writes through, that writes back on one device, and on two with the same
     /// contents.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -191,16 +196,20 @@ impl Plan {
     pub fn of(drive: &DriveFigures, shape: Shape, given: &Assumptions) -> Result<Self, ShapeError> {
         let layout = shape.layout(drive.capacity_bytes)?;
         let is_redundant = layout.redundancy() > 0;
-        let idle = drive.copy_hours();
-        let beside = idle / given.rebuild_share;
-        let spread_idle = loss::spread_rebuild_hours(drive, &layout);
-        let spread_beside = spread_idle.map(|hours| hours / given.rebuild_share);
+        let bytes = drive.capacity_bytes as f64;
+        let Span { idle, floor } = given.span(drive.copy_hours(), bytes);
+        let spread = loss::spread_rebuild_hours(drive, &layout);
+        let spread = spread.map(|hours| given.span(hours, loss::spread_bytes(drive, &layout)));
         let raw = drive.capacity_bytes * u64::from(shape.members);
-        // Spare space waits for nobody who brings a drive.
-        let repair_hours = spread_beside.unwrap_or(given.replace_hours + beside);
-        let repair = Repair { repair_hours, repair_from: RepairFrom::Formula };
-        let expected = Expected::of_each(drive, &layout, &given.depths, given.rebuild_share);
-        let (safety, safety_with_cache) = safeties(drive, &layout, repair, given);
+        let share = given.rebuild_share(drive);
+        let expected = Expected::of_each(drive, &layout, &given.depths, share);
+        let repairs = match spread {
+            // Spare space waits for nobody who brings a drive.
+            Some(span) => Repairs::of(span, RepairFrom::Formula, 0.0),
+            None => Repairs::of(Span { idle, floor }, RepairFrom::Formula, given.replace_hours),
+        };
+        let Safeties { busy, idle: safety_idle, with_cache } =
+            Safeties::of(drive, &layout, repairs, given);
         Ok(Self {
             shape,
             capacity_bytes: layout.array_bytes(),
@@ -209,11 +218,12 @@ impl Plan {
             behind_cache: behind_cache(drive, &layout, given, &expected[0]),
             expected,
             rebuild_idle_hours: is_redundant.then_some(idle),
-            rebuild_beside_hours: is_redundant.then_some(beside),
-            spread_rebuild_idle_hours: spread_idle,
-            spread_rebuild_beside_hours: spread_beside,
-            safety,
-            safety_with_cache,
+            rebuild_floor_hours: is_redundant.then_some(floor),
+            spread_rebuild_idle_hours: spread.map(|it| it.idle),
+            spread_rebuild_floor_hours: spread.map(|it| it.floor),
+            safety: busy,
+            safety_idle,
+            safety_with_cache: with_cache,
         })
     }
 
@@ -232,12 +242,20 @@ impl Plan {
             return Ok(self);
         }
         let layout = self.shape.layout(drive.capacity_bytes)?;
-        let beside = |seconds: f64| times.whole_hours(drive, seconds) / given.rebuild_share;
-        let onto_drive = given.replace_hours + beside(times.dedicated_s);
-        let repair_hours = times.distributed_s.map_or(onto_drive, beside);
-        let repair = Repair { repair_hours, repair_from: RepairFrom::Simulation };
-        let (safety, safety_with_cache) = safeties(drive, &layout, repair, given);
-        Ok(Self { safety, safety_with_cache, ..self })
+        let repairs = match times.distributed_s {
+            Some(seconds) => {
+                let hours = times.whole_hours(drive, seconds);
+                let span = given.span(hours, loss::spread_bytes(drive, &layout));
+                Repairs::of(span, RepairFrom::Simulation, 0.0)
+            }
+            None => {
+                let hours = times.whole_hours(drive, times.dedicated_s);
+                let span = given.span(hours, drive.capacity_bytes as f64);
+                Repairs::of(span, RepairFrom::Simulation, given.replace_hours)
+            }
+        };
+        let Safeties { busy, idle, with_cache } = Safeties::of(drive, &layout, repairs, given);
+        Ok(Self { safety: busy, safety_idle: idle, safety_with_cache: with_cache, ..self })
     }
 
     /// What is expected in a condition, where the level has it.
@@ -246,16 +264,64 @@ impl Plan {
     }
 }
 
-/// Without a cache, and with one where there is one.
-fn safeties(
-    drive: &DriveFigures,
-    layout: &Layout,
-    repair: Repair,
-    given: &Assumptions,
-) -> (Safety, Vec<CachedSafety>) {
-    let safety = loss::safety(drive, layout, repair);
-    let behind = |cache| loss::behind_caches(&safety, cache, given.replace_hours);
-    (safety, given.cache.iter().flat_map(behind).collect())
+/// Hours of a rebuild.
+#[derive(Clone, Copy)]
+struct Span {
+    /// With nothing else to do.
+    idle: f64,
+    /// Where it is felt all the time.
+    floor: f64,
+}
+
+/// How long an array lacks a member, at best and at worst.
+struct Repairs {
+    idle: Repair,
+    busy: Repair,
+}
+
+struct Safeties {
+    busy: Safety,
+    idle: Safety,
+    /// Of the former.
+    with_cache: Vec<CachedSafety>,
+}
+
+/// Bytes that a rebuild beside requests reads or writes in one go.
+const STEP_BYTES: f64 = (1 << 20) as f64;
+
+impl Assumptions {
+    /// Hours of a rebuild that takes `hours` with nothing in the way, and in which a drive reads or
+    /// writes so many bytes.
+    fn span(&self, hours: f64, bytes: f64) -> Span {
+        let at = |rate: u64| bytes / rate.max(1) as f64 / 3600.0;
+        let idle = self.pace.ceiling.map_or(hours, |ceiling| hours.max(at(ceiling.bytes())));
+        Span { idle, floor: idle.max(at(self.pace.floor.bytes())) }
+    }
+
+    /// Of the drives' time, what a rebuild at the floor takes: for the bytes, and for coming to them
+    /// out of a full queue.
+    pub fn rebuild_share(&self, drive: &DriveFigures) -> f64 {
+        let copied_per_s = drive.capacity_bytes as f64 / (drive.copy_hours() * 3600.0);
+        let step_s = STEP_BYTES / copied_per_s + 1.0 / drive.random_read_iops;
+        (self.pace.floor.bytes() as f64 / STEP_BYTES * step_s).min(1.0)
+    }
+}
+
+impl Repairs {
+    fn of(span: Span, from: RepairFrom, replace_hours: f64) -> Self {
+        let of = |hours, repair_from| Repair { repair_hours: replace_hours + hours, repair_from };
+        let busy_from = if span.floor > span.idle { RepairFrom::Floor } else { from };
+        Self { idle: of(span.idle, from), busy: of(span.floor, busy_from) }
+    }
+}
+
+impl Safeties {
+    fn of(drive: &DriveFigures, layout: &Layout, repairs: Repairs, given: &Assumptions) -> Self {
+        let [busy, idle] =
+            [repairs.busy, repairs.idle].map(|repair| loss::safety(drive, layout, repair));
+        let behind = |cache| loss::behind_caches(&busy, cache, given.replace_hours);
+        Self { busy, idle, with_cache: given.cache.iter().flat_map(behind).collect() }
+    }
 }
 
 fn behind_cache(
@@ -265,16 +331,17 @@ fn behind_cache(
     healthy: &Expected,
 ) -> Vec<CachedSpeeds> {
     let Some(cache) = &given.cache else { return Vec::new() };
-    let alone = &Expected::of_each(drive, layout, &[1], given.rebuild_share)[0];
+    let alone = &Expected::of_each(drive, layout, &[1], given.rebuild_share(drive))[0];
     cached::expected(cache, healthy.full, alone.by_depth[0].speeds, &healthy.by_depth)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use headpond_volume::Size;
 
     fn given() -> Assumptions {
-        Assumptions { depths: vec![1, 32], rebuild_share: 0.5, replace_hours: 24.0, cache: None }
+        Assumptions { depths: vec![1, 32], pace: Pace::default(), replace_hours: 24.0, cache: None }
     }
 
     fn shape(level: Level, members: u16, groups: u16) -> Shape {
@@ -290,7 +357,12 @@ mod tests {
         // Of 38 parts in 40, each of 39 drives reads 8 and writes 1.
         let ratio = 39.0 / 9.0 * 40.0 / 38.0;
         assert!((dedicated / distributed / ratio - 1.0).abs() < 1e-9, "{dedicated} {distributed}");
-        assert_eq!(spread.safety.repair.repair_hours, 2.0 * distributed);
+        assert_eq!(spread.safety_idle.repair.repair_hours, distributed);
+        // Of each of the others: what a volume calls its pace.
+        let floor = drive.capacity_bytes as f64 * 38.0 / 40.0 * 10.0 / 39.0 / 10_485_760.0 / 3600.0;
+        let busy = spread.safety.repair;
+        assert!((busy.repair_hours / floor - 1.0).abs() < 1e-9, "{busy:?} {floor}");
+        assert_eq!(busy.repair_from, RepairFrom::Floor);
         assert_eq!(grouped.spread_rebuild_idle_hours, None);
         let share = 38.0 / 40.0 * 8.0 / 10.0;
         assert!((spread.usable_share / share - 1.0).abs() < 1e-3, "{}", spread.usable_share);
@@ -331,18 +403,20 @@ mod tests {
         };
         // A thousandth in 36 s at the outer edge is the whole in 10 h / 0.7425 in the mean.
         let hours = 10.0 / ((1.0 + drive.inner_share) / 2.0);
-        let formula = spread.safety;
+        let (formula, busy) = (spread.safety_idle, spread.safety);
         let spread = spread.with_rebuild(&drive, &times(50.0, Some(36.0)), &given()).unwrap();
-        let repair = spread.safety.repair;
-        assert!((repair.repair_hours / (2.0 * hours) - 1.0).abs() < 1e-3, "{repair:?}");
+        let simulated = spread.safety_idle;
+        let repair = simulated.repair;
+        assert!((repair.repair_hours / hours - 1.0).abs() < 1e-3, "{repair:?}");
         assert_eq!(repair.repair_from, RepairFrom::Simulation);
         assert_eq!(formula.repair.repair_from, RepairFrom::Formula);
         let ratio = (repair.repair_hours / formula.repair.repair_hours).powi(2);
-        let lost = formula.mttdl_of_whole_drives_years / spread.safety.mttdl_of_whole_drives_years;
+        let lost = formula.mttdl_of_whole_drives_years / simulated.mttdl_of_whole_drives_years;
         assert!((lost / ratio - 1.0).abs() < 0.05, "{lost} {ratio}");
+        assert_eq!(spread.safety, busy, "the floor is what it was");
         let grouped = grouped.with_rebuild(&drive, &times(36.0, None), &given()).unwrap();
-        let waits = grouped.safety.repair.repair_hours - 24.0;
-        assert!((waits / (2.0 * hours) - 1.0).abs() < 1e-3, "{waits}");
+        let waits = grouped.safety_idle.repair.repair_hours - 24.0;
+        assert!((waits / hours - 1.0).abs() < 1e-3, "{waits}");
     }
 
     #[test]
@@ -362,16 +436,26 @@ mod tests {
     }
 
     #[test]
-    fn a_rebuild_takes_its_share_from_the_clients() {
+    fn a_rebuild_beside_clients_has_its_floor_and_no_more_of_the_drives_than_that() {
         let drive = DriveFigures::find("hdd-14t").unwrap();
         let plan = Plan::of(&drive, shape(Level::Raid6, 12, 1), &given()).unwrap();
-        let (idle, beside) = (plan.rebuild_idle_hours.unwrap(), plan.rebuild_beside_hours.unwrap());
+        let (idle, floor) = (plan.rebuild_idle_hours.unwrap(), plan.rebuild_floor_hours.unwrap());
         assert!((idle - 14_000_519.643 / 199.0 / 3600.0).abs() < 0.05, "{idle}");
-        assert_eq!(beside, 2.0 * idle);
-        assert_eq!(plan.safety.repair.repair_hours, 24.0 + beside);
+        assert!((floor - 14_000_519.643_136 / 10.485_760 / 3600.0).abs() < 0.05, "{floor}");
+        assert_eq!(plan.safety.repair.repair_hours, 24.0 + floor);
+        assert_eq!(plan.safety_idle.repair.repair_hours, 24.0 + idle);
+        assert!(plan.safety.mttdl_years < plan.safety_idle.mttdl_years, "{plan:?}");
         let [degraded, rebuilding] = [Condition::Degraded, Condition::Rebuilding]
             .map(|it| plan.when(it).unwrap().by_depth[1].speeds.random_read_iops);
-        assert_eq!(rebuilding, degraded / 2.0);
+        // Ten MiB of 199 MB and ten accesses of 197.
+        let share = 10.485_760 / 199.0 + 10.0 / 197.0;
+        assert!((rebuilding / degraded - (1.0 - share)).abs() < 0.001, "{rebuilding} {degraded}");
+        let narrow = Pace { floor: Size(100 << 20), ceiling: Some(Size(50 << 20)) };
+        let narrow = Assumptions { pace: narrow, ..given() };
+        let slow = Plan::of(&drive, shape(Level::Raid6, 12, 1), &narrow).unwrap();
+        let at_ceiling = slow.rebuild_idle_hours.unwrap();
+        assert!((at_ceiling / floor - 0.2).abs() < 1e-9, "{at_ceiling} {floor}");
+        assert_eq!(slow.safety.repair, slow.safety_idle.repair, "never above the ceiling");
         assert!((plan.usable_share - 10.0 / 12.0).abs() < 1e-3);
         let plain = Plan::of(&drive, shape(Level::Raid0, 12, 1), &given()).unwrap();
         assert_eq!((plain.expected.len(), plain.rebuild_idle_hours), (1, None));

@@ -6,7 +6,7 @@ use super::live::{
 };
 use clap::{Args, Subcommand};
 use headpond_raid::Level;
-use headpond_volume::Size;
+use headpond_volume::{Pace, Size};
 use std::path::PathBuf;
 
 /// Think about an array before it is bought; exchange members of one that is served, and look
@@ -106,14 +106,13 @@ pub struct PlanArgs {
         value_parser = clap::value_parser!(u32).range(1..=4096)
     )]
     pub depth: Vec<u32>,
-    /// Percent of the drives' time that a rebuild takes while clients are served.
-    #[arg(
-        long,
-        value_name = "PERCENT",
-        default_value_t = 50,
-        value_parser = clap::value_parser!(u8).range(1..=99)
-    )]
-    pub rebuild: u8,
+    /// How fast a rebuild goes at least while clients are served, as `array pace` says it: bytes a
+    /// second of a drive.
+    #[arg(long, value_name = "RATE", default_value_t = Pace::default().floor)]
+    pub floor: Size,
+    /// How fast it goes at most; as fast as the drives can where nothing is said.
+    #[arg(long, value_name = "RATE")]
+    pub ceiling: Option<Size>,
     /// Hours until a failed drive is replaced; 0 with a spare in place.
     #[arg(
         long,

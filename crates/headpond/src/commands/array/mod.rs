@@ -15,7 +15,7 @@ use crate::place::Places;
 use anyhow::{Context, Result};
 use args::PlanArgs;
 use headpond_raid::{Level, Spread};
-use headpond_volume::Size;
+use headpond_volume::{Pace, Size};
 use headpond_whatif::Condition;
 use headpond_whatif::plan::{
     Assumptions, CachedSpeeds, DriveFigures, InFront, PRESET_40, Plan, RebuildTimes, Shape,
@@ -87,7 +87,7 @@ fn plan(args: &PlanArgs) -> Result<Exit> {
     let drive = drive(args)?;
     let given = Assumptions {
         depths: args.depth.clone(),
-        rebuild_share: f64::from(args.rebuild) / 100.0,
+        pace: Pace { floor: args.floor, ceiling: args.ceiling },
         replace_hours: f64::from(args.replace),
         cache: args.cache.as_deref().map(|word| in_front(args, word)).transpose()?,
     };

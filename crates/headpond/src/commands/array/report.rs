@@ -2,11 +2,10 @@
 
 use super::Planned;
 use headpond_report::{Align, Table, count, percent, size};
-use headpond_volume::Pace;
 use headpond_whatif::Condition;
 use headpond_whatif::plan::{
-    Assumptions, AtDepth, CachedSpeeds, DriveFigures, InFront, Repair, RepairFrom,
-    SIMULATED_CACHE_BYTES_MAX, Speeds,
+    Assumptions, AtDepth, CachedSpeeds, DriveFigures, InFront, Plan, Repair, RepairFrom,
+    SIMULATED_CACHE_BYTES_MAX, Safety, Speeds,
 };
 use headpond_whatif::reference::ExpectedCell;
 use std::fmt::Write as _;
@@ -56,12 +55,12 @@ pub fn notes(drive: &DriveFigures, given: &Assumptions) -> String {
         "random: 4 KiB; sequential: 1 MiB, whole stripes, outer edge. With few in flight that is a \
          bound: drives that\nwait for each other miss their turn, and requests that fill no stripe \
          read the rest of it (--simulate).\n\
-         rebuilding: it takes {} of the drives' time (simulated: at least {}/s, more where requests hardly feel it); a \
-         drive is\nreplaced after {:.0} h, and distributed spares wait for none.\n\
+         rebuilding: at its floor of {}/s it takes {} of the drives' time, and goes faster where requests hardly feel it\n\
+         (simulated: at the usual pace). A drive is replaced after {:.0} h, and distributed spares wait for none.\n\
          loss: {} of such drives fail in a year, at a constant rate, and one sector in {:e} bits \
          cannot be read;\nit compares layouts and promises nothing (docs/array-plan.md).\n",
-        percent(given.rebuild_share),
-        size(Pace::default().floor.bytes()),
+        size(given.pace.floor.bytes()),
+        percent(given.rebuild_share(drive)),
         given.replace_hours,
         share(drive.failures_per_year),
         drive.unreadable_bits,
@@ -202,17 +201,30 @@ fn behind_cache(arrays: &[Planned]) -> Table {
 const CACHES: [&str; 3] =
     ["write-through cache", "write-back cache on one device", "write-back cache on two devices"];
 
+type PickSafety = fn(&Plan) -> &Safety;
+const SAFETIES: [(&str, PickSafety); 2] =
+    [("always busy", |it| &it.safety), ("idle", |it| &it.safety_idle)];
+
+fn repair(Repair { repair_hours, repair_from }: Repair) -> String {
+    let by = match repair_from {
+        RepairFrom::Formula => "formula",
+        RepairFrom::Floor => "floor",
+        RepairFrom::Simulation => "simulation",
+    };
+    format!("{} ({by})", hours(repair_hours))
+}
+
 fn safety(arrays: &[Planned]) -> Table {
     let mut table = table(arrays);
     row(&mut table, "rebuild, idle", arrays, |it| it.plan.rebuild_idle_hours.map(hours));
-    row(&mut table, "rebuild, beside clients", arrays, |it| {
-        it.plan.rebuild_beside_hours.map(hours)
+    row(&mut table, "rebuild, at the floor beside clients", arrays, |it| {
+        it.plan.rebuild_floor_hours.map(hours)
     });
     row(&mut table, "  onto distributed spares, idle", arrays, |it| {
         it.plan.spread_rebuild_idle_hours.map(hours)
     });
-    row(&mut table, "  onto distributed spares, beside clients", arrays, |it| {
-        it.plan.spread_rebuild_beside_hours.map(hours)
+    row(&mut table, "  onto distributed spares, at the floor", arrays, |it| {
+        it.plan.spread_rebuild_floor_hours.map(hours)
     });
     let simulated = |seconds: f64| format!("{seconds:.1} s");
     row(&mut table, "  simulated, of so much of each drive", arrays, |it| {
@@ -227,22 +239,28 @@ fn safety(arrays: &[Planned]) -> Table {
     row(&mut table, "    from there onto a drive", arrays, |it| {
         it.rebuilt?.rebalance_s.map(simulated)
     });
-    row(&mut table, "from a failure to full redundancy", arrays, |it| {
-        let Repair { repair_hours, repair_from } = it.plan.safety.repair;
-        let by = if repair_from == RepairFrom::Formula { "formula" } else { "simulation" };
-        (it.plan.redundancy > 0).then(|| format!("{} ({by})", hours(repair_hours)))
-    });
+    for (name, of) in SAFETIES {
+        row(&mut table, &format!("from a failure to full redundancy, {name}"), arrays, |it| {
+            (it.plan.redundancy > 0).then(|| repair(of(&it.plan).repair))
+        });
+    }
     row(&mut table, "the last one meets an unreadable sector", arrays, |it| {
         (it.plan.redundancy > 0).then(|| share(it.plan.safety.unreadable_while_rebuilding))
     });
-    row(&mut table, "mean time to data loss", arrays, |it| Some(years(it.plan.safety.mttdl_years)));
-    row(&mut table, "  if every sector could be read", arrays, |it| {
-        Some(years(it.plan.safety.mttdl_of_whole_drives_years))
-    });
-    row(&mut table, "loss within a year", arrays, |it| Some(share(it.plan.safety.loss_in_a_year)));
-    row(&mut table, "loss within five years", arrays, |it| {
-        Some(share(it.plan.safety.loss_in_five_years))
-    });
+    for (name, of) in SAFETIES {
+        row(&mut table, &format!("mean time to data loss, {name}"), arrays, |it| {
+            Some(years(of(&it.plan).mttdl_years))
+        });
+        row(&mut table, "  if every sector could be read", arrays, |it| {
+            Some(years(of(&it.plan).mttdl_of_whole_drives_years))
+        });
+        row(&mut table, "  loss within a year", arrays, |it| {
+            Some(share(of(&it.plan).loss_in_a_year))
+        });
+        row(&mut table, "  loss within five years", arrays, |it| {
+            Some(share(of(&it.plan).loss_in_five_years))
+        });
+    }
     for (at, kind) in CACHES.into_iter().enumerate() {
         let of = |it: &Planned| it.plan.safety_with_cache.get(at).copied();
         row(&mut table, &format!("behind a {kind}"), arrays, |it| {
