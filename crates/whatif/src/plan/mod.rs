@@ -298,8 +298,8 @@ impl Assumptions {
         Span { idle, floor: idle.max(at(self.pace.floor.bytes())) }
     }
 
-    /// Of the drives' time, what a rebuild at the floor takes: for the bytes, and for coming to them
-    /// out of a full queue.
+    /// Of the drives' time, what a rebuild at the floor takes: for the bytes, and for coming to
+    /// them out of a full queue.
     pub fn rebuild_share(&self, drive: &DriveFigures) -> f64 {
         let copied_per_s = drive.capacity_bytes as f64 / (drive.copy_hours() * 3600.0);
         let step_s = STEP_BYTES / copied_per_s + 1.0 / drive.random_read_iops;
