@@ -361,7 +361,9 @@ impl Engine {
             for version in group {
                 copies.push(self.copy_of(version, victim, &data, &births).await);
             }
-            self.append_copies(copies).await?;
+            if !self.append_copies(copies).await? {
+                return self.end_where_they_lie(left).await;
+            }
             left = rest;
         }
         Ok(())
@@ -402,14 +404,16 @@ impl Engine {
         Reinsertion { slot, birth: births.get(&slot).copied(), data }
     }
 
+    /// Writes copies to the head of the log; `false`, and nothing has happened, where the map has
+    /// no extents for them.
     async fn append_copies(
         self: &Rc<Self>,
         mut copies: Vec<Reinsertion>,
-    ) -> Result<(), DeviceError> {
+    ) -> Result<bool, DeviceError> {
         let formed = match self.form_copies(&mut copies).await {
             Ok(Some(formed)) => formed,
-            Ok(None) => return Ok(()),
-            Err(Refusal::Scattered) => return self.end_where_they_lie(&copies).await,
+            Ok(None) => return Ok(true),
+            Err(Refusal::Scattered) => return Ok(false),
             Err(refusal) => {
                 assert_eq!(refusal, Refusal::NoSpace);
                 return Err(DeviceError::NoSpace { device: self.cache.name().clone() });
@@ -422,7 +426,7 @@ impl Engine {
         for version in log.written_in(&formed) {
             self.remember_written(&log, version.block, version.slot);
         }
-        outcome
+        outcome.map(|()| true)
     }
 
     /// A record of copies; where the map has no extents for them, thinning is given a moment.
@@ -442,15 +446,13 @@ impl Engine {
         Err(Refusal::Scattered)
     }
 
-    /// The map has no extents for the copies, which would lie more scattered than the blocks do
-    /// now. So what the core lacks is cleaned, whatever the policy, and the rest is dropped.
-    async fn end_where_they_lie(
-        self: &Rc<Self>,
-        copies: &[Reinsertion],
-    ) -> Result<(), DeviceError> {
+    /// The map has no extents for copies of these, which would lie more scattered than the blocks
+    /// do now. So what the core lacks of them is cleaned, whatever the policy, all in one sweep, and
+    /// the rest is dropped.
+    async fn end_where_they_lie(self: &Rc<Self>, keepers: &[Version]) -> Result<(), DeviceError> {
         let (dirty, graves) = {
             let log = self.log.borrow();
-            let versions = || copies.iter().map(|copy| log.map.version(copy.slot));
+            let versions = || keepers.iter().map(|keeper| log.map.version(keeper.slot));
             let in_state = |state| versions().filter(move |version| version.state == state);
             let mut dirty: Vec<CoreBlock> = in_state(State::Dirty).map(|it| it.block).collect();
             dirty.sort_unstable();

@@ -11,6 +11,8 @@ use std::rc::Rc;
 use std::time::Duration;
 
 const BLOCK_BYTES: u64 = 4096;
+/// No cache device takes so long by itself.
+const WAIT: Duration = Duration::from_millis(10);
 
 /// Of the scenes with disks.
 pub const FORTY_DISKS: &str =
@@ -72,6 +74,10 @@ impl Scene {
         self.machine.volume.stats().slices[0].dirty_bytes / BLOCK_BYTES
     }
 
+    pub fn dirty_blocks_max(&self) -> u64 {
+        self.machine.volume.stats().slices[0].dirty_bytes_max / BLOCK_BYTES
+    }
+
     pub fn cleaned_blocks(&self) -> u64 {
         self.machine.volume.stats().slices[0].counters.cleaned_blocks
     }
@@ -105,11 +111,13 @@ impl Scene {
         self.runtime.now().since(begun)
     }
 
-    /// Until no more may be dirty.
+    /// Until no more may be dirty, or a write waits for the cleaner: with long lines the pool for
+    /// scattered ones is used up sooner.
     pub async fn fill(&self) {
-        let stats = || self.machine.volume.stats().slices[0].clone();
-        while stats().dirty_bytes + BLOCK_BYTES < stats().dirty_bytes_max {
-            self.write().await;
+        while self.dirty_blocks() + 1 < self.dirty_blocks_max() {
+            if self.timed_write().await >= WAIT {
+                break;
+            }
         }
     }
 

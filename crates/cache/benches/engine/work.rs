@@ -323,10 +323,10 @@ impl Bench {
         let data = Buffer::zeroed(row.bytes as usize);
         let device: &dyn BlockDevice = &self.slice;
         let read = |index| device.read(offset(row, place(index)), &data);
-        let answered = Cell::new(0);
+        let answered = Cell::new(0_usize);
         let turn = async || {
             answered.set(answered.get() + 1);
-            if answered.get() % SEVERAL == 0 {
+            if answered.get().is_multiple_of(SEVERAL) {
                 self.runtime.yield_now().await;
             }
         };

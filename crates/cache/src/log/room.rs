@@ -7,6 +7,9 @@ use crate::types::{BlockRun, Position};
 use headpond_block::Instant;
 use std::time::Duration;
 
+/// Reclaim has one part of so many of the pool to itself.
+const POOL_PARTS_FOR_RECLAIM: u32 = 32;
+
 impl Log {
     pub fn dirty_max(&self) -> u64 {
         self.dirty_max
@@ -107,10 +110,12 @@ impl Log {
         self.pool_throttle.spend(taken.saturating_sub(given));
     }
 
-    /// Extents of the pool that new data may take.
+    /// Extents of the pool that new data may take. What is left for reclaim is more than a record of
+    /// copies takes: now and then the originals give back fewer than that.
     pub fn pool_room(&self) -> u64 {
-        let (_, free) = self.map.pool();
-        u64::from(free.saturating_sub(EXTENTS_FOR_RECLAIM))
+        let (pool, free) = self.map.pool();
+        let reserve = EXTENTS_FOR_RECLAIM.max(pool / POOL_PARTS_FOR_RECLAIM);
+        u64::from(free.saturating_sub(reserve))
     }
 
     /// Whether so many extents may be taken together with those of other requests.

@@ -1,6 +1,6 @@
 //! Tombstones for clean blocks that lie scattered, without a request that wants them.
 
-use super::{Formed, Log, RESERVE_FOR_CLIENTS, Refusal};
+use super::{Formed, Log, RESERVE_FOR_TOMBSTONES, Refusal};
 use crate::format::record::{Entry, EntryKind};
 use crate::line_map::State;
 use crate::types::{BlockRun, CoreBlock, Position, Sequence, SlotIndex};
@@ -43,8 +43,9 @@ impl Log {
             let entry = Entry { first: run.first, count, kind, birth: None };
             assert!(self.draft.push_entry(entry), "blocks fit a descriptor");
         }
-        // The rest of the log is for those who cannot do without it.
-        let descriptor_units = self.take_room(self.descriptor_units(0), 0, RESERVE_FOR_CLIENTS)?;
+        // Not from what is kept for clients alone: they may wait for the extents, and reclaim too.
+        let units = self.descriptor_units(0);
+        let descriptor_units = self.take_room(units, 0, RESERVE_FOR_TOMBSTONES)?;
         let data = Position(self.ring.position().0 + descriptor_units);
         Ok(Some(self.seal_off(data, 0, false, std::iter::empty())))
     }
