@@ -325,8 +325,8 @@ impl Engine {
                 break;
             }
             if self.cleaning.in_flight() == 0 && self.log.borrow().waits_for_flush(segment) {
-                // The log has gone round between two flushes, by what was written through; once this
-                // one is answered it can do so again. Where it fails, what it was for is dirty.
+                // The log has gone round between two flushes, by what was written through; once
+                // this one is answered it can do so again. Where it fails, all of that is dirty.
                 drop(self.flush_core().await);
                 break;
             }
@@ -447,8 +447,8 @@ impl Engine {
     }
 
     /// The map has no extents for copies of these, which would lie more scattered than the blocks
-    /// do now. So what the core lacks of them is cleaned, whatever the policy, all in one sweep, and
-    /// the rest is dropped.
+    /// do now. So what the core lacks of them is cleaned, whatever the policy, all in one sweep,
+    /// and the rest is dropped.
     async fn end_where_they_lie(self: &Rc<Self>, keepers: &[Version]) -> Result<(), DeviceError> {
         let (dirty, graves) = {
             let log = self.log.borrow();

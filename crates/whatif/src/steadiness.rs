@@ -64,8 +64,8 @@ fn before_twelve_drives_too() {
     hold(TWELVE_DISKS, "320M", "4K");
 }
 
-/// Where blocks take extents from the pool for scattered lines, that is full instead. Not as evenly:
-/// where reclaim has no extents for what is dirty in a segment, all of it is cleaned first.
+/// Where blocks take extents from the pool for scattered lines, that is full instead. Not as
+/// evenly: where reclaim has no extents for what is dirty in a segment, all of it is cleaned first.
 #[test]
 fn with_longer_lines_it_is_as_fast_as_in_peace() {
     for line in ["8K", "16K", "64K"] {

@@ -221,8 +221,8 @@ pub fn scatter(index: u64, seed: u64) -> u64 {
     index.wrapping_mul(2_654_435_761) ^ seed.wrapping_mul(40_503)
 }
 
-/// Answers at once, and leaves memory alone: a disk brings what it read there by itself, and so does
-/// the null core of the engine that ours is compared with.
+/// Answers at once, and leaves memory alone: a disk brings what it read there by itself, and the
+/// null core of the engine that ours is compared with touches none either.
 struct Core {
     name: DeviceName,
     geometry: Geometry,

@@ -110,8 +110,8 @@ impl Log {
         self.pool_throttle.spend(taken.saturating_sub(given));
     }
 
-    /// Extents of the pool that new data may take. What is left for reclaim is more than a record of
-    /// copies takes: now and then the originals give back fewer than that.
+    /// Extents of the pool that new data may take. What is left for reclaim is more than a record
+    /// of copies takes: now and then the originals give back fewer than that.
     pub fn pool_room(&self) -> u64 {
         let (pool, free) = self.map.pool();
         let reserve = EXTENTS_FOR_RECLAIM.max(pool / POOL_PARTS_FOR_RECLAIM);

@@ -31,7 +31,8 @@ impl Log {
         survey
     }
 
-    /// Whether the core lacks, or may lack after a power cut, what is newest of a run, or it is lost.
+    /// Whether anything of a run is lost, or its newest version is one that the core lacks, or may
+    /// lack after a power cut.
     pub fn is_any_unsafe_at_core(&self, run: BlockRun) -> bool {
         let counts = self.map.counts();
         let mut is_any = self.is_lost_in(run);

@@ -1,9 +1,9 @@
 //! How long requests took, by the way they went.
 //!
 //! Reading the clock costs a tenth of what answering a request from memory does. So of the requests
-//! that are answered before anybody else has a turn some are timed, and of those that the core, or a
-//! flush, has to be waited for, all. Where a way has both, each that was timed in its turn counts
-//! for those that were not.
+//! that are answered before anybody else has a turn some are timed, and of those that wait for the
+//! core, or for a flush, all. Where a way has both, each that was timed in its turn counts for
+//! those that were not.
 
 use crate::bypass::Balance;
 use crate::log::CorePlace;

@@ -72,8 +72,8 @@ impl Array {
     }
 
     /// Sorts out how writes to some members ended: those that failed are taken out of use, and the
-    /// write as a whole has succeeded where the redundancy still holds it. The last copy of a mirror
-    /// stays, as a device that has no other beside it: what it holds is had nowhere else.
+    /// write as a whole has succeeded where the redundancy still holds it. The last copy of a
+    /// mirror stays, as a device that has no other beside it: what it holds is had nowhere else.
     ///
     /// # Errors
     /// Where it does not, or a member had no space left, which is no fault of the member's; unless
