@@ -48,7 +48,8 @@ fn with_little_in_flight_hits_stay_in_the_cache() {
 #[test]
 fn before_forty_disks_it_costs_nothing() {
     // Writes into a large region: in a small one they wait for the cleaner, now more, now less.
-    for (rw, depth, size, ramp) in [("randread", 4, "64m", 2), ("randwrite", 32, "512m", 0)] {
+    // Reads of a region that has been read in: before, the disks tell more than the bypass does.
+    for (rw, depth, size, ramp) in [("randread", 4, "64m", 10), ("randwrite", 32, "512m", 0)] {
         let jobs = format!(
             "[global]\nbs=4k\nsize={size}\ntime_based\n[job]\nrw={rw}\niodepth={depth}\n\
              ramp_time={ramp}\nruntime=1\n"
