@@ -3,119 +3,38 @@
 
 mod common;
 
-use common::{PROGRAM, User};
+use common::User;
+use common::machine::{Parts, Steps};
 use headpond_testkit::skip;
 use serde_json::Value;
-use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 const MIB: u64 = 1 << 20;
 const PATIENCE: Duration = Duration::from_secs(180);
 
-/// What a machine is made of, where it is there.
-struct Parts {
-    qemu: PathBuf,
-    kernel: String,
-}
-
-/// Exit code and output of each step.
-struct Steps(BTreeMap<String, (i32, String)>);
-
-fn script() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/drive-vm")
-}
-
-fn parts() -> Result<Parts, String> {
-    let tool = |name: &str| headpond_testkit::tool(name).ok_or(format!("{name} is not installed"));
-    let qemu = tool("qemu-system-x86_64")?;
-    tool("busybox")?;
-    tool("cpio")?;
-    let found = Command::new(script()).arg("kernel").output().map_err(|error| error.to_string())?;
-    if !found.status.success() {
-        return Err("no kernel: `scripts/drive-vm fetch` gets one".to_owned());
-    }
-    Ok(Parts { qemu, kernel: String::from_utf8_lossy(&found.stdout).trim().to_owned() })
-}
-
-/// Boots a machine with one disk of each kind; what its steps printed.
+/// Boots a machine with one disk of each kind.
 fn run(parts: &Parts) -> Steps {
     let user = User::new();
-    let (initrd, console) = (user.path("initrd"), user.path("console"));
-    let steps = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/drive_steps.sh");
-    let made = Command::new(script())
-        .args([Path::new("initrd"), &initrd, Path::new(PROGRAM), &steps])
-        .status()
-        .unwrap();
-    assert!(made.success());
-    let serial = format!("file:{}", console.display());
-    let mut command = Command::new(&parts.qemu);
-    command
-        .args(["-accel", "tcg", "-cpu", "max", "-m", "1G", "-smp", "1", "-nodefaults"])
-        .args(["-display", "none", "-no-reboot", "-serial", &serial])
-        .args(["-kernel", &parts.kernel, "-initrd", &initrd.display().to_string()])
-        .args(["-append", "console=ttyS0 quiet mitigations=off panic=-1"])
-        .args(["-device", "virtio-scsi-pci,id=bus"]);
-    let devices = [
-        "nvme,serial=NV1",
-        "scsi-hd,bus=bus.0,serial=SC1,rotation_rate=7200,product=DISK9000",
-        "virtio-blk-pci,serial=VB1,config-wce=on",
-        "virtio-blk-pci,serial=VB2,config-wce=off",
-    ];
-    for (number, device) in devices.iter().enumerate() {
-        let file = user.file(&format!("{number}.img"), 16 * MIB);
-        let blockdev = format!("driver=file,node-name=n{number},filename={file}");
-        command.args(["-blockdev", &blockdev, "-device", &format!("{device},drive=n{number}")]);
-    }
-    let mut machine = command.stdin(Stdio::null()).spawn().unwrap();
-    let begun = Instant::now();
-    let read =
-        || String::from_utf8_lossy(&std::fs::read(&console).unwrap_or_default()).into_owned();
-    while machine.try_wait().unwrap().is_none() {
-        if begun.elapsed() > PATIENCE {
-            machine.kill().unwrap();
-            machine.wait().unwrap();
-            panic!("the machine goes on: {}", read());
+    parts.run(&user, "drive_steps.sh", "1G", PATIENCE, |command| {
+        command.args(["-device", "virtio-scsi-pci,id=bus"]);
+        let devices = [
+            "nvme,serial=NV1",
+            "scsi-hd,bus=bus.0,serial=SC1,rotation_rate=7200,product=DISK9000",
+            "virtio-blk-pci,serial=VB1,config-wce=on",
+            "virtio-blk-pci,serial=VB2,config-wce=off",
+        ];
+        for (number, device) in devices.iter().enumerate() {
+            let file = user.file(&format!("{number}.img"), 16 * MIB);
+            let blockdev = format!("driver=file,node-name=n{number},filename={file}");
+            command.args(["-blockdev", &blockdev, "-device", &format!("{device},drive=n{number}")]);
         }
-        std::thread::sleep(Duration::from_millis(50));
-    }
-    let told = read();
-    assert!(told.contains("drive-vm ends with"), "{told}");
-    Steps::parse(&told)
+    })
 }
 
 impl Steps {
-    fn parse(console: &str) -> Self {
-        let mut steps = BTreeMap::new();
-        let (mut name, mut out) = (String::new(), String::new());
-        for line in console.lines().map(|line| line.trim_end_matches('\r')) {
-            if let Some(begins) = line.strip_prefix("== ") {
-                (name, out) = (begins.to_owned(), String::new());
-            } else if let Some(code) = line.strip_prefix("-- ") {
-                steps.insert(name.clone(), (code.parse().unwrap(), std::mem::take(&mut out)));
-            } else {
-                out.push_str(line);
-                out.push('\n');
-            }
-        }
-        Self(steps)
-    }
-
-    /// What a step printed that ended so.
-    fn ended(&self, step: &str, code: i32) -> &str {
-        let (ended, out) = self.0.get(step).unwrap_or_else(|| panic!("there is no step {step}"));
-        assert_eq!(*ended, code, "{step}: {out}");
-        out
-    }
-
     fn said(&self, step: &str, code: i32, words: &str) {
         let out = self.ended(step, code);
         assert!(out.contains(words), "{step} does not say {words:?}: {out}");
-    }
-
-    fn json(&self, step: &str) -> Value {
-        serde_json::from_str(self.ended(step, 0)).unwrap_or_else(|_| panic!("{step}: JSON"))
     }
 }
 
@@ -185,7 +104,7 @@ fn a_hook_is_shown_before_it_is_run_and_judged_by_the_drive(steps: &Steps) {
 #[test]
 fn drives_are_shown_set_and_restored_and_say_themselves_what_they_are() {
     let name = "drives_are_shown_set_and_restored_and_say_themselves_what_they_are";
-    let parts = match parts() {
+    let parts = match Parts::of("drive-vm", &[]) {
         Ok(parts) => parts,
         Err(lacks) => skip!(name, "{lacks}"),
     };

@@ -2,10 +2,9 @@
 
 mod common;
 
-use common::User;
+use common::{User, running_in};
 use headpond_testkit::skip;
 use rustix::process::{Pid, Signal, kill_process};
-use std::path::Path;
 use std::time::Duration;
 
 const MODEL: &str = r#"
@@ -426,15 +425,6 @@ fn a_file_beside_the_user_is_measured_by_fio_and_by_this_program() {
         assert!(cells.iter().all(|cell| cell["summary"]["errors"] == 0), "{json}");
         assert!(user.path("x.img").metadata().unwrap().len() == 8 << 20, "{load}");
     }
-}
-
-/// Processes that run in a folder.
-fn running_in(folder: &Path) -> Vec<u32> {
-    let processes = std::fs::read_dir("/proc").unwrap().flatten().filter_map(|entry| {
-        let is_in = std::fs::read_link(entry.path().join("cwd")).is_ok_and(|cwd| cwd == folder);
-        entry.file_name().to_str()?.parse().ok().filter(|_| is_in)
-    });
-    processes.collect()
 }
 
 #[test]

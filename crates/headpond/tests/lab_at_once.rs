@@ -3,10 +3,9 @@
 
 mod common;
 
-use common::User;
+use common::{User, running_in};
 use headpond_testkit::skip;
 use serde_json::Value;
-use std::path::Path;
 use std::time::Duration;
 
 const MIB: u64 = 1 << 20;
@@ -128,15 +127,6 @@ fn of_an_export_its_servers_word_is_kept_and_of_an_own_volume_its_settings_too()
     let page = std::fs::read_to_string(page).unwrap();
     assert!(page.contains("the volume own of this machine"), "the page tells of it");
     drop(daemon);
-}
-
-/// Processes that run in a folder.
-fn running_in(folder: &Path) -> Vec<u32> {
-    let processes = std::fs::read_dir("/proc").unwrap().flatten().filter_map(|entry| {
-        let is_in = std::fs::read_link(entry.path().join("cwd")).is_ok_and(|cwd| cwd == folder);
-        entry.file_name().to_str()?.parse().ok().filter(|_| is_in)
-    });
-    processes.collect()
 }
 
 #[test]

@@ -2,6 +2,8 @@
 
 #![allow(dead_code, reason = "each test file uses its part")]
 
+pub mod machine;
+
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -165,4 +167,13 @@ pub fn client(program: &Path, args: &[String]) -> String {
         ended.err
     );
     ended.out
+}
+
+/// Processes that run in a folder.
+pub fn running_in(folder: &Path) -> Vec<u32> {
+    let processes = std::fs::read_dir("/proc").unwrap().flatten().filter_map(|entry| {
+        let is_in = std::fs::read_link(entry.path().join("cwd")).is_ok_and(|cwd| cwd == folder);
+        entry.file_name().to_str()?.parse().ok().filter(|_| is_in)
+    });
+    processes.collect()
 }

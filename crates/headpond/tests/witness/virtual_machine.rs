@@ -1,6 +1,7 @@
 //! Real power cuts of a virtual machine: QEMU is killed while its disk is an NBD device of ours
 //! whose cache dies at the same moment. A campaign drives it, the agent inside runs at each boot.
 
+use crate::common::machine::{Parts, script};
 use crate::common::{PROGRAM, User};
 use crate::exports::{Cache, Disk};
 use crate::kept::{Keeper, user};
@@ -13,35 +14,13 @@ use std::time::{Duration, Instant};
 const MIB: u64 = 1 << 20;
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// What a machine is made of, where it is there.
-struct Parts {
-    qemu: PathBuf,
-    kernel: String,
-}
-
-fn script() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/witness-vm")
-}
-
-fn parts() -> Result<Parts, String> {
-    let tool = |name: &str| headpond_testkit::tool(name).ok_or(format!("{name} is not installed"));
-    let qemu = tool("qemu-system-x86_64")?;
-    tool("busybox")?;
-    tool("cpio")?;
-    let found = Command::new(script()).arg("kernel").output().map_err(|error| error.to_string())?;
-    if !found.status.success() {
-        return Err("no kernel: `scripts/witness-vm fetch` gets one".to_owned());
-    }
-    Ok(Parts { qemu, kernel: String::from_utf8_lossy(&found.stdout).trim().to_owned() })
-}
-
 /// An initial RAM disk that runs the agent.
 fn initrd(user: &User, port: u16) -> PathBuf {
     let out = user.path("initrd");
     let to = format!("10.0.2.2:{port}");
     let agent = ["witness", "agent", "--device", "/dev/vda", "--to", &to, "--key", "/key"];
     let load = ["--name", "vm", "--size", "2M", "--sync-every", "16", "--depth", "8"];
-    let made = Command::new(script())
+    let made = Command::new(script("witness-vm"))
         .args(["initrd", &out.display().to_string(), PROGRAM, "key"])
         .args(agent)
         .args(load)
@@ -115,7 +94,7 @@ fn campaign(parts: &Parts, cache: Cache, cuts: u64) -> (i32, Value) {
 fn a_machine_that_loses_its_power_keeps_what_its_disk_promised_and_a_lying_disk_is_caught() {
     let name =
         "a_machine_that_loses_its_power_keeps_what_its_disk_promised_and_a_lying_disk_is_caught";
-    let parts = match parts() {
+    let parts = match Parts::of("witness-vm", &[]) {
         Ok(parts) => parts,
         Err(lacks) => skip!(name, "{lacks}"),
     };
