@@ -45,7 +45,7 @@ async fn damage_and_assemble(runtime: Runtime, mode: u8, changes: &[u8]) {
             patience: None,
             ..Tuning::with_pool(BufferPool::new(&PoolConfig { classes: Vec::new() }))
         },
-        journal: None,
+        journals: Vec::new(),
     };
     let Ok(assembled) = assemble(&runtime, devices, options).await else { return };
     let array: &dyn BlockDevice = &assembled.array;

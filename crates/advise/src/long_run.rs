@@ -15,7 +15,11 @@
 //! the next, so whatever comes back in each round is found; and where the blocks that will be
 //! touched have no room in the real one, it is so small that some rounds fill it.
 //!
-//! **Invariants**: rounds are in order of issue; the first has the addresses of the sample.
+//! Who cleans nothing, or only what is old, has a cache full of dirty data in the long run, and not
+//! after some rounds of which a part is writes. For them it is *filled*: there are more rounds.
+//!
+//! **Invariants**: rounds are in order of issue; the one that counts, the last, has the addresses
+//! of the sample.
 
 use crate::sample::{Sample, at};
 use foldhash::fast::FixedState;
@@ -43,6 +47,8 @@ const ROWS_MIN: u64 = 64;
 const CACHE_BYTES_MIN: u64 = 16 << 20;
 const WARM_ROUNDS_MIN: u64 = 2;
 const WARM_ROUNDS_MAX: u64 = 4;
+/// Where the cache is filled with what is written.
+const FILLING_ROUNDS_MAX: u64 = 16;
 
 /// A sample, and how it goes on.
 #[derive(Clone, Debug)]
@@ -50,11 +56,19 @@ pub struct LongRun {
     sample: Sample,
     places: BTreeMap<u64, Place>,
     volume: Volume,
-    /// Blocks of one round, all of them and those that no earlier round had.
-    touched_bytes: u64,
-    new_bytes: u64,
+    sums: Sums,
     /// What is touched when the sample has gone on for long; nothing where there is no end.
     reach_bytes: Option<u64>,
+}
+
+/// Blocks of one round.
+#[derive(Clone, Copy, Debug, Default)]
+struct Sums {
+    touched_bytes: u64,
+    /// Of that, what no earlier round had.
+    new_bytes: u64,
+    /// Of the latter, what is written.
+    new_written_bytes: u64,
 }
 
 /// The volume that a workload runs on.
@@ -76,6 +90,16 @@ pub struct Rounds {
     /// All that the workload will ever touch has room in the cache: what is dirty need not be
     /// cleaned for anything.
     pub has_room: bool,
+}
+
+/// How much comes before the round that counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum WarmUp {
+    /// What brings a cache that is cleaned into its state.
+    #[default]
+    Usual,
+    /// As much as fills it with dirty data.
+    Filling,
 }
 
 /// A stretch of the volume.
@@ -100,6 +124,8 @@ struct Seen {
     start: u64,
     end: u64,
     touched: u64,
+    /// Of that, by writes before anything else.
+    written: u64,
     /// Of the second half.
     asked: u64,
     new: u64,
@@ -114,24 +140,20 @@ impl LongRun {
         let seen = look(&sample, volume_bytes);
         let sum = |pick: fn(&Seen) -> u64| seen.iter().map(pick).sum::<u64>();
         let is_new = sum(|it| it.new) as f64 > NEW_SHARE * sum(|it| it.asked) as f64;
-        let (mut touched_bytes, mut new_bytes, mut reach_bytes) = (0, 0, Some(0_u64));
+        let (mut sums, mut reach_bytes) = (Sums::default(), Some(0_u64));
         let mut places = BTreeMap::new();
         for it in &seen {
             let goes_on = it.goes_on(is_new);
-            let touched = it.touched * it.grain_bytes;
-            touched_bytes += touched;
-            if goes_on != GoesOn::Same {
-                new_bytes += touched;
-            }
+            sums.add(it, goes_on);
             let reach = match goes_on {
-                GoesOn::Same => Some(touched),
+                GoesOn::Same => Some(it.touched * it.grain_bytes),
                 GoesOn::Within => Some(it.end - it.start),
                 GoesOn::Elsewhere => None,
             };
             reach_bytes = reach_bytes.zip(reach).map(|(sum, more)| sum + more);
             places.insert(it.start, Place { start: it.start, end: it.end, goes_on });
         }
-        Self { sample, places, volume, touched_bytes, new_bytes, reach_bytes }
+        Self { sample, places, volume, sums, reach_bytes }
     }
 
     /// Requests of one round.
@@ -141,7 +163,7 @@ impl LongRun {
 
     /// Of what is touched in a round, so much no earlier round touched.
     pub fn new_share(&self) -> f64 {
-        self.new_bytes as f64 / self.touched_bytes.max(1) as f64
+        self.sums.new_bytes as f64 / self.sums.touched_bytes.max(1) as f64
     }
 
     /// What is touched when it has gone on for long; nothing where there is no end.
@@ -152,22 +174,19 @@ impl LongRun {
     /// The same over fewer requests, which go on as those of the whole.
     pub fn shorter(&self, requests: usize) -> Self {
         let sample = self.sample.thinned(requests);
-        let (mut touched_bytes, mut new_bytes) = (0, 0);
+        let mut sums = Sums::default();
         for it in look(&sample, self.volume.bytes) {
-            let touched = it.touched * it.grain_bytes;
-            touched_bytes += touched;
             let place = self.places.range(..=it.start).next_back();
-            if place.is_some_and(|(_, place)| place.goes_on != GoesOn::Same) {
-                new_bytes += touched;
-            }
+            sums.add(&it, place.map_or(GoesOn::Same, |(_, place)| place.goes_on));
         }
-        Self { sample, places: self.places.clone(), touched_bytes, new_bytes, ..*self }
+        Self { sample, places: self.places.clone(), sums, ..*self }
     }
 
     /// So many rounds that a cache of this size is in the state that it stays in, and one more,
-    /// which counts; `of_bytes` is what the whole trace touches.
-    pub fn rounds(&self, cache_bytes: u64, of_bytes: u64) -> Rounds {
-        let round = self.touched_bytes;
+    /// which counts; `of_bytes` is what the whole trace touches. However much comes before it, the
+    /// round that counts is the same.
+    pub fn rounds(&self, cache_bytes: u64, of_bytes: u64, warm_up: WarmUp) -> Rounds {
+        let Sums { touched_bytes: round, new_bytes, new_written_bytes } = self.sums;
         let reach_bytes = self.reach_bytes.map(|reach| reach.max(of_bytes));
         let has_room = reach_bytes.is_some_and(|reach| reach < cache_bytes / 10 * 8);
         // A sample touches less than the trace, and so a cache of the same share must be smaller.
@@ -176,9 +195,15 @@ impl LongRun {
         let (bytes, rounds) = if has_room {
             (5 * round + CACHE_BYTES_MIN, WARM_ROUNDS_MIN)
         } else {
-            let bytes = (round + self.new_bytes + CACHE_BYTES_MIN).min(scaled.max(CACHE_BYTES_MIN));
-            let rounds = bytes.div_ceil(self.new_bytes.max(1));
+            let bytes = (round + new_bytes + CACHE_BYTES_MIN).min(scaled.max(CACHE_BYTES_MIN));
+            let rounds = bytes.div_ceil(new_bytes.max(1));
             (bytes, rounds.clamp(WARM_ROUNDS_MIN, WARM_ROUNDS_MAX))
+        };
+        let rounds = match warm_up {
+            WarmUp::Filling if !has_room && new_written_bytes > 0 => {
+                bytes.div_ceil(new_written_bytes).min(FILLING_ROUNDS_MAX).max(rounds)
+            }
+            _ => rounds,
         };
         Rounds {
             records: self.records(rounds + 1),
@@ -188,18 +213,23 @@ impl LongRun {
         }
     }
 
+    /// So many rounds. Those before the last are elsewhere: which disks' zones the one that counts
+    /// is in, and how far its requests lie apart, does not depend on how many there are.
     fn records(&self, rounds: u64) -> Arc<[TraceRecord]> {
         let records = &self.sample.records;
         // Clocks go back where a trace is not in order.
         let last_ns = records.iter().map(|record| record.issued_ns).max().unwrap_or(0);
         let round_ns = last_ns.saturating_add(last_ns / records.len().max(1) as u64);
-        let moved = |round: u64, record: &TraceRecord| {
-            let issued_ns = record.issued_ns.saturating_add(round.saturating_mul(round_ns));
+        let moved = |number: u64, round: u64, record: &TraceRecord| {
+            let issued_ns = record.issued_ns.saturating_add(number.saturating_mul(round_ns));
             let moved = at(record, issued_ns);
             TraceRecord { offset_bytes: self.offset(round, record), ..moved }
         };
-        (0..rounds)
-            .flat_map(|round| records.iter().map(move |record| moved(round, record)))
+        (0..)
+            .zip((0..rounds).rev())
+            .flat_map(|(number, round)| {
+                records.iter().map(move |record| moved(number, round, record))
+            })
             .collect()
     }
 
@@ -222,6 +252,16 @@ impl LongRun {
         let offset =
             if offset >= whole - moved { offset - (whole - moved) } else { offset + moved };
         from + offset.min(span.saturating_sub(length))
+    }
+}
+
+impl Sums {
+    fn add(&mut self, seen: &Seen, goes_on: GoesOn) {
+        self.touched_bytes += seen.touched * seen.grain_bytes;
+        if goes_on != GoesOn::Same {
+            self.new_bytes += seen.touched * seen.grain_bytes;
+            self.new_written_bytes += seen.written * seen.grain_bytes;
+        }
     }
 }
 
@@ -273,6 +313,7 @@ fn look(sample: &Sample, volume_bytes: u64) -> Vec<Seen> {
             seen.start = seen.start.min(offset);
             seen.end = seen.end.max(offset + grain_bytes);
             seen.touched += u64::from(is_new);
+            seen.written += u64::from(is_new && record.op == Op::Write);
             seen.asked += u64::from(is_second_half);
             seen.new += u64::from(is_second_half && is_new && !again);
         }
@@ -294,6 +335,7 @@ fn join(regions: impl Iterator<Item = Seen>) -> Vec<Seen> {
             Some(last) if region.start - last.end < PLACE_BYTES => {
                 last.end = region.end;
                 last.touched += region.touched;
+                last.written += region.written;
                 last.asked += region.asked;
                 last.new += region.new;
             }
@@ -322,7 +364,7 @@ mod tests {
     }
 
     fn rounds_of(run: &LongRun) -> Vec<Vec<u64>> {
-        let rounds = run.rounds(HUGE, run.touched_bytes);
+        let rounds = run.rounds(HUGE, run.sums.touched_bytes, WarmUp::Usual);
         let chunks = rounds.records.chunks(run.requests());
         chunks.map(|round| round.iter().map(|it| it.offset_bytes / 4096).collect()).collect()
     }
@@ -374,16 +416,46 @@ mod tests {
 
     #[test]
     fn a_cache_with_room_is_never_full_and_one_without_is_filled_by_the_warm_rounds() {
-        let roomy = run((0..2000).map(|n| n % 500)).rounds(1 << 30, 500 * 4096);
+        let roomy = run((0..2000).map(|n| n % 500)).rounds(1 << 30, 500 * 4096, WarmUp::Usual);
         assert!(roomy.cache_bytes > 2 * 500 * 4096 && roomy.cache_bytes <= 1 << 30);
         let endless = run(0..50_000);
-        let rounds = endless.rounds(1 << 40, endless.touched_bytes);
+        let rounds = endless.rounds(1 << 40, endless.sums.touched_bytes, WarmUp::Usual);
         let warm_bytes = rounds.warm_up as u64 * 4096;
         assert!(warm_bytes >= rounds.cache_bytes, "{warm_bytes} {}", rounds.cache_bytes);
-        let small = endless.rounds(100 << 20, endless.touched_bytes);
+        let small = endless.rounds(100 << 20, endless.sums.touched_bytes, WarmUp::Usual);
         assert_eq!(small.cache_bytes, 100 << 20);
-        let part = endless.shorter(5000).rounds(1 << 30, 100 * endless.touched_bytes);
+        let part =
+            endless.shorter(5000).rounds(1 << 30, 100 * endless.sums.touched_bytes, WarmUp::Usual);
         assert!(part.cache_bytes <= 17 << 20, "a part of a part: {}", part.cache_bytes);
+    }
+
+    #[test]
+    fn a_cache_is_filled_by_writes_alone_before_the_same_round() {
+        let records: Vec<TraceRecord> = scattered(4000, VOLUME.bytes / 4096)
+            .enumerate()
+            .map(|(n, block)| {
+                let op = if n.is_multiple_of(5) { Op::Write } else { Op::Read };
+                TraceRecord::new(n as u64 * 1000, op, block * 4096, 4096)
+            })
+            .collect();
+        let again = vec![false; 4000];
+        let run = LongRun::of(Sample { records, again, of_requests: 4000, shortened: 0 }, VOLUME);
+        let rounds = |warm_up| run.rounds(HUGE, run.sums.touched_bytes, warm_up);
+        let (usual, filling) = (rounds(WarmUp::Usual), rounds(WarmUp::Filling));
+        let written = |rounds: &Rounds| {
+            let warm = rounds.records[..rounds.warm_up].iter().filter(|it| it.op == Op::Write);
+            warm.map(|it| it.length_bytes).sum::<u64>()
+        };
+        assert!(written(&usual) < usual.cache_bytes / 2, "{}", written(&usual));
+        assert!(written(&filling) >= filling.cache_bytes * 99 / 100, "{}", written(&filling));
+        assert_eq!(usual.cache_bytes, filling.cache_bytes);
+        let offsets = |rounds: &Rounds| -> Vec<u64> {
+            rounds.records[rounds.warm_up..].iter().map(|it| it.offset_bytes).collect()
+        };
+        assert_eq!(offsets(&usual), offsets(&filling));
+        assert!(filling.records.is_sorted_by_key(|record| record.issued_ns));
+        let recorded = run.sample.records.iter().map(|record| record.offset_bytes);
+        assert!(recorded.eq(offsets(&usual)), "as they were recorded");
     }
 
     #[test]
@@ -393,8 +465,9 @@ mod tests {
         sample.records.push(TraceRecord::new(100_000, Op::Discard, 1 << 40, 16 << 20));
         sample.again.push(false);
         let with = LongRun::of(sample, VOLUME);
-        assert_eq!((with.touched_bytes, with.reach_bytes), (50 * 4096, Some(50 * 4096)));
-        assert_eq!(with.rounds(HUGE, 50 * 4096).records[100].offset_bytes, 1 << 40);
+        assert_eq!((with.sums.touched_bytes, with.reach_bytes), (50 * 4096, Some(50 * 4096)));
+        let rounds = with.rounds(HUGE, 50 * 4096, WarmUp::Usual);
+        assert_eq!(rounds.records.last().unwrap().offset_bytes, 1 << 40);
         run.sample.records.clear();
         assert!(!run.sample.asks_for_data() && with.sample.asks_for_data());
     }
@@ -404,7 +477,7 @@ mod tests {
         let at = |ns| TraceRecord::new(ns, Op::Write, 0, 4096);
         for records in [vec![at(5), at(0)], vec![at(0), at(u64::MAX)]] {
             let sample = Sample { records, again: vec![false; 2], of_requests: 2, shortened: 0 };
-            let rounds = LongRun::of(sample, VOLUME).rounds(HUGE, 4096);
+            let rounds = LongRun::of(sample, VOLUME).rounds(HUGE, 4096, WarmUp::Usual);
             let times: Vec<u64> = rounds.records.iter().map(|it| it.issued_ns).collect();
             assert!(times[2] >= times[0].max(times[1]), "{times:?}");
         }
@@ -415,6 +488,6 @@ mod tests {
         let far = run([u64::MAX / 4096 - 1, 0, u64::MAX / 8192]);
         assert!(rounds_of(&far).iter().flatten().all(|block| block * 4096 < VOLUME.bytes));
         let none = run([]);
-        assert!(none.rounds(1 << 30, 0).records.is_empty());
+        assert!(none.rounds(1 << 30, 0, WarmUp::Usual).records.is_empty());
     }
 }

@@ -172,15 +172,15 @@ impl DirtyIndex {
         let (start, most) = (CoreBlock(from << self.shift), self.named.capacity() / 2);
         let (mut end, mut kept) = (None, std::mem::take(&mut self.named));
         for block in dirty.filter(|block| *block >= start && self.is_marked(*block)) {
-            if end.is_some_and(|end| block >= end) {
-                continue;
-            }
             if kept.len() == kept.capacity() {
                 kept.select_nth_unstable(most - 1);
                 kept.truncate(most);
                 end = kept.last().copied();
             }
-            kept.push(block);
+            // What lies behind the end would take the sweep past what was left out.
+            if end.is_none_or(|end| block < end) {
+                kept.push(block);
+            }
         }
         kept.sort_unstable_by(|a, b| b.cmp(a));
         kept.dedup();
@@ -349,6 +349,28 @@ mod tests {
         assert!(index.gathers && expected.len() > 2 * index.named.capacity());
         assert_eq!(sweep_of(&mut index, &mut dirty), expected);
         assert!(index.is_empty());
+    }
+
+    /// The line map names them in the order of the log.
+    #[test]
+    fn dirty_blocks_that_come_in_any_order_are_gathered_all_of_them() {
+        for order in [0x9e37_79b9_7f4a_7c15u64, 0xd6e8_feb8_6659_fd93, 0xa076_1d64_78bd_642f] {
+            let mut index = DirtyIndex::new(1 << 36, 1 << 12, 1);
+            let mut blocks: Vec<u64> = (0..40_000u64).map(|n| n * 1_000_003).collect();
+            blocks.sort_unstable_by_key(|block| block.wrapping_mul(order));
+            blocks.iter().for_each(|block| index.push(CoreBlock(*block)));
+            let (mut swept, mut dirty) = (Vec::new(), vec![true; 40_000]);
+            while !index.is_empty() {
+                if index.wants_names() {
+                    let left = |block: &&u64| dirty[(**block / 1_000_003) as usize];
+                    index.gather(blocks.iter().filter(left).copied().map(CoreBlock));
+                }
+                let Some(block) = index.take() else { continue };
+                dirty[(block.0 / 1_000_003) as usize] = false;
+                swept.push(block.0);
+            }
+            assert!(swept.is_sorted() && swept.len() == blocks.len(), "{}", swept.len());
+        }
     }
 
     #[test]

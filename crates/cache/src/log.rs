@@ -40,7 +40,7 @@ pub(crate) use thinning::Scattered;
 use unreadable::Unreadable;
 
 use crate::classes::{CLASSES_MAX, ClassId};
-use crate::cleaning::{Chunks, Throttle};
+use crate::cleaning::{ByRoom, BySupply, Chunks, Throttle};
 use crate::dirty_index::DirtyIndex;
 use crate::format::record::{self, Draft, Entry, EntryKind, Promises};
 use crate::layout::SliceLayout;
@@ -193,10 +193,11 @@ pub struct Log {
     spare: Vec<Buffer>,
     dirty_max: u64,
     written_max: u64,
+    unclean_extents_max: u64,
     /// Holds new dirt back while there is little room for it.
-    pub throttle: Throttle,
+    pub throttle: Throttle<ByRoom>,
     /// Holds what takes extents back while the pool has few.
-    pub pool_throttle: Throttle,
+    pub pool_throttle: Throttle<BySupply>,
     has_opened_segment: bool,
     reach: Reach,
     /// Reclaim drives out what a reader could still want.
@@ -222,6 +223,7 @@ impl Log {
         let mark = Sequence(next.0 - 1);
         let (places, line) = (layout.slots(), layout.line_blocks());
         let map = LineMap::new(places, line, scattered, EXTENTS_FOR_RECLAIM, core_blocks);
+        let unclean_extents_max = room::unclean_extents_max(slots, &map);
         let eviction = Eviction::new(slots, core_blocks, map.line_blocks());
         let index = || DirtyIndex::new(core_blocks, u64::from(places), line);
         Self {
@@ -255,6 +257,7 @@ impl Log {
             spare: Vec::new(),
             dirty_max: usable,
             written_max: usable / 16,
+            unclean_extents_max,
             throttle: Throttle::default(),
             pool_throttle: Throttle::default(),
             has_opened_segment: false,

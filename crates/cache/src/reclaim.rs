@@ -61,11 +61,15 @@ impl Log {
         copies < self.layout.slots_per_segment() / 2
     }
 
-    /// Whether the map gains from the end of the oldest segment: what must be carried on is as
-    /// scattered afterwards.
+    /// Whether the map gains from the end of the oldest segment. Copies lie in a row, and may take
+    /// more of the pool than the originals, which mostly lie alone by then.
     fn does_tail_yield(&self) -> bool {
         let (copies, others) = self.tail_blocks();
-        copies <= others
+        copies <= others && {
+            let tail = self.ring.tail();
+            let (kept, places) = (self.keepers(tail), self.layout.places_of(tail));
+            self.map.pooled_in(places) > self.map.extents_of_copies(&kept)
+        }
     }
 
     /// Blocks of the oldest segment that are carried on, and that are not.

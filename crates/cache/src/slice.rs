@@ -169,6 +169,12 @@ impl Slice {
         self.engine.log.borrow().replayed().for_each(|block| visit(block.range(1)));
     }
 
+    /// Names the blocks that the core is still to be given, in no order: all of the map is looked
+    /// through.
+    pub fn each_dirty(&self, mut visit: impl FnMut(ByteRange)) {
+        self.engine.log.borrow().dirty().for_each(|block| visit(block.range(1)));
+    }
+
     /// Says which cores lie below, in order of address, so that they are counted one by one.
     pub fn tell_cores(&self, places: &[CorePlace]) {
         self.engine.log.borrow_mut().divide(places);

@@ -51,7 +51,7 @@ impl Drive {
                 Err(error) => nothing(&error.to_string()),
             },
             Protocol::Virtio => self.of_virtio(),
-            protocol => nothing(&AskError::NoWay { protocol }.to_string()),
+            _ => nothing(&AskError::NoWay.to_string()),
         }
     }
 

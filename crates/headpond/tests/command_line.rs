@@ -91,6 +91,25 @@ fn members_that_are_said_to_be_zeros_are_looked_at_and_assumed_ones_come_with_a_
 }
 
 #[test]
+fn groups_that_nobody_names_are_mirrors_of_two_and_two_groups_of_parity() {
+    let user = User::new();
+    let shape = |level: &str, members: usize| {
+        let mut args: Vec<String> =
+            ["create", level, "--zeroed", "--raid", level].map(String::from).into();
+        args.extend((0..members).map(|at| user.file(&format!("{level}-{at}.img"), 16 * MIB)));
+        user.ok(&args);
+        let daemon = user.serve(level);
+        let array = user.json(&["status", level, "--json"])["array"].clone();
+        user.ok(&["stop", level]);
+        assert_eq!(daemon.wait(), 0);
+        (array["groups"].clone(), array["size_bytes"].as_u64().unwrap() / (15 * MIB))
+    };
+    assert_eq!(shape("10", 4), (json!(2), 2));
+    assert_eq!(shape("50", 6), (json!(2), 4));
+    assert_eq!(shape("60", 8), (json!(2), 4));
+}
+
+#[test]
 fn how_long_members_are_waited_for_is_set_at_create_and_live_and_shown() {
     let user = User::new();
     let members: Vec<String> = (0..2).map(|at| user.file(&format!("{at}.img"), 32 * MIB)).collect();
@@ -281,7 +300,7 @@ fn a_file_system_is_refused() {
     let before = std::fs::read(&image).unwrap();
     let ended = user.run(&["create", "fs", "--raid", "0", &image]);
     assert_eq!(ended.code, 4);
-    assert!(ended.err.contains("ext"), "{}", ended.err);
+    assert!(ended.err.contains("ext") && ended.err.contains("(or --force)"), "{}", ended.err);
     assert_eq!(std::fs::read(&image).unwrap(), before, "nothing was changed");
     user.ok(&["create", "fs", "--raid", "0", &image, "--force"]);
 }
@@ -413,5 +432,7 @@ fn a_reader_that_has_seen_enough_ends_the_program_quietly() {
     };
     let script = format!("{} advise {} --json | head -1", common::PROGRAM, trace.display());
     let output = Command::new("sh").args(["-c", &script]).output().unwrap();
-    assert_eq!(String::from_utf8_lossy(&output.stderr), "");
+    let told = String::from_utf8_lossy(&output.stderr);
+    // What takes long says how far it is.
+    assert!(told.lines().all(|line| line.starts_with("simulating: ")), "{told}");
 }

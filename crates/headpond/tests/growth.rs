@@ -142,3 +142,38 @@ fn an_array_grows_behind_a_cache_across_a_kill_and_the_cache_has_the_new_room_as
     user.ok(&["stop", "v"]);
     assert_eq!(daemon.wait(), 0);
 }
+
+#[test]
+fn a_mirror_gets_a_third_copy_and_gives_up_the_first_while_it_is_served() {
+    let Some(qemu_io) = headpond_testkit::tool("qemu-io") else {
+        skip!("a_mirror_gets_a_third_copy_and_gives_up_the_first_while_it_is_served", "no qemu-io");
+    };
+    let user = User::new();
+    let device = |name: &str| user.file(&format!("{name}.img"), 128 * MIB);
+    let [first, second, third] = ["0", "1", "2"].map(device);
+    user.ok(&["create", "v", "--raid", "1", "--zeroed", &first, &second]);
+    let daemon = user.serve("v");
+    each_mib(&user, &qemu_io, "write");
+    let refused = user.run(&["array", "drop-copy", "v", &first]);
+    assert_eq!(refused.code, 4, "{}", refused.err);
+    assert!(refused.err.contains("less than two copies"), "{}", refused.err);
+    let told = user.ok(&["array", "grow", "v", &third, "--wait"]);
+    assert!(told.contains("RAID 1 of 3 members, healthy"), "{told}");
+    for word in ["missing", "/dev/no-such-copy", "3c6ef372-fe94-882b-a739-80c0b9dbce88"] {
+        let refused = user.run(&["array", "drop-copy", "v", word]);
+        assert_eq!(refused.code, 4, "{word}: {}", refused.err);
+        assert!(refused.err.contains("`status` lists"), "{word}: {}", refused.err);
+    }
+    let told = user.ok(&["array", "drop-copy", "v", &first]);
+    assert!(told.contains("RAID 1 of 2 members, healthy"), "{told}");
+    each_mib(&user, &qemu_io, "read");
+    daemon.kill();
+    let text = std::fs::read_to_string(user.path("v.toml")).unwrap();
+    let described = Description::parse(&text).unwrap();
+    assert_eq!(described.core.members, [second, third], "{text}");
+    let daemon = user.serve("v");
+    each_mib(&user, &qemu_io, "read");
+    user.ok(&["create", "w", "--raid", "0", &first]);
+    user.ok(&["stop", "v"]);
+    assert_eq!(daemon.wait(), 0);
+}

@@ -188,6 +188,9 @@ fn a_target_that_holds_a_file_system_is_refused() {
     ]);
     assert_eq!(refusal.code, 4, "{}", refusal.err);
     assert!(refusal.err.contains("ext4"), "{}", refusal.err);
+    assert!(!refusal.err.contains("force"), "nothing here forces it: {}", refusal.err);
+    let check = user.ok(&["lab", "check", "snia-iops", "--target", &target]);
+    assert!(check.contains("It will be refused: ") && check.contains("ext4"), "{check}");
     assert!(std::fs::read(&image).unwrap() == before, "nothing was changed");
 }
 
@@ -384,6 +387,25 @@ fn a_rate_on_a_volume_is_kept_by_this_program_and_of_fio_it_is_said_what_it_coun
 }
 
 #[test]
+fn sequential_rounds_of_fio_go_on_in_a_volume_whose_size_its_server_says() {
+    if headpond_testkit::tool("fio").is_none() {
+        skip!("sequential_rounds_of_fio_go_on_in_a_volume_whose_size_its_server_says", "no fio");
+    }
+    let user = User::new();
+    let daemon = served(&user);
+    let text = "name = \"row\"\n[[target]]\nname = \"hv0\"\nvolume = \"hv0\"\nload = \"fio\"\n\
+                [matrix]\nrw = [\"read\"]\nbs = [\"64K\"]\nrate = [200]\n\
+                [rounds]\nwarm_up = 0\ncount = 2\nseconds = 0.5\nwindows = 5\n";
+    user.ok(&["lab", "run", &write(&user, "row.toml", text), "--out", "row"]);
+    let job = std::fs::read_to_string(user.path("row").join("raw/cell-0000-round-001.fio"));
+    let job = job.unwrap();
+    let offset = job.lines().find_map(|line| line.strip_prefix("offset="));
+    let offset: u64 = offset.unwrap_or_else(|| panic!("{job}")).parse().unwrap();
+    assert!(offset > 0 && offset.is_multiple_of(64 << 10), "behind the first round: {job}");
+    drop(daemon);
+}
+
+#[test]
 fn a_run_that_was_killed_is_gone_on_with_at_once() {
     let user = User::new();
     let text = "name = \"killed\"\n[[target]]\nname = \"it\"\nfile = \"x.img\"\nsize = \"8M\"\n\
@@ -451,7 +473,7 @@ fn a_run_that_is_ended_by_a_signal_takes_fio_with_it_and_can_be_gone_on_with() {
         kill_process(Pid::from_child(&run), signal).unwrap();
         let ended = run.wait_with_output().unwrap();
         let said = String::from_utf8_lossy(&ended.stderr);
-        assert!(ended.status.code() == Some(1) && said.contains("lab resume"), "{said}");
+        assert!(ended.status.code() == Some(1) && said.contains("go on with: headpond lab resume"));
         assert_eq!(running_in(&raw), Vec::<u32>::new());
         let json = user.json(&["lab", "report", &out, "--json"]);
         assert!(json["cells"][0]["ending"].is_null(), "{json}");
@@ -467,6 +489,8 @@ fn mistakes_are_told_with_the_way_out() {
         (&["lab", "report", "nowhere"], 1, "holds no results"),
         (&["lab", "resume", "nowhere"], 1, "holds no results"),
         (&["lab", "check", "mixed", "--target", "x.img"], 2, "x.img:1G"),
+        (&["lab", "check", "mixed", "--target", "disk="], 2, "disk=/dev/sdb"),
+        (&["lab", "run", "mixed", "--out", "out", "--html", "no/x.html"], 2, "no such folder"),
         (&["lab", "plans", "none"], 2, "no plan is named none"),
     ] {
         let ended = user.run(args);
@@ -476,6 +500,33 @@ fn mistakes_are_told_with_the_way_out() {
     let plan = write(&user, "bad.toml", &MODEL.replace("depth", "depht"));
     let ended = user.run(&["lab", "check", &plan]);
     assert!(ended.err.contains("unknown field `depht`") && ended.err.contains("bad.toml"));
+    let nowhere = format!("x={}:1M", user.path("nowhere/x.img").display());
+    for (target, says) in
+        [("x=nbd+unix:///?socket=none.sock", "none.sock"), (&nowhere, "no folder")]
+    {
+        let check = user.ok(&["lab", "check", "snia-iops", "--target", target]);
+        let refused = check.lines().find(|line| line.starts_with("It will be refused: "));
+        assert!(refused.is_some_and(|line| line.contains(says)), "{check}");
+    }
+}
+
+#[test]
+fn where_fio_is_missing_that_is_told_before_anything_is_begun() {
+    let user = User::new();
+    let plan = write(&user, "plan.toml", &SMALL.replace("in-process", "fio"));
+    let without_fio = |args: &[&str]| {
+        let mut command = std::process::Command::new(common::PROGRAM);
+        command.args(args).current_dir(user.path("")).env("PATH", "/nonexistent");
+        let output = command.output().unwrap();
+        let [out, err] = [output.stdout, output.stderr];
+        (output.status.code(), String::from_utf8(out).unwrap(), String::from_utf8(err).unwrap())
+    };
+    let (code, out, err) = without_fio(&["lab", "check", &plan]);
+    assert!(code == Some(0) && out.contains("It will be refused: fio was not found"), "{out}{err}");
+    let run = ["lab", "run", &plan, "--out", "out", "--overwrite", "x.img"];
+    let (code, _, err) = without_fio(&run);
+    assert!(code == Some(1) && err.contains("apt install fio"), "{err}");
+    assert!(!user.path("out").exists(), "the same command may be given again");
 }
 
 #[test]

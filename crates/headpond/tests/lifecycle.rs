@@ -182,7 +182,7 @@ fn what_cannot_be_a_cache_is_refused_and_the_volume_goes_on() {
     assert_eq!(user.run(&["cache", "scrub", "v"]).code, 4, "there is none");
     for (args, code) in [
         (vec!["cache", "attach", "v", "ram:32M"], 4),
-        (vec!["cache", "attach", "v", &member], 1),
+        (vec!["cache", "attach", "v", &member], 4),
         (vec!["cache", "attach", "v", "nowhere.img"], 1),
         (vec!["cache", "attach", "v", &cache, "--set", "mode=fast"], 2),
     ] {

@@ -120,7 +120,7 @@ fn a_member_that_was_away_is_given_what_it_lacks_also_after_a_stop() {
     let away = story.device("1");
     user.ok(&["array", "fail", "v", &away]);
     let said = user.run(&["status", "v"]).out;
-    assert!(said.contains("headpond array re-add VOLUME DEVICE"), "{said}");
+    assert!(said.contains("headpond array re-add v DEVICE"), "{said}");
     story.each_mib("write");
     story.end(daemon);
     let daemon = user.serve("v");
@@ -129,7 +129,7 @@ fn a_member_that_was_away_is_given_what_it_lacks_also_after_a_stop() {
     assert_eq!(story.array()["state"], "healthy");
     assert_eq!(story.listed(), [story.device("0"), story.device("1"), story.device("2")]);
     let again = user.run(&["array", "re-add", "v", &away]);
-    assert!(again.code != 0 && again.err.contains("in use"), "{}", again.err);
+    assert!(again.code == 4 && again.err.contains("belongs to v already"), "{}", again.err);
     user.ok(&["array", "fail", "v", &story.device("0")]);
     story.each_mib("read");
     let stranger = user.run(&["array", "re-add", "v", &story.blank("stranger")]);
@@ -152,6 +152,9 @@ fn a_rebuild_survives_a_kill_and_goes_on_by_itself() {
     user.ok(&["array", "pace", "v", "--floor", "1M", "--ceiling", "8M"]);
     user.ok(&["array", "replace", "v", &story.device("1"), "--with", &new]);
     user.ok(&["array", "pause", "v"]);
+    let told = user.run(&["status", "v"]).out;
+    assert!(told.contains("paused: `headpond array resume v` has it go on"), "{told}");
+    assert!(!told.contains("s left"), "nobody knows how long it rests: {told}");
     let filling = story.array()["members"][1]["filling"].clone();
     assert_eq!(filling["device"], *new, "{filling}");
     daemon.kill();
@@ -184,6 +187,13 @@ fn what_cannot_be_is_refused_with_the_way_out_and_changes_nothing() {
     for (args, text) in [
         (vec!["add-spare", "v", &small], "a member of array `v` needs"),
         (vec!["add-spare", "v", &foreign], "--force"),
+        (vec!["add-spare", "v", &story.device("1")], "belongs to v already"),
+        (vec!["replace", "v", &story.device("0"), "--with", &story.device("1")], "belongs to v"),
+        (vec!["grow", "v", &story.device("1")], "belongs to v already"),
+        (vec!["grow", "v", &small], "a member of array `v` needs"),
+        (vec!["re-add", "v", &story.device("1")], "belongs to v already"),
+        (vec!["set-journal", "v", &story.device("1")], "belongs to v already"),
+        (vec!["pace", "v", "--floor", "20M", "--ceiling", "10M"], "lower the floor"),
         (vec!["replace", "v", &foreign], "`status` lists them"),
         (vec!["replace", "v", &story.device("0")], "add a device first"),
         (vec!["remove", "v", &story.device("0")], "headpond array replace"),
@@ -196,4 +206,79 @@ fn what_cannot_be_is_refused_with_the_way_out_and_changes_nothing() {
     }
     assert_eq!((story.array()["event_count"].clone(), story.listed()), before);
     story.end(daemon);
+}
+
+#[test]
+fn who_may_not_leave_and_who_was_here_before_is_refused_by_name() {
+    let user = User::new();
+    let file = |name: &str| user.file(&format!("{name}.img"), 16 * MIB);
+    let [a, b, c, spare, more] = ["a", "b", "c", "spare", "more"].map(file);
+    user.ok(&["create", "v", "--raid", "5", "--zeroed", &a, &b, &c]);
+    let daemon = user.serve("v");
+    let listed = user.ok(&["status", "v"]);
+    assert!(listed.contains(&format!("on {a}")) && listed.contains("strips of 64 KiB"), "{listed}");
+    let refused = |args: &[&str]| {
+        let said = user.run(args);
+        assert_eq!(said.code, 4, "{args:?}: {}", said.err);
+        said.err
+    };
+    user.ok(&["array", "add-spare", "v", &spare]);
+    let is_spare = refused(&["array", "fail", "v", &spare]);
+    assert!(is_spare.contains("is a spare") && is_spare.contains("array remove v"), "{is_spare}");
+    user.ok(&["array", "remove", "v", &spare]);
+    user.ok(&["array", "fail", "v", &b]);
+    user.ok(&["stop", "v"]);
+    assert_eq!(daemon.wait(), 0);
+    let daemon = user.serve("v");
+    let lost = refused(&["array", "fail", "v", &b]);
+    assert!(lost.contains("is out of use") && lost.contains("re-add v"), "{lost}");
+    let needed = refused(&["array", "fail", "v", &c]);
+    assert!(needed.contains(&format!("array `v` needs {c}")), "{needed}");
+    assert!(needed.contains("array add-spare"), "{needed}");
+    user.ok(&["array", "add-spare", "v", &more, "--wait"]);
+    let former = refused(&["array", "replace", "v", &c, "--with", &b]);
+    assert!(former.contains("was member 1 of this array before"), "{former}");
+    user.ok(&["stop", "v"]);
+    assert_eq!(daemon.wait(), 0);
+}
+
+#[test]
+fn what_was_missing_at_a_start_is_named_and_forgotten_when_it_is_back() {
+    let user = User::new();
+    let file = |name: &str| user.file(&format!("{name}.img"), 16 * MIB);
+    let [a, b, c] = ["a", "b", "c"].map(file);
+    user.ok(&["create", "v", "--raid", "5", "--zeroed", &a, &b, &c]);
+    let away = |name: &str| std::fs::rename(name, format!("{name}.away")).unwrap();
+    let back = |name: &str| std::fs::rename(format!("{name}.away"), name).unwrap();
+    away(&a);
+    away(&b);
+    let refused = user.run(&["serve", "v"]);
+    assert_eq!(refused.code, 4, "{}", refused.err);
+    assert!([&a, &b].iter().all(|name| refused.err.contains(*name)), "{}", refused.err);
+    let told = user.run(&["status", "v"]).out;
+    assert!(told.contains("start-refused") && told.contains(&b), "{told}");
+    back(&a);
+    let daemon = user.serve("v");
+    let warnings = || user.run(&["status", "v", "--json"]).out.matches("cannot be opened").count();
+    assert_eq!(warnings(), 1, "of the second");
+    back(&b);
+    user.ok(&["array", "re-add", "v", &b, "--wait"]);
+    assert_eq!(warnings(), 0, "it is back");
+    assert_eq!(user.run(&["status", "v"]).code, 0);
+    user.ok(&["stop", "v"]);
+    assert_eq!(daemon.wait(), 0);
+}
+
+#[test]
+fn a_device_of_another_array_in_a_members_place_is_refused_with_the_way_out() {
+    let user = User::new();
+    let file = |name: &str| user.file(&format!("{name}.img"), 16 * MIB);
+    let [a, b, c, d] = ["a", "b", "c", "d"].map(file);
+    user.ok(&["create", "v", "--raid", "1", "--zeroed", &a, &b]);
+    user.ok(&["create", "w", "--raid", "1", "--zeroed", &c, &d]);
+    std::fs::copy(&c, &a).unwrap();
+    let refused = user.run(&["serve", "v"]);
+    assert!(refused.code == 4 && refused.err.contains("belongs to array `w`"), "{}", refused.err);
+    let told = user.run(&["status", "v"]).out;
+    assert!(told.contains("leave this one out of it") && !told.contains("--force"), "{told}");
 }

@@ -72,7 +72,7 @@ fn dirty_data_outlives_what_rots_on_one_copy_and_then_the_loss_of_each() {
     qemu_io(&user, &program, "read -P 0x11 0 1M");
     let told = user.run(&["status", "v"]);
     assert_eq!(told.code, 3, "{}", told.out);
-    assert!(told.out.contains("headpond array add-spare VOLUME DEVICE --cache"), "{}", told.out);
+    assert!(told.out.contains("headpond array add-spare v DEVICE --cache"), "{}", told.out);
     assert_eq!(mirror_of(&user)["at_risk_bytes"], MIB);
     let c = user.file("c.img", 64 * MIB);
     let done = user.ok(&["array", "add-spare", "v", &c, "--cache", "--wait"]);

@@ -30,11 +30,11 @@ pub use compare::{Compared, compare};
 pub use environment::{Environment, ExportFacts, SettingFact, TargetFacts, VolumeFacts};
 pub use measure::{
     Connected, Course, CourseError, Drift, Ending, Estimate, FILL_MB_PER_S, Fio, FioError, Folder,
-    FolderError, Line, ModelTime, PlaceError, Stop, Surroundings, VirtualError, Watcher,
+    FolderError, Line, ModelTime, PlaceError, Stop, Surroundings, VirtualError, Watcher, check_fio,
     check_places, check_settings, estimate, model_time,
 };
 pub use plan::{
-    ArrayOf, Beside, Cell, Kind, Limits, Load, Loader, Matrix, Order, Plan, PlanError,
+    ArrayOf, Beside, Cell, Flushes, Kind, Limits, Load, Loader, Matrix, Order, Plan, PlanError,
     Precondition, RoundPlan, SettingOf, Steady, Sweep, Sync, Target,
 };
 pub use results::{CellResult, Latencies, Results, StoredRound, Summary, iops};

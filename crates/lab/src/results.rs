@@ -75,6 +75,15 @@ pub struct Latencies {
     pub max: f64,
 }
 
+/// What one of several jobs that run at the same time came to.
+#[derive(Clone, Debug)]
+pub struct JobFigures {
+    pub job: String,
+    pub summary: Summary,
+    /// How good each round that counts was, more being better.
+    pub merits: Vec<f64>,
+}
+
 impl Results {
     /// Reads a folder.
     ///
@@ -139,22 +148,25 @@ impl CellResult {
         Some(Summary::of(&rounds, own_jobs, in_a_row))
     }
 
-    /// The figures of the jobs beside, by name.
-    pub fn beside(&self, plan: &Plan) -> Vec<(String, Summary)> {
+    /// The figures of the jobs beside.
+    pub fn beside(&self, plan: &Plan) -> Vec<JobFigures> {
         let rounds = self.counted(plan);
         if rounds.is_empty() {
             return Vec::new();
         }
         let phases = self.cell.load.rw.split('+').count();
-        let summaries = plan.beside.iter().enumerate().map(|(number, job)| {
+        let figures = plan.beside.iter().enumerate().map(|(number, job)| {
             let names: Vec<_> = (0..phases).map(|phase| beside(number, phase)).collect();
             let jobs = |round: &Round| {
                 let is_it = |job: &&JobRound| names.contains(&job.name);
                 round.jobs.iter().filter(is_it).cloned().collect::<Vec<_>>()
             };
-            (job.name.clone(), Summary::of(&rounds, jobs, &[]))
+            let requests = |round: &&Round| per_second(&jobs(round), |side| side.requests as f64);
+            let merits = rounds.iter().map(requests).collect();
+            let summary = Summary::of(&rounds, jobs, &[]);
+            JobFigures { job: job.name.clone(), summary, merits }
         });
-        summaries.collect()
+        figures.collect()
     }
 
     /// How good each round that counts was, more being better: requests a second, and where these

@@ -62,8 +62,8 @@ fn protected_drives_are_told_from_plain_ones_and_a_cache_that_hides_them_is_name
     said("plain drive, board:", "not protected against power loss");
     said("plain drive, controller without cache:", "not protected against power loss");
     said("plain drive, controller with cache:", "dies with the power");
-    // Source: ssd_fsync_write.csv, the columns of the controller's cache. What comes out of the
-    // drives' sheets and one write after the other is within a quarter of what was measured.
+    // Source: ssd_fsync_write.csv. What comes out of the drives' sheets, and with the controller's
+    // cache of one write after the other, is within three tenths of what was measured.
     let stable = |target: &str, is_on: bool| {
         let (cell, summary) = results.measured().find(|(cell, _)| {
             let name = &results.plan.targets[cell.cell.target].name;
@@ -73,19 +73,30 @@ fn protected_drives_are_told_from_plain_ones_and_a_cache_that_hides_them_is_name
         assert_eq!(cell.ending, Some(Ending::Complete));
         Some(summary.write.iops)
     };
-    for (drive, is_on, published) in [
-        ("protected", true, 9500.0),
-        ("protected", false, 9500.0),
-        ("plain", true, 9000.0),
-        ("plain", false, 1100.0),
+    for (target, is_on, published) in [
+        ("protected drive, board", true, 7000.0),
+        ("protected drive, board", false, 21_000.0),
+        ("protected drive, controller without cache", true, 7000.0),
+        ("protected drive, controller without cache", false, 25_000.0),
+        ("protected drive, controller with cache", true, 9500.0),
+        ("protected drive, controller with cache", false, 9500.0),
+        ("plain drive, board", true, 5000.0),
+        ("plain drive, board", false, 1100.0),
+        ("plain drive, controller without cache", false, 1100.0),
+        ("plain drive, controller with cache", true, 9000.0),
+        ("plain drive, controller with cache", false, 1100.0),
     ] {
-        let found = stable(&format!("{drive} drive, controller with cache"), is_on).unwrap();
-        assert!((0.8..1.25).contains(&(found / published)), "{drive} {is_on}: {found}");
+        let found = stable(target, is_on).unwrap();
+        assert!((0.8..1.3).contains(&(found / published)), "{target} {is_on}: {found}");
     }
-    // The controller's cache slows what is fast, in words too: published, 9,500 of 25,000.
-    let past = stable("protected drive, controller without cache", false).unwrap();
-    let through = stable("protected drive, controller with cache", false).unwrap();
-    assert!((0.25..0.5).contains(&(through / past)), "{through} of {past}");
+    // The controller's cache slows what is fast, and quickens what waits for flushes: published are
+    // 9,500 of 25,000, and 9,500 of 7,000.
+    let gain = |is_on: bool| {
+        let of = |way: &str| stable(&format!("protected drive, controller {way} cache"), is_on);
+        of("with").unwrap() / of("without").unwrap()
+    };
+    assert!((0.25..0.5).contains(&gain(false)), "{}", gain(false));
+    assert!((1.2..1.6).contains(&gain(true)), "{}", gain(true));
     said("ssd-dc-s3500-80g, randwrite 4K", "% of that by protected drive, controller with cache");
     let page = headpond_lab::report::page(&results);
     let count = |class: &str| page.matches(&format!("class=\"{class}\"")).count();
@@ -387,8 +398,13 @@ fn a_map_of_several_arrays_is_a_sheet_for_each_of_them_by_name() {
     assert!(titles[0].starts_with("slow, randwrite: "), "{titles:?}");
     assert!(titles[1].starts_with("fast, randwrite: "), "{titles:?}");
     let cells = answers[0].facts["cells"].as_array().unwrap();
-    let gain = |of: &str| cells.iter().find(|cell| cell["of"] == of).unwrap()["gain"].as_f64();
-    assert!(gain("slow").unwrap() > 2.0 * gain("fast").unwrap(), "{cells:?}");
+    let gain = |of: &str| {
+        let cell = cells.iter().find(|cell| cell["of"] == of).unwrap();
+        cell["gain"].as_f64().unwrap()
+    };
+    // Both fill the cache's log in 7 ms. Then a disk lets nothing in any more, and flash two thirds
+    // of what the cache would take.
+    assert!(gain("slow") > 5.0 && gain("slow") > 2.0 * gain("fast"), "{cells:?}");
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 mod stored;
 
-use headpond_lab::report;
+use headpond_lab::{Folder, Plan, Results, report};
 use headpond_whatif::{Bins, Latency, Side};
 
 fn plan(matrix: &str) -> String {
@@ -29,6 +29,26 @@ fn a_rate_that_is_not_reached_is_told_and_one_that_is_missed_by_chance_is_not() 
     assert!(!text.contains("does not keep up"), "{text}");
 }
 
+#[test]
+fn what_was_not_measured_has_no_answer() {
+    let folder = headpond_testkit::tempdir();
+    let plan = format!("{}[[answer]]\nkind = \"curves\"\n", plan(""));
+    drop(Folder::create(folder.path(), &Plan::parse(&plan).unwrap()).unwrap());
+    let text = report::text(&Results::read(folder.path()).unwrap());
+    assert!(text.ends_with("1 of 1 cells are not measured yet (headpond lab resume)\n"), "{text}");
+}
+
+#[test]
+fn stable_writes_of_different_loads_do_not_compete() {
+    let folder = headpond_testkit::tempdir();
+    let matrix = "sync = [\"none\", \"fdatasync\"]\ndepth = [1, 8]";
+    let plan = format!("{}[[answer]]\nkind = \"sync\"\n", plan(matrix));
+    let results = stored::results(folder.path(), &plan, |_| stored::round(&[1000.0; 60]));
+    let text = report::text(&results);
+    assert!(text.contains("randwrite 4K fdatasync 1x8: 1,000/s of 1,000/s are left"), "{text}");
+    assert!(!text.contains("most stable writes"), "{text}");
+}
+
 /// A second of writes of half a millisecond, each with a flush of eight.
 fn flushed() -> headpond_whatif::rounds::Round {
     let mut round = stored::round(&[1000.0; 60]);
@@ -52,7 +72,14 @@ fn of_fio_percentiles_of_stable_writes_are_bounds_that_hold_and_are_told_to_be_t
     assert!(summary.all_is_at_most);
     // Half may take more than the three quarters of each: 0.5 ms and 0.2 ms.
     assert_eq!((summary.all.p50, summary.all.p99), (0.7, 8.5));
-    assert!(report::csv(&results).lines().nth(1).unwrap().ends_with(",true,0"));
+    let csv = report::csv(&results);
+    let fields: Vec<Vec<_>> = csv.lines().map(|line| line.split(',').collect()).collect();
+    let field = |name: &str| fields[1][fields[0].iter().position(|it| *it == name).unwrap()];
+    assert_eq!((field("all_is_at_most"), field("errors"), field("read_iops")), ("true", "0", "0"));
+    assert_eq!((field("read_p99_ms"), field("flush_p99_ms")), ("", "8"), "nothing was read");
+    let page = report::page(&results);
+    assert!(page.contains("99.99 % latency, at most") && page.contains("/s, ≤ 8.5 ms"), "{page}");
+    assert!(page.contains("mean latency<"), "the mean is none: {page}");
 }
 
 #[test]
@@ -69,4 +96,6 @@ fn where_writes_were_measured_with_their_flushes_percentiles_are_of_both() {
     assert_eq!((summary.all.p50, summary.all.p99, summary.all.max), (0.6, 4.0, 4.0));
     let text = report::text(&results);
     assert!(!text.contains('≤') && !text.contains("never both"), "{text}");
+    let page = report::page(&results);
+    assert!(page.contains("99.99 % latency<") && !page.contains('≤'), "{page}");
 }

@@ -141,7 +141,10 @@ async fn measure_degraded(runtime: &Runtime, answers: Answers, limit: f64) {
         if let Some(journal) = &journal {
             create_journal(&**journal, &record, Occupied::Refuse).await.expect("created");
         }
-        let how = AssembleOptions { journal, ..AssembleOptions::default() };
+        let how = AssembleOptions {
+            journals: journal.into_iter().collect(),
+            ..AssembleOptions::default()
+        };
         let assembled = assemble(runtime, members[1..].to_vec(), how).await.expect("assembled");
         let with = if uuid.is_some() { "with" } else { "without" };
         let name = format!("RAID 6 degraded, {with} journal Write 4k");

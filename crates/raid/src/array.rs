@@ -24,6 +24,7 @@ mod begin_growth;
 mod beside;
 mod columns;
 mod copies;
+mod copy_count;
 mod damage;
 mod doubts;
 mod failure;
@@ -37,6 +38,7 @@ mod health;
 mod integrity;
 mod intents;
 mod journal;
+mod journal_change;
 mod label;
 mod lost;
 mod members;
@@ -56,6 +58,7 @@ mod scrub;
 mod second_half;
 mod spares;
 mod status;
+mod sweep;
 mod verify;
 mod voucher;
 mod watch;
@@ -66,6 +69,7 @@ use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::rc::Rc;
+use std::time::Duration;
 
 use headpond_block::sync::KeyLocks;
 use headpond_block::{
@@ -83,6 +87,7 @@ pub(crate) use absence::AbsenceFound;
 pub use begin_growth::{Addition, GrowError};
 use beside::Beside;
 pub use beside::OnAnswer;
+pub use copy_count::WhichCopy;
 use doubts::Doubts;
 use failure::Recorder;
 pub use fill::Filled;
@@ -95,6 +100,7 @@ pub use integrity::IntegrityStatus;
 use intents::Intents;
 use journal::Lease;
 pub(crate) use journal::{Journal, read_journal_label, write_journal_label};
+pub use journal_change::JournalError;
 pub(crate) use label::{Bitmap, read_bitmap_page, write_bitmap_page, write_superblock, zero_copy};
 pub use label::{Inspection, erase, erase_unlisted, inspect};
 pub(crate) use lost::{Lost, find_lost};
@@ -182,6 +188,8 @@ pub struct Array {
     writers: Writers,
     merging: Merging,
     stopped: Cell<bool>,
+    /// The copy that the array has no more, as soon as it is put together again.
+    dropped: Cell<Option<Role>>,
     /// Zeros to write from, made when they are first needed.
     zeros: OnceCell<Buffer>,
     /// While a part of its data is still in an array of fewer members.
@@ -241,6 +249,7 @@ impl Array {
             lost,
             writers: Writers::default(),
             stopped: Cell::new(false),
+            dropped: Cell::new(None),
             zeros: OnceCell::new(),
             growth: None,
         }
@@ -256,6 +265,11 @@ impl Array {
         self.watch.patience()
     }
 
+    /// After which a device counts as hung.
+    fn deadline(&self) -> Option<Duration> {
+        self.patience().and_then(|patience| patience.deadline)
+    }
+
     /// Changes how long members are waited for, from the next operation on: for what is under way
     /// they begin anew. The stripe journal has the same deadline.
     pub fn set_patience(&self, patience: Option<Patience>) {
@@ -264,7 +278,7 @@ impl Array {
             former.set_patience(patience);
         }
         if let Some(journal) = self.journal() {
-            journal.set_deadline(patience.and_then(|patience| patience.deadline));
+            journal.set_deadline(self.deadline());
         }
     }
 
@@ -274,6 +288,11 @@ impl Array {
             return Err(DeviceError::ReadOnly { device: self.name.clone() });
         }
         self.check_intact()
+    }
+
+    /// Whether it was stopped, so that it takes no writes any more.
+    pub fn is_stopped(&self) -> bool {
+        self.stopped.get()
     }
 
     /// Whether the redundancy still holds everything.

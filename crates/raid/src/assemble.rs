@@ -39,8 +39,8 @@ pub struct AssembleOptions {
     pub after_unclean_stop: AfterUncleanStop,
     pub force: Force,
     pub tuning: Tuning,
-    /// The device of the stripe journal.
-    pub journal: Option<Rc<dyn BlockDevice>>,
+    /// Devices that may be the stripe journal, the most likely first; the superblocks say which.
+    pub journals: Vec<Rc<dyn BlockDevice>>,
 }
 
 impl Default for AssembleOptions {
@@ -50,16 +50,20 @@ impl Default for AssembleOptions {
             after_unclean_stop: AfterUncleanStop::DistrustParity,
             force: Force::No,
             tuning: Tuning::default(),
-            journal: None,
+            journals: Vec::new(),
         }
     }
 }
 
-/// What holds after an unclean stop of an array without intent bitmap.
+/// What holds after an unclean stop of an array without intent bitmap, or where a log may have been
+/// used instead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AfterUncleanStop {
-    /// Any stripe may be torn: the parity counts as not initialised.
+    /// Any stripe may be torn: the parity counts as not initialised, and copies as differing.
     DistrustParity,
+    /// The same, but whoever uses the array knows by itself which copy is right: they are left as
+    /// they are.
+    OwnerCompares,
     /// Every stripe that may be torn will be written again with `RECOMPUTE_PARITY`: a log above the
     /// array knows them all.
     LogRecomputes,
@@ -172,8 +176,8 @@ pub enum AssembleError {
     #[error("{device}: its superblock cannot be used: {cause}; leave it out to start without it")]
     Unusable { device: DeviceName, cause: DecodeError },
     #[error(
-        "{device}: belongs to array `{found}` ({found_uuid}), not to {wanted}; leave it out, or \
-         name the other array"
+        "{device}: belongs to array `{found}` ({found_uuid}), and not to the one that is to be \
+         started ({wanted}); attach the right device, or leave this one out"
     )]
     OtherArray { device: DeviceName, found: String, found_uuid: Uuid, wanted: Uuid },
     #[error(
@@ -246,6 +250,22 @@ pub enum AssembleError {
     Device(#[from] DeviceError),
 }
 
+impl AssembleError {
+    /// Whether it is a device that should not be among those of the array.
+    pub fn is_about_one_device(&self) -> bool {
+        matches!(
+            self,
+            Self::Foreign { .. }
+                | Self::Unusable { .. }
+                | Self::OtherArray { .. }
+                | Self::Duplicate { .. }
+                | Self::Contradiction { .. }
+                | Self::Diverged { .. }
+                | Self::TooSmall { .. }
+        )
+    }
+}
+
 /// A device, and the superblock on it.
 pub(super) struct Candidate {
     pub(super) device: Rc<dyn BlockDevice>,
@@ -288,7 +308,7 @@ async fn put_together(
     options: &AssembleOptions,
 ) -> Result<Prepared, AssembleError> {
     let layout = verdict.record.layout().expect("a decoded superblock has a shape");
-    let journal = journal::find(&verdict, &layout, options).await?;
+    let journal = journal::find(runtime, &verdict, &layout, options).await?;
     let start = Start::decide(&verdict, &layout, options, &journal).await?;
     let lost = find_lost(verdict.found.in_use(), &verdict.record).await;
     let name = || verdict.record.name.clone();
@@ -324,7 +344,7 @@ struct Start {
     trust: Trust,
     copies: Copies,
     beginning: Beginning,
-    /// Groups whose parity is right although the stop was unclean.
+    /// Groups whose parity is right, however the stop was.
     vouched: u128,
     warnings: Vec<Warning>,
 }
@@ -338,7 +358,7 @@ impl Start {
     ) -> Result<Start, AssembleError> {
         let record = &verdict.record;
         let is_clean = record.state == RecordedState::Clean;
-        let covers = |group: &usize| !is_clean && journal.covers(record.journal.as_ref(), *group);
+        let covers = |group: &usize| is_clean || journal.covers(record.journal.as_ref(), *group);
         let covered = (0..layout.groups()).filter(covers);
         let mut start = Start {
             trust: Trust {
@@ -364,9 +384,10 @@ impl Start {
             torn = start.look_for_torn(verdict, layout, options).await?;
         }
         start.tell_of_journal(journal);
-        if let (None, Some(device)) = (&record.journal, &options.journal) {
-            let device = device.name().clone();
-            start.warnings.push(Warning::JournalUnknown { device });
+        if record.journal.is_none() {
+            let unknown = options.journals.iter().map(|device| device.name().clone());
+            let told = unknown.map(|device| Warning::JournalUnknown { device });
+            start.warnings.extend(told);
         }
         start.check_degraded(verdict, layout, options, (torn, journal))?;
         if start.trust.parity == RecordedParity::NotInitialised && layout.parity_strips() > 0 {
@@ -418,12 +439,20 @@ impl Start {
                 return Ok(is_exposed && !self.beginning.marked.is_empty());
             }
         }
-        let is_distrusted = options.after_unclean_stop == AfterUncleanStop::DistrustParity;
+        let is_distrusted = options.after_unclean_stop != AfterUncleanStop::LogRecomputes;
         self.beginning.is_sound = is_distrusted;
         if is_distrusted {
             self.copies = Copies::MayDiffer;
         }
         if is_distrusted && layout.parity_strips() > 0 && verdict.lost.is_empty() {
+            self.trust.parity = RecordedParity::NotInitialised;
+            self.trust.initialised_stripes = 0;
+        }
+        if options.after_unclean_stop == AfterUncleanStop::DistrustParity
+            && record.intent_region_stripes.is_none()
+            && layout.level().is_mirrored()
+            && verdict.found.in_use().count() > layout.groups()
+        {
             self.trust.parity = RecordedParity::NotInitialised;
             self.trust.initialised_stripes = 0;
         }

@@ -77,6 +77,15 @@ impl Level {
         matches!(self, Level::Raid10 | Level::Raid50 | Level::Raid60)
     }
 
+    /// The groups of so many members where nobody says: mirrors of two, and two groups of parity.
+    pub fn usual_groups(self, members: u16) -> u16 {
+        match self {
+            Level::Raid10 => members.div_ceil(2).max(1),
+            Level::Raid50 | Level::Raid60 => 2,
+            Level::Raid0 | Level::Raid1 | Level::Raid5 | Level::Raid6 => 1,
+        }
+    }
+
     /// The fewest members that one group can have.
     pub fn group_members_min(self) -> usize {
         match self {

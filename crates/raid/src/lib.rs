@@ -28,9 +28,9 @@ pub mod superblock;
 pub use array::{
     Addition, Answer, Answers, Array, ArrayState, ArrayStatus, DeclusteredStatus, Filled,
     FillingStatus, Finding, GrowError, Grown, GrowthStatus, Inspection, IntegrityStatus,
-    JournalStatus, LostRange, LostStatus, MemberError, MemberStatus, OnAnswer, PatienceStatus,
-    PlanCounts, Progress, ReturnError, ScrubReport, Scrubbed, SpareStatus, StandInStatus, Trouble,
-    Tuning, Voucher, WhenFull, erase, erase_unlisted, inspect,
+    JournalError, JournalStatus, LostRange, LostStatus, MemberError, MemberStatus, OnAnswer,
+    PatienceStatus, PlanCounts, Progress, ReturnError, ScrubReport, Scrubbed, SpareStatus,
+    StandInStatus, Trouble, Tuning, Voucher, WhenFull, WhichCopy, erase, erase_unlisted, inspect,
 };
 pub use assemble::{
     AfterUncleanStop, AssembleError, AssembleOptions, Assembled, Force, Look, Prepared, Warning,

@@ -26,7 +26,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use headpond_block::Instant;
+use headpond_block::{DeviceError, DeviceName, Instant, Runtime};
 
 use crate::balance::Motion;
 
@@ -190,6 +190,22 @@ impl Typical {
         newest.sort_unstable();
         newest.get(newest.len() / 2).copied()
     }
+}
+
+/// Waits until the deadline, where there is one, for what is done to a device that is not used as a
+/// member yet, or never will be.
+///
+/// # Errors
+/// What becomes of it, or that it is not done by then: it goes on beside the caller.
+pub async fn in_time<T: 'static>(
+    runtime: &Runtime,
+    device: &DeviceName,
+    deadline: Option<Duration>,
+    act: impl Future<Output = Result<T, DeviceError>> + 'static,
+) -> Result<T, DeviceError> {
+    let Some(after) = deadline else { return act.await };
+    let acted = runtime.deadline(runtime.now() + after, act).await;
+    acted.unwrap_or_else(|_| Err(DeviceError::Timeout { device: device.clone(), after }))
 }
 
 #[cfg(test)]

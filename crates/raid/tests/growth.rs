@@ -224,8 +224,6 @@ fn what_cannot_grow_says_why_and_stays_as_it_is() {
         };
         let none = make(options(Level::Raid5, 1)).await;
         assert!(matches!(refused(&none, by).await, GrowError::NoBitmap { .. }));
-        let mirror = make(bitmap(Level::Raid1, 1)).await;
-        assert!(matches!(refused(&mirror, by).await, GrowError::Mirror { .. }));
         let groups = make(bitmap(Level::Raid10, 2)).await;
         assert!(matches!(refused(&groups, by).await, GrowError::Groups { width: 2, .. }));
         let contents = Contents::Unknown;

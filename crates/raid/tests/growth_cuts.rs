@@ -10,8 +10,8 @@ use headpond_block::sync::join_all;
 use headpond_block::{BlockDevice, RequestKind};
 use headpond_raid::superblock::DATA_OFFSET_MIN;
 use headpond_raid::{
-    Addition, Array, ArrayState, AssembleError, CreateOptions, Grown, Inspection, Intent, Level,
-    create, inspect,
+    Addition, Array, ArrayState, AssembleError, CreateOptions, Grown, Inspection, Integrity,
+    Intent, Level, Scrubbed, create, inspect,
 };
 use headpond_sim::{Ended, Medium, Power, Random};
 use support::journal::{Judge, step};
@@ -21,6 +21,8 @@ use uuid::Uuid;
 
 const ROWS: u64 = 40;
 const DISK_BYTES: u64 = DATA_OFFSET_MIN + ROWS * STRIP as u64;
+/// With an integrity region, data begins there.
+const DATA_BEHIND_CHECKSUMS: u64 = 2 << 20;
 
 /// Level, members before and after, groups before.
 type Shape = (Level, usize, usize, usize);
@@ -49,22 +51,32 @@ type End = Ended<Result<ArrayState, AssembleError>>;
 struct Story {
     machine: Machine,
     shape: Shape,
+    disk_bytes: u64,
     judge: Judge,
 }
 
 impl Story {
     fn new(shape: Shape) -> Story {
+        Story::with(shape, Integrity::None)
+    }
+
+    fn with(shape: Shape, integrity: Integrity) -> Story {
         let (level, before, after, groups) = shape;
-        let member = |index| Medium::flushable(format!("m{index}").as_str(), DISK_BYTES);
+        let disk_bytes = match integrity {
+            Integrity::None => DISK_BYTES,
+            Integrity::Region => DISK_BYTES - DATA_OFFSET_MIN + DATA_BEHIND_CHECKSUMS,
+        };
+        let member = |index| Medium::flushable(format!("m{index}").as_str(), disk_bytes);
         let members = (0..after).map(member).map(Rc::new).collect();
         let machine = Machine { members, power: Power::on() };
         let old: Vec<usize> = (0..before).collect();
         let size = machine.live_to_the_end(&old, async |devices: Devices| {
-            let options = CreateOptions { intent: Intent::Bitmap, ..options(level, groups) };
+            let usual = options(level, groups);
+            let options = CreateOptions { intent: Intent::Bitmap, integrity, ..usual };
             let record = create(&devices, &options).await.expect("created");
             record.layout().expect("a shape").array_bytes()
         });
-        Story { machine, shape, judge: Judge::new(size) }
+        Story { machine, shape, disk_bytes, judge: Judge::new(size) }
     }
 
     /// Writes here and there, and stops in order.
@@ -78,6 +90,20 @@ impl Story {
             }
             array.stop().await.expect("stopped");
             self.judge.flushed();
+        });
+    }
+
+    /// Has a scrub sign all that is there, or find that checksums speak against it.
+    fn sign(&self, present: &[usize]) {
+        self.machine.live_to_the_end(present, async |devices| {
+            let array = attempt(devices).await.expect("opened").array;
+            assert_eq!(array.scrub(async || true).await, Ok(Scrubbed::Whole));
+            let status = array.status();
+            let integrity = status.integrity.expect("there is an integrity region");
+            assert_eq!(integrity.regions_signed, integrity.regions, "{:?}", self.shape);
+            let (scrub, shape) = (status.scrub, self.shape);
+            assert_eq!((scrub.corrected_sectors, scrub.unexplained_sectors), (0, 0), "{shape:?}");
+            array.stop().await.expect("stopped");
         });
     }
 
@@ -168,7 +194,7 @@ impl Story {
         let (level, _, after, _) = self.shape;
         let members = &self.machine.members;
         let images: Vec<Vec<u8>> =
-            members.iter().map(|it| it.peek(0, DISK_BYTES as usize)).collect();
+            members.iter().map(|it| it.peek(0, self.disk_bytes as usize)).collect();
         let first = if level == Level::Raid0 { after } else { 0 };
         for lost in first..=after {
             let present: Vec<usize> = (0..after).filter(|index| *index != lost).collect();
@@ -232,6 +258,31 @@ fn however_often_the_power_is_cut_while_it_grows_nothing_is_lost() {
         story.check_redundancy();
     }
     assert!(cuts > 120, "{cuts} cuts");
+}
+
+#[test]
+fn checksums_of_the_former_shape_speak_against_nothing_wherever_the_power_is_cut() {
+    let mut cuts = 0;
+    for seed in 0..60 {
+        let mut random = Random::new(seed);
+        let shapes: Vec<Shape> = SHAPES.into_iter().filter(|it| it.0 != Level::Raid0).collect();
+        let story = Story::with(*random.pick(&shapes), Integrity::Region);
+        let former: Vec<usize> = (0..story.shape.1).collect();
+        story.fill(seed);
+        story.sign(&former);
+        for life in 0..random.below(4) {
+            let cut_after = Some(random.below(900));
+            let (seed, steps) = (seed + life, random.below(30));
+            let fate = Fate { seed, cut_after, steps, ..Fate::default() };
+            cuts += u64::from(story.live(&story.all(), fate).was_cut());
+        }
+        let end = story.live_to_the_end(&story.all(), Fate { seed, steps: 10, ..Fate::default() });
+        assert_eq!(end, Ok(ArrayState::Healthy), "seed {seed}");
+        story.sign(&story.all());
+        story.sign(&story.all());
+        story.check_redundancy();
+    }
+    assert!(cuts > 50, "{cuts} cuts");
 }
 
 /// How lives ended in which a member was lost.

@@ -9,10 +9,10 @@ use headpond_block::{BlockDevice, ByteRange, Request};
 use headpond_raid::integrity::{PAGE_BYTES, page_offset};
 use headpond_raid::layout::{Role, StripCell};
 use headpond_raid::superblock::{COPY_OFFSETS, SUPERBLOCK_BYTES, decode};
-use headpond_raid::{CreateError, CreateOptions, Integrity, Level, Scrubbed, create};
+use headpond_raid::{CreateError, CreateOptions, Grown, Integrity, Level, Scrubbed, create};
 use headpond_sim::Medium;
 use support::integrity::*;
-use support::machine::attempt;
+use support::machine::{Devices, attempt};
 use support::{Random, options, read, write};
 use uuid::Uuid;
 
@@ -276,16 +276,49 @@ fn level_0_is_refused_and_small_members_are_told() {
 }
 
 #[test]
-fn growing_is_refused() {
-    let signed = RAID5.signed(&Random::new(9));
-    let all = signed.machine.all();
-    signed.machine.live_to_the_end(&all, async |mut devices| {
-        let device = devices.pop().expect("a spare disk");
-        let array = attempt(devices).await.expect("assembled").array;
-        let addition = headpond_raid::Addition { device, uuid: Uuid::from_u128(9) };
-        let refused = array.consider_growth(&[addition]);
-        assert!(matches!(refused, Err(headpond_raid::GrowError::Integrity { .. })));
-    });
+fn what_was_signed_counts_no_more_when_the_array_grows_and_is_signed_anew_by_the_next_scrub() {
+    for shape in [RAID5, RAID6] {
+        let random = Random::new(9);
+        let signed = shape.signed(&random);
+        let machine = &signed.machine;
+        machine.live_to_the_end(&machine.all(), async |devices| {
+            begin_to_grow(devices).await;
+        });
+        machine.live_to_the_end(&machine.all(), async |devices| {
+            let array = attempt(devices).await.expect("assembled").array;
+            assert_eq!(regions(&array), (0, 1), "both shapes have one bitmap");
+            write(&array, 512, &signed.bytes[512..9216]).await.expect("written");
+            assert_eq!(array.grow(async || true).await, Ok(Grown::Whole));
+            assert_eq!(regions(&array), (0, 1));
+            array.stop().await.expect("stopped");
+        });
+        let layout = machine.live_to_the_end(&machine.all(), async |devices| {
+            let array = attempt(devices).await.expect("assembled").array;
+            assert_eq!(regions(&array), (0, 1), "a start knows it");
+            let report = scrub(&array).await;
+            assert_eq!((report.corrected_sectors, report.unexplained_sectors), (0, 0));
+            assert_eq!(regions(&array), (1, 1));
+            array.stop().await.expect("stopped");
+            array.layout().clone()
+        });
+        let signed = Signed { layout, ..signed };
+        let redundancy = signed.layout.redundancy();
+        signed.corrupt_some(signed.layout.stripes() / 2, redundancy, &random);
+        let report = signed.scrub();
+        assert!(report.located_by_checksum >= redundancy as u64, "{report:?}");
+        assert_eq!((report.corrected_sectors, report.unexplained_sectors), (redundancy as u64, 0));
+        let bytes = signed.live(async |array, _| whole(array).await);
+        assert!(bytes[..signed.bytes.len()] == signed.bytes, "all is as it was written");
+    }
+}
+
+/// Has the array grow by the last disk, as far as the superblocks that say so.
+async fn begin_to_grow(mut devices: Devices) {
+    let device = devices.pop().expect("a spare disk");
+    let array = attempt(devices).await.expect("assembled").array;
+    let addition = headpond_raid::Addition { device, uuid: Uuid::from_u128(9) };
+    array.begin_growth(&[addition]).await.expect("nothing speaks against it");
+    array.stop().await.expect("stopped");
 }
 
 #[test]

@@ -11,7 +11,8 @@ use headpond_block::decorators::{Fault, FaultControl, FaultDevice, FaultRule};
 use headpond_block::devices::RamDevice;
 use headpond_block::sync::join_all;
 use headpond_block::{
-    BlockDevice, Buffer, ByteRange, DeviceError, Geometry, Request, RequestKind, Runtime, Stability,
+    BlockDevice, Buffer, ByteRange, DeviceError, Geometry, Request, RequestFlags, RequestKind,
+    Runtime, Stability,
 };
 use headpond_raid::layout::{Strip, Stripe};
 use headpond_raid::{
@@ -70,8 +71,7 @@ fn lives(seed: u64, story: &Story, tally: &mut Tally) {
                         Rc::new(FaultDevice::new(devices[at].clone(), control, runtime.clone()));
                 }
                 let assembled = open(&runtime, devices.to_vec(), Force::No).await?;
-                let replayed =
-                    assembled.warnings.iter().any(|it| matches!(it, Warning::Replayed { .. }));
+                let replayed = is_replayed(&assembled);
                 let array = assembled.array;
                 judge.check(&array, &context).await;
                 for _ in 0..steps {
@@ -517,6 +517,38 @@ fn a_journal_that_fails_is_used_no_more_and_where_it_was_needed_writes_are_refus
             assert_eq!(read(&array, 0, 4096).await.unwrap(), [1; 4096]);
             support::write(&array, 0, &[4; 4096]).await.unwrap();
             assert_eq!(array.status().journal.expect("a journal").writes, 1);
+        });
+    }
+}
+
+/// Seeds 940003419 and 940001126: the array had been stopped in order for another journal when the
+/// power went, and the cache had not: what that wrote again was refused until a rebuild.
+#[test]
+fn a_log_may_write_again_to_an_array_that_lacks_a_member_and_was_stopped_in_order() {
+    for when in [JournalWhen::Degraded, JournalWhen::Always] {
+        let story = Story::new(Level::Raid5, 4, when);
+        let strips = || (0..4 * 3).map(|strip| strip * u64::from(STRIP));
+        story.machine.live_to_the_end(&story.all(), async |devices| {
+            let runtime = devices.runtime.clone();
+            let array = degraded(devices, &runtime).await;
+            for at in strips() {
+                support::write(&array, at, &[1; 4096]).await.unwrap();
+            }
+            array.fail(headpond_raid::Role(0)).await.unwrap();
+            array.stop().await.unwrap();
+        });
+        story.machine.live_to_the_end(&story.without(&lost_first()), async |devices| {
+            let runtime = devices.runtime.clone();
+            let array = degraded(devices, &runtime).await;
+            for at in strips() {
+                let again = Request::write(at, Buffer::from_slice(&[2; 512]));
+                let flags = RequestFlags::RECOMPUTE_PARITY | RequestFlags::LOGGED;
+                array.submit(again.with_flags(flags)).await.unwrap();
+            }
+            for at in strips() {
+                let expected = [[2; 512].as_slice(), &[1; 4096 - 512]].concat();
+                assert_eq!(read(&array, at, 4096).await.unwrap(), expected, "{when:?}, {at}");
+            }
         });
     }
 }

@@ -73,6 +73,17 @@ fn collection_alone_comes_near_the_sheets_sustained_random_writes() {
 }
 
 #[test]
+fn a_write_of_part_of_a_unit_takes_all_of_it_and_small_ones_in_a_row_share_it() {
+    let parameters = parameters("ssd-dc-960g");
+    let scattered = Load::random_write(32, 100_000);
+    let rate = |load| ssd_rate(&parameters, State::Steady, load);
+    let (whole, part) = (rate(scattered), rate(Load { bytes: 512, ..scattered }));
+    assert!((0.9..1.1).contains(&(part / whole)), "{part} of 512 bytes, {whole} of 4 KiB");
+    let in_a_row = rate(Load { bytes: 512, random: false, ..scattered });
+    assert!(in_a_row > 2.0 * part, "{in_a_row} in a row, {part} scattered");
+}
+
+#[test]
 fn more_dies_are_never_slower() {
     for name in DRIVES {
         let loads = [

@@ -1,17 +1,20 @@
 //! A whole case: what a seed draws, lived to its end.
 
 mod copies;
+mod counting;
 mod draws;
 mod growing;
 mod returning;
 mod signing;
+mod switching;
 
 use crate::cache_ills::CacheIll;
 use crate::expect::Excuses;
 use crate::faults::{Ill, Theme};
 use crate::life::{Cut, End, Order, World};
 use crate::machine::{Absent, Machine};
-use crate::steps::{Remains, Step};
+use crate::remains::Remains;
+use crate::steps::Step;
 use crate::tally::Tally;
 use crate::topology::{Topology, draw_settings};
 use growing::is_latent;
@@ -147,7 +150,13 @@ impl<'a> Case<'a> {
         if let Next::Over = self.live_signing(&machine)? {
             return Ok(());
         }
+        if let Next::Over = self.live_switching(&machine)? {
+            return Ok(());
+        }
         if let Next::Over = self.live_growing(&mut machine)? {
+            return Ok(());
+        }
+        if let Next::Over = self.live_counting(&mut machine)? {
             return Ok(());
         }
         if let Next::Over = self.live_returning(&machine)? {
@@ -168,6 +177,20 @@ impl<'a> Case<'a> {
         self.finish(&machine)
     }
 
+    /// Lives that are drawn from `aside`: what comes later is drawn as it is without them.
+    fn live_aside(
+        &mut self,
+        mut aside: Random,
+        live: impl FnOnce(&mut Self) -> Result<Next, Offence>,
+    ) -> Result<Next, Offence> {
+        let live_random = self.live_random.replace(aside.fork());
+        let random = std::mem::replace(&mut self.random, aside);
+        let next = live(self);
+        self.random = random;
+        self.live_random.replace(live_random);
+        next
+    }
+
     /// Where there is a stripe journal: members are lost while nothing runs, while writes are under
     /// way, or with a cut, and the journal may fail.
     fn live_degraded(&mut self, machine: &Machine) -> Result<Next, Offence> {
@@ -181,6 +204,7 @@ impl<'a> Case<'a> {
             let is_severe = may_lose && self.random.clone().fork().one_in(2);
             let mut order = self.draw_life(machine, is_severe);
             self.draw_journal_ill(&mut order);
+            self.draw_exchange_of_journal(&mut order);
             if !self.excuses.borrow().lost.is_empty() {
                 // What replaces a block that cannot be read may be what was lost.
                 order.steps.retain(|(_, step)| !is_latent(step));
@@ -221,6 +245,7 @@ impl<'a> Case<'a> {
             absent: Absent::default(),
             workload: None,
             steps: Vec::new(),
+            rotted: 0,
             cut: Cut::Never,
         }
     }
@@ -228,7 +253,7 @@ impl<'a> Case<'a> {
     /// Copies of the disks, as many missing as may be lost, hold the same: the redundancy is right.
     /// What is in the cache may hide what the members hold, but for what is clean.
     fn check_redundancy(&mut self, machine: &Machine) -> Result<(), Offence> {
-        let redundancy = machine.topology.redundancy();
+        let redundancy = machine.redundancy();
         let is_whole = {
             let excuses = self.excuses.borrow();
             excuses.lost.is_empty() && !excuses.errors

@@ -15,7 +15,6 @@ use headpond_volume::{
 use std::collections::BTreeSet;
 use std::fmt;
 use std::time::Duration;
-use uuid::Uuid;
 
 const POLL: Duration = Duration::from_millis(20);
 /// Longer than the deadline after which a copy that hangs is evicted, and than filling one takes.
@@ -268,10 +267,6 @@ impl Stage<'_> {
     fn new_copy(&self, disk: usize) -> NewMember {
         let (word, device, uuid) = (copy_name(disk), self.copy(disk), self.identity());
         NewMember { word, device, uuid, occupied: Occupied::Overwrite }
-    }
-
-    fn identity(&self) -> Uuid {
-        Uuid::from_u128(u128::from(self.random.borrow_mut().number()))
     }
 }
 

@@ -303,6 +303,7 @@ impl Bench {
                 absent,
                 workload: None,
                 steps: Vec::new(),
+                rotted: 0,
                 cut: Cut::Never,
             };
             let (excuses, tally) = (RefCell::new(excuses), RefCell::new(Tally::default()));

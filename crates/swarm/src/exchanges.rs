@@ -96,10 +96,7 @@ impl Stage<'_> {
         }
         self.note(exchange);
         self.tally.borrow_mut().commands += 1;
-        let identities = {
-            let mut random = self.random.borrow_mut();
-            [(); 2].map(|()| Uuid::from_u128(u128::from(random.number())))
-        };
+        let identities = [(); 2].map(|()| self.identity());
         let acted = exchange.act(self.machine, self.volume, other, identities).await;
         self.machine.keep(&self.volume.description());
         match acted {

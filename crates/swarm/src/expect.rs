@@ -29,6 +29,8 @@ pub(crate) struct Excuses {
     pub unclean: bool,
     /// The stripe journal failed, or was not there.
     pub journal_failed: bool,
+    /// It was taken away, or may have been.
+    pub journal_dropped: bool,
     /// Members without which a volume was opened and written to.
     pub known_lost: BTreeSet<usize>,
     /// Some life ended out of order without a stripe journal that has whatever that tore.
@@ -129,7 +131,12 @@ impl Excuses {
             // Which stripes the log of a cache has still to recompute, nobody tells the array.
             Some(JournalWhen::Degraded) => is_known && topology.cache.is_none(),
         };
-        is_guarded && topology.is_initialised && !self.journal_failed
+        is_guarded && topology.is_initialised && self.is_guarded()
+    }
+
+    /// Whether the stripe journal that the array was made with, or another, is there.
+    pub fn is_guarded(&self) -> bool {
+        !self.journal_failed && !self.journal_dropped
     }
 
     /// Why a volume may have refused to open; `None` where nothing excuses it.

@@ -9,14 +9,13 @@ use crate::steps::{Stage, Step};
 use crate::topology::{FURTHER, Topology};
 use headpond_block::{BlockDevice, BufferPool, PoolConfig};
 use headpond_raid::{ArrayStatus, GrowError, Occupied};
-use headpond_volume::{ChangeMembersError, Dirty, GrowBy, NewMember};
+use headpond_volume::{ChangeMembersError, GrowBy, NewMember};
 use std::cell::Cell;
 use std::time::Duration;
-use uuid::Uuid;
 
-const POLL: Duration = Duration::from_millis(10);
+pub(crate) const POLL: Duration = Duration::from_millis(10);
 /// What stands in the way goes by in this time, where nothing was lost.
-const REFUSALS_MAX: u32 = 500;
+pub(crate) const REFUSALS_MAX: u32 = 500;
 /// Moving a few MiB takes seconds, however slow the disks are.
 const POLLS_MAX: u32 = 30_000;
 
@@ -196,31 +195,20 @@ impl Stage<'_> {
         if may_stay && !self.random.borrow().clone().fork().one_in(4) {
             return Ok(self.redundancy_holds().await);
         }
-        let detached = async {
-            if self.volume.status().tier.is_some() {
-                self.volume.detach_tier(Dirty::Clean).await.map_err(|error| error.to_string())?;
-            }
-            if self.volume.status().cache.is_some() {
-                self.volume.detach(Dirty::Clean).await.map_err(|error| error.to_string())?;
-            }
-            Ok(())
-        };
-        let detached: Result<(), String> = detached.await;
-        self.machine.names_cache.set(self.volume.description().cache.is_some());
-        match detached {
+        match self.detach_caches().await {
             Ok(()) => Ok(self.redundancy_holds().await),
             Err(_) if self.excuses.borrow().errors => Ok(false),
-            Err(error) => Err(Offence::Command(format!("detach, to grow: {error}"))),
+            Err(error) => Err(Offence::Command(format!("grow: {error}"))),
         }
     }
 
     /// Spares that stand by, as a cut may have left them, and disks that belong to nobody.
-    fn additions(&self, more: usize) -> Option<Vec<GrowBy>> {
+    pub(crate) fn additions(&self, more: usize) -> Option<Vec<GrowBy>> {
         let array = self.volume.status().cores[self.machine.topology.worked_on()].array.clone();
         let spares = array.spares.iter().map(|spare| GrowBy::Spare(spare.device.clone()));
         let free = self.free_disks(&array).into_iter().map(|index| {
             let device = self.machine.free_member(index, self.runtime, self.sim, self.controls);
-            let uuid = Uuid::from_u128(self.random.borrow_mut().number().into());
+            let uuid = self.identity();
             let (word, occupied) = (format!("m{index}"), Occupied::Overwrite);
             GrowBy::New(NewMember { word, device, uuid, occupied })
         });

@@ -127,7 +127,7 @@ fn hunt_by(
 
 /// What a worker tells.
 enum News {
-    Case(Result<Tally, Box<Failure>>),
+    Case(Result<Box<Tally>, Box<Failure>>),
     Ended(Arc<Worker>),
 }
 
@@ -137,7 +137,9 @@ impl Worker {
         headpond_block::defect::activate(plan.hunt.defect);
         while let Some(seed) = plan.next_seed() {
             let outcome = self.guarded(seed, plan.run);
-            if self.is_given_up.load(Ordering::Relaxed) || tell.send(News::Case(outcome)).is_err() {
+            if self.is_given_up.load(Ordering::Relaxed)
+                || tell.send(News::Case(outcome.map(Box::new))).is_err()
+            {
                 return;
             }
         }

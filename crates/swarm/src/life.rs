@@ -6,12 +6,14 @@ use crate::copies::whole_copies;
 use crate::expect::Excuses;
 use crate::faults::Ill;
 use crate::machine::{Absent, Machine, careful};
+use crate::remains::Remains;
 use crate::returns::is_whole;
-use crate::steps::{Remains, Stage, Step};
+use crate::steps::{Stage, Step};
 use crate::tally::Tally;
 use crate::topology::{BESIDE_BYTES, FURTHER};
 use headpond_block::decorators::WindowDevice;
 use headpond_block::{BLOCK_BYTES, BlockDevice, Runtime};
+use headpond_raid::Level;
 use headpond_sim::{Ended, Random, Sim, run_until_cut};
 use headpond_volume::{CacheSettings, Volume};
 use headpond_witness::{Client, Verdict, Workload};
@@ -36,6 +38,9 @@ pub(crate) struct Order {
     pub absent: Absent,
     pub workload: Option<Workload>,
     pub steps: Vec<(Duration, Step)>,
+    /// Sectors of members have changed while nothing ran: a scrub is to put so many right before
+    /// anything is read.
+    pub rotted: u64,
     pub cut: Cut,
 }
 
@@ -88,7 +93,7 @@ impl World<'_> {
         };
         let end = match run_until_cut(order.seed, &self.machine.power, main) {
             Ok(Ended::Finished(end)) => end,
-            Ok(Ended::Cut) if is_stuck.get() => {
+            Ok(Ended::Cut) if is_stuck.get() && !self.has_last_copy_hung(order) => {
                 let (phase, picture) = (remains.phase.get(), remains.picture());
                 End::Offence(Offence::Stuck { phase, picture })
             }
@@ -105,12 +110,22 @@ impl World<'_> {
             _ => None,
         });
         let mut excuses = self.excuses.borrow().clone();
-        let mut hangs = false;
-        for ill in ills {
-            excuses.note(ill, &self.machine.topology);
-            hangs |= matches!(ill, Ill::Hang { .. } | Ill::Cache { ill: CacheIll::Hang, .. });
-        }
+        ills.for_each(|ill| excuses.note(ill, &self.machine.topology));
+        let hangs = order.steps.iter().any(|(_, step)| {
+            matches!(step, Step::Ill(Ill::Hang { .. } | Ill::Cache { ill: CacheIll::Hang, .. }))
+        });
         hangs && excuses.errors
+    }
+
+    /// Whether a copy of the cache has hung that turned out to be the last: a command had taken
+    /// the others out of use.
+    fn has_last_copy_hung(&self, order: &Order) -> bool {
+        let copies = &self.excuses.borrow().copies;
+        let is_left = !copies.are_kept() || copies.hold();
+        !is_left
+            && order.steps.iter().any(|(_, step)| {
+                matches!(step, Step::Ill(Ill::Cache { copy: Some(_), ill: CacheIll::Hang }))
+            })
     }
 
     /// Pulls the plug where a life does not end.
@@ -134,35 +149,28 @@ impl World<'_> {
     ) -> Result<End, Offence> {
         let phase = |phase| remains.phase.set(phase);
         phase("opening");
-        let controls = self.machine.controls();
-        let devices = self.machine.devices(runtime, sim, &order.absent, &controls);
-        let description = self.machine.description(&order.settings);
+        let machine = self.machine;
+        let controls = machine.controls();
+        let devices = machine.devices(runtime, sim, &order.absent, &controls);
+        let description = machine.description(&order.settings);
         let volume = match Volume::open(runtime, &description, devices, careful()).await {
             Ok(volume) => Rc::new(volume),
             Err(error) => {
-                let excuse = self.excuses.borrow().refusal(&error, &self.machine.topology);
+                let excuse = self.excuses.borrow().refusal(&error, &machine.topology);
                 return excuse.map(End::Refused).ok_or_else(|| Offence::Refused(error.to_string()));
             }
         };
         remains.volume.replace(Some(Rc::clone(&volume)));
-        self.note_opened(order, &volume);
-        volume.self_check();
-        self.judge_size(&volume)?;
+        self.judge_opened(order, &volume)?;
         phase("reading everything");
         let client = self.client(&volume, runtime);
         remains.client.replace(Some(client.clone()));
         let beside = self.client_beside(&volume, runtime);
-        client.check_all().await?;
-        self.check_beside(beside.as_ref()).await?;
-        if let Cut::InWork(operations) = order.cut {
-            self.machine.power.cut_after(operations);
-        }
-        phase("working");
         let is_over = Cell::new(false);
         let stage = Stage {
-            machine: self.machine,
+            machine,
             volume: &volume,
-            caches: self.machine.cache_devices(runtime, sim, &controls),
+            caches: machine.cache_devices(runtime, sim, &controls),
             settings: &order.settings,
             runtime,
             sim,
@@ -174,6 +182,14 @@ impl World<'_> {
             random: self.random,
             is_over: &is_over,
         };
+        if order.rotted > 0 {
+            stage.heal(order.rotted).await?;
+        }
+        self.look_first(&client, beside.as_ref()).await?;
+        if let Cut::InWork(operations) = order.cut {
+            self.machine.power.cut_after(operations);
+        }
+        phase("working");
         let work = async {
             let Some(workload) = self.workload_for(order, &volume) else { return Ok(()) };
             let worked = work_on_both((&client, beside.as_ref()), workload, order.seed).await;
@@ -187,8 +203,7 @@ impl World<'_> {
         stepped?;
         let client = self.use_new_room(client, order, &volume, runtime, remains).await?;
         phase("reading everything again");
-        self.look_again(&client, &volume).await?;
-        self.check_beside(beside.as_ref()).await?;
+        self.look_again(&client, beside.as_ref(), &volume).await?;
         phase("stopping");
         if let Cut::InStopping(operations) = order.cut {
             self.machine.power.cut_after(operations);
@@ -212,12 +227,24 @@ impl World<'_> {
         }
     }
 
+    /// Everything is as the lives before have left it, on both cores.
+    async fn look_first(&self, client: &Client, beside: Option<&Client>) -> Result<(), Offence> {
+        client.check_all().await?;
+        self.check_beside(beside).await
+    }
+
     /// Everything is as the contract has it, when all was done.
-    async fn look_again(&self, client: &Client, volume: &Rc<Volume>) -> Result<(), Offence> {
+    async fn look_again(
+        &self,
+        client: &Client,
+        beside: Option<&Client>,
+        volume: &Rc<Volume>,
+    ) -> Result<(), Offence> {
         client.check_all().await?;
         self.check_errors(client)?;
         volume.self_check();
-        self.note_growth(volume)
+        self.note_growth(volume)?;
+        self.check_beside(beside).await
     }
 
     /// Where the array has grown in this life, there is work across the end that there was.
@@ -243,6 +270,39 @@ impl World<'_> {
             client.run(&Workload { requests, blocks, ..workload }, order.seed ^ 1).await?;
         }
         Ok(client)
+    }
+
+    /// It is what it has to be, as far as it says itself.
+    fn judge_opened(&self, order: &Order, volume: &Rc<Volume>) -> Result<(), Offence> {
+        self.note_opened(order, volume);
+        volume.self_check();
+        self.judge_copies(volume)?;
+        self.judge_journal(volume)?;
+        self.judge_size(volume)
+    }
+
+    fn judge_copies(&self, volume: &Volume) -> Result<(), Offence> {
+        let topology = &self.machine.topology;
+        if topology.level != Level::Raid1 {
+            return Ok(());
+        }
+        let array = &volume.status().cores[topology.worked_on()].array;
+        self.machine.copy_count.judge(array.members.len(), is_whole(array))
+    }
+
+    /// It has a stripe journal, or none, as it was told; one that is there is relied on.
+    fn judge_journal(&self, volume: &Volume) -> Result<(), Offence> {
+        let journal = &volume.status().cores[self.machine.topology.worked_on()].array.journal;
+        let (found, expected) = (journal.is_some(), self.machine.has_journal.get());
+        if expected.is_some_and(|expected| expected != found) {
+            let told = format!("a stripe journal: {found}, where it was told {expected:?}");
+            return Err(Offence::Command(told));
+        }
+        self.machine.has_journal.set(Some(found));
+        if journal.as_ref().is_some_and(|journal| journal.device.is_some()) {
+            self.excuses.borrow_mut().journal_dropped = false;
+        }
+        Ok(())
     }
 
     /// Whoever failed in an earlier life is whole again, or was replaced: where the array has all

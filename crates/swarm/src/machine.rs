@@ -1,12 +1,15 @@
 //! The disks of a case, which outlive the lives that use them.
 
 mod copies;
+mod journals;
 mod pages;
+mod rot;
 
 pub(crate) use copies::{name as copy_name, on_disks};
 pub(crate) use pages::{Face, Pages};
 
 use crate::aim::Aim;
+use crate::copy_count::CopyCount;
 use crate::faults::Damage;
 use crate::growth::Growth;
 use crate::tally::Tally;
@@ -21,8 +24,8 @@ use headpond_block::{
 use headpond_raid::superblock::{COPY_OFFSETS, SUPERBLOCK_BYTES, decode};
 use headpond_sim::{Medium, OperationTime, Power, Random, Sim, SimDisk, run_until_cut};
 use headpond_volume::{
-    CacheDescription, CacheSettings, CreateError, Description, Devices, OpenOptions, Pace,
-    Tolerance, Volume,
+    CacheDescription, CacheSettings, CreateError, Description, Devices, FurtherCoreDescription,
+    OpenOptions, Pace, Tolerance, Volume,
 };
 use headpond_witness::Witness;
 use std::cell::{Cell, RefCell};
@@ -33,6 +36,7 @@ use uuid::Uuid;
 
 const CACHE_NAME: &str = "cache";
 const SPARE_NAME: &str = "spare";
+const JOURNAL_NAMES: [&str; 2] = ["journal", "journal2"];
 
 /// Disks, the switch, and the witness.
 pub(crate) struct Machine {
@@ -54,14 +58,15 @@ pub(crate) struct Machine {
     /// So many of them, the first ones, may have been written to.
     used_members: Cell<usize>,
     /// Whether one of them was put in the place of another: whoever was replaced may carry nothing.
-    has_exchanged: Cell<bool>,
+    pub has_exchanged: Cell<bool>,
     /// Members that a command may have made something of that nobody waits for any more: the
     /// place of some was given to others, and a cut may have met some on their way back.
     pub displaced: RefCell<BTreeSet<usize>>,
     /// Those of a core of which nothing is asked.
     pub idle_members: Vec<Rc<Medium>>,
-    /// The stripe journal's.
-    pub journal: Option<Rc<Medium>>,
+    /// Where there is a stripe journal: the one that it is made on, and another that may take its
+    /// place.
+    pub journals: Vec<Rc<Medium>>,
     pub power: Power,
     /// What the witness can know of, from the start of the window on.
     witnessed_bytes: u64,
@@ -70,10 +75,20 @@ pub(crate) struct Machine {
     pub beside: Option<Rc<RefCell<Witness>>>,
     /// Whether the description that is kept names the cache: it may be detached.
     pub names_cache: Cell<bool>,
+    /// Whether it names the core that may be taken away.
+    pub names_core: Cell<bool>,
+    /// Who that is, where it was made anew.
+    pub core_uuid: Cell<Option<Uuid>>,
     /// How far the array is on its way to more members, and how large it is.
     pub growth: Growth,
+    /// How many copies a RAID 1 has.
+    pub copy_count: CopyCount,
+    /// Whether the array has a stripe journal, where that is known.
+    pub has_journal: Cell<Option<bool>>,
     /// Of the work on the array beside the requests.
     pub pace: Cell<Pace>,
+    /// How many identities were given to devices and arrays.
+    identities: Cell<u64>,
 }
 
 /// What may be told to the devices of one life.
@@ -132,21 +147,23 @@ impl Machine {
             Some(Rc::new(Medium::new(name, geometry)))
         };
         let (cache, spare) = (disk(CACHE_NAME), disk(SPARE_NAME));
-        let journal = topology.journal.map(|_| {
+        let journals = topology.journal.iter().flat_map(|_| JOURNAL_NAMES).map(|name| {
             let geometry = Geometry { stability, ..Geometry::of_size(topology.journal_bytes()) };
-            Rc::new(Medium::new("journal", geometry))
+            Rc::new(Medium::new(name, geometry))
         });
         let witnessed_bytes = topology.window_bytes + WINDOW_GROWS_BYTES;
         Self {
-            journal,
+            journals: journals.collect(),
             names_cache: Cell::new(topology.cache.is_some()),
+            names_core: Cell::new(topology.idle_core.is_some()),
+            core_uuid: Cell::default(),
             copies: copies::blank(&topology),
             mirror: Cell::new(MIRROR),
             cache,
             spare,
             is_on_spare: Cell::new(false),
             was_on_spare: Cell::new(false),
-            members: (0..=topology.members + topology.further_members()).map(member).collect(),
+            members: (0..=topology.members + topology.further_disks()).map(member).collect(),
             used_members: Cell::new(topology.members),
             has_exchanged: Cell::new(false),
             displaced: RefCell::default(),
@@ -160,7 +177,10 @@ impl Machine {
                 .works_beside
                 .then(|| Rc::new(RefCell::new(Witness::new(BESIDE_BYTES, seed ^ 0xbe51de)))),
             growth: Growth::default(),
+            copy_count: CopyCount::default(),
+            has_journal: Cell::new(Some(topology.journal.is_some())),
             pace: Cell::default(),
+            identities: Cell::default(),
             topology,
         }
     }
@@ -187,7 +207,7 @@ impl Machine {
         let copy = |medium: &Rc<Medium>| Rc::new(medium.duplicate());
         let witness = self.witness.borrow().clone();
         Self {
-            journal: self.journal.as_ref().map(copy),
+            journals: self.journals.iter().map(copy).collect(),
             topology: self.topology.clone(),
             cache: self.cache.as_ref().map(copy),
             spare: self.spare.as_ref().map(copy),
@@ -208,8 +228,13 @@ impl Machine {
             }),
             witnessed_bytes: self.witnessed_bytes,
             names_cache: self.names_cache.clone(),
+            names_core: self.names_core.clone(),
+            core_uuid: self.core_uuid.clone(),
             growth: self.growth.clone(),
+            copy_count: self.copy_count.clone(),
+            has_journal: self.has_journal.clone(),
             pace: self.pace.clone(),
+            identities: self.identities.clone(),
         }
     }
 
@@ -220,6 +245,22 @@ impl Machine {
         self.topology.window_bytes = self.wider_window_bytes();
         self.topology = self.topology.with_more_members(more);
         true
+    }
+
+    /// Copies that have everything are what may be lost, but for one.
+    pub fn take_new_count(&mut self) {
+        self.topology.members = self.copy_count.whole().unwrap_or(self.topology.members);
+    }
+
+    /// The number of one more.
+    pub fn count_identity(&self) -> u64 {
+        self.identities.update(|count| count + 1);
+        self.identities.get()
+    }
+
+    /// Members that may be lost at once, whichever they are.
+    pub fn redundancy(&self) -> usize {
+        self.copy_count.whole().map_or(self.topology.redundancy(), |whole| whole - 1)
     }
 
     /// The window that is worked in now.
@@ -245,7 +286,15 @@ impl Machine {
         }
         let cache = description.cache.filter(|_| self.names_cache.get());
         let cache = cache.map(|cache| self.on_this(cache));
-        Description { cache, ..description }
+        let further = description.further_cores.into_iter().filter(|_| self.names_core.get());
+        let further_cores = further.map(|core| self.as_made(core)).collect();
+        Description { cache, further_cores, ..description }
+    }
+
+    /// The core as it was made last.
+    pub fn as_made(&self, core: FurtherCoreDescription) -> FurtherCoreDescription {
+        let uuid = self.core_uuid.get().unwrap_or(core.uuid);
+        FurtherCoreDescription { uuid, ..core }
     }
 
     /// Keeps which cache a description names.
@@ -346,10 +395,9 @@ impl Machine {
             Some((medium?, control)).filter(|_| !is_absent)
         });
         let members = present.map(|(medium, control)| attach(medium, control, SLOW));
-        let healthy = FaultControl::default();
-        let idle = self.idle_members.iter().map(|medium| attach(medium, &healthy, SLOW));
+        let idle = self.idle_devices(runtime, sim).filter(|_| self.names_core.get());
         let cache = self.cache_disk().filter(|_| !absent.cache && self.names_cache.get());
-        let journal = self.journal.as_ref().filter(|_| !absent.journal);
+        let journal = self.journal_disk(absent).filter(|_| !absent.journal);
         Devices {
             tier: self.tier_device(),
             cache: cache.map(|medium| attach(medium, &controls.cache, FAST)),
@@ -364,6 +412,17 @@ impl Machine {
                 .collect(),
             ..Devices::default()
         }
+    }
+
+    /// The members of the core of which nothing is asked; nothing befalls them.
+    pub fn idle_devices(
+        &self,
+        runtime: &Runtime,
+        sim: &Sim,
+    ) -> impl Iterator<Item = Rc<dyn BlockDevice>> {
+        let healthy = FaultControl::default();
+        let media = self.idle_members.iter();
+        media.map(move |medium| self.device(medium, &healthy, SLOW, runtime, sim))
     }
 
     /// Memory is new whenever a program begins.
@@ -421,7 +480,7 @@ impl Machine {
                 if self.was_on_spare.get() {
                     self.other_disk().map(|disk| disk.lose_power(random));
                 }
-                for member in self.used_members().chain(&self.idle_members).chain(&self.journal) {
+                for member in self.used_members().chain(&self.idle_members).chain(&self.journals) {
                     member.lose_power(random);
                 }
                 torn + self.copies.iter().map(|copy| copy.lose_power(random)).sum::<usize>()
@@ -470,7 +529,8 @@ impl Machine {
     pub fn media(&self) -> impl Iterator<Item = &Medium> {
         let spare = self.spare.iter().filter(|_| self.was_on_spare.get());
         let members = self.used_members().chain(&self.idle_members);
-        let caches_and_members = self.cache.iter().chain(members).chain(&self.journal).chain(spare);
+        let caches_and_members =
+            self.cache.iter().chain(members).chain(&self.journals).chain(spare);
         caches_and_members.chain(&self.copies).map(|medium| &**medium)
     }
 }

@@ -1,13 +1,13 @@
 //! Commands that exchange members of the array, and the scrub of it.
 
 use crate::case::Offence;
+use crate::machine::careful;
 use crate::steps::{Stage, Step};
 use crate::topology::FURTHER;
 use headpond_raid::superblock::RoleState;
-use headpond_raid::{ArrayStatus, MemberError, Occupied};
-use headpond_volume::{ChangeMembersError, NewMember};
+use headpond_raid::{ArrayStatus, JournalError, MemberError, Occupied, ScrubReport};
+use headpond_volume::{ChangeMembersError, NewJournal, NewMember};
 use std::time::Duration;
-use uuid::Uuid;
 
 const POLL: Duration = Duration::from_millis(20);
 const POLLS_MAX: u32 = 3000;
@@ -28,10 +28,8 @@ impl Stage<'_> {
         if topology.redundancy() == 0 || active.is_empty() {
             return Ok(());
         }
-        let (old, uuid) = {
-            let mut random = self.random.borrow_mut();
-            (random.pick(&active).clone(), Uuid::from_u128(random.number().into()))
-        };
+        let old = self.random.borrow_mut().pick(&active).clone();
+        let uuid = self.identity();
         self.note(format!("{}: {old} by m{free}", Step::ReplaceMember));
         self.tally.borrow_mut().commands += 1;
         let device = self.machine.free_member(free, self.runtime, self.sim, self.controls);
@@ -50,12 +48,93 @@ impl Stage<'_> {
         }
     }
 
+    /// Gives the array another stripe journal.
+    ///
+    /// # Errors
+    /// Where it is refused and nothing excuses that.
+    pub(crate) async fn exchange_journal(&self) -> Result<(), Offence> {
+        let array = self.volume.status().cores[self.machine.topology.worked_on()].array.clone();
+        let used = array.journal.as_ref().and_then(|journal| journal.device.as_deref());
+        let Some(device) = self.machine.other_journal(used, self.runtime, self.sim) else {
+            return Ok(());
+        };
+        let word = device.name().to_string();
+        self.note(format!("{}: {used:?} by {word}", Step::ExchangeJournal));
+        self.tally.borrow_mut().commands += 1;
+        let uuid = self.identity();
+        // The first one since one was taken away is used as that was.
+        let when = array.journal.is_none().then_some(self.machine.topology.journal).flatten();
+        let new = NewJournal { word, device, uuid, when, occupied: Occupied::Overwrite };
+        self.machine.has_journal.set(array.journal.is_some().then_some(true));
+        match self.volume.set_journal(self.core(), new, careful().pool).await {
+            Ok(()) => {
+                self.machine.has_journal.set(Some(true));
+                self.excuses.borrow_mut().journal_dropped = false;
+                self.tally.borrow_mut().journals_set += 1;
+                Ok(())
+            }
+            Err(error) => self.judge_kept_journal("exchange the journal", &error),
+        }
+    }
+
+    /// Takes the stripe journal of the array away.
+    ///
+    /// # Errors
+    /// Where it is refused and nothing excuses that.
+    pub(crate) async fn drop_journal(&self) -> Result<(), Offence> {
+        let array = self.volume.status().cores[self.machine.topology.worked_on()].array.clone();
+        if array.journal.is_none() {
+            return Ok(());
+        }
+        self.note(Step::DropJournal);
+        self.tally.borrow_mut().commands += 1;
+        let was_dropped = self.excuses.borrow().journal_dropped;
+        self.machine.has_journal.set(None);
+        self.excuses.borrow_mut().journal_dropped = true;
+        match self.volume.drop_journal(self.core(), careful().pool).await {
+            Ok(()) => {
+                self.machine.has_journal.set(Some(false));
+                self.tally.borrow_mut().journals_dropped += 1;
+                Ok(())
+            }
+            Err(error) => {
+                if matches!(error, ChangeMembersError::Journal(JournalError::Exposed { .. })) {
+                    self.machine.has_journal.set(Some(true));
+                    self.excuses.borrow_mut().journal_dropped = was_dropped;
+                }
+                self.judge_kept_journal("take the journal away", &error)
+            }
+        }
+    }
+
+    fn judge_kept_journal(&self, what: &str, error: &ChangeMembersError) -> Result<(), Offence> {
+        let is_passing = matches!(
+            error,
+            ChangeMembersError::Busy { .. }
+                | ChangeMembersError::CachedCores { .. }
+                | ChangeMembersError::Replayed { .. }
+                | ChangeMembersError::Journal(JournalError::Torn { .. })
+        );
+        let excuses = self.excuses.borrow();
+        if is_passing || excuses.errors || !excuses.lost.is_empty() {
+            self.note(format!("{what}: not done: {error}"));
+            return Ok(());
+        }
+        Err(Offence::Command(format!("{what}: {error}")))
+    }
+
     /// # Errors
     /// Never; the scrub goes on beside the requests.
     pub(crate) fn scrub_array(&self) -> Result<(), Offence> {
         self.note(Step::ScrubArray);
         self.tally.borrow_mut().commands += 1;
         let begun = self.volume.scrub_array(self.core());
+        if self.machine.topology.redundancy() == 0 {
+            self.note("nothing to compare");
+            return begun.err().map(drop).ok_or_else(|| {
+                Offence::Command("a scrub began where there is nothing to compare".to_owned())
+            });
+        }
         begun.map_err(|error| Offence::Command(format!("scrub the array: {error}")))
     }
 
@@ -65,25 +144,64 @@ impl Stage<'_> {
     /// # Errors
     /// Where that has no end, and where one does.
     pub(crate) async fn await_scrub(&self) -> Result<(), Offence> {
+        match self.scrubbed().await? {
+            Some(report) if report.located_by_checksum > 0 => {
+                let told = format!("a scrub put sectors right that nobody has changed: {report:?}");
+                Err(Offence::Command(told))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// What the scrub under way has found, when it has ended; `None` where it may not end.
+    async fn scrubbed(&self) -> Result<Option<ScrubReport>, Offence> {
         for _ in 0..POLLS_MAX {
             let core = &self.volume.status().cores[self.machine.topology.worked_on()];
             let is_stuck = core.upkeep.failure.is_some() || self.excuses.borrow().errors;
             if is_stuck || self.is_over.get() {
-                return Ok(());
-            }
-            let located = core.array.scrub.located_by_checksum;
-            if located > 0 {
-                let told = format!("a scrub put {located} sectors right that nobody has changed");
-                return Err(Offence::Command(told));
+                return Ok(None);
             }
             if !core.upkeep.scrub_wanted {
                 self.note(format!("scrubbed: {:?}", core.array.integrity));
-                return Ok(());
+                return Ok(Some(core.array.scrub.clone()));
             }
             self.runtime.sleep(POLL).await;
         }
         let core = &self.volume.status().cores[self.machine.topology.worked_on()];
         Err(Offence::Command(format!("a scrub never ends: {core:?}")))
+    }
+
+    /// A scrub has ended while nobody wrote.
+    ///
+    /// # Errors
+    /// Where some of the array is not signed after it.
+    pub(crate) fn expect_signed(&self) -> Result<(), Offence> {
+        let core = &self.volume.status().cores[self.machine.topology.worked_on()];
+        let is_signed = core.array.integrity.is_some_and(|it| it.regions_signed == it.regions);
+        let is_excused = self.excuses.borrow().errors || core.upkeep.failure.is_some();
+        match is_signed || is_excused || self.is_over.get() {
+            true => Ok(()),
+            false => Err(Offence::Command(format!("not all of it is signed: {core:?}"))),
+        }
+    }
+
+    /// So many sectors of members have changed while nothing ran: a scrub finds every one of them.
+    ///
+    /// # Errors
+    /// Where it does not.
+    pub(crate) async fn heal(&self, rotted: u64) -> Result<(), Offence> {
+        self.scrub_array()?;
+        let Some(report) = self.scrubbed().await? else { return Ok(()) };
+        let found = report.located_by_checksum;
+        // What lies in spare space, or on a spare, nobody looks at.
+        let has_spare = self.machine.topology.spread.is_some() || self.machine.has_exchanged.get();
+        let may_be_less = has_spare && found < rotted;
+        if !(found == rotted || may_be_less) || report.unexplained_sectors > 0 {
+            let told = format!("{rotted} sectors have changed: {report:?}");
+            return Err(Offence::Command(told));
+        }
+        self.tally.borrow_mut().rot_healed += found;
+        Ok(())
     }
 
     pub(crate) fn core(&self) -> Option<&'static str> {
@@ -119,5 +237,5 @@ pub(crate) fn is_passing(error: &ChangeMembersError) -> bool {
         return matches!(error, ChangeMembersError::Busy { .. });
     };
     let is_theirs = matches!(error, MemberError::Filling { .. } | MemberError::Known { .. });
-    is_theirs || matches!(error, MemberError::Uninitialised)
+    is_theirs || matches!(error, MemberError::Uninitialised { .. })
 }

@@ -6,7 +6,6 @@ use headpond_raid::superblock::RoleState;
 use headpond_raid::{ArrayState, ArrayStatus, MemberError, Occupied, ReturnError};
 use headpond_volume::{ChangeMembersError, NewMember, ReturningMember};
 use std::time::Duration;
-use uuid::Uuid;
 
 const POLL: Duration = Duration::from_millis(20);
 /// Longer than the deadline after which a member that hangs is evicted.
@@ -75,10 +74,11 @@ impl Stage<'_> {
         self.note(format!("{}: {word}", Step::ReAdd));
         self.tally.borrow_mut().commands += 1;
         let device = self.machine.free_member(member, self.runtime, self.sim, self.controls);
-        let uuid = Uuid::from_u128(self.random.borrow_mut().number().into());
+        let uuid = self.identity();
         // A growth that was cut leaves spares, which take the role of whoever is lost.
         let may_be_displaced = self.machine.displaced.borrow().contains(&member)
-            || self.machine.growth.was_asked_for();
+            || self.machine.growth.was_asked_for()
+            || self.machine.copy_count.was_asked_for();
         self.machine.displaced.borrow_mut().insert(member);
         let returning = ReturningMember { word, device, uuid };
         match self.volume.re_add_member(self.core(), returning).await {
@@ -96,9 +96,9 @@ impl Stage<'_> {
     }
 
     /// Everything is written to it anew.
-    async fn add_as_spare(&self, member: usize) -> Result<(), Offence> {
+    pub(crate) async fn add_as_spare(&self, member: usize) -> Result<(), Offence> {
         let device = self.machine.free_member(member, self.runtime, self.sim, self.controls);
-        let uuid = Uuid::from_u128(self.random.borrow_mut().number().into());
+        let uuid = self.identity();
         let (word, occupied) = (format!("m{member}"), Occupied::Overwrite);
         // Whose place it takes is not said.
         self.machine.displaced.borrow_mut().extend(0..self.machine.members.len());
@@ -127,7 +127,9 @@ impl Stage<'_> {
                 let was_cut = self.tally.borrow().crashes() > 0;
                 let has_log = topology.cache.is_some() && was_cut;
                 let is_spread = topology.spread.is_some();
-                !topology.has_intent || has_log || is_spread || self.machine.growth.was_asked_for()
+                let is_changed =
+                    self.machine.growth.was_asked_for() || self.machine.copy_count.was_asked_for();
+                !topology.has_intent || has_log || is_spread || is_changed
             }
             // An event was on its way when it failed, so that it lacks one more; spare space that
             // stands in for it ends the marks.
@@ -146,7 +148,7 @@ impl Stage<'_> {
         }
     }
 
-    fn array(&self) -> ArrayStatus {
+    pub(crate) fn array(&self) -> ArrayStatus {
         self.volume.status().cores[self.machine.topology.worked_on()].array.clone()
     }
 }

@@ -17,7 +17,6 @@ use headpond_block::{BlockDevice, Request, Runtime};
 use headpond_raid::{ArrayState, JournalWhen, Occupied};
 use headpond_sim::{Picture, Random, Sim};
 use headpond_volume::{CacheSettings, Dirty, SettingChange, Volume};
-use headpond_witness::Client;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -67,6 +66,8 @@ pub(crate) enum Step {
     SwitchCache,
     /// The same with the tier, where there may be one.
     SwitchTier,
+    /// Takes a core away of which nothing is asked, or makes it anew and adds it.
+    SwitchCore,
     /// Another cache in its place.
     Exchange(Exchange),
     ScrubCache,
@@ -75,6 +76,16 @@ pub(crate) enum Step {
     /// Another disk takes the place of a member, beside the requests.
     ReplaceMember,
     ScrubArray,
+    /// Another stripe journal, where there is one, also where that is lost, or was taken away.
+    ExchangeJournal,
+    /// The stripe journal is taken away.
+    DropJournal,
+    /// A RAID 1 is given so many copies more.
+    AddCopies(usize),
+    /// It gives one up.
+    DropCopy,
+    /// Copies that a cut has left out of use go, or others take their place.
+    MendCopies,
     /// The array is given so many members more; a cache or tier is detached before.
     Grow(usize),
     /// Until all of its data has moved.
@@ -85,6 +96,10 @@ pub(crate) enum Step {
     AwaitWhole,
     /// Until every stripe has been looked at.
     AwaitScrub,
+    /// Until parity that was never computed is.
+    AwaitParity,
+    /// All of the array has checksums that count.
+    ExpectSigned,
     Ill(Ill),
 }
 
@@ -163,15 +178,23 @@ impl fmt::Display for Step {
             Self::ResetStats => write!(f, "reset the statistics"),
             Self::SwitchCache => write!(f, "detach the cache, or attach it"),
             Self::SwitchTier => write!(f, "detach the tier, or attach it"),
+            Self::SwitchCore => write!(f, "remove the idle core, or add it"),
             Self::Exchange(exchange) => write!(f, "{exchange}"),
             Self::ScrubCache => write!(f, "scrub the cache"),
             Self::Copies(command) => write!(f, "{command}"),
             Self::ReplaceMember => write!(f, "replace a member"),
             Self::ScrubArray => write!(f, "scrub the array"),
+            Self::ExchangeJournal => write!(f, "exchange the stripe journal"),
+            Self::DropJournal => write!(f, "take the stripe journal away"),
+            Self::AddCopies(more) => write!(f, "add {more} copies"),
+            Self::MendCopies => write!(f, "mend what a cut has left of copies"),
+            Self::DropCopy => write!(f, "give up a copy"),
             Self::Grow(more) => write!(f, "grow by {more} members"),
             Self::ReAdd => write!(f, "have lost members come back"),
             Self::AwaitWhole => write!(f, "wait until every role has a member"),
             Self::AwaitScrub => write!(f, "wait until every stripe has been looked at"),
+            Self::AwaitParity => write!(f, "wait until all parity was computed"),
+            Self::ExpectSigned => write!(f, "all of the array is signed"),
             Self::AwaitGrowth => write!(f, "wait until the array has grown"),
             Self::Ill(ill) => write!(f, "{ill}"),
         }
@@ -225,14 +248,22 @@ impl Stage<'_> {
                 Step::ResetStats => self.reset_stats(),
                 Step::SwitchCache => self.switch_cache().await?,
                 Step::SwitchTier => self.switch_tier().await?,
+                Step::SwitchCore => self.switch_core().await?,
                 Step::Exchange(exchange) => self.exchange(exchange).await?,
                 Step::ScrubCache => self.scrub_cache().await?,
                 Step::ReplaceMember => self.replace_member().await?,
                 Step::ScrubArray => self.scrub_array()?,
+                Step::ExchangeJournal => self.exchange_journal().await?,
+                Step::DropJournal => self.drop_journal().await?,
+                Step::AddCopies(more) => self.add_copies(more).await?,
+                Step::DropCopy => self.drop_copy().await?,
+                Step::MendCopies => self.mend_copies().await?,
                 Step::Grow(more) => self.grow(more).await?,
                 Step::ReAdd => self.re_add_lost().await?,
                 Step::AwaitWhole => self.await_whole().await?,
                 Step::AwaitScrub => self.await_scrub().await?,
+                Step::AwaitParity => drop(self.parity_is_there().await),
+                Step::ExpectSigned => self.expect_signed()?,
                 Step::AwaitGrowth => self.await_growth().await?,
                 Step::Copies(command) => self.change_copies(command).await?,
                 Step::Ill(ill) => match ill.damage() {
@@ -252,6 +283,13 @@ impl Stage<'_> {
     /// The disk that may be the cache and is not.
     pub fn other_cache(&self) -> Option<&Rc<dyn BlockDevice>> {
         self.caches.get(usize::from(!self.machine.is_on_spare()))
+    }
+
+    /// One that nothing has had yet in this case: lives that are drawn aside may draw the same
+    /// numbers, and what an older cache has left on its device would count as the new one's.
+    pub(crate) fn identity(&self) -> Uuid {
+        let drawn = self.random.borrow_mut().number();
+        Uuid::from_u64_pair(self.machine.count_identity(), drawn)
     }
 
     pub fn note(&self, what: impl fmt::Display) {
@@ -314,7 +352,7 @@ impl Stage<'_> {
         self.volume.self_check();
     }
 
-    async fn switch_cache(&self) -> Result<(), Offence> {
+    pub(crate) async fn switch_cache(&self) -> Result<(), Offence> {
         if self.machine.topology.copies().is_some() {
             return self.switch_copies().await;
         }
@@ -325,7 +363,7 @@ impl Stage<'_> {
         }
         self.note(Step::SwitchCache);
         self.tally.borrow_mut().commands += 1;
-        let identity = Uuid::from_u128(u128::from(self.random.borrow_mut().number()));
+        let identity = self.identity();
         match switch_cache(self.machine, self.volume, device, self.settings, identity).await {
             Err(error) if !self.excuses.borrow().errors => Err(Offence::Command(error)),
             _ => Ok(()),
@@ -401,7 +439,7 @@ impl Stage<'_> {
     fn owed_blocks(&self) -> u64 {
         let topology = &self.machine.topology;
         let is_always = topology.journal == Some(JournalWhen::Always);
-        let is_covered = is_always && !self.excuses.borrow().journal_failed;
+        let is_covered = is_always && self.excuses.borrow().is_guarded();
         let cache = self.volume.status().cache;
         let cache = cache.filter(|_| topology.has_parity() && !is_covered);
         cache.map_or(0, |cache| cache.replayed_blocks)
@@ -509,66 +547,4 @@ pub(crate) async fn switch_cache(
     };
     machine.names_cache.set(volume.description().cache.is_some());
     outcome
-}
-
-/// What a life left, to be looked at when it is over.
-#[derive(Clone, Default)]
-pub(crate) struct Remains {
-    pub volume: Rc<RefCell<Option<Rc<Volume>>>>,
-    pub client: Rc<RefCell<Option<Client>>>,
-    /// What it was doing.
-    pub phase: Rc<Cell<&'static str>>,
-}
-
-impl Remains {
-    pub fn of_client(&self) -> headpond_witness::Tally {
-        self.client.borrow().as_ref().map(Client::tally).unwrap_or_default()
-    }
-
-    /// The state of the volume as it was left, for whoever looks for a mistake.
-    pub fn picture(&self) -> String {
-        let volume = self.volume.borrow();
-        let Some(volume) = volume.as_ref() else { return "never open".into() };
-        let picture = (volume.status(), volume.stats());
-        serde_json::to_string(&picture).expect("plain data")
-    }
-
-    /// Whether dirty data was on its way to the core.
-    pub fn was_cleaning(&self) -> bool {
-        let volume = self.volume.borrow();
-        let stats = volume.as_ref().map(|volume| volume.stats());
-        stats.is_some_and(|stats| stats.slices.iter().any(|slice| slice.cleaning_in_flight > 0))
-    }
-
-    /// Whether a spare was being given a role, and whether every stripe was being looked at.
-    pub fn was_rebuilding_or_scrubbing(&self) -> (bool, bool) {
-        let volume = self.volume.borrow();
-        let status = volume.as_ref().map(|volume| volume.status());
-        let cores = status.iter().flat_map(|status| &status.cores);
-        cores.fold((false, false), |(rebuilding, scrubbing), core| {
-            let is_filling = core.array.members.iter().any(|member| member.filling.is_some());
-            (rebuilding || is_filling, scrubbing || core.array.scrubbing.is_some())
-        })
-    }
-
-    /// Whether data was on its way to more members.
-    pub fn was_growing(&self) -> bool {
-        let volume = self.volume.borrow();
-        let status = volume.as_ref().map(|volume| volume.status());
-        let mut cores = status.iter().flat_map(|status| &status.cores);
-        cores.any(|core| core.array.growth.is_some())
-    }
-
-    /// Whether the mode makes no dirty data and there is some.
-    pub fn was_draining(&self) -> bool {
-        let volume = self.volume.borrow();
-        let status = volume.as_ref().map(|volume| volume.status());
-        status.is_some_and(|status| status.cache.is_some_and(|cache| cache.draining))
-    }
-
-    /// The settings in force at the end.
-    pub fn settings(&self) -> Option<CacheSettings> {
-        let volume = self.volume.borrow();
-        Some(volume.as_ref()?.description().cache?.settings)
-    }
 }

@@ -14,15 +14,23 @@ pub fn print(tally: &Tally, elapsed: Option<Duration>) {
     println!("{requests} requests, {failed_requests} of them failed, as faults allow");
     println!(
         "{} crashes: {} power cuts, {} killed programs; {} clean stops; {} commands; {} arrays \
-         grown, {} members returned, {} times all copies of a cache again",
+         grown, {} copies added and {} given up, {} journals set and {} taken away, {} members \
+         returned, {} times all copies of a cache again, {} cores switched, {} \
+         rotten sectors healed",
         tally.crashes(),
         tally.power_cuts,
         tally.kills,
         tally.clean_stops,
         tally.commands,
         tally.grown,
+        tally.copies_added,
+        tally.copies_dropped,
+        tally.journals_set,
+        tally.journals_dropped,
         tally.returned,
-        tally.copies_filled
+        tally.copies_filled,
+        tally.cores_switched,
+        tally.rot_healed
     );
     println!("{} faults:", tally.faults_total());
     tally.faults.iter().for_each(|(kind, count)| println!("  {count:>8} {kind}"));

@@ -20,6 +20,16 @@ pub struct Tally {
     pub commands: u64,
     /// Arrays that were given more members and opened with their new size.
     pub grown: u64,
+    /// Copies of RAID 1 that were added, and that were given up.
+    pub copies_added: u64,
+    pub copies_dropped: u64,
+    /// Stripe journals that were exchanged or given, and that were taken away.
+    pub journals_set: u64,
+    pub journals_dropped: u64,
+    /// Cores that were taken away, or made and added.
+    pub cores_switched: u64,
+    /// Sectors of members that changed while nothing ran, and were put right.
+    pub rot_healed: u64,
     /// Members that came back to their role.
     pub returned: u64,
     /// Caches on copies that had all of them again, after some were lost.
@@ -68,6 +78,12 @@ impl Tally {
         self.clean_stops += other.clean_stops;
         self.commands += other.commands;
         self.grown += other.grown;
+        self.copies_added += other.copies_added;
+        self.copies_dropped += other.copies_dropped;
+        self.journals_set += other.journals_set;
+        self.journals_dropped += other.journals_dropped;
+        self.cores_switched += other.cores_switched;
+        self.rot_healed += other.rot_healed;
         self.returned += other.returned;
         self.copies_filled += other.copies_filled;
         add_all(&mut self.faults, &other.faults);

@@ -217,7 +217,6 @@ impl Topology {
     /// Whether its array can be given more members.
     pub(crate) fn can_grow(&self) -> bool {
         let is_plain = self.spread.is_none() && self.weights.is_none() && self.journal.is_none();
-        let is_plain = is_plain && !self.has_integrity;
         // Without an intent bitmap nobody would know what a cut tore on the way.
         let is_marked = self.has_intent || self.redundancy() == 0;
         is_plain && is_marked && self.level != Level::Raid1
@@ -226,6 +225,12 @@ impl Topology {
     /// Whether its caches may stay where they are while it grows.
     pub(crate) fn grows_behind_caches(&self) -> bool {
         self.slices == 1 && self.idle_core.is_none()
+    }
+
+    /// Whether there is a core that may be taken away, and be made anew: one of which nothing is
+    /// asked, behind the first.
+    pub(crate) fn core_may_go(&self) -> bool {
+        self.idle_core == Some(IdleCore::Behind) && !self.works_beside
     }
 
     /// Whether a tier keeps what is told of its size as it was.
@@ -240,6 +245,11 @@ impl Topology {
             (true, true) => self.members / usize::from(self.groups),
             (true, false) => 2,
         }
+    }
+
+    /// Disks beside those of the array and one that may take the place of any.
+    pub(crate) fn further_disks(&self) -> usize {
+        if self.level == Level::Raid1 { 2 } else { self.further_members() }
     }
 
     /// Its array, with so many members more.
@@ -269,12 +279,17 @@ impl Topology {
         let each = volume_bytes.div_ceil(self.data_members());
         // Only whole bands of piles are used.
         let seam = if self.spread.is_some() { each / 8 } else { 0 };
-        self.head_bytes() + (each + seam).next_multiple_of(self.strip_bytes * self.band_rows())
+        self.head_bytes() + (each + seam).next_multiple_of(self.band_bytes())
     }
 
     /// In which band of rows a byte of a member's data lies: no stripe lies in two.
     pub(crate) fn band_of(&self, address: u64) -> u64 {
-        (address - self.head_bytes()) / (self.strip_bytes * self.band_rows())
+        (address - self.head_bytes()) / self.band_bytes()
+    }
+
+    /// What a member has of such a band.
+    pub(crate) fn band_bytes(&self) -> u64 {
+        self.strip_bytes * self.band_rows()
     }
 
     /// No stripe goes on in the rows after so many.
@@ -323,7 +338,7 @@ impl Topology {
             let end = rounds * u64::from(weights.largest()) * self.strip_bytes;
             return ByteRange::between(self.head_bytes() + first, self.head_bytes() + end);
         }
-        let unit = self.strip_bytes * self.band_rows();
+        let unit = self.band_bytes();
         let start = self.window_start / self.data_members() / unit * unit;
         let len = (self.window_bytes / self.data_members()).next_multiple_of(unit);
         ByteRange::at(self.head_bytes() + start, len)
@@ -354,7 +369,7 @@ impl Topology {
             declustered: self.spread,
             striping: self.weights.clone().map_or(Striping::Plain, Striping::Weighted),
             upkeep: Pace::default(),
-            journal: self.journal.map(|when| JournalDescription { device: "journal".into(), when }),
+            journal: self.journal.map(|when| JournalDescription::of("journal".into(), when)),
         };
         let idle = CoreDescription {
             raid: Level::Raid1,

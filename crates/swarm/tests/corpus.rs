@@ -97,6 +97,70 @@ fn who_has_come_back_is_not_known_to_be_lost() {
     assert!(headpond_swarm::run_case(460_000_198, &mut |_| {}).is_ok());
 }
 
+/// A member was gone at the cut: what only torn parity could tell is an error with one copy of the
+/// cache as it is with both.
+#[test]
+fn a_start_with_one_copy_of_the_cache_is_judged_like_one_with_all() {
+    assert!(headpond_swarm::run_case(1_795_583_398_000_729, &mut |_| {}).is_ok());
+}
+
+/// An array without redundancy had lost a member when a copy of the cache left: the other copy was
+/// told so again with each write, and the array, which had failed, could not be.
+#[test]
+fn a_copy_that_leaves_is_counted_once_though_the_array_has_failed() {
+    assert!(headpond_swarm::run_case(771_101_236, &mut |_| {}).is_ok());
+}
+
+/// A scrub was asked of an array without redundancy, on which work beside the requests goes on only
+/// where it is grown: the volume panicked then, and waited for ever at all other times.
+#[test]
+fn an_array_without_redundancy_that_grows_is_not_scrubbed() {
+    assert!(headpond_swarm::run_case(1823, &mut |_| {}).is_ok());
+}
+
+/// A new journal lies on the device of the one that was lost.
+#[test]
+fn a_journal_comes_to_where_the_lost_one_lay() {
+    assert!(headpond_swarm::run_case(1_795_593_430_000_030, &mut |_| {}).is_ok());
+}
+
+/// A cut between the two steps of giving up a copy had left it out of use, which nothing else
+/// mends: it was waited for until every role had a member.
+#[test]
+fn a_copy_that_a_cut_left_out_of_use_goes_or_another_takes_its_place() {
+    assert!(headpond_swarm::run_case(920_000_415, &mut |_| {}).is_ok());
+}
+
+/// The first of three copies was given up, and the power went before the last had heard of it: at
+/// the next start it was given a superblock that nobody could read.
+#[test]
+fn a_copy_that_has_not_heard_of_a_drop_moves_up_all_the_same() {
+    assert!(headpond_swarm::run_case(930_001_018, &mut |_| {}).is_ok());
+}
+
+/// Lives that are drawn aside gave a cache the identity of one that had lain on its device before:
+/// what that had left in the log counted.
+#[test]
+fn a_cache_that_is_made_anew_has_an_identity_that_none_had_before() {
+    assert!(headpond_swarm::run_case(930_001_397, &mut |_| {}).is_ok());
+}
+
+/// A command takes a copy of the cache out of use, and then the one that is left hangs, which is
+/// waited for.
+#[test]
+fn the_last_copy_of_a_cache_is_waited_for_whoever_took_the_others_away() {
+    assert!(headpond_swarm::run_case(930_001_234, &mut |_| {}).is_ok());
+}
+
+/// The array had been stopped in order for another journal when the power went, and the cache had
+/// not: what that wrote again was refused, while a member was missing.
+#[test]
+fn a_cut_while_the_journal_is_exchanged_leaves_nothing_that_cannot_be_cleaned() {
+    for seed in [940_003_419, 940_001_126] {
+        assert!(headpond_swarm::run_case(seed, &mut |_| {}).is_ok(), "{seed}");
+    }
+}
+
 #[test]
 fn a_seed_tells_one_story() {
     let story = |seed| {

@@ -6,10 +6,11 @@ use headpond_swarm::{Hunt, hunt};
 /// A mistake that so many cases do not show is one that the judge does not see.
 const CASES_MAX: u64 = 300;
 /// These need coincidences that cases draw seldom: damage to a record of a certain age and a cut
-/// soon after it, or one right after a member was lost.
-const SELDOM: [Defect; 5] = [
+/// soon after it, or one right after a member or a cache was lost.
+const SELDOM: [Defect; 6] = [
     Defect::GuardBeforeFlush,
     Defect::IgnorePromises,
+    Defect::KeepFailedCache,
     Defect::TombstoneBeforeCoreFlush,
     Defect::PatchTornParity,
     Defect::WriteThroughOverDirtyIsNotDirty,

@@ -39,7 +39,7 @@ pub struct ActStatus {
     pub done_bytes: u64,
     pub total_bytes: u64,
     pub elapsed_s: f64,
-    /// Should it go on as it has; `None` as long as nothing is done.
+    /// Should it go on as it has; `None` as long as nothing is done, and while it rests.
     pub left_s: Option<f64>,
 }
 

@@ -304,17 +304,20 @@ pub(crate) fn of_copies(volume: &str, lost: &LostStatus) -> Option<Alert> {
 pub(crate) fn of_journal(volume: &str, core: Option<&str>, array: &ArrayStatus) -> Option<Alert> {
     let journal = array.journal.as_ref().filter(|journal| journal.device.is_none())?;
     let uuid = journal.uuid;
+    let of = core.map(|core| format!(" --core {core}")).unwrap_or_default();
     let (at_risk, to_do) = match array.state {
         ArrayState::Healthy => (
             Risk::none("nothing until a member is lost: then writes are refused"),
-            format!("attach its device and start {volume} again"),
+            format!(
+                "`headpond array set-journal {volume} DEVICE{of}`, or attach its device and start {volume} \
+                 again"
+            ),
         ),
         ArrayState::Degraded | ArrayState::Failed => (
             Risk::none("nothing that was written; the array takes no more writes"),
             format!(
-                "`headpond array add-spare {volume} DEVICE{}`, or attach the journal and start again, \
-                 or start with --force to do without it for good",
-                core.map(|core| format!(" --core {core}")).unwrap_or_default()
+                "`headpond array set-journal {volume} DEVICE{of}`, `headpond array add-spare {volume} \
+                 DEVICE{of}`, or attach the journal and start again"
             ),
         ),
     };
@@ -508,6 +511,13 @@ impl OpenError {
             Self::Array(_) if self.is_of_a_newer_program() => {
                 ("nothing was changed", format!("{serve} with the newer Headpond that wrote it"))
             }
+            Self::Array(error) if error.is_about_one_device() => (
+                "nothing was changed",
+                format!(
+                    "have the description name the right device, or leave this one out of it \
+                     (`members` in {volume}.toml of the state folder), and {serve}"
+                ),
+            ),
             Self::NoCacheDevice { .. } | Self::UnnamedCache { .. } => (
                 "what only that cache holds; nothing was changed",
                 format!("bring the cache back and {serve}; {forced}, and that is lost"),
@@ -531,6 +541,10 @@ impl OpenError {
             Self::Cache(_) => (
                 "what the cache holds; nothing was changed",
                 format!("bring the device back as it was and {serve}; {forced}"),
+            ),
+            Self::Array(AssembleError::TooFew { .. }) => (
+                "all of it, without them; nothing was changed",
+                format!("bring as many of them back as the level needs, and {serve}"),
             ),
             _ => (
                 "nothing was changed",

@@ -129,6 +129,10 @@ pub struct JournalDescription {
     /// Where an array is made; later its superblocks tell.
     #[serde(default)]
     pub when: JournalWhen,
+    /// The device of the one that takes its place: while they are exchanged either may be in use,
+    /// which the superblocks tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub successor: Option<String>,
 }
 
 /// A core beside the first: an array of its own, served as `VOLUME/NAME`.
@@ -152,6 +156,12 @@ pub struct ExportDescription {
     /// The user knows that a TCP address is open to whoever reaches it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub insecure: bool,
+}
+
+impl JournalDescription {
+    pub fn of(device: String, when: JournalWhen) -> Self {
+        Self { device, when, successor: None }
+    }
 }
 
 impl CacheDescription {
@@ -350,9 +360,10 @@ impl Description {
             .flat_map(|(_, core)| core.members.iter().chain(&core.spares).map(String::as_str))
     }
 
-    /// The stripe journals of all cores.
+    /// The stripe journals of all cores, or what is to be one.
     pub fn journals(&self) -> impl Iterator<Item = &str> {
-        self.cores().filter_map(|(_, core)| Some(core.journal.as_ref()?.device.as_str()))
+        let described = self.cores().filter_map(|(_, core)| core.journal.as_ref());
+        described.flat_map(|it| [&it.device].into_iter().chain(&it.successor)).map(String::as_str)
     }
 
     /// The text of the file.

@@ -1,4 +1,4 @@
-//! Giving an array of a volume more members while it is served.
+//! Giving an array of a volume more members while it is served, or a RAID 1 fewer copies.
 //!
 //! 1. what speaks against it is looked for, and nothing written; 2. requests are held for a moment,
 //!    and with them what caches ask of the array; 3. it begins to grow, which changes nothing yet,
@@ -16,14 +16,16 @@
 use crate::cached::Cached;
 use crate::cores::{Core, Cores, Places, Shape};
 use crate::front::{Front, Held};
-use crate::members::{ChangeMembersError, NewMember};
+use crate::members::{ChangeMembersError, NewMember, refuse_what_is_on};
 use crate::open::begin;
 use crate::slicing::Slicing;
 use crate::volume::{CleanAllError, Volume};
-use headpond_block::{BlockDevice, BufferPool};
+use headpond_block::{BlockDevice, BufferPool, DeviceError};
 use headpond_cache::format::superblock::CORE_BYTES_MAX;
-use headpond_raid::create::refuse_occupied;
-use headpond_raid::{Addition, AssembleOptions, Occupied, Tuning, prepare};
+use headpond_raid::{
+    Addition, Array, AssembleOptions, GrowError, Inspection, Occupied, Tuning, WhichCopy,
+    inspect_all, prepare,
+};
 use std::cell::RefCell;
 use std::rc::{Rc, Weak};
 use uuid::Uuid;
@@ -33,6 +35,22 @@ pub enum GrowBy {
     /// A spare that stands by, by the name of its device.
     Spare(String),
     New(NewMember),
+}
+
+/// The devices to grow by.
+struct Additions {
+    additions: Vec<Addition>,
+    /// What the description is to call those that are new.
+    words: Vec<Option<String>>,
+    /// What is on these may not be lost.
+    to_look_at: Vec<Rc<dyn BlockDevice>>,
+}
+
+/// A copy of a RAID 1 that is to be given up.
+pub struct LeavingCopy {
+    pub copy: WhichCopy,
+    /// Where it can be opened and the array does not have it: its label says which copy it is.
+    pub device: Option<Rc<dyn BlockDevice>>,
 }
 
 /// Where there is a cache.
@@ -53,6 +71,12 @@ impl Volume {
         self.core(core).is_ok_and(|core| core.array.spare_on(device).is_some())
     }
 
+    /// Whether the array of a core has a device, whatever for.
+    pub fn has_device(&self, core: Option<&str>, device: &str) -> bool {
+        let is_it = |it: &Rc<dyn BlockDevice>| it.name().as_str() == device;
+        self.core(core).is_ok_and(|core| core.array.devices().iter().any(is_it))
+    }
+
     /// Gives the array of a core more members, under load. Its data moves from now on, beside the
     /// requests, and when all has, the volume has its new size.
     ///
@@ -68,8 +92,11 @@ impl Volume {
     ) -> Result<(), ChangeMembersError> {
         let _turn = self.change_members()?;
         let core = self.core(core)?;
-        let (additions, words) = self.additions(&core, by).await?;
+        let Additions { additions, words, to_look_at } = self.additions(&core, by)?;
         self.consider_growth(&core, &additions)?;
+        for device in to_look_at {
+            refuse_what_is_on(&core, &*device).await?;
+        }
         let names: Vec<String> = additions.iter().map(|it| it.device.name().to_string()).collect();
         let joined = core.array.join_to_grow(&additions).await;
         for (name, word) in names.iter().zip(words) {
@@ -80,9 +107,7 @@ impl Volume {
         joined?;
         // A kill from here on must find the new devices listed.
         self.kept.tell(&self.description());
-        for cached in self.caches().filter(|cached| cached.replayed_blocks() > 0) {
-            cached.clean_all().await.map_err(CleanAllError::from)?;
-        }
+        self.clean_replayed().await?;
         let held = self.front.hold().await;
         // What it does may wait for a cache, and that for the ground.
         core.upkeep.stop().await;
@@ -92,7 +117,126 @@ impl Volume {
             core.upkeep.begin_again();
             return Err(error);
         }
-        self.put_together_again(&core, pool, &held).await
+        self.put_together_again(&core, None, pool, &held).await
+    }
+
+    /// Has everything cleaned where an unclean stop left blocks whose parity is doubted.
+    pub(crate) async fn clean_replayed(&self) -> Result<(), CleanAllError> {
+        for cached in self.caches().filter(|cached| cached.replayed_blocks() > 0) {
+            cached.clean_all().await?;
+        }
+        Ok(())
+    }
+
+    /// Gives up a copy of a core that is a RAID 1, under load. Its device is free then. Given once
+    /// more it ends what a cut has left: a device that the array does not know any more is erased.
+    ///
+    /// # Errors
+    /// What speaks against it; the array is then as it was, but for the copy, which may be out of
+    /// use. Where it could not be put together again, the volume serves that core no more until it
+    /// is opened the next time.
+    pub async fn drop_copy(
+        &self,
+        core: Option<&str>,
+        leaving: LeavingCopy,
+        pool: BufferPool,
+    ) -> Result<(), ChangeMembersError> {
+        let _turn = self.change_members()?;
+        let core = self.core(core)?;
+        self.check_put_together()?;
+        let LeavingCopy { copy, device } = leaving;
+        let labelled = self.labelled(&core, device).await;
+        if let Some((device, member)) = &labelled
+            && !core.array.knows(*member)
+        {
+            self.let_go(&core, &copy, Some(Rc::clone(device))).await;
+            return Ok(());
+        }
+        let which = known_copy(&core.array, &copy, labelled.as_ref().map(|(_, member)| *member));
+        core.array.copy_to_drop(&which)?;
+        self.clean_replayed().await?;
+        let held = self.front.hold().await;
+        core.upkeep.stop().await;
+        let cores = self.cores();
+        let ground = cores.ground.hold().await;
+        let dropped = match self.record_drop(&core, &which).await {
+            Ok(dropped) => dropped,
+            Err(error) => {
+                core.upkeep.begin_again();
+                return Err(error);
+            }
+        };
+        self.put_together_again(&core, None, pool, &held).await?;
+        drop((held, ground));
+        let core = self.core(Some(&core.name))?;
+        // The device of a name may be another member's by now.
+        let left = labelled.filter(|(_, member)| !core.array.knows(*member));
+        self.let_go(&core, &copy, dropped.or(left.map(|(device, _)| device))).await;
+        Ok(())
+    }
+
+    async fn record_drop(
+        &self,
+        core: &Core,
+        copy: &WhichCopy,
+    ) -> Result<Option<Rc<dyn BlockDevice>>, ChangeMembersError> {
+        self.check_cleaned()?;
+        Ok(core.array.drop_copy(copy).await?)
+    }
+
+    /// A device that carries the label of a member of this array, and which.
+    async fn labelled(
+        &self,
+        core: &Core,
+        device: Option<Rc<dyn BlockDevice>>,
+    ) -> Option<(Rc<dyn BlockDevice>, Uuid)> {
+        let device = self.ownership.guard(device?);
+        let patience = self.description().array.patience();
+        let mut looks = inspect_all(&self.runtime, vec![device], patience).await;
+        match looks.pop()? {
+            (device, Ok(Inspection::Member(found))) if found.array.uuid == core.array.uuid() => {
+                Some((device, found.member_uuid))
+            }
+            _ => None,
+        }
+    }
+
+    /// Lists a device no more, and erases its label. A start refuses one that is listed and has
+    /// none, so the list comes first.
+    async fn let_go(&self, core: &Core, copy: &WhichCopy, device: Option<Rc<dyn BlockDevice>>) {
+        if let WhichCopy::On(name) = copy {
+            self.forget_device(core, name);
+        }
+        if let Some(device) = &device {
+            self.forget_device(core, device.name().as_str());
+        }
+        self.kept.tell(&self.description());
+        if let Some(device) = device {
+            headpond_raid::erase_unlisted(&self.runtime, device).await;
+        }
+    }
+
+    /// Whether nothing is left of what an unclean stop brought into doubt, so that the array may be
+    /// stopped in order.
+    ///
+    /// # Errors
+    /// Where something is.
+    pub(crate) fn check_cleaned(&self) -> Result<(), ChangeMembersError> {
+        match self.caches().any(|cached| cached.replayed_blocks() > 0) {
+            true => Err(ChangeMembersError::Replayed { volume: self.description().name }),
+            false => Ok(()),
+        }
+    }
+
+    /// Whether an array may be put together again whose size stays.
+    ///
+    /// # Errors
+    /// Where caches know it by its address among others.
+    pub(crate) fn check_put_together(&self) -> Result<(), ChangeMembersError> {
+        match self.cores().is_single() || self.caches().next().is_none() {
+            true => Ok(()),
+            false => Err(ChangeMembersError::CachedCores { volume: self.description().name }),
+        }
     }
 
     async fn begin_growth(
@@ -100,20 +244,20 @@ impl Volume {
         core: &Core,
         additions: &[Addition],
     ) -> Result<(), ChangeMembersError> {
-        if self.caches().any(|cached| cached.replayed_blocks() > 0) {
-            return Err(ChangeMembersError::Replayed { volume: self.description().name });
+        self.check_cleaned()?;
+        for Addition { device, .. } in additions {
+            let device = device.name();
+            // One that was a spare and failed is not made one again while requests are held.
+            if core.array.spare_on(device.as_str()).is_none() {
+                return Err(GrowError::from(DeviceError::Gone { device: device.clone() }).into());
+            }
         }
         Ok(core.array.begin_growth(additions).await?)
     }
 
-    /// The devices to grow by, and what the description is to call those that are new.
-    async fn additions(
-        &self,
-        core: &Core,
-        by: Vec<GrowBy>,
-    ) -> Result<(Vec<Addition>, Vec<Option<String>>), ChangeMembersError> {
+    fn additions(&self, core: &Core, by: Vec<GrowBy>) -> Result<Additions, ChangeMembersError> {
         let present = core.array.devices();
-        let (mut additions, mut words) = (Vec::new(), Vec::new());
+        let (mut additions, mut words, mut to_look_at) = (Vec::new(), Vec::new(), Vec::new());
         for one in by {
             match one {
                 GrowBy::Spare(name) => {
@@ -123,16 +267,16 @@ impl Volume {
                     words.push(None);
                 }
                 GrowBy::New(new) => {
-                    if new.occupied == Occupied::Refuse {
-                        refuse_occupied(&*new.device).await?;
-                    }
                     let device = self.ownership.guard(new.device);
+                    if new.occupied == Occupied::Refuse {
+                        to_look_at.push(Rc::clone(&device));
+                    }
                     additions.push(Addition { device, uuid: new.uuid });
                     words.push(Some(new.word));
                 }
             }
         }
-        Ok((additions, words))
+        Ok(Additions { additions, words, to_look_at })
     }
 
     /// Whether the array may grow, and can lie among the other cores when it has.
@@ -171,9 +315,10 @@ impl Volume {
         }
     }
 
-    async fn put_together_again(
+    pub(crate) async fn put_together_again(
         &self,
         core: &Core,
+        journal: Option<Rc<dyn BlockDevice>>,
         pool: BufferPool,
         held: &Held<'_>,
     ) -> Result<(), ChangeMembersError> {
@@ -186,12 +331,14 @@ impl Volume {
         let how = AssembleOptions {
             uuid: Some(core.array.uuid()),
             tuning: Tuning::with_pool(pool),
+            journals: journal.into_iter().collect(),
             ..AssembleOptions::default()
         };
         let prepared = prepare(&self.runtime, devices, how).await.map_err(again)?;
         let (array, _) = begin(prepared).await.map_err(again)?;
         self.description().array.apply_to(&array);
         let grown = Core::new(core.id, core.name.clone(), array, &self.runtime);
+        grown.upkeep.go_on_from(&core.upkeep);
         self.members_have_joined(&grown);
         self.replace_cores(self.cores().with_in_place(grown)?, held);
         self.begin_upkeep();
@@ -213,6 +360,14 @@ impl Volume {
             core.upkeep.when_grown(Box::new(move || followers.follow()));
         }
     }
+}
+
+/// The copy that is meant: a device that was away when the array was put together is known by its
+/// label alone.
+fn known_copy(array: &Array, copy: &WhichCopy, labelled: Option<Uuid>) -> WhichCopy {
+    let is_named = matches!(copy, WhichCopy::On(name) if array.role_on(name).is_some());
+    let by_label = labelled.filter(|member| !is_named && array.is_out_of_use(*member));
+    by_label.map_or_else(|| copy.clone(), WhichCopy::Member)
 }
 
 impl Followers {

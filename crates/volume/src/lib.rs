@@ -27,11 +27,13 @@ mod exchange;
 mod front;
 mod gate;
 mod growth;
+mod journal;
 mod label;
 mod lifecycle;
 mod members;
 mod metadata;
 mod mirror;
+mod notes;
 mod open;
 mod ownership;
 mod promises;
@@ -60,12 +62,14 @@ pub use description::{
 };
 pub use door::{CoreCounts, CoreDevice};
 pub use exchange::{CallerError, ExchangeError, Keep, NewDevice, Replacement};
-pub use growth::GrowBy;
+pub use growth::{GrowBy, LeavingCopy};
 pub use headpond_cache::LoadProgress;
+pub use journal::NewJournal;
 pub use lifecycle::{AttachError, DetachError, Dirty, NewCache};
 pub use members::{ChangeMembersError, DescriptionKeeper, NewMember, ReturningMember};
 pub use metadata::{CoreFileSystem, FoundFileSystem};
 pub use mirror::{CACHE_COPIES, CacheDevice, MakeMirrorError};
+pub use notes::Note;
 pub use open::{Decorator, Devices, LoadWatch, Loading, OpenError, OpenOptions, Tolerance};
 pub use ownership::{
     ClaimError, ClaimWatch, Claimant, Host, OwnerState, OwnerStatus, Process, Watching,
@@ -79,5 +83,5 @@ pub use settings::{
 pub use size::{Size, SizeError};
 pub use status::{CacheStatus, CoreStatus, MirrorStatus, VolumeStats, VolumeStatus};
 pub use tier::TierError;
-pub use upkeep::{Pace, UpkeepStatus, Work};
+pub use upkeep::{Pace, PaceError, UpkeepStatus, Work};
 pub use volume::{CleanAllError, ScrubCacheError, SetError, StopError, Volume};

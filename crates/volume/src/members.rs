@@ -4,14 +4,15 @@ use crate::cores::{Core, StripesDiffer};
 use crate::create::{refuse_cache, refuse_memory};
 use crate::description::{CoreDescription, Description, FIRST_CORE};
 use crate::mirror::{CACHE_COPIES, Mirror};
-use crate::upkeep::Pace;
+use crate::upkeep::{Pace, PaceError};
 use crate::volume::{CleanAllError, Volume};
 use headpond_block::BlockDevice;
 use headpond_cache::format::superblock::CORE_BYTES_MAX;
 use headpond_raid::create::refuse_occupied;
 use headpond_raid::superblock::RoleState;
 use headpond_raid::{
-    ArrayStatus, CreateError, GrowError, Inspection, MemberError, Occupied, ReturnError,
+    ArrayStatus, CreateError, GrowError, Inspection, JournalError, MemberError, Occupied,
+    ReturnError, Role,
 };
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -28,11 +29,31 @@ pub enum ChangeMembersError {
     NoMember { volume: String, device: String },
     #[error("{volume} is being changed by another command: wait for it")]
     Busy { volume: String },
+    #[error(
+        "array `{array}` has no redundancy: a scrub would have nothing to compare, or to mend from"
+    )]
+    NoRedundancy { array: String },
     #[error("{device} has a role: `headpond array replace` gives it to another device")]
     InUse { device: String },
     #[error(
+        "{device} is a spare, and has no role: `headpond array remove {volume} {device}` lets go of it"
+    )]
+    Spare { volume: String, device: String },
+    #[error(
+        "{device} is out of use: `headpond array re-add {volume} {device}` has it back, `add-spare` \
+         gives its place to another device"
+    )]
+    OutOfUse { volume: String, device: String },
+    #[error(
+        "{device} was {place} of this array before: `headpond array re-add` has a member back that was \
+         away, --force overwrites it"
+    )]
+    Former { device: String, place: String },
+    #[error(transparent)]
+    Pace(#[from] PaceError),
+    #[error(
         "{volume} has several cores behind one cache, which knows where each of them lies: detach the \
-         cache or the tier first, and attach it when the array has grown"
+         cache or the tier first, and attach it when the array has changed"
     )]
     CachedCores { volume: String },
     #[error(
@@ -44,14 +65,14 @@ pub enum ChangeMembersError {
     CachedSize { volume: String, bytes: u64 },
     #[error(
         "the cache of {volume} has data from before an unclean stop that is not on the array yet: \
-         `headpond flush {volume}`, and then grow it"
+         `headpond flush {volume}`, and then once more"
     )]
     Replayed { volume: String },
     #[error(transparent)]
     Clean(#[from] CleanAllError),
     #[error(
-        "the array has begun to grow, and could not be put together again: {cause}; `headpond stop \
-         {volume}` and `headpond serve {volume}` have it go on"
+        "the change of the array is recorded, and it could not be put together again: {cause}; \
+         `headpond stop {volume}` and `headpond serve {volume}` have it go on"
     )]
     Reopen { volume: String, cause: String },
     #[error(transparent)]
@@ -66,6 +87,8 @@ pub enum ChangeMembersError {
     Member(#[from] MemberError),
     #[error(transparent)]
     Return(#[from] ReturnError),
+    #[error(transparent)]
+    Journal(#[from] JournalError),
 }
 
 /// A device that is to join an array.
@@ -109,7 +132,7 @@ impl Kept {
         }
     }
 
-    fn name_of(&self, word: &str) -> String {
+    pub(crate) fn name_of(&self, word: &str) -> String {
         let keeper = self.keeper.borrow();
         keeper.as_ref().map_or_else(|| word.to_owned(), |keeper| (keeper.name_of)(word))
     }
@@ -119,6 +142,19 @@ impl Volume {
     /// Has the description kept by `keeper`.
     pub fn keep_description(&self, keeper: DescriptionKeeper) {
         self.kept.keeper.replace(Some(keeper));
+        if self.settle_journals() {
+            self.kept.tell(&self.description());
+        }
+    }
+
+    /// The names of what the arrays have open: members, spares, stripe journals.
+    pub fn array_devices(&self) -> Vec<String> {
+        let cores = self.cores();
+        let devices = cores.iter().flat_map(|(core, _)| core.array.devices());
+        let mut names: Vec<String> = devices.map(|device| device.name().to_string()).collect();
+        let arrays = cores.iter().filter_map(|(core, _)| core.array.status().journal);
+        names.extend(arrays.filter_map(|journal| journal.device).map(|it| it.to_string()));
+        names
     }
 
     /// Makes a device a spare of a core. It takes the place of the next member that is lost, or of
@@ -151,7 +187,7 @@ impl Volume {
     ) -> Result<(), ChangeMembersError> {
         let _turn = self.change_members()?;
         let core = self.array_of(core)?;
-        let Some(role) = core.array.role_on(member) else { return Err(self.no_member(member)) };
+        let role = self.role_on(&core, member)?;
         let spare = match with {
             Some(new) => Some(self.join(&core, new).await?),
             None => None,
@@ -196,7 +232,7 @@ impl Volume {
     ) -> Result<(), ChangeMembersError> {
         let _turn = self.change_members()?;
         let core = self.array_of(core)?;
-        let Some(role) = core.array.role_on(member) else { return Err(self.no_member(member)) };
+        let role = self.role_on(&core, member)?;
         Ok(core.array.fail(role).await?)
     }
 
@@ -212,8 +248,9 @@ impl Volume {
         let _turn = self.change_members()?;
         let core = self.array_of(core)?;
         if let Some(uuid) = core.array.spare_on(device) {
-            core.array.remove_spare(uuid).await?;
-        } else if core
+            return self.remove_spare(&core, device, uuid).await;
+        }
+        if core
             .array
             .status()
             .members
@@ -224,16 +261,46 @@ impl Volume {
         } else if !self.lists_of(&core, |lists| lists.names(device, &self.kept)) {
             return Err(self.no_member(device));
         }
-        self.lists_of(&core, |lists| lists.forget(device, &self.kept));
+        self.forget_device(&core, device);
         Ok(())
+    }
+
+    /// A start refuses a device that is listed and carries no label: the list comes first.
+    async fn remove_spare(
+        &self,
+        core: &Core,
+        device: &str,
+        uuid: Uuid,
+    ) -> Result<(), ChangeMembersError> {
+        let listed = self.lists_of(core, |lists| (lists.members.clone(), lists.spares.clone()));
+        self.forget_device(core, device);
+        self.kept.tell(&self.description());
+        let removed = core.array.remove_spare(uuid).await;
+        if removed.is_err() && core.array.spare_on(device).is_some() {
+            let (members, spares) = listed;
+            self.lists_of(core, |lists| {
+                *lists.members = members;
+                *lists.spares = spares;
+            });
+        }
+        Ok(removed?)
+    }
+
+    pub(crate) fn forget_device(&self, core: &Core, device: &str) {
+        self.lists_of(core, |lists| lists.forget(device, &self.kept));
     }
 
     /// Looks at every stripe of a core's array from now on, beside the requests.
     ///
     /// # Errors
-    /// Where there is no such core.
+    /// Where there is no such core, or nothing that its data could be compared with.
     pub fn scrub_array(&self, core: Option<&str>) -> Result<(), ChangeMembersError> {
-        self.core(core)?.upkeep.scrub();
+        let core = self.core(core)?;
+        let array = &core.array;
+        if array.layout().redundancy() == 0 {
+            return Err(ChangeMembersError::NoRedundancy { array: array.name().to_string() });
+        }
+        core.upkeep.scrub();
         Ok(())
     }
 
@@ -253,7 +320,7 @@ impl Volume {
     /// Says how fast that work may go.
     ///
     /// # Errors
-    /// Where there is no such core.
+    /// Where there is no such core, or the ceiling is below the floor.
     pub fn set_pace(
         &self,
         core: Option<&str>,
@@ -261,6 +328,7 @@ impl Volume {
     ) -> Result<(), ChangeMembersError> {
         let core = self.core(core)?;
         let pace = change(core.upkeep.pace());
+        pace.check()?;
         core.upkeep.set_pace(pace);
         self.core_description(&core, |described| described.upkeep = pace);
         Ok(())
@@ -300,7 +368,7 @@ impl Volume {
         new.device = self.ownership.guard(new.device);
         core.array.consider_spare(&*new.device)?;
         if new.occupied == Occupied::Refuse {
-            refuse_occupied(&*new.device).await?;
+            refuse_what_is_on(core, &*new.device).await?;
         }
         if core.name == CACHE_COPIES {
             refuse_memory(&*new.device)?;
@@ -372,7 +440,11 @@ impl Volume {
         })
     }
 
-    fn core_description<T>(&self, core: &Core, look: impl FnOnce(&mut CoreDescription) -> T) -> T {
+    pub(crate) fn core_description<T>(
+        &self,
+        core: &Core,
+        look: impl FnOnce(&mut CoreDescription) -> T,
+    ) -> T {
         let mut description = self.description.borrow_mut();
         look(description.core_mut(core.id).expect("every core is described"))
     }
@@ -387,6 +459,21 @@ impl Volume {
         looked.expect("the copies are described")
     }
 
+    /// The role of a member that is in use.
+    fn role_on(&self, core: &Core, device: &str) -> Result<Role, ChangeMembersError> {
+        if let Some(role) = core.array.role_on(device) {
+            return Ok(role);
+        }
+        let (volume, name) = (self.description().name, device.to_owned());
+        if core.array.spare_on(device).is_some() {
+            return Err(ChangeMembersError::Spare { volume, device: name });
+        }
+        match self.lists_of(core, |lists| lists.names(device, &self.kept)) {
+            true => Err(ChangeMembersError::OutOfUse { volume, device: name }),
+            false => Err(self.no_member(device)),
+        }
+    }
+
     pub(crate) fn no_member(&self, device: &str) -> ChangeMembersError {
         let volume = self.description().name;
         ChangeMembersError::NoMember { volume, device: device.into() }
@@ -397,6 +484,19 @@ impl Volume {
     ) -> Result<headpond_block::sync::BusyGuard, ChangeMembersError> {
         let busy = |_| ChangeMembersError::Busy { volume: self.description().name };
         self.begin_change().map_err(busy)
+    }
+}
+
+/// Refuses a device that is not empty; of one that was a member of this array once, it says so.
+pub(crate) async fn refuse_what_is_on(
+    core: &Core,
+    device: &dyn BlockDevice,
+) -> Result<(), ChangeMembersError> {
+    match refuse_occupied(device).await {
+        Err(CreateError::Member { device, uuid, place, .. }) if uuid == core.array.uuid() => {
+            Err(ChangeMembersError::Former { device: device.to_string(), place })
+        }
+        looked => Ok(looked?),
     }
 }
 

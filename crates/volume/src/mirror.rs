@@ -29,9 +29,9 @@ use headpond_block::{
 use headpond_cache::Superblock;
 use headpond_cache::format::superblock::COPY_OFFSETS;
 use headpond_raid::{
-    Array, ArrayState, AssembleError, AssembleOptions, Assembled, Contents, CreateError,
-    CreateOptions, Inspection, Integrity, Intent, Level, Occupied, Prepared, Striping, Tuning,
-    WhenFull, erase, inspect, prepare,
+    AfterUncleanStop, Array, ArrayState, AssembleError, AssembleOptions, Assembled, Contents,
+    CreateError, CreateOptions, Inspection, Integrity, Intent, Level, Occupied, Prepared, Striping,
+    Tuning, WhenFull, erase, inspect, prepare,
 };
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -414,7 +414,9 @@ impl FoundMirror {
 fn assemble_options(uuid: Uuid, pool: BufferPool) -> AssembleOptions {
     // A write that one copy has room for succeeds, as with that one alone.
     let tuning = Tuning { when_full: WhenFull::FailMember, ..Tuning::with_pool(pool) };
-    AssembleOptions { uuid: Some(uuid), tuning, ..AssembleOptions::default() }
+    // What rotted on one copy is not to be spread: the cache's checksums say which one is right.
+    let after_unclean_stop = AfterUncleanStop::OwnerCompares;
+    AssembleOptions { uuid: Some(uuid), after_unclean_stop, tuning, ..AssembleOptions::default() }
 }
 
 /// How the copies of a cache are made.

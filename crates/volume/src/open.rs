@@ -5,6 +5,7 @@ use crate::cores::{Core, Cores, StripesDiffer};
 use crate::create::{CoreFacts, cache_options};
 use crate::description::{CacheDescription, CoreDescription, Description, FIRST_CORE};
 use crate::mirror::{self, CacheDevice, FoundMirror, is_ahead};
+use crate::notes::{Note, joined};
 use crate::ownership::{ClaimError, Claimant, Ownership};
 use crate::volume::Volume;
 use headpond_block::{BlockDevice, BufferPool, DeviceName, Runtime, Stability};
@@ -29,7 +30,7 @@ pub struct Devices {
     /// Stripe journals, in any order.
     pub journals: Vec<Rc<dyn BlockDevice>>,
     /// Why devices of the description are not among these.
-    pub absent: Vec<String>,
+    pub absent: Vec<Note>,
 }
 
 impl Devices {
@@ -180,12 +181,12 @@ impl Volume {
             described: description.cache.as_ref(),
             device: cache,
             mirror: None,
-            reason: absent.join("; "),
+            reason: joined(&absent),
         };
         let told_of_copies =
             cache.find_mirror(runtime, &description.name, copies, &options.pool).await;
         if members.is_empty() && !absent.is_empty() {
-            return Err(OpenError::NoMembers { reason: absent.join("; ") });
+            return Err(OpenError::NoMembers { reason: joined(&absent) });
         }
         let members = by_core(runtime, description, members).await;
         let journals = journals_by_core(description, journals).await;
@@ -197,15 +198,14 @@ impl Volume {
             // Without the log nobody knows which stripes may be torn.
             prepared = prepare_all(runtime, description, &arrays, &options, None).await?;
         }
-        let mut warnings = absent;
-        warnings.extend(told_of_copies);
-        warnings.extend(told_of_cache);
+        let mut notes = absent;
+        notes.extend(told_of_copies.into_iter().chain(told_of_cache).map(Note::from));
         let (found, told) = cache.begin(found, runtime, &description.name).await?;
-        warnings.extend(told);
+        notes.extend(told.into_iter().map(Note::from));
         let mut list = Vec::new();
         for ((id, name), prepared) in names(description).zip(prepared) {
             let (array, told) = begin(prepared).await?;
-            warnings.extend(told);
+            notes.extend(told);
             list.push(Core::new(id, name, array, runtime));
         }
         let watch = options.watch_load.as_ref();
@@ -213,8 +213,8 @@ impl Volume {
         cores.configure(&description.array);
         let cached = match found {
             Some(found) => {
-                let (cached, notes) = Cached::open(&cores, description, found, watch).await?;
-                warnings.extend(notes);
+                let (cached, told) = Cached::open(&cores, description, found, watch).await?;
+                notes.extend(told.into_iter().map(Note::from));
                 Some(cached)
             }
             None => {
@@ -227,7 +227,7 @@ impl Volume {
                 None
             }
         };
-        let mut volume = Self::assembled(description, cores, cached, warnings, ownership.clone());
+        let mut volume = Self::assembled(description, cores, cached, notes, ownership.clone());
         if let Some(device) = tier
             && let Err(error) = volume.put_tier(device).await
         {
@@ -269,32 +269,32 @@ async fn by_core(
     by_core
 }
 
-/// The journal of each core, by what is on them; what says nothing is the journal of a core that
-/// should have one.
+/// The journals of each core, by what is on them: several while they are exchanged. What says
+/// nothing is the journal of a core that should have one.
 async fn journals_by_core(
     description: &Description,
     journals: Vec<Rc<dyn BlockDevice>>,
-) -> Vec<Option<Rc<dyn BlockDevice>>> {
-    let mut by_core = vec![None; description.cores().count()];
+) -> Vec<Vec<Rc<dyn BlockDevice>>> {
+    let mut by_core = vec![Vec::new(); description.cores().count()];
     let mut others = Vec::new();
     for device in journals {
         let array = journal_of(&*device).await.ok().flatten();
         let is_its = |(uuid, _): (Uuid, &CoreDescription)| Some(uuid) == array;
         match description.cores().position(is_its) {
-            Some(core) => by_core[core] = Some(device),
+            Some(core) => by_core[core].push(device),
             None => others.push(device),
         }
     }
     for ((_, core), found) in description.cores().zip(&mut by_core) {
-        if core.journal.is_some() && found.is_none() {
-            *found = others.pop();
+        if core.journal.is_some() && found.is_empty() {
+            found.extend(others.pop());
         }
     }
     by_core
 }
 
-/// The devices of an array: members, journal.
-type ArrayDevices = (Vec<Rc<dyn BlockDevice>>, Option<Rc<dyn BlockDevice>>);
+/// The devices of an array: members, journals.
+type ArrayDevices = (Vec<Rc<dyn BlockDevice>>, Vec<Rc<dyn BlockDevice>>);
 
 async fn prepare_all(
     runtime: &Runtime,
@@ -304,27 +304,28 @@ async fn prepare_all(
     cache: Option<&dyn BlockDevice>,
 ) -> Result<Vec<Prepared>, OpenError> {
     let mut prepared = Vec::new();
-    for (core, (members, journal)) in description.cores().zip(arrays) {
-        let journal = journal.clone();
+    for (core, (members, journals)) in description.cores().zip(arrays) {
+        let journals = journals.clone();
         let patience = description.array.patience();
         let tuning = Tuning { patience, ..Tuning::with_pool(options.pool.clone()) };
-        let how = AssembleOptions { journal, tuning, ..assemble_options(core, options, cache) };
+        let how = AssembleOptions { journals, tuning, ..assemble_options(core, options, cache) };
         prepared.push(prepare(runtime, members.clone(), how).await?);
     }
     Ok(prepared)
 }
 
 /// The array at work, and what the user should know of it.
-pub(crate) async fn begin(prepared: Prepared) -> Result<(Array, Vec<String>), AssembleError> {
+pub(crate) async fn begin(prepared: Prepared) -> Result<(Array, Vec<Note>), AssembleError> {
     let Assembled { array, warnings, stale, .. } = prepared.begin().await?;
     // What is done about parity that was never computed, the status tells as it goes on.
     let told = warnings.iter().filter(|warning| **warning != Warning::ParityUntrusted);
-    let mut told: Vec<String> = told.map(ToString::to_string).collect();
+    let mut told: Vec<Note> = told.map(|it| it.to_string().into()).collect();
     told.extend(stale.iter().map(|name| {
-        format!(
+        let text = format!(
             "{name} is stale and left out: the array went on without it; `headpond array re-add` \
              gives it what it lacks"
-        )
+        );
+        Note::of_member(name.as_str(), text)
     }));
     Ok((array, told))
 }
@@ -349,7 +350,7 @@ fn assemble_options(
             Tolerance::Forced => Force::UseTornParity,
         },
         tuning: Tuning::default(),
-        journal: None,
+        journals: Vec::new(),
     }
 }
 

@@ -156,9 +156,9 @@ impl Volume {
         alerts.extend(broken.as_ref().map(|broken| alerts::of_promises(&description.name, broken)));
         alerts.sort_by_key(|alert| alert.kind);
         let mut warnings: Vec<String> =
-            cores.iter().flat_map(|(core, _)| core.warnings()).collect();
-        warnings.extend(warnings_of_caches(tier.as_ref(), cache.as_ref()));
-        warnings.extend_from_slice(self.warnings());
+            cores.iter().flat_map(|(core, _)| core.warnings(&description.name)).collect();
+        warnings.extend(warnings_of_caches(&description.name, tier.as_ref(), cache.as_ref()));
+        warnings.extend(self.warnings());
         VolumeStatus {
             name: description.name.clone(),
             uuid: description.uuid,
@@ -294,11 +294,11 @@ impl Core {
     }
 
     /// What is wrong with the array; of a further core with its name.
-    fn warnings(&self) -> Vec<String> {
+    fn warnings(&self, volume: &str) -> Vec<String> {
         let array = self.array.status();
         let state = match array.state {
             ArrayState::Healthy => None,
-            ArrayState::Degraded => self.degraded(&array),
+            ArrayState::Degraded => self.degraded(volume, &array),
             ArrayState::Failed => Some(
                 "the array has lost more members than it can replace: writes are refused; bring them \
                  back"
@@ -307,6 +307,7 @@ impl Core {
         };
         let told = state.into_iter().chain(self.parity_warning(&array));
         let told = told.chain(self.scrub_warning(&array));
+        let told = told.chain(resting(&self.place(volume), &self.upkeep.status()));
         let named = |text: String| match self.id {
             FIRST_CORE => text,
             _ => format!("core {}: {text}", self.name),
@@ -315,19 +316,24 @@ impl Core {
     }
 
     /// What to do about lost members: nothing, where a spare is on its way.
-    fn degraded(&self, array: &ArrayStatus) -> Option<String> {
+    fn degraded(&self, volume: &str, array: &ArrayStatus) -> Option<String> {
         let mut lost = array.members.iter().filter(|member| member.state != RoleState::Active);
         if lost.all(|member| member.filling.is_some()) {
             return Some("the array is degraded; a spare is taking the lost member's place".into());
         }
-        let place = match self.id {
-            FIRST_CORE => "VOLUME DEVICE".into(),
-            _ => format!("VOLUME DEVICE --core {}", self.name),
-        };
+        let place = self.place(volume);
         Some(format!(
-            "the array is degraded: `headpond array add-spare {place}` replaces a lost member, \
-             `headpond array re-add {place}` takes one back that was away"
+            "the array is degraded: `headpond array add-spare {place} DEVICE` replaces a lost member, \
+             `headpond array re-add {place} DEVICE` takes one back that was away"
         ))
+    }
+
+    /// How commands name it.
+    fn place(&self, volume: &str) -> String {
+        match self.id {
+            FIRST_CORE => volume.to_owned(),
+            _ => format!("{volume} --core {}", self.name),
+        }
     }
 
     fn scrub_warning(&self, array: &ArrayStatus) -> Option<String> {
@@ -379,7 +385,21 @@ fn write_hole(array: &ArrayStatus) -> Option<String> {
     })
 }
 
-fn warnings_of_caches(tier: Option<&CacheStatus>, cache: Option<&CacheStatus>) -> Vec<String> {
+/// Why work on an array does not go on, and what has it go on.
+fn resting(place: &str, upkeep: &UpkeepStatus) -> Option<String> {
+    let resume = format!("`headpond array resume {place}`");
+    match (&upkeep.failure, upkeep.paused) {
+        (Some(failure), _) => Some(format!("{failure}; {resume} tries again")),
+        (None, true) => Some(format!("work on the array is paused: {resume} has it go on")),
+        (None, false) => None,
+    }
+}
+
+fn warnings_of_caches(
+    volume: &str,
+    tier: Option<&CacheStatus>,
+    cache: Option<&CacheStatus>,
+) -> Vec<String> {
     let mut warnings = Vec::new();
     if tier.is_some_and(|tier| tier.settings.mode.makes_dirt()) {
         warnings
@@ -389,7 +409,7 @@ fn warnings_of_caches(tier: Option<&CacheStatus>, cache: Option<&CacheStatus>) -
     if cache.lost_on_power && cache.settings.mode.makes_dirt() {
         warnings.push("the cache is lost with the power, and with it what is dirty".into());
     } else if let Some(mirror) = &cache.mirror {
-        warnings.extend(warning_of_copies(mirror));
+        warnings.extend(warning_of_copies(volume, mirror));
     } else if cache.dirty_bytes > 0 {
         warnings
             .push("dirty data is on one cache device only: its death would lose that data".into());
@@ -403,7 +423,7 @@ fn warnings_of_caches(tier: Option<&CacheStatus>, cache: Option<&CacheStatus>) -
 }
 
 /// What is wrong with the copies of a cache, and the way out.
-fn warning_of_copies(mirror: &MirrorStatus) -> Option<String> {
+fn warning_of_copies(volume: &str, mirror: &MirrorStatus) -> Option<String> {
     let lost = mirror.array.members.iter().filter(|member| member.state != RoleState::Active);
     let lost: Vec<_> = lost.collect();
     let risk = match mirror.at_risk_bytes {
@@ -418,17 +438,37 @@ fn warning_of_copies(mirror: &MirrorStatus) -> Option<String> {
         return Some(match (&mirror.upkeep.failure, mirror.upkeep.paused) {
             (Some(failure), _) => format!(
                 "a copy of the cache could not be given what it lacks ({failure}): `headpond array \
-                 resume VOLUME --cache` tries again{risk}"
+                 resume {volume} --cache` tries again{risk}"
             ),
             (None, true) => format!(
                 "a copy of the cache is to be given what it lacks, and that is paused: `headpond \
-                 array resume VOLUME --cache` has it go on{risk}"
+                 array resume {volume} --cache` has it go on{risk}"
             ),
             (None, false) => format!("a copy of the cache is being given what it lacks{risk}"),
         });
     }
     Some(format!(
-        "the cache has lost a copy: `headpond array add-spare VOLUME DEVICE --cache` makes another, \
-         `headpond array re-add VOLUME DEVICE --cache` takes one back that was away{risk}"
+        "the cache has lost a copy: `headpond array add-spare {volume} DEVICE --cache` makes another, \
+         `headpond array re-add {volume} DEVICE --cache` takes one back that was away{risk}"
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Pace;
+
+    #[test]
+    fn work_that_rests_says_why_and_what_has_it_go_on() {
+        let told = |failure: Option<&str>, paused| {
+            let failure = failure.map(str::to_owned);
+            let pace = Pace::default();
+            resting("hv0", &UpkeepStatus { paused, pace, scrub_wanted: false, failure })
+        };
+        assert_eq!(told(None, false), None);
+        let paused = "work on the array is paused: `headpond array resume hv0` has it go on";
+        assert_eq!(told(None, true).as_deref(), Some(paused));
+        let failed = told(Some("role 3 could not be filled: sdk: gone"), false).unwrap();
+        assert!(failed.ends_with("sdk: gone; `headpond array resume hv0` tries again"), "{failed}");
+    }
 }

@@ -13,7 +13,7 @@ use crate::acts::{ActKind, ActStatus};
 use headpond_block::sync::Notify;
 use headpond_block::{BlockDevice, DeviceError, Instant, JoinHandle, Runtime};
 use headpond_raid::{Array, ArrayState, ArrayStatus, Filled, Role};
-pub use pace::Pace;
+pub use pace::{Pace, PaceError};
 use serde::Serialize;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -144,6 +144,13 @@ impl Upkeep {
         self.begin();
     }
 
+    /// Rests where that of the array before rested, and scrubs where that was to.
+    pub fn go_on_from(&self, before: &Upkeep) {
+        self.shared.is_paused.set(before.shared.is_paused.get());
+        let is_wanted = self.shared.is_scrub_wanted.get() || before.shared.is_scrub_wanted.get();
+        self.shared.is_scrub_wanted.set(is_wanted);
+    }
+
     pub fn when_exchanged(&self, tell: OnExchange) {
         self.shared.on_exchange.replace(Some(tell));
     }
@@ -195,7 +202,9 @@ impl Upkeep {
         let UnderWay { work, since, done_bytes } = self.shared.under_way.get()?;
         let (done, total) = self.shared.progress(work);
         let elapsed_s = runtime.now().since(since).as_secs_f64();
-        Some(ActStatus::gone_on(work.act(), done_bytes, (done, total), elapsed_s))
+        let act = ActStatus::gone_on(work.act(), done_bytes, (done, total), elapsed_s);
+        let left_s = act.left_s.filter(|_| !self.shared.is_paused.get());
+        Some(ActStatus { left_s, ..act })
     }
 
     /// Why parity that was never computed cannot be.
@@ -349,6 +358,8 @@ impl Shared {
         let kind = Kind {
             is_rotational: self.array.geometry().rotational,
             is_mirrored: self.array.layout().level().is_mirrored(),
+            is_of_loss: matches!(work, Work::Rebuild { .. })
+                && self.array.state() == ArrayState::Degraded,
             steps: match work {
                 Work::StandIn { .. } => Steps::Overlapping,
                 _ => Steps::Apart,
@@ -358,7 +369,8 @@ impl Shared {
         let mut asked = None;
         self.array.hear(Some(self.ear(&throttle)));
         async move || {
-            let now_done = self.progress(work).0;
+            let (now_done, whole) = self.progress(work);
+            let share_done = now_done as f64 / whole.max(1) as f64;
             let bytes = now_done.saturating_sub(done);
             done = now_done;
             let (ended, requests) = (self.runtime.now(), self.array.requests());
@@ -367,7 +379,7 @@ impl Shared {
             }
             // A step may be shorter than the time between two requests.
             let is_asked = asked.is_some_and(|asked| ended.since(asked) < ASKED_FOR);
-            let step = Step { begun, ended, bytes, is_asked };
+            let step = Step { begun, ended, bytes, is_asked, share_done };
             let Rest { until, rows } = throttle.end(&step, self.pace.get());
             self.array.set_rows_at_a_time(rows);
             while self.goes_on(work) && self.runtime.now() < until {

@@ -8,13 +8,15 @@ use crate::door::CoreDevice;
 use crate::front::{Front, Held};
 use crate::members::Kept;
 use crate::metadata::Recogniser;
+use crate::notes::Note;
 use crate::ownership::Ownership;
 use crate::promises::Broken;
 use crate::settings::{ChangesByOwner, SettingChange, SettingError};
 use crate::slicing::Slicing;
 use headpond_block::sync::{Busy, BusyGuard};
 use headpond_block::{
-    BlockDevice, DeviceError, DeviceName, Geometry, Request, Runtime, Stability, Submission,
+    BlockDevice, ByteRange, DeviceError, DeviceName, Geometry, Request, Runtime, Stability,
+    Submission,
 };
 use headpond_cache::{CleanError, ModeError, ScrubError, ScrubReport, Slice};
 use std::cell::RefCell;
@@ -37,7 +39,7 @@ pub struct Volume {
     pub(crate) scrubbing: Begun,
     pub(crate) ownership: Ownership,
     pub(crate) broken: Rc<RefCell<Option<Broken>>>,
-    warnings: Vec<String>,
+    pub(crate) notes: Vec<Note>,
 }
 
 /// Why settings were refused.
@@ -96,7 +98,7 @@ impl Volume {
         description: &Description,
         cores: Cores,
         cached: Option<Cached>,
-        warnings: Vec<String>,
+        notes: Vec<Note>,
         ownership: Ownership,
     ) -> Self {
         let slicing = Slicing::new(description.slices, cores.places.unit_bytes());
@@ -130,7 +132,7 @@ impl Volume {
             scrubbing,
             ownership,
             broken: Rc::default(),
-            warnings,
+            notes,
         };
         volume.open_doors();
         volume.vouch();
@@ -232,15 +234,6 @@ impl Volume {
         self.cached.borrow().clone()
     }
 
-    /// What the user should know of how it was opened.
-    pub fn warnings(&self) -> &[String] {
-        &self.warnings
-    }
-
-    pub(crate) fn warn(&mut self, warning: String) {
-        self.warnings.push(warning);
-    }
-
     /// Changes settings, all of them or none.
     ///
     /// # Errors
@@ -323,6 +316,14 @@ impl Volume {
     /// The description with the settings in force.
     pub fn description(&self) -> Description {
         self.description.borrow().clone()
+    }
+
+    /// Names the blocks that the array is still to be given, as many times as caches have them, in
+    /// no order: all of their maps is looked through.
+    pub fn each_dirty(&self, mut visit: impl FnMut(ByteRange)) {
+        for cached in self.caches() {
+            cached.slices.iter().for_each(|slice| slice.each_dirty(&mut visit));
+        }
     }
 
     /// Writes everything that is dirty now to the array; the bytes that were dirty.

@@ -7,9 +7,11 @@ use headpond_block::devices::RamDevice;
 use headpond_block::sync::join_all;
 use headpond_block::{BlockDevice, Buffer, RequestKind, Runtime};
 use headpond_cache::Mode;
-use headpond_raid::ArrayState;
+use headpond_raid::{ArrayState, Level};
 use headpond_sim::run;
-use headpond_volume::{AlertKind, Description, Devices, SetError, Volume};
+use headpond_volume::{
+    AlertKind, ChangeMembersError, CoreDescription, Description, Devices, SetError, Volume,
+};
 use std::rc::Rc;
 use std::time::Duration;
 use support::{CREATE, careful, description};
@@ -123,6 +125,22 @@ fn a_slow_member_has_an_alert_until_it_has_answered_in_time_for_ten_minutes() {
         assert_eq!(volume.status().alerts.len(), 1, "not yet");
         read_for(&runtime, &volume, 200).await;
         assert_eq!(volume.status().alerts, []);
+    })
+    .expect("no deadlock");
+}
+
+#[test]
+fn an_array_that_has_nothing_to_compare_is_not_scrubbed() {
+    run(3, |runtime, _| async move {
+        let description = description(Mode::WriteBack, 1);
+        let core = CoreDescription { raid: Level::Raid0, ..description.core.clone() };
+        let description = Description { cache: None, core, ..description };
+        let devices = members(&runtime);
+        Volume::create(&description, &devices, &CREATE).await.unwrap();
+        let volume = Volume::open(&runtime, &description, devices, careful()).await.unwrap();
+        let refused = volume.scrub_array(None).expect_err("there are no copies, and no parity");
+        assert!(matches!(refused, ChangeMembersError::NoRedundancy { .. }), "{refused}");
+        assert!(!volume.status().cores[0].upkeep.scrub_wanted);
     })
     .expect("no deadlock");
 }

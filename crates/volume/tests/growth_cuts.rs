@@ -5,15 +5,18 @@
 //! 3. It is opened with a member missing: what the parity gives back must be right in the shape
 //!    that it has now.
 
+#[path = "support/lives.rs"]
+mod lives;
 mod support;
 
 use headpond_block::decorators::WindowDevice;
-use headpond_block::{BlockDevice, BufferPool, JoinHandle, PoolConfig, Runtime};
+use headpond_block::{BlockDevice, JoinHandle, Runtime};
 use headpond_cache::Mode;
 use headpond_raid::{Inspection, Occupied, inspect};
-use headpond_sim::{Ended, Medium, OperationTime, Power, Sim, SimDisk, run_until_cut};
+use headpond_sim::{Ended, Medium, Power, Sim};
 use headpond_volume::{
-    ChangeMembersError, Description, Devices, GrowBy, NewMember, Pace, Size, Volume,
+    ChangeMembersError, CoreDescription, Description, Devices, GrowBy, NewMember, Pace, Size,
+    Volume,
 };
 use headpond_witness::{Client, Witness, Workload};
 use std::cell::{Cell, RefCell};
@@ -25,6 +28,8 @@ use uuid::Uuid;
 /// So many that a short write patches the parity where nothing says that it may be torn.
 const MEMBERS: usize = 6;
 const MEMBER_BYTES: u64 = (1 << 20) + (1 << 20);
+/// What an integrity region takes of a member that is so small.
+const CHECKSUMS_BYTES: u64 = 1 << 20;
 const SIZE_BEFORE: u64 = 5 << 20;
 const SIZE_AFTER: u64 = 6 << 20;
 const CACHE_BYTES: u64 = 20 << 20;
@@ -43,46 +48,49 @@ struct Machine {
     members: Vec<Rc<Medium>>,
     power: Power,
     witness: Rc<RefCell<Witness>>,
+    has_integrity: bool,
 }
 
 impl Machine {
-    fn new(seed: u64) -> Self {
+    fn new(seed: u64, has_integrity: bool) -> Self {
+        let bytes = MEMBER_BYTES + if has_integrity { CHECKSUMS_BYTES } else { 0 };
         let member = |index: usize| {
-            Rc::new(Medium::flushable(&*format!("m{index}"), MEMBER_BYTES).with_atoms(4096))
+            Rc::new(Medium::flushable(&*format!("m{index}"), bytes).with_atoms(4096))
         };
         let machine = Self {
             cache: Rc::new(Medium::flushable("cache", CACHE_BYTES)),
             members: (0..=MEMBERS).map(member).collect(),
             power: Power::on(),
             witness: Rc::new(RefCell::new(Witness::new(SIZE_AFTER, seed))),
+            has_integrity,
         };
-        let main = async |runtime, sim| {
+        lives::live_to_the_end(seed, &machine.power, async |runtime, sim| {
             let members = machine.disks(&runtime, &sim)[..MEMBERS].to_vec();
             let devices = machine.devices(&runtime, &sim, members);
-            let described = description(Mode::WriteBack, 1);
+            let described = machine.description(Mode::WriteBack);
             Volume::create(&described, &devices, &CREATE).await.expect("created");
-        };
-        assert!(!run_until_cut(seed, &machine.power, main).expect("no deadlock").was_cut());
+        });
         machine
     }
 
-    fn disk(&self, medium: &Rc<Medium>, runtime: &Runtime, sim: &Sim) -> Rc<dyn BlockDevice> {
-        let (medium, time) = (Rc::clone(medium), OperationTime::SOME);
-        Rc::new(SimDisk::attach(medium, &self.power, runtime, sim, time))
+    fn description(&self, mode: Mode) -> Description {
+        let usual = description(mode, 1);
+        let core = CoreDescription { integrity: self.has_integrity, ..usual.core };
+        Description { core, ..usual }
     }
 
     fn disks(&self, runtime: &Runtime, sim: &Sim) -> Vec<Rc<dyn BlockDevice>> {
-        self.members.iter().map(|medium| self.disk(medium, runtime, sim)).collect()
+        lives::disks(&self.members, &self.power, runtime, sim)
     }
 
     fn devices(&self, runtime: &Runtime, sim: &Sim, members: Vec<Rc<dyn BlockDevice>>) -> Devices {
-        let cache = Some(self.disk(&self.cache, runtime, sim));
+        let cache = Some(lives::disk(&self.cache, &self.power, runtime, sim));
         Devices { tier: None, cache, members, journals: Vec::new(), ..Devices::default() }
     }
 
     /// Opens what belongs to the volume, grows it under load, and stops it when it has grown.
     fn grow(&self, seed: u64) -> Ended<()> {
-        let main = async |runtime: Runtime, sim: Sim| {
+        lives::live(seed, &self.power, async |runtime, sim| {
             let disks = self.disks(&runtime, &sim);
             let mut known = Vec::new();
             for disk in &disks {
@@ -91,7 +99,7 @@ impl Machine {
                 }
             }
             let devices = self.devices(&runtime, &sim, known);
-            let volume = open(&runtime, &description(Mode::WriteBack, 1), devices).await;
+            let volume = open(&runtime, &self.description(Mode::WriteBack), devices).await;
             let client = self.client(&volume, &runtime);
             client.check_all().await.unwrap_or_else(|verdict| panic!("seed {seed}: {verdict}"));
             let pace = Pace { floor: Size(32 << 20), ceiling: Some(Size(64 << 20)) };
@@ -113,25 +121,23 @@ impl Machine {
             assert_eq!(client.tally().failed_reads + client.tally().failed_others, 0);
             volume.self_check();
             volume.stop().await.expect("stops");
-        };
-        run_until_cut(seed, &self.power, main).expect("no deadlock")
+        })
     }
 
     /// Opens it without one member and its cache's help, and looks at everything.
     fn check_without(&self, missing: usize, context: &str) {
-        let main = async |runtime: Runtime, sim: Sim| {
+        lives::live_to_the_end(1, &self.power, async |runtime, sim| {
             let mut members = self.disks(&runtime, &sim);
             members.remove(missing);
             let devices = self.devices(&runtime, &sim, members);
-            let volume = open(&runtime, &description(Mode::PassThrough, 1), devices).await;
+            let volume = open(&runtime, &self.description(Mode::PassThrough), devices).await;
             assert_eq!(volume.geometry().size_bytes, SIZE_AFTER, "{context}");
             let client = self.client(&volume, &runtime);
             let checked = client.check_all().await;
             checked.unwrap_or_else(|verdict| panic!("{context}, without {missing}: {verdict}"));
             assert_eq!(client.tally().failed_reads, 0, "{context}");
             volume.stop().await.expect("stops");
-        };
-        assert!(!run_until_cut(1, &self.power, main).expect("no deadlock").was_cut());
+        });
     }
 
     /// On all of the volume, as large as it is now.
@@ -182,7 +188,7 @@ async fn begin(volume: &Volume, disk: &Rc<dyn BlockDevice>, runtime: &Runtime) {
                 occupied: Occupied::Overwrite,
             }),
         };
-        match volume.grow_array(None, vec![by], BufferPool::new(&PoolConfig::small())).await {
+        match volume.grow_array(None, vec![by], lives::pool()).await {
             Err(ChangeMembersError::Replayed { .. }) => {
                 runtime.sleep(Duration::from_millis(1)).await;
             }
@@ -191,15 +197,15 @@ async fn begin(volume: &Volume, disk: &Rc<dyn BlockDevice>, runtime: &Runtime) {
     }
 }
 
-#[test]
-fn an_array_that_grows_behind_a_write_back_cache_loses_nothing_wherever_the_power_is_cut() {
+/// Cuts ever later, until it has grown before that; says how many cuts it were.
+fn sweep(has_integrity: bool, stride: u64) -> u64 {
     let (mut cuts, mut at) = (0, 40);
     loop {
-        let machine = Machine::new(5);
-        let context = format!("cut {at}");
+        let machine = Machine::new(5, has_integrity);
+        let context = format!("cut {at}, {has_integrity}");
         machine.power.cut_after(at);
         if !machine.grow(at).was_cut() {
-            break;
+            return cuts;
         }
         machine.crash(at);
         cuts += 1;
@@ -210,7 +216,18 @@ fn an_array_that_grows_behind_a_write_back_cache_loses_nothing_wherever_the_powe
         }
         assert!(!machine.grow(at + 3).was_cut(), "{context}");
         machine.check_without((at % 7) as usize, &context);
-        at += 31;
+        at += stride;
     }
+}
+
+#[test]
+fn an_array_that_grows_behind_a_write_back_cache_loses_nothing_wherever_the_power_is_cut() {
+    let cuts = sweep(false, 31);
     assert!(cuts > 20, "only {cuts} cuts");
+}
+
+#[test]
+fn nor_does_one_with_an_integrity_region() {
+    let cuts = sweep(true, 67);
+    assert!(cuts > 10, "only {cuts} cuts");
 }

@@ -109,7 +109,7 @@ fn parity_is_computed_while_requests_are_served_and_then_replaces_a_member() {
 }
 
 #[test]
-fn a_stop_ends_it_and_the_next_open_begins_anew() {
+fn a_stop_interrupts_it_and_the_next_open_has_it_go_on() {
     let main = async |runtime: Runtime, sim: Sim| {
         let bench = Bench::new(runtime.clone(), &sim);
         bench.create().await;

@@ -17,7 +17,7 @@ fn device(name: &str) -> Rc<dyn BlockDevice> {
 
 fn described(when: JournalWhen) -> Description {
     let mut description = Description { cache: None, ..description(Mode::WriteBack, 1) };
-    description.core.journal = Some(JournalDescription { device: "journal".into(), when });
+    description.core.journal = Some(JournalDescription::of("journal".into(), when));
     Description::parse(&description.to_toml()).expect("it is read as it was written")
 }
 

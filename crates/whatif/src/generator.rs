@@ -3,7 +3,7 @@
 use crate::job::{ArrivalProcess, Arrivals, Hot, Job};
 use crate::load::IN_FLIGHT_MAX;
 use crate::measured::{Answered, Kind, Measured, Tally};
-use headpond_block::sync::Semaphore;
+use headpond_block::sync::{Permit, Semaphore};
 use headpond_block::{
     BlockDevice, Buffer, ByteRange, Instant, JoinHandle, Request, RequestFlags, Runtime,
 };
@@ -19,6 +19,9 @@ pub(crate) struct Ground {
     pub device: Rc<dyn BlockDevice>,
     pub runtime: Runtime,
     pub answered: Rc<Cell<Answered>>,
+    /// Whether an operating system would send it flushes: to a device without a volatile cache it
+    /// sends none, and answers them itself.
+    pub takes_flushes: bool,
     /// Memory for a request of so many bytes.
     pub memory: Memory,
 }
@@ -91,6 +94,7 @@ pub(crate) fn start(
             next: positions.of(&job.name, process),
             moved: Cell::new(0),
             written: Cell::new(0),
+            line: Semaphore::new(1),
             next_turn: Cell::new(ground.runtime.now()),
             tally: Rc::clone(tally),
         })
@@ -151,6 +155,8 @@ struct Process {
     next: Position,
     moved: Cell<u64>,
     written: Cell<u32>,
+    /// Whoever writes and flushes is at its head, where flushes go in turn.
+    line: Semaphore,
     next_turn: Cell<Instant>,
     tally: Rc<RefCell<Tally>>,
 }
@@ -160,8 +166,9 @@ impl Process {
         let buffer = (self.ground.memory)(self.job.block_bytes as usize);
         while self.goes_on() {
             self.wait_for_turn().await;
+            let place = self.wait_for_flushes().await;
             let sent = self.ground.runtime.now();
-            self.ask(&buffer, sent).await;
+            self.ask(&buffer, sent, place).await;
         }
     }
 
@@ -181,7 +188,8 @@ impl Process {
                 let buffer = unused.borrow_mut().pop();
                 let bytes = this.job.block_bytes as usize;
                 let buffer = buffer.unwrap_or_else(|| (this.ground.memory)(bytes));
-                this.ask(&buffer, turn).await;
+                let place = this.wait_for_flushes().await;
+                this.ask(&buffer, turn, place).await;
                 unused.borrow_mut().push(buffer);
                 drop(permit);
             }));
@@ -212,9 +220,17 @@ impl Process {
         })
     }
 
-    /// One request, which wanted to be sent at that time.
-    async fn ask(&self, buffer: &Buffer, wanted: Instant) {
+    /// Waits, where flushes go in turn, until whoever writes has flushed.
+    async fn wait_for_flushes(&self) -> Option<Permit> {
+        let in_turn = self.job.flushes_in_turn && self.makes_pairs() && self.ground.takes_flushes;
+        if in_turn { Some(self.line.acquire(1).await) } else { None }
+    }
+
+    /// One request, which wanted to be sent at that time. A read gives its place in the line to the
+    /// next as it is sent, a write when it is stable.
+    async fn ask(&self, buffer: &Buffer, wanted: Instant, place: Option<Permit>) {
         let is_read = self.is_read();
+        let place = place.filter(|_| !is_read);
         let offset = self.next_offset();
         let (kind, mut request) = match is_read {
             true => (Kind::Read, Request::read(offset, buffer)),
@@ -232,6 +248,7 @@ impl Process {
         if !is_read && self.flush_if_due().await && outcome.is_ok() && self.makes_pairs() {
             self.note_stable(wanted);
         }
+        drop(place);
     }
 
     /// Whether each write has a flush of its own.

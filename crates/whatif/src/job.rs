@@ -29,6 +29,10 @@ pub struct Job {
     pub arrivals: Option<Arrivals>,
     /// A flush after so many writes; 0: none.
     pub flush_every: u32,
+    /// While a write and its flush are under way no other request of the same process begins, as
+    /// with fio's libaio, whose flushes are carried out by the thread that submits. Only where each
+    /// write has a flush, and the device takes them. Job files do not say it.
+    pub flushes_in_turn: bool,
     /// Each write is stable when it is answered.
     pub fua: bool,
     /// Not measured.
@@ -129,6 +133,7 @@ impl Default for Job {
             rate_iops: None,
             arrivals: None,
             flush_every: 0,
+            flushes_in_turn: false,
             fua: false,
             ramp: Duration::ZERO,
             runtime: None,

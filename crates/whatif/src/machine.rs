@@ -30,6 +30,8 @@ pub(crate) struct Machine {
     /// The last is the one that is rebuilt, where one is.
     pub drives: Vec<Rc<ProbeDevice>>,
     pub cache: Option<Rc<ProbeDevice>>,
+    /// Whether an operating system would send flushes to what it is made of.
+    pub takes_flushes: bool,
 }
 
 /// Why there is no machine.
@@ -125,7 +127,8 @@ impl Machine {
             Some(engine) => Rc::clone(engine) as Rc<dyn BlockDevice>,
             None => volume.clone(),
         };
-        Ok(Self { volume, front, engine, drives, cache })
+        let takes_flushes = cache.is_some() || parts.report_a_cache();
+        Ok(Self { volume, front, engine, drives, cache, takes_flushes })
     }
 
     /// Everything seen so far is forgotten.

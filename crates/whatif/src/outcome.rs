@@ -123,6 +123,10 @@ pub(crate) struct Baseline {
     pub slices: Vec<SliceStats>,
     pub plans: PlanCounts,
     pub rebuild: Option<ActStatus>,
+    /// Of which something was dirty, where that is asked for.
+    pub dirty_stripes: u64,
+    /// What the drives held took so long to write, likewise.
+    pub drives_s: f64,
 }
 
 impl Baseline {
@@ -131,7 +135,14 @@ impl Baseline {
         machine.reset_probes();
         let stats = machine.volume.stats();
         let rebuild = Rebuilt::act(&machine.volume);
-        Self { from, slices: stats.slices, plans: stats.array, rebuild }
+        Self {
+            from,
+            slices: stats.slices,
+            plans: stats.array,
+            rebuild,
+            dirty_stripes: 0,
+            drives_s: 0.0,
+        }
     }
 }
 

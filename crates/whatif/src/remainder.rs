@@ -6,31 +6,37 @@
 //!
 //! 1. before the first request that is measured the drives write what they hold;
 //! 2. after the last answer they do so again, and that time counts;
-//! 3. what has become dirty in the cache meanwhile is cleaned, and of that time counts what the
-//!    drives had not been idle for: beside requests that leave them idle, cleaning costs nothing.
+//! 3. what is dirty in the cache is cleaned, and of that time counts the share of what has become
+//!    dirty meanwhile, and of this what the drives had not been idle for: beside requests that
+//!    leave them idle, cleaning costs nothing.
 //!
 //! Requests divided by that sum are what goes on for ever, however short the replay: it ends as it
 //! began. Where drives are idle in the shadow of others the sum is up to twice too long.
 //!
-//! What is dirty is counted in blocks: where small blocks become dirty while long runs are cleaned,
-//! too little is charged.
+//! Requests that come at their own times leave the drives idle in between, and what is left is done
+//! then: by drives as by the cache. What that time does not suffice for stays behind, and as much
+//! again with every round: the machine *falls behind*, and from when its caches are full on
+//! requests wait for it. Drives that keep up hold some writes all the same, as many after one round
+//! as after several; only what has become more from round to round counts.
+//!
+//! What is dirty is counted in stripes, and not in blocks: one small block costs the drives about
+//! as much as a stripe that is full, and where small blocks become dirty while long runs are
+//! cleaned their number says little.
 //!
 //! **Not here**: dirty data for which there is room for ever; who knows that does not ask for it.
 
+use crate::load::{Excerpt, Pace};
 use crate::machine::Machine;
 use crate::outcome::{Baseline, Outcome};
 use headpond_block::sync::join_all;
 use headpond_block::{BlockDevice, Request, Runtime};
-use headpond_cache::SliceStats;
 use serde::Serialize;
-use std::cell::Cell;
+use std::collections::HashSet;
 use std::rc::Rc;
-use std::time::Duration;
 
 /// What of it counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Remainder {
-    /// Nothing: requests come at their own times, and what they leave is done in between.
     #[default]
     Nothing,
     /// What the drives have in their own memory.
@@ -44,49 +50,115 @@ pub enum Remainder {
 pub struct Afterwards {
     /// Until the drives had written what they held.
     pub drives_s: f64,
-    /// Until no more was dirty than before.
+    /// For what had become dirty: its share of the time until nothing was.
     pub cleaning_s: f64,
     /// By so much the measured time is longer.
     pub counts_s: f64,
+    /// Where requests came at their own times: by so much the machine fell behind them, with what
+    /// the last answer was late.
+    pub behind_s: f64,
 }
 
-/// From one look at what is dirty to the next, as a share of the time that it took so far.
-const LOOK_SHARE: u32 = 64;
-const LOOK_MIN: Duration = Duration::from_micros(100);
+/// What is cleaned in one go where no stripe lies below.
+const PIECE_BYTES: u64 = 256 << 10;
 
 /// What the measured time was like.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Before {
     /// When it began.
-    pub dirty_bytes: u64,
+    pub dirty_stripes: u64,
     pub seconds: f64,
     /// Share of it in which the drives had something in flight: the mean of all.
     pub busy: f64,
+    /// Where requests came at their own times.
+    pub times: Option<Times>,
 }
 
-impl Before {
-    pub fn of(baseline: &Baseline, outcome: &Outcome) -> Self {
-        Self {
-            dirty_bytes: dirty_bytes_of(&baseline.slices),
-            seconds: outcome.laps.iter().map(|lap| lap.seconds).sum(),
-            busy: outcome.drives.busy_mean,
+/// Requests came at their own times.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Times {
+    /// From the first request to the last.
+    pub span_s: f64,
+    /// What the drives held when it began took so long to write.
+    pub drives_s: f64,
+    /// It came of so many times as many requests.
+    pub rounds: f64,
+}
+
+impl Times {
+    /// What the drives hold more after each round: all of it where it is in proportion to the
+    /// requests, and nothing where it is the same after few and many.
+    fn grown_s(self, drives_s: f64) -> f64 {
+        match self.rounds > 1.0 {
+            true => ((self.drives_s - drives_s) / (self.rounds - 1.0)).clamp(0.0, drives_s),
+            false => drives_s,
         }
     }
 }
 
-/// Dirty, or written to the array and not yet known to be there.
-fn dirty_bytes_of(slices: &[SliceStats]) -> u64 {
-    slices.iter().map(|slice| slice.dirty_bytes + slice.written_bytes).sum()
+impl Before {
+    pub fn of(baseline: &Baseline, outcome: &Outcome, excerpt: &Excerpt) -> Self {
+        let (warm_up, measured) = excerpt.parts();
+        let times = |speed: f64| Times {
+            span_s: outcome.replay.map_or(0.0, |replay| replay.span_s / speed),
+            drives_s: baseline.drives_s,
+            rounds: warm_up.len() as f64 / measured.len().max(1) as f64,
+        };
+        let times = match excerpt.pace {
+            Pace::Recorded { speed } => Some(times(speed)),
+            _ => None,
+        };
+        Self {
+            dirty_stripes: baseline.dirty_stripes,
+            seconds: outcome.laps.iter().map(|lap| lap.seconds).sum(),
+            busy: outcome.drives.busy_mean,
+            times,
+        }
+    }
+
+    /// What counts of what is done after the last answer.
+    fn afterwards(self, drives_s: f64, cleaning_s: f64) -> Afterwards {
+        let idle_s = (1.0 - self.busy.clamp(0.0, 1.0)) * self.seconds;
+        let (counts_s, behind_s) = match self.times {
+            None => (drives_s + (cleaning_s - idle_s).max(0.0), 0.0),
+            Some(times) => {
+                let counts_s = (times.grown_s(drives_s) + cleaning_s - idle_s).max(0.0);
+                (counts_s, (self.seconds - times.span_s).max(0.0) + counts_s)
+            }
+        };
+        Afterwards { drives_s, cleaning_s, counts_s, behind_s }
+    }
 }
 
-/// Has the drives write what they hold.
-pub(crate) async fn empty_drives(machine: &Machine) {
+/// Stripes of the array of which something is dirty.
+fn dirty_stripes(machine: &Machine) -> u64 {
+    let stripe = machine.volume.geometry().stripe;
+    let bytes = stripe.map_or(PIECE_BYTES, |stripe| u64::from(stripe.width_bytes));
+    let mut stripes = HashSet::new();
+    machine.volume.each_dirty(|range| {
+        stripes.insert(range.start() / bytes);
+    });
+    stripes.len() as u64
+}
+
+/// Has the drives write what they hold; how long it took.
+pub(crate) async fn empty_drives(machine: &Machine, runtime: &Runtime) -> f64 {
+    let begun = runtime.now();
     // Of one that has failed nobody waits for anything.
     let _ =
         join_all(machine.drives.iter().map(|drive| drive.submit(Request::flush())).collect()).await;
+    runtime.now().since(begun).as_secs_f64()
 }
 
 impl Remainder {
+    /// Looks at what is dirty when the measured time begins, where that is to count.
+    pub(crate) fn dirty_stripes(self, machine: &Machine) -> u64 {
+        match self {
+            Self::OfDrivesAndCache => dirty_stripes(machine),
+            _ => 0,
+        }
+    }
+
     /// Does what is left, and says how long it took.
     pub(crate) async fn work_off(
         self,
@@ -97,35 +169,25 @@ impl Remainder {
         if self == Self::Nothing {
             return Afterwards::default();
         }
-        let begun = runtime.now();
-        empty_drives(machine).await;
-        let drives_s = runtime.now().since(begun).as_secs_f64();
+        let drives_s = empty_drives(machine, runtime).await;
         let cleaning_s = match self {
-            Self::OfDrivesAndCache => clean_down(machine, runtime, before.dirty_bytes).await,
+            Self::OfDrivesAndCache => clean(machine, runtime, before.dirty_stripes).await,
             _ => 0.0,
         };
-        let idle_s = (1.0 - before.busy.clamp(0.0, 1.0)) * before.seconds;
-        let counts_s = drives_s + (cleaning_s - idle_s).max(0.0);
-        Afterwards { drives_s, cleaning_s, counts_s }
+        before.afterwards(drives_s, cleaning_s)
     }
 }
 
-/// Until no more is dirty than that; the seconds that it took.
-async fn clean_down(machine: &Rc<Machine>, runtime: &Runtime, dirty_bytes_max: u64) -> f64 {
-    let begun = runtime.now();
-    let passed = || runtime.now().since(begun);
-    let dirty_bytes = |machine: &Machine| dirty_bytes_of(&machine.volume.stats().slices);
-    if dirty_bytes(machine) > dirty_bytes_max {
-        let (cleaned, is_over) = (Rc::clone(machine), Rc::new(Cell::new(false)));
-        let ends = Rc::clone(&is_over);
-        drop(runtime.spawn(async move {
-            // What cannot be cleaned stays: there is an end all the same.
-            let _ = cleaned.volume.clean_all().await;
-            ends.set(true);
-        }));
-        while dirty_bytes(machine) > dirty_bytes_max && !is_over.get() {
-            runtime.sleep((passed() / LOOK_SHARE).max(LOOK_MIN)).await;
-        }
+/// Cleans everything; of the seconds that it took, the share of what has become dirty since there
+/// were so many stripes.
+async fn clean(machine: &Rc<Machine>, runtime: &Runtime, before: u64) -> f64 {
+    let now = dirty_stripes(machine);
+    if now <= before {
+        return 0.0;
     }
-    passed().as_secs_f64()
+    let begun = runtime.now();
+    // What cannot be cleaned stays.
+    let _ = machine.volume.clean_all().await;
+    let share = (now - before) as f64 / now as f64;
+    runtime.now().since(begun).as_secs_f64() * share
 }

@@ -26,7 +26,10 @@ use kinds::Kinds;
 use laps::Laps;
 use serde::Serialize;
 use std::cell::{Cell, RefCell};
+use std::future::poll_fn;
+use std::pin::Pin;
 use std::rc::Rc;
+use std::task::Poll;
 use std::time::Duration;
 
 pub use kinds::KindShare;
@@ -113,7 +116,8 @@ pub(crate) async fn run(
 }
 
 /// Brings the machine into its state with the first requests of an excerpt, awaits what is to be
-/// done then, and plays the others.
+/// done then, and plays the others. Requests that come at their recorded times do so from the first
+/// on: how much is dirty then depends on how much time there was to clean it.
 ///
 /// # Errors
 /// As [`run`].
@@ -127,9 +131,13 @@ pub(crate) async fn run_excerpt(
 ) -> Result<Played, ReplayError> {
     let (warm_up, measured) = excerpt.parts();
     let (format, fit) = (excerpt.format, excerpt.fit);
-    let manner = Manner { pace: Pace::AsFastAsPossible { depth: WARM_UP_DEPTH }, fit };
+    let pace = match excerpt.pace {
+        recorded @ Pace::Recorded { .. } => recorded,
+        _ => Pace::AsFastAsPossible { depth: WARM_UP_DEPTH },
+    };
     let warming = Replay::new(format, Duration::ZERO);
-    let mut player = Player::new(manner, warming, (device, runtime, answered));
+    let mut player = Player::new(Manner { pace, fit }, warming, (device, runtime, answered));
+    player.first_ns = warm_up.first().map_or(0, |record| record.issued_ns);
     let share = |number: usize| gauge.set_share(number as f64 / excerpt.records.len() as f64);
     player.play_all(warm_up, 0, share).await?;
     when_warm.await;
@@ -262,9 +270,17 @@ impl Player {
             }));
             return Ok(());
         }
-        match start(&device, request) {
-            Ok(outcome) => sent.done(&outcome),
-            Err(started) => {
+        let mut started = match start(&device, request) {
+            Ok(outcome) => {
+                sent.done(&outcome);
+                return Ok(());
+            }
+            Err(started) => started,
+        };
+        // It reaches the device now: tasks run in any order, and a stream would come out of order.
+        match poll_fn(|context| Poll::Ready(Pin::new(&mut started).poll(context))).await {
+            Poll::Ready(outcome) => sent.done(&outcome),
+            Poll::Pending => {
                 drop(self.runtime.spawn(async move { sent.done(&started.await) }));
             }
         }

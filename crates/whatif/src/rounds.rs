@@ -125,6 +125,8 @@ const ASK_EVERY: Duration = Duration::from_millis(100);
 pub struct Place<'a> {
     /// Each of them takes the whole load.
     pub devices: Vec<Rc<dyn BlockDevice>>,
+    /// Whether an operating system would send them flushes.
+    pub takes_flushes: bool,
     pub runtime: &'a Runtime,
     pub memory: Memory,
     pub watch: &'a dyn Watch,
@@ -141,6 +143,7 @@ pub async fn run(loads: &[Rounds], place: Place<'_>, random: &mut Random, next: 
         device,
         runtime: place.runtime.clone(),
         answered: Rc::clone(&answered),
+        takes_flushes: place.takes_flushes,
         memory: Rc::clone(&place.memory),
     });
     let grounds: Vec<_> = grounds.collect();

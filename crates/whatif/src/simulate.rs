@@ -186,7 +186,7 @@ impl<'a> Course<'a> {
         };
         let mut outcome = self.conclude(jobs, played, &baseline);
         if let Load::Excerpt(excerpt) = &self.experiment.load {
-            let before = Before::of(&baseline, &outcome);
+            let before = Before::of(&baseline, &outcome, excerpt);
             let worked_off = excerpt.remainder.work_off(&self.machine, &self.runtime, before);
             outcome.afterwards = Some(worked_off.await);
         }
@@ -204,6 +204,7 @@ impl<'a> Course<'a> {
             device: Rc::clone(device),
             runtime: self.runtime.clone(),
             answered: Rc::clone(&self.answered),
+            takes_flushes: self.machine.takes_flushes,
             memory: generator::no_memory(),
         };
         let measured: Vec<_> = jobs.iter().map(|_| RefCell::new(None)).collect();
@@ -231,10 +232,13 @@ impl<'a> Course<'a> {
     ) -> Result<Played, ReplayError> {
         let (runtime, answered) = (&self.runtime, &self.answered);
         let when_warm = async {
-            if excerpt.remainder != Remainder::Nothing {
-                remainder::empty_drives(&self.machine).await;
-            }
-            *baseline.borrow_mut() = Some(Baseline::take(&self.machine, runtime.now()));
+            let drives_s = match excerpt.remainder {
+                Remainder::Nothing => 0.0,
+                _ => remainder::empty_drives(&self.machine, runtime).await,
+            };
+            let dirty_stripes = excerpt.remainder.dirty_stripes(&self.machine);
+            let taken = Baseline::take(&self.machine, runtime.now());
+            *baseline.borrow_mut() = Some(Baseline { dirty_stripes, drives_s, ..taken });
         };
         replay::run_excerpt(excerpt, device, runtime, answered, self.gauge, when_warm).await
     }

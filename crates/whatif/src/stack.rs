@@ -39,7 +39,8 @@ pub struct Stack {
 #[serde(deny_unknown_fields)]
 pub struct CoreStack {
     pub raid: Level,
-    #[serde(default = "one")]
+    /// Left out, and zero until it is known: as is usual for the level.
+    #[serde(default)]
     pub groups: u16,
     /// Stripes narrower than the array, and its distributed spares.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -118,6 +119,14 @@ pub struct Parts {
     pub cache: Option<Model>,
 }
 
+impl Parts {
+    /// Whether its drives, or what hides them, say that they have a volatile cache.
+    pub(crate) fn report_a_cache(&self) -> bool {
+        let hides = self.controller.as_ref().is_some_and(|model| model.reports_a_cache());
+        hides || self.drive.reports_a_cache()
+    }
+}
+
 const fn one() -> u16 {
     1
 }
@@ -144,7 +153,10 @@ impl Stack {
     /// # Errors
     /// Where it is no TOML, lacks or has unknown fields, or a figure is none; the error says which.
     pub fn parse(text: &str) -> Result<Self, StackError> {
-        let stack: Self = toml::from_str(text)?;
+        let mut stack: Self = toml::from_str(text)?;
+        if stack.core.groups == 0 {
+            stack.core.groups = stack.core.raid.usual_groups(stack.core.drives);
+        }
         stack.parts()?;
         stack.engine_model()?;
         let (level, condition) = (stack.core.raid, stack.core.condition);
@@ -223,7 +235,7 @@ impl Stack {
         let (drives, groups) = (u64::from(core.drives), u64::from(core.groups));
         let redundant = match core.raid {
             Level::Raid1 => drives.saturating_sub(1),
-            Level::Raid10 => drives / 2,
+            Level::Raid10 => drives.saturating_sub(groups),
             level => u64::from(level.parity()) * groups,
         };
         Ok(drive.saturating_mul(drives.saturating_sub(redundant)))
@@ -318,6 +330,17 @@ mod tests {
 
     const TEXT: &str = "name = \"array\"\n[core]\nraid = 60\ngroups = 4\ndrive = \"hdd-7k2-4t\"\n\
                         drives = 40\n[cache]\nsize = \"64M\"\nwrite_us = 20\n";
+
+    #[test]
+    fn groups_that_are_left_out_are_as_is_usual() {
+        let of = |core: &str| Stack::parse(&format!("name = \"a\"\n[core]\n{core}")).unwrap();
+        let mirrors = of("raid = 10\ndrives = 8\ndrive = \"hdd-7k2-4t\"\n");
+        let one = of("raid = 0\ndrives = 1\ndrive = \"hdd-7k2-4t\"\n").capacity_bytes().unwrap();
+        assert_eq!(mirrors.core.groups, 4);
+        assert_eq!(mirrors.capacity_bytes().unwrap(), 4 * one);
+        let threes = of("raid = 10\ngroups = 2\ndrives = 6\ndrive = \"hdd-7k2-4t\"\n");
+        assert_eq!(threes.capacity_bytes().unwrap(), 2 * one);
+    }
 
     #[test]
     fn what_is_left_out_has_its_default() {

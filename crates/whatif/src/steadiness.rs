@@ -34,41 +34,59 @@ fn online(core: &str, cache: &str, seconds: u32) -> Vec<f64> {
     })
 }
 
-/// A cache of this size in lines of this length is as fast as in peace; answers what it wrote in
-/// each second.
-fn keep_up(core: &str, size: &str, line: &str) -> Vec<f64> {
+/// A cache of this size in lines of this length is as fast as in peace, and evenly: no second
+/// differs from the mean by more than this share of it.
+fn hold(core: &str, size: &str, line: &str, share: f64) {
     let cache = format!("size = \"{size}\"\nline = \"{line}\"\n");
     let (offline, windows) = (offline(core, &cache), online(core, &cache, 40));
-    let mean = windows.iter().sum::<f64>() / windows.len() as f64;
+    let mean = mean(&windows);
     println!("{cache:?}: offline {offline:.0}/s, online {mean:.0}/s, by second {windows:?}");
     assert!(mean > 0.9 * offline, "{cache:?}: {mean:.0}/s of {offline:.0}/s");
-    windows
+    let is_even = |window: &f64| (window - mean).abs() < share * mean;
+    assert!(windows.iter().all(is_even), "{cache:?}: {mean:.0}/s: {windows:?}");
 }
 
-/// The same, and evenly.
-fn hold(core: &str, size: &str, line: &str) {
-    let windows = keep_up(core, size, line);
-    let mean = windows.iter().sum::<f64>() / windows.len() as f64;
-    let is_even = |window: &f64| (0.9 * mean..1.1 * mean).contains(window);
-    assert!(windows.iter().all(is_even), "{size}, {line}: {mean:.0}/s: {windows:?}");
+fn mean(windows: &[f64]) -> f64 {
+    windows.iter().sum::<f64>() / windows.len() as f64
 }
 
 #[test]
 fn full_of_dirty_data_it_is_as_fast_as_in_peace_and_even() {
-    hold(FORTY_DISKS, "320M", "4K");
+    hold(FORTY_DISKS, "320M", "4K", 0.1);
 }
 
 #[test]
 fn before_twelve_drives_too() {
-    hold(TWELVE_DISKS, "64M", "4K");
-    hold(TWELVE_DISKS, "320M", "4K");
+    hold(TWELVE_DISKS, "64M", "4K", 0.1);
+    hold(TWELVE_DISKS, "320M", "4K", 0.1);
 }
 
-/// Where blocks take extents from the pool for scattered lines, that is full instead. Not as
-/// evenly: where reclaim has no extents for what is dirty in a segment, all of it is cleaned first.
+/// Where blocks take extents from the pool for scattered lines, that is full instead.
 #[test]
-fn with_longer_lines_it_is_as_fast_as_in_peace() {
-    for line in ["8K", "16K", "64K"] {
-        keep_up(TWELVE_DISKS, "320M", line);
+fn with_longer_lines_too() {
+    for line in ["16K", "64K", "256K"] {
+        hold(TWELVE_DISKS, "320M", line, 0.1);
+    }
+}
+
+/// Log and pool are full together. With other limits one second of forty was 29 % above the mean.
+#[test]
+fn with_lines_of_two_blocks_nearly_so() {
+    hold(TWELVE_DISKS, "320M", "8K", 0.35);
+}
+
+/// What they clean by themselves is little: most is cleaned for the writes that wait.
+#[test]
+fn policies_of_rounds_make_room_in_the_pool_as_they_do_in_the_log() {
+    for policy in ["alru", "acp"] {
+        let [short, two, long] = ["4K", "8K", "64K"].map(|line| {
+            let cache = format!("size = \"320M\"\nline = \"{line}\"\ncleaning = \"{policy}\"\n");
+            mean(&online(TWELVE_DISKS, &cache, 40))
+        });
+        println!("{policy}: {short:.0}/s with lines of 4K, {two:.0}/s of 8K, {long:.0}/s of 64K");
+        assert!(
+            two.min(long) > 0.5 * short,
+            "{policy}: {two:.0}/s and {long:.0}/s of {short:.0}/s"
+        );
     }
 }

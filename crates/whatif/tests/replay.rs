@@ -6,7 +6,7 @@ use headpond_trace::{
 };
 use headpond_whatif::{
     Excerpt, Experiment, Fit, LAPS, Load, Outcome, Pace, Remainder, Replay, SimulateError, Stack,
-    TraceLoad, simulate,
+    TraceLoad, job, simulate,
 };
 use std::fs::File;
 use std::path::Path;
@@ -253,6 +253,43 @@ fn what_drives_and_cache_answered_and_still_have_counts_in_the_end() {
     }
 }
 
+/// Small writes all over the device, of which each takes a stripe of its own, among long ones that
+/// fill theirs.
+fn mixed_sizes(rounds: u64, warm_up: u64) -> Outcome {
+    let scattered = |n: u64| n.wrapping_mul(0x9e37_79b9_7f4a_7c15) % (100 << 30) / 4096 * 4096;
+    let long = |n: u64| (200 << 30) + (n << 20);
+    let round = |n: u64| {
+        let small =
+            (0..8).map(move |at| TraceRecord::new(n, Op::Write, scattered(8 * n + at), 4096));
+        small.chain(std::iter::once(TraceRecord::new(n, Op::Write, long(n), 1 << 20)))
+    };
+    let load = Load::Excerpt(Excerpt {
+        name: "mixed".into(),
+        records: (0..warm_up + rounds).flat_map(round).collect::<Vec<_>>().into(),
+        warm_up: 9 * warm_up as usize,
+        pace: Pace::AsFastAsPossible { depth: 16 },
+        fit: Fit::Wrap,
+        remainder: Remainder::OfDrivesAndCache,
+        format: TraceFormat::Recording,
+    });
+    let stack = format!("{PLAIN}{CACHE}seq_cutoff = \"never\"\n");
+    simulate(&Experiment { stack: Stack::parse(&stack).unwrap(), load, seed: 1 }).unwrap()
+}
+
+/// What stays dirty is small and costly, and what is cleaned meanwhile long and cheap, or the other
+/// way round: by how the cache was filled and by how much is measured the rate differs little.
+#[test]
+fn what_is_left_counts_by_what_it_costs_to_clean() {
+    let rate = |warm_up, rounds| lasting_rate(&mixed_sizes(rounds, warm_up));
+    let long = rate(400, 540);
+    for warm_up in [0, 40, 200] {
+        for rounds in [20, 60, 180] {
+            let short = rate(warm_up, rounds);
+            assert!((0.9..1.6).contains(&(short / long)), "{warm_up} {rounds}: {short} of {long}");
+        }
+    }
+}
+
 #[test]
 fn cleaning_in_the_shadow_of_idle_drives_costs_nothing() {
     let outcome = left_over(&format!("{PLAIN}{CACHE}"), 400, Remainder::OfDrivesAndCache);
@@ -261,4 +298,68 @@ fn cleaning_in_the_shadow_of_idle_drives_costs_nothing() {
     assert!(afterwards.cleaning_s > seconds, "{afterwards:?}");
     let most = afterwards.drives_s + afterwards.cleaning_s;
     assert!(afterwards.counts_s > afterwards.drives_s && afterwards.counts_s < most);
+}
+
+/// Writes of 4 KiB all over the device, `per_s` of them each second after as many rounds as are
+/// said, into a cache that has room for all of them.
+fn written_at_their_times(stack: &str, per_s: u64, writes: u64, rounds: u64) -> Outcome {
+    let scattered = |n: u64| n.wrapping_mul(0x9e37_79b9_7f4a_7c15) % (8 << 40) / 4096 * 4096;
+    let write = |n| TraceRecord::new(n * 1_000_000_000 / per_s, Op::Write, scattered(n), 4096);
+    let load = Load::Excerpt(Excerpt {
+        name: "writes".into(),
+        records: (0..writes * (rounds + 1)).map(write).collect::<Vec<_>>().into(),
+        warm_up: (writes * rounds) as usize,
+        pace: RECORDED,
+        fit: Fit::Wrap,
+        remainder: Remainder::OfDrivesAndCache,
+        format: TraceFormat::Recording,
+    });
+    simulate(&Experiment { stack: Stack::parse(stack).unwrap(), load, seed: 1 }).unwrap()
+}
+
+#[test]
+fn who_does_not_keep_up_with_the_recorded_times_falls_behind_however_fast_a_cache_answers() {
+    let stack = format!("{PLAIN}{CACHE}");
+    let behind = |per_s, writes, rounds| {
+        let outcome = written_at_their_times(&stack, per_s, writes, rounds);
+        assert!(outcome.jobs[0].measured.write.latency.mean_us < 1000.0, "{:?}", outcome.jobs);
+        outcome.afterwards.unwrap().behind_s / outcome.replay.unwrap().span_s
+    };
+    for (writes, rounds) in [(400, 1), (400, 3), (1200, 3)] {
+        assert!(behind(40, writes, rounds) < 0.01, "{writes} {rounds}");
+    }
+    let far = [400, 1200].map(|writes| behind(2000, writes, 2));
+    assert!(far[0] > 2.0 && (0.5..2.0).contains(&(far[0] / far[1])), "{far:?}");
+}
+
+/// They hold some when the last request is answered, and held as many after the warm-up.
+#[test]
+fn what_drives_hold_that_keep_up_is_not_charged_to_requests_at_their_own_times() {
+    let afterwards = |per_s| {
+        let stack = PLAIN.replace("raid = 5", "raid = 0");
+        written_at_their_times(&stack, per_s, 800, 3).afterwards.unwrap()
+    };
+    let (calm, storm) = (afterwards(200), afterwards(4000));
+    assert!(calm.drives_s > 0.0 && calm.behind_s < 0.02 * 4.0, "{calm:?}");
+    assert!(storm.behind_s > 0.2 * 0.2, "{storm:?}");
+}
+
+/// They came to the array in the order of tasks, which is none: what fills stripes was merged by
+/// chance only, and took four times as long.
+#[test]
+fn a_stream_reaches_the_array_in_its_order() {
+    let stack =
+        "name = \"stream\"\n[core]\nraid = 60\ngroups = 4\ndrive = \"hdd-7k2-4t\"\ndrives = 40\n";
+    let dir = tempdir();
+    let path = dir.path().join("stream");
+    let write_at = |n: u64| TraceRecord::new(n, Op::Write, n * (128 << 10), 128 << 10);
+    write(&path, (0..2000).map(write_at));
+    let depth = Pace::AsFastAsPossible { depth: 4 };
+    let played = play(stack, &path, depth, Fit::Refuse).unwrap();
+    let job = "[w]\nrw=write\nbs=128k\niodepth=4\nramp_time=0\nsize=250m\n";
+    let load = Load::Jobs(job::parse(job).unwrap());
+    let asked =
+        simulate(&Experiment { stack: Stack::parse(stack).unwrap(), load, seed: 1 }).unwrap();
+    let rates = [&played, &asked].map(|outcome| outcome.jobs[0].measured.write.iops);
+    assert!((0.8..1.25).contains(&(rates[0] / rates[1])), "{rates:?}");
 }

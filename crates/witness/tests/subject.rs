@@ -108,6 +108,28 @@ fn a_cut_is_counted_once_judged_and_then_forgotten() {
 }
 
 #[test]
+fn a_second_look_says_what_the_first_one_came_to_until_something_is_written() {
+    let dir = headpond_testkit::tempdir();
+    let mut subject = begun(dir.path());
+    subject.report(0, writes(1, 40)).unwrap();
+    subject.lose(5).unwrap();
+    let first = look(&mut subject, "after", 24);
+    assert_eq!((first.verdict, first.before), (Verdict::Broken, None), "{first:#?}");
+    for _ in 0..2 {
+        let again = look(&mut subject, "after", 24);
+        assert_ne!(again.verdict, Verdict::Broken, "what was shown stays");
+        assert_eq!(again.before, Some(Verdict::Broken), "{again:#?}");
+        drop(subject);
+        subject = Subject::open(dir.path()).unwrap().expect("it is known");
+    }
+    subject.open_write(&hello(Purpose::Write)).unwrap();
+    subject.report(0, writes(41, 40)).unwrap();
+    subject.report(0, vec![Event::Ended]).unwrap();
+    let third = look(&mut subject, "after", 80);
+    assert_eq!((third.verdict, third.before), (Verdict::Kept, None), "{third:#?}");
+}
+
+#[test]
 fn findings_behind_the_end_of_the_region_are_refused() {
     let dir = headpond_testkit::tempdir();
     let mut subject = begun(dir.path());

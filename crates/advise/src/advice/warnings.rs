@@ -1,7 +1,7 @@
 //! What could go wrong, or make the figures wrong.
 
 use super::KindAdvice;
-use crate::search::{Found, Risk};
+use crate::search::{Found, Risk, Tried};
 use crate::signature::Signature;
 use crate::situation::Situation;
 use headpond_report::{micros, size};
@@ -11,6 +11,8 @@ use headpond_whatif::Kind;
 const REQUESTS_MIN: u64 = 1000;
 /// What loses more than this is slowed.
 const SLOWED: f64 = 1.05;
+/// Of the time in which requests come, who falls behind by more does not keep up.
+const BEHIND: f64 = 0.05;
 /// Drive writes a day that a data-centre drive is made for.
 const WRITES_PER_DAY_MAX: f64 = 1.0;
 const DAY_NS: f64 = 86_400e9;
@@ -98,6 +100,22 @@ fn slowed(kind: &KindAdvice) -> Option<String> {
     })
 }
 
+/// Who does not keep up at the recorded times has no response that stays what it is.
+fn behind(found: &Found) -> Option<String> {
+    let falls_behind = |it: &Tried| it.trial.behind > BEHIND;
+    let who = match (falls_behind(&found.without_cache), falls_behind(&found.chosen)) {
+        (false, false) => return None,
+        (_, true) if !found.chosen.candidate.has_cache() => "the array does not",
+        (true, false) => "the array without a cache does not",
+        (false, true) => "what is advised does not",
+        (true, true) => "neither the array without a cache nor what is advised does",
+    };
+    Some(format!(
+        "at the recorded times {who} keep up: responses and gain grow for as long as it \
+         goes on so, and are those of the sample; --goal throughput tells what can be kept up"
+    ))
+}
+
 fn evidence(
     signature: &Signature,
     situation: &Situation,
@@ -112,6 +130,9 @@ fn evidence(
             "the trace does not tell when requests were answered: {} in flight are assumed",
             situation.depth_unless_told
         ));
+    }
+    if situation.goal.is_about_responses() {
+        warnings.extend(behind(found));
     }
     if found.chosen.trial.errors > 0 {
         warnings.push(format!("{} requests failed in the replay", found.chosen.trial.errors));

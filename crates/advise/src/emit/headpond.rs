@@ -43,7 +43,7 @@ fn create(wanted: &Wanted, script: &mut Script) {
     script.needs("MEMBERS", "the devices of the array, with spaces between them");
     let core = &wanted.core;
     let mut command = format!("headpond create \"$VOLUME\" --raid {}", core.raid.number());
-    if core.groups > 1 {
+    if core.raid.has_groups() {
         command += &format!(" --groups {}", core.groups);
     }
     if let Some(spread) = core.declustered {

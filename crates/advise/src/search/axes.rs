@@ -21,17 +21,20 @@ pub struct Freedom {
     pub array: bool,
 }
 
-/// What of a volume that is there stands on an axis.
-pub(super) const STANDING_KEYS: [&str; 9] = [
+/// All of them, in the order in which they are set.
+pub(super) const KEYS: [&str; 12] = [
+    "mode",
+    "cleaning",
     "seq-cutoff",
     "cleaning.full-wait-ms",
     "promotion",
     INSERTION_THRESHOLD,
     "eviction",
     "bypass",
-    "readahead",
     "merge-wait-us",
-    "mode",
+    "readahead",
+    "line",
+    "strip",
 ];
 
 /// Modes that never have the only copy of anything.
@@ -48,6 +51,9 @@ pub(super) const INSERTION_THRESHOLD: &str = "promotion.insertion-threshold";
 
 /// Settings that each candidate with a cache names.
 pub(super) const MAIN_KEYS: [&str; 3] = ["mode", "cleaning", "seq-cutoff"];
+
+/// What cannot be changed later.
+pub(super) const CREATION_KEYS: [&str; 2] = ["line", "strip"];
 
 /// Settings of the array, which it has without a cache too.
 pub(super) const ARRAY_KEYS: [&str; 2] = ["merge-wait-us", "strip"];

@@ -1,6 +1,6 @@
 //! A choice of settings.
 
-use super::axes::{ARRAY_KEYS, DIRTY_MODES, INSERTION_THRESHOLD, SAFE_MODES, STANDING_KEYS};
+use super::axes::{ARRAY_KEYS, CREATION_KEYS, DIRTY_MODES, INSERTION_THRESHOLD, KEYS, SAFE_MODES};
 use headpond_volume::{SettingChange, ShownSetting, Size};
 use headpond_whatif::Stack;
 use serde::{Serialize, Serializer};
@@ -37,7 +37,7 @@ impl Candidate {
     }
 
     /// What is set on a machine that is there. Its cleaner is none of the values: a preset cannot
-    /// be told from its parameters.
+    /// be told from its parameters; nor is what was chosen at creation, which stays.
     pub fn standing(stack: &Stack) -> Self {
         let of_cache = stack.cache.iter().flat_map(|cache| cache.settings.shown());
         let shown: Vec<ShownSetting> = of_cache.chain(stack.array.shown()).collect();
@@ -52,7 +52,8 @@ impl Candidate {
             (key, _) if key == INSERTION_THRESHOLD && value_of("promotion")? != "nhit" => None,
             (_, value) => Some((key, value)),
         };
-        let values = STANDING_KEYS.into_iter().filter_map(value);
+        let stands = |key: &&str| *key != "cleaning" && !CREATION_KEYS.contains(key);
+        let values = KEYS.into_iter().filter(stands).filter_map(value);
         let standing = Self::new(values);
         match standing.value("mode") {
             None | Some("pass-through") => standing.array_alone(),
@@ -69,7 +70,9 @@ impl Candidate {
 
     /// A cache with these settings.
     pub fn new(values: impl IntoIterator<Item = (&'static str, String)>) -> Self {
-        Self { has_cache: true, values: values.into_iter().collect() }
+        let mut candidate = Self { has_cache: true, values: values.into_iter().collect() };
+        candidate.sort();
+        candidate
     }
 
     /// The same with another value of one setting.
@@ -80,7 +83,13 @@ impl Candidate {
             Some((_, old)) => value.clone_into(old),
             None => changed.values.push((key, value.to_owned())),
         }
+        changed.sort();
         changed
+    }
+
+    /// Whichever is set first, it is the same candidate, and is tried once.
+    fn sort(&mut self) {
+        self.values.sort_by_key(|(key, _)| KEYS.iter().position(|known| known == key));
     }
 
     /// Settings, the mode aside, that are not what they are by themselves.
@@ -108,6 +117,11 @@ impl Candidate {
     /// The mode, which is pass-through without a cache.
     pub fn mode(&self) -> &str {
         if self.has_cache { self.value("mode").unwrap_or(DIRTY_MODES[0]) } else { "pass-through" }
+    }
+
+    /// What decides how it treats an array: the mode, and who cleans.
+    pub(super) fn kind(&self) -> (&str, Option<&str>) {
+        (self.mode(), self.value("cleaning"))
     }
 
     pub fn risk(&self) -> Risk {

@@ -3,7 +3,10 @@
 //! 1. All combinations of the axes that matter most are tried on a few requests, the better
 //!    quarter on four times as many, and so on (successive halving: Jamieson and Talwalkar, 2016).
 //! 2. What is left is tried on everything, beside the array without a cache.
-//! 3. Around the best, and the best of the other modes, the other axes are tried one after the
+//! 3. What is chosen at creation is tried in pairs with who is left of modes and cleaners: which
+//!    strip is best depends on who writes to the array, and the way from the best of one strip to
+//!    that of another leads past something worse.
+//! 4. Around the best, and the best of the other modes, the other axes are tried one after the
 //!    other: all values on a part of the requests, and those that do well there on everything.
 //!
 //! **Invariants**: the same trace and machine give the same answer; a judge is asked the same
@@ -18,7 +21,7 @@ mod tests;
 mod trial;
 
 use crate::signature::Signature;
-use axes::{CLEANINGS, MAIN_KEYS, further_axes, main_axes};
+use axes::{CLEANINGS, CREATION_KEYS, MAIN_KEYS, further_axes, main_axes};
 use foldhash::fast::FixedState;
 use std::collections::HashMap;
 
@@ -45,6 +48,8 @@ const KEPT: [usize; 2] = [2, 4];
 const REFINED_MAX: usize = 3;
 /// Other values of a setting that are tried on everything.
 const CONTENDERS: usize = 2;
+/// Pairs with each setting that are tried on everything, and those that are no worse than these.
+const PAIRS_KEPT: usize = 3;
 /// Those that cost no more than so many times the least on a part of the requests.
 const CONTENDS: f64 = 1.1;
 /// On a part of the requests, what is that much worse than what is chosen is not looked at again.
@@ -153,15 +158,20 @@ pub fn search(
     let default = |axis: &Axis| (axis.key, axis.values[0].clone());
     let defaults = main.iter().chain(&further).map(default).collect();
     let mut search = Search { quest, defaults, judge, known: HashMap::default() };
-    let survivors = search.halve(candidates(&main, search.quest.may_be_dirty))?;
+    let (rung, survivors) = search.halve(candidates(&main, search.quest.may_be_dirty))?;
     let is_again = |axis: &Axis| further.iter().any(|other| other.key == axis.key);
     let first = main.into_iter().filter(|axis| !is_again(axis));
     let axes = search.allowed(first.chain(further.iter().cloned()));
-    let mut first = candidates_of(&survivors);
+    let mut first = survivors;
     first.retain(|candidate| standing.as_ref() != Some(candidate));
     first.splice(0..0, standing.clone());
     let requests = search.quest.requests;
     let mut finalists = search.try_all(&first, requests)?;
+    for pair in search.pair(&rung, &axes)? {
+        if finalists.iter().all(|it| it.candidate != pair.candidate) {
+            finalists.push(pair);
+        }
+    }
     search.refine_each(&mut finalists, &axes)?;
     let mut found = search.conclude(finalists.clone());
     for _ in 0..REFINED_MAX {
@@ -206,11 +216,16 @@ fn candidates(axes: &[Axis], may_be_dirty: bool) -> Vec<Candidate> {
 }
 
 impl Search<'_> {
-    /// Rung by rung; what is left, with what it did on the last.
-    fn halve(&mut self, mut candidates: Vec<Candidate>) -> Result<Vec<Tried>, JudgeError> {
+    /// Rung by rung; all of the last, the best first, and what is left of them.
+    fn halve(
+        &mut self,
+        mut candidates: Vec<Candidate>,
+    ) -> Result<(Vec<Tried>, Vec<Candidate>), JudgeError> {
         let mut tried = Vec::new();
         if self.quest.is_exhaustive {
-            return self.try_all(&candidates, self.quest.requests);
+            tried = self.try_all(&candidates, self.quest.requests)?;
+            self.sort(&mut tried);
+            return Ok((tried, candidates));
         }
         let rungs = RUNGS.map(|part| self.rung(part));
         for (number, requests) in rungs.into_iter().enumerate() {
@@ -219,10 +234,43 @@ impl Search<'_> {
                 continue;
             }
             tried = self.try_all(&candidates, requests)?;
-            self.keep_the_better(&mut tried, KEPT[number]);
-            candidates = candidates_of(&tried);
+            self.sort(&mut tried);
+            candidates = self.the_better(&tried, KEPT[number]);
         }
-        Ok(tried)
+        Ok((tried, candidates))
+    }
+
+    /// Each mode and cleaner of a rung that does not do much worse than the best, with each value
+    /// of what is chosen at creation: on a part of the requests, and the best of each setting on
+    /// everything. Without dirty data all modes write the same to the array: nothing is tried.
+    fn pair(&mut self, rung: &[Tried], axes: &[Axis]) -> Result<Vec<Tried>, JudgeError> {
+        let goal = self.quest.goal;
+        let cost = |it: &Tried| it.trial.cost(goal);
+        let mut kinds: Vec<&Tried> = Vec::new();
+        for it in rung.iter().filter(|it| it.candidate.risk() == Risk::Dirty) {
+            let is_hopeless = kinds.first().is_some_and(|best| cost(it) > cost(best) * HOPELESS);
+            let is_there = kinds.iter().any(|other| other.candidate.kind() == it.candidate.kind());
+            if !is_there && (self.quest.is_exhaustive || !is_hopeless) {
+                kinds.push(it);
+            }
+        }
+        let mut finalists = Vec::new();
+        for axis in axes.iter().filter(|axis| CREATION_KEYS.contains(&axis.key)) {
+            let with_all = |it: &&Tried| -> Vec<Candidate> {
+                let others =
+                    axis.values[1..].iter().map(|value| it.candidate.with(axis.key, value));
+                std::iter::once(it.candidate.clone()).chain(others).collect()
+            };
+            let asked: Vec<Candidate> = kinds.iter().flat_map(with_all).collect();
+            let mut tried = self.try_all(&asked, self.part())?;
+            self.sort(&mut tried);
+            // Where hardly anything is cleaned in a part, it does not tell who cleans well.
+            if let Some(last) = tried.get(PAIRS_KEPT - 1).map(cost) {
+                tried.retain(|it| cost(it) <= last);
+            }
+            finalists.extend(self.try_all(&candidates_of(&tried), self.quest.requests)?);
+        }
+        Ok(finalists)
     }
 
     /// What is best around the best of each risk, or of each mode where everything is to be tried:
@@ -248,21 +296,28 @@ impl Search<'_> {
         Ok(())
     }
 
+    /// Where that is more than half of everything, it is everything.
     fn rung(&self, part: usize) -> usize {
-        (self.quest.requests / part).max(REQUESTS_MIN).min(self.quest.requests)
+        let requests = (self.quest.requests / part).max(REQUESTS_MIN);
+        if requests * 2 > self.quest.requests { self.quest.requests } else { requests }
+    }
+
+    /// On what many values are compared before some of them are on everything.
+    fn part(&self) -> usize {
+        if self.quest.is_exhaustive { self.quest.requests } else { self.rung(RUNGS[1]) }
     }
 
     /// The better part of each kind of risk: which risk is worth it is seen on everything.
-    fn keep_the_better(&self, tried: &mut Vec<Tried>, one_in: usize) {
-        self.sort(tried);
-        let kept = (tried.len() / one_in).max(2);
+    fn the_better(&self, sorted: &[Tried], one_in: usize) -> Vec<Candidate> {
+        let kept = (sorted.len() / one_in).max(2);
         let mut of_risk = [0_usize; 3];
-        tried.retain(|it| {
+        let is_kept = |it: &&Tried| {
             let count = &mut of_risk[it.candidate.risk() as usize];
             *count += 1;
             let share = if it.candidate.risk() == Risk::Dirty { kept } else { kept / 2 };
             *count <= share.max(1)
-        });
+        };
+        sorted.iter().filter(is_kept).map(|it| it.candidate.clone()).collect()
     }
 
     /// Without what may not be chosen.
@@ -378,13 +433,11 @@ impl Search<'_> {
         if !axis.is_of_use_to(candidate) {
             return Ok(None);
         }
-        let requests =
-            if self.quest.is_exhaustive { self.quest.requests } else { self.rung(RUNGS[1]) };
         let standing = candidate.value(axis.key).unwrap_or(&axis.values[0]);
         let others = axis.values.iter().filter(|value| *value != standing);
         let mut asked = vec![candidate.clone()];
         asked.extend(others.map(|value| candidate.with(axis.key, value)));
-        let mut tried = self.try_all(&asked, requests)?;
+        let mut tried = self.try_all(&asked, self.part())?;
         let now = tried.remove(0);
         self.sort(&mut tried);
         let cost = |it: &Tried| it.trial.cost(self.quest.goal);

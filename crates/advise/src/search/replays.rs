@@ -1,7 +1,8 @@
 //! The judge: replays of the trace on models of the devices.
 
 use super::{Judge, JudgeError, Question, Trial, Twist};
-use crate::long_run::{LongRun, Rounds};
+use crate::long_run::{LongRun, Rounds, WarmUp};
+use headpond_cache::CleaningPolicy;
 use headpond_trace::{Op, TraceFormat};
 use headpond_whatif::{
     Excerpt, Experiment, Fit, Load, Outcome, Pace, Remainder, SimulateError, Stack,
@@ -25,18 +26,25 @@ pub struct Replays<'a> {
     pub simulate: &'a mut Simulate<'a>,
 }
 
+/// Questions that are alike have the same rounds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Likeness {
+    requests: usize,
+    twist: Twist,
+    warm_up: WarmUp,
+}
+
 impl Judge for Replays<'_> {
     fn judge(&mut self, questions: &[Question]) -> Result<Vec<Trial>, JudgeError> {
-        let mut prepared: Vec<(usize, Twist, Rounds)> = Vec::new();
+        let mut prepared: Vec<(Likeness, Rounds)> = Vec::new();
         let mut experiments = Vec::new();
         for question in questions {
-            let is_same =
-                |it: &&(usize, Twist, Rounds)| (it.0, it.1) == (question.requests, question.twist);
-            if prepared.iter().find(is_same).is_none() {
-                let rounds = self.rounds(question);
-                prepared.push((question.requests, question.twist, rounds));
+            let likeness = self.likeness(question);
+            if prepared.iter().all(|(other, _)| *other != likeness) {
+                prepared.push((likeness, self.rounds(likeness)));
             }
-            let (.., rounds) = prepared.iter().find(is_same).expect("it was prepared");
+            let it = prepared.iter().find(|(other, _)| *other == likeness);
+            let (_, rounds) = it.expect("it was prepared");
             experiments.push(self.experiment(question, rounds));
         }
         let outcomes = (self.simulate)(&experiments);
@@ -51,16 +59,31 @@ impl Judge for Replays<'_> {
 }
 
 impl Replays<'_> {
-    fn rounds(&self, question: &Question) -> Rounds {
+    fn likeness(&self, question: &Question) -> Likeness {
+        let Question { requests, twist, candidate } = question;
+        let cache = candidate.applied(self.stack, 0).cache;
+        let warm_up = match cache.map(|cache| (cache.settings.mode, cache.settings.cleaning.policy))
+        {
+            Some((mode, CleaningPolicy::Nop | CleaningPolicy::Alru)) if mode.makes_dirt() => {
+                WarmUp::Filling
+            }
+            _ => WarmUp::Usual,
+        };
+        Likeness { requests: *requests, twist: *twist, warm_up }
+    }
+
+    fn rounds(&self, Likeness { requests, twist, warm_up }: Likeness) -> Rounds {
         let cache_bytes = self.stack.cache.as_ref().map_or(0, |cache| cache.size.bytes());
-        let cache_bytes = match question.twist {
+        let cache_bytes = match twist {
             Twist::CacheTimes(factor) => (cache_bytes as f64 * factor) as u64,
             _ => cache_bytes,
         };
-        let mut rounds = self.run.shorter(question.requests).rounds(cache_bytes, self.of_bytes);
-        if let Twist::ReadShare(share) = question.twist {
+        let run = self.run.shorter(requests);
+        let mut rounds = run.rounds(cache_bytes, self.of_bytes, warm_up);
+        if let Twist::ReadShare(share) = twist {
             let mut records = rounds.records.to_vec();
-            for (number, record) in records.iter_mut().enumerate() {
+            // Counted from the end, the round that counts is the same after any warm-up.
+            for (number, record) in records.iter_mut().rev().enumerate() {
                 if matches!(record.op, Op::Read | Op::Write) {
                     let drawn = (number as f64 * 0.618_033_988_7).fract();
                     record.op = if drawn < share { Op::Read } else { Op::Write };
@@ -82,7 +105,7 @@ impl Replays<'_> {
             warm_up: rounds.warm_up,
             pace,
             fit: Fit::Wrap,
-            remainder: remainder(pace, rounds),
+            remainder: remainder(rounds),
             format: self.format,
         });
         let stack = question.candidate.applied(self.stack, rounds.cache_bytes);
@@ -90,11 +113,10 @@ impl Replays<'_> {
     }
 }
 
-/// At recorded times what is left is done between requests. As fast as it goes there is no between.
-fn remainder(pace: Pace, rounds: &Rounds) -> Remainder {
-    match pace {
-        Pace::Recorded { .. } => Remainder::Nothing,
-        _ if rounds.has_room => Remainder::OfDrives,
-        _ => Remainder::OfDrivesAndCache,
+/// Where all that will be touched has room, nothing need be cleaned.
+fn remainder(rounds: &Rounds) -> Remainder {
+    match rounds.has_room {
+        true => Remainder::OfDrives,
+        false => Remainder::OfDrivesAndCache,
     }
 }

@@ -2,9 +2,9 @@
 
 use super::*;
 use crate::testing::{Job, scattered};
-use headpond_trace::Op;
+use headpond_trace::{Op, TraceRecord};
 use headpond_whatif::{Bins, Lap};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Answers with products of factors; on few requests it errs.
 struct Factors {
@@ -49,6 +49,7 @@ fn trial(cost: f64) -> Trial {
         windows: Vec::new(),
         measured_from_s: 0.0,
         took: Bins::default(),
+        behind: 0.0,
     }
 }
 
@@ -86,6 +87,52 @@ fn the_best_combination_is_found_among_hundreds() {
         "mode=write-only preset=acp-very-aggressive seq-cutoff=4M eviction=arc strip=128K"
     );
     assert!(found.trials == judge.asked && judge.asked < 200, "{}", judge.asked);
+}
+
+/// With a cleaner and a strip that are good together only, and alike where few requests are asked.
+struct Together {
+    factors: Factors,
+    cleaning: &'static str,
+    asked_min: usize,
+}
+
+impl Judge for Together {
+    fn judge(&mut self, questions: &[Question]) -> Result<Vec<Trial>, JudgeError> {
+        let trials = self.factors.judge(questions)?.into_iter().zip(questions);
+        let together = |(of, question): (Trial, &Question)| {
+            let is = |key, value| question.candidate.value(key) == Some(value);
+            let are = is("cleaning", self.cleaning) && is("strip", "256K");
+            match (question.requests >= self.asked_min, are) {
+                (false, _) => trial(if question.candidate.has_cache() { 0.5 } else { 1.0 }),
+                (true, true) => trial(of.cost(Goal::Throughput) * 0.5),
+                (true, false) => of,
+            }
+        };
+        Ok(trials.map(together).collect())
+    }
+}
+
+#[test]
+fn a_strip_and_a_cleaner_that_are_good_together_only_are_found() {
+    let mut factors = judge(&[
+        ("mode", "write-back", 0.5),
+        ("cleaning", "alru-very-aggressive", 1.15),
+        ("strip", "256K", 1.15),
+    ]);
+    factors.error = 0.03;
+    let mut judge = Together { factors, cleaning: "alru-very-aggressive", asked_min: 0 };
+    let chosen = found(&mut judge, |_| {}).chosen.candidate.to_string();
+    assert_eq!(chosen, "mode=write-back preset=alru-very-aggressive seq-cutoff=full strip=256K");
+}
+
+#[test]
+fn what_few_requests_do_not_tell_apart_is_told_on_everything() {
+    let mut factors = judge(&[("mode", "write-back", 0.5), ("strip", "256K", 1.15)]);
+    factors.error = 0.0;
+    let mut judge = Together { factors, cleaning: "acp-very-aggressive", asked_min: 20_000 };
+    let chosen = found(&mut judge, |_| {}).chosen.candidate;
+    let values = [chosen.value("cleaning"), chosen.value("strip")];
+    assert_eq!(values, [Some("acp-very-aggressive"), Some("256K")], "{chosen}");
 }
 
 #[test]
@@ -227,4 +274,15 @@ fn every_goal_has_a_name_that_is_read_back() {
         assert_eq!(name.parse::<Goal>().unwrap(), goal);
     }
     assert!("fast".parse::<Goal>().unwrap_err().to_string().contains("throughput"));
+}
+
+/// Candidates are alike whichever setting was set first by the place of each in that list.
+#[test]
+fn every_axis_has_its_place_among_the_settings_of_a_candidate() {
+    let long = (0..100).map(|n| TraceRecord::new(n, Op::Write, n << 20, 1 << 20));
+    let signature = Signature::of_records(&long.collect::<Vec<_>>());
+    let freedom = Freedom { cache: true, array: true };
+    let axes = main_axes(&signature).into_iter().chain(further_axes(&signature, freedom));
+    let found: BTreeSet<&str> = axes.map(|axis| axis.key).collect();
+    assert_eq!(found, BTreeSet::from(axes::KEYS));
 }

@@ -23,13 +23,33 @@ pub enum Goal {
     Safety,
 }
 
-/// The laps with what each left to do, as if all had left alike.
+/// The laps with what each left to do, as if all had left alike: at recorded times a request waits
+/// for what those before it have left.
 fn in_the_long_run(outcome: &Outcome) -> Vec<Lap> {
     let requests: u64 = outcome.laps.iter().map(|lap| lap.requests).sum();
-    let left_s = outcome.afterwards.map_or(0.0, |afterwards| afterwards.counts_s);
-    let each_s = left_s / requests.max(1) as f64;
-    let longer = |lap: &Lap| Lap { seconds: lap.seconds + each_s * lap.requests as f64, ..*lap };
+    let afterwards = outcome.afterwards.unwrap_or_default();
+    let each_s = afterwards.counts_s / requests.max(1) as f64;
+    let waits_us = if afterwards.behind_s > 0.0 { each_s * 1e6 } else { 0.0 };
+    let mut before = 0.0;
+    let longer = |lap: &Lap| {
+        let of_lap = lap.requests as f64;
+        let (half, end) = (before + of_lap / 2.0, before + of_lap);
+        before = end;
+        Lap {
+            seconds: lap.seconds + each_s * of_lap,
+            mean_us: lap.mean_us + waits_us * half,
+            p99_us: lap.p99_us + waits_us * end,
+            ..*lap
+        }
+    };
     outcome.laps.iter().map(longer).collect()
+}
+
+/// Of the time in which requests came at their own times, by so much the machine fell behind.
+fn behind(outcome: &Outcome) -> f64 {
+    let span_s = outcome.replay.map_or(0.0, |replay| replay.span_s);
+    let behind_s = outcome.afterwards.map_or(0.0, |afterwards| afterwards.behind_s);
+    behind_s / span_s.max(1e-9)
 }
 
 /// A name that is no goal.
@@ -51,6 +71,8 @@ pub struct Trial {
     pub measured_from_s: f64,
     /// How long reads and writes took.
     pub took: Bins,
+    /// Of the time in which requests came, by so much the machine fell behind them.
+    pub behind: f64,
 }
 
 /// What the models say.
@@ -161,6 +183,7 @@ impl Trial {
             measured_from_s: (total_s - measured_s).max(0.0),
             windows: outcome.windows.clone(),
             took: outcome.took.clone(),
+            behind: behind(outcome),
             laps,
         }
     }

@@ -48,7 +48,7 @@ impl Engine {
             return relief.is_wanted.set(is_wanted);
         }
         // Where there is room but for what the core has to flush first, more would not help.
-        if !is_wanted || self.log.borrow().has_slack(BLOCKS as u64) {
+        if !is_wanted || self.log.borrow().has_room_after_flush(BLOCKS as u64) {
             return;
         }
         let alone = |version| -> (u64, Batch) {

@@ -103,6 +103,7 @@ pub(super) struct Extents {
     scattered: Box<[u32]>,
     free: u32,
     free_len: u32,
+    linked_len: u32,
 }
 
 impl Extents {
@@ -131,6 +132,7 @@ impl Extents {
             scattered: vec![NONE; long(windows)].into(),
             free: if pool > 0 { windows } else { NONE },
             free_len: pool,
+            linked_len: 0,
         }
     }
 
@@ -159,6 +161,11 @@ impl Extents {
 
     pub fn pool_free(&self) -> u32 {
         self.free_len
+    }
+
+    /// Extents that are in use, those of the pool included.
+    pub fn linked_len(&self) -> u32 {
+        self.linked_len
     }
 
     pub fn is_of_pool(&self, at: u32) -> bool {
@@ -378,6 +385,7 @@ impl Extents {
         let bucket = self.bucket(span.block);
         self.extents.set(at, word, self.heads[bucket]);
         self.heads[bucket] = at;
+        self.linked_len += 1;
         at
     }
 
@@ -402,6 +410,7 @@ impl Extents {
             }
         }
         self.extents.set(at, 0, NONE);
+        self.linked_len -= 1;
         if at >= self.windows {
             self.return_to_pool(at);
         }
@@ -455,6 +464,7 @@ impl Extents {
         assert!((0..self.places()).all(|place| is_covered(&place)), "mapped without an extent");
         let used = (0..self.windows).filter(|window| self.is_linked(*window)).count() as u32;
         assert_eq!(linked, used + self.pool() - self.free_len);
+        assert_eq!(linked, self.linked_len);
         let (mut at, mut free) = (self.free, 0);
         while at != NONE {
             assert!(!self.is_linked(at));

@@ -133,6 +133,12 @@ impl LineMap {
         (self.extents.pool(), self.extents.pool_free())
     }
 
+    /// Extents in use by blocks that the core lacks, or fewer: clean blocks are taken to have one
+    /// each.
+    pub fn unclean_extents(&self) -> u64 {
+        u64::from(self.extents.linked_len()).saturating_sub(self.counts.clean)
+    }
+
     /// Whether extents can run out: with lines of one block there is one for each place.
     pub fn has_pool(&self) -> bool {
         !self.extents.is_by_block()
@@ -150,6 +156,25 @@ impl LineMap {
             true => 0,
             false => blocks - (blocks - 1) / self.extents.line_blocks(),
         }
+    }
+
+    /// How many extents copies of these, which ascend by place and are written in a row, will take
+    /// from the pool: neighbours of one line share one, as they do now.
+    pub fn extents_of_copies(&self, versions: &[Version]) -> u64 {
+        let of = |version: &Version| self.extents.at_place(version.slot.0);
+        let shared = versions.windows(2).filter(|pair| of(&pair[0]) == of(&pair[1])).count() as u64;
+        self.extents_in_a_row(versions.len() as u64).saturating_sub(shared)
+    }
+
+    /// How many extents of some places are of the pool.
+    pub fn pooled_in(&self, places: Range<u32>) -> u64 {
+        let (mut pooled, mut last) = (0, None);
+        for place in places.filter(|place| self.extents.tag(*place).is_mapped()) {
+            let at = self.extents.at_place(place).filter(|at| self.extents.is_of_pool(*at));
+            pooled += u64::from(at.is_some() && at != last);
+            last = at.or(last);
+        }
+        pooled
     }
 
     /// How many extents a run may take from the pool.

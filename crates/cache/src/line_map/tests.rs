@@ -384,6 +384,31 @@ fn extents_within_a_run_are_free_once_it_is_superseded() {
     map.self_check();
 }
 
+/// Reclaim went through the log for their sake, and had fewer of them afterwards.
+#[test]
+fn copies_of_blocks_that_lie_alone_take_extents_that_the_originals_do_not_hold() {
+    let mut map = LineMap::new(128, 8, 0, 64, CORE_BLOCKS);
+    let alone = [(0, 5), (8, 100), (16, 201), (24, 302)];
+    for (slot, block) in alone {
+        pending(&mut map, slot, run(block, 1), State::Dirty);
+        map.publish(SlotIndex(slot), 1);
+    }
+    pending(&mut map, 32, run(400, 4), State::Dirty);
+    map.publish(SlotIndex(32), 4);
+    let versions = |slots: &[u32]| -> Vec<Version> {
+        slots.iter().map(|slot| map.version(SlotIndex(*slot))).collect()
+    };
+    let (single, row) = (versions(&[0, 8, 16, 24]), versions(&[32, 33, 34, 35]));
+    assert_eq!(map.pooled_in(0..64), 0);
+    assert_eq!((map.extents_of_copies(&single), map.extents_of_copies(&row)), (4, 1));
+    let (_, before) = map.pool();
+    for (slot, (_, block)) in (64..).zip(alone) {
+        pending(&mut map, slot, run(block, 1), State::Dirty);
+    }
+    assert_eq!(before - map.pool().1, 3, "the first one has that of its window");
+    assert_eq!(map.pooled_in(64..72), 3);
+}
+
 /// Found by the test below: an extent reached over a descriptor into the next segment, and was in
 /// the way when the first of the two was filled anew.
 #[test]

@@ -3,12 +3,35 @@
 //! **Not here**: room in the log itself (`ring`), which reclaim makes.
 
 use super::{EXTENTS_FOR_RECLAIM, Intake, Log, Purpose, Refusal};
+use crate::line_map::LineMap;
 use crate::types::{BlockRun, Position};
 use headpond_block::Instant;
 use std::time::Duration;
 
 /// Reclaim has one part of so many of the pool to itself.
 const POOL_PARTS_FOR_RECLAIM: u32 = 32;
+/// Of the extents that a log and its pool have, so many of a hundred may hold what the core lacks.
+/// While the log goes round, half of that is carried on and takes from the pool, as do the blocks
+/// that are clean and not yet dropped: with 75 and 88 the pool was used up within a minute.
+const UNCLEAN_PERCENT: u64 = 65;
+
+/// Extents of a pool, and of those that are free in it, that new data may take. What is left for
+/// reclaim is more than a record of copies takes: now and then the originals give back fewer than
+/// that.
+pub(super) fn for_data((pool, free): (u32, u32)) -> u64 {
+    u64::from(free.saturating_sub(EXTENTS_FOR_RECLAIM.max(pool / POOL_PARTS_FOR_RECLAIM)))
+}
+
+/// How many extents may hold what the core lacks, in a log of so many slots: with lines of two
+/// blocks. Their records of one block leave half of the log to descriptors and take nothing from
+/// the pool, so that the log is full before the pool, and reclaim can carry no more on than the
+/// pool has extents for. With longer ones the pool is full first.
+pub(super) fn unclean_extents_max(slots: u64, map: &LineMap) -> u64 {
+    match map.line_blocks() {
+        2 => (slots / 2 + for_data(map.pool())) * UNCLEAN_PERCENT / 100,
+        _ => u64::MAX,
+    }
+}
 
 impl Log {
     pub fn dirty_max(&self) -> u64 {
@@ -25,7 +48,8 @@ impl Log {
     pub fn dirty_room(&self) -> u64 {
         let (dirty, written) = (self.dirty_now(), self.map.counts().written);
         let most = self.dirty_max.min((self.dirty_max + self.written_max).saturating_sub(written));
-        most.saturating_sub(dirty)
+        let room = most.saturating_sub(dirty);
+        room.min(self.unclean_extents_max.saturating_sub(self.map.unclean_extents()))
     }
 
     /// Gives out what the time since has made of the room.
@@ -52,9 +76,16 @@ impl Log {
         dirt.into_iter().chain(extents).min()
     }
 
-    /// Whether so many blocks more may become dirty.
+    /// Whether so many blocks more may become dirty, once the core has flushed what it has.
     pub fn has_slack(&self, blocks: u64) -> bool {
-        self.dirty_now() + blocks <= self.dirty_max
+        let extents = self.map.unclean_extents().saturating_sub(self.map.counts().written);
+        self.dirty_now() + blocks <= self.dirty_max && extents + blocks <= self.unclean_extents_max
+    }
+
+    /// Whether so many scattered blocks may become dirty once the core has flushed what it has.
+    pub fn has_room_after_flush(&self, blocks: u64) -> bool {
+        let extents = self.pool_room() + self.map.counts().written;
+        self.has_slack(blocks) && (!self.map.has_pool() || extents >= blocks)
     }
 
     /// Whether a run may become dirty together with so many blocks of other requests.
@@ -110,12 +141,9 @@ impl Log {
         self.pool_throttle.spend(taken.saturating_sub(given));
     }
 
-    /// Extents of the pool that new data may take. What is left for reclaim is more than a record
-    /// of copies takes: now and then the originals give back fewer than that.
+    /// Extents of the pool that new data may take.
     pub fn pool_room(&self) -> u64 {
-        let (pool, free) = self.map.pool();
-        let reserve = EXTENTS_FOR_RECLAIM.max(pool / POOL_PARTS_FOR_RECLAIM);
-        u64::from(free.saturating_sub(reserve))
+        for_data(self.map.pool())
     }
 
     /// Whether so many extents may be taken together with those of other requests.
@@ -139,14 +167,19 @@ impl Log {
         (pool / 8 * 3 + EXTENTS_FOR_RECLAIM).saturating_sub(free) as usize
     }
 
-    /// Dirty blocks for whoever decides how hard to clean: as full as the fuller of log and pool.
+    /// Dirty blocks for whoever decides how hard to clean: as full as the fullest of log, pool and
+    /// extents.
     pub fn dirty_pressure(&self) -> u64 {
         let (pool, free) = self.map.pool();
         let dirty = self.dirty_now();
         if dirty == 0 || pool == 0 {
             return dirty;
         }
-        let by_pool = u128::from(self.dirty_max()) * u128::from(pool - free) / u128::from(pool);
-        dirty.max(by_pool as u64)
+        let share = |used: u64, of: u64| {
+            (u128::from(self.dirty_max) * u128::from(used) / u128::from(of.max(1))) as u64
+        };
+        let by_pool = share(u64::from(pool - free), u64::from(pool));
+        let by_extents = share(self.map.unclean_extents(), self.unclean_extents_max);
+        dirty.max(by_pool).max(by_extents)
     }
 }

@@ -106,6 +106,11 @@ impl Log {
         })
     }
 
+    /// All blocks that wait for the cleaner, or will soon, in no order.
+    pub fn dirty(&self) -> impl Iterator<Item = CoreBlock> + '_ {
+        self.map.dirty_blocks()
+    }
+
     /// Has the indexes name what is dirty next, each for as long as there may be something.
     #[inline]
     pub fn name_dirty(&mut self) {

@@ -11,6 +11,7 @@ use headpond_cache::{
 };
 use headpond_sim::Ended;
 use headpond_witness::Workload;
+use std::ops::Range;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -263,34 +264,79 @@ fn last_block_of_the_core_is_cleaned_from_a_long_line() {
     });
 }
 
-/// One block in each window takes nothing from the pool; packed by reclaim they take more than it
-/// has. Tombstones keep the log going when nobody else may.
+/// A block of one line after the other.
+fn lone_block(index: u64) -> u64 {
+    index * 5 % (CORE_BYTES / 4096) * 4096
+}
+
+async fn write_alone(slice: &Slice, runtime: &Runtime, index: u64) {
+    let device: &dyn BlockDevice = slice;
+    device.write(lone_block(index), block(index as u8)).await.unwrap();
+    runtime.sleep(Duration::from_micros(10)).await;
+}
+
+/// Writes lone blocks into lines of two until one goes past the cache; how many there are.
+async fn fill_with_lone_blocks(slice: &Slice, runtime: &Runtime) -> u64 {
+    let mut written = 0;
+    while slice.stats().counters.bypass.full_of_dirty == 0 {
+        write_alone(slice, runtime, written).await;
+        written += 1;
+    }
+    assert_eq!(slice.stats().counters.bypass.scattered, 0);
+    written
+}
+
+async fn read_alone(slice: &Slice, indices: Range<u64>) {
+    slice.self_check();
+    for index in indices {
+        assert_eq!(byte_at(slice, lone_block(index)).await.unwrap(), index as u8);
+    }
+}
+
+/// One block of a window takes nothing from the pool, and every second one does when reclaim has
+/// packed them: no more become dirty than the pool is enough for, as long as a part of them leaves.
+#[test]
+fn lone_blocks_in_lines_of_two_leave_reclaim_what_it_needs_to_carry_them_on() {
+    simulate(async |runtime| {
+        let bench = Bench::with_lines(&runtime, 8 << 10).await;
+        let slice = bench.open(nop()).await;
+        let device: &dyn BlockDevice = &slice;
+        let written = fill_with_lone_blocks(&slice, &runtime).await;
+        let kept = written * 2 / 3;
+        for index in kept..6 * written {
+            let range = ByteRange::at(lone_block(index), 4096);
+            device.submit(Request::discard(range)).await.unwrap();
+            write_alone(&slice, &runtime, index + written - kept).await;
+        }
+        let counters = slice.stats().counters;
+        assert!(counters.reinserted_blocks > 100, "{counters:?}");
+        assert_eq!(counters.cleaned_blocks, 0, "{counters:?}");
+        read_alone(&slice, 0..kept).await;
+    });
+}
+
+/// The log goes round while all of them stay, until reclaim has used the pool up. Tombstones keep
+/// it going when nobody else may.
 #[test]
 fn what_reclaim_has_no_extents_for_is_cleaned_where_it_lies() {
     simulate(async |runtime| {
         let bench = Bench::with_lines(&runtime, 8 << 10).await;
         let slice = bench.open(nop()).await;
         let device: &dyn BlockDevice = &slice;
-        let block_at = |index: u64| index * 5 % (CORE_BYTES / 4096) * 4096;
-        let mut written = 0;
+        let written = fill_with_lone_blocks(&slice, &runtime).await;
         while slice.stats().counters.bypass.scattered == 0 {
-            device.write(block_at(written), block(written as u8)).await.unwrap();
-            written += 1;
-            runtime.sleep(Duration::from_micros(10)).await;
+            write_alone(&slice, &runtime, 0).await;
         }
         let kept = written * 2 / 3;
         for index in (kept..written).rev() {
-            let range = ByteRange::at(block_at(index), 4096);
+            let range = ByteRange::at(lone_block(index), 4096);
             device.submit(Request::discard(range)).await.unwrap();
             runtime.sleep(Duration::from_micros(10)).await;
         }
         let counters = slice.stats().counters;
         assert!(counters.reinserted_blocks > 100, "{counters:?}");
         assert!(counters.cleaned_blocks > 0, "{counters:?}");
-        slice.self_check();
-        for index in 0..kept {
-            assert_eq!(byte_at(device, block_at(index)).await.unwrap(), index as u8);
-        }
+        read_alone(&slice, 0..kept).await;
     });
 }
 

@@ -24,8 +24,8 @@ pub enum AskError {
     Nvme { command: &'static str, status: u16 },
     #[error("the drive's answer to {command} makes no sense")]
     Malformed { command: &'static str },
-    #[error("{protocol} drives cannot be asked")]
-    NoWay { protocol: crate::Protocol },
+    #[error("only SCSI, SATA, NVMe and virtio drives can be asked")]
+    NoWay,
     #[error("there is no {place}, or not a word in it that is known")]
     NotOffered { place: String },
 }

@@ -83,7 +83,7 @@ pub enum ControlError {
 /// Why a cache was not switched, and what it is now.
 #[derive(Debug, thiserror::Error)]
 pub enum SetError {
-    #[error("what the write cache is now cannot be read, and nothing was changed: {0}")]
+    #[error("what the write cache is now cannot be read, and nothing was changed: {}", unread(.0))]
     Before(AskError),
     #[error("the drive has no volatile write cache: there is nothing to switch")]
     Absent,
@@ -101,6 +101,16 @@ pub enum SetError {
     After(AskError),
     #[error("the drive did not take it: its write cache is {is}, and not {asked}")]
     NotTaken { asked: Setting, is: CacheState },
+}
+
+/// Why, and what is left where the drive itself takes no command for it.
+fn unread(error: &AskError) -> String {
+    match error {
+        AskError::NoWay => {
+            format!("{error}; a controller is switched by its maker's tool (--hook)")
+        }
+        error => error.to_string(),
+    }
 }
 
 /// What switching came to, as the drive tells it.
@@ -190,7 +200,7 @@ impl Drive {
             Protocol::Nvme => Box::new(nvme::Controller::new(file, self)),
             Protocol::Virtio => Box::new(virtio::VirtioDisk::new(file, self)),
             protocol if protocol.speaks_scsi() => Box::new(scsi::ScsiDisk::new(file, self)),
-            protocol => Box::new(Mute { file, protocol }),
+            _ => Box::new(Mute { file }),
         })
     }
 }
@@ -198,12 +208,11 @@ impl Drive {
 /// A device that the kernel has no way to; a hook may have one.
 struct Mute {
     file: File,
-    protocol: Protocol,
 }
 
 impl CacheControl for Mute {
     fn read(&self) -> Result<CacheState, AskError> {
-        Err(AskError::NoWay { protocol: self.protocol })
+        Err(AskError::NoWay)
     }
 
     fn flush(&self) -> Result<(), ControlError> {
@@ -211,7 +220,7 @@ impl CacheControl for Mute {
     }
 
     fn write(&self, _to: Setting, _lasting: Lasting) -> Result<Lasting, ControlError> {
-        Err(AskError::NoWay { protocol: self.protocol }.into())
+        Err(AskError::NoWay.into())
     }
 }
 

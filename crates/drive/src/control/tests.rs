@@ -38,7 +38,7 @@ impl CacheControl for Fake {
     fn read(&self) -> Result<CacheState, AskError> {
         match self.speaks {
             true => Ok(self.state.get()),
-            false => Err(AskError::NoWay { protocol: Protocol::Other }),
+            false => Err(AskError::NoWay),
         }
     }
 
@@ -98,7 +98,9 @@ fn a_drive_that_does_not_take_it_is_an_error_that_says_what_it_is() {
 #[test]
 fn nothing_is_switched_where_what_was_cannot_be_read_or_kept() {
     let mute = Fake { speaks: false, ..Fake::new(CacheState::On) };
-    assert!(matches!(switch_off(&mute), Err(SetError::Before(_))));
+    let refused = switch_off(&mute).unwrap_err();
+    assert!(matches!(refused, SetError::Before(_)));
+    assert!(refused.to_string().ends_with("by its maker's tool (--hook)"), "{refused}");
     let fake = Fake::new(CacheState::On);
     let full = |_| Err(io::ErrorKind::StorageFull.into());
     let failed = switch(&fake, Setting::Off, Lasting::UntilPowerCycle, full);

@@ -112,9 +112,10 @@ pub struct AdviseArgs {
     /// Members of the array.
     #[arg(long, value_name = "NUMBER", requires = "raid")]
     pub members: Option<u16>,
-    /// Groups of the array (levels 10, 50 and 60).
-    #[arg(long, default_value_t = 1)]
-    pub groups: u16,
+    /// Groups of the array (levels 10, 50 and 60); without it mirrors of two, and two groups of
+    /// parity.
+    #[arg(long)]
+    pub groups: Option<u16>,
     /// Bytes of a stripe on one member; without it the best is looked for.
     #[arg(long)]
     pub strip: Option<Size>,

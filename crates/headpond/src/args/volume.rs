@@ -14,9 +14,10 @@ pub struct ArrayArgs {
     /// RAID level: 0, 1, 10, 5, 6, 50, 60.
     #[arg(long, value_name = "LEVEL")]
     pub raid: Level,
-    /// Groups of the array (levels 10, 50 and 60).
-    #[arg(long, default_value_t = 1)]
-    pub groups: u16,
+    /// Groups of the array (levels 10, 50 and 60); without it mirrors of two, and two groups of
+    /// parity.
+    #[arg(long)]
+    pub groups: Option<u16>,
     /// Strips of a stripe, data and parity, where they are to be spread over more members (levels 5
     /// and 6): a rebuild then reads from all of them.
     #[arg(long, value_name = "STRIPS")]
@@ -71,6 +72,12 @@ pub enum StripingWord {
 }
 
 impl ArrayArgs {
+    /// Into how many groups so many members go.
+    pub fn groups(&self, members: usize) -> u16 {
+        let members = u16::try_from(members).unwrap_or(u16::MAX);
+        self.groups.unwrap_or(self.raid.usual_groups(members))
+    }
+
     /// How it is to be declustered, where it is.
     pub fn declustered(&self) -> Option<Spread> {
         self.width.map(|width| Spread { width, spares: self.distributed_spares })

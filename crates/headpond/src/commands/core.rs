@@ -63,7 +63,8 @@ pub fn run(places: &Places, command: &CoreCommand) -> Result<Exit> {
             let members = specs(&args.members)?;
             let declustered = args.array.declustered();
             let Found { striping, notes } = striping::find_on(&args.array, &members)?;
-            let ArrayArgs { raid, groups, strip, no_intent, integrity, .. } = args.array;
+            let groups = args.array.groups(members.len());
+            let ArrayArgs { raid, strip, no_intent, integrity, .. } = args.array;
             let body = AddCoreBody {
                 name: args.name.clone(),
                 raid,

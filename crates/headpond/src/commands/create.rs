@@ -31,7 +31,7 @@ pub fn run(places: &Places, args: &CreateArgs) -> Result<Exit> {
     let mut description = describe(args, &members, &caches, tier.as_ref())?;
     description.core.journal = journal
         .as_ref()
-        .map(|device| JournalDescription { device: device.to_string(), when: args.journal_when });
+        .map(|device| JournalDescription::of(device.to_string(), args.journal_when));
     description.check_new().map_err(|error| Failure::usage(error.to_string()))?;
     if places.exists(&args.name) {
         let name = &args.name;
@@ -55,12 +55,12 @@ pub fn run(places: &Places, args: &CreateArgs) -> Result<Exit> {
         vetted.check_tier(device)?;
         vetted.check_cache(device, described.settings.mode, consent)?;
     }
-    tell_of_write_caches(&with_write_cache);
     let (description, notes) = write(description, [&members, journal.as_slice(), &caches], args)?;
     places.save(&description)?;
     if description.cache.is_some() {
         places.note_left(&description.name, 0)?;
     }
+    tell_of_write_caches(&with_write_cache);
     notes.iter().for_each(|note| println!("{note}"));
     println!("created {}: serve it with `headpond serve {}`", description.name, description.name);
     Ok(Exit::Ok)
@@ -115,7 +115,7 @@ fn describe(
         cache,
         core: CoreDescription {
             raid: args.array.raid,
-            groups: args.array.groups,
+            groups: args.array.groups(members.len()),
             strip: args.array.strip,
             intent: !args.array.no_intent,
             integrity: args.array.integrity,

@@ -50,6 +50,7 @@ pub fn run(places: &Places, args: &DestroyArgs) -> Result<Exit> {
         Ok::<_, anyhow::Error>(wiped)
     })??;
     places.forget(name)?;
-    println!("destroyed {name}: {wiped} devices are free");
+    let devices = if wiped == 1 { "device is" } else { "devices are" };
+    println!("destroyed {name}: {wiped} {devices} free");
     Ok(Exit::Ok)
 }

@@ -10,6 +10,7 @@ use crate::outcome::Exit;
 use crate::place::Places;
 use anyhow::Result;
 pub use array::print_array;
+use array::print_devices;
 use array::print_missing;
 pub use copies::print_copies;
 use headpond_block::BLOCK_BYTES;
@@ -151,6 +152,7 @@ fn print(status: &Value) {
             Err(_) => println!("{name}: not served; start it with `headpond serve {name}`"),
         }
         println!("  array     RAID {} of {members} members", array["level"]);
+        print_devices(array);
         print_cores(status);
         print_settings(status);
         print_alerts(status);
@@ -166,6 +168,7 @@ fn print(status: &Value) {
         println!("  owner     {owner}");
     }
     print_array(array);
+    print_devices(array);
     if let Some(how) = status["cores"][0]["write_hole"].as_str() {
         println!("            write hole: {how}");
     }
@@ -222,9 +225,8 @@ pub fn print_cores(status: &Value) {
             bytes.unwrap_or_default(),
             array["level"],
         );
-        if array["state"].is_string() {
-            print_missing(array);
-        }
+        print_devices(array);
+        print_missing(array);
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::message::{AttachBody, DetachBody, PurgeBody};
 use super::serving::Desk;
-use crate::device::{Consent, DeviceSpec, check_copies, mirror_of, vet};
+use crate::device::{Consent, DeviceSpec, check_copies, mirror_of};
 use crate::outcome::Failure;
 use anyhow::{Result, anyhow};
 use headpond_block::{BLOCK_BYTES, BlockDevice};
@@ -240,7 +240,7 @@ impl Desk {
         if !body.copies.is_empty() {
             return Err(Failure::refused("a tier is one piece of memory: `ram:SIZE`"));
         }
-        let spec = vet_caches(body, settings.mode)?.remove(0);
+        let spec = vet_caches(self, body, settings.mode)?.remove(0);
         let described = TierDescription {
             device: spec.to_string(),
             line: body.line.unwrap_or(Size(BLOCK_BYTES)),
@@ -264,7 +264,7 @@ impl Desk {
     ) -> Result<(Vec<DeviceSpec>, CacheSettings)> {
         let settings = settings.with_all(&parse(body.changes.iter().map(String::as_str))?);
         let settings = settings.map_err(|error| Failure::usage(error.to_string()))?;
-        Ok((vet_caches(body, settings.mode)?, settings))
+        Ok((vet_caches(self, body, settings.mode)?, settings))
     }
 }
 
@@ -273,7 +273,7 @@ fn parse<'a>(changes: impl Iterator<Item = &'a str>) -> Result<Vec<SettingChange
     changes.map_err(|error: SettingError| Failure::usage(error.to_string()))
 }
 
-fn vet_caches(body: &AttachBody, mode: Mode) -> Result<Vec<DeviceSpec>> {
+fn vet_caches(desk: &Desk, body: &AttachBody, mode: Mode) -> Result<Vec<DeviceSpec>> {
     let mut specs = Vec::new();
     for word in std::iter::once(&body.device).chain(&body.copies) {
         specs.push(word.parse::<DeviceSpec>()?.absolute()?);
@@ -281,7 +281,7 @@ fn vet_caches(body: &AttachBody, mode: Mode) -> Result<Vec<DeviceSpec>> {
     check_copies(&specs)?;
     let consent = if body.force { Consent::Forced } else { Consent::Careful };
     for spec in &specs {
-        vet(spec, consent)?.check_cache(spec, mode, consent)?;
+        desk.vet(spec, consent)?.check_cache(spec, mode, consent)?;
     }
     Ok(specs)
 }

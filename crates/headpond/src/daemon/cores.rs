@@ -2,7 +2,7 @@
 
 use super::message::{AddCoreBody, AttachBody, RemoveCoreBody};
 use super::serving::Desk;
-use crate::device::{Consent, DeviceSpec, expect_zeros, vet};
+use crate::device::{Consent, DeviceSpec, expect_zeros};
 use crate::outcome::{Failure, told};
 use anyhow::{Context, Result, anyhow};
 use headpond_block::BlockDevice;
@@ -165,7 +165,7 @@ impl Desk {
         let specs: Vec<DeviceSpec> =
             body.members.iter().map(|name| Ok(name.parse()?)).collect::<Result<_>>()?;
         for spec in &specs {
-            vet(spec, consent)?;
+            self.vet(spec, consent)?;
         }
         specs.iter().map(|spec| self.opener.open(spec)).collect()
     }

@@ -1,14 +1,20 @@
 //! Wishes about the members of an array, and the work on it beside the requests.
 
-use super::message::{ArrayWish, GrowBody, MemberBody, PaceBody};
+use super::message::{ArrayWish, GrowBody, JournalBody, MemberBody, PaceBody};
 use super::serving::Desk;
-use crate::device::{Consent, DeviceSpec, vet};
+use crate::device::{Consent, DeviceSpec, Vetted, vet};
 use crate::outcome::Failure;
 use anyhow::Result;
-use headpond_raid::{GrowError, MemberError, Occupied, ReturnError};
-use headpond_volume::{ChangeMembersError, GrowBy, NewMember, Pace, ReturningMember};
+use headpond_raid::{GrowError, JournalError, MemberError, Occupied, ReturnError, WhichCopy};
+use headpond_volume::{
+    ChangeMembersError, GrowBy, LeavingCopy, NewJournal, NewMember, Pace, ReturningMember,
+};
 use serde_json::Value;
+use std::path::Path;
 use uuid::Uuid;
+
+/// A copy whose device is not known any more.
+pub const MISSING: &str = "missing";
 
 impl Desk {
     /// What was changed outlives the daemon; work that is begun goes on beside the requests.
@@ -36,6 +42,17 @@ impl Desk {
             ArrayWish::Remove(body) => {
                 volume.remove_member(body.core.as_deref(), &name(body)?).await
             }
+            ArrayWish::DropCopy(body) => {
+                let leaving = self.leaving_copy(body)?;
+                volume.drop_copy(body.core.as_deref(), leaving, self.pool()).await
+            }
+            ArrayWish::SetJournal(body) => {
+                let new = self.new_journal(body)?;
+                volume.set_journal(body.core.as_deref(), new, self.pool()).await
+            }
+            ArrayWish::DropJournal(body) => {
+                volume.drop_journal(body.core.as_deref(), self.pool()).await
+            }
             ArrayWish::Scrub(body) => volume.scrub_array(body.core.as_deref()),
             ArrayWish::Pause(body) => volume.pause_upkeep(body.core.as_deref(), true),
             ArrayWish::Resume(body) => volume.pause_upkeep(body.core.as_deref(), false),
@@ -52,13 +69,53 @@ impl Desk {
     pub(super) fn new_member(&self, word: &str, force: bool) -> Result<NewMember> {
         let spec: DeviceSpec = word.parse()?;
         let consent = if force { Consent::Forced } else { Consent::Careful };
-        vet(&spec, consent)?;
+        self.vet(&spec, consent)?;
         Ok(NewMember {
             word: spec.to_string(),
             device: self.opener.open(&spec)?,
             uuid: Uuid::new_v4(),
             occupied: if force { Occupied::Overwrite } else { Occupied::Refuse },
         })
+    }
+
+    /// Checks a device that is to join the volume, which must not be in it yet.
+    pub(super) fn vet(&self, spec: &DeviceSpec, consent: Consent) -> Result<Vetted> {
+        self.refuse_own(spec)?;
+        vet(spec, consent)
+    }
+
+    fn refuse_own(&self, spec: &DeviceSpec) -> Result<()> {
+        let place = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+        let (wanted, name) = (spec.path().map(place), spec.device_name());
+        let is_it = |own: &String| *own == name || Some(place(Path::new(own))) == wanted;
+        match self.volume.array_devices().iter().any(is_it) {
+            false => Ok(()),
+            true => Err(Failure::refused(format!(
+                "{spec} belongs to {0} already: `headpond status {0}` lists its devices",
+                self.volume.description().name
+            ))),
+        }
+    }
+
+    fn new_journal(&self, body: &JournalBody) -> Result<NewJournal> {
+        let NewMember { word, device, uuid, occupied } =
+            self.new_member(&body.device, body.force)?;
+        Ok(NewJournal { word, device, uuid, when: body.when, occupied })
+    }
+
+    /// A device that the array does not have may be away, or be known by its label alone.
+    fn leaving_copy(&self, body: &MemberBody) -> Result<LeavingCopy> {
+        if body.device == MISSING {
+            return Ok(LeavingCopy { copy: WhichCopy::Missing, device: None });
+        }
+        if let Ok(uuid) = body.device.parse::<Uuid>() {
+            return Ok(LeavingCopy { copy: WhichCopy::Member(uuid), device: None });
+        }
+        let spec: DeviceSpec = body.device.parse()?;
+        let name = spec.device_name();
+        let is_there = self.volume.has_device(body.core.as_deref(), &name);
+        let device = if is_there { None } else { self.opener.open(&spec).ok() };
+        Ok(LeavingCopy { copy: WhichCopy::On(name), device })
     }
 
     fn grow_by(&self, body: &GrowBody) -> Result<Vec<GrowBy>> {
@@ -75,6 +132,7 @@ impl Desk {
     /// It holds a part of the array, by which it is known.
     fn returning_member(&self, word: &str) -> Result<ReturningMember> {
         let spec: DeviceSpec = word.parse()?;
+        self.refuse_own(&spec)?;
         let device = self.opener.open(&spec)?;
         Ok(ReturningMember { word: spec.to_string(), device, uuid: Uuid::new_v4() })
     }
@@ -94,6 +152,7 @@ fn not_changed(error: ChangeMembersError) -> anyhow::Error {
         ChangeMembersError::Member(MemberError::Device(_))
         | ChangeMembersError::Reopen { .. }
         | ChangeMembersError::Clean(_)
+        | ChangeMembersError::Journal(JournalError::Device(_))
         | ChangeMembersError::Grow(
             GrowError::Device(_) | GrowError::Member(MemberError::Device(_)),
         )

@@ -2,7 +2,7 @@
 
 use crate::client::Refusal;
 use crate::outcome::{Exit, Failure, told};
-use headpond_raid::{Contents, Level, Spread, Striping};
+use headpond_raid::{Contents, JournalWhen, Level, Spread, Striping};
 use headpond_volume::{SettingChange, Size};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -173,6 +173,9 @@ pub enum ArrayWish {
     Grow(GrowBody),
     Fail(MemberBody),
     Remove(MemberBody),
+    DropCopy(MemberBody),
+    SetJournal(JournalBody),
+    DropJournal(OfCoreBody),
     Scrub(OfCoreBody),
     Pause(OfCoreBody),
     Resume(OfCoreBody),
@@ -202,6 +205,20 @@ pub struct GrowBody {
     /// New devices, or spares that stand by.
     pub devices: Vec<String>,
     /// Overwrite what is on the new devices.
+    #[serde(default)]
+    pub force: bool,
+}
+
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct JournalBody {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub core: Option<String>,
+    pub device: String,
+    /// As before, or while a member is missing, where nothing is said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub when: Option<JournalWhen>,
+    /// Overwrite what is on the device.
     #[serde(default)]
     pub force: bool,
 }

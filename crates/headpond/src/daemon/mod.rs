@@ -15,8 +15,9 @@ mod message;
 mod recording;
 mod serving;
 
+pub use members::MISSING;
 pub use message::{
-    AddCoreBody, AttachBody, DetachBody, GrowBody, LookBody, MemberBody, OfCoreBody, PaceBody,
-    PurgeBody, RecordBody, RemoveCoreBody, ResizeBody, SetBody, StopBody,
+    AddCoreBody, AttachBody, DetachBody, GrowBody, JournalBody, LookBody, MemberBody, OfCoreBody,
+    PaceBody, PurgeBody, RecordBody, RemoveCoreBody, ResizeBody, SetBody, StopBody,
 };
 pub use serving::serve;

@@ -19,7 +19,7 @@ use headpond_nbd::server::{Export, Exports, Server};
 use headpond_trace::CaptureDevice;
 use headpond_uring::{Ring, RingConfig, SocketListener, run_with_pool};
 use headpond_volume::{
-    Description, DescriptionKeeper, Devices, ExportDescription, LoadWatch, OpenOptions,
+    Description, DescriptionKeeper, Devices, ExportDescription, LoadWatch, Note, OpenOptions,
     SettingChange, Tolerance, Volume,
 };
 use serde_json::{Value, json};
@@ -86,6 +86,7 @@ impl Data {
         let (to_data, messages) = mpsc::channel(MESSAGES_MAX);
         let opener = Opener::new(ring.clone(), runtime.clone());
         let devices = open_devices(&opener, &description)?;
+        let absent = devices.absent.clone();
         let options = OpenOptions {
             tolerance,
             pool: pool.clone(),
@@ -97,8 +98,11 @@ impl Data {
         let volume = Volume::open(&runtime, &description, devices, options).await;
         let volume = volume.map_err(|error| match error.is_refusal() {
             true => {
-                places.note_refusal(&description.name, &error.alert(&description.name));
-                Failure::refused(error.to_string())
+                let mut alert = error.alert(&description.name);
+                // Which devices they are that are missing, an array cannot say.
+                absent.iter().for_each(|note| alert.happened += &format!("; {}", note.text()));
+                places.note_refusal(&description.name, &alert);
+                Failure::refused(alert.happened)
             }
             false => error.into(),
         })?;
@@ -346,7 +350,9 @@ fn open_devices(opener: &Opener, description: &Description) -> Result<Devices> {
         match open(&tier.device) {
             Ok(device) => devices.tier = Some(device),
             // It begins empty anyhow.
-            Err(error) => devices.absent.push(format!("tier {}: {}", tier.device, told(&error))),
+            Err(error) => {
+                devices.absent.push(format!("tier {}: {}", tier.device, told(&error)).into());
+            }
         }
     }
     if let Some(cache) = &description.cache {
@@ -354,7 +360,7 @@ fn open_devices(opener: &Opener, description: &Description) -> Result<Devices> {
             match open(word) {
                 Ok(device) if cache.mirror.is_some() => devices.copies.push(device),
                 Ok(device) => devices.cache = Some(device),
-                Err(error) => devices.absent.push(format!("cache {word}: {}", told(&error))),
+                Err(error) => devices.absent.push(format!("cache {word}: {}", told(&error)).into()),
             }
         }
     }
@@ -362,13 +368,16 @@ fn open_devices(opener: &Opener, description: &Description) -> Result<Devices> {
         match open(member) {
             Ok(device) => devices.members.push(device),
             // The array decides whether it can do without.
-            Err(error) => devices.absent.push(told(&error)),
+            Err(error) => {
+                let name = member.parse::<DeviceSpec>()?.device_name();
+                devices.absent.push(Note::of_member(name, told(&error)));
+            }
         }
     }
     for journal in description.journals() {
         match open(journal) {
             Ok(device) => devices.journals.push(device),
-            Err(error) => devices.absent.push(format!("stripe journal: {}", told(&error))),
+            Err(error) => devices.absent.push(format!("stripe journal: {}", told(&error)).into()),
         }
     }
     Ok(devices)

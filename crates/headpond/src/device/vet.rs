@@ -9,6 +9,8 @@ use headpond_uring::safety::{DeviceFacts, Hazard, VolatileReason, inspect};
 /// What the user has agreed to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Consent {
+    /// Nothing that could lose data, where nobody can insist either.
+    Never,
     /// Nothing that could lose data.
     Careful,
     /// The contents of the devices may go, and a volatile cache is wanted.
@@ -35,11 +37,13 @@ pub fn vet(spec: &DeviceSpec, consent: Consent) -> Result<Vetted> {
     };
     let facts = inspect(path)?;
     let hazards = facts.hazards();
-    let blocks = |hazard: &&Hazard| consent == Consent::Careful || !hazard.may_be_forced();
+    let blocks = |hazard: &&Hazard| consent != Consent::Forced || !hazard.may_be_forced();
     let blocking: Vec<String> = hazards.iter().filter(blocks).map(Hazard::to_string).collect();
     if !blocking.is_empty() {
         let reasons = blocking.join("; ");
-        return Err(Failure::refused(format!("{spec} cannot be taken: {reasons}")));
+        let may_insist = consent == Consent::Careful && hazards.iter().all(Hazard::may_be_forced);
+        let insisting = if may_insist { " (or --force)" } else { "" };
+        return Err(Failure::refused(format!("{spec} cannot be taken: {reasons}{insisting}")));
     }
     Ok(Vetted::of(&facts))
 }
@@ -74,7 +78,7 @@ impl Vetted {
     /// Where it would, with the ways out.
     pub fn check_cache(&self, cache: &DeviceSpec, mode: Mode, consent: Consent) -> Result<()> {
         let Some(reason) = &self.volatile else { return Ok(()) };
-        if mode.makes_dirt() && consent == Consent::Careful {
+        if mode.makes_dirt() && consent != Consent::Forced {
             return Err(Failure::refused(format!(
                 "{cache} is lost with the power ({reason}), and this mode keeps the only copy of new \
                  data there: use write-through, a device that keeps its contents, or --force"

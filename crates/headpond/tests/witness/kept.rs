@@ -246,3 +246,35 @@ fn simple_needs_no_witness_and_finds_what_a_lying_disk_lost() {
         disk.cut();
     }
 }
+
+#[test]
+fn what_a_writer_has_left_accuses_nobody_of_having_lost_what_simple_wrote() {
+    let user = user();
+    let keeper = Keeper::start(&user, &["serve"]);
+    let file = user.file("disk.img", 16 * MIB);
+    write_until_cut(&user, &keeper, &file, &["--size", "4M"], || {});
+    let ended = user.run(&["witness", "simple", "check", "--device", &file]);
+    assert!(ended.code == 1 && !ended.out.contains("BROKEN"), "{}", ended.out);
+    assert!(ended.err.contains("does not begin with what `simple write` puts"), "{}", ended.err);
+    // The whole of that makes no pattern of another kind either.
+    user.ok(&["witness", "simple", "write", "--device", &file, "--size", "4M", "--force"]);
+    user.ok(&["witness", "simple", "check", "--device", &file]);
+}
+
+#[test]
+fn what_was_lost_does_not_come_back_by_looking_again() {
+    let user = user();
+    let keeper = Keeper::start(&user, &["serve"]);
+    let file = user.file("disk.img", 16 * MIB);
+    write_until_cut(&user, &keeper, &file, &["--size", "4M", "--sync", "fua"], || {});
+    user.file("disk.img", 0);
+    user.file("disk.img", 16 * MIB);
+    let (code, ruling) = verify(&user, &keeper, &file);
+    assert_eq!((code, &ruling["verdict"]), (1, &"broken".into()), "{ruling:#}");
+    let to = keeper.to();
+    let output = program(&user, &client("verify", &file, &to)).output().unwrap();
+    let told = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(output.status.code(), Some(1), "{told}");
+    assert!(told.contains("that one came to: THE DEVICE HAS BROKEN ITS PROMISE"), "{told}");
+    assert!(!told.contains("ended in order"), "{told}");
+}

@@ -113,6 +113,39 @@ fn a_key_that_others_may_read_and_a_wrong_key_are_refused() {
 }
 
 #[test]
+fn mistakes_are_told_with_the_way_out() {
+    let user = user();
+    let keeper = Keeper::start(&user, &["serve"]);
+    let (file, to) = (user.file("disk.img", 16 * MIB), keeper.to());
+    let write = ["write", "--device", &file, "--runtime", "1", "--name", "d"];
+    let told = |args: &[&str]| {
+        let output = program(&user, args).output().unwrap();
+        let told = String::from_utf8_lossy(&output.stderr).into_owned();
+        (output.status.code().unwrap(), told)
+    };
+    let with = |to: &str, key: &str, more: &[&str]| {
+        told(&[&write[..], &["--to", to, "--key", key], more].concat())
+    };
+    let port_of_nobody = {
+        let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        free.local_addr().unwrap().to_string()
+    };
+    let taken = ["serve", "--listen", &to, "--key", "key", "--dir", "other"];
+    for ((code, told), expected, says) in [
+        (with("keeper", "key", &[]), 2, "keeper:7461"),
+        (with(&port_of_nobody, "key", &[]), 1, "is `headpond witness serve`"),
+        (with(&to, "none", &[]), 1, "`headpond witness key none` makes one"),
+        (with(&to, "key", &["--start", "1000"]), 2, "--start 1000 is no multiple of 4K"),
+        (with(&to, "key", &["--start", "16M"]), 2, "it has 16777216 bytes"),
+        (told(&["key", "key"]), 4, "is there already, and is not overwritten"),
+        (told(&taken), 1, "take another port with --listen"),
+    ] {
+        assert_eq!(code, expected, "{told}");
+        assert!(told.contains(says), "{says}: {told}");
+    }
+}
+
+#[test]
 fn a_second_witness_in_the_same_folder_is_refused() {
     let user = user();
     let _keeper = Keeper::start(&user, &["serve"]);

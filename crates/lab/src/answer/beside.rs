@@ -1,59 +1,79 @@
 //! What jobs that run at the same time do to each other.
 
 use super::curves::named;
-use super::{Answer, Rows, compared, distinct, ms};
-use crate::results::{Results, Summary};
+use super::{Answer, Rows, all_within, compared, distinct, ms};
+use crate::results::{JobFigures, Results};
+use crate::statistics::differ;
 use headpond_report::{Comparison, Entry, Unit, factor, number};
 use serde_json::json;
+
+/// A job, and on what it ran.
+struct Share {
+    what: String,
+    figures: JobFigures,
+}
 
 pub(super) fn answer(results: &Results) -> Answer {
     let mut answer = Answer::new("What gets how much");
     let (mut rows, mut facts) = (Vec::new(), Vec::new());
-    // Of each job: who does how much, and how fast.
-    let mut all: Vec<(String, String, Summary)> = Vec::new();
+    let mut all: Vec<Share> = Vec::new();
     for (cell, summary) in results.measured() {
-        let of = named(results, cell);
-        let own = (of.clone(), cell.cell.load.to_string(), summary);
-        let others = cell.beside(&results.plan).into_iter();
-        all.extend([own].into_iter().chain(others.map(|(job, it)| (of.clone(), job, it))));
+        let (job, merits) = (cell.cell.load.to_string(), cell.merits(&results.plan));
+        let own = JobFigures { job, summary, merits };
+        let each = [own].into_iter().chain(cell.beside(&results.plan));
+        all.extend(each.map(|figures| Share { what: named(results, cell), figures }));
     }
-    for (of, job, summary) in &all {
+    for Share { what, figures: JobFigures { job, summary, .. } } in &all {
         rows.push(vec![
-            of.clone(),
+            what.clone(),
             job.clone(),
             number(summary.iops.median),
             number(summary.mb_per_s.median),
             ms(summary.mean_ms.median),
-            ms(summary.all.p99),
+            all_within(summary, summary.all.p99),
         ]);
-        facts.push(json!({ "what": of, "job": job, "iops": summary.iops.median,
+        facts.push(json!({ "what": what, "job": job, "iops": summary.iops.median,
             "mb_per_s": summary.mb_per_s.median, "mean_ms": summary.mean_ms.median,
             "p99_ms": summary.all.p99 }));
     }
-    for job in distinct(all.iter().map(|(_, job, _)| job)) {
-        let mut of: Vec<_> = all.iter().filter(|(_, other, _)| other == job).collect();
-        let bars = of.iter().map(|(what, _, it)| (what.clone(), vec![compared(&it.iops)]));
+    for job in distinct(all.iter().map(|share| &share.figures.job)) {
+        let of: Vec<_> = all.iter().filter(|share| &share.figures.job == job).collect();
+        let bar = |share: &&Share| (share.what.clone(), vec![compared(share.iops())]);
         let comparison = Comparison {
             title: format!("{job}: requests a second"),
             note: "medians of the rounds, with their interval".to_owned(),
             series: vec![Entry::new("", 0)],
-            rows: bars.collect(),
+            rows: of.iter().map(bar).collect(),
             unit: Unit::Number,
         };
         answer.charts.push(comparison.draw());
-        of.sort_by(|a, b| b.2.iops.median.total_cmp(&a.2.iops.median));
-        let [best, .., worst] = &of[..] else { continue };
-        answer.sentences.push(format!(
-            "{job}: most with {} ({}/s), {} of what it gets with {} ({}/s)",
-            best.0,
-            number(best.2.iops.median),
-            factor(best.2.iops.median / worst.2.iops.median.max(1e-9)),
-            worst.0,
-            number(worst.2.iops.median)
-        ));
+        answer.sentences.extend(sentence(job, of));
     }
     let columns = vec!["what", "job", "IOPS", "MB/s", "mean", "99 %"];
     answer.tables.push(Rows { columns, words: 2, rows });
     answer.facts = json!({ "jobs": facts });
     answer
+}
+
+/// Where a job gets most, and what of that it gets elsewhere.
+fn sentence(job: &str, mut of: Vec<&Share>) -> Option<String> {
+    of.sort_by(|a, b| b.iops().median.total_cmp(&a.iops().median));
+    let (best, others) = of.split_first().filter(|(_, others)| !others.is_empty())?;
+    let told = others.iter().map(|other| {
+        let verdict = differ(&best.figures.merits, &other.figures.merits);
+        let rate = number(other.iops().median);
+        match verdict.filter(|it| it.winner_is_second() == Some(false)) {
+            Some(it) => format!("{} of that with {} ({rate}/s)", factor(it.ratio), other.what),
+            None => format!("no further from it than chance or 3 % with {} ({rate}/s)", other.what),
+        }
+    });
+    let told = told.collect::<Vec<_>>().join(", ");
+    let (what, rate) = (&best.what, number(best.iops().median));
+    Some(format!("{job}: most with {what} ({rate}/s), {told}"))
+}
+
+impl Share {
+    fn iops(&self) -> &crate::statistics::Spread {
+        &self.figures.summary.iops
+    }
 }

@@ -1,6 +1,6 @@
 //! Latency against throughput.
 
-use super::{Answer, Rows, distinct, ms};
+use super::{AT_MOST, Answer, Rows, distinct, ms};
 use crate::results::{CellResult, Results, Summary, iops, mean_ms, own_jobs};
 use crate::statistics::{Knee, at_budget, knee};
 use headpond_report::{Axis, COLOURS, Chart, Line, Lines, Unit, number};
@@ -34,6 +34,8 @@ pub struct Point {
     pub iops: f64,
     pub mean_ms: f64,
     pub p99_99_ms: f64,
+    /// Whether that is a bound, and no measurement.
+    pub p99_99_is_at_most: bool,
 }
 
 impl Curve {
@@ -92,6 +94,7 @@ impl Point {
             iops: summary.iops.median,
             mean_ms: summary.mean_ms.median,
             p99_99_ms: summary.all.p99_99,
+            p99_99_is_at_most: summary.all_is_at_most,
         }
     }
 }
@@ -154,7 +157,14 @@ fn row(curve: &Curve, budget_ms: f64) -> Vec<String> {
 
 /// Of the mean, and of the slowest in ten thousand.
 fn charts(request: &str, curves: &[&Curve]) -> Vec<Chart> {
-    let chart = |words: &str, points: fn(&Curve) -> Vec<(f64, f64)>, marks_knees: bool| {
+    let chart = |words: &str, is_tail: bool| {
+        let points = if is_tail { Curve::tail } else { Curve::mean };
+        let is_bound = |point: &Point| is_tail && point.p99_99_is_at_most;
+        let has_bounds = curves.iter().flat_map(|curve| &curve.points).any(is_bound);
+        let (bound, why) = match has_bounds {
+            true => (", at most", "; fio measures no write together with its flush"),
+            false => ("", ""),
+        };
         let all = || curves.iter().flat_map(|curve| points(curve));
         let most = all().map(|point| point.0).fold(0.0, f64::max);
         let (low, high) = all()
@@ -166,24 +176,26 @@ fn charts(request: &str, curves: &[&Curve]) -> Vec<Chart> {
         }
         let series = curves.iter().enumerate().map(|(index, curve)| {
             let dots = curve.points.iter().zip(points(curve)).map(|(point, (iops, latency))| {
-                format!("{} {}: {}/s, {}", curve.of, point.parallel, number(iops), ms(latency))
+                let sign = if is_bound(point) { AT_MOST } else { "" };
+                let at = format!("{} {}: {}/s", curve.of, point.parallel, number(iops));
+                format!("{at}, {sign}{}", ms(latency))
             });
             Line { dots: dots.collect(), ..Line::new(&curve.of, index % COLOURS, points(curve)) }
         });
         let knees = curves.iter().filter_map(|curve| curve.knee.as_ref().map(|it| (curve, it)));
         let marks = knees.map(|(curve, knee)| (knee.iops, format!("knee: {}", curve.of)));
         let lines = Lines {
-            title: format!("{request}: {words} latency"),
-            note: "milliseconds (logarithmic) over requests a second".to_owned(),
+            title: format!("{request}: {words} latency{bound}"),
+            note: format!("milliseconds (logarithmic) over requests a second{why}"),
             across: Axis::linear(0.0, most, Unit::Count),
             up: Axis::logarithmic(low, high, Unit::Number),
             series: series.collect(),
-            marks: if marks_knees && curves.len() <= 4 { marks.collect() } else { Vec::new() },
+            marks: if !is_tail && curves.len() <= 4 { marks.collect() } else { Vec::new() },
             level: None,
             are_steps: false,
         };
         Some(lines.draw())
     };
-    let charts = [chart("mean", Curve::mean, true), chart("99.99 %", Curve::tail, false)];
+    let charts = [chart("mean", false), chart("99.99 %", true)];
     charts.into_iter().flatten().collect()
 }

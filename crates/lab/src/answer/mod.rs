@@ -18,7 +18,7 @@ pub(crate) use curves::named as name_of;
 pub use rating::Rate;
 
 use crate::plan::{Plan, PlanError};
-use crate::results::{CellResult, Results};
+use crate::results::{CellResult, Results, Summary};
 use crate::statistics::Spread;
 use headpond_report::{Align, Chart, Compared, Grid, Table};
 use serde::{Deserialize, Serialize};
@@ -256,6 +256,15 @@ fn compared(spread: &Spread) -> Compared {
 fn ms(ms: f64) -> String {
     headpond_report::duration((ms * 1e6) as u64)
 }
+
+/// A latency of all requests of a cell; where it is a bound, it says so.
+pub(crate) fn all_within(summary: &Summary, figure_ms: f64) -> String {
+    let sign = if summary.all_is_at_most { AT_MOST } else { "" };
+    format!("{sign}{}", ms(figure_ms))
+}
+
+/// Stands before bounds.
+const AT_MOST: &str = "≤ ";
 
 /// The values in the order in which they were met, each once.
 fn distinct<T: PartialEq>(values: impl IntoIterator<Item = T>) -> Vec<T> {

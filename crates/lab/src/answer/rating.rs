@@ -229,7 +229,7 @@ fn expected(
     if !is_comparable || load.sync != Sync::None || load.rate.is_some() {
         return None;
     }
-    let groups = array.groups.unwrap_or(Shape::usual_groups(array.raid, array.drives));
+    let groups = array.groups.unwrap_or(array.raid.usual_groups(array.drives));
     let shape = Shape {
         level: array.raid,
         members: array.drives,

@@ -41,11 +41,17 @@ pub(super) fn answer(results: &Results) -> Answer {
         .filter(|(cell, _)| cell.cell.load.sync != Sync::None)
         .filter_map(|(cell, summary)| Pair::of(results, &measured, cell, summary))
         .collect();
-    let Some(best) = pairs.iter().max_by(|a, b| a.stable.total_cmp(&b.stable)) else {
+    if pairs.is_empty() {
         answer.sentences.push("nothing was measured both with and without a flush".into());
         return answer;
-    };
-    answer.sentences.push(headline(&pairs, best));
+    }
+    let loads = distinct(pairs.iter().map(|pair| pair.cell.cell.load.to_string()));
+    for load in &loads {
+        let same = pairs.iter().filter(|pair| pair.cell.cell.load.to_string() == *load);
+        let words = headline(&same.collect::<Vec<_>>());
+        let which = if loads.len() > 1 { format!("{load}: ") } else { String::new() };
+        answer.sentences.extend(words.map(|words| format!("{which}{words}")));
+    }
     for target in distinct(pairs.iter().map(|pair| pair.cell.cell.target)) {
         let name = &results.plan.targets[target].name;
         let of: Vec<_> = pairs.iter().filter(|pair| pair.cell.cell.target == target).collect();
@@ -67,19 +73,23 @@ pub(super) fn answer(results: &Results) -> Answer {
     answer
 }
 
-/// The best, and what cannot be told from it.
-fn headline(pairs: &[Pair<'_>], best: &Pair<'_>) -> String {
-    let is_as_good = |pair: &&Pair<'_>| {
+/// Of what carries the same load the best, and what cannot be told from it.
+fn headline(pairs: &[&Pair<'_>]) -> Option<String> {
+    let best = pairs.iter().max_by(|a, b| a.stable.total_cmp(&b.stable))?;
+    if pairs.len() == 1 {
+        return None;
+    }
+    let is_as_good = |pair: &&&Pair<'_>| {
         let is_other = pair.cell.cell.number != best.cell.cell.number;
         let verdict = differ(&best.merits, &pair.merits);
         is_other && verdict.is_some_and(|it| it.winner_is_second().is_none())
     };
     let as_good: Vec<_> = pairs.iter().filter(is_as_good).map(|pair| pair.of.as_str()).collect();
     let words = format!("most stable writes: {}, {}/s", best.of, number(best.stable));
-    match as_good.is_empty() {
+    Some(match as_good.is_empty() {
         true => words,
         false => format!("{words}; no further from it than chance or 3 %: {}", as_good.join("; ")),
-    }
+    })
 }
 
 /// A way to connect a drive at its best: whatever else is set beside the drive's own cache.

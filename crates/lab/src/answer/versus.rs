@@ -59,7 +59,7 @@ pub(super) fn answer(
         }
         answer.grids.push((format!("{named}{second}, of {first}"), grid(&of)));
     }
-    answer.tables.push(table(results, axis, &pairs));
+    answer.tables.push(table(results, axis, [first, second], &pairs));
     let cells = pairs.iter().map(|pair| {
         json!({ "first": pair.first.cell.number, "second": pair.second.cell.number,
                 "verdict": pair.verdict })
@@ -154,23 +154,27 @@ fn compare(
     (found, facts)
 }
 
-fn table(results: &Results, axis: &str, pairs: &[Pair<'_>]) -> Rows {
-    let row = |pair: &Pair<'_>| {
+fn table(results: &Results, axis: &str, names: [&str; 2], pairs: &[Pair<'_>]) -> Rows {
+    let groups: Vec<_> = pairs.iter().map(|pair| pair.group(results, axis)).collect();
+    let has_groups = groups.iter().any(|group| !group.is_empty());
+    let row = |(pair, group): (&Pair<'_>, &String)| {
         let winner = match pair.verdict.winner_is_second() {
-            Some(true) => "second",
-            Some(false) => "first",
+            Some(true) => names[1],
+            Some(false) => names[0],
             None => "-",
         };
-        vec![
-            pair.group(results, axis),
+        let cells = [
             pair.first.cell.load.to_string(),
             winner.to_owned(),
             factor(pair.verdict.ratio),
             format!("{:.3}", pair.verdict.chance),
-        ]
+        ];
+        has_groups.then(|| group.clone()).into_iter().chain(cells).collect()
     };
-    let columns = vec!["of", "load", "better", "second/first", "chance"];
-    Rows { columns, words: 3, rows: pairs.iter().map(row).collect() }
+    let columns = has_groups.then_some("of").into_iter();
+    let columns: Vec<_> = columns.chain(["load", "better", "second/first", "chance"]).collect();
+    let words = columns.len() - 2;
+    Rows { columns, words, rows: pairs.iter().zip(&groups).map(row).collect() }
 }
 
 /// More columns than this are wider than a page.

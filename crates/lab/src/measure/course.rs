@@ -94,7 +94,8 @@ impl<'a> Course<'a> {
     ) -> Result<Self, CourseError> {
         place::check(plan)?;
         check_settings(plan, surroundings)?;
-        Self::with(plan, Folder::create(path, plan)?, &[], surroundings)
+        let (stop, fio) = needed_fio(plan)?;
+        Self::with(plan, Folder::create(path, plan)?, &[], surroundings, (stop, fio))
     }
 
     /// Goes on with a plan where it was interrupted.
@@ -108,7 +109,8 @@ impl<'a> Course<'a> {
     ) -> Result<Self, CourseError> {
         place::check(plan)?;
         let lines = Folder::lines(path)?;
-        Self::with(plan, Folder::open(path)?, &lines, surroundings)
+        let (stop, fio) = needed_fio(plan)?;
+        Self::with(plan, Folder::open(path)?, &lines, surroundings, (stop, fio))
     }
 
     fn with(
@@ -116,15 +118,9 @@ impl<'a> Course<'a> {
         folder: Folder,
         lines: &[Line],
         surroundings: &'a dyn Surroundings,
+        (stop, fio): (Stop, Option<Fio>),
     ) -> Result<Self, CourseError> {
         let done = folder::done(lines);
-        let needs_fio = plan.targets.iter().any(|target| {
-            let prepares = plan.precondition.fills > 0 && target.kind() != Kind::Machine;
-            !target.is_in_process(&plan.matrix) || prepares
-        });
-        let stop = Stop::default();
-        let fio = if needs_fio { Some(Fio::find(stop.clone())?) } else { None };
-        fio.as_ref().map_or(Ok(()), |fio| fio.check(plan))?;
         let version = fio.as_ref().map(|fio| fio.version.as_str());
         let environment = Environment::of(plan, version, surroundings);
         folder.store_environment(&environment)?;
@@ -347,6 +343,10 @@ impl<'a> Course<'a> {
     fn grounds<'r>(&self, each: &[Target], raw: &'r Path) -> Result<Vec<Ground<'r>>, CourseError> {
         let ground = |target: &Target| {
             let mut ground = Ground::new(target, self.export_of(target)?, raw);
+            if ground.is_nbd {
+                let facts = self.surroundings.facts_of_export(&ground.place);
+                ground.bytes = facts.map(|facts| facts.size_bytes);
+            }
             // Without that the kernel takes memory from where fio runs, which is bound as well.
             let is_by_fio = !target.is_in_process(&self.plan.matrix);
             if is_by_fio && self.fio.as_ref().is_some_and(|fio| !fio.knows_nodes) {
@@ -363,6 +363,26 @@ impl<'a> Course<'a> {
         let target = target.name.clone();
         export.map(Some).map_err(|error| CourseError::Volume { target, error })
     }
+}
+
+/// Checks that the fio that a plan needs is there and can do what the plan wants of it.
+///
+/// # Errors
+/// Where it is missing or too old.
+pub fn check_fio(plan: &Plan) -> Result<(), FioError> {
+    needed_fio(plan).map(|_| ())
+}
+
+/// The fio that a plan needs, if it needs one, and what ends it.
+fn needed_fio(plan: &Plan) -> Result<(Stop, Option<Fio>), FioError> {
+    let needs_fio = plan.targets.iter().any(|target| {
+        let prepares = plan.precondition.fills > 0 && target.kind() != Kind::Machine;
+        !target.is_in_process(&plan.matrix) || prepares
+    });
+    let stop = Stop::default();
+    let fio = if needs_fio { Some(Fio::find(stop.clone())?) } else { None };
+    fio.as_ref().map_or(Ok(()), |fio| fio.check(plan))?;
+    Ok((stop, fio))
 }
 
 /// What a thread with machines tells.

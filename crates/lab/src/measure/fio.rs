@@ -7,9 +7,10 @@ mod starts;
 pub(super) use jobfile::fill;
 pub use output::OutputError;
 
+use super::place;
 use super::stop::Stop;
 use crate::environment;
-use crate::plan::{Cell, Kind, Plan, Sync, Target};
+use crate::plan::{Cell, Plan, Sync, Target};
 use headpond_uring::safety::System;
 use headpond_whatif::Bins;
 use headpond_whatif::rounds::{Next, Round};
@@ -27,6 +28,8 @@ pub struct Fio {
     pub version: String,
     /// The engine for devices and files.
     engine: &'static str,
+    /// Whether it has the engine whose flushes hold up their job.
+    knows_libaio: bool,
     /// Whether it opens files so that each write is stable by itself.
     knows_dsync: bool,
     /// Whether it can bind memory to a node.
@@ -50,6 +53,11 @@ pub enum FioError {
          in the autumn of 2020), sync = \"fdatasync\", or load = \"in-process\""
     )]
     NoDsync { version: String },
+    #[error(
+        "flushes = \"in-turn\" needs fio's engine libaio, which this {version} was built without: take \
+         another fio, leave flushes out, or set load = \"in-process\""
+    )]
+    NoLibaio { version: String },
     #[error("{path}: {error}")]
     Io { path: PathBuf, error: io::Error },
     #[error("fio failed at {job}: {said}")]
@@ -59,6 +67,9 @@ pub enum FioError {
     #[error("what fio wrote of {job} is not understood: {error}")]
     Output { job: PathBuf, error: OutputError },
 }
+
+/// fio's engine that carries flushes out in the thread that submits.
+const LIBAIO: &str = "libaio";
 
 /// The first version with latencies as bins in its JSON output.
 const OLDEST: (u32, u32) = (3, 1);
@@ -83,12 +94,12 @@ impl Fio {
         }
         let engines = says("--enghelp").unwrap_or_default();
         let has = |engine: &str| engines.lines().any(|line| line.trim() == engine);
-        let engine = ["io_uring", "libaio"].into_iter().find(|engine| has(engine));
-        let engine = engine.unwrap_or("psync");
+        let engine = ["io_uring", LIBAIO].into_iter().find(|engine| has(engine));
+        let (engine, knows_libaio) = (engine.unwrap_or("psync"), has(LIBAIO));
         let knows_dsync = names_dsync(&says("--cmdhelp=sync").unwrap_or_default());
         let knows_nodes = binds_memory(&says("--cmdhelp=numa_mem_policy").unwrap_or_default());
         let program = program.to_owned();
-        Ok(Self { program, version, engine, knows_dsync, knows_nodes, stop })
+        Ok(Self { program, version, engine, knows_libaio, knows_dsync, knows_nodes, stop })
     }
 
     /// Checks that it can make the load that a plan wants of it.
@@ -97,10 +108,14 @@ impl Fio {
     /// Where it is too old for that.
     pub(super) fn check(&self, plan: &Plan) -> Result<(), FioError> {
         let by_fio = plan.targets.iter().any(|target| !target.is_in_process(&plan.matrix));
-        match by_fio && plan.matrix.sync.contains(&Sync::Fua) && !self.knows_dsync {
-            false => Ok(()),
-            true => Err(FioError::NoDsync { version: self.version.clone() }),
+        let version = || self.version.clone();
+        if by_fio && plan.matrix.sync.contains(&Sync::Fua) && !self.knows_dsync {
+            return Err(FioError::NoDsync { version: version() });
         }
+        if by_fio && plan.matrix.flushes_in_turn() && !self.knows_libaio {
+            return Err(FioError::NoLibaio { version: version() });
+        }
+        Ok(())
     }
 
     /// Measures cells, a round of each in turn, and each round by a run of fio.
@@ -118,7 +133,7 @@ impl Fio {
         for number in 0.. {
             for (index, (cell, starts)) in cells.iter().zip(&mut starts).enumerate() {
                 let round = self.round(plan, cell, grounds, &Turn { number, starts })?;
-                starts.go_on(plan, cell, &round);
+                starts.go_on(plan, cell, grounds, &round);
                 if !next(index, round) {
                     return Ok(());
                 }
@@ -141,7 +156,11 @@ impl Fio {
             let logs = [output::log_of(&stem, phase), output::histograms_of(&stem, phase)];
             logs.into_iter().for_each(|log| drop(std::fs::remove_file(log)));
         }
-        let engine = self.engine_for(&grounds[0]);
+        // All cells of a plan by one engine, so that those without a flush compare.
+        let engine = match plan.matrix.flushes_in_turn() {
+            true => LIBAIO,
+            false => self.engine_for(&grounds[0]),
+        };
         let text = jobfile::text(plan, cell, grounds, engine, &stem, turn);
         let output = self.run(&stem.with_extension("fio"), &text)?;
         let rounds = plan.rounds_of(&plan.targets[cell.target]);
@@ -189,6 +208,8 @@ pub(super) struct Ground<'a> {
     pub place: String,
     pub is_nbd: bool,
     pub raw: &'a Path,
+    /// How much it holds, where that is known.
+    pub bytes: Option<u64>,
     /// The processors that it is bound to, and the node that its memory comes from.
     pub cpus: Option<String>,
     pub memory_node: Option<u32>,
@@ -196,7 +217,7 @@ pub(super) struct Ground<'a> {
 
 impl<'a> Ground<'a> {
     pub fn new(target: &Target, export: Option<String>, raw: &'a Path) -> Self {
-        let is_nbd = matches!(target.kind(), Kind::Export | Kind::Volume);
+        let is_nbd = target.kind().is_nbd();
         // fio runs in a folder of its own.
         let path = target.device.as_ref().or(target.file.as_ref());
         let path = path.map(|path| std::path::absolute(path).unwrap_or_else(|_| path.clone()));
@@ -205,7 +226,8 @@ impl<'a> Ground<'a> {
         let system = System::host();
         let cpus = environment::cpus_for(&system, target);
         let memory_node = environment::memory_node_for(&system, target);
-        Self { place, is_nbd, raw, cpus, memory_node }
+        let bytes = place::bytes(target);
+        Self { place, is_nbd, raw, bytes, cpus, memory_node }
     }
 }
 
@@ -240,6 +262,7 @@ fn numbers(version: &str) -> Option<(u32, u32)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::plan::Flushes;
 
     #[test]
     fn versions_are_told_apart() {
@@ -270,7 +293,8 @@ mod tests {
         let old = Fio {
             program: "fio".into(),
             version: "fio-3.19".into(),
-            engine: "libaio",
+            engine: "io_uring",
+            knows_libaio: false,
             knows_dsync: false,
             knows_nodes: false,
             stop: Stop::default(),
@@ -286,7 +310,14 @@ mod tests {
         assert!(error.contains("fio-3.19 does not know") && error.contains("fdatasync"), "{error}");
         old.check(&plan("fio", "fdatasync")).unwrap();
         old.check(&plan("in-process", "fua")).unwrap();
-        Fio { knows_dsync: true, ..old }.check(&plan("auto", "fua")).unwrap();
+        let later = Fio { knows_dsync: true, ..old };
+        later.check(&plan("auto", "fua")).unwrap();
+        // Likewise the engine whose flushes hold up their job.
+        let mut in_turn = plan("fio", "fdatasync");
+        in_turn.matrix.flushes = Flushes::InTurn;
+        let error = later.check(&in_turn).unwrap_err().to_string();
+        assert!(error.contains("libaio") && error.contains("fio-3.19"), "{error}");
+        Fio { knows_libaio: true, ..later }.check(&in_turn).unwrap();
     }
 
     #[test]

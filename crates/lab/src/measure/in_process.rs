@@ -6,7 +6,7 @@ use super::fio::Ground;
 use super::stop::Stop;
 use super::virtual_time::{rounds, seed};
 use crate::plan::{Cell, Plan};
-use headpond_block::{BlockDevice, Buffer, BufferPool, Runtime};
+use headpond_block::{BlockDevice, Buffer, BufferPool, Runtime, Stability};
 use headpond_sim::Random;
 use headpond_uring::{
     FileDevice, FileOptions, MemoryNode, OpenError, Ring, RunConfig, RunError, run,
@@ -63,7 +63,9 @@ pub(super) fn measure(
             devices.push(open(ground, surroundings, &ring, &runtime).await?);
         }
         let (memory, watch) = (filled(seed), &Opaque { is_over: &|| stop.is_asked() });
-        let place = Place { devices, runtime: &runtime, memory, watch };
+        let takes = |it: &Rc<dyn BlockDevice>| it.geometry().stability == Stability::Flushable;
+        let takes_flushes = devices.iter().any(takes);
+        let place = Place { devices, takes_flushes, runtime: &runtime, memory, watch };
         rounds::run(&loads, place, &mut Random::new(seed), next).await;
         Ok(())
     })?

@@ -22,7 +22,7 @@ mod steady;
 mod stop;
 mod virtual_time;
 
-pub use course::{Course, CourseError, Watcher, check_settings};
+pub use course::{Course, CourseError, Watcher, check_fio, check_settings};
 pub use estimate::{Estimate, FILL_MB_PER_S, estimate};
 pub use fio::{Fio, FioError};
 pub use folder::{Ending, Folder, FolderError, Line};

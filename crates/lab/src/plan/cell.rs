@@ -1,7 +1,7 @@
 //! One combination of the matrix.
 
 use super::Plan;
-use super::matrix;
+use super::matrix::{self, Flushes};
 use headpond_volume::Size;
 use headpond_whatif::{Arrivals, Job};
 use serde::{Deserialize, Serialize};
@@ -145,6 +145,7 @@ impl Cell {
             size,
             arrivals,
             flush_every: u32::from(matches!(load.sync, Sync::Fdatasync | Sync::Fsync)),
+            flushes_in_turn: plan.matrix.flushes == Flushes::InTurn,
             fua: load.sync == Sync::Fua,
             ..Job::default()
         });

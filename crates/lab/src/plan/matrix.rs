@@ -33,6 +33,9 @@ pub struct Matrix {
     pub jobs_x_depth: Vec<String>,
     #[serde(default = "no_sync")]
     pub sync: Vec<Sync>,
+    /// What a flush keeps from going on.
+    #[serde(default, skip_serializing_if = "Flushes::go_side_by_side")]
+    pub flushes: Flushes,
     /// Requests a second of an open loop; with none, the loop is closed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rate: Vec<f64>,
@@ -44,6 +47,24 @@ pub struct Matrix {
     /// knows.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub settings: BTreeMap<String, Vec<toml::Value>>,
+}
+
+/// What a flush after a write keeps from going on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Flushes {
+    /// Nothing: each request in flight has its own, as where so many clients commit.
+    #[default]
+    SideBySide,
+    /// The rest of its job, until the write and its flush are answered: as where one thread
+    /// submits and carries out fdatasync(2) itself, which fio's libaio does.
+    InTurn,
+}
+
+impl Flushes {
+    fn go_side_by_side(&self) -> bool {
+        *self == Self::SideBySide
+    }
 }
 
 /// A job that runs beside those of every cell.
@@ -204,9 +225,13 @@ impl Matrix {
         self.asked().is_ok_and(|asked| asked.iter().any(is_it))
     }
 
+    /// Whether some write has a flush that holds up its job.
+    pub(crate) fn flushes_in_turn(&self) -> bool {
+        self.flushes == Flushes::InTurn && self.sync.iter().any(is_flushed)
+    }
+
     /// Whether writes have a flush of their own, and reads are made between them.
     pub(super) fn flushes_among_reads(&self) -> bool {
-        let is_flushed = |sync: &Sync| matches!(sync, Sync::Fdatasync | Sync::Fsync);
         let is_it = |asked: &Asked| phases(&asked.word).is_ok_and(|all| all.iter().any(is_mixed));
         let asked = self.asked().unwrap_or_default();
         self.sync.iter().any(is_flushed) && asked.iter().any(is_it)
@@ -329,6 +354,10 @@ pub(super) fn phases(word: &str) -> Result<Vec<Rw>, PlanError> {
         job::rw(part).ok_or_else(|| PlanError::field("rw", cause, "use one of them"))
     };
     word.split('+').map(phase).collect()
+}
+
+fn is_flushed(sync: &Sync) -> bool {
+    matches!(sync, Sync::Fdatasync | Sync::Fsync)
 }
 
 fn is_mixed(rw: &Rw) -> bool {

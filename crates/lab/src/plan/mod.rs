@@ -15,7 +15,7 @@ mod target;
 pub use cell::{Cell, Load, Sync};
 pub(crate) use cell::{beside, is_own, own, plain};
 pub use error::PlanError;
-pub use matrix::{Beside, Matrix};
+pub use matrix::{Beside, Flushes, Matrix};
 pub(crate) use processors::processors;
 pub use rounds::{Limits, Precondition, RoundPlan, Steady};
 pub use sweep::Sweep;
@@ -90,6 +90,9 @@ pub type SettingOf<'a> = &'a dyn Fn(&Target, &str) -> Option<String>;
 fn mode_with(mode: &str) -> String {
     if mode == MODES[0] { WRITE_BACK.to_owned() } else { mode.to_owned() }
 }
+
+const NOT_RATED: &str = "it is not rated, since nothing says which array it is: array = { raid = ..., \
+                         drives = ..., drive = \"a model\" }, or --array";
 
 const FIO_AND_FLUSHES: &str = "fio measures a write and a flush, and never both together: percentiles of both are \
                                bounds that hold whichever belongs to which, and where several are in \
@@ -247,7 +250,17 @@ impl Plan {
         let by_fio = |target: &Target| !target.is_in_process(&self.matrix);
         let all = self.targets.iter().enumerate();
         let named = all.filter(|(index, target)| by_fio(target) && is_flushed(*index));
-        named.map(|(_, target)| format!("{}: {FIO_AND_FLUSHES}", target.name)).collect()
+        let flushed = named.map(|(_, target)| format!("{}: {FIO_AND_FLUSHES}", target.name));
+        let unrated = self.unrated().map(|target| format!("{}: {NOT_RATED}", target.name));
+        flushed.chain(unrated).collect()
+    }
+
+    /// Targets that are to be rated, of which nothing says what is to be expected.
+    fn unrated(&self) -> impl Iterator<Item = &Target> {
+        let rates = self.questions.contains(&Question::Rating);
+        let is_unknown =
+            |target: &&Target| target.kind() != Kind::Machine && target.array.is_none();
+        self.targets.iter().filter(move |_| rates).filter(is_unknown)
     }
 
     /// The rounds of a target.

@@ -120,6 +120,13 @@ pub enum Kind {
     Machine,
 }
 
+impl Kind {
+    /// Whether its requests travel over NBD.
+    pub(crate) fn is_nbd(self) -> bool {
+        matches!(self, Self::Export | Self::Volume)
+    }
+}
+
 impl Target {
     /// What it is.
     ///
@@ -145,7 +152,10 @@ impl Target {
         match (self.kind(), self.load) {
             (Kind::Machine, _) | (_, Loader::InProcess) => true,
             (_, Loader::Fio) => false,
-            (_, Loader::Auto) => !matrix.rate.is_empty() || matrix.flushes_among_reads(),
+            (kind, Loader::Auto) => {
+                let flushes_aside = kind.is_nbd() && matrix.flushes_in_turn();
+                !matrix.rate.is_empty() || matrix.flushes_among_reads() || flushes_aside
+            }
         }
     }
 
@@ -167,13 +177,6 @@ impl Target {
         };
         let others: Vec<_> = self.alike.iter().map(at).collect();
         [first].into_iter().chain(others).collect()
-    }
-
-    /// Those of them that a cell loads.
-    pub(crate) fn loaded(&self, settings: &BTreeMap<String, toml::Value>) -> Vec<Self> {
-        let mut each = self.each();
-        each.truncate(usize::from(self.arrays(settings)));
-        each
     }
 
     /// Whether it has a setting that can be changed.
@@ -210,11 +213,15 @@ impl Target {
         if self.size.is_some_and(|size| size.bytes() == 0) {
             return Err(PlanError::field(field("size"), "it is 0", "give some"));
         }
-        let is_nbd = matches!(kind, Kind::Export | Kind::Volume);
-        if is_nbd && matrix.sync.contains(&Sync::Fua) && !self.is_in_process(matrix) {
+        if kind.is_nbd() && matrix.sync.contains(&Sync::Fua) && !self.is_in_process(matrix) {
             let way_out = "set load = \"in-process\", or use fsync: a flush after each write";
             let cause = "fio's NBD client sends no FUA";
             return Err(PlanError::field(field("sync"), cause, way_out));
+        }
+        if self.load == Loader::Fio && kind.is_nbd() && matrix.flushes_in_turn() {
+            let way_out = "leave load out, or set load = \"in-process\"";
+            let cause = "fio's NBD client goes on beside its flushes";
+            return Err(PlanError::field(field("flushes"), cause, way_out));
         }
         if self.load == Loader::Fio && matrix.flushes_among_reads() {
             let way_out = "leave load out, or set load = \"in-process\"";
@@ -324,7 +331,7 @@ impl Target {
             return self.array.clone();
         }
         let core = self.stack(settings).ok()?.core;
-        let groups = Some(core.groups).filter(|&groups| groups > 1);
+        let groups = Some(core.groups).filter(|_| core.raid.has_groups());
         let (raid, drive, drives) = (core.raid, core.drive, core.drives);
         Some(ArrayOf { raid, drive, drives, groups, strip: Some(core.strip) })
     }

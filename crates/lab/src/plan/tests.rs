@@ -195,7 +195,7 @@ fn a_real_target_has_as_many_arrays_at_once_as_it_names_and_a_plan_takes_no_more
     assert!(error.contains("arrays: 2 at once, and there are 1; name the others"), "{error}");
     let both = text.replace("size = \"1G\"", "size = \"1G\"\nalike = [\"/tmp/other\"]");
     let plan = Plan::parse(&both).unwrap();
-    let counts = plan.cells().into_iter().map(|cell| plan.targets[1].loaded(&cell.settings).len());
+    let counts = plan.cells().into_iter().map(|cell| plan.targets[1].arrays(&cell.settings));
     assert_eq!(counts.collect::<std::collections::BTreeSet<_>>(), [1, 2].into());
     let both = Target {
         name: "v".into(),
@@ -220,4 +220,32 @@ fn writes_with_flushes_among_reads_are_made_by_this_program_and_of_fio_its_flush
     let loose = PLAN.replace("\"none\", \"fdatasync\"", "\"none\"");
     let loose = Plan::parse(&loose).unwrap();
     assert!(loose.caveats().is_empty() && !loose.targets[1].is_in_process(&loose.matrix));
+}
+
+#[test]
+fn flushes_in_turn_are_made_by_this_program_where_fio_would_go_on_beside_them() {
+    let writes = PLAN.replace("\"randrw\"", "\"randwrite\"");
+    let writes = writes.replace("depth = [8]", "depth = [8]\nflushes = \"in-turn\"");
+    let plan = Plan::parse(&writes).unwrap();
+    assert!(!plan.targets[1].is_in_process(&plan.matrix), "a file is fio's, by libaio");
+    let again = Plan::parse(&toml::to_string(&plan).unwrap()).unwrap();
+    assert_eq!(again.matrix.flushes, Flushes::InTurn);
+    let export = Target { name: "e".into(), export: Some("nbd://h/x".into()), ..Target::default() };
+    assert!(export.is_in_process(&plan.matrix));
+    let by_fio = Target { load: Loader::Fio, ..export.clone() };
+    let error = by_fio.check(&plan.matrix).unwrap_err().to_string();
+    assert!(error.contains("goes on beside its flushes; leave load out"), "{error}");
+    let loose = Plan::parse(&writes.replace("\"none\", \"fdatasync\"", "\"none\"")).unwrap();
+    assert!(!export.is_in_process(&loose.matrix), "where nothing is flushed it says nothing");
+}
+
+#[test]
+fn what_is_to_be_rated_and_says_no_array_is_told_of_before_it_runs() {
+    let text = format!("{PLAN}[[answer]]\nkind = \"rating\"\n");
+    let plan = Plan::parse(&text).unwrap();
+    let told: Vec<_> = plan.caveats();
+    assert!(told.len() == 1 && told[0].starts_with("a file: it is not rated"), "{told:?}");
+    let array = "size = \"1G\"\narray = { raid = 0, drives = 1, drive = \"hdd-7k2-4t\" }";
+    let plan = Plan::parse(&text.replace("size = \"1G\"", array)).unwrap();
+    assert!(plan.caveats().is_empty(), "{:?}", plan.caveats());
 }

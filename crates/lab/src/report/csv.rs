@@ -7,7 +7,8 @@ const HEAD: &str = "cell,target,settings,rw,read_percent,block_bytes,jobs,depth,
     iops_median,iops_min,iops_max,mb_per_s_median,mean_ms,\
     read_iops,read_mean_ms,read_p50_ms,read_p99_ms,read_p99_9_ms,read_p99_99_ms,read_max_ms,\
     write_iops,write_mean_ms,write_p50_ms,write_p99_ms,write_p99_9_ms,write_p99_99_ms,write_max_ms,\
-    flush_iops,flush_mean_ms,all_p50_ms,all_p99_ms,all_p99_9_ms,all_p99_99_ms,all_max_ms,all_is_at_most,\
+    flush_iops,flush_mean_ms,flush_p50_ms,flush_p99_ms,flush_p99_9_ms,flush_p99_99_ms,flush_max_ms,\
+    all_p50_ms,all_p99_ms,all_p99_9_ms,all_p99_99_ms,all_max_ms,all_is_at_most,\
     errors";
 
 /// All cells; those that were not measured have no figures.
@@ -47,11 +48,14 @@ pub fn csv(results: &Results) -> String {
     text
 }
 
-const FIGURES: usize = 29;
+const FIGURES: usize = 34;
 
 fn figures(summary: &Summary) -> Vec<String> {
+    // What did not happen took no time, which is not none.
     let side = |side: &Latencies| {
-        [side.iops, side.mean, side.p50, side.p99, side.p99_9, side.p99_99, side.max].map(number)
+        let latencies = [side.mean, side.p50, side.p99, side.p99_9, side.p99_99, side.max];
+        let text = |figure| if side.requests == 0 { String::new() } else { number(figure) };
+        [number(side.iops)].into_iter().chain(latencies.map(text)).collect::<Vec<_>>()
     };
     let mut fields = vec![
         summary.rounds.to_string(),
@@ -63,7 +67,7 @@ fn figures(summary: &Summary) -> Vec<String> {
     ];
     fields.extend(side(&summary.read));
     fields.extend(side(&summary.write));
-    fields.extend([number(summary.flush.iops), number(summary.flush.mean)]);
+    fields.extend(side(&summary.flush));
     let all = &summary.all;
     fields.extend([all.p50, all.p99, all.p99_9, all.p99_99, all.max].map(number));
     fields.push(summary.all_is_at_most.to_string());

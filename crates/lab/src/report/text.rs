@@ -1,6 +1,6 @@
 //! Results for a terminal.
 
-use crate::answer::{Rows, answers, name_of};
+use crate::answer::{Rows, all_within, answers, name_of};
 use crate::measure::Ending;
 use crate::results::{CellResult, Results, Summary};
 use crate::statistics::{Interval, Pattern};
@@ -20,6 +20,9 @@ pub fn text(results: &Results) -> String {
     if open > 0 {
         let all = results.cells.len();
         text += &format!("{open} of {all} cells are not measured yet (headpond lab resume)\n");
+    }
+    if results.measured().next().is_none() {
+        return text + &remarks(results).iter().map(|it| format!("{it}\n")).collect::<String>();
     }
     for answer in answers(results) {
         text += &format!("\n{}", answer.text());
@@ -48,8 +51,8 @@ pub(super) fn cells(results: &Results) -> Rows {
             spread(summary),
             number(summary.mb_per_s.median),
             ms(summary.mean_ms.median),
-            at_most(summary, summary.all.p99),
-            at_most(summary, summary.all.p99_99),
+            all_within(summary, summary.all.p99),
+            all_within(summary, summary.all.p99_99),
         ];
         row.extend(flushes.into_iter().filter(|_| has_flushes));
         row.push(summary.rounds.to_string());
@@ -59,12 +62,6 @@ pub(super) fn cells(results: &Results) -> Rows {
     columns.extend(["flush 99 %", "flush 99.99 %"].into_iter().filter(|_| has_flushes));
     columns.push("rounds");
     Rows { columns, words: 2, rows: rows.collect() }
-}
-
-/// A latency of all, or a bound of it.
-fn at_most(summary: &Summary, figure: f64) -> String {
-    let sign = if summary.all_is_at_most { "≤ " } else { "" };
-    format!("{sign}{}", ms(figure))
 }
 
 /// Where the median lies, and how sure that is; with too few rounds, from the least to the most.
@@ -121,7 +118,10 @@ fn habits(cell: &CellResult, summary: &Summary) -> Vec<String> {
     if !summary.outliers.is_empty() {
         let numbers: Vec<_> =
             summary.outliers.iter().map(|number| (number + 1).to_string()).collect();
-        habits.push(format!("round {} is not like the others", numbers.join(", ")));
+        habits.push(match &numbers[..] {
+            [one] => format!("round {one} is not like the others"),
+            several => format!("rounds {} are not like the others", several.join(", ")),
+        });
     }
     // A cache that fills is what the first rounds are for.
     let is_pass = cell.rounds.iter().all(|round| round.round.windows.is_empty());

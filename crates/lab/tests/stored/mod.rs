@@ -26,16 +26,18 @@ pub fn round(per_s: &[f64]) -> Round {
     Round { jobs, windows, latencies: Vec::new(), machine: None }
 }
 
-/// Results of four rounds of the only cell of a plan, the first of them to warm up.
+/// Results of four rounds of each cell of a plan, the first of them to warm up.
 pub fn results(folder: &Path, plan: &str, round: impl Fn(usize) -> Round) -> Results {
     let plan = Plan::parse(plan).unwrap();
     let mut stored = Folder::create(folder, &plan).unwrap();
-    let title = plan.cells()[0].title(&plan);
-    stored.push(&Line::Begun { cell: 0, title }).unwrap();
-    for number in 0..4_u32 {
-        let (round, counts) = (Box::new(round(number as usize)), number > 0);
-        stored.push(&Line::Round { cell: 0, number, counts, round }).unwrap();
+    for it in plan.cells() {
+        let (cell, title) = (it.number, it.title(&plan));
+        stored.push(&Line::Begun { cell, title }).unwrap();
+        for number in 0..4_u32 {
+            let (round, counts) = (Box::new(round(number as usize)), number > 0);
+            stored.push(&Line::Round { cell, number, counts, round }).unwrap();
+        }
+        stored.push(&Line::Done { cell, ending: Ending::Complete }).unwrap();
     }
-    stored.push(&Line::Done { cell: 0, ending: Ending::Complete }).unwrap();
     Results::read(folder).unwrap()
 }

@@ -3,6 +3,9 @@
 //! 1. the new devices become spares that stand by; 2. every member is given a second half, in which
 //!    nothing has moved yet; 3. one event of the array as it is says that the second halves count.
 //!    Cut before that event, the array has some more spares, and nothing else has happened.
+//!
+//! Of RAID 1 more members are more copies, and nothing moves: the one event says that there are
+//! more roles, which spares are given as after a loss (`copy_count`).
 
 use std::rc::Rc;
 
@@ -17,6 +20,7 @@ use crate::growth::stage_rows;
 use crate::intent::{IntentBitmap, region_stripes};
 use crate::layout::{LayoutError, Role};
 use crate::level::Level;
+use crate::patience::in_time;
 use crate::superblock::{
     ArrayRecord, RecordedGrowth, RecordedState, RecordedWork, RoleRecord, RoleState, SPARES_MAX,
     STAGE_BYTES, Superblock,
@@ -34,22 +38,12 @@ pub enum GrowError {
     #[error("array `{array}` is declustered, and its shape is fixed; make a new array and copy")]
     Declustered { array: String },
     #[error(
-        "array `{array}` has an integrity region, whose checksums know its shape; make a new array \
-         and copy"
-    )]
-    Integrity { array: String },
-    #[error(
         "array `{array}` is striped by weights, and these are fixed; make a new array and copy"
     )]
     Weighted { array: String },
     #[error(
-        "array `{array}` is of level {level}, of which more members are no larger array: use level \
-         10, 5 or 6 for that"
-    )]
-    Mirror { array: String, level: Level },
-    #[error(
-        "array `{array}` has a stripe journal, which knows its shape: start it once by force \
-         without the journal to drop that"
+        "array `{array}` has a stripe journal, which knows its shape: take it away first (`headpond \
+         array drop-journal`), and give it one when it has grown"
     )]
     Journal { array: String },
     #[error(
@@ -124,6 +118,9 @@ impl Array {
     pub async fn begin_growth(&self, additions: &[Addition]) -> Result<(), GrowError> {
         self.join_to_grow(additions).await?;
         let next = self.consider_growth(additions)?;
+        if next.growth.is_none() {
+            return Ok(self.change_record(|record| record.roles = next.roles).await?);
+        }
         let mut roles = next.roles.clone();
         let before = self.layout.members();
         for (addition, role) in additions.iter().zip(&mut roles[before..]) {
@@ -138,7 +135,10 @@ impl Array {
             let Some(member) = member else {
                 return Err(GrowError::Degraded { array: next.name });
             };
-            write_second_half(member, &next, Role(index as u16)).await?;
+            let (member, record) = (Rc::clone(member), next.clone());
+            let name = member.name().clone();
+            let write = write_second_half(member, record, Role(index as u16));
+            in_time(&self.runtime, &name, self.deadline(), write).await?;
         }
         // The second halves say nothing of what has befallen somebody meanwhile.
         let is_as_before = self.members.standing_by().len() == next.roles.len() - before;
@@ -169,13 +169,17 @@ impl Array {
             }
         }
         let spares = self.members.standing_by();
-        if let Some(spare) = spares.iter().find(|spare| !names.contains(&spare.name())) {
-            return Err(GrowError::Spare { array: array(), device: spare.name().clone() });
-        }
+        let others = || spares.iter().filter(|spare| !names.contains(&spare.name()));
         let (width, devices) = (self.layout.width(), names.len());
-        if devices > SPARES_MAX {
+        if devices + others().count() > SPARES_MAX {
             // They are spares until it grows.
             return Err(GrowError::TooMany { array: array(), devices, most: SPARES_MAX });
+        }
+        if record.level == Level::Raid1 {
+            return self.with_more_copies(&record, devices);
+        }
+        if let Some(spare) = others().next() {
+            return Err(GrowError::Spare { array: array(), device: spare.name().clone() });
         }
         let has_groups = record.level.has_groups();
         if has_groups && !devices.is_multiple_of(width) {
@@ -196,29 +200,29 @@ impl Array {
         let layout = next.layout().map_err(|cause| GrowError::Layout { array: array(), cause })?;
         let is_marked = record.intent_region_stripes.is_some();
         next.intent_region_stripes = is_marked.then(|| region_stripes(&layout));
+        let is_signed = record.integrity_region_stripes.is_some();
+        next.integrity_region_stripes = is_signed.then(|| region_stripes(&layout));
         Ok(next)
     }
 
     fn check_growable(&self) -> Result<(), GrowError> {
         let (record, array) = (self.recorder.record(), self.array_name());
-        let level = record.level;
+        let moves = record.level != Level::Raid1;
         let strip_bytes = self.layout.strip_bytes();
         let refusals = [
             (record.growth.is_some(), GrowError::Growing { array: array.clone() }),
             (self.layout.is_declustered(), GrowError::Declustered { array: array.clone() }),
-            (self.integrity.is_some(), GrowError::Integrity { array: array.clone() }),
             (record.weights.is_some(), GrowError::Weighted { array: array.clone() }),
-            (level == Level::Raid1, GrowError::Mirror { array: array.clone(), level }),
             (record.journal.is_some(), GrowError::Journal { array: array.clone() }),
             (
-                self.layout.redundancy() > 0 && self.intents.is_none(),
+                moves && self.layout.redundancy() > 0 && self.intents.is_none(),
                 GrowError::NoBitmap { array: array.clone() },
             ),
             (self.members.is_degraded(), GrowError::Degraded { array: array.clone() }),
             (!self.filling_roles().is_empty(), GrowError::Filling { array: array.clone() }),
             (!self.is_parity_whole(), GrowError::Uninitialised { array: array.clone() }),
-            (self.lost.is_listed(), GrowError::LostBlocks { array: array.clone() }),
-            (stage_rows(strip_bytes) == 0, GrowError::Strip { array, strip_bytes }),
+            (moves && self.lost.is_listed(), GrowError::LostBlocks { array: array.clone() }),
+            (moves && stage_rows(strip_bytes) == 0, GrowError::Strip { array, strip_bytes }),
         ];
         let refusal = refusals.into_iter().find(|(speaks_against, _)| *speaks_against);
         refusal.map_or(Ok(()), |(_, refusal)| Err(refusal))
@@ -227,8 +231,8 @@ impl Array {
 
 /// Describes the array of more members in the second half of one.
 async fn write_second_half(
-    member: &Member,
-    record: &ArrayRecord,
+    member: Rc<Member>,
+    record: ArrayRecord,
     role: Role,
 ) -> Result<(), DeviceError> {
     let half = SecondHalf::of(Rc::clone(&member.device), member.uuid);
@@ -242,7 +246,7 @@ async fn write_second_half(
             write_bitmap_page(&half, Bitmap::Intent, number, &bitmap.empty_page(number)).await?;
         }
     }
-    let (array, member_uuid) = (record.clone(), member.uuid);
+    let (array, member_uuid) = (record, member.uuid);
     let superblock = Superblock { array, member_uuid, role: Some(role), sequence: 1 };
     write_superblock(&half, superblock).await
 }

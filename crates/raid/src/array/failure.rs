@@ -227,7 +227,8 @@ impl Array {
         members.retain(|member| member.event_count.get() < record.event_count);
         let write = |member: &Rc<Member>| {
             let sequence = member.sequence.get() + 1;
-            let (array, member_uuid, role) = (record.clone(), member.uuid, member.role());
+            let role = member.role().and_then(|role| self.recorded_role(role));
+            let (array, member_uuid) = (record.clone(), member.uuid);
             let superblock = Superblock { array, member_uuid, role, sequence };
             let device = Rc::clone(&member.device);
             let write = async move { write_superblock(&*device, superblock).await };
@@ -254,6 +255,7 @@ impl Array {
             assert!(in_step, "{} has missed an event", member.name());
         }
         for (role, slot) in self.members.slots() {
+            let Some(role) = self.recorded_role(role) else { continue };
             let (member_uuid, state) = (slot.uuid.get(), slot.state.get());
             record.roles[role.index()] = RoleRecord { member_uuid, state };
         }

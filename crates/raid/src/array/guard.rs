@@ -20,7 +20,7 @@ use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 use std::rc::Rc;
 
-use headpond_block::{Buffers, ByteRange, DeviceError, Outcome};
+use headpond_block::{BlockDevice, Buffers, ByteRange, DeviceError, Outcome};
 
 use super::gate::{Closed, Entry, Gate};
 use super::journal::{Changes, Journal, Lease, Room};
@@ -42,7 +42,8 @@ pub(super) struct Guard {
     lacking: RefCell<Vec<bool>>,
     /// No stripe is torn that the journal does not know.
     is_sound: Cell<bool>,
-    /// Groups whose parity was right when the array started, although it had not been stopped.
+    /// Groups whose parity was right when the array started: it had been stopped, or the journal
+    /// has whatever that tore.
     vouched: u128,
 }
 
@@ -183,6 +184,11 @@ impl Array {
     /// The stripe journal, where there is one that can be used.
     pub(crate) fn journal(&self) -> Option<Rc<Journal>> {
         self.guard.as_ref().and_then(Guard::journal)
+    }
+
+    /// The device of the stripe journal that is used.
+    pub fn journal_device(&self) -> Option<Rc<dyn BlockDevice>> {
+        self.journal().map(|journal| Rc::clone(journal.device()))
     }
 
     /// Groups whose writes go through the journal.
@@ -431,8 +437,8 @@ impl Array {
         guard.is_loss_recorded.set(event.journal.is_some_and(|journal| journal.is_lost));
     }
 
-    /// Whether the parity of a stripe was right when the array started, although it had not been
-    /// stopped.
+    /// Whether the parity of a stripe was right when the array started, and whatever a log above
+    /// has still to write again did not tear it.
     pub(super) fn is_vouched(&self, stripe: Stripe) -> bool {
         let group = self.layout.group_of(stripe);
         self.guard.as_ref().is_some_and(|guard| guard.vouched >> group & 1 == 1)

@@ -20,6 +20,9 @@
 //!   same one. Who is away meanwhile has a new UUID when it comes back: its old pages say nothing.
 //! - What is signed was whole: every stripe fitted. So an unclean stop leaves nothing torn in a
 //!   region that is signed, and its redundancy is not made anew.
+//! - While the array grows nothing is signed, whatever the bitmap says: it may be of either shape.
+//!   The array of more members alone writes it, every page with the first of its rows that moves,
+//!   so that it is of that shape when nothing grows any more.
 //! - A write that begins after the scrub has looked at its stripe leaves the region unsigned.
 //!
 //! **Not here**: what the checksums are used for (`verify`), the pages as bytes (`integrity`).
@@ -41,7 +44,7 @@ use crate::integrity::{
     NO_SUM, PAGE_BYTES, PAGE_SUMS, PageOf, decode, encode, page_of, page_offset, places,
 };
 use crate::layout::{Role, StripCell, Stripe};
-use crate::superblock::ArrayRecord;
+use crate::superblock::{ArrayRecord, RecordedGrowth};
 
 /// How much of an array has checksums that count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -98,7 +101,8 @@ impl Integrity {
         stripes: u64,
         unsigned: &[Range<u64>],
     ) -> Option<Integrity> {
-        let region_stripes = record.integrity_region_stripes?;
+        let is_former = record.growth == Some(RecordedGrowth::Former);
+        let region_stripes = record.integrity_region_stripes.filter(|_| !is_former)?;
         let marks = Intents::new(Bitmap::Unsigned, record.uuid, stripes, region_stripes);
         // What each member has is not known: they may differ, or have nothing.
         marks.bitmap.borrow_mut().renew();

@@ -20,6 +20,7 @@ use crate::journal::label::{
 };
 use crate::journal::record::{self, Change, Place, UNIT_BYTES};
 use crate::journal::ring::{BATCH_BYTES_MAX, Ring};
+use crate::patience::in_time;
 
 /// What one write changes.
 pub(super) type Changes = SmallVec<[Change; 8]>;
@@ -283,19 +284,12 @@ impl Journal {
     async fn carry_out(&self, request: Request) -> Outcome {
         let outcome = match Submission::on(Rc::clone(&self.device), request).now_or() {
             Ok(outcome) => outcome,
-            Err(pending) => self.in_time(pending).await,
+            Err(pending) => in_time(&self.runtime, self.name(), self.deadline.get(), pending).await,
         };
         if outcome.is_err() {
             self.is_failed.set(true);
         }
         outcome
-    }
-
-    async fn in_time(&self, pending: Submission<'static>) -> Outcome {
-        let Some(after) = self.deadline.get() else { return pending.await };
-        let at = self.runtime.now() + after;
-        let late = |_| Err(DeviceError::Timeout { device: self.name().clone(), after });
-        self.runtime.deadline(at, pending).await.unwrap_or_else(late)
     }
 
     pub(super) fn is_failed(&self) -> bool {

@@ -104,13 +104,18 @@ impl Found {
 }
 
 impl Member {
-    /// A member as its superblock describes it.
-    pub(crate) fn found(device: Rc<dyn BlockDevice>, superblock: &Superblock) -> Member {
+    /// A member as its superblock describes it, but for the role: who has missed an event may have
+    /// another by now.
+    pub(crate) fn found(
+        device: Rc<dyn BlockDevice>,
+        superblock: &Superblock,
+        role: Option<Role>,
+    ) -> Member {
         Member {
             health: Health::of(&*device),
             device,
             uuid: superblock.member_uuid,
-            role: Cell::new(superblock.role),
+            role: Cell::new(role),
             sequence: Cell::new(superblock.sequence),
             event_count: Cell::new(superblock.array.event_count),
             // What an earlier process wrote may still be unflushed.

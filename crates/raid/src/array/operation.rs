@@ -32,6 +32,7 @@ use super::{Array, Member};
 use crate::balance::{Candidate, Motion, Planned};
 use crate::layout::{Role, StripCell, Stripe};
 use crate::patience::TICKS_OF_READ;
+use crate::superblock::RecordedParity;
 
 /// How long an operation is waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -277,7 +278,9 @@ impl Array {
                 candidates.push(member.health.as_candidate(copy, planned(cell.role)));
             }
         }
-        if any_slow {
+        if self.may_differ(stripe) {
+            candidates.truncate(1);
+        } else if any_slow {
             self.leave_slow_out(stripe, &mut candidates);
         }
         let motion = if self.geometry.now().rotational { Motion::Rotating } else { Motion::None };
@@ -285,6 +288,15 @@ impl Array {
         let balance = &mut balances[self.layout.group_of(stripe)];
         let copy = balance.place(motion, range, &candidates)?;
         Some(self.layout.cell_of_copy(stripe, copy))
+    }
+
+    /// Whether the copies of a stripe may differ, since no bitmap said which of them a write had
+    /// reached when the power went: then the first that is in use is what counts, and what the
+    /// others are given.
+    fn may_differ(&self, stripe: Stripe) -> bool {
+        self.parity.get() == RecordedParity::NotInitialised
+            && self.intents.is_none()
+            && stripe.0 >= self.initialised.get()
     }
 
     /// Keeps the copies that are not slow, where there are such.

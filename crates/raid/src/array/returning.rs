@@ -116,7 +116,10 @@ impl Array {
             let cause = match (self.intents.is_some(), self.members.lent_to(role).is_some()) {
                 (false, _) => "it has no intent bitmap",
                 (_, true) => "distributed spare space has taken its place",
-                _ => "the first member was lost in an unclean stop that a cache had to mend",
+                _ => {
+                    "it was started by force, or mended from its cache, after an unclean stop that cost it \
+                      a member"
+                }
             };
             return Err(ReturnError::Unmarked { array, device, cause });
         };

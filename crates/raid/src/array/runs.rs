@@ -13,7 +13,7 @@ use std::collections::VecDeque;
 use std::future::Future;
 use std::pin::Pin;
 
-use headpond_block::sync::{Crew, join_all};
+use headpond_block::sync::Crew;
 use headpond_block::{Outcome, Submission};
 
 use super::Array;
@@ -97,16 +97,14 @@ impl<'a> Runs<'a> {
     fn begin(
         &mut self,
         (rows, parts): (std::ops::Range<u64>, Vec<Role>),
-        fill: impl Fn(u64) -> Submission<'a>,
+        fill: impl FnOnce(std::ops::Range<u64>) -> Submission<'a>,
     ) {
         let number = self.begun;
         self.begun += 1;
         let taking = if parts.is_empty() { 0 } else { rows.end - rows.start };
         self.under_way.push(Run { number, rows: taking, parts });
-        let rows: Vec<Submission<'a>> = rows.map(fill).collect();
-        self.crew.join(Box::pin(async move {
-            (number, join_all(rows).await.into_iter().fold(Ok(()), Outcome::and))
-        }));
+        let filled = fill(rows);
+        self.crew.join(Box::pin(async move { (number, filled.await) }));
     }
 
     fn rows_under_way(&self) -> u64 {
@@ -148,7 +146,7 @@ impl<'a> Runs<'a> {
 impl Array {
     /// Begins what is to be under way beside what is.
     pub(super) fn begin_runs<'a>(&'a self, goal: &'a Goal, runs: &mut Runs<'a>) {
-        let fill = |row| Submission::pending(self.fill_row(goal, row));
+        let fill = |rows| Submission::pending(self.fill_run(goal, rows));
         match goal {
             Goal::Device(_, filling) => {
                 if runs.crew.is_empty() {

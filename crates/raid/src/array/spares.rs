@@ -13,12 +13,13 @@ use uuid::Uuid;
 use super::lost::erase_lost;
 use super::{Array, Member, zero_copy};
 use crate::layout::Role;
+use crate::patience::in_time;
 use crate::superblock::{FillRecord, SPARES_MAX};
 
 /// Why the members stay as they are.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum MemberError {
-    #[error("array `{array}` has no redundancy: nothing can be filled from its other members")]
+    #[error("array `{array}` has no redundancy: it needs every member, and none is made of others")]
     NoRedundancy { array: String },
     #[error("{device}: belongs to the array already")]
     Known { device: DeviceName },
@@ -38,16 +39,37 @@ pub enum MemberError {
     #[error("a spare is on its way to role {role} already; remove it first to take another one")]
     Filling { role: u16 },
     #[error(
-        "role {role} has lost data that nothing else holds; without its member the array would \
-         fail: give the role a spare first"
+        "array `{array}` needs {device}: its group has lost as many members as the level replaces; \
+         give a spare the place of one of those first (`headpond array add-spare`), or have one back \
+         (`re-add`)"
     )]
-    Needed { role: u16 },
+    Needed { array: String, device: DeviceName },
     #[error(
-        "the parity was never computed up to the end, and a lost member cannot be told from it"
+        "array `{array}`: its first parity, or its copies, are not made up to the end yet, and what a \
+         lost member held could not be made of the others: wait for that (`headpond array wait`)"
     )]
-    Uninitialised,
+    Uninitialised { array: String },
     #[error("array `{array}` is being grown to more members; wait for that")]
     Growing { array: String },
+    #[error("array `{array}` is no RAID 1, of which copies could be given up")]
+    NoCopies { array: String },
+    #[error(
+        "array `{array}` has no copy `{copy}`: `status` lists them; one whose device is not known \
+         any more is called `missing`"
+    )]
+    UnknownCopy { array: String, copy: String },
+    #[error(
+        "array `{array}` has no copy whose device is not known any more: name one that `status` \
+         lists by its device"
+    )]
+    NoneMissing { array: String },
+    #[error(
+        "the copies of array `{array}` may differ since an unclean stop, and are being made alike: \
+         wait for that"
+    )]
+    Unalike { array: String },
+    #[error("array `{array}` would have less than two copies left that are in use")]
+    LastCopies { array: String },
     #[error(transparent)]
     Device(#[from] DeviceError),
 }
@@ -74,9 +96,15 @@ impl Array {
         device: Rc<dyn BlockDevice>,
         uuid: Uuid,
     ) -> Result<(), MemberError> {
-        zero_copy(&*device, 0).await?;
-        zero_copy(&*device, 1).await?;
-        erase_lost(&*device).await?;
+        let blank = {
+            let device = Rc::clone(&device);
+            async move {
+                zero_copy(&*device, 0).await?;
+                zero_copy(&*device, 1).await?;
+                erase_lost(&*device).await
+            }
+        };
+        in_time(&self.runtime, device.name(), self.deadline(), blank).await?;
         let spare = Rc::new(Member::joining(device, uuid, self.recorder.issued_count()));
         self.members.join(Rc::clone(&spare));
         self.write_all_pages().await?;
@@ -148,7 +176,7 @@ impl Array {
             return Err(MemberError::Filling { role: role.0 });
         }
         if self.members.active(role).is_none() && !self.is_parity_whole() {
-            return Err(MemberError::Uninitialised);
+            return Err(MemberError::Uninitialised { array: self.recorder.record().name.clone() });
         }
         let mut standing_by = self.members.standing_by();
         standing_by.retain(|it| spare.is_none_or(|uuid| it.uuid == uuid));
@@ -165,16 +193,16 @@ impl Array {
     /// Where the array would not survive that.
     pub async fn fail(&self, role: Role) -> Result<(), MemberError> {
         let Some(member) = self.members.active(role) else { return Ok(()) };
-        self.check_spared(role)?;
+        self.check_spared(role, member.name())?;
         if !self.is_parity_whole() {
-            return Err(MemberError::Uninitialised);
+            return Err(MemberError::Uninitialised { array: self.recorder.record().name.clone() });
         }
         // Whoever cannot even record that all is as it was is not to be what is left.
         self.change_record(|_| {}).await?;
         if !self.members.is_present(&member) {
             return Ok(());
         }
-        self.check_spared(role)?;
+        self.check_spared(role, member.name())?;
         if let Some(former) = self.former()
             && role.index() < former.layout.members()
         {
@@ -184,11 +212,13 @@ impl Array {
         Ok(self.check_intact()?)
     }
 
-    fn check_spared(&self, role: Role) -> Result<(), MemberError> {
-        let group = self.layout.group_of_role(role);
-        match self.members.lost_in(group) >= self.layout.redundancy() {
-            true => Err(MemberError::Needed { role: role.0 }),
-            false => Ok(()),
+    fn check_spared(&self, role: Role, device: &DeviceName) -> Result<(), MemberError> {
+        let (array, device) = (self.recorder.record().name.clone(), device.clone());
+        let lost = self.members.lost_in(self.layout.group_of_role(role));
+        match self.layout.redundancy() {
+            0 => Err(MemberError::NoRedundancy { array }),
+            redundancy if lost >= redundancy => Err(MemberError::Needed { array, device }),
+            _ => Ok(()),
         }
     }
 
@@ -219,7 +249,7 @@ impl Array {
         self.check_writable()?;
         let Some((role, slot)) = self.slot_to_lend() else { return Ok(None) };
         if !self.is_parity_whole() {
-            return Err(MemberError::Uninitialised);
+            return Err(MemberError::Uninitialised { array: self.recorder.record().name.clone() });
         }
         self.members.lend(slot, FillRecord { role, rows: 0 });
         self.change_record(|_| {}).await?;

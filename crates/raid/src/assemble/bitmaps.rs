@@ -31,9 +31,13 @@ pub(super) async fn absence(verdict: &Verdict, layout: &Layout) -> AbsenceFound 
     }
 }
 
-/// The stripes whose checksums count for nothing.
+/// The stripes whose checksums count for nothing: all of an array that grows, whose bitmap may be
+/// of the other shape.
 pub(super) async fn unsigned(verdict: &Verdict, layout: &Layout) -> Vec<Range<u64>> {
     match verdict.record.integrity_region_stripes {
+        Some(_) if verdict.record.growth.is_some() => {
+            std::iter::once(0..layout.stripes()).collect()
+        }
         Some(region) => marked_regions(verdict, layout, Bitmap::Unsigned, region).await,
         None => Vec::new(),
     }

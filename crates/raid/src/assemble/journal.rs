@@ -2,14 +2,18 @@
 
 use std::rc::Rc;
 
-use headpond_block::{BlockDevice, Runtime};
+use headpond_block::{BlockDevice, DeviceError, Runtime};
 
 use super::{AssembleError, AssembleOptions, judge::Verdict};
 use crate::array::{Contents, Guarded, Journal, Walk, read_journal_label};
-use crate::journal::label::{Label, RING_OFFSET};
+use crate::journal::label::{Label, LabelError, RING_OFFSET};
 use crate::journal::{bytes_min, record_bytes_max};
 use crate::layout::Layout;
+use crate::patience::in_time;
 use crate::superblock::{JournalRecord, RecordedState};
+
+/// The label on a device, or why there is none.
+type Looked = Result<Result<Label, LabelError>, DeviceError>;
 
 /// What there is of the journal.
 pub(super) enum Found {
@@ -30,6 +34,7 @@ pub(super) enum Found {
 /// # Errors
 /// Where another one was given, or an older image of it.
 pub(super) async fn find(
+    runtime: &Runtime,
     verdict: &Verdict,
     layout: &Layout,
     options: &AssembleOptions,
@@ -37,15 +42,24 @@ pub(super) async fn find(
     let record = &verdict.record;
     let name = || record.name.clone();
     let Some(journal) = record.journal else { return Ok(Found::NotWanted) };
-    let Some(device) = options.journal.clone() else {
+    let Some((device, label)) = named_or_first(runtime, options, &journal).await else {
         return Ok(Found::Lost("it is not attached".to_owned()));
     };
-    let label = match read_journal_label(&*device).await {
+    let label = match label {
         Ok(Ok(label)) => label,
         Ok(Err(cause)) => return Ok(Found::Lost(format!("{}: {cause}", device.name()))),
         Err(error) => return Ok(Found::Lost(error.to_string())),
     };
-    if label.journal != journal.uuid || label.array != record.uuid {
+    let is_of_array = label.array == record.uuid;
+    let is_needless = journal.is_lost || record.state == RecordedState::Clean;
+    let is_exchanged = options.journals.len() > 1;
+    if is_of_array && label.journal != journal.uuid && (is_needless || is_exchanged) {
+        // Left by an exchange that was cut. The one that is named is not there, and what it may
+        // hold counts as lost.
+        let reason = format!("{}: an exchange of journals was not ended", device.name());
+        return Ok(Found::Lost(reason));
+    }
+    if label.journal != journal.uuid || !is_of_array {
         let (device, found) = (device.name().clone(), label.journal);
         let expected = journal.uuid;
         return Err(AssembleError::OtherJournal { device, name: name(), expected, found });
@@ -64,6 +78,29 @@ pub(super) async fn find(
         Ok(records) => Ok(Found::Usable { device, label, records }),
         Err(reason) => Ok(Found::Lost(reason)),
     }
+}
+
+/// The one that the superblocks name, or else the first one given. One that hangs counts as one
+/// that cannot be read.
+async fn named_or_first(
+    runtime: &Runtime,
+    options: &AssembleOptions,
+    journal: &JournalRecord,
+) -> Option<(Rc<dyn BlockDevice>, Looked)> {
+    let deadline = options.tuning.patience.and_then(|patience| patience.deadline);
+    let mut first = None;
+    for device in &options.journals {
+        let looked_at = Rc::clone(device);
+        let look = async move { read_journal_label(&*looked_at).await };
+        let label = in_time(runtime, device.name(), deadline, look).await;
+        let is_named = matches!(&label, Ok(Ok(label)) if label.journal == journal.uuid);
+        let looked = (Rc::clone(device), label);
+        if is_named {
+            return Some(looked);
+        }
+        first = first.or(Some(looked));
+    }
+    first
 }
 
 async fn survey(

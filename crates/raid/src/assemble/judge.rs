@@ -20,6 +20,7 @@ use headpond_block::DeviceName;
 use super::{AssembleError, Candidate};
 use crate::array::{Found, Member};
 use crate::layout::{Layout, Role};
+use crate::level::Level;
 use crate::superblock::{ArrayRecord, RecordedState, RoleState, Superblock};
 
 /// The members of an array.
@@ -98,17 +99,21 @@ impl Seats {
     }
 
     fn found(self, record: &ArrayRecord) -> Found {
-        let member = |it: Candidate| Member::found(it.device, &it.superblock);
-        let roles = self.roles.into_iter().enumerate().map(|(index, candidate)| {
-            candidate.map(member).ok_or_else(|| vacancy(record, Role(index as u16)))
+        let member = |it: Candidate, role| Member::found(it.device, &it.superblock, role);
+        let roles = self.roles.into_iter().zip(0..).map(|(candidate, index)| {
+            let role = Role(index);
+            let found = candidate.map(|it| member(it, Some(role)));
+            found.ok_or_else(|| vacancy(record, role))
         });
         let mut found =
             Found { roles: roles.collect(), filling: Vec::new(), standing_by: Vec::new() };
         for (entry, candidate) in record.spares.iter().zip(self.spares) {
             let Some(candidate) = candidate else { continue };
             match entry.filling {
-                Some(filled) => found.filling.push((filled, member(candidate))),
-                None => found.standing_by.push(member(candidate)),
+                Some(filled) => {
+                    found.filling.push((filled, member(candidate, Some(filled.role))));
+                }
+                None => found.standing_by.push(member(candidate, None)),
             }
         }
         found
@@ -120,8 +125,9 @@ pub(super) fn list(roles: &[Role]) -> String {
     roles.iter().map(|role| format!("role {}", role.0)).collect::<Vec<_>>().join(", ")
 }
 
-/// The shape of an array never changes, whatever the event count; one that grows has two, each with
-/// superblocks of its own. Who was out when it did has the shape before, and is left out anyway.
+/// The shape of an array never changes, whatever the event count, but for the number of copies of
+/// RAID 1; one that grows has two, each with superblocks of its own. Who was out when it did has
+/// the shape before, and is left out anyway.
 fn check_agreement(candidates: &[Candidate]) -> Result<(), AssembleError> {
     let newest = newest(candidates.iter()).expect("there are candidates");
     let record = &newest.superblock.array;
@@ -132,7 +138,7 @@ fn check_agreement(candidates: &[Candidate]) -> Result<(), AssembleError> {
             ("groups", own.groups == record.groups),
             ("declustering", own.declustering == record.declustering),
             ("weights", own.weights == record.weights),
-            ("members", own.roles.len() == record.roles.len()),
+            ("members", own.roles.len() == record.roles.len() || record.level == Level::Raid1),
             ("strip size", own.strip_bytes == record.strip_bytes),
             ("data offset", own.data_offset == record.data_offset),
             ("data size", own.member_data_bytes == record.member_data_bytes),

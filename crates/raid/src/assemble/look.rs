@@ -10,7 +10,7 @@ use uuid::Uuid;
 
 use super::{AssembleError, Candidate};
 use crate::array::{Inspection, inspect};
-use crate::patience::Patience;
+use crate::patience::{Patience, in_time};
 
 /// What is on a device, or why that cannot be told.
 pub type Look = (Rc<dyn BlockDevice>, Result<Inspection, DeviceError>);
@@ -22,9 +22,13 @@ pub async fn inspect_all(
     devices: Vec<Rc<dyn BlockDevice>>,
     patience: Option<Patience>,
 ) -> Vec<Look> {
+    let deadline = patience.and_then(|patience| patience.deadline);
     let look = |device: &Rc<dyn BlockDevice>| -> JoinHandle<Result<Inspection, DeviceError>> {
-        let (runtime, device) = (runtime.clone(), Rc::clone(device));
-        runtime.clone().spawn(async move { inspect_in_time(&runtime, device, patience).await })
+        let (beside, device) = (runtime.clone(), Rc::clone(device));
+        runtime.spawn(async move {
+            let name = device.name().clone();
+            in_time(&beside, &name, deadline, async move { inspect(&*device).await }).await
+        })
     };
     let looks: Vec<_> = devices.iter().map(look).collect();
     let mut found = Vec::with_capacity(devices.len());
@@ -32,20 +36,6 @@ pub async fn inspect_all(
         found.push((device, look.await));
     }
     found
-}
-
-async fn inspect_in_time(
-    runtime: &Runtime,
-    device: Rc<dyn BlockDevice>,
-    patience: Option<Patience>,
-) -> Result<Inspection, DeviceError> {
-    let Some(after) = patience.and_then(|patience| patience.deadline) else {
-        return inspect(&*device).await;
-    };
-    let name = device.name().clone();
-    let look = async move { inspect(&*device).await };
-    let looked = runtime.deadline(runtime.now() + after, look).await;
-    looked.unwrap_or(Err(DeviceError::Timeout { device: name, after }))
 }
 
 /// The members among the devices, and why others could not be read.

@@ -396,13 +396,12 @@ impl Fields<'_> {
         is_there.then(|| self.u64(at::INTEGRITY_REGION))
     }
 
-    /// Only with redundancy, in an array that is not being grown, and with room for the checksums.
+    /// Only with redundancy, and with room for the checksums.
     fn check_integrity(&self, array: &ArrayRecord, layout: &Layout) -> Result<(), DecodeError> {
         let Some(region) = array.integrity_region_stripes else { return Ok(()) };
         let needed = integrity::data_offset_min(layout.member_data_bytes());
-        let is_possible = layout.redundancy() > 0 && array.growth.is_none();
         let is_covered = intent::covers(layout.stripes(), region);
-        match is_possible && is_covered && array.data_offset >= needed {
+        match layout.redundancy() > 0 && is_covered && array.data_offset >= needed {
             true => Ok(()),
             false => Err(impossible("integrity region", region)),
         }

@@ -62,7 +62,7 @@ pub async fn open(
         after_unclean_stop: AfterUncleanStop::DistrustParity,
         force,
         tuning: Tuning { scratch_bytes_max: 1 << 20, ..Tuning::with_pool(pool) },
-        journal: journals.into_iter().next(),
+        journals,
     };
     assemble(runtime, members, options).await
 }

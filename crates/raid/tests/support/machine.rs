@@ -199,7 +199,7 @@ pub async fn attempt(devices: Devices) -> Result<Assembled, AssembleError> {
         after_unclean_stop: AfterUncleanStop::DistrustParity,
         force: Force::No,
         tuning: Tuning { scratch_bytes_max: 1 << 20, ..Tuning::with_pool(pool) },
-        journal: None,
+        journals: Vec::new(),
     };
     assemble(&devices.runtime, devices.list, options).await
 }

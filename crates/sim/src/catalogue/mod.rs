@@ -115,6 +115,16 @@ impl Model {
         CatalogueError::WrongKind { name: self.name().to_owned(), kind: self.kind(), wanted }
     }
 
+    /// Whether it says that it has a volatile cache, so that hosts send it flushes.
+    pub fn reports_a_cache(&self) -> bool {
+        match self {
+            Self::Hdd(model) => model.parameters().write_cache.enabled,
+            Self::Ssd(model) => model.reports_a_cache(),
+            Self::Controller(model) => model.reports_a_cache(),
+            Self::Network(_) => false,
+        }
+    }
+
     /// Bytes that it stores, where it stores any.
     pub fn capacity_bytes(&self) -> Option<u64> {
         match self {

@@ -77,6 +77,11 @@ const fn destage_kib() -> u64 {
 }
 
 impl ControllerModel {
+    /// Whether its volumes say that they have a cache.
+    pub fn reports_a_cache(&self) -> bool {
+        self.cache.mode == CacheMode::WriteBack
+    }
+
     /// # Errors
     /// Names the line or the field that is wrong.
     pub fn parse(text: &str) -> Result<Self, ModelError> {

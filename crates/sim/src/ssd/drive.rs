@@ -29,6 +29,8 @@ pub struct SsdDrive {
     firmware: u64,
     link_in: u64,
     link_out: u64,
+    /// Where the last write ended.
+    written_to: u64,
     flash: Flash,
     space: Collector,
     reads: BTreeMap<u64, PendingRead>,
@@ -140,8 +142,7 @@ impl Machine for SsdDrive {
     }
 
     fn is_sent_flushes(&self) -> bool {
-        let cache = &self.model.parameters().write_cache;
-        cache.enabled && cache.reported
+        self.model.reports_a_cache()
     }
 }
 
@@ -164,6 +165,7 @@ impl SsdDrive {
             firmware: 0,
             link_in: 0,
             link_out: 0,
+            written_to: 0,
             flash: Flash::new(Rc::clone(&model)),
             space: Collector::new(&model, state),
             reads: BTreeMap::new(),
@@ -324,21 +326,22 @@ impl SsdDrive {
         let (iops_max, write_ns) = (controller.write_iops_max, nanos(controller.write_us));
         let turn = self.firmware_turn(iops_max);
         self.link_in = self.link_in.max(self.now) + self.model.in_ns(range.len());
-        self.map_units(range);
+        let is_fua = waiting.command.kind == CommandKind::WriteThrough;
+        let is_alone = self.model.writes_through() || is_fua;
+        let held = self.map_units(range, is_alone);
         if self.model.writes_through() {
             self.commits.push_back(waiting);
             self.commit_next();
             return;
         }
-        let is_fua = waiting.command.kind == CommandKind::WriteThrough;
         if is_fua && !self.model.flushes_are_free() {
-            self.buffer.bytes += range.len();
-            self.buffer.loose += range.len();
+            self.buffer.bytes += held;
+            self.buffer.loose += held;
             self.flush(waiting.tag);
             return;
         }
         let arrived = self.link_in.max(turn) + write_ns;
-        match self.take_in(range.len()) {
+        match self.take_in(held) {
             0 => self.answer(waiting.tag, arrived),
             left => {
                 let roomless = Roomless { tag: waiting.tag, left, arrives: arrived };
@@ -348,10 +351,18 @@ impl SsdDrive {
         self.program_whole_units();
     }
 
-    fn map_units(&mut self, range: ByteRange) {
-        let Self { space, random, .. } = self;
-        let units = range.start() / UNIT_BYTES..range.end().div_ceil(UNIT_BYTES);
+    /// Maps what a write touches, and says how many bytes it takes: whole units, but not again that
+    /// which the write before it ended in, unless it has to be on the flash by itself.
+    fn map_units(&mut self, range: ByteRange, is_alone: bool) -> u64 {
+        let Self { space, random, written_to, .. } = self;
+        let goes_on = !is_alone && range.start() == *written_to;
+        let first =
+            if goes_on { written_to.div_ceil(UNIT_BYTES) } else { range.start() / UNIT_BYTES };
+        let units = first..range.end().div_ceil(UNIT_BYTES);
+        *written_to = range.end();
+        let bytes = (units.end - first) * UNIT_BYTES;
         units.for_each(|unit| space.write(unit, random));
+        bytes
     }
 
     /// Takes bytes into the buffer, behind those that wait; how many find no room.
@@ -504,8 +515,10 @@ impl SsdDrive {
             return;
         }
         let Some(next) = self.commits.pop_front() else { return };
-        self.buffer.bytes += next.command.range.len();
-        self.buffer.loose += next.command.range.len();
+        let range = next.command.range;
+        let units = range.end().div_ceil(UNIT_BYTES) - range.start() / UNIT_BYTES;
+        self.buffer.bytes += units * UNIT_BYTES;
+        self.buffer.loose += units * UNIT_BYTES;
         self.program_loose();
         let bytes = u64::from(self.model.parameters().flash.page_kib) * 1024;
         let (_, takes_ns, _) = self.program_shape();

@@ -5,7 +5,8 @@
 //!    [`State`]; it is a [`Machine`](crate::Machine) as a disk is.
 //!
 //! A write is in the buffer when it has crossed the link, and leaves it in units that a die
-//! programs at once. A flush of a drive whose buffer is lost with the power programs what the
+//! programs at once. It takes whole units of the map, of which writes in a row share what lies
+//! between them. A flush of a drive whose buffer is lost with the power programs what the
 //! buffer holds, with padding, and a page of the map's journal beside it. Space is written in
 //! superblocks; when free ones run short, the one with the least valid data is copied together and
 //! erased, at the pace at which the host uses space up. Reads go before programs, four to one.
@@ -19,7 +20,7 @@
 //! is valid in exactly one superblock.
 //!
 //! **Not here**: wear, read disturb, heat; collection while idle; merging of overwrites in the
-//! buffer; reads answered from it.
+//! buffer; reads answered from it; the reading of a unit of which a part is written.
 
 mod collector;
 mod drive;

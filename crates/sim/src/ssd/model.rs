@@ -59,6 +59,12 @@ impl SsdModel {
         cache.protected || !cache.enabled
     }
 
+    /// Whether it says that it has a volatile cache, so that the host sends flushes.
+    pub fn reports_a_cache(&self) -> bool {
+        let cache = &self.parameters.write_cache;
+        cache.enabled && cache.reported
+    }
+
     /// Whether a flush finds nothing to program.
     pub(super) fn flushes_are_free(&self) -> bool {
         let cache = &self.parameters.write_cache;

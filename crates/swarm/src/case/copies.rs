@@ -119,12 +119,13 @@ impl Case<'_> {
         }
         self.say(format!("  with copy {copy} of the cache alone"));
         let before = self.excuses.borrow();
-        let excuses = Excuses {
+        let mut excuses = Excuses {
             copies: before.copies.with_only(copy),
             cache_failed: !must_start,
             ..before.clone()
         };
         drop(before);
+        excuses.note_opening(&machine.topology);
         let others = belonging.into_iter().filter(|other| *other != copy).collect();
         let absent = Absent { copies: others, ..self.absent.clone() };
         let order = Order { absent, ..self.quiet(self.settings.clone()) };

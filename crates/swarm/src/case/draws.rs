@@ -68,6 +68,7 @@ impl Case<'_> {
             absent: self.absent.clone(),
             workload: Some(workload),
             steps,
+            rotted: 0,
             cut: draw_cut(random),
         };
         self.draw_copies(machine, &mut order, is_severe);
@@ -121,6 +122,22 @@ impl Case<'_> {
             let ill = *random.pick(&[Ill::JournalWrite, Ill::JournalGone]);
             let at = Duration::from_micros(1 << (8 + random.below(10)));
             order.steps.push((at, Step::Ill(ill)));
+            order.steps.sort_by_key(|(at, _)| *at);
+        }
+    }
+
+    /// The journal may be exchanged, before or after it fails.
+    pub(super) fn draw_exchange_of_journal(&mut self, order: &mut Order) {
+        // Drawn aside: the other steps are what they are without it.
+        let mut aside = self.random.clone().fork().fork();
+        if aside.one_in(3) {
+            let at = Duration::from_micros(1 << (8 + aside.below(10)));
+            order.steps.push((at, Step::ExchangeJournal));
+            order.steps.sort_by_key(|(at, _)| *at);
+        }
+        if aside.one_in(4) {
+            let at = Duration::from_micros(1 << (8 + aside.below(10)));
+            order.steps.push((at, Step::DropJournal));
             order.steps.sort_by_key(|(at, _)| *at);
         }
     }

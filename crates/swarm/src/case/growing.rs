@@ -14,7 +14,6 @@ impl Case<'_> {
     /// Where nothing has happened to the array that keeps it from growing: it does, over several
     /// lives with all that befalls them.
     pub(super) fn live_growing(&mut self, machine: &mut Machine) -> Result<Next, Offence> {
-        // Drawn aside: what comes later is drawn as it is without.
         let mut aside = self.random.clone().fork();
         let is_sound = {
             let excuses = self.excuses.borrow();
@@ -23,11 +22,7 @@ impl Case<'_> {
         if !machine.topology.can_grow() || !is_sound || !aside.one_in(2) {
             return Ok(Next::Live);
         }
-        let live_random = self.live_random.replace(aside.fork());
-        let random = std::mem::replace(&mut self.random, aside);
-        let next = self.live_until_grown(machine);
-        self.random = random;
-        self.live_random.replace(live_random);
+        let next = self.live_aside(aside, |case| case.live_until_grown(machine));
         machine.pace.set(Pace::default());
         next
     }
@@ -53,7 +48,11 @@ impl Case<'_> {
             }
             self.take_new_shape(machine);
         }
-        self.end_growth(machine)
+        match self.end_growth(machine)? {
+            // Nothing is signed any more.
+            Next::Live if !machine.growth.may_be_under_way() => self.live_signing(machine),
+            next => Ok(next),
+        }
     }
 
     fn draw_growing(&mut self, machine: &Machine, more: usize) -> Order {
@@ -134,7 +133,7 @@ pub(super) fn draw_late_cut(random: &mut Random) -> Cut {
 }
 
 /// Such that moving takes one life, or several.
-fn draw_pace(random: &mut Random) -> Pace {
+pub(super) fn draw_pace(random: &mut Random) -> Pace {
     let slow = |rate| Pace { floor: Size(rate), ceiling: Some(Size(rate)) };
     *random.pick(&[Pace::default(), slow(16 << 20), slow(4 << 20), slow(1 << 20), slow(256 << 10)])
 }

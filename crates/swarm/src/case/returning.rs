@@ -13,7 +13,6 @@ impl Case<'_> {
     /// Where no more was lost than the array replaces: whoever was comes back, and others are lost
     /// after that.
     pub(super) fn live_returning(&mut self, machine: &Machine) -> Result<Next, Offence> {
-        // Drawn aside: what comes later is drawn as it is without.
         let mut aside = self.random.clone().fork().fork();
         let is_within = {
             let excuses = self.excuses.borrow();
@@ -24,11 +23,7 @@ impl Case<'_> {
         if !is_wanted || !aside.one_in(2) {
             return Ok(Next::Live);
         }
-        let live_random = self.live_random.replace(aside.fork());
-        let random = std::mem::replace(&mut self.random, aside);
-        let next = self.lose_and_return(machine);
-        self.random = random;
-        self.live_random.replace(live_random);
+        let next = self.live_aside(aside, |case| case.lose_and_return(machine));
         self.absent.members.clear();
         next
     }
@@ -101,8 +96,12 @@ impl Case<'_> {
     }
 
     /// Everybody comes back and is waited for; the life after that finds nobody missing.
-    fn make_whole(&mut self, machine: &Machine) -> Result<Next, Offence> {
-        let steps = [Step::ReAdd, Step::AwaitWhole].map(|step| (Duration::ZERO, step)).into();
+    pub(super) fn make_whole(&mut self, machine: &Machine) -> Result<Next, Offence> {
+        let mut steps = vec![Step::ReAdd, Step::AwaitWhole];
+        if machine.copy_count.may_lack() {
+            steps.insert(1, Step::MendCopies);
+        }
+        let steps = steps.into_iter().map(|step| (Duration::ZERO, step)).collect();
         let order = Order { steps, ..self.quiet(self.settings.clone()) };
         if let Next::Over = self.live(machine, order)? {
             return Ok(Next::Over);

@@ -1,4 +1,5 @@
-//! Lives in which a scrub signs what it finds whole, and others in which that is written to.
+//! Lives in which a scrub signs what it finds whole, others in which that is written to, and what
+//! changes underneath while nothing runs.
 
 use super::{Case, Next, Offence};
 use crate::life::{Cut, Order};
@@ -16,14 +17,8 @@ impl Case<'_> {
         if !machine.topology.has_integrity || !is_whole {
             return Ok(Next::Live);
         }
-        // Drawn aside: what comes later is drawn as it is without.
-        let mut aside = self.random.clone().fork();
-        let live_random = self.live_random.replace(aside.fork());
-        let random = std::mem::replace(&mut self.random, aside);
-        let next = self.sign_and_write(machine);
-        self.random = random;
-        self.live_random.replace(live_random);
-        next
+        let aside = self.random.clone().fork();
+        self.live_aside(aside, |case| case.sign_and_write(machine))
     }
 
     fn sign_and_write(&mut self, machine: &Machine) -> Result<Next, Offence> {
@@ -36,8 +31,32 @@ impl Case<'_> {
                 }
             }
         }
-        let last = Order { cut: Cut::Never, ..self.draw_signing() };
-        self.live(machine, last)
+        let mut last = Order { cut: Cut::Never, ..self.draw_signing() };
+        let first = [Step::CleanAll, Step::AwaitParity].map(|step| (Duration::ZERO, step));
+        last.steps.splice(0..0, first);
+        last.steps.push((Duration::ZERO, Step::ExpectSigned));
+        if let Next::Over = self.live(machine, last)? {
+            return Ok(Next::Over);
+        }
+        self.rot_and_heal(machine)
+    }
+
+    /// Everything was signed, and nothing was written since: whatever changes underneath, within
+    /// what the redundancy replaces, the next scrub puts right.
+    fn rot_and_heal(&mut self, machine: &Machine) -> Result<Next, Offence> {
+        let is_signed = {
+            let excuses = self.excuses.borrow();
+            excuses.lost.is_empty() && !excuses.errors && !excuses.unclean
+        };
+        if !is_signed {
+            return Ok(Next::Live);
+        }
+        // A cut that an earlier life did not come to would leave it half healed.
+        machine.power.restore();
+        let rotted = machine.rot_members(&mut self.random);
+        self.say(format!("  {rotted} sectors of members change while nothing runs"));
+        let order = Order { rotted, ..self.quiet(self.settings.clone()) };
+        self.live(machine, order)
     }
 
     /// Nothing is asked but a scrub.

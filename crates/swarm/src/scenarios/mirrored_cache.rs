@@ -1,12 +1,13 @@
 //! A cache on two devices that are copies of each other: rows 20, 22, 27.
 
 use super::rig::{Scene, cached_raid5, places_on};
-use crate::machine::{Absent, Machine, careful};
+use crate::machine::{Absent, Controls, Machine, careful};
 use crate::tally::Tally;
+use crate::topology::{IdleCore, Topology};
 use headpond_block::decorators::{Fault, FaultControl, FaultDevice, FaultRule};
 use headpond_block::{BlockDevice, ByteRange, Geometry, RequestKind, Runtime, Stability};
 use headpond_cache::{CleaningConfig, CleaningPolicy, Mode};
-use headpond_raid::ArrayState;
+use headpond_raid::{ArrayState, Level};
 use headpond_sim::{Ended, Medium, OperationTime, Random, Sim, SimDisk, run_until_cut};
 use headpond_volume::{
     AlertKind, CacheSettings, Description, Devices, MirrorDescription, OpenError, Volume,
@@ -23,7 +24,7 @@ const BOTH: [usize; 2] = [0, 1];
 
 type Faults = [FaultControl; 2];
 
-/// RAID 5 of three members behind a cache on two copies, nothing cleaned unasked.
+/// An array behind a cache on two copies, nothing cleaned unasked.
 struct Copies {
     machine: Machine,
     description: Description,
@@ -33,12 +34,16 @@ struct Copies {
 
 impl Copies {
     fn new() -> Self {
+        Self::before(cached_raid5())
+    }
+
+    fn before(topology: Topology) -> Self {
         let settings = CacheSettings {
             mode: Mode::WriteBack,
             cleaning: CleaningConfig { policy: CleaningPolicy::Nop, ..Default::default() },
             ..CacheSettings::default()
         };
-        let machine = Machine::blank(cached_raid5(), 1);
+        let machine = Machine::blank(topology, 1);
         machine.names_cache.set(false);
         let mut description = machine.topology.description(&settings);
         let cache = description.cache.as_mut().expect("a cache");
@@ -52,21 +57,29 @@ impl Copies {
         let media = ["copy0", "copy1"].map(medium);
         let copies = Self { machine, description, media, lives: Cell::new(0) };
         copies.run(async |runtime, sim| {
-            let devices = copies.devices(&BOTH, &Faults::default(), &runtime, &sim);
+            let controls = copies.machine.controls();
+            let devices = copies.devices(&BOTH, &Faults::default(), &controls, &runtime, &sim);
             let options = copies.machine.topology.create_options();
             Volume::create(&copies.description, &devices, &options).await.expect("is made");
         });
         copies
     }
 
-    fn devices(&self, present: &[usize], faults: &Faults, runtime: &Runtime, sim: &Sim) -> Devices {
+    fn devices(
+        &self,
+        present: &[usize],
+        faults: &Faults,
+        controls: &Controls,
+        runtime: &Runtime,
+        sim: &Sim,
+    ) -> Devices {
         let (machine, none) = (&self.machine, Absent::default());
         let copy = |index: &usize| -> Rc<dyn BlockDevice> {
             let medium = Rc::clone(&self.media[*index]);
             let disk = SimDisk::attach(medium, &machine.power, runtime, sim, TIME);
             Rc::new(FaultDevice::new(Rc::new(disk), faults[*index].clone(), runtime.clone()))
         };
-        let others = machine.devices(runtime, sim, &none, &machine.controls());
+        let others = machine.devices(runtime, sim, &none, controls);
         Devices { copies: present.iter().map(copy).collect(), ..others }
     }
 
@@ -86,9 +99,9 @@ impl Copies {
     ) -> Result<T, OpenError> {
         self.run(async |runtime, sim| {
             let faults = Faults::default();
-            let devices = self.devices(present, &faults, &runtime, &sim);
-            let volume = Volume::open(&runtime, &self.description, devices, careful()).await?;
             let controls = self.machine.controls();
+            let devices = self.devices(present, &faults, &controls, &runtime, &sim);
+            let volume = Volume::open(&runtime, &self.description, devices, careful()).await?;
             let scene = Scene { volume: Rc::new(volume), runtime, controls };
             Ok(act(&scene, &faults).await)
         })
@@ -183,5 +196,31 @@ pub(super) fn copy_of_a_cache_that_missed_writes_is_refused_alone_and_left_out_b
             assert_eq!(state(scene), ArrayState::Degraded);
             assert!(scene.warns(&format!("array re-add swarm copy{behind} --cache")));
         });
+    }
+}
+
+/// The array fails before a copy leaves, or with the very write that is to record it, alone or
+/// beside another core: what came back with the power belongs together.
+pub(super) fn copy_that_leaves_while_an_array_fails_leaves_a_cache_that_fits() {
+    let beside = [None, Some(IdleCore::Behind), Some(IdleCore::First)];
+    for (idle_core, knows) in beside.into_iter().flat_map(|it| [(it, false), (it, true)]) {
+        let (level, members) = (Level::Raid0, 2);
+        let rig = Copies::before(Topology { level, members, idle_core, ..cached_raid5() });
+        rig.live(&BOTH, async |scene, faults| {
+            scene.promise(3, 1).await;
+            scene.lose_member(1);
+            if knows {
+                // One of the blocks is on that member.
+                for block in 8..40 {
+                    let _ = scene.read(block).await;
+                }
+            }
+            faults[1].add(FaultRule::on(RequestKind::Write, Fault::Gone));
+            for block in 40..50 {
+                let _ = scene.write(block, 2).await;
+            }
+        });
+        rig.cut(1);
+        rig.live(&BOTH, async |scene, _| scene.expect(3, 1).await);
     }
 }

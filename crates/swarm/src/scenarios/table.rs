@@ -226,6 +226,7 @@ table! {
         scenario starts::cache_whose_core_went_on_without_it_is_refused;
         scenario mirrored_cache::
             copy_of_a_cache_that_missed_writes_is_refused_alone_and_left_out_beside_the_other;
+        scenario mirrored_cache::copy_that_leaves_while_an_array_fails_leaves_a_cache_that_fits;
     }
     Row(28) "unknown version or features" {
         scenario starts::cache_of_a_later_version_or_with_unknown_features_is_refused_and_says_so;

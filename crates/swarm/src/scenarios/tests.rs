@@ -137,6 +137,7 @@ each! {
     silent_corruption_is_noticed_and_a_clean_block_comes_from_the_core
     silent_corruption_of_a_dirty_block_is_mended_from_the_copy_that_is_right
     copy_of_a_cache_that_missed_writes_is_refused_alone_and_left_out_beside_the_other
+    copy_that_leaves_while_an_array_fails_leaves_a_cache_that_fits
     misdirected_write_is_noticed_by_the_block_that_it_hit
     misdirected_record_is_not_replayed_where_it_landed
     lost_write_is_noticed_by_the_next_read

@@ -78,7 +78,7 @@ pub enum Hazard {
     Swap,
     #[error("another program holds it exclusively: stop that program first")]
     Claimed,
-    #[error("it holds {0}: erase that with wipefs, or force, if the contents are worth nothing")]
+    #[error("it holds {0}: erase that with wipefs, if the contents are worth nothing")]
     Contents(Signature),
 }
 

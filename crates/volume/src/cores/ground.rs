@@ -12,10 +12,11 @@ use crate::gate::{Gate, HeldGate};
 use crate::label::ArrayLabels;
 use headpond_block::sync::Semaphore;
 use headpond_block::{
-    BlockDevice, ChangingGeometry, DeviceName, Geometry, LocalFuture, Outcome, Request, Submission,
+    BlockDevice, ChangingGeometry, DeviceError, DeviceName, Geometry, LocalFuture, Outcome,
+    Request, Submission,
 };
 use headpond_cache::CoreLabel;
-use headpond_raid::Array;
+use headpond_raid::{Array, ArrayState};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
@@ -85,32 +86,45 @@ impl Ground {
     /// was disowned nothing happens: it would fit again.
     ///
     /// # Errors
-    /// Those of the record, and where no array can record it.
-    pub async fn raise_with(&self, record: impl AsyncFnOnce(u64) -> Outcome) -> Outcome {
+    /// Those of the record, and where every array has failed.
+    pub async fn raise_with(&self, record: impl AsyncFn(u64) -> Outcome) -> Outcome {
         let _turn = self.raising.acquire(1).await;
         if self.is_disowned.get() {
             return Ok(());
         }
-        record(self.generation() + 1).await?;
-        self.raise_generation().await
-    }
-
-    /// Raises that by one, durably.
-    ///
-    /// # Errors
-    /// Where no array can record it.
-    pub async fn raise_generation(&self) -> Outcome {
-        self.gate.until_released().await;
-        let _busy = self.gate.begin();
-        let arrays = self.arrays.borrow().clone();
-        let mut outcome = Ok(());
-        for array in arrays {
-            outcome = array.bump_owner_generation().await;
-            if outcome.is_ok() {
-                break;
+        loop {
+            // Where none can record it the cache must not either: it would be ahead by as many as
+            // are asked for.
+            let array = self.recording_array()?;
+            // What is left of an array that failed in the middle of it may have recorded it: then
+            // the cache has to have as much before another array does.
+            record(self.generation() + 1).await?;
+            let outcome = self.raise_on(&array).await;
+            if outcome.is_ok() || array.state() != ArrayState::Failed {
+                return outcome;
             }
         }
-        outcome
+    }
+
+    /// Raises that by one, durably, on one array.
+    ///
+    /// # Errors
+    /// Where that fails, or all have.
+    pub async fn raise_generation(&self) -> Outcome {
+        self.raise_on(&*self.recording_array()?).await
+    }
+
+    async fn raise_on(&self, array: &Array) -> Outcome {
+        self.gate.until_released().await;
+        let _busy = self.gate.begin();
+        array.bump_owner_generation().await
+    }
+
+    /// The array that is to record a generation: one that has not failed.
+    fn recording_array(&self) -> Result<Rc<Array>, DeviceError> {
+        let arrays = self.arrays.borrow();
+        let sound = arrays.iter().find(|array| array.state() != ArrayState::Failed);
+        sound.cloned().ok_or_else(|| DeviceError::Gone { device: self.name.clone() })
     }
 }
 

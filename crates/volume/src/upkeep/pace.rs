@@ -15,6 +15,28 @@ pub struct Pace {
     pub ceiling: Option<Size>,
 }
 
+/// A ceiling below the floor.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "at least {floor} a second and at most {ceiling} cannot be: lower the floor or raise the ceiling"
+)]
+pub struct PaceError {
+    floor: Size,
+    ceiling: Size,
+}
+
+impl Pace {
+    /// # Errors
+    /// Where no rate is between the two.
+    pub fn check(&self) -> Result<(), PaceError> {
+        let floor = self.floor;
+        match self.ceiling.filter(|ceiling| *ceiling < floor) {
+            Some(ceiling) => Err(PaceError { floor, ceiling }),
+            None => Ok(()),
+        }
+    }
+}
+
 impl Default for Pace {
     fn default() -> Self {
         Self { floor: usual_floor(), ceiling: None }

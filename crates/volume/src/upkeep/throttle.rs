@@ -10,7 +10,8 @@
 //! request waits for little, and with many the work has its share of queues that are always full.
 //!
 //! **Invariants**: beside requests the rate is never below the floor, nor above the ceiling; while
-//! nobody asks anything only the ceiling holds.
+//! nobody asks anything only the ceiling holds. The floor is the same all the time, but for copies
+//! on disks of which one was lost, where it begins lower and ends higher.
 //! **Not here**: waiting, and what the work is (`upkeep`).
 
 use super::pace::Pace;
@@ -32,11 +33,19 @@ const FELT_ON_FLASH: Range<f64> = 1.55..1.75;
 const FELT_ON_COPIES: Range<f64> = 1.03..1.12;
 const RAISED_BY: f64 = 1.25;
 const LOWERED_BY: f64 = 0.7;
+/// Of the floor, what holds at the beginning of a rebuild of copies on disks, and at most; and how
+/// fast it rises with the share that is done. Until there is something to read on the new drive the
+/// one that is left does the work of both, and what is taken of its time is felt twice over. Where
+/// it is never more than that, such a rebuild takes no longer than at an even floor.
+const FLOOR_OF_COPIES: Range<f64> = 0.3..1.3;
+const FLOOR_OF_COPIES_RISES: f64 = 5.0;
 /// Answers without which nothing is concluded.
 const SAMPLES_MIN: f64 = 150.0;
 /// A rest is so much longer than the slowest of a hundred requests, and within these bounds.
 const REST_OF_SLOWEST: u32 = 5;
 const REST: Range<Duration> = Duration::from_millis(20)..Duration::from_millis(400);
+/// Of copies on disks one is left with the requests of both, and its queue is longer.
+const REST_OF_COPIES_MAX: Duration = Duration::from_secs(2);
 /// Of the time, what rests may take.
 const REST_SHARE: u32 = 10;
 /// What is done between them makes up for them.
@@ -56,6 +65,8 @@ pub(super) struct Step {
     pub bytes: u64,
     /// Requests came meanwhile.
     pub is_asked: bool,
+    /// Of the whole work, with this step.
+    pub share_done: f64,
 }
 
 /// What comes after a step.
@@ -71,6 +82,8 @@ pub(super) struct Rest {
 pub(super) struct Kind {
     pub is_rotational: bool,
     pub is_mirrored: bool,
+    /// A lost member is made good.
+    pub is_of_loss: bool,
     pub steps: Steps,
 }
 
@@ -112,6 +125,18 @@ impl Kind {
             (true, true) => FELT_ON_COPIES,
         }
     }
+
+    /// Of the floor, what holds when so much of the work is done.
+    fn floor_share(self, share_done: f64) -> f64 {
+        if !(self.is_rotational && self.is_mirrored && self.is_of_loss) {
+            return 1.0;
+        }
+        (FLOOR_OF_COPIES.start + FLOOR_OF_COPIES_RISES * share_done).min(FLOOR_OF_COPIES.end)
+    }
+
+    fn rest_max(self) -> Duration {
+        if self.is_rotational && self.is_mirrored { REST_OF_COPIES_MAX } else { REST.end }
+    }
 }
 
 impl Throttle {
@@ -146,7 +171,8 @@ impl Throttle {
     pub fn end(&self, step: &Step, pace: Pace) -> Rest {
         let now = step.ended;
         self.done.update(|done| done + step.bytes);
-        let floor = pace.floor.0.max(1) as f64;
+        let floor_share = self.kind.floor_share(step.share_done);
+        let floor = pace.floor.0.max(1) as f64 * floor_share;
         let ceiling = pace.ceiling.map_or(f64::INFINITY, |ceiling| ceiling.0.max(1) as f64);
         if !step.is_asked {
             self.rows.set(ROWS);
@@ -154,7 +180,7 @@ impl Throttle {
             let until = step.begun + time_of(step.bytes, ceiling);
             return Rest { until: until.max(now), rows: None };
         }
-        self.judge(now);
+        self.judge(now, floor_share < 1.0);
         let rate = self.rate.get().max(floor).min(ceiling);
         self.rate.set(rate);
         let due = self.due.get();
@@ -162,7 +188,7 @@ impl Throttle {
         let due = due + forgiven + time_of(step.bytes, rate * MORE_BETWEEN_RESTS);
         self.due.set(due);
         self.choose_rows(step, due);
-        let rest = self.rest(now, due);
+        let rest = self.rest(now, due, rate > floor);
         Rest { until: due.max(rest).max(now), rows: Some(self.rows.get()) }
     }
 
@@ -199,14 +225,15 @@ impl Throttle {
         }
     }
 
-    /// Until when the work rests so that it is known what requests take without it.
-    fn rest(&self, now: Instant, due: Instant) -> Instant {
-        let is_behind = now.since(due) > ARREARS_MAX / 2;
+    /// Until when the work rests so that it is known what requests take without it. Where it does
+    /// not reach its rate that matters most, unless it is the floor that it does not reach.
+    fn rest(&self, now: Instant, due: Instant, is_above_floor: bool) -> Instant {
+        let is_behind = !is_above_floor && now.since(due) > ARREARS_MAX / 2;
         if now < self.listens_next.get() || is_behind {
             return now;
         }
         let slowest = self.beside.borrow().slowest_of_a_hundred().unwrap_or(REST.end);
-        let rest = (slowest * REST_OF_SLOWEST).clamp(REST.start, REST.end);
+        let rest = (slowest * REST_OF_SLOWEST).clamp(REST.start, self.kind.rest_max());
         // First what the work has left in the queues ends, and what is asked last meets it again.
         self.quiet_time.set((now + rest / 4, now + rest * 2 / 3));
         self.listens_next.set(now + rest * REST_SHARE);
@@ -214,7 +241,9 @@ impl Throttle {
         now + rest
     }
 
-    fn judge(&self, now: Instant) {
+    /// Compares; where the work is dearest nothing is raised, for what a little more of it costs is
+    /// less than answers differ by chance, and yet too much.
+    fn judge(&self, now: Instant, is_dearest: bool) {
         let since = now.since(self.judged.get());
         if since < JUDGE_EVERY {
             return;
@@ -236,7 +265,7 @@ impl Throttle {
             // What was slow at the old rate says nothing of the new one.
             *beside = Latencies::default();
             self.rate.set(rate.min(reached) * LOWERED_BY);
-        } else if cost < felt.start {
+        } else if cost < felt.start && !is_dearest {
             // Not further than it gets.
             self.rate.set(rate.max((rate * RAISED_BY).min(reached * 2.0)));
         }
@@ -297,7 +326,8 @@ mod tests {
     const MIB: u64 = 1 << 20;
     const PACE: Pace = Pace { floor: Size(10 * MIB), ceiling: Some(Size(400 * MIB)) };
 
-    const DISKS: Kind = Kind { is_rotational: true, is_mirrored: false, steps: Steps::Apart };
+    const DISKS: Kind =
+        Kind { is_rotational: true, is_mirrored: false, is_of_loss: true, steps: Steps::Apart };
 
     fn at(ms: u64) -> Instant {
         Instant::START + Duration::from_millis(ms)
@@ -312,7 +342,7 @@ mod tests {
             let (begun, ended) = (now, now + Duration::from_millis(2));
             let note = |begun: Instant, us| throttle.note(begun, begun + Duration::from_micros(us));
             (0..20).for_each(|index| note(begun + Duration::from_micros(index * 100), beside_us));
-            let step = Step { begun, ended, bytes: MIB, is_asked: true };
+            let step = Step { begun, ended, bytes: MIB, is_asked: true, share_done: 0.0 };
             late += if now > at(seconds * 1000 - 1000) { MIB } else { 0 };
             now = throttle.end(&step, pace).until;
             let mut rest = ended;
@@ -337,9 +367,24 @@ mod tests {
     }
 
     #[test]
+    fn it_rests_where_it_does_not_reach_a_rate_above_the_floor() {
+        let throttle = Throttle::new(at(0), DISKS);
+        throttle.rate.set(100.0 * MIB as f64);
+        let (mut now, mut rests) = (at(0), 0);
+        while now < at(20_000) {
+            let (begun, ended) = (now, now + Duration::from_millis(100));
+            let step = Step { begun, ended, bytes: MIB, is_asked: true, share_done: 0.0 };
+            now = throttle.end(&step, PACE).until;
+            rests += usize::from(ended + REST.start < now);
+        }
+        assert!(rests >= 2, "{rests}");
+    }
+
+    #[test]
     fn alone_it_goes_at_the_ceiling() {
         let throttle = Throttle::new(at(0), Kind { is_rotational: false, ..DISKS });
-        let step = |begun| Step { begun, ended: begun, bytes: MIB, is_asked: false };
+        let step =
+            |begun| Step { begun, ended: begun, bytes: MIB, is_asked: false, share_done: 0.0 };
         assert_eq!(throttle.end(&step(at(0)), PACE).until, at(0) + Duration::from_micros(2500));
         let free = Pace { ceiling: None, ..PACE };
         assert_eq!(throttle.end(&step(at(10)), free).until, at(10));
@@ -350,7 +395,7 @@ mod tests {
         let throttle = Throttle::new(at(0), DISKS);
         let step = |begun, took, bytes| {
             let (begun, ended) = (at(begun), at(begun + took));
-            throttle.end(&Step { begun, ended, bytes, is_asked: true }, PACE).rows
+            throttle.end(&Step { begun, ended, bytes, is_asked: true, share_done: 0.0 }, PACE).rows
         };
         assert_eq!(step(0, 300, MIB), Some(2 * ROWS));
         assert_eq!(step(300, 300, MIB), Some(4 * ROWS));
@@ -362,12 +407,37 @@ mod tests {
         let throttle = Throttle::new(at(0), Kind { steps: Steps::Overlapping, ..DISKS });
         let step = |begun, took, bytes| {
             let (begun, ended) = (at(begun), at(begun + took));
-            throttle.end(&Step { begun, ended, bytes, is_asked: true }, PACE).rows
+            throttle.end(&Step { begun, ended, bytes, is_asked: true, share_done: 0.0 }, PACE).rows
         };
         assert_eq!(step(0, 300, MIB), Some(2 * ROWS));
         assert_eq!(step(300, 1, 0), Some(2 * ROWS), "too soon");
         assert_eq!(step(301, 300, MIB), Some(3 * ROWS));
         assert_eq!(step(601, 1, 100 * MIB), Some(2 * ROWS));
+    }
+
+    #[test]
+    fn the_floor_of_copies_rises_and_is_an_even_one_over_the_whole_rebuild() {
+        let copies = Kind { is_mirrored: true, ..DISKS };
+        let times = (0..1000).map(|done| 1.0 / copies.floor_share(f64::from(done) / 1000.0));
+        let as_long = times.sum::<f64>() / 1000.0;
+        assert!((0.85..1.0).contains(&as_long), "{as_long}");
+        let lone = Kind { is_of_loss: false, ..copies };
+        for even in [DISKS, lone, Kind { is_rotational: false, ..copies }] {
+            assert_eq!((even.floor_share(0.0), even.floor_share(1.0)), (1.0, 1.0));
+        }
+    }
+
+    #[test]
+    fn copies_begin_below_the_floor_and_are_not_raised_there() {
+        let throttle = Throttle::new(at(0), Kind { is_mirrored: true, ..DISKS });
+        let mut now = at(0);
+        while now < at(20_000) {
+            (0..200).for_each(|_| throttle.note(now, now + Duration::from_micros(100)));
+            let (begun, ended) = (now, now + Duration::from_millis(2));
+            let step = Step { begun, ended, bytes: MIB, is_asked: true, share_done: 0.0 };
+            now = throttle.end(&step, PACE).until;
+        }
+        assert_eq!(throttle.rate.get(), 0.3 * (10 * MIB) as f64);
     }
 
     #[test]

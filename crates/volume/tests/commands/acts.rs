@@ -2,12 +2,13 @@
 
 use crate::disks::{Disks, cache, copies, further, memory, tier};
 use crate::support::{CREATE, careful};
-use headpond_block::Runtime;
+use headpond_block::{BlockDevice, Runtime};
 use headpond_raid::superblock::RoleState;
-use headpond_raid::{ArrayState, Occupied};
+use headpond_raid::{ArrayState, JournalWhen, Level, Occupied, WhichCopy};
 use headpond_sim::Sim;
 use headpond_volume::{
-    CACHE_COPIES, CallerError, Description, Dirty, NewDevice, NewMember, Replacement, Size, Volume,
+    CACHE_COPIES, CallerError, CoreDescription, Description, Dirty, JournalDescription,
+    LeavingCopy, NewDevice, NewJournal, NewMember, Replacement, Size, Volume,
 };
 use std::rc::Rc;
 use std::time::Duration;
@@ -32,6 +33,11 @@ pub enum Command {
     ReplaceCopy,
     AddCopy,
     FailCopy,
+    AddJournal,
+    ExchangeJournal,
+    DropJournal,
+    DropCopy,
+    RemoveSpare,
     CleanAll,
     Stop,
 }
@@ -43,7 +49,10 @@ impl Command {
     pub fn before(self, bare: Description) -> Description {
         let cached = |described| Description { cache: Some(described), ..bare.clone() };
         match self {
-            Self::AddCore | Self::Attach | Self::AttachCopies => bare,
+            Self::Attach | Self::AttachCopies | Self::AddJournal => bare,
+            Self::ExchangeJournal | Self::DropJournal => journalled(bare),
+            Self::DropCopy => copied(bare),
+            Self::AddCore | Self::RemoveSpare => bare,
             Self::RemoveCore => Description { further_cores: vec![further()], ..bare },
             Self::DetachTier => Description { tier: Some(tier()), ..cached(cache("cache")) },
             Self::DetachCopies | Self::ReplaceCopy | Self::AddCopy | Self::FailCopy => {
@@ -60,6 +69,7 @@ impl Command {
             Self::AttachTier | Self::DetachTier => 0,
             Self::FailCopy => 1,
             Self::RemoveCore => 2,
+            Self::RemoveSpare => 4,
             _ => 6,
         }
     }
@@ -87,7 +97,26 @@ impl Command {
             Self::AddCopy => stands_by(volume, "k2") || has_role(volume, "k2"),
             Self::FailCopy => !has_role(volume, "k1"),
             Self::Purge | Self::CleanAll => status.cache.is_none_or(|cache| cache.dirty_bytes == 0),
+            Self::AddJournal | Self::ExchangeJournal => {
+                journal_word(&description) == Some("j1") && status.array.journal.is_some()
+            }
+            Self::DropJournal => {
+                journal_word(&description).is_none() && status.array.journal.is_none()
+            }
+            Self::DropCopy => status.array.members.len() == 2 && !lists(volume, "m1"),
+            Self::RemoveSpare => status.array.spares.is_empty() && !lists(volume, "c0"),
             Self::Stop => true,
+        }
+    }
+
+    /// What comes before it while nothing goes wrong.
+    pub async fn prepare(self, disks: &Disks, volume: &Volume, runtime: &Runtime, sim: &Sim) {
+        if self == Self::RemoveSpare {
+            let (word, device) = ("c0".to_owned(), disks.device("c0", runtime, sim));
+            let uuid = Uuid::from_u128(0x5bae);
+            let new = NewMember { word, device, uuid, occupied: Occupied::Refuse };
+            volume.add_spare(None, new).await.expect("it may be a spare");
+            disks.keep(&volume.description());
         }
     }
 
@@ -167,9 +196,60 @@ impl Command {
             Self::FailCopy => volume.fail_member(Some(CACHE_COPIES), "k1").await?,
             Self::CleanAll => drop(volume.clean_all().await?),
             Self::Stop => volume.stop().await?,
+            _ => self.carry_out_on_array(volume, device).await?,
         }
         Ok(())
     }
+
+    async fn carry_out_on_array(
+        self,
+        volume: &Volume,
+        device: impl Fn(&str) -> Rc<dyn BlockDevice>,
+    ) -> Acted {
+        match self {
+            Self::AddJournal | Self::ExchangeJournal => {
+                volume.set_journal(None, new_journal(device("j1")), careful().pool).await?;
+            }
+            Self::DropJournal => volume.drop_journal(None, careful().pool).await?,
+            Self::DropCopy => {
+                let leaving = LeavingCopy { copy: WhichCopy::On("m1".into()), device: None };
+                volume.drop_copy(None, leaving, careful().pool).await?;
+            }
+            Self::RemoveSpare => volume.remove_member(None, "c0").await?,
+            other => unreachable!("{other:?} is of the volume"),
+        }
+        Ok(())
+    }
+}
+
+fn new_journal(device: Rc<dyn BlockDevice>) -> NewJournal {
+    NewJournal {
+        word: "j1".into(),
+        device,
+        uuid: Uuid::from_u128(0x10a1),
+        when: Some(JournalWhen::Always),
+        occupied: Occupied::Refuse,
+    }
+}
+
+fn journalled(bare: Description) -> Description {
+    let journal = JournalDescription::of("j0".into(), JournalWhen::Degraded);
+    let core = CoreDescription { journal: Some(journal), ..bare.core };
+    Description { core, ..bare }
+}
+
+/// A RAID 1 of three.
+fn copied(bare: Description) -> Description {
+    let core = CoreDescription { raid: Level::Raid1, ..bare.core };
+    Description { core, ..bare }
+}
+
+fn lists(volume: &Volume, name: &str) -> bool {
+    volume.description().members().any(|word| word == name)
+}
+
+fn journal_word(description: &Description) -> Option<&str> {
+    Some(description.core.journal.as_ref()?.device.as_str())
 }
 
 /// Waits until no copy is being filled.

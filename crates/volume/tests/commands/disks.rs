@@ -100,7 +100,8 @@ impl Disks {
         let members = ["m0", "m1", "m2", "c0", "c1"].map(|name| (name, 3 * MIB));
         let caches = ["cache", "other"].map(|name| (name, CACHE_BYTES));
         let copies = ["k0", "k1", "k2"].map(|name| (name, MIB + CACHE_BYTES));
-        let all = members.into_iter().chain(caches).chain(copies);
+        let journals = ["j0", "j1"].map(|name| (name, 6 * MIB));
+        let all = members.into_iter().chain(caches).chain(copies).chain(journals);
         let description =
             command.before(Description { cache: None, ..description(Mode::WriteBack, 1) });
         let disks = Self {
@@ -155,6 +156,7 @@ impl Disks {
         let mut devices = Devices {
             tier: kept.tier.as_ref().map(|_| memory()),
             members: all(kept.core.members.iter().cloned().chain(further).collect()),
+            journals: all(kept.journals().map(str::to_owned).collect()),
             ..Devices::default()
         };
         if let Some(cache) = &kept.cache {

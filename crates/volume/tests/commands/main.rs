@@ -38,6 +38,7 @@ fn strike(command: Command, base: &Disks, blow: Blow, swept: &mut Swept) -> bool
     let (answer, has_struck) = (Cell::new(None), Cell::new(false));
     let was_done = disks.live(async |runtime, sim| {
         let volume = disks.open(&runtime, &sim).await;
+        command.prepare(&disks, &volume, &runtime, &sim).await;
         disks.arm(blow);
         let acted = command.act(&disks, &volume, &runtime, &sim).await;
         has_struck.set(disks.disarm());
@@ -95,8 +96,10 @@ fn fail(command: Command) {
 fn cut(command: Command) {
     let swept = sweep(command, Blow::Cut);
     assert!(swept.blows >= command.writes_min(), "{command:?}: {swept:?}");
-    let has_two_states = !matches!(command, Command::AttachTier | Command::DetachTier);
-    assert!(swept.old > 0 || !has_two_states, "{command:?}: {swept:?}");
+    // A spare is listed no more before anything is written.
+    let has_one_state =
+        matches!(command, Command::AttachTier | Command::DetachTier | Command::RemoveSpare);
+    assert!(swept.old > 0 || has_one_state, "{command:?}: {swept:?}");
     assert!(swept.new > 0, "{command:?}: {swept:?}");
 }
 
@@ -156,6 +159,20 @@ fn a_cache_on_copies_comes_and_goes_wherever_the_power_is_cut() {
 }
 
 #[test]
+fn a_stripe_journal_comes_and_goes_wherever_a_write_fails() {
+    fail(Command::AddJournal);
+    fail(Command::ExchangeJournal);
+    fail(Command::DropJournal);
+}
+
+#[test]
+fn a_stripe_journal_comes_and_goes_wherever_the_power_is_cut() {
+    cut(Command::AddJournal);
+    cut(Command::ExchangeJournal);
+    cut(Command::DropJournal);
+}
+
+#[test]
 fn a_copy_is_replaced_and_added_wherever_a_write_fails() {
     fail(Command::ReplaceCopy);
     fail(Command::AddCopy);
@@ -167,4 +184,16 @@ fn a_copy_is_replaced_and_added_wherever_the_power_is_cut() {
     cut(Command::ReplaceCopy);
     cut(Command::AddCopy);
     cut(Command::FailCopy);
+}
+
+#[test]
+fn a_copy_of_an_array_and_a_spare_go_wherever_a_write_fails() {
+    fail(Command::DropCopy);
+    fail(Command::RemoveSpare);
+}
+
+#[test]
+fn a_copy_of_an_array_and_a_spare_go_wherever_the_power_is_cut() {
+    cut(Command::DropCopy);
+    cut(Command::RemoveSpare);
 }

@@ -1,11 +1,15 @@
 //! Cores that come and go.
 
-use crate::machine::{BUSY, Clients, Machine, devices_of, dirty, further, read, write};
+use crate::machine::{
+    BUSY, Clients, MIB, Machine, check_dirt, devices_of, dirty, further, read, write,
+};
 use crate::support::{CREATE, careful};
 use headpond_block::{BlockDevice, Buffer, BufferPool, DeviceError, PoolConfig};
-use headpond_raid::Occupied;
+use headpond_raid::{JournalError, Occupied, journal_of};
+use headpond_sim::Medium;
 use headpond_volume::{
-    AddCoreError, Devices, Dirty, FurtherCoreDescription, RemoveCoreError, Volume,
+    AddCoreError, ChangeMembersError, Devices, Dirty, FurtherCoreDescription, NewJournal,
+    RemoveCoreError, Volume,
 };
 use headpond_witness::Workload;
 use std::rc::Rc;
@@ -76,5 +80,54 @@ fn cores_come_and_go_while_the_others_are_served() {
         let volume = Rc::new(Volume::open(&runtime, &kept, devices, careful()).await.unwrap());
         let cores = devices_of(&volume);
         assert_eq!([read(&cores[1], 0).await, read(&cores[2], 0).await], [3, 9]);
+    });
+}
+
+/// A cache knows where each of several cores lies, so that none is put together again below it.
+#[test]
+fn a_stripe_journal_comes_and_goes_in_front_of_several_cores_only_without_their_cache() {
+    let machine = Machine::new(2, 1);
+    machine.live(async |runtime, sim| {
+        let volume = machine.open(&runtime, &sim, 1).await;
+        dirty(&volume).await;
+        let medium = Rc::new(Medium::flushable("j0", 8 * MIB).with_atoms(4096));
+        let device = || machine.disk(&medium, &runtime, &sim);
+        let new = |word: &str| NewJournal {
+            word: word.into(),
+            device: device(),
+            uuid: Uuid::from_u128(0x10a1),
+            when: None,
+            occupied: Occupied::Refuse,
+        };
+        let pool = || careful().pool;
+        let kept = volume.description();
+        let refused = volume.set_journal(None, new("j0"), pool()).await.unwrap_err();
+        assert!(matches!(refused, ChangeMembersError::CachedCores { .. }), "{refused}");
+        assert_eq!((volume.description(), journal_of(&*device()).await), (kept, Ok(None)));
+        assert_eq!(volume.status().array.journal, None);
+        check_dirt(&volume, "refused").await;
+        volume.detach(Dirty::Clean).await.unwrap();
+        volume.set_journal(None, new("j0"), pool()).await.unwrap();
+        let journal = volume.status().array.journal.and_then(|journal| journal.device);
+        assert_eq!(journal.as_deref(), Some("j0"));
+        let refused = volume.set_journal(Some("c1"), new("j1"), pool()).await.unwrap_err();
+        let is_no_parity = |error: &ChangeMembersError| {
+            matches!(error, ChangeMembersError::Journal(JournalError::NoParity { .. }))
+        };
+        assert!(is_no_parity(&refused), "{refused}");
+        check_dirt(&volume, "with a journal").await;
+        let cache = machine.described().cache.unwrap();
+        let (disk, identity) = (machine.disk(&machine.cache, &runtime, &sim), Uuid::from_u128(12));
+        let made = volume.make_cache(disk, cache, identity, Occupied::Overwrite).await.unwrap();
+        volume.attach(made).await.unwrap();
+        let refused = volume.drop_journal(None, pool()).await.unwrap_err();
+        assert!(matches!(refused, ChangeMembersError::CachedCores { .. }), "{refused}");
+        assert!(volume.status().array.journal.is_some());
+        volume.detach(Dirty::Clean).await.unwrap();
+        volume.drop_journal(None, pool()).await.unwrap();
+        assert_eq!(volume.status().array.journal, None);
+        assert_eq!(journal_of(&*device()).await, Ok(None), "it is free");
+        check_dirt(&volume, "without one again").await;
+        volume.stop().await.unwrap();
     });
 }

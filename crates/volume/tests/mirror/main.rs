@@ -64,7 +64,7 @@ fn one_copy_that_is_lost_costs_nothing_and_both_cost_what_was_dirty() {
         assert_eq!(active(&volume), 1);
         let mirror = cache(&volume).mirror.unwrap();
         assert_eq!(mirror.at_risk_bytes, BLOCKS * 4096);
-        assert!(warns(&volume, "headpond array add-spare VOLUME DEVICE --cache"));
+        assert!(warns(&volume, "headpond array add-spare stack DEVICE --cache"));
         assert_eq!(mirror.array.members[0].device.as_deref(), Some("a"));
         rig.fail(1, Fault::Gone);
         assert!(byte_at(&volume, 0).await.is_err(), "never what the core has");

@@ -134,15 +134,6 @@ impl fmt::Display for Shape {
 }
 
 impl Shape {
-    /// Where nothing is said of groups: mirrors of two, and two groups of parity.
-    pub fn usual_groups(level: Level, members: u16) -> u16 {
-        match level {
-            Level::Raid10 => (members / 2).max(1),
-            Level::Raid50 | Level::Raid60 => 2,
-            Level::Raid0 | Level::Raid1 | Level::Raid5 | Level::Raid6 => 1,
-        }
-    }
-
     fn layout(self, drive_bytes: u64) -> Result<Layout, ShapeError> {
         let bytes = drive_bytes.saturating_sub(DATA_OFFSET_MIN);
         let (members, groups) = (usize::from(self.members), usize::from(self.groups));
@@ -168,8 +159,8 @@ impl Shape {
         let level = self.level;
         let given = if level.has_groups() { self.groups } else { 1 };
         // Groups that nobody chose are chosen again.
-        let is_usual = self.groups == Self::usual_groups(level, self.members);
-        let groups = |members| if is_usual { Self::usual_groups(level, members) } else { given };
+        let is_usual = self.groups == level.usual_groups(self.members);
+        let groups = |members| if is_usual { level.usual_groups(members) } else { given };
         let fits = |members: &u16| {
             let groups = usize::from(groups(*members));
             Layout::new(level, usize::from(*members), groups, 4096, 1 << 30).is_ok()
@@ -427,7 +418,7 @@ mod tests {
         assert!(told.contains("at least 4") && told.ends_with("fits --members 4"), "{told}");
         let told = error(shape(Level::Raid60, 14, 3));
         assert!(told.contains("--members 12 or 15 with --groups 3"), "{told}");
-        let mirrors = shape(Level::Raid10, 5, Shape::usual_groups(Level::Raid10, 5));
+        let mirrors = shape(Level::Raid10, 5, Level::Raid10.usual_groups(5));
         assert!(error(mirrors).ends_with("RAID 10 fits --members 4 or 6"), "mirrors of two");
         let told = error(shape(Level::Raid6, 12, 2));
         assert!(told.contains("one group") && told.contains("--groups 1"), "{told}");

@@ -111,7 +111,7 @@ const PUBLISHED_DRIVE: &str = "hdd-14t";
 
 fn formula(drive: &DriveFigures, metric: &str, column: &str) -> Option<f64> {
     let (level, members) = array(column)?;
-    let groups = Shape::usual_groups(level, members);
+    let groups = level.usual_groups(members);
     let shape = Shape { level, members, groups, spread: None, strip_bytes: 64 << 10 };
     let given =
         Assumptions { depths: Vec::new(), pace: Pace::default(), replace_hours: 0.0, cache: None };

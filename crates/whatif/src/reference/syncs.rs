@@ -2,8 +2,8 @@
 //!
 //! Fio's libaio engine carries fdatasync out in the thread that submits, so with a drive that is
 //! sent flushes one write and its flush go one after the other, whatever the depth. A drive that
-//! reports no write cache is sent none, fdatasync returns at once, and sixteen writes are under
-//! way.
+//! reports no write cache is sent none, fdatasync returns at once, and as many writes as the depth
+//! says are under way.
 //!
 //! A cell `a>b` settles at b, which is scored; `a/b` has no single value and is printed beside the
 //! simulation. The columns with a controller are qualitative and not run.
@@ -24,12 +24,11 @@ pub(super) const SYNCS: &str = "ssd_fsync_write";
 const DRIVES: [(&str, &str); 2] =
     [("Intel DC S3500 80GB", "ssd-dc-s3500-80g"), ("Intel X25-M G2 160GB", "ssd-x25m-g2-160g")];
 
-/// Columns that are run: drive write cache, requests in flight, whether each write is synced.
-const COLUMNS: [(&str, Option<bool>, u32, bool); 3] = [
-    ("sata_d-", Some(false), 16, true),
-    ("sata_d+", Some(true), 1, true),
-    ("no_sync", None, 16, false),
-];
+/// Columns that are run: drive write cache, whether each write is synced.
+const COLUMNS: [(&str, Option<bool>, bool); 3] =
+    [("sata_d-", Some(false), true), ("sata_d+", Some(true), true), ("no_sync", None, false)];
+/// Of all of them.
+const DEPTH: u32 = 16;
 
 /// Such a test writes a few gigabytes; how long it took is not published. A minute would end before
 /// the spare space of the drives does.
@@ -44,10 +43,10 @@ impl Reference {
                 self.waiting.push((format!("{SYNCS}, {name}"), "a model of that drive".into()));
                 continue;
             };
-            for (column, write_cache, depth, is_synced) in COLUMNS {
+            for (column, write_cache, is_synced) in COLUMNS {
                 if table.columns.iter().any(|found| found == column) {
                     let stack = stack(name, model, write_cache);
-                    self.plan_cell(table, row, column, (stack, job(depth, is_synced, times)))?;
+                    self.plan_cell(table, row, column, (stack, job(is_synced, times)))?;
                 }
             }
         }
@@ -90,12 +89,13 @@ impl Reference {
     }
 }
 
-fn job(depth: u32, is_synced: bool, times: Times) -> Job {
+fn job(is_synced: bool, times: Times) -> Job {
     Job {
-        name: format!("depth {depth}"),
+        name: format!("depth {DEPTH}"),
         rw: Rw { is_random: true, reads: false, writes: true },
-        depth,
+        depth: DEPTH,
         flush_every: u32::from(is_synced),
+        flushes_in_turn: true,
         ramp: RAMP.min(times.ramp),
         runtime: Some(RUNTIME.min(times.runtime)),
         is_time_based: true,

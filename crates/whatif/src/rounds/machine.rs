@@ -26,9 +26,10 @@ pub fn simulate_rounds(
     run(seed, |runtime, sim| async move {
         let machines = Machine::start_all(stack, &parts, &runtime, &sim).await?;
         let devices = machines.iter().map(|machine| Rc::clone(&machine.front)).collect();
+        let takes_flushes = machines[0].takes_flushes;
         let watch = MachineWatch::new(machines, &runtime);
-        let place =
-            Place { devices, runtime: &runtime, memory: generator::no_memory(), watch: &watch };
+        let (memory, watch) = (generator::no_memory(), &watch);
+        let place = Place { devices, takes_flushes, runtime: &runtime, memory, watch };
         super::run(loads, place, &mut sim.random(), next).await;
         Ok(())
     })?

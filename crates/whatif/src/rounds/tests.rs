@@ -137,7 +137,13 @@ fn what_is_sequential_goes_on_in_the_next_round_where_it_was_also_after_another_
         let probe = Rc::new(ProbeDevice::new(of_a_millisecond(&runtime), runtime.clone()));
         let devices: Vec<Rc<dyn BlockDevice>> = vec![Rc::clone(&probe) as _];
         let watch = &Opaque { is_over: &|| false };
-        let place = Place { devices, runtime: &runtime, memory: generator::no_memory(), watch };
+        let place = Place {
+            devices,
+            takes_flushes: true,
+            runtime: &runtime,
+            memory: generator::no_memory(),
+            watch,
+        };
         let mut seen = 0;
         let mut next = |_, _| {
             seen += 1;
@@ -158,12 +164,40 @@ fn what_is_sequential_goes_on_in_the_next_round_where_it_was_also_after_another_
 #[test]
 fn a_write_and_its_flush_are_one_latency_and_what_windows_show() {
     let job = Job { flush_every: 1, depth: 4, rw: job::rw("randwrite").unwrap(), ..random_read(1) };
+    let round = half_a_second(job, true);
+    let job = &round.jobs[0];
+    let (write, flush) = (job.measured.write.latency.mean_us, job.measured.flush.latency.mean_us);
+    assert!(job.stable.count() > 900 && job.stable.count() <= job.measured.write.requests);
+    assert!((job.stable.mean() / 1e3 / (write + flush) - 1.0).abs() < 0.06, "{write} {flush}");
+    assert!(job.stable.quantile(0.01) as f64 >= 1.9e6, "no pair takes less than both");
+    let shown = round.latencies.iter().flat_map(|window| &window.bins).map(|(nanos, _)| *nanos);
+    assert!(shown.min().unwrap() > 1_000_000, "a window shows pairs and no write alone");
+}
+
+#[test]
+fn flushes_in_turn_leave_one_write_of_a_job_under_way_where_the_device_takes_them() {
+    let made = |flushes_in_turn, takes_flushes| {
+        let rw = job::rw("randwrite").unwrap();
+        let job = Job { flush_every: 1, depth: 4, rw, flushes_in_turn, ..random_read(1) };
+        half_a_second(job, takes_flushes).jobs.remove(0)
+    };
+    let writes = |in_turn, takes| made(in_turn, takes).measured.write.requests;
+    assert!((996..=1000).contains(&writes(false, true)), "{}", writes(false, true));
+    assert!((248..=250).contains(&writes(true, true)), "{}", writes(true, true));
+    assert_eq!(writes(true, false), writes(false, false), "nobody sends it a flush");
+    // Whoever waits for its turn has not been sent yet.
+    let latency = made(true, true).stable.mean();
+    assert!((1.9e6..2.3e6).contains(&latency), "{latency}");
+}
+
+/// A round of a job on a device of a millisecond, in two windows.
+fn half_a_second(job: Job, takes_flushes: bool) -> Round {
     let length = Length::Time(Duration::from_millis(500));
     let rounds = Rounds { phases: vec![vec![job]], length, windows: 2 };
     let round = headpond_sim::run(1, |runtime, sim| async move {
         let devices: Vec<Rc<dyn BlockDevice>> = vec![of_a_millisecond(&runtime)];
         let (memory, watch) = (generator::no_memory(), &Opaque { is_over: &|| false });
-        let place = Place { devices, runtime: &runtime, memory, watch };
+        let place = Place { devices, takes_flushes, runtime: &runtime, memory, watch };
         let mut seen = None;
         let mut next = |_, round: Round| {
             seen = Some(round);
@@ -172,14 +206,7 @@ fn a_write_and_its_flush_are_one_latency_and_what_windows_show() {
         run(&[rounds], place, &mut sim.random(), &mut next).await;
         seen.unwrap()
     });
-    let round = round.unwrap();
-    let job = &round.jobs[0];
-    let (write, flush) = (job.measured.write.latency.mean_us, job.measured.flush.latency.mean_us);
-    assert!(job.stable.count() > 900 && job.stable.count() <= job.measured.write.requests);
-    assert!((job.stable.mean() / 1e3 / (write + flush) - 1.0).abs() < 0.06, "{write} {flush}");
-    assert!(job.stable.quantile(0.01) as f64 >= 1.9e6, "no pair takes less than both");
-    let shown = round.latencies.iter().flat_map(|window| &window.bins).map(|(nanos, _)| *nanos);
-    assert!(shown.min().unwrap() > 1_000_000, "a window shows pairs and no write alone");
+    round.unwrap()
 }
 
 /// A device that takes a millisecond for everything.
@@ -208,7 +235,7 @@ fn a_round_whose_end_is_wanted_ends_within_its_window_and_says_how_long_it_was()
             let watch = &Opaque { is_over: &|| seconds() >= 5.0 };
             let devices: Vec<Rc<dyn BlockDevice>> = vec![of_a_millisecond(&runtime)];
             let memory = generator::no_memory();
-            let place = Place { devices, runtime: &runtime, memory, watch };
+            let place = Place { devices, takes_flushes: true, runtime: &runtime, memory, watch };
             let mut window = None;
             let mut next = |_, round: Round| {
                 window = round.windows.first().copied();

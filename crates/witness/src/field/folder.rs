@@ -161,6 +161,10 @@ impl Folder {
         }
     }
 
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// Adds a line to the rulings, durably.
     ///
     /// # Errors

@@ -16,6 +16,7 @@ use super::book::{Block, Book, Settled};
 use super::content::{Found, Sector};
 use crate::{BLOCK_BYTES, SECTOR_BYTES};
 use serde::{Deserialize, Serialize};
+use std::fmt;
 
 /// How a block broke the contract.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -41,6 +42,19 @@ pub enum Verdict {
     NothingPromised,
     /// Nothing offends in what was looked at, and not everything was.
     Incomplete,
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Kept => "everything that was promised is there",
+            Self::Broken => "THE DEVICE HAS BROKEN ITS PROMISE",
+            Self::NothingPromised => {
+                "nothing to judge: the device had promised nothing (no flush was acknowledged)"
+            }
+            Self::Incomplete => "not judged: the look did not come to its end",
+        })
+    }
 }
 
 /// Blocks by what is wrong with them.
@@ -97,6 +111,10 @@ pub struct Ruling {
     pub cut: Option<u64>,
     /// Whether a hook of the campaign cut the power.
     pub was_hooked: bool,
+    /// What the look before came to, where nothing was written since: what that one showed is all
+    /// that this one expects.
+    #[serde(default)]
+    pub before: Option<Verdict>,
     /// Seconds since 1970, by the witness's clock.
     pub at: u64,
 }
@@ -274,6 +292,7 @@ impl Judge {
             was_restarted: None,
             cut: None,
             was_hooked: false,
+            before: None,
             at: 0,
         };
         if is_complete && was_flushed {

@@ -359,7 +359,7 @@ impl Server {
                     }
                 }
             };
-            self.0.surroundings.note(&format!("{}: {:?}", hello.name, ruling.verdict));
+            self.0.surroundings.note(&format!("{}: {}", hello.name, ruling.verdict));
             return Ok(link.answer(&FromWitness::Ruling(Box::new(ruling))).await?);
         }
     }

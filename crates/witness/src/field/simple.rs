@@ -31,6 +31,16 @@ pub struct Seen {
     pub first: Option<u64>,
 }
 
+/// Marks the number that each block carries: no writer that tells a witness counts as far, so that
+/// what one has left is not taken for this.
+const MARK: u64 = 1 << 63;
+
+impl Pattern {
+    fn sequence(self) -> u64 {
+        MARK | self.blocks
+    }
+}
+
 const PIECE_BLOCKS: u64 = FINDINGS_MAX as u64;
 
 /// Writes the pattern from the start of a device and flushes it.
@@ -47,7 +57,7 @@ pub async fn write(
     while block < pattern.blocks {
         let blocks = PIECE_BLOCKS.min(pattern.blocks - block);
         let mut bytes = vec![0; (blocks * BLOCK_BYTES) as usize];
-        fill(&payload, pattern.blocks, block * BLOCK_BYTES, &mut bytes);
+        fill(&payload, pattern.sequence(), block * BLOCK_BYTES, &mut bytes);
         device.write(block * BLOCK_BYTES, Buffer::from_slice(&bytes)).await?;
         block += blocks;
         progress(block);
@@ -65,7 +75,8 @@ pub async fn recall(device: &dyn BlockDevice) -> Result<Option<Pattern>, DeviceE
     let bytes = memory.to_vec();
     Ok(Payload::of_sector(&bytes[..SECTOR_BYTES as usize]).and_then(|(payload, content)| {
         let Content::Written { write, address: 0 } = content else { return None };
-        Some(Pattern { seed: payload.seed(), blocks: write.0 })
+        let blocks = write.0 & !MARK;
+        (write.0 & MARK != 0).then_some(Pattern { seed: payload.seed(), blocks })
     }))
 }
 
@@ -92,7 +103,7 @@ impl Seen {
     fn count(&mut self, pattern: Pattern, block: u64, found: &Found) {
         let is_ours = |sector: &Sector| !matches!(sector, Sector::Zeroes | Sector::Foreign);
         let count = match found {
-            Found::Written { sequence, address } if *sequence == pattern.blocks => {
+            Found::Written { sequence, address } if *sequence == pattern.sequence() => {
                 if *address == block * BLOCK_BYTES {
                     self.whole += 1;
                     return;

@@ -12,7 +12,7 @@ use super::book::{Book, BookError};
 use super::content::Found;
 use super::event::Event;
 use super::folder::{Folder, FolderError, RULINGS};
-use super::ruling::{Judge, Ruling};
+use super::ruling::{Judge, Ruling, Verdict};
 use super::snapshot::{self, Entry, Header};
 use super::wire::{Hello, Welcome};
 use std::io;
@@ -89,7 +89,7 @@ impl Subject {
             region,
             device_bytes: hello.device_bytes,
             boot: None,
-            cuts: cuts_ruled_on(path)?,
+            cuts: rulings(path)?.filter_map(|ruling| ruling.cut).max().unwrap_or(0),
             is_cut: false,
             was_hooked: false,
             is_writing: false,
@@ -211,6 +211,7 @@ impl Subject {
         ruling.cut = self.header.is_cut.then_some(self.header.cuts);
         ruling.was_hooked = self.header.was_hooked;
         ruling.at = at_ms / 1000;
+        ruling.before = self.before(&ruling)?;
         let line = serde_json::to_string(&ruling).expect("a ruling is a text");
         self.folder.keep_ruling(&line)?;
         // Half a look leaves the cut where it is, however little the book has to say.
@@ -220,6 +221,18 @@ impl Subject {
             self.snapshot()?;
         }
         Ok(ruling)
+    }
+
+    /// What the last whole look came to, where nothing was written since.
+    fn before(&self, ruling: &Ruling) -> Result<Option<Verdict>, SubjectError> {
+        if self.header.is_cut {
+            return Ok(None);
+        }
+        let written = |of: &Ruling| (of.writes_acknowledged, of.flushes_acknowledged);
+        let is_whole = |of: &Ruling| of.blocks_looked_at == of.region_blocks;
+        let last = rulings(self.folder.path())?.filter(is_whole).last();
+        let last = last.filter(|last| written(last) == written(ruling));
+        Ok(last.map(|last| last.before.unwrap_or(last.verdict)))
     }
 
     fn check_device(&self, hello: &Hello) -> Result<(), SubjectError> {
@@ -286,15 +299,15 @@ impl Subject {
     }
 }
 
-/// The number of the last cut that was ruled on in this folder: those after a new beginning are
-/// numbered on from there.
-fn cuts_ruled_on(path: &Path) -> Result<u64, SubjectError> {
+/// The rulings of a folder, also those from before a new beginning.
+fn rulings(path: &Path) -> Result<impl Iterator<Item = Ruling>, SubjectError> {
     let text = match std::fs::read_to_string(path.join(RULINGS)) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(0),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
         text => text?,
     };
-    let rulings = text.lines().filter_map(|line| serde_json::from_str::<Ruling>(line).ok());
-    Ok(rulings.filter_map(|ruling| ruling.cut).max().unwrap_or(0))
+    let rulings: Vec<_> =
+        text.lines().filter_map(|line| serde_json::from_str::<Ruling>(line).ok()).collect();
+    Ok(rulings.into_iter())
 }
 
 /// Tells what happened to one block.

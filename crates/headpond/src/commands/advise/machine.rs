@@ -60,7 +60,8 @@ pub(super) fn described(args: &AdviseArgs) -> Result<Situation> {
     let raid = args.raid.unwrap_or(Level::Raid6);
     let members = args.members.unwrap_or(MEMBERS);
     let drive = args.drive.as_deref().unwrap_or(DISK);
-    let core = core((raid, members, args.groups), args.strip.unwrap_or(STRIP), drive)?;
+    let groups = args.groups.unwrap_or(raid.usual_groups(members));
+    let core = core((raid, members, groups), args.strip.unwrap_or(STRIP), drive)?;
     let bytes = args.cache_size.map_or(CACHE_BYTES, |size| size.bytes());
     let device = args.cache_drive.as_deref().unwrap_or(CACHE);
     let device = (!args.cache_volatile).then_some(device);

@@ -1,8 +1,9 @@
 //! The command line of `headpond array`.
 
+use super::journal::SetJournalArgs;
 use super::live::{
-    AddSpareArgs, GrowArgs, MemberArgs, OfArgs, PaceArgs, ReAddArgs, ReplaceArgs, ResumeArgs,
-    ScrubArgs,
+    AddSpareArgs, DropCopyArgs, GrowArgs, MemberArgs, OfArgs, PaceArgs, ReAddArgs, ReplaceArgs,
+    ResumeArgs, ScrubArgs,
 };
 use clap::{Args, Subcommand};
 use headpond_raid::Level;
@@ -24,6 +25,11 @@ pub enum ArrayCommand {
     /// Let go of a spare, or of a member that is out of use.
     #[command(after_help = "Example:\n  headpond array remove hv0 /dev/sdd")]
     Remove(MemberArgs),
+    DropCopy(DropCopyArgs),
+    SetJournal(SetJournalArgs),
+    /// Take the stripe journal of an array away; its device is free then.
+    #[command(after_help = "Example:\n  headpond array drop-journal hv0")]
+    DropJournal(OfArgs),
     Scrub(ScrubArgs),
     /// Have work on the array beside the requests rest: rebuild, growth, first parity, scrub.
     #[command(after_help = "Example:\n  headpond array pause hv0")]

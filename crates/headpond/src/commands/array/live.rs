@@ -3,7 +3,7 @@
 use crate::client::Client;
 use crate::commands::create::spec;
 use crate::commands::{status, waiting};
-use crate::daemon::{GrowBody, MemberBody, OfCoreBody, PaceBody};
+use crate::daemon::{GrowBody, MISSING, MemberBody, OfCoreBody, PaceBody};
 use crate::outcome::{Exit, Failure};
 use crate::place::Places;
 use anyhow::Result;
@@ -12,6 +12,7 @@ use headpond_report::size;
 use headpond_volume::{CACHE_COPIES, Size};
 use serde::Serialize;
 use serde_json::Value;
+use uuid::Uuid;
 
 /// What goes on beside the requests.
 const ACTS: [&str; 5] = ["stand-in", "rebuild", "parity", "growth", "array-scrub"];
@@ -76,10 +77,12 @@ pub struct ReplaceArgs {
 }
 
 /// Give the array of a served volume more members: its data is dealt out anew over all of them,
-/// beside the requests. When that is done there is more room, for clients that connect then.
+/// beside the requests. When that is done there is more room, for clients that connect then. Of
+/// RAID 1 they are more copies.
 #[derive(Args)]
 #[command(after_help = "Examples:\n  headpond array grow hv0 /dev/sdk --wait\n  \
-    headpond array grow hv0 /dev/sdk /dev/sdl        # by two members at once\n\n\
+    headpond array grow hv0 /dev/sdk /dev/sdl        # by two members at once\n  \
+    headpond array grow mirror /dev/sdk --wait       # a third copy of a RAID 1 of two\n\n\
     Levels 10, 50 and 60 grow by whole groups. A cache stays where it is.")]
 pub struct GrowArgs {
     #[command(flatten)]
@@ -90,7 +93,8 @@ pub struct GrowArgs {
     /// Overwrite what the new devices hold.
     #[arg(long)]
     force: bool,
-    /// Wait, with a bar, until all data has moved and the new room is there.
+    /// Wait, with a bar, until all data has moved and the new room is there, or the copies hold
+    /// everything.
     #[arg(long)]
     wait: bool,
 }
@@ -102,6 +106,21 @@ pub struct MemberArgs {
     of: OfArgs,
     #[arg(value_name = "DEV")]
     device: String,
+}
+
+/// Give up a copy of a RAID 1 that has three or more: it has one less from then on, and the device
+/// is free. `grow` adds copies.
+#[derive(Args)]
+#[command(after_help = "Examples:\n  headpond array drop-copy hv0 /dev/sdd\n  \
+    headpond array drop-copy hv0 missing             # its device is gone, and with it the name\n\n\
+    Given once more it ends what a power cut has left.")]
+pub struct DropCopyArgs {
+    #[command(flatten)]
+    of: OfArgs,
+    /// The device, or the UUID of the member (`status --json`), or `missing` for a copy of which no
+    /// device is known any more.
+    #[arg(value_name = "DEV|UUID|missing")]
+    copy: String,
 }
 
 /// Look at every stripe beside the requests: rewrite what cannot be read, and put right what the
@@ -138,7 +157,8 @@ pub struct ResumeArgs {
 pub struct PaceArgs {
     #[command(flatten)]
     of: OfArgs,
-    /// At least, while clients ask something of the array.
+    /// At least, while clients ask something of the array; copies on disks keep to it over a whole
+    /// rebuild, which begins with three tenths of it.
     #[arg(long)]
     floor: Option<Size>,
     /// At most.
@@ -165,7 +185,7 @@ pub struct OfArgs {
 }
 
 impl OfArgs {
-    fn core(&self) -> Option<String> {
+    pub(super) fn core(&self) -> Option<String> {
         if self.cache { Some(CACHE_COPIES.into()) } else { self.core.clone() }
     }
 
@@ -174,18 +194,23 @@ impl OfArgs {
     }
 
     /// What has `--cache` for a mistake, with what is meant.
-    fn check_no_cache(&self, way_out: &str) -> Result<()> {
+    pub(super) fn check_no_cache(&self, way_out: &str) -> Result<()> {
         match self.cache {
             true => Err(Failure::refused(format!("not of a cache: {way_out}"))),
             false => Ok(()),
         }
     }
 
-    fn post(&self, places: &Places, path: &str, body: &(impl Serialize + Sync)) -> Result<Value> {
+    pub(super) fn post(
+        &self,
+        places: &Places,
+        path: &str,
+        body: &(impl Serialize + Sync),
+    ) -> Result<Value> {
         waiting::post(&Client::of(places, &self.volume)?, path, body)
     }
 
-    fn body(&self) -> OfCoreBody {
+    pub(super) fn body(&self) -> OfCoreBody {
         OfCoreBody { core: self.core() }
     }
 
@@ -249,7 +274,7 @@ impl OfArgs {
         cores.find(|core| core["name"].as_str() == name).unwrap_or(&Value::Null)
     }
 
-    fn tell(&self, done: &str, status: &Value) -> Result<Exit> {
+    pub(super) fn tell(&self, done: &str, status: &Value) -> Result<Exit> {
         if self.json {
             println!("{}", serde_json::to_string_pretty(self.find(status))?);
         } else {
@@ -301,6 +326,9 @@ pub fn grow(places: &Places, args: &GrowArgs) -> Result<Exit> {
     let devices = words.collect::<Result<Vec<String>>>()?;
     let body = GrowBody { core: args.of.core.clone(), devices, force: args.force };
     let mut status = args.of.post(places, "/v1/array/grow", &body)?;
+    if args.of.find(&status)["array"]["level"] == 1 {
+        return grow_copies(places, args, status);
+    }
     if args.wait {
         status = args.of.wait(places, &["growth"])?;
         let size = size(args.of.find(&status)["size_bytes"].as_u64().unwrap_or(0));
@@ -308,6 +336,14 @@ pub fn grow(places: &Places, args: &GrowArgs) -> Result<Exit> {
         return args.of.tell(&done, &status);
     }
     args.of.tell("the data moves to more members from now on", &status)
+}
+
+fn grow_copies(places: &Places, args: &GrowArgs, mut status: Value) -> Result<Exit> {
+    if args.wait {
+        status = args.of.wait(places, &["rebuild"])?;
+        return args.of.tell("the new copies hold everything", &status);
+    }
+    args.of.tell("the new copies are given everything from now on", &status)
 }
 
 pub fn fail(places: &Places, args: &MemberArgs) -> Result<Exit> {
@@ -320,6 +356,23 @@ pub fn remove(places: &Places, args: &MemberArgs) -> Result<Exit> {
     let body = args.of.member(&args.device)?;
     let status = args.of.post(places, "/v1/array/remove", &body)?;
     args.of.tell(&format!("{} belongs to the {} no more", body.device, args.of.what()), &status)
+}
+
+pub fn drop_copy(places: &Places, args: &DropCopyArgs) -> Result<Exit> {
+    args.of.check_no_cache("`headpond cache replace` makes one on other devices")?;
+    let is_device = args.copy != MISSING && args.copy.parse::<Uuid>().is_err();
+    let body = match is_device {
+        true => args.of.member(&args.copy)?,
+        false => {
+            MemberBody { core: args.of.core(), device: args.copy.clone(), ..MemberBody::default() }
+        }
+    };
+    let status = args.of.post(places, "/v1/array/drop-copy", &body)?;
+    let done = match is_device {
+        true => format!("{} is no copy of the array any more, and free", body.device),
+        false => "the array has one copy less".to_owned(),
+    };
+    args.of.tell(&done, &status)
 }
 
 pub fn scrub(places: &Places, args: &ScrubArgs) -> Result<Exit> {

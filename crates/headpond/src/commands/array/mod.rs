@@ -2,6 +2,7 @@
 //! can be done to one that is served.
 
 mod args;
+mod journal;
 mod live;
 mod mixed;
 mod page;
@@ -66,6 +67,9 @@ pub fn run(places: &Places, command: &ArrayCommand) -> Result<Exit> {
         ArrayCommand::Grow(args) => live::grow(places, args),
         ArrayCommand::Fail(args) => live::fail(places, args),
         ArrayCommand::Remove(args) => live::remove(places, args),
+        ArrayCommand::DropCopy(args) => live::drop_copy(places, args),
+        ArrayCommand::SetJournal(args) => journal::set(places, args),
+        ArrayCommand::DropJournal(of) => journal::take_away(places, of),
         ArrayCommand::Scrub(args) => live::scrub(places, args),
         ArrayCommand::Pause(of) => live::pause(places, of),
         ArrayCommand::Resume(args) => live::resume(places, args),
@@ -87,7 +91,7 @@ fn plan(args: &PlanArgs) -> Result<Exit> {
     let drive = drive(args)?;
     let given = Assumptions {
         depths: args.depth.clone(),
-        pace: Pace { floor: args.floor, ceiling: args.ceiling },
+        pace: pace(args)?,
         replace_hours: f64::from(args.replace),
         cache: args.cache.as_deref().map(|word| in_front(args, word)).transpose()?,
     };
@@ -110,6 +114,12 @@ fn plan(args: &PlanArgs) -> Result<Exit> {
         print!("{}", report::text(&drive, &given, &arrays));
     }
     Ok(Exit::Ok)
+}
+
+fn pace(args: &PlanArgs) -> Result<Pace> {
+    let pace = Pace { floor: args.floor, ceiling: args.ceiling };
+    pace.check().map_err(|error| Failure::usage(error.to_string()))?;
+    Ok(pace)
 }
 
 fn drive(args: &PlanArgs) -> Result<DriveFigures> {
@@ -197,7 +207,7 @@ fn arrays(args: &PlanArgs, drive: &DriveFigures, given: &Assumptions) -> Result<
 
 fn shape(args: &PlanArgs, level: Level) -> Result<Shape> {
     let members = args.members.unwrap_or_default();
-    let usual = Shape::usual_groups(level, members);
+    let usual = level.usual_groups(members);
     // Side by side, one number of groups cannot be meant for mirrors too.
     let is_meant = args.level.len() == 1 || (level.has_groups() && !level.is_mirrored());
     let groups = args.groups.filter(|_| is_meant).unwrap_or(usual);

@@ -3,7 +3,7 @@
 use super::args::{DriveSetArgs, HookValues, RestoreArgs};
 use crate::outcome::{Exit, Failure};
 use crate::place::Places;
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use headpond_drive::{
     CacheState, Drive, Facts, Hook, Lasting, SetError, Setting, Switched, switch, switch_by_hook,
 };
@@ -40,7 +40,7 @@ pub fn set(places: &Places, args: &DriveSetArgs) -> Result<Exit> {
             if switched.as_ref().is_err_and(SetError::changed_nothing) {
                 remember(places, &identity, first.as_ref())?;
             }
-            switched?
+            switched.with_context(|| drive.path.display().to_string())?
         }
         Some(hook) => {
             let words = shown(&drive, hook, to, args.yes)?;

@@ -1,8 +1,10 @@
 //! The command line of `headpond lab`.
 
+use crate::outcome::Failure;
+use anyhow::Result;
 use clap::{Args, Subcommand};
 use headpond_lab::{ArrayOf, Target};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Measure block devices, volumes and models like a careful article: plans, rounds, steady state,
 /// statistics, a report.
@@ -137,13 +139,35 @@ pub struct ShownArgs {
     pub csv: Option<PathBuf>,
 }
 
+impl ShownArgs {
+    /// Checks that what is measured for hours can be written down where it is wanted.
+    ///
+    /// # Errors
+    /// Where a folder is missing that nobody is about to make.
+    pub fn check(&self, made: Option<&Path>) -> Result<()> {
+        for file in [&self.html, &self.csv].into_iter().flatten() {
+            let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
+            if folder.is_some_and(|folder| !folder.is_dir() && Some(folder) != made) {
+                return Err(Failure::usage(format!(
+                    "{}: there is no such folder; make it first, or name another file",
+                    file.display()
+                )));
+            }
+        }
+        Ok(())
+    }
+}
+
 /// A target from a word.
-fn target(text: &str) -> Result<Target, String> {
+fn target(text: &str) -> std::result::Result<Target, String> {
     // A query of an NBD address has = in it, a name has no slash.
     let (name, place) = match text.split_once('=') {
         Some((name, place)) if !name.contains(['/', ':']) => (name, place),
         _ => (text, text),
     };
+    if place.is_empty() {
+        return Err("name a target too, as in disk=/dev/sdb".to_owned());
+    }
     let named = Target { name: name.to_owned(), ..Target::default() };
     if let Some(volume) = place.strip_prefix("volume:") {
         return Ok(Target { volume: Some(volume.to_owned()), ..named });
@@ -181,6 +205,7 @@ mod tests {
         assert_eq!(text.parse::<ArrayOf>().unwrap().drives, 4);
         assert!("{ raid = 5 }".parse::<ArrayOf>().unwrap_err().contains("drive"));
         assert!(target("y.img").unwrap_err().contains("y.img:1G"));
+        assert!(target("disk=").unwrap_err().contains("disk=/dev/sdb"));
         assert!(target("y.img:soon").unwrap_err().contains("no size"));
     }
 }

@@ -2,11 +2,11 @@
 
 use super::consent;
 use super::surroundings::Served;
-use crate::outcome::{Exit, Failure};
+use crate::outcome::{Exit, Failure, told};
 use anyhow::Result;
 use headpond_lab::{
-    Estimate, FILL_MB_PER_S, Kind, ModelTime, Plan, Sweep, check_places, check_settings, estimate,
-    model_time,
+    Estimate, FILL_MB_PER_S, Kind, ModelTime, Plan, Sweep, check_fio, check_places, check_settings,
+    estimate, model_time,
 };
 use headpond_report::{Align, Table, duration};
 use serde_json::json;
@@ -22,6 +22,7 @@ pub fn run(plan: &Plan, served: &Served<'_>, as_json: bool) -> Result<Exit> {
     let estimate = estimate(plan, &BTreeSet::new());
     let models = model_time(plan, &BTreeSet::new())?;
     let overwritten: Vec<_> = consent::overwritten(plan).collect();
+    let refusals = refusals(plan, &estimate, served);
     if as_json {
         let targets = plan.targets.iter().map(|target| {
             json!({ "name": target.name, "place": target.place(), "alike": target.alike,
@@ -39,6 +40,7 @@ pub fn run(plan: &Plan, served: &Served<'_>, as_json: bool) -> Result<Exit> {
             "seconds_unknown": estimate.unknown,
             "targets": targets.collect::<Vec<_>>(),
             "overwrites": overwritten,
+            "refused_because": refusals,
         });
         println!("{}", serde_json::to_string_pretty(&said)?);
         return Ok(Exit::Ok);
@@ -50,13 +52,26 @@ pub fn run(plan: &Plan, served: &Served<'_>, as_json: bool) -> Result<Exit> {
     print_time(plan, &estimate, models);
     plan.caveats().iter().for_each(|words| println!("Note: {words}."));
     print_changes(plan, &overwritten);
+    refusals.iter().for_each(|why| println!("It will be refused: {why}"));
     Ok(Exit::Ok)
+}
+
+/// What keeps it from being run as things are.
+fn refusals(plan: &Plan, estimate: &Estimate, served: &Served<'_>) -> Vec<String> {
+    let mut refusals: Vec<_> = beyond_limit(plan, estimate).into_iter().collect();
+    refusals.extend(check_fio(plan).err().map(|error| error.to_string()));
+    let contents = plan.targets.iter().flat_map(headpond_lab::Target::each);
+    let contents = contents.filter_map(|target| consent::contents(plan, &target, served).err());
+    refusals.extend(contents.map(|error| told(&error)));
+    refusals
 }
 
 fn print_time(plan: &Plan, estimate: &Estimate, models: Option<ModelTime>) {
     let Estimate { least, most, fills, of_models, unknown } = estimate;
     let time = |seconds: f64| duration((seconds * 1e9) as u64);
     match plan.targets.iter().all(|target| target.kind() == Kind::Machine) {
+        // How long a pass takes them shows when it is over.
+        true if *of_models == 0.0 => println!("\nAll targets are models."),
         true => println!(
             "\nAll targets are models, which pass through up to {} of their own time.",
             time(*of_models)
@@ -77,9 +92,6 @@ fn print_time(plan: &Plan, estimate: &Estimate, models: Option<ModelTime>) {
     }
     for what in unknown {
         println!("Not known, and not in that: how long it takes {what}.");
-    }
-    if let Some(words) = beyond_limit(plan, estimate) {
-        println!("It will be refused: {words}");
     }
 }
 

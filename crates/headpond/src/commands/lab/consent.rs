@@ -38,13 +38,7 @@ pub fn check(plan: &Plan, allowed: &[String], served: &Served<'_>) -> Result<()>
             "--overwrite {stranger}: the plan does not write to that; `lab check` says to what"
         )));
     }
-    for target in plan.targets.iter().flat_map(Target::each) {
-        let is_written = target.place().is_some_and(|place| places.contains(&place));
-        if is_written {
-            check_contents(&target, served)?;
-        }
-    }
-    Ok(())
+    plan.targets.iter().flat_map(Target::each).try_for_each(|it| contents(plan, &it, served))
 }
 
 /// A place as the plan has it: paths are whole there.
@@ -53,10 +47,20 @@ fn named(word: &str, places: &[String]) -> String {
     whole.ok().filter(|path| places.contains(path)).unwrap_or_else(|| word.to_owned())
 }
 
-fn check_contents(target: &Target, served: &Served<'_>) -> Result<()> {
-    let path = target.device.as_ref().or(target.file.as_ref());
+/// Checks that a target can be reached, and holds nothing where it is written to.
+///
+/// # Errors
+/// A refusal; nothing was changed.
+pub fn contents(plan: &Plan, target: &Target, served: &Served<'_>) -> Result<()> {
+    let folder = target.file.as_ref().and_then(|file| file.parent());
+    if let Some(folder) = folder.filter(|folder| !folder.is_dir()) {
+        let (name, folder) = (&target.name, folder.display());
+        return Err(Failure::usage(format!("{name}: there is no folder {folder}: make it first")));
+    }
+    let is_written = overwritten(plan).any(|place| Some(place) == target.place());
+    let path = target.device.as_ref().or(target.file.as_ref()).filter(|_| is_written);
     if let Some(path) = path.filter(|path| path.exists()) {
-        vet(&DeviceSpec::Path(path.clone()), Consent::Careful)?;
+        vet(&DeviceSpec::Path(path.clone()), Consent::Never)?;
     }
     let export = match &target.volume {
         Some(volume) => Some(served.export_of(volume).map_err(Failure::usage)?),
@@ -64,7 +68,7 @@ fn check_contents(target: &Target, served: &Served<'_>) -> Result<()> {
     };
     let Some(export) = export else { return Ok(()) };
     let hazards = export.parse::<Export>()?.hazards()?;
-    match hazards.is_empty() {
+    match hazards.is_empty() || !is_written {
         true => Ok(()),
         false => Err(Failure::refused(format!("{export}: {}", hazards.join("; ")))),
     }

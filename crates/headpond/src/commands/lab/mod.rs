@@ -10,9 +10,9 @@ mod surroundings;
 
 pub use args::LabCommand;
 
-use crate::outcome::{Exit, Failure};
+use crate::outcome::{Exit, Failure, told};
 use crate::place::Places;
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 use args::{PlanArgs, PlansArgs, ReportArgs, ResumeArgs, RunArgs, ShownArgs};
 use headpond_lab::{Course, Folder, Plan, Results, Surroundings, Target, builtin, report};
 use headpond_report::{Align, Table};
@@ -133,13 +133,15 @@ fn start(places: &Places, args: &RunArgs) -> Result<Exit> {
     let served = Served::new(places);
     let plan = plan(&args.plan, &served)?;
     check::within_limits(&plan, &BTreeSet::new())?;
+    args.shown.check(Some(&args.out))?;
     consent::check(&plan, &args.overwrite, &served)?;
     let course = Course::create(&plan, &args.out, &served)?;
-    carry_out(&plan, course, &args.out, &args.shown)
+    carry_out(&plan, course, (&args.out, &args.overwrite), &args.shown)
 }
 
 fn resume(places: &Places, args: &ResumeArgs) -> Result<Exit> {
     let plan = Folder::plan(&args.folder)?;
+    args.shown.check(None)?;
     check::within_limits(&plan, &Folder::done(&args.folder)?)?;
     let served = Served::new(places);
     consent::check(&plan, &args.overwrite, &served)?;
@@ -147,21 +149,26 @@ fn resume(places: &Places, args: &ResumeArgs) -> Result<Exit> {
     if course.left().next().is_none() {
         eprintln!("headpond: everything is measured already");
     }
-    carry_out(&plan, course, &args.folder, &args.shown)
+    carry_out(&plan, course, (&args.folder, &args.overwrite), &args.shown)
 }
 
 fn carry_out(
     plan: &Plan,
     mut course: Course<'_>,
-    folder: &Path,
+    (folder, allowed): (&Path, &[String]),
     shown: &ShownArgs,
 ) -> Result<Exit> {
     interrupt::ends(course.stop())?;
     let mut bar = Bar::new(plan, course.left());
     let outcome = course.run(&mut bar);
     bar.end();
-    let again = format!("what was measured is kept: headpond lab resume {}", folder.display());
-    outcome.context(again)?;
+    let allowed: String = allowed.iter().map(|place| format!(" --overwrite {place}")).collect();
+    outcome.map_err(|error| {
+        let (why, folder) = (told(&error.into()), folder.display());
+        anyhow!(
+            "{why}; what was measured is kept, go on with: headpond lab resume {folder}{allowed}"
+        )
+    })?;
     show(&Results::read(folder)?, shown)
 }
 

@@ -5,6 +5,9 @@ use super::text;
 use headpond_report::{count, size};
 use serde_json::Value;
 
+/// Letters in a line of devices.
+const LINE_MAX: usize = 86;
+
 /// The array in one line, and what is not as it should be.
 pub fn print_array(array: &Value) {
     let members = array["members"].as_array().map_or(0, Vec::len);
@@ -21,6 +24,39 @@ pub fn print_array(array: &Value) {
     }
     print_growth(&array["growth"]);
     print_missing(array);
+}
+
+/// Which devices the members in use are, group by group, and how long a strip is.
+pub fn print_devices(array: &Value) {
+    for line in tell_devices(array) {
+        println!("            {line}");
+    }
+}
+
+fn tell_devices(array: &Value) -> Vec<String> {
+    let groups = array["groups"].as_u64().unwrap_or(1);
+    let mut lines = Vec::new();
+    for group in 0..groups {
+        let mut line = match (group, groups) {
+            (0, 1) => "on".to_owned(),
+            _ => format!("group {group}:"),
+        };
+        for member in array["members"].as_array().into_iter().flatten() {
+            let is_of = member["group"].as_u64().unwrap_or(0) == group;
+            let is_used = member["state"].as_str().is_none_or(|state| state == "active");
+            let Some(device) = member["device"].as_str().filter(|_| is_of && is_used) else {
+                continue;
+            };
+            if line.len() + 1 + device.len() > LINE_MAX {
+                lines.push(std::mem::replace(&mut line, " ".into()));
+            }
+            line += &format!(" {device}");
+        }
+        lines.push(line);
+    }
+    let strip = array["strip_bytes"].as_u64().filter(|_| array["level"] != 1);
+    lines.extend(strip.map(|bytes| format!("in strips of {}", size(bytes))));
+    lines
 }
 
 /// What a member would take with it before a log has made all parity anew.
@@ -94,8 +130,12 @@ fn tell_slow(member: &Value) -> Option<String> {
     ))
 }
 
-/// How stripes lie on more members than they have strips, or on members that differ.
+/// How stripes lie on several groups, on more members than they have strips, or on members that
+/// differ.
 fn spread(array: &Value) -> String {
+    if let Some(groups) = array["groups"].as_u64().filter(|groups| *groups > 1) {
+        return format!(" in {groups} groups");
+    }
     if let Some(weights) = array["weights"].as_array() {
         let weights: Vec<String> = weights.iter().map(ToString::to_string).collect();
         return format!(" striped by weights {}", weights.join(":"));
@@ -161,6 +201,30 @@ mod tests {
         let integrity = json!({ "regions_signed": 7, "regions": 8 });
         assert_eq!(tell_integrity(&integrity).as_deref(), Some("integrity 87 % signed"));
         assert_eq!(tell_integrity(&Value::Null), None);
+    }
+
+    #[test]
+    fn devices_are_told_group_by_group_and_long_lists_in_several_lines() {
+        let of = |groups: u64, names: &[&str]| {
+            let each = names.len() as u64 / groups;
+            let member =
+                |(at, name): (usize, &&str)| json!({ "group": at as u64 / each, "device": name });
+            let members: Vec<Value> = names.iter().enumerate().map(member).collect();
+            tell_devices(&json!({
+                "level": 10, "groups": groups, "strip_bytes": 65_536, "members": members,
+            }))
+        };
+        let told = of(2, &["/dev/sda", "/dev/sdb", "/dev/sdc", "/dev/sdd"]);
+        let expected =
+            ["group 0: /dev/sda /dev/sdb", "group 1: /dev/sdc /dev/sdd", "in strips of 64 KiB"];
+        assert_eq!(told, expected);
+        let long = of(1, &["/dev/disk/by-id/a-name-that-goes-on-for-a-while"; 4]);
+        assert_eq!(long.len(), 5, "{long:?}");
+        assert!(long[0].starts_with("on /dev") && long[1].starts_with("  /dev"), "{long:?}");
+        let lost = json!({ "groups": 1, "level": 1, "members": [{ "group": 0, "device": null }] });
+        assert_eq!(tell_devices(&lost), ["on"]);
+        let failed = json!({ "device": "/dev/sda", "group": 0, "state": "failed" });
+        assert_eq!(tell_devices(&json!({ "level": 1, "members": [failed] })), ["on"]);
     }
 
     #[test]

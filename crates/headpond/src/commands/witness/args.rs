@@ -81,7 +81,7 @@ pub struct DeviceArgs {
     #[arg(long, value_name = "DEVICE")]
     pub device: String,
     /// The witness.
-    #[arg(long, value_name = "HOST:PORT")]
+    #[arg(long, value_name = "HOST:PORT", value_parser = address)]
     pub to: String,
     /// The key, the same as at the witness; nobody else may read it.
     #[arg(long, value_name = "FILE")]
@@ -276,7 +276,7 @@ pub struct SimpleCheckArgs {
 /// Judge from timing alone what a device does with flushes; no power is cut.
 #[derive(Args)]
 #[command(after_help = "Examples:\n  \
-    headpond witness probe /dev/sdb                   # reads only: what is reported, whether heads move\n  \
+    headpond witness probe /dev/sdb                   # reads only: is it what it says it is?\n  \
     headpond witness probe /dev/sdb --destructive     # writes, so that there is something to judge\n  \
     headpond witness probe scratch.img --destructive --json\n\n\
     Exit codes: 0 flushes are honoured or need not be, 1 they are ignored, 3 timing cannot tell.")]
@@ -318,6 +318,14 @@ impl LoadArgs {
             write_blocks: self.bs.bytes() / headpond_witness::BLOCK_BYTES,
             seconds,
         }
+    }
+}
+
+fn address(text: &str) -> Result<String, String> {
+    let port = text.rsplit_once(':').and_then(|(_, port)| port.parse::<u16>().ok());
+    match port {
+        Some(_) => Ok(text.to_owned()),
+        None => Err(format!("name the port too: {text}:7461, unless it listens on another")),
     }
 }
 

@@ -163,7 +163,11 @@ impl Campaign<'_> {
         loop {
             match child.try_wait()? {
                 Some(status) if status.success() => return Ok(()),
-                Some(status) => bail!("the cut hook failed: {status}"),
+                Some(status) => bail!(
+                    "the cut hook failed ({status}): {}; it has to end with 0 once the power is cut. \
+                     The campaign goes on from here when it is started again",
+                    self.args.cut_hook
+                ),
                 None => self.runtime.sleep(LOOK_EVERY).await,
             }
         }

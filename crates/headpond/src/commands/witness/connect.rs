@@ -12,6 +12,7 @@ use headpond_witness::field::auth::Key;
 use headpond_witness::field::link::Link;
 use headpond_witness::field::session;
 use headpond_witness::field::wire::{Hello, Purpose, Region, Task, Welcome, is_name};
+use std::io;
 use std::net::ToSocketAddrs;
 use std::rc::Rc;
 
@@ -94,6 +95,11 @@ impl Client {
             }
         }
         match last {
+            Some(error) if error.kind() == io::ErrorKind::ConnectionRefused => bail!(
+                "{}: nobody listens there: is `headpond witness serve`, or `campaign`, running, and \
+                 on this port?",
+                named()
+            ),
             Some(error) => Err(error).with_context(named),
             None => bail!("{}: has no address", named()),
         }
@@ -110,6 +116,15 @@ pub fn region(args: &LoadArgs, device: &dyn BlockDevice) -> Result<Region> {
         return usage(format!("--bs {} is no multiple of 4K", args.bs));
     }
     let (start, size) = (args.start.bytes(), device.size_bytes());
+    if !start.is_multiple_of(BLOCK_BYTES) {
+        return usage(format!("--start {} is no multiple of 4K", args.start));
+    }
+    if start + BLOCK_BYTES > size {
+        return usage(format!(
+            "--start {} is at the end of the device or behind it: it has {size} bytes",
+            args.start
+        ));
+    }
     let blocks = args.size.bytes().min(size.saturating_sub(start)) / BLOCK_BYTES;
     let region = Region { start_bytes: start, blocks, atom_bytes: args.atom };
     if let Err(error) = region.check() {

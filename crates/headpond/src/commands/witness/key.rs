@@ -2,10 +2,10 @@
 
 use super::args::KeyArgs;
 use crate::outcome::{Exit, Failure};
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use headpond_witness::field::auth::{KEY_BYTES, Key};
 use std::fs::{File, OpenOptions};
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
@@ -18,8 +18,16 @@ pub fn run(args: &KeyArgs) -> Result<Exit> {
     let path = &args.file;
     let named = || path.display().to_string();
     let mut options = OpenOptions::new();
-    let mut file =
-        options.write(true).create_new(true).mode(0o600).open(path).with_context(named)?;
+    let opened = options.write(true).create_new(true).mode(0o600).open(path);
+    let mut file = match opened {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            return Err(Failure::refused(format!(
+                "{}: is there already, and is not overwritten: use it, or name another file",
+                named()
+            )));
+        }
+        opened => opened.with_context(named)?,
+    };
     let key = Key::new(random()?);
     file.write_all(key.text().as_bytes()).and_then(|()| file.sync_all()).with_context(named)?;
     println!("{}: a new key; the machine that writes and the witness need the same", named());
@@ -32,7 +40,15 @@ pub fn run(args: &KeyArgs) -> Result<Exit> {
 /// A refusal where others may, and where it is no key.
 pub fn read(path: &Path) -> Result<Key> {
     let named = || path.display().to_string();
-    let file = File::open(path).with_context(named)?;
+    let file = match File::open(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => bail!(
+            "{}: there is no such key: `headpond witness key {}` makes one, and both machines need \
+             the same",
+            named(),
+            named()
+        ),
+        opened => opened.with_context(named)?,
+    };
     let mode = file.metadata().with_context(named)?.permissions().mode();
     if mode & 0o077 != 0 {
         return Err(Failure::refused(format!(

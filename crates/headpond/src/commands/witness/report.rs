@@ -219,6 +219,7 @@ mod tests {
             was_restarted,
             cut: Some(cut),
             was_hooked,
+            before: None,
             at: 0,
         }
     }

@@ -4,7 +4,7 @@ use super::args::{ListenArgs, ServeArgs};
 use super::key;
 use crate::outcome::{Exit, Failure};
 use crate::wall_clock;
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 use headpond_block::{BufferPool, PoolConfig, Runtime};
 use headpond_uring::{Ring, RingConfig, SocketListener, run_with_pool};
 use headpond_witness::field::auth::{Key, NONCE_BYTES};
@@ -59,8 +59,14 @@ pub fn start(
     runtime: &Runtime,
     conductor: Box<dyn Conductor>,
 ) -> Result<(Server, Rc<SocketListener>)> {
-    let named = || args.listen.to_string();
-    let listener = bind(ring, args).with_context(named)?;
+    let listener = bind(ring, args).map_err(|error| match error.kind() {
+        io::ErrorKind::AddrInUse => anyhow!(
+            "{}: another program listens there, perhaps a witness: end that, or take another port \
+             with --listen",
+            args.listen
+        ),
+        _ => anyhow::Error::new(error).context(args.listen.to_string()),
+    })?;
     let address = listener.tcp_address().context("a port")?;
     let (folder, limits) = (args.dir.clone(), Limits::default());
     let server = Server::new(runtime, key, folder, limits, Box::new(Real), conductor);

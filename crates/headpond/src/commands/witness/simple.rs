@@ -60,7 +60,7 @@ fn check(args: &SimpleCheckArgs) -> Result<Exit> {
                 told.map(|(seed, size)| Pattern { seed, blocks: size.bytes() / BLOCK_BYTES });
             let recalled = recall(&*device).await.ok().flatten();
             let Some(pattern) = told.or(recalled) else {
-                bail!(NOT_RECALLED);
+                bail!("{}: {NOT_RECALLED}", args.device);
             };
             let bar = ProgressBar::new(pattern.blocks);
             let seen = look(&*device, pattern, &|block| bar.set_position(block)).await;
@@ -79,8 +79,8 @@ fn check(args: &SimpleCheckArgs) -> Result<Exit> {
     Ok(if seen.is_whole(pattern) { Exit::Ok } else { Exit::Error })
 }
 
-const NOT_RECALLED: &str = "the device does not begin with what `simple write` puts there: either it was not written, or its \
-     very start is lost. Give --seed and --size as `simple write` has told them";
+const NOT_RECALLED: &str = "it does not begin with what `simple write` puts there: either that was not written, or something \
+     else was since, or its very start is lost. Give --seed and --size as `simple write` has told them";
 
 fn told(pattern: Pattern, seen: &Seen) -> String {
     let Seen { whole, lost, misdirected, torn, unreadable, first } = *seen;

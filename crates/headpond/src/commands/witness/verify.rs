@@ -31,6 +31,8 @@ pub fn run(args: &VerifyArgs) -> Result<Exit> {
 
 pub fn exit(ruling: &Ruling) -> Exit {
     match ruling.verdict {
+        // What was lost does not come back by looking again.
+        _ if ruling.before == Some(Verdict::Broken) => Exit::Error,
         Verdict::Kept => Exit::Ok,
         Verdict::Broken => Exit::Error,
         Verdict::NothingPromised | Verdict::Incomplete => Exit::Degraded,

@@ -4,7 +4,13 @@ use headpond_witness::field::ruling::{Ruling, Verdict};
 
 /// What a look has come to, line by line.
 pub fn of(name: &str, ruling: &Ruling) -> Vec<String> {
-    let mut lines = vec![format!("{name}: {}", headline(ruling))];
+    let mut lines = vec![format!("{name}: {}", ruling.verdict)];
+    lines.extend(ruling.before.map(|before| {
+        format!(
+            "nothing was written since it was looked at before, and what that look showed is all that \
+             this one expects; that one came to: {before}"
+        )
+    }));
     lines.push(format!(
         "looked at {} of {} blocks; {} hold something the device had promised to keep; {} writes and \
          {} flushes were acknowledged",
@@ -24,17 +30,6 @@ pub fn of(name: &str, ruling: &Ruling) -> Vec<String> {
         lines.extend(first.story.iter().map(|line| format!("    {line}")));
     }
     lines
-}
-
-fn headline(ruling: &Ruling) -> &'static str {
-    match ruling.verdict {
-        Verdict::Kept => "everything that was promised is there",
-        Verdict::Broken => "THE DEVICE HAS BROKEN ITS PROMISE",
-        Verdict::NothingPromised => {
-            "nothing to judge: the device had promised nothing (no flush was acknowledged)"
-        }
-        Verdict::Incomplete => "not judged: the look did not come to its end",
-    }
 }
 
 fn offences(ruling: &Ruling) -> Option<String> {
@@ -82,6 +77,7 @@ fn evidence(ruling: &Ruling) -> Vec<String> {
             .push("not one block of this run was found: is it the device that was written?".into());
     }
     match (ruling.cut, ruling.was_restarted) {
+        (None, _) if ruling.before.is_some() => {}
         (None, _) => lines.push("no cut: the writer had ended in order".to_owned()),
         (Some(_), Some(false)) => lines.push(
             "the machine has not started anew since: if its power was not cut either, this look \

@@ -321,6 +321,26 @@ fn sequential_rounds_of_fio_go_on_where_the_last_one_ended() {
 }
 
 #[test]
+fn flushes_in_turn_are_those_of_fios_libaio() {
+    if headpond_testkit::tool("fio").is_none() {
+        skip!("flushes_in_turn_are_those_of_fios_libaio", "no fio");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let target = format!("file = \"{}\"\nsize = \"8M\"", folder.path().join("x.img").display());
+    let matrix = "[matrix]\nrw = [\"randwrite\"]\nbs = [\"4K\"]\ndepth = [4]\nsync = [\"none\", \
+                  \"fdatasync\"]\nflushes = \"in-turn\"\n[rounds]\nwarm_up = 0\ncount = 1\nseconds = 0.3\n";
+    let plan = plan(&target, matrix);
+    let out = folder.path().join("out");
+    Course::create(&plan, &out, &Nobody).unwrap().run(&mut Count::default()).unwrap();
+    assert_eq!(Results::read(&out).unwrap().measured().count(), 2);
+    for cell in 0..2 {
+        let job = out.join(format!("raw/cell-{cell:04}-round-000.fio"));
+        let job = std::fs::read_to_string(job).unwrap();
+        assert!(job.contains("ioengine=libaio\n"), "also without a flush, to compare: {job}");
+    }
+}
+
+#[test]
 fn a_run_that_is_to_end_stores_no_more_and_leaves_its_cell_open() {
     let folder = tempfile::tempdir().unwrap();
     let image = folder.path().join("x.img");
@@ -397,11 +417,13 @@ fn jobs_beside_count_for_themselves_and_every_round_of_fio_has_addresses_of_its_
     assert!(own.read.requests > 0 && own.write.requests == 0, "{own:?}");
     let beside = cell.beside(&plan);
     assert_eq!(
-        beside.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(),
+        beside.iter().map(|figures| figures.job.as_str()).collect::<Vec<_>>(),
         ["global", "global2"]
     );
-    assert!(beside[0].1.write.requests > 0 && beside[0].1.read.requests == 0);
-    assert!(beside[1].1.read.requests > 0 && beside[1].1.write.requests == 0);
+    let [writer, reader] = [0, 1].map(|number: usize| &beside[number].summary);
+    assert!(writer.write.requests > 0 && writer.read.requests == 0);
+    assert!(reader.read.requests > 0 && reader.write.requests == 0);
+    assert!(beside.iter().all(|figures| figures.merits.len() == 2), "one for each round");
     let seeds = std::fs::read_dir(out.join("raw")).unwrap().filter_map(|entry| {
         let text = std::fs::read_to_string(entry.unwrap().path()).ok()?;
         text.lines().find(|line| line.starts_with("randseed=")).map(str::to_owned)

@@ -226,7 +226,7 @@ mod tests {
     fn ground(is_nbd: bool) -> Ground<'static> {
         let place = if is_nbd { "nbd://h/x" } else { "/dev/a:b" };
         let (raw, cpus) = (Path::new("/raw"), Some("0-3".into()));
-        Ground { place: place.into(), is_nbd, raw, cpus, memory_node: Some(1) }
+        Ground { place: place.into(), is_nbd, raw, bytes: None, cpus, memory_node: Some(1) }
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! moved. fio comes back to where it began and not to the beginning of the region, so that a job
 //! that would come to the end begins at the beginning instead.
 
+use super::Ground;
 use crate::plan::{Cell, Plan};
 use headpond_whatif::Job;
 use headpond_whatif::rounds::Round;
@@ -19,18 +20,19 @@ impl Starts {
     }
 
     /// Goes on behind what a round has moved.
-    pub fn go_on(&mut self, plan: &Plan, cell: &Cell, round: &Round) {
+    pub fn go_on(&mut self, plan: &Plan, cell: &Cell, grounds: &[Ground<'_>], round: &Round) {
         if plan.rounds_of(&plan.targets[cell.target]).pass {
             return;
         }
-        let arrays = plan.targets[cell.target].arrays(&cell.settings);
         let jobs = cell.phases(plan).into_iter().flatten();
         for job in jobs.filter(|job| !job.rw.is_random) {
             let done = round.jobs.iter().find(|round| round.name == job.name);
-            let (Some(done), Some(region)) = (done, region(plan, cell, &job)) else { continue };
+            let (Some(done), Some(region)) = (done, region(plan, cell, grounds, &job)) else {
+                continue;
+            };
             // fio has a place for reads and one for writes, and each process its own.
             let requests = done.measured.read.requests.max(done.measured.write.requests);
-            let processes = u64::from(job.jobs) * u64::from(arrays);
+            let processes = u64::from(job.jobs) * grounds.len() as u64;
             let moved = requests / processes * job.block_bytes;
             let next = next(self.of(&job.name), moved, region);
             self.0.insert(job.name, next);
@@ -39,15 +41,11 @@ impl Starts {
 }
 
 /// What fio may touch of each array of a target, where that is known.
-pub(super) fn region(plan: &Plan, cell: &Cell, job: &Job) -> Option<u64> {
+fn region(plan: &Plan, cell: &Cell, grounds: &[Ground<'_>], job: &Job) -> Option<u64> {
     let target = &plan.targets[cell.target];
     let named = job.size.or(plan.matrix.size.or(target.size).map(|size| size.bytes()));
-    let smallest = || {
-        let sizes = target.loaded(&cell.settings).into_iter();
-        let sizes: Option<Vec<_>> = sizes.map(|it| crate::measure::place::bytes(&it)).collect();
-        sizes?.into_iter().min()
-    };
-    named.or_else(smallest)
+    let held = || grounds.iter().map(|ground| ground.bytes).collect::<Option<Vec<_>>>();
+    named.or_else(|| held()?.into_iter().min())
 }
 
 fn next(start: u64, moved: u64, region: u64) -> u64 {

@@ -1,0 +1,49 @@
+//! The stripe journal of a served volume's array.
+
+use super::live::OfArgs;
+use crate::commands::create::spec;
+use crate::daemon::JournalBody;
+use crate::outcome::Exit;
+use crate::place::Places;
+use anyhow::Result;
+use clap::Args;
+use headpond_raid::JournalWhen;
+use headpond_volume::parse_word;
+
+const NOT_OF_COPIES: &str = "copies have no parity, and no use for a stripe journal";
+
+/// Give the array of a served volume this stripe journal, in place of the one that it has, where it
+/// has one: it need not be there any more.
+#[derive(Args)]
+#[command(after_help = "Examples:\n  headpond array set-journal hv0 /dev/nvme1n1\n  \
+    headpond array set-journal hv0 /dev/nvme1n1 --when always\n\n\
+    Requests wait for a moment. The device that was the journal is free then.")]
+pub struct SetJournalArgs {
+    #[command(flatten)]
+    of: OfArgs,
+    /// What is on it is lost.
+    #[arg(value_name = "DEV")]
+    device: String,
+    /// What goes through it: degraded (writes to groups that lack a member) or always. As with the
+    /// one before, or else degraded, where nothing is said.
+    #[arg(long, value_parser = parse_word::<JournalWhen>)]
+    when: Option<JournalWhen>,
+    /// Overwrite what the device holds.
+    #[arg(long)]
+    force: bool,
+}
+
+pub fn set(places: &Places, args: &SetJournalArgs) -> Result<Exit> {
+    let of = &args.of;
+    of.check_no_cache(NOT_OF_COPIES)?;
+    let (core, device) = (of.core(), spec(&args.device)?.to_string());
+    let body = JournalBody { core, device, when: args.when, force: args.force };
+    let status = of.post(places, "/v1/array/set-journal", &body)?;
+    of.tell(&format!("{} is the stripe journal of the array", body.device), &status)
+}
+
+pub fn take_away(places: &Places, of: &OfArgs) -> Result<Exit> {
+    of.check_no_cache(NOT_OF_COPIES)?;
+    let status = of.post(places, "/v1/array/drop-journal", &of.body())?;
+    of.tell("the array has no stripe journal any more", &status)
+}
