@@ -172,3 +172,10 @@ fn a_seed_tells_one_story() {
         assert_eq!(story(seed), story(seed));
     }
 }
+
+/// A scrub that a cut had left went on while the cache was cleaned, and rightly signed nothing: the
+/// one that was asked for then was taken for it.
+#[test]
+fn a_scrub_that_goes_on_is_not_the_one_that_signs_everything() {
+    assert!(headpond_swarm::run_case(1_795_631_281_000_470, &mut |_| {}).is_ok());
+}

@@ -32,7 +32,9 @@ impl Case<'_> {
             }
         }
         let mut last = Order { cut: Cut::Never, ..self.draw_signing() };
-        let first = [Step::CleanAll, Step::AwaitParity].map(|step| (Duration::ZERO, step));
+        // A scrub that a cut left goes on by itself, and has seen what is cleaned meanwhile change.
+        let first = [Step::CleanAll, Step::AwaitParity, Step::AwaitScrub];
+        let first = first.map(|step| (Duration::ZERO, step));
         last.steps.splice(0..0, first);
         last.steps.push((Duration::ZERO, Step::ExpectSigned));
         if let Next::Over = self.live(machine, last)? {
