@@ -337,7 +337,7 @@ mod tests {
     fn runtimes_and_test_files_may_do_as_they_like() {
         let text = "use std::fs;";
         assert_eq!(check_except(&[], &[file("crates/uring/src/file.rs", text)]), []);
-        assert_eq!(check_except(&[], &[file("crates/raid/tests/model.rs", text)]), []);
+        assert_eq!(check_except(&[], &[file("crates/raid/tests/integration/model.rs", text)]), []);
     }
 
     #[test]

@@ -108,7 +108,7 @@ mod tests {
     fn a_module_says_what_it_is_and_a_test_file_need_not() {
         assert_eq!(check(&file("crates/raid/src/lib.rs", "pub mod plan;")).len(), 1);
         assert_eq!(check(&file("crates/raid/src/lib.rs", "//! Arrays.\npub mod plan;")), []);
-        assert_eq!(check(&file("crates/raid/tests/model.rs", "use raid;")), []);
+        assert_eq!(check(&file("crates/raid/tests/integration/model.rs", "use raid;")), []);
     }
 
     #[test]

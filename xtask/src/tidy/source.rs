@@ -81,7 +81,7 @@ mod tests {
         assert!(source.is_in_src());
         assert!(file("crates/raid/src/plan/tests.rs", "").is_for_tests());
         assert!(file("crates/raid/src/plan_tests.rs", "").is_for_tests());
-        assert!(file("crates/raid/tests/model.rs", "").is_for_tests());
+        assert!(file("crates/raid/tests/integration/model.rs", "").is_for_tests());
         assert_eq!(file("xtask/src/main.rs", "").crate_folder(), None);
     }
 }

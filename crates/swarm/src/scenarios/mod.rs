@@ -7,7 +7,7 @@
 //! **Invariants**
 //! - Every test that the table names exists; a test sees to it.
 //!
-//! **Not here**: rows 44 to 56, which are about NBD (`crates/nbd/tests/hostile.rs`).
+//! **Not here**: rows 44 to 56, which are about NBD (`crates/nbd/tests/integration/hostile.rs`).
 
 mod array_faults;
 mod cache_faults;

@@ -1,0 +1,177 @@
+//! A user at the command line, in a folder of their own.
+
+pub mod machine;
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+pub const PROGRAM: &str = env!("CARGO_BIN_EXE_headpond");
+const START_PATIENCE: Duration = Duration::from_secs(30);
+
+/// A folder with descriptions, sockets and device files; everything ends with it.
+pub struct User {
+    folder: tempfile::TempDir,
+}
+
+/// A daemon; killed where the test ends without stopping it.
+pub struct Daemon {
+    child: Child,
+    log: PathBuf,
+}
+
+/// How a command ended.
+pub struct Ended {
+    pub code: i32,
+    pub out: String,
+    pub err: String,
+}
+
+impl User {
+    pub fn new() -> Self {
+        Self { folder: headpond_testkit::tempdir() }
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// A file of `bytes` zeros; its path as text.
+    pub fn file(&self, name: &str, bytes: u64) -> String {
+        let path = self.path(name);
+        std::fs::File::create(&path).unwrap().set_len(bytes).unwrap();
+        path.display().to_string()
+    }
+
+    pub fn socket(&self, name: &str) -> PathBuf {
+        self.path(&format!("{name}.sock"))
+    }
+
+    pub fn uri(&self, name: &str) -> String {
+        format!("nbd+unix:///?socket={}", self.socket(name).display())
+    }
+
+    /// Runs `headpond` with these arguments.
+    pub fn run<S: AsRef<str>>(&self, args: &[S]) -> Ended {
+        let output = self.command(args).output().unwrap();
+        Ended::of(&output)
+    }
+
+    /// Starts `headpond` with these arguments.
+    pub fn start<S: AsRef<str>>(&self, args: &[S]) -> Child {
+        self.command(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+    }
+
+    /// Runs `headpond` and expects success; what it printed.
+    pub fn ok<S: AsRef<str>>(&self, args: &[S]) -> String {
+        let ended = self.run(args);
+        let words: Vec<&str> = args.iter().map(AsRef::as_ref).collect();
+        assert_eq!(ended.code, 0, "{}: {}{}", words.join(" "), ended.out, ended.err);
+        ended.out
+    }
+
+    pub fn json<S: AsRef<str>>(&self, args: &[S]) -> serde_json::Value {
+        serde_json::from_str(&self.ok(args)).expect("JSON")
+    }
+
+    /// `headpond serve`, once it answers.
+    pub fn serve(&self, name: &str) -> Daemon {
+        self.serve_with(&["serve", name])
+    }
+
+    /// A daemon that is started in another folder.
+    pub fn serve_in(&self, folder: &Path, args: &[&str]) -> Daemon {
+        let mut command = self.command(args);
+        command.current_dir(folder);
+        self.wait_for(command, args[1])
+    }
+
+    pub fn serve_with(&self, args: &[&str]) -> Daemon {
+        self.wait_for(self.command(args), args[1])
+    }
+
+    fn wait_for(&self, mut command: Command, name: &str) -> Daemon {
+        let log = self.path("serve.log");
+        let file = std::fs::File::create(&log).unwrap();
+        command.stdout(file.try_clone().unwrap()).stderr(file);
+        let mut daemon = Daemon { child: command.spawn().unwrap(), log };
+        let begun = Instant::now();
+        while !self.run(&["status", name, "--json"]).out.contains("\"served\": true") {
+            let ended = daemon.child.try_wait().unwrap();
+            assert!(ended.is_none(), "serve ended with {ended:?}: {}", daemon.log());
+            assert!(begun.elapsed() < START_PATIENCE, "no answer: {}", daemon.log());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        daemon
+    }
+
+    fn command<S: AsRef<str>>(&self, args: &[S]) -> Command {
+        let mut command = Command::new(PROGRAM);
+        command.args(args.iter().map(AsRef::as_ref)).env("HEADPOND_STATE", self.folder.path());
+        command.current_dir(self.folder.path()).stdin(Stdio::null());
+        command
+    }
+}
+
+impl Daemon {
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(&self.log).unwrap_or_default()
+    }
+
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// kill -9, of a daemon that has not ended by itself.
+    pub fn kill(mut self) {
+        let ended = self.child.try_wait().unwrap();
+        assert!(ended.is_none(), "ended by itself with {ended:?}: {}", self.log());
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    /// Waits for its own end; the exit code.
+    pub fn wait(mut self) -> i32 {
+        self.child.wait().unwrap().code().unwrap_or(-1)
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Ended {
+    fn of(output: &Output) -> Self {
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let code = output.status.code().unwrap_or(-1);
+        Self { code, out: text(&output.stdout), err: text(&output.stderr) }
+    }
+}
+
+/// Runs a client program that is known to be there, and expects success.
+pub fn client(program: &Path, args: &[String]) -> String {
+    let output = Command::new(program).args(args).stdin(Stdio::null()).output().unwrap();
+    let ended = Ended::of(&output);
+    assert_eq!(
+        ended.code,
+        0,
+        "{} {}: {}{}",
+        program.display(),
+        args.join(" "),
+        ended.out,
+        ended.err
+    );
+    ended.out
+}
+
+/// Processes that run in a folder.
+pub fn running_in(folder: &Path) -> Vec<u32> {
+    let processes = std::fs::read_dir("/proc").unwrap().flatten().filter_map(|entry| {
+        let is_in = std::fs::read_link(entry.path().join("cwd")).is_ok_and(|cwd| cwd == folder);
+        entry.file_name().to_str()?.parse().ok().filter(|_| is_in)
+    });
+    processes.collect()
+}

@@ -1,0 +1,203 @@
+//! A cache on several devices that are copies of each other.
+
+use crate::common::{User, client};
+use headpond_testkit::skip;
+use headpond_volume::Description;
+use serde_json::Value;
+use std::path::Path;
+
+const MIB: u64 = 1 << 20;
+
+/// A RAID 5 of three files behind a cache on two, in which nothing is cleaned.
+fn create(user: &User) -> [String; 2] {
+    let copies = ["a.img", "b.img"].map(|name| user.file(name, 64 * MIB));
+    let mut args: Vec<String> = ["create", "v", "--raid", "5", "--zeroed"].map(Into::into).into();
+    args.extend((0..3).map(|member| user.file(&format!("{member}.img"), 64 * MIB)));
+    args.extend(["--cleaning", "nop", "--cache"].map(Into::into));
+    args.extend([copies[0].clone(), "--cache".into(), copies[1].clone()]);
+    user.ok(&args);
+    copies
+}
+
+fn mirror_of(user: &User) -> Value {
+    let status = user.run(&["status", "v", "--json"]).out;
+    let status: Value = serde_json::from_str(&status).expect("JSON");
+    status["cache"]["mirror"].clone()
+}
+
+/// One command of qemu-io.
+fn qemu_io(user: &User, program: &Path, command: &str) {
+    let args = ["-f", "raw", "-c", command, &user.uri("v")].map(str::to_owned);
+    let out = client(program, &args);
+    assert!(!out.contains("failed") && !out.contains("error"), "{command}: {out}");
+}
+
+/// Flips a bit in every block that is full of `byte`.
+fn rot(device: &str, byte: u8) {
+    let mut bytes = std::fs::read(device).unwrap();
+    let pages = bytes.chunks_exact_mut(4096).filter(|page| page.iter().all(|it| *it == byte));
+    assert_eq!(pages.map(|page| page[5] ^= 4).count(), 256, "a MiB");
+    std::fs::write(device, bytes).unwrap();
+}
+
+fn listed(user: &User) -> Vec<String> {
+    let text = std::fs::read_to_string(user.path("v.toml")).unwrap();
+    let cache = Description::parse(&text).unwrap().cache.unwrap();
+    cache.devices().map(str::to_owned).collect()
+}
+
+#[test]
+fn dirty_data_outlives_what_rots_on_one_copy_and_then_the_loss_of_each() {
+    let Some(program) = headpond_testkit::tool("qemu-io") else {
+        skip!("dirty_data_outlives_what_rots_on_one_copy_and_then_the_loss_of_each", "no qemu-io");
+    };
+    let user = User::new();
+    let [a, b] = create(&user);
+    let daemon = user.serve("v");
+    qemu_io(&user, &program, "write -P 0x11 0 1M");
+    assert_eq!(mirror_of(&user)["at_risk_bytes"], 0);
+    assert!(user.ok(&["status", "v"]).contains("2 of 2 copies in use, healthy"));
+    user.ok(&["stop", "v"]);
+    assert_eq!(daemon.wait(), 0);
+    assert!(user.ok(&["status", "v"]).contains(&format!("copies: {a}, {b}")));
+    rot(&a, 0x11);
+    let daemon = user.serve("v");
+    (0..3).for_each(|_| qemu_io(&user, &program, "read -P 0x11 0 1M"));
+    user.ok(&["stop", "v"]);
+    assert_eq!(daemon.wait(), 0);
+    std::fs::remove_file(&b).unwrap();
+    let daemon = user.serve("v");
+    qemu_io(&user, &program, "read -P 0x11 0 1M");
+    let told = user.run(&["status", "v"]);
+    assert_eq!(told.code, 3, "{}", told.out);
+    assert!(told.out.contains("headpond array add-spare v DEVICE --cache"), "{}", told.out);
+    assert_eq!(mirror_of(&user)["at_risk_bytes"], MIB);
+    let c = user.file("c.img", 64 * MIB);
+    let done = user.ok(&["array", "add-spare", "v", &c, "--cache", "--wait"]);
+    assert!(done.contains("2 of 2 copies in use"), "{done}");
+    assert_eq!(listed(&user), [a.clone(), c.clone()]);
+    daemon.kill();
+    std::fs::remove_file(&a).unwrap();
+    let daemon = user.serve("v");
+    qemu_io(&user, &program, "read -P 0x11 0 1M");
+    user.ok(&["stop", "v"]);
+    assert_eq!(daemon.wait(), 0);
+    let done = user.ok(&["destroy", "v", "--yes"]);
+    assert!(done.contains("4 devices are free"), "{done}");
+}
+
+#[test]
+fn a_copy_is_replaced_and_taken_back_and_the_cache_detached_while_the_volume_is_served() {
+    let Some(program) = headpond_testkit::tool("qemu-io") else {
+        skip!(
+            "a_copy_is_replaced_and_taken_back_and_the_cache_detached_while_the_volume_is_served",
+            "no qemu-io"
+        );
+    };
+    let user = User::new();
+    let [a, b] = create(&user);
+    let daemon = user.serve("v");
+    qemu_io(&user, &program, "write -P 0x11 0 1M");
+    let c = user.file("c.img", 64 * MIB);
+    let done = user.ok(&["array", "replace", "v", &a, "--with", &c, "--cache", "--wait"]);
+    assert!(done.contains("is replaced, and free"), "{done}");
+    assert_eq!(listed(&user), [b.clone(), c.clone()]);
+    user.ok(&["array", "fail", "v", &b, "--cache"]);
+    qemu_io(&user, &program, "write -P 0x22 512k 1M");
+    user.ok(&["array", "re-add", "v", &b, "--cache", "--wait"]);
+    user.ok(&["array", "fail", "v", &c, "--cache"]);
+    qemu_io(&user, &program, "read -P 0x22 512k 1M");
+    qemu_io(&user, &program, "read -P 0x11 0 512k");
+    for refused in ["scrub", "grow", "pace"] {
+        let mut args = vec!["array", refused, "v", "--cache"];
+        args.extend((refused == "grow").then_some(a.as_str()));
+        let refused = user.run(&args);
+        assert_eq!(refused.code, 4, "{}", refused.err);
+        assert!(refused.err.contains("not of a cache"), "{}", refused.err);
+    }
+    assert_eq!(user.run(&["cache", "resize", "v", "32M"]).code, 4);
+    user.ok(&["cache", "detach", "v", "--flush"]);
+    qemu_io(&user, &program, "read -P 0x22 512k 1M");
+    user.ok(&["cache", "attach", "v", &a, &b]);
+    qemu_io(&user, &program, "write -P 0x33 0 1M");
+    assert_eq!(listed(&user), [a.clone(), b.clone()]);
+    user.ok(&["cache", "purge", "v", "--flush"]);
+    qemu_io(&user, &program, "read -P 0x33 0 1M");
+    assert!(user.ok(&["cache", "scrub", "v"]).contains("0 damaged"));
+    let members = ["d.img", "e.img"].map(|name| user.file(name, 64 * MIB));
+    user.ok(&["core", "add", "v", "logs", "--raid", "1", "--zeroed", &members[0], &members[1]]);
+    assert_eq!(listed(&user), [a.clone(), b.clone()], "attached again behind the new core");
+    qemu_io(&user, &program, "read -P 0x33 0 1M");
+    assert!(user.run(&["cache", "replace", "v", &a]).err.contains("in use"));
+    assert_eq!(user.run(&["cache", "replace", "v", &c, &c]).code, 4, "it takes one device");
+    user.ok(&["cache", "replace", "v", &c, "--force"]);
+    assert!(mirror_of(&user).is_null() && listed(&user) == [c]);
+    qemu_io(&user, &program, "read -P 0x33 0 1M");
+    user.ok(&["stop", "v", "--flush"]);
+    assert_eq!(daemon.wait(), 0);
+}
+
+/// The cache is attached anew behind the cores, on all of its devices.
+#[test]
+fn a_core_is_added_while_all_copies_are_there_and_their_spare_stays_one() {
+    let user = User::new();
+    let [a, b] = create(&user);
+    let daemon = user.serve("v");
+    let c = user.file("c.img", 64 * MIB);
+    user.ok(&["array", "pause", "v", "--cache"]);
+    user.ok(&["array", "fail", "v", &b, "--cache"]);
+    let members = ["d.img", "e.img"].map(|name| user.file(name, 64 * MIB));
+    let add = ["core", "add", "v", "logs", "--raid", "1", "--zeroed", &members[0], &members[1]];
+    let refused = user.run(&add);
+    assert_eq!(refused.code, 4, "{}", refused.err);
+    assert!(refused.err.contains("headpond array add-spare v DEVICE --cache"), "{}", refused.err);
+    assert!(std::fs::read(&members[0]).unwrap().iter().all(|byte| *byte == 0), "as it was");
+    assert!(!mirror_of(&user).is_null(), "the cache is there");
+    user.ok(&["array", "resume", "v", "--cache"]);
+    user.ok(&["array", "re-add", "v", &b, "--cache", "--wait"]);
+    user.ok(&["array", "add-spare", "v", &c, "--cache"]);
+    user.ok(&add);
+    assert_eq!(listed(&user), [a.clone(), b.clone(), c.clone()]);
+    assert_eq!(mirror_of(&user)["array"]["spares"].as_array().map(Vec::len), Some(1));
+    user.ok(&["stop", "v", "--flush"]);
+    assert_eq!(daemon.wait(), 0);
+}
+
+#[test]
+fn a_tier_of_several_devices_is_refused_as_a_tier() {
+    let user = User::new();
+    create(&user);
+    let daemon = user.serve("v");
+    let refused = user.run(&["cache", "attach", "v", "ram:16M", "ram:16M", "--tier"]);
+    assert_eq!(refused.code, 4, "{}", refused.err);
+    assert!(refused.err.contains("a tier is one piece of memory"), "{}", refused.err);
+    user.ok(&["stop", "v"]);
+    assert_eq!(daemon.wait(), 0);
+}
+
+#[test]
+fn devices_that_cannot_be_copies_are_refused_before_anything_is_written() {
+    let user = User::new();
+    let [a, b] = create(&user);
+    let members = (0..3).map(|member| user.file(&format!("n{member}.img"), 64 * MIB));
+    let members: Vec<String> = members.collect();
+    let mut args: Vec<String> = ["create", "w", "--raid", "5", "--zeroed"].map(Into::into).into();
+    args.extend(members);
+    let with = |caches: [&str; 2], force: &[&str]| {
+        let caches = caches.into_iter().flat_map(|cache| ["--cache", cache]);
+        let all = args.iter().map(String::as_str).chain(caches).chain(force.iter().copied());
+        user.run(&all.collect::<Vec<_>>())
+    };
+    let fresh = user.file("fresh.img", 64 * MIB);
+    let refused = with([&fresh, "ram:64M"], &["--force"]);
+    assert_eq!(refused.code, 4, "{}", refused.err);
+    assert!(refused.err.contains("cannot be one of the copies"), "{}", refused.err);
+    let before = [&a, &b].map(|copy| std::fs::read(copy).unwrap());
+    let refused = with([&fresh, &b], &[]);
+    assert_eq!(refused.code, 4, "{}", refused.err);
+    assert!(refused.err.contains("b.img"), "{}", refused.err);
+    assert!([&a, &b].map(|copy| std::fs::read(copy).unwrap()) == before);
+    assert!(std::fs::read(&fresh).unwrap().iter().all(|byte| *byte == 0));
+    let twice = with([&fresh, &fresh], &[]);
+    assert_eq!(twice.code, 2, "{}", twice.err);
+}

@@ -1,0 +1,150 @@
+//! `headpond stats` as its users meet it.
+
+use crate::common::User;
+use headpond_block::{BlockDevice, Buffer, BufferPool, PoolConfig};
+use headpond_nbd::client::NbdDevice;
+use headpond_uring::{RingConfig, SocketStream, run_with_pool};
+use serde_json::Value;
+use std::rc::Rc;
+
+const MIB: u64 = 1 << 20;
+const WRITES: u64 = 40;
+const CLASSES: &str = "[[class]]\nid = 0\npass_through = true\n\n\
+                       [[class]]\nid = 2\nname = \"small\"\nwhen = \"request_size:le:8192\"\n";
+
+/// A RAID 5 behind a cache file where only small requests are cached.
+fn create(user: &User) {
+    let mut args: Vec<String> = ["create", "v", "--raid", "5", "--zeroed"].map(Into::into).into();
+    args.extend((0..3).map(|at| user.file(&format!("{at}.img"), 40 * MIB)));
+    args.extend(["--cache".into(), user.file("cache.img", 32 * MIB)]);
+    let classes = user.path("classes.toml");
+    std::fs::write(&classes, CLASSES).unwrap();
+    args.extend(["--set".into(), format!("classes={}", classes.display())]);
+    args.extend(["--set", "cleaning=nop"].map(Into::into));
+    user.ok(&args);
+}
+
+/// Writes and reads the same blocks, reads others, and writes one large request.
+fn work(user: &User) {
+    let (pool, socket) = (BufferPool::new(&PoolConfig::default()), user.socket("v"));
+    let lend = pool.clone();
+    let work = run_with_pool(&RingConfig::default(), &pool, |ring, runtime| async move {
+        let stream = SocketStream::connect_unix(&ring, &socket).await.unwrap();
+        let device = NbdDevice::connect(&runtime, &lend, Rc::new(stream), "").await.unwrap();
+        let volume: &dyn BlockDevice = &device;
+        for index in 0..WRITES {
+            volume.write(index << 16, Buffer::from_slice(&[7; 4096])).await.unwrap();
+            volume.read(index << 16, Buffer::zeroed(4096)).await.unwrap();
+        }
+        volume.read(32 << 20, Buffer::zeroed(4096)).await.unwrap();
+        volume.write(16 << 20, Buffer::from_slice(&[1; 1 << 18])).await.unwrap();
+        volume.flush().await.unwrap();
+        device.close().await;
+    });
+    work.unwrap();
+}
+
+fn row<'a>(rows: &'a Value, name: &str) -> &'a Value {
+    let found = rows.as_array().unwrap().iter().find(|row| row["name"] == name);
+    found.unwrap_or_else(|| panic!("{name} in {rows}"))
+}
+
+fn count(rows: &Value, name: &str) -> u64 {
+    row(rows, name)["count"].as_u64().unwrap()
+}
+
+#[test]
+fn statistics_are_those_of_casadm_and_what_it_lacks() {
+    let user = User::new();
+    create(&user);
+    let daemon = user.serve("v");
+    work(&user);
+    let stats = user.json(&["stats", "v", "--json"]);
+    let (requests, blocks) = (&stats["groups"]["requests"], &stats["groups"]["blocks"]);
+    assert_eq!(count(requests, "Write full misses"), WRITES);
+    assert_eq!(count(requests, "Read hits"), WRITES);
+    assert_eq!(count(requests, "Read full misses"), 1);
+    assert_eq!(count(requests, "Pass-Through writes"), 1);
+    assert_eq!(count(requests, "Total requests"), 2 * WRITES + 2);
+    assert_eq!(row(requests, "Total requests")["unit"], "Requests");
+    assert_eq!(count(&stats["groups"]["usage"], "Dirty"), WRITES);
+    assert_eq!(count(blocks, "Reads from core(s)"), 1);
+    assert_eq!(count(blocks, "Writes to core(s)"), 64);
+    assert_eq!(count(blocks, "Reads from cache"), WRITES);
+    assert_eq!(count(blocks, "Reads from exported object(s)"), WRITES + 1);
+    assert_eq!(count(&stats["groups"]["errors"], "Total errors"), 0);
+    assert_eq!((count(&stats["bypasses"], "class"), count(&stats["bypasses"], "mode")), (1, 0));
+    assert!(stats["write_amplification"].as_f64().unwrap() > 1.0);
+    let ways: Vec<&str> =
+        stats["latency"].as_array().unwrap().iter().map(|it| it["way"].as_str().unwrap()).collect();
+    assert_eq!(ways, ["read-hit", "read-miss", "write-to-cache", "write-past-cache", "flush"]);
+    assert!(stats["latency"][0]["buckets"][0][1].as_u64().unwrap() > 0);
+    let text = user.ok(&["stats", "v"]);
+    for part in [
+        "counted since 20",
+        "Occupancy",
+        "p99.9",
+        "one request of 32",
+        "bytes written for",
+        " the map, ",
+        " checksums",
+    ] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    user.ok(&["stop", "v"]);
+    assert_eq!(daemon.wait(), 0);
+}
+
+#[test]
+fn each_class_has_its_requests_and_csv_has_the_columns_of_casadm() {
+    let user = User::new();
+    create(&user);
+    let _daemon = user.serve("v");
+    work(&user);
+    let small = &user.json(&["stats", "v", "--class", "2", "--json"])[0];
+    assert_eq!((small["name"].as_str(), small["id"].as_u64()), (Some("small"), Some(2)));
+    assert_eq!(count(&small["requests"], "Total requests"), 2 * WRITES + 1);
+    assert_eq!(count(&small["usage"], "Dirty"), WRITES);
+    let blocks = ["Reads from core(s)", "Writes to core(s)", "Reads from cache"];
+    assert_eq!(blocks.map(|name| count(&small["blocks"], name)), [1, 0, WRITES]);
+    let resident = count(&small["usage"], "Resident");
+    assert!((WRITES..=WRITES + 1).contains(&resident), "what was only read enters later");
+    let all = user.json(&["stats", "v", "--by-class", "--json"]);
+    assert_eq!(count(&all[0]["usage"], "Occupancy"), 0, "it went past");
+    assert_eq!(count(&all[0]["requests"], "Pass-Through writes"), 1, "the large one");
+    assert_eq!(count(&all[0]["bypasses"], "class"), 1);
+    assert_eq!(count(&all[0]["errors"], "Total errors"), 0);
+    let past = ["Writes to core(s)", "Total to/from cache"].map(|it| count(&all[0]["blocks"], it));
+    assert_eq!(past, [64, 0]);
+    assert!(user.ok(&["stats", "v", "--by-class"]).contains("class 2 (small)"));
+    assert_eq!(user.run(&["stats", "v", "--class", "9"]).code, 2);
+    let csv = user.ok(&["stats", "v", "--csv"]);
+    let [names, values] = csv.lines().collect::<Vec<_>>()[..] else { panic!("two lines: {csv}") };
+    assert!(names.starts_with("Occupancy [4KiB Blocks],Occupancy [%],Free [4KiB Blocks],Free [%]"));
+    let (names, values): (Vec<_>, Vec<_>) =
+        (names.split(',').collect(), values.split(',').collect());
+    assert_eq!(names.len(), values.len());
+    let at = names.iter().position(|name| *name == "Total requests [Requests]").unwrap();
+    assert_eq!(values[at], (2 * WRITES + 2).to_string());
+    let by_class = user.ok(&["stats", "v", "--by-class", "--csv"]);
+    assert_eq!(by_class.lines().count(), 3, "names and two classes: {by_class}");
+}
+
+#[test]
+fn reset_answers_with_what_was_counted_and_begins_at_zero() {
+    let user = User::new();
+    create(&user);
+    let _daemon = user.serve("v");
+    work(&user);
+    let before = user.json(&["stats", "v", "--reset", "--json"]);
+    assert_eq!(count(&before["groups"]["requests"], "Total requests"), 2 * WRITES + 2);
+    let after = user.json(&["stats", "v", "--json"]);
+    assert_eq!(count(&after["groups"]["requests"], "Total requests"), 0);
+    assert_eq!(count(&after["groups"]["usage"], "Dirty"), WRITES, "usage is no counter");
+    assert_eq!(after["array"]["full_stripe_writes"], 0);
+    assert!(after["counted_s"].as_f64() < before["counted_s"].as_f64());
+    assert!(after["latency"].as_array().unwrap().is_empty());
+    work(&user);
+    let again = user.json(&["stats", "v", "--json"]);
+    assert_eq!(count(&again["groups"]["requests"], "Write hits"), WRITES);
+}

@@ -1,9 +1,0 @@
-//! `headpond witness` as its users run it: two programs, real sockets, disks whose power the test
-//! cuts.
-
-#[path = "../common/mod.rs"]
-mod common;
-mod exports;
-mod kept;
-mod refusals;
-mod virtual_machine;

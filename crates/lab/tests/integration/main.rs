@@ -1,0 +1,7 @@
+//! What a run says when it has ended; one program, so that it is linked once and all
+//! tests share the processors.
+
+mod conclusions;
+mod periodic;
+mod remarks;
+mod stored;

@@ -1,0 +1,247 @@
+//! A cache that is taken away while the volume is served.
+
+use crate::support::{CREATE, careful, description};
+use headpond_block::decorators::{Fault, FaultControl, FaultDevice, FaultRule};
+use headpond_block::devices::RamDevice;
+use headpond_block::{BlockDevice, Buffer, Geometry, RequestKind, Runtime, Stability};
+use headpond_cache::{CleaningPolicy, Mode};
+use headpond_raid::Occupied;
+use headpond_sim::{Medium, OperationTime, Power, SimDisk, run};
+use headpond_volume::{
+    AttachError, CacheDescription, Description, Devices, Dirty, ExchangeError, Keep, NewDevice,
+    Replacement, Volume,
+};
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::time::Duration;
+use uuid::Uuid;
+
+fn flushable(name: &str, size_bytes: u64) -> Rc<dyn BlockDevice> {
+    let geometry = Geometry { stability: Stability::Flushable, ..Geometry::of_size(size_bytes) };
+    Rc::new(RamDevice::with_geometry(name, geometry))
+}
+
+/// A cache, and members whose faults are on command.
+fn devices(runtime: &Runtime, faults: &FaultControl) -> Devices {
+    let member = |index: usize| -> Rc<dyn BlockDevice> {
+        let inner = flushable(&format!("m{index}"), 16 << 20);
+        Rc::new(FaultDevice::new(inner, faults.clone(), runtime.clone()))
+    };
+    Devices {
+        tier: None,
+        cache: Some(flushable("cache", 16 << 20)),
+        members: (0..3).map(member).collect(),
+        journals: Vec::new(),
+        ..Devices::default()
+    }
+}
+
+#[test]
+fn cleaning_in_order_is_refused_where_there_are_several_slices() {
+    run(1, |runtime, _| async move {
+        let none = FaultControl::default();
+        let devices = devices(&runtime, &none);
+        let cache = devices.cache.clone();
+        let several = description(Mode::WriteBack, 2);
+        assert!(several.check_new().is_ok());
+        Volume::create(&several, &devices, &CREATE).await.unwrap();
+        let members = devices.members.clone();
+        let volume = Volume::open(&runtime, &several, devices, careful()).await.unwrap();
+        let changes = ["mode=write-only", "cleaning=ordered"].map(|text| text.parse().unwrap());
+        let refused = volume.set(&changes).unwrap_err().to_string();
+        assert!(refused.contains("stack has 2") && refused.contains("one slice"), "{refused}");
+        let settings = || volume.description().cache.unwrap().settings;
+        assert_eq!(settings().mode, Mode::WriteBack, "all changes or none");
+        volume.set(&["cleaning=alru".parse().unwrap()]).unwrap();
+        let mut described = volume.description().cache.unwrap();
+        described.settings.cleaning.policy = CleaningPolicy::Ordered;
+        volume.detach(Dirty::Refuse).await.unwrap();
+        let new = cache.clone().unwrap();
+        let identity = Uuid::from_u128(7);
+        let made = volume.make_cache(new, described.clone(), identity, Occupied::Overwrite).await;
+        assert!(matches!(made, Err(AttachError::Description(_))));
+        described.settings.cleaning.policy = CleaningPolicy::Alru;
+        let new = cache.clone().unwrap();
+        let made = volume.make_cache(new, described.clone(), identity, Occupied::Overwrite).await;
+        volume.attach(made.unwrap()).await.unwrap();
+        volume.stop().await.unwrap();
+        // One that is there already is served, and says what it cannot do.
+        described.settings.cleaning.policy = CleaningPolicy::Ordered;
+        let before = Description { cache: Some(described), ..several };
+        assert!(before.check_new().is_err());
+        let devices = Devices { cache, members, ..Devices::default() };
+        let volume = Volume::open(&runtime, &before, devices, careful()).await.unwrap();
+        let warnings = volume.status().warnings;
+        assert!(warnings.iter().any(|told| told.contains("no consistent past")), "{warnings:?}");
+        volume.stop().await.unwrap();
+    })
+    .expect("no deadlock");
+}
+
+/// Found by a client that verified beside attach and detach: the detach span beside the flush that
+/// it waited for, and nothing else got its turn.
+#[test]
+fn a_detach_waits_for_a_flush_of_the_array_that_is_under_way() {
+    run(1, |runtime, _| async move {
+        let faults = FaultControl::default();
+        let (devices, description) = (devices(&runtime, &faults), description(Mode::WriteBack, 1));
+        Volume::create(&description, &devices, &CREATE).await.unwrap();
+        let cache = devices.cache.clone().unwrap();
+        let volume = Volume::open(&runtime, &description, devices, careful()).await;
+        let volume = Rc::new(volume.unwrap());
+        let device: &dyn BlockDevice = &*volume;
+        device.write(0, Buffer::from_slice(&[7; 4096])).await.unwrap();
+        // The flush that follows what is cleaned takes its time, and those after it do not.
+        let slow = FaultRule::on(RequestKind::Flush, Fault::Delay(Duration::from_secs(2)));
+        faults.add(FaultRule { times: Some(3), ..slow });
+        let other = Rc::clone(&volume);
+        let cleaning = runtime.spawn(async move { other.clean_all().await });
+        runtime.sleep(Duration::from_secs(1)).await;
+        volume.detach(Dirty::Clean).await.unwrap();
+        cleaning.await.unwrap();
+        assert!(volume.status().cache.is_none());
+        assert_eq!(Rc::strong_count(&cache), 1, "it may be opened again");
+        let back = Buffer::zeroed(4096);
+        device.read(0, &back).await.unwrap();
+        assert_eq!(back.to_vec(), [7; 4096]);
+    })
+    .expect("no deadlock");
+}
+
+fn replacement(
+    device: Rc<dyn BlockDevice>,
+    change: impl FnOnce(&mut CacheDescription),
+) -> Replacement<'static> {
+    let mut described = description(Mode::WriteBack, 1).cache.unwrap();
+    change(&mut described);
+    Replacement {
+        device: NewDevice::Other(device),
+        described,
+        identities: [Uuid::from_u128(50), Uuid::from_u128(51)],
+        occupied: Occupied::Refuse,
+    }
+}
+
+const KEPT: Keep<'static> = &|_| Ok(());
+
+#[test]
+fn a_new_cache_that_fails_while_it_is_made_gives_the_place_back_to_the_old_one() {
+    run(1, |runtime, _| async move {
+        let faults = FaultControl::default();
+        let (devices, mut description) =
+            (devices(&runtime, &faults), description(Mode::WriteBack, 1));
+        description.cache.as_mut().unwrap().settings.cleaning.policy = CleaningPolicy::Nop;
+        Volume::create(&description, &devices, &CREATE).await.unwrap();
+        let old = devices.cache.clone().unwrap();
+        let volume = Volume::open(&runtime, &description, devices, careful()).await.unwrap();
+        let device: &dyn BlockDevice = &volume;
+        device.write(0, Buffer::from_slice(&[7; 4096])).await.unwrap();
+        let tiny = replacement(flushable("tiny", 1 << 20), |_| ());
+        let refused = volume.replace_cache(tiny, Dirty::Clean, KEPT).await.unwrap_err();
+        assert!(refused.is_refusal(), "{refused}");
+        let occupied = replacement(Rc::clone(&old), |_| ());
+        let refused = volume.replace_cache(occupied, Dirty::Clean, KEPT).await.unwrap_err();
+        assert!(refused.is_refusal() && refused.to_string().contains("is the cache of"));
+        assert_eq!(volume.status().cache.unwrap().dirty_bytes, 4096, "it was left alone");
+        let broken = FaultControl::default();
+        let new =
+            Rc::new(FaultDevice::new(flushable("new", 16 << 20), broken.clone(), runtime.clone()));
+        broken.add(FaultRule::on(RequestKind::Write, Fault::Media));
+        let failed = volume.replace_cache(replacement(new, |_| ()), Dirty::Clean, KEPT).await;
+        let failed = failed.unwrap_err();
+        assert!(matches!(failed, ExchangeError::Back { .. }) && !failed.is_refusal(), "{failed}");
+        let cache = volume.status().cache.unwrap();
+        assert_eq!((cache.dirty_bytes, cache.settings.cleaning.policy), (0, CleaningPolicy::Nop));
+        assert_eq!(volume.description(), description);
+        // What cannot be kept does not come true either.
+        let names = RefCell::new(Vec::new());
+        let keep = |kept: &Description| {
+            let device = kept.cache.clone().map(|cache| cache.device);
+            names.borrow_mut().push(device.clone());
+            if device.as_deref() == Some("next") { Err("no room".into()) } else { Ok(()) }
+        };
+        let next = replacement(flushable("next", 16 << 20), |it| it.device = "next".into());
+        let failed = volume.replace_cache(next, Dirty::Clean, &keep).await.unwrap_err();
+        assert!(failed.to_string().contains("no room"), "{failed}");
+        assert_eq!(names.take(), [Some("next".into()), Some("cache".into())]);
+        device.write(4096, Buffer::from_slice(&[8; 4096])).await.unwrap();
+        let back = Buffer::zeroed(8192);
+        device.read(0, &back).await.unwrap();
+        assert_eq!(back.to_vec(), [[7; 4096], [8; 4096]].concat());
+        volume.stop().await.unwrap();
+    })
+    .expect("no deadlock");
+}
+
+/// A cleaner that goes on would write what was given up over what came later.
+#[test]
+fn dirty_data_that_is_dropped_never_comes_over_what_is_written_afterwards() {
+    for seed in 0..40 {
+        run(seed, |runtime, _| async move {
+            let faults = FaultControl::default();
+            let (devices, description) =
+                (devices(&runtime, &faults), description(Mode::WriteBack, 1));
+            Volume::create(&description, &devices, &CREATE).await.unwrap();
+            let volume = Volume::open(&runtime, &description, devices, careful()).await.unwrap();
+            let volume = Rc::new(volume);
+            let device: &dyn BlockDevice = &*volume;
+            faults.add(FaultRule::on(RequestKind::Write, Fault::Delay(Duration::from_millis(9))));
+            for block in 0..64 {
+                device.write(block * 4096, Buffer::from_slice(&[7; 4096])).await.unwrap();
+            }
+            let other = Rc::clone(&volume);
+            let cleaning = runtime.spawn(async move { other.clean_all().await });
+            runtime.sleep(Duration::from_millis(seed)).await;
+            let identities = [Uuid::from_u128(60), Uuid::from_u128(61)];
+            volume.purge_cache(Dirty::Drop, identities, KEPT).await.unwrap();
+            assert_eq!(volume.status().cache.unwrap().dirty_bytes, 0);
+            for block in 0..64 {
+                device.write(block * 4096, Buffer::from_slice(&[8; 4096])).await.unwrap();
+            }
+            volume.clean_all().await.unwrap();
+            let _ = cleaning.await;
+            runtime.sleep(Duration::from_secs(1)).await;
+            volume.detach(Dirty::Clean).await.unwrap();
+            let back = Buffer::zeroed(64 * 4096);
+            device.read(0, &back).await.unwrap();
+            assert!(back.to_vec().iter().all(|byte| *byte == 8), "seed {seed}");
+            volume.stop().await.unwrap();
+        })
+        .expect("no deadlock");
+    }
+}
+
+/// Found by the swarm (seed 157): the cache did not flush the array for writes from before it.
+#[test]
+fn a_flush_after_an_attach_covers_what_was_written_before_it() {
+    run(1, |runtime, sim| async move {
+        let media: Vec<_> = (0..3)
+            .map(|index| Rc::new(Medium::flushable(&*format!("m{index}"), 16 << 20)))
+            .collect();
+        let attach = |medium: &Rc<Medium>| -> Rc<dyn BlockDevice> {
+            let (power, time) = (Power::on(), OperationTime::SOME);
+            Rc::new(SimDisk::attach(Rc::clone(medium), &power, &runtime, &sim, time))
+        };
+        let members = media.iter().map(attach).collect();
+        let devices = Devices {
+            tier: None,
+            cache: None,
+            members,
+            journals: Vec::new(),
+            ..Devices::default()
+        };
+        let mut plain = description(Mode::WriteBack, 1);
+        let described = plain.cache.take().unwrap();
+        Volume::create(&plain, &devices, &CREATE).await.unwrap();
+        let volume = Volume::open(&runtime, &plain, devices, careful()).await.unwrap();
+        let device: &dyn BlockDevice = &volume;
+        device.write(0, Buffer::from_slice(&[7; 4096])).await.unwrap();
+        let cache = attach(&Rc::new(Medium::flushable("cache", 16 << 20)));
+        let identity = Uuid::from_u128(5);
+        let new = volume.make_cache(cache, described, identity, Occupied::Refuse).await.unwrap();
+        volume.attach(new).await.unwrap();
+        device.flush().await.unwrap();
+        assert!(media.iter().all(|member| member.undurable_writes() == 0));
+    })
+    .expect("no deadlock");
+}

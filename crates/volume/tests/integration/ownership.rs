@@ -1,0 +1,355 @@
+//! Two hosts that reach the same disks: one of them has the volume, and the other one nothing.
+
+use crate::support::{CREATE, careful};
+use headpond_block::sync::{Notify, join_all};
+use headpond_block::{
+    BlockDevice, Buffer, DeviceError, DeviceName, Geometry, Request, Runtime, Submission,
+};
+use headpond_cache::Mode;
+use headpond_raid::Occupied;
+use headpond_sim::{Medium, OperationTime, Power, Sim, SimDisk, run};
+use headpond_volume::{
+    AlertKind, Claimant, Description, Devices, Host, NewMember, OpenError, OpenOptions, OwnerState,
+    Process, Volume, Watching,
+};
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::time::Duration;
+use uuid::Uuid;
+
+const MIB: u64 = 1 << 20;
+const OWNER_AT: u64 = 32 << 10;
+const OWNER_BYTES: usize = 8 << 10;
+/// Longer than whoever takes over watches and settles.
+const LONG: Duration = Duration::from_secs(20);
+
+/// The way from a host to a disk.
+struct Link {
+    inner: SimDisk,
+    state: LinkState,
+}
+
+/// Of one or more links of a host; what is on its way while it is down arrives when it is up.
+#[derive(Clone, Default)]
+struct LinkState(Rc<(Cell<bool>, Notify)>);
+
+impl LinkState {
+    fn set_down(&self, is_down: bool) {
+        self.0.0.set(is_down);
+        self.0.1.notify_all();
+    }
+
+    async fn until_up(&self) {
+        while self.0.0.get() {
+            self.0.1.wait().await;
+        }
+    }
+}
+
+impl BlockDevice for Link {
+    fn name(&self) -> &DeviceName {
+        self.inner.name()
+    }
+
+    fn geometry(&self) -> &Geometry {
+        self.inner.geometry()
+    }
+
+    fn submit(&self, request: Request) -> Submission<'_> {
+        Submission::pending(async move {
+            self.state.until_up().await;
+            self.inner.submit(request).await
+        })
+    }
+}
+
+/// The disks, and a spare one behind them.
+struct Disks {
+    media: Vec<Rc<Medium>>,
+    power: Power,
+    runtime: Runtime,
+    sim: Sim,
+}
+
+/// A host that opens volumes.
+struct User {
+    claimant: Claimant,
+    link: LinkState,
+    watched: Rc<RefCell<Vec<Watching>>>,
+}
+
+fn description() -> Description {
+    crate::support::description(Mode::WriteBack, 1)
+}
+
+fn user(name: &str, machine: u128, boot: u128) -> User {
+    let process = Process { number: 1, started: boot as u64 };
+    let (machine, boot) = (Uuid::from_u128(machine), Uuid::from_u128(boot));
+    let watched = Rc::<RefCell<Vec<Watching>>>::default();
+    let watch = Rc::clone(&watched);
+    let claimant = Claimant {
+        host: Host { name: name.into(), machine, boot, process },
+        token: Uuid::from_u128(machine.as_u128() << 64 | boot.as_u128()),
+        is_running: Rc::new(|_| true),
+        watch: Some(Rc::new(move |watching| watch.borrow_mut().push(watching.clone()))),
+    };
+    User { claimant, link: LinkState::default(), watched }
+}
+
+impl User {
+    async fn open(&self, disks: &Disks) -> Result<Volume, OpenError> {
+        let options = OpenOptions { claimant: Some(self.claimant.clone()), ..careful() };
+        let devices = disks.devices(&[&self.link; 4]);
+        Volume::open(&disks.runtime, &description(), devices, options).await
+    }
+
+    fn has_watched(&self) -> bool {
+        !self.watched.borrow().is_empty()
+    }
+}
+
+impl Disks {
+    async fn new(runtime: &Runtime, sim: &Sim) -> Self {
+        let member = |name: &str| Rc::new(Medium::flushable(name, 9 * MIB));
+        let mut media = vec![Rc::new(Medium::flushable("cache", 26 * MIB))];
+        media.extend(["m0", "m1", "m2", "m3"].map(member));
+        let (power, runtime, sim) = (Power::on(), runtime.clone(), sim.clone());
+        let disks = Self { media, power, runtime, sim };
+        let devices = disks.devices(&[&LinkState::default(); 4]);
+        Volume::create(&description(), &devices, &CREATE).await.expect("created");
+        disks
+    }
+
+    fn device(&self, index: usize, link: &LinkState) -> Rc<dyn BlockDevice> {
+        let (medium, time) = (Rc::clone(&self.media[index]), OperationTime::SOME);
+        let inner = SimDisk::attach(medium, &self.power, &self.runtime, &self.sim, time);
+        Rc::new(Link { inner, state: link.clone() })
+    }
+
+    /// The cache first, then the members, each by way of its link.
+    fn devices(&self, links: &[&LinkState; 4]) -> Devices {
+        let device = |index: usize| self.device(index, links[index]);
+        let (cache, members) = (Some(device(0)), (1..4).map(device).collect());
+        Devices { cache, members, ..Devices::default() }
+    }
+
+    fn records(&self) -> Vec<Vec<u8>> {
+        self.media.iter().map(|medium| medium.peek(OWNER_AT, OWNER_BYTES)).collect()
+    }
+
+    /// What is on all disks.
+    fn contents(&self) -> Vec<Vec<u8>> {
+        let whole = |medium: &Rc<Medium>| medium.peek(0, medium.geometry().size_bytes as usize);
+        self.media.iter().map(whole).collect()
+    }
+}
+
+fn state(volume: &Volume) -> OwnerState {
+    volume.status().owner.expect("it has one").state
+}
+
+async fn write(volume: &Volume, byte: u8) -> Result<(), DeviceError> {
+    let data = Buffer::from_slice(&[byte; 4096]);
+    (volume as &dyn BlockDevice).write(0, data).await?;
+    (volume as &dyn BlockDevice).flush().await
+}
+
+async fn read(volume: &Volume) -> u8 {
+    let data = Buffer::zeroed(4096);
+    (volume as &dyn BlockDevice).read(0, &data).await.expect("is read");
+    data.to_vec()[77]
+}
+
+#[test]
+fn a_second_host_is_refused_while_the_first_is_there_and_served_once_it_has_stopped() {
+    run(1, |runtime, sim| async move {
+        let disks = Disks::new(&runtime, &sim).await;
+        let [left, right] = [user("left", 1, 1), user("right", 2, 2)];
+        let volume = left.open(&disks).await.expect("nobody has it");
+        assert!(!left.has_watched());
+        write(&volume, 7).await.unwrap();
+        let error = right.open(&disks).await.map(drop).expect_err("left has it");
+        let text = error.to_string();
+        assert!(error.is_refusal() && text.contains("stack is in use on left"), "{text}");
+        assert!(text.contains("`headpond stop stack`"), "{text}");
+        assert_eq!(error.alert("stack").kind, AlertKind::StartRefused);
+        assert_eq!(right.watched.borrow()[0].host, "left");
+        write(&volume, 8).await.unwrap();
+        assert_eq!(state(&volume), OwnerState::Held);
+        volume.stop().await.unwrap();
+        right.watched.borrow_mut().clear();
+        let volume = right.open(&disks).await.expect("left has stopped");
+        assert_eq!((read(&volume).await, right.has_watched()), (8, false));
+    })
+    .unwrap();
+}
+
+#[test]
+fn an_owner_that_wakes_after_it_was_taken_over_writes_nothing() {
+    for seed in 0..20 {
+        run(seed, |runtime, sim| async move {
+            let disks = Disks::new(&runtime, &sim).await;
+            let [left, right] = [user("left", 1, 1), user("right", 2, 2)];
+            let stalled = Rc::new(left.open(&disks).await.expect("nobody has it"));
+            write(&stalled, 7).await.unwrap();
+            // What was sent before it stalled arrives whenever it does.
+            runtime.sleep(LONG).await;
+            left.link.set_down(true);
+            let begun = runtime.now();
+            let volume = right.open(&disks).await.expect("left is silent");
+            assert!(runtime.now().since(begun) >= Duration::from_secs(4), "it waited");
+            assert_eq!(state(&stalled), OwnerState::Late);
+            let waiting = Rc::clone(&stalled);
+            let write_late = runtime.spawn(async move { write(&waiting, 66).await });
+            assert_eq!(read(&volume).await, 7);
+            write(&volume, 8).await.unwrap();
+            volume.stop().await.unwrap();
+            let before = disks.contents();
+            left.link.set_down(false);
+            let outcome = write_late.await;
+            assert!(outcome.is_err(), "{outcome:?}");
+            runtime.sleep(LONG).await;
+            assert!(write(&stalled, 67).await.is_err());
+            assert!(stalled.clean_all().await.is_ok() || !stalled.status().alerts.is_empty());
+            stalled.stop().await.expect("there is nothing to save");
+            assert!(disks.contents() == before, "seed {seed}: something was written");
+            let status = stalled.status();
+            assert_eq!(status.alerts[0].kind, AlertKind::OwnershipLost, "{:?}", status.alerts);
+            assert_eq!(state(&stalled), OwnerState::Lost { to: "right".into() });
+        })
+        .unwrap();
+    }
+}
+
+#[test]
+fn an_owner_that_was_late_goes_on_where_nobody_has_taken_over() {
+    run(3, |runtime, sim| async move {
+        let disks = Disks::new(&runtime, &sim).await;
+        let left = user("left", 1, 1);
+        let volume = Rc::new(left.open(&disks).await.expect("nobody has it"));
+        left.link.set_down(true);
+        runtime.sleep(LONG).await;
+        assert_eq!(state(&volume), OwnerState::Late);
+        let waiting = Rc::clone(&volume);
+        let late = runtime.spawn(async move { write(&waiting, 9).await });
+        runtime.sleep(LONG).await;
+        left.link.set_down(false);
+        late.await.expect("it is written in the end");
+        assert_eq!((state(&volume), read(&volume).await), (OwnerState::Held, 9));
+        volume.stop().await.unwrap();
+    })
+    .unwrap();
+}
+
+#[test]
+fn what_an_earlier_boot_or_a_process_that_is_no_more_left_is_taken_over_at_once() {
+    run(4, |runtime, sim| async move {
+        let disks = Disks::new(&runtime, &sim).await;
+        let first = user("left", 1, 1);
+        drop(first.open(&disks).await.expect("nobody has it"));
+        first.link.set_down(true);
+        let rebooted = user("left", 1, 2);
+        drop(rebooted.open(&disks).await.expect("the machine has been started again"));
+        rebooted.link.set_down(true);
+        assert!(!rebooted.has_watched());
+        let mut restarted = user("left", 1, 2);
+        restarted.claimant.token = Uuid::from_u128(99);
+        restarted.claimant.is_running = Rc::new(|process| process.started != 2);
+        drop(restarted.open(&disks).await.expect("the process is no more"));
+        restarted.link.set_down(true);
+        assert!(!restarted.has_watched());
+        let other = user("right", 2, 7);
+        drop(other.open(&disks).await.expect("left is silent"));
+        assert!(other.has_watched(), "who knows what another host does");
+    })
+    .unwrap();
+}
+
+#[test]
+fn of_two_that_open_at_the_same_moment_one_at_most_goes_on() {
+    let mut served = 0;
+    for seed in 0..60 {
+        served += run(seed, |runtime, sim| async move {
+            let disks = Disks::new(&runtime, &sim).await;
+            let [left, right] = [user("left", 1, 1), user("right", 2, 2)];
+            let late = async {
+                runtime.sleep(Duration::from_micros(200 * seed)).await;
+                right.open(&disks).await
+            };
+            let opens: Vec<std::pin::Pin<Box<dyn Future<Output = _>>>> =
+                vec![Box::pin(left.open(&disks)), Box::pin(late)];
+            let opened: Vec<_> = join_all(opens).await.into_iter().flatten().collect();
+            runtime.sleep(LONG).await;
+            let held = opened.iter().filter(|it| state(it) == OwnerState::Held).count();
+            assert!(opened.len() <= 1 && held == opened.len(), "seed {seed}: {}", opened.len());
+            held
+        })
+        .unwrap();
+    }
+    assert!(served > 0, "somebody is served now and then");
+}
+
+#[test]
+fn a_disk_that_hangs_makes_nobody_late() {
+    run(5, |runtime, sim| async move {
+        let disks = Disks::new(&runtime, &sim).await;
+        let (left, hung) = (user("left", 1, 1), LinkState::default());
+        let links = [&left.link, &hung, &left.link, &left.link];
+        let options = OpenOptions { claimant: Some(left.claimant.clone()), ..careful() };
+        let devices = disks.devices(&links);
+        let opened = Volume::open(&runtime, &description(), devices, options).await;
+        let volume = opened.expect("nobody has it");
+        hung.set_down(true);
+        runtime.sleep(LONG).await;
+        assert_eq!(state(&volume), OwnerState::Held);
+        hung.set_down(false);
+        volume.stop().await.unwrap();
+    })
+    .unwrap();
+}
+
+#[test]
+fn a_device_that_joins_carries_the_record_too_and_one_that_is_refused_does_not() {
+    run(6, |runtime, sim| async move {
+        let disks = Disks::new(&runtime, &sim).await;
+        let left = user("left", 1, 1);
+        let volume = left.open(&disks).await.expect("nobody has it");
+        let spare = |occupied| NewMember {
+            word: "m3".into(),
+            device: disks.device(4, &left.link),
+            uuid: Uuid::from_u128(0x5a4e),
+            occupied,
+        };
+        disks.media[4].poke(510, &[0x55, 0xaa]);
+        volume.add_spare(None, spare(Occupied::Refuse)).await.expect_err("there is something");
+        runtime.sleep(LONG).await;
+        assert_eq!(disks.records()[4], vec![0; OWNER_BYTES]);
+        volume.add_spare(None, spare(Occupied::Overwrite)).await.unwrap();
+        runtime.sleep(LONG).await;
+        assert!(disks.records().iter().all(|record| record.starts_with(b"HPOWNER")));
+        volume.stop().await.unwrap();
+    })
+    .unwrap();
+}
+
+#[test]
+fn without_a_claimant_or_with_no_heartbeat_no_disk_says_whose_it_is() {
+    run(7, |runtime, sim| async move {
+        let disks = Disks::new(&runtime, &sim).await;
+        let blank = disks.records();
+        let up = LinkState::default();
+        let links = [&up; 4];
+        let silent = Description { heartbeat_ms: 0, ..description() };
+        let claimant = Some(user("left", 1, 1).claimant);
+        for (description, claimant) in [(description(), None), (silent, claimant)] {
+            let options = OpenOptions { claimant, ..careful() };
+            let opened = Volume::open(&runtime, &description, disks.devices(&links), options);
+            let volume = opened.await.unwrap();
+            write(&volume, 1).await.unwrap();
+            runtime.sleep(LONG).await;
+            assert_eq!((disks.records(), volume.status().owner), (blank.clone(), None));
+            volume.stop().await.unwrap();
+        }
+    })
+    .unwrap();
+}

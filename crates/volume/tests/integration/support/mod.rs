@@ -1,0 +1,72 @@
+//! The volume that the tests put together: a RAID 5 of three members with a cache in front.
+
+pub mod lives;
+
+use headpond_block::{BufferPool, PoolConfig};
+use headpond_cache::Mode;
+use headpond_raid::{Contents, Intent, Level, Occupied};
+use headpond_volume::{
+    ArraySettings, CacheDescription, CacheSettings, CoreDescription, CreateOptions, Description,
+    OpenOptions, Pace, Size, Tolerance,
+};
+use uuid::Uuid;
+
+const CACHE: Uuid = Uuid::from_u128(0xcac4e);
+
+pub const CREATE: CreateOptions = CreateOptions {
+    contents: Contents::Zeros,
+    intent: Intent::Bitmap,
+    occupied: Occupied::Refuse,
+    cache: CACHE,
+    journal: CACHE,
+};
+
+pub fn description(mode: Mode, slices: u16) -> Description {
+    let cache = CacheDescription {
+        device: "cache".into(),
+        line: Size(4096),
+        size: None,
+        settings: CacheSettings { mode, ..CacheSettings::default() },
+        volatile_allowed: false,
+        mirror: None,
+    };
+    let core = CoreDescription {
+        raid: Level::Raid5,
+        groups: 1,
+        strip: Size(16 << 10),
+        intent: true,
+        integrity: false,
+        members: ["m0", "m1", "m2"].map(String::from).into(),
+        spares: Vec::new(),
+        declustered: None,
+        striping: headpond_raid::Striping::Plain,
+        upkeep: Pace::default(),
+        journal: None,
+    };
+    let (name, uuid) = ("stack".into(), Uuid::from_u128(0x5eed));
+    Description {
+        name,
+        uuid,
+        slices,
+        tier: None,
+        cache: Some(cache),
+        core,
+        array: ArraySettings::default(),
+        heartbeat_ms: 1000,
+        further_cores: Vec::new(),
+        exports: Vec::new(),
+    }
+}
+
+/// Nothing is forced.
+pub fn careful() -> OpenOptions {
+    let pool = BufferPool::new(&PoolConfig::small());
+    OpenOptions {
+        tolerance: Tolerance::Careful,
+        pool,
+        new_cache: CACHE,
+        around_core: None,
+        watch_load: None,
+        claimant: None,
+    }
+}
