@@ -56,6 +56,8 @@ pub(crate) struct Progress {
     alarm: Cell<Option<Instant>>,
     /// Core writes on their way.
     under_way: RefCell<UnderWay>,
+    /// What they write.
+    blocks_under_way: Cell<u64>,
     /// The task waits for something to do.
     pub is_idle: Cell<bool>,
     /// Reclaim waits for what has to go to the core in its order.
@@ -94,6 +96,7 @@ impl Progress {
             reads: reads::Reads::default(),
             alarm: Cell::default(),
             under_way: RefCell::default(),
+            blocks_under_way: Cell::default(),
             is_idle: Cell::default(),
             is_space_wanted: Cell::default(),
             cleaned: Cell::default(),
@@ -121,6 +124,17 @@ impl Progress {
     /// Writes that have begun and not ended.
     pub fn in_flight(&self) -> u32 {
         self.under_way.borrow().count()
+    }
+
+    /// Of these blocks; its number.
+    fn note_begun(&self, batch: &Batch) -> u64 {
+        self.blocks_under_way.set(self.blocks_under_way.get() + batch.len() as u64);
+        self.under_way.borrow_mut().begin()
+    }
+
+    fn note_ended(&self, number: u64, batch: &Batch) {
+        self.blocks_under_way.set(self.blocks_under_way.get() - batch.len() as u64);
+        self.under_way.borrow_mut().end(number);
     }
 }
 
@@ -172,7 +186,7 @@ impl Engine {
             // A failure is counted, and the cleaner tries again.
             let _ = self.clean_batch(&batch).await;
         }
-        self.cleaning.under_way.borrow_mut().end(number);
+        self.cleaning.note_ended(number, &batch);
         if is_relief {
             self.note_relief();
         }

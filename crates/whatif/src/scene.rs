@@ -95,6 +95,20 @@ impl Scene {
         self.written.set(self.written.get() + 1);
     }
 
+    /// Writes of this length, one after the other from the beginning on, until the scene is over.
+    pub fn keep_streaming(self: &Rc<Self>, bytes: u64) {
+        let scene = Rc::clone(self);
+        drop(self.runtime.spawn(async move {
+            let per_lap = scene.region * BLOCK_BYTES / bytes;
+            while !scene.is_over.get() {
+                let data = Buffer::payload_free(bytes as usize);
+                let offset = scene.written.get() % per_lap * bytes;
+                scene.machine.front.submit(Request::write(offset, data)).await.unwrap();
+                scene.written.set(scene.written.get() + 1);
+            }
+        }));
+    }
+
     /// As [`Scene::write`]; how long it took.
     pub async fn timed_write(&self) -> Duration {
         let begun = self.runtime.now();

@@ -298,7 +298,7 @@ fn stream(kib: u64, depth: u64, strip_kib: u64) -> (f64, f64) {
     let mut situation = situation(&core, MEMORY);
     situation.stack.engine = Some("fio".into());
     let candidates = ["acp-very-aggressive", "stripe"].map(cleaned_by);
-    let (none, trials) = trials(&sequential(kib << 10, depth, 600), &candidates, &situation);
+    let (none, trials) = trials(&sequential(kib << 10, depth, 1200), &candidates, &situation);
     let gains = trials.iter().map(|it| it.gain_over(&none, Goal::Throughput).factor);
     (none.expected.requests_per_second, gains.fold(0.0, f64::max))
 }

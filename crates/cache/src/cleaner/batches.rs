@@ -16,15 +16,21 @@ pub(super) type Batch = SmallVec<[Version; 1]>;
 /// Most writes that are chosen and begun in a go, before whoever else is ready goes on.
 const TOGETHER_MAX: usize = 64;
 
+/// So much under way is enough, however many writes it is: 16 MiB keep forty disks streaming. More
+/// of long ones would go into the drives' own caches, which answer at once until they are full, and
+/// then whoever flushes waits for all of it, and everything that waits for that comes in bursts.
+const BLOCKS_UNDER_WAY_MAX: u64 = 4096;
+
 impl Engine {
     /// Takes the blocks of the next writes out of an index, as far as the pace allows more; they
     /// count as being in flight.
     pub(super) fn next_batches(&self) -> Vec<(u64, Batch)> {
         let (pace, mut batches) = (self.pace(), Vec::new());
         while batches.len() < TOGETHER_MAX
+            && self.cleaning.blocks_under_way.get() < BLOCKS_UNDER_WAY_MAX
             && let Some(batch) = self.next_batch(pace)
         {
-            batches.push((self.cleaning.under_way.borrow_mut().begin(), batch));
+            batches.push((self.cleaning.note_begun(&batch), batch));
         }
         if !batches.is_empty() {
             // The policy sees them under way, though the core may answer at once.

@@ -52,7 +52,8 @@ impl Engine {
             return;
         }
         let alone = |version| -> (u64, Batch) {
-            (self.cleaning.under_way.borrow_mut().begin(), smallvec![version])
+            let batch = smallvec![version];
+            (self.cleaning.note_begun(&batch), batch)
         };
         let batches: Vec<(u64, Batch)> = self.choose_oldest().into_iter().map(alone).collect();
         relief.in_flight.set(batches.len() as u32);
