@@ -10,19 +10,25 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 /// Completions in order: more would cost more to move than the heap does.
-const NEAR_MAX: usize = 16;
+const NEAR_MAX: usize = 64;
 
 /// Taken from the heap at once when the array is empty.
 const REFILLED: usize = NEAR_MAX / 2;
 
 /// Completions that are to come.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) struct InFlight {
     /// A ring, the next one at `first`.
     near: [u64; NEAR_MAX],
     first: usize,
     count: usize,
     far: BinaryHeap<Reverse<u64>>,
+}
+
+impl Default for InFlight {
+    fn default() -> Self {
+        Self { near: [0; NEAR_MAX], first: 0, count: 0, far: BinaryHeap::new() }
+    }
 }
 
 impl InFlight {

@@ -38,6 +38,8 @@ pub(crate) struct PolicySimulation {
     sizes: Vec<Size>,
     /// Blocks asked for, followed or not.
     accesses: u64,
+    /// Blocks on their way through the sizes.
+    followed: Vec<BlockHash>,
 }
 
 #[derive(Debug)]
@@ -89,7 +91,10 @@ impl PolicySimulation {
                 misses: [0; POLICIES],
             })
         };
-        Self { sizes: EXPONENTS.filter_map(size).collect(), accesses: 0 }
+        let sizes: Vec<Size> = EXPONENTS.filter_map(size).collect();
+        let is_rarer = |pair: &[Size]| pair[1].threshold <= pair[0].threshold;
+        assert!(sizes.windows(2).all(is_rarer), "larger sizes follow no block that smaller do not");
+        Self { sizes, accesses: 0, followed: Vec::new() }
     }
 
     /// So many blocks are asked for, followed or not.
@@ -104,16 +109,20 @@ impl PolicySimulation {
         self.sizes.first().map_or(0, |size| size.threshold)
     }
 
-    /// Some of them, in order. One cache after the other takes them all, so that it is near.
-    pub(crate) fn access(&mut self, blocks: impl Iterator<Item = BlockHash> + Clone) {
+    /// Some of them, in order. One cache after the other takes them all, so that it is near. What
+    /// one size does not follow, no larger one does: each looks only at what the last has left.
+    pub(crate) fn access(&mut self, blocks: impl Iterator<Item = BlockHash>) {
+        let followed = &mut self.followed;
+        followed.extend(blocks);
         for Size { threshold, caches, misses, .. } in &mut self.sizes {
-            let followed = blocks.clone().filter(|block| block.0 <= *threshold);
+            followed.retain(|block| block.0 <= *threshold);
             for (cache, misses) in caches.iter_mut().zip(misses) {
                 // The upper bits are what the sample is chosen by.
-                let numbers = followed.clone().map(|block| CoreBlock(block.0 % MINIATURE_BLOCKS));
+                let numbers = followed.iter().map(|block| CoreBlock(block.0 % MINIATURE_BLOCKS));
                 *misses += numbers.filter(|&number| !cache.access(number)).count() as u64;
             }
         }
+        followed.clear();
     }
 
     /// Gives up what is small beside so many blocks that were met.
@@ -210,5 +219,14 @@ mod tests {
         let curves = merged.summary(200);
         assert!(curves.iter().all(|curve| curve.points[0].misses == 0.4), "{curves:?}");
         assert_eq!(PolicyCounts::default().summary(0), []);
+    }
+
+    #[test]
+    fn blocks_that_come_together_count_as_one_by_one() {
+        let block = |n: u64| BlockHash::of(0, n * n % 150_001);
+        let (mut together, mut alone) = (PolicySimulation::new(10), PolicySimulation::new(10));
+        together.access((0..200_000).map(block));
+        (0..200_000).for_each(|n| alone.access([block(n)].into_iter()));
+        assert_eq!(together.finish(), alone.finish());
     }
 }
