@@ -141,7 +141,9 @@ impl Advice {
             pace: pace(situation),
             simulate,
         };
+        let cache = situation.stack.cache.as_ref().expect("it was just seen to have one");
         let quest = Quest {
+            cleaning: cache.settings.cleaning,
             goal: situation.goal,
             freedom: situation.freedom,
             may_be_dirty: situation.may_be_dirty(),

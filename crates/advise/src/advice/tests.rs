@@ -352,3 +352,19 @@ fn random_writes_are_cleaned_faster_by_alru_than_by_acp_and_fastest_by_stripe() 
     }
     assert!(of_alru.is_sorted_by(|one, next| one > next) && of_alru[0] > 4.0, "{of_alru:?}");
 }
+
+/// Over a small set of blocks, so that each is written again and again.
+fn written_again(blocks: u64) -> Vec<TraceRecord> {
+    let job = Job { service_ns: 8_000_000, ..Job::new(8, 3000, 4096) };
+    job.run(|n| (Op::Write, scattered(scattered(n, 1) % blocks, 4096) * 256))
+}
+
+#[test]
+fn a_parameter_of_the_cleaner_can_matter_more_than_who_cleans() {
+    let usual = cleaned_by("stripe");
+    let sooner = usual.with("cleaning.stripe.target-percent", "20");
+    let (_, trials) =
+        trials(&written_again(1000), &[usual, sooner], &situation(RAID60, FLASH));
+    let gain = trials[1].gain_over(&trials[0], Goal::Throughput);
+    assert!(gain.factor > 1.5 && gain.low > 1.2, "{gain:?}");
+}

@@ -2,6 +2,8 @@
 
 use super::{Candidate, Risk};
 use crate::signature::Signature;
+use headpond_cache::{CleaningConfig, CleaningPreset};
+use headpond_volume::CacheSettings;
 
 /// A setting and its values.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,11 +24,21 @@ pub struct Freedom {
 }
 
 /// All of them, in the order in which they are set.
-pub(super) const KEYS: [&str; 12] = [
+pub(super) const KEYS: [&str; 22] = [
     "mode",
     "cleaning",
     "seq-cutoff",
-    "cleaning.full-wait-ms",
+    FULL_WAIT,
+    IN_FLIGHT_MAX,
+    "cleaning.stripe.low-percent",
+    "cleaning.stripe.target-percent",
+    "cleaning.stripe.high-percent",
+    "cleaning.alru.wake-up-s",
+    "cleaning.alru.staleness-s",
+    "cleaning.alru.flush-max-buffers",
+    "cleaning.alru.activity-threshold-ms",
+    "cleaning.acp.wake-up-ms",
+    "cleaning.acp.flush-max-buffers",
     "promotion",
     INSERTION_THRESHOLD,
     "eviction",
@@ -48,6 +60,36 @@ pub const CLEANINGS: [&str; 4] = ["stripe", "alru-very-aggressive", "acp-very-ag
 
 /// How often a block is asked for until it enters, with `promotion=nhit`.
 pub(super) const INSERTION_THRESHOLD: &str = "promotion.insertion-threshold";
+
+/// What all cleaners have in common.
+const FULL_WAIT: &str = "cleaning.full-wait-ms";
+const IN_FLIGHT_MAX: &str = "cleaning.in-flight-max";
+
+/// Values besides those of the machine. A drive has 32 tags (SATA) or some hundreds; 16 is what
+/// keeps small writes to a full cache even.
+const OF_ALL_CLEANERS: [(&str, &[&str]); 2] =
+    [(FULL_WAIT, &["5000", "0"]), (IN_FLIGHT_MAX, &["1024", "128", "16"])];
+
+/// Cleaning sooner and later than at the pace that the default has.
+const OF_STRIPE: [(&str, &[&str]); 3] = [
+    ("cleaning.stripe.low-percent", &["10", "0"]),
+    ("cleaning.stripe.target-percent", &["40", "20", "60"]),
+    ("cleaning.stripe.high-percent", &["75", "90"]),
+];
+
+/// The preset's, those of the preset `lustre`, and the defaults of Open CAS.
+const OF_ALRU: [(&str, &[&str]); 4] = [
+    ("cleaning.alru.wake-up-s", &["0", "2", "20"]),
+    ("cleaning.alru.staleness-s", &["1", "5", "120"]),
+    ("cleaning.alru.flush-max-buffers", &["8192", "256", "100"]),
+    ("cleaning.alru.activity-threshold-ms", &["0", "500", "10000"]),
+];
+
+/// The preset's, and the defaults of Open CAS.
+const OF_ACP: [(&str, &[&str]); 2] = [
+    ("cleaning.acp.wake-up-ms", &["1", "10"]),
+    ("cleaning.acp.flush-max-buffers", &["8192", "128"]),
+];
 
 /// Settings that each candidate with a cache names.
 pub(super) const MAIN_KEYS: [&str; 3] = ["mode", "cleaning", "seq-cutoff"];
@@ -78,15 +120,36 @@ impl Axis {
         self
     }
 
-    /// Whether it changes anything for who has these settings.
-    pub(super) fn is_of_use_to(&self, candidate: &Candidate) -> bool {
-        match self.key {
-            // Who has nothing dirty has nothing to clean.
-            "cleaning" => candidate.risk() == Risk::Dirty,
-            INSERTION_THRESHOLD => candidate.value("promotion") == Some("nhit"),
-            _ => true,
-        }
+    /// Only the values that hold.
+    fn of(mut self, holds: impl Fn(u32) -> bool) -> Self {
+        let standing = self.values[0].clone();
+        let is_possible = |value: &str| holds(value.parse().expect("a per cent"));
+        self.values.retain(|value| *value == standing || is_possible(value));
+        self
     }
+}
+
+/// Whether a setting changes anything for who has these.
+pub(super) fn is_of_use(key: &str, candidate: &Candidate) -> bool {
+    if key == INSERTION_THRESHOLD {
+        return candidate.value("promotion") == Some("nhit");
+    }
+    if key != "cleaning" && !key.starts_with("cleaning.") {
+        return true;
+    }
+    // Who has nothing dirty has nothing to clean.
+    let cleaning = candidate.value("cleaning");
+    candidate.risk() == Risk::Dirty
+        && match cleaner_of(key) {
+            Some(cleaner) => cleaning == Some(cleaner),
+            None => key != IN_FLIGHT_MAX || cleaning != Some("nop"),
+        }
+}
+
+/// Whose parameter it is, where it is one of a single cleaner.
+pub(super) fn cleaner_of(key: &str) -> Option<&'static str> {
+    let policy = key.strip_prefix("cleaning.")?.split_once('.')?.0;
+    CLEANINGS.into_iter().find(|cleaning| cleaning.starts_with(policy))
 }
 
 /// The axes whose values depend on each other most: they are tried in all combinations.
@@ -100,14 +163,19 @@ pub fn main_axes(signature: &Signature) -> Vec<Axis> {
 }
 
 /// The others, which are tried one after the other around the best of those.
-pub fn further_axes(signature: &Signature, freedom: Freedom) -> Vec<Axis> {
-    let mut axes = vec![
-        axis("cleaning.full-wait-ms", ["5000", "0"]),
+/// `cleaning` is how the machine cleans now.
+pub fn further_axes(
+    signature: &Signature,
+    freedom: Freedom,
+    cleaning: CleaningConfig,
+) -> Vec<Axis> {
+    let mut axes = cleaning_axes(cleaning);
+    axes.extend([
         axis("promotion", ["always", "nhit"]),
         axis(INSERTION_THRESHOLD, ["3", "2", "5"]),
         axis("eviction", ["s3-fifo", "lru", "arc", "fifo", "adaptive"]),
         axis("bypass", ["off", "adaptive"]),
-    ];
+    ]);
     if has_long_runs(signature) {
         axes.push(axis("seq-cutoff", ["full", "never"].into_iter().chain(CUTOFFS)));
         axes.push(axis("merge-wait-us", ["auto", "off"]));
@@ -120,6 +188,39 @@ pub fn further_axes(signature: &Signature, freedom: Freedom) -> Vec<Axis> {
         axes.push(axis("strip", STRIPS));
     }
     axes
+}
+
+/// Parameters of cleaners: each as it is on the machine, or in the preset that sets it.
+fn cleaning_axes(cleaning: CleaningConfig) -> Vec<Axis> {
+    let parameters = |of: &[(&'static str, &[&'static str])], cleaning: CleaningConfig| {
+        let shown = CacheSettings { cleaning, ..CacheSettings::default() }.shown();
+        let of_key = |&(key, values): &(&'static str, &[&'static str])| {
+            let standing = shown.iter().find(|it| it.key == key).expect("a parameter is shown");
+            let mut axis = axis(key, values.iter().copied());
+            axis.values.retain(|value| *value != standing.value);
+            axis.values.insert(0, standing.value.clone());
+            axis
+        };
+        of.iter().map(of_key).collect::<Vec<Axis>>()
+    };
+    let mut axes = parameters(&OF_ALL_CLEANERS, cleaning);
+    axes.extend(rising(parameters(&OF_STRIPE, cleaning), cleaning));
+    let alru = CleaningPreset::AlruVeryAggressive.apply(cleaning);
+    axes.extend(parameters(&OF_ALRU, alru));
+    let acp = CleaningPreset::AcpVeryAggressive.apply(cleaning);
+    axes.extend(parameters(&OF_ACP, acp));
+    axes
+}
+
+/// Of the ratios of `stripe`, the values of which every combination rises.
+fn rising(axes: Vec<Axis>, cleaning: CleaningConfig) -> Vec<Axis> {
+    let [low, target, high] = <[Axis; 3]>::try_from(axes).expect("there are three ratios");
+    let (low_now, high_now) = (cleaning.stripe.low_percent, cleaning.stripe.high_percent);
+    let target = target.of(|percent| (low_now..=high_now).contains(&percent));
+    let targets: Vec<u32> = target.values.iter().filter_map(|it| it.parse().ok()).collect();
+    let low = low.of(|percent| targets.iter().all(|target| percent <= *target));
+    let high = high.of(|percent| targets.iter().all(|target| percent >= *target));
+    vec![low, target, high]
 }
 
 fn axis(key: &'static str, values: impl IntoIterator<Item = &'static str>) -> Axis {

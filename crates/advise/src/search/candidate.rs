@@ -1,6 +1,9 @@
 //! A choice of settings.
 
-use super::axes::{ARRAY_KEYS, CREATION_KEYS, DIRTY_MODES, INSERTION_THRESHOLD, KEYS, SAFE_MODES};
+use super::axes::{
+    ARRAY_KEYS, CREATION_KEYS, DIRTY_MODES, INSERTION_THRESHOLD, KEYS, MAIN_KEYS, SAFE_MODES,
+    cleaner_of, is_of_use,
+};
 use headpond_volume::{SettingChange, ShownSetting, Size};
 use headpond_whatif::Stack;
 use serde::{Serialize, Serializer};
@@ -52,7 +55,8 @@ impl Candidate {
             (key, _) if key == INSERTION_THRESHOLD && value_of("promotion")? != "nhit" => None,
             (_, value) => Some((key, value)),
         };
-        let stands = |key: &&str| *key != "cleaning" && !CREATION_KEYS.contains(key);
+        let is_of_cleaner = |key: &str| key == "cleaning" || cleaner_of(key).is_some();
+        let stands = |key: &&str| !is_of_cleaner(key) && !CREATION_KEYS.contains(key);
         let values = KEYS.into_iter().filter(stands).filter_map(value);
         let standing = Self::new(values);
         match standing.value("mode") {
@@ -84,7 +88,14 @@ impl Candidate {
             None => changed.values.push((key, value.to_owned())),
         }
         changed.sort();
-        changed
+        changed.settled()
+    }
+
+    /// Without what changes nothing beside the rest, such as parameters of another cleaner.
+    fn settled(mut self) -> Self {
+        let as_it_was = self.clone();
+        self.values.retain(|(key, _)| MAIN_KEYS.contains(key) || is_of_use(key, &as_it_was));
+        self
     }
 
     /// Whichever is set first, it is the same candidate, and is tried once.
@@ -103,7 +114,7 @@ impl Candidate {
     pub(super) fn without(&self, key: &str) -> Self {
         let mut changed = self.clone();
         changed.values.retain(|(known, _)| *known != key);
-        changed
+        changed.settled()
     }
 
     pub fn has_cache(&self) -> bool {

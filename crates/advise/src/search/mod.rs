@@ -21,8 +21,9 @@ mod tests;
 mod trial;
 
 use crate::signature::Signature;
-use axes::{CLEANINGS, CREATION_KEYS, MAIN_KEYS, further_axes, main_axes};
+use axes::{CLEANINGS, CREATION_KEYS, MAIN_KEYS, further_axes, is_of_use, main_axes};
 use foldhash::fast::FixedState;
+use headpond_cache::CleaningConfig;
 use std::collections::HashMap;
 
 pub use axes::{Axis, DIRTY_MODES, Freedom};
@@ -68,6 +69,8 @@ pub struct Quest {
     pub may_be_dirty: bool,
     /// What is set now, where something is: other values are changes of these.
     pub standing: Option<Candidate>,
+    /// How the machine cleans: parameters that are not changed stay.
+    pub cleaning: CleaningConfig,
     /// Of a round.
     pub requests: usize,
     /// Every main candidate is tried on everything, and each further value around the best.
@@ -153,8 +156,8 @@ pub fn search(
     let standing = quest.standing.clone();
     let from_standing = |axis: Axis| axis.beginning_with(standing.as_ref());
     let main: Vec<Axis> = main_axes(signature).into_iter().map(from_standing).collect();
-    let further = further_axes(signature, quest.freedom).into_iter().map(from_standing);
-    let further: Vec<Axis> = further.collect();
+    let further = further_axes(signature, quest.freedom, quest.cleaning);
+    let further: Vec<Axis> = further.into_iter().map(from_standing).collect();
     let default = |axis: &Axis| (axis.key, axis.values[0].clone());
     let defaults = main.iter().chain(&further).map(default).collect();
     let mut search = Search { quest, defaults, judge, known: HashMap::default() };
@@ -361,6 +364,10 @@ impl Search<'_> {
         let known = finalists.iter().find(|it| it.candidate == candidate);
         let mut best = known.expect("it was tried on everything").clone();
         for key in candidate.changed(&self.defaults) {
+            // It went with what it belongs to.
+            if best.candidate.value(key).is_none() {
+                continue;
+            }
             let default = self.default_of(key);
             let plainer = self.plainer(&best.candidate, key, &default)?;
             let stays = best.trial.cost(goal) * WORTH_CHANGING < plainer.trial.cost(goal);
@@ -388,7 +395,8 @@ impl Search<'_> {
     ) -> Result<Vec<Effect>, JudgeError> {
         effects.retain(|effect| {
             let set = chosen.candidate.value(effect.key);
-            set.map_or_else(|| self.default_of(effect.key), str::to_owned) == effect.value
+            is_of_use(effect.key, &chosen.candidate)
+                && set.map_or_else(|| self.default_of(effect.key), str::to_owned) == effect.value
         });
         for key in chosen.candidate.changed(&self.defaults) {
             if effects.iter().any(|effect| effect.key == key) {
@@ -430,7 +438,7 @@ impl Search<'_> {
         candidate: &Candidate,
         axis: &Axis,
     ) -> Result<Option<(Tried, Tried)>, JudgeError> {
-        if !axis.is_of_use_to(candidate) {
+        if !is_of_use(axis.key, candidate) {
             return Ok(None);
         }
         let standing = candidate.value(axis.key).unwrap_or(&axis.values[0]);

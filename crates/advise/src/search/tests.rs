@@ -64,6 +64,7 @@ fn found(judge: &mut impl Judge, change: impl FnOnce(&mut Quest)) -> Found {
         goal: Goal::Throughput,
         freedom: Freedom { cache: true, array: true },
         standing: None,
+        cleaning: CleaningConfig::default(),
         may_be_dirty: true,
         requests: 20_000,
         is_exhaustive: false,
@@ -86,7 +87,97 @@ fn the_best_combination_is_found_among_hundreds() {
         found.chosen.candidate.to_string(),
         "mode=write-only preset=acp-very-aggressive seq-cutoff=4M eviction=arc strip=128K"
     );
-    assert!(found.trials == judge.asked && judge.asked < 200, "{}", judge.asked);
+    assert!(found.trials == judge.asked && judge.asked < 240, "{}", judge.asked);
+}
+
+#[test]
+fn a_parameter_of_the_best_cleaner_is_found_and_goes_with_it() {
+    let mut judge = judge(&[
+        ("mode", "write-back", 0.5),
+        ("cleaning", "acp-very-aggressive", 0.7),
+        ("cleaning.acp.wake-up-ms", "10", 0.8),
+        ("cleaning.in-flight-max", "16", 0.9),
+        ("cleaning.alru.staleness-s", "5", 0.1),
+    ]);
+    judge.error = 0.0;
+    let found = found(&mut judge, |_| {});
+    let chosen = &found.chosen.candidate;
+    assert_eq!(
+        chosen.to_string(),
+        "mode=write-back preset=acp-very-aggressive seq-cutoff=full cleaning.in-flight-max=16 \
+         cleaning.acp.wake-up-ms=10"
+    );
+    let told = |key| found.effects.iter().find(|effect| effect.key == key);
+    let wake_up = told("cleaning.acp.wake-up-ms").unwrap();
+    assert_eq!((&*wake_up.value, &*wake_up.instead), ("10", "1"));
+    assert!((wake_up.gain.factor - 1.0 / 0.8).abs() < 1e-9, "{wake_up:?}");
+    assert!(told("cleaning.alru.staleness-s").is_none());
+    let other = chosen.with("cleaning", "stripe");
+    let values = ["cleaning.acp.wake-up-ms", "cleaning.in-flight-max"].map(|key| other.value(key));
+    assert_eq!(values, [None, Some("16")]);
+    assert_eq!(other.with("mode", "write-through").value("cleaning.in-flight-max"), None);
+}
+
+#[test]
+fn parameters_are_asked_for_with_their_cleaner_only() {
+    /// Keeps what it is asked, and forgets no order.
+    struct Asked(Factors, Vec<Candidate>);
+    impl Judge for Asked {
+        fn judge(&mut self, questions: &[Question]) -> Result<Vec<Trial>, JudgeError> {
+            self.1.extend(questions.iter().map(|question| question.candidate.clone()));
+            self.0.judge(questions)
+        }
+    }
+    let asked_with = |cleaning| {
+        let factors = judge(&[("mode", "write-back", 0.5), ("cleaning", cleaning, 0.6)]);
+        let mut judge = Asked(Factors { error: 0.0, ..factors }, Vec::new());
+        found(&mut judge, |_| {});
+        judge.1
+    };
+    let cleaners =
+        [("stripe", "stripe"), ("alru", "alru-very-aggressive"), ("acp", "acp-very-aggressive")];
+    for (policy, cleaning) in cleaners {
+        let asked = asked_with(cleaning);
+        assert_eq!(asked, asked_with(cleaning), "the same questions in the same order");
+        let of_policy = format!("cleaning.{policy}.");
+        let mut found = 0;
+        for candidate in asked {
+            for setting in candidate.settings() {
+                let is_parameter = setting.key.starts_with("cleaning.");
+                assert!(!is_parameter || candidate.risk() == Risk::Dirty, "{candidate}");
+                if setting.key.matches('.').count() == 2 {
+                    assert!(setting.key.starts_with(&of_policy), "{candidate}");
+                    assert_eq!(candidate.value("cleaning"), Some(cleaning));
+                    found += 1;
+                }
+            }
+        }
+        assert!(found > 0, "{policy} has parameters");
+    }
+}
+
+#[test]
+fn ratios_of_any_machine_rise_in_every_combination_and_begin_with_its_own() {
+    for ratios in [[10, 40, 75], [30, 35, 38], [0, 0, 0], [100, 100, 100], [15, 60, 60]] {
+        let mut cleaning = CleaningConfig::default();
+        let [low, target, high] = ratios;
+        (cleaning.stripe.low_percent, cleaning.stripe.target_percent) = (low, target);
+        cleaning.stripe.high_percent = high;
+        cleaning.check().unwrap();
+        let freedom = Freedom { cache: false, array: false };
+        let signature = Signature::of_records(&[TraceRecord::new(0, Op::Write, 0, 4096)]);
+        let axes = further_axes(&signature, freedom, cleaning);
+        let values = ["low", "target", "high"].map(|name| -> Vec<u32> {
+            let key = format!("cleaning.stripe.{name}-percent");
+            let axis = axes.iter().find(|axis| axis.key == key).unwrap();
+            axis.values.iter().map(|value| value.parse().unwrap()).collect()
+        });
+        let [lows, targets, highs] = &values;
+        assert_eq!([lows[0], targets[0], highs[0]], ratios);
+        for (low, target) in lows.iter().flat_map(|low| targets.iter().map(move |it| (low, it))) {
+            assert!(low <= target && highs.iter().all(|high| target <= high), "{values:?}");
+        }
+    }
 }
 
 /// With a cleaner and a strip that are good together only, and alike where few requests are asked.
@@ -282,7 +373,11 @@ fn every_axis_has_its_place_among_the_settings_of_a_candidate() {
     let long = (0..100).map(|n| TraceRecord::new(n, Op::Write, n << 20, 1 << 20));
     let signature = Signature::of_records(&long.collect::<Vec<_>>());
     let freedom = Freedom { cache: true, array: true };
-    let axes = main_axes(&signature).into_iter().chain(further_axes(&signature, freedom));
+    let axes = main_axes(&signature).into_iter().chain(further_axes(
+        &signature,
+        freedom,
+        CleaningConfig::default(),
+    ));
     let found: BTreeSet<&str> = axes.map(|axis| axis.key).collect();
     assert_eq!(found, BTreeSet::from(axes::KEYS));
 }
