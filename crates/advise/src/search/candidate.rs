@@ -103,9 +103,13 @@ impl Candidate {
         self.values.sort_by_key(|(key, _)| KEYS.iter().position(|known| known == key));
     }
 
-    /// Settings, the mode aside, that are not what they are by themselves.
+    /// Settings, the mode aside, that are not what they are by themselves; those of which nothing
+    /// else is tried stay, and are not among them.
     pub(super) fn changed(&self, defaults: &[(&'static str, String)]) -> Vec<&'static str> {
-        let is_changed = |it: &&(&'static str, String)| it.0 != "mode" && !defaults.contains(it);
+        let is_changed = |(key, value): &&(&'static str, String)| {
+            let of_key = defaults.iter().find(|(known, _)| known == key);
+            *key != "mode" && of_key.is_some_and(|(_, default)| default != value)
+        };
         self.values.iter().filter(is_changed).map(|(key, _)| *key).collect()
     }
 

@@ -60,6 +60,14 @@ fn judge(factors: &[(&'static str, &'static str, f64)]) -> Factors {
 
 fn found(judge: &mut impl Judge, change: impl FnOnce(&mut Quest)) -> Found {
     let long = Job::new(4, 100, 1 << 20).run(|n| (Op::Write, n << 20));
+    found_for(&Signature::of_records(&long), judge, change)
+}
+
+fn found_for(
+    signature: &Signature,
+    judge: &mut impl Judge,
+    change: impl FnOnce(&mut Quest),
+) -> Found {
     let mut quest = Quest {
         goal: Goal::Throughput,
         freedom: Freedom { cache: true, array: true },
@@ -70,7 +78,7 @@ fn found(judge: &mut impl Judge, change: impl FnOnce(&mut Quest)) -> Found {
         is_exhaustive: false,
     };
     change(&mut quest);
-    search(&Signature::of_records(&long), quest, judge).unwrap()
+    search(signature, quest, judge).unwrap()
 }
 
 #[test]
@@ -356,6 +364,21 @@ fn what_is_set_now_stays_where_nothing_does_much_better() {
     assert_eq!(advised(0.49), standing);
     let other = advised(0.25);
     assert_eq!((other.mode(), other.value("promotion")), ("write-back", None));
+}
+
+#[test]
+fn what_is_set_now_of_settings_that_are_not_tried_stays() {
+    let machine = crate::testing::situation("size = \"64G\"\nmode = \"write-back\"\n");
+    let standing = Candidate::standing(&machine.stack);
+    // Of short requests all over the volume what is read ahead is not tried.
+    let mut judge = judge(&[("mode", "write-back", 0.5), ("readahead", "adaptive", 0.5)]);
+    judge.error = 0.0;
+    let short = Job::new(4, 500, 4096).run(|n| (Op::Write, scattered(n, 1 << 22)));
+    let found = found_for(&Signature::of_records(&short), &mut judge, |quest| {
+        quest.standing = Some(standing.clone());
+    });
+    assert_eq!(found.chosen.candidate, standing);
+    assert!(found.effects.iter().all(|effect| effect.key != "readahead"));
 }
 
 #[test]
