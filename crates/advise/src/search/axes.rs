@@ -65,8 +65,8 @@ pub(super) const INSERTION_THRESHOLD: &str = "promotion.insertion-threshold";
 const FULL_WAIT: &str = "cleaning.full-wait-ms";
 const IN_FLIGHT_MAX: &str = "cleaning.in-flight-max";
 
-/// Values besides those of the machine. A drive has 32 tags (SATA) or some hundreds; 16 is what
-/// keeps small writes to a full cache even.
+/// Values besides those of the machine: a SATA drive has 32 tags, and 16 writes keep the queues of
+/// an array short.
 const OF_ALL_CLEANERS: [(&str, &[&str]); 2] =
     [(FULL_WAIT, &["5000", "0"]), (IN_FLIGHT_MAX, &["1024", "128", "16"])];
 
