@@ -11,8 +11,8 @@ use headpond_block::{
 use headpond_raid::superblock::DATA_OFFSET_MIN;
 use headpond_raid::{
     AfterUncleanStop, Array, AssembleError, AssembleOptions, Assembled, CreateOptions, Force,
-    Intent, JournalOptions, JournalWhen, Level, Occupied, Spread, Tuning, assemble, create,
-    create_journal, journal,
+    Intent, JournalOptions, JournalWhen, Level, Occupied, Tuning, assemble, create, create_journal,
+    journal,
 };
 use headpond_sim::{Medium, Power, Random};
 use uuid::Uuid;
@@ -81,34 +81,15 @@ impl Story {
         let data_bytes = ROWS * u64::from(STRIP);
         let layout = headpond_raid::Layout::new(level, members, groups(level), STRIP, data_bytes);
         let ring = journal::bytes_min(&layout.expect("a shape"));
-        Story::made(&create_options(level, when), (members, disks), (ROWS, ring))
-    }
-
-    /// Strips spread over more members than a stripe has, on disks of so many rows.
-    pub fn declustered(
-        level: Level,
-        (members, spread): (usize, Spread),
-        when: JournalWhen,
-        rows: u64,
-    ) -> Story {
-        let options = CreateOptions { declustered: Some(spread), ..create_options(level, when) };
-        Story::made(&options, (members, members), (rows, 8 << 20))
-    }
-
-    fn made(
-        options: &CreateOptions,
-        (members, disks): (usize, usize),
-        (rows, ring): (u64, u64),
-    ) -> Story {
-        let bytes = DATA_OFFSET_MIN + rows * u64::from(STRIP);
+        let bytes = DATA_OFFSET_MIN + data_bytes;
         let member = |index| Medium::flushable(format!("m{index}").as_str(), bytes);
         let journal = Medium::flushable("journal", ring);
         let media = (0..disks).map(member).chain([journal]).map(Rc::new).collect();
         let machine = Machine { members: media, power: Power::on() };
-        let when = options.journal.as_ref().expect("a journal").when;
-        let story = Story { machine, members: disks, level: options.level, when };
+        let story = Story { machine, members: disks, level, when };
         let all: Vec<usize> = (0..members).chain([disks]).collect();
-        story.machine.live_to_the_end(&all, async |devices| make(devices, options).await);
+        let options = create_options(level, when);
+        story.machine.live_to_the_end(&all, async |devices| make(devices, &options).await);
         story
     }
 
