@@ -151,8 +151,8 @@ fn plan(device: &dyn BlockDevice, options: &CreateOptions) -> Result<Superblock,
     }
     let device_bytes = options.device_bytes.unwrap_or(geometry.size_bytes);
     if device_bytes > geometry.size_bytes {
-        let (found_bytes, needed_bytes) = (geometry.size_bytes, device_bytes);
-        return Err(CreateError::TooSmall { device: name(), found_bytes, needed_bytes });
+        let (found_bytes, asked_bytes) = (geometry.size_bytes, device_bytes);
+        return Err(CreateError::BeyondDevice { device: name(), found_bytes, asked_bytes });
     }
     let room = device_bytes.saturating_sub(SLICES_OFFSET) / options.slices as u64;
     let slice_bytes = room - room % SLICE_ALIGNMENT_BYTES;
@@ -170,8 +170,13 @@ fn plan(device: &dyn BlockDevice, options: &CreateOptions) -> Result<Superblock,
         if device_bytes >= needed_bytes {
             return Err(CreateError::TooLarge { device: name(), slices: options.slices });
         }
-        let found_bytes = device_bytes;
-        return Err(CreateError::TooSmall { device: name(), found_bytes, needed_bytes });
+        let device = name();
+        return Err(match options.device_bytes {
+            Some(asked_bytes) if geometry.size_bytes >= needed_bytes => {
+                CreateError::TooLittle { device, asked_bytes, needed_bytes }
+            }
+            _ => CreateError::TooSmall { device, found_bytes: geometry.size_bytes, needed_bytes },
+        });
     }
     Ok(Superblock {
         features: Features::default(),

@@ -9,6 +9,16 @@ use uuid::Uuid;
 pub enum CreateError {
     #[error("{device} is too small for a cache: {found_bytes} bytes, {needed_bytes} are needed")]
     TooSmall { device: DeviceName, found_bytes: u64, needed_bytes: u64 },
+    #[error(
+        "{asked_bytes} bytes of {device} are too few for a cache: {needed_bytes} are needed; ask for \
+         more of it, or for all by naming no size"
+    )]
+    TooLittle { device: DeviceName, asked_bytes: u64, needed_bytes: u64 },
+    #[error(
+        "{device} has {found_bytes} bytes, and not the {asked_bytes} that were asked for: ask for \
+         less, or for all by naming no size"
+    )]
+    BeyondDevice { device: DeviceName, found_bytes: u64, asked_bytes: u64 },
     #[error("{device} is too large for {slices} slices; use more slices")]
     TooLarge { device: DeviceName, slices: usize },
     #[error(

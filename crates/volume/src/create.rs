@@ -57,11 +57,13 @@ pub enum CreateError {
     Device(#[from] DeviceError),
 }
 
-/// Why a volume could not be removed; it may be half removed.
-#[derive(Debug, thiserror::Error)]
-pub enum DestroyError {
-    #[error(transparent)]
-    Device(#[from] DeviceError),
+/// What became of the devices of a volume that was removed.
+#[derive(Debug, Default)]
+pub struct Destroyed {
+    /// How many were of the volume, and are free now.
+    pub erased: usize,
+    /// Of those that could not be read or written: they may still say that they are of the volume.
+    pub failed: Vec<DeviceError>,
 }
 
 impl CreateError {
@@ -134,53 +136,62 @@ impl Volume {
         Ok(())
     }
 
-    /// Erases the superblocks of the volume; devices that do not belong to it are left alone. Tells
-    /// how many were erased.
-    ///
-    /// # Errors
-    /// Those of the devices.
-    pub async fn destroy(
-        description: &Description,
-        devices: &Devices,
-    ) -> Result<usize, DestroyError> {
-        let mut erased = 0;
+    /// Erases the superblocks of the volume; devices that do not belong to it are left alone, and
+    /// one that fails does not keep the others from being erased.
+    pub async fn destroy(description: &Description, devices: &Devices) -> Destroyed {
+        let mut destroyed = Destroyed::default();
         // The cache first: without it the members are refused as a volume, and nothing is half
         // right.
         if let Some(cache) = &devices.cache {
-            let is_ours = headpond_cache::load(&**cache)
-                .await
-                .is_ok_and(|superblock| superblock.volume == description.uuid);
-            if is_ours {
-                headpond_cache::wipe(&**cache).await?;
-                erased += 1;
-            }
+            destroyed.count(erase_cache(&**cache, description.uuid).await);
         }
         let mirror = description.cache.as_ref().and_then(|cache| cache.mirror.as_ref());
         for copy in &devices.copies {
-            if let Inspection::Member(superblock) = headpond_raid::inspect(&**copy).await?
-                && mirror.is_some_and(|mirror| mirror.uuid == superblock.array.uuid)
-            {
-                headpond_raid::erase(&**copy).await?;
-                erased += 1;
-            }
+            let is_ours = |array| mirror.is_some_and(|mirror| mirror.uuid == array);
+            destroyed.count(erase_of_array(&**copy, is_ours).await);
         }
-        for journal in devices.journals.iter().chain(&devices.members) {
-            let array = headpond_raid::journal_of(&**journal).await?;
-            if array.is_some_and(|array| description.cores().any(|(uuid, _)| uuid == array)) {
-                headpond_raid::erase(&**journal).await?;
-                erased += 1;
-            }
+        for device in devices.journals.iter().chain(&devices.members) {
+            let is_ours = |array| description.cores().any(|(uuid, _)| uuid == array);
+            destroyed.count(erase_of_array(&**device, is_ours).await);
         }
-        for member in &devices.members {
-            if let Inspection::Member(superblock) = headpond_raid::inspect(&**member).await?
-                && description.cores().any(|(uuid, _)| uuid == superblock.array.uuid)
-            {
-                headpond_raid::erase(&**member).await?;
-                erased += 1;
-            }
-        }
-        Ok(erased)
+        destroyed
     }
+}
+
+impl Destroyed {
+    fn count(&mut self, outcome: Result<bool, DeviceError>) {
+        match outcome {
+            Ok(was_ours) => self.erased += usize::from(was_ours),
+            Err(error) => self.failed.push(error),
+        }
+    }
+}
+
+/// Tells whether it was the cache of this volume.
+async fn erase_cache(device: &dyn BlockDevice, volume: Uuid) -> Result<bool, DeviceError> {
+    let loaded = headpond_cache::load(device).await;
+    let is_ours = loaded.is_ok_and(|superblock| superblock.volume == volume);
+    if is_ours {
+        headpond_cache::wipe(device).await?;
+    }
+    Ok(is_ours)
+}
+
+/// Tells whether it was a member, or the stripe journal, of an array that is meant.
+async fn erase_of_array(
+    device: &dyn BlockDevice,
+    is_meant: impl Fn(Uuid) -> bool,
+) -> Result<bool, DeviceError> {
+    let journal = headpond_raid::journal_of(device).await?;
+    let member = match headpond_raid::inspect(device).await? {
+        Inspection::Member(superblock) => Some(superblock.array.uuid),
+        _ => None,
+    };
+    let is_ours = journal.into_iter().chain(member).any(is_meant);
+    if is_ours {
+        headpond_raid::erase(device).await?;
+    }
+    Ok(is_ours)
 }
 
 /// The copies of a cache that is to be.

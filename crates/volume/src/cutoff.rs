@@ -13,8 +13,8 @@ const POLICIES: [(&str, CutoffPolicy); 3] = [
     ("never", CutoffPolicy::Never),
 ];
 /// Open CAS's range.
-const THRESHOLD_MIN: Size = Size(1 << 10);
-const THRESHOLD_MAX: Size = Size(4_194_181 << 10);
+pub(crate) const THRESHOLD_MIN: Size = Size(1 << 10);
+pub(crate) const THRESHOLD_MAX: Size = Size(4_194_181 << 10);
 const PROMOTION_COUNT_MAX: u32 = 65_535;
 
 /// When a sequential stream goes past the cache.

@@ -220,14 +220,17 @@ impl Volume {
                 refuse_occupied(&*device).await?;
             }
             NewDevice::Reopened { bytes, .. } => {
-                let needed_bytes = options.device_bytes.unwrap_or(bytes);
-                if needed_bytes > bytes {
+                let asked_bytes = options.device_bytes.unwrap_or(bytes);
+                if asked_bytes > bytes {
                     let (device, found_bytes) = (device.name().clone(), bytes);
-                    let too_small =
-                        headpond_cache::CreateError::TooSmall { device, found_bytes, needed_bytes };
-                    return Err(CreateError::from(too_small).into());
+                    let beyond = headpond_cache::CreateError::BeyondDevice {
+                        device,
+                        found_bytes,
+                        asked_bytes,
+                    };
+                    return Err(CreateError::from(beyond).into());
                 }
-                options.device_bytes = Some(needed_bytes.min(device.size_bytes()));
+                options.device_bytes = Some(asked_bytes.min(device.size_bytes()));
             }
             _ => {}
         }

@@ -54,7 +54,7 @@ pub use alerts::{Alert, AlertKind, Risk};
 pub use class_setting::ClassSetting;
 pub use core_change::{AddCoreError, NewCore, RemoveCoreError};
 pub use cores::StripesDiffer;
-pub use create::{CreateError, CreateOptions, DestroyError};
+pub use create::{CreateError, CreateOptions, Destroyed};
 pub use cutoff::SeqCutoff;
 pub use description::{
     CacheDescription, CoreDescription, Description, DescriptionError, ExportDescription,

@@ -99,7 +99,11 @@ pub enum DetachError {
          answer with older data: write them again, or give them up (`headpond cache detach` with --force)"
     )]
     Damaged { device: DeviceName, blocks: u64 },
-    #[error(transparent)]
+    #[error(
+        "{0}; it stays attached: where the array takes no writes, mend that and detach again; what the \
+         cache itself cannot read (`headpond cache scrub` lists it) is given up by `headpond cache \
+         detach` with --force"
+    )]
     Clean(#[from] CleanAllError),
     #[error(transparent)]
     Array(#[from] DeviceError),

@@ -45,11 +45,12 @@ impl fmt::Display for UnknowableRule {
     }
 }
 
-/// Whether a text is meant to be such a file.
+/// Whether a text is meant to be such a file, be it one whose header is missing.
 pub fn is_csv(text: &str) -> bool {
-    let first = text.lines().map(str::trim).find(|line| !line.is_empty());
-    let head = first.and_then(|line| line.get(..11));
-    head.is_some_and(|head| head.eq_ignore_ascii_case(&CSV_HEADER[..11]))
+    let first = text.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();
+    let head = first.get(..11);
+    let is_row = first.split_once(',').is_some_and(|(id, _)| id.trim().parse::<u64>().is_ok());
+    is_row || head.is_some_and(|head| head.eq_ignore_ascii_case(&CSV_HEADER[..11]))
 }
 
 impl Classes {

@@ -17,6 +17,18 @@ use serde_json::Value;
 pub enum CacheCommand {
     Attach(AttachArgs),
     Detach(DetachArgs),
+    #[command(
+        about = "Put another device in the cache's place, or make the same one anew: the settings \
+                 stay, what is dirty is written to the array first, and the cache begins empty",
+        long_about = None,
+        after_help = "Examples:\n  \
+            headpond cache replace hv0 /dev/nvme1n1              # another device\n  \
+            headpond cache replace hv0 /dev/nvme0n1 --line 64K   # the same one, with other lines\n  \
+            headpond cache replace hv0 ram:8G --tier             # the memory in front of it",
+        mut_arg("devices", |arg| arg.help(
+            "One block device or file, ram:SIZE, or model:NAME?store=FILE"
+        ))
+    )]
     Replace(AttachArgs),
     Resize(ResizeArgs),
     Purge(PurgeArgs),

@@ -53,6 +53,7 @@ pub fn run(places: &Places, args: &CreateArgs) -> Result<Exit> {
     if let (Some(device), Some(described)) = (&tier, &description.tier) {
         let vetted = vet(device, consent)?;
         vetted.check_tier(device)?;
+        check_tier_size(device, description.slices)?;
         vetted.check_cache(device, described.settings.mode, consent)?;
     }
     let (description, notes) = write(description, [&members, journal.as_slice(), &caches], args)?;
@@ -132,6 +133,17 @@ fn describe(
     };
     description.check_new().map_err(|error| Failure::usage(error.to_string()))?;
     Ok(description)
+}
+
+/// A start would go on without a tier that is too small, and say so only then.
+fn check_tier_size(tier: &DeviceSpec, slices: u16) -> Result<()> {
+    let least = Size(headpond_cache::bytes_min(usize::from(slices)));
+    match tier {
+        DeviceSpec::Ram(size) if *size < least => Err(Failure::usage(format!(
+            "{tier} is too small for a tier: with {slices} slices it takes {least} or more"
+        ))),
+        _ => Ok(()),
+    }
 }
 
 fn tell_of_write_caches(devices: &[String]) {

@@ -30,7 +30,7 @@ pub fn run(places: &Places, args: &DestroyArgs) -> Result<Exit> {
         )));
     }
     let pool = BufferPool::new(&PoolConfig::default());
-    let wiped = run_with_pool(&RingConfig::default(), &pool, |ring, runtime| async {
+    let destroyed = run_with_pool(&RingConfig::default(), &pool, |ring, runtime| async {
         let description = &description;
         let opener = Opener::new(ring, runtime);
         let mut devices = Devices::default();
@@ -39,6 +39,10 @@ pub fn run(places: &Places, args: &DestroyArgs) -> Result<Exit> {
         let is_mirrored = cache.is_some_and(|cache| cache.mirror.is_some());
         for device in description.devices() {
             let spec: DeviceSpec = device.parse()?;
+            // Memory of the daemon ended with it.
+            if matches!(spec, DeviceSpec::Ram(_)) {
+                continue;
+            }
             match opener.open(&spec) {
                 Ok(open) if is_mirrored && of_cache.contains(&device) => devices.copies.push(open),
                 Ok(open) if of_cache.contains(&device) => devices.cache = Some(open),
@@ -46,11 +50,14 @@ pub fn run(places: &Places, args: &DestroyArgs) -> Result<Exit> {
                 Err(error) => eprintln!("headpond: note: left alone: {}", told(&error)),
             }
         }
-        let wiped = Volume::destroy(description, &devices).await?;
-        Ok::<_, anyhow::Error>(wiped)
+        Ok::<_, anyhow::Error>(Volume::destroy(description, &devices).await)
     })??;
     places.forget(name)?;
-    let devices = if wiped == 1 { "device is" } else { "devices are" };
-    println!("destroyed {name}: {wiped} {devices} free");
+    for error in &destroyed.failed {
+        eprintln!("headpond: note: not erased, what was there may be there still: {error}");
+    }
+    let erased = destroyed.erased;
+    let devices = if erased == 1 { "device is" } else { "devices are" };
+    println!("destroyed {name}: {erased} {devices} free");
     Ok(Exit::Ok)
 }

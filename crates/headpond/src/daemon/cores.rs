@@ -11,7 +11,7 @@ use headpond_raid::superblock::RoleState;
 use headpond_raid::{Intent, Occupied};
 use headpond_volume::{
     AddCoreError, CACHE_COPIES, CacheDescription, CoreDescription, CreateOptions, Description,
-    Dirty, FurtherCoreDescription, NewCore, Pace, RemoveCoreError, Volume,
+    DescriptionError, Dirty, FurtherCoreDescription, NewCore, Pace, RemoveCoreError, Volume,
 };
 use serde_json::Value;
 use std::cell::Cell;
@@ -22,8 +22,16 @@ impl Desk {
     /// The cache is written back before, and begins empty afterwards: it knows blocks by addresses.
     pub async fn add_core(&self, body: &AddCoreBody) -> Result<Value> {
         self.refuse_lost_copies()?;
-        let described = describe(&self.volume.description(), body)?;
-        let members = self.members(body)?;
+        let described = describe(&self.volume.description(), body).or_else(|error| {
+            if matches!(error, DescriptionError::Repeated { .. }) {
+                // A device of the volume was named once: it is refused as that.
+                self.vet_members(body)?;
+            }
+            Err(Failure::usage(error.to_string()))
+        })?;
+        let specs = self.vet_members(body)?;
+        let members: Vec<_> =
+            specs.iter().map(|spec| self.opener.open(spec)).collect::<Result<_>>()?;
         if body.zeroed {
             expect_zeros(&members).await?;
         }
@@ -160,14 +168,14 @@ impl Desk {
         }
     }
 
-    fn members(&self, body: &AddCoreBody) -> Result<Vec<Rc<dyn BlockDevice>>> {
+    fn vet_members(&self, body: &AddCoreBody) -> Result<Vec<DeviceSpec>> {
         let consent = if body.force { Consent::Forced } else { Consent::Careful };
         let specs: Vec<DeviceSpec> =
             body.members.iter().map(|name| Ok(name.parse()?)).collect::<Result<_>>()?;
         for spec in &specs {
             self.vet(spec, consent)?;
         }
-        specs.iter().map(|spec| self.opener.open(spec)).collect()
+        Ok(specs)
     }
 }
 
@@ -181,8 +189,10 @@ pub fn offer(
     Ok(exports.add(Export::new(device.name().to_string(), device))?)
 }
 
-fn describe(description: &Description, body: &AddCoreBody) -> Result<FurtherCoreDescription> {
-    let usage = |error: headpond_volume::DescriptionError| Failure::usage(error.to_string());
+fn describe(
+    description: &Description,
+    body: &AddCoreBody,
+) -> Result<FurtherCoreDescription, DescriptionError> {
     let AddCoreBody { raid, groups, declustered, strip, intent, integrity, .. } = *body;
     let (members, spares, upkeep) = (body.members.clone(), Vec::new(), Pace::default());
     let core = CoreDescription {
@@ -199,11 +209,11 @@ fn describe(description: &Description, body: &AddCoreBody) -> Result<FurtherCore
         journal: None,
     };
     let (name, uuid) = (body.name.clone(), Uuid::new_v4());
-    let id = description.free_core_id().map_err(usage)?;
+    let id = description.free_core_id()?;
     let described = FurtherCoreDescription { name, id, uuid, core };
     let mut with = description.clone();
     with.further_cores.push(described.clone());
-    with.check().map_err(usage)?;
+    with.check()?;
     Ok(described)
 }
 

@@ -273,14 +273,14 @@ fn a_cache_that_is_too_small_leaves_no_array_behind() {
         let plain = ["create", "v", "--raid", "5", &devices[0], &devices[1], &devices[2]];
         user.run(&[&plain, more].concat())
     };
-    for more in [
-        &["--cache", &devices[3]][..],
-        &["--cache", &devices[4], "--cache-size", "1G"],
-        &["--cache", &devices[4], "--slices", "16"],
+    for (more, cause) in [
+        (&["--cache", &devices[3]][..], "too small for a cache"),
+        (&["--cache", &devices[4], "--cache-size", "1G"], "that were asked for"),
+        (&["--cache", &devices[4], "--slices", "16"], "too small for a cache"),
     ] {
         let ended = with(more);
         assert_eq!(ended.code, 1, "{more:?}: {}", ended.err);
-        assert!(ended.err.contains("too small for a cache"), "{more:?}: {}", ended.err);
+        assert!(ended.err.contains(cause), "{more:?}: {}", ended.err);
         let after = devices.iter().map(|device| std::fs::read(device).unwrap());
         assert!(after.eq(before.iter().cloned()), "{more:?} has written");
     }

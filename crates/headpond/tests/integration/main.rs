@@ -22,6 +22,7 @@ mod lifecycle;
 mod live_advice;
 mod members;
 mod mirrored_cache;
+mod mistakes;
 mod model;
 mod statistics;
 mod stripe_journal;

@@ -4,6 +4,7 @@
 use super::array::{LATE_MAX, MERGE_MAX_MAX, MERGE_WAIT_US_MAX, WAIT_MS};
 use super::{ArraySettings, CacheSettings, TierSettings, dashed, word_of};
 use crate::Size;
+use crate::cutoff::{THRESHOLD_MAX, THRESHOLD_MIN};
 use serde::Serialize;
 use std::fmt;
 use toml::{Table, Value};
@@ -27,7 +28,7 @@ pub(super) enum Takes {
     BytesOrNone,
     WordsOrNumber(&'static [&'static str], u64, u64),
     /// Words, or a size for the policy `always` with that threshold.
-    WordsOrSize(&'static [&'static str]),
+    WordsOrSize(&'static [&'static str], Size, Size),
     /// Words, or whose text is a file.
     WordsOrFile(&'static [&'static str]),
 }
@@ -70,8 +71,8 @@ const KNOWN: &[(&str, Takes)] = &[
     ("promotion.insertion-threshold", Takes::Number(2, 1000)),
     ("promotion.trigger", PERCENT),
     ("eviction", Takes::Words(&["s3-fifo", "lru", "arc", "fifo", "adaptive"])),
-    ("seq-cutoff", Takes::WordsOrSize(&["full", "always", "never"])),
-    ("seq-cutoff.threshold", Takes::Bytes(Size(K), Size(4_194_181 * K))),
+    ("seq-cutoff", Takes::WordsOrSize(&["full", "always", "never"], THRESHOLD_MIN, THRESHOLD_MAX)),
+    ("seq-cutoff.threshold", Takes::Bytes(THRESHOLD_MIN, THRESHOLD_MAX)),
     ("seq-cutoff.promotion-count", Takes::Number(1, 65_535)),
     ("readahead", Takes::Words(&["adaptive", "off"])),
     ("readahead.degree-max", Takes::Bytes(Size(128 * K), Size(64 << 20))),
@@ -93,6 +94,15 @@ const KNOWN: &[(&str, Takes)] = &[
 pub(super) fn takes(key: &str) -> Option<Takes> {
     let plain = key.strip_suffix(".policy").unwrap_or(key);
     KNOWN.iter().find(|(known, _)| *known == plain).map(|(_, takes)| *takes)
+}
+
+/// What the keys begin with that can be set: `tier` stands for those of the tier in memory.
+pub(super) fn beginnings() -> Vec<&'static str> {
+    let words = KNOWN.iter().map(|(key, _)| key.split('.').next().unwrap_or(key));
+    let mut all: Vec<_> = words.chain([super::preset::KEY, "tier"]).collect();
+    all.sort_unstable();
+    all.dedup();
+    all
 }
 
 impl Takes {
@@ -178,7 +188,9 @@ impl fmt::Display for Takes {
             Self::WordsOrNumber(words, least, most) => {
                 write!(f, "{}, or {least} to {most}", words.join(", "))
             }
-            Self::WordsOrSize(words) => write!(f, "{}, or a size such as 1M", words.join(", ")),
+            Self::WordsOrSize(words, least, most) => {
+                write!(f, "{}, or a size from {least} to {most}", words.join(", "))
+            }
             Self::WordsOrFile(words) => write!(f, "{}, or a file", words.join(", ")),
         }
     }
@@ -239,7 +251,7 @@ mod tests {
         for (key, takes) in KNOWN {
             let what = format!("{key} takes {takes}");
             match takes {
-                Takes::Words(words) | Takes::WordsOrSize(words) | Takes::WordsOrFile(words) => {
+                Takes::Words(words) | Takes::WordsOrSize(words, ..) | Takes::WordsOrFile(words) => {
                     assert!(words.iter().all(|word| set(key, word).is_ok()), "{what}");
                     let error = set(key, "LRU").unwrap_err();
                     let possible = format!("it is {}", words.join(", "));
@@ -268,6 +280,10 @@ mod tests {
             }
         }
         assert!(set("seq-cutoff", "2M").is_ok());
+        for beyond in ["1", "5G"] {
+            let error = set("seq-cutoff", beyond).unwrap_err();
+            assert!(error.contains("or a size from 1K to 4194181K"), "{error}");
+        }
     }
 
     #[test]

@@ -107,6 +107,7 @@ impl CacheSettings {
         if change.key == preset::KEY {
             return self.with_preset(change);
         }
+        change.check_beginning()?;
         let changed = change.changed(self)?;
         let is_named = change.concerns("classes") && changed.classes.file().is_some();
         let reason =
@@ -146,9 +147,12 @@ impl TierSettings {
     /// # Errors
     /// As of those of a cache.
     pub fn with_all(&self, changes: &[SettingChange]) -> Result<Self, SettingError> {
-        changes.iter().try_fold(self.clone(), |settings, change| match change.key == preset::KEY {
-            true => settings.with_preset(change),
-            false => change.changed(&settings),
+        changes.iter().try_fold(self.clone(), |settings, change| {
+            let changed = match change.key == preset::KEY {
+                true => settings.with_preset(change),
+                false => change.changed(&settings),
+            };
+            changed.map_err(SettingError::of_tier)
         })
     }
 
@@ -164,6 +168,27 @@ impl Default for TierSettings {
     fn default() -> Self {
         let CacheSettings { cleaning, promotion, eviction, .. } = CacheSettings::default();
         Self { mode: Mode::WriteThrough, cleaning, promotion, eviction }
+    }
+}
+
+impl SettingError {
+    /// In the words of whoever sets it: with the prefix.
+    fn of_tier(self) -> Self {
+        match self {
+            Self::Key { key, known } if key.contains('.') => {
+                Self::Key { key: format!("tier.{key}"), known }
+            }
+            Self::Key { key, known } => {
+                let words = known.split(", ").chain([preset::KEY]);
+                let known: Vec<_> = words.map(|word| format!("tier.{word}")).collect();
+                Self::Key { key: format!("tier.{key}"), known: known.join(", ") }
+            }
+            Self::Value { change: SettingChange { key, value }, reason } => {
+                let change = SettingChange { key: format!("tier.{key}"), value };
+                Self::Value { change, reason }
+            }
+            form @ Self::Form { .. } => form,
+        }
     }
 }
 
@@ -200,6 +225,20 @@ impl SettingChange {
             self.refusal(self.possible().unwrap_or_else(|| error.message().to_owned()))
         };
         table.try_into().map_err(refuse)
+    }
+
+    /// Refuses a key that no setting begins with, with all that one does.
+    fn check_beginning(&self) -> Result<(), SettingError> {
+        let known = known::beginnings();
+        let first = self.key.split('.').next().unwrap_or_default();
+        match self.key.as_str() {
+            "line" => Err(self.refusal(
+                "the line size is chosen with the device: `headpond cache replace NAME DEVICE --line`"
+                    .into(),
+            )),
+            _ if known.contains(&first) => Ok(()),
+            _ => Err(SettingError::Key { key: self.key.clone(), known: known.join(", ") }),
+        }
     }
 
     fn refusal(&self, reason: String) -> SettingError {
@@ -352,7 +391,18 @@ mod tests {
         assert_eq!(tier.beside(&cache).seq_cutoff, cache.seq_cutoff);
         let streams = ["seq-cutoff=1M".parse().unwrap()];
         let error = TierSettings::default().with_all(&streams).unwrap_err().to_string();
-        assert!(error.contains("there are: cleaning, eviction, mode, promotion"), "{error}");
+        let known = "tier.cleaning, tier.eviction, tier.mode, tier.promotion, tier.preset";
+        let expected = format!("there is no setting \"tier.seq-cutoff\"; there are: {known}");
+        assert_eq!(error, expected);
+        for (text, expected) in [
+            ("mode=fast", "tier.mode=fast is not possible"),
+            ("preset=fast", "tier.preset=fast is not possible"),
+            ("cleaning.alru.age=1", "no setting \"tier.cleaning.alru.age\"; there are: activity-"),
+        ] {
+            let changes = [text.parse().unwrap()];
+            let error = TierSettings::default().with_all(&changes).unwrap_err().to_string();
+            assert!(error.contains(expected), "{error}");
+        }
     }
 
     #[test]
@@ -370,12 +420,14 @@ mod tests {
             ("mode=fast", "write-through"),
             (
                 "colour=red",
-                "there are: bypass, checkpoint, checksums, classes, cleaning, discard, eviction, fallback, mode, \
-                 promotion, readahead, seq-cutoff",
+                "there are: bypass, checkpoint, checksums, classes, cleaning, discard, eviction, fallback, \
+                 member-deadline-ms, member-late-max, member-patience-ms, merge-max, merge-wait-us, mode, \
+                 preset, promotion, readahead, seq-cutoff, tier",
             ),
+            ("line=64K", "cache replace NAME DEVICE --line"),
             ("discard=perhaps", "it is true, false"),
             ("mode.speed=9", "mode, without anything after it"),
-            ("seq-cutoff=fast", "such as 1M"),
+            ("seq-cutoff=fast", "or a size from 1K to 4194181K"),
             ("eviction=random", "adaptive"),
             ("fallback.window-s=0", "1 to 86400"),
             ("bypass=always", "adaptive"),

@@ -57,7 +57,7 @@ impl Strictness {
 /// Turn Open CAS's CSV into a file of our own.
 #[derive(Args)]
 #[command(after_help = "Examples:\n  headpond class import ioclass-config.csv -o classes.toml\n  \
-    headpond class import ioclass-config.csv --strict    # without rules that only a file system knows")]
+    headpond class import ioclass-config.csv --strict    # refused where a rule asks what only a file system knows")]
 pub struct ImportArgs {
     /// The CSV.
     pub file: PathBuf,
@@ -157,7 +157,15 @@ pub fn load(path: &Path, unknown: Unknown) -> Result<Classes> {
     if path == Path::new("lustre") {
         return Ok(Classes::lustre());
     }
-    told(path, Classes::read(&text_of(path)?, unknown))
+    let text = text_of(path)?;
+    if text.trim().is_empty() {
+        // It would say that there are no classes: more likely whoever wrote it did not get so far.
+        return Err(Failure::usage(format!(
+            "{} is empty: it says nothing of classes; to have none, set classes=none",
+            path.display()
+        )));
+    }
+    told(path, Classes::read(&text, unknown))
 }
 
 /// The classes that were read; names the rules that cannot hold as they are written.

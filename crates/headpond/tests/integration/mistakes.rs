@@ -1,0 +1,121 @@
+//! Mistakes that users make with caches, cores, settings and classes: each is refused with the
+//! thing, the cause and the way out.
+
+use crate::common::User;
+
+const MIB: u64 = 1 << 20;
+
+/// Three members and a cache.
+fn devices(user: &User) -> [String; 4] {
+    ["0", "1", "2", "cache"].map(|name| user.file(&format!("{name}.img"), 64 * MIB))
+}
+
+fn create(user: &User, devices: &[String; 4], more: &[&str]) -> crate::common::Ended {
+    let [first, second, third, cache] = devices;
+    let plain = ["create", "v", "--raid", "5", first, second, third, "--cache", cache];
+    user.run(&[&plain, more].concat())
+}
+
+fn expect(user: &User, command: &[&str], code: i32, parts: &[&str]) {
+    let ended = user.run(command);
+    assert_eq!(ended.code, code, "{command:?}: {}", ended.err);
+    for part in parts {
+        assert!(ended.err.contains(part), "{command:?} does not say {part:?}: {}", ended.err);
+    }
+}
+
+#[test]
+fn a_tier_that_is_too_small_is_refused_before_anything_is_written() {
+    let user = User::new();
+    let devices = devices(&user);
+    let before = devices.each_ref().map(|device| std::fs::read(device).unwrap());
+    let ended = create(&user, &devices, &["--tier", "ram:1M"]);
+    assert_eq!(ended.code, 2, "{}", ended.err);
+    assert!(ended.err.contains("ram:1M is too small for a tier"), "{}", ended.err);
+    let after = devices.each_ref().map(|device| std::fs::read(device).unwrap());
+    assert!(before == after, "a refusal writes nothing");
+    assert_eq!(create(&user, &devices, &["--tier", "ram:16M"]).code, 0);
+}
+
+#[test]
+fn a_volume_is_destroyed_though_one_of_its_devices_cannot_be_erased() {
+    let user = User::new();
+    let devices = devices(&user);
+    assert_eq!(create(&user, &devices, &["--tier", "ram:16M"]).code, 0);
+    // A member that is no longer what it was, and memory that a description may have from before.
+    user.file("1.img", 4096);
+    let description = user.path("v.toml");
+    let text = std::fs::read_to_string(&description).unwrap();
+    std::fs::write(&description, text.replace("ram:16M", "ram:1K")).unwrap();
+    let ended = user.run(&["destroy", "v", "--yes"]);
+    assert_eq!(ended.code, 0, "{}", ended.err);
+    assert!(ended.out.contains("3 devices are free"), "{}", ended.out);
+    let notes: Vec<&str> = ended.err.lines().collect();
+    assert!(notes.len() == 1 && notes[0].contains("not erased"), "{notes:?}");
+    assert!(notes[0].contains(&devices[1]), "{notes:?}");
+    assert_eq!(user.run(&["status", "v"]).code, 1, "there is no such volume any more");
+    user.file("1.img", 64 * MIB);
+    let again = create(&user, &devices, &[]);
+    assert_eq!(again.code, 0, "all of them are free: {}", again.err);
+}
+
+#[test]
+fn a_size_that_cannot_be_is_told_from_a_device_that_is_too_small() {
+    let user = User::new();
+    let devices = devices(&user);
+    for (size, part) in [
+        ("1G", "has 67108864 bytes, and not the 1073741824 that were asked for"),
+        ("1M", "1048576 bytes of"),
+    ] {
+        let ended = create(&user, &devices, &["--cache-size", size]);
+        assert_eq!(ended.code, 1, "{}", ended.err);
+        assert!(ended.err.contains(part) && ended.err.contains(&devices[3]), "{}", ended.err);
+        assert!(ended.err.contains("by naming no size"), "the way out: {}", ended.err);
+    }
+}
+
+#[test]
+fn what_is_set_wrongly_names_everything_that_can_be_set() {
+    let user = User::new();
+    let devices = devices(&user);
+    assert_eq!(create(&user, &devices, &["--tier", "ram:16M"]).code, 0);
+    let _daemon = user.serve("v");
+    for (change, parts) in [
+        ("colour=red", &["merge-max", "preset", "seq-cutoff", "tier"][..]),
+        ("tier.seq-cutoff=full", &["\"tier.seq-cutoff\"", "tier.mode", "tier.preset"]),
+        ("tier.mode=fast", &["tier.mode=fast"]),
+        ("seq-cutoff=5G", &["a size from 1K to 4194181K"]),
+        ("line=64K", &["headpond cache replace"]),
+    ] {
+        expect(&user, &["set", "v", change], 2, parts);
+    }
+    // A member is in the volume already, and was named once.
+    let other = user.file("other.img", 64 * MIB);
+    let add = ["core", "add", "v", "logs", "--raid", "1", &other, &devices[0]];
+    expect(&user, &add, 4, &[&devices[0], "belongs to v already", "headpond status v"]);
+    let twice = ["core", "add", "v", "logs", "--raid", "1", &other, &other];
+    expect(&user, &twice, 2, &["named twice"]);
+    let empty = user.file("empty.toml", 0);
+    let classes = format!("classes={empty}");
+    expect(&user, &["set", "v", &classes], 2, &[&empty, "is empty", "classes=none"]);
+}
+
+#[test]
+fn a_csv_of_classes_without_its_header_is_told_what_it_lacks() {
+    let user = User::new();
+    let file = user.path("ioclass.csv").display().to_string();
+    std::fs::write(&file, "0,unclassified,22,1.00\n").unwrap();
+    for command in ["check", "import"] {
+        let parts = ["line 1", "IO class id,IO class name,Eviction priority,Allocation"];
+        expect(&user, &["class", command, &file], 1, &parts);
+    }
+}
+
+#[test]
+fn replacing_a_cache_is_explained_by_itself() {
+    let help = User::new().ok(&["cache", "replace", "--help"]);
+    assert!(help.contains("headpond cache replace hv0 /dev/nvme0n1 --line 64K"), "{help}");
+    assert!(help.contains("settings stay") && !help.contains("cache attach hv0"), "{help}");
+    let of_attach = User::new().ok(&["cache", "attach", "--help"]);
+    assert!(of_attach.contains("headpond cache attach hv0 /dev/nvme0n1"), "{of_attach}");
+}
