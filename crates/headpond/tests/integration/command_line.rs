@@ -1,5 +1,6 @@
 //! The command line as a user meets it: the main path, and the mistakes.
 
+use crate::common;
 use crate::common::User;
 use headpond_testkit::skip;
 use serde_json::json;
@@ -428,7 +429,7 @@ fn a_reader_that_has_seen_enough_ends_the_program_quietly() {
     let Some(trace) = headpond_testkit::shared("traces/headpond-vm/vda.bin") else {
         skip!("a_reader_that_has_seen_enough_ends_the_program_quietly", "no sample traces");
     };
-    let script = format!("{} advise {} --json | head -1", crate::common::PROGRAM, trace.display());
+    let script = format!("{} advise {} --json | head -1", common::PROGRAM, trace.display());
     let output = Command::new("sh").args(["-c", &script]).output().unwrap();
     let told = String::from_utf8_lossy(&output.stderr);
     // What takes long says how far it is.

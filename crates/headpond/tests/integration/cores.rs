@@ -1,5 +1,6 @@
 //! Several cores behind the cache of a served volume.
 
+use crate::common;
 use crate::common::{User, client};
 use headpond_testkit::skip;
 use serde_json::{Value, json};
@@ -31,7 +32,7 @@ impl Story {
     }
 
     /// A mirror of two files as a further core.
-    fn add(&self, name: &str, more: &[&str]) -> crate::common::Ended {
+    fn add(&self, name: &str, more: &[&str]) -> common::Ended {
         let mut args: Vec<String> =
             ["core", "add", "v", name, "--raid", "1", "--zeroed"].map(Into::into).into();
         args.extend(more.iter().map(|&word| word.to_owned()));

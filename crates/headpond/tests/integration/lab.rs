@@ -1,5 +1,6 @@
 //! `headpond lab`, as a user types it.
 
+use crate::common;
 use crate::common::{User, running_in};
 use headpond_testkit::skip;
 use rustix::process::{Pid, Signal, kill_process};
@@ -170,7 +171,7 @@ fn a_target_that_holds_a_file_system_is_refused() {
     };
     let user = User::new();
     let image = user.file("fs.img", 16 << 20);
-    crate::common::client(&mkfs, &["-q".into(), "-F".into(), image.clone()]);
+    common::client(&mkfs, &["-q".into(), "-F".into(), image.clone()]);
     let before = std::fs::read(&image).unwrap();
     let target = format!("{image}:16M");
     let refusal = user.run(&[
@@ -193,7 +194,7 @@ fn a_target_that_holds_a_file_system_is_refused() {
 }
 
 /// A volume with a cache that is served in a mode that no plan here has.
-fn served(user: &User) -> crate::common::Daemon {
+fn served(user: &User) -> common::Daemon {
     let (cache, member) = (user.file("cache.img", 64 << 20), user.file("m.img", 128 << 20));
     user.ok(&["create", "hv0", "--raid", "0", &member, "--cache", &cache]);
     let daemon = user.serve("hv0");
@@ -349,8 +350,8 @@ fn a_served_volume_that_holds_a_file_system_is_refused() {
     let user = User::new();
     let daemon = served(&user);
     let image = user.file("fs.img", 8 << 20);
-    crate::common::client(&mkfs, &["-q".into(), "-F".into(), image.clone()]);
-    crate::common::client(&copy, &[image, user.uri("hv0")]);
+    common::client(&mkfs, &["-q".into(), "-F".into(), image.clone()]);
+    common::client(&copy, &[image, user.uri("hv0")]);
     let plan = modes(&user, "in-process", "none");
     let refusal = user.run(&["lab", "run", &plan, "--out", "two", "--overwrite", "hv0"]);
     assert_eq!(refusal.code, 4, "a file system is served: {}", refusal.err);
@@ -513,7 +514,7 @@ fn where_fio_is_missing_that_is_told_before_anything_is_begun() {
     let user = User::new();
     let plan = write(&user, "plan.toml", &SMALL.replace("in-process", "fio"));
     let without_fio = |args: &[&str]| {
-        let mut command = std::process::Command::new(crate::common::PROGRAM);
+        let mut command = std::process::Command::new(common::PROGRAM);
         command.args(args).current_dir(user.path("")).env("PATH", "/nonexistent");
         let output = command.output().unwrap();
         let [out, err] = [output.stdout, output.stderr];

@@ -1,6 +1,7 @@
 //! `headpond lab` on what is served: several volumes at once, exports, and what it leaves when it
 //! is killed.
 
+use crate::common;
 use crate::common::{User, running_in};
 use headpond_testkit::skip;
 use serde_json::Value;
@@ -20,7 +21,7 @@ fn environment(user: &User, out: &str) -> Value {
 }
 
 /// A served volume of four members without a cache.
-fn array(user: &User, name: &str) -> crate::common::Daemon {
+fn array(user: &User, name: &str) -> common::Daemon {
     let member = |number: usize| user.file(&format!("{name}-{number}.img"), 16 * MIB);
     let members: Vec<_> = (0..4).map(member).collect();
     let words = ["create", name, "--raid", "5"].map(str::to_owned);

@@ -1,5 +1,6 @@
 //! Advice while a volume is served: nothing without leave, everything in the journal.
 
+use crate::common;
 use crate::common::User;
 use headpond_testkit::skip;
 use serde_json::Value;
@@ -9,7 +10,7 @@ use std::process::{Child, Command, Stdio};
 const MIB: u64 = 1 << 20;
 
 /// Two files behind a cache that is not used; served.
-fn served(user: &User) -> crate::common::Daemon {
+fn served(user: &User) -> common::Daemon {
     let cache = user.file("cache.img", 64 * MIB);
     let members = ["one.img", "two.img"].map(|name| user.file(name, 128 * MIB));
     let create = ["create", "v", "--raid", "0", "--cache", &cache, "--mode", "pass-through"];

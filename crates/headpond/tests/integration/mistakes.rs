@@ -1,6 +1,7 @@
 //! Mistakes that users make with caches, cores, settings and classes: each is refused with the
 //! thing, the cause and the way out.
 
+use crate::common;
 use crate::common::User;
 
 const MIB: u64 = 1 << 20;
@@ -10,7 +11,7 @@ fn devices(user: &User) -> [String; 4] {
     ["0", "1", "2", "cache"].map(|name| user.file(&format!("{name}.img"), 64 * MIB))
 }
 
-fn create(user: &User, devices: &[String; 4], more: &[&str]) -> crate::common::Ended {
+fn create(user: &User, devices: &[String; 4], more: &[&str]) -> common::Ended {
     let [first, second, third, cache] = devices;
     let plain = ["create", "v", "--raid", "5", first, second, third, "--cache", cache];
     user.run(&[&plain, more].concat())

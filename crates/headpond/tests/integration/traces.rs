@@ -1,5 +1,6 @@
 //! `headpond trace`: from the command line, with traces that are made here.
 
+use crate::common;
 use crate::common::User;
 use serde_json::json;
 use std::fs;
@@ -106,7 +107,7 @@ fn what_the_kernels_tracer_sends_becomes_a_recording() {
     fs::write(&program, format!("#!/bin/sh\ncat {}\n", capture.display())).unwrap();
     fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
     let output = user.path("vda.hptrace");
-    let ended = std::process::Command::new(crate::common::PROGRAM)
+    let ended = std::process::Command::new(common::PROGRAM)
         .args(["trace", "record", "--json", "--seconds", "1", "--output"])
         .args([&output, &device])
         .env("PATH", format!("{}:/usr/bin:/bin", user.path("").display()))

@@ -1,5 +1,6 @@
 //! Throughput that goes to and fro is named in reports, from stored rounds alone.
 
+use crate::stored;
 use headpond_lab::{Results, report};
 
 const PLAN: &str = "name = \"t\"\n[[target]]\nname = \"drive\"\nfile = \"/nonexistent/x\"\n\
@@ -8,9 +9,9 @@ const PLAN: &str = "name = \"t\"\n[[target]]\nname = \"drive\"\nfile = \"/nonexi
 
 /// Results of four rounds, of which each second carried as many writes as its place says.
 fn results(folder: &std::path::Path, per_s: impl Fn(usize) -> f64) -> Results {
-    crate::stored::results(folder, PLAN, |number| {
+    stored::results(folder, PLAN, |number| {
         let seconds: Vec<_> = (0..60).map(|second| per_s(number * 60 + second)).collect();
-        crate::stored::round(&seconds)
+        stored::round(&seconds)
     })
 }
 

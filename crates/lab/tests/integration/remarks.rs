@@ -1,5 +1,6 @@
 //! What a reader of figures has to know beside them, from stored rounds alone.
 
+use crate::stored;
 use headpond_lab::{Folder, Plan, Results, report};
 use headpond_whatif::{Bins, Latency, Side};
 
@@ -17,8 +18,7 @@ fn a_rate_that_is_not_reached_is_told_and_one_that_is_missed_by_chance_is_not() 
     let at = |name: &str, reached: f64| {
         let folder = folder.path().join(name);
         let plan = plan("rate = [20000]");
-        let results =
-            crate::stored::results(&folder, &plan, |_| crate::stored::round(&[reached; 60]));
+        let results = stored::results(&folder, &plan, |_| stored::round(&[reached; 60]));
         (report::text(&results), report::page(&results))
     };
     let words = "20,000/s were asked for, and 10,869/s were answered: it does not keep up";
@@ -42,8 +42,7 @@ fn stable_writes_of_different_loads_do_not_compete() {
     let folder = headpond_testkit::tempdir();
     let matrix = "sync = [\"none\", \"fdatasync\"]\ndepth = [1, 8]";
     let plan = format!("{}[[answer]]\nkind = \"sync\"\n", plan(matrix));
-    let results =
-        crate::stored::results(folder.path(), &plan, |_| crate::stored::round(&[1000.0; 60]));
+    let results = stored::results(folder.path(), &plan, |_| stored::round(&[1000.0; 60]));
     let text = report::text(&results);
     assert!(text.contains("randwrite 4K fdatasync 1x8: 1,000/s of 1,000/s are left"), "{text}");
     assert!(!text.contains("most stable writes"), "{text}");
@@ -51,7 +50,7 @@ fn stable_writes_of_different_loads_do_not_compete() {
 
 /// A second of writes of half a millisecond, each with a flush of eight.
 fn flushed() -> headpond_whatif::rounds::Round {
-    let mut round = crate::stored::round(&[1000.0; 60]);
+    let mut round = stored::round(&[1000.0; 60]);
     let job = &mut round.jobs[0];
     let latency = Latency { mean_us: 700.0, max_us: 9000.0, ..Latency::default() };
     job.measured.flush = Side { latency, ..job.measured.write };
@@ -63,7 +62,7 @@ fn flushed() -> headpond_whatif::rounds::Round {
 fn of_fio_percentiles_of_stable_writes_are_bounds_that_hold_and_are_told_to_be_that() {
     let folder = headpond_testkit::tempdir();
     let plan = plan("sync = [\"fdatasync\"]");
-    let results = crate::stored::results(folder.path(), &plan, |_| flushed());
+    let results = stored::results(folder.path(), &plan, |_| flushed());
     let text = report::text(&results);
     assert!(text.contains("flush 99.99 %") && text.contains("≤ 8.5 ms"), "{text}");
     assert!(text.contains("never both together"), "{text}");
@@ -86,7 +85,7 @@ fn of_fio_percentiles_of_stable_writes_are_bounds_that_hold_and_are_told_to_be_t
 fn where_writes_were_measured_with_their_flushes_percentiles_are_of_both() {
     let folder = headpond_testkit::tempdir();
     let plan = plan("sync = [\"fdatasync\"]").replace("size =", "load = \"in-process\"\nsize =");
-    let results = crate::stored::results(folder.path(), &plan, |_| {
+    let results = stored::results(folder.path(), &plan, |_| {
         let mut round = flushed();
         round.jobs[0].stable = Bins(vec![(600_000, 59_000), (4_000_000, 1_000)]);
         round

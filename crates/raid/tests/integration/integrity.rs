@@ -3,6 +3,7 @@
 
 use std::rc::Rc;
 
+use crate::support;
 use crate::support::integrity::*;
 use crate::support::machine::{Devices, attempt};
 use crate::support::{Random, options, read, write};
@@ -263,8 +264,8 @@ fn a_scrub_that_was_left_in_a_region_signs_it_and_begins_it_anew_after_a_start()
 
 #[test]
 fn level_0_is_refused_and_small_members_are_told() {
-    crate::support::run(1, |runtime| async move {
-        let members = crate::support::as_devices(&crate::support::devices(3, ROWS, &runtime));
+    support::run(1, |runtime| async move {
+        let members = support::as_devices(&support::devices(3, ROWS, &runtime));
         let with = |level| CreateOptions { integrity: Integrity::Region, ..options(level, 1) };
         let refused = create(&members, &with(Level::Raid0)).await;
         assert_eq!(refused, Err(CreateError::IntegrityWithoutRedundancy));

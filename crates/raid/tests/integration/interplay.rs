@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::time::Duration;
 
+use crate::support;
 use crate::support::journal::{Story, open};
 use crate::support::machine::{Devices, Machine, attempt, write_stable};
 use crate::support::{STRIP, read};
@@ -155,8 +156,8 @@ fn a_replay_of_what_came_before_lost_blocks_were_made_up_leaves_the_stripe_as_it
     let at = 3 * u64::from(STRIP);
     let roles = story.machine.live_to_the_end(&story.all(), async |devices| {
         let array = begin(&devices).await;
-        let bytes = crate::support::Random::new(5).bytes(array.layout().stripe_bytes() as usize);
-        crate::support::write(&array, 0, &bytes).await.unwrap();
+        let bytes = support::Random::new(5).bytes(array.layout().stripe_bytes() as usize);
+        support::write(&array, 0, &bytes).await.unwrap();
         array.stop().await.unwrap();
         let strips = [Strip::Data(0), Strip::Data(1), Strip::P, Strip::Data(3)];
         strips.map(|strip| holder(array.layout(), strip))

@@ -5,6 +5,7 @@ use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
+use crate::support;
 use crate::support::journal::{Judge, ROWS, SECTOR, Story, create_options, open, step};
 use crate::support::machine::Devices;
 use crate::support::{STRIP, read};
@@ -315,10 +316,10 @@ fn nothing_is_journalled_while_a_journal_for_degraded_groups_is_not_needed() {
     story.machine.live_to_the_end(&story.all(), async |devices| {
         let runtime = devices.runtime.clone();
         let array = degraded(devices, &runtime).await;
-        crate::support::write(&array, 0, &[1; 4096]).await.unwrap();
+        support::write(&array, 0, &[1; 4096]).await.unwrap();
         assert_eq!(array.status().journal.expect("a journal").writes, 0);
         array.fail(headpond_raid::Role(2)).await.unwrap();
-        crate::support::write(&array, 0, &[2; 4096]).await.unwrap();
+        support::write(&array, 0, &[2; 4096]).await.unwrap();
         assert_eq!(array.status().journal.expect("a journal").writes, 1);
     });
 }
@@ -384,7 +385,7 @@ fn without_its_journal_an_array_that_is_degraded_and_unclean_is_refused_unless_f
     story.machine.live_to_the_end(&without, async |devices| {
         let forced = open(&devices.runtime, devices.to_vec(), Force::UseTornParity).await.unwrap();
         assert!(forced.warnings.iter().any(|it| matches!(it, Warning::Forced { lost: 1 })));
-        crate::support::write(&forced.array, 0, &[7; 512]).await.unwrap();
+        support::write(&forced.array, 0, &[7; 512]).await.unwrap();
         assert_eq!(forced.array.status().journal, None, "it is without one from then on");
         forced.array.stop().await.unwrap();
     });
@@ -401,13 +402,13 @@ fn a_start_by_force_drops_a_journal_that_is_missing_and_writes_are_taken_again()
     story.machine.live_to_the_end(&[1, 2, 3], async |devices| {
         let runtime = devices.runtime.clone();
         let array = degraded(devices, &runtime).await;
-        let refused = crate::support::write(&array, 0, &[1; 4096]).await;
+        let refused = support::write(&array, 0, &[1; 4096]).await;
         assert!(matches!(refused, Err(DeviceError::ReadOnly { .. })), "{refused:?}");
         array.stop().await.unwrap();
     });
     story.machine.live_to_the_end(&[1, 2, 3], async |devices| {
         let forced = open(&devices.runtime, devices.to_vec(), Force::UseTornParity).await.unwrap();
-        crate::support::write(&forced.array, 0, &[1; 4096]).await.unwrap();
+        support::write(&forced.array, 0, &[1; 4096]).await.unwrap();
         assert_eq!(forced.array.status().journal, None);
     });
 }
@@ -423,7 +424,7 @@ fn a_write_that_is_refused_in_part_is_refused_whole() {
         let write = Request::write(0, Buffer::from_slice(&vec![7; both as usize]));
         let zeros = Request::write_zeroes(ByteRange::at(0, both));
         let whole = both / 2;
-        crate::support::write(&array, whole, &[5; 512]).await.unwrap();
+        support::write(&array, whole, &[5; 512]).await.unwrap();
         for refused in [write, zeros] {
             let error = array.submit(refused).await.unwrap_err();
             assert!(matches!(error, DeviceError::ReadOnly { .. }), "{error}");
@@ -487,13 +488,13 @@ fn a_journal_that_fails_is_used_no_more_and_where_it_was_needed_writes_are_refus
             devices[4] =
                 Rc::new(FaultDevice::new(devices[4].clone(), control.clone(), runtime.clone()));
             let array = degraded(devices, &runtime).await;
-            crate::support::write(&array, 0, &[1; 4096]).await.unwrap();
+            support::write(&array, 0, &[1; 4096]).await.unwrap();
             control.add(FaultRule::on(RequestKind::Write, Fault::Media));
-            crate::support::write(&array, 4096, &[2; 4096]).await.unwrap();
+            support::write(&array, 4096, &[2; 4096]).await.unwrap();
             let is_lost = array.status().journal.expect("recorded").device.is_none();
             assert_eq!(is_lost, when == JournalWhen::Always, "it is noticed when it is used");
             array.fail(headpond_raid::Role(2)).await.unwrap();
-            let refused = crate::support::write(&array, 0, &[3; 4096]).await;
+            let refused = support::write(&array, 0, &[3; 4096]).await;
             assert!(matches!(refused, Err(DeviceError::ReadOnly { .. })), "{refused:?}");
             assert_eq!(read(&array, 0, 4096).await.unwrap(), [1; 4096]);
             assert_eq!(read(&array, 4096, 4096).await.unwrap(), [2; 4096]);
@@ -505,7 +506,7 @@ fn a_journal_that_fails_is_used_no_more_and_where_it_was_needed_writes_are_refus
             let is_told = |it: &Warning| matches!(it, Warning::JournalLost { .. });
             assert!(assembled.warnings.iter().any(is_told));
             assert_eq!(read(&assembled.array, 0, 4096).await.unwrap(), [1; 4096]);
-            let refused = crate::support::write(&assembled.array, 0, &[3; 4096]).await;
+            let refused = support::write(&assembled.array, 0, &[3; 4096]).await;
             assert!(matches!(refused, Err(DeviceError::ReadOnly { .. })), "{refused:?}");
         });
         // It is back, and taken up again, without what it held.
@@ -513,7 +514,7 @@ fn a_journal_that_fails_is_used_no_more_and_where_it_was_needed_writes_are_refus
             let runtime = devices.runtime.clone();
             let array = degraded(devices, &runtime).await;
             assert_eq!(read(&array, 0, 4096).await.unwrap(), [1; 4096]);
-            crate::support::write(&array, 0, &[4; 4096]).await.unwrap();
+            support::write(&array, 0, &[4; 4096]).await.unwrap();
             assert_eq!(array.status().journal.expect("a journal").writes, 1);
         });
     }
@@ -530,7 +531,7 @@ fn a_log_may_write_again_to_an_array_that_lacks_a_member_and_was_stopped_in_orde
             let runtime = devices.runtime.clone();
             let array = degraded(devices, &runtime).await;
             for at in strips() {
-                crate::support::write(&array, at, &[1; 4096]).await.unwrap();
+                support::write(&array, at, &[1; 4096]).await.unwrap();
             }
             array.fail(headpond_raid::Role(0)).await.unwrap();
             array.stop().await.unwrap();
@@ -557,20 +558,20 @@ fn an_array_that_was_stopped_starts_without_its_journal_and_says_so() {
     story.machine.live_to_the_end(&story.all(), async |devices| {
         let runtime = devices.runtime.clone();
         let array = degraded(devices, &runtime).await;
-        crate::support::write(&array, 0, &[1; 4096]).await.unwrap();
+        support::write(&array, 0, &[1; 4096]).await.unwrap();
         array.stop().await.unwrap();
     });
     story.machine.live_to_the_end(&[0, 1, 2, 3], async |devices| {
         let assembled = open(&devices.runtime, devices.to_vec(), Force::No).await.unwrap();
         assert!(matches!(assembled.warnings[..], [Warning::JournalLost { .. }]));
-        crate::support::write(&assembled.array, 0, &[2; 4096]).await.unwrap();
+        support::write(&assembled.array, 0, &[2; 4096]).await.unwrap();
     });
 }
 
 #[test]
 fn a_journal_is_refused_where_it_makes_no_sense() {
-    crate::support::run(1, |runtime| async move {
-        let members = crate::support::as_devices(&crate::support::devices(4, 8, &runtime));
+    support::run(1, |runtime| async move {
+        let members = support::as_devices(&support::devices(4, 8, &runtime));
         let plan = |options: CreateOptions| headpond_raid::create::plan(&members, &options);
         let mirrored = plan(create_options(Level::Raid1, JournalWhen::Always));
         assert!(matches!(mirrored, Err(CreateError::JournalWithoutParity(_))));

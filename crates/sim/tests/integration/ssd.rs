@@ -1,5 +1,6 @@
 //! What a modelled solid state drive does, whatever its figures.
 
+use crate::common;
 use crate::common::{Load, parameters, rate, ssd, ssd_rate};
 use headpond_block::{Buffer, Instant, Request, RequestFlags, Stability};
 use headpond_sim::run;
@@ -203,7 +204,7 @@ fn a_full_slc_cache_falls_to_the_rate_of_the_flash_and_recovers_in_peace() {
     assert!((0.9 * 286.0..1.1 * 286.0).contains(&sustained), "{sustained}");
     assert!(rested > 1.5 * sustained, "{rested} after {sustained}");
     let empty = Load { ramp: 6000, ..Load::sequential_write(2000) };
-    let parameters = crate::common::parameters("ssd-consumer-250g");
+    let parameters = common::parameters("ssd-consumer-250g");
     assert!(ssd_rate(&parameters, State::Fresh, empty) > 450.0, "12 GiB on an empty drive");
 }
 

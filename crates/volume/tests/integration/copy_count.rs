@@ -6,6 +6,7 @@
 //!    description was kept, and goes on to the end; 3. each of its copies is looked at alone: it
 //!    has all that was promised.
 
+use crate::support::lives;
 use crate::support::lives::pool;
 use crate::support::{CREATE, careful, description};
 use headpond_block::decorators::{Fault, FaultControl, FaultDevice, FaultRule};
@@ -75,15 +76,15 @@ impl Machine {
     }
 
     fn live(&self, seed: u64, main: impl AsyncFnOnce(Runtime, Sim)) -> Ended<()> {
-        crate::support::lives::live(seed, &self.power, main)
+        lives::live(seed, &self.power, main)
     }
 
     fn live_to_the_end(&self, seed: u64, main: impl AsyncFnOnce(Runtime, Sim)) {
-        crate::support::lives::live_to_the_end(seed, &self.power, main);
+        lives::live_to_the_end(seed, &self.power, main);
     }
 
     fn disks(&self, runtime: &Runtime, sim: &Sim) -> Vec<Rc<dyn BlockDevice>> {
-        crate::support::lives::disks(&self.members, &self.power, runtime, sim)
+        lives::disks(&self.members, &self.power, runtime, sim)
     }
 
     /// From two copies by way of three to two others, with work at every stage.
@@ -138,7 +139,7 @@ impl Machine {
         let volume = Volume::open(runtime, &described, devices, careful()).await;
         let volume = volume.expect("opens after any cut");
         let ends_unkept = self.ends_unkept.take();
-        crate::support::lives::keep(&volume, &self.kept, &self.power, move |description| {
+        lives::keep(&volume, &self.kept, &self.power, move |description| {
             ends_unkept.is_some_and(|name| description.members().all(|word| word != name))
         });
         Rc::new(volume)
@@ -336,7 +337,7 @@ fn a_duplicate_of_a_copy_in_use_is_not_taken_for_it() {
         let disks = machine.disks(&runtime, &sim);
         let volume = machine.open_as_kept(&runtime, &disks).await;
         let copy = Rc::new(machine.members[1].duplicate());
-        let duplicate = crate::support::lives::disk(&copy, &machine.power, &runtime, &sim);
+        let duplicate = lives::disk(&copy, &machine.power, &runtime, &sim);
         let leaving = LeavingCopy { device: Some(Rc::clone(&duplicate)), ..on("m9") };
         volume.drop_copy(None, leaving, pool()).await.expect_err("it is a copy of a copy");
         assert_eq!(copies(&volume), 3);

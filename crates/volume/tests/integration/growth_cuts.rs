@@ -5,6 +5,7 @@
 //! 3. It is opened with a member missing: what the parity gives back must be right in the shape
 //!    that it has now.
 
+use crate::support::lives;
 use crate::support::{CREATE, careful, description};
 use headpond_block::decorators::WindowDevice;
 use headpond_block::{BlockDevice, JoinHandle, Runtime};
@@ -60,7 +61,7 @@ impl Machine {
             witness: Rc::new(RefCell::new(Witness::new(SIZE_AFTER, seed))),
             has_integrity,
         };
-        crate::support::lives::live_to_the_end(seed, &machine.power, async |runtime, sim| {
+        lives::live_to_the_end(seed, &machine.power, async |runtime, sim| {
             let members = machine.disks(&runtime, &sim)[..MEMBERS].to_vec();
             let devices = machine.devices(&runtime, &sim, members);
             let described = machine.description(Mode::WriteBack);
@@ -76,17 +77,17 @@ impl Machine {
     }
 
     fn disks(&self, runtime: &Runtime, sim: &Sim) -> Vec<Rc<dyn BlockDevice>> {
-        crate::support::lives::disks(&self.members, &self.power, runtime, sim)
+        lives::disks(&self.members, &self.power, runtime, sim)
     }
 
     fn devices(&self, runtime: &Runtime, sim: &Sim, members: Vec<Rc<dyn BlockDevice>>) -> Devices {
-        let cache = Some(crate::support::lives::disk(&self.cache, &self.power, runtime, sim));
+        let cache = Some(lives::disk(&self.cache, &self.power, runtime, sim));
         Devices { tier: None, cache, members, journals: Vec::new(), ..Devices::default() }
     }
 
     /// Opens what belongs to the volume, grows it under load, and stops it when it has grown.
     fn grow(&self, seed: u64) -> Ended<()> {
-        crate::support::lives::live(seed, &self.power, async |runtime, sim| {
+        lives::live(seed, &self.power, async |runtime, sim| {
             let disks = self.disks(&runtime, &sim);
             let mut known = Vec::new();
             for disk in &disks {
@@ -122,7 +123,7 @@ impl Machine {
 
     /// Opens it without one member and its cache's help, and looks at everything.
     fn check_without(&self, missing: usize, context: &str) {
-        crate::support::lives::live_to_the_end(1, &self.power, async |runtime, sim| {
+        lives::live_to_the_end(1, &self.power, async |runtime, sim| {
             let mut members = self.disks(&runtime, &sim);
             members.remove(missing);
             let devices = self.devices(&runtime, &sim, members);
@@ -184,7 +185,7 @@ async fn begin(volume: &Volume, disk: &Rc<dyn BlockDevice>, runtime: &Runtime) {
                 occupied: Occupied::Overwrite,
             }),
         };
-        match volume.grow_array(None, vec![by], crate::support::lives::pool()).await {
+        match volume.grow_array(None, vec![by], lives::pool()).await {
             Err(ChangeMembersError::Replayed { .. }) => {
                 runtime.sleep(Duration::from_millis(1)).await;
             }

@@ -7,6 +7,7 @@
 //!    superblocks name, or is given it once more; 4. it takes writes, is cut once more, and has
 //!    everything.
 
+use crate::support::lives;
 use crate::support::{CREATE, careful, description};
 use headpond_block::{BlockDevice, Runtime};
 use headpond_cache::Mode;
@@ -74,15 +75,15 @@ impl Machine {
     }
 
     fn live(&self, seed: u64, main: impl AsyncFnOnce(Runtime, Sim)) -> Ended<()> {
-        crate::support::lives::live(seed, &self.power, main)
+        lives::live(seed, &self.power, main)
     }
 
     fn live_to_the_end(&self, seed: u64, main: impl AsyncFnOnce(Runtime, Sim)) {
-        crate::support::lives::live_to_the_end(seed, &self.power, main);
+        lives::live_to_the_end(seed, &self.power, main);
     }
 
     fn disk(&self, medium: &Rc<Medium>, runtime: &Runtime, sim: &Sim) -> Rc<dyn BlockDevice> {
-        crate::support::lives::disk(medium, &self.power, runtime, sim)
+        lives::disk(medium, &self.power, runtime, sim)
     }
 
     fn devices(&self, members: &[Rc<Medium>], runtime: &Runtime, sim: &Sim) -> Devices {
@@ -108,7 +109,7 @@ impl Machine {
         let volume = Volume::open(runtime, &described, devices, careful()).await;
         let volume = volume.expect("opens after any cut");
         let ends_unkept = self.ends_unkept.take();
-        crate::support::lives::keep(&volume, &self.kept, &self.power, move |description| {
+        lives::keep(&volume, &self.kept, &self.power, move |description| {
             ends_unkept && description.journals().eq(["j1"])
         });
         Rc::new(volume)
@@ -152,7 +153,7 @@ impl Machine {
                     when: None,
                     occupied: Occupied::Refuse,
                 };
-                let set = volume.set_journal(None, new, crate::support::lives::pool()).await;
+                let set = volume.set_journal(None, new, lives::pool()).await;
                 set.unwrap_or_else(|error| panic!("seed {seed}: {error}"));
             }
             worker.await.unwrap_or_else(|verdict| panic!("seed {seed}: {verdict}"));

@@ -1,5 +1,6 @@
 //! Two hosts that reach the same disks: one of them has the volume, and the other one nothing.
 
+use crate::support;
 use crate::support::{CREATE, careful};
 use headpond_block::sync::{Notify, join_all};
 use headpond_block::{
@@ -79,7 +80,7 @@ struct User {
 }
 
 fn description() -> Description {
-    crate::support::description(Mode::WriteBack, 1)
+    support::description(Mode::WriteBack, 1)
 }
 
 fn user(name: &str, machine: u128, boot: u128) -> User {

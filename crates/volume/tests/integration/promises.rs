@@ -1,5 +1,6 @@
 //! What the members say of the cache's promises, under power cuts of devices that keep theirs.
 
+use crate::support;
 use crate::support::{CREATE, careful};
 use headpond_block::{BlockDevice, Runtime};
 use headpond_cache::Mode;
@@ -25,7 +26,7 @@ const BUSY: Workload = Workload {
 };
 
 fn description() -> Description {
-    Description { heartbeat_ms: 100, ..crate::support::description(Mode::WriteBack, 2) }
+    Description { heartbeat_ms: 100, ..support::description(Mode::WriteBack, 2) }
 }
 
 fn options(life: u64) -> OpenOptions {

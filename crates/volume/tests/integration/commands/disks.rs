@@ -1,7 +1,7 @@
 //! The disks of a volume and of what may be added to it, which outlive those who use them.
 
 use crate::commands::acts::Command;
-use crate::support::{CREATE, careful, description};
+use crate::support::{CREATE, careful, core, description};
 use headpond_block::decorators::{Fault, FaultControl, FaultDevice, FaultRule};
 use headpond_block::devices::RamDevice;
 use headpond_block::{BlockDevice, Buffer, DeviceName, RequestKind, Runtime};
@@ -9,8 +9,8 @@ use headpond_cache::{CleaningPolicy, Mode};
 use headpond_raid::Level;
 use headpond_sim::{Medium, OperationTime, Power, Sim, SimDisk, run_until_cut};
 use headpond_volume::{
-    CacheDescription, CoreDescription, Description, DescriptionKeeper, Devices,
-    FurtherCoreDescription, MirrorDescription, Pace, Size, TierDescription, TierSettings, Volume,
+    CacheDescription, Description, DescriptionKeeper, Devices, FurtherCoreDescription,
+    MirrorDescription, Size, TierDescription, TierSettings, Volume,
 };
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -51,19 +51,8 @@ pub struct Disks {
 }
 
 pub fn further() -> FurtherCoreDescription {
-    let core = CoreDescription {
-        raid: Level::Raid1,
-        groups: 1,
-        strip: Size(64 << 10),
-        intent: true,
-        integrity: false,
-        members: ["c0", "c1"].map(String::from).into(),
-        spares: Vec::new(),
-        declustered: None,
-        striping: headpond_raid::Striping::Plain,
-        upkeep: Pace::default(),
-        journal: None,
-    };
+    let members = ["c0", "c1"].map(String::from).into();
+    let core = core(Level::Raid1, Size(64 << 10), members);
     FurtherCoreDescription { name: "further".into(), id: 2, uuid: Uuid::from_u128(0xc0de), core }
 }
 

@@ -1,14 +1,12 @@
 //! The disks of a volume of several cores, and the clients of each.
 
-use crate::support::{CREATE, careful, description};
+use crate::support::{CREATE, careful, core, description};
 use headpond_block::decorators::WindowDevice;
 use headpond_block::{BlockDevice, Buffer, DeviceName, Runtime};
 use headpond_cache::{CleaningPolicy, Mode};
 use headpond_raid::{Inspection, Level, inspect};
 use headpond_sim::{Medium, OperationTime, Power, Random, Sim, SimDisk, run_until_cut};
-use headpond_volume::{
-    CoreDescription, Description, Devices, FurtherCoreDescription, Pace, Size, Volume,
-};
+use headpond_volume::{Description, Devices, FurtherCoreDescription, Size, Volume};
 use headpond_witness::{Client, Witness, Workload};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -34,19 +32,8 @@ pub struct Machine {
 }
 
 pub fn further(index: usize) -> FurtherCoreDescription {
-    let core = CoreDescription {
-        raid: Level::Raid1,
-        groups: 1,
-        strip: Size(64 << 10),
-        intent: true,
-        integrity: false,
-        members: (0..2).map(|member| format!("core{index}-{member}")).collect(),
-        spares: Vec::new(),
-        declustered: None,
-        striping: headpond_raid::Striping::Plain,
-        upkeep: Pace::default(),
-        journal: None,
-    };
+    let members = (0..2).map(|member| format!("core{index}-{member}")).collect();
+    let core = core(Level::Raid1, Size(64 << 10), members);
     let (name, uuid) = (format!("c{index}"), Uuid::from_u128(0xc0de + index as u128));
     FurtherCoreDescription { name, id: index as u16 + 1, uuid, core }
 }

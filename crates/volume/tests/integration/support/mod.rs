@@ -4,7 +4,7 @@ pub mod lives;
 
 use headpond_block::{BufferPool, PoolConfig};
 use headpond_cache::Mode;
-use headpond_raid::{Contents, Intent, Level, Occupied};
+use headpond_raid::{Contents, Intent, Level, Occupied, Striping};
 use headpond_volume::{
     ArraySettings, CacheDescription, CacheSettings, CoreDescription, CreateOptions, Description,
     OpenOptions, Pace, Size, Tolerance,
@@ -21,6 +21,23 @@ pub const CREATE: CreateOptions = CreateOptions {
     journal: CACHE,
 };
 
+/// A core of one group, with an intent bitmap.
+pub fn core(raid: Level, strip: Size, members: Vec<String>) -> CoreDescription {
+    CoreDescription {
+        raid,
+        groups: 1,
+        strip,
+        intent: true,
+        integrity: false,
+        members,
+        spares: Vec::new(),
+        declustered: None,
+        striping: Striping::Plain,
+        upkeep: Pace::default(),
+        journal: None,
+    }
+}
+
 pub fn description(mode: Mode, slices: u16) -> Description {
     let cache = CacheDescription {
         device: "cache".into(),
@@ -30,19 +47,8 @@ pub fn description(mode: Mode, slices: u16) -> Description {
         volatile_allowed: false,
         mirror: None,
     };
-    let core = CoreDescription {
-        raid: Level::Raid5,
-        groups: 1,
-        strip: Size(16 << 10),
-        intent: true,
-        integrity: false,
-        members: ["m0", "m1", "m2"].map(String::from).into(),
-        spares: Vec::new(),
-        declustered: None,
-        striping: headpond_raid::Striping::Plain,
-        upkeep: Pace::default(),
-        journal: None,
-    };
+    let members = ["m0", "m1", "m2"].map(String::from).into();
+    let core = core(Level::Raid5, Size(16 << 10), members);
     let (name, uuid) = ("stack".into(), Uuid::from_u128(0x5eed));
     Description {
         name,
