@@ -18,16 +18,23 @@ fn served(user: &User) -> common::Daemon {
     user.serve("v")
 }
 
-/// Small reads at random of what the cache would hold, until it is dropped.
+/// Small reads at random of what the cache would hold, until it is ended; so many that two disks
+/// could not answer them and no more: a watch runs when nothing else wants the processors.
 struct Load(Child);
 
 impl Load {
     fn begin(user: &User, fio: &Path) -> Self {
         let mut command = Command::new(fio);
         command.args(["--name=load", "--ioengine=nbd", "--rw=randread", "--bs=4k"]);
-        command.args(["--size=32M", "--iodepth=16", "--time_based", "--runtime=600"]);
+        command.args(["--size=32M", "--iodepth=16", "--time_based"]);
+        command.args(["--runtime=1d", "--rate_iops=2000"]);
         command.arg(format!("--uri={}", user.uri("v")));
         Self(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap())
+    }
+
+    /// What is looked at without it says nothing about advice.
+    fn end(mut self) {
+        assert!(self.0.try_wait().unwrap().is_none(), "the load ended by itself");
     }
 }
 
@@ -70,7 +77,7 @@ fn advice_for_a_served_volume_is_set_with_leave_and_kept_only_where_it_delivers(
     assert!(told.contains("better: mode=write-"), "{told}");
     assert_eq!((journal(&user).len(), &*mode(&user)), (1, "pass-through"), "{told}");
     let told = user.ok(&[&LIVE[..], &["--looks", "7", "--apply"]].concat());
-    drop(load);
+    load.end();
     let events = journal(&user);
     assert!(has(&events, "applied") && has(&events, "judged"), "{told}");
     let is_kept = events.last().unwrap()["event"] == "kept";
@@ -101,7 +108,7 @@ fn a_watch_plays_on_the_models_that_the_members_are() {
     assert!(told.contains("nothing is better than what is set now"), "{told}");
     let told = user.ok(&[&watch[..], &["--drive", "ssd-dc-960g"]].concat());
     assert!(told.contains("better: mode=write-"), "{told}");
-    drop(load);
+    load.end();
     user.ok(&["stop", "v"]);
     assert_eq!(daemon.wait(), 0);
 }
