@@ -9,6 +9,7 @@
 //! - A buffer without payload has a length and no bytes: copying from it yields zeros, copying into
 //!   it does nothing. What-if runs use it, so that a petabyte of writes costs no memory.
 
+mod arena;
 mod past_cache;
 mod pool;
 mod region;

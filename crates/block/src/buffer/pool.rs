@@ -1,8 +1,8 @@
 //! Memory set aside at start, in a few sizes.
 
+use super::arena::Arena;
 use super::region::Region;
 use super::{ALIGNMENT_BYTES, Buffer};
-use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::cell::{Cell, RefCell};
 use std::ptr::NonNull;
 use std::rc::Rc;
@@ -37,7 +37,7 @@ impl Default for PoolConfig {
     }
 }
 
-/// Aligned buffers from one arena a size, allocated once. Cloning shares the pool.
+/// Aligned buffers from one arena a size, set aside once. Cloning shares the pool.
 ///
 /// A request for more than is left is served from the heap and counted, so that a burst slows down
 /// instead of failing; the limits that bound requests in flight are set above, where they can wait.
@@ -51,15 +51,14 @@ pub(super) struct PoolShared {
 
 struct Class {
     buffer_bytes: usize,
-    memory: *mut u8,
-    layout: Layout,
+    memory: Arena,
     slots: Vec<Region>,
     first_slot: u32,
     free: RefCell<Vec<u32>>,
 }
 
 impl BufferPool {
-    /// Allocates all arenas.
+    /// Sets all arenas aside.
     ///
     /// # Panics
     /// Where sizes are not ascending multiples of 4 KiB, or memory is not to be had.
@@ -104,7 +103,7 @@ impl BufferPool {
     /// Start and length of each arena, in the order of [`Buffer::arena`], for registering with a
     /// ring.
     pub fn arenas(&self) -> Vec<(*mut u8, usize)> {
-        self.0.classes.iter().map(|class| (class.memory, class.layout.size())).collect()
+        self.0.classes.iter().map(|class| (class.memory.start(), class.memory.len())).collect()
     }
 }
 
@@ -122,19 +121,14 @@ impl Class {
     fn new(class: PoolClass, pool: *const PoolShared, first_slot: u32, arena: u16) -> Self {
         let PoolClass { buffer_bytes, count } = class;
         let bytes = buffer_bytes.checked_mul(count.max(1)).expect("pool fits the address space");
-        let layout = Layout::from_size_align(bytes, ALIGNMENT_BYTES).expect("valid layout");
-        // SAFETY: the layout is not empty.
-        let memory = unsafe { alloc_zeroed(layout) };
-        if memory.is_null() {
-            handle_alloc_error(layout);
-        }
+        let memory = Arena::new(bytes);
         let slot = |index: u32| {
-            let start = memory.wrapping_add(index as usize * buffer_bytes);
+            let start = memory.start().wrapping_add(index as usize * buffer_bytes);
             Region::slot(start, buffer_bytes, pool, first_slot + index, arena)
         };
         let slots = (0..count as u32).map(slot).collect();
         let free = RefCell::new((0..count as u32).rev().collect());
-        Self { buffer_bytes, memory, layout, slots, first_slot, free }
+        Self { buffer_bytes, memory, slots, first_slot, free }
     }
 
     fn pop(&self) -> Option<&Region> {
@@ -147,8 +141,6 @@ impl Drop for Class {
     fn drop(&mut self) {
         let out = self.slots.len() - self.free.get_mut().len();
         assert_eq!(out, 0, "pool dropped while buffers are out");
-        // SAFETY: allocated in `new` with this layout; every slot is back.
-        unsafe { dealloc(self.memory, self.layout) };
     }
 }
 

@@ -4,7 +4,6 @@
 
 use super::Source;
 use super::mirrored::Views;
-use crate::format::slice_header::CheckpointRef;
 use headpond_block::{BLOCK_BYTES, BlockDevice, Buffer, ByteRange, Outcome, Request, Submission};
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -68,14 +67,13 @@ pub(super) struct CheckpointReader<'a> {
 }
 
 impl<'a> CheckpointReader<'a> {
-    /// # Panics
-    /// Where the checkpoint is longer than its area.
-    pub fn new(source: &Source<'a>, checkpoint: CheckpointRef) -> Self {
-        let place = source.layout.checkpoint(checkpoint.area);
-        assert!(checkpoint.bytes <= place.len(), "a checkpoint lies in its area");
-        let memory = (0..PIECES).map(|_| Buffer::zeroed(PIECE_BYTES as usize)).collect();
-        let (start, len) = (place.start(), checkpoint.bytes);
-        Self { reads: Reads::new(source.device), memory, start, len, taken: 0, begun: 0 }
+    /// Of `len` bytes from `start` on, which begin a block.
+    pub fn new(device: &'a dyn BlockDevice, start: u64, len: u64) -> Self {
+        // No more than is needed: a small cache would take longest for memory to open.
+        let pieces = len.div_ceil(PIECE_BYTES).min(PIECES as u64);
+        let piece_bytes = PIECE_BYTES.min(len.next_multiple_of(BLOCK_BYTES)) as usize;
+        let memory = (0..pieces).map(|_| Buffer::zeroed(piece_bytes)).collect();
+        Self { reads: Reads::new(device), memory, start, len, taken: 0, begun: 0 }
     }
 
     /// The next piece, until everything has been taken; it is gone with the call after this one.
@@ -158,5 +156,35 @@ impl<'a, I: Iterator<Item = ByteRange>> LogReader<'a, I> {
             let to = self.memory[1].slice(at..at + piece.len() as usize);
             self.reads.begin(piece.start(), &to);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use headpond_block::devices::RamDevice;
+    use headpond_block::{Executor, Order, VirtualClock};
+
+    #[test]
+    fn a_checkpoint_of_any_length_is_read_in_its_order() {
+        const LEN_MAX: u64 = 12 * PIECE_BYTES;
+        let device = RamDevice::new("d", LEN_MAX + BLOCK_BYTES);
+        let bytes: Vec<u8> = (0..LEN_MAX).map(|at| (at * 7 + (at >> 20)) as u8).collect();
+        device.memory().slice(BLOCK_BYTES as usize..device.memory().len()).copy_from(&bytes);
+        let executor = Executor::new(Box::<VirtualClock>::default(), Order::Seeded(1));
+        executor
+            .block_on(async {
+                let around = |pieces: u64| [pieces * PIECE_BYTES - 1, pieces * PIECE_BYTES + 1];
+                let lens = [1, 5, 6, 11].into_iter().flat_map(around);
+                for len in [0, 1, BLOCK_BYTES, 5 * PIECE_BYTES, LEN_MAX].into_iter().chain(lens) {
+                    let mut reader = CheckpointReader::new(&device, BLOCK_BYTES, len);
+                    let mut read = Vec::new();
+                    while let Some(piece) = reader.next().await.unwrap() {
+                        read.extend(piece.to_vec());
+                    }
+                    assert!(read == bytes[..len as usize], "{len} bytes");
+                }
+            })
+            .unwrap();
     }
 }

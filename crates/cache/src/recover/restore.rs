@@ -238,7 +238,7 @@ impl Source<'_> {
         if len > place.len() {
             return Err(self.damaged(format!("{len} bytes in an area of {}", place.len())));
         }
-        let mut reader = CheckpointReader::new(self, checkpoint);
+        let mut reader = CheckpointReader::new(self.device, place.start(), len);
         let mut decoder = Decoder::new(self.layout.segments() as usize);
         let mut checksum = Running::new();
         while let Some(piece) = reader.next().await? {

@@ -1,0 +1,41 @@
+//! Memory of a pool, from the system itself.
+
+use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
+use std::ptr::null_mut;
+
+/// Zeroed memory in whole pages, each of which costs nothing before it is first used.
+///
+/// An allocator would have to zero what it has handed out before, all of it, and simulations open
+/// a volume thousands of times to use a few buffers of its pool.
+pub(super) struct Arena {
+    start: *mut u8,
+    len: usize,
+}
+
+impl Arena {
+    /// # Panics
+    /// Where memory is not to be had.
+    pub(super) fn new(len: usize) -> Self {
+        let (access, kind) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE);
+        // SAFETY: a mapping at an address that the kernel chooses touches no other.
+        let mapped = unsafe { mmap_anonymous(null_mut(), len, access, kind) };
+        let start = mapped.unwrap_or_else(|error| panic!("{len} bytes for buffers: {error}"));
+        Self { start: start.cast(), len }
+    }
+
+    pub(super) fn start(&self) -> *mut u8 {
+        self.start
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+}
+
+impl Drop for Arena {
+    fn drop(&mut self) {
+        // SAFETY: mapped in `new` with this length, and the pool has all its slots back.
+        let unmapped = unsafe { munmap(self.start.cast(), self.len) };
+        debug_assert!(unmapped.is_ok(), "{unmapped:?}");
+    }
+}
