@@ -19,7 +19,8 @@ fn served(user: &User) -> common::Daemon {
 }
 
 /// Small reads at random of what the cache would hold, until it is ended; so many that two disks
-/// could not answer them and no more: a watch runs when nothing else wants the processors.
+/// could not answer them and no more: a watch runs when nothing else wants the processors. Its job
+/// is a thread, since a process of its own would outlive what is killed.
 struct Load(Child);
 
 impl Load {
@@ -27,7 +28,7 @@ impl Load {
         let mut command = Command::new(fio);
         command.args(["--name=load", "--ioengine=nbd", "--rw=randread", "--bs=4k"]);
         command.args(["--size=32M", "--iodepth=16", "--time_based"]);
-        command.args(["--runtime=1d", "--rate_iops=2000"]);
+        command.args(["--runtime=1d", "--rate_iops=2000", "--thread"]);
         command.arg(format!("--uri={}", user.uri("v")));
         Self(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap())
     }
