@@ -4,8 +4,8 @@ use crate::environment::Environment;
 use crate::measure::{Ending, Folder, FolderError, Line};
 use crate::plan::{Cell, Plan, beside, is_own};
 use crate::statistics::{Pattern, Spread, outliers, pattern, spread};
+use headpond_whatif::Bins;
 use headpond_whatif::rounds::{JobRound, Round};
-use headpond_whatif::{Bins, Side};
 use serde::Serialize;
 use std::path::Path;
 
@@ -161,8 +161,7 @@ impl CellResult {
                 let is_it = |job: &&JobRound| names.contains(&job.name);
                 round.jobs.iter().filter(is_it).cloned().collect::<Vec<_>>()
             };
-            let requests = |round: &&Round| per_second(&jobs(round), |side| side.requests as f64);
-            let merits = rounds.iter().map(requests).collect();
+            let merits = rounds.iter().map(|round| requests_per_second(&jobs(round))).collect();
             let summary = Summary::of(&rounds, jobs, &[]);
             JobFigures { job: job.name.clone(), summary, merits }
         });
@@ -174,9 +173,14 @@ impl CellResult {
     pub fn merits(&self, plan: &Plan) -> Vec<f64> {
         let of = |jobs: Vec<JobRound>| match self.cell.load.rate {
             Some(_) => mean_ms(&jobs).map_or(0.0, |ms| 1.0 / ms),
-            None => per_second(&jobs, |side| side.requests as f64),
+            None => requests_per_second(&jobs),
         };
         self.counted(plan).into_iter().map(own_jobs).map(of).collect()
+    }
+
+    /// Requests a second of each round that counts, also where they were given.
+    pub fn rates(&self, plan: &Plan) -> Vec<f64> {
+        self.counted(plan).into_iter().map(iops).collect()
     }
 }
 
@@ -194,8 +198,7 @@ impl Summary {
         in_a_row: &[StoredRound],
     ) -> Self {
         let own: Vec<_> = rounds.iter().map(|round| jobs(round)).collect();
-        let iops: Vec<_> =
-            own.iter().map(|jobs| per_second(jobs, |side| side.requests as f64)).collect();
+        let iops: Vec<_> = own.iter().map(|jobs| requests_per_second(jobs)).collect();
         let mb_per_s: Vec<_> = own.iter().map(|jobs| mb_per_second(jobs)).collect();
         // A round in which nothing was answered has no latency.
         let mean_ms: Vec<_> = own.iter().filter_map(|jobs| mean_ms(jobs)).collect();
@@ -300,13 +303,13 @@ pub(crate) fn own_jobs(round: &Round) -> Vec<JobRound> {
 
 /// Requests a second of the jobs of the matrix in a round, over all of its phases.
 pub fn iops(round: &Round) -> f64 {
-    per_second(&own_jobs(round), |side| side.requests as f64)
+    requests_per_second(&own_jobs(round))
 }
 
 /// Reads and writes of all phases over the time of all phases.
-fn per_second(jobs: &[JobRound], figure: impl Fn(&Side) -> f64) -> f64 {
+fn requests_per_second(jobs: &[JobRound]) -> f64 {
     let seconds: f64 = jobs.iter().map(|job| job.measured.seconds).sum();
-    let both = |job: &JobRound| figure(&job.measured.read) + figure(&job.measured.write);
+    let both = |job: &JobRound| (job.measured.read.requests + job.measured.write.requests) as f64;
     jobs.iter().map(both).sum::<f64>() / seconds.max(1e-9)
 }
 

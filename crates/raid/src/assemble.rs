@@ -29,7 +29,7 @@ use bitmaps::{absence, marked_regions, shared, unsigned, within};
 use journal::Found;
 use judge::Verdict;
 use look::look_at;
-pub use look::{Look, inspect_all};
+pub use look::{Look, inspect_all, journals_of};
 
 /// How to put an array together.
 #[derive(Clone)]

@@ -34,7 +34,7 @@ pub use array::{
 };
 pub use assemble::{
     AfterUncleanStop, AssembleError, AssembleOptions, Assembled, Force, Look, Prepared, Warning,
-    assemble, inspect_all, prepare,
+    assemble, inspect_all, journals_of, prepare,
 };
 pub use create::{
     Contents, CreateError, CreateOptions, Integrity, Intent, JournalOptions, Occupied,

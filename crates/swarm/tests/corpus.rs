@@ -1,11 +1,11 @@
-//! Seeds that every change has to pass, and two minutes of seeds that nobody has tried.
+//! Seeds that every change has to pass, and a minute of seeds that nobody has tried.
 
 use headpond_swarm::{Failure, Hunt, Tally, hunt};
 use std::time::{Duration, SystemTime};
 
 /// The same for everybody.
 const CORPUS: std::ops::Range<u64> = 1..161;
-const FRESH: Duration = Duration::from_secs(120);
+const FRESH: Duration = Duration::from_secs(60);
 
 fn tell(failures: &[Failure]) -> String {
     let one = |failure: &Failure| {

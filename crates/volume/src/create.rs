@@ -7,7 +7,7 @@ use crate::mirror::{self, MakeMirrorError};
 use crate::open::{Devices, is_memory};
 use crate::volume::Volume;
 use headpond_block::{BLOCK_BYTES, BlockDevice, ByteRange, DeviceError, DeviceName};
-use headpond_cache::CreateOptions as CacheOptions;
+use headpond_cache::{CreateOptions as CacheOptions, OpenError};
 use headpond_raid::{
     Contents, CreateOptions as ArrayOptions, Inspection, Integrity, Intent, JournalOptions,
     Occupied, Prepared,
@@ -41,6 +41,11 @@ pub enum CreateError {
     )]
     CacheInUse { device: DeviceName, volume: uuid::Uuid },
     #[error(
+        "{device}: is the cache of this volume, or was it before: what it holds is not taken up again; \
+         make it an empty cache with --force"
+    )]
+    CacheOfOwn { device: DeviceName },
+    #[error(
         "{device}: is a member of array `{array}`; destroy that first, or overwrite it with --force"
     )]
     CacheIsMember { device: DeviceName, array: String },
@@ -67,12 +72,21 @@ pub struct Destroyed {
 }
 
 impl CreateError {
+    /// In the eyes of a volume, which may have had the cache itself.
+    pub(crate) fn seen_by(self, own: Uuid) -> Self {
+        match self {
+            Self::CacheInUse { device, volume } if volume == own => Self::CacheOfOwn { device },
+            error => error,
+        }
+    }
+
     /// Whether it was refused because data could be lost.
     pub fn is_refusal(&self) -> bool {
         use headpond_raid::CreateError as Array;
         matches!(
             self,
             Self::CacheInUse { .. }
+                | Self::CacheOfOwn { .. }
                 | Self::CacheIsMember { .. }
                 | Self::CopyInMemory { .. }
                 | Self::Mirror(MakeMirrorError::Create(
@@ -169,8 +183,11 @@ impl Destroyed {
 
 /// Tells whether it was the cache of this volume.
 async fn erase_cache(device: &dyn BlockDevice, volume: Uuid) -> Result<bool, DeviceError> {
-    let loaded = headpond_cache::load(device).await;
-    let is_ours = loaded.is_ok_and(|superblock| superblock.volume == volume);
+    let is_ours = match headpond_cache::load(device).await {
+        Ok(superblock) => superblock.volume == volume,
+        Err(OpenError::Device(error)) => return Err(error),
+        Err(_) => false,
+    };
     if is_ours {
         headpond_cache::wipe(device).await?;
     }

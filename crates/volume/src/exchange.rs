@@ -217,7 +217,8 @@ impl Volume {
             cache_options(&description, new.identities[0], &CoreFacts::of(&self.cores()));
         match new.device {
             NewDevice::Other(_) if new.occupied == Occupied::Refuse => {
-                refuse_occupied(&*device).await?;
+                let seen = |error: CreateError| error.seen_by(description.uuid);
+                refuse_occupied(&*device).await.map_err(seen)?;
             }
             NewDevice::Reopened { bytes, .. } => {
                 let asked_bytes = options.device_bytes.unwrap_or(bytes);

@@ -175,7 +175,8 @@ impl Volume {
         }
         // What copies hold that were just made is what their devices held, which was looked at.
         if occupied == Occupied::Refuse && device.mirror.is_none() {
-            refuse_occupied(&*device.device).await?;
+            let seen = |error: CreateError| error.seen_by(description.uuid);
+            refuse_occupied(&*device.device).await.map_err(seen)?;
         }
         let options = cache_options(&description, identity, &CoreFacts::of(&cores));
         let superblock =
@@ -198,7 +199,8 @@ impl Volume {
         description.check_new()?;
         for device in &devices {
             refuse_memory(&**device)?;
-            refuse_cache(&**device, occupied).await?;
+            let seen = |error: CreateError| error.seen_by(description.uuid);
+            refuse_cache(&**device, occupied).await.map_err(seen)?;
         }
         let mirror = described.mirror.as_ref().expect("copies are described");
         let options = mirror::create_options(&description, mirror, occupied);

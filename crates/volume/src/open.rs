@@ -12,7 +12,7 @@ use headpond_block::{BlockDevice, BufferPool, DeviceName, Runtime, Stability};
 use headpond_cache::{Expected, LoadProgress, Superblock};
 use headpond_raid::{
     AfterUncleanStop, Array, AssembleError, AssembleOptions, Assembled, Force, Inspection,
-    Prepared, Tuning, Warning, inspect_all, journal_of, prepare,
+    Prepared, Tuning, Warning, inspect_all, journals_of, prepare,
 };
 use serde::{Deserialize, Serialize};
 use std::rc::Rc;
@@ -189,7 +189,7 @@ impl Volume {
             return Err(OpenError::NoMembers { reason: joined(&absent) });
         }
         let members = by_core(runtime, description, members).await;
-        let journals = journals_by_core(description, journals).await;
+        let journals = journals_by_core(runtime, description, journals).await;
         let arrays: Vec<_> = members.into_iter().zip(journals).collect();
         let mut prepared =
             prepare_all(runtime, description, &arrays, &options, cache.device.as_deref()).await?;
@@ -272,13 +272,15 @@ async fn by_core(
 /// The journals of each core, by what is on them: several while they are exchanged. What says
 /// nothing is the journal of a core that should have one.
 async fn journals_by_core(
+    runtime: &Runtime,
     description: &Description,
     journals: Vec<Rc<dyn BlockDevice>>,
 ) -> Vec<Vec<Rc<dyn BlockDevice>>> {
     let mut by_core = vec![Vec::new(); description.cores().count()];
     let mut others = Vec::new();
-    for device in journals {
-        let array = journal_of(&*device).await.ok().flatten();
+    let patience = description.array.patience();
+    for (device, array) in journals_of(runtime, journals, patience).await {
+        let array = array.ok().flatten();
         let is_its = |(uuid, _): (Uuid, &CoreDescription)| Some(uuid) == array;
         match description.cores().position(is_its) {
             Some(core) => by_core[core].push(device),

@@ -186,6 +186,10 @@ impl Job {
             let number = value.parse::<u64>().ok().filter(|&number| number <= most);
             number.ok_or_else(|| wrong("a whole number in its range"))
         };
+        let several = || {
+            let number = value.parse().ok().filter(|number| (1..=4096).contains(number));
+            number.ok_or_else(|| wrong("a whole number from 1 to 4096"))
+        };
         let size = || size(value).ok_or_else(|| wrong("a size (4k, 64K, 1m, 10g)"));
         let time = || time(value).ok_or_else(|| wrong("a time (30, 30s, 500ms, 5m, 1h)"));
         match key {
@@ -197,8 +201,8 @@ impl Job {
                 let fits = bytes > 0 && bytes.is_multiple_of(512) && bytes <= BLOCK_BYTES_MAX;
                 self.block_bytes = fits.then_some(bytes).ok_or_else(|| wrong(BLOCK_SIZES))?;
             }
-            "iodepth" => self.depth = number(4096)?.max(1) as u32,
-            "numjobs" => self.jobs = number(4096)?.max(1) as u32,
+            "iodepth" => self.depth = several()?,
+            "numjobs" => self.jobs = several()?,
             "offset" => self.offset = size()?,
             "size" if value == "100%" => self.size = None,
             "size" => self.size = Some(size()?),
@@ -284,6 +288,8 @@ mod tests {
             ("[a]\nrw=verify\n", "line 2: rw=verify is not one of"),
             ("[a]\nzonemode=zbd\n", "line 2: zonemode is not known"),
             ("[a]\nbs=100\n", "multiple of 512"),
+            ("[a]\niodepth=0\n", "from 1 to 4096"),
+            ("[a]\nnumjobs=5000\n", "from 1 to 4096"),
             ("[a]\n!?\n", "neither a [section]"),
             ("[global]\nbs=4k\n", "there is no job"),
             ("[a]\ntime_based\n", "needs a runtime"),

@@ -37,6 +37,7 @@ use std::rc::Rc;
 /// What of it counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Remainder {
+    /// Requests are all that counts.
     #[default]
     Nothing,
     /// What the drives have in their own memory.

@@ -6,7 +6,8 @@ use std::ptr::null_mut;
 /// Zeroed memory in whole pages, each of which costs nothing before it is first used.
 ///
 /// An allocator would have to zero what it has handed out before, all of it, and simulations open
-/// a volume thousands of times to use a few buffers of its pool.
+/// a volume thousands of times to use a few buffers of its pool. It stays mapped until it is said
+/// that nobody uses it.
 pub(super) struct Arena {
     start: *mut u8,
     len: usize,
@@ -30,11 +31,13 @@ impl Arena {
     pub(super) fn len(&self) -> usize {
         self.len
     }
-}
 
-impl Drop for Arena {
-    fn drop(&mut self) {
-        // SAFETY: mapped in `new` with this length, and the pool has all its slots back.
+    /// Gives the memory back.
+    ///
+    /// # Safety
+    /// Nobody uses it any more, and this is called once.
+    pub(super) unsafe fn unmap(&mut self) {
+        // SAFETY: mapped in `new` with this length.
         let unmapped = unsafe { munmap(self.start.cast(), self.len) };
         debug_assert!(unmapped.is_ok(), "{unmapped:?}");
     }

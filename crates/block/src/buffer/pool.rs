@@ -141,6 +141,8 @@ impl Drop for Class {
     fn drop(&mut self) {
         let out = self.slots.len() - self.free.get_mut().len();
         assert_eq!(out, 0, "pool dropped while buffers are out");
+        // SAFETY: every slot is back, and nothing else of the pool is used after this.
+        unsafe { self.memory.unmap() };
     }
 }
 

@@ -99,7 +99,7 @@ pub(crate) struct Throttle<L> {
 
 #[derive(Clone, Copy, Debug)]
 struct Engaged<L> {
-    /// Blocks that may become dirty now.
+    /// Blocks, or extents, that may be taken now.
     credit: f64,
     at: Instant,
     since: Instant,
@@ -133,28 +133,28 @@ impl<L: Law> Throttle<L> {
         self.engaged.is_some()
     }
 
-    /// Gives out what the time since has made of the room: of so many blocks that may be dirty
-    /// there is room for so many more.
-    pub fn advance(&mut self, now: Instant, room: u64, dirty_max: u64) {
+    /// Gives out what the time since has made of the room: of so many that may be taken at most,
+    /// so many are left.
+    pub fn advance(&mut self, now: Instant, room: u64, most: u64) {
         let Some(engaged) = &mut self.engaged else { return };
-        if room > dirty_max / L::PLENTY_SHARE {
+        if room > most / L::PLENTY_SHARE {
             self.engaged = None;
             return;
         }
         let (room, took) = (room as f64, seconds(engaged.at, now));
         let came = engaged.left.replace(room).map_or(0.0, |left| room - left);
-        engaged.law.learn(came, took, seconds(engaged.since, now), dirty_max as f64);
+        engaged.law.learn(came, took, seconds(engaged.since, now), most as f64);
         engaged.credit = (engaged.credit + engaged.flow(room) * took).min(room);
         engaged.at = now;
     }
 
-    /// Whether a request may make blocks dirty now, beside so many that were allowed already. It is
-    /// let in for the first of its blocks, and the others are owed.
+    /// Whether a request may take blocks, or extents, now, beside so many that were allowed
+    /// already. It is let in for the first of them, and the others are owed.
     pub fn allows_beside(&self, blocks: u64) -> bool {
         self.engaged.as_ref().is_none_or(|engaged| engaged.credit >= blocks as f64 + 1.0)
     }
 
-    /// So many became dirty.
+    /// So many were taken.
     pub fn spend(&mut self, blocks: u64) {
         if let Some(engaged) = &mut self.engaged {
             engaged.credit -= blocks as f64;

@@ -54,10 +54,10 @@ pub struct SimulateArgs {
     #[arg(long, default_value = "4k")]
     pub bs: String,
     /// Requests in flight.
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=65_536))]
     pub iodepth: u32,
     /// Such jobs at once.
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub numjobs: u32,
     /// Measured time, virtual.
     #[arg(long, default_value = "60s")]

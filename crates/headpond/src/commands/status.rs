@@ -124,7 +124,7 @@ fn unserved(description: &Description) -> Value {
     let array = |core: &CoreDescription| {
         let members: Vec<_> =
             core.members.iter().map(|device| json!({ "device": device })).collect();
-        json!({ "level": core.raid, "members": members })
+        json!({ "level": core.raid, "strip_bytes": core.strip.0, "members": members })
     };
     let first = json!({ "id": 1, "name": description.name, "array": array(&description.core) });
     let further = description.further_cores.iter().map(

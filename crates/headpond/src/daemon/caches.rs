@@ -281,7 +281,7 @@ fn vet_caches(desk: &Desk, body: &AttachBody, mode: Mode) -> Result<Vec<DeviceSp
     check_copies(&specs)?;
     let consent = if body.force { Consent::Forced } else { Consent::Careful };
     for spec in &specs {
-        desk.vet(spec, consent)?.check_cache(spec, mode, consent)?;
+        desk.vet_cache(spec, consent)?.check_cache(spec, mode, consent)?;
     }
     Ok(specs)
 }

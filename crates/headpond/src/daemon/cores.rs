@@ -173,7 +173,7 @@ impl Desk {
         let specs: Vec<DeviceSpec> =
             body.members.iter().map(|name| Ok(name.parse()?)).collect::<Result<_>>()?;
         for spec in &specs {
-            self.vet(spec, consent)?;
+            self.vet_member(spec, consent)?;
         }
         Ok(specs)
     }

@@ -69,7 +69,7 @@ impl Desk {
     pub(super) fn new_member(&self, word: &str, force: bool) -> Result<NewMember> {
         let spec: DeviceSpec = word.parse()?;
         let consent = if force { Consent::Forced } else { Consent::Careful };
-        self.vet(&spec, consent)?;
+        self.vet_member(&spec, consent)?;
         Ok(NewMember {
             word: spec.to_string(),
             device: self.opener.open(&spec)?,
@@ -78,17 +78,26 @@ impl Desk {
         })
     }
 
-    /// Checks a device that is to join the volume, which must not be in it yet.
-    pub(super) fn vet(&self, spec: &DeviceSpec, consent: Consent) -> Result<Vetted> {
-        self.refuse_own(spec)?;
+    /// Checks a device that is to join an array, which must not be in the volume yet.
+    pub(super) fn vet_member(&self, spec: &DeviceSpec, consent: Consent) -> Result<()> {
+        // Copies of a cache are an array, and memory of the same words is other memory.
+        let cache = self.volume.description().cache.filter(|cache| cache.mirror.is_none());
+        let cache = cache.filter(|_| !matches!(spec, DeviceSpec::Ram(_)));
+        self.refuse_own(spec, cache.map(|cache| cache.device))?;
+        vet(spec, consent).map(drop)
+    }
+
+    /// Checks a device that is to be a cache, which may be that already.
+    pub(super) fn vet_cache(&self, spec: &DeviceSpec, consent: Consent) -> Result<Vetted> {
+        self.refuse_own(spec, None)?;
         vet(spec, consent)
     }
 
-    fn refuse_own(&self, spec: &DeviceSpec) -> Result<()> {
+    fn refuse_own(&self, spec: &DeviceSpec, further: Option<String>) -> Result<()> {
         let place = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
         let (wanted, name) = (spec.path().map(place), spec.device_name());
-        let is_it = |own: &String| *own == name || Some(place(Path::new(own))) == wanted;
-        match self.volume.array_devices().iter().any(is_it) {
+        let is_it = |own: String| own == name || Some(place(Path::new(&own))) == wanted;
+        match self.volume.array_devices().into_iter().chain(further).any(is_it) {
             false => Ok(()),
             true => Err(Failure::refused(format!(
                 "{spec} belongs to {0} already: `headpond status {0}` lists its devices",
@@ -132,7 +141,7 @@ impl Desk {
     /// It holds a part of the array, by which it is known.
     fn returning_member(&self, word: &str) -> Result<ReturningMember> {
         let spec: DeviceSpec = word.parse()?;
-        self.refuse_own(&spec)?;
+        self.refuse_own(&spec, None)?;
         let device = self.opener.open(&spec)?;
         Ok(ReturningMember { word: spec.to_string(), device, uuid: Uuid::new_v4() })
     }

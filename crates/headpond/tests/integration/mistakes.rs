@@ -94,6 +94,11 @@ fn what_is_set_wrongly_names_everything_that_can_be_set() {
     let other = user.file("other.img", 64 * MIB);
     let add = ["core", "add", "v", "logs", "--raid", "1", &other, &devices[0]];
     expect(&user, &add, 4, &[&devices[0], "belongs to v already", "headpond status v"]);
+    let cache = &user.json(&["status", "v", "--json"])["cache"]["device"];
+    let cache = cache.as_str().unwrap();
+    let add = ["core", "add", "v", "logs", "--raid", "1", &other, cache];
+    expect(&user, &add, 4, &[cache, "belongs to v already"]);
+    expect(&user, &["array", "add-spare", "v", cache], 4, &[cache, "belongs to v already"]);
     let twice = ["core", "add", "v", "logs", "--raid", "1", &other, &other];
     expect(&user, &twice, 2, &["named twice"]);
     let empty = user.file("empty.toml", 0);

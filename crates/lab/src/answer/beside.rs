@@ -3,7 +3,7 @@
 use super::curves::named;
 use super::{Answer, Rows, all_within, compared, distinct, ms};
 use crate::results::{JobFigures, Results};
-use crate::statistics::differ;
+use crate::statistics::{Verdict, differ};
 use headpond_report::{Comparison, Entry, Unit, factor, number};
 use serde_json::json;
 
@@ -18,7 +18,7 @@ pub(super) fn answer(results: &Results) -> Answer {
     let (mut rows, mut facts) = (Vec::new(), Vec::new());
     let mut all: Vec<Share> = Vec::new();
     for (cell, summary) in results.measured() {
-        let (job, merits) = (cell.cell.load.to_string(), cell.merits(&results.plan));
+        let (job, merits) = (cell.cell.load.to_string(), cell.rates(&results.plan));
         let own = JobFigures { job, summary, merits };
         let each = [own].into_iter().chain(cell.beside(&results.plan));
         all.extend(each.map(|figures| Share { what: named(results, cell), figures }));
@@ -62,18 +62,46 @@ fn sentence(job: &str, mut of: Vec<&Share>) -> Option<String> {
     let told = others.iter().map(|other| {
         let verdict = differ(&best.figures.merits, &other.figures.merits);
         let rate = number(other.iops().median);
-        match verdict.filter(|it| it.winner_is_second() == Some(false)) {
-            Some(it) => format!("{} of that with {} ({rate}/s)", factor(it.ratio), other.what),
-            None => format!("no further from it than chance or 3 % with {} ({rate}/s)", other.what),
-        }
+        let words = beside_best(verdict);
+        format!("{words} {} ({rate}/s)", other.what)
     });
     let told = told.collect::<Vec<_>>().join(", ");
     let (what, rate) = (&best.what, number(best.iops().median));
     Some(format!("{job}: most with {what} ({rate}/s), {told}"))
 }
 
+/// What the second of two figures is to the first, the largest.
+fn beside_best(verdict: Option<Verdict>) -> String {
+    match verdict {
+        Some(it) if it.winner_is_second() == Some(false) => {
+            format!("{} of that with", factor(it.ratio))
+        }
+        Some(it) if !it.is_short_of_rounds() => {
+            "no further from it than chance or 3 % with".to_owned()
+        }
+        _ => "with so few rounds no difference can be shown from".to_owned(),
+    }
+}
+
 impl Share {
     fn iops(&self) -> &crate::statistics::Spread {
         &self.figures.summary.iops
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_enough_rounds_say_that_figures_are_alike() {
+        let told = |rounds: usize, second: f64| {
+            let row = |figure: f64| (0..rounds).map(|it| figure + it as f64).collect::<Vec<_>>();
+            beside_best(differ(&row(10_000.0), &row(second)))
+        };
+        assert!(told(5, 100.0).ends_with("of that with"), "{}", told(5, 100.0));
+        assert!(told(5, 10_001.0).starts_with("no further"), "{}", told(5, 10_001.0));
+        assert!(told(3, 100.0).starts_with("with so few rounds"), "{}", told(3, 100.0));
+        assert!(beside_best(None).starts_with("with so few rounds"));
     }
 }

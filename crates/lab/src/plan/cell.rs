@@ -48,6 +48,13 @@ pub enum Sync {
     Fua,
 }
 
+impl Sync {
+    /// Whether each write has a flush of its own.
+    pub(crate) fn is_flushed(&self) -> bool {
+        matches!(self, Self::Fdatasync | Self::Fsync)
+    }
+}
+
 impl fmt::Display for Sync {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -144,7 +151,7 @@ impl Cell {
             jobs: load.jobs,
             size,
             arrivals,
-            flush_every: u32::from(matches!(load.sync, Sync::Fdatasync | Sync::Fsync)),
+            flush_every: u32::from(load.sync.is_flushed()),
             flushes_in_turn: plan.matrix.flushes == Flushes::InTurn,
             fua: load.sync == Sync::Fua,
             ..Job::default()

@@ -227,14 +227,14 @@ impl Matrix {
 
     /// Whether some write has a flush that holds up its job.
     pub(crate) fn flushes_in_turn(&self) -> bool {
-        self.flushes == Flushes::InTurn && self.sync.iter().any(is_flushed)
+        self.flushes == Flushes::InTurn && self.sync.iter().any(Sync::is_flushed)
     }
 
     /// Whether writes have a flush of their own, and reads are made between them.
     pub(super) fn flushes_among_reads(&self) -> bool {
         let is_it = |asked: &Asked| phases(&asked.word).is_ok_and(|all| all.iter().any(is_mixed));
         let asked = self.asked().unwrap_or_default();
-        self.sync.iter().any(is_flushed) && asked.iter().any(is_it)
+        self.sync.iter().any(Sync::is_flushed) && asked.iter().any(is_it)
     }
 
     /// Every load of a target of so many drives, in order; the mix only where it means something.
@@ -354,10 +354,6 @@ pub(super) fn phases(word: &str) -> Result<Vec<Rw>, PlanError> {
         job::rw(part).ok_or_else(|| PlanError::field("rw", cause, "use one of them"))
     };
     word.split('+').map(phase).collect()
-}
-
-fn is_flushed(sync: &Sync) -> bool {
-    matches!(sync, Sync::Fdatasync | Sync::Fsync)
 }
 
 fn is_mixed(rw: &Rw) -> bool {

@@ -244,8 +244,7 @@ impl Plan {
     pub fn caveats(&self) -> Vec<String> {
         let cells = self.cells();
         let is_flushed = |index: usize| {
-            let flushes = |cell: &Cell| matches!(cell.load.sync, Sync::Fdatasync | Sync::Fsync);
-            cells.iter().any(|cell| cell.target == index && flushes(cell))
+            cells.iter().any(|cell| cell.target == index && cell.load.sync.is_flushed())
         };
         let by_fio = |target: &Target| !target.is_in_process(&self.matrix);
         let all = self.targets.iter().enumerate();

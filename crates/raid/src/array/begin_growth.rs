@@ -171,9 +171,11 @@ impl Array {
         let spares = self.members.standing_by();
         let others = || spares.iter().filter(|spare| !names.contains(&spare.name()));
         let (width, devices) = (self.layout.width(), names.len());
-        if devices + others().count() > SPARES_MAX {
-            // They are spares until it grows.
-            return Err(GrowError::TooMany { array: array(), devices, most: SPARES_MAX });
+        // They are spares until it grows, beside others of a RAID 1.
+        let beside = if record.level == Level::Raid1 { others().count() } else { 0 };
+        let most = SPARES_MAX - beside;
+        if devices > most {
+            return Err(GrowError::TooMany { array: array(), devices, most });
         }
         if record.level == Level::Raid1 {
             return self.with_more_copies(&record, devices);

@@ -7,12 +7,15 @@
 //!
 //! **Not here**: stopping those above, and putting the array together (`volume`).
 
+use std::rc::Rc;
+
 use headpond_block::{BlockDevice, DeviceError};
 use thiserror::Error;
 
 use super::Array;
 use crate::create::{CreateError, JournalOptions, Occupied, create_journal};
 use crate::journal::JournalWhen;
+use crate::patience::in_time;
 use crate::superblock::{ArrayRecord, JournalRecord};
 
 /// Of a journal that has no records.
@@ -86,12 +89,12 @@ impl Array {
     /// Before anything is written: what speaks against it. After that: the device's.
     pub async fn make_journal(
         &self,
-        device: &dyn BlockDevice,
+        device: &Rc<dyn BlockDevice>,
         new: JournalOptions,
         occupied: Occupied,
     ) -> Result<(), JournalError> {
         self.consider_journal_change(Some(new.when))?;
-        let is_in_use = |journal: std::rc::Rc<super::Journal>| journal.name() == device.name();
+        let is_in_use = |journal: Rc<super::Journal>| journal.name() == device.name();
         if self.journal().is_some_and(is_in_use) {
             let (array, device) = (self.name.to_string(), device.name().to_string());
             return Err(JournalError::Known { array, device });
@@ -99,12 +102,17 @@ impl Array {
         // Should it be the one that is lost, the members are to know that it is.
         self.settle().await;
         self.check_intact()?;
-        let is_left_over = super::read_journal_label(device).await?;
-        let is_left_over = is_left_over.is_ok_and(|label| label.array == self.uuid());
-        let occupied = if is_left_over { Occupied::Overwrite } else { occupied };
         let journal = Some(named(new));
         let record = ArrayRecord { journal, ..self.recorder.record().clone() };
-        Ok(create_journal(device, &record, occupied).await?)
+        let (own, blank) = (self.uuid(), Rc::clone(device));
+        let made = async move {
+            let left = super::read_journal_label(&*blank).await?;
+            let is_left_over = left.is_ok_and(|label| label.array == own);
+            let occupied = if is_left_over { Occupied::Overwrite } else { occupied };
+            Ok::<_, DeviceError>(create_journal(&*blank, &record, occupied).await)
+        };
+        // One that hangs is not to keep everybody else from changing members.
+        Ok(in_time(&self.runtime, device.name(), self.deadline(), made).await??)
     }
 
     /// Stops the array in order, and records which journal it has from now on; it is to be
@@ -116,6 +124,10 @@ impl Array {
     pub async fn change_journal(&self, to: Option<JournalOptions>) -> Result<(), JournalError> {
         self.consider_journal_change(to.map(|new| new.when))?;
         self.stop().await?;
+        if self.has_torn() {
+            // By a write that was under way: then it has not stopped in order.
+            return Err(JournalError::Torn { array: self.name.to_string() });
+        }
         Ok(self.change_record(|record| record.journal = to.map(named)).await?)
     }
 }

@@ -45,8 +45,8 @@ pub enum MemberError {
     )]
     Needed { array: String, device: DeviceName },
     #[error(
-        "array `{array}`: its first parity, or its copies, are not made up to the end yet, and what a \
-         lost member held could not be made of the others: wait for that (`headpond array wait`)"
+        "array `{array}`: its first parity is not made up to the end yet, and what a lost \
+         member held could not be made of the others: wait for that (`headpond array wait`)"
     )]
     Uninitialised { array: String },
     #[error("array `{array}` is being grown to more members; wait for that")]

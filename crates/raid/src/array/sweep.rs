@@ -50,13 +50,19 @@ impl Array {
         let _locks = self.lock_rows(role, rows.clone()).await;
         self.check_writable()?;
         let is_lacking = rows.clone().all(|row| !filling.progress.holds(row));
-        let Some(source) = self.copy_of(role).filter(|_| is_lacking) else { return Ok(()) };
+        let is_wanted = || self.members.is_present(&filling.member);
+        let source = self.copy_of(role).filter(|_| is_lacking && is_wanted());
+        let Some(source) = source else { return Ok(()) };
         let (_memory, content) = self.rows_memory(rows.end - rows.start).await;
         let offset = self.layout.row_start(rows.start);
         self.operate(&source, Request::read(offset, content.clone())).await?;
+        if !is_wanted() {
+            // Its device is somebody else's by now.
+            return Ok(());
+        }
         self.operate(&filling.member, Request::write(offset, content)).await?;
         filling.member.note_write();
-        if self.members.is_present(&filling.member) {
+        if is_wanted() {
             rows.for_each(|row| filling.progress.add(row));
         }
         Ok(())

@@ -10,6 +10,7 @@ use uuid::Uuid;
 
 use super::{AssembleError, Candidate};
 use crate::array::{Inspection, inspect};
+use crate::create::journal_of;
 use crate::patience::{Patience, in_time};
 
 /// What is on a device, or why that cannot be told.
@@ -22,13 +23,31 @@ pub async fn inspect_all(
     devices: Vec<Rc<dyn BlockDevice>>,
     patience: Option<Patience>,
 ) -> Vec<Look> {
+    let look = |device: Rc<dyn BlockDevice>| async move { inspect(&*device).await };
+    look_at_all(runtime, devices, patience, look).await
+}
+
+/// The arrays whose stripe journals devices are, likewise.
+pub async fn journals_of(
+    runtime: &Runtime,
+    devices: Vec<Rc<dyn BlockDevice>>,
+    patience: Option<Patience>,
+) -> Vec<(Rc<dyn BlockDevice>, Result<Option<Uuid>, DeviceError>)> {
+    let look = |device: Rc<dyn BlockDevice>| async move { journal_of(&*device).await };
+    look_at_all(runtime, devices, patience, look).await
+}
+
+async fn look_at_all<T: 'static, F: Future<Output = Result<T, DeviceError>> + 'static>(
+    runtime: &Runtime,
+    devices: Vec<Rc<dyn BlockDevice>>,
+    patience: Option<Patience>,
+    look: impl Fn(Rc<dyn BlockDevice>) -> F,
+) -> Vec<(Rc<dyn BlockDevice>, Result<T, DeviceError>)> {
     let deadline = patience.and_then(|patience| patience.deadline);
-    let look = |device: &Rc<dyn BlockDevice>| -> JoinHandle<Result<Inspection, DeviceError>> {
-        let (beside, device) = (runtime.clone(), Rc::clone(device));
-        runtime.spawn(async move {
-            let name = device.name().clone();
-            in_time(&beside, &name, deadline, async move { inspect(&*device).await }).await
-        })
+    let look = |device: &Rc<dyn BlockDevice>| -> JoinHandle<Result<T, DeviceError>> {
+        let (beside, name, look) =
+            (runtime.clone(), device.name().clone(), look(Rc::clone(device)));
+        runtime.spawn(async move { in_time(&beside, &name, deadline, look).await })
     };
     let looks: Vec<_> = devices.iter().map(look).collect();
     let mut found = Vec::with_capacity(devices.len());

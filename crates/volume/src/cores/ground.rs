@@ -95,11 +95,11 @@ impl Ground {
         loop {
             // Where none can record it the cache must not either: it would be ahead by as many as
             // are asked for.
-            let array = self.recording_array()?;
+            self.recording_array()?;
             // What is left of an array that failed in the middle of it may have recorded it: then
             // the cache has to have as much before another array does.
             record(self.generation() + 1).await?;
-            let outcome = self.raise_on(&array).await;
+            let (array, outcome) = self.raise().await?;
             if outcome.is_ok() || array.state() != ArrayState::Failed {
                 return outcome;
             }
@@ -111,13 +111,17 @@ impl Ground {
     /// # Errors
     /// Where that fails, or all have.
     pub async fn raise_generation(&self) -> Outcome {
-        self.raise_on(&*self.recording_array()?).await
+        self.raise().await?.1
     }
 
-    async fn raise_on(&self, array: &Array) -> Outcome {
+    /// Raises it on an array, and tells how that went. Whoever holds the ground may exchange the
+    /// arrays: the one to record it is chosen when nobody does.
+    async fn raise(&self) -> Result<(Rc<Array>, Outcome), DeviceError> {
         self.gate.until_released().await;
         let _busy = self.gate.begin();
-        array.bump_owner_generation().await
+        let array = self.recording_array()?;
+        let outcome = array.bump_owner_generation().await;
+        Ok((array, outcome))
     }
 
     /// The array that is to record a generation: one that has not failed.
@@ -171,6 +175,11 @@ mod tests {
     use super::*;
     use headpond_block::Buffer;
     use headpond_block::devices::RamDevice;
+    use headpond_block::{Executor, Order, Runtime, VirtualClock};
+    use headpond_raid::{
+        AssembleOptions, Contents, CreateOptions, Integrity, Intent, Level, Occupied, Striping,
+        assemble, create,
+    };
     use std::task::{Context, Poll, Waker};
 
     fn poll<T>(future: &mut (impl Future<Output = T> + Unpin)) -> Poll<T> {
@@ -192,5 +201,51 @@ mod tests {
         assert_eq!(first.memory().slice(0..512).to_vec(), [0; 512]);
         assert_eq!(second.memory().slice(0..512).to_vec(), [7; 512]);
         assert_eq!((before.size_bytes, ground.geometry().size_bytes), (1 << 20, 2 << 20));
+    }
+
+    async fn array(runtime: &Runtime) -> Rc<Array> {
+        let member = |name: &str| Rc::new(RamDevice::new(name, 4 << 20)) as Rc<dyn BlockDevice>;
+        let members = vec![member("m0"), member("m1")];
+        let options = CreateOptions {
+            name: "a".into(),
+            uuid: uuid::Uuid::from_u128(1),
+            level: Level::Raid1,
+            groups: 1,
+            declustered: None,
+            striping: Striping::Plain,
+            strip_bytes: 4096,
+            contents: Contents::Zeros,
+            intent: Intent::None,
+            integrity: Integrity::None,
+            occupied: Occupied::Refuse,
+            owner: None,
+            journal: None,
+        };
+        create(&members, &options).await.expect("created");
+        let assembled = assemble(runtime, members, AssembleOptions::default()).await;
+        Rc::new(assembled.expect("assembled").array)
+    }
+
+    /// The array of before is stopped then; what it records would be taken back by the new one.
+    #[test]
+    fn a_generation_that_is_raised_while_it_is_held_is_recorded_by_the_array_that_is_there_then() {
+        let executor = Executor::new(Box::<VirtualClock>::default(), Order::Fifo);
+        let runtime = executor.runtime();
+        let test = async {
+            let (before, after) = (array(&runtime).await, array(&runtime).await);
+            let ground = Ground::new(before.clone(), vec![before.clone()]);
+            let held = ground.hold().await;
+            let recorded = Cell::new(0);
+            let mut raised = Box::pin(ground.raise_with(async |generation| {
+                recorded.set(generation);
+                Ok(())
+            }));
+            assert!(poll(&mut raised).is_pending() && recorded.get() == 1);
+            ground.lead_to(after.clone(), vec![after.clone()]);
+            drop(held);
+            raised.await.expect("raised");
+            assert_eq!((before.owner_generation(), after.owner_generation()), (0, 1));
+        };
+        executor.block_on(test).expect("the test goes on");
     }
 }

@@ -28,7 +28,7 @@ use crate::open::{Devices, is_memory};
 pub use claim::{ClaimError, ClaimWatch, Claimant, Watching};
 use fence::Fence;
 use headpond_block::{BlockDevice, Instant, Runtime};
-use headpond_raid::{Inspection, inspect, journal_of};
+use headpond_raid::{Inspection, inspect_all, journals_of};
 pub(crate) use promises::Promises;
 use record::OwnerRecord;
 pub use record::{Host, Process};
@@ -81,7 +81,7 @@ impl Ownership {
         claimant: &Claimant,
         devices: &mut Devices,
     ) -> Result<Self, ClaimError> {
-        let ours = belonging(description, devices).await;
+        let ours = belonging(runtime, description, devices).await;
         let me = OwnerRecord {
             volume: description.uuid,
             token: claimant.token,
@@ -154,22 +154,22 @@ impl Ownership {
     }
 }
 
-/// The devices that say that they are this volume's.
-async fn belonging(description: &Description, devices: &Devices) -> Vec<Rc<dyn BlockDevice>> {
+/// The devices that say that they are this volume's, by the deadline of members.
+async fn belonging(
+    runtime: &Runtime,
+    description: &Description,
+    devices: &Devices,
+) -> Vec<Rc<dyn BlockDevice>> {
+    let patience = description.array.patience();
     let cores: Vec<Uuid> = description.cores().map(|(uuid, _)| uuid).collect();
     let mirror = description.cache.as_ref().and_then(|cache| cache.mirror.as_ref());
+    let mirror: Vec<Uuid> = mirror.iter().map(|mirror| mirror.uuid).collect();
     let mut ours = Vec::new();
-    let arrays = devices.members.iter().map(|device| (device, &cores[..]));
-    let copies = devices.copies.iter().zip(std::iter::repeat(mirror.as_slice()));
-    for (device, arrays) in arrays {
-        if is_member_of(&**device, arrays).await {
-            ours.push(Rc::clone(device));
-        }
-    }
-    for (device, mirror) in copies {
-        let arrays: Vec<Uuid> = mirror.iter().map(|mirror| mirror.uuid).collect();
-        if is_member_of(&**device, &arrays).await {
-            ours.push(Rc::clone(device));
+    for (given, arrays) in [(&devices.members, &cores), (&devices.copies, &mirror)] {
+        for (device, look) in inspect_all(runtime, given.clone(), patience).await {
+            if matches!(look, Ok(Inspection::Member(it)) if arrays.contains(&it.array.uuid)) {
+                ours.push(device);
+            }
         }
     }
     if let Some(device) = &devices.cache
@@ -178,19 +178,11 @@ async fn belonging(description: &Description, devices: &Devices) -> Vec<Rc<dyn B
     {
         ours.push(Rc::clone(device));
     }
-    for device in &devices.journals {
-        let array = journal_of(&**device).await.ok().flatten();
-        if array.is_some_and(|array| cores.contains(&array)) {
-            ours.push(Rc::clone(device));
+    for (device, array) in journals_of(runtime, devices.journals.clone(), patience).await {
+        if array.is_ok_and(|array| array.is_some_and(|array| cores.contains(&array))) {
+            ours.push(device);
         }
     }
     ours.retain(|device| !is_memory(&**device));
     ours
-}
-
-async fn is_member_of(device: &dyn BlockDevice, arrays: &[Uuid]) -> bool {
-    match inspect(device).await {
-        Ok(Inspection::Member(found)) => arrays.contains(&found.array.uuid),
-        _ => false,
-    }
 }

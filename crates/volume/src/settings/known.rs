@@ -52,7 +52,7 @@ const KNOWN: &[(&str, Takes)] = &[
     ),
     ("cleaning", Takes::Words(&["stripe", "ordered", "alru", "acp", "nop"])),
     ("cleaning.in-flight-max", Takes::Number(1, 65_536)),
-    ("cleaning.write-bytes-max", Takes::Number(4096, 64 << 20)),
+    ("cleaning.write-bytes-max", Takes::Bytes(Size(4 * K), Size(64 << 20))),
     ("cleaning.core-flush-interval-ms", Takes::Number(1, 60_000)),
     ("cleaning.full-wait-ms", Takes::Number(0, 60_000)),
     ("cleaning.stripe.low-percent", PERCENT),
@@ -94,6 +94,11 @@ const KNOWN: &[(&str, Takes)] = &[
 pub(super) fn takes(key: &str) -> Option<Takes> {
     let plain = key.strip_suffix(".policy").unwrap_or(key);
     KNOWN.iter().find(|(known, _)| *known == plain).map(|(_, takes)| *takes)
+}
+
+/// Whether the setting of this key is a number of bytes, which may be said as a size.
+pub(super) fn is_of_bytes(key: &str) -> bool {
+    matches!(takes(key), Some(Takes::Bytes(..)))
 }
 
 /// What the keys begin with that can be set: `tier` stands for those of the tier in memory.

@@ -266,12 +266,16 @@ impl SettingChange {
         let place = self.find_in(settings)?;
         let value = match place {
             Value::String(_) => Ok(Value::String(self.value.clone())),
+            Value::Integer(_) if known::is_of_bytes(&self.key) => {
+                self.value.parse().map(|Size(bytes)| Value::Integer(bytes as i64)).map_err(drop)
+            }
             // Numbers and truth values read as the table's own syntax does.
             _ => format!("v = {}", self.value)
                 .parse::<Table>()
-                .map(|mut table| table.remove("v").expect("what was written")),
+                .map(|mut table| table.remove("v").expect("what was written"))
+                .map_err(drop),
         };
-        *place = value.map_err(|_| self.refusal(self.possible().unwrap_or_default()))?;
+        *place = value.map_err(|()| self.refusal(self.possible().unwrap_or_default()))?;
         Ok(())
     }
 
@@ -354,6 +358,8 @@ mod tests {
             ("cleaning.policy=alru", "cleaning = { policy = 'alru' }"),
             ("cleaning.alru.wake-up-s=3", "cleaning = { alru = { wake_up_s = 3 } }"),
             ("cleaning.acp.flush_max_buffers=10000", "cleaning.acp.flush_max_buffers = 10000"),
+            ("cleaning.write-bytes-max=2M", "cleaning.write_bytes_max = 2097152"),
+            ("cleaning.write-bytes-max=65536", "cleaning.write_bytes_max = 65536"),
             ("seq-cutoff=1M", "seq_cutoff = '1M'"),
             ("seq_cutoff = 1M", "seq_cutoff = '1M'"),
             ("seq-cutoff=always", "seq_cutoff = { policy = 'always' }"),

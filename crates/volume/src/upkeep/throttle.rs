@@ -44,7 +44,7 @@ const SAMPLES_MIN: f64 = 150.0;
 /// A rest is so much longer than the slowest of a hundred requests, and within these bounds.
 const REST_OF_SLOWEST: u32 = 5;
 const REST: Range<Duration> = Duration::from_millis(20)..Duration::from_millis(400);
-/// Of copies on disks one is left with the requests of both, and its queue is longer.
+/// Of copies on disks one may be left with the requests of both: queues are longer.
 const REST_OF_COPIES_MAX: Duration = Duration::from_secs(2);
 /// Of the time, what rests may take.
 const REST_SHARE: u32 = 10;

@@ -141,7 +141,9 @@ fn a_new_cache_that_fails_while_it_is_made_gives_the_place_back_to_the_old_one()
         assert!(refused.is_refusal(), "{refused}");
         let occupied = replacement(Rc::clone(&old), |_| ());
         let refused = volume.replace_cache(occupied, Dirty::Clean, KEPT).await.unwrap_err();
-        assert!(refused.is_refusal() && refused.to_string().contains("is the cache of"));
+        assert!(
+            refused.is_refusal() && refused.to_string().contains("is the cache of this volume")
+        );
         assert_eq!(volume.status().cache.unwrap().dirty_bytes, 4096, "it was left alone");
         let broken = FaultControl::default();
         let new =

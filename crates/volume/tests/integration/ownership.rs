@@ -7,7 +7,7 @@ use headpond_block::{
     BlockDevice, Buffer, DeviceError, DeviceName, Geometry, Request, Runtime, Submission,
 };
 use headpond_cache::Mode;
-use headpond_raid::Occupied;
+use headpond_raid::{ArrayState, Occupied};
 use headpond_sim::{Medium, OperationTime, Power, Sim, SimDisk, run};
 use headpond_volume::{
     AlertKind, Claimant, Description, Devices, Host, NewMember, OpenError, OpenOptions, OwnerState,
@@ -303,6 +303,23 @@ fn a_disk_that_hangs_makes_nobody_late() {
         hung.set_down(true);
         runtime.sleep(LONG).await;
         assert_eq!(state(&volume), OwnerState::Held);
+        hung.set_down(false);
+        volume.stop().await.unwrap();
+    })
+    .unwrap();
+}
+
+#[test]
+fn a_disk_that_hangs_before_it_is_opened_is_done_without() {
+    run(7, |runtime, sim| async move {
+        let disks = Disks::new(&runtime, &sim).await;
+        let (left, hung) = (user("left", 1, 1), LinkState::default());
+        hung.set_down(true);
+        let links = [&left.link, &hung, &left.link, &left.link];
+        let options = OpenOptions { claimant: Some(left.claimant.clone()), ..careful() };
+        let opened = Volume::open(&runtime, &description(), disks.devices(&links), options).await;
+        let volume = opened.expect("one may be missing");
+        assert_eq!(volume.status().array.state, ArrayState::Degraded);
         hung.set_down(false);
         volume.stop().await.unwrap();
     })

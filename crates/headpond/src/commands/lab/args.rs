@@ -145,9 +145,11 @@ impl ShownArgs {
     /// # Errors
     /// Where a folder is missing that nobody is about to make.
     pub fn check(&self, made: Option<&Path>) -> Result<()> {
+        let plain = |folder: &Path| std::path::absolute(folder).ok();
+        let is_made = |folder: &Path| made.is_some_and(|made| plain(folder) == plain(made));
         for file in [&self.html, &self.csv].into_iter().flatten() {
             let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
-            if folder.is_some_and(|folder| !folder.is_dir() && Some(folder) != made) {
+            if folder.is_some_and(|folder| !folder.is_dir() && !is_made(folder)) {
                 return Err(Failure::usage(format!(
                     "{}: there is no such folder; make it first, or name another file",
                     file.display()

@@ -10,7 +10,7 @@ use headpond_lab::{
 };
 use headpond_report::{Align, Table, duration};
 use serde_json::json;
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 
 /// Says what a plan will do, and does nothing.
 ///
@@ -63,6 +63,9 @@ fn refusals(plan: &Plan, estimate: &Estimate, served: &Served<'_>) -> Vec<String
     let contents = plan.targets.iter().flat_map(headpond_lab::Target::each);
     let contents = contents.filter_map(|target| consent::contents(plan, &target, served).err());
     refusals.extend(contents.map(|error| told(&error)));
+    // Several targets may be where the same is in the way.
+    let mut seen = HashSet::new();
+    refusals.retain(|refusal| seen.insert(refusal.clone()));
     refusals
 }
 

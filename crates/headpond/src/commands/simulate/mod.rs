@@ -12,7 +12,7 @@ use anyhow::{Context, Result};
 use headpond_report::{Align, Table};
 use headpond_trace::{Damage, ReadOptions};
 use headpond_whatif::reference::{self, Cell, Reference, Score, Times, UnscoredCell};
-use headpond_whatif::{Experiment, Fit, IN_FLIGHT_MAX, Load, Outcome, Pace, Stack, TraceLoad, job};
+use headpond_whatif::{Experiment, Fit, Load, Outcome, Pace, Stack, TraceLoad, job};
 use serde_json::json;
 use std::path::Path;
 
@@ -75,7 +75,7 @@ fn trace(path: &Path, args: &SimulateArgs) -> Result<TraceLoad> {
         return Err(Failure::usage("--trace needs a file: each stack reads it anew"));
     }
     let pace = match args.as_fast_as_possible {
-        true => Pace::AsFastAsPossible { depth: args.iodepth.clamp(1, IN_FLIGHT_MAX) },
+        true => Pace::AsFastAsPossible { depth: args.iodepth },
         false => Pace::Recorded { speed: args.speed },
     };
     let fit = match args.fit {

@@ -41,12 +41,13 @@ fn tell_devices(array: &Value) -> Vec<String> {
             (0, 1) => "on".to_owned(),
             _ => format!("group {group}:"),
         };
-        for member in array["members"].as_array().into_iter().flatten() {
+        let used = array["members"].as_array().into_iter().flatten().filter_map(|member| {
             let is_of = member["group"].as_u64().unwrap_or(0) == group;
             let is_used = member["state"].as_str().is_none_or(|state| state == "active");
-            let Some(device) = member["device"].as_str().filter(|_| is_of && is_used) else {
-                continue;
-            };
+            member["device"].as_str().filter(|_| is_of && is_used)
+        });
+        let used: Vec<_> = used.collect();
+        for device in if used.is_empty() { &["no device"] } else { &*used } {
             if line.len() + 1 + device.len() > LINE_MAX {
                 lines.push(std::mem::replace(&mut line, " ".into()));
             }
@@ -222,9 +223,9 @@ mod tests {
         assert_eq!(long.len(), 5, "{long:?}");
         assert!(long[0].starts_with("on /dev") && long[1].starts_with("  /dev"), "{long:?}");
         let lost = json!({ "groups": 1, "level": 1, "members": [{ "group": 0, "device": null }] });
-        assert_eq!(tell_devices(&lost), ["on"]);
+        assert_eq!(tell_devices(&lost), ["on no device"]);
         let failed = json!({ "device": "/dev/sda", "group": 0, "state": "failed" });
-        assert_eq!(tell_devices(&json!({ "level": 1, "members": [failed] })), ["on"]);
+        assert_eq!(tell_devices(&json!({ "level": 1, "members": [failed] })), ["on no device"]);
     }
 
     #[test]

@@ -322,8 +322,13 @@ impl LoadArgs {
 }
 
 fn address(text: &str) -> Result<String, String> {
-    let port = text.rsplit_once(':').and_then(|(_, port)| port.parse::<u16>().ok());
-    match port {
+    match text.rsplit_once(':').filter(|_| !text.ends_with(']')) {
+        Some((host, _)) if host.contains(':') && !host.ends_with(']') => {
+            Err(format!("an address with colons stands in brackets: [{text}]:7461, or its port"))
+        }
+        Some((_, port)) if port.parse::<u16>().is_err() => {
+            Err(format!("{port:?} is no port: 0 to 65535"))
+        }
         Some(_) => Ok(text.to_owned()),
         None => Err(format!("name the port too: {text}:7461, unless it listens on another")),
     }

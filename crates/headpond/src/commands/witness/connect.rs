@@ -119,7 +119,7 @@ pub fn region(args: &LoadArgs, device: &dyn BlockDevice) -> Result<Region> {
     if !start.is_multiple_of(BLOCK_BYTES) {
         return usage(format!("--start {} is no multiple of 4K", args.start));
     }
-    if start + BLOCK_BYTES > size {
+    if size < BLOCK_BYTES || start > size - BLOCK_BYTES {
         return usage(format!(
             "--start {} is at the end of the device or behind it: it has {size} bytes",
             args.start

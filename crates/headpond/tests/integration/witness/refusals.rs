@@ -133,6 +133,10 @@ fn mistakes_are_told_with_the_way_out() {
     let taken = ["serve", "--listen", &to, "--key", "key", "--dir", "other"];
     for ((code, told), expected, says) in [
         (with("keeper", "key", &[]), 2, "keeper:7461"),
+        (with("keeper:74610", "key", &[]), 2, "\"74610\" is no port"),
+        (with("::1", "key", &[]), 2, "in brackets: [::1]:7461"),
+        (with("[::1]", "key", &[]), 2, "[::1]:7461"),
+        (with(&to, "key", &["--start", "18446744073709547520"]), 2, "behind it"),
         (with(&port_of_nobody, "key", &[]), 1, "is `headpond witness serve`"),
         (with(&to, "none", &[]), 1, "`headpond witness key none` makes one"),
         (with(&to, "key", &["--start", "1000"]), 2, "--start 1000 is no multiple of 4K"),
