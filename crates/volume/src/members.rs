@@ -147,10 +147,13 @@ impl Volume {
         }
     }
 
-    /// The names of what the arrays have open: members, spares, stripe journals.
+    /// The names of what the arrays have open: members, spares, stripe journals, and the copies of
+    /// a cache.
     pub fn array_devices(&self) -> Vec<String> {
         let cores = self.cores();
         let devices = cores.iter().flat_map(|(core, _)| core.array.devices());
+        let copies = self.mirror().ok().into_iter().flat_map(|mirror| mirror.core.array.devices());
+        let devices = devices.chain(copies);
         let mut names: Vec<String> = devices.map(|device| device.name().to_string()).collect();
         let arrays = cores.iter().filter_map(|(core, _)| core.array.status().journal);
         names.extend(arrays.filter_map(|journal| journal.device).map(|it| it.to_string()));

@@ -15,6 +15,7 @@ use headpond_raid::{
     Prepared, Tuning, Warning, inspect_all, journals_of, prepare,
 };
 use serde::{Deserialize, Serialize};
+use std::collections::VecDeque;
 use std::rc::Rc;
 use uuid::Uuid;
 
@@ -183,8 +184,7 @@ impl Volume {
             mirror: None,
             reason: joined(&absent),
         };
-        let told_of_copies =
-            cache.find_mirror(runtime, &description.name, copies, &options.pool).await;
+        let told_of_copies = cache.find_mirror(runtime, description, copies, &options.pool).await;
         if members.is_empty() && !absent.is_empty() {
             return Err(OpenError::NoMembers { reason: joined(&absent) });
         }
@@ -277,19 +277,19 @@ async fn journals_by_core(
     journals: Vec<Rc<dyn BlockDevice>>,
 ) -> Vec<Vec<Rc<dyn BlockDevice>>> {
     let mut by_core = vec![Vec::new(); description.cores().count()];
-    let mut others = Vec::new();
+    let mut others = VecDeque::new();
     let patience = description.array.patience();
     for (device, array) in journals_of(runtime, journals, patience).await {
         let array = array.ok().flatten();
         let is_its = |(uuid, _): (Uuid, &CoreDescription)| Some(uuid) == array;
         match description.cores().position(is_its) {
             Some(core) => by_core[core].push(device),
-            None => others.push(device),
+            None => others.push_back(device),
         }
     }
     for ((_, core), found) in description.cores().zip(&mut by_core) {
         if core.journal.is_some() && found.is_empty() {
-            found.extend(others.pop());
+            found.extend(others.pop_front());
         }
     }
     by_core
@@ -378,13 +378,14 @@ impl<'a> Wanted<'a> {
     async fn find_mirror(
         &mut self,
         runtime: &Runtime,
-        volume: &str,
+        description: &Description,
         copies: Vec<Rc<dyn BlockDevice>>,
         pool: &BufferPool,
     ) -> Vec<String> {
         let mirror = self.described.and_then(|described| described.mirror.as_ref());
         let Some(mirror) = mirror.filter(|_| !copies.is_empty()) else { return Vec::new() };
-        match mirror::find(runtime, (volume, mirror), copies, pool.clone()).await {
+        let (volume, patience) = (&*description.name, description.array.patience());
+        match mirror::find(runtime, (volume, mirror), copies, patience, pool.clone()).await {
             Ok((found, told)) => {
                 self.device = Some(Rc::clone(&found.face));
                 self.mirror = Some(found);

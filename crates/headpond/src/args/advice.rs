@@ -167,7 +167,8 @@ pub struct LiveArgs {
     )]
     pub live: Option<String>,
     /// Set what is advised, compare the time after with the time before, and take back what does
-    /// not deliver. A mode with data that only the cache has is set with --may-lose-dirty only.
+    /// not deliver. Without --may-lose-dirty no mode is set with data that only the cache has,
+    /// where there was none, and cleaning in order is not given up.
     #[arg(long, requires = "live", conflicts_with = "file")]
     pub apply: bool,
     /// From one look to the next.

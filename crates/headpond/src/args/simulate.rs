@@ -24,8 +24,9 @@ pub struct SimulateArgs {
     /// The workload as a fio job file.
     #[arg(long, value_name = "FILE", conflicts_with = "rw")]
     pub job: Option<PathBuf>,
-    /// The workload as a recording (blktrace, blkparse text, fio iolog, Headpond's own; plain, gzip
-    /// or zstd): requests come at their recorded times, and their latency counts from there.
+    /// The workload as a trace of any format that tells operations and times (docs/traces.md;
+    /// plain, gzip, zstd or xz): requests come at their recorded times, and their latency counts
+    /// from there.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["job", "rw"])]
     pub trace: Option<PathBuf>,
     /// Plays the trace this many times as fast as it was recorded.

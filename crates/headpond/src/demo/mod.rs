@@ -30,7 +30,7 @@ use std::path::PathBuf;
 #[command(
     after_help = "Examples:\n  headpond try\n  headpond try --seconds 30 --cache 128M --keep\n\n\
     The drives are models against the wall clock on sparse files; RAID, cache, log, NBD server and\n\
-    client are the real ones. It takes some four minutes, and up to 3 GB of memory or disk."
+    client are the real ones. It takes two to three minutes, and up to 3 GB of memory or disk."
 )]
 pub struct DemoArgs {
     /// How long each measurement lasts.

@@ -79,7 +79,8 @@ fn beside_best(verdict: Option<Verdict>) -> String {
         Some(it) if !it.is_short_of_rounds() => {
             "no further from it than chance or 3 % with".to_owned()
         }
-        _ => "with so few rounds no difference can be shown from".to_owned(),
+        Some(_) => "with so few rounds no difference can be shown from".to_owned(),
+        None => "not to be compared with".to_owned(),
     }
 }
 
@@ -102,6 +103,6 @@ mod tests {
         assert!(told(5, 100.0).ends_with("of that with"), "{}", told(5, 100.0));
         assert!(told(5, 10_001.0).starts_with("no further"), "{}", told(5, 10_001.0));
         assert!(told(3, 100.0).starts_with("with so few rounds"), "{}", told(3, 100.0));
-        assert!(beside_best(None).starts_with("with so few rounds"));
+        assert!(beside_best(None).starts_with("not to be compared"));
     }
 }

@@ -227,10 +227,13 @@ impl Array {
         let content: Buffers = memory.take(len).into();
         let offset = self.layout.row_start(row);
         self.operate(member, Request::read(offset, content.clone())).await?;
+        // The device of one that was let go meanwhile may be somebody else's.
+        let mut targets = targets.clone();
+        targets.retain(|target| self.members.is_present(target));
         let write = || Request::write(offset, content.clone());
         let writes = targets.iter().map(|target| self.operate(target, write()));
         let outcomes = join_all(writes.collect()).await;
-        self.conclude_writes(targets, outcomes).await
+        self.conclude_writes(&targets, outcomes).await
     }
 
     /// Makes a strip anew from the others and writes it to whoever has its role, or is being given

@@ -7,6 +7,7 @@
 //!
 //! **Not here**: stopping those above, and putting the array together (`volume`).
 
+use std::cell::Cell;
 use std::rc::Rc;
 
 use headpond_block::{BlockDevice, DeviceError};
@@ -105,14 +106,26 @@ impl Array {
         let journal = Some(named(new));
         let record = ArrayRecord { journal, ..self.recorder.record().clone() };
         let (own, blank) = (self.uuid(), Rc::clone(device));
+        let is_given_up = Rc::new(Cell::new(false));
+        let given_up = Rc::clone(&is_given_up);
         let made = async move {
             let left = super::read_journal_label(&*blank).await?;
             let is_left_over = left.is_ok_and(|label| label.array == own);
             let occupied = if is_left_over { Occupied::Overwrite } else { occupied };
-            Ok::<_, DeviceError>(create_journal(&*blank, &record, occupied).await)
+            if given_up.get() {
+                return Ok(Ok(()));
+            }
+            let made = create_journal(&*blank, &record, occupied).await;
+            if given_up.get() {
+                // Nobody knows of it, and it would be refused wherever it is to be used.
+                super::erase(&*blank).await?;
+            }
+            Ok::<_, DeviceError>(made)
         };
         // One that hangs is not to keep everybody else from changing members.
-        Ok(in_time(&self.runtime, device.name(), self.deadline(), made).await??)
+        let made = in_time(&self.runtime, device.name(), self.deadline(), made).await;
+        is_given_up.set(made.is_err());
+        Ok(made??)
     }
 
     /// Stops the array in order, and records which journal it has from now on; it is to be
@@ -120,7 +133,7 @@ impl Array {
     ///
     /// # Errors
     /// What speaks against it, before anything is written; or where the array has lost too many
-    /// members, when it is stopped.
+    /// members, or a stripe is torn, when it is stopped.
     pub async fn change_journal(&self, to: Option<JournalOptions>) -> Result<(), JournalError> {
         self.consider_journal_change(to.map(|new| new.when))?;
         self.stop().await?;

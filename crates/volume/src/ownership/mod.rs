@@ -24,10 +24,11 @@ mod promises;
 mod record;
 
 use crate::description::Description;
+use crate::notes::Note;
 use crate::open::{Devices, is_memory};
 pub use claim::{ClaimError, ClaimWatch, Claimant, Watching};
 use fence::Fence;
-use headpond_block::{BlockDevice, Instant, Runtime};
+use headpond_block::{BlockDevice, DeviceError, Instant, Runtime};
 use headpond_raid::{Inspection, inspect_all, journals_of};
 pub(crate) use promises::Promises;
 use record::OwnerRecord;
@@ -154,23 +155,28 @@ impl Ownership {
     }
 }
 
-/// The devices that say that they are this volume's, by the deadline of members.
+/// The devices that say that they are this volume's. One that does not answer by the deadline of
+/// members counts as absent from now on: another owner may be named on it, and it may yet answer.
 async fn belonging(
     runtime: &Runtime,
     description: &Description,
-    devices: &Devices,
+    devices: &mut Devices,
 ) -> Vec<Rc<dyn BlockDevice>> {
     let patience = description.array.patience();
     let cores: Vec<Uuid> = description.cores().map(|(uuid, _)| uuid).collect();
     let mirror = description.cache.as_ref().and_then(|cache| cache.mirror.as_ref());
     let mirror: Vec<Uuid> = mirror.iter().map(|mirror| mirror.uuid).collect();
-    let mut ours = Vec::new();
-    for (given, arrays) in [(&devices.members, &cores), (&devices.copies, &mirror)] {
-        for (device, look) in inspect_all(runtime, given.clone(), patience).await {
-            if matches!(look, Ok(Inspection::Member(it)) if arrays.contains(&it.array.uuid)) {
-                ours.push(device);
-            }
-        }
+    let (mut ours, mut absent) = (Vec::new(), Vec::new());
+    for (given, arrays) in [(&mut devices.members, &cores), (&mut devices.copies, &mirror)] {
+        let looks = inspect_all(runtime, std::mem::take(given), patience).await;
+        let arrays = looks.into_iter().map(|(device, look)| {
+            let array = look.map(|look| match look {
+                Inspection::Member(found) if arrays.contains(&found.array.uuid) => Some(()),
+                _ => None,
+            });
+            (device, array)
+        });
+        sort_out(arrays, given, &mut ours, &mut absent);
     }
     if let Some(device) = &devices.cache
         && let Ok(superblock) = headpond_cache::load(&**device).await
@@ -178,11 +184,33 @@ async fn belonging(
     {
         ours.push(Rc::clone(device));
     }
-    for (device, array) in journals_of(runtime, devices.journals.clone(), patience).await {
-        if array.is_ok_and(|array| array.is_some_and(|array| cores.contains(&array))) {
-            ours.push(device);
-        }
-    }
+    let looks = journals_of(runtime, std::mem::take(&mut devices.journals), patience).await;
+    let arrays = looks.into_iter().map(|(device, look)| {
+        let array = look.map(|array| array.filter(|array| cores.contains(array)).map(drop));
+        (device, array)
+    });
+    sort_out(arrays, &mut devices.journals, &mut ours, &mut absent);
+    devices.absent.extend(absent);
     ours.retain(|device| !is_memory(&**device));
     ours
+}
+
+/// Devices by what was found on them: something of the volume, nothing of it, or no answer.
+fn sort_out(
+    looks: impl Iterator<Item = (Rc<dyn BlockDevice>, Result<Option<()>, DeviceError>)>,
+    given: &mut Vec<Rc<dyn BlockDevice>>,
+    ours: &mut Vec<Rc<dyn BlockDevice>>,
+    absent: &mut Vec<Note>,
+) {
+    for (device, look) in looks {
+        match look {
+            Err(error @ DeviceError::Timeout { .. }) => {
+                absent.push(Note::of_member(device.name().as_str(), error.to_string()));
+                continue;
+            }
+            Ok(Some(())) => ours.push(Rc::clone(&device)),
+            Ok(None) | Err(_) => {}
+        }
+        given.push(device);
+    }
 }

@@ -10,8 +10,8 @@ use headpond_cache::Mode;
 use headpond_raid::{ArrayState, Occupied};
 use headpond_sim::{Medium, OperationTime, Power, Sim, SimDisk, run};
 use headpond_volume::{
-    AlertKind, Claimant, Description, Devices, Host, NewMember, OpenError, OpenOptions, OwnerState,
-    Process, Volume, Watching,
+    AlertKind, Claimant, CreateOptions, Description, Devices, Host, NewMember, OpenError,
+    OpenOptions, OwnerState, Process, Volume, Watching,
 };
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -321,6 +321,38 @@ fn a_disk_that_hangs_before_it_is_opened_is_done_without() {
         let volume = opened.expect("one may be missing");
         assert_eq!(volume.status().array.state, ArrayState::Degraded);
         hung.set_down(false);
+        volume.stop().await.unwrap();
+    })
+    .unwrap();
+}
+
+/// Who has it may be named on the disks alone that were given up, and those answer later.
+#[test]
+fn disks_that_answer_only_after_they_were_given_up_are_not_opened_beside_their_owner() {
+    run(8, |runtime, sim| async move {
+        let disks = Disks::new(&runtime, &sim).await;
+        let plain = Description { cache: None, ..description() };
+        let anew = CreateOptions { occupied: Occupied::Overwrite, ..CREATE };
+        let [left, right] = [("left", 1), ("right", 2)].map(|(name, id)| user(name, id, id));
+        let devices = |user: &User| Devices { cache: None, ..disks.devices(&[&user.link; 4]) };
+        Volume::create(&plain, &devices(&left), &anew).await.unwrap();
+        let open = |user: &User| {
+            let options = OpenOptions { claimant: Some(user.claimant.clone()), ..careful() };
+            let (runtime, plain, devices) = (runtime.clone(), plain.clone(), devices(user));
+            async move { Volume::open(&runtime, &plain, devices, options).await }
+        };
+        let volume = open(&left).await.expect("nobody has it");
+        right.link.set_down(true);
+        let (link, clock) = (right.link.clone(), runtime.clone());
+        let back = runtime.spawn(async move {
+            clock.sleep(Duration::from_millis(30_050)).await;
+            link.set_down(false);
+        });
+        let Err(refused) = open(&right).await else { panic!("it has an owner") };
+        assert!(refused.to_string().contains("no answer within 30s"), "{refused}");
+        back.await;
+        runtime.sleep(LONG).await;
+        assert_eq!(state(&volume), OwnerState::Held);
         volume.stop().await.unwrap();
     })
     .unwrap();

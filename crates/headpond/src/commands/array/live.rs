@@ -148,12 +148,12 @@ pub struct ResumeArgs {
     wait: bool,
 }
 
-/// Say how fast work on the array beside the requests may go: rebuild, first parity, scrub. It
-/// moves between the two by what the requests feel of it.
+/// Say how fast work on the array beside the requests may go: rebuild, growth, first parity,
+/// scrub. It moves between the two by what the requests feel of it.
 #[derive(Args)]
 #[command(after_help = "Examples:\n  headpond array pace hv0 --floor 50M\n  \
     headpond array pace hv0 --ceiling 200M\n\n\
-    Bytes a second, of each member for a rebuild, else of the array.")]
+    Bytes a second, of each member for a rebuild or a growth, else of the array.")]
 pub struct PaceArgs {
     #[command(flatten)]
     of: OfArgs,
@@ -176,7 +176,8 @@ pub struct OfArgs {
     /// Of a further core; of the first, where nothing is said.
     #[arg(long, value_name = "NAME")]
     core: Option<String>,
-    /// The copies that the cache lies on, instead.
+    /// The copies that the cache lies on, instead; they are not scrubbed, grown, paced or given up
+    /// this way, and have no journal.
     #[arg(long, conflicts_with = "core")]
     cache: bool,
     /// Print JSON instead of text.

@@ -75,7 +75,7 @@ pub struct ImportArgs {
 pub struct TestArgs {
     /// Our own file, or Open CAS's CSV; or `lustre`, which is built in.
     pub rules: PathBuf,
-    /// A trace: blktrace, blkparse text, fio iolog, Headpond's own recording.
+    /// A trace of any format (docs/traces.md), plain, gzip, zstd or xz.
     pub trace: PathBuf,
     /// List every request with its class, too.
     #[arg(long)]
