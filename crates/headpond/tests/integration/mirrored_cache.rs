@@ -128,7 +128,7 @@ fn a_copy_is_replaced_and_taken_back_and_the_cache_detached_while_the_volume_is_
     user.ok(&["core", "add", "v", "logs", "--raid", "1", "--zeroed", &members[0], &members[1]]);
     assert_eq!(listed(&user), [a.clone(), b.clone()], "attached again behind the new core");
     qemu_io(&user, &program, "read -P 0x33 0 1M");
-    assert!(user.run(&["cache", "replace", "v", &a]).err.contains("in use"));
+    assert!(user.run(&["cache", "replace", "v", &a]).err.contains("belongs to v already"));
     assert_eq!(user.run(&["cache", "replace", "v", &c, &c]).code, 4, "it takes one device");
     user.ok(&["cache", "replace", "v", &c, "--force"]);
     assert!(mirror_of(&user).is_null() && listed(&user) == [c]);
