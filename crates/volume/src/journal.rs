@@ -49,7 +49,7 @@ impl Volume {
         let when = new.when.or(before.map(|before| before.when)).unwrap_or_default();
         let device = self.ownership.guard(new.device);
         let options = JournalOptions { uuid: new.uuid, when };
-        core.array.make_journal(&device, options, new.occupied).await?;
+        core.array.make_journal(&*device, options, new.occupied).await?;
         let described = JournalDescription::of(new.word, when);
         let kept = self.description();
         self.core_description(&core, |core| core.name_as_well(&described));

@@ -7,16 +7,12 @@
 //!
 //! **Not here**: stopping those above, and putting the array together (`volume`).
 
-use std::cell::Cell;
-use std::rc::Rc;
-
 use headpond_block::{BlockDevice, DeviceError};
 use thiserror::Error;
 
 use super::Array;
 use crate::create::{CreateError, JournalOptions, Occupied, create_journal};
 use crate::journal::JournalWhen;
-use crate::patience::in_time;
 use crate::superblock::{ArrayRecord, JournalRecord};
 
 /// Of a journal that has no records.
@@ -90,12 +86,12 @@ impl Array {
     /// Before anything is written: what speaks against it. After that: the device's.
     pub async fn make_journal(
         &self,
-        device: &Rc<dyn BlockDevice>,
+        device: &dyn BlockDevice,
         new: JournalOptions,
         occupied: Occupied,
     ) -> Result<(), JournalError> {
         self.consider_journal_change(Some(new.when))?;
-        let is_in_use = |journal: Rc<super::Journal>| journal.name() == device.name();
+        let is_in_use = |journal: std::rc::Rc<super::Journal>| journal.name() == device.name();
         if self.journal().is_some_and(is_in_use) {
             let (array, device) = (self.name.to_string(), device.name().to_string());
             return Err(JournalError::Known { array, device });
@@ -103,29 +99,12 @@ impl Array {
         // Should it be the one that is lost, the members are to know that it is.
         self.settle().await;
         self.check_intact()?;
+        let is_left_over = super::read_journal_label(device).await?;
+        let is_left_over = is_left_over.is_ok_and(|label| label.array == self.uuid());
+        let occupied = if is_left_over { Occupied::Overwrite } else { occupied };
         let journal = Some(named(new));
         let record = ArrayRecord { journal, ..self.recorder.record().clone() };
-        let (own, blank) = (self.uuid(), Rc::clone(device));
-        let is_given_up = Rc::new(Cell::new(false));
-        let given_up = Rc::clone(&is_given_up);
-        let made = async move {
-            let left = super::read_journal_label(&*blank).await?;
-            let is_left_over = left.is_ok_and(|label| label.array == own);
-            let occupied = if is_left_over { Occupied::Overwrite } else { occupied };
-            if given_up.get() {
-                return Ok(Ok(()));
-            }
-            let made = create_journal(&*blank, &record, occupied).await;
-            if given_up.get() {
-                // Nobody knows of it, and it would be refused wherever it is to be used.
-                super::erase(&*blank).await?;
-            }
-            Ok::<_, DeviceError>(made)
-        };
-        // One that hangs is not to keep everybody else from changing members.
-        let made = in_time(&self.runtime, device.name(), self.deadline(), made).await;
-        is_given_up.set(made.is_err());
-        Ok(made??)
+        Ok(create_journal(device, &record, occupied).await?)
     }
 
     /// Stops the array in order, and records which journal it has from now on; it is to be

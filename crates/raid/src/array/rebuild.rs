@@ -350,6 +350,10 @@ impl Array {
             self.counters.rewritten_strips.count();
         }
         for member in takers {
+            if !self.members.is_present(&member) {
+                // Let go since, and its device may be somebody else's.
+                continue;
+            }
             match self.operate(&member, write.clone()).await {
                 Ok(()) => member.note_write(),
                 Err(_) => self.fail_member(&member).await,

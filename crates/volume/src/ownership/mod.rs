@@ -155,8 +155,8 @@ impl Ownership {
     }
 }
 
-/// The devices that say that they are this volume's. One that does not answer by the deadline of
-/// members counts as absent from now on: another owner may be named on it, and it may yet answer.
+/// The devices that say that they are this volume's. One that cannot be read, or not by the
+/// deadline of members, counts as absent from now on: it may answer yet, and name another owner.
 async fn belonging(
     runtime: &Runtime,
     description: &Description,
@@ -169,14 +169,12 @@ async fn belonging(
     let (mut ours, mut absent) = (Vec::new(), Vec::new());
     for (given, arrays) in [(&mut devices.members, &cores), (&mut devices.copies, &mirror)] {
         let looks = inspect_all(runtime, std::mem::take(given), patience).await;
-        let arrays = looks.into_iter().map(|(device, look)| {
-            let array = look.map(|look| match look {
-                Inspection::Member(found) if arrays.contains(&found.array.uuid) => Some(()),
-                _ => None,
-            });
-            (device, array)
+        let looks = looks.into_iter().map(|(device, look)| {
+            let is_it =
+                |look| matches!(look, Inspection::Member(it) if arrays.contains(&it.array.uuid));
+            (device, look.map(is_it))
         });
-        sort_out(arrays, given, &mut ours, &mut absent);
+        sort_out(looks, given, &mut ours, &mut absent);
     }
     if let Some(device) = &devices.cache
         && let Ok(superblock) = headpond_cache::load(&**device).await
@@ -185,32 +183,29 @@ async fn belonging(
         ours.push(Rc::clone(device));
     }
     let looks = journals_of(runtime, std::mem::take(&mut devices.journals), patience).await;
-    let arrays = looks.into_iter().map(|(device, look)| {
-        let array = look.map(|array| array.filter(|array| cores.contains(array)).map(drop));
-        (device, array)
-    });
-    sort_out(arrays, &mut devices.journals, &mut ours, &mut absent);
+    let is_it = |array: Option<Uuid>| array.is_some_and(|array| cores.contains(&array));
+    let looks = looks.into_iter().map(|(device, look)| (device, look.map(is_it)));
+    sort_out(looks, &mut devices.journals, &mut ours, &mut absent);
     devices.absent.extend(absent);
     ours.retain(|device| !is_memory(&**device));
     ours
 }
 
-/// Devices by what was found on them: something of the volume, nothing of it, or no answer.
+/// Devices by whether something of the volume was found on them, or nothing could be.
 fn sort_out(
-    looks: impl Iterator<Item = (Rc<dyn BlockDevice>, Result<Option<()>, DeviceError>)>,
+    looks: impl Iterator<Item = (Rc<dyn BlockDevice>, Result<bool, DeviceError>)>,
     given: &mut Vec<Rc<dyn BlockDevice>>,
     ours: &mut Vec<Rc<dyn BlockDevice>>,
     absent: &mut Vec<Note>,
 ) {
     for (device, look) in looks {
         match look {
-            Err(error @ DeviceError::Timeout { .. }) => {
-                absent.push(Note::of_member(device.name().as_str(), error.to_string()));
-                continue;
+            Ok(true) => {
+                ours.push(Rc::clone(&device));
+                given.push(device);
             }
-            Ok(Some(())) => ours.push(Rc::clone(&device)),
-            Ok(None) | Err(_) => {}
+            Ok(false) => given.push(device),
+            Err(error) => absent.push(Note::of_member(device.name().as_str(), error.to_string())),
         }
-        given.push(device);
     }
 }
