@@ -30,8 +30,8 @@ use headpond_cache::Superblock;
 use headpond_cache::format::superblock::COPY_OFFSETS;
 use headpond_raid::{
     AfterUncleanStop, Array, ArrayState, AssembleError, AssembleOptions, Assembled, Contents,
-    CreateError, CreateOptions, Inspection, Integrity, Intent, Level, Occupied, Patience, Prepared,
-    Striping, Tuning, WhenFull, erase, inspect_all, prepare,
+    CreateError, CreateOptions, Inspection, Integrity, Intent, Level, Occupied, Prepared, Striping,
+    Tuning, WhenFull, erase, inspect, prepare,
 };
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -312,12 +312,11 @@ pub(crate) async fn find(
     runtime: &Runtime,
     (volume, mirror): (&str, &MirrorDescription),
     devices: Vec<Rc<dyn BlockDevice>>,
-    patience: Option<Patience>,
     pool: BufferPool,
 ) -> Result<(FoundMirror, Vec<String>), String> {
     let (mut copies, mut told) = (Vec::new(), Vec::new());
-    for (device, found) in inspect_all(runtime, devices, patience).await {
-        let what = match found {
+    for device in devices {
+        let what = match inspect(&*device).await {
             Ok(Inspection::Member(found)) if found.array.uuid == mirror.uuid => {
                 let array = &found.array;
                 let bytes = array.layout().map(|layout| layout.array_bytes()).unwrap_or_default();

@@ -12,10 +12,9 @@ use headpond_block::{BlockDevice, BufferPool, DeviceName, Runtime, Stability};
 use headpond_cache::{Expected, LoadProgress, Superblock};
 use headpond_raid::{
     AfterUncleanStop, Array, AssembleError, AssembleOptions, Assembled, Force, Inspection,
-    Prepared, Tuning, Warning, inspect_all, journals_of, prepare,
+    Prepared, Tuning, Warning, inspect_all, journal_of, prepare,
 };
 use serde::{Deserialize, Serialize};
-use std::collections::VecDeque;
 use std::rc::Rc;
 use uuid::Uuid;
 
@@ -184,12 +183,13 @@ impl Volume {
             mirror: None,
             reason: joined(&absent),
         };
-        let told_of_copies = cache.find_mirror(runtime, description, copies, &options.pool).await;
+        let told_of_copies =
+            cache.find_mirror(runtime, &description.name, copies, &options.pool).await;
         if members.is_empty() && !absent.is_empty() {
             return Err(OpenError::NoMembers { reason: joined(&absent) });
         }
         let members = by_core(runtime, description, members).await;
-        let journals = journals_by_core(runtime, description, journals).await;
+        let journals = journals_by_core(description, journals).await;
         let arrays: Vec<_> = members.into_iter().zip(journals).collect();
         let mut prepared =
             prepare_all(runtime, description, &arrays, &options, cache.device.as_deref()).await?;
@@ -272,24 +272,22 @@ async fn by_core(
 /// The journals of each core, by what is on them: several while they are exchanged. What says
 /// nothing is the journal of a core that should have one.
 async fn journals_by_core(
-    runtime: &Runtime,
     description: &Description,
     journals: Vec<Rc<dyn BlockDevice>>,
 ) -> Vec<Vec<Rc<dyn BlockDevice>>> {
     let mut by_core = vec![Vec::new(); description.cores().count()];
-    let mut others = VecDeque::new();
-    let patience = description.array.patience();
-    for (device, array) in journals_of(runtime, journals, patience).await {
-        let array = array.ok().flatten();
+    let mut others = Vec::new();
+    for device in journals {
+        let array = journal_of(&*device).await.ok().flatten();
         let is_its = |(uuid, _): (Uuid, &CoreDescription)| Some(uuid) == array;
         match description.cores().position(is_its) {
             Some(core) => by_core[core].push(device),
-            None => others.push_back(device),
+            None => others.push(device),
         }
     }
     for ((_, core), found) in description.cores().zip(&mut by_core) {
         if core.journal.is_some() && found.is_empty() {
-            found.extend(others.pop_front());
+            found.extend(others.pop());
         }
     }
     by_core
@@ -378,14 +376,13 @@ impl<'a> Wanted<'a> {
     async fn find_mirror(
         &mut self,
         runtime: &Runtime,
-        description: &Description,
+        volume: &str,
         copies: Vec<Rc<dyn BlockDevice>>,
         pool: &BufferPool,
     ) -> Vec<String> {
         let mirror = self.described.and_then(|described| described.mirror.as_ref());
         let Some(mirror) = mirror.filter(|_| !copies.is_empty()) else { return Vec::new() };
-        let (volume, patience) = (&*description.name, description.array.patience());
-        match mirror::find(runtime, (volume, mirror), copies, patience, pool.clone()).await {
+        match mirror::find(runtime, (volume, mirror), copies, pool.clone()).await {
             Ok((found, told)) => {
                 self.device = Some(Rc::clone(&found.face));
                 self.mirror = Some(found);
