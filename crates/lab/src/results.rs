@@ -171,11 +171,11 @@ impl CellResult {
     /// How good each round that counts was, more being better: requests a second, and where these
     /// were given, how soon they were answered.
     pub fn merits(&self, plan: &Plan) -> Vec<f64> {
-        let of = |jobs: Vec<JobRound>| match self.cell.load.rate {
-            Some(_) => mean_ms(&jobs).map_or(0.0, |ms| 1.0 / ms),
-            None => requests_per_second(&jobs),
-        };
-        self.counted(plan).into_iter().map(own_jobs).map(of).collect()
+        if self.cell.load.rate.is_none() {
+            return self.rates(plan);
+        }
+        let soon = |jobs: Vec<JobRound>| mean_ms(&jobs).map_or(0.0, |ms| 1.0 / ms);
+        self.counted(plan).into_iter().map(own_jobs).map(soon).collect()
     }
 
     /// Requests a second of each round that counts, also where they were given.

@@ -72,14 +72,6 @@ pub struct Destroyed {
 }
 
 impl CreateError {
-    /// In the eyes of a volume, which may have had the cache itself.
-    pub(crate) fn seen_by(self, own: Uuid) -> Self {
-        match self {
-            Self::CacheInUse { device, volume } if volume == own => Self::CacheOfOwn { device },
-            error => error,
-        }
-    }
-
     /// Whether it was refused because data could be lost.
     pub fn is_refusal(&self) -> bool {
         use headpond_raid::CreateError as Array;
@@ -128,7 +120,7 @@ impl Volume {
         if let Some(cache) = &devices.cache {
             headpond_cache::consider(&**cache, &new)?;
             if options.occupied == Occupied::Refuse {
-                refuse_occupied(&**cache).await?;
+                refuse_occupied(&**cache, description.uuid).await?;
             }
         }
         let mirror = consider_copies(description, devices, &new, options.occupied).await?;
@@ -232,7 +224,7 @@ async fn consider_copies(
     for copy in &devices.copies {
         refuse_memory(&**copy)?;
         if occupied == Occupied::Refuse {
-            refuse_occupied(&**copy).await?;
+            refuse_occupied(&**copy, description.uuid).await?;
         }
     }
     let record = headpond_raid::create::consider(&devices.copies, &array).await?;
@@ -349,23 +341,28 @@ pub(crate) fn array_options(
     }
 }
 
-/// Where it is asked for, a device that is somebody's cache is refused.
+/// Where it is asked for, a device that is somebody's cache is refused, also one that the volume
+/// which asks had itself.
 pub(crate) async fn refuse_cache(
     device: &dyn BlockDevice,
     occupied: Occupied,
+    own: Uuid,
 ) -> Result<(), CreateError> {
     match headpond_cache::load(device).await {
         Ok(superblock) if occupied == Occupied::Refuse => {
             let (device, volume) = (device.name().clone(), superblock.volume);
-            Err(CreateError::CacheInUse { device, volume })
+            match volume == own {
+                true => Err(CreateError::CacheOfOwn { device }),
+                false => Err(CreateError::CacheInUse { device, volume }),
+            }
         }
         _ => Ok(()),
     }
 }
 
-pub(crate) async fn refuse_occupied(cache: &dyn BlockDevice) -> Result<(), CreateError> {
+pub(crate) async fn refuse_occupied(cache: &dyn BlockDevice, own: Uuid) -> Result<(), CreateError> {
     let device = || cache.name().clone();
-    refuse_cache(cache, Occupied::Refuse).await?;
+    refuse_cache(cache, Occupied::Refuse, own).await?;
     if let Inspection::Member(superblock) = headpond_raid::inspect(cache).await? {
         return Err(CreateError::CacheIsMember { device: device(), array: superblock.array.name });
     }

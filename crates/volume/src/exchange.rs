@@ -217,8 +217,7 @@ impl Volume {
             cache_options(&description, new.identities[0], &CoreFacts::of(&self.cores()));
         match new.device {
             NewDevice::Other(_) if new.occupied == Occupied::Refuse => {
-                let seen = |error: CreateError| error.seen_by(description.uuid);
-                refuse_occupied(&*device).await.map_err(seen)?;
+                refuse_occupied(&*device, description.uuid).await?;
             }
             NewDevice::Reopened { bytes, .. } => {
                 let asked_bytes = options.device_bytes.unwrap_or(bytes);

@@ -175,8 +175,7 @@ impl Volume {
         }
         // What copies hold that were just made is what their devices held, which was looked at.
         if occupied == Occupied::Refuse && device.mirror.is_none() {
-            let seen = |error: CreateError| error.seen_by(description.uuid);
-            refuse_occupied(&*device.device).await.map_err(seen)?;
+            refuse_occupied(&*device.device, description.uuid).await?;
         }
         let options = cache_options(&description, identity, &CoreFacts::of(&cores));
         let superblock =
@@ -199,8 +198,7 @@ impl Volume {
         description.check_new()?;
         for device in &devices {
             refuse_memory(&**device)?;
-            let seen = |error: CreateError| error.seen_by(description.uuid);
-            refuse_cache(&**device, occupied).await.map_err(seen)?;
+            refuse_cache(&**device, occupied, description.uuid).await?;
         }
         let mirror = described.mirror.as_ref().expect("copies are described");
         let options = mirror::create_options(&description, mirror, occupied);

@@ -375,7 +375,7 @@ impl Volume {
         }
         if core.name == CACHE_COPIES {
             refuse_memory(&*new.device)?;
-            refuse_cache(&*new.device, new.occupied).await?;
+            refuse_cache(&*new.device, new.occupied, self.description().uuid).await?;
         }
         let name = new.device.name().to_string();
         core.array.add_spare(new.device, new.uuid).await?;

@@ -173,13 +173,12 @@ impl CoreLabel for Ground {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::description::{Description, MirrorDescription};
+    use crate::mirror::{self, Mirror};
     use headpond_block::Buffer;
     use headpond_block::devices::RamDevice;
-    use headpond_block::{Executor, Order, Runtime, VirtualClock};
-    use headpond_raid::{
-        AssembleOptions, Contents, CreateOptions, Integrity, Intent, Level, Occupied, Striping,
-        assemble, create,
-    };
+    use headpond_block::{BufferPool, Executor, Order, PoolConfig, Runtime, VirtualClock};
+    use headpond_raid::Occupied;
     use std::task::{Context, Poll, Waker};
 
     fn poll<T>(future: &mut (impl Future<Output = T> + Unpin)) -> Poll<T> {
@@ -203,27 +202,19 @@ mod tests {
         assert_eq!((before.size_bytes, ground.geometry().size_bytes), (1 << 20, 2 << 20));
     }
 
+    /// The array of the copies of a cache: any would do.
     async fn array(runtime: &Runtime) -> Rc<Array> {
-        let member = |name: &str| Rc::new(RamDevice::new(name, 4 << 20)) as Rc<dyn BlockDevice>;
-        let members = vec![member("m0"), member("m1")];
-        let options = CreateOptions {
-            name: "a".into(),
-            uuid: uuid::Uuid::from_u128(1),
-            level: Level::Raid1,
-            groups: 1,
-            declustered: None,
-            striping: Striping::Plain,
-            strip_bytes: 4096,
-            contents: Contents::Zeros,
-            intent: Intent::None,
-            integrity: Integrity::None,
-            occupied: Occupied::Refuse,
-            owner: None,
-            journal: None,
-        };
-        create(&members, &options).await.expect("created");
-        let assembled = assemble(runtime, members, AssembleOptions::default()).await;
-        Rc::new(assembled.expect("assembled").array)
+        let copy = |name: &str| Rc::new(RamDevice::new(name, 4 << 20)) as Rc<dyn BlockDevice>;
+        let text = "name = 'v'\nuuid = '6b7c8f0e-9a31-4d7e-8f7b-0d2c1f4a5e66'\nslices = 1\n[core]\n\
+                    raid = 1\nstrip = '64K'\nmembers = ['a', 'b']";
+        let description = Description::parse(text).expect("a volume");
+        let (copies, spares) = (vec!["c0".into(), "c1".into()], Vec::new());
+        let mirror = MirrorDescription { uuid: description.uuid, copies, spares };
+        let options = mirror::create_options(&description, &mirror, Occupied::Refuse);
+        let devices = ["c0", "c1"].map(copy).into();
+        let pool = BufferPool::new(&PoolConfig::small());
+        let made = Mirror::make(runtime, devices, &options, pool).await.expect("made");
+        Rc::clone(&made.core.array)
     }
 
     /// The array of before is stopped then; what it records would be taken back by the new one.

@@ -99,9 +99,17 @@ fn user(name: &str, machine: u128, boot: u128) -> User {
 
 impl User {
     async fn open(&self, disks: &Disks) -> Result<Volume, OpenError> {
+        self.open_by(disks, &description(), disks.devices(&[&self.link; 4])).await
+    }
+
+    async fn open_by(
+        &self,
+        disks: &Disks,
+        description: &Description,
+        devices: Devices,
+    ) -> Result<Volume, OpenError> {
         let options = OpenOptions { claimant: Some(self.claimant.clone()), ..careful() };
-        let devices = disks.devices(&[&self.link; 4]);
-        Volume::open(&disks.runtime, &description(), devices, options).await
+        Volume::open(&disks.runtime, description, devices, options).await
     }
 
     fn has_watched(&self) -> bool {
@@ -295,10 +303,8 @@ fn a_disk_that_hangs_makes_nobody_late() {
     run(5, |runtime, sim| async move {
         let disks = Disks::new(&runtime, &sim).await;
         let (left, hung) = (user("left", 1, 1), LinkState::default());
-        let links = [&left.link, &hung, &left.link, &left.link];
-        let options = OpenOptions { claimant: Some(left.claimant.clone()), ..careful() };
-        let devices = disks.devices(&links);
-        let opened = Volume::open(&runtime, &description(), devices, options).await;
+        let devices = disks.devices(&[&left.link, &hung, &left.link, &left.link]);
+        let opened = left.open_by(&disks, &description(), devices).await;
         let volume = opened.expect("nobody has it");
         hung.set_down(true);
         runtime.sleep(LONG).await;
@@ -315,9 +321,8 @@ fn a_disk_that_hangs_before_it_is_opened_is_done_without() {
         let disks = Disks::new(&runtime, &sim).await;
         let (left, hung) = (user("left", 1, 1), LinkState::default());
         hung.set_down(true);
-        let links = [&left.link, &hung, &left.link, &left.link];
-        let options = OpenOptions { claimant: Some(left.claimant.clone()), ..careful() };
-        let opened = Volume::open(&runtime, &description(), disks.devices(&links), options).await;
+        let devices = disks.devices(&[&left.link, &hung, &left.link, &left.link]);
+        let opened = left.open_by(&disks, &description(), devices).await;
         let volume = opened.expect("one may be missing");
         assert_eq!(volume.status().array.state, ArrayState::Degraded);
         hung.set_down(false);
@@ -336,19 +341,16 @@ fn disks_that_answer_only_after_they_were_given_up_are_not_opened_beside_their_o
         let [left, right] = [("left", 1), ("right", 2)].map(|(name, id)| user(name, id, id));
         let devices = |user: &User| Devices { cache: None, ..disks.devices(&[&user.link; 4]) };
         Volume::create(&plain, &devices(&left), &anew).await.unwrap();
-        let open = |user: &User| {
-            let options = OpenOptions { claimant: Some(user.claimant.clone()), ..careful() };
-            let (runtime, plain, devices) = (runtime.clone(), plain.clone(), devices(user));
-            async move { Volume::open(&runtime, &plain, devices, options).await }
-        };
-        let volume = open(&left).await.expect("nobody has it");
+        let opened = left.open_by(&disks, &plain, devices(&left)).await;
+        let volume = opened.expect("nobody has it");
         right.link.set_down(true);
         let (link, clock) = (right.link.clone(), runtime.clone());
         let back = runtime.spawn(async move {
             clock.sleep(Duration::from_millis(30_050)).await;
             link.set_down(false);
         });
-        let Err(refused) = open(&right).await else { panic!("it has an owner") };
+        let opened = right.open_by(&disks, &plain, devices(&right)).await;
+        let Err(refused) = opened else { panic!("it has an owner") };
         assert!(refused.to_string().contains("no answer within 30s"), "{refused}");
         back.await;
         runtime.sleep(LONG).await;
