@@ -1,13 +1,13 @@
 //! The setting that names the I/O classes.
 
-use headpond_cache::classes::{ClassError, Classes};
+use headpond_cache::classes::{ClassError, Classes, OneRule};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
 /// The I/O classes of a volume, as the description says them.
 ///
-/// One line is the name of a set that is built in, or of a file, which whoever opens the volume
-/// reads first; more lines are the text of such a file.
+/// One line is the name of a set that is built in, a single rule, or the name of a file, which
+/// whoever opens the volume reads first; more lines are the text of such a file.
 #[derive(Clone, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum ClassSetting {
@@ -16,6 +16,8 @@ pub enum ClassSetting {
     None,
     /// Metadata and requests of up to 128,000 bytes; the rest goes past the cache.
     Lustre,
+    /// What one rule takes is treated apart.
+    OneRule(OneRule),
     Inline(Arc<Classes>),
     /// Not read yet.
     File(String),
@@ -43,6 +45,7 @@ impl ClassSetting {
         match self {
             Self::None | Self::File(_) => Arc::default(),
             Self::Lustre => Arc::new(Classes::lustre()),
+            Self::OneRule(rule) => Arc::new(rule.classes()),
             Self::Inline(classes) => Arc::clone(classes),
         }
     }
@@ -56,7 +59,10 @@ impl TryFrom<String> for ClassSetting {
             "" | "none" => Ok(Self::None),
             "lustre" => Ok(Self::Lustre),
             lines if lines.contains('\n') => Self::parse(&text).map_err(|error| error.to_string()),
-            path => Ok(Self::File(path.to_owned())),
+            line => match OneRule::parse(line) {
+                Some(rule) => rule.map(Self::OneRule).map_err(|error| error.to_string()),
+                None => Ok(Self::File(line.to_owned())),
+            },
         }
     }
 }
@@ -66,6 +72,7 @@ impl From<ClassSetting> for String {
         match setting {
             ClassSetting::None => "none".into(),
             ClassSetting::Lustre => "lustre".into(),
+            ClassSetting::OneRule(rule) => rule.to_string(),
             ClassSetting::Inline(classes) => classes.to_toml(),
             ClassSetting::File(path) => path,
         }
@@ -80,12 +87,17 @@ mod tests {
     fn what_is_written_is_read_again() {
         let inline = ClassSetting::parse("[[class]]\nid = 1\nwhen = \"metadata\"\n").unwrap();
         let file = ClassSetting::File("/etc/classes.toml".into());
-        for setting in [ClassSetting::None, ClassSetting::Lustre, inline, file] {
+        let rule =
+            OneRule::parse("past:request_size:ge:131072&io_direction:read").unwrap().unwrap();
+        let rule = ClassSetting::OneRule(rule);
+        for setting in [ClassSetting::None, ClassSetting::Lustre, rule, inline, file] {
             let text = String::from(setting.clone());
             assert_eq!(ClassSetting::try_from(text), Ok(setting));
         }
         let wrong = ClassSetting::try_from("[[class]]\nid = 99\n".to_owned());
         assert!(wrong.unwrap_err().contains("line 2"));
+        let wrong = ClassSetting::try_from("past:request_sise:lt:4096".to_owned());
+        assert!(wrong.unwrap_err().contains("request_sise"));
     }
 
     #[test]

@@ -19,7 +19,7 @@ use crate::progress::Gauge;
 use depth::RecordedDepth;
 use headpond_block::sync::{Permit, Semaphore};
 use headpond_block::{
-    BlockDevice, Buffer, ByteRange, Instant, Outcome, Request, RequestFlags, Runtime, start,
+    BlockDevice, Buffer, ByteRange, Hints, Instant, Outcome, Request, RequestFlags, Runtime, start,
 };
 use headpond_trace::{Op, RecordFlags, TraceError, TraceFormat, TraceRecord};
 use kinds::Kinds;
@@ -460,6 +460,8 @@ fn request(record: &TraceRecord, range: ByteRange) -> Request {
         Op::WriteZeroes => Request::write_zeroes(range),
         Op::Flush => Request::flush(),
     };
+    let metadata = record.flags.contains(RecordFlags::METADATA);
+    let request = request.with_hints(Hints { metadata, ..Hints::default() });
     match record.flags.contains(RecordFlags::FUA) && record.op == Op::Write {
         true => request.with_flags(RequestFlags::FUA),
         false => request,

@@ -144,6 +144,7 @@ impl Advice {
         let cache = situation.stack.cache.as_ref().expect("it was just seen to have one");
         let quest = Quest {
             cleaning: cache.settings.cleaning,
+            classes: cache.settings.classes.clone(),
             goal: situation.goal,
             freedom: situation.freedom,
             may_be_dirty: situation.may_be_dirty(),

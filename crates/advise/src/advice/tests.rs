@@ -237,6 +237,30 @@ fn small_metadata_is_cached_and_large_data_goes_past() {
     assert!(to_cache < 20_000.0, "{to_cache}: {}", advice.settings_line());
 }
 
+/// A stream of short writes belongs into the cache, and long requests do not: a cutoff, which stops
+/// the stream as well, cannot say so.
+#[test]
+fn long_writes_beside_a_stream_of_short_ones_go_past_by_their_class() {
+    let journal = Job { process: 1, ..Job::new(1, 1200, 16 << 10) };
+    let long = Job { process: 2, service_ns: 16_000_000, ..Job::new(8, 240, 2 << 20) };
+    let records = sorted(vec![
+        journal.run(|n| (Op::Write, n * (16 << 10))),
+        long.run(|n| (Op::Write, (1 << 40) + n * (2 << 20))),
+    ]);
+    let past = ("classes", "past:request_size:ge:2097152");
+    let settings = [past, ("seq-cutoff", "256K"), ("seq-cutoff", "1M"), ("seq-cutoff", "4M")];
+    let write_back = |(key, value): (&'static str, &str)| {
+        let of_all = [("mode", "write-back"), ("cleaning", "stripe"), ("seq-cutoff", "never")];
+        let of_all = of_all.map(|(key, value)| (key, value.to_owned()));
+        Candidate::new(of_all).with(key, value)
+    };
+    let mut candidates = Vec::from(settings.map(write_back));
+    candidates.push(write_back(("seq-cutoff", "never")));
+    let (_, trials) = trials(&records, &candidates, &situation(RAID60, FLASH));
+    let costs: Vec<f64> = trials.iter().map(|it| it.cost(Goal::Throughput)).collect();
+    assert!(costs[1..].iter().all(|cost| *cost > 1.2 * costs[0]), "{costs:?}");
+}
+
 #[test]
 fn a_cache_that_is_lost_with_the_power_holds_nothing_dirty_unless_that_is_allowed() {
     let records = random(|_| Op::Write, 1);

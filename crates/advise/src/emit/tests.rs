@@ -212,6 +212,15 @@ fn classes_keep_long_requests_out_where_the_cutoff_does() {
     }
     let text = emitted("mode=write-back preset=lustre", Target::OpencasIoClass);
     has(&text, &["metadata&done", "request_size:le:128000&done"]);
+    let past = "mode=write-back classes=past:request_size:ge:8192&io_direction:read";
+    has(
+        &emitted(past, Target::OpencasIoClass),
+        &["0,unclassified,255,1.00\n1,request_size:ge:8192&io_direction:read,255,0.00\n"],
+    );
+    has(
+        &emitted(past, Target::Headpond),
+        &["--set 'classes=past:request_size:ge:8192&io_direction:read'"],
+    );
 }
 
 #[test]
@@ -369,7 +378,7 @@ const SETTINGS: [(&str, &[&str]); 24] = [
     ("cleaning.alru.wake-up-s", &["0", "3600"]),
     ("cleaning.alru.dirty-ratio-threshold-percent", &["0", "100"]),
     ("cleaning.acp.flush-max-buffers", &["1", "10000"]),
-    ("classes", &["none", "lustre"]),
+    ("classes", &["none", "lustre", "past:request_size:ge:8192&io_direction:read"]),
     ("seq-cutoff", &["full", "never", "1K", "1500", "4194181K"]),
     ("seq-cutoff.promotion-count", &["1", "65535"]),
     ("promotion", &["always", "nhit"]),

@@ -1,9 +1,10 @@
 //! What can be chosen: one axis for each setting, with the values that are tried.
 
+use super::class_axis::{self, class_axis};
 use super::{Candidate, Risk};
 use crate::signature::Signature;
 use headpond_cache::{CleaningConfig, CleaningPreset};
-use headpond_volume::CacheSettings;
+use headpond_volume::{CacheSettings, ClassSetting};
 
 /// A setting and its values.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,10 +25,11 @@ pub struct Freedom {
 }
 
 /// All of them, in the order in which they are set.
-pub(super) const KEYS: [&str; 22] = [
+pub(super) const KEYS: [&str; 23] = [
     "mode",
     "cleaning",
     "seq-cutoff",
+    class_axis::KEY,
     FULL_WAIT,
     IN_FLIGHT_MAX,
     "cleaning.stripe.low-percent",
@@ -163,11 +165,12 @@ pub fn main_axes(signature: &Signature) -> Vec<Axis> {
 }
 
 /// The others, which are tried one after the other around the best of those.
-/// `cleaning` is how the machine cleans now.
+/// `cleaning` and `classes` are what the machine has now.
 pub fn further_axes(
     signature: &Signature,
     freedom: Freedom,
     cleaning: CleaningConfig,
+    classes: &ClassSetting,
 ) -> Vec<Axis> {
     let mut axes = cleaning_axes(cleaning);
     axes.extend([
@@ -181,6 +184,7 @@ pub fn further_axes(
         axes.push(axis("merge-wait-us", ["auto", "off"]));
         axes.push(axis("readahead", ["adaptive", "off"]));
     }
+    axes.extend(class_axis(signature, classes));
     if freedom.cache {
         axes.push(axis("line", ["4K", "64K"]));
     }

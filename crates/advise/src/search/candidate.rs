@@ -40,7 +40,8 @@ impl Candidate {
     }
 
     /// What is set on a machine that is there. Its cleaner is none of the values: a preset cannot
-    /// be told from its parameters; nor is what was chosen at creation, which stays.
+    /// be told from its parameters; nor is what was chosen at creation, or a list of classes, which
+    /// stay.
     pub fn standing(stack: &Stack) -> Self {
         let of_cache = stack.cache.iter().flat_map(|cache| cache.settings.shown());
         let shown: Vec<ShownSetting> = of_cache.chain(stack.array.shown()).collect();
@@ -53,6 +54,8 @@ impl Candidate {
                 Some((key, value_of("seq-cutoff.threshold")?))
             }
             (key, _) if key == INSERTION_THRESHOLD && value_of("promotion")? != "nhit" => None,
+            // More than one line, which no other value stands beside.
+            ("classes", shown) if shown.starts_with('(') => None,
             (_, value) => Some((key, value)),
         };
         let is_of_cleaner = |key: &str| key == "cleaning" || cleaner_of(key).is_some();

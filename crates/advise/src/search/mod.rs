@@ -14,6 +14,7 @@
 
 mod axes;
 mod candidate;
+mod class_axis;
 mod judge;
 mod replays;
 #[cfg(test)]
@@ -24,6 +25,7 @@ use crate::signature::Signature;
 use axes::{CLEANINGS, CREATION_KEYS, MAIN_KEYS, further_axes, is_of_use, main_axes};
 use foldhash::fast::FixedState;
 use headpond_cache::CleaningConfig;
+use headpond_volume::ClassSetting;
 use std::collections::HashMap;
 
 pub use axes::{Axis, DIRTY_MODES, Freedom};
@@ -71,6 +73,8 @@ pub struct Quest {
     pub standing: Option<Candidate>,
     /// How the machine cleans: parameters that are not changed stay.
     pub cleaning: CleaningConfig,
+    /// The classes that it has now.
+    pub classes: ClassSetting,
     /// Of a round.
     pub requests: usize,
     /// Every main candidate is tried on everything, and each further value around the best.
@@ -156,7 +160,7 @@ pub fn search(
     let standing = quest.standing.clone();
     let from_standing = |axis: Axis| axis.beginning_with(standing.as_ref());
     let main: Vec<Axis> = main_axes(signature).into_iter().map(from_standing).collect();
-    let further = further_axes(signature, quest.freedom, quest.cleaning);
+    let further = further_axes(signature, quest.freedom, quest.cleaning, &quest.classes);
     let further: Vec<Axis> = further.into_iter().map(from_standing).collect();
     let default = |axis: &Axis| (axis.key, axis.values[0].clone());
     let defaults = main.iter().chain(&further).map(default).collect();

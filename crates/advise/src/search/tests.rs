@@ -1,8 +1,9 @@
 //! The search against a judge whose answers are known.
 
+use super::class_axis::class_axis;
 use super::*;
-use crate::testing::{Job, scattered};
-use headpond_trace::{Op, TraceRecord};
+use crate::testing::{Job, scattered, together};
+use headpond_trace::{Op, RecordFlags, TraceRecord};
 use headpond_whatif::{Bins, Lap};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -73,6 +74,7 @@ fn found_for(
         freedom: Freedom { cache: true, array: true },
         standing: None,
         cleaning: CleaningConfig::default(),
+        classes: ClassSetting::None,
         may_be_dirty: true,
         requests: 20_000,
         is_exhaustive: false,
@@ -174,7 +176,7 @@ fn ratios_of_any_machine_rise_in_every_combination_and_begin_with_its_own() {
         cleaning.check().unwrap();
         let freedom = Freedom { cache: false, array: false };
         let signature = Signature::of_records(&[TraceRecord::new(0, Op::Write, 0, 4096)]);
-        let axes = further_axes(&signature, freedom, cleaning);
+        let axes = further_axes(&signature, freedom, cleaning, &ClassSetting::None);
         let values = ["low", "target", "high"].map(|name| -> Vec<u32> {
             let key = format!("cleaning.stripe.{name}-percent");
             let axis = axes.iter().find(|axis| axis.key == key).unwrap();
@@ -393,14 +395,65 @@ fn every_goal_has_a_name_that_is_read_back() {
 /// Candidates are alike whichever setting was set first by the place of each in that list.
 #[test]
 fn every_axis_has_its_place_among_the_settings_of_a_candidate() {
-    let long = (0..100).map(|n| TraceRecord::new(n, Op::Write, n << 20, 1 << 20));
-    let signature = Signature::of_records(&long.collect::<Vec<_>>());
+    let long = Job::new(4, 100, 1 << 20).run(|n| (Op::Write, n << 20));
+    let short = Job { process: 1, ..Job::new(4, 100, 4096) };
+    let signature = together(vec![long, short.run(|n| (Op::Read, scattered(n, 4096)))]);
     let freedom = Freedom { cache: true, array: true };
     let axes = main_axes(&signature).into_iter().chain(further_axes(
         &signature,
         freedom,
         CleaningConfig::default(),
+        &ClassSetting::None,
     ));
     let found: BTreeSet<&str> = axes.map(|axis| axis.key).collect();
     assert_eq!(found, BTreeSet::from(axes::KEYS));
+}
+
+/// Short writes, long reads and writes, and some metadata.
+fn of_many_lengths() -> Signature {
+    let short = Job::new(4, 500, 4096).run(|n| (Op::Write, scattered(n, 4096)));
+    let long = Job::new(2, 200, 256 << 10).run(|n| {
+        let op = if n % 2 == 0 { Op::Read } else { Op::Write };
+        (op, scattered(n, 256 << 10))
+    });
+    let mut metadata = Job::new(1, 50, 4096).run(|n| (Op::Read, n << 30));
+    metadata.iter_mut().for_each(|record| record.flags = RecordFlags::METADATA);
+    together(vec![short, long, metadata])
+}
+
+#[test]
+fn classes_are_tried_that_tell_requests_apart() {
+    let values = class_axis(&of_many_lengths(), &ClassSetting::None).unwrap().values;
+    assert_eq!(
+        values,
+        [
+            "none",
+            "past:request_size:ge:262144",
+            "keep:request_size:lt:262144",
+            "past:request_size:ge:262144&io_direction:read",
+            "past:request_size:ge:262144&io_direction:write",
+            "keep:metadata",
+            "only:metadata",
+        ]
+    );
+    for value in &values {
+        let setting = ClassSetting::try_from(value.clone()).unwrap();
+        assert_eq!(setting.file(), None, "{value}");
+    }
+    let alike = Job::new(4, 100, 4096).run(|n| (Op::Write, scattered(n, 4096)));
+    assert_eq!(class_axis(&Signature::of_records(&alike), &ClassSetting::None), None);
+    let of_file = ClassSetting::parse("[[class]]\nid = 1\nwhen = \"metadata\"\n").unwrap();
+    assert_eq!(class_axis(&of_many_lengths(), &of_file), None);
+    let set = ClassSetting::try_from("past:request_size:ge:8192".to_owned()).unwrap();
+    let values = class_axis(&of_many_lengths(), &set).unwrap().values;
+    assert_eq!(values[..2], ["past:request_size:ge:8192", "none"]);
+}
+
+#[test]
+fn classes_are_part_of_the_best_where_they_help() {
+    let past = "past:request_size:ge:262144&io_direction:read";
+    let mut judge = judge(&[("mode", "write-back", 0.5), ("classes", past, 0.8)]);
+    let found = found_for(&of_many_lengths(), &mut judge, |_| {});
+    let chosen = found.chosen.candidate.to_string();
+    assert!(chosen.contains(&format!(" classes={past}")), "{chosen}");
 }

@@ -1,9 +1,9 @@
 //! I/O classes: which requests may enter the cache, how much of it they may hold, and which of them
 //! leave it first.
 //!
-//! A [`Classes`] is an ordered list of rules. It comes from a file of our own (`file.rs`) or from
-//! Open CAS's (`csv.rs`); both end in the same list, and [`Classes::classify`] gives each request
-//! one class.
+//! A [`Classes`] is an ordered list of rules. It comes from a file of our own (`file.rs`), from Open
+//! CAS's (`csv.rs`) or from a line (`one_rule.rs`); all end in the same list, and
+//! [`Classes::classify`] gives each request one class.
 //!
 //! **Invariants**: ids are unique and ascend; class 0 is always there and has no rule.
 //!
@@ -16,6 +16,7 @@ mod condition;
 mod csv;
 mod error;
 mod file;
+mod one_rule;
 mod rule;
 #[cfg(test)]
 mod tests;
@@ -23,6 +24,7 @@ mod tests;
 pub use condition::{Condition, Facts, KERNEL_CONDITIONS};
 pub use csv::{CSV_HEADER, UnknowableRule, Unknown, is_csv};
 pub use error::{ClassError, ConditionError, Place};
+pub use one_rule::OneRule;
 pub use rule::Rule;
 
 use rule::Verdict;

@@ -234,9 +234,9 @@ pub struct StatsArgs {
 pub struct SetArgs {
     pub name: String,
     /// Such as mode=write-through, cleaning=alru, cleaning.alru.staleness-s=60, seq-cutoff=1M,
-    /// classes=FILE, eviction=lru, bypass=adaptive; of the tier in memory tier.mode and others; of
-    /// the array merge-wait-us=auto, merge-max=64M, and how long its members are waited for:
-    /// member-patience-ms=2000, member-deadline-ms=30000, member-late-max=8.
+    /// classes=FILE or past:RULE, eviction=lru, bypass=adaptive; of the tier in memory tier.mode
+    /// and others; of the array merge-wait-us=auto, merge-max=64M, and how long its members are
+    /// waited for: member-patience-ms=2000, member-deadline-ms=30000, member-late-max=8.
     #[arg(value_name = "KEY=VALUE")]
     pub changes: Vec<SettingChange>,
     /// Write all dirty data to the array before the change and after it, and wait for it; without,

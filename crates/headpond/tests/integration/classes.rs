@@ -110,6 +110,32 @@ fn a_trace_shows_which_rule_each_request_takes() {
 }
 
 #[test]
+fn one_rule_needs_no_file() {
+    let user = User::new();
+    let past = "past:request_size:ge:131072&io_direction:read";
+    let log = "fio version 3 iolog\n0 /dev/a read 0 4096\n10 /dev/a read 1048576 131072\n";
+    let trace = put(&user, "trace.log", log);
+    let answer = user.json(&["class", "test", past, &trace, "--json"]);
+    assert_eq!(answer["classes"][1]["taken"]["read_bytes"], 131_072, "{answer}");
+    assert!(user.ok(&["class", "check", past]).contains("past the cache"));
+
+    let devices = ["cache", "0", "1"].map(|name| user.file(&format!("{name}.img"), 64 << 20));
+    let [cache, first, second] = &devices;
+    user.ok(&["create", "v", "--raid", "1", "--cache", cache, first, second]);
+    let daemon = user.serve("v");
+    user.ok(&["set", "v", &format!("classes={past}")]);
+    assert!(user.ok(&["status", "v"]).contains(&format!("classes={past}")));
+    let wrong = user.run(&["set", "v", "classes=past:request_sise:ge:1"]);
+    assert!(wrong.code == 2 && wrong.err.contains("request_sise"), "{} {}", wrong.code, wrong.err);
+    user.ok(&["stop", "v"]);
+    assert_eq!(daemon.wait(), 0);
+    let daemon = user.serve("v");
+    assert_eq!(user.json(&["status", "v", "--json"])["cache"]["classes"], past, "it is kept");
+    user.ok(&["stop", "v"]);
+    assert_eq!(daemon.wait(), 0);
+}
+
+#[test]
 fn help_and_mistakes_of_usage() {
     let user = User::new();
     assert!(user.ok(&["class", "--help"]).contains("headpond class test"));

@@ -5,6 +5,7 @@ use super::array::{LATE_MAX, MERGE_MAX_MAX, MERGE_WAIT_US_MAX, WAIT_MS};
 use super::{ArraySettings, CacheSettings, TierSettings, dashed, word_of};
 use crate::Size;
 use crate::cutoff::{THRESHOLD_MAX, THRESHOLD_MIN};
+use headpond_cache::classes::OneRule;
 use serde::Serialize;
 use std::fmt;
 use toml::{Table, Value};
@@ -30,7 +31,7 @@ pub(super) enum Takes {
     /// Words, or a size for the policy `always` with that threshold.
     WordsOrSize(&'static [&'static str], Size, Size),
     /// Words, or whose text is a file.
-    WordsOrFile(&'static [&'static str]),
+    WordsOrClasses(&'static [&'static str]),
 }
 
 const K: u64 = 1 << 10;
@@ -76,7 +77,7 @@ const KNOWN: &[(&str, Takes)] = &[
     ("seq-cutoff.promotion-count", Takes::Number(1, 65_535)),
     ("readahead", Takes::Words(&["adaptive", "off"])),
     ("readahead.degree-max", Takes::Bytes(Size(128 * K), Size(64 << 20))),
-    ("classes", Takes::WordsOrFile(&["none", "lustre"])),
+    ("classes", Takes::WordsOrClasses(&["none", "lustre"])),
     ("bypass", Takes::Words(&["off", "adaptive"])),
     ("checksums", Takes::Words(&["auto", "always"])),
     ("fallback.errors", Takes::Number(0, 10_000)),
@@ -117,7 +118,9 @@ impl Takes {
             Self::Number(least, most) => {
                 value.parse().is_ok_and(|number: u64| (least..=most).contains(&number))
             }
-            Self::WordsOrFile(_) => value.contains('\n'),
+            Self::WordsOrClasses(_) => {
+                value.contains('\n') || OneRule::beginnings().any(|it| value.starts_with(it))
+            }
             _ => false,
         }
     }
@@ -196,7 +199,10 @@ impl fmt::Display for Takes {
             Self::WordsOrSize(words, least, most) => {
                 write!(f, "{}, or a size from {least} to {most}", words.join(", "))
             }
-            Self::WordsOrFile(words) => write!(f, "{}, or a file", words.join(", ")),
+            Self::WordsOrClasses(words) => {
+                let rules: String = OneRule::beginnings().map(|it| format!(", {it}RULE")).collect();
+                write!(f, "{}{rules}, or a file", words.join(", "))
+            }
         }
     }
 }
@@ -256,7 +262,9 @@ mod tests {
         for (key, takes) in KNOWN {
             let what = format!("{key} takes {takes}");
             match takes {
-                Takes::Words(words) | Takes::WordsOrSize(words, ..) | Takes::WordsOrFile(words) => {
+                Takes::Words(words)
+                | Takes::WordsOrSize(words, ..)
+                | Takes::WordsOrClasses(words) => {
                     assert!(words.iter().all(|word| set(key, word).is_ok()), "{what}");
                     let error = set(key, "LRU").unwrap_err();
                     let possible = format!("it is {}", words.join(", "));

@@ -110,8 +110,8 @@ impl CacheSettings {
         change.check_beginning()?;
         let changed = change.changed(self)?;
         let is_named = change.concerns("classes") && changed.classes.file().is_some();
-        let reason =
-            "it is none, lustre, or the text of a file of classes, which whoever asks reads";
+        let reason = "it is none, lustre, only:RULE, past:RULE, keep:RULE, or the text of a file of classes, \
+             which whoever asks reads";
         match is_named {
             true => Err(change.refusal(reason.to_owned())),
             false => Ok(changed),
@@ -376,6 +376,7 @@ mod tests {
             ("readahead=off", "readahead = { policy = 'off' }"),
             ("readahead.degree-max=1M", "readahead = { degree_max = '1M' }"),
             ("classes=lustre", "classes = 'lustre'"),
+            ("classes=past:request_size:ge:8192", "classes = 'past:request_size:ge:8192'"),
             ("checkpoint.every=1G", "checkpoint = { every = '1G' }"),
             ("checkpoint.every=0", "checkpoint.every = '0'"),
         ];
@@ -438,6 +439,7 @@ mod tests {
             ("fallback.window-s=0", "1 to 86400"),
             ("bypass=always", "adaptive"),
             ("classes=/no/text", "the text of a file"),
+            ("classes=past:request_sise:ge:8192", "request_sise"),
             ("promotion.trigger=101", "it is 0 to 100"),
             ("promotion.insertion-threshold=1", "2 to 1000"),
             ("classes=[[class]]\nid = 7\n", "line 1: class 7 has no rule"),

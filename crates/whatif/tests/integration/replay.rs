@@ -55,6 +55,27 @@ fn requests_come_when_they_were_recorded() {
     assert!((38.0..42.0).contains(&twice.jobs[0].measured.read.iops));
 }
 
+/// Of two blocks, each read twice, one is metadata.
+#[test]
+fn what_a_trace_marks_as_metadata_is_metadata_to_the_classes() {
+    let dir = tempdir();
+    let path = dir.path().join("marked");
+    let records = (0..4_u64).map(|number| {
+        let mut record = TraceRecord::new(number * 100_000_000, Op::Read, (number % 2) << 30, 4096);
+        record.flags.set(RecordFlags::METADATA, number % 2 == 1);
+        record
+    });
+    write(&path, records);
+    let hits = |classes: &str| {
+        let stack = format!("{PLAIN}{CACHE}classes = \"{classes}\"\n");
+        play(&stack, &path, RECORDED, Fit::Wrap).unwrap().cache.unwrap().read_hit_ratio
+    };
+    assert_eq!(
+        [hits("none"), hits("only:metadata"), hits("past:io_direction:read")],
+        [0.5, 0.25, 0.0]
+    );
+}
+
 #[test]
 fn latency_counts_from_the_recorded_time_where_the_machine_falls_behind() {
     let dir = tempdir();

@@ -6,7 +6,7 @@ use crate::outcome::{Exit, Failure};
 use anyhow::{Context, Result};
 use clap::{Args, Subcommand};
 use headpond_cache::classes::{
-    Class, ClassError, Classes, Priority, Rule, UnknowableRule, Unknown,
+    Class, ClassError, Classes, OneRule, Priority, Rule, UnknowableRule, Unknown,
 };
 use headpond_report::{Align, Table};
 use headpond_trace::TraceFormat;
@@ -28,9 +28,10 @@ pub enum ClassCommand {
 /// Read a file of classes and show what it says, or what is wrong in which line.
 #[derive(Args)]
 #[command(after_help = "Examples:\n  headpond class check classes.toml\n  \
-    headpond class check ioclass-config.csv\n  headpond class check lustre")]
+    headpond class check ioclass-config.csv\n  headpond class check lustre\n  headpond class check past:request_size:ge:131072")]
 pub struct CheckArgs {
-    /// Our own file, or Open CAS's CSV; or `lustre`, which is built in.
+    /// Our own file, or Open CAS's CSV; or `lustre`, which is built in; or only:RULE, past:RULE,
+    /// keep:RULE.
     pub file: PathBuf,
     #[command(flatten)]
     pub strictness: Strictness,
@@ -73,7 +74,8 @@ pub struct ImportArgs {
 #[command(after_help = "Examples:\n  headpond class test classes.toml monday.hptrace\n  \
     headpond class test lustre sda.blktrace.0 --requests")]
 pub struct TestArgs {
-    /// Our own file, or Open CAS's CSV; or `lustre`, which is built in.
+    /// Our own file, or Open CAS's CSV; or `lustre`, which is built in; or only:RULE, past:RULE,
+    /// keep:RULE.
     pub rules: PathBuf,
     /// A trace of any format (docs/traces.md), plain, gzip, zstd or xz.
     pub trace: PathBuf,
@@ -149,13 +151,17 @@ fn write_new(path: &Path, text: &str) -> Result<()> {
 }
 
 /// Reads a file of classes, whichever of the two forms it has; or answers with those that are built
-/// in under this name. Rules that cannot hold as they are written are told of.
+/// in under this name, or of the one rule that it is. Rules that cannot hold as they are written
+/// are told of.
 ///
 /// # Errors
 /// Where it cannot be read, or is wrong: file, line, and what is allowed there.
 pub fn load(path: &Path, unknown: Unknown) -> Result<Classes> {
     if path == Path::new("lustre") {
         return Ok(Classes::lustre());
+    }
+    if let Some(rule) = path.to_str().and_then(OneRule::parse) {
+        return Ok(rule.map_err(|error| Failure::usage(error.to_string()))?.classes());
     }
     let text = text_of(path)?;
     if text.trim().is_empty() {
