@@ -1,8 +1,8 @@
 //! I/O classes: which requests may enter the cache, how much of it they may hold, and which of them
 //! leave it first.
 //!
-//! A [`Classes`] is an ordered list of rules. It comes from a file of our own (`file.rs`), from Open
-//! CAS's (`csv.rs`) or from a line (`one_rule.rs`); all end in the same list, and
+//! A [`Classes`] is an ordered list of rules. It comes from a file of our own (`file.rs`), from
+//! Open CAS's (`csv.rs`) or from a line (`one_rule.rs`); all end in the same list, and
 //! [`Classes::classify`] gives each request one class.
 //!
 //! **Invariants**: ids are unique and ascend; class 0 is always there and has no rule.
