@@ -5,7 +5,10 @@
 //! ```text
 //! cargo bench -p headpond-advise --bench published                # 6,000 requests of each
 //! cargo bench -p headpond-advise --bench published -- 3000 mixed  # of those of that name
+//! cargo bench -p headpond-advise --bench published -- --engine opencas-22.06
 //! ```
+//!
+//! With an engine, whatever has a cache costs the core what that engine was measured to cost.
 
 use headpond_advise::long_run::{LongRun, Volume};
 use headpond_advise::search::{Candidate, Judge, Question, Replays, Twist};
@@ -141,18 +144,30 @@ fn situation(workload: &Workload) -> Situation {
     }
 }
 
-fn run(experiments: &[Experiment]) -> Vec<Result<Outcome, SimulateError>> {
-    simulate_all(experiments, &Gauge::for_each(experiments.len()))
+/// Runs experiments; those with a cache behind an engine, where one is named.
+fn run(experiments: &[Experiment], engine: Option<&str>) -> Vec<Result<Outcome, SimulateError>> {
+    let mut experiments = experiments.to_vec();
+    for Experiment { stack, .. } in &mut experiments {
+        if let (Some(engine), true) = (engine, stack.cache.is_some()) {
+            stack.engine = Some(engine.to_owned());
+        }
+    }
+    simulate_all(&experiments, &Gauge::for_each(experiments.len()))
 }
 
 /// What the settings gain here that were best there.
-fn gain_of_best(workload: &Workload, stack: &Stack, records: &[TraceRecord]) -> f64 {
+fn gain_of_best(
+    workload: &Workload,
+    stack: &Stack,
+    records: &[TraceRecord],
+    engine: Option<&str>,
+) -> f64 {
     let mut sampler = Sampler::new(Effort::Quick.requests_max());
     records.iter().for_each(|record| sampler.add(record));
     let bytes = stack.capacity_bytes().expect("a model");
     let row_bytes = stack.core.strip.bytes() * DATA_STRIPS;
     let long_run = LongRun::of(sampler.finish(), Volume { bytes, row_bytes });
-    let mut simulate = run;
+    let mut simulate = |experiments: &[Experiment]| run(experiments, engine);
     let mut judge = Replays {
         stack,
         run: &long_run,
@@ -171,16 +186,16 @@ fn gain_of_best(workload: &Workload, stack: &Stack, records: &[TraceRecord]) -> 
     trials[1].gain_over(&trials[0], Goal::Throughput).factor
 }
 
-fn row(workload: &Workload, requests: u64) {
+fn row(workload: &Workload, requests: u64, engine: Option<&str>) {
     let (situation, records) = (situation(workload), workload.records(requests));
     let mut sampler = Sampler::new(Effort::Quick.requests_max());
     records.iter().for_each(|record| sampler.add(record));
     let signature = Signature::of_records(&records);
-    let mut simulate = run;
+    let mut simulate = |experiments: &[Experiment]| run(experiments, engine);
     let sample = (sampler.finish(), TraceFormat::Recording);
     let advice = Advice::from(&signature, sample, &situation, &mut simulate).expect("a machine");
     let published = workload.gained.map_or(String::new(), |gained| {
-        let here = gain_of_best(workload, &situation.stack, &records);
+        let here = gain_of_best(workload, &situation.stack, &records, engine);
         format!("published best {gained:.2}x, here {here:.2}x; ")
     });
     println!(
@@ -196,6 +211,10 @@ fn row(workload: &Workload, requests: u64) {
 
 fn main() {
     let mut wanted: Vec<String> = std::env::args().skip(1).filter(|it| it != "--bench").collect();
+    let engine = wanted.iter().position(|it| it == "--engine").map(|at| {
+        wanted.remove(at);
+        wanted.remove(at)
+    });
     let requests = wanted.first().and_then(|it| it.parse().ok());
     if requests.is_some() {
         wanted.remove(0);
@@ -203,7 +222,7 @@ fn main() {
     for workload in workloads() {
         let name = workload.name();
         if wanted.is_empty() || wanted.iter().any(|it| name.contains(it.as_str())) {
-            row(&workload, requests.unwrap_or(REQUESTS));
+            row(&workload, requests.unwrap_or(REQUESTS), engine.as_deref());
         }
     }
 }
