@@ -28,7 +28,8 @@ pub use lines::{Line, Lines};
 pub use page::{cards, document, figure};
 pub use table::{Align, Table};
 pub use words::{
-    a_request, count, duration, factor, figure as number, micros, percent, rate, size, throughput,
+    a_request, count, duration, factor, figure as number, micros, percent, rate, shell_word,
+    shell_words, size, throughput,
 };
 
 /// The inside of a chart, in its own units, and the room around it for labels.

@@ -32,6 +32,11 @@ impl ClassSetting {
         Ok(Self::Inline(Arc::new(Classes::parse(text)?)))
     }
 
+    /// Whether it is a text of somebody's, and not one line that says it all.
+    pub fn is_text(&self) -> bool {
+        matches!(self, Self::Inline(_) | Self::File(_))
+    }
+
     /// The file that has to be read before the volume is opened.
     pub fn file(&self) -> Option<&str> {
         match self {

@@ -27,6 +27,7 @@ use crate::search::{
 };
 use crate::signature::Signature;
 use crate::situation::{Effort, Situation};
+use headpond_report::shell_words;
 use headpond_trace::TraceFormat;
 use headpond_whatif::{Kind, Pace, Stack};
 use serde::Serialize;
@@ -240,9 +241,9 @@ impl Advice {
         gain.is_some_and(|gain| gain.factor >= NEARLY_AS_MUCH && gain.is_likely())
     }
 
-    /// The settings in one line, as `headpond set` takes them.
+    /// The settings in one line, as a shell and `headpond set` take them.
     pub fn settings_line(&self) -> String {
-        self.settings.iter().map(Setting::to_string).collect::<Vec<_>>().join(" ")
+        shell_words(self.settings.iter().map(Setting::to_string))
     }
 }
 

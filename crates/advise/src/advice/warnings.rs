@@ -131,6 +131,15 @@ fn evidence(
             situation.depth_unless_told
         ));
     }
+    let classes = situation.stack.cache.as_ref().map(|cache| cache.settings.classes.classes());
+    let marked = signature.streams.iter().any(|stream| stream.metadata_share > 0.0);
+    if classes.is_some_and(|classes| classes.asks_for_metadata()) && !marked {
+        warnings.push(
+            "the classes that are set ask what is metadata, and the trace marks nothing as such: to \
+             all figures every request is data"
+                .to_owned(),
+        );
+    }
     if situation.goal.is_about_responses() {
         warnings.extend(behind(found));
     }

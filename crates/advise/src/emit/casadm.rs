@@ -50,6 +50,7 @@ impl Cache for Casadm {
                 Fit::nearly(format!("{LINE_KIB_MAX} KiB is the longest"))
             }
             ("line", _) => Fit::same("as --cache-line-size"),
+            ("classes", _) if setting.value == "none" => Fit::same("no classes are loaded"),
             ("classes", _) => Fit::not("--emit opencas-io-class writes the file for it"),
             _ => None,
         }

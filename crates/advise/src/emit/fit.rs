@@ -72,6 +72,7 @@ fn elsewhere(name: &str, setting: &Named) -> Fit {
     let why = match (setting.key.as_str(), setting.value.as_str()) {
         ("readahead", "off") => return Fit::As(format!("{name} reads nothing ahead")),
         ("bypass", "off") => return Fit::As(format!("{name} sends no hits to the array")),
+        ("classes", "none") => return Fit::As(format!("{name} treats all requests alike")),
         ("promotion", "always") => return Fit::As(format!("{name} takes in all that it may")),
         ("strip", _) => {
             "the array is not the cache's: where it is made with mdadm, --chunk says it".to_owned()

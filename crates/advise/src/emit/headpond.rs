@@ -2,8 +2,9 @@
 
 use super::Cache;
 use super::fit::{Fit, is_of_array};
-use super::script::{Script, quoted};
+use super::script::Script;
 use super::wanted::{Named, Wanted};
+use headpond_report::shell_word;
 use headpond_volume::Size;
 
 pub(super) struct Headpond;
@@ -27,14 +28,14 @@ impl Cache for Headpond {
 
     fn write(&self, wanted: &Wanted, script: &mut Script) {
         match &wanted.occasion.volume {
-            Some(volume) => of_volume(&quoted(volume), wanted, script),
+            Some(volume) => of_volume(&shell_word(volume), wanted, script),
             None => create(wanted, script),
         }
     }
 }
 
 fn create(wanted: &Wanted, script: &mut Script) {
-    let set = |setting: &Named| format!(" --set {}", quoted(&setting.to_string()));
+    let set = |setting: &Named| format!(" --set {}", shell_word(&setting.to_string()));
     let (of_array, of_cache) = parted(wanted);
     if !wanted.has_cache && !wanted.settings.iter().any(is_of_array) {
         return;
@@ -78,7 +79,7 @@ fn cache(wanted: &Wanted, script: &mut Script) -> String {
 fn of_volume(volume: &str, wanted: &Wanted, script: &mut Script) {
     let (of_array, of_cache) = parted(wanted);
     let words = |settings: &[&Named]| -> Vec<String> {
-        settings.iter().map(|setting| quoted(&setting.to_string())).collect()
+        settings.iter().map(|setting| shell_word(&setting.to_string())).collect()
     };
     let mut set = words(&of_array);
     if !wanted.has_cache && wanted.occasion.volume_has_cache {

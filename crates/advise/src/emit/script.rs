@@ -4,7 +4,7 @@ use super::wanted::Wanted;
 use super::{Cache, Occasion, fit};
 use crate::advice::Advice;
 use crate::render::told;
-use headpond_report::size;
+use headpond_report::{shell_word, size};
 
 /// Commands, and what they need.
 #[derive(Clone, Debug, Default)]
@@ -41,7 +41,7 @@ impl Script {
     /// The cache device, for Headpond itself.
     pub(super) fn has_cache_device(&mut self, wanted: &Wanted) {
         match &wanted.occasion.cache_device {
-            Some(path) => self.variables.push(format!("CACHE_DEVICE={}", quoted(path))),
+            Some(path) => self.variables.push(format!("CACHE_DEVICE={}", shell_word(path))),
             None => self.needs_cache_device(wanted),
         }
     }
@@ -119,13 +119,4 @@ pub(super) fn head(name: &str, advice: &Advice, occasion: &Occasion) -> Vec<Stri
 fn comment(text: &str) -> String {
     let plain = |letter: char| if letter.is_control() { '?' } else { letter };
     format!("# {}", text.chars().map(plain).collect::<String>())
-}
-
-/// A word of the shell.
-pub(super) fn quoted(text: &str) -> String {
-    let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "/._-:=,+@%".contains(letter);
-    match !text.is_empty() && text.chars().all(is_plain) {
-        true => text.to_owned(),
-        false => format!("'{}'", text.replace('\'', "'\\''")),
-    }
 }

@@ -221,6 +221,14 @@ fn classes_keep_long_requests_out_where_the_cutoff_does() {
         &emitted(past, Target::Headpond),
         &["--set 'classes=past:request_size:ge:8192&io_direction:read'"],
     );
+    let line = advice(past).settings_line();
+    assert_eq!(line, "mode=write-back 'classes=past:request_size:ge:8192&io_direction:read'");
+    for (_, target) in Target::ALL {
+        let Emission { text, remarks } =
+            emit(&advice("mode=write-back classes=none"), &flash(), target, &occasion());
+        let told = format!("{text}{}", remarks.join("\n"));
+        assert!(!told.contains("not expressed here: classes=none"), "{target}: {told}");
+    }
 }
 
 #[test]

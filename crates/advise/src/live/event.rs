@@ -3,7 +3,7 @@
 use super::{Change, Weakening};
 use crate::render::told;
 use crate::search::Gain;
-use headpond_report::rate;
+use headpond_report::{rate, shell_words};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -87,7 +87,7 @@ impl fmt::Display for Event {
             }
             Self::Changed { what } => write!(f, "the workload has changed: {what}"),
             Self::Advised { settings, gain, proposed, requests_per_second, reasons } => {
-                let settings = settings.join(" ");
+                let settings = shell_words(settings);
                 match (gain, proposed) {
                     (None, _) => write!(f, "nothing is better than what is set now")?,
                     (Some(gain), false) => {
@@ -105,10 +105,10 @@ impl fmt::Display for Event {
                 "not set: {setting} weakens what is promised: {loses}; with --may-lose-dirty it is set"
             ),
             Self::TriedBefore { settings } => {
-                write!(f, "not set: it did not deliver before: {}", settings.join(" "))
+                write!(f, "not set: it did not deliver before: {}", shell_words(settings))
             }
             Self::Applied { settings, .. } => {
-                write!(f, "set, and being watched: {}", settings.join(" "))
+                write!(f, "set, and being watched: {}", shell_words(settings))
             }
             Self::Judged { gain, against, besides } => {
                 write!(f, "it is {} of what it was, by {against}", told(*gain))?;
@@ -117,11 +117,11 @@ impl fmt::Display for Event {
                     None => Ok(()),
                 }
             }
-            Self::Kept { settings } => write!(f, "kept: {}", settings.join(" ")),
+            Self::Kept { settings } => write!(f, "kept: {}", shell_words(settings)),
             Self::RollingBack { why, settings } => {
-                write!(f, "rolling back: {why}: {}", settings.join(" "))
+                write!(f, "rolling back: {why}: {}", shell_words(settings))
             }
-            Self::RolledBack { settings } => write!(f, "rolled back: {}", settings.join(" ")),
+            Self::RolledBack { settings } => write!(f, "rolled back: {}", shell_words(settings)),
             Self::Unsettled { why } => write!(f, "waiting: {why}"),
         }
     }

@@ -4,7 +4,8 @@ use super::axes::{
     ARRAY_KEYS, CREATION_KEYS, DIRTY_MODES, INSERTION_THRESHOLD, KEYS, MAIN_KEYS, SAFE_MODES,
     cleaner_of, is_of_use,
 };
-use headpond_volume::{SettingChange, ShownSetting, Size};
+use super::class_axis;
+use headpond_volume::{ClassSetting, SettingChange, ShownSetting, Size};
 use headpond_whatif::Stack;
 use serde::{Serialize, Serializer};
 use std::fmt;
@@ -49,13 +50,14 @@ impl Candidate {
             let shown = shown.iter().find(|setting| setting.key == key)?;
             Some(shown.value.clone())
         };
+        let classes = stack.cache.as_ref().map(|cache| &cache.settings.classes);
         let value = |key: &'static str| match (key, value_of(key)?) {
             ("seq-cutoff", policy) if policy == "always" => {
                 Some((key, value_of("seq-cutoff.threshold")?))
             }
             (key, _) if key == INSERTION_THRESHOLD && value_of("promotion")? != "nhit" => None,
-            // More than one line, which no other value stands beside.
-            ("classes", shown) if shown.starts_with('(') => None,
+            // They stay on the machine, and what is shown of them does not say them.
+            (class_axis::KEY, _) if classes.is_some_and(ClassSetting::is_text) => None,
             (_, value) => Some((key, value)),
         };
         let is_of_cleaner = |key: &str| key == "cleaning" || cleaner_of(key).is_some();

@@ -5,6 +5,7 @@ use super::Axis;
 use crate::signature::{Bucket, Signature};
 use headpond_volume::ClassSetting;
 
+/// As `headpond set` calls it.
 pub(super) const KEY: &str = "classes";
 
 /// Of a rule there must be so much, of all requests, on either side.
@@ -17,26 +18,34 @@ const LENGTHS_MAX: usize = 3;
 const LENGTH_MIN: u64 = 8192;
 
 /// The rules that tell requests of this workload apart; none where none does, or where the machine
-/// has classes that are more than one line: those are their author's.
+/// has classes that stay: a text of somebody's, or what a replay cannot judge, since it goes
+/// elsewhere, or knows of no metadata.
 pub(super) fn class_axis(signature: &Signature, standing: &ClassSetting) -> Option<Axis> {
-    if matches!(standing, ClassSetting::Inline(_) | ClassSetting::File(_)) {
+    let classes = standing.classes();
+    let is_unknown = classes.asks_for_metadata() && metadata_share(signature) == 0.0;
+    if standing.is_text() || classes.asks_for_place() || is_unknown {
         return None;
     }
-    let mut values = vec![String::from(standing.clone()), "none".to_owned()];
+    let mut values = vec![String::from(standing.clone())];
+    let mut add = |value: String| {
+        if !values.contains(&value) {
+            values.push(value);
+        }
+    };
+    add("none".to_owned());
     let lengths = Lengths::of(signature);
     for bytes in lengths.told_apart() {
-        values.push(format!("past:request_size:ge:{bytes}"));
-        values.push(format!("keep:request_size:lt:{bytes}"));
+        add(format!("past:request_size:ge:{bytes}"));
+        add(format!("keep:request_size:lt:{bytes}"));
         if lengths.reads.are_long(bytes) && lengths.writes.are_long(bytes) {
-            let of = |what| format!("past:request_size:ge:{bytes}&io_direction:{what}");
-            values.extend(["read", "write"].map(of));
+            add(format!("past:request_size:ge:{bytes}&io_direction:read"));
+            add(format!("past:request_size:ge:{bytes}&io_direction:write"));
         }
     }
-    let metadata = metadata_share(signature);
-    if (SHARE_MIN..=1.0 - SHARE_MIN).contains(&metadata) {
-        values.extend(["keep:metadata", "only:metadata"].map(str::to_owned));
+    if (SHARE_MIN..=1.0 - SHARE_MIN).contains(&metadata_share(signature)) {
+        add("keep:metadata".to_owned());
+        add("only:metadata".to_owned());
     }
-    values.dedup();
     (values.len() > 1).then_some(Axis { key: KEY, values })
 }
 
@@ -71,7 +80,8 @@ impl<'a> Lengths<'a> {
         }
     }
 
-    /// Lengths with enough on either side; where there are many, evenly among them.
+    /// Lengths with enough on either side; where there are many, the least, the greatest, and
+    /// evenly in between.
     fn told_apart(&self) -> Vec<u64> {
         let buckets = self.reads.sizes.iter().chain(self.writes.sizes);
         let mut lengths: Vec<u64> = buckets.map(|bucket| bucket.from).collect();
@@ -82,9 +92,9 @@ impl<'a> Lengths<'a> {
             let all = self.reads.share + self.writes.share;
             *bytes >= LENGTH_MIN && long >= SHARE_MIN && all - long >= SHARE_MIN
         });
-        let count = lengths.len();
-        let kept = count.min(LENGTHS_MAX);
-        (0..kept).map(|nth| lengths[nth * count / kept]).collect()
+        let last = lengths.len().saturating_sub(1);
+        let kept = lengths.len().min(LENGTHS_MAX);
+        (0..kept).map(|nth| lengths[nth * last / (kept - 1).max(1)]).collect()
     }
 }
 

@@ -3,9 +3,9 @@
 //! 1. All combinations of the axes that matter most are tried on a few requests, the better
 //!    quarter on four times as many, and so on (successive halving: Jamieson and Talwalkar, 2016).
 //! 2. What is left is tried on everything, beside the array without a cache.
-//! 3. What is chosen at creation is tried in pairs with who is left of modes and cleaners: which
-//!    strip is best depends on who writes to the array, and the way from the best of one strip to
-//!    that of another leads past something worse.
+//! 3. What is chosen at creation is tried in pairs with who is left of modes and cleaners, and so
+//!    are classes with modes: which strip is best depends on who writes to the array, and the way
+//!    from the best of one strip to that of another leads past something worse.
 //! 4. Around the best, and the best of the other modes, the other axes are tried one after the
 //!    other: all values on a part of the requests, and those that do well there on everything.
 //!
@@ -248,27 +248,37 @@ impl Search<'_> {
     }
 
     /// Each mode and cleaner of a rung that does not do much worse than the best, with each value
-    /// of what is chosen at creation: on a part of the requests, and the best of each setting on
-    /// everything. Without dirty data all modes write the same to the array: nothing is tried.
+    /// of what is chosen at creation, and the best of each mode with each choice of classes, which
+    /// do in one mode what they spoil in another: on a part of the requests, and the best of each
+    /// setting on everything. Without dirty data all modes write the same to the array: nothing is
+    /// tried.
     fn pair(&mut self, rung: &[Tried], axes: &[Axis]) -> Result<Vec<Tried>, JudgeError> {
         let goal = self.quest.goal;
         let cost = |it: &Tried| it.trial.cost(goal);
-        let mut kinds: Vec<&Tried> = Vec::new();
+        let (mut kinds, mut modes): (Vec<&Tried>, Vec<&Tried>) = (Vec::new(), Vec::new());
         for it in rung.iter().filter(|it| it.candidate.risk() == Risk::Dirty) {
             let is_hopeless = kinds.first().is_some_and(|best| cost(it) > cost(best) * HOPELESS);
             let is_there = kinds.iter().any(|other| other.candidate.kind() == it.candidate.kind());
             if !is_there && (self.quest.is_exhaustive || !is_hopeless) {
                 kinds.push(it);
             }
+            if modes.iter().all(|other| other.candidate.mode() != it.candidate.mode()) {
+                modes.push(it);
+            }
         }
         let mut finalists = Vec::new();
-        for axis in axes.iter().filter(|axis| CREATION_KEYS.contains(&axis.key)) {
+        for axis in axes {
+            let starts = match axis.key {
+                key if CREATION_KEYS.contains(&key) => &kinds,
+                class_axis::KEY => &modes,
+                _ => continue,
+            };
             let with_all = |it: &&Tried| -> Vec<Candidate> {
                 let others =
                     axis.values[1..].iter().map(|value| it.candidate.with(axis.key, value));
                 std::iter::once(it.candidate.clone()).chain(others).collect()
             };
-            let asked: Vec<Candidate> = kinds.iter().flat_map(with_all).collect();
+            let asked: Vec<Candidate> = starts.iter().flat_map(with_all).collect();
             let mut tried = self.try_all(&asked, self.part())?;
             self.sort(&mut tried);
             // Where hardly anything is cleaned in a part, it does not tell who cleans well.

@@ -4,7 +4,7 @@ use super::class_axis::class_axis;
 use super::*;
 use crate::testing::{Job, scattered, together};
 use headpond_trace::{Op, RecordFlags, TraceRecord};
-use headpond_whatif::{Bins, Lap};
+use headpond_whatif::{Bins, Lap, Stack};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Answers with products of factors; on few requests it errs.
@@ -444,9 +444,47 @@ fn classes_are_tried_that_tell_requests_apart() {
     assert_eq!(class_axis(&Signature::of_records(&alike), &ClassSetting::None), None);
     let of_file = ClassSetting::parse("[[class]]\nid = 1\nwhen = \"metadata\"\n").unwrap();
     assert_eq!(class_axis(&of_many_lengths(), &of_file), None);
-    let set = ClassSetting::try_from("past:request_size:ge:8192".to_owned()).unwrap();
+    let set = ClassSetting::try_from("past:request_size:ge:262144".to_owned()).unwrap();
     let values = class_axis(&of_many_lengths(), &set).unwrap().values;
-    assert_eq!(values[..2], ["past:request_size:ge:8192", "none"]);
+    assert_eq!(values[..3], [&values[0], "none", "keep:request_size:lt:262144"]);
+    assert_eq!((&*values[0], values.len()), ("past:request_size:ge:262144", 7));
+    for of_place in ["past:lba:lt:8", "keep:core_id:eq:1"] {
+        let set = ClassSetting::try_from(of_place.to_owned()).unwrap();
+        assert_eq!(class_axis(&of_many_lengths(), &set), None, "{of_place}");
+    }
+    let unmarked = together(vec![
+        Job::new(4, 100, 4096).run(|n| (Op::Write, scattered(n, 4096))),
+        Job::new(4, 100, 1 << 20).run(|n| (Op::Write, scattered(n, 1 << 20))),
+    ]);
+    assert!(class_axis(&unmarked, &ClassSetting::None).is_some());
+    assert_eq!(class_axis(&unmarked, &ClassSetting::Lustre), None, "nothing is known of metadata");
+}
+
+/// Of eight lengths the least and the greatest are among those that are tried.
+#[test]
+fn of_many_lengths_both_ends_are_tried() {
+    let jobs = (0..8).map(|exponent| {
+        let bytes = 4096 << exponent;
+        Job::new(4, 100, bytes).run(|n| (Op::Write, scattered(n, bytes)))
+    });
+    let values = class_axis(&together(jobs.collect()), &ClassSetting::None).unwrap().values;
+    let past = values.iter().filter_map(|value| value.strip_prefix("past:request_size:ge:"));
+    assert_eq!(past.collect::<Vec<_>>(), ["8192", "65536", "524288"]);
+}
+
+#[test]
+fn classes_that_are_more_than_a_line_stay_on_the_machine() {
+    let text = "name = \"test\"\n[core]\nraid = 0\ndrive = \"hdd-7k2-4t\"\ndrives = 2\n";
+    let of_text = ClassSetting::parse("[[class]]\nid = 1\nwhen = \"metadata\"\n").unwrap();
+    for classes in [of_text, ClassSetting::File("/no/file".into())] {
+        let mut stack = Stack::parse(&format!("{text}[cache]\nsize = \"64M\"\n")).unwrap();
+        let cache = stack.cache.as_mut().unwrap();
+        cache.settings.classes = classes.clone();
+        let standing = Candidate::standing(&stack);
+        assert_eq!(standing.value("classes"), None);
+        let applied = standing.applied(&stack, 64 << 20).cache.unwrap();
+        assert_eq!(applied.settings.classes, classes);
+    }
 }
 
 #[test]

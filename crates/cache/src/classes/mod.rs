@@ -213,6 +213,11 @@ impl Classes {
         self.classes.iter().filter_map(|class| class.rule.as_ref()).any(Rule::asks_for_metadata)
     }
 
+    /// Whether a rule depends on where a request goes.
+    pub fn asks_for_place(&self) -> bool {
+        self.classes.iter().filter_map(|class| class.rule.as_ref()).any(Rule::asks_for_place)
+    }
+
     /// The class of a request: rules are tried in the order of their ids, the last that holds
     /// counts, and one that reaches `done` is the last to be tried.
     pub fn classify(&self, facts: &Facts) -> ClassId {

@@ -59,6 +59,13 @@ impl Rule {
         self.terms.iter().any(|(_, condition)| *condition == Condition::Metadata)
     }
 
+    /// Whether it depends on where a request goes: the place on a core, or which core.
+    pub(super) fn asks_for_place(&self) -> bool {
+        let is_place =
+            |condition: &Condition| matches!(condition, Condition::Lba(_) | Condition::CoreId(_));
+        self.terms.iter().any(|(_, condition)| is_place(condition))
+    }
+
     /// Whether some request could be of this class.
     pub fn can_hold(&self) -> bool {
         let mut can = false;

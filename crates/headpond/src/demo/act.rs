@@ -9,6 +9,7 @@ use super::{DemoArgs, page};
 use crate::commands::advise::{Findings, advise_for};
 use crate::outcome::{Exit, Failure, told};
 use anyhow::{Context, Result};
+use headpond_report::shell_words;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -56,7 +57,7 @@ fn play(args: &DemoArgs, folder: &Path, load: &dyn Load) -> Result<DemoOutcome> 
     let findings = progress.step(what, || find(&machine, &recording))?;
     eprintln!("\n{}\n{}\n", findings.signature_text, findings.advice_text);
     let settings = findings.settings.clone();
-    let what = format!("applying the advice: set {}", settings.join(" "));
+    let what = format!("applying the advice: set {}", shell_words(&settings));
     progress.step(&what, || machine.set(&settings))?;
     let (rows, offline_cleaning_iops) =
         second_half(&machine, load, &target, args, &before, &mut progress)?;

@@ -30,7 +30,7 @@ pub(super) enum Takes {
     WordsOrNumber(&'static [&'static str], u64, u64),
     /// Words, or a size for the policy `always` with that threshold.
     WordsOrSize(&'static [&'static str], Size, Size),
-    /// Words, or whose text is a file.
+    /// Words, one rule, or a file of classes.
     WordsOrClasses(&'static [&'static str]),
 }
 

@@ -21,6 +21,7 @@ use headpond_advise::advice::shadow;
 use headpond_advise::live::{Event, Look, Orders, Proposal, Served, Watch, Weakening, weakens};
 use headpond_advise::search::Gain;
 use headpond_advise::{Goal, Sample, Sampler, Setting, Signature, Situation};
+use headpond_report::shell_words;
 use headpond_trace::{ReadOptions, TraceFormat, TraceReader};
 use headpond_volume::{Description, SettingChange, ShownSetting};
 use headpond_whatif::Stack;
@@ -169,7 +170,7 @@ impl LiveVolume<'_> {
         if !self.args.live.apply {
             eprintln!(
                 "headpond: note: a watch was killed while {} was on trial: with --apply it is taken back",
-                settings.join(" ")
+                shell_words(&settings)
             );
             return Ok(());
         }

@@ -1,6 +1,7 @@
 //! The machine that advice is for: one that is described, or a volume that is served.
 
 use crate::args::AdviseArgs;
+use crate::commands::class::read_named_file;
 use crate::device::DeviceSpec;
 use crate::outcome::{Exit, Failure};
 use anyhow::{Context, Result, ensure};
@@ -83,6 +84,7 @@ pub(super) fn served(
     stack.array = description.array.clone();
     if let (Some(cache), Some(described)) = (&mut stack.cache, &description.cache) {
         cache.settings = described.settings.clone();
+        read_named_file(&mut cache.settings.classes)?;
         cache.line = described.line;
     }
     situation.stands = description.cache.is_some();
