@@ -13,6 +13,12 @@ const NOTHING: f64 = 0.005;
 pub(super) fn of(found: &Found, situation: &Situation) -> Vec<Reason> {
     let mut reasons = vec![of_mode(found, situation)];
     if !found.chosen.candidate.has_cache() {
+        let of_array = found.chosen.candidate.settings().into_iter().filter(|it| it.key != "mode");
+        reasons.extend(of_array.map(|setting| Reason {
+            setting: setting.to_string(),
+            reason: "without a cache, the array does best so, of what was tried".to_owned(),
+            gain: None,
+        }));
         return reasons;
     }
     let effects = found.effects.iter().filter(|effect| effect.key != "mode");
@@ -108,8 +114,9 @@ fn gained(gain: Gain) -> String {
 /// The machine, and what of it nobody said.
 pub(super) fn assumptions(situation: &Situation) -> Vec<String> {
     let core = &situation.stack.core;
+    let unless = if situation.freedom.array { " where no other is advised" } else { "" };
     let mut lines = vec![format!(
-        "RAID {} of {} {} in {} groups, strip {}",
+        "RAID {} of {} {} in {} groups, strip {}{unless}",
         core.raid.number(),
         core.drives,
         core.drive,

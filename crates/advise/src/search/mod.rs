@@ -247,25 +247,13 @@ impl Search<'_> {
         Ok((tried, candidates))
     }
 
-    /// Each mode and cleaner of a rung that does not do much worse than the best, with each value
-    /// of what is chosen at creation, and the best of each mode with each choice of classes, which
-    /// do in one mode what they spoil in another: on a part of the requests, and the best of each
-    /// setting on everything. Without dirty data all modes write the same to the array: nothing is
-    /// tried.
+    /// What is chosen at creation, and classes, with what each of their values goes with best: on a
+    /// part of the requests, and the best of each setting on everything. Without dirty data all
+    /// modes write the same to the array: nothing is tried.
     fn pair(&mut self, rung: &[Tried], axes: &[Axis]) -> Result<Vec<Tried>, JudgeError> {
         let goal = self.quest.goal;
         let cost = |it: &Tried| it.trial.cost(goal);
-        let (mut kinds, mut modes): (Vec<&Tried>, Vec<&Tried>) = (Vec::new(), Vec::new());
-        for it in rung.iter().filter(|it| it.candidate.risk() == Risk::Dirty) {
-            let is_hopeless = kinds.first().is_some_and(|best| cost(it) > cost(best) * HOPELESS);
-            let is_there = kinds.iter().any(|other| other.candidate.kind() == it.candidate.kind());
-            if !is_there && (self.quest.is_exhaustive || !is_hopeless) {
-                kinds.push(it);
-            }
-            if modes.iter().all(|other| other.candidate.mode() != it.candidate.mode()) {
-                modes.push(it);
-            }
-        }
+        let (kinds, modes) = self.starts(rung, axes);
         let mut finalists = Vec::new();
         for axis in axes {
             let starts = match axis.key {
@@ -273,21 +261,55 @@ impl Search<'_> {
                 class_axis::KEY => &modes,
                 _ => continue,
             };
-            let with_all = |it: &&Tried| -> Vec<Candidate> {
-                let others =
-                    axis.values[1..].iter().map(|value| it.candidate.with(axis.key, value));
-                std::iter::once(it.candidate.clone()).chain(others).collect()
+            let with_all = |it: &Candidate| -> Vec<Candidate> {
+                let others = axis.values[1..].iter().map(|value| it.with(axis.key, value));
+                std::iter::once(it.clone()).chain(others).collect()
             };
             let asked: Vec<Candidate> = starts.iter().flat_map(with_all).collect();
             let mut tried = self.try_all(&asked, self.part())?;
             self.sort(&mut tried);
             // Where hardly anything is cleaned in a part, it does not tell who cleans well.
-            if let Some(last) = tried.get(PAIRS_KEPT - 1).map(cost) {
-                tried.retain(|it| cost(it) <= last);
-            }
+            let last = tried.get(PAIRS_KEPT - 1).map_or(f64::INFINITY, cost);
+            // Nor does it tell much of classes: the best of each is kept.
+            let is_of_classes = axis.key == class_axis::KEY;
+            let hopeless = tried.first().map_or(0.0, cost) * HOPELESS;
+            let mut values: Vec<String> = Vec::new();
+            tried.retain(|it| {
+                let value = it.candidate.value(axis.key).unwrap_or_default();
+                let is_first = is_of_classes && !values.iter().any(|known| known == value);
+                values.extend(is_first.then(|| value.to_owned()));
+                cost(it) <= last || is_first && cost(it) <= hopeless
+            });
             finalists.extend(self.try_all(&candidates_of(&tried), self.quest.requests)?);
         }
         Ok(finalists)
+    }
+
+    /// Each mode and cleaner of a rung that does not do much worse than the best; and each mode as
+    /// it is best and as it is plain, with nothing cut off: classes do in one mode what they spoil
+    /// in another, and where they keep out what is long, neither cutoff nor cleaner need deal with
+    /// it.
+    fn starts(&self, rung: &[Tried], axes: &[Axis]) -> (Vec<Candidate>, Vec<Candidate>) {
+        let cost = |it: &Tried| it.trial.cost(self.quest.goal);
+        let (mut kinds, mut modes): (Vec<Candidate>, Vec<Candidate>) = (Vec::new(), Vec::new());
+        let mut dirty = rung.iter().filter(|it| it.candidate.risk() == Risk::Dirty).peekable();
+        let has_cutoffs = axes.iter().any(|axis| axis.key == "seq-cutoff" && axis.values.len() > 1);
+        let least = dirty.peek().map_or(0.0, |best| cost(best));
+        for it in dirty {
+            let candidate = &it.candidate;
+            let is_hopeless = cost(it) > least * HOPELESS;
+            let is_there = kinds.iter().any(|other| other.kind() == candidate.kind());
+            if !is_there && (self.quest.is_exhaustive || !is_hopeless) {
+                kinds.push(candidate.clone());
+            }
+            if modes.iter().all(|other| other.mode() != candidate.mode()) {
+                modes.push(candidate.clone());
+                let plain = candidate.with("cleaning", CLEANINGS[0]);
+                modes.push(if has_cutoffs { plain.with("seq-cutoff", "never") } else { plain });
+            }
+        }
+        modes.dedup();
+        (kinds, modes)
     }
 
     /// What is best around the best of each risk, or of each mode where everything is to be tried:

@@ -412,7 +412,7 @@ fn every_axis_has_its_place_among_the_settings_of_a_candidate() {
 /// Short writes, long reads and writes, and some metadata.
 fn of_many_lengths() -> Signature {
     let short = Job::new(4, 500, 4096).run(|n| (Op::Write, scattered(n, 4096)));
-    let long = Job::new(2, 200, 256 << 10).run(|n| {
+    let long = Job { process: 1, ..Job::new(2, 200, 256 << 10) }.run(|n| {
         let op = if n % 2 == 0 { Op::Read } else { Op::Write };
         (op, scattered(n, 256 << 10))
     });
@@ -470,6 +470,36 @@ fn of_many_lengths_both_ends_are_tried() {
     let values = class_axis(&together(jobs.collect()), &ClassSetting::None).unwrap().values;
     let past = values.iter().filter_map(|value| value.strip_prefix("past:request_size:ge:"));
     assert_eq!(past.collect::<Vec<_>>(), ["8192", "65536", "524288"]);
+}
+
+/// With some classes and no cutoff the cache is best on everything, and worse on a part of it.
+struct GoodInTheLongRun;
+
+impl Judge for GoodInTheLongRun {
+    fn judge(&mut self, questions: &[Question]) -> Result<Vec<Trial>, JudgeError> {
+        let cost = |question: &Question| {
+            let Question { candidate, requests, .. } = question;
+            let (classes, cutoff) = (candidate.value("classes"), candidate.value("seq-cutoff"));
+            let has_classes = classes == Some("past:request_size:ge:262144");
+            let is_part = *requests < 20_000;
+            match (candidate.has_cache(), has_classes, cutoff == Some("never")) {
+                (false, ..) => 1.0,
+                (true, true, true) if is_part => 1.15,
+                (true, true, true) => 0.4,
+                (true, true, false) => 1.2,
+                (true, false, true) => 2.0,
+                (true, false, false) => 0.98,
+            }
+        };
+        Ok(questions.iter().map(|question| trial(cost(question))).collect())
+    }
+}
+
+#[test]
+fn classes_are_found_that_are_good_without_a_cutoff_and_on_everything_alone() {
+    let found = found_for(&of_many_lengths(), &mut GoodInTheLongRun, |_| {});
+    let chosen = found.chosen.candidate.to_string();
+    assert!(chosen.contains("seq-cutoff=never classes=past:request_size:ge:262144"), "{chosen}");
 }
 
 #[test]

@@ -78,6 +78,11 @@ pub enum ConditionError {
     KernelOnly { word: &'static str },
     #[error("{word} takes no operand, and has {operand:?}")]
     Operand { word: &'static str, operand: String },
+    #[error(
+        "there is no condition; there are: request_size, lba, io_direction, metadata, core_id, \
+             io_class, done, never"
+    )]
+    Empty,
     #[error("{word} wants a number, e.g. {word}:le:4096, and has {operand:?}")]
     Number { word: &'static str, operand: String },
     #[error("{operator:?} is no operator of {word}; there are: eq, ne, lt, gt, le, ge")]

@@ -102,6 +102,7 @@ mod tests {
         assert_eq!(Classes::from_toml(&one(line).classes().to_toml()), Ok(one(line).classes()));
         assert!(OneRule::parse("/etc/past:metadata").is_none());
         assert!(OneRule::parse("past:request_sise:lt:4096").unwrap().is_err());
-        assert!(OneRule::parse("past:").unwrap().is_err());
+        let empty = OneRule::parse("past:").unwrap().unwrap_err().to_string();
+        assert!(empty.starts_with("there is no condition"), "{empty}");
     }
 }

@@ -44,6 +44,9 @@ impl Rule {
                 Some(at) => (&rest[..at], rest[at..].chars().next()),
                 None => (rest, None),
             };
+            if text.trim().is_empty() {
+                return Err(ConditionError::Empty);
+            }
             if condition.trim().is_empty() {
                 let before = if join == Join::And { '&' } else { '|' };
                 return Err(ConditionError::Missing { operator: operator.unwrap_or(before) });

@@ -52,6 +52,13 @@ pub struct TellingArgs {
     pub parquet: Option<PathBuf>,
 }
 
+impl TellingArgs {
+    /// What is written.
+    pub fn files(&self) -> impl Iterator<Item = &PathBuf> {
+        self.html.iter().chain(&self.parquet)
+    }
+}
+
 /// One in so many is what a rate comes to.
 fn parse_rate(text: &str) -> Result<Sampling, String> {
     let rate: f64 = text.parse().map_err(|_| format!("{text} is no number"))?;
@@ -138,7 +145,7 @@ pub struct AdviseArgs {
     /// Requests in flight, where the trace does not tell when they were answered.
     #[arg(long, value_name = "NUMBER", default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub iodepth: u32,
-    /// How long to look: quick (a few seconds), usual (up to a minute or two), exhaustive.
+    /// How long to look: quick (seconds, to a minute), usual (up to some minutes), exhaustive.
     #[arg(long, default_value = "usual")]
     pub effort: EffortChoice,
     #[command(flatten)]

@@ -5,7 +5,7 @@ mod live;
 mod machine;
 
 use super::analyze::write;
-use super::reading::{read_through, warn_of_damage};
+use super::reading::{read_through, spare_inputs, warn_of_damage};
 use super::simulate::progress::simulate_shown;
 use crate::args::{AdviseArgs, EffortChoice};
 use crate::client::Client;
@@ -58,6 +58,7 @@ fn of_trace(places: &Places, args: &AdviseArgs, file: &str) -> Result<Exit> {
         (None, None) => described(args)?,
     };
     wish(&mut situation, args);
+    spare_inputs([Path::new(file)], &args.html)?;
     let mut reader = TraceReader::open(Path::new(file), args.read.options(Demand::default()))?;
     let (signature, sample) = read(&mut reader, situation.effort)?;
     let advice = advise(&signature, (sample, reader.format()), &situation)?;

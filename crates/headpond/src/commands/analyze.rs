@@ -1,6 +1,6 @@
 //! `headpond analyze`, and how a signature is shown.
 
-use super::reading::{read_through, warn_of_damage};
+use super::reading::{read_through, spare_inputs, warn_of_damage};
 use crate::args::{AnalyzeArgs, TellingArgs};
 use crate::outcome::{Exit, Failure};
 use anyhow::{Context, Result, ensure};
@@ -16,8 +16,9 @@ use std::path::Path;
 /// # Errors
 /// Where the trace cannot be read, and what is wrong with it where; where a file cannot be written.
 pub fn run(args: &AnalyzeArgs) -> Result<Exit> {
-    let mut reader =
-        TraceReader::open(Path::new(&args.file), args.read.options(Demand::References))?;
+    let trace = Path::new(&args.file);
+    spare_inputs([trace], args.telling.files().chain(&args.partial))?;
+    let mut reader = TraceReader::open(trace, args.read.options(Demand::References))?;
     let lacks = reader.lacks();
     let is_counted = args.partial.is_some() || args.telling.parquet.is_some();
     ensure!(

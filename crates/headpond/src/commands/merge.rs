@@ -1,18 +1,21 @@
 //! `headpond merge`: what was counted of several traces, together.
 
 use super::analyze::{show, store};
+use super::reading::spare_inputs;
 use crate::args::MergeArgs;
 use crate::outcome::Exit;
 use anyhow::{Context, Result};
 use headpond_advise::Partial;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Merges partial signatures.
 ///
 /// # Errors
 /// Where a file cannot be read or is no partial signature, or where one cannot be written.
 pub fn run(args: &MergeArgs) -> Result<Exit> {
+    let outputs = args.telling.files().chain(&args.partial);
+    spare_inputs(args.files.iter().map(PathBuf::as_path), outputs)?;
     let (first, others) = args.files.split_first().context("there is at least one file")?;
     let mut merged = load(first)?;
     for path in others {

@@ -1,8 +1,10 @@
 //! Reading a trace through while standard error shows how far that is.
 
+use crate::outcome::Failure;
 use anyhow::Result;
 use headpond_trace::{Tally, TraceReader, TraceRecord};
 use indicatif::{ProgressBar, ProgressStyle};
+use std::path::{Path, PathBuf};
 
 /// How often the bar moves.
 const RECORDS_BETWEEN_REPORTS: u64 = 16 * 1024;
@@ -22,6 +24,27 @@ pub fn read_through(reader: &mut TraceReader, mut each: impl FnMut(&TraceRecord)
         }
     }
     bar.finish_and_clear();
+    Ok(())
+}
+
+/// Refuses to write over what is read.
+///
+/// # Errors
+/// The file that is both.
+pub fn spare_inputs<'a>(
+    inputs: impl IntoIterator<Item = &'a Path>,
+    outputs: impl IntoIterator<Item = &'a PathBuf>,
+) -> Result<()> {
+    let place = |path: &Path| std::fs::canonicalize(path).ok();
+    let inputs: Vec<PathBuf> = inputs.into_iter().filter_map(place).collect();
+    for output in outputs {
+        if place(output).is_some_and(|place| inputs.contains(&place)) {
+            return Err(Failure::usage(format!(
+                "{} is what is read, and would be lost: write to another file",
+                output.display()
+            )));
+        }
+    }
     Ok(())
 }
 

@@ -249,3 +249,30 @@ fn of_a_trace_with_times_there_is_a_working_set() {
     let text = user.ok(&["analyze", &trace]);
     assert!(text.contains("working set") && !text.contains("when: no rates"), "{text}");
 }
+
+#[test]
+fn nothing_is_written_over_what_is_read() {
+    let (user, trace) = user_with("trace", writes(2000, 1000));
+    let (before, folder) = (fs::read(&trace).unwrap(), user.path("."));
+    let partial = user.path("part.hpsig").display().to_string();
+    user.ok(&["analyze", &trace, "--partial", &partial]);
+    let kept = fs::read(&partial).unwrap();
+    let detour = folder.join("trace").display().to_string();
+    let commands: [&[&str]; 6] = [
+        &["analyze", &trace, "--html", &trace],
+        &["analyze", &trace, "--parquet", &detour],
+        &["analyze", &trace, "--partial", &trace],
+        &["advise", &trace, "--html", &detour],
+        &["merge", &partial, "--partial", &partial],
+        &["simulate", &partial, "--trace", &trace, "--html", &trace],
+    ];
+    for command in commands {
+        let ended = user.run(command);
+        assert!(
+            ended.code == 2 && ended.err.contains("would be lost"),
+            "{command:?}: {}",
+            ended.err
+        );
+    }
+    assert_eq!((fs::read(&trace).unwrap(), fs::read(&partial).unwrap()), (before, kept));
+}

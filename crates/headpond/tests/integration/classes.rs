@@ -131,6 +131,11 @@ fn one_rule_needs_no_file() {
     assert_eq!(daemon.wait(), 0);
     let daemon = user.serve("v");
     assert_eq!(user.json(&["status", "v", "--json"])["cache"]["classes"], past, "it is kept");
+    let log = (0..1500).map(|n| format!("{n} /dev/a write {} 4096\n", n % 40 * 40_960));
+    let trace =
+        put(&user, "writes.log", &format!("fio version 3 iolog\n{}", log.collect::<String>()));
+    let advise = ["advise", &trace, "--volume", "v", "--effort", "quick"];
+    assert!(user.ok(&advise).contains("The figures hold for"), "a rule that is set is no obstacle");
     user.ok(&["stop", "v"]);
     assert_eq!(daemon.wait(), 0);
 }

@@ -100,6 +100,22 @@ fn iolog_keeps_all_but_write_zeroes_to_the_microsecond() {
     assert_eq!(told(&read), told(&records()));
 }
 
+/// A request that was told to try again comes once more: who cannot say so must not tell it twice.
+#[test]
+fn requests_that_were_told_to_try_again_are_told_only_where_that_can_be_said() {
+    let mut twice = vec![TraceRecord::new(1000, Op::Write, 0, 8192); 2];
+    twice[0].flags = RecordFlags::FAILED | RecordFlags::RETRIED;
+    for to in ExportFormat::ALL {
+        let mut recorded = Vec::new();
+        let mut writer = RecordingWriter::new(&mut recorded, 0).unwrap();
+        twice.iter().for_each(|record| writer.push(*record).unwrap());
+        writer.finish().unwrap();
+        let (_, conversion) = converted(recorded, to).unwrap();
+        let left_out = u64::from(matches!(to, ExportFormat::FioIolog | ExportFormat::Csv));
+        assert_eq!(conversion, Conversion { records: 2 - left_out, left_out }, "{}", to.name());
+    }
+}
+
 #[test]
 fn csv_keeps_reads_and_writes_and_their_responses() {
     let (text, conversion) = converted(recording(), ExportFormat::Csv).unwrap();

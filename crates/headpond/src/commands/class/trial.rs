@@ -56,6 +56,10 @@ fn try_all(
 ) -> Result<Trial> {
     let mut trial = Trial { classes: [Tally::default(); CLASSES_MAX], unclassed: 0 };
     while let Some(record) = reader.next_record()? {
+        // It comes again, and counts then.
+        if record.flags.contains(RecordFlags::RETRIED) {
+            continue;
+        }
         let class = facts(&record).map(|facts| classes.classify(&facts));
         trial.count(&record, class);
         each(&record, class);

@@ -6,6 +6,7 @@ mod picture;
 pub(super) mod progress;
 mod report;
 
+use super::reading::spare_inputs;
 use crate::args::{FitChoice, SimulateArgs};
 use crate::outcome::{Exit, Failure};
 use anyhow::{Context, Result};
@@ -14,7 +15,7 @@ use headpond_trace::{Damage, ReadOptions};
 use headpond_whatif::reference::{self, Cell, Reference, Score, Times, UnscoredCell};
 use headpond_whatif::{Experiment, Fit, Load, Outcome, Pace, Stack, TraceLoad, job};
 use serde_json::json;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Runs what is described, or the published tables.
 ///
@@ -28,6 +29,8 @@ pub fn run(args: &SimulateArgs) -> Result<Exit> {
 }
 
 fn run_stacks(args: &SimulateArgs) -> Result<Exit> {
+    let inputs = args.stacks.iter().chain(&args.trace).chain(&args.job);
+    spare_inputs(inputs.map(PathBuf::as_path), &args.html)?;
     let load = load(args)?;
     let experiment = |path: &std::path::PathBuf| -> Result<Experiment> {
         let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
