@@ -103,7 +103,7 @@ fn iolog_keeps_all_but_write_zeroes_to_the_microsecond() {
 /// A request that was told to try again comes once more: who cannot say so must not tell it twice.
 #[test]
 fn requests_that_were_told_to_try_again_are_told_only_where_that_can_be_said() {
-    let mut twice = vec![TraceRecord::new(1000, Op::Write, 0, 8192); 2];
+    let mut twice = [TraceRecord::new(1000, Op::Write, 0, 8192); 2];
     twice[0].flags = RecordFlags::FAILED | RecordFlags::RETRIED;
     for to in ExportFormat::ALL {
         let mut recorded = Vec::new();
