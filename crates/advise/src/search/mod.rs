@@ -335,10 +335,11 @@ impl Search<'_> {
         Ok(())
     }
 
-    /// Where that is more than half of everything, it is everything.
+    /// Where that is more than a third of everything, it is everything: it would save little, and
+    /// tell little of what is best on all.
     fn rung(&self, part: usize) -> usize {
         let requests = (self.quest.requests / part).max(REQUESTS_MIN);
-        if requests * 2 > self.quest.requests { self.quest.requests } else { requests }
+        if requests * 3 > self.quest.requests { self.quest.requests } else { requests }
     }
 
     /// On what many values are compared before some of them are on everything.
