@@ -160,4 +160,10 @@ mod tests {
         assert_eq!(duration(480_000_000_000), "8 min");
         assert_eq!(duration(7_200_000_000_000), "2 h");
     }
+
+    #[test]
+    fn a_shell_takes_each_word_as_one() {
+        let words = ["mode=write-back", "a b", "it's", "", "past:x&y|z", "$HOME"];
+        assert_eq!(shell_words(words), "mode=write-back 'a b' 'it'\\''s' '' 'past:x&y|z' '$HOME'");
+    }
 }

@@ -2,7 +2,7 @@
 
 use super::Reason;
 use crate::render::told;
-use crate::search::{Effect, Found, GAIN_MIN, Gain, Goal, Risk};
+use crate::search::{Effect, Found, GAIN_MIN, Gain, Goal, Risk, Setting};
 use crate::situation::Situation;
 use headpond_report::{factor, percent, size};
 
@@ -13,8 +13,13 @@ const NOTHING: f64 = 0.005;
 pub(super) fn of(found: &Found, situation: &Situation) -> Vec<Reason> {
     let mut reasons = vec![of_mode(found, situation)];
     if !found.chosen.candidate.has_cache() {
-        let of_array = found.chosen.candidate.settings().into_iter().filter(|it| it.key != "mode");
-        reasons.extend(of_array.map(|setting| Reason {
+        let is_set = |setting: &Setting| {
+            let standing = found.standing.as_ref().map(|it| &it.candidate);
+            standing.is_some_and(|it| it.value(setting.key) == Some(&setting.value))
+        };
+        let settings = found.chosen.candidate.settings().into_iter();
+        let changed = settings.filter(|it| it.key != "mode" && !is_set(it));
+        reasons.extend(changed.map(|setting| Reason {
             setting: setting.to_string(),
             reason: "without a cache, the array does best so, of what was tried".to_owned(),
             gain: None,

@@ -19,9 +19,10 @@ impl Cache for Headpond {
             ("strip", Some(_)) => Fit::not("it is chosen when the array is made"),
             ("strip", None) => Fit::same("as --strip"),
             ("line", _) => Fit::same("as --line"),
-            _ if is_text(setting) => {
-                Fit::not("their text stands in the file of the machine: set classes=FILE reads one")
+            _ if is_text(setting) && wanted.occasion.volume_has_cache => {
+                Fit::same("they stay as they are")
             }
+            _ if is_text(setting) => Fit::same("in a file that is written first"),
             _ => Fit::same("as it is"),
         }
     }
@@ -35,7 +36,7 @@ impl Cache for Headpond {
 }
 
 fn create(wanted: &Wanted, script: &mut Script) {
-    let set = |setting: &Named| format!(" --set {}", shell_word(&setting.to_string()));
+    let set = |setting: &&Named| format!(" --set {}", word(setting));
     let (of_array, of_cache) = parted(wanted);
     if !wanted.has_cache && !wanted.settings.iter().any(is_of_array) {
         return;
@@ -51,10 +52,11 @@ fn create(wanted: &Wanted, script: &mut Script) {
         command += &format!(" --width {} --distributed-spares {}", spread.width, spread.spares);
     }
     command += &format!(" --strip {}", core.strip);
-    command.extend(of_array.iter().map(|setting| set(setting)));
+    command.extend(of_array.iter().map(set));
     if wanted.has_cache {
         command += &cache(wanted, script);
-        command.extend(of_cache.iter().map(|setting| set(setting)));
+        write_classes(&of_cache, wanted, script);
+        command.extend(of_cache.iter().map(set));
     }
     script.note("shellcheck disable=SC2086 # a list");
     script.run(format!("{command} $MEMBERS"));
@@ -79,7 +81,7 @@ fn cache(wanted: &Wanted, script: &mut Script) -> String {
 fn of_volume(volume: &str, wanted: &Wanted, script: &mut Script) {
     let (of_array, of_cache) = parted(wanted);
     let words = |settings: &[&Named]| -> Vec<String> {
-        settings.iter().map(|setting| shell_word(&setting.to_string())).collect()
+        settings.iter().map(|setting| word(setting)).collect()
     };
     let mut set = words(&of_array);
     if !wanted.has_cache && wanted.occasion.volume_has_cache {
@@ -97,6 +99,7 @@ fn of_volume(volume: &str, wanted: &Wanted, script: &mut Script) {
         let (size, line) = (Size(wanted.cache_bytes), wanted.line);
         let mut attach = format!("headpond cache attach {volume} \"$CACHE_DEVICE\"");
         attach += &format!(" --size {size} --line {line}");
+        write_classes(&of_cache, wanted, script);
         attach.extend(words(&of_cache).into_iter().map(|word| format!(" --set {word}")));
         script.run(attach);
     }
@@ -113,11 +116,29 @@ fn is_text(setting: &Named) -> bool {
     setting.key == "classes" && setting.value.starts_with('(')
 }
 
+/// A setting as a word of the shell.
+fn word(setting: &Named) -> String {
+    match is_text(setting) {
+        true => "classes=\"$CLASSES\"".to_owned(),
+        false => shell_word(&setting.to_string()),
+    }
+}
+
+/// The text of classes goes to a file, which the command then reads.
+fn write_classes(settings: &[&Named], wanted: &Wanted, script: &mut Script) {
+    if settings.iter().any(|setting| is_text(setting)) {
+        let text = wanted.cache.classes.classes().to_toml();
+        script.run("CLASSES=$(mktemp)");
+        script.run(format!("cat > \"$CLASSES\" <<'END_OF_CLASSES'\n{text}END_OF_CLASSES"));
+    }
+}
+
 /// Settings of the array and of the cache, without those that are chosen at creation, and without
-/// what is no single word.
+/// classes that a volume has.
 fn parted(wanted: &Wanted) -> (Vec<&Named>, Vec<&Named>) {
     let at_creation = |setting: &Named| matches!(setting.key.as_str(), "strip" | "line");
-    let may_be_set = |setting: &&Named| !at_creation(setting) && !is_text(setting);
+    let stays = |setting: &Named| is_text(setting) && wanted.occasion.volume_has_cache;
+    let may_be_set = |setting: &&Named| !at_creation(setting) && !stays(setting);
     let set = wanted.settings.iter().filter(may_be_set);
     let (of_array, of_cache): (Vec<&Named>, _) = set.partition(|setting| is_of_array(setting));
     (of_array, if wanted.has_cache { of_cache } else { Vec::new() })

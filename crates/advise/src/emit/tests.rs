@@ -365,14 +365,22 @@ fn what_the_machine_had_set_before_is_carried_over() {
 }
 
 #[test]
-fn classes_that_the_machine_has_are_written_for_open_cas_and_left_to_a_file_here() {
+fn classes_that_the_machine_has_are_written_for_open_cas_and_to_a_file_here() {
     let classes = "[[class]]\\nid = 0\\n[[class]]\\nid = 1\\nwhen = \\\"metadata&done\\\"\\n";
     let stack = format!("size = \"64G\"\nmodel = \"nvme-dc-2t\"\nclasses = \"{classes}\"\n");
     let written =
         |target| emit(&advice("mode=write-back"), &situation(&stack), target, &occasion()).text;
     has(&written(Target::OpencasIoClass), &["\n1,metadata&done,255,1.00\n"]);
     let text = written(Target::Headpond);
-    has(&text, &["# not expressed here: classes=(2 classes): ", "--set mode=write-back $MEMBERS"]);
+    has(
+        &text,
+        &[
+            "# classes=(2 classes): in a file that is written first",
+            "\nwhen = \"metadata&done\"\n",
+            "\nEND_OF_CLASSES\n",
+            "--set mode=write-back --set classes=\"$CLASSES\" $MEMBERS",
+        ],
+    );
 }
 
 /// Keys and values, whoever advises them.

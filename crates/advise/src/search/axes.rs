@@ -110,6 +110,10 @@ const CUTOFF_BYTES_MIN: u64 = 64 << 10;
 const STRIPS: [&str; 5] = ["64K", "16K", "32K", "128K", "256K"];
 
 impl Axis {
+    pub(super) fn has(&self, value: &str) -> bool {
+        self.values.iter().any(|it| it == value)
+    }
+
     /// With the value that is set now, where one is, as what it is by itself.
     #[must_use]
     pub(super) fn beginning_with(mut self, standing: Option<&Candidate>) -> Self {

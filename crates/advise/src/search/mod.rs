@@ -16,17 +16,18 @@ mod axes;
 mod candidate;
 mod class_axis;
 mod judge;
+mod pairs;
 mod replays;
 #[cfg(test)]
 mod tests;
 mod trial;
 
 use crate::signature::Signature;
-use axes::{CLEANINGS, CREATION_KEYS, MAIN_KEYS, further_axes, is_of_use, main_axes};
+use axes::{CLEANINGS, MAIN_KEYS, further_axes, is_of_use, main_axes};
 use foldhash::fast::FixedState;
 use headpond_cache::CleaningConfig;
 use headpond_volume::ClassSetting;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 pub use axes::{Axis, DIRTY_MODES, Freedom};
 pub use candidate::{Candidate, Risk, Setting};
@@ -51,8 +52,6 @@ const KEPT: [usize; 2] = [2, 4];
 const REFINED_MAX: usize = 3;
 /// Other values of a setting that are tried on everything.
 const CONTENDERS: usize = 2;
-/// Pairs with each setting that are tried on everything, and those that are no worse than these.
-const PAIRS_KEPT: usize = 3;
 /// Those that cost no more than so many times the least on a part of the requests.
 const CONTENDS: f64 = 1.1;
 /// On a part of the requests, what is that much worse than what is chosen is not looked at again.
@@ -127,6 +126,12 @@ impl Found {
     }
 }
 
+/// Each candidate where it stands first.
+fn once_each(tried: &mut Vec<Tried>) {
+    let mut seen: HashSet<Candidate, FixedState> = HashSet::default();
+    tried.retain(|it| seen.insert(it.candidate.clone()));
+}
+
 fn candidates_of(tried: &[Tried]) -> Vec<Candidate> {
     tried.iter().map(|it| it.candidate.clone()).collect()
 }
@@ -191,7 +196,7 @@ pub fn search(
         let (pruned, effects) = search.prune(best, &finalists, effects)?;
         let is_known = more.is_empty() && known.contains(&pruned.candidate);
         finalists.push(pruned);
-        finalists.dedup_by(|one, other| one.candidate == other.candidate);
+        once_each(&mut finalists);
         found = Found { effects, ..search.conclude(finalists.clone()) };
         if is_known {
             break;
@@ -245,71 +250,6 @@ impl Search<'_> {
             candidates = self.the_better(&tried, KEPT[number]);
         }
         Ok((tried, candidates))
-    }
-
-    /// What is chosen at creation, and classes, with what each of their values goes with best: on a
-    /// part of the requests, and the best of each setting on everything. Without dirty data all
-    /// modes write the same to the array: nothing is tried.
-    fn pair(&mut self, rung: &[Tried], axes: &[Axis]) -> Result<Vec<Tried>, JudgeError> {
-        let goal = self.quest.goal;
-        let cost = |it: &Tried| it.trial.cost(goal);
-        let (kinds, modes) = self.starts(rung, axes);
-        let mut finalists = Vec::new();
-        for axis in axes {
-            let starts = match axis.key {
-                key if CREATION_KEYS.contains(&key) => &kinds,
-                class_axis::KEY => &modes,
-                _ => continue,
-            };
-            let with_all = |it: &Candidate| -> Vec<Candidate> {
-                let others = axis.values[1..].iter().map(|value| it.with(axis.key, value));
-                std::iter::once(it.clone()).chain(others).collect()
-            };
-            let asked: Vec<Candidate> = starts.iter().flat_map(with_all).collect();
-            let mut tried = self.try_all(&asked, self.part())?;
-            self.sort(&mut tried);
-            // Where hardly anything is cleaned in a part, it does not tell who cleans well.
-            let last = tried.get(PAIRS_KEPT - 1).map_or(f64::INFINITY, cost);
-            // Nor does it tell much of classes: the best of each is kept.
-            let is_of_classes = axis.key == class_axis::KEY;
-            let hopeless = tried.first().map_or(0.0, cost) * HOPELESS;
-            let mut values: Vec<String> = Vec::new();
-            tried.retain(|it| {
-                let value = it.candidate.value(axis.key).unwrap_or_default();
-                let is_first = is_of_classes && !values.iter().any(|known| known == value);
-                values.extend(is_first.then(|| value.to_owned()));
-                cost(it) <= last || is_first && cost(it) <= hopeless
-            });
-            finalists.extend(self.try_all(&candidates_of(&tried), self.quest.requests)?);
-        }
-        Ok(finalists)
-    }
-
-    /// Each mode and cleaner of a rung that does not do much worse than the best; and each mode as
-    /// it is best and as it is plain, with nothing cut off: classes do in one mode what they spoil
-    /// in another, and where they keep out what is long, neither cutoff nor cleaner need deal with
-    /// it.
-    fn starts(&self, rung: &[Tried], axes: &[Axis]) -> (Vec<Candidate>, Vec<Candidate>) {
-        let cost = |it: &Tried| it.trial.cost(self.quest.goal);
-        let (mut kinds, mut modes): (Vec<Candidate>, Vec<Candidate>) = (Vec::new(), Vec::new());
-        let mut dirty = rung.iter().filter(|it| it.candidate.risk() == Risk::Dirty).peekable();
-        let has_cutoffs = axes.iter().any(|axis| axis.key == "seq-cutoff" && axis.values.len() > 1);
-        let least = dirty.peek().map_or(0.0, |best| cost(best));
-        for it in dirty {
-            let candidate = &it.candidate;
-            let is_hopeless = cost(it) > least * HOPELESS;
-            let is_there = kinds.iter().any(|other| other.kind() == candidate.kind());
-            if !is_there && (self.quest.is_exhaustive || !is_hopeless) {
-                kinds.push(candidate.clone());
-            }
-            if modes.iter().all(|other| other.mode() != candidate.mode()) {
-                modes.push(candidate.clone());
-                let plain = candidate.with("cleaning", CLEANINGS[0]);
-                modes.push(if has_cutoffs { plain.with("seq-cutoff", "never") } else { plain });
-            }
-        }
-        modes.dedup();
-        (kinds, modes)
     }
 
     /// What is best around the best of each risk, or of each mode where everything is to be tried:
@@ -536,7 +476,7 @@ impl Search<'_> {
         self.sort(&mut finalists);
         let (alone, mut finalists): (Vec<Tried>, Vec<Tried>) =
             finalists.into_iter().partition(|it| it.candidate.risk() == Risk::NoCache);
-        finalists.dedup_by(|one, other| one.candidate == other.candidate);
+        once_each(&mut finalists);
         let without_cache = alone.into_iter().next().expect("it is always among them");
         let mut chosen = &without_cache;
         for risk in [Risk::Clean, Risk::Dirty] {

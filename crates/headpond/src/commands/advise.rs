@@ -58,7 +58,8 @@ fn of_trace(places: &Places, args: &AdviseArgs, file: &str) -> Result<Exit> {
         (None, None) => described(args)?,
     };
     wish(&mut situation, args);
-    spare_inputs([Path::new(file)], &args.html)?;
+    let inputs = std::iter::once(Path::new(file)).chain(args.stack.as_deref());
+    spare_inputs(inputs, &args.html)?;
     let mut reader = TraceReader::open(Path::new(file), args.read.options(Demand::default()))?;
     let (signature, sample) = read(&mut reader, situation.effort)?;
     let advice = advise(&signature, (sample, reader.format()), &situation)?;

@@ -1,9 +1,12 @@
 //! Reading a trace through while standard error shows how far that is.
 
+use super::class::read_named_file;
 use crate::outcome::Failure;
-use anyhow::Result;
+use anyhow::{Context, Result};
 use headpond_trace::{Tally, TraceReader, TraceRecord};
+use headpond_whatif::Stack;
 use indicatif::{ProgressBar, ProgressStyle};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// How often the bar moves.
@@ -27,7 +30,20 @@ pub fn read_through(reader: &mut TraceReader, mut each: impl FnMut(&TraceRecord)
     Ok(())
 }
 
-/// Refuses to write over what is read.
+/// Reads the description of a machine, and the file of classes that it names.
+///
+/// # Errors
+/// Where one of them cannot be read, or is none; the text names it.
+pub fn read_stack(path: &Path) -> Result<Stack> {
+    let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
+    let mut stack = Stack::parse(&text).with_context(|| path.display().to_string())?;
+    if let Some(cache) = &mut stack.cache {
+        read_named_file(&mut cache.settings.classes)?;
+    }
+    Ok(stack)
+}
+
+/// Refuses to write over a file that is read, by whatever name.
 ///
 /// # Errors
 /// The file that is both.
@@ -35,10 +51,13 @@ pub fn spare_inputs<'a>(
     inputs: impl IntoIterator<Item = &'a Path>,
     outputs: impl IntoIterator<Item = &'a PathBuf>,
 ) -> Result<()> {
-    let place = |path: &Path| std::fs::canonicalize(path).ok();
-    let inputs: Vec<PathBuf> = inputs.into_iter().filter_map(place).collect();
+    let inputs = inputs.into_iter().map(|input| match input == Path::new("-") {
+        true => Path::new("/dev/stdin"),
+        false => input,
+    });
+    let inputs: Vec<_> = inputs.filter_map(file).collect();
     for output in outputs {
-        if place(output).is_some_and(|place| inputs.contains(&place)) {
+        if file(output).is_some_and(|it| inputs.contains(&it)) {
             return Err(Failure::usage(format!(
                 "{} is what is read, and would be lost: write to another file",
                 output.display()
@@ -46,6 +65,12 @@ pub fn spare_inputs<'a>(
         }
     }
     Ok(())
+}
+
+/// Device and inode of a file that keeps what is written to it.
+fn file(path: &Path) -> Option<(u64, u64)> {
+    let found = std::fs::metadata(path).ok().filter(std::fs::Metadata::is_file)?;
+    Some((found.dev(), found.ino()))
 }
 
 /// Says what was skipped and what is no request, where something was.

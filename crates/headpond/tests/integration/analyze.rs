@@ -258,7 +258,13 @@ fn nothing_is_written_over_what_is_read() {
     user.ok(&["analyze", &trace, "--partial", &partial]);
     let kept = fs::read(&partial).unwrap();
     let detour = folder.join("trace").display().to_string();
-    let commands: [&[&str]; 6] = [
+    let (linked, symbolic) = (folder.join("linked"), folder.join("symbolic"));
+    fs::hard_link(&trace, &linked).unwrap();
+    std::os::unix::fs::symlink(&trace, &symbolic).unwrap();
+    let (linked, symbolic) = (linked.display().to_string(), symbolic.display().to_string());
+    let commands: [&[&str]; 8] = [
+        &["analyze", &trace, "--html", &linked],
+        &["advise", &symbolic, "--html", &trace],
         &["analyze", &trace, "--html", &trace],
         &["analyze", &trace, "--parquet", &detour],
         &["analyze", &trace, "--partial", &trace],

@@ -145,6 +145,8 @@ fn help_and_mistakes_of_usage() {
     let user = User::new();
     assert!(user.ok(&["class", "--help"]).contains("headpond class test"));
     assert_eq!(user.run(&["class", "import"]).code, 2);
+    let unknown = user.run(&["class", "check", "hold:metadata"]);
+    assert!(unknown.code == 1 && unknown.err.contains("keep:RULE"), "{}", unknown.err);
     let wrong = put(&user, "wrong.toml", "[[class]]\nid = 1\nwhen = \"colour:eq:red\"\n");
     let ended = user.run(&["class", "check", &wrong]);
     assert_eq!(ended.code, 1);

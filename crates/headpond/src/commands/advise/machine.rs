@@ -2,6 +2,7 @@
 
 use crate::args::AdviseArgs;
 use crate::commands::class::read_named_file;
+use crate::commands::reading::read_stack;
 use crate::device::DeviceSpec;
 use crate::outcome::{Exit, Failure};
 use anyhow::{Context, Result, ensure};
@@ -33,8 +34,7 @@ pub(super) struct Named<'a> {
 
 /// A machine in a file.
 pub(super) fn stacked(path: &Path) -> Result<Situation> {
-    let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
-    let stack = Stack::parse(&text).with_context(|| path.display().to_string())?;
+    let stack = read_stack(path)?;
     let message = || Failure {
         exit: Exit::Usage,
         message: format!(

@@ -3,7 +3,7 @@
 mod trial;
 
 use crate::outcome::{Exit, Failure};
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use clap::{Args, Subcommand};
 use headpond_cache::classes::{
     Class, ClassError, Classes, OneRule, Priority, Rule, UnknowableRule, Unknown,
@@ -163,6 +163,11 @@ pub fn load(path: &Path, unknown: Unknown) -> Result<Classes> {
     if let Some(rule) = path.to_str().and_then(OneRule::parse) {
         return Ok(rule.map_err(|error| Failure::usage(error.to_string()))?.classes());
     }
+    ensure!(
+        path.exists(),
+        "cannot read {}: there is no such file, nor is it lustre, only:RULE, past:RULE or keep:RULE",
+        path.display()
+    );
     let text = text_of(path)?;
     if text.trim().is_empty() {
         // It would say that there are no classes: more likely whoever wrote it did not get so far.

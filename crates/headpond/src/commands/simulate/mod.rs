@@ -6,14 +6,14 @@ mod picture;
 pub(super) mod progress;
 mod report;
 
-use super::reading::spare_inputs;
+use super::reading::{read_stack, spare_inputs};
 use crate::args::{FitChoice, SimulateArgs};
 use crate::outcome::{Exit, Failure};
 use anyhow::{Context, Result};
 use headpond_report::{Align, Table};
 use headpond_trace::{Damage, ReadOptions};
 use headpond_whatif::reference::{self, Cell, Reference, Score, Times, UnscoredCell};
-use headpond_whatif::{Experiment, Fit, Load, Outcome, Pace, Stack, TraceLoad, job};
+use headpond_whatif::{Experiment, Fit, Load, Outcome, Pace, TraceLoad, job};
 use serde_json::json;
 use std::path::{Path, PathBuf};
 
@@ -33,8 +33,7 @@ fn run_stacks(args: &SimulateArgs) -> Result<Exit> {
     spare_inputs(inputs.map(PathBuf::as_path), &args.html)?;
     let load = load(args)?;
     let experiment = |path: &std::path::PathBuf| -> Result<Experiment> {
-        let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
-        let stack = Stack::parse(&text).with_context(|| path.display().to_string())?;
+        let stack = read_stack(path)?;
         Ok(Experiment { stack, load: load.clone(), seed: args.seed })
     };
     let experiments = args.stacks.iter().map(experiment).collect::<Result<Vec<_>>>()?;
