@@ -132,8 +132,8 @@ fn evidence(
         ));
     }
     let classes = situation.stack.cache.as_ref().map(|cache| cache.settings.classes.classes());
-    let marked = signature.streams.iter().any(|stream| stream.metadata_share > 0.0);
-    if classes.is_some_and(|classes| classes.asks_for_metadata()) && !marked {
+    let asks_for_metadata = classes.is_some_and(|classes| classes.asks_for_metadata());
+    if asks_for_metadata && signature.metadata_share() == 0.0 {
         warnings.push(
             "the classes that are set ask what is metadata, and the trace marks nothing as such: to \
              all figures every request is data"

@@ -22,7 +22,7 @@ const LENGTH_MIN: u64 = 8192;
 /// elsewhere, or knows of no metadata.
 pub(super) fn class_axis(signature: &Signature, standing: &ClassSetting) -> Option<Axis> {
     let classes = standing.classes();
-    let is_unknown = classes.asks_for_metadata() && metadata_share(signature) == 0.0;
+    let is_unknown = classes.asks_for_metadata() && signature.metadata_share() == 0.0;
     if standing.is_text() || classes.asks_for_place() || is_unknown {
         return None;
     }
@@ -42,17 +42,11 @@ pub(super) fn class_axis(signature: &Signature, standing: &ClassSetting) -> Opti
             add(format!("past:request_size:ge:{bytes}&io_direction:write"));
         }
     }
-    if (SHARE_MIN..=1.0 - SHARE_MIN).contains(&metadata_share(signature)) {
+    if (SHARE_MIN..=1.0 - SHARE_MIN).contains(&signature.metadata_share()) {
         add("keep:metadata".to_owned());
         add("only:metadata".to_owned());
     }
     (values.len() > 1).then_some(Axis { key: KEY, values })
-}
-
-/// Of all requests, those that are metadata.
-fn metadata_share(signature: &Signature) -> f64 {
-    let of_stream = signature.streams.iter().map(|it| it.request_share * it.metadata_share);
-    of_stream.sum()
 }
 
 /// How long requests are.

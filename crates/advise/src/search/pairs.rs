@@ -2,8 +2,7 @@
 //! pair to a better one leads past something worse.
 
 use super::axes::{Axis, CLEANINGS, CREATION_KEYS};
-use super::{Candidate, HOPELESS, JudgeError, Risk, Search, Tried};
-use super::{candidates_of, class_axis};
+use super::{Candidate, HOPELESS, JudgeError, Risk, Search, Tried, candidates_of, class_axis};
 
 /// Pairs with each setting that are tried on everything, and those that are no worse than these.
 const PAIRS_KEPT: usize = 3;

@@ -121,6 +121,11 @@ impl Signature {
         Ok(builder.finish(reader.names()))
     }
 
+    /// Of all requests, those that the trace marks as metadata.
+    pub fn metadata_share(&self) -> f64 {
+        self.streams.iter().map(|it| it.request_share * it.metadata_share).sum()
+    }
+
     /// The signature of records in memory.
     pub fn of_records<'a>(records: impl IntoIterator<Item = &'a TraceRecord>) -> Self {
         let mut builder = SignatureBuilder::new();

@@ -60,15 +60,15 @@ pub enum ClassError {
     TwoShares { place: Place },
 }
 
+const CONDITIONS: &str =
+    "request_size, lba, io_direction, metadata, core_id, io_class, done, never";
+
 /// Why a rule cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ConditionError {
     #[error("a condition is missing before or after {operator:?}")]
     Missing { operator: char },
-    #[error(
-        "{word:?} is no condition; there are: request_size, lba, io_direction, metadata, core_id, \
-         io_class, done, never"
-    )]
+    #[error("{word:?} is no condition; there are: {CONDITIONS}")]
     Unknown { word: String },
     #[error(
         "{word} is known inside a file system only, and a block device never learns it ({all}); \
@@ -78,10 +78,7 @@ pub enum ConditionError {
     KernelOnly { word: &'static str },
     #[error("{word} takes no operand, and has {operand:?}")]
     Operand { word: &'static str, operand: String },
-    #[error(
-        "there is no condition; there are: request_size, lba, io_direction, metadata, core_id, \
-             io_class, done, never"
-    )]
+    #[error("there is no condition; there are: {CONDITIONS}")]
     Empty,
     #[error("{word} wants a number, e.g. {word}:le:4096, and has {operand:?}")]
     Number { word: &'static str, operand: String },

@@ -1,4 +1,5 @@
-//! Reading a trace through while standard error shows how far that is.
+//! Reading what a user names: a trace, while standard error shows how far that is, and machines;
+//! and sparing it.
 
 use super::class::read_named_file;
 use crate::outcome::Failure;

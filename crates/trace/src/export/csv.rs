@@ -5,7 +5,7 @@ use std::io::{self, BufWriter, Write};
 
 use super::{Export, plain_name};
 use crate::names::Names;
-use crate::record::{Op, TraceRecord};
+use crate::record::{Op, RecordFlags, TraceRecord};
 
 /// 1970 in the clock of Windows, which begins with 1601.
 const EPOCH_TICKS: u64 = 116_444_736_000_000_000;
@@ -23,6 +23,10 @@ impl<W: Write> Csv<W> {
 
 impl<W: Write> Export for Csv<W> {
     fn push(&mut self, record: &TraceRecord, names: &Names) -> io::Result<bool> {
+        // It comes again in parts, and nothing here would say that it is the same.
+        if record.flags.contains(RecordFlags::RETRIED) {
+            return Ok(false);
+        }
         let word = match record.op {
             Op::Read => "Read",
             Op::Write => "Write",

@@ -6,7 +6,7 @@ use std::io::{self, BufWriter, Write};
 
 use super::{Export, plain_name};
 use crate::names::Names;
-use crate::record::{Op, TraceRecord};
+use crate::record::{Op, RecordFlags, TraceRecord};
 
 /// A file is added and opened before its first request, and closed at the end.
 pub(super) struct FioIolog<W: Write> {
@@ -39,6 +39,10 @@ impl<W: Write> FioIolog<W> {
 
 impl<W: Write> Export for FioIolog<W> {
     fn push(&mut self, record: &TraceRecord, names: &Names) -> io::Result<bool> {
+        // It comes again in parts, and nothing here would say that it is the same.
+        if record.flags.contains(RecordFlags::RETRIED) {
+            return Ok(false);
+        }
         let action = match record.op {
             Op::Read => "read",
             Op::Write => "write",

@@ -23,7 +23,7 @@ use crate::error::TraceError;
 use crate::format::{Lacks, TraceFormat};
 use crate::names::Names;
 use crate::reader::TraceReader;
-use crate::record::{RecordFlags, TraceRecord};
+use crate::record::TraceRecord;
 
 /// How often the caller hears how far it is.
 const RECORDS_BETWEEN_REPORTS: u64 = 16 * 1024;
@@ -123,8 +123,7 @@ pub fn convert<'a, W: Write + Send + 'a>(
     let mut conversion = Conversion::default();
     let mut read = 0u64;
     while let Some(record) = reader.next_record()? {
-        let told = (marks_retries(to) || !record.flags.contains(RecordFlags::RETRIED))
-            && export.push(&record, reader.names())?;
+        let told = export.push(&record, reader.names())?;
         conversion.records += u64::from(told);
         conversion.left_out += u64::from(!told);
         read += 1;
@@ -134,15 +133,6 @@ pub fn convert<'a, W: Write + Send + 'a>(
     }
     export.finish(reader.names())?;
     Ok(conversion)
-}
-
-/// Whether the format tells a request that was told to try again, and came again in parts, from one
-/// more request.
-fn marks_retries(to: ExportFormat) -> bool {
-    match to {
-        ExportFormat::Recording | ExportFormat::BlkparseText | ExportFormat::Parquet => true,
-        ExportFormat::FioIolog | ExportFormat::Csv => false,
-    }
 }
 
 fn exporter<'a, W: Write + Send + 'a>(
