@@ -4,7 +4,7 @@
 #![no_main]
 
 use headpond_cache::format::record::{Draft, EntryKind, Header, Promises, decode};
-use headpond_cache::{CoreBlock, Epoch, Position, Sequence};
+use headpond_cache::{ClassKey, CoreBlock, Epoch, Position, Sequence};
 use headpond_fuzz::{patch, seal};
 use libfuzzer_sys::fuzz_target;
 use uuid::Uuid;
@@ -34,14 +34,14 @@ fuzz_target!(|data: &[u8]| {
 /// A descriptor of data, reinserted data and a tombstone, after another one.
 fn sound(blocks: u64) -> Vec<u8> {
     let mut draft = Draft::default();
-    draft.push(CoreBlock(5), EntryKind::Dirty, None);
+    draft.push(CoreBlock(5), EntryKind::Dirty, None, ClassKey(2));
     draft.advance();
     for block in 0..blocks {
         let birth = (block % 4 == 3).then_some(Sequence(block + 1));
-        draft.push(CoreBlock(block * 3 / 2), EntryKind::Dirty, birth);
+        draft.push(CoreBlock(block * 3 / 2), EntryKind::Dirty, birth, ClassKey::UNKNOWN);
         draft.checksums.push(block as u32);
     }
-    draft.push(CoreBlock(1000), EntryKind::Tombstone, None);
+    draft.push(CoreBlock(1000), EntryKind::Tombstone, None, ClassKey::UNKNOWN);
     let mut promises = Promises::default();
     promises.add(Sequence(99));
     let header = Header {

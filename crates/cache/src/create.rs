@@ -10,7 +10,8 @@ use crate::error::{CreateError, OpenError};
 use crate::format::FormatError;
 use crate::format::slice_header::SliceHeader;
 use crate::format::superblock::{
-    COPY_OFFSETS, CORE_BYTES_MAX, Features, SLICES_MAX, SLICES_OFFSET, SUPERBLOCK_BYTES, Superblock,
+    COPY_OFFSETS, CORE_BYTES_MAX, Features, KEEPS_STANDING, SLICES_MAX, SLICES_OFFSET,
+    SUPERBLOCK_BYTES, Superblock,
 };
 use crate::layout::{SliceLayout, is_line_size};
 use crate::types::{Epoch, Position, SegmentIndex, Sequence};
@@ -179,7 +180,7 @@ fn plan(device: &dyn BlockDevice, options: &CreateOptions) -> Result<Superblock,
         });
     }
     Ok(Superblock {
-        features: Features::default(),
+        features: Features { incompat: KEEPS_STANDING, ..Features::default() },
         sequence: 0,
         volume: options.volume,
         cache: options.cache,

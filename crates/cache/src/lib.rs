@@ -61,7 +61,7 @@ pub use cleaning::{
 pub use config::{Checksums, Mode, SliceConfig};
 pub use create::{CreateOptions, bytes_min, consider, create, load, wipe, write_superblock};
 pub use error::{CleanError, CreateError, ModeError, OpenError, StopError};
-pub use eviction::{EvictionPolicy, MINIATURE_BLOCKS, Miniature, ShadowStats};
+pub use eviction::{ClassKey, EvictionPolicy, Heat, MINIATURE_BLOCKS, Miniature, ShadowStats};
 pub use fallback::FallbackConfig;
 pub use format::superblock::Superblock;
 pub use label::CoreLabel;

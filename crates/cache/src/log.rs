@@ -148,6 +148,8 @@ pub struct Identity {
     pub cache: Uuid,
     pub slice: u16,
     pub epoch: Epoch,
+    /// Whether the device is told of what class blocks are, and which mark lines have.
+    pub keeps_standing: bool,
 }
 
 pub struct Log {
@@ -405,7 +407,8 @@ impl Log {
         for intake in intakes {
             let kind = self.kind_of(intake);
             let count = u32::try_from(intake.run.count).expect("fits a record");
-            let entry = Entry { first: intake.run.first, count, kind, birth: None };
+            let class = self.kept_class(intake.class);
+            let entry = Entry { first: intake.run.first, count, kind, birth: None, class };
             assert!(self.draft.push_entry(entry), "record outgrows its descriptor");
             if kind.carries_data() {
                 blocks += count;

@@ -14,6 +14,7 @@
 //!
 //! **Not here**: reading the device, the line map.
 
+use crate::eviction::ClassKey;
 use crate::format::checkpoint::CheckpointKind;
 use crate::format::record::{Entry, EntryKind, Predecessor, Record};
 use crate::types::{BlockRun, CoreBlock, Epoch, Position, Sequence};
@@ -55,8 +56,18 @@ struct Candidate {
     birth: Sequence,
     sequence: Sequence,
     kind: EntryKind,
+    class: ClassKey,
     position: Position,
     checksum: u32,
+}
+
+impl Candidate {
+    /// What an entry of a record says of its blocks, wherever their data are.
+    fn without_data(entry: &Entry, sequence: Sequence) -> Self {
+        let birth = entry.birth.unwrap_or(sequence);
+        let (kind, class, position) = (entry.kind, entry.class, Position(0));
+        Self { birth, sequence, kind, class, position, checksum: 0 }
+    }
 }
 
 struct Suspect {
@@ -73,6 +84,7 @@ pub struct LiveBlock {
     pub block: CoreBlock,
     pub position: Position,
     pub checksum: u32,
+    pub class: ClassKey,
 }
 
 /// What replay decided.
@@ -174,23 +186,24 @@ impl Replay {
         let header = &record.header;
         let mut index = 0;
         for entry in &record.entries {
-            let birth = entry.birth.unwrap_or(header.sequence);
+            let without = Candidate::without_data(entry, header.sequence);
             let run = BlockRun { first: entry.first, count: u64::from(entry.count) };
             for block in run.blocks() {
                 if !entry.kind.carries_data() {
-                    self.offer(block, birth, header.sequence, entry.kind, Position(0), 0);
+                    self.offer(block, without);
                     continue;
                 }
                 let position = Position(data.0 + index as u64 * units_per_block);
                 let checksum = record.checksums[index];
                 if is_whole[index] {
-                    self.offer(block, birth, header.sequence, entry.kind, position, checksum);
+                    self.offer(block, Candidate { position, checksum, ..without });
                 } else if entry.kind == EntryKind::Dirty {
-                    let (sequence, is_known_loss) = (header.sequence, false);
+                    let Candidate { birth, sequence, .. } = without;
+                    let is_known_loss = false;
                     self.suspects.push(Suspect { block, birth, sequence, is_known_loss });
                 } else {
                     // The core has the data as well, so only the older versions end here.
-                    self.offer(block, birth, header.sequence, EntryKind::Tombstone, position, 0);
+                    self.offer(block, Candidate { kind: EntryKind::Tombstone, ..without });
                 }
                 index += 1;
             }
@@ -221,18 +234,9 @@ impl Replay {
         }
     }
 
-    fn offer(
-        &mut self,
-        block: CoreBlock,
-        birth: Sequence,
-        sequence: Sequence,
-        kind: EntryKind,
-        position: Position,
-        checksum: u32,
-    ) {
-        let candidate = Candidate { birth, sequence, kind, position, checksum };
+    fn offer(&mut self, block: CoreBlock, candidate: Candidate) {
         let best = self.versions.entry(block).or_insert(candidate);
-        if (best.birth, best.sequence) < (birth, sequence) {
+        if (best.birth, best.sequence) < (candidate.birth, candidate.sequence) {
             *best = candidate;
         }
     }
@@ -310,7 +314,13 @@ impl Replay {
                 self.suspects.push(Suspect { block, birth, sequence, is_known_loss: true });
             } else if !reinserted {
                 // The core has the data, so only the older versions end here.
-                self.offer(block, sequence, sequence, EntryKind::Tombstone, Position(0), 0);
+                self.offer(
+                    block,
+                    Candidate {
+                        kind: EntryKind::Tombstone,
+                        ..Candidate::without_data(entry, sequence)
+                    },
+                );
             }
         }
     }
@@ -373,8 +383,8 @@ impl Replayed {
 fn keep(block: CoreBlock, candidate: &Candidate, result: &mut Replayed) {
     match candidate.kind {
         EntryKind::Dirty => {
-            let Candidate { position, checksum, .. } = *candidate;
-            result.live.push(LiveBlock { block, position, checksum });
+            let Candidate { position, checksum, class, .. } = *candidate;
+            result.live.push(LiveBlock { block, position, checksum, class });
         }
         EntryKind::WrittenThrough => {
             result.parity_suspects.push(BlockRun { first: block, count: 1 });

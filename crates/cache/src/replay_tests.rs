@@ -56,7 +56,7 @@ impl Log {
 }
 
 fn entry(block: u64, kind: EntryKind) -> Entry {
-    Entry { first: CoreBlock(block), count: 1, kind, birth: None }
+    Entry { first: CoreBlock(block), count: 1, kind, birth: None, class: ClassKey::UNKNOWN }
 }
 
 /// Block to the sequence that wrote it, as told by the checksum.

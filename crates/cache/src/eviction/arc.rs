@@ -144,6 +144,21 @@ impl Policy for Arc {
         Heat::SMALL
     }
 
+    /// What was hit before was asked for again.
+    fn insert_again(
+        &mut self,
+        line: CoreLine,
+        group: Group,
+        was: Heat,
+        residents: &mut dyn Residents,
+    ) -> Heat {
+        let heat = self.insert(line, group, residents);
+        if was.frequency() > 0 {
+            self.hit(line);
+        }
+        heat
+    }
+
     fn evict(&mut self, group: Group, residents: &mut dyn Residents) {
         let is_once = self.len(group, T1) > self.targets[group.index()];
         self.send_to_ghosts(group, is_once, residents);

@@ -223,6 +223,19 @@ pub trait Policy {
     #[must_use]
     fn insert(&mut self, line: CoreLine, group: Group, residents: &mut dyn Residents) -> Heat;
 
+    /// The same of a line that may have had a mark, in another life or for another policy, and is
+    /// taken in before anybody has left.
+    #[must_use]
+    fn insert_again(
+        &mut self,
+        line: CoreLine,
+        group: Group,
+        _was: Heat,
+        residents: &mut dyn Residents,
+    ) -> Heat {
+        self.insert(line, group, residents)
+    }
+
     /// The next one of a group that has residents leaves, or an entry that names none.
     fn evict(&mut self, group: Group, residents: &mut dyn Residents);
 

@@ -166,6 +166,23 @@ impl Policy for S3Fifo {
         heat
     }
 
+    /// To the queue that it was in, as often hit as it was.
+    fn insert_again(
+        &mut self,
+        line: CoreLine,
+        group: Group,
+        was: Heat,
+        residents: &mut dyn Residents,
+    ) -> Heat {
+        if !was.is_resident() {
+            return self.insert(line, group, residents);
+        }
+        self.make_room(group, residents);
+        let Queues { small, main } = &mut self.queues[group.index()];
+        self.lanes.push(if was.is_in_main() { main } else { small }, line);
+        was
+    }
+
     #[inline]
     fn evict(&mut self, group: Group, residents: &mut dyn Residents) {
         let held = residents.held(group);

@@ -29,7 +29,7 @@ pub struct ClassKey(pub u8);
 pub const KEYS: usize = CLASSES_MAX + 1;
 
 impl ClassKey {
-    /// Of lines that were there before there were classes, or when the cache was opened.
+    /// Of what was there before there were classes.
     pub const UNKNOWN: Self = Self(0);
 
     pub fn of(class: ClassId) -> Self {
@@ -43,6 +43,11 @@ impl ClassKey {
 
     pub fn index(self) -> usize {
         usize::from(self.0)
+    }
+
+    /// Whether there can be such a one: as read from a device.
+    pub fn is_possible(self) -> bool {
+        self.index() < KEYS
     }
 }
 

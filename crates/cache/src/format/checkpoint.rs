@@ -9,6 +9,7 @@
 
 use super::FormatError;
 use super::bytes::{get_u32, get_u64, put_u32, put_u64};
+use crate::eviction::{ClassKey, Heat};
 use crate::types::{CoreBlock, Position, Sequence};
 
 /// Bytes of a run without its checksums.
@@ -26,9 +27,13 @@ pub const fn bytes_max(segments: u64, blocks: u64) -> u64 {
     (segments * 8 + (blocks + LOST_BLOCKS_MAX) * BLOCK_BYTES_MAX).next_multiple_of(4096)
 }
 
+const _: () = assert!(RUN_BLOCKS_MAX == 1 << (CLASS_SHIFT - COUNT_SHIFT), "a count fits its bits");
+
 const WHAT: &str = "checkpoint";
 const BLOCK_BITS: u32 = 40;
+const HEAT_SHIFT: u32 = 43;
 const COUNT_SHIFT: u32 = 48;
+const CLASS_SHIFT: u32 = 58;
 
 /// What a checkpointed block is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,6 +55,9 @@ pub struct CheckpointRun {
     pub kind: CheckpointKind,
     /// Where the first block starts in the log; meaningless where it is lost.
     pub position: Position,
+    pub class: ClassKey,
+    /// That of the lines of the blocks, where they are resident.
+    pub heat: Heat,
 }
 
 impl CheckpointRun {
@@ -73,7 +81,9 @@ impl CheckpointRun {
         };
         let mut head = [0; RUN_BYTES];
         let count = u64::from(self.count - 1) << COUNT_SHIFT;
-        put_u64(&mut head, 0, self.first.0 | kind << BLOCK_BITS | count);
+        let heat = u64::from(self.heat.bits()) << HEAT_SHIFT;
+        let class = u64::from(self.class.0) << CLASS_SHIFT;
+        put_u64(&mut head, 0, self.first.0 | kind << BLOCK_BITS | heat | count | class);
         put_u32(&mut head, 8, u32::try_from(self.position.0).expect("32-bit positions"));
         bytes.extend_from_slice(&head);
         checksums.iter().for_each(|checksum| bytes.extend_from_slice(&checksum.to_le_bytes()));
@@ -82,7 +92,7 @@ impl CheckpointRun {
     fn decode(bytes: &[u8]) -> Result<Self, FormatError> {
         let malformed = |detail| FormatError::Malformed { what: WHAT, detail };
         let word = get_u64(bytes, 0);
-        let kind = match word >> BLOCK_BITS & 0xff {
+        let kind = match word >> BLOCK_BITS & 7 {
             1 => CheckpointKind::Clean,
             2 => CheckpointKind::Dirty,
             3 => CheckpointKind::DirtyReplayed,
@@ -90,11 +100,14 @@ impl CheckpointRun {
             _ => return Err(malformed("unknown kind of block")),
         };
         let first = CoreBlock(word & ((1 << BLOCK_BITS) - 1));
-        let count = (word >> COUNT_SHIFT) as u32 + 1;
-        if count > RUN_BLOCKS_MAX {
-            return Err(malformed("a run is too long"));
+        let count = (word >> COUNT_SHIFT & ((1 << (CLASS_SHIFT - COUNT_SHIFT)) - 1)) as u32 + 1;
+        let class = ClassKey((word >> CLASS_SHIFT) as u8);
+        let heat = Heat::from_bits((word >> HEAT_SHIFT) as u8);
+        if !class.is_possible() || !heat.is_resident() && heat != Heat::NONE {
+            return Err(malformed("no such class, or no such mark"));
         }
-        Ok(Self { first, count, kind, position: Position(u64::from(get_u32(bytes, 8))) })
+        let position = Position(u64::from(get_u32(bytes, 8)));
+        Ok(Self { first, count, kind, position, class, heat })
     }
 }
 
@@ -166,7 +179,9 @@ mod tests {
     use proptest::prelude::*;
 
     fn run(first: u64, count: u32, kind: CheckpointKind) -> CheckpointRun {
-        CheckpointRun { first: CoreBlock(first), count, kind, position: Position(77) }
+        let (first, position) = (CoreBlock(first), Position(77));
+        let (class, heat) = (ClassKey((first.0 % 34) as u8), Heat::MAIN.warmer());
+        CheckpointRun { first, count, kind, position, class, heat }
     }
 
     #[allow(clippy::type_complexity)]
@@ -207,11 +222,11 @@ mod tests {
     }
 
     #[test]
-    fn a_run_that_is_too_long_or_of_no_kind_is_refused() {
+    fn a_run_of_no_class_or_mark_or_kind_is_refused() {
         let mut bytes = Vec::new();
         run(5, 1, CheckpointKind::Lost).encode(&[], &mut bytes);
         assert!(decode(&bytes, 0, 4096).is_ok());
-        for (at, value) in [(5, 9), (7, 0xff)] {
+        for (at, value) in [(5, 7), (5, 9), (7, 0xff)] {
             let mut bad = bytes.clone();
             bad[at] = value;
             assert!(decode(&bad, 0, 4096).is_err());

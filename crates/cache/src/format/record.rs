@@ -6,6 +6,7 @@
 use super::FormatError;
 use super::bytes::{get_u16, get_u32, get_u64, get_uuid, put_u16, put_u32, put_u64, put_uuid};
 use crate::checksum::crc32c;
+use crate::eviction::ClassKey;
 use crate::types::{CoreBlock, Epoch, Position, Sequence};
 use uuid::Uuid;
 
@@ -21,6 +22,9 @@ const WHAT: &str = "record";
 const HEADER_BYTES: usize = 112;
 const BLOCK_BITS: u32 = 40;
 const HAS_BIRTH: u64 = 1 << 47;
+const COUNT_SHIFT: u32 = 48;
+/// Of what carries data, whose counts leave these bits free.
+const CLASS_SHIFT: u32 = 58;
 
 const _: () = assert!(
     HEADER_BYTES + 2 * ENTRY_BYTES_MAX + 4 * DATA_BLOCKS_MAX <= DESCRIPTOR_BYTES_MAX,
@@ -43,6 +47,11 @@ pub enum EntryKind {
 impl EntryKind {
     pub fn carries_data(self) -> bool {
         matches!(self, Self::Dirty | Self::WrittenThrough | Self::ReadInsert)
+    }
+
+    /// Of one entry.
+    fn blocks_max(self) -> u32 {
+        if self.carries_data() { DATA_BLOCKS_MAX as u32 } else { 1 << 16 }
     }
 
     fn code(self) -> u64 {
@@ -69,9 +78,11 @@ impl EntryKind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry {
     pub first: CoreBlock,
-    /// 1 ... 65536.
+    /// 1 ... 65536; of data at most [`DATA_BLOCKS_MAX`].
     pub count: u32,
     pub kind: EntryKind,
+    /// Of data alone.
+    pub class: ClassKey,
     /// The record in which a reinserted copy was first written; `None` for a new version.
     pub birth: Option<Sequence>,
 }
@@ -84,18 +95,25 @@ impl Entry {
 
     fn pack(&self) -> u64 {
         assert!(self.first.0 < 1 << BLOCK_BITS, "core address beyond the format");
-        assert!((1..=1 << 16).contains(&self.count));
+        assert!((1..=self.kind.blocks_max()).contains(&self.count));
         let birth = if self.birth.is_some() { HAS_BIRTH } else { 0 };
-        let (kind, count) = (self.kind.code() << BLOCK_BITS, u64::from(self.count - 1) << 48);
-        self.first.0 | kind | birth | count
+        let (kind, count) =
+            (self.kind.code() << BLOCK_BITS, u64::from(self.count - 1) << COUNT_SHIFT);
+        let class = if self.kind.carries_data() { self.class } else { ClassKey::UNKNOWN };
+        self.first.0 | kind | birth | count | u64::from(class.0) << CLASS_SHIFT
     }
 
     /// The entry and whether its birth is written elsewhere.
     fn unpack(word: u64) -> Option<(Entry, bool)> {
         let kind = EntryKind::from_code(word >> BLOCK_BITS & 0x7f)?;
         let first = CoreBlock(word & ((1 << BLOCK_BITS) - 1));
-        let entry = Entry { first, count: (word >> 48) as u32 + 1, kind, birth: None };
-        Some((entry, word & HAS_BIRTH != 0))
+        let (mut count, mut class) = ((word >> COUNT_SHIFT) as u32, ClassKey::UNKNOWN);
+        if kind.carries_data() {
+            count &= (1 << (CLASS_SHIFT - COUNT_SHIFT)) - 1;
+            class = ClassKey((word >> CLASS_SHIFT) as u8);
+        }
+        let entry = Entry { first, count: count + 1, kind, birth: None, class };
+        (class.is_possible()).then_some((entry, word & HAS_BIRTH != 0))
     }
 }
 
@@ -191,16 +209,22 @@ impl Draft {
 
     /// Adds one block, joining it to the last entry where it continues it. `false`, and nothing is
     /// added, where the descriptor has no room.
-    pub fn push(&mut self, block: CoreBlock, kind: EntryKind, birth: Option<Sequence>) -> bool {
+    pub fn push(
+        &mut self,
+        block: CoreBlock,
+        kind: EntryKind,
+        birth: Option<Sequence>,
+        class: ClassKey,
+    ) -> bool {
         if let Some(last) = self.entries.last_mut()
             && last.first.0 + u64::from(last.count) == block.0
-            && (last.kind, last.birth) == (kind, birth)
-            && last.count < 1 << 16
+            && (last.kind, last.birth, last.class) == (kind, birth, class)
+            && last.count < kind.blocks_max()
         {
             last.count += 1;
             return true;
         }
-        self.push_entry(Entry { first: block, count: 1, kind, birth })
+        self.push_entry(Entry { first: block, count: 1, kind, birth, class })
     }
 
     /// Adds a whole entry; `false` where the descriptor has no room.
@@ -398,7 +422,7 @@ mod tests {
     fn neighbours_share_an_entry() {
         let mut draft = Draft::default();
         for block in [5, 6, 7, 9] {
-            assert!(draft.push(CoreBlock(block), EntryKind::Dirty, None));
+            assert!(draft.push(CoreBlock(block), EntryKind::Dirty, None, ClassKey::UNKNOWN));
         }
         assert_eq!(draft.entries.len(), 2);
         assert_eq!(draft.entries[0].count, 3);
@@ -408,7 +432,7 @@ mod tests {
     fn descriptor_names_the_blocks_of_its_predecessor() {
         let mut draft = Draft::default();
         let mut bytes = [0; 4096];
-        draft.push(CoreBlock(5), EntryKind::Dirty, Some(Sequence(1)));
+        draft.push(CoreBlock(5), EntryKind::Dirty, Some(Sequence(1)), ClassKey::UNKNOWN);
         draft.checksums.push(1);
         draft.encode(&header(8), &mut bytes);
         assert_eq!(decode_here(&bytes).unwrap().predecessor, None);
@@ -433,7 +457,7 @@ mod tests {
         let mut bytes = [0; 4096];
         for _ in 0..2 {
             let mut block = 0;
-            while draft.push(CoreBlock(block), EntryKind::Dirty, None) {
+            while draft.push(CoreBlock(block), EntryKind::Dirty, None, ClassKey::UNKNOWN) {
                 block += 2;
             }
             draft.checksums.resize(DATA_BLOCKS_MAX, 0);
@@ -461,7 +485,7 @@ mod tests {
         ) {
             let mut draft = Draft::default();
             for (block, crc) in blocks {
-                prop_assert!(draft.push(CoreBlock(block), EntryKind::Dirty, None));
+                prop_assert!(draft.push(CoreBlock(block), EntryKind::Dirty, None, ClassKey::UNKNOWN));
                 draft.checksums.push(crc);
             }
             let mut bytes = [0; 4096];

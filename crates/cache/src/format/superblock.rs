@@ -21,6 +21,11 @@ pub const CORE_BYTES_MAX: u64 = 1 << 52;
 const WHAT: &str = "cache superblock";
 const TABLE_AT: usize = 256;
 
+/// Incompat: entries of records and runs of checkpoints say of which class their blocks are, and
+/// runs which mark their lines have. Every cache that is made has it; of others neither is kept.
+pub const KEEPS_STANDING: u64 = 1;
+const KNOWN_INCOMPAT: u64 = KEEPS_STANDING;
+
 /// Feature flags; unknown ones are ignored, forbid writing, or forbid use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Features {
@@ -102,6 +107,11 @@ impl Superblock {
         Ok(superblock)
     }
 
+    /// Whether classes and marks are kept over a stop.
+    pub fn keeps_standing(&self) -> bool {
+        self.features.incompat & KEEPS_STANDING != 0
+    }
+
     /// How a slice is cut; `None` where there is no such slice.
     ///
     /// # Panics
@@ -181,7 +191,7 @@ fn check(bytes: &[u8]) -> Result<(), FormatError> {
         return Err(FormatError::Version { what: WHAT, found: version, known: VERSION });
     }
     let features = features(bytes);
-    let unknown = features.incompat | features.ro_compat;
+    let unknown = features.incompat & !KNOWN_INCOMPAT | features.ro_compat;
     if unknown != 0 {
         return Err(FormatError::Features { what: WHAT, unknown });
     }
@@ -195,7 +205,7 @@ mod tests {
 
     fn example() -> Superblock {
         Superblock {
-            features: Features::default(),
+            features: Features { incompat: KEEPS_STANDING, ..Features::default() },
             sequence: 4,
             volume: Uuid::from_u128(1),
             cache: Uuid::from_u128(2),

@@ -37,6 +37,17 @@ pub(super) struct ClassTable {
 }
 
 impl ClassTable {
+    fn new(places: u32, extents: usize, group_of: [Group; KEYS]) -> Self {
+        Self {
+            keys: vec![0; places as usize].into(),
+            bearers: vec![0; extents].into(),
+            group_of,
+            counts: [Counts::default(); KEYS],
+            resident: [0; KEYS],
+            held: [Held::default(); KEYS],
+        }
+    }
+
     #[inline]
     fn key(&self, place: u32) -> usize {
         usize::from(self.keys[place as usize])
@@ -130,14 +141,8 @@ impl LineMap {
         };
         let old = self.by_class.take().map(|table| table.keys);
         let places = self.extents.places();
-        let mut table = ClassTable {
-            keys: vec![0; places as usize].into(),
-            bearers: vec![0; self.extents.len()].into(),
-            group_of: groups.map(Option::unwrap_or_default),
-            counts: [Counts::default(); KEYS],
-            resident: [0; KEYS],
-            held: [Held::default(); KEYS],
-        };
+        let group_of = groups.map(Option::unwrap_or_default);
+        let mut table = ClassTable::new(places, self.extents.len(), group_of);
         for (place, key) in (0..places).zip(old.iter().flatten()) {
             let tag = self.extents.tag(place);
             if tag.is_mapped() && groups[usize::from(*key)].is_some() {
@@ -145,6 +150,17 @@ impl LineMap {
             }
         }
         self.by_class = Some(Box::new(table));
+    }
+
+    /// Blocks of another life are of a class. Until groups are made they are in one that nobody
+    /// asks about.
+    pub fn remember_class(&mut self, slot: SlotIndex, count: u32, key: ClassKey) {
+        if self.by_class.is_none() {
+            let (places, extents) = (self.extents.places(), self.extents.len());
+            let table = ClassTable::new(places, extents, [Group(1); KEYS]);
+            self.by_class = Some(Box::new(table));
+        }
+        self.set_class(slot, count, key);
     }
 
     pub fn has_classes(&self) -> bool {

@@ -23,6 +23,32 @@ pub struct Asked {
     pub is_hit: bool,
 }
 
+/// The marks of lines that were resident, by extent; empty where nobody was.
+#[derive(Default)]
+pub struct Marked {
+    heats: Vec<Heat>,
+}
+
+impl Marked {
+    pub fn is_empty(&self) -> bool {
+        self.heats.is_empty()
+    }
+
+    /// Of the line of which something is at a place, while the map is as it was.
+    pub fn of(&self, map: &LineMap, slot: SlotIndex) -> Heat {
+        let Some(at) = map.extents.at_place(slot.0).filter(|_| !self.is_empty()) else {
+            return Heat::NONE;
+        };
+        let heat_of = |at: u32| self.heats[at as usize];
+        if map.extents.is_by_block() {
+            return heat_of(at);
+        }
+        let line = map.extents.line_of(map.extents.span(at).block);
+        let marks = map.extents.of_line(line).map(heat_of);
+        marks.into_iter().find(|heat| heat.is_resident()).unwrap_or_default()
+    }
+}
+
 impl LineMap {
     #[inline]
     pub fn line_of(&self, block: CoreBlock) -> CoreLine {
@@ -80,11 +106,18 @@ impl LineMap {
         }
     }
 
-    /// Nobody is resident from now on.
-    pub fn cool_all(&mut self) {
-        let bearers: Vec<u32> =
-            self.extents.linked_ones().filter(|at| self.extents.heat(*at).is_resident()).collect();
-        bearers.into_iter().for_each(|at| self.set_mark(at, Heat::NONE));
+    /// Nobody is resident from now on; who was, is answered.
+    pub fn take_marks(&mut self) -> Marked {
+        if self.held.all == 0 {
+            return Marked::default();
+        }
+        let mut heats = vec![Heat::NONE; self.extents.len()];
+        for at in self.extents.linked_ones() {
+            heats[at as usize] = self.extents.heat(at);
+        }
+        let bearers = (0..).zip(&heats).filter(|(_, heat)| heat.is_resident());
+        bearers.for_each(|(at, _)| self.set_mark(at, Heat::NONE));
+        Marked { heats }
     }
 
     /// A hit of the line of which something is at a place; `false`, and nothing has happened, where

@@ -302,6 +302,9 @@ impl LineMap {
         self.checksums[slot.0 as usize..(slot.0 + len) as usize].copy_from_slice(checksums);
         self.extents.set_tags(places, tag);
         self.count_mapped(run, tag);
+        if self.held.all > 0 {
+            self.hold(self.heat_at(slot), Tag::FREE, tag, run.count);
+        }
     }
 
     /// Drops versions; nothing where they are free already. The older versions of their blocks, if

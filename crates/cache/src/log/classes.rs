@@ -3,7 +3,7 @@
 
 use super::{Log, id_of};
 use crate::classes::ClassId;
-use crate::eviction::{ClassKey, Shares};
+use crate::eviction::{ClassKey, Heat, Shares};
 use crate::line_map::{Asked, ClassHeld};
 use crate::stats::{BypassReason, ClassUsage};
 use crate::types::{BlockRun, CoreBlock, SlotIndex};
@@ -61,6 +61,24 @@ impl Log {
         self.map.class_at(slot).class().unwrap_or_default()
     }
 
+    /// What the device is told of the class of what enters.
+    #[inline]
+    pub(super) fn kept_class(&self, class: ClassId) -> ClassKey {
+        match &self.eviction.shares {
+            Some(shares) if self.identity.keeps_standing => shares.key_of(class),
+            _ => ClassKey::UNKNOWN,
+        }
+    }
+
+    /// The same of a block that is there.
+    #[inline]
+    pub(super) fn kept_class_at(&self, slot: SlotIndex) -> ClassKey {
+        match self.identity.keeps_standing {
+            true => self.map.class_at(slot),
+            false => ClassKey::UNKNOWN,
+        }
+    }
+
     /// The blocks that have just been mapped there were brought in by a request of this class.
     pub(super) fn set_class(&mut self, slot: SlotIndex, count: u32, class: ClassId) {
         let shares = self.eviction.shares.as_ref().expect("there are classes");
@@ -94,12 +112,13 @@ impl Log {
     }
 
     #[cold]
-    pub(super) fn take_in_by_class(&mut self, slot: SlotIndex, block: CoreBlock) {
+    pub(super) fn take_in_by_class(&mut self, slot: SlotIndex, block: CoreBlock, was: Heat) {
         let it = &mut self.eviction;
         let shares = it.shares.as_ref().expect("there are classes");
         let group = self.map.group_at(slot);
         if shares.make_room(group, &mut *it.policy, &mut self.map) {
-            let heat = it.policy.insert(self.map.line_of(block), group, &mut self.map);
+            let line = self.map.line_of(block);
+            let heat = it.policy.insert_again(line, group, was, &mut self.map);
             self.map.admit(slot, heat);
         }
     }

@@ -2,7 +2,7 @@
 
 use super::{Intake, Log};
 use crate::classes::{ClassId, Classes};
-use crate::eviction::{EvictionPolicy, Group, Hits, Policy, ShadowStats, Shadows, Shares};
+use crate::eviction::{EvictionPolicy, Group, Heat, Hits, Policy, ShadowStats, Shadows, Shares};
 use crate::line_map::{Asked, State, Version};
 use crate::types::{BlockRun, CoreBlock, CoreLine, SlotIndex, number_bits};
 use serde::Serialize;
@@ -214,10 +214,20 @@ impl Log {
         self.sample(self.map.line_of(block));
     }
 
+    /// With the mark that it had, if there was one.
+    fn take_in_again(&mut self, slot: SlotIndex, block: CoreBlock, was: Heat) {
+        if self.eviction.shares.is_some() {
+            return self.take_in_by_class(slot, block, was);
+        }
+        let (line, it) = (self.map.line_of(block), &mut self.eviction);
+        let heat = it.policy.insert_again(line, Group::FIRST, was, &mut self.map);
+        self.map.admit(slot, heat);
+    }
+
     #[inline]
     fn take_in(&mut self, slot: SlotIndex, block: CoreBlock) {
         if self.eviction.shares.is_some() {
-            return self.take_in_by_class(slot, block);
+            return self.take_in_by_class(slot, block, Heat::NONE);
         }
         let line = self.map.line_of(block);
         let heat = self.eviction.policy.insert(line, Group::FIRST, &mut self.map);
@@ -325,8 +335,14 @@ impl Log {
         }
     }
 
-    /// Begins anew with what is mapped, in the order of the log. The oldest that would leave again
-    /// for the others do not enter: an open takes in hundreds of millions.
+    /// The mark of the line of which something is at a place, as the device is told.
+    pub(super) fn kept_heat_at(&self, slot: SlotIndex) -> Heat {
+        if self.identity.keeps_standing { self.map.heat_at(slot) } else { Heat::NONE }
+    }
+
+    /// Begins anew with what is mapped, in the order of the log. Who was resident stays so; of the
+    /// others the oldest that would leave again for the rest do not enter: an open takes in
+    /// hundreds of millions.
     fn renew_policy(&mut self) {
         let it = &mut self.eviction;
         let groups = it.shares.as_ref().map_or(1, Shares::groups);
@@ -334,20 +350,23 @@ impl Log {
         let wants_hits = it.policy.hits() == Hits::Ordered || it.shadows.is_some();
         it.is_plain = !wants_hits && it.shares.is_none();
         self.map.note_hits(wants_hits);
-        self.map.cool_all();
-        // With shares the oldest may well stay.
-        let is_shared = self.eviction.shares.is_some();
-        let surplus = self.map.lines().saturating_sub(self.eviction.capacity);
-        let mut surplus = if is_shared { 0 } else { surplus };
+        let marks = self.map.take_marks();
+        let mut surplus = match self.eviction.shares.is_some() {
+            false => self.map.lines().saturating_sub(self.eviction.capacity),
+            // The oldest may well stay, unless it is known who was there.
+            true if marks.is_empty() => 0,
+            true => u64::MAX,
+        };
         self.map.classify(self.eviction.shares.as_ref().map(Shares::group_table));
         let (mut segment, mut mapped) = (self.ring.tail(), Vec::new());
         loop {
             let places = self.layout.places_of(segment);
             self.map.each_line(places, |slot, block| mapped.push((slot, block)));
             for (slot, block) in mapped.drain(..) {
+                let was = marks.of(&self.map, slot);
                 match surplus {
-                    0 => self.take_in(slot, block),
-                    _ => surplus -= 1,
+                    1.. if !was.is_resident() => surplus -= 1,
+                    _ => self.take_in_again(slot, block, was),
                 }
             }
             if segment == self.ring.head() {

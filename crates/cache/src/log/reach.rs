@@ -4,10 +4,11 @@
 //! opens no other one until a later header is stable.
 
 use super::Log;
+use crate::eviction::{ClassKey, Heat};
 use crate::format::checkpoint::{CheckpointKind, CheckpointRun, RUN_BLOCKS_MAX};
 use crate::layout::SliceLayout;
 use crate::line_map::{Marks, State, Version};
-use crate::types::{CoreBlock, Position, SegmentIndex, Sequence};
+use crate::types::{CoreBlock, Position, SegmentIndex, Sequence, SlotIndex};
 use headpond_block::defect;
 
 /// A checkpoint takes so little of what is written in all: one byte in so many.
@@ -109,44 +110,49 @@ impl Log {
         places: std::ops::Range<u32>,
         cut: &Cut,
         content: Content,
-        mut visit: impl FnMut(&CheckpointRun, &[u32]),
+        visit: impl FnMut(&CheckpointRun, &[u32]),
     ) {
         let each = self.layout.units_per_block();
-        let (mut open, mut checksums) = (None::<CheckpointRun>, Vec::new());
+        let mut runs = Runs { each, open: None, checksums: Vec::new(), visit };
         self.map.each_mapped(places, |version, all| {
             let position = self.layout.position_of(version.slot, version.unit);
             let Some(kind) = kind_of(&version, content) else { return };
-            let count = self.before(cut, &version, position, all.len() as u64);
-            if count == 0 {
-                return;
-            }
-            let continues = |run: &CheckpointRun| {
-                let before = u64::from(run.count);
-                run.kind == kind
-                    && run.count + count <= RUN_BLOCKS_MAX
-                    && run.first.0 + before == version.block.0
-                    && run.position.0 + before * each == position.0
+            let mut left = &all[..self.before(cut, &version, position, all.len() as u64)];
+            let heat = match content {
+                Content::All => self.kept_heat_at(version.slot),
+                Content::Unsafe => Heat::NONE,
             };
-            match &mut open {
-                Some(run) if continues(run) => run.count += count,
-                _ => {
-                    if let Some(run) = open.take() {
-                        visit(&run, &checksums);
-                        checksums.clear();
-                    }
-                    open = Some(CheckpointRun { first: version.block, count, kind, position });
-                }
+            while !left.is_empty() {
+                let done = (all.len() - left.len()) as u64;
+                let (class, count) = self.alike(version.slot.0 + done as u32, left.len());
+                let first = CoreBlock(version.block.0 + done);
+                let position = Position(position.0 + done * each);
+                let (checksums, rest) = left.split_at(count);
+                let count = count as u32;
+                let run = CheckpointRun { first, count, kind, position, class, heat };
+                runs.add(&run, checksums);
+                left = rest;
             }
-            checksums.extend_from_slice(&all[..count as usize]);
         });
-        if let Some(run) = open {
-            visit(&run, &checksums);
+        runs.end();
+    }
+
+    /// Of which class the block at a place is, as the device is told, and how many of so many from
+    /// there on are.
+    fn alike(&self, place: u32, most: usize) -> (ClassKey, usize) {
+        let class_at = |place| self.kept_class_at(SlotIndex(place));
+        let class = class_at(place);
+        if !self.map.has_classes() {
+            return (class, most);
         }
+        let others = (place..place + most as u32).skip(1);
+        (class, 1 + others.take_while(|other| class_at(*other) == class).count())
     }
 
     /// The lost blocks as runs.
     pub(crate) fn lost_runs(&self) -> Vec<CheckpointRun> {
         let (kind, position) = (CheckpointKind::Lost, Position(0));
+        let (class, heat) = (ClassKey::UNKNOWN, Heat::NONE);
         let mut runs: Vec<CheckpointRun> = Vec::new();
         for &first in &self.lost {
             match runs.last_mut() {
@@ -156,7 +162,9 @@ impl Log {
                 {
                     run.count += 1
                 }
-                _ => runs.push(CheckpointRun { first, count: 1, kind, position }),
+                _ => {
+                    runs.push(CheckpointRun { first, count: 1, kind, position, class, heat });
+                }
             }
         }
         runs
@@ -164,7 +172,7 @@ impl Log {
 
     /// How many of so many versions in a row came into the log before the cut: the record of each
     /// other one is replayed.
-    fn before(&self, cut: &Cut, first: &Version, position: Position, count: u64) -> u32 {
+    fn before(&self, cut: &Cut, first: &Version, position: Position, count: u64) -> usize {
         let segment = self.layout.segment_of_slot(first.slot);
         let before = if self.ring.first_record(segment) >= cut.next {
             0
@@ -174,8 +182,45 @@ impl Log {
         } else {
             count
         };
-        before as u32
+        before as usize
     }
+}
+
+/// Joins what lies in a row and is alike.
+struct Runs<V> {
+    /// Units of a block.
+    each: u64,
+    open: Option<CheckpointRun>,
+    checksums: Vec<u32>,
+    visit: V,
+}
+
+impl<V: FnMut(&CheckpointRun, &[u32])> Runs<V> {
+    fn add(&mut self, run: &CheckpointRun, checksums: &[u32]) {
+        match &mut self.open {
+            Some(open) if goes_on(open, run, self.each) => open.count += run.count,
+            _ => {
+                self.end();
+                self.open = Some(*run);
+            }
+        }
+        self.checksums.extend_from_slice(checksums);
+    }
+
+    fn end(&mut self) {
+        if let Some(run) = self.open.take() {
+            (self.visit)(&run, &self.checksums);
+            self.checksums.clear();
+        }
+    }
+}
+
+fn goes_on(open: &CheckpointRun, run: &CheckpointRun, each: u64) -> bool {
+    let before = u64::from(open.count);
+    (open.kind, open.class, open.heat) == (run.kind, run.class, run.heat)
+        && open.count + run.count <= RUN_BLOCKS_MAX
+        && open.first.0 + before == run.first.0
+        && open.position.0 + before * each == run.position.0
 }
 
 fn kind_of(version: &Version, content: Content) -> Option<CheckpointKind> {

@@ -41,7 +41,9 @@ impl Log {
                 _ => EntryKind::Dirty,
             };
             let birth = copy.birth.or(Some(self.next()));
-            assert!(self.draft.push(version.block, kind, birth), "copies fit a descriptor");
+            let class = self.kept_class_at(copy.slot);
+            let fits = self.draft.push(version.block, kind, birth, class);
+            assert!(fits, "copies fit a descriptor");
         }
         if copies.iter().any(|copy| self.map.version(copy.slot).is_unsafe_at_core()) {
             // They lose their place in the order of the flushes.

@@ -1,6 +1,7 @@
 //! Tombstones for clean blocks that lie scattered, without a request that wants them.
 
 use super::{Formed, Log, RESERVE_FOR_TOMBSTONES, Refusal};
+use crate::eviction::ClassKey;
 use crate::format::record::{Entry, EntryKind};
 use crate::line_map::State;
 use crate::types::{BlockRun, CoreBlock, Position, Sequence, SlotIndex};
@@ -40,7 +41,8 @@ impl Log {
         self.draft.clear();
         for run in runs_of(blocks) {
             let (kind, count) = (EntryKind::Tombstone, run.count as u32);
-            let entry = Entry { first: run.first, count, kind, birth: None };
+            let class = ClassKey::UNKNOWN;
+            let entry = Entry { first: run.first, count, kind, birth: None, class };
             assert!(self.draft.push_entry(entry), "blocks fit a descriptor");
         }
         // Not from what is kept for clients alone: they may wait for the extents, and reclaim too.

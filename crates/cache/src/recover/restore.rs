@@ -11,6 +11,7 @@ use super::ahead::CheckpointReader;
 use super::{Found, Source};
 use crate::checksum::Running;
 use crate::error::OpenError;
+use crate::eviction::{ClassKey, Heat};
 use crate::format::FormatError;
 use crate::format::checkpoint::{CheckpointKind, CheckpointRun, Decoder};
 use crate::format::slice_header::{CheckpointRef, SliceHeader};
@@ -54,7 +55,7 @@ struct Weave<'a> {
 }
 
 /// Takes blocks of one line that lie in a row.
-type Place<'a> = dyn FnMut(&Insertion) + 'a;
+type Place<'a> = dyn FnMut(&Insertion, ClassKey, Heat) + 'a;
 
 impl Weave<'_> {
     fn add_run(
@@ -72,9 +73,10 @@ impl Weave<'_> {
         while let Some((live, rest)) = self.lives.split_first()
             && live.position < end
         {
-            let LiveBlock { block, position, checksum } = *live;
+            let LiveBlock { block, position, checksum, class } = *live;
             let kind = CheckpointKind::DirtyReplayed;
-            let run = CheckpointRun { first: block, count: 1, kind, position };
+            let heat = Heat::NONE;
+            let run = CheckpointRun { first: block, count: 1, kind, position, class, heat };
             self.put(&run, &[checksum], place)?;
             self.lives = rest;
         }
@@ -105,6 +107,7 @@ impl Weave<'_> {
             CheckpointKind::Dirty => (State::Dirty, Marks::INDEXED),
             _ => (State::Dirty, Marks::INDEXED | Marks::REPLAYED),
         };
+        let (class, heat) = (run.class, run.heat);
         let mut done = 0;
         while done < run.count {
             let first = CoreBlock(run.first.0 + u64::from(done));
@@ -115,7 +118,7 @@ impl Weave<'_> {
             let run = BlockRun { first, count };
             self.scattering.add(slot, unit, run);
             let checksums = &checksums[done as usize..][..count as usize];
-            place(&Insertion { run, slot, unit, target, marks, checksums });
+            place(&Insertion { run, slot, unit, target, marks, checksums }, class, heat);
             done += count as u32;
         }
         Ok(())
@@ -130,7 +133,7 @@ impl Source<'_> {
         old: &SliceHeader,
         contents: &mut Contents,
     ) -> Result<Vec<Sequence>, OpenError> {
-        let (table, extents) = self.pass(old, contents, &mut |_| {}).await?;
+        let (table, extents) = self.pass(old, contents, &mut |_, _, _| {}).await?;
         contents.scattered = extents;
         Ok(table)
     }
@@ -144,11 +147,11 @@ impl Source<'_> {
     ) -> Result<Log, OpenError> {
         let mut room = Scattering::new(self.layout.line_blocks());
         let most = contents.scattered;
-        self.pass(old, &mut contents, &mut |insertion| {
+        self.pass(old, &mut contents, &mut |insertion, class, heat| {
             room.add(insertion.slot, insertion.unit, insertion.run);
             // A device that answers otherwise than before is found out by the checksum.
             if room.extents() <= most {
-                log.restore(insertion);
+                log.restore(insertion, class, heat);
             }
         })
         .await?;
@@ -162,7 +165,12 @@ impl Source<'_> {
         let layout = self.layout.clone();
         let Found { tail_segment, head_segment, head, .. } = *found;
         let ring = Ring::new(&layout, &found.segments, tail_segment, head_segment, head);
-        let identity = Identity { cache: self.cache, slice: self.slice, epoch };
+        let identity = Identity {
+            cache: self.cache,
+            slice: self.slice,
+            epoch,
+            keeps_standing: self.keeps_standing,
+        };
         let (next, tail, core_blocks) = (found.next, found.tail, self.core_blocks);
         Log::new(identity, layout, ring, next, tail, core_blocks, contents.scattered)
     }
@@ -221,7 +229,7 @@ impl Source<'_> {
         for (index, block) in blocks.blocks().enumerate() {
             let position = Position(run.position.0 + index as u64 * each);
             if replayed.keeps(block, run.kind, first(position)) {
-                let one = CheckpointRun { first: block, count: 1, kind, position };
+                let one = CheckpointRun { first: block, count: 1, kind, position, ..*run };
                 weave.add_run(&one, &checksums[index..=index], place)?;
             }
         }
@@ -264,9 +272,17 @@ impl Source<'_> {
 }
 
 impl Log {
-    /// Maps blocks of one line that another life left.
-    fn restore(&mut self, insertion: &Insertion) {
+    /// Maps blocks of one line that another life left, of the class that they had, and with the
+    /// mark that their line had.
+    fn restore(&mut self, insertion: &Insertion, class: ClassKey, heat: Heat) {
         self.map.restore(insertion);
+        let Insertion { slot, run, .. } = *insertion;
+        if class != ClassKey::UNKNOWN {
+            self.map.remember_class(slot, run.count as u32, class);
+        }
+        if heat.is_resident() && !self.map.heat_at(slot).is_resident() {
+            self.map.admit(slot, heat);
+        }
         if insertion.marks.contains(Marks::REPLAYED) {
             self.replayed.push_run(insertion.run);
         } else if insertion.target == State::Dirty {

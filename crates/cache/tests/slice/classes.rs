@@ -6,8 +6,10 @@ use headpond_block::{BlockDevice, Buffer, Hints, Request, Runtime};
 use headpond_cache::classes::{ClassId, Classes};
 use headpond_cache::{
     AdmissionConfig, ClassUsage, CleaningConfig, CleaningPolicy, EvictionPolicy, Mode, Slice,
-    SliceConfig,
+    SliceConfig, load, write_superblock,
 };
+use std::cell::RefCell;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -290,25 +292,119 @@ fn a_write_that_drives_out_blocks_of_its_own_brings_them_in_again() {
     }
 }
 
+/// What each class holds: all of it, and what is resident.
+fn held(slice: &Slice) -> [[u64; 2]; 4] {
+    [0, 1, 2, 3].map(|class| {
+        let ClassUsage { clean_blocks, dirty_blocks, resident_blocks } = usage(slice, class);
+        [clean_blocks + dirty_blocks, resident_blocks]
+    })
+}
+
+/// Devices that outlive a simulation, with a cache of such lines.
+fn devices(line_bytes: u32) -> Keep<Bench> {
+    let (bench, place) = kept();
+    simulate(async move |runtime| {
+        place.replace(Some(Bench::with_lines(&runtime, line_bytes).await));
+    });
+    bench
+}
+
+/// One life on them, which ends in order where it stops the slice.
+fn live<T: 'static>(
+    bench: &Keep<Bench>,
+    config: &SliceConfig,
+    life: impl AsyncFnOnce(Slice, Runtime) -> T,
+) -> T {
+    let (result, place) = kept();
+    let (bench, config) = (bench.borrow().clone().expect("devices"), config.clone());
+    simulate(async move |runtime| {
+        let slice = Bench { runtime: runtime.clone(), ..bench }.open(config).await;
+        place.replace(Some(life(slice, runtime).await));
+    });
+    result.take().expect("a life with a result")
+}
+
+fn kept<T>() -> (Keep<T>, Keep<T>) {
+    let place = Keep::default();
+    (Rc::clone(&place), place)
+}
+
+type Keep<T> = Rc<RefCell<Option<T>>>;
+
 #[test]
-fn after_a_stop_blocks_are_of_no_known_class_until_they_are_asked_for() {
-    let kept = std::rc::Rc::new(std::cell::RefCell::new(None));
-    let (rules, keep) = (RULES.replace("id = 0\n", "id = 0\npass_through = true\n"), kept.clone());
+fn after_a_stop_blocks_are_of_their_class_and_as_resident_as_they_were() {
+    let modes = [Mode::WriteBack, Mode::WriteThrough].into_iter().cycle();
+    for (eviction, mode) in every_policy().into_iter().zip(modes) {
+        let (bench, config) = (devices(4096), with(RULES, eviction, mode));
+        let before = live(&bench, &config, async |slice, runtime| {
+            work(&slice, &runtime, REQUESTS).await;
+            let before = held(&slice);
+            slice.stop().await.unwrap();
+            before
+        });
+        assert!(before.iter().all(|[.., resident]| *resident > 0), "{before:?}");
+        let after = live(&bench, &config, async |slice, _| {
+            slice.self_check();
+            check_sums(&slice);
+            check_shares(&slice, &[(1, 10), (2, 30)]);
+            let after = held(&slice);
+            slice.stop().await.unwrap();
+            after
+        });
+        assert_eq!(before, after, "{eviction:?}");
+        // Without classes the same lines stay.
+        let residents: u64 = before.iter().map(|[.., resident]| resident).sum();
+        let plain = SliceConfig { admission: AdmissionConfig::default(), ..config };
+        live(&bench, &plain, async |slice, _| {
+            slice.self_check();
+            assert_eq!(slice.stats().eviction.resident_bytes, residents * 4096, "{eviction:?}");
+        });
+    }
+}
+
+#[test]
+fn after_a_cut_what_the_core_lacks_is_of_its_class() {
+    for line in [4096, 65536] {
+        let (bench, config) = (devices(line), with(RULES, EvictionPolicy::S3Fifo, Mode::WriteBack));
+        let config = SliceConfig { cleaning: nop().cleaning, ..config };
+        let before = live(&bench, &config, async |slice, runtime| {
+            for place in 0..60 {
+                write(&slice, &runtime, place, (place % 4) as u8).await;
+            }
+            (&slice as &dyn BlockDevice).flush().await.unwrap();
+            held(&slice)
+        });
+        assert_eq!(before.map(|[mapped, _]| mapped), [15; 4]);
+        for _ in 0..2 {
+            let after = live(&bench, &config, async |slice, _| {
+                slice.self_check();
+                held(&slice)
+            });
+            assert_eq!(before, after);
+        }
+    }
+}
+
+/// As caches were made before classes were kept.
+#[test]
+fn a_cache_without_the_flag_knows_no_class_after_a_stop_until_blocks_are_asked_for() {
+    let rules = RULES.replace("id = 0\n", "id = 0\npass_through = true\n");
     let config = with(&rules, EvictionPolicy::S3Fifo, Mode::WriteBack);
-    simulate(async |runtime| {
-        let bench = Bench::new(&runtime).await;
-        let slice = bench.open(config.clone()).await;
+    let bench = devices(4096);
+    let older = bench.borrow().clone().expect("devices");
+    simulate(async |_| {
+        let mut superblock = load(&*older.cache).await.unwrap();
+        superblock.features.incompat = 0;
+        write_superblock(&*older.cache, &mut superblock).await.unwrap();
+    });
+    live(&bench, &config, async |slice, runtime| {
         for place in 0..FEW {
             read(&slice, &runtime, place, 3).await;
         }
         assert_eq!(usage(&slice, 3).resident_blocks, FEW);
         slice.stop().await.unwrap();
-        keep.replace(Some(bench));
     });
-    let bench = kept.take().expect("devices");
-    simulate(async |runtime| {
-        let bench = Bench { runtime: runtime.clone(), ..bench.clone() };
-        let slice = bench.open(config.clone()).await;
+    live(&bench, &config, async |slice, runtime| {
         assert_eq!(usage(&slice, 0).resident_blocks, FEW, "kept, though class 0 goes past");
         for place in 0..FEW / 2 {
             read(&slice, &runtime, place, 3).await;

@@ -4,7 +4,9 @@ use crate::bench::{Bench, block, byte_at, nop, simulate};
 use crate::machine::{CACHE_BYTES, CORE_BYTES};
 use crate::twins::twin;
 use headpond_block::{BlockDevice, Buffer, ByteRange, Request, Runtime};
-use headpond_cache::{EvictionPolicy, Mode, Slice, SliceConfig, SliceStats};
+use headpond_cache::{
+    EvictionPolicy, Mode, Slice, SliceConfig, SliceStats, load, write_superblock,
+};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -288,4 +290,49 @@ fn adaptive_says_what_it_has_chosen_and_why() {
         assert_ne!(stats.policy, EvictionPolicy::Lru);
         assert!(ratio(stats.policy) < 0.95 * ratio(EvictionPolicy::Lru), "{stats:?}");
     });
+}
+
+/// Misses of the last third of the trace, with a stop before it where `stops` says so.
+fn misses_at_the_end(eviction: EvictionPolicy, stops: bool, keeps: bool) -> u64 {
+    let found = Rc::new(std::cell::Cell::new(0));
+    let place = Rc::clone(&found);
+    simulate(async move |runtime| {
+        let bench = Bench::new(&runtime).await;
+        if !keeps {
+            let mut superblock = load(&*bench.cache).await.unwrap();
+            superblock.features.incompat = 0;
+            write_superblock(&*bench.cache, &mut superblock).await.unwrap();
+        }
+        let mut slice = bench.open(with(eviction, Mode::WriteThrough)).await;
+        let mut before = 0;
+        for (index, place) in trace().enumerate() {
+            if index as u64 == REQUESTS * 2 / 3 {
+                before = misses(&slice.stats());
+                if stops {
+                    slice.stop().await.unwrap();
+                    slice = bench.open(with(eviction, Mode::WriteThrough)).await;
+                    slice.self_check();
+                    before = 0;
+                }
+            }
+            byte_at(&slice, place * 4096).await.unwrap();
+            rest(&runtime).await;
+        }
+        place.set(misses(&slice.stats()) - before);
+    });
+    found.get()
+}
+
+#[test]
+fn a_stop_costs_few_hits() {
+    for eviction in EvictionPolicy::PLAIN {
+        let without = misses_at_the_end(eviction, false, true);
+        let with = misses_at_the_end(eviction, true, true);
+        assert!(with * 100 <= without * 115, "{eviction:?}: {with} misses instead of {without}");
+        // Those of which a mark tells what was asked for again.
+        if matches!(eviction, EvictionPolicy::S3Fifo | EvictionPolicy::Arc) {
+            let forgetful = misses_at_the_end(eviction, true, false);
+            assert!(with * 110 <= forgetful * 100, "{eviction:?}: {with}, not {forgetful}");
+        }
+    }
 }

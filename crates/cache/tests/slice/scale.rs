@@ -10,9 +10,9 @@ use headpond_cache::format::slice_header::{
     CHECKPOINTS_OFFSET, COPY_OFFSETS, CheckpointRef, SliceHeader,
 };
 use headpond_cache::{
-    CleaningConfig, CleaningPolicy, CoreBlock, CreateOptions, Epoch, Expected, Foundation,
-    LoadProgress, OpenError, Position, Recovery, SegmentIndex, Sequence, Slice, SliceConfig,
-    Superblock, create, load,
+    ClassKey, CleaningConfig, CleaningPolicy, CoreBlock, CreateOptions, Epoch, Expected,
+    Foundation, Heat, LoadProgress, OpenError, Position, Recovery, SegmentIndex, Sequence, Slice,
+    SliceConfig, Superblock, create, load,
 };
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -218,6 +218,8 @@ impl Full {
                 first: CoreBlock(line * 7 % (used * records * 3) * u64::from(LINE_BLOCKS)),
                 count: LINE_BLOCKS,
                 kind: CheckpointKind::Dirty,
+                class: ClassKey::UNKNOWN,
+                heat: Heat::SMALL,
                 position: Position(line / records * each + line % records * UNITS_PER_RECORD + 1),
             };
             run.encode(&checksums, &mut bytes);
