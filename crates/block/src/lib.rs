@@ -22,6 +22,7 @@ pub mod devices;
 mod error;
 pub mod executor;
 mod geometry;
+pub mod memory;
 mod prefetch;
 mod range;
 mod request;

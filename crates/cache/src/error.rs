@@ -76,6 +76,11 @@ pub enum OpenError {
          known: the device lost flushed data"
     )]
     LostRecords { device: DeviceName, records: u64 },
+    #[error(
+        "{device}: no memory for what is kept of such a cache, {needed_bytes} bytes: use longer lines (`line`), \
+         a smaller cache, or give this process more"
+    )]
+    NoMemory { device: DeviceName, needed_bytes: u64 },
     #[error("the cache and its core cannot be used together: {detail}")]
     Unfit { detail: &'static str },
     #[error(transparent)]
@@ -92,6 +97,8 @@ pub enum ModeError {
     Volatile { device: DeviceName },
     #[error("{device} failed; the cache stays in pass-through")]
     Failed { device: DeviceName },
+    #[error("no memory for this eviction policy, {needed_bytes} bytes: the one before stays")]
+    NoMemory { needed_bytes: u64 },
 }
 
 /// Why the dirty data is not all at the core. What could not be cleaned stays dirty.

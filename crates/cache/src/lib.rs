@@ -35,6 +35,7 @@ mod error;
 mod eviction;
 mod fallback;
 mod fill;
+mod fit;
 pub mod format;
 mod label;
 mod layout;
@@ -63,6 +64,7 @@ pub use create::{CreateOptions, bytes_min, consider, create, load, wipe, write_s
 pub use error::{CleanError, CreateError, ModeError, OpenError, StopError};
 pub use eviction::{ClassKey, EvictionPolicy, Heat, MINIATURE_BLOCKS, Miniature, ShadowStats};
 pub use fallback::FallbackConfig;
+pub use fit::check_fit;
 pub use format::superblock::Superblock;
 pub use label::CoreLabel;
 pub use layout::{SliceLayout, is_line_size};
@@ -70,7 +72,7 @@ pub use log::{CorePlace, EvictionStats, OrderStats};
 pub use paths::Coverage;
 pub use recover::{LoadProgress, Recovery};
 pub use scrub::{ScrubError, ScrubProgress, ScrubReport};
-pub use slice::{Expected, Foundation, Slice, check_fit};
+pub use slice::{Expected, Foundation, Slice};
 pub use stats::{
     BypassReason, BypassStats, CacheTraffic, ClassStats, ClassUsage, CoreStats, CoreTraffic,
     Counters, ErrorStats, LatencyStats, MemoryStats, PartTraffic, RequestStats, SliceStats,

@@ -14,6 +14,8 @@ use crate::cleaner::Progress;
 use crate::config::{Mode, SliceConfig};
 use crate::engine::{CoreWrites, Endings, Engine};
 use crate::error::{CleanError, ModeError, OpenError, StopError};
+use crate::eviction::EvictionPolicy;
+use crate::fit::{check_fit, check_policy_memory};
 use crate::format::superblock::Superblock;
 use crate::label::CoreLabel;
 use crate::log::{Content, CorePlace};
@@ -207,6 +209,17 @@ impl Slice {
             return Err(ModeError::Volatile { device: device() });
         }
         Ok(())
+    }
+
+    /// Whether there is memory for another policy, beside the one that is in use.
+    ///
+    /// # Errors
+    /// How much it takes.
+    pub fn check_eviction(&self, eviction: EvictionPolicy) -> Result<(), ModeError> {
+        match eviction == self.engine.config.borrow().eviction {
+            true => Ok(()),
+            false => check_policy_memory(&self.engine.log.borrow().layout),
+        }
     }
 
     /// Changes the settings. Where the mode becomes one that makes no dirty data, what is dirty
@@ -517,47 +530,6 @@ fn source_of<'a>(
         checkpoint_every_bytes: config.checkpoint_every_on(cache),
         watch: Watch::new(watch),
     })
-}
-
-/// Whether a cache belongs to a core of so many bytes and can be used as it is wanted, as far as
-/// its superblock tells.
-///
-/// # Errors
-/// Why not.
-pub fn check_fit(
-    cache: &dyn BlockDevice,
-    core_bytes: u64,
-    superblock: &Superblock,
-    expected: Expected,
-    config: &SliceConfig,
-) -> Result<(), OpenError> {
-    let device = || cache.name().clone();
-    if superblock.volume != expected.volume {
-        let (expected, found) = (expected.volume, superblock.volume);
-        return Err(OpenError::ForeignVolume { device: device(), expected, found });
-    }
-    if superblock.generation != expected.generation {
-        let (expected, found) = (expected.generation, superblock.generation);
-        return Err(OpenError::Generation { device: device(), expected, found });
-    }
-    // A core may have grown since; one of the same identity with less room is another.
-    if core_bytes < superblock.core_bytes {
-        let (expected_bytes, found_bytes) = (superblock.core_bytes, core_bytes);
-        return Err(OpenError::CoreSize { device: device(), expected_bytes, found_bytes });
-    }
-    if cache.size_bytes() < superblock.device_bytes {
-        let (expected_bytes, found_bytes) = (superblock.device_bytes, cache.size_bytes());
-        return Err(OpenError::DeviceSize { device: device(), expected_bytes, found_bytes });
-    }
-    if cache.geometry().logical_block_bytes > superblock.unit_bytes {
-        let detail = "the cache device has larger logical blocks than when the cache was made";
-        return Err(OpenError::Unfit { detail });
-    }
-    let is_volatile = cache.geometry().stability == Stability::LostOnPower;
-    if config.mode.makes_dirt() && is_volatile && !config.allow_volatile {
-        return Err(OpenError::Volatile { device: device() });
-    }
-    Ok(())
 }
 
 /// What the slice is to those above: the core's size and stripes, the cache's manners.

@@ -17,10 +17,14 @@ use commands::array::ArrayCommand;
 use commands::drive::DriveCommand;
 use commands::lab::LabCommand;
 use commands::trace::TraceCommand;
+use headpond_block::memory::ReservedMemory;
 use headpond_volume::Tolerance;
 use outcome::Exit;
 use place::Places;
 use std::process::ExitCode;
+
+#[global_allocator]
+static MEMORY: ReservedMemory = ReservedMemory::new();
 
 fn main() -> ExitCode {
     let cli = Cli::parse();

@@ -3,6 +3,7 @@
 //! A condition that lies in the past, as an error of a device, is told until the statistics are
 //! reset; one that holds now, for as long as it does.
 
+mod memory;
 mod slow_member;
 
 use crate::open::OpenError;
@@ -14,6 +15,7 @@ use headpond_cache::format::FormatError;
 use headpond_cache::{CleaningPolicy, ErrorStats, OpenError as CacheOpenError};
 use headpond_raid::superblock::DecodeError;
 use headpond_raid::{ArrayState, ArrayStatus, AssembleError, LostStatus};
+pub(crate) use memory::of_memory;
 use serde::Serialize;
 pub(crate) use slow_member::of_members;
 use std::fmt;
@@ -63,6 +65,8 @@ pub enum AlertKind {
     ArrayWriteErrors,
     /// A member does not answer in time.
     SlowMember,
+    /// The system gives this process no memory.
+    MemoryShort,
     /// As much is dirty as may be.
     CacheFull,
 }

@@ -6,8 +6,8 @@ use crate::mirror::{CacheDevice, Mirror};
 use crate::open::{Found, LoadWatch, Loading, OpenError, is_memory};
 use headpond_block::{BlockDevice, Buffer, ByteRange, DeviceError, Request, RequestFlags, Runtime};
 use headpond_cache::{
-    CleanError, CoreLabel, CreateOptions, Expected, Foundation, Mode, ModeError, Recovery,
-    ScrubError, ScrubReport, Sequence, Slice, SliceConfig, SliceStats, Superblock,
+    CleanError, CoreLabel, CreateOptions, EvictionPolicy, Expected, Foundation, Mode, ModeError,
+    Recovery, ScrubError, ScrubReport, Sequence, Slice, SliceConfig, SliceStats, Superblock,
 };
 use headpond_raid::{Array, ArrayState, AssembleError};
 use std::cell::Cell;
@@ -166,6 +166,11 @@ impl Cached {
     pub fn check_mode(&self, mode: Mode, is_asked: bool) -> Result<(), ModeError> {
         let mut slices = self.slices.iter().filter(|slice| is_asked || slice.mode() != mode);
         slices.try_for_each(|slice| slice.check_mode(mode))
+    }
+
+    /// Whether there is memory for what all slices are to evict by.
+    pub fn check_eviction(&self, eviction: EvictionPolicy) -> Result<(), ModeError> {
+        self.slices.iter().try_for_each(|slice| slice.check_eviction(eviction))
     }
 
     /// Sets the slices to what they may always be set to.

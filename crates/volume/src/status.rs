@@ -14,6 +14,7 @@ use crate::settings::CacheSettings;
 use crate::upkeep::UpkeepStatus;
 use crate::volume::Volume;
 use headpond_block::BlockDevice;
+use headpond_block::memory::{self, MemoryState};
 use headpond_cache::{BypassReport, ErrorStats, EvictionStats, OrderStats, SliceStats};
 use headpond_raid::superblock::RoleState;
 use headpond_raid::{ArrayState, ArrayStatus, JournalWhen};
@@ -44,6 +45,8 @@ pub struct VolumeStatus {
     /// Found on its cores, where a rule of the I/O classes asks for metadata.
     pub file_systems: Vec<CoreFileSystem>,
     /// What wants the operator, worst first.
+    /// Of the process that serves it.
+    pub memory: MemoryState,
     pub alerts: Vec<Alert>,
     /// What else the operator should know.
     pub warnings: Vec<String>,
@@ -152,6 +155,8 @@ impl Volume {
         }
         let owner = self.ownership.status();
         alerts.extend(owner.as_ref().and_then(|owner| alerts::of_owner(&description.name, owner)));
+        let memory = memory::state();
+        alerts.extend(alerts::of_memory(&description.name, &memory));
         let broken = self.broken.borrow();
         alerts.extend(broken.as_ref().map(|broken| alerts::of_promises(&description.name, broken)));
         alerts.sort_by_key(|alert| alert.kind);
@@ -171,6 +176,7 @@ impl Volume {
             tier,
             cache,
             file_systems: self.front.file_systems(),
+            memory,
             alerts,
             warnings,
             acts: self.acts(),

@@ -273,6 +273,7 @@ impl Volume {
         let plans: Vec<_> = plans.collect();
         for (cached, config, asked) in &plans {
             cached.check_mode(config.mode, asked.iter().any(|change| change.concerns("mode")))?;
+            cached.check_eviction(config.eviction)?;
         }
         for (cached, config, asked) in &plans {
             if asked.iter().any(|change| change.concerns("mode")) {

@@ -81,18 +81,28 @@ impl BufferPool {
 
     /// A buffer of `len` bytes. Its contents are whatever its last user left there.
     pub fn take(&self, len: usize) -> Buffer {
-        let fitting = self.0.classes.iter().filter(|class| class.buffer_bytes >= len);
-        for class in fitting {
-            if let Some(region) = class.pop() {
-                // The count that the last handle gives back in `Region::release`.
-                std::mem::forget(Rc::clone(&self.0));
-                region.take();
-                let whole = Buffer::whole(NonNull::from(region));
-                return if len == whole.len() { whole } else { whole.slice(0..len) };
-            }
-        }
-        self.0.overflows.set(self.overflows() + 1);
-        Buffer::zeroed(len)
+        self.take_slot(len).unwrap_or_else(|| {
+            self.0.overflows.set(self.overflows() + 1);
+            Buffer::zeroed(len)
+        })
+    }
+
+    /// The same where there is memory for it: for whoever can wait, or be refused.
+    pub fn try_take(&self, len: usize) -> Option<Buffer> {
+        self.take_slot(len).or_else(|| {
+            self.0.overflows.set(self.overflows() + 1);
+            Region::try_heap(len).map(Buffer::whole)
+        })
+    }
+
+    fn take_slot(&self, len: usize) -> Option<Buffer> {
+        let mut fitting = self.0.classes.iter().filter(|class| class.buffer_bytes >= len);
+        let region = fitting.find_map(Class::pop)?;
+        // The count that the last handle gives back in `Region::release`.
+        std::mem::forget(Rc::clone(&self.0));
+        region.take();
+        let whole = Buffer::whole(NonNull::from(region));
+        Some(if len == whole.len() { whole } else { whole.slice(0..len) })
     }
 
     /// How often a buffer came from the heap because the pool had none left.

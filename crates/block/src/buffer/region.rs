@@ -2,6 +2,7 @@
 
 use super::ALIGNMENT_BYTES;
 use super::pool::PoolShared;
+use crate::memory;
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::any::Any;
 use std::cell::Cell;
@@ -38,10 +39,17 @@ impl Region {
     pub(super) fn heap(len: usize) -> NonNull<Region> {
         let layout = heap_layout(len);
         // SAFETY: the layout has a size of at least one alignment unit.
-        let allocation = unsafe { alloc_zeroed(layout) };
-        if allocation.is_null() {
-            handle_alloc_error(layout);
-        }
+        let allocation = NonNull::new(unsafe { alloc_zeroed(layout) });
+        Self::in_allocation(allocation.unwrap_or_else(|| handle_alloc_error(layout)), len)
+    }
+
+    /// The same where there is memory for it, the reserve aside.
+    pub(super) fn try_heap(len: usize) -> Option<NonNull<Region>> {
+        memory::try_zeroed(heap_layout(len)).map(|allocation| Self::in_allocation(allocation, len))
+    }
+
+    fn in_allocation(allocation: NonNull<u8>, len: usize) -> NonNull<Region> {
+        let allocation = allocation.as_ptr();
         let memory = allocation.wrapping_add(allocation.align_offset(ALIGNMENT_BYTES));
         Self::boxed(memory, len, Owner::Heap { allocation })
     }

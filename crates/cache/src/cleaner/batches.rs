@@ -6,7 +6,7 @@ use crate::engine::Engine;
 use crate::line_map::{Marks, State, Version};
 use crate::log::Log;
 use crate::types::CoreBlock;
-use headpond_block::BLOCK_BYTES;
+use headpond_block::{BLOCK_BYTES, memory};
 use smallvec::{SmallVec, smallvec};
 
 /// Neighbouring versions that are written together. One, where dirt is scattered, needs no
@@ -26,8 +26,11 @@ impl Engine {
     /// count as being in flight.
     pub(super) fn next_batches(&self) -> Vec<(u64, Batch)> {
         let (pace, mut batches) = (self.pace(), Vec::new());
+        // Where memory is short, one write after the other.
+        let has_memory = memory::has((BLOCKS_UNDER_WAY_MAX * BLOCK_BYTES) as usize);
+        let most = if has_memory { BLOCKS_UNDER_WAY_MAX } else { 1 };
         while batches.len() < TOGETHER_MAX
-            && self.cleaning.blocks_under_way.get() < BLOCKS_UNDER_WAY_MAX
+            && self.cleaning.blocks_under_way.get() < most
             && let Some(batch) = self.next_batch(pace)
         {
             batches.push((self.cleaning.note_begun(&batch), batch));

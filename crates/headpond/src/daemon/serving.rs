@@ -13,7 +13,7 @@ use crate::outcome::{Exit, Failure, told};
 use crate::place::Places;
 use crate::wall_clock::utc;
 use anyhow::{Context, Result};
-use headpond_block::{BlockDevice, BufferPool, Listener, PoolConfig, Runtime};
+use headpond_block::{BlockDevice, BufferPool, Listener, PoolConfig, Runtime, memory};
 use headpond_nbd::limits::Limits;
 use headpond_nbd::server::{Export, Exports, Server};
 use headpond_trace::CaptureDevice;
@@ -31,6 +31,9 @@ use uuid::Uuid;
 
 /// Wishes that may wait for the data thread.
 const MESSAGES_MAX: usize = 64;
+/// For requests that are under way when the system gives no memory any more: what the cleaner has
+/// under way at most, and as much again.
+const RESERVE_BYTES: usize = 32 << 20;
 
 /// Serves a volume until it is stopped.
 ///
@@ -50,6 +53,7 @@ pub fn serve(places: &Places, name: &str, tolerance: Tolerance) -> Result<Exit> 
         read_named_file(&mut cache.settings.classes)?;
     }
     places.make_run_folder()?;
+    memory::set_aside(RESERVE_BYTES).context("no memory to set aside")?;
     let pool = BufferPool::new(&PoolConfig::default());
     let lend = pool.clone();
     run_with_pool(&RingConfig::default(), &pool, |ring, runtime| async move {

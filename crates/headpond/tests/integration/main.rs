@@ -21,6 +21,7 @@ mod lab_nodes;
 mod lifecycle;
 mod live_advice;
 mod members;
+mod memory;
 mod mirrored_cache;
 mod mistakes;
 mod model;

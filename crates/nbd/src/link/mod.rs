@@ -24,7 +24,7 @@ use headpond_block::executor::Sleep;
 use headpond_block::{Buffer, BufferPool, LocalFuture, PoolClass, PoolConfig, Stream};
 use std::future::{Future, poll_fn};
 use std::io;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
@@ -135,20 +135,13 @@ impl<'s> Link<'s> {
         self.start += count;
     }
 
-    /// Receives a payload of `count` bytes, small ones without a copy; large ones go to memory of
-    /// `payloads`. `None` where the stream ends before.
+    /// Receives a small payload of `count` bytes without a copy. `None` where the stream ends
+    /// before.
     ///
     /// # Errors
     /// What the stream says.
-    pub async fn payload(
-        &mut self,
-        count: usize,
-        payloads: &BufferPool,
-    ) -> io::Result<Option<Buffer>> {
-        if count > SMALL_PAYLOAD_BYTES_MAX {
-            let memory = payloads.take(count);
-            return Ok(self.receive_into(memory.clone()).await?.then_some(memory));
-        }
+    pub async fn small_payload(&mut self, count: usize) -> io::Result<Option<Buffer>> {
+        debug_assert!(count <= SMALL_PAYLOAD_BYTES_MAX);
         self.expects_large = false;
         if !self.fill(count).await? {
             return Ok(None);
@@ -204,6 +197,17 @@ impl<'s> Link<'s> {
             left -= step;
         }
         Ok(true)
+    }
+
+    /// Waits for something else, sending meanwhile.
+    pub async fn send_until(&mut self, end: impl Future<Output = ()>) {
+        let mut end = pin!(end);
+        poll_fn(|context| {
+            self.poll_send(context);
+            end.as_mut().poll(context)
+        })
+        .await;
+        self.queue.attend();
     }
 
     /// Waits for `poll` to be ready, sending meanwhile. The queue wakes the task.
@@ -322,13 +326,13 @@ mod tests {
     }
 
     /// Takes everything that the first read brought as payloads, then one more header.
-    async fn take_all_and_a_header(link: &mut Link<'_>, brought: usize, payloads: &BufferPool) {
+    async fn take_all_and_a_header(link: &mut Link<'_>, brought: usize) {
         assert!(link.fill(LONGEST_HEADER_BYTES).await.unwrap());
         assert_eq!(link.available(), brought);
         let mut held = Vec::new();
         while link.available() > 0 {
             let count = link.available().min(SMALL_PAYLOAD_BYTES_MAX);
-            held.push(link.payload(count, payloads).await.unwrap().expect("it is there"));
+            held.push(link.small_payload(count).await.unwrap().expect("it is there"));
         }
         assert!(link.fill(LONGEST_HEADER_BYTES).await.unwrap());
         let mut header = [0; LONGEST_HEADER_BYTES];
@@ -348,7 +352,7 @@ mod tests {
             let queue = Rc::new(SendQueue::new(limits, pool.clone()));
             let mut link = Link::new(&stream, queue, ReceivePool::new(2));
             let mut context = Context::from_waker(std::task::Waker::noop());
-            let taking = Box::pin(take_all_and_a_header(&mut link, brought, &pool));
+            let taking = Box::pin(take_all_and_a_header(&mut link, brought));
             assert!({ taking }.as_mut().poll(&mut context).is_ready(), "the stream never waits");
         }
     }

@@ -12,8 +12,10 @@ use crate::codec::wire::{Command, WireError};
 use crate::device_error::to_wire;
 use crate::link::SendQueue;
 use headpond_block::{
-    Buffer, BufferPool, Buffers, ByteRange, DeviceError, Outcome, Request, Runtime, Started, start,
+    Buffer, BufferPool, Buffers, ByteRange, DeviceError, Instant, Outcome, Request, Runtime,
+    Started, start,
 };
+use std::cell::Cell;
 use std::rc::Rc;
 
 /// What one `CACHE` request has in memory at a time, in bytes.
@@ -27,6 +29,8 @@ pub struct Serving {
     pub structured_replies: bool,
     pub queue: Rc<SendQueue>,
     pub stats: Rc<ConnectionStats>,
+    /// Requests have found no memory since then.
+    pub short_since: Cell<Option<Instant>>,
 }
 
 /// An admitted request that wants an answer.
@@ -84,7 +88,9 @@ impl Serving {
         if let Some(lent) = self.export.device().lend(range) {
             return self.answer_read(asked, Ok(()), lent.into());
         }
-        let memory = self.pool.take(range.len() as usize);
+        let Some(memory) = self.pool.try_take(range.len() as usize) else {
+            return self.answer_error(asked, WireError::NoMemory);
+        };
         match start(self.export.device(), Request::read(range.start(), memory.clone())) {
             Ok(outcome) => self.answer_read(asked, outcome, memory.into()),
             Err(started) => {
@@ -132,7 +138,8 @@ impl Serving {
 
     async fn read_through(&self, range: ByteRange) -> Outcome {
         for piece in range.split_at_multiples(PREFETCH_BYTES) {
-            let memory = self.pool.take(piece.len() as usize);
+            // A hint that there is no memory for has been taken.
+            let Some(memory) = self.pool.try_take(piece.len() as usize) else { break };
             self.export.device().read(piece.start(), memory).await?;
         }
         Ok(())

@@ -5,6 +5,9 @@
 //! 3. At the end of the stream, or at a disconnect, wait until every admitted request has been
 //!    answered and every answer sent.
 //!
+//! Where the process has no memory left, a request waits for some before its payload is received,
+//! and whatever the client sends behind it waits as well; after a while it is refused.
+//!
 //! **Invariants**
 //! - No memory is taken for a payload before its request was checked and admitted.
 //! - A wrong magic ends the connection: nothing behind it can be trusted to be a header.
@@ -15,10 +18,21 @@ use super::serving::{Serving, held_bytes};
 use crate::codec::CodecError;
 use crate::codec::request::RequestHeader;
 use crate::codec::wire::WireError;
-use crate::link::Link;
+use crate::link::{Link, SMALL_PAYLOAD_BYTES_MAX};
+use headpond_block::{Buffer, memory};
 use std::io;
 use std::rc::Rc;
 use std::task::Poll;
+use std::time::Duration;
+
+/// What a request takes beside its bytes, and how many have a copy of these: the connection, the
+/// cache, the array. Asked for only where memory has run out before.
+const WORK_BYTES: usize = 256 << 10;
+const HOLDERS: usize = 3;
+/// How often a request that waits for memory looks, and for how long a connection waits before its
+/// requests are refused: less than after what clients give a connection up.
+const MEMORY_PAUSE: Duration = Duration::from_millis(50);
+const MEMORY_PATIENCE: Duration = Duration::from_secs(5);
 
 /// Why a connection ended otherwise than by its client's wish.
 #[derive(Debug, thiserror::Error)]
@@ -52,7 +66,7 @@ pub async fn serve_requests(
             checked => checked,
         };
         match checked {
-            Ok(operation) => accept(link, serving, &header, operation).await?,
+            Ok(operation) => accept(link, serving, shared, &header, operation).await?,
             Err(error) => refuse(link, serving, shared, &header, error).await?,
         }
     }
@@ -75,22 +89,74 @@ fn next_header(link: &mut Link<'_>) -> Result<RequestHeader, CodecError> {
 async fn accept(
     link: &mut Link<'_>,
     serving: &Rc<Serving>,
+    shared: &Shared,
     header: &RequestHeader,
     operation: Operation,
 ) -> Result<(), TransmissionError> {
     let bytes = held_bytes(operation);
     admit(link, bytes).await;
+    let memory = match memory_for(link, serving, operation).await {
+        Ok(memory) => memory,
+        Err(error) => {
+            link.queue().withdraw(bytes);
+            return refuse(link, serving, shared, header, error).await;
+        }
+    };
     let payload = match operation {
         Operation::Write(range, _) => {
-            let received = link.payload(range.len() as usize, &serving.pool).await;
-            let payload = received.map_err(TransmissionError::from).transpose();
-            let payload = payload.unwrap_or(Err(TransmissionError::Truncated));
-            Some(payload.inspect_err(|_| link.queue().withdraw(bytes))?)
+            let received = receive(link, range.len() as usize, memory).await;
+            Some(received.inspect_err(|_| link.queue().withdraw(bytes))?)
         }
         _ => None,
     };
     serving.carry_out(header.cookie, operation, payload);
     Ok(())
+}
+
+async fn receive(
+    link: &mut Link<'_>,
+    len: usize,
+    memory: Option<Buffer>,
+) -> Result<Buffer, TransmissionError> {
+    let received = match memory {
+        Some(memory) => link.receive_into(memory.clone()).await?.then_some(memory),
+        None => link.small_payload(len).await?,
+    };
+    received.ok_or(TransmissionError::Truncated)
+}
+
+/// Memory for the payload of a large write, and none for anything else, as soon as there is enough
+/// for the whole request; an error where there is none for long.
+async fn memory_for(
+    link: &mut Link<'_>,
+    serving: &Serving,
+    operation: Operation,
+) -> Result<Option<Buffer>, WireError> {
+    let large = match operation {
+        // It may be what lets go of memory, and takes hardly any.
+        Operation::Flush => return Ok(None),
+        Operation::Write(range, _) => Some(range.len() as usize),
+        _ => None,
+    };
+    let large = large.filter(|len| *len > SMALL_PAYLOAD_BYTES_MAX);
+    let all = WORK_BYTES + HOLDERS * held_bytes(operation) as usize;
+    loop {
+        if memory::has(all) {
+            let taken = large.map(|len| serving.pool.try_take(len));
+            if !matches!(taken, Some(None)) {
+                serving.short_since.set(None);
+                return Ok(taken.flatten());
+            }
+        }
+        let now = serving.runtime.now();
+        let since = serving.short_since.get().unwrap_or(now);
+        serving.short_since.set(Some(since));
+        // Whoever was refused comes again: not as fast as it can.
+        link.send_until(serving.runtime.sleep(MEMORY_PAUSE)).await;
+        if now.since(since) >= MEMORY_PATIENCE {
+            return Err(WireError::NoMemory);
+        }
+    }
 }
 
 /// Waits until the connection's share has room for `bytes` more and takes it.

@@ -31,9 +31,10 @@ const FILES: &str = "crates/uring/src/file/tests.rs";
 const GROWTH: &str = "crates/headpond/tests/integration/growth.rs";
 const INTENT: &str = "crates/raid/src/intent.rs";
 const KILL: &str = "crates/headpond/tests/integration/kill.rs";
+const MEMORY: &str = "crates/headpond/tests/integration/memory.rs";
 const MEMBERS: &str = "crates/headpond/tests/integration/members.rs";
 const OWNERSHIP: &str = "crates/volume/tests/integration/ownership.rs";
-const POOL: &str = "crates/block/src/buffer/pool.rs";
+const RESERVE: &str = "crates/block/tests/memory.rs";
 const ENUMERATE: &str = "crates/swarm/tests/enumerate.rs";
 const PROMISES: &str = "crates/volume/tests/integration/promises.rs";
 const POWER_CUTS: &str = "crates/volume/tests/integration/power_cuts.rs";
@@ -165,8 +166,8 @@ table! {
     }
     Row(15) "allocation failure" {
         test ARRAY_FAILURES::little_scratch_memory_slows_down_and_does_not_stop;
-        test POOL::an_empty_class_borrows_from_the_next_and_then_from_the_heap;
-        missing "needs pools that never borrow from the heap";
+        test RESERVE::what_is_under_way_has_the_reserve_and_what_begins_is_told_that_there_is_none;
+        test MEMORY::a_daemon_without_memory_waits_then_refuses_and_goes_on_when_there_is_some;
     }
     Row(16) "clock jump" {
         test TIDY::each_forbidden_call_is_found_however_it_is_written;

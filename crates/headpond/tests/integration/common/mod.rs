@@ -86,6 +86,13 @@ impl User {
         self.wait_for(command, args[1])
     }
 
+    /// `headpond serve` with something more in its environment.
+    pub fn serve_in_env(&self, name: &str, key: &str, value: &str) -> Daemon {
+        let mut command = self.command(&["serve", name]);
+        command.env(key, value);
+        self.wait_for(command, name)
+    }
+
     pub fn serve_with(&self, args: &[&str]) -> Daemon {
         self.wait_for(self.command(args), args[1])
     }

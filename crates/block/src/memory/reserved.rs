@@ -1,0 +1,99 @@
+//! The allocator of a program that has a reserve.
+
+use super::note_failure;
+use super::reserve::RESERVE;
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::ptr::NonNull;
+
+/// The system's allocator, and behind it the reserve.
+///
+/// ```
+/// #[global_allocator]
+/// static MEMORY: headpond_block::memory::ReservedMemory =
+///     headpond_block::memory::ReservedMemory::new();
+///
+/// headpond_block::memory::set_aside(1 << 20)?;
+/// assert_eq!(headpond_block::memory::state().reserve_bytes, 1 << 20);
+/// # Ok::<(), std::io::Error>(())
+/// ```
+pub struct ReservedMemory<A = System> {
+    system: A,
+}
+
+impl ReservedMemory {
+    #[expect(clippy::new_without_default, reason = "a static cannot be made by default")]
+    pub const fn new() -> Self {
+        Self::over(System)
+    }
+}
+
+impl<A> ReservedMemory<A> {
+    /// Over an allocator that may have nothing to give.
+    pub const fn over(system: A) -> Self {
+        Self { system }
+    }
+}
+
+/// From the reserve, where whoever asks cannot do without.
+#[cold]
+fn instead(layout: Layout) -> *mut u8 {
+    if note_failure() { RESERVE.give(layout) } else { std::ptr::null_mut() }
+}
+
+// SAFETY: what the system gave goes back to it, and what the reserve gave goes back there, each for
+// the layout that it was asked for.
+unsafe impl<A: GlobalAlloc> GlobalAlloc for ReservedMemory<A> {
+    #[inline]
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: as our caller promised.
+        let memory = unsafe { self.system.alloc(layout) };
+        if memory.is_null() { instead(layout) } else { memory }
+    }
+
+    #[inline]
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: as our caller promised.
+        let memory = unsafe { self.system.alloc_zeroed(layout) };
+        if !memory.is_null() {
+            return memory;
+        }
+        let memory = instead(layout);
+        if !memory.is_null() {
+            // SAFETY: the reserve gave as many bytes as the layout has.
+            unsafe { memory.write_bytes(0, layout.size()) };
+        }
+        memory
+    }
+
+    #[inline]
+    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
+        match NonNull::new(memory).filter(|it| RESERVE.has_given(it.as_ptr())) {
+            // SAFETY: it is the reserve's, and our caller is done with it.
+            Some(given) => unsafe { RESERVE.take_back(given, layout) },
+            // SAFETY: as our caller promised.
+            None => unsafe { self.system.dealloc(memory, layout) },
+        }
+    }
+
+    unsafe fn realloc(&self, memory: *mut u8, layout: Layout, bytes: usize) -> *mut u8 {
+        if !RESERVE.has_given(memory) {
+            // SAFETY: as our caller promised.
+            let moved = unsafe { self.system.realloc(memory, layout, bytes) };
+            if !moved.is_null() {
+                return moved;
+            }
+        }
+        // SAFETY: our caller promised a size that fits the alignment.
+        let wanted = unsafe { Layout::from_size_align_unchecked(bytes, layout.align()) };
+        // SAFETY: `bytes` is not zero, as our caller promised.
+        let moved = unsafe { self.alloc(wanted) };
+        if !moved.is_null() {
+            let kept = layout.size().min(bytes);
+            // SAFETY: both have so many bytes, and are not the same memory.
+            unsafe { moved.copy_from_nonoverlapping(memory, kept) };
+            // SAFETY: as our caller promised.
+            unsafe { self.dealloc(memory, layout) };
+        }
+        moved
+    }
+}
