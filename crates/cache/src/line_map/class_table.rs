@@ -117,6 +117,12 @@ impl ClassTable {
         }
     }
 
+    /// Nobody is resident from now on.
+    pub(super) fn cool_all(&mut self) {
+        self.bearers.fill(0);
+        (self.resident, self.held) = ([0; KEYS], [Held::default(); KEYS]);
+    }
+
     /// Of a place with this tag.
     fn assign(&mut self, place: u32, key: ClassKey, tag: Tag) {
         self.release(place, tag);

@@ -474,7 +474,7 @@ impl Extents {
     }
 
     #[inline]
-    fn is_linked(&self, at: u32) -> bool {
+    pub fn is_linked(&self, at: u32) -> bool {
         self.extents.word(at) & LINKED != 0
     }
 

@@ -23,29 +23,44 @@ pub struct Asked {
     pub is_hit: bool,
 }
 
-/// The marks of lines that were resident, by extent; empty where nobody was.
+/// The marks of lines that were resident, in another life or for another policy. They are of one
+/// map, and of no use once its extents have changed.
 #[derive(Default)]
 pub struct Marked {
+    /// By extent; none where nobody was resident.
     heats: Vec<Heat>,
+    residents: u64,
 }
 
 impl Marked {
-    pub fn is_empty(&self) -> bool {
-        self.heats.is_empty()
+    /// How many lines were resident.
+    pub fn residents(&self) -> u64 {
+        self.residents
     }
 
-    /// Of the line of which something is at a place, while the map is as it was.
+    /// Of the line of which something is at a place.
     pub fn of(&self, map: &LineMap, slot: SlotIndex) -> Heat {
-        let Some(at) = map.extents.at_place(slot.0).filter(|_| !self.is_empty()) else {
+        let Some(at) = map.extents.at_place(slot.0).filter(|_| self.residents > 0) else {
             return Heat::NONE;
         };
-        let heat_of = |at: u32| self.heats[at as usize];
-        if map.extents.is_by_block() {
-            return heat_of(at);
+        let own = self.heats[at as usize];
+        if own.is_resident() || map.extents.is_by_block() {
+            return own;
         }
-        let line = map.extents.line_of(map.extents.span(at).block);
-        let marks = map.extents.of_line(line).map(heat_of);
-        marks.into_iter().find(|heat| heat.is_resident()).unwrap_or_default()
+        let mut others = map.extents.of_line(map.extents.line_of(map.extents.span(at).block));
+        let bearer = others.find(|at| self.heats[*at as usize].is_resident());
+        bearer.map_or(Heat::NONE, |at| self.heats[at as usize])
+    }
+
+    /// The line of which something is at a place was resident.
+    pub fn add(&mut self, map: &LineMap, slot: SlotIndex, heat: Heat) {
+        if self.of(map, slot).is_resident() {
+            return;
+        }
+        let at = map.extents.at_place(slot.0).expect("a place in use");
+        self.heats.resize(map.extents.len(), Heat::NONE);
+        self.heats[at as usize] = heat;
+        self.residents += 1;
     }
 }
 
@@ -108,16 +123,22 @@ impl LineMap {
 
     /// Nobody is resident from now on; who was, is answered.
     pub fn take_marks(&mut self) -> Marked {
-        if self.held.all == 0 {
+        let residents = std::mem::take(&mut self.held).all;
+        if residents == 0 {
             return Marked::default();
         }
         let mut heats = vec![Heat::NONE; self.extents.len()];
-        for at in self.extents.linked_ones() {
-            heats[at as usize] = self.extents.heat(at);
+        for (at, heat) in (0..).zip(&mut heats) {
+            if self.extents.is_linked(at) {
+                *heat = self.extents.heat(at);
+                self.extents.set_heat(at, Heat::NONE);
+            }
         }
-        let bearers = (0..).zip(&heats).filter(|(_, heat)| heat.is_resident());
-        bearers.for_each(|(at, _)| self.set_mark(at, Heat::NONE));
-        Marked { heats }
+        self.held_clean = 0;
+        if let Some(table) = &mut self.by_class {
+            table.cool_all();
+        }
+        Marked { heats, residents }
     }
 
     /// A hit of the line of which something is at a place; `false`, and nothing has happened, where
@@ -205,7 +226,27 @@ impl LineMap {
 
     /// The lines whose newest published extent starts at some places, in their order: a block of
     /// each, and where that is.
-    pub fn each_line(&self, places: Range<u32>, mut visit: impl FnMut(SlotIndex, CoreBlock)) {
+    pub fn each_line(&self, places: Range<u32>, visit: impl FnMut(SlotIndex, CoreBlock)) {
+        self.each_published_extent(places, |at| self.is_newest(at), visit);
+    }
+
+    /// Those of them that have a mark: a look at nothing but the marks and what lies there.
+    pub fn each_marked(
+        &self,
+        places: Range<u32>,
+        marked: &Marked,
+        visit: impl FnMut(SlotIndex, CoreBlock),
+    ) {
+        let is_marked = |at: u32| marked.heats[at as usize].is_resident();
+        self.each_published_extent(places, is_marked, visit);
+    }
+
+    fn each_published_extent(
+        &self,
+        places: Range<u32>,
+        is_wanted: impl Fn(u32) -> bool,
+        mut visit: impl FnMut(SlotIndex, CoreBlock),
+    ) {
         let mut place = places.start;
         while place < places.end {
             let Some(at) = self.extents.at_place(place) else {
@@ -214,7 +255,7 @@ impl LineMap {
             };
             let span = self.extents.span(at);
             if let Some(first) = self.published_of(at)
-                && self.is_newest(at)
+                && is_wanted(at)
             {
                 visit(SlotIndex(first), CoreBlock(span.block + u64::from(first - span.place)));
             }

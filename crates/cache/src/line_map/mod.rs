@@ -31,7 +31,7 @@ mod waiting;
 
 pub use class_table::ClassHeld;
 pub use extents::Scattering;
-pub use heat::Asked;
+pub use heat::{Asked, Marked};
 pub use version::{Counts, Marks, State, Version};
 
 use crate::eviction::{Heat, Held};
@@ -302,9 +302,6 @@ impl LineMap {
         self.checksums[slot.0 as usize..(slot.0 + len) as usize].copy_from_slice(checksums);
         self.extents.set_tags(places, tag);
         self.count_mapped(run, tag);
-        if self.held.all > 0 {
-            self.hold(self.heat_at(slot), Tag::FREE, tag, run.count);
-        }
     }
 
     /// Drops versions; nothing where they are free already. The older versions of their blocks, if

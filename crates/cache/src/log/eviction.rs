@@ -3,7 +3,7 @@
 use super::{Intake, Log};
 use crate::classes::{ClassId, Classes};
 use crate::eviction::{EvictionPolicy, Group, Heat, Hits, Policy, ShadowStats, Shadows, Shares};
-use crate::line_map::{Asked, State, Version};
+use crate::line_map::{Asked, Marked, State, Version};
 use crate::types::{BlockRun, CoreBlock, CoreLine, SlotIndex, number_bits};
 use serde::Serialize;
 use std::ops::Range;
@@ -36,6 +36,14 @@ pub struct Eviction {
     core_lines: u64,
     /// Hit by the last read.
     last_hit: Option<CoreLine>,
+    /// Who was resident before the stop, until a policy is set.
+    remembered: Option<Marked>,
+}
+
+/// Of the lines that are mapped.
+enum Surplus {
+    Oldest(u64),
+    All,
 }
 
 /// Who stays in the cache, by which policy, and why that one.
@@ -74,6 +82,7 @@ impl Eviction {
             line_blocks,
             core_lines,
             last_hit: None,
+            remembered: None,
         }
     }
 
@@ -350,22 +359,27 @@ impl Log {
         let wants_hits = it.policy.hits() == Hits::Ordered || it.shadows.is_some();
         it.is_plain = !wants_hits && it.shares.is_none();
         self.map.note_hits(wants_hits);
-        let marks = self.map.take_marks();
-        let mut surplus = match self.eviction.shares.is_some() {
-            false => self.map.lines().saturating_sub(self.eviction.capacity),
-            // The oldest may well stay, unless it is known who was there.
-            true if marks.is_empty() => 0,
-            true => u64::MAX,
+        let marked = match it.remembered.take() {
+            Some(marked) => marked,
+            None => self.map.take_marks(),
         };
         self.map.classify(self.eviction.shares.as_ref().map(Shares::group_table));
+        let mut surplus = self.surplus(&marked);
         let (mut segment, mut mapped) = (self.ring.tail(), Vec::new());
         loop {
             let places = self.layout.places_of(segment);
-            self.map.each_line(places, |slot, block| mapped.push((slot, block)));
+            match surplus {
+                Surplus::All => {
+                    self.map.each_marked(places, &marked, |slot, block| mapped.push((slot, block)))
+                }
+                Surplus::Oldest(_) => {
+                    self.map.each_line(places, |slot, block| mapped.push((slot, block)))
+                }
+            }
             for (slot, block) in mapped.drain(..) {
-                let was = marks.of(&self.map, slot);
-                match surplus {
-                    1.. if !was.is_resident() => surplus -= 1,
+                let was = marked.of(&self.map, slot);
+                match &mut surplus {
+                    Surplus::Oldest(left @ 1..) if !was.is_resident() => *left -= 1,
                     _ => self.take_in_again(slot, block, was),
                 }
             }
@@ -374,6 +388,25 @@ impl Log {
             }
             segment = self.ring.after(segment);
         }
+    }
+
+    /// Who does not enter of those that are not known to have been resident.
+    fn surplus(&self, marked: &Marked) -> Surplus {
+        let capacity = self.eviction.capacity;
+        match self.eviction.shares.is_some() {
+            _ if marked.residents() >= capacity => Surplus::All,
+            // With shares the oldest may well stay, unless it is known who was there.
+            true if marked.residents() > 0 => Surplus::All,
+            true => Surplus::Oldest(0),
+            false => Surplus::Oldest(self.map.lines().saturating_sub(capacity)),
+        }
+    }
+
+    /// The line of which something is at a place was resident in another life: it will be again
+    /// when the policy is set.
+    pub(crate) fn remember_resident(&mut self, slot: SlotIndex, heat: Heat) {
+        let remembered = self.eviction.remembered.get_or_insert_default();
+        remembered.add(&self.map, slot, heat);
     }
 
     pub(super) fn check_eviction(&self) {

@@ -280,8 +280,8 @@ impl Log {
         if class != ClassKey::UNKNOWN {
             self.map.remember_class(slot, run.count as u32, class);
         }
-        if heat.is_resident() && !self.map.heat_at(slot).is_resident() {
-            self.map.admit(slot, heat);
+        if heat.is_resident() {
+            self.remember_resident(slot, heat);
         }
         if insertion.marks.contains(Marks::REPLAYED) {
             self.replayed.push_run(insertion.run);
