@@ -8,8 +8,9 @@ use crate::layout::SliceLayout;
 use crate::slice::Expected;
 use headpond_block::{BLOCK_BYTES, BlockDevice, Stability, memory};
 
-/// Bytes for each block of a cache, at most: map, checksums, and what scattered lines take.
-const MAP_BYTES_PER_BLOCK: u64 = 20;
+/// Bytes for each block of a cache, at most: map, checksums, what scattered lines take, and for a
+/// moment who was resident and of which class.
+const MAP_BYTES_PER_BLOCK: u64 = 24;
 /// For each line that may be resident: of `arc`, which takes most.
 const POLICY_BYTES_PER_LINE: u64 = 40;
 

@@ -149,7 +149,7 @@ pub struct Identity {
     pub slice: u16,
     pub epoch: Epoch,
     /// Whether the device is told of what class blocks are, and which mark lines have.
-    pub keeps_standing: bool,
+    pub keeps_classes: bool,
 }
 
 pub struct Log {

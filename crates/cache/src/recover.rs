@@ -62,7 +62,7 @@ pub(crate) struct Source<'a> {
     pub cache: Uuid,
     pub slice: u16,
     pub core_blocks: u64,
-    pub keeps_standing: bool,
+    pub keeps_classes: bool,
     pub checkpoint_every_bytes: u64,
     pub watch: Watch<'a>,
 }

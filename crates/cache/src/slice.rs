@@ -526,7 +526,7 @@ fn source_of<'a>(
         cache: superblock.cache,
         slice: index,
         core_blocks: foundation.core.size_bytes() / BLOCK_BYTES,
-        keeps_standing: superblock.keeps_standing(),
+        keeps_classes: superblock.keeps_classes(),
         checkpoint_every_bytes: config.checkpoint_every_on(cache),
         watch: Watch::new(watch),
     })

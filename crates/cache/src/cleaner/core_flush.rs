@@ -37,11 +37,16 @@ impl Written {
 impl Engine {
     /// Notes that the core has a block, which counts as clean after its next flush.
     pub(crate) fn remember_written(&self, log: &Log, block: CoreBlock, slot: SlotIndex) {
-        let first = log.first_at(slot);
+        self.remember_written_run(log, BlockRun { first: block, count: 1 }, slot);
+    }
+
+    /// The same of blocks that lie in a row in the log, of one record.
+    pub(crate) fn remember_written_run(&self, log: &Log, run: BlockRun, slot: SlotIndex) {
+        let (first, block, count) = (log.first_at(slot), run.first, run.count as u32);
         let mut written = self.written.borrow_mut();
         match written.last_mut() {
-            Some(row) if row.is_followed_by(block, slot, first) => row.count += 1,
-            _ => written.push(Written { block, slot, count: 1, first }),
+            Some(row) if row.is_followed_by(block, slot, first) => row.count += count,
+            _ => written.push(Written { block, slot, count, first }),
         }
     }
 
@@ -132,17 +137,15 @@ impl Engine {
             // only the next flush covers; and which one it was is not kept.
             let is_sure = self.cleaning.distrusts.get() == distrusts;
             let is_scattered = log.is_scattered();
-            for (block, slot, first) in taken.iter().flat_map(Written::blocks) {
-                match is_still_written(&log, block, slot, first) {
-                    true if is_sure => {
-                        log.map.set_state(slot, State::Clean);
-                        if is_scattered {
-                            self.thinning.note_clean(&log, block, slot, first);
-                        }
-                    }
-                    true => self.remember_written(&log, block, slot),
-                    false => {}
+            for row in &taken {
+                if !is_sure {
+                    self.remember_again(&log, row);
+                    continue;
                 }
+                if is_scattered {
+                    self.note_thinnable(&log, row);
+                }
+                make_clean(&mut log, row);
             }
         }
         drop(log);
@@ -151,6 +154,24 @@ impl Engine {
         self.reclaim_wanted.notify_all();
         self.thinning.wake();
         outcome
+    }
+
+    /// Only a later flush covers what of a row is still there.
+    fn remember_again(&self, log: &Log, row: &Written) {
+        for (block, slot, first) in row.blocks() {
+            if is_still_written(log, block, slot, first) {
+                self.remember_written(log, block, slot);
+            }
+        }
+    }
+
+    /// What of a row is still there will be clean in a moment, and is perhaps in the way.
+    fn note_thinnable(&self, log: &Log, row: &Written) {
+        for (block, slot, first) in row.blocks() {
+            if is_still_written(log, block, slot, first) {
+                self.thinning.note_clean(log, block, slot, first);
+            }
+        }
     }
 
     /// After a failed flush nobody knows what the core kept: it is all dirty again.
@@ -178,6 +199,14 @@ impl Engine {
         written.into_iter().for_each(|version| make_dirty(&mut log, version.slot));
         drop(log);
         self.cleaning_wanted.notify_all();
+    }
+}
+
+/// What of a row is still there is clean.
+fn make_clean(log: &mut Log, row: &Written) {
+    let Written { block, slot, count, first } = *row;
+    if log.first_at(slot) == first {
+        log.map.move_on(block, slot.0..slot.0 + count, State::Written, State::Clean);
     }
 }
 

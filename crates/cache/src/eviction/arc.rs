@@ -133,7 +133,7 @@ impl Policy for Arc {
             self.learn(group, is_in_b2);
             self.replace(group, is_in_b2, residents);
             self.directory.renew(at, list_of(group, T2));
-            return Heat::SMALL;
+            return Heat::SMALL.warmer();
         }
         if let Some(at) = ghost {
             // Its class has changed since it left.
@@ -153,10 +153,11 @@ impl Policy for Arc {
         residents: &mut dyn Residents,
     ) -> Heat {
         let heat = self.insert(line, group, residents);
-        if was.frequency() > 0 {
-            self.hit(line);
+        if was.frequency() == 0 && !was.is_in_main() {
+            return heat;
         }
-        heat
+        self.hit(line);
+        was.warmer()
     }
 
     fn evict(&mut self, group: Group, residents: &mut dyn Residents) {

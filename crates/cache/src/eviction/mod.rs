@@ -223,17 +223,18 @@ pub trait Policy {
     #[must_use]
     fn insert(&mut self, line: CoreLine, group: Group, residents: &mut dyn Residents) -> Heat;
 
-    /// The same of a line that may have had a mark, in another life or for another policy, and is
-    /// taken in before anybody has left.
+    /// The same of a line that may have had a mark, in another life or for another policy. It keeps
+    /// that where this policy does not ask for it: the next one may.
     #[must_use]
     fn insert_again(
         &mut self,
         line: CoreLine,
         group: Group,
-        _was: Heat,
+        was: Heat,
         residents: &mut dyn Residents,
     ) -> Heat {
-        self.insert(line, group, residents)
+        let heat = self.insert(line, group, residents);
+        if was.is_resident() { was } else { heat }
     }
 
     /// The next one of a group that has residents leaves, or an entry that names none.

@@ -32,6 +32,8 @@ const _: () = assert!(RUN_BLOCKS_MAX == 1 << (CLASS_SHIFT - COUNT_SHIFT), "a cou
 const WHAT: &str = "checkpoint";
 const BLOCK_BITS: u32 = 40;
 const HEAT_SHIFT: u32 = 43;
+/// And a bit behind the mark, which is zero.
+const KIND_MASK: u64 = 7 | 1 << 7;
 const COUNT_SHIFT: u32 = 48;
 const CLASS_SHIFT: u32 = 58;
 
@@ -92,7 +94,7 @@ impl CheckpointRun {
     fn decode(bytes: &[u8]) -> Result<Self, FormatError> {
         let malformed = |detail| FormatError::Malformed { what: WHAT, detail };
         let word = get_u64(bytes, 0);
-        let kind = match word >> BLOCK_BITS & 7 {
+        let kind = match word >> BLOCK_BITS & KIND_MASK {
             1 => CheckpointKind::Clean,
             2 => CheckpointKind::Dirty,
             3 => CheckpointKind::DirtyReplayed,
@@ -226,7 +228,7 @@ mod tests {
         let mut bytes = Vec::new();
         run(5, 1, CheckpointKind::Lost).encode(&[], &mut bytes);
         assert!(decode(&bytes, 0, 4096).is_ok());
-        for (at, value) in [(5, 7), (5, 9), (7, 0xff)] {
+        for (at, value) in [(5, 7), (5, 9), (5, 0x84), (7, 0xff)] {
             let mut bad = bytes.clone();
             bad[at] = value;
             assert!(decode(&bad, 0, 4096).is_err());

@@ -6,7 +6,7 @@
 use super::FormatError;
 use super::bytes::{get_u16, get_u32, get_u64, get_uuid, put_u16, put_u32, put_u64, put_uuid};
 use crate::checksum::crc32c;
-use crate::eviction::ClassKey;
+use crate::eviction::{ClassKey, KEYS};
 use crate::types::{CoreBlock, Epoch, Position, Sequence};
 use uuid::Uuid;
 
@@ -29,6 +29,11 @@ const CLASS_SHIFT: u32 = 58;
 const _: () = assert!(
     HEADER_BYTES + 2 * ENTRY_BYTES_MAX + 4 * DATA_BLOCKS_MAX <= DESCRIPTOR_BYTES_MAX,
     "a descriptor holds the entries, the predecessor's addresses and the checksums"
+);
+
+const _: () = assert!(
+    DATA_BLOCKS_MAX <= 1 << (CLASS_SHIFT - COUNT_SHIFT) && KEYS <= 1 << (u64::BITS - CLASS_SHIFT),
+    "count and class of data fit their bits"
 );
 
 /// What an entry says about its blocks.

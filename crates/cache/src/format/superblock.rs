@@ -23,8 +23,8 @@ const TABLE_AT: usize = 256;
 
 /// Incompat: entries of records and runs of checkpoints say of which class their blocks are, and
 /// runs which mark their lines have. Every cache that is made has it; of others neither is kept.
-pub const KEEPS_STANDING: u64 = 1;
-const KNOWN_INCOMPAT: u64 = KEEPS_STANDING;
+pub const KEEPS_CLASSES: u64 = 1;
+const KNOWN_INCOMPAT: u64 = KEEPS_CLASSES;
 
 /// Feature flags; unknown ones are ignored, forbid writing, or forbid use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -108,8 +108,8 @@ impl Superblock {
     }
 
     /// Whether classes and marks are kept over a stop.
-    pub fn keeps_standing(&self) -> bool {
-        self.features.incompat & KEEPS_STANDING != 0
+    pub fn keeps_classes(&self) -> bool {
+        self.features.incompat & KEEPS_CLASSES != 0
     }
 
     /// How a slice is cut; `None` where there is no such slice.
@@ -205,7 +205,7 @@ mod tests {
 
     fn example() -> Superblock {
         Superblock {
-            features: Features { incompat: KEEPS_STANDING, ..Features::default() },
+            features: Features { incompat: KEEPS_CLASSES, ..Features::default() },
             sequence: 4,
             volume: Uuid::from_u128(1),
             cache: Uuid::from_u128(2),

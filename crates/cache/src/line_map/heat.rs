@@ -26,13 +26,13 @@ pub struct Asked {
 /// The marks of lines that were resident, in another life or for another policy. They are of one
 /// map, and of no use once its extents have changed.
 #[derive(Default)]
-pub struct Marked {
+pub struct Heats {
     /// By extent; none where nobody was resident.
     heats: Vec<Heat>,
     residents: u64,
 }
 
-impl Marked {
+impl Heats {
     /// How many lines were resident.
     pub fn residents(&self) -> u64 {
         self.residents
@@ -40,27 +40,30 @@ impl Marked {
 
     /// Of the line of which something is at a place.
     pub fn of(&self, map: &LineMap, slot: SlotIndex) -> Heat {
-        let Some(at) = map.extents.at_place(slot.0).filter(|_| self.residents > 0) else {
-            return Heat::NONE;
-        };
-        let own = self.heats[at as usize];
-        if own.is_resident() || map.extents.is_by_block() {
-            return own;
-        }
-        let mut others = map.extents.of_line(map.extents.line_of(map.extents.span(at).block));
-        let bearer = others.find(|at| self.heats[*at as usize].is_resident());
-        bearer.map_or(Heat::NONE, |at| self.heats[at as usize])
+        self.find(map, slot).map_or(Heat::NONE, |at| self.heats[at as usize])
     }
 
-    /// The line of which something is at a place was resident.
+    /// The line of which something is at a place, behind everything that was told before, was
+    /// resident.
     pub fn add(&mut self, map: &LineMap, slot: SlotIndex, heat: Heat) {
-        if self.of(map, slot).is_resident() {
-            return;
+        match self.find(map, slot) {
+            // With what is newest of a line it queues, and for the class of that it counts.
+            Some(older) => self.heats[older as usize] = Heat::NONE,
+            None => self.residents += 1,
         }
         let at = map.extents.at_place(slot.0).expect("a place in use");
         self.heats.resize(map.extents.len(), Heat::NONE);
         self.heats[at as usize] = heat;
-        self.residents += 1;
+    }
+
+    /// The extent that has the mark of the line of which something is at a place.
+    fn find(&self, map: &LineMap, slot: SlotIndex) -> Option<u32> {
+        let is_heated = |at: &u32| self.heats[*at as usize].is_resident();
+        let at = map.extents.at_place(slot.0).filter(|_| self.residents > 0)?;
+        if map.extents.is_by_block() || is_heated(&at) {
+            return Some(at).filter(is_heated);
+        }
+        map.extents.of_line(map.extents.line_of(map.extents.span(at).block)).find(is_heated)
     }
 }
 
@@ -122,15 +125,15 @@ impl LineMap {
     }
 
     /// Nobody is resident from now on; who was, is answered.
-    pub fn take_marks(&mut self) -> Marked {
+    pub fn take_heats(&mut self) -> Heats {
         let residents = std::mem::take(&mut self.held).all;
         if residents == 0 {
-            return Marked::default();
+            return Heats::default();
         }
         let mut heats = vec![Heat::NONE; self.extents.len()];
-        for (at, heat) in (0..).zip(&mut heats) {
-            if self.extents.is_linked(at) {
-                *heat = self.extents.heat(at);
+        for at in 0..self.extents.len() as u32 {
+            if self.extents.is_linked(at) && self.extents.heat(at).is_resident() {
+                heats[self.newest_beside(at) as usize] = self.extents.heat(at);
                 self.extents.set_heat(at, Heat::NONE);
             }
         }
@@ -138,7 +141,7 @@ impl LineMap {
         if let Some(table) = &mut self.by_class {
             table.cool_all();
         }
-        Marked { heats, residents }
+        Heats { heats, residents }
     }
 
     /// A hit of the line of which something is at a place; `false`, and nothing has happened, where
@@ -231,14 +234,14 @@ impl LineMap {
     }
 
     /// Those of them that have a mark: a look at nothing but the marks and what lies there.
-    pub fn each_marked(
+    pub fn each_heated(
         &self,
         places: Range<u32>,
-        marked: &Marked,
+        before: &Heats,
         visit: impl FnMut(SlotIndex, CoreBlock),
     ) {
-        let is_marked = |at: u32| marked.heats[at as usize].is_resident();
-        self.each_published_extent(places, is_marked, visit);
+        let is_heated = |at: u32| before.heats[at as usize].is_resident();
+        self.each_published_extent(places, is_heated, visit);
     }
 
     fn each_published_extent(
@@ -271,11 +274,18 @@ impl LineMap {
 
     /// Whether an extent with something published is the newest such of its line.
     fn is_newest(&self, at: u32) -> bool {
+        self.newest_beside(at) == at
+    }
+
+    /// The newest extent with something published of the line of one, or that one where there is
+    /// none.
+    fn newest_beside(&self, at: u32) -> u32 {
         if self.extents.is_by_block() {
-            return true;
+            return at;
         }
         let line = self.extents.line_of(self.extents.span(at).block);
-        self.extents.of_line(line).find(|at| self.published_of(*at).is_some()) == Some(at)
+        let newest = self.extents.of_line(line).find(|at| self.published_of(*at).is_some());
+        newest.unwrap_or(at)
     }
 
     /// The first place of an extent where something is published.

@@ -31,7 +31,7 @@ mod waiting;
 
 pub use class_table::ClassHeld;
 pub use extents::Scattering;
-pub use heat::{Asked, Marked};
+pub use heat::{Asked, Heats};
 pub use version::{Counts, Marks, State, Version};
 
 use crate::eviction::{Heat, Held};
@@ -291,6 +291,7 @@ impl LineMap {
         let Insertion { run, slot, unit, target, marks, checksums } = *insertion;
         let len = run.count as u32;
         assert_eq!(checksums.len() as u64, run.count);
+        assert_eq!(self.held.all, 0, "nobody is resident before a policy is set");
         self.assert_free(slot.0, len);
         let (block, state, checksum) = (run.first, target, 0);
         if self.continues_open(&Version { slot, block, state, target, unit, checksum, marks }) {

@@ -5,8 +5,9 @@
 
 use super::LineMap;
 use super::extents::Span;
-use super::version::Tag;
+use super::version::{State, Tag};
 use crate::eviction::Heat;
+use crate::types::CoreBlock;
 use std::ops::Range;
 
 impl LineMap {
@@ -79,6 +80,47 @@ impl LineMap {
             table.retag(place, old, new);
         }
         self.extents.set_tag(place, new);
+    }
+
+    /// Moves published blocks that lie in a row, here and on the core, from one state to another:
+    /// those of them that are in that state, and still in these places.
+    pub fn move_on(&mut self, first: CoreBlock, places: Range<u32>, from: State, to: State) {
+        let mut place = places.start;
+        while place < places.end {
+            let Some(at) = self.extents.at_place(place) else {
+                place += 1;
+                continue;
+            };
+            let span = self.extents.span(at);
+            let stop = span.end_place().min(places.end);
+            // Both go up in step: where one block is in its place, so are the others.
+            if span.place_of(first.0 + u64::from(place - places.start)) == Some(place) {
+                self.move_places(place..stop, self.heat_by(at), from, to);
+            }
+            place = stop;
+        }
+    }
+
+    /// Of one line, with this heat.
+    #[inline]
+    fn move_places(&mut self, places: Range<u32>, heat: Heat, from: State, to: State) {
+        if let Some(tag) = self.extents.common_tag(places.clone())
+            && self.is_counted_whole()
+        {
+            if tag.state() == from {
+                let moved = Tag::new(to, to, tag.marks());
+                self.recount_all(places.len() as u64, tag, moved);
+                self.hold(heat, tag, moved, places.len() as u64);
+                self.extents.set_tags(places, moved);
+            }
+            return;
+        }
+        for place in places {
+            let tag = self.extents.tag(place);
+            if tag.state() == from {
+                self.retag(place, tag, Tag::new(to, to, tag.marks()), heat);
+            }
+        }
     }
 
     #[inline]

@@ -148,6 +148,8 @@ enum Step {
     /// The line of a block is resident, or not any more.
     Admit(u64),
     Cool(u64),
+    /// Blocks in a row were written to the core, or flushed, or are to be written again.
+    MoveOn(u64, u64, usize),
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -162,6 +164,8 @@ fn step() -> impl Strategy<Value = Step> {
         1 => (0..BLOCKS).prop_map(Step::Settle),
         3 => (0..BLOCKS).prop_map(Step::Admit),
         1 => (0..BLOCKS).prop_map(Step::Cool),
+        4 => (0..BLOCKS, 1u64..20, 0usize..3)
+            .prop_map(|(block, count, which)| Step::MoveOn(block, count, which)),
     ]
 }
 
@@ -280,6 +284,32 @@ impl Twin {
         }
     }
 
+    /// From where the first block is on, whatever lies there and behind it.
+    fn move_on(&mut self, block: u64, count: u64, which: usize) {
+        const STEPS: [(State, State); 3] = [
+            (State::Dirty, State::Written),
+            (State::Written, State::Clean),
+            (State::Written, State::Dirty),
+        ];
+        let ((from, to), all) = (STEPS[which], 0..SEGMENTS * SEGMENT);
+        let Some(first) = self.map.published(CoreBlock(block)) else { return };
+        let places = first.slot.0..(first.slot.0 + count as u32).min(all.end);
+        if self.map.counts().replayed > 0 {
+            return;
+        }
+        let states = |map: &LineMap| -> Vec<State> {
+            all.clone().map(|place| map.state(SlotIndex(place))).collect()
+        };
+        let mut expected = states(&self.map);
+        for (place, block) in places.clone().zip(block..) {
+            if self.map.state_of(SlotIndex(place), CoreBlock(block)) == from {
+                expected[place as usize] = to;
+            }
+        }
+        self.map.move_on(CoreBlock(block), places, from, to);
+        assert_eq!(states(&self.map), expected);
+    }
+
     fn take_step(&mut self, step: Step) {
         match step {
             Step::Insert(block, count, dirty, gap) => self.insert(run(block, count), dirty, gap),
@@ -310,6 +340,7 @@ impl Twin {
                 self.map.cool(line);
                 self.residents.remove(&line);
             }
+            Step::MoveOn(block, count, which) => self.move_on(block, count, which),
             Step::Publish(index) if !self.on_the_way.is_empty() => self.publish(index),
             Step::Fail(index) if !self.on_the_way.is_empty() => self.fail(index),
             Step::Publish(_) | Step::Fail(_) => {}

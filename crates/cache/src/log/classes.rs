@@ -65,7 +65,7 @@ impl Log {
     #[inline]
     pub(super) fn kept_class(&self, class: ClassId) -> ClassKey {
         match &self.eviction.shares {
-            Some(shares) if self.identity.keeps_standing => shares.key_of(class),
+            Some(shares) if self.identity.keeps_classes => shares.key_of(class),
             _ => ClassKey::UNKNOWN,
         }
     }
@@ -73,7 +73,7 @@ impl Log {
     /// The same of a block that is there.
     #[inline]
     pub(super) fn kept_class_at(&self, slot: SlotIndex) -> ClassKey {
-        match self.identity.keeps_standing {
+        match self.identity.keeps_classes {
             true => self.map.class_at(slot),
             false => ClassKey::UNKNOWN,
         }

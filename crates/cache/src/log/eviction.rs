@@ -3,7 +3,7 @@
 use super::{Intake, Log};
 use crate::classes::{ClassId, Classes};
 use crate::eviction::{EvictionPolicy, Group, Heat, Hits, Policy, ShadowStats, Shadows, Shares};
-use crate::line_map::{Asked, Marked, State, Version};
+use crate::line_map::{Asked, Heats, State, Version};
 use crate::types::{BlockRun, CoreBlock, CoreLine, SlotIndex, number_bits};
 use serde::Serialize;
 use std::ops::Range;
@@ -37,13 +37,13 @@ pub struct Eviction {
     /// Hit by the last read.
     last_hit: Option<CoreLine>,
     /// Who was resident before the stop, until a policy is set.
-    remembered: Option<Marked>,
+    remembered: Option<Heats>,
 }
 
-/// Of the lines that are mapped.
-enum Surplus {
-    Oldest(u64),
-    All,
+/// Which lines a policy begins with, beside those that were resident.
+enum Others {
+    None,
+    AllButOldest(u64),
 }
 
 /// Who stays in the cache, by which policy, and why that one.
@@ -346,12 +346,12 @@ impl Log {
 
     /// The mark of the line of which something is at a place, as the device is told.
     pub(super) fn kept_heat_at(&self, slot: SlotIndex) -> Heat {
-        if self.identity.keeps_standing { self.map.heat_at(slot) } else { Heat::NONE }
+        if self.identity.keeps_classes { self.map.heat_at(slot) } else { Heat::NONE }
     }
 
-    /// Begins anew with what is mapped, in the order of the log. Who was resident stays so; of the
-    /// others the oldest that would leave again for the rest do not enter: an open takes in
-    /// hundreds of millions.
+    /// Begins anew with what is mapped, in the order of the log: with who was resident, and where
+    /// that leaves room with others. The oldest of these that would leave again for the rest do not
+    /// enter: an open takes in hundreds of millions.
     fn renew_policy(&mut self) {
         let it = &mut self.eviction;
         let groups = it.shares.as_ref().map_or(1, Shares::groups);
@@ -359,27 +359,24 @@ impl Log {
         let wants_hits = it.policy.hits() == Hits::Ordered || it.shadows.is_some();
         it.is_plain = !wants_hits && it.shares.is_none();
         self.map.note_hits(wants_hits);
-        let marked = match it.remembered.take() {
-            Some(marked) => marked,
-            None => self.map.take_marks(),
+        let heats = match it.remembered.take() {
+            Some(heats) => heats,
+            None => self.map.take_heats(),
         };
         self.map.classify(self.eviction.shares.as_ref().map(Shares::group_table));
-        let mut surplus = self.surplus(&marked);
+        let mut others = self.others_beside(&heats);
         let (mut segment, mut mapped) = (self.ring.tail(), Vec::new());
         loop {
             let places = self.layout.places_of(segment);
-            match surplus {
-                Surplus::All => {
-                    self.map.each_marked(places, &marked, |slot, block| mapped.push((slot, block)))
-                }
-                Surplus::Oldest(_) => {
-                    self.map.each_line(places, |slot, block| mapped.push((slot, block)))
-                }
+            let take = |slot, block| mapped.push((slot, block));
+            match others {
+                Others::None => self.map.each_heated(places, &heats, take),
+                Others::AllButOldest(_) => self.map.each_line(places, take),
             }
             for (slot, block) in mapped.drain(..) {
-                let was = marked.of(&self.map, slot);
-                match &mut surplus {
-                    Surplus::Oldest(left @ 1..) if !was.is_resident() => *left -= 1,
+                let was = heats.of(&self.map, slot);
+                match &mut others {
+                    Others::AllButOldest(left @ 1..) if !was.is_resident() => *left -= 1,
                     _ => self.take_in_again(slot, block, was),
                 }
             }
@@ -390,16 +387,15 @@ impl Log {
         }
     }
 
-    /// Who does not enter of those that are not known to have been resident.
-    fn surplus(&self, marked: &Marked) -> Surplus {
-        let capacity = self.eviction.capacity;
-        match self.eviction.shares.is_some() {
-            _ if marked.residents() >= capacity => Surplus::All,
-            // With shares the oldest may well stay, unless it is known who was there.
-            true if marked.residents() > 0 => Surplus::All,
-            true => Surplus::Oldest(0),
-            false => Surplus::Oldest(self.map.lines().saturating_sub(capacity)),
+    fn others_beside(&self, heats: &Heats) -> Others {
+        let (capacity, residents) = (self.eviction.capacity, heats.residents());
+        let has_shares = self.eviction.shares.is_some();
+        if residents >= capacity || has_shares && residents > 0 {
+            return Others::None;
         }
+        // Of some classes the oldest may well stay.
+        let surplus = || self.map.lines().saturating_sub(capacity);
+        Others::AllButOldest(if has_shares { 0 } else { surplus() })
     }
 
     /// The line of which something is at a place was resident in another life: it will be again

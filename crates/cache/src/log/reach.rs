@@ -142,7 +142,7 @@ impl Log {
     fn alike(&self, place: u32, most: usize) -> (ClassKey, usize) {
         let class_at = |place| self.kept_class_at(SlotIndex(place));
         let class = class_at(place);
-        if !self.map.has_classes() {
+        if !self.map.has_classes() || !self.identity.keeps_classes {
             return (class, most);
         }
         let others = (place..place + most as u32).skip(1);

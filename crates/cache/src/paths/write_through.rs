@@ -143,10 +143,9 @@ impl Engine {
     /// The same where nobody has had a turn since they were published there.
     pub(super) fn move_on_at(self: &Rc<Self>, run: BlockRun, first: SlotIndex) {
         let mut log = self.log.borrow_mut();
-        for (slot, block) in (first.0..).map(SlotIndex).zip(run.blocks()) {
-            log.map.set_state(slot, State::Written);
-            self.remember_written(&log, block, slot);
-        }
+        let places = first.0..first.0 + run.count as u32;
+        log.map.move_on(run.first, places, State::Dirty, State::Written);
+        self.remember_written_run(&log, run, first);
         drop(log);
         self.schedule_core_flush_later();
     }

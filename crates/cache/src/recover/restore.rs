@@ -107,7 +107,10 @@ impl Weave<'_> {
             CheckpointKind::Dirty => (State::Dirty, Marks::INDEXED),
             _ => (State::Dirty, Marks::INDEXED | Marks::REPLAYED),
         };
-        let (class, heat) = (run.class, run.heat);
+        let (class, heat) = match self.source.keeps_classes {
+            true => (run.class, run.heat),
+            false => (ClassKey::UNKNOWN, Heat::NONE),
+        };
         let mut done = 0;
         while done < run.count {
             let first = CoreBlock(run.first.0 + u64::from(done));
@@ -169,7 +172,7 @@ impl Source<'_> {
             cache: self.cache,
             slice: self.slice,
             epoch,
-            keeps_standing: self.keeps_standing,
+            keeps_classes: self.keeps_classes,
         };
         let (next, tail, core_blocks) = (found.next, found.tail, self.core_blocks);
         Log::new(identity, layout, ring, next, tail, core_blocks, contents.scattered)
@@ -214,8 +217,9 @@ impl Source<'_> {
             return Ok(());
         }
         let has_place = run.kind != CheckpointKind::Lost;
-        // The cleaner may have been about to write it, and nothing else notes its parity.
-        let kind = CheckpointKind::DirtyReplayed;
+        // The cleaner may have been about to write it, and nothing else notes its parity. Who was
+        // resident at the stop before this life says nothing of who was when it was cut.
+        let (kind, heat) = (CheckpointKind::DirtyReplayed, Heat::NONE);
         let first = |position| match self.layout.contains(position) {
             true => table[self.layout.segment_of(position).0 as usize],
             false => Sequence(0),
@@ -224,12 +228,12 @@ impl Source<'_> {
         let end = Position(run.position.0 + u64::from(run.count - 1) * each);
         let is_in_one = self.layout.segment_of(run.position) == self.layout.segment_of(end);
         if has_place && is_in_one && replayed.keeps_all(blocks, first(run.position)) {
-            return weave.add_run(&CheckpointRun { kind, ..*run }, checksums, place);
+            return weave.add_run(&CheckpointRun { kind, heat, ..*run }, checksums, place);
         }
         for (index, block) in blocks.blocks().enumerate() {
             let position = Position(run.position.0 + index as u64 * each);
             if replayed.keeps(block, run.kind, first(position)) {
-                let one = CheckpointRun { first: block, count: 1, kind, position, ..*run };
+                let one = CheckpointRun { first: block, count: 1, kind, position, heat, ..*run };
                 weave.add_run(&one, &checksums[index..=index], place)?;
             }
         }

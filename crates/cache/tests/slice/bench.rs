@@ -9,7 +9,7 @@ use headpond_block::{
 };
 use headpond_cache::{
     CleaningConfig, CleaningPolicy, CoreLabel, CreateOptions, Foundation, Slice, SliceConfig,
-    create, load,
+    create, load, write_superblock,
 };
 use std::cell::Cell;
 use std::rc::Rc;
@@ -80,6 +80,13 @@ impl Bench {
             core: faulty(&self.core, &self.core_faults),
             label: Some(Rc::clone(&self.label) as Rc<dyn CoreLabel>),
         }
+    }
+
+    /// Makes the cache one of before classes and residents were kept.
+    pub async fn forget_classes(&self) {
+        let mut superblock = load(&*self.cache).await.unwrap();
+        superblock.features.incompat = 0;
+        write_superblock(&*self.cache, &mut superblock).await.unwrap();
     }
 
     pub async fn open(&self, config: SliceConfig) -> Slice {

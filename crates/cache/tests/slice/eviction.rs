@@ -4,9 +4,7 @@ use crate::bench::{Bench, block, byte_at, nop, simulate};
 use crate::machine::{CACHE_BYTES, CORE_BYTES};
 use crate::twins::twin;
 use headpond_block::{BlockDevice, Buffer, ByteRange, Request, Runtime};
-use headpond_cache::{
-    EvictionPolicy, Mode, Slice, SliceConfig, SliceStats, load, write_superblock,
-};
+use headpond_cache::{EvictionPolicy, Mode, Slice, SliceConfig, SliceStats};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -299,9 +297,7 @@ fn misses_at_the_end(eviction: EvictionPolicy, stops: bool, keeps: bool) -> u64 
     simulate(async move |runtime| {
         let bench = Bench::new(&runtime).await;
         if !keeps {
-            let mut superblock = load(&*bench.cache).await.unwrap();
-            superblock.features.incompat = 0;
-            write_superblock(&*bench.cache, &mut superblock).await.unwrap();
+            bench.forget_classes().await;
         }
         let mut slice = bench.open(with(eviction, Mode::WriteThrough)).await;
         let mut before = 0;
@@ -309,6 +305,9 @@ fn misses_at_the_end(eviction: EvictionPolicy, stops: bool, keeps: bool) -> u64 
             if index as u64 == REQUESTS * 2 / 3 {
                 before = misses(&slice.stats());
                 if stops {
+                    slice.stop().await.unwrap();
+                    slice = bench.open(with(eviction, Mode::WriteThrough)).await;
+                    // What is known of a line outlives another stop without being asked for.
                     slice.stop().await.unwrap();
                     slice = bench.open(with(eviction, Mode::WriteThrough)).await;
                     slice.self_check();
