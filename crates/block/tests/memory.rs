@@ -8,18 +8,22 @@ use std::cell::Cell;
 
 const RESERVE: usize = 4 << 20;
 
-/// Fails on demand, on the thread that asked for it.
+/// Gives what is short enough, as the thread that asks has said.
 struct Fickle;
 
 thread_local! {
-    static FAILS: Cell<bool> = const { Cell::new(false) };
+    /// The longest piece that there is.
+    static MOST: Cell<usize> = const { Cell::new(usize::MAX) };
 }
 
 // SAFETY: the system's allocator, or nothing.
 unsafe impl GlobalAlloc for Fickle {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: as our caller promised.
-        if FAILS.get() { std::ptr::null_mut() } else { unsafe { System.alloc(layout) } }
+        match layout.size() <= MOST.get() {
+            // SAFETY: as our caller promised.
+            true => unsafe { System.alloc(layout) },
+            false => std::ptr::null_mut(),
+        }
     }
 
     unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
@@ -43,11 +47,11 @@ fn what_is_under_way_has_the_reserve_and_what_begins_is_told_that_there_is_none(
     let pool = BufferPool::new(&PoolConfig { classes: vec![class] });
     let before = MemoryState { reserve_bytes: RESERVE as u64, ..MemoryState::default() };
     assert_eq!(state(), before);
-    assert!(has(usize::MAX), "nobody asks the system where it has never refused");
+    assert!(has(1 << 20) && !has(usize::MAX), "who wants much has to ask");
     let mut grown = vec![1u8; 1000];
 
     // Nothing is asserted while there is no memory: to tell of a panic takes much.
-    FAILS.set(true);
+    MOST.set(0);
     // What cannot be done without comes from the reserve, whatever it is, and goes back there.
     let boxed = Box::new([7u64; 100]);
     let zeroed = vec![0u8; 1 << 20];
@@ -58,7 +62,7 @@ fn what_is_under_way_has_the_reserve_and_what_begins_is_told_that_there_is_none(
     let had = [has(0), has(1), pool.try_take(8192).is_some()];
     let slot = pool.try_take(4096);
     let short = state();
-    FAILS.set(false);
+    MOST.set(usize::MAX);
     assert!(slot.is_some(), "memory of the pool is there");
     assert_eq!(had, [false; 3]);
     assert!(taken >= (1 << 20) + (64 << 10) + 800 + 5000, "{taken}");
@@ -74,14 +78,17 @@ fn what_is_under_way_has_the_reserve_and_what_begins_is_told_that_there_is_none(
     assert_eq!((grown[999], grown[4999], grown[49_999]), (1, 2, 3));
     drop((boxed, borrowed));
     assert!(used() < taken && used() >= 1 << 20);
-    assert!(has(1), "half of the reserve is enough");
-    FAILS.set(true);
+    MOST.set(1 << 20);
+    assert!(has(1), "half of the reserve is enough, and what there is");
+    MOST.set(0);
     let second = vec![0u8; 3 << 19];
-    FAILS.set(false);
-    assert!(!has(1) && state().is_short, "more than half of it is in use");
+    MOST.set(1 << 20);
+    let had = has(1);
+    MOST.set(usize::MAX);
+    assert!(!had, "more than half of it is in use, and there is not plenty");
+    assert!(has(1) && !state().is_short, "with plenty it may stay in use");
     std::thread::spawn(move || drop((zeroed, second))).join().unwrap();
     assert_eq!(used(), 0);
-    assert!(has(1) && !state().is_short);
     assert_eq!(state().reserve_bytes, RESERVE as u64);
     assert!(state().reserve_used_bytes_max >= (1 << 20) + (3 << 19));
 }

@@ -403,46 +403,55 @@ impl Engine {
     fn wait_for_throttles(self: &Rc<Self>) {
         let wait = self.log.borrow().throttle_wait();
         let Some(wait) = wait.filter(|_| !self.queue.is_throttled.replace(true)) else { return };
-        let engine = Rc::clone(self);
-        drop(self.runtime.spawn(async move {
-            engine.runtime.sleep(wait).await;
+        self.later(wait, async |engine| {
             engine.queue.is_throttled.set(false);
             engine.pump();
-        }));
+        });
     }
 
     /// Wakes the cleaner, and sees to it that nobody waits longer than allowed.
     fn wait_for_cleaner(self: &Rc<Self>) {
         self.want_relief();
         if !self.queue.is_timed.replace(true) {
-            let engine = Rc::clone(self);
-            drop(self.runtime.spawn(async move { engine.expire_waiting().await }));
+            let (engine, runtime) = (Rc::downgrade(self), self.runtime.clone());
+            drop(self.runtime.spawn(async move {
+                let mut next = runtime.now();
+                while let Some(until) = engine.upgrade().and_then(|it| it.next_expiry(next)) {
+                    runtime.sleep_until(until).await;
+                    next = runtime.now() + EXPIRY_PERIOD_MIN;
+                    if let Some(engine) = engine.upgrade() {
+                        engine.expire_waiting(runtime.now());
+                    }
+                }
+            }));
         }
     }
 
-    async fn expire_waiting(self: Rc<Self>) {
-        let mut next = self.runtime.now();
-        loop {
-            let wait = self.config.borrow().cleaning.full_wait_ms;
-            let wait = Duration::from_millis(u64::from(wait));
-            let oldest = {
-                let waiting = self.queue.waiting.borrow();
-                waiting.iter().filter(|it| it.may_expire()).map(|it| it.since).min()
-            };
-            let Some(oldest) = oldest else { break };
-            self.runtime.sleep_until((oldest + wait).max(next)).await;
-            let now = self.runtime.now();
-            next = now + EXPIRY_PERIOD_MIN;
-            if self.keeps_order() && !self.is_core_failing() {
-                // In its order it may take long, and goes on.
-                self.renew_waiting(now);
-            } else {
-                self.answer_expired(|since| since + wait <= now);
-            }
-            // By the clock there may be room by now for those who are left.
-            self.pump();
+    /// When those who wait are to be looked at, which is not before `earliest`; never where nobody
+    /// waits who may expire.
+    fn next_expiry(&self, earliest: Instant) -> Option<Instant> {
+        let oldest = {
+            let waiting = self.queue.waiting.borrow();
+            waiting.iter().filter(|it| it.may_expire()).map(|it| it.since).min()
+        };
+        self.queue.is_timed.set(oldest.is_some());
+        Some((oldest? + self.full_wait()).max(earliest))
+    }
+
+    fn full_wait(&self) -> Duration {
+        Duration::from_millis(u64::from(self.config.borrow().cleaning.full_wait_ms))
+    }
+
+    fn expire_waiting(self: &Rc<Self>, now: Instant) {
+        let wait = self.full_wait();
+        if self.keeps_order() && !self.is_core_failing() {
+            // In its order it may take long, and goes on.
+            self.renew_waiting(now);
+        } else {
+            self.answer_expired(|since| since + wait <= now);
         }
-        self.queue.is_timed.set(false);
+        // By the clock there may be room by now for those who are left.
+        self.pump();
     }
 
     fn renew_waiting(&self, now: Instant) {

@@ -213,12 +213,10 @@ impl Engine {
         if self.cleaning.back_off_until.replace(Some(until)).is_some() {
             return;
         }
-        let engine = Rc::clone(self);
-        drop(self.runtime.spawn(async move {
-            engine.runtime.sleep_until(until).await;
+        self.later(BACK_OFF, async |engine| {
             engine.cleaning.back_off_until.set(None);
             engine.cleaning_wanted.notify_all();
-        }));
+        });
     }
 
     /// Cleans those of these blocks that are dirty now. The caller holds the lock on them.

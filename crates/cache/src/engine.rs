@@ -28,6 +28,7 @@ use headpond_block::{
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::rc::Rc;
+use std::time::Duration;
 
 /// One slice at work.
 pub(crate) struct Engine {
@@ -206,6 +207,18 @@ impl Drop for Ending<'_> {
 }
 
 impl Engine {
+    /// Does something after a while, unless the slice has ended by then: whoever waits for its
+    /// devices is not to wait for that.
+    pub fn later(self: &Rc<Self>, after: Duration, act: impl AsyncFnOnce(Rc<Self>) + 'static) {
+        let (engine, runtime) = (Rc::downgrade(self), self.runtime.clone());
+        drop(self.runtime.spawn(async move {
+            runtime.sleep(after).await;
+            if let Some(engine) = engine.upgrade() {
+                act(engine).await;
+            }
+        }));
+    }
+
     /// Takes the lock, and tells readers that the core's contents are about to change.
     pub async fn begin_core_write(&self, run: BlockRun) -> CoreWrite<'_> {
         let guard = self.core_writes.lock(run).await;

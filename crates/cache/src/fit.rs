@@ -2,17 +2,27 @@
 //! memory for what is kept of it.
 
 use crate::config::SliceConfig;
-use crate::error::{ModeError, OpenError};
+use crate::error::OpenError;
+use crate::eviction::EvictionPolicy;
 use crate::format::superblock::Superblock;
 use crate::layout::SliceLayout;
 use crate::slice::Expected;
-use headpond_block::{BLOCK_BYTES, BlockDevice, Stability, memory};
+use headpond_block::{BLOCK_BYTES, BlockDevice, DeviceName, Stability, memory};
 
-/// Bytes for each block of a cache, at most: map, checksums, what scattered lines take, and for a
-/// moment who was resident and of which class.
-const MAP_BYTES_PER_BLOCK: u64 = 24;
-/// For each line that may be resident: of `arc`, which takes most.
-const POLICY_BYTES_PER_LINE: u64 = 40;
+/// Bytes for each block of a cache: its map and its checksum, and for a moment who was resident and
+/// of which class. With long lines what scattered ones take is most of it.
+const MAP_BYTES_PER_BLOCK: u64 = 18;
+const LONG_MAP_BYTES_PER_BLOCK: u64 = 10;
+
+/// Queues and ghosts, for each line of the cache.
+fn policy_bytes_per_line(eviction: EvictionPolicy) -> u64 {
+    match eviction {
+        EvictionPolicy::Fifo => 4,
+        EvictionPolicy::S3Fifo => 10,
+        EvictionPolicy::Lru => 20,
+        EvictionPolicy::Arc | EvictionPolicy::Adaptive => 40,
+    }
+}
 
 /// Whether a cache belongs to a core of so many bytes and can be used as it is wanted, as far as
 /// its superblock tells.
@@ -52,28 +62,34 @@ pub fn check_fit(
     if config.mode.makes_dirt() && is_volatile && !config.allow_volatile {
         return Err(OpenError::Volatile { device: device() });
     }
-    let blocks = superblock.device_bytes / BLOCK_BYTES;
-    let lines = superblock.device_bytes / u64::from(superblock.line_bytes);
-    let needed_bytes = MAP_BYTES_PER_BLOCK * blocks + POLICY_BYTES_PER_LINE * lines;
-    match can_have(needed_bytes) {
-        true => Ok(()),
-        false => Err(OpenError::NoMemory { device: device(), needed_bytes }),
-    }
+    Ok(())
 }
 
-/// Whether there is memory for another policy, beside the one that is in use.
+/// Whether there is memory for what is kept of a cache on so much of a device, in such lines.
 ///
 /// # Errors
-/// How much would be needed.
-pub(crate) fn check_policy_memory(layout: &SliceLayout) -> Result<(), ModeError> {
-    let lines = u64::from(layout.slots()) / layout.line_blocks();
-    let needed_bytes = POLICY_BYTES_PER_LINE * lines;
+/// How much it would be.
+pub fn check_memory(
+    device: &DeviceName,
+    bytes: u64,
+    line_bytes: u32,
+    eviction: EvictionPolicy,
+) -> Result<(), OpenError> {
+    let (blocks, lines) = (bytes / BLOCK_BYTES, bytes / u64::from(line_bytes));
+    let is_long = u64::from(line_bytes) > BLOCK_BYTES;
+    let each = if is_long { LONG_MAP_BYTES_PER_BLOCK } else { MAP_BYTES_PER_BLOCK };
+    let needed_bytes = each * blocks + policy_bytes_per_line(eviction) * lines;
     match can_have(needed_bytes) {
         true => Ok(()),
-        false => Err(ModeError::NoMemory { needed_bytes }),
+        false => Err(OpenError::NoMemory { device: device.clone(), needed_bytes }),
     }
 }
 
-fn can_have(bytes: u64) -> bool {
+/// What a policy takes of a slice that is cut like this, in bytes.
+pub(crate) fn policy_bytes(layout: &SliceLayout, eviction: EvictionPolicy) -> u64 {
+    policy_bytes_per_line(eviction) * u64::from(layout.slots()) / layout.line_blocks()
+}
+
+pub(crate) fn can_have(bytes: u64) -> bool {
     usize::try_from(bytes).is_ok_and(memory::can_have)
 }

@@ -64,7 +64,7 @@ pub use create::{CreateOptions, bytes_min, consider, create, load, wipe, write_s
 pub use error::{CleanError, CreateError, ModeError, OpenError, StopError};
 pub use eviction::{ClassKey, EvictionPolicy, Heat, MINIATURE_BLOCKS, Miniature, ShadowStats};
 pub use fallback::FallbackConfig;
-pub use fit::check_fit;
+pub use fit::{check_fit, check_memory};
 pub use format::superblock::Superblock;
 pub use label::CoreLabel;
 pub use layout::{SliceLayout, is_line_size};

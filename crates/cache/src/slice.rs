@@ -15,7 +15,7 @@ use crate::config::{Mode, SliceConfig};
 use crate::engine::{CoreWrites, Endings, Engine};
 use crate::error::{CleanError, ModeError, OpenError, StopError};
 use crate::eviction::EvictionPolicy;
-use crate::fit::{check_fit, check_policy_memory};
+use crate::fit::{check_fit, policy_bytes};
 use crate::format::superblock::Superblock;
 use crate::label::CoreLabel;
 use crate::log::{Content, CorePlace};
@@ -211,14 +211,11 @@ impl Slice {
         Ok(())
     }
 
-    /// Whether there is memory for another policy, beside the one that is in use.
-    ///
-    /// # Errors
-    /// How much it takes.
-    pub fn check_eviction(&self, eviction: EvictionPolicy) -> Result<(), ModeError> {
+    /// What a policy takes beside the one that is in use, in bytes; nothing where it is that one.
+    pub fn memory_for(&self, eviction: EvictionPolicy) -> u64 {
         match eviction == self.engine.config.borrow().eviction {
-            true => Ok(()),
-            false => check_policy_memory(&self.engine.log.borrow().layout),
+            true => 0,
+            false => policy_bytes(&self.engine.log.borrow().layout, eviction),
         }
     }
 

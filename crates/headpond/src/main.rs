@@ -54,6 +54,7 @@ fn is_printer(command: &Command) -> bool {
             | Command::Model(_)
             | Command::Class(_)
     ) || matches!(command, Command::Advise(args) if args.live.live.is_none())
+        || matches!(command, Command::Set(args) if args.is_printer())
         || matches!(command, Command::Witness(args) if args.is_printer())
 }
 

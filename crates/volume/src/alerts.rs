@@ -99,8 +99,10 @@ impl Risk {
     /// What lies on the one cache device alone. Of a cache that failed, no copy outlives a stop.
     fn of_dirty(cache: &CacheStatus) -> Self {
         let mirror = cache.mirror.as_ref().filter(|_| !cache.failed);
-        match mirror.map_or(cache.dirty_bytes, |mirror| mirror.at_risk_bytes) {
-            0 if cache.dirty_bytes > 0 => Self::none("nothing: another copy of the cache has it"),
+        match mirror.map_or(cache.unsafe_bytes(), |mirror| mirror.at_risk_bytes) {
+            0 if cache.unsafe_bytes() > 0 => {
+                Self::none("nothing: another copy of the cache has it")
+            }
             0 => Self::none("nothing: the array has all that the cache holds"),
             bytes => Self::of_bytes(bytes, "that only this device holds"),
         }
@@ -413,7 +415,7 @@ fn unreadable(place: Place<'_>, cache: &CacheStatus) -> Alert {
 
 fn failed(place: Place<'_>, cache: &CacheStatus) -> Alert {
     let (device, (this, below)) = (&cache.device, place.words());
-    let (at_risk, to_do) = match cache.dirty_bytes {
+    let (at_risk, to_do) = match cache.unsafe_bytes() {
         0 => (
             Risk::none(&format!("nothing: the {below} has everything")),
             format!("{}, then {} with another one", place.detach(false), place.attach()),

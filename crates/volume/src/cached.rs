@@ -4,7 +4,9 @@ use crate::cores::Cores;
 use crate::description::Description;
 use crate::mirror::{CacheDevice, Mirror};
 use crate::open::{Found, LoadWatch, Loading, OpenError, is_memory};
-use headpond_block::{BlockDevice, Buffer, ByteRange, DeviceError, Request, RequestFlags, Runtime};
+use headpond_block::{
+    BlockDevice, Buffer, ByteRange, DeviceError, Request, RequestFlags, Runtime, memory,
+};
 use headpond_cache::{
     CleanError, CoreLabel, CreateOptions, EvictionPolicy, Expected, Foundation, Mode, ModeError,
     Recovery, ScrubError, ScrubReport, Sequence, Slice, SliceConfig, SliceStats, Superblock,
@@ -170,7 +172,11 @@ impl Cached {
 
     /// Whether there is memory for what all slices are to evict by.
     pub fn check_eviction(&self, eviction: EvictionPolicy) -> Result<(), ModeError> {
-        self.slices.iter().try_for_each(|slice| slice.check_eviction(eviction))
+        let needed_bytes = self.slices.iter().map(|slice| slice.memory_for(eviction)).sum();
+        match usize::try_from(needed_bytes).is_ok_and(memory::can_have) {
+            true => Ok(()),
+            false => Err(ModeError::NoMemory { needed_bytes }),
+        }
     }
 
     /// Sets the slices to what they may always be set to.

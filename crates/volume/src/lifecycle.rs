@@ -178,6 +178,10 @@ impl Volume {
             refuse_occupied(&*device.device, description.uuid).await?;
         }
         let options = cache_options(&description, identity, &CoreFacts::of(&cores));
+        let bytes = options.device_bytes.unwrap_or(device.device.size_bytes());
+        let (name, eviction) = (device.device.name(), described.slice_config().eviction);
+        headpond_cache::check_memory(name, bytes, options.line_bytes, eviction)
+            .map_err(OpenError::from)?;
         let superblock =
             headpond_cache::create(&*device.device, &options).await.map_err(CreateError::from)?;
         Ok(NewCache { described, device, superblock })

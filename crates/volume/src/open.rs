@@ -483,6 +483,8 @@ impl<'a> Wanted<'a> {
         let expected = Expected { volume: description.uuid, generation };
         let config = described.slice_config();
         headpond_cache::check_fit(&*device, facts.bytes, &superblock, expected, &config)?;
+        let (bytes, line_bytes) = (superblock.device_bytes, superblock.line_bytes);
+        headpond_cache::check_memory(device.name(), bytes, line_bytes, config.eviction)?;
         if superblock.core != facts.identity {
             return Err(OpenError::OtherCores { device: device.name().clone() });
         }

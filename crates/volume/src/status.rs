@@ -44,9 +44,9 @@ pub struct VolumeStatus {
     pub cache: Option<CacheStatus>,
     /// Found on its cores, where a rule of the I/O classes asks for metadata.
     pub file_systems: Vec<CoreFileSystem>,
-    /// What wants the operator, worst first.
     /// Of the process that serves it.
     pub memory: MemoryState,
+    /// What wants the operator, worst first.
     pub alerts: Vec<Alert>,
     /// What else the operator should know.
     pub warnings: Vec<String>,
@@ -84,6 +84,8 @@ pub struct CacheStatus {
     pub device_bytes: u64,
     pub capacity_bytes: u64,
     pub dirty_bytes: u64,
+    /// The array has it, and has not flushed it: lost with the cache and the power.
+    pub unflushed_bytes: u64,
     /// What may be dirty at most.
     pub dirty_bytes_max: u64,
     pub clean_bytes: u64,
@@ -237,11 +239,19 @@ impl Volume {
     }
 }
 
+impl CacheStatus {
+    /// What the array lacks, or may lack after a power cut.
+    pub fn unsafe_bytes(&self) -> u64 {
+        self.dirty_bytes + self.unflushed_bytes
+    }
+}
+
 impl Cached {
     fn status(&self, settings: CacheSettings, volatile_allowed: bool) -> CacheStatus {
         let stats = self.stats();
         let sum = |pick: fn(&SliceStats) -> u64| stats.iter().map(pick).sum::<u64>();
         let dirty_bytes = sum(|slice| slice.dirty_bytes);
+        let unflushed_bytes = sum(|slice| slice.written_bytes);
         let dirty_bytes_max = sum(|slice| slice.dirty_bytes_max);
         CacheStatus {
             device: self.device.name().to_string(),
@@ -254,6 +264,7 @@ impl Cached {
             device_bytes: self.superblock.device_bytes,
             capacity_bytes: sum(|slice| slice.capacity_bytes),
             dirty_bytes,
+            unflushed_bytes,
             dirty_bytes_max,
             clean_bytes: sum(|slice| slice.clean_bytes),
             dirty_ratio: dirty_bytes as f64 / dirty_bytes_max.max(1) as f64,
@@ -264,17 +275,17 @@ impl Cached {
             order: order(&stats),
             bypasses: stats.iter().map(|slice| slice.bypass).collect(),
             lost_on_power: self.is_memory(),
-            mirror: self.mirror.as_ref().map(|mirror| mirror.status(dirty_bytes)),
+            mirror: self.mirror.as_ref().map(|mirror| mirror.status(dirty_bytes + unflushed_bytes)),
             volatile_allowed,
         }
     }
 }
 
 impl Mirror {
-    fn status(&self, dirty_bytes: u64) -> MirrorStatus {
+    fn status(&self, unsafe_bytes: u64) -> MirrorStatus {
         let array = self.core.array.status();
         let active = array.members.iter().filter(|it| it.state == RoleState::Active).count();
-        let at_risk_bytes = if active > 1 { 0 } else { dirty_bytes };
+        let at_risk_bytes = if active > 1 { 0 } else { unsafe_bytes };
         let (upkeep, mended) = (self.core.upkeep.status(), self.mended());
         MirrorStatus { array, upkeep, at_risk_bytes, mended }
     }
@@ -416,7 +427,7 @@ fn warnings_of_caches(
         warnings.push("the cache is lost with the power, and with it what is dirty".into());
     } else if let Some(mirror) = &cache.mirror {
         warnings.extend(warning_of_copies(volume, mirror));
-    } else if cache.dirty_bytes > 0 {
+    } else if cache.unsafe_bytes() > 0 {
         warnings
             .push("dirty data is on one cache device only: its death would lose that data".into());
     }

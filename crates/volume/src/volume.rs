@@ -332,8 +332,7 @@ impl Volume {
     /// # Errors
     /// What stays dirty, and why.
     pub async fn clean_all(&self) -> Result<u64, CleanAllError> {
-        let stats = self.caches().flat_map(|cached| cached.stats());
-        let dirty_bytes = stats.map(|slice| slice.dirty_bytes).sum();
+        let dirty_bytes = self.caches().map(|cached| cached.dirty_bytes()).sum();
         let _act = self.begin_cleaning();
         for cached in self.caches() {
             cached.clean_all().await?;

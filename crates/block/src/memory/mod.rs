@@ -4,7 +4,7 @@
 //!    gives no memory, what the program takes comes from the reserve ([`ReservedMemory`], its
 //!    allocator), so that requests under way come to their end. 3. From then on memory is *short*,
 //!    and whoever begins something asks first ([`has`]): it waits, or is refused. 4. When the
-//!    system gives memory again, and the reserve is there again, it is short no more.
+//!    system gives plenty again, it is short no more.
 //!
 //! What a client can ask for at will is never taken from the reserve:
 //! [`crate::BufferPool::try_take`].
@@ -19,19 +19,19 @@ mod reserved;
 use reserve::RESERVE;
 pub use reserved::ReservedMemory;
 use serde::Serialize;
-use std::alloc::{Layout, alloc_zeroed, dealloc};
+use std::alloc::{Layout, alloc, alloc_zeroed, dealloc};
 use std::cell::Cell;
 use std::hint::black_box;
 use std::io;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// Of the reserve so much may be in use and memory count as there again: some of what was taken
-/// from it stays for long.
+/// Where so much can be had, memory is short no more: several times a client's longest request.
+const PLENTY_BYTES: usize = 128 << 20;
+/// Whoever wants more has to ask for it, short or not.
+const ASKED_BYTES: usize = 4 << 20;
+/// So much of the reserve may be in use, and something be begun for which there is memory.
 const USED_PERCENT_MAX: usize = 50;
-
-/// Where so much can be had, memory is short no more: the longest request of a client.
-const PLENTY_BYTES: usize = 32 << 20;
 
 static IS_SHORT: AtomicBool = AtomicBool::new(false);
 static FAILURES: AtomicU64 = AtomicU64::new(0);
@@ -47,7 +47,7 @@ pub struct MemoryState {
     pub reserve_bytes: u64,
     pub reserve_used_bytes: u64,
     pub reserve_used_bytes_max: u64,
-    /// How often the system gave none.
+    /// How often the system gave none to whoever wanted to use it.
     pub failures: u64,
     pub is_short: bool,
 }
@@ -61,30 +61,37 @@ pub fn set_aside(bytes: usize) -> io::Result<()> {
     RESERVE.set_aside(bytes)
 }
 
-/// Whether so many bytes can be had, as far as that has to be asked: where memory was never short,
-/// it is taken for granted.
+/// Whether so many bytes can be had. Where memory is not short a little is taken for granted.
 #[inline]
 pub fn has(bytes: usize) -> bool {
-    !IS_SHORT.load(Ordering::Relaxed) || is_there_again(bytes)
+    bytes <= ASKED_BYTES && !is_short() || is_there(bytes)
+}
+
+/// Whether the system has refused something, and has not been asked in vain for plenty since.
+#[inline]
+pub fn is_short() -> bool {
+    IS_SHORT.load(Ordering::Relaxed)
 }
 
 #[cold]
-fn is_there_again(bytes: usize) -> bool {
-    let (used, reserve) = (RESERVE.used_bytes(), RESERVE.len());
-    if used > reserve * USED_PERCENT_MAX / 100 {
-        return false;
+fn is_there(bytes: usize) -> bool {
+    if !is_short() {
+        return can_have(bytes);
     }
-    if can_have(bytes.max(PLENTY_BYTES)) {
+    // What stays in the reserve for long is not to be held against a system that has enough.
+    let used = RESERVE.used_bytes();
+    if can_have(bytes.max(PLENTY_BYTES).saturating_add(used)) {
         IS_SHORT.store(false, Ordering::Relaxed);
         return true;
     }
-    can_have(bytes)
+    used <= RESERVE.len() * USED_PERCENT_MAX / 100 && can_have(bytes)
 }
 
 /// Whether the system has so many bytes now: asked before something large is begun.
 pub fn can_have(bytes: usize) -> bool {
     let Ok(layout) = Layout::from_size_align(bytes.max(1), 16) else { return false };
-    let Some(memory) = try_zeroed(layout) else { return false };
+    // SAFETY: the layout has a size.
+    let Some(memory) = without_reserve(|| unsafe { alloc(layout) }) else { return false };
     // SAFETY: just allocated with this layout, and nobody else knows of it.
     unsafe { dealloc(memory.as_ptr(), layout) };
     true
@@ -93,20 +100,26 @@ pub fn can_have(bytes: usize) -> bool {
 /// Zeroed memory from the system, and never from the reserve.
 pub(crate) fn try_zeroed(layout: Layout) -> Option<NonNull<u8>> {
     assert!(layout.size() > 0);
-    let before = CAN_DO_WITHOUT.replace(true);
-    // Whoever gives it back at once would not be asked at all: compilers may leave both away.
     // SAFETY: the layout has a size.
-    let memory = black_box(unsafe { alloc_zeroed(layout) });
-    CAN_DO_WITHOUT.set(before);
-    if memory.is_null() {
+    let memory = without_reserve(|| unsafe { alloc_zeroed(layout) });
+    if memory.is_none() {
+        FAILURES.fetch_add(1, Ordering::Relaxed);
         IS_SHORT.store(true, Ordering::Relaxed);
     }
+    memory
+}
+
+fn without_reserve(take: impl FnOnce() -> *mut u8) -> Option<NonNull<u8>> {
+    let before = CAN_DO_WITHOUT.replace(true);
+    // Whoever gives it back at once would not be asked at all: compilers may leave both away.
+    let memory = black_box(take());
+    CAN_DO_WITHOUT.set(before);
     NonNull::new(memory)
 }
 
 pub fn state() -> MemoryState {
     // Where nobody begins anything, nobody has noticed that there is memory again.
-    let is_short = !has(0) || IS_SHORT.load(Ordering::Relaxed);
+    let is_short = is_short() && !has(PLENTY_BYTES);
     MemoryState {
         reserve_bytes: RESERVE.len() as u64,
         reserve_used_bytes: RESERVE.used_bytes() as u64,
@@ -118,8 +131,11 @@ pub fn state() -> MemoryState {
 
 /// The system gave no memory: whether the reserve is to give it.
 #[cold]
-fn note_failure() -> bool {
-    FAILURES.fetch_add(1, Ordering::Relaxed);
-    IS_SHORT.store(true, Ordering::Relaxed);
-    !CAN_DO_WITHOUT.get()
+fn has_to_have() -> bool {
+    let has_to = !CAN_DO_WITHOUT.get();
+    if has_to {
+        FAILURES.fetch_add(1, Ordering::Relaxed);
+        IS_SHORT.store(true, Ordering::Relaxed);
+    }
+    has_to
 }

@@ -1,6 +1,6 @@
 //! Memory that is set aside, and handed out when there is no other.
 
-use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous};
 use std::alloc::Layout;
 use std::io;
 use std::ptr::{NonNull, null_mut};
@@ -38,9 +38,12 @@ impl Reserve {
             return Ok(());
         }
         let access = ProtFlags::READ | ProtFlags::WRITE;
-        let kind = MapFlags::PRIVATE | MapFlags::POPULATE;
+        let kind = MapFlags::PRIVATE;
         // SAFETY: a mapping at an address that the kernel chooses touches no other.
-        let start = unsafe { mmap_anonymous(null_mut(), bytes, access, kind) }?.cast::<u8>();
+        let start = unsafe { mmap_anonymous(null_mut(), bytes, access, kind) }?;
+        // SAFETY: all of it has just been mapped, and nobody else knows of it.
+        unsafe { madvise(start, bytes, Advice::LinuxPopulateWrite) }?;
+        let start = start.cast::<u8>();
         // SAFETY: the mapping stays for as long as the process, and only the heap hands it out.
         let end = unsafe { heap.claim(start, bytes) };
         end.ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput))?;
@@ -51,7 +54,8 @@ impl Reserve {
 
     /// Bytes that were set aside.
     pub fn len(&self) -> usize {
-        self.end.load(Ordering::Relaxed) - self.start.load(Ordering::Relaxed)
+        let end = self.end.load(Ordering::Acquire);
+        end - self.start.load(Ordering::Relaxed)
     }
 
     pub fn used_bytes(&self) -> usize {
@@ -66,7 +70,7 @@ impl Reserve {
     #[inline]
     pub fn has_given(&self, memory: *mut u8) -> bool {
         let at = memory as usize;
-        at < self.end.load(Ordering::Relaxed) && at >= self.start.load(Ordering::Relaxed)
+        at < self.end.load(Ordering::Acquire) && at >= self.start.load(Ordering::Relaxed)
     }
 
     /// Null where there is none left.
@@ -75,7 +79,8 @@ impl Reserve {
         // SAFETY: whoever allocates asks for a size.
         let given = unsafe { self.heap().allocate(layout) };
         let Some(given) = given else { return null_mut() };
-        let used = self.used_bytes.fetch_add(layout.size(), Ordering::Relaxed) + layout.size();
+        let bytes = chunk_bytes(layout);
+        let used = self.used_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
         self.used_bytes_max.fetch_max(used, Ordering::Relaxed);
         given.as_ptr()
     }
@@ -86,10 +91,16 @@ impl Reserve {
     pub unsafe fn take_back(&self, memory: NonNull<u8>, layout: Layout) {
         // SAFETY: as our caller promised.
         unsafe { self.heap().deallocate(memory.as_ptr(), layout) };
-        self.used_bytes.fetch_sub(layout.size(), Ordering::Relaxed);
+        self.used_bytes.fetch_sub(chunk_bytes(layout), Ordering::Relaxed);
     }
 
     fn heap(&self) -> MutexGuard<'_, Talc<Manual, DefaultBinning>> {
         self.heap.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// What a piece takes of the heap, whose chunks are multiples of four words and have one word more.
+fn chunk_bytes(layout: Layout) -> usize {
+    const WORD: usize = size_of::<usize>();
+    (layout.size() + WORD).next_multiple_of(4 * WORD)
 }

@@ -1,6 +1,6 @@
 //! The allocator of a program that has a reserve.
 
-use super::note_failure;
+use super::has_to_have;
 use super::reserve::RESERVE;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::ptr::NonNull;
@@ -37,7 +37,7 @@ impl<A> ReservedMemory<A> {
 /// From the reserve, where whoever asks cannot do without.
 #[cold]
 fn instead(layout: Layout) -> *mut u8 {
-    if note_failure() { RESERVE.give(layout) } else { std::ptr::null_mut() }
+    if has_to_have() { RESERVE.give(layout) } else { std::ptr::null_mut() }
 }
 
 // SAFETY: what the system gave goes back to it, and what the reserve gave goes back there, each for

@@ -58,10 +58,8 @@ impl Engine {
         if self.cleaning.flush_is_due.replace(true) {
             return;
         }
-        let engine = Rc::clone(self);
-        drop(self.runtime.spawn(async move {
-            let interval = engine.config.borrow().cleaning.core_flush_interval_ms;
-            engine.runtime.sleep(Duration::from_millis(u64::from(interval))).await;
+        let interval = self.config.borrow().cleaning.core_flush_interval_ms;
+        self.later(Duration::from_millis(u64::from(interval)), async |engine| {
             if !engine.written.borrow().is_empty() && !engine.is_stopping.get() {
                 engine.cleaning.is_flushing.set(true);
                 // After a failure everything is dirty again.
@@ -72,7 +70,7 @@ impl Engine {
             }
             engine.cleaning.flush_is_due.set(false);
             engine.cleaning_wanted.notify_all();
-        }));
+        });
     }
 
     /// Where the oldest epoch has been written, and nothing is on its way, has the core flushed and

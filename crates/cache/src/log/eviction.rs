@@ -3,6 +3,7 @@
 use super::{Intake, Log};
 use crate::classes::{ClassId, Classes};
 use crate::eviction::{EvictionPolicy, Group, Heat, Hits, Policy, ShadowStats, Shadows, Shares};
+use crate::fit::{can_have, policy_bytes};
 use crate::line_map::{Asked, Heats, State, Version};
 use crate::types::{BlockRun, CoreBlock, CoreLine, SlotIndex, number_bits};
 use serde::Serialize;
@@ -337,7 +338,9 @@ impl Log {
     fn sample(&mut self, line: CoreLine) {
         let it = &mut self.eviction;
         let better = it.shadows.as_mut().and_then(|shadows| shadows.access(line, it.current));
-        if let Some(better) = better {
+        // Where there is no memory for it, it is tried again when it has been better once more.
+        let has_memory = |better: &_| can_have(policy_bytes(&self.layout, *better));
+        if let Some(better) = better.filter(has_memory) {
             it.current = better;
             it.changes += 1;
             self.renew_policy();

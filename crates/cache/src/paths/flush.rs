@@ -99,17 +99,15 @@ impl Engine {
         if !self.log.borrow().wants_seal() || self.is_seal_due.replace(true) {
             return;
         }
-        let engine = Rc::clone(self);
-        drop(self.runtime.spawn(async move {
-            let delay = engine.config.borrow().seal_delay;
-            engine.runtime.sleep(delay).await;
+        let delay = self.config.borrow().seal_delay;
+        self.later(delay, async |engine| {
             engine.is_seal_due.set(false);
             if engine.log.borrow().wants_seal() && !engine.is_stopping.get() {
                 engine.append_seal().await;
                 // Who came meanwhile may have found no record free.
                 engine.pump();
             }
-        }));
+        });
     }
 
     /// Appends a record without entries; answers whether it was written.

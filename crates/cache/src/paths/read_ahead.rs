@@ -10,7 +10,7 @@ use crate::log::Purpose;
 use crate::stats::CoreRead;
 use crate::types::{BlockRun, CoreBlock};
 use headpond_block::sync::{Notify, join_all};
-use headpond_block::{BLOCK_BYTES, Buffer, Buffers, ByteRange, Request, Submission};
+use headpond_block::{BLOCK_BYTES, Buffer, Buffers, ByteRange, Request, Submission, memory};
 use serde::Serialize;
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -100,7 +100,8 @@ impl Engine {
     fn runs_to_bring_in(&self, range: ByteRange) -> Vec<BlockRun> {
         let whole = BlockRun::touching(range);
         let log = self.log.borrow();
-        if self.is_closed.get() || !self.mode().inserts_reads() || log.is_scarce() {
+        let has_memory = memory::has(range.len() as usize);
+        if self.is_closed.get() || !self.mode().inserts_reads() || log.is_scarce() || !has_memory {
             return Vec::new();
         }
         let mut runs: Vec<BlockRun> = Vec::new();

@@ -7,7 +7,7 @@ use crate::fill::FillGuard;
 use crate::log::Purpose;
 use crate::paths::read::{Missing, part_of};
 use crate::types::BlockRun;
-use headpond_block::{Buffer, Buffers};
+use headpond_block::{Buffer, Buffers, memory};
 use std::rc::Rc;
 
 impl Engine {
@@ -61,6 +61,9 @@ impl Engine {
         fill: FillGuard,
         class: ClassId,
     ) {
+        if !memory::has(run.range().len() as usize) {
+            return;
+        }
         let copied = |part| {
             let wanted = wanted((run, target), part, &fill, class);
             Wanted { buffers: copy_of(&wanted.buffers).into(), ..wanted }

@@ -1,9 +1,12 @@
 //! What a slice does while it runs, on simulated devices.
 
+use crate::bench::{Bench, block, simulate};
 use crate::machine::{Machine, small_cleaning};
+use headpond_block::BlockDevice;
 use headpond_cache::{CleaningConfig, CleaningPolicy, Mode, SliceConfig};
 use headpond_sim::Ended;
 use headpond_witness::Workload;
+use std::time::Duration;
 
 pub const LONG: Workload = Workload {
     requests: 4000,
@@ -69,4 +72,29 @@ fn other_modes_agree_with_the_witness() {
     }
     let work = work(config(Mode::WriteOnly, CleaningPolicy::Stripe), 4096, &LONG, 3);
     assert_eq!(work.stats.counters.inserted_blocks, 0);
+}
+
+/// Whoever detaches a cache gives its device to somebody else at once.
+#[test]
+fn a_slice_that_has_ended_lets_go_of_its_devices_whatever_it_was_waiting_for() {
+    simulate(async |runtime| {
+        let bench = Bench::new(&runtime).await;
+        let before = std::rc::Rc::strong_count(&bench.cache);
+        let cleaning = CleaningConfig {
+            core_flush_interval_ms: 60_000,
+            full_wait_ms: 60_000,
+            ..small_cleaning()
+        };
+        let config = SliceConfig { mode: Mode::WriteThrough, cleaning, ..SliceConfig::default() };
+        let slice = bench.open(config).await;
+        let device: &dyn BlockDevice = &slice;
+        for place in 0..100 {
+            device.write(place * 4096, block(place as u8)).await.unwrap();
+        }
+        runtime.sleep(Duration::from_millis(5)).await;
+        slice.stop().await.unwrap();
+        drop(slice);
+        runtime.sleep(Duration::from_millis(1)).await;
+        assert_eq!(std::rc::Rc::strong_count(&bench.cache), before);
+    });
 }

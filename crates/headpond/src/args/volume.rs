@@ -249,6 +249,13 @@ pub struct SetArgs {
     pub json: bool,
 }
 
+impl SetArgs {
+    /// Whether it does nothing but print.
+    pub fn is_printer(&self) -> bool {
+        self.changes.is_empty() && !self.flush
+    }
+}
+
 /// Write all dirty data to the array, and wait for it.
 #[derive(Args)]
 #[command(after_help = "Example:\n  headpond flush hv0")]

@@ -344,6 +344,10 @@ fn usage(cache: &Value) -> Vec<String> {
         cache["dirty_ratio"].as_f64().unwrap_or(0.0) * 100.0,
         bytes("clean_bytes")
     )];
+    if cache["unflushed_bytes"].as_u64() > Some(0) {
+        lines
+            .push(format!("{} written to the array and not yet flushed", bytes("unflushed_bytes")));
+    }
     let replayed = cache["replayed_blocks"].as_u64().unwrap_or(0);
     if replayed > 0 {
         lines.push(format!("{} blocks replayed and not yet cleaned", count(replayed)));

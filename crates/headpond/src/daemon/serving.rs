@@ -339,7 +339,7 @@ impl Desk {
         self.volume.stop().await?;
         if let Some(cache) = self.volume.status().cache {
             let name = self.volume.description().name;
-            if let Err(error) = self.places.note_left(&name, cache.dirty_bytes) {
+            if let Err(error) = self.places.note_left(&name, cache.unsafe_bytes()) {
                 eprintln!("headpond: note: {error:#}: `status` will not know what is dirty");
             }
         }

@@ -13,13 +13,20 @@ use crate::device_error::to_wire;
 use crate::link::SendQueue;
 use headpond_block::{
     Buffer, BufferPool, Buffers, ByteRange, DeviceError, Instant, Outcome, Request, Runtime,
-    Started, start,
+    Started, memory, start,
 };
 use std::cell::Cell;
 use std::rc::Rc;
+use std::time::Duration;
 
 /// What one `CACHE` request has in memory at a time, in bytes.
 const PREFETCH_BYTES: u64 = 1 << 20;
+
+/// For how long a connection waits for memory before its requests are refused: less than after what
+/// clients give a connection up.
+const MEMORY_PATIENCE: Duration = Duration::from_secs(5);
+/// After so long without a request that found none it is another shortage.
+const SHORTAGE_ENDS: Duration = Duration::from_secs(1);
 
 /// One connection in the transmission phase, as its requests see it.
 pub struct Serving {
@@ -29,8 +36,14 @@ pub struct Serving {
     pub structured_replies: bool,
     pub queue: Rc<SendQueue>,
     pub stats: Rc<ConnectionStats>,
-    /// Requests have found no memory since then.
-    pub short_since: Cell<Option<Instant>>,
+    pub shortage: Cell<Option<Shortage>>,
+}
+
+/// Requests of a connection have found no memory.
+#[derive(Clone, Copy)]
+pub struct Shortage {
+    since: Instant,
+    last: Instant,
 }
 
 /// An admitted request that wants an answer.
@@ -51,13 +64,14 @@ pub fn held_bytes(operation: Operation) -> u64 {
 }
 
 impl Serving {
-    /// Carries out an admitted operation; `payload` is what a write writes.
-    pub fn carry_out(self: &Rc<Self>, cookie: u64, operation: Operation, payload: Option<Buffer>) {
+    /// Carries out an admitted operation; `memory` is what a write writes, or where what is read goes
+    /// from a device that does not lend its own.
+    pub fn carry_out(self: &Rc<Self>, cookie: u64, operation: Operation, memory: Option<Buffer>) {
         let asked = Asked { cookie, operation, held_bytes: held_bytes(operation) };
         match operation {
-            Operation::Read(range) => self.read(asked, range),
+            Operation::Read(range) => self.read(asked, range, memory),
             Operation::Write(range, flags) => {
-                let payload = payload.expect("a write has a payload");
+                let payload = memory.expect("a write has a payload");
                 let request = Request::write(range.start(), payload).with_flags(flags);
                 self.change(asked, request);
             }
@@ -81,15 +95,36 @@ impl Serving {
         self.queue.push_answer(header.as_ref(), &Buffers::new(), 0);
     }
 
-    fn read(self: &Rc<Self>, asked: Asked, range: ByteRange) {
+    /// What a read takes of the pool: nothing where there is nothing to read, or its device lends
+    /// its memory.
+    pub fn memory_bytes_of_read(&self, range: ByteRange) -> Option<usize> {
+        let takes = !range.is_empty() && self.export.device().lend(range).is_none();
+        takes.then_some(range.len() as usize)
+    }
+
+    /// Whether requests of this connection have found no memory for as long as they wait for it.
+    pub fn is_patience_over(&self) -> bool {
+        let now = self.runtime.now();
+        let known = self.shortage.get().filter(|it| now.since(it.last) < SHORTAGE_ENDS);
+        let since = known.map_or(now, |it| it.since);
+        self.shortage.set(Some(Shortage { since, last: now }));
+        now.since(since) >= MEMORY_PATIENCE
+    }
+
+    /// A request has found memory, which ends a shortage unless there is little still.
+    pub fn note_memory(&self) {
+        if !memory::is_short() {
+            self.shortage.set(None);
+        }
+    }
+
+    fn read(self: &Rc<Self>, asked: Asked, range: ByteRange, memory: Option<Buffer>) {
         if range.is_empty() {
             return self.answer_read(asked, Ok(()), Buffers::new());
         }
-        if let Some(lent) = self.export.device().lend(range) {
+        let Some(memory) = memory else {
+            let lent = self.export.device().lend(range).expect("a device that has lent it before");
             return self.answer_read(asked, Ok(()), lent.into());
-        }
-        let Some(memory) = self.pool.try_take(range.len() as usize) else {
-            return self.answer_error(asked, WireError::NoMemory);
         };
         match start(self.export.device(), Request::read(range.start(), memory.clone())) {
             Ok(outcome) => self.answer_read(asked, outcome, memory.into()),

@@ -25,14 +25,12 @@ use std::rc::Rc;
 use std::task::Poll;
 use std::time::Duration;
 
-/// What a request takes beside its bytes, and how many have a copy of these: the connection, the
-/// cache, the array. Asked for only where memory has run out before.
+/// What a request takes beside its bytes, and how many more have a copy of these: the cache, and
+/// the array. Asked for only where memory has run out before, or the request is long.
 const WORK_BYTES: usize = 256 << 10;
-const HOLDERS: usize = 3;
-/// How often a request that waits for memory looks, and for how long a connection waits before its
-/// requests are refused: less than after what clients give a connection up.
+const FURTHER_HOLDERS: usize = 2;
+/// How often a request that waits for memory looks.
 const MEMORY_PAUSE: Duration = Duration::from_millis(50);
-const MEMORY_PATIENCE: Duration = Duration::from_secs(5);
 
 /// Why a connection ended otherwise than by its client's wish.
 #[derive(Debug, thiserror::Error)]
@@ -95,21 +93,21 @@ async fn accept(
 ) -> Result<(), TransmissionError> {
     let bytes = held_bytes(operation);
     admit(link, bytes).await;
-    let memory = match memory_for(link, serving, operation).await {
+    let memory = match memory_for(link, serving, shared, operation).await {
         Ok(memory) => memory,
         Err(error) => {
             link.queue().withdraw(bytes);
             return refuse(link, serving, shared, header, error).await;
         }
     };
-    let payload = match operation {
+    let memory = match operation {
         Operation::Write(range, _) => {
             let received = receive(link, range.len() as usize, memory).await;
             Some(received.inspect_err(|_| link.queue().withdraw(bytes))?)
         }
-        _ => None,
+        _ => memory,
     };
-    serving.carry_out(header.cookie, operation, payload);
+    serving.carry_out(header.cookie, operation, memory);
     Ok(())
 }
 
@@ -125,35 +123,39 @@ async fn receive(
     received.ok_or(TransmissionError::Truncated)
 }
 
-/// Memory for the payload of a large write, and none for anything else, as soon as there is enough
-/// for the whole request; an error where there is none for long.
+/// Memory for what is read, or for the payload of a large write, as soon as there is enough for the
+/// whole request; an error where there is none for long.
 async fn memory_for(
     link: &mut Link<'_>,
     serving: &Serving,
+    shared: &Shared,
     operation: Operation,
 ) -> Result<Option<Buffer>, WireError> {
-    let large = match operation {
+    let own = match operation {
         // It may be what lets go of memory, and takes hardly any.
         Operation::Flush => return Ok(None),
-        Operation::Write(range, _) => Some(range.len() as usize),
+        Operation::Read(range) => serving.memory_bytes_of_read(range),
+        Operation::Write(range, _) => {
+            Some(range.len() as usize).filter(|len| *len > SMALL_PAYLOAD_BYTES_MAX)
+        }
         _ => None,
     };
-    let large = large.filter(|len| *len > SMALL_PAYLOAD_BYTES_MAX);
-    let all = WORK_BYTES + HOLDERS * held_bytes(operation) as usize;
+    let others = WORK_BYTES + FURTHER_HOLDERS * held_bytes(operation) as usize;
     loop {
-        if memory::has(all) {
-            let taken = large.map(|len| serving.pool.try_take(len));
+        if memory::has(others) {
+            let taken = own.map(|len| serving.pool.try_take(len));
             if !matches!(taken, Some(None)) {
-                serving.short_since.set(None);
+                serving.note_memory();
                 return Ok(taken.flatten());
             }
         }
-        let now = serving.runtime.now();
-        let since = serving.short_since.get().unwrap_or(now);
-        serving.short_since.set(Some(since));
+        if shared.is_stopping() {
+            return Err(WireError::ShuttingDown);
+        }
+        let is_over = serving.is_patience_over();
         // Whoever was refused comes again: not as fast as it can.
         link.send_until(serving.runtime.sleep(MEMORY_PAUSE)).await;
-        if now.since(since) >= MEMORY_PATIENCE {
+        if is_over {
             return Err(WireError::NoMemory);
         }
     }

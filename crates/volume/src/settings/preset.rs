@@ -9,12 +9,19 @@ pub(super) const KEY: &str = "preset";
 const NONE: &str = "none";
 
 impl CacheSettings {
-    /// The settings with what a preset sets; the rest stays as it was.
+    /// The settings with what a preset sets; the rest stays as it was. `none` is the cleaner as it
+    /// comes, without the classes of a preset.
     ///
     /// # Errors
     /// Where there is no preset of that name.
     pub(super) fn with_preset(&self, change: &SettingChange) -> Result<Self, SettingError> {
-        let preset = named_by(change)?;
+        let Some(preset) = named_by(change)? else {
+            let (cleaning, none) = (Self::default().cleaning, ClassSetting::None);
+            let mut of_presets = CleaningPreset::ALL.into_iter().filter_map(classes_of);
+            let is_of_one = of_presets.any(|classes| classes == self.classes);
+            let classes = if is_of_one { none } else { self.classes.clone() };
+            return Ok(Self { cleaning, classes, ..self.clone() });
+        };
         let cleaning = preset.apply(self.cleaning);
         let classes = classes_of(preset).unwrap_or_else(|| self.classes.clone());
         Ok(Self { cleaning, classes, ..self.clone() })
@@ -36,7 +43,11 @@ impl TierSettings {
     /// # Errors
     /// Where there is no preset of that name.
     pub(super) fn with_preset(&self, change: &SettingChange) -> Result<Self, SettingError> {
-        Ok(Self { cleaning: named_by(change)?.apply(self.cleaning), ..self.clone() })
+        let cleaning = match named_by(change)? {
+            Some(preset) => preset.apply(self.cleaning),
+            None => Self::default().cleaning,
+        };
+        Ok(Self { cleaning, ..self.clone() })
     }
 
     pub(super) fn shown_preset(&self) -> ShownSetting {
@@ -44,8 +55,13 @@ impl TierSettings {
     }
 }
 
-fn named_by(change: &SettingChange) -> Result<CleaningPreset, SettingError> {
-    change.value.parse().map_err(|_| change.refusal(format!("it is {}", takes())))
+/// Which one is asked for, where it is any.
+fn named_by(change: &SettingChange) -> Result<Option<CleaningPreset>, SettingError> {
+    if change.value == NONE {
+        return Ok(None);
+    }
+    let found = change.value.parse().map_err(|_| change.refusal(format!("it is {}", takes())))?;
+    Ok(Some(found))
 }
 
 fn shown(prefix: &str, is_set: impl Fn(CleaningPreset) -> bool) -> ShownSetting {
@@ -59,7 +75,8 @@ fn shown(prefix: &str, is_set: impl Fn(CleaningPreset) -> bool) -> ShownSetting 
 }
 
 fn takes() -> String {
-    CleaningPreset::ALL.map(CleaningPreset::name).join(", ")
+    let names = CleaningPreset::ALL.map(CleaningPreset::name).into_iter();
+    names.chain([NONE]).collect::<Vec<_>>().join(", ")
 }
 
 /// Those that a preset sets as well.
@@ -96,6 +113,10 @@ mod tests {
         assert_eq!(shown(&[]), "none");
         assert_eq!(shown(&["preset=acp-very-aggressive"]), "acp-very-aggressive");
         assert_eq!(set(&["preset=acp-very-aggressive"]).classes, ClassSetting::None);
+        let back = set(&["preset=lustre", "mode=write-through", "preset=none"]);
+        assert_eq!(back, set(&["mode=write-through"]));
+        let kept = set(&["classes=past:io_direction:eq:read", "preset=none"]);
+        assert_ne!(kept.classes, ClassSetting::None);
     }
 
     #[test]

@@ -27,10 +27,10 @@ use syncs::SYNCS;
 use table::Table;
 
 /// Settings of our own that are tried beside a cell, as changes of what it comes with; the first
-/// is that. What finds no room waits or goes past; what the array would answer sooner may go there;
-/// and what is read once need not enter.
+/// is that. What the array would answer sooner may go there, and streams may enter however long
+/// they are; the published caches let them.
 pub const OURS: &[&str] =
-    &[AS_IT_COMES, "cleaning.full-wait-ms=0", "bypass=adaptive", "promotion=nhit"];
+    &[AS_IT_COMES, "bypass=adaptive", "seq_cutoff=never", "seq_cutoff=never bypass=adaptive"];
 const AS_IT_COMES: &str = "as it comes";
 
 /// What can be compared, and what cannot yet.
