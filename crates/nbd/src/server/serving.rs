@@ -64,8 +64,8 @@ pub fn held_bytes(operation: Operation) -> u64 {
 }
 
 impl Serving {
-    /// Carries out an admitted operation; `memory` is what a write writes, or where what is read goes
-    /// from a device that does not lend its own.
+    /// Carries out an admitted operation; `memory` is what a write writes, or where what is read
+    /// goes from a device that does not lend its own.
     pub fn carry_out(self: &Rc<Self>, cookie: u64, operation: Operation, memory: Option<Buffer>) {
         let asked = Asked { cookie, operation, held_bytes: held_bytes(operation) };
         match operation {

@@ -126,3 +126,35 @@ fn a_scrub_tells_how_much_of_the_cache_is_read() {
     })
     .expect("no deadlock");
 }
+
+/// The array has it, and a power cut may take it from there again.
+#[test]
+fn what_is_written_and_not_yet_flushed_counts_among_what_is_at_risk() {
+    run(1, |runtime, _| async move {
+        let slow = Slow::new(&runtime).await;
+        let is_warned = |volume: &Volume| {
+            volume.status().warnings.iter().any(|it| it.contains("one cache device only"))
+        };
+        let (volume, mut seen) = (Rc::clone(&slow.volume), 0);
+        let (cleaning, done) = (Rc::clone(&volume), Rc::new(Cell::new(false)));
+        let is_done = Rc::clone(&done);
+        drop(runtime.spawn(async move {
+            cleaning.clean_all().await.unwrap();
+            done.set(true);
+        }));
+        while !is_done.get() {
+            let cache = volume.status().cache.expect("a cache");
+            let left = cache.unsafe_bytes();
+            let told: u64 =
+                volume.status().acts.iter().map(|it| it.total_bytes - it.done_bytes).sum();
+            assert!(told == 0 || told == left, "{told} {left}");
+            assert_eq!(is_warned(&volume), left > 0, "{cache:?}");
+            seen = seen.max(cache.unflushed_bytes);
+            runtime.sleep(Duration::from_millis(7)).await;
+        }
+        assert!(seen > 0);
+        let cache = volume.status().cache.expect("a cache");
+        assert_eq!((cache.unsafe_bytes(), is_warned(&volume)), (0, false));
+    })
+    .expect("no deadlock");
+}
