@@ -27,7 +27,9 @@ pub enum ChangeMembersError {
     NoCopies { volume: String },
     #[error("{volume} has no member or spare {device}; `status` lists them")]
     NoMember { volume: String, device: String },
-    #[error("{volume} is being changed by another command: wait for it")]
+    #[error(
+        "{volume} is being changed by another command, which `headpond status {volume}` shows: wait for it"
+    )]
     Busy { volume: String },
     #[error(
         "array `{array}` has no redundancy: a scrub would have nothing to compare, or to mend from"

@@ -49,7 +49,9 @@ pub enum SetError {
     NoCache { volume: String },
     #[error("{volume} has no tier: there is nothing to set")]
     NoTier { volume: String },
-    #[error("{volume} is being changed by another command: wait for it")]
+    #[error(
+        "{volume} is being changed by another command, which `headpond status {volume}` shows: wait for it"
+    )]
     Busy { volume: String },
     #[error(transparent)]
     Setting(#[from] SettingError),
