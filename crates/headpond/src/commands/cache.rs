@@ -51,7 +51,7 @@ pub struct AttachArgs {
     /// A setting to begin with, as `headpond set` takes it; may be given several times.
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub settings: Vec<SettingChange>,
-    /// Length of its lines, 4K to 1M; where nothing is said 4K, or as in the cache that is replaced.
+    /// Length of its lines, 4K to 1M; where nothing is said 4K, or as in the cache replaced.
     #[arg(long)]
     pub line: Option<Size>,
     /// Use so much of the device; all of it where nothing is said.
