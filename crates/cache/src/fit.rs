@@ -17,10 +17,11 @@ const LONG_MAP_BYTES_PER_BLOCK: u64 = 10;
 /// Queues and ghosts, for each line of the cache.
 fn policy_bytes_per_line(eviction: EvictionPolicy) -> u64 {
     match eviction {
-        EvictionPolicy::Fifo => 4,
+        // Adaptive begins with it, and asks before it changes.
+        EvictionPolicy::Fifo | EvictionPolicy::Adaptive => 4,
         EvictionPolicy::S3Fifo => 10,
         EvictionPolicy::Lru => 20,
-        EvictionPolicy::Arc | EvictionPolicy::Adaptive => 40,
+        EvictionPolicy::Arc => 40,
     }
 }
 

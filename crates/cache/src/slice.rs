@@ -14,7 +14,6 @@ use crate::cleaner::Progress;
 use crate::config::{Mode, SliceConfig};
 use crate::engine::{CoreWrites, Endings, Engine};
 use crate::error::{CleanError, ModeError, OpenError, StopError};
-use crate::eviction::EvictionPolicy;
 use crate::fit::{check_fit, policy_bytes};
 use crate::format::superblock::Superblock;
 use crate::label::CoreLabel;
@@ -211,11 +210,15 @@ impl Slice {
         Ok(())
     }
 
-    /// What a policy takes beside the one that is in use, in bytes; nothing where it is that one.
-    pub fn memory_for(&self, eviction: EvictionPolicy) -> u64 {
-        match eviction == self.engine.config.borrow().eviction {
+    /// What a policy takes that is made beside the one in use, in bytes; nothing where neither the
+    /// policy changes nor how the classes stand.
+    pub fn memory_for(&self, config: &SliceConfig) -> u64 {
+        let before = self.engine.config.borrow();
+        let is_same = before.eviction == config.eviction
+            && before.admission.classes == config.admission.classes;
+        match is_same {
             true => 0,
-            false => policy_bytes(&self.engine.log.borrow().layout, eviction),
+            false => policy_bytes(&self.engine.log.borrow().layout, config.eviction),
         }
     }
 

@@ -4,6 +4,7 @@
 //! reset; one that holds now, for as long as it does.
 
 mod memory;
+mod risk;
 mod slow_member;
 
 use crate::open::OpenError;
@@ -16,6 +17,8 @@ use headpond_cache::{CleaningPolicy, ErrorStats, OpenError as CacheOpenError};
 use headpond_raid::superblock::DecodeError;
 use headpond_raid::{ArrayState, ArrayStatus, AssembleError, LostStatus};
 pub(crate) use memory::of_memory;
+pub use risk::Risk;
+use risk::UNFLUSHED;
 use serde::Serialize;
 pub(crate) use slow_member::of_members;
 use std::fmt;
@@ -71,41 +74,9 @@ pub enum AlertKind {
     CacheFull,
 }
 
-/// What may be lost or cannot be served.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Risk {
-    /// Blocks of 4 KiB; zero where it is nothing, or is not known.
-    pub blocks: u64,
-    pub bytes: u64,
-    pub what: String,
-}
-
 impl fmt::Display for Alert {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}; at risk: {}; to do: {}", self.happened, self.at_risk.what, self.to_do)
-    }
-}
-
-impl Risk {
-    fn none(what: &str) -> Self {
-        Self { what: what.into(), ..Self::default() }
-    }
-
-    fn of_bytes(bytes: u64, why: &str) -> Self {
-        let blocks = bytes / BLOCK_BYTES;
-        Self { blocks, bytes, what: format!("{blocks} blocks ({bytes} bytes) {why}") }
-    }
-
-    /// What lies on the one cache device alone. Of a cache that failed, no copy outlives a stop.
-    fn of_dirty(cache: &CacheStatus) -> Self {
-        let mirror = cache.mirror.as_ref().filter(|_| !cache.failed);
-        match mirror.map_or(cache.unsafe_bytes(), |mirror| mirror.at_risk_bytes) {
-            0 if cache.unsafe_bytes() > 0 => {
-                Self::none("nothing: another copy of the cache has it")
-            }
-            0 => Self::none("nothing: the array has all that the cache holds"),
-            bytes => Self::of_bytes(bytes, "that only this device holds"),
-        }
     }
 }
 
@@ -415,7 +386,11 @@ fn unreadable(place: Place<'_>, cache: &CacheStatus) -> Alert {
 
 fn failed(place: Place<'_>, cache: &CacheStatus) -> Alert {
     let (device, (this, below)) = (&cache.device, place.words());
-    let (at_risk, to_do) = match cache.unsafe_bytes() {
+    let (at_risk, to_do) = match cache.dirty_bytes {
+        0 if cache.unflushed_bytes > 0 => (
+            Risk::of_bytes(cache.unflushed_bytes, UNFLUSHED),
+            format!("{}, then {}", place.flush(), place.detach(false)),
+        ),
         0 => (
             Risk::none(&format!("nothing: the {below} has everything")),
             format!("{}, then {} with another one", place.detach(false), place.attach()),

@@ -8,8 +8,8 @@ use headpond_block::{
     BlockDevice, Buffer, ByteRange, DeviceError, Request, RequestFlags, Runtime, memory,
 };
 use headpond_cache::{
-    CleanError, CoreLabel, CreateOptions, EvictionPolicy, Expected, Foundation, Mode, ModeError,
-    Recovery, ScrubError, ScrubReport, Sequence, Slice, SliceConfig, SliceStats, Superblock,
+    CleanError, CoreLabel, CreateOptions, Expected, Foundation, Mode, ModeError, Recovery,
+    ScrubError, ScrubReport, Sequence, Slice, SliceConfig, SliceStats, Superblock,
 };
 use headpond_raid::{Array, ArrayState, AssembleError};
 use std::cell::Cell;
@@ -171,9 +171,9 @@ impl Cached {
     }
 
     /// Whether there is memory for what all slices are to evict by.
-    pub fn check_eviction(&self, eviction: EvictionPolicy) -> Result<(), ModeError> {
-        let needed_bytes = self.slices.iter().map(|slice| slice.memory_for(eviction)).sum();
-        match usize::try_from(needed_bytes).is_ok_and(memory::can_have) {
+    pub fn check_memory(&self, config: &SliceConfig) -> Result<(), ModeError> {
+        let needed_bytes = self.slices.iter().map(|slice| slice.memory_for(config)).sum();
+        match needed_bytes == 0 || usize::try_from(needed_bytes).is_ok_and(memory::can_have) {
             true => Ok(()),
             false => Err(ModeError::NoMemory { needed_bytes }),
         }

@@ -427,7 +427,7 @@ fn warnings_of_caches(
         warnings.push("the cache is lost with the power, and with it what is dirty".into());
     } else if let Some(mirror) = &cache.mirror {
         warnings.extend(warning_of_copies(volume, mirror));
-    } else if cache.unsafe_bytes() > 0 {
+    } else if cache.dirty_bytes > 0 {
         warnings
             .push("dirty data is on one cache device only: its death would lose that data".into());
     }

@@ -275,7 +275,7 @@ impl Volume {
         let plans: Vec<_> = plans.collect();
         for (cached, config, asked) in &plans {
             cached.check_mode(config.mode, asked.iter().any(|change| change.concerns("mode")))?;
-            cached.check_eviction(config.eviction)?;
+            cached.check_memory(config)?;
         }
         for (cached, config, asked) in &plans {
             if asked.iter().any(|change| change.concerns("mode")) {

@@ -90,8 +90,9 @@ impl BufferPool {
     /// The same where there is memory for it: for whoever can wait, or be refused.
     pub fn try_take(&self, len: usize) -> Option<Buffer> {
         self.take_slot(len).or_else(|| {
+            let buffer = Region::try_heap(len).map(Buffer::whole)?;
             self.0.overflows.set(self.overflows() + 1);
-            Region::try_heap(len).map(Buffer::whole)
+            Some(buffer)
         })
     }
 

@@ -76,7 +76,11 @@ pub fn is_short() -> bool {
 #[cold]
 fn is_there(bytes: usize) -> bool {
     if !is_short() {
-        return can_have(bytes);
+        let is_there = can_have(bytes);
+        if !is_there {
+            note_failure();
+        }
+        return is_there;
     }
     // What stays in the reserve for long is not to be held against a system that has enough.
     let used = RESERVE.used_bytes();
@@ -103,8 +107,7 @@ pub(crate) fn try_zeroed(layout: Layout) -> Option<NonNull<u8>> {
     // SAFETY: the layout has a size.
     let memory = without_reserve(|| unsafe { alloc_zeroed(layout) });
     if memory.is_none() {
-        FAILURES.fetch_add(1, Ordering::Relaxed);
-        IS_SHORT.store(true, Ordering::Relaxed);
+        note_failure();
     }
     memory
 }
@@ -119,13 +122,13 @@ fn without_reserve(take: impl FnOnce() -> *mut u8) -> Option<NonNull<u8>> {
 
 pub fn state() -> MemoryState {
     // Where nobody begins anything, nobody has noticed that there is memory again.
-    let is_short = is_short() && !has(PLENTY_BYTES);
+    let _ = is_short() && has(PLENTY_BYTES);
     MemoryState {
         reserve_bytes: RESERVE.len() as u64,
         reserve_used_bytes: RESERVE.used_bytes() as u64,
         reserve_used_bytes_max: RESERVE.used_bytes_max() as u64,
         failures: FAILURES.load(Ordering::Relaxed),
-        is_short,
+        is_short: is_short(),
     }
 }
 
@@ -134,8 +137,13 @@ pub fn state() -> MemoryState {
 fn has_to_have() -> bool {
     let has_to = !CAN_DO_WITHOUT.get();
     if has_to {
-        FAILURES.fetch_add(1, Ordering::Relaxed);
-        IS_SHORT.store(true, Ordering::Relaxed);
+        note_failure();
     }
     has_to
+}
+
+#[cold]
+fn note_failure() {
+    FAILURES.fetch_add(1, Ordering::Relaxed);
+    IS_SHORT.store(true, Ordering::Relaxed);
 }

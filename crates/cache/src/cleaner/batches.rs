@@ -27,7 +27,8 @@ impl Engine {
     pub(super) fn next_batches(&self) -> Vec<(u64, Batch)> {
         let (pace, mut batches) = (self.pace(), Vec::new());
         // Where memory is short, one write after the other.
-        let has_memory = memory::has((BLOCKS_UNDER_WAY_MAX * BLOCK_BYTES) as usize);
+        let all_bytes = (BLOCKS_UNDER_WAY_MAX * BLOCK_BYTES) as usize;
+        let has_memory = !memory::is_short() || memory::has(all_bytes);
         let most = if has_memory { BLOCKS_UNDER_WAY_MAX } else { 1 };
         while batches.len() < TOGETHER_MAX
             && self.cleaning.blocks_under_way.get() < most

@@ -293,8 +293,12 @@ impl Twin {
         ];
         let ((from, to), all) = (STEPS[which], 0..SEGMENTS * SEGMENT);
         let Some(first) = self.map.published(CoreBlock(block)) else { return };
-        let places = first.slot.0..(first.slot.0 + count as u32).min(all.end);
-        if self.map.counts().replayed > 0 {
+        // Perhaps from further in front, where something else lies.
+        let shift = (count % 4).min(block).min(first.slot.0.into());
+        let (block, start) = (block - shift, first.slot.0 - shift as u32);
+        let places = start..(start + count as u32).min(all.end);
+        let owes = |place| self.map.marks(SlotIndex(place)).contains(Marks::REPLAYED);
+        if places.clone().any(owes) {
             return;
         }
         let states = |map: &LineMap| -> Vec<State> {

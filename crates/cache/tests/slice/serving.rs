@@ -76,15 +76,11 @@ fn other_modes_agree_with_the_witness() {
 
 /// Whoever detaches a cache gives its device to somebody else at once.
 #[test]
-fn a_slice_that_has_ended_lets_go_of_its_devices_whatever_it_was_waiting_for() {
+fn a_slice_that_has_ended_lets_go_of_its_devices_though_a_flush_of_the_core_was_due() {
     simulate(async |runtime| {
         let bench = Bench::new(&runtime).await;
         let before = std::rc::Rc::strong_count(&bench.cache);
-        let cleaning = CleaningConfig {
-            core_flush_interval_ms: 60_000,
-            full_wait_ms: 60_000,
-            ..small_cleaning()
-        };
+        let cleaning = CleaningConfig { core_flush_interval_ms: 60_000, ..small_cleaning() };
         let config = SliceConfig { mode: Mode::WriteThrough, cleaning, ..SliceConfig::default() };
         let slice = bench.open(config).await;
         let device: &dyn BlockDevice = &slice;

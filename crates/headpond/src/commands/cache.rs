@@ -194,8 +194,8 @@ fn purge(places: &Places, args: &PurgeArgs) -> Result<Exit> {
         let bytes_of = |field: &str| status["cache"][field].as_u64().unwrap_or(0);
         let bytes = bytes_of("dirty_bytes") + bytes_of("unflushed_bytes");
         return Err(Failure::refused(format!(
-            "{bytes} bytes that only the cache of {} has would be lost: say --yes if that is what you \
-             want, or have them written with --flush",
+            "{bytes} bytes that only the cache of {} has, or its array has not flushed, would be lost: \
+             say --yes if that is what you want, or have them written with --flush",
             args.name
         )));
     }

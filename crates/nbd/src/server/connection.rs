@@ -91,7 +91,7 @@ impl Connection {
             structured_replies: agreement.structured_replies,
             queue: Rc::clone(&self.queue),
             stats: Rc::clone(&self.stats),
-            shortage: Cell::new(None),
+            refused: Cell::new(None),
         })
     }
 }

@@ -22,10 +22,11 @@ use std::time::Duration;
 /// What one `CACHE` request has in memory at a time, in bytes.
 const PREFETCH_BYTES: u64 = 1 << 20;
 
-/// For how long a connection waits for memory before its requests are refused: less than after what
-/// clients give a connection up.
+/// For how long a request waits for memory before it is refused: less than after what clients give
+/// a connection up. The requests behind it wait as well, and then not for as long again.
 const MEMORY_PATIENCE: Duration = Duration::from_secs(5);
-/// After so long without a request that found none it is another shortage.
+const REFUSED_PATIENCE: Duration = Duration::from_millis(50);
+/// After so long without a refusal it is another shortage.
 const SHORTAGE_ENDS: Duration = Duration::from_secs(1);
 
 /// One connection in the transmission phase, as its requests see it.
@@ -36,14 +37,8 @@ pub struct Serving {
     pub structured_replies: bool,
     pub queue: Rc<SendQueue>,
     pub stats: Rc<ConnectionStats>,
-    pub shortage: Cell<Option<Shortage>>,
-}
-
-/// Requests of a connection have found no memory.
-#[derive(Clone, Copy)]
-pub struct Shortage {
-    since: Instant,
-    last: Instant,
+    /// When a request was last refused for want of memory, in a shortage that goes on.
+    pub refused: Cell<Option<Instant>>,
 }
 
 /// An admitted request that wants an answer.
@@ -102,19 +97,23 @@ impl Serving {
         takes.then_some(range.len() as usize)
     }
 
-    /// Whether requests of this connection have found no memory for as long as they wait for it.
-    pub fn is_patience_over(&self) -> bool {
+    /// Whether a request that has waited for memory since then is refused now: sooner where the one
+    /// before it was, and yet not as fast as its client can ask again.
+    pub fn is_patience_over(&self, begun: Instant) -> bool {
         let now = self.runtime.now();
-        let known = self.shortage.get().filter(|it| now.since(it.last) < SHORTAGE_ENDS);
-        let since = known.map_or(now, |it| it.since);
-        self.shortage.set(Some(Shortage { since, last: now }));
-        now.since(since) >= MEMORY_PATIENCE
+        let was_refused = self.refused.get().is_some_and(|at| now.since(at) < SHORTAGE_ENDS);
+        let patience = if was_refused { REFUSED_PATIENCE } else { MEMORY_PATIENCE };
+        let is_over = now.since(begun) >= patience;
+        if is_over {
+            self.refused.set(Some(now));
+        }
+        is_over
     }
 
     /// A request has found memory, which ends a shortage unless there is little still.
     pub fn note_memory(&self) {
         if !memory::is_short() {
-            self.shortage.set(None);
+            self.refused.set(None);
         }
     }
 
@@ -122,9 +121,13 @@ impl Serving {
         if range.is_empty() {
             return self.answer_read(asked, Ok(()), Buffers::new());
         }
-        let Some(memory) = memory else {
-            let lent = self.export.device().lend(range).expect("a device that has lent it before");
-            return self.answer_read(asked, Ok(()), lent.into());
+        let memory = match memory {
+            Some(memory) => memory,
+            None => match self.export.device().lend(range) {
+                Some(lent) => return self.answer_read(asked, Ok(()), lent.into()),
+                // It has begun to be recorded since it was asked last.
+                None => self.pool.take(range.len() as usize),
+            },
         };
         match start(self.export.device(), Request::read(range.start(), memory.clone())) {
             Ok(outcome) => self.answer_read(asked, outcome, memory.into()),

@@ -141,23 +141,22 @@ async fn memory_for(
         _ => None,
     };
     let others = WORK_BYTES + FURTHER_HOLDERS * held_bytes(operation) as usize;
+    let begun = serving.runtime.now();
     loop {
-        if memory::has(others) {
-            let taken = own.map(|len| serving.pool.try_take(len));
-            if !matches!(taken, Some(None)) {
-                serving.note_memory();
-                return Ok(taken.flatten());
-            }
+        // Held while it is asked for the rest.
+        let taken = own.map(|len| serving.pool.try_take(len));
+        if !matches!(taken, Some(None)) && memory::has(others) {
+            serving.note_memory();
+            return Ok(taken.flatten());
         }
+        drop(taken);
         if shared.is_stopping() {
             return Err(WireError::ShuttingDown);
         }
-        let is_over = serving.is_patience_over();
-        // Whoever was refused comes again: not as fast as it can.
-        link.send_until(serving.runtime.sleep(MEMORY_PAUSE)).await;
-        if is_over {
+        if serving.is_patience_over(begun) {
             return Err(WireError::NoMemory);
         }
+        link.send_until(serving.runtime.sleep(MEMORY_PAUSE)).await;
     }
 }
 
