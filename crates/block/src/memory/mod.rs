@@ -67,7 +67,7 @@ pub fn has(bytes: usize) -> bool {
     bytes <= ASKED_BYTES && !is_short() || is_there(bytes)
 }
 
-/// Whether the system has refused something, and has not been asked in vain for plenty since.
+/// Whether the system has refused something, and has not been found to have plenty since.
 #[inline]
 pub fn is_short() -> bool {
     IS_SHORT.load(Ordering::Relaxed)

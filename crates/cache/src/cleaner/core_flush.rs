@@ -156,20 +156,14 @@ impl Engine {
 
     /// Only a later flush covers what of a row is still there.
     fn remember_again(&self, log: &Log, row: &Written) {
-        for (block, slot, first) in row.blocks() {
-            if is_still_written(log, block, slot, first) {
-                self.remember_written(log, block, slot);
-            }
-        }
+        still_written(log, row)
+            .for_each(|(block, slot, _)| self.remember_written(log, block, slot));
     }
 
     /// What of a row is still there will be clean in a moment, and is perhaps in the way.
     fn note_thinnable(&self, log: &Log, row: &Written) {
-        for (block, slot, first) in row.blocks() {
-            if is_still_written(log, block, slot, first) {
-                self.thinning.note_clean(log, block, slot, first);
-            }
-        }
+        still_written(log, row)
+            .for_each(|(block, slot, first)| self.thinning.note_clean(log, block, slot, first));
     }
 
     /// After a failed flush nobody knows what the core kept: it is all dirty again.
@@ -213,6 +207,13 @@ fn make_dirty(log: &mut Log, slot: SlotIndex) {
     log.map.set_state(slot, State::Dirty);
     let version = log.map.version(slot);
     log.give_back(&version);
+}
+
+fn still_written(
+    log: &Log,
+    row: &Written,
+) -> impl Iterator<Item = (CoreBlock, SlotIndex, Sequence)> {
+    row.blocks().filter(move |&(block, slot, first)| is_still_written(log, block, slot, first))
 }
 
 fn is_still_written(log: &Log, block: CoreBlock, slot: SlotIndex, first: Sequence) -> bool {
