@@ -171,6 +171,10 @@ impl SliceLayout {
         ByteRange::at(self.log_offset + (position.0 << self.unit_shift), len)
     }
 
+    pub fn block_at(&self, slot: SlotIndex, unit: u8) -> ByteRange {
+        self.range_at(self.position_of(slot, unit), BLOCK_BYTES)
+    }
+
     pub fn segment_range(&self, segment: SegmentIndex) -> ByteRange {
         self.range_at(self.segment_start(segment), self.segment_bytes())
     }

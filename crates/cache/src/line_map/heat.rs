@@ -1,14 +1,14 @@
 //! The heat of lines: what the map keeps for the policy of eviction.
 //!
-//! A line that is resident has its mark in one of its extents, the bearer, which hands it on when
-//! nothing is left of it: to another extent of the line with something published, or the line is
-//! resident no more.
+//! A line that is resident has its mark in one of its extents, the bearer: in the one that was
+//! published last, where everybody looks first. When nothing is left of that it hands the mark on,
+//! to another extent of the line with something published, or the line is resident no more.
 //!
 //! **Invariants**
 //! - A line has at most one bearer.
 //! - With lines of one block only published versions are bearers.
 
-use super::{LineMap, State, Tag};
+use super::{LineMap, Marks, State, Tag, Version};
 use crate::eviction::{Group, Heat, Held, Residents};
 use crate::types::{CoreBlock, CoreLine, SlotIndex};
 use std::ops::Range;
@@ -21,6 +21,34 @@ pub struct Asked {
     pub slot: SlotIndex,
     /// The line is resident, and had one of them before.
     pub is_hit: bool,
+}
+
+/// The extent that has the mark of a resident line, for as long as the map stays as it is.
+#[derive(Clone, Copy)]
+pub struct Bearer(u32);
+
+/// What a reader finds of a block: a version, but for its checksum, which lies elsewhere.
+#[derive(Clone, Copy)]
+pub struct Found {
+    pub block: CoreBlock,
+    pub slot: SlotIndex,
+    pub unit: u8,
+    pub state: State,
+    pub marks: Marks,
+    /// Of its line, if that is resident.
+    pub bearer: Option<Bearer>,
+}
+
+impl Found {
+    #[inline]
+    fn new(block: CoreBlock, (place, unit, tag): (u32, u8, Tag), bearer: Option<u32>) -> Self {
+        let (slot, bearer) = (SlotIndex(place), bearer.map(Bearer));
+        Self { block, slot, unit, state: tag.state(), marks: tag.marks(), bearer }
+    }
+
+    pub fn is_payload_free(&self) -> bool {
+        self.marks.contains(Marks::PAYLOAD_FREE)
+    }
 }
 
 /// The marks of lines that were resident, in another life or for another policy. They are of one
@@ -95,12 +123,45 @@ impl LineMap {
 
     #[inline]
     pub fn heat_of(&self, line: CoreLine) -> Heat {
-        self.bearer(line).map_or(Heat::NONE, |at| self.extents.heat(at))
+        self.extents.bearer(line).map_or(Heat::NONE, |at| self.extents.heat(at))
     }
 
+    /// Of the line of which something is at a place.
     #[inline]
-    pub(super) fn bearer(&self, line: CoreLine) -> Option<u32> {
-        self.extents.of_line(line).find(|at| self.extents.heat(*at).is_resident())
+    pub fn bearer_at(&self, slot: SlotIndex) -> Option<Bearer> {
+        let at = self.extents.at_place(slot.0)?;
+        if self.extents.is_by_block() || self.extents.heat(at).is_resident() {
+            return self.extents.heat(at).is_resident().then_some(Bearer(at));
+        }
+        self.extents.bearer(self.extents.line_of(self.extents.span(at).block)).map(Bearer)
+    }
+
+    /// What [`LineMap::published`] and [`LineMap::bearer_at`] say, by one walk.
+    #[inline]
+    pub fn found(&self, block: CoreBlock) -> Option<Found> {
+        let mut bucket = self.extents.bucket_of(block.0);
+        if self.extents.is_by_block() {
+            let place =
+                bucket.find_map(|linked| self.place_in(linked, block, Tag::is_published))?;
+            let bearer = self.extents.heat(place.0).is_resident().then_some(place.0);
+            return Some(Found::new(block, place, bearer));
+        }
+        let line = self.line_of(block);
+        let (mut place, mut bearer) = (None, None);
+        while place.is_none() || bearer.is_none() {
+            let Some(linked) = bucket.next() else { break };
+            if place.is_none() {
+                place = self.place_in(linked, block, Tag::is_published);
+            }
+            if bearer.is_none() && self.extents.bears(linked, line) {
+                bearer = Some(linked.at);
+            }
+        }
+        place.map(|place| Found::new(block, place, bearer))
+    }
+
+    pub fn version_of(&self, found: &Found) -> Version {
+        self.version_at(found.block, found.slot.0, found.unit, self.extents.tag(found.slot.0))
     }
 
     /// The line of which something is at a place is resident from now on, for the class of that.
@@ -119,7 +180,7 @@ impl LineMap {
 
     /// A line is not resident from now on.
     pub fn cool(&mut self, line: CoreLine) {
-        if let Some(at) = self.bearer(line) {
+        if let Some(at) = self.extents.bearer(line) {
             self.set_mark(at, Heat::NONE);
         }
     }
@@ -144,25 +205,9 @@ impl LineMap {
         Heats { heats, residents }
     }
 
-    /// A hit of the line of which something is at a place; `false`, and nothing has happened, where
-    /// it is not resident.
+    /// A hit of a line.
     #[inline]
-    pub fn warm_at(&mut self, slot: SlotIndex) -> bool {
-        let Some(mut at) = self.extents.at_place(slot.0) else { return false };
-        if !self.extents.heat(at).is_resident() {
-            if self.extents.is_by_block() {
-                return false;
-            }
-            let line = self.extents.line_of(self.extents.span(at).block);
-            let Some(bearer) = self.bearer(line) else { return false };
-            at = bearer;
-        }
-        self.warm(at);
-        true
-    }
-
-    #[inline]
-    fn warm(&mut self, at: u32) {
+    pub fn warm(&mut self, Bearer(at): Bearer) {
         let heat = self.extents.heat(at);
         if !heat.is_hottest() {
             self.extents.set_heat(at, heat.warmer());
@@ -294,19 +339,30 @@ impl LineMap {
         (span.place..span.end_place()).find(|place| self.extents.tag(*place).is_published())
     }
 
-    /// Blocks of a line were published, some of which the cache had before, or not.
+    /// An extent has been published: its line's mark is there from now on. Answers it.
     #[inline]
-    pub(super) fn note_asked(&mut self, block: u64, place: u32, heat: Heat, has_older: bool) {
-        let is_hit = heat.is_resident() && has_older;
-        if heat.is_resident() != is_hit {
+    pub(super) fn take_over(&mut self, at: u32, line: CoreLine) -> Heat {
+        let Some(bearer) = self.extents.bearer(line) else { return Heat::NONE };
+        let heat = self.extents.heat(bearer);
+        if bearer != at {
+            self.pass_on(bearer, at, heat);
+        }
+        heat
+    }
+
+    /// Blocks were published, some of which the cache had before, or not. If their line is
+    /// resident, the extent where they are is its bearer.
+    #[inline]
+    pub(super) fn note_asked(&mut self, at: u32, block: u64, place: u32, has_older: bool) {
+        let is_resident = self.extents.heat(at).is_resident();
+        let is_hit = is_resident && has_older;
+        if is_resident != is_hit {
             // What is added to a line that is there is no hit: whoever reads or writes it piece by
             // piece asks for it once.
             return;
         }
         if is_hit {
-            let line = self.extents.line_of(block);
-            let at = self.bearer(line).expect("a resident line has a bearer");
-            self.warm(at);
+            self.warm(Bearer(at));
         }
         if !is_hit || self.notes_hits {
             self.asked.push(Asked { block: CoreBlock(block), slot: SlotIndex(place), is_hit });
@@ -329,10 +385,15 @@ impl LineMap {
             }
             return self.set_mark(at, Heat::NONE);
         };
-        self.extents.set_heat(at, Heat::NONE);
-        self.extents.set_heat(heir, heat);
+        self.pass_on(at, heir, heat);
+    }
+
+    #[inline]
+    fn pass_on(&mut self, from: u32, to: u32, heat: Heat) {
+        self.extents.set_heat(from, Heat::NONE);
+        self.extents.set_heat(to, heat);
         if let Some(table) = &mut self.by_class {
-            table.hand_on(at, heir);
+            table.hand_on(from, to);
         }
     }
 
@@ -402,12 +463,12 @@ impl LineMap {
 
 impl Residents for LineMap {
     fn heat(&self, line: CoreLine, group: Group) -> Heat {
-        let at = self.bearer(line).filter(|at| self.is_in(group, *at));
+        let at = self.extents.bearer(line).filter(|at| self.is_in(group, *at));
         at.map_or(Heat::NONE, |at| self.extents.heat(at))
     }
 
     fn change(&mut self, line: CoreLine, group: Group, change: fn(Heat) -> Heat) -> Heat {
-        let Some(at) = self.bearer(line).filter(|at| self.is_in(group, *at)) else {
+        let Some(at) = self.extents.bearer(line).filter(|at| self.is_in(group, *at)) else {
             return Heat::NONE;
         };
         let before = self.extents.heat(at);

@@ -21,42 +21,34 @@ mod class_table;
 mod core_table;
 mod extents;
 mod heat;
+mod inserting;
 mod places;
 mod publishing;
 mod records;
+mod span;
 #[cfg(test)]
 mod tests;
 mod version;
 mod waiting;
 
 pub use class_table::ClassHeld;
-pub use extents::Scattering;
-pub use heat::{Asked, Heats};
+pub use heat::{Asked, Bearer, Found, Heats};
+pub use inserting::Insertion;
+pub use span::Scattering;
 pub use version::{Counts, Marks, State, Version};
 
 use crate::eviction::{Heat, Held};
 use crate::types::{BlockRun, CoreBlock, CoreLine, SlotIndex};
 use class_table::ClassTable;
 use core_table::CoreTable;
-use extents::{EXTENT_BLOCKS_MAX, Extents, NONE, Span};
+use extents::{EXTENT_BLOCKS_MAX, Extents, Linked, NONE};
+use span::Span;
 use std::ops::Range;
 use version::Tag;
 
 /// One extent in the pool for so many places: scattered lines hold three times what they would
 /// without a pool, in less memory than the peers take for whole ones.
 const PLACES_PER_POOLED_EXTENT: u32 = 8;
-
-/// Where new blocks are put.
-#[derive(Clone, Copy)]
-pub struct Insertion<'a> {
-    pub run: BlockRun,
-    pub slot: SlotIndex,
-    pub unit: u8,
-    pub target: State,
-    pub marks: Marks,
-    /// One for each block.
-    pub checksums: &'a [u32],
-}
 
 pub struct LineMap {
     extents: Extents,
@@ -75,7 +67,7 @@ pub struct LineMap {
     ended: Vec<CoreLine>,
     /// Whether `asked` names residents too, and anybody looks at `ended`.
     notes_hits: bool,
-    /// Where the last version went that was inserted by itself: the next may continue it.
+    /// Where the last version went: the next may continue it.
     open: u32,
 }
 
@@ -236,73 +228,9 @@ impl LineMap {
     pub fn version(&self, slot: SlotIndex) -> Version {
         let tag = self.extents.tag(slot.0);
         let at = if tag.is_mapped() { self.extents.at_place(slot.0) } else { None };
-        let span = at
-            .map_or(Span { block: 0, place: slot.0, len: 1, unit: 0 }, |at| self.extents.span(at));
+        let span = at.map_or(Span::new(0, slot.0, 1, 0), |at| self.extents.span(at));
         let block = CoreBlock(span.block + u64::from(slot.0 - span.place));
-        self.version_at(block, slot.0, span.unit, tag)
-    }
-
-    /// Maps the blocks of a record as pending, ahead of all other versions of them.
-    ///
-    /// # Panics
-    /// Where a place is not free, and where the pool lacks extents for the run.
-    pub fn insert_run(&mut self, insertion: &Insertion) {
-        let Insertion { run, slot, unit, target, marks, checksums } = *insertion;
-        assert_eq!(checksums.len() as u64, run.count);
-        let tag = Tag::new(State::Pending, target, marks);
-        let places = slot.0 as usize..slot.0 as usize + checksums.len();
-        self.checksums[places].copy_from_slice(checksums);
-        let mut place = slot.0;
-        for piece in self.lines_of(run) {
-            let len = piece.count as u32;
-            self.assert_free(place, len);
-            self.extents.link(Span { block: piece.first.0, place, len, unit });
-            self.extents.set_tags(place..place + len, tag);
-            place += len;
-        }
-        self.count_mapped(run, tag);
-    }
-
-    /// Maps a new version, ahead of all others of its block. `version.state` is taken as it is, so
-    /// that replay can insert what is published already.
-    ///
-    /// # Panics
-    /// Where the slot is not free, and where the pool lacks an extent.
-    pub fn insert(&mut self, version: Version) {
-        let Version { slot, block, unit, .. } = version;
-        self.assert_free(slot.0, 1);
-        if self.continues_open(&version) {
-            self.extents.extend(self.open, slot.0);
-        } else {
-            self.open = self.extents.link(Span { block: block.0, place: slot.0, len: 1, unit });
-        }
-        let tag = Tag::new(version.state, version.target, version.marks);
-        self.extents.set_tag(slot.0, tag);
-        self.checksums[slot.0 as usize] = version.checksum;
-        self.count_mapped(BlockRun { first: block, count: 1 }, tag);
-    }
-
-    /// Maps what a checkpoint or replay brings back: blocks of one line that lie in a row, behind
-    /// all places that were mapped so far. `insertion.target` is their state.
-    ///
-    /// # Panics
-    /// Where a place is not free, and where the pool lacks an extent.
-    pub fn restore(&mut self, insertion: &Insertion) {
-        let Insertion { run, slot, unit, target, marks, checksums } = *insertion;
-        let len = run.count as u32;
-        assert_eq!(checksums.len() as u64, run.count);
-        assert_eq!(self.held.all, 0, "nobody is resident before a policy is set");
-        self.assert_free(slot.0, len);
-        let (block, state, checksum) = (run.first, target, 0);
-        if self.continues_open(&Version { slot, block, state, target, unit, checksum, marks }) {
-            self.extents.extend(self.open, slot.0 + len - 1);
-        } else {
-            self.open = self.extents.link(Span { block: block.0, place: slot.0, len, unit });
-        }
-        let (tag, places) = (Tag::new(target, target, marks), slot.0..slot.0 + len);
-        self.checksums[slot.0 as usize..(slot.0 + len) as usize].copy_from_slice(checksums);
-        self.extents.set_tags(places, tag);
-        self.count_mapped(run, tag);
+        self.version_at(block, slot.0, span.unit_at(slot.0), tag)
     }
 
     /// Drops versions; nothing where they are free already. The older versions of their blocks, if
@@ -401,12 +329,12 @@ impl LineMap {
             let stop = places.end.min(span.end_place());
             while place < stop {
                 let tag = self.extents.tag(place);
-                let is_other = |next: &u32| self.extents.tag(*next) != tag;
+                let is_other = |next: &u32| self.extents.tag(*next) != tag || span.step > 0;
                 let end = (place + 1..stop).find(is_other).unwrap_or(stop);
                 if tag.is_mapped() {
                     let block = CoreBlock(span.block + u64::from(place - span.place));
                     let checksums = &self.checksums[place as usize..end as usize];
-                    visit(self.version_at(block, place, span.unit, tag), checksums);
+                    visit(self.version_at(block, place, span.unit_at(place), tag), checksums);
                 }
                 place = end;
             }
@@ -441,18 +369,33 @@ impl LineMap {
 
     #[inline(always)]
     fn find(&self, block: CoreBlock, is_wanted: impl Fn(Tag) -> bool) -> Option<Version> {
-        let mut at = self.extents.first(block.0);
-        while at != NONE {
-            let span = self.extents.span(at);
-            if let Some(place) = span.place_of(block.0) {
-                let tag = self.extents.tag(place);
-                if is_wanted(tag) {
-                    return Some(self.version_at(block, place, span.unit, tag));
-                }
-            }
-            at = self.extents.next(at);
-        }
-        None
+        let mut bucket = self.extents.bucket_of(block.0);
+        bucket.find_map(|linked| self.version_in(linked, block, &is_wanted))
+    }
+
+    /// The version of a block that an extent has, if that is wanted.
+    #[inline(always)]
+    fn version_in(
+        &self,
+        linked: Linked,
+        block: CoreBlock,
+        is_wanted: impl Fn(Tag) -> bool,
+    ) -> Option<Version> {
+        let (place, unit, tag) = self.place_in(linked, block, is_wanted)?;
+        Some(self.version_at(block, place, unit, tag))
+    }
+
+    /// Where that is.
+    #[inline(always)]
+    fn place_in(
+        &self,
+        linked: Linked,
+        block: CoreBlock,
+        is_wanted: impl Fn(Tag) -> bool,
+    ) -> Option<(u32, u8, Tag)> {
+        let (place, unit) = self.extents.place_of(linked, block.0)?;
+        let tag = self.extents.tag(place);
+        is_wanted(tag).then_some((place, unit, tag))
     }
 
     /// One walk for each line.
@@ -499,7 +442,7 @@ impl LineMap {
                 let place = span.place + (block - span.block) as u32;
                 let entry = &mut found[(block - piece.first.0) as usize];
                 if entry.0 == NONE && is_wanted(self.extents.tag(place)) {
-                    *entry = (place, span.unit);
+                    *entry = (place, span.unit_at(place));
                     missing -= 1;
                 }
             }
@@ -530,17 +473,6 @@ impl LineMap {
             first += count;
             (count > 0).then_some(piece)
         })
-    }
-
-    fn continues_open(&self, version: &Version) -> bool {
-        if self.extents.is_by_block() || self.open == NONE {
-            return false;
-        }
-        let (span, place) = (self.extents.span(self.open), version.slot.0);
-        let line = self.extents.line_blocks();
-        place >= span.end_place()
-            && extents::continues(line, &span, place, version.unit, version.block.0)
-            && (span.end_place()..place).all(|hole| self.extents.at_place(hole).is_none())
     }
 
     /// Goes through the extents that cover some places.

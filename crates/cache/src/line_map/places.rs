@@ -4,7 +4,7 @@
 //! **Not here**: extents and chains.
 
 use super::LineMap;
-use super::extents::Span;
+use super::span::Span;
 use super::version::{State, Tag};
 use crate::eviction::Heat;
 use crate::types::CoreBlock;

@@ -1,9 +1,10 @@
 //! Versions whose record has been written, and those that they supersede.
 
-use super::extents::Span;
+use super::span::Span;
 use super::{LineMap, NONE, overlap};
 use crate::eviction::Heat;
 use crate::types::SlotIndex;
+use std::ops::Range;
 
 impl LineMap {
     /// The record of pending versions has been written: the older versions are superseded. Answers
@@ -14,16 +15,15 @@ impl LineMap {
     pub fn publish(&mut self, slot: SlotIndex, count: u32) -> u32 {
         let mut published = 0;
         self.each_extent(slot, count, |map, at, span, places| {
-            let is_pending = |place: &u32| map.extents.tag(*place).is_pending();
-            let Some(first) = places.clone().find(is_pending) else { return };
+            let Some(first) = map.first_pending(places.clone()) else { return };
             let line = map.extents.line_of(span.block);
             if map.by_class.is_some() {
                 map.give_class(line, first);
             }
-            let heat = map.heat_of(line);
+            let heat = map.take_over(at, line);
             let blocks = map.publish_places(span, places, heat);
             let has_older = map.supersede(at, span, blocks, heat);
-            map.note_asked(span.block + u64::from(first - span.place), first, heat, has_older);
+            map.note_asked(at, span.block + u64::from(first - span.place), first, has_older);
             published += blocks.count_ones();
         });
         published
@@ -36,15 +36,23 @@ impl LineMap {
     pub fn publish_moved(&mut self, slot: SlotIndex, count: u32) -> u32 {
         let mut published = 0;
         self.each_extent(slot, count, |map, at, span, places| {
+            if map.first_pending(places.clone()).is_none() {
+                return;
+            }
             if map.by_class.is_some() {
                 map.hand_classes_on(span, places.clone());
             }
-            let heat = map.heat_of(map.extents.line_of(span.block));
+            let heat = map.take_over(at, map.extents.line_of(span.block));
             let blocks = map.publish_places(span, places, heat);
             map.supersede(at, span, blocks, heat);
             published += blocks.count_ones();
         });
         published
+    }
+
+    #[inline]
+    fn first_pending(&self, mut places: Range<u32>) -> Option<u32> {
+        places.find(|place| self.extents.tag(*place).is_pending())
     }
 
     /// Drops the versions behind an extent in its chain of those of its blocks that are named by a

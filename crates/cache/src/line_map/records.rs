@@ -72,6 +72,16 @@ impl Records {
         u32::from_le_bytes(self.bytes[at..at + LINK_BYTES].try_into().expect("a link"))
     }
 
+    /// Word and link together.
+    #[inline]
+    pub fn both(&self, at: u32) -> (u64, u32) {
+        let at = self.offset(at);
+        let record = &self.bytes[at..at + LINK_BYTES + WORD_BYTES];
+        let (link, word) = record.split_at(LINK_BYTES);
+        let word = u64::from_le_bytes(word.try_into().expect("a word"));
+        (word & self.mask, u32::from_le_bytes(link.try_into().expect("a link")))
+    }
+
     #[inline]
     pub fn set_next(&mut self, at: u32, next: u32) {
         let at = self.offset(at);
@@ -118,6 +128,8 @@ mod tests {
                 twin[at as usize] = (word, next);
                 let found = std::array::from_fn(|at| (records.word(at as u32), records.next(at as u32)));
                 prop_assert_eq!(found, twin);
+                let both = std::array::from_fn(|at| records.both(at as u32));
+                prop_assert_eq!(both, twin);
             }
         }
     }

@@ -13,8 +13,12 @@ fn run(first: u64, count: u64) -> BlockRun {
 }
 
 fn pending(map: &mut LineMap, slot: u32, run: BlockRun, target: State) {
+    pending_at(map, slot, 3, run, target);
+}
+
+fn pending_at(map: &mut LineMap, slot: u32, unit: u8, run: BlockRun, target: State) {
     let checksums: Vec<u32> = (slot..slot + run.count as u32).collect();
-    let (slot, unit, marks) = (SlotIndex(slot), 3, Marks::NONE);
+    let (slot, marks) = (SlotIndex(slot), Marks::NONE);
     map.insert_run(&Insertion { run, slot, unit, target, marks, checksums: &checksums });
 }
 
@@ -90,10 +94,33 @@ fn whole_lines_take_nothing_from_the_pool() {
     map.self_check();
     assert_eq!(map.pool(), (pool, pool));
     pending(&mut map, 1020, run(1, 1), State::Dirty);
-    pending(&mut map, 1022, run(3, 1), State::Dirty);
+    pending(&mut map, 1022, run(5, 1), State::Dirty);
     assert_eq!(map.pool(), (pool, pool - 1), "the second one that starts in its window");
     map.remove(SlotIndex(1022), 1);
     assert_eq!(map.pool(), (pool, pool));
+}
+
+#[test]
+fn blocks_of_a_line_that_are_written_one_by_one_share_extents() {
+    let mut map = LineMap::new(1024, 16, 0, 0, CORE_BLOCKS);
+    // Descriptors of half a kilobyte: every eighth of them fills a place with what it moves.
+    let places: Vec<(u32, u8)> = (1..=16u32).map(|at| (at - 1 + at / 8, (at % 8) as u8)).collect();
+    for (block, &(place, unit)) in (0..).zip(&places) {
+        pending_at(&mut map, place, unit, run(block, 1), State::Dirty);
+        map.publish(SlotIndex(place), 1);
+    }
+    let (pool, free) = map.pool();
+    assert_eq!(pool - free, 1, "of three extents two have their windows");
+    map.self_check();
+    for (block, &(place, unit)) in (0..).zip(&places) {
+        let found = map.published(CoreBlock(block)).expect("mapped");
+        assert_eq!((found.slot, found.unit), (SlotIndex(place), unit));
+        assert_eq!(map.version(SlotIndex(place)), found);
+    }
+    // To the device each is told by itself.
+    let mut told = Vec::new();
+    map.each_mapped(0..1024, |first, checksums| told.push((first.slot.0, checksums.len())));
+    assert_eq!(told, places.iter().map(|(place, _)| (*place, 1)).collect::<Vec<_>>());
 }
 
 #[test]
@@ -176,6 +203,10 @@ struct Twin {
     residents: BTreeSet<CoreLine>,
     on_the_way: Vec<(u32, BlockRun)>,
     head: u32,
+    /// Of the last record.
+    unit: u8,
+    /// By place.
+    units: Vec<u8>,
 }
 
 impl Twin {
@@ -188,6 +219,8 @@ impl Twin {
             residents: BTreeSet::new(),
             on_the_way: Vec::new(),
             head: 0,
+            unit: 0,
+            units: vec![0; places as usize],
         }
     }
 
@@ -219,7 +252,11 @@ impl Twin {
         place
     }
 
+    /// Behind a descriptor of so many places, or of an eighth of one.
     fn insert(&mut self, run: BlockRun, is_dirty: bool, gap: u32) {
+        let has_short = gap == 0;
+        self.unit = (self.unit + u8::from(has_short)) % 8;
+        let (gap, unit) = (gap + u32::from(has_short && self.unit == 0), self.unit);
         let slot = self.take(gap + run.count as u32) + gap;
         let target = if is_dirty { State::Dirty } else { State::Clean };
         let mut owes = false;
@@ -228,10 +265,11 @@ impl Twin {
         });
         for (place, block) in (slot..).zip(run.blocks()) {
             self.versions.entry(block.0).or_default().push((place, false));
+            self.units[place as usize] = unit;
         }
         self.on_the_way.push((slot, run));
         if !owes {
-            return pending(&mut self.map, slot, run, target);
+            return pending_at(&mut self.map, slot, unit, run, target);
         }
         for (place, block) in (slot..).zip(run.blocks()) {
             let older = self.map.newest(block);
@@ -240,7 +278,7 @@ impl Twin {
                     it.target == State::Dirty && it.marks.contains(Marks::REPLAYED)
                 });
             let marks = if inherits { Marks::REPLAYED } else { Marks::NONE };
-            let (slot, state, unit, checksum) = (SlotIndex(place), State::Pending, 3, place);
+            let (slot, state, checksum) = (SlotIndex(place), State::Pending, place);
             self.map.insert(Version { slot, block, state, target, unit, checksum, marks });
         }
     }
@@ -257,6 +295,7 @@ impl Twin {
             let (unit, checksum) = (0, slot.0);
             self.map.insert(Version { slot, block, state, target, unit, checksum, marks });
             self.versions.entry(block.0).or_default().push((slot.0, true));
+            self.units[slot.0 as usize] = unit;
         }
     }
 
@@ -374,6 +413,16 @@ impl Twin {
         assert_eq!(map.residents(), self.residents.len() as u64);
     }
 
+    fn check_found(&self, block: CoreBlock) {
+        let found = self.map.found(block);
+        let version = found.map(|found| self.map.version_of(&found));
+        assert_eq!(version, self.map.published(block));
+        if let Some(found) = found {
+            let is_resident = self.residents.contains(&self.map.line_of(block));
+            assert_eq!(found.bearer.is_some(), is_resident);
+        }
+    }
+
     fn check(&self) {
         let all = run(0, BLOCKS + 40);
         let (mut newest, mut published) = (Vec::new(), Vec::new());
@@ -388,9 +437,11 @@ impl Twin {
             let expected = expected.map(|(slot, _)| *slot);
             assert_eq!(slot_of(self.map.published(block)), expected);
             assert_eq!(published[block.0 as usize], expected);
+            self.check_found(block);
             for &(slot, is_published) in versions {
                 let version = self.map.version(SlotIndex(slot));
                 assert_eq!((version.block, version.checksum), (block, slot));
+                assert_eq!(version.unit, self.units[slot as usize]);
                 assert_eq!(version.state != State::Pending, is_published);
             }
         }
@@ -504,7 +555,7 @@ proptest! {
         line in (1u32..7).prop_map(|power| 1u64 << power),
         shift in 0u64..64,
         in_runs: bool,
-        places in prop::collection::btree_map(0u32..256, (0u64..600, 0u8..2), 0..200),
+        places in prop::collection::btree_map(0u32..256, (0u64..600, 0u8..2, any::<bool>()), 0..200),
     ) {
         // Neighbours by place are neighbours by block often enough, and lines begin anywhere.
         let block = |place: u32, jump: u64| {
@@ -513,10 +564,12 @@ proptest! {
         let mut seen = std::collections::BTreeSet::new();
         let blocks: Vec<_> = places
             .into_iter()
-            .map(|(place, (jump, unit))| (SlotIndex(place), unit, block(place, jump)))
+            .map(|(place, (jump, unit, steps))| {
+                let unit = if steps { (place % 8) as u8 } else { unit };
+                (SlotIndex(place), unit, block(place, jump))
+            })
             .filter(|(_, _, block)| seen.insert(*block))
             .collect();
-        // Whether they come one by one or in runs makes no difference.
         let joins = |last: &(SlotIndex, u8, BlockRun), (slot, unit, block): (SlotIndex, u8, CoreBlock)| {
             in_runs && unit == last.1 && block == last.2.end() && block.0 % line != 0
                 && u64::from(slot.0) == u64::from(last.0.0) + last.2.count
@@ -532,9 +585,9 @@ proptest! {
         runs.iter().for_each(|&(slot, unit, run)| scattering.add(slot, unit, run));
         let needed = scattering.extents();
         let mut map = LineMap::new(256, line, needed, 0, 1 << 40);
-        for (slot, unit, block) in blocks {
-            let (run, marks) = (BlockRun { first: block, count: 1 }, Marks::NONE);
-            let (target, checksums) = (State::Dirty, &[0]);
+        for (slot, unit, run) in runs {
+            let (target, marks, checksums) = (State::Dirty, Marks::NONE, vec![0; run.count as usize]);
+            let checksums = &checksums;
             map.restore(&Insertion { run, slot, unit, target, marks, checksums });
         }
         map.self_check();

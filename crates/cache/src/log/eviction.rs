@@ -4,7 +4,7 @@ use super::{Intake, Log};
 use crate::classes::{ClassId, Classes};
 use crate::eviction::{EvictionPolicy, Group, Heat, Hits, Policy, ShadowStats, Shadows, Shares};
 use crate::fit::{can_have, policy_bytes};
-use crate::line_map::{Asked, Heats, State, Version};
+use crate::line_map::{Asked, Bearer, Found, Heats, State, Version};
 use crate::types::{BlockRun, CoreBlock, CoreLine, SlotIndex, number_bits};
 use serde::Serialize;
 use std::ops::Range;
@@ -154,25 +154,40 @@ impl Log {
         self.map.residents() >= self.eviction.capacity
     }
 
-    /// A read of this class found this block there.
+    /// A read of this class found this.
     #[inline]
-    pub(crate) fn refer(&mut self, slot: SlotIndex, block: CoreBlock, class: ClassId) {
-        if self.eviction.line_blocks > 1 && self.goes_on(slot, block) {
+    pub(crate) fn refer(&mut self, found: &Found, class: ClassId) {
+        self.refer_by(found.slot, found.block, found.bearer, class);
+    }
+
+    #[inline]
+    fn refer_by(
+        &mut self,
+        slot: SlotIndex,
+        block: CoreBlock,
+        bearer: Option<Bearer>,
+        class: ClassId,
+    ) {
+        if self.eviction.line_blocks > 1 && self.goes_on(block) && bearer.is_some() {
             return self.join_class(slot, block, class);
         }
-        if !(self.eviction.is_plain && self.map.warm_at(slot)) {
-            self.refer_slowly(slot, block, class);
+        match bearer {
+            Some(bearer) if self.eviction.is_plain => self.map.warm(bearer),
+            _ => self.refer_slowly(slot, block, bearer, class),
         }
     }
 
-    /// Whether a reader goes on within a long line that is resident, and that it has hit already:
-    /// what is read once, piece by piece, is not asked for again and again.
+    fn refer_to(&mut self, slot: SlotIndex, block: CoreBlock, class: ClassId) {
+        self.refer_by(slot, block, self.map.bearer_at(slot), class);
+    }
+
+    /// Whether a reader goes on within a long line that it has hit already: what is read once,
+    /// piece by piece, is not asked for again and again.
     #[inline]
-    fn goes_on(&mut self, slot: SlotIndex, block: CoreBlock) -> bool {
+    fn goes_on(&mut self, block: CoreBlock) -> bool {
         let line = self.map.line_of(block);
         let is_last = self.eviction.last_hit.replace(line) == Some(line);
-        let begins = block.0.is_multiple_of(self.eviction.line_blocks);
-        is_last && !begins && self.map.heat_at(slot).is_resident()
+        is_last && !block.0.is_multiple_of(self.eviction.line_blocks)
     }
 
     /// A read found these versions, whose blocks ascend: a hit of each of their lines.
@@ -185,7 +200,7 @@ impl Log {
         for version in versions {
             let line = self.map.line_of(version.block);
             match last.replace(line) == Some(line) {
-                false => self.refer(version.slot, version.block, class),
+                false => self.refer_to(version.slot, version.block, class),
                 true => self.join_class(version.slot, version.block, class),
             }
         }
@@ -193,11 +208,15 @@ impl Log {
 
     /// The same of blocks that lie in a row.
     #[inline]
-    pub(crate) fn refer_to_row(&mut self, first: Version, count: u64, class: ClassId) {
+    pub(crate) fn refer_to_row(&mut self, found: &Found, count: u64, class: ClassId) {
+        let first = *found;
         for piece in self.map.lines_of(BlockRun { first: first.block, count }) {
             let slot =
                 |block: CoreBlock| SlotIndex(first.slot.0 + (block.0 - first.block.0) as u32);
-            self.refer(slot(piece.first), piece.first, class);
+            match piece.first == first.block {
+                true => self.refer(&first, class),
+                false => self.refer_to(slot(piece.first), piece.first, class),
+            }
             if self.eviction.shares.is_some() {
                 let others = piece.without_first(1).blocks();
                 others.for_each(|block| self.join_class(slot(block), block, class));
@@ -212,14 +231,24 @@ impl Log {
         self.refer_to_each(versions.iter(), class);
     }
 
-    fn refer_slowly(&mut self, slot: SlotIndex, block: CoreBlock, class: ClassId) {
-        let is_back = !self.map.heat_at(slot).is_resident();
-        self.counters.readmitted_blocks += u64::from(is_back);
+    fn refer_slowly(
+        &mut self,
+        slot: SlotIndex,
+        block: CoreBlock,
+        bearer: Option<Bearer>,
+        class: ClassId,
+    ) {
+        self.counters.readmitted_blocks += u64::from(bearer.is_none());
         self.join_class(slot, block, class);
-        if !self.map.warm_at(slot) {
-            self.take_in(slot, block);
-        } else if self.eviction.is_ordered() {
-            self.eviction.policy.hit(self.map.line_of(block));
+        // Of another class it is not resident any more.
+        match bearer.and_then(|_| self.map.bearer_at(slot)) {
+            None => self.take_in(slot, block),
+            Some(bearer) => {
+                self.map.warm(bearer);
+                if self.eviction.is_ordered() {
+                    self.eviction.policy.hit(self.map.line_of(block));
+                }
+            }
         }
         self.sample(self.map.line_of(block));
     }

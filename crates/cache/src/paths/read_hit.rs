@@ -2,7 +2,7 @@
 
 use crate::config::Mode;
 use crate::engine::{Engine, Pin};
-use crate::line_map::{State, Version};
+use crate::line_map::{Found, State, Version};
 use crate::log::{Log, id_of};
 use crate::paths::read::Piece;
 use crate::stats::{CacheRead, Way};
@@ -47,18 +47,18 @@ impl Engine {
     fn read_hit_at_once(&self, request: &Request) -> Option<Outcome> {
         let mut log = self.log.borrow_mut();
         let run = BlockRun::touching(request.range);
-        let version = self.find_row(&log, run)?;
-        if version.is_payload_free() && !request.buffers.is_payload_free() {
+        let found = self.find_row(&log, run)?;
+        if found.is_payload_free() && !request.buffers.is_payload_free() {
             return None;
         }
         let within = request.range.start() % BLOCK_BYTES;
-        let range = log.place_of(version);
+        let range = log.layout.block_at(found.slot, found.unit);
         let lent = self.cache.lend(ByteRange::at(range.start() + within, request.range.len()))?;
         match request.buffers.as_single() {
             Some(single) => single.copy_from_buffer(&lent),
             None => request.buffers.copy_from_buffers(&lent.into()),
         }
-        log.refer_to_row(version, run.count, id_of(request));
+        log.refer_to_row(&found, run.count, id_of(request));
         log.count_read(request, run.count, run.count);
         log.counters.traffic.cache.lent += request.range.len();
         let (class, bytes) = (id_of(request), request.range.len());
@@ -77,8 +77,9 @@ impl Engine {
         let (version, range) = {
             let mut log = self.log.borrow_mut();
             let run = BlockRun::touching(request.range);
-            let version = self.find_hit(&log, run)?;
-            log.refer(version.slot, version.block, id_of(request));
+            let found = self.find_hit(&log, run)?;
+            let version = log.map.version_of(&found);
+            log.refer(&found, id_of(request));
             log.counters.count_cache_read(CacheRead::Request, BLOCK_BYTES);
             let class = id_of(request);
             log.count_part(class, run.first, BLOCK_BYTES, |part| &mut part.cache_read);
@@ -103,22 +104,22 @@ impl Engine {
 
     /// The version that answers a read of one block, or of a part of it.
     #[inline]
-    fn find_hit(&self, log: &Log, run: BlockRun) -> Option<Version> {
+    fn find_hit(&self, log: &Log, run: BlockRun) -> Option<Found> {
         if run.count != 1 || log.is_lost_in(run) {
             return None;
         }
-        let version = log.map.published(run.first)?;
-        let is_served = version.state != State::Clean || self.mode() != Mode::PassThrough;
-        is_served.then_some(version)
+        let found = log.map.found(run.first)?;
+        let is_served = found.state != State::Clean || self.mode() != Mode::PassThrough;
+        is_served.then_some(found)
     }
 
     /// The first of versions that lie in a row, of all blocks of a run.
     #[inline]
-    fn find_row(&self, log: &Log, run: BlockRun) -> Option<Version> {
+    fn find_row(&self, log: &Log, run: BlockRun) -> Option<Found> {
         if run.count == 1 {
             return self.find_hit(log, run);
         }
-        let first = log.map.published(run.first)?;
+        let first = log.map.found(run.first)?;
         if log.is_lost_in(run) || first.is_payload_free() || self.mode() == Mode::PassThrough {
             return None;
         }
@@ -176,7 +177,6 @@ impl Hit {
 impl Log {
     #[inline]
     pub(crate) fn place_of(&self, version: Version) -> ByteRange {
-        let place = self.layout.position_of(version.slot, version.unit);
-        self.layout.range_at(place, BLOCK_BYTES)
+        self.layout.block_at(version.slot, version.unit)
     }
 }
