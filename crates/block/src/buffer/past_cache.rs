@@ -76,7 +76,7 @@ unsafe fn copy_lines_by_quarters(from: *const u8, to: *mut u8, len: usize) {
             }
         }
     }
-    // As above.
+    // As where there are long stores.
     // SAFETY: SSE is part of x86-64.
     unsafe { _mm_sfence() }
 }

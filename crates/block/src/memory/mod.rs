@@ -13,6 +13,7 @@
 //! - What was taken from the reserve goes back there, whoever asks, and nothing else does.
 //! - Where there is no reserve, everything is as without this module.
 
+mod pages;
 mod reserve;
 mod reserved;
 

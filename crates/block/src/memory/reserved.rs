@@ -1,11 +1,12 @@
 //! The allocator of a program that has a reserve.
 
 use super::has_to_have;
+use super::pages::prefer_large;
 use super::reserve::RESERVE;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::ptr::NonNull;
 
-/// The system's allocator, and behind it the reserve.
+/// The system's allocator, with large pages for what is large, and behind it the reserve.
 ///
 /// ```
 /// #[global_allocator]
@@ -47,7 +48,11 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for ReservedMemory<A> {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // SAFETY: as our caller promised.
         let memory = unsafe { self.system.alloc(layout) };
-        if memory.is_null() { instead(layout) } else { memory }
+        if memory.is_null() {
+            return instead(layout);
+        }
+        prefer_large(memory, layout.size());
+        memory
     }
 
     #[inline]
@@ -55,6 +60,7 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for ReservedMemory<A> {
         // SAFETY: as our caller promised.
         let memory = unsafe { self.system.alloc_zeroed(layout) };
         if !memory.is_null() {
+            prefer_large(memory, layout.size());
             return memory;
         }
         let memory = instead(layout);

@@ -11,6 +11,7 @@ mod instructions;
 mod work;
 
 use headpond_block::devices::RamDevice;
+use headpond_block::memory::ReservedMemory;
 use headpond_block::{Buffer, Driver, Executor, Order, Runtime, Wait};
 use instructions::Instructions;
 use std::error::Error;
@@ -19,6 +20,10 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
 use work::{Bench, CACHE_BYTES, ROUNDS, ROWS, Row, WORKED_BYTES, Work, scatter, timed};
+
+/// As in the daemon: with large pages.
+#[global_allocator]
+static MEMORY: ReservedMemory = ReservedMemory::new();
 
 /// The cache where instructions are counted and it has to be full, in bytes: soon.
 const COUNTED_CACHE_BYTES: u64 = 128 << 20;

@@ -1,8 +1,9 @@
 //! The memory of the line map: extents, how they are found by line and by place, and the places'
 //! own bytes.
 //!
-//! An extent is a run of neighbouring blocks of one core line that lie in a row in the log: of one
-//! record, or each in one of its own, with a short descriptor in between. The
+//! An extent is a run of neighbouring blocks of one core line that lie in a row in the log: those
+//! of one request, or each in a record of its own, with a short descriptor in between; what reclaim
+//! and recovery bring may have holes. The
 //! log is cut into *windows* as long as a line, and there is one extent for each window: the first
 //! one that starts in it. Others that start there come from a pool, which is as large as it was
 //! made. With lines of one block a window has one place, an extent one block, and there is no pool:
@@ -10,7 +11,7 @@
 //! one of its extents, its *bearer*.
 //!
 //! **Invariants**
-//! - An extent lies within one line, and has a mapped place.
+//! - An extent lies within one line and one segment, and has a mapped place.
 //! - Extents are in the bucket of their line, newest first.
 //! - Where an extent covers a place, no other one does.
 //! - A line has at most one bearer.
@@ -61,7 +62,7 @@ struct Link {
 
 /// An extent, and its word as it is.
 #[derive(Clone, Copy)]
-pub(super) struct Linked {
+pub(super) struct Seen {
     pub at: u32,
     word: u64,
 }
@@ -238,7 +239,7 @@ impl Extents {
 
     /// The extents in the bucket of a block's line, newest first.
     #[inline]
-    pub fn bucket_of(&self, block: u64) -> impl Iterator<Item = Linked> + '_ {
+    pub fn bucket_of(&self, block: u64) -> impl Iterator<Item = Seen> + '_ {
         let mut next = self.first(block);
         std::iter::from_fn(move || {
             let at = next;
@@ -247,13 +248,13 @@ impl Extents {
             }
             let word;
             (word, next) = self.extents.both(at);
-            Some(Linked { at, word })
+            Some(Seen { at, word })
         })
     }
 
     /// Place and unit of a block, where an extent covers it.
     #[inline]
-    pub fn place_of(&self, Linked { at, word }: Linked, block: u64) -> Option<(u32, u8)> {
+    pub fn place_of(&self, Seen { at, word }: Seen, block: u64) -> Option<(u32, u8)> {
         let index = block.wrapping_sub(word >> self.block_shift);
         if index >= u64::from(self.len_in(word)) {
             return None;
@@ -335,13 +336,13 @@ impl Extents {
 
     /// Whether an extent is the bearer of a line.
     #[inline]
-    pub fn bears(&self, Linked { word, .. }: Linked, line: CoreLine) -> bool {
+    pub fn bears(&self, Seen { word, .. }: Seen, line: CoreLine) -> bool {
         heat_in(word).is_resident() && self.line_of(word >> self.block_shift) == line
     }
 
     #[inline]
     pub fn bearer(&self, line: CoreLine) -> Option<u32> {
-        let bearer = self.bucket_of(line.0 << self.shift).find(|linked| self.bears(*linked, line));
+        let bearer = self.bucket_of(line.0 << self.shift).find(|seen| self.bears(*seen, line));
         bearer.map(|bearer| bearer.at)
     }
 
@@ -360,8 +361,8 @@ impl Extents {
     /// The extents of a line, newest first.
     #[inline]
     pub fn of_line(&self, line: CoreLine) -> impl Iterator<Item = u32> + '_ {
-        let is_of_it = move |linked: &Linked| self.line_of(linked.word >> self.block_shift) == line;
-        self.bucket_of(line.0 << self.shift).filter(is_of_it).map(|linked| linked.at)
+        let is_of_it = move |seen: &Seen| self.line_of(seen.word >> self.block_shift) == line;
+        self.bucket_of(line.0 << self.shift).filter(is_of_it).map(|seen| seen.at)
     }
 
     /// All extents that are linked, in no order.

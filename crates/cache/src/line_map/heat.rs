@@ -1,12 +1,13 @@
 //! The heat of lines: what the map keeps for the policy of eviction.
 //!
-//! A line that is resident has its mark in one of its extents, the bearer: in the one that was
-//! published last, where everybody looks first. When nothing is left of that it hands the mark on,
-//! to another extent of the line with something published, or the line is resident no more.
+//! A line that is resident has its mark in one of its extents, the bearer. What is published takes
+//! the mark over: the newest extent is where everybody looks first. When nothing of the bearer is
+//! published any more, it hands the mark on to another extent of the line, or the line is resident
+//! no more.
 //!
 //! **Invariants**
 //! - A line has at most one bearer.
-//! - With lines of one block only published versions are bearers.
+//! - A bearer has something published.
 
 use super::{LineMap, Marks, State, Tag, Version};
 use crate::eviction::{Group, Heat, Held, Residents};
@@ -141,20 +142,19 @@ impl LineMap {
     pub fn found(&self, block: CoreBlock) -> Option<Found> {
         let mut bucket = self.extents.bucket_of(block.0);
         if self.extents.is_by_block() {
-            let place =
-                bucket.find_map(|linked| self.place_in(linked, block, Tag::is_published))?;
+            let place = bucket.find_map(|seen| self.place_in(seen, block, Tag::is_published))?;
             let bearer = self.extents.heat(place.0).is_resident().then_some(place.0);
             return Some(Found::new(block, place, bearer));
         }
         let line = self.line_of(block);
         let (mut place, mut bearer) = (None, None);
         while place.is_none() || bearer.is_none() {
-            let Some(linked) = bucket.next() else { break };
+            let Some(seen) = bucket.next() else { break };
             if place.is_none() {
-                place = self.place_in(linked, block, Tag::is_published);
+                place = self.place_in(seen, block, Tag::is_published);
             }
-            if bearer.is_none() && self.extents.bears(linked, line) {
-                bearer = Some(linked.at);
+            if bearer.is_none() && self.extents.bears(seen, line) {
+                bearer = Some(seen.at);
             }
         }
         place.map(|place| Found::new(block, place, bearer))
@@ -272,8 +272,8 @@ impl LineMap {
         }
     }
 
-    /// The lines whose newest published extent starts at some places, in their order: a block of
-    /// each, and where that is.
+    /// The lines whose newest published extent starts at some places, in their order: the last
+    /// block of that, and where it is.
     pub fn each_line(&self, places: Range<u32>, visit: impl FnMut(SlotIndex, CoreBlock)) {
         self.each_published_extent(places, |at| self.is_newest(at), visit);
     }
@@ -302,10 +302,10 @@ impl LineMap {
                 continue;
             };
             let span = self.extents.span(at);
-            if let Some(first) = self.published_of(at)
+            if let Some(last) = self.published_of(at)
                 && is_wanted(at)
             {
-                visit(SlotIndex(first), CoreBlock(span.block + u64::from(first - span.place)));
+                visit(SlotIndex(last), CoreBlock(span.block + u64::from(last - span.place)));
             }
             place = span.end_place();
         }
@@ -333,13 +333,15 @@ impl LineMap {
         newest.unwrap_or(at)
     }
 
-    /// The first place of an extent where something is published.
-    fn published_of(&self, at: u32) -> Option<u32> {
+    /// The last place of an extent where something is published.
+    #[inline]
+    pub(super) fn published_of(&self, at: u32) -> Option<u32> {
         let span = self.extents.span(at);
-        (span.place..span.end_place()).find(|place| self.extents.tag(*place).is_published())
+        let mut places = (span.place..span.end_place()).rev();
+        places.find(|place| self.extents.tag(*place).is_published())
     }
 
-    /// An extent has been published: its line's mark is there from now on. Answers it.
+    /// An extent is about to be published: its line's mark is there from now on. Answers it.
     #[inline]
     pub(super) fn take_over(&mut self, at: u32, line: CoreLine) -> Heat {
         let Some(bearer) = self.extents.bearer(line) else { return Heat::NONE };
@@ -369,13 +371,9 @@ impl LineMap {
         }
     }
 
-    /// An extent of which nothing is left is about to be unlinked.
-    #[inline]
+    /// Nothing of a bearer is published any more.
     pub(super) fn hand_on(&mut self, at: u32) {
         let heat = self.extents.heat(at);
-        if !heat.is_resident() {
-            return;
-        }
         let line = self.extents.line_of(self.extents.span(at).block);
         let is_heir = |other: &u32| *other != at && self.published_of(*other).is_some();
         let heir = self.extents.of_line(line).find(is_heir);
@@ -451,8 +449,7 @@ impl LineMap {
             if heat.is_resident() {
                 assert!(lines.insert(self.extents.line_of(span.block)), "two bearers of a line");
                 held_clean += self.clean_beside(at);
-                let is_sound = !self.extents.is_by_block() || self.published_of(at).is_some();
-                assert!(is_sound, "resident before it is published");
+                assert!(self.published_of(at).is_some(), "a bearer without anything published");
             } else {
                 assert_eq!(heat, Heat::NONE);
             }

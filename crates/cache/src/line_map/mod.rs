@@ -41,7 +41,7 @@ use crate::eviction::{Heat, Held};
 use crate::types::{BlockRun, CoreBlock, CoreLine, SlotIndex};
 use class_table::ClassTable;
 use core_table::CoreTable;
-use extents::{EXTENT_BLOCKS_MAX, Extents, Linked, NONE};
+use extents::{EXTENT_BLOCKS_MAX, Extents, NONE, Seen};
 use span::Span;
 use std::ops::Range;
 use version::Tag;
@@ -141,6 +141,11 @@ impl LineMap {
         self.extents.at_place(slot.0).is_some_and(|at| self.extents.is_of_pool(at))
     }
 
+    /// Whether two slots share an extent.
+    pub fn share_extent(&self, one: SlotIndex, other: SlotIndex) -> bool {
+        self.extents.at_place(one.0) == self.extents.at_place(other.0)
+    }
+
     /// How many extents blocks that lie in a row in the log may take from the pool: all but those
     /// that are the first of a window.
     pub fn extents_in_a_row(&self, blocks: u64) -> u64 {
@@ -154,7 +159,10 @@ impl LineMap {
     /// from the pool: neighbours of one line share one, as they do now.
     pub fn extents_of_copies(&self, versions: &[Version]) -> u64 {
         let of = |version: &Version| self.extents.at_place(version.slot.0);
-        let shared = versions.windows(2).filter(|pair| of(&pair[0]) == of(&pair[1])).count() as u64;
+        let is_shared = |pair: &&[Version]| {
+            pair[0].block.0 + 1 == pair[1].block.0 && of(&pair[0]) == of(&pair[1])
+        };
+        let shared = versions.windows(2).filter(is_shared).count() as u64;
         self.extents_in_a_row(versions.len() as u64).saturating_sub(shared)
     }
 
@@ -240,8 +248,7 @@ impl LineMap {
             map.extents.foresee_unlink(span.place);
             let heat = map.heat_by(at);
             map.release_places(places, heat);
-            if map.extents.is_vacant(span) {
-                map.close(at);
+            if map.is_done(at, span) {
                 map.extents.unlink_found(at);
             }
         });
@@ -370,18 +377,18 @@ impl LineMap {
     #[inline(always)]
     fn find(&self, block: CoreBlock, is_wanted: impl Fn(Tag) -> bool) -> Option<Version> {
         let mut bucket = self.extents.bucket_of(block.0);
-        bucket.find_map(|linked| self.version_in(linked, block, &is_wanted))
+        bucket.find_map(|seen| self.version_in(seen, block, &is_wanted))
     }
 
     /// The version of a block that an extent has, if that is wanted.
     #[inline(always)]
     fn version_in(
         &self,
-        linked: Linked,
+        seen: Seen,
         block: CoreBlock,
         is_wanted: impl Fn(Tag) -> bool,
     ) -> Option<Version> {
-        let (place, unit, tag) = self.place_in(linked, block, is_wanted)?;
+        let (place, unit, tag) = self.place_in(seen, block, is_wanted)?;
         Some(self.version_at(block, place, unit, tag))
     }
 
@@ -389,11 +396,11 @@ impl LineMap {
     #[inline(always)]
     fn place_in(
         &self,
-        linked: Linked,
+        seen: Seen,
         block: CoreBlock,
         is_wanted: impl Fn(Tag) -> bool,
     ) -> Option<(u32, u8, Tag)> {
-        let (place, unit) = self.extents.place_of(linked, block.0)?;
+        let (place, unit) = self.extents.place_of(seen, block.0)?;
         let tag = self.extents.tag(place);
         is_wanted(tag).then_some((place, unit, tag))
     }
@@ -499,21 +506,24 @@ impl LineMap {
     /// Goes on behind an extent, which is unlinked where nothing is left of it.
     #[inline]
     fn step(&mut self, before: &mut Option<u32>, at: u32, span: &Span) {
-        if self.extents.is_vacant(span) {
-            self.close(at);
-            self.extents.unlink(at, *before);
-        } else {
-            *before = Some(at);
+        match self.is_done(at, span) {
+            true => self.extents.unlink(at, *before),
+            false => *before = Some(at),
         }
     }
 
-    /// An extent is about to be unlinked.
+    /// Places of an extent were freed: whether it is to be unlinked, with nothing left of it. What
+    /// has nothing published hands the mark of its line on.
     #[inline]
-    fn close(&mut self, at: u32) {
-        self.hand_on(at);
-        if self.open == at {
+    fn is_done(&mut self, at: u32, span: &Span) -> bool {
+        let is_vacant = self.extents.is_vacant(span);
+        if self.extents.heat(at).is_resident() && self.published_of(at).is_none() {
+            self.hand_on(at);
+        }
+        if is_vacant && self.open == at {
             self.open = NONE;
         }
+        is_vacant
     }
 }
 

@@ -24,7 +24,7 @@ pub(super) struct Span {
 }
 
 impl Span {
-    /// Blocks of one record: all have one unit.
+    /// All blocks have one unit.
     #[inline]
     pub fn new(block: u64, place: u32, len: u32, unit: u8) -> Self {
         Self { block, place, len, unit, step: 0 }
@@ -65,8 +65,8 @@ pub(super) fn lie_in(word: u64) -> (u8, u8) {
     (lie % UNITS as u8, lie / UNITS as u8)
 }
 
-/// Counts how many extents recovered blocks will take from the pool. An extent may have holes: what
-/// was there has been superseded.
+/// Counts how many extents recovered blocks will take from the pool. An extent may have holes,
+/// where a descriptor is or what is not needed any more.
 pub struct Scattering {
     line: u64,
     window: u32,

@@ -101,29 +101,6 @@ fn whole_lines_take_nothing_from_the_pool() {
 }
 
 #[test]
-fn blocks_of_a_line_that_are_written_one_by_one_share_extents() {
-    let mut map = LineMap::new(1024, 16, 0, 0, CORE_BLOCKS);
-    // Descriptors of half a kilobyte: every eighth of them fills a place with what it moves.
-    let places: Vec<(u32, u8)> = (1..=16u32).map(|at| (at - 1 + at / 8, (at % 8) as u8)).collect();
-    for (block, &(place, unit)) in (0..).zip(&places) {
-        pending_at(&mut map, place, unit, run(block, 1), State::Dirty);
-        map.publish(SlotIndex(place), 1);
-    }
-    let (pool, free) = map.pool();
-    assert_eq!(pool - free, 1, "of three extents two have their windows");
-    map.self_check();
-    for (block, &(place, unit)) in (0..).zip(&places) {
-        let found = map.published(CoreBlock(block)).expect("mapped");
-        assert_eq!((found.slot, found.unit), (SlotIndex(place), unit));
-        assert_eq!(map.version(SlotIndex(place)), found);
-    }
-    // To the device each is told by itself.
-    let mut told = Vec::new();
-    map.each_mapped(0..1024, |first, checksums| told.push((first.slot.0, checksums.len())));
-    assert_eq!(told, places.iter().map(|(place, _)| (*place, 1)).collect::<Vec<_>>());
-}
-
-#[test]
 fn memory_is_within_the_bounds_of_the_issue() {
     let places = 1 << 20;
     // Arrays of 64 GiB, of a tebibyte, of 16, and of four pebibytes; seven in ten are resident.

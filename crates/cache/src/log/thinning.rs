@@ -21,6 +21,20 @@ impl Log {
         self.map.is_in_pool(slot) && !self.lost_at_start.contains(&block)
     }
 
+    /// Leaves away what is more than the extents to be given back, of blocks by place.
+    pub fn truncate_to_wanted(&self, blocks: &mut Vec<Scattered>) {
+        let (mut left, mut last) = (self.extents_to_give_back(), None);
+        let is_too_much = |it: &Scattered| {
+            if !last.replace(it.slot).is_some_and(|last| self.map.share_extent(last, it.slot)) {
+                let Some(fewer) = left.checked_sub(1) else { return true };
+                left = fewer;
+            }
+            false
+        };
+        let len = blocks.iter().position(is_too_much).unwrap_or(blocks.len());
+        blocks.truncate(len);
+    }
+
     /// Forms a record that ends those of these blocks, at most as many as one record has entries
     /// for, that are clean and have no newer version. They stay mapped: until the record is stable
     /// a write past the cache has to end them itself.

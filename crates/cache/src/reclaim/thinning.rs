@@ -84,9 +84,9 @@ impl Engine {
         if !self.log.borrow().is_scattered() {
             return Ok(());
         }
-        // The oldest go first, as far as that is enough.
-        blocks.sort_unstable_by_key(|it| it.first);
-        blocks.truncate(self.log.borrow().extents_to_give_back());
+        // The oldest go first, and whoever shares an extent together, as far as that is enough.
+        blocks.sort_unstable_by_key(|it| (it.first, it.slot));
+        self.log.borrow().truncate_to_wanted(&mut blocks);
         blocks.sort_unstable_by_key(|it| it.block);
         let (mut ended, mut outcome) = (Vec::new(), Ok(()));
         for group in blocks.chunks(BLOCKS_PER_RECORD) {
