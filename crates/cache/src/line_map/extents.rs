@@ -226,7 +226,7 @@ impl Extents {
 
     /// The first block of an extent.
     #[inline]
-    fn block(&self, at: u32) -> u64 {
+    pub fn block(&self, at: u32) -> u64 {
         self.extents.word(at) >> self.block_shift
     }
 
@@ -386,12 +386,12 @@ impl Extents {
         self.in_window(window, place).or_else(|| self.in_window(window.checked_sub(1)?, place))
     }
 
-    /// Puts a new extent in front of all others of its line. Its places are tagged by the caller.
+    /// Puts a new extent, whose places have this tag, in front of all others of its line.
     ///
     /// # Panics
     /// Where the pool is empty, and where the extent leaves its line.
     #[inline]
-    pub fn link(&mut self, span: Span) -> u32 {
+    pub fn link(&mut self, span: Span, tag: Tag) -> u32 {
         let line = self.line_blocks();
         assert!(span.block >> BLOCK_BITS_MAX == 0 && u64::from(span.unit) < UNITS && span.len > 0);
         assert!(span.block % line + u64::from(span.len) <= line, "extent leaves its line");
@@ -402,6 +402,9 @@ impl Extents {
         if self.shift > 0 {
             word |= u64::from(offset) << OFFSET_SHIFT;
             word |= u64::from(span.len - 1) << self.len_shift();
+            self.set_tags(span.place..span.end_place(), tag);
+        } else {
+            word |= u64::from(tag.0) << TAG_SHIFT;
         }
         let bucket = self.bucket(span.block);
         self.extents.set(at, word, self.heads[bucket]);
@@ -410,16 +413,17 @@ impl Extents {
         at
     }
 
-    /// Makes an extent longer by the places up to `last`, and as many blocks.
+    /// Makes an extent longer, up to the end of `more`, whose places have this tag.
     #[inline]
-    pub fn extend(&mut self, at: u32, last: u32, step: u8) {
+    pub fn extend(&mut self, at: u32, more: Span, tag: Tag, step: u8) {
         let span = Span { step, ..self.span(at) };
-        let len = last + 1 - span.place;
+        let len = more.end_place() - span.place;
         assert!(span.block % self.line_blocks() + u64::from(len) <= self.line_blocks());
         assert!(u64::from(span.unit) + u64::from(step) < UNITS);
         let mask = (self.line_blocks() - 1) << self.len_shift() | LIE_MASK;
         let word = self.extents.word(at) & !mask;
         self.extents.set_word(at, word | u64::from(len - 1) << self.len_shift() | span.lie());
+        self.set_tags(more.place..more.end_place(), tag);
     }
 
     /// Takes an extent out of its bucket, in which `before` stands in front of it.
@@ -428,7 +432,7 @@ impl Extents {
         match before {
             Some(before) => self.extents.set_next(before, next),
             None => {
-                let bucket = self.bucket(self.span(at).block);
+                let bucket = self.bucket(self.block(at));
                 assert_eq!(self.heads[bucket], at, "first of its bucket");
                 self.heads[bucket] = next;
             }
@@ -442,7 +446,7 @@ impl Extents {
 
     /// Takes an extent out of its bucket.
     pub fn unlink_found(&mut self, at: u32) {
-        let (mut before, mut other) = (None, self.first(self.span(at).block));
+        let (mut before, mut other) = (None, self.first(self.block(at)));
         while other != at {
             (before, other) = (Some(other), self.next(other));
         }

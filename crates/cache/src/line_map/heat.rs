@@ -92,7 +92,7 @@ impl Heats {
         if map.extents.is_by_block() || is_heated(&at) {
             return Some(at).filter(is_heated);
         }
-        map.extents.of_line(map.extents.line_of(map.extents.span(at).block)).find(is_heated)
+        map.extents.of_line(map.extents.line_of(map.extents.block(at))).find(is_heated)
     }
 }
 
@@ -119,7 +119,7 @@ impl LineMap {
         if heat.is_resident() || self.extents.is_by_block() {
             return heat;
         }
-        self.heat_of(self.extents.line_of(self.extents.span(at).block))
+        self.heat_of(self.extents.line_of(self.extents.block(at)))
     }
 
     #[inline]
@@ -134,7 +134,7 @@ impl LineMap {
         if self.extents.is_by_block() || self.extents.heat(at).is_resident() {
             return self.extents.heat(at).is_resident().then_some(Bearer(at));
         }
-        self.extents.bearer(self.extents.line_of(self.extents.span(at).block)).map(Bearer)
+        self.extents.bearer(self.extents.line_of(self.extents.block(at))).map(Bearer)
     }
 
     /// What [`LineMap::published`] and [`LineMap::bearer_at`] say, by one walk.
@@ -328,7 +328,7 @@ impl LineMap {
         if self.extents.is_by_block() {
             return at;
         }
-        let line = self.extents.line_of(self.extents.span(at).block);
+        let line = self.extents.line_of(self.extents.block(at));
         let newest = self.extents.of_line(line).find(|at| self.published_of(*at).is_some());
         newest.unwrap_or(at)
     }
@@ -374,7 +374,7 @@ impl LineMap {
     /// Nothing of a bearer is published any more.
     pub(super) fn hand_on(&mut self, at: u32) {
         let heat = self.extents.heat(at);
-        let line = self.extents.line_of(self.extents.span(at).block);
+        let line = self.extents.line_of(self.extents.block(at));
         let is_heir = |other: &u32| *other != at && self.published_of(*other).is_some();
         let heir = self.extents.of_line(line).find(is_heir);
         let Some(heir) = heir else {
@@ -417,16 +417,16 @@ impl LineMap {
     /// Clean blocks of the line of an extent.
     #[inline]
     fn clean_beside(&self, at: u32) -> u64 {
-        let span = self.extents.span(at);
         if self.extents.is_by_block() {
-            return u64::from(self.extents.tag(span.place).is_clean());
+            return u64::from(self.extents.tag(at).is_clean());
         }
         let clean_of = |at| {
             let span = self.extents.span(at);
             let places = span.place..span.end_place();
             places.filter(|place| self.extents.tag(*place).is_clean()).count() as u64
         };
-        self.extents.of_line(self.extents.line_of(span.block)).map(clean_of).sum()
+        let line = self.extents.line_of(self.extents.block(at));
+        self.extents.of_line(line).map(clean_of).sum()
     }
 
     /// What was clean at a place of a line, or becomes it.

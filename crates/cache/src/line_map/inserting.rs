@@ -74,10 +74,9 @@ impl LineMap {
     fn put(&mut self, span: Span, tag: Tag, joins: impl Fn(u8) -> bool) {
         self.assert_free(span.place, span.len);
         match self.step_from_open(&span).filter(|step| joins(*step)) {
-            Some(step) => self.extents.extend(self.open, span.end_place() - 1, step),
-            None => self.open = self.extents.link(span),
+            Some(step) => self.extents.extend(self.open, span, tag, step),
+            None => self.open = self.extents.link(span, tag),
         }
-        self.extents.set_tags(span.place..span.end_place(), tag);
     }
 
     #[inline]

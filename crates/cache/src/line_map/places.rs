@@ -39,7 +39,7 @@ impl LineMap {
 
     /// Whether nobody counts blocks by something else than their state.
     #[inline]
-    fn is_counted_whole(&self) -> bool {
+    pub(super) fn is_counted_whole(&self) -> bool {
         self.by_class.is_none() && self.by_core.is_none()
     }
 

@@ -13,6 +13,10 @@ impl LineMap {
     /// # Panics
     /// Where one was published before.
     pub fn publish(&mut self, slot: SlotIndex, count: u32) -> u32 {
+        if self.extents.is_by_block() && self.is_counted_whole() {
+            let places = slot.0..slot.0 + count;
+            return places.map(|place| u32::from(self.publish_block(place))).sum();
+        }
         let mut published = 0;
         self.each_extent(slot, count, |map, at, span, places| {
             let Some(first) = map.first_pending(places.clone()) else { return };
@@ -27,6 +31,25 @@ impl LineMap {
             published += blocks.count_ones();
         });
         published
+    }
+
+    /// One place, with lines of one block: most blocks have no other version.
+    #[inline]
+    fn publish_block(&mut self, place: u32) -> bool {
+        let tag = self.extents.tag(place);
+        if !tag.is_pending() {
+            return false;
+        }
+        let block = self.extents.block(place);
+        let is_only = self.extents.next(place) == NONE;
+        let heat = match is_only {
+            true => Heat::NONE,
+            false => self.take_over(place, self.extents.line_of(block)),
+        };
+        self.retag(place, tag, tag.published(), heat);
+        let has_older = !is_only && self.supersede(place, &self.extents.span(place), 1, heat);
+        self.note_asked(place, block, place, has_older);
+        true
     }
 
     /// The same of copies by reclaim, which nobody has asked for.

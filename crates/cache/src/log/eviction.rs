@@ -289,18 +289,18 @@ impl Log {
         if self.eviction.shares.is_some() && self.eviction.is_ordered() {
             self.note_left(&asked);
         }
-        // Of several of one record one may have superseded another.
-        let is_alone = asked.len() == 1;
+        // Of several requests of one record one may have superseded another.
+        let are_there = asked.is_sorted_by(|one, next| one.block < next.block);
         for asked in &asked {
-            self.take_in_or_hit(asked, is_alone);
+            self.take_in_or_hit(asked, are_there);
         }
         self.map.return_asked(asked);
     }
 
     #[inline]
-    fn take_in_or_hit(&mut self, asked: &Asked, is_alone: bool) {
+    fn take_in_or_hit(&mut self, asked: &Asked, is_there: bool) {
         let Asked { slot, block, is_hit } = *asked;
-        let is_there = is_alone || self.map.state_of(slot, block) != State::Free;
+        let is_there = is_there || self.map.state_of(slot, block) != State::Free;
         // Others may have driven the line out, or taken it in, or renewed the policy.
         if is_there && !self.map.heat_at(slot).is_resident() {
             self.take_in(slot, block);
