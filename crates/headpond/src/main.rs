@@ -1,5 +1,8 @@
 //! Headpond's command line: see [`args`] for the commands, [`daemon`] for what `serve` runs.
 
+#[macro_use]
+mod telling;
+
 mod args;
 mod client;
 mod commands;
@@ -58,8 +61,7 @@ fn is_printer(command: &Command) -> bool {
         || matches!(command, Command::Witness(args) if args.is_printer())
 }
 
-/// Writing to a pipe that nobody reads any more ends the program, as it does for other tools;
-/// Rust's default is an error, which `println!` turns into a panic.
+/// Writing to a pipe that nobody reads any more ends the program, as it does for other tools.
 fn end_with_the_reader() {
     // SAFETY: no other thread runs yet, and the default action needs no handler of ours.
     unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };

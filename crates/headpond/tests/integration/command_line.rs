@@ -435,3 +435,18 @@ fn a_reader_that_has_seen_enough_ends_the_program_quietly() {
     // What takes long says how far it is.
     assert!(told.lines().all(|line| line.starts_with("simulating: ")), "{told}");
 }
+
+#[test]
+fn what_a_command_changes_it_changes_though_nobody_reads_of_it() {
+    let user = User::new();
+    let member = user.file("m.img", 64 << 20);
+    let ended = user.run_unread(&["create", "hv0", "--raid", "0", &member]);
+    assert!(ended.code == 0 && !ended.err.contains("panicked"), "{}", ended.err);
+    let daemon = user.serve("hv0");
+    let ended = user.run_unread(&["set", "hv0", "merge-wait-us=off"]);
+    assert!(ended.code == 0 && !ended.err.contains("panicked"), "{}", ended.err);
+    let settings = user.ok(&["set", "hv0"]);
+    let is_set = |line: &str| line.contains("merge-wait-us") && line.contains("off");
+    assert!(settings.lines().any(is_set), "{settings}");
+    drop(daemon);
+}

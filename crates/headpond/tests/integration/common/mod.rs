@@ -57,6 +57,13 @@ impl User {
         Ended::of(&output)
     }
 
+    /// Runs `headpond`, and nobody reads its output.
+    pub fn run_unread<S: AsRef<str>>(&self, args: &[S]) -> Ended {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        Ended::of(&self.command(args).stdout(writer).output().unwrap())
+    }
+
     /// Starts `headpond` with these arguments.
     pub fn start<S: AsRef<str>>(&self, args: &[S]) -> Child {
         self.command(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
