@@ -238,7 +238,7 @@ impl Extents {
     }
 
     /// The extents in the bucket of a block's line, newest first.
-    #[inline]
+    #[inline(always)]
     pub fn bucket_of(&self, block: u64) -> impl Iterator<Item = Seen> + '_ {
         let mut next = self.first(block);
         std::iter::from_fn(move || {
@@ -342,8 +342,12 @@ impl Extents {
 
     #[inline]
     pub fn bearer(&self, line: CoreLine) -> Option<u32> {
-        let bearer = self.bucket_of(line.0 << self.shift).find(|seen| self.bears(*seen, line));
-        bearer.map(|bearer| bearer.at)
+        for seen in self.bucket_of(line.0 << self.shift) {
+            if self.bears(seen, line) {
+                return Some(seen.at);
+            }
+        }
+        None
     }
 
     #[inline]

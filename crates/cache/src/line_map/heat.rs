@@ -140,21 +140,22 @@ impl LineMap {
     /// What [`LineMap::published`] and [`LineMap::bearer_at`] say, by one walk.
     #[inline]
     pub fn found(&self, block: CoreBlock) -> Option<Found> {
-        let mut bucket = self.extents.bucket_of(block.0);
         if self.extents.is_by_block() {
-            let place = bucket.find_map(|seen| self.place_in(seen, block, Tag::is_published))?;
+            let place = self.find_place(block, Tag::is_published)?;
             let bearer = self.extents.heat(place.0).is_resident().then_some(place.0);
             return Some(Found::new(block, place, bearer));
         }
         let line = self.line_of(block);
         let (mut place, mut bearer) = (None, None);
-        while place.is_none() || bearer.is_none() {
-            let Some(seen) = bucket.next() else { break };
+        for seen in self.extents.bucket_of(block.0) {
             if place.is_none() {
                 place = self.place_in(seen, block, Tag::is_published);
             }
             if bearer.is_none() && self.extents.bears(seen, line) {
                 bearer = Some(seen.at);
+            }
+            if place.is_some() && bearer.is_some() {
+                break;
             }
         }
         place.map(|place| Found::new(block, place, bearer))

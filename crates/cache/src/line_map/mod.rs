@@ -376,23 +376,28 @@ impl LineMap {
 
     #[inline(always)]
     fn find(&self, block: CoreBlock, is_wanted: impl Fn(Tag) -> bool) -> Option<Version> {
-        let mut bucket = self.extents.bucket_of(block.0);
-        bucket.find_map(|seen| self.version_in(seen, block, &is_wanted))
-    }
-
-    /// The version of a block that an extent has, if that is wanted.
-    #[inline(always)]
-    fn version_in(
-        &self,
-        seen: Seen,
-        block: CoreBlock,
-        is_wanted: impl Fn(Tag) -> bool,
-    ) -> Option<Version> {
-        let (place, unit, tag) = self.place_in(seen, block, is_wanted)?;
+        let (place, unit, tag) = self.find_place(block, is_wanted)?;
         Some(self.version_at(block, place, unit, tag))
     }
 
-    /// Where that is.
+    /// Place, unit and tag of the newest wanted version of a block.
+    #[inline(always)]
+    fn find_place(
+        &self,
+        block: CoreBlock,
+        is_wanted: impl Fn(Tag) -> bool,
+    ) -> Option<(u32, u8, Tag)> {
+        // No closures: not every build has them in line.
+        for seen in self.extents.bucket_of(block.0) {
+            let place = self.place_in(seen, block, &is_wanted);
+            if place.is_some() {
+                return place;
+            }
+        }
+        None
+    }
+
+    /// Of the version that an extent has, if that is wanted.
     #[inline(always)]
     fn place_in(
         &self,
