@@ -199,8 +199,13 @@ impl Extents {
     pub fn linked(&self, run: BlockRun) -> u64 {
         assert!(self.shift == 0 && run.count <= LINKED_MAX);
         let (mut chains, mut len) = ([NONE; LINKED_MAX as usize], 0);
+        let mut bucket = self.bucket(run.first.0);
         for block in run.blocks() {
-            let head = self.first(block.0);
+            if block.0.is_multiple_of(NEIGHBOURS) {
+                bucket = self.bucket(block.0);
+            }
+            let head = self.heads[bucket];
+            bucket += 1;
             chains[len] = head;
             len += usize::from(head != NONE);
         }
