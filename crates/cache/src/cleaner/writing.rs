@@ -235,11 +235,9 @@ impl Engine {
                 continue;
             }
             log.written_in_order(version);
-            if log.map.state_of(version.slot, version.block) != State::Dirty {
+            if !log.map.end_cleaning(version.slot, version.block) {
                 continue;
             }
-            log.map.unmark(version.slot, Marks::CLEANING);
-            log.map.set_state(version.slot, State::Written);
             if defect!(CleanBeforeCoreFlush) {
                 log.map.set_state(version.slot, State::Clean);
                 continue;

@@ -292,6 +292,16 @@ impl LineMap {
         self.extents.set_tag(slot.0, tag.with(marks));
     }
 
+    /// Gives a mark for another one; nothing where the slot is free.
+    #[inline]
+    pub fn exchange(&mut self, slot: SlotIndex, taken: Marks, given: Marks) {
+        assert!(!(taken | given).contains(Marks::REPLAYED), "counted");
+        let tag = self.extents.tag(slot.0);
+        if tag.is_mapped() {
+            self.extents.set_tag(slot.0, tag.without(taken).with(given));
+        }
+    }
+
     pub fn unmark(&mut self, slot: SlotIndex, marks: Marks) {
         let tag = self.extents.tag(slot.0);
         if !tag.is_mapped() {

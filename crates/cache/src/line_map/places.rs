@@ -5,9 +5,9 @@
 
 use super::LineMap;
 use super::span::Span;
-use super::version::{State, Tag};
+use super::version::{Marks, State, Tag};
 use crate::eviction::Heat;
-use crate::types::CoreBlock;
+use crate::types::{CoreBlock, SlotIndex};
 use std::ops::Range;
 
 impl LineMap {
@@ -85,6 +85,16 @@ impl LineMap {
     /// Moves published blocks that lie in a row, here and on the core, from one state to another:
     /// those of them that are in that state, and still in these places.
     pub fn move_on(&mut self, first: CoreBlock, places: Range<u32>, from: State, to: State) {
+        if self.extents.is_by_block() {
+            for (place, block) in places.zip(first.0..) {
+                let tag = self.extents.tag(place);
+                if tag.state() == from && self.extents.block(place) == block {
+                    let moved = Tag::new(to, to, tag.marks());
+                    self.retag(place, tag, moved, self.extents.heat(place));
+                }
+            }
+            return;
+        }
         let mut place = places.start;
         while place < places.end {
             let Some(at) = self.extents.at_place(place) else {
@@ -99,6 +109,20 @@ impl LineMap {
             }
             place = stop;
         }
+    }
+
+    /// The core has a dirty version, which nobody cleans any more; `false`, and nothing has
+    /// happened, where it is not dirty any more, or not there.
+    #[inline]
+    pub fn end_cleaning(&mut self, slot: SlotIndex, block: CoreBlock) -> bool {
+        if self.state_of(slot, block) != State::Dirty {
+            return false;
+        }
+        let tag = self.extents.tag(slot.0);
+        let written =
+            Tag::new(State::Written, State::Written, tag.without(Marks::CLEANING).marks());
+        self.retag(slot.0, tag, written, self.heat_at(slot));
+        true
     }
 
     /// Of one line, with this heat.

@@ -33,8 +33,7 @@ impl Log {
 
     /// Marks a dirty version as being cleaned. The index may still name the block.
     pub fn choose(&mut self, version: &Version) {
-        self.map.unmark(version.slot, Marks::INDEXED);
-        self.map.mark(version.slot, Marks::CLEANING);
+        self.map.exchange(version.slot, Marks::INDEXED, Marks::CLEANING);
         if let Some(chunks) = &mut self.chunks {
             chunks.remove(version.block);
         }
@@ -44,8 +43,7 @@ impl Log {
     pub fn give_back(&mut self, version: &Version) {
         let now = self.map.version(version.slot);
         if now.state == State::Dirty && now.block == version.block {
-            self.map.unmark(now.slot, Marks::CLEANING);
-            self.map.mark(now.slot, Marks::INDEXED);
+            self.map.exchange(now.slot, Marks::CLEANING, Marks::INDEXED);
             self.index(now.block, now.marks);
         }
     }
