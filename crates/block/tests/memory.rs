@@ -3,37 +3,12 @@
 
 use headpond_block::memory::{MemoryState, ReservedMemory, has, set_aside, state};
 use headpond_block::{BufferPool, PoolClass, PoolConfig};
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
+use headpond_testkit::ScarceMemory;
 
 const RESERVE: usize = 4 << 20;
 
-/// Gives what is short enough, as the thread that asks has said.
-struct Fickle;
-
-thread_local! {
-    /// The longest piece that there is.
-    static MOST: Cell<usize> = const { Cell::new(usize::MAX) };
-}
-
-// SAFETY: the system's allocator, or nothing.
-unsafe impl GlobalAlloc for Fickle {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        match layout.size() <= MOST.get() {
-            // SAFETY: as our caller promised.
-            true => unsafe { System.alloc(layout) },
-            false => std::ptr::null_mut(),
-        }
-    }
-
-    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
-        // SAFETY: as our caller promised.
-        unsafe { System.dealloc(memory, layout) };
-    }
-}
-
 #[global_allocator]
-static MEMORY: ReservedMemory<Fickle> = ReservedMemory::over(Fickle);
+static MEMORY: ReservedMemory<ScarceMemory> = ReservedMemory::over(ScarceMemory);
 
 fn used() -> u64 {
     state().reserve_used_bytes
@@ -51,7 +26,7 @@ fn what_is_under_way_has_the_reserve_and_what_begins_is_told_that_there_is_none(
     let mut grown = vec![1u8; 1000];
 
     // Nothing is asserted while there is no memory: to tell of a panic takes much.
-    MOST.set(0);
+    ScarceMemory::at_most(0);
     // What cannot be done without comes from the reserve, whatever it is, and goes back there.
     let boxed = Box::new([7u64; 100]);
     let zeroed = vec![0u8; 1 << 20];
@@ -62,7 +37,7 @@ fn what_is_under_way_has_the_reserve_and_what_begins_is_told_that_there_is_none(
     let had = [has(0), has(1), pool.try_take(8192).is_some()];
     let slot = pool.try_take(4096);
     let short = state();
-    MOST.set(usize::MAX);
+    ScarceMemory::plenty();
     assert!(slot.is_some(), "memory of the pool is there");
     assert_eq!(had, [false; 3]);
     assert!(taken >= (1 << 20) + (64 << 10) + 800 + 5000, "{taken}");
@@ -78,13 +53,13 @@ fn what_is_under_way_has_the_reserve_and_what_begins_is_told_that_there_is_none(
     assert_eq!((grown[999], grown[4999], grown[49_999]), (1, 2, 3));
     drop((boxed, borrowed));
     assert!(used() < taken && used() >= 1 << 20);
-    MOST.set(1 << 20);
+    ScarceMemory::at_most(1 << 20);
     assert!(has(1), "half of the reserve is enough, and what there is");
-    MOST.set(0);
+    ScarceMemory::at_most(0);
     let second = vec![0u8; 3 << 19];
-    MOST.set(1 << 20);
+    ScarceMemory::at_most(1 << 20);
     let had = has(1);
-    MOST.set(usize::MAX);
+    ScarceMemory::plenty();
     assert!(!had, "more than half of it is in use, and there is not plenty");
     assert!(has(1) && !state().is_short, "with plenty it may stay in use");
     std::thread::spawn(move || drop((zeroed, second))).join().unwrap();

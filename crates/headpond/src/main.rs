@@ -35,6 +35,7 @@ fn main() -> ExitCode {
         end_with_the_reader();
     }
     match run(&cli.command) {
+        Ok(Exit::Ok) if telling::is_lost() => Exit::Error.into(),
         Ok(exit) => exit.into(),
         Err(error) => outcome::report(&error).into(),
     }

@@ -1,5 +1,5 @@
 //! What every crate's tests share: skipping loudly, finding tools and sample files, scratch
-//! directories, counted memory.
+//! directories, memory that is counted or scarce.
 //!
 //! A test that lacks something on this machine says so with [`skip!`] and ends. libtest knows no
 //! such outcome and calls the test passed, so the skip is also written to the file named by
@@ -19,7 +19,7 @@ mod memory;
 mod skip;
 
 pub use find::{shared, tool};
-pub use memory::CountedMemory;
+pub use memory::{CountedMemory, ScarceMemory};
 pub use skip::skip;
 
 /// A fresh directory that is removed when the guard is dropped.

@@ -1,6 +1,7 @@
-//! What a program has allocated, and at most had.
+//! Allocators for tests: one that counts, and one that has nothing when it is told so.
 
 use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// The system's allocator, counted. It counts all threads: a test that asks it is alone in its
@@ -58,5 +59,41 @@ unsafe impl GlobalAlloc for CountedMemory {
         self.now_bytes.fetch_sub(layout.size(), Ordering::Relaxed);
         // SAFETY: as our caller promised.
         unsafe { System.dealloc(memory, layout) }
+    }
+}
+
+thread_local! {
+    /// The longest piece that there is.
+    static MOST: Cell<usize> = const { Cell::new(usize::MAX) };
+}
+
+/// The system's allocator, or one that gives short pieces only, to the thread that has said so.
+pub struct ScarceMemory;
+
+impl ScarceMemory {
+    /// For this thread there is no longer piece from now on.
+    pub fn at_most(bytes: usize) {
+        MOST.set(bytes);
+    }
+
+    /// For this thread there is memory again.
+    pub fn plenty() {
+        Self::at_most(usize::MAX);
+    }
+}
+
+// SAFETY: the system's allocator, or nothing.
+unsafe impl GlobalAlloc for ScarceMemory {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        match layout.size() <= MOST.get() {
+            // SAFETY: as our caller promised.
+            true => unsafe { System.alloc(layout) },
+            false => std::ptr::null_mut(),
+        }
+    }
+
+    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
+        // SAFETY: as our caller promised.
+        unsafe { System.dealloc(memory, layout) };
     }
 }

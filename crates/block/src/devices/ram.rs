@@ -7,7 +7,8 @@ use crate::{
 };
 use std::cell::Cell;
 
-/// RAM as a device. Pages are taken from the system as they are first written.
+/// RAM as a device. Pages are taken from the system as they are first written, by a program with
+/// large pages two megabytes at a time.
 pub struct RamDevice {
     name: DeviceName,
     geometry: Geometry,

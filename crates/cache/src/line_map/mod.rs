@@ -143,7 +143,7 @@ impl LineMap {
 
     /// Whether two slots share an extent.
     pub fn share_extent(&self, one: SlotIndex, other: SlotIndex) -> bool {
-        self.extents.at_place(one.0) == self.extents.at_place(other.0)
+        self.extents.at_place(one.0).is_some_and(|at| self.extents.at_place(other.0) == Some(at))
     }
 
     /// How many extents blocks that lie in a row in the log may take from the pool: all but those

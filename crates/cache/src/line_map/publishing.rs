@@ -9,9 +9,6 @@ use std::ops::Range;
 impl LineMap {
     /// The record of pending versions has been written: the older versions are superseded. Answers
     /// how many there were: some may have been superseded or removed meanwhile.
-    ///
-    /// # Panics
-    /// Where one was published before.
     pub fn publish(&mut self, slot: SlotIndex, count: u32) -> u32 {
         if self.extents.is_by_block() && self.is_counted_whole() {
             let places = slot.0..slot.0 + count;
@@ -53,9 +50,6 @@ impl LineMap {
     }
 
     /// The same of copies by reclaim, which nobody has asked for.
-    ///
-    /// # Panics
-    /// Where one was published before.
     pub fn publish_moved(&mut self, slot: SlotIndex, count: u32) -> u32 {
         let mut published = 0;
         self.each_extent(slot, count, |map, at, span, places| {

@@ -446,6 +446,9 @@ fn what_a_command_changes_it_changes_though_nobody_reads_of_it() {
     let ended = user.run_unread(&["set", "hv0", "merge-wait-us=off"]);
     assert!(ended.code == 0 && !ended.err.contains("panicked"), "{}", ended.err);
     let settings = user.ok(&["set", "hv0"]);
+    let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+    let ended = user.run_into(full, &["set", "hv0"]);
+    assert!(ended.code == 1 && ended.err.contains("cannot write to the standard output"));
     let is_set = |line: &str| line.contains("merge-wait-us") && line.contains("off");
     assert!(settings.lines().any(is_set), "{settings}");
     drop(daemon);

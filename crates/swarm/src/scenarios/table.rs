@@ -35,6 +35,7 @@ const MEMORY: &str = "crates/headpond/tests/integration/memory.rs";
 const MEMBERS: &str = "crates/headpond/tests/integration/members.rs";
 const OWNERSHIP: &str = "crates/volume/tests/integration/ownership.rs";
 const RESERVE: &str = "crates/block/tests/memory.rs";
+const SHORTAGE: &str = "crates/nbd/tests/shortage.rs";
 const ENUMERATE: &str = "crates/swarm/tests/enumerate.rs";
 const PROMISES: &str = "crates/volume/tests/integration/promises.rs";
 const POWER_CUTS: &str = "crates/volume/tests/integration/power_cuts.rs";
@@ -167,6 +168,7 @@ table! {
     Row(15) "allocation failure" {
         test ARRAY_FAILURES::little_scratch_memory_slows_down_and_does_not_stop;
         test RESERVE::what_is_under_way_has_the_reserve_and_what_begins_is_told_that_there_is_none;
+        test SHORTAGE::requests_of_clients_wait_for_memory_and_not_for_ever;
         test MEMORY::a_daemon_without_memory_waits_then_refuses_and_goes_on_when_there_is_some;
     }
     Row(16) "clock jump" {

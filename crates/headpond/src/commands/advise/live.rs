@@ -68,7 +68,7 @@ pub fn run(places: &Places, args: &AdviseArgs, name: &str) -> Result<Exit> {
             // Whoever interrupts a search waits for its end.
             let is_last = args.live.looks == Some(taken);
             let pause = Duration::from_secs(if is_last { 0 } else { args.live.every });
-            if runtime.block_on(ends.come_within(pause)) {
+            if crate::telling::is_unheard() || runtime.block_on(ends.come_within(pause)) {
                 break;
             }
         }

@@ -61,7 +61,12 @@ impl User {
     pub fn run_unread<S: AsRef<str>>(&self, args: &[S]) -> Ended {
         let (reader, writer) = std::io::pipe().unwrap();
         drop(reader);
-        Ended::of(&self.command(args).stdout(writer).output().unwrap())
+        self.run_into(writer, args)
+    }
+
+    /// Runs `headpond` with its output going there.
+    pub fn run_into<S: AsRef<str>>(&self, output: impl Into<Stdio>, args: &[S]) -> Ended {
+        Ended::of(&self.command(args).stdout(output).output().unwrap())
     }
 
     /// Starts `headpond` with these arguments.
