@@ -35,6 +35,9 @@ unsafe fn copy_lines(from: *const u8, to: *mut u8, len: usize) {
             false => copy_lines_by_quarters(from, to, len),
         }
     }
+    // Streaming stores are not ordered with others, not even with the one that says they are done.
+    // SAFETY: SSE is part of x86-64.
+    unsafe { std::arch::x86_64::_mm_sfence() }
 }
 
 /// A store for each 16 bytes keeps the processor busy for most of the time that memory takes: with
@@ -45,7 +48,7 @@ unsafe fn copy_lines(from: *const u8, to: *mut u8, len: usize) {
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx")]
 unsafe fn copy_lines_by_halves(from: *const u8, to: *mut u8, len: usize) {
-    use std::arch::x86_64::{__m256i, _mm_sfence, _mm256_loadu_si256, _mm256_stream_si256};
+    use std::arch::x86_64::{__m256i, _mm256_loadu_si256, _mm256_stream_si256};
     for line in (0..len).step_by(LINE_BYTES) {
         // SAFETY: the line is within `len`, and streaming stores are aligned as it is.
         unsafe {
@@ -55,15 +58,13 @@ unsafe fn copy_lines_by_halves(from: *const u8, to: *mut u8, len: usize) {
             _mm256_stream_si256(to.add(1), halves.1);
         }
     }
-    // Streaming stores are not ordered with others, not even with the one that says they are done.
-    _mm_sfence();
 }
 
 /// # Safety
 /// As for [`copy_lines`].
 #[cfg(target_arch = "x86_64")]
 unsafe fn copy_lines_by_quarters(from: *const u8, to: *mut u8, len: usize) {
-    use std::arch::x86_64::{__m128i, _mm_loadu_si128, _mm_sfence, _mm_stream_si128};
+    use std::arch::x86_64::{__m128i, _mm_loadu_si128, _mm_stream_si128};
     const PARTS: usize = LINE_BYTES / size_of::<__m128i>();
     for line in (0..len).step_by(LINE_BYTES) {
         // SAFETY: the line is within `len`, and streaming stores are aligned as it is. SSE2 is part
@@ -76,9 +77,6 @@ unsafe fn copy_lines_by_quarters(from: *const u8, to: *mut u8, len: usize) {
             }
         }
     }
-    // As where there are long stores.
-    // SAFETY: SSE is part of x86-64.
-    unsafe { _mm_sfence() }
 }
 
 /// # Safety

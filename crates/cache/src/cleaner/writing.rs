@@ -229,7 +229,7 @@ impl Engine {
         for Held { version, first, .. } in group {
             if version.marks.contains(Marks::REPLAYED) {
                 // Whichever version it was: the parity fits what the core has of the block now.
-                log.map.unmark_block(version.block, Marks::REPLAYED);
+                log.map.unmark_replayed(version.block);
             }
             if log.first_at(version.slot) != *first {
                 continue;

@@ -3,12 +3,11 @@
 //!
 //! An extent is a run of neighbouring blocks of one core line that lie in a row in the log: those
 //! of one request, or each in a record of its own, with a short descriptor in between; what reclaim
-//! and recovery bring may have holes. The
-//! log is cut into *windows* as long as a line, and there is one extent for each window: the first
-//! one that starts in it. Others that start there come from a pool, which is as large as it was
-//! made. With lines of one block a window has one place, an extent one block, and there is no pool:
-//! then the place's byte stands in the extent itself. The mark of a line that is resident stands in
-//! one of its extents, its *bearer*.
+//! and recovery bring may have holes. The log is cut into *windows* as long as a line, and there is
+//! one extent for each window: the first one that starts in it. Others that start there come from a
+//! pool, which is as large as it was made. With lines of one block a window has one place, an
+//! extent one block, and there is no pool: then the place's byte stands in the extent itself. The
+//! mark of a line that is resident stands in one of its extents, its *bearer*.
 //!
 //! **Invariants**
 //! - An extent lies within one line and one segment, and has a mapped place.

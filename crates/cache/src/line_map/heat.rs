@@ -112,14 +112,10 @@ impl LineMap {
         self.extents.at_place(slot.0).map_or(Heat::NONE, |at| self.heat_by(at))
     }
 
-    /// That of the line of an extent with something published.
+    /// That of the line of an extent.
     #[inline]
     pub(super) fn heat_by(&self, at: u32) -> Heat {
-        let heat = self.extents.heat(at);
-        if heat.is_resident() || self.extents.is_by_block() {
-            return heat;
-        }
-        self.heat_of(self.extents.line_of(self.extents.block(at)))
+        self.bearer_by(at).map_or(Heat::NONE, |at| self.extents.heat(at))
     }
 
     #[inline]
@@ -130,11 +126,19 @@ impl LineMap {
     /// Of the line of which something is at a place.
     #[inline]
     pub fn bearer_at(&self, slot: SlotIndex) -> Option<Bearer> {
-        let at = self.extents.at_place(slot.0)?;
-        if self.extents.is_by_block() || self.extents.heat(at).is_resident() {
-            return self.extents.heat(at).is_resident().then_some(Bearer(at));
+        self.extents.at_place(slot.0).and_then(|at| self.bearer_by(at)).map(Bearer)
+    }
+
+    /// Of the line of an extent.
+    #[inline]
+    fn bearer_by(&self, at: u32) -> Option<u32> {
+        if self.extents.heat(at).is_resident() {
+            return Some(at);
         }
-        self.extents.bearer(self.extents.line_of(self.extents.block(at))).map(Bearer)
+        match self.extents.is_by_block() {
+            true => None,
+            false => self.extents.bearer(self.extents.line_of(self.extents.block(at))),
+        }
     }
 
     /// What [`LineMap::published`] and [`LineMap::bearer_at`] say, by one walk.

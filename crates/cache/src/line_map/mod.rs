@@ -302,25 +302,16 @@ impl LineMap {
         }
     }
 
-    pub fn unmark(&mut self, slot: SlotIndex, marks: Marks) {
-        let tag = self.extents.tag(slot.0);
-        if !tag.is_mapped() {
-            return;
-        }
-        match marks.contains(Marks::REPLAYED) {
-            // As clean as it was.
-            true => self.retag(slot.0, tag, tag.without(marks), Heat::NONE),
-            // Not counted.
-            false => self.extents.set_tag(slot.0, tag.without(marks)),
-        }
-    }
-
-    /// Takes marks from all versions of a block, pending ones included.
-    pub fn unmark_block(&mut self, block: CoreBlock, marks: Marks) {
+    /// Takes the mark from all versions of a block, pending ones included.
+    pub fn unmark_replayed(&mut self, block: CoreBlock) {
         let mut at = self.extents.first(block.0);
         while at != NONE {
             if let Some(place) = self.extents.span(at).place_of(block.0) {
-                self.unmark(SlotIndex(place), marks);
+                let tag = self.extents.tag(place);
+                if tag.is_mapped() {
+                    // As clean as it was.
+                    self.retag(place, tag, tag.without(Marks::REPLAYED), Heat::NONE);
+                }
             }
             at = self.extents.next(at);
         }

@@ -212,7 +212,7 @@ impl Twin {
             for slot in segment.clone().map(SlotIndex) {
                 let version = self.map.version(slot);
                 if version.state != State::Free {
-                    self.map.unmark_block(version.block, Marks::REPLAYED);
+                    self.map.unmark_replayed(version.block);
                 }
             }
             self.map.remove(SlotIndex(segment.start), SEGMENT);
@@ -340,7 +340,7 @@ impl Twin {
                 let owed = published.is_some_and(|it| {
                     it.state == State::Dirty && it.marks.contains(Marks::REPLAYED)
                 });
-                self.map.unmark_block(CoreBlock(block), Marks::REPLAYED);
+                self.map.unmark_replayed(CoreBlock(block));
                 assert_eq!(self.map.counts().replayed, before - u64::from(owed));
             }
             Step::RemoveBlock(block) => {
