@@ -29,8 +29,10 @@ const ASKED_LINES_SHIFT: u32 = 5;
 /// Most blocks that are named at once where they are not gathered, and that are asked for at once.
 const NAMED_MAX: usize = 64;
 const ASKED_MAX: u64 = 32;
-/// Blocks that are gathered at once.
+/// Blocks that are gathered at once, for which the cleaner goes through the whole line map; of a
+/// smaller cache, one for so many lines.
 const GATHERED_MAX: usize = 1 << 15;
+const LINES_FOR_ONE: u64 = 64;
 const WORD_BITS: u64 = 64;
 
 pub struct DirtyIndex {
@@ -59,8 +61,9 @@ impl DirtyIndex {
         let shift = smallest.max(line_blocks).ilog2();
         let words = (core_blocks.max(1) >> shift) / WORD_BITS + 1;
         let gathers = shift > line_blocks.ilog2() + ASKED_LINES_SHIFT;
+        let gathered = (cache_blocks / line_blocks / LINES_FOR_ONE) as usize;
         let room = match gathers {
-            true => 2 * GATHERED_MAX.min(cache_blocks as usize),
+            true => 2 * gathered.clamp(NAMED_MAX, GATHERED_MAX),
             false => NAMED_MAX,
         };
         Self {
@@ -333,7 +336,7 @@ mod tests {
     fn memory_does_not_depend_on_the_size_of_the_core() {
         for core in [1, 1 << 24, 1 << 40] {
             let bytes = DirtyIndex::new(core, 1 << 20, 1).memory_bytes();
-            let gathered = 2 * 8 * GATHERED_MAX as u64;
+            let gathered = 2 * 8 * (1 << 20) / LINES_FOR_ONE;
             assert!(bytes <= (1 << 20) * 9 / 16 + gathered, "{bytes} for a core of {core} blocks");
         }
     }

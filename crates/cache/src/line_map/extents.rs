@@ -17,12 +17,12 @@
 //!
 //! **Not here**: what the states of places mean for each other.
 
+use super::buckets::{Buckets, NEIGHBOURS};
 use super::records::Records;
 use super::span::{LIE_MASK, Span, UNITS, lie_in};
 use super::version::Tag;
 use crate::eviction::Heat;
 use crate::types::{BlockRun, CoreLine, number_bits};
-use headpond_block::prefetch;
 use std::ops::Range;
 
 pub(super) const NONE: u32 = u32::MAX;
@@ -47,9 +47,6 @@ pub(super) const LINKED_MAX: u64 = 32;
 
 /// How many windows ahead it is looked for what has to be changed to drop what is there.
 const WINDOWS_FORESEEN: u32 = 8;
-
-/// Neighbouring lines share a cache line of bucket heads.
-const NEIGHBOURS: u64 = 16;
 
 /// Where an extent of the pool starts: the others tell by their number.
 #[derive(Clone, Copy)]
@@ -76,7 +73,7 @@ pub(super) struct Extents {
     block_shift: u32,
     /// By place; empty with lines of one block.
     tags: Box<[Tag]>,
-    heads: Box<[u32]>,
+    buckets: Buckets,
     /// Of the pool.
     links: Box<[Link]>,
     /// By window: the newest extent of the pool that starts there.
@@ -96,6 +93,8 @@ impl Extents {
         assert_eq!(windows << shift, places, "windows fill the log");
         let block_shift = TAG_SHIFT + TAG_BITS.max(2 * shift);
         let word_bits = block_shift + number_bits(core_blocks);
+        let extents = Records::new((windows + pool) as usize, word_bits);
+        let buckets = Buckets::new(windows, shift, extents.record_bytes(), pool);
         let long = |count: u32| if shift == 0 { 0 } else { count as usize };
         let links = (0..pool).map(|index| Link {
             window: NONE,
@@ -104,10 +103,10 @@ impl Extents {
         Self {
             shift,
             windows,
-            extents: Records::new((windows + pool) as usize, word_bits),
+            extents,
             block_shift,
             tags: vec![Tag::FREE; long(places)].into(),
-            heads: vec![NONE; buckets(windows, pool)].into(),
+            buckets,
             links: links.collect(),
             scattered: vec![NONE; long(windows)].into(),
             free: if pool > 0 { windows } else { NONE },
@@ -154,31 +153,29 @@ impl Extents {
 
     /// Bytes of everything but the pool, and of the pool.
     pub fn memory_bytes(&self) -> (u64, u64) {
-        let heads_of_pool = (self.heads.len() - buckets(self.windows, 0)) * size_of::<u32>();
+        let (heads_of_map, heads_of_pool) = self.buckets.memory_bytes();
         let each = self.extents.record_bytes();
         let pool = self.links.len() * (each + size_of::<Link>())
             + self.scattered.len() * size_of::<u32>()
             + heads_of_pool;
-        let map = self.windows as usize * each
-            + self.tags.len()
-            + buckets(self.windows, 0) * size_of::<u32>();
+        let map = self.windows as usize * each + self.tags.len() + heads_of_map;
         (map as u64, pool as u64)
     }
 
     /// The newest extent in the bucket of a block's line.
     #[inline]
     pub fn first(&self, block: u64) -> u32 {
-        self.heads[self.bucket(block)]
+        self.buckets.head(self.bucket(block))
     }
 
     /// A block will be looked for soon: brings the head of its bucket near, and one step later the
     /// first extent there.
     #[inline]
     pub fn foresee(&self, block: u64, step: u32) {
-        let head = &self.heads[self.bucket(block)];
+        let bucket = self.bucket(block);
         match step {
-            0 => prefetch(head),
-            _ => self.extents.foresee(*head),
+            0 => self.buckets.foresee(bucket),
+            _ => self.extents.foresee(self.buckets.head(bucket)),
         }
     }
 
@@ -203,7 +200,7 @@ impl Extents {
             if block.0.is_multiple_of(NEIGHBOURS) {
                 bucket = self.bucket(block.0);
             }
-            let head = self.heads[bucket];
+            let head = self.buckets.head(bucket);
             bucket += 1;
             chains[len] = head;
             len += usize::from(head != NONE);
@@ -415,8 +412,8 @@ impl Extents {
             word |= u64::from(tag.0) << TAG_SHIFT;
         }
         let bucket = self.bucket(span.block);
-        self.extents.set(at, word, self.heads[bucket]);
-        self.heads[bucket] = at;
+        self.extents.set(at, word, self.buckets.head(bucket));
+        self.buckets.set_head(bucket, at);
         self.linked_len += 1;
         at
     }
@@ -441,8 +438,8 @@ impl Extents {
             Some(before) => self.extents.set_next(before, next),
             None => {
                 let bucket = self.bucket(self.block(at));
-                assert_eq!(self.heads[bucket], at, "first of its bucket");
-                self.heads[bucket] = next;
+                assert_eq!(self.buckets.head(bucket), at, "first of its bucket");
+                self.buckets.set_head(bucket, next);
             }
         }
         self.extents.set(at, 0, NONE);
@@ -483,7 +480,7 @@ impl Extents {
     /// Where an invariant does not hold.
     pub fn self_check(&self) {
         let (mut linked, mut covered) = (0, std::collections::BTreeSet::new());
-        for (bucket, &head) in self.heads.iter().enumerate() {
+        for (bucket, head) in self.buckets.heads().enumerate() {
             let mut at = head;
             while at != NONE {
                 let span = self.span(at);
@@ -561,22 +558,13 @@ impl Extents {
         self.free_len += 1;
     }
 
-    /// Source: fast range reduction by a multiplication instead of a remainder (Lemire, 2019).
     #[inline]
     fn bucket(&self, block: u64) -> usize {
-        let line = block >> self.shift;
-        let hash = (line / NEIGHBOURS).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
-        let group = (hash * (self.heads.len() as u64 / NEIGHBOURS)) >> 32;
-        (group * NEIGHBOURS + line % NEIGHBOURS) as usize
+        self.buckets.of(block >> self.shift)
     }
 }
 
 #[inline]
 fn heat_in(word: u64) -> Heat {
     Heat::from_bits((word >> HEAT_SHIFT) as u8)
-}
-
-fn buckets(windows: u32, pool: u32) -> usize {
-    let wanted = u64::from(windows) * 9 / 16 + u64::from(pool) / 2;
-    (wanted / NEIGHBOURS).max(1) as usize * NEIGHBOURS as usize
 }

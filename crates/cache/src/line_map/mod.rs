@@ -2,9 +2,9 @@
 //!
 //! Whole runs of a line that lie in a row in the log are one extent ([`extents`]); each place of
 //! the log has a byte for the state of the block that is there. So the map from block to place and
-//! the one from place to block are the same memory: with lines of one block 11 to 13 bytes for
-//! each 4 KiB of the log, by the length of the core, with lines of 64 KiB 1.7 to 1.9 and what the
-//! pool for scattered lines takes. Checksums lie apart.
+//! the one from place to block are the same memory: with lines of one block 11.5 bytes for
+//! each 4 KiB of the log, with lines of 64 KiB 1.6 to 1.8 and what the pool for scattered lines
+//! takes. Checksums lie apart.
 //!
 //! Lifecycle of a version: 1. pending, from the moment its record is formed, ahead of the older
 //! versions of its block; 2. published when the record is written, which frees the older versions,
@@ -17,6 +17,7 @@
 //!
 //! **Not here**: I/O, the order of reclaim, which blocks to clean.
 
+mod buckets;
 mod class_table;
 mod core_table;
 mod extents;

@@ -1,39 +1,52 @@
-//! The memory of the extents: a link of four bytes and a word each, in as few bytes as the word
-//! needs.
+//! The memory of the extents: a word and a link each, in as few bytes as both need together.
 //!
 //! **Not here**: what the word says.
 
+use crate::types::number_bits;
 use headpond_block::prefetch;
 
-const LINK_BYTES: usize = size_of::<u32>();
-/// Words are read and written whole, whatever they take: so much follows the last one.
-const WORD_BYTES: usize = size_of::<u64>();
+/// Words and links are read and written in pieces of this, whatever they take: so much follows the
+/// last one.
+const PIECE_BYTES: usize = size_of::<u64>();
 
-/// Words and links, all zero at first.
+/// Words and links, all zero and without a next one at first.
 pub(super) struct Records {
     bytes: Box<[u8]>,
     len: usize,
-    word_bytes: usize,
-    /// The bits of a word.
-    mask: u64,
+    record_bytes: usize,
+    /// The bits of a word: all that the link leaves.
+    word_mask: u64,
+    /// Behind the word: in which byte the link begins, and in which bit of that.
+    link_byte: usize,
+    link_bit: u32,
+    /// The bits of a link: the number of the next one and one more, or zero.
+    link_mask: u64,
 }
 
 impl Records {
     /// So many, with words of so many bits.
     pub fn new(len: usize, word_bits: u32) -> Self {
-        assert!(word_bits <= u64::BITS);
-        let word_bytes = word_bits.div_ceil(u8::BITS) as usize;
-        let bytes = vec![0; len * (LINK_BYTES + word_bytes) + WORD_BYTES].into();
-        let mask = u64::MAX >> (u64::BITS - u8::BITS * word_bytes as u32);
-        Self { bytes, len, word_bytes, mask }
+        assert!(word_bits <= u64::BITS && len < u32::MAX as usize);
+        let record_bytes = record_bytes(len, word_bits);
+        let link_bits = link_bits(len);
+        let word_bits = (record_bytes as u32 * u8::BITS - link_bits).min(u64::BITS);
+        Self {
+            bytes: vec![0; len * record_bytes + 2 * PIECE_BYTES].into(),
+            len,
+            record_bytes,
+            word_mask: u64::MAX >> (u64::BITS - word_bits),
+            link_byte: (word_bits / u8::BITS) as usize,
+            link_bit: word_bits % u8::BITS,
+            link_mask: u64::MAX >> (u64::BITS - link_bits),
+        }
     }
 
     /// The words have room for so many bits from now on.
     pub fn widen(&mut self, word_bits: u32) {
-        let mut wider = Self::new(self.len, word_bits);
-        if wider.word_bytes <= self.word_bytes {
+        if word_bits <= self.word_mask.count_ones() {
             return;
         }
+        let mut wider = Self::new(self.len, word_bits);
         for at in 0..self.len as u32 {
             wider.set(at, self.word(at), self.next(at));
         }
@@ -46,46 +59,44 @@ impl Records {
 
     /// Of one.
     pub fn record_bytes(&self) -> usize {
-        LINK_BYTES + self.word_bytes
+        self.record_bytes
     }
 
     #[inline]
     pub fn word(&self, at: u32) -> u64 {
-        let at = self.offset(at) + LINK_BYTES;
-        let word: [u8; WORD_BYTES] = self.bytes[at..at + WORD_BYTES].try_into().expect("a word");
-        u64::from_le_bytes(word) & self.mask
+        self.piece(self.offset(at)) & self.word_mask
     }
 
     /// Nothing but the word itself changes.
     #[inline]
     pub fn set_word(&mut self, at: u32, word: u64) {
-        let (at, mask) = (self.offset(at) + LINK_BYTES, self.mask);
+        let mask = self.word_mask;
         assert!(word & !mask == 0, "a word of the core's width");
-        let place: &mut [u8; WORD_BYTES] =
-            (&mut self.bytes[at..at + WORD_BYTES]).try_into().expect("a word");
-        *place = (u64::from_le_bytes(*place) & !mask | word).to_le_bytes();
+        let piece = self.piece_mut(self.offset(at));
+        *piece = (u64::from_le_bytes(*piece) & !mask | word).to_le_bytes();
     }
 
     #[inline]
     pub fn next(&self, at: u32) -> u32 {
-        let at = self.offset(at);
-        u32::from_le_bytes(self.bytes[at..at + LINK_BYTES].try_into().expect("a link"))
+        self.link_in(self.piece(self.offset(at) + self.link_byte))
     }
 
     /// Word and link together.
     #[inline]
     pub fn both(&self, at: u32) -> (u64, u32) {
         let at = self.offset(at);
-        let record = &self.bytes[at..at + LINK_BYTES + WORD_BYTES];
-        let (link, word) = record.split_at(LINK_BYTES);
-        let word = u64::from_le_bytes(word.try_into().expect("a word"));
-        (word & self.mask, u32::from_le_bytes(link.try_into().expect("a link")))
+        let link = self.link_in(self.piece(at + self.link_byte));
+        (self.piece(at) & self.word_mask, link)
     }
 
+    /// Nothing but the link itself changes.
     #[inline]
     pub fn set_next(&mut self, at: u32, next: u32) {
-        let at = self.offset(at);
-        self.bytes[at..at + LINK_BYTES].copy_from_slice(&next.to_le_bytes());
+        let (bit, mask) = (self.link_bit, self.link_mask << self.link_bit);
+        let link = u64::from(next.wrapping_add(1)) << bit;
+        assert!(link & !mask == 0, "one of those that there are");
+        let piece = self.piece_mut(self.offset(at) + self.link_byte);
+        *piece = (u64::from_le_bytes(*piece) & !mask | link).to_le_bytes();
     }
 
     #[inline]
@@ -100,14 +111,42 @@ impl Records {
         prefetch(self.bytes.as_ptr().wrapping_add(self.offset(at)));
     }
 
+    /// Where there is no next one, [`NONE`](super::extents::NONE).
+    #[inline]
+    fn link_in(&self, piece: u64) -> u32 {
+        ((piece >> self.link_bit & self.link_mask) as u32).wrapping_sub(1)
+    }
+
+    #[inline]
+    fn piece(&self, byte: usize) -> u64 {
+        let piece = self.bytes[byte..byte + PIECE_BYTES].try_into().expect("a piece");
+        u64::from_le_bytes(piece)
+    }
+
+    #[inline]
+    fn piece_mut(&mut self, byte: usize) -> &mut [u8; PIECE_BYTES] {
+        (&mut self.bytes[byte..byte + PIECE_BYTES]).try_into().expect("a piece")
+    }
+
     #[inline]
     fn offset(&self, at: u32) -> usize {
-        at as usize * (LINK_BYTES + self.word_bytes)
+        at as usize * self.record_bytes
     }
+}
+
+/// Bytes of one of so many records, with words of so many bits.
+pub(super) fn record_bytes(len: usize, word_bits: u32) -> usize {
+    (word_bits + link_bits(len)).div_ceil(u8::BITS) as usize
+}
+
+/// For the numbers from one to `len`, and zero.
+fn link_bits(len: usize) -> u32 {
+    number_bits(len as u64 + 1).max(1)
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::extents::NONE;
     use super::*;
     use proptest::prelude::*;
 
@@ -116,14 +155,15 @@ mod tests {
         fn a_record_keeps_what_was_set_whatever_becomes_of_its_neighbours(
             bits in 1u32..=64,
             more in 0u32..=64,
-            steps in prop::collection::vec((0u32..9, any::<u64>(), any::<u32>()), 1..100),
+            steps in prop::collection::vec((0u32..9, any::<u64>(), 0u32..10), 1..100),
         ) {
-            let (mut records, mut twin) = (Records::new(9, bits), [(0, 0); 9]);
+            let (mut records, mut twin) = (Records::new(9, bits), [(0, NONE); 9]);
             for (index, (at, word, next)) in steps.into_iter().enumerate() {
                 if index == 50 {
                     records.widen(bits.max(more));
                 }
                 let word = word >> (u64::BITS - bits);
+                let next = if next == 9 { NONE } else { next };
                 records.set(at, word, next);
                 twin[at as usize] = (word, next);
                 let found = std::array::from_fn(|at| (records.word(at as u32), records.next(at as u32)));
@@ -132,5 +172,14 @@ mod tests {
                 prop_assert_eq!(both, twin);
             }
         }
+    }
+
+    /// What a cache takes for each place, before arrays of 64 GiB, of 1, 16 and 256 TiB.
+    #[test]
+    fn a_record_takes_as_many_bytes_as_its_bits_need() {
+        let bytes = |gib: usize, core_bits: u32| record_bytes(gib << 18, 16 + core_bits);
+        assert_eq!([24u32, 28, 32, 36].map(|bits| bytes(16, bits)), [8, 9, 9, 10]);
+        assert_eq!([28u32, 32, 36].map(|bits| bytes(900, bits)), [9, 10, 10]);
+        assert_eq!([28u32, 32, 36].map(|bits| bytes(1100, bits)), [10, 10, 11]);
     }
 }
