@@ -175,7 +175,7 @@ impl Engine {
     fn begin(self: &Rc<Self>, batches: Vec<(u64, Batch)>, is_relief: bool) {
         let mut starter = self.runtime.starter();
         for (number, batch) in batches {
-            starter.start(Rc::clone(self).clean_chosen(number, batch, is_relief));
+            starter.start(|| Rc::clone(self).clean_chosen(number, batch, is_relief));
         }
     }
 

@@ -23,14 +23,15 @@ impl Runtime {
 }
 
 impl<F: Future<Output = ()> + 'static> Starter<F> {
-    /// Carries `future` as far as it goes at once; what is left of it runs on as a task.
-    pub fn start(&mut self, future: F) {
+    /// Carries a future as far as it goes at once; what is left of it runs on as a task. It is made
+    /// where it lies, for it may be long.
+    pub fn start(&mut self, future: impl FnOnce() -> F) {
         let core = &self.runtime.core;
         if core.closed.get() {
             return;
         }
         let mut place = self.memory.take().unwrap_or_else(|| Box::pin(Place(None)));
-        place.as_mut().future().set(Some(future));
+        place.as_mut().future().set(Some(future()));
         // The task polls once more, and with that it is its own waker that is left everywhere.
         match place.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(()) => self.memory = Some(place),

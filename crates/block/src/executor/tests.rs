@@ -202,7 +202,7 @@ fn what_a_starter_begins_ends_at_once_or_as_tasks_that_keep_their_memory() {
     let main = async {
         let mut starter = runtime.starter();
         for (name, waits) in [(1, false), (2, true), (3, true), (4, false), (5, false)] {
-            starter.start(work(name, waits));
+            starter.start(|| work(name, waits));
         }
         assert_eq!(*story.borrow(), [1, 2, 3, 4, 5]);
         drop(starter);

@@ -93,6 +93,9 @@ impl State {
 
     /// Grants every waiter that conflicts with nobody who holds or has waited longer.
     fn grant(&self) {
+        if self.queue.borrow().is_empty() {
+            return;
+        }
         let mut granted = Vec::new();
         {
             let mut queue = self.queue.borrow_mut();

@@ -77,6 +77,11 @@ impl Engine {
             self.conclude(group, &outcome);
             return outcome;
         }
+        // Apart, so that what mostly goes well is little memory.
+        Box::pin(self.write_one_by_one(group)).await
+    }
+
+    async fn write_one_by_one(self: &Rc<Self>, group: &mut [Held]) -> Outcome {
         let mut all = Ok(());
         for alone in group.chunks_mut(1).filter(|alone| alone[0].is_dirty()) {
             let outcome = self.write_group(alone).await;

@@ -10,7 +10,7 @@ use headpond_block::prefetch;
 const PLACE_QUARTERS: u64 = 46;
 
 /// Neighbouring lines share a cache line of heads.
-pub(super) const NEIGHBOURS: u64 = 16;
+const NEIGHBOURS: u64 = 16;
 
 pub(super) struct Buckets {
     heads: Box<[u32]>,
@@ -54,6 +54,13 @@ impl Buckets {
     #[inline]
     pub fn head(&self, bucket: usize) -> u32 {
         self.heads[bucket]
+    }
+
+    /// The heads of a line and of the next ones, as many as lie together, at most so many.
+    #[inline]
+    pub fn neighbours(&self, line: u64, most: u64) -> &[u32] {
+        let (first, count) = (self.of(line), (NEIGHBOURS - line % NEIGHBOURS).min(most));
+        &self.heads[first..first + count as usize]
     }
 
     #[inline]

@@ -17,7 +17,7 @@
 //!
 //! **Not here**: what the states of places mean for each other.
 
-use super::buckets::{Buckets, NEIGHBOURS};
+use super::buckets::Buckets;
 use super::records::Records;
 use super::span::{LIE_MASK, Span, UNITS, lie_in};
 use super::version::Tag;
@@ -195,22 +195,21 @@ impl Extents {
     pub fn linked(&self, run: BlockRun) -> u64 {
         assert!(self.shift == 0 && run.count <= LINKED_MAX);
         let (mut chains, mut len) = ([NONE; LINKED_MAX as usize], 0);
-        let mut bucket = self.bucket(run.first.0);
-        for block in run.blocks() {
-            if block.0.is_multiple_of(NEIGHBOURS) {
-                bucket = self.bucket(block.0);
+        let (mut block, end) = (run.first.0, run.end().0);
+        while block < end {
+            let heads = self.buckets.neighbours(block, end - block);
+            for &head in heads {
+                chains[len % LINKED_MAX as usize] = head;
+                len += usize::from(head != NONE);
             }
-            let head = self.buckets.head(bucket);
-            bucket += 1;
-            chains[len] = head;
-            len += usize::from(head != NONE);
+            block += heads.len() as u64;
         }
         let mut linked = 0;
         while len > 0 {
             let mut left = 0;
             for index in 0..len {
-                let (at, next) = (chains[index], self.next(chains[index]));
-                let offset = self.block(at).wrapping_sub(run.first.0);
+                let (word, next) = self.extents.both(chains[index]);
+                let offset = (word >> self.block_shift).wrapping_sub(run.first.0);
                 linked |= u64::from(offset < run.count) << (offset % u64::from(u64::BITS));
                 chains[left] = next;
                 left += usize::from(next != NONE);
