@@ -147,7 +147,10 @@ impl Request {
             return Err(DeviceError::OutOfRange { device, range: self.range, size_bytes });
         }
         let logical_block_bytes = geometry.logical_block_bytes;
-        if !self.range.is_aligned(u64::from(logical_block_bytes)) {
+        // A power of two, and so nothing has to be divided.
+        debug_assert!(logical_block_bytes.is_power_of_two());
+        let within_block = u64::from(logical_block_bytes) - 1;
+        if (self.range.start() | self.range.len()) & within_block != 0 {
             let device = device.clone();
             return Err(DeviceError::Misaligned { device, range: self.range, logical_block_bytes });
         }

@@ -58,8 +58,9 @@ impl Ring {
     }
 
     pub fn tail(&self) -> SegmentIndex {
+        let tail = self.head.0 + 1 + self.free();
         let count = self.segments.len() as u32;
-        SegmentIndex((self.head.0 + count + 1 - self.used) % count)
+        SegmentIndex(if tail < count { tail } else { tail - count })
     }
 
     pub fn position(&self) -> Position {
