@@ -334,6 +334,20 @@ impl Extents {
         heat_in(self.extents.word(at))
     }
 
+    /// With lines of one block: of some places those that are mapped, their tags and marks.
+    #[inline]
+    pub fn marks_by_block(
+        &self,
+        places: Range<u32>,
+    ) -> impl Iterator<Item = (u32, Tag, Heat)> + '_ {
+        assert!(self.shift == 0);
+        places.filter_map(|place| {
+            let word = self.extents.word(place);
+            let tag = Tag((word >> TAG_SHIFT) as u8);
+            tag.is_mapped().then(|| (place, tag, heat_in(word)))
+        })
+    }
+
     /// Whether an extent is the bearer of a line.
     #[inline]
     pub fn bears(&self, Seen { word, .. }: Seen, line: CoreLine) -> bool {

@@ -259,6 +259,11 @@ impl LineMap {
 
     /// Everything that is mapped at some places: its state, and whether its line is resident.
     pub fn each_place(&self, places: Range<u32>, mut visit: impl FnMut(SlotIndex, State, bool)) {
+        if self.extents.is_by_block() {
+            return self.extents.marks_by_block(places).for_each(|(place, tag, heat)| {
+                visit(SlotIndex(place), tag.state(), heat.is_resident());
+            });
+        }
         let mut place = places.start;
         while place < places.end {
             let Some(at) = self.extents.at_place(place) else {
