@@ -148,7 +148,7 @@ impl Request {
         }
         let logical_block_bytes = geometry.logical_block_bytes;
         // A power of two, and so nothing has to be divided.
-        debug_assert!(logical_block_bytes.is_power_of_two());
+        assert!(logical_block_bytes.is_power_of_two());
         let within_block = u64::from(logical_block_bytes) - 1;
         if (self.range.start() | self.range.len()) & within_block != 0 {
             let device = device.clone();

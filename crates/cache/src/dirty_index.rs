@@ -3,8 +3,8 @@
 //! The address space is cut into regions of a line or more, each with a bit that says that it may
 //! have dirty blocks. The sweep enters one marked region after the other and asks which blocks of
 //! it are dirty. A block that becomes dirty ahead of the sweep is met by it, one behind waits for
-//! the next round, as in an elevator. All memory is taken at the start, and noting a block sets a
-//! bit.
+//! the next round, as in an elevator. Noting a block sets a bit. All memory is taken at the start, or,
+//! of an index that mostly stays empty, with its first block.
 //!
 //! Behind a cache that is very much smaller than the core a region has too many blocks to ask for
 //! each. There the sweep gathers: it goes through the line map once and keeps the next dirty blocks
@@ -29,15 +29,17 @@ const ASKED_LINES_SHIFT: u32 = 5;
 /// Most blocks that are named at once where they are not gathered, and that are asked for at once.
 const NAMED_MAX: usize = 64;
 const ASKED_MAX: u64 = 32;
-/// Blocks that are gathered at once, for which the cleaner goes through the whole line map; of a
-/// smaller cache, one for so many lines.
+/// Blocks that are gathered at once.
 const GATHERED_MAX: usize = 1 << 15;
-const LINES_FOR_ONE: u64 = 64;
 const WORD_BITS: u64 = 64;
 
 pub struct DirtyIndex {
     /// Log2 of the blocks of a region.
     shift: u32,
+    /// Of `marked`, which has none of them before there is something to mark.
+    words: usize,
+    /// Blocks that are kept in `named` when they are gathered, or named one after the other.
+    room: usize,
     core_blocks: u64,
     marked: Box<[u64]>,
     /// Bit for every word of `marked` that is not zero.
@@ -56,23 +58,31 @@ pub struct DirtyIndex {
 impl DirtyIndex {
     /// For a core of `core_blocks` behind a cache of `cache_blocks`, in lines of `line_blocks`.
     pub fn new(core_blocks: u64, cache_blocks: u64, line_blocks: u64) -> Self {
+        let mut index = Self::without_memory(core_blocks, cache_blocks, line_blocks);
+        index.take_memory();
+        index
+    }
+
+    /// The same, for what may never be there: it takes its memory with the first block.
+    pub fn without_memory(core_blocks: u64, cache_blocks: u64, line_blocks: u64) -> Self {
         let most = (cache_blocks / line_blocks * REGIONS_PER_LINE).max(WORD_BITS);
         let smallest = core_blocks.div_ceil(most).next_power_of_two();
         let shift = smallest.max(line_blocks).ilog2();
         let words = (core_blocks.max(1) >> shift) / WORD_BITS + 1;
         let gathers = shift > line_blocks.ilog2() + ASKED_LINES_SHIFT;
-        let gathered = (cache_blocks / line_blocks / LINES_FOR_ONE) as usize;
         let room = match gathers {
-            true => 2 * gathered.clamp(NAMED_MAX, GATHERED_MAX),
+            true => 2 * GATHERED_MAX.min(cache_blocks as usize),
             false => NAMED_MAX,
         };
         Self {
             shift,
+            words: words as usize,
+            room,
             core_blocks,
-            marked: vec![0; words as usize].into(),
-            summary: vec![0; words.div_ceil(WORD_BITS) as usize].into(),
+            marked: [].into(),
+            summary: [].into(),
             marked_len: 0,
-            named: Vec::with_capacity(room),
+            named: Vec::new(),
             entered: BlockRun { first: CoreBlock(0), count: 0 },
             gathers,
             sweep: 0,
@@ -84,14 +94,24 @@ impl DirtyIndex {
     pub fn lengthen(&mut self, core_blocks: u64) {
         assert!(core_blocks >= self.core_blocks, "no core shrinks");
         self.core_blocks = core_blocks;
-        let words = (core_blocks >> self.shift) / WORD_BITS + 1;
-        let lengthened = |bits: &mut Box<[u64]>, words: u64| {
+        self.words = ((core_blocks >> self.shift) / WORD_BITS + 1) as usize;
+        if !self.marked.is_empty() {
+            self.take_memory();
+        }
+    }
+
+    /// As much as there is to be, beside what is marked.
+    #[cold]
+    fn take_memory(&mut self) {
+        let lengthen = |bits: &mut Box<[u64]>, words: usize| {
             let mut longer = std::mem::take(bits).into_vec();
-            longer.resize(words as usize, 0);
+            longer.reserve_exact(words - longer.len());
+            longer.resize(words, 0);
             *bits = longer.into();
         };
-        lengthened(&mut self.marked, words);
-        lengthened(&mut self.summary, words.div_ceil(WORD_BITS));
+        lengthen(&mut self.marked, self.words);
+        lengthen(&mut self.summary, self.words.div_ceil(WORD_BITS as usize));
+        self.named.reserve_exact(self.room.saturating_sub(self.named.len()));
     }
 
     pub fn is_empty(&self) -> bool {
@@ -217,12 +237,16 @@ impl DirtyIndex {
 
     fn is_marked(&self, block: CoreBlock) -> bool {
         let region = block.0 >> self.shift;
-        self.marked[(region / WORD_BITS) as usize] >> (region % WORD_BITS) & 1 == 1
+        let word = self.marked.get((region / WORD_BITS) as usize).copied().unwrap_or(0);
+        word >> (region % WORD_BITS) & 1 == 1
     }
 
     #[inline]
     fn push_region(&mut self, region: u64) {
         let (word, bit) = ((region / WORD_BITS) as usize, 1 << (region % WORD_BITS));
+        if self.marked.is_empty() {
+            self.take_memory();
+        }
         if self.marked[word] & bit == 0 {
             self.marked[word] |= bit;
             self.summary[word / WORD_BITS as usize] |= 1 << (word as u64 % WORD_BITS);
@@ -333,10 +357,25 @@ mod tests {
     }
 
     #[test]
+    fn index_without_memory_takes_it_with_its_first_block_and_is_then_as_any_other() {
+        for core in [1 << 10, 1 << 30] {
+            let mut index = DirtyIndex::without_memory(core / 2, 1 << 10, 1);
+            index.lengthen(core);
+            assert!(index.is_empty() && !index.wants_names() && !index.contains(CoreBlock(7)));
+            assert_eq!((index.memory_bytes(), index.peek()), (0, None));
+            index.push(CoreBlock(7));
+            let mut dirty = BTreeSet::from([7]);
+            let other = DirtyIndex::new(core / 2, 1 << 10, 1);
+            assert!(index.memory_bytes() >= other.memory_bytes());
+            assert_eq!(sweep_of(&mut index, &mut dirty), [7]);
+        }
+    }
+
+    #[test]
     fn memory_does_not_depend_on_the_size_of_the_core() {
         for core in [1, 1 << 24, 1 << 40] {
             let bytes = DirtyIndex::new(core, 1 << 20, 1).memory_bytes();
-            let gathered = 2 * 8 * (1 << 20) / LINES_FOR_ONE;
+            let gathered = 2 * 8 * GATHERED_MAX as u64;
             assert!(bytes <= (1 << 20) * 9 / 16 + gathered, "{bytes} for a core of {core} blocks");
         }
     }

@@ -227,11 +227,12 @@ impl Log {
         let map = LineMap::new(places, line, scattered, EXTENTS_FOR_RECLAIM, core_blocks);
         let unclean_extents_max = room::unclean_extents_max(slots, &map);
         let eviction = Eviction::new(slots, core_blocks, map.line_blocks());
-        let index = || DirtyIndex::new(core_blocks, u64::from(places), line);
+        let dirty = DirtyIndex::new(core_blocks, u64::from(places), line);
+        let replayed = DirtyIndex::without_memory(core_blocks, u64::from(places), line);
         Self {
             map,
-            dirty: index(),
-            replayed: index(),
+            dirty,
+            replayed,
             chunks: None,
             epochs: None,
             stable: (ring.head(), ring.position()),

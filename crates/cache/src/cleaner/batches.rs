@@ -71,14 +71,15 @@ impl Engine {
     ) -> Option<Batch> {
         let is_draining = self.cleaning.drainers.get() > 0;
         let fills = self.cleaning.policy.borrow().completes_stripes();
+        let reach = self.reach();
         let mut log = self.log.borrow_mut();
         let (mut versions, mut pending, mut idle) = (Batch::new(), vec![], vec![]);
         loop {
             log.name_dirty();
             let Some(next) = index(&mut log).peek() else { break };
             let goes_on = versions.is_empty()
-                || self.belongs(&versions, next)
-                || fills && self.close_gap(&log, &mut versions, next);
+                || reach.goes_on(&versions, next)
+                || fills && reach.close_gap(&log, &mut versions, next);
             if !goes_on {
                 break;
             }
@@ -106,32 +107,29 @@ impl Engine {
         pending.into_iter().for_each(|block| index(&mut log).push(block));
         idle.into_iter().for_each(|block| log.dirty.push(block));
         if fills && !versions.is_empty() {
-            self.complete_stripe(&log, &mut versions);
+            reach.complete_stripe(&log, &mut versions);
         }
         (!versions.is_empty()).then_some(versions)
     }
 
-    /// Whether `next` is written together with a batch.
-    pub(super) fn belongs(&self, batch: &[Version], next: CoreBlock) -> bool {
-        let stripe = self.core.geometry().stripe.map(|stripe| u64::from(stripe.width_bytes));
-        let write_max = u64::from(self.config.borrow().cleaning.write_bytes_max).max(BLOCK_BYTES);
-        belongs(batch[0].block, batch.len() as u64, next, stripe, write_max)
-    }
-
-    /// Whether one write may reach from one block to the other.
-    pub(super) fn is_within_one_write(&self, first: CoreBlock, last: CoreBlock) -> bool {
-        let stripe = self.core.geometry().stripe.map(|stripe| u64::from(stripe.width_bytes));
-        let write_max = u64::from(self.config.borrow().cleaning.write_bytes_max).max(BLOCK_BYTES);
-        belongs(first, last.0 - first.0, last, stripe, write_max)
+    /// How far one write may reach.
+    pub(super) fn reach(&self) -> Reach {
+        let stripe = self.core.geometry().stripe;
+        let write_bytes_max = u64::from(self.config.borrow().cleaning.write_bytes_max);
+        Reach {
+            stripe_blocks: stripe.map(|it| (u64::from(it.width_bytes) / BLOCK_BYTES).max(1)),
+            blocks_max: (write_bytes_max / BLOCK_BYTES).max(1),
+        }
     }
 
     /// The dirty ones of some blocks, which ascend, as they are written to the core.
     pub(super) fn batches(&self, blocks: &[CoreBlock]) -> Vec<Batch> {
         let (log, mut batches) = (self.log.borrow(), Vec::<Batch>::new());
+        let reach = self.reach();
         let dirty = blocks.iter().filter_map(|block| log.map.published(*block));
         for version in dirty.filter(|version| version.state == State::Dirty) {
             match batches.last_mut() {
-                Some(batch) if self.belongs(batch, version.block) => batch.push(version),
+                Some(batch) if reach.goes_on(batch, version.block) => batch.push(version),
                 _ => batches.push(smallvec![version]),
             }
         }
@@ -139,20 +137,27 @@ impl Engine {
     }
 }
 
-/// Whether `next` continues a write of `count` blocks that starts at `first`: within one stripe, or
-/// within the longest write where there are no stripes or it is shorter.
-fn belongs(
-    first: CoreBlock,
-    count: u64,
-    next: CoreBlock,
-    stripe: Option<u64>,
-    write_max: u64,
-) -> bool {
-    let end = first.0 + count;
-    let Some(stripe_blocks) = stripe.map(|bytes| (bytes / BLOCK_BYTES).max(1)) else {
-        return next.0 == end && (count + 1) * BLOCK_BYTES <= write_max;
-    };
-    next.0 == end && next.0 / stripe_blocks == first.0 / stripe_blocks
+/// How far one write may reach: within one stripe, or as far as the longest write where there are no
+/// stripes.
+pub(super) struct Reach {
+    pub stripe_blocks: Option<u64>,
+    blocks_max: u64,
+}
+
+impl Reach {
+    /// Whether `next` follows a batch, and is written with it.
+    pub fn goes_on(&self, batch: &[Version], next: CoreBlock) -> bool {
+        let first = batch[0].block;
+        next.0 == first.0 + batch.len() as u64 && self.spans(first, next)
+    }
+
+    /// Whether one write may go from one block to the other.
+    pub fn spans(&self, first: CoreBlock, last: CoreBlock) -> bool {
+        match self.stripe_blocks {
+            Some(blocks) => first.0 / blocks == last.0 / blocks,
+            None => last.0 - first.0 < self.blocks_max,
+        }
+    }
 }
 
 #[cfg(test)]
@@ -161,10 +166,11 @@ mod tests {
 
     #[test]
     fn write_ends_with_the_stripe_or_at_the_limit() {
-        let stripe = Some(8 * BLOCK_BYTES);
-        assert!(belongs(CoreBlock(8), 7, CoreBlock(15), stripe, 4096));
-        assert!(!belongs(CoreBlock(8), 8, CoreBlock(16), stripe, 1 << 20));
-        assert!(!belongs(CoreBlock(8), 1, CoreBlock(10), stripe, 1 << 20));
-        assert!(!belongs(CoreBlock(8), 2, CoreBlock(10), None, 2 * BLOCK_BYTES));
+        let in_stripes = Reach { stripe_blocks: Some(8), blocks_max: 1 };
+        assert!(in_stripes.spans(CoreBlock(8), CoreBlock(15)));
+        assert!(!in_stripes.spans(CoreBlock(8), CoreBlock(16)));
+        let without = Reach { stripe_blocks: None, blocks_max: 2 };
+        assert!(without.spans(CoreBlock(8), CoreBlock(9)));
+        assert!(!without.spans(CoreBlock(8), CoreBlock(10)));
     }
 }

@@ -9,7 +9,7 @@
 //!   what the core has is overwritten by itself.
 //! - Nothing but dirty blocks changes its state by such a write.
 
-use super::batches::Batch;
+use super::batches::{Batch, Reach};
 use super::writing::Held;
 use crate::engine::Engine;
 use crate::line_map::{State, Version};
@@ -21,12 +21,12 @@ use std::ops::Range;
 /// Longest gap that is closed: longer ones cost the disks more than a second write does.
 const GAP_BLOCKS_MAX: u64 = 16;
 
-impl Engine {
+impl Reach {
     /// Puts the clean blocks between a batch and `next` into the batch, if they are all there.
     pub(super) fn close_gap(&self, log: &Log, batch: &mut Batch, next: CoreBlock) -> bool {
         let end = batch[batch.len() - 1].block.0 + 1;
         let fits = next.0 > end && next.0 - end <= GAP_BLOCKS_MAX;
-        if !fits || !self.is_within_one_write(batch[0].block, next) {
+        if !fits || !self.spans(batch[0].block, next) {
             return false;
         }
         let Some(clean) = clean_blocks(log, end..next.0) else { return false };
@@ -36,8 +36,7 @@ impl Engine {
 
     /// Completes a batch to its stripe, where half of it is dirty and the rest cached.
     pub(super) fn complete_stripe(&self, log: &Log, batch: &mut Batch) {
-        let Some(stripe) = self.core.geometry().stripe else { return };
-        let blocks = (u64::from(stripe.width_bytes) / BLOCK_BYTES).max(1);
+        let Some(blocks) = self.stripe_blocks else { return };
         let dirty = batch.iter().filter(|version| version.state == State::Dirty).count() as u64;
         if (batch.len() as u64) >= blocks || dirty * 2 < blocks {
             return;
@@ -53,10 +52,15 @@ impl Engine {
         batch.insert_many(0, before);
         batch.extend(after);
     }
+}
 
+impl Engine {
     /// What is written next of a batch, from one place in it on: a run without gaps that begins and
     /// ends with a dirty block, or is a whole stripe.
     pub(super) fn next_group(&self, held: &[Held], from: usize) -> Option<Range<usize>> {
+        if let [alone] = held {
+            return (from == 0 && alone.is_dirty()).then_some(0..1);
+        }
         let mut start = from;
         while start < held.len() {
             let is_gap = |pair: &[Held]| pair[0].version.block.0 + 1 != pair[1].version.block.0;

@@ -199,8 +199,9 @@ impl Engine {
     fn take_from_round(&self) -> Option<Batch> {
         let mut round = self.cleaning.round.borrow_mut();
         let mut versions: Batch = smallvec![round.pop_front()?];
+        let reach = self.reach();
         while let Some(next) = round.front()
-            && self.belongs(&versions, next.block)
+            && reach.goes_on(&versions, next.block)
         {
             versions.extend(round.pop_front());
         }

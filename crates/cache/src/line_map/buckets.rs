@@ -5,9 +5,10 @@
 use super::extents::NONE;
 use headpond_block::prefetch;
 
-/// With lines of one block, quarters of a byte that a place may take of the map: beside what queues
-/// and lists take that is less than the 16 bytes for each 4 KiB of data that are promised.
-const PLACE_QUARTERS: u64 = 46;
+/// Quarters of a byte that a window may take for its record and its part of the heads: with lines
+/// of one block that is, beside what queues and lists take, less than the 16 bytes for each 4 KiB of
+/// data that are promised, and beside the tags with lines of 64 KiB less than 2.
+const WINDOW_QUARTERS: u64 = 46;
 
 /// Neighbouring lines share a cache line of heads.
 const NEIGHBOURS: u64 = 16;
@@ -19,17 +20,11 @@ pub(super) struct Buckets {
 }
 
 impl Buckets {
-    /// For so many windows, of 2 to the `shift` blocks, whose records take so many bytes, and a
-    /// pool.
-    ///
-    /// With lines of one block the heads take what the record leaves of the bytes of a place:
-    /// chains are short where numbers are, and longer before larger arrays. Longer lines have about
-    /// one for two extents.
-    pub fn new(windows: u32, shift: u32, record_bytes: usize, pool: u32) -> Self {
-        let sixteenths = match shift {
-            0 => PLACE_QUARTERS.saturating_sub(4 * record_bytes as u64).clamp(5, 16),
-            _ => 9,
-        };
+    /// For so many windows whose records take so many bytes, and a pool: the heads take what the
+    /// record leaves of the bytes of a window. Chains are short where numbers are, and longer
+    /// before larger arrays.
+    pub fn new(windows: u32, record_bytes: usize, pool: u32) -> Self {
+        let sixteenths = WINDOW_QUARTERS.saturating_sub(4 * record_bytes as u64).clamp(5, 16);
         let of_map = in_groups(u64::from(windows) * sixteenths / 16).max(NEIGHBOURS as usize);
         let heads = vec![NONE; of_map + in_groups(u64::from(pool) / 2)].into();
         Self { heads, of_map }

@@ -94,7 +94,7 @@ impl Extents {
         let block_shift = TAG_SHIFT + TAG_BITS.max(2 * shift);
         let word_bits = block_shift + number_bits(core_blocks);
         let extents = Records::new((windows + pool) as usize, word_bits);
-        let buckets = Buckets::new(windows, shift, extents.record_bytes(), pool);
+        let buckets = Buckets::new(windows, extents.record_bytes(), pool);
         let long = |count: u32| if shift == 0 { 0 } else { count as usize };
         let links = (0..pool).map(|index| Link {
             window: NONE,
@@ -199,6 +199,7 @@ impl Extents {
         while block < end {
             let heads = self.buckets.neighbours(block, end - block);
             for &head in heads {
+                // Never as many as that: so the compiler knows it as well.
                 chains[len % LINKED_MAX as usize] = head;
                 len += usize::from(head != NONE);
             }

@@ -114,6 +114,12 @@ impl Log {
     /// Has the indexes name what is dirty next, each for as long as there may be something.
     #[inline]
     pub fn name_dirty(&mut self) {
+        if self.replayed.wants_names() || self.dirty.wants_names() {
+            self.name_next();
+        }
+    }
+
+    fn name_next(&mut self) {
         let map = &self.map;
         // A block may have paid its debt since it was noted, and waits there all the same.
         for index in [&mut self.replayed, &mut self.dirty] {
