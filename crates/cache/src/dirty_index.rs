@@ -3,8 +3,8 @@
 //! The address space is cut into regions of a line or more, each with a bit that says that it may
 //! have dirty blocks. The sweep enters one marked region after the other and asks which blocks of
 //! it are dirty. A block that becomes dirty ahead of the sweep is met by it, one behind waits for
-//! the next round, as in an elevator. Noting a block sets a bit. All memory is taken at the start, or,
-//! of an index that mostly stays empty, with its first block.
+//! the next round, as in an elevator. Noting a block sets a bit. All memory is taken at the start,
+//! or, of an index that mostly stays empty, with its first block.
 //!
 //! Behind a cache that is very much smaller than the core a region has too many blocks to ask for
 //! each. There the sweep gathers: it goes through the line map once and keeps the next dirty blocks

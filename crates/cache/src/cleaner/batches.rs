@@ -137,8 +137,8 @@ impl Engine {
     }
 }
 
-/// How far one write may reach: within one stripe, or as far as the longest write where there are no
-/// stripes.
+/// How far one write may reach: within one stripe, or as far as the longest write where there are
+/// no stripes.
 pub(super) struct Reach {
     pub stripe_blocks: Option<u64>,
     blocks_max: u64,

@@ -6,8 +6,8 @@ use super::extents::NONE;
 use headpond_block::prefetch;
 
 /// Quarters of a byte that a window may take for its record and its part of the heads: with lines
-/// of one block that is, beside what queues and lists take, less than the 16 bytes for each 4 KiB of
-/// data that are promised, and beside the tags with lines of 64 KiB less than 2.
+/// of one block that is, beside what queues and lists take, less than the 16 bytes for each 4 KiB
+/// of data that are promised, and beside the tags with lines of 64 KiB less than 2.
 const WINDOW_QUARTERS: u64 = 46;
 
 /// Neighbouring lines share a cache line of heads.

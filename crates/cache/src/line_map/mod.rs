@@ -2,8 +2,8 @@
 //!
 //! Whole runs of a line that lie in a row in the log are one extent ([`extents`]); each place of
 //! the log has a byte for the state of the block that is there. So the map from block to place and
-//! the one from place to block are the same memory: with lines of one block 11.5 bytes for
-//! each 4 KiB of the log, with lines of 64 KiB 1.6 to 1.8 and what the pool for scattered lines
+//! the one from place to block are the same memory: with lines of one block 11 to 12 bytes for
+//! each 4 KiB of the log, with lines of 64 KiB 1.7 to 1.8 and what the pool for scattered lines
 //! takes. Checksums lie apart.
 //!
 //! Lifecycle of a version: 1. pending, from the moment its record is formed, ahead of the older

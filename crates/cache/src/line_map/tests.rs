@@ -103,9 +103,9 @@ fn whole_lines_take_nothing_from_the_pool() {
 
 #[test]
 fn memory_is_within_the_bounds_of_the_issue() {
-    // Caches of 16 GiB, and of 64 with long lines, before arrays of 64 GiB, of a tebibyte, of 16, of
-    // 256, and of four pebibytes; seven in ten are resident. What else is counted is less than a
-    // tenth of a byte.
+    // Caches of 16 GiB, and of 64 with long lines, before arrays of 64 GiB, of a tebibyte, of 16,
+    // of 256, and of four pebibytes; seven in ten are resident. What else is counted is less than
+    // a tenth of a byte.
     for (core_bits, by_block, by_line) in
         [(24, 14.5, 1.9), (28, 15.0, 1.95), (32, 15.4, 2.0), (36, 15.8, 2.0), (40, 16.2, 2.1)]
     {
