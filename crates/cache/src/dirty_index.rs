@@ -36,11 +36,10 @@ const WORD_BITS: u64 = 64;
 pub struct DirtyIndex {
     /// Log2 of the blocks of a region.
     shift: u32,
-    /// Of `marked`, which has none of them before there is something to mark.
-    words: usize,
     /// Blocks that are kept in `named` when they are gathered, or named one after the other.
     room: usize,
     core_blocks: u64,
+    /// Empty before there is memory.
     marked: Box<[u64]>,
     /// Bit for every word of `marked` that is not zero.
     summary: Box<[u64]>,
@@ -68,7 +67,6 @@ impl DirtyIndex {
         let most = (cache_blocks / line_blocks * REGIONS_PER_LINE).max(WORD_BITS);
         let smallest = core_blocks.div_ceil(most).next_power_of_two();
         let shift = smallest.max(line_blocks).ilog2();
-        let words = (core_blocks.max(1) >> shift) / WORD_BITS + 1;
         let gathers = shift > line_blocks.ilog2() + ASKED_LINES_SHIFT;
         let room = match gathers {
             true => 2 * GATHERED_MAX.min(cache_blocks as usize),
@@ -76,7 +74,6 @@ impl DirtyIndex {
         };
         Self {
             shift,
-            words: words as usize,
             room,
             core_blocks,
             marked: [].into(),
@@ -94,7 +91,6 @@ impl DirtyIndex {
     pub fn lengthen(&mut self, core_blocks: u64) {
         assert!(core_blocks >= self.core_blocks, "no core shrinks");
         self.core_blocks = core_blocks;
-        self.words = ((core_blocks >> self.shift) / WORD_BITS + 1) as usize;
         if !self.marked.is_empty() {
             self.take_memory();
         }
@@ -109,8 +105,9 @@ impl DirtyIndex {
             longer.resize(words, 0);
             *bits = longer.into();
         };
-        lengthen(&mut self.marked, self.words);
-        lengthen(&mut self.summary, self.words.div_ceil(WORD_BITS as usize));
+        let words = (self.core_blocks >> self.shift) / WORD_BITS + 1;
+        lengthen(&mut self.marked, words as usize);
+        lengthen(&mut self.summary, words.div_ceil(WORD_BITS) as usize);
         self.named.reserve_exact(self.room.saturating_sub(self.named.len()));
     }
 

@@ -58,9 +58,7 @@ impl Ring {
     }
 
     pub fn tail(&self) -> SegmentIndex {
-        let tail = self.head.0 + 1 + self.free();
-        let count = self.segments.len() as u32;
-        SegmentIndex(if tail < count { tail } else { tail - count })
+        self.ahead(self.head, 1 + self.free())
     }
 
     pub fn position(&self) -> Position {
@@ -118,7 +116,13 @@ impl Ring {
     }
 
     pub fn after(&self, segment: SegmentIndex) -> SegmentIndex {
-        SegmentIndex((segment.0 + 1) % self.segments.len() as u32)
+        self.ahead(segment, 1)
+    }
+
+    /// The segment so many further on, at most once around.
+    fn ahead(&self, segment: SegmentIndex, by: u32) -> SegmentIndex {
+        let (index, count) = (segment.0 + by, self.segments.len() as u32);
+        SegmentIndex(if index < count { index } else { index - count })
     }
 
     pub fn first_record(&self, segment: SegmentIndex) -> Sequence {

@@ -135,7 +135,7 @@ impl Records {
 }
 
 /// Bytes of one of so many records, with words of so many bits.
-pub(super) fn record_bytes(len: usize, word_bits: u32) -> usize {
+fn record_bytes(len: usize, word_bits: u32) -> usize {
     (word_bits + link_bits(len)).div_ceil(u8::BITS) as usize
 }
 
