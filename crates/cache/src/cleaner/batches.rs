@@ -113,10 +113,10 @@ impl Engine {
     }
 
     /// How far one write may reach.
-    pub(super) fn reach(&self) -> Reach {
+    pub(super) fn reach(&self) -> WriteReach {
         let stripe = self.core.geometry().stripe;
         let write_bytes_max = u64::from(self.config.borrow().cleaning.write_bytes_max);
-        Reach {
+        WriteReach {
             stripe_blocks: stripe.map(|it| (u64::from(it.width_bytes) / BLOCK_BYTES).max(1)),
             blocks_max: (write_bytes_max / BLOCK_BYTES).max(1),
         }
@@ -139,12 +139,12 @@ impl Engine {
 
 /// How far one write may reach: within one stripe, or as far as the longest write where there are
 /// no stripes.
-pub(super) struct Reach {
+pub(super) struct WriteReach {
     pub stripe_blocks: Option<u64>,
     blocks_max: u64,
 }
 
-impl Reach {
+impl WriteReach {
     /// Whether `next` follows a batch, and is written with it.
     pub fn goes_on(&self, batch: &[Version], next: CoreBlock) -> bool {
         let first = batch[0].block;
@@ -166,10 +166,10 @@ mod tests {
 
     #[test]
     fn write_ends_with_the_stripe_or_at_the_limit() {
-        let in_stripes = Reach { stripe_blocks: Some(8), blocks_max: 1 };
+        let in_stripes = WriteReach { stripe_blocks: Some(8), blocks_max: 1 };
         assert!(in_stripes.spans(CoreBlock(8), CoreBlock(15)));
         assert!(!in_stripes.spans(CoreBlock(8), CoreBlock(16)));
-        let without = Reach { stripe_blocks: None, blocks_max: 2 };
+        let without = WriteReach { stripe_blocks: None, blocks_max: 2 };
         assert!(without.spans(CoreBlock(8), CoreBlock(9)));
         assert!(!without.spans(CoreBlock(8), CoreBlock(10)));
     }

@@ -9,7 +9,7 @@
 //!   what the core has is overwritten by itself.
 //! - Nothing but dirty blocks changes its state by such a write.
 
-use super::batches::{Batch, Reach};
+use super::batches::{Batch, WriteReach};
 use super::writing::Held;
 use crate::engine::Engine;
 use crate::line_map::{State, Version};
@@ -21,7 +21,7 @@ use std::ops::Range;
 /// Longest gap that is closed: longer ones cost the disks more than a second write does.
 const GAP_BLOCKS_MAX: u64 = 16;
 
-impl Reach {
+impl WriteReach {
     /// Puts the clean blocks between a batch and `next` into the batch, if they are all there.
     pub(super) fn close_gap(&self, log: &Log, batch: &mut Batch, next: CoreBlock) -> bool {
         let end = batch[batch.len() - 1].block.0 + 1;
