@@ -37,54 +37,79 @@ impl From<&str> for DeviceName {
     }
 }
 
-/// The failure of one operation on one device.
+/// The failure of one operation on one device. One word, so that the outcome of a request travels
+/// through any number of layers in a register.
 ///
 /// After a failed read the caller's buffer holds nothing of use; after a failed write each block of
 /// the range holds the old or the new data, or answers with an error.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum DeviceError {
-    #[error("{device}: {range} lie beyond its end at {size_bytes}")]
-    OutOfRange { device: DeviceName, range: ByteRange, size_bytes: u64 },
-    #[error("{device}: {range} are not aligned to its blocks of {logical_block_bytes} bytes")]
-    Misaligned { device: DeviceName, range: ByteRange, logical_block_bytes: u32 },
-    #[error("{device}: medium error at {range}")]
-    Media { device: DeviceName, range: ByteRange },
-    #[error("{device}: damaged at byte {offset}: expected {expected:#x}, found {found:#x}")]
-    Corrupt { device: DeviceName, offset: u64, expected: u64, found: u64 },
-    #[error("{device}: is gone")]
-    Gone { device: DeviceName },
-    #[error("{device}: no answer within {after:?}")]
-    Timeout { device: DeviceName, after: Duration },
-    #[error("{device}: no space left")]
-    NoSpace { device: DeviceName },
-    #[error("{device}: is read-only")]
-    ReadOnly { device: DeviceName },
-    #[error("{device}: cannot {operation}")]
-    Unsupported { device: DeviceName, operation: &'static str },
-    #[error("{device}: {operation} failed: {}", std::io::Error::from_raw_os_error(*errno))]
-    Os { device: DeviceName, operation: &'static str, errno: i32 },
+#[error("{}: {}", .0.device, .0.cause)]
+pub struct DeviceError(Box<Failure>);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Failure {
+    device: DeviceName,
+    cause: Cause,
+}
+
+/// What happened on the device.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Cause {
+    #[error("{range} lie beyond its end at {size_bytes}")]
+    OutOfRange { range: ByteRange, size_bytes: u64 },
+    #[error("{range} are not aligned to its blocks of {logical_block_bytes} bytes")]
+    Misaligned { range: ByteRange, logical_block_bytes: u32 },
+    #[error("medium error at {range}")]
+    Media { range: ByteRange },
+    #[error("damaged at byte {offset}: expected {expected:#x}, found {found:#x}")]
+    Corrupt { offset: u64, expected: u64, found: u64 },
+    #[error("is gone")]
+    Gone,
+    #[error("no answer within {after:?}")]
+    Timeout { after: Duration },
+    #[error("no space left")]
+    NoSpace,
+    #[error("is read-only")]
+    ReadOnly,
+    #[error("cannot {operation}")]
+    Unsupported { operation: &'static str },
+    #[error("{operation} failed: {}", std::io::Error::from_raw_os_error(*errno))]
+    Os { operation: &'static str, errno: i32 },
 }
 
 impl DeviceError {
+    #[cold]
+    pub fn new(device: &DeviceName, cause: Cause) -> Self {
+        Self(Box::new(Failure { device: device.clone(), cause }))
+    }
+
     /// The device that failed.
     pub fn device(&self) -> &DeviceName {
-        match self {
-            Self::OutOfRange { device, .. }
-            | Self::Misaligned { device, .. }
-            | Self::Media { device, .. }
-            | Self::Corrupt { device, .. }
-            | Self::Gone { device }
-            | Self::Timeout { device, .. }
-            | Self::NoSpace { device }
-            | Self::ReadOnly { device }
-            | Self::Unsupported { device, .. }
-            | Self::Os { device, .. } => device,
-        }
+        &self.0.device
+    }
+
+    pub fn cause(&self) -> &Cause {
+        &self.0.cause
+    }
+
+    /// Whether nothing will come of the device any more.
+    pub fn is_gone(&self) -> bool {
+        matches!(self.cause(), Cause::Gone)
+    }
+
+    /// Whether data is lost there that can be had elsewhere, if at all.
+    pub fn is_damage(&self) -> bool {
+        matches!(self.cause(), Cause::Media { .. } | Cause::Corrupt { .. })
+    }
+
+    pub fn is_unsupported(&self) -> bool {
+        matches!(self.cause(), Cause::Unsupported { .. })
     }
 
     /// Whether the caller asked for what the device never offers, so that the device is not to
     /// blame.
     pub fn is_callers_fault(&self) -> bool {
-        matches!(self, Self::OutOfRange { .. } | Self::Misaligned { .. } | Self::Unsupported { .. })
+        let is_beside = matches!(self.cause(), Cause::OutOfRange { .. } | Cause::Misaligned { .. });
+        is_beside || self.is_unsupported()
     }
 }

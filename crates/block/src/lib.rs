@@ -33,7 +33,7 @@ mod time;
 
 pub use buffer::{Buffer, BufferPool, Buffers, PoolClass, PoolConfig};
 pub use device::{BlockDevice, Copies, Outcome, Submission};
-pub use error::{DeviceError, DeviceName};
+pub use error::{Cause, DeviceError, DeviceName};
 pub use executor::{
     Driver, Executor, JoinHandle, Late, Order, Runtime, Stalled, Starter, VirtualClock, Wait,
 };

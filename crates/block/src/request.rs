@@ -1,6 +1,6 @@
 //! One request to a device: what to do, where, with which memory and under which promises.
 
-use crate::{Buffers, ByteRange, DeviceError, DeviceName, Geometry};
+use crate::{Buffers, ByteRange, Cause, DeviceError, DeviceName, Geometry};
 
 /// What a request does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize)]
@@ -143,16 +143,16 @@ impl Request {
             assert_eq!(self.buffers.len_bytes() as u64, self.range.len(), "memory for the range");
         }
         if self.range.end() > geometry.size_bytes {
-            let (device, size_bytes) = (device.clone(), geometry.size_bytes);
-            return Err(DeviceError::OutOfRange { device, range: self.range, size_bytes });
+            let (range, size_bytes) = (self.range, geometry.size_bytes);
+            return Err(DeviceError::new(device, Cause::OutOfRange { range, size_bytes }));
         }
         let logical_block_bytes = geometry.logical_block_bytes;
         // A power of two, and so nothing has to be divided.
         assert!(logical_block_bytes.is_power_of_two());
         let within_block = u64::from(logical_block_bytes) - 1;
         if (self.range.start() | self.range.len()) & within_block != 0 {
-            let device = device.clone();
-            return Err(DeviceError::Misaligned { device, range: self.range, logical_block_bytes });
+            let range = self.range;
+            return Err(DeviceError::new(device, Cause::Misaligned { range, logical_block_bytes }));
         }
         Ok(())
     }

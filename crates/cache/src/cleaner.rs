@@ -35,7 +35,7 @@ use crate::types::{BlockRun, CoreBlock};
 use crate::under_way::{Attempts, UnderWay};
 use batches::Batch;
 use headpond_block::sync::{Notify, join_all};
-use headpond_block::{DeviceError, Instant, Outcome, Submission};
+use headpond_block::{Cause, DeviceError, Instant, Outcome, Submission};
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -301,7 +301,7 @@ impl Engine {
             }
             if self.is_stopping.get() {
                 // Nobody cleans any more: it was given up with the cache.
-                let source = DeviceError::Gone { device: self.cache.name().clone() };
+                let source = DeviceError::new(self.cache.name(), Cause::Gone);
                 return Err(CleanError::Core { blocks, source });
             }
             wake.await;

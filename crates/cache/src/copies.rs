@@ -10,7 +10,7 @@ use crate::engine::Engine;
 use crate::line_map::Version;
 use crate::stats::CacheRead;
 use headpond_block::{
-    BLOCK_BYTES, BlockDevice, Buffer, Buffers, ByteRange, Copies, DeviceError, Request,
+    BLOCK_BYTES, BlockDevice, Buffer, Buffers, ByteRange, Cause, Copies, DeviceError, Request,
 };
 
 /// What a copy that is in use has of a range; `None` where it cannot be read.
@@ -27,7 +27,7 @@ pub(crate) async fn read_each(copies: &dyn Copies, range: ByteRange) -> Vec<Copi
         let read = Request::read(range.start(), &data);
         match copies.read_copy(copy, read).await {
             Ok(()) => each.push(Copied { copy, data: Some(data) }),
-            Err(DeviceError::Gone { .. }) => {}
+            Err(error) if error.is_gone() => {}
             Err(_) => each.push(Copied { copy, data: None }),
         }
     }
@@ -64,7 +64,7 @@ pub(crate) async fn read_best<T, E>(
         }
     }
     let Some((bytes, found)) = best else {
-        let none = || DeviceError::Gone { device: device.name().clone() };
+        let none = || DeviceError::new(device.name(), Cause::Gone);
         return refusal.map(Err).ok_or_else(none);
     };
     for Copied { copy, data } in each {

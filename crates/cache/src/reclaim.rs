@@ -23,7 +23,9 @@ use crate::log::{Formed, Log, RESERVE_FOR_CLIENTS, Refusal, Reinsertion};
 use crate::stats::CacheRead;
 use crate::types::{CoreBlock, Position, SegmentIndex, Sequence, SlotIndex};
 use foldhash::fast::FixedState;
-use headpond_block::{BLOCK_BYTES, Buffer, Buffers, ByteRange, DeviceError, Request, defect};
+use headpond_block::{
+    BLOCK_BYTES, Buffer, Buffers, ByteRange, Cause, DeviceError, Request, defect,
+};
 use std::collections::HashMap;
 use std::rc::Rc;
 use std::time::Duration;
@@ -200,7 +202,7 @@ impl Engine {
     /// Waits before the next try; or gives the cache up, where its device is gone or others have
     /// waited for space long enough.
     async fn after_failure(&self, error: &DeviceError, failures: u32) {
-        let is_gone = matches!(error, DeviceError::Gone { .. });
+        let is_gone = error.is_gone();
         let is_hopeless = failures >= FAILURES_MAX && self.lacks_space();
         if !(is_gone || is_hopeless) {
             self.runtime.sleep(BACK_OFF).await;
@@ -420,7 +422,7 @@ impl Engine {
             Err(Refusal::Scattered) => return Ok(false),
             Err(refusal) => {
                 assert_eq!(refusal, Refusal::NoSpace);
-                return Err(DeviceError::NoSpace { device: self.cache.name().clone() });
+                return Err(DeviceError::new(self.cache.name(), Cause::NoSpace));
             }
         };
         let outcome = self.cache.submit(formed.request.clone()).await;
@@ -483,7 +485,7 @@ impl Engine {
         let data = Buffer::zeroed(range.len() as usize);
         match self.read_cache(CacheRead::Reclaim, Request::read(range.start(), &data)).await {
             Ok(()) => Ok(data),
-            Err(error @ DeviceError::Gone { .. }) => Err(error),
+            Err(error) if error.is_gone() => Err(error),
             Err(_) => {
                 self.note_cache_error(CacheError::Read, None);
                 self.read_block_by_block(range, &data).await;
@@ -537,7 +539,7 @@ impl Engine {
         }
         self.renew_graves().await;
         if !self.append_seal().await {
-            return Err(DeviceError::NoSpace { device: self.cache.name().clone() });
+            return Err(DeviceError::new(self.cache.name(), Cause::NoSpace));
         }
         match defect!(ReuseBeforeCopiesAreStable) {
             true => Ok(()),

@@ -30,8 +30,8 @@ use headpond_block::decorators::ProbeDevice;
 use headpond_block::sync::Busy;
 use headpond_block::sync::Notify;
 use headpond_block::{
-    BLOCK_BYTES, BlockDevice, ByteRange, ChangingGeometry, DeviceError, DeviceName, Geometry,
-    JoinHandle, Request, RequestKind, Runtime, Stability, Submission,
+    BLOCK_BYTES, BlockDevice, ByteRange, Cause, ChangingGeometry, DeviceError, DeviceName,
+    Geometry, JoinHandle, Request, RequestKind, Runtime, Stability, Submission,
 };
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -443,7 +443,7 @@ impl Slice {
         engine.flush_log().await.map_err(failed)?;
         engine.flush_core().await.map_err(failed)?;
         if engine.is_failed.get() {
-            return Err(failed(DeviceError::ReadOnly { device: engine.cache.name().clone() }));
+            return Err(failed(DeviceError::new(engine.cache.name(), Cause::ReadOnly)));
         }
         self.save().await.map_err(failed)
     }
@@ -484,7 +484,7 @@ impl BlockDevice for Slice {
             return Submission::ready(Err(error));
         }
         if engine.is_closed.get() {
-            return Submission::ready(Err(DeviceError::Gone { device: engine.name.clone() }));
+            return Submission::ready(Err(DeviceError::new(&engine.name, Cause::Gone)));
         }
         if request.range.is_empty() && request.kind != RequestKind::Flush {
             return Submission::ready(Ok(()));

@@ -1,20 +1,19 @@
 //! Errors of devices in the words of the protocol.
 
 use crate::codec::wire::WireError;
-use headpond_block::DeviceError;
+use headpond_block::{Cause, DeviceError};
 
 /// What a client is told about a failed operation.
 pub fn to_wire(error: &DeviceError) -> WireError {
-    match error {
-        DeviceError::OutOfRange { .. } | DeviceError::Misaligned { .. } => WireError::Invalid,
-        DeviceError::NoSpace { .. } => WireError::NoSpace,
-        DeviceError::ReadOnly { .. } => WireError::NotPermitted,
-        DeviceError::Unsupported { .. } => WireError::NotSupported,
-        DeviceError::Os { errno, .. } => os_to_wire(*errno),
-        DeviceError::Media { .. }
-        | DeviceError::Corrupt { .. }
-        | DeviceError::Gone { .. }
-        | DeviceError::Timeout { .. } => WireError::InputOutput,
+    match error.cause() {
+        Cause::OutOfRange { .. } | Cause::Misaligned { .. } => WireError::Invalid,
+        Cause::NoSpace => WireError::NoSpace,
+        Cause::ReadOnly => WireError::NotPermitted,
+        Cause::Unsupported { .. } => WireError::NotSupported,
+        Cause::Os { errno, .. } => os_to_wire(*errno),
+        Cause::Media { .. } | Cause::Corrupt { .. } | Cause::Gone | Cause::Timeout { .. } => {
+            WireError::InputOutput
+        }
     }
 }
 
@@ -36,11 +35,11 @@ mod tests {
 
     #[test]
     fn a_full_quota_is_lack_of_space_and_the_unknown_is_an_input_output_error() {
-        let os = |errno| DeviceError::Os { device: "d".into(), operation: "write", errno };
+        let os = |errno| DeviceError::new(&"d".into(), Cause::Os { operation: "write", errno });
         assert_eq!(to_wire(&os(122)), WireError::NoSpace);
         assert_eq!(to_wire(&os(5)), WireError::InputOutput);
         assert_eq!(to_wire(&os(9999)), WireError::InputOutput);
-        let read_only = DeviceError::ReadOnly { device: "d".into() };
+        let read_only = DeviceError::new(&"d".into(), Cause::ReadOnly);
         assert_eq!(to_wire(&read_only), WireError::NotPermitted);
     }
 }

@@ -7,7 +7,7 @@ mod common;
 
 use common::{Stage, story};
 use headpond_block::memory::{ReservedMemory, has, set_aside, state};
-use headpond_block::{BlockDevice, Buffer, DeviceError, Outcome, Request};
+use headpond_block::{BlockDevice, Buffer, Cause, DeviceError, Outcome, Request};
 use headpond_nbd::client::NbdDevice;
 use headpond_testkit::ScarceMemory;
 use std::future::poll_fn;
@@ -71,7 +71,7 @@ impl Scene {
 }
 
 fn has_no_memory(outcome: &Outcome) -> bool {
-    matches!(outcome, Err(DeviceError::Os { errno: NO_MEMORY, .. }))
+    matches!(outcome.as_ref().map_err(DeviceError::cause), Err(Cause::Os { errno: NO_MEMORY, .. }))
 }
 
 /// The first ones of a shortage wait like any other, and go on when there is memory.
@@ -128,7 +128,7 @@ async fn a_stop_ends_the_waiting(scene: &Scene) {
     ScarceMemory::plenty();
     let (outcome, _) = write.await;
     assert!(
-        matches!(outcome, Err(DeviceError::Gone { .. })) && took < 0.5,
+        outcome.as_ref().is_err_and(DeviceError::is_gone) && took < 0.5,
         "{outcome:?}, {took} s"
     );
 }

@@ -73,8 +73,8 @@ use std::time::Duration;
 
 use headpond_block::sync::KeyLocks;
 use headpond_block::{
-    BlockDevice, Buffer, ChangingGeometry, Copies, DeviceError, DeviceName, Geometry, Request,
-    RequestKind, Runtime, Stability, StripeGeometry, Submission,
+    BlockDevice, Buffer, Cause, ChangingGeometry, Copies, DeviceError, DeviceName, Geometry,
+    Request, RequestKind, Runtime, Stability, StripeGeometry, Submission,
 };
 
 use crate::balance::Balance;
@@ -285,7 +285,7 @@ impl Array {
     /// Whether writes can be served.
     fn check_writable(&self) -> Result<(), DeviceError> {
         if self.stopped.get() {
-            return Err(DeviceError::ReadOnly { device: self.name.clone() });
+            return Err(DeviceError::new(&self.name, Cause::ReadOnly));
         }
         self.check_intact()
     }
@@ -298,7 +298,7 @@ impl Array {
     /// Whether the redundancy still holds everything.
     fn check_intact(&self) -> Result<(), DeviceError> {
         if self.members.is_broken() {
-            return Err(DeviceError::Gone { device: self.name.clone() });
+            return Err(DeviceError::new(&self.name, Cause::Gone));
         }
         Ok(())
     }

@@ -26,7 +26,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use headpond_block::{DeviceError, DeviceName, Instant, Runtime};
+use headpond_block::{Cause, DeviceError, DeviceName, Instant, Runtime};
 
 use crate::balance::Motion;
 
@@ -205,7 +205,7 @@ pub async fn in_time<T: 'static>(
 ) -> Result<T, DeviceError> {
     let Some(after) = deadline else { return act.await };
     let acted = runtime.deadline(runtime.now() + after, act).await;
-    acted.unwrap_or_else(|_| Err(DeviceError::Timeout { device: device.clone(), after }))
+    acted.unwrap_or_else(|_| Err(DeviceError::new(device, Cause::Timeout { after })))
 }
 
 #[cfg(test)]

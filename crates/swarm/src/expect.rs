@@ -9,7 +9,6 @@ pub(crate) use copies::CopyBook;
 use crate::cache_ills::CacheIll;
 use crate::faults::Ill;
 use crate::topology::Topology;
-use headpond_block::DeviceError;
 use headpond_raid::{AssembleError, JournalWhen};
 use headpond_volume::OpenError;
 use std::collections::BTreeSet;
@@ -178,7 +177,7 @@ impl Excuses {
                 | Cache::Checkpoint { .. }
                 | Cache::LostRecords { .. },
             ) if self.cache_damaged || self.cache_failed => Some("cache damaged"),
-            OpenError::Cache(Cache::Device(DeviceError::Gone { .. })) if self.cache_failed => {
+            OpenError::Cache(Cache::Device(error)) if error.is_gone() && self.cache_failed => {
                 Some("cache gone")
             }
             _ => None,

@@ -7,7 +7,7 @@
 use crate::front::Front;
 use crate::metadata::Recogniser;
 use headpond_block::{
-    BlockDevice, ByteRange, ChangingGeometry, DeviceError, DeviceName, Geometry, Request,
+    BlockDevice, ByteRange, Cause, ChangingGeometry, DeviceError, DeviceName, Geometry, Request,
     RequestKind, StripeGeometry, Submission,
 };
 use serde::Serialize;
@@ -136,8 +136,7 @@ impl BlockDevice for CoreDevice {
             return Submission::ready(Err(error));
         }
         if self.door.is_closed() {
-            let device = self.name.clone();
-            return Submission::ready(Err(DeviceError::Gone { device }));
+            return Submission::ready(Err(DeviceError::new(&self.name, Cause::Gone)));
         }
         self.front.enter(request, &self.door)
     }

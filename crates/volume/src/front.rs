@@ -14,8 +14,8 @@ use crate::slicing::Slicing;
 use crate::streams::{Direction, Sighting, StreamTable};
 use headpond_block::sync::{BusyGuard, join_all};
 use headpond_block::{
-    BlockDevice, ByteRange, DeviceError, DeviceName, Geometry, Outcome, Request, RequestFlags,
-    RequestKind, Runtime, SECTOR_BYTES, StripeGeometry, Submission,
+    BlockDevice, ByteRange, Cause, DeviceError, DeviceName, Geometry, Outcome, Request,
+    RequestFlags, RequestKind, Runtime, SECTOR_BYTES, StripeGeometry, Submission,
 };
 use headpond_cache::classes::{ClassId, Classes, Facts};
 use headpond_cache::{Coverage, CutoffPolicy, Slice};
@@ -352,10 +352,10 @@ impl Front {
             });
         }
         if door.is_closed() {
-            return Submission::ready(Err(DeviceError::Gone { device: self.name.clone() }));
+            return Submission::ready(Err(DeviceError::new(&self.name, Cause::Gone)));
         }
         if self.is_read_only.get() && request.is_mutation() {
-            return Submission::ready(Err(DeviceError::ReadOnly { device: self.name.clone() }));
+            return Submission::ready(Err(DeviceError::new(&self.name, Cause::ReadOnly)));
         }
         door.count(&request);
         if request.kind == RequestKind::Flush {

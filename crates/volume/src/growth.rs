@@ -20,7 +20,7 @@ use crate::members::{ChangeMembersError, NewMember, refuse_what_is_on};
 use crate::open::begin;
 use crate::slicing::Slicing;
 use crate::volume::{CleanAllError, Volume};
-use headpond_block::{BlockDevice, BufferPool, DeviceError};
+use headpond_block::{BlockDevice, BufferPool, Cause, DeviceError};
 use headpond_cache::format::superblock::CORE_BYTES_MAX;
 use headpond_raid::{
     Addition, Array, AssembleOptions, GrowError, Inspection, Occupied, Tuning, WhichCopy,
@@ -249,7 +249,7 @@ impl Volume {
             let device = device.name();
             // One that was a spare and failed is not made one again while requests are held.
             if core.array.spare_on(device.as_str()).is_none() {
-                return Err(GrowError::from(DeviceError::Gone { device: device.clone() }).into());
+                return Err(GrowError::from(DeviceError::new(device, Cause::Gone)).into());
             }
         }
         Ok(core.array.begin_growth(additions).await?)

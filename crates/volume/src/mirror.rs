@@ -23,7 +23,7 @@ use crate::description::{CacheDescription, Description, MirrorDescription, NAME_
 use headpond_block::decorators::WindowDevice;
 use headpond_block::sync::Semaphore;
 use headpond_block::{
-    BlockDevice, BufferPool, ByteRange, Copies, DeviceError, DeviceName, Geometry, Outcome,
+    BlockDevice, BufferPool, ByteRange, Cause, Copies, DeviceError, DeviceName, Geometry, Outcome,
     Request, RequestKind, Runtime, Submission,
 };
 use headpond_cache::Superblock;
@@ -235,7 +235,7 @@ impl Mirror {
     fn unreadable(&self, error: headpond_cache::OpenError) -> DeviceError {
         match error {
             headpond_cache::OpenError::Device(error) => error,
-            _ => DeviceError::Gone { device: self.name().clone() },
+            _ => DeviceError::new(self.name(), Cause::Gone),
         }
     }
 }

@@ -231,7 +231,7 @@ impl Client {
     }
 
     fn note_if_gone(&self, outcome: &Outcome) {
-        if matches!(outcome, Err(DeviceError::Gone { .. })) {
+        if outcome.as_ref().is_err_and(DeviceError::is_gone) {
             self.is_gone.set(true);
         }
     }

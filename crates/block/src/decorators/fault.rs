@@ -1,8 +1,8 @@
 //! A device that fails on command.
 
 use crate::{
-    BlockDevice, ByteRange, DeviceError, DeviceName, Geometry, Outcome, Request, RequestKind,
-    Runtime, Submission,
+    BlockDevice, ByteRange, Cause, DeviceError, DeviceName, Geometry, Outcome, Request,
+    RequestKind, Runtime, Submission,
 };
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -151,7 +151,7 @@ impl FaultDevice {
     async fn deny(&self, request: Request) -> Outcome {
         let range = request.range;
         self.inner.submit(request).await?;
-        Err(DeviceError::Media { device: self.name().clone(), range })
+        Err(DeviceError::new(self.name(), Cause::Media { range }))
     }
 
     async fn corrupt(&self, mut request: Request) -> Outcome {
@@ -185,11 +185,11 @@ impl BlockDevice for FaultDevice {
             None => self.inner.submit(request),
             Some(Fault::Media | Fault::Latent) => {
                 let range = request.range;
-                Submission::ready(Err(DeviceError::Media { device: device(), range }))
+                Submission::ready(Err(DeviceError::new(&device(), Cause::Media { range })))
             }
-            Some(Fault::Gone) => Submission::ready(Err(DeviceError::Gone { device: device() })),
+            Some(Fault::Gone) => Submission::ready(Err(DeviceError::new(&device(), Cause::Gone))),
             Some(Fault::NoSpace) => {
-                Submission::ready(Err(DeviceError::NoSpace { device: device() }))
+                Submission::ready(Err(DeviceError::new(&device(), Cause::NoSpace)))
             }
             Some(Fault::Hang) => Submission::pending(std::future::pending()),
             Some(Fault::Delay(after)) => Submission::pending(self.late(after, request)),

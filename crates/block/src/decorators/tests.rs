@@ -1,8 +1,8 @@
 use super::*;
 use crate::devices::RamDevice;
 use crate::{
-    BlockDevice, Buffer, DeviceError, Executor, Instant, Order, Request, RequestFlags, RequestKind,
-    Runtime, VirtualClock,
+    BlockDevice, Buffer, Cause, DeviceError, Executor, Instant, Order, Request, RequestFlags,
+    RequestKind, Runtime, VirtualClock,
 };
 use std::rc::Rc;
 use std::time::Duration;
@@ -36,7 +36,10 @@ fn a_fault_strikes_after_so_many_and_so_often() {
         let rule = FaultRule::on(RequestKind::Write, Fault::Media);
         control.add(FaultRule { after: 1, times: Some(1), ..rule });
         assert!(device.write(0, filled(1)).await.is_ok());
-        assert!(matches!(device.write(0, filled(2)).await, Err(DeviceError::Media { .. })));
+        assert!(matches!(
+            device.write(0, filled(2)).await.as_ref().map_err(DeviceError::cause),
+            Err(Cause::Media { .. })
+        ));
         assert!(device.write(512, filled(3)).await.is_ok());
         assert_eq!((read_byte(device, 0).await, control.struck()), (1, 1));
     });

@@ -107,7 +107,7 @@ impl BlockDevice for RamDevice {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::DeviceError;
+    use crate::Cause;
 
     fn done(submission: Submission<'_>) -> Outcome {
         submission.now_or().unwrap_or_else(|_| panic!("RAM completes at once"))
@@ -142,8 +142,8 @@ mod tests {
         let ram = RamDevice::new("ram", 4096);
         let device: &dyn BlockDevice = &ram;
         let past = done(device.read(4096, Buffer::zeroed(512))).unwrap_err();
-        assert!(matches!(past, DeviceError::OutOfRange { size_bytes: 4096, .. }));
+        assert!(matches!(past.cause(), Cause::OutOfRange { size_bytes: 4096, .. }));
         let between = done(device.read(100, Buffer::zeroed(512))).unwrap_err();
-        assert!(matches!(between, DeviceError::Misaligned { .. }));
+        assert!(matches!(between.cause(), Cause::Misaligned { .. }));
     }
 }

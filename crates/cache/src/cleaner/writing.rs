@@ -286,8 +286,7 @@ impl Engine {
 
     /// Whether a block in the log cannot be had, for good as far as anybody knows.
     fn is_unreadable(&self, error: &DeviceError) -> bool {
-        let is_damage = matches!(error, DeviceError::Media { .. } | DeviceError::Corrupt { .. });
-        is_damage && error.device() == self.cache.name()
+        error.is_damage() && error.device() == self.cache.name()
     }
 }
 

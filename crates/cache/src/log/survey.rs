@@ -3,7 +3,7 @@
 use super::Log;
 use crate::line_map::{Marks, State};
 use crate::types::{BlockRun, CoreBlock};
-use headpond_block::{BlockDevice, DeviceError, Outcome};
+use headpond_block::{BlockDevice, Cause, DeviceError, Outcome};
 
 /// What is mapped of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -150,7 +150,7 @@ impl Log {
     /// What a request gets that would have to know what was in a damaged block.
     pub fn loss_in(&self, run: BlockRun, cache: &dyn BlockDevice) -> Outcome {
         match self.is_lost_in(run) {
-            true => Err(DeviceError::Media { device: cache.name().clone(), range: run.range() }),
+            true => Err(DeviceError::new(cache.name(), Cause::Media { range: run.range() })),
             false => Ok(()),
         }
     }

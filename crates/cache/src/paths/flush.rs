@@ -41,7 +41,7 @@ impl Engine {
     /// The log could not be flushed. Where its device is gone that is no loss as long as the core
     /// has everything; where it has not, the device may still come back with what is dirty.
     async fn outlive_log(self: &Rc<Self>, error: DeviceError) -> Outcome {
-        let is_gone = self.is_failed.get() || matches!(error, DeviceError::Gone { .. });
+        let is_gone = self.is_failed.get() || error.is_gone();
         if !is_gone || self.log.borrow().dirty_now() > 0 {
             return Err(error);
         }

@@ -12,7 +12,7 @@ use crate::stats::{BypassReason, CacheRead, CoreRead, Way};
 use crate::types::{BlockRun, CoreBlock};
 use headpond_block::sync::join_all;
 use headpond_block::{
-    BLOCK_BYTES, Buffer, Buffers, ByteRange, DeviceError, Outcome, Request, RequestFlags,
+    BLOCK_BYTES, Buffer, Buffers, ByteRange, Cause, DeviceError, Outcome, Request, RequestFlags,
     Submission,
 };
 use smallvec::SmallVec;
@@ -372,17 +372,19 @@ impl Engine {
         }
         if version.is_payload_free() {
             if version.state == State::Clean {
-                let (device, range) =
-                    (self.cache.name().clone(), ByteRange::at(offset, BLOCK_BYTES));
-                return Err(DeviceError::Media { device, range });
+                let range = ByteRange::at(offset, BLOCK_BYTES);
+                return Err(DeviceError::new(self.cache.name(), Cause::Media { range }));
             }
             block.fill(0);
             return Ok(());
         }
         let Err(found) = self.compare(version, block) else { return Ok(()) };
         self.note_cache_error(CacheError::Checksum, Some(version));
-        let (device, expected) = (self.cache.name().clone(), u64::from(version.checksum));
-        Err(DeviceError::Corrupt { device, offset, expected, found: u64::from(found) })
+        let expected = u64::from(version.checksum);
+        Err(DeviceError::new(
+            self.cache.name(),
+            Cause::Corrupt { offset, expected, found: u64::from(found) },
+        ))
     }
 
     /// Compares what a read has brought with the checksum of what was written, if there is one.

@@ -10,7 +10,7 @@ use crate::stats::{Begun, BypassReason, Way};
 use crate::types::BlockRun;
 use headpond_block::sync::{join_all, oneshot};
 use headpond_block::{
-    BLOCK_BYTES, Buffers, DeviceError, Instant, Outcome, Request, Started, Submission, start,
+    BLOCK_BYTES, Buffers, Cause, DeviceError, Instant, Outcome, Request, Started, Submission, start,
 };
 use std::cell::Cell;
 use std::rc::Rc;
@@ -270,7 +270,7 @@ impl Engine {
                 return Ok(());
             }
             Verdict::FullOfDirty | Verdict::Scattered if self.keeps_order() => {
-                return Err(DeviceError::NoSpace { device: self.cache.name().clone() });
+                return Err(DeviceError::new(self.cache.name(), Cause::NoSpace));
             }
             verdict => bypassed.set(Some(verdict.reason())),
         }

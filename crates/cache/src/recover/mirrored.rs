@@ -11,7 +11,7 @@ use crate::checksum::Running;
 use crate::copies::mend;
 use crate::format::slice_header::CheckpointRef;
 use crate::types::Sequence;
-use headpond_block::{BLOCK_BYTES, Buffer, ByteRange, Copies, DeviceError, Request};
+use headpond_block::{BLOCK_BYTES, Buffer, ByteRange, Cause, Copies, DeviceError, Request};
 use std::ops::Range;
 
 const PIECE_BYTES: u64 = 1 << 20;
@@ -151,7 +151,8 @@ impl Source<'_> {
         for copy in 0..copies.count() {
             match self.checksum_on(copies, copy, checkpoint).await {
                 Ok(found) if found == checkpoint.checksum => right = right.or(Some(copy)),
-                Ok(_) | Err(DeviceError::Media { .. }) => wrong.push(copy),
+                Ok(_) => wrong.push(copy),
+                Err(error) if matches!(error.cause(), Cause::Media { .. }) => wrong.push(copy),
                 // Out of use: it will be given everything, if it comes back.
                 Err(_) => {}
             }
@@ -230,7 +231,7 @@ async fn read_what_can_be(
         let to = view.slice(at..at + piece.len() as usize);
         match copies.read_copy(copy, Request::read(piece.start(), &to)).await {
             Ok(()) => {}
-            Err(DeviceError::Media { .. }) => {
+            Err(error) if matches!(error.cause(), Cause::Media { .. }) => {
                 read_blocks(copies, copy, (range, piece), view).await;
             }
             Err(error) => return Err(error),

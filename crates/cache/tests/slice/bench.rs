@@ -4,7 +4,7 @@ use crate::machine::{CACHE_BYTES, CORE_BYTES, EXPECTED, options, small_cleaning}
 use headpond_block::decorators::{FaultControl, FaultDevice};
 use headpond_block::devices::RamDevice;
 use headpond_block::{
-    BlockDevice, Buffer, ByteRange, DeviceError, DeviceName, Geometry, LocalFuture, Outcome,
+    BlockDevice, Buffer, ByteRange, Cause, DeviceError, DeviceName, Geometry, LocalFuture, Outcome,
     Runtime, Stability,
 };
 use headpond_cache::{
@@ -38,7 +38,7 @@ impl CoreLabel for Label {
         if failures > 0 {
             self.failures.set(failures - 1);
             let (device, range) = (DeviceName::new("label"), ByteRange::at(0, 4096));
-            return Box::pin(async move { Err(DeviceError::Media { device, range }) });
+            return Box::pin(async move { Err(DeviceError::new(&device, Cause::Media { range })) });
         }
         self.disowned.set(self.disowned.get() + 1);
         Box::pin(async { Ok(()) })

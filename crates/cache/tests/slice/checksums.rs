@@ -3,7 +3,7 @@
 use crate::bench::{block, byte_at, flushable, nop, simulate};
 use crate::machine::{CACHE_BYTES, CORE_BYTES, EXPECTED, options};
 use headpond_block::devices::RamDevice;
-use headpond_block::{BLOCK_BYTES, BlockDevice, DeviceError, Runtime};
+use headpond_block::{BLOCK_BYTES, BlockDevice, Cause, DeviceError, Runtime};
 use headpond_cache::{Checksums, CleanError, Foundation, Slice, SliceConfig, create};
 use std::rc::Rc;
 
@@ -73,11 +73,17 @@ fn memory_is_trusted_unless_checksums_are_asked_for() {
         checked.write(3, 1).await;
         assert_eq!(checked.read(3).await.unwrap(), 1);
         assert_eq!(checked.rot(1), 1);
-        assert!(matches!(checked.read(3).await, Err(DeviceError::Corrupt { .. })));
+        assert!(matches!(
+            checked.read(3).await.as_ref().map_err(DeviceError::cause),
+            Err(Cause::Corrupt { .. })
+        ));
         let whole = headpond_block::Buffer::zeroed(2 * 4096);
         let device: &dyn BlockDevice = &checked.slice;
         let several = device.read(2 * BLOCK_BYTES, &whole).await;
-        assert!(matches!(several, Err(DeviceError::Corrupt { .. })), "{several:?}");
+        assert!(
+            matches!(several.as_ref().map_err(DeviceError::cause), Err(Cause::Corrupt { .. })),
+            "{several:?}"
+        );
         let report = checked.slice.scrub().await.unwrap();
         assert_eq!((report.blocks, report.unchecked_blocks, report.lost.len()), (1, 0, 1));
     });
@@ -94,7 +100,7 @@ fn what_rots_in_memory_never_goes_to_the_core_and_the_core_answers_for_what_it_h
         assert_eq!(checked.read(3).await.unwrap(), 1, "the core has it");
         let error = checked.slice.flush_dirty().await.unwrap_err();
         assert!(
-            matches!(error, CleanError::Core { source: DeviceError::Corrupt { .. }, .. }),
+            matches!(&error, CleanError::Core { source, .. } if matches!(source.cause(), Cause::Corrupt { .. })),
             "{error}"
         );
         assert_eq!(byte_at(&*checked.core, 7 * BLOCK_BYTES).await.unwrap(), 0);
@@ -120,7 +126,10 @@ fn checksums_that_are_asked_for_later_hold_for_what_is_written_later_and_for_cop
         assert_eq!(memory.read(3).await.unwrap(), 0x41, "its copy is as good as it was");
         let rotten = memory.rot(5);
         assert!(rotten >= 1500, "{rotten}");
-        assert!(matches!(memory.read(100).await, Err(DeviceError::Corrupt { .. })));
+        assert!(matches!(
+            memory.read(100).await.as_ref().map_err(DeviceError::cause),
+            Err(Cause::Corrupt { .. })
+        ));
         // No longer: all of it is taken for what was written.
         memory.slice.set_config(config(Checksums::Auto)).unwrap();
         assert_eq!(memory.read(100).await.unwrap(), 0x45);

@@ -4,7 +4,7 @@ use crate::bench::{block, byte_at, flushable, nop, simulate};
 use crate::machine::{CACHE_BYTES, CORE_BYTES, EXPECTED, options};
 use headpond_block::devices::RamDevice;
 use headpond_block::{
-    BlockDevice, Copies, DeviceError, DeviceName, Geometry, Request, RequestKind, Runtime,
+    BlockDevice, Cause, Copies, DeviceError, DeviceName, Geometry, Request, RequestKind, Runtime,
     Submission,
 };
 use headpond_cache::format::superblock;
@@ -29,7 +29,7 @@ impl Twins {
     }
 
     fn gone(&self) -> DeviceError {
-        DeviceError::Gone { device: self.name().clone() }
+        DeviceError::new(self.name(), Cause::Gone)
     }
 
     fn bytes(&self, copy: usize) -> Vec<u8> {
@@ -173,7 +173,7 @@ fn what_rotted_on_all_copies_is_an_error_and_copies_out_of_use_stay_untouched() 
         scene.twins.out.set(None);
         scene.twins.rot(1, 7);
         let error = byte_at(&slice, 4096).await.unwrap_err();
-        assert!(matches!(error, DeviceError::Corrupt { .. }), "{error}");
+        assert!(matches!(error.cause(), Cause::Corrupt { .. }), "{error}");
         assert_eq!(slice.stats().unreadable_blocks, 2);
         write(&slice, 8, 0..2).await;
         assert_all(&slice, 8, 0..2).await;

@@ -4,7 +4,7 @@ use crate::bench::{Bench, block, byte_at, flushable, nop, simulate};
 use crate::machine::{CACHE_BYTES, CORE_BYTES, EXPECTED, VOLUME, options, small_cleaning};
 use headpond_block::decorators::{Fault, FaultRule};
 use headpond_block::devices::RamDevice;
-use headpond_block::{BlockDevice, Buffer, DeviceError, Request, RequestFlags, RequestKind};
+use headpond_block::{BlockDevice, Buffer, Cause, Request, RequestFlags, RequestKind};
 use headpond_cache::{
     AdmissionConfig, CleaningConfig, CleaningPolicy, CreateError, CutoffPolicy, Expected,
     FallbackConfig, Foundation, Mode, OpenError, Slice, SliceConfig, create, load,
@@ -120,7 +120,7 @@ fn unreadable_clean_block_comes_from_the_core_and_a_dirty_one_is_an_error() {
         bench.cache_faults.add(FaultRule::on(RequestKind::Read, Fault::Corrupt));
         assert_eq!(byte_at(device, 0).await.unwrap(), 3);
         let error = byte_at(device, 4096).await.unwrap_err();
-        assert!(matches!(error, DeviceError::Corrupt { .. }), "{error}");
+        assert!(matches!(error.cause(), Cause::Corrupt { .. }), "{error}");
         bench.cache_faults.clear();
         assert_eq!(byte_at(device, 4096).await.unwrap(), 9, "readable again once the error passes");
     });

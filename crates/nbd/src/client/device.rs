@@ -9,8 +9,8 @@ use super::{Connection, NbdDevice};
 use crate::codec::wire::{Command, CommandFlags, TransmissionFlags, WireError};
 use headpond_block::sync::{Permit, Receiver};
 use headpond_block::{
-    BlockDevice, Buffer, Buffers, ByteRange, DeviceError, DeviceName, Geometry, Outcome, Request,
-    RequestFlags, RequestKind, Submission,
+    BlockDevice, Buffer, Buffers, ByteRange, Cause, DeviceError, DeviceName, Geometry, Outcome,
+    Request, RequestFlags, RequestKind, Submission,
 };
 use std::rc::Rc;
 
@@ -58,7 +58,7 @@ impl NbdDevice {
     fn admissible(&self, request: &Request) -> Result<Admissible, DeviceError> {
         request.check(&self.name, &self.geometry)?;
         if request.is_mutation() && self.offers(TransmissionFlags::READ_ONLY) {
-            return Err(DeviceError::ReadOnly { device: self.name.clone() });
+            return Err(DeviceError::new(&self.name, Cause::ReadOnly));
         }
         if request.range.is_empty() && request.kind != RequestKind::Flush {
             return Ok(Admissible::Nothing);
@@ -127,12 +127,12 @@ impl NbdDevice {
         _permit: Permit,
         range: ByteRange,
     ) -> Outcome {
-        let device = || self.name.clone();
-        let Some(answer) = answer else { return Err(DeviceError::Gone { device: device() }) };
+        let gone = || Err(DeviceError::new(&self.name, Cause::Gone));
+        let Some(answer) = answer else { return gone() };
         match answer.await {
             Some(Reply::Done) => Ok(()),
-            Some(Reply::Failed(error)) => Err(from_wire(error, device(), range)),
-            Some(Reply::Lost) | None => Err(DeviceError::Gone { device: device() }),
+            Some(Reply::Failed(error)) => Err(from_wire(error, &self.name, range)),
+            Some(Reply::Lost) | None => gone(),
         }
     }
 
@@ -185,16 +185,16 @@ fn written_zeroes(request: &Request) -> Vec<Request> {
     cut(request.range, ZEROES_BYTES).map(write).collect()
 }
 
-fn from_wire(error: WireError, device: DeviceName, range: ByteRange) -> DeviceError {
+fn from_wire(error: WireError, device: &DeviceName, range: ByteRange) -> DeviceError {
     let operation = "answer an NBD request";
     match error {
-        WireError::InputOutput => DeviceError::Media { device, range },
-        WireError::NoSpace => DeviceError::NoSpace { device },
-        WireError::NotPermitted => DeviceError::ReadOnly { device },
-        WireError::NotSupported => DeviceError::Unsupported { device, operation },
-        WireError::ShuttingDown => DeviceError::Gone { device },
+        WireError::InputOutput => DeviceError::new(device, Cause::Media { range }),
+        WireError::NoSpace => DeviceError::new(device, Cause::NoSpace),
+        WireError::NotPermitted => DeviceError::new(device, Cause::ReadOnly),
+        WireError::NotSupported => DeviceError::new(device, Cause::Unsupported { operation }),
+        WireError::ShuttingDown => DeviceError::new(device, Cause::Gone),
         WireError::NoMemory | WireError::Invalid | WireError::Overflow => {
-            DeviceError::Os { device, operation, errno: error.to_wire() as i32 }
+            DeviceError::new(device, Cause::Os { operation, errno: error.to_wire() as i32 })
         }
     }
 }

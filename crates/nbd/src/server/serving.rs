@@ -12,8 +12,8 @@ use crate::codec::wire::{Command, WireError};
 use crate::device_error::to_wire;
 use crate::link::SendQueue;
 use headpond_block::{
-    Buffer, BufferPool, Buffers, ByteRange, DeviceError, Instant, Outcome, Request, Runtime,
-    Started, memory, start,
+    Buffer, BufferPool, Buffers, ByteRange, Instant, Outcome, Request, Runtime, Started, memory,
+    start,
 };
 use std::cell::Cell;
 use std::rc::Rc;
@@ -204,7 +204,7 @@ impl Serving {
         // A discard is a hint: a device that cannot do it has taken the hint.
         let is_trim = matches!(asked.operation, Operation::Trim(..));
         match outcome {
-            Err(DeviceError::Unsupported { .. }) if is_trim => {}
+            Err(error) if is_trim && error.is_unsupported() => {}
             Err(error) => return self.answer_error(asked, to_wire(&error)),
             Ok(()) => {}
         }

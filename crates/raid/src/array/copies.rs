@@ -3,7 +3,7 @@
 //! **Not here**: what a mirror does by itself where a copy cannot be read (`mirror`).
 
 use headpond_block::sync::join_all;
-use headpond_block::{BlockDevice, Copies, DeviceError, Outcome, Request, Submission};
+use headpond_block::{BlockDevice, Copies, Outcome, Request, Submission};
 
 use super::Array;
 use super::operation::Waiting;
@@ -49,7 +49,9 @@ impl Array {
         let offset = piece.member_offset(&self.layout, cell.row);
         let read = Request::read(offset, request.buffers.slice(piece.memory()));
         let outcome = self.read_member(&member, read, Waiting::ToTheEnd).await;
-        if let Err(error @ DeviceError::Gone { .. }) = &outcome {
+        if let Err(error) = &outcome
+            && error.is_gone()
+        {
             self.fail_holder(cell, error).await;
         }
         outcome

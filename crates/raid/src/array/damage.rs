@@ -22,8 +22,8 @@ use std::rc::Rc;
 
 use headpond_block::sync::join_all;
 use headpond_block::{
-    BlockDevice, Buffer, Buffers, ByteRange, DeviceError, Hints, Outcome, Request, RequestFlags,
-    RequestKind, Submission,
+    BlockDevice, Buffer, Buffers, ByteRange, Cause, DeviceError, Hints, Outcome, Request,
+    RequestFlags, RequestKind, Submission,
 };
 use smallvec::SmallVec;
 
@@ -179,7 +179,7 @@ impl Array {
         let offset = self.layout.row_start(row) + u64::from(span.start);
         match self.operate(member, Request::read(offset, part)).await {
             Ok(()) => Ok(true),
-            Err(DeviceError::Media { .. } | DeviceError::Corrupt { .. }) => Ok(false),
+            Err(error) if error.is_damage() => Ok(false),
             Err(error) => Err(error),
         }
     }
@@ -328,7 +328,7 @@ impl Array {
 
     fn unread(&self, stripe: Stripe, run: &Run) -> DeviceError {
         let range = self.range_of(stripe, 0, &run.span);
-        DeviceError::Media { device: self.name().clone(), range }
+        DeviceError::new(self.name(), Cause::Media { range })
     }
 }
 

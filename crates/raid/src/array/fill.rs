@@ -16,7 +16,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use headpond_block::sync::join_all;
-use headpond_block::{BlockDevice, Buffers, DeviceError, Outcome, Request};
+use headpond_block::{BlockDevice, Buffers, Cause, DeviceError, Outcome, Request};
 
 use super::members::{FilledRows, Filling, Holders, Lent};
 use super::parity_write::REPAIRS_MAX;
@@ -189,7 +189,7 @@ impl Array {
     /// being made safe.
     async fn fill_or_mend(&self, home: StripCell, stripe: Stripe, targets: &Holders) -> Outcome {
         match self.fill_cell(home, targets).await {
-            Err(error) if !matches!(error, DeviceError::Timeout { .. }) => {
+            Err(error) if !matches!(error.cause(), Cause::Timeout { .. }) => {
                 self.mend(stripe).await?;
                 self.fill_cell(home, targets).await
             }
@@ -205,15 +205,13 @@ impl Array {
                 Ok(()) => return Ok(()),
                 Err(error) => error,
             };
-            match error {
-                DeviceError::Gone { .. } | DeviceError::Timeout { .. } => {
-                    self.fail_member(&member).await;
-                }
-                error if repairs < REPAIRS_MAX => {
-                    repairs += 1;
-                    self.repair_strip(home, error).await?;
-                }
-                error => return Err(error),
+            if matches!(error.cause(), Cause::Gone | Cause::Timeout { .. }) {
+                self.fail_member(&member).await;
+            } else if repairs < REPAIRS_MAX {
+                repairs += 1;
+                self.repair_strip(home, error).await?;
+            } else {
+                return Err(error);
             }
         }
         self.repair_strip(home, self.gone()).await

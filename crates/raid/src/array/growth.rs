@@ -26,8 +26,8 @@ use std::rc::Rc;
 
 use headpond_block::sync::{Access, RangeLocks, join_all};
 use headpond_block::{
-    BlockDevice, Buffer, ByteRange, ChangingGeometry, DeviceError, Geometry, Outcome, Request,
-    RequestKind, Submission,
+    BlockDevice, Buffer, ByteRange, Cause, ChangingGeometry, DeviceError, Geometry, Outcome,
+    Request, RequestKind, Submission,
 };
 use serde::Serialize;
 
@@ -166,7 +166,7 @@ impl Array {
     /// members, and not put together yet.
     pub(super) fn check_halves_agree(&self, operation: &'static str) -> Outcome {
         match self.is_growing() && self.growing().is_none() {
-            true => Err(DeviceError::Unsupported { device: self.name.clone(), operation }),
+            true => Err(DeviceError::new(&self.name, Cause::Unsupported { operation })),
             false => Ok(()),
         }
     }
@@ -197,7 +197,7 @@ impl Array {
     /// Refuses what touches all members from their first row to the last.
     pub(super) fn check_shape_stays(&self, operation: &'static str) -> Outcome {
         match self.is_growing() {
-            true => Err(DeviceError::Unsupported { device: self.name.clone(), operation }),
+            true => Err(DeviceError::new(&self.name, Cause::Unsupported { operation })),
             false => Ok(()),
         }
     }

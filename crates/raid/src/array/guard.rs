@@ -20,7 +20,7 @@ use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 use std::rc::Rc;
 
-use headpond_block::{BlockDevice, Buffers, ByteRange, DeviceError, Outcome};
+use headpond_block::{BlockDevice, Buffers, ByteRange, Cause, DeviceError, Outcome};
 
 use super::gate::{Closed, Entry, Gate};
 use super::journal::{Changes, Journal, Lease, Room};
@@ -111,7 +111,9 @@ impl Pass<'_> {
         for (member, _) in members.iter().zip(outcomes).filter(|(_, outcome)| outcome.is_ok()) {
             member.note_write();
         }
-        let is_full = |outcome: &Outcome| matches!(outcome, Err(DeviceError::NoSpace { .. }));
+        let is_full = |outcome: &Outcome| {
+            matches!(outcome.as_ref().map_err(DeviceError::cause), Err(Cause::NoSpace))
+        };
         outcomes.iter().any(is_full).then(|| lease.pin())
     }
 }
@@ -163,7 +165,7 @@ impl Array {
             let journal = match self.duty(guard, stripes.clone()) {
                 Duty::Nothing => return Ok(Pass { _entry: Some(entry), lease: None }),
                 Duty::Refuse => {
-                    return Err(DeviceError::ReadOnly { device: self.name.clone() });
+                    return Err(DeviceError::new(&self.name, Cause::ReadOnly));
                 }
                 Duty::Journal(journal) => journal,
             };
@@ -229,7 +231,7 @@ impl Array {
         let (first, last) = (stripe(range.start()), stripe(range.end() - 1));
         let mut stripes = (first..=last).take(self.layout.groups()).map(Stripe);
         match stripes.any(|stripe| self.lacks(guard, self.layout.group_of(stripe))) {
-            true => Err(DeviceError::ReadOnly { device: self.name.clone() }),
+            true => Err(DeviceError::new(&self.name, Cause::ReadOnly)),
             false => Ok(()),
         }
     }
@@ -263,7 +265,7 @@ impl Array {
         let before = journal.live_bytes();
         self.flush_for_room(journal).await?;
         match journal.live_bytes() == before && journal.is_blocked() {
-            true => Err(DeviceError::NoSpace { device: journal.name().clone() }),
+            true => Err(DeviceError::new(journal.name(), Cause::NoSpace)),
             false => Ok(()),
         }
     }

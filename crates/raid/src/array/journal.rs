@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use headpond_block::sync::Notify;
 use headpond_block::{
-    BlockDevice, Buffer, Buffers, DeviceError, DeviceName, Outcome, Request, RequestFlags, Runtime,
-    Submission,
+    BlockDevice, Buffer, Buffers, Cause, DeviceError, DeviceName, Outcome, Request, RequestFlags,
+    Runtime, Submission,
 };
 use smallvec::SmallVec;
 
@@ -312,7 +312,7 @@ impl Journal {
     }
 
     fn gone(&self) -> DeviceError {
-        DeviceError::Gone { device: self.name().clone() }
+        DeviceError::new(self.name(), Cause::Gone)
     }
 }
 

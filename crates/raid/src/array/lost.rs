@@ -20,7 +20,7 @@ use std::rc::Rc;
 
 use headpond_block::sync::{Notify, join_all};
 use headpond_block::{
-    BlockDevice, Buffer, ByteRange, DeviceError, Outcome, Request, RequestKind, Submission,
+    BlockDevice, Buffer, ByteRange, Cause, DeviceError, Outcome, Request, RequestKind, Submission,
 };
 use serde::Serialize;
 
@@ -171,7 +171,7 @@ impl Array {
     pub(super) fn check_known(&self, range: ByteRange) -> Outcome {
         match self.lost.first_in(range) {
             None => Ok(()),
-            Some(range) => Err(DeviceError::Media { device: self.name().clone(), range }),
+            Some(range) => Err(DeviceError::new(self.name(), Cause::Media { range })),
         }
     }
 
@@ -261,7 +261,7 @@ impl Array {
     pub(super) fn cannot_list_more(&self) -> DeviceError {
         let operation = "go on past more blocks that nobody can read: the list of lost blocks is \
                          as long as it may be";
-        DeviceError::Unsupported { device: self.name().clone(), operation }
+        DeviceError::new(self.name(), Cause::Unsupported { operation })
     }
 
     pub(super) fn lost_status(&self) -> LostStatus {

@@ -22,7 +22,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 
 use headpond_block::{
-    Buffer, Buffers, ByteRange, DeviceError, Outcome, Request, RequestKind, Submission,
+    Buffer, Buffers, ByteRange, Cause, DeviceError, Outcome, Request, RequestKind, Submission,
 };
 use smallvec::SmallVec;
 
@@ -248,9 +248,9 @@ impl Array {
     }
 
     fn no_answer(&self, member: &Member) -> DeviceError {
-        let device = member.name().clone();
         let patience = self.watch.patience().unwrap_or_default();
-        DeviceError::Timeout { device, after: patience.tick() * TICKS_OF_READ as u32 }
+        let after = patience.tick() * TICKS_OF_READ as u32;
+        DeviceError::new(member.name(), Cause::Timeout { after })
     }
 
     /// The copy from which a part of a mirrored strip was read last, as far as that is known.

@@ -8,7 +8,9 @@
 use std::rc::Rc;
 
 use headpond_block::sync::join_all;
-use headpond_block::{Buffers, DeviceError, Hints, Outcome, Request, RequestFlags, Submission};
+use headpond_block::{
+    Buffers, Cause, DeviceError, Hints, Outcome, Request, RequestFlags, Submission,
+};
 use smallvec::SmallVec;
 
 use super::columns::{Columns, ParityMemory};
@@ -194,7 +196,7 @@ impl Array {
     ) -> Outcome {
         let ReadFailure { read, error } = failure;
         let repairs = repaired.iter().filter(|strip| **strip == read.strip).count();
-        let is_out = matches!(error, DeviceError::Gone { .. } | DeviceError::Timeout { .. });
+        let is_out = matches!(error.cause(), Cause::Gone | Cause::Timeout { .. });
         let hopeless = is_out || repairs >= REPAIRS_MAX;
         if hopeless {
             self.fail_holder(self.layout.cell(stripe, read.strip), &error).await;
@@ -325,7 +327,7 @@ impl Array {
         let outcomes = join_all(submissions).await;
         let lease = pass.leave(&members, &outcomes);
         let outcome = self.conclude_writes(&members, outcomes).await;
-        if matches!(outcome, Err(DeviceError::NoSpace { .. })) {
+        if matches!(outcome.as_ref().map_err(DeviceError::cause), Err(Cause::NoSpace)) {
             self.torn.borrow_mut().entry(job.stripe).or_default().extend(lease);
         }
         self.keep_room().await;

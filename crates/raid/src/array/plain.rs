@@ -4,7 +4,7 @@ use std::ops::RangeInclusive;
 use std::rc::Rc;
 
 use headpond_block::sync::join_all;
-use headpond_block::{ByteRange, DeviceError, Outcome, Request, RequestKind, Submission};
+use headpond_block::{ByteRange, Cause, Outcome, Request, RequestKind, Submission};
 
 use super::gather::{Gather, MemberOperation};
 use super::{Array, Member, WhenFull};
@@ -88,14 +88,14 @@ impl Array {
         for (member, outcome) in members.iter().zip(outcomes) {
             match outcome {
                 Ok(()) => member.note_write(),
-                Err(error @ DeviceError::NoSpace { .. }) if !are_full_out => {
+                Err(error) if !are_full_out && *error.cause() == Cause::NoSpace => {
                     no_space = Some(error);
                 }
                 Err(error) => {
                     if self.layout.redundancy() == 0 {
                         return Err(error);
                     }
-                    if self.is_last_copy(member) && !matches!(error, DeviceError::Gone { .. }) {
+                    if self.is_last_copy(member) && !error.is_gone() {
                         of_last_copy.get_or_insert(error);
                         continue;
                     }

@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use headpond_block::sync::join_all;
 use headpond_block::{
-    BlockDevice, ByteRange, DeviceError, Outcome, Request, RequestFlags, Submission,
+    BlockDevice, ByteRange, Cause, DeviceError, Outcome, Request, RequestFlags, Submission,
 };
 use smallvec::SmallVec;
 
@@ -116,7 +116,7 @@ impl Array {
         mut error: DeviceError,
     ) -> Outcome {
         let role = operation.role;
-        let alone = operation.pieces.len() == 1 || matches!(error, DeviceError::Timeout { .. });
+        let alone = operation.pieces.len() == 1 || matches!(error.cause(), Cause::Timeout { .. });
         for piece in operation.pieces {
             if !alone {
                 // Where it lies by now, if that is not where it was.
@@ -171,12 +171,12 @@ impl Array {
         if error.is_callers_fault() || self.layout.redundancy() == 0 {
             return Err(error);
         }
-        if matches!(error, DeviceError::Gone { .. }) {
+        if error.is_gone() {
             let row = piece.cell(&self.layout).row;
             self.fail_holder(StripCell { role, row }, &error).await;
         }
         self.counters.reconstructed_reads.count();
-        if matches!(error, DeviceError::Timeout { .. }) {
+        if matches!(error.cause(), Cause::Timeout { .. }) {
             return self.read_slow(piece, request, role).await;
         }
         let _lock = self.locks.lock(piece.stripe.0).await;
@@ -289,6 +289,6 @@ impl Array {
     }
 
     pub(super) fn gone(&self) -> DeviceError {
-        DeviceError::Gone { device: self.name().clone() }
+        DeviceError::new(self.name(), Cause::Gone)
     }
 }

@@ -7,7 +7,7 @@
 use std::rc::Rc;
 
 use headpond_block::sync::join_all;
-use headpond_block::{Buffers, ByteRange, DeviceError, Outcome, Request};
+use headpond_block::{Buffers, ByteRange, Cause, DeviceError, Outcome, Request};
 use smallvec::SmallVec;
 
 use super::columns::{Columns, ParityMemory};
@@ -155,11 +155,11 @@ impl Array {
                 Err(failures) => failures,
             };
             for ReadFailure { read, error } in failures {
-                if matches!(error, DeviceError::Timeout { .. }) {
+                if matches!(error.cause(), Cause::Timeout { .. }) {
                     job = job.around(read.strip);
                     continue;
                 }
-                if matches!(error, DeviceError::Gone { .. }) {
+                if error.is_gone() {
                     self.fail_holder(self.layout.cell(job.stripe, read.strip), &error).await;
                 }
                 job.suspects.push((read, error));
@@ -240,7 +240,7 @@ impl Array {
         let start = self.layout.stripe_start(job.stripe)
             + u64::from(first) * u64::from(self.layout.strip_bytes());
         let range = ByteRange::at(start + u64::from(hull.start), hull.len() as u64);
-        DeviceError::Media { device: self.name.clone(), range }
+        DeviceError::new(&self.name, Cause::Media { range })
     }
 
     async fn rebuild_once(

@@ -3,7 +3,9 @@
 use std::rc::Rc;
 
 use headpond_block::sync::join_all;
-use headpond_block::{BlockDevice, Buffer, ByteRange, DeviceError, Outcome, Request, RequestFlags};
+use headpond_block::{
+    BlockDevice, Buffer, ByteRange, Cause, DeviceError, Outcome, Request, RequestFlags,
+};
 
 use super::Array;
 use super::journal::Journal;
@@ -151,12 +153,14 @@ impl Array {
         }
         if walk.sequence != noted {
             // What was not seen again was left out of what earlier records did.
-            return Err(DeviceError::Corrupt {
-                device: journal.device().name().clone(),
-                offset: RING_OFFSET + walk.end,
-                expected: noted,
-                found: walk.sequence,
-            });
+            return Err(DeviceError::new(
+                journal.device().name(),
+                Cause::Corrupt {
+                    offset: RING_OFFSET + walk.end,
+                    expected: noted,
+                    found: walk.sequence,
+                },
+            ));
         }
         self.flush_members().await
     }

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use headpond_block::sync::join_all;
-use headpond_block::{Buffers, DeviceError, Outcome, Request, RequestFlags, Submission};
+use headpond_block::{Buffers, Cause, DeviceError, Outcome, Request, RequestFlags, Submission};
 use smallvec::SmallVec;
 
 use super::columns::Columns;
@@ -99,7 +99,7 @@ impl Array {
             let resync = |stripe| {
                 Submission::pending(async move {
                     match self.resync_stripe(stripe).await {
-                        Err(DeviceError::Media { .. } | DeviceError::Corrupt { .. }) => {
+                        Err(error) if error.is_damage() => {
                             self.torn.borrow_mut().entry(stripe).or_default();
                             Ok(())
                         }
@@ -129,7 +129,8 @@ impl Array {
 
     async fn resync_parity(&self, stripe: Stripe) -> Outcome {
         let outcome = self.resync_parity_once(stripe).await;
-        let is_medium = matches!(outcome, Err(DeviceError::Media { .. }));
+        let is_medium =
+            matches!(outcome.as_ref().map_err(DeviceError::cause), Err(Cause::Media { .. }));
         if is_medium && self.zero_lost(stripe).await? {
             return self.resync_parity_once(stripe).await;
         }

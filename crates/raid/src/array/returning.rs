@@ -7,7 +7,7 @@
 use std::ops::Range;
 use std::rc::Rc;
 
-use headpond_block::{BlockDevice, DeviceName};
+use headpond_block::{BlockDevice, Cause, DeviceError, DeviceName};
 use thiserror::Error;
 use uuid::Uuid;
 
@@ -82,7 +82,7 @@ impl Array {
         match self.members.is_present(&member) {
             true => Ok(rows),
             false => {
-                let gone = headpond_block::DeviceError::Gone { device: name };
+                let gone = DeviceError::new(&name, Cause::Gone);
                 Err(MemberError::from(gone).into())
             }
         }

@@ -12,7 +12,7 @@ use std::rc::Rc;
 
 use headpond_block::sync::join_all;
 use headpond_block::{
-    BlockDevice, Buffer, ByteRange, DeviceError, DeviceName, Geometry, Outcome, Request,
+    BlockDevice, Buffer, ByteRange, Cause, DeviceError, DeviceName, Geometry, Outcome, Request,
     RequestFlags, RequestKind, Submission,
 };
 use uuid::Uuid;
@@ -99,7 +99,7 @@ impl SecondHalf {
             self.inner.submit(write).await?;
         }
         let Inspection::Member(first) = inspect(&*self.inner).await? else {
-            return Err(DeviceError::Gone { device: self.name().clone() });
+            return Err(DeviceError::new(self.name(), Cause::Gone));
         };
         self.first_sequence.set(first.sequence);
         self.is_moved.set(true);

@@ -6,7 +6,7 @@
 
 use std::rc::Rc;
 
-use headpond_block::{BlockDevice, DeviceError, DeviceName};
+use headpond_block::{BlockDevice, Cause, DeviceError, DeviceName};
 use thiserror::Error;
 use uuid::Uuid;
 
@@ -112,7 +112,7 @@ impl Array {
         self.change_record(|_| {}).await?;
         match self.members.is_present(&spare) {
             true => Ok(()),
-            false => Err(DeviceError::Gone { device: spare.name().clone() }.into()),
+            false => Err(DeviceError::new(spare.name(), Cause::Gone).into()),
         }
     }
 

@@ -10,7 +10,7 @@ use std::ops::RangeInclusive;
 use std::rc::Rc;
 
 use headpond_block::sync::join_all;
-use headpond_block::{Buffer, Buffers, ByteRange, DeviceError, Outcome, Request, RequestKind};
+use headpond_block::{Buffer, Buffers, ByteRange, Outcome, Request, RequestKind};
 
 use super::guard::Told;
 use super::journal::Changes;
@@ -149,8 +149,8 @@ impl Array {
         let range = request.range;
         let (kind, flags, hints) = (request.kind, request.flags, request.hints);
         match self.operate(&member, request).await {
-            Err(DeviceError::Unsupported { .. }) if kind == RequestKind::Discard => Ok(()),
-            Err(DeviceError::Unsupported { .. }) => {
+            Err(error) if error.is_unsupported() && kind == RequestKind::Discard => Ok(()),
+            Err(error) if error.is_unsupported() => {
                 for chunk in range.split_at_multiples(1 << 20) {
                     let write = Request::write(chunk.start(), self.zeros(chunk.len() as usize));
                     let write = write.with_flags(flags).with_hints(hints);

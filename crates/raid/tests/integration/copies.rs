@@ -1,7 +1,7 @@
 //! The copies of a mirror one by one.
 
 use crate::support::*;
-use headpond_block::{BlockDevice, Buffer, DeviceError, Request};
+use headpond_block::{BlockDevice, Buffer, Cause, DeviceError, Request};
 use headpond_raid::{Array, ArrayState, Level};
 
 const LEN: usize = 3 * STRIP as usize;
@@ -53,7 +53,7 @@ fn a_copy_that_cannot_be_read_is_an_error_although_others_can() {
         write(&array, 0, &[7; LEN]).await.unwrap();
         members[1].make_bad(512, 512);
         let error = read_copy(&array, 1, 0).await.unwrap_err();
-        assert!(matches!(error, DeviceError::Media { .. }), "{error}");
+        assert!(matches!(error.cause(), Cause::Media { .. }), "{error}");
         mend_copy(&array, 1, 0, &[7; LEN]).await.unwrap();
         assert_eq!(read_copy(&array, 1, 0).await.unwrap(), [7; LEN]);
         assert_eq!(array.state(), ArrayState::Healthy);
@@ -70,7 +70,7 @@ fn a_copy_that_does_not_take_what_it_lacks_is_out_and_answers_no_more() {
         mend_copy(&array, 0, 0, &[7; LEN]).await.unwrap();
         assert_eq!(array.state(), ArrayState::Degraded);
         let error = read_copy(&array, 0, 0).await.unwrap_err();
-        assert!(matches!(error, DeviceError::Gone { .. }), "{error}");
+        assert!(error.is_gone(), "{error}");
         assert_eq!(read_copy(&array, 1, 0).await.unwrap(), [7; LEN]);
     });
 }

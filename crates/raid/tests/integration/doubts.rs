@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use crate::support::*;
-use headpond_block::{BlockDevice, Buffer, ByteRange, DeviceError, Request, RequestFlags, Runtime};
+use headpond_block::{BlockDevice, Buffer, ByteRange, Cause, Request, RequestFlags, Runtime};
 use headpond_raid::layout::{Role, Strip, Stripe};
 use headpond_raid::{
     AfterUncleanStop, Array, AssembleOptions, CreateOptions, Filled, Intent, Level, assemble,
@@ -80,7 +80,7 @@ impl Torn {
                 }
                 Err(error) => {
                     assert!(lost.contains(&block), "{when}: block {block}: {error}");
-                    assert!(matches!(error, DeviceError::Media { .. }), "{when}: {error}");
+                    assert!(matches!(error.cause(), Cause::Media { .. }), "{when}: {error}");
                 }
             }
         }

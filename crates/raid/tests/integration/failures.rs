@@ -6,7 +6,7 @@ use std::rc::Rc;
 use crate::support::*;
 use headpond_block::decorators::{Fault, FaultControl, FaultDevice, FaultRule};
 use headpond_block::sync::join_all;
-use headpond_block::{BlockDevice, Buffer, DeviceError, Request, RequestFlags, RequestKind};
+use headpond_block::{BlockDevice, Buffer, Cause, Request, RequestFlags, RequestKind};
 use headpond_raid::layout::{Strip, Stripe};
 use headpond_raid::superblock::RoleState;
 use headpond_raid::{ArrayState, AssembleOptions, Contents, Level, Role, Tuning, assemble, create};
@@ -52,7 +52,7 @@ fn the_last_copy_of_a_mirror_stays_in_use_whatever_it_refuses() {
         let last = &members[1];
         last.writes_left.set(0);
         let refused = write(&array, 4096, &[2; 4096]).await.unwrap_err();
-        assert!(matches!(refused, DeviceError::Media { .. }), "{refused}");
+        assert!(matches!(refused.cause(), Cause::Media { .. }), "{refused}");
         last.writes_left.set(u64::MAX);
         assert_eq!(array.state(), ArrayState::Degraded);
         assert_eq!(read(&array, 0, 4096).await.unwrap(), [1; 4096]);
@@ -212,7 +212,7 @@ fn a_full_member_is_no_failed_member_and_its_stripe_is_made_right_later() {
         let p = array.layout().cell(Stripe(0), Strip::P).role;
         members[p.index()].full.set(true);
         let refused = write(&array, 0, &[1; 4096]).await.unwrap_err();
-        assert!(matches!(refused, DeviceError::NoSpace { .. }));
+        assert!(matches!(refused.cause(), Cause::NoSpace));
         assert_eq!(array.state(), ArrayState::Healthy);
         members[p.index()].full.set(false);
         write(&array, 4096, &[2; 4096]).await.unwrap();

@@ -13,8 +13,8 @@ use headpond_block::decorators::{Fault, FaultControl, FaultDevice, FaultRule};
 use headpond_block::devices::RamDevice;
 use headpond_block::sync::join_all;
 use headpond_block::{
-    BlockDevice, Buffer, ByteRange, DeviceError, Geometry, Request, RequestFlags, RequestKind,
-    Runtime, Stability,
+    BlockDevice, Buffer, ByteRange, Cause, Geometry, Request, RequestFlags, RequestKind, Runtime,
+    Stability,
 };
 use headpond_raid::layout::{Strip, Stripe};
 use headpond_raid::{
@@ -402,8 +402,8 @@ fn a_start_by_force_drops_a_journal_that_is_missing_and_writes_are_taken_again()
     story.machine.live_to_the_end(&[1, 2, 3], async |devices| {
         let runtime = devices.runtime.clone();
         let array = degraded(devices, &runtime).await;
-        let refused = support::write(&array, 0, &[1; 4096]).await;
-        assert!(matches!(refused, Err(DeviceError::ReadOnly { .. })), "{refused:?}");
+        let refused = support::write(&array, 0, &[1; 4096]).await.unwrap_err();
+        assert_eq!(*refused.cause(), Cause::ReadOnly);
         array.stop().await.unwrap();
     });
     story.machine.live_to_the_end(&[1, 2, 3], async |devices| {
@@ -427,7 +427,7 @@ fn a_write_that_is_refused_in_part_is_refused_whole() {
         support::write(&array, whole, &[5; 512]).await.unwrap();
         for refused in [write, zeros] {
             let error = array.submit(refused).await.unwrap_err();
-            assert!(matches!(error, DeviceError::ReadOnly { .. }), "{error}");
+            assert!(matches!(error.cause(), Cause::ReadOnly), "{error}");
             assert_eq!(read(&array, whole, 512).await.unwrap(), [5; 512]);
         }
     });
@@ -494,8 +494,8 @@ fn a_journal_that_fails_is_used_no_more_and_where_it_was_needed_writes_are_refus
             let is_lost = array.status().journal.expect("recorded").device.is_none();
             assert_eq!(is_lost, when == JournalWhen::Always, "it is noticed when it is used");
             array.fail(headpond_raid::Role(2)).await.unwrap();
-            let refused = support::write(&array, 0, &[3; 4096]).await;
-            assert!(matches!(refused, Err(DeviceError::ReadOnly { .. })), "{refused:?}");
+            let refused = support::write(&array, 0, &[3; 4096]).await.unwrap_err();
+            assert_eq!(*refused.cause(), Cause::ReadOnly);
             assert_eq!(read(&array, 0, 4096).await.unwrap(), [1; 4096]);
             assert_eq!(read(&array, 4096, 4096).await.unwrap(), [2; 4096]);
         };
@@ -506,8 +506,8 @@ fn a_journal_that_fails_is_used_no_more_and_where_it_was_needed_writes_are_refus
             let is_told = |it: &Warning| matches!(it, Warning::JournalLost { .. });
             assert!(assembled.warnings.iter().any(is_told));
             assert_eq!(read(&assembled.array, 0, 4096).await.unwrap(), [1; 4096]);
-            let refused = support::write(&assembled.array, 0, &[3; 4096]).await;
-            assert!(matches!(refused, Err(DeviceError::ReadOnly { .. })), "{refused:?}");
+            let refused = support::write(&assembled.array, 0, &[3; 4096]).await.unwrap_err();
+            assert_eq!(*refused.cause(), Cause::ReadOnly);
         });
         // It is back, and taken up again, without what it held.
         story.machine.live_to_the_end(&[0, 1, 3, 4], async |devices| {

@@ -10,7 +10,7 @@ use crate::support::*;
 use headpond_block::decorators::{Fault, FaultControl, FaultDevice, FaultRule};
 use headpond_block::sync::join_all;
 use headpond_block::{
-    BlockDevice, Buffer, ByteRange, DeviceError, Request, RequestKind, Runtime, Submission,
+    BlockDevice, Buffer, ByteRange, Cause, DeviceError, Request, RequestKind, Runtime, Submission,
 };
 use headpond_raid::layout::{Role, Strip, Stripe};
 use headpond_raid::lost::COPY_OFFSETS;
@@ -71,7 +71,7 @@ impl Story {
                 }
                 Err(error) => {
                     assert!(lost.contains(&sector), "{when}: sector {sector}: {error}");
-                    let is_told = matches!(error, DeviceError::Media { .. });
+                    let is_told = matches!(error.cause(), Cause::Media { .. });
                     assert!(is_told, "{when}: sector {sector}: {error}");
                 }
             }

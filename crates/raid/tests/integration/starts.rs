@@ -5,9 +5,7 @@ use std::rc::Rc;
 use crate::support::*;
 use headpond_block::decorators::{Fault, FaultControl, FaultDevice, FaultRule};
 use headpond_block::devices::RamDevice;
-use headpond_block::{
-    BlockDevice, Buffer, DeviceError, Geometry, Request, RequestFlags, RequestKind,
-};
+use headpond_block::{BlockDevice, Buffer, Cause, Geometry, Request, RequestFlags, RequestKind};
 use headpond_raid::layout::{Role, Strip, Stripe};
 use headpond_raid::{
     AfterUncleanStop, ArrayState, AssembleError, AssembleOptions, Assembled, CreateError,
@@ -312,7 +310,7 @@ fn what_cannot_be_read_of_a_torn_stripe_is_an_error_and_the_array_starts_all_the
         members[cell.role.index()].make_bad(array.layout().row_start(cell.row), 512);
         let array = attempt(&members).await.unwrap().array;
         let refused = read(&array, 0, 512).await.unwrap_err();
-        assert!(matches!(refused, DeviceError::Media { .. }), "{refused}");
+        assert!(matches!(refused.cause(), Cause::Media { .. }), "{refused}");
         assert_eq!(read(&array, 512, 512).await.unwrap(), bytes[512..1024]);
         for region in 1..4 {
             for _ in 0..3 {

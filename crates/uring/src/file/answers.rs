@@ -1,6 +1,6 @@
 //! The kernel's errnos as errors of the device.
 
-use headpond_block::{ByteRange, DeviceError, DeviceName};
+use headpond_block::{ByteRange, Cause, DeviceError, DeviceName};
 
 /// What an errno means for an operation on `range`.
 pub(super) fn device_error(
@@ -9,19 +9,20 @@ pub(super) fn device_error(
     range: ByteRange,
     errno: i32,
 ) -> DeviceError {
-    let device = device.clone();
     match errno {
         // Source: `blk_errors` in the kernel's block/blk-core.c: a medium error is ENODATA, a
         // failed integrity check EILSEQ; file systems answer EBADMSG (checksum) and EUCLEAN
         // (damage).
         libc::EIO | libc::ENODATA | libc::EILSEQ | libc::EBADMSG | libc::EUCLEAN => {
-            DeviceError::Media { device, range }
+            DeviceError::new(device, Cause::Media { range })
         }
-        libc::ENOSPC | libc::EDQUOT | libc::EFBIG => DeviceError::NoSpace { device },
-        libc::ENODEV | libc::ENXIO | libc::ENOLINK | libc::ESTALE => DeviceError::Gone { device },
-        libc::EROFS | libc::EBADF | libc::EPERM => DeviceError::ReadOnly { device },
-        libc::EOPNOTSUPP => DeviceError::Unsupported { device, operation },
-        errno => DeviceError::Os { device, operation, errno },
+        libc::ENOSPC | libc::EDQUOT | libc::EFBIG => DeviceError::new(device, Cause::NoSpace),
+        libc::ENODEV | libc::ENXIO | libc::ENOLINK | libc::ESTALE => {
+            DeviceError::new(device, Cause::Gone)
+        }
+        libc::EROFS | libc::EBADF | libc::EPERM => DeviceError::new(device, Cause::ReadOnly),
+        libc::EOPNOTSUPP => DeviceError::new(device, Cause::Unsupported { operation }),
+        errno => DeviceError::new(device, Cause::Os { operation, errno }),
     }
 }
 
@@ -44,10 +45,10 @@ mod tests {
         let device = DeviceName::from("d");
         let range = ByteRange::at(0, 512);
         let error = |errno| device_error(&device, "write", range, errno);
-        assert!(matches!(error(libc::EIO), DeviceError::Media { .. }));
-        assert!(matches!(error(libc::ENOSPC), DeviceError::NoSpace { .. }));
-        assert!(matches!(error(libc::ENODEV), DeviceError::Gone { .. }));
-        assert!(matches!(error(libc::EROFS), DeviceError::ReadOnly { .. }));
-        assert!(matches!(error(libc::EFAULT), DeviceError::Os { errno: libc::EFAULT, .. }));
+        assert!(matches!(error(libc::EIO).cause(), Cause::Media { .. }));
+        assert!(matches!(error(libc::ENOSPC).cause(), Cause::NoSpace));
+        assert!(error(libc::ENODEV).is_gone());
+        assert!(matches!(error(libc::EROFS).cause(), Cause::ReadOnly));
+        assert!(matches!(error(libc::EFAULT).cause(), Cause::Os { errno: libc::EFAULT, .. }));
     }
 }

@@ -28,8 +28,8 @@ pub use properties::FileProperties;
 use crate::Ring;
 use crate::ring::{Direction, Handle};
 use headpond_block::{
-    BlockDevice, ByteRange, DeviceError, DeviceName, Geometry, Outcome, Request, RequestKind,
-    Submission,
+    BlockDevice, ByteRange, Cause, DeviceError, DeviceName, Geometry, Outcome, Request,
+    RequestKind, Submission,
 };
 use std::cell::Cell;
 use std::future::Future;
@@ -98,7 +98,7 @@ impl FileDevice {
 
     fn check(&self, request: &Request) -> Outcome {
         if request.is_mutation() && self.properties.is_read_only {
-            return Err(DeviceError::ReadOnly { device: self.name.clone() });
+            return Err(DeviceError::new(&self.name, Cause::ReadOnly));
         }
         request.check(&self.name, &self.geometry)
     }

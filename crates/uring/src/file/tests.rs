@@ -1,7 +1,7 @@
 use super::*;
 use crate::safety::LoopDevice;
 use crate::{RunConfig, run};
-use headpond_block::{Buffer, Buffers, RequestFlags, Runtime, Stability};
+use headpond_block::{Buffer, Buffers, Cause, RequestFlags, Runtime, Stability};
 use std::fs;
 use std::os::fd::AsFd;
 use std::path::PathBuf;
@@ -164,11 +164,11 @@ fn requests_beyond_the_end_or_inside_a_block_are_refused() {
     with_devices("requests_beyond_the_end", |device, _, _| async move {
         let block = Buffer::zeroed(512);
         let beyond = device.read(SIZE, &block).await.unwrap_err();
-        assert!(matches!(beyond, DeviceError::OutOfRange { .. }), "{beyond}");
+        assert!(matches!(beyond.cause(), Cause::OutOfRange { .. }), "{beyond}");
         let inside = device.write(100, &block).await.unwrap_err();
-        assert!(matches!(inside, DeviceError::Misaligned { .. }), "{inside}");
+        assert!(matches!(inside.cause(), Cause::Misaligned { .. }), "{inside}");
         let part = device.read(0, block.slice(0..100)).await.unwrap_err();
-        assert!(matches!(part, DeviceError::Misaligned { .. }), "{part}");
+        assert!(matches!(part.cause(), Cause::Misaligned { .. }), "{part}");
     });
 }
 
@@ -182,7 +182,7 @@ fn file_that_was_cut_short_answers_with_a_medium_error() {
             let range = ByteRange::at(SIZE / 2 - 4096, 8192);
             let request = Request::read(range.start(), Buffer::zeroed(8192));
             let error = device.submit(request).await.unwrap_err();
-            assert_eq!(error, DeviceError::Media { device: device.name().clone(), range });
+            assert_eq!(error, DeviceError::new(device.name(), Cause::Media { range }));
         })
         .unwrap();
     }
@@ -288,7 +288,7 @@ fn read_only_device_refuses_writes() {
         device.submit(Request::read(4096, &buffer)).await.unwrap();
         assert_eq!(buffer.to_vec(), [1; 4096]);
         let error = device.submit(Request::write(0, &buffer)).await.unwrap_err();
-        assert!(matches!(error, DeviceError::ReadOnly { .. }));
+        assert!(matches!(error.cause(), Cause::ReadOnly));
     })
     .unwrap();
 }
@@ -357,7 +357,7 @@ fn block_device_with_blocks_of_4_kib_takes_whole_ones_only() {
         let device = FileDevice::open(&ring, &FileOptions::new(&block.path)).unwrap();
         assert_eq!(device.geometry().logical_block_bytes, 4096);
         let part = device.submit(Request::write(512, Buffer::zeroed(512))).await.unwrap_err();
-        assert!(matches!(part, DeviceError::Misaligned { logical_block_bytes: 4096, .. }));
+        assert!(matches!(part.cause(), Cause::Misaligned { logical_block_bytes: 4096, .. }));
         // Memory aligned to less than a page, and in parts that are no whole blocks.
         let odd = Buffer::zeroed(3 * 4096).slice(512..512 + 8192);
         odd.fill(5);

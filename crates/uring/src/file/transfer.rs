@@ -3,7 +3,7 @@
 use super::FileDevice;
 use super::answers::{device_error, is_passing};
 use crate::ring::{Completion, Direction, PART_COUNT_MAX, TRANSFER_BYTES_MAX};
-use headpond_block::{Buffer, Buffers, ByteRange, DeviceError, Outcome};
+use headpond_block::{Buffer, Buffers, ByteRange, Cause, DeviceError, Outcome};
 use std::future::Future;
 
 /// Most bytes that are copied through aligned memory at a time.
@@ -98,7 +98,7 @@ impl FileDevice {
         assert!(count <= wanted, "the kernel moved more than was asked");
         let is_free = count == wanted || !self.properties.is_direct;
         match if is_free { count } else { count - count % self.block_bytes() } {
-            0 => Err(DeviceError::Media { device: self.name.clone(), range }),
+            0 => Err(DeviceError::new(&self.name, Cause::Media { range })),
             whole => Ok(whole),
         }
     }

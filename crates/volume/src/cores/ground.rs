@@ -12,7 +12,7 @@ use crate::gate::{Gate, HeldGate};
 use crate::label::ArrayLabels;
 use headpond_block::sync::Semaphore;
 use headpond_block::{
-    BlockDevice, ChangingGeometry, DeviceError, DeviceName, Geometry, LocalFuture, Outcome,
+    BlockDevice, Cause, ChangingGeometry, DeviceError, DeviceName, Geometry, LocalFuture, Outcome,
     Request, Submission,
 };
 use headpond_cache::CoreLabel;
@@ -128,7 +128,7 @@ impl Ground {
     fn recording_array(&self) -> Result<Rc<Array>, DeviceError> {
         let arrays = self.arrays.borrow();
         let sound = arrays.iter().find(|array| array.state() != ArrayState::Failed);
-        sound.cloned().ok_or_else(|| DeviceError::Gone { device: self.name.clone() })
+        sound.cloned().ok_or_else(|| DeviceError::new(&self.name, Cause::Gone))
     }
 }
 

@@ -10,8 +10,8 @@
 use super::places::Places;
 use headpond_block::sync::join_all;
 use headpond_block::{
-    BlockDevice, DeviceError, DeviceName, Geometry, Outcome, Request, RequestKind, StripeGeometry,
-    Submission,
+    BlockDevice, Cause, DeviceError, DeviceName, Geometry, Outcome, Request, RequestKind,
+    StripeGeometry, Submission,
 };
 use std::cell::Cell;
 use std::rc::Rc;
@@ -59,8 +59,8 @@ impl SpanDevice {
     }
 
     fn refusal(&self, request: &Request) -> DeviceError {
-        let (device, size_bytes) = (self.name.clone(), self.geometry.size_bytes);
-        DeviceError::OutOfRange { device, range: request.range, size_bytes }
+        let size_bytes = self.geometry.size_bytes;
+        DeviceError::new(&self.name, Cause::OutOfRange { range: request.range, size_bytes })
     }
 }
 
@@ -139,8 +139,7 @@ mod tests {
             if request.kind == RequestKind::Flush {
                 self.flushes.set(self.flushes.get() + 1);
                 if self.refuses.get() {
-                    let device = self.name().clone();
-                    return Submission::ready(Err(DeviceError::Gone { device }));
+                    return Submission::ready(Err(DeviceError::new(self.name(), Cause::Gone)));
                 }
             }
             self.memory.submit(request)

@@ -15,7 +15,8 @@ use super::record::{Found, OwnerRecord};
 use super::{LEASE_INTERVALS, OwnerState};
 use headpond_block::sync::Notify;
 use headpond_block::{
-    BlockDevice, DeviceError, DeviceName, Geometry, Instant, Outcome, Request, Runtime, Submission,
+    BlockDevice, Cause, DeviceError, DeviceName, Geometry, Instant, Outcome, Request, Runtime,
+    Submission,
 };
 use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
@@ -181,7 +182,7 @@ impl Fence {
                 return Ok(());
             }
             if self.is_lost() || self.answering().next().is_none() {
-                return Err(DeviceError::Gone { device: device.clone() });
+                return Err(DeviceError::new(device, Cause::Gone));
             }
             changed.await;
         }

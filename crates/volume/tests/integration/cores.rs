@@ -6,7 +6,7 @@ mod labels;
 mod machine;
 
 use self::machine::{Clients, MIB, Machine, devices_of, read, write};
-use headpond_block::{Buffer, DeviceError};
+use headpond_block::{Buffer, Cause, DeviceError};
 use headpond_cache::Way;
 use headpond_testkit::skip;
 use headpond_volume::{Dirty, Volume};
@@ -28,7 +28,10 @@ fn each_core_is_a_device_of_its_own_behind_one_cache() {
                 .await
                 .unwrap();
             let beyond = core.write(core.size_bytes(), Buffer::zeroed(4096)).await;
-            assert!(matches!(beyond, Err(DeviceError::OutOfRange { .. })));
+            assert!(matches!(
+                beyond.as_ref().map_err(DeviceError::cause),
+                Err(Cause::OutOfRange { .. })
+            ));
         }
         let status = volume.status();
         assert_eq!(status.cache.unwrap().dirty_bytes, 6 * 4096, "all of it is in the one cache");

@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use headpond_block::devices::RamDevice;
 use headpond_block::{
-    BlockDevice, Buffer, ByteRange, DeviceError, DeviceName, Executor, Geometry, Order, Outcome,
-    Request, RequestKind, Runtime, Submission, VirtualClock,
+    BlockDevice, Buffer, ByteRange, Cause, DeviceError, DeviceName, Executor, Geometry, Order,
+    Outcome, Request, RequestKind, Runtime, Submission, VirtualClock,
 };
 use headpond_raid::layout::{Layout, Role, Strip, StripCell, Stripe};
 use headpond_raid::superblock::{COPY_OFFSETS, DATA_OFFSET_MIN, SUPERBLOCK_BYTES, decode, encode};
@@ -139,23 +139,23 @@ impl TestDevice {
         self.runtime.sleep(Duration::from_nanos(self.random.below(2000))).await;
         let device = self.ram.name().clone();
         if self.gone.get() {
-            return Err(DeviceError::Gone { device });
+            return Err(DeviceError::new(&device, Cause::Gone));
         }
         match request.kind {
             RequestKind::Read => {
                 self.reads.set(self.reads.get() + 1);
                 if sectors(request.range).any(|sector| self.bad.borrow().contains(&sector)) {
-                    return Err(DeviceError::Media { device, range: request.range });
+                    return Err(DeviceError::new(&device, Cause::Media { range: request.range }));
                 }
             }
             _ => {
                 if self.full.get() {
-                    return Err(DeviceError::NoSpace { device });
+                    return Err(DeviceError::new(&device, Cause::NoSpace));
                 }
                 self.writes.set(self.writes.get() + 1);
                 let left = self.writes_left.get();
                 if left == 0 {
-                    return Err(DeviceError::Media { device, range: request.range });
+                    return Err(DeviceError::new(&device, Cause::Media { range: request.range }));
                 }
                 self.writes_left.set(left - 1);
                 let written = sectors(request.range);
