@@ -20,6 +20,7 @@
 //! **Source**: address-ordered destage as in STOW (ATC '09) and WOW (FAST '05).
 
 use crate::types::{BlockRun, CoreBlock};
+use smallvec::SmallVec;
 
 /// Bits for each line of the cache. Up to a core this much larger than the cache a region is one
 /// line.
@@ -27,8 +28,8 @@ const REGIONS_PER_LINE: u64 = 4;
 /// Log2 of the most lines of a region that are all asked for.
 const ASKED_LINES_SHIFT: u32 = 5;
 /// Most blocks that are named at once where they are not gathered, and that are asked for at once.
-const NAMED_MAX: usize = 64;
-const ASKED_MAX: u64 = 32;
+const NAMED_MAX: usize = 128;
+const ASKED_MAX: u64 = 64;
 /// Blocks that are gathered at once.
 const GATHERED_MAX: usize = 1 << 15;
 const WORD_BITS: u64 = 64;
@@ -156,24 +157,39 @@ impl DirtyIndex {
         self.gathers
     }
 
-    /// Enters the next regions of the sweep; `dirty_in` adds the dirty blocks of a run, ascending.
-    pub fn enter(&mut self, mut dirty_in: impl FnMut(BlockRun, &mut Vec<CoreBlock>)) {
+    /// Enters the next regions of the sweep; `dirty_in` adds the dirty blocks of some runs, which
+    /// ascend, in their order.
+    pub fn enter(&mut self, mut dirty_in: impl FnMut(&[BlockRun], &mut Vec<CoreBlock>)) {
         assert!(self.named.is_empty() && !self.gathers);
+        let mut runs = SmallVec::<[BlockRun; ASKED_MAX as usize]>::new();
         while self.named.len() + ASKED_MAX as usize <= NAMED_MAX {
-            if self.entered.count == 0 && !self.enter_next_region() {
+            let mut room = ASKED_MAX;
+            // Not past the end of the round, where something is to be named before.
+            while room > 0
+                && (self.entered.count > 0
+                    || self.enter_next_region(self.named.is_empty() && runs.is_empty()))
+            {
+                let BlockRun { first, count } = self.entered;
+                let asked = count.min(room);
+                self.entered = BlockRun { first: CoreBlock(first.0 + asked), count: count - asked };
+                room -= asked;
+                match runs.last_mut() {
+                    Some(last) if last.end() == first => last.count += asked,
+                    _ => runs.push(BlockRun { first, count: asked }),
+                }
+            }
+            if runs.is_empty() {
                 break;
             }
-            let BlockRun { first, count } = self.entered;
-            let asked = count.min(ASKED_MAX);
-            dirty_in(BlockRun { first, count: asked }, &mut self.named);
-            self.entered = BlockRun { first: CoreBlock(first.0 + asked), count: count - asked };
+            dirty_in(&runs, &mut self.named);
+            runs.clear();
         }
         self.named.reverse();
     }
 
-    /// Not past the end of the round, where something is to be named before.
-    fn enter_next_region(&mut self) -> bool {
-        let next = match self.named.is_empty() {
+    /// After the last region, where the sweep may turn, the first of a new round.
+    fn enter_next_region(&mut self, may_turn: bool) -> bool {
+        let next = match may_turn {
             true => self.next_region(),
             false => self.next_marked(self.sweep),
         };
@@ -314,8 +330,10 @@ mod tests {
         while index.wants_names() {
             match index.gathers() {
                 true => index.gather(dirty.iter().rev().copied().map(CoreBlock)),
-                false => index.enter(|run, names| {
-                    names.extend(dirty.range(run.first.0..run.end().0).copied().map(CoreBlock));
+                false => index.enter(|runs, names| {
+                    let in_runs =
+                        |block: &u64| runs.iter().any(|run| run.contains(CoreBlock(*block)));
+                    names.extend(dirty.iter().copied().filter(in_runs).map(CoreBlock));
                 }),
             }
         }
@@ -451,12 +469,12 @@ mod tests {
         let mut named = Vec::new();
         while named.len() < dirty.len() {
             if index.wants_names() {
-                let within =
-                    |run: BlockRun, block: &&CoreBlock| run.first <= **block && **block < run.end();
                 match index.gathers() {
                     true => index.gather(dirty.iter().copied()),
-                    false => index.enter(|run, names| {
-                        names.extend(dirty.iter().filter(|block| within(run, block)));
+                    false => index.enter(|runs, names| {
+                        let is_in =
+                            |block: &&CoreBlock| runs.iter().any(|run| run.contains(**block));
+                        names.extend(dirty.iter().filter(is_in));
                     }),
                 }
             }

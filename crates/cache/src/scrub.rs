@@ -127,7 +127,7 @@ impl Engine {
             let _pin = self.pin(row[0].slot);
             // The segment may have been given to others since.
             let row: Vec<Version> =
-                row.into_iter().filter(|version| self.is_same(version)).collect();
+                row.iter().filter_map(|version| self.as_it_is(version)).collect();
             for part in row.chunk_by(|one, next| one.slot.0 + 1 == next.slot.0) {
                 self.scrub_row(part, report).await?;
             }
@@ -135,10 +135,11 @@ impl Engine {
         Ok(())
     }
 
-    fn is_same(&self, version: &Version) -> bool {
+    /// What is there now of the block, if that is on the device.
+    fn as_it_is(&self, version: &Version) -> Option<Version> {
         let now = self.log.borrow().map.version(version.slot);
         let is_there = !matches!(now.state, State::Free | State::Pending);
-        is_there && (now.block, now.checksum) == (version.block, version.checksum)
+        (is_there && now.block == version.block).then_some(now)
     }
 
     /// Compares blocks that lie in a row, in a segment that is pinned.
@@ -191,10 +192,7 @@ impl Engine {
     }
 
     async fn condemn(self: &Rc<Self>, version: &Version, report: &mut ScrubReport) -> Outcome {
-        if !self.is_same(version) {
-            return Ok(());
-        }
-        let now = self.log.borrow().map.version(version.slot);
+        let Some(now) = self.as_it_is(version) else { return Ok(()) };
         if now.state != State::Clean {
             report.lose(version.block);
             self.log.borrow_mut().note_unreadable(version);

@@ -20,14 +20,12 @@ impl Engine {
     pub(crate) async fn core_checksums(self: &Rc<Self>, run: BlockRun) -> Vec<Option<u32>> {
         let mut checksums = Vec::with_capacity(run.count as usize);
         for block in run.blocks() {
-            let checksum = match self.written_version(block) {
-                None => None,
-                Some(version) if self.log.borrow().has_checksum(version.slot) => {
-                    Some(version.checksum)
-                }
-                Some(version) => self.checksum_of_content(&version).await,
-            };
-            checksums.push(checksum);
+            let written = self.written_version(block);
+            let known = written.and_then(|it| self.log.borrow().checksum(it.slot));
+            checksums.push(match written {
+                Some(version) if known.is_none() => self.checksum_of_content(&version).await,
+                _ => known,
+            });
         }
         checksums
     }

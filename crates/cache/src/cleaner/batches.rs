@@ -48,7 +48,7 @@ impl Engine {
         let is_any_due = in_flight < pace.any;
         let is_due = |version: &Version| is_any_due || version.marks.contains(Marks::REPLAYED);
         let mut batch = None;
-        if in_flight < pace.replayed {
+        if in_flight < pace.replayed && !self.log.borrow().replayed.is_empty() {
             batch = self.take_batch(|log| &mut log.replayed, is_due);
         }
         if batch.is_none() && is_any_due {

@@ -43,7 +43,16 @@ const OFFSET_SHIFT: u32 = 8;
 const BLOCK_BITS_MAX: u32 = 40;
 
 /// Most blocks that are looked for side by side.
-pub(super) const LINKED_MAX: u64 = 32;
+pub(super) const ASIDE_MAX: u64 = 64;
+const ASIDE: usize = ASIDE_MAX as usize;
+
+/// How far one of them has been looked for.
+#[derive(Clone, Copy)]
+struct Chain {
+    at: u32,
+    /// Of the block.
+    bit: u32,
+}
 
 /// How many windows ahead it is looked for what has to be changed to drop what is there.
 const WINDOWS_FORESEEN: u32 = 8;
@@ -188,36 +197,43 @@ impl Extents {
         }
     }
 
-    /// Which of some neighbouring blocks have an extent, a bit for each; with lines of one block.
+    /// Of which of some blocks the newest version has such a tag, a bit for each in their order;
+    /// with lines of one block.
     ///
-    /// Most have none, and which ones no processor can guess: so the chains are followed side by
+    /// Most have none, and which ones no processor can guess: so all chains are followed side by
     /// side, and nothing is decided between one and the next.
-    pub fn linked(&self, run: BlockRun) -> u64 {
-        assert!(self.shift == 0 && run.count <= LINKED_MAX);
-        let (mut chains, mut len) = ([NONE; LINKED_MAX as usize], 0);
-        let (mut block, end) = (run.first.0, run.end().0);
-        while block < end {
-            let heads = self.buckets.neighbours(block, end - block);
-            for &head in heads {
-                // Never as many as that: so the compiler knows it as well.
-                chains[len % LINKED_MAX as usize] = head;
-                len += usize::from(head != NONE);
+    pub fn newest_with(&self, runs: &[BlockRun], wanted: impl Fn(Tag) -> bool) -> u64 {
+        assert!(self.shift == 0 && runs.iter().map(|run| run.count).sum::<u64>() <= ASIDE_MAX);
+        let (mut blocks, mut chains) = ([0; ASIDE], [Chain { at: NONE, bit: 0 }; ASIDE]);
+        let (mut bit, mut len) = (0, 0);
+        for run in runs {
+            let mut block = run.first.0;
+            while block < run.end().0 {
+                for &head in self.buckets.neighbours(block, run.end().0 - block) {
+                    // Never as many as that: so the compiler knows it as well.
+                    blocks[bit % ASIDE] = block;
+                    chains[len % ASIDE] = Chain { at: head, bit: bit as u32 };
+                    len += usize::from(head != NONE);
+                    (bit, block) = (bit + 1, block + 1);
+                }
             }
-            block += heads.len() as u64;
         }
-        let mut linked = 0;
+        let mut found = 0;
         while len > 0 {
             let mut left = 0;
             for index in 0..len {
-                let (word, next) = self.extents.both(chains[index]);
-                let offset = (word >> self.block_shift).wrapping_sub(run.first.0);
-                linked |= u64::from(offset < run.count) << (offset % u64::from(u64::BITS));
-                chains[left] = next;
-                left += usize::from(next != NONE);
+                let Chain { at, bit } = chains[index % ASIDE];
+                let (word, next) = self.extents.both(at);
+                let tag = Tag((word >> TAG_SHIFT) as u8);
+                let is_block = word >> self.block_shift == blocks[bit as usize % ASIDE];
+                let is_newest = is_block & tag.is_mapped();
+                found |= u64::from(is_newest & wanted(tag)) << bit;
+                chains[left % ASIDE] = Chain { at: next, bit };
+                left += usize::from((next != NONE) & !is_newest);
             }
             len = left;
         }
-        linked
+        found
     }
 
     #[inline]

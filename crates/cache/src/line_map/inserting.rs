@@ -49,11 +49,11 @@ impl LineMap {
     ///
     /// # Panics
     /// Where the slot is not free, and where the pool lacks an extent.
-    pub fn insert(&mut self, version: Version) {
+    pub fn insert(&mut self, version: Version, checksum: u32) {
         let Version { slot, block, unit, .. } = version;
         let tag = Tag::new(version.state, version.target, version.marks);
         self.put(Span::new(block.0, slot.0, 1, unit), tag, |_| true);
-        self.checksums[slot.0 as usize] = version.checksum;
+        self.checksums[slot.0 as usize] = checksum;
         self.count_mapped(BlockRun { first: block, count: 1 }, tag);
     }
 

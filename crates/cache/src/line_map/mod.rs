@@ -228,6 +228,12 @@ impl LineMap {
         self.extents.tag(slot.0).state()
     }
 
+    /// Of what was written to a slot last, where it was computed.
+    #[inline]
+    pub fn checksum(&self, slot: SlotIndex) -> u32 {
+        self.checksums[slot.0 as usize]
+    }
+
     #[inline]
     pub fn marks(&self, slot: SlotIndex) -> Marks {
         self.extents.tag(slot.0).marks()
@@ -472,7 +478,6 @@ impl LineMap {
             state: tag.state(),
             target: tag.target(),
             unit,
-            checksum: self.checksums[place as usize],
             marks: tag.marks(),
         }
     }

@@ -261,7 +261,7 @@ impl Twin {
                 });
             let marks = if inherits { Marks::REPLAYED } else { Marks::NONE };
             let (slot, state, checksum) = (SlotIndex(place), State::Pending, place);
-            self.map.insert(Version { slot, block, state, target, unit, checksum, marks });
+            self.map.insert(Version { slot, block, state, target, unit, marks }, checksum);
         }
     }
 
@@ -275,7 +275,7 @@ impl Twin {
             let (slot, block) = (SlotIndex(start + index as u32), CoreBlock(block));
             let (state, target, marks) = (State::Dirty, State::Dirty, Marks::REPLAYED);
             let (unit, checksum) = (0, slot.0);
-            self.map.insert(Version { slot, block, state, target, unit, checksum, marks });
+            self.map.insert(Version { slot, block, state, target, unit, marks }, checksum);
             self.versions.entry(block.0).or_default().push((slot.0, true));
             self.units[slot.0 as usize] = unit;
         }
@@ -422,7 +422,7 @@ impl Twin {
             self.check_found(block);
             for &(slot, is_published) in versions {
                 let version = self.map.version(SlotIndex(slot));
-                assert_eq!((version.block, version.checksum), (block, slot));
+                assert_eq!((version.block, self.map.checksum(version.slot)), (block, slot));
                 assert_eq!(version.unit, self.units[slot as usize]);
                 assert_eq!(version.state != State::Pending, is_published);
             }

@@ -56,9 +56,11 @@ pub struct Version {
     /// What a pending version becomes; the state itself otherwise.
     pub target: State,
     pub unit: u8,
-    pub checksum: u32,
     pub marks: Marks,
 }
+
+// Two words: they are handed from hand to hand.
+const _: () = assert!(size_of::<Version>() == 16);
 
 impl Version {
     /// Whether the core lacks it, or may lack it after a power cut.
@@ -177,6 +179,13 @@ impl Tag {
     #[inline]
     pub fn waits_for_cleaning(self) -> bool {
         matches!(self.0 & CODE, PENDING_DIRTY | DIRTY) && self.marks().contains(Marks::INDEXED)
+    }
+
+    /// As [`Version::waits_or_will`].
+    #[inline]
+    pub fn waits_or_will(self) -> bool {
+        let chosen = (Marks::INDEXED | Marks::CLEANING).0 & self.marks().0;
+        self.is_pending() | (self.0 & CODE == DIRTY) & (chosen == Marks::INDEXED.0)
     }
 
     /// One version of a block at most: those on their way to the log do not count yet.

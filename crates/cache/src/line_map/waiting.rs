@@ -1,29 +1,33 @@
 //! What waits for the cleaner: of a run of blocks, or of all.
 
-use super::extents::LINKED_MAX;
+use super::version::Tag;
 use super::{LineMap, Version};
 use crate::types::{BlockRun, CoreBlock};
 
 impl LineMap {
-    /// The blocks of a run of which something is, or may soon be, waiting for the cleaner.
-    pub fn each_waiting(&self, run: BlockRun, mut visit: impl FnMut(CoreBlock)) {
-        let waits = |version: Option<Version>| version.is_some_and(|it| it.waits_or_will());
+    /// The blocks of some runs of which something is, or may soon be, waiting for the cleaner. No
+    /// more blocks than a word has bits.
+    pub fn each_waiting(&self, runs: &[BlockRun], mut visit: impl FnMut(CoreBlock)) {
         if !self.extents.is_by_block() {
-            return self.each_newest(run, |block, version| {
-                if waits(version) {
-                    visit(block);
-                }
-            });
-        }
-        for piece in run.pieces(LINKED_MAX) {
-            let mut linked = self.extents.linked(piece);
-            while linked != 0 {
-                let block = CoreBlock(piece.first.0 + u64::from(linked.trailing_zeros()));
-                linked &= linked - 1;
-                if waits(self.newest(block)) {
-                    visit(block);
-                }
+            let waits = |version: Option<Version>| version.is_some_and(|it| it.waits_or_will());
+            for run in runs {
+                self.each_newest(*run, |block, version| {
+                    if waits(version) {
+                        visit(block);
+                    }
+                });
             }
+            return;
+        }
+        let (mut waiting, mut before) = (self.extents.newest_with(runs, Tag::waits_or_will), 0);
+        for run in runs {
+            let end = before + run.count;
+            while waiting != 0 && u64::from(waiting.trailing_zeros()) < end {
+                let index = u64::from(waiting.trailing_zeros()) - before;
+                waiting &= waiting - 1;
+                visit(CoreBlock(run.first.0 + index));
+            }
+            before = end;
         }
     }
 

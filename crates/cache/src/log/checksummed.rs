@@ -47,8 +47,10 @@ impl Log {
         self.checksummed.from = is_wanted.then_some(from);
     }
 
-    pub fn has_checksum(&self, slot: SlotIndex) -> bool {
-        self.has_checksums(self.layout.segment_of_slot(slot))
+    /// Of what was written to a slot last, where there is one.
+    pub fn checksum(&self, slot: SlotIndex) -> Option<u32> {
+        let has_one = self.has_checksums(self.layout.segment_of_slot(slot));
+        has_one.then(|| self.map.checksum(slot))
     }
 
     pub fn has_checksums(&self, segment: SegmentIndex) -> bool {

@@ -83,7 +83,7 @@ impl Log {
             }
             let (slot, state) = (SlotIndex(slot.0 + place as u32), State::Pending);
             let checksum = self.draft.checksums[first + place];
-            self.map.insert(Version { slot, block, state, target, unit, checksum, marks });
+            self.map.insert(Version { slot, block, state, target, unit, marks }, checksum);
         }
     }
 

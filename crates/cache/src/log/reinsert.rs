@@ -74,13 +74,11 @@ impl Log {
                 marks = marks | lasting;
             }
         }
-        let checksum = match self.has_checksum(copy.slot) {
-            true => old.checksum,
-            false => self.checksummed.of_block(&copy.data),
-        };
+        let known = self.checksum(copy.slot);
+        let checksum = known.unwrap_or_else(|| self.checksummed.of_block(&copy.data));
         self.draft.checksums.push(checksum);
         let (state, target) = (State::Pending, old.state);
-        self.map.insert(Version { slot, unit, state, target, marks, checksum, ..old });
+        self.map.insert(Version { slot, unit, state, target, marks, ..old }, checksum);
     }
 
     /// The published versions of a record that the core has but has not flushed.

@@ -126,7 +126,7 @@ impl Log {
             while index.wants_names() {
                 match index.gathers() {
                     true => index.gather(map.dirty_blocks()),
-                    false => index.enter(|run, names| map.each_waiting(run, |it| names.push(it))),
+                    false => index.enter(|runs, names| map.each_waiting(runs, |it| names.push(it))),
                 }
             }
         }

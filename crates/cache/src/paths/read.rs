@@ -72,6 +72,12 @@ impl From<BlockRun> for Missing {
     }
 }
 
+/// What a block is not.
+pub(crate) struct WrongChecksum {
+    expected: u32,
+    found: u32,
+}
+
 /// Where the blocks of a read come from.
 struct Plan {
     pieces: Vec<Piece>,
@@ -378,26 +384,24 @@ impl Engine {
             block.fill(0);
             return Ok(());
         }
-        let Err(found) = self.compare(version, block) else { return Ok(()) };
+        let Err(damage) = self.compare(version, block) else { return Ok(()) };
         self.note_cache_error(CacheError::Checksum, Some(version));
-        let expected = u64::from(version.checksum);
-        Err(DeviceError::new(
-            self.cache.name(),
-            Cause::Corrupt { offset, expected, found: u64::from(found) },
-        ))
+        let (expected, found) = (u64::from(damage.expected), u64::from(damage.found));
+        Err(DeviceError::new(self.cache.name(), Cause::Corrupt { offset, expected, found }))
     }
 
     /// Compares what a read has brought with the checksum of what was written, if there is one.
     ///
     /// # Errors
     /// The checksum that was found, where it is another one.
-    pub(crate) fn compare(&self, version: &Version, block: &Buffers) -> Result<(), u32> {
-        if block.is_payload_free() || !self.log.borrow().has_checksum(version.slot) {
+    pub(crate) fn compare(&self, version: &Version, block: &Buffers) -> Result<(), WrongChecksum> {
+        if block.is_payload_free() {
             return Ok(());
         }
+        let Some(expected) = self.log.borrow().checksum(version.slot) else { return Ok(()) };
         let found = crc32c_of_block(block);
-        let is_sound = found == version.checksum || headpond_block::defect!(SkipChecksum);
-        if is_sound { Ok(()) } else { Err(found) }
+        let is_sound = found == expected || headpond_block::defect!(SkipChecksum);
+        if is_sound { Ok(()) } else { Err(WrongChecksum { expected, found }) }
     }
 
     /// Ends the mapping of a clean block that cannot be read, without making the reader wait.
