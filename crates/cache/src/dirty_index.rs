@@ -25,6 +25,10 @@ use smallvec::SmallVec;
 /// Bits for each line of the cache. Up to a core this much larger than the cache a region is one
 /// line.
 const REGIONS_PER_LINE: u64 = 4;
+/// The same before a core of up to 16 TiB. There the line map leaves memory for it, and half as
+/// many blocks are asked for each that is dirty.
+const REGIONS_PER_LINE_OF_SMALL: u64 = 8;
+const SMALL_CORE_BLOCKS: u64 = 1 << 32;
 /// Log2 of the most lines of a region that are all asked for.
 const ASKED_LINES_SHIFT: u32 = 5;
 /// Most blocks that are named at once where they are not gathered, and that are asked for at once.
@@ -65,7 +69,11 @@ impl DirtyIndex {
 
     /// The same, for what may never be there: it takes its memory with the first block.
     pub fn without_memory(core_blocks: u64, cache_blocks: u64, line_blocks: u64) -> Self {
-        let most = (cache_blocks / line_blocks * REGIONS_PER_LINE).max(WORD_BITS);
+        let per_line = match core_blocks <= SMALL_CORE_BLOCKS {
+            true => REGIONS_PER_LINE_OF_SMALL,
+            false => REGIONS_PER_LINE,
+        };
+        let most = (cache_blocks / line_blocks * per_line).max(WORD_BITS);
         let smallest = core_blocks.div_ceil(most).next_power_of_two();
         let shift = smallest.max(line_blocks).ilog2();
         let gathers = shift > line_blocks.ilog2() + ASKED_LINES_SHIFT;
@@ -391,7 +399,9 @@ mod tests {
         for core in [1, 1 << 24, 1 << 40] {
             let bytes = DirtyIndex::new(core, 1 << 20, 1).memory_bytes();
             let gathered = 2 * 8 * GATHERED_MAX as u64;
-            assert!(bytes <= (1 << 20) * 9 / 16 + gathered, "{bytes} for a core of {core} blocks");
+            let most =
+                if core > SMALL_CORE_BLOCKS { (1 << 20) * 9 / 16 } else { (1 << 20) * 17 / 16 };
+            assert!(bytes <= most + gathered, "{bytes} for a core of {core} blocks");
         }
     }
 

@@ -201,11 +201,14 @@ impl Extents {
     /// with lines of one block.
     ///
     /// Most have none, and which ones no processor can guess: so all chains are followed side by
-    /// side, and nothing is decided between one and the next.
+    /// side, brought near step by step, and nothing is decided between one and the next.
     pub fn newest_with(&self, runs: &[BlockRun], wanted: impl Fn(Tag) -> bool) -> u64 {
         assert!(self.shift == 0 && runs.iter().map(|run| run.count).sum::<u64>() <= ASIDE_MAX);
         let (mut blocks, mut chains) = ([0; ASIDE], [Chain { at: NONE, bit: 0 }; ASIDE]);
         let (mut bit, mut len) = (0, 0);
+        for run in runs {
+            self.buckets.foresee(self.buckets.of(run.first.0));
+        }
         for run in runs {
             let mut block = run.first.0;
             while block < run.end().0 {
@@ -221,6 +224,9 @@ impl Extents {
         let mut found = 0;
         while len > 0 {
             let mut left = 0;
+            for chain in &chains[..len] {
+                self.extents.foresee(chain.at);
+            }
             for index in 0..len {
                 let Chain { at, bit } = chains[index % ASIDE];
                 let (word, next) = self.extents.both(at);
