@@ -3,11 +3,14 @@
 //! An ordinary store fetches the line that it goes to and leaves it in the processor's cache, in
 //! the place of something that is needed. Where the memory is a device, both are for nothing: 1 MiB
 //! took 57 instead of 125 us, and 1 MiB writes over NBD to a RAM device became 1.4 times as fast,
-//! the client's part included. In the end one waits for all stores: only a large amount repays it.
+//! the client's part included. Such stores go on beside whatever comes after them; who waits for
+//! them at once, as it takes for others to see them, has no use of it with less than 64 KiB.
 
-use crate::prefetch::LINE_BYTES;
+/// What the processor moves between cache and memory, in bytes.
+const LINE_BYTES: usize = 64;
 
-/// Copies `len` bytes; they are in memory, for every thread, when this returns.
+/// Copies `len` bytes. This thread sees them at once: a processor's loads find its own stores
+/// (Intel's manual, volume 3, memory ordering). Others see them after [`finish_stores`].
 ///
 /// # Safety
 /// `from` is valid for reads and `to` for writes of `len` bytes, and the two do not overlap.
@@ -28,16 +31,44 @@ pub(super) unsafe fn copy_past_cache(from: *const u8, to: *mut u8, len: usize) {
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 unsafe fn copy_lines(from: *const u8, to: *mut u8, len: usize) {
-    // SAFETY: passed on; the processor has AVX where that is used.
+    // SAFETY: passed on; the processor has what is used.
     unsafe {
-        match std::arch::is_x86_feature_detected!("avx") {
-            true => copy_lines_by_halves(from, to, len),
-            false => copy_lines_by_quarters(from, to, len),
+        if std::arch::is_x86_feature_detected!("avx512f") {
+            copy_lines_whole(from, to, len)
+        } else if std::arch::is_x86_feature_detected!("avx") {
+            copy_lines_by_halves(from, to, len)
+        } else {
+            copy_lines_by_quarters(from, to, len)
         }
     }
-    // Streaming stores are not ordered with others, not even with the one that says they are done.
+}
+
+/// Waits until other threads, and devices, see what was copied: streaming stores are not ordered
+/// with others, not even with the one that says they are done.
+#[inline]
+pub(crate) fn finish_stores() {
+    #[cfg(target_arch = "x86_64")]
     // SAFETY: SSE is part of x86-64.
-    unsafe { std::arch::x86_64::_mm_sfence() }
+    unsafe {
+        std::arch::x86_64::_mm_sfence()
+    }
+}
+
+/// A line that is stored whole is on its way at once.
+///
+/// # Safety
+/// As for [`copy_lines`], on a processor with AVX-512.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f")]
+unsafe fn copy_lines_whole(from: *const u8, to: *mut u8, len: usize) {
+    use std::arch::x86_64::{_mm512_loadu_si512, _mm512_stream_si512};
+    for line in (0..len).step_by(LINE_BYTES) {
+        // SAFETY: the line is within `len`, and streaming stores are aligned as it is.
+        unsafe {
+            let whole = _mm512_loadu_si512(from.add(line).cast());
+            _mm512_stream_si512(to.add(line).cast(), whole);
+        }
+    }
 }
 
 /// A store for each 16 bytes keeps the processor busy for most of the time that memory takes: with
@@ -117,9 +148,18 @@ mod tests {
     fn processors_without_long_stores_copy_the_same() {
         #[repr(align(64))]
         struct Lines([u8; 256]);
-        let (from, mut to) = (Lines(std::array::from_fn(|at| at as u8)), Lines([0; 256]));
-        // SAFETY: both are as long, and aligned to a line.
-        unsafe { copy_lines_by_quarters(from.0.as_ptr(), to.0.as_mut_ptr(), 192) }
-        assert_eq!((to.0[..192].to_vec(), to.0[192]), (from.0[..192].to_vec(), 0));
+        let from = Lines(std::array::from_fn(|at| at as u8));
+        type Copy = unsafe fn(*const u8, *mut u8, usize);
+        let copies: [(bool, Copy); 3] = [
+            (true, copy_lines_by_quarters),
+            (std::arch::is_x86_feature_detected!("avx"), copy_lines_by_halves),
+            (std::arch::is_x86_feature_detected!("avx512f"), copy_lines_whole),
+        ];
+        for (_, copy) in copies.into_iter().filter(|(is_there, _)| *is_there) {
+            let mut to = Lines([0; 256]);
+            // SAFETY: both are as long, and aligned to a line; the processor has what is used.
+            unsafe { copy(from.0.as_ptr(), to.0.as_mut_ptr(), 192) }
+            assert_eq!((to.0[..192].to_vec(), to.0[192]), (from.0[..192].to_vec(), 0));
+        }
     }
 }

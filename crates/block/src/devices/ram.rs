@@ -1,6 +1,6 @@
 //! A device in the process's memory.
 
-use crate::prefetch::{LINE_BYTES, prefetch};
+use crate::buffer::finish_stores;
 use crate::{
     BlockDevice, Buffer, ByteRange, DeviceName, Geometry, Outcome, Request, RequestKind, Stability,
     Submission,
@@ -13,12 +13,13 @@ pub struct RamDevice {
     name: DeviceName,
     geometry: Geometry,
     memory: Buffer,
-    /// End of the last write.
-    written_to: Cell<usize>,
+    /// Written in a row, and perhaps not seen yet by anybody but this thread.
+    stored: Cell<(usize, usize)>,
 }
 
-/// A longer write has its memory brought near by the processor itself.
-const FORESEEN_BYTES_MAX: usize = 8 << 10;
+/// When a row is so long, all of it has been on its way for so long that it costs nothing to wait
+/// for it.
+const STORED_BYTES_MAX: usize = 1 << 20;
 
 impl RamDevice {
     /// A device of `size_bytes`, a multiple of 512, that reads as zeros and is lost on power.
@@ -37,11 +38,12 @@ impl RamDevice {
     pub fn with_geometry(name: impl Into<DeviceName>, geometry: Geometry) -> Self {
         assert!(geometry.size_bytes.is_multiple_of(u64::from(geometry.logical_block_bytes)));
         let len = usize::try_from(geometry.size_bytes).expect("fits the address space");
-        Self { name: name.into(), geometry, memory: Buffer::zeroed(len), written_to: Cell::new(0) }
+        Self { name: name.into(), geometry, memory: Buffer::zeroed(len), stored: Cell::default() }
     }
 
     /// The memory itself, to look at a device from outside.
     pub fn memory(&self) -> &Buffer {
+        self.show(0, self.memory.len());
         &self.memory
     }
 
@@ -66,21 +68,29 @@ impl RamDevice {
                     self.memory.store_at(at, part);
                     at += part.len();
                 }
-                self.foresee(start, at);
+                self.note_stored(start, at);
             }
         }
         Ok(())
     }
 
-    /// Whoever writes in a row goes on behind what has been written: there the processor fetches
-    /// what it is about to write over, while it does something else. With 4 KiB the log of a cache
-    /// took a fifth less for it.
-    fn foresee(&self, start: usize, end: usize) {
-        let is_row = self.written_to.replace(end) == start;
-        let ahead = end..self.memory.len().min(end + (end - start).min(FORESEEN_BYTES_MAX));
-        if is_row && end - start <= FORESEEN_BYTES_MAX {
-            let memory = self.memory.as_ptr();
-            ahead.step_by(LINE_BYTES).for_each(|at| prefetch(memory.wrapping_add(at)));
+    fn note_stored(&self, start: usize, end: usize) {
+        let (first, last) = self.stored.get();
+        if last == start && end - first <= STORED_BYTES_MAX {
+            return self.stored.set((first, end));
+        }
+        if first < last {
+            finish_stores();
+        }
+        self.stored.set((start, end));
+    }
+
+    /// Has everybody see what was written there.
+    fn show(&self, start: usize, end: usize) {
+        let (first, last) = self.stored.get();
+        if first < end && start < last {
+            finish_stores();
+            self.stored.set((0, 0));
         }
     }
 }
@@ -99,8 +109,13 @@ impl BlockDevice for RamDevice {
     }
 
     fn lend(&self, range: ByteRange) -> Option<Buffer> {
-        (range.end() <= self.geometry.size_bytes)
-            .then(|| self.memory.slice(range.start() as usize..range.end() as usize))
+        if range.end() > self.geometry.size_bytes {
+            return None;
+        }
+        let (start, end) = (range.start() as usize, range.end() as usize);
+        // Whoever gets it may hand it to another thread, or to a device.
+        self.show(start, end);
+        Some(self.memory.slice(start..end))
     }
 }
 
@@ -111,6 +126,22 @@ mod tests {
 
     fn done(submission: Submission<'_>) -> Outcome {
         submission.now_or().unwrap_or_else(|_| panic!("RAM completes at once"))
+    }
+
+    #[test]
+    fn what_is_lent_of_a_row_that_was_just_written_is_waited_for_and_nothing_else() {
+        let ram = RamDevice::new("r", 8 << 20);
+        let write = |at, len| ram.carry_out(&Request::write(at, Buffer::zeroed(len))).unwrap();
+        write(4096, 4096);
+        write(8192, 512);
+        assert_eq!(ram.stored.get(), (4096, 8704));
+        assert!(ram.lend(ByteRange::at(8704, 512)).is_some());
+        assert_eq!(ram.stored.get(), (4096, 8704));
+        assert!(ram.lend(ByteRange::at(4096, 512)).is_some());
+        assert_eq!(ram.stored.get(), (0, 0));
+        write(0, STORED_BYTES_MAX);
+        write(STORED_BYTES_MAX as u64, 512);
+        assert_eq!(ram.stored.get(), (STORED_BYTES_MAX, STORED_BYTES_MAX + 512));
     }
 
     #[test]
