@@ -51,7 +51,7 @@ pub struct DirtyIndex {
     marked_len: u64,
     /// What is still to be named, descending. Where it is gathered, twice the room of what is kept.
     named: Vec<CoreBlock>,
-    /// What is still to be asked for of the region that was entered.
+    /// What is still to be asked for, or to be gathered, of the region that was entered.
     entered: BlockRun,
     gathers: bool,
     /// The region behind those.
@@ -212,10 +212,15 @@ impl DirtyIndex {
 
     /// Takes the next blocks of the sweep from all dirty ones, which may come in any order.
     pub fn gather(&mut self, dirty: impl Iterator<Item = CoreBlock>) {
-        let from = self.next_region().expect("asked for by `wants_names`");
-        let (start, most) = (CoreBlock(from << self.shift), self.named.capacity() / 2);
+        let (rest, most) = (self.entered, self.named.capacity() / 2);
+        if rest.count == 0 {
+            self.sweep = self.next_region().expect("asked for by `wants_names`");
+        }
         let (mut end, mut kept) = (None, std::mem::take(&mut self.named));
-        for block in dirty.filter(|block| *block >= start && self.is_marked(*block)) {
+        let start = CoreBlock(self.sweep << self.shift);
+        let is_wanted =
+            |block: &CoreBlock| rest.contains(*block) || *block >= start && self.is_marked(*block);
+        for block in dirty.filter(is_wanted) {
             if kept.len() == kept.capacity() {
                 kept.select_nth_unstable(most - 1);
                 kept.truncate(most);
@@ -228,13 +233,26 @@ impl DirtyIndex {
         }
         kept.sort_unstable_by(|a, b| b.cmp(a));
         kept.dedup();
-        // The region of the last one may have more.
-        let regions = self.marked.len() as u64 * WORD_BITS;
-        self.sweep = end.map_or(regions, |_| kept[0].0 >> self.shift);
-        while let Some(region) = self.next_marked(from).filter(|region| *region < self.sweep) {
+        self.go_behind(end.map(|_| kept[0]));
+        self.named = kept;
+    }
+
+    /// Everything up to a block has been gathered; up to the end, where it is none.
+    fn go_behind(&mut self, last: Option<CoreBlock>) {
+        let first = self.sweep;
+        (self.sweep, self.entered.count) = match last {
+            None => (self.marked.len() as u64 * WORD_BITS, 0),
+            Some(last) => {
+                // The rest of its region, which may become dirty anew behind that.
+                let region = last.0 >> self.shift;
+                let end = ((region + 1) << self.shift).min(self.core_blocks);
+                self.entered.first = CoreBlock(last.0 + 1);
+                (first.max(region + 1), end - self.entered.first.0)
+            }
+        };
+        while let Some(region) = self.next_marked(first).filter(|region| *region < self.sweep) {
             self.unmark(region);
         }
-        self.named = kept;
     }
 
     /// The block that `take` would answer.
@@ -416,6 +434,38 @@ mod tests {
         assert!(index.gathers && expected.len() > 2 * index.named.capacity());
         assert_eq!(sweep_of(&mut index, &mut dirty), expected);
         assert!(index.is_empty());
+    }
+
+    /// They may be none that the taker wants now.
+    #[test]
+    fn region_with_more_than_is_gathered_at_once_is_gone_through_though_all_of_it_stays_dirty() {
+        let mut index = DirtyIndex::new(1 << 36, 1 << 12, 1);
+        assert!(index.gathers && 20_000 < 1 << index.shift);
+        let dirty: Vec<u64> = (0..20_000).chain([5 << index.shift]).collect();
+        dirty.iter().for_each(|block| index.push(CoreBlock(*block)));
+        let goal = index.goal();
+        let mut named = Vec::new();
+        while named.len() < dirty.len() {
+            if index.wants_names() {
+                index.gather(dirty.iter().rev().copied().map(CoreBlock));
+            }
+            named.extend(index.take());
+            if named.len() == 7_000 {
+                // Ahead of the sweep, and behind it.
+                [10_000, 7].iter().for_each(|block| index.push(CoreBlock(*block)));
+            }
+            assert!(index.contains(CoreBlock(19_999)) || named.len() >= 20_000);
+        }
+        let blocks: Vec<u64> = named.iter().map(|block| block.0).collect();
+        assert_eq!(blocks, dirty);
+        assert!(!index.is_swept(goal) && index.contains(CoreBlock(7)), "it was dirty again");
+        while index.wants_names() || index.peek().is_some() {
+            if index.wants_names() {
+                index.gather(dirty.iter().rev().copied().map(CoreBlock));
+            }
+            named.extend(index.take());
+        }
+        assert!(named[dirty.len()..].contains(&CoreBlock(7)) && index.is_empty());
     }
 
     /// The line map names them in the order of the log.
