@@ -1,5 +1,8 @@
 //! Asking for memory before it is needed.
 
+/// What the processor moves between cache and memory, in bytes.
+pub(crate) const LINE_BYTES: usize = 64;
+
 /// Has the processor bring `place` near, while it goes on with something else. Nothing else
 /// happens, whatever the address is, and on processors for which we do not know how, not even that.
 #[inline(always)]

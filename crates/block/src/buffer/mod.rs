@@ -19,6 +19,7 @@ pub(crate) use past_cache::finish_stores;
 pub use pool::{BufferPool, PoolClass, PoolConfig};
 pub use vector::Buffers;
 
+use crate::prefetch::{LINE_BYTES, prefetch};
 use region::Region;
 use std::any::Any;
 use std::fmt;
@@ -32,6 +33,9 @@ pub const ALIGNMENT_BYTES: usize = 4096;
 /// cache writes its log, a RAM device is written in four fifths of the time past it, and 64 KiB at
 /// a time in two thirds (`cargo bench -p headpond-cache --bench engine`).
 const PAST_CACHE_BYTES_MIN: usize = 512;
+
+/// As much as comes from memory in the time that a read hit takes besides.
+const FORESEEN_BYTES: usize = 1 << 10;
 
 /// A handle to contiguous memory. Clones and slices share it, on their thread.
 pub struct Buffer {
@@ -105,6 +109,14 @@ impl Buffer {
     /// Number of the pool arena this memory lies in, where it was registered with a ring.
     pub fn arena(&self) -> Option<u16> {
         self.region().arena()
+    }
+
+    /// The bytes will be read soon: brings the first ones near, while the processor goes on with
+    /// something else. Once they are read, it fetches those behind them by itself.
+    #[inline]
+    pub fn foresee(&self) {
+        let first = (0..self.len.min(FORESEEN_BYTES)).step_by(LINE_BYTES);
+        first.for_each(|at| prefetch(self.start.wrapping_add(at)));
     }
 
     /// Copies the first `to.len()` bytes out.

@@ -6,8 +6,7 @@
 //! the client's part included. Such stores go on beside whatever comes after them; who waits for
 //! them at once, as it takes for others to see them, has no use of it with less than 64 KiB.
 
-/// What the processor moves between cache and memory, in bytes.
-const LINE_BYTES: usize = 64;
+use crate::prefetch::LINE_BYTES;
 
 /// Copies `len` bytes. This thread sees them at once: a processor's loads find its own stores
 /// (Intel's manual, volume 3, memory ordering). Others see them after [`finish_stores`].

@@ -54,15 +54,16 @@ impl Engine {
         let within = request.range.start() % BLOCK_BYTES;
         let range = log.layout.block_at(found.slot, found.unit);
         let lent = self.cache.lend(ByteRange::at(range.start() + within, request.range.len()))?;
-        match request.buffers.as_single() {
-            Some(single) => single.copy_from_buffer(&lent),
-            None => request.buffers.copy_from_buffers(&lent.into()),
-        }
+        lent.foresee();
         log.refer_to_row(&found, run.count, id_of(request));
         log.count_read(request, run.count, run.count);
         log.counters.traffic.cache.lent += request.range.len();
         let (class, bytes) = (id_of(request), request.range.len());
         log.count_part(class, run.first, bytes, |part| &mut part.cache_read);
+        match request.buffers.as_single() {
+            Some(single) => single.copy_from_buffer(&lent),
+            None => request.buffers.copy_from_buffers(&lent.into()),
+        }
         Some(Ok(()))
     }
 
