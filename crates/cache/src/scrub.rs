@@ -111,9 +111,9 @@ impl Engine {
         segment: SegmentIndex,
         report: &mut ScrubReport,
     ) -> Outcome {
-        let (rows, has_checksums) = {
+        let (rows, has_checksums, first) = {
             let log = self.log.borrow();
-            (rows_of(&log, segment), log.has_checksums(segment))
+            (rows_of(&log, segment), log.has_checksums(segment), log.ring.first_record(segment))
         };
         if !has_checksums {
             report.unchecked_blocks += rows.iter().map(|row| row.len() as u64).sum::<u64>();
@@ -125,7 +125,10 @@ impl Engine {
                 break;
             }
             let _pin = self.pin(row[0].slot);
-            // The segment may have been given to others since.
+            if self.log.borrow().ring.first_record(segment) != first {
+                // It has been given to others, who come later in the log.
+                break;
+            }
             let row: Vec<Version> =
                 row.iter().filter_map(|version| self.as_it_is(version)).collect();
             for part in row.chunk_by(|one, next| one.slot.0 + 1 == next.slot.0) {

@@ -170,7 +170,7 @@ impl Buffer {
     /// # Panics
     /// Where they do not fit behind `at`.
     #[inline]
-    pub fn store_at(&self, at: usize, from: &Buffer) {
+    pub(crate) fn store_at(&self, at: usize, from: &Buffer) {
         assert!(at <= self.len && from.len <= self.len - at, "buffer shorter than what is stored");
         if self.is_payload_free() {
             return;

@@ -144,7 +144,7 @@ mod tests {
 
     #[test]
     #[cfg(target_arch = "x86_64")]
-    fn processors_without_long_stores_copy_the_same() {
+    fn stores_of_every_length_copy_the_same() {
         #[repr(align(64))]
         struct Lines([u8; 256]);
         let from = Lines(std::array::from_fn(|at| at as u8));

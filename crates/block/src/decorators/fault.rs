@@ -180,17 +180,12 @@ impl BlockDevice for FaultDevice {
     }
 
     fn submit(&self, request: Request) -> Submission<'_> {
-        let device = || self.name().clone();
+        let fails = |cause| Submission::ready(Err(DeviceError::new(self.name(), cause)));
         match self.control.draw(&request) {
             None => self.inner.submit(request),
-            Some(Fault::Media | Fault::Latent) => {
-                let range = request.range;
-                Submission::ready(Err(DeviceError::new(&device(), Cause::Media { range })))
-            }
-            Some(Fault::Gone) => Submission::ready(Err(DeviceError::new(&device(), Cause::Gone))),
-            Some(Fault::NoSpace) => {
-                Submission::ready(Err(DeviceError::new(&device(), Cause::NoSpace)))
-            }
+            Some(Fault::Media | Fault::Latent) => fails(Cause::Media { range: request.range }),
+            Some(Fault::Gone) => fails(Cause::Gone),
+            Some(Fault::NoSpace) => fails(Cause::NoSpace),
             Some(Fault::Hang) => Submission::pending(std::future::pending()),
             Some(Fault::Delay(after)) => Submission::pending(self.late(after, request)),
             Some(Fault::Corrupt) => Submission::pending(self.corrupt(request)),

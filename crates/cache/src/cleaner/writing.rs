@@ -73,7 +73,9 @@ impl Engine {
     async fn clean_group(self: &Rc<Self>, group: &mut [Held]) -> Outcome {
         let outcome = self.write_group(group).await;
         let is_damaged = |error: &DeviceError| error.device() == self.cache.name();
-        if group.len() == 1 || !outcome.as_ref().is_err_and(is_damaged) {
+        // What has been let go was read, and something else may lie there by now.
+        let was_read = group[0].pin.is_none();
+        if was_read || group.len() == 1 || !outcome.as_ref().is_err_and(is_damaged) {
             self.conclude(group, &outcome);
             return outcome;
         }

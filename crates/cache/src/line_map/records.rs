@@ -19,8 +19,6 @@ pub(super) struct Records {
     /// Behind the word: in which byte the link begins, and in which bit of that.
     link_byte: usize,
     link_bit: u32,
-    /// The same, from the first bit on.
-    link_start: u32,
     /// The bits of a link: the number of the next one and one more, or zero.
     link_mask: u64,
 }
@@ -39,7 +37,6 @@ impl Records {
             word_mask: u64::MAX >> (u64::BITS - word_bits),
             link_byte: (word_bits / u8::BITS) as usize,
             link_bit: word_bits % u8::BITS,
-            link_start: word_bits,
             link_mask: u64::MAX >> (u64::BITS - link_bits),
         }
     }
@@ -90,7 +87,8 @@ impl Records {
         let at = self.offset(at);
         let both = self.bytes[at..at + 2 * PIECE_BYTES].try_into().expect("two pieces");
         let both = u128::from_le_bytes(both);
-        let link = (both >> self.link_start) as u64 & self.link_mask;
+        let link = both >> (self.link_byte as u32 * u8::BITS + self.link_bit);
+        let link = link as u64 & self.link_mask;
         (both as u64 & self.word_mask, (link as u32).wrapping_sub(1))
     }
 

@@ -405,11 +405,24 @@ impl Twin {
         }
     }
 
+    /// Side by side, in runs that begin anywhere.
+    fn check_waiting(&self) {
+        let runs = [run(3, 20), run(25, 1), run(26, 30), run(BLOCKS - 3, 13)];
+        assert_eq!(runs.iter().map(|run| run.count).sum::<u64>(), 64);
+        let mut waiting = Vec::new();
+        self.map.each_waiting(&runs, |block| waiting.push(block));
+        let waits =
+            |block: &CoreBlock| self.map.newest(*block).is_some_and(|it| it.waits_or_will());
+        let expected: Vec<_> = runs.iter().flat_map(|run| run.blocks()).filter(waits).collect();
+        assert_eq!(waiting, expected);
+    }
+
     fn check(&self) {
         let all = run(0, BLOCKS + 40);
         let (mut newest, mut published) = (Vec::new(), Vec::new());
         self.map.each_newest(all, |_, version| newest.push(slot_of(version)));
         self.map.each_published(all, |_, version| published.push(slot_of(version)));
+        self.check_waiting();
         for block in all.blocks() {
             let versions = self.versions.get(&block.0).map_or(&[][..], |all| all);
             let expected = versions.last().map(|(slot, _)| *slot);

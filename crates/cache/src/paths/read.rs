@@ -72,7 +72,7 @@ impl From<BlockRun> for Missing {
     }
 }
 
-/// What a block is not.
+/// A block is not what was written: its checksum as it was, and as it is.
 pub(crate) struct WrongChecksum {
     expected: u32,
     found: u32,
@@ -393,7 +393,7 @@ impl Engine {
     /// Compares what a read has brought with the checksum of what was written, if there is one.
     ///
     /// # Errors
-    /// The checksum that was found, where it is another one.
+    /// Both checksums, where they differ.
     pub(crate) fn compare(&self, version: &Version, block: &Buffers) -> Result<(), WrongChecksum> {
         if block.is_payload_free() {
             return Ok(());
