@@ -10,12 +10,12 @@
 //! - A cut leaves the volume with the old cache, with the new one or with none: what is kept names
 //!   the old one until the new one is an empty cache that nobody has written to.
 
+use crate::Size;
 use crate::create::{CoreFacts, CreateError, cache_options, refuse_occupied};
 use crate::description::{CacheDescription, Description, TierDescription};
 use crate::lifecycle::{AttachError, DetachError, Dirty};
 use crate::mirror::CacheDevice;
 use crate::open::{OpenError, is_memory};
-use crate::size::Size;
 use crate::tier::TierError;
 use crate::volume::{SetError, Volume};
 use headpond_block::{BlockDevice, DeviceName};

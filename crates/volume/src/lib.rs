@@ -40,7 +40,6 @@ mod promises;
 mod readahead;
 mod report;
 mod settings;
-mod size;
 mod slicing;
 mod status;
 mod streams;
@@ -63,6 +62,7 @@ pub use description::{
 pub use door::{CoreCounts, CoreDevice};
 pub use exchange::{CallerError, ExchangeError, Keep, NewDevice, Replacement};
 pub use growth::{GrowBy, LeavingCopy};
+pub use headpond_block::{Size, SizeError};
 pub use headpond_cache::LoadProgress;
 pub use journal::NewJournal;
 pub use lifecycle::{AttachError, DetachError, Dirty, NewCache};
@@ -80,7 +80,6 @@ pub use settings::{
     ArraySettings, CacheSettings, ChangesByOwner, Checkpoints, MergeWaitSetting, SettingChange,
     SettingError, ShownSetting, TierSettings, parse_word,
 };
-pub use size::{Size, SizeError};
 pub use status::{CacheStatus, CoreStatus, MirrorStatus, VolumeStats, VolumeStatus};
 pub use tier::TierError;
 pub use upkeep::{Pace, PaceError, UpkeepStatus, Work};

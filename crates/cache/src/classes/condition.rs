@@ -1,6 +1,7 @@
 //! One condition of a rule.
 
 use super::{ClassId, ConditionError};
+use headpond_block::Size;
 use std::fmt;
 
 /// Conditions that Open CAS looks up in the kernel's own structures: pages, inodes, processes.
@@ -84,7 +85,8 @@ impl Condition {
         if let Some(word) = KERNEL_CONDITIONS.into_iter().find(|known| *known == word) {
             return Err(ConditionError::KernelOnly { word });
         }
-        let compare = |word| Comparison::parse(word, operand.unwrap_or(""));
+        let compare = |word| Comparison::parse(word, operand.unwrap_or(""), whole_number);
+        let compare_size = |word| Comparison::parse(word, operand.unwrap_or(""), bytes);
         let plain = |word, condition| match operand {
             Some(operand) => Err(ConditionError::Operand { word, operand: operand.into() }),
             None => Ok(condition),
@@ -93,7 +95,7 @@ impl Condition {
             "done" => plain("done", Self::Done),
             "metadata" => plain("metadata", Self::Metadata),
             "never" => plain("never", Self::Never),
-            "request_size" => compare("request_size").map(Self::RequestSize),
+            "request_size" => compare_size("request_size").map(Self::RequestSize),
             "lba" => compare("lba").map(Self::Lba),
             "core_id" => compare("core_id").map(Self::CoreId),
             "io_class" => compare("io_class").map(Self::IoClass),
@@ -126,15 +128,17 @@ fn direction(operand: &str) -> Result<Condition, ConditionError> {
 }
 
 impl Comparison {
-    fn parse(word: &'static str, operand: &str) -> Result<Self, ConditionError> {
+    fn parse(
+        word: &'static str,
+        operand: &str,
+        read: fn(&str) -> Option<u64>,
+    ) -> Result<Self, ConditionError> {
         let (operator, number) = match operand.split_once(':') {
             Some((operator, number)) => (find_operator(word, operator.trim())?, number.trim()),
             None => (Operator::Eq, operand),
         };
-        let is_plain = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
-        let parsed = number.parse().ok().filter(|_| is_plain);
         let error = || ConditionError::Number { word, operand: operand.into() };
-        Ok(Self { operator, number: parsed.ok_or_else(error)? })
+        Ok(Self { operator, number: read(number).ok_or_else(error)? })
     }
 
     fn holds(self, value: u64) -> bool {
@@ -147,6 +151,18 @@ impl Comparison {
             Operator::Ge => value >= self.number,
         }
     }
+}
+
+/// Digits alone, as Open CAS takes them.
+fn whole_number(text: &str) -> Option<u64> {
+    let is_plain = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    text.parse().ok().filter(|_| is_plain)
+}
+
+/// The same, or a number with a unit.
+fn bytes(text: &str) -> Option<u64> {
+    let begins = text.starts_with(|first: char| first.is_ascii_digit());
+    text.parse().ok().filter(|_| begins).map(Size::bytes)
 }
 
 fn find_operator(word: &'static str, text: &str) -> Result<Operator, ConditionError> {

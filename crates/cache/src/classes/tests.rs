@@ -15,6 +15,17 @@ fn class_of(classes: &Classes, facts: &Facts) -> u8 {
 }
 
 #[test]
+fn sizes_have_units_and_other_numbers_have_none() {
+    let condition = |text: &str| Condition::parse(text).map(|it| it.to_string());
+    assert_eq!(condition("request_size:ge:128K").unwrap(), "request_size:ge:131072");
+    assert_eq!(condition("request_size:1.5M").unwrap(), "request_size:eq:1572864");
+    for wrong in ["lba:ge:128K", "core_id:1K", "request_size:le:K", "request_size:le:-4K"] {
+        let refused = condition(wrong).unwrap_err().to_string();
+        assert!(refused.contains("wants a number"), "{wrong}: {refused}");
+    }
+}
+
+#[test]
 fn the_last_rule_that_holds_counts_and_done_ends_the_list() {
     let classes = csv(&[
         "1,metadata&done,0,1",

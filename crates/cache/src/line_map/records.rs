@@ -5,8 +5,9 @@
 use crate::types::number_bits;
 use headpond_block::prefetch;
 
-/// Words and links are read and written in pieces of this, whatever they take: so much follows the
-/// last one.
+/// Records are read and written in pieces of this, from their first byte on, whatever they take: so
+/// much follows the last one. A piece that was just written is read as it was written, or the
+/// processor would wait until it, and all that was stored before it, is in its cache.
 const PIECE_BYTES: usize = size_of::<u64>();
 
 /// Words and links, all zero and without a next one at first.
@@ -16,9 +17,8 @@ pub(super) struct Records {
     record_bytes: usize,
     /// The bits of a word: all that the link leaves.
     word_mask: u64,
-    /// Behind the word: in which byte the link begins, and in which bit of that.
-    link_byte: usize,
-    link_bit: u32,
+    /// The bit in which the link begins, behind the word.
+    link_start: u32,
     /// The bits of a link: the number of the next one and one more, or zero.
     link_mask: u64,
 }
@@ -35,8 +35,7 @@ impl Records {
             len,
             record_bytes,
             word_mask: u64::MAX >> (u64::BITS - word_bits),
-            link_byte: (word_bits / u8::BITS) as usize,
-            link_bit: word_bits % u8::BITS,
+            link_start: word_bits,
             link_mask: u64::MAX >> (u64::BITS - link_bits),
         }
     }
@@ -70,36 +69,46 @@ impl Records {
     /// Nothing but the word itself changes.
     #[inline]
     pub fn set_word(&mut self, at: u32, word: u64) {
-        let mask = self.word_mask;
-        assert!(word & !mask == 0, "a word of the core's width");
-        let piece = self.piece_mut(self.offset(at));
-        *piece = (u64::from_le_bytes(*piece) & !mask | word).to_le_bytes();
+        assert!(word & !self.word_mask == 0, "a word of the core's width");
+        self.change_piece(self.offset(at), self.word_mask, word);
     }
 
+    /// Where there is no next one, [`NONE`](super::extents::NONE).
     #[inline]
     pub fn next(&self, at: u32) -> u32 {
-        self.link_in(self.piece(self.offset(at) + self.link_byte))
+        self.both(at).1
     }
 
     /// Word and link together.
     #[inline]
     pub fn both(&self, at: u32) -> (u64, u32) {
-        let at = self.offset(at);
-        let both = self.bytes[at..at + 2 * PIECE_BYTES].try_into().expect("two pieces");
-        let both = u128::from_le_bytes(both);
-        let link = both >> (self.link_byte as u32 * u8::BITS + self.link_bit);
-        let link = link as u64 & self.link_mask;
-        (both as u64 & self.word_mask, (link as u32).wrapping_sub(1))
+        let offset = self.offset(at);
+        let low = self.piece(offset);
+        let link = match self.is_long() {
+            false => low >> self.link_start,
+            true => {
+                let high = self.piece(offset + PIECE_BYTES);
+                ((u128::from(high) << u64::BITS | u128::from(low)) >> self.link_start) as u64
+            }
+        };
+        (low & self.word_mask, ((link & self.link_mask) as u32).wrapping_sub(1))
     }
 
     /// Nothing but the link itself changes.
     #[inline]
     pub fn set_next(&mut self, at: u32, next: u32) {
-        let (bit, mask) = (self.link_bit, self.link_mask << self.link_bit);
-        let link = u64::from(next.wrapping_add(1)) << bit;
-        assert!(link & !mask == 0, "one of those that there are");
-        let piece = self.piece_mut(self.offset(at) + self.link_byte);
-        *piece = (u64::from_le_bytes(*piece) & !mask | link).to_le_bytes();
+        let link = u64::from(next.wrapping_add(1));
+        assert!(link & !self.link_mask == 0, "one of those that there are");
+        let offset = self.offset(at);
+        if !self.is_long() {
+            let (mask, link) = (self.link_mask << self.link_start, link << self.link_start);
+            return self.change_piece(offset, mask, link);
+        }
+        let in_place = |bits: u64| u128::from(bits) << self.link_start;
+        let (mask, link) = (in_place(self.link_mask), in_place(link));
+        self.change_piece(offset, mask as u64, link as u64);
+        let (mask, link) = ((mask >> u64::BITS) as u64, (link >> u64::BITS) as u64);
+        self.change_piece(offset + PIECE_BYTES, mask, link);
     }
 
     #[inline]
@@ -114,10 +123,10 @@ impl Records {
         prefetch(self.bytes.as_ptr().wrapping_add(self.offset(at)));
     }
 
-    /// Where there is no next one, [`NONE`](super::extents::NONE).
+    /// Whether a link goes on behind the first piece.
     #[inline]
-    fn link_in(&self, piece: u64) -> u32 {
-        ((piece >> self.link_bit & self.link_mask) as u32).wrapping_sub(1)
+    fn is_long(&self) -> bool {
+        self.record_bytes > PIECE_BYTES
     }
 
     #[inline]
@@ -126,9 +135,12 @@ impl Records {
         u64::from_le_bytes(piece)
     }
 
+    /// Puts these bits in the place of those of a mask.
     #[inline]
-    fn piece_mut(&mut self, byte: usize) -> &mut [u8; PIECE_BYTES] {
-        (&mut self.bytes[byte..byte + PIECE_BYTES]).try_into().expect("a piece")
+    fn change_piece(&mut self, byte: usize, mask: u64, bits: u64) {
+        let piece = &mut self.bytes[byte..byte + PIECE_BYTES];
+        let piece: &mut [u8; PIECE_BYTES] = piece.try_into().expect("a piece");
+        *piece = (u64::from_le_bytes(*piece) & !mask | bits).to_le_bytes();
     }
 
     #[inline]

@@ -228,7 +228,7 @@ pub struct StatsArgs {
     headpond set hv0 mode=write-through\n  \
     headpond set hv0 mode=write-back cleaning=stripe seq-cutoff=1M\n  \
     headpond set hv0 mode=pass-through --flush\n  \
-    headpond set hv0 'classes=past:request_size:ge:131072&io_direction:read'\n  \
+    headpond set hv0 'classes=past:request_size:ge:128K&io_direction:read'\n  \
     headpond set hv0 merge-wait-us=off          # of the array\n  \
     headpond set hv0 member-patience-ms=500 member-deadline-ms=10000 member-late-max=4"
 )]

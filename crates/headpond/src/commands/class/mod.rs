@@ -28,7 +28,7 @@ pub enum ClassCommand {
 /// Read a file of classes and show what it says, or what is wrong in which line.
 #[derive(Args)]
 #[command(after_help = "Examples:\n  headpond class check classes.toml\n  \
-    headpond class check ioclass-config.csv\n  headpond class check lustre\n  headpond class check past:request_size:ge:131072")]
+    headpond class check ioclass-config.csv\n  headpond class check lustre\n  headpond class check past:request_size:ge:128K")]
 pub struct CheckArgs {
     /// Our own file, or Open CAS's CSV; or `lustre`, which is built in; or only:RULE, past:RULE,
     /// keep:RULE.
