@@ -97,6 +97,11 @@ impl DeviceError {
         matches!(self.cause(), Cause::Gone)
     }
 
+    /// Whether there is no space left on it.
+    pub fn is_full(&self) -> bool {
+        matches!(self.cause(), Cause::NoSpace)
+    }
+
     /// Whether data is lost there that can be had elsewhere, if at all.
     pub fn is_damage(&self) -> bool {
         matches!(self.cause(), Cause::Media { .. } | Cause::Corrupt { .. })

@@ -111,9 +111,7 @@ impl Pass<'_> {
         for (member, _) in members.iter().zip(outcomes).filter(|(_, outcome)| outcome.is_ok()) {
             member.note_write();
         }
-        let is_full = |outcome: &Outcome| {
-            matches!(outcome.as_ref().map_err(DeviceError::cause), Err(Cause::NoSpace))
-        };
+        let is_full = |outcome: &Outcome| outcome.as_ref().is_err_and(DeviceError::is_full);
         outcomes.iter().any(is_full).then(|| lease.pin())
     }
 }

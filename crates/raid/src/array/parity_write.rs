@@ -327,7 +327,7 @@ impl Array {
         let outcomes = join_all(submissions).await;
         let lease = pass.leave(&members, &outcomes);
         let outcome = self.conclude_writes(&members, outcomes).await;
-        if matches!(outcome.as_ref().map_err(DeviceError::cause), Err(Cause::NoSpace)) {
+        if outcome.as_ref().is_err_and(DeviceError::is_full) {
             self.torn.borrow_mut().entry(job.stripe).or_default().extend(lease);
         }
         self.keep_room().await;

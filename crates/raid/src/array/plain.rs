@@ -4,7 +4,7 @@ use std::ops::RangeInclusive;
 use std::rc::Rc;
 
 use headpond_block::sync::join_all;
-use headpond_block::{ByteRange, Cause, Outcome, Request, RequestKind, Submission};
+use headpond_block::{ByteRange, Outcome, Request, RequestKind, Submission};
 
 use super::gather::{Gather, MemberOperation};
 use super::{Array, Member, WhenFull};
@@ -88,7 +88,7 @@ impl Array {
         for (member, outcome) in members.iter().zip(outcomes) {
             match outcome {
                 Ok(()) => member.note_write(),
-                Err(error) if !are_full_out && *error.cause() == Cause::NoSpace => {
+                Err(error) if !are_full_out && error.is_full() => {
                     no_space = Some(error);
                 }
                 Err(error) => {
