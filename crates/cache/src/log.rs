@@ -418,11 +418,10 @@ impl Log {
             is_promise |= intake.is_promise;
         }
         let descriptor_units = self.take_room(self.descriptor_units(blocks), blocks, reserve)?;
-        self.foresee_residents(intakes, 0);
+        self.foresee_residents(intakes);
         for intake in intakes.iter().filter(|intake| !intake.buffers.is_empty()) {
             self.checksummed.push(intake.buffers, &mut self.draft.checksums);
         }
-        self.foresee_residents(intakes, 1);
         let (data, dirty) = (Position(self.ring.position().0 + descriptor_units), self.dirty_now());
         let mut index = 0;
         for intake in intakes {
@@ -434,7 +433,6 @@ impl Log {
         if is_promise {
             self.end_epoch();
         }
-        self.foresee_residents(intakes, 2);
         Ok(formed)
     }
 

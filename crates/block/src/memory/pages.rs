@@ -5,7 +5,7 @@ use rustix::mm::{Advice, madvise};
 
 /// Less is left as it is: what a page of two megabytes costs when it is first touched has to be
 /// worth it, and the C library keeps shorter pieces for others when they are given back.
-const LARGE_BYTES: usize = 32 << 20;
+const LARGE_BYTES: usize = 4 << 20;
 /// What the system's calls take, at least.
 const PAGE_BYTES: usize = 4 << 10;
 

@@ -75,7 +75,7 @@ struct Thread<'a> {
 impl<'a> Thread<'a> {
     fn new(row: Row, turn: &'a Barrier, is_first: bool) -> Self {
         let executor = Executor::new(Box::new(Clock(Instant::now())), Order::Fifo);
-        let (ram, arena) = memory();
+        let (ram, arena) = memory(1);
         Self { row, turn, is_first, executor, ram, arena }
     }
 

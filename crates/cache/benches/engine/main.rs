@@ -19,7 +19,7 @@ use std::hint::black_box;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
-use work::{Bench, CACHE_BYTES, ROUNDS, ROWS, Row, WORKED_BYTES, Work, scatter, timed};
+use work::{Bench, CACHE_BYTES, LARGER, ROUNDS, ROWS, Row, WORKED_BYTES, Work, scatter, timed};
 
 /// As in the daemon: with large pages.
 #[global_allocator]
@@ -73,33 +73,35 @@ fn main() -> Result<(), Box<dyn Error>> {
         // For a profiler.
         [_, command, word] if command == "only" => {
             let row = find(word).ok_or("unknown work")?;
-            let (ram, arena) = memory();
+            let (ram, arena) = memory(row.times);
             let samples = executor.block_on(measure(&runtime, &ram, &arena, row))?;
             report(row, samples, None);
             return Ok(());
         }
         _ => {}
     }
-    let (ram, arena) = memory();
-    for row in ROWS {
-        let samples = executor.block_on(measure(&runtime, &ram, &arena, row))?;
-        let instructions = instructions::of_one(&row.word())?;
-        if instructions.is_none() {
-            eprintln!("skipped: instructions of {}: valgrind is not installed", row.name());
+    for times in [1, LARGER] {
+        let (ram, arena) = memory(times);
+        for row in ROWS.into_iter().filter(|row| row.times == times) {
+            let samples = executor.block_on(measure(&runtime, &ram, &arena, row))?;
+            // In a large cache they are the same.
+            let counted = if times == 1 { instructions::of_one(&row.word())? } else { None };
+            if times == 1 && counted.is_none() {
+                eprintln!("skipped: instructions of {}: valgrind is not installed", row.name());
+            }
+            report(row, samples, counted);
         }
-        report(row, samples, instructions);
     }
-    drop((ram, arena));
     cores::ROWS.into_iter().for_each(cores::measure);
     Ok(())
 }
 
-/// The cache device, and memory to copy to and from. Their pages are taken before anything is
-/// measured.
-fn memory() -> (Rc<RamDevice>, Buffer) {
-    let ram = RamDevice::new("ram", CACHE_BYTES);
+/// The cache device, and memory to copy to and from, so many times as large. Their pages are taken
+/// before anything is measured.
+fn memory(times: u64) -> (Rc<RamDevice>, Buffer) {
+    let ram = RamDevice::new("ram", CACHE_BYTES * times);
     ram.memory().fill(1);
-    let arena = Buffer::zeroed(WORKED_BYTES as usize);
+    let arena = Buffer::zeroed((WORKED_BYTES * times) as usize);
     arena.fill(1);
     (Rc::new(ram), arena)
 }

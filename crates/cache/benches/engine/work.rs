@@ -48,6 +48,9 @@ pub struct Row {
     pub line_bytes: u64,
     /// Begun before the first of them is waited for.
     pub in_flight: usize,
+    /// How many times as large cache, core and what is worked on are: what is kept of a large cache
+    /// is in memory, and that of a small one near the processor.
+    pub times: u64,
 }
 
 /// How often the work is carried out; what it is prepared with counts as one more.
@@ -62,7 +65,10 @@ const CLEANED_CACHE_BYTES: u64 = WORKED_BYTES * 4 / 3;
 /// How many are in flight where there are several.
 const SEVERAL: usize = 32;
 
-pub const ROWS: [Row; 30] = [
+/// How many times as large a large cache is.
+pub const LARGER: u64 = 8;
+
+pub const ROWS: [Row; 35] = [
     Row::plain(Work::Fill, SMALL),
     Row::plain(Work::Fill, SMALL).several(),
     Row::plain(Work::CheckedFill, SMALL),
@@ -93,12 +99,17 @@ pub const ROWS: [Row; 30] = [
     Row::plain(Work::ReadMiss, LARGE),
     Row::plain(Work::WriteThrough, LARGE),
     Row::plain(Work::WriteThrough, LARGE).several(),
+    Row::plain(Work::Fill, SMALL).in_large_cache(),
+    Row::plain(Work::WriteHit, SMALL).in_large_cache(),
+    Row::plain(Work::ReadHit, SMALL).in_large_cache(),
+    Row::plain(Work::ReadMiss, SMALL).in_large_cache(),
+    Row::plain(Work::WriteThrough, SMALL).in_large_cache(),
 ];
 
 impl Row {
     /// One at a time, on lines of as many bytes.
     pub const fn plain(work: Work, bytes: u64) -> Self {
-        Self { work, bytes, line_bytes: bytes, in_flight: 1 }
+        Self { work, bytes, line_bytes: bytes, in_flight: 1, times: 1 }
     }
 
     const fn on(self, line_bytes: u64) -> Self {
@@ -107,6 +118,10 @@ impl Row {
 
     const fn several(self) -> Self {
         Self { in_flight: SEVERAL, ..self }
+    }
+
+    const fn in_large_cache(self) -> Self {
+        Self { times: LARGER, ..self }
     }
 
     pub fn name(self) -> String {
@@ -125,7 +140,11 @@ impl Row {
             false => format!(" on {}k lines", self.line_bytes >> 10),
         };
         let several = if self.in_flight > 1 { format!(" x{}", self.in_flight) } else { "".into() };
-        format!("engine {work} {}k{lines}{several}", self.bytes >> 10)
+        let cache = match self.times {
+            1 => String::new(),
+            times => format!(" in {} GiB", (CACHE_BYTES * times) >> 30),
+        };
+        format!("engine {work} {}k{lines}{several}{cache}", self.bytes >> 10)
     }
 
     /// As an argument of this program.
@@ -137,7 +156,7 @@ impl Row {
     /// lines, whose pieces lie apart in the log, and for which there is memory for so many only.
     pub fn requests(self) -> u64 {
         let share = if self.line_bytes > self.bytes { 4 } else { 1 };
-        WORKED_BYTES / self.bytes / share
+        WORKED_BYTES * self.times / self.bytes / share
     }
 
     pub fn checksums(self) -> Checksums {
@@ -229,8 +248,8 @@ struct Core {
 }
 
 impl Core {
-    fn new() -> Self {
-        Self { name: "null".into(), geometry: Geometry::of_size(CORE_BYTES) }
+    fn of_size(bytes: u64) -> Self {
+        Self { name: "null".into(), geometry: Geometry::of_size(bytes) }
     }
 }
 
@@ -261,7 +280,7 @@ impl Bench {
             cache: uuid::Uuid::from_u128(u128::from(seed) + 3),
             volume: uuid::Uuid::from_u128(1),
             core: uuid::Uuid::from_u128(2),
-            core_bytes: CORE_BYTES,
+            core_bytes: CORE_BYTES * row.times,
             generation: 1,
             slices: 1,
             line_bytes: row.line_bytes as u32,
@@ -272,7 +291,7 @@ impl Bench {
         let foundation = Foundation {
             runtime: runtime.clone(),
             cache: Rc::clone(ram) as Rc<dyn BlockDevice>,
-            core: Rc::new(Core::new()),
+            core: Rc::new(Core::of_size(CORE_BYTES * row.times)),
             label: None,
         };
         let cleaning = CleaningConfig { policy: CleaningPolicy::Nop, ..CleaningConfig::default() };
@@ -364,7 +383,7 @@ async fn in_turn<'a>(
 }
 
 fn offset(row: Row, place: u64) -> u64 {
-    place % (CORE_BYTES / row.bytes) * row.bytes
+    place % (CORE_BYTES * row.times / row.bytes) * row.bytes
 }
 
 /// Nanoseconds for each of so many requests.

@@ -243,9 +243,8 @@ pub trait Policy {
     /// A resident line was asked for; only where hits are `Ordered`.
     fn hit(&mut self, _line: CoreLine) {}
 
-    /// A line will be taken in soon: what has to be looked at for it may be brought near, a step
-    /// each time that this is called.
-    fn foresee(&self, _line: CoreLine, _step: u32) {}
+    /// A line will be taken in soon: what has to be looked at for it may be brought near.
+    fn foresee(&self, _line: CoreLine) {}
 
     /// The mapping of a line has ended, and its mark with it.
     fn remove(&mut self, _line: CoreLine) {}

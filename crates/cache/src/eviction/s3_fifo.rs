@@ -81,7 +81,7 @@ impl S3Fifo {
         let queue = &self.queues[group.index()].small;
         if let Some(next) = self.lanes.ahead(queue, 0) {
             residents.foresee(next, 1);
-            self.ghosts.foresee(next, 0);
+            self.ghosts.foresee(next);
         }
         if let Some(later) = self.lanes.ahead(queue, 1) {
             residents.foresee(later, 0);
@@ -192,8 +192,8 @@ impl Policy for S3Fifo {
         }
     }
 
-    fn foresee(&self, line: CoreLine, step: u32) {
-        self.ghosts.foresee(line, step);
+    fn foresee(&self, line: CoreLine) {
+        self.ghosts.foresee(line);
     }
 
     fn memory(&self) -> PolicyMemory {

@@ -3,6 +3,7 @@
 //! **Not here**: the chains behind them.
 
 use super::extents::NONE;
+use crate::types::number_bits;
 use headpond_block::prefetch;
 
 /// Quarters of a byte that a window may take for its record and its part of the heads: with lines
@@ -13,10 +14,15 @@ const WINDOW_QUARTERS: u64 = 46;
 /// Neighbouring lines share a cache line of heads.
 const NEIGHBOURS: u64 = 16;
 
+/// A head is one more than the number of the newest extent, and zero where there is none; above the
+/// number, as many marks as there is room for. Each extent behind a head has set one of them, by
+/// its line: most lines of which a bucket has nothing are told by the head alone.
 pub(super) struct Buckets {
     heads: Box<[u32]>,
     /// Of these, so many for the extents that are not of the pool.
     of_map: usize,
+    /// For the number.
+    bits: u32,
 }
 
 impl Buckets {
@@ -26,8 +32,9 @@ impl Buckets {
     pub fn new(windows: u32, record_bytes: usize, pool: u32) -> Self {
         let sixteenths = WINDOW_QUARTERS.saturating_sub(4 * record_bytes as u64).clamp(5, 16);
         let of_map = in_groups(u64::from(windows) * sixteenths / 16).max(NEIGHBOURS as usize);
-        let heads = vec![NONE; of_map + in_groups(u64::from(pool) / 2)].into();
-        Self { heads, of_map }
+        let heads = vec![0; of_map + in_groups(u64::from(pool) / 2)].into();
+        let bits = number_bits(u64::from(windows) + u64::from(pool) + 1);
+        Self { heads, of_map, bits }
     }
 
     /// Bytes of those of the map, and of those of the pool.
@@ -41,26 +48,66 @@ impl Buckets {
     /// Source: fast range reduction by a multiplication instead of a remainder (Lemire, 2019).
     #[inline]
     pub fn of(&self, line: u64) -> usize {
-        let hash = (line / NEIGHBOURS).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
-        let group = (hash * (self.heads.len() as u64 / NEIGHBOURS)) >> 32;
+        let group = ((mixed(line) >> 32) * (self.heads.len() as u64 / NEIGHBOURS)) >> 32;
         (group * NEIGHBOURS + line % NEIGHBOURS) as usize
     }
 
+    /// The mark of a line, the same for its neighbours; none where there is no room for marks.
+    #[inline]
+    pub fn mark(&self, line: u64) -> u32 {
+        let marks = u64::from(u32::BITS - self.bits);
+        let which = (u64::from(mixed(line) as u32) * marks) >> 32;
+        (u64::from(marks > 0) << (u64::from(self.bits) + which)) as u32
+    }
+
+    /// The newest extent of a bucket.
     #[inline]
     pub fn head(&self, bucket: usize) -> u32 {
-        self.heads[bucket]
+        number_in(self.heads[bucket], self.bits)
     }
 
-    /// The heads of a line and of the next ones, as many as lie together, at most so many.
+    /// The newest extent in the bucket of a line; none where none is of the line, as far as the
+    /// marks tell.
     #[inline]
-    pub fn neighbours(&self, line: u64, most: u64) -> &[u32] {
-        let (first, count) = (self.of(line), (NEIGHBOURS - line % NEIGHBOURS).min(most));
-        &self.heads[first..first + count as usize]
+    pub fn first(&self, line: u64) -> u32 {
+        self.first_by(self.heads[self.of(line)], self.mark(line))
     }
 
+    /// The same of a line and of the next ones, as many as lie together, at most so many.
+    #[inline]
+    pub fn firsts(&self, line: u64, most: u64) -> impl Iterator<Item = u32> + '_ {
+        let (first, count) = (self.of(line), (NEIGHBOURS - line % NEIGHBOURS).min(most));
+        let mark = self.mark(line);
+        let heads = &self.heads[first..first + count as usize];
+        heads.iter().map(move |head| self.first_by(*head, mark))
+    }
+
+    #[inline]
+    fn first_by(&self, head: u32, mark: u32) -> u32 {
+        let is_unmarked = u32::from(head & mark != mark);
+        number_in(head, self.bits) | is_unmarked.wrapping_neg()
+    }
+
+    /// Puts an extent of a line in front of its bucket.
+    #[inline]
+    pub fn push(&mut self, line: u64, extent: u32) {
+        let (bucket, mark) = (self.of(line), self.mark(line));
+        let head = &mut self.heads[bucket];
+        *head = *head >> self.bits << self.bits | mark | extent.wrapping_add(1);
+    }
+
+    /// The newest extent is gone, and another one the first. The marks stay: who set which is known
+    /// to whoever has seen all of them.
     #[inline]
     pub fn set_head(&mut self, bucket: usize, extent: u32) {
-        self.heads[bucket] = extent;
+        let marks = if extent == NONE { 0 } else { self.heads[bucket] >> self.bits << self.bits };
+        self.heads[bucket] = marks | extent.wrapping_add(1);
+    }
+
+    /// The extents that are left in a bucket have set these marks.
+    #[inline]
+    pub fn set_marks(&mut self, bucket: usize, marks: u32) {
+        self.heads[bucket] = marks | self.heads[bucket] & ((1 << self.bits) - 1);
     }
 
     /// Brings a head near.
@@ -69,10 +116,28 @@ impl Buckets {
         prefetch(&self.heads[bucket]);
     }
 
-    /// All heads, bucket by bucket.
-    pub fn heads(&self) -> impl Iterator<Item = u32> + '_ {
-        self.heads.iter().copied()
+    /// How many buckets there are.
+    pub fn len(&self) -> usize {
+        self.heads.len()
     }
+
+    /// Whether a bucket has the mark of a line.
+    pub fn is_marked(&self, bucket: usize, line: u64) -> bool {
+        self.heads[bucket] & self.mark(line) == self.mark(line)
+    }
+}
+
+/// What tells the lines of a bucket apart stands in the lower half, what names the bucket in the
+/// upper one.
+#[inline]
+fn mixed(line: u64) -> u64 {
+    (line / NEIGHBOURS).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+}
+
+/// The number in a head, with so many bits for it.
+#[inline]
+fn number_in(head: u32, bits: u32) -> u32 {
+    (head & ((1 << bits) - 1)).wrapping_sub(1)
 }
 
 fn in_groups(heads: u64) -> usize {

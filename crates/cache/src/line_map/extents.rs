@@ -161,20 +161,19 @@ impl Extents {
         (map as u64, pool as u64)
     }
 
-    /// The newest extent in the bucket of a block's line.
+    /// The newest extent in the bucket of a block's line, where there may be one of that line.
     #[inline]
     pub fn first(&self, block: u64) -> u32 {
-        self.buckets.head(self.bucket(block))
+        self.buckets.first(block >> self.shift)
     }
 
     /// A block will be looked for soon: brings the head of its bucket near, and one step later the
     /// first extent there.
     #[inline]
     pub fn foresee(&self, block: u64, step: u32) {
-        let bucket = self.bucket(block);
         match step {
-            0 => self.buckets.foresee(bucket),
-            _ => self.extents.foresee(self.buckets.head(bucket)),
+            0 => self.buckets.foresee(self.bucket(block)),
+            _ => self.extents.foresee(self.first(block)),
         }
     }
 
@@ -394,7 +393,7 @@ impl Extents {
         }
         let bucket = self.bucket(span.block);
         self.extents.set(at, word, self.buckets.head(bucket));
-        self.buckets.set_head(bucket, at);
+        self.buckets.push(span.block >> self.shift, at);
         self.linked_len += 1;
         at
     }
@@ -432,11 +431,18 @@ impl Extents {
 
     /// Takes an extent out of its bucket.
     pub fn unlink_found(&mut self, at: u32) {
-        let (mut before, mut other) = (None, self.first(self.block(at)));
+        let bucket = self.bucket(self.block(at));
+        let (mut before, mut other, mut marks) = (None, self.buckets.head(bucket), 0);
         while other != at {
-            (before, other) = (Some(other), self.next(other));
+            let (word, next) = self.extents.both(other);
+            marks |= self.buckets.mark(word >> self.block_shift >> self.shift);
+            (before, other) = (Some(other), next);
         }
+        let is_last = self.next(at) == NONE;
         self.unlink(at, before);
+        if is_last {
+            self.buckets.set_marks(bucket, marks);
+        }
     }
 
     /// All extents, in no order.
@@ -461,11 +467,12 @@ impl Extents {
     /// Where an invariant does not hold.
     pub fn self_check(&self) {
         let (mut linked, mut covered) = (0, std::collections::BTreeSet::new());
-        for (bucket, head) in self.buckets.heads().enumerate() {
-            let mut at = head;
+        for bucket in 0..self.buckets.len() {
+            let mut at = self.buckets.head(bucket);
             while at != NONE {
                 let span = self.span(at);
                 assert_eq!(self.bucket(span.block), bucket);
+                assert!(self.buckets.is_marked(bucket, span.block >> self.shift));
                 assert!(!self.is_vacant(&span), "an extent without a mapped place");
                 assert_eq!(self.at_place(span.place), Some(at));
                 for place in span.place..span.end_place() {

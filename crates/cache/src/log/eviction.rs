@@ -275,10 +275,10 @@ impl Log {
 
     /// The lines of these will be resident when their record has been written.
     #[inline]
-    pub(super) fn foresee_residents(&self, intakes: &[Intake], step: u32) {
+    pub(super) fn foresee_residents(&self, intakes: &[Intake]) {
         for intake in intakes.iter().filter(|intake| !intake.buffers.is_empty()) {
             let lines = self.map.lines_of(intake.run).map(|piece| self.map.line_of(piece.first));
-            lines.for_each(|line| self.eviction.policy.foresee(line, step));
+            lines.for_each(|line| self.eviction.policy.foresee(line));
         }
     }
 

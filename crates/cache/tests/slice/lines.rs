@@ -231,7 +231,7 @@ async fn memory_of(runtime: &Runtime, line_bytes: u32, request_bytes: u64) -> [S
 fn memory_is_within_the_bounds_of_the_issue_and_taken_at_the_start() {
     simulate(async |runtime| {
         for (line_bytes, request_bytes, most, ghosts_max) in
-            [(4 << 10, 4 << 10, 16.0, 7.5), (64 << 10, 64 << 10, 2.0, 0.5)]
+            [(4 << 10, 4 << 10, 16.0, 8.5), (64 << 10, 64 << 10, 2.0, 0.55)]
         {
             let [before, after] = memory_of(&runtime, line_bytes, request_bytes).await;
             let blocks = (after.capacity_bytes / 4096) as f64;

@@ -30,11 +30,11 @@ impl Extents {
         for run in runs {
             let mut block = run.first.0;
             while block < run.end().0 {
-                for &head in self.buckets.neighbours(block, run.end().0 - block) {
+                for first in self.buckets.firsts(block, run.end().0 - block) {
                     // Never as many as that: so the compiler knows it as well.
                     blocks[bit % ASIDE] = block;
-                    chains[len % ASIDE] = Chain { at: head, bit: bit as u32 };
-                    len += usize::from(head != NONE);
+                    chains[len % ASIDE] = Chain { at: first, bit: bit as u32 };
+                    len += usize::from(first != NONE);
                     (bit, block) = (bit + 1, block + 1);
                 }
             }
