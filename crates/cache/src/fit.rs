@@ -19,7 +19,7 @@ fn policy_bytes_per_line(eviction: EvictionPolicy) -> u64 {
     match eviction {
         // Adaptive begins with it, and asks before it changes.
         EvictionPolicy::Fifo | EvictionPolicy::Adaptive => 4,
-        EvictionPolicy::S3Fifo => 12,
+        EvictionPolicy::S3Fifo => 13,
         EvictionPolicy::Lru => 20,
         EvictionPolicy::Arc => 40,
     }

@@ -3,9 +3,9 @@
 
 use rustix::mm::{Advice, madvise};
 
-/// Less is left as it is: what a page of two megabytes costs when it is first touched has to be
-/// worth it, and the C library keeps shorter pieces for others when they are given back.
-const LARGE_BYTES: usize = 4 << 20;
+/// Less has no large page to itself. What the C library keeps of such a piece for others, when it
+/// is given back, is in large pages for them as well.
+const LARGE_BYTES: usize = 2 << 20;
 /// What the system's calls take, at least.
 const PAGE_BYTES: usize = 4 << 10;
 

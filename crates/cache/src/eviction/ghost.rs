@@ -20,9 +20,9 @@ const ENTRIES: usize = 7;
 /// So many entries for each hundred lines. That a line is not there more than half of the buckets
 /// tell by themselves then.
 const ROOM_PERCENT: u64 = 150;
-/// How far behind its bucket a line is put, at most. With as much room none ever is.
-const PASSED_BITS: u32 = 6;
-const PASSED_MAX: usize = 1 << PASSED_BITS;
+/// How many buckets there are to be put into. With as much room the last of them is never needed.
+const TRIED_BITS: u32 = 6;
+const TRIED_MAX: usize = 1 << TRIED_BITS;
 /// The lower bits of a number that are kept.
 const KEPT_BITS_MAX: u32 = u32::BITS;
 /// Turns are counted in so many bits. Before one comes again, everything that is as old as half of
@@ -30,18 +30,22 @@ const KEPT_BITS_MAX: u32 = u32::BITS;
 const OLD: u32 = 1 << (u32::BITS - 1);
 
 /// Of each entry what is kept of a number, then of each its turn, then that of the last one that
-/// found no place here. In words, for memory that begins as zeros takes no pages before they are
-/// written to.
+/// found no place here, and one that says nothing.
 type Bucket = [u32; WORDS];
 const WORDS: usize = 16;
 const TURNS: Range<usize> = ENTRIES..2 * ENTRIES;
 const PASSED: usize = 2 * ENTRIES;
+const SPARE: usize = PASSED + 1;
+/// What is written to before it is read is in large pages, where there are such: kernels before
+/// 6.13 leave what has only been read to small ones.
+const LARGE_PAGE_BYTES: usize = 2 << 20;
 
 pub struct Ghosts {
     /// The buckets, and one more: so they can begin where a line of the processor's cache does.
     words: Box<[u32]>,
     start: usize,
     count: usize,
+    is_empty: bool,
     capacity: u32,
     /// Of the next one that leaves. What has never been written to is zero, and had its turn too
     /// long ago.
@@ -61,22 +65,28 @@ impl Ghosts {
         let capacity = capacity.clamp(1, u64::from(OLD) - 1);
         let bits = number_bits(core_lines).max(2);
         // Of consecutive numbers the lower bits differ, of all those that one bucket may have.
-        let least = 1 << (bits + PASSED_BITS).saturating_sub(KEPT_BITS_MAX);
+        let least = 1 << (bits + TRIED_BITS).saturating_sub(KEPT_BITS_MAX);
         let count = (capacity * ROOM_PERCENT / 100).div_ceil(ENTRIES as u64).max(least);
         let numbers = (1_u64 << bits).div_ceil(count).next_power_of_two().ilog2();
-        let kept = (numbers + PASSED_BITS).min(bits);
+        let kept = (numbers + TRIED_BITS).min(bits);
         let words: Box<[u32]> = vec![0; (count as usize + 1) * WORDS].into();
-        Self {
-            start: words.as_ptr().align_offset(size_of::<Bucket>()).min(WORDS),
+        let start = words.as_ptr().align_offset(size_of::<Bucket>()).min(WORDS);
+        let mut ghosts = Self {
             words,
+            start,
             count: count as usize,
+            is_empty: true,
             capacity: capacity as u32,
             turn: capacity as u32 + 1,
             bits,
             kept_mask: ((1_u64 << kept) - 1) as u32,
             aged: 0,
             between: (1 << (u64::from(OLD) / 2 / count).max(1).ilog2()) - 1,
+        };
+        for at in (0..ghosts.count).step_by(LARGE_PAGE_BYTES / size_of::<Bucket>()) {
+            ghosts.bucket_mut(at)[SPARE] = 1;
         }
+        ghosts
     }
 
     pub fn memory_bytes(&self) -> u64 {
@@ -84,8 +94,12 @@ impl Ghosts {
     }
 
     pub fn contains(&self, line: CoreLine) -> bool {
+        if self.is_empty {
+            // Without a look at memory: a policy that begins takes in all that is mapped.
+            return false;
+        }
         let (mut at, kept) = self.split(line);
-        for _ in 0..PASSED_MAX.min(self.count) {
+        for _ in 0..TRIED_MAX.min(self.count) {
             let bucket = self.bucket(at);
             let mut entries = bucket.iter().zip(&bucket[TURNS]);
             if entries.any(|(other, turn)| *other == kept && self.counts(*turn)) {
@@ -100,7 +114,7 @@ impl Ghosts {
     }
 
     /// Brings near what will be looked at when it is asked for a line, or the line is remembered:
-    /// its bucket, and the next one.
+    /// its bucket, and what lies behind that.
     #[inline]
     pub fn foresee(&self, line: CoreLine) {
         let bucket: *const Bucket = self.bucket(self.split(line).0);
@@ -111,8 +125,8 @@ impl Ghosts {
     /// Remembers a line; the oldest is forgotten where there are too many.
     pub fn insert(&mut self, line: CoreLine) {
         let ((mut at, kept), turn) = (self.split(line), self.turn);
-        self.turn = turn.wrapping_add(1);
-        for _ in 0..PASSED_MAX.min(self.count) {
+        (self.turn, self.is_empty) = (turn.wrapping_add(1), false);
+        for _ in 0..TRIED_MAX.min(self.count) {
             let free = self.bucket(at)[TURNS].iter().position(|turn| !self.counts(*turn));
             let bucket = self.bucket_mut(at);
             if let Some(free) = free {

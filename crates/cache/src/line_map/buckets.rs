@@ -14,15 +14,16 @@ const WINDOW_QUARTERS: u64 = 46;
 /// Neighbouring lines share a cache line of heads.
 const NEIGHBOURS: u64 = 16;
 
-/// A head is one more than the number of the newest extent, and zero where there is none; above the
-/// number, as many marks as there is room for. Each extent behind a head has set one of them, by
-/// its line: most lines of which a bucket has nothing are told by the head alone.
+/// A head is the number of the newest extent, all ones where there is none; above the number, as
+/// many marks as there is room for: eleven where a million extents are, none from two thousand
+/// million on. Each extent behind a head has set one of them, by its line, so that many lines of
+/// which a bucket has nothing are told by the head alone.
 pub(super) struct Buckets {
     heads: Box<[u32]>,
     /// Of these, so many for the extents that are not of the pool.
     of_map: usize,
-    /// For the number.
-    bits: u32,
+    /// The bits of a number; the marks are above.
+    number: u32,
 }
 
 impl Buckets {
@@ -32,9 +33,10 @@ impl Buckets {
     pub fn new(windows: u32, record_bytes: usize, pool: u32) -> Self {
         let sixteenths = WINDOW_QUARTERS.saturating_sub(4 * record_bytes as u64).clamp(5, 16);
         let of_map = in_groups(u64::from(windows) * sixteenths / 16).max(NEIGHBOURS as usize);
-        let heads = vec![0; of_map + in_groups(u64::from(pool) / 2)].into();
         let bits = number_bits(u64::from(windows) + u64::from(pool) + 1);
-        Self { heads, of_map, bits }
+        let number = ((1_u64 << bits) - 1) as u32;
+        let heads = vec![number; of_map + in_groups(u64::from(pool) / 2)].into();
+        Self { heads, of_map, number }
     }
 
     /// Bytes of those of the map, and of those of the pool.
@@ -55,15 +57,15 @@ impl Buckets {
     /// The mark of a line, the same for its neighbours; none where there is no room for marks.
     #[inline]
     pub fn mark(&self, line: u64) -> u32 {
-        let marks = u64::from(u32::BITS - self.bits);
-        let which = (u64::from(mixed(line) as u32) * marks) >> 32;
-        (u64::from(marks > 0) << (u64::from(self.bits) + which)) as u32
+        let marks = self.number.leading_zeros();
+        let which = (u64::from(mixed(line) as u32) * u64::from(marks)) >> 32;
+        (u64::from(marks > 0) << (u64::from(u32::BITS - marks) + which)) as u32
     }
 
     /// The newest extent of a bucket.
     #[inline]
     pub fn head(&self, bucket: usize) -> u32 {
-        number_in(self.heads[bucket], self.bits)
+        self.number_in(self.heads[bucket])
     }
 
     /// The newest extent in the bucket of a line; none where none is of the line, as far as the
@@ -85,7 +87,13 @@ impl Buckets {
     #[inline]
     fn first_by(&self, head: u32, mark: u32) -> u32 {
         let is_unmarked = u32::from(head & mark != mark);
-        number_in(head, self.bits) | is_unmarked.wrapping_neg()
+        self.number_in(head) | is_unmarked.wrapping_neg()
+    }
+
+    #[inline]
+    fn number_in(&self, head: u32) -> u32 {
+        let number = head & self.number;
+        number | u32::from(number == self.number).wrapping_neg()
     }
 
     /// Puts an extent of a line in front of its bucket.
@@ -93,21 +101,21 @@ impl Buckets {
     pub fn push(&mut self, line: u64, extent: u32) {
         let (bucket, mark) = (self.of(line), self.mark(line));
         let head = &mut self.heads[bucket];
-        *head = *head >> self.bits << self.bits | mark | extent.wrapping_add(1);
+        *head = *head & !self.number | mark | extent;
     }
 
     /// The newest extent is gone, and another one the first. The marks stay: who set which is known
     /// to whoever has seen all of them.
     #[inline]
     pub fn set_head(&mut self, bucket: usize, extent: u32) {
-        let marks = if extent == NONE { 0 } else { self.heads[bucket] >> self.bits << self.bits };
-        self.heads[bucket] = marks | extent.wrapping_add(1);
+        let marks = if extent == NONE { 0 } else { self.heads[bucket] & !self.number };
+        self.heads[bucket] = marks | extent & self.number;
     }
 
     /// The extents that are left in a bucket have set these marks.
     #[inline]
     pub fn set_marks(&mut self, bucket: usize, marks: u32) {
-        self.heads[bucket] = marks | self.heads[bucket] & ((1 << self.bits) - 1);
+        self.heads[bucket] = marks | self.heads[bucket] & self.number;
     }
 
     /// Brings a head near.
@@ -134,12 +142,50 @@ fn mixed(line: u64) -> u64 {
     (line / NEIGHBOURS).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
-/// The number in a head, with so many bits for it.
-#[inline]
-fn number_in(head: u32, bits: u32) -> u32 {
-    (head & ((1 << bits) - 1)).wrapping_sub(1)
-}
-
 fn in_groups(heads: u64) -> usize {
     (heads - heads % NEIGHBOURS) as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// With room for many marks, for one, and for none.
+    #[test]
+    fn who_is_behind_a_head_is_found_however_many_extents_there_are() {
+        for pool in [100, 1 << 20, (1 << 30) - 2, (1 << 30) + 9] {
+            let mut buckets = Buckets::new(16, 8, 0);
+            let bits = number_bits(u64::from(pool) + 17);
+            buckets.number = ((1_u64 << bits) - 1) as u32;
+            buckets.heads.fill(buckets.number);
+            assert!((0..64).all(|line| buckets.first(line) == NONE));
+            let last = pool + 15;
+            for (line, extent) in [(5, last), (16 + 5, 3), (32 + 5, 0)] {
+                buckets.push(line, extent);
+                assert_eq!((buckets.first(line), buckets.head(buckets.of(line))), (extent, extent));
+                assert_eq!(buckets.firsts(line, 3).collect::<Vec<_>>(), [extent, NONE, NONE]);
+            }
+            // Marks stay with the head, and go with the last extent.
+            let bucket = buckets.of(5);
+            buckets.set_head(bucket, last);
+            assert!([5, 21, 37].iter().all(|line| buckets.first(*line) == last));
+            buckets.set_marks(bucket, buckets.mark(5));
+            assert_eq!(buckets.first(5), last);
+            let is_told = buckets.mark(21) != buckets.mark(5);
+            assert_eq!(buckets.first(21), if is_told { NONE } else { last });
+            buckets.set_head(bucket, NONE);
+            assert_eq!((buckets.first(5), buckets.head(bucket)), (NONE, NONE));
+        }
+    }
+
+    /// A slice of eight tebibytes in lines of 4 KiB.
+    #[test]
+    fn numbers_of_extents_may_take_all_of_a_head() {
+        let mut buckets = Buckets::new(16, 8, 0);
+        (buckets.number, buckets.heads) = (u32::MAX, vec![u32::MAX; 16].into());
+        buckets.push(5, 1 << 31);
+        assert_eq!((buckets.mark(5), buckets.first(5), buckets.first(21)), (0, 1 << 31, 1 << 31));
+        buckets.set_head(5, NONE);
+        assert_eq!(buckets.first(5), NONE);
+    }
 }

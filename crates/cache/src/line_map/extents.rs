@@ -11,7 +11,7 @@
 //!
 //! **Invariants**
 //! - An extent lies within one line and one segment, and has a mapped place.
-//! - Extents are in the bucket of their line, newest first.
+//! - Extents are in the bucket of their line, newest first, and its head has the mark of each.
 //! - Where an extent covers a place, no other one does.
 //! - A line has at most one bearer.
 //!
@@ -204,7 +204,8 @@ impl Extents {
         Span { block, place: self.start(at, word), len: self.len_in(word), unit, step }
     }
 
-    /// The extents in the bucket of a block's line, newest first.
+    /// The extents in the bucket of a block's line, newest first, where there may be one of that
+    /// line.
     #[inline(always)]
     pub fn bucket_of(&self, block: u64) -> impl Iterator<Item = Seen> + '_ {
         let mut next = self.first(block);
