@@ -44,8 +44,8 @@ const OFFSET_SHIFT: u32 = 8;
 /// Blocks have no longer numbers.
 const BLOCK_BITS_MAX: u32 = 40;
 
-/// How many windows ahead it is looked for what has to be changed to drop what is there.
-const WINDOWS_FORESEEN: u32 = 8;
+/// How many extents ahead it is looked for where one is found.
+const EXTENTS_FORESEEN: u32 = 8;
 
 /// Where an extent of the pool starts: the others tell by their number.
 #[derive(Clone, Copy)]
@@ -177,10 +177,10 @@ impl Extents {
         }
     }
 
-    /// What lies behind a place will be taken out soon, as what is there.
+    /// Extents are looked for in their order, and it is the turn of this one.
     #[inline]
-    pub fn foresee_unlink(&self, place: u32) {
-        let ahead = (place >> self.shift) + WINDOWS_FORESEEN;
+    pub fn foresee_behind(&self, at: u32) {
+        let ahead = at + EXTENTS_FORESEEN;
         if (ahead as usize) < self.extents.len() {
             self.foresee(self.block(ahead), 0);
         }

@@ -333,11 +333,12 @@ impl LineMap {
     }
 
     /// The newest extent with something published of the line of one, or that one where there is
-    /// none.
+    /// none. Whoever asks goes through the extents in their order.
     fn newest_beside(&self, at: u32) -> u32 {
         if self.extents.is_by_block() {
             return at;
         }
+        self.extents.foresee_behind(at);
         let line = self.extents.line_of(self.extents.block(at));
         let newest = self.extents.of_line(line).find(|at| self.published_of(*at).is_some());
         newest.unwrap_or(at)

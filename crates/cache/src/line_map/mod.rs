@@ -252,7 +252,7 @@ impl LineMap {
     /// there are any, count again.
     pub fn remove(&mut self, slot: SlotIndex, count: u32) {
         self.each_extent(slot, count, |map, at, span, places| {
-            map.extents.foresee_unlink(span.place);
+            map.extents.foresee_behind(at);
             let heat = map.heat_by(at);
             map.release_places(places, heat);
             if map.is_done(at, span) {

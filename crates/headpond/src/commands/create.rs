@@ -140,7 +140,7 @@ fn check_tier_size(tier: &DeviceSpec, slices: u16) -> Result<()> {
     let least = Size(headpond_cache::bytes_min(usize::from(slices)));
     match tier {
         DeviceSpec::Ram(size) if *size < least => Err(Failure::usage(format!(
-            "{tier} is too small for a tier: with {slices} slices it takes {least} or more"
+            "{tier} is too small for a tier: one of such a volume takes {least} or more"
         ))),
         _ => Ok(()),
     }

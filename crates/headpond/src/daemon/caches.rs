@@ -92,7 +92,8 @@ impl Desk {
         let slices = usize::from(self.volume.description().slices);
         let least = Size(headpond_cache::bytes_min(slices));
         if let Some(size) = size.filter(|size| *size < least) {
-            let text = format!("{size} is too little: a cache of {slices} slices takes {least}");
+            let text =
+                format!("{size} is too little: a cache of this volume takes {least} or more");
             return Err(Failure::usage(text));
         }
         let has_changed = match (spec.path(), size) {
