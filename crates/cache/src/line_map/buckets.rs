@@ -150,7 +150,7 @@ fn in_groups(heads: u64) -> usize {
 mod tests {
     use super::*;
 
-    /// With room for many marks, for one, and for none.
+    /// With room for many marks, and for one.
     #[test]
     fn who_is_behind_a_head_is_found_however_many_extents_there_are() {
         for pool in [100, 1 << 20, (1 << 30) - 2, (1 << 30) + 9] {
