@@ -180,7 +180,7 @@ mod tests {
         assert_eq!(throttle.wait(2), Some(Duration::from_millis(25)));
         throttle.advance(at(2), 100, 1000);
         assert!(throttle.allows_beside(0) && throttle.wait(100).is_none());
-        throttle.advance(at(3), 126, 1000);
+        throttle.advance(at(3), 251, 1000);
         assert!(throttle.allows_beside(1 << 20));
     }
 
@@ -193,8 +193,8 @@ mod tests {
         throttle.spend(64);
         assert!(!throttle.allows_beside(0));
         throttle.advance(at(3500), 100, 1000);
-        assert!(!throttle.allows_beside(0), "half a second gives 33, and 54 are owed");
-        throttle.advance(at(3900), 100, 1000);
+        assert!(!throttle.allows_beside(0), "half a second gives 25, and 54 are owed");
+        throttle.advance(at(4200), 100, 1000);
         assert!(throttle.allows_beside(0));
     }
 }
