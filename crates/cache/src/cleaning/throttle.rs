@@ -3,14 +3,14 @@
 //! What the cleaner does becomes room in bursts: the array answers in batches, and stands still
 //! while it flushes. Whoever lets writers take each burst as it comes hands the bursts on to them:
 //! thousands of writes in one moment, then none for a second. So the room is given out by the
-//! clock: as fast as it came of late, and a little faster or more slowly where there is more or less
-//! of it than that. What is left so is the store that evens out the bursts.
+//! clock: as fast as it came of late, and a little faster or more slowly where there is more or
+//! less of it than that. What is left so is the store that evens out the bursts.
 //!
 //! It begins when a write is first refused, and ends when there is plenty again.
 //!
-//! **Source**: a low-pass filter of first order, with a proportional controller of the store behind
-//! it. ZFS delays writers by how full the dirty data is, from 60 % on, for the same reason; this one
-//! lets bursts fill the cache at full speed.
+//! **Source**: a low-pass filter of first order, with a proportional controller of the store
+//! behind it. ZFS delays writers by how full the dirty data is, from 60 % on, for the same reason;
+//! this one lets bursts fill the cache at full speed.
 
 use headpond_block::Instant;
 use std::time::Duration;
