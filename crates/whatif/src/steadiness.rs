@@ -75,6 +75,12 @@ fn with_lines_of_two_blocks_nearly_so() {
     hold(TWELVE_DISKS, "320M", "8K", 0.12);
 }
 
+/// The pool for scattered lines holds what the array cleans in half a second.
+#[test]
+fn small_pools_nearly_so() {
+    hold(TWELVE_DISKS, "64M", "64K", 0.2);
+}
+
 /// What they clean by themselves is little: most is cleaned for the writes that wait.
 #[test]
 fn policies_of_rounds_make_room_in_the_pool_as_they_do_in_the_log() {

@@ -24,7 +24,9 @@ const STORE_S: f64 = 1.5;
 const SHORTEST_S: f64 = 0.1;
 /// What came of late is the mean of this time: flushes come to lie together now and then.
 const LATE_S: f64 = 10.0;
-/// The store of a fast supply is no more than this share of what there may be.
+/// The store of a fast supply is no more than this share of what there may be. What there is of it
+/// alone says then how fast it is given out: with a gain, lines of 64 KiB in a cache of 64 MiB had
+/// seconds of nothing and of twice the mean.
 const STORE_SHARE: f64 = 8.0;
 /// How much of the flow goes by the room that there is, and not by what came. With 0.3 and 0.5, and
 /// lines of 64 KiB, the fastest of sixty seconds was 6 and 13 % above the mean.
@@ -83,12 +85,12 @@ impl Law for BySupply {
 
     fn flow(&self, room: f64, lasts: f64) -> f64 {
         let supply = self.supply.max(0.0);
-        let by_room = match supply * STORE_S > self.store_max {
+        let flow = match supply * STORE_S > self.store_max {
             true => room / self.store_max.max(1.0) * supply,
-            false => room / STORE_S,
+            false => (1.0 - GAIN) * supply + GAIN * room / STORE_S,
         };
         let least = room / lasts.clamp(SHORTEST_S, LONGEST_S);
-        least.max((1.0 - GAIN) * supply + GAIN * by_room)
+        least.max(flow)
     }
 }
 
