@@ -5,8 +5,9 @@
 //! thousands of writes in one moment, then none for a second. So the room is given out by the
 //! clock, by one of two laws. *By room*: of what there is, the share that would be used up in a
 //! second and a half if no more came. *By supply*: as fast as it came of late, and a little faster
-//! or more slowly where there is more or less of it than that. What is left so is the store that
-//! evens out the bursts.
+//! or more slowly where there is more or less of it than that, and in proportion to what there is
+//! where a store of that length has no place. What is left so is the store that evens out the
+//! bursts.
 //!
 //! It begins when a write is first refused, and ends when there is plenty again.
 //!
