@@ -40,7 +40,7 @@ pub(crate) use thinning::Scattered;
 use unreadable::Unreadable;
 
 use crate::classes::{CLASSES_MAX, ClassId};
-use crate::cleaning::{ByRoom, BySupply, Chunks, Throttle};
+use crate::cleaning::{Chunks, Throttle};
 use crate::dirty_index::DirtyIndex;
 use crate::format::record::{self, Draft, Entry, EntryKind, Promises};
 use crate::layout::SliceLayout;
@@ -197,9 +197,9 @@ pub struct Log {
     written_max: u64,
     unclean_extents_max: u64,
     /// Holds new dirt back while there is little room for it.
-    pub throttle: Throttle<ByRoom>,
+    pub throttle: Throttle,
     /// Holds what takes extents back while the pool has few.
-    pub pool_throttle: Throttle<BySupply>,
+    pub pool_throttle: Throttle,
     has_opened_segment: bool,
     reach: Reach,
     /// Reclaim drives out what a reader could still want.

@@ -54,31 +54,32 @@ impl Log {
         let (free, used) = (self.ring.free(), self.ring.used());
         used > 1
             && (free < needed
-                || free < self.layout.segments() / 8 && self.is_tail_cheap()
+                || free < self.layout.segments() / 8 && self.is_cheap(self.ring.tail())
                 || self.is_scattered() && self.does_tail_yield())
     }
 
-    fn is_tail_cheap(&self) -> bool {
-        let (copies, _) = self.tail_blocks();
+    /// Whether less than half of a segment is carried on.
+    pub(crate) fn is_cheap(&self, segment: SegmentIndex) -> bool {
+        let (copies, _) = self.blocks_to_carry(segment);
         copies < self.layout.slots_per_segment() / 2
     }
 
     /// Whether the map gains from the end of the oldest segment. Copies lie in a row, and may take
     /// more of the pool than the originals, which mostly lie alone by then.
     fn does_tail_yield(&self) -> bool {
-        let (copies, others) = self.tail_blocks();
+        let tail = self.ring.tail();
+        let (copies, others) = self.blocks_to_carry(tail);
         copies <= others && {
-            let tail = self.ring.tail();
             let (kept, places) = (self.keepers(tail), self.layout.places_of(tail));
             self.map.pooled_in(places) > self.map.extents_of_copies(&kept)
         }
     }
 
-    /// Blocks of the oldest segment that are carried on, and that are not.
-    fn tail_blocks(&self) -> (u64, u64) {
+    /// Blocks of a segment that are carried on, and that are not.
+    fn blocks_to_carry(&self, segment: SegmentIndex) -> (u64, u64) {
         let (mut copies, mut others) = (0, 0);
         let carries_residents = self.carries_residents();
-        let places = self.layout.places_of(self.ring.tail());
+        let places = self.layout.places_of(segment);
         self.map.each_place(places, |_, state, is_resident| match state {
             State::Dirty | State::Written => copies += 1,
             State::Clean if carries_residents && is_resident => copies += 1,
@@ -212,7 +213,7 @@ impl Engine {
         }
     }
 
-    fn lacks_space(&self) -> bool {
+    pub(crate) fn lacks_space(&self) -> bool {
         self.queue.len() > 0 && self.log.borrow().is_out_of_space()
     }
 
@@ -333,7 +334,7 @@ impl Engine {
             if self.cleaning.in_flight() == 0 && self.log.borrow().waits_for_flush(segment) {
                 // The log has gone round between two flushes, by what was written through; once
                 // this one is answered it can do so again. Where it fails, all of that is dirty.
-                drop(self.flush_core().await);
+                self.flush_core_for(segment).await;
                 break;
             }
             self.runtime.sleep(CLEANING_POLL).await;
@@ -416,6 +417,7 @@ impl Engine {
         self: &Rc<Self>,
         mut copies: Vec<Reinsertion>,
     ) -> Result<bool, DeviceError> {
+        let first = self.log.borrow().first_at(copies[0].slot);
         let formed = match self.form_copies(&mut copies).await {
             Ok(Some(formed)) => formed,
             Ok(None) => return Ok(true),
@@ -425,13 +427,10 @@ impl Engine {
                 return Err(DeviceError::new(self.cache.name(), Cause::NoSpace));
             }
         };
+        let covering = self.covering(first);
         let outcome = self.cache.submit(formed.request.clone()).await;
         self.settle_record(&formed, &outcome);
-        // The next flush of the core covers the copies; the one on its way looks for the originals.
-        let log = self.log.borrow();
-        for version in log.written_in(&formed) {
-            self.remember_written(&log, version.block, version.slot);
-        }
+        self.remember_copies(&formed, &covering);
         outcome.map(|()| true)
     }
 

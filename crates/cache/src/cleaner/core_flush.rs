@@ -1,10 +1,11 @@
 //! From written to clean: flushes of the core.
 
 use crate::engine::Engine;
-use crate::line_map::State;
-use crate::log::Log;
-use crate::types::{BlockRun, CoreBlock, Sequence, SlotIndex};
+use crate::line_map::{State, Version};
+use crate::log::{Formed, Log};
+use crate::types::{BlockRun, CoreBlock, SegmentIndex, Sequence, SlotIndex};
 use headpond_block::{Outcome, Request};
+use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -34,6 +35,14 @@ impl Written {
     }
 }
 
+/// What is known of flushes at a moment: blocks that the core had then are perhaps covered.
+pub(crate) struct Covering {
+    /// The only flush that was under way, if it covers the blocks.
+    flush: Option<u64>,
+    /// So many flushes had failed.
+    failures: u64,
+}
+
 impl Engine {
     /// Notes that the core has a block, which counts as clean after its next flush.
     pub(crate) fn remember_written(&self, log: &Log, block: CoreBlock, slot: SlotIndex) {
@@ -43,11 +52,35 @@ impl Engine {
     /// The same of blocks that lie in a row in the log, of one record.
     pub(crate) fn remember_written_run(&self, log: &Log, run: BlockRun, slot: SlotIndex) {
         let (first, block, count) = (log.first_at(slot), run.first, run.count as u32);
-        let mut written = self.written.borrow_mut();
-        match written.last_mut() {
-            Some(row) if row.is_followed_by(block, slot, first) => row.count += count,
-            _ => written.push(Written { block, slot, count, first }),
+        join(&mut self.written.borrow_mut(), Written { block, slot, count, first });
+    }
+
+    /// Whether a flush that is under way covers all that the core has of a segment, which began
+    /// with this record.
+    pub(crate) fn covering(&self, first: Sequence) -> Covering {
+        let flushes = &self.cleaning.core_flushes;
+        let is_newer = |row: &Written| row.first == first;
+        let only = flushes.only().filter(|_| !self.written.borrow().iter().any(is_newer));
+        Covering { flush: only, failures: flushes.failures() }
+    }
+
+    /// Notes that the core has what has been carried on, where the originals were covered so at
+    /// that time: the flush that covers them covers the copies. Otherwise the next one does; and
+    /// after one that failed nobody knows what the core kept.
+    pub(crate) fn remember_copies(&self, formed: &Formed, covering: &Covering) {
+        let (mut log, flushes) = (self.log.borrow_mut(), &self.cleaning.core_flushes);
+        let is_covered = covering.flush.is_some() && covering.flush == flushes.only();
+        for Version { block, slot, .. } in log.written_in(formed) {
+            if flushes.failures() != covering.failures {
+                make_dirty(&mut log, slot);
+            } else if is_covered {
+                let first = log.first_at(slot);
+                join(&mut self.carried.borrow_mut(), Written { block, slot, count: 1, first });
+            } else {
+                self.remember_written(&log, block, slot);
+            }
         }
+        self.cleaning_wanted.notify_all();
     }
 
     /// Flushes the core after the set interval, one flush at a time. Meanwhile no core write is
@@ -67,6 +100,7 @@ impl Engine {
                     engine.back_off(error);
                 }
                 engine.cleaning.is_flushing.set(false);
+                engine.reclaim_wanted.notify_all();
             }
             engine.cleaning.flush_is_due.set(false);
             engine.cleaning_wanted.notify_all();
@@ -98,6 +132,7 @@ impl Engine {
             }
             engine.cleaning.is_flushing.set(false);
             engine.cleaning_wanted.notify_all();
+            engine.reclaim_wanted.notify_all();
         }));
     }
 
@@ -109,24 +144,57 @@ impl Engine {
     pub(crate) async fn flush_core(self: &Rc<Self>) -> Outcome {
         let failures = self.cleaning.core_flushes.failures();
         let flush = self.cleaning.core_flushes.begin();
-        let outcome = self.flush_core_alone().await;
+        let outcome = self.flush_core_alone(failures).await;
         flush.note(&outcome);
         outcome?;
         // Asked at once again it would have nothing to do, and never let them end.
         flush.end_of_earlier(failures).await
     }
 
-    /// What nobody else is flushing is clean then.
-    async fn flush_core_alone(self: &Rc<Self>) -> Outcome {
-        let taken = self.written.take();
+    /// Has the core flushed, so that nothing of a segment has to be carried on, and waits for that:
+    /// the core may stand still for long. Where writes find no room meanwhile, and what is carried
+    /// on takes less than that gives back, it goes on without.
+    pub(crate) async fn flush_core_for(self: &Rc<Self>, segment: SegmentIndex) {
+        let first = self.log.borrow().ring.first_record(segment);
+        let is_cleaners = self.cleaning.is_flushing.get() && self.covering(first).flush.is_some();
+        let is_answered = Rc::new(Cell::new(is_cleaners));
+        if !is_cleaners {
+            let (engine, is_answered) = (Rc::clone(self), Rc::clone(&is_answered));
+            drop(self.runtime.spawn(async move {
+                drop(engine.flush_core().await);
+                is_answered.set(true);
+                engine.reclaim_wanted.notify_all();
+            }));
+        }
+        let waits = || !is_answered.get() || is_cleaners && self.cleaning.is_flushing.get();
+        loop {
+            let wake = self.reclaim_wanted.wait();
+            if !waits() || self.lacks_space() && self.log.borrow().is_cheap(segment) {
+                break;
+            }
+            wake.await;
+        }
+    }
+
+    /// What nobody else is flushing is clean then, unless a flush has failed since there were so
+    /// many failures: the core may have lost in it whatever was written before.
+    async fn flush_core_alone(self: &Rc<Self>, failures: u64) -> Outcome {
+        let mut taken = self.written.take();
+        // Copies of what a flush covers that began before.
+        taken.append(&mut self.carried.borrow_mut());
         let changes = self.core_changes.get();
         let distrusts = self.cleaning.distrusts.get();
         let outcome = self.core.submit(Request::flush()).await;
         self.cleaning.is_flush_failing.set(outcome.is_err());
+        taken.append(&mut self.carried.borrow_mut());
         let mut log = self.log.borrow_mut();
         log.counters.cleaning_flushes += 1;
         if outcome.is_err() {
             log.counters.errors.core_flush += 1;
+            // It may have been there before the flush failed as well.
+            taken.append(&mut self.written.borrow_mut());
+            self.redo(&mut log, &taken);
+        } else if self.cleaning.core_flushes.failures() != failures {
             self.redo(&mut log, &taken);
         } else {
             let flushed = self.core_changes_flushed.get().max(changes);
@@ -191,6 +259,16 @@ impl Engine {
         written.into_iter().for_each(|version| make_dirty(&mut log, version.slot));
         drop(log);
         self.cleaning_wanted.notify_all();
+    }
+}
+
+/// A row joins the last one, where it goes on there.
+fn join(rows: &mut Vec<Written>, row: Written) {
+    match rows.last_mut() {
+        Some(last) if last.is_followed_by(row.block, row.slot, row.first) => {
+            last.count += row.count;
+        }
+        _ => rows.push(row),
     }
 }
 

@@ -36,7 +36,7 @@ pub(crate) use courtesy::{Beside, ClientRead, Courtesy};
 pub(crate) use depth::Depth;
 pub(crate) use policy::{Age, Choice, Chunk, Dirt, Load, Policy};
 pub use presets::{CleaningPreset, UnknownPreset};
-pub(crate) use throttle::{ByRoom, BySupply, Throttle};
+pub(crate) use throttle::Throttle;
 
 /// The policy that a configuration asks for, with nothing known yet.
 pub(crate) fn policy(config: &CleaningConfig) -> Box<dyn Policy> {

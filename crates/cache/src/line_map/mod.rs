@@ -50,6 +50,9 @@ use version::Tag;
 /// One extent in the pool for so many places: scattered lines hold three times what they would
 /// without a pool, in less memory than the peers take for whole ones.
 const PLACES_PER_POOLED_EXTENT: u32 = 8;
+/// And one for two places as long as these are not more: a small cache that is written to all over
+/// holds as much then as with short lines, in less than half a megabyte.
+const POOLED_EXTENTS_OF_SMALL: u32 = 1 << 14;
 
 pub struct LineMap {
     extents: Extents,
@@ -82,8 +85,9 @@ impl LineMap {
         reserve: u32,
         core_blocks: u64,
     ) -> Self {
-        let wanted = (places / PLACES_PER_POOLED_EXTENT).max(2 * reserve);
-        let pool = wanted.max(scattered.saturating_add(reserve));
+        let of_small = (places / 2).min(POOLED_EXTENTS_OF_SMALL);
+        let wanted = (places / PLACES_PER_POOLED_EXTENT).max(of_small);
+        let pool = wanted.max(2 * reserve).max(scattered.saturating_add(reserve));
         Self {
             extents: Extents::new(places, line_blocks, pool, core_blocks),
             checksums: vec![0; places as usize].into(),

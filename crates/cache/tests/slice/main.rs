@@ -9,6 +9,7 @@ mod checksums;
 mod classes;
 mod cleaning;
 mod copies;
+mod core_flushes;
 mod crash;
 mod damage;
 mod disowned;
