@@ -53,6 +53,8 @@ const PLACES_PER_POOLED_EXTENT: u32 = 8;
 /// And one for two places as long as these are not more: a small cache that is written to all over
 /// holds as much then as with short lines, in less than half a megabyte.
 const POOLED_EXTENTS_OF_SMALL: u32 = 1 << 14;
+/// With fewer places than in 32 MiB there is so little of everything that this evens nothing out.
+const PLACES_OF_SMALL: u32 = 1 << 13;
 
 pub struct LineMap {
     extents: Extents,
@@ -85,7 +87,10 @@ impl LineMap {
         reserve: u32,
         core_blocks: u64,
     ) -> Self {
-        let of_small = (places / 2).min(POOLED_EXTENTS_OF_SMALL);
+        let of_small = match places {
+            0..PLACES_OF_SMALL => 0,
+            _ => (places / 2).min(POOLED_EXTENTS_OF_SMALL),
+        };
         let wanted = (places / PLACES_PER_POOLED_EXTENT).max(of_small);
         let pool = wanted.max(2 * reserve).max(scattered.saturating_add(reserve));
         Self {
