@@ -10,8 +10,8 @@
 //! It begins when a write is first refused, and ends when there is plenty again.
 //!
 //! **Source**: a low-pass filter of first order, with a proportional controller of the store behind
-//! it. ZFS delays writers by how full the dirty data is, from 60 % on, for the same reason; this one
-//! lets bursts fill the cache at full speed.
+//! it. ZFS delays writers by how full the dirty data is, from 60 % on, for the same reason; this
+//! one lets bursts fill the cache at full speed.
 
 use headpond_block::Instant;
 use std::time::Duration;
