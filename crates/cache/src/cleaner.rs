@@ -81,6 +81,8 @@ pub(crate) struct Progress {
     flush_is_due: Cell<bool>,
     is_flushing: Cell<bool>,
     core_flushes: Attempts,
+    /// How often flushes have left what the core had taken dirty.
+    pub redone: Cell<u64>,
     /// How often what the core has was about to be written over past the log.
     distrusts: Cell<u64>,
     /// The newest flush of the core has failed: what is written there is written again.
@@ -111,6 +113,7 @@ impl Progress {
             flush_is_due: Cell::default(),
             is_flushing: Cell::default(),
             core_flushes: Attempts::default(),
+            redone: Cell::default(),
             distrusts: Cell::default(),
             is_flush_failing: Cell::default(),
         }

@@ -54,8 +54,6 @@ pub(crate) struct Engine {
     pub throughs: Attempts,
     /// At the core since its last flush.
     pub written: RefCell<Vec<Written>>,
-    /// Copies of what the only flush that is under way covers.
-    pub carried: RefCell<Vec<Written>>,
     /// Writes past the log that the core has answered, and how many of them it has flushed.
     pub core_changes: Cell<u64>,
     pub core_changes_flushed: Cell<u64>,

@@ -417,7 +417,6 @@ impl Engine {
         self: &Rc<Self>,
         mut copies: Vec<Reinsertion>,
     ) -> Result<bool, DeviceError> {
-        let first = self.log.borrow().first_at(copies[0].slot);
         let formed = match self.form_copies(&mut copies).await {
             Ok(Some(formed)) => formed,
             Ok(None) => return Ok(true),
@@ -427,10 +426,10 @@ impl Engine {
                 return Err(DeviceError::new(self.cache.name(), Cause::NoSpace));
             }
         };
-        let covering = self.covering(first);
+        let failures = self.cleaning.redone.get();
         let outcome = self.cache.submit(formed.request.clone()).await;
         self.settle_record(&formed, &outcome);
-        self.remember_copies(&formed, &covering);
+        self.remember_copies(&formed, failures);
         outcome.map(|()| true)
     }
 

@@ -120,7 +120,6 @@ impl Slice {
             endings: Endings::default(),
             throughs: Attempts::default(),
             written: RefCell::default(),
-            carried: RefCell::default(),
             core_changes: Cell::new(0),
             core_changes_flushed: Cell::new(0),
             is_failed: Cell::new(false),

@@ -72,12 +72,6 @@ impl Attempts {
         Attempt(self, self.under_way.borrow_mut().begin())
     }
 
-    /// The one that is under way, where it is the only one.
-    pub fn only(&self) -> Option<u64> {
-        let under_way = self.under_way.borrow();
-        (under_way.count() == 1).then(|| under_way.oldest())
-    }
-
     /// How many have failed.
     pub fn failures(&self) -> u64 {
         self.failures.get()

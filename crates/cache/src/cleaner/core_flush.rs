@@ -1,7 +1,7 @@
 //! From written to clean: flushes of the core.
 
 use crate::engine::Engine;
-use crate::line_map::{State, Version};
+use crate::line_map::State;
 use crate::log::{Formed, Log};
 use crate::types::{BlockRun, CoreBlock, SegmentIndex, Sequence, SlotIndex};
 use headpond_block::{Outcome, Request};
@@ -35,14 +35,6 @@ impl Written {
     }
 }
 
-/// What is known of flushes at a moment: blocks that the core had then are perhaps covered.
-pub(crate) struct Covering {
-    /// The only flush that was under way, if it covers the blocks.
-    flush: Option<u64>,
-    /// So many flushes had failed.
-    failures: u64,
-}
-
 impl Engine {
     /// Notes that the core has a block, which counts as clean after its next flush.
     pub(crate) fn remember_written(&self, log: &Log, block: CoreBlock, slot: SlotIndex) {
@@ -55,31 +47,17 @@ impl Engine {
         join(&mut self.written.borrow_mut(), Written { block, slot, count, first });
     }
 
-    /// Whether a flush that is under way covers all that the core has of a segment, which began
-    /// with this record.
-    pub(crate) fn covering(&self, first: Sequence) -> Covering {
-        let flushes = &self.cleaning.core_flushes;
-        let is_newer = |row: &Written| row.first == first;
-        let only = flushes.only().filter(|_| !self.written.borrow().iter().any(is_newer));
-        Covering { flush: only, failures: flushes.failures() }
-    }
-
-    /// Notes that the core has what has been carried on, where the originals were covered so at
-    /// that time: the flush that covers them covers the copies. Otherwise the next one does; and
-    /// after one that failed nobody knows what the core kept.
-    pub(crate) fn remember_copies(&self, formed: &Formed, covering: &Covering) {
-        let (mut log, flushes) = (self.log.borrow_mut(), &self.cleaning.core_flushes);
-        let is_covered = covering.flush.is_some() && covering.flush == flushes.only();
-        for Version { block, slot, .. } in log.written_in(formed) {
-            if flushes.failures() != covering.failures {
-                make_dirty(&mut log, slot);
-            } else if is_covered {
-                let first = log.first_at(slot);
-                join(&mut self.carried.borrow_mut(), Written { block, slot, count: 1, first });
-            } else {
-                self.remember_written(&log, block, slot);
-            }
+    /// Notes that the core has what has been carried on, after its next flush: the one on its way
+    /// looks for the originals. Where flushes have failed since there were so many such failures,
+    /// nobody knows what the core kept of it.
+    pub(crate) fn remember_copies(&self, formed: &Formed, failures: u64) {
+        let mut log = self.log.borrow_mut();
+        let copies = log.written_in(formed);
+        if self.cleaning.redone.get() == failures {
+            copies.iter().for_each(|copy| self.remember_written(&log, copy.block, copy.slot));
+            return;
         }
+        copies.iter().for_each(|copy| make_dirty(&mut log, copy.slot));
         self.cleaning_wanted.notify_all();
     }
 
@@ -156,7 +134,9 @@ impl Engine {
     /// on takes less than that gives back, it goes on without.
     pub(crate) async fn flush_core_for(self: &Rc<Self>, segment: SegmentIndex) {
         let first = self.log.borrow().ring.first_record(segment);
-        let is_cleaners = self.cleaning.is_flushing.get() && self.covering(first).flush.is_some();
+        let is_newer = |row: &Written| row.first == first;
+        let is_covered = !self.written.borrow().iter().any(is_newer);
+        let is_cleaners = self.cleaning.is_flushing.get() && is_covered;
         let is_answered = Rc::new(Cell::new(is_cleaners));
         if !is_cleaners {
             let (engine, is_answered) = (Rc::clone(self), Rc::clone(&is_answered));
@@ -180,21 +160,17 @@ impl Engine {
     /// many failures: the core may have lost in it whatever was written before.
     async fn flush_core_alone(self: &Rc<Self>, failures: u64) -> Outcome {
         let mut taken = self.written.take();
-        // Copies of what a flush covers that began before.
-        taken.append(&mut self.carried.borrow_mut());
         let changes = self.core_changes.get();
         let distrusts = self.cleaning.distrusts.get();
         let outcome = self.core.submit(Request::flush()).await;
         self.cleaning.is_flush_failing.set(outcome.is_err());
-        taken.append(&mut self.carried.borrow_mut());
         let mut log = self.log.borrow_mut();
         log.counters.cleaning_flushes += 1;
-        if outcome.is_err() {
-            log.counters.errors.core_flush += 1;
-            // It may have been there before the flush failed as well.
+        log.counters.errors.core_flush += u64::from(outcome.is_err());
+        if outcome.is_err() || self.cleaning.core_flushes.failures() != failures {
+            // What came there later was there before this flush failed as well, and copies of what
+            // was taken have come there.
             taken.append(&mut self.written.borrow_mut());
-            self.redo(&mut log, &taken);
-        } else if self.cleaning.core_flushes.failures() != failures {
             self.redo(&mut log, &taken);
         } else {
             let flushed = self.core_changes_flushed.get().max(changes);
@@ -236,6 +212,7 @@ impl Engine {
 
     /// After a failed flush nobody knows what the core kept: it is all dirty again.
     fn redo(&self, log: &mut Log, taken: &[Written]) {
+        self.cleaning.redone.set(self.cleaning.redone.get() + 1);
         self.cleaning.policy.borrow_mut().failed();
         log.epoch_failed();
         for (block, slot, first) in taken.iter().flat_map(Written::blocks) {

@@ -101,11 +101,11 @@ impl Throttle {
     }
 
     /// Gives out what the time since has made of the room: of so many that may be taken at most,
-    /// so many are left.
-    pub fn advance(&mut self, now: Instant, room: u64, most: u64) {
+    /// so many are left. There is never more room than the limit, however little is taken.
+    pub fn advance(&mut self, now: Instant, room: u64, most: u64, limit: u64) {
         let Some(engaged) = &mut self.engaged else { return };
         let share = if engaged.is_fast { PLENTY_SHARE_OF_FAST } else { PLENTY_SHARE };
-        if room > most / share {
+        if room > (most / share).min(limit / 2) {
             self.engaged = None;
             return;
         }
@@ -154,7 +154,7 @@ mod tests {
         let mut all = Vec::new();
         for ms in 0..seconds * 1000 {
             room += if ms % 500 == 0 { burst } else { 0 };
-            throttle.advance(at(ms), room, 100_000);
+            throttle.advance(at(ms), room, 100_000, u64::MAX);
             while room > 0 && throttle.allows_beside(0) {
                 throttle.spend(1);
                 (room, written) = (room - 1, written + 1);
@@ -176,15 +176,15 @@ mod tests {
     #[test]
     fn nobody_is_held_back_before_a_refusal_or_with_plenty_of_room() {
         let mut throttle = Throttle::default();
-        throttle.advance(at(0), 5, 1000);
+        throttle.advance(at(0), 5, 1000, u64::MAX);
         assert!(throttle.allows_beside(1 << 20) && throttle.wait(5).is_none());
         throttle.engage(at(0));
         assert!(!throttle.allows_beside(0));
-        throttle.advance(at(1), 50, 1000);
+        throttle.advance(at(1), 50, 1000, u64::MAX);
         assert_eq!(throttle.wait(2), Some(Duration::from_millis(25)));
-        throttle.advance(at(2), 100, 1000);
+        throttle.advance(at(2), 100, 1000, u64::MAX);
         assert!(throttle.allows_beside(0) && throttle.wait(100).is_none());
-        throttle.advance(at(3), 126, 1000);
+        throttle.advance(at(3), 126, 1000, u64::MAX);
         assert!(throttle.allows_beside(1 << 20));
     }
 
@@ -192,13 +192,13 @@ mod tests {
     fn a_large_request_is_let_in_and_paid_for_afterwards() {
         let mut throttle = Throttle::default();
         throttle.engage(at(0));
-        throttle.advance(at(3000), 10, 1000);
+        throttle.advance(at(3000), 10, 1000, u64::MAX);
         assert!(throttle.allows_beside(0) && !throttle.allows_beside(10));
         throttle.spend(64);
         assert!(!throttle.allows_beside(0));
-        throttle.advance(at(3500), 100, 1000);
+        throttle.advance(at(3500), 100, 1000, u64::MAX);
         assert!(!throttle.allows_beside(0), "half a second gives 24, and 54 are owed");
-        throttle.advance(at(4500), 100, 1000);
+        throttle.advance(at(4500), 100, 1000, u64::MAX);
         assert!(throttle.allows_beside(0));
     }
 }

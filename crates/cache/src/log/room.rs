@@ -60,9 +60,9 @@ impl Log {
     /// Gives out what the time since has made of the room.
     pub fn advance_throttles(&mut self, now: Instant) {
         let (room, most) = (self.dirty_room(), self.dirty_max);
-        self.throttle.advance(now, room, most);
+        self.throttle.advance(now, room, most, self.unclean_extents_max);
         let (room, (pool, _)) = (self.pool_room(), self.map.pool());
-        self.pool_throttle.advance(now, room, u64::from(pool));
+        self.pool_throttle.advance(now, room, u64::from(pool), u64::MAX);
     }
 
     /// Somebody found no room of this kind: from now on the clock gives it out.
