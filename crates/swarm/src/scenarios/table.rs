@@ -27,7 +27,6 @@ const CACHE_FAULTS: &str = "crates/cache/tests/slice/faults.rs";
 const CACHE_SERVING: &str = "crates/cache/tests/slice/serving.rs";
 const COMMANDS: &str = "crates/volume/tests/integration/commands.rs";
 const COMMAND_LINE: &str = "crates/headpond/tests/integration/command_line.rs";
-const CORE_FLUSHES: &str = "crates/cache/tests/slice/core_flushes.rs";
 const FILES: &str = "crates/uring/src/file/tests.rs";
 const GROWTH: &str = "crates/headpond/tests/integration/growth.rs";
 const INTENT: &str = "crates/raid/src/intent.rs";
@@ -248,9 +247,6 @@ table! {
         scenario array_faults::member_that_cannot_flush_is_out_and_the_flush_holds_without_it;
         scenario array_faults::flush_that_the_cache_refuses_is_an_error_and_the_next_one_covers_it;
         scenario array_faults::flush_that_the_core_refuses_makes_nothing_clean;
-        test CORE_FLUSHES::flush_that_began_before_another_failed_makes_nothing_clean;
-        test CORE_FLUSHES::
-            what_reclaim_carries_on_beside_a_flush_that_fails_is_written_again;
     }
     Row(32) "array loses 1, 2, 3 members" {
         scenario array_faults::
