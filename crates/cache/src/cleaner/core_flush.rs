@@ -44,7 +44,11 @@ impl Engine {
     /// The same of blocks that lie in a row in the log, of one record.
     pub(crate) fn remember_written_run(&self, log: &Log, run: BlockRun, slot: SlotIndex) {
         let (first, block, count) = (log.first_at(slot), run.first, run.count as u32);
-        join(&mut self.written.borrow_mut(), Written { block, slot, count, first });
+        let mut written = self.written.borrow_mut();
+        match written.last_mut() {
+            Some(row) if row.is_followed_by(block, slot, first) => row.count += count,
+            _ => written.push(Written { block, slot, count, first }),
+        }
     }
 
     /// Notes that the core has what has been carried on, after its next flush: the one on its way
@@ -241,16 +245,6 @@ impl Engine {
         written.into_iter().for_each(|version| make_dirty(&mut log, version.slot));
         drop(log);
         self.cleaning_wanted.notify_all();
-    }
-}
-
-/// A row joins the last one, where it goes on there.
-fn join(rows: &mut Vec<Written>, row: Written) {
-    match rows.last_mut() {
-        Some(last) if last.is_followed_by(row.block, row.slot, row.first) => {
-            last.count += row.count;
-        }
-        _ => rows.push(row),
     }
 }
 
