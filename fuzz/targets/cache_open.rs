@@ -126,7 +126,7 @@ async fn write(slice: &Slice, version: u8, blocks: impl Iterator<Item = u64>) {
 async fn open(runtime: &Runtime, devices: &[Rc<RamDevice>; 2]) -> Option<Slice> {
     let superblock = load(&*devices[0]).await.ok()?;
     let [cache, core] = devices.clone().map(|device| Rc::new(Disk(device)) as Rc<dyn BlockDevice>);
-    let foundation = Foundation { runtime: runtime.clone(), cache, core, label: None };
+    let foundation = Foundation::new(runtime.clone(), cache, core);
     let config = SliceConfig::default();
     Slice::open(foundation, &superblock, EXPECTED, 0, config).await.ok().map(|(slice, _)| slice)
 }

@@ -25,14 +25,14 @@ mod reads;
 mod relief;
 mod writing;
 
-pub(crate) use core_flush::Written;
+pub(crate) use core_flush::{CoreChanges, Written};
 
 use crate::cleaning::{self, CleaningConfig, Courtesy, Depth, Policy, pace};
 use crate::engine::Engine;
 use crate::error::CleanError;
 use crate::line_map::Version;
 use crate::types::{BlockRun, CoreBlock};
-use crate::under_way::{Attempts, UnderWay};
+use crate::under_way::UnderWay;
 use batches::Batch;
 use headpond_block::sync::{Notify, join_all};
 use headpond_block::{Cause, DeviceError, Instant, Outcome, Submission};
@@ -80,11 +80,12 @@ pub(crate) struct Progress {
     back_off_until: Cell<Option<Instant>>,
     flush_is_due: Cell<bool>,
     is_flushing: Cell<bool>,
-    core_flushes: Attempts,
-    /// How often flushes have left what the core had taken dirty.
-    pub redone: Cell<u64>,
-    /// How often what the core has was about to be written over past the log.
-    distrusts: Cell<u64>,
+    /// How often what the core has of blocks came into doubt: a flush failed, or they were about
+    /// to be written over past the log.
+    pub doubts: Cell<u64>,
+    /// Written through, and dirty since a flush failed: after a cut their records say no more than
+    /// that the core may have them.
+    unrecorded: RefCell<core_flush::Unrecorded>,
     /// The newest flush of the core has failed: what is written there is written again.
     pub is_flush_failing: Cell<bool>,
 }
@@ -112,9 +113,8 @@ impl Progress {
             back_off_until: Cell::default(),
             flush_is_due: Cell::default(),
             is_flushing: Cell::default(),
-            core_flushes: Attempts::default(),
-            redone: Cell::default(),
-            distrusts: Cell::default(),
+            doubts: Cell::default(),
+            unrecorded: RefCell::default(),
             is_flush_failing: Cell::default(),
         }
     }
@@ -271,6 +271,7 @@ impl Engine {
         self.settle().await;
         let failures = self.cleaning.failures.get();
         let failed_throughs = self.throughs.failures();
+        let failed_flushes = self.core_flushes.failures();
         let drain = Drain::begin(self);
         let mut chosen = None;
         let (goals, age) = {
@@ -316,6 +317,8 @@ impl Engine {
             Ok(()) => self.flush_core().await,
             Err(error) => Err(error),
         };
+        // What had been cleaned before one failed is dirty again, whoever asked for that flush.
+        let flushed = flushed.and(self.core_flushes.failed_since(failed_flushes));
         flushed.map_err(|source| {
             let blocks = self.log.borrow().dirty_now();
             CleanError::Core { blocks, source }

@@ -9,7 +9,7 @@ use crate::admission::Admission;
 use crate::append::{InFlight, Queue, Verdict, Wanted};
 use crate::checkpoint::Announcement;
 use crate::classes::ClassId;
-use crate::cleaner::Written;
+use crate::cleaner::{CoreChanges, Written};
 use crate::config::{Checksums, Mode, SliceConfig};
 use crate::fallback::Fallback;
 use crate::format::slice_header::SliceHeader;
@@ -22,8 +22,8 @@ use crate::types::{BlockRun, CoreBlock, SlotIndex};
 use crate::under_way::Attempts;
 use headpond_block::sync::{Access, Busy, Notify, RangeGuard, RangeLocks};
 use headpond_block::{
-    BlockDevice, Buffers, ChangingGeometry, DeviceName, Instant, Outcome, Request, RequestKind,
-    Runtime, Stability,
+    BlockDevice, Buffers, ChangingGeometry, DeviceError, DeviceName, Instant, Outcome, Request,
+    RequestKind, Runtime, Stability,
 };
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
@@ -54,9 +54,17 @@ pub(crate) struct Engine {
     pub throughs: Attempts,
     /// At the core since its last flush.
     pub written: RefCell<Vec<Written>>,
-    /// Writes past the log that the core has answered, and how many of them it has flushed.
-    pub core_changes: Cell<u64>,
-    pub core_changes_flushed: Cell<u64>,
+    /// Of all slices of this core. Where one fails, the core may have lost whatever it took before
+    /// that.
+    pub core_flushes: Rc<Attempts>,
+    /// How many had failed when what this slice has there was last looked at for that.
+    pub heeded: Cell<u64>,
+    /// Writes that did not come from the log, once the core has answered.
+    pub core_changes: CoreChanges,
+    /// Those of them that the log knows nothing of.
+    pub past_changes: CoreChanges,
+    /// Why some of these may be lost, until a caller's flush has said so.
+    pub past_loss: RefCell<Option<DeviceError>>,
     pub cleaning: crate::cleaner::Progress,
     /// The memory of the cache device may be looked at directly.
     pub lends: bool,
@@ -267,7 +275,7 @@ impl Engine {
     /// The core has answered.
     pub fn core_changed(&self, change: CoreChange, outcome: &Outcome) {
         // Only now: a flush that began meanwhile did not cover it.
-        self.core_changes.set(self.core_changes.get() + 1);
+        self.core_changes.note();
         if outcome.is_err() {
             let CoreChange { class, first } = change;
             self.log.borrow_mut().count_error(class, first, |errors| &mut errors.core_write);

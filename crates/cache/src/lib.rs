@@ -79,3 +79,4 @@ pub use stats::{
     Traffic, Way, WayLatency,
 };
 pub use types::{BlockRun, CoreBlock, Epoch, Position, Promise, SegmentIndex, Sequence};
+pub use under_way::Attempts as CoreFlushes;

@@ -426,10 +426,10 @@ impl Engine {
                 return Err(DeviceError::new(self.cache.name(), Cause::NoSpace));
             }
         };
-        let failures = self.cleaning.redone.get();
+        let doubts = self.cleaning.doubts.get();
         let outcome = self.cache.submit(formed.request.clone()).await;
         self.settle_record(&formed, &outcome);
-        self.remember_copies(&formed, failures);
+        self.remember_copies(&formed, doubts);
         outcome.map(|()| true)
     }
 

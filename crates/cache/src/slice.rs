@@ -10,7 +10,7 @@ use crate::admission::Admission;
 use crate::append::Queue;
 use crate::checkpoint::{write_checkpoint, write_header};
 use crate::classes::ClassId;
-use crate::cleaner::Progress;
+use crate::cleaner::{CoreChanges, Progress};
 use crate::config::{Mode, SliceConfig};
 use crate::engine::{CoreWrites, Endings, Engine};
 use crate::error::{CleanError, ModeError, OpenError, StopError};
@@ -47,6 +47,16 @@ pub struct Foundation {
     pub core: Rc<dyn BlockDevice>,
     /// Where the core's generation can be raised, should the cache fail.
     pub label: Option<Rc<dyn CoreLabel>>,
+    /// Of all slices of one core: where one hears of a flush that failed, the core may have lost
+    /// what any of them wrote.
+    pub core_flushes: Rc<Attempts>,
+}
+
+impl Foundation {
+    /// Of a single slice, and a core without a label.
+    pub fn new(runtime: Runtime, cache: Rc<dyn BlockDevice>, core: Rc<dyn BlockDevice>) -> Self {
+        Self { runtime, cache, core, label: None, core_flushes: Rc::default() }
+    }
 }
 
 /// What the cache must match.
@@ -96,7 +106,7 @@ impl Slice {
         check_fit(&*foundation.cache, core_bytes, superblock, expected, &config)?;
         let source = source_of(&foundation, superblock, index, &config, watch)?;
         let (mut log, header, recovery) = source.open().await?;
-        let Foundation { runtime, cache, core, label } = foundation;
+        let Foundation { runtime, cache, core, label, core_flushes } = foundation;
         log.set_eviction(config.eviction, &config.admission.classes);
         let slots = u64::from(log.layout.slots());
         let engine = Rc::new(Engine {
@@ -120,8 +130,11 @@ impl Slice {
             endings: Endings::default(),
             throughs: Attempts::default(),
             written: RefCell::default(),
-            core_changes: Cell::new(0),
-            core_changes_flushed: Cell::new(0),
+            heeded: Cell::new(core_flushes.failures()),
+            core_flushes,
+            core_changes: CoreChanges::default(),
+            past_changes: CoreChanges::default(),
+            past_loss: RefCell::default(),
             is_failed: Cell::new(false),
             is_disowned: Cell::new(false),
             fallback: RefCell::default(),

@@ -56,7 +56,7 @@ impl UnderWay {
 /// Attempts at something, of which several may be under way; who relies on those before it waits
 /// for them.
 #[derive(Default)]
-pub(crate) struct Attempts {
+pub struct Attempts {
     under_way: RefCell<UnderWay>,
     ended: Notify,
     failures: Cell<u64>,
@@ -68,12 +68,12 @@ pub(crate) struct Attempts {
 pub(crate) struct Attempt<'a>(&'a Attempts, u64);
 
 impl Attempts {
-    pub fn begin(&self) -> Attempt<'_> {
+    pub(crate) fn begin(&self) -> Attempt<'_> {
         Attempt(self, self.under_way.borrow_mut().begin())
     }
 
     /// How many have failed.
-    pub fn failures(&self) -> u64 {
+    pub(crate) fn failures(&self) -> u64 {
         self.failures.get()
     }
 
@@ -81,7 +81,7 @@ impl Attempts {
     ///
     /// # Errors
     /// Where one has failed since there were so many failures.
-    pub async fn end(&self, failures: u64) -> Outcome {
+    pub(crate) async fn end(&self, failures: u64) -> Outcome {
         let begun = self.under_way.borrow().next();
         self.end_before(begun, failures).await
     }
@@ -90,6 +90,12 @@ impl Attempts {
         while self.under_way.borrow().oldest() < number {
             self.ended.wait().await;
         }
+        self.failed_since(failures)
+    }
+
+    /// # Errors
+    /// Where one has failed since there were so many failures.
+    pub(crate) fn failed_since(&self, failures: u64) -> Outcome {
         match self.failure.borrow().clone() {
             Some(failure) if self.failures.get() > failures => Err(failure),
             _ => Ok(()),

@@ -315,6 +315,22 @@ impl Medium {
         }
     }
 
+    /// A flush has failed: what was completed is durable by now or never will be, though reads see
+    /// it until the power is cut, and no later flush covers it (as Linux does with its pages).
+    pub(crate) fn fail_flush(&self, random: &mut Random) {
+        let mut state = self.state.borrow_mut();
+        let is_completed = |write: &Write| write.completed.is_some();
+        let completed = state.undurable.iter().filter(|(_, write)| is_completed(write));
+        let completed: Vec<Moment> = completed.map(|(begun, _)| *begun).collect();
+        let odds = *random.pick(&[1, 2, 8]);
+        for begun in completed {
+            match odds > 1 && random.one_in(odds) {
+                true => state.make_durable(begun),
+                false => drop(state.undurable.remove(&begun)),
+            }
+        }
+    }
+
     pub(crate) fn current(&self) -> Ref<'_, SparseStore> {
         Ref::map(self.state.borrow(), |state| &state.current)
     }

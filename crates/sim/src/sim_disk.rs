@@ -5,7 +5,8 @@ use crate::medium::{Data, Medium};
 use crate::sparse::read_into;
 use crate::{Power, Random, Sim};
 use headpond_block::{
-    BlockDevice, Buffers, DeviceName, Geometry, Outcome, Request, RequestKind, Runtime, Submission,
+    BlockDevice, Buffers, ByteRange, Cause, DeviceError, DeviceName, Geometry, Outcome, Request,
+    RequestKind, Runtime, SECTOR_BYTES, Submission,
 };
 use std::cell::RefCell;
 use std::future::pending;
@@ -31,6 +32,8 @@ pub struct SimDisk {
     power: Power,
     runtime: Runtime,
     time: OperationTime,
+    /// Of so many flushes one fails, and loses what it was to make durable.
+    one_flush_fails_of: Option<u64>,
     random: RefCell<Random>,
 }
 
@@ -43,7 +46,14 @@ impl SimDisk {
         time: OperationTime,
     ) -> Self {
         let random = RefCell::new(sim.random());
-        Self { medium, power: power.clone(), runtime: runtime.clone(), time, random }
+        let (power, runtime, one_flush_fails_of) = (power.clone(), runtime.clone(), None);
+        Self { medium, power, runtime, time, one_flush_fails_of, random }
+    }
+
+    /// Now and then a flush fails, one of so many: what had been written by then may be gone after
+    /// a power cut, whatever is flushed later.
+    pub fn with_failing_flushes(self, one_of: u64) -> Self {
+        Self { one_flush_fails_of: Some(one_of), ..self }
     }
 
     async fn read(&self, request: Request) -> Outcome {
@@ -69,8 +79,14 @@ impl SimDisk {
 
     fn flush(&self) -> Submission<'_> {
         let begun = self.medium.begin_flush();
+        let fails = self.one_flush_fails_of.is_some_and(|of| self.random.borrow_mut().one_in(of));
         Submission::pending(async move {
             self.take_time().await;
+            if fails {
+                self.medium.fail_flush(&mut self.random.borrow_mut());
+                let range = ByteRange::at(0, SECTOR_BYTES);
+                return Err(DeviceError::new(self.name(), Cause::Media { range }));
+            }
             self.medium.complete_flush(begun);
             Ok(())
         })
@@ -136,6 +152,29 @@ fn parts_with_payload(buffers: &Buffers) -> Vec<(u64, Vec<u8>)> {
 mod tests {
     use super::*;
     use headpond_block::Buffer;
+
+    #[test]
+    fn what_a_failed_flush_has_lost_is_read_until_the_power_is_cut_and_no_flush_covers_it() {
+        let lost = |seed| {
+            let medium = Rc::new(Medium::flushable("disk", 1 << 20));
+            let main = async |runtime: Runtime, sim: Sim| {
+                let (power, time) = (Power::on(), OperationTime::SOME);
+                let disk = SimDisk::attach(Rc::clone(&medium), &power, &runtime, &sim, time);
+                let disk = disk.with_failing_flushes(2);
+                disk.submit(Request::write(0, Buffer::from_slice(&[1; 512]))).await.unwrap();
+                let has_failed = disk.submit(Request::flush()).await.is_err();
+                assert_eq!(medium.peek(0, 1), [1]);
+                while disk.submit(Request::flush()).await.is_err() {}
+                has_failed
+            };
+            let has_failed = crate::run(seed, main).expect("no deadlock");
+            medium.lose_power(&mut Random::new(seed));
+            let is_lost = medium.peek(0, 1) == [0];
+            assert!(has_failed || !is_lost);
+            is_lost
+        };
+        assert!((0..16).any(lost));
+    }
 
     #[test]
     fn a_write_keeps_the_parts_that_have_payload() {

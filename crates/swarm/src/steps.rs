@@ -52,6 +52,22 @@ const TIER: [&str; 5] = [
     "tier.promotion=always",
 ];
 
+/// Changes of what the others only switch on.
+const FINE: [&str; 12] = [
+    "preset=lustre",
+    "preset=none",
+    "cleaning.stripe.low-percent=0",
+    "cleaning.stripe.high-percent=100",
+    "cleaning.stripe.idle-after-ms=100",
+    "cleaning.core-flush-interval-ms=1",
+    "cleaning.core-flush-interval-ms=1000",
+    "seq-cutoff=always",
+    "seq-cutoff.promotion-count=1",
+    "seq-cutoff.promotion-count=64",
+    "readahead.degree-max=128K",
+    "readahead.degree-max=8M",
+];
+
 /// One thing that happens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
@@ -107,7 +123,11 @@ impl Step {
     pub fn draw_command(random: &mut Random) -> Self {
         // Drawn aside: the other steps are what they are without these.
         let mut aside = random.clone().fork().fork().fork();
+        let mut fine = aside.clone().fork();
         let usual = Self::draw_usual(random);
+        if fine.one_in(16) {
+            return Self::Set(fine.pick(&FINE).parse().expect("key=value"));
+        }
         if aside.one_in(6) { Self::draw_seldom(&mut aside) } else { usual }
     }
 

@@ -114,12 +114,11 @@ impl Bench {
         };
         let superblock = create(&*self.file, &options).await.expect("fits");
         let probe = Rc::new(ProbeDevice::new(Rc::clone(&self.file), self.runtime.clone()));
-        let foundation = Foundation {
-            runtime: self.runtime.clone(),
-            cache: Rc::clone(&probe) as Rc<dyn BlockDevice>,
-            core: Rc::new(NullDevice::new("null", CORE_BYTES)),
-            label: None,
-        };
+        let foundation = Foundation::new(
+            self.runtime.clone(),
+            Rc::clone(&probe) as Rc<dyn BlockDevice>,
+            Rc::new(NullDevice::new("null", CORE_BYTES)),
+        );
         let cleaning = CleaningConfig { policy: CleaningPolicy::Nop, ..CleaningConfig::default() };
         let config =
             SliceConfig { cleaning, records_in_flight_max: allowed, ..SliceConfig::default() };

@@ -58,10 +58,12 @@ impl Cached {
             superblock = mirror.attach(&cores.ground).await.map_err(AssembleError::Device)?;
         }
         let foundation = Foundation {
-            runtime: cores.runtime.clone(),
-            cache: Rc::clone(&device),
-            core: Rc::clone(&cores.ground) as Rc<dyn BlockDevice>,
             label: Some(Rc::clone(&cores.ground) as Rc<dyn CoreLabel>),
+            ..Foundation::new(
+                cores.runtime.clone(),
+                Rc::clone(&device),
+                Rc::clone(&cores.ground) as Rc<dyn BlockDevice>,
+            )
         };
         let (mut slices, mut notes, mut ends) = (Vec::new(), Vec::new(), Vec::new());
         let config = described.slice_config();
@@ -108,12 +110,7 @@ impl Cached {
         let CreateOptions { volume, generation, .. } = *options;
         let mut slices = Vec::new();
         for (index, below) in (0..).zip(below) {
-            let foundation = Foundation {
-                runtime: runtime.clone(),
-                cache: Rc::clone(&device),
-                core: Rc::clone(below),
-                label: None,
-            };
+            let foundation = Foundation::new(runtime.clone(), Rc::clone(&device), Rc::clone(below));
             let expected = Expected { volume, generation };
             let opening = Slice::open(foundation, &superblock, expected, index, config.clone());
             slices.push(opening.await?.0);

@@ -288,12 +288,11 @@ impl Bench {
             unit_bytes: None,
         };
         let superblock = create(&**ram, &options).await.expect("fits");
-        let foundation = Foundation {
-            runtime: runtime.clone(),
-            cache: Rc::clone(ram) as Rc<dyn BlockDevice>,
-            core: Rc::new(Core::of_size(CORE_BYTES * row.times)),
-            label: None,
-        };
+        let foundation = Foundation::new(
+            runtime.clone(),
+            Rc::clone(ram) as Rc<dyn BlockDevice>,
+            Rc::new(Core::of_size(CORE_BYTES * row.times)),
+        );
         let cleaning = CleaningConfig { policy: CleaningPolicy::Nop, ..CleaningConfig::default() };
         let config = SliceConfig {
             mode: row.mode(),

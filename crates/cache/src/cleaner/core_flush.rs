@@ -4,60 +4,108 @@ use crate::engine::Engine;
 use crate::line_map::State;
 use crate::log::{Formed, Log};
 use crate::types::{BlockRun, CoreBlock, SegmentIndex, Sequence, SlotIndex};
-use headpond_block::{Outcome, Request};
+use headpond_block::{DeviceError, Outcome, Request};
 use std::cell::Cell;
+use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
+
+/// Beyond so many unrecorded blocks, and twice what is dirty, those that no longer are so are
+/// looked for.
+const SWEEP_FROM: u64 = 1024;
 
 /// Neighbouring blocks that lie in a row in the log, that the core has, and where in the log they
 /// were then: in a segment that began with record `first`.
 pub(crate) struct Written {
     block: CoreBlock,
     slot: SlotIndex,
-    count: u32,
+    count: u16,
+    /// Their records say that the core may have them, and nothing else.
+    is_through: bool,
     first: Sequence,
 }
 
 const _: () = assert!(size_of::<Written>() == 24);
 
 impl Written {
-    fn is_followed_by(&self, block: CoreBlock, slot: SlotIndex, first: Sequence) -> bool {
-        block.0 == self.block.0 + u64::from(self.count)
-            && slot.0 == self.slot.0 + self.count
-            && first == self.first
+    /// Takes in another row that follows this one; `false`, and nothing has happened, where that
+    /// is one of its own.
+    fn takes(&mut self, next: &Self) -> bool {
+        let follows = next.block.0 == self.block.0 + u64::from(self.count)
+            && next.slot.0 == self.slot.0 + u32::from(self.count)
+            && (next.first, next.is_through) == (self.first, self.is_through);
+        match self.count.checked_add(next.count).filter(|_| follows) {
+            Some(count) => self.count = count,
+            None => return false,
+        }
+        true
     }
 
-    fn blocks(&self) -> impl Iterator<Item = (CoreBlock, SlotIndex, Sequence)> + use<> {
-        let Self { block, slot, count, first } = *self;
+    fn blocks(&self) -> impl Iterator<Item = (CoreBlock, SlotIndex)> + use<> {
+        let Self { block, slot, count, .. } = *self;
         (0..count).map(move |index| {
-            (CoreBlock(block.0 + u64::from(index)), SlotIndex(slot.0 + index), first)
+            (CoreBlock(block.0 + u64::from(index)), SlotIndex(slot.0 + u32::from(index)))
         })
+    }
+}
+
+/// Blocks whose records say no more than that the core may have them, and the how manieth each was
+/// when it was last noted.
+#[derive(Default)]
+pub(super) struct Unrecorded {
+    blocks: BTreeMap<CoreBlock, u64>,
+    noted: u64,
+}
+
+/// Changes of the core, and those that a flush of it has covered.
+#[derive(Default)]
+pub(crate) struct CoreChanges {
+    made: Cell<u64>,
+    flushed: Cell<u64>,
+}
+
+impl CoreChanges {
+    pub fn note(&self) {
+        self.made.set(self.made.get() + 1);
+    }
+
+    pub fn are_flushed(&self) -> bool {
+        self.flushed.get() >= self.made.get()
+    }
+
+    fn cover(&self, made: u64) {
+        self.flushed.set(self.flushed.get().max(made));
     }
 }
 
 impl Engine {
     /// Notes that the core has a block, which counts as clean after its next flush.
     pub(crate) fn remember_written(&self, log: &Log, block: CoreBlock, slot: SlotIndex) {
-        self.remember_written_run(log, BlockRun { first: block, count: 1 }, slot);
+        let first = log.first_at(slot);
+        self.remember_row(Written { block, slot, count: 1, is_through: false, first });
     }
 
-    /// The same of blocks that lie in a row in the log, of one record.
-    pub(crate) fn remember_written_run(&self, log: &Log, run: BlockRun, slot: SlotIndex) {
-        let (first, block, count) = (log.first_at(slot), run.first, run.count as u32);
+    /// The same of blocks that were written through, and lie in a row in the log, of one record.
+    pub(crate) fn remember_through(&self, log: &Log, run: BlockRun, slot: SlotIndex) {
+        let count = u16::try_from(run.count).expect("a record has fewer blocks");
+        let first = log.first_at(slot);
+        self.remember_row(Written { block: run.first, slot, count, is_through: true, first });
+    }
+
+    fn remember_row(&self, row: Written) {
         let mut written = self.written.borrow_mut();
-        match written.last_mut() {
-            Some(row) if row.is_followed_by(block, slot, first) => row.count += count,
-            _ => written.push(Written { block, slot, count, first }),
+        if !written.last_mut().is_some_and(|last| last.takes(&row)) {
+            written.push(row);
         }
     }
 
     /// Notes that the core has what has been carried on, after its next flush: the one on its way
-    /// looks for the originals. Where flushes have failed since there were so many such failures,
-    /// nobody knows what the core kept of it.
-    pub(crate) fn remember_copies(&self, formed: &Formed, failures: u64) {
+    /// looks for the originals. Where doubts have come up since there were so many, nobody knows
+    /// what the core has of it.
+    pub(crate) fn remember_copies(&self, formed: &Formed, doubts: u64) {
         let mut log = self.log.borrow_mut();
         let copies = log.written_in(formed);
-        if self.cleaning.redone.get() == failures {
+        if self.cleaning.doubts.get() == doubts {
             copies.iter().for_each(|copy| self.remember_written(&log, copy.block, copy.slot));
             return;
         }
@@ -124,13 +172,46 @@ impl Engine {
     /// Where this flush has failed, or one beside it: who has taken blocks along says what became
     /// of them, and a later flush that succeeds knows nothing of what an earlier one lost.
     pub(crate) async fn flush_core(self: &Rc<Self>) -> Outcome {
-        let failures = self.cleaning.core_flushes.failures();
-        let flush = self.cleaning.core_flushes.begin();
-        let outcome = self.flush_core_alone(failures).await;
+        self.heed_failures();
+        let failures = self.core_flushes.failures();
+        let flush = self.core_flushes.begin();
+        let taken = self.written.take();
+        let (changes, past) = (self.core_changes.made.get(), self.past_changes.made.get());
+        let doubts = self.cleaning.doubts.get();
+        let mut outcome = self.core.submit(Request::flush()).await;
+        self.cleaning.is_flush_failing.set(outcome.is_err());
+        self.count_core_flush(&outcome);
         flush.note(&outcome);
-        outcome?;
-        // Asked at once again it would have nothing to do, and never let them end.
-        flush.end_of_earlier(failures).await
+        if outcome.is_ok() {
+            // One that began before may have failed by now, and not have been answered yet.
+            outcome = flush.end_of_earlier(failures).await;
+        }
+        match &outcome {
+            Ok(()) => {
+                self.core_changes.cover(changes);
+                self.past_changes.cover(past);
+                self.make_clean(&taken, doubts);
+            }
+            Err(error) => self.make_dirty_again(taken, error),
+        }
+        self.pump();
+        self.cleaning_wanted.notify_all();
+        self.reclaim_wanted.notify_all();
+        self.thinning.wake();
+        outcome
+    }
+
+    fn count_core_flush(&self, outcome: &Outcome) {
+        let mut log = self.log.borrow_mut();
+        log.counters.cleaning_flushes += 1;
+        log.counters.errors.core_flush += u64::from(outcome.is_err());
+    }
+
+    /// Where another slice's flush of the core has failed, what this one has there may be lost too.
+    fn heed_failures(&self) {
+        if let Err(error) = self.core_flushes.failed_since(self.heeded.get()) {
+            self.make_dirty_again(Vec::new(), &error);
+        }
     }
 
     /// Has the core flushed, so that nothing of a segment has to be carried on, and waits for that:
@@ -165,70 +246,111 @@ impl Engine {
         }
     }
 
-    /// What nobody else is flushing is clean then, unless a flush has failed since there were so
-    /// many failures: the core may have lost in it whatever was written before.
-    async fn flush_core_alone(self: &Rc<Self>, failures: u64) -> Outcome {
-        let mut taken = self.written.take();
-        let changes = self.core_changes.get();
-        let distrusts = self.cleaning.distrusts.get();
-        let outcome = self.core.submit(Request::flush()).await;
-        self.cleaning.is_flush_failing.set(outcome.is_err());
+    /// What a flush has covered is clean, unless the core is about to have something else of it.
+    fn make_clean(&self, taken: &[Written], doubts: u64) {
         let mut log = self.log.borrow_mut();
-        log.counters.cleaning_flushes += 1;
-        log.counters.errors.core_flush += u64::from(outcome.is_err());
-        if outcome.is_err() || self.cleaning.core_flushes.failures() != failures {
-            // What came there later was there before this flush failed as well, and copies of what
-            // was taken have come there.
-            taken.append(&mut self.written.borrow_mut());
-            self.redo(&mut log, &taken);
-        } else {
-            let flushed = self.core_changes_flushed.get().max(changes);
-            self.core_changes_flushed.set(flushed);
-            // One that was distrusted meanwhile may have been written a second time since, which
-            // only the next flush covers; and which one it was is not kept.
-            let is_sure = self.cleaning.distrusts.get() == distrusts;
-            let is_scattered = log.is_scattered();
-            for row in &taken {
-                if !is_sure {
-                    self.remember_again(&log, row);
-                    continue;
-                }
-                if is_scattered {
-                    self.note_thinnable(&log, row);
-                }
-                make_clean(&mut log, row);
+        // One that came into doubt meanwhile may have been written a second time since, which only
+        // the next flush covers; and which one it was is not kept.
+        let is_sure = self.cleaning.doubts.get() == doubts;
+        let is_scattered = log.is_scattered();
+        for row in taken {
+            if !is_sure {
+                self.remember_again(&log, row);
+                continue;
             }
+            if is_scattered {
+                self.note_thinnable(&log, row);
+            }
+            make_clean(&mut log, row);
         }
-        drop(log);
-        self.pump();
-        self.cleaning_wanted.notify_all();
-        self.reclaim_wanted.notify_all();
-        self.thinning.wake();
-        outcome
     }
 
     /// Only a later flush covers what of a row is still there.
     fn remember_again(&self, log: &Log, row: &Written) {
-        still_written(log, row)
-            .for_each(|(block, slot, _)| self.remember_written(log, block, slot));
+        let Written { is_through, first, .. } = *row;
+        still_written(log, row).for_each(|(block, slot)| {
+            self.remember_row(Written { block, slot, count: 1, is_through, first });
+        });
     }
 
     /// What of a row is still there will be clean in a moment, and is perhaps in the way.
     fn note_thinnable(&self, log: &Log, row: &Written) {
         still_written(log, row)
-            .for_each(|(block, slot, first)| self.thinning.note_clean(log, block, slot, first));
+            .for_each(|(block, slot)| self.thinning.note_clean(log, block, slot, row.first));
     }
 
-    /// After a failed flush nobody knows what the core kept: it is all dirty again.
-    fn redo(&self, log: &mut Log, taken: &[Written]) {
-        self.cleaning.redone.set(self.cleaning.redone.get() + 1);
+    /// After a failed flush nobody knows what the core kept of anything: of what a flush has taken,
+    /// and of what came later, copies of that among it. It is all dirty again.
+    fn make_dirty_again(&self, mut taken: Vec<Written>, error: &DeviceError) {
+        taken.append(&mut self.written.borrow_mut());
+        self.heeded.set(self.core_flushes.failures());
+        if !self.past_changes.are_flushed() {
+            self.past_loss.replace(Some(error.clone()));
+        }
+        self.doubt();
         self.cleaning.policy.borrow_mut().failed();
+        let mut log = self.log.borrow_mut();
         log.epoch_failed();
-        for (block, slot, first) in taken.iter().flat_map(Written::blocks) {
-            if is_still_written(log, block, slot, first) {
-                make_dirty(log, slot);
+        for row in &taken {
+            for (block, slot) in row.blocks() {
+                if is_still_written(&log, block, slot, row.first) {
+                    make_dirty(&mut log, slot);
+                    if row.is_through {
+                        self.note_unrecorded(&log, block);
+                    }
+                }
             }
         }
+    }
+
+    /// Notes that the record of a dirty block says no more than that the core may have it.
+    pub(crate) fn note_unrecorded(&self, log: &Log, block: CoreBlock) {
+        let Unrecorded { blocks, noted } = &mut *self.cleaning.unrecorded.borrow_mut();
+        *noted += 1;
+        blocks.insert(block, *noted);
+        if blocks.len() as u64 > SWEEP_FROM + 2 * log.dirty_now() {
+            blocks.retain(|block, _| is_owed(log, *block));
+        }
+    }
+
+    fn doubt(&self) {
+        self.cleaning.doubts.set(self.cleaning.doubts.get() + 1);
+    }
+
+    /// Has the core take, and flush, what only it would have after a cut.
+    ///
+    /// # Errors
+    /// The core's; and the cache device's once, for what cannot be read is lost.
+    pub(crate) async fn clean_unrecorded(self: &Rc<Self>) -> Outcome {
+        // They stay among them meanwhile, for whoever else flushes.
+        let noted = self.cleaning.unrecorded.borrow().noted;
+        let blocks = self.unrecorded_until(noted);
+        if blocks.is_empty() {
+            return Ok(());
+        }
+        let failures = self.core_flushes.failures();
+        let cleaned = self.clean_in_place(&blocks).await;
+        // Some may have been cleaned before, by somebody whose flush has failed since.
+        let cleaned = cleaned.and_then(|()| self.core_flushes.failed_since(failures));
+        let (log, is_cleaned) = (self.log.borrow(), cleaned.is_ok());
+        let mut unrecorded = self.cleaning.unrecorded.borrow_mut();
+        let is_over = |block, at| at <= noted && (is_cleaned || log.is_unreadable(block));
+        unrecorded.blocks.retain(|block, at| !is_over(*block, *at));
+        cleaned
+    }
+
+    /// Those that are still owed, of the first so many.
+    fn unrecorded_until(&self, noted: u64) -> Vec<CoreBlock> {
+        let log = self.log.borrow();
+        let mut unrecorded = self.cleaning.unrecorded.borrow_mut();
+        unrecorded.blocks.retain(|block, _| is_owed(&log, *block));
+        let blocks = unrecorded.blocks.iter().filter(|(_, at)| **at <= noted);
+        blocks.map(|(block, _)| *block).collect()
+    }
+
+    /// What a failed flush may have cost of writes past the cache, which nobody has been told yet.
+    pub(crate) fn tell_of_loss(&self) -> Outcome {
+        self.past_loss.take().map_or(Ok(()), Err)
     }
 
     /// What the core has of some blocks is about to be written over, and they are still mapped: no
@@ -240,9 +362,13 @@ impl Engine {
             written.extend(version.filter(|version| version.state == State::Written));
         });
         if !written.is_empty() {
-            self.cleaning.distrusts.set(self.cleaning.distrusts.get() + 1);
+            self.doubt();
         }
-        written.into_iter().for_each(|version| make_dirty(&mut log, version.slot));
+        for version in written {
+            make_dirty(&mut log, version.slot);
+            // It may have been written through.
+            self.note_unrecorded(&log, version.block);
+        }
         drop(log);
         self.cleaning_wanted.notify_all();
     }
@@ -250,10 +376,17 @@ impl Engine {
 
 /// What of a row is still there is clean.
 fn make_clean(log: &mut Log, row: &Written) {
-    let Written { block, slot, count, first } = *row;
+    let Written { block, slot, count, first, .. } = *row;
     if log.first_at(slot) == first {
-        log.map.move_on(block, slot.0..slot.0 + count, State::Written, State::Clean);
+        let places = slot.0..slot.0 + u32::from(count);
+        log.map.move_on(block, places, State::Written, State::Clean);
     }
+}
+
+/// Whether the core lacks what is current of a block, or has not flushed it.
+fn is_owed(log: &Log, block: CoreBlock) -> bool {
+    let version = log.map.published(block);
+    version.is_some_and(|version| matches!(version.state, State::Dirty | State::Written))
 }
 
 /// What was written to the core is to be written again.
@@ -263,11 +396,9 @@ fn make_dirty(log: &mut Log, slot: SlotIndex) {
     log.give_back(&version);
 }
 
-fn still_written(
-    log: &Log,
-    row: &Written,
-) -> impl Iterator<Item = (CoreBlock, SlotIndex, Sequence)> {
-    row.blocks().filter(move |&(block, slot, first)| is_still_written(log, block, slot, first))
+fn still_written(log: &Log, row: &Written) -> impl Iterator<Item = (CoreBlock, SlotIndex)> {
+    let first = row.first;
+    row.blocks().filter(move |&(block, slot)| is_still_written(log, block, slot, first))
 }
 
 fn is_still_written(log: &Log, block: CoreBlock, slot: SlotIndex, first: Sequence) -> bool {

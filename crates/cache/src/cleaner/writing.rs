@@ -110,7 +110,8 @@ impl Engine {
         self.count_core_write(run, group);
         let beside = self.cleaning.in_flight();
         let write = Request::write(run.range().start(), data).with_flags(flags);
-        match self.core.submit(write).now_or() {
+        let failures = self.core_flushes.failures();
+        let outcome = match self.core.submit(write).now_or() {
             Ok(outcome) => {
                 self.learn_depth(Duration::ZERO, beside);
                 outcome
@@ -121,7 +122,9 @@ impl Engine {
                 self.learn_depth(self.runtime.now().since(begun), beside);
                 outcome
             }
-        }
+        };
+        // Where a flush has failed meanwhile, the core may have lost what it took.
+        outcome.and_then(|()| self.core_flushes.failed_since(failures))
     }
 
     fn learn_depth(&self, took: Duration, beside: u32) {

@@ -47,6 +47,11 @@ impl Log {
         }
     }
 
+    /// Whether a block was, when it was last asked for.
+    pub fn is_unreadable(&self, block: CoreBlock) -> bool {
+        self.unreadable.0.contains_key(&block)
+    }
+
     /// How many blocks are so now, as far as anybody has asked for them.
     pub fn unreadable_blocks(&self) -> u64 {
         let all = self.unreadable.0.iter();

@@ -24,15 +24,20 @@ impl Engine {
     async fn make_stable(self: &Rc<Self>) -> Outcome {
         if self.cache_is_volatile() && !defect!(FlushIntoMemory) {
             // Nothing in the cache is stable, so everything goes on to what is.
-            return self.clean_all().await.map_err(|CleanError::Core { source, .. }| source);
+            self.clean_all().await.map_err(|CleanError::Core { source, .. }| source)?;
+            return self.tell_of_loss();
         }
         if let Err(error) = self.flush_log().await {
             self.outlive_log(error).await?;
         }
         // A flush of the core that is still on its way is no answer for this one.
-        if self.core_changes_flushed.get() < self.core_changes.get() && !defect!(SkipCoreFlush) {
-            self.flush_core().await?;
+        if !self.core_changes.are_flushed() && !defect!(SkipCoreFlush) {
+            let outcome = self.flush_core().await;
+            // This error says it.
+            outcome.inspect_err(|_| drop(self.past_loss.take()))?;
         }
+        self.clean_unrecorded().await?;
+        self.tell_of_loss()?;
         self.ensure_disowned().await?;
         self.seal_when_idle();
         Ok(())

@@ -30,7 +30,7 @@ impl Engine {
         self.settle_parity(run).await?;
         loop {
             match self.next_step(&request, run).await? {
-                Step::Write => return self.write_core(request).await,
+                Step::Write => return self.write_past(request).await,
                 Step::CleanFirst(blocks) => self.clean_locked(&blocks).await?,
                 Step::Entomb(blocks) => {
                     if let Entombed::Failed(error) = self.entomb(&blocks, false).await {
@@ -40,9 +40,11 @@ impl Engine {
                 Step::WriteThenEntomb(blocks) => {
                     // Ends this halfway, the core may have something else than they hold.
                     self.distrust_written(run);
+                    let failures = self.core_flushes.failures();
                     self.write_core(request).await?;
                     if !defect!(TombstoneBeforeCoreFlush) {
                         self.flush_core().await?;
+                        self.core_flushes.failed_since(failures)?;
                     }
                     return match self.entomb(&blocks, true).await {
                         Entombed::Failed(error) => Err(error),
@@ -51,6 +53,22 @@ impl Engine {
                 }
             }
         }
+    }
+
+    /// What is not stable by itself is, once a flush has covered it; should one fail before that,
+    /// or has it meanwhile, the core may have lost it, and only the next caller who flushes can be
+    /// told.
+    async fn write_past(&self, request: Request) -> Outcome {
+        let (is_fua, flushes) = (request.is_fua(), &self.core_flushes);
+        let failures = flushes.failures();
+        self.write_core(request).await?;
+        if !is_fua {
+            self.past_changes.note();
+            if let Err(error) = flushes.failed_since(failures) {
+                self.past_loss.replace(Some(error));
+            }
+        }
+        Ok(())
     }
 
     async fn next_step(&self, request: &Request, run: BlockRun) -> Result<Step, DeviceError> {

@@ -7,6 +7,7 @@
 use crate::config::Mode;
 use crate::engine::{CoreChange, Engine};
 use crate::log::{Formed, Intake, Purpose, Survey, id_of};
+use crate::paths::write_through::CoreAnswer;
 use crate::stats::{Begun, Way};
 use crate::types::BlockRun;
 use headpond_block::sync::{BusyGuard, RangeGuard};
@@ -25,6 +26,7 @@ struct Through {
     record: Result<bool, JoinHandle<bool>>,
     core: Result<Outcome, Started>,
     change: CoreChange,
+    failures: u64,
     guard: RangeGuard,
     _busy: BusyGuard,
 }
@@ -43,6 +45,7 @@ impl Engine {
         self.overtake(run);
         let record = self.start_alone(formed);
         let change = self.count_core_change(request);
+        let failures = self.core_flushes.failures();
         let core = start(&self.core, request.clone());
         if let (Ok(true), Ok(Ok(()))) = (&record, &core) {
             self.core_changed(change, &Ok(()));
@@ -61,6 +64,7 @@ impl Engine {
             record,
             core,
             change,
+            failures,
             guard: self.core_writes.try_lock(run).expect("nobody had a turn"),
             _busy: self.busy.begin(),
         };
@@ -97,9 +101,10 @@ impl Engine {
 
 impl Through {
     async fn finish(self) -> Outcome {
-        let Self { engine, request, run, survey, begun, record, core, change, guard, _busy } = self;
-        let _write = engine.begin_locked_core_write(run, guard);
-        let through = engine.throughs.begin();
+        let Self { engine, request, run, survey, begun, record, core, change, failures, .. } = self;
+        let _busy = self._busy;
+        let _write = engine.begin_locked_core_write(run, self.guard);
+        let attempt = engine.throughs.begin();
         let outcome = match core {
             Ok(outcome) => outcome,
             Err(started) => started.await,
@@ -109,8 +114,8 @@ impl Through {
             Ok(is_written) => is_written,
             Err(rest) => rest.await,
         };
-        through.note(&outcome);
-        let outcome = engine.conclude_through(&request, run, is_recorded, outcome).await;
+        let answer = CoreAnswer { outcome, failures, attempt };
+        let outcome = engine.conclude_through(&request, run, is_recorded, answer).await;
         {
             let mut log = engine.log.borrow_mut();
             log.count_write(&request, survey, run.count);

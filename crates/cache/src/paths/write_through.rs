@@ -10,10 +10,19 @@ use crate::line_map::{Marks, State, Version};
 use crate::log::{Log, Purpose, id_of};
 use crate::paths::Cut;
 use crate::types::{BlockRun, CoreBlock, SlotIndex};
+use crate::under_way::Attempt;
 use headpond_block::sync::join_all;
 use headpond_block::{BLOCK_BYTES, DeviceError, Outcome, Request, RequestFlags, Submission};
 use smallvec::SmallVec;
 use std::rc::Rc;
+
+/// What the core has answered to a write, and how many of its flushes had failed when it was asked:
+/// where more have by now, it may have lost what it took.
+pub(super) struct CoreAnswer<'a> {
+    pub outcome: Outcome,
+    pub failures: u64,
+    pub attempt: Attempt<'a>,
+}
 
 impl Engine {
     pub(crate) async fn write_through(self: &Rc<Self>, request: &Request) -> Outcome {
@@ -68,7 +77,8 @@ impl Engine {
         run: BlockRun,
         fill: Option<&FillGuard>,
     ) -> Result<bool, DeviceError> {
-        let through = self.throughs.begin();
+        let attempt = self.throughs.begin();
+        let failures = self.core_flushes.failures();
         let (buffers, is_promise) = (request.buffers.clone(), request.is_fua());
         let (purpose, guard) = (Purpose::WriteThrough, fill.map(FillGuard::fill));
         let class = id_of(request);
@@ -83,9 +93,9 @@ impl Engine {
         } else {
             self.write_both_at_once(wanted, request).await
         };
-        through.note(&outcome);
         let is_recorded = matches!(verdict, Verdict::Written);
-        self.conclude_through(request, run, is_recorded, outcome).await.map(|()| true)
+        let answer = CoreAnswer { outcome, failures, attempt };
+        self.conclude_through(request, run, is_recorded, answer).await.map(|()| true)
     }
 
     /// Core and log have answered.
@@ -94,19 +104,16 @@ impl Engine {
         request: &Request,
         run: BlockRun,
         is_recorded: bool,
-        outcome: Outcome,
+        CoreAnswer { outcome, failures, attempt }: CoreAnswer<'_>,
     ) -> Outcome {
-        match (is_recorded, outcome) {
-            (true, Ok(())) => {
-                self.move_on(run);
-                Ok(())
-            }
-            (true, Err(error)) => {
-                Box::pin(self.keep_refused(request, run)).await;
-                Err(error)
-            }
-            (false, outcome) => Box::pin(self.forget_stale(run, outcome)).await,
+        let kept = outcome.clone().and_then(|()| self.core_flushes.failed_since(failures));
+        attempt.note(&kept);
+        match is_recorded {
+            true if kept.is_ok() => self.move_on(run),
+            true => Box::pin(self.keep_refused(request, run)).await,
+            false => return Box::pin(self.forget_stale(run, kept, failures)).await,
         }
+        outcome
     }
 
     async fn write_both_at_once(
@@ -134,7 +141,7 @@ impl Engine {
         let mut log = self.log.borrow_mut();
         for version in of_write_through(&log, run) {
             log.map.set_state(version.slot, State::Written);
-            self.remember_written(&log, version.block, version.slot);
+            self.remember_through(&log, BlockRun { first: version.block, count: 1 }, version.slot);
         }
         drop(log);
         self.schedule_core_flush_later();
@@ -145,14 +152,14 @@ impl Engine {
         let mut log = self.log.borrow_mut();
         let places = first.0..first.0 + run.count as u32;
         log.map.move_on(run.first, places, State::Dirty, State::Written);
-        self.remember_written_run(&log, run, first);
+        self.remember_through(&log, run, first);
         drop(log);
         self.schedule_core_flush_later();
     }
 
-    /// The core failed to take the blocks: the cleaner tries again. What shows of them from now on
-    /// must not be gone after a cut, and a record of a write-through says no more than that the
-    /// core may have it: so they are recorded again, as dirty, where nothing newer is.
+    /// The core failed to take the blocks, or to keep them: the cleaner tries again. What shows of
+    /// them from now on must not be gone after a cut, and a record of a write-through says no more
+    /// than that the core may have it: so they are recorded again, as dirty, where nothing newer is.
     async fn keep_refused(self: &Rc<Self>, request: &Request, run: BlockRun) {
         let ours = of_write_through(&self.log.borrow(), run);
         for version in &ours {
@@ -169,7 +176,9 @@ impl Engine {
             let (purpose, guard) = (Purpose::Refused, Some(fill.fill()));
             let class = id_of(request);
             let wanted = Wanted { run, purpose, buffers, is_promise: false, guard, class };
-            self.append(wanted).await;
+            if !matches!(self.append(wanted).await, Verdict::Written) {
+                self.note_unrecorded(&self.log.borrow(), run.first);
+            }
         }
         self.schedule_core_flush_later();
     }
@@ -177,7 +186,12 @@ impl Engine {
     /// The core has the data, or may have it, and the log does not: what it has instead must not
     /// come back where the core had it for good, and stays where the write failed and only the log
     /// has it.
-    async fn forget_stale(self: &Rc<Self>, run: BlockRun, outcome: Outcome) -> Outcome {
+    async fn forget_stale(
+        self: &Rc<Self>,
+        run: BlockRun,
+        outcome: Outcome,
+        failures: u64,
+    ) -> Outcome {
         self.settle_ends(run).await?;
         let blocks = self.log.borrow().known_in(run);
         let is_clean = |block: &CoreBlock| self.log.borrow().is_settled(*block);
@@ -187,6 +201,7 @@ impl Engine {
         self.end_mappings(&clean, false).await?;
         outcome?;
         self.flush_core().await?;
+        self.core_flushes.failed_since(failures)?;
         self.end_mappings(&others, true).await
     }
 

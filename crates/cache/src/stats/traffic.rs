@@ -31,7 +31,7 @@ pub struct CacheTraffic {
     pub written_copies: u64,
     /// What the log needs to be read again.
     pub written_descriptors: u64,
-    /// The map, saved at a stop, and the headers.
+    /// Checkpoints, of a stop and of those taken while it runs, and the headers.
     pub written_checkpoints: u64,
     /// Given back to the device by reclaim.
     pub discarded: u64,

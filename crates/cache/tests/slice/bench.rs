@@ -75,10 +75,12 @@ impl Bench {
             Rc::new(FaultDevice::new(inner, control.clone(), self.runtime.clone()))
         };
         Foundation {
-            runtime: self.runtime.clone(),
-            cache: faulty(&self.cache, &self.cache_faults),
-            core: faulty(&self.core, &self.core_faults),
             label: Some(Rc::clone(&self.label) as Rc<dyn CoreLabel>),
+            ..Foundation::new(
+                self.runtime.clone(),
+                faulty(&self.cache, &self.cache_faults),
+                faulty(&self.core, &self.core_faults),
+            )
         }
     }
 

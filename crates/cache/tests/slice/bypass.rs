@@ -296,7 +296,7 @@ fn a_cache_in_memory_takes_no_part() {
         let cache: Rc<dyn BlockDevice> = Rc::new(RamDevice::new("ram", CACHE_BYTES));
         let core: Rc<dyn BlockDevice> = Rc::new(RamDevice::new("core", CORE_BYTES));
         let superblock = create(&*cache, &options(512)).await.unwrap();
-        let foundation = Foundation { runtime: runtime.clone(), cache, core, label: None };
+        let foundation = Foundation::new(runtime.clone(), cache, core);
         let config = SliceConfig { allow_volatile: true, ..reading() };
         let slice = Slice::open(foundation, &superblock, EXPECTED, 0, config).await.unwrap().0;
         assert_eq!(slice.config().bypass, BYPASS, "that is what is set");

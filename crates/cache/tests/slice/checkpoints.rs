@@ -178,7 +178,7 @@ fn a_cache_in_memory_takes_no_checkpoints() {
         let ram: Rc<dyn BlockDevice> = Rc::new(RamDevice::new("ram", CACHE_BYTES));
         let core: Rc<dyn BlockDevice> = flushable("core", CORE_BYTES);
         let superblock = create(&*ram, &options(512)).await.unwrap();
-        let foundation = Foundation { runtime: runtime.clone(), cache: ram, core, label: None };
+        let foundation = Foundation::new(runtime.clone(), ram, core);
         let config = SliceConfig { allow_volatile: true, ..often(SliceConfig::default()) };
         let opened = Slice::open(foundation, &superblock, EXPECTED, 0, config).await;
         let (slice, _) = opened.unwrap();

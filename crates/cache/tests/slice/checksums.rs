@@ -22,12 +22,11 @@ impl InMemory {
         let cache = Rc::new(RamDevice::new("ram", CACHE_BYTES));
         let core = flushable("core", CORE_BYTES);
         let superblock = create(&*cache, &options(512)).await.unwrap();
-        let foundation = Foundation {
-            runtime: runtime.clone(),
-            cache: Rc::clone(&cache) as Rc<dyn BlockDevice>,
-            core: Rc::clone(&core) as Rc<dyn BlockDevice>,
-            label: None,
-        };
+        let foundation = Foundation::new(
+            runtime.clone(),
+            Rc::clone(&cache) as Rc<dyn BlockDevice>,
+            Rc::clone(&core) as Rc<dyn BlockDevice>,
+        );
         let opened = Slice::open(foundation, &superblock, EXPECTED, 0, config(checksums)).await;
         Self { slice: opened.unwrap().0, cache, core }
     }

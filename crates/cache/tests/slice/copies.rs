@@ -112,12 +112,11 @@ impl Scene {
     }
 
     async fn open(&self) -> Result<(Slice, Recovery), OpenError> {
-        let foundation = Foundation {
-            runtime: self.runtime.clone(),
-            cache: Rc::clone(&self.twins) as Rc<dyn BlockDevice>,
-            core: Rc::clone(&self.core) as Rc<dyn BlockDevice>,
-            label: None,
-        };
+        let foundation = Foundation::new(
+            self.runtime.clone(),
+            Rc::clone(&self.twins) as Rc<dyn BlockDevice>,
+            Rc::clone(&self.core) as Rc<dyn BlockDevice>,
+        );
         let superblock = load(&*self.twins).await?;
         Slice::open(foundation, &superblock, EXPECTED, 0, nop()).await
     }

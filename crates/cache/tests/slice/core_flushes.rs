@@ -1,14 +1,17 @@
 //! Flushes of the core that fail: whatever it had taken by then may be lost, and is written again.
 
 use crate::bench::{Bench, block, byte_at, nop, simulate};
-use crate::machine::{CORE_BYTES, EXPECTED, small_cleaning};
+use crate::machine::{CACHE_BYTES, CORE_BYTES, EXPECTED, Machine, options, small_cleaning};
 use headpond_block::devices::RamDevice;
 use headpond_block::{
     BlockDevice, ByteRange, Cause, DeviceError, DeviceName, Geometry, Request, RequestKind,
-    Runtime, Submission,
+    Runtime, Stability, Submission,
 };
-use headpond_cache::{Foundation, Slice, SliceConfig, load};
-use headpond_sim::Random;
+use headpond_cache::{
+    CleaningConfig, CreateOptions, Foundation, Mode, Slice, SliceConfig, StripeConfig, create, load,
+};
+use headpond_sim::{Ended, Random};
+use headpond_witness::Workload;
 use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
@@ -23,6 +26,8 @@ struct Forgetful {
     runtime: Runtime,
     /// Of so many flushes one fails; none while this is 0.
     one_fails_of: Cell<u32>,
+    /// What is lost is lost at once, and the flush that fails is answered after the next.
+    is_late: Cell<bool>,
     flushes: Cell<u32>,
 }
 
@@ -34,6 +39,7 @@ impl Forgetful {
             stable,
             runtime: bench.runtime.clone(),
             one_fails_of: Cell::new(1),
+            is_late: Cell::default(),
             flushes: Cell::default(),
         })
     }
@@ -61,10 +67,15 @@ impl BlockDevice for Forgetful {
         Submission::pending(async move {
             // What is written meanwhile is not covered, and is lost as well.
             let covered = self.inner.memory().to_vec();
-            self.runtime.sleep(FLUSH).await;
+            if !fails || !self.is_late.get() {
+                self.runtime.sleep(FLUSH).await;
+            }
             if fails {
                 let stable = self.stable.memory().to_vec();
                 self.inner.memory().copy_from(&stable);
+                if self.is_late.get() {
+                    self.runtime.sleep(2 * FLUSH).await;
+                }
                 let range = ByteRange::at(0, BLOCK);
                 return Err(DeviceError::new(self.name(), Cause::Media { range }));
             }
@@ -106,6 +117,59 @@ fn flush_that_began_before_another_failed_makes_nothing_clean() {
     });
 }
 
+#[test]
+fn flush_that_is_answered_before_an_earlier_one_that_fails_makes_nothing_clean() {
+    simulate(async |runtime| {
+        let bench = Bench::new(&runtime).await;
+        let core = Forgetful::new(&bench);
+        core.one_fails_of.set(2);
+        core.flushes.set(1);
+        core.is_late.set(true);
+        let slice = open(&bench, &core, SliceConfig { mode: Mode::WriteThrough, ..nop() }).await;
+        let (slice, device) = (Rc::new(slice.clone()), slice);
+        let device: &dyn BlockDevice = &device;
+        device.write(0, block(1)).await.unwrap();
+        let first = runtime.spawn(async move { slice.flush_dirty().await });
+        runtime.sleep(FLUSH / 2).await;
+        assert!(device.flush().await.is_err() && first.await.is_err());
+        assert_eq!(core.flushes.get(), 3);
+        core.one_fails_of.set(0);
+        device.flush().await.unwrap();
+        assert_eq!(byte_at(&*core.stable, 0).await.unwrap(), 1);
+    });
+}
+
+#[test]
+fn slices_of_one_core_hear_of_each_others_flushes_that_failed() {
+    simulate(async |runtime| {
+        let bench = Bench::new(&runtime).await;
+        create(&*bench.cache, &CreateOptions { slices: 2, ..options(4096) }).await.unwrap();
+        let core = Forgetful::new(&bench);
+        let superblock = load(&*bench.cache).await.unwrap();
+        let ground = Rc::clone(&core) as Rc<dyn BlockDevice>;
+        let foundation = Foundation { core: ground, ..bench.foundation() };
+        // Nobody flushes but who is asked to.
+        let cleaning = CleaningConfig { core_flush_interval_ms: 60_000, ..nop().cleaning };
+        let config = SliceConfig { mode: Mode::WriteThrough, cleaning, ..nop() };
+        let open = async |index| {
+            let (foundation, config) = (foundation.clone(), config.clone());
+            Slice::open(foundation, &superblock, EXPECTED, index, config).await.unwrap().0
+        };
+        core.one_fails_of.set(0);
+        let (first, second) = (open(0).await, open(1).await);
+        core.one_fails_of.set(1);
+        let [one, other]: [&dyn BlockDevice; 2] = [&first, &second];
+        one.write(0, block(1)).await.unwrap();
+        other.write(4 << 20, block(2)).await.unwrap();
+        assert!(one.flush().await.is_err());
+        core.one_fails_of.set(0);
+        other.flush().await.unwrap();
+        assert_eq!(byte_at(&*core.stable, 4 << 20).await.unwrap(), 2);
+        one.flush().await.unwrap();
+        assert_eq!(byte_at(&*core.stable, 0).await.unwrap(), 1);
+    });
+}
+
 /// Writes all over the core through a full cache, while flushes fail now and then.
 async fn nothing_is_lost(runtime: Runtime, line_bytes: u32, seed: u64) {
     let bench = Bench::with_lines(&runtime, line_bytes).await;
@@ -140,4 +204,130 @@ fn what_reclaim_carries_on_beside_a_flush_that_fails_is_written_again() {
             simulate(|runtime| nothing_is_lost(runtime, line_bytes, seed));
         }
     }
+}
+
+/// Lives over a core whose flushes fail now and then, and lose what they were to make stable: what
+/// the caller was told is stable is there after every cut, whoever asked for the flush that failed.
+fn lives_over_a_core_that_forgets(modes: &[Mode], line_bytes: u32) {
+    let failed: u64 = (0..12).map(|seed| failed_flushes(modes, line_bytes, seed)).sum();
+    assert!(failed > 10, "{failed} flushes failed");
+}
+
+fn failed_flushes(modes: &[Mode], line_bytes: u32, seed: u64) -> u64 {
+    let workload = Workload {
+        requests: 1500,
+        blocks: 300,
+        flush_percent: 8,
+        zeroes_percent: 0,
+        ..Workload::BUSY
+    };
+    let stripe = StripeConfig { low_percent: 0, target_percent: 0, ..StripeConfig::default() };
+    let cleaning = CleaningConfig { stripe, core_flush_interval_ms: 2, ..small_cleaning() };
+    let config = SliceConfig { mode: modes[0], cleaning, ..SliceConfig::default() };
+    let mut machine = Machine::new(config, 4096, seed).with_lines(line_bytes);
+    machine.core_flushes_fail = Some(2);
+    machine.modes = modes.to_vec();
+    machine.create(seed);
+    let mut failed = 0;
+    for life in 0..6 {
+        machine.power.cut_after(500 + (seed * 331 + life * 1777) % 6000);
+        if let Ended::Finished(work) = machine.work(seed * 10 + life, &workload, false) {
+            work.verdict.unwrap_or_else(|verdict| panic!("seed {seed}, life {life}: {verdict}"));
+            failed += work.stats.counters.errors.core_flush;
+        }
+        machine.crash(seed + life);
+    }
+    machine.core_flushes_fail = None;
+    let Ended::Finished(work) = machine.work(seed, &workload, true) else { panic!("no cut") };
+    work.verdict.unwrap_or_else(|verdict| panic!("seed {seed}, at last: {verdict}"));
+    failed
+}
+
+#[test]
+fn what_was_written_back_survives_a_core_that_forgets() {
+    lives_over_a_core_that_forgets(&[Mode::WriteBack], 4096);
+}
+
+#[test]
+fn what_was_written_through_survives_a_core_that_forgets() {
+    lives_over_a_core_that_forgets(&[Mode::WriteThrough], 4096);
+    lives_over_a_core_that_forgets(&[Mode::WriteThrough], 65536);
+}
+
+#[test]
+fn modes_that_change_survive_a_core_that_forgets() {
+    lives_over_a_core_that_forgets(&[Mode::WriteBack, Mode::WriteThrough], 4096);
+}
+
+#[test]
+fn what_went_past_the_cache_and_may_be_lost_is_told_to_who_flushes_next() {
+    simulate(async |runtime| {
+        let bench = Bench::new(&runtime).await;
+        let core = Forgetful::new(&bench);
+        let slice = open(&bench, &core, nop()).await;
+        let device: &dyn BlockDevice = &slice;
+        device.write(0, block(1)).await.unwrap();
+        slice.set_config(SliceConfig { mode: Mode::WriteAround, ..nop() }).unwrap();
+        device.write(1 << 20, block(2)).await.unwrap();
+        // A flush that nobody of those who wrote has asked for.
+        assert!(slice.flush_dirty().await.is_err());
+        assert_eq!(byte_at(&*core.stable, 1 << 20).await.unwrap(), 0);
+        core.one_fails_of.set(0);
+        assert!(device.flush().await.is_err(), "nobody has been told");
+        device.flush().await.unwrap();
+        // What the cache has is not lost, and nobody is to be told.
+        slice.set_config(SliceConfig { mode: Mode::WriteThrough, ..nop() }).unwrap();
+        device.write(2 << 20, block(3)).await.unwrap();
+        core.one_fails_of.set(1);
+        assert!(slice.flush_dirty().await.is_err());
+        core.one_fails_of.set(0);
+        device.flush().await.unwrap();
+        assert_eq!(byte_at(&*core.stable, 2 << 20).await.unwrap(), 3);
+    });
+}
+
+/// Whatever a flush of a cache in memory has said to be stable, the core has for good.
+#[test]
+fn flush_of_a_volatile_cache_hears_of_every_flush_of_the_core_that_failed() {
+    simulate(async |runtime| {
+        let geometry = Geometry::of_size(CACHE_BYTES);
+        let geometry = Geometry { stability: Stability::LostOnPower, ..geometry };
+        let cache = Rc::new(RamDevice::with_geometry("cache", geometry));
+        let bench = Bench { cache, ..Bench::new(&runtime).await };
+        create(&*bench.cache, &options(4096)).await.unwrap();
+        let core = Forgetful::new(&bench);
+        core.one_fails_of.set(3);
+        let config = SliceConfig { allow_volatile: true, ..nop() };
+        let config = SliceConfig { cleaning: small_cleaning(), ..config };
+        let slice = Rc::new(open(&bench, &core, config).await);
+        let device: &dyn BlockDevice = &*slice;
+        let (mut random, mut flushed) = (Random::new(7), 0);
+        // Somebody else fills the cache meanwhile, so that reclaim asks for flushes as well.
+        let (other, asleep) = (Rc::clone(&slice), runtime.clone());
+        drop(runtime.spawn(async move {
+            let (device, mut random): (&dyn BlockDevice, _) = (&*other, Random::new(8));
+            loop {
+                let at = CORE_BYTES / 2 + random.below(CORE_BYTES / 2 / BLOCK) * BLOCK;
+                device.write(at, block(255)).await.unwrap();
+                asleep.sleep(Duration::from_millis(1)).await;
+            }
+        }));
+        let mut expected = vec![0; (CORE_BYTES / 2 / BLOCK) as usize];
+        for round in 0..40_u64 {
+            for _ in 0..100 {
+                let (at, byte) = (random.below(expected.len() as u64), round as u8 + 1);
+                device.write(at * BLOCK, block(byte)).await.unwrap();
+                expected[at as usize] = byte;
+            }
+            if device.flush().await.is_err() {
+                continue;
+            }
+            flushed += 1;
+            let stable = core.stable.memory().to_vec();
+            let lost = expected.iter().zip(stable.chunks(BLOCK as usize));
+            let lost = lost.filter(|(byte, block)| **byte != block[0]).count();
+            assert_eq!(lost, 0, "round {round}");
+        }
+        assert!(flushed > 5, "{flushed} of {}", core.flushes.get());
+    });
 }

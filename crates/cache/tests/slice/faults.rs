@@ -52,7 +52,7 @@ fn write_back_on_a_cache_that_is_lost_on_power_needs_force_and_flushes_down_to_t
         let superblock = create(&*ram, &options(512)).await.unwrap();
         let open = async |config: SliceConfig| {
             let (cache, core) = (Rc::clone(&ram), Rc::clone(&core) as Rc<dyn BlockDevice>);
-            let foundation = Foundation { runtime: runtime.clone(), cache, core, label: None };
+            let foundation = Foundation::new(runtime.clone(), cache, core);
             Slice::open(foundation, &superblock, EXPECTED, 0, config).await
         };
         let refused = open(nop()).await.map(|_| ()).unwrap_err();

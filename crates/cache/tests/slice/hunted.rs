@@ -96,7 +96,7 @@ async fn open_in_memory(runtime: &Runtime, core: Rc<dyn BlockDevice>) -> (Slice,
     let ram = Rc::new(RamDevice::new("ram", CACHE_BYTES));
     let superblock = create(&*ram, &options(4096)).await.unwrap();
     let cache = Rc::new(FaultDevice::new(ram, control.clone(), runtime.clone()));
-    let foundation = Foundation { runtime: runtime.clone(), cache, core, label: None };
+    let foundation = Foundation::new(runtime.clone(), cache, core);
     let config = SliceConfig { allow_volatile: true, ..nop() };
     let opened = Slice::open(foundation, &superblock, EXPECTED, 0, config).await;
     (opened.unwrap().0, control)

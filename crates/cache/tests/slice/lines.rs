@@ -212,7 +212,7 @@ async fn memory_of(runtime: &Runtime, line_bytes: u32, request_bytes: u64) -> [S
     let core_bytes = core.size_bytes();
     let options = CreateOptions { line_bytes, core_bytes, unit_bytes: Some(512), ..options(512) };
     let superblock = create(&*ram, &options).await.unwrap();
-    let foundation = Foundation { runtime: runtime.clone(), cache: ram, core, label: None };
+    let foundation = Foundation::new(runtime.clone(), ram, core);
     let cleaning = CleaningConfig { policy: CleaningPolicy::Nop, ..small_cleaning() };
     let config = SliceConfig { cleaning, allow_volatile: true, ..Default::default() };
     let (slice, _) = Slice::open(foundation, &superblock, EXPECTED, 0, config).await.unwrap();
@@ -352,7 +352,7 @@ fn cache_a_million_times_smaller_than_its_core_is_cleaned_in_order() {
             let null = Rc::new(NullDevice::new("null", core_bytes));
             let core = Rc::new(ProbeDevice::new(null, runtime.clone()));
             let watched = Rc::clone(&core);
-            let foundation = Foundation { runtime: runtime.clone(), cache, core, label: None };
+            let foundation = Foundation::new(runtime.clone(), cache, core);
             let cleaning = CleaningConfig { in_flight_max: 1, ..nop().cleaning };
             let config = SliceConfig { cleaning, allow_volatile: true, ..nop() };
             let opened = Slice::open(foundation, &superblock, EXPECTED, 0, config).await;

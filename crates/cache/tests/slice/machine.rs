@@ -28,6 +28,8 @@ pub struct Machine {
     pub cache_time: OperationTime,
     /// While it works the mode goes round these.
     pub modes: Vec<Mode>,
+    /// Of so many flushes of the core one fails.
+    pub core_flushes_fail: Option<u64>,
 }
 
 pub fn small_cleaning() -> CleaningConfig {
@@ -51,6 +53,7 @@ impl Machine {
             line_bytes: 4096,
             cache_time: OperationTime::SOME,
             modes: Vec::new(),
+            core_flushes_fail: None,
         }
     }
 
@@ -61,7 +64,11 @@ impl Machine {
     pub fn disk(&self, medium: &Rc<Medium>, runtime: &Runtime, sim: &Sim) -> Rc<dyn BlockDevice> {
         let is_cache = Rc::ptr_eq(medium, &self.cache);
         let time = if is_cache { self.cache_time } else { OperationTime::SOME };
-        Rc::new(SimDisk::attach(Rc::clone(medium), &self.power, runtime, sim, time))
+        let disk = SimDisk::attach(Rc::clone(medium), &self.power, runtime, sim, time);
+        Rc::new(match self.core_flushes_fail.filter(|_| !is_cache) {
+            Some(one_of) => disk.with_failing_flushes(one_of),
+            None => disk,
+        })
     }
 
     /// Makes the cache.
@@ -79,7 +86,7 @@ impl Machine {
         let cache = self.disk(&self.cache, runtime, sim);
         let core = self.disk(&self.core, runtime, sim);
         let superblock = load(&*cache).await.expect("a cache");
-        let foundation = Foundation { runtime: runtime.clone(), cache, core, label: None };
+        let foundation = Foundation::new(runtime.clone(), cache, core);
         let config = self.config.clone();
         let opened = Slice::open(foundation, &superblock, EXPECTED, 0, config).await;
         let (slice, recovery) = opened.expect("opens");

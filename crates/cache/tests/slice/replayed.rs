@@ -110,7 +110,7 @@ async fn open_on(
     core: Rc<dyn BlockDevice>,
 ) -> Slice {
     let superblock = load(&*cache).await.expect("a cache");
-    let foundation = Foundation { runtime: runtime.clone(), cache, core, label: None };
+    let foundation = Foundation::new(runtime.clone(), cache, core);
     let opening = Slice::open(foundation, &superblock, EXPECTED, 0, machine.config.clone());
     opening.await.expect("opens").0
 }
@@ -229,7 +229,7 @@ fn block_of_a_very_large_core_that_is_overwritten_while_its_debt_is_paid_is_clea
         let core = Rc::new(FaultDevice::new(core, delays.clone(), runtime.clone()));
         let open = async || {
             let (cache, core) = (Rc::clone(&cache) as Rc<dyn BlockDevice>, Rc::clone(&core));
-            let foundation = Foundation { runtime: runtime.clone(), cache, core, label: None };
+            let foundation = Foundation::new(runtime.clone(), cache, core);
             Slice::open(foundation, &superblock, EXPECTED, 0, nop()).await.unwrap().0
         };
         write(&open().await, 1, scattered(1)).await;

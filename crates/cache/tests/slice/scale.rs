@@ -266,7 +266,7 @@ impl Full {
         let checkpoint_every_bytes = every;
         let config = SliceConfig { cleaning, checkpoint_every_bytes, ..SliceConfig::default() };
         let (cache, core) = (Rc::clone(&self.cache) as Rc<_>, Rc::clone(&self.core) as Rc<_>);
-        let foundation = Foundation { runtime: self.runtime.clone(), cache, core, label: None };
+        let foundation = Foundation::new(self.runtime.clone(), cache, core);
         Slice::open_watched(foundation, &self.superblock, EXPECTED, 0, config, watch).await
     }
 

@@ -2,7 +2,7 @@
 
 use crate::bench::{Bench, block, byte_at, nop, simulate};
 use headpond_block::decorators::ProbeDevice;
-use headpond_block::{BlockDevice, Buffer, Runtime};
+use headpond_block::{BlockDevice, Buffer, ByteRange, Request, Runtime};
 use headpond_cache::{Foundation, Mode, Slice, SliceConfig, load};
 use std::rc::Rc;
 use std::time::Duration;
@@ -195,6 +195,42 @@ fn part_of_a_block_is_written_in_every_mode_and_the_rest_of_it_stays() {
                     assert_eq!(byte_at(slice, PLACE + 512).await.unwrap(), NEW, "{row}");
                     assert_eq!(byte_at(slice, PLACE).await.unwrap(), OLD, "{row}");
                     assert_eq!(byte_at(slice, PLACE + 1024).await.unwrap(), OLD, "{row}");
+                }
+            });
+        }
+    }
+}
+
+#[test]
+fn a_discard_ends_what_it_covers_wholly_for_good_and_leaves_the_rest() {
+    for mode in Mode::ALL {
+        for before in [Before::Unmapped, Before::Clean, Before::Dirty] {
+            simulate(async |runtime| {
+                let row = format!("{mode:?}, {before:?}");
+                let watched = Watched::new(&runtime, before).await;
+                let core: &dyn BlockDevice = &*watched.bench.core;
+                core.write(PLACE - 4096, block(OLD)).await.unwrap();
+                core.write(PLACE + 4096, block(OLD)).await.unwrap();
+                watched.switch(mode);
+                let device: &dyn BlockDevice = &watched.slice;
+                // Part of a block alone: nothing happens.
+                device.submit(Request::discard(ByteRange::at(PLACE, 2048))).await.unwrap();
+                assert_eq!(byte_at(device, PLACE).await.unwrap(), OLD, "{row}");
+                let discards = || watched.core.snapshot().discards;
+                assert_eq!(discards().requests, 0, "{row}");
+                // A block and parts of both neighbours: the block. This core forgets nothing, so it
+                // is given something else to tell where a read comes from.
+                core.write(PLACE, block(NEW)).await.unwrap();
+                let range = ByteRange::at(PLACE - 512, 4096 + 1024);
+                device.submit(Request::discard(range)).await.unwrap();
+                assert_eq!((discards().requests, discards().bytes), (1, 4096), "{row}");
+                let again = watched.bench.open(nop()).await;
+                for slice in [&watched.slice, &again] {
+                    assert_eq!(slice.stats().dirty_bytes, 0, "{row}");
+                    assert_eq!(byte_at(slice, PLACE).await.unwrap(), NEW, "{row}");
+                    for kept in [PLACE - 512, PLACE + 4096] {
+                        assert_eq!(byte_at(slice, kept).await.unwrap(), OLD, "{row}");
+                    }
                 }
             });
         }

@@ -44,12 +44,8 @@ impl Watched {
         let core = Rc::new(ProbeDevice::new(disk, runtime.clone()));
         let superblock = load(&*cache).await.expect("a cache");
         let (runtime, label) = (runtime.clone(), None);
-        let foundation = Foundation {
-            runtime: runtime.clone(),
-            cache: cache.clone(),
-            core: core.clone(),
-            label,
-        };
+        let foundation =
+            Foundation { label, ..Foundation::new(runtime.clone(), cache.clone(), core.clone()) };
         let opened = Slice::open(foundation, &superblock, EXPECTED, 0, machine.config.clone());
         let (slice, _) = opened.await.expect("opens");
         let place = |core, first| CorePlace { core, first: CoreBlock(first / 4096) };

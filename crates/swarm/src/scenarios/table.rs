@@ -24,6 +24,7 @@ const ARRAY_STARTS: &str = "crates/raid/tests/integration/starts.rs";
 const CACHE_CRASH: &str = "crates/cache/tests/slice/crash.rs";
 const CACHE_DAMAGE: &str = "crates/cache/tests/slice/damage.rs";
 const CACHE_FAULTS: &str = "crates/cache/tests/slice/faults.rs";
+const CORE_FLUSHES: &str = "crates/cache/tests/slice/core_flushes.rs";
 const CACHE_SERVING: &str = "crates/cache/tests/slice/serving.rs";
 const COMMANDS: &str = "crates/volume/tests/integration/commands.rs";
 const COMMAND_LINE: &str = "crates/headpond/tests/integration/command_line.rs";
@@ -224,6 +225,9 @@ table! {
     }
     Row(26) "core written outside while the cache is dirty" {
         scenario starts::cache_that_the_description_forgets_is_asked_for_and_never_comes_back_stale;
+        missing "a start checks generations and samples no contents: what another program wrote \
+            to a member is noticed by a scrub at the earliest, and located with `--integrity` \
+            where it was signed";
     }
     Row(27) "stale cache returns" {
         scenario starts::cache_whose_core_went_on_without_it_is_refused;
@@ -247,6 +251,14 @@ table! {
         scenario array_faults::member_that_cannot_flush_is_out_and_the_flush_holds_without_it;
         scenario array_faults::flush_that_the_cache_refuses_is_an_error_and_the_next_one_covers_it;
         scenario array_faults::flush_that_the_core_refuses_makes_nothing_clean;
+        test CORE_FLUSHES::what_was_written_back_survives_a_core_that_forgets;
+        test CORE_FLUSHES::what_was_written_through_survives_a_core_that_forgets;
+        test CORE_FLUSHES::
+            what_went_past_the_cache_and_may_be_lost_is_told_to_who_flushes_next;
+        test CORE_FLUSHES::flush_that_began_before_another_failed_makes_nothing_clean;
+        test CORE_FLUSHES::
+            flush_that_is_answered_before_an_earlier_one_that_fails_makes_nothing_clean;
+        test CORE_FLUSHES::slices_of_one_core_hear_of_each_others_flushes_that_failed;
     }
     Row(32) "array loses 1, 2, 3 members" {
         scenario array_faults::

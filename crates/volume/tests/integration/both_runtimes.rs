@@ -11,7 +11,7 @@ use headpond_block::{
 use headpond_cache::Mode;
 use headpond_sim::{Medium, OperationTime, Power, Sim, SimDisk, SparseDevice, run};
 use headpond_uring::{Allocation, FileDevice, FileOptions, RunConfig, RunError};
-use headpond_volume::{Description, Devices, Volume};
+use headpond_volume::{Description, Devices, SettingChange, Volume};
 use headpond_witness::{Client, Tally, Witness, Workload};
 use std::cell::RefCell;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -56,10 +56,19 @@ async fn new_volume(runtime: &Runtime, mode: Mode, slices: u16, disks: &Disks) -
     opened(runtime, &description, disks).await
 }
 
-/// Makes a volume, works with it, stops it, and finds everything again with the members in another
-/// order. Everything succeeds.
-async fn whole_life(runtime: Runtime, mut disks: Disks, seed: u64) -> Tally {
-    let volume = new_volume(&runtime, Mode::WriteBack, 2, &disks).await;
+/// Makes a volume, works with it as it is set, stops it, and finds everything again with the
+/// members in another order. Everything succeeds.
+async fn whole_life(
+    runtime: Runtime,
+    slices: u16,
+    settings: &str,
+    mut disks: Disks,
+    seed: u64,
+) -> Tally {
+    let settings = settings.split_whitespace().map(|it| it.parse().expect("key=value"));
+    let settings: Vec<SettingChange> = settings.collect();
+    let volume = new_volume(&runtime, Mode::WriteBack, slices, &disks).await;
+    volume.set(&settings).expect("settings that are allowed");
     let witness = Rc::new(RefCell::new(Witness::new(volume.geometry().size_bytes, seed)));
     let client = Client::new(volume.clone(), Rc::clone(&witness), &runtime);
     client.run(&MIXED, seed).await.unwrap();
@@ -67,8 +76,9 @@ async fn whole_life(runtime: Runtime, mut disks: Disks, seed: u64) -> Tally {
     volume.stop().await.expect("stops");
     let first = client.tally();
     disks[1..].rotate_left(1);
-    let volume = opened(&runtime, &description(Mode::WriteBack, 2), &disks).await;
+    let volume = opened(&runtime, &description(Mode::WriteBack, slices), &disks).await;
     assert!(volume.warnings().is_empty(), "{:?}", volume.warnings());
+    volume.set(&settings).expect("settings that are allowed");
     let client = Client::new(volume.clone(), witness, &runtime);
     client.check_all().await.unwrap();
     volume.clean_all().await.expect("cleaned");
@@ -132,7 +142,7 @@ fn simulated_life(seed: u64) -> (Vec<Event>, Tally) {
             Rc::new(Recorder { inner, runtime: runtime.clone(), events: Rc::clone(&events) })
         };
         let disks = sizes().into_iter().map(disk).collect();
-        whole_life(runtime.clone(), disks, seed).await
+        whole_life(runtime.clone(), 2, "", disks, seed).await
     };
     let tally = run(seed, main).expect("no deadlock");
     (events.take(), tally)
@@ -153,8 +163,8 @@ fn a_simulated_life_repeats_operation_by_operation() {
     assert!(events != simulated_life(2).0, "another seed is another run");
 }
 
-#[test]
-fn the_same_life_passes_on_the_real_ring() {
+/// `None` where this machine has no ring.
+fn life_on_the_ring(slices: u16, settings: &str, seed: u64) -> Option<Tally> {
     let dir = headpond_testkit::tempdir();
     let file = |ring: &_, name: &str, size_bytes| -> Rc<dyn BlockDevice> {
         let path: &Path = &dir.path().join(name);
@@ -163,14 +173,50 @@ fn the_same_life_passes_on_the_real_ring() {
     };
     let lived = headpond_uring::run(&RunConfig::default(), |ring, runtime| {
         let disks = sizes().map(|(name, size_bytes)| file(&ring, name, size_bytes)).into();
-        whole_life(runtime, disks, 7)
+        whole_life(runtime, slices, settings, disks, seed)
     });
     match lived {
-        Ok(tally) => assert!(tally.succeeded >= u64::from(MIXED.requests)),
+        Ok(tally) => Some(tally),
         Err(RunError::Ring(why)) => {
-            headpond_testkit::skip!("the same life passes on the real ring", "{why}");
+            headpond_testkit::skip("lives on the real ring", &why.to_string());
+            None
         }
         Err(stalled) => panic!("{stalled}"),
+    }
+}
+
+#[test]
+fn the_same_life_passes_on_the_real_ring() {
+    let Some(tally) = life_on_the_ring(2, "", 7) else { return };
+    assert!(tally.succeeded >= u64::from(MIXED.requests));
+}
+
+/// Every mode, policy of each kind, and preset, on real files and in virtual time.
+#[test]
+fn lives_with_every_kind_of_setting_pass_on_both() {
+    for (index, (slices, settings)) in [
+        (2, "mode=write-through eviction=lru seq-cutoff=always"),
+        (2, "mode=write-around eviction=arc"),
+        (2, "mode=write-invalidate eviction=fifo"),
+        (2, "mode=write-only"),
+        (2, "mode=pass-through"),
+        (2, "cleaning=alru promotion=nhit"),
+        (2, "cleaning=acp readahead=off"),
+        (1, "cleaning=ordered"),
+        (2, "cleaning=nop checksums=always"),
+        (2, "bypass=adaptive"),
+        (2, "preset=lustre"),
+        (2, "preset=acp-very-aggressive classes=past:request_size:ge:16K"),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let (seed, main) = (index as u64, async |runtime: Runtime, _| {
+            whole_life(runtime, slices, settings, ram_disks(), index as u64).await
+        });
+        let simulated = run(seed, main).expect("no deadlock");
+        let Some(lived) = life_on_the_ring(slices, settings, seed) else { return };
+        assert_eq!(lived.sent, simulated.sent, "{settings}");
     }
 }
 

@@ -35,12 +35,11 @@ async fn watch(
     };
     let superblock = create(&*file, &options).await.unwrap();
     let probe = Rc::new(ProbeDevice::new(file, runtime.clone()));
-    let foundation = Foundation {
-        runtime: runtime.clone(),
-        cache: Rc::clone(&probe) as Rc<dyn BlockDevice>,
-        core: Rc::new(NullDevice::new("null", CORE_BYTES)),
-        label: None,
-    };
+    let foundation = Foundation::new(
+        runtime.clone(),
+        Rc::clone(&probe) as Rc<dyn BlockDevice>,
+        Rc::new(NullDevice::new("null", CORE_BYTES)),
+    );
     let cleaning = CleaningConfig { policy: CleaningPolicy::Nop, ..CleaningConfig::default() };
     // A slow machine may look like an idle log, which is sealed.
     let seal_delay = Duration::from_secs(60);

@@ -147,7 +147,7 @@ fn device_lines(stats: &Value) -> String {
     let bytes = |pointer: &str| size(stats.pointer(pointer).map_or(0, whole));
     format!(
         "cache device: {:.2} bytes written for each byte that entered: {} data, {} carried on by \
-         reclaim, {} descriptors, {} at stops; {} discarded\n\
+         reclaim, {} descriptors, {} checkpoints; {} discarded\n\
          \x20 read: {} for requests, {} for cleaning, {} for reclaim, {} for scrubs, {} lent\n\
          array: {} read for requests, {} ahead; {} written by requests, {} by the cleaner\n",
         number(&stats["write_amplification"]),
@@ -200,21 +200,27 @@ fn readahead_line(readahead: &Value) -> String {
     )
 }
 
+/// The parts of a slice's memory, of which its total is the sum.
+const MEMORY_PARTS: [(&str, &str); 11] = [
+    ("map", "the map"),
+    ("checksums", "checksums"),
+    ("eviction_queues", "queues of eviction"),
+    ("extent_pool", "the pool for scattered lines"),
+    ("ghosts", "what left lately"),
+    ("dirty_index", "what is dirty"),
+    ("hit_counts", "hit counts"),
+    ("segments", "segments"),
+    ("written_list", "what the array has not flushed yet"),
+    ("classes", "classes"),
+    ("latencies", "latencies"),
+];
+
 /// What the cache takes of the machine's own memory, largest first, and how full the pool is that
 /// scattered lines take from.
 fn memory_line(slices: &Value) -> String {
-    const PARTS: [(&str, &str); 7] = [
-        ("map", "the map"),
-        ("checksums", "checksums"),
-        ("eviction_queues", "queues of eviction"),
-        ("extent_pool", "the pool for scattered lines"),
-        ("ghosts", "what left lately"),
-        ("dirty_index", "what is dirty"),
-        ("hit_counts", "hit counts"),
-    ];
     let sum = |field: &str| -> u64 { rows(slices).map(|it| whole(&it["memory"][field])).sum() };
     let total: u64 = rows(slices).map(|slice| whole(&slice["memory_bytes"])).sum();
-    let mut parts = PARTS.map(|(field, name)| (sum(field), name)).to_vec();
+    let mut parts = MEMORY_PARTS.map(|(field, name)| (sum(field), name)).to_vec();
     parts.retain(|(bytes, _)| *bytes > 0);
     parts.sort_by_key(|(bytes, _)| std::cmp::Reverse(*bytes));
     let mut told: Vec<String> =
@@ -252,4 +258,24 @@ fn number(value: &Value) -> f64 {
 
 fn text(value: &Value) -> &str {
     value.as_str().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use headpond_cache::MemoryStats;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn every_part_of_the_memory_is_told() {
+        let stats = serde_json::to_value(MemoryStats::default()).expect("numbers");
+        let counted: BTreeSet<&str> = stats
+            .as_object()
+            .expect("fields")
+            .keys()
+            .map(String::as_str)
+            .filter(|field| !["extents", "extents_used"].contains(field))
+            .collect();
+        assert_eq!(counted, BTreeSet::from(MEMORY_PARTS.map(|(field, _)| field)));
+    }
 }
