@@ -159,7 +159,8 @@ impl Engine {
 
     /// The core failed to take the blocks, or to keep them: the cleaner tries again. What shows of
     /// them from now on must not be gone after a cut, and a record of a write-through says no more
-    /// than that the core may have it: so they are recorded again, as dirty, where nothing newer is.
+    /// than that the core may have it: so they are recorded again, as dirty, where nothing newer
+    /// is.
     async fn keep_refused(self: &Rc<Self>, request: &Request, run: BlockRun) {
         let ours = of_write_through(&self.log.borrow(), run);
         for version in &ours {
