@@ -93,9 +93,9 @@ fn fail(command: Command) {
 fn cut(command: Command) {
     let swept = sweep(command, Blow::Cut);
     assert!(swept.blows >= command.writes_min(), "{command:?}: {swept:?}");
+    use Command::{AttachTier, DetachTier, RemoveSpare, Scrub};
     // A spare is listed no more before anything is written.
-    let has_one_state =
-        matches!(command, Command::AttachTier | Command::DetachTier | Command::RemoveSpare);
+    let has_one_state = matches!(command, AttachTier | DetachTier | RemoveSpare | Scrub);
     assert!(swept.old > 0 || has_one_state, "{command:?}: {swept:?}");
     assert!(swept.new > 0, "{command:?}: {swept:?}");
 }
@@ -141,6 +141,41 @@ fn a_cache_is_exchanged_wherever_a_write_fails() {
 fn a_volume_is_cleaned_and_stopped_wherever_a_write_fails() {
     fail(Command::CleanAll);
     fail(Command::Stop);
+}
+
+#[test]
+fn a_volume_is_set_and_cleaned_and_scrubbed_wherever_a_write_fails() {
+    fail(Command::SetAndClean);
+    fail(Command::Scrub);
+}
+
+#[test]
+fn a_volume_is_set_and_cleaned_and_scrubbed_wherever_the_power_is_cut() {
+    cut(Command::SetAndClean);
+    cut(Command::Scrub);
+}
+
+#[test]
+fn what_is_given_up_by_force_is_there_or_not_wherever_a_write_fails() {
+    fail(Command::DetachLosing);
+    fail(Command::PurgeDropping);
+}
+
+#[test]
+fn what_is_given_up_by_force_is_there_or_not_wherever_the_power_is_cut() {
+    cut(Command::DetachLosing);
+    cut(Command::PurgeDropping);
+}
+
+/// Those of a single device, which the enumeration of the swarm has in one shape only.
+#[test]
+fn a_cache_is_exchanged_wherever_the_power_is_cut() {
+    cut(Command::Attach);
+    cut(Command::Detach);
+    cut(Command::Replace);
+    cut(Command::Resize);
+    cut(Command::Purge);
+    cut(Command::CleanAll);
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use crate::commands::disks::{Disks, cache, copies, further, memory, tier};
 use crate::support::{CREATE, careful};
 use headpond_block::{BlockDevice, Runtime};
+use headpond_cache::Mode;
 use headpond_raid::superblock::RoleState;
 use headpond_raid::{ArrayState, JournalWhen, Level, Occupied, WhichCopy};
 use headpond_sim::Sim;
@@ -39,6 +40,13 @@ pub enum Command {
     DropCopy,
     RemoveSpare,
     CleanAll,
+    /// Of another mode, `--flush`.
+    SetAndClean,
+    Scrub,
+    /// `--force`: what cannot be written is lost.
+    DetachLosing,
+    /// `--force`: what is dirty is given up.
+    PurgeDropping,
     Stop,
 }
 
@@ -70,8 +78,15 @@ impl Command {
             Self::FailCopy => 1,
             Self::RemoveCore => 2,
             Self::RemoveSpare => 4,
+            // It reads what is there.
+            Self::Scrub => 0,
             _ => 6,
         }
+    }
+
+    /// Whether what only the cache has may be gone after it.
+    pub fn gives_up(self) -> bool {
+        matches!(self, Self::DetachLosing | Self::PurgeDropping)
     }
 
     /// Whether nothing can be read after it, until the next start.
@@ -89,14 +104,20 @@ impl Command {
             Self::AttachTier => description.tier.is_some(),
             Self::DetachTier => description.tier.is_none(),
             Self::Attach | Self::AttachCopies => status.cache.is_some(),
-            Self::Detach | Self::DetachCopies => status.cache.is_none(),
+            Self::Detach | Self::DetachLosing | Self::DetachCopies => status.cache.is_none(),
             Self::Replace => cache.is_some_and(|cache| cache.device == "other"),
             Self::Resize => cache.is_some_and(|cache| cache.size.is_some()),
             Self::ReplaceCopy => has_role(volume, "k2") && !has_role(volume, "k1"),
             // Where another copy has failed meanwhile it takes that one's place.
             Self::AddCopy => stands_by(volume, "k2") || has_role(volume, "k2"),
             Self::FailCopy => !has_role(volume, "k1"),
-            Self::Purge | Self::CleanAll => status.cache.is_none_or(|cache| cache.dirty_bytes == 0),
+            Self::Purge | Self::PurgeDropping | Self::CleanAll => {
+                status.cache.is_none_or(|cache| cache.dirty_bytes == 0)
+            }
+            Self::SetAndClean => {
+                let mode = cache.is_some_and(|cache| cache.settings.mode == Mode::PassThrough);
+                mode && status.cache.is_none_or(|cache| cache.dirty_bytes == 0)
+            }
             Self::AddJournal | Self::ExchangeJournal => {
                 journal_word(&description) == Some("j1") && status.array.journal.is_some()
             }
@@ -105,7 +126,7 @@ impl Command {
             }
             Self::DropCopy => status.array.members.len() == 2 && !lists(volume, "m1"),
             Self::RemoveSpare => status.array.spares.is_empty() && !lists(volume, "c0"),
-            Self::Stop => true,
+            Self::Stop | Self::Scrub => true,
         }
     }
 
@@ -195,6 +216,13 @@ impl Command {
             Self::AddCopy => volume.add_spare(Some(CACHE_COPIES), new_copy()).await?,
             Self::FailCopy => volume.fail_member(Some(CACHE_COPIES), "k1").await?,
             Self::CleanAll => drop(volume.clean_all().await?),
+            Self::SetAndClean => {
+                let change = "mode=pass-through".parse().expect("key=value");
+                volume.set_and_clean(&[change]).await?;
+            }
+            Self::Scrub => drop(volume.scrub_cache().await?),
+            Self::DetachLosing => volume.detach(Dirty::Lose).await?,
+            Self::PurgeDropping => volume.purge_cache(Dirty::Drop, identities, &keep).await?,
             Self::Stop => volume.stop().await?,
             _ => self.carry_out_on_array(volume, device).await?,
         }
