@@ -490,8 +490,7 @@ impl Engine {
             extents: u64::from(extents),
             extents_used: u64::from(extents - free),
             written_list: std::mem::size_of_val(&**self.written.borrow()) as u64
-                + self.thinning_bytes()
-                + log.carried_bytes(),
+                + self.thinning_bytes(),
             hit_counts: self.admission.borrow().memory_bytes(),
             latencies: self.latencies.memory_bytes(),
             eviction_queues: queues,

@@ -241,15 +241,6 @@ impl Engine {
                 // Whichever version it was: the parity fits what the core has of the block now.
                 log.map.unmark_replayed(version.block);
             }
-            if let Some(copy) = log.take_carried(version, *first) {
-                // Where a newer one is on its way to the log, that is what the index names.
-                if copy.waits_for_cleaner() && log.map.newest(copy.block) == Some(copy) {
-                    log.choose(&copy);
-                }
-                log.map.end_cleaning(copy.slot, copy.block);
-                self.remember_written(&log, copy.block, copy.slot);
-                continue;
-            }
             if log.first_at(version.slot) != *first {
                 continue;
             }
