@@ -216,20 +216,15 @@ impl Command {
             Self::AddCopy => volume.add_spare(Some(CACHE_COPIES), new_copy()).await?,
             Self::FailCopy => volume.fail_member(Some(CACHE_COPIES), "k1").await?,
             Self::CleanAll => drop(volume.clean_all().await?),
-            Self::SetAndClean => {
-                let change = "mode=pass-through".parse().expect("key=value");
-                volume.set_and_clean(&[change]).await?;
-            }
-            Self::Scrub => drop(volume.scrub_cache().await?),
             Self::DetachLosing => volume.detach(Dirty::Lose).await?,
             Self::PurgeDropping => volume.purge_cache(Dirty::Drop, identities, &keep).await?,
             Self::Stop => volume.stop().await?,
-            _ => self.carry_out_on_array(volume, device).await?,
+            _ => self.carry_out_further(volume, device).await?,
         }
         Ok(())
     }
 
-    async fn carry_out_on_array(
+    async fn carry_out_further(
         self,
         volume: &Volume,
         device: impl Fn(&str) -> Rc<dyn BlockDevice>,
@@ -244,6 +239,11 @@ impl Command {
                 volume.drop_copy(None, leaving, careful().pool).await?;
             }
             Self::RemoveSpare => volume.remove_member(None, "c0").await?,
+            Self::SetAndClean => {
+                let change = "mode=pass-through".parse().expect("key=value");
+                volume.set_and_clean(&[change]).await?;
+            }
+            Self::Scrub => drop(volume.scrub_cache().await?),
             other => unreachable!("{other:?} is of the volume"),
         }
         Ok(())
