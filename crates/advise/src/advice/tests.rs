@@ -371,9 +371,7 @@ fn random_writes_are_cleaned_faster_by_alru_than_by_acp_and_fastest_by_stripe() 
         let gains: Vec<f64> =
             trials.iter().map(|it| it.gain_over(&none, Goal::Throughput).factor).collect();
         assert!(gains[1] > gains[0], "depth {depth}: {gains:?}");
-        // At a depth of 8 so few writes say little: it was 1.93 of 2.51, and more than that.
-        let share = if depth == 8 { 0.7 } else { 1.0 };
-        assert!(depth == 1 || gains[2] > share * gains[1], "depth {depth}: {gains:?}");
+        assert!(depth == 1 || gains[2] > gains[1], "depth {depth}: {gains:?}");
         of_alru.push(gains[1]);
     }
     assert!(of_alru.is_sorted_by(|one, next| one > next) && of_alru[0] > 4.0, "{of_alru:?}");

@@ -183,8 +183,7 @@ impl Engine {
         self.count_core_flush(&outcome);
         flush.note(&outcome);
         if outcome.is_ok() {
-            // One that began before may have failed by now, and not have been answered yet.
-            outcome = flush.end_of_earlier(failures).await;
+            outcome = self.core_flushes.failed_since(failures);
         }
         match &outcome {
             Ok(()) => {
@@ -198,7 +197,9 @@ impl Engine {
         self.cleaning_wanted.notify_all();
         self.reclaim_wanted.notify_all();
         self.thinning.wake();
-        outcome
+        outcome?;
+        // Asked at once again it would have nothing to do, and never let them end.
+        flush.end_of_earlier(failures).await
     }
 
     fn count_core_flush(&self, outcome: &Outcome) {
