@@ -178,13 +178,11 @@ impl Engine {
         let taken = self.written.take();
         let (changes, past) = (self.core_changes.made.get(), self.past_changes.made.get());
         let doubts = self.cleaning.doubts.get();
-        let mut outcome = self.core.submit(Request::flush()).await;
+        let outcome = self.core.submit(Request::flush()).await;
         self.cleaning.is_flush_failing.set(outcome.is_err());
         self.count_core_flush(&outcome);
         flush.note(&outcome);
-        if outcome.is_ok() {
-            outcome = self.core_flushes.failed_since(failures);
-        }
+        let outcome = outcome.and_then(|()| self.core_flushes.failed_since(failures));
         match &outcome {
             Ok(()) => {
                 self.core_changes.cover(changes);

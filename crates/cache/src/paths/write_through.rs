@@ -17,7 +17,7 @@ use smallvec::SmallVec;
 use std::rc::Rc;
 
 /// What the core has answered to a write, and how many of its flushes had failed when it was asked:
-/// where more have by now, it may have lost what it took.
+/// where more have by now, it may have lost what it took, and the attempt counts as failed.
 pub(super) struct CoreAnswer<'a> {
     pub outcome: Outcome,
     pub failures: u64,
