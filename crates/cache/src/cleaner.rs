@@ -25,7 +25,7 @@ mod reads;
 mod relief;
 mod writing;
 
-pub(crate) use core_flush::{CoreChanges, Written};
+pub(crate) use core_flush::{CoreChanges, Unflushed};
 
 use crate::cleaning::{self, CleaningConfig, Courtesy, Depth, Policy, pace};
 use crate::engine::Engine;

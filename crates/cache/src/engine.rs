@@ -9,7 +9,7 @@ use crate::admission::Admission;
 use crate::append::{InFlight, Queue, Verdict, Wanted};
 use crate::checkpoint::Announcement;
 use crate::classes::ClassId;
-use crate::cleaner::{CoreChanges, Written};
+use crate::cleaner::{CoreChanges, Unflushed};
 use crate::config::{Checksums, Mode, SliceConfig};
 use crate::fallback::Fallback;
 use crate::format::slice_header::SliceHeader;
@@ -53,7 +53,7 @@ pub(crate) struct Engine {
     /// Write-throughs; one that failed has left its blocks dirty.
     pub throughs: Attempts,
     /// At the core since its last flush.
-    pub written: RefCell<Vec<Written>>,
+    pub written: RefCell<Unflushed>,
     /// Of all slices of this core. Where one fails, the core may have lost whatever it took before
     /// that.
     pub core_flushes: Rc<Attempts>,
@@ -489,8 +489,9 @@ impl Engine {
             extent_pool: log.map.pool_bytes(),
             extents: u64::from(extents),
             extents_used: u64::from(extents - free),
-            written_list: std::mem::size_of_val(&**self.written.borrow()) as u64
-                + self.thinning_bytes(),
+            written_list: self.written.borrow().memory_bytes()
+                + self.thinning_bytes()
+                + log.carried_bytes(),
             hit_counts: self.admission.borrow().memory_bytes(),
             latencies: self.latencies.memory_bytes(),
             eviction_queues: queues,

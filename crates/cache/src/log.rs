@@ -33,6 +33,7 @@ pub use eviction::{Eviction, EvictionStats};
 pub use flush_epochs::{FlushEpochs, OrderStats};
 use reach::Reach;
 pub(crate) use reach::{Content, Cut, plan};
+use reinsert::Carried;
 pub use reinsert::Reinsertion;
 pub use survey::Survey;
 pub(crate) use tally::id_of;
@@ -196,6 +197,7 @@ pub struct Log {
     dirty_max: u64,
     written_max: u64,
     unclean_extents_max: u64,
+    carried: Carried,
     /// Holds new dirt back while there is little room for it.
     pub throttle: Throttle,
     /// Holds what takes extents back while the pool has few.
@@ -261,6 +263,7 @@ impl Log {
             dirty_max: usable,
             written_max: usable / 16,
             unclean_extents_max,
+            carried: Carried::default(),
             throttle: Throttle::default(),
             pool_throttle: Throttle::default(),
             has_opened_segment: false,

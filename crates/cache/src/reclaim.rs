@@ -141,6 +141,14 @@ impl Log {
         leaving > staying
     }
 
+    /// Whether the core lacks almost all that the log has, so that copying it gives no room. What
+    /// is written back leaves more; what is written through may not, between two flushes.
+    fn is_packed(&self) -> bool {
+        let must = self.dirty_now() + self.map.counts().written;
+        let used = u64::from(self.ring.used()) * self.layout.slots_per_segment();
+        must > used / 8 * 7
+    }
+
     /// Whether all that the core lacks of a segment waits for no more than a flush of the core.
     fn waits_for_flush(&self, segment: SegmentIndex) -> bool {
         let is_waiting = |slot| self.map.state(slot) == State::Dirty;
@@ -323,12 +331,13 @@ impl Engine {
         self.cleaning.is_space_wanted.set(false);
     }
 
-    /// Gives the cleaner a moment where most of what a segment holds is on its way to the core: a
-    /// copy of it would be dirty still, and be written there again. Writes that find no room wait
-    /// for nothing of the sort: the core may stand still for long while it flushes.
+    /// Gives the cleaner a moment where most of what a segment holds is on its way to the core: it
+    /// would be copied for nothing. Writes that find no room wait for nothing of the sort, unless
+    /// the log is packed: the core may stand still for long while it flushes.
     async fn wait_for_cleaning(self: &Rc<Self>, segment: SegmentIndex) {
         for _ in 0..CLEANING_POLLS_MAX {
-            if self.lacks_space() || !self.log.borrow().is_leaving(segment) {
+            let is_packed = self.log.borrow().is_packed();
+            if !is_packed && (self.lacks_space() || !self.log.borrow().is_leaving(segment)) {
                 break;
             }
             if self.cleaning.in_flight() == 0 && self.log.borrow().waits_for_flush(segment) {

@@ -348,8 +348,8 @@ pub struct MemoryStats {
     /// Extents in the pool, and how many of them are in use.
     pub extents: u64,
     pub extents_used: u64,
-    /// Blocks at the core, which has not flushed them yet, and scattered ones that are about to be
-    /// ended: lists that grow with them.
+    /// Blocks at the core, which has not flushed them yet, those that reclaim copied on their way
+    /// there, and scattered ones that are about to be ended: lists that grow with them.
     pub written_list: u64,
     /// Counters of promotion.
     pub hit_counts: u64,

@@ -16,7 +16,7 @@ const SWEEP_FROM: u64 = 1024;
 
 /// Neighbouring blocks that lie in a row in the log, that the core has, and where in the log they
 /// were then: in a segment that began with record `first`.
-pub(crate) struct Written {
+struct Written {
     block: CoreBlock,
     slot: SlotIndex,
     count: u16,
@@ -46,6 +46,53 @@ impl Written {
         (0..count).map(move |index| {
             (CoreBlock(block.0 + u64::from(index)), SlotIndex(slot.0 + u32::from(index)))
         })
+    }
+}
+
+/// What the core has and has not flushed.
+#[derive(Default)]
+pub(crate) struct Unflushed {
+    /// What the next flush will cover.
+    rows: Vec<Written>,
+    /// By flush under way, what that covers. Where one fails, all of it is in doubt.
+    covered: BTreeMap<u64, Vec<Written>>,
+    flushes: u64,
+}
+
+impl Unflushed {
+    /// Whether a flush would have nothing to cover.
+    pub fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
+    pub fn memory_bytes(&self) -> u64 {
+        let rows = self.covered.values().fold(self.rows.len(), |sum, rows| sum + rows.len());
+        (rows * size_of::<Written>()) as u64
+    }
+
+    fn note(&mut self, row: Written) {
+        if !self.rows.last_mut().is_some_and(|last| last.takes(&row)) {
+            self.rows.push(row);
+        }
+    }
+
+    fn covers(&self, first: Sequence) -> bool {
+        self.rows.iter().any(|row| row.first == first)
+    }
+
+    fn begin_flush(&mut self) -> u64 {
+        self.flushes += 1;
+        self.covered.insert(self.flushes, std::mem::take(&mut self.rows));
+        self.flushes
+    }
+
+    fn end_flush(&mut self, flush: u64) -> Vec<Written> {
+        self.covered.remove(&flush).unwrap_or_default()
+    }
+
+    fn take_all(&mut self) -> impl Iterator<Item = Written> + use<> {
+        let covered = std::mem::take(&mut self.covered);
+        covered.into_values().flatten().chain(std::mem::take(&mut self.rows))
     }
 }
 
@@ -93,10 +140,7 @@ impl Engine {
     }
 
     fn remember_row(&self, row: Written) {
-        let mut written = self.written.borrow_mut();
-        if !written.last_mut().is_some_and(|last| last.takes(&row)) {
-            written.push(row);
-        }
+        self.written.borrow_mut().note(row);
     }
 
     /// Notes that the core has what has been carried on, after its next flush: the one on its way
@@ -175,29 +219,30 @@ impl Engine {
         self.heed_failures();
         let failures = self.core_flushes.failures();
         let flush = self.core_flushes.begin();
-        let taken = self.written.take();
+        let covered = self.written.borrow_mut().begin_flush();
         let (changes, past) = (self.core_changes.made.get(), self.past_changes.made.get());
         let doubts = self.cleaning.doubts.get();
-        let outcome = self.core.submit(Request::flush()).await;
+        let mut outcome = self.core.submit(Request::flush()).await;
         self.cleaning.is_flush_failing.set(outcome.is_err());
         self.count_core_flush(&outcome);
         flush.note(&outcome);
-        let outcome = outcome.and_then(|()| self.core_flushes.failed_since(failures));
-        match &outcome {
+        if outcome.is_ok() {
+            // One that began before may have failed by now, and not have been answered yet.
+            outcome = flush.end_of_earlier(failures).await;
+        }
+        match outcome {
             Ok(()) => {
                 self.core_changes.cover(changes);
                 self.past_changes.cover(past);
-                self.make_clean(&taken, doubts);
+                self.make_clean(covered, doubts);
             }
-            Err(error) => self.make_dirty_again(taken, error),
+            Err(_) => self.heed_failures(),
         }
         self.pump();
         self.cleaning_wanted.notify_all();
         self.reclaim_wanted.notify_all();
         self.thinning.wake();
-        outcome?;
-        // Asked at once again it would have nothing to do, and never let them end.
-        flush.end_of_earlier(failures).await
+        outcome
     }
 
     fn count_core_flush(&self, outcome: &Outcome) {
@@ -206,25 +251,19 @@ impl Engine {
         log.counters.errors.core_flush += u64::from(outcome.is_err());
     }
 
-    /// Where another slice's flush of the core has failed, what this one has there may be lost too.
+    /// Where a flush of the core has failed, of any slice, what this one has there may be lost.
     fn heed_failures(&self) {
         if let Err(error) = self.core_flushes.failed_since(self.heeded.get()) {
-            self.make_dirty_again(Vec::new(), &error);
+            self.make_dirty_again(&error);
         }
     }
 
     /// Has the core flushed, so that nothing of a segment has to be carried on, and waits for that:
     /// the core may stand still for long. Where writes find no room meanwhile, and what is carried
-    /// on takes less than that gives back, it goes on without. Not with the shortest lines: small
-    /// and long writes mixed came a tenth more slowly so.
+    /// on takes less than that gives back, it goes on without.
     pub(crate) async fn flush_core_for(self: &Rc<Self>, segment: SegmentIndex) {
-        if !self.log.borrow().map.has_pool() {
-            drop(self.flush_core().await);
-            return;
-        }
         let first = self.log.borrow().ring.first_record(segment);
-        let is_newer = |row: &Written| row.first == first;
-        let is_covered = !self.written.borrow().iter().any(is_newer);
+        let is_covered = !self.written.borrow().covers(first);
         let is_cleaners = self.cleaning.is_flushing.get() && is_covered;
         let is_answered = Rc::new(Cell::new(is_cleaners));
         if !is_cleaners {
@@ -246,13 +285,14 @@ impl Engine {
     }
 
     /// What a flush has covered is clean, unless the core is about to have something else of it.
-    fn make_clean(&self, taken: &[Written], doubts: u64) {
+    fn make_clean(&self, flush: u64, doubts: u64) {
+        let covered = self.written.borrow_mut().end_flush(flush);
         let mut log = self.log.borrow_mut();
         // One that came into doubt meanwhile may have been written a second time since, which only
         // the next flush covers; and which one it was is not kept.
         let is_sure = self.cleaning.doubts.get() == doubts;
         let is_scattered = log.is_scattered();
-        for row in taken {
+        for row in &covered {
             if !is_sure {
                 self.remember_again(&log, row);
                 continue;
@@ -278,10 +318,10 @@ impl Engine {
             .for_each(|(block, slot)| self.thinning.note_clean(log, block, slot, row.first));
     }
 
-    /// After a failed flush nobody knows what the core kept of anything: of what a flush has taken,
-    /// and of what came later, copies of that among it. It is all dirty again.
-    fn make_dirty_again(&self, mut taken: Vec<Written>, error: &DeviceError) {
-        taken.append(&mut self.written.borrow_mut());
+    /// After a failed flush nobody knows what the core kept of anything: of what that covered, of
+    /// what came later, copies among it, and of what other flushes cover, which would be copied as
+    /// if the core had it. It is all dirty again.
+    fn make_dirty_again(&self, error: &DeviceError) {
         self.heeded.set(self.core_flushes.failures());
         if !self.past_changes.are_flushed() {
             self.past_loss.replace(Some(error.clone()));
@@ -290,7 +330,8 @@ impl Engine {
         self.cleaning.policy.borrow_mut().failed();
         let mut log = self.log.borrow_mut();
         log.epoch_failed();
-        for row in &taken {
+        let in_doubt = self.written.borrow_mut().take_all();
+        for row in in_doubt {
             for (block, slot) in row.blocks() {
                 if is_still_written(&log, block, slot, row.first) {
                     make_dirty(&mut log, slot);

@@ -241,18 +241,28 @@ impl Engine {
                 // Whichever version it was: the parity fits what the core has of the block now.
                 log.map.unmark_replayed(version.block);
             }
-            if log.first_at(version.slot) != *first {
-                continue;
-            }
-            log.written_in_order(version);
-            if !log.map.end_cleaning(version.slot, version.block) {
+            let now = match log.take_carried(version, *first) {
+                Some(copy) => {
+                    // Where a newer one is on its way to the log, that is what the index names.
+                    if copy.waits_for_cleaner() && log.map.newest(copy.block) == Some(copy) {
+                        log.choose(&copy);
+                    }
+                    copy
+                }
+                None if log.first_at(version.slot) != *first => continue,
+                None => {
+                    log.written_in_order(version);
+                    *version
+                }
+            };
+            if !log.map.end_cleaning(now.slot, now.block) {
                 continue;
             }
             if defect!(CleanBeforeCoreFlush) {
-                log.map.set_state(version.slot, State::Clean);
+                log.map.set_state(now.slot, State::Clean);
                 continue;
             }
-            self.remember_written(&log, version.block, version.slot);
+            self.remember_written(&log, now.block, now.slot);
         }
         let dirty = group.iter().filter(|held| held.is_dirty()).count() as u64;
         log.counters.cleaned_blocks += dirty;
@@ -316,6 +326,7 @@ fn still_there(log: &Log, version: &Version) -> Option<Version> {
 /// The dirty version that has superseded one of a batch, chosen as that one was. Where the core is
 /// kept in order it has to wait for its own turn.
 fn follow(log: &mut Log, version: &Version) -> Option<Version> {
+    log.forget_carried(version.block);
     if version.state != State::Dirty || log.order_stats().is_some() {
         return None;
     }

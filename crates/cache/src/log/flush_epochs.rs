@@ -238,6 +238,7 @@ impl Log {
 
     /// A version that was chosen has not come to the core, and is to be chosen again.
     pub fn choose_again(&mut self, version: &Version) {
+        self.forget_carried(version.block);
         self.walk_again();
         if self.kept() > 0 {
             let at = (self.age_of(version.slot), version.block);
@@ -252,6 +253,7 @@ impl Log {
     /// is current stays dirty, and is tried again by the next who wants everything cleaned, or when
     /// reclaim has carried it on. Answers whether it was kept only.
     pub fn pass_over(&mut self, version: &Version) -> bool {
+        self.forget_carried(version.block);
         self.mix();
         if self.kept() == 0 {
             return false;

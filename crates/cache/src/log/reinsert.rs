@@ -3,8 +3,10 @@
 use super::{Formed, Log, Refusal};
 use crate::format::record::EntryKind;
 use crate::line_map::{Marks, State, Version};
-use crate::types::{Position, Sequence, SlotIndex};
+use crate::types::{CoreBlock, Position, Sequence, SlotIndex};
+use foldhash::fast::FixedState;
 use headpond_block::{Buffers, defect};
+use std::collections::HashMap;
 
 /// A block that reclaim carries on.
 #[derive(Clone)]
@@ -14,7 +16,54 @@ pub struct Reinsertion {
     pub data: Buffers,
 }
 
+/// By block: where reclaim has put what was on its way to the core. It is the same, so the core has
+/// the one as soon as it has the other; to forget one costs a second write. Whoever cleans a block
+/// takes its row or forgets it.
+#[derive(Default)]
+pub(super) struct Carried(HashMap<CoreBlock, Copied, FixedState>);
+
+/// Two places, each with the first record of its segment, which tells what came there later.
+struct Copied {
+    from: (SlotIndex, Sequence),
+    to: (SlotIndex, Sequence),
+}
+
 impl Log {
+    /// The dirty copy of a version that the core has, where reclaim made one meanwhile. Whoever has
+    /// chosen that to be cleaned waits for the lock on the block, and finds nothing left to do.
+    pub fn take_carried(&mut self, version: &Version, first: Sequence) -> Option<Version> {
+        let from = (version.slot, first);
+        self.carried.0.get(&version.block).filter(|copied| copied.from == from)?;
+        let Copied { to: (slot, first_there), .. } = self.carried.0.remove(&version.block)?;
+        let copy = self.map.version(slot);
+        let is_copy = self.first_at(slot) == first_there && copy.block == version.block;
+        (is_copy && copy.state == State::Dirty).then_some(copy)
+    }
+
+    /// Whoever was to clean a block has given it up, or follows to what is current of it.
+    pub fn forget_carried(&mut self, block: CoreBlock) {
+        self.carried.0.remove(&block);
+    }
+
+    pub fn carried_bytes(&self) -> u64 {
+        (self.carried.0.capacity() * size_of::<(CoreBlock, Copied)>()) as u64
+    }
+
+    fn note_carried(&mut self, old: &Version, to: SlotIndex) {
+        let (from, to) = ((old.slot, self.first_at(old.slot)), (to, self.first_at(to)));
+        if let Some(copied) = self.carried.0.get_mut(&old.block)
+            && copied.to == from
+        {
+            copied.to = to;
+            return;
+        }
+        let is_leaving = old.state == State::Dirty && old.marks.contains(Marks::CLEANING);
+        if !is_leaving || old.marks.contains(Marks::REPLAYED) || self.epochs.is_some() {
+            return;
+        }
+        self.carried.0.insert(old.block, Copied { from, to });
+    }
+
     /// Forms a record of reinserted copies. Those that were superseded meanwhile are left out.
     ///
     /// # Errors
@@ -64,6 +113,7 @@ impl Log {
     fn map_copy(&mut self, copy: &Reinsertion, position: Position) {
         let old = self.map.version(copy.slot);
         let (slot, unit) = self.layout.slot_at(position);
+        self.note_carried(&old, slot);
         self.count_versions([old].iter(), |part| &mut part.cache_written);
         let mut marks = match old.state {
             State::Dirty => self.inherited_marks(old.block, true),

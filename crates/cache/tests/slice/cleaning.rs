@@ -1,8 +1,8 @@
 //! What each policy does with dirty data, seen from outside: when, in which order, in which writes.
 
-use crate::bench::{Bench, block, byte_at, simulate};
-use crate::machine::{CORE_BYTES, EXPECTED};
-use headpond_block::decorators::ProbeDevice;
+use crate::bench::{Bench, block, byte_at, nop, simulate};
+use crate::machine::{CACHE_BYTES, CORE_BYTES, EXPECTED};
+use headpond_block::decorators::{Fault, FaultRule, ProbeDevice};
 use headpond_block::devices::RamDevice;
 use headpond_block::{
     BlockDevice, ByteRange, Geometry, RequestKind, Runtime, Stability, StripeGeometry,
@@ -246,6 +246,40 @@ fn writes_that_find_no_room_have_the_oldest_cleaned_though_the_policy_rests() {
             assert_eq!(counters.bypass.full_of_dirty, 0, "{policy}");
             assert!((490..1100).contains(&counters.cleaned_blocks), "{policy}: {counters:?}");
             watched.slice.self_check();
+        });
+    }
+}
+
+/// What reclaim copies while it is on its way to the core is there with its original.
+#[test]
+fn what_reclaim_carries_on_while_it_is_cleaned_is_cleaned_once() {
+    for line_bytes in [4096, 65536] {
+        simulate(async |runtime| {
+            let bench = Bench::with_lines(&runtime, line_bytes).await;
+            let foundation = bench.foundation();
+            let core = Rc::new(ProbeDevice::new(foundation.core.clone(), runtime.clone()));
+            let foundation = Foundation { core: core.clone(), ..foundation };
+            let superblock = load(&*bench.cache).await.unwrap();
+            let opening = Slice::open(foundation, &superblock, EXPECTED, 0, nop());
+            let slice = Rc::new(opening.await.unwrap().0);
+            let device: &dyn BlockDevice = &*slice;
+            device.write(0, block(7)).await.unwrap();
+            let slow = FaultRule::on(RequestKind::Write, Fault::Delay(seconds(30)));
+            bench.core_faults.add(slow);
+            let cleaner = Rc::clone(&slice);
+            let cleaned = runtime.spawn(async move { cleaner.flush_dirty().await });
+            runtime.sleep(seconds(1)).await;
+            for round in 0..3 * CACHE_BYTES / BLOCK {
+                device.write(1 << 20, block(round as u8)).await.unwrap();
+            }
+            assert!(slice.stats().counters.reinserted_blocks > 0);
+            bench.core_faults.clear();
+            cleaned.await.unwrap();
+            assert_eq!(slice.stats().dirty_bytes, BLOCK, "the other one");
+            let first = (RequestKind::Write, ByteRange::at(0, BLOCK));
+            assert_eq!(core.recent().iter().filter(|it| **it == first).count(), 1);
+            assert_eq!(byte_at(&*bench.core, 0).await.unwrap(), 7);
+            slice.self_check();
         });
     }
 }

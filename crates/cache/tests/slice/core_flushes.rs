@@ -26,6 +26,8 @@ struct Forgetful {
     runtime: Runtime,
     /// Of so many flushes one fails; none while this is 0.
     one_fails_of: Cell<u32>,
+    /// What is lost is lost at once, and the flush that fails is answered after the next.
+    is_late: Cell<bool>,
     flushes: Cell<u32>,
 }
 
@@ -37,6 +39,7 @@ impl Forgetful {
             stable,
             runtime: bench.runtime.clone(),
             one_fails_of: Cell::new(1),
+            is_late: Cell::default(),
             flushes: Cell::default(),
         })
     }
@@ -64,10 +67,15 @@ impl BlockDevice for Forgetful {
         Submission::pending(async move {
             // What is written meanwhile is not covered, and is lost as well.
             let covered = self.inner.memory().to_vec();
-            self.runtime.sleep(FLUSH).await;
+            if !fails || !self.is_late.get() {
+                self.runtime.sleep(FLUSH).await;
+            }
             if fails {
                 let stable = self.stable.memory().to_vec();
                 self.inner.memory().copy_from(&stable);
+                if self.is_late.get() {
+                    self.runtime.sleep(2 * FLUSH).await;
+                }
                 let range = ByteRange::at(0, BLOCK);
                 return Err(DeviceError::new(self.name(), Cause::Media { range }));
             }
@@ -110,6 +118,28 @@ fn flush_that_began_before_another_failed_makes_nothing_clean() {
 }
 
 #[test]
+fn flush_that_is_answered_before_an_earlier_one_that_fails_makes_nothing_clean() {
+    simulate(async |runtime| {
+        let bench = Bench::new(&runtime).await;
+        let core = Forgetful::new(&bench);
+        core.one_fails_of.set(2);
+        core.flushes.set(1);
+        core.is_late.set(true);
+        let slice = open(&bench, &core, SliceConfig { mode: Mode::WriteThrough, ..nop() }).await;
+        let (slice, device) = (Rc::new(slice.clone()), slice);
+        let device: &dyn BlockDevice = &device;
+        device.write(0, block(1)).await.unwrap();
+        let first = runtime.spawn(async move { slice.flush_dirty().await });
+        runtime.sleep(FLUSH / 2).await;
+        assert!(device.flush().await.is_err() && first.await.is_err());
+        assert_eq!(core.flushes.get(), 3);
+        core.one_fails_of.set(0);
+        device.flush().await.unwrap();
+        assert_eq!(byte_at(&*core.stable, 0).await.unwrap(), 1);
+    });
+}
+
+#[test]
 fn slices_of_one_core_hear_of_each_others_flushes_that_failed() {
     simulate(async |runtime| {
         let bench = Bench::new(&runtime).await;
@@ -140,16 +170,37 @@ fn slices_of_one_core_hear_of_each_others_flushes_that_failed() {
     });
 }
 
+#[derive(Clone, Copy)]
+struct Churn {
+    mode: Mode,
+    line_bytes: u32,
+    writes: u64,
+    /// Who ask for flushes, which overlap.
+    flushers: u64,
+    seed: u64,
+}
+
 /// Writes all over the core through a full cache, while flushes fail now and then.
-async fn nothing_is_lost(runtime: Runtime, line_bytes: u32, seed: u64) {
+async fn nothing_is_lost(runtime: Runtime, churn: Churn) {
+    let Churn { mode, line_bytes, writes, flushers, seed } = churn;
     let bench = Bench::with_lines(&runtime, line_bytes).await;
     let core = Forgetful::new(&bench);
     core.one_fails_of.set(3);
-    let config = SliceConfig { cleaning: small_cleaning(), ..SliceConfig::default() };
+    let config = SliceConfig { mode, cleaning: small_cleaning(), ..SliceConfig::default() };
     let slice = open(&bench, &core, config).await;
     let device: &dyn BlockDevice = &slice;
+    for number in 0..flushers {
+        let (slice, asleep, mut random) = (slice.clone(), runtime.clone(), Random::new(number));
+        drop(runtime.spawn(async move {
+            let device: &dyn BlockDevice = &slice;
+            loop {
+                asleep.sleep(FLUSH * random.below(100) as u32 / 100).await;
+                drop(device.flush().await);
+            }
+        }));
+    }
     let (mut random, mut expected) = (Random::new(seed), vec![0; (CORE_BYTES / BLOCK) as usize]);
-    for round in 0..6000_u64 {
+    for round in 0..writes {
         let (at, byte) = (random.below(CORE_BYTES / BLOCK), (round % 251) as u8 + 1);
         device.write(at * BLOCK, block(byte)).await.unwrap();
         expected[at as usize] = byte;
@@ -171,8 +222,20 @@ async fn nothing_is_lost(runtime: Runtime, line_bytes: u32, seed: u64) {
 fn what_reclaim_carries_on_beside_a_flush_that_fails_is_written_again() {
     for line_bytes in [4096, 65536] {
         for seed in 0..2 {
-            simulate(|runtime| nothing_is_lost(runtime, line_bytes, seed));
+            let churn =
+                Churn { mode: Mode::WriteBack, line_bytes, writes: 6000, flushers: 0, seed };
+            simulate(|runtime| nothing_is_lost(runtime, churn));
         }
+    }
+}
+
+/// Nor does reclaim go round and round in a log of which the core lacks all.
+#[test]
+fn what_reclaim_carries_on_beside_flushes_that_overlap_is_written_again() {
+    for line_bytes in [4096, 65536] {
+        let mode = Mode::WriteThrough;
+        let churn = Churn { mode, line_bytes, writes: 3500, flushers: 3, seed: 0 };
+        simulate(|runtime| nothing_is_lost(runtime, churn));
     }
 }
 
